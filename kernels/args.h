@@ -1,0 +1,123 @@
+// Arguments of the operators that every device implements: plain structs of pointers, sizes and
+// spans, so that host code, CUDA code and tests share them. All pointers are device pointers unless
+// said otherwise; spans of plan data are host memory and are read before the call returns.
+//
+// T is the number of tokens of the batch, laid end to end without padding (rows 0 … T−1); H the hidden
+// size. `act` is the device's activation type (DeviceInfo::compute): f32, bf16 or f16.
+// "Slab" pointers hold one entry a tenant slot (ITIF, equation 3.1): entry s stands at
+// base + s · stride_bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace itif::kernels {
+
+// Rows of one tenant. Ranges in a span are ascending, adjacent, and cover rows [0, T).
+struct RowRange {
+  uint32_t first_row = 0;
+  uint32_t num_rows = 0;
+  uint32_t slot = 0;
+};
+
+struct Slab {
+  std::byte* base = nullptr;
+  size_t stride_bytes = 0;
+  std::byte* at(uint32_t slot) const { return base + slot * stride_bytes; }
+};
+
+// Reads token ids straight from packet buffers (host memory, registered with the device).
+struct IdPiece {
+  const std::byte* data = nullptr;  // 4-byte aligned
+  uint32_t num_ids = 0;
+  uint32_t first_row = 0;  // where its ids go
+  uint8_t id_bytes = 2;    // 2: u16, 4: u32
+};
+struct GatherIds {
+  std::span<const IdPiece> pieces;
+  int32_t* ids = nullptr;  // [T]; an id ≥ vocab_size is written as -1
+  uint32_t vocab_size = 0;
+};
+
+// out = LayerNorm(word[id] + position[pos] + type[type]) ; an id of -1 reads as 0.
+struct EmbedLayerNorm {
+  const int32_t* ids = nullptr;             // [T]
+  std::span<const uint32_t> positions;      // [T], host
+  std::span<const uint8_t> token_types;     // [T], host; empty: all 0
+  std::span<const RowRange> ranges;
+  Slab word;         // act [vocab, H]
+  Slab position;     // act [max_positions, H]
+  Slab token_type;   // act [type_vocab, H]; base nullptr: the family has none
+  Slab gamma, beta;  // f32 [H]
+  float epsilon = 1e-12f;
+  uint32_t hidden = 0;
+  void* out = nullptr;  // act [T, H]
+};
+
+enum class Activation : uint8_t { kNone, kGelu, kGeluTanh, kRelu, kTanh };
+
+// out[r] = activation(a[r] · W[slot]ᵀ + bias[slot]) for the rows of each range.
+// Weights are in the device's packed layout of one GemmShape.
+struct GroupedGemm {
+  const void* a = nullptr;  // act [T, k]; readable up to Device::row_slack() rows past T
+  Slab weights;             // packed [n, k]
+  Slab bias;                // f32 [n]; base nullptr: none
+  void* out = nullptr;      // act [T, n]; writable up to Device::row_slack() rows past T
+  uint32_t n = 0;
+  uint32_t k = 0;
+  Activation activation = Activation::kNone;
+  std::span<const RowRange> ranges;
+};
+
+// Self-attention within each segment: softmax(q kᵀ · scale) v, heads side by side.
+struct Attention {
+  const void* qkv = nullptr;  // act [T, 3·H]: q, k, v of a row beside each other
+  void* out = nullptr;        // act [T, H]
+  std::span<const uint32_t> offsets;  // [num_segments + 1], rows; host
+  uint32_t num_heads = 0;
+  uint32_t head_size = 0;
+  float scale = 0;  // 1/√head_size
+};
+
+// out = LayerNorm(x + residual), each row with its tenant's gamma and beta. out may be x or residual.
+struct ResidualLayerNorm {
+  const void* x = nullptr;         // act [T, H]
+  const void* residual = nullptr;  // act [T, H]; nullptr: none
+  Slab gamma, beta;                // f32 [H]
+  float epsilon = 1e-12f;
+  uint32_t hidden = 0;
+  std::span<const RowRange> ranges;
+  void* out = nullptr;  // act [T, H]
+};
+
+// out[s] = pooled rows of segment s as f32, optionally scaled to unit length.
+enum class Pooling : uint8_t { kFirst, kMean, kMax, kMeanSqrtLength, kLast };
+struct PoolSegments {
+  const void* x = nullptr;  // act [T, H]
+  std::span<const uint32_t> offsets;   // [num_segments + 1]
+  std::span<const uint32_t> segments;  // which segments to pool, in output order
+  Pooling pooling = Pooling::kFirst;
+  bool normalize = false;
+  uint32_t hidden = 0;
+  float* out = nullptr;  // f32 [segments.size(), H]
+};
+
+// out = x converted to f32, elementwise.
+struct ToF32 {
+  const void* x = nullptr;  // act [count]
+  float* out = nullptr;     // f32 [count]
+  size_t count = 0;
+};
+
+// out[r] = activation(x[r] · Wᵀ + bias) in f32: the small heads (pooler, classifier), a few rows each.
+struct SmallLinear {
+  const float* x = nullptr;  // f32 [rows, k]
+  const float* weight = nullptr;  // f32 [n, k] row-major
+  const float* bias = nullptr;    // f32 [n] or nullptr
+  float* out = nullptr;           // f32 [rows, n]
+  uint32_t rows = 0, n = 0, k = 0;
+  Activation activation = Activation::kNone;
+};
+
+}  // namespace itif::kernels

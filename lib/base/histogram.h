@@ -1,0 +1,39 @@
+// A histogram of HdrHistogram's kind: log-linear buckets of a fixed relative width, so that p99.9 of
+// a minute's latencies costs 15 KiB and an increment. Debian packages no C++ HdrHistogram, hence ours.
+//
+// One writer; readers merge() snapshots made by the owner. Values are unit-free (we record ns).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace itif {
+
+class Histogram {
+ public:
+  // Relative error of a reported value is below 1/64.
+  static constexpr int kSubBucketBits = 6;
+
+  Histogram();
+  void record(uint64_t value) noexcept { record(value, 1); }
+  void record(uint64_t value, uint64_t times) noexcept;
+  void merge(const Histogram& other) noexcept;
+  void clear() noexcept;
+
+  uint64_t count() const noexcept { return count_; }
+  uint64_t min() const noexcept { return count_ ? min_ : 0; }
+  uint64_t max() const noexcept { return max_; }
+  double mean() const noexcept { return count_ ? sum_ / static_cast<double>(count_) : 0; }
+  // The least recorded value (upper edge of its bucket, clamped to max) that at least `percent` of
+  // all values do not exceed; 0 when empty. REQUIRES: 0 ≤ percent ≤ 100.
+  uint64_t percentile(double percent) const noexcept;
+
+ private:
+  std::vector<uint64_t> buckets_;
+  uint64_t count_ = 0;
+  uint64_t min_ = UINT64_MAX;
+  uint64_t max_ = 0;
+  double sum_ = 0;
+};
+
+}  // namespace itif

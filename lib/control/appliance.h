@@ -1,0 +1,75 @@
+// What the control server needs of the running appliance. app/ implements it over the runtime and the
+// pipeline; tests implement it over nothing. Calls come from the control server's worker thread, one
+// at a time, except those marked "any thread".
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "tenant/snapshot.h"
+
+namespace itif::control {
+
+// What is durable of a tenant: a row of the registry.
+struct TenantRecord {
+  uint32_t id = 0;
+  std::string name;
+  std::string model_dir;
+  std::string group;  // name; empty: chosen from the model's architecture
+  uint64_t slo_ns = 0;
+  uint32_t weight = 1;
+  uint32_t quota_rps = 0;
+  uint8_t auth = 1;  // wire::Auth
+  tenant::State state = tenant::State::kServing;
+  tenant::Key key;
+  tenant::Key previous_key;
+  bool has_previous_key = false;
+  uint64_t created_unix_ns = 0;
+  uint64_t updated_unix_ns = 0;
+};
+
+// What loading found out about a tenant's model, for `tenant show`.
+struct AdmittedModel {
+  std::string group;        // the group's name
+  std::string backbone;     // "bert 12x768, 12 heads"
+  std::string head;         // "classification (3 labels)"
+  std::vector<std::string> labels;
+  uint32_t max_tokens = 0;
+  uint64_t weight_bytes = 0;
+  std::string result_kind;  // wire::result_kind_name of the default result
+};
+
+using Progress = std::function<void(const std::string& stage, double fraction)>;
+
+class Appliance {
+ public:
+  virtual ~Appliance() = default;
+
+  // Loads the model beside what is serving, then lets traffic in. On error nothing has changed.
+  virtual Result<AdmittedModel> admit(const TenantRecord& record, const Progress& progress) = 0;
+  // The record's new settings; reloads the model (build beside, swap) if reload is true.
+  virtual Result<AdmittedModel> update(const TenantRecord& record, bool reload,
+                                       const Progress& progress) = 0;
+  // Stops accepting, waits for what is in flight, frees the slot.
+  virtual Status remove(uint32_t id) = 0;
+
+  // Refuse new requests with kDraining, answer what was accepted. Returns when nothing is in flight or
+  // after timeout_ns; the number still in flight.
+  virtual Result<uint64_t> drain(uint64_t timeout_ns) = 0;
+  virtual void resume_from_drain() = 0;
+
+  // Documents for the client, as docs/control.md describes them. Any thread.
+  virtual nlohmann::json groups() const = 0;
+  virtual nlohmann::json stats() const = 0;   // per tenant and total
+  virtual nlohmann::json drops() const = 0;   // per worker and reason
+  virtual nlohmann::json device() const = 0;
+  virtual nlohmann::json health() const = 0;
+  // Where clients send requests: {"address": "198.18.0.1", "port": 9009, "fragment_bytes": 1384}.
+  virtual nlohmann::json data_address() const = 0;
+};
+
+}  // namespace itif::control

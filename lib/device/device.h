@@ -1,0 +1,121 @@
+// The device that runs the operators: memory, packed weights, and ordered streams of launches.
+//
+// The runtime is written once against this; `host` and `cuda` implement it (sim later). Virtual at
+// batch granularity only. Device methods are for control threads and may be called while streams
+// run, on memory that no launch in flight uses; a Stream belongs to one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/error.h"
+#include "kernels/args.h"
+#include "tensor/tensor_view.h"
+
+namespace itif::device {
+
+struct DeviceInfo {
+  std::string kind;         // "host", "cuda"
+  DType compute = DType::kF32;  // activations and GEMM weights; accumulation is f32
+  std::string description;  // one line for logs: CPU or GPU name, instruction set, threads
+  uint32_t num_threads = 0; // host: threads of the compute pool
+  size_t memory_bytes = 0;  // what there is for weights and workspaces
+};
+
+// Zeroed memory of the device, freed with the object. Move-only.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  std::byte* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ protected:
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// One weight kind of all tenants of a group: max_slots · stride_bytes of contiguous addresses, of
+// which only the committed slots occupy memory (ITIF equation 3.1, without paying for empty slots).
+class SlabMemory {
+ public:
+  virtual ~SlabMemory() = default;
+  kernels::Slab slab() const { return slab_; }
+  uint32_t max_slots() const { return max_slots_; }
+  virtual Status commit(uint32_t slot) = 0;    // Errors: kResourceExhausted
+  virtual void release(uint32_t slot) = 0;     // gives the slot's memory back
+
+ protected:
+  kernels::Slab slab_;
+  uint32_t max_slots_ = 0;
+};
+
+// The weight of out = a · Wᵀ: W is [n, k], as in torch.nn.Linear.
+struct GemmShape {
+  uint32_t n = 0;
+  uint32_t k = 0;
+  kernels::Activation activation = kernels::Activation::kNone;
+  bool has_bias = true;
+};
+
+class Stream;
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+
+  virtual Result<std::unique_ptr<Buffer>> allocate(size_t bytes) = 0;
+  // Errors: kResourceExhausted.
+  virtual Result<std::unique_ptr<SlabMemory>> reserve_slab(size_t slot_bytes, uint32_t max_slots) = 0;
+
+  // Copies `source` (host memory, any floating type) to device memory as `type`.
+  virtual Status upload(const TensorView& source, DType type, void* target) = 0;
+  // Copies device memory to host memory. REQUIRES: no launch in flight writes it.
+  virtual void download(const void* source, size_t bytes, void* target) = 0;
+
+  // GEMM weights, in the layout that this device computes fastest with.
+  virtual size_t packed_bytes(const GemmShape& shape) = 0;
+  // Packs row-major `weight` [n, k]; several views fill one W from the top down (fused
+  // QKV: three [H, H] into [3H, H]). REQUIRES: the views' rows add up to shape.n.
+  virtual Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) = 0;
+  // Makes whatever GEMMs of up to max_rows rows need (host: the ladder of primitives), so that
+  // nothing is created on the serving path.
+  virtual Status prepare(const GemmShape& shape, uint32_t max_rows) = 0;
+  // Rows past T that a GEMM may read and overwrite in its activation buffers.
+  virtual uint32_t row_slack() const = 0;
+
+  virtual Result<std::unique_ptr<Stream>> make_stream() = 0;
+};
+
+// Launches run in order; they are complete when synchronize() returns. Errors are reported there.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual void gather_ids(const kernels::GatherIds& args) = 0;
+  virtual void embed_layer_norm(const kernels::EmbedLayerNorm& args) = 0;
+  virtual void gemm(const kernels::GroupedGemm& args) = 0;
+  virtual void attention(const kernels::Attention& args) = 0;
+  virtual void residual_layer_norm(const kernels::ResidualLayerNorm& args) = 0;
+  virtual void pool_segments(const kernels::PoolSegments& args) = 0;
+  virtual void to_f32(const kernels::ToF32& args) = 0;
+  virtual void small_linear(const kernels::SmallLinear& args) = 0;
+  // device → host, ordered with the launches.
+  virtual void copy_to_host(const void* source, size_t bytes, void* target) = 0;
+  // Errors: kInternal, a device fault; the device is then unusable.
+  virtual Status synchronize() = 0;
+};
+
+struct DeviceOptions {
+  std::string kind = "auto";   // auto, host, cuda
+  std::string dtype = "auto";  // auto, f32, bf16, f16
+  uint32_t num_threads = 0;    // host: 0 for one a core
+};
+
+// Errors: kUnsupported (kind or dtype this machine or build cannot), kInvalidArgument. With kind auto a
+// missing GPU, driver or CUDA build is one log line and the host device.
+Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options);
+
+}  // namespace itif::device

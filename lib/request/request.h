@@ -1,0 +1,71 @@
+// A request on its way through the appliance, and who owns what of it.
+//
+// Ownership, once: the worker that reassembled a request owns the Request and the mbufs behind its
+// pieces for the request's whole life. It lends both to the group's executor through a ring and gets
+// them back, with a result or a status, through another. Between the two only the executor touches
+// them. Nobody but that worker frees an mbuf or a Request.
+//
+// Plain data: no DPDK, no device. `pieces` point into packet buffers; nothing has been copied.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "wire/header.h"
+
+namespace itif::request {
+
+// One datagram's share of the payload. Pieces are ordered by offset, cover the payload without gap or
+// overlap, and start 4-byte aligned in memory.
+struct Piece {
+  const std::byte* data = nullptr;
+  uint32_t bytes = 0;
+};
+
+// The bytes of a result. Allocated by the executor, freed (std::free) by the worker when the response
+// has been sent and is no longer cached.
+struct ResultBuffer {
+  std::byte* data = nullptr;
+  uint32_t bytes = 0;
+};
+
+struct Request {
+  // From the wire.
+  uint32_t tenant_id = 0;
+  uint32_t session = 0;
+  uint64_t request_id = 0;
+  wire::PayloadKind payload_kind = wire::PayloadKind::kNone;
+  wire::ResultKind result_kind = wire::ResultKind::kDefault;
+  uint16_t flags = 0;
+  uint32_t payload_bytes = 0;
+  std::span<const Piece> pieces;
+
+  // From the tenant's snapshot at arrival.
+  uint32_t tenant_index = 0;  // dense: indexes per-tenant counters
+  uint32_t slot = 0;          // of the tenant's weights in its group's slabs
+  uint16_t group = 0;
+  std::atomic<uint32_t>* in_flight = nullptr;  // keeps the slot alive; the worker counts it down
+
+  // Times by the pipeline's Clock. deadline_ns 0: none.
+  uint64_t arrival_ns = 0;   // of the first piece
+  uint64_t complete_ns = 0;  // of the last
+  uint64_t deadline_ns = 0;
+  uint64_t launch_ns = 0;  // its batch began
+  uint64_t done_ns = 0;
+
+  // The outcome, written by the executor.
+  wire::StatusCode status = wire::StatusCode::kOk;
+  wire::ResultKind result_kind_out = wire::ResultKind::kDefault;
+  ResultBuffer result;          // status kOk
+  const char* detail = "";      // any other status: a literal, one sentence
+  uint32_t retry_after_us = 0;  // kOverloaded
+
+  // For the owner.
+  uint32_t num_tokens = 0;  // set by the executor, for figures
+  uint16_t worker = 0;
+};
+
+}  // namespace itif::request

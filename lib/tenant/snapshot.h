@@ -1,0 +1,101 @@
+// What the data plane knows of the tenants: an immutable table, replaced whole by control.
+//
+// Control builds a Snapshot, publishes it in a SnapshotCell and may free the one before only when
+// every reader has been seen quiescent after the publication (SnapshotCell::readers_passed). Readers
+// take no lock and write nothing shared but their own counter.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace itif::tenant {
+
+enum class State : uint8_t { kServing, kPaused };
+
+// Keeps a model's slot in its group alive: counted up by a worker when it starts to reassemble a
+// request, down when the request has ended. Outlives every snapshot that names it.
+struct Lease {
+  std::atomic<uint32_t> in_flight{0};
+};
+
+struct Key {
+  uint16_t epoch = 0;
+  std::array<std::byte, 16> bytes{};
+};
+
+struct Tenant {
+  uint32_t id = 0;     // on the wire; never reused
+  uint32_t index = 0;  // dense and stable while the tenant lives: indexes counters; < kMaxTenants
+  std::string name;
+  State state = State::kServing;
+  uint8_t auth = 1;  // wire::Auth
+  Key key;           // current epoch
+  Key previous_key;  // honoured beside it after a rotation
+  bool has_previous_key = false;
+  uint16_t group = 0;
+  uint32_t slot = 0;
+  uint32_t max_payload_bytes = 0;  // more can only be too long for the model
+  uint32_t max_tokens = 0;
+  uint64_t slo_ns = 0;     // deadline when the request names none; 0: none
+  uint32_t weight = 1;     // share among tenants of the group
+  uint32_t quota_rps = 0;  // 0: unlimited
+  std::shared_ptr<Lease> lease;
+};
+
+constexpr uint32_t kMaxTenants = 4096;
+
+class Snapshot {
+ public:
+  // Errors: none. REQUIRES: ids are distinct.
+  explicit Snapshot(std::vector<Tenant> tenants, uint64_t generation = 0, bool draining = false);
+  // nullptr if there is none. noexcept, lock-free.
+  const Tenant* find(uint32_t id) const noexcept;
+  const std::vector<Tenant>& tenants() const noexcept { return tenants_; }
+  uint64_t generation() const noexcept { return generation_; }
+  bool draining() const noexcept { return draining_; }
+
+ private:
+  std::vector<Tenant> tenants_;
+  std::vector<uint32_t> table_;  // open addressing: index + 1 into tenants_, 0 empty
+  uint64_t generation_;
+  bool draining_;
+};
+
+// Where the current snapshot is found. One publisher (control), up to kMaxReaders readers.
+class SnapshotCell {
+ public:
+  static constexpr size_t kMaxReaders = 64;
+
+  SnapshotCell();
+  // Reader `r`, at the top of its loop: the current snapshot, valid until its next call or
+  // go_idle(r).
+  const Snapshot& acquire(size_t r) noexcept;
+  // Reader `r` holds no snapshot until its next acquire().
+  void go_idle(size_t r) noexcept;
+
+  // Publisher. The new snapshot is what readers get from now on; retired ones are freed by
+  // reclaim() once no reader can hold them.
+  void publish(std::unique_ptr<const Snapshot> next);
+  // True once every active reader has acquired a snapshot of at least `generation`.
+  bool readers_passed(uint64_t generation) const noexcept;
+  void reclaim();
+  const Snapshot& current() const noexcept { return *current_.load(std::memory_order_acquire); }
+
+ private:
+  static constexpr uint64_t kIdle = UINT64_MAX;
+  struct alignas(64) Reader {
+    std::atomic<uint64_t> generation{kIdle};
+    const Snapshot* held = nullptr;  // the reader's own
+  };
+
+  std::atomic<const Snapshot*> current_;
+  std::array<Reader, kMaxReaders> readers_;
+  std::vector<std::unique_ptr<const Snapshot>> owned_;  // publisher only
+};
+
+}  // namespace itif::tenant

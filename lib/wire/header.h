@@ -1,0 +1,132 @@
+// The datagram header of wire format version 1: the grammar, once. docs/protocol.md is its long form.
+//
+//   datagram = header [tag] payload            inside one UDP datagram; little-endian throughout
+//   header   = 50 bytes, below                 50 ≡ 2 (mod 4): UDP's payload stands at 42 or 62 in an
+//   tag      = 16 bytes, present if auth ≠ 0   Ethernet frame (+4 a VLAN tag), so our payload is
+//   payload  = payload_bytes bytes             4-byte aligned in the frame over IPv4 and IPv6
+//
+// Geometry: a message (request or response) of total_bytes is cut into pieces of fragment_bytes, all
+// but the last exactly that long. Every piece carries total_bytes, fragment_bytes and its offset, so
+// pieces may arrive in any order and a duplicate is recognised by its offset alone. Pieces never
+// overlap: an offset that is no multiple of fragment_bytes is malformed.
+//
+// Pure data and functions: no I/O, no allocation, never trusts a length.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace itif::wire {
+
+constexpr uint16_t kMagic = 0x4649;  // "IF" on the wire
+constexpr uint8_t kVersion = 1;
+constexpr uint32_t kHeaderBytes = 50;
+constexpr uint32_t kTagBytes = 16;
+constexpr uint16_t kDefaultPort = 9009;
+// A piece's payload: a multiple of 4, and so small that a frame never needs IP fragmentation.
+constexpr uint32_t kMinFragmentBytes = 64;
+constexpr uint32_t kMaxFragmentBytes = 8896;  // 9,018-byte jumbo frame, IPv6, two VLAN tags, tag
+// 1,500-byte MTU − IPv6 40 − UDP 8 − header 50 − tag 16, rounded down to a multiple of 4.
+constexpr uint32_t kDefaultFragmentBytes = 1384;
+constexpr uint32_t kMaxTotalBytes = 16u << 20;
+
+enum class Type : uint8_t {
+  kRequest = 1,   // client → server: a piece of a request
+  kResponse = 2,  // server → client: a piece of its result
+  kStatus = 3,    // server → client: the request ends without a result; says why
+  kResend = 4,    // either way: the ranges of a message that the sender of this has not seen
+  kBusy = 5,      // server → client: request is whole and queued; keep waiting
+  kAck = 6,       // client → server: response is whole; it may be forgotten
+  kHello = 7,     // client → server: asks for an address token
+  kToken = 8,     // server → client: the token for this address
+  kPing = 9,      // client → server: are you there; payload comes back
+  kPong = 10,     // server → client
+};
+
+enum class Auth : uint8_t { kNone = 0, kHeader = 1, kFull = 2 };
+
+enum class PayloadKind : uint8_t {
+  kNone = 0,
+  kTokensU16 = 1,
+  kTokensU32 = 2,
+  kText = 3,      // UTF-8; U+0000 separates the two texts of a pair
+  kImageU8 = 4,   // u16 height, u16 width, u16 channels, u16 0, then HWC bytes
+  kImageF32 = 5,  // the same prefix, then HWC f32
+  kRaw = 6,
+};
+
+enum class ResultKind : uint8_t {
+  kDefault = 0,       // what the tenant's head gives
+  kHidden = 1,        // f32 [num_tokens, hidden]
+  kPooled = 2,        // f32 [hidden]
+  kEmbedding = 3,     // f32 [hidden]
+  kLogits = 4,        // f32 [num_labels]
+  kTokenLogits = 5,   // f32 [num_tokens, num_labels]
+  kClasses = 6,       // best first: {u32 index, f32 probability, u32 name_bytes, name padded to 4}
+};
+
+// header.flags
+enum Flag : uint16_t {
+  kFlagNoCache = 1u << 0,   // request: do not keep the response for retransmission
+  kFlagSegments = 1u << 1,  // request, token ids: token type 1 after the first separator
+  kFlagRetry = 1u << 2,     // request: sent before (for the sender's statistics only)
+};
+
+enum class StatusCode : uint16_t {
+  kOk = 0,
+  kUnknownTenant = 1,
+  kNotAdmitted = 2,  // the tenant exists but is paused or still loading
+  kMalformed = 3,
+  kUnsupportedKind = 4,
+  kTooLong = 5,      // more tokens than the model has positions
+  kOverQuota = 6,
+  kOverloaded = 7,   // retry after header.aux microseconds
+  kDeadlineReassembly = 8,
+  kDeadlineQueue = 9,
+  kDeadlineLaunch = 10,
+  kDraining = 11,
+  kDeviceFailed = 12,
+  kInternal = 13,
+  kBadTag = 14,         // only sent when configured: by default a bad tag is dropped in silence
+  kTokenRequired = 15,  // say hello first
+  kBadEpoch = 16,       // the key's epoch is neither the current nor the previous one
+};
+constexpr uint16_t kNumStatusCodes = 17;
+
+// Field order and widths are the wire's. 16- and 32-bit fields are naturally aligned in the frame;
+// request_id is 4-aligned.
+struct [[gnu::packed]] Header {
+  uint16_t magic = kMagic;                         // 0
+  uint8_t version = kVersion;                      // 2
+  Type type = Type::kRequest;                      // 3
+  uint8_t header_bytes = kHeaderBytes;             // 4   offset of the payload: 50, or 66 with a tag
+  Auth auth = Auth::kNone;                         // 5
+  uint32_t tenant_id = 0;                          // 6
+  uint32_t session = 0;                            // 10  the client's random number
+  uint64_t request_id = 0;                         // 14  unique in the session
+  uint32_t total_bytes = 0;                        // 22  of the whole message's payload
+  uint32_t offset = 0;                             // 26  of this piece in it
+  uint32_t budget_us = 0;                          // 30  request: deadline from arrival of its first
+                                                   //     piece, 0 none; response: µs in the server
+  uint16_t payload_bytes = 0;                      // 34  in this datagram
+  PayloadKind payload_kind = PayloadKind::kNone;   // 36
+  ResultKind result_kind = ResultKind::kDefault;   // 37
+  uint16_t flags = 0;                              // 38
+  uint16_t key_epoch = 0;                          // 40
+  StatusCode status = StatusCode::kOk;             // 42  status datagrams
+  uint16_t fragment_bytes = 0;                     // 44
+  uint32_t aux = 0;                                // 46  request: address token; status: retry-after
+                                                   //     µs; busy: requests ahead; token: the token
+};
+static_assert(sizeof(Header) == kHeaderBytes);
+static_assert(offsetof(Header, tenant_id) == 6 && offsetof(Header, request_id) == 14);
+static_assert(offsetof(Header, payload_bytes) == 34 && offsetof(Header, aux) == 46);
+
+// "request", "deadline_queue", …: as documents, logs and JSON name them. Unknown values: "?".
+const char* type_name(Type type);
+const char* auth_name(Auth auth);
+const char* payload_kind_name(PayloadKind kind);
+const char* result_kind_name(ResultKind kind);
+const char* status_name(StatusCode code);
+
+}  // namespace itif::wire
