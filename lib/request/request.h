@@ -63,8 +63,11 @@ struct Request {
   const char* detail = "";      // any other status: a literal, one sentence
   uint32_t retry_after_us = 0;  // kOverloaded
 
-  // For the owner.
-  uint32_t num_tokens = 0;  // set by the executor, for figures
+  // For whoever holds it.
+  uint32_t num_tokens = 0;  // set by the executor when the request enters its queue
+  uint32_t weight = 1;      // the tenant's share, for fair scheduling
+  Request* next = nullptr;  // link of the queue that it is in
+  uint32_t prepared = 0;    // the executor's: where its tokenised text is; 0: nowhere
   uint16_t worker = 0;
 };
 

@@ -1,0 +1,29 @@
+// First come, first served over all tenants of the group: the order of arrival, for comparison with
+// fair and as the papers' baseline.
+#include "sched/policies.h"
+
+namespace itif::sched {
+namespace {
+
+class Fcfs final : public Scheduler {
+ public:
+  void select(GroupQueue& queue, const BatchLimits& limits, uint64_t,
+              std::vector<request::Request*>& batch) noexcept override {
+    batch.clear();
+    uint64_t room = limits.max_tokens;
+    while (queue.num_requests() > 0 && batch.size() < limits.max_requests) {
+      uint32_t oldest = queue.active_slots().front();
+      for (uint32_t slot : queue.active_slots())
+        if (queue.lane(slot).head->complete_ns < queue.lane(oldest).head->complete_ns) oldest = slot;
+      if (queue.lane(oldest).head->num_tokens > room) return;
+      room -= queue.lane(oldest).head->num_tokens;
+      batch.push_back(queue.pop(oldest));
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Scheduler> make_fcfs() { return std::make_unique<Fcfs>(); }
+
+}  // namespace itif::sched

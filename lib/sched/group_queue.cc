@@ -1,0 +1,54 @@
+#include "sched/group_queue.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace itif::sched {
+
+GroupQueue::GroupQueue(const Limits& limits) : limits_(limits), lanes_(limits.max_slots) {
+  active_.reserve(limits.max_slots);
+}
+
+bool GroupQueue::push(request::Request* request) noexcept {
+  DCHECK(request->slot < lanes_.size());
+  Lane& lane = lanes_[request->slot];
+  if (num_requests_ >= limits_.max_requests || lane.num_requests >= limits_.max_tenant_requests)
+    return false;
+  request->next = nullptr;
+  (lane.tail ? lane.tail->next : lane.head) = request;
+  lane.tail = request;
+  lane.weight = std::max<uint32_t>(1, request->weight);
+  ++lane.num_requests;
+  ++num_requests_;
+  num_tokens_ += request->num_tokens;
+  if (!lane.active) {
+    lane.active = true;
+    lane.deficit_tokens = 0;
+    active_.push_back(request->slot);
+  }
+  return true;
+}
+
+request::Request* GroupQueue::pop(uint32_t slot) noexcept {
+  Lane& lane = lanes_[slot];
+  request::Request* request = lane.head;
+  DCHECK(request != nullptr);
+  lane.head = request->next;
+  if (lane.head == nullptr) {
+    lane.tail = nullptr;
+    lane.active = false;
+    active_.erase(std::find(active_.begin(), active_.end(), slot));
+  }
+  request->next = nullptr;
+  --lane.num_requests;
+  --num_requests_;
+  num_tokens_ -= request->num_tokens;
+  return request;
+}
+
+void GroupQueue::rotate() noexcept {
+  if (active_.size() > 1) std::rotate(active_.begin(), active_.begin() + 1, active_.end());
+}
+
+}  // namespace itif::sched

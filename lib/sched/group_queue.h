@@ -1,0 +1,53 @@
+// The requests that wait for a group's executor: a FIFO a tenant, bounded in all and per tenant, so
+// that one tenant's flood fills its own share and no other's.
+//
+// Owned by the executor's thread. Requests are linked through Request::next; nothing is allocated after
+// construction. A tenant is identified by its slot in the group.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "request/request.h"
+
+namespace itif::sched {
+
+class GroupQueue {
+ public:
+  struct Limits {
+    uint32_t max_requests = 4096;
+    uint32_t max_tenant_requests = 2048;
+    uint32_t max_slots = 64;
+  };
+  // What waits of one tenant.
+  struct Lane {
+    request::Request* head = nullptr;
+    request::Request* tail = nullptr;
+    uint32_t num_requests = 0;
+    uint32_t weight = 1;
+    int64_t deficit_tokens = 0;  // the fair scheduler's
+    bool active = false;         // listed in active_slots()
+  };
+
+  explicit GroupQueue(const Limits& limits);
+  // False if the queue or the tenant's share of it is full. REQUIRES: slot < max_slots.
+  bool push(request::Request* request) noexcept;
+  // The oldest of a lane, removed. REQUIRES: the lane is not empty.
+  request::Request* pop(uint32_t slot) noexcept;
+  // Slots whose lanes hold requests, in the order in which they became active.
+  const std::vector<uint32_t>& active_slots() const noexcept { return active_; }
+  // Moves the first active slot behind the others.
+  void rotate() noexcept;
+  Lane& lane(uint32_t slot) noexcept { return lanes_[slot]; }
+  uint32_t num_requests() const noexcept { return num_requests_; }
+  uint64_t num_tokens() const noexcept { return num_tokens_; }
+
+ private:
+  Limits limits_;
+  std::vector<Lane> lanes_;       // [max_slots]
+  std::vector<uint32_t> active_;  // capacity max_slots
+  uint32_t num_requests_ = 0;
+  uint64_t num_tokens_ = 0;
+};
+
+}  // namespace itif::sched

@@ -1,0 +1,32 @@
+// Which waiting requests make the next batch. One file a policy; registered in scheduler.cc.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "sched/group_queue.h"
+
+namespace itif::sched {
+
+struct BatchLimits {
+  uint32_t max_tokens = 4096;
+  uint32_t max_requests = 256;
+};
+
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;
+  // Moves requests from the queue to `batch` (cleared first) within the limits. A request of more
+  // tokens than max_tokens must not be in the queue. Leaves `batch` empty only if the queue is.
+  // noexcept and free of allocation once `batch` has its capacity.
+  virtual void select(GroupQueue& queue, const BatchLimits& limits, uint64_t now_ns,
+                      std::vector<request::Request*>& batch) noexcept = 0;
+};
+
+// "fair" or "fcfs". Errors: kInvalidArgument, with the names there are.
+Result<std::unique_ptr<Scheduler>> make_scheduler(std::string_view name);
+
+}  // namespace itif::sched

@@ -1,0 +1,119 @@
+#include "sched/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <set>
+
+#include "base/random.h"
+
+namespace itif::sched {
+namespace {
+
+class Schedulers : public testing::TestWithParam<const char*> {};
+
+TEST_P(Schedulers, EveryRequestLeavesOnceWithinTheLimits) {
+  auto scheduler = make_scheduler(GetParam()).value();
+  Random random(5);
+  GroupQueue queue({.max_requests = 10'000, .max_tenant_requests = 10'000, .max_slots = 8});
+  std::deque<request::Request> all;
+  std::set<request::Request*> left;
+  std::vector<request::Request*> batch;
+  const BatchLimits limits{.max_tokens = 256, .max_requests = 16};
+  for (int round = 0; round < 2000; ++round) {
+    for (uint64_t n = random.below(12); n > 0 && round < 1000; --n) {
+      request::Request& r = all.emplace_back();
+      r.slot = static_cast<uint32_t>(random.below(8));
+      r.num_tokens = 1 + static_cast<uint32_t>(random.below(256));
+      r.weight = 1 + r.slot;
+      r.complete_ns = all.size();
+      ASSERT_TRUE(queue.push(&r));
+    }
+    const bool was_empty = queue.num_requests() == 0;
+    scheduler->select(queue, limits, 0, batch);
+    EXPECT_EQ(batch.empty(), was_empty);
+    EXPECT_LE(batch.size(), limits.max_requests);
+    uint32_t tokens = 0;
+    for (request::Request* r : batch) {
+      tokens += r->num_tokens;
+      EXPECT_TRUE(left.insert(r).second);
+    }
+    EXPECT_LE(tokens, limits.max_tokens);
+  }
+  while (queue.num_requests()) {
+    scheduler->select(queue, limits, 0, batch);
+    left.insert(batch.begin(), batch.end());
+  }
+  EXPECT_EQ(left.size(), all.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Schedulers, testing::Values("fair", "fcfs"));
+
+TEST(Scheduler, UnknownNameListsTheNames) {
+  const auto result = make_scheduler("magic");
+  ASSERT_FALSE(result);
+  EXPECT_NE(result.error().message.find("fair, fcfs"), std::string::npos);
+}
+
+TEST(Fcfs, LeavesInOrderOfArrival) {
+  auto scheduler = make_scheduler("fcfs").value();
+  GroupQueue queue({});
+  request::Request r[4];
+  const uint32_t slots[] = {3, 1, 3, 0};
+  for (int i = 0; i < 4; ++i) {
+    r[i].slot = slots[i];
+    r[i].num_tokens = 1;
+    r[i].complete_ns = static_cast<uint64_t>(i);
+    queue.push(&r[i]);
+  }
+  std::vector<request::Request*> batch;
+  scheduler->select(queue, {}, 0, batch);
+  EXPECT_EQ(batch, (std::vector<request::Request*>{&r[0], &r[1], &r[2], &r[3]}));
+}
+
+// A backlogged tenant gets tokens in proportion to its weight, and one that floods takes nothing from
+// one that does not.
+TEST(Fair, BackloggedTenantsShareTokensByWeight) {
+  auto scheduler = make_scheduler("fair").value();
+  GroupQueue queue({.max_requests = 100'000, .max_tenant_requests = 100'000, .max_slots = 3});
+  std::deque<request::Request> all;
+  Random random(9);
+  for (uint32_t slot = 0; slot < 3; ++slot) {
+    for (int i = 0; i < 20'000; ++i) {
+      request::Request& r = all.emplace_back();
+      r.slot = slot;
+      r.weight = slot + 1;
+      r.num_tokens = 1 + static_cast<uint32_t>(random.below(slot == 0 ? 128 : 20));
+      queue.push(&r);
+    }
+  }
+  std::vector<request::Request*> batch;
+  double tokens[3] = {};
+  for (int i = 0; i < 300; ++i) {
+    scheduler->select(queue, {.max_tokens = 1024, .max_requests = 256}, 0, batch);
+    for (request::Request* r : batch) tokens[r->slot] += r->num_tokens;
+  }
+  EXPECT_NEAR(tokens[1] / tokens[0], 2, 0.1);
+  EXPECT_NEAR(tokens[2] / tokens[0], 3, 0.15);
+}
+
+TEST(Fair, AFloodDoesNotDelayAnotherTenantsOnlyRequest) {
+  auto scheduler = make_scheduler("fair").value();
+  GroupQueue queue({.max_requests = 4096, .max_tenant_requests = 4000, .max_slots = 2});
+  std::deque<request::Request> flood(4000);
+  for (request::Request& r : flood) {
+    r.slot = 0;
+    r.num_tokens = 64;
+    queue.push(&r);
+  }
+  request::Request one;
+  one.slot = 1;
+  one.num_tokens = 128;
+  queue.push(&one);
+  std::vector<request::Request*> batch;
+  scheduler->select(queue, {.max_tokens = 1024, .max_requests = 256}, 0, batch);
+  EXPECT_NE(std::find(batch.begin(), batch.end(), &one), batch.end());
+}
+
+}  // namespace
+}  // namespace itif::sched
