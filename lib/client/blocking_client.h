@@ -1,0 +1,70 @@
+// One request at a time over a UDP socket, for tools and scripts:
+//
+//   SystemClock clock;
+//   auto client = BlockingClient::connect(clock, {.server = "198.18.0.1"});
+//   auto answer = (*client)->infer(credential, {.payload = as_bytes(span(text))}, 5'000'000'000);
+//   if (!answer) …  // no answer: answer.error().message says why
+//   if (answer->status != wire::StatusCode::kOk) …  // the server refused: answer->detail
+//   auto classes = decode_classes(answer->result);  // client/result.h
+//
+// One owner thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "client/engine.h"
+#include "client/socket_transport.h"
+
+namespace itif::client {
+
+struct Query {
+  wire::PayloadKind payload_kind = wire::PayloadKind::kText;
+  wire::ResultKind result_kind = wire::ResultKind::kDefault;
+  std::span<const std::byte> payload;
+  uint16_t flags = 0;
+  uint32_t budget_us = 0;
+};
+
+struct Answer {
+  wire::StatusCode status = wire::StatusCode::kOk;
+  wire::ResultKind result_kind = wire::ResultKind::kDefault;
+  std::vector<std::byte> result;  // status kOk
+  std::string detail;             // any other status: the server's sentence, or empty
+  uint32_t retry_after_us = 0;    // kOverloaded
+  uint32_t server_us = 0;         // what the server says it took
+  uint32_t tries = 0;
+  uint64_t latency_ns = 0;  // from the call to the last piece
+};
+
+struct BlockingOptions {
+  uint32_t session = 0;  // 0: random (libsodium)
+  uint32_t fragment_bytes = wire::kDefaultFragmentBytes;
+  RetryPolicy retry;  // its timeout_ns is replaced by infer()'s
+};
+
+class BlockingClient {
+ public:
+  // Errors: SocketTransport's and ClientEngine's. `clock` outlives the client.
+  static Result<std::unique_ptr<BlockingClient>> connect(const Clock& clock,
+                                                         const SocketOptions& socket,
+                                                         const BlockingOptions& options = {});
+  ~BlockingClient();
+
+  // Sends one request and waits. Errors: kUnavailable (nothing answered within timeout_ns, with
+  // what the network said), kInvalidArgument (payload empty or too large).
+  Result<Answer> infer(const Credential& credential, const Query& query, uint64_t timeout_ns);
+
+ private:
+  struct State;
+  explicit BlockingClient(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace itif::client

@@ -1,0 +1,54 @@
+// UDP sockets as a transport: one connected socket a flow, batched by sendmmsg/recvmmsg, IPv4 or
+// IPv6, never fragmented by IP. One owner thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "client/transport.h"
+#include "wire/header.h"
+
+namespace itif::client {
+
+struct SocketOptions {
+  std::string server;  // IPv4 or IPv6 address (scope allowed), or a host name
+  uint16_t port = wire::kDefaultPort;
+  std::string local;                         // address to send from; empty: the route's
+  uint32_t num_flows = 1;                    // sockets, each with a source port of its own
+  uint32_t receive_buffer_bytes = 4u << 20;  // asked of the kernel per socket; it may give less
+  uint32_t send_buffer_bytes = 4u << 20;
+  uint32_t busy_poll_us = 0;  // SO_BUSY_POLL; 0: leave the system's setting
+};
+
+struct SocketStats {
+  uint64_t too_big = 0;      // EMSGSIZE: above the path MTU; choose smaller pieces
+  uint64_t unreachable = 0;  // ICMP said that nobody listens there, or no route
+  uint64_t other_errors = 0;
+  int last_errno = 0;
+};
+
+class SocketTransport final : public Transport {
+ public:
+  // Errors: kNotFound (name), kInvalidArgument, kPermission, kUnavailable; with server and remedy.
+  static Result<std::unique_ptr<SocketTransport>> connect(const SocketOptions& options);
+  ~SocketTransport() override;
+
+  uint32_t num_flows() const noexcept override;
+  size_t send(uint32_t flow, std::span<const Outgoing> batch) noexcept override;
+  size_t receive(std::span<Incoming> batch) noexcept override;
+  void wait(uint64_t timeout_ns) noexcept override;
+
+  const SocketStats& stats() const noexcept;
+  // What the kernel gave of receive_buffer_bytes.
+  uint32_t receive_buffer_bytes() const noexcept;
+  uint16_t local_port(uint32_t flow) const noexcept;
+
+ private:
+  struct Sockets;
+  explicit SocketTransport(std::unique_ptr<Sockets> sockets);
+  std::unique_ptr<Sockets> sockets_;
+};
+
+}  // namespace itif::client
