@@ -1,0 +1,93 @@
+// What a tenant's model gives beyond hidden states: its head, as the model's directory describes it
+// (HeadSpec) and as the device holds it (Head).
+//
+// Heads are small and differ from tenant to tenant, so they are not concatenated: each tenant owns
+// its own f32 tensors.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "device/device.h"
+#include "model/spec.h"
+
+namespace itif::model {
+
+class Checkpoint;
+
+enum class HeadKind : uint8_t {
+  kHidden,          // raw hidden states
+  kPooler,          // BERT's pooler: tanh(W · hidden[0] + b)
+  kEmbedding,       // sentence-transformers: pooling, optional dense layers, optional unit length
+  kClassification,  // one set of labels a text
+  kTokenClassification,  // one set of labels a token
+};
+// "hidden", "pooler", "embedding", "classification", "token_classification".
+const char* head_kind_name(HeadKind kind);
+
+// How logits become probabilities.
+enum class Problem : uint8_t { kSingleLabel, kMultiLabel, kRegression };
+
+// out = activation(weight · x + bias), named by the tensors that hold it.
+struct LinearSpec {
+  std::string weight;     // tensor name, [n, k]
+  std::string bias;       // tensor name, [n]; empty: none
+  std::string directory;  // of the checkpoint that holds them; empty: the model's own
+  uint32_t n = 0, k = 0;
+  kernels::Activation activation = kernels::Activation::kNone;
+};
+
+struct HeadSpec {
+  HeadKind kind = HeadKind::kHidden;
+  // kEmbedding.
+  kernels::Pooling pooling = kernels::Pooling::kMean;
+  bool normalize = false;
+  std::vector<LinearSpec> dense;  // after pooling, in order
+  // The pooler, if the model has one; classification of whole texts needs it.
+  std::vector<LinearSpec> pooler;  // empty or one
+  // kClassification, kTokenClassification.
+  std::vector<LinearSpec> classifier;  // empty or one
+  std::vector<std::string> labels;     // by index
+  Problem problem = Problem::kSingleLabel;
+  // Longest text the model was trained for (sentence-transformers' max_seq_length, the tokenizer's
+  // model_max_length); 0: no less than its positions.
+  uint32_t max_text_tokens = 0;
+};
+
+// A LinearSpec's tensors in device memory, f32, row-major.
+struct Linear {
+  std::unique_ptr<device::Buffer> weight;
+  std::unique_ptr<device::Buffer> bias;  // null: none
+  uint32_t n = 0, k = 0;
+  kernels::Activation activation = kernels::Activation::kNone;
+};
+
+struct Head {
+  HeadSpec spec;
+  std::vector<Linear> pooler;      // empty or one
+  std::vector<Linear> classifier;  // empty or one
+  std::vector<Linear> dense;
+  size_t bytes = 0;  // of device memory
+
+  // Length of an embedding.
+  uint32_t embedding_size(uint32_t hidden) const { return dense.empty() ? hidden : dense.back().n; }
+};
+
+// Finds out the head of the model in `directory` from its config.json (parsed), the tensors present
+// and the files of sentence-transformers. Errors: kUnsupported (an architecture or module that this
+// build does not run, by name), kCorrupt and kInvalidArgument as for every file of a model.
+Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::json& config,
+                                const BackboneSpec& backbone, const Checkpoint& checkpoint);
+
+// Uploads the head's tensors. Errors: kInvalidArgument (a tensor missing or misshapen), kCorrupt,
+// kResourceExhausted.
+Result<Head> load_head(device::Device& device, const HeadSpec& spec, const Checkpoint& checkpoint);
+
+// For people: "classification (3 labels)", "embedding (mean, unit length, 384)".
+std::string describe(const HeadSpec& spec, const BackboneSpec& backbone);
+
+}  // namespace itif::model

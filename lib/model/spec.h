@@ -1,0 +1,45 @@
+// What a backbone is: the architecture that all tenants of a group share. Two models with equal
+// specs run as one instance on concatenated weights (ITIF, section 3.2).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "kernels/args.h"
+
+namespace itif::model {
+
+struct BackboneSpec {
+  std::string family;  // config.json's model_type: "bert"
+  uint32_t layers = 0;
+  uint32_t hidden = 0;
+  uint32_t heads = 0;
+  uint32_t intermediate = 0;
+  kernels::Activation activation = kernels::Activation::kGelu;
+  float layer_norm_eps = 1e-12f;
+  // Rows of the embedding tables. A tenant may have fewer than its group: they only say how much a
+  // slot reserves.
+  uint32_t vocab = 0;
+  uint32_t max_positions = 0;
+  uint32_t type_vocab = 0;
+  uint32_t pad_id = 0;  // not part of the architecture: packed batches hold no padding
+
+  uint32_t head_size() const { return hidden / heads; }
+  bool operator==(const BackboneSpec&) const = default;
+};
+
+// Equal for specs that may share a group whatever their table sizes:
+// "bert-12x768-12-3072-gelu-1e-12".
+std::string signature(const BackboneSpec& spec);
+// For people: "bert 12x768, 12 heads, intermediate 3072, vocabulary 30522, 512 positions".
+std::string describe(const BackboneSpec& spec);
+// "gelu", "gelu_tanh", "relu", ….
+const char* activation_name(kernels::Activation activation);
+
+// Whether a model of spec `model` may become a tenant of a group of spec `group`: everything equal,
+// tables no larger. Errors: kInvalidArgument, naming each field that differs as config.json does:
+// "hidden_size: group has 768, model has 384".
+Status check_fits(const BackboneSpec& group, const BackboneSpec& model);
+
+}  // namespace itif::model

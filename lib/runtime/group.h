@@ -1,0 +1,95 @@
+// A group: one backbone with the concatenated weights of its tenants, and the forward pass that
+// serves requests of all of them in one batch.
+//
+// Threads: admit() and release() belong to control, one call at a time; forward() to the group's
+// executor; model() may be called by both. They meet only in the slot table, by atomic pointers:
+// admit() fills a slot before it publishes it, and release() is called when no segment in flight or
+// to come names the slot. Neither ever waits for the other.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "device/device.h"
+#include "kernels/args.h"
+#include "model/tenant_model.h"
+#include "request/request.h"
+#include "wire/header.h"
+
+namespace itif::runtime {
+
+// A request's place in a batch. The upper half is the caller's, the lower is written by forward().
+struct Segment {
+  uint32_t slot = 0;
+  uint32_t num_tokens = 0;
+  // The token ids where they arrived (packet buffers, or a tokenizer's output as u32): nothing is
+  // copied on the way to the device. Here first_row counts from the segment's own first token; the
+  // pieces are ascending and cover [0, num_tokens) without gap.
+  std::span<const kernels::IdPiece> pieces;
+  std::span<const uint8_t> token_types;  // host, [num_tokens]; empty: all 0
+  wire::ResultKind kind = wire::ResultKind::kDefault;
+
+  wire::StatusCode status = wire::StatusCode::kOk;
+  wire::ResultKind kind_out = wire::ResultKind::kDefault;
+  request::ResultBuffer result;  // malloc; the caller's from now on. Set iff status is kOk
+  const char* detail = "";       // any other status: a literal, one sentence
+};
+
+// Host memory: read before and written when forward() returns.
+struct Batch {
+  std::span<Segment> segments;  // ascending by slot
+};
+
+struct GroupOptions {
+  uint32_t max_tokens = 4096;   // of one batch
+  uint32_t max_requests = 256;  // of one batch
+  uint32_t max_tenants = 64;    // slots
+};
+
+class Group {
+ public:
+  virtual ~Group() = default;
+
+  // Reserves the slabs and the workspace and prepares the device's GEMMs, so that nothing is
+  // created while serving. `device` outlives the group. Errors: kUnsupported (no such family),
+  // kInvalidArgument (options that cannot hold one request), kResourceExhausted.
+  static Result<std::unique_ptr<Group>> create(device::Device& device,
+                                               const model::BackboneSpec& spec,
+                                               const GroupOptions& options);
+
+  virtual const model::BackboneSpec& spec() const noexcept = 0;
+  virtual const GroupOptions& options() const noexcept = 0;
+
+  // Loads a Hugging Face directory into a free slot, packs its weights on this thread, and returns
+  // the slot. On error nothing has changed. Errors: kInvalidArgument (does not fit the group),
+  // kCorrupt, kNotFound, kUnsupported, kResourceExhausted (no free slot, no memory).
+  virtual Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) = 0;
+  // REQUIRES: the slot is admitted, and no segment in flight or to come names it.
+  virtual void release(uint32_t slot) = 0;
+  // The model in a slot; nullptr: the slot is free. Lock-free.
+  virtual const model::TenantModel* model(uint32_t slot) const noexcept = 0;
+
+  virtual uint32_t num_tenants() const noexcept = 0;
+  virtual uint64_t weight_bytes() const noexcept = 0;  // of all tenants
+  virtual uint64_t workspace_bytes() const noexcept = 0;
+
+  // Runs one batch and waits for its results. Each segment ends with a result, or with a status
+  // that concerns it alone (malformed ids, too long, a kind that its model has no head for).
+  // Allocates nothing but the results. REQUIRES: at most options().max_requests segments and
+  // max_tokens tokens; one call at a time. Errors: a device fault; every segment then has
+  // kDeviceFailed.
+  virtual Status forward(device::Stream& stream, Batch& batch) noexcept = 0;
+};
+
+// What a model answers when asked for ResultKind::kDefault.
+wire::ResultKind default_result_kind(const model::HeadSpec& head) noexcept;
+// Whether it has a head for `kind`. kDefault: always.
+bool supports(const model::HeadSpec& head, wire::ResultKind kind) noexcept;
+
+}  // namespace itif::runtime
