@@ -1,0 +1,45 @@
+// CURVE keys for control over TCP: text files, and who is let in.
+//
+//   key file (mode 0600):         authorised keys file (not writable by others):
+//     public <64 hex digits>        <64 hex digits> <name, for people>
+//     secret <64 hex digits>        # comment
+//
+// Hex, not Z85: Z85's alphabet has '#', '$' and '&', which shells and comments take for themselves.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace itif::control {
+
+using CurvePublicKey = std::array<uint8_t, 32>;
+
+struct CurveKeyPair {
+  CurvePublicKey public_key{};
+  std::array<uint8_t, 32> secret_key{};
+};
+
+CurveKeyPair make_curve_key_pair();
+
+// Writes `path` (0600, both keys) and `path`.pub (0644, one line for an authorised keys file).
+// Errors: kAlreadyExists (either file is there), those of write_file.
+Status write_key_pair(const std::string& path, const std::string& name, const CurveKeyPair& pair);
+// Errors: kNotFound, kPermission (group or others can read it), kCorrupt with the line.
+Result<CurveKeyPair> read_key_pair(const std::string& path);
+// 64 hex digits, or the path of a .pub file. Errors: kInvalidArgument, kNotFound.
+Result<CurvePublicKey> parse_public_key(const std::string& hex_or_path);
+
+struct AuthorizedKey {
+  CurvePublicKey key{};
+  std::string name;
+};
+// Errors: kNotFound, kPermission (group or others can write it), kCorrupt with the line.
+Result<std::vector<AuthorizedKey>> read_authorized_keys(const std::string& path);
+
+}  // namespace itif::control
