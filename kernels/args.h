@@ -14,6 +14,9 @@
 
 namespace itif::kernels {
 
+// The largest head size that attention takes.
+inline constexpr uint32_t kMaxHeadSize = 256;
+
 // Rows of one tenant. Ranges in a span are ascending, adjacent, and cover rows [0, T).
 struct RowRange {
   uint32_t first_row = 0;

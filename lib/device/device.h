@@ -60,6 +60,12 @@ struct GemmShape {
   bool has_bias = true;
 };
 
+// What a stream sizes its scratch and staging memory for. Larger batches are programming errors.
+struct StreamLimits {
+  uint32_t max_tokens = 16384;   // rows of a batch, and the longest segment
+  uint32_t max_segments = 4096;  // segments, ranges and id pieces of a batch, each
+};
+
 class Stream;
 
 class Device {
@@ -87,7 +93,11 @@ class Device {
   // Rows past T that a GEMM may read and overwrite in its activation buffers.
   virtual uint32_t row_slack() const = 0;
 
-  virtual Result<std::unique_ptr<Stream>> make_stream() = 0;
+  // Lets launches read [data, data + bytes) of host memory in place (GatherIds): the packet memory,
+  // once each segment at start. Host: nothing to do. Errors: kResourceExhausted, kUnsupported.
+  virtual Status register_host_memory(const void* data, size_t bytes) = 0;
+
+  virtual Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits = {}) = 0;
 };
 
 // Launches run in order; they are complete when synchronize() returns. Errors are reported there.
@@ -112,6 +122,7 @@ struct DeviceOptions {
   std::string kind = "auto";   // auto, host, cuda
   std::string dtype = "auto";  // auto, f32, bf16, f16
   uint32_t num_threads = 0;    // host: 0 for one a core
+  size_t memory_limit_bytes = 0;  // for buffers and slabs together; 0: what the machine has
 };
 
 // Errors: kUnsupported (kind or dtype this machine or build cannot), kInvalidArgument. With kind auto a
