@@ -1,0 +1,36 @@
+#include "telemetry/stages.h"
+
+namespace itif::telemetry {
+
+const char* stage_name(Stage stage) noexcept {
+  switch (stage) {
+    case Stage::kReassembly:
+      return "reassembly";
+    case Stage::kQueue:
+      return "queue";
+    case Stage::kExecute:
+      return "execute";
+    case Stage::kRespond:
+      return "respond";
+    case Stage::kTotal:
+      return "total";
+    case Stage::kCount:
+      break;
+  }
+  return "?";
+}
+
+void StageHistograms::publish() noexcept {
+  const std::unique_lock lock(published_mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  asked_.store(false, std::memory_order_relaxed);
+  published_ = live_;  // equal sizes: copies in place, allocates nothing
+}
+
+void StageHistograms::merge_into(Set& into) const {
+  const std::lock_guard lock(published_mutex_);
+  for (size_t i = 0; i < kNumStages; ++i) into[i].merge(published_[i]);
+  asked_.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace itif::telemetry
