@@ -1,0 +1,41 @@
+// A hash index of fixed capacity: MessageKey → slot number of the owner's array. Open addressing
+// with linear probing and backward-shift deletion, at most half full; allocates at construction
+// only. One owner thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "net/message_key.h"
+
+namespace itif::net {
+
+class KeyIndex {
+ public:
+  static constexpr uint32_t kAbsent = UINT32_MAX;
+
+  KeyIndex(uint32_t capacity, uint64_t seed);
+  // kAbsent if the key is not there.
+  uint32_t find(const MessageKey& key) const noexcept;
+  // REQUIRES: the key is absent, fewer than capacity keys are in.
+  void insert(const MessageKey& key, uint32_t slot) noexcept;
+  // False if the key was not there.
+  bool erase(const MessageKey& key) noexcept;
+  uint32_t size() const noexcept { return size_; }
+
+ private:
+  struct Bucket {
+    MessageKey key;
+    uint32_t slot = kAbsent;
+  };
+  size_t home(const MessageKey& key) const noexcept { return hash_key(key, seed_) & mask_; }
+
+  std::vector<Bucket> buckets_;
+  size_t mask_;
+  uint64_t seed_;
+  uint32_t size_ = 0;
+  uint32_t capacity_;
+};
+
+}  // namespace itif::net

@@ -1,0 +1,33 @@
+// Packet buffers. One pool a port, shared by its workers; created at start, never grown.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+
+struct rte_mempool;
+
+namespace itif::net {
+
+struct MempoolConfig {
+  std::string name;  // unique in the process, at most 25 characters
+  uint32_t mbufs = 32768;
+  uint32_t mbuf_bytes = 2048;  // data room behind the headroom (128 bytes)
+  int socket = -1;             // NUMA node; -1: any
+};
+
+struct MempoolFree {
+  void operator()(rte_mempool* pool) const noexcept;
+};
+using Mempool = std::unique_ptr<rte_mempool, MempoolFree>;
+
+// Errors: kInvalidArgument (a size out of range), kResourceExhausted (with the megabytes needed and
+// how to provide them), kAlreadyExists.
+Result<Mempool> create_mempool(const MempoolConfig& config);
+
+// Megabytes such a pool takes, for --no-huge -m and for messages.
+uint64_t mempool_mb(const MempoolConfig& config);
+
+}  // namespace itif::net

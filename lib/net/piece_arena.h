@@ -1,0 +1,53 @@
+// Where requests of many pieces keep their piece tables: contiguous blocks of a fixed array, handed
+// out by a binary buddy allocator, so that request::Request::pieces is one span whatever the order
+// of arrival. Bounded, allocated once, no allocation later. One owner thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "request/request.h"
+
+struct rte_mbuf;
+
+namespace itif::net {
+
+class PieceArena {
+ public:
+  static constexpr uint32_t kMinBlock = 64;  // pieces: a word of the arrival bitmap
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  // Rounds up to a power of two ≥ kMinBlock.
+  explicit PieceArena(uint32_t num_pieces);
+
+  // The first slot of a block of at least num_pieces, its bitmap clear, or kNone.
+  uint32_t allocate(uint32_t num_pieces) noexcept;
+  // REQUIRES: `first` came from allocate(num_pieces).
+  void release(uint32_t first, uint32_t num_pieces) noexcept;
+
+  request::Piece* pieces(uint32_t first) noexcept { return &pieces_[first]; }
+  rte_mbuf** mbufs(uint32_t first) noexcept { return &mbufs_[first]; }
+  uint64_t* arrived(uint32_t first) noexcept { return &arrived_[first / 64]; }
+  uint32_t capacity() const noexcept { return static_cast<uint32_t>(pieces_.size()); }
+  uint32_t free_pieces() const noexcept { return free_pieces_; }
+
+ private:
+  struct Link {
+    uint32_t next = kNone;
+    uint32_t previous = kNone;
+  };
+  unsigned order_for(uint32_t num_pieces) const noexcept;
+  void push(unsigned order, uint32_t block) noexcept;
+  void unlink(unsigned order, uint32_t block) noexcept;
+
+  std::vector<request::Piece> pieces_;
+  std::vector<rte_mbuf*> mbufs_;
+  std::vector<uint64_t> arrived_;
+  std::vector<Link> links_;          // one a minimal block
+  std::vector<uint8_t> free_order_;  // one a minimal block: order + 1 if a free block starts there
+  std::vector<uint32_t> heads_;      // one an order
+  uint32_t free_pieces_ = 0;
+};
+
+}  // namespace itif::net

@@ -1,0 +1,87 @@
+// One DPDK port, any driver: opened with what the device offers, one log line for each thing it
+// lacks.
+//
+// Opened and closed by the main thread; queue q is used by one worker only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/error.h"
+#include "net/address.h"
+#include "net/frame_writer.h"
+
+struct rte_mbuf;
+struct rte_mempool;
+
+namespace itif::net {
+
+struct PortConfig {
+  std::string device;       // "net_af_packet0", "0000:3b:00.0", as EAL names it; empty: the first
+  uint16_t num_queues = 1;  // fewer if the device has fewer
+  uint16_t rx_descriptors = 1024;  // clamped to what the device takes
+  uint16_t tx_descriptors = 1024;
+  uint32_t mtu = 1500;  // of an IP packet; VLAN tags come on top
+  rte_mempool* pool = nullptr;
+  bool promiscuous = false;  // only needed if the device cannot filter for its own MAC address
+};
+
+struct PortInfo {
+  uint16_t id = 0;
+  std::string device;
+  std::string driver;
+  MacAddress mac{};
+  uint16_t num_queues = 1;
+  uint32_t mtu = 1500;
+  TxOffloads tx_offloads;
+  bool rss = false;
+  bool rx_checksums = false;       // the device verifies; flags in each mbuf tell
+  bool partial_checksums = false;  // a virtual link whose kernel leaves UDP checksums unfinished
+  int socket = -1;
+};
+
+struct PortStats {
+  uint64_t rx_packets = 0;
+  uint64_t tx_packets = 0;
+  uint64_t rx_bytes = 0;
+  uint64_t tx_bytes = 0;
+  uint64_t rx_missed = 0;   // imissed: the queue was full
+  uint64_t rx_no_mbuf = 0;  // rx_nombuf: the pool was empty
+  uint64_t rx_errors = 0;   // ierrors
+  uint64_t tx_errors = 0;   // oerrors
+};
+
+struct Link {
+  bool up = false;
+  uint32_t speed_mbps = 0;  // 0: unknown
+};
+
+class Port {
+ public:
+  // Starts the port. A link that is down is logged, not an error. Errors: kNotFound (no such
+  // device; lists those there are), kInvalidArgument (an MTU that the mbufs cannot hold),
+  // kUnsupported, kResourceExhausted; the message says what the driver answered and what to do.
+  static Result<Port> open(const PortConfig& config);
+  Port(Port&& other) noexcept;
+  Port& operator=(Port&& other) noexcept;
+  ~Port();  // stops and closes
+
+  const PortInfo& info() const noexcept { return info_; }
+  PortStats stats() const noexcept;
+  Link link() const noexcept;
+
+  // Up to out.size() received mbufs, now the caller's.
+  uint16_t rx_burst(uint16_t queue, std::span<rte_mbuf*> out) const noexcept;
+  // Hands a prefix of `mbufs` to the device and returns its length; the rest stays the caller's.
+  uint16_t tx_burst(uint16_t queue, std::span<rte_mbuf*> mbufs) const noexcept;
+
+ private:
+  Port() = default;
+  void close() noexcept;
+
+  PortInfo info_;
+  bool open_ = false;
+};
+
+}  // namespace itif::net

@@ -1,0 +1,194 @@
+// Joins the pieces of requests. Pieces stay in their mbufs; nothing is copied.
+//
+// Owned by one worker. Contexts, piece tables, index and timers are allocated at construction and
+// never again. Bounded: contexts and held buffer bytes, both in all and per tenant. Verification
+// (tag, tenant, quota) comes before start(): an unverified datagram never takes a context.
+//
+// A context is kAssembling from start() until its last piece arrives, then kExecuting (lent to the
+// executor as request::Request) until release(). What a finished request answered is
+// ResponseCache's.
+//
+// An mbuf belongs to the context from Outcome::held() to release(), which puts all of them on the
+// DeathRow at once; with any other outcome it stays the caller's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "net/address.h"
+#include "net/death_row.h"
+#include "net/drop_reason.h"
+#include "net/key_index.h"
+#include "net/message_key.h"
+#include "net/piece_arena.h"
+#include "net/timer_wheel.h"
+#include "request/request.h"
+#include "wire/datagram.h"
+
+namespace itif::net {
+
+struct ReassemblyLimits {
+  uint32_t max_contexts = 16384;
+  // Whole packet buffers, not payload: a 64-byte piece keeps 2 KiB. Keep it well below the pool's
+  // size, or a flood of halves starves the receive queues.
+  uint64_t max_held_bytes = 256u << 20;
+  uint32_t tenant_max_contexts = 4096;
+  uint64_t tenant_max_held_bytes = 128u << 20;
+  uint32_t max_tenants = 4096;              // tenant_index is below
+  uint32_t max_pieces_per_request = 16384;  // 16 MiB at 1,384 bytes takes 12,123
+  uint32_t piece_slots = 65536;             // for requests of more than Context::kInlinePieces
+  uint64_t timeout_ns = 500'000'000;        // from a request's first piece
+  uint64_t stall_ns =
+      0;  // no piece for this long: report kStalled, again after twice as long; 0: never
+};
+
+enum class ContextState : uint8_t { kFree, kAssembling, kExecuting };
+
+struct Context {
+  static constexpr uint32_t kInlinePieces = 4;
+
+  request::Request request;  // first: see of()
+  MessageKey key;
+  // The sender of the newest piece that was not a duplicate. A replayed datagram cannot move it, a
+  // client whose address changed mid-request is followed.
+  Endpoint peer;
+  ContextState state = ContextState::kFree;
+  wire::Auth auth = wire::Auth::kNone;  // of the first piece: answers use the same
+  uint16_t key_epoch = 0;               // likewise
+  uint16_t fragment_bytes = 0;
+  uint32_t num_pieces = 0;
+  uint32_t num_arrived = 0;
+  uint64_t held_bytes = 0;  // of packet buffers
+  uint64_t last_piece_ns = 0;
+
+  // Reassembler's own.
+  uint64_t next_stall_ns = 0;
+  uint64_t stall_gap_ns = 0;
+  uint32_t arena_first = PieceArena::kNone;
+  uint32_t next_free = 0;
+  uint64_t inline_arrived = 0;
+  request::Piece inline_pieces[kInlinePieces];
+  rte_mbuf* inline_mbufs[kInlinePieces];
+
+  // REQUIRES: `request` came from a Context.
+  static Context& of(request::Request& request) noexcept {
+    return reinterpret_cast<Context&>(request);
+  }
+};
+
+// One verified piece of a request.
+struct Arrival {
+  const wire::Header* header = nullptr;
+  std::span<const std::byte> payload;  // inside mbuf
+  rte_mbuf* mbuf = nullptr;
+  const Endpoint* peer = nullptr;
+  uint64_t now_ns = 0;
+};
+
+// What the pipeline decided when it admitted a request.
+struct Admission {
+  uint32_t tenant_index = 0;
+  uint32_t slot = 0;
+  uint16_t group = 0;
+  uint16_t worker = 0;
+  std::atomic<uint32_t>* in_flight = nullptr;  // carried in the request; counted by the pipeline
+  uint64_t deadline_ns = 0;                    // 0: none
+};
+
+class Reassembler {
+ public:
+  // `seed`: secret, for the index's hash.
+  Reassembler(const ReassemblyLimits& limits, uint64_t seed);
+  Reassembler(const Reassembler&) = delete;
+  Reassembler& operator=(const Reassembler&) = delete;
+  ~Reassembler();  // frees what is still held
+
+  // nullptr if no such request is here.
+  Context* find(const MessageKey& key) noexcept;
+
+  struct Added {
+    Outcome outcome;
+    Context* context = nullptr;  // not if start() failed
+    bool whole = false;          // this piece completed it: context->request may be lent out
+  };
+  // A request's first piece to arrive. REQUIRES: find() said nullptr.
+  // Drops: kContextsFull, kTenantContextsFull, kHeldBytesFull, kTenantHeldBytesFull, kPiecesFull,
+  // kWireBadGeometry.
+  Added start(const Arrival& arrival, const Admission& admission) noexcept;
+  // A further piece. Drops: kGeometryChanged, kDuplicate, kLate (it is executing; outcome only),
+  // kHeldBytesFull, kTenantHeldBytesFull.
+  Added add(Context& context, const Arrival& arrival) noexcept;
+
+  struct Due {
+    enum Why : uint8_t { kTimeout, kDeadline, kStalled };
+    Context* context = nullptr;
+    Why why = kTimeout;
+  };
+  // Contexts still assembling whose time is up, at most due.size(); call again when it was filled.
+  // The caller answers and releases kTimeout and kDeadline; kStalled is a hint to send a resend
+  // datagram. Up to one timer tick (1.05 ms) late.
+  size_t sweep(uint64_t now_ns, std::span<Due> due) noexcept;
+
+  // The byte ranges of pieces that have not arrived, ascending, as many as fit; returns their
+  // number.
+  size_t missing_ranges(const Context& context, std::span<wire::Range> out) const noexcept;
+
+  // Ends the context; its mbufs go to the death row. Returns how many there were.
+  // REQUIRES: nobody else uses context.request any more.
+  uint32_t release(Context& context) noexcept;
+
+  // Frees what release() put aside: once a poll.
+  void flush() noexcept { death_row_.flush(); }
+
+  uint32_t num_contexts() const noexcept { return index_.size(); }
+  uint64_t held_bytes() const noexcept { return held_bytes_; }
+  uint64_t held_pieces() const noexcept { return held_pieces_; }
+  // Payloads that a driver delivered off 4-byte alignment and that were moved within their mbuf.
+  uint64_t realigned() const noexcept { return realigned_; }
+  uint32_t tenant_contexts(uint32_t tenant_index) const noexcept;
+  uint64_t tenant_held_bytes(uint32_t tenant_index) const noexcept;
+
+  // Calls visit(Context&) for every live context (draining, device failure). It may release it.
+  template <class Visit>
+  void for_each(Visit&& visit) {
+    for (uint32_t i = 0; i < limits_.max_contexts; ++i)
+      if (contexts_[i].state != ContextState::kFree) visit(contexts_[i]);
+  }
+
+ private:
+  struct TenantUse {
+    uint64_t held_bytes = 0;
+    uint32_t contexts = 0;
+  };
+  struct Table {  // a context's pieces, wherever they are
+    request::Piece* pieces;
+    rte_mbuf** mbufs;
+    uint64_t* arrived;
+  };
+
+  Table table(Context& context) noexcept;
+  DropReason charge_refusal(uint32_t tenant_index, uint64_t bytes) const noexcept;
+  Outcome hold(Context& context, const Arrival& arrival) noexcept;
+  void become_whole(Context& context, uint64_t now_ns) noexcept;
+  void schedule(Context& context) noexcept;
+  uint32_t slot_of(const Context& context) const noexcept {
+    return static_cast<uint32_t>(&context - contexts_.get());
+  }
+
+  ReassemblyLimits limits_;
+  std::unique_ptr<Context[]> contexts_;
+  uint32_t first_free_;
+  KeyIndex index_;
+  PieceArena arena_;
+  TimerWheel timers_;
+  DeathRow death_row_;
+  std::vector<TenantUse> tenants_;
+  uint64_t held_bytes_ = 0;
+  uint64_t held_pieces_ = 0;
+  uint64_t realigned_ = 0;
+};
+
+}  // namespace itif::net

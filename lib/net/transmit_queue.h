@@ -1,0 +1,54 @@
+// A worker's responses on their way out, a few datagrams of each in turn: round-robin with a
+// quantum, so that a short answer does not wait behind a long one.
+//
+// Owned by one worker; jobs are allocated at construction. A job pins its cache entry.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "net/response_cache.h"
+#include "net/transmit.h"
+#include "net/tx_buffer.h"
+
+namespace itif::net {
+
+class TransmitQueue {
+ public:
+  static constexpr size_t kQuantum = 8;  // datagrams of one job in its turn
+
+  TransmitQueue(uint32_t max_jobs, ResponseCache& cache);
+  TransmitQueue(const TransmitQueue&) = delete;
+  TransmitQueue& operator=(const TransmitQueue&) = delete;
+  ~TransmitQueue();  // unpins what is left
+
+  // Sends what `cursor` says of `entry` to `peer`. Takes over one pin of the entry in any case.
+  // `header`: entry.header with the peer's auth and key epoch. False:
+  // DropReason::kTransmitQueueFull.
+  struct Job {
+    CachedResponse* entry = nullptr;
+    wire::Header header;
+    Endpoint peer;
+    wire::Key key{};
+    Cursor cursor;
+  };
+  bool push(const Job& job) noexcept;
+
+  // Builds datagrams into `out` while it has room; returns how many. Leaves the flush to the
+  // caller.
+  size_t poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& offloads) noexcept;
+
+  size_t size() const noexcept { return count_; }
+  // Polls that stopped because the pool was empty.
+  uint64_t no_mbuf() const noexcept { return no_mbuf_; }
+
+ private:
+  ResponseCache& cache_;
+  std::vector<Job> jobs_;  // a ring: jobs_[(head_ + i) % size], i < count_
+  size_t head_ = 0;
+  size_t count_ = 0;
+  uint64_t no_mbuf_ = 0;
+};
+
+}  // namespace itif::net
