@@ -8,7 +8,8 @@
 // Geometry: a message (request or response) of total_bytes is cut into pieces of fragment_bytes, all
 // but the last exactly that long. Every piece carries total_bytes, fragment_bytes and its offset, so
 // pieces may arrive in any order and a duplicate is recognised by its offset alone. Pieces never
-// overlap: an offset that is no multiple of fragment_bytes is malformed.
+// overlap: an offset that is no multiple of fragment_bytes is malformed. A resend carries total_bytes
+// and fragment_bytes of the message it asks about; the other types are one datagram each.
 //
 // Pure data and functions: no I/O, no allocation, never trusts a length.
 #pragma once
@@ -29,6 +30,8 @@ constexpr uint32_t kMaxFragmentBytes = 8896;  // 9,018-byte jumbo frame, IPv6, t
 // 1,500-byte MTU − IPv6 40 − UDP 8 − header 50 − tag 16, rounded down to a multiple of 4.
 constexpr uint32_t kDefaultFragmentBytes = 1384;
 constexpr uint32_t kMaxTotalBytes = 16u << 20;
+constexpr uint32_t kMaxDetailBytes = 512;  // a status's text
+constexpr size_t kMaxRanges = 64;          // in a resend
 
 enum class Type : uint8_t {
   kRequest = 1,   // client → server: a piece of a request
@@ -56,20 +59,22 @@ enum class PayloadKind : uint8_t {
 };
 
 enum class ResultKind : uint8_t {
-  kDefault = 0,       // what the tenant's head gives
-  kHidden = 1,        // f32 [num_tokens, hidden]
-  kPooled = 2,        // f32 [hidden]
-  kEmbedding = 3,     // f32 [hidden]
-  kLogits = 4,        // f32 [num_labels]
-  kTokenLogits = 5,   // f32 [num_tokens, num_labels]
-  kClasses = 6,       // best first: {u32 index, f32 probability, u32 name_bytes, name padded to 4}
+  kDefault = 0,      // what the tenant's head gives
+  kHidden = 1,       // f32 [num_tokens, hidden]
+  kPooled = 2,       // f32 [hidden]
+  kEmbedding = 3,    // f32 [hidden]
+  kLogits = 4,       // f32 [num_labels]
+  kTokenLogits = 5,  // f32 [num_tokens, num_labels]
+  kClasses = 6,      // best first: {u32 index, f32 probability, u32 name_bytes, name padded to 4}
 };
 
 // header.flags
 enum Flag : uint16_t {
-  kFlagNoCache = 1u << 0,   // request: do not keep the response for retransmission
-  kFlagSegments = 1u << 1,  // request, token ids: token type 1 after the first separator
-  kFlagRetry = 1u << 2,     // request: sent before (for the sender's statistics only)
+  kFlagNoCache = 1u << 0,     // request: do not keep the response for retransmission
+  kFlagSegments = 1u << 1,    // request, token ids: token type 1 after the first separator
+  kFlagRetry = 1u << 2,       // request: sent before (for figures only)
+  kFlagOfResponse = 1u << 3,  // resend: the ranges are of the response, so the client asks. Tells a
+                              // client's resend from a reflected resend of the server's
 };
 
 enum class StatusCode : uint16_t {
@@ -78,9 +83,9 @@ enum class StatusCode : uint16_t {
   kNotAdmitted = 2,  // the tenant exists but is paused or still loading
   kMalformed = 3,
   kUnsupportedKind = 4,
-  kTooLong = 5,      // more tokens than the model has positions
+  kTooLong = 5,  // more tokens than the model has positions
   kOverQuota = 6,
-  kOverloaded = 7,   // retry after header.aux microseconds
+  kOverloaded = 7,  // retry after header.aux microseconds
   kDeadlineReassembly = 8,
   kDeadlineQueue = 9,
   kDeadlineLaunch = 10,
@@ -96,27 +101,30 @@ constexpr uint16_t kNumStatusCodes = 17;
 // Field order and widths are the wire's. 16- and 32-bit fields are naturally aligned in the frame;
 // request_id is 4-aligned.
 struct [[gnu::packed]] Header {
-  uint16_t magic = kMagic;                         // 0
-  uint8_t version = kVersion;                      // 2
-  Type type = Type::kRequest;                      // 3
-  uint8_t header_bytes = kHeaderBytes;             // 4   offset of the payload: 50, or 66 with a tag
-  Auth auth = Auth::kNone;                         // 5
-  uint32_t tenant_id = 0;                          // 6
-  uint32_t session = 0;                            // 10  the client's random number
-  uint64_t request_id = 0;                         // 14  unique in the session
-  uint32_t total_bytes = 0;                        // 22  of the whole message's payload
-  uint32_t offset = 0;                             // 26  of this piece in it
-  uint32_t budget_us = 0;                          // 30  request: deadline from arrival of its first
-                                                   //     piece, 0 none; response: µs in the server
-  uint16_t payload_bytes = 0;                      // 34  in this datagram
-  PayloadKind payload_kind = PayloadKind::kNone;   // 36
-  ResultKind result_kind = ResultKind::kDefault;   // 37
-  uint16_t flags = 0;                              // 38
-  uint16_t key_epoch = 0;                          // 40
-  StatusCode status = StatusCode::kOk;             // 42  status datagrams
-  uint16_t fragment_bytes = 0;                     // 44
-  uint32_t aux = 0;                                // 46  request: address token; status: retry-after
-                                                   //     µs; busy: requests ahead; token: the token
+  uint16_t magic = kMagic;                        // 0
+  uint8_t version = kVersion;                     // 2
+  Type type = Type::kRequest;                     // 3
+  uint8_t header_bytes = kHeaderBytes;            // 4   offset of the payload: 50, or 66 with a tag
+  Auth auth = Auth::kNone;                        // 5
+  uint32_t tenant_id = 0;                         // 6
+  uint32_t session = 0;                           // 10  the client's random number
+  uint64_t request_id = 0;                        // 14  unique in the session
+  uint32_t total_bytes = 0;                       // 22  of the whole message's payload
+  uint32_t offset = 0;                            // 26  of this piece in it
+  uint32_t budget_us = 0;                         // 30  request: deadline from arrival of its first
+                                                  //     piece, 0 none; response: µs in the server;
+                                                  //     token: µs for which it is good
+  uint16_t payload_bytes = 0;                     // 34  in this datagram
+  PayloadKind payload_kind = PayloadKind::kNone;  // 36
+  ResultKind result_kind = ResultKind::kDefault;  // 37
+  uint16_t flags = 0;                             // 38
+  uint16_t key_epoch = 0;                         // 40
+  StatusCode status = StatusCode::kOk;            // 42  status datagrams
+  uint16_t fragment_bytes = 0;                    // 44
+  uint32_t aux = 0;                               // 46  request, client's resend: address token;
+                                                  //     response: rows (first dimension) of the
+                                                  //     result; status: retry-after µs; busy:
+                                                  //     requests ahead; token: the token
 };
 static_assert(sizeof(Header) == kHeaderBytes);
 static_assert(offsetof(Header, tenant_id) == 6 && offsetof(Header, request_id) == 14);

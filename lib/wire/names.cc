@@ -1,3 +1,5 @@
+// Names of the wire's enumerators, as documents, logs and JSON spell them.
+#include "wire/datagram.h"
 #include "wire/header.h"
 
 namespace itif::wire {
@@ -72,6 +74,22 @@ const char* status_name(StatusCode code) {
     case StatusCode::kBadTag: return "bad_tag";
     case StatusCode::kTokenRequired: return "token_required";
     case StatusCode::kBadEpoch: return "bad_epoch";
+  }
+  return "?";
+}
+
+const char* parse_error_name(ParseError error) {
+  switch (error) {
+    case ParseError::kNone: return "none";
+    case ParseError::kTooShort: return "too_short";
+    case ParseError::kBadMagic: return "bad_magic";
+    case ParseError::kBadVersion: return "bad_version";
+    case ParseError::kBadType: return "bad_type";
+    case ParseError::kBadHeaderSize: return "bad_header_size";
+    case ParseError::kBadLength: return "bad_length";
+    case ParseError::kBadKind: return "bad_kind";
+    case ParseError::kBadGeometry: return "bad_geometry";
+    case ParseError::kBadField: return "bad_field";
   }
   return "?";
 }

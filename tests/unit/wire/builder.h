@@ -1,0 +1,62 @@
+// Makes datagrams for tests: sensible by default, each field open to damage.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "wire/datagram.h"
+
+namespace itif::wire::test {
+
+using Bytes = std::vector<std::byte>;
+
+inline Key test_key(uint8_t first = 0) {
+  Key key;
+  for (size_t i = 0; i < key.size(); ++i) key[i] = static_cast<std::byte>(first + i);
+  return key;
+}
+
+inline Bytes pattern(size_t bytes) {
+  Bytes out(bytes);
+  for (size_t i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(i * 7 + 3);
+  return out;
+}
+
+// A well-formed header of `type` for a payload of `payload_bytes` (of a message of one piece).
+inline Header sample_header(Type type, Auth auth, size_t payload_bytes) {
+  Header header;
+  header.type = type;
+  header.auth = auth;
+  header.tenant_id = 7;
+  header.session = 0x01020304;
+  header.request_id = 0x1122334455667788;
+  header.total_bytes = static_cast<uint32_t>(payload_bytes);
+  if (type == Type::kRequest || type == Type::kResponse) {
+    header.fragment_bytes = kDefaultFragmentBytes;
+    header.budget_us = 25'000;
+  }
+  if (type == Type::kRequest) header.payload_kind = PayloadKind::kRaw;
+  if (type == Type::kResend) {
+    header.total_bytes = 4000;
+    header.fragment_bytes = 1000;
+  }
+  if (type == Type::kStatus) header.status = StatusCode::kOverloaded;
+  return header;
+}
+
+inline Bytes encode(const Header& header, const Bytes& payload = {}, const Key& key = test_key()) {
+  Bytes out(header_size(header.auth) + payload.size());
+  out.resize(build(header, payload, key, out));
+  return out;
+}
+
+// Overwrites a field where it stands, after the datagram was built.
+template <class T>
+Bytes with(Bytes datagram, size_t offset, T value) {
+  std::memcpy(datagram.data() + offset, &value, sizeof value);
+  return datagram;
+}
+
+}  // namespace itif::wire::test
