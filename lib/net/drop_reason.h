@@ -54,6 +54,7 @@ enum class DropReason : uint8_t {
   kWireBadLength,
   kWireBadKind,
   kWireBadGeometry,
+  kWireBadField,
   kWireUnexpectedType,  // well-formed, but of a type that only a server sends
 
   // Tenant and admission (pipeline).
@@ -101,7 +102,8 @@ constexpr DropReason drop_reason(wire::ParseError error) {
   return static_cast<DropReason>(static_cast<size_t>(DropReason::kWireTooShort) +
                                  static_cast<size_t>(error) - 1);
 }
-static_assert(drop_reason(wire::ParseError::kBadGeometry) == DropReason::kWireBadGeometry);
+static_assert(drop_reason(wire::ParseError::kBadField) == DropReason::kWireBadField);
+static_assert(static_cast<size_t>(wire::ParseError::kBadField) + 1 == wire::kNumParseErrors);
 
 // How one datagram ended. kHeld: its mbuf now belongs to a request; else it is the caller's.
 struct Outcome {
