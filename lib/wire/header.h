@@ -75,6 +75,7 @@ enum Flag : uint16_t {
   kFlagRetry = 1u << 2,       // request: sent before (for figures only)
   kFlagOfResponse = 1u << 3,  // resend: the ranges are of the response, so the client asks. Tells a
                               // client's resend from a reflected resend of the server's
+  kFlagTruncate = 1u << 4,    // request, text: cut to what the model takes rather than refuse
 };
 
 enum class StatusCode : uint16_t {

@@ -1,0 +1,172 @@
+#include "runtime/executor.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace itif::runtime {
+
+Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(Group& group, device::Stream& stream,
+                                                             const Clock& clock,
+                                                             const ExecutorOptions& options) {
+  ITIF_ASSIGN(auto scheduler, sched::make_scheduler(options.scheduler));
+  return std::unique_ptr<GroupExecutor>(
+      new GroupExecutor(group, stream, clock, options, std::move(scheduler)));
+}
+
+GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& clock,
+                             const ExecutorOptions& options,
+                             std::unique_ptr<sched::Scheduler> scheduler)
+    : group_(group),
+      stream_(stream),
+      clock_(clock),
+      options_(options),
+      scheduler_(std::move(scheduler)),
+      queue_(options.queue) {
+  const size_t max_requests = options.limits.max_requests;
+  batch_.reserve(max_requests);
+  ordered_.reserve(max_requests);
+  items_.reserve(max_requests);
+  plan_.reserve(max_requests);
+  segments_.reserve(max_requests);
+  refused_.reserve(options.queue.max_requests);
+  // A piece is at least kMinFragmentBytes of ids; a request's last one may be shorter.
+  pieces_.reserve(max_requests + size_t{options.limits.max_tokens} * 4 / wire::kMinFragmentBytes);
+}
+
+void GroupExecutor::refuse(request::Request* request, wire::StatusCode status,
+                           const char* detail) noexcept {
+  if (request->prepared != 0) {
+    texts_.release(request->prepared);
+    request->prepared = 0;
+  }
+  request->status = status;
+  request->detail = detail;
+  request->done_ns = clock_.now_ns();
+  refused_.push_back(request);
+}
+
+void GroupExecutor::submit(request::Request* request) noexcept {
+  request->prepared = 0;
+  if (device_failed_) {
+    refuse(request, wire::StatusCode::kDeviceFailed, "the group's device has failed");
+    return;
+  }
+  if (!prepare(request)) return;
+  if (!queue_.push(request)) {
+    request->retry_after_us = estimate_wait_us();
+    refuse(request, wire::StatusCode::kOverloaded, "the group's queue, or the tenant's share of it, is full");
+  }
+}
+
+// Until the queue is expected to be half empty.
+uint32_t GroupExecutor::estimate_wait_us() const noexcept {
+  const double us = ns_per_token_ * static_cast<double>(queue_.num_tokens()) / 2000;
+  return static_cast<uint32_t>(std::clamp(us, 1000.0, 10e6));
+}
+
+size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept {
+  figures = {};
+  size_t completed = 0;
+  if (queue_.num_requests() > 0) {
+    uint64_t now_ns = clock_.now_ns();
+    scheduler_->select(queue_, options_.limits, now_ns, batch_);
+    expire(batch_, now_ns);
+    if (!batch_.empty()) {
+      build_batch(now_ns);
+      Batch batch{segments_};
+      if (!group_.forward(stream_, batch)) device_failed_ = figures.device_failed = true;
+      const uint64_t done_ns = clock_.now_ns();
+      figures.num_requests = static_cast<uint32_t>(segments_.size());
+      for (size_t i = 0; i < segments_.size(); ++i) {
+        figures.num_tokens += segments_[i].num_tokens;
+        figures.num_tenants += i == 0 || segments_[i].slot != segments_[i - 1].slot;
+      }
+      figures.execute_ns = done_ns - now_ns;
+      const double cost = static_cast<double>(figures.execute_ns) / std::max(1u, figures.num_tokens);
+      ns_per_token_ = ns_per_token_ == 0 ? cost : 0.9 * ns_per_token_ + 0.1 * cost;
+      finish_batch(done_ns);
+      sink.complete(ordered_);
+      completed += ordered_.size();
+    }
+  }
+  if (device_failed_) {
+    while (queue_.num_requests() > 0)
+      refuse(queue_.pop(queue_.active_slots().front()), wire::StatusCode::kDeviceFailed,
+             "the group's device has failed");
+  }
+  if (!refused_.empty()) {
+    sink.complete(refused_);
+    completed += refused_.size();
+    refused_.clear();
+  }
+  return completed;
+}
+
+// A request whose deadline has passed, or will have before a batch of its size could end, is not run.
+void GroupExecutor::expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept {
+  std::erase_if(batch, [&](request::Request* request) {
+    if (request->deadline_ns == 0) return false;
+    if (request->deadline_ns <= now_ns) {
+      refuse(request, wire::StatusCode::kDeadlineQueue, "the deadline passed in the group's queue");
+      return true;
+    }
+    const double own_ns = ns_per_token_ * request->num_tokens;
+    if (static_cast<double>(request->deadline_ns - now_ns) < own_ns) {
+      refuse(request, wire::StatusCode::kDeadlineLaunch,
+             "the deadline would pass before the request could be computed");
+      return true;
+    }
+    return false;
+  });
+}
+
+void GroupExecutor::build_batch(uint64_t now_ns) noexcept {
+  items_.clear();
+  for (const request::Request* request : batch_) items_.push_back({request->slot, request->num_tokens});
+  plan::plan_packed(items_, plan_);
+  ordered_.clear();
+  segments_.clear();
+  pieces_.clear();
+  for (const plan::Segment& place : plan_) {
+    request::Request* request = batch_[place.item];
+    request->launch_ns = now_ns;
+    ordered_.push_back(request);
+    Segment& segment = segments_.emplace_back();
+    segment.slot = request->slot;
+    segment.num_tokens = request->num_tokens;
+    segment.kind = request->result_kind;
+    const size_t first_piece = pieces_.size();
+    const PreparedText* text = request->prepared ? &texts_[request->prepared] : nullptr;
+    if (text) segment.token_types = text->token_types;
+    if (text && !text->ids.empty()) {
+      pieces_.push_back({reinterpret_cast<const std::byte*>(text->ids.data()),
+                         request->num_tokens, 0, 4});
+    } else {
+      const uint8_t id_bytes = request->payload_kind == wire::PayloadKind::kTokensU32 ? 4 : 2;
+      uint32_t row = 0;
+      for (const request::Piece& piece : request->pieces) {
+        const uint32_t num_ids = piece.bytes / id_bytes;
+        pieces_.push_back({piece.data, num_ids, row, id_bytes});
+        row += num_ids;
+      }
+    }
+    // pieces_ was reserved for the largest batch, so earlier spans stay valid.
+    segment.pieces = std::span(pieces_).subspan(first_piece);
+  }
+}
+
+void GroupExecutor::finish_batch(uint64_t done_ns) noexcept {
+  for (size_t i = 0; i < ordered_.size(); ++i) {
+    request::Request* request = ordered_[i];
+    const Segment& segment = segments_[i];
+    request->status = segment.status;
+    request->detail = segment.detail;
+    request->result = segment.result;
+    request->result_kind_out = segment.kind_out;
+    request->done_ns = done_ns;
+    if (request->prepared != 0) texts_.release(request->prepared);
+    request->prepared = 0;
+  }
+}
+
+}  // namespace itif::runtime

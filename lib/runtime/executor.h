@@ -1,0 +1,87 @@
+// A group's executor: queue → scheduler → plan → Group::forward → completion.
+//
+// Owned by one thread (the group's). submit() checks a request against its model, tokenises text and
+// queues it; step() runs at most one batch. Every submitted request is handed to the sink exactly
+// once, from submit() never, from step() or flush(): with a result, or with a status that says why not.
+// Requests stay their worker's (request.h); the executor only borrows them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "plan/packed.h"
+#include "runtime/completion.h"
+#include "runtime/group.h"
+#include "runtime/text_pool.h"
+#include "sched/group_queue.h"
+#include "sched/scheduler.h"
+
+namespace itif::runtime {
+
+struct ExecutorOptions {
+  sched::BatchLimits limits;
+  sched::GroupQueue::Limits queue;
+  std::string scheduler = "fair";
+};
+
+// What one step did, for the counters of whoever drives the executor.
+struct BatchFigures {
+  uint32_t num_requests = 0;
+  uint32_t num_tokens = 0;
+  uint32_t num_tenants = 0;
+  uint64_t execute_ns = 0;
+  bool device_failed = false;
+};
+
+class GroupExecutor {
+ public:
+  // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (scheduler's name).
+  static Result<std::unique_ptr<GroupExecutor>> create(Group& group, device::Stream& stream,
+                                                       const Clock& clock,
+                                                       const ExecutorOptions& options);
+
+  void submit(request::Request* request) noexcept;
+  // Runs the next batch, if anything waits, and completes what was refused since the last step.
+  // Returns the requests completed.
+  size_t step(CompletionSink& sink, BatchFigures& figures) noexcept;
+
+  uint32_t num_queued() const noexcept { return queue_.num_requests(); }
+  uint64_t queued_tokens() const noexcept { return queue_.num_tokens(); }
+  bool device_failed() const noexcept { return device_failed_; }
+
+ private:
+  GroupExecutor(Group& group, device::Stream& stream, const Clock& clock,
+                const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler);
+  void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
+  bool prepare(request::Request* request) noexcept;
+  bool prepare_ids(request::Request* request, const model::TenantModel& model) noexcept;
+  bool prepare_text(request::Request* request, const model::TenantModel& model) noexcept;
+  void expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept;
+  void build_batch(uint64_t now_ns) noexcept;
+  void finish_batch(uint64_t done_ns) noexcept;
+  uint32_t estimate_wait_us() const noexcept;
+
+  Group& group_;
+  device::Stream& stream_;
+  const Clock& clock_;
+  ExecutorOptions options_;
+  std::unique_ptr<sched::Scheduler> scheduler_;
+  sched::GroupQueue queue_;
+  TextPool texts_;
+  std::string text_;  // scratch: one payload in one place
+  std::vector<request::Request*> refused_;
+  std::vector<request::Request*> batch_;
+  std::vector<request::Request*> ordered_;  // batch_ in the plan's order
+  std::vector<plan::Item> items_;
+  std::vector<plan::Segment> plan_;
+  std::vector<Segment> segments_;
+  std::vector<kernels::IdPiece> pieces_;
+  double ns_per_token_ = 0;  // running average, for retry-after
+  bool device_failed_ = false;
+};
+
+}  // namespace itif::runtime
