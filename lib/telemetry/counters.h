@@ -12,12 +12,11 @@
 #include <cstdint>
 #include <memory>
 
-#include "telemetry/drop_reason.h"
-
 namespace itif::telemetry {
 
 constexpr size_t kMaxTenants = 4096;  // = tenant::kMaxTenants, which lies in another layer
 constexpr size_t kCacheLineBytes = 64;
+constexpr size_t kMaxDropReasons = 96;  // room for net::DropReason, which lies in another layer
 
 // A monotonic count. Owner: add(); anyone: read().
 class Counter {
@@ -59,7 +58,7 @@ struct alignas(kCacheLineBytes) WorkerCounters {
   Counter cache_hits;  // answered again from the response cache
   Counter polls;       // turns of the loop
   Counter idle_polls;  // of which found nothing
-  alignas(kCacheLineBytes) std::array<Counter, kNumDropReasons> dropped;
+  alignas(kCacheLineBytes) std::array<Counter, kMaxDropReasons> dropped;  // by net::DropReason
 
   uint64_t total_dropped() const noexcept {
     uint64_t sum = 0;

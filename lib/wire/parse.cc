@@ -74,7 +74,7 @@ constexpr std::array<TypeRule, kNumRules> kRules = [] {
   const auto set = [&](Type type, TypeRule r) { rules[static_cast<size_t>(type)] = r; };
   constexpr unsigned kMessage = kAuth | kTotal | kPayload | kEpoch | kFragment | kAux;
   set(Type::kRequest, rule(Shape::kPiece, kMessage | kOffset | kBudget | kPayloadKind | kResultKind,
-                           kFlagNoCache | kFlagSegments | kFlagRetry, kMaxFragmentBytes));
+                           kFlagNoCache | kFlagSegments | kFlagRetry | kFlagTruncate, kMaxFragmentBytes));
   set(Type::kResponse,
       rule(Shape::kPiece, kMessage | kOffset | kBudget | kResultKind, 0, kMaxFragmentBytes));
   set(Type::kResend, rule(Shape::kRanges, kMessage, kFlagOfResponse, kMaxRanges * sizeof(Range)));
