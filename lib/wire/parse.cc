@@ -94,8 +94,9 @@ constexpr unsigned kMaxPayloadKind = static_cast<unsigned>(PayloadKind::kRaw);
 constexpr unsigned kMaxResultKind = static_cast<unsigned>(ResultKind::kClasses);
 
 bool bad_fragment_size(uint32_t fragment_bytes) noexcept {
-  return (fragment_bytes - kMinFragmentBytes > kMaxFragmentBytes - kMinFragmentBytes) |
-         ((fragment_bytes & 3) != 0);
+  // Unsigned: below the least wraps around to above the largest.
+  return fragment_bytes - kMinFragmentBytes > kMaxFragmentBytes - kMinFragmentBytes ||
+         fragment_bytes % 4 != 0;
 }
 
 bool bad_geometry(const Header& h, const TypeRule& rule) noexcept {
@@ -105,15 +106,15 @@ bool bad_geometry(const Header& h, const TypeRule& rule) noexcept {
   const uint32_t fragment = h.fragment_bytes;
   switch (rule.shape) {
     case Shape::kPiece: {
-      if (bad_fragment_size(fragment) | (total > kMaxTotalBytes) | (offset > total)) return true;
-      if (offset != 0 && ((offset == total) | (offset % fragment != 0))) return true;
+      if (bad_fragment_size(fragment) || total > kMaxTotalBytes || offset > total) return true;
+      if (offset != 0 && (offset == total || offset % fragment != 0)) return true;
       const uint32_t rest = total - offset;
       return payload != (rest < fragment ? rest : fragment);
     }
     case Shape::kRanges:
-      return bad_fragment_size(fragment) | (total - 1 >= kMaxTotalBytes) |
-             (payload - 1 >= rule.max_payload_bytes) | (payload % sizeof(Range) != 0);
-    case Shape::kSingle: return (total != payload) | (payload > rule.max_payload_bytes);
+      return bad_fragment_size(fragment) || total - 1 >= kMaxTotalBytes ||
+             payload - 1 >= rule.max_payload_bytes || payload % sizeof(Range) != 0;
+    case Shape::kSingle: return total != payload || payload > rule.max_payload_bytes;
   }
   return true;
 }
@@ -152,15 +153,19 @@ ParseError parse(std::span<const std::byte> udp_payload, Datagram& out) noexcept
   const Header& h = out.header;
 
   const TypeRule& rule = kRules[static_cast<size_t>(h.type) % kNumRules];
-  const bool bad =
-      (h.magic != kMagic) | (h.version != kVersion) | (static_cast<size_t>(h.type) >= kNumRules) |
-      !rule.known | (static_cast<unsigned>(h.auth) > kMaxAuth) |
-      (h.header_bytes != header_size(h.auth)) |
-      (udp_payload.size() != static_cast<size_t>(h.header_bytes) + h.payload_bytes) |
-      (static_cast<unsigned>(h.payload_kind) > kMaxPayloadKind) |
-      (static_cast<unsigned>(h.result_kind) > kMaxResultKind) | bad_fields(words, rule) |
-      ((h.type == Type::kStatus) & (h.status == StatusCode::kOk));
-  if (bad || bad_geometry(h, rule)) [[unlikely]]
+  // Summed up without branches: good datagrams are what arrives.
+  unsigned bad = h.magic != kMagic;
+  bad |= h.version != kVersion;
+  bad |= static_cast<size_t>(h.type) >= kNumRules;
+  bad |= !rule.known;
+  bad |= static_cast<unsigned>(h.auth) > kMaxAuth;
+  bad |= h.header_bytes != header_size(h.auth);
+  bad |= udp_payload.size() != static_cast<size_t>(h.header_bytes) + h.payload_bytes;
+  bad |= static_cast<unsigned>(h.payload_kind) > kMaxPayloadKind;
+  bad |= static_cast<unsigned>(h.result_kind) > kMaxResultKind;
+  bad |= bad_fields(words, rule);
+  bad |= static_cast<unsigned>(h.type == Type::kStatus) & (h.status == StatusCode::kOk);
+  if (bad != 0 || bad_geometry(h, rule)) [[unlikely]]
     return first_error(h, words, udp_payload.size());
 
   out.tag = udp_payload.subspan(kHeaderBytes, h.header_bytes - kHeaderBytes);

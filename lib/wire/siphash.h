@@ -65,10 +65,16 @@ class SipHash128 {
   uint64_t v0_, v1_, v2_, v3_;
 };
 
-// Up to 8 bytes as a little-endian number.
+inline uint64_t load_word(const std::byte* data) noexcept {
+  uint64_t value;
+  std::memcpy(&value, data, sizeof value);
+  return value;
+}
+
+// Up to 7 bytes as a little-endian number.
 inline uint64_t load_bytes(const std::byte* data, size_t bytes) noexcept {
   uint64_t value = 0;
-  std::memcpy(&value, data, bytes);
+  for (size_t i = 0; i < bytes; ++i) value |= static_cast<uint64_t>(data[i]) << (8 * i);
   return value;
 }
 
@@ -80,7 +86,7 @@ inline std::array<std::byte, 16> siphash128(const std::array<std::byte, 16>& key
   const size_t total_bytes = head.size() + tail.size();
   const std::byte* p = head.data();
   size_t left = head.size();
-  for (; left >= 8; p += 8, left -= 8) hash.word(load_bytes(p, 8));
+  for (; left >= 8; p += 8, left -= 8) hash.word(load_word(p));
 
   // `carry` bytes of the head wait for the first of the tail; each later word of the tail is split
   // at the same place.
@@ -90,11 +96,11 @@ inline std::array<std::byte, 16> siphash128(const std::array<std::byte, 16>& key
   p = tail.data();
   left = tail.size();
   if (carry == 0) {
-    for (; left >= 8; p += 8, left -= 8) hash.word(load_bytes(p, 8));
+    for (; left >= 8; p += 8, left -= 8) hash.word(load_word(p));
     return hash.finish(load_bytes(p, left), total_bytes);
   }
   for (; left >= 8; p += 8, left -= 8) {
-    const uint64_t next = load_bytes(p, 8);
+    const uint64_t next = load_word(p);
     hash.word(pending | next << shift);
     pending = next >> (64 - shift);
   }
