@@ -20,22 +20,14 @@ using libconfig::Setting;
 const char* type_text(const Setting& setting) {
   switch (setting.getType()) {
     case Setting::TypeInt:
-    case Setting::TypeInt64:
-      return "an integer";
-    case Setting::TypeFloat:
-      return "a floating-point number";
-    case Setting::TypeString:
-      return "a string";
-    case Setting::TypeBoolean:
-      return "a boolean";
-    case Setting::TypeGroup:
-      return "a group { }";
-    case Setting::TypeArray:
-      return "an array [ ]";
-    case Setting::TypeList:
-      return "a list ( )";
-    default:
-      return "nothing";
+    case Setting::TypeInt64: return "an integer";
+    case Setting::TypeFloat: return "a floating-point number";
+    case Setting::TypeString: return "a string";
+    case Setting::TypeBoolean: return "a boolean";
+    case Setting::TypeGroup: return "a group { }";
+    case Setting::TypeArray: return "an array [ ]";
+    case Setting::TypeList: return "a list ( )";
+    default: return "nothing";
   }
 }
 
@@ -72,7 +64,7 @@ class Reader {
     const Setting* setting = take(key);
     if (!setting) return;
     if (!is_integer(*setting)) return wrong_type(*setting, key, "an integer");
-    const long long value = *setting;
+    const long long value = integer_of(*setting);
     if (value < 0 || static_cast<uint64_t>(value) < min || static_cast<uint64_t>(value) > max)
       return report(*setting, key,
                     fmt::format("{} is out of range: allowed are {} to {}", value, min, max));
@@ -131,7 +123,7 @@ class Reader {
     for (int i = 0; i < setting->getLength(); ++i) {
       const Setting& element = (*setting)[i];
       if (!is_integer(element)) return wrong_type(element, key, "an array of integers");
-      const long long value = element;
+      const long long value = integer_of(element);
       if (value < 0 || value > static_cast<long long>(max))
         return report(element, key,
                       fmt::format("{} is out of range: allowed are 0 to {}", value, max));
@@ -176,6 +168,12 @@ class Reader {
 
   static bool is_integer(const Setting& setting) {
     return setting.getType() == Setting::TypeInt || setting.getType() == Setting::TypeInt64;
+  }
+
+  // libconfig keeps small integers apart from 64-bit ones and converts neither.
+  static long long integer_of(const Setting& setting) {
+    if (setting.getType() == Setting::TypeInt) return static_cast<int>(setting);
+    return static_cast<long long>(setting);
   }
 
   template <class Integer, class Parse, class Format>

@@ -4,18 +4,12 @@ namespace itif::telemetry {
 
 const char* stage_name(Stage stage) noexcept {
   switch (stage) {
-    case Stage::kReassembly:
-      return "reassembly";
-    case Stage::kQueue:
-      return "queue";
-    case Stage::kExecute:
-      return "execute";
-    case Stage::kRespond:
-      return "respond";
-    case Stage::kTotal:
-      return "total";
-    case Stage::kCount:
-      break;
+    case Stage::kReassembly: return "reassembly";
+    case Stage::kQueue: return "queue";
+    case Stage::kExecute: return "execute";
+    case Stage::kRespond: return "respond";
+    case Stage::kTotal: return "total";
+    case Stage::kCount: break;
   }
   return "?";
 }
