@@ -1,0 +1,218 @@
+#include "model/checkpoint.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+
+#include "model/json_file.h"
+
+namespace itif::model {
+
+// An open file and its identity when its header was checked.
+struct Checkpoint::File {
+  std::string path;
+  int fd = -1;
+  struct stat opened {};
+
+  ~File() {
+    if (fd >= 0) ::close(fd);
+  }
+
+  Status read_at(uint64_t offset, size_t bytes, std::byte* out) const {
+    while (bytes) {
+      const ssize_t got =
+          ::pread(fd, out, std::min<size_t>(bytes, 64u << 20), static_cast<off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0)
+        return fail(Code::kCorrupt,
+                    fmt::format("{}: byte {}: {}", path, offset, errno_text(errno)));
+      if (got == 0)
+        return fail(Code::kCorrupt,
+                    fmt::format("{}: expected {} more bytes at byte {}, found the end: truncated "
+                                "while it was read",
+                                path, bytes, offset));
+      out += got;
+      offset += static_cast<uint64_t>(got);
+      bytes -= static_cast<size_t>(got);
+    }
+    return {};
+  }
+};
+
+namespace {
+
+bool exists(const std::string& path) {
+  return ::access(path.c_str(), F_OK) == 0;
+}
+
+// A shard is a file of the directory itself: its name must not lead elsewhere.
+bool is_plain_file_name(std::string_view name) {
+  return !name.empty() && name.size() < 256 && name != "." && name != ".." &&
+         name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint() = default;
+Checkpoint::~Checkpoint() = default;
+Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
+Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
+
+Result<Checkpoint> Checkpoint::open(const std::string& directory) {
+  Checkpoint checkpoint;
+  checkpoint.directory_ = directory;
+  const std::string single = directory + "/model.safetensors";
+  const std::string index = single + ".index.json";
+  if (exists(single)) {
+    checkpoint.names_file_ = single;
+    ITIF_TRY(checkpoint.add_file(single));
+  } else if (exists(index)) {
+    checkpoint.names_file_ = index;
+    ITIF_TRY(checkpoint.open_shards(index));
+  } else {
+    for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5",
+                              "flax_model.msgpack", "model.onnx"})
+      if (exists(directory + "/" + other))
+        return fail(
+            Code::kUnsupported,
+            fmt::format("{}: expected model.safetensors, found {}: save the model again with "
+                        "save_pretrained(..., safe_serialization=True)",
+                        directory, other));
+    return fail(Code::kNotFound, fmt::format("{}: expected model.safetensors or "
+                                             "model.safetensors.index.json, found neither",
+                                             directory));
+  }
+  return checkpoint;
+}
+
+Status Checkpoint::add_file(const std::string& path) {
+  auto file = std::make_unique<File>();
+  file->path = path;
+  file->fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file->fd < 0) {
+    const Code code = errno == EACCES ? Code::kPermission : Code::kNotFound;
+    return fail(code, fmt::format("{}: {}", path, errno_text(errno)));
+  }
+  if (::fstat(file->fd, &file->opened) != 0 || !S_ISREG(file->opened.st_mode))
+    return fail(Code::kCorrupt, fmt::format("{}: not a regular file", path));
+  const uint64_t file_bytes = static_cast<uint64_t>(file->opened.st_size);
+  if (file_bytes < 8)
+    return fail(Code::kCorrupt, fmt::format("{}: expected at least 8 bytes, found {}: truncated",
+                                            path, file_bytes));
+  std::array<std::byte, 8> prefix;
+  ITIF_TRY(file->read_at(0, prefix.size(), prefix.data()));
+  ITIF_ASSIGN(const uint64_t header_bytes, parse_safetensors_prefix(prefix, file_bytes, path));
+  std::vector<std::byte> header(header_bytes);
+  ITIF_TRY(file->read_at(8, header.size(), header.data()));
+  ITIF_ASSIGN(std::vector<TensorEntry> entries, parse_safetensors_header(header, file_bytes, path));
+
+  const size_t file_index = files_.size();
+  for (TensorEntry& entry : entries) {
+    const std::string name = entry.name;
+    const auto [it, added] = tensors_.try_emplace(name, Place{std::move(entry), file_index});
+    if (!added)
+      return fail(Code::kCorrupt,
+                  fmt::format("{}: tensor {} stands in {} too", path, shown(nlohmann::json(name)),
+                              files_[it->second.file]->path));
+  }
+  files_.push_back(std::move(file));
+  return {};
+}
+
+Status Checkpoint::open_shards(const std::string& index_path) {
+  ITIF_ASSIGN(const nlohmann::json index, read_json_file(index_path));
+  const auto map = index.find("weight_map");
+  if (map == index.end() || !map->is_object())
+    return fail(Code::kCorrupt, fmt::format("{}: expected an object 'weight_map', found {}",
+                                            index_path, map == index.end() ? "none" : shown(*map)));
+  std::set<std::string> shards;
+  for (const auto& item : map->items()) {
+    const nlohmann::json name(item.key());
+    if (!item.value().is_string())
+      return fail(Code::kCorrupt, fmt::format("{}: tensor {}: expected a file name, found {}",
+                                              index_path, shown(name), shown(item.value())));
+    const std::string shard = item.value().get<std::string>();
+    if (!is_plain_file_name(shard))
+      return fail(
+          Code::kCorrupt,
+          fmt::format("{}: tensor {}: expected the name of a file in this directory, found {}",
+                      index_path, shown(name), shown(item.value())));
+    shards.insert(shard);
+  }
+  for (const std::string& shard : shards) ITIF_TRY(add_file(directory_ + "/" + shard));
+  for (const auto& item : map->items()) {
+    const TensorEntry* entry = find(item.key());
+    const std::string path = directory_ + "/" + item.value().get<std::string>();
+    if (!entry || files_[tensors_.find(item.key())->second.file]->path != path)
+      return fail(Code::kCorrupt,
+                  fmt::format("{}: tensor {}: expected it in {}, found {}", index_path,
+                              shown(nlohmann::json(item.key())), path,
+                              entry ? files_[tensors_.find(item.key())->second.file]->path
+                                    : std::string("it in no shard")));
+  }
+  return {};
+}
+
+const TensorEntry* Checkpoint::find(std::string_view name) const {
+  const auto it = tensors_.find(name);
+  return it == tensors_.end() ? nullptr : &it->second.entry;
+}
+
+Result<HostTensor> Checkpoint::read(std::string_view name, const Shape& expected) const {
+  const auto it = tensors_.find(name);
+  if (it == tensors_.end())
+    return fail(Code::kInvalidArgument, fmt::format("{}: tensor \"{}\": expected {}, found none",
+                                                    names_file_, name, expected.text()));
+  const TensorEntry& entry = it->second.entry;
+  const File& file = *files_[it->second.file];
+  const std::span<const uint64_t> wanted(expected.dims.data(), static_cast<size_t>(expected.rank));
+  if (!std::equal(wanted.begin(), wanted.end(), entry.dims.begin(), entry.dims.end()))
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: tensor \"{}\": expected {}, found {}", file.path, name,
+                            expected.text(), shape_text(entry.dims)));
+  if (entry.dtype != DType::kF32 && entry.dtype != DType::kF16 && entry.dtype != DType::kBF16)
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: tensor \"{}\": expected F32, F16 or BF16, found {}", file.path,
+                            name, entry.dtype_text));
+  HostTensor tensor;
+  const size_t bytes = entry.end - entry.begin;
+  tensor.data = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  ITIF_TRY(file.read_at(entry.begin, bytes, tensor.data.get()));
+  tensor.view = {tensor.data.get(), *entry.dtype, expected};
+  return tensor;
+}
+
+Status Checkpoint::unchanged() const {
+  for (const auto& file : files_) {
+    struct stat now {};
+    if (::fstat(file->fd, &now) != 0 || now.st_size != file->opened.st_size ||
+        now.st_mtim.tv_sec != file->opened.st_mtim.tv_sec ||
+        now.st_mtim.tv_nsec != file->opened.st_mtim.tv_nsec)
+      return fail(Code::kCorrupt,
+                  fmt::format("{}: changed while it was read: try again", file->path));
+  }
+  return {};
+}
+
+std::string locate(const Checkpoint& checkpoint, std::string_view prefix,
+                   std::string_view canonical) {
+  std::string legacy;
+  for (const auto& [now, then] :
+       {std::pair{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}})
+    if (canonical.ends_with(now))
+      legacy =
+          std::string(canonical.substr(0, canonical.size() - std::string_view(now).size())) + then;
+  const std::string dotted = std::string(prefix) + ".";
+  for (const std::string& name : {std::string(canonical), dotted + std::string(canonical), legacy,
+                                  legacy.empty() ? legacy : dotted + legacy})
+    if (!name.empty() && checkpoint.find(name)) return name;
+  const bool prefixed = checkpoint.find(dotted + "embeddings.word_embeddings.weight") != nullptr;
+  return (prefixed ? dotted : std::string()) + std::string(canonical);
+}
+
+}  // namespace itif::model

@@ -1,0 +1,282 @@
+#include "model/head.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "model/checkpoint.h"
+#include "model/json_file.h"
+#include "model/sentence_transformers.h"
+
+namespace itif::model {
+namespace {
+
+// Far above real models, and low enough that an answer with every name fits one message.
+constexpr uint32_t kMaxLabels = 32768;
+constexpr uint32_t kMaxTokenLabels = 4096;
+constexpr size_t kMaxLabelBytes = 256;
+
+// What config.json's `architectures` may say. Heads that we do not compute but whose encoder we
+// serve (masked language modelling) give hidden states.
+struct Architecture {
+  const char* suffix;  // behind the family's own prefix: "Bert" + "ForSequenceClassification"
+  HeadKind kind;
+  const char* classifier;  // tensor prefix; nullptr: none
+  const char* labels;      // comma-separated if the head fixes them; nullptr: id2label
+};
+constexpr Architecture kArchitectures[] = {
+    {"Model", HeadKind::kHidden, nullptr, nullptr},
+    {"ForMaskedLM", HeadKind::kHidden, nullptr, nullptr},
+    {"ForPreTraining", HeadKind::kHidden, nullptr, nullptr},
+    {"ForSequenceClassification", HeadKind::kClassification, "classifier", nullptr},
+    {"ForNextSentencePrediction", HeadKind::kClassification, "cls.seq_relationship",
+     "is_next,is_random"},
+    {"ForTokenClassification", HeadKind::kTokenClassification, "classifier", nullptr},
+    {"ForQuestionAnswering", HeadKind::kTokenClassification, "qa_outputs", "start,end"},
+};
+
+// By name if config.json names one, else by the tensors that are there.
+Result<const Architecture*> find_architecture(const nlohmann::json& config, bool has_pooler,
+                                              const Checkpoint& checkpoint,
+                                              const std::string& origin) {
+  const auto by_suffix = [](std::string_view suffix) -> const Architecture* {
+    for (const Architecture& row : kArchitectures)
+      if (suffix == row.suffix) return &row;
+    return nullptr;
+  };
+  const auto it = config.find("architectures");
+  if (it == config.end() || it->is_null() || (it->is_array() && it->empty())) {
+    if (checkpoint.find("classifier.weight"))
+      return by_suffix(has_pooler ? "ForSequenceClassification" : "ForTokenClassification");
+    return by_suffix("Model");
+  }
+  if (!it->is_array() || it->size() != 1 || !(*it)[0].is_string())
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: 'architectures' must be an array of one name, found {}", origin,
+                            shown(*it)));
+  const std::string name = (*it)[0].get<std::string>();
+  const std::string_view family = "Bert";
+  if (name.starts_with(family))
+    if (const Architecture* found = by_suffix(std::string_view(name).substr(family.size())))
+      return found;
+  std::string known;
+  for (const Architecture& row : kArchitectures)
+    known += fmt::format("{}{}{}", known.empty() ? "" : ", ", family, row.suffix);
+  return fail(Code::kUnsupported, fmt::format("{}: 'architectures' must be one of {}, found {}",
+                                              origin, known, shown(nlohmann::json(name))));
+}
+
+Result<std::vector<std::string>> read_labels(const nlohmann::json& config,
+                                             const std::string& origin) {
+  std::vector<std::string> labels;
+  const auto it = config.find("id2label");
+  if (it == config.end() || it->is_null()) return labels;
+  const auto wrong = [&](const std::string& what) {
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("{}: 'id2label' must name the labels \"0\" to \"n-1\", {}", origin, what));
+  };
+  if (!it->is_object() || it->empty() || it->size() > kMaxLabels)
+    return wrong("found " + shown(*it));
+  labels.resize(it->size());
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const auto label = it->find(std::to_string(i));
+    if (label == it->end()) return wrong(fmt::format("found no \"{}\"", i));
+    if (!label->is_string() || label->get_ref<const std::string&>().size() > kMaxLabelBytes)
+      return wrong(fmt::format("of at most {} bytes, found {}", kMaxLabelBytes, shown(*label)));
+    labels[i] = label->get<std::string>();
+  }
+  return labels;
+}
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  for (;;) {
+    const size_t comma = text.find(',');
+    parts.emplace_back(text.substr(0, comma));
+    if (comma == std::string_view::npos) return parts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Status read_classifier(const nlohmann::json& config, const Architecture& architecture,
+                       const BackboneSpec& backbone, const Checkpoint& checkpoint,
+                       const std::string& origin, HeadSpec& head) {
+  LinearSpec linear;
+  linear.weight = fmt::format("{}.weight", architecture.classifier);
+  linear.bias = fmt::format("{}.bias", architecture.classifier);
+  linear.k = backbone.hidden;
+  if (architecture.labels) {
+    head.labels = split(architecture.labels);
+  } else {
+    ITIF_ASSIGN(head.labels, read_labels(config, origin));
+    const TensorEntry* weight = checkpoint.find(linear.weight);
+    if (head.labels.empty() && weight && weight->dims.size() == 2 && weight->dims[0] <= kMaxLabels)
+      for (uint64_t i = 0; i < weight->dims[0]; ++i)
+        head.labels.push_back(fmt::format("LABEL_{}", i));  // as transformers names them
+    if (head.labels.empty())
+      head.labels = {"LABEL_0", "LABEL_1"};  // so that loading names the tensor
+  }
+  if (head.kind == HeadKind::kTokenClassification && head.labels.size() > kMaxTokenLabels)
+    return fail(Code::kUnsupported,
+                fmt::format("{}: at most {} token labels are supported, found {}", origin,
+                            kMaxTokenLabels, head.labels.size()));
+  linear.n = static_cast<uint32_t>(head.labels.size());
+  head.classifier.push_back(std::move(linear));
+
+  ITIF_ASSIGN(const std::string problem, get_string_or(config, "problem_type", "", origin));
+  if (problem.empty())
+    head.problem = head.labels.size() == 1 ? Problem::kRegression : Problem::kSingleLabel;
+  else if (problem == "single_label_classification")
+    head.problem = Problem::kSingleLabel;
+  else if (problem == "multi_label_classification")
+    head.problem = Problem::kMultiLabel;
+  else if (problem == "regression")
+    head.problem = Problem::kRegression;
+  else
+    return fail(Code::kUnsupported,
+                fmt::format("{}: 'problem_type' must be regression, single_label_classification or "
+                            "multi_label_classification, found {}",
+                            origin, shown(nlohmann::json(problem))));
+  return {};
+}
+
+// The tokenizer's bound on texts, where it has a real one ("no limit" is written as 1e30).
+Status read_text_limit(const std::string& directory, HeadSpec& head) {
+  const std::string path = directory + "/tokenizer_config.json";
+  if (::access(path.c_str(), F_OK) != 0) return {};
+  ITIF_ASSIGN(const nlohmann::json config, read_json_file(path));
+  const auto limit = config.find("model_max_length");
+  if (limit != config.end() && limit->is_number_unsigned() && limit->get<uint64_t>() >= 1 &&
+      limit->get<uint64_t>() <= UINT32_MAX)
+    head.max_text_tokens = limit->get<uint32_t>();
+  return {};
+}
+
+Result<Linear> load_linear(device::Device& device, const LinearSpec& spec,
+                           const Checkpoint& checkpoint, size_t& bytes) {
+  Linear linear;
+  linear.n = spec.n;
+  linear.k = spec.k;
+  linear.activation = spec.activation;
+  const auto load = [&](const std::string& name,
+                        const Shape& shape) -> Result<std::unique_ptr<device::Buffer>> {
+    ITIF_ASSIGN(const HostTensor tensor, checkpoint.read(name, shape));
+    ITIF_ASSIGN(std::unique_ptr<device::Buffer> buffer, device.allocate(shape.elements() * 4));
+    ITIF_TRY(device.upload(tensor.view, DType::kF32, buffer->data()));
+    bytes += buffer->bytes();
+    return buffer;
+  };
+  ITIF_ASSIGN(linear.weight, load(spec.weight, {spec.n, spec.k}));
+  if (!spec.bias.empty()) {
+    ITIF_ASSIGN(linear.bias, load(spec.bias, {spec.n}));
+  }
+  return linear;
+}
+
+Status load_all(device::Device& device, const std::vector<LinearSpec>& specs,
+                const Checkpoint& checkpoint, std::vector<Linear>& out, size_t& bytes) {
+  for (const LinearSpec& spec : specs) {
+    if (spec.directory.empty()) {
+      ITIF_ASSIGN(Linear linear, load_linear(device, spec, checkpoint, bytes));
+      out.push_back(std::move(linear));
+    } else {
+      ITIF_ASSIGN(const Checkpoint own, Checkpoint::open(spec.directory));
+      ITIF_ASSIGN(Linear linear, load_linear(device, spec, own, bytes));
+      ITIF_TRY(own.unchanged());
+      out.push_back(std::move(linear));
+    }
+  }
+  return {};
+}
+
+const char* pooling_name(kernels::Pooling pooling) {
+  switch (pooling) {
+    case kernels::Pooling::kFirst:
+      return "cls";
+    case kernels::Pooling::kMean:
+      return "mean";
+    case kernels::Pooling::kMax:
+      return "max";
+    case kernels::Pooling::kMeanSqrtLength:
+      return "mean_sqrt_len";
+    case kernels::Pooling::kLast:
+      return "last";
+  }
+  return "?";
+}
+
+}  // namespace
+
+const char* head_kind_name(HeadKind kind) {
+  switch (kind) {
+    case HeadKind::kHidden:
+      return "hidden";
+    case HeadKind::kPooler:
+      return "pooler";
+    case HeadKind::kEmbedding:
+      return "embedding";
+    case HeadKind::kClassification:
+      return "classification";
+    case HeadKind::kTokenClassification:
+      return "token_classification";
+  }
+  return "?";
+}
+
+Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::json& config,
+                                const BackboneSpec& backbone, const Checkpoint& checkpoint) {
+  const std::string origin = directory + "/config.json";
+  HeadSpec head;
+  ITIF_TRY(read_text_limit(directory, head));
+
+  LinearSpec pooler;
+  pooler.weight = locate(checkpoint, backbone.family, "pooler.dense.weight");
+  pooler.bias = locate(checkpoint, backbone.family, "pooler.dense.bias");
+  pooler.n = pooler.k = backbone.hidden;
+  pooler.activation = kernels::Activation::kTanh;
+  const bool has_pooler = checkpoint.find(pooler.weight) != nullptr;
+
+  ITIF_ASSIGN(const bool embeds, read_sentence_transformers(directory, backbone, head));
+  if (!embeds) {
+    ITIF_ASSIGN(const Architecture* architecture,
+                find_architecture(config, has_pooler, checkpoint, origin));
+    head.kind = architecture->kind;
+    if (head.kind == HeadKind::kHidden && has_pooler) head.kind = HeadKind::kPooler;
+    if (architecture->classifier)
+      ITIF_TRY(read_classifier(config, *architecture, backbone, checkpoint, origin, head));
+  }
+  // A classifier of whole texts stands on the pooler: if it is missing, loading says so.
+  if (has_pooler || head.kind == HeadKind::kClassification)
+    head.pooler.push_back(std::move(pooler));
+  return head;
+}
+
+Result<Head> load_head(device::Device& device, const HeadSpec& spec, const Checkpoint& checkpoint) {
+  Head head;
+  head.spec = spec;
+  ITIF_TRY(load_all(device, spec.pooler, checkpoint, head.pooler, head.bytes));
+  ITIF_TRY(load_all(device, spec.classifier, checkpoint, head.classifier, head.bytes));
+  ITIF_TRY(load_all(device, spec.dense, checkpoint, head.dense, head.bytes));
+  return head;
+}
+
+std::string describe(const HeadSpec& spec, const BackboneSpec& backbone) {
+  switch (spec.kind) {
+    case HeadKind::kHidden:
+    case HeadKind::kPooler:
+      break;
+    case HeadKind::kEmbedding:
+      return fmt::format("embedding ({}, {}{})", pooling_name(spec.pooling),
+                         spec.normalize ? "unit length, " : "",
+                         spec.dense.empty() ? backbone.hidden : spec.dense.back().n);
+    case HeadKind::kClassification:
+    case HeadKind::kTokenClassification:
+      return fmt::format("{} ({} label{})", head_kind_name(spec.kind), spec.labels.size(),
+                         spec.labels.size() == 1 ? "" : "s");
+  }
+  return head_kind_name(spec.kind);
+}
+
+}  // namespace itif::model

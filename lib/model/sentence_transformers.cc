@@ -1,0 +1,166 @@
+#include "model/sentence_transformers.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "model/config.h"
+#include "model/json_file.h"
+
+namespace itif::model {
+namespace {
+
+constexpr uint32_t kMaxDenseSize = 16384;
+
+struct Mode {
+  const char* key;   // as 1_Pooling/config.json has had it from the start
+  const char* name;  // as its later versions name it in 'pooling_mode'
+  std::optional<kernels::Pooling> pooling;
+};
+constexpr Mode kModes[] = {
+    {"pooling_mode_cls_token", "cls", kernels::Pooling::kFirst},
+    {"pooling_mode_mean_tokens", "mean", kernels::Pooling::kMean},
+    {"pooling_mode_max_tokens", "max", kernels::Pooling::kMax},
+    {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens",
+     kernels::Pooling::kMeanSqrtLength},
+    {"pooling_mode_lasttoken", "lasttoken", kernels::Pooling::kLast},
+    {"pooling_mode_weightedmean_tokens", "weightedmean", std::nullopt},
+};
+
+Status read_pooling(const std::string& path, const BackboneSpec& backbone, HeadSpec& head) {
+  ITIF_ASSIGN(const nlohmann::json config, read_json_file(path));
+  ITIF_ASSIGN(const uint32_t size, get_uint_or(config, "word_embedding_dimension", 1, UINT32_MAX,
+                                               backbone.hidden, path));
+  if (size != backbone.hidden)
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: 'word_embedding_dimension' must be the hidden size {}, found {}",
+                            path, backbone.hidden, size));
+  ITIF_ASSIGN(const std::string named, get_string_or(config, "pooling_mode", "", path));
+  const Mode* chosen = nullptr;
+  for (const Mode& mode : kModes) {
+    ITIF_ASSIGN(const bool set, get_bool_or(config, mode.key, named == mode.name, path));
+    if (!set) continue;
+    if (!mode.pooling)
+      return fail(Code::kUnsupported, fmt::format("{}: '{}' is not supported", path, mode.key));
+    if (chosen)
+      return fail(Code::kUnsupported,
+                  fmt::format("{}: one pooling mode is supported, found '{}' and '{}'", path,
+                              chosen->key, mode.key));
+    chosen = &mode;
+  }
+  if (!chosen)
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: expected a pooling mode, found {}", path,
+                            named.empty() ? "none" : shown(nlohmann::json(named))));
+  head.pooling = *chosen->pooling;
+  return {};
+}
+
+Result<kernels::Activation> parse_dense_activation(const std::string& name,
+                                                   const std::string& path) {
+  using kernels::Activation;
+  for (const auto& [suffix, activation] : {std::pair{".Identity", Activation::kNone},
+                                           {".Tanh", Activation::kTanh},
+                                           {".ReLU", Activation::kRelu},
+                                           {".GELU", Activation::kGelu}})
+    if (name.ends_with(suffix)) return activation;
+  return fail(Code::kUnsupported,
+              fmt::format("{}: 'activation_function' must be Identity, Tanh, ReLU "
+                          "or GELU, found {}",
+                          path, shown(nlohmann::json(name))));
+}
+
+Result<LinearSpec> read_dense(const std::string& module_directory, uint32_t in_size) {
+  const std::string path = module_directory + "/config.json";
+  ITIF_ASSIGN(const nlohmann::json config, read_json_file(path));
+  LinearSpec dense;
+  dense.directory = module_directory;
+  dense.weight = "linear.weight";
+  ITIF_ASSIGN(dense.k, get_uint(config, "in_features", 1, kMaxDenseSize, path));
+  ITIF_ASSIGN(dense.n, get_uint(config, "out_features", 1, kMaxDenseSize, path));
+  if (dense.k != in_size)
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: 'in_features' must be {}, the size before it, found {}", path,
+                            in_size, dense.k));
+  ITIF_ASSIGN(const bool bias, get_bool_or(config, "bias", true, path));
+  if (bias) dense.bias = "linear.bias";
+  ITIF_ASSIGN(
+      const std::string activation,
+      get_string_or(config, "activation_function", "torch.nn.modules.activation.Tanh", path));
+  ITIF_ASSIGN(dense.activation, parse_dense_activation(activation, path));
+  return dense;
+}
+
+// A module's folder is a folder of the model's directory: "1_Pooling".
+bool is_plain_folder(const std::string& path) {
+  return !path.empty() && path != "." && path != ".." && path.find('/') == std::string::npos &&
+         path.find('\0') == std::string::npos;
+}
+
+}  // namespace
+
+Result<bool> read_sentence_transformers(const std::string& directory, const BackboneSpec& backbone,
+                                        HeadSpec& head) {
+  const std::string path = directory + "/modules.json";
+  if (::access(path.c_str(), F_OK) != 0) return false;
+  ITIF_ASSIGN(const std::string text, read_text_file(path, kMaxJsonFileBytes));
+  ITIF_ASSIGN(const nlohmann::json modules, parse_json(text, path));
+  if (!modules.is_array() || modules.empty())
+    return fail(Code::kCorrupt,
+                fmt::format("{}: expected an array of modules, found {}", path, shown(modules)));
+
+  head.kind = HeadKind::kEmbedding;
+  head.normalize = false;
+  bool has_transformer = false, has_pooling = false;
+  uint32_t size = backbone.hidden;
+  for (const nlohmann::json& module : modules) {
+    if (!module.is_object())
+      return fail(Code::kCorrupt,
+                  fmt::format("{}: expected modules, found {}", path, shown(module)));
+    ITIF_ASSIGN(const std::string type, get_string_or(module, "type", "", path));
+    ITIF_ASSIGN(const std::string folder, get_string_or(module, "path", "", path));
+    const auto refused = [&](const std::string& why) {
+      return fail(Code::kUnsupported,
+                  fmt::format("{}: module {}: {}", path, shown(nlohmann::json(type)), why));
+    };
+    if (type.ends_with(".Transformer")) {
+      if (has_transformer || !folder.empty())
+        return refused("expected once, with its files in the model's own directory");
+      has_transformer = true;
+      continue;
+    }
+    if (!has_transformer) return refused("expected a Transformer before it");
+    if (head.normalize) return refused("expected nothing after Normalize");
+    if (type.ends_with(".Normalize")) {
+      if (!has_pooling) return refused("expected a Pooling before it");
+      head.normalize = true;
+      continue;
+    }
+    if (!is_plain_folder(folder))
+      return refused("expected a 'path' in the model's directory, found " +
+                     shown(nlohmann::json(folder)));
+    if (type.ends_with(".Pooling") && !has_pooling) {
+      ITIF_TRY(read_pooling(directory + "/" + folder + "/config.json", backbone, head));
+      has_pooling = true;
+    } else if (type.ends_with(".Dense") && has_pooling) {
+      ITIF_ASSIGN(LinearSpec dense, read_dense(directory + "/" + folder, size));
+      size = dense.n;
+      head.dense.push_back(std::move(dense));
+    } else {
+      return refused("supported are Transformer, Pooling, Dense, Normalize, in this order");
+    }
+  }
+  if (!has_pooling)
+    return fail(Code::kUnsupported, fmt::format("{}: expected a Pooling module, found none", path));
+
+  const std::string settings = directory + "/sentence_bert_config.json";
+  if (::access(settings.c_str(), F_OK) == 0) {
+    ITIF_ASSIGN(const nlohmann::json config, read_json_file(settings));
+    ITIF_ASSIGN(head.max_text_tokens, get_uint_or(config, "max_seq_length", 1, UINT32_MAX,
+                                                  head.max_text_tokens, settings));
+  }
+  return true;
+}
+
+}  // namespace itif::model

@@ -1,0 +1,63 @@
+#include "model/spec.h"
+
+#include <fmt/format.h>
+
+namespace itif::model {
+
+const char* activation_name(kernels::Activation activation) {
+  switch (activation) {
+    case kernels::Activation::kNone:
+      return "none";
+    case kernels::Activation::kGelu:
+      return "gelu";
+    case kernels::Activation::kGeluTanh:
+      return "gelu_tanh";
+    case kernels::Activation::kRelu:
+      return "relu";
+    case kernels::Activation::kTanh:
+      return "tanh";
+  }
+  return "?";
+}
+
+std::string signature(const BackboneSpec& spec) {
+  return fmt::format("{}-{}x{}-{}-{}-{}-{:g}", spec.family, spec.layers, spec.hidden, spec.heads,
+                     spec.intermediate, activation_name(spec.activation), spec.layer_norm_eps);
+}
+
+std::string describe(const BackboneSpec& spec) {
+  return fmt::format("{} {}x{}, {} heads, intermediate {}, vocabulary {}, {} positions",
+                     spec.family, spec.layers, spec.hidden, spec.heads, spec.intermediate,
+                     spec.vocab, spec.max_positions);
+}
+
+Status check_fits(const BackboneSpec& group, const BackboneSpec& model) {
+  std::string differences;
+  const auto compare = [&](const char* field, const auto& wanted, const auto& found, bool fits,
+                           const char* bound) {
+    if (fits) return;
+    if (!differences.empty()) differences += "; ";
+    differences += fmt::format("{}: group has {}{}, model has {}", field, bound, wanted, found);
+  };
+  const auto equal = [&](const char* field, const auto& wanted, const auto& found) {
+    compare(field, wanted, found, wanted == found, "");
+  };
+  const auto at_most = [&](const char* field, uint32_t wanted, uint32_t found) {
+    compare(field, wanted, found, found <= wanted, "room for ");
+  };
+  equal("model_type", group.family, model.family);
+  equal("num_hidden_layers", group.layers, model.layers);
+  equal("hidden_size", group.hidden, model.hidden);
+  equal("num_attention_heads", group.heads, model.heads);
+  equal("intermediate_size", group.intermediate, model.intermediate);
+  equal("hidden_act", std::string(activation_name(group.activation)),
+        std::string(activation_name(model.activation)));
+  equal("layer_norm_eps", group.layer_norm_eps, model.layer_norm_eps);
+  at_most("vocab_size", group.vocab, model.vocab);
+  at_most("max_position_embeddings", group.max_positions, model.max_positions);
+  at_most("type_vocab_size", group.type_vocab, model.type_vocab);
+  if (differences.empty()) return {};
+  return fail(Code::kInvalidArgument, differences);
+}
+
+}  // namespace itif::model

@@ -1,0 +1,117 @@
+#include "model/weight_store.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace itif::model {
+namespace {
+
+constexpr size_t kVectorAlignment = 64;  // a cache line, and any vector load
+
+uint64_t elements(const WeightKind& kind) {
+  return kind.source_shape.elements() * kind.sources.size();
+}
+
+size_t round_up(size_t bytes, size_t multiple) {
+  return (bytes + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WeightStore>> WeightStore::create(device::Device& device,
+                                                         std::vector<WeightKind> kinds,
+                                                         uint32_t max_slots) {
+  std::unique_ptr<WeightStore> store(new WeightStore(device, std::move(kinds)));
+  store->slabs_.resize(store->kinds_.size());
+  store->used_.assign(max_slots, false);
+  const auto reserve = [&](size_t bytes) -> Result<kernels::Slab> {
+    ITIF_ASSIGN(std::unique_ptr<device::SlabMemory> memory, device.reserve_slab(bytes, max_slots));
+    store->slot_bytes_ += memory->slab().stride_bytes;
+    store->memory_.push_back(std::move(memory));
+    return store->memory_.back()->slab();
+  };
+
+  std::vector<size_t> vector_offsets(store->kinds_.size());
+  size_t vector_bytes = 0;
+  for (size_t i = 0; i < store->kinds_.size(); ++i) {
+    const WeightKind& kind = store->kinds_[i];
+    switch (kind.storage) {
+      case Storage::kVector:
+        vector_offsets[i] = vector_bytes;
+        vector_bytes = round_up(vector_bytes + elements(kind) * 4, kVectorAlignment);
+        break;
+      case Storage::kTable: {
+        ITIF_ASSIGN(store->slabs_[i], reserve(elements(kind) * dtype_bytes(device.info().compute)));
+        break;
+      }
+      case Storage::kMatrix: {
+        ITIF_ASSIGN(store->slabs_[i], reserve(device.packed_bytes(kind.gemm)));
+        break;
+      }
+    }
+  }
+  if (vector_bytes) {
+    ITIF_ASSIGN(const kernels::Slab vectors, reserve(vector_bytes));
+    for (size_t i = 0; i < store->kinds_.size(); ++i)
+      if (store->kinds_[i].storage == Storage::kVector)
+        store->slabs_[i] = {vectors.base + vector_offsets[i], vectors.stride_bytes};
+  }
+  return store;
+}
+
+Result<uint32_t> WeightStore::acquire() {
+  uint32_t slot = 0;
+  while (slot < used_.size() && used_[slot]) ++slot;
+  if (slot == used_.size())
+    return fail(Code::kResourceExhausted,
+                fmt::format("all {} slots of the group are taken: remove a tenant, or raise "
+                            "max_tenants and restart",
+                            used_.size()));
+  for (size_t i = 0; i < memory_.size(); ++i) {
+    if (Status committed = memory_[i]->commit(slot); !committed) {
+      while (i--) memory_[i]->release(slot);
+      return std::unexpected(std::move(committed.error()));
+    }
+  }
+  used_[slot] = true;
+  return slot;
+}
+
+Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
+                         const std::string& family_prefix, const Checkpoint& checkpoint,
+                         const std::function<void(size_t)>& on_kind) {
+  CHECK(slot < used_.size() && used_[slot] && kinds.size() == kinds_.size());
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    const WeightKind& kind = kinds[i];
+    CHECK(kind.storage == kinds_[i].storage && elements(kind) <= elements(kinds_[i]));
+    if (on_kind) on_kind(i);
+    std::vector<HostTensor> tensors;
+    std::vector<TensorView> views;
+    for (const std::string& source : kind.sources) {
+      ITIF_ASSIGN(HostTensor tensor,
+                  checkpoint.read(locate(checkpoint, family_prefix, source), kind.source_shape));
+      views.push_back(tensor.view);
+      tensors.push_back(std::move(tensor));
+    }
+    std::byte* target = slabs_[i].at(slot);
+    if (kind.storage == Storage::kMatrix) {
+      ITIF_TRY(device_.pack(kind.gemm, views, target));
+      continue;
+    }
+    const DType type = kind.storage == Storage::kTable ? device_.info().compute : DType::kF32;
+    for (const TensorView& view : views) {
+      ITIF_TRY(device_.upload(view, type, target));
+      target += view.shape.elements() * dtype_bytes(type);
+    }
+  }
+  return {};
+}
+
+void WeightStore::release(uint32_t slot) {
+  CHECK(slot < used_.size() && used_[slot]);
+  for (auto& memory : memory_) memory->release(slot);
+  used_[slot] = false;
+}
+
+}  // namespace itif::model
