@@ -38,6 +38,10 @@ Result<BackboneSpec> parse_bert(const nlohmann::json& config, const std::string&
                 fmt::format("{}: 'hidden_size' must be a multiple of 'num_attention_heads' ({}), "
                             "found {}",
                             origin, spec.heads, spec.hidden));
+  if (spec.head_size() > kernels::kMaxHeadSize)
+    return fail(Code::kUnsupported,
+                fmt::format("{}: 'hidden_size' / 'num_attention_heads' must be at most {}, found {}",
+                            origin, kernels::kMaxHeadSize, spec.head_size()));
   ITIF_ASSIGN(const std::string act, get_string_or(config, "hidden_act", "gelu", origin));
   ITIF_ASSIGN(spec.activation, parse_activation(act, origin));
 

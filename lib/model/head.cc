@@ -1,9 +1,6 @@
 #include "model/head.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <algorithm>
 
 #include "model/checkpoint.h"
 #include "model/json_file.h"
@@ -142,18 +139,6 @@ Status read_classifier(const nlohmann::json& config, const Architecture& archite
   return {};
 }
 
-// The tokenizer's bound on texts, where it has a real one ("no limit" is written as 1e30).
-Status read_text_limit(const std::string& directory, HeadSpec& head) {
-  const std::string path = directory + "/tokenizer_config.json";
-  if (::access(path.c_str(), F_OK) != 0) return {};
-  ITIF_ASSIGN(const nlohmann::json config, read_json_file(path));
-  const auto limit = config.find("model_max_length");
-  if (limit != config.end() && limit->is_number_unsigned() && limit->get<uint64_t>() >= 1 &&
-      limit->get<uint64_t>() <= UINT32_MAX)
-    head.max_text_tokens = limit->get<uint32_t>();
-  return {};
-}
-
 Result<Linear> load_linear(device::Device& device, const LinearSpec& spec,
                            const Checkpoint& checkpoint, size_t& bytes) {
   Linear linear;
@@ -229,7 +214,6 @@ Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::js
                                 const BackboneSpec& backbone, const Checkpoint& checkpoint) {
   const std::string origin = directory + "/config.json";
   HeadSpec head;
-  ITIF_TRY(read_text_limit(directory, head));
 
   LinearSpec pooler;
   pooler.weight = locate(checkpoint, backbone.family, "pooler.dense.weight");

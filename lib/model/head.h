@@ -53,8 +53,7 @@ struct HeadSpec {
   std::vector<LinearSpec> classifier;  // empty or one
   std::vector<std::string> labels;     // by index
   Problem problem = Problem::kSingleLabel;
-  // Longest text the model was trained for (sentence-transformers' max_seq_length, the tokenizer's
-  // model_max_length); 0: no less than its positions.
+  // Longest text the model was trained for (sentence-transformers' max_seq_length); 0: not said.
   uint32_t max_text_tokens = 0;
 };
 

@@ -10,10 +10,9 @@
 
 #include "model/head.h"
 #include "model/spec.h"
+#include "model/tokenizer.h"
 
 namespace itif::model {
-
-class Tokenizer;  // model/tokenizer.h
 
 // Stages of a long loading, for people: ("packing layer 3 of 12", 0.25). Called on the loading
 // thread.

@@ -75,6 +75,11 @@ class Group {
   // The model in a slot; nullptr: the slot is free. Lock-free.
   virtual const model::TenantModel* model(uint32_t slot) const noexcept = 0;
 
+  // What the stream given to forward() must be made for: a piece holds at least one id.
+  device::StreamLimits stream_limits() const noexcept {
+    return {.max_tokens = options().max_tokens, .max_segments = options().max_tokens};
+  }
+
   virtual uint32_t num_tenants() const noexcept = 0;
   virtual uint64_t weight_bytes() const noexcept = 0;  // of all tenants
   virtual uint64_t workspace_bytes() const noexcept = 0;

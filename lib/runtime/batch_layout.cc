@@ -1,0 +1,119 @@
+#include "runtime/batch_layout.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "runtime/result_bytes.h"
+
+namespace itif::runtime {
+namespace {
+
+using wire::StatusCode;
+
+// Whether the pieces are ascending and cover the segment: anything else would leave rows unwritten.
+bool covers(const Segment& segment) noexcept {
+  uint64_t next = 0;
+  for (const kernels::IdPiece& piece : segment.pieces) {
+    if (piece.first_row != next || piece.num_ids == 0) return false;
+    if (piece.id_bytes != 2 && piece.id_bytes != 4) return false;
+    next += piece.num_ids;
+  }
+  return next == segment.num_tokens;
+}
+
+void refuse(Segment& segment, StatusCode status, const char* detail) noexcept {
+  segment.status = status;
+  segment.detail = detail;
+}
+
+// Sets the segment's status; true if it can run.
+bool check(Segment& segment, const model::TenantModel* model) noexcept {
+  segment.status = StatusCode::kOk;
+  segment.detail = "";
+  segment.result = {};
+  segment.kind_out = segment.kind;
+  if (!model) {
+    refuse(segment, StatusCode::kNotAdmitted, "the tenant has no model in this group");
+    return false;
+  }
+  if (segment.num_tokens == 0) {
+    refuse(segment, StatusCode::kMalformed, "the request has no tokens");
+  } else if (segment.num_tokens > model->max_tokens) {
+    refuse(segment, StatusCode::kTooLong, "the request has more tokens than the model takes");
+  } else if (!covers(segment)) {
+    refuse(segment, StatusCode::kMalformed, "the token ids do not add up to the request");
+  } else if (!segment.token_types.empty() &&
+             (segment.token_types.size() != segment.num_tokens ||
+              std::ranges::any_of(segment.token_types,
+                                  [&](uint8_t t) { return t >= model->spec.type_vocab; }))) {
+    refuse(segment, StatusCode::kMalformed, "the model has no such token type");
+  } else if (!supports(model->head.spec, segment.kind)) {
+    refuse(segment, StatusCode::kUnsupportedKind, "the model has no head for this kind of result");
+  }
+  if (segment.kind == wire::ResultKind::kDefault)
+    segment.kind_out = default_result_kind(model->head.spec);
+  if (segment.status == StatusCode::kOk &&
+      result_bytes(model->head.spec, model->spec.hidden, segment.kind_out, segment.num_tokens) >
+          wire::kMaxTotalBytes)
+    refuse(segment, StatusCode::kTooLong, "the result would be longer than a response can be");
+  return segment.status == StatusCode::kOk;
+}
+
+}  // namespace
+
+BatchLayout::BatchLayout(const GroupOptions& options)
+    : max_tokens_(options.max_tokens), max_requests_(options.max_requests) {
+  live_.reserve(max_requests_);
+  offsets_.reserve(static_cast<size_t>(max_requests_) + 1);
+  positions_.reserve(max_tokens_);
+  token_types_.reserve(max_tokens_);
+  pieces_.reserve(max_tokens_);  // a piece holds at least one id
+  ranges_.reserve(std::min(options.max_tenants, max_requests_));
+}
+
+void BatchLayout::clear() noexcept {
+  has_token_types_ = false;
+  live_.clear();
+  offsets_.assign(1, 0);
+  positions_.clear();
+  token_types_.clear();
+  pieces_.clear();
+  ranges_.clear();
+}
+
+void BatchLayout::add(Segment& segment, TenantEntry* tenant) noexcept {
+  if (!check(segment, tenant ? &tenant->model : nullptr)) return;
+  const uint32_t first_row = offsets_.back();
+  CHECK(live_.size() < max_requests_ && segment.num_tokens <= max_tokens_ - first_row);
+  CHECK(ranges_.empty() || ranges_.back().slot <= segment.slot);
+
+  live_.push_back({&segment, tenant, first_row});
+  offsets_.push_back(first_row + segment.num_tokens);
+  positions_.resize(offsets_.back());
+  std::iota(positions_.begin() + first_row, positions_.end(), 0u);
+  token_types_.resize(offsets_.back(), 0);
+  if (!segment.token_types.empty()) {
+    std::ranges::copy(segment.token_types, token_types_.begin() + first_row);
+    has_token_types_ = true;
+  }
+  for (kernels::IdPiece piece : segment.pieces) {
+    piece.first_row += first_row;
+    pieces_.push_back(piece);
+  }
+  if (ranges_.empty() || ranges_.back().slot != segment.slot)
+    ranges_.push_back({first_row, 0, segment.slot});
+  ranges_.back().num_rows += segment.num_tokens;
+}
+
+BackboneInputs BatchLayout::inputs() const noexcept {
+  return {.num_tokens = offsets_.back(),
+          .pieces = pieces_,
+          .positions = positions_,
+          .token_types = has_token_types_ ? std::span<const uint8_t>(token_types_)
+                                          : std::span<const uint8_t>(),
+          .offsets = offsets_,
+          .ranges = ranges_};
+}
+
+}  // namespace itif::runtime

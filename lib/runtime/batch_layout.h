@@ -1,0 +1,56 @@
+// From segments to the flat arrays that operators take: rows end to end, no padding.
+//
+// This is where what a peer sent meets the model: a segment that cannot run gets its status here and
+// takes no row; the others are unaffected.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/backbone.h"
+#include "runtime/group.h"
+#include "runtime/tenant_entry.h"
+
+namespace itif::runtime {
+
+// Buffers are allocated once, for the options' largest batch.
+class BatchLayout {
+ public:
+  explicit BatchLayout(const GroupOptions& options);
+
+  // A segment that runs.
+  struct Live {
+    Segment* segment = nullptr;
+    TenantEntry* tenant = nullptr;
+    uint32_t first_row = 0;
+  };
+
+  // Checks every segment and lays out those that can run. `tenant_of(slot)` may be nullptr.
+  // REQUIRES: as for Group::forward.
+  template <class TenantOf>
+  void build(std::span<Segment> segments, const TenantOf& tenant_of) noexcept {
+    clear();
+    for (Segment& segment : segments) add(segment, tenant_of(segment.slot));
+  }
+
+  std::span<const Live> live() const noexcept { return live_; }
+  BackboneInputs inputs() const noexcept;
+  std::span<const uint32_t> offsets() const noexcept { return offsets_; }
+
+ private:
+  void clear() noexcept;
+  void add(Segment& segment, TenantEntry* tenant) noexcept;
+
+  const uint32_t max_tokens_;
+  const uint32_t max_requests_;
+  bool has_token_types_ = false;
+  std::vector<Live> live_;
+  std::vector<uint32_t> offsets_;  // one more than live_
+  std::vector<uint32_t> positions_;
+  std::vector<uint8_t> token_types_;
+  std::vector<kernels::IdPiece> pieces_;
+  std::vector<kernels::RowRange> ranges_;
+};
+
+}  // namespace itif::runtime

@@ -1,0 +1,198 @@
+#include "runtime/group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+
+#include "base/check.h"
+#include "model/loading.h"
+#include "runtime/backbone.h"
+#include "runtime/batch_layout.h"
+#include "runtime/head_runner.h"
+#include "runtime/tenant_entry.h"
+
+namespace itif::runtime {
+namespace {
+
+using wire::StatusCode;
+
+void drop_result(Segment& segment, StatusCode status, const char* detail) noexcept {
+  std::free(segment.result.data);
+  segment.result = {};
+  segment.status = status;
+  segment.detail = detail;
+}
+
+class BackboneGroup final : public Group {
+ public:
+  BackboneGroup(device::Device& device, const model::BackboneSpec& spec,
+                const GroupOptions& options, const Family& family)
+      : device_(device),
+        spec_(spec),
+        options_(options),
+        family_(family),
+        slots_(options.max_tenants),
+        layout_(options),
+        host_ids_(options.max_tokens) {}
+
+  ~BackboneGroup() override {
+    for (auto& slot : slots_) delete slot.load();
+  }
+
+  Status allocate() {
+    ITIF_ASSIGN(backbone_, family_.make(device_, spec_, options_.max_tokens));
+    ITIF_ASSIGN(heads_, HeadRunner::make(device_, spec_, options_));
+    ITIF_ASSIGN(weights_, model::WeightStore::create(device_, family_.weight_kinds(spec_),
+                                                     options_.max_tenants));
+    return {};
+  }
+
+  const model::BackboneSpec& spec() const noexcept override { return spec_; }
+  const GroupOptions& options() const noexcept override { return options_; }
+
+  Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) override {
+    // Third-party code and containers may throw on a file that is large and strange.
+    try {
+      return try_admit(directory, progress);
+    } catch (const std::bad_alloc&) {
+      return fail(Code::kResourceExhausted, fmt::format("{}: no memory to load it", directory));
+    } catch (const std::exception& e) {
+      return fail(Code::kInternal, fmt::format("{}: {}", directory, e.what()));
+    }
+  }
+
+  void release(uint32_t slot) override {
+    CHECK(slot < slots_.size());
+    TenantEntry* entry = slots_[slot].exchange(nullptr);
+    CHECK(entry);
+    weight_bytes_ -= entry->model.weight_bytes;
+    --num_tenants_;
+    delete entry;
+    weights_->release(slot);
+  }
+
+  const model::TenantModel* model(uint32_t slot) const noexcept override {
+    const TenantEntry* entry = this->entry(slot);
+    return entry ? &entry->model : nullptr;
+  }
+
+  uint32_t num_tenants() const noexcept override { return num_tenants_; }
+  uint64_t weight_bytes() const noexcept override { return weight_bytes_; }
+  uint64_t workspace_bytes() const noexcept override {
+    return backbone_->workspace_bytes() + heads_->workspace_bytes();
+  }
+
+  Status forward(device::Stream& stream, Batch& batch) noexcept override {
+    layout_.build(batch.segments, [this](uint32_t slot) { return entry(slot); });
+    if (layout_.live().empty()) return {};
+    const BackboneInputs inputs = layout_.inputs();
+    const BackboneOutputs outputs = backbone_->forward(stream, *weights_, inputs);
+    heads_->launch(stream, outputs.hidden, layout_);
+    stream.copy_to_host(outputs.ids, inputs.num_tokens * sizeof(int32_t), host_ids_.data());
+    if (Status done = stream.synchronize(); !done) {
+      for (Segment& segment : batch.segments)
+        drop_result(segment, StatusCode::kDeviceFailed, "the group's device has failed");
+      return done;
+    }
+    heads_->finish(layout_);
+    refuse_unknown_ids();
+    return {};
+  }
+
+ private:
+  TenantEntry* entry(uint32_t slot) const noexcept {
+    return slot < slots_.size() ? slots_[slot].load(std::memory_order_acquire) : nullptr;
+  }
+
+  // Ids are only known once they were gathered; rows never mix, so a bad id spoils its own segment.
+  void refuse_unknown_ids() noexcept {
+    for (const BatchLayout::Live& live : layout_.live()) {
+      const std::span<const int32_t> ids =
+          std::span(host_ids_).subspan(live.first_row, live.segment->num_tokens);
+      const auto vocab = static_cast<int32_t>(live.tenant->model.spec.vocab);
+      if (std::ranges::any_of(ids, [vocab](int32_t id) { return id < 0 || id >= vocab; }))
+        drop_result(*live.segment, StatusCode::kMalformed,
+                    "a token id is outside the model's vocabulary");
+    }
+  }
+
+  Result<uint32_t> try_admit(const std::string& directory, const model::Progress& progress) {
+    const auto report = [&](const std::string& stage, double fraction) {
+      if (progress) progress(stage, fraction);
+    };
+    report("reading " + directory, 0);
+    ITIF_ASSIGN(model::OpenedModel opened, model::open_model(directory));
+    if (Status fits = model::check_fits(spec_, opened.spec); !fits)
+      return fail(fits.error().code, fmt::format("{}/config.json does not fit the group: {}",
+                                                 directory, fits.error().message));
+
+    // Given back unless the tenant is published.
+    struct SlotGuard {
+      model::WeightStore* weights;
+      uint32_t slot;
+      ~SlotGuard() {
+        if (weights) weights->release(slot);
+      }
+    };
+    ITIF_ASSIGN(const uint32_t slot, weights_->acquire());
+    SlotGuard guard{weights_.get(), slot};
+
+    const std::vector<model::WeightKind> kinds = family_.weight_kinds(opened.spec);
+    ITIF_TRY(weights_->load(slot, kinds, opened.spec.family, opened.checkpoint, [&](size_t kind) {
+      report("packing " + kinds[kind].name,
+             0.95 * static_cast<double>(kind) / static_cast<double>(kinds.size()));
+    }));
+    report("loading the head", 0.95);
+    auto entry = std::make_unique<TenantEntry>();
+    ITIF_ASSIGN(entry->model.head, model::load_head(device_, opened.head, opened.checkpoint));
+    ITIF_ASSIGN(entry->scratch, HeadScratch::make(device_, opened.head, options_));
+    ITIF_TRY(opened.checkpoint.unchanged());
+
+    entry->model.directory = directory;
+    entry->model.slot = slot;
+    entry->model.spec = opened.spec;
+    entry->model.tokenizer = std::move(opened.tokenizer);
+    entry->model.max_tokens = std::min(opened.spec.max_positions, options_.max_tokens);
+    entry->model.max_text_tokens = std::min(entry->model.max_tokens, opened.max_text_tokens);
+    entry->model.weight_bytes =
+        weights_->slot_bytes() + entry->model.head.bytes + entry->scratch.bytes();
+    weight_bytes_ += entry->model.weight_bytes;
+    ++num_tenants_;
+    guard.weights = nullptr;
+    slots_[slot].store(entry.release(), std::memory_order_release);
+    report("ready", 1);
+    return slot;
+  }
+
+  device::Device& device_;
+  const model::BackboneSpec spec_;
+  const GroupOptions options_;
+  const Family& family_;
+  std::unique_ptr<model::WeightStore> weights_;
+  std::vector<std::atomic<TenantEntry*>> slots_;
+  std::atomic<uint32_t> num_tenants_ = 0;
+  std::atomic<uint64_t> weight_bytes_ = 0;
+  // The executor's.
+  std::unique_ptr<Backbone> backbone_;
+  std::unique_ptr<HeadRunner> heads_;
+  BatchLayout layout_;
+  std::vector<int32_t> host_ids_;  // [max_tokens]
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Group>> Group::create(device::Device& device,
+                                             const model::BackboneSpec& spec,
+                                             const GroupOptions& options) {
+  ITIF_ASSIGN(const Family* family, find_family(spec.family));
+  if (options.max_tokens == 0 || options.max_requests == 0 || options.max_tenants == 0)
+    return fail(Code::kInvalidArgument,
+                "max_tokens, max_requests and max_tenants of a group must be at least 1");
+  auto group = std::make_unique<BackboneGroup>(device, spec, options, *family);
+  ITIF_TRY(group->allocate());
+  return group;
+}
+
+}  // namespace itif::runtime

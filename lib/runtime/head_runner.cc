@@ -1,0 +1,288 @@
+#include "runtime/head_runner.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime/result_bytes.h"
+
+namespace itif::runtime {
+namespace {
+
+using model::HeadKind;
+using wire::ResultKind;
+using wire::StatusCode;
+using Live = BatchLayout::Live;
+
+bool wants(const Live& live, ResultKind kind) noexcept {
+  return live.segment->status == StatusCode::kOk && live.segment->kind_out == kind;
+}
+
+float* floats(const std::unique_ptr<device::Buffer>& buffer) noexcept {
+  return reinterpret_cast<float*>(buffer->data());
+}
+
+std::span<float> result_floats(const Live& live) noexcept {
+  return {reinterpret_cast<float*>(live.segment->result.data),
+          live.segment->result.bytes / sizeof(float)};
+}
+
+void copy_result(device::Stream& stream, const float* source, const Live& live) noexcept {
+  stream.copy_to_host(source, live.segment->result.bytes, live.segment->result.data);
+}
+
+void launch_linear(device::Stream& stream, const model::Linear& linear, const float* x, float* out,
+                   size_t num_rows) noexcept {
+  stream.small_linear({.x = x,
+                       .weight = floats(linear.weight),
+                       .bias = linear.bias ? floats(linear.bias) : nullptr,
+                       .out = out,
+                       .rows = static_cast<uint32_t>(num_rows),
+                       .n = linear.n,
+                       .k = linear.k,
+                       .activation = linear.activation});
+}
+
+void allocate_results(std::span<const Live> all) noexcept {
+  for (const Live& live : all) {
+    Segment& segment = *live.segment;
+    const auto& model = live.tenant->model;
+    const uint64_t bytes =
+        result_bytes(model.head.spec, model.spec.hidden, segment.kind_out, segment.num_tokens);
+    // Bounded by kMaxTotalBytes when the layout was built.
+    segment.result = {static_cast<std::byte*>(std::malloc(bytes)), static_cast<uint32_t>(bytes)};
+    if (!segment.result.data) {
+      segment.result = {};
+      segment.status = StatusCode::kInternal;
+      segment.detail = "no memory for the result";
+    }
+  }
+}
+
+// Calls body(first, last) for each longest run of adjacent segments of which `same(a, b)` holds.
+template <class Same, class Body>
+void for_each_run(std::span<const Live> live, const Same& same, const Body& body) noexcept {
+  for (size_t first = 0, last; first < live.size(); first = last) {
+    for (last = first + 1; last < live.size() && same(live[first], live[last]); ++last) {
+    }
+    body(first, last);
+  }
+}
+
+uint32_t rows_of(std::span<const Live> live, size_t first, size_t last) noexcept {
+  return live[last - 1].first_row + live[last - 1].segment->num_tokens - live[first].first_row;
+}
+
+}  // namespace
+
+Result<HeadScratch> HeadScratch::make(device::Device& device, const model::HeadSpec& head,
+                                      const GroupOptions& options) {
+  HeadScratch scratch;
+  const uint64_t labels = head.labels.size();
+  if (!head.classifier.empty()) {
+    const bool of_tokens = head.kind == HeadKind::kTokenClassification;
+    const uint64_t rows = of_tokens ? options.max_tokens : options.max_requests;
+    ITIF_ASSIGN(scratch.logits, device.allocate(rows * labels * sizeof(float)));
+    if (!of_tokens) {
+      scratch.host_logits.resize(rows * labels);
+      scratch.classes.resize(labels);
+    }
+  }
+  for (const model::LinearSpec& dense : head.dense) {
+    ITIF_ASSIGN(auto buffer,
+                device.allocate(uint64_t{options.max_requests} * dense.n * sizeof(float)));
+    scratch.dense.push_back(std::move(buffer));
+  }
+  return scratch;
+}
+
+uint64_t HeadScratch::bytes() const {
+  uint64_t bytes = logits ? logits->bytes() : 0;
+  for (const auto& buffer : dense) bytes += buffer->bytes();
+  return bytes;
+}
+
+HeadRunner::HeadRunner(const model::BackboneSpec& spec, DType compute, const GroupOptions& options)
+    : hidden_size_(spec.hidden), compute_(compute) {
+  chosen_.reserve(options.max_requests);
+}
+
+Result<std::unique_ptr<HeadRunner>> HeadRunner::make(device::Device& device,
+                                                     const model::BackboneSpec& spec,
+                                                     const GroupOptions& options) {
+  std::unique_ptr<HeadRunner> runner(new HeadRunner(spec, device.info().compute, options));
+  const size_t row_bytes = size_t{spec.hidden} * sizeof(float);
+  if (runner->compute_ != DType::kF32) {
+    ITIF_ASSIGN(runner->hidden_f32_, device.allocate(options.max_tokens * row_bytes));
+  }
+  ITIF_ASSIGN(runner->rows_, device.allocate(options.max_requests * row_bytes));
+  ITIF_ASSIGN(runner->pooled_, device.allocate(options.max_requests * row_bytes));
+  return runner;
+}
+
+uint64_t HeadRunner::workspace_bytes() const {
+  return (hidden_f32_ ? hidden_f32_->bytes() : 0) + rows_->bytes() + pooled_->bytes();
+}
+
+void HeadRunner::launch(device::Stream& stream, const void* hidden,
+                        const BatchLayout& layout) noexcept {
+  allocate_results(layout.live());
+  launch_hidden(stream, hidden, layout.live());
+  launch_token_logits(stream, hidden, layout.live());
+  launch_pooled(stream, hidden, layout);
+  launch_embeddings(stream, hidden, layout);
+}
+
+const float* HeadRunner::rows_f32(device::Stream& stream, const void* hidden, uint32_t first_row,
+                                  uint32_t num_rows) noexcept {
+  const size_t first = size_t{first_row} * hidden_size_;
+  const std::byte* x = static_cast<const std::byte*>(hidden) + first * dtype_bytes(compute_);
+  if (!hidden_f32_) return reinterpret_cast<const float*>(x);
+  float* out = floats(hidden_f32_) + first;
+  stream.to_f32({.x = x, .out = out, .count = size_t{num_rows} * hidden_size_});
+  return out;
+}
+
+void HeadRunner::launch_hidden(device::Stream& stream, const void* hidden,
+                               std::span<const Live> live) noexcept {
+  const auto same = [](const Live& a, const Live& b) {
+    return wants(a, ResultKind::kHidden) && wants(b, ResultKind::kHidden);
+  };
+  for_each_run(live, same, [&](size_t first, size_t last) {
+    if (!wants(live[first], ResultKind::kHidden)) return;
+    const float* rows = rows_f32(stream, hidden, live[first].first_row, rows_of(live, first, last));
+    for (size_t i = first; i < last; ++i) {
+      const size_t row = live[i].first_row - live[first].first_row;
+      copy_result(stream, rows + row * hidden_size_, live[i]);
+    }
+  });
+}
+
+void HeadRunner::launch_token_logits(device::Stream& stream, const void* hidden,
+                                     std::span<const Live> live) noexcept {
+  const auto same = [](const Live& a, const Live& b) {
+    return a.tenant == b.tenant && wants(a, ResultKind::kTokenLogits) &&
+           wants(b, ResultKind::kTokenLogits);
+  };
+  uint32_t used_rows = 0;  // of the tenant's logits: its runs stand one behind the other
+  const TenantEntry* previous = nullptr;
+  for_each_run(live, same, [&](size_t first, size_t last) {
+    if (!wants(live[first], ResultKind::kTokenLogits)) return;
+    TenantEntry& tenant = *live[first].tenant;
+    if (&tenant != previous) used_rows = 0;
+    previous = &tenant;
+    const model::Linear& classifier = tenant.model.head.classifier.front();
+    const uint32_t num_rows = rows_of(live, first, last);
+    const float* rows = rows_f32(stream, hidden, live[first].first_row, num_rows);
+    float* logits = floats(tenant.scratch.logits) + size_t{used_rows} * classifier.n;
+    used_rows += num_rows;
+    launch_linear(stream, classifier, rows, logits, num_rows);
+    for (size_t i = first; i < last; ++i) {
+      const size_t row = live[i].first_row - live[first].first_row;
+      copy_result(stream, logits + row * classifier.n, live[i]);
+    }
+  });
+}
+
+// The pooler, and the classifier of whole texts behind it.
+void HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
+                               const BatchLayout& layout) noexcept {
+  const std::span<const Live> live = layout.live();
+  const auto wants_logits = [](const Live& l) {
+    return wants(l, ResultKind::kLogits) || wants(l, ResultKind::kClasses);
+  };
+  chosen_.clear();
+  for (uint32_t i = 0; i < live.size(); ++i)
+    if (wants(live[i], ResultKind::kPooled) || wants_logits(live[i])) chosen_.push_back(i);
+  if (chosen_.empty()) return;
+  stream.pool_segments({.x = hidden,
+                        .offsets = layout.offsets(),
+                        .segments = chosen_,
+                        .pooling = kernels::Pooling::kFirst,
+                        .hidden = hidden_size_,
+                        .out = floats(rows_)});
+  for (size_t first = 0, last; first < chosen_.size(); first = last) {
+    TenantEntry& tenant = *live[chosen_[first]].tenant;
+    bool any_logits = false;
+    for (last = first; last < chosen_.size() && live[chosen_[last]].tenant == &tenant; ++last)
+      any_logits |= wants_logits(live[chosen_[last]]);
+    const model::Head& head = tenant.model.head;
+    float* pooled = floats(pooled_) + first * hidden_size_;
+    launch_linear(stream, head.pooler.front(), floats(rows_) + first * hidden_size_, pooled,
+                  last - first);
+    float* logits = any_logits ? floats(tenant.scratch.logits) : nullptr;
+    if (any_logits) launch_linear(stream, head.classifier.front(), pooled, logits, last - first);
+    for (size_t i = first; i < last; ++i) {
+      const Live& one = live[chosen_[i]];
+      const size_t labels = head.spec.labels.size();
+      if (wants(one, ResultKind::kPooled))
+        copy_result(stream, pooled + (i - first) * hidden_size_, one);
+      else if (wants(one, ResultKind::kLogits))
+        copy_result(stream, logits + (i - first) * labels, one);
+    }
+    // Classes are made from logits on the host: the rows of a tenant's segments, in their order.
+    if (any_logits)
+      stream.copy_to_host(logits, (last - first) * head.spec.labels.size() * sizeof(float),
+                          tenant.scratch.host_logits.data());
+  }
+}
+
+void HeadRunner::launch_embeddings(device::Stream& stream, const void* hidden,
+                                   const BatchLayout& layout) noexcept {
+  const std::span<const Live> live = layout.live();
+  // Tenants that pool alike share a launch; dense layers are a tenant's own.
+  const auto same = [](const Live& a, const Live& b) {
+    const model::HeadSpec& x = a.tenant->model.head.spec;
+    const model::HeadSpec& y = b.tenant->model.head.spec;
+    return wants(a, ResultKind::kEmbedding) && wants(b, ResultKind::kEmbedding) &&
+           (a.tenant == b.tenant || (x.pooling == y.pooling && x.normalize == y.normalize &&
+                                     x.dense.empty() && y.dense.empty()));
+  };
+  for_each_run(live, same, [&](size_t first, size_t last) {
+    if (!wants(live[first], ResultKind::kEmbedding)) return;
+    TenantEntry& tenant = *live[first].tenant;
+    const model::Head& head = tenant.model.head;
+    chosen_.clear();
+    for (size_t i = first; i < last; ++i) chosen_.push_back(static_cast<uint32_t>(i));
+    float* rows = floats(rows_) + first * hidden_size_;
+    stream.pool_segments({.x = hidden,
+                          .offsets = layout.offsets(),
+                          .segments = chosen_,
+                          .pooling = head.spec.pooling,
+                          .normalize = head.spec.normalize && head.dense.empty(),
+                          .hidden = hidden_size_,
+                          .out = rows});
+    size_t width = hidden_size_;
+    for (size_t i = 0; i < head.dense.size(); ++i) {
+      // By position in the batch, so that a second run of the tenant does not overwrite the first.
+      float* out = floats(tenant.scratch.dense[i]) + first * head.dense[i].n;
+      launch_linear(stream, head.dense[i], rows, out, last - first);
+      rows = out;
+      width = head.dense[i].n;
+    }
+    for (size_t i = first; i < last; ++i) copy_result(stream, rows + (i - first) * width, live[i]);
+  });
+}
+
+void HeadRunner::finish(const BatchLayout& layout) noexcept {
+  const TenantEntry* previous = nullptr;
+  size_t row = 0;  // of the tenant's host_logits
+  for (const Live& live : layout.live()) {
+    TenantEntry& tenant = *live.tenant;
+    const model::HeadSpec& head = tenant.model.head.spec;
+    if (&tenant != previous) row = 0;
+    previous = &tenant;
+    if (wants(live, ResultKind::kEmbedding) && head.normalize && !head.dense.empty())
+      normalize(result_floats(live));
+    if (wants(live, ResultKind::kClasses)) {
+      const size_t labels = head.labels.size();
+      const std::span<float> logits(tenant.scratch.host_logits.data() + row * labels, labels);
+      to_probabilities(logits, head.problem);
+      write_classes(head, logits, tenant.scratch.classes,
+                    {live.segment->result.data, live.segment->result.bytes});
+    }
+    row += wants(live, ResultKind::kPooled) || wants(live, ResultKind::kLogits) ||
+           wants(live, ResultKind::kClasses);
+  }
+}
+
+}  // namespace itif::runtime

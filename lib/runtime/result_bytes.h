@@ -1,0 +1,30 @@
+// How large each kind of result is, and what of it is computed on the host.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "model/head.h"
+#include "runtime/group.h"
+#include "wire/classes.h"
+#include "wire/header.h"
+
+namespace itif::runtime {
+
+// Exact bytes of a result. REQUIRES: the head supports `kind`, and it is not kDefault.
+uint64_t result_bytes(const model::HeadSpec& head, uint32_t hidden_size, wire::ResultKind kind,
+                      uint32_t num_tokens) noexcept;
+
+// logits → probabilities, in place: softmax for one label, a sigmoid each for several. Logits that are
+// not finite give probabilities of 0.
+void to_probabilities(std::span<float> logits, model::Problem problem) noexcept;
+
+// Writes `probabilities` [num labels] as the wire's kClasses, best first, ties by index. `entries` is
+// scratch of as many. REQUIRES: out has result_bytes().
+void write_classes(const model::HeadSpec& head, std::span<const float> probabilities,
+                   std::span<wire::ClassEntry> entries, std::span<std::byte> out) noexcept;
+
+// Scales to unit length; zeros stay zeros.
+void normalize(std::span<float> vector) noexcept;
+
+}  // namespace itif::runtime
