@@ -27,7 +27,7 @@ namespace itif::client {
 struct Query {
   wire::PayloadKind payload_kind = wire::PayloadKind::kText;
   wire::ResultKind result_kind = wire::ResultKind::kDefault;
-  std::span<const std::byte> payload;
+  std::span<const std::byte> payload = {};
   uint16_t flags = 0;
   uint32_t budget_us = 0;
 };
@@ -39,6 +39,7 @@ struct Answer {
   std::string detail;             // any other status: the server's sentence, or empty
   uint32_t retry_after_us = 0;    // kOverloaded
   uint32_t server_us = 0;         // what the server says it took
+  uint32_t result_rows = 0;       // rows (tokens, classes, …) in the result
   uint32_t tries = 0;
   uint64_t latency_ns = 0;  // from the call to the last piece
 };
@@ -46,7 +47,7 @@ struct Answer {
 struct BlockingOptions {
   uint32_t session = 0;  // 0: random (libsodium)
   uint32_t fragment_bytes = wire::kDefaultFragmentBytes;
-  RetryPolicy retry;  // its timeout_ns is replaced by infer()'s
+  RetryPolicy retry = {};  // its timeout_ns is replaced by infer()'s
 };
 
 class BlockingClient {

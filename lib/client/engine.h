@@ -30,7 +30,7 @@ struct EngineOptions {
   uint32_t max_response_bytes = wire::kMaxTotalBytes;
   uint64_t max_reassembly_bytes = 64u << 20;  // of half-received responses, all requests together
   uint32_t burst_datagrams = 256;             // sent by one poll() at most, per flow
-  RetryPolicy retry;
+  RetryPolicy retry = {};
 };
 
 enum class Submit : uint8_t {
@@ -55,7 +55,7 @@ class ClientEngine {
   size_t poll() noexcept;
   // Sends what is due now; poll() includes it.
   size_t flush() noexcept;
-  // Ends all requests as kCancelled and delivers that.
+  // Ends all requests as kCancelled and delivers that; submit() says kFull meanwhile.
   void cancel_all() noexcept;
 
   uint32_t in_flight() const noexcept;

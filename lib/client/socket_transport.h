@@ -13,9 +13,9 @@
 namespace itif::client {
 
 struct SocketOptions {
-  std::string server;  // IPv4 or IPv6 address (scope allowed), or a host name
+  std::string server = {};  // IPv4 or IPv6 address (scope allowed), or a host name
   uint16_t port = wire::kDefaultPort;
-  std::string local;                         // address to send from; empty: the route's
+  std::string local = {};                    // address to send from; empty: the route's
   uint32_t num_flows = 1;                    // sockets, each with a source port of its own
   uint32_t receive_buffer_bytes = 4u << 20;  // asked of the kernel per socket; it may give less
   uint32_t send_buffer_bytes = 4u << 20;

@@ -19,13 +19,13 @@ struct Credential {
 };
 
 struct RequestSpec {
-  Credential credential;
+  Credential credential = {};
   wire::PayloadKind payload_kind = wire::PayloadKind::kText;
   wire::ResultKind result_kind = wire::ResultKind::kDefault;
   uint16_t flags = 0;      // wire::Flag
   uint32_t budget_us = 0;  // deadline, counted by the server from the first piece; 0: none
   // Borrowed until the request's outcome has been delivered.
-  std::span<const std::byte> payload;
+  std::span<const std::byte> payload = {};
   uint64_t user_tag = 0;  // comes back in the outcome
 };
 
@@ -35,6 +35,7 @@ enum class OutcomeKind : uint8_t {
   kLost,       // nothing came in time, or the tries ran out
   kCancelled,  // cancel_all()
 };
+const char* outcome_name(OutcomeKind kind);
 
 struct Outcome {
   uint64_t user_tag = 0;
@@ -45,6 +46,7 @@ struct Outcome {
   uint32_t tries = 0;           // times the request was sent, the first included
   uint32_t retry_after_us = 0;  // kRefused with kOverloaded
   uint32_t server_us = 0;       // kAnswered: what the server says it took
+  uint32_t result_rows = 0;     // kAnswered: rows (tokens, classes, …) in the result
   uint64_t submitted_ns = 0;
   uint64_t completed_ns = 0;
   // The response's bytes, or the server's sentence (UTF-8) on a refusal. Borrowed for the callback.

@@ -1,0 +1,231 @@
+// What arrives. Nothing of a datagram is believed before its session, request, tenant and tag are
+// right; every datagram is used or dropped under a name.
+#include <algorithm>
+#include <bit>
+
+#include "client/engine_state.h"
+
+namespace itif::client {
+namespace {
+
+// These a server says without a tag: it does not know the tenant or its key, or has not looked.
+bool untagged_status_allowed(wire::StatusCode code) noexcept {
+  switch (code) {
+    case wire::StatusCode::kUnknownTenant:
+    case wire::StatusCode::kBadTag:
+    case wire::StatusCode::kBadEpoch:
+    case wire::StatusCode::kTokenRequired: return true;
+    default: return false;
+  }
+}
+
+// Rounds of hello and token, at most one per initial_rto_ns, before token_required is the outcome. A
+// status does not say which send it is about, so late ones cost rounds as well.
+constexpr uint32_t kMaxTokenRefusals = 64;
+
+}  // namespace
+
+void ClientEngine::State::on_datagram(const Incoming& incoming, uint64_t now_ns) noexcept {
+  ++stats_.datagrams_received;
+  stats_.bytes_received += incoming.bytes.size();
+  Drop why = Drop::kMalformed;
+  if (handle(incoming, now_ns, why))
+    ++stats_.datagrams_used;
+  else
+    ++stats_.dropped[static_cast<size_t>(why)];
+}
+
+bool ClientEngine::State::handle(const Incoming& incoming, uint64_t now_ns, Drop& why) noexcept {
+  wire::Datagram datagram;
+  if (wire::parse(incoming.bytes, datagram) != wire::ParseError::kNone) return false;
+  const wire::Header& header = datagram.header;
+  why = Drop::kNotOurs;
+  if (header.session != options_.session || incoming.flow >= num_flows_) return false;
+  switch (header.type) {
+    case wire::Type::kToken: return on_token(incoming.flow, header, now_ns);
+    case wire::Type::kResponse:
+    case wire::Type::kStatus:
+    case wire::Type::kBusy: break;
+    case wire::Type::kResend:
+      if (header.flags & wire::kFlagOfResponse) return false;  // our own, reflected
+      break;
+    default: return false;
+  }
+
+  why = Drop::kLate;
+  const auto index = static_cast<uint32_t>(header.request_id & (capacity_ - 1));
+  const Slot& slot = slots_[index];
+  if ((slot.phase != Phase::kWaiting && slot.phase != Phase::kAwaitingToken) ||
+      slot.request_id != header.request_id || slot.flow != incoming.flow)
+    return false;
+  why = Drop::kBadTag;
+  if (slot.spec.credential.tenant_id != header.tenant_id || !authentic(slot, datagram))
+    return false;
+
+  switch (header.type) {
+    case wire::Type::kResponse: return on_response(index, datagram, now_ns, why);
+    case wire::Type::kStatus: return on_status(index, datagram, now_ns);
+    case wire::Type::kResend: return on_resend(index, datagram, now_ns, why);
+    default: on_busy(index, now_ns); return true;
+  }
+}
+
+bool ClientEngine::State::authentic(const Slot& slot,
+                                    const wire::Datagram& datagram) const noexcept {
+  const Credential& credential = slot.spec.credential;
+  const wire::Header& header = datagram.header;
+  if (header.auth == wire::Auth::kNone)
+    return credential.auth == wire::Auth::kNone ||
+           (header.type == wire::Type::kStatus && untagged_status_allowed(header.status));
+  return header.auth >= credential.auth && wire::verify_tag(credential.key, datagram);
+}
+
+bool ClientEngine::State::on_response(uint32_t index, const wire::Datagram& datagram,
+                                      uint64_t now_ns, Drop& why) noexcept {
+  Slot& slot = slots_[index];
+  const wire::Header& header = datagram.header;
+  if (header.total_bytes > options_.max_response_bytes) {
+    why = Drop::kTooLarge;
+    return false;
+  }
+  std::span<const std::byte> whole;
+  if (!slot.response.started() && header.payload_bytes == header.total_bytes) {
+    whole = datagram.payload;  // the common case: one datagram, no copy
+  } else {
+    switch (slot.response.add(datagram, pool_)) {
+      case Reassembly::Added::kDuplicate: why = Drop::kDuplicate; return false;
+      case Reassembly::Added::kBadGeometry: why = Drop::kBadGeometry; return false;
+      case Reassembly::Added::kNoMemory: why = Drop::kNoMemory; return false;
+      case Reassembly::Added::kPiece:
+        slot.silent_tries = 1;
+        slot.rto_ns = options_.retry.resend_after_ns;
+        arm(index, now_ns + slot.rto_ns);
+        return true;
+      case Reassembly::Added::kWhole:
+        whole = slot.response.bytes();
+        send_ack(slot);
+        break;
+    }
+  }
+  Outcome outcome = outcome_of(slot, OutcomeKind::kAnswered, now_ns);
+  outcome.result_kind = header.result_kind;
+  outcome.server_us = header.budget_us;
+  outcome.result_rows = header.aux;
+  outcome.result = whole;
+  finish(index, outcome);
+  return true;
+}
+
+bool ClientEngine::State::on_status(uint32_t index, const wire::Datagram& datagram,
+                                    uint64_t now_ns) noexcept {
+  Slot& slot = slots_[index];
+  const wire::Header& header = datagram.header;
+  if (header.status == wire::StatusCode::kTokenRequired) {
+    // Every piece of the request may be refused; one refusal is enough, and those of the send before
+    // the last may come late.
+    if (slot.phase == Phase::kAwaitingToken) return true;
+    if (slot.token_refusals > 0 && now_ns - slot.token_sent_ns < options_.retry.initial_rto_ns)
+      return true;
+    if (slot.token_refusals < kMaxTokenRefusals) {
+      ++slot.token_refusals;
+      Flow& flow = *flows_[slot.flow];
+      if (flow.token != 0 && flow.token != slot.sent_token) {
+        send_with_token(index, now_ns);  // a newer token has come since
+        return true;
+      }
+      flow.token = 0;
+      flow.token_renew_ns = UINT64_MAX;
+      say_hello(slot.flow, now_ns);
+      await_token(index, now_ns);
+      return true;
+    }
+  }
+  if (header.status == wire::StatusCode::kOverloaded &&
+      slot.overloaded_retries < options_.retry.max_overloaded_retries) {
+    const uint64_t again_ns = now_ns + uint64_t{header.aux} * 1000;
+    if (again_ns < slot.give_up_ns) {
+      ++slot.overloaded_retries;
+      BufferPool::Buffer partial = slot.response.take();
+      pool_.release(partial);
+      send_lists_.remove(index);
+      token_lists_.remove(index);
+      unstage(index);
+      slot.num_ranges = slot.next_range = 0;
+      slot.phase = Phase::kPaused;
+      arm(index, again_ns);
+      return true;
+    }
+  }
+  Outcome outcome = outcome_of(slot, OutcomeKind::kRefused, now_ns);
+  outcome.status = header.status;
+  outcome.retry_after_us = header.aux;
+  outcome.result = datagram.payload;
+  finish(index, outcome);
+  return true;
+}
+
+// The server lacks pieces of our request: send every piece that its ranges touch.
+bool ClientEngine::State::on_resend(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,
+                                    Drop& why) noexcept {
+  Slot& slot = slots_[index];
+  const wire::Header& header = datagram.header;
+  const uint32_t fragment = options_.fragment_bytes;
+  std::array<wire::Range, wire::kMaxRanges> ranges;
+  const size_t count = wire::parse_ranges(datagram.payload, header.total_bytes, ranges);
+  if (count == 0 || header.total_bytes != slot.spec.payload.size() ||
+      header.fragment_bytes != fragment) {
+    why = Drop::kBadGeometry;
+    return false;
+  }
+  if (slot.phase != Phase::kWaiting) return true;  // the token comes first, then everything is sent
+  sign_of_life(slot);
+  arm(index, now_ns + slot.rto_ns);
+  ++stats_.resends_served;
+  if (options_.retry.max_tries == 1) return true;  // the policy: send once
+  uint32_t sent_to = 0;
+  for (const wire::Range& range : std::span(ranges).first(count)) {
+    const uint32_t from = std::max(range.offset / fragment * fragment, sent_to);
+    sent_to = range.offset + range.bytes;
+    if (from < sent_to) queue_range(index, {from, sent_to});
+    sent_to = (sent_to + fragment - 1) / fragment * fragment;
+  }
+  return true;
+}
+
+void ClientEngine::State::on_busy(uint32_t index, uint64_t now_ns) noexcept {
+  Slot& slot = slots_[index];
+  ++stats_.busy;
+  slot.server_whole = true;
+  if (slot.phase != Phase::kWaiting) return;
+  send_lists_.remove(index);
+  slot.num_ranges = slot.next_range = 0;
+  sign_of_life(slot);
+  arm(index, now_ns + slot.rto_ns);
+}
+
+void ClientEngine::State::send_with_token(uint32_t index, uint64_t now_ns) noexcept {
+  Slot& slot = slots_[index];
+  slot.phase = Phase::kWaiting;
+  slot.token_sent_ns = now_ns;
+  sign_of_life(slot);
+  queue_whole(index);
+  arm(index, now_ns + slot.rto_ns);
+}
+
+bool ClientEngine::State::on_token(uint32_t flow_index, const wire::Header& header,
+                                   uint64_t now_ns) noexcept {
+  Flow& flow = *flows_[flow_index];
+  if (!flow.hello_pending || header.aux == 0) return false;
+  flow.hello_pending = false;
+  flow.token = header.aux;
+  // Renewed at half its life, so that a steady load never meets token_required again.
+  flow.token_renew_ns =
+      header.budget_us == 0 ? UINT64_MAX : now_ns + uint64_t{header.budget_us} * 500;
+  for (uint32_t index; (index = token_lists_.front(flow_index)) != IndexLists::kNone;) {
+    token_lists_.remove(index);
+    send_with_token(index, now_ns);
+  }
+  return true;
+}
+
+}  // namespace itif::client

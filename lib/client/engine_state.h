@@ -1,0 +1,174 @@
+// The engine's state, private to lib/client: slots of requests under way, flows, timers.
+//
+// A slot is free or holds one request. Its number is the low bits of the request id, so an arriving
+// datagram finds its request by indexing. A request's life:
+//
+//   kWaiting ──response whole / status / tries or time used up──► ended (outcome)
+//     │  ▲
+//     │  └─ token arrived ── kAwaitingToken ◄── status token_required
+//     └──── status overloaded, retries left ──► kPaused ── retry-after over ──► kWaiting, a new id
+//
+// engine.cc: start and end of requests; engine_send.cc: what leaves; engine_receive.cc: what arrives;
+// engine_timers.cc: silence.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "client/buffer_pool.h"
+#include "client/engine.h"
+#include "client/index_list.h"
+#include "client/reassembly.h"
+#include "client/timer_wheel.h"
+#include "wire/geometry.h"
+#include "wire/ranges.h"
+
+namespace itif::client {
+
+constexpr uint32_t kSendBatch = 64;
+constexpr uint32_t kReceiveBatch = 64;
+constexpr size_t kMaxHeadBytes = wire::kHeaderBytes + wire::kTagBytes;
+
+class ClientEngine::State {
+ public:
+  State(const Clock& clock, Transport& transport, OutcomeSink& sink, const EngineOptions& options);
+  ~State();
+
+  Submit submit(const RequestSpec& spec) noexcept;
+  size_t poll() noexcept;
+  size_t flush() noexcept;
+  void cancel_all() noexcept;
+  uint32_t in_flight() const noexcept { return capacity_ - static_cast<uint32_t>(free_.size()); }
+  bool has_unsent() const noexcept;
+  uint64_t next_timer_ns() const noexcept { return wheel_.next_ns(); }
+  const EngineStats& stats() const noexcept { return stats_; }
+
+ private:
+  enum class Phase : uint8_t { kFree, kWaiting, kAwaitingToken, kPaused };
+
+  // Part of a request's payload that is to be sent; whole pieces.
+  struct SendRange {
+    uint32_t from = 0;
+    uint32_t to = 0;
+  };
+  static constexpr uint32_t kMaxSendRanges = 8;
+
+  struct Slot {
+    RequestSpec spec;
+    uint64_t request_id = 0;
+    Phase phase = Phase::kFree;
+    bool server_whole = false;  // the server said busy: it has every piece
+    uint8_t num_ranges = 0;
+    uint8_t next_range = 0;
+    uint32_t flow = 0;
+    uint32_t sends = 0;         // of the request, in all
+    uint32_t silent_tries = 0;  // since the last sign of life
+    uint32_t token_refusals = 0;
+    uint32_t overloaded_retries = 0;
+    uint32_t sent_token = 0;     // the address token that the last send carried
+    uint64_t token_sent_ns = 0;  // when it was sent again with a new token
+    uint64_t submitted_ns = 0;
+    uint64_t give_up_ns = 0;
+    uint64_t action_ns = 0;  // when silence has lasted too long
+    uint64_t armed_ns = 0;   // what the wheel knows; never later than the next thing to do
+    uint64_t rto_ns = 0;
+    Reassembly response;
+    std::array<SendRange, kMaxSendRanges> ranges;
+  };
+
+  // Acks, resends and hellos: built whole, kept until the transport takes them.
+  struct ControlDatagram {
+    std::array<std::byte, kMaxHeadBytes + wire::kMaxRanges * sizeof(wire::Range)> bytes;
+    uint32_t size = 0;
+  };
+  static constexpr uint32_t kControlQueue = 64;
+
+  // Pieces whose head is built. Usually empty between calls: only what the transport did not take.
+  struct Staged {
+    std::array<std::array<std::byte, kMaxHeadBytes>, kSendBatch> heads;
+    std::array<Outgoing, kSendBatch> datagrams;
+    std::array<uint32_t, kSendBatch> slots;
+    uint32_t begin = 0;
+    uint32_t end = 0;
+  };
+
+  struct Flow {
+    uint32_t token = 0;
+    bool hello_pending = false;
+    uint64_t hello_sent_ns = 0;
+    uint64_t token_renew_ns = UINT64_MAX;
+    uint32_t control_begin = 0;  // ring positions, modulo kControlQueue
+    uint32_t control_end = 0;
+    std::array<ControlDatagram, kControlQueue> control;
+    Staged staged;
+  };
+
+  // engine.cc
+  void start(uint32_t index, uint64_t now_ns) noexcept;
+  void finish(uint32_t index, const Outcome& outcome) noexcept;
+  void finish_lost(uint32_t index, uint64_t now_ns) noexcept;
+  Outcome outcome_of(const Slot& slot, OutcomeKind kind, uint64_t now_ns) const noexcept;
+  void deliver() noexcept;
+
+  // engine_send.cc
+  void queue_whole(uint32_t index) noexcept;
+  void queue_probe(uint32_t index) noexcept;
+  void queue_range(uint32_t index, SendRange range) noexcept;
+  void enter_send_list(uint32_t index) noexcept;
+  size_t flush_flow(uint32_t flow_index) noexcept;
+  bool send_control(uint32_t flow_index, size_t& budget) noexcept;
+  bool send_staged(uint32_t flow_index, size_t& budget) noexcept;
+  void stage(uint32_t flow_index, size_t budget) noexcept;
+  void unstage(uint32_t index) noexcept;
+  bool queue_control(uint32_t flow_index, const wire::Header& header,
+                     std::span<const std::byte> payload, const wire::Key& key) noexcept;
+  wire::Header header_of(const Slot& slot, wire::Type type) const noexcept;
+  void send_ack(const Slot& slot) noexcept;
+  void ask_for_missing(const Slot& slot) noexcept;
+  void say_hello(uint32_t flow_index, uint64_t now_ns) noexcept;
+
+  // engine_receive.cc
+  void on_datagram(const Incoming& incoming, uint64_t now_ns) noexcept;
+  bool handle(const Incoming& incoming, uint64_t now_ns, Drop& why) noexcept;
+  bool authentic(const Slot& slot, const wire::Datagram& datagram) const noexcept;
+  bool on_response(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,
+                   Drop& why) noexcept;
+  bool on_status(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns) noexcept;
+  bool on_resend(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,
+                 Drop& why) noexcept;
+  void on_busy(uint32_t index, uint64_t now_ns) noexcept;
+  void send_with_token(uint32_t index, uint64_t now_ns) noexcept;
+  bool on_token(uint32_t flow_index, const wire::Header& header, uint64_t now_ns) noexcept;
+
+  // engine_timers.cc
+  void sign_of_life(Slot& slot) noexcept;
+  void arm(uint32_t index, uint64_t action_ns) noexcept;
+  void on_timer(uint32_t index, uint64_t now_ns) noexcept;
+  void on_silence(uint32_t index, uint64_t now_ns) noexcept;
+  void await_token(uint32_t index, uint64_t now_ns) noexcept;
+
+  const Clock& clock_;
+  Transport& transport_;
+  OutcomeSink& sink_;
+  const EngineOptions options_;
+  const uint32_t capacity_;  // a power of two
+  const uint32_t num_flows_;
+  uint64_t next_sequence_;  // the part of a request id above the slot number
+  uint32_t next_flow_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> free_;  // free slots; the last one freed is used again first
+  TimerWheel wheel_;
+  IndexLists send_lists_;   // a list a flow: slots with pieces to send
+  IndexLists token_lists_;  // a list a flow: slots in kAwaitingToken
+  std::vector<std::unique_ptr<Flow>> flows_;
+  BufferPool pool_;
+  std::array<Incoming, kReceiveBatch> incoming_;
+  std::vector<Outcome> outcomes_;                    // ended, not yet delivered
+  std::vector<BufferPool::Buffer> outcome_buffers_;  // behind some of outcomes_
+  bool cancelling_ = false;
+  EngineStats stats_;
+};
+
+}  // namespace itif::client

@@ -1,0 +1,87 @@
+// Silence: what is done when nothing has been heard of a request for a while.
+#include <algorithm>
+
+#include "client/engine_state.h"
+
+namespace itif::client {
+namespace {
+
+// A request of more pieces is probed with one before all of it is sent again: a server that has some
+// of it asks for the rest.
+constexpr uint32_t kMaxPiecesSentBlindly = 16;
+
+}  // namespace
+
+void ClientEngine::State::sign_of_life(Slot& slot) noexcept {
+  slot.silent_tries = 1;
+  slot.rto_ns = options_.retry.initial_rto_ns;
+}
+
+// Sets when silence has lasted too long. The wheel is touched only if that is earlier than what it
+// knows: a later time is seen when the timer fires.
+void ClientEngine::State::arm(uint32_t index, uint64_t action_ns) noexcept {
+  Slot& slot = slots_[index];
+  const bool waits_once = options_.retry.max_tries == 1 && slot.phase == Phase::kWaiting;
+  slot.action_ns = waits_once ? slot.give_up_ns : action_ns;
+  const uint64_t due_ns = std::min(slot.action_ns, slot.give_up_ns);
+  if (due_ns >= slot.armed_ns) return;
+  slot.armed_ns = due_ns;
+  wheel_.set(index, due_ns);
+}
+
+void ClientEngine::State::await_token(uint32_t index, uint64_t now_ns) noexcept {
+  Slot& slot = slots_[index];
+  send_lists_.remove(index);
+  unstage(index);
+  slot.num_ranges = slot.next_range = 0;
+  if (slot.phase != Phase::kAwaitingToken) {
+    slot.phase = Phase::kAwaitingToken;
+    token_lists_.push_back(slot.flow, index);
+  }
+  arm(index, now_ns + slot.rto_ns);
+}
+
+void ClientEngine::State::on_timer(uint32_t index, uint64_t now_ns) noexcept {
+  Slot& slot = slots_[index];
+  slot.armed_ns = UINT64_MAX;
+  if (now_ns >= slot.give_up_ns) {
+    finish_lost(index, now_ns);
+  } else if (now_ns < slot.action_ns) {
+    arm(index, slot.action_ns);
+  } else if (slot.phase == Phase::kPaused) {
+    start(index, now_ns);
+  } else {
+    on_silence(index, now_ns);
+  }
+}
+
+void ClientEngine::State::on_silence(uint32_t index, uint64_t now_ns) noexcept {
+  Slot& slot = slots_[index];
+  const RetryPolicy& retry = options_.retry;
+  if (send_lists_.list_of(index) != IndexLists::kNone) {
+    arm(index, now_ns + slot.rto_ns);  // not all sent yet: it is we who are silent
+    return;
+  }
+  if (slot.silent_tries >= retry.max_tries && retry.max_tries > 1) {
+    finish_lost(index, now_ns);
+    return;
+  }
+  ++slot.silent_tries;
+  slot.rto_ns = std::min(slot.rto_ns * retry.backoff_percent / 100, retry.max_rto_ns);
+  if (slot.phase == Phase::kAwaitingToken) {
+    say_hello(slot.flow, now_ns);
+  } else if (slot.response.started()) {
+    ask_for_missing(slot);
+  } else {
+    const uint32_t pieces =
+        wire::num_pieces(static_cast<uint32_t>(slot.spec.payload.size()), options_.fragment_bytes);
+    ++stats_.retransmissions;
+    if (slot.server_whole || (slot.silent_tries == 2 && pieces > kMaxPiecesSentBlindly))
+      queue_probe(index);
+    else
+      queue_whole(index);
+  }
+  arm(index, now_ns + slot.rto_ns);
+}
+
+}  // namespace itif::client

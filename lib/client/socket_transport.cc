@@ -1,0 +1,242 @@
+// See socket_transport.h.
+#include "client/socket_transport.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <ctime>
+#include <utility>
+#include <vector>
+
+namespace itif::client {
+namespace {
+
+constexpr uint32_t kBatch = 64;
+constexpr size_t kBufferBytes = 9216;  // more than any datagram of the protocol; a multiple of 64
+constexpr uint32_t kMaxFlows = 1024;
+
+struct AddressList {
+  addrinfo* first = nullptr;
+  ~AddressList() {
+    if (first != nullptr) freeaddrinfo(first);
+  }
+};
+
+Status resolve(const std::string& host, uint16_t port, int family, int flags, AddressList& out) {
+  addrinfo hints{};
+  hints.ai_family = family;
+  hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = AI_NUMERICSERV | flags;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &out.first);
+  if (error == 0) return {};
+  return fail(Code::kNotFound,
+              fmt::format("'{}' is no address or known host name: {}", host, gai_strerror(error)));
+}
+
+std::unexpected<Error> socket_error(const char* what, const std::string& where) {
+  const int error = errno;
+  Code code = Code::kUnavailable;
+  const char* remedy = "check the address and the route to it (ip route get)";
+  if (error == EACCES || error == EPERM) {
+    code = Code::kPermission;
+    remedy = "a firewall or a missing privilege forbids it";
+  } else if (error == EMFILE || error == ENFILE) {
+    code = Code::kResourceExhausted;
+    remedy = "use fewer flows or raise the limit of open files (ulimit -n)";
+  } else if (error == EADDRNOTAVAIL) {
+    code = Code::kInvalidArgument;
+    remedy = "name an address of this machine";
+  }
+  return fail(code, fmt::format("{} {}: {}; {}", what, where, errno_text(error), remedy));
+}
+
+// Best effort: what a kernel does not offer changes speed, not meaning.
+void set_option(int fd, int level, int name, int value) {
+  (void)setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+void set_buffer(int fd, int name, int forced_name, uint32_t bytes) {
+  if (bytes == 0) return;
+  const int value = static_cast<int>(std::min<uint32_t>(bytes, 1u << 30));
+  // The forced form ignores net.core.[rw]mem_max but needs CAP_NET_ADMIN.
+  if (setsockopt(fd, SOL_SOCKET, forced_name, &value, sizeof(value)) != 0)
+    set_option(fd, SOL_SOCKET, name, value);
+}
+
+void set_options(int fd, int family, const SocketOptions& options) {
+  set_buffer(fd, SO_RCVBUF, SO_RCVBUFFORCE, options.receive_buffer_bytes);
+  set_buffer(fd, SO_SNDBUF, SO_SNDBUFFORCE, options.send_buffer_bytes);
+  if (options.busy_poll_us > 0)
+    set_option(fd, SOL_SOCKET, SO_BUSY_POLL, static_cast<int>(options.busy_poll_us));
+  if (family == AF_INET) {
+    set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+  } else {
+    set_option(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+    set_option(fd, IPPROTO_IPV6, IPV6_DONTFRAG, 1);
+  }
+}
+
+uint16_t bound_port(int fd) {
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof(address);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) return 0;
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<sockaddr_in&>(address).sin_port);
+}
+
+}  // namespace
+
+struct SocketTransport::Sockets {
+  ~Sockets() {
+    for (const pollfd& entry : polled) close(entry.fd);
+  }
+
+  std::vector<pollfd> polled;  // a socket a flow
+  std::vector<uint16_t> ports;
+  uint32_t next_flow = 0;  // where receive() begins, so that no flow starves
+  uint32_t receive_buffer_bytes = 0;
+  SocketStats stats;
+  std::vector<std::byte> memory;
+  std::array<iovec, kBatch> receive_vectors;
+  std::array<mmsghdr, kBatch> receive_headers;
+  std::array<std::array<iovec, 2>, kBatch> send_vectors;
+  std::array<mmsghdr, kBatch> send_headers;
+};
+
+SocketTransport::SocketTransport(std::unique_ptr<Sockets> sockets) : sockets_(std::move(sockets)) {
+  Sockets& s = *sockets_;
+  s.memory.resize(kBatch * kBufferBytes);
+  for (uint32_t i = 0; i < kBatch; ++i) {
+    s.receive_vectors[i] = {s.memory.data() + i * kBufferBytes, kBufferBytes};
+    s.receive_headers[i] = {};
+    s.receive_headers[i].msg_hdr.msg_iov = &s.receive_vectors[i];
+    s.receive_headers[i].msg_hdr.msg_iovlen = 1;
+    s.send_headers[i] = {};
+    s.send_headers[i].msg_hdr.msg_iov = s.send_vectors[i].data();
+  }
+}
+
+SocketTransport::~SocketTransport() = default;
+
+Result<std::unique_ptr<SocketTransport>> SocketTransport::connect(const SocketOptions& options) {
+  if (options.num_flows == 0 || options.num_flows > kMaxFlows)
+    return fail(Code::kInvalidArgument,
+                fmt::format("num_flows is {}: choose 1 to {}", options.num_flows, kMaxFlows));
+  if (options.port == 0) return fail(Code::kInvalidArgument, "the server's port is 0");
+  AddressList remote, local;
+  ITIF_TRY(resolve(options.server, options.port, AF_UNSPEC, 0, remote));
+  if (!options.local.empty())
+    ITIF_TRY(resolve(options.local, 0, remote.first->ai_family, AI_PASSIVE, local));
+
+  const std::string where = fmt::format("{} port {}", options.server, options.port);
+  auto sockets = std::make_unique<Sockets>();
+  for (uint32_t i = 0; i < options.num_flows; ++i) {
+    const int fd = socket(remote.first->ai_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return socket_error("cannot make a socket for", where);
+    sockets->polled.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+    set_options(fd, remote.first->ai_family, options);
+    if (local.first != nullptr && bind(fd, local.first->ai_addr, local.first->ai_addrlen) != 0)
+      return socket_error("cannot send from", options.local);
+    if (::connect(fd, remote.first->ai_addr, remote.first->ai_addrlen) != 0)
+      return socket_error("cannot reach", where);
+    sockets->ports.push_back(bound_port(fd));
+  }
+  int given = 0;
+  socklen_t bytes = sizeof(given);
+  if (getsockopt(sockets->polled[0].fd, SOL_SOCKET, SO_RCVBUF, &given, &bytes) == 0)
+    sockets->receive_buffer_bytes = static_cast<uint32_t>(given);
+  return std::unique_ptr<SocketTransport>(new SocketTransport(std::move(sockets)));
+}
+
+uint32_t SocketTransport::num_flows() const noexcept {
+  return static_cast<uint32_t>(sockets_->polled.size());
+}
+
+size_t SocketTransport::send(uint32_t flow, std::span<const Outgoing> batch) noexcept {
+  Sockets& s = *sockets_;
+  const int fd = s.polled[flow].fd;
+  size_t taken = 0;
+  bool error_was_reported = false;
+  while (taken < batch.size()) {
+    const auto count = static_cast<unsigned>(std::min<size_t>(kBatch, batch.size() - taken));
+    for (unsigned i = 0; i < count; ++i) {
+      const Outgoing& datagram = batch[taken + i];
+      s.send_vectors[i][0] = {const_cast<std::byte*>(datagram.head.data()), datagram.head.size()};
+      s.send_vectors[i][1] = {const_cast<std::byte*>(datagram.body.data()), datagram.body.size()};
+      s.send_headers[i].msg_hdr.msg_iovlen = datagram.body.empty() ? 1 : 2;
+    }
+    const int sent = sendmmsg(fd, s.send_headers.data(), count, MSG_DONTWAIT);
+    if (sent > 0) {
+      taken += static_cast<size_t>(sent);
+      error_was_reported = false;
+      continue;
+    }
+    const int error = errno;
+    if (error == EINTR) continue;
+    if (error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS) break;
+    s.stats.last_errno = error;
+    if (error == EMSGSIZE) {
+      ++s.stats.too_big;
+    } else if (error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH) {
+      ++s.stats.unreachable;
+      // The error may be an ICMP message about an earlier datagram: this one was not tried yet.
+      if (!std::exchange(error_was_reported, true)) continue;
+    } else {
+      ++s.stats.other_errors;
+    }
+    ++taken;  // never to be sent: the request's timers decide
+    error_was_reported = false;
+  }
+  return taken;
+}
+
+size_t SocketTransport::receive(std::span<Incoming> batch) noexcept {
+  Sockets& s = *sockets_;
+  const auto capacity = static_cast<uint32_t>(std::min<size_t>(kBatch, batch.size()));
+  const uint32_t flows = num_flows();
+  uint32_t filled = 0;
+  for (uint32_t i = 0; i < flows && filled < capacity; ++i) {
+    const uint32_t flow = s.next_flow;
+    s.next_flow = flow + 1 == flows ? 0 : flow + 1;
+    int count;
+    do {
+      count = recvmmsg(s.polled[flow].fd, &s.receive_headers[filled], capacity - filled,
+                       MSG_DONTWAIT, nullptr);
+      // A pending ICMP error is reported once, in place of a datagram.
+      if (count < 0 && errno == ECONNREFUSED) {
+        ++s.stats.unreachable;
+        s.stats.last_errno = ECONNREFUSED;
+      }
+    } while (count < 0 && (errno == EINTR || errno == ECONNREFUSED));
+    for (int k = 0; k < count; ++k, ++filled) {
+      const std::byte* start = s.memory.data() + filled * kBufferBytes;
+      batch[filled] = {.flow = flow, .bytes = {start, s.receive_headers[filled].msg_len}};
+    }
+  }
+  return filled;
+}
+
+void SocketTransport::wait(uint64_t timeout_ns) noexcept {
+  const timespec timeout{.tv_sec = static_cast<time_t>(timeout_ns / 1'000'000'000),
+                         .tv_nsec = static_cast<long>(timeout_ns % 1'000'000'000)};
+  (void)ppoll(sockets_->polled.data(), sockets_->polled.size(), &timeout, nullptr);
+}
+
+const SocketStats& SocketTransport::stats() const noexcept {
+  return sockets_->stats;
+}
+uint32_t SocketTransport::receive_buffer_bytes() const noexcept {
+  return sockets_->receive_buffer_bytes;
+}
+uint16_t SocketTransport::local_port(uint32_t flow) const noexcept {
+  return sockets_->ports[flow];
+}
+
+}  // namespace itif::client

@@ -1,0 +1,128 @@
+// A network in memory between a client's transport and a server model: datagrams are lost, doubled,
+// delayed past each other and damaged, all from one seed, on a virtual clock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "client/transport.h"
+
+namespace itif::client::test {
+
+using Bytes = std::vector<std::byte>;
+
+struct NetworkFaults {
+  double loss = 0;
+  double duplication = 0;
+  double corruption = 0;  // of what UDP's checksum would let through: see MemoryNetwork::corrupt
+  uint64_t min_delay_ns = 10'000;
+  uint64_t jitter_ns = 0;  // beyond a datagram's spacing: reorders
+  double blocked = 0;      // share of send() calls that take only part of the batch
+};
+
+class MemoryNetwork final : public Transport {
+ public:
+  using Deliver = std::function<void(uint32_t flow, const Bytes&)>;
+
+  MemoryNetwork(VirtualClock& clock, Random& random, uint32_t num_flows, NetworkFaults faults)
+      : clock_(clock), random_(random), num_flows_(num_flows), faults_(faults) {}
+
+  void set_server(Deliver deliver) { server_ = std::move(deliver); }
+  void set_faults(const NetworkFaults& faults) { faults_ = faults; }
+  // How a datagram is damaged; by default one random byte changes.
+  void set_corrupt(std::function<void(Bytes&)> corrupt) { corrupt_ = std::move(corrupt); }
+
+  // The server's side.
+  void send_to_client(uint32_t flow, Bytes bytes) { enqueue(false, flow, std::move(bytes)); }
+  // Moves what has arrived at the server by now to it.
+  void deliver_to_server() {
+    while (!to_server_.empty() && to_server_.top().when_ns <= clock_.now_ns()) {
+      const Packet packet = to_server_.top();
+      to_server_.pop();
+      server_(packet.flow, packet.bytes);
+    }
+  }
+  uint64_t next_event_ns() const {
+    const uint64_t a = to_server_.empty() ? UINT64_MAX : to_server_.top().when_ns;
+    const uint64_t b = to_client_.empty() ? UINT64_MAX : to_client_.top().when_ns;
+    return std::min(a, b);
+  }
+  bool idle() const { return to_server_.empty() && to_client_.empty(); }
+
+  // Transport.
+  uint32_t num_flows() const noexcept override { return num_flows_; }
+  size_t send(uint32_t flow, std::span<const Outgoing> batch) noexcept override {
+    size_t taken = batch.size();
+    if (random_.uniform() < faults_.blocked) taken = random_.below(batch.size() + 1);
+    for (const Outgoing& datagram : batch.first(taken)) {
+      Bytes bytes(datagram.head.begin(), datagram.head.end());
+      bytes.insert(bytes.end(), datagram.body.begin(), datagram.body.end());
+      enqueue(true, flow, std::move(bytes));
+    }
+    return taken;
+  }
+  size_t receive(std::span<Incoming> batch) noexcept override {
+    size_t count = 0;
+    received_.clear();
+    while (count < batch.size() && !to_client_.empty() &&
+           to_client_.top().when_ns <= clock_.now_ns()) {
+      received_.push_back(to_client_.top().bytes);
+      batch[count].flow = to_client_.top().flow;
+      to_client_.pop();
+      ++count;
+    }
+    for (size_t i = 0; i < count; ++i) batch[i].bytes = received_[i];
+    return count;
+  }
+  void wait(uint64_t timeout_ns) noexcept override { clock_.advance_ns(timeout_ns); }
+
+ private:
+  struct Packet {
+    uint64_t when_ns = 0;
+    uint64_t order = 0;
+    uint32_t flow = 0;
+    Bytes bytes;
+    bool operator<(const Packet& other) const {  // the queue's top is the earliest
+      return when_ns != other.when_ns ? when_ns > other.when_ns : order > other.order;
+    }
+  };
+
+  void enqueue(bool to_server, uint32_t flow, Bytes bytes) {
+    if (random_.uniform() < faults_.loss) return;
+    const int copies = random_.uniform() < faults_.duplication ? 2 : 1;
+    for (int i = 0; i < copies; ++i) {
+      Packet packet{.when_ns = clock_.now_ns() + faults_.min_delay_ns,
+                    .order = order_++,
+                    .flow = flow,
+                    .bytes = bytes};
+      if (faults_.jitter_ns > 0) packet.when_ns += random_.below(faults_.jitter_ns);
+      if (random_.uniform() < faults_.corruption) {
+        if (corrupt_)
+          corrupt_(packet.bytes);
+        else if (!packet.bytes.empty())
+          packet.bytes[random_.below(packet.bytes.size())] ^=
+              static_cast<std::byte>(1 + random_.below(255));
+      }
+      (to_server ? to_server_ : to_client_).push(std::move(packet));
+    }
+  }
+
+  VirtualClock& clock_;
+  Random& random_;
+  const uint32_t num_flows_;
+  NetworkFaults faults_;
+  Deliver server_;
+  std::function<void(Bytes&)> corrupt_;
+  uint64_t order_ = 0;
+  std::priority_queue<Packet> to_server_;
+  std::priority_queue<Packet> to_client_;
+  std::vector<Bytes> received_;
+};
+
+}  // namespace itif::client::test

@@ -1,0 +1,94 @@
+// A server of the protocol, small enough to be seen to be right: what docs/protocol.md asks of a
+// server, without models. A request's payload says what is to become of it (Order), so that a test
+// knows every outcome ahead.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "client/types.h"
+#include "tests/unit/client/memory_network.h"
+
+namespace itif::client::test {
+
+// The first bytes of a request's payload; the rest is filler derived from `seed`.
+struct Order {
+  uint32_t seed = 0;
+  uint32_t response_bytes = 0;
+  uint32_t status = 0;      // ≠ 0: refuse with it
+  uint32_t service_us = 0;  // time between the last piece and the answer
+  uint32_t overloaded = 0;  // this often refused with kOverloaded first
+};
+
+// A payload of an order, at least sizeof(Order) bytes.
+Bytes make_payload(const Order& order, size_t bytes);
+// What the server answers to it.
+Bytes make_response(const Order& order);
+
+struct ServerOptions {
+  uint32_t fragment_bytes = wire::kDefaultFragmentBytes;
+  bool require_token = false;
+  uint64_t token_life_ns = 400'000'000;
+  uint64_t resend_after_ns = 3'000'000;
+  uint64_t context_life_ns = 2'000'000'000;  // then a half-sent request is forgotten
+};
+
+class ServerModel {
+ public:
+  ServerModel(const VirtualClock& clock, MemoryNetwork& network, ServerOptions options)
+      : clock_(clock), network_(network), options_(options) {}
+
+  void add_tenant(const Credential& credential) { tenants_[credential.tenant_id] = credential; }
+  void on_datagram(uint32_t flow, const Bytes& bytes);
+  // Answers what is due, asks for missing pieces.
+  void poll();
+  uint64_t next_event_ns() const;
+
+  uint64_t executed = 0;  // requests run, each once
+  uint64_t acks = 0;
+  uint64_t wrong_payloads = 0;  // a whole request whose bytes are not what the client was given
+  uint64_t refused_datagrams = 0;
+  uint64_t resends_asked = 0;
+  uint64_t tokens_given = 0;
+
+ private:
+  using RequestKey = std::pair<uint32_t, uint64_t>;  // session, id
+  struct Context {
+    Credential credential;
+    uint32_t flow = 0;
+    wire::Header header;
+    Bytes payload;
+    std::vector<bool> here;
+    size_t num_missing = 0;
+    bool answered = false;
+    bool overloaded = false;  // the answer was kOverloaded, and stays that for this id
+    uint64_t created_ns = 0;
+    uint64_t done_ns = 0;  // whole: when the answer is ready
+    uint64_t ask_ns = 0;   // not whole: when to ask for the rest
+    Order order;
+  };
+
+  void on_request(uint32_t flow, const wire::Datagram& datagram);
+  void answer(Context& context);
+  void send_pieces(const Context& context, uint32_t from, uint32_t to);
+  void send_status(const wire::Header& to, uint32_t flow, wire::StatusCode code,
+                   const Credential* credential, uint32_t aux = 0);
+  void send(uint32_t flow, const wire::Header& header, std::span<const std::byte> payload,
+            const wire::Key& key);
+  void ask_for_missing(Context& context);
+  uint32_t token_of(uint32_t flow, uint32_t session, uint64_t period) const;
+
+  const VirtualClock& clock_;
+  MemoryNetwork& network_;
+  const ServerOptions options_;
+  std::map<uint32_t, Credential> tenants_;
+  std::map<RequestKey, Context> contexts_;
+  std::map<uint32_t, uint32_t> overloaded_;  // order.seed → times refused
+};
+
+}  // namespace itif::client::test
