@@ -1,0 +1,80 @@
+// itif-mkmodel: the command line over make_model.h.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "make_model.h"
+
+namespace {
+
+using namespace itif;
+
+Result<DType> parse_dtype(const std::string& name) {
+  for (DType type : {DType::kF32, DType::kF16, DType::kBF16})
+    if (name == dtype_name(type)) return type;
+  return fail(Code::kInvalidArgument,
+              fmt::format("--dtype must be f32, f16 or bf16, is '{}'", name));
+}
+
+struct Arguments {
+  std::string backbone = "bert-tiny", head = "none", dtype = "f32", directory;
+  std::vector<std::string> labels;
+  uint32_t layers = 0, hidden = 0, heads = 0, intermediate = 0, vocab = 0, max_positions = 0;
+  uint64_t seed = 1;
+};
+
+Status run(const Arguments& arguments) {
+  mkmodel::ModelOptions options;
+  ITIF_ASSIGN(options.spec, mkmodel::find_backbone(arguments.backbone));
+  ITIF_ASSIGN(options.head, mkmodel::parse_head(arguments.head));
+  ITIF_ASSIGN(options.dtype, parse_dtype(arguments.dtype));
+  const auto replace = [](uint32_t& field, uint32_t given) {
+    if (given) field = given;
+  };
+  replace(options.spec.layers, arguments.layers);
+  replace(options.spec.hidden, arguments.hidden);
+  replace(options.spec.heads, arguments.heads);
+  replace(options.spec.intermediate, arguments.intermediate);
+  replace(options.spec.vocab, arguments.vocab);
+  replace(options.spec.max_positions, arguments.max_positions);
+  options.labels = arguments.labels;
+  options.seed = arguments.seed;
+  ITIF_TRY(mkmodel::make_model(options, arguments.directory));
+  fmt::print("{}: {}, head {}, {}, seed {}\n", arguments.directory, describe(options.spec),
+             arguments.head, arguments.dtype, arguments.seed);
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app{
+      "Writes a Hugging Face directory of seeded random weights, to try, test and time itif with.\n"
+      "Example: itif-mkmodel --backbone minilm-l6 --head classification --labels spam,ham --out m"};
+  app.add_option("--backbone", arguments.backbone, mkmodel::backbone_names())
+      ->capture_default_str();
+  app.add_option("--layers", arguments.layers, "instead of the backbone's")
+      ->check(CLI::Range(1u, 256u));
+  app.add_option("--hidden", arguments.hidden)->check(CLI::Range(1u, 16384u));
+  app.add_option("--heads", arguments.heads)->check(CLI::Range(1u, 512u));
+  app.add_option("--intermediate", arguments.intermediate)->check(CLI::Range(1u, 131072u));
+  app.add_option("--vocab", arguments.vocab)->check(CLI::Range(5u, 1u << 22));
+  app.add_option("--max-positions", arguments.max_positions)->check(CLI::Range(1u, 65536u));
+  app.add_option("--head", arguments.head,
+                 "none, pooler, embedding, classification or token-classification")
+      ->capture_default_str();
+  app.add_option("--labels", arguments.labels, "of a classification: a,b,c")->delimiter(',');
+  app.add_option("--dtype", arguments.dtype, "of the file: f32, f16 or bf16")
+      ->capture_default_str();
+  app.add_option("--seed", arguments.seed)->capture_default_str();
+  app.add_option("--out", arguments.directory, "made if need be; must not hold a model yet")
+      ->required();
+  CLI11_PARSE(app, argc, argv);
+  if (itif::Status status = run(arguments); !status) {
+    fmt::print(stderr, "itif-mkmodel: {}\n", status.error().message);
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,25 @@
+// Writes a safetensors file tensor by tensor: values are made as they are written, so that a large
+// model needs no more memory than its largest row of output.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "tensor/dtype.h"
+
+namespace itif::mkmodel {
+
+struct TensorToWrite {
+  std::string name;
+  std::vector<uint64_t> dims;
+  std::function<float()> next;  // called once an element, row-major
+};
+
+// `type` is kF32, kF16 or kBF16. Errors: kResourceExhausted, kPermission (with the path).
+Status write_safetensors(const std::string& path, const std::vector<TensorToWrite>& tensors,
+                         DType type);
+
+}  // namespace itif::mkmodel
