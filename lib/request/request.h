@@ -60,6 +60,7 @@ struct Request {
   wire::StatusCode status = wire::StatusCode::kOk;
   wire::ResultKind result_kind_out = wire::ResultKind::kDefault;
   ResultBuffer result;          // status kOk
+  uint32_t result_rows = 0;     // its first dimension
   const char* detail = "";      // any other status: a literal, one sentence
   uint32_t retry_after_us = 0;  // kOverloaded
 

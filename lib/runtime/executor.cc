@@ -163,6 +163,9 @@ void GroupExecutor::finish_batch(uint64_t done_ns) noexcept {
     request->detail = segment.detail;
     request->result = segment.result;
     request->result_kind_out = segment.kind_out;
+    const bool per_token = segment.kind_out == wire::ResultKind::kHidden ||
+                           segment.kind_out == wire::ResultKind::kTokenLogits;
+    request->result_rows = per_token ? request->num_tokens : 1;
     request->done_ns = done_ns;
     if (request->prepared != 0) texts_.release(request->prepared);
     request->prepared = 0;

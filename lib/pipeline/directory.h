@@ -1,0 +1,121 @@
+// The tenants that are being served: joins model directories, groups and the workers' snapshot.
+//
+//   admit:  read the spec → find or make a group → load beside what serves → publish a snapshot
+//   update: new settings → publish; a new model → load beside, publish, wait, free the old slot
+//   remove: publish without → wait until no worker and no request refers to it → free the slot
+//
+// Changes come from one thread at a time (control's worker); list() and groups() from any.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "device/device.h"
+#include "model/tenant_model.h"
+#include "pipeline/figures.h"
+#include "pipeline/pipeline.h"
+
+namespace itif::pipeline {
+
+struct TenantSettings {
+  uint32_t id = 0;
+  std::string name;
+  std::string model_dir;
+  std::string group;  // empty: by the model's architecture
+  uint64_t slo_ns = 0;
+  uint32_t weight = 1;
+  uint32_t quota_rps = 0;
+  uint8_t auth = 1;  // wire::Auth
+  tenant::State state = tenant::State::kServing;
+  tenant::Key key;
+  tenant::Key previous_key;
+  bool has_previous_key = false;
+};
+
+// What is known of a tenant that serves.
+struct TenantEntry {
+  TenantSettings settings;
+  std::string group;     // its group's name
+  std::string backbone;  // model::describe
+  std::string head;      // "classification (3 labels)"
+  std::vector<std::string> labels;
+  wire::ResultKind default_result = wire::ResultKind::kDefault;
+  uint32_t max_tokens = 0;
+  uint64_t weight_bytes = 0;
+  uint32_t index = 0;
+  TenantFigures before;  // counts of the index when it was given to this tenant
+};
+
+struct GroupEntry {
+  std::string name;
+  std::string backbone;
+  uint32_t num_tenants = 0;
+  uint32_t max_tenants = 0;
+  uint64_t weight_bytes = 0;
+  uint64_t workspace_bytes = 0;
+  uint32_t queued = 0;
+  uint64_t batches = 0, requests = 0, tokens = 0, tenants = 0, refused = 0, busy_ns = 0;
+  bool device_failed = false;
+};
+
+class Directory {
+ public:
+  // Everything outlives the directory. `executor_cpus`: see lcores.h.
+  Directory(Pipeline& pipeline, device::Device& device, const Clock& clock,
+            const config::Config& config, std::vector<unsigned> executor_cpus);
+  ~Directory();  // stops the groups; REQUIRES: the workers have stopped
+
+  // Errors: kAlreadyExists (id), those of read_backbone_spec and Group::admit,
+  // kResourceExhausted (groups, tenants).
+  Result<TenantEntry> admit(const TenantSettings& settings, const model::Progress& progress);
+  // Errors: kNotFound; with reload those of admit. On error nothing has changed.
+  Result<TenantEntry> update(const TenantSettings& settings, bool reload,
+                             const model::Progress& progress);
+  Status remove(uint32_t id);
+
+  // New requests are refused with `draining` from now on; waits until nothing is in flight or the
+  // time is up. Returns how many requests were left.
+  uint64_t drain(uint64_t timeout_ns);
+  void resume_from_drain();
+  bool draining() const;
+  uint64_t in_flight() const;
+
+  std::vector<TenantEntry> list() const;
+  std::vector<GroupEntry> groups() const;
+
+ private:
+  struct Serving {  // a tenant and where its model is
+    TenantEntry entry;
+    uint16_t group = 0;
+    uint32_t slot = 0;
+    std::shared_ptr<tenant::Lease> lease;
+    uint16_t payload_kinds = 0;
+    uint32_t max_payload_bytes = 0;
+  };
+
+  Result<Serving> load(const TenantSettings& settings, const model::Progress& progress);
+  Result<uint16_t> find_or_make_group(const std::string& name, const model::BackboneSpec& spec);
+  void drop_group_if_empty(uint16_t group);
+  void unload(const Serving& serving);
+  void publish();
+  void wait_unused(const tenant::Lease& lease);
+  Serving* find(uint32_t id);
+  Result<uint32_t> free_index();
+
+  Pipeline& pipeline_;
+  device::Device& device_;
+  const Clock& clock_;
+  runtime::GroupOptions group_options_;
+  GroupStageOptions stage_options_;
+  mutable std::mutex mutex_;  // of what list() and groups() read: tenants_, stages_
+  std::vector<Serving> tenants_;
+  std::vector<std::unique_ptr<GroupStage>> stages_;  // by group number
+  uint64_t generation_ = 0;
+  bool draining_ = false;
+  uint32_t next_index_ = 0;
+};
+
+}  // namespace itif::pipeline

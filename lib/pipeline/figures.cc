@@ -1,0 +1,97 @@
+#include "pipeline/figures.h"
+
+#include "net/drop_reason.h"
+
+namespace itif::pipeline {
+
+TenantFigures& TenantFigures::operator-=(const TenantFigures& other) {
+  datagrams -= other.datagrams;
+  requests -= other.requests;
+  responses -= other.responses;
+  statuses -= other.statuses;
+  dropped -= other.dropped;
+  quota_refused -= other.quota_refused;
+  deadline_missed -= other.deadline_missed;
+  tokens -= other.tokens;
+  for (size_t i = 0; i < latency.size(); ++i) latency[i] -= other.latency[i];
+  return *this;
+}
+
+TenantFigures tenant_figures(Workers workers, uint32_t tenant_index) {
+  TenantFigures sum;
+  for (const auto& worker : workers) {
+    const telemetry::TenantCounters& c = worker->tenant_counters()[tenant_index];
+    sum.datagrams += c.datagrams.read();
+    sum.requests += c.requests.read();
+    sum.responses += c.responses.read();
+    sum.statuses += c.statuses.read();
+    sum.dropped += c.dropped.read();
+    sum.quota_refused += c.quota_refused.read();
+    sum.deadline_missed += c.deadline_missed.read();
+    sum.tokens += c.tokens.read();
+    worker->latencies().merge_into(tenant_index, sum.latency);
+  }
+  return sum;
+}
+
+WorkerFigures worker_figures(const Worker& worker) {
+  const telemetry::WorkerCounters& c = worker.counters();
+  WorkerFigures f;
+  f.received = c.received.read();
+  f.received_bytes = c.received_bytes.read();
+  f.forwarded = c.forwarded.read();
+  f.held = c.held.read();
+  f.sent = c.sent.read();
+  f.sent_bytes = c.sent_bytes.read();
+  f.contexts = c.contexts.read();
+  f.held_bytes = c.held_bytes.read();
+  f.requests = c.requests.read();
+  f.responses = c.responses.read();
+  f.statuses = c.statuses.read();
+  f.cache_hits = c.cache_hits.read();
+  f.polls = c.polls.read();
+  f.idle_polls = c.idle_polls.read();
+  f.dropped.resize(net::kNumDropReasons);
+  for (size_t i = 0; i < f.dropped.size(); ++i) f.dropped[i] = c.dropped[i].read();
+  return f;
+}
+
+uint64_t WorkerFigures::total_dropped() const {
+  uint64_t sum = 0;
+  for (uint64_t count : dropped) sum += count;
+  return sum;
+}
+
+WorkerFigures& WorkerFigures::operator+=(const WorkerFigures& other) {
+  received += other.received;
+  received_bytes += other.received_bytes;
+  forwarded += other.forwarded;
+  held += other.held;
+  sent += other.sent;
+  sent_bytes += other.sent_bytes;
+  contexts += other.contexts;
+  held_bytes += other.held_bytes;
+  requests += other.requests;
+  responses += other.responses;
+  statuses += other.statuses;
+  cache_hits += other.cache_hits;
+  polls += other.polls;
+  idle_polls += other.idle_polls;
+  dropped.resize(net::kNumDropReasons);
+  for (size_t i = 0; i < other.dropped.size(); ++i) dropped[i] += other.dropped[i];
+  return *this;
+}
+
+WorkerFigures total_figures(Workers workers) {
+  WorkerFigures sum;
+  for (const auto& worker : workers) sum += worker_figures(*worker);
+  return sum;
+}
+
+telemetry::StageHistograms::Set stage_histograms(Workers workers) {
+  telemetry::StageHistograms::Set set;
+  for (const auto& worker : workers) worker->stages().merge_into(set);
+  return set;
+}
+
+}  // namespace itif::pipeline

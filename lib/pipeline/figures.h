@@ -1,0 +1,40 @@
+// Sums of the workers' counters, for whoever shows them. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "pipeline/tenant_latency.h"
+#include "pipeline/worker.h"
+
+namespace itif::pipeline {
+
+using Workers = std::span<const std::unique_ptr<Worker>>;
+
+struct TenantFigures {
+  uint64_t datagrams = 0, requests = 0, responses = 0, statuses = 0, dropped = 0;
+  uint64_t quota_refused = 0, deadline_missed = 0, tokens = 0;
+  TenantLatencyTable::Counts latency{};
+
+  TenantFigures& operator-=(const TenantFigures& other);
+};
+TenantFigures tenant_figures(Workers workers, uint32_t tenant_index);
+
+struct WorkerFigures {
+  uint64_t received = 0, received_bytes = 0, forwarded = 0, held = 0, sent = 0, sent_bytes = 0;
+  uint64_t contexts = 0, held_bytes = 0, requests = 0, responses = 0, statuses = 0;
+  uint64_t cache_hits = 0, polls = 0, idle_polls = 0;
+  std::vector<uint64_t> dropped;  // by net::DropReason
+
+  uint64_t total_dropped() const;
+  WorkerFigures& operator+=(const WorkerFigures& other);
+};
+WorkerFigures worker_figures(const Worker& worker);
+WorkerFigures total_figures(Workers workers);
+
+telemetry::StageHistograms::Set stage_histograms(Workers workers);
+
+}  // namespace itif::pipeline

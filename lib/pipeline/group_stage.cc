@@ -1,0 +1,119 @@
+#include "pipeline/group_stage.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <array>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace itif::pipeline {
+namespace {
+
+void restrict_to(const std::vector<unsigned>& cpus) noexcept {
+  // A thread inherits the CPU that EAL pinned its maker to: always set the set anew.
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (cpus.empty())
+    for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &set);
+  for (unsigned cpu : cpus) CPU_SET(cpu, &set);
+  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
+                                                       std::unique_ptr<runtime::Group> group,
+                                                       device::Device& device, const Clock& clock,
+                                                       std::span<RequestRing* const> returns,
+                                                       const GroupStageOptions& options) {
+  std::unique_ptr<GroupStage> stage(new GroupStage);
+  stage->name_ = std::move(name);
+  stage->group_ = std::move(group);
+  stage->options_ = options;
+  stage->returns_.assign(returns.begin(), returns.end());
+  const auto& limits = options.executor.limits;
+  ITIF_ASSIGN(stage->stream_, device.make_stream({.max_tokens = limits.max_tokens,
+                                                  .max_segments = limits.max_tokens}));
+  ITIF_ASSIGN(stage->executor_, runtime::GroupExecutor::create(*stage->group_, *stage->stream_,
+                                                               clock, options.executor));
+  static std::atomic<unsigned> serial{0};
+  ITIF_ASSIGN(stage->ring_, RequestRing::create("itif_group_" + std::to_string(serial++),
+                                                options.executor.queue.max_requests));
+  return stage;
+}
+
+GroupStage::~GroupStage() { stop(); }
+
+void GroupStage::start() {
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "itif-group");
+    restrict_to(options_.cpus);
+    use_precise_sleeps();
+    run();
+  });
+}
+
+void GroupStage::stop() {
+  if (!thread_.joinable()) return;
+  stopping_.store(true, std::memory_order_release);
+  ring_->bell.ring();
+  thread_.join();
+}
+
+void GroupStage::run() noexcept {
+  Idle idle(options_.idle);
+  for (;;) {
+    if (poll() > 0) {
+      idle.found_work();
+    } else {
+      if (stopping_.load(std::memory_order_acquire)) return;
+      idle.found_nothing(ring_->bell, [this] {
+        return !ring_->empty() || stopping_.load(std::memory_order_acquire);
+      });
+    }
+  }
+}
+
+size_t GroupStage::poll() noexcept {
+  std::array<request::Request*, 64> arrived;
+  size_t taken = 0;
+  // Bounded: requests that arrive without end must not keep a batch from starting.
+  while (taken < 4096) {
+    const unsigned count = ring_->pop(arrived.data(), arrived.size());
+    if (count == 0) break;
+    for (unsigned i = 0; i < count; ++i) executor_->submit(arrived[i]);
+    taken += count;
+  }
+  runtime::BatchFigures figures;
+  const bool had_failed = executor_->device_failed();
+  const size_t completed = executor_->step(*this, figures);
+  if (figures.num_requests > 0) {
+    counters_.batches.add();
+    counters_.requests.add(figures.num_requests);
+    counters_.tokens.add(figures.num_tokens);
+    counters_.tenants.add(figures.num_tenants);
+    counters_.busy_ns.add(figures.execute_ns);
+    counters_.last_batch_requests.set(figures.num_requests);
+    counters_.last_batch_tokens.set(figures.num_tokens);
+  }
+  counters_.refused.add(completed - std::min<size_t>(completed, figures.num_requests));
+  counters_.queued.set(executor_->num_queued());
+  if (figures.device_failed && !had_failed) {
+    counters_.device_errors.add();
+    log::error("group {}: the device failed; its requests are refused with device_failed", name_);
+  }
+  return taken + completed;
+}
+
+void GroupStage::complete(std::span<request::Request* const> requests) noexcept {
+  for (request::Request* request : requests) {
+    // Sized for every context of the worker, so a full ring is a defect.
+    CHECK(returns_[request->worker]->push(request));
+  }
+  for (RequestRing* ring : returns_)
+    if (!ring->empty()) ring->bell.ring();
+}
+
+}  // namespace itif::pipeline

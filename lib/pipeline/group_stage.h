@@ -1,0 +1,81 @@
+// A group as a stage of the pipeline: requests in by a ring, batches through the executor, requests
+// back to their workers by theirs.
+//
+// Workers call push(); poll() and run() belong to the group's own thread; control calls the Group's
+// admit() and release(), start() and stop().
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/device.h"
+#include "pipeline/idle.h"
+#include "pipeline/request_ring.h"
+#include "runtime/executor.h"
+#include "runtime/group.h"
+#include "telemetry/counters.h"
+
+namespace itif::pipeline {
+
+struct GroupStageOptions {
+  runtime::ExecutorOptions executor;
+  IdlePolicy idle;
+  std::vector<unsigned> cpus;  // where its thread and the device's threads may run; empty: anywhere
+};
+
+class GroupStage final : private runtime::CompletionSink {
+ public:
+  // `returns[w]` takes worker w's requests back; sized so that it cannot be full. Everything
+  // referred to outlives the stage. Errors: those of make_stream and RequestRing::create.
+  static Result<std::unique_ptr<GroupStage>> create(std::string name,
+                                                    std::unique_ptr<runtime::Group> group,
+                                                    device::Device& device, const Clock& clock,
+                                                    std::span<RequestRing* const> returns,
+                                                    const GroupStageOptions& options);
+  ~GroupStage() override;  // stop()
+
+  const std::string& name() const noexcept { return name_; }
+  runtime::Group& group() noexcept { return *group_; }
+  const runtime::Group& group() const noexcept { return *group_; }
+  const telemetry::ExecutorCounters& counters() const noexcept { return counters_; }
+
+  // A worker lends a request. False: the ring is full.
+  bool push(request::Request* request) noexcept {
+    if (!ring_->push(request)) return false;
+    ring_->bell.ring();
+    return true;
+  }
+  // Requests waiting for the executor, about.
+  uint32_t num_waiting() const noexcept {
+    return static_cast<uint32_t>(counters_.queued.read()) + ring_->size();
+  }
+
+  // One turn: takes what has come, runs at most one batch. Returns how much it did.
+  size_t poll() noexcept;
+
+  void start();  // makes the thread
+  void stop();   // ends it when the batch that runs is done; what waits is then run, not dropped
+
+ private:
+  GroupStage() = default;
+  void run() noexcept;
+  void complete(std::span<request::Request* const> requests) noexcept override;
+
+  std::string name_;
+  std::unique_ptr<runtime::Group> group_;
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<runtime::GroupExecutor> executor_;
+  std::unique_ptr<RequestRing> ring_;
+  std::vector<RequestRing*> returns_;
+  GroupStageOptions options_;
+  telemetry::ExecutorCounters counters_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace itif::pipeline

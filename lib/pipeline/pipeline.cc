@@ -1,0 +1,155 @@
+#include "pipeline/pipeline.h"
+
+#include <fmt/format.h>
+#include <rte_launch.h>
+#include <rte_lcore.h>
+#include <rte_mempool.h>
+
+#include "base/log.h"
+
+namespace itif::pipeline {
+namespace {
+
+net::MempoolConfig pool_config(const config::Config& config, size_t index) {
+  return {.name = fmt::format("itif_pool_{}", index),
+          .mbufs = config.data_plane.mbufs,
+          .mbuf_bytes = config.data_plane.mbuf_bytes};
+}
+
+std::vector<unsigned> eal_worker_lcores() {
+  std::vector<unsigned> lcores;
+  unsigned lcore;
+  RTE_LCORE_FOREACH_WORKER(lcore) lcores.push_back(lcore);
+  return lcores;
+}
+
+}  // namespace
+
+uint32_t needed_memory_mb(const config::Config& config) {
+  uint64_t mb = 96;  // EAL's own, rings, drivers
+  for (size_t i = 0; i < config.ports.size(); ++i)
+    mb += net::mempool_mb(pool_config(config, i)) + 8u * config.ports[i].num_queues;
+  return static_cast<uint32_t>(mb);
+}
+
+Result<std::unique_ptr<Pipeline>> Pipeline::create(const config::Config& config, const Clock& clock,
+                                                   const wire::Key& token_secret, Random& random) {
+  std::unique_ptr<Pipeline> pipeline(new Pipeline);
+  pipeline->shared_.reset(new Shared{.clock = clock});
+  pipeline->shared_->token_secret = token_secret;
+  for (const config::Port& port : config.ports)
+    ITIF_TRY(pipeline->open_port(config, port, random));
+
+  const std::vector<unsigned>& named = config.data_plane.worker_lcores;
+  pipeline->lcores_ = named.empty() ? eal_worker_lcores() : named;
+  if (pipeline->lcores_.size() < pipeline->workers_.size()) {
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} queues need a worker lcore each and there are {}: name more in "
+                            "eal.args (-l or --lcores), or lower num_queues",
+                            pipeline->workers_.size(), pipeline->lcores_.size()));
+  }
+  for (unsigned lcore : named) {
+    if (!rte_lcore_is_enabled(lcore) || lcore == rte_get_main_lcore()) {
+      return fail(Code::kInvalidArgument,
+                  fmt::format("data_plane.worker_lcores: lcore {} is not one of EAL's worker lcores",
+                              lcore));
+    }
+  }
+  return pipeline;
+}
+
+Status Pipeline::open_port(const config::Config& config, const config::Port& port,
+                           Random& random) {
+  ITIF_ASSIGN(net::Mempool pool, net::create_mempool(pool_config(config, pools_.size())));
+  ITIF_ASSIGN(net::Port opened, net::Port::open({.device = port.device,
+                                                 .num_queues = port.num_queues,
+                                                 .rx_descriptors = port.rx_descriptors,
+                                                 .tx_descriptors = port.tx_descriptors,
+                                                 .mtu = port.mtu,
+                                                 .pool = pool.get()}));
+  pools_.push_back(std::move(pool));
+  ports_.push_back(std::make_unique<net::Port>(std::move(opened)));
+  const net::Port& ready = *ports_.back();
+  ITIF_ASSIGN(const net::LocalAddresses local,
+              net::make_local_addresses(ready.info().mac, {.ipv4 = port.ipv4,
+                                                           .ipv6 = port.ipv6,
+                                                           .udp_port = port.udp_port,
+                                                           .vlan = port.vlan}));
+  const config::DataPlane& plane = config.data_plane;
+  for (uint16_t queue = 0; queue < ready.info().num_queues; ++queue) {
+    WorkerOptions options;
+    options.id = static_cast<uint16_t>(workers_.size());
+    options.queue = queue;
+    options.pool = pools_.back().get();
+    options.local = local;
+    options.reassembly.max_contexts = plane.max_contexts;
+    options.reassembly.max_held_bytes = plane.max_held_bytes;
+    options.reassembly.tenant_max_contexts = plane.tenant_max_contexts;
+    options.reassembly.tenant_max_held_bytes = plane.tenant_max_held_bytes;
+    options.reassembly.max_tenants = tenant::kMaxTenants;
+    options.reassembly.timeout_ns = plane.reassembly_timeout_ns;
+    options.reassembly.stall_ns = plane.reassembly_timeout_ns / 16;
+    options.cache.max_bytes = plane.cache_bytes;
+    options.cache.ttl_ns = plane.cache_ttl_ns;
+    options.path_mtu = port.path_mtu != 0 ? port.path_mtu : port.mtu;
+    options.require_token = plane.require_token;
+    options.answer_bad_tags = plane.answer_bad_tags;
+    options.idle.busy = plane.polling == "busy";
+    options.idle.max_sleep_ns = plane.idle_sleep_ns;
+    options.seed = random.next();
+    ITIF_ASSIGN(auto worker, Worker::create(ready, *shared_, options));
+    workers_.push_back(std::move(worker));
+  }
+  return {};
+}
+
+Pipeline::~Pipeline() { stop(); }
+
+Status Pipeline::register_packet_memory(device::Device& device) {
+  struct Visit {
+    device::Device& device;
+    Status status;
+  } visit{device, {}};
+  for (const net::Mempool& pool : pools_) {
+    rte_mempool_mem_iter(
+        pool.get(),
+        [](rte_mempool*, void* opaque, rte_mempool_memhdr* chunk, unsigned) {
+          Visit& v = *static_cast<Visit*>(opaque);
+          if (v.status) v.status = v.device.register_host_memory(chunk->addr, chunk->len);
+        },
+        &visit);
+  }
+  return visit.status;
+}
+
+Status Pipeline::start() {
+  running_ = true;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const int error = rte_eal_remote_launch(
+        [](void* worker) {
+          static_cast<Worker*>(worker)->run();
+          return 0;
+        },
+        workers_[i].get(), lcores_[i]);
+    if (error != 0) {
+      return fail(Code::kInternal, fmt::format("lcore {} did not take worker {}: {}", lcores_[i], i,
+                                               errno_text(-error)));
+    }
+  }
+  return {};
+}
+
+void Pipeline::stop() noexcept {
+  if (!running_) return;
+  running_ = false;
+  for (const auto& worker : workers_) worker->stop();
+  for (size_t i = 0; i < workers_.size(); ++i) rte_eal_wait_lcore(lcores_[i]);
+}
+
+std::vector<RequestRing*> Pipeline::return_rings() const {
+  std::vector<RequestRing*> rings;
+  for (const auto& worker : workers_) rings.push_back(&worker->returns());
+  return rings;
+}
+
+}  // namespace itif::pipeline

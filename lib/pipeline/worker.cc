@@ -1,0 +1,119 @@
+#include "pipeline/worker.h"
+
+#include "net/drop_reason.h"
+
+namespace itif::pipeline {
+namespace {
+
+constexpr uint16_t kBurst = 64;
+constexpr uint64_t kSweepPeriodNs = 1'000'000;
+constexpr uint32_t kTransmitJobs = 16384;
+
+}  // namespace
+
+static_assert(net::kNumDropReasons <= telemetry::kMaxDropReasons);
+
+Result<std::unique_ptr<Worker>> Worker::create(const net::Port& port, Shared& shared,
+                                               const WorkerOptions& options) {
+  std::unique_ptr<Worker> worker(new Worker(port, shared, options));
+  ITIF_ASSIGN(worker->returns_, RequestRing::create("itif_return_" + std::to_string(options.id),
+                                                    options.reassembly.max_contexts));
+  return worker;
+}
+
+Worker::Worker(const net::Port& port, Shared& shared, const WorkerOptions& options)
+    : port_(port),
+      shared_(shared),
+      options_(options),
+      reassembler_(options.reassembly, options.seed),
+      cache_(options.cache, options.seed + 1),
+      transmit_(kTransmitJobs, cache_),
+      tx_(port, options.queue) {}
+
+Worker::~Worker() { shared_.tenants.go_idle(options_.id); }
+
+void Worker::stop() noexcept {
+  stopping_.store(true, std::memory_order_release);
+  returns_->bell.ring();
+}
+
+void Worker::run() noexcept {
+  use_precise_sleeps();
+  Idle idle(options_.idle);
+  while (!stopping_.load(std::memory_order_acquire)) {
+    if (poll() > 0) {
+      idle.found_work();
+      continue;
+    }
+    counters_.idle_polls.add();
+    stages_.publish_if_asked();
+    idle.found_nothing(returns_->bell, [this] {
+      return !returns_->empty() || stopping_.load(std::memory_order_acquire);
+    });
+  }
+  shared_.tenants.go_idle(options_.id);
+  stages_.publish();
+}
+
+size_t Worker::poll() noexcept {
+  counters_.polls.add();
+  now_ns_ = shared_.clock.now_ns();
+  snapshot_ = &shared_.tenants.acquire(options_.id);
+
+  std::array<rte_mbuf*, kBurst> mbufs;
+  const uint16_t received = port_.rx_burst(options_.queue, mbufs);
+  for (uint16_t i = 0; i < received; ++i) {
+    if (i + 1 < received) rte_prefetch0(rte_pktmbuf_mtod(mbufs[i + 1], void*));
+    receive(mbufs[i]);
+  }
+
+  std::array<request::Request*, kBurst> done;
+  const unsigned completed = returns_->pop(done.data(), done.size());
+  for (unsigned i = 0; i < completed; ++i) finish(net::Context::of(*done[i]));
+
+  const size_t built = transmit_.poll(tx_, options_.pool, port_.info().tx_offloads);
+  const size_t waiting = tx_.pending();
+  tx_.flush();
+  if (now_ns_ >= next_sweep_ns_) sweep();
+  reassembler_.flush();
+  death_row_.flush();
+  if (received + completed + built > 0) publish();
+  return received + completed + built + waiting;
+}
+
+void Worker::sweep() noexcept {
+  next_sweep_ns_ = now_ns_ + kSweepPeriodNs;
+  std::array<net::Reassembler::Due, 32> due;
+  size_t count;
+  do {
+    count = reassembler_.sweep(now_ns_, due);
+    for (size_t i = 0; i < count; ++i) {
+      net::Context& context = *due[i].context;
+      switch (due[i].why) {
+        case net::Reassembler::Due::kStalled: ask_for_missing(context); break;
+        case net::Reassembler::Due::kDeadline:
+          give_up(context, net::DropReason::kDeadlineReassembly,
+                  wire::StatusCode::kDeadlineReassembly,
+                  "the deadline passed before all of the request had arrived");
+          break;
+        case net::Reassembler::Due::kTimeout:
+          give_up(context, net::DropReason::kReassemblyTimeout,
+                  wire::StatusCode::kDeadlineReassembly,
+                  "the rest of the request did not arrive in time");
+          break;
+      }
+    }
+  } while (count == due.size());
+  cache_.expire(now_ns_, 256);
+  stages_.publish_if_asked();
+  publish();
+}
+
+// Gauges that other objects keep, copied to where other threads may read them.
+void Worker::publish() noexcept {
+  counters_.held.set(reassembler_.held_pieces());
+  counters_.contexts.set(reassembler_.num_contexts());
+  counters_.held_bytes.set(reassembler_.held_bytes());
+}
+
+}  // namespace itif::pipeline

@@ -1,0 +1,161 @@
+// A worker: one queue of one port, and everything that happens to its datagrams and requests.
+//
+//   rx burst → frame → datagram → tenant → tag → reassembly → group ring ┄ executor ┄ return ring →
+//   response cache → transmit queue → tx burst
+//
+// Owned by one thread, which calls poll() (or run(), which does so until stopped). Every received
+// datagram is counted as forwarded, held or dropped for a reason; every accepted request ends as one
+// response or one status. Nothing is allocated while polling, no lock is taken.
+//
+// worker.cc: the loop and its timers; worker_receive.cc: what a datagram asks for;
+// worker_request.cc: verification and admission; worker_respond.cc: answers.
+#pragma once
+
+#include <rte_mbuf.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+
+#include "base/clock.h"
+#include "net/death_row.h"
+#include "net/frame.h"
+#include "net/port.h"
+#include "net/reassembly.h"
+#include "net/response_cache.h"
+#include "net/transmit_queue.h"
+#include "net/tx_buffer.h"
+#include "pipeline/group_table.h"
+#include "pipeline/idle.h"
+#include "pipeline/tenant_latency.h"
+#include "sched/quota.h"
+#include "telemetry/counters.h"
+#include "telemetry/stages.h"
+#include "tenant/snapshot.h"
+#include "wire/datagram.h"
+
+namespace itif::pipeline {
+
+// What all workers share; outlives them.
+struct Shared {
+  const Clock& clock;
+  tenant::SnapshotCell tenants;
+  GroupTable groups;
+  sched::Quota quota;
+  wire::Key token_secret{};
+};
+
+struct WorkerOptions {
+  uint16_t id = 0;     // of all workers: snapshot reader, return ring
+  uint16_t queue = 0;  // of the port
+  rte_mempool* pool = nullptr;
+  net::LocalAddresses local;
+  net::ReassemblyLimits reassembly;
+  net::ResponseCacheLimits cache;
+  uint32_t path_mtu = 1500;
+  bool require_token = false;
+  bool answer_bad_tags = false;
+  IdlePolicy idle;
+  uint64_t seed = 0;  // secret: hash tables
+};
+
+// How long an address token's period lasts; a token is good for the rest of its period and the next.
+constexpr uint64_t kTokenPeriodNs = 30'000'000'000;
+
+class Worker {
+ public:
+  // `port` and `shared` outlive the worker. Errors: kResourceExhausted.
+  static Result<std::unique_ptr<Worker>> create(const net::Port& port, Shared& shared,
+                                                const WorkerOptions& options);
+  ~Worker();
+
+  // One turn of the loop; returns how much it did.
+  size_t poll() noexcept;
+  // poll() until stop(); sleeps between as the idle policy says.
+  void run() noexcept;
+  void stop() noexcept;
+
+  RequestRing& returns() noexcept { return *returns_; }
+  const WorkerOptions& options() const noexcept { return options_; }
+  const net::Port& port() const noexcept { return port_; }
+
+  // Figures, for any thread.
+  const telemetry::WorkerCounters& counters() const noexcept { return counters_; }
+  const telemetry::TenantCounterTable& tenant_counters() const noexcept { return tenants_; }
+  const telemetry::StageHistograms& stages() const noexcept { return stages_; }
+  const TenantLatencyTable& latencies() const noexcept { return latencies_; }
+
+ private:
+  Worker(const net::Port& port, Shared& shared, const WorkerOptions& options);
+
+  // A datagram being handled.
+  struct Arrived {
+    rte_mbuf* mbuf;
+    const net::Frame& frame;
+    const wire::Datagram& datagram;
+  };
+
+  // worker.cc
+  void sweep() noexcept;
+  void publish() noexcept;
+
+  // worker_receive.cc
+  void receive(rte_mbuf* mbuf) noexcept;
+  net::Outcome on_frame(rte_mbuf* mbuf) noexcept;
+  net::Outcome on_ping(const Arrived& arrived) noexcept;
+  net::Outcome on_hello(const Arrived& arrived) noexcept;
+  net::Outcome on_ack(const Arrived& arrived) noexcept;
+  net::Outcome on_resend(const Arrived& arrived) noexcept;
+
+  // worker_request.cc
+  struct Verified {
+    const tenant::Tenant* tenant = nullptr;
+    const wire::Key* key = nullptr;
+    net::DropReason refusal = net::DropReason::kNone;
+  };
+  Verified verify(const Arrived& arrived) noexcept;
+  net::Outcome on_request(const Arrived& arrived) noexcept;
+  net::Outcome on_new_request(const Arrived& arrived, const Verified& verified) noexcept;
+  net::Outcome add_piece(net::Context& context, const Arrived& arrived) noexcept;
+  void dispatch(net::Context& context) noexcept;
+  bool token_is_valid(const Arrived& arrived) const noexcept;
+
+  // worker_respond.cc
+  void send(rte_mbuf* mbuf) noexcept;
+  void send_datagram(const wire::Header& header, std::span<const std::byte> payload,
+                     const wire::Key& key, const net::Endpoint& peer) noexcept;
+  net::Outcome refuse(const Arrived& arrived, const Verified& verified, net::DropReason reason,
+                      wire::StatusCode status, const char* detail,
+                      uint32_t retry_after_us = 0) noexcept;
+  void finish(net::Context& context) noexcept;
+  void give_up(net::Context& context, net::DropReason reason, wire::StatusCode status,
+               const char* detail) noexcept;
+  void respond(net::Context& context) noexcept;
+  void respond_status(net::Context& context) noexcept;
+  void account_end(net::Context& context) noexcept;
+  void ask_for_missing(net::Context& context) noexcept;
+  void transmit_cached(net::CachedResponse& entry, const Arrived& arrived, const Verified& verified,
+                       const net::Cursor& cursor) noexcept;
+  wire::Header answer_header(const net::Context& context, wire::Type type) const noexcept;
+
+  const net::Port& port_;
+  Shared& shared_;
+  WorkerOptions options_;
+  net::Reassembler reassembler_;
+  net::ResponseCache cache_;
+  net::TransmitQueue transmit_;
+  net::TxBuffer tx_;
+  net::DeathRow death_row_;
+  std::unique_ptr<RequestRing> returns_;
+  telemetry::WorkerCounters counters_;
+  telemetry::TenantCounterTable tenants_;
+  telemetry::StageHistograms stages_;
+  TenantLatencyTable latencies_;
+
+  const tenant::Snapshot* snapshot_ = nullptr;  // of this turn
+  uint64_t now_ns_ = 0;                         // of this turn
+  uint64_t next_sweep_ns_ = 0;
+  std::atomic<bool> stopping_{false};
+};
+
+}  // namespace itif::pipeline

@@ -1,0 +1,170 @@
+// Request datagrams: who sent them, whether they may, and where their pieces go.
+#include "pipeline/worker.h"
+#include "wire/payload.h"
+
+namespace itif::pipeline {
+
+using net::DropReason;
+using net::Outcome;
+using wire::StatusCode;
+
+namespace {
+
+const wire::Key* key_of_epoch(const tenant::Tenant& tenant, uint16_t epoch) noexcept {
+  if (tenant.key.epoch == epoch) return &tenant.key.bytes;
+  if (tenant.has_previous_key && tenant.previous_key.epoch == epoch)
+    return &tenant.previous_key.bytes;
+  return nullptr;
+}
+
+}  // namespace
+
+// Tenant, strength of authentication, epoch, tag, in this order; the first that is wrong.
+Worker::Verified Worker::verify(const Arrived& arrived) noexcept {
+  const wire::Header& header = arrived.datagram.header;
+  Verified verified;
+  verified.tenant = snapshot_->find(header.tenant_id);
+  if (verified.tenant == nullptr) {
+    verified.refusal = DropReason::kUnknownTenant;
+    return verified;
+  }
+  if (static_cast<uint8_t>(header.auth) < verified.tenant->auth) {
+    verified.refusal = DropReason::kBadAuth;
+    return verified;
+  }
+  verified.key = &verified.tenant->key.bytes;
+  if (header.auth == wire::Auth::kNone) return verified;
+  verified.key = key_of_epoch(*verified.tenant, header.key_epoch);
+  if (verified.key == nullptr) {
+    verified.refusal = DropReason::kBadEpoch;
+  } else if (!wire::verify_tag(*verified.key, arrived.datagram)) {
+    verified.refusal = DropReason::kBadTag;
+  }
+  return verified;
+}
+
+Outcome Worker::on_request(const Arrived& arrived) noexcept {
+  const Verified verified = verify(arrived);
+  switch (verified.refusal) {
+    case DropReason::kNone: break;
+    case DropReason::kUnknownTenant:
+      return refuse(arrived, verified, verified.refusal, StatusCode::kUnknownTenant,
+                    "no such tenant");
+    default:
+      // Saying why would help whoever guesses; a misconfigured client is helped by the counter, or
+      // by switching answers on.
+      tenants_[verified.tenant->index].dropped.add();
+      if (!options_.answer_bad_tags) return Outcome::dropped(verified.refusal);
+      return refuse(arrived, verified, verified.refusal,
+                    verified.refusal == DropReason::kBadEpoch ? StatusCode::kBadEpoch
+                                                              : StatusCode::kBadTag,
+                    "not authenticated as the tenant requires");
+  }
+  tenants_[verified.tenant->index].datagrams.add();
+
+  const wire::Header& header = arrived.datagram.header;
+  const net::MessageKey key = net::message_key(header);
+  if (net::Context* context = reassembler_.find(key)) {
+    if (context->state == net::ContextState::kExecuting && header.offset == 0) {
+      // The client repeats itself because it has heard nothing: tell it that we are at work.
+      const GroupStage* stage = shared_.groups.find(context->request.group);
+      wire::Header busy = answer_header(*context, wire::Type::kBusy);
+      busy.aux = stage ? stage->num_waiting() : 0;
+      send_datagram(busy, {}, context->key_bytes, arrived.frame.peer);
+    }
+    return add_piece(*context, arrived);
+  }
+  if (net::CachedResponse* entry = cache_.find(key, now_ns_)) {
+    // Only the first piece asks for the answer again; else n pieces would fetch it n times.
+    if (header.offset == 0) {
+      counters_.cache_hits.add();
+      transmit_cached(*entry, arrived, verified, net::Cursor::whole(entry->header));
+    }
+    return Outcome::dropped(DropReason::kAnsweredFromCache);
+  }
+  return on_new_request(arrived, verified);
+}
+
+Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified) noexcept {
+  const wire::Header& header = arrived.datagram.header;
+  const tenant::Tenant& tenant = *verified.tenant;
+  if (options_.require_token && !token_is_valid(arrived))
+    return refuse(arrived, verified, DropReason::kTokenRequired, StatusCode::kTokenRequired,
+                  "say hello first");
+  if (snapshot_->draining())
+    return refuse(arrived, verified, DropReason::kDraining, StatusCode::kDraining,
+                  "the appliance is draining", 1'000'000);
+  if (tenant.state != tenant::State::kServing)
+    return refuse(arrived, verified, DropReason::kNotAdmitted, StatusCode::kNotAdmitted,
+                  "the tenant is paused");
+  if ((tenant.payload_kinds >> static_cast<unsigned>(header.payload_kind) & 1) == 0)
+    return refuse(arrived, verified, DropReason::kUnsupportedKind, StatusCode::kUnsupportedKind,
+                  "the tenant's model does not take this kind of payload");
+  if (!wire::payload_size_valid(header.payload_kind, header.total_bytes))
+    return refuse(arrived, verified, DropReason::kWireBadGeometry, StatusCode::kMalformed,
+                  "no payload of this kind has this length");
+  if (header.total_bytes > tenant.max_payload_bytes)
+    return refuse(arrived, verified, DropReason::kTooLong, StatusCode::kTooLong,
+                  "longer than the tenant's model takes");
+  uint32_t retry_after_us = 0;
+  if (!shared_.quota.admit(tenant.index, tenant.quota_rps, now_ns_, retry_after_us)) {
+    tenants_[tenant.index].quota_refused.add();
+    return refuse(arrived, verified, DropReason::kOverQuota, StatusCode::kOverQuota,
+                  "over the tenant's rate", retry_after_us);
+  }
+
+  const net::Arrival arrival{&header, arrived.datagram.payload, arrived.mbuf, &arrived.frame.peer,
+                             now_ns_};
+  net::Admission admission;
+  admission.tenant_index = tenant.index;
+  admission.slot = tenant.slot;
+  admission.group = tenant.group;
+  admission.worker = options_.id;
+  admission.in_flight = &tenant.lease->in_flight;
+  admission.deadline_ns =
+      header.budget_us == 0 ? 0 : now_ns_ + uint64_t{header.budget_us} * 1000;
+  const net::Reassembler::Added added = reassembler_.start(arrival, admission);
+  if (added.context == nullptr) {
+    constexpr uint32_t kRetryAfterUs = 20'000;
+    return refuse(arrived, verified, added.outcome.reason, StatusCode::kOverloaded,
+                  "too many requests are being assembled", kRetryAfterUs);
+  }
+  net::Context& context = *added.context;
+  context.key_bytes = *verified.key;
+  context.request.weight = tenant.weight;
+  tenant.lease->in_flight.fetch_add(1, std::memory_order_relaxed);
+  if (added.whole) dispatch(context);
+  return added.outcome;
+}
+
+Outcome Worker::add_piece(net::Context& context, const Arrived& arrived) noexcept {
+  const net::Arrival arrival{&arrived.datagram.header, arrived.datagram.payload, arrived.mbuf,
+                             &arrived.frame.peer, now_ns_};
+  const net::Reassembler::Added added = reassembler_.add(context, arrival);
+  if (added.outcome.kind == Outcome::kDropped)
+    tenants_[context.request.tenant_index].dropped.add();
+  if (added.whole) {
+    dispatch(context);
+  } else if (added.outcome.reason == DropReason::kDuplicate && arrived.datagram.header.offset == 0 &&
+             context.state == net::ContextState::kAssembling) {
+    ask_for_missing(context);  // a repeat: the client waits for us while we wait for it
+  }
+  return added.outcome;
+}
+
+// The request is whole: lends it to its group.
+void Worker::dispatch(net::Context& context) noexcept {
+  request::Request& request = context.request;
+  GroupStage* stage = shared_.groups.find(request.group);
+  if (stage != nullptr && stage->push(&request)) {
+    counters_.requests.add();
+    tenants_[request.tenant_index].requests.add();
+    return;
+  }
+  request.status = stage ? StatusCode::kOverloaded : StatusCode::kInternal;
+  request.detail = stage ? "the group's queue is full" : "the tenant's group is not running";
+  request.retry_after_us = 20'000;
+  finish(context);
+}
+
+}  // namespace itif::pipeline

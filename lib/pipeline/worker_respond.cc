@@ -1,0 +1,200 @@
+// Answers: results and statuses of requests, refusals of datagrams, responses sent again.
+#include "net/transmit.h"
+#include "pipeline/worker.h"
+#include "wire/payload.h"
+
+namespace itif::pipeline {
+
+using net::DropReason;
+using net::Outcome;
+using wire::StatusCode;
+
+namespace {
+
+// Statuses that a repeat of the same request would meet again; the others are worth another try, so
+// they are not kept.
+bool is_final(StatusCode status) noexcept {
+  switch (status) {
+    case StatusCode::kOverloaded:
+    case StatusCode::kOverQuota:
+    case StatusCode::kDraining:
+    case StatusCode::kNotAdmitted:
+    case StatusCode::kInternal: return false;
+    default: return true;
+  }
+}
+
+bool is_deadline(StatusCode status) noexcept {
+  return status == StatusCode::kDeadlineReassembly || status == StatusCode::kDeadlineQueue ||
+         status == StatusCode::kDeadlineLaunch;
+}
+
+}  // namespace
+
+void Worker::send(rte_mbuf* mbuf) noexcept {
+  counters_.sent.add();
+  counters_.sent_bytes.add(rte_pktmbuf_pkt_len(mbuf));
+  tx_.push(mbuf);
+}
+
+void Worker::send_datagram(const wire::Header& header, std::span<const std::byte> payload,
+                           const wire::Key& key, const net::Endpoint& peer) noexcept {
+  rte_mbuf* mbuf = net::build_datagram(header, payload, key, peer, options_.pool,
+                                       port_.info().tx_offloads);
+  if (mbuf != nullptr) send(mbuf);
+}
+
+wire::Header Worker::answer_header(const net::Context& context, wire::Type type) const noexcept {
+  wire::Header header;
+  header.type = type;
+  header.auth = context.auth;
+  header.key_epoch = context.key_epoch;
+  header.tenant_id = context.key.tenant_id;
+  header.session = context.key.session;
+  header.request_id = context.key.request_id;
+  return header;
+}
+
+// A datagram that starts nothing: counted under `reason`, and answered if it could have been a
+// request's first piece. What an unverified sender is told is never longer than what it sent.
+Outcome Worker::refuse(const Arrived& arrived, const Verified& verified, DropReason reason,
+                       StatusCode status, const char* detail, uint32_t retry_after_us) noexcept {
+  if (verified.tenant != nullptr) tenants_[verified.tenant->index].dropped.add();
+  const wire::Header& asked = arrived.datagram.header;
+  if (asked.offset != 0) return Outcome::dropped(reason);
+  wire::Header header = wire::reply_header(asked, wire::Type::kStatus);
+  header.status = status;
+  header.aux = retry_after_us;
+  size_t room = wire::kMaxDetailBytes;
+  static constexpr wire::Key kNoKey{};
+  const wire::Key* key = &kNoKey;
+  if (verified.refusal == DropReason::kNone && verified.key != nullptr) {
+    key = verified.key;
+    tenants_[verified.tenant->index].statuses.add();
+  } else {
+    header.auth = wire::Auth::kNone;  // we share no key that would prove anything
+    header.key_epoch = 0;
+    room = arrived.datagram.payload.size();
+  }
+  if (options_.require_token && status == StatusCode::kTokenRequired)
+    room = arrived.datagram.payload.size();
+  counters_.statuses.add();
+  send_datagram(header, wire::detail_payload(detail, room), *key, arrived.frame.peer);
+  return Outcome::dropped(reason);
+}
+
+// The executor gave the request back.
+void Worker::finish(net::Context& context) noexcept {
+  if (context.request.status == StatusCode::kOk) {
+    respond(context);
+  } else {
+    respond_status(context);
+  }
+  account_end(context);
+  counters_.forwarded.add(reassembler_.release(context));
+}
+
+// The request is abandoned before it was whole: its pieces are drops.
+void Worker::give_up(net::Context& context, DropReason reason, StatusCode status,
+                     const char* detail) noexcept {
+  context.request.status = status;
+  context.request.detail = detail;
+  respond_status(context);
+  account_end(context);
+  const uint32_t pieces = reassembler_.release(context);
+  counters_.dropped[static_cast<size_t>(reason)].add(pieces);
+}
+
+void Worker::respond(net::Context& context) noexcept {
+  request::Request& request = context.request;
+  wire::Header header = answer_header(context, wire::Type::kResponse);
+  header.result_kind = request.result_kind_out;
+  header.total_bytes = request.result.bytes;
+  header.fragment_bytes = static_cast<uint16_t>(
+      net::fragment_bytes_for(options_.path_mtu, context.peer.ip_version, context.auth));
+  header.aux = request.result_rows;
+  header.budget_us = static_cast<uint32_t>((now_ns_ - request.arrival_ns) / 1000);
+  net::CachedResponse* entry =
+      cache_.put({.key = context.key,
+                  .header = header,
+                  .result = request.result,
+                  .tenant_index = request.tenant_index,
+                  .keep = (request.flags & wire::kFlagNoCache) == 0,
+                  .now_ns = now_ns_});
+  request.result = {};
+  counters_.responses.add();
+  tenants_[request.tenant_index].responses.add();
+  if (entry == nullptr) return;  // every entry is being transmitted: the client will ask again
+  transmit_.push({.entry = entry,
+                  .header = header,
+                  .peer = context.peer,
+                  .key = context.key_bytes,
+                  .cursor = net::Cursor::whole(header)});
+}
+
+void Worker::respond_status(net::Context& context) noexcept {
+  request::Request& request = context.request;
+  wire::Header header = answer_header(context, wire::Type::kStatus);
+  header.status = request.status;
+  header.aux = request.retry_after_us;
+  counters_.statuses.add();
+  tenants_[request.tenant_index].statuses.add();
+  if (is_deadline(request.status)) tenants_[request.tenant_index].deadline_missed.add();
+  send_datagram(header, wire::detail_payload(request.detail, wire::kMaxDetailBytes),
+                context.key_bytes, context.peer);
+  if (!is_final(request.status) || (request.flags & wire::kFlagNoCache) != 0) return;
+  header.aux = 0;
+  if (net::CachedResponse* entry = cache_.put({.key = context.key,
+                                               .header = header,
+                                               .result = {},
+                                               .tenant_index = request.tenant_index,
+                                               .keep = true,
+                                               .now_ns = now_ns_}))
+    cache_.unpin(*entry);
+}
+
+void Worker::account_end(net::Context& context) noexcept {
+  request::Request& request = context.request;
+  request.in_flight->fetch_sub(1, std::memory_order_release);
+  if (request.status != StatusCode::kOk) return;
+  tenants_[request.tenant_index].tokens.add(request.num_tokens);
+  using telemetry::Stage;
+  stages_.record(Stage::kReassembly, request.complete_ns - request.arrival_ns);
+  stages_.record(Stage::kQueue, request.launch_ns - request.complete_ns);
+  stages_.record(Stage::kExecute, request.done_ns - request.launch_ns);
+  stages_.record(Stage::kRespond, now_ns_ - std::min(now_ns_, request.done_ns));
+  stages_.record(Stage::kTotal, now_ns_ - request.arrival_ns);
+  latencies_.record(request.tenant_index, now_ns_ - request.arrival_ns);
+}
+
+void Worker::ask_for_missing(net::Context& context) noexcept {
+  std::array<wire::Range, wire::kMaxRanges> ranges;
+  const size_t count = reassembler_.missing_ranges(context, ranges);
+  std::array<std::byte, wire::kMaxRanges * sizeof(wire::Range)> payload;
+  const size_t bytes = wire::build_ranges(std::span(ranges).first(count),
+                                          context.request.payload_bytes, payload);
+  if (bytes == 0) return;
+  wire::Header header = answer_header(context, wire::Type::kResend);
+  header.total_bytes = context.request.payload_bytes;
+  header.fragment_bytes = context.fragment_bytes;
+  send_datagram(header, std::span(payload).first(bytes), context.key_bytes, context.peer);
+}
+
+void Worker::transmit_cached(net::CachedResponse& entry, const Arrived& arrived,
+                             const Verified& verified, const net::Cursor& cursor) noexcept {
+  wire::Header header = entry.header;
+  header.auth = arrived.datagram.header.auth;
+  header.key_epoch = arrived.datagram.header.key_epoch;
+  if (header.type == wire::Type::kStatus) {
+    send_datagram(header, {}, *verified.key, arrived.frame.peer);
+    return;
+  }
+  cache_.pin(entry);
+  transmit_.push({.entry = &entry,
+                  .header = header,
+                  .peer = arrived.frame.peer,
+                  .key = *verified.key,
+                  .cursor = cursor});
+}
+
+}  // namespace itif::pipeline
