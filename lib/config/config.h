@@ -52,7 +52,8 @@ struct Device {
 };
 
 struct Batching {
-  uint32_t max_tokens = 4096;    // of one batch
+  std::string scheduler = "fair";  // fair | fcfs
+  uint32_t max_tokens = 1024;    // of one batch
   uint32_t max_requests = 256;   // of one batch
   uint32_t max_tenants = 64;     // slots of a group
   uint32_t queue_requests = 4096;  // waiting in a group; beyond: overloaded

@@ -62,13 +62,30 @@ class Appliance {
   virtual Result<uint64_t> drain(uint64_t timeout_ns) = 0;
   virtual void resume_from_drain() = 0;
 
-  // Documents for the client, as docs/control.md describes them. Any thread.
+  // Documents for the client (docs/control.md). Any thread. Counts are since the start of itifd, or of
+  // the tenant; latencies in µs, from a request's first piece to the last datagram of its answer.
+  //
+  // [{name, backbone, tenants, max_tenants, weight_bytes, workspace_bytes, queued, batches, requests,
+  //   tokens, refused, mean_batch_requests, mean_batch_tokens, mean_batch_tenants, busy_s,
+  //   device_failed}]
   virtual nlohmann::json groups() const = 0;
-  virtual nlohmann::json stats() const = 0;   // per tenant and total
-  virtual nlohmann::json drops() const = 0;   // per worker and reason
+  // {uptime_s, total: {received, received_bytes, forwarded, held, dropped, sent, sent_bytes, contexts,
+  //   held_bytes, requests, responses, statuses, cache_hits, in_flight},
+  //  stages: {reassembly|queue|execute|respond|total: {count, p50_us, p99_us, p999_us, max_us}},
+  //  tenants: [{id, name, group, state, datagrams, requests, responses, statuses, dropped,
+  //   quota_refused, deadline_missed, tokens, in_flight?, p50_us, p99_us, p999_us}]}
+  virtual nlohmann::json stats() const = 0;
+  // {workers: [{worker, port, queue, received, forwarded, held, dropped: {reason: count}}],
+  //  total: {received, forwarded, held, dropped: {reason: count}},
+  //  ports: [{device, rx_packets, rx_missed, rx_no_mbuf, rx_errors, tx_packets, tx_errors}]}
+  // Reasons that never happened are left out. received = forwarded + held + Σ dropped.
+  virtual nlohmann::json drops() const = 0;
+  // {kind, dtype, description, threads, memory_bytes}
   virtual nlohmann::json device() const = 0;
+  // {state: "serving"|"draining", uptime_s, in_flight, tenants, workers, polling,
+  //  ports: [{device, driver, mac, link_up, speed_mbps, mtu, addresses: [text]}]}
   virtual nlohmann::json health() const = 0;
-  // Where clients send requests: {"address": "198.18.0.1", "port": 9009, "fragment_bytes": 1384}.
+  // Where clients send requests: {address: "198.18.0.1", port: 9009, fragment_bytes: 1384}.
   virtual nlohmann::json data_address() const = 0;
 };
 

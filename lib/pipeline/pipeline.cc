@@ -35,7 +35,7 @@ uint32_t needed_memory_mb(const config::Config& config) {
 Result<std::unique_ptr<Pipeline>> Pipeline::create(const config::Config& config, const Clock& clock,
                                                    const wire::Key& token_secret, Random& random) {
   std::unique_ptr<Pipeline> pipeline(new Pipeline);
-  pipeline->shared_.reset(new Shared{.clock = clock});
+  pipeline->shared_ = std::make_unique<Shared>(clock);
   pipeline->shared_->token_secret = token_secret;
   for (const config::Port& port : config.ports)
     ITIF_TRY(pipeline->open_port(config, port, random));

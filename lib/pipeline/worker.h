@@ -38,6 +38,8 @@ namespace itif::pipeline {
 
 // What all workers share; outlives them.
 struct Shared {
+  explicit Shared(const Clock& injected_clock) : clock(injected_clock) {}
+
   const Clock& clock;
   tenant::SnapshotCell tenants;
   GroupTable groups;
