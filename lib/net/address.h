@@ -24,6 +24,10 @@ using Ipv6Address = std::array<uint8_t, 16>;  // network order
 // Errors: kInvalidArgument, with the text; also for addresses that no host can own.
 Result<Ipv4Address> parse_ipv4(std::string_view text);
 Result<Ipv6Address> parse_ipv6(std::string_view text);
+// Whether one host can own the address: not unspecified, loopback, multicast or (IPv4) reserved.
+// What claims to come from any other address is never answered.
+bool can_be_host(const Ipv4Address& address) noexcept;
+bool can_be_host(const Ipv6Address& address) noexcept;
 std::string format_mac(const MacAddress& mac);
 std::string format_ipv4(const Ipv4Address& address);
 std::string format_ipv6(const Ipv6Address& address);

@@ -37,7 +37,7 @@ class PieceArena {
     uint32_t next = kNone;
     uint32_t previous = kNone;
   };
-  unsigned order_for(uint32_t num_pieces) const noexcept;
+  static unsigned order_for(uint32_t num_pieces) noexcept;
   void push(unsigned order, uint32_t block) noexcept;
   void unlink(unsigned order, uint32_t block) noexcept;
 

@@ -119,7 +119,7 @@ class Reassembler {
   // Drops: kContextsFull, kTenantContextsFull, kHeldBytesFull, kTenantHeldBytesFull, kPiecesFull,
   // kWireBadGeometry.
   Added start(const Arrival& arrival, const Admission& admission) noexcept;
-  // A further piece. Drops: kGeometryChanged, kDuplicate, kLate (it is executing; outcome only),
+  // A further piece. Drops: kGeometryChanged, kDuplicate, kLate (it is executing),
   // kHeldBytesFull, kTenantHeldBytesFull.
   Added add(Context& context, const Arrival& arrival) noexcept;
 
@@ -135,7 +135,7 @@ class Reassembler {
 
   // The byte ranges of pieces that have not arrived, ascending, as many as fit; returns their
   // number.
-  size_t missing_ranges(const Context& context, std::span<wire::Range> out) const noexcept;
+  size_t missing_ranges(Context& context, std::span<wire::Range> out) noexcept;
 
   // Ends the context; its mbufs go to the death row. Returns how many there were.
   // REQUIRES: nobody else uses context.request any more.
@@ -172,9 +172,9 @@ class Reassembler {
 
   Table table(Context& context) noexcept;
   DropReason charge_refusal(uint32_t tenant_index, uint64_t bytes) const noexcept;
-  Outcome hold(Context& context, const Arrival& arrival) noexcept;
+  void hold(Context& context, const Arrival& arrival) noexcept;
   void become_whole(Context& context, uint64_t now_ns) noexcept;
-  void schedule(Context& context) noexcept;
+  void schedule(Context& context, uint64_t now_ns) noexcept;
   uint32_t slot_of(const Context& context) const noexcept {
     return static_cast<uint32_t>(&context - contexts_.get());
   }

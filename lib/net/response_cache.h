@@ -76,7 +76,6 @@ class ResponseCache {
  private:
   void forget(CachedResponse& entry) noexcept;  // out of index and list; freed if not pinned
   void free_entry(CachedResponse& entry) noexcept;
-  bool evict_oldest_unpinned() noexcept;
   uint32_t slot_of(const CachedResponse& entry) const noexcept {
     return static_cast<uint32_t>(&entry - entries_.get());
   }
@@ -88,7 +87,8 @@ class ResponseCache {
   uint32_t oldest_;
   uint32_t newest_;
   uint32_t used_ = 0;
-  uint64_t bytes_ = 0;
+  uint64_t bytes_ = 0;       // pinned ones included
+  uint64_t kept_bytes_ = 0;  // of what can be found: the bound
   uint64_t evictions_ = 0;
 };
 

@@ -1,7 +1,7 @@
 // When which context expires: a hashed timer wheel over slot numbers of the owner's array.
 //
-// A tick is 2^20 ns (1.05 ms); a timer fires in the first advance() after its tick has passed, so
-// up to one tick late and never early. Scheduling and cancelling are O(1), advance() is O(ticks
+// A tick is 2^20 ns (1.05 ms); a timer fires in the first sweep after its tick has passed, so
+// up to one tick late and never early. Scheduling and cancelling are O(1), a sweep is O(ticks
 // passed + timers met). Timers beyond the wheel's 1.07 s are met once a turn and left. Allocates at
 // construction only. One owner thread.
 #pragma once
@@ -20,7 +20,7 @@ class TimerWheel {
 
   explicit TimerWheel(uint32_t capacity);
   // REQUIRES: slot < capacity and not scheduled.
-  void schedule(uint32_t slot, uint64_t expiry_ns) noexcept;
+  void schedule(uint32_t slot, uint64_t expiry_ns, uint64_t now_ns) noexcept;
   void cancel(uint32_t slot) noexcept;  // harmless if not scheduled
   bool scheduled(uint32_t slot) const noexcept { return timers_[slot].tick != kNil; }
 

@@ -22,6 +22,9 @@ namespace itif::net {
 // kMinFragmentBytes is left.
 uint32_t fragment_bytes_for(uint32_t path_mtu, uint8_t ip_version, wire::Auth auth) noexcept;
 
+// The largest piece that fits the pool's buffers over IPv6, with a tag and two VLAN tags.
+uint32_t max_fragment_bytes(rte_mempool* pool) noexcept;
+
 // Where a message goes and under which key. header: as for the whole message, with total_bytes,
 // fragment_bytes, auth and key_epoch; offset, payload_bytes and header_bytes are set per datagram.
 struct Message {
@@ -56,7 +59,8 @@ struct Transmitted {
   bool no_mbuf = false;  // stopped for want of a buffer: try again later
 };
 // Builds the next datagrams of the message, at most out.size(). Done when cursor.done().
-// REQUIRES: header.fragment_bytes is a legal fragment size that fits the pool's mbufs.
+// REQUIRES: header.total_bytes = payload.size(), header.fragment_bytes ≤
+// max_fragment_bytes(pool); a header without fragment size (status) is sent as one datagram.
 Transmitted transmit(const Message& message, Cursor& cursor, rte_mempool* pool,
                      const TxOffloads& offloads, std::span<rte_mbuf*> out) noexcept;
 

@@ -45,7 +45,9 @@ class TransmitQueue {
 
  private:
   ResponseCache& cache_;
-  std::vector<Job> jobs_;  // a ring: jobs_[(head_ + i) % size], i < count_
+  std::vector<Job> jobs_;
+  std::vector<uint32_t> order_;  // a ring: order_[(head_ + i) % size], i < count_, waits at place i
+  std::vector<uint32_t> free_;   // free_[count_ …] are the jobs not in use
   size_t head_ = 0;
   size_t count_ = 0;
   uint64_t no_mbuf_ = 0;

@@ -1,0 +1,74 @@
+#include "net/drop_reason.h"
+
+namespace itif::net {
+namespace {
+
+constexpr std::array<std::string_view, kNumDropReasons> kNames = {
+    "none",
+    "runt",
+    "multi_segment",
+    "not_ethernet_ours",
+    "vlan_other",
+    "source_invalid",
+    "ip_malformed",
+    "ip_header_unsupported",
+    "ip_fragment",
+    "ip_not_ours",
+    "ip_checksum",
+    "ip_protocol_other",
+    "udp_malformed",
+    "udp_checksum",
+    "udp_other_port",
+    "arp_malformed",
+    "arp_not_ours",
+    "icmp_malformed",
+    "icmp_checksum",
+    "icmp_unsupported",
+    "wire_too_short",
+    "wire_bad_magic",
+    "wire_bad_version",
+    "wire_bad_type",
+    "wire_bad_header_size",
+    "wire_bad_length",
+    "wire_bad_kind",
+    "wire_bad_geometry",
+    "wire_bad_field",
+    "wire_unexpected_type",
+    "unknown_tenant",
+    "bad_auth",
+    "bad_epoch",
+    "bad_tag",
+    "token_required",
+    "not_admitted",
+    "draining",
+    "over_quota",
+    "too_long",
+    "unsupported_kind",
+    "queue_full",
+    "deadline_queue",
+    "contexts_full",
+    "tenant_contexts_full",
+    "held_bytes_full",
+    "tenant_held_bytes_full",
+    "pieces_full",
+    "geometry_changed",
+    "duplicate",
+    "late",
+    "reassembly_timeout",
+    "deadline_reassembly",
+    "answered_from_cache",
+    "nothing_to_resend",
+    "no_mbuf",
+    "tx_full",
+    "transmit_queue_full",
+};
+static_assert(!kNames.back().empty(), "a name for every reason");
+
+}  // namespace
+
+std::string_view drop_reason_name(DropReason reason) {
+  const auto index = static_cast<size_t>(reason);
+  return index < kNames.size() ? kNames[index] : "?";
+}
+
+}  // namespace itif::net

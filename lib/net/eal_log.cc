@@ -1,0 +1,74 @@
+#include "net/eal_log.h"
+
+#include <rte_log.h>
+
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+#include "base/log.h"
+
+namespace itif::net {
+namespace {
+
+constexpr size_t kMaxKept = 64;
+
+struct EalLog {
+  std::mutex mutex;  // any thread may log
+  std::string line;
+  std::vector<std::string> kept;
+  bool keeping = false;
+
+  void take(const char* text, size_t bytes) {
+    const std::lock_guard lock(mutex);
+    for (size_t i = 0; i < bytes; ++i) {
+      if (text[i] == '\n')
+        end_line();
+      else
+        line += text[i];
+    }
+  }
+
+  void end_line() {
+    const int level = rte_log_cur_msg_loglevel();
+    if (!line.empty() && level > 0) {
+      const bool grave = level <= static_cast<int>(RTE_LOG_WARNING);
+      if (grave && keeping && kept.size() < kMaxKept) {
+        kept.push_back(line);
+      } else {
+        log::write(grave ? log::Level::kWarning : log::Level::kDebug, line);
+      }
+    }
+    line.clear();
+  }
+};
+
+EalLog& eal_log() {
+  static EalLog* log = new EalLog;  // DPDK may log until the process is gone
+  return *log;
+}
+
+ssize_t write_cookie(void*, const char* text, size_t bytes) {
+  eal_log().take(text, bytes);
+  return static_cast<ssize_t>(bytes);
+}
+
+}  // namespace
+
+void capture_eal_log() {
+  eal_log().keeping = true;
+  static FILE* stream = nullptr;
+  if (stream == nullptr) {
+    stream = fopencookie(nullptr, "w", {nullptr, write_cookie, nullptr, nullptr});
+    if (stream != nullptr) setvbuf(stream, nullptr, _IOLBF, BUFSIZ);
+  }
+  if (stream != nullptr) rte_openlog_stream(stream);
+}
+
+std::vector<std::string> release_eal_log() {
+  const std::lock_guard lock(eal_log().mutex);
+  eal_log().keeping = false;
+  return std::exchange(eal_log().kept, {});
+}
+
+}  // namespace itif::net

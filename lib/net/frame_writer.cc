@@ -1,0 +1,106 @@
+#include "net/frame_writer.h"
+
+#include <rte_mbuf.h>
+
+#include "base/check.h"
+#include "net/checksum.h"
+#include "net/header_bytes.h"
+
+namespace itif::net {
+namespace {
+
+constexpr uint8_t kHopLimit = 64;
+
+size_t l2_header_bytes(const Endpoint& peer) noexcept {
+  return kEthernetBytes + peer.num_vlans * kVlanBytes;
+}
+
+void write_ipv4(std::byte* ip, const Endpoint& peer, uint8_t protocol, size_t l4_bytes,
+                uint8_t hop_limit) noexcept {
+  std::memset(ip, 0, kIpv4Bytes);
+  ip[0] = std::byte{0x45};
+  store_be16(ip + 2, static_cast<uint16_t>(kIpv4Bytes + l4_bytes));
+  store_be16(ip + 6, 0x4000);  // DF: identification may then be 0 (RFC 6864)
+  ip[8] = std::byte{hop_limit};
+  ip[9] = std::byte{protocol};
+  std::memcpy(ip + 12, peer.our_address.data(), 4);
+  std::memcpy(ip + 16, peer.peer_address.data(), 4);
+  store_be16(ip + 10, static_cast<uint16_t>(~ones_sum({ip, kIpv4Bytes})));
+}
+
+void write_ipv6(std::byte* ip, const Endpoint& peer, uint8_t protocol, size_t l4_bytes,
+                uint8_t hop_limit) noexcept {
+  std::memset(ip, 0, 8);
+  ip[0] = std::byte{0x60};
+  store_be16(ip + 4, static_cast<uint16_t>(l4_bytes));
+  ip[6] = std::byte{protocol};
+  ip[7] = std::byte{hop_limit};
+  std::memcpy(ip + 8, peer.our_address.data(), 16);
+  std::memcpy(ip + 24, peer.peer_address.data(), 16);
+}
+
+}  // namespace
+
+size_t l3_header_bytes(const Endpoint& peer) noexcept {
+  return l2_header_bytes(peer) + (peer.ip_version == 4 ? kIpv4Bytes : kIpv6Bytes);
+}
+
+size_t write_l2_headers(std::byte* out, const Endpoint& peer, uint16_t ether_type) noexcept {
+  std::memcpy(out, peer.peer_mac.data(), 6);
+  std::memcpy(out + 6, peer.our_mac.data(), 6);
+  size_t at = 12;
+  for (size_t i = 0; i < peer.num_vlans; ++i, at += kVlanBytes) {
+    store_be16(out + at, peer.vlan_tpid[i]);
+    store_be16(out + at + 2, peer.vlan_tci[i]);
+  }
+  store_be16(out + at, ether_type);
+  return at + 2;
+}
+
+size_t write_l3_headers(std::byte* out, const Endpoint& peer, uint8_t protocol, size_t l4_bytes,
+                        uint8_t hop_limit) noexcept {
+  const bool ipv4 = peer.ip_version == 4;
+  const size_t l2 = write_l2_headers(out, peer, ipv4 ? kEtherIpv4 : kEtherIpv6);
+  (ipv4 ? write_ipv4 : write_ipv6)(out + l2, peer, protocol, l4_bytes, hop_limit);
+  return l2 + (ipv4 ? kIpv4Bytes : kIpv6Bytes);
+}
+
+std::span<std::byte> udp_payload_room(rte_mbuf& mbuf, const Endpoint& peer) noexcept {
+  const size_t headers = udp_header_bytes(peer);
+  const size_t room = mbuf.buf_len - mbuf.data_off;
+  if (room < headers) return {};
+  return {rte_pktmbuf_mtod(&mbuf, std::byte*) + headers, room - headers};
+}
+
+void write_udp_headers(rte_mbuf& mbuf, const Endpoint& peer, size_t payload_bytes,
+                       const TxOffloads& offloads) noexcept {
+  const size_t udp_bytes = kUdpBytes + payload_bytes;
+  DCHECK(udp_bytes + kIpv4Bytes <= UINT16_MAX);
+  std::byte* frame = rte_pktmbuf_mtod(&mbuf, std::byte*);
+  const size_t l3 = write_l3_headers(frame, peer, kProtocolUdp, udp_bytes, kHopLimit);
+  std::byte* udp = frame + l3;
+  store_be16(udp, peer.our_port);
+  store_be16(udp + 2, peer.peer_port);
+  store_be16(udp + 4, static_cast<uint16_t>(udp_bytes));
+  store_be16(udp + 6, 0);
+
+  mbuf.data_len = static_cast<uint16_t>(l3 + udp_bytes);
+  mbuf.pkt_len = mbuf.data_len;
+  mbuf.l2_len = l2_header_bytes(peer);
+  mbuf.l3_len = l3 - mbuf.l2_len;
+  const bool ipv4 = peer.ip_version == 4;
+  uint64_t flags = 0;
+  if (offloads.udp_checksum) {  // the device finishes what the pseudo-header began
+    store_be16(udp + 6, pseudo_header_sum(peer, kProtocolUdp, static_cast<uint32_t>(udp_bytes)));
+    flags |= RTE_MBUF_F_TX_UDP_CKSUM | (ipv4 ? RTE_MBUF_F_TX_IPV4 : RTE_MBUF_F_TX_IPV6);
+  } else {
+    store_be16(udp + 6, l4_checksum(peer, kProtocolUdp, {udp, udp_bytes}));
+  }
+  if (offloads.ipv4_checksum && ipv4) {
+    store_be16(frame + mbuf.l2_len + 10, 0);
+    flags |= RTE_MBUF_F_TX_IP_CKSUM | RTE_MBUF_F_TX_IPV4;
+  }
+  mbuf.ol_flags |= flags;
+}
+
+}  // namespace itif::net

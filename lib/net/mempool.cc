@@ -1,0 +1,57 @@
+#include "net/mempool.h"
+
+#include <fmt/core.h>
+#include <rte_errno.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+
+#include <algorithm>
+
+namespace itif::net {
+namespace {
+constexpr uint32_t kMinMbufs = 64;
+constexpr uint32_t kMinMbufBytes = 256;
+constexpr uint32_t kMaxMbufBytes = UINT16_MAX - RTE_PKTMBUF_HEADROOM;
+constexpr uint32_t kCache = 256;  // mbufs an lcore keeps to itself
+}  // namespace
+
+void MempoolFree::operator()(rte_mempool* pool) const noexcept {
+  rte_mempool_free(pool);
+}
+
+uint64_t mempool_mb(const MempoolConfig& config) {
+  const uint64_t element = sizeof(rte_mbuf) + RTE_PKTMBUF_HEADROOM + config.mbuf_bytes +
+                           sizeof(rte_mempool_objhdr) + RTE_CACHE_LINE_SIZE;
+  return (config.mbufs * element >> 20) + 2;  // 2: the pool's ring and caches
+}
+
+Result<Mempool> create_mempool(const MempoolConfig& config) {
+  if (config.mbufs < kMinMbufs)
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} packet buffers are too few: at least {}", config.mbufs, kMinMbufs));
+  if (config.mbuf_bytes < kMinMbufBytes || config.mbuf_bytes > kMaxMbufBytes)
+    return fail(Code::kInvalidArgument,
+                fmt::format("packet buffers of {} bytes: choose {} to {}", config.mbuf_bytes,
+                            kMinMbufBytes, kMaxMbufBytes));
+  rte_mempool* pool = rte_pktmbuf_pool_create(
+      config.name.c_str(), config.mbufs, std::min(kCache, config.mbufs / 8), 0,
+      static_cast<uint16_t>(config.mbuf_bytes + RTE_PKTMBUF_HEADROOM), config.socket);
+  if (pool != nullptr) return Mempool(pool);
+  const std::string what = fmt::format("packet buffers '{}' ({} of {} bytes, {} MB): ", config.name,
+                                       config.mbufs, config.mbuf_bytes, mempool_mb(config));
+  switch (rte_errno) {
+    case EEXIST:
+      return fail(Code::kAlreadyExists, what + "a pool of this name exists");
+    case ENAMETOOLONG:
+      return fail(Code::kInvalidArgument, what + "the name is too long");
+    case ENOMEM:
+      return fail(Code::kResourceExhausted,
+                  what +
+                      "not enough memory: raise vm.nr_hugepages (or -m with --no-huge), or lower "
+                      "data_plane.mbufs");
+    default:
+      return fail(Code::kInternal, what + rte_strerror(rte_errno));
+  }
+}
+
+}  // namespace itif::net

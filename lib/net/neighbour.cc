@@ -1,0 +1,160 @@
+#include "net/neighbour.h"
+
+#include <rte_mbuf.h>
+
+#include <algorithm>
+
+#include "net/checksum.h"
+#include "net/frame_writer.h"
+#include "net/header_bytes.h"
+
+namespace itif::net {
+namespace {
+
+constexpr uint8_t kEchoRequest = 8, kEchoReply = 0;
+constexpr uint8_t kEchoRequestV6 = 128, kEchoReplyV6 = 129;
+constexpr uint8_t kNeighbourSolicitation = 135, kNeighbourAdvertisement = 136;
+constexpr size_t kEchoBytes = 8;
+constexpr size_t kSolicitationBytes = 24;   // without options
+constexpr size_t kAdvertisementBytes = 32;  // with the target link-layer address option
+constexpr uint8_t kSourceLinkLayerOption = 1, kTargetLinkLayerOption = 2;
+constexpr uint8_t kSolicited = 0x40, kOverride = 0x20;
+constexpr uint8_t kNeighbourHopLimit = 255, kEchoHopLimit = 64;
+
+// Makes the mbuf `headers` + `body` bytes long, its body starting where byte `body_offset` is now.
+// Received headers are never shorter than ours but for a VLAN tag that the NIC took out: then the
+// headroom gives. nullptr if the buffer is too small.
+std::byte* reframe(rte_mbuf& mbuf, size_t body_offset, size_t headers, size_t body) noexcept {
+  const size_t body_at = mbuf.data_off + body_offset;
+  if (headers > body_at || body_at + body > mbuf.buf_len) return nullptr;
+  mbuf.data_off = static_cast<uint16_t>(body_at - headers);
+  mbuf.data_len = static_cast<uint16_t>(headers + body);
+  mbuf.pkt_len = mbuf.data_len;
+  // What the driver said of the received frame is no instruction for sending this one.
+  mbuf.ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+  mbuf.vlan_tci = 0;
+  return rte_pktmbuf_mtod(&mbuf, std::byte*);
+}
+
+DropReason answer_arp(rte_mbuf& mbuf, const Frame& frame, const LocalAddresses& local) noexcept {
+  const std::byte* arp = rte_pktmbuf_mtod_offset(&mbuf, const std::byte*, frame.l3_offset);
+  if (load_be16(arp) != 1 || load_be16(arp + 2) != kEtherIpv4 || load_u8(arp + 4) != 6 ||
+      load_u8(arp + 5) != 4)
+    return DropReason::kArpMalformed;
+  if (load_be16(arp + 6) != 1) return DropReason::kArpNotOurs;  // replies teach us nothing we need
+  std::array<std::byte, 10> sender;                             // MAC and IP
+  Ipv4Address target;
+  std::memcpy(sender.data(), arp + 8, sender.size());
+  std::memcpy(target.data(), arp + 24, target.size());
+  if (!local.owns(target)) return DropReason::kArpNotOurs;
+
+  const size_t l2_bytes = kEthernetBytes + frame.peer.num_vlans * kVlanBytes;
+  std::byte* out = reframe(mbuf, frame.l3_offset, l2_bytes, kArpBytes);
+  if (out == nullptr) return DropReason::kNoMbuf;
+  out += write_l2_headers(out, frame.peer, kEtherArp);
+  store_be16(out + 6, 2);
+  std::memcpy(out + 8, local.mac.data(), 6);
+  std::memcpy(out + 14, target.data(), 4);
+  std::memcpy(out + 18, sender.data(), sender.size());
+  return DropReason::kNone;
+}
+
+DropReason answer_echo(rte_mbuf& mbuf, const Frame& frame) noexcept {
+  std::byte* icmp = rte_pktmbuf_mtod_offset(&mbuf, std::byte*, frame.l4_offset);
+  if (ones_sum({icmp, frame.payload_bytes}) != 0xffff) return DropReason::kIcmpChecksum;
+  if (load_be16(icmp) != kEchoRequest << 8) return DropReason::kIcmpUnsupported;
+
+  std::byte* out = reframe(mbuf, frame.l4_offset, l3_header_bytes(frame.peer), frame.payload_bytes);
+  if (out == nullptr) return DropReason::kNoMbuf;
+  icmp = out + write_l3_headers(out, frame.peer, kProtocolIcmp, frame.payload_bytes, kEchoHopLimit);
+  icmp[0] = std::byte{kEchoReply};
+  store_be16(icmp + 2, 0);
+  store_be16(icmp + 2, static_cast<uint16_t>(~ones_sum({icmp, frame.payload_bytes})));
+  return DropReason::kNone;
+}
+
+DropReason answer_echo_v6(rte_mbuf& mbuf, const Frame& frame) noexcept {
+  if (frame.to_multicast) return DropReason::kIcmpUnsupported;  // no amplifying of ff02::1
+  if (Ipv6Address(frame.peer.peer_address) == Ipv6Address{}) return DropReason::kSourceInvalid;
+  std::byte* out = reframe(mbuf, frame.l4_offset, l3_header_bytes(frame.peer), frame.payload_bytes);
+  if (out == nullptr) return DropReason::kNoMbuf;
+  std::byte* icmp =
+      out + write_l3_headers(out, frame.peer, kProtocolIcmpV6, frame.payload_bytes, kEchoHopLimit);
+  icmp[0] = std::byte{kEchoReplyV6};
+  store_be16(icmp + 2, 0);
+  store_be16(icmp + 2, l4_checksum(frame.peer, kProtocolIcmpV6, {icmp, frame.payload_bytes}));
+  return DropReason::kNone;
+}
+
+// RFC 4861, section 7.1.1: what makes a solicitation valid.
+DropReason check_solicitation(std::span<const std::byte> icmp, const Frame& frame,
+                              bool unspecified) noexcept {
+  static constexpr uint8_t kSolicitedNode[] = {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff};
+  if (frame.hop_limit != 255 || icmp.size() < kSolicitationBytes || load_u8(&icmp[1]) != 0 ||
+      load_u8(&icmp[8]) == 0xff)
+    return DropReason::kIcmpMalformed;
+  if (unspecified && !std::equal(std::begin(kSolicitedNode), std::end(kSolicitedNode),
+                                 frame.peer.our_address.begin()))
+    return DropReason::kIcmpMalformed;
+  for (auto options = icmp.subspan(kSolicitationBytes); !options.empty();) {
+    if (options.size() < 8) return DropReason::kIcmpMalformed;
+    const size_t bytes = size_t{load_u8(&options[1])} * 8;
+    if (bytes == 0 || bytes > options.size()) return DropReason::kIcmpMalformed;
+    if (unspecified && load_u8(&options[0]) == kSourceLinkLayerOption)
+      return DropReason::kIcmpMalformed;
+    options = options.subspan(bytes);
+  }
+  return DropReason::kNone;
+}
+
+DropReason answer_solicitation(rte_mbuf& mbuf, const Frame& frame, const LocalAddresses& local,
+                               std::span<const std::byte> icmp) noexcept {
+  const bool unspecified = Ipv6Address(frame.peer.peer_address) == Ipv6Address{};
+  const DropReason reason = check_solicitation(icmp, frame, unspecified);
+  if (reason != DropReason::kNone) return reason;
+  Ipv6Address target;
+  std::memcpy(target.data(), &icmp[8], target.size());
+  if (!local.owns(target)) return DropReason::kIcmpUnsupported;
+
+  Endpoint peer = frame.peer;
+  peer.our_address = target;
+  if (unspecified) {  // a DAD probe: everyone must hear that the address is taken
+    peer.peer_address = {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+    peer.peer_mac = {0x33, 0x33, 0, 0, 0, 1};
+  }
+  std::byte* out = reframe(mbuf, frame.l4_offset, l3_header_bytes(peer), kAdvertisementBytes);
+  if (out == nullptr) return DropReason::kNoMbuf;
+  out += write_l3_headers(out, peer, kProtocolIcmpV6, kAdvertisementBytes, kNeighbourHopLimit);
+  std::memset(out, 0, 8);
+  out[0] = std::byte{kNeighbourAdvertisement};
+  out[4] = static_cast<std::byte>(unspecified ? kOverride : kOverride | kSolicited);
+  std::memcpy(out + 8, target.data(), target.size());
+  out[24] = std::byte{kTargetLinkLayerOption};
+  out[25] = std::byte{1};
+  std::memcpy(out + 26, local.mac.data(), 6);
+  store_be16(out + 2, l4_checksum(peer, kProtocolIcmpV6, {out, kAdvertisementBytes}));
+  return DropReason::kNone;
+}
+
+DropReason answer_icmp_v6(rte_mbuf& mbuf, const Frame& frame,
+                          const LocalAddresses& local) noexcept {
+  const std::span<const std::byte> icmp(
+      rte_pktmbuf_mtod_offset(&mbuf, const std::byte*, frame.l4_offset), frame.payload_bytes);
+  const uint32_t pseudo = pseudo_header_sum(frame.peer, kProtocolIcmpV6, frame.payload_bytes);
+  if (ones_sum(icmp, pseudo) != 0xffff) return DropReason::kIcmpChecksum;
+  if (load_be16(icmp.data()) == kEchoRequestV6 << 8) return answer_echo_v6(mbuf, frame);
+  if (load_u8(icmp.data()) == kNeighbourSolicitation)
+    return answer_solicitation(mbuf, frame, local, icmp);
+  return DropReason::kIcmpUnsupported;
+}
+
+}  // namespace
+
+DropReason answer_neighbour(rte_mbuf& mbuf, const Frame& frame,
+                            const LocalAddresses& local) noexcept {
+  if (frame.kind == Frame::kArp) return answer_arp(mbuf, frame, local);
+  if (frame.payload_bytes < kEchoBytes) return DropReason::kIcmpMalformed;
+  return frame.kind == Frame::kIcmp ? answer_echo(mbuf, frame) : answer_icmp_v6(mbuf, frame, local);
+}
+
+}  // namespace itif::net

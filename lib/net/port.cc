@@ -1,0 +1,245 @@
+#include "net/port.h"
+
+#include <fmt/core.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+#include "net/header_bytes.h"
+
+namespace itif::net {
+namespace {
+
+constexpr uint64_t kRxChecksums = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
+
+// Drivers of links whose other end is a kernel that may leave UDP checksums to an offload which
+// such a link does not perform.
+bool leaves_checksums_partial(std::string_view driver) {
+  for (const char* name :
+       {"net_af_packet", "net_af_xdp", "net_tap", "net_pcap", "net_virtio", "net_virtio_user"})
+    if (driver == name) return true;
+  return false;
+}
+
+std::string list_devices() {
+  std::string names;
+  uint16_t id;
+  RTE_ETH_FOREACH_DEV(id) {
+    char name[RTE_ETH_NAME_MAX_LEN];
+    if (rte_eth_dev_get_name_by_port(id, name) != 0) continue;
+    names += names.empty() ? name : fmt::format(", {}", name);
+  }
+  return names.empty() ? "none" : names;
+}
+
+Result<uint16_t> find_device(const std::string& device) {
+  uint16_t id = 0;
+  if (device.empty()) {
+    RTE_ETH_FOREACH_DEV(id) return id;
+    return fail(Code::kNotFound,
+                "no DPDK port: add --vdev or -a to eal.args, or bind a NIC to a DPDK driver "
+                "(dpdk-devbind.py)");
+  }
+  if (rte_eth_dev_get_port_by_name(device.c_str(), &id) == 0) return id;
+  return fail(
+      Code::kNotFound,
+      fmt::format("no DPDK port '{}' (there is: {}): check ports.device, and --vdev or -a in "
+                  "eal.args",
+                  device, list_devices()));
+}
+
+Error driver_error(const std::string& device, const char* step, int result) {
+  const Code code = result == -ENOMEM                       ? Code::kResourceExhausted
+                    : result == -EPERM || result == -EACCES ? Code::kPermission
+                                                            : Code::kUnsupported;
+  const char* remedy =
+      code == Code::kResourceExhausted
+          ? "lower the descriptors, or let a device frame fit data_plane.mbuf_bytes"
+      : code == Code::kPermission ? "run as root"
+                                  : "check the device's arguments in eal.args";
+  return {code, fmt::format("port {}: {}: {}: {}", device, step, errno_text(-result), remedy)};
+}
+
+// What the device is asked for, given what it offers.
+rte_eth_conf plan_configuration(const rte_eth_dev_info& device, PortInfo& info) {
+  rte_eth_conf conf{};
+  conf.rxmode.offloads = device.rx_offload_capa & kRxChecksums;
+  info.rx_checksums = conf.rxmode.offloads == kRxChecksums;
+  if (!info.rx_checksums)
+    log::info("port {}: {} does not verify checksums: done in software", info.device, info.driver);
+
+  info.tx_offloads.ipv4_checksum = (device.tx_offload_capa & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM) != 0;
+  info.tx_offloads.udp_checksum = (device.tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM) != 0;
+  if (!info.tx_offloads.ipv4_checksum || !info.tx_offloads.udp_checksum)
+    log::info("port {}: {} does not compute {} checksums: done in software", info.device,
+              info.driver, info.tx_offloads.ipv4_checksum ? "UDP" : "IPv4 or UDP");
+  // Every mbuf we send is of the port's one pool and has one owner.
+  conf.txmode.offloads =
+      device.tx_offload_capa & (RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM |
+                                RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE);
+
+  if (info.num_queues > 1) {
+    conf.rx_adv_conf.rss_conf.rss_hf =
+        device.flow_type_rss_offloads &
+        (RTE_ETH_RSS_IP | RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP);
+    info.rss = conf.rx_adv_conf.rss_conf.rss_hf != 0;
+    if (info.rss)
+      conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+    else
+      log::info("port {}: {} has no RSS: it spreads flows over {} queues in its own way",
+                info.device, info.driver, info.num_queues);
+  }
+  return conf;
+}
+
+uint16_t plan_queues(const PortConfig& config, const rte_eth_dev_info& device,
+                     const std::string& name) {
+  const uint16_t offered =
+      std::max<uint16_t>(1, std::min(device.max_rx_queues, device.max_tx_queues));
+  if (config.num_queues > offered)
+    log::warning("port {}: {} queues wanted, the device has {}: using {}", name, config.num_queues,
+                 offered, offered);
+  return std::clamp<uint16_t>(config.num_queues, 1, offered);
+}
+
+uint32_t plan_mtu(const PortConfig& config, const rte_eth_dev_info& device,
+                  const std::string& name) {
+  // As ethdev: what the device adds to an MTU to make a frame.
+  const uint32_t overhead = device.max_mtu != UINT16_MAX && device.max_rx_pktlen > device.max_mtu
+                                ? device.max_rx_pktlen - device.max_mtu
+                                : RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+  uint32_t offered = device.max_mtu == 0 ? UINT16_MAX : device.max_mtu;
+  if (device.max_rx_pktlen > overhead) offered = std::min(offered, device.max_rx_pktlen - overhead);
+  const uint32_t mtu = std::max<uint32_t>(std::min(config.mtu, offered), device.min_mtu);
+  if (mtu != config.mtu)
+    log::warning("port {}: an MTU of {} wanted, the device takes {} to {}: using {}", name,
+                 config.mtu, device.min_mtu, offered, mtu);
+  return mtu;
+}
+
+// Neighbour solicitations come by multicast. A device that cannot receive all of it may take
+// everything instead.
+void receive_multicast(const PortConfig& config, const PortInfo& info) {
+  if (config.promiscuous && rte_eth_promiscuous_enable(info.id) != 0)
+    log::warning("port {}: {} cannot be promiscuous", info.device, info.driver);
+  if (rte_eth_allmulticast_enable(info.id) == 0) return;
+  if (rte_eth_promiscuous_enable(info.id) == 0) return;
+  log::info(
+      "port {}: {} cannot be told to receive multicast: if IPv6 peers do not find us, give them a "
+      "static neighbour entry",
+      info.device, info.driver);
+}
+
+}  // namespace
+
+Result<Port> Port::open(const PortConfig& config) {
+  Port port;
+  PortInfo& info = port.info_;
+  ITIF_ASSIGN(info.id, find_device(config.device));
+  char name[RTE_ETH_NAME_MAX_LEN] = "";
+  rte_eth_dev_get_name_by_port(info.id, name);
+  info.device = name;
+  rte_eth_dev_info device{};
+  if (const int result = rte_eth_dev_info_get(info.id, &device); result != 0)
+    return std::unexpected(driver_error(info.device, "its properties", result));
+  info.driver = device.driver_name == nullptr ? "?" : device.driver_name;
+  info.socket = rte_eth_dev_socket_id(info.id);
+  info.partial_checksums = leaves_checksums_partial(info.driver);
+  info.num_queues = plan_queues(config, device, info.device);
+  info.mtu = plan_mtu(config, device, info.device);
+
+  const uint32_t frame_bytes = info.mtu + static_cast<uint32_t>(kEthernetBytes + 2 * kVlanBytes);
+  const uint32_t room = rte_pktmbuf_data_room_size(config.pool) - RTE_PKTMBUF_HEADROOM;
+  if (frame_bytes > room)
+    return fail(Code::kInvalidArgument,
+                fmt::format("port {}: an MTU of {} needs packet buffers of {} bytes, they have {}: "
+                            "raise data_plane.mbuf_bytes or lower the port's mtu",
+                            info.device, info.mtu, frame_bytes, room));
+
+  rte_eth_conf conf = plan_configuration(device, info);
+  conf.rxmode.mtu = info.mtu;
+  port.open_ = true;  // from here on a failure must close the device
+  if (const int result = rte_eth_dev_configure(info.id, info.num_queues, info.num_queues, &conf);
+      result != 0)
+    return std::unexpected(driver_error(info.device, "configuring it", result));
+  uint16_t rx_descriptors = config.rx_descriptors, tx_descriptors = config.tx_descriptors;
+  if (const int result =
+          rte_eth_dev_adjust_nb_rx_tx_desc(info.id, &rx_descriptors, &tx_descriptors);
+      result != 0 && result != -ENOTSUP)
+    return std::unexpected(driver_error(info.device, "choosing descriptors", result));
+  device.default_rxconf.offloads = conf.rxmode.offloads;
+  device.default_txconf.offloads = conf.txmode.offloads;
+  const auto socket = static_cast<unsigned>(info.socket);
+  for (uint16_t queue = 0; queue < info.num_queues; ++queue) {
+    if (const int result = rte_eth_rx_queue_setup(info.id, queue, rx_descriptors, socket,
+                                                  &device.default_rxconf, config.pool);
+        result != 0)
+      return std::unexpected(driver_error(info.device, "its receive queue", result));
+    if (const int result =
+            rte_eth_tx_queue_setup(info.id, queue, tx_descriptors, socket, &device.default_txconf);
+        result != 0)
+      return std::unexpected(driver_error(info.device, "its transmit queue", result));
+  }
+  if (const int result = rte_eth_dev_start(info.id); result != 0)
+    return std::unexpected(driver_error(info.device, "starting it", result));
+  receive_multicast(config, info);
+
+  rte_ether_addr mac{};
+  rte_eth_macaddr_get(info.id, &mac);
+  std::memcpy(info.mac.data(), mac.addr_bytes, info.mac.size());
+  const Link link = port.link();
+  log::info("port {}: {}, {}, {} queue{}, MTU {}, link {}", info.device, info.driver,
+            format_mac(info.mac), info.num_queues, info.num_queues == 1 ? "" : "s", info.mtu,
+            link.up ? "up" : "down (waiting for it)");
+  return port;
+}
+
+Port::Port(Port&& other) noexcept
+    : info_(std::move(other.info_)), open_(std::exchange(other.open_, false)) {}
+
+Port& Port::operator=(Port&& other) noexcept {
+  if (this != &other) {
+    close();
+    info_ = std::move(other.info_);
+    open_ = std::exchange(other.open_, false);
+  }
+  return *this;
+}
+
+Port::~Port() {
+  close();
+}
+
+void Port::close() noexcept {
+  if (!std::exchange(open_, false)) return;
+  if (rte_eth_dev_stop(info_.id) != 0) log::warning("port {}: did not stop cleanly", info_.device);
+  rte_eth_dev_close(info_.id);
+}
+
+PortStats Port::stats() const noexcept {
+  rte_eth_stats stats{};
+  if (rte_eth_stats_get(info_.id, &stats) != 0) return {};
+  return {stats.ipackets, stats.opackets,  stats.ibytes,  stats.obytes,
+          stats.imissed,  stats.rx_nombuf, stats.ierrors, stats.oerrors};
+}
+
+Link Port::link() const noexcept {
+  rte_eth_link link{};
+  if (rte_eth_link_get_nowait(info_.id, &link) != 0) return {};
+  const bool known = link.link_speed != RTE_ETH_SPEED_NUM_UNKNOWN;
+  return {link.link_status == RTE_ETH_LINK_UP, known ? link.link_speed : 0};
+}
+
+uint16_t Port::rx_burst(uint16_t queue, std::span<rte_mbuf*> out) const noexcept {
+  return rte_eth_rx_burst(info_.id, queue, out.data(), static_cast<uint16_t>(out.size()));
+}
+
+uint16_t Port::tx_burst(uint16_t queue, std::span<rte_mbuf*> mbufs) const noexcept {
+  return rte_eth_tx_burst(info_.id, queue, mbufs.data(), static_cast<uint16_t>(mbufs.size()));
+}
+
+}  // namespace itif::net

@@ -1,0 +1,291 @@
+#include "net/reassembly.h"
+
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+#include "base/check.h"
+
+namespace itif::net {
+namespace {
+
+static_assert(std::is_standard_layout_v<Context>, "Context::of needs it");
+
+// Flags that may differ between the pieces of one request.
+constexpr uint16_t kVolatileFlags = wire::kFlagRetry;
+
+bool bit_set(const uint64_t* bits, uint32_t i) noexcept {
+  return (bits[i / 64] >> (i % 64)) & 1;
+}
+
+bool same_geometry(const Context& context, const wire::Header& header) noexcept {
+  return context.request.payload_bytes == header.total_bytes &&
+         context.fragment_bytes == header.fragment_bytes &&
+         context.request.payload_kind == header.payload_kind &&
+         context.request.result_kind == header.result_kind &&
+         ((context.request.flags ^ header.flags) & ~kVolatileFlags) == 0;
+}
+
+// Bytes of piece `i`, or 0 if there is none but in an empty message.
+uint32_t piece_bytes(const Context& context, uint32_t i) noexcept {
+  const uint64_t offset = uint64_t{i} * context.fragment_bytes;
+  const uint32_t total = context.request.payload_bytes;
+  return static_cast<uint32_t>(std::min<uint64_t>(context.fragment_bytes, total - offset));
+}
+
+// wire::parse has checked the datagram against itself, same_geometry against the request: this is
+// the last look before it becomes an index.
+bool fits(const Context& context, const Arrival& arrival) noexcept {
+  const uint32_t offset = arrival.header->offset;
+  return offset % context.fragment_bytes == 0 &&
+         offset / context.fragment_bytes < context.num_pieces &&
+         arrival.payload.size() == piece_bytes(context, offset / context.fragment_bytes);
+}
+
+}  // namespace
+
+Reassembler::Reassembler(const ReassemblyLimits& limits, uint64_t seed)
+    : limits_(limits),
+      contexts_(std::make_unique<Context[]>(limits.max_contexts)),
+      first_free_(0),
+      index_(limits.max_contexts, seed),
+      arena_(limits.piece_slots),
+      timers_(limits.max_contexts),
+      tenants_(limits.max_tenants) {
+  for (uint32_t i = 0; i < limits.max_contexts; ++i) contexts_[i].next_free = i + 1;
+}
+
+Reassembler::~Reassembler() {
+  for_each([this](Context& context) { release(context); });
+}
+
+Context* Reassembler::find(const MessageKey& key) noexcept {
+  const uint32_t slot = index_.find(key);
+  return slot == KeyIndex::kAbsent ? nullptr : &contexts_[slot];
+}
+
+Reassembler::Table Reassembler::table(Context& context) noexcept {
+  if (context.arena_first == PieceArena::kNone)
+    return {context.inline_pieces, context.inline_mbufs, &context.inline_arrived};
+  return {arena_.pieces(context.arena_first), arena_.mbufs(context.arena_first),
+          arena_.arrived(context.arena_first)};
+}
+
+DropReason Reassembler::charge_refusal(uint32_t tenant_index, uint64_t bytes) const noexcept {
+  if (held_bytes_ + bytes > limits_.max_held_bytes) return DropReason::kHeldBytesFull;
+  if (tenants_[tenant_index].held_bytes + bytes > limits_.tenant_max_held_bytes)
+    return DropReason::kTenantHeldBytesFull;
+  return DropReason::kNone;
+}
+
+Reassembler::Added Reassembler::start(const Arrival& arrival, const Admission& admission) noexcept {
+  const wire::Header& header = *arrival.header;
+  const auto refuse = [](DropReason reason) { return Added{Outcome::dropped(reason)}; };
+  CHECK(admission.tenant_index < tenants_.size());
+  DCHECK(find(message_key(header)) == nullptr);
+  if (header.fragment_bytes == 0 || header.total_bytes > wire::kMaxTotalBytes)
+    return refuse(DropReason::kWireBadGeometry);
+  if (first_free_ == limits_.max_contexts) return refuse(DropReason::kContextsFull);
+  TenantUse& tenant = tenants_[admission.tenant_index];
+  if (tenant.contexts >= limits_.tenant_max_contexts)
+    return refuse(DropReason::kTenantContextsFull);
+  const DropReason reason = charge_refusal(admission.tenant_index, arrival.mbuf->buf_len);
+  if (reason != DropReason::kNone) return refuse(reason);
+
+  Context& context = contexts_[first_free_];
+  context.request = {};
+  request::Request& request = context.request;
+  request.tenant_id = header.tenant_id;
+  request.session = header.session;
+  request.request_id = header.request_id;
+  request.payload_kind = header.payload_kind;
+  request.result_kind = header.result_kind;
+  request.flags = header.flags;
+  request.payload_bytes = header.total_bytes;
+  context.fragment_bytes = header.fragment_bytes;
+  context.num_pieces = std::max<uint32_t>(
+      1, (header.total_bytes + header.fragment_bytes - 1u) / header.fragment_bytes);
+  if (!fits(context, arrival)) return refuse(DropReason::kWireBadGeometry);
+
+  context.arena_first = PieceArena::kNone;
+  context.inline_arrived = 0;
+  if (context.num_pieces > Context::kInlinePieces) {
+    if (context.num_pieces <= limits_.max_pieces_per_request)
+      context.arena_first = arena_.allocate(context.num_pieces);
+    if (context.arena_first == PieceArena::kNone) return refuse(DropReason::kPiecesFull);
+  }
+  request.tenant_index = admission.tenant_index;
+  request.slot = admission.slot;
+  request.group = admission.group;
+  request.worker = admission.worker;
+  request.in_flight = admission.in_flight;
+  request.arrival_ns = arrival.now_ns;
+  request.deadline_ns = admission.deadline_ns;
+  context.key = message_key(header);
+  context.state = ContextState::kAssembling;
+  context.auth = header.auth;
+  context.key_epoch = header.key_epoch;
+  context.num_arrived = 0;
+  context.held_bytes = 0;
+  context.stall_gap_ns = limits_.stall_ns;
+  context.next_stall_ns = limits_.stall_ns == 0 ? UINT64_MAX : arrival.now_ns + limits_.stall_ns;
+  const uint32_t slot = first_free_;
+  first_free_ = context.next_free;
+  index_.insert(context.key, slot);
+  ++tenant.contexts;
+
+  hold(context, arrival);
+  if (context.num_arrived == context.num_pieces)
+    become_whole(context, arrival.now_ns);
+  else
+    schedule(context, arrival.now_ns);
+  return {Outcome::held(), &context, context.state == ContextState::kExecuting};
+}
+
+Reassembler::Added Reassembler::add(Context& context, const Arrival& arrival) noexcept {
+  const auto drop = [&](DropReason reason) { return Added{Outcome::dropped(reason), &context}; };
+  if (!same_geometry(context, *arrival.header) || !fits(context, arrival))
+    return drop(DropReason::kGeometryChanged);
+  if (context.state == ContextState::kExecuting) return drop(DropReason::kLate);
+  const uint32_t index = arrival.header->offset / context.fragment_bytes;
+  if (bit_set(table(context).arrived, index)) return drop(DropReason::kDuplicate);
+  const DropReason reason = charge_refusal(context.request.tenant_index, arrival.mbuf->buf_len);
+  if (reason != DropReason::kNone) return drop(reason);
+
+  hold(context, arrival);
+  if (context.num_arrived == context.num_pieces) become_whole(context, arrival.now_ns);
+  return {Outcome::held(), &context, context.state == ContextState::kExecuting};
+}
+
+void Reassembler::hold(Context& context, const Arrival& arrival) noexcept {
+  // Readers load 4-byte words. The header in front of the payload has been read and is ours to
+  // overwrite, so the payload slides down in its own buffer.
+  const std::byte* data = arrival.payload.data();
+  const size_t excess = reinterpret_cast<uintptr_t>(data) % 4;
+  if (excess != 0 && !arrival.payload.empty()) {
+    std::byte* aligned = const_cast<std::byte*>(data) - excess;
+    std::memmove(aligned, data, arrival.payload.size());
+    data = aligned;
+    ++realigned_;
+  }
+  const uint32_t index = arrival.header->offset / context.fragment_bytes;
+  const Table pieces = table(context);
+  pieces.pieces[index] = {data, static_cast<uint32_t>(arrival.payload.size())};
+  pieces.mbufs[index] = arrival.mbuf;
+  pieces.arrived[index / 64] |= uint64_t{1} << (index % 64);
+  ++context.num_arrived;
+  context.peer = *arrival.peer;
+  context.last_piece_ns = arrival.now_ns;
+  const uint64_t bytes = arrival.mbuf->buf_len;
+  context.held_bytes += bytes;
+  tenants_[context.request.tenant_index].held_bytes += bytes;
+  held_bytes_ += bytes;
+  ++held_pieces_;
+}
+
+void Reassembler::become_whole(Context& context, uint64_t now_ns) noexcept {
+  timers_.cancel(slot_of(context));
+  context.state = ContextState::kExecuting;
+  context.request.complete_ns = now_ns;
+  if (context.request.payload_bytes != 0)
+    context.request.pieces = {table(context).pieces, context.num_pieces};
+}
+
+void Reassembler::schedule(Context& context, uint64_t now_ns) noexcept {
+  const request::Request& request = context.request;
+  uint64_t expiry_ns = std::min(request.arrival_ns + limits_.timeout_ns, context.next_stall_ns);
+  if (request.deadline_ns != 0) expiry_ns = std::min(expiry_ns, request.deadline_ns);
+  timers_.schedule(slot_of(context), expiry_ns, now_ns);
+}
+
+size_t Reassembler::sweep(uint64_t now_ns, std::span<Due> due) noexcept {
+  size_t count = 0;
+  while (count < due.size()) {
+    const uint32_t slot = timers_.next_expired(now_ns);
+    if (slot == TimerWheel::kNil) break;
+    Context& context = contexts_[slot];
+    const request::Request& request = context.request;
+    const uint64_t timeout_ns = request.arrival_ns + limits_.timeout_ns;
+    if (request.deadline_ns != 0 && request.deadline_ns <= std::min(now_ns, timeout_ns)) {
+      due[count++] = {&context, Due::kDeadline};
+    } else if (timeout_ns <= now_ns) {
+      due[count++] = {&context, Due::kTimeout};
+    } else {
+      // Pieces since then put the stall off; the timer is only moved here, not by each of them.
+      const uint64_t quiet_until_ns = context.last_piece_ns + context.stall_gap_ns;
+      if (quiet_until_ns <= now_ns) {
+        due[count++] = {&context, Due::kStalled};
+        context.stall_gap_ns *= 2;
+        context.next_stall_ns = now_ns + context.stall_gap_ns;
+      } else {
+        context.next_stall_ns = quiet_until_ns;
+      }
+      schedule(context, now_ns);
+    }
+  }
+  return count;
+}
+
+size_t Reassembler::missing_ranges(Context& context, std::span<wire::Range> out) noexcept {
+  const uint64_t* arrived = table(context).arrived;
+  const uint32_t fragment_bytes = context.fragment_bytes;
+  size_t count = 0;
+  uint32_t i = 0;
+  const auto next = [&](bool set) {  // moves i to the next piece that has (not) arrived, or the end
+    while (i < context.num_pieces) {
+      const uint64_t word = (set ? arrived[i / 64] : ~arrived[i / 64]) >> (i % 64);
+      if (word != 0) {
+        i += static_cast<uint32_t>(std::countr_zero(word));
+        break;
+      }
+      i = (i / 64 + 1) * 64;
+    }
+    i = std::min(i, context.num_pieces);
+  };
+  while (count < out.size()) {
+    next(false);
+    if (i == context.num_pieces) break;
+    const uint32_t first = i;
+    next(true);
+    const uint64_t end =
+        std::min<uint64_t>(uint64_t{i} * fragment_bytes, context.request.payload_bytes);
+    out[count++] = {first * fragment_bytes,
+                    static_cast<uint32_t>(end - uint64_t{first} * fragment_bytes)};
+  }
+  return count;
+}
+
+uint32_t Reassembler::release(Context& context) noexcept {
+  DCHECK(context.state != ContextState::kFree);
+  const Table pieces = table(context);
+  for (uint32_t word = 0; word * 64 < context.num_pieces; ++word)
+    for (uint64_t bits = pieces.arrived[word]; bits != 0; bits &= bits - 1)
+      death_row_.push(pieces.mbufs[word * 64 + static_cast<uint32_t>(std::countr_zero(bits))]);
+  if (context.arena_first != PieceArena::kNone)
+    arena_.release(context.arena_first, context.num_pieces);
+  timers_.cancel(slot_of(context));
+  index_.erase(context.key);
+  TenantUse& tenant = tenants_[context.request.tenant_index];
+  --tenant.contexts;
+  tenant.held_bytes -= context.held_bytes;
+  held_bytes_ -= context.held_bytes;
+  held_pieces_ -= context.num_arrived;
+  context.state = ContextState::kFree;
+  context.request.pieces = {};
+  context.next_free = first_free_;
+  first_free_ = slot_of(context);
+  return context.num_arrived;
+}
+
+uint32_t Reassembler::tenant_contexts(uint32_t tenant_index) const noexcept {
+  return tenants_[tenant_index].contexts;
+}
+
+uint64_t Reassembler::tenant_held_bytes(uint32_t tenant_index) const noexcept {
+  return tenants_[tenant_index].held_bytes;
+}
+
+}  // namespace itif::net

@@ -1,0 +1,111 @@
+#include "net/response_cache.h"
+
+#include <cstdlib>
+
+#include "base/check.h"
+
+namespace itif::net {
+namespace {
+constexpr uint32_t kNil = UINT32_MAX;
+}
+
+// Free entries are chained through `newer`.
+ResponseCache::ResponseCache(const ResponseCacheLimits& limits, uint64_t seed)
+    : limits_(limits),
+      entries_(std::make_unique<CachedResponse[]>(limits.max_entries)),
+      index_(limits.max_entries, seed),
+      first_free_(limits.max_entries == 0 ? kNil : 0),
+      oldest_(kNil),
+      newest_(kNil) {
+  for (uint32_t i = 0; i + 1 < limits.max_entries; ++i) entries_[i].newer = i + 1;
+}
+
+ResponseCache::~ResponseCache() {
+  for (uint32_t i = 0; i < limits_.max_entries; ++i) std::free(entries_[i].result.data);
+}
+
+CachedResponse* ResponseCache::put(const Put& put) noexcept {
+  erase(put.key);
+  const bool keep = put.keep && put.result.bytes <= limits_.max_bytes;
+  while (oldest_ != kNil &&
+         (first_free_ == kNil || (keep && kept_bytes_ + put.result.bytes > limits_.max_bytes))) {
+    forget(entries_[oldest_]);
+    ++evictions_;
+  }
+  if (first_free_ == kNil) {
+    std::free(put.result.data);
+    return nullptr;
+  }
+  const uint32_t slot = first_free_;
+  CachedResponse& entry = entries_[slot];
+  first_free_ = entry.newer;
+  entry.key = put.key;
+  entry.header = put.header;
+  entry.result = put.result;
+  entry.stored_ns = put.now_ns;
+  entry.tenant_index = put.tenant_index;
+  entry.pins = 1;
+  entry.indexed = keep;
+  entry.newer = kNil;
+  entry.older = kNil;
+  ++used_;
+  bytes_ += entry.result.bytes;
+  if (keep) {
+    index_.insert(entry.key, slot);
+    kept_bytes_ += entry.result.bytes;
+    entry.older = newest_;
+    (newest_ == kNil ? oldest_ : entries_[newest_].newer) = slot;
+    newest_ = slot;
+  }
+  return &entry;
+}
+
+CachedResponse* ResponseCache::find(const MessageKey& key, uint64_t now_ns) noexcept {
+  const uint32_t slot = index_.find(key);
+  if (slot == KeyIndex::kAbsent) return nullptr;
+  CachedResponse& entry = entries_[slot];
+  return entry.stored_ns + limits_.ttl_ns > now_ns ? &entry : nullptr;
+}
+
+void ResponseCache::unpin(CachedResponse& entry) noexcept {
+  DCHECK(entry.pins > 0);
+  if (--entry.pins == 0 && !entry.indexed) free_entry(entry);
+}
+
+bool ResponseCache::erase(const MessageKey& key) noexcept {
+  const uint32_t slot = index_.find(key);
+  if (slot == KeyIndex::kAbsent) return false;
+  forget(entries_[slot]);
+  return true;
+}
+
+size_t ResponseCache::expire(uint64_t now_ns, size_t most) noexcept {
+  size_t count = 0;
+  for (; count < most && oldest_ != kNil; ++count) {
+    CachedResponse& entry = entries_[oldest_];
+    if (entry.stored_ns + limits_.ttl_ns > now_ns) break;
+    forget(entry);
+  }
+  return count;
+}
+
+void ResponseCache::forget(CachedResponse& entry) noexcept {
+  DCHECK(entry.indexed);
+  index_.erase(entry.key);
+  (entry.older == kNil ? oldest_ : entries_[entry.older].newer) = entry.newer;
+  (entry.newer == kNil ? newest_ : entries_[entry.newer].older) = entry.older;
+  kept_bytes_ -= entry.result.bytes;
+  entry.indexed = false;
+  if (entry.pins == 0) free_entry(entry);
+}
+
+void ResponseCache::free_entry(CachedResponse& entry) noexcept {
+  std::free(entry.result.data);
+  bytes_ -= entry.result.bytes;
+  --used_;
+  entry.result = {};
+  entry.newer = first_free_;
+  first_free_ = slot_of(entry);
+}
+
+}  // namespace itif::net

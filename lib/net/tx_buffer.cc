@@ -1,0 +1,40 @@
+#include "net/tx_buffer.h"
+
+#include <rte_mbuf.h>
+
+#include <algorithm>
+
+namespace itif::net {
+
+TxBuffer::~TxBuffer() {
+  rte_pktmbuf_free_bulk(mbufs_.data(), static_cast<unsigned>(count_));
+}
+
+bool TxBuffer::push(rte_mbuf* mbuf) noexcept {
+  if (count_ == kCapacity && flush() == 0 && count_ == kCapacity) {
+    rte_pktmbuf_free(mbuf);
+    ++dropped_;
+    return false;
+  }
+  mbufs_[count_++] = mbuf;
+  return true;
+}
+
+size_t TxBuffer::flush() noexcept {
+  if (count_ == 0) return 0;
+  const size_t sent = port_->tx_burst(queue_, std::span(mbufs_).first(count_));
+  sent_ += sent;
+  count_ -= sent;
+  if (sent > 0) {
+    refusals_ = 0;
+    std::copy_n(mbufs_.begin() + static_cast<ptrdiff_t>(sent), count_, mbufs_.begin());
+  } else if (++refusals_ == kMaxRefusals) {
+    rte_pktmbuf_free_bulk(mbufs_.data(), static_cast<unsigned>(count_));
+    dropped_ += count_;
+    count_ = 0;
+    refusals_ = 0;
+  }
+  return sent;
+}
+
+}  // namespace itif::net
