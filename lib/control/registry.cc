@@ -1,0 +1,261 @@
+#include "control/registry.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+
+namespace itif::control {
+namespace {
+
+constexpr int64_t kApplicationId = 0x69746966;  // "itif", in the file's header
+
+// kMigrations[n] brings schema version n (PRAGMA user_version) to n + 1. Never edit an entry that was
+// released: add the next.
+const std::vector<std::vector<std::string_view>> kMigrations = {
+    {"CREATE TABLE tenant ("
+     " id INTEGER PRIMARY KEY,"
+     " name TEXT NOT NULL UNIQUE,"
+     " model_dir TEXT NOT NULL,"
+     " group_name TEXT NOT NULL,"
+     " slo_ns INTEGER NOT NULL,"
+     " weight INTEGER NOT NULL,"
+     " quota_rps INTEGER NOT NULL,"
+     " auth INTEGER NOT NULL,"
+     " state INTEGER NOT NULL,"
+     " key_epoch INTEGER NOT NULL,"
+     " key BLOB NOT NULL,"
+     " previous_key_epoch INTEGER NOT NULL,"
+     " previous_key BLOB NOT NULL,"  // empty: none
+     " created_unix_ns INTEGER NOT NULL,"
+     " updated_unix_ns INTEGER NOT NULL"
+     ") STRICT",
+     // Holds the last id given out, so that a removed tenant's id is never given to another.
+     "CREATE TABLE sequence (last_id INTEGER NOT NULL) STRICT",
+     "INSERT INTO sequence VALUES (0)"},
+};
+
+Result<int64_t> pragma_number(Database& database, std::string_view sql) {
+  ITIF_ASSIGN(const auto rows, database.run(sql));
+  if (rows.size() != 1 || !std::holds_alternative<int64_t>(rows[0].at(0)))
+    return fail(Code::kCorrupt, fmt::format("{}: {} gave no number", database.path(), sql));
+  return std::get<int64_t>(rows[0][0]);
+}
+
+Status check_integrity(Database& database) {
+  ITIF_ASSIGN(const auto rows, database.run("PRAGMA integrity_check(1)"));
+  const auto* text = rows.empty() ? nullptr : std::get_if<std::string>(&rows[0].at(0));
+  if (text != nullptr && *text == "ok") return {};
+  return fail(Code::kCorrupt,
+              fmt::format("{} is damaged ({}): restore it from a backup, or save what is readable "
+                          "(`sqlite3 {} .recover`), move it away and add the tenants again",
+                          database.path(), text ? *text : "no answer", database.path()));
+}
+
+Status migrate(Database& database) {
+  ITIF_ASSIGN(const int64_t application, pragma_number(database, "PRAGMA application_id"));
+  ITIF_ASSIGN(const int64_t version, pragma_number(database, "PRAGMA user_version"));
+  ITIF_ASSIGN(const int64_t tables, pragma_number(database, "SELECT count(*) FROM sqlite_schema"));
+  if (application != kApplicationId && (application != 0 || version != 0 || tables != 0))
+    return fail(Code::kCorrupt, database.path() + " is another program's database: set control.state_dir "
+                                                  "to a directory of itif's own");
+  const auto newest = static_cast<int64_t>(kMigrations.size());
+  if (version > newest)
+    return fail(Code::kUnsupported,
+                fmt::format("{} has schema version {} and this itifd knows up to {}: run the newer itifd "
+                            "that wrote it, or restore the backup made before the upgrade",
+                            database.path(), version, newest));
+  for (int64_t from = version; from < newest; ++from) {
+    ITIF_TRY(database.transaction([&]() -> Status {
+      for (const std::string_view sql : kMigrations[static_cast<size_t>(from)])
+        ITIF_TRY(database.run(sql));
+      ITIF_TRY(database.run(fmt::format("PRAGMA application_id = {}", kApplicationId)));
+      ITIF_TRY(database.run(fmt::format("PRAGMA user_version = {}", from + 1)));
+      return {};
+    }));
+  }
+  return {};
+}
+
+// Makes the file with mode 0600 before SQLite sees it, which gives -wal and -shm the same mode.
+Status make_private_file(const std::string& path) {
+  Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd)
+    return fail(Code::kPermission, fmt::format("cannot open {}: {}: run as its owner or as root", path,
+                                               errno_text(errno)));
+  return check_mode(path, 077);
+}
+
+Blob blob_of(const tenant::Key& key) { return {key.bytes.begin(), key.bytes.end()}; }
+
+// Columns in the order of kColumns, without the id.
+std::vector<Value> values_of(const TenantRecord& r) {
+  return {static_cast<int64_t>(r.id),
+          r.name,
+          r.model_dir,
+          r.group,
+          static_cast<int64_t>(r.slo_ns),
+          static_cast<int64_t>(r.weight),
+          static_cast<int64_t>(r.quota_rps),
+          static_cast<int64_t>(r.auth),
+          static_cast<int64_t>(r.state),
+          static_cast<int64_t>(r.key.epoch),
+          blob_of(r.key),
+          static_cast<int64_t>(r.has_previous_key ? r.previous_key.epoch : 0),
+          r.has_previous_key ? blob_of(r.previous_key) : Blob{},
+          static_cast<int64_t>(r.created_unix_ns),
+          static_cast<int64_t>(r.updated_unix_ns)};
+}
+
+// Reads a row's columns one by one; remembers the first that does not hold what it should.
+class RowReader {
+ public:
+  explicit RowReader(const Row& row) : row_(row) {}
+
+  template <class T>
+  T number(const char* name, uint64_t max = std::numeric_limits<T>::max()) {
+    const auto* value = next<int64_t>(name);
+    if (value == nullptr || *value < 0 || static_cast<uint64_t>(*value) > max) {
+      note(name);
+      return T{};
+    }
+    return static_cast<T>(*value);
+  }
+  std::string text(const char* name) {
+    const auto* value = next<std::string>(name);
+    return value ? *value : std::string();
+  }
+  // False if the blob is empty.
+  bool key(const char* name, tenant::Key& out) {
+    const auto* value = next<Blob>(name);
+    if (value == nullptr || value->empty()) return false;
+    if (value->size() != out.bytes.size()) {
+      note(name);
+      return false;
+    }
+    std::ranges::copy(*value, out.bytes.begin());
+    return true;
+  }
+  const char* wrong() const { return wrong_; }
+  void note(const char* name) {
+    if (wrong_ == nullptr) wrong_ = name;
+  }
+
+ private:
+  template <class T>
+  const T* next(const char* name) {
+    const T* value = at_ < row_.size() ? std::get_if<T>(&row_[at_]) : nullptr;
+    ++at_;
+    if (value == nullptr) note(name);
+    return value;
+  }
+
+  const Row& row_;
+  size_t at_ = 0;
+  const char* wrong_ = nullptr;
+};
+
+constexpr int64_t kMaxNs = std::numeric_limits<int64_t>::max();
+
+}  // namespace
+
+Result<std::unique_ptr<Registry>> Registry::open(const std::string& state_dir) {
+  if (state_dir.empty())
+    return fail(Code::kInvalidArgument, "control.state_dir is empty: name a directory for the registry");
+  ITIF_TRY(make_private_directory(state_dir));
+  ITIF_ASSIGN(FileLock lock,
+              FileLock::acquire(state_dir + "/registry.lock",
+                                "another itifd keeps its tenants there: stop that one, or set "
+                                "control.state_dir to another directory"));
+  const std::string path = state_dir + "/registry.db";
+  ITIF_TRY(make_private_file(path));
+  ITIF_ASSIGN(Database database, Database::open(path));
+  ITIF_TRY(database.run("PRAGMA journal_mode = WAL"));
+  ITIF_TRY(database.run("PRAGMA synchronous = FULL"));
+  ITIF_TRY(check_integrity(database));
+  ITIF_TRY(migrate(database));
+  return std::unique_ptr<Registry>(new Registry(std::move(lock), std::move(database)));
+}
+
+Result<std::vector<TenantRecord>> Registry::load() {
+  ITIF_ASSIGN(const auto rows,
+              database_.run("SELECT id, name, model_dir, group_name, slo_ns, weight, quota_rps, auth, "
+                            "state, key_epoch, key, previous_key_epoch, previous_key, created_unix_ns, "
+                            "updated_unix_ns FROM tenant ORDER BY id"));
+  std::vector<TenantRecord> records;
+  for (const Row& row : rows) {
+    RowReader reader(row);
+    TenantRecord& r = records.emplace_back();
+    r.id = reader.number<uint32_t>("id");
+    r.name = reader.text("name");
+    r.model_dir = reader.text("model_dir");
+    r.group = reader.text("group_name");
+    r.slo_ns = reader.number<uint64_t>("slo_ns", kMaxNs);
+    r.weight = reader.number<uint32_t>("weight");
+    r.quota_rps = reader.number<uint32_t>("quota_rps");
+    r.auth = reader.number<uint8_t>("auth", 2);
+    r.state = static_cast<tenant::State>(reader.number<uint8_t>("state", 1));
+    r.key.epoch = reader.number<uint16_t>("key_epoch");
+    if (!reader.key("key", r.key)) reader.note("key");
+    const auto previous_epoch = reader.number<uint16_t>("previous_key_epoch");
+    r.has_previous_key = reader.key("previous_key", r.previous_key);
+    if (r.has_previous_key) r.previous_key.epoch = previous_epoch;
+    r.created_unix_ns = reader.number<uint64_t>("created_unix_ns", kMaxNs);
+    r.updated_unix_ns = reader.number<uint64_t>("updated_unix_ns", kMaxNs);
+    if (reader.wrong() != nullptr)
+      return fail(Code::kCorrupt,
+                  fmt::format("{}: tenant {} ('{}') has no valid {}: correct the row with sqlite3, or "
+                              "restore a backup",
+                              path(), r.id, r.name, reader.wrong()));
+  }
+  return records;
+}
+
+Result<uint32_t> Registry::allocate_id() {
+  ITIF_ASSIGN(const auto rows,
+              database_.run("UPDATE sequence SET last_id = last_id + 1 WHERE last_id < 4294967295 "
+                            "RETURNING last_id"));
+  if (rows.size() != 1)
+    return fail(Code::kResourceExhausted, path() + ": all 4294967295 tenant ids have been used");
+  return static_cast<uint32_t>(std::get<int64_t>(rows[0][0]));
+}
+
+Status Registry::insert(const TenantRecord& record) {
+  auto done = database_.run("INSERT INTO tenant VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15)",
+                            values_of(record));
+  if (done) return {};
+  if (done.error().code == Code::kAlreadyExists)
+    return fail(Code::kAlreadyExists, fmt::format("a tenant named '{}' (or with id {}) exists already",
+                                                  record.name, record.id));
+  return std::unexpected(done.error());
+}
+
+Status Registry::update(const TenantRecord& record) {
+  auto done = database_.run(
+      "UPDATE tenant SET name=?2, model_dir=?3, group_name=?4, slo_ns=?5, weight=?6, quota_rps=?7, "
+      "auth=?8, state=?9, key_epoch=?10, key=?11, previous_key_epoch=?12, previous_key=?13, "
+      "created_unix_ns=?14, updated_unix_ns=?15 WHERE id=?1",
+      values_of(record));
+  if (!done) {
+    if (done.error().code == Code::kAlreadyExists)
+      return fail(Code::kAlreadyExists, fmt::format("a tenant named '{}' exists already", record.name));
+    return std::unexpected(done.error());
+  }
+  if (database_.changes() != 1)
+    return fail(Code::kNotFound, fmt::format("{} has no tenant with id {}", path(), record.id));
+  return {};
+}
+
+Status Registry::remove(uint32_t id) {
+  const Value value = static_cast<int64_t>(id);
+  ITIF_TRY(database_.run("DELETE FROM tenant WHERE id = ?1", {&value, 1}));
+  if (database_.changes() != 1)
+    return fail(Code::kNotFound, fmt::format("{} has no tenant with id {}", path(), id));
+  return {};
+}
+
+}  // namespace itif::control
