@@ -1,5 +1,5 @@
-// The other end of the control server: used by itifctl, tests and whoever scripts an appliance in C++.
-// One thread.
+// The other end of the control server: used by itifctl, tests and whoever scripts an appliance in
+// C++. One thread.
 #pragma once
 
 #include <array>

@@ -22,16 +22,19 @@ int bind(sqlite3_stmt* statement, int at, const Value& value) {
   if (const auto* number = std::get_if<int64_t>(&value))
     return sqlite3_bind_int64(statement, at, *number);
   if (const auto* text = std::get_if<std::string>(&value))
-    return sqlite3_bind_text64(statement, at, text->data(), text->size(), SQLITE_STATIC, SQLITE_UTF8);
+    return sqlite3_bind_text64(statement, at, text->data(), text->size(), SQLITE_STATIC,
+                               SQLITE_UTF8);
   const Blob& blob = std::get<Blob>(value);
   // A null pointer would bind NULL rather than an empty blob.
-  return sqlite3_bind_blob64(statement, at, blob.empty() ? "" : static_cast<const void*>(blob.data()),
-                             blob.size(), SQLITE_STATIC);
+  return sqlite3_bind_blob64(statement, at,
+                             blob.empty() ? "" : static_cast<const void*>(blob.data()), blob.size(),
+                             SQLITE_STATIC);
 }
 
 Value column(sqlite3_stmt* statement, int at) {
   switch (sqlite3_column_type(statement, at)) {
-    case SQLITE_INTEGER: return sqlite3_column_int64(statement, at);
+    case SQLITE_INTEGER:
+      return sqlite3_column_int64(statement, at);
     case SQLITE_BLOB: {
       const auto* bytes = static_cast<const std::byte*>(sqlite3_column_blob(statement, at));
       const auto size = static_cast<size_t>(sqlite3_column_bytes(statement, at));
@@ -50,19 +53,22 @@ Value column(sqlite3_stmt* statement, int at) {
 Error database_error(int sqlite_code, const std::string& path, std::string_view doing,
                      std::string_view detail, int system_errno) {
   const std::string what = fmt::format("cannot {} {}", doing, path);
-  const std::string why =
-      system_errno != 0 ? fmt::format("{}, {}", detail, errno_text(system_errno)) : std::string(detail);
+  const std::string why = system_errno != 0
+                              ? fmt::format("{}, {}", detail, errno_text(system_errno))
+                              : std::string(detail);
   const bool no_space = system_errno == ENOSPC || system_errno == EDQUOT;
   switch (no_space ? SQLITE_FULL : sqlite_code & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       return {Code::kUnavailable,
-              fmt::format("{}: another program has it open for writing: close that (`fuser -v {}` names "
-                          "it) and try again",
-                          what, path)};
+              fmt::format(
+                  "{}: another program has it open for writing: close that (`fuser -v {}` names "
+                  "it) and try again",
+                  what, path)};
     case SQLITE_FULL:
-      return {Code::kResourceExhausted,
-              fmt::format("{}: the disk is full: free space on its file system and try again", what)};
+      return {
+          Code::kResourceExhausted,
+          fmt::format("{}: the disk is full: free space on its file system and try again", what)};
     case SQLITE_PERM:
     case SQLITE_AUTH:
     case SQLITE_READONLY:
@@ -80,13 +86,18 @@ Error database_error(int sqlite_code, const std::string& path, std::string_view 
     case SQLITE_IOERR:
       return {Code::kUnavailable,
               fmt::format("{}: {}: check the disk (dmesg) and its quota", what, why)};
-    case SQLITE_CONSTRAINT: return {Code::kAlreadyExists, fmt::format("{}: {}", what, why)};
-    case SQLITE_NOMEM: return {Code::kResourceExhausted, fmt::format("{}: out of memory", what)};
-    default: return {Code::kInternal, fmt::format("{}: {} (SQLite {})", what, why, sqlite_code)};
+    case SQLITE_CONSTRAINT:
+      return {Code::kAlreadyExists, fmt::format("{}: {}", what, why)};
+    case SQLITE_NOMEM:
+      return {Code::kResourceExhausted, fmt::format("{}: out of memory", what)};
+    default:
+      return {Code::kInternal, fmt::format("{}: {} (SQLite {})", what, why, sqlite_code)};
   }
 }
 
-void Database::Close::operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
+void Database::Close::operator()(sqlite3* handle) const {
+  sqlite3_close_v2(handle);
+}
 
 Error Database::error(int code, std::string_view doing) const {
   const int primary = code & 0xff;
@@ -111,7 +122,8 @@ Result<Database> Database::open(const std::string& path) {
 
 Result<std::vector<Row>> Database::run(std::string_view sql, std::span<const Value> values) {
   sqlite3_stmt* raw = nullptr;
-  int code = sqlite3_prepare_v2(handle_.get(), sql.data(), static_cast<int>(sql.size()), &raw, nullptr);
+  int code =
+      sqlite3_prepare_v2(handle_.get(), sql.data(), static_cast<int>(sql.size()), &raw, nullptr);
   Statement statement(raw);
   // The constant SQL of this program, so the first word says what was being done.
   const bool reads = sql.starts_with("SELECT") || sql.starts_with("PRAGMA");
@@ -131,7 +143,9 @@ Result<std::vector<Row>> Database::run(std::string_view sql, std::span<const Val
   return rows;
 }
 
-int64_t Database::changes() const { return sqlite3_changes64(handle_.get()); }
+int64_t Database::changes() const {
+  return sqlite3_changes64(handle_.get());
+}
 
 Status Database::transaction(const std::function<Status()>& body) {
   ITIF_TRY(run("BEGIN IMMEDIATE"));

@@ -1,5 +1,5 @@
-// The little of SQLite that the registry needs: statements with bound values, errors as one line that
-// names the file, the cause and the remedy. SQLite's own header stays out of this one.
+// The little of SQLite that the registry needs: statements with bound values, errors as one line
+// that names the file, the cause and the remedy. SQLite's own header stays out of this one.
 #pragma once
 
 #include <cstdint>

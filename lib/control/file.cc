@@ -16,25 +16,34 @@ Code code_of_errno(int error) {
   switch (error) {
     case EACCES:
     case EPERM:
-    case EROFS: return Code::kPermission;
-    case ENOENT: return Code::kNotFound;
+    case EROFS:
+      return Code::kPermission;
+    case ENOENT:
+      return Code::kNotFound;
     case ENOSPC:
     case EDQUOT:
     case EMFILE:
-    case ENFILE: return Code::kResourceExhausted;
-    case EEXIST: return Code::kAlreadyExists;
-    default: return Code::kInvalidArgument;
+    case ENFILE:
+      return Code::kResourceExhausted;
+    case EEXIST:
+      return Code::kAlreadyExists;
+    default:
+      return Code::kInvalidArgument;
   }
 }
 
 const char* remedy_of_errno(int error) {
   switch (error) {
     case EACCES:
-    case EPERM: return ": run as its owner or as root";
-    case EROFS: return ": choose a place that can be written";
+    case EPERM:
+      return ": run as its owner or as root";
+    case EROFS:
+      return ": choose a place that can be written";
     case ENOSPC:
-    case EDQUOT: return ": free space on its file system";
-    default: return "";
+    case EDQUOT:
+      return ": free space on its file system";
+    default:
+      return "";
   }
 }
 
@@ -43,7 +52,9 @@ std::unexpected<Error> errno_fail(int error, const std::string& doing) {
               fmt::format("{}: {}{}", doing, errno_text(error), remedy_of_errno(error)));
 }
 
-std::string parent_of(std::string path) { return ::dirname(path.data()); }
+std::string parent_of(std::string path) {
+  return ::dirname(path.data());
+}
 
 }  // namespace
 
@@ -63,7 +74,8 @@ Result<FileLock> FileLock::acquire(const std::string& path, const std::string& h
   Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd) return errno_fail(errno, "cannot open " + path);
   if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) return fail(Code::kUnavailable, fmt::format("{} is in use: {}", path, holder));
+    if (errno == EWOULDBLOCK)
+      return fail(Code::kUnavailable, fmt::format("{} is in use: {}", path, holder));
     return errno_fail(errno, "cannot lock " + path);
   }
   return FileLock(std::move(fd));
@@ -76,9 +88,11 @@ Status make_private_directory(const std::string& path) {
       return fail(Code::kInvalidArgument,
                   path + " is not a directory: name another, or move the file away");
     if ((info.st_mode & 077) != 0)
-      return fail(Code::kPermission,
-                  fmt::format("{} has mode {:04o} and would hold keys: chmod 700 {}, or name another directory",
-                              path, info.st_mode & 07777, path));
+      return fail(
+          Code::kPermission,
+          fmt::format(
+              "{} has mode {:04o} and would hold keys: chmod 700 {}, or name another directory",
+              path, info.st_mode & 07777, path));
     return {};
   }
   if (errno != ENOENT) return errno_fail(errno, "cannot look at " + path);

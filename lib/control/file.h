@@ -29,8 +29,8 @@ class Descriptor {
 // An exclusive flock, held until destruction.
 class FileLock {
  public:
-  // Errors: kUnavailable (held by another process; `holder` says whose that would be and what to do),
-  // kPermission, kNotFound.
+  // Errors: kUnavailable (held by another process; `holder` says whose that would be and what to
+  // do), kPermission, kNotFound.
   static Result<FileLock> acquire(const std::string& path, const std::string& holder);
 
  private:
@@ -38,13 +38,13 @@ class FileLock {
   Descriptor fd_;
 };
 
-// Makes `path` (parents too) with mode 0700 if it is not there. A directory that is there is left as
-// it is: Errors: kPermission if group or others may enter or write it, kInvalidArgument if it is no
-// directory.
+// Makes `path` (parents too) with mode 0700 if it is not there. A directory that is there is left
+// as it is: Errors: kPermission if group or others may enter or write it, kInvalidArgument if it is
+// no directory.
 Status make_private_directory(const std::string& path);
 
-// The text of a file that must be short. Errors: kNotFound, kPermission, kInvalidArgument (too long,
-// no regular file).
+// The text of a file that must be short. Errors: kNotFound, kPermission, kInvalidArgument (too
+// long, no regular file).
 Result<std::string> read_file(const std::string& path, size_t max_bytes);
 // Errors: kPermission if group or others may do any of `forbidden_mode_bits`, kNotFound.
 Status check_mode(const std::string& path, unsigned forbidden_mode_bits);

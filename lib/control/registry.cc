@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kApplicationId = 0x69746966;  // "itif", in the file's header
 
-// kMigrations[n] brings schema version n (PRAGMA user_version) to n + 1. Never edit an entry that was
-// released: add the next.
+// kMigrations[n] brings schema version n (PRAGMA user_version) to n + 1. Never edit an entry that
+// was released: add the next.
 const std::vector<std::vector<std::string_view>> kMigrations = {
     {"CREATE TABLE tenant ("
      " id INTEGER PRIMARY KEY,"
@@ -35,8 +35,7 @@ const std::vector<std::vector<std::string_view>> kMigrations = {
      " updated_unix_ns INTEGER NOT NULL"
      ") STRICT",
      // Holds the last id given out, so that a removed tenant's id is never given to another.
-     "CREATE TABLE sequence (last_id INTEGER NOT NULL) STRICT",
-     "INSERT INTO sequence VALUES (0)"},
+     "CREATE TABLE sequence (last_id INTEGER NOT NULL) STRICT", "INSERT INTO sequence VALUES (0)"},
 };
 
 Result<int64_t> pragma_number(Database& database, std::string_view sql) {
@@ -61,14 +60,16 @@ Status migrate(Database& database) {
   ITIF_ASSIGN(const int64_t version, pragma_number(database, "PRAGMA user_version"));
   ITIF_ASSIGN(const int64_t tables, pragma_number(database, "SELECT count(*) FROM sqlite_schema"));
   if (application != kApplicationId && (application != 0 || version != 0 || tables != 0))
-    return fail(Code::kCorrupt, database.path() + " is another program's database: set control.state_dir "
-                                                  "to a directory of itif's own");
+    return fail(Code::kCorrupt, database.path() +
+                                    " is another program's database: set control.state_dir "
+                                    "to a directory of itif's own");
   const auto newest = static_cast<int64_t>(kMigrations.size());
   if (version > newest)
-    return fail(Code::kUnsupported,
-                fmt::format("{} has schema version {} and this itifd knows up to {}: run the newer itifd "
-                            "that wrote it, or restore the backup made before the upgrade",
-                            database.path(), version, newest));
+    return fail(
+        Code::kUnsupported,
+        fmt::format("{} has schema version {} and this itifd knows up to {}: run the newer itifd "
+                    "that wrote it, or restore the backup made before the upgrade",
+                    database.path(), version, newest));
   for (int64_t from = version; from < newest; ++from) {
     ITIF_TRY(database.transaction([&]() -> Status {
       for (const std::string_view sql : kMigrations[static_cast<size_t>(from)])
@@ -85,12 +86,14 @@ Status migrate(Database& database) {
 Status make_private_file(const std::string& path) {
   Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd)
-    return fail(Code::kPermission, fmt::format("cannot open {}: {}: run as its owner or as root", path,
-                                               errno_text(errno)));
+    return fail(Code::kPermission, fmt::format("cannot open {}: {}: run as its owner or as root",
+                                               path, errno_text(errno)));
   return check_mode(path, 077);
 }
 
-Blob blob_of(const tenant::Key& key) { return {key.bytes.begin(), key.bytes.end()}; }
+Blob blob_of(const tenant::Key& key) {
+  return {key.bytes.begin(), key.bytes.end()};
+}
 
 // Columns in the order of kColumns, without the id.
 std::vector<Value> values_of(const TenantRecord& r) {
@@ -165,7 +168,8 @@ constexpr int64_t kMaxNs = std::numeric_limits<int64_t>::max();
 
 Result<std::unique_ptr<Registry>> Registry::open(const std::string& state_dir) {
   if (state_dir.empty())
-    return fail(Code::kInvalidArgument, "control.state_dir is empty: name a directory for the registry");
+    return fail(Code::kInvalidArgument,
+                "control.state_dir is empty: name a directory for the registry");
   ITIF_TRY(make_private_directory(state_dir));
   ITIF_ASSIGN(FileLock lock,
               FileLock::acquire(state_dir + "/registry.lock",
@@ -182,10 +186,11 @@ Result<std::unique_ptr<Registry>> Registry::open(const std::string& state_dir) {
 }
 
 Result<std::vector<TenantRecord>> Registry::load() {
-  ITIF_ASSIGN(const auto rows,
-              database_.run("SELECT id, name, model_dir, group_name, slo_ns, weight, quota_rps, auth, "
-                            "state, key_epoch, key, previous_key_epoch, previous_key, created_unix_ns, "
-                            "updated_unix_ns FROM tenant ORDER BY id"));
+  ITIF_ASSIGN(
+      const auto rows,
+      database_.run("SELECT id, name, model_dir, group_name, slo_ns, weight, quota_rps, auth, "
+                    "state, key_epoch, key, previous_key_epoch, previous_key, created_unix_ns, "
+                    "updated_unix_ns FROM tenant ORDER BY id"));
   std::vector<TenantRecord> records;
   for (const Row& row : rows) {
     RowReader reader(row);
@@ -207,10 +212,11 @@ Result<std::vector<TenantRecord>> Registry::load() {
     r.created_unix_ns = reader.number<uint64_t>("created_unix_ns", kMaxNs);
     r.updated_unix_ns = reader.number<uint64_t>("updated_unix_ns", kMaxNs);
     if (reader.wrong() != nullptr)
-      return fail(Code::kCorrupt,
-                  fmt::format("{}: tenant {} ('{}') has no valid {}: correct the row with sqlite3, or "
-                              "restore a backup",
-                              path(), r.id, r.name, reader.wrong()));
+      return fail(
+          Code::kCorrupt,
+          fmt::format("{}: tenant {} ('{}') has no valid {}: correct the row with sqlite3, or "
+                      "restore a backup",
+                      path(), r.id, r.name, reader.wrong()));
   }
   return records;
 }
@@ -225,12 +231,14 @@ Result<uint32_t> Registry::allocate_id() {
 }
 
 Status Registry::insert(const TenantRecord& record) {
-  auto done = database_.run("INSERT INTO tenant VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15)",
-                            values_of(record));
+  auto done = database_.run(
+      "INSERT INTO tenant VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15)",
+      values_of(record));
   if (done) return {};
   if (done.error().code == Code::kAlreadyExists)
-    return fail(Code::kAlreadyExists, fmt::format("a tenant named '{}' (or with id {}) exists already",
-                                                  record.name, record.id));
+    return fail(
+        Code::kAlreadyExists,
+        fmt::format("a tenant named '{}' (or with id {}) exists already", record.name, record.id));
   return std::unexpected(done.error());
 }
 
@@ -242,7 +250,8 @@ Status Registry::update(const TenantRecord& record) {
       values_of(record));
   if (!done) {
     if (done.error().code == Code::kAlreadyExists)
-      return fail(Code::kAlreadyExists, fmt::format("a tenant named '{}' exists already", record.name));
+      return fail(Code::kAlreadyExists,
+                  fmt::format("a tenant named '{}' exists already", record.name));
     return std::unexpected(done.error());
   }
   if (database_.changes() != 1)

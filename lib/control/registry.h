@@ -1,10 +1,10 @@
 // The durable list of tenants: one SQLite file, `<state_dir>/registry.db`.
 //
-// Invariants: a call that returned success is on disk (WAL, synchronous=FULL: fsync before return), so
-// kill -9 or a power cut loses no acknowledged change; an id once allocated is never given out again,
-// not even after its tenant is gone. Keys are in the file: it has mode 0600, its directory 0700.
-// One process at a time: `<state_dir>/registry.lock` is held with flock while a Registry lives.
-// Owned by one thread at a time.
+// Invariants: a call that returned success is on disk (WAL, synchronous=FULL: fsync before return),
+// so kill -9 or a power cut loses no acknowledged change; an id once allocated is never given out
+// again, not even after its tenant is gone. Keys are in the file: it has mode 0600, its directory
+// 0700. One process at a time: `<state_dir>/registry.lock` is held with flock while a Registry
+// lives. Owned by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class Registry {
   // The registry in `state_dir`, made if it is not there. Checks the file's integrity and brings an
   // older schema up to date.
   // Errors: kUnavailable (another itifd or program holds it), kPermission (directory, file or their
-  // modes), kResourceExhausted (disk full), kCorrupt (damaged, or not ours), kUnsupported (written by a
-  // newer itif), kInvalidArgument (state_dir is no directory).
+  // modes), kResourceExhausted (disk full), kCorrupt (damaged, or not ours), kUnsupported (written
+  // by a newer itif), kInvalidArgument (state_dir is no directory).
   static Result<std::unique_ptr<Registry>> open(const std::string& state_dir);
 
   // Every tenant, by id. Errors: kCorrupt, with the row.

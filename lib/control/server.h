@@ -2,16 +2,15 @@
 // docs/control.md is the format and every operation.
 //
 // Threads: an I/O thread owns the sockets and answers what is quick (health, stats, list, show); a
-// worker thread runs what may take long or changes something (admit, update, remove, drain), one at a
-// time, so that loading a model never keeps health from answering.
+// worker thread runs what may take long or changes something (admit, update, remove, drain), one at
+// a time, so that loading a model never keeps health from answering.
 //
 // A change is acknowledged only when it is in the appliance and committed to the registry; if the
 // commit fails, the appliance is put back as it was.
 //
-//   ITIF_ASSIGN(auto server, control::Server::open(options, clock));  // binds; fails before any worker
-//   server->start(appliance);                                        // threads; restores the tenants
-//   …
-//   server->drain(timeout_ns);  server->stop();
+//   ITIF_ASSIGN(auto server, control::Server::open(options, clock));  // binds; fails before any
+//   worker server->start(appliance);                                        // threads; restores
+//   the tenants … server->drain(timeout_ns);  server->stop();
 #pragma once
 
 #include <cstdint>
@@ -39,8 +38,8 @@ struct ServerOptions {
 class Server {
  public:
   // Opens the registry and binds the sockets; nothing is answered yet. `clock` outlives the server.
-  // Errors: those of Registry::open; kUnavailable (another server listens, or the TCP port is taken),
-  // kPermission, kInvalidArgument (endpoints, key files), one line each with what to do.
+  // Errors: those of Registry::open; kUnavailable (another server listens, or the TCP port is
+  // taken), kPermission, kInvalidArgument (endpoints, key files), one line each with what to do.
   static Result<std::unique_ptr<Server>> open(const ServerOptions& options, const Clock& clock);
   ~Server();  // stop()
 

@@ -1,0 +1,118 @@
+#include "control/dispatch.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+
+#include "base/log.h"
+
+namespace itif::control {
+namespace {
+
+using nlohmann::json;
+
+template <class... Fs>
+struct Overloaded : Fs... {
+  using Fs::operator()...;
+};
+
+template <class F>
+Result<json> guarded(F&& call) {
+  try {
+    return call();
+  } catch (const std::exception& e) {
+    log::error("control: unexpected failure: {}", e.what());
+    return fail(Code::kInternal, fmt::format("unexpected failure: {}", e.what()));
+  }
+}
+
+}  // namespace
+
+Dispatcher::Dispatcher(Registry& registry, Appliance& appliance, const Clock& clock, Notify notify,
+                       std::string events_endpoint)
+    : appliance_(appliance),
+      clock_(clock),
+      notify_(notify),
+      events_endpoint_(std::move(events_endpoint)),
+      tenants_(registry, appliance, clock, std::move(notify)),
+      started_unix_ns_(clock.unix_ns()) {}
+
+void Dispatcher::list_as_loading(std::vector<TenantRecord> records) {
+  tenants_.list_as_loading(std::move(records));
+}
+
+void Dispatcher::restore() {
+  tenants_.restore();
+  restoring_.store(false);
+  notify_("server.restored", {{"tenants", tenants_.counts()}});
+}
+
+json Dispatcher::health(const WorkerStatus& worker) const {
+  json appliance = appliance_.health();
+  json failed = tenants_.failures();
+  const bool appliance_ok = appliance.is_object() && appliance.value("status", "ok") == "ok";
+  const char* status = draining_.load()                   ? "draining"
+                       : restoring_.load()                ? "restoring"
+                       : !failed.empty() || !appliance_ok ? "degraded"
+                                                          : "ok";
+  json out = {{"status", status},
+              {"started_unix_ns", started_unix_ns_},
+              {"tenants", tenants_.counts()},
+              {"failed", std::move(failed)},
+              {"waiting", worker.waiting},
+              {"events_endpoint", events_endpoint_},
+              {"appliance", std::move(appliance)}};
+  if (!worker.running.empty()) out["running"] = worker.running;
+  return out;
+}
+
+Result<json> Dispatcher::answer(const QuickOperation& op, const WorkerStatus& worker) const {
+  return guarded([&] {
+    return std::visit(
+        Overloaded{
+            [&](const ListTenants&) -> Result<json> { return tenants_.list(); },
+            [&](const ShowTenant& show) -> Result<json> { return tenants_.show(show.tenant); },
+            [&](const ListGroups&) -> Result<json> { return appliance_.groups(); },
+            [&](const Stats&) -> Result<json> { return appliance_.stats(); },
+            [&](const Drops&) -> Result<json> { return appliance_.drops(); },
+            [&](const ShowDevice&) -> Result<json> { return appliance_.device(); },
+            [&](const Health&) -> Result<json> { return health(worker); },
+            [&](const DataAddress&) -> Result<json> { return appliance_.data_address(); }},
+        op);
+  });
+}
+
+Result<json> Dispatcher::stats() const {
+  return guarded([&]() -> Result<json> { return appliance_.stats(); });
+}
+
+Result<json> Dispatcher::run(const WorkerOperation& op, const Progress& progress) {
+  return guarded(
+      [&] { return std::visit([&](const auto& one) { return run_one(one, progress); }, op); });
+}
+
+Result<uint64_t> Dispatcher::drain(uint64_t timeout_ns) {
+  const bool was_draining = draining_.exchange(true);
+  notify_("drain.started", {{"timeout_ns", timeout_ns}});
+  auto in_flight = appliance_.drain(timeout_ns);
+  if (!in_flight) {
+    draining_.store(was_draining);
+    return in_flight;
+  }
+  notify_("drain.finished", {{"in_flight", *in_flight}});
+  return in_flight;
+}
+
+Result<json> Dispatcher::run_one(const Drain& op, const Progress&) {
+  ITIF_ASSIGN(const uint64_t in_flight, drain(op.timeout_ns.value_or(kDefaultDrainNs)));
+  return json{{"in_flight", in_flight}, {"drained", in_flight == 0}};
+}
+
+Result<json> Dispatcher::run_one(const Undrain&, const Progress&) {
+  appliance_.resume_from_drain();
+  draining_.store(false);
+  notify_("drain.cancelled", json::object());
+  return json::object();
+}
+
+}  // namespace itif::control

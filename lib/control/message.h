@@ -1,0 +1,49 @@
+// The envelope of a control message: JSON, one frame, UTF-8. docs/control.md is its long form.
+//
+//   request  = {"v":1, "id":ID, "op":NAME, "args":{…}}     args may be left out
+//   progress = {"v":1, "id":ID, "progress":{"stage":TEXT, "fraction":0…1}}
+//   answer   = {"v":1, "id":ID, "ok":{…}} | {"v":1, "id":ID, "error":{"code":NAME, "message":TEXT}}
+//   event    = {"v":1, "event":NAME, "unix_ns":N, …}
+//
+// ID is the client's: a string of up to 64 bytes or an unsigned integer; it comes back as it is, or
+// null if the request had none that could be read.
+#pragma once
+
+#include <cstddef>
+#include <expected>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace itif::control {
+
+constexpr int kMessageVersion = 1;
+constexpr size_t kMaxRequestBytes = 64 * 1024;
+// libzmq drops the connection of a peer that sends a frame longer than this.
+constexpr size_t kMaxFrameBytes = 1024 * 1024;
+constexpr int kMaxDepth = 16;
+
+struct Request {
+  nlohmann::json id;
+  std::string op;
+  nlohmann::json args = nlohmann::json::object();
+};
+
+struct Refusal {
+  nlohmann::json id;
+  Error error;
+};
+
+// Safe on any bytes; the error names the field.
+std::expected<Request, Refusal> parse_request(std::string_view bytes);
+
+std::string ok_message(const nlohmann::json& id, const nlohmann::json& result);
+std::string error_message(const nlohmann::json& id, const Error& error);
+std::string progress_message(const nlohmann::json& id, const std::string& stage, double fraction);
+
+// Code of its name; kInternal if it is none of ours.
+Code parse_code(std::string_view name);
+
+}  // namespace itif::control

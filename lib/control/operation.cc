@@ -1,0 +1,150 @@
+#include "control/operation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "control/arguments.h"
+#include "wire/header.h"
+
+namespace itif::control {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kMaxSloNs = 3600'000'000'000;  // an hour: more is a mistake in the unit
+constexpr uint64_t kMaxDrainNs = 24 * 3600'000'000'000;
+constexpr uint64_t kMaxWeight = 1000;
+constexpr uint64_t kMaxQuotaRps = 1'000'000'000;
+
+// In the order of wire::Auth.
+const std::array<const char*, 3> kAuthNames = {wire::auth_name(wire::Auth::kNone),
+                                               wire::auth_name(wire::Auth::kHeader),
+                                               wire::auth_name(wire::Auth::kFull)};
+
+TenantRef tenant_ref(Arguments& in) {
+  constexpr const char* kMust = "a tenant's name (string) or id (integer)";
+  const json* value = in.any("tenant");
+  if (value != nullptr && value->is_string() &&
+      tenant_name_rule(value->get_ref<const std::string&>()) == nullptr)
+    return value->get<std::string>();
+  if (value != nullptr && value->is_number_unsigned() && value->get<uint64_t>() <= UINT32_MAX)
+    return static_cast<uint32_t>(value->get<uint64_t>());
+  in.wrong("tenant", value ? kMust : fmt::format("given: {}", kMust));
+  return uint32_t{0};
+}
+
+template <class T>
+std::optional<T> narrow(std::optional<uint64_t> value) {
+  return value ? std::optional<T>(static_cast<T>(*value)) : std::nullopt;
+}
+
+std::optional<uint8_t> auth(Arguments& in) {
+  const auto choice = in.optional_choice("auth", kAuthNames);
+  return choice ? std::optional(static_cast<uint8_t>(*choice)) : std::nullopt;
+}
+
+Result<Operation> add_tenant(Arguments& in) {
+  AddTenant add;
+  add.name = in.text("name", tenant_name_rule);
+  add.model_dir = in.text("model_dir", absolute_path_rule);
+  add.group = in.optional_text("group", group_name_rule).value_or("");
+  add.slo_ns = in.optional_number("slo_ns", 0, kMaxSloNs).value_or(0);
+  add.weight = narrow<uint32_t>(in.optional_number("weight", 1, kMaxWeight)).value_or(1);
+  add.quota_rps = narrow<uint32_t>(in.optional_number("quota_rps", 0, kMaxQuotaRps)).value_or(0);
+  add.auth = auth(in).value_or(static_cast<uint8_t>(wire::Auth::kHeader));
+  ITIF_TRY(in.finish());
+  return WorkerOperation(std::move(add));
+}
+
+Result<Operation> update_tenant(Arguments& in) {
+  UpdateTenant update;
+  update.tenant = tenant_ref(in);
+  update.name = in.optional_text("name", tenant_name_rule);
+  update.model_dir = in.optional_text("model_dir", absolute_path_rule);
+  update.slo_ns = in.optional_number("slo_ns", 0, kMaxSloNs);
+  update.weight = narrow<uint32_t>(in.optional_number("weight", 1, kMaxWeight));
+  update.quota_rps = narrow<uint32_t>(in.optional_number("quota_rps", 0, kMaxQuotaRps));
+  update.auth = auth(in);
+  update.reload = in.flag("reload") || update.model_dir.has_value();
+  ITIF_TRY(in.finish());
+  if (!update.name && !update.slo_ns && !update.weight && !update.quota_rps && !update.auth &&
+      !update.reload)
+    return fail(
+        Code::kInvalidArgument,
+        "tenant.update: nothing to change: give name, model_dir, slo_ns, weight, quota_rps, auth "
+        "or reload");
+  return WorkerOperation(std::move(update));
+}
+
+Result<Operation> rotate_key(Arguments& in) {
+  RotateKey rotate{tenant_ref(in), in.flag("drop_previous")};
+  ITIF_TRY(in.finish());
+  return WorkerOperation(std::move(rotate));
+}
+
+Result<Operation> drain(Arguments& in) {
+  Drain drain{in.optional_number("timeout_ns", 0, kMaxDrainNs)};
+  ITIF_TRY(in.finish());
+  return WorkerOperation(drain);
+}
+
+// An operation that takes a tenant and nothing else.
+template <class Kind, class Op>
+Result<Operation> of_tenant(Arguments& in) {
+  Op op{tenant_ref(in)};
+  ITIF_TRY(in.finish());
+  return Kind(std::move(op));
+}
+
+template <class Kind, class Op>
+Result<Operation> plain(Arguments& in) {
+  ITIF_TRY(in.finish());
+  return Kind(Op{});
+}
+
+struct Entry {
+  std::string_view name;
+  Result<Operation> (*parse)(Arguments& in);
+};
+
+constexpr Entry kOperations[] = {
+    {"tenant.add", add_tenant},
+    {"tenant.list", plain<QuickOperation, ListTenants>},
+    {"tenant.show", of_tenant<QuickOperation, ShowTenant>},
+    {"tenant.update", update_tenant},
+    {"tenant.pause", of_tenant<WorkerOperation, PauseTenant>},
+    {"tenant.resume", of_tenant<WorkerOperation, ResumeTenant>},
+    {"tenant.rotate_key", rotate_key},
+    {"tenant.remove", of_tenant<WorkerOperation, RemoveTenant>},
+    {"group.list", plain<QuickOperation, ListGroups>},
+    {"stats", plain<QuickOperation, Stats>},
+    {"drops", plain<QuickOperation, Drops>},
+    {"device", plain<QuickOperation, ShowDevice>},
+    {"health", plain<QuickOperation, Health>},
+    {"drain", drain},
+    {"undrain", plain<WorkerOperation, Undrain>},
+    {"data_address", plain<QuickOperation, DataAddress>},
+};
+
+}  // namespace
+
+Result<Operation> parse_operation(std::string_view op, const json& args) {
+  for (const Entry& entry : kOperations) {
+    if (entry.name != op) continue;
+    Arguments in(op, args);
+    return entry.parse(in);
+  }
+  return fail(Code::kNotFound, fmt::format("op '{}' is unknown: there are {}", op.substr(0, 64),
+                                           fmt::join(operation_names(), ", ")));
+}
+
+std::vector<std::string> operation_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kOperations) names.emplace_back(entry.name);
+  return names;
+}
+
+}  // namespace itif::control

@@ -1,0 +1,41 @@
+#include "control/outbox.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+
+namespace itif::control {
+
+Result<std::unique_ptr<Outbox>> Outbox::make() {
+  Descriptor fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!fd)
+    return fail(Code::kResourceExhausted, "cannot make an eventfd: " + errno_text(errno) +
+                                              ": raise the limit of open files (ulimit -n)");
+  return std::make_unique<Outbox>(std::move(fd));
+}
+
+void Outbox::push(Outgoing outgoing) {
+  {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(outgoing));
+  }
+  wake();
+}
+
+void Outbox::wake() {
+  const uint64_t one = 1;
+  // Fails only if the counter is about to overflow: then it is readable already.
+  [[maybe_unused]] const ssize_t written = ::write(event_fd_.get(), &one, sizeof one);
+}
+
+std::vector<Outgoing> Outbox::take() {
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = ::read(event_fd_.get(), &count, sizeof count);
+  const std::lock_guard lock(mutex_);
+  return std::exchange(waiting_, {});
+}
+
+}  // namespace itif::control

@@ -1,0 +1,53 @@
+// What other threads want sent: collected here, sent by the I/O thread, which alone may touch
+// sockets. The descriptor is readable while something waits.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/error.h"
+#include "control/file.h"
+
+namespace itif::control {
+
+// Who asked: a connection of one of the server's ROUTER sockets.
+struct Peer {
+  size_t router = 0;
+  std::string routing_id;
+  bool delimiter = false;  // a REQ socket: an empty frame stands before the message
+};
+
+struct Reply {
+  Peer peer;
+  std::string message;
+};
+
+struct Event {
+  std::string topic;  // "event" or "stats"
+  std::string message;
+};
+
+using Outgoing = std::variant<Reply, Event>;
+
+class Outbox {
+ public:
+  // Errors: kResourceExhausted (no descriptors left).
+  static Result<std::unique_ptr<Outbox>> make();
+  explicit Outbox(Descriptor event_fd) : event_fd_(std::move(event_fd)) {}
+
+  void push(Outgoing outgoing);  // any thread
+  void wake();                   // any thread: makes the descriptor readable
+  std::vector<Outgoing> take();  // I/O thread: all that waits; the descriptor is quiet again
+  int descriptor() const { return event_fd_.get(); }
+
+ private:
+  Descriptor event_fd_;
+  std::mutex mutex_;
+  std::vector<Outgoing> waiting_;
+};
+
+}  // namespace itif::control

@@ -1,0 +1,239 @@
+#include "control/server.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "control/dispatch.h"
+#include "control/message.h"
+#include "control/operation.h"
+#include "control/outbox.h"
+#include "control/registry.h"
+#include "control/sockets.h"
+#include "control/worker.h"
+
+namespace itif::control {
+namespace {
+
+using nlohmann::json;
+
+// Looks at the injected clock this often while somebody is subscribed to figures: it need not run
+// at the pace of the system's.
+constexpr int kStatsPollMs = 50;
+constexpr double kProgressStep = 0.01;
+
+Error stopping_error() {
+  return {Code::kUnavailable, "the server is stopping: start it again and repeat the request"};
+}
+
+}  // namespace
+
+class Server::Impl {
+ public:
+  Impl(const ServerOptions& options, const Clock& clock, std::unique_ptr<Registry> registry,
+       std::vector<TenantRecord> records, std::unique_ptr<Sockets> sockets,
+       std::unique_ptr<Outbox> outbox)
+      : options_(options),
+        clock_(clock),
+        registry_(std::move(registry)),
+        records_(std::move(records)),
+        sockets_(std::move(sockets)),
+        outbox_(std::move(outbox)),
+        worker_(options.max_waiting) {}
+  ~Impl() { stop(); }
+
+  void start(Appliance& appliance);
+  void wait_restored();
+  Result<uint64_t> drain(uint64_t timeout_ns);
+  void publish(const std::string& name, const json& fields);
+  void stop();
+
+ private:
+  void serve();
+  void on_request(const Peer& peer, std::string_view bytes);
+  void enqueue(const Peer& peer, Request request, WorkerOperation operation);
+  void publish_stats();
+  void reply(const Peer& peer, std::string message) {
+    outbox_->push(Reply{peer, std::move(message)});
+  }
+
+  const ServerOptions options_;
+  const Clock& clock_;
+  std::unique_ptr<Registry> registry_;
+  std::vector<TenantRecord> records_;  // until start()
+  std::unique_ptr<Sockets> sockets_;
+  std::unique_ptr<Outbox> outbox_;
+  std::optional<Dispatcher> dispatcher_;
+  Worker worker_;
+  std::thread io_thread_;
+  std::atomic<bool> stopping_{false};
+  uint64_t next_stats_ns_ = 0;  // I/O thread
+
+  std::mutex restored_mutex_;
+  std::condition_variable restored_changed_;
+  bool restored_ = false;
+};
+
+void Server::Impl::start(Appliance& appliance) {
+  CHECK(!dispatcher_);
+  dispatcher_.emplace(
+      *registry_, appliance, clock_,
+      [this](const std::string& event, const json& fields) { publish(event, fields); },
+      options_.events_endpoint);
+  dispatcher_->list_as_loading(std::move(records_));
+  const auto done = [this] {
+    const std::lock_guard lock(restored_mutex_);
+    restored_ = true;
+    restored_changed_.notify_all();
+  };
+  worker_.post({"restore",
+                [this, done] {
+                  dispatcher_->restore();
+                  done();
+                },
+                done},
+               Worker::Place::kNext);
+  worker_.start();
+  io_thread_ = std::thread([this] { serve(); });
+}
+
+void Server::Impl::wait_restored() {
+  std::unique_lock lock(restored_mutex_);
+  restored_changed_.wait(lock, [this] { return restored_; });
+}
+
+Result<uint64_t> Server::Impl::drain(uint64_t timeout_ns) {
+  auto promise = std::make_shared<std::promise<Result<uint64_t>>>();
+  auto future = promise->get_future();
+  const bool posted = worker_.post(
+      {"drain", [this, promise, timeout_ns] { promise->set_value(dispatcher_->drain(timeout_ns)); },
+       [promise] { promise->set_value(std::unexpected(stopping_error())); }},
+      Worker::Place::kNext);
+  if (!posted) return std::unexpected(stopping_error());
+  return future.get();
+}
+
+void Server::Impl::publish(const std::string& name, const json& fields) {
+  json message = fields.is_object() ? fields : json::object();
+  message["v"] = kMessageVersion;
+  message["event"] = name;
+  message["unix_ns"] = clock_.unix_ns();
+  outbox_->push(Event{"event", message.dump(-1, ' ', false, json::error_handler_t::replace)});
+}
+
+void Server::Impl::stop() {
+  // The worker first: what it finishes is still answered, by the I/O thread.
+  worker_.stop();
+  if (io_thread_.joinable()) {
+    publish("server.stopping", json::object());
+    stopping_.store(true);
+    outbox_->wake();
+    io_thread_.join();
+  }
+  sockets_.reset();
+}
+
+void Server::Impl::serve() {
+  while (true) {
+    // Read before the outbox is emptied: what was pushed before stop() asked is sent.
+    const bool last = stopping_.load();
+    for (const Outgoing& outgoing : outbox_->take()) sockets_->send(outgoing);
+    if (last) return;
+    sockets_->wait(outbox_->descriptor(), sockets_->someone_wants_stats() ? kStatsPollMs : -1);
+    sockets_->receive([this](const Peer& peer, std::string_view bytes) { on_request(peer, bytes); },
+                      [this](const Peer& peer, size_t num_frames) {
+                        reply(peer,
+                              error_message(nullptr, {Code::kInvalidArgument,
+                                                      fmt::format("the request has {} frames: it "
+                                                                  "must be one",
+                                                                  num_frames)}));
+                      });
+    if (sockets_->someone_wants_stats()) publish_stats();
+  }
+}
+
+void Server::Impl::publish_stats() {
+  const uint64_t now = clock_.now_ns();
+  if (now < next_stats_ns_) return;
+  next_stats_ns_ = now + options_.stats_period_ns;
+  auto stats = dispatcher_->stats();
+  if (!stats) return;
+  const json message = {
+      {"v", kMessageVersion}, {"unix_ns", clock_.unix_ns()}, {"stats", std::move(*stats)}};
+  sockets_->send(Event{"stats", message.dump(-1, ' ', false, json::error_handler_t::replace)});
+}
+
+void Server::Impl::on_request(const Peer& peer, std::string_view bytes) {
+  auto request = parse_request(bytes);
+  if (!request) return reply(peer, error_message(request.error().id, request.error().error));
+  auto operation = parse_operation(request->op, request->args);
+  if (!operation) return reply(peer, error_message(request->id, operation.error()));
+  if (auto* long_one = std::get_if<WorkerOperation>(&*operation))
+    return enqueue(peer, std::move(*request), std::move(*long_one));
+  const auto result = dispatcher_->answer(std::get<QuickOperation>(*operation), worker_.status());
+  reply(peer,
+        result ? ok_message(request->id, *result) : error_message(request->id, result.error()));
+}
+
+void Server::Impl::enqueue(const Peer& peer, Request request, WorkerOperation operation) {
+  const json id = request.id;
+  Job job;
+  job.name = request.op;
+  job.run = [this, peer, id, operation = std::move(operation)] {
+    std::string last_stage;
+    double last_fraction = 0;
+    const Progress progress = [&](const std::string& stage, double fraction) {
+      // A loader may report every tensor; people and sockets need a hundred steps a stage at most.
+      if (stage == last_stage && fraction < last_fraction + kProgressStep) return;
+      last_stage = stage;
+      last_fraction = fraction;
+      reply(peer, progress_message(id, stage, fraction));
+    };
+    const auto result = dispatcher_->run(operation, progress);
+    reply(peer, result ? ok_message(id, *result) : error_message(id, result.error()));
+  };
+  job.refuse = [this, peer, id] { reply(peer, error_message(id, stopping_error())); };
+  if (worker_.post(std::move(job), Worker::Place::kLast)) return;
+  const WorkerStatus status = worker_.status();
+  const Error busy{Code::kUnavailable,
+                   fmt::format("{} operations wait for '{}' to finish: try again later",
+                               status.waiting, status.running)};
+  reply(peer, error_message(id, status.waiting > 0 ? busy : stopping_error()));
+}
+
+Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, const Clock& clock) {
+  ITIF_ASSIGN(auto registry, Registry::open(options.state_dir));
+  ITIF_ASSIGN(auto records, registry->load());
+  ITIF_ASSIGN(auto sockets, Sockets::bind(options));
+  ITIF_ASSIGN(auto outbox, Outbox::make());
+  return std::unique_ptr<Server>(
+      new Server(std::make_unique<Impl>(options, clock, std::move(registry), std::move(records),
+                                        std::move(sockets), std::move(outbox))));
+}
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
+void Server::start(Appliance& appliance) {
+  impl_->start(appliance);
+}
+void Server::wait_restored() {
+  impl_->wait_restored();
+}
+Result<uint64_t> Server::drain(uint64_t timeout_ns) {
+  return impl_->drain(timeout_ns);
+}
+void Server::publish_event(const std::string& name, const json& fields) {
+  impl_->publish(name, fields);
+}
+void Server::stop() {
+  impl_->stop();
+}
+
+}  // namespace itif::control

@@ -1,0 +1,130 @@
+// An Appliance over nothing: remembers what it was told, fails or waits where a test wants it to.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "control/appliance.h"
+
+namespace itif::control {
+
+class FakeAppliance final : public Appliance {
+ public:
+  Result<AdmittedModel> admit(const TenantRecord& record, const Progress& progress) override {
+    calls.push_back("admit " + record.name);
+    return take_in(record, progress);
+  }
+  Result<AdmittedModel> update(const TenantRecord& record, bool reload,
+                               const Progress& progress) override {
+    calls.push_back(std::string(reload ? "reload " : "update ") + record.name);
+    if (!has(record.id)) return fail(Code::kNotFound, "not admitted");
+    return take_in(record, progress);
+  }
+  Status remove(uint32_t id) override {
+    calls.push_back("remove " + std::to_string(id));
+    if (fail_removals) return fail(Code::kInternal, "cannot remove");
+    const std::lock_guard lock(mutex_);
+    if (records_.erase(id) == 0) return fail(Code::kNotFound, "not admitted");
+    return {};
+  }
+  Result<uint64_t> drain(uint64_t timeout_ns) override {
+    calls.push_back("drain " + std::to_string(timeout_ns));
+    return in_flight_after_drain;
+  }
+  void resume_from_drain() override { calls.push_back("undrain"); }
+
+  nlohmann::json groups() const override {
+    return {{"groups", {{{"name", "bert-768"}, {"backbone", "bert 12x768, 12 heads"}}}}};
+  }
+  nlohmann::json stats() const override {
+    return {{"tenants", nlohmann::json::array()}, {"total", {{"received", 7}}}};
+  }
+  nlohmann::json drops() const override { return {{"workers", nlohmann::json::array()}}; }
+  nlohmann::json device() const override {
+    if (throw_in_device) throw std::runtime_error("no device");
+    return {{"kind", "host"}, {"dtype", "bf16"}};
+  }
+  nlohmann::json health() const override { return {{"status", "ok"}}; }
+  nlohmann::json data_address() const override {
+    return {{"address", "198.18.0.1"}, {"port", 9009}, {"fragment_bytes", 1384}};
+  }
+
+  // Any thread.
+  bool has(uint32_t id) const {
+    const std::lock_guard lock(mutex_);
+    return records_.contains(id);
+  }
+  TenantRecord record(uint32_t id) const {
+    const std::lock_guard lock(mutex_);
+    return records_.at(id);
+  }
+  size_t size() const {
+    const std::lock_guard lock(mutex_);
+    return records_.size();
+  }
+  // From now on admit() waits, in its middle, until open_gate().
+  void close_gate() {
+    const std::lock_guard lock(mutex_);
+    gate_open_ = false;
+  }
+  void open_gate() {
+    const std::lock_guard lock(mutex_);
+    gate_open_ = true;
+    changed_.notify_all();
+  }
+  void wait_until_inside() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return inside_; });
+  }
+
+  std::vector<std::string> calls;        // worker thread; tests read it when that is idle
+  std::set<std::string> refused_models;  // model_dir of models that do not load; set before start
+  std::function<void()> before_return;   // called when a model has loaded
+  std::atomic<bool> fail_removals{false};
+  std::atomic<bool> throw_in_admit{false};
+  std::atomic<bool> throw_in_device{false};
+  std::atomic<uint64_t> in_flight_after_drain{0};
+
+ private:
+  Result<AdmittedModel> take_in(const TenantRecord& record, const Progress& progress) {
+    progress("reading", 0.0);
+    if (throw_in_admit) throw std::runtime_error("loader threw");
+    {
+      std::unique_lock lock(mutex_);
+      inside_ = true;
+      changed_.notify_all();
+      changed_.wait(lock, [this] { return gate_open_; });
+      inside_ = false;
+    }
+    for (int i = 0; i <= 1000; ++i) progress("packing", i / 1000.0);
+    if (refused_models.contains(record.model_dir))
+      return fail(Code::kInvalidArgument, record.model_dir + ": tensor 'x' is misshapen");
+    {
+      const std::lock_guard lock(mutex_);
+      records_[record.id] = record;
+    }
+    if (before_return) before_return();
+    return AdmittedModel{.group = record.group.empty() ? "bert-768" : record.group,
+                         .backbone = "bert 12x768, 12 heads",
+                         .head = "classification (2 labels)",
+                         .labels = {"NEGATIVE", "POSITIVE"},
+                         .max_tokens = 512,
+                         .weight_bytes = 1234,
+                         .result_kind = "classes"};
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<uint32_t, TenantRecord> records_;
+  bool gate_open_ = true;
+  bool inside_ = false;
+};
+
+}  // namespace itif::control

@@ -1,0 +1,275 @@
+#include "control/registry.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "control/database.h"
+#include "temp_dir.h"
+
+namespace itif::control {
+namespace {
+
+TenantRecord record_of(uint32_t id, const std::string& name) {
+  TenantRecord r;
+  r.id = id;
+  r.name = name;
+  r.model_dir = "/models/" + name;
+  r.group = "g";
+  r.slo_ns = 25'000'000;
+  r.weight = 3;
+  r.quota_rps = 100;
+  r.auth = 2;
+  r.state = tenant::State::kPaused;
+  r.key.epoch = 7;
+  for (size_t i = 0; i < r.key.bytes.size(); ++i) r.key.bytes[i] = static_cast<std::byte>(i * 17);
+  r.previous_key.epoch = 6;
+  r.previous_key.bytes[15] = std::byte{0xff};
+  r.has_previous_key = true;
+  r.created_unix_ns = 1'700'000'000'000'000'001;
+  r.updated_unix_ns = 1'700'000'000'000'000'002;
+  return r;
+}
+
+void expect_equal(const TenantRecord& a, const TenantRecord& b) {
+  EXPECT_EQ(a.id, b.id);
+  EXPECT_EQ(a.name, b.name);
+  EXPECT_EQ(a.model_dir, b.model_dir);
+  EXPECT_EQ(a.group, b.group);
+  EXPECT_EQ(a.slo_ns, b.slo_ns);
+  EXPECT_EQ(a.weight, b.weight);
+  EXPECT_EQ(a.quota_rps, b.quota_rps);
+  EXPECT_EQ(a.auth, b.auth);
+  EXPECT_EQ(a.state, b.state);
+  EXPECT_EQ(a.key.epoch, b.key.epoch);
+  EXPECT_EQ(a.key.bytes, b.key.bytes);
+  EXPECT_EQ(a.has_previous_key, b.has_previous_key);
+  EXPECT_EQ(a.previous_key.epoch, b.previous_key.epoch);
+  EXPECT_EQ(a.previous_key.bytes, b.previous_key.bytes);
+  EXPECT_EQ(a.created_unix_ns, b.created_unix_ns);
+  EXPECT_EQ(a.updated_unix_ns, b.updated_unix_ns);
+}
+
+class RegistryTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Registry> open() {
+    auto registry = Registry::open(state_);
+    EXPECT_TRUE(registry) << registry.error().message;
+    return registry ? std::move(*registry) : nullptr;
+  }
+  Error open_error() {
+    auto registry = Registry::open(state_);
+    EXPECT_FALSE(registry);
+    return registry ? Error{} : registry.error();
+  }
+  void sql(const std::string& statement) {
+    auto database = Database::open(state_ + "/registry.db");
+    ASSERT_TRUE(database) << database.error().message;
+    auto done = database->run(statement);
+    ASSERT_TRUE(done) << done.error().message;
+  }
+  unsigned mode_of(const std::string& path) {
+    struct stat info {};
+    EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
+    return info.st_mode & 07777;
+  }
+
+  TempDir dir_;
+  std::string state_ = dir_ / "state";
+};
+
+TEST_F(RegistryTest, KeepsEveryFieldAcrossReopening) {
+  const TenantRecord written = record_of(5, "alpha");
+  ASSERT_TRUE(open()->insert(written));
+  const auto records = open()->load();
+  ASSERT_TRUE(records) << records.error().message;
+  ASSERT_EQ(records->size(), 1u);
+  expect_equal(records->at(0), written);
+}
+
+TEST_F(RegistryTest, UpdateAndRemove) {
+  auto registry = open();
+  ASSERT_TRUE(registry->insert(record_of(1, "a")));
+  ASSERT_TRUE(registry->insert(record_of(2, "b")));
+  TenantRecord changed = record_of(1, "renamed");
+  changed.has_previous_key = false;
+  changed.previous_key = {};
+  changed.weight = 9;
+  ASSERT_TRUE(registry->update(changed));
+  ASSERT_TRUE(registry->remove(2));
+  const auto records = registry->load();
+  ASSERT_EQ(records->size(), 1u);
+  expect_equal(records->at(0), changed);
+  EXPECT_EQ(registry->remove(2).error().code, Code::kNotFound);
+  EXPECT_EQ(registry->update(record_of(2, "b")).error().code, Code::kNotFound);
+}
+
+TEST_F(RegistryTest, NamesAndIdsAreUnique) {
+  auto registry = open();
+  ASSERT_TRUE(registry->insert(record_of(1, "a")));
+  ASSERT_TRUE(registry->insert(record_of(2, "b")));
+  EXPECT_EQ(registry->insert(record_of(3, "a")).error().code, Code::kAlreadyExists);
+  EXPECT_EQ(registry->insert(record_of(1, "c")).error().code, Code::kAlreadyExists);
+  const Status renamed = registry->update(record_of(2, "a"));
+  EXPECT_EQ(renamed.error().code, Code::kAlreadyExists);
+  EXPECT_NE(renamed.error().message.find("'a'"), std::string::npos);
+}
+
+TEST_F(RegistryTest, IdsAreNeverReused) {
+  uint32_t last = 0;
+  {
+    auto registry = open();
+    for (int i = 0; i < 3; ++i) {
+      const auto id = registry->allocate_id();
+      ASSERT_TRUE(id);
+      EXPECT_EQ(*id, last + 1);
+      last = *id;
+    }
+    ASSERT_TRUE(registry->insert(record_of(last, "a")));
+    ASSERT_TRUE(registry->remove(last));
+  }
+  EXPECT_EQ(*open()->allocate_id(), last + 1);
+}
+
+TEST_F(RegistryTest, RunsOutOfIdsWithAnError) {
+  open();
+  sql("UPDATE sequence SET last_id = 4294967294");
+  auto registry = open();
+  EXPECT_EQ(*registry->allocate_id(), 4294967295u);
+  EXPECT_EQ(registry->allocate_id().error().code, Code::kResourceExhausted);
+}
+
+TEST_F(RegistryTest, IsReadableByItsOwnerOnly) {
+  auto registry = open();
+  ASSERT_TRUE(registry->insert(record_of(1, "a")));
+  EXPECT_EQ(mode_of(state_), 0700u);
+  for (const char* name :
+       {"/registry.db", "/registry.db-wal", "/registry.db-shm", "/registry.lock"})
+    EXPECT_EQ(mode_of(state_ + name), 0600u) << name;
+}
+
+TEST_F(RegistryTest, MakesParentDirectories) {
+  state_ = dir_ / "a/b/c";
+  EXPECT_TRUE(open());
+  EXPECT_EQ(mode_of(dir_ / "a"), 0700u);
+}
+
+TEST_F(RegistryTest, RefusesADirectoryThatOthersCanEnter) {
+  ::mkdir(state_.c_str(), 0755);
+  ::chmod(state_.c_str(), 0755);
+  const Error error = open_error();
+  EXPECT_EQ(error.code, Code::kPermission);
+  EXPECT_NE(error.message.find("chmod 700 " + state_), std::string::npos) << error.message;
+}
+
+TEST_F(RegistryTest, RefusesAFileThatOthersCanRead) {
+  open();
+  ::chmod((state_ + "/registry.db").c_str(), 0644);
+  const Error error = open_error();
+  EXPECT_EQ(error.code, Code::kPermission);
+  EXPECT_NE(error.message.find("chmod 600"), std::string::npos) << error.message;
+}
+
+TEST_F(RegistryTest, RefusesAFileInPlaceOfTheDirectory) {
+  std::ofstream(state_) << "x";
+  EXPECT_EQ(open_error().code, Code::kInvalidArgument);
+  state_ = "";
+  EXPECT_EQ(open_error().code, Code::kInvalidArgument);
+}
+
+TEST_F(RegistryTest, RefusesASecondProcess) {
+  auto first = open();
+  const Error error = open_error();
+  EXPECT_EQ(error.code, Code::kUnavailable);
+  EXPECT_NE(error.message.find("another itifd"), std::string::npos) << error.message;
+}
+
+TEST_F(RegistryTest, TellsOfAnotherProgramThatHoldsTheFile) {
+  auto registry = open();
+  auto other = Database::open(state_ + "/registry.db");
+  ASSERT_TRUE(other->run("BEGIN IMMEDIATE"));
+  const Status busy = registry->insert(record_of(1, "a"));
+  ASSERT_FALSE(busy);
+  EXPECT_EQ(busy.error().code, Code::kUnavailable);
+  EXPECT_NE(busy.error().message.find("another program"), std::string::npos);
+  ASSERT_TRUE(other->run("ROLLBACK"));
+  EXPECT_TRUE(registry->insert(record_of(1, "a")));
+}
+
+TEST_F(RegistryTest, RefusesAFileThatIsNoDatabase) {
+  ::mkdir(state_.c_str(), 0700);
+  std::ofstream(state_ + "/registry.db") << std::string(4096, 'x');
+  ::chmod((state_ + "/registry.db").c_str(), 0600);
+  const Error error = open_error();
+  EXPECT_EQ(error.code, Code::kCorrupt);
+  EXPECT_NE(error.message.find("backup"), std::string::npos) << error.message;
+}
+
+TEST_F(RegistryTest, RefusesADamagedDatabase) {
+  {
+    auto registry = open();
+    for (uint32_t id = 1; id <= 200; ++id)
+      ASSERT_TRUE(registry->insert(record_of(id, "tenant" + std::to_string(id))));
+  }
+  const int fd = ::open((state_ + "/registry.db").c_str(), O_RDWR);
+  const off_t size = ::lseek(fd, 0, SEEK_END);
+  ASSERT_GT(size, 3 * 4096);
+  const std::string junk(4096, '\x5a');
+  ASSERT_EQ(::pwrite(fd, junk.data(), junk.size(), size - 4096), 4096);
+  ::close(fd);
+  EXPECT_EQ(open_error().code, Code::kCorrupt);
+}
+
+TEST_F(RegistryTest, RefusesAnotherProgramsDatabase) {
+  ::mkdir(state_.c_str(), 0700);
+  sql("CREATE TABLE bookmarks (url TEXT)");
+  ::chmod((state_ + "/registry.db").c_str(), 0600);
+  const Error error = open_error();
+  EXPECT_EQ(error.code, Code::kCorrupt);
+  EXPECT_NE(error.message.find("another program's"), std::string::npos) << error.message;
+}
+
+TEST_F(RegistryTest, RefusesANewerSchema) {
+  open();
+  sql("PRAGMA user_version = 1000");
+  const Error error = open_error();
+  EXPECT_EQ(error.code, Code::kUnsupported);
+  EXPECT_NE(error.message.find("1000"), std::string::npos);
+}
+
+TEST_F(RegistryTest, NamesTheRowThatMakesNoSense) {
+  for (const char* change : {"key = x'0102'", "auth = 9", "state = 2", "slo_ns = -1", "id = -4",
+                             "weight = 4294967296", "previous_key = x'01'"}) {
+    state_ = dir_ / ("state" + std::string(change).substr(0, 3));
+    ASSERT_TRUE(open()->insert(record_of(1, "alpha")));
+    sql(std::string("UPDATE tenant SET ") + change);
+    const auto records = open()->load();
+    ASSERT_FALSE(records) << change;
+    EXPECT_EQ(records.error().code, Code::kCorrupt);
+    EXPECT_NE(records.error().message.find("alpha"), std::string::npos) << records.error().message;
+  }
+}
+
+TEST(DatabaseError, NamesCauseAndRemedy) {
+  const auto message = [](int code, int system_errno) {
+    const Error error = database_error(code, "/s/registry.db", "write to", "detail", system_errno);
+    EXPECT_EQ(error.message.find('\n'), std::string::npos);
+    EXPECT_NE(error.message.find("/s/registry.db"), std::string::npos);
+    return error;
+  };
+  EXPECT_EQ(message(5, 0).code, Code::kUnavailable);              // SQLITE_BUSY
+  EXPECT_EQ(message(13, 0).code, Code::kResourceExhausted);       // SQLITE_FULL
+  EXPECT_EQ(message(10, ENOSPC).code, Code::kResourceExhausted);  // SQLITE_IOERR
+  EXPECT_EQ(message(10 | (3 << 8), EDQUOT).code, Code::kResourceExhausted);
+  EXPECT_EQ(message(10, EIO).code, Code::kUnavailable);
+  EXPECT_EQ(message(8, 0).code, Code::kPermission);        // SQLITE_READONLY
+  EXPECT_EQ(message(14, EACCES).code, Code::kPermission);  // SQLITE_CANTOPEN
+  EXPECT_EQ(message(11, 0).code, Code::kCorrupt);
+  EXPECT_EQ(message(26, 0).code, Code::kCorrupt);
+}
+
+}  // namespace
+}  // namespace itif::control
