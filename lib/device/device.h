@@ -104,6 +104,9 @@ class Device {
 class Stream {
  public:
   virtual ~Stream() = default;
+  // Once, from the thread that owns the stream, before its first launch. Host: lets the thread and the
+  // compute pool that it starts run on all of the process's CPUs, whatever its creator was pinned to.
+  virtual void attach_thread() {}
   virtual void gather_ids(const kernels::GatherIds& args) = 0;
   virtual void embed_layer_norm(const kernels::EmbedLayerNorm& args) = 0;
   virtual void gemm(const kernels::GroupedGemm& args) = 0;

@@ -1,0 +1,45 @@
+// Shares the tasks of a batch's attention among the threads and picks the fastest kernel that this
+// CPU has.
+#include "kernels/attention.h"
+
+#include <atomic>
+
+#include "base/check.h"
+#include "kernels/host/attention_f32.h"
+#include "kernels/host/attention_tasks.h"
+
+namespace itif::kernels::host {
+namespace {
+
+void run_tasks(const Attention& args, uint32_t num_threads, AttentionTaskFunction run,
+               std::atomic<uint64_t>& next, std::byte* scratch) {
+  AttentionTaskCursor cursor(args, num_threads);
+  AttentionTask task;
+  while (cursor.seek(next.fetch_add(1, std::memory_order_relaxed), task)) run(args, task, scratch);
+}
+
+}  // namespace
+
+size_t attention_scratch_bytes(uint32_t max_tokens) {
+  return (attention_f32_scratch_bytes(max_tokens) + 4095) / 4096 * 4096;
+}
+
+void attention(const Attention& args, const HostLaunch& launch,
+               const AttentionScratch& scratch) noexcept {
+  CHECK(args.head_size > 0 && args.head_size <= kMaxHeadSize);
+  if (args.offsets.size() < 2 || args.offsets.back() == args.offsets.front()) return;
+  const AttentionTaskFunction run = attention_f32_task(launch.activation);
+  std::atomic<uint64_t> next{0};
+  // Below some thousand scores waking the pool costs more than it saves.
+  const uint64_t rows = args.offsets.back() - args.offsets.front();
+  if (launch.num_threads <= 1 || rows * args.num_heads < 64) {
+    run_tasks(args, 1, run, next, scratch.base);
+    return;
+  }
+  const uint32_t threads = launch.num_threads;
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+  for (uint32_t t = 0; t < threads; ++t)
+    run_tasks(args, threads, run, next, scratch.base + t * scratch.bytes_per_thread);
+}
+
+}  // namespace itif::kernels::host

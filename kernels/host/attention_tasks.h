@@ -1,0 +1,86 @@
+// Attention cut into tasks of about equal work that threads draw in turn: a block of queries of one
+// head of one segment. A task packs its head's K and V for itself, hence blocks no smaller than
+// kMinQueries.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/args.h"
+
+namespace itif::kernels::host {
+
+struct AttentionTask {
+  uint32_t first_row = 0;  // of the segment
+  uint32_t length = 0;     // of the segment, > 0
+  uint32_t head = 0;
+  uint32_t query_begin = 0;  // within the segment
+  uint32_t query_end = 0;
+};
+
+// The runs of one head's task; `scratch` is the thread's.
+using AttentionTaskFunction = void (*)(const Attention& args, const AttentionTask& task,
+                                       std::byte* scratch);
+
+// Walks the tasks of a batch in a fixed order; one a thread, asked for ascending numbers.
+class AttentionTaskCursor {
+ public:
+  static constexpr uint32_t kMinQueries = 96;
+  static constexpr uint32_t kTasksPerThread = 4;
+
+  AttentionTaskCursor(const Attention& args, uint32_t num_threads) : args_(args) {
+    uint64_t work = 0;
+    for (size_t s = 0; s + 1 < args.offsets.size(); ++s) {
+      const uint64_t length = args.offsets[s + 1] - args.offsets[s];
+      work += length * length;
+    }
+    work_per_task_ = num_threads <= 1
+                         ? UINT64_MAX
+                         : work * args.num_heads / (uint64_t{num_threads} * kTasksPerThread) + 1;
+    enter_segment();
+  }
+
+  // False when there is no task of this number.
+  bool seek(uint64_t number, AttentionTask& task) {
+    while (segment_ + 1 < args_.offsets.size() && number >= first_number_ + segment_tasks()) {
+      first_number_ += segment_tasks();
+      ++segment_;
+      enter_segment();
+    }
+    if (segment_ + 1 >= args_.offsets.size()) return false;
+    const uint64_t local = number - first_number_;
+    const auto block = static_cast<uint32_t>(local / args_.num_heads);
+    task.first_row = args_.offsets[segment_];
+    task.length = length_;
+    task.head = static_cast<uint32_t>(local % args_.num_heads);
+    task.query_begin = block * block_queries_;
+    task.query_end = std::min(length_, task.query_begin + block_queries_);
+    return true;
+  }
+
+ private:
+  uint64_t segment_tasks() const { return uint64_t{num_blocks_} * args_.num_heads; }
+
+  void enter_segment() {
+    if (segment_ + 1 >= args_.offsets.size()) return;
+    length_ = args_.offsets[segment_ + 1] - args_.offsets[segment_];
+    num_blocks_ = 0;
+    if (length_ == 0) return;
+    const uint64_t queries = std::clamp<uint64_t>(work_per_task_ / length_, kMinQueries, 1u << 30);
+    num_blocks_ = static_cast<uint32_t>((length_ + queries - 1) / queries);
+    // Even blocks, in multiples of the largest tile of queries.
+    block_queries_ = ((length_ + num_blocks_ - 1) / num_blocks_ + 15) / 16 * 16;
+    num_blocks_ = (length_ + block_queries_ - 1) / block_queries_;
+  }
+
+  const Attention& args_;
+  uint64_t work_per_task_ = 0;
+  uint64_t first_number_ = 0;  // of the segment's tasks
+  size_t segment_ = 0;
+  uint32_t length_ = 0;
+  uint32_t num_blocks_ = 0;
+  uint32_t block_queries_ = 1;
+};
+
+}  // namespace itif::kernels::host

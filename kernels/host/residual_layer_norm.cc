@@ -1,0 +1,64 @@
+// Residual and LayerNorm in one pass over memory, each row with its tenant's gamma and beta.
+#include "kernels/residual_layer_norm.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/host/residual_layer_norm.cc"
+#include <hwy/foreach_target.h>
+
+#include "kernels/host/layer_norm-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace itif::kernels::host {
+namespace HWY_NAMESPACE {
+
+template <class T>
+void Rows(const ResidualLayerNorm& args, uint32_t begin, uint32_t end) {
+  const hn::ScalableTag<float> d;
+  const size_t hidden = args.hidden;
+  for_each_range(args.ranges, begin, end, [&](uint32_t slot, uint32_t first, uint32_t last) HWY_ATTR {
+    const auto* gamma = reinterpret_cast<const float*>(args.gamma.at(slot));
+    const auto* beta = reinterpret_cast<const float*>(args.beta.at(slot));
+    for (size_t row = first; row < last; ++row) {
+      const T* x = static_cast<const T*>(args.x) + row * hidden;
+      T* out = static_cast<T*>(args.out) + row * hidden;
+      if (args.residual != nullptr) {
+        const T* residual = static_cast<const T*>(args.residual) + row * hidden;
+        LayerNormRow(hidden, [&](auto part, size_t i, size_t n) HWY_ATTR {
+          return hn::Add(part.load(d, x + i, n), part.load(d, residual + i, n));
+        }, gamma, beta, args.epsilon, out);
+      } else {
+        LayerNormRow(hidden, [&](auto part, size_t i, size_t n) HWY_ATTR {
+          return part.load(d, x + i, n);
+        }, gamma, beta, args.epsilon, out);
+      }
+    }
+  });
+}
+
+void RowsF32(const ResidualLayerNorm& args, uint32_t begin, uint32_t end) {
+  Rows<float>(args, begin, end);
+}
+void RowsBf16(const ResidualLayerNorm& args, uint32_t begin, uint32_t end) {
+  Rows<Bf16>(args, begin, end);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace itif::kernels::host
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace itif::kernels::host {
+
+HWY_EXPORT(RowsF32);
+HWY_EXPORT(RowsBf16);
+
+void residual_layer_norm(const ResidualLayerNorm& args, const HostLaunch& launch) noexcept {
+  if (args.ranges.empty()) return;
+  const uint32_t rows = args.ranges.back().first_row + args.ranges.back().num_rows;
+  const auto run = launch.activation == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(RowsBf16)
+                                                     : HWY_DYNAMIC_DISPATCH(RowsF32);
+  parallel_rows(launch, rows, 4, [&](uint32_t begin, uint32_t end) { run(args, begin, end); });
+}
+
+}  // namespace itif::kernels::host
+#endif  // HWY_ONCE
