@@ -45,9 +45,9 @@ struct GatherIds {
 
 // out = LayerNorm(word[id] + position[pos] + type[type]) ; an id of -1 reads as 0.
 struct EmbedLayerNorm {
-  const int32_t* ids = nullptr;             // [T]
-  std::span<const uint32_t> positions;      // [T], host
-  std::span<const uint8_t> token_types;     // [T], host; empty: all 0
+  const int32_t* ids = nullptr;          // [T]
+  std::span<const uint32_t> positions;   // [T], host
+  std::span<const uint8_t> token_types;  // [T], host; empty: all 0
   std::span<const RowRange> ranges;
   Slab word;         // act [vocab, H]
   Slab position;     // act [max_positions, H]
@@ -75,8 +75,8 @@ struct GroupedGemm {
 
 // Self-attention within each segment: softmax(q kᵀ · scale) v, heads side by side.
 struct Attention {
-  const void* qkv = nullptr;  // act [T, 3·H]: q, k, v of a row beside each other
-  void* out = nullptr;        // act [T, H]
+  const void* qkv = nullptr;          // act [T, 3·H]: q, k, v of a row beside each other
+  void* out = nullptr;                // act [T, H]
   std::span<const uint32_t> offsets;  // [num_segments + 1], rows; host
   uint32_t num_heads = 0;
   uint32_t head_size = 0;
@@ -97,7 +97,7 @@ struct ResidualLayerNorm {
 // out[s] = pooled rows of segment s as f32, optionally scaled to unit length.
 enum class Pooling : uint8_t { kFirst, kMean, kMax, kMeanSqrtLength, kLast };
 struct PoolSegments {
-  const void* x = nullptr;  // act [T, H]
+  const void* x = nullptr;             // act [T, H]
   std::span<const uint32_t> offsets;   // [num_segments + 1]
   std::span<const uint32_t> segments;  // which segments to pool, in output order
   Pooling pooling = Pooling::kFirst;
@@ -115,7 +115,7 @@ struct ToF32 {
 
 // out[r] = activation(x[r] · Wᵀ + bias) in f32: the small heads (pooler, classifier), a few rows each.
 struct SmallLinear {
-  const float* x = nullptr;  // f32 [rows, k]
+  const float* x = nullptr;       // f32 [rows, k]
   const float* weight = nullptr;  // f32 [n, k] row-major
   const float* bias = nullptr;    // f32 [n] or nullptr
   float* out = nullptr;           // f32 [rows, n]

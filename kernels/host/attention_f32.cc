@@ -17,8 +17,10 @@
 namespace itif::kernels::host {
 constexpr size_t kTileQueries = 6;
 constexpr size_t kMaxLanes = 16;
-constexpr size_t round_up(size_t n, size_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+constexpr size_t round_up(size_t n, size_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
 }
+}  // namespace itif::kernels::host
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -67,7 +69,8 @@ HWY_INLINE float SoftmaxRow(float* scores, size_t length, size_t stride) {
   const size_t lanes = hn::Lanes(d);
   for (size_t j = length; j < stride; ++j) scores[j] = -1e30f;
   auto largest = hn::LoadU(d, scores);
-  for (size_t j = lanes; j < stride; j += lanes) largest = hn::Max(largest, hn::LoadU(d, scores + j));
+  for (size_t j = lanes; j < stride; j += lanes)
+    largest = hn::Max(largest, hn::LoadU(d, scores + j));
   largest = hn::MaxOfLanes(d, largest);
   auto sum = hn::Zero(d);
   for (size_t j = 0; j < stride; j += lanes) {
@@ -139,7 +142,8 @@ void AttentionTaskOf(const Attention& args, const AttentionTask& task, std::byte
   const size_t lanes = hn::Lanes(d);
   const size_t hidden = size_t{args.num_heads} * args.head_size;
   const size_t head_size = args.head_size;
-  const T* q_rows = static_cast<const T*>(args.qkv) + task.first_row * 3 * hidden + task.head * head_size;
+  const T* q_rows =
+      static_cast<const T*>(args.qkv) + task.first_row * 3 * hidden + task.head * head_size;
   const T* k_rows = q_rows + hidden;
   const T* v_rows = k_rows + hidden;
 
@@ -175,9 +179,12 @@ void AttentionTaskOf(const Attention& args, const AttentionTask& task, std::byte
     const size_t count = left >= kTileQueries ? kTileQueries : left >= 2 ? 2 : 1;
     for (size_t i = 0; i < count; ++i)
       WidenRow(q_rows + (q + i) * 3 * hidden, head_size, args.scale, rows + i * head_size);
-    if (count == kTileQueries) QueryTile<kTileQueries>(head, rows, out);
-    else if (count == 2) QueryTile<2>(head, rows, out);
-    else QueryTile<1>(head, rows, out);
+    if (count == kTileQueries)
+      QueryTile<kTileQueries>(head, rows, out);
+    else if (count == 2)
+      QueryTile<2>(head, rows, out);
+    else
+      QueryTile<1>(head, rows, out);
     for (size_t i = 0; i < count; ++i) {
       T* to = static_cast<T*>(args.out) + (task.first_row + q + i) * hidden + task.head * head_size;
       ForLanes(d, head_size, [&](auto part, size_t c, size_t n) HWY_ATTR {

@@ -7,4 +7,4 @@
 namespace itif::kernels::host {
 AttentionTaskFunction attention_f32_task(DType activation);
 size_t attention_f32_scratch_bytes(uint32_t max_tokens);
-}
+}  // namespace itif::kernels::host

@@ -15,22 +15,23 @@ template <Activation kActivation, class T>
 void BiasActivationRows(const BiasActivation& args, uint32_t begin, uint32_t end) {
   const hn::ScalableTag<float> d;
   const size_t width = args.width;
-  for_each_range(args.ranges, begin, end, [&](uint32_t slot, uint32_t first, uint32_t last) HWY_ATTR {
-    T* x = static_cast<T*>(args.x) + first * size_t{width};
-    if (args.bias.base == nullptr) {  // the rows of a range are one run of memory
-      ForLanes(d, (last - first) * width, [&](auto part, size_t i, size_t n) HWY_ATTR {
-        part.store(d, Activate<kActivation>(d, part.load(d, x + i, n)), x + i, n);
+  for_each_range(
+      args.ranges, begin, end, [&](uint32_t slot, uint32_t first, uint32_t last) HWY_ATTR {
+        T* x = static_cast<T*>(args.x) + first * size_t{width};
+        if (args.bias.base == nullptr) {  // the rows of a range are one run of memory
+          ForLanes(d, (last - first) * width, [&](auto part, size_t i, size_t n) HWY_ATTR {
+            part.store(d, Activate<kActivation>(d, part.load(d, x + i, n)), x + i, n);
+          });
+          return;
+        }
+        const auto* bias = reinterpret_cast<const float*>(args.bias.at(slot));
+        for (uint32_t row = first; row < last; ++row, x += width) {
+          ForLanes(d, width, [&](auto part, size_t i, size_t n) HWY_ATTR {
+            const auto sum = hn::Add(part.load(d, x + i, n), part.load(d, bias + i, n));
+            part.store(d, Activate<kActivation>(d, sum), x + i, n);
+          });
+        }
       });
-      return;
-    }
-    const auto* bias = reinterpret_cast<const float*>(args.bias.at(slot));
-    for (uint32_t row = first; row < last; ++row, x += width) {
-      ForLanes(d, width, [&](auto part, size_t i, size_t n) HWY_ATTR {
-        const auto sum = hn::Add(part.load(d, x + i, n), part.load(d, bias + i, n));
-        part.store(d, Activate<kActivation>(d, sum), x + i, n);
-      });
-    }
-  });
 }
 
 template <class T>

@@ -15,30 +15,37 @@ template <class T>
 void EmbedRows(const EmbedLayerNorm& args, uint32_t begin, uint32_t end) {
   const hn::ScalableTag<float> d;
   const size_t hidden = args.hidden;
-  for_each_range(args.ranges, begin, end, [&](uint32_t slot, uint32_t first, uint32_t last) HWY_ATTR {
-    const auto* gamma = reinterpret_cast<const float*>(args.gamma.at(slot));
-    const auto* beta = reinterpret_cast<const float*>(args.beta.at(slot));
-    const T* words = reinterpret_cast<const T*>(args.word.at(slot));
-    const T* positions = reinterpret_cast<const T*>(args.position.at(slot));
-    for (size_t row = first; row < last; ++row) {
-      const auto id = static_cast<size_t>(args.ids[row] < 0 ? 0 : args.ids[row]);
-      const T* word = words + id * hidden;
-      const T* position = positions + args.positions[row] * hidden;
-      T* out = static_cast<T*>(args.out) + row * hidden;
-      if (args.token_type.base != nullptr) {
-        const size_t type = args.token_types.empty() ? 0 : args.token_types[row];
-        const T* types = reinterpret_cast<const T*>(args.token_type.at(slot)) + type * hidden;
-        LayerNormRow(hidden, [&](auto part, size_t i, size_t n) HWY_ATTR {
-          const auto token = hn::Add(part.load(d, word + i, n), part.load(d, types + i, n));
-          return hn::Add(token, part.load(d, position + i, n));
-        }, gamma, beta, args.epsilon, out);
-      } else {
-        LayerNormRow(hidden, [&](auto part, size_t i, size_t n) HWY_ATTR {
-          return hn::Add(part.load(d, word + i, n), part.load(d, position + i, n));
-        }, gamma, beta, args.epsilon, out);
-      }
-    }
-  });
+  for_each_range(
+      args.ranges, begin, end, [&](uint32_t slot, uint32_t first, uint32_t last) HWY_ATTR {
+        const auto* gamma = reinterpret_cast<const float*>(args.gamma.at(slot));
+        const auto* beta = reinterpret_cast<const float*>(args.beta.at(slot));
+        const T* words = reinterpret_cast<const T*>(args.word.at(slot));
+        const T* positions = reinterpret_cast<const T*>(args.position.at(slot));
+        for (size_t row = first; row < last; ++row) {
+          const auto id = static_cast<size_t>(args.ids[row] < 0 ? 0 : args.ids[row]);
+          const T* word = words + id * hidden;
+          const T* position = positions + args.positions[row] * hidden;
+          T* out = static_cast<T*>(args.out) + row * hidden;
+          if (args.token_type.base != nullptr) {
+            const size_t type = args.token_types.empty() ? 0 : args.token_types[row];
+            const T* types = reinterpret_cast<const T*>(args.token_type.at(slot)) + type * hidden;
+            LayerNormRow(
+                hidden,
+                [&](auto part, size_t i, size_t n) HWY_ATTR {
+                  const auto token = hn::Add(part.load(d, word + i, n), part.load(d, types + i, n));
+                  return hn::Add(token, part.load(d, position + i, n));
+                },
+                gamma, beta, args.epsilon, out);
+          } else {
+            LayerNormRow(
+                hidden,
+                [&](auto part, size_t i, size_t n) HWY_ATTR {
+                  return hn::Add(part.load(d, word + i, n), part.load(d, position + i, n));
+                },
+                gamma, beta, args.epsilon, out);
+          }
+        }
+      });
 }
 
 void EmbedRowsF32(const EmbedLayerNorm& args, uint32_t begin, uint32_t end) {

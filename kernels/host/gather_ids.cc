@@ -19,9 +19,11 @@ void gather_ids(const GatherIds& args) noexcept {
   for (const IdPiece& piece : args.pieces) {
     int32_t* to = args.ids + piece.first_row;
     if (piece.id_bytes == 2)
-      gather_piece(reinterpret_cast<const uint16_t*>(piece.data), piece.num_ids, args.vocab_size, to);
+      gather_piece(reinterpret_cast<const uint16_t*>(piece.data), piece.num_ids, args.vocab_size,
+                   to);
     else
-      gather_piece(reinterpret_cast<const uint32_t*>(piece.data), piece.num_ids, args.vocab_size, to);
+      gather_piece(reinterpret_cast<const uint32_t*>(piece.data), piece.num_ids, args.vocab_size,
+                   to);
   }
 }
 

@@ -45,8 +45,8 @@ HWY_INLINE void LayerNormRow(size_t hidden, const Source& source, const float* g
     squares0 = hn::MulAdd(a, a, squares0);
   }
   if (i < hidden) {
-    const auto a = hn::IfThenElseZero(hn::FirstN(d, hidden - i),
-                                      hn::Sub(source(Tail(), i, hidden - i), mean));
+    const auto a =
+        hn::IfThenElseZero(hn::FirstN(d, hidden - i), hn::Sub(source(Tail(), i, hidden - i), mean));
     squares1 = hn::MulAdd(a, a, squares1);
   }
   const float variance = hn::GetLane(hn::SumOfLanes(d, hn::Add(squares0, squares1))) * scale;

@@ -15,24 +15,29 @@ template <class T>
 void Rows(const ResidualLayerNorm& args, uint32_t begin, uint32_t end) {
   const hn::ScalableTag<float> d;
   const size_t hidden = args.hidden;
-  for_each_range(args.ranges, begin, end, [&](uint32_t slot, uint32_t first, uint32_t last) HWY_ATTR {
-    const auto* gamma = reinterpret_cast<const float*>(args.gamma.at(slot));
-    const auto* beta = reinterpret_cast<const float*>(args.beta.at(slot));
-    for (size_t row = first; row < last; ++row) {
-      const T* x = static_cast<const T*>(args.x) + row * hidden;
-      T* out = static_cast<T*>(args.out) + row * hidden;
-      if (args.residual != nullptr) {
-        const T* residual = static_cast<const T*>(args.residual) + row * hidden;
-        LayerNormRow(hidden, [&](auto part, size_t i, size_t n) HWY_ATTR {
-          return hn::Add(part.load(d, x + i, n), part.load(d, residual + i, n));
-        }, gamma, beta, args.epsilon, out);
-      } else {
-        LayerNormRow(hidden, [&](auto part, size_t i, size_t n) HWY_ATTR {
-          return part.load(d, x + i, n);
-        }, gamma, beta, args.epsilon, out);
-      }
-    }
-  });
+  for_each_range(
+      args.ranges, begin, end, [&](uint32_t slot, uint32_t first, uint32_t last) HWY_ATTR {
+        const auto* gamma = reinterpret_cast<const float*>(args.gamma.at(slot));
+        const auto* beta = reinterpret_cast<const float*>(args.beta.at(slot));
+        for (size_t row = first; row < last; ++row) {
+          const T* x = static_cast<const T*>(args.x) + row * hidden;
+          T* out = static_cast<T*>(args.out) + row * hidden;
+          if (args.residual != nullptr) {
+            const T* residual = static_cast<const T*>(args.residual) + row * hidden;
+            LayerNormRow(
+                hidden,
+                [&](auto part, size_t i, size_t n) HWY_ATTR {
+                  return hn::Add(part.load(d, x + i, n), part.load(d, residual + i, n));
+                },
+                gamma, beta, args.epsilon, out);
+          } else {
+            LayerNormRow(
+                hidden,
+                [&](auto part, size_t i, size_t n) HWY_ATTR { return part.load(d, x + i, n); },
+                gamma, beta, args.epsilon, out);
+          }
+        }
+      });
 }
 
 void RowsF32(const ResidualLayerNorm& args, uint32_t begin, uint32_t end) {

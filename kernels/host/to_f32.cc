@@ -37,7 +37,8 @@ void to_f32(const ToF32& args, const HostLaunch& launch) noexcept {
     if (launch.activation == DType::kBF16)
       widen(static_cast<const Bf16*>(args.x) + first, args.out + first, count);
     else
-      std::memcpy(args.out + first, static_cast<const float*>(args.x) + first, count * sizeof(float));
+      std::memcpy(args.out + first, static_cast<const float*>(args.x) + first,
+                  count * sizeof(float));
   });
 }
 

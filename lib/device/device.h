@@ -18,11 +18,11 @@
 namespace itif::device {
 
 struct DeviceInfo {
-  std::string kind;         // "host", "cuda"
+  std::string kind;             // "host", "cuda"
   DType compute = DType::kF32;  // activations and GEMM weights; accumulation is f32
-  std::string description;  // one line for logs: CPU or GPU name, instruction set, threads
-  uint32_t num_threads = 0; // host: threads of the compute pool
-  size_t memory_bytes = 0;  // what there is for weights and workspaces
+  std::string description;      // one line for logs: CPU or GPU name, instruction set, threads
+  uint32_t num_threads = 0;     // host: threads of the compute pool
+  size_t memory_bytes = 0;      // what there is for weights and workspaces
 };
 
 // Zeroed memory of the device, freed with the object. Move-only.
@@ -44,8 +44,8 @@ class SlabMemory {
   virtual ~SlabMemory() = default;
   kernels::Slab slab() const { return slab_; }
   uint32_t max_slots() const { return max_slots_; }
-  virtual Status commit(uint32_t slot) = 0;    // Errors: kResourceExhausted
-  virtual void release(uint32_t slot) = 0;     // gives the slot's memory back
+  virtual Status commit(uint32_t slot) = 0;  // Errors: kResourceExhausted
+  virtual void release(uint32_t slot) = 0;   // gives the slot's memory back
 
  protected:
   kernels::Slab slab_;
@@ -75,7 +75,8 @@ class Device {
 
   virtual Result<std::unique_ptr<Buffer>> allocate(size_t bytes) = 0;
   // Errors: kResourceExhausted.
-  virtual Result<std::unique_ptr<SlabMemory>> reserve_slab(size_t slot_bytes, uint32_t max_slots) = 0;
+  virtual Result<std::unique_ptr<SlabMemory>> reserve_slab(size_t slot_bytes,
+                                                           uint32_t max_slots) = 0;
 
   // Copies `source` (host memory, any floating type) to device memory as `type`.
   virtual Status upload(const TensorView& source, DType type, void* target) = 0;
@@ -122,9 +123,9 @@ class Stream {
 };
 
 struct DeviceOptions {
-  std::string kind = "auto";   // auto, host, cuda
-  std::string dtype = "auto";  // auto, f32, bf16, f16
-  uint32_t num_threads = 0;    // host: 0 for one a core
+  std::string kind = "auto";      // auto, host, cuda
+  std::string dtype = "auto";     // auto, f32, bf16, f16
+  uint32_t num_threads = 0;       // host: 0 for one a core
   size_t memory_limit_bytes = 0;  // for buffers and slabs together; 0: what the machine has
 };
 

@@ -1,0 +1,84 @@
+#include "device/host/cpu.h"
+
+#include <cpuid.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace itif::device {
+namespace {
+
+struct ProcessCpus {
+  cpu_set_t set;
+  uint32_t count = 1;
+  ProcessCpus() {
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+      count = std::max(1u, static_cast<uint32_t>(CPU_COUNT(&set)));
+  }
+};
+// Filled before main(): the mask is still the one the process was started with.
+const ProcessCpus process_cpus;
+
+std::string cpu_name() {
+  char name[49] = {};
+  for (unsigned leaf = 0; leaf < 3; ++leaf) {
+    unsigned registers[4] = {};
+    if (!__get_cpuid(0x80000002u + leaf, &registers[0], &registers[1], &registers[2],
+                     &registers[3]))
+      return "x86-64 CPU";
+    std::memcpy(name + leaf * 16, registers, 16);
+  }
+  std::string text(name);
+  const size_t first = text.find_first_not_of(' ');
+  const size_t last = text.find_last_not_of(' ');
+  return first == std::string::npos ? "x86-64 CPU" : text.substr(first, last - first + 1);
+}
+
+// AMX's tile registers must be asked for: the kernel then saves them on every context switch.
+bool amx_is_permitted() {
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+bool has_amx_bf16() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return false;
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;
+  return (edx & kAmxBf16) && (edx & kAmxTile) && amx_is_permitted();
+}
+
+}  // namespace
+
+CpuFeatures detect_cpu() {
+  CpuFeatures features;
+  features.name = cpu_name();
+  if (has_amx_bf16() && __builtin_cpu_supports("avx512bf16")) {
+    features.best_isa = "AMX-BF16";
+    features.has_native_bf16 = true;
+  } else if (__builtin_cpu_supports("avx512bf16")) {
+    features.best_isa = "AVX512-BF16";
+    features.has_native_bf16 = true;
+  } else if (__builtin_cpu_supports("avx512bw")) {
+    features.best_isa = "AVX512";
+  } else if (__builtin_cpu_supports("avx2")) {
+    features.best_isa = "AVX2";
+  } else {
+    features.best_isa = "SSE";
+  }
+  return features;
+}
+
+uint32_t num_process_cpus() {
+  return process_cpus.count;
+}
+
+void use_process_cpus() {
+  sched_setaffinity(0, sizeof(process_cpus.set), &process_cpus.set);
+}
+
+}  // namespace itif::device

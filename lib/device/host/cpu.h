@@ -1,0 +1,22 @@
+// What this machine's CPUs can do, and which of them the process may run on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace itif::device {
+
+struct CpuFeatures {
+  std::string name;              // "AMD EPYC", as the CPU gives it
+  std::string best_isa;          // "AVX512-BF16": what matters for GEMMs
+  bool has_native_bf16 = false;  // bf16 dot products: AVX512-BF16 or AMX-BF16
+};
+CpuFeatures detect_cpu();
+
+// CPUs of the process's affinity mask when it started: before packet workers pinned their threads
+// (and with them the threads that these create).
+uint32_t num_process_cpus();
+// Lets the calling thread run on all of those.
+void use_process_cpus();
+
+}  // namespace itif::device

@@ -1,0 +1,302 @@
+#include "device/host/gemm.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <vector>
+
+#include "base/check.h"
+#include "device/host/convert.h"
+
+namespace itif::device {
+namespace {
+
+constexpr uint32_t kFineRungs = 4;  // 1, 2, 4, 8
+constexpr uint32_t kStep = GemmLibrary::kRowSlack + 1;
+constexpr uint32_t kNumRungs = kFineRungs + GemmLibrary::kMaxRows / kStep;
+constexpr uint32_t kMaxShapes = 256;
+
+uint32_t rung_of(uint32_t rows) {
+  if (rows <= 1) return 0;
+  if (rows <= 8) return rows <= 2 ? 1 : rows <= 4 ? 2 : 3;
+  return kFineRungs + (rows - 1) / kStep;
+}
+uint32_t rung_rows(uint32_t rung) {
+  return rung < kFineRungs ? 1u << rung : (rung - kFineRungs + 1) * kStep;
+}
+
+// oneDNN splits work by the OpenMP setting of the calling thread: when a primitive is created and when
+// it runs. Control threads pack with one, so as not to start a second pool beside the executor's.
+class OpenMpThreads {
+ public:
+  explicit OpenMpThreads(uint32_t count) : previous_(omp_get_max_threads()) {
+    omp_set_num_threads(static_cast<int>(count));
+  }
+  ~OpenMpThreads() { omp_set_num_threads(previous_); }
+  OpenMpThreads(const OpenMpThreads&) = delete;
+  OpenMpThreads& operator=(const OpenMpThreads&) = delete;
+
+ private:
+  int previous_;
+};
+
+struct Rung {
+  dnnl::matmul primitive;
+  size_t scratch_bytes = 0;
+};
+
+// The primitives of one (n, k, has_bias). Rungs are added while streams look them up.
+struct Ladder {
+  uint32_t n = 0;
+  uint32_t k = 0;
+  bool has_bias = false;
+  dnnl::memory::desc weights;  // the same layout for every rung
+  std::array<std::unique_ptr<Rung>, kNumRungs> owned;
+  std::array<std::atomic<const Rung*>, kNumRungs> rungs{};
+
+  bool is(const GemmShape& shape) const {
+    return n == shape.n && k == shape.k && has_bias == shape.has_bias;
+  }
+};
+
+dnnl::memory::data_type dnnl_type(DType type) {
+  return type == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+}  // namespace
+
+struct GemmLibrary::State {
+  State(DType compute, uint32_t num_threads)
+      : compute(compute), num_threads(num_threads), engine(dnnl::engine::kind::cpu, 0) {}
+
+  const DType compute;
+  const uint32_t num_threads;
+  dnnl::engine engine;
+  std::mutex mutex;  // of creation; look-ups take none
+  std::array<std::unique_ptr<Ladder>, kMaxShapes> ladders;
+  std::atomic<uint32_t> num_ladders{0};
+  std::atomic<size_t> scratch_bytes{0};  // of the hungriest primitive so far
+
+  dnnl::matmul::primitive_desc describe(const Ladder& ladder, uint32_t rows,
+                                        const dnnl::memory::desc& weights) {
+    using dnnl::memory;
+    const memory::data_type type = dnnl_type(compute);
+    const memory::dim m = rows, n = ladder.n, k = ladder.k;
+    const memory::desc a({m, k}, type, memory::format_tag::ab);
+    const memory::desc out({m, n}, type, memory::format_tag::ab);
+    const memory::desc bias({1, n}, memory::data_type::f32, memory::format_tag::ab);
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+#if DNNL_VERSION_MAJOR >= 3
+    return ladder.has_bias ? dnnl::matmul::primitive_desc(engine, a, weights, bias, out, attr)
+                           : dnnl::matmul::primitive_desc(engine, a, weights, out, attr);
+#else
+    const auto op = ladder.has_bias ? dnnl::matmul::desc(a, weights, bias, out)
+                                    : dnnl::matmul::desc(a, weights, out);
+    return dnnl::matmul::primitive_desc(op, attr, engine);
+#endif
+  }
+
+  const Ladder* find(const GemmShape& shape) const {
+    const uint32_t count = num_ladders.load(std::memory_order_acquire);
+    for (uint32_t i = 0; i < count; ++i)
+      if (ladders[i]->is(shape)) return ladders[i].get();
+    return nullptr;
+  }
+
+  // REQUIRES: mutex is held.
+  Ladder& find_or_add(const GemmShape& shape) {
+    if (const Ladder* ladder = find(shape)) return const_cast<Ladder&>(*ladder);
+    const uint32_t index = num_ladders.load(std::memory_order_relaxed);
+    CHECK(index < kMaxShapes);
+    auto ladder = std::make_unique<Ladder>();
+    ladder->n = shape.n;
+    ladder->k = shape.k;
+    ladder->has_bias = shape.has_bias;
+    // The layout that a middling number of rows likes; the others came out equal where measured, and
+    // are made to take it in any case.
+    const dnnl::memory::desc any({shape.k, shape.n}, dnnl_type(compute),
+                                 dnnl::memory::format_tag::any);
+    const OpenMpThreads threads(num_threads);
+    ladder->weights = describe(*ladder, 128, any).weights_desc();
+    ladders[index] = std::move(ladder);
+    num_ladders.store(index + 1, std::memory_order_release);
+    return *ladders[index];
+  }
+
+  void add_rung(Ladder& ladder, uint32_t index) {
+    const OpenMpThreads threads(num_threads);
+    const auto description = describe(ladder, rung_rows(index), ladder.weights);
+    auto rung = std::make_unique<Rung>();
+    rung->primitive = dnnl::matmul(description);
+    rung->scratch_bytes = description.scratchpad_desc().get_size();
+    if (rung->scratch_bytes > scratch_bytes.load(std::memory_order_relaxed))
+      scratch_bytes.store(rung->scratch_bytes, std::memory_order_relaxed);
+    ladder.owned[index] = std::move(rung);
+    ladder.rungs[index].store(ladder.owned[index].get(), std::memory_order_release);
+  }
+};
+
+namespace {
+
+class DnnlRunner final : public GemmLibrary::Runner {
+ public:
+  explicit DnnlRunner(std::shared_ptr<GemmLibrary::State> state)
+      : state_(std::move(state)), stream_(state_->engine) {
+    // Handles for addresses that change with every call. oneDNN takes the layouts from the primitive,
+    // so that these need none; with the true ones it would write zeros into the padding of the
+    // (shared) weights whenever an address is set.
+    const dnnl::memory::desc bytes({1}, dnnl::memory::data_type::u8, dnnl::memory::format_tag::a);
+    for (dnnl::memory& handle : handles_) handle = dnnl::memory(bytes, state_->engine, nullptr);
+    grow_scratch(state_->scratch_bytes.load(std::memory_order_relaxed));
+  }
+
+  Status run(const kernels::GroupedGemm& args) override {
+    DCHECK(args.a != args.out);
+    const GemmShape shape{.n = args.n, .k = args.k, .has_bias = args.bias.base != nullptr};
+    const Ladder* ladder = state_->find(shape);
+    if (ladder == nullptr) return not_prepared(shape, 0);
+    omp_set_num_threads(static_cast<int>(state_->num_threads));
+    try {
+      for (const kernels::RowRange& range : args.ranges) {
+        const uint32_t end = range.first_row + range.num_rows;
+        for (uint32_t row = range.first_row; row < end;) {
+          const uint32_t rows = std::min(end - row, GemmLibrary::kMaxRows);
+          const Rung* rung = ladder->rungs[rung_of(rows)].load(std::memory_order_acquire);
+          if (rung == nullptr) return not_prepared(shape, rows);
+          run_rung(*rung, args, range.slot, row);
+          row += rows;
+        }
+      }
+    } catch (const dnnl::error& error) {
+      return fail(Code::kInternal, fmt::format("oneDNN failed a GEMM of {} × {}: {}", shape.n,
+                                               shape.k, error.what()));
+    }
+    return {};
+  }
+
+ private:
+  enum Handle { kA, kWeights, kBias, kOut, kScratch, kNumHandles };
+
+  static std::unexpected<Error> not_prepared(const GemmShape& shape, uint32_t rows) {
+    return fail(Code::kInternal,
+                fmt::format("a GEMM of {} × {}{} for {} rows was not prepared", shape.n, shape.k,
+                            shape.has_bias ? " with bias" : "", rows));
+  }
+
+  void run_rung(const Rung& rung, const kernels::GroupedGemm& args, uint32_t slot, size_t row) {
+    const size_t element = dtype_bytes(state_->compute);
+    if (rung.scratch_bytes > scratch_.size()) grow_scratch(rung.scratch_bytes);
+    auto* a =
+        const_cast<std::byte*>(static_cast<const std::byte*>(args.a)) + row * args.k * element;
+    handles_[kA].set_data_handle(a);
+    handles_[kWeights].set_data_handle(args.weights.at(slot));
+    handles_[kOut].set_data_handle(static_cast<std::byte*>(args.out) + row * args.n * element);
+    std::array<dnnl_exec_arg_t, kNumHandles> list = {{
+        {DNNL_ARG_SRC, handles_[kA].get()},
+        {DNNL_ARG_WEIGHTS, handles_[kWeights].get()},
+        {DNNL_ARG_DST, handles_[kOut].get()},
+        {DNNL_ARG_SCRATCHPAD, handles_[kScratch].get()},
+        {DNNL_ARG_BIAS, handles_[kBias].get()},
+    }};
+    int count = 4;
+    if (args.bias.base != nullptr) {
+      handles_[kBias].set_data_handle(args.bias.at(slot));
+      count = 5;
+    }
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(rung.primitive.get(), stream_.get(), count, list.data()),
+        "could not run a matmul");
+  }
+
+  // When the stream is made; on a launch only if a larger shape has been prepared since.
+  void grow_scratch(size_t bytes) {
+    scratch_.resize(bytes + 64);
+    const auto address = reinterpret_cast<uintptr_t>(scratch_.data());
+    handles_[kScratch].set_data_handle(reinterpret_cast<void*>((address + 63) / 64 * 64));
+  }
+
+  std::shared_ptr<GemmLibrary::State> state_;
+  dnnl::stream stream_;
+  std::array<dnnl::memory, kNumHandles> handles_;
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace
+
+GemmLibrary::GemmLibrary(DType compute, uint32_t num_threads)
+    : state_(std::make_shared<State>(compute, num_threads)) {}
+GemmLibrary::~GemmLibrary() = default;
+
+size_t GemmLibrary::packed_bytes(const GemmShape& shape) {
+  const std::lock_guard lock(state_->mutex);
+  return state_->find_or_add(shape).weights.get_size();
+}
+
+Status GemmLibrary::pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) {
+  using dnnl::memory;
+  uint64_t elements = 0;
+  for (const TensorView& view : weight) elements += view.shape.elements();
+  if (elements != uint64_t{shape.n} * shape.k)
+    return fail(Code::kInvalidArgument,
+                fmt::format("weights of {} elements do not fill a GEMM of {} × {}", elements,
+                            shape.n, shape.k));
+  const DType type = state_->compute;
+  std::vector<std::byte> rows(elements * dtype_bytes(type));
+  std::byte* to = rows.data();
+  for (const TensorView& view : weight) {
+    convert_floats(view, type, to);
+    to += view.shape.elements() * dtype_bytes(type);
+  }
+  const memory::desc packed = [&] {
+    const std::lock_guard lock(state_->mutex);
+    return state_->find_or_add(shape).weights;
+  }();
+  try {
+    const OpenMpThreads threads(1);
+    memory source({{shape.k, shape.n}, dnnl_type(type), memory::format_tag::ba}, state_->engine,
+                  rows.data());
+    memory target_memory(packed, state_->engine, target);
+    dnnl::stream stream(state_->engine);
+    dnnl::reorder(source, target_memory).execute(stream, source, target_memory);
+    stream.wait();
+  } catch (const dnnl::error& error) {
+    return fail(Code::kInternal, fmt::format("oneDNN cannot pack weights of {} × {}: {}", shape.n,
+                                             shape.k, error.what()));
+  }
+  return {};
+}
+
+Status GemmLibrary::prepare(const GemmShape& shape, uint32_t max_rows) {
+  const std::lock_guard lock(state_->mutex);
+  try {
+    Ladder& ladder = state_->find_or_add(shape);
+    const uint32_t last = rung_of(std::min(max_rows, kMaxRows));
+    for (uint32_t rung = 0; rung <= last; ++rung)
+      if (!ladder.owned[rung]) state_->add_rung(ladder, rung);
+  } catch (const dnnl::error& error) {
+    return fail(Code::kUnsupported,
+                fmt::format("oneDNN has no {} GEMM of {} × {}: {}", dtype_name(state_->compute),
+                            shape.n, shape.k, error.what()));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<GemmLibrary::Runner>> GemmLibrary::make_runner() {
+  try {
+    return std::make_unique<DnnlRunner>(state_);
+  } catch (const dnnl::error& error) {
+    return fail(Code::kInternal, fmt::format("oneDNN cannot make a stream: {}", error.what()));
+  }
+}
+
+std::string gemm_library_name() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
+}
+
+}  // namespace itif::device

@@ -1,0 +1,55 @@
+// GEMMs of prepacked weights through oneDNN, which only gemm.cc includes.
+//
+// oneDNN compiles code for one number of rows, so each shape gets a ladder of primitives made ahead
+// (`prepare`): 1, 2, 4, 8, then multiples of 16 up to kMaxRows. A range of rows runs as chunks of
+// kMaxRows and then on the first rung that holds the rest. Such a call also reads and overwrites up to
+// kRowSlack rows past its range with garbage. That is harmless because ranges run in ascending order:
+// every garbage row is written again by its own range, later, or lies past T, in the slack.
+// It does need `a` and `out` to be different buffers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "device/device.h"
+
+namespace itif::device {
+
+class GemmLibrary {
+ public:
+  static constexpr uint32_t kMaxRows = 512;  // measured: as fast a row as calls of 2,048
+  static constexpr uint32_t kRowSlack = 15;
+
+  // compute: kF32 or kBF16.
+  GemmLibrary(DType compute, uint32_t num_threads);
+  ~GemmLibrary();
+  GemmLibrary(const GemmLibrary&) = delete;
+  GemmLibrary& operator=(const GemmLibrary&) = delete;
+
+  // See Device. Any control thread; safe while streams run.
+  size_t packed_bytes(const GemmShape& shape);
+  Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target);
+  Status prepare(const GemmShape& shape, uint32_t max_rows);
+
+  // What one stream needs to run GEMMs: oneDNN's stream and memory handles.
+  class Runner {
+   public:
+    virtual ~Runner() = default;
+    // REQUIRES: prepare() has been called for the shape. Errors: kInternal, oneDNN's failure.
+    virtual Status run(const kernels::GroupedGemm& args) = 0;
+  };
+  Result<std::unique_ptr<Runner>> make_runner();
+
+  struct State;  // oneDNN's side, shared with the runners
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// "oneDNN 2.6.3", for logs.
+std::string gemm_library_name();
+
+}  // namespace itif::device

@@ -1,0 +1,93 @@
+#include "device/host/host_device.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "device/host/convert.h"
+#include "device/host/cpu.h"
+#include "device/host/host_stream.h"
+
+namespace itif::device {
+
+HostDevice::HostDevice(DeviceInfo info, size_t memory_limit_bytes)
+    : info_(std::move(info)),
+      budget_(std::make_shared<MemoryBudget>(memory_limit_bytes)),
+      gemms_(info_.compute, info_.num_threads) {
+  info_.memory_bytes = budget_->available_bytes();
+}
+
+Result<std::unique_ptr<Buffer>> HostDevice::allocate(size_t bytes) {
+  return allocate_host_buffer(budget_, bytes);
+}
+
+Result<std::unique_ptr<SlabMemory>> HostDevice::reserve_slab(size_t slot_bytes,
+                                                             uint32_t max_slots) {
+  return reserve_host_slab(budget_, slot_bytes, max_slots);
+}
+
+Status HostDevice::upload(const TensorView& source, DType type, void* target) {
+  const auto is_float = [](DType t) {
+    return t == DType::kF32 || t == DType::kBF16 || t == DType::kF16;
+  };
+  if (!is_float(source.dtype) || (type != DType::kF32 && type != DType::kBF16))
+    return fail(Code::kInvalidArgument,
+                fmt::format("cannot upload {} as {}: the host device takes f32, "
+                            "bf16 and f16 and keeps f32 and bf16",
+                            dtype_name(source.dtype), dtype_name(type)));
+  convert_floats(source, type, static_cast<std::byte*>(target));
+  return {};
+}
+
+void HostDevice::download(const void* source, size_t bytes, void* target) {
+  std::memcpy(target, source, bytes);
+}
+
+Status HostDevice::pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) {
+  return gemms_.pack(shape, weight, target);
+}
+
+Status HostDevice::prepare(const GemmShape& shape, uint32_t max_rows) {
+  return gemms_.prepare(shape, max_rows);
+}
+
+Result<std::unique_ptr<Stream>> HostDevice::make_stream(const StreamLimits& limits) {
+  return make_host_stream(gemms_, {.activation = info_.compute, .num_threads = info_.num_threads},
+                          limits);
+}
+
+Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options) {
+  const CpuFeatures cpu = detect_cpu();
+  DeviceInfo info;
+  info.kind = "host";
+  info.num_threads = options.num_threads == 0 ? num_process_cpus() : options.num_threads;
+  if (info.num_threads > 1024)
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} threads for the host device: at most 1024", options.num_threads));
+  if (options.dtype == "auto") {
+    info.compute = cpu.has_native_bf16 ? DType::kBF16 : DType::kF32;
+  } else if (options.dtype == "f32") {
+    info.compute = DType::kF32;
+  } else if (options.dtype == "bf16") {
+    // Emulated bf16 is slower than f32 and no more accurate: there is no reason to allow it.
+    if (!cpu.has_native_bf16)
+      return fail(Code::kUnsupported,
+                  fmt::format("dtype bf16 needs a CPU with AVX512-BF16 or AMX-BF16; "
+                              "{} has {}: use auto or f32",
+                              cpu.name, cpu.best_isa));
+    info.compute = DType::kBF16;
+  } else if (options.dtype == "f16") {
+    return fail(Code::kUnsupported,
+                "dtype f16 is for GPUs: the host device computes in bf16 or f32");
+  } else {
+    return fail(Code::kInvalidArgument,
+                fmt::format("dtype '{}' is none of auto, f32, bf16, f16", options.dtype));
+  }
+  const bool uses_bf16 = info.compute == DType::kBF16;
+  const std::string isa = uses_bf16 || !cpu.has_native_bf16 ? cpu.best_isa : "AVX512";
+  info.description = fmt::format("{}, {}, {} thread{}, {}", cpu.name, isa, info.num_threads,
+                                 info.num_threads == 1 ? "" : "s", gemm_library_name());
+  return std::make_unique<HostDevice>(std::move(info), options.memory_limit_bytes);
+}
+
+}  // namespace itif::device

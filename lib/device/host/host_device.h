@@ -1,0 +1,38 @@
+// The device that is always there: the machine's CPUs. oneDNN's GEMMs, our own operators.
+#pragma once
+
+#include <memory>
+
+#include "device/device.h"
+#include "device/host/gemm.h"
+#include "device/host/memory.h"
+
+namespace itif::device {
+
+class HostDevice final : public Device {
+ public:
+  // compute: kF32 or kBF16. num_threads > 0.
+  HostDevice(DeviceInfo info, size_t memory_limit_bytes);
+
+  const DeviceInfo& info() const override { return info_; }
+  Result<std::unique_ptr<Buffer>> allocate(size_t bytes) override;
+  Result<std::unique_ptr<SlabMemory>> reserve_slab(size_t slot_bytes, uint32_t max_slots) override;
+  Status upload(const TensorView& source, DType type, void* target) override;
+  void download(const void* source, size_t bytes, void* target) override;
+  size_t packed_bytes(const GemmShape& shape) override { return gemms_.packed_bytes(shape); }
+  Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) override;
+  Status prepare(const GemmShape& shape, uint32_t max_rows) override;
+  uint32_t row_slack() const override { return GemmLibrary::kRowSlack; }
+  Status register_host_memory(const void*, size_t) override { return {}; }
+  Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits) override;
+
+ private:
+  DeviceInfo info_;
+  std::shared_ptr<MemoryBudget> budget_;
+  GemmLibrary gemms_;
+};
+
+// Errors: kUnsupported (dtype that this CPU does not compute natively), kInvalidArgument.
+Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options);
+
+}  // namespace itif::device

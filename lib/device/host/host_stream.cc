@@ -1,0 +1,92 @@
+#include "device/host/host_stream.h"
+
+#include <cstring>
+
+#include "base/check.h"
+#include "device/host/cpu.h"
+#include "device/host/memory.h"
+#include "kernels/attention.h"
+#include "kernels/bias_activation.h"
+#include "kernels/embed_layer_norm.h"
+#include "kernels/gather_ids.h"
+#include "kernels/pool_segments.h"
+#include "kernels/residual_layer_norm.h"
+#include "kernels/small_linear.h"
+#include "kernels/to_f32.h"
+
+namespace itif::device {
+namespace {
+
+class HostStream final : public Stream {
+ public:
+  HostStream(const kernels::host::HostLaunch& launch, const StreamLimits& limits,
+             std::unique_ptr<GemmLibrary::Runner> gemms, LazyMapping scratch)
+      : launch_(launch), limits_(limits), gemms_(std::move(gemms)), scratch_(std::move(scratch)) {}
+
+  void attach_thread() override { use_process_cpus(); }
+
+  void gather_ids(const kernels::GatherIds& args) override { kernels::host::gather_ids(args); }
+
+  void embed_layer_norm(const kernels::EmbedLayerNorm& args) override {
+    kernels::host::embed_layer_norm(args, launch_);
+  }
+
+  void gemm(const kernels::GroupedGemm& args) override {
+    if (Status status = gemms_->run(args); !status && status_) status_ = std::move(status);
+    if (args.activation == kernels::Activation::kNone) return;
+    kernels::host::bias_activation({.x = args.out,
+                                    .bias = {},
+                                    .width = args.n,
+                                    .activation = args.activation,
+                                    .ranges = args.ranges},
+                                   launch_);
+  }
+
+  void attention(const kernels::Attention& args) override {
+    CHECK(args.offsets.empty() || args.offsets.back() <= limits_.max_tokens);
+    kernels::host::attention(
+        args, launch_,
+        {.base = scratch_.data(), .bytes_per_thread = scratch_.bytes() / launch_.num_threads});
+  }
+
+  void residual_layer_norm(const kernels::ResidualLayerNorm& args) override {
+    kernels::host::residual_layer_norm(args, launch_);
+  }
+
+  void pool_segments(const kernels::PoolSegments& args) override {
+    kernels::host::pool_segments(args, launch_);
+  }
+
+  void to_f32(const kernels::ToF32& args) override { kernels::host::to_f32(args, launch_); }
+
+  void small_linear(const kernels::SmallLinear& args) override {
+    kernels::host::small_linear(args, launch_);
+  }
+
+  void copy_to_host(const void* source, size_t bytes, void* target) override {
+    std::memcpy(target, source, bytes);
+  }
+
+  Status synchronize() override { return std::exchange(status_, {}); }
+
+ private:
+  const kernels::host::HostLaunch launch_;
+  const StreamLimits limits_;
+  std::unique_ptr<GemmLibrary::Runner> gemms_;
+  LazyMapping scratch_;  // of attention
+  Status status_;        // the first failure since synchronize()
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Stream>> make_host_stream(GemmLibrary& gemms,
+                                                 const kernels::host::HostLaunch& launch,
+                                                 const StreamLimits& limits) {
+  ITIF_ASSIGN(auto runner, gemms.make_runner());
+  ITIF_ASSIGN(auto scratch,
+              LazyMapping::reserve(kernels::host::attention_scratch_bytes(limits.max_tokens) *
+                                   launch.num_threads));
+  return std::make_unique<HostStream>(launch, limits, std::move(runner), std::move(scratch));
+}
+
+}  // namespace itif::device

@@ -1,0 +1,242 @@
+#include "device/host/memory.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/units.h"
+
+namespace itif::device {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+constexpr size_t kHugePageBytes = 2u << 20;
+// Left to the rest of the system when the machine's memory is the limit.
+constexpr size_t kReserveBytes = 64u << 20;
+
+size_t round_up(size_t bytes, size_t multiple) {
+  return (bytes + multiple - 1) / multiple * multiple;
+}
+
+// The number in a control group's file; `none` for "max" or when there is no such file.
+size_t read_number(const char* path, size_t none) {
+  std::ifstream file(path);
+  size_t value = 0;
+  return file >> value ? value : none;
+}
+
+size_t cgroup_available_bytes() {
+  constexpr size_t kNone = std::numeric_limits<size_t>::max();
+  size_t limit = read_number("/sys/fs/cgroup/memory.max", kNone);
+  size_t used = read_number("/sys/fs/cgroup/memory.current", 0);
+  if (limit == kNone) {
+    limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", kNone);
+    used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", 0);
+  }
+  if (limit == kNone) return kNone;
+  return limit > used ? limit - used : 0;
+}
+
+size_t mem_available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  size_t kib = 0;
+  while (file >> key >> kib) {
+    if (key == "MemAvailable:") return kib * 1024;
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return std::numeric_limits<size_t>::max();
+}
+
+// Makes the pages of a mapping exist. Fails with ENOMEM where a limit does not allow it.
+int populate(std::byte* data, size_t bytes) {
+  constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
+  while (madvise(data, bytes, kPopulateWrite) != 0) {
+    if (errno == EINTR || errno == EAGAIN) continue;
+    if (errno != EINVAL) return errno;
+    // An older kernel.
+    for (size_t i = 0; i < bytes; i += kPageBytes) *reinterpret_cast<volatile char*>(data + i) = 0;
+    return 0;
+  }
+  return 0;
+}
+
+std::byte* map(size_t bytes) {
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return data == MAP_FAILED ? nullptr : static_cast<std::byte*>(data);
+}
+
+class HostBuffer final : public Buffer {
+ public:
+  HostBuffer(std::shared_ptr<MemoryBudget> budget, std::byte* data, size_t bytes,
+             size_t mapped_bytes)
+      : budget_(std::move(budget)), mapped_bytes_(mapped_bytes) {
+    data_ = data;
+    bytes_ = bytes;
+  }
+  ~HostBuffer() override {
+    munmap(data_, mapped_bytes_);
+    budget_->give_back(mapped_bytes_);
+  }
+  HostBuffer(const HostBuffer&) = delete;
+  HostBuffer& operator=(const HostBuffer&) = delete;
+
+ private:
+  std::shared_ptr<MemoryBudget> budget_;
+  size_t mapped_bytes_;
+};
+
+class HostSlabMemory final : public SlabMemory {
+ public:
+  HostSlabMemory(std::shared_ptr<MemoryBudget> budget, std::byte* base, size_t stride_bytes,
+                 uint32_t max_slots)
+      : budget_(std::move(budget)), committed_(max_slots, false) {
+    slab_ = {.base = base, .stride_bytes = stride_bytes};
+    max_slots_ = max_slots;
+  }
+  ~HostSlabMemory() override {
+    munmap(slab_.base, slab_.stride_bytes * max_slots_);
+    for (const bool committed : committed_)
+      if (committed) budget_->give_back(slab_.stride_bytes);
+  }
+  HostSlabMemory(const HostSlabMemory&) = delete;
+  HostSlabMemory& operator=(const HostSlabMemory&) = delete;
+
+  Status commit(uint32_t slot) override {
+    CHECK(slot < max_slots_ && !committed_[slot]);
+    ITIF_TRY(budget_->take(slab_.stride_bytes, "a slab's slot"));
+    if (const int error = populate(slab_.at(slot), slab_.stride_bytes); error != 0) {
+      madvise(slab_.at(slot), slab_.stride_bytes, MADV_DONTNEED);
+      budget_->give_back(slab_.stride_bytes);
+      return fail(Code::kResourceExhausted,
+                  fmt::format("cannot populate {} for a slab's slot: {}",
+                              format_bytes(slab_.stride_bytes), errno_text(error)));
+    }
+    committed_[slot] = true;
+    return {};
+  }
+
+  void release(uint32_t slot) override {
+    CHECK(slot < max_slots_ && committed_[slot]);
+    madvise(slab_.at(slot), slab_.stride_bytes, MADV_DONTNEED);  // reads as zero again
+    budget_->give_back(slab_.stride_bytes);
+    committed_[slot] = false;
+  }
+
+ private:
+  std::shared_ptr<MemoryBudget> budget_;
+  std::vector<bool> committed_;
+};
+
+}  // namespace
+
+size_t available_system_bytes() {
+  const size_t available = std::min(mem_available_bytes(), cgroup_available_bytes());
+  return available > kReserveBytes ? available - kReserveBytes : 0;
+}
+
+size_t MemoryBudget::available_bytes() const {
+  const size_t system = available_system_bytes();
+  if (limit_bytes_ == 0) return system;
+  const size_t used = used_bytes();
+  return std::min(system, limit_bytes_ > used ? limit_bytes_ - used : 0);
+}
+
+Status MemoryBudget::take(size_t bytes, const char* what) {
+  const size_t used = used_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  if (limit_bytes_ != 0 && (used > limit_bytes_ || bytes > limit_bytes_ - used)) {
+    give_back(bytes);
+    return fail(
+        Code::kResourceExhausted,
+        fmt::format("{} needs {}, but {} of the device's limit of {} are taken; remove a tenant "
+                    "or raise the limit",
+                    what, format_bytes(bytes), format_bytes(used), format_bytes(limit_bytes_)));
+  }
+  if (const size_t available = available_system_bytes(); bytes > available) {
+    give_back(bytes);
+    return fail(
+        Code::kResourceExhausted,
+        fmt::format("{} needs {}, but the machine has {} of memory left; remove a tenant or add "
+                    "memory",
+                    what, format_bytes(bytes), format_bytes(available)));
+  }
+  return {};
+}
+
+void MemoryBudget::give_back(size_t bytes) {
+  used_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+Result<LazyMapping> LazyMapping::reserve(size_t bytes) {
+  LazyMapping mapping;
+  mapping.data_ = map(std::max<size_t>(bytes, 1));
+  if (mapping.data_ == nullptr)
+    return fail(Code::kResourceExhausted, fmt::format("cannot reserve {} of addresses: {}",
+                                                      format_bytes(bytes), errno_text(errno)));
+  mapping.bytes_ = bytes;
+  return mapping;
+}
+
+LazyMapping::LazyMapping(LazyMapping&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+LazyMapping& LazyMapping::operator=(LazyMapping&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+LazyMapping::~LazyMapping() {
+  if (data_ != nullptr) munmap(data_, std::max<size_t>(bytes_, 1));
+}
+
+Result<std::unique_ptr<Buffer>> allocate_host_buffer(std::shared_ptr<MemoryBudget> budget,
+                                                     size_t bytes) {
+  if (bytes > SIZE_MAX / 2)
+    return fail(Code::kResourceExhausted, fmt::format("a buffer of {} bytes cannot exist", bytes));
+  const size_t mapped_bytes = round_up(std::max<size_t>(bytes, 1), kPageBytes);
+  ITIF_TRY(budget->take(mapped_bytes, "a buffer"));
+  std::byte* data = map(mapped_bytes);
+  // Huge pages spare activations and weights most of their TLB misses.
+  if (data != nullptr && mapped_bytes >= kHugePageBytes) madvise(data, mapped_bytes, MADV_HUGEPAGE);
+  const int error = data == nullptr ? errno : populate(data, mapped_bytes);
+  if (error != 0) {
+    if (data != nullptr) munmap(data, mapped_bytes);
+    budget->give_back(mapped_bytes);
+    return fail(Code::kResourceExhausted, fmt::format("cannot map a buffer of {}: {}",
+                                                      format_bytes(bytes), errno_text(error)));
+  }
+  return std::make_unique<HostBuffer>(std::move(budget), data, bytes, mapped_bytes);
+}
+
+Result<std::unique_ptr<SlabMemory>> reserve_host_slab(std::shared_ptr<MemoryBudget> budget,
+                                                      size_t slot_bytes, uint32_t max_slots) {
+  CHECK(slot_bytes > 0 && max_slots > 0);
+  // Slots of whole pages can be given back alone; large ones start on a huge page, too, where that
+  // wastes little.
+  size_t stride_bytes = round_up(slot_bytes, kPageBytes);
+  if (stride_bytes >= 8 * kHugePageBytes) stride_bytes = round_up(slot_bytes, kHugePageBytes);
+  std::byte* base = slot_bytes > SIZE_MAX / 4 / max_slots ? nullptr : map(stride_bytes * max_slots);
+  if (base == nullptr)
+    return fail(
+        Code::kResourceExhausted,
+        fmt::format("cannot reserve addresses for {} slots of {}; lower the group's largest "
+                    "number of tenants",
+                    max_slots, format_bytes(slot_bytes)));
+  if (stride_bytes >= kHugePageBytes) madvise(base, stride_bytes * max_slots, MADV_HUGEPAGE);
+  return std::make_unique<HostSlabMemory>(std::move(budget), base, stride_bytes, max_slots);
+}
+
+}  // namespace itif::device

@@ -1,0 +1,96 @@
+// Attention by offsets.
+#include "fixture.h"
+#include "reference.h"
+
+namespace itif::kernels {
+namespace {
+
+class AttentionTest : public DeviceTest {
+ protected:
+  struct Case {
+    uint32_t num_heads = 0, head_size = 0;
+    std::vector<uint32_t> lengths;
+    double score_scale = 1.0;  // of q: larger ones sharpen the softmax
+  };
+  void run(const Case& c);
+};
+ITIF_DEVICE_SUITE(AttentionTest);
+
+void AttentionTest::run(const Case& c) {
+  std::vector<uint32_t> offsets = {0};
+  for (const uint32_t length : c.lengths) offsets.push_back(offsets.back() + length);
+  const size_t rows = offsets.back(), hidden = c.num_heads * c.head_size;
+  auto qkv = random_activations(rows * 3 * hidden);
+  for (size_t r = 0; r < rows; ++r)
+    for (size_t i = 0; i < hidden; ++i) {
+      float& q = qkv[r * 3 * hidden + i];
+      q = static_cast<float>(q * c.score_scale);
+      if (activation() == DType::kBF16) q = bf16_to_f32(f32_to_bf16(q));
+    }
+  const double scale = 1.0 / std::sqrt(c.head_size);
+  std::byte* out = make_output(rows * hidden, activation());
+  stream_->attention({.qkv = upload_activations(qkv),
+                      .out = out,
+                      .offsets = offsets,
+                      .num_heads = c.num_heads,
+                      .head_size = c.head_size,
+                      .scale = static_cast<float>(scale)});
+  // The probabilities may be rounded to the activation type, and the result is: weighted means of
+  // values of size 1, the largest some 4.
+  const double tolerance = 2.5 * unit() + 1e-5 * c.score_scale;
+  expect_close(download_activations(out, rows * hidden),
+               reference::attention(qkv, offsets, c.num_heads, c.head_size, scale), tolerance,
+               std::to_string(c.num_heads) + " heads of " + std::to_string(c.head_size));
+}
+
+TEST_P(AttentionTest, HeadSizes) {
+  for (const uint32_t head_size :
+       {1u, 2u, 7u, 12u, 16u, 20u, 32u, 40u, 64u, 80u, 96u, 128u, 250u, 256u})
+    run({.num_heads = 3, .head_size = head_size, .lengths = {5, 1, 37}});
+}
+TEST_P(AttentionTest, EveryShortLength) {
+  for (uint32_t length = 1; length <= 70; ++length)
+    run({.num_heads = 2, .head_size = 32, .lengths = {length}});
+}
+TEST_P(AttentionTest, ManySegmentsOfOneToken) {
+  run({.num_heads = 12, .head_size = 64, .lengths = std::vector<uint32_t>(50, 1)});
+}
+TEST_P(AttentionTest, MixedLengthsAndEmptySegments) {
+  run({.num_heads = 4, .head_size = 64, .lengths = {128, 3, 0, 77, 1, 0, 255, 16, 15, 17}});
+  run({.num_heads = 4, .head_size = 64, .lengths = {0}});
+  run({.num_heads = 4, .head_size = 64, .lengths = {}});
+}
+TEST_P(AttentionTest, LongSegmentsAreCutIntoBlocks) {
+  run({.num_heads = 1, .head_size = 64, .lengths = {512}});
+  run({.num_heads = 2, .head_size = 20, .lengths = {1, 700, 2}});
+  run({.num_heads = 1, .head_size = 16, .lengths = {1500}});
+}
+// Softmax must subtract the maximum: e^300 is not an f32.
+TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
+  run({.num_heads = 2, .head_size = 64, .lengths = {40, 9}, .score_scale = 40.0});
+}
+
+// A segment's result must not depend on its neighbours: not on their sizes, not on their NaNs.
+TEST_P(AttentionTest, SegmentsDoNotSeeEachOther) {
+  constexpr uint32_t kHeads = 2, kHeadSize = 32, kHidden = kHeads * kHeadSize;
+  const uint32_t offsets[] = {0, 3, 40, 45};
+  auto qkv = random_activations(45 * 3 * kHidden);
+  const auto middle = std::span(qkv).subspan(3 * 3 * kHidden, 37 * 3 * kHidden);
+  std::fill(qkv.begin(), qkv.begin() + 3 * 3 * kHidden, std::nanf(""));
+  std::fill(qkv.begin() + 40 * 3 * kHidden, qkv.end(), std::nanf(""));
+  std::byte* out = make_output(45 * kHidden, activation());
+  stream_->attention({.qkv = upload_activations(qkv),
+                      .out = out,
+                      .offsets = offsets,
+                      .num_heads = kHeads,
+                      .head_size = kHeadSize,
+                      .scale = 0.125f});
+  const auto got = download_activations(out, 45 * kHidden);
+  const uint32_t alone[] = {0, 37};
+  expect_close(std::span(got).subspan(3 * kHidden, 37 * kHidden),
+               reference::attention(middle, alone, kHeads, kHeadSize, 0.125), 2.5 * unit() + 1e-5,
+               "between NaNs");
+}
+
+}  // namespace
+}  // namespace itif::kernels

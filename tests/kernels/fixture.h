@@ -1,0 +1,72 @@
+// One suite for every device: each test runs on each device of device_cases(), through Device and
+// Stream only, against references in double precision (reference.h). A device that this machine or
+// build does not have is skipped with its reason.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "device/device.h"
+
+namespace itif::kernels {
+
+struct DeviceCase {
+  const char* name;
+  device::DeviceOptions options;
+};
+std::vector<DeviceCase> device_cases();
+
+class DeviceTest : public testing::TestWithParam<DeviceCase> {
+ protected:
+  void SetUp() override;
+
+  DType activation() const { return device_->info().compute; }
+  // Rounding of one value to the activation type, relative; 2⁻⁸ in bf16, of 8 significant bits.
+  double unit() const { return activation() == DType::kBF16 ? 0x1p-8 : 0x1p-24; }
+
+  // Random normal values, rounded to the type that the device stores them in.
+  std::vector<float> random_values(size_t count, double scale = 1.0, double offset = 0.0);
+  std::vector<float> random_activations(size_t count, double scale = 1.0, double offset = 0.0);
+
+  // Device memory that holds `values` as `type`, freed with the test; `slack` more zeroed elements.
+  std::byte* upload(std::span<const float> values, DType type, size_t slack = 0);
+  std::byte* upload_activations(std::span<const float> values, size_t slack = 0) {
+    return upload(values, activation(), slack);
+  }
+  // Uninitialised output: filled with a pattern that shows what a launch did not write.
+  std::byte* make_output(size_t count, DType type);
+  std::vector<float> download(const void* data, size_t count, DType type);
+  std::vector<float> download_activations(const void* data, size_t count) {
+    return download(data, count, activation());
+  }
+
+  // A slab whose slot s holds values[s] as `type`.
+  Slab upload_slab(const std::vector<std::vector<float>>& values, DType type);
+
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Stream> stream_;
+  std::vector<std::unique_ptr<device::Buffer>> buffers_;
+  std::vector<std::unique_ptr<device::SlabMemory>> slabs_;
+  Random random_{7};
+};
+
+// |actual − expected| ≤ tolerance · max(1, |expected|), and no NaN.
+void expect_close(std::span<const float> actual, std::span<const double> expected, double tolerance,
+                  const std::string& what);
+
+// Adjacent ranges with these row counts; slots cycle through `slots`.
+std::vector<RowRange> make_ranges(std::span<const uint32_t> rows, std::span<const uint32_t> slots);
+uint32_t total_rows(std::span<const RowRange> ranges);
+// Which slot each row belongs to.
+std::vector<uint32_t> slot_of_rows(std::span<const RowRange> ranges);
+
+#define ITIF_DEVICE_SUITE(suite)                                              \
+  INSTANTIATE_TEST_SUITE_P(Devices, suite, testing::ValuesIn(device_cases()), \
+                           [](const auto& info) { return std::string(info.param.name); })
+
+}  // namespace itif::kernels

@@ -1,0 +1,172 @@
+// GEMMs grouped by tenant, with prepacked weights.
+#include <algorithm>
+
+#include "fixture.h"
+#include "reference.h"
+
+namespace itif::kernels {
+namespace {
+
+class GemmTest : public DeviceTest {
+ protected:
+  struct Case {
+    uint32_t n = 0, k = 0;
+    std::vector<uint32_t> rows_of;
+    Activation activation = Activation::kNone;
+    bool has_bias = true;
+  };
+  void run(const Case& c);
+  Slab pack(const device::GemmShape& shape, const std::vector<std::vector<float>>& weights);
+};
+ITIF_DEVICE_SUITE(GemmTest);
+
+Slab GemmTest::pack(const device::GemmShape& shape,
+                    const std::vector<std::vector<float>>& weights) {
+  auto slab =
+      device_->reserve_slab(device_->packed_bytes(shape), static_cast<uint32_t>(weights.size()));
+  EXPECT_TRUE(slab);
+  for (uint32_t slot = 0; slot < weights.size(); ++slot) {
+    EXPECT_TRUE((*slab)->commit(slot));
+    const TensorView view{reinterpret_cast<const std::byte*>(weights[slot].data()), DType::kF32,
+                          Shape{shape.n, shape.k}};
+    const Status status = device_->pack(shape, {&view, 1}, (*slab)->slab().at(slot));
+    EXPECT_TRUE(status) << status.error().message;
+  }
+  slabs_.push_back(std::move(*slab));
+  return slabs_.back()->slab();
+}
+
+void GemmTest::run(const Case& c) {
+  const uint32_t slots[] = {2, 0, 1};
+  const auto ranges = make_ranges(c.rows_of, slots);
+  const uint32_t rows = total_rows(ranges);
+  std::vector<std::vector<float>> weights, bias;
+  for (int s = 0; s < 3; ++s) {
+    weights.push_back(random_activations(c.n * c.k, 1.0 / std::sqrt(c.k)));
+    bias.push_back(random_values(c.n));
+  }
+  const device::GemmShape shape{
+      .n = c.n, .k = c.k, .activation = c.activation, .has_bias = c.has_bias};
+  const Status prepared = device_->prepare(shape, std::max(1u, rows));
+  ASSERT_TRUE(prepared) << prepared.error().message;
+
+  // The slack: NaN in the rows past T, which a GEMM may read and must not let into the results.
+  const uint32_t slack = device_->row_slack();
+  auto a = random_activations(rows * c.k);
+  std::vector<float> a_and_slack = a;
+  a_and_slack.resize((rows + slack) * c.k, std::nanf(""));
+  std::byte* out = make_output((rows + slack) * c.n, activation());
+  stream_->gemm({.a = upload_activations(a_and_slack),
+                 .weights = pack(shape, weights),
+                 .bias = c.has_bias ? upload_slab(bias, DType::kF32) : Slab{},
+                 .out = out,
+                 .n = c.n,
+                 .k = c.k,
+                 .activation = c.activation,
+                 .ranges = ranges});
+  std::vector<double> expected;
+  for (const RowRange& range : ranges) {
+    const auto part = reference::linear(
+        std::span(a).subspan(range.first_row * c.k, range.num_rows * c.k), weights[range.slot],
+        c.has_bias ? std::span<const float>(bias[range.slot]) : std::span<const float>(),
+        range.num_rows, c.n, c.k, c.activation);
+    expected.insert(expected.end(), part.begin(), part.end());
+  }
+  // Products of about 1/√k summed in f32; rounded once, twice where the activation is a second pass.
+  const double tolerance = 2.2 * unit() + 4e-6;
+  expect_close(download_activations(out, rows * c.n), expected, tolerance,
+               std::to_string(c.n) + " x " + std::to_string(c.k));
+}
+
+TEST_P(GemmTest, ShapesOfModels) {
+  run({.n = 2304, .k = 768, .rows_of = {33}});
+  run({.n = 768, .k = 768, .rows_of = {5, 11}});
+  run({.n = 384, .k = 1536, .rows_of = {17, 1}});
+}
+TEST_P(GemmTest, OddSizes) {
+  run({.n = 36, .k = 36, .rows_of = {7, 1, 2}});
+  run({.n = 108, .k = 36, .rows_of = {13}});
+  run({.n = 5, .k = 7, .rows_of = {3, 3}});
+  run({.n = 1, .k = 20, .rows_of = {21}});
+  run({.n = 37, .k = 72, .rows_of = {1}});
+}
+TEST_P(GemmTest, EveryRowCountOfTheLadder) {
+  for (const uint32_t rows :
+       {1u, 2u, 3u, 4u, 5u, 8u, 9u, 15u, 16u, 17u, 31u, 32u, 33u, 47u, 100u, 130u})
+    run({.n = 64, .k = 48, .rows_of = {rows}});
+}
+TEST_P(GemmTest, MoreRowsThanTheLadder) {
+  run({.n = 32, .k = 32, .rows_of = {512}});
+  run({.n = 32, .k = 32, .rows_of = {513, 1030}});
+  run({.n = 32, .k = 32, .rows_of = {3, 1021, 511}});
+}
+// A call may write past its range: what follows must come out right all the same.
+TEST_P(GemmTest, GarbageRowsAreOverwrittenByTheirOwners) {
+  run({.n = 48, .k = 32, .rows_of = std::vector<uint32_t>(70, 1)});
+  run({.n = 48, .k = 32, .rows_of = {9, 1, 1, 1, 9, 1, 3, 17, 1, 1, 33, 2}});
+  run({.n = 48, .k = 32, .rows_of = {0, 9, 0, 0, 1, 0}});
+  run({.n = 48, .k = 32, .rows_of = {}});
+}
+TEST_P(GemmTest, ActivationsWithAndWithoutBias) {
+  for (const Activation activation : {Activation::kNone, Activation::kGelu, Activation::kGeluTanh,
+                                      Activation::kRelu, Activation::kTanh})
+    for (const bool has_bias : {true, false})
+      run({.n = 50, .k = 36, .rows_of = {4, 9, 1}, .activation = activation, .has_bias = has_bias});
+}
+
+// Fused QKV: three [H, H] become one [3H, H].
+TEST_P(GemmTest, PacksSeveralViewsFromTheTopDown) {
+  constexpr uint32_t kHidden = 36, kRows = 5;
+  const device::GemmShape shape{.n = 3 * kHidden, .k = kHidden, .has_bias = false};
+  const auto weight = random_activations(3 * kHidden * kHidden, 0.1);
+  std::vector<TensorView> views;
+  for (size_t i = 0; i < 3; ++i)
+    views.push_back({reinterpret_cast<const std::byte*>(weight.data() + i * kHidden * kHidden),
+                     DType::kF32, Shape{kHidden, kHidden}});
+  auto packed = device_->allocate(device_->packed_bytes(shape));
+  ASSERT_TRUE(packed);
+  ASSERT_TRUE(device_->pack(shape, views, (*packed)->data()));
+  ASSERT_TRUE(device_->prepare(shape, kRows));
+  const auto a = random_activations(kRows * kHidden);
+  std::byte* out = make_output((kRows + device_->row_slack()) * shape.n, activation());
+  const RowRange range{.first_row = 0, .num_rows = kRows, .slot = 0};
+  stream_->gemm({.a = upload_activations(a, device_->row_slack() * kHidden),
+                 .weights = {.base = (*packed)->data(), .stride_bytes = 0},
+                 .bias = {},
+                 .out = out,
+                 .n = shape.n,
+                 .k = shape.k,
+                 .ranges = {&range, 1}});
+  expect_close(download_activations(out, kRows * shape.n),
+               reference::linear(a, weight, {}, kRows, shape.n, shape.k, Activation::kNone),
+               1.1 * unit() + 1e-6, "fused");
+}
+
+TEST_P(GemmTest, RefusesToPackWeightsOfAnotherSize) {
+  const auto weight = random_values(12);
+  const TensorView view{reinterpret_cast<const std::byte*>(weight.data()), DType::kF32,
+                        Shape{3, 4}};
+  std::vector<std::byte> target(4096);
+  const Status status = device_->pack({.n = 4, .k = 4}, {&view, 1}, target.data());
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Code::kInvalidArgument);
+}
+
+TEST_P(GemmTest, AGemmThatWasNotPreparedIsAnErrorAtSynchronize) {
+  const RowRange range{.first_row = 0, .num_rows = 1, .slot = 0};
+  std::byte* memory = make_output(1 << 16, activation());
+  stream_->gemm({.a = memory,
+                 .weights = {.base = memory, .stride_bytes = 0},
+                 .bias = {},
+                 .out = memory + 4096,
+                 .n = 11,
+                 .k = 13,
+                 .ranges = {&range, 1}});
+  const Status status = stream_->synchronize();
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Code::kInternal);
+  EXPECT_TRUE(stream_->synchronize());  // reported once
+}
+
+}  // namespace
+}  // namespace itif::kernels

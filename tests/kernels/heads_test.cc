@@ -1,0 +1,128 @@
+// What turns hidden states into results: pooling, conversion, the small linear layers.
+#include <algorithm>
+
+#include "fixture.h"
+#include "reference.h"
+
+namespace itif::kernels {
+namespace {
+
+class HeadsTest : public DeviceTest {};
+ITIF_DEVICE_SUITE(HeadsTest);
+
+TEST_P(HeadsTest, Pooling) {
+  const std::vector<uint32_t> offsets = {0, 1, 4, 24, 25, 90};
+  const std::vector<uint32_t> segments = {3, 0, 4, 1};  // a choice, in another order
+  for (const uint32_t hidden : {36u, 48u, 384u, 3u}) {
+    const auto x = random_activations(offsets.back() * hidden);
+    const std::byte* device_x = upload_activations(x);
+    for (const auto pooling :
+         {kernels::Pooling::kFirst, kernels::Pooling::kMean, kernels::Pooling::kMax,
+          kernels::Pooling::kMeanSqrtLength, kernels::Pooling::kLast}) {
+      for (const bool normalize : {false, true}) {
+        std::byte* out = make_output(segments.size() * hidden, DType::kF32);
+        stream_->pool_segments({.x = device_x,
+                                .offsets = offsets,
+                                .segments = segments,
+                                .pooling = pooling,
+                                .normalize = normalize,
+                                .hidden = hidden,
+                                .out = reinterpret_cast<float*>(out)});
+        std::vector<double> expected;
+        for (const uint32_t s : segments) {
+          const size_t rows = offsets[s + 1] - offsets[s];
+          const auto pooled =
+              reference::pool(std::span(x).subspan(offsets[s] * hidden, rows * hidden), rows,
+                              hidden, pooling, normalize);
+          expected.insert(expected.end(), pooled.begin(), pooled.end());
+        }
+        expect_close(download(out, segments.size() * hidden, DType::kF32), expected, 2e-6,
+                     "pooling " + std::to_string(static_cast<int>(pooling)));
+      }
+    }
+  }
+}
+
+TEST_P(HeadsTest, NormalisingAZeroVectorGivesZero) {
+  const uint32_t offsets[] = {0, 2}, segments[] = {0};
+  std::byte* out = make_output(20, DType::kF32);
+  stream_->pool_segments({.x = upload_activations(std::vector<float>(40, 0.0f)),
+                          .offsets = offsets,
+                          .segments = segments,
+                          .pooling = kernels::Pooling::kMean,
+                          .normalize = true,
+                          .hidden = 20,
+                          .out = reinterpret_cast<float*>(out)});
+  EXPECT_EQ(download(out, 20, DType::kF32), std::vector<float>(20, 0.0f));
+}
+
+TEST_P(HeadsTest, ToF32IsExact) {
+  for (const size_t count : {0u, 1u, 15u, 16u, 17u, 1023u, 1025u, 40000u}) {
+    const auto x = random_activations(count);
+    std::byte* out = make_output(count + 1, DType::kF32);
+    stream_->to_f32(
+        {.x = upload_activations(x), .out = reinterpret_cast<float*>(out), .count = count});
+    auto expected = x;
+    expected.push_back(12345.0f);  // not written
+    EXPECT_EQ(download(out, count + 1, DType::kF32), expected);
+  }
+}
+
+TEST_P(HeadsTest, SmallLinear) {
+  struct Size {
+    uint32_t rows, n, k;
+  };
+  for (const Size size :
+       {Size{1, 2, 36}, {3, 9, 768}, {5, 768, 768}, {1, 1, 1}, {2, 7, 33}, {4, 131, 20}}) {
+    for (const Activation activation : {Activation::kNone, Activation::kTanh, Activation::kGelu,
+                                        Activation::kGeluTanh, Activation::kRelu}) {
+      for (const bool has_bias : {true, false}) {
+        const auto x = random_values(size.rows * size.k);
+        const auto weight = random_values(size.n * size.k, 1.0 / std::sqrt(size.k));
+        const auto bias = random_values(has_bias ? size.n : 0);
+        std::byte* out = make_output(size.rows * size.n, DType::kF32);
+        stream_->small_linear(
+            {.x = reinterpret_cast<const float*>(upload(x, DType::kF32)),
+             .weight = reinterpret_cast<const float*>(upload(weight, DType::kF32)),
+             .bias = has_bias ? reinterpret_cast<const float*>(upload(bias, DType::kF32)) : nullptr,
+             .out = reinterpret_cast<float*>(out),
+             .rows = size.rows,
+             .n = size.n,
+             .k = size.k,
+             .activation = activation});
+        expect_close(download(out, size.rows * size.n, DType::kF32),
+                     reference::linear(x, weight, bias, size.rows, size.n, size.k, activation),
+                     5e-6, "activation " + std::to_string(static_cast<int>(activation)));
+      }
+    }
+  }
+}
+
+// Over the whole range of inputs, tails included, through a 1 × 1 layer.
+TEST_P(HeadsTest, ActivationsAreAccurateEverywhere) {
+  std::vector<float> x;
+  for (int i = -12000; i <= 12000; ++i) x.push_back(static_cast<float>(i) / 1000.0f);
+  for (const float extreme : {-1e30f, -100.0f, -1e-20f, 0.0f, 1e-20f, 100.0f, 1e30f})
+    x.push_back(extreme);
+  const auto count = static_cast<uint32_t>(x.size());
+  const float one = 1.0f;
+  for (const Activation activation :
+       {Activation::kGelu, Activation::kGeluTanh, Activation::kTanh, Activation::kRelu}) {
+    std::byte* out = make_output(count, DType::kF32);
+    stream_->small_linear({.x = reinterpret_cast<const float*>(upload({&one, 1}, DType::kF32)),
+                           .weight = reinterpret_cast<const float*>(upload(x, DType::kF32)),
+                           .bias = nullptr,
+                           .out = reinterpret_cast<float*>(out),
+                           .rows = 1,
+                           .n = count,
+                           .k = 1,
+                           .activation = activation});
+    std::vector<double> expected;
+    for (const float v : x) expected.push_back(reference::activate(activation, v));
+    expect_close(download(out, count, DType::kF32), expected, 1e-6,
+                 "activation " + std::to_string(static_cast<int>(activation)));
+  }
+}
+
+}  // namespace
+}  // namespace itif::kernels
