@@ -37,7 +37,7 @@ struct Answer {
   wire::ResultKind result_kind = wire::ResultKind::kDefault;
   std::vector<std::byte> result;  // status kOk
   std::string detail;             // any other status: the server's sentence, or empty
-  uint32_t retry_after_us = 0;    // kOverloaded
+  uint32_t retry_after_us = 0;    // refused: when to try again; 0: the server does not know
   uint32_t server_us = 0;         // what the server says it took
   uint32_t result_rows = 0;       // rows (tokens, classes, …) in the result
   uint32_t tries = 0;

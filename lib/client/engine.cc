@@ -75,7 +75,7 @@ Submit ClientEngine::State::submit(const RequestSpec& spec) noexcept {
   slot.flow = next_flow_;
   next_flow_ = next_flow_ + 1 == num_flows_ ? 0 : next_flow_ + 1;
   slot.sends = 0;
-  slot.overloaded_retries = 0;
+  slot.refusal_retries = 0;
   slot.token_refusals = 0;
   slot.submitted_ns = now_ns;
   slot.give_up_ns = now_ns + options_.retry.timeout_ns;
@@ -85,12 +85,11 @@ Submit ClientEngine::State::submit(const RequestSpec& spec) noexcept {
   return Submit::kAccepted;
 }
 
-// Begins to ask, under a new id: at submission, and again after kOverloaded.
+// Begins to ask, under a new id: at submission, and again after a refusal that time cures.
 void ClientEngine::State::start(uint32_t index, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   const auto slot_bits = static_cast<unsigned>(std::countr_zero(capacity_));
   slot.request_id = (next_sequence_++ << slot_bits) | index;
-  slot.server_whole = false;
   slot.silent_tries = 1;
   slot.rto_ns = options_.retry.initial_rto_ns;
   Flow& flow = *flows_[slot.flow];

@@ -8,15 +8,19 @@
 namespace itif::client {
 namespace {
 
-// These a server says without a tag: it does not know the tenant or its key, or has not looked.
+// These a server says without a tag: it has no key in common with us.
 bool untagged_status_allowed(wire::StatusCode code) noexcept {
   switch (code) {
     case wire::StatusCode::kUnknownTenant:
     case wire::StatusCode::kBadTag:
-    case wire::StatusCode::kBadEpoch:
-    case wire::StatusCode::kTokenRequired: return true;
+    case wire::StatusCode::kBadEpoch: return true;
     default: return false;
   }
+}
+
+bool passes_with_time(wire::StatusCode code) noexcept {
+  return code == wire::StatusCode::kOverloaded || code == wire::StatusCode::kOverQuota ||
+         code == wire::StatusCode::kNotAdmitted;
 }
 
 // Rounds of hello and token, at most one per initial_rto_ns, before token_required is the outcome. A
@@ -94,7 +98,6 @@ bool ClientEngine::State::on_response(uint32_t index, const wire::Datagram& data
   } else {
     switch (slot.response.add(datagram, pool_)) {
       case Reassembly::Added::kDuplicate: why = Drop::kDuplicate; return false;
-      case Reassembly::Added::kBadGeometry: why = Drop::kBadGeometry; return false;
       case Reassembly::Added::kNoMemory: why = Drop::kNoMemory; return false;
       case Reassembly::Added::kPiece:
         slot.silent_tries = 1;
@@ -103,7 +106,7 @@ bool ClientEngine::State::on_response(uint32_t index, const wire::Datagram& data
         return true;
       case Reassembly::Added::kWhole:
         whole = slot.response.bytes();
-        send_ack(slot);
+        if (!(slot.spec.flags & wire::kFlagNoCache)) send_ack(slot);
         break;
     }
   }
@@ -140,11 +143,12 @@ bool ClientEngine::State::on_status(uint32_t index, const wire::Datagram& datagr
       return true;
     }
   }
-  if (header.status == wire::StatusCode::kOverloaded &&
-      slot.overloaded_retries < options_.retry.max_overloaded_retries) {
-    const uint64_t again_ns = now_ns + uint64_t{header.aux} * 1000;
+  if (passes_with_time(header.status) &&
+      slot.refusal_retries < options_.retry.max_refusal_retries) {
+    const uint64_t again_ns =
+        now_ns + (header.aux > 0 ? uint64_t{header.aux} * 1000 : options_.retry.initial_rto_ns);
     if (again_ns < slot.give_up_ns) {
-      ++slot.overloaded_retries;
+      ++slot.refusal_retries;
       BufferPool::Buffer partial = slot.response.take();
       pool_.release(partial);
       send_lists_.remove(index);
@@ -157,7 +161,9 @@ bool ClientEngine::State::on_status(uint32_t index, const wire::Datagram& datagr
     }
   }
   Outcome outcome = outcome_of(slot, OutcomeKind::kRefused, now_ns);
-  outcome.status = header.status;
+  outcome.status = static_cast<uint16_t>(header.status) < wire::kNumStatusCodes
+                       ? header.status
+                       : wire::StatusCode::kInternal;  // of a later version
   outcome.retry_after_us = header.aux;
   outcome.result = datagram.payload;
   finish(index, outcome);
@@ -195,7 +201,6 @@ bool ClientEngine::State::on_resend(uint32_t index, const wire::Datagram& datagr
 void ClientEngine::State::on_busy(uint32_t index, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   ++stats_.busy;
-  slot.server_whole = true;
   if (slot.phase != Phase::kWaiting) return;
   send_lists_.remove(index);
   slot.num_ranges = slot.next_range = 0;
@@ -215,7 +220,7 @@ void ClientEngine::State::send_with_token(uint32_t index, uint64_t now_ns) noexc
 bool ClientEngine::State::on_token(uint32_t flow_index, const wire::Header& header,
                                    uint64_t now_ns) noexcept {
   Flow& flow = *flows_[flow_index];
-  if (!flow.hello_pending || header.aux == 0) return false;
+  if (!flow.hello_pending || header.request_id != flow.hello_id || header.aux == 0) return false;
   flow.hello_pending = false;
   flow.token = header.aux;
   // Renewed at half its life, so that a steady load never meets token_required again.

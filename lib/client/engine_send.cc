@@ -202,7 +202,10 @@ void ClientEngine::State::send_ack(const Slot& slot) noexcept {
 void ClientEngine::State::ask_for_missing(const Slot& slot) noexcept {
   std::array<wire::Range, wire::kMaxRanges> ranges;
   std::array<std::byte, sizeof(ranges)> payload;
-  const size_t count = slot.response.missing(ranges);
+  // The server takes no more than one piece of the message would have room for.
+  const size_t limit =
+      std::min<size_t>(wire::kMaxRanges, slot.response.fragment_bytes() / sizeof(wire::Range));
+  const size_t count = slot.response.missing(std::span(ranges).first(limit));
   const size_t bytes =
       wire::build_ranges(std::span(ranges).first(count), slot.response.total_bytes(), payload);
   if (bytes == 0) return;
@@ -221,7 +224,10 @@ void ClientEngine::State::say_hello(uint32_t flow_index, uint64_t now_ns) noexce
   wire::Header header;
   header.type = wire::Type::kHello;
   header.session = options_.session;
+  // As hard to guess as first_request, and never that of a request.
+  header.request_id = ~(options_.first_request + (stats_.hellos << 32));
   if (!queue_control(flow_index, header, {}, wire::Key{})) return;
+  flow.hello_id = header.request_id;
   flow.hello_pending = true;
   flow.hello_sent_ns = now_ns;
   ++stats_.hellos;

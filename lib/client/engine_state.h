@@ -6,7 +6,7 @@
 //   kWaiting ──response whole / status / tries or time used up──► ended (outcome)
 //     │  ▲
 //     │  └─ token arrived ── kAwaitingToken ◄── status token_required
-//     └──── status overloaded, retries left ──► kPaused ── retry-after over ──► kWaiting, a new id
+//     └──── a refusal that time cures ──► kPaused ── retry-after over ──► kWaiting, a new id
 //
 // engine.cc: start and end of requests; engine_send.cc: what leaves; engine_receive.cc: what arrives;
 // engine_timers.cc: silence.
@@ -59,14 +59,13 @@ class ClientEngine::State {
     RequestSpec spec;
     uint64_t request_id = 0;
     Phase phase = Phase::kFree;
-    bool server_whole = false;  // the server said busy: it has every piece
     uint8_t num_ranges = 0;
     uint8_t next_range = 0;
     uint32_t flow = 0;
     uint32_t sends = 0;         // of the request, in all
     uint32_t silent_tries = 0;  // since the last sign of life
     uint32_t token_refusals = 0;
-    uint32_t overloaded_retries = 0;
+    uint32_t refusal_retries = 0;
     uint32_t sent_token = 0;     // the address token that the last send carried
     uint64_t token_sent_ns = 0;  // when it was sent again with a new token
     uint64_t submitted_ns = 0;
@@ -97,6 +96,7 @@ class ClientEngine::State {
   struct Flow {
     uint32_t token = 0;
     bool hello_pending = false;
+    uint64_t hello_id = 0;
     uint64_t hello_sent_ns = 0;
     uint64_t token_renew_ns = UINT64_MAX;
     uint32_t control_begin = 0;  // ring positions, modulo kControlQueue

@@ -4,14 +4,6 @@
 #include "client/engine_state.h"
 
 namespace itif::client {
-namespace {
-
-// A request of more pieces is probed with one before all of it is sent again: a server that has some
-// of it asks for the rest.
-constexpr uint32_t kMaxPiecesSentBlindly = 16;
-
-}  // namespace
-
 void ClientEngine::State::sign_of_life(Slot& slot) noexcept {
   slot.silent_tries = 1;
   slot.rto_ns = options_.retry.initial_rto_ns;
@@ -73,13 +65,8 @@ void ClientEngine::State::on_silence(uint32_t index, uint64_t now_ns) noexcept {
   } else if (slot.response.started()) {
     ask_for_missing(slot);
   } else {
-    const uint32_t pieces =
-        wire::num_pieces(static_cast<uint32_t>(slot.spec.payload.size()), options_.fragment_bytes);
     ++stats_.retransmissions;
-    if (slot.server_whole || (slot.silent_tries == 2 && pieces > kMaxPiecesSentBlindly))
-      queue_probe(index);
-    else
-      queue_whole(index);
+    queue_probe(index);  // the server then says what it is missing
   }
   arm(index, now_ns + slot.rto_ns);
 }

@@ -13,6 +13,12 @@ uint64_t* Reassembly::bitmap() const noexcept {
 
 Reassembly::Added Reassembly::add(const wire::Datagram& datagram, BufferPool& pool) noexcept {
   const wire::Header& header = datagram.header;
+  if (started() &&
+      (header.total_bytes != total_bytes_ || header.fragment_bytes != fragment_bytes_ ||
+       header.result_kind != result_kind_)) {
+    BufferPool::Buffer old = take();
+    pool.release(old);
+  }
   if (!started()) {
     const uint32_t pieces = wire::num_pieces(header.total_bytes, header.fragment_bytes);
     const size_t bitmap_bytes = (size_t{pieces} + 63) / 64 * 8;
@@ -23,9 +29,6 @@ Reassembly::Added Reassembly::add(const wire::Datagram& datagram, BufferPool& po
     result_kind_ = header.result_kind;
     num_pieces_ = num_missing_ = pieces;
     std::memset(bitmap(), 0, bitmap_bytes);
-  } else if (header.total_bytes != total_bytes_ || header.fragment_bytes != fragment_bytes_ ||
-             header.result_kind != result_kind_) {
-    return Added::kBadGeometry;
   }
   const uint32_t piece = header.offset / fragment_bytes_;
   uint64_t& word = bitmap()[piece / 64];

@@ -1,6 +1,6 @@
 // Puts the pieces of one response together, whatever their order.
 //
-// Invariants: total, fragment and kind are those of the first piece accepted; a bit per piece says
+// Invariants: total, fragment and kind are those of every piece that is here; a bit per piece says
 // that it is here; num_missing is the number of bits that are not set.
 #pragma once
 
@@ -14,12 +14,13 @@ namespace itif::client {
 
 class Reassembly {
  public:
-  enum class Added : uint8_t { kPiece, kWhole, kDuplicate, kBadGeometry, kNoMemory };
+  enum class Added : uint8_t { kPiece, kWhole, kDuplicate, kNoMemory };
 
   bool started() const noexcept { return buffer_.data != nullptr; }
   uint32_t total_bytes() const noexcept { return total_bytes_; }
   uint32_t fragment_bytes() const noexcept { return fragment_bytes_; }
 
+  // A piece of other geometry than those before it begins anew: the request was run again.
   // REQUIRES: wire::parse accepted the datagram, of type response.
   Added add(const wire::Datagram& datagram, BufferPool& pool) noexcept;
   // Ranges that are missing, ascending; returns how many were written.

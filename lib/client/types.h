@@ -44,7 +44,7 @@ struct Outcome {
   wire::StatusCode status = wire::StatusCode::kOk;  // kRefused: why
   wire::ResultKind result_kind = wire::ResultKind::kDefault;
   uint32_t tries = 0;           // times the request was sent, the first included
-  uint32_t retry_after_us = 0;  // kRefused with kOverloaded
+  uint32_t retry_after_us = 0;  // kRefused: when to try again, 0 if the server does not know
   uint32_t server_us = 0;       // kAnswered: what the server says it took
   uint32_t result_rows = 0;     // kAnswered: rows (tokens, classes, …) in the result
   uint64_t submitted_ns = 0;
@@ -67,7 +67,9 @@ struct RetryPolicy {
   uint64_t max_rto_ns = 1'000'000'000;
   uint64_t timeout_ns = 10'000'000'000;  // from submit: then it is lost, whatever was heard
   uint64_t resend_after_ns = 5'000'000;  // gap in a half-received response: ask for the rest
-  uint32_t max_overloaded_retries = 0;   // kOverloaded: wait as told and ask again, this often
+  // How often a request refused with kOverloaded, kOverQuota or kNotAdmitted is asked again, after
+  // the time that the server names (initial_rto_ns if it names none).
+  uint32_t max_refusal_retries = 0;
 
   // Every request is sent once and waited for until timeout_ns.
   static RetryPolicy none(uint64_t timeout_ns) noexcept;
@@ -79,7 +81,7 @@ enum class Drop : uint8_t {
   kNotOurs,      // another session, or a type only a server receives
   kLate,         // its request has ended (or never was)
   kBadTag,       // tag missing, of another kind, or wrong
-  kBadGeometry,  // contradicts the pieces before it, or asks for what we did not send
+  kBadGeometry,  // asks for what we did not send
   kDuplicate,    // a piece that is here already
   kTooLarge,     // a response beyond max_response_bytes
   kNoMemory,     // reassembly memory is used up; the server is asked again later

@@ -43,7 +43,7 @@ void run_one(uint64_t seed, bool damage) {
                           .initial_rto_ns = 1'000'000 + choose.below(20'000'000),
                           .max_rto_ns = 100'000'000,
                           .timeout_ns = 300'000'000'000,
-                          .max_overloaded_retries = 2};
+                          .max_refusal_retries = 2};
   options.server.fragment_bytes = 64 + 4 * static_cast<uint32_t>(choose.below(400));
   options.server.require_token = choose.below(3) == 0;
   options.server.context_life_ns = 400'000'000'000;
@@ -114,7 +114,7 @@ TEST(ClientEngineRandom, EndsWhateverHappens) {
                             .backoff_percent = static_cast<uint32_t>(choose.below(400)),
                             .timeout_ns = 1 + choose.below(500'000'000),
                             .resend_after_ns = choose.below(10'000'000),
-                            .max_overloaded_retries = static_cast<uint32_t>(choose.below(3))};
+                            .max_refusal_retries = static_cast<uint32_t>(choose.below(3))};
     options.server.require_token = choose.below(2) == 0;
     World world(options);
     world.network.set_corrupt([&](Bytes& bytes) {

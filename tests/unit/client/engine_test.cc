@@ -184,7 +184,7 @@ TEST(ClientEngine, RenewsItsTokenBeforeItExpires) {
 
 TEST(ClientEngine, WaitsAndRetriesWhenOverloaded) {
   WorldOptions options;
-  options.engine.retry.max_overloaded_retries = 3;
+  options.engine.retry.max_refusal_retries = 3;
   World world(options);
   const uint64_t patient = world.submit({.seed = 1, .response_bytes = 5, .overloaded = 3}, 64);
   const uint64_t unlucky = world.submit({.seed = 2, .response_bytes = 5, .overloaded = 4}, 64);

@@ -85,7 +85,8 @@ void ServerModel::on_datagram(uint32_t flow, const Bytes& bytes) {
   }
   std::array<wire::Range, wire::kMaxRanges> ranges;
   const size_t count = wire::parse_ranges(datagram.payload, header.total_bytes, ranges);
-  if (count == 0 || !context.answered || header.total_bytes != context.order.response_bytes ||
+  if (count == 0 || count * sizeof(wire::Range) > header.fragment_bytes || !context.answered ||
+      header.total_bytes != context.order.response_bytes ||
       !(header.flags & wire::kFlagOfResponse)) {
     ++refused_datagrams;
     return;
@@ -110,7 +111,7 @@ void ServerModel::on_request(uint32_t flow, const wire::Datagram& datagram) {
   const uint64_t period = clock_.now_ns() / options_.token_life_ns;
   if (options_.require_token && header.aux != token_of(flow, header.session, period) &&
       header.aux != token_of(flow, header.session, period - 1)) {
-    send_status(header, flow, wire::StatusCode::kTokenRequired, nullptr);
+    send_status(header, flow, wire::StatusCode::kTokenRequired, &credential);
     return;
   }
   const auto [place, is_new] = contexts_.try_emplace({header.session, header.request_id});
