@@ -39,7 +39,8 @@ class Tokenizer {
 
   // Appends the ids of [CLS] text [SEP] (and of pair [SEP], where there is one) to `ids`, and to
   // `token_types` 0 for each of the first part and 1 for each of the pair's. Anything but kOk leaves
-  // both as they were. Allocates only when the vectors lack the room: reserve max_tokens ahead.
+  // both as they were. An empty pair is a pair. Allocates only when the vectors lack the room:
+  // reserve max_tokens ahead, and twice that for pairs that may be cut.
   virtual EncodeStatus encode(std::string_view text, std::optional<std::string_view> pair,
                               const EncodeOptions& options, std::vector<int32_t>& ids,
                               std::vector<uint8_t>& token_types) const noexcept = 0;

@@ -1,0 +1,20 @@
+// Chooses the tokenizer of a directory. One kind so far: WordPiece.
+#include "model/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include "model/wordpiece.h"
+#include "model/wordpiece_files.h"
+
+namespace itif::model {
+
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& directory) {
+  ITIF_ASSIGN(const WordPieceConfig config, read_wordpiece_files(directory));
+  auto tokenizer = WordPieceTokenizer::create(config);
+  if (!tokenizer)
+    return fail(tokenizer.error().code,
+                fmt::format("{}: {}", directory, tokenizer.error().message));
+  return std::move(*tokenizer);
+}
+
+}  // namespace itif::model

@@ -1,0 +1,81 @@
+// Characters as the reference tokenizer sees them: UTF-8 in and out, the class of a code point, its
+// decomposition and its lower case. Pure functions over tables that never change.
+//
+// Classes come from the reference's own tables (unicode_ranges.h), decompositions and case from
+// utf8proc. tests/unit/model checks the composition of both against the reference for every code
+// point.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace itif::model {
+
+// Bits of a code point's class. A letter that is nothing else has none.
+enum CodePointClass : uint8_t {
+  kDropped = 1u << 0,
+  kWhitespace = 1u << 1,
+  kPunctuation = 1u << 2,
+  kChinese = 1u << 3,
+  kNonspacingMark = 1u << 4,
+  kHasLowerCase = 1u << 5,
+  kChangesInNfd = 1u << 6,  // decomposes, or may change places with its neighbours
+};
+
+// Two-level table: 1.1 million code points, of which most pages are alike.
+class CodePointClasses {
+ public:
+  // The one table, made at first use (some milliseconds).
+  static const CodePointClasses& get();
+  // REQUIRES: code_point ≤ 0x10FFFF.
+  uint8_t operator[](uint32_t code_point) const noexcept {
+    return pages_[page_of_[code_point >> 8]][code_point & 0xff];
+  }
+
+ private:
+  using Page = std::array<uint8_t, 256>;
+  CodePointClasses();
+  std::array<uint16_t, 0x1100> page_of_{};
+  std::vector<Page> pages_;
+};
+
+// Whether `text` is UTF-8 as RFC 3629 has it: no overlong form, surrogate or cut sequence.
+bool is_utf8(std::string_view text) noexcept;
+
+// The code point at `at`, which moves past it. REQUIRES: valid UTF-8 there.
+inline uint32_t next_code_point(const char*& at) noexcept {
+  const auto byte = [&](int i) { return static_cast<uint32_t>(static_cast<uint8_t>(at[i])); };
+  const uint32_t lead = byte(0);
+  if (lead < 0x80) return at += 1, lead;
+  if (lead < 0xe0) {
+    const uint32_t point = (lead & 0x1f) << 6 | (byte(1) & 0x3f);
+    return at += 2, point;
+  }
+  if (lead < 0xf0) {
+    const uint32_t point = (lead & 0x0f) << 12 | (byte(1) & 0x3f) << 6 | (byte(2) & 0x3f);
+    return at += 3, point;
+  }
+  const uint32_t point =
+      (lead & 0x07) << 18 | (byte(1) & 0x3f) << 12 | (byte(2) & 0x3f) << 6 | (byte(3) & 0x3f);
+  return at += 4, point;
+}
+
+constexpr size_t kMaxUtf8Bytes = 4;  // of one code point
+// Writes `code_point` to out[0, 4) and returns its length.
+size_t put_code_point(uint32_t code_point, char* out) noexcept;
+
+// A code point's full canonical decomposition or lower case.
+struct CodePoints {
+  std::array<int32_t, 8> points;  // Unicode's longest is 4
+  uint32_t size = 0;
+};
+CodePoints decompose(uint32_t code_point) noexcept;
+CodePoints lower_case(uint32_t code_point) noexcept;
+// Canonical combining class: the order of marks after a base (Unicode, section 3.11). 0: starts
+// anew.
+uint8_t combining_class(uint32_t code_point) noexcept;
+
+}  // namespace itif::model

@@ -1,0 +1,94 @@
+// BERT's tokenizer: text cleaning, words, and each word cut into the longest pieces that the
+// vocabulary has (Schuster and Nakajima, "Japanese and Korean voice search", 2012).
+//
+// Equal to transformers' BertTokenizerFast, id for id. Special tokens that stand in a text ("[SEP]")
+// become themselves, as there.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "model/tokenizer.h"
+#include "model/wordpiece_normalizer.h"
+#include "model/wordpiece_vocabulary.h"
+
+namespace itif::model {
+
+// A token that is found in the text itself before words are.
+struct AddedToken {
+  std::string content;
+  int32_t id = 0;
+  bool normalized = false;  // found in the normalised text, and so whatever its case and accents
+};
+
+struct WordPieceConfig {
+  WordPieceVocabulary::Tokens tokens;
+  std::string continuation_prefix = "##";
+  std::string unknown_token = "[UNK]";
+  std::string classifier_token = "[CLS]";
+  std::string separator_token = "[SEP]";
+  uint32_t max_word_characters = 100;  // longer words are unknown
+  NormalizerOptions normalizer;
+  std::vector<AddedToken> added_tokens;
+  uint32_t max_tokens = UINT32_MAX;
+};
+
+class WordPieceTokenizer : public Tokenizer {
+ public:
+  static constexpr uint32_t kMaxWordCharacters = 256;
+
+  // Errors: kCorrupt, a special token that the vocabulary lacks, or an id out of range; kUnsupported,
+  // words longer than kMaxWordCharacters.
+  static Result<std::unique_ptr<WordPieceTokenizer>> create(const WordPieceConfig& config);
+
+  EncodeStatus encode(std::string_view text, std::optional<std::string_view> pair,
+                      const EncodeOptions& options, std::vector<int32_t>& ids,
+                      std::vector<uint8_t>& token_types) const noexcept override;
+  uint32_t vocab_size() const noexcept override { return vocab_size_; }
+  uint32_t max_tokens() const noexcept override { return max_tokens_; }
+  int32_t separator_id() const noexcept override { return separator_id_; }
+
+ private:
+  class WordCutter;
+  // Tokens looked for at every place of a text.
+  struct TokenFinder {
+    WordPieceVocabulary tokens;
+    std::array<bool, 256> first{};  // bytes that one begins with
+    bool empty = true;
+
+    Status build(const std::vector<AddedToken>& added, bool normalized,
+                 const NormalizerOptions& normalizer);
+    WordPieceVocabulary::Match at(const char* text, const char* end) const noexcept {
+      if (!first[static_cast<uint8_t>(*text)]) return {};
+      return tokens.longest({text, static_cast<size_t>(end - text)}, true);
+    }
+  };
+
+  WordPieceTokenizer() = default;
+  Status find_special_tokens(const WordPieceConfig& config);
+  void find_plain_letters();
+  void encode_part(std::string_view text, WordCutter& cutter) const noexcept;
+  void encode_stream(const char* at, const char* end, WordCutter& cutter) const noexcept;
+  void encode_kept(const char* at, const char* end, WordCutter& cutter) const noexcept;
+  void encode_normalized(std::string_view text, WordCutter& cutter) const noexcept;
+
+  const CodePointClasses& classes_ = CodePointClasses::get();
+  WordPieceVocabulary vocabulary_;
+  NormalizerOptions normalizer_;
+  TokenFinder raw_tokens_;
+  TokenFinder normalized_tokens_;
+  // A byte that is a letter and nothing else: what it becomes. 0: look closer.
+  std::array<char, 256> plain_letter_{};
+  uint32_t max_word_characters_ = 0;
+  uint32_t vocab_size_ = 0;
+  uint32_t max_tokens_ = UINT32_MAX;
+  int32_t unknown_id_ = 0;
+  int32_t classifier_id_ = 0;
+  int32_t separator_id_ = 0;
+};
+
+}  // namespace itif::model

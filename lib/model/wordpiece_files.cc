@@ -1,0 +1,216 @@
+// vocab.txt and the small JSON files beside it.
+#include "model/wordpiece_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "model/json_file.h"
+#include "model/unicode.h"
+
+namespace itif::model {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxVocabularyBytes = 16u << 20;
+constexpr std::array kSpecialNames = {"unk_token", "sep_token", "pad_token", "cls_token",
+                                      "mask_token"};
+// Classes whose constructor sets the normaliser, whatever tokenizer.json says.
+constexpr std::array<std::string_view, 5> kBertClasses = {"BertTokenizer", "DistilBertTokenizer",
+                                                          "ElectraTokenizer", "MobileBertTokenizer",
+                                                          "LayoutLMTokenizer"};
+
+bool is_bert_class(std::string_view name) {
+  if (name.ends_with("Fast")) name.remove_suffix(4);
+  return std::find(kBertClasses.begin(), kBertClasses.end(), name) != kBertClasses.end();
+}
+
+// An empty object where there is no such file.
+Result<json> read_optional_json(const std::string& path) {
+  Result<json> document = read_json_file(path);
+  if (!document && document.error().code == Code::kNotFound) return json::object();
+  return document;
+}
+
+// A name as the files write it: a string, or an added token's object. Empty: not set.
+Result<std::string> special_name(const json& object, const char* key, const std::string& origin) {
+  const auto it = object.find(key);
+  if (it != object.end() && it->is_object()) return get_string_or(*it, "content", "", origin);
+  return get_string_or(object, key, "", origin);
+}
+
+void add(WordPieceConfig& config, AddedToken token) {
+  for (const AddedToken& known : config.added_tokens)
+    if (known.content == token.content) return;
+  config.added_tokens.push_back(std::move(token));
+}
+
+// The id of `name`, which is then found in texts as itself. A special token that the vocabulary lacks
+// is left out: the model has no embedding for it.
+void add_special(WordPieceConfig& config, const std::string& name) {
+  if (name.empty()) return;
+  // From the end: of a token that stands twice the later id counts.
+  const auto it = std::find_if(config.tokens.rbegin(), config.tokens.rend(),
+                               [&](const auto& entry) { return entry.first == name; });
+  if (it != config.tokens.rend()) add(config, {name, it->second, false});
+}
+
+Status read_normalizer_options(const json& settings, const std::string& origin,
+                               NormalizerOptions& options) {
+  ITIF_ASSIGN(options.lower_case, get_bool_or(settings, "do_lower_case", true, origin));
+  ITIF_ASSIGN(options.tokenize_chinese_chars,
+              get_bool_or(settings, "tokenize_chinese_chars", true, origin));
+  ITIF_ASSIGN(options.strip_accents,
+              get_bool_or(settings, "strip_accents", options.lower_case, origin));
+  return {};
+}
+
+Status read_added_decoder(const json& decoder, const std::string& origin, WordPieceConfig& config) {
+  if (!decoder.is_object())
+    return fail(Code::kCorrupt,
+                fmt::format("{}: 'added_tokens_decoder' must be an object", origin));
+  for (const auto& [key, entry] : decoder.items()) {
+    int32_t id = -1;
+    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || id < 0 ||
+        !entry.is_object())
+      return fail(Code::kCorrupt, fmt::format("{}: added_tokens_decoder must map ids to objects, "
+                                              "found {}: {}",
+                                              origin, shown(json(key)), shown(entry)));
+    ITIF_ASSIGN(AddedToken token, read_added_token(entry, origin));
+    token.id = id;
+    add(config, std::move(token));
+  }
+  return {};
+}
+
+// {"token": id}, as older versions wrote it. Special tokens have been added before.
+Status read_added_file(const std::string& path, WordPieceConfig& config) {
+  ITIF_ASSIGN(const json added, read_optional_json(path));
+  for (const auto& [content, id] : added.items()) {
+    if (content.empty() || !id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX)
+      return fail(Code::kCorrupt, fmt::format("{}: must map tokens to ids, found {}: {}", path,
+                                              shown(json(content)), shown(id)));
+    add(config, {content, id.get<int32_t>(), true});
+  }
+  return {};
+}
+
+Status read_special_tokens(const std::string& directory, const json& settings,
+                           const std::string& origin, bool names_from_settings,
+                           WordPieceConfig& config) {
+  const bool has_decoder = settings.contains("added_tokens_decoder");
+  json map = json::object();
+  const std::string map_path = directory + "/special_tokens_map.json";
+  if (!has_decoder) {
+    ITIF_ASSIGN(map, read_optional_json(map_path));
+  } else {
+    ITIF_TRY(read_added_decoder(settings["added_tokens_decoder"], origin, config));
+  }
+  const std::array<std::string*, 5> targets = {&config.unknown_token, &config.separator_token,
+                                               nullptr, &config.classifier_token, nullptr};
+  const std::array<const char*, 5> defaults = {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"};
+  for (size_t i = 0; i < kSpecialNames.size(); ++i) {
+    ITIF_ASSIGN(std::string name, special_name(map, kSpecialNames[i], map_path));
+    if (name.empty()) {
+      ITIF_ASSIGN(name, special_name(settings, kSpecialNames[i], origin));
+    }
+    if (name.empty()) name = defaults[i];
+    add_special(config, name);
+    if (names_from_settings && targets[i]) *targets[i] = name;
+  }
+  for (const json* source : {static_cast<const json*>(&settings), static_cast<const json*>(&map)}) {
+    const auto more = source->find("additional_special_tokens");
+    if (more == source->end() || !more->is_array()) continue;
+    for (const json& entry : *more) {
+      if (entry.is_string()) add_special(config, entry.get<std::string>());
+      if (entry.is_object()) {
+        ITIF_ASSIGN(const std::string name, get_string_or(entry, "content", "", origin));
+        add_special(config, name);
+      }
+    }
+  }
+  if (!has_decoder) return read_added_file(directory + "/added_tokens.json", config);
+  return {};
+}
+
+// sentence-transformers may lower a text before its tokenizer sees it.
+Status check_sentence_settings(const std::string& directory, const WordPieceConfig& config) {
+  const std::string path = directory + "/sentence_bert_config.json";
+  ITIF_ASSIGN(const json settings, read_optional_json(path));
+  ITIF_ASSIGN(const bool lowers, get_bool_or(settings, "do_lower_case", false, path));
+  if (lowers && !config.normalizer.lower_case)
+    return fail(Code::kUnsupported,
+                fmt::format("{}: do_lower_case is true, but the tokenizer keeps case; set "
+                            "do_lower_case in tokenizer_config.json",
+                            path));
+  return {};
+}
+
+}  // namespace
+
+Result<WordPieceVocabulary::Tokens> parse_vocabulary(std::string_view text,
+                                                     const std::string& origin) {
+  WordPieceVocabulary::Tokens tokens;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find_first_of("\r\n"), text.size());
+    const std::string_view line = text.substr(0, end);
+    if (!is_utf8(line))
+      return fail(Code::kCorrupt,
+                  fmt::format("{}: line {} is not UTF-8", origin, tokens.size() + 1));
+    tokens.emplace_back(line, static_cast<int32_t>(tokens.size()));
+    text.remove_prefix(end);
+    if (text.starts_with("\r\n")) text.remove_prefix(1);
+    if (!text.empty()) text.remove_prefix(1);
+  }
+  return tokens;
+}
+
+Result<WordPieceConfig> read_wordpiece_files(const std::string& directory) {
+  const std::string settings_path = directory + "/tokenizer_config.json";
+  const std::string json_path = directory + "/tokenizer.json";
+  const std::string vocabulary_path = directory + "/vocab.txt";
+  ITIF_ASSIGN(const json settings, read_optional_json(settings_path));
+  ITIF_ASSIGN(const std::string class_name,
+              get_string_or(settings, "tokenizer_class", "BertTokenizer", settings_path));
+
+  WordPieceConfig config;
+  Result<std::string> text = read_text_file(json_path, kMaxJsonFileBytes);
+  const bool has_json = text.has_value();
+  if (has_json) {
+    ITIF_ASSIGN(config, parse_tokenizer_json(*text, json_path));
+  } else if (text.error().code != Code::kNotFound) {
+    return std::unexpected(text.error());
+  } else {
+    if (!is_bert_class(class_name))
+      return fail(Code::kUnsupported, fmt::format("{}: tokenizer_class is '{}'; without a "
+                                                  "tokenizer.json this build runs BertTokenizer",
+                                                  settings_path, class_name));
+    text = read_text_file(vocabulary_path, kMaxVocabularyBytes);
+    if (!text && text.error().code == Code::kNotFound)
+      return fail(Code::kNotFound, fmt::format("{}: neither tokenizer.json nor vocab.txt; a model "
+                                               "without them takes token ids only",
+                                               directory));
+    if (!text) return std::unexpected(text.error());
+    ITIF_ASSIGN(config.tokens, parse_vocabulary(*text, vocabulary_path));
+  }
+  if (!has_json || is_bert_class(class_name))
+    ITIF_TRY(read_normalizer_options(settings, settings_path, config.normalizer));
+  ITIF_TRY(read_special_tokens(directory, settings, settings_path, !has_json, config));
+  ITIF_TRY(check_sentence_settings(directory, config));
+  // Hugging Face writes 1e30 for "no limit".
+  const auto limit = settings.find("model_max_length");
+  if (limit != settings.end() && limit->is_number()) {
+    const double tokens = limit->get<double>();
+    if (!(tokens >= 2))
+      return fail(Code::kInvalidArgument,
+                  fmt::format("{}: model_max_length is {}", settings_path, shown(*limit)));
+    if (tokens < UINT32_MAX) config.max_tokens = static_cast<uint32_t>(tokens);
+  }
+  return config;
+}
+
+}  // namespace itif::model
