@@ -1,0 +1,66 @@
+#include "appliance.h"
+
+#include <nlohmann/json.hpp>
+
+namespace itif::app {
+namespace {
+
+pipeline::TenantSettings settings_of(const control::TenantRecord& record) {
+  return {.id = record.id,
+          .name = record.name,
+          .model_dir = record.model_dir,
+          .group = record.group,
+          .slo_ns = record.slo_ns,
+          .weight = record.weight,
+          .quota_rps = record.quota_rps,
+          .auth = record.auth,
+          .state = record.state,
+          .key = record.key,
+          .previous_key = record.previous_key,
+          .has_previous_key = record.has_previous_key};
+}
+
+control::AdmittedModel admitted(const pipeline::TenantEntry& entry) {
+  return {.group = entry.group,
+          .backbone = entry.backbone,
+          .head = entry.head,
+          .labels = entry.labels,
+          .max_tokens = entry.max_tokens,
+          .weight_bytes = entry.weight_bytes,
+          .result_kind = wire::result_kind_name(entry.default_result)};
+}
+
+}  // namespace
+
+LocalAppliance::LocalAppliance(const config::Config& config, const Clock& clock,
+                               device::Device& device, pipeline::Pipeline& pipeline,
+                               pipeline::Directory& directory)
+    : config_(config),
+      clock_(clock),
+      device_(device),
+      pipeline_(pipeline),
+      directory_(directory),
+      started_ns_(clock.now_ns()) {}
+
+Result<control::AdmittedModel> LocalAppliance::admit(const control::TenantRecord& record,
+                                                     const control::Progress& progress) {
+  return directory_.admit(settings_of(record), progress).transform(admitted);
+}
+
+Result<control::AdmittedModel> LocalAppliance::update(const control::TenantRecord& record,
+                                                      bool reload,
+                                                      const control::Progress& progress) {
+  return directory_.update(settings_of(record), reload, progress).transform(admitted);
+}
+
+Status LocalAppliance::remove(uint32_t id) { return directory_.remove(id); }
+
+Result<uint64_t> LocalAppliance::drain(uint64_t timeout_ns) { return directory_.drain(timeout_ns); }
+
+void LocalAppliance::resume_from_drain() { directory_.resume_from_drain(); }
+
+double LocalAppliance::uptime_s() const {
+  return static_cast<double>(clock_.now_ns() - started_ns_) * 1e-9;
+}
+
+}  // namespace itif::app

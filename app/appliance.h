@@ -1,0 +1,48 @@
+// The running appliance as the control server sees it: control's records and documents on one side,
+// the pipeline's tenants and figures on the other. No decisions of its own.
+#pragma once
+
+#include <memory>
+
+#include "base/clock.h"
+#include "config/config.h"
+#include "control/appliance.h"
+#include "device/device.h"
+#include "pipeline/directory.h"
+#include "pipeline/pipeline.h"
+
+namespace itif::app {
+
+class LocalAppliance final : public control::Appliance {
+ public:
+  // Everything outlives the appliance.
+  LocalAppliance(const config::Config& config, const Clock& clock, device::Device& device,
+                 pipeline::Pipeline& pipeline, pipeline::Directory& directory);
+
+  Result<control::AdmittedModel> admit(const control::TenantRecord& record,
+                                       const control::Progress& progress) override;
+  Result<control::AdmittedModel> update(const control::TenantRecord& record, bool reload,
+                                        const control::Progress& progress) override;
+  Status remove(uint32_t id) override;
+  Result<uint64_t> drain(uint64_t timeout_ns) override;
+  void resume_from_drain() override;
+
+  nlohmann::json groups() const override;
+  nlohmann::json stats() const override;
+  nlohmann::json drops() const override;
+  nlohmann::json device() const override;
+  nlohmann::json health() const override;
+  nlohmann::json data_address() const override;
+
+ private:
+  double uptime_s() const;
+
+  const config::Config& config_;
+  const Clock& clock_;
+  device::Device& device_;
+  pipeline::Pipeline& pipeline_;
+  pipeline::Directory& directory_;
+  uint64_t started_ns_;
+};
+
+}  // namespace itif::app

@@ -1,0 +1,106 @@
+#include "metrics.h"
+
+#include "net/drop_reason.h"
+#include "pipeline/figures.h"
+
+namespace itif::app {
+namespace {
+
+using telemetry::add_sample;
+using telemetry::counter_family;
+using telemetry::gauge_family;
+
+void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeline) {
+  auto received = counter_family("itif_received_datagrams_total", "Frames taken from ports.");
+  auto forwarded = counter_family("itif_forwarded_datagrams_total", "Datagrams that did their work.");
+  auto held = gauge_family("itif_held_datagrams", "Datagrams that requests hold now.");
+  auto dropped = counter_family("itif_dropped_datagrams_total", "Datagrams dropped, by reason.");
+  auto sent = counter_family("itif_sent_datagrams_total", "Frames given to ports.");
+  for (const auto& worker : pipeline.workers()) {
+    const pipeline::WorkerFigures f = pipeline::worker_figures(*worker);
+    const telemetry::Label label{"worker", std::to_string(worker->options().id)};
+    add_sample(received, {label}, static_cast<double>(f.received));
+    add_sample(forwarded, {label}, static_cast<double>(f.forwarded));
+    add_sample(held, {label}, static_cast<double>(f.held));
+    add_sample(sent, {label}, static_cast<double>(f.sent));
+    for (size_t i = 1; i < f.dropped.size(); ++i) {
+      if (f.dropped[i] == 0) continue;
+      const std::string reason(net::drop_reason_name(static_cast<net::DropReason>(i)));
+      add_sample(dropped, {label, {"reason", reason}}, static_cast<double>(f.dropped[i]));
+    }
+  }
+  auto stages = telemetry::summary_family("itif_stage_seconds", "Time of answered requests by stage.");
+  const auto set = pipeline::stage_histograms(pipeline.workers());
+  for (size_t i = 0; i < set.size(); ++i)
+    telemetry::add_summary(
+        stages, {{"stage", telemetry::stage_name(static_cast<telemetry::Stage>(i))}}, set[i]);
+  for (auto* family : {&received, &forwarded, &held, &dropped, &sent, &stages})
+    families.push_back(std::move(*family));
+}
+
+void add_ports(telemetry::Families& families, const pipeline::Pipeline& pipeline) {
+  auto lost = counter_family("itif_port_lost_datagrams_total", "Frames the port lost before us.");
+  auto up = gauge_family("itif_port_link_up", "1 if the link is up.");
+  for (const auto& port : pipeline.ports()) {
+    const net::PortStats stats = port->stats();
+    const telemetry::Label label{"port", port->info().device};
+    add_sample(lost, {label, {"reason", "rx_missed"}}, static_cast<double>(stats.rx_missed));
+    add_sample(lost, {label, {"reason", "rx_no_mbuf"}}, static_cast<double>(stats.rx_no_mbuf));
+    add_sample(lost, {label, {"reason", "rx_errors"}}, static_cast<double>(stats.rx_errors));
+    add_sample(lost, {label, {"reason", "tx_errors"}}, static_cast<double>(stats.tx_errors));
+    add_sample(up, {label}, port->link().up ? 1 : 0);
+  }
+  families.push_back(std::move(lost));
+  families.push_back(std::move(up));
+}
+
+void add_tenants(telemetry::Families& families, const pipeline::Pipeline& pipeline,
+                 const pipeline::Directory& directory) {
+  auto requests = counter_family("itif_tenant_requests_total", "Requests accepted.");
+  auto responses = counter_family("itif_tenant_responses_total", "Requests that ended with a result.");
+  auto statuses = counter_family("itif_tenant_statuses_total", "Requests that ended with a status.");
+  auto tokens = counter_family("itif_tenant_tokens_total", "Tokens computed.");
+  for (const pipeline::TenantEntry& entry : directory.list()) {
+    pipeline::TenantFigures f = pipeline::tenant_figures(pipeline.workers(), entry.index);
+    f -= entry.before;
+    const telemetry::Label label{"tenant", entry.settings.name};
+    add_sample(requests, {label}, static_cast<double>(f.requests));
+    add_sample(responses, {label}, static_cast<double>(f.responses));
+    add_sample(statuses, {label}, static_cast<double>(f.statuses));
+    add_sample(tokens, {label}, static_cast<double>(f.tokens));
+  }
+  for (auto* family : {&requests, &responses, &statuses, &tokens})
+    families.push_back(std::move(*family));
+}
+
+void add_groups(telemetry::Families& families, const pipeline::Directory& directory) {
+  auto batches = counter_family("itif_group_batches_total", "Batches run.");
+  auto tokens = counter_family("itif_group_tokens_total", "Tokens run in them.");
+  auto busy = counter_family("itif_group_busy_seconds_total", "Time in batches.");
+  auto queued = gauge_family("itif_group_queued_requests", "Requests waiting.");
+  auto weights = gauge_family("itif_group_weight_bytes", "Device memory of all tenants' weights.");
+  for (const pipeline::GroupEntry& g : directory.groups()) {
+    const telemetry::Label label{"group", g.name};
+    add_sample(batches, {label}, static_cast<double>(g.batches));
+    add_sample(tokens, {label}, static_cast<double>(g.tokens));
+    add_sample(busy, {label}, static_cast<double>(g.busy_ns) * 1e-9);
+    add_sample(queued, {label}, g.queued);
+    add_sample(weights, {label}, static_cast<double>(g.weight_bytes));
+  }
+  for (auto* family : {&batches, &tokens, &busy, &queued, &weights})
+    families.push_back(std::move(*family));
+}
+
+}  // namespace
+
+telemetry::Families collect_metrics(const pipeline::Pipeline& pipeline,
+                                    const pipeline::Directory& directory) {
+  telemetry::Families families;
+  add_workers(families, pipeline);
+  add_ports(families, pipeline);
+  add_tenants(families, pipeline, directory);
+  add_groups(families, directory);
+  return families;
+}
+
+}  // namespace itif::app
