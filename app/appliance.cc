@@ -44,13 +44,16 @@ LocalAppliance::LocalAppliance(const config::Config& config, const Clock& clock,
 
 Result<control::AdmittedModel> LocalAppliance::admit(const control::TenantRecord& record,
                                                      const control::Progress& progress) {
-  return directory_.admit(settings_of(record), progress).transform(admitted);
+  ITIF_ASSIGN(const pipeline::TenantEntry entry, directory_.admit(settings_of(record), progress));
+  return admitted(entry);
 }
 
 Result<control::AdmittedModel> LocalAppliance::update(const control::TenantRecord& record,
                                                       bool reload,
                                                       const control::Progress& progress) {
-  return directory_.update(settings_of(record), reload, progress).transform(admitted);
+  ITIF_ASSIGN(const pipeline::TenantEntry entry,
+              directory_.update(settings_of(record), reload, progress));
+  return admitted(entry);
 }
 
 Status LocalAppliance::remove(uint32_t id) { return directory_.remove(id); }

@@ -1,0 +1,145 @@
+// itifd, the appliance: configuration → objects → threads, and back in the reverse order.
+#include <pthread.h>
+#include <signal.h>
+#include <sodium.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "appliance.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "control/server.h"
+#include "metrics.h"
+#include "net/eal.h"
+#include "pipeline/dpdk_telemetry.h"
+#include "pipeline/lcores.h"
+#include "telemetry/prometheus.h"
+
+namespace itif::app {
+namespace {
+
+sigset_t stop_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  return set;
+}
+
+control::ServerOptions server_options(const config::Control& control) {
+  return {.endpoint = control.endpoint,
+          .events_endpoint = control.events_endpoint,
+          .tcp_endpoint = control.tcp_endpoint,
+          .curve_secret_file = control.curve_secret_file,
+          .authorized_keys_file = control.authorized_keys_file,
+          .state_dir = control.state_dir};
+}
+
+struct EalSession {
+  ~EalSession() { net::stop_eal(); }
+};
+
+Status start_environment(const config::Config& config, pipeline::CpuPlan& cpus) {
+  ITIF_ASSIGN(cpus, pipeline::plan_cpus(config, pipeline::usable_cpus()));
+  const net::EalPlan eal = net::plan_eal(cpus.eal_args, net::inspect_hugepages(),
+                                         pipeline::needed_memory_mb(config));
+  if (!eal.warning.empty()) log::warning("{}", eal.warning);
+  return net::start_eal(eal.args);
+}
+
+// Serves until SIGTERM or SIGINT; a second one does not wait for the drain.
+Status serve(const config::Config& config) {
+  const SystemClock clock;
+  // What can fail without a port fails first: another itifd, a damaged registry, a device asked for
+  // that is not there.
+  ITIF_ASSIGN(auto server, control::Server::open(server_options(config.control), clock));
+  ITIF_ASSIGN(auto device, device::open_device({.kind = config.device.kind,
+                                                .dtype = config.device.dtype,
+                                                .num_threads = config.device.threads}));
+  pipeline::CpuPlan cpus;
+  const EalSession eal_session;
+  ITIF_TRY(start_environment(config, cpus));
+
+  wire::Key token_secret;
+  uint64_t seed = 0;
+  randombytes_buf(token_secret.data(), token_secret.size());
+  randombytes_buf(&seed, sizeof seed);
+  Random random(seed);
+  ITIF_ASSIGN(auto plane, pipeline::Pipeline::create(config, clock, token_secret, random));
+  ITIF_TRY(plane->register_packet_memory(*device));
+  pipeline::Directory directory(*plane, *device, clock, config, cpus.executor_cpus);
+  LocalAppliance appliance(config, clock, *device, *plane, directory);
+  std::unique_ptr<telemetry::PrometheusEndpoint> prometheus;
+  if (!config.telemetry.prometheus.empty()) {
+    ITIF_ASSIGN(prometheus, telemetry::PrometheusEndpoint::start(
+                                config.telemetry.prometheus,
+                                [&] { return collect_metrics(*plane, directory); }));
+  }
+  const pipeline::DpdkTelemetry dpdk_telemetry(*plane, directory);
+  ITIF_TRY(plane->start());
+  server->start(appliance);
+  server->wait_restored();
+  const device::DeviceInfo& info = device->info();
+  log::info("ready: {} tenants, {} workers, device {} {}", directory.list().size(),
+            plane->workers().size(), info.kind, dtype_name(info.compute));
+
+  const sigset_t signals = stop_signals();
+  int signal = 0;
+  sigwait(&signals, &signal);
+  log::info("{}: draining, at most {}", signal == SIGTERM ? "SIGTERM" : "SIGINT",
+            format_duration_ns(config.drain_timeout_ns));
+  // The second signal ends the process at once, as it would without us.
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  if (const auto left = server->drain(config.drain_timeout_ns); left && *left > 0)
+    log::warning("{} requests were still in flight when the drain timed out", *left);
+  server->stop();
+  plane->stop();
+  log::info("stopped");
+  return {};
+}
+
+int run(int argc, char** argv) {
+  CLI::App cli("itifd: the itif appliance. Serves transformer models of many tenants over UDP.");
+  std::string config_file = "/etc/itif/itifd.conf";
+  bool check_only = false;
+  cli.add_option("-c,--config", config_file, "configuration file")->capture_default_str();
+  cli.add_flag("--check", check_only, "check the configuration file and exit");
+  cli.set_version_flag("--version", "itifd " ITIF_VERSION);
+  cli.footer("Administration: itifctl. Every key of the configuration: conf/itifd.conf.\n"
+             "Ends on SIGTERM or SIGINT, after answering what it has accepted.\n"
+             "Exit status: 0 stopped, 1 could not start, 2 wrong arguments.");
+  try {
+    cli.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return cli.exit(error) == 0 ? 0 : 2;
+  }
+  auto config = config::load(config_file);
+  if (!config) {
+    log::error("{}", config.error().message);
+    return 1;
+  }
+  if (check_only) {
+    std::printf("%s: ok\n", config_file.c_str());
+    return 0;
+  }
+  if (const auto level = log::parse_level(config->telemetry.log_level)) log::set_level(*level);
+  // Before any thread is made, so that only main() ever sees them.
+  const sigset_t signals = stop_signals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  if (sodium_init() < 0) {
+    log::error("libsodium does not start: no source of randomness");
+    return 1;
+  }
+  if (const Status status = serve(*config); !status) {
+    log::error("{}", status.error().message);
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace itif::app
+
+int main(int argc, char** argv) { return itif::app::run(argc, argv); }

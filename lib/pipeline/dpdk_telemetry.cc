@@ -1,0 +1,163 @@
+#include "pipeline/dpdk_telemetry.h"
+
+#include <rte_telemetry.h>
+
+#include <charconv>
+#include <mutex>
+#include <optional>
+#include <string_view>
+
+#include "net/drop_reason.h"
+#include "pipeline/figures.h"
+
+namespace itif::pipeline {
+namespace {
+
+// DPDK's callbacks take no context and cannot be unregistered: they find the objects here.
+std::mutex sources_mutex;
+const Pipeline* source_pipeline = nullptr;
+const Directory* source_directory = nullptr;
+
+std::optional<uint32_t> number(const char* params) {
+  if (params == nullptr) return std::nullopt;
+  const std::string_view text(params);
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+void add(rte_tel_data* data, const char* name, uint64_t value) {
+  rte_tel_data_add_dict_u64(data, name, value);
+}
+
+void add_figures(rte_tel_data* data, const WorkerFigures& f) {
+  add(data, "received", f.received);
+  add(data, "received_bytes", f.received_bytes);
+  add(data, "forwarded", f.forwarded);
+  add(data, "held", f.held);
+  add(data, "dropped", f.total_dropped());
+  add(data, "sent", f.sent);
+  add(data, "sent_bytes", f.sent_bytes);
+  add(data, "contexts", f.contexts);
+  add(data, "held_bytes", f.held_bytes);
+  add(data, "requests", f.requests);
+  add(data, "responses", f.responses);
+  add(data, "statuses", f.statuses);
+  add(data, "cache_hits", f.cache_hits);
+  add(data, "polls", f.polls);
+  add(data, "idle_polls", f.idle_polls);
+}
+
+int stats(const char*, const char*, rte_tel_data* data) {
+  const std::lock_guard lock(sources_mutex);
+  if (source_pipeline == nullptr) return -1;
+  rte_tel_data_start_dict(data);
+  add_figures(data, total_figures(source_pipeline->workers()));
+  return 0;
+}
+
+int worker(const char*, const char* params, rte_tel_data* data) {
+  const std::lock_guard lock(sources_mutex);
+  const std::optional<uint32_t> id = number(params);
+  if (source_pipeline == nullptr || !id || *id >= source_pipeline->workers().size()) return -1;
+  rte_tel_data_start_dict(data);
+  add_figures(data, worker_figures(*source_pipeline->workers()[*id]));
+  return 0;
+}
+
+int drops(const char*, const char*, rte_tel_data* data) {
+  const std::lock_guard lock(sources_mutex);
+  if (source_pipeline == nullptr) return -1;
+  rte_tel_data_start_dict(data);
+  const WorkerFigures total = total_figures(source_pipeline->workers());
+  for (size_t i = 1; i < total.dropped.size(); ++i)
+    if (total.dropped[i] > 0)
+      add(data, std::string(net::drop_reason_name(static_cast<net::DropReason>(i))).c_str(),
+          total.dropped[i]);
+  return 0;
+}
+
+int tenants(const char*, const char*, rte_tel_data* data) {
+  const std::lock_guard lock(sources_mutex);
+  if (source_directory == nullptr) return -1;
+  rte_tel_data_start_array(data, RTE_TEL_U64_VAL);
+  for (const TenantEntry& entry : source_directory->list())
+    rte_tel_data_add_array_u64(data, entry.settings.id);
+  return 0;
+}
+
+int tenant(const char*, const char* params, rte_tel_data* data) {
+  const std::lock_guard lock(sources_mutex);
+  const std::optional<uint32_t> id = number(params);
+  if (source_directory == nullptr || !id) return -1;
+  for (const TenantEntry& entry : source_directory->list()) {
+    if (entry.settings.id != *id) continue;
+    TenantFigures f = tenant_figures(source_pipeline->workers(), entry.index);
+    f -= entry.before;
+    rte_tel_data_start_dict(data);
+    rte_tel_data_add_dict_string(data, "name", entry.settings.name.c_str());
+    rte_tel_data_add_dict_string(data, "group", entry.group.c_str());
+    add(data, "datagrams", f.datagrams);
+    add(data, "requests", f.requests);
+    add(data, "responses", f.responses);
+    add(data, "statuses", f.statuses);
+    add(data, "dropped", f.dropped);
+    add(data, "quota_refused", f.quota_refused);
+    add(data, "deadline_missed", f.deadline_missed);
+    add(data, "tokens", f.tokens);
+    add(data, "p50_ns", TenantLatencyTable::percentile(f.latency, 50));
+    add(data, "p99_ns", TenantLatencyTable::percentile(f.latency, 99));
+    return 0;
+  }
+  return -1;
+}
+
+int groups(const char*, const char*, rte_tel_data* data) {
+  const std::lock_guard lock(sources_mutex);
+  if (source_directory == nullptr) return -1;
+  rte_tel_data_start_dict(data);
+  for (const GroupEntry& g : source_directory->groups()) {
+    rte_tel_data* group = rte_tel_data_alloc();
+    if (group == nullptr) return -1;
+    rte_tel_data_start_dict(group);
+    add(group, "tenants", g.num_tenants);
+    add(group, "weight_bytes", g.weight_bytes);
+    add(group, "workspace_bytes", g.workspace_bytes);
+    add(group, "queued", g.queued);
+    add(group, "batches", g.batches);
+    add(group, "requests", g.requests);
+    add(group, "tokens", g.tokens);
+    add(group, "busy_ns", g.busy_ns);
+    // Names of dictionary entries may hold letters, digits, '_' and '/' only.
+    std::string name = g.name;
+    for (char& c : name)
+      if (!isalnum(static_cast<unsigned char>(c)) && c != '_') c = '_';
+    rte_tel_data_add_dict_container(data, name.c_str(), group, 0);
+  }
+  return 0;
+}
+
+}  // namespace
+
+DpdkTelemetry::DpdkTelemetry(const Pipeline& pipeline, const Directory& directory) {
+  {
+    const std::lock_guard lock(sources_mutex);
+    source_pipeline = &pipeline;
+    source_directory = &directory;
+  }
+  rte_telemetry_register_cmd("/itif/stats", stats, "Counters of all workers. No parameters");
+  rte_telemetry_register_cmd("/itif/worker", worker, "Counters of a worker. Parameter: its number");
+  rte_telemetry_register_cmd("/itif/drops", drops, "Dropped datagrams by reason. No parameters");
+  rte_telemetry_register_cmd("/itif/tenants", tenants, "Ids of the tenants. No parameters");
+  rte_telemetry_register_cmd("/itif/tenant", tenant, "Figures of a tenant. Parameter: its id");
+  rte_telemetry_register_cmd("/itif/groups", groups, "Figures of the groups. No parameters");
+}
+
+DpdkTelemetry::~DpdkTelemetry() {
+  const std::lock_guard lock(sources_mutex);
+  source_pipeline = nullptr;
+  source_directory = nullptr;
+}
+
+}  // namespace itif::pipeline
