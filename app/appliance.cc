@@ -56,11 +56,17 @@ Result<control::AdmittedModel> LocalAppliance::update(const control::TenantRecor
   return admitted(entry);
 }
 
-Status LocalAppliance::remove(uint32_t id) { return directory_.remove(id); }
+Status LocalAppliance::remove(uint32_t id) {
+  return directory_.remove(id);
+}
 
-Result<uint64_t> LocalAppliance::drain(uint64_t timeout_ns) { return directory_.drain(timeout_ns); }
+Result<uint64_t> LocalAppliance::drain(uint64_t timeout_ns) {
+  return directory_.drain(timeout_ns);
+}
 
-void LocalAppliance::resume_from_drain() { directory_.resume_from_drain(); }
+void LocalAppliance::resume_from_drain() {
+  directory_.resume_from_drain();
+}
 
 double LocalAppliance::uptime_s() const {
   return static_cast<double>(clock_.now_ns() - started_ns_) * 1e-9;

@@ -183,13 +183,13 @@ json LocalAppliance::health() const {
 json LocalAppliance::data_address() const {
   const config::Port& port = config_.ports.front();
   const bool has_ipv4 = !port.ipv4.empty();
-  const std::string address =
-      has_ipv4 ? port.ipv4.front() : port.ipv6.empty() ? std::string() : port.ipv6.front();
+  const std::string address = has_ipv4            ? port.ipv4.front()
+                              : port.ipv6.empty() ? std::string()
+                                                  : port.ipv6.front();
   return {{"address", bare_address(address)},
           {"port", port.udp_port},
-          {"fragment_bytes",
-           net::fragment_bytes_for(port.path_mtu != 0 ? port.path_mtu : port.mtu,
-                                   has_ipv4 ? 4 : 6, wire::Auth::kFull)}};
+          {"fragment_bytes", net::fragment_bytes_for(port.path_mtu != 0 ? port.path_mtu : port.mtu,
+                                                     has_ipv4 ? 4 : 6, wire::Auth::kFull)}};
 }
 
 }  // namespace itif::app

@@ -43,8 +43,8 @@ struct EalSession {
 
 Status start_environment(const config::Config& config, pipeline::CpuPlan& cpus) {
   ITIF_ASSIGN(cpus, pipeline::plan_cpus(config, pipeline::usable_cpus()));
-  const net::EalPlan eal = net::plan_eal(cpus.eal_args, net::inspect_hugepages(),
-                                         pipeline::needed_memory_mb(config));
+  const net::EalPlan eal =
+      net::plan_eal(cpus.eal_args, net::inspect_hugepages(), pipeline::needed_memory_mb(config));
   if (!eal.warning.empty()) log::warning("{}", eal.warning);
   return net::start_eal(eal.args);
 }
@@ -73,9 +73,9 @@ Status serve(const config::Config& config) {
   LocalAppliance appliance(config, clock, *device, *plane, directory);
   std::unique_ptr<telemetry::PrometheusEndpoint> prometheus;
   if (!config.telemetry.prometheus.empty()) {
-    ITIF_ASSIGN(prometheus, telemetry::PrometheusEndpoint::start(
-                                config.telemetry.prometheus,
-                                [&] { return collect_metrics(*plane, directory); }));
+    ITIF_ASSIGN(prometheus, telemetry::PrometheusEndpoint::start(config.telemetry.prometheus, [&] {
+                  return collect_metrics(*plane, directory);
+                }));
   }
   const pipeline::DpdkTelemetry dpdk_telemetry(*plane, directory);
   ITIF_TRY(plane->start());
@@ -107,9 +107,10 @@ int run(int argc, char** argv) {
   cli.add_option("-c,--config", config_file, "configuration file")->capture_default_str();
   cli.add_flag("--check", check_only, "check the configuration file and exit");
   cli.set_version_flag("--version", "itifd " ITIF_VERSION);
-  cli.footer("Administration: itifctl. Every key of the configuration: conf/itifd.conf.\n"
-             "Ends on SIGTERM or SIGINT, after answering what it has accepted.\n"
-             "Exit status: 0 stopped, 1 could not start, 2 wrong arguments.");
+  cli.footer(
+      "Administration: itifctl. Every key of the configuration: conf/itifd.conf.\n"
+      "Ends on SIGTERM or SIGINT, after answering what it has accepted.\n"
+      "Exit status: 0 stopped, 1 could not start, 2 wrong arguments.");
   try {
     cli.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -142,4 +143,6 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace itif::app
 
-int main(int argc, char** argv) { return itif::app::run(argc, argv); }
+int main(int argc, char** argv) {
+  return itif::app::run(argc, argv);
+}

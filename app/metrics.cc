@@ -12,7 +12,8 @@ using telemetry::gauge_family;
 
 void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeline) {
   auto received = counter_family("itif_received_datagrams_total", "Frames taken from ports.");
-  auto forwarded = counter_family("itif_forwarded_datagrams_total", "Datagrams that did their work.");
+  auto forwarded =
+      counter_family("itif_forwarded_datagrams_total", "Datagrams that did their work.");
   auto held = gauge_family("itif_held_datagrams", "Datagrams that requests hold now.");
   auto dropped = counter_family("itif_dropped_datagrams_total", "Datagrams dropped, by reason.");
   auto sent = counter_family("itif_sent_datagrams_total", "Frames given to ports.");
@@ -29,7 +30,8 @@ void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeli
       add_sample(dropped, {label, {"reason", reason}}, static_cast<double>(f.dropped[i]));
     }
   }
-  auto stages = telemetry::summary_family("itif_stage_seconds", "Time of answered requests by stage.");
+  auto stages =
+      telemetry::summary_family("itif_stage_seconds", "Time of answered requests by stage.");
   const auto set = pipeline::stage_histograms(pipeline.workers());
   for (size_t i = 0; i < set.size(); ++i)
     telemetry::add_summary(
@@ -57,8 +59,10 @@ void add_ports(telemetry::Families& families, const pipeline::Pipeline& pipeline
 void add_tenants(telemetry::Families& families, const pipeline::Pipeline& pipeline,
                  const pipeline::Directory& directory) {
   auto requests = counter_family("itif_tenant_requests_total", "Requests accepted.");
-  auto responses = counter_family("itif_tenant_responses_total", "Requests that ended with a result.");
-  auto statuses = counter_family("itif_tenant_statuses_total", "Requests that ended with a status.");
+  auto responses =
+      counter_family("itif_tenant_responses_total", "Requests that ended with a result.");
+  auto statuses =
+      counter_family("itif_tenant_statuses_total", "Requests that ended with a status.");
   auto tokens = counter_family("itif_tenant_tokens_total", "Tokens computed.");
   for (const pipeline::TenantEntry& entry : directory.list()) {
     pipeline::TenantFigures f = pipeline::tenant_figures(pipeline.workers(), entry.index);

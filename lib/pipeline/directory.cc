@@ -136,7 +136,8 @@ Result<Directory::Serving> Directory::load(const TenantSettings& settings,
   serving.group = number;
   serving.slot = *slot;
   serving.lease = std::make_shared<tenant::Lease>();
-  serving.payload_kinds = kind_bit(wire::PayloadKind::kTokensU16) | kind_bit(wire::PayloadKind::kTokensU32);
+  serving.payload_kinds =
+      kind_bit(wire::PayloadKind::kTokensU16) | kind_bit(wire::PayloadKind::kTokensU32);
   serving.max_payload_bytes = model.max_tokens * 4;
   if (model.tokenizer) {
     serving.payload_kinds |= kind_bit(wire::PayloadKind::kText);

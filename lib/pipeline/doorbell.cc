@@ -20,6 +20,8 @@ void Doorbell::sleep(uint64_t max_ns) noexcept {
   syscall(SYS_futex, &asleep_, FUTEX_WAIT_PRIVATE, 1, &timeout, nullptr, 0);
 }
 
-void use_precise_sleeps() noexcept { prctl(PR_SET_TIMERSLACK, 1); }
+void use_precise_sleeps() noexcept {
+  prctl(PR_SET_TIMERSLACK, 1);
+}
 
 }  // namespace itif::pipeline

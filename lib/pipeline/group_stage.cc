@@ -44,7 +44,9 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   return stage;
 }
 
-GroupStage::~GroupStage() { stop(); }
+GroupStage::~GroupStage() {
+  stop();
+}
 
 void GroupStage::start() {
   thread_ = std::thread([this] {

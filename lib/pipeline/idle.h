@@ -13,8 +13,8 @@ namespace itif::pipeline {
 
 struct IdlePolicy {
   bool busy = false;
-  uint32_t spins = 200;            // empty polls before the first sleep
-  uint64_t min_sleep_ns = 2'000;   // doubles up to
+  uint32_t spins = 200;           // empty polls before the first sleep
+  uint64_t min_sleep_ns = 2'000;  // doubles up to
   uint64_t max_sleep_ns = 50'000;
 };
 

@@ -25,11 +25,12 @@ Result<CpuPlan> plan_cpus(const config::Config& config, const std::vector<unsign
   if (names_lcores(plan.eal_args)) return plan;
 
   if (busy && workers >= cpus.size()) {
-    return fail(Code::kInvalidArgument,
-                fmt::format("data_plane.polling = \"busy\" needs a CPU for each of {} queues and one "
-                            "more for the executors, and there are {}: use \"adaptive\" or fewer "
-                            "queues",
-                            workers, cpus.size()));
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("data_plane.polling = \"busy\" needs a CPU for each of {} queues and one "
+                    "more for the executors, and there are {}: use \"adaptive\" or fewer "
+                    "queues",
+                    workers, cpus.size()));
   }
   const std::string all = fmt::format("({})", fmt::join(cpus, ","));
   std::string lcores = "0@" + all;

@@ -14,8 +14,8 @@
 namespace itif::pipeline {
 
 struct CpuPlan {
-  std::vector<std::string> eal_args;     // the configuration's, with --lcores if it named none
-  std::vector<unsigned> executor_cpus;   // empty: anywhere
+  std::vector<std::string> eal_args;    // the configuration's, with --lcores if it named none
+  std::vector<unsigned> executor_cpus;  // empty: anywhere
 };
 
 // `cpus`: those that this process may use, ascending. Errors: kInvalidArgument, more busy workers

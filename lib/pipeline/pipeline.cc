@@ -37,8 +37,7 @@ Result<std::unique_ptr<Pipeline>> Pipeline::create(const config::Config& config,
   std::unique_ptr<Pipeline> pipeline(new Pipeline);
   pipeline->shared_ = std::make_unique<Shared>(clock);
   pipeline->shared_->token_secret = token_secret;
-  for (const config::Port& port : config.ports)
-    ITIF_TRY(pipeline->open_port(config, port, random));
+  for (const config::Port& port : config.ports) ITIF_TRY(pipeline->open_port(config, port, random));
 
   const std::vector<unsigned>& named = config.data_plane.worker_lcores;
   pipeline->lcores_ = named.empty() ? eal_worker_lcores() : named;
@@ -50,16 +49,16 @@ Result<std::unique_ptr<Pipeline>> Pipeline::create(const config::Config& config,
   }
   for (unsigned lcore : named) {
     if (!rte_lcore_is_enabled(lcore) || lcore == rte_get_main_lcore()) {
-      return fail(Code::kInvalidArgument,
-                  fmt::format("data_plane.worker_lcores: lcore {} is not one of EAL's worker lcores",
-                              lcore));
+      return fail(
+          Code::kInvalidArgument,
+          fmt::format("data_plane.worker_lcores: lcore {} is not one of EAL's worker lcores",
+                      lcore));
     }
   }
   return pipeline;
 }
 
-Status Pipeline::open_port(const config::Config& config, const config::Port& port,
-                           Random& random) {
+Status Pipeline::open_port(const config::Config& config, const config::Port& port, Random& random) {
   ITIF_ASSIGN(net::Mempool pool, net::create_mempool(pool_config(config, pools_.size())));
   ITIF_ASSIGN(net::Port opened, net::Port::open({.device = port.device,
                                                  .num_queues = port.num_queues,
@@ -70,11 +69,11 @@ Status Pipeline::open_port(const config::Config& config, const config::Port& por
   pools_.push_back(std::move(pool));
   ports_.push_back(std::make_unique<net::Port>(std::move(opened)));
   const net::Port& ready = *ports_.back();
-  ITIF_ASSIGN(const net::LocalAddresses local,
-              net::make_local_addresses(ready.info().mac, {.ipv4 = port.ipv4,
-                                                           .ipv6 = port.ipv6,
-                                                           .udp_port = port.udp_port,
-                                                           .vlan = port.vlan}));
+  ITIF_ASSIGN(
+      const net::LocalAddresses local,
+      net::make_local_addresses(
+          ready.info().mac,
+          {.ipv4 = port.ipv4, .ipv6 = port.ipv6, .udp_port = port.udp_port, .vlan = port.vlan}));
   const config::DataPlane& plane = config.data_plane;
   for (uint16_t queue = 0; queue < ready.info().num_queues; ++queue) {
     WorkerOptions options;
@@ -103,7 +102,9 @@ Status Pipeline::open_port(const config::Config& config, const config::Port& por
   return {};
 }
 
-Pipeline::~Pipeline() { stop(); }
+Pipeline::~Pipeline() {
+  stop();
+}
 
 Status Pipeline::register_packet_memory(device::Device& device) {
   struct Visit {

@@ -30,7 +30,9 @@ Worker::Worker(const net::Port& port, Shared& shared, const WorkerOptions& optio
       transmit_(kTransmitJobs, cache_),
       tx_(port, options.queue) {}
 
-Worker::~Worker() { shared_.tenants.go_idle(options_.id); }
+Worker::~Worker() {
+  shared_.tenants.go_idle(options_.id);
+}
 
 void Worker::stop() noexcept {
   stopping_.store(true, std::memory_order_release);

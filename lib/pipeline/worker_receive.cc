@@ -18,9 +18,7 @@ void Worker::receive(rte_mbuf* mbuf) noexcept {
   switch (outcome.kind) {
     case Outcome::kForwarded: counters_.forwarded.add(); break;
     case Outcome::kHeld: break;  // the gauge is the reassembler's
-    case Outcome::kDropped:
-      counters_.dropped[static_cast<size_t>(outcome.reason)].add();
-      break;
+    case Outcome::kDropped: counters_.dropped[static_cast<size_t>(outcome.reason)].add(); break;
   }
 }
 
@@ -73,8 +71,7 @@ Outcome Worker::on_hello(const Arrived& arrived) noexcept {
   wire::Header header = wire::reply_header(arrived.datagram.header, wire::Type::kToken);
   header.aux = wire::address_token(shared_.token_secret, peer.peer_address_bytes(), peer.peer_port,
                                    arrived.datagram.header.session, now_ns_ / kTokenPeriodNs);
-  header.budget_us =
-      static_cast<uint32_t>((2 * kTokenPeriodNs - now_ns_ % kTokenPeriodNs) / 1000);
+  header.budget_us = static_cast<uint32_t>((2 * kTokenPeriodNs - now_ns_ % kTokenPeriodNs) / 1000);
   send_datagram(header, {}, {}, peer);
   return Outcome::forwarded();
 }

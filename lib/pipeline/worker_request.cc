@@ -55,10 +55,10 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
       // by switching answers on.
       tenants_[verified.tenant->index].dropped.add();
       if (!options_.answer_bad_tags) return Outcome::dropped(verified.refusal);
-      return refuse(arrived, verified, verified.refusal,
-                    verified.refusal == DropReason::kBadEpoch ? StatusCode::kBadEpoch
-                                                              : StatusCode::kBadTag,
-                    "not authenticated as the tenant requires");
+      return refuse(
+          arrived, verified, verified.refusal,
+          verified.refusal == DropReason::kBadEpoch ? StatusCode::kBadEpoch : StatusCode::kBadTag,
+          "not authenticated as the tenant requires");
   }
   tenants_[verified.tenant->index].datagrams.add();
 
@@ -121,8 +121,7 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
   admission.group = tenant.group;
   admission.worker = options_.id;
   admission.in_flight = &tenant.lease->in_flight;
-  admission.deadline_ns =
-      header.budget_us == 0 ? 0 : now_ns_ + uint64_t{header.budget_us} * 1000;
+  admission.deadline_ns = header.budget_us == 0 ? 0 : now_ns_ + uint64_t{header.budget_us} * 1000;
   const net::Reassembler::Added added = reassembler_.start(arrival, admission);
   if (added.context == nullptr) {
     constexpr uint32_t kRetryAfterUs = 20'000;
@@ -141,11 +140,11 @@ Outcome Worker::add_piece(net::Context& context, const Arrived& arrived) noexcep
   const net::Arrival arrival{&arrived.datagram.header, arrived.datagram.payload, arrived.mbuf,
                              &arrived.frame.peer, now_ns_};
   const net::Reassembler::Added added = reassembler_.add(context, arrival);
-  if (added.outcome.kind == Outcome::kDropped)
-    tenants_[context.request.tenant_index].dropped.add();
+  if (added.outcome.kind == Outcome::kDropped) tenants_[context.request.tenant_index].dropped.add();
   if (added.whole) {
     dispatch(context);
-  } else if (added.outcome.reason == DropReason::kDuplicate && arrived.datagram.header.offset == 0 &&
+  } else if (added.outcome.reason == DropReason::kDuplicate &&
+             arrived.datagram.header.offset == 0 &&
              context.state == net::ContextState::kAssembling) {
     ask_for_missing(context);  // a repeat: the client waits for us while we wait for it
   }

@@ -39,8 +39,8 @@ void Worker::send(rte_mbuf* mbuf) noexcept {
 
 void Worker::send_datagram(const wire::Header& header, std::span<const std::byte> payload,
                            const wire::Key& key, const net::Endpoint& peer) noexcept {
-  rte_mbuf* mbuf = net::build_datagram(header, payload, key, peer, options_.pool,
-                                       port_.info().tx_offloads);
+  rte_mbuf* mbuf =
+      net::build_datagram(header, payload, key, peer, options_.pool, port_.info().tx_offloads);
   if (mbuf != nullptr) send(mbuf);
 }
 
@@ -114,13 +114,12 @@ void Worker::respond(net::Context& context) noexcept {
       net::fragment_bytes_for(options_.path_mtu, context.peer.ip_version, context.auth));
   header.aux = request.result_rows;
   header.budget_us = static_cast<uint32_t>((now_ns_ - request.arrival_ns) / 1000);
-  net::CachedResponse* entry =
-      cache_.put({.key = context.key,
-                  .header = header,
-                  .result = request.result,
-                  .tenant_index = request.tenant_index,
-                  .keep = (request.flags & wire::kFlagNoCache) == 0,
-                  .now_ns = now_ns_});
+  net::CachedResponse* entry = cache_.put({.key = context.key,
+                                           .header = header,
+                                           .result = request.result,
+                                           .tenant_index = request.tenant_index,
+                                           .keep = (request.flags & wire::kFlagNoCache) == 0,
+                                           .now_ns = now_ns_});
   request.result = {};
   counters_.responses.add();
   tenants_[request.tenant_index].responses.add();
@@ -171,8 +170,8 @@ void Worker::ask_for_missing(net::Context& context) noexcept {
   std::array<wire::Range, wire::kMaxRanges> ranges;
   const size_t count = reassembler_.missing_ranges(context, ranges);
   std::array<std::byte, wire::kMaxRanges * sizeof(wire::Range)> payload;
-  const size_t bytes = wire::build_ranges(std::span(ranges).first(count),
-                                          context.request.payload_bytes, payload);
+  const size_t bytes =
+      wire::build_ranges(std::span(ranges).first(count), context.request.payload_bytes, payload);
   if (bytes == 0) return;
   wire::Header header = answer_header(context, wire::Type::kResend);
   header.total_bytes = context.request.payload_bytes;

@@ -54,7 +54,8 @@ void GroupExecutor::submit(request::Request* request) noexcept {
   if (!prepare(request)) return;
   if (!queue_.push(request)) {
     request->retry_after_us = estimate_wait_us();
-    refuse(request, wire::StatusCode::kOverloaded, "the group's queue, or the tenant's share of it, is full");
+    refuse(request, wire::StatusCode::kOverloaded,
+           "the group's queue, or the tenant's share of it, is full");
   }
 }
 
@@ -82,7 +83,8 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
         figures.num_tenants += i == 0 || segments_[i].slot != segments_[i - 1].slot;
       }
       figures.execute_ns = done_ns - now_ns;
-      const double cost = static_cast<double>(figures.execute_ns) / std::max(1u, figures.num_tokens);
+      const double cost =
+          static_cast<double>(figures.execute_ns) / std::max(1u, figures.num_tokens);
       ns_per_token_ = ns_per_token_ == 0 ? cost : 0.9 * ns_per_token_ + 0.1 * cost;
       finish_batch(done_ns);
       sink.complete(ordered_);
@@ -122,7 +124,8 @@ void GroupExecutor::expire(std::vector<request::Request*>& batch, uint64_t now_n
 
 void GroupExecutor::build_batch(uint64_t now_ns) noexcept {
   items_.clear();
-  for (const request::Request* request : batch_) items_.push_back({request->slot, request->num_tokens});
+  for (const request::Request* request : batch_)
+    items_.push_back({request->slot, request->num_tokens});
   plan::plan_packed(items_, plan_);
   ordered_.clear();
   segments_.clear();
@@ -139,8 +142,8 @@ void GroupExecutor::build_batch(uint64_t now_ns) noexcept {
     const PreparedText* text = request->prepared ? &texts_[request->prepared] : nullptr;
     if (text) segment.token_types = text->token_types;
     if (text && !text->ids.empty()) {
-      pieces_.push_back({reinterpret_cast<const std::byte*>(text->ids.data()),
-                         request->num_tokens, 0, 4});
+      pieces_.push_back(
+          {reinterpret_cast<const std::byte*>(text->ids.data()), request->num_tokens, 0, 4});
     } else {
       const uint8_t id_bytes = request->payload_kind == wire::PayloadKind::kTokensU32 ? 4 : 2;
       uint32_t row = 0;

@@ -36,16 +36,17 @@ bool GroupExecutor::prepare(request::Request* request) noexcept {
     case PayloadKind::kTokensU32: return prepare_ids(request, *model);
     case PayloadKind::kText: return prepare_text(request, *model);
     default:
-      refuse(request, StatusCode::kUnsupportedKind,
-             "the tenant's model takes token ids or text");
+      refuse(request, StatusCode::kUnsupportedKind, "the tenant's model takes token ids or text");
       return false;
   }
 }
 
-bool GroupExecutor::prepare_ids(request::Request* request, const model::TenantModel& model) noexcept {
+bool GroupExecutor::prepare_ids(request::Request* request,
+                                const model::TenantModel& model) noexcept {
   const uint32_t id_bytes = request->payload_kind == PayloadKind::kTokensU32 ? 4 : 2;
   if (request->payload_bytes == 0 || request->payload_bytes % id_bytes != 0) {
-    refuse(request, StatusCode::kMalformed, "the payload is not a whole, positive number of token ids");
+    refuse(request, StatusCode::kMalformed,
+           "the payload is not a whole, positive number of token ids");
     return false;
   }
   request->num_tokens = request->payload_bytes / id_bytes;
@@ -78,7 +79,8 @@ bool GroupExecutor::prepare_ids(request::Request* request, const model::TenantMo
   return true;
 }
 
-bool GroupExecutor::prepare_text(request::Request* request, const model::TenantModel& model) noexcept {
+bool GroupExecutor::prepare_text(request::Request* request,
+                                 const model::TenantModel& model) noexcept {
   if (!model.tokenizer) {
     refuse(request, StatusCode::kUnsupportedKind,
            "the tenant's model came without a vocabulary: send token ids");
@@ -106,7 +108,8 @@ bool GroupExecutor::prepare_text(request::Request* request, const model::TenantM
       refuse(request, StatusCode::kMalformed, "the text is not valid UTF-8");
       return false;
     case model::EncodeStatus::kTooLong:
-      refuse(request, StatusCode::kTooLong, "the text has more tokens than the model takes; the truncate flag cuts it");
+      refuse(request, StatusCode::kTooLong,
+             "the text has more tokens than the model takes; the truncate flag cuts it");
       return false;
   }
   request->num_tokens = static_cast<uint32_t>(text.ids.size());

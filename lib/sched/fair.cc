@@ -42,6 +42,8 @@ class Fair final : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_fair() { return std::make_unique<Fair>(); }
+std::unique_ptr<Scheduler> make_fair() {
+  return std::make_unique<Fair>();
+}
 
 }  // namespace itif::sched

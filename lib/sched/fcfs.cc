@@ -14,7 +14,8 @@ class Fcfs final : public Scheduler {
     while (queue.num_requests() > 0 && batch.size() < limits.max_requests) {
       uint32_t oldest = queue.active_slots().front();
       for (uint32_t slot : queue.active_slots())
-        if (queue.lane(slot).head->complete_ns < queue.lane(oldest).head->complete_ns) oldest = slot;
+        if (queue.lane(slot).head->complete_ns < queue.lane(oldest).head->complete_ns)
+          oldest = slot;
       if (queue.lane(oldest).head->num_tokens > room) return;
       room -= queue.lane(oldest).head->num_tokens;
       batch.push_back(queue.pop(oldest));
@@ -24,6 +25,8 @@ class Fcfs final : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_fcfs() { return std::make_unique<Fcfs>(); }
+std::unique_ptr<Scheduler> make_fcfs() {
+  return std::make_unique<Fcfs>();
+}
 
 }  // namespace itif::sched

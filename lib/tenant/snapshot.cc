@@ -7,7 +7,9 @@
 namespace itif::tenant {
 namespace {
 
-uint32_t hash(uint32_t id) { return id * 0x9e3779b1u; }
+uint32_t hash(uint32_t id) {
+  return id * 0x9e3779b1u;
+}
 
 }  // namespace
 

@@ -41,10 +41,11 @@ struct Tenant {
   uint32_t slot = 0;
   uint32_t max_payload_bytes = 0;  // more can only be too long for the model
   uint32_t max_tokens = 0;
-  uint64_t slo_ns = 0;     // latency aimed at (misses are counted; a request's budget is what binds it); 0: none
+  uint64_t slo_ns =
+      0;  // latency aimed at (misses are counted; a request's budget is what binds it); 0: none
   uint16_t payload_kinds = 0;  // bit k: wire::PayloadKind k is taken
-  uint32_t weight = 1;     // share among tenants of the group
-  uint32_t quota_rps = 0;  // 0: unlimited
+  uint32_t weight = 1;         // share among tenants of the group
+  uint32_t quota_rps = 0;      // 0: unlimited
   std::shared_ptr<Lease> lease;
 };
 

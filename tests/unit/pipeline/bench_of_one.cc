@@ -1,0 +1,218 @@
+#include "bench_of_one.h"
+
+#include <rte_eth_ring.h>
+#include <rte_ring.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "net/eal.h"
+
+namespace itif::pipeline::test {
+namespace {
+
+rte_mempool* pool = nullptr;
+rte_ring* to_worker = nullptr;
+rte_ring* from_worker = nullptr;
+std::unique_ptr<net::Port> port;
+
+constexpr net::MacAddress kClientMac = {2, 0, 0, 0, 0, 9};
+constexpr uint8_t kClientIp[4] = {198, 18, 0, 2};
+constexpr uint8_t kOurIp[4] = {198, 18, 0, 1};
+constexpr size_t kHeaders = 14 + 20 + 8;
+
+void put16(std::byte* at, unsigned value) {
+  at[0] = static_cast<std::byte>(value >> 8);
+  at[1] = static_cast<std::byte>(value);
+}
+
+Bytes ipv4_frame(const Bytes& datagram) {
+  Bytes frame(kHeaders + datagram.size());
+  std::memcpy(frame.data(), port->info().mac.data(), 6);
+  std::memcpy(frame.data() + 6, kClientMac.data(), 6);
+  put16(frame.data() + 12, 0x0800);
+  std::byte* ip = frame.data() + 14;
+  ip[0] = std::byte{0x45};
+  put16(ip + 2, static_cast<unsigned>(20 + 8 + datagram.size()));
+  ip[6] = std::byte{0x40};
+  ip[8] = std::byte{64};
+  ip[9] = std::byte{17};
+  std::memcpy(ip + 12, kClientIp, 4);
+  std::memcpy(ip + 16, kOurIp, 4);
+  uint32_t sum = 0;
+  for (int i = 0; i < 20; i += 2)
+    sum += std::to_integer<uint32_t>(ip[i]) << 8 | std::to_integer<uint32_t>(ip[i + 1]);
+  while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+  put16(ip + 10, ~sum & 0xffff);
+  put16(ip + 20, 40000);
+  put16(ip + 22, 9009);
+  put16(ip + 24, static_cast<unsigned>(8 + datagram.size()));  // UDP checksum 0: not used
+  std::copy(datagram.begin(), datagram.end(), frame.begin() + kHeaders);
+  return frame;
+}
+
+}  // namespace
+
+void WorkerTest::SetUpTestSuite() {
+  if (pool != nullptr) return;
+  const Status started = net::start_eal(
+      {"--no-huge", "-m", "128", "--no-pci", "--no-telemetry", "--no-shconf", "-l", "0"});
+  ASSERT_TRUE(started) << started.error().message;
+  auto made = net::create_mempool({"test", 8191, 2048, -1});
+  ASSERT_TRUE(made) << made.error().message;
+  pool = made->release();  // for the life of the process
+  to_worker = rte_ring_create("to_worker", 4096, SOCKET_ID_ANY, 0);
+  from_worker = rte_ring_create("from_worker", 4096, SOCKET_ID_ANY, 0);
+  ASSERT_GE(rte_eth_from_rings("itif_test", &to_worker, 1, &from_worker, 1, 0), 0);
+  auto opened = net::Port::open({.device = "net_ring_itif_test", .pool = pool});
+  ASSERT_TRUE(opened) << opened.error().message;
+  port = std::make_unique<net::Port>(std::move(*opened));
+}
+
+void WorkerTest::SetUp() {
+  shared = std::make_unique<Shared>(clock);
+  options.pool = pool;
+  options.local =
+      net::make_local_addresses(port->info().mac,
+                                {.ipv4 = {"198.18.0.1"}, .ipv6 = {}, .udp_port = 9009, .vlan = 0})
+          .value();
+  options.reassembly.max_contexts = 256;
+  options.reassembly.tenant_max_contexts = 200;
+  options.reassembly.stall_ns = 30'000'000;
+  options.seed = 1;
+  configure();
+  auto made = Worker::create(*port, *shared, options);
+  ASSERT_TRUE(made) << made.error().message;
+  worker = std::move(*made);
+  auto owned = std::make_unique<FakeGroup>();
+  group = owned.get();
+  RequestRing* returns[] = {&worker->returns()};
+  auto staged = GroupStage::create("fake", std::move(owned), device, clock, returns, {});
+  ASSERT_TRUE(staged) << staged.error().message;
+  stage = std::move(*staged);
+  shared->groups.set(0, stage.get());
+  publish({default_tenant()});
+}
+
+void WorkerTest::TearDown() {
+  run();
+  clock.advance_ns(3'000'000'000);  // past every timeout
+  run();
+  answers();
+  const WorkerFigures f = figures();
+  EXPECT_EQ(f.held, 0u);
+  EXPECT_EQ(f.received, f.forwarded + f.held + f.total_dropped());
+  EXPECT_EQ(lease->in_flight.load(), 0u);
+  stage.reset();
+  worker.reset();
+  EXPECT_EQ(buffers_in_use(), 0u) << "packet buffers were lost";
+}
+
+unsigned WorkerTest::buffers_in_use() {
+  return rte_mempool_in_use_count(pool);
+}
+
+tenant::Tenant WorkerTest::default_tenant() const {
+  tenant::Tenant t;
+  t.id = kTenant;
+  t.index = 3;
+  t.auth = static_cast<uint8_t>(wire::Auth::kHeader);
+  t.key.epoch = 5;
+  t.key.bytes = kKey;
+  t.max_payload_bytes = 16384;
+  t.payload_kinds = 1u << 1 | 1u << 2 | 1u << 3;
+  t.lease = lease;
+  return t;
+}
+
+void WorkerTest::publish(std::vector<tenant::Tenant> tenants, bool draining) {
+  shared->tenants.publish(
+      std::make_unique<tenant::Snapshot>(std::move(tenants), ++generation_, draining));
+}
+
+wire::Header WorkerTest::request(uint64_t id, uint32_t total_bytes) const {
+  wire::Header header;
+  header.type = wire::Type::kRequest;
+  header.auth = wire::Auth::kHeader;
+  header.tenant_id = kTenant;
+  header.session = 77;
+  header.request_id = id;
+  header.total_bytes = total_bytes;
+  header.payload_kind = wire::PayloadKind::kTokensU16;
+  header.key_epoch = 5;
+  header.fragment_bytes = 64;
+  return header;
+}
+
+Bytes WorkerTest::token_payload(std::initializer_list<uint16_t> ids) {
+  Bytes bytes(ids.size() * 2);
+  std::memcpy(bytes.data(), std::data(ids), bytes.size());
+  return bytes;
+}
+
+Bytes WorkerTest::token_payload(uint32_t count) {
+  Bytes bytes(count * 2);
+  for (uint16_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * 2, &i, 2);
+  return bytes;
+}
+
+Bytes WorkerTest::seal(const wire::Header& header, std::span<const std::byte> payload,
+                       const wire::Key& key) {
+  Bytes out(wire::header_size(header.auth) + payload.size());
+  EXPECT_EQ(wire::build(header, payload, key, out), out.size());
+  return out;
+}
+
+std::vector<Bytes> WorkerTest::datagrams(const wire::Header& header, const Bytes& payload) const {
+  std::vector<Bytes> pieces;
+  for (size_t offset = 0; offset < payload.size(); offset += header.fragment_bytes) {
+    wire::Header piece = header;
+    piece.offset = static_cast<uint32_t>(offset);
+    const size_t bytes = std::min<size_t>(header.fragment_bytes, payload.size() - offset);
+    pieces.push_back(seal(piece, std::span(payload).subspan(offset, bytes)));
+  }
+  return pieces;
+}
+
+void WorkerTest::send(const Bytes& datagram) {
+  send_frame(ipv4_frame(datagram));
+}
+
+void WorkerTest::send_frame(const Bytes& frame) {
+  rte_mbuf* mbuf = rte_pktmbuf_alloc(pool);
+  ASSERT_NE(mbuf, nullptr);
+  std::memcpy(rte_pktmbuf_append(mbuf, static_cast<uint16_t>(frame.size())), frame.data(),
+              frame.size());
+  ASSERT_EQ(rte_ring_enqueue(to_worker, mbuf), 0);
+}
+
+void WorkerTest::poll_worker() {
+  worker->poll();
+}
+
+void WorkerTest::run() {
+  for (int rest = 0; rest < 3;) {
+    clock.advance_ns(1000);
+    rest = worker->poll() + stage->poll() == 0 ? rest + 1 : 0;
+  }
+}
+
+std::vector<Answer> WorkerTest::answers() {
+  std::vector<Answer> out;
+  void* object = nullptr;
+  while (rte_ring_dequeue(from_worker, &object) == 0) {
+    auto* mbuf = static_cast<rte_mbuf*>(object);
+    const auto* data = rte_pktmbuf_mtod(mbuf, const std::byte*);
+    wire::Datagram datagram;
+    const auto bytes = std::span(data, mbuf->data_len).subspan(kHeaders);
+    EXPECT_EQ(wire::parse(bytes, datagram), wire::ParseError::kNone);
+    if (datagram.header.auth != wire::Auth::kNone) {
+      EXPECT_TRUE(wire::verify_tag(kKey, datagram));
+    }
+    out.push_back({datagram.header, Bytes(datagram.payload.begin(), datagram.payload.end())});
+    rte_pktmbuf_free(mbuf);
+  }
+  return out;
+}
+
+}  // namespace itif::pipeline::test

@@ -1,0 +1,77 @@
+// One worker on a ring port, one group on a fake model, a virtual clock: datagrams in, datagrams out,
+// one poll at a time.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "fake_group.h"
+#include "net/mempool.h"
+#include "pipeline/figures.h"
+#include "pipeline/worker.h"
+
+namespace itif::pipeline::test {
+
+using Bytes = std::vector<std::byte>;
+
+struct Answer {
+  wire::Header header;
+  Bytes payload;
+};
+
+class WorkerTest : public testing::Test {
+ protected:
+  static constexpr uint32_t kTenant = 7;
+  static constexpr wire::Key kKey = {std::byte{1}, std::byte{2}, std::byte{3}};
+
+  static void SetUpTestSuite();
+  void SetUp() override;
+  // Everything that was received has ended, nothing is held, no packet buffer is lost.
+  void TearDown() override;
+
+  WorkerOptions options;
+  virtual void configure() {}
+
+  // A request's header with sensible fields.
+  wire::Header request(uint64_t id, uint32_t total_bytes) const;
+  static Bytes token_payload(std::initializer_list<uint16_t> ids);
+  static Bytes token_payload(uint32_t count);
+  // The whole request's datagrams, in order of offset.
+  std::vector<Bytes> datagrams(const wire::Header& header, const Bytes& payload) const;
+  static Bytes seal(const wire::Header& header, std::span<const std::byte> payload,
+                    const wire::Key& key = kKey);
+
+  // As from a client: in an IPv4 frame for the worker's address.
+  void send(const Bytes& datagram);
+  void send_frame(const Bytes& frame);
+  // Worker and group, until both rest.
+  void run();
+  void poll_worker();
+  // What has been answered since the last call, tags checked.
+  std::vector<Answer> answers();
+
+  void publish(std::vector<tenant::Tenant> tenants, bool draining = false);
+  tenant::Tenant default_tenant() const;
+  WorkerFigures figures() const { return worker_figures(*worker); }
+  uint64_t dropped(net::DropReason reason) const {
+    return figures().dropped[static_cast<size_t>(reason)];
+  }
+  static unsigned buffers_in_use();
+
+  VirtualClock clock;
+  FakeDevice device;
+  std::unique_ptr<Shared> shared;
+  std::unique_ptr<Worker> worker;
+  std::unique_ptr<GroupStage> stage;
+  FakeGroup* group = nullptr;
+  std::shared_ptr<tenant::Lease> lease = std::make_shared<tenant::Lease>();
+
+ private:
+  uint64_t generation_ = 0;
+};
+
+}  // namespace itif::pipeline::test

@@ -1,0 +1,106 @@
+// A Group without a model: answers each request with its own token ids as f32, `per_token` of them a
+// token, so that a test can tell whose answer it got and make responses of any length.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "device/device.h"
+#include "runtime/group.h"
+
+namespace itif::pipeline::test {
+
+class FakeGroup final : public runtime::Group {
+ public:
+  uint32_t per_token = 1;
+  bool fail_next = false;
+  uint32_t batches = 0;
+
+  FakeGroup() {
+    model_.max_tokens = model_.max_text_tokens = 512;
+    spec_.type_vocab = 2;
+  }
+  const model::BackboneSpec& spec() const noexcept override { return spec_; }
+  const runtime::GroupOptions& options() const noexcept override { return options_; }
+  Result<uint32_t> admit(const std::string&, const model::Progress&) override { return 0u; }
+  void release(uint32_t) override {}
+  const model::TenantModel* model(uint32_t slot) const noexcept override {
+    return slot < 4 ? &model_ : nullptr;
+  }
+  uint32_t num_tenants() const noexcept override { return 1; }
+  uint64_t weight_bytes() const noexcept override { return 0; }
+  uint64_t workspace_bytes() const noexcept override { return 0; }
+
+  Status forward(device::Stream&, runtime::Batch& batch) noexcept override {
+    ++batches;
+    for (runtime::Segment& segment : batch.segments) {
+      if (fail_next) {
+        segment.status = wire::StatusCode::kDeviceFailed;
+        segment.detail = "the device failed";
+        continue;
+      }
+      std::vector<float> out;
+      for (const kernels::IdPiece& piece : segment.pieces) {
+        for (uint32_t i = 0; i < piece.num_ids; ++i) {
+          uint32_t id = 0;
+          std::memcpy(&id, piece.data + i * piece.id_bytes, piece.id_bytes);
+          out.insert(out.end(), per_token, static_cast<float>(id));
+        }
+      }
+      segment.result.bytes = static_cast<uint32_t>(out.size() * 4);
+      segment.result.data = static_cast<std::byte*>(std::malloc(out.size() * 4));
+      std::memcpy(segment.result.data, out.data(), out.size() * 4);
+      segment.kind_out = wire::ResultKind::kHidden;
+    }
+    if (fail_next) return fail(Code::kInternal, "the device failed");
+    return {};
+  }
+
+ private:
+  model::BackboneSpec spec_;
+  runtime::GroupOptions options_;
+  model::TenantModel model_;
+};
+
+// Runs nothing: FakeGroup computes by itself.
+class FakeStream final : public device::Stream {
+ public:
+  void gather_ids(const kernels::GatherIds&) override {}
+  void embed_layer_norm(const kernels::EmbedLayerNorm&) override {}
+  void gemm(const kernels::GroupedGemm&) override {}
+  void attention(const kernels::Attention&) override {}
+  void residual_layer_norm(const kernels::ResidualLayerNorm&) override {}
+  void pool_segments(const kernels::PoolSegments&) override {}
+  void to_f32(const kernels::ToF32&) override {}
+  void small_linear(const kernels::SmallLinear&) override {}
+  void copy_to_host(const void*, size_t, void*) override {}
+  Status synchronize() override { return {}; }
+};
+
+class FakeDevice final : public device::Device {
+ public:
+  const device::DeviceInfo& info() const override { return info_; }
+  Result<std::unique_ptr<device::Buffer>> allocate(size_t) override { return none(); }
+  Result<std::unique_ptr<device::SlabMemory>> reserve_slab(size_t, uint32_t) override {
+    return none();
+  }
+  Status upload(const TensorView&, DType, void*) override { return none(); }
+  void download(const void*, size_t, void*) override {}
+  size_t packed_bytes(const device::GemmShape&) override { return 0; }
+  Status pack(const device::GemmShape&, std::span<const TensorView>, void*) override {
+    return none();
+  }
+  Status prepare(const device::GemmShape&, uint32_t) override { return {}; }
+  uint32_t row_slack() const override { return 0; }
+  Status register_host_memory(const void*, size_t) override { return {}; }
+  Result<std::unique_ptr<device::Stream>> make_stream(const device::StreamLimits&) override {
+    return std::make_unique<FakeStream>();
+  }
+
+ private:
+  static std::unexpected<Error> none() { return fail(Code::kUnsupported, "not in this test"); }
+  device::DeviceInfo info_;
+};
+
+}  // namespace itif::pipeline::test

@@ -1,0 +1,217 @@
+// What a worker refuses, how it is counted, and what storms of wrong datagrams leave behind: nothing.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/random.h"
+#include "bench_of_one.h"
+
+namespace itif::pipeline::test {
+namespace {
+
+using net::DropReason;
+using wire::StatusCode;
+using wire::Type;
+
+struct Case {
+  const char* name;
+  DropReason reason;
+  StatusCode status;  // kOk: no answer at all
+};
+
+class Refusals : public WorkerTest {
+ protected:
+  void expect(const Case& expected, const Bytes& datagram) {
+    const uint64_t before = dropped(expected.reason);
+    send(datagram);
+    run();
+    EXPECT_EQ(dropped(expected.reason), before + 1) << expected.name;
+    const auto got = answers();
+    ASSERT_EQ(got.size(), expected.status == StatusCode::kOk ? 0u : 1u) << expected.name;
+    if (!got.empty()) {
+      EXPECT_EQ(got[0].header.type, Type::kStatus);
+      EXPECT_EQ(got[0].header.status, expected.status) << wire::status_name(got[0].header.status);
+    }
+    EXPECT_EQ(group->batches, 0u);
+  }
+  Bytes one(const wire::Header& header) { return datagrams(header, token_payload({9}))[0]; }
+};
+
+TEST_F(Refusals, EachHasItsReasonAndItsStatus) {
+  wire::Header header = request(1, 2);
+  header.tenant_id = 8;
+  expect({"unknown tenant", DropReason::kUnknownTenant, StatusCode::kUnknownTenant}, one(header));
+
+  Bytes bad_tag = one(request(2, 2));
+  bad_tag[55] ^= std::byte{1};
+  expect({"bad tag", DropReason::kBadTag, StatusCode::kOk}, bad_tag);
+
+  header = request(3, 2);
+  header.key_epoch = 4;
+  expect({"bad epoch", DropReason::kBadEpoch, StatusCode::kOk}, one(header));
+
+  header = request(4, 2);
+  header.auth = wire::Auth::kNone;
+  header.key_epoch = 0;
+  expect({"weak auth", DropReason::kBadAuth, StatusCode::kOk}, one(header));
+
+  header = request(5, 2);
+  header.payload_kind = wire::PayloadKind::kRaw;
+  expect({"kind", DropReason::kUnsupportedKind, StatusCode::kUnsupportedKind}, one(header));
+
+  header = request(6, 3);
+  expect({"odd length", DropReason::kWireBadGeometry, StatusCode::kMalformed},
+         datagrams(header, Bytes(3))[0]);
+
+  header = request(7, 20'000);
+  expect({"too long", DropReason::kTooLong, StatusCode::kTooLong},
+         datagrams(header, Bytes(20'000))[0]);
+
+  tenant::Tenant paused = default_tenant();
+  paused.state = tenant::State::kPaused;
+  publish({paused});
+  expect({"paused", DropReason::kNotAdmitted, StatusCode::kNotAdmitted}, one(request(8, 2)));
+
+  publish({default_tenant()}, true);
+  expect({"draining", DropReason::kDraining, StatusCode::kDraining}, one(request(9, 2)));
+}
+
+TEST_F(Refusals, QuotaSaysWhenToComeAgain) {
+  tenant::Tenant limited = default_tenant();
+  limited.quota_rps = 10;
+  publish({limited});
+  for (uint64_t id = 1; id <= 20; ++id) send(one(request(id, 2)));
+  run();
+  uint32_t refused = 0, answered = 0;
+  for (const Answer& answer : answers()) {
+    if (answer.header.type == Type::kResponse) {
+      ++answered;
+    } else {
+      EXPECT_EQ(answer.header.status, StatusCode::kOverQuota);
+      EXPECT_GT(answer.header.aux, 10'000u);
+      ++refused;
+    }
+  }
+  EXPECT_EQ(answered, 8u);  // the burst
+  EXPECT_EQ(refused, 12u);
+}
+
+TEST_F(Refusals, PreviousKeyIsHonouredBesideTheCurrent) {
+  tenant::Tenant rotated = default_tenant();
+  rotated.previous_key = rotated.key;
+  rotated.has_previous_key = true;
+  rotated.key.epoch = 6;
+  rotated.key.bytes[0] = std::byte{99};
+  publish({rotated});
+  send(one(request(1, 2)));
+  run();
+  const auto got = answers();  // the tag is checked against the old key
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].header.type, Type::kResponse);
+}
+
+TEST_F(Refusals, WhatAnUnverifiedSenderIsToldIsNoLongerThanWhatItSent) {
+  wire::Header header = request(1, 2);
+  header.tenant_id = 8;
+  const Bytes datagram = one(header);
+  send(datagram);
+  run();
+  const auto got = answers();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_LE(wire::kHeaderBytes + got[0].payload.size(), datagram.size());
+}
+
+TEST_F(Refusals, ContextsAreBounded) {
+  for (uint64_t id = 1; id <= 300; ++id) send(datagrams(request(id, 200), token_payload(100))[0]);
+  run();
+  EXPECT_EQ(figures().contexts, 200u);
+  EXPECT_EQ(dropped(DropReason::kTenantContextsFull), 100u);
+  uint32_t overloaded = 0;
+  for (const Answer& answer : answers())
+    overloaded += answer.header.status == StatusCode::kOverloaded;
+  EXPECT_EQ(overloaded, 100u);
+}
+
+// A tenant that goes while its request runs: the request is still answered, under its key.
+TEST_F(Refusals, RemovalDoesNotLoseWhatWasAccepted) {
+  send(one(request(1, 2)));
+  poll_worker();
+  publish({});
+  EXPECT_EQ(lease->in_flight.load(), 1u);
+  run();
+  const auto got = answers();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].header.type, Type::kResponse);
+  EXPECT_EQ(lease->in_flight.load(), 0u);
+}
+
+class Tokens : public Refusals {
+  void configure() override { options.require_token = true; }
+};
+
+TEST_F(Tokens, RequestsNeedOneAndHelloGivesIt) {
+  expect({"no token", DropReason::kTokenRequired, StatusCode::kTokenRequired}, one(request(1, 2)));
+  wire::Header hello;
+  hello.type = Type::kHello;
+  hello.session = 77;
+  send(seal(hello, {}));
+  run();
+  auto got = answers();
+  ASSERT_EQ(got.size(), 1u);
+  wire::Header header = request(1, 2);
+  header.aux = got[0].header.aux;
+  send(one(header));
+  run();
+  got = answers();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].header.type, Type::kResponse);
+  header.request_id = 2;
+  header.session = 78;  // another session's token
+  group->batches = 0;
+  expect({"other session", DropReason::kTokenRequired, StatusCode::kTokenRequired}, one(header));
+}
+
+// Random and mutated datagrams, half requests, floods, time passing: TearDown checks that each
+// datagram was accounted for and that no buffer, context or lease is left.
+TEST_F(WorkerTest, StormsLeaveNothingBehind) {
+  Random random(17);
+  uint64_t id = 1;
+  for (int round = 0; round < 3000; ++round) {
+    const Bytes payload = token_payload(1 + static_cast<uint32_t>(random.below(300)));
+    wire::Header header = request(id += random.below(3), static_cast<uint32_t>(payload.size()));
+    header.fragment_bytes = static_cast<uint16_t>(64 + 4 * random.below(8));
+    if (random.below(4) == 0) header.budget_us = static_cast<uint32_t>(random.below(2000));
+    for (Bytes piece : datagrams(header, payload)) {
+      if (random.below(8) == 0) continue;  // lost
+      if (random.below(6) == 0) {          // sealed anew, so that the lie is authenticated
+        wire::Header lie;
+        std::memcpy(static_cast<void*>(&lie), piece.data(), sizeof lie);
+        reinterpret_cast<uint8_t*>(&lie)[6 + random.below(44)] ^=
+            static_cast<uint8_t>(1 << random.below(8));
+        Bytes body(piece.begin() + 66, piece.end());
+        lie.header_bytes = 66;
+        wire::Key key = kKey;
+        const auto tag = wire::compute_tag(key, lie, body);
+        std::memcpy(piece.data(), &lie, sizeof lie);
+        std::memcpy(piece.data() + 50, tag.data(), 16);
+      }
+      if (random.below(6) == 0) piece.resize(random.below(piece.size() + 1));
+      if (random.below(6) == 0 && !piece.empty())
+        piece[random.below(piece.size())] ^= static_cast<std::byte>(1u << random.below(8));
+      send(piece);
+    }
+    if (random.below(3) == 0) worker->poll();
+    if (random.below(5) == 0) stage->poll();
+    clock.advance_ns(random.below(2'000'000));
+    if (round % 8 == 0) {
+      run();
+      answers();
+    }
+  }
+  run();
+  EXPECT_GT(figures().responses, 100u);
+  EXPECT_GT(figures().total_dropped(), 100u);
+}
+
+}  // namespace
+}  // namespace itif::pipeline::test

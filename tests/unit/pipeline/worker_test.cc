@@ -1,0 +1,193 @@
+// What a worker does with well-formed traffic: answers, joins, repeats, refuses.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/random.h"
+#include "bench_of_one.h"
+#include "wire/ranges.h"
+
+namespace itif::pipeline::test {
+namespace {
+
+using net::DropReason;
+using wire::StatusCode;
+using wire::Type;
+
+TEST_F(WorkerTest, AnswersARequestOfOneDatagram) {
+  send(datagrams(request(1, 6), token_payload({5, 6, 900}))[0]);
+  run();
+  const auto got = answers();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].header.type, Type::kResponse);
+  EXPECT_EQ(got[0].header.request_id, 1u);
+  EXPECT_EQ(got[0].header.aux, 3u);  // rows
+  ASSERT_EQ(got[0].payload.size(), 12u);
+  float values[3];
+  std::memcpy(values, got[0].payload.data(), 12);
+  EXPECT_EQ(values[2], 900);
+  EXPECT_EQ(figures().forwarded, 1u);
+}
+
+TEST_F(WorkerTest, JoinsPiecesInAnyOrderAndIgnoresDuplicates) {
+  Random random(3);
+  for (uint64_t id = 1; id <= 50; ++id) {
+    const Bytes payload = token_payload(1 + static_cast<uint32_t>(random.below(400)));
+    auto pieces = datagrams(request(id, static_cast<uint32_t>(payload.size())), payload);
+    const size_t distinct = pieces.size();
+    for (size_t i = 0; i < distinct / 3; ++i) pieces.push_back(pieces[random.below(distinct)]);
+    for (size_t i = pieces.size(); i > 1; --i) std::swap(pieces[i - 1], pieces[random.below(i)]);
+    for (const Bytes& piece : pieces) send(piece);
+    run();
+    uint32_t responses = 0, bytes = 0;
+    for (const Answer& answer : answers()) {
+      if (answer.header.type != Type::kResponse) continue;  // busy, resend
+      responses += answer.header.offset == 0;
+      bytes += answer.header.payload_bytes;
+      float value;
+      std::memcpy(&value, answer.payload.data(), 4);
+      EXPECT_EQ(value, static_cast<float>(answer.header.offset / 4));
+    }
+    // A late duplicate of the first piece may fetch the answer again, whole.
+    ASSERT_GE(responses, 1u);
+    EXPECT_EQ(bytes, responses * payload.size() * 2);
+  }
+  EXPECT_EQ(group->batches, 50u);
+}
+
+TEST_F(WorkerTest, RepeatIsAnsweredFromTheCacheUntilAcked) {
+  const Bytes datagram = datagrams(request(1, 2), token_payload({9}))[0];
+  send(datagram);
+  run();
+  EXPECT_EQ(answers().size(), 1u);
+  send(datagram);
+  run();
+  ASSERT_EQ(answers().size(), 1u);
+  EXPECT_EQ(group->batches, 1u);
+  EXPECT_EQ(dropped(DropReason::kAnsweredFromCache), 1u);
+  wire::Header ack = request(1, 0);
+  ack.type = Type::kAck;
+  ack.payload_kind = wire::PayloadKind::kNone;
+  ack.fragment_bytes = 0;
+  send(seal(ack, {}));
+  send(datagram);
+  run();
+  EXPECT_EQ(answers().size(), 1u);
+  EXPECT_EQ(group->batches, 2u);  // forgotten, so run again
+}
+
+TEST_F(WorkerTest, RepeatWhileExecutingIsToldBusy) {
+  const Bytes datagram = datagrams(request(1, 2), token_payload({9}))[0];
+  send(datagram);
+  poll_worker();
+  send(datagram);
+  poll_worker();
+  auto got = answers();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].header.type, Type::kBusy);
+  run();
+  got = answers();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].header.type, Type::kResponse);
+}
+
+TEST_F(WorkerTest, HalfARequestIsAskedForThenSwept) {
+  auto pieces = datagrams(request(1, 200), token_payload(100));
+  ASSERT_EQ(pieces.size(), 4u);
+  send(pieces[2]);
+  run();
+  clock.advance_ns(40'000'000);
+  run();
+  auto got = answers();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].header.type, Type::kResend);
+  std::array<wire::Range, wire::kMaxRanges> ranges;
+  ASSERT_EQ(wire::parse_ranges(got[0].payload, 200, ranges), 2u);
+  EXPECT_EQ(ranges[0].offset, 0u);
+  EXPECT_EQ(ranges[0].bytes, 128u);
+  EXPECT_EQ(ranges[1].offset, 192u);
+  clock.advance_ns(600'000'000);
+  run();
+  StatusCode last = StatusCode::kOk;
+  for (const Answer& answer : answers())
+    if (answer.header.type == Type::kStatus) last = answer.header.status;
+  EXPECT_EQ(last, StatusCode::kDeadlineReassembly);
+  EXPECT_EQ(dropped(DropReason::kReassemblyTimeout), 1u);
+  EXPECT_EQ(buffers_in_use(), 0u);
+}
+
+TEST_F(WorkerTest, LongResponsesComeInPiecesAndMayBeAskedForAgain) {
+  group->per_token = 300;
+  const uint32_t total = 20 * 300 * 4;
+  send(datagrams(request(1, 40), token_payload(20))[0]);
+  run();
+  auto got = answers();
+  ASSERT_GT(got.size(), 10u);
+  uint32_t seen = 0;
+  for (const Answer& answer : got) {
+    EXPECT_EQ(answer.header.total_bytes, total);
+    EXPECT_EQ(answer.header.offset, seen);
+    seen += answer.header.payload_bytes;
+  }
+  EXPECT_EQ(seen, total);
+  wire::Header resend = request(1, total);
+  resend.type = Type::kResend;
+  resend.flags = wire::kFlagOfResponse;
+  resend.payload_kind = wire::PayloadKind::kNone;
+  resend.fragment_bytes = got[0].header.fragment_bytes;
+  const wire::Range range{got[3].header.offset, got[3].header.payload_bytes};
+  Bytes payload(8);
+  ASSERT_EQ(wire::build_ranges({&range, 1}, total, payload), 8u);
+  send(seal(resend, payload));
+  run();
+  const auto again = answers();
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].header.offset, got[3].header.offset);
+  EXPECT_EQ(again[0].payload, got[3].payload);
+}
+
+TEST_F(WorkerTest, AFailedDeviceIsSaidOnceAndForEveryLaterRequest) {
+  group->fail_next = true;
+  for (uint64_t id = 1; id <= 3; ++id) send(datagrams(request(id, 2), token_payload({9}))[0]);
+  run();
+  send(datagrams(request(4, 2), token_payload({9}))[0]);
+  run();
+  const auto got = answers();
+  ASSERT_EQ(got.size(), 4u);
+  for (const Answer& answer : got) EXPECT_EQ(answer.header.status, StatusCode::kDeviceFailed);
+}
+
+TEST_F(WorkerTest, BudgetsAreKeptInTheQueue) {
+  wire::Header header = request(1, 2);
+  header.budget_us = 500;
+  send(datagrams(header, token_payload({9}))[0]);
+  poll_worker();
+  clock.advance_ns(1'000'000);
+  run();
+  const auto got = answers();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].header.status, StatusCode::kDeadlineQueue);
+  EXPECT_EQ(group->batches, 0u);
+}
+
+TEST_F(WorkerTest, PingAndHelloNeedNoTenant) {
+  wire::Header ping;
+  ping.type = Type::kPing;
+  ping.session = 1;
+  const Bytes echo = token_payload({1, 2, 3});
+  send(seal(ping, echo));
+  wire::Header hello;
+  hello.type = Type::kHello;
+  hello.session = 1;
+  send(seal(hello, {}));
+  run();
+  const auto got = answers();
+  ASSERT_EQ(got.size(), 2u);
+  EXPECT_EQ(got[0].header.type, Type::kPong);
+  EXPECT_EQ(got[0].payload, echo);
+  EXPECT_EQ(got[1].header.type, Type::kToken);
+  EXPECT_NE(got[1].header.aux, 0u);
+}
+
+}  // namespace
+}  // namespace itif::pipeline::test
