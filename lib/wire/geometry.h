@@ -36,4 +36,23 @@ constexpr uint32_t fragment_bytes_for_mtu(uint32_t mtu_bytes) noexcept {
 }
 static_assert(fragment_bytes_for_mtu(1500) == kDefaultFragmentBytes);
 
+// Pieces of a response need not be smaller than what every IPv6 path carries.
+constexpr uint32_t kMinResponseFragmentBytes = fragment_bytes_for_mtu(1280);
+
+// How a response to a request of `request_fragment_bytes` is cut: as the server is configured, but no
+// larger than what the client shows to fit its path.
+constexpr uint32_t response_fragment_bytes(uint32_t configured_fragment_bytes,
+                                           uint32_t request_fragment_bytes) noexcept {
+  const uint32_t fits = request_fragment_bytes > kMinResponseFragmentBytes
+                            ? request_fragment_bytes
+                            : kMinResponseFragmentBytes;
+  return configured_fragment_bytes < fits ? configured_fragment_bytes : fits;
+}
+
+// A resend is no larger than a piece of the message it is about.
+constexpr size_t max_resend_ranges(uint32_t fragment_bytes) noexcept {
+  const size_t fits = fragment_bytes / 8;
+  return fits < kMaxRanges ? fits : kMaxRanges;
+}
+
 }  // namespace itif::wire

@@ -125,7 +125,7 @@ struct [[gnu::packed]] Header {
   uint32_t aux = 0;                               // 46  request, client's resend: address token;
                                                   //     response: rows (first dimension) of the
                                                   //     result; status: retry-after µs; busy:
-                                                  //     requests ahead; token: the token
+                                                  //     requests waiting; token: the token
 };
 static_assert(sizeof(Header) == kHeaderBytes);
 static_assert(offsetof(Header, tenant_id) == 6 && offsetof(Header, request_id) == 14);

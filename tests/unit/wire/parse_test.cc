@@ -231,7 +231,8 @@ TEST(Parse, UnusedFieldsMustBeZero) {
       {"flag segments", offsetof(Header, flags), kFlagSegments, 2, {Type::kRequest}},
       {"flag retry", offsetof(Header, flags), kFlagRetry, 2, {Type::kRequest}},
       {"flag of_response", offsetof(Header, flags), kFlagOfResponse, 2, {Type::kResend}},
-      {"flag 0x10", offsetof(Header, flags), 0x10, 2, {}},
+      {"flag truncate", offsetof(Header, flags), kFlagTruncate, 2, {Type::kRequest}},
+      {"flag 0x20", offsetof(Header, flags), 0x20, 2, {}},
   };
   for (const auto& field : fields)
     for (Type type : kAllTypes) {
