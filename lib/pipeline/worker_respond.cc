@@ -1,6 +1,7 @@
 // Answers: results and statuses of requests, refusals of datagrams, responses sent again.
 #include "net/transmit.h"
 #include "pipeline/worker.h"
+#include "wire/geometry.h"
 #include "wire/payload.h"
 
 namespace itif::pipeline {
@@ -110,8 +111,9 @@ void Worker::respond(net::Context& context) noexcept {
   wire::Header header = answer_header(context, wire::Type::kResponse);
   header.result_kind = request.result_kind_out;
   header.total_bytes = request.result.bytes;
-  header.fragment_bytes = static_cast<uint16_t>(
-      net::fragment_bytes_for(options_.path_mtu, context.peer.ip_version, context.auth));
+  header.fragment_bytes = static_cast<uint16_t>(wire::response_fragment_bytes(
+      net::fragment_bytes_for(options_.path_mtu, context.peer.ip_version, context.auth),
+      context.fragment_bytes));
   header.aux = request.result_rows;
   header.budget_us = static_cast<uint32_t>((now_ns_ - request.arrival_ns) / 1000);
   net::CachedResponse* entry = cache_.put({.key = context.key,
@@ -168,7 +170,8 @@ void Worker::account_end(net::Context& context) noexcept {
 
 void Worker::ask_for_missing(net::Context& context) noexcept {
   std::array<wire::Range, wire::kMaxRanges> ranges;
-  const size_t count = reassembler_.missing_ranges(context, ranges);
+  const size_t most = wire::max_resend_ranges(context.fragment_bytes);
+  const size_t count = reassembler_.missing_ranges(context, std::span(ranges).first(most));
   std::array<std::byte, wire::kMaxRanges * sizeof(wire::Range)> payload;
   const size_t bytes =
       wire::build_ranges(std::span(ranges).first(count), context.request.payload_bytes, payload);
