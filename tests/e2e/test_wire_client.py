@@ -1,0 +1,250 @@
+"""The Python client against a scripted server on the loopback: each thing that section 9 of
+docs/protocol.md makes it do. Needs no root and no appliance."""
+
+import socket
+import struct
+import threading
+
+import pytest
+
+import itif_wire as wire
+
+KEY = bytes(range(16))
+
+
+class Server:
+    """Answers the n-th well-formed datagram with script(n, datagram): a list of datagrams."""
+
+    def __init__(self, script):
+        self.script = script
+        self.seen: list[wire.Datagram] = []
+        self.failure = None
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        while True:
+            data, peer = self.socket.recvfrom(65536)
+            if data == b"stop":
+                return
+            try:
+                datagram = wire.parse(data)
+                assert datagram.header.auth == 0 or datagram.tag_valid(KEY)
+                self.seen.append(datagram)
+                for answer in self.script(len(self.seen), datagram) or []:
+                    self.socket.sendto(answer, peer)
+            except Exception as failure:  # shown by the fixture
+                self.failure = failure
+
+    def stop(self):
+        self.socket.sendto(b"stop", self.socket.getsockname())
+        self.thread.join()
+        self.socket.close()
+
+
+@pytest.fixture
+def serve():
+    made = []
+
+    def start(script, **options) -> tuple[Server, wire.Client]:
+        server = Server(script)
+        options = {"tenant_id": 7, "key": KEY, "rto_s": 0.1, "max_rto_s": 0.2, "gap_s": 0.1, **options}
+        client = wire.Client("127.0.0.1", server.port, **options)
+        made.append((server, client))
+        return server, client
+
+    yield start
+    for server, client in made:
+        client.close()
+        server.stop()
+        assert server.failure is None, server.failure
+
+
+def answer(to: wire.Datagram, type, payload=b"", key=KEY, auth=None, **fields) -> bytes:
+    h = to.header
+    auth = h.auth if auth is None else auth
+    header = wire.Header(type=type, auth=auth, tenant_id=h.tenant_id, session=h.session,
+                         request_id=h.request_id, key_epoch=h.key_epoch if auth else 0, **fields)  # fmt: skip
+    if type in (wire.STATUS, wire.PONG):
+        header.total_bytes = len(payload)
+    return wire.build(header, payload, key)
+
+
+def response(to: wire.Datagram, values, fragment=64, **options) -> list[bytes]:
+    payload = struct.pack(f"<{len(values)}f", *values)
+    return [
+        answer(to, wire.RESPONSE, payload[at : at + fragment], total_bytes=len(payload), offset=at,
+               fragment_bytes=fragment, result_kind=3, aux=1, budget_us=1234, **options)
+        for at in wire.offsets(len(payload), fragment)
+    ]  # fmt: skip
+
+
+def types(server) -> list[str]:
+    return [wire.TYPES[d.header.type] for d in server.seen]
+
+
+def test_one_there_one_back(serve):
+    server, client = serve(lambda n, d: response(d, [1.0, 2.0]))
+    got = client.infer_tokens([101, 2003, 102], result_kind="embedding", budget_us=25_000)
+    assert got.value() == [1.0, 2.0]
+    assert (got.result_kind, got.server_us, got.tries) == ("embedding", 1234, 1)
+    (request,) = server.seen
+    assert request.payload == struct.pack("<3H", 101, 2003, 102)
+    assert (request.header.budget_us, request.header.result_kind) == (25_000, 3)
+
+
+def test_silence_repeats_the_first_piece(serve):
+    server, client = serve(lambda n, d: response(d, [1.0]) if n == 4 else [], fragment_bytes=64)
+    got = client.infer_text("x" * 100)
+    assert got.tries == 3  # pieces 1 and 2 were the first try
+    offsets = [(d.header.offset, bool(d.header.flags & wire.RETRY)) for d in server.seen]
+    assert offsets == [(0, False), (64, False), (0, True), (0, True)]
+
+
+def test_silence_for_ever_is_lost(serve):
+    server, client = serve(lambda n, d: [])
+    with pytest.raises(wire.Lost):
+        client.infer_text("anyone?")
+    assert len(server.seen) == 1 + client.max_silent_tries
+
+
+def test_the_servers_resend_is_served(serve):
+    def script(n, d):
+        if n == 3:  # all but the middle piece
+            return [answer(d, wire.RESEND, wire.build_ranges([(64, 128)]), total_bytes=300, fragment_bytes=64)]
+        return response(d, [3.0]) if n == 5 else []
+
+    server, client = serve(script, fragment_bytes=64)
+    message = client.text("y" * 300)
+    client.send_pieces(message, [0, 4, 3])
+    got = client.wait(message)
+    assert got.resends_served == 1
+    assert [d.header.offset for d in server.seen] == [0, 256, 192, 64, 128]
+
+
+def test_missing_pieces_of_the_response_are_asked_for(serve):
+    values = [float(i) for i in range(80)]
+
+    def script(n, d):
+        pieces = response(d, values)
+        if n == 1:
+            return [pieces[4], pieces[1], pieces[1]]
+        if d.header.type == wire.RESEND:
+            wanted = wire.parse_ranges(d.payload, d.header.total_bytes)
+            return [pieces[at // 64] for at, _ in wanted]
+        return []
+
+    server, client = serve(script)
+    got = client.infer_text("long answer", result_kind="embedding")
+    assert got.floats() == values
+    assert (got.pieces, got.resends_asked) == (5, 1)
+    resend = server.seen[1].header
+    assert resend.flags == wire.OF_RESPONSE and (resend.total_bytes, resend.fragment_bytes) == (320, 64)
+
+
+def test_a_whole_response_of_several_pieces_is_acknowledged(serve):
+    done = threading.Event()
+
+    def script(n, d):
+        if d.header.type == wire.ACK:
+            done.set()
+        return response(d, [0.0] * 40) if d.header.type == wire.REQUEST else []
+
+    server, client = serve(script)
+    client.infer_text("two pieces")
+    assert done.wait(2)
+    assert types(server) == ["request", "ack"]
+
+
+def test_busy_is_a_sign_of_life(serve):
+    def script(n, d):
+        return response(d, [1.0]) if n == 9 else [answer(d, wire.BUSY, aux=3)]
+
+    server, client = serve(script)
+    assert client.infer_text("patience").busy == 8
+
+
+def test_a_status_refuses(serve):
+    server, client = serve(lambda n, d: [answer(d, wire.STATUS, b"queue is full", status=7, aux=4000)])
+    with pytest.raises(wire.Refused) as refused:
+        client.infer_text("now?")
+    assert refused.value.status == "overloaded"
+    assert (refused.value.retry_after_us, refused.value.detail) == (4000, "queue is full")
+
+
+def test_a_token_is_fetched_when_required(serve):
+    def script(n, d):
+        if d.header.type == wire.HELLO:
+            return [answer(d, wire.TOKEN, aux=0xABCD)]
+        if d.header.aux != 0xABCD:
+            return [answer(d, wire.STATUS, status=wire.STATUSES.index("token_required"))]
+        return response(d, [1.0])
+
+    server, client = serve(script)
+    assert client.infer_text("who am I").value() == [1.0]
+    assert types(server) == ["request", "hello", "request"]
+    client.infer_text("again")  # the token is kept
+    assert types(server)[3:] == ["request"]
+
+
+def test_wrong_and_missing_tags_are_not_believed(serve):
+    forged = {
+        1: lambda d: response(d, [9.0], key=bytes(16)),
+        2: lambda d: response(d, [9.0], auth=0),
+        3: lambda d: [answer(d, wire.STATUS, b"", auth=0, status=7)],
+        4: lambda d: response(d, [1.0]),
+    }
+    server, client = serve(lambda n, d: forged[n](d))
+    assert client.infer_text("truth").value() == [1.0]
+    assert len(server.seen) == 4
+
+
+def test_an_unknown_tenant_is_told_without_a_tag(serve):
+    server, client = serve(lambda n, d: [answer(d, wire.STATUS, b"no such tenant", auth=0, status=1)])
+    with pytest.raises(wire.Refused) as refused:
+        client.infer_text("hello?")
+    assert refused.value.status == "unknown_tenant" and not refused.value.tagged
+
+
+@pytest.mark.parametrize("auth", ["none", "header", "full"])
+def test_authentication_levels(serve, auth):
+    server, client = serve(lambda n, d: response(d, [1.0]), auth=auth)
+    client.infer_text("level")
+    assert wire.AUTHS[server.seen[0].header.auth] == auth
+
+
+def test_a_rerun_with_another_geometry_starts_over(serve):
+    def script(n, d):
+        if n == 1:
+            return response(d, [9.0] * 40)[:1]
+        return response(d, [1.0] * 20, fragment=128)
+
+    server, client = serve(script)
+    assert client.infer_text("twice").floats() == [1.0] * 20
+
+
+def test_ping_and_hello(serve):
+    def script(n, d):
+        if d.header.type == wire.PING:
+            return [answer(d, wire.PONG, d.payload)] if n > 1 else []  # the first one is lost
+        return [answer(d, wire.TOKEN, aux=5, budget_us=30_000_000)]
+
+    server, client = serve(script)
+    assert 0 < client.ping(b"there?") < 2
+    assert client.hello() == 5 and client.token == 5
+
+
+def test_mischief(serve):
+    server, client = serve(lambda n, d: [])
+    message = client.tokens(range(100), fragment_bytes=64)
+    client.send_pieces(message, [3, 0, 0])
+    client.send_raw(message.piece(64, session=1))  # tagged after the change
+    client.send_pieces(message, [1], flags=wire.NO_CACHE)
+    with pytest.raises(wire.Lost):
+        client.wait(message, timeout_s=0.2, retransmit=False)
+    assert [d.header.offset for d in server.seen] == [192, 0, 0, 64, 64]
+    assert [d.header.session == client.session for d in server.seen] == [True] * 3 + [False, True]
+    assert server.seen[4].header.flags == wire.NO_CACHE
