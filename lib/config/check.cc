@@ -124,7 +124,7 @@ class Checker {
       return refuse("data_plane.tenant_max_contexts {} is larger than max_contexts {}",
                     plane.tenant_max_contexts, plane.max_contexts);
     if (plane.tenant_max_held_bytes > plane.max_held_bytes)
-      return refuse("data_plane.tenant_max_held {} bytes is larger than max_held {} bytes",
+      return refuse("data_plane.tenant_max_held_bytes {} bytes is larger than max_held_bytes {} bytes",
                     plane.tenant_max_held_bytes, plane.max_held_bytes);
     return {};
   }

@@ -78,7 +78,10 @@ class Reader {
 
   template <class Integer>
   void size(const char* key, Integer& field, uint64_t min, uint64_t max) {
-    quantity(key, field, min, max, "a size string, as in \"64MiB\"", parse_bytes, format_bytes);
+    const Setting* setting = group_.exists(key) ? &group_[key] : nullptr;
+    if (setting && is_integer(*setting)) return integer(key, field, min, max);
+    quantity(key, field, min, max, "bytes, or a size string as in \"64MiB\"", parse_bytes,
+             format_bytes);
   }
 
   void text(const char* key, std::string& field) {

@@ -58,13 +58,13 @@ void visit_data_plane(V& v, DataPlane& plane) {
   v.choice("polling", plane.polling, {"adaptive", "busy"});
   v.duration("idle_sleep", plane.idle_sleep_ns, kMicrosecond, 100 * kMillisecond);
   v.integer("mbufs", plane.mbufs, 1024, 1u << 24);
-  v.size("mbuf_size", plane.mbuf_bytes, 2048, 16 * kKiB);
+  v.size("mbuf_bytes", plane.mbuf_bytes, 2048, 16 * kKiB);
   v.integer("max_contexts", plane.max_contexts, 16, 1u << 22);
-  v.size("max_held", plane.max_held_bytes, kMiB, 1024 * kGiB);
+  v.size("max_held_bytes", plane.max_held_bytes, kMiB, 1024 * kGiB);
   v.integer("tenant_max_contexts", plane.tenant_max_contexts, 1, 1u << 22);
-  v.size("tenant_max_held", plane.tenant_max_held_bytes, 64 * kKiB, 1024 * kGiB);
+  v.size("tenant_max_held_bytes", plane.tenant_max_held_bytes, 64 * kKiB, 1024 * kGiB);
   v.duration("reassembly_timeout", plane.reassembly_timeout_ns, kMillisecond, 60 * kSecond);
-  v.size("cache_size", plane.cache_bytes, 0, 1024 * kGiB);
+  v.size("cache_bytes", plane.cache_bytes, 0, 1024 * kGiB);
   v.duration("cache_ttl", plane.cache_ttl_ns, kMillisecond, 600 * kSecond);
   v.boolean("require_token", plane.require_token);
   v.boolean("answer_bad_tags", plane.answer_bad_tags);

@@ -89,9 +89,9 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
                udp_port = 7; vlan = 12; num_queues = 2; rx_descriptors = 64; tx_descriptors = 128;
                mtu = 9000; path_mtu = 1280; });
     data_plane = { worker_lcores = [1, 2]; polling = "busy"; idle_sleep = "1ms"; mbufs = 4096;
-                   mbuf_size = "10KiB"; max_contexts = 100; max_held = "2MiB";
-                   tenant_max_contexts = 50; tenant_max_held = "1MiB";
-                   reassembly_timeout = "1.5s"; cache_size = "0"; cache_ttl = "3s";
+                   mbuf_bytes = "10KiB"; max_contexts = 100; max_held_bytes = "2MiB";
+                   tenant_max_contexts = 50; tenant_max_held_bytes = "1MiB";
+                   reassembly_timeout = "1.5s"; cache_bytes = 0; cache_ttl = "3s";
                    require_token = true; answer_bad_tags = true; };
     device = { kind = "host"; dtype = "bf16"; threads = 3; cpus = [0, 3]; };
     batching = { max_tokens = 64; max_requests = 8; max_tenants = 4; queue_requests = 9; };
@@ -188,8 +188,10 @@ TEST_F(ConfigTest, WrongTypesAndValuesOutOfRangeNameLineAndKey) {
       {"data_plane = { idle_sleep = 50; };", "data_plane.idle_sleep: expected a duration string"},
       {"data_plane = { idle_sleep = \"50\"; };", "data_plane.idle_sleep: '50' is not a duration"},
       {"data_plane = { idle_sleep = \"2s\"; };", "data_plane.idle_sleep: '2s' is out of range"},
-      {"data_plane = { max_held = \"64 gibi\"; };", "data_plane.max_held: '64 gibi' is not a size"},
-      {"data_plane = { max_held = \"1B\"; };", "data_plane.max_held: '1B' is out of range"},
+      {"data_plane = { max_held_bytes = \"64 gibi\"; };",
+       "data_plane.max_held_bytes: '64 gibi' is not a size"},
+      {"data_plane = { max_held_bytes = \"1B\"; };",
+       "data_plane.max_held_bytes: '1B' is out of range"},
       {"data_plane = { polling = \"lazy\"; };",
        "data_plane.polling: 'lazy' is not one of: adaptive, busy"},
       {"data_plane = { polling = true; };",
@@ -247,7 +249,8 @@ TEST_F(ConfigTest, ContradictionsAreRefused) {
   EXPECT_CONTAINS(error_of(kPort + "data_plane = { mbufs = 2000; };"), "mbufs 2000 is less");
   EXPECT_CONTAINS(error_of(kPort + "data_plane = { max_contexts = 100; };"),
                   "tenant_max_contexts 4096 is larger than max_contexts 100");
-  EXPECT_CONTAINS(error_of(kPort + "data_plane = { max_held = \"1MiB\"; };"), "tenant_max_held");
+  EXPECT_CONTAINS(error_of(kPort + "data_plane = { max_held_bytes = \"1MiB\"; };"),
+                  "tenant_max_held_bytes");
   EXPECT_CONTAINS(error_of(kPort + "control = { endpoint = \"tcp://0.0.0.0:1\"; };"),
                   "control.endpoint: 'tcp://0.0.0.0:1' is not an ipc endpoint");
   EXPECT_CONTAINS(
