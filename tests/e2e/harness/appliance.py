@@ -1,0 +1,160 @@
+"""An itifd process of its own: configuration, start, itifctl, ends of every kind."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from .namespaces import SERVER_IPV4, SERVER_IPV6
+
+BUILD = Path(os.environ.get("ITIF_BUILD_DIR") or Path(__file__).parents[3] / "build")
+HUGEPAGES = os.environ.get("ITIF_HUGEPAGES") == "yes"
+START_SECONDS = 60
+UDP_PORT = 9009
+
+
+def program(name):
+    return str(BUILD / "app" / name if name == "itifd" else BUILD / "tools" / name / name)
+
+
+class CtlError(AssertionError):
+    def __init__(self, command, result):
+        super().__init__(f"itifctl {' '.join(command)}: exit status {result.returncode}\n"
+                         f"{result.stdout}{result.stderr}")
+        self.result = result
+
+
+def setting(value):
+    """A Python value in libconfig's syntax."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return json.dumps(value)
+    return "[ " + ", ".join(setting(item) for item in value) + " ]"
+
+
+class Appliance:
+    """One directory, one --file-prefix; may be started several times."""
+
+    def __init__(self, namespaces, directory, tag):
+        self.namespaces = namespaces
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.prefix = f"itif-e2e-{tag}"
+        self.endpoint = f"ipc://{self.directory}/control.sock"
+        self.process = None
+        memory = ["--single-file-segments"] if HUGEPAGES else ["--no-huge", "-m", "512"]
+        self.eal = ["--lcores=0,1", f"--file-prefix={self.prefix}", "--no-pci", "--iova-mode=va", *memory,
+                    f"--vdev=net_af_packet0,iface={namespaces.server_link},blocksz=65536,"
+                    "framesz=2048,framecnt=16384"]
+        self.port = {"device": "net_af_packet0", "ipv4": [f"{SERVER_IPV4}/24"],
+                     "ipv6": [f"{SERVER_IPV6}/64"]}
+        self.sections = {
+            "data_plane": {"mbufs": 16384, "reassembly_timeout": "300ms"},
+            "device": {},
+            "batching": {},
+            "control": {"endpoint": self.endpoint,
+                        "events_endpoint": f"ipc://{self.directory}/events.sock",
+                        "state_dir": str(self.directory / "state")},
+            "telemetry": {},
+        }
+        self.drain_timeout = "10s"
+
+    # ---- files
+
+    @property
+    def config_path(self):
+        return self.directory / "itifd.conf"
+
+    @property
+    def log_path(self):
+        return self.directory / "itifd.log"
+
+    def log(self):
+        return self.log_path.read_text(encoding="utf-8", errors="replace") if self.log_path.exists() else ""
+
+    def write_config(self):
+        group = lambda keys: "{ " + " ".join(f"{k} = {setting(v)};" for k, v in keys.items()) + " }"
+        lines = [f"eal = {group({'args': self.eal})};", f"ports = ( {group(self.port)} );"]
+        lines += [f"{name} = {group(keys)};" for name, keys in self.sections.items()]
+        lines.append(f"drain_timeout = {setting(self.drain_timeout)};")
+        self.config_path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        Path(self.sections["control"]["state_dir"]).mkdir(parents=True, exist_ok=True)
+
+    # ---- the process
+
+    def launch(self, prefix=(), write_config=True):
+        """Starts the process and does not wait for it."""
+        if write_config:
+            self.write_config()
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                ("ip", "netns", "exec", self.namespaces.server, *prefix, program("itifd"), "--config",
+                 str(self.config_path)),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        return self
+
+    def start(self):
+        self.launch()
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, f"itifd ended at start:\n{self.log()[-4000:]}"
+            if self.ctl("health", check=False).returncode == 0:
+                return self
+            time.sleep(0.05)
+        raise AssertionError(f"itifd does not answer:\n{self.log()[-4000:]}")
+
+    def run_to_the_end(self, seconds=30, prefix=()):
+        """Starts a process that is expected to refuse; returns its exit status and output."""
+        self.log_path.unlink(missing_ok=True)
+        self.launch(prefix)
+        status = self.process.wait(seconds)
+        self.process = None
+        return status, self.log()
+
+    def alive(self):
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self, seconds=20):
+        """SIGTERM; returns the exit status."""
+        if not self.alive():
+            return None
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"itifd did not end on SIGTERM:\n{self.log()[-4000:]}") from None
+
+    def kill(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def forget(self):
+        """Removes what a killed DPDK process leaves behind."""
+        self.kill()
+        for path in [*Path("/dev/hugepages").glob(f"{self.prefix}map_*")]:
+            path.unlink(missing_ok=True)
+        subprocess.run(("rm", "-rf", f"/var/run/dpdk/{self.prefix}"), check=False)
+
+    # ---- itifctl
+
+    def ctl(self, *arguments, check=True, namespace=None, timeout=60):
+        enter = ("ip", "netns", "exec", namespace) if namespace else ()
+        result = subprocess.run((*enter, program("itifctl"), "--endpoint", self.endpoint, *arguments),
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+        if check and result.returncode != 0:
+            raise CtlError(arguments, result)
+        return result
+
+    def ctl_json(self, *arguments):
+        return json.loads(self.ctl("--json", *arguments).stdout)
+
+    def add_tenant(self, name, model, *options):
+        """Returns the answer: id and key among it."""
+        return self.ctl_json("tenant", "add", name, "--model", str(model), *options)
