@@ -68,7 +68,7 @@ def models(scratch):
     """models(name, seed=…, head=…, labels=…): the directory of a small model, made once."""
     made = {}
 
-    def make(seed=1, head="classification", labels="a,b,c", backbone="tiny", dtype="f32"):
+    def make(seed=1, head="classification", labels="a,b,c", backbone="bert-tiny", dtype="f32"):
         key = (seed, head, labels, backbone, dtype)
         if key not in made:
             directory = scratch / "models" / "-".join(str(part) for part in key).replace(",", "_")

@@ -1,0 +1,129 @@
+"""Clients of the wire protocol in the clients' namespace, for tenants that itifctl has added."""
+
+import itertools
+import json
+import struct
+import threading
+import time
+from pathlib import Path
+
+from itif_wire import Client, Lost, Refused
+
+from .appliance import UDP_PORT
+from .namespaces import SERVER_IPV4
+
+GOLDENS = Path(__file__).parents[2] / "data" / "goldens"
+
+
+def connect(namespaces, added, auth="header", address=SERVER_IPV4, **options):
+    """A client of the tenant that `appliance.add_tenant` returned."""
+    tenant = added["tenant"]
+    with namespaces.inside_client():
+        return Client(address, UDP_PORT, tenant_id=tenant["id"], key=bytes.fromhex(added["key"]),
+                      epoch=tenant["key_epoch"], auth=auth, **options)
+
+
+def stranger(namespaces, address=SERVER_IPV4, **options):
+    """A client that belongs to no tenant."""
+    with namespaces.inside_client():
+        return Client(address, UDP_PORT, **options)
+
+
+class Golden:
+    """A small model and what transformers answers for it."""
+
+    def __init__(self, name):
+        self.directory = GOLDENS / name
+        cases = json.loads((self.directory / "golden.json").read_text(encoding="utf-8"))["cases"]
+        self.cases = [case for case in cases if not any(case["token_types"])]
+
+    def check(self, client, case, tolerance):
+        answer = client.infer_tokens(case["ids"], result_kind=case["kind"])
+        assert answer.result_kind == case["kind"]
+        got, expected = answer.floats(), case["values"]
+        assert len(got) == len(expected), f"{case['kind']} of {len(case['ids'])} tokens"
+        worst = max(abs(a - b) for a, b in zip(got, expected))
+        assert worst <= tolerance, f"{case['kind']} of {len(case['ids'])} tokens: off by {worst}"
+
+
+class Traffic:
+    """Requests one after the other from a thread, until stopped; nothing of it may be lost."""
+
+    def __init__(self, client, tokens=16, result_kind="logits"):
+        self.client = client
+        self.client.max_silent_tries = 8
+        self.message_ids = [101] + [200 + i for i in range(tokens - 2)] + [102]
+        self.result_kind = result_kind
+        self.answers, self.refusals, self.losses, self.latencies = [], [], [], []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self):
+        for turn in itertools.count():
+            if self._stop.is_set():
+                return
+            ids = list(self.message_ids)
+            ids[1] = 200 + turn % 500
+            started = time.monotonic()
+            try:
+                answer = self.client.infer_tokens(ids, result_kind=self.result_kind, timeout_s=20)
+                self.answers.append((ids[1], answer.payload))
+                self.latencies.append(time.monotonic() - started)
+            except Refused as refused:
+                self.refusals.append(refused.status)
+                time.sleep(0.01)
+            except Lost as lost:
+                self.losses.append(str(lost))
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        self._stop.set()
+        self._thread.join(30)
+
+    def wait_for(self, answers, seconds=30):
+        """Returns when that many more answers have come."""
+        goal = len(self.answers) + answers
+        deadline = time.monotonic() + seconds
+        while len(self.answers) < goal:
+            assert time.monotonic() < deadline, (
+                f"{len(self.answers)} answers, refused {self.refusals[-3:]}, lost {self.losses[-3:]}")
+            time.sleep(0.01)
+
+    def percentile(self, percent):
+        ordered = sorted(self.latencies)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+
+
+def assert_accounted(appliance, settle_s=3.0):
+    """received = forwarded + held + Σ dropped, in every worker and in all; returns the drops document."""
+    deadline = time.monotonic() + settle_s
+    while True:
+        drops = appliance.ctl_json("drops")
+        rows = [*drops["workers"], drops["total"]]
+        wrong = [row for row in rows
+                 if row["received"] != row["forwarded"] + row["held"] + sum(row["dropped"].values())]
+        if not wrong:
+            return drops
+        assert time.monotonic() < deadline, f"not accounted for: {wrong}"
+        time.sleep(0.05)
+
+
+def dropped(appliance, reason):
+    return appliance.ctl_json("drops")["total"]["dropped"].get(reason, 0)
+
+
+def wait_until(condition, what, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+
+
+def u16(*ids):
+    return struct.pack(f"<{len(ids)}H", *ids)

@@ -1,0 +1,168 @@
+"""Answers over the wire are right: against transformers' figures, in company, in any shape of sending."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import itif_wire
+import pytest
+from harness.clients import Golden, assert_accounted, connect, dropped, wait_until
+from harness.namespaces import SERVER_IPV4, SERVER_IPV6
+
+F32 = 1e-3  # of values near 1; the goldens' own files are f32, f16 and bf16
+
+
+@pytest.fixture
+def f32_appliance(new_appliance):
+    made = new_appliance()
+    made.sections["device"] = {"dtype": "f32"}
+    return made.start()
+
+
+GOLDENS = ["plain-f32", "classifier-bf16", "regression-f32", "sentence-mean-f16", "sentence-cls-bf16",
+           "sharded-f16", "tokens-f32", "pretraining-f32"]
+
+
+def test_every_golden_model_alone_and_all_at_once(f32_appliance, namespaces):
+    goldens = {name: Golden(name) for name in GOLDENS}
+    added = {name: f32_appliance.add_tenant(name, golden.directory) for name, golden in goldens.items()}
+    clients = {name: connect(namespaces, each) for name, each in added.items()}
+    for name, golden in goldens.items():
+        for case in golden.cases:
+            golden.check(clients[name], case, F32)
+
+    def together(name):
+        with connect(namespaces, added[name]) as client:
+            cases = random.Random(name).sample(goldens[name].cases * 3, len(goldens[name].cases))
+            for case in cases:
+                goldens[name].check(client, case, F32)
+
+    with ThreadPoolExecutor(len(GOLDENS) * 2) as pool:
+        for done in [pool.submit(together, name) for name in GOLDENS * 2]:
+            done.result()
+    assert_accounted(f32_appliance)
+
+
+def test_tenants_of_one_backbone_are_not_mixed_up(f32_appliance, namespaces, models):
+    """Each tenant's answer in a crowd is its answer alone."""
+    added = [f32_appliance.add_tenant(f"t{i}", models(seed=i + 1)) for i in range(4)]
+    assert len({each["tenant"]["group"] for each in added}) == 1
+    inputs = [[101] + [1000 + i * 7 + j for j in range(length)] + [102]
+              for i, length in enumerate((1, 3, 9, 30, 62, 126))]
+    alone = []
+    for each in added:
+        with connect(namespaces, each) as client:
+            alone.append([client.infer_tokens(ids, "logits", flags=itif_wire.NO_CACHE).floats()
+                          for ids in inputs])
+    assert len({tuple(answers[0]) for answers in alone}) == 4, "seeds make no difference"
+
+    def crowd(tenant):
+        with connect(namespaces, added[tenant]) as client:
+            for turn in range(20):
+                case = (turn * 5 + tenant) % len(inputs)
+                got = client.infer_tokens(inputs[case], "logits").floats()
+                assert got == pytest.approx(alone[tenant][case], abs=1e-4)
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(crowd, i % 4) for i in range(8)]:
+            done.result()
+    groups = f32_appliance.ctl_json("group", "list")
+    assert_accounted(f32_appliance)
+    assert groups
+
+
+@pytest.mark.parametrize("address", [SERVER_IPV4, SERVER_IPV6])
+@pytest.mark.parametrize("auth", ["header", "full"])
+def test_pieces_in_any_order_and_number(appliance, namespaces, models, auth, address):
+    added = appliance.add_tenant("pieces", models(), "--auth", auth)
+    rng = random.Random(7)
+    ids = [101] + [rng.randrange(1000, 20000) for _ in range(300)] + [102]
+    with connect(namespaces, added, auth=auth, address=address, fragment_bytes=64) as client:
+        expected = client.infer_tokens(ids, "logits").payload
+        count = len(client.tokens(ids).offsets())
+        assert count > 8
+        orders = [list(reversed(range(count))), [*range(count), *range(count)],
+                  [0, 0, 0, *range(count)], [count - 1, *range(count)]]
+        for _ in range(6):
+            order = list(range(count)) + [rng.randrange(count) for _ in range(count)]
+            rng.shuffle(order)
+            orders.append(order)
+        for order in orders:
+            message = client.tokens(ids, result_kind="logits")
+            client.send_pieces(message, order)
+            got = client.wait(message, retransmit=False)
+            assert got.floats() == pytest.approx(itif_wire.Answer(payload=expected).floats(), abs=2e-2)
+    assert_accounted(appliance)
+
+
+def test_missing_pieces_are_asked_for(appliance, namespaces, models):
+    added = appliance.add_tenant("gaps", models())
+    with connect(namespaces, added, fragment_bytes=64) as client:
+        message = client.tokens([101] + list(range(1000, 1200)) + [102], result_kind="logits")
+        client.send_pieces(message, [0, 2, 4])
+        answer = client.wait(message)
+        assert answer.resends_served >= 1
+
+
+def test_a_large_response_survives_loss_on_the_way_back(appliance, namespaces, models):
+    """Hidden states of 400 tokens: many pieces; some are thrown away and asked for again."""
+    added = appliance.add_tenant("large", models())
+    ids = [101] + list(range(1000, 1398)) + [102]
+    with connect(namespaces, added) as client:
+        whole = client.infer_tokens(ids, "hidden")
+        assert whole.pieces > 50 and whole.rows == 400
+        receive, rng = client.receive_raw, random.Random(3)
+
+        def lossy(timeout_s):
+            data = receive(timeout_s)
+            while data is not None and len(data) > 500 and rng.random() < 0.3:
+                data = receive(timeout_s)
+            return data
+
+        client.receive_raw = lossy
+        again = client.infer_tokens(ids, "hidden")
+        assert again.resends_asked >= 1 and len(again.payload) == len(whole.payload)
+
+
+def test_a_repeated_request_is_answered_from_the_cache(appliance, namespaces, models):
+    added = appliance.add_tenant("repeat", models())
+    with connect(namespaces, added) as client:
+        message = client.tokens([101, 2000, 102], result_kind="logits")
+        first = client.infer(message)
+        requests = appliance.ctl_json("stats")["total"]["requests"]
+        for _ in range(3):
+            assert client.infer(message).payload == first.payload
+        assert appliance.ctl_json("stats")["total"]["requests"] == requests
+        wait_until(lambda: dropped(appliance, "answered_from_cache") >= 3, "cache hits are counted")
+
+
+def test_text_is_tokenised_and_labels_come_back(appliance, namespaces, models):
+    added = appliance.add_tenant("text", models(labels="spam,ham"))
+    with connect(namespaces, added) as client:
+        classes = client.infer_text("A fine day, naïve café!", result_kind="classes").value()
+        assert sorted(entry.name for entry in classes) == ["ham", "spam"]
+        assert classes[0].probability >= classes[1].probability
+        assert sum(entry.probability for entry in classes) == pytest.approx(1, abs=1e-3)
+    line = appliance.ctl("infer", "text", "a fine day", namespace=namespaces.client).stdout
+    assert "spam" in line and "ham" in line or "spam" in line or "ham" in line
+
+
+def test_full_and_header_authentication_and_none(appliance, namespaces, models):
+    for auth in ("none", "header", "full"):
+        added = appliance.add_tenant(f"auth-{auth}", models(), "--auth", auth)
+        for stronger in ["none", "header", "full"]["none header full".split().index(auth):]:
+            with connect(namespaces, added, auth=stronger) as client:
+                assert client.infer_tokens([101, 2000, 102], "logits").payload
+
+
+def test_address_tokens_when_required(new_appliance, namespaces, models):
+    appliance = new_appliance()
+    appliance.sections["data_plane"]["require_token"] = True
+    appliance.start()
+    added = appliance.add_tenant("token", models())
+    with connect(namespaces, added) as client:
+        with pytest.raises(itif_wire.Refused, match="token_required"):
+            message = client.tokens([101, 2000, 102])
+            client.send_pieces(message)
+            client.wait(message, retransmit=False, timeout_s=2)
+        assert client.infer_tokens([101, 2000, 102], "logits").payload
+    assert dropped(appliance, "token_required") >= 1

@@ -1,0 +1,192 @@
+"""Bad input never crashes, leaks or stalls anything, and each datagram is counted under its reason."""
+
+import os
+import random
+import struct
+import time
+
+import itif_wire
+import pytest
+from harness.clients import assert_accounted, connect, dropped, stranger, wait_until
+from itif_format import Header, build
+
+IDS = [101, 2000, 2001, 102]
+
+
+@pytest.fixture
+def tenant(appliance, models):
+    return appliance.add_tenant("victim", models())
+
+
+def changed(client, **changes):
+    """A good request with some header fields changed before it is tagged."""
+    message = client.tokens(IDS, result_kind="logits")
+    return build(message.header.replaced(**changes), message.payload, message.key)
+
+
+def send_and_expect(appliance, client, reason, datagrams):
+    before = dropped(appliance, reason)
+    for datagram in datagrams:
+        client.send_raw(datagram)
+    wait_until(lambda: dropped(appliance, reason) >= before + len(datagrams), f"{reason} is counted", 5)
+
+
+def test_each_kind_of_bad_datagram_has_its_reason(appliance, namespaces, tenant):
+    with connect(namespaces, tenant) as client:
+        good = changed(client)
+        for reason, datagrams in {
+            "wire_too_short": [b"", b"I", good[:49]],
+            "wire_bad_magic": [b"XX" + good[2:], os.urandom(8) + bytes(60)],
+            "wire_bad_version": [good[:2] + b"\x02" + good[3:]],
+            "wire_bad_type": [changed(client, type=0), changed(client, type=11), changed(client, type=255)],
+            "wire_unexpected_type": [build(Header(type=itif_wire.PONG))],
+            "wire_bad_length": [good[:-1], good + b"\0", changed(client, payload_bytes=9)],
+            "wire_bad_kind": [changed(client, payload_kind=7), changed(client, result_kind=200)],
+            "wire_bad_geometry": [changed(client, fragment_bytes=62), changed(client, fragment_bytes=60),
+                                  changed(client, total_bytes=0xFFFFFFFF),
+                                  changed(client, total_bytes=17 << 20),
+                                  changed(client, offset=4), changed(client, offset=0xFFFFFFFC)],
+            "wire_bad_field": [changed(client, status=1), changed(client, flags=0x8000)],
+            "unknown_tenant": [changed(client, tenant_id=999_999)],
+            "bad_tag": [good[:60] + bytes([good[60] ^ 1]) + good[61:]],
+            "bad_epoch": [changed(client, key_epoch=77)],
+        }.items():
+            send_and_expect(appliance, client, reason, datagrams)
+        with connect(namespaces, tenant, auth="none") as weak:
+            send_and_expect(appliance, weak, "bad_auth", [changed(weak)])
+        assert client.infer_tokens(IDS, "logits").payload
+    assert_accounted(appliance)
+
+
+def test_what_is_answered_and_what_is_met_with_silence(appliance, namespaces, tenant, models):
+    with connect(namespaces, tenant) as client:
+        client.tenant_id += 1000
+        with pytest.raises(itif_wire.Refused, match="unknown_tenant"):
+            client.infer_tokens(IDS)
+        client.tenant_id -= 1000
+        client.key = bytes(16)
+        client.max_silent_tries = 2
+        with pytest.raises(itif_wire.Lost):
+            client.infer_tokens(IDS, timeout_s=1)
+    with connect(namespaces, tenant) as client:
+        for status, attempt in {
+            "malformed": lambda: client.infer(client.message("tokens_u16", b"\x01\x02\x03")),
+            "unsupported_kind": lambda: client.infer(client.message("image_u8", bytes(12))),
+            "too_long": lambda: client.infer_tokens([101] * 600),
+        }.items():
+            with pytest.raises(itif_wire.Refused) as refused:
+                attempt()
+            assert refused.value.status == status, status
+        with pytest.raises(itif_wire.Refused, match="malformed"):
+            client.infer_tokens([101, 65535, 102])
+        with pytest.raises(itif_wire.Refused, match="malformed"):
+            client.infer(client.message("text", b"\xff\xfe not UTF-8"))
+    assert_accounted(appliance)
+
+
+def test_a_storm_of_random_and_mutated_datagrams(appliance, namespaces, tenant):
+    rng = random.Random(20)
+    with connect(namespaces, tenant) as client, stranger(namespaces) as other:
+        good = [changed(client), *client.tokens(list(range(1000, 1200)), fragment_bytes=64).pieces(),
+                build(Header(type=itif_wire.PING, total_bytes=4), b"ping"), build(Header(type=itif_wire.HELLO))]
+        sent = 0
+        deadline = time.monotonic() + 20
+        while sent < 30_000 and time.monotonic() < deadline:
+            kind = rng.randrange(3)
+            if kind == 0:
+                datagram = rng.randbytes(rng.randrange(0, 1400))
+            else:
+                datagram = bytearray(rng.choice(good))
+                for _ in range(rng.randrange(1, 6)):
+                    datagram[rng.randrange(len(datagram))] = rng.randrange(256)
+                if kind == 2:
+                    datagram = datagram[: rng.randrange(len(datagram) + 1)]
+            (client if sent % 2 else other).send_raw(bytes(datagram))
+            sent += 1
+            if sent % 200 == 0:
+                time.sleep(0.002)  # let the receiver keep up: here we look for crashes, not for speed
+        assert appliance.alive()
+        drops = assert_accounted(appliance, 10)
+        assert drops["total"]["received"] >= sent * 0.9
+        assert sum(drops["total"]["dropped"].values()) >= sent * 0.5
+        with connect(namespaces, tenant) as fresh:
+            assert fresh.infer_tokens(IDS, "logits").payload
+    wait_until(lambda: appliance.ctl_json("stats")["total"]["contexts"] == 0, "nothing is left behind", 5)
+    assert appliance.ctl_json("stats")["total"]["held_bytes"] == 0
+
+
+def test_changed_geometry_and_overlaps_do_no_harm(appliance, namespaces, tenant):
+    with connect(namespaces, tenant, fragment_bytes=64) as client:
+        ids = list(range(1000, 1200))
+        message = client.tokens(ids, result_kind="logits")
+        client.send_pieces(message, [0, 1])
+        before = dropped(appliance, "geometry_changed")
+        other = client.message("tokens_u16", struct.pack("<400H", *range(1000, 1400)),
+                               request_id=message.header.request_id)
+        client.send_pieces(other, [2, 3])
+        other = client.message("tokens_u16", message.payload, request_id=message.header.request_id,
+                               fragment_bytes=128)
+        client.send_pieces(other, [1])
+        wait_until(lambda: dropped(appliance, "geometry_changed") >= before + 3, "geometry_changed", 3)
+        with pytest.raises(itif_wire.Refused, match="deadline_reassembly"):
+            client.wait(message, retransmit=False, timeout_s=3)
+    assert_accounted(appliance)
+
+
+def test_half_sent_requests_are_swept(appliance, namespaces, tenant):
+    with connect(namespaces, tenant, fragment_bytes=64) as client:
+        messages = [client.tokens(list(range(1000, 1100))) for _ in range(200)]
+        for message in messages:
+            client.send_pieces(message, [0, 2])
+        wait_until(lambda: appliance.ctl_json("stats")["total"]["contexts"] == 200, "they are held", 2)
+        assert appliance.ctl_json("drops")["total"]["held"] == 400
+        wait_until(lambda: appliance.ctl_json("stats")["total"]["contexts"] == 0, "they are swept", 5)
+        drops = assert_accounted(appliance)
+        assert drops["total"]["held"] == 0
+        swept = drops["total"]["dropped"]
+        assert swept.get("reassembly_timeout", 0) + swept.get("deadline_reassembly", 0) == 400
+        assert client.infer_tokens(IDS, "logits").payload
+
+
+def test_half_sent_requests_are_bounded_per_tenant(new_appliance, namespaces, models):
+    appliance = new_appliance()
+    appliance.sections["data_plane"].update(max_contexts=300, tenant_max_contexts=100,
+                                            reassembly_timeout="3s")
+    appliance.start()
+    greedy = appliance.add_tenant("greedy", models(seed=1))
+    modest = appliance.add_tenant("modest", models(seed=2))
+    with connect(namespaces, greedy, fragment_bytes=64) as client, connect(namespaces, modest) as other:
+        for _ in range(250):
+            client.send_pieces(client.tokens(list(range(1000, 1100))), [0])
+        wait_until(lambda: dropped(appliance, "tenant_contexts_full") == 150, "the bound holds", 2)
+        assert other.infer_tokens(IDS, "logits").payload
+    assert_accounted(appliance)
+
+
+def test_deadlines_say_where_they_passed(appliance, namespaces, tenant):
+    with connect(namespaces, tenant) as client:
+        with pytest.raises(itif_wire.Refused) as refused:
+            client.infer_tokens([101] + [2000] * 400 + [102], budget_us=1)
+        assert refused.value.status in ("deadline_queue", "deadline_launch")
+    with connect(namespaces, tenant, fragment_bytes=64) as client:
+        message = client.tokens(list(range(1000, 1100)), budget_us=50_000)
+        client.send_pieces(message, [0])
+        with pytest.raises(itif_wire.Refused, match="deadline_reassembly"):
+            client.wait(message, retransmit=False, timeout_s=2)
+
+
+def test_an_unauthenticated_flood_of_kernel_traffic(appliance, namespaces, tenant):
+    """Broadcasts, other ports, IP fragments: counted, and service goes on."""
+    with stranger(namespaces) as client:
+        fragmenting = client.socket
+        fragmenting.setsockopt(0, 10, 0)  # IP_MTU_DISCOVER = IP_PMTUDISC_DONT: allow fragments
+        client.send_raw(bytes(4000))
+    with namespaces.inside_client():
+        other_port = itif_wire.Client("198.18.0.1", 53)
+    with other_port:
+        other_port.send_raw(b"not for you")
+    wait_until(lambda: dropped(appliance, "ip_fragment") >= 2, "fragments are refused", 3)
+    wait_until(lambda: dropped(appliance, "udp_other_port") >= 1, "other ports are refused", 3)
+    with connect(namespaces, tenant) as client:
+        assert client.infer_tokens(IDS, "logits").payload
+    assert_accounted(appliance)

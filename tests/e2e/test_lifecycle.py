@@ -1,0 +1,144 @@
+"""Ends of every kind: SIGTERM drains, SIGKILL and restart come back, acknowledged changes survive."""
+
+import random
+import subprocess
+import threading
+import time
+
+import itif_wire
+import pytest
+from harness.clients import Traffic, assert_accounted, connect
+from test_tenants import tenants
+
+IDS = [101, 2000, 2001, 102]
+
+
+def test_sigterm_answers_what_was_accepted_and_refuses_the_rest(appliance, namespaces, models):
+    added = appliance.add_tenant("drained", models(backbone="bert-small"))
+    long = [101] + [2000] * 480 + [102]
+    with connect(namespaces, added) as client:
+        assert client.infer_tokens(IDS, "logits").payload  # also resolves the neighbour
+        accepted = [client.tokens(long, result_kind="logits", budget_us=0) for _ in range(40)]
+        for message in accepted:
+            client.send_pieces(message)
+        deadline = time.monotonic() + 5
+        while appliance.ctl_json("stats")["total"]["requests"] < 41 and time.monotonic() < deadline:
+            pass
+        appliance.process.terminate()
+        refused = answered = 0
+        with connect(namespaces, added, max_silent_tries=1, rto_s=0.1) as late:
+            while appliance.alive():
+                try:
+                    late.infer_tokens(IDS, "logits", timeout_s=0.3)
+                    answered += 1  # sent before the appliance began to drain
+                except itif_wire.Refused as status:
+                    assert status.status == "draining"
+                    refused += 1
+                except itif_wire.Lost:
+                    pass
+        assert appliance.process.wait(20) == 0, appliance.log()[-3000:]
+        got = set()
+        while (datagram := client.receive(0.2)) is not None:
+            if datagram.header.type == itif_wire.RESPONSE:
+                got.add(datagram.header.request_id)
+        expected = {message.header.request_id for message in accepted}
+        assert expected <= got, f"{len(expected - got)} of {len(expected)} accepted requests unanswered"
+        assert refused >= 1, f"nobody was told of the draining ({answered} answered)"
+
+
+def test_drain_by_command_and_back(appliance, namespaces, models):
+    added = appliance.add_tenant("t", models())
+    with connect(namespaces, added) as client:
+        appliance.ctl("drain")
+        assert appliance.ctl_json("health")["state"] == "draining"
+        with pytest.raises(itif_wire.Refused, match="draining"):
+            client.infer_tokens(IDS, "logits")
+
+
+def test_kill_and_restart_bring_every_tenant_back(appliance, namespaces, models):
+    added = [appliance.add_tenant(f"t{i}", models(seed=i + 1)) for i in range(3)]
+    appliance.ctl("tenant", "pause", "t2")
+    with connect(namespaces, added[0]) as client:
+        before = client.infer_tokens(IDS, "logits").floats()
+    appliance.kill()
+    appliance.start()
+    wait_admitted(appliance, 3)
+    assert [(each["name"], each["state"]) for each in tenants(appliance)] == [
+        ("t0", "serving"), ("t1", "serving"), ("t2", "paused")]
+    with connect(namespaces, added[0]) as client:  # the same key
+        assert client.infer_tokens(IDS, "logits").floats() == pytest.approx(before, abs=2e-2)
+    assert_accounted(appliance)
+
+
+def wait_admitted(appliance, count, seconds=20):
+    deadline = time.monotonic() + seconds
+    while True:
+        listed = tenants(appliance)
+        if len(listed) >= count and all(each["state"] in ("serving", "paused") for each in listed):
+            return
+        assert time.monotonic() < deadline, listed
+        time.sleep(0.05)
+
+
+def test_clients_ride_over_a_restart(appliance, namespaces, models):
+    added = appliance.add_tenant("t", models())
+    with connect(namespaces, added, max_silent_tries=60) as client, Traffic(client) as traffic:
+        client.max_silent_tries = 60
+        traffic.wait_for(3)
+        appliance.kill()
+        appliance.start()
+        traffic.wait_for(3)
+    assert not traffic.losses
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_kill_at_any_moment_loses_no_acknowledged_change(new_appliance, models, seed):
+    """Adds, changes and removals from a thread, each noted when acknowledged; a kill in the middle."""
+    appliance = new_appliance().start()
+    rng = random.Random(seed)
+    model = models()
+    acknowledged, pending = {}, [None]
+    stop = threading.Event()
+
+    def change():
+        for turn in range(1000):
+            if stop.is_set():
+                return
+            name = f"t{turn % 7}"
+            weight = turn + 1
+            if name not in acknowledged:
+                command = ("tenant", "add", name, "--model", str(model), "--weight", str(weight))
+            elif rng.random() < 0.5:
+                command = ("tenant", "update", name, "--weight", str(weight))
+            else:
+                command, weight = ("tenant", "remove", name), None
+            pending[0] = name
+            result = appliance.ctl(*command, check=False, timeout=20)
+            if result.returncode != 0:
+                return  # killed in the middle: this one may or may not have happened
+            if weight is None:
+                del acknowledged[name]
+            else:
+                acknowledged[name] = weight
+            pending[0] = None
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    time.sleep(1.0 + rng.random() * 1.5)
+    appliance.kill()
+    stop.set()
+    thread.join(30)
+    assert len(acknowledged) or pending[0]
+    appliance.start()
+    wait_admitted(appliance, 0)
+    found = {each["name"]: each["weight"] for each in tenants(appliance)}
+    for name in set(acknowledged) | set(found):
+        if name != pending[0]:
+            assert found.get(name) == acknowledged.get(name), (name, found, acknowledged)
+
+
+def test_two_interrupts_and_odd_signals(appliance):
+    subprocess.run(("kill", "-HUP", str(appliance.process.pid)), check=True)
+    time.sleep(0.3)
+    if appliance.alive():
+        assert appliance.stop() == 0

@@ -1,0 +1,76 @@
+"""The appliance is a host like others: ARP, neighbour discovery, ping, the protocol's own ping."""
+
+import re
+
+import pytest
+from harness.clients import assert_accounted, stranger
+from harness.namespaces import SERVER_IPV4, SERVER_IPV6, run
+
+
+def received(output):
+    return int(re.search(r"(\d+) received", output).group(1))
+
+
+def test_ping_and_neighbours_of_both_families(appliance, namespaces):
+    assert received(namespaces.in_client("ping", "-c", "5", "-i", "0.05", "-W", "2", SERVER_IPV4)) == 5
+    assert received(namespaces.in_client("ping", "-6", "-c", "5", "-i", "0.05", "-W", "2", SERVER_IPV6)) == 5
+    neighbours = namespaces.in_client("ip", "neigh")
+    for address in (SERVER_IPV4, SERVER_IPV6):
+        assert re.search(rf"^{address} .*lladdr", neighbours, re.M), neighbours
+    # As large as one frame takes, with every byte back.
+    namespaces.in_client("ping", "-c", "2", "-i", "0.05", "-W", "2", "-M", "do", "-s", "1472", SERVER_IPV4)
+    assert_accounted(appliance)
+
+
+def test_the_link_local_address_answers_too(appliance, namespaces):
+    namespaces.in_client("ping", "-6", "-c", "2", "-i", "0.05", "-W", "2", SERVER_IPV6)
+    mac = appliance.ctl_json("health")["ports"][0]["mac"]
+    octets = [int(part, 16) for part in mac.split(":")]
+    octets[0] ^= 2
+    address = "fe80::{:x}:{:x}:{:x}:{:x}".format(
+        octets[0] << 8 | octets[1], octets[2] << 8 | 0xFF, 0xFE << 8 | octets[3],
+        octets[4] << 8 | octets[5])
+    output = namespaces.in_client("ping", "-6", "-c", "2", "-i", "0.05", "-W", "2",
+                                  f"{address}%{namespaces.client_link}")
+    assert received(output) == 2
+
+
+@pytest.mark.parametrize("address", [SERVER_IPV4, SERVER_IPV6])
+def test_the_protocols_ping_and_hello(appliance, namespaces, address):
+    with stranger(namespaces, address=address) as client:
+        for payload in (b"", b"x", b"y" * 1400):
+            assert client.ping(payload) < 1.0
+        assert client.hello() != 0
+
+
+def test_addresses_that_are_not_ours_get_no_answer(appliance, namespaces):
+    run("ip", "-n", namespaces.client, "neigh", "replace", "198.18.0.77", "lladdr", "02:00:00:00:00:77",
+        "dev", namespaces.client_link)
+    with stranger(namespaces, address="198.18.0.77") as client:
+        client.send_raw(b"x" * 60)
+        assert client.receive_raw(0.3) is None
+    arping = run("ip", "netns", "exec", namespaces.client, "sh", "-c",
+                 "ping -c 1 -W 1 198.18.0.99 || true")
+    assert " 0 received" in arping
+    assert_accounted(appliance)
+
+
+def test_vlan_tagged_frames(new_appliance, namespaces):
+    appliance = new_appliance()
+    appliance.port["vlan"] = 12
+    appliance.port["ipv4"] = [f"{SERVER_IPV4}/24", "198.18.12.1/24"]
+    appliance.start()
+    link = f"v12-{namespaces.client_link}"[:15]
+    run("ip", "-n", namespaces.client, "link", "add", "link", namespaces.client_link, "name", link,
+        "type", "vlan", "id", "12")
+    try:
+        run("ip", "-n", namespaces.client, "addr", "add", "198.18.12.2/24", "dev", link)
+        run("ip", "-n", namespaces.client, "link", "set", link, "up")
+        run("ip", "netns", "exec", namespaces.client, "ethtool", "-K", link, "tx", "off")
+        assert received(namespaces.in_client("ping", "-c", "3", "-i", "0.05", "-W", "2", "198.18.12.1")) == 3
+        with stranger(namespaces, address="198.18.12.1") as client:
+            client.ping(b"tagged")
+        # Untagged frames go on to work.
+        assert received(namespaces.in_client("ping", "-c", "3", "-i", "0.05", "-W", "2", SERVER_IPV4)) == 3
+    finally:
+        run("ip", "-n", namespaces.client, "link", "del", link)

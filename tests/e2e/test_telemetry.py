@@ -1,0 +1,111 @@
+"""Figures as operators get them: dpdk-telemetry.py, Prometheus, itifctl; and dpdk-dumpcap."""
+
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from harness.appliance import HUGEPAGES
+from harness.clients import assert_accounted, connect
+from harness.namespaces import SERVER_IPV4, run
+
+IDS = [101, 2000, 102]
+
+
+def telemetry(appliance, *commands):
+    """What dpdk-telemetry.py answers to each command."""
+    result = subprocess.run(("/usr/bin/python3", "/usr/bin/dpdk-telemetry.py", "-f", appliance.prefix),
+                            input="\n".join(commands) + "\nquit\n", capture_output=True, text=True,
+                            timeout=20, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    answers = {}
+    for command in commands:
+        found = re.search(r"\{\"" + re.escape(command.split(",")[0]) + r"\":.*?\}\n?(?=-->|\Z|\{\"/|\n)",
+                          result.stdout, re.S)
+        answers[command] = result.stdout
+        if found:
+            answers[command] = found.group(0)
+    return answers
+
+
+def test_dpdk_telemetry_knows_our_endpoints(appliance, namespaces, models):
+    added = appliance.add_tenant("t", models())
+    with connect(namespaces, added) as client:
+        for turn in range(5):
+            client.infer_tokens([101, 1000 + turn, 102], "logits")
+    listed = telemetry(appliance, "/")["/"]
+    ours = sorted(set(re.findall(r"/itif/[\w/]+", listed)))
+    assert len(ours) >= 2, listed
+    assert "/ethdev/stats" in listed
+    for endpoint in ours:
+        text = telemetry(appliance, endpoint)[endpoint]
+        assert endpoint in text and "null" not in text.split(endpoint, 1)[1][:8], text
+
+
+def test_prometheus_serves_the_same_figures(new_appliance, namespaces, models):
+    appliance = new_appliance()
+    appliance.sections["telemetry"]["prometheus"] = "127.0.0.1:9464"
+    run("ip", "-n", namespaces.server, "link", "set", "lo", "up")
+    appliance.start()
+    added = appliance.add_tenant("scraped", models())
+    with connect(namespaces, added) as client:
+        for turn in range(5):
+            client.infer_tokens([101, 1000 + turn, 102], "logits")
+        client.send_raw(b"rubbish")
+        time.sleep(0.2)
+    script = ("import urllib.request as u; "
+              "print(u.urlopen('http://127.0.0.1:9464/metrics', timeout=5).read().decode())")
+    text = run("ip", "netns", "exec", namespaces.server, "/usr/bin/python3", "-c", script)
+    assert re.search(r'^itif_\w+\{[^}]*tenant="scraped"[^}]*\} [1-9]', text, re.M), text[:3000]
+    assert re.search(r'reason="wire_too_short"[^}]*\} 1$', text, re.M), text[:3000]
+    for line in text.splitlines():
+        assert line.startswith("#") or not line or re.match(r"^\w+(\{.*\})? \S+$", line), line
+
+
+@pytest.mark.skipif(not HUGEPAGES, reason="no hugepages: dpdk-dumpcap is a secondary process and needs them")
+def test_dpdk_dumpcap_captures_from_a_running_appliance(appliance, namespaces, models):
+    added = appliance.add_tenant("t", models())
+    capture = appliance.directory / "capture.pcapng"
+    dumpcap = subprocess.Popen(
+        ("dpdk-dumpcap", f"--file-prefix={appliance.prefix}", "-i", "net_af_packet0", "-c", "10",
+         "-w", str(capture)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        deadline = time.monotonic() + 15
+        with connect(namespaces, added) as client:
+            turn = 0
+            while dumpcap.poll() is None and time.monotonic() < deadline:
+                client.infer_tokens([101, 1000 + turn % 5000, 102], "logits")
+                turn += 1
+    finally:
+        dumpcap.terminate()
+        output = dumpcap.communicate(timeout=10)[0]
+    assert capture.exists() and capture.stat().st_size > 500, output
+    with connect(namespaces, added) as client:
+        assert client.infer_tokens(IDS, "logits")
+
+
+def test_stats_add_up(appliance, namespaces, models):
+    added = [appliance.add_tenant(f"t{i}", models(seed=i + 1)) for i in range(2)]
+    for i, each in enumerate(added):
+        with connect(namespaces, each) as client:
+            for turn in range(3 + i):
+                client.infer_tokens([101, 1000 + turn, 102], "logits")
+    stats = appliance.ctl_json("stats")
+    by_name = {tenant["name"]: tenant for tenant in stats["tenants"]}
+    assert by_name["t0"]["responses"] == 3 and by_name["t1"]["responses"] == 4
+    assert stats["total"]["responses"] == 7
+    assert stats["stages"]["total"]["count"] == 7
+    assert stats["stages"]["execute"]["p50_us"] > 0
+    for arguments in (["stats"], ["drops"], ["device"], ["health"], ["group", "list"], ["tenant", "list"]):
+        table = appliance.ctl(*arguments).stdout
+        assert table.strip() and "{" not in table, f"a table for people: {table}"
+        json.loads(appliance.ctl("--json", *arguments).stdout)
+    assert_accounted(appliance)
+
+
+def test_nothing_is_left_behind_by_a_run(appliance, namespaces):
+    namespaces.in_client("ping", "-c", "1", "-W", "2", SERVER_IPV4)
+    assert appliance.stop() == 0
+    assert not Path(appliance.endpoint.removeprefix("ipc://")).exists()

@@ -1,0 +1,129 @@
+"""Tenants come, change and go under traffic, and nobody else loses anything."""
+
+import contextlib
+
+import itif_wire
+import pytest
+from harness.appliance import CtlError
+from harness.clients import Traffic, assert_accounted, connect
+
+IDS = [101, 2000, 2001, 102]
+
+
+@contextlib.contextmanager
+def bystanders(appliance, namespaces, models, count=2):
+    """Traffic of tenants that nothing is done to; at the end all of it must have been answered."""
+    added = [appliance.add_tenant(f"bystander{i}", models(seed=i + 1)) for i in range(count)]
+    traffic = [Traffic(connect(namespaces, each)) for each in added]
+    with contextlib.ExitStack() as stack:
+        for each in traffic:
+            stack.enter_context(each)
+            each.wait_for(3)
+        yield traffic
+        for each in traffic:
+            each.wait_for(3)
+    for each in traffic:
+        assert not each.losses and not each.refusals, (each.losses, each.refusals)
+
+
+def test_adding_updating_and_removing_disturbs_no_one(appliance, namespaces, models):
+    with bystanders(appliance, namespaces, models) as traffic:
+        for turn in range(4):
+            added = appliance.add_tenant("passing", models(seed=10 + turn))
+            with connect(namespaces, added) as client:
+                first = client.infer_tokens(IDS, "logits").floats()
+                appliance.ctl("tenant", "update", "passing", "--model", str(models(seed=20 + turn)))
+                second = client.infer_tokens(IDS, "logits").floats()
+                assert first != second, "the new model answers"
+            appliance.ctl("tenant", "remove", "passing")
+            with connect(namespaces, added) as client, pytest.raises(itif_wire.Refused, match="unknown_tenant"):
+                client.infer_tokens(IDS, "logits")
+            for each in traffic:
+                each.wait_for(2)
+    assert_accounted(appliance)
+
+
+def test_a_model_swap_under_its_own_traffic_loses_nothing(appliance, namespaces, models):
+    added = appliance.add_tenant("swapped", models(seed=1))
+    with Traffic(connect(namespaces, added)) as traffic:
+        for turn in range(4):
+            appliance.ctl("tenant", "update", "swapped", "--model", str(models(seed=2 + turn % 2)))
+            traffic.wait_for(5)
+    assert not traffic.losses and not traffic.refusals, (traffic.losses, traffic.refusals)
+
+
+def test_pause_and_resume(appliance, namespaces, models):
+    with bystanders(appliance, namespaces, models, count=1):
+        added = appliance.add_tenant("paused", models(seed=5))
+        with connect(namespaces, added) as client:
+            assert client.infer_tokens(IDS, "logits")
+            appliance.ctl("tenant", "pause", "paused")
+            with pytest.raises(itif_wire.Refused, match="not_admitted"):
+                client.infer_tokens(IDS, "logits")
+            appliance.ctl("tenant", "resume", "paused")
+            assert client.infer_tokens(IDS, "logits")
+
+
+def test_keys_rotate_one_generation_at_a_time(appliance, namespaces, models):
+    added = appliance.add_tenant("keys", models())
+    second = appliance.ctl_json("tenant", "rotate-key", "keys")
+    assert second["key"] != added["key"]
+    for each in (added, second):
+        with connect(namespaces, each) as client:
+            assert client.infer_tokens(IDS, "logits")
+    third = appliance.ctl_json("tenant", "rotate-key", "keys")
+    with connect(namespaces, added, max_silent_tries=2) as client:
+        with pytest.raises((itif_wire.Lost, itif_wire.Refused)):
+            client.infer_tokens(IDS, "logits", timeout_s=1)
+    for each in (second, third):
+        with connect(namespaces, each) as client:
+            assert client.infer_tokens(IDS, "logits")
+
+
+def test_a_quota_refuses_the_excess_and_says_when(appliance, namespaces, models):
+    added = appliance.add_tenant("quota", models(), "--quota-rps", "5")
+    refused = []
+    with connect(namespaces, added) as client:
+        for turn in range(60):
+            try:
+                client.infer_tokens([101, 1000 + turn, 102], "logits")
+            except itif_wire.Refused as status:
+                assert status.status == "over_quota" and status.retry_after_us > 0
+                refused.append(status)
+    assert refused
+
+
+def test_models_that_do_not_fit_are_refused_and_nothing_changes(appliance, namespaces, models, tmp_path):
+    with bystanders(appliance, namespaces, models, count=1):
+        broken = tmp_path / "broken"
+        broken.mkdir()
+        source = models(seed=1)
+        for file in source.iterdir():
+            if file.is_file():
+                (broken / file.name).write_bytes(file.read_bytes())
+        weights = broken / "model.safetensors"
+        whole = weights.read_bytes()
+        for name, data in {"truncated": whole[: len(whole) // 2], "hostile": b"\xff" * 8 + whole[8:],
+                           "empty": b""}.items():
+            weights.write_bytes(data)
+            with pytest.raises(CtlError) as error:
+                appliance.add_tenant(name, broken)
+            assert "model.safetensors" in str(error.value), str(error.value)
+        with pytest.raises(CtlError, match="no-such"):
+            appliance.add_tenant("missing", tmp_path / "no-such")
+        names = [tenant["name"] for tenant in tenants(appliance)]
+        assert names == ["bystander0"]
+
+
+def tenants(appliance):
+    answer = appliance.ctl_json("tenant", "list")
+    return answer["tenants"] if isinstance(answer, dict) else answer
+
+
+def test_names_are_taken_once_and_unknown_ones_are_named(appliance, models):
+    appliance.add_tenant("one", models())
+    with pytest.raises(CtlError, match="one"):
+        appliance.add_tenant("one", models())
+    for command in (["show"], ["remove"], ["pause"], ["rotate-key"]):
+        with pytest.raises(CtlError, match="nobody"):
+            appliance.ctl("tenant", *command, "nobody")
