@@ -1,0 +1,134 @@
+#include "json_lines.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "wire/classes.h"
+
+namespace itif::run {
+namespace {
+
+using nlohmann::json;
+using wire::ResultKind;
+
+constexpr ResultKind kKinds[] = {
+    ResultKind::kDefault, ResultKind::kHidden,      ResultKind::kPooled, ResultKind::kEmbedding,
+    ResultKind::kLogits,  ResultKind::kTokenLogits, ResultKind::kClasses};
+
+Result<uint64_t> get_number(const json& value, const char* key, uint64_t most) {
+  if (value.is_number_unsigned() && value.get<uint64_t>() <= most) return value.get<uint64_t>();
+  return fail(Code::kInvalidArgument,
+              fmt::format("'{}' must be from 0 to {}, found {}", key, most, value.dump()));
+}
+
+template <class T>
+Result<std::vector<T>> get_numbers(const json& object, const char* key, uint64_t most) {
+  std::vector<T> numbers;
+  const auto it = object.find(key);
+  if (it == object.end()) return numbers;
+  if (!it->is_array())
+    return fail(Code::kInvalidArgument, fmt::format("'{}' must be an array", key));
+  for (const json& value : *it) {
+    ITIF_ASSIGN(const uint64_t number, get_number(value, key, most));
+    numbers.push_back(static_cast<T>(number));
+  }
+  return numbers;
+}
+
+std::string format_classes(const std::vector<std::byte>& result) {
+  json classes = json::array();
+  wire::ClassReader reader(result);
+  for (wire::ClassEntry entry; reader.next(entry);)
+    classes.push_back({{"index", entry.index},
+                       {"probability", entry.probability},
+                       {"name", std::string(entry.name)}});
+  return "\"classes\": " + classes.dump();
+}
+
+std::string format_values(const Output& output) {
+  std::vector<float> values(output.result.size() / sizeof(float));
+  if (!values.empty())
+    std::memcpy(values.data(), output.result.data(), values.size() * sizeof(float));
+  const bool by_token =
+      output.kind == ResultKind::kHidden || output.kind == ResultKind::kTokenLogits;
+  const size_t rows = by_token ? output.ids.size() : 1;
+  const size_t columns = rows ? values.size() / rows : 0;
+  std::string text = by_token ? fmt::format("\"shape\": [{}, {}], \"values\": [", rows, columns)
+                              : fmt::format("\"shape\": [{}], \"values\": [", columns);
+  for (size_t i = 0; i < values.size(); ++i)
+    fmt::format_to(std::back_inserter(text), "{}{}", i ? "," : "", values[i]);
+  return text + "]";
+}
+
+}  // namespace
+
+Result<ResultKind> parse_kind(std::string_view name) {
+  for (const ResultKind kind : kKinds)
+    if (name == wire::result_kind_name(kind)) return kind;
+  std::vector<std::string> names;
+  for (const ResultKind kind : kKinds) names.emplace_back(wire::result_kind_name(kind));
+  return fail(Code::kInvalidArgument,
+              fmt::format("kind '{}' must be one of {}", name, fmt::join(names, ", ")));
+}
+
+Result<Input> parse_input(const std::string& line, ResultKind default_kind) {
+  const json object = json::parse(line, nullptr, false);
+  if (!object.is_object()) return fail(Code::kInvalidArgument, "not a JSON object");
+  for (const auto& [key, value] : object.items())
+    if (key != "ids" && key != "token_types" && key != "text" && key != "pair" && key != "model" &&
+        key != "kind" && key != "truncate")
+      return fail(Code::kInvalidArgument, fmt::format("unknown key '{}'", key));
+  Input input;
+  input.kind = default_kind;
+  ITIF_ASSIGN(input.ids, get_numbers<uint32_t>(object, "ids", UINT32_MAX));
+  ITIF_ASSIGN(input.token_types, get_numbers<uint8_t>(object, "token_types", UINT8_MAX));
+  if (object.contains("model")) {
+    ITIF_ASSIGN(const uint64_t model, get_number(object["model"], "model", UINT32_MAX));
+    input.model = static_cast<uint32_t>(model);
+  }
+  const auto get_text = [&](const char* key, std::optional<std::string>& out) -> Status {
+    const auto it = object.find(key);
+    if (it == object.end() || it->is_null()) return {};
+    if (!it->is_string())
+      return fail(Code::kInvalidArgument, fmt::format("'{}' must be a string", key));
+    out = it->get<std::string>();
+    return {};
+  };
+  ITIF_TRY(get_text("text", input.text));
+  ITIF_TRY(get_text("pair", input.pair));
+  std::optional<std::string> kind;
+  ITIF_TRY(get_text("kind", kind));
+  if (kind) {
+    ITIF_ASSIGN(input.kind, parse_kind(*kind));
+  }
+  if (object.contains("truncate")) {
+    if (!object["truncate"].is_boolean())
+      return fail(Code::kInvalidArgument, "'truncate' must be true or false");
+    input.truncate = object["truncate"].get<bool>();
+  }
+  if (input.text.has_value() == !input.ids.empty())
+    return fail(Code::kInvalidArgument, "a line needs either 'ids' (not empty) or 'text'");
+  if (!input.token_types.empty() && input.token_types.size() != input.ids.size())
+    return fail(Code::kInvalidArgument, "'token_types' must be as long as 'ids'");
+  if (input.pair && !input.text) return fail(Code::kInvalidArgument, "'pair' needs 'text'");
+  return input;
+}
+
+std::string format_output(const Output& output, double us) {
+  if (output.status != wire::StatusCode::kOk)
+    return fmt::format("{{\"status\": \"{}\", \"detail\": {}}}", wire::status_name(output.status),
+                       json(output.detail).dump());
+  const std::string tokens =
+      fmt::format("{{\"status\": \"ok\", \"ids\": [{}], \"token_types\": [{}]",
+                  fmt::join(output.ids, ","), fmt::join(output.token_types, ","));
+  if (output.result.empty()) return tokens + "}";
+  return fmt::format(
+      "{}, \"kind\": \"{}\", {}, \"us\": {:.1f}}}", tokens, wire::result_kind_name(output.kind),
+      output.kind == ResultKind::kClasses ? format_classes(output.result) : format_values(output),
+      us);
+}
+
+}  // namespace itif::run

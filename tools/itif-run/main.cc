@@ -1,0 +1,101 @@
+// itif-run: models in this process, JSON lines in and out.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+
+#include "base/log.h"
+#include "json_lines.h"
+
+namespace {
+
+using namespace itif;
+
+struct Arguments {
+  run::RunnerOptions runner;
+  std::string kind = "default";
+  uint32_t batch = 1;
+  uint32_t repeats = 1;
+  bool verbose = false;
+};
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+Status run_batch(run::Runner& runner, const std::vector<run::Input>& inputs, uint32_t repeats) {
+  std::vector<double> us;
+  ITIF_ASSIGN(const std::vector<run::Output> outputs, runner.forward(inputs, repeats, us));
+  for (const run::Output& output : outputs) fmt::print("{}\n", format_output(output, median(us)));
+  std::fflush(stdout);
+  return {};
+}
+
+Status run_lines(const Arguments& arguments) {
+  ITIF_ASSIGN(const wire::ResultKind kind, run::parse_kind(arguments.kind));
+  ITIF_ASSIGN(const std::unique_ptr<run::Runner> runner, run::Runner::open(arguments.runner));
+  log::info("{}", runner->device_info().description);
+  std::vector<run::Input> inputs;
+  uint64_t number = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    ++number;
+    if (line.empty()) continue;
+    auto input = run::parse_input(line, kind);
+    if (!input)
+      return fail(input.error().code, fmt::format("line {}: {}", number, input.error().message));
+    inputs.push_back(std::move(*input));
+    if (inputs.size() < arguments.batch) continue;
+    ITIF_TRY(run_batch(*runner, inputs, arguments.repeats));
+    inputs.clear();
+  }
+  return inputs.empty() ? Status{} : run_batch(*runner, inputs, arguments.repeats);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app{
+      "Runs models in this process: a JSON object a line on standard input, one on standard "
+      "output.\n"
+      "  {\"text\": \"good morning\"}            a text, for a model with a vocabulary\n"
+      "  {\"ids\": [101, 2204, 102]}           token ids\n"
+      "Also: \"pair\", \"truncate\", \"token_types\", \"kind\", \"model\" (index of --model).\n"
+      "Example: echo '{\"text\": \"good morning\"}' | itif-run --model all-MiniLM-L6-v2"};
+  app.add_option("--model", arguments.runner.models,
+                 "a Hugging Face directory; several of one backbone make one group")
+      ->required();
+  app.add_option("--device", arguments.runner.device.kind, "auto, host or cuda")
+      ->capture_default_str();
+  app.add_option("--dtype", arguments.runner.device.dtype, "auto, f32, bf16 or f16")
+      ->capture_default_str();
+  app.add_option("--threads", arguments.runner.device.num_threads,
+                 "of the host device; 0: all cores")
+      ->capture_default_str();
+  app.add_option("--kind", arguments.kind,
+                 "default, hidden, pooled, embedding, logits, token_logits or classes")
+      ->capture_default_str();
+  app.add_option("--batch", arguments.batch, "lines that run as one batch")
+      ->check(CLI::Range(1u, 256u))
+      ->capture_default_str();
+  app.add_option("--max-tokens", arguments.runner.max_tokens, "of one batch")
+      ->check(CLI::Range(1u, 65536u))
+      ->capture_default_str();
+  app.add_option("--repeat", arguments.repeats,
+                 "runs of each batch; \"us\" is their median; 0: only tokens")
+      ->check(CLI::Range(0u, 100000u))
+      ->capture_default_str();
+  app.add_flag("--verbose", arguments.verbose, "log the device and what is loaded");
+  CLI11_PARSE(app, argc, argv);
+  log::set_level(arguments.verbose ? log::Level::kInfo : log::Level::kWarning);
+  std::ios::sync_with_stdio(false);
+  if (itif::Status status = run_lines(arguments); !status) {
+    fmt::print(stderr, "itif-run: {}\n", status.error().message);
+    return 1;
+  }
+  return 0;
+}

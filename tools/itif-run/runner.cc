@@ -1,0 +1,123 @@
+// Inputs to segments, segments to outputs.
+#include "runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+#include "base/clock.h"
+#include "model/model_dir.h"
+#include "model/tokenizer.h"
+
+namespace itif::run {
+
+Result<std::unique_ptr<Runner>> Runner::open(const RunnerOptions& options) {
+  std::unique_ptr<Runner> runner(new Runner);
+  ITIF_ASSIGN(runner->device_, device::open_device(options.device));
+  ITIF_ASSIGN(const model::BackboneSpec spec, model::read_backbone_spec(options.models.at(0)));
+  const runtime::GroupOptions group_options{
+      .max_tokens = std::max(options.max_tokens, spec.max_positions),
+      .max_requests = 256,
+      .max_tenants = static_cast<uint32_t>(options.models.size())};
+  ITIF_ASSIGN(runner->group_, runtime::Group::create(*runner->device_, spec, group_options));
+  ITIF_ASSIGN(runner->stream_, runner->device_->make_stream(runner->group_->stream_limits()));
+  runner->stream_->attach_thread();
+  for (const std::string& directory : options.models) {
+    ITIF_ASSIGN(const uint32_t slot,
+                runner->group_->admit(directory, [](const std::string&, double) {}));
+    runner->slots_.push_back(slot);
+  }
+  return runner;
+}
+
+void Runner::tokenize(const Input& input, Output& output) const {
+  const model::TenantModel& model = this->model(input.model);
+  if (!input.text) {
+    output.ids = input.ids;
+    output.token_types = input.token_types;
+    return;
+  }
+  if (!model.tokenizer) {
+    output.status = wire::StatusCode::kUnsupportedKind;
+    output.detail = "the model has no tokenizer that this build runs";
+    return;
+  }
+  std::vector<int32_t> ids;
+  const model::EncodeOptions options{
+      .max_tokens = model.max_text_tokens,
+      .truncation = input.truncate ? model::Truncation::kLongestFirst : model::Truncation::kRefuse};
+  switch (model.tokenizer->encode(*input.text, input.pair, options, ids, output.token_types)) {
+    case model::EncodeStatus::kOk: break;
+    case model::EncodeStatus::kMalformed:
+      output.status = wire::StatusCode::kMalformed;
+      output.detail = "not UTF-8";
+      return;
+    case model::EncodeStatus::kTooLong:
+      output.status = wire::StatusCode::kTooLong;
+      output.detail = fmt::format("more than {} tokens", model.max_text_tokens);
+      return;
+  }
+  output.ids.assign(ids.begin(), ids.end());
+}
+
+Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, uint32_t repeats,
+                                            std::vector<double>& us) {
+  std::vector<Output> outputs(inputs.size());
+  std::vector<size_t> order;  // of those that run, ascending by slot
+  size_t num_tokens = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].model >= slots_.size())
+      return fail(Code::kInvalidArgument, fmt::format("input {} names model {}; there are {}", i,
+                                                      inputs[i].model, slots_.size()));
+    tokenize(inputs[i], outputs[i]);
+    if (outputs[i].status != wire::StatusCode::kOk) continue;
+    num_tokens += outputs[i].ids.size();
+    order.push_back(i);
+  }
+  const runtime::GroupOptions& limits = group_->options();
+  if (order.size() > limits.max_requests || num_tokens > limits.max_tokens)
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("a batch of {} inputs and {} tokens; at most {} and {} fit: lower --batch",
+                    order.size(), num_tokens, limits.max_requests, limits.max_tokens));
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return slots_[inputs[a].model] < slots_[inputs[b].model];
+  });
+
+  std::vector<kernels::IdPiece> pieces;
+  pieces.reserve(order.size());
+  std::vector<runtime::Segment> segments;
+  for (const size_t i : order) {
+    const auto size = static_cast<uint32_t>(outputs[i].ids.size());
+    pieces.push_back({reinterpret_cast<const std::byte*>(outputs[i].ids.data()), size, 0, 4});
+    runtime::Segment& segment = segments.emplace_back();
+    segment.slot = slots_[inputs[i].model];
+    segment.num_tokens = size;
+    segment.pieces = {&pieces.back(), 1};
+    segment.token_types = outputs[i].token_types;
+    segment.kind = inputs[i].kind;
+  }
+  const SystemClock clock;
+  for (uint32_t run = 0; run < repeats && !segments.empty(); ++run) {
+    std::vector<runtime::Segment> batch_segments = segments;
+    runtime::Batch batch{batch_segments};
+    const uint64_t start_ns = clock.now_ns();
+    const Status status = group_->forward(*stream_, batch);
+    us.push_back(static_cast<double>(clock.now_ns() - start_ns) / 1000);
+    for (size_t at = 0; at < order.size(); ++at) {
+      const runtime::Segment& segment = batch_segments[at];
+      Output& output = outputs[order[at]];
+      output.status = segment.status;
+      output.detail = segment.detail;
+      output.kind = segment.kind_out;
+      output.result.assign(segment.result.data, segment.result.data + segment.result.bytes);
+      std::free(segment.result.data);
+    }
+    ITIF_TRY(status);
+  }
+  return outputs;
+}
+
+}  // namespace itif::run
