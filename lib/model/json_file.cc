@@ -121,7 +121,7 @@ Result<nlohmann::json> read_json_file(const std::string& path) {
 Result<uint32_t> get_uint(const nlohmann::json& object, const char* key, uint32_t least,
                           uint32_t most, const std::string& origin) {
   const nlohmann::json* value = member(object, key);
-  if (value && value->is_number_unsigned()) {
+  if (value && value->is_number_integer() && *value >= 0) {
     const uint64_t number = value->get<uint64_t>();
     if (number >= least && number <= most) return static_cast<uint32_t>(number);
   }

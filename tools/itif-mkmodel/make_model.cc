@@ -41,8 +41,7 @@ constexpr HeadRow kHeads[] = {
     {"token-classification", HeadChoice::kTokenClassification},
 };
 
-constexpr float kInitializerRange = 0.02f;  // BERT's
-constexpr float kClassifierRange = 0.2f;    // wider, so that labels do not all come out alike
+constexpr float kClassifierRange = 0.2f;  // wider, so that labels do not all come out alike
 
 std::vector<std::string> labels_of(const ModelOptions& options) {
   if (!options.labels.empty()) return options.labels;
@@ -75,41 +74,43 @@ class Noise {
 std::vector<TensorToWrite> list_tensors(const ModelOptions& options, Noise& noise) {
   const model::BackboneSpec& spec = options.spec;
   const uint64_t hidden = spec.hidden;
+  const float range = options.initializer_range;
   const std::string base = has_classifier(options) ? "bert." : "";
   std::vector<TensorToWrite> tensors;
   const auto random = [&](const std::string& name, std::vector<uint64_t> dims, float deviation) {
     tensors.push_back(
         {name, std::move(dims), [&noise, deviation] { return noise.next(deviation); }});
   };
-  const auto constant = [&](const std::string& name, uint64_t size, float value) {
-    tensors.push_back({name, {size}, [value] { return value; }});
+  const auto around = [&](const std::string& name, uint64_t size, float value) {
+    const float range = options.layer_norm_range;
+    tensors.push_back({name, {size}, [&noise, value, range] {
+                         return range > 0 ? value + noise.next(range) : value;
+                       }});
   };
   const auto linear = [&](const std::string& name, uint64_t n, uint64_t k, float deviation) {
     random(name + ".weight", {n, k}, deviation);
     random(name + ".bias", {n}, deviation);
   };
   const auto norm = [&](const std::string& name) {
-    constant(name + ".weight", hidden, 1);
-    constant(name + ".bias", hidden, 0);
+    around(name + ".weight", hidden, 1);
+    around(name + ".bias", hidden, 0);
   };
-  random(base + "embeddings.word_embeddings.weight", {spec.vocab, hidden}, kInitializerRange);
-  random(base + "embeddings.position_embeddings.weight", {spec.max_positions, hidden},
-         kInitializerRange);
-  random(base + "embeddings.token_type_embeddings.weight", {spec.type_vocab, hidden},
-         kInitializerRange);
+  random(base + "embeddings.word_embeddings.weight", {spec.vocab, hidden}, range);
+  random(base + "embeddings.position_embeddings.weight", {spec.max_positions, hidden}, range);
+  random(base + "embeddings.token_type_embeddings.weight", {spec.type_vocab, hidden}, range);
   norm(base + "embeddings.LayerNorm");
   for (uint32_t i = 0; i < spec.layers; ++i) {
     const std::string layer = fmt::format("{}encoder.layer.{}.", base, i);
     for (const char* part : {"query", "key", "value"})
-      linear(layer + "attention.self." + part, hidden, hidden, kInitializerRange);
-    linear(layer + "attention.output.dense", hidden, hidden, kInitializerRange);
+      linear(layer + "attention.self." + part, hidden, hidden, range);
+    linear(layer + "attention.output.dense", hidden, hidden, range);
     norm(layer + "attention.output.LayerNorm");
-    linear(layer + "intermediate.dense", spec.intermediate, hidden, kInitializerRange);
-    linear(layer + "output.dense", hidden, spec.intermediate, kInitializerRange);
+    linear(layer + "intermediate.dense", spec.intermediate, hidden, range);
+    linear(layer + "output.dense", hidden, spec.intermediate, range);
     norm(layer + "output.LayerNorm");
   }
   if (options.head == HeadChoice::kPooler || options.head == HeadChoice::kClassification)
-    linear(base + "pooler.dense", hidden, hidden, kInitializerRange);
+    linear(base + "pooler.dense", hidden, hidden, range);
   if (has_classifier(options))
     linear("classifier", labels_of(options).size(), hidden, kClassifierRange);
   return tensors;
@@ -134,7 +135,7 @@ ordered_json config_of(const ModelOptions& options) {
       {"hidden_dropout_prob", 0.1},
       {"attention_probs_dropout_prob", 0.1},
       {"layer_norm_eps", std::stod(fmt::format("{:g}", spec.layer_norm_eps))},
-      {"initializer_range", 0.02},
+      {"initializer_range", std::stod(fmt::format("{:g}", options.initializer_range))},
       {"max_position_embeddings", spec.max_positions},
       {"type_vocab_size", spec.type_vocab},
       {"vocab_size", spec.vocab},

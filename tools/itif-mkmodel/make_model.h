@@ -21,6 +21,8 @@ struct ModelOptions {
       labels;                 // of the two kinds of classification; empty: two or five usual ones
   DType dtype = DType::kF32;  // of the file: kF32, kF16 or kBF16
   uint64_t seed = 1;
+  float initializer_range = 0.02f;  // standard deviation of weights and biases: BERT's
+  float layer_norm_range = 0;       // of LayerNorm's parameters around 1 and 0
 };
 
 // The spec that people call `name`. Errors: kNotFound, with the names there are.

@@ -1,0 +1,167 @@
+#include "model/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "support/safetensors_text.h"
+#include "support/temp_directory.h"
+
+namespace itif::model {
+namespace {
+
+using testing::entry;
+using testing::f32_bytes;
+using testing::safetensors;
+
+std::string one_tensor(const std::string& name, float value) {
+  return safetensors("{" + entry(name, "F32", "[1]", 0, 4) + "}", f32_bytes({value}));
+}
+
+std::string index_of(const std::string& pairs) {
+  return "{\"weight_map\":{" + pairs + "}}";
+}
+
+TEST(Checkpoint, ReadsEveryFloatingType) {
+  testing::TempDirectory directory;
+  const uint16_t bf16 = 0x3fc0, f16 = 0x4100;  // 1.5, 2.5
+  std::string data = f32_bytes({1, -2});
+  data.append(reinterpret_cast<const char*>(&bf16), 2)
+      .append(reinterpret_cast<const char*>(&f16), 2);
+  directory.write("model.safetensors", safetensors("{" + entry("w", "F32", "[2,1]", 0, 8) + "," +
+                                                       entry("b", "BF16", "[1]", 8, 10) + "," +
+                                                       entry("h", "F16", "[1]", 10, 12) + "}",
+                                                   data));
+  const auto checkpoint = Checkpoint::open(directory.path()).value();
+  EXPECT_EQ(checkpoint.num_tensors(), 3u);
+  EXPECT_EQ(checkpoint.read("w", {2, 1}).value().view.at(1), -2);
+  EXPECT_EQ(checkpoint.read("b", {1}).value().view.at(0), 1.5f);
+  EXPECT_EQ(checkpoint.read("h", {1}).value().view.at(0), 2.5f);
+  EXPECT_TRUE(checkpoint.unchanged());
+}
+
+TEST(Checkpoint, ShardsAreOneCheckpoint) {
+  testing::TempDirectory directory;
+  directory.write("model-1.safetensors", one_tensor("a", 1));
+  directory.write("model-2.safetensors", one_tensor("b", 2));
+  directory.write("model.safetensors.index.json",
+                  index_of("\"a\":\"model-1.safetensors\",\"b\":\"model-2.safetensors\""));
+  const auto checkpoint = Checkpoint::open(directory.path()).value();
+  EXPECT_EQ(checkpoint.read("a", {1}).value().view.at(0), 1);
+  EXPECT_EQ(checkpoint.read("b", {1}).value().view.at(0), 2);
+}
+
+TEST(Checkpoint, WrongTensorsAreNamedWithExpectedAndFound) {
+  testing::TempDirectory directory;
+  const std::string file = directory.write(
+      "model.safetensors", safetensors("{" + entry("w", "F32", "[2,3]", 0, 24) + "," +
+                                           entry("i", "I64", "[1]", 24, 32) + "}",
+                                       std::string(32, '\0')));
+  const auto checkpoint = Checkpoint::open(directory.path()).value();
+  const struct {
+    const char* name;
+    Shape shape;
+    std::string message;
+  } rows[] = {
+      {"x", {4, 5}, file + ": tensor \"x\": expected [4, 5], found none"},
+      {"w", {3, 2}, file + ": tensor \"w\": expected [3, 2], found [2, 3]"},
+      {"w", {6}, file + ": tensor \"w\": expected [6], found [2, 3]"},
+      {"w", {2, 3, 1}, file + ": tensor \"w\": expected [2, 3, 1], found [2, 3]"},
+      {"i", {1}, file + ": tensor \"i\": expected F32, F16 or BF16, found I64"},
+  };
+  for (const auto& row : rows) {
+    const auto result = checkpoint.read(row.name, row.shape);
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, Code::kInvalidArgument);
+    EXPECT_EQ(result.error().message, row.message);
+  }
+}
+
+TEST(Checkpoint, DirectoriesWithoutUsableWeightsAreRefused) {
+  testing::TempDirectory directory;
+  EXPECT_EQ(Checkpoint::open(directory.path()).error().code, Code::kNotFound);
+  EXPECT_EQ(Checkpoint::open(directory.file("none")).error().code, Code::kNotFound);
+  directory.write("pytorch_model.bin", "x");
+  const auto torch = Checkpoint::open(directory.path());
+  EXPECT_EQ(torch.error().code, Code::kUnsupported);
+  EXPECT_NE(torch.error().message.find("safe_serialization"), std::string::npos);
+  directory.write("model.safetensors", "short");
+  EXPECT_NE(Checkpoint::open(directory.path()).error().message.find("at least 8 bytes, found 5"),
+            std::string::npos);
+  std::filesystem::remove(directory.file("model.safetensors"));
+  std::filesystem::create_directory(directory.file("model.safetensors"));
+  EXPECT_NE(Checkpoint::open(directory.path()).error().message.find("not a regular file"),
+            std::string::npos);
+}
+
+TEST(Checkpoint, HostileIndexesAreRefused) {
+  const struct {
+    std::string index, expected;
+  } rows[] = {
+      {"[]", "expected a JSON object"},
+      {"{}", "expected an object 'weight_map', found none"},
+      {"{\"weight_map\":[]}", "expected an object 'weight_map', found []"},
+      {index_of("\"a\":3"), "tensor \"a\": expected a file name, found 3"},
+      {index_of("\"a\":\"../model-1.safetensors\""), "file in this directory"},
+      {index_of("\"a\":\"/etc/passwd\""), "file in this directory"},
+      {index_of("\"a\":\"sub/model-1.safetensors\""), "file in this directory"},
+      {index_of("\"a\":\"..\""), "file in this directory"},
+      {index_of("\"a\":\"\""), "file in this directory"},
+      {index_of("\"a\":\"model-1.safetensors\\u0000x\""), "file in this directory"},
+      {index_of("\"a\":\"model-9.safetensors\""), "model-9.safetensors: No such file"},
+      {index_of("\"zz\":\"model-1.safetensors\""), "tensor \"zz\": expected it in"},
+      {index_of("\"a\":\"model-2.safetensors\",\"b\":\"model-1.safetensors\""),
+       "tensor \"a\": expected it in"},
+      {index_of("\"a\":\"model-1.safetensors\",\"b\":\"model-3.safetensors\""),
+       "tensor \"a\": stands in"},
+  };
+  for (const auto& row : rows) {
+    testing::TempDirectory directory;
+    directory.write("model-1.safetensors", one_tensor("a", 1));
+    directory.write("model-2.safetensors", one_tensor("b", 2));
+    directory.write("model-3.safetensors", one_tensor("a", 3));
+    directory.write("model.safetensors.index.json", row.index);
+    const auto result = Checkpoint::open(directory.path());
+    ASSERT_FALSE(result) << row.index;
+    std::string message = result.error().message;
+    if (row.expected == "tensor \"a\": stands in") {
+      EXPECT_NE(message.find(" stands in "), std::string::npos) << message;
+    } else {
+      EXPECT_NE(message.find(row.expected), std::string::npos) << row.index << "\n" << message;
+    }
+  }
+}
+
+TEST(Checkpoint, FilesThatChangeWhileTheyAreReadAreNoticed) {
+  testing::TempDirectory directory;
+  const std::string file = directory.write("model.safetensors", one_tensor("a", 1));
+  const auto checkpoint = Checkpoint::open(directory.path()).value();
+  std::filesystem::resize_file(file, 20);
+  const auto read = checkpoint.read("a", {1});
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, Code::kCorrupt);
+  EXPECT_NE(read.error().message.find("truncated while it was read"), std::string::npos);
+  EXPECT_EQ(checkpoint.unchanged().error().code, Code::kCorrupt);
+}
+
+TEST(Checkpoint, NamesAreLocatedBehindPrefixesAndByOldNames) {
+  testing::TempDirectory directory;
+  directory.write(
+      "model.safetensors",
+      safetensors("{" + entry("bert.embeddings.word_embeddings.weight", "F32", "[1]", 0, 4) + "," +
+                      entry("bert.embeddings.LayerNorm.gamma", "F32", "[1]", 4, 8) + "," +
+                      entry("classifier.bias", "F32", "[1]", 8, 12) + "}",
+                  std::string(12, '\0')));
+  const auto checkpoint = Checkpoint::open(directory.path()).value();
+  EXPECT_EQ(locate(checkpoint, "bert", "embeddings.word_embeddings.weight"),
+            "bert.embeddings.word_embeddings.weight");
+  EXPECT_EQ(locate(checkpoint, "bert", "embeddings.LayerNorm.weight"),
+            "bert.embeddings.LayerNorm.gamma");
+  EXPECT_EQ(locate(checkpoint, "bert", "classifier.bias"), "classifier.bias");
+  // Absent: as its neighbours are named.
+  EXPECT_EQ(locate(checkpoint, "bert", "encoder.layer.0.output.dense.bias"),
+            "bert.encoder.layer.0.output.dense.bias");
+}
+
+}  // namespace
+}  // namespace itif::model

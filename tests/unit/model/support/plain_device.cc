@@ -1,0 +1,290 @@
+#include "support/plain_device.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "base/check.h"
+
+namespace itif::testing {
+namespace {
+
+using kernels::Activation;
+
+struct PlainBuffer final : device::Buffer {
+  PlainBuffer(std::shared_ptr<PlainDeviceState> owner, size_t size) : state(std::move(owner)) {
+    data_ = static_cast<std::byte*>(std::calloc(std::max<size_t>(size, 1), 1));
+    bytes_ = size;
+    ++state->live_buffers;
+  }
+  ~PlainBuffer() override {
+    std::free(data_);
+    --state->live_buffers;
+  }
+  std::shared_ptr<PlainDeviceState> state;
+};
+
+// Uncommitted and released slots are poisoned, so that a use shows in the results.
+struct PlainSlab final : device::SlabMemory {
+  PlainSlab(std::shared_ptr<PlainDeviceState> owner, size_t slot_bytes, uint32_t max_slots)
+      : state(std::move(owner)),
+        memory(slot_bytes * max_slots, std::byte{0xff}),
+        committed(max_slots, false) {
+    slab_ = {memory.data(), slot_bytes};
+    max_slots_ = max_slots;
+  }
+  ~PlainSlab() override {
+    state->live_slots -= static_cast<size_t>(std::count(committed.begin(), committed.end(), true));
+  }
+  Status commit(uint32_t slot) override {
+    CHECK(!committed[slot]);
+    if (!state->may_allocate()) return fail(Code::kResourceExhausted, "no memory for a slot");
+    committed[slot] = true;
+    ++state->live_slots;
+    return {};
+  }
+  void release(uint32_t slot) override {
+    CHECK(committed[slot]);
+    committed[slot] = false;
+    --state->live_slots;
+    std::memset(slab_.at(slot), 0xff, slab_.stride_bytes);
+  }
+  std::shared_ptr<PlainDeviceState> state;
+  std::vector<std::byte> memory;
+  std::vector<bool> committed;
+};
+
+float activate(double x, Activation activation) {
+  switch (activation) {
+    case Activation::kNone: break;
+    case Activation::kGelu: x = 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); break;
+    case Activation::kGeluTanh:
+      x = 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+      break;
+    case Activation::kRelu: x = std::max(x, 0.0); break;
+    case Activation::kTanh: x = std::tanh(x); break;
+  }
+  return static_cast<float>(x);
+}
+
+const float* floats(const void* data) {
+  return static_cast<const float*>(data);
+}
+const float* floats(const std::byte* data) {
+  return reinterpret_cast<const float*>(data);
+}
+
+void layer_norm(const float* x, const kernels::Slab& gamma, const kernels::Slab& beta,
+                uint32_t slot, float epsilon, uint32_t hidden, float* out) {
+  double mean = 0, variance = 0;
+  for (uint32_t i = 0; i < hidden; ++i) mean += x[i];
+  mean /= hidden;
+  for (uint32_t i = 0; i < hidden; ++i) variance += (x[i] - mean) * (x[i] - mean);
+  variance /= hidden;
+  for (uint32_t i = 0; i < hidden; ++i)
+    out[i] = static_cast<float>((x[i] - mean) / std::sqrt(variance + epsilon) *
+                                    floats(gamma.at(slot))[i] +
+                                floats(beta.at(slot))[i]);
+}
+
+void linear(const float* a, const float* weight, const float* bias, uint32_t n, uint32_t k,
+            Activation activation, float* out) {
+  for (uint32_t i = 0; i < n; ++i) {
+    double sum = bias ? bias[i] : 0;
+    for (uint32_t j = 0; j < k; ++j) sum += static_cast<double>(a[j]) * weight[size_t{i} * k + j];
+    out[i] = activate(sum, activation);
+  }
+}
+
+class PlainStream final : public device::Stream {
+ public:
+  PlainStream(std::shared_ptr<PlainDeviceState> state, const device::StreamLimits& limits)
+      : state_(std::move(state)), limits_(limits) {}
+
+  void gather_ids(const kernels::GatherIds& args) override {
+    CHECK(args.pieces.size() <= limits_.max_segments);
+    for (const kernels::IdPiece& piece : args.pieces) {
+      for (uint32_t i = 0; i < piece.num_ids; ++i) {
+        uint32_t id = 0;
+        std::memcpy(&id, piece.data + size_t{i} * piece.id_bytes, piece.id_bytes);
+        args.ids[piece.first_row + i] = id < args.vocab_size ? static_cast<int32_t>(id) : -1;
+      }
+    }
+  }
+
+  void embed_layer_norm(const kernels::EmbedLayerNorm& args) override {
+    std::vector<float> sum(args.hidden);
+    for (const kernels::RowRange& range : args.ranges) {
+      for (uint32_t row = range.first_row; row < range.first_row + range.num_rows; ++row) {
+        const size_t id = static_cast<size_t>(std::max(args.ids[row], 0));
+        const size_t type = args.token_types.empty() ? 0 : args.token_types[row];
+        for (uint32_t i = 0; i < args.hidden; ++i)
+          sum[i] =
+              floats(args.word.at(range.slot))[id * args.hidden + i] +
+              floats(args.position.at(range.slot))[size_t{args.positions[row]} * args.hidden + i] +
+              floats(args.token_type.at(range.slot))[type * args.hidden + i];
+        layer_norm(sum.data(), args.gamma, args.beta, range.slot, args.epsilon, args.hidden,
+                   static_cast<float*>(args.out) + size_t{row} * args.hidden);
+      }
+    }
+  }
+
+  void gemm(const kernels::GroupedGemm& args) override {
+    for (const kernels::RowRange& range : args.ranges)
+      for (size_t row = range.first_row; row < range.first_row + range.num_rows; ++row)
+        linear(floats(args.a) + row * args.k, floats(args.weights.at(range.slot)),
+               args.bias.base ? floats(args.bias.at(range.slot)) : nullptr, args.n, args.k,
+               args.activation, static_cast<float*>(args.out) + row * args.n);
+  }
+
+  void attention(const kernels::Attention& args) override {
+    const size_t hidden = size_t{args.num_heads} * args.head_size;
+    for (size_t s = 0; s + 1 < args.offsets.size(); ++s)
+      for (uint32_t head = 0; head < args.num_heads; ++head)
+        for (uint32_t row = args.offsets[s]; row < args.offsets[s + 1]; ++row)
+          attend(args, hidden, head, row, args.offsets[s], args.offsets[s + 1]);
+  }
+
+  void residual_layer_norm(const kernels::ResidualLayerNorm& args) override {
+    std::vector<float> sum(args.hidden);
+    for (const kernels::RowRange& range : args.ranges) {
+      for (size_t row = range.first_row; row < range.first_row + range.num_rows; ++row) {
+        for (uint32_t i = 0; i < args.hidden; ++i)
+          sum[i] = floats(args.x)[row * args.hidden + i] +
+                   (args.residual ? floats(args.residual)[row * args.hidden + i] : 0);
+        layer_norm(sum.data(), args.gamma, args.beta, range.slot, args.epsilon, args.hidden,
+                   static_cast<float*>(args.out) + row * args.hidden);
+      }
+    }
+  }
+
+  void pool_segments(const kernels::PoolSegments& args) override {
+    for (size_t s = 0; s < args.segments.size(); ++s) {
+      const uint32_t first = args.offsets[args.segments[s]];
+      const uint32_t last = args.offsets[args.segments[s] + 1];
+      float* out = args.out + s * args.hidden;
+      double length = 0;
+      for (uint32_t i = 0; i < args.hidden; ++i) {
+        const auto x = [&](size_t row) { return floats(args.x)[row * args.hidden + i]; };
+        double sum = 0, most = x(first);
+        for (uint32_t row = first; row < last; ++row) {
+          sum += x(row);
+          most = std::max<double>(most, x(row));
+        }
+        switch (args.pooling) {
+          case kernels::Pooling::kFirst: out[i] = x(first); break;
+          case kernels::Pooling::kLast: out[i] = x(last - 1); break;
+          case kernels::Pooling::kMax: out[i] = static_cast<float>(most); break;
+          case kernels::Pooling::kMean: out[i] = static_cast<float>(sum / (last - first)); break;
+          case kernels::Pooling::kMeanSqrtLength:
+            out[i] = static_cast<float>(sum / std::sqrt(last - first));
+            break;
+        }
+        length += static_cast<double>(out[i]) * out[i];
+      }
+      if (args.normalize)
+        for (uint32_t i = 0; i < args.hidden; ++i)
+          out[i] = static_cast<float>(out[i] / std::max(std::sqrt(length), 1e-12));
+    }
+  }
+
+  void to_f32(const kernels::ToF32& args) override {
+    std::memcpy(args.out, args.x, args.count * sizeof(float));
+  }
+
+  void small_linear(const kernels::SmallLinear& args) override {
+    for (size_t row = 0; row < args.rows; ++row)
+      linear(args.x + row * args.k, args.weight, args.bias, args.n, args.k, args.activation,
+             args.out + row * args.n);
+  }
+
+  void copy_to_host(const void* source, size_t bytes, void* target) override {
+    std::memcpy(target, source, bytes);
+  }
+
+  Status synchronize() override {
+    if (state_->fail_synchronize) return fail(Code::kInternal, "the device was told to fail");
+    return {};
+  }
+
+ private:
+  static void attend(const kernels::Attention& args, size_t hidden, uint32_t head, uint32_t row,
+                     uint32_t first, uint32_t last) {
+    const auto at = [&](size_t r, size_t part) {
+      return floats(args.qkv) + r * 3 * hidden + part * hidden + size_t{head} * args.head_size;
+    };
+    std::vector<double> scores;
+    for (uint32_t other = first; other < last; ++other) {
+      double dot = 0;
+      for (uint32_t i = 0; i < args.head_size; ++i)
+        dot += static_cast<double>(at(row, 0)[i]) * at(other, 1)[i];
+      scores.push_back(dot * args.scale);
+    }
+    const double most = *std::max_element(scores.begin(), scores.end());
+    double sum = 0;
+    for (double& score : scores) sum += score = std::exp(score - most);
+    float* out = static_cast<float*>(args.out) + row * hidden + size_t{head} * args.head_size;
+    for (uint32_t i = 0; i < args.head_size; ++i) {
+      double value = 0;
+      for (uint32_t other = first; other < last; ++other)
+        value += scores[other - first] / sum * at(other, 2)[i];
+      out[i] = static_cast<float>(value);
+    }
+  }
+
+  std::shared_ptr<PlainDeviceState> state_;
+  const device::StreamLimits limits_;
+};
+
+}  // namespace
+
+PlainDevice::PlainDevice() : state_(std::make_shared<PlainDeviceState>()) {
+  info_.kind = "plain";
+  info_.compute = DType::kF32;
+}
+
+Result<std::unique_ptr<device::Buffer>> PlainDevice::allocate(size_t bytes) {
+  if (!state_->may_allocate()) return fail(Code::kResourceExhausted, "no memory for a buffer");
+  return std::make_unique<PlainBuffer>(state_, bytes);
+}
+
+Result<std::unique_ptr<device::SlabMemory>> PlainDevice::reserve_slab(size_t slot_bytes,
+                                                                      uint32_t max_slots) {
+  return std::make_unique<PlainSlab>(state_, slot_bytes, max_slots);
+}
+
+Status PlainDevice::upload(const TensorView& source, DType type, void* target) {
+  CHECK(type == DType::kF32);
+  source.to_f32(static_cast<float*>(target));
+  return {};
+}
+
+void PlainDevice::download(const void* source, size_t bytes, void* target) {
+  std::memcpy(target, source, bytes);
+}
+
+size_t PlainDevice::packed_bytes(const device::GemmShape& shape) {
+  return size_t{shape.n} * shape.k * sizeof(float);
+}
+
+Status PlainDevice::pack(const device::GemmShape& shape, std::span<const TensorView> weight,
+                         void* target) {
+  auto* out = static_cast<float*>(target);
+  uint64_t rows = 0;
+  for (const TensorView& view : weight) {
+    CHECK(view.shape.rank == 2 && view.shape[1] == shape.k);
+    view.to_f32(out + rows * shape.k);
+    rows += view.shape[0];
+  }
+  CHECK(rows == shape.n);
+  return {};
+}
+
+Result<std::unique_ptr<device::Stream>> PlainDevice::make_stream(
+    const device::StreamLimits& limits) {
+  return std::make_unique<PlainStream>(state_, limits);
+}
+
+}  // namespace itif::testing

@@ -1,0 +1,48 @@
+// A device of plain loops in f32, for tests: no library, no threads, and failures on request. It is
+// also an independent check of what the operators mean (kernels/args.h).
+#pragma once
+
+#include <memory>
+
+#include "device/device.h"
+
+namespace itif::testing {
+
+// What the device counts, and where it is told to fail. Shared by the device and what it made.
+struct PlainDeviceState {
+  int allocations_until_failure = -1;  // buffers and slots together; -1: never fails
+  bool fail_synchronize = false;
+  size_t live_buffers = 0;
+  size_t live_slots = 0;  // committed
+
+  bool may_allocate() {
+    if (allocations_until_failure < 0) return true;
+    return allocations_until_failure-- > 0;
+  }
+};
+
+class PlainDevice final : public device::Device {
+ public:
+  PlainDevice();
+  const device::DeviceInfo& info() const override { return info_; }
+  PlainDeviceState& state() { return *state_; }
+
+  Result<std::unique_ptr<device::Buffer>> allocate(size_t bytes) override;
+  Result<std::unique_ptr<device::SlabMemory>> reserve_slab(size_t slot_bytes,
+                                                           uint32_t max_slots) override;
+  Status upload(const TensorView& source, DType type, void* target) override;
+  void download(const void* source, size_t bytes, void* target) override;
+  size_t packed_bytes(const device::GemmShape& shape) override;
+  Status pack(const device::GemmShape& shape, std::span<const TensorView> weight,
+              void* target) override;
+  Status prepare(const device::GemmShape&, uint32_t) override { return {}; }
+  uint32_t row_slack() const override { return 3; }
+  Status register_host_memory(const void*, size_t) override { return {}; }
+  Result<std::unique_ptr<device::Stream>> make_stream(const device::StreamLimits& limits) override;
+
+ private:
+  device::DeviceInfo info_;
+  std::shared_ptr<PlainDeviceState> state_;
+};
+
+}  // namespace itif::testing

@@ -1,0 +1,124 @@
+#include "model/weight_store.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "support/plain_device.h"
+#include "support/safetensors_text.h"
+#include "support/temp_directory.h"
+
+namespace itif::model {
+namespace {
+
+using testing::entry;
+using testing::PlainDevice;
+
+std::vector<WeightKind> small_kinds(uint64_t table_rows) {
+  return {
+      {"words", Storage::kTable, {"words"}, {table_rows, 2}, {}},
+      {"gamma", Storage::kVector, {"norm.LayerNorm.weight"}, {2}, {}},
+      {"matrix", Storage::kMatrix, {"top", "bottom"}, {2, 2}, {.n = 4, .k = 2}},
+      {"bias", Storage::kVector, {"bias.top", "bias.bottom"}, {2}, {}},
+  };
+}
+
+// Every tensor of small_kinds(rows), filled with first, first + 1, ….
+Checkpoint write_checkpoint(const testing::TempDirectory& directory, uint64_t rows, float first) {
+  const std::vector<std::pair<std::string, std::vector<uint64_t>>> tensors = {
+      {"words", {rows, 2}}, {"norm.LayerNorm.gamma", {2}}, {"m.top", {2, 2}},
+      {"m.bottom", {2, 2}}, {"m.bias.top", {2}},           {"m.bias.bottom", {2}}};
+  std::string header = "{";
+  uint64_t offset = 0;
+  std::vector<float> values;
+  for (const auto& [name, dims] : tensors) {
+    const uint64_t count = dims[0] * (dims.size() > 1 ? dims[1] : 1);
+    const std::string shape =
+        dims.size() > 1 ? "[" + std::to_string(dims[0]) + "," + std::to_string(dims[1]) + "]"
+                        : "[" + std::to_string(dims[0]) + "]";
+    header += (offset ? "," : "") + entry(name, "F32", shape, offset, offset + count * 4);
+    offset += count * 4;
+    for (uint64_t i = 0; i < count; ++i) values.push_back(first++);
+  }
+  directory.write("model.safetensors",
+                  testing::safetensors(header + "}", testing::f32_bytes(values)));
+  return Checkpoint::open(directory.path()).value();
+}
+
+std::vector<float> contents(const WeightStore& store, size_t kind, uint32_t slot, size_t count) {
+  std::vector<float> values(count);
+  std::memcpy(values.data(), store.slab(kind).at(slot), count * sizeof(float));
+  return values;
+}
+
+TEST(WeightStore, KindsOfAllTenantsStandConcatenated) {
+  PlainDevice device;
+  const auto store = WeightStore::create(device, small_kinds(3), 4).value();
+  EXPECT_EQ(device.state().live_slots, 0u);
+  testing::TempDirectory first, second;
+  const Checkpoint a = write_checkpoint(first, 3, 0);
+  const Checkpoint b = write_checkpoint(second, 2, 100);
+  ASSERT_EQ(store->acquire().value(), 0u);
+  ASSERT_EQ(store->acquire().value(), 1u);
+  std::vector<size_t> reported;
+  ASSERT_TRUE(store->load(0, small_kinds(3), "m", a, [&](size_t i) { reported.push_back(i); }));
+  EXPECT_EQ(reported, (std::vector<size_t>{0, 1, 2, 3}));
+  // A table with fewer rows than the group's.
+  ASSERT_TRUE(store->load(1, small_kinds(2), "m", b, nullptr));
+  EXPECT_EQ(contents(*store, 0, 0, 6), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(contents(*store, 1, 0, 2), (std::vector<float>{6, 7}));
+  EXPECT_EQ(contents(*store, 2, 0, 8), (std::vector<float>{8, 9, 10, 11, 12, 13, 14, 15}));
+  EXPECT_EQ(contents(*store, 3, 0, 4), (std::vector<float>{16, 17, 18, 19}));
+  EXPECT_EQ(contents(*store, 0, 1, 4), (std::vector<float>{100, 101, 102, 103}));
+  EXPECT_EQ(contents(*store, 3, 1, 4), (std::vector<float>{114, 115, 116, 117}));
+  // Vectors share a slab: two tables and matrices of their own, one for both vectors.
+  EXPECT_EQ(device.state().live_slots, 2u * 3);
+  EXPECT_EQ(store->slab(1).stride_bytes, store->slab(3).stride_bytes);
+  EXPECT_EQ((store->slab(3).base - store->slab(1).base) % 64, 0);
+  EXPECT_EQ(store->slot_bytes(), 3 * 2 * 4 + 4 * 2 * 4 + store->slab(1).stride_bytes);
+}
+
+TEST(WeightStore, SlotsAreReusedAndRunOut) {
+  PlainDevice device;
+  const auto store = WeightStore::create(device, small_kinds(3), 2).value();
+  EXPECT_EQ(store->acquire().value(), 0u);
+  EXPECT_EQ(store->acquire().value(), 1u);
+  const auto full = store->acquire();
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code, Code::kResourceExhausted);
+  EXPECT_NE(full.error().message.find("all 2 slots"), std::string::npos);
+  store->release(0);
+  EXPECT_EQ(device.state().live_slots, 3u);
+  EXPECT_EQ(store->acquire().value(), 0u);
+  store->release(0);
+  store->release(1);
+  EXPECT_EQ(device.state().live_slots, 0u);
+}
+
+TEST(WeightStore, FailureToCommitLeavesNothingBehind) {
+  for (int budget = 0; budget < 3; ++budget) {
+    PlainDevice device;
+    const auto store = WeightStore::create(device, small_kinds(3), 2).value();
+    device.state().allocations_until_failure = budget;
+    EXPECT_EQ(store->acquire().error().code, Code::kResourceExhausted);
+    EXPECT_EQ(device.state().live_slots, 0u);
+    device.state().allocations_until_failure = -1;
+    EXPECT_EQ(store->acquire().value(), 0u);
+  }
+}
+
+TEST(WeightStore, MissingTensorsAreNamed) {
+  PlainDevice device;
+  const auto store = WeightStore::create(device, small_kinds(3), 1).value();
+  testing::TempDirectory directory;
+  directory.write("model.safetensors", testing::safetensors("{}", ""));
+  const Checkpoint empty = Checkpoint::open(directory.path()).value();
+  ASSERT_TRUE(store->acquire());
+  const auto loaded = store->load(0, small_kinds(3), "m", empty, nullptr);
+  ASSERT_FALSE(loaded);
+  EXPECT_NE(loaded.error().message.find("tensor \"words\": expected [3, 2], found none"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace itif::model
