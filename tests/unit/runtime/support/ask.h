@@ -1,0 +1,97 @@
+// Requests to a group, without packets: ids are cut into pieces as datagrams would cut them.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "runtime/group.h"
+
+namespace itif::testing {
+
+struct Ask {
+  uint32_t slot = 0;
+  std::vector<uint32_t> ids;
+  std::vector<uint8_t> token_types;
+  wire::ResultKind kind = wire::ResultKind::kDefault;
+  uint8_t id_bytes = 4;
+  uint32_t ids_a_piece = 16;
+};
+
+struct Answer {
+  wire::StatusCode status = wire::StatusCode::kInternal;
+  wire::ResultKind kind = wire::ResultKind::kDefault;
+  std::string detail;
+  std::vector<std::byte> bytes;
+
+  bool ok() const { return status == wire::StatusCode::kOk; }
+  std::vector<float> floats() const {
+    std::vector<float> values(bytes.size() / sizeof(float));
+    if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+    return values;
+  }
+};
+
+// One batch. REQUIRES: asks are ascending by slot. `fault` receives forward()'s status.
+inline std::vector<Answer> run_batch(runtime::Group& group, device::Stream& stream,
+                                     const std::vector<Ask>& asks, Status* fault = nullptr) {
+  std::vector<runtime::Segment> segments(asks.size());
+  std::vector<std::vector<uint32_t>> storage(asks.size());  // 4-byte aligned
+  std::vector<std::vector<kernels::IdPiece>> pieces(asks.size());
+  for (size_t i = 0; i < asks.size(); ++i) {
+    const Ask& ask = asks[i];
+    storage[i].resize(ask.ids.size() + 1);
+    auto* bytes = reinterpret_cast<std::byte*>(storage[i].data());
+    for (size_t t = 0; t < ask.ids.size(); ++t)
+      std::memcpy(bytes + t * ask.id_bytes, &ask.ids[t], ask.id_bytes);
+    for (uint32_t t = 0; t < ask.ids.size(); t += ask.ids_a_piece) {
+      const auto left = static_cast<uint32_t>(ask.ids.size()) - t;
+      pieces[i].push_back(
+          {bytes + size_t{t} * ask.id_bytes, std::min(ask.ids_a_piece, left), t, ask.id_bytes});
+    }
+    segments[i].slot = ask.slot;
+    segments[i].num_tokens = static_cast<uint32_t>(ask.ids.size());
+    segments[i].pieces = pieces[i];
+    segments[i].token_types = ask.token_types;
+    segments[i].kind = ask.kind;
+  }
+  runtime::Batch batch{segments};
+  Status status = group.forward(stream, batch);
+  if (fault) *fault = std::move(status);
+  std::vector<Answer> answers(asks.size());
+  for (size_t i = 0; i < asks.size(); ++i) {
+    const runtime::Segment& segment = segments[i];
+    answers[i] = {segment.status, segment.kind_out, segment.detail, {}};
+    if (segment.result.data)
+      answers[i].bytes.assign(segment.result.data, segment.result.data + segment.result.bytes);
+    std::free(segment.result.data);
+  }
+  return answers;
+}
+
+inline double max_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size() || a.empty()) return 1e30;
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(static_cast<double>(a[i]) - b[i]);
+    if (!(difference <= most)) most = difference;  // NaN counts
+  }
+  return most;
+}
+
+inline double cosine(const std::vector<float>& a, const std::vector<float>& b) {
+  if (a.size() != b.size() || a.empty()) return -1;
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ab += static_cast<double>(a[i]) * b[i];
+    aa += static_cast<double>(a[i]) * a[i];
+    bb += static_cast<double>(b[i]) * b[i];
+  }
+  return ab / std::sqrt(aa * bb);
+}
+
+}  // namespace itif::testing
