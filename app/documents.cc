@@ -103,6 +103,7 @@ json LocalAppliance::stats() const {
                      {"dropped", total.total_dropped()},
                      {"sent", total.sent},
                      {"sent_bytes", total.sent_bytes},
+                     {"send_dropped", total.send_dropped},
                      {"contexts", total.contexts},
                      {"held_bytes", total.held_bytes},
                      {"requests", total.requests},

@@ -69,7 +69,8 @@ class Appliance {
   //   tokens, refused, mean_batch_requests, mean_batch_tokens, mean_batch_tenants, busy_s,
   //   device_failed}]
   virtual nlohmann::json groups() const = 0;
-  // {uptime_s, total: {received, received_bytes, forwarded, held, dropped, sent, sent_bytes, contexts,
+  // {uptime_s, total: {received, received_bytes, forwarded, held, dropped, sent, sent_bytes,
+  //   send_dropped, contexts,
   //   held_bytes, requests, responses, statuses, cache_hits, in_flight},
   //  stages: {reassembly|queue|execute|respond|total: {count, p50_us, p99_us, p999_us, max_us}},
   //  tenants: [{id, name, group, state, datagrams, requests, responses, statuses, dropped,

@@ -16,6 +16,7 @@ bool TxBuffer::push(rte_mbuf* mbuf) noexcept {
     ++dropped_;
     return false;
   }
+  pushed_bytes_ += rte_pktmbuf_pkt_len(mbuf);
   mbufs_[count_++] = mbuf;
   return true;
 }

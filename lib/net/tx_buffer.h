@@ -32,6 +32,7 @@ class TxBuffer {
   size_t flush() noexcept;
 
   uint64_t sent() const noexcept { return sent_; }
+  uint64_t pushed_bytes() const noexcept { return pushed_bytes_; }
   uint64_t dropped() const noexcept { return dropped_; }  // DropReason::kTxFull
 
  private:
@@ -41,6 +42,7 @@ class TxBuffer {
   size_t count_ = 0;
   uint64_t sent_ = 0;
   uint64_t dropped_ = 0;
+  uint64_t pushed_bytes_ = 0;
   std::array<rte_mbuf*, kCapacity> mbufs_;
 };
 

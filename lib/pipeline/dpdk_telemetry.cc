@@ -39,6 +39,7 @@ void add_figures(rte_tel_data* data, const WorkerFigures& f) {
   add(data, "dropped", f.total_dropped());
   add(data, "sent", f.sent);
   add(data, "sent_bytes", f.sent_bytes);
+  add(data, "send_dropped", f.send_dropped);
   add(data, "contexts", f.contexts);
   add(data, "held_bytes", f.held_bytes);
   add(data, "requests", f.requests);

@@ -43,6 +43,7 @@ WorkerFigures worker_figures(const Worker& worker) {
   f.held = c.held.read();
   f.sent = c.sent.read();
   f.sent_bytes = c.sent_bytes.read();
+  f.send_dropped = c.send_dropped.read();
   f.contexts = c.contexts.read();
   f.held_bytes = c.held_bytes.read();
   f.requests = c.requests.read();
@@ -69,6 +70,7 @@ WorkerFigures& WorkerFigures::operator+=(const WorkerFigures& other) {
   held += other.held;
   sent += other.sent;
   sent_bytes += other.sent_bytes;
+  send_dropped += other.send_dropped;
   contexts += other.contexts;
   held_bytes += other.held_bytes;
   requests += other.requests;

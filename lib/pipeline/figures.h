@@ -25,6 +25,7 @@ TenantFigures tenant_figures(Workers workers, uint32_t tenant_index);
 
 struct WorkerFigures {
   uint64_t received = 0, received_bytes = 0, forwarded = 0, held = 0, sent = 0, sent_bytes = 0;
+  uint64_t send_dropped = 0;
   uint64_t contexts = 0, held_bytes = 0, requests = 0, responses = 0, statuses = 0;
   uint64_t cache_hits = 0, polls = 0, idle_polls = 0;
   std::vector<uint64_t> dropped;  // by net::DropReason

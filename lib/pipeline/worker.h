@@ -157,6 +157,8 @@ class Worker {
   const tenant::Snapshot* snapshot_ = nullptr;  // of this turn
   uint64_t now_ns_ = 0;                         // of this turn
   uint64_t next_sweep_ns_ = 0;
+  uint64_t next_stages_ns_ = 0;
+  uint64_t published_responses_ = 0;
   std::atomic<bool> stopping_{false};
 };
 

@@ -33,8 +33,6 @@ bool is_deadline(StatusCode status) noexcept {
 }  // namespace
 
 void Worker::send(rte_mbuf* mbuf) noexcept {
-  counters_.sent.add();
-  counters_.sent_bytes.add(rte_pktmbuf_pkt_len(mbuf));
   tx_.push(mbuf);
 }
 

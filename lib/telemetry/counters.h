@@ -52,6 +52,7 @@ struct alignas(kCacheLineBytes) WorkerCounters {
   Gauge held_bytes;   // of packet buffers
   Counter sent;       // datagrams given to the port
   Counter sent_bytes;
+  Counter send_dropped;  // frames that the port refused for too long
   Counter requests;    // complete and handed to an executor
   Counter responses;   // requests that ended with a result
   Counter statuses;    // requests that ended with a status
