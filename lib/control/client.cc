@@ -114,11 +114,8 @@ std::expected<void, CallError> Client::Impl::connect() {
   const uint64_t deadline = clock_.now_ns() + options_.connect_timeout_ns;
   while (!passed(deadline)) {
     switch (next_event()) {
-      case 0:
-        wait(deadline);
-        break;
-      case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
-        return {};
+      case 0: wait(deadline); break;
+      case ZMQ_EVENT_HANDSHAKE_SUCCEEDED: return {};
       case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
         return call_fail(
             Kind::kUnreachable, Code::kPermission,
@@ -139,8 +136,7 @@ std::expected<void, CallError> Client::Impl::connect() {
                          fmt::format("cannot reach itifd: nobody answers on {}: start itifd with "
                                      "control.tcp_endpoint set, or correct the address",
                                      endpoint));
-      default:
-        break;
+      default: break;
     }
   }
   return call_fail(Kind::kTimeout, Code::kUnavailable,

@@ -20,8 +20,8 @@ namespace itif::control {
 
 struct ClientOptions {
   std::string endpoint = "ipc:///run/itif/control.sock";
-  std::optional<CurvePublicKey> server_key;  // tcp endpoints need both
-  std::optional<CurveKeyPair> client_key;
+  std::optional<CurvePublicKey> server_key = std::nullopt;  // tcp endpoints need both
+  std::optional<CurveKeyPair> client_key = std::nullopt;
   uint64_t connect_timeout_ns = 3'000'000'000;
 };
 

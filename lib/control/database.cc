@@ -33,8 +33,7 @@ int bind(sqlite3_stmt* statement, int at, const Value& value) {
 
 Value column(sqlite3_stmt* statement, int at) {
   switch (sqlite3_column_type(statement, at)) {
-    case SQLITE_INTEGER:
-      return sqlite3_column_int64(statement, at);
+    case SQLITE_INTEGER: return sqlite3_column_int64(statement, at);
     case SQLITE_BLOB: {
       const auto* bytes = static_cast<const std::byte*>(sqlite3_column_blob(statement, at));
       const auto size = static_cast<size_t>(sqlite3_column_bytes(statement, at));
@@ -86,12 +85,9 @@ Error database_error(int sqlite_code, const std::string& path, std::string_view 
     case SQLITE_IOERR:
       return {Code::kUnavailable,
               fmt::format("{}: {}: check the disk (dmesg) and its quota", what, why)};
-    case SQLITE_CONSTRAINT:
-      return {Code::kAlreadyExists, fmt::format("{}: {}", what, why)};
-    case SQLITE_NOMEM:
-      return {Code::kResourceExhausted, fmt::format("{}: out of memory", what)};
-    default:
-      return {Code::kInternal, fmt::format("{}: {} (SQLite {})", what, why, sqlite_code)};
+    case SQLITE_CONSTRAINT: return {Code::kAlreadyExists, fmt::format("{}: {}", what, why)};
+    case SQLITE_NOMEM: return {Code::kResourceExhausted, fmt::format("{}: out of memory", what)};
+    default: return {Code::kInternal, fmt::format("{}: {} (SQLite {})", what, why, sqlite_code)};
   }
 }
 

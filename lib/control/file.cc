@@ -16,34 +16,25 @@ Code code_of_errno(int error) {
   switch (error) {
     case EACCES:
     case EPERM:
-    case EROFS:
-      return Code::kPermission;
-    case ENOENT:
-      return Code::kNotFound;
+    case EROFS: return Code::kPermission;
+    case ENOENT: return Code::kNotFound;
     case ENOSPC:
     case EDQUOT:
     case EMFILE:
-    case ENFILE:
-      return Code::kResourceExhausted;
-    case EEXIST:
-      return Code::kAlreadyExists;
-    default:
-      return Code::kInvalidArgument;
+    case ENFILE: return Code::kResourceExhausted;
+    case EEXIST: return Code::kAlreadyExists;
+    default: return Code::kInvalidArgument;
   }
 }
 
 const char* remedy_of_errno(int error) {
   switch (error) {
     case EACCES:
-    case EPERM:
-      return ": run as its owner or as root";
-    case EROFS:
-      return ": choose a place that can be written";
+    case EPERM: return ": run as its owner or as root";
+    case EROFS: return ": choose a place that can be written";
     case ENOSPC:
-    case EDQUOT:
-      return ": free space on its file system";
-    default:
-      return "";
+    case EDQUOT: return ": free space on its file system";
+    default: return "";
   }
 }
 

@@ -54,10 +54,8 @@ Status probe_ipc(const std::string& path) {
     return {};
   switch (errno) {
     case ENOENT:
-    case ENOTDIR:
-      return fail(Code::kNotFound, fmt::format("there is no socket {}", path));
-    case ECONNREFUSED:
-      return fail(Code::kUnavailable, fmt::format("nobody listens on {}", path));
+    case ENOTDIR: return fail(Code::kNotFound, fmt::format("there is no socket {}", path));
+    case ECONNREFUSED: return fail(Code::kUnavailable, fmt::format("nobody listens on {}", path));
     case EACCES:
     case EPERM:
       return fail(Code::kPermission,

@@ -140,7 +140,7 @@ void Sockets::receive_request(size_t router, const OnRequest& on_request,
   size_t num_frames = 0;
   while (frame.more()) {
     if (!socket.recv(frame, zmq::recv_flags::dontwait)) return;
-    if (num_frames == 0 && frame.size() == 0 && frame.more()) {
+    if (!peer.delimiter && num_frames == 0 && frame.size() == 0 && frame.more()) {
       peer.delimiter = true;
       continue;
     }

@@ -43,12 +43,9 @@ auto guarded(F&& call) -> decltype(call()) {
 
 const char* Tenants::state_name(const Entry& entry) {
   switch (entry.condition) {
-    case Condition::kLoading:
-      return "loading";
-    case Condition::kFailed:
-      return "failed";
-    case Condition::kAdmitted:
-      break;
+    case Condition::kLoading: return "loading";
+    case Condition::kFailed: return "failed";
+    case Condition::kAdmitted: break;
   }
   return entry.record.state == tenant::State::kPaused ? "paused" : "serving";
 }

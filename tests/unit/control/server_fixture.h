@@ -1,0 +1,82 @@
+// A server with a FakeAppliance on sockets in a directory of the test's own.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/clock.h"
+#include "control/client.h"
+#include "control/server.h"
+#include "fake_appliance.h"
+#include "temp_dir.h"
+
+namespace itif::control {
+
+constexpr uint64_t kTestTimeoutNs = 20'000'000'000;  // of a call: only a defect takes this long
+
+class ServerFixture : public ::testing::Test {
+ protected:
+  ServerFixture() {
+    options_.endpoint = "ipc://" + (dir_ / "control.sock");
+    options_.events_endpoint = "ipc://" + (dir_ / "events.sock");
+    options_.state_dir = dir_ / "state";
+  }
+  ~ServerFixture() override {
+    if (appliance_) appliance_->open_gate();
+  }
+
+  Error open_error() {
+    auto server = Server::open(options_, clock_);
+    EXPECT_FALSE(server);
+    return server ? Error{} : server.error();
+  }
+  // `restored` false: returns while the tenants are still being admitted.
+  void start(bool restored = true) {
+    auto server = Server::open(options_, clock_);
+    ASSERT_TRUE(server) << server.error().message;
+    server_ = std::move(*server);
+    if (!appliance_) appliance_ = std::make_unique<FakeAppliance>();
+    server_->start(*appliance_);
+    if (restored) server_->wait_restored();
+  }
+  // As if the process had been started anew.
+  void restart(bool restored = true) {
+    server_.reset();
+    auto old = std::move(appliance_);
+    appliance_ = std::make_unique<FakeAppliance>();
+    if (old) appliance_->refused_models = old->refused_models;
+    start(restored);
+  }
+  std::unique_ptr<Client> client() {
+    auto client = Client::connect({.endpoint = options_.endpoint}, system_clock_);
+    EXPECT_TRUE(client) << client.error().error.message;
+    return client ? std::move(*client) : nullptr;
+  }
+  nlohmann::json ok(const std::string& op, const nlohmann::json& args = nlohmann::json::object()) {
+    auto answer = client()->call(op, args, kTestTimeoutNs);
+    EXPECT_TRUE(answer) << op << ": " << answer.error().error.message;
+    return answer ? *answer : nlohmann::json();
+  }
+  Error refusal(const std::string& op, const nlohmann::json& args = nlohmann::json::object()) {
+    auto answer = client()->call(op, args, kTestTimeoutNs);
+    EXPECT_FALSE(answer) << op << " was not refused: " << args;
+    if (answer) return {};
+    EXPECT_EQ(answer.error().kind, CallError::Kind::kRefused) << answer.error().error.message;
+    return answer.error().error;
+  }
+  nlohmann::json add(const std::string& name) {
+    return ok("tenant.add", {{"name", name}, {"model_dir", "/models/" + name}});
+  }
+
+  TempDir dir_;
+  VirtualClock clock_{1'700'000'000'000'000'000};
+  SystemClock system_clock_;
+  ServerOptions options_;
+  std::unique_ptr<FakeAppliance> appliance_;
+  std::unique_ptr<Server> server_;
+};
+
+}  // namespace itif::control

@@ -1,0 +1,491 @@
+#include "control/server.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "control/database.h"
+#include "server_fixture.h"
+
+namespace itif::control {
+namespace {
+
+using nlohmann::json;
+
+class ServerTest : public ServerFixture {
+ protected:
+  // Another program that writes to the registry: every commit of the server fails meanwhile.
+  class HeldRegistry {
+   public:
+    explicit HeldRegistry(const std::string& state_dir)
+        : database_(*Database::open(state_dir + "/registry.db")) {
+      EXPECT_TRUE(database_.run("BEGIN IMMEDIATE"));
+    }
+    ~HeldRegistry() { EXPECT_TRUE(database_.run("ROLLBACK")); }
+
+   private:
+    Database database_;
+  };
+};
+
+TEST_F(ServerTest, AddsListsAndShowsATenant) {
+  start();
+  const json added = ok("tenant.add", {{"name", "a"},
+                                       {"model_dir", "/models/a"},
+                                       {"group", "g"},
+                                       {"slo_ns", 25'000'000},
+                                       {"weight", 2},
+                                       {"quota_rps", 500},
+                                       {"auth", "full"}});
+  EXPECT_EQ(added["tenant"]["id"], 1);
+  EXPECT_EQ(added["tenant"]["state"], "serving");
+  EXPECT_EQ(added["tenant"]["labels"], (json{"NEGATIVE", "POSITIVE"}));
+  const std::string key = added["key"];
+  EXPECT_EQ(key.size(), 32u);
+  EXPECT_EQ(key.find_first_not_of("0123456789abcdef"), std::string::npos);
+
+  const TenantRecord record = appliance_->record(1);
+  EXPECT_EQ(record.name, "a");
+  EXPECT_EQ(record.group, "g");
+  EXPECT_EQ(record.slo_ns, 25'000'000u);
+  EXPECT_EQ(record.weight, 2u);
+  EXPECT_EQ(record.quota_rps, 500u);
+  EXPECT_EQ(record.auth, 2);
+  EXPECT_EQ(record.key.epoch, 1);
+  EXPECT_EQ(record.created_unix_ns, clock_.unix_ns());
+
+  EXPECT_EQ(ok("tenant.list")["tenants"].size(), 1u);
+  EXPECT_EQ(ok("tenant.show", {{"tenant", "a"}}), ok("tenant.show", {{"tenant", 1}}));
+  // The key is told once.
+  EXPECT_EQ(ok("tenant.list").dump().find(key), std::string::npos);
+  EXPECT_EQ(ok("tenant.show", {{"tenant", "a"}}).dump().find(key), std::string::npos);
+}
+
+TEST_F(ServerTest, KeysDiffer) {
+  start();
+  EXPECT_NE(add("a")["key"], add("b")["key"]);
+}
+
+TEST_F(ServerTest, RefusesATakenNameBeforeLoading) {
+  start();
+  add("a");
+  const size_t calls = appliance_->calls.size();
+  EXPECT_EQ(refusal("tenant.add", {{"name", "a"}, {"model_dir", "/m"}}).code, Code::kAlreadyExists);
+  EXPECT_EQ(appliance_->calls.size(), calls);
+}
+
+TEST_F(ServerTest, AModelThatDoesNotLoadLeavesNothingBehind) {
+  start();
+  appliance_->refused_models = {"/models/bad"};
+  const Error error = refusal("tenant.add", {{"name", "bad"}, {"model_dir", "/models/bad"}});
+  EXPECT_EQ(error.code, Code::kInvalidArgument);
+  EXPECT_NE(error.message.find("tensor 'x'"), std::string::npos);
+  EXPECT_TRUE(ok("tenant.list")["tenants"].empty());
+  appliance_->throw_in_admit = true;
+  EXPECT_EQ(refusal("tenant.add", {{"name", "b"}, {"model_dir", "/m"}}).code, Code::kInternal);
+  EXPECT_TRUE(ok("tenant.list")["tenants"].empty());
+  appliance_->throw_in_admit = false;
+  // The ids of failed attempts are burnt, never given to another.
+  EXPECT_EQ(add("c")["tenant"]["id"], 3);
+  restart();
+  EXPECT_EQ(ok("tenant.list")["tenants"].size(), 1u);
+}
+
+TEST_F(ServerTest, ChangesSurviveARestart) {
+  start();
+  add("a");
+  const std::string key = add("b")["key"];
+  add("c");
+  ok("tenant.update", {{"tenant", "b"}, {"name", "bee"}, {"weight", 7}});
+  ok("tenant.pause", {{"tenant", "a"}});
+  ok("tenant.remove", {{"tenant", "c"}});
+  const json before = ok("tenant.list");
+  const TenantRecord bee = appliance_->record(2);
+  restart();
+  EXPECT_EQ(ok("tenant.list"), before);
+  EXPECT_EQ(appliance_->record(2).key.bytes, bee.key.bytes);
+  EXPECT_EQ(appliance_->record(1).state, tenant::State::kPaused);
+  EXPECT_EQ(add("d")["tenant"]["id"], 4) << "the id of a removed tenant was given out again";
+}
+
+TEST_F(ServerTest, ATenantThatCannotBeRestoredIsListedAndCanBeRepaired) {
+  start();
+  add("good");
+  add("bad");
+  appliance_->refused_models = {"/models/bad"};
+  restart();
+  const json shown = ok("tenant.show", {{"tenant", "bad"}})["tenant"];
+  EXPECT_EQ(shown["state"], "failed");
+  EXPECT_NE(shown["message"].get<std::string>().find("misshapen"), std::string::npos);
+  const json health = ok("health");
+  EXPECT_EQ(health["status"], "degraded");
+  EXPECT_EQ(health["failed"][0]["name"], "bad");
+  EXPECT_EQ(health["tenants"],
+            (json{{"serving", 1}, {"failed", 1}, {"paused", 0}, {"loading", 0}}));
+  EXPECT_EQ(ok("tenant.show", {{"tenant", "good"}})["tenant"]["state"], "serving");
+
+  // Settings can be changed without loading; loading is tried again when asked for.
+  EXPECT_EQ(ok("tenant.update", {{"tenant", "bad"}, {"weight", 5}})["tenant"]["state"], "failed");
+  EXPECT_EQ(refusal("tenant.resume", {{"tenant", "bad"}}).code, Code::kInvalidArgument);
+  EXPECT_EQ(
+      ok("tenant.update", {{"tenant", "bad"}, {"model_dir", "/models/fixed"}})["tenant"]["state"],
+      "serving");
+  EXPECT_EQ(ok("health")["status"], "ok");
+  EXPECT_EQ(appliance_->record(2).weight, 5u);
+}
+
+TEST_F(ServerTest, AFailedTenantCanBeRemoved) {
+  start();
+  add("bad");
+  appliance_->refused_models = {"/models/bad"};
+  restart();
+  EXPECT_EQ(ok("tenant.remove", {{"tenant", "bad"}}), (json{{"id", 1}, {"name", "bad"}}));
+  EXPECT_TRUE(ok("tenant.list")["tenants"].empty());
+}
+
+TEST_F(ServerTest, AnswersWhileTenantsAreRestored) {
+  start();
+  add("a");
+  server_.reset();
+  appliance_ = std::make_unique<FakeAppliance>();
+  appliance_->close_gate();
+  start(false);
+  appliance_->wait_until_inside();
+  EXPECT_EQ(ok("health")["status"], "restoring");
+  EXPECT_EQ(ok("health")["running"], "restore");
+  EXPECT_EQ(ok("tenant.show", {{"tenant", "a"}})["tenant"]["state"], "loading");
+  appliance_->open_gate();
+  server_->wait_restored();
+  EXPECT_EQ(ok("health")["status"], "ok");
+}
+
+TEST_F(ServerTest, ASlowAdmissionDoesNotKeepOthersWaiting) {
+  start();
+  appliance_->close_gate();
+  auto slow = std::async(std::launch::async, [this] { return add("slow"); });
+  appliance_->wait_until_inside();
+  EXPECT_EQ(ok("health")["running"], "tenant.add");
+  EXPECT_EQ(ok("stats")["total"]["received"], 7);
+  EXPECT_EQ(ok("tenant.show", {{"tenant", "slow"}})["tenant"]["state"], "loading");
+  appliance_->open_gate();
+  EXPECT_EQ(slow.get()["tenant"]["state"], "serving");
+}
+
+TEST_F(ServerTest, ProgressArrivesInOrderAndThinned) {
+  start();
+  std::vector<std::pair<std::string, double>> steps;
+  auto answer = client()->call(
+      "tenant.add", {{"name", "a"}, {"model_dir", "/m"}}, kTestTimeoutNs,
+      [&](const std::string& stage, double fraction) { steps.emplace_back(stage, fraction); });
+  ASSERT_TRUE(answer);
+  ASSERT_GT(steps.size(), 10u);
+  EXPECT_LT(steps.size(), 150u);  // the loader reported 1,002
+  EXPECT_EQ(steps[0], (std::pair<std::string, double>("reading", 0.0)));
+  for (size_t i = 2; i < steps.size(); ++i) EXPECT_GT(steps[i].second, steps[i - 1].second);
+}
+
+TEST_F(ServerTest, MoreThanMaxWaitingAreRefused) {
+  options_.max_waiting = 2;
+  start();
+  appliance_->close_gate();
+  auto first = std::async(std::launch::async, [this] { return add("first"); });
+  appliance_->wait_until_inside();
+  std::vector<std::future<json>> waiting;
+  for (const char* name : {"w1", "w2"})
+    waiting.push_back(std::async(std::launch::async, [this, name] { return add(name); }));
+  while (ok("health")["waiting"] != 2) std::this_thread::yield();
+  const Error error = refusal("tenant.pause", {{"tenant", "first"}});
+  EXPECT_EQ(error.code, Code::kUnavailable);
+  EXPECT_NE(error.message.find("tenant.add"), std::string::npos) << error.message;
+  appliance_->open_gate();
+  first.get();
+  for (auto& one : waiting) EXPECT_EQ(one.get()["tenant"]["state"], "serving");
+}
+
+TEST_F(ServerTest, UpdateReloadsOnlyWhenAskedTo) {
+  start();
+  add("a");
+  ok("tenant.update", {{"tenant", "a"}, {"slo_ns", 5}, {"quota_rps", 6}, {"auth", "none"}});
+  EXPECT_EQ(appliance_->calls.back(), "update a");
+  const TenantRecord record = appliance_->record(1);
+  EXPECT_EQ(record.slo_ns, 5u);
+  EXPECT_EQ(record.quota_rps, 6u);
+  EXPECT_EQ(record.auth, 0);
+  EXPECT_EQ(record.weight, 1u);
+  ok("tenant.update", {{"tenant", "a"}, {"reload", true}});
+  EXPECT_EQ(appliance_->calls.back(), "reload a");
+  ok("tenant.update", {{"tenant", "a"}, {"model_dir", "/models/new"}});
+  EXPECT_EQ(appliance_->calls.back(), "reload a");
+  EXPECT_EQ(appliance_->record(1).model_dir, "/models/new");
+}
+
+TEST_F(ServerTest, AnUpdateThatDoesNotLoadChangesNothing) {
+  start();
+  add("a");
+  const json before = ok("tenant.show", {{"tenant", "a"}});
+  appliance_->refused_models = {"/models/bad"};
+  refusal("tenant.update", {{"tenant", "a"}, {"model_dir", "/models/bad"}});
+  EXPECT_EQ(ok("tenant.show", {{"tenant", "a"}}), before);
+}
+
+TEST_F(ServerTest, RenamingToATakenNameIsRefused) {
+  start();
+  add("a");
+  add("b");
+  EXPECT_EQ(refusal("tenant.update", {{"tenant", "a"}, {"name", "b"}}).code, Code::kAlreadyExists);
+  // To its own name is no change, and no error.
+  EXPECT_EQ(ok("tenant.update", {{"tenant", "a"}, {"name", "a"}})["tenant"]["name"], "a");
+}
+
+TEST_F(ServerTest, PausesAndResumes) {
+  start();
+  add("a");
+  EXPECT_EQ(ok("tenant.pause", {{"tenant", "a"}})["tenant"]["state"], "paused");
+  EXPECT_EQ(appliance_->record(1).state, tenant::State::kPaused);
+  EXPECT_EQ(ok("tenant.resume", {{"tenant", "a"}})["tenant"]["state"], "serving");
+  EXPECT_EQ(appliance_->record(1).state, tenant::State::kServing);
+}
+
+TEST_F(ServerTest, RotationKeepsThePreviousKeyUntilDropped) {
+  start();
+  const std::string first = add("a")["key"];
+  const TenantRecord before = appliance_->record(1);
+  const json rotated = ok("tenant.rotate_key", {{"tenant", "a"}});
+  EXPECT_NE(rotated["key"], first);
+  EXPECT_EQ(rotated["tenant"]["key_epoch"], 2);
+  EXPECT_EQ(rotated["tenant"]["previous_key_epoch"], 1);
+  EXPECT_TRUE(appliance_->record(1).has_previous_key);
+  EXPECT_EQ(appliance_->record(1).previous_key.bytes, before.key.bytes);
+  restart();
+  EXPECT_TRUE(appliance_->record(1).has_previous_key);
+  EXPECT_EQ(appliance_->record(1).previous_key.epoch, 1);
+  const json dropped = ok("tenant.rotate_key", {{"tenant", "a"}, {"drop_previous", true}});
+  EXPECT_FALSE(dropped.contains("key"));
+  EXPECT_EQ(dropped["tenant"]["key_epoch"], 2);
+  EXPECT_FALSE(dropped["tenant"].contains("previous_key_epoch"));
+  EXPECT_FALSE(appliance_->record(1).has_previous_key);
+  EXPECT_EQ(refusal("tenant.rotate_key", {{"tenant", "a"}, {"drop_previous", true}}).code,
+            Code::kNotFound);
+}
+
+TEST_F(ServerTest, AFailedCommitPutsTheApplianceBack) {
+  start();
+  add("a");
+  const TenantRecord before = appliance_->record(1);
+  {
+    HeldRegistry held(options_.state_dir);
+    EXPECT_EQ(refusal("tenant.update", {{"tenant", "a"}, {"weight", 9}}).code, Code::kUnavailable);
+    EXPECT_EQ(refusal("tenant.remove", {{"tenant", "a"}}).code, Code::kUnavailable);
+  }
+  EXPECT_EQ(appliance_->record(1).weight, before.weight);
+  EXPECT_EQ(ok("tenant.show", {{"tenant", "a"}})["tenant"]["weight"], 1);
+
+  // An admission whose commit fails: another program takes the file while the model loads.
+  std::unique_ptr<HeldRegistry> held;
+  appliance_->before_return = [&] { held = std::make_unique<HeldRegistry>(options_.state_dir); };
+  EXPECT_EQ(refusal("tenant.add", {{"name", "b"}, {"model_dir", "/m"}}).code, Code::kUnavailable);
+  held.reset();
+  appliance_->before_return = nullptr;
+  EXPECT_EQ(appliance_->calls.back(), "remove 2");
+  EXPECT_EQ(appliance_->size(), 1u);
+  EXPECT_EQ(ok("tenant.list")["tenants"].size(), 1u);
+  add("b");
+}
+
+TEST_F(ServerTest, ARemovalThatFailsKeepsTheTenant) {
+  start();
+  add("a");
+  appliance_->fail_removals = true;
+  refusal("tenant.remove", {{"tenant", "a"}});
+  EXPECT_EQ(ok("tenant.show", {{"tenant", "a"}})["tenant"]["state"], "serving");
+  restart();
+  EXPECT_EQ(ok("tenant.list")["tenants"].size(), 1u);
+  ok("tenant.remove", {{"tenant", 1}});
+  EXPECT_EQ(appliance_->size(), 0u);
+}
+
+TEST_F(ServerTest, UnknownTenantsAreNotFound) {
+  start();
+  for (const char* op :
+       {"tenant.show", "tenant.pause", "tenant.resume", "tenant.remove", "tenant.rotate_key"}) {
+    EXPECT_EQ(refusal(op, {{"tenant", "ghost"}}).code, Code::kNotFound);
+    EXPECT_EQ(refusal(op, {{"tenant", 99}}).code, Code::kNotFound);
+  }
+  EXPECT_EQ(refusal("tenant.update", {{"tenant", "ghost"}, {"weight", 2}}).code, Code::kNotFound);
+}
+
+TEST_F(ServerTest, DrainsAndReturns) {
+  start();
+  EXPECT_EQ(ok("drain", {{"timeout_ns", 5}}), (json{{"in_flight", 0}, {"drained", true}}));
+  EXPECT_EQ(appliance_->calls.back(), "drain 5");
+  EXPECT_EQ(ok("health")["status"], "draining");
+  EXPECT_EQ(ok("undrain"), json::object());
+  EXPECT_EQ(ok("health")["status"], "ok");
+  appliance_->in_flight_after_drain = 3;
+  EXPECT_EQ(ok("drain"), (json{{"in_flight", 3}, {"drained", false}}));
+  EXPECT_EQ(appliance_->calls.back(), "drain 10000000000");
+  EXPECT_EQ(*server_->drain(7), 3u);
+  EXPECT_EQ(appliance_->calls.back(), "drain 7");
+  server_->stop();
+  EXPECT_EQ(server_->drain(7).error().code, Code::kUnavailable);
+}
+
+TEST_F(ServerTest, PassesTheAppliancesDocumentsOn) {
+  start();
+  EXPECT_EQ(ok("group.list"), appliance_->groups());
+  EXPECT_EQ(ok("stats"), appliance_->stats());
+  EXPECT_EQ(ok("drops"), appliance_->drops());
+  EXPECT_EQ(ok("device"), appliance_->device());
+  EXPECT_EQ(ok("data_address"), appliance_->data_address());
+  EXPECT_EQ(ok("health")["appliance"], appliance_->health());
+  appliance_->throw_in_device = true;
+  EXPECT_EQ(refusal("device").code, Code::kInternal);
+  ok("health");
+}
+
+TEST_F(ServerTest, SendsEventsAndFigures) {
+  start();
+  auto stream = EventStream::subscribe(options_.events_endpoint, true);
+  ASSERT_TRUE(stream) << stream.error().error.message;
+  // Figures come as soon as the subscription is there, and then whenever the clock says so.
+  std::optional<json> message;
+  while (!message) message = (*stream)->next(20'000);
+  EXPECT_EQ((*message)["stats"], appliance_->stats());
+  EXPECT_FALSE((*stream)->next(200)) << "the clock stands still";
+  clock_.advance_ns(options_.stats_period_ns);
+  message = (*stream)->next(20'000);
+  ASSERT_TRUE(message && message->contains("stats"));
+
+  const std::string key = add("a")["key"];
+  message = (*stream)->next(20'000);
+  ASSERT_TRUE(message);
+  EXPECT_EQ(*message, (json{{"v", 1},
+                            {"event", "tenant.added"},
+                            {"unix_ns", clock_.unix_ns()},
+                            {"id", 1},
+                            {"name", "a"},
+                            {"state", "serving"}}));
+  server_->publish_event("device.failed", {{"reason", "test"}});
+  message = (*stream)->next(20'000);
+  ASSERT_TRUE(message);
+  EXPECT_EQ((*message)["event"], "device.failed");
+}
+
+TEST_F(ServerTest, StoppingRefusesWhatWaitsAndFinishesWhatRuns) {
+  start();
+  appliance_->close_gate();
+  auto running = std::async(std::launch::async, [this] { return add("running"); });
+  appliance_->wait_until_inside();
+  auto waiting = std::async(std::launch::async, [this] {
+    return refusal("tenant.add", {{"name", "waiting"}, {"model_dir", "/m"}});
+  });
+  while (ok("health")["waiting"] != 1) std::this_thread::yield();
+  auto stopper = std::async(std::launch::async, [this] { server_->stop(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  appliance_->open_gate();
+  EXPECT_EQ(running.get()["tenant"]["name"], "running");
+  EXPECT_EQ(waiting.get().code, Code::kUnavailable);
+  stopper.get();
+  restart();
+  EXPECT_EQ(ok("tenant.list")["tenants"].size(), 1u);
+}
+
+TEST_F(ServerTest, StopsWithoutHavingStarted) {
+  auto server = Server::open(options_, clock_);
+  ASSERT_TRUE(server);
+  (*server)->stop();
+  server->reset();
+  EXPECT_TRUE(Server::open(options_, clock_));
+}
+
+TEST_F(ServerTest, TheSocketsAreTheirOwnersAlone) {
+  start();
+  for (const char* name : {"control.sock", "events.sock"}) {
+    struct stat info {};
+    ASSERT_EQ(::stat((dir_ / name).c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0600u) << name;
+  }
+  server_->stop();
+  EXPECT_NE(::access((dir_ / "control.sock").c_str(), F_OK), 0)
+      << "the socket file was left behind";
+}
+
+TEST_F(ServerTest, ReplacesASocketThatACrashLeft) {
+  const std::string path = dir_ / "control.sock";
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strcpy(address.sun_path, path.c_str());
+  ASSERT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ::close(fd);  // the file stays
+  start();
+  EXPECT_EQ(ok("health")["status"], "ok");
+}
+
+TEST_F(ServerTest, LeavesALiveServersSocketAlone) {
+  start();
+  options_.state_dir = dir_ / "other";
+  const Error error = open_error();
+  EXPECT_EQ(error.code, Code::kUnavailable);
+  EXPECT_NE(error.message.find("busy"), std::string::npos) << error.message;
+  EXPECT_NE(error.message.find("stop that one"), std::string::npos) << error.message;
+  ok("health");
+}
+
+TEST_F(ServerTest, RefusesEndpointsThatOthersCouldUse) {
+  for (const std::string& endpoint :
+       {std::string("tcp://127.0.0.1:9010"), std::string("ipc://@abstract"), std::string("ipc://*"),
+        std::string("ipc://relative.sock"), std::string("inproc://x"), std::string(""),
+        "ipc:///" + std::string(200, 'x')}) {
+    options_.endpoint = endpoint;
+    EXPECT_EQ(open_error().code, Code::kInvalidArgument) << endpoint;
+  }
+  options_.endpoint = "ipc://" + (dir_ / "file");
+  std::ofstream(dir_ / "file") << "precious";
+  EXPECT_EQ(open_error().code, Code::kInvalidArgument);
+  EXPECT_EQ(::access((dir_ / "file").c_str(), F_OK), 0);
+}
+
+TEST_F(ServerTest, WorksWithoutEvents) {
+  options_.events_endpoint = "";
+  start();
+  add("a");
+  EXPECT_EQ(ok("health")["events_endpoint"], "");
+}
+
+TEST_F(ServerTest, ClientsSayWhatToDoWhenThereIsNoServer) {
+  auto absent = Client::connect({.endpoint = options_.endpoint}, system_clock_);
+  ASSERT_FALSE(absent);
+  EXPECT_EQ(absent.error().kind, CallError::Kind::kUnreachable);
+  EXPECT_NE(absent.error().error.message.find("start itifd"), std::string::npos);
+  start();
+  auto connected = client();
+  server_->stop();
+  const auto answer = connected->call("health", json::object(), kTestTimeoutNs);
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().kind, CallError::Kind::kUnreachable) << answer.error().error.message;
+}
+
+TEST_F(ServerTest, ACallTimesOutAndTheNextOneGetsItsOwnAnswer) {
+  start();
+  appliance_->close_gate();
+  auto connected = client();
+  const auto late =
+      connected->call("tenant.add", {{"name", "slow"}, {"model_dir", "/m"}}, 100'000'000);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().kind, CallError::Kind::kTimeout);
+  appliance_->open_gate();
+  const auto next = connected->call("tenant.pause", {{"tenant", "slow"}}, kTestTimeoutNs);
+  ASSERT_TRUE(next) << next.error().error.message;
+  EXPECT_EQ((*next)["tenant"]["state"], "paused");
+}
+
+}  // namespace
+}  // namespace itif::control
