@@ -1,11 +1,13 @@
 #include "net/eal.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_pdump.h>
+#include <unistd.h>
 
-#include <algorithm>
+#include <cstdio>
 
 #include "base/log.h"
 #include "net/eal_log.h"
@@ -36,8 +38,7 @@ constexpr Cause kCauses[] = {
      "reserve more hugepages, or lower -m and data_plane.mbufs"},
     {"Cannot init memory", Code::kResourceExhausted,
      "reserve more hugepages, or lower -m and data_plane.mbufs"},
-    {"cannot find a driver", Code::kNotFound, "no DPDK driver has this name: check eal.args"},
-    {"no driver found", Code::kNotFound, "no DPDK driver has this name: check eal.args"},
+    {"failed to parse device", Code::kNotFound, "no DPDK driver has this name: check eal.args"},
     {"failed to initialize", Code::kNotFound,
      "check the device's arguments in eal.args (does the interface exist?)"},
     {"attach", Code::kNotFound,
@@ -77,6 +78,35 @@ Error explain(const std::vector<std::string>& lines, int error) {
                       said, said.empty() ? "" : ": ", rte_strerror(error))};
 }
 
+// EAL prints its usage, some hundred lines, to standard output when it dislikes an argument.
+class QuietStdout {
+ public:
+  QuietStdout() {
+    fflush(stdout);
+    saved_ = dup(STDOUT_FILENO);
+    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (null >= 0) {
+      dup2(null, STDOUT_FILENO);
+      close(null);
+    }
+  }
+  ~QuietStdout() {
+    fflush(stdout);
+    if (saved_ >= 0) {
+      dup2(saved_, STDOUT_FILENO);
+      close(saved_);
+    }
+  }
+
+ private:
+  int saved_;
+};
+
+int init_quietly(std::vector<char*>& argv) {
+  const QuietStdout quiet;
+  return rte_eal_init(static_cast<int>(argv.size()) - 1, argv.data());
+}
+
 void start_packet_capture() {
   if (!rte_eal_has_hugepages()) {
     log::info("packet capture (dpdk-dumpcap) is off: it needs hugepages");
@@ -110,7 +140,7 @@ Status start_eal(const std::vector<std::string>& args) {
       return fail(Code::kInvalidArgument, fmt::format("eal.args: '{}' cannot be used here", arg));
 
   capture_eal_log();
-  const int parsed = rte_eal_init(static_cast<int>(words.size()), argv.data());
+  const int parsed = init_quietly(argv);
   const int error = rte_errno;
   const std::vector<std::string> lines = release_eal_log();
   if (parsed < 0) return std::unexpected(explain(lines, error));

@@ -32,7 +32,9 @@ EalPlan plan_eal(std::vector<std::string> args, const Hugepages& hugepages, uint
 
 // rte_eal_init with the log routed to ours (warnings and errors), then rte_pdump_init: without it
 // (EAL arguments --in-memory, --no-shconf or --no-telemetry's kin) one line says that captures are
-// off. Errors: kPermission, kResourceExhausted, kNotFound (a device), kUnavailable (another primary
+// off. A device that cannot be made is only logged here: Port::open says why it is not there. The
+// calling thread is pinned to the main lcore's CPU from then on, and threads it starts inherit that.
+// Errors: kPermission, kResourceExhausted, kNotFound (a device), kUnavailable (another primary
 // process), kInvalidArgument (an argument), each with EAL's last words and a remedy.
 Status start_eal(const std::vector<std::string>& args);
 

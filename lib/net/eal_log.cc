@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <mutex>
-#include <utility>
 
 #include "base/log.h"
 
@@ -68,7 +67,14 @@ void capture_eal_log() {
 std::vector<std::string> release_eal_log() {
   const std::lock_guard lock(eal_log().mutex);
   eal_log().keeping = false;
-  return std::exchange(eal_log().kept, {});
+  return eal_log().kept;
+}
+
+std::string eal_complaint_about(std::string_view device) {
+  const std::lock_guard lock(eal_log().mutex);
+  for (const std::string& line : eal_log().kept)
+    if (!device.empty() && line.find(device) != std::string::npos) return line;
+  return {};
 }
 
 }  // namespace itif::net

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace itif::net {
@@ -13,5 +14,8 @@ namespace itif::net {
 void capture_eal_log();
 // What has been kept back, oldest first; afterwards lines go straight to the log.
 std::vector<std::string> release_eal_log();
+// The first of the lines kept back while EAL started that names `device`, empty if none does: EAL starts
+// without a device that failed, and only its log says why.
+std::string eal_complaint_about(std::string_view device);
 
 }  // namespace itif::net

@@ -76,17 +76,14 @@ class Parser {
     uint16_t ether_type = 0;
     if (const DropReason reason = ethernet(ether_type); reason != DropReason::kNone) return reason;
     switch (ether_type) {
-      case kEtherIpv4:
-        return l2_multicast_ ? DropReason::kNotEthernetOurs : ipv4();
-      case kEtherIpv6:
-        return ipv6();
+      case kEtherIpv4: return l2_multicast_ ? DropReason::kNotEthernetOurs : ipv4();
+      case kEtherIpv6: return ipv6();
       case kEtherArp:
         if (rest() < kArpBytes) return DropReason::kRunt;
         out_.kind = Frame::kArp;
         out_.l4_offset = out_.payload_offset = out_.l3_offset;
         return DropReason::kNone;
-      default:
-        return DropReason::kNotEthernetOurs;
+      default: return DropReason::kNotEthernetOurs;
     }
   }
 
@@ -264,20 +261,13 @@ FrameInfo frame_info(const rte_mbuf& mbuf, bool partial_checksums) noexcept {
     case RTE_MBUF_F_RX_IP_CKSUM_NONE:  // "not correct in the data, but verified"
       info.ip_checksum = ChecksumState::kGood;
       break;
-    case RTE_MBUF_F_RX_IP_CKSUM_BAD:
-      info.ip_checksum = ChecksumState::kBad;
-      break;
-    default:
-      break;
+    case RTE_MBUF_F_RX_IP_CKSUM_BAD: info.ip_checksum = ChecksumState::kBad; break;
+    default: break;
   }
   switch (mbuf.ol_flags & RTE_MBUF_F_RX_L4_CKSUM_MASK) {
     case RTE_MBUF_F_RX_L4_CKSUM_GOOD:
-    case RTE_MBUF_F_RX_L4_CKSUM_NONE:
-      info.l4_checksum = ChecksumState::kGood;
-      break;
-    case RTE_MBUF_F_RX_L4_CKSUM_BAD:
-      info.l4_checksum = ChecksumState::kBad;
-      break;
+    case RTE_MBUF_F_RX_L4_CKSUM_NONE: info.l4_checksum = ChecksumState::kGood; break;
+    case RTE_MBUF_F_RX_L4_CKSUM_BAD: info.l4_checksum = ChecksumState::kBad; break;
     default:
       info.l4_checksum = partial_checksums ? ChecksumState::kPartial : ChecksumState::kUnknown;
   }

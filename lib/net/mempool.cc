@@ -40,17 +40,14 @@ Result<Mempool> create_mempool(const MempoolConfig& config) {
   const std::string what = fmt::format("packet buffers '{}' ({} of {} bytes, {} MB): ", config.name,
                                        config.mbufs, config.mbuf_bytes, mempool_mb(config));
   switch (rte_errno) {
-    case EEXIST:
-      return fail(Code::kAlreadyExists, what + "a pool of this name exists");
-    case ENAMETOOLONG:
-      return fail(Code::kInvalidArgument, what + "the name is too long");
+    case EEXIST: return fail(Code::kAlreadyExists, what + "a pool of this name exists");
+    case ENAMETOOLONG: return fail(Code::kInvalidArgument, what + "the name is too long");
     case ENOMEM:
       return fail(Code::kResourceExhausted,
                   what +
                       "not enough memory: raise vm.nr_hugepages (or -m with --no-huge), or lower "
                       "data_plane.mbufs");
-    default:
-      return fail(Code::kInternal, what + rte_strerror(rte_errno));
+    default: return fail(Code::kInternal, what + rte_strerror(rte_errno));
   }
 }
 

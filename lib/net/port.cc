@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "net/eal_log.h"
 #include "net/header_bytes.h"
 
 namespace itif::net {

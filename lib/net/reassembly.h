@@ -58,7 +58,7 @@ struct Context {
   ContextState state = ContextState::kFree;
   wire::Auth auth = wire::Auth::kNone;  // of the first piece: answers use the same
   uint16_t key_epoch = 0;               // likewise
-  wire::Key key_bytes{};                // the pipeline's: signs the answer, even if the tenant is gone
+  wire::Key key_bytes{};  // the pipeline's: signs the answer, even if the tenant is gone
   uint16_t fragment_bytes = 0;
   uint32_t num_pieces = 0;
   uint32_t num_arrived = 0;

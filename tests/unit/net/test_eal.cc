@@ -16,7 +16,7 @@ void EalTest::SetUpTestSuite() {
   if (g_pool != nullptr) return;
   const Status started =
       start_eal({"--no-huge", "-m", "64", "--no-pci", "--no-telemetry", "--no-shconf", "-l", "0",
-                 "--vdev=net_ring_itif", "--vdev=net_null0"});
+                 "--vdev=net_af_packet9,iface=itif-absent"});
   ASSERT_TRUE(started) << started.error().message;
   Result<Mempool> pool = create_mempool({"test", kMbufs, 2048, -1});
   ASSERT_TRUE(pool) << pool.error().message;

@@ -1,0 +1,129 @@
+#include "net/eal.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace itif::net {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A system's /proc and /sys, made up.
+class HugepagesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    char pattern[] = "/tmp/itif-hugepages-XXXXXX";
+    root_ = mkdtemp(pattern);
+    fs::create_directories(root_ + "/proc");
+    fs::create_directories(root_ + "/dev/hugepages");
+    mounts("tmpfs /tmp tmpfs rw 0 0\n");
+  }
+  void TearDown() override { fs::remove_all(root_); }
+  void mounts(const std::string& text) { std::ofstream(root_ + "/proc/mounts") << text; }
+  void pages(const std::string& size, int free) {
+    const std::string folder = root_ + "/sys/kernel/mm/hugepages/hugepages-" + size;
+    fs::create_directories(folder);
+    std::ofstream(folder + "/free_hugepages") << free << "\n";
+  }
+  static std::string joined(const EalPlan& plan) {
+    std::string text;
+    for (const std::string& arg : plan.args) text += arg + " ";
+    return text;
+  }
+  std::string root_;
+};
+
+TEST_F(HugepagesTest, NothingThere) {
+  const Hugepages found = inspect_hugepages(root_ + "/nowhere");
+  EXPECT_EQ(found.free_bytes, 0u);
+  EXPECT_FALSE(found.mounted);
+}
+
+TEST_F(HugepagesTest, CountsEverySizeAndFindsTheMount) {
+  pages("2048kB", 100);
+  pages("1048576kB", 1);
+  mounts("tmpfs /tmp tmpfs rw 0 0\nnodev /dev/hugepages hugetlbfs rw,relatime 0 0\n");
+  const Hugepages found = inspect_hugepages(root_);
+  EXPECT_EQ(found.free_bytes >> 20, 200u + 1024);
+  EXPECT_TRUE(found.mounted);
+  EXPECT_TRUE(found.writable);
+  EXPECT_EQ(found.mount_point, "/dev/hugepages");
+}
+
+TEST_F(HugepagesTest, AMountThatIsNotOurs) {
+  pages("2048kB", 100);
+  mounts("nodev /dev/absent hugetlbfs rw 0 0\n");
+  const Hugepages found = inspect_hugepages(root_);
+  EXPECT_TRUE(found.mounted);
+  EXPECT_FALSE(found.writable);
+  const EalPlan plan = plan_eal({}, found, 64);
+  EXPECT_TRUE(plan.no_huge);
+  EXPECT_NE(plan.warning.find("/dev/absent is not writable"), std::string::npos);
+}
+
+const Hugepages kGood{1024u << 20, true, true, "/dev/hugepages"};
+
+TEST_F(HugepagesTest, PlansKeepTheArgumentsWhenPagesAreThere) {
+  const EalPlan plan = plan_eal({"-l", "0"}, kGood, 128);
+  EXPECT_FALSE(plan.no_huge);
+  EXPECT_EQ(joined(plan), "-l 0 ");
+  EXPECT_EQ(plan.warning, "");
+}
+
+TEST_F(HugepagesTest, PlansFallBackWithOneLine) {
+  const EalPlan few = plan_eal({"-l", "0"}, {64u << 20, true, true, "/dev/hugepages"}, 128);
+  EXPECT_TRUE(few.no_huge);
+  EXPECT_EQ(joined(few), "-l 0 --no-huge -m 128 ");
+  EXPECT_NE(few.warning.find("64 MB of hugepages are free, 128 MB are needed"), std::string::npos);
+  EXPECT_EQ(few.warning.find('\n'), std::string::npos);
+  const EalPlan unmounted = plan_eal({}, {1024u << 20, false, false, ""}, 128);
+  EXPECT_TRUE(unmounted.no_huge);
+  EXPECT_NE(unmounted.warning.find("mount -t hugetlbfs"), std::string::npos);
+}
+
+TEST_F(HugepagesTest, PlansRespectWhatTheArgumentsSay) {
+  const EalPlan asked = plan_eal({"--no-huge", "-m", "512"}, kGood, 128);
+  EXPECT_EQ(joined(asked), "--no-huge -m 512 ");
+  EXPECT_EQ(asked.warning, "");
+  EXPECT_EQ(joined(plan_eal({"--no-huge"}, kGood, 128)), "--no-huge -m 128 ");
+  EXPECT_EQ(joined(plan_eal({"-m64"}, {}, 128)), "-m64 --no-huge ");
+  // Anonymous hugepages need no mount.
+  EXPECT_FALSE(plan_eal({"--in-memory"}, {1024u << 20, false, false, ""}, 128).no_huge);
+}
+
+// Each in a process of its own: EAL starts once.
+void expect_refusal(std::vector<std::string> args, Code code, const std::string& words) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  args.insert(args.begin(), {"--no-huge", "-m", "32", "--no-pci", "--no-telemetry", "--no-shconf"});
+  EXPECT_EXIT(
+      {
+        const Status status = start_eal(args);
+        if (status) exit(99);
+        fprintf(stderr, "<%s>", status.error().message.c_str());
+        exit(status.error().message.find('\n') == std::string::npos
+                 ? static_cast<int>(status.error().code)
+                 : 98);
+      },
+      testing::ExitedWithCode(static_cast<int>(code)), words);
+}
+
+TEST(StartEalDeathTest, ArgumentsThatDoNotExist) {
+  expect_refusal({"--no-such-option"}, Code::kInvalidArgument, "eal.args");
+  expect_refusal({"-l", "0", "stray"}, Code::kInvalidArgument, "'stray'");
+  expect_refusal({"--help"}, Code::kInvalidArgument, "'--help'");
+}
+
+TEST(StartEalDeathTest, CoresThatDoNotExist) {
+  expect_refusal({"-l", "4000"}, Code::kInvalidArgument, "check -l");
+}
+
+TEST(StartEalDeathTest, DevicesThatDoNotExist) {
+  expect_refusal({"-l", "0", "--vdev=net_nonsense0"}, Code::kNotFound, "net_nonsense0");
+}
+
+}  // namespace
+}  // namespace itif::net

@@ -1,0 +1,215 @@
+// Ports on in-process devices: net_ring (what is sent comes back) and net_null (frames without end).
+#include "net/port.h"
+
+#include <rte_dev.h>
+
+#include <set>
+
+#include "net/frame.h"
+#include "net/mempool.h"
+#include "net/transmit_queue.h"
+#include "net/tx_buffer.h"
+#include "packet.h"
+
+namespace itif::net::test {
+namespace {
+
+class PortTest : public EalTest {
+ protected:
+  // A device of its own for every use: DPDK cannot reopen one that was closed.
+  static std::string device(const std::string& driver) {
+    static int number = 0;
+    const std::string name = driver + "_" + std::to_string(++number);
+    EXPECT_EQ(rte_eal_hotplug_add("vdev", name.c_str(), ""), 0);
+    return name;
+  }
+  static PortConfig config(const std::string& device) {
+    PortConfig config;
+    config.device = device;
+    config.pool = pool();
+    return config;
+  }
+};
+
+TEST_F(PortTest, WhatIsSentOverARingComesBack) {
+  auto port = Port::open(config(device("net_ring")));
+  ASSERT_TRUE(port) << port.error().message;
+  EXPECT_EQ(port->info().driver, "net_ring");
+  EXPECT_EQ(port->info().num_queues, 1);
+  EXPECT_FALSE(port->info().partial_checksums);
+  EXPECT_TRUE(port->link().up);
+  {
+    TxBuffer buffer(*port, 0);
+    EXPECT_EQ(buffer.flush(), 0u);
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(buffer.push(mbuf_of(Packet().build())));
+    EXPECT_EQ(buffer.pending(), 3u);
+    EXPECT_EQ(buffer.flush(), 3u);
+    EXPECT_EQ(buffer.sent(), 3u);
+  }
+  rte_mbuf* mbufs[8];
+  ASSERT_EQ(port->rx_burst(0, mbufs), 3);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(take(mbufs[i]), Packet().build());
+  EXPECT_EQ(port->rx_burst(0, mbufs), 0);
+  const PortStats stats = port->stats();
+  EXPECT_EQ(stats.tx_packets, 3u);
+  EXPECT_EQ(stats.rx_packets, 3u);
+  EXPECT_EQ(stats.rx_missed, 0u);
+}
+
+TEST_F(PortTest, AFullQueueKeepsFramesAndADeadOneGivesThemUp) {
+  auto port = Port::open(config(device("net_ring")));
+  ASSERT_TRUE(port) << port.error().message;
+  // Nobody reads: fill the ring behind the device.
+  size_t in_ring = 0;
+  for (rte_mbuf* mbuf; port->tx_burst(0, {&(mbuf = mbuf_of(Packet().build())), 1}) == 1 ||
+                       (rte_pktmbuf_free(mbuf), false);)
+    ++in_ring;
+  TxBuffer buffer(*port, 0);
+  for (size_t i = 0; i < TxBuffer::kCapacity; ++i)
+    EXPECT_TRUE(buffer.push(mbuf_of(Packet().build())));
+  EXPECT_EQ(buffer.room(), 0u);
+  EXPECT_FALSE(buffer.push(mbuf_of(Packet().build())));
+  EXPECT_EQ(buffer.dropped(), 1u);
+  // One place in the ring, one frame out.
+  rte_mbuf* mbufs[64];
+  ASSERT_EQ(port->rx_burst(0, std::span(mbufs).first(1)), 1);
+  rte_pktmbuf_free(mbufs[0]);
+  EXPECT_EQ(buffer.flush(), 1u);
+  EXPECT_EQ(buffer.pending(), TxBuffer::kCapacity - 1);
+  for (uint32_t i = 0; i < TxBuffer::kMaxRefusals; ++i) EXPECT_EQ(buffer.flush(), 0u);
+  EXPECT_EQ(buffer.pending(), 0u);
+  EXPECT_EQ(buffer.dropped(), TxBuffer::kCapacity);
+  EXPECT_EQ(buffer.sent(), 1u);
+  size_t drained = 0;
+  while (const uint16_t count = port->rx_burst(0, mbufs)) {
+    rte_pktmbuf_free_bulk(mbufs, count);
+    drained += count;
+  }
+  EXPECT_EQ(drained, in_ring);
+}
+
+TEST_F(PortTest, ResponsesShareTheQueueInTurns) {
+  auto port = Port::open(config(device("net_ring")));
+  ASSERT_TRUE(port) << port.error().message;
+  ResponseCache cache({}, 1);
+  TxBuffer buffer(*port, 0);
+  std::vector<uint64_t> order;
+  {
+    TransmitQueue queue(3, cache);
+    const auto job_of = [&](uint64_t id, uint32_t bytes) {
+      wire::Header header;
+      header.type = wire::Type::kResponse;
+      header.request_id = id;
+      header.total_bytes = bytes;
+      header.fragment_bytes = 64;
+      TransmitQueue::Job job;
+      const request::ResultBuffer result{static_cast<std::byte*>(calloc(bytes, 1)), bytes};
+      job.entry = cache.put({{0, 0, id}, header, result, 0, false, 1});
+      job.header = header;
+      job.cursor = Cursor::whole(header);
+      return job;
+    };
+    EXPECT_TRUE(queue.push(job_of(1, 64 * 300)));
+    EXPECT_TRUE(queue.push(job_of(2, 64 * 2)));
+    EXPECT_TRUE(queue.push(job_of(3, 64 * 20)));
+    EXPECT_FALSE(queue.push(job_of(4, 64)));  // full: its entry is gone again
+    EXPECT_EQ(cache.num_entries(), 3u);
+    const auto round = [&] {
+      queue.poll(buffer, pool(), {});
+      while (buffer.flush() > 0) {
+        rte_mbuf* mbufs[64];
+        while (const uint16_t count = port->rx_burst(0, mbufs))
+          for (uint16_t i = 0; i < count; ++i) {
+            const auto frame = take(mbufs[i]);
+            wire::Datagram datagram;
+            ASSERT_EQ(wire::parse(std::span(frame).subspan(42), datagram), wire::ParseError::kNone);
+            order.push_back(datagram.header.request_id);
+          }
+      }
+    };
+    round();
+    ASSERT_EQ(order.size(), TxBuffer::kCapacity);
+    EXPECT_EQ(queue.size(), 1u);  // the short ones are through
+    const std::vector<uint64_t> begin(order.begin(), order.begin() + 19);
+    EXPECT_EQ(begin,
+              (std::vector<uint64_t>{1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 1}));
+    round();
+    EXPECT_TRUE(queue.push(job_of(5, 64)));
+    round();
+    EXPECT_EQ(queue.size(), 0u);
+    EXPECT_EQ(order.size(), 300u + 2 + 20 + 1);
+    EXPECT_TRUE(queue.push(job_of(6, 64 * 3)));  // left behind: the queue lets go of it
+  }
+  EXPECT_EQ(cache.num_entries(), 0u);
+  EXPECT_EQ(cache.bytes(), 0u);
+}
+
+TEST_F(PortTest, QueuesAreCutToWhatTheDeviceHas) {
+  PortConfig wanted = config(device("net_ring"));
+  wanted.num_queues = 1024;
+  auto port = Port::open(wanted);
+  ASSERT_TRUE(port) << port.error().message;
+  EXPECT_GE(port->info().num_queues, 1);
+  EXPECT_LT(port->info().num_queues, 1024);
+}
+
+TEST_F(PortTest, NullDeviceFloodsAndIsParsed) {
+  auto port = Port::open(config(device("net_null")));
+  ASSERT_TRUE(port) << port.error().message;
+  rte_mbuf* mbufs[32];
+  ASSERT_EQ(port->rx_burst(0, mbufs), 32);
+  LocalAddresses local = local_addresses();
+  local.mac = {};
+  for (rte_mbuf* mbuf : mbufs) {
+    net::Frame frame;
+    EXPECT_NE(parse_frame(*mbuf, false, local, frame), DropReason::kNone);
+    rte_pktmbuf_free(mbuf);
+  }
+}
+
+TEST_F(PortTest, MovesAndCloses) {
+  auto port = Port::open(config(device("net_null")));
+  ASSERT_TRUE(port) << port.error().message;
+  const std::string name = port->info().device;
+  {
+    Port moved = std::move(*port);
+    EXPECT_EQ(moved.info().device, name);
+  }
+  EXPECT_FALSE(Port::open(config(name)));  // closed
+}
+
+TEST_F(PortTest, WrongDevicesAndSizesAreRefusedWithTheRemedy) {
+  const auto unknown = Port::open(config("net_tap9"));
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, Code::kNotFound);
+  EXPECT_NE(unknown.error().message.find("'net_tap9'"), std::string::npos);
+  EXPECT_NE(unknown.error().message.find("eal.args"), std::string::npos);
+
+  // EAL started without it; its reason is in the message.
+  const auto absent = Port::open(config("net_af_packet9"));
+  ASSERT_FALSE(absent);
+  EXPECT_NE(absent.error().message.find("SIOCGIFINDEX"), std::string::npos)
+      << absent.error().message;
+
+  PortConfig jumbo = config(device("net_null"));
+  jumbo.mtu = 9000;
+  const auto large = Port::open(jumbo);
+  ASSERT_FALSE(large);
+  EXPECT_EQ(large.error().code, Code::kInvalidArgument);
+  EXPECT_NE(large.error().message.find("mbuf_bytes"), std::string::npos);
+  EXPECT_NE(large.error().message.find("9022"), std::string::npos);
+}
+
+TEST_F(PortTest, PoolsOfImpossibleSizes) {
+  EXPECT_EQ(create_mempool({"p1", 1, 2048, -1}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(create_mempool({"p2", 1024, 1u << 20, -1}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(create_mempool({"test", 1024, 2048, -1}).error().code, Code::kAlreadyExists);
+  const auto huge = create_mempool({"p3", 1u << 20, 2048, -1});
+  ASSERT_FALSE(huge);
+  EXPECT_EQ(huge.error().code, Code::kResourceExhausted);
+  EXPECT_NE(huge.error().message.find("nr_hugepages"), std::string::npos);
+  EXPECT_TRUE(create_mempool({"p4", 512, 1024, -1}));
+}
+
+}  // namespace
+}  // namespace itif::net::test

@@ -1,0 +1,409 @@
+#include "net/reassembly.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <numeric>
+
+#include "base/random.h"
+#include "test_eal.h"
+
+namespace itif::net::test {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+
+std::byte payload_byte(uint64_t request_id, uint32_t offset) {
+  return static_cast<std::byte>(request_id * 31 + offset * 7 + (offset >> 8));
+}
+
+wire::Header header_of(uint64_t id, uint32_t total, uint16_t fragment, uint32_t offset) {
+  wire::Header header;
+  header.tenant_id = 5;
+  header.session = 77;
+  header.request_id = id;
+  header.total_bytes = total;
+  header.fragment_bytes = fragment;
+  header.offset = offset;
+  header.payload_bytes =
+      static_cast<uint16_t>(std::min<uint64_t>(fragment, offset < total ? total - offset : 0));
+  header.payload_kind = wire::PayloadKind::kTokensU16;
+  return header;
+}
+
+class Reassembly : public EalTest {
+ protected:
+  void make(ReassemblyLimits limits = {}) {
+    limits.max_contexts = std::min(limits.max_contexts, 64u);
+    limits.max_tenants = 8;
+    reassembler_ = std::make_unique<Reassembler>(limits, 99);
+  }
+  void SetUp() override { make(); }
+  void TearDown() override {
+    reassembler_.reset();
+    EalTest::TearDown();
+  }
+
+  // As the worker does it: finds or starts, and frees what was not held.
+  Reassembler::Added feed(const wire::Header& header, uint32_t tenant = 0, size_t skew = 0,
+                          uint64_t deadline_ns = 0) {
+    net::test::Frame frame(92 + skew, std::byte{0xaa});
+    for (uint32_t i = 0; i < header.payload_bytes; ++i)
+      frame.push_back(payload_byte(header.request_id, header.offset + i));
+    rte_mbuf* mbuf = mbuf_of(frame);
+    Arrival arrival;
+    arrival.header = &header;
+    arrival.mbuf = mbuf;
+    arrival.payload =
+        std::span(rte_pktmbuf_mtod(mbuf, const std::byte*), frame.size()).subspan(92 + skew);
+    arrival.peer = &peer_;
+    arrival.now_ns = now_ns_;
+    Context* context = reassembler_->find(message_key(header));
+    const Reassembler::Added added =
+        context != nullptr
+            ? reassembler_->add(*context, arrival)
+            : reassembler_->start(arrival, {.tenant_index = tenant, .deadline_ns = deadline_ns});
+    if (added.outcome.kind != Outcome::kHeld) rte_pktmbuf_free(mbuf);
+    return added;
+  }
+  DropReason drop_of(const wire::Header& header, uint32_t tenant = 0) {
+    const Reassembler::Added added = feed(header, tenant);
+    return added.outcome.kind == Outcome::kDropped ? added.outcome.reason : DropReason::kNone;
+  }
+  std::vector<Reassembler::Due> sweep() {
+    std::vector<Reassembler::Due> due(64);
+    due.resize(reassembler_->sweep(now_ns_, due));
+    return due;
+  }
+  static void expect_intact(const request::Request& request) {
+    uint32_t offset = 0;
+    for (const request::Piece& piece : request.pieces) {
+      ASSERT_EQ(reinterpret_cast<uintptr_t>(piece.data) % 4, 0u);
+      for (uint32_t i = 0; i < piece.bytes; ++i)
+        ASSERT_EQ(piece.data[i], payload_byte(request.request_id, offset + i));
+      offset += piece.bytes;
+    }
+    EXPECT_EQ(offset, request.payload_bytes);
+  }
+  void finish(Context& context) {
+    reassembler_->release(context);
+    reassembler_->flush();
+  }
+
+  std::unique_ptr<Reassembler> reassembler_;
+  Endpoint peer_;
+  uint64_t now_ns_ = 1'000'000'000;
+};
+
+TEST_F(Reassembly, OnePieceIsWholeAtOnceAndNotCopied) {
+  const auto added = feed(header_of(1, 100, 1384, 0));
+  ASSERT_TRUE(added.whole);
+  EXPECT_EQ(added.outcome, Outcome::held());
+  const request::Request& request = added.context->request;
+  EXPECT_EQ(&Context::of(added.context->request), added.context);
+  EXPECT_EQ(request.request_id, 1u);
+  EXPECT_EQ(request.tenant_id, 5u);
+  EXPECT_EQ(request.payload_kind, wire::PayloadKind::kTokensU16);
+  EXPECT_EQ(request.arrival_ns, now_ns_);
+  EXPECT_EQ(request.complete_ns, now_ns_);
+  ASSERT_EQ(request.pieces.size(), 1u);
+  const rte_mbuf* mbuf = added.context->inline_mbufs[0];
+  EXPECT_EQ(request.pieces[0].data, rte_pktmbuf_mtod_offset(mbuf, const std::byte*, 92));
+  expect_intact(request);
+  EXPECT_EQ(reassembler_->held_pieces(), 1u);
+  EXPECT_EQ(reassembler_->release(*added.context), 1u);
+  EXPECT_EQ(buffers_in_use(), 1u);  // on the death row
+  reassembler_->flush();
+  EXPECT_EQ(buffers_in_use(), 0u);
+  EXPECT_EQ(reassembler_->held_bytes(), 0u);
+  EXPECT_EQ(reassembler_->find({5, 77, 1}), nullptr);
+}
+
+TEST_F(Reassembly, EmptyPayload) {
+  const auto added = feed(header_of(1, 0, 64, 0));
+  ASSERT_TRUE(added.whole);
+  EXPECT_TRUE(added.context->request.pieces.empty());
+  finish(*added.context);
+}
+
+TEST_F(Reassembly, EveryOrderOfFivePieces) {
+  std::vector<uint32_t> order(5);
+  std::iota(order.begin(), order.end(), 0);
+  uint64_t id = 0;
+  do {
+    ++id;
+    for (size_t i = 0; i < 5; ++i) {
+      const auto added = feed(header_of(id, 4 * 64 + 9, 64, order[i] * 64));
+      ASSERT_EQ(added.outcome, Outcome::held());
+      ASSERT_EQ(added.whole, i == 4);
+    }
+    Context* context = reassembler_->find({5, 77, id});
+    ASSERT_EQ(context->request.pieces.size(), 5u);
+    expect_intact(context->request);
+    finish(*context);
+  } while (std::next_permutation(order.begin(), order.end()));
+  EXPECT_EQ(id, 120u);
+}
+
+TEST_F(Reassembly, DuplicatesChangeNothing) {
+  feed(header_of(1, 192, 64, 64));
+  Endpoint other;
+  other.peer_port = 1;
+  const Endpoint first = peer_;
+  peer_ = other;
+  EXPECT_EQ(drop_of(header_of(1, 192, 64, 64)), DropReason::kDuplicate);
+  Context* context = reassembler_->find({5, 77, 1});
+  EXPECT_EQ(context->peer, first);  // a replay does not move the answer
+  EXPECT_EQ(context->num_arrived, 1u);
+  feed(header_of(1, 192, 64, 0));
+  EXPECT_EQ(context->peer, other);  // a new piece does
+  EXPECT_TRUE(feed(header_of(1, 192, 64, 128)).whole);
+  EXPECT_EQ(drop_of(header_of(1, 192, 64, 128)), DropReason::kLate);
+  EXPECT_EQ(context->request.pieces.size(), 3u);
+  finish(*context);
+}
+
+TEST_F(Reassembly, ChangedGeometryAndLyingLengths) {
+  feed(header_of(1, 192, 64, 0));
+  const auto changed = [&](auto change) {
+    wire::Header header = header_of(1, 192, 64, 64);
+    change(header);
+    return drop_of(header);
+  };
+  using wire::Header;
+  EXPECT_EQ(changed([](Header& h) { h.total_bytes = 256; }), DropReason::kGeometryChanged);
+  EXPECT_EQ(changed([](Header& h) { h.fragment_bytes = 128; }), DropReason::kGeometryChanged);
+  EXPECT_EQ(changed([](Header& h) { h.payload_kind = wire::PayloadKind::kText; }),
+            DropReason::kGeometryChanged);
+  EXPECT_EQ(changed([](Header& h) { h.result_kind = wire::ResultKind::kLogits; }),
+            DropReason::kGeometryChanged);
+  EXPECT_EQ(changed([](Header& h) { h.flags = wire::kFlagSegments; }),
+            DropReason::kGeometryChanged);
+  EXPECT_EQ(changed([](Header& h) { h.offset = 32; }), DropReason::kGeometryChanged);
+  EXPECT_EQ(changed([](Header& h) { h.offset = 192; }), DropReason::kGeometryChanged);
+  EXPECT_EQ(changed([](Header& h) { h.offset = 0xffffffc0; }), DropReason::kGeometryChanged);
+  EXPECT_EQ(changed([](Header& h) { h.payload_bytes = 60; }), DropReason::kGeometryChanged);
+  EXPECT_EQ(changed([](Header& h) { h.payload_bytes = 128; }), DropReason::kGeometryChanged);
+  EXPECT_EQ(changed([](Header& h) { h.flags = wire::kFlagRetry; }), DropReason::kNone);
+  Context* context = reassembler_->find({5, 77, 1});
+  EXPECT_EQ(context->num_arrived, 2u);
+  finish(*context);
+}
+
+TEST_F(Reassembly, ImpossibleFirstPiecesTakeNoContext) {
+  const auto changed = [&](auto change) {
+    wire::Header header = header_of(1, 192, 64, 64);
+    change(header);
+    return drop_of(header);
+  };
+  using wire::Header;
+  EXPECT_EQ(changed([](Header& h) { h.fragment_bytes = 0; }), DropReason::kWireBadGeometry);
+  EXPECT_EQ(changed([](Header& h) { h.total_bytes = UINT32_MAX; }), DropReason::kWireBadGeometry);
+  EXPECT_EQ(changed([](Header& h) { h.offset = 192; }), DropReason::kWireBadGeometry);
+  EXPECT_EQ(changed([](Header& h) { h.payload_bytes = 1; }), DropReason::kWireBadGeometry);
+  EXPECT_EQ(reassembler_->num_contexts(), 0u);
+}
+
+TEST_F(Reassembly, LimitsOfContexts) {
+  make({.max_contexts = 3, .tenant_max_contexts = 2});
+  for (uint64_t id = 1; id <= 2; ++id)
+    EXPECT_EQ(drop_of(header_of(id, 128, 64, 0), 1), DropReason::kNone);
+  EXPECT_EQ(drop_of(header_of(3, 128, 64, 0), 1), DropReason::kTenantContextsFull);
+  EXPECT_EQ(drop_of(header_of(3, 128, 64, 0), 2), DropReason::kNone);
+  EXPECT_EQ(drop_of(header_of(4, 128, 64, 0), 2), DropReason::kContextsFull);
+  EXPECT_EQ(reassembler_->tenant_contexts(1), 2u);
+  finish(*reassembler_->find({5, 77, 1}));
+  EXPECT_EQ(drop_of(header_of(4, 128, 64, 0), 2), DropReason::kNone);
+}
+
+TEST_F(Reassembly, LimitsOfHeldBytesCountWholeBuffers) {
+  constexpr uint64_t kBuffer = 2048 + RTE_PKTMBUF_HEADROOM;
+  make({.max_held_bytes = 4 * kBuffer, .tenant_max_held_bytes = 3 * kBuffer});
+  for (uint32_t i = 0; i < 3; ++i) feed(header_of(1, 64 * 9, 64, i * 64), 1);
+  EXPECT_EQ(reassembler_->tenant_held_bytes(1), 3 * kBuffer);
+  EXPECT_EQ(drop_of(header_of(1, 64 * 9, 64, 256), 1), DropReason::kTenantHeldBytesFull);
+  EXPECT_EQ(drop_of(header_of(2, 64, 64, 0), 1), DropReason::kTenantHeldBytesFull);
+  EXPECT_EQ(drop_of(header_of(3, 128, 64, 0), 2), DropReason::kNone);
+  EXPECT_EQ(drop_of(header_of(3, 128, 64, 64), 2), DropReason::kHeldBytesFull);
+  EXPECT_EQ(drop_of(header_of(4, 64, 64, 0), 2), DropReason::kHeldBytesFull);
+  EXPECT_EQ(reassembler_->held_bytes(), 4 * kBuffer);
+  finish(*reassembler_->find({5, 77, 1}));
+  EXPECT_EQ(reassembler_->held_bytes(), kBuffer);
+}
+
+TEST_F(Reassembly, PieceTablesAreBounded) {
+  make({.max_pieces_per_request = 100, .piece_slots = 128});
+  EXPECT_EQ(drop_of(header_of(1, 64 * 101, 64, 0)), DropReason::kPiecesFull);
+  EXPECT_EQ(drop_of(header_of(1, wire::kMaxTotalBytes, 64, 0)), DropReason::kPiecesFull);
+  EXPECT_EQ(drop_of(header_of(1, 64 * 64, 64, 0)), DropReason::kNone);
+  EXPECT_EQ(drop_of(header_of(2, 64 * 64, 64, 0)), DropReason::kNone);
+  EXPECT_EQ(drop_of(header_of(3, 64 * 5, 64, 0)), DropReason::kPiecesFull);
+  EXPECT_EQ(drop_of(header_of(4, 64 * 4, 64, 0)), DropReason::kNone);  // fits in the context
+  EXPECT_EQ(reassembler_->num_contexts(), 3u);
+}
+
+TEST_F(Reassembly, LargeRequestBackwards) {
+  constexpr uint32_t kPieces = 1500;
+  for (uint32_t i = kPieces; i-- > 0;)
+    ASSERT_EQ(feed(header_of(1, kPieces * 64 - 3, 64, i * 64)).whole, i == 0);
+  Context* context = reassembler_->find({5, 77, 1});
+  expect_intact(context->request);
+  EXPECT_EQ(reassembler_->release(*context), kPieces);
+  reassembler_->flush();
+}
+
+TEST_F(Reassembly, MisalignedPayloadsAreMovedAndCounted) {
+  for (size_t skew = 1; skew < 4; ++skew) {
+    const auto added = feed(header_of(skew, 1000, 1384, 0), 0, skew);
+    expect_intact(added.context->request);
+    EXPECT_EQ(reassembler_->realigned(), skew);
+    finish(*added.context);
+  }
+}
+
+TEST_F(Reassembly, TimeoutsAndDeadlines) {
+  make({.timeout_ns = 500 * kMs});
+  feed(header_of(1, 128, 64, 0));
+  feed(header_of(2, 128, 64, 0), 0, 0, now_ns_ + 20 * kMs);
+  feed(header_of(3, 64, 64, 0), 0, 0, now_ns_ + 20 * kMs);  // whole: not ours to time any more
+  feed(header_of(4, 128, 64, 0), 0, 0, now_ns_ + 900 * kMs);
+  now_ns_ += 19 * kMs;
+  EXPECT_TRUE(sweep().empty());
+  now_ns_ += 3 * kMs;
+  auto due = sweep();
+  ASSERT_EQ(due.size(), 1u);
+  EXPECT_EQ(due[0].why, Reassembler::Due::kDeadline);
+  EXPECT_EQ(due[0].context->request.request_id, 2u);
+  EXPECT_EQ(reassembler_->release(*due[0].context), 1u);
+  feed(header_of(1, 128, 64, 64));  // in time
+  now_ns_ += 470 * kMs;
+  EXPECT_TRUE(sweep().empty());
+  now_ns_ += 12 * kMs;
+  due = sweep();
+  ASSERT_EQ(due.size(), 1u);
+  EXPECT_EQ(due[0].why, Reassembler::Due::kTimeout);
+  EXPECT_EQ(due[0].context->request.request_id, 4u);
+  reassembler_->release(*due[0].context);
+  EXPECT_EQ(reassembler_->num_contexts(), 2u);
+}
+
+TEST_F(Reassembly, StallsAreReportedAtGrowingGapsAndPutOffByPieces) {
+  make({.timeout_ns = 500 * kMs, .stall_ns = 20 * kMs});
+  feed(header_of(1, 64 * 10, 64, 0));
+  now_ns_ += 15 * kMs;
+  feed(header_of(1, 64 * 10, 64, 64));
+  std::vector<uint64_t> stalls_ms;
+  bool timed_out = false;
+  for (uint64_t ms = 15; ms < 600 && !timed_out; ++ms, now_ns_ += kMs) {
+    for (const auto& due : sweep()) {
+      if (due.why == Reassembler::Due::kStalled) {
+        stalls_ms.push_back(ms);
+      } else {
+        EXPECT_EQ(due.why, Reassembler::Due::kTimeout);
+        reassembler_->release(*due.context);
+        timed_out = true;
+      }
+    }
+  }
+  EXPECT_TRUE(timed_out);
+  ASSERT_EQ(stalls_ms.size(), 4u);
+  EXPECT_NEAR(static_cast<double>(stalls_ms[0]), 35, 3);
+  EXPECT_NEAR(static_cast<double>(stalls_ms[1]), 75, 5);
+  EXPECT_NEAR(static_cast<double>(stalls_ms[2]), 155, 7);
+  EXPECT_NEAR(static_cast<double>(stalls_ms[3]), 315, 9);
+}
+
+TEST_F(Reassembly, MissingRanges) {
+  const auto ranges_of = [&](uint64_t id, size_t room = wire::kMaxRanges) {
+    std::vector<wire::Range> ranges(room);
+    ranges.resize(reassembler_->missing_ranges(*reassembler_->find({5, 77, id}), ranges));
+    std::string text;
+    for (const wire::Range& range : ranges)
+      text += std::to_string(range.offset) + "+" + std::to_string(range.bytes) + " ";
+    return text;
+  };
+  feed(header_of(1, 200, 64, 64));
+  EXPECT_EQ(ranges_of(1), "0+64 128+72 ");
+  constexpr uint32_t kTotal = 64 * 200 - 10;
+  for (uint32_t i : {3u, 63u, 64u, 65u, 128u, 190u}) feed(header_of(2, kTotal, 64, i * 64));
+  EXPECT_EQ(ranges_of(2), "0+192 256+3776 4224+3968 8256+3904 12224+566 ");
+  EXPECT_EQ(ranges_of(2, 2), "0+192 256+3776 ");
+  for (uint32_t i = 0; i < 200; i += 2) feed(header_of(3, kTotal, 64, i * 64));
+  std::vector<wire::Range> many(wire::kMaxRanges);
+  EXPECT_EQ(reassembler_->missing_ranges(*reassembler_->find({5, 77, 3}), many), wire::kMaxRanges);
+  EXPECT_EQ(many.back().offset, 64u * 127);
+}
+
+// Random pieces of random requests, with lies, duplicates, losses and time passing; the sum of what
+// became of every datagram is what went in, and every buffer comes back.
+TEST_F(Reassembly, Storm) {
+  make({.max_contexts = 40,
+        .max_held_bytes = 400 * 2176,
+        .tenant_max_contexts = 8,
+        .tenant_max_held_bytes = 200 * 2176,
+        .piece_slots = 1024,
+        .timeout_ns = 50 * kMs,
+        .stall_ns = 5 * kMs});
+  Random random(2026);
+  uint64_t received = 0, forwarded = 0;
+  DropCounts dropped{};
+  std::map<uint64_t, uint32_t> total_of;
+  std::vector<Context*> executing;
+  uint64_t completed = 0;
+  const auto total_dropped = [&] {
+    return std::accumulate(dropped.begin(), dropped.end(), uint64_t{0});
+  };
+  for (int step = 0; step < 60'000; ++step) {
+    const uint64_t id = random.below(60) + static_cast<uint64_t>(step) / 500;
+    auto [entry, fresh] = total_of.try_emplace(id, 0);
+    if (fresh) entry->second = static_cast<uint32_t>(random.below(random.below(4) ? 300 : 4000));
+    const uint32_t total = entry->second;
+    const uint32_t pieces = std::max(1u, (total + 63) / 64);
+    wire::Header header =
+        header_of(id, total, 64, static_cast<uint32_t>(random.below(pieces)) * 64);
+    header.session = 77;
+    if (random.below(50) == 0) header.total_bytes += static_cast<uint32_t>(random.below(3));
+    if (random.below(50) == 0) header.offset = static_cast<uint32_t>(random.next());
+    if (random.below(50) == 0) header.payload_bytes = static_cast<uint16_t>(random.below(1800));
+    if (random.below(50) == 0) header.fragment_bytes = static_cast<uint16_t>(random.next());
+    ++received;
+    const auto added = feed(header, static_cast<uint32_t>(id % 4), random.below(8) ? 0 : 2);
+    if (added.outcome.kind == Outcome::kDropped)
+      ++dropped[static_cast<size_t>(added.outcome.reason)];
+    if (added.whole) executing.push_back(added.context);
+    if (executing.size() > 8) {
+      const size_t i = random.below(executing.size());
+      expect_intact(executing[i]->request);
+      forwarded += reassembler_->release(*executing[i]);
+      executing.erase(executing.begin() + static_cast<ptrdiff_t>(i));
+      ++completed;
+    }
+    now_ns_ += random.below(kMs / 4);
+    Reassembler::Due due[3];
+    const size_t count = reassembler_->sweep(now_ns_, due);
+    for (size_t i = 0; i < count; ++i)
+      if (due[i].why == Reassembler::Due::kTimeout)
+        dropped[static_cast<size_t>(DropReason::kReassemblyTimeout)] +=
+            reassembler_->release(*due[i].context);
+    reassembler_->flush();
+    ASSERT_EQ(received, forwarded + reassembler_->held_pieces() + total_dropped());
+    ASSERT_EQ(buffers_in_use(), reassembler_->held_pieces());
+    ASSERT_EQ(reassembler_->held_bytes(), reassembler_->held_pieces() * 2176);
+  }
+  EXPECT_GT(completed, 100u);
+  for (const DropReason reason : {DropReason::kDuplicate, DropReason::kLate,
+                                  DropReason::kGeometryChanged, DropReason::kWireBadGeometry,
+                                  DropReason::kReassemblyTimeout, DropReason::kTenantContextsFull})
+    EXPECT_GT(dropped[static_cast<size_t>(reason)], 0u) << drop_reason_name(reason);
+  reassembler_->for_each([&](Context& context) { reassembler_->release(context); });
+  reassembler_->flush();
+  EXPECT_EQ(buffers_in_use(), 0u);
+  EXPECT_EQ(reassembler_->num_contexts(), 0u);
+  for (uint32_t tenant = 0; tenant < 4; ++tenant) {
+    EXPECT_EQ(reassembler_->tenant_contexts(tenant), 0u);
+    EXPECT_EQ(reassembler_->tenant_held_bytes(tenant), 0u);
+  }
+}
+
+}  // namespace
+}  // namespace itif::net::test
