@@ -41,16 +41,19 @@ Result<uint16_t> find_device(const std::string& device) {
   uint16_t id = 0;
   if (device.empty()) {
     RTE_ETH_FOREACH_DEV(id) return id;
-    return fail(Code::kNotFound,
-                "no DPDK port: add --vdev or -a to eal.args, or bind a NIC to a DPDK driver "
-                "(dpdk-devbind.py)");
+  } else if (rte_eth_dev_get_port_by_name(device.c_str(), &id) == 0) {
+    return id;
   }
-  if (rte_eth_dev_get_port_by_name(device.c_str(), &id) == 0) return id;
-  return fail(
-      Code::kNotFound,
-      fmt::format("no DPDK port '{}' (there is: {}): check ports.device, and --vdev or -a in "
-                  "eal.args",
-                  device, list_devices()));
+  const std::string complaint = eal_complaint_about(device.empty() ? "net_" : device);
+  const bool refused = complaint.find("not permitted") != complaint.npos ||
+                       complaint.find("ermission denied") != complaint.npos;
+  const char* remedy = refused          ? "run as root"
+                       : device.empty() ? "add --vdev or -a to eal.args, or bind a NIC to a DPDK "
+                                          "driver (dpdk-devbind.py)"
+                                        : "check ports.device, and --vdev or -a in eal.args";
+  return fail(refused ? Code::kPermission : Code::kNotFound,
+              fmt::format("no DPDK port{} ({}): {}", device.empty() ? "" : " '" + device + "'",
+                          complaint.empty() ? "there is: " + list_devices() : complaint, remedy));
 }
 
 Error driver_error(const std::string& device, const char* step, int result) {
