@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "device/cuda_probe.h"
 #include "device/device.h"
+#include "device/host/cpu.h"
 #include "device/host/host_device.h"
 
 namespace itif::device {
@@ -15,7 +16,7 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options) {
   if (options.kind != "auto" && options.kind != "host")
     return fail(Code::kInvalidArgument,
                 fmt::format("device '{}' is none of auto, host, cuda", options.kind));
-  ITIF_ASSIGN(auto device, open_host_device(options));
+  ITIF_ASSIGN(auto device, open_host_device(options, detect_cpu()));
   const std::string reason =
       options.kind == "host" ? "as configured" : fmt::format("CUDA is not used: {}", why_no_cuda());
   log::info("device host {}: {} ({})", dtype_name(device->info().compute),

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "device/host/convert.h"
-#include "device/host/cpu.h"
 #include "device/host/host_stream.h"
 
 namespace itif::device {
@@ -56,8 +55,8 @@ Result<std::unique_ptr<Stream>> HostDevice::make_stream(const StreamLimits& limi
                           limits);
 }
 
-Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options) {
-  const CpuFeatures cpu = detect_cpu();
+Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
+                                                 const CpuFeatures& cpu) {
   DeviceInfo info;
   info.kind = "host";
   info.num_threads = options.num_threads == 0 ? num_process_cpus() : options.num_threads;

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "device/device.h"
+#include "device/host/cpu.h"
 #include "device/host/gemm.h"
 #include "device/host/memory.h"
 
@@ -33,6 +34,7 @@ class HostDevice final : public Device {
 };
 
 // Errors: kUnsupported (dtype that this CPU does not compute natively), kInvalidArgument.
-Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options);
+Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
+                                                 const CpuFeatures& cpu);
 
 }  // namespace itif::device

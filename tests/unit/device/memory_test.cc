@@ -1,0 +1,141 @@
+// Buffers and slabs: one address range, memory only where committed, refusals instead of overcommitment.
+#include "device/host/memory.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace itif::device {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+size_t resident_pages(const std::byte* data, size_t bytes) {
+  std::vector<unsigned char> pages((bytes + kPage - 1) / kPage);
+  EXPECT_EQ(mincore(const_cast<std::byte*>(data), bytes, pages.data()), 0);
+  return static_cast<size_t>(
+      std::count_if(pages.begin(), pages.end(), [](auto p) { return p & 1; }));
+}
+
+std::shared_ptr<MemoryBudget> unlimited() {
+  return std::make_shared<MemoryBudget>(0);
+}
+
+TEST(HostMemory, BuffersAreZeroedAlignedAndCounted) {
+  const auto budget = std::make_shared<MemoryBudget>(1 << 20);
+  {
+    const auto buffer = allocate_host_buffer(budget, 10000);
+    ASSERT_TRUE(buffer);
+    EXPECT_EQ((*buffer)->bytes(), 10000u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>((*buffer)->data()) % 64, 0u);
+    EXPECT_TRUE(std::all_of((*buffer)->data(), (*buffer)->data() + 10000,
+                            [](std::byte b) { return b == std::byte{0}; }));
+    EXPECT_EQ(budget->used_bytes(), 3 * kPage);
+  }
+  EXPECT_EQ(budget->used_bytes(), 0u);
+  ASSERT_TRUE(allocate_host_buffer(budget, 0));
+}
+
+TEST(HostMemory, TheLimitIsKept) {
+  const auto budget = std::make_shared<MemoryBudget>(10 * kPage);
+  auto most = allocate_host_buffer(budget, 9 * kPage);
+  ASSERT_TRUE(most);
+  const auto refused = allocate_host_buffer(budget, 2 * kPage);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+  EXPECT_NE(refused.error().message.find("8.00 KiB"), std::string::npos) << refused.error().message;
+  EXPECT_EQ(budget->used_bytes(), 9 * kPage);
+  EXPECT_EQ(budget->available_bytes(), kPage);
+  most->reset();
+  EXPECT_TRUE(allocate_host_buffer(budget, 10 * kPage));
+}
+
+TEST(HostMemory, MoreThanTheMachineHasIsRefusedAndNotOvercommitted) {
+  const size_t available = available_system_bytes();
+  ASSERT_GT(available, 0u);
+  for (const size_t bytes : {available + (size_t{1} << 30), size_t{1} << 46, SIZE_MAX - 1}) {
+    const auto budget = unlimited();
+    const auto refused = allocate_host_buffer(budget, bytes);
+    ASSERT_FALSE(refused) << bytes;
+    EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+    EXPECT_EQ(budget->used_bytes(), 0u);
+  }
+}
+
+TEST(HostMemory, SlotsAreAdjacentAndOnlyCommittedOnesOccupyMemory) {
+  const auto budget = unlimited();
+  // A terabyte of addresses.
+  const auto slab = reserve_host_slab(budget, (size_t{1} << 30) - 100, 1024);
+  ASSERT_TRUE(slab) << slab.error().message;
+  EXPECT_EQ((*slab)->max_slots(), 1024u);
+  EXPECT_EQ((*slab)->slab().at(5) - (*slab)->slab().at(4), ptrdiff_t{1} << 30);
+  EXPECT_EQ(budget->used_bytes(), 0u);
+}
+
+TEST(HostMemory, CommittingAndReleasingOneSlotTouchesNoOther) {
+  const auto budget = unlimited();
+  const auto slab = reserve_host_slab(budget, 3 * kPage + 1, 8);
+  ASSERT_TRUE(slab);
+  const kernels::Slab view = (*slab)->slab();
+  ASSERT_EQ(view.stride_bytes, 4 * kPage);
+  ASSERT_TRUE((*slab)->commit(2));
+  ASSERT_TRUE((*slab)->commit(3));
+  EXPECT_EQ(resident_pages(view.at(2), 8 * kPage), 8u);
+  EXPECT_EQ(resident_pages(view.at(0), 8 * kPage), 0u);
+  EXPECT_EQ(resident_pages(view.at(4), 16 * kPage), 0u);
+  EXPECT_EQ(budget->used_bytes(), 8 * kPage);
+  std::fill_n(view.at(2), view.stride_bytes, std::byte{1});
+  std::fill_n(view.at(3), view.stride_bytes, std::byte{2});
+
+  (*slab)->release(2);
+  EXPECT_EQ(resident_pages(view.at(2), 4 * kPage), 0u);
+  EXPECT_EQ(budget->used_bytes(), 4 * kPage);
+  EXPECT_EQ(view.at(3)[100], std::byte{2});
+  ASSERT_TRUE((*slab)->commit(2));
+  EXPECT_EQ(view.at(2)[100], std::byte{0});  // a new tenant never sees the last one's weights
+}
+
+TEST(HostMemory, ASlotThatDoesNotFitFailsCleanly) {
+  const auto budget = std::make_shared<MemoryBudget>(10 * kPage);
+  const auto slab = reserve_host_slab(budget, 4 * kPage, 4);
+  ASSERT_TRUE(slab);
+  ASSERT_TRUE((*slab)->commit(0));
+  ASSERT_TRUE((*slab)->commit(1));
+  const Status refused = (*slab)->commit(2);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+  EXPECT_EQ(budget->used_bytes(), 8 * kPage);
+  (*slab)->release(0);
+  EXPECT_TRUE((*slab)->commit(2));
+}
+
+TEST(HostMemory, ADestroyedSlabGivesBackWhatItHeld) {
+  const auto budget = unlimited();
+  {
+    const auto slab = reserve_host_slab(budget, kPage, 4);
+    ASSERT_TRUE(slab);
+    ASSERT_TRUE((*slab)->commit(0));
+    ASSERT_TRUE((*slab)->commit(3));
+  }
+  EXPECT_EQ(budget->used_bytes(), 0u);
+}
+
+TEST(HostMemory, AddressesThatCannotExistAreRefused) {
+  EXPECT_FALSE(reserve_host_slab(unlimited(), SIZE_MAX / 2, 1000));
+  EXPECT_FALSE(reserve_host_slab(unlimited(), size_t{1} << 50, 1));
+}
+
+TEST(HostMemory, LazyMappingsOccupyWhatWasTouched) {
+  auto mapping = LazyMapping::reserve(1 << 20);
+  ASSERT_TRUE(mapping);
+  EXPECT_EQ(resident_pages(mapping->data(), 1 << 20), 0u);
+  mapping->data()[5 * kPage] = std::byte{1};
+  EXPECT_EQ(resident_pages(mapping->data(), 1 << 20), 1u);
+  LazyMapping moved = std::move(*mapping);
+  EXPECT_EQ(moved.data()[5 * kPage], std::byte{1});
+}
+
+}  // namespace
+}  // namespace itif::device

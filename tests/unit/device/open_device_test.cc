@@ -1,0 +1,99 @@
+// Which device open_device takes, and what it refuses with which words.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "device/cuda_probe.h"
+#include "device/device.h"
+#include "device/host/cpu.h"
+#include "device/host/host_device.h"
+
+namespace itif::device {
+namespace {
+
+TEST(OpenDevice, AutoFallsBackToTheHost) {
+  const auto device = open_device({});
+  ASSERT_TRUE(device) << device.error().message;
+  const DeviceInfo& info = (*device)->info();
+  EXPECT_EQ(info.kind, "host");
+  EXPECT_EQ(info.compute, detect_cpu().has_native_bf16 ? DType::kBF16 : DType::kF32);
+  EXPECT_EQ(info.num_threads, num_process_cpus());
+  EXPECT_GT(info.memory_bytes, 0u);
+  EXPECT_NE(info.description.find(detect_cpu().name), std::string::npos) << info.description;
+  EXPECT_NE(info.description.find(std::to_string(info.num_threads) + " thread"), std::string::npos);
+  EXPECT_NE(info.description.find("oneDNN "), std::string::npos);
+}
+
+TEST(OpenDevice, CudaIsRefusedWithTheCause) {
+  const auto device = open_device({.kind = "cuda"});
+  ASSERT_FALSE(device);
+  EXPECT_EQ(device.error().code, Code::kUnsupported);
+  EXPECT_FALSE(why_no_cuda().empty());
+  EXPECT_NE(device.error().message.find(why_no_cuda()), std::string::npos)
+      << device.error().message;
+}
+
+TEST(OpenDevice, TheDtypeIsTakenAsConfigured) {
+  const auto device = open_device({.kind = "host", .dtype = "f32", .num_threads = 3});
+  ASSERT_TRUE(device);
+  EXPECT_EQ((*device)->info().compute, DType::kF32);
+  EXPECT_EQ((*device)->info().num_threads, 3u);
+}
+
+TEST(OpenDevice, Bf16NeedsACpuThatHasIt) {
+  CpuFeatures old_cpu{.name = "Old CPU", .best_isa = "AVX2", .has_native_bf16 = false};
+  const auto refused = open_host_device({.dtype = "bf16"}, old_cpu);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnsupported);
+  EXPECT_NE(refused.error().message.find("Old CPU has AVX2"), std::string::npos)
+      << refused.error().message;
+
+  const auto fallback = open_host_device({.dtype = "auto"}, old_cpu);
+  ASSERT_TRUE(fallback);
+  EXPECT_EQ((*fallback)->info().compute, DType::kF32);
+}
+
+TEST(OpenDevice, WhatTheHostCannotDoIsRefused) {
+  const auto half = open_device({.kind = "host", .dtype = "f16"});
+  ASSERT_FALSE(half);
+  EXPECT_EQ(half.error().code, Code::kUnsupported);
+  for (const DeviceOptions& options :
+       {DeviceOptions{.kind = "gpu"}, DeviceOptions{.kind = ""}, DeviceOptions{.dtype = "int8"},
+        DeviceOptions{.kind = "host", .num_threads = 100000}}) {
+    const auto device = open_device(options);
+    ASSERT_FALSE(device) << options.kind << " " << options.dtype;
+    EXPECT_EQ(device.error().code, Code::kInvalidArgument);
+    EXPECT_FALSE(device.error().message.empty());
+  }
+}
+
+TEST(HostDevice, UploadConvertsFloatsAndRefusesIntegers) {
+  const auto device = open_device({.kind = "host", .dtype = "f32"});
+  ASSERT_TRUE(device);
+  // 1, -2, the smallest subnormal and infinity in f16, at an odd address.
+  std::vector<std::byte> raw(9);
+  const uint16_t halves[] = {0x3c00, 0xc000, 0x0001, 0x7c00};
+  std::memcpy(raw.data() + 1, halves, sizeof(halves));
+  const TensorView view{raw.data() + 1, DType::kF16, Shape{4}};
+  float wide[4];
+  ASSERT_TRUE((*device)->upload(view, DType::kF32, wide));
+  EXPECT_EQ(wide[0], 1.0f);
+  EXPECT_EQ(wide[1], -2.0f);
+  EXPECT_EQ(wide[2], 0x1p-24f);
+  EXPECT_TRUE(std::isinf(wide[3]));
+  uint16_t narrow[4];
+  ASSERT_TRUE((*device)->upload(view, DType::kBF16, narrow));
+  EXPECT_EQ(narrow[0], 0x3f80);
+  EXPECT_EQ(narrow[1], 0xc000);
+
+  const TensorView integers{raw.data(), DType::kI64, Shape{1}};
+  const Status refused = (*device)->upload(integers, DType::kF32, wide);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
+  EXPECT_FALSE((*device)->upload(view, DType::kI32, wide));
+}
+
+}  // namespace
+}  // namespace itif::device
