@@ -1,0 +1,34 @@
+// The benches, one file each. A bench checks what it times, then prints and reports medians.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "report.h"
+#include "timing.h"
+
+namespace itif::bench {
+
+struct BenchOptions {
+  bool quick = false;
+  uint32_t threads = 0;             // 0: all CPUs
+  std::vector<std::string> dtypes;  // of the host device; those that this CPU lacks are skipped
+  std::vector<std::string> cases;   // empty: all
+
+  Effort effort() const { return quick ? Effort{.seconds = 0.6, .least = 5} : Effort{}; }
+  bool wants(const std::string& name) const {
+    if (cases.empty()) return true;
+    for (const std::string& wanted : cases)
+      if (wanted == name) return true;
+    return false;
+  }
+};
+
+// GEMMs bare and through the device, in GFLOP/s.
+Status bench_gemm(const BenchOptions& options, Report& report);
+// BERT-base forward passes against the same GEMMs run bare.
+Status bench_encoder(const BenchOptions& options, Report& report);
+
+}  // namespace itif::bench

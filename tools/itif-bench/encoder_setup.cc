@@ -1,0 +1,150 @@
+#include "encoder_setup.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/random.h"
+
+namespace itif::bench {
+
+model::BackboneSpec bert_base() {
+  return {.family = "bert",
+          .layers = 12,
+          .hidden = 768,
+          .heads = 12,
+          .intermediate = 3072,
+          .vocab = 30522,
+          .max_positions = 512,
+          .type_vocab = 2};
+}
+
+uint32_t EncoderCase::num_tokens() const {
+  uint32_t tokens = 0;
+  for (const auto& tenant : lengths) tokens = std::accumulate(tenant.begin(), tenant.end(), tokens);
+  return tokens;
+}
+
+Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device, const model::BackboneSpec& spec,
+                                               uint32_t num_tenants, uint32_t max_tokens) {
+  std::unique_ptr<Encoder> encoder(new Encoder(device, spec));
+  ITIF_ASSIGN(const runtime::Family* family, runtime::find_family(spec.family));
+  ITIF_ASSIGN(encoder->weights_,
+              model::WeightStore::create(device, family->weight_kinds(spec), num_tenants));
+  for (uint32_t tenant = 0; tenant < num_tenants; ++tenant) {
+    ITIF_ASSIGN(const uint32_t slot, encoder->weights_->acquire());
+    CHECK(slot == tenant);
+    ITIF_TRY(encoder->fill_slot(slot));
+  }
+  ITIF_ASSIGN(encoder->backbone_, family->make(device, spec, max_tokens));
+  ITIF_ASSIGN(encoder->stream_, device.make_stream({.max_tokens = max_tokens, .max_segments = max_tokens}));
+  encoder->stream_->attach_thread();
+  return encoder;
+}
+
+// Weights as BERT's initialiser makes them, from one block of random numbers read at changing places:
+// drawing each of 110 million would take longer than the bench.
+Status Encoder::fill_slot(uint32_t slot) {
+  Random random(slot + 1);
+  std::vector<float> block(1 << 20);
+  for (float& v : block) v = static_cast<float>(random.normal() * 0.03);
+  std::vector<float> values;
+  for (size_t kind = 0; kind < weights_->kinds().size(); ++kind) {
+    const model::WeightKind& what = weights_->kinds()[kind];
+    Shape shape = what.source_shape;
+    shape.dims[0] *= what.sources.size();
+    values.resize(shape.elements());
+    size_t from = random.below(block.size());
+    for (float& v : values) v = block[from++ & (block.size() - 1)];
+    if (what.name.ends_with("LayerNorm weight"))
+      for (float& v : values) v += 1.0f;
+    const TensorView view{reinterpret_cast<const std::byte*>(values.data()), DType::kF32, shape};
+    std::byte* target = weights_->slab(kind).at(slot);
+    switch (what.storage) {
+      case model::Storage::kTable:
+        ITIF_TRY(device_.upload(view, device_.info().compute, target));
+        break;
+      case model::Storage::kVector: ITIF_TRY(device_.upload(view, DType::kF32, target)); break;
+      case model::Storage::kMatrix: ITIF_TRY(device_.pack(what.gemm, {&view, 1}, target)); break;
+    }
+  }
+  return {};
+}
+
+Encoder::Batch Encoder::make_batch(const EncoderCase& c, uint32_t vocab) {
+  Random random(11);
+  Batch batch;
+  batch.offsets.push_back(0);
+  batch.ids.resize(c.num_tokens());
+  for (uint16_t& id : batch.ids) id = static_cast<uint16_t>(random.below(vocab));
+  for (uint32_t tenant = 0; tenant < c.lengths.size(); ++tenant) {
+    const uint32_t first = batch.offsets.back();
+    for (const uint32_t length : c.lengths[tenant]) {
+      const uint32_t row = batch.offsets.back();
+      batch.pieces.push_back({.data = reinterpret_cast<const std::byte*>(batch.ids.data() + row),
+                              .num_ids = length,
+                              .first_row = row,
+                              .id_bytes = 2});
+      for (uint32_t i = 0; i < length; ++i) batch.positions.push_back(i);
+      batch.offsets.push_back(row + length);
+    }
+    batch.ranges.push_back({.first_row = first, .num_rows = batch.offsets.back() - first, .slot = tenant});
+  }
+  return batch;
+}
+
+Encoder::Batch Encoder::alone(const Batch& batch, size_t segment) {
+  const uint32_t first = batch.offsets[segment], length = batch.offsets[segment + 1] - first;
+  Batch one;
+  one.pieces = {batch.pieces[segment]};
+  one.pieces[0].first_row = 0;
+  for (uint32_t i = 0; i < length; ++i) one.positions.push_back(i);
+  one.offsets = {0, length};
+  for (const kernels::RowRange& range : batch.ranges)
+    if (first >= range.first_row && first < range.first_row + range.num_rows)
+      one.ranges = {{.first_row = 0, .num_rows = length, .slot = range.slot}};
+  return one;
+}
+
+runtime::BackboneInputs Encoder::Batch::inputs() const {
+  return {.num_tokens = offsets.back(),
+          .pieces = pieces,
+          .positions = positions,
+          .token_types = {},
+          .offsets = offsets,
+          .ranges = ranges};
+}
+
+Status Encoder::forward(const Batch& batch) {
+  backbone_->forward(*stream_, *weights_, batch.inputs());
+  return stream_->synchronize();
+}
+
+Result<std::vector<float>> Encoder::hidden_states(const Batch& batch) {
+  const auto outputs = backbone_->forward(*stream_, *weights_, batch.inputs());
+  const DType type = device_.info().compute;
+  const uint64_t count = uint64_t{batch.offsets.back()} * spec_.hidden;
+  std::vector<std::byte> raw(count * dtype_bytes(type));
+  stream_->copy_to_host(outputs.hidden, raw.size(), raw.data());
+  ITIF_TRY(stream_->synchronize());
+  std::vector<float> values(count);
+  TensorView{raw.data(), type, {count}}.to_f32(values.data());
+  return values;
+}
+
+EncoderFloor::EncoderFloor(DType type, const model::BackboneSpec& spec, const EncoderCase& c,
+                           uint32_t threads) {
+  const uint32_t hidden = spec.hidden, wide = spec.intermediate;
+  const uint32_t sizes[][2] = {{3 * hidden, hidden}, {hidden, hidden}, {wide, hidden}, {hidden, wide}};
+  for (uint32_t layer = 0; layer < spec.layers; ++layer)
+    for (const auto& [n, k] : sizes)
+      for (const auto& tenant : c.lengths)
+        gemms_.push_back(make_bare_gemm(
+            type, std::accumulate(tenant.begin(), tenant.end(), uint32_t{0}), n, k, threads));
+}
+
+void EncoderFloor::run() {
+  for (const auto& gemm : gemms_) gemm->run();
+}
+
+}  // namespace itif::bench

@@ -1,0 +1,65 @@
+#include "report.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "commit.h"
+#include "machine.h"
+
+namespace itif::bench {
+
+void Report::add(Row row) {
+  if (rows_.empty())
+    fmt::print("{:<34} {:>6} {:>12} {:<8} {:>7} {:>12} {:>7}\n", "case", "mode", "median", "unit",
+               "spread", limit_name_, limit_name_.empty() ? "" : "ratio");
+  fmt::print("{:<34} {:>6} {:>12.3f} {:<8} {:>6.1f}%", row.name, row.mode, row.value, row.unit,
+             100 * row.spread);
+  if (row.limit) fmt::print(" {:>12.3f}", *row.limit);
+  if (row.ratio) fmt::print(" {:>7.2f}", *row.ratio);
+  fmt::print("\n");
+  std::fflush(stdout);
+  rows_.push_back(std::move(row));
+}
+
+void Report::note(const std::string& text) {
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+}
+
+std::string Report::json() const {
+  const Machine machine = this_machine();
+  nlohmann::ordered_json document = {
+      {"bench", bench_},
+      {"commit", kCommit},
+      {"machine",
+       {{"cpu", machine.cpu},
+        {"cpus", machine.cpus},
+        {"memory_bytes", machine.memory_bytes},
+        {"kernel", machine.kernel}}},
+      {"device", device_},
+      {"rows", nlohmann::ordered_json::array()},
+  };
+  for (const Row& row : rows_) {
+    nlohmann::ordered_json entry = {{"case", row.name},     {"mode", row.mode}, {"value", row.value},
+                                    {"unit", row.unit},     {"spread", row.spread}};
+    if (row.limit) entry["limit"] = *row.limit;
+    if (row.ratio) entry["ratio"] = *row.ratio;
+    document["rows"].push_back(std::move(entry));
+  }
+  return document.dump(2);
+}
+
+Status Report::write_json(const std::string& path) const {
+  std::ofstream file(path, std::ios::trunc);
+  if (!file)
+    return fail(Code::kPermission, fmt::format("cannot write {}: {}", path, errno_text(errno)));
+  file << json() << "\n";
+  file.close();
+  if (!file) return fail(Code::kResourceExhausted, fmt::format("could not write all of {}", path));
+  return {};
+}
+
+}  // namespace itif::bench

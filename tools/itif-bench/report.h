@@ -1,0 +1,46 @@
+// What a bench found: a table for people, one JSON object for programs.
+//
+//   {"bench": "encoder", "commit": "…", "machine": {…}, "device": "…",
+//    "rows": [{"case": "1x128", "mode": "bf16", "value": 52.1, "unit": "ms", "limit": 50.2, "ratio": 1.04}]}
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace itif::bench {
+
+struct Row {
+  std::string name;   // "1x128": what was run
+  std::string mode;   // "bf16": how
+  double value = 0;   // median
+  std::string unit;   // "ms", "GFLOP/s"
+  double spread = 0;  // (p90 − p10) / median
+  // What the machine allows, measured in the same run, and value against it: ≥ 1 is worse for times,
+  // ≤ 1 is worse for rates. limit_name says what it is, for the table.
+  std::optional<double> limit;
+  std::optional<double> ratio;
+};
+
+class Report {
+ public:
+  Report(std::string bench, std::string limit_name)
+      : bench_(std::move(bench)), limit_name_(std::move(limit_name)) {}
+
+  void set_device(std::string device) { device_ = std::move(device); }
+  // Prints the heading on the first call, then the row: figures appear as they are measured.
+  void add(Row row);
+  // A line between rows.
+  void note(const std::string& text);
+  std::string json() const;
+  // Errors: kPermission, kResourceExhausted.
+  Status write_json(const std::string& path) const;
+
+ private:
+  std::string bench_, limit_name_, device_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace itif::bench
