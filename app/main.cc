@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "control/server.h"
+#include "device/host/pool_wait.h"
 #include "metrics.h"
 #include "net/eal.h"
 #include "pipeline/dpdk_telemetry.h"
@@ -144,5 +145,6 @@ int run(int argc, char** argv) {
 }  // namespace itif::app
 
 int main(int argc, char** argv) {
+  itif::device::limit_pool_spinning(argv);
   return itif::app::run(argc, argv);
 }

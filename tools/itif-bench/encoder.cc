@@ -42,8 +42,9 @@ Status check_alone(Encoder& encoder, const EncoderCase& c, const Encoder::Batch&
       worst = std::max(worst, double{std::abs(part[i] - alone[i])});
     const double similarity = cosine(part, alone.data(), alone.size());
     if (!(similarity >= 0.999) || (type == DType::kF32 && !(worst <= 1e-4)))
-      return fail(Code::kInternal, fmt::format("{}: segment {} differs from itself alone by {}, cosine {}",
-                                               c.name, s, worst, similarity));
+      return fail(Code::kInternal,
+                  fmt::format("{}: segment {} differs from itself alone by {}, cosine {}", c.name,
+                              s, worst, similarity));
   }
   return {};
 }
@@ -54,7 +55,8 @@ struct Reference {
 
 Status run_mode(const BenchOptions& options, const std::string& dtype, Reference& reference,
                 Report& report) {
-  auto opened = device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
+  auto opened =
+      device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
   if (!opened && opened.error().code == Code::kUnsupported) {
     report.note(fmt::format("skipped {}: {}", dtype, opened.error().message));
     return {};
@@ -77,7 +79,8 @@ Status run_mode(const BenchOptions& options, const std::string& dtype, Reference
     } else if (!reference.hidden[i].empty()) {
       const double similarity = cosine(hidden.data(), reference.hidden[i].data(), hidden.size());
       if (!(similarity >= 0.999))
-        return fail(Code::kInternal, fmt::format("{} in {}: cosine {} to f32", c.name, dtype, similarity));
+        return fail(Code::kInternal,
+                    fmt::format("{} in {}: cosine {} to f32", c.name, dtype, similarity));
     }
     EncoderFloor floor(type, spec, c, device.info().num_threads);
     Status status;

@@ -25,7 +25,8 @@ uint32_t EncoderCase::num_tokens() const {
   return tokens;
 }
 
-Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device, const model::BackboneSpec& spec,
+Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
+                                               const model::BackboneSpec& spec,
                                                uint32_t num_tenants, uint32_t max_tokens) {
   std::unique_ptr<Encoder> encoder(new Encoder(device, spec));
   ITIF_ASSIGN(const runtime::Family* family, runtime::find_family(spec.family));
@@ -37,7 +38,8 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device, const mod
     ITIF_TRY(encoder->fill_slot(slot));
   }
   ITIF_ASSIGN(encoder->backbone_, family->make(device, spec, max_tokens));
-  ITIF_ASSIGN(encoder->stream_, device.make_stream({.max_tokens = max_tokens, .max_segments = max_tokens}));
+  ITIF_ASSIGN(encoder->stream_,
+              device.make_stream({.max_tokens = max_tokens, .max_segments = max_tokens}));
   encoder->stream_->attach_thread();
   return encoder;
 }
@@ -88,7 +90,8 @@ Encoder::Batch Encoder::make_batch(const EncoderCase& c, uint32_t vocab) {
       for (uint32_t i = 0; i < length; ++i) batch.positions.push_back(i);
       batch.offsets.push_back(row + length);
     }
-    batch.ranges.push_back({.first_row = first, .num_rows = batch.offsets.back() - first, .slot = tenant});
+    batch.ranges.push_back(
+        {.first_row = first, .num_rows = batch.offsets.back() - first, .slot = tenant});
   }
   return batch;
 }
@@ -135,7 +138,8 @@ Result<std::vector<float>> Encoder::hidden_states(const Batch& batch) {
 EncoderFloor::EncoderFloor(DType type, const model::BackboneSpec& spec, const EncoderCase& c,
                            uint32_t threads) {
   const uint32_t hidden = spec.hidden, wide = spec.intermediate;
-  const uint32_t sizes[][2] = {{3 * hidden, hidden}, {hidden, hidden}, {wide, hidden}, {hidden, wide}};
+  const uint32_t sizes[][2] = {
+      {3 * hidden, hidden}, {hidden, hidden}, {wide, hidden}, {hidden, wide}};
   for (uint32_t layer = 0; layer < spec.layers; ++layer)
     for (const auto& [n, k] : sizes)
       for (const auto& tenant : c.lengths)

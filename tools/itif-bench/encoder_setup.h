@@ -26,7 +26,8 @@ struct EncoderCase {
 
 class Encoder {
  public:
-  static Result<std::unique_ptr<Encoder>> make(device::Device& device, const model::BackboneSpec& spec,
+  static Result<std::unique_ptr<Encoder>> make(device::Device& device,
+                                               const model::BackboneSpec& spec,
                                                uint32_t num_tenants, uint32_t max_tokens);
 
   // Host arrays of a batch; token ids are seeded by each segment's place.

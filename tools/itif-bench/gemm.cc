@@ -16,8 +16,8 @@ namespace {
 struct Size {
   uint32_t rows, k, n;
 };
-constexpr Size kSizes[] = {{1, 768, 768},   {8, 768, 768},     {32, 768, 768},
-                           {128, 768, 768}, {512, 768, 768},   {128, 768, 2304},
+constexpr Size kSizes[] = {{1, 768, 768},    {8, 768, 768},    {32, 768, 768},
+                           {128, 768, 768},  {512, 768, 768},  {128, 768, 2304},
                            {128, 768, 3072}, {128, 3072, 768}, {2048, 768, 3072}};
 
 // A GEMM on the device, with everything it needs.
@@ -89,8 +89,8 @@ Status check(device::Device& device, device::Stream& stream, const DeviceGemm& g
     const double tolerance = type == DType::kBF16 ? 0.03 : 1e-5;
     const double error = std::abs(out.at(row * size.n + column) - expected);
     if (!(error <= tolerance * std::max(1.0, std::abs(expected))))
-      return fail(Code::kInternal, fmt::format("{} x {} x {}: element [{}, {}] is off by {}", size.rows,
-                                               size.k, size.n, row, column, error));
+      return fail(Code::kInternal, fmt::format("{} x {} x {}: element [{}, {}] is off by {}",
+                                               size.rows, size.k, size.n, row, column, error));
   }
   return {};
 }
@@ -99,7 +99,8 @@ Status check(device::Device& device, device::Stream& stream, const DeviceGemm& g
 
 Status bench_gemm(const BenchOptions& options, Report& report) {
   for (const std::string& dtype : options.dtypes) {
-    auto device = device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
+    auto device =
+        device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
     if (!device && device.error().code == Code::kUnsupported) {
       report.note(fmt::format("skipped {}: {}", dtype, device.error().message));
       continue;
@@ -116,8 +117,8 @@ Status bench_gemm(const BenchOptions& options, Report& report) {
       const auto bare = make_bare_gemm((*device)->info().compute, size.rows, size.n, size.k,
                                        (*device)->info().num_threads);
       const kernels::GroupedGemm arguments = gemm.arguments();
-      const auto samples = measure({[&] { stream->gemm(arguments); }, [&] { bare->run(); }},
-                                   options.effort());
+      const auto samples =
+          measure({[&] { stream->gemm(arguments); }, [&] { bare->run(); }}, options.effort());
       const double flop = 2.0 * size.rows * size.k * size.n;
       report.add({.name = name,
                   .mode = dtype,

@@ -21,8 +21,9 @@ Machine this_machine() {
 }
 
 std::string describe(const Machine& machine) {
-  return fmt::format("{}, {} CPU{}, {}, {}", machine.cpu, machine.cpus, machine.cpus == 1 ? "" : "s",
-                     format_bytes(machine.memory_bytes), machine.kernel);
+  return fmt::format("{}, {} CPU{}, {}, {}", machine.cpu, machine.cpus,
+                     machine.cpus == 1 ? "" : "s", format_bytes(machine.memory_bytes),
+                     machine.kernel);
 }
 
 }  // namespace itif::bench

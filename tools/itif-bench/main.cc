@@ -6,6 +6,7 @@
 
 #include "benches.h"
 #include "commit.h"
+#include "device/host/pool_wait.h"
 #include "machine.h"
 
 namespace {
@@ -28,6 +29,7 @@ constexpr Subcommand kSubcommands[] = {
 }  // namespace
 
 int main(int argc, char** argv) {
+  device::limit_pool_spinning(argv);
   CLI::App app{
       "Times parts of itif on this machine. Each bench checks its results before it times them.\n"
       "Example: itif-bench encoder --quick --json encoder.json"};
@@ -39,7 +41,8 @@ int main(int argc, char** argv) {
     CLI::App* command = app.add_subcommand(subcommand.name, subcommand.description);
     command->add_flag("--quick", options.quick, "a few repetitions only");
     command->add_option("--json", json_path, "also write the figures to this file");
-    command->add_option("--threads", options.threads, "default: all CPUs")->check(CLI::Range(1u, 1024u));
+    command->add_option("--threads", options.threads, "default: all CPUs")
+        ->check(CLI::Range(1u, 1024u));
     command->add_option("--dtype", options.dtypes, "f32, bf16 or both")
         ->delimiter(',')
         ->check(CLI::IsMember({"f32", "bf16"}))

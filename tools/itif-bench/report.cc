@@ -43,8 +43,11 @@ std::string Report::json() const {
       {"rows", nlohmann::ordered_json::array()},
   };
   for (const Row& row : rows_) {
-    nlohmann::ordered_json entry = {{"case", row.name},     {"mode", row.mode}, {"value", row.value},
-                                    {"unit", row.unit},     {"spread", row.spread}};
+    nlohmann::ordered_json entry = {{"case", row.name},
+                                    {"mode", row.mode},
+                                    {"value", row.value},
+                                    {"unit", row.unit},
+                                    {"spread", row.spread}};
     if (row.limit) entry["limit"] = *row.limit;
     if (row.ratio) entry["ratio"] = *row.ratio;
     document["rows"].push_back(std::move(entry));
