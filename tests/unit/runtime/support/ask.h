@@ -15,8 +15,8 @@ namespace itif::testing {
 
 struct Ask {
   uint32_t slot = 0;
-  std::vector<uint32_t> ids;
-  std::vector<uint8_t> token_types;
+  std::vector<uint32_t> ids = {};
+  std::vector<uint8_t> token_types = {};
   wire::ResultKind kind = wire::ResultKind::kDefault;
   uint8_t id_bytes = 4;
   uint32_t ids_a_piece = 16;

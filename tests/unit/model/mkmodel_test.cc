@@ -1,0 +1,122 @@
+// What itif-mkmodel writes is what the loader reads.
+#include "make_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "model/loading.h"
+#include "support/temp_directory.h"
+#include "vocabulary.h"
+
+namespace itif::mkmodel {
+namespace {
+
+using testing::TempDirectory;
+
+ModelOptions tiny(HeadChoice head) {
+  ModelOptions options;
+  options.spec = find_backbone("bert-tiny").value();
+  options.spec.hidden = 32;
+  options.spec.intermediate = 48;
+  options.spec.vocab = 3000;
+  options.head = head;
+  return options;
+}
+
+TEST(MakeModel, EveryHeadAndTypeIsReadBack) {
+  const std::pair<HeadChoice, std::string> heads[] = {
+      {HeadChoice::kNone, "hidden"},
+      {HeadChoice::kPooler, "pooler"},
+      {HeadChoice::kEmbedding, "embedding (mean, unit length, 32)"},
+      {HeadChoice::kClassification, "classification (2 labels)"},
+      {HeadChoice::kTokenClassification, "token_classification (5 labels)"}};
+  for (const auto& [head, description] : heads) {
+    for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+      TempDirectory directory;
+      ModelOptions options = tiny(head);
+      options.dtype = type;
+      const Status made = make_model(options, directory.path());
+      ASSERT_TRUE(made) << made.error().message;
+      const auto opened = model::open_model(directory.path());
+      ASSERT_TRUE(opened) << opened.error().message;
+      EXPECT_EQ(opened->spec, options.spec);
+      EXPECT_EQ(model::describe(opened->head, opened->spec), description);
+      EXPECT_EQ(opened->max_text_tokens, head == HeadChoice::kEmbedding ? 256u : 512u);
+      ASSERT_NE(opened->tokenizer, nullptr);
+      EXPECT_EQ(opened->tokenizer->vocab_size(), 3000u);
+    }
+  }
+}
+
+TEST(MakeModel, WeightsAreSeededAndOfSaneScale) {
+  TempDirectory a, b, c;
+  ModelOptions options = tiny(HeadChoice::kNone);
+  ASSERT_TRUE(make_model(options, a.path()));
+  ASSERT_TRUE(make_model(options, b.path()));
+  options.seed = 2;
+  ASSERT_TRUE(make_model(options, c.path()));
+  EXPECT_EQ(a.read("model.safetensors"), b.read("model.safetensors"));
+  EXPECT_NE(a.read("model.safetensors"), c.read("model.safetensors"));
+  const auto checkpoint = model::Checkpoint::open(a.path()).value();
+  const auto words = checkpoint.read("embeddings.word_embeddings.weight", {3000, 32}).value();
+  double sum = 0, square = 0;
+  for (uint64_t i = 0; i < 96000; ++i) {
+    sum += words.view.at(i);
+    square += words.view.at(i) * words.view.at(i);
+  }
+  EXPECT_NEAR(sum / 96000, 0, 3e-4);
+  EXPECT_NEAR(std::sqrt(square / 96000), 0.02, 3e-4);
+  EXPECT_EQ(checkpoint.read("embeddings.LayerNorm.weight", {32}).value().view.at(7), 1);
+  EXPECT_EQ(checkpoint.read("embeddings.LayerNorm.bias", {32}).value().view.at(7), 0);
+}
+
+TEST(MakeModel, VocabulariesOfAnySizeHaveDistinctTokens) {
+  for (uint32_t size : {5u, 6u, 100u, 131u, 999u, 1000u, 5000u, 30522u, 60000u}) {
+    const std::vector<std::string> tokens = make_vocabulary(size);
+    EXPECT_EQ(tokens.size(), size);
+    EXPECT_EQ(std::set<std::string>(tokens.begin(), tokens.end()).size(), size);
+    EXPECT_EQ(tokens[0], "[PAD]");
+    EXPECT_EQ(tokens[size < 1000 ? 2 : 101], "[CLS]");
+  }
+}
+
+TEST(MakeModel, EnglishTextBecomesFewPiecesAndNoneUnknown) {
+  TempDirectory directory;
+  ModelOptions options = tiny(HeadChoice::kNone);
+  options.spec.vocab = 30522;
+  ASSERT_TRUE(make_model(options, directory.path()));
+  const auto opened = model::open_model(directory.path()).value();
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> types;
+  const std::string text =
+      "The quick brown fox jumps over the lazy dog, and nobody complained about unreasonably "
+      "transparent microprocessors in 2024!";
+  ASSERT_EQ(opened.tokenizer->encode(text, std::nullopt, {}, ids, types), model::EncodeStatus::kOk);
+  EXPECT_EQ(std::ranges::count(ids, 100), 0);  // [UNK]
+  EXPECT_EQ(ids.front(), 101);
+  EXPECT_EQ(ids.back(), 102);
+  EXPECT_LT(ids.size(), 50u);  // 20 words and marks
+}
+
+TEST(MakeModel, WrongOptionsAreRefused) {
+  TempDirectory directory;
+  ModelOptions options = tiny(HeadChoice::kNone);
+  options.spec.heads = 3;
+  EXPECT_EQ(make_model(options, directory.file("x")).error().code, Code::kInvalidArgument);
+  options = tiny(HeadChoice::kNone);
+  options.spec.vocab = 4;
+  EXPECT_EQ(make_model(options, directory.file("x")).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(find_backbone("bert-huge").error().code, Code::kNotFound);
+  EXPECT_NE(find_backbone("bert-huge").error().message.find("minilm-l6"), std::string::npos);
+  EXPECT_EQ(parse_head("two").error().code, Code::kNotFound);
+  ASSERT_TRUE(make_model(tiny(HeadChoice::kNone), directory.path()));
+  EXPECT_EQ(make_model(tiny(HeadChoice::kNone), directory.path()).error().code,
+            Code::kAlreadyExists);
+  EXPECT_EQ(make_model(tiny(HeadChoice::kNone), "/proc/itif").error().code, Code::kPermission);
+}
+
+}  // namespace
+}  // namespace itif::mkmodel

@@ -1,0 +1,284 @@
+// A batch of many tenants against an implementation that knows one text at a time.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/random.h"
+#include "support/ask.h"
+#include "support/reference_bert.h"
+#include "support/small_group.h"
+#include "wire/classes.h"
+
+namespace itif::runtime {
+namespace {
+
+using testing::Answer;
+using testing::Ask;
+using testing::ReferenceBert;
+using testing::SmallGroup;
+using wire::ResultKind;
+using wire::StatusCode;
+
+Ask random_ask(Random& random, const model::BackboneSpec& spec, uint32_t slot, uint32_t tokens,
+               ResultKind kind) {
+  Ask ask;
+  ask.slot = slot;
+  ask.kind = kind;
+  ask.id_bytes = random.below(2) ? 2 : 4;
+  ask.ids_a_piece = static_cast<uint32_t>(random.below(20) + 1) * 2;  // pieces are 4-byte aligned
+  for (uint32_t i = 0; i < tokens; ++i) {
+    ask.ids.push_back(static_cast<uint32_t>(random.below(spec.vocab)));
+    ask.token_types.push_back(static_cast<uint8_t>(random.below(2)));
+  }
+  if (random.below(2)) ask.token_types.clear();
+  return ask;
+}
+
+std::vector<float> expected(const ReferenceBert& bert, const Ask& ask, ResultKind kind) {
+  const auto hidden = bert.hidden(ask.ids, ask.token_types);
+  switch (kind) {
+    case ResultKind::kPooled: return ReferenceBert::flat(bert.pooled(hidden));
+    case ResultKind::kEmbedding: return ReferenceBert::flat(ReferenceBert::mean(hidden, true));
+    case ResultKind::kLogits: return ReferenceBert::flat(bert.classify(bert.pooled(hidden)));
+    case ResultKind::kTokenLogits: {
+      ReferenceBert::Matrix logits;
+      for (const auto& row : hidden) logits.push_back(bert.classify(row));
+      return ReferenceBert::flat(logits);
+    }
+    default: return ReferenceBert::flat(hidden);
+  }
+}
+
+class Forward : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    device_ = testing::make_device(GetParam());
+    if (!device_) GTEST_SKIP() << "this machine has no " << GetParam();
+    tenants_ = std::make_unique<SmallGroup>(*device_);
+    for (const std::string& directory : tenants_->directories) references_.emplace_back(directory);
+  }
+
+  void expect_close(const std::vector<float>& got, const std::vector<float>& wanted) const {
+    ASSERT_EQ(got.size(), wanted.size());
+    if (GetParam() == "bf16" && got.size() > 2)
+      EXPECT_GE(testing::cosine(got, wanted), 0.999);
+    else
+      EXPECT_LE(testing::max_difference(got, wanted), GetParam() == "bf16" ? 0.05 : 1e-4);
+  }
+
+  std::vector<Answer> run(const std::vector<Ask>& asks) {
+    return testing::run_batch(*tenants_->group, *tenants_->stream, asks);
+  }
+
+  const model::BackboneSpec spec_ = testing::odd_spec();
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<SmallGroup> tenants_;
+  std::vector<ReferenceBert> references_;
+};
+
+// The kinds that SmallGroup's tenants answer, by slot.
+const std::vector<std::pair<uint32_t, ResultKind>> kAnswered = {
+    {0, ResultKind::kHidden},      {1, ResultKind::kPooled},    {1, ResultKind::kHidden},
+    {2, ResultKind::kHidden},      {2, ResultKind::kEmbedding}, {3, ResultKind::kLogits},
+    {3, ResultKind::kPooled},      {3, ResultKind::kLogits},    {3, ResultKind::kHidden},
+    {4, ResultKind::kTokenLogits}, {4, ResultKind::kHidden},    {4, ResultKind::kTokenLogits}};
+
+TEST_P(Forward, EveryKindOfEveryTenantEqualsThePlainImplementation) {
+  Random random(1);
+  for (int round = 0; round < 4; ++round) {
+    std::vector<Ask> asks;
+    for (const auto& [slot, kind] : kAnswered)
+      asks.push_back(
+          random_ask(random, spec_, slot, static_cast<uint32_t>(random.below(16) + 1), kind));
+    asks[static_cast<size_t>(round)].ids.resize(1);  // a request of one token
+    asks[static_cast<size_t>(round)].token_types.clear();
+    const std::vector<Answer> answers = run(asks);
+    for (size_t i = 0; i < asks.size(); ++i) {
+      SCOPED_TRACE("slot " + std::to_string(asks[i].slot) + " " +
+                   wire::result_kind_name(asks[i].kind));
+      ASSERT_TRUE(answers[i].ok()) << answers[i].detail;
+      EXPECT_EQ(answers[i].kind, asks[i].kind);
+      expect_close(answers[i].floats(), expected(references_[asks[i].slot], asks[i], asks[i].kind));
+    }
+  }
+}
+
+TEST_P(Forward, LongestRequestAndFullBatchFit) {
+  Random random(2);
+  std::vector<Ask> asks;
+  uint32_t tokens = 0;
+  for (uint32_t slot = 0; slot < 5; ++slot) {
+    const uint32_t length = slot < 4 ? spec_.max_positions : 200 - tokens;
+    asks.push_back(random_ask(random, spec_, slot, length, ResultKind::kHidden));
+    tokens += length;
+  }
+  ASSERT_EQ(tokens, 200u);
+  const std::vector<Answer> answers = run(asks);
+  for (size_t i = 0; i < asks.size(); ++i) {
+    ASSERT_TRUE(answers[i].ok());
+    expect_close(answers[i].floats(), expected(references_[i], asks[i], ResultKind::kHidden));
+  }
+}
+
+TEST_P(Forward, AloneEqualsAmongStrangers) {
+  Random random(3);
+  std::vector<Ask> asks;
+  for (const auto& [slot, kind] : kAnswered)
+    asks.push_back(
+        random_ask(random, spec_, slot, static_cast<uint32_t>(random.below(16) + 1), kind));
+  const std::vector<Answer> together = run(asks);
+  for (size_t i = 0; i < asks.size(); ++i) {
+    const Answer alone = run({asks[i]})[0];
+    expect_close(together[i].floats(), alone.floats());
+  }
+}
+
+TEST_P(Forward, AskingForTheDefaultGivesTheHeadsOwnKind) {
+  Random random(4);
+  std::vector<Ask> asks;
+  for (uint32_t slot = 0; slot < 5; ++slot)
+    asks.push_back(random_ask(random, spec_, slot, 5, ResultKind::kDefault));
+  const std::vector<Answer> answers = run(asks);
+  EXPECT_EQ(answers[0].kind, ResultKind::kHidden);
+  EXPECT_EQ(answers[1].kind, ResultKind::kPooled);
+  EXPECT_EQ(answers[2].kind, ResultKind::kEmbedding);
+  EXPECT_EQ(answers[3].kind, ResultKind::kClasses);
+  EXPECT_EQ(answers[4].kind, ResultKind::kTokenLogits);
+  for (const Answer& answer : answers) EXPECT_TRUE(answer.ok()) << answer.detail;
+}
+
+TEST_P(Forward, ClassesAreTheSoftmaxOfLogitsBestFirstWithNames) {
+  Random random(5);
+  Ask logits = random_ask(random, spec_, 3, 7, ResultKind::kLogits);
+  Ask classes = logits, pooled = logits;
+  classes.kind = ResultKind::kClasses;
+  pooled.kind = ResultKind::kPooled;
+  // Rows of logits and classes must not be mixed up by what stands between.
+  const std::vector<Answer> answers =
+      run({random_ask(random, spec_, 3, 4, ResultKind::kClasses), logits, pooled, classes});
+  const std::vector<float> raw = answers[1].floats();
+  ASSERT_EQ(raw.size(), 2u);
+  const std::span<const std::byte> payload = answers[3].bytes;
+  wire::ClassReader reader(payload);
+  std::vector<wire::ClassEntry> entries;
+  for (wire::ClassEntry entry; reader.next(entry);) entries.push_back(entry);
+  ASSERT_TRUE(reader.ok());
+  ASSERT_EQ(entries.size(), 2u);
+  const uint32_t best = raw[0] >= raw[1] ? 0 : 1;
+  const char* names[] = {"negative", "positive"};
+  EXPECT_EQ(entries[0].index, best);
+  EXPECT_EQ(entries[0].name, names[best]);
+  EXPECT_EQ(entries[1].name, names[1 - best]);
+  const double probability = 1 / (1 + std::exp(raw[1 - best] - raw[best]));
+  EXPECT_NEAR(entries[0].probability, probability, 1e-5);
+  EXPECT_NEAR(entries[0].probability + entries[1].probability, 1, 1e-5);
+}
+
+TEST_P(Forward, OneBadSegmentDoesNotTouchTheOthers) {
+  Random random(6);
+  const auto good = [&](uint32_t slot, ResultKind kind) {
+    return random_ask(random, spec_, slot, 6, kind);
+  };
+  std::vector<Ask> asks = {good(0, ResultKind::kHidden),    good(0, ResultKind::kHidden),
+                           good(0, ResultKind::kPooled),    good(1, ResultKind::kPooled),
+                           good(1, ResultKind::kHidden),    good(2, ResultKind::kEmbedding),
+                           good(2, ResultKind::kEmbedding), good(3, ResultKind::kLogits),
+                           good(3, ResultKind::kLogits),    good(4, ResultKind::kTokenLogits),
+                           good(5, ResultKind::kHidden),    good(99, ResultKind::kHidden)};
+  asks[1].ids[3] = spec_.vocab;  // the first id that is not
+  asks[1].id_bytes = 4;
+  asks[4].ids.clear();
+  asks[4].token_types.clear();
+  asks[6] = random_ask(random, spec_, 2, spec_.max_positions + 1, ResultKind::kEmbedding);
+  asks[8].token_types = {0, 1, 2, 0, 0, 0};
+  asks[9].ids[0] = 0xffffffff;
+  asks[9].id_bytes = 4;
+  const std::vector<StatusCode> wanted = {
+      StatusCode::kOk,        StatusCode::kMalformed,   StatusCode::kUnsupportedKind,
+      StatusCode::kOk,        StatusCode::kMalformed,   StatusCode::kOk,
+      StatusCode::kTooLong,   StatusCode::kOk,          StatusCode::kMalformed,
+      StatusCode::kMalformed, StatusCode::kNotAdmitted, StatusCode::kNotAdmitted};
+  const std::vector<Answer> answers = run(asks);
+  for (size_t i = 0; i < asks.size(); ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_EQ(answers[i].status, wanted[i]) << answers[i].detail;
+    if (answers[i].ok()) {
+      expect_close(answers[i].floats(), expected(references_[asks[i].slot], asks[i], asks[i].kind));
+    } else {
+      EXPECT_TRUE(answers[i].bytes.empty());
+      EXPECT_FALSE(answers[i].detail.empty());
+    }
+  }
+}
+
+TEST_P(Forward, UnsupportedKindsAreRefusedBySegment) {
+  Random random(7);
+  const bool answered[5][7] = {// default hidden pooled embedding logits token_logits classes
+                               {true, true, false, false, false, false, false},
+                               {true, true, true, false, false, false, false},
+                               {true, true, false, true, false, false, false},
+                               {true, true, true, false, true, false, true},
+                               {true, true, false, false, false, true, false}};
+  for (uint32_t slot = 0; slot < 5; ++slot) {
+    for (int kind = 0; kind < 7; ++kind) {
+      const Answer answer =
+          run({random_ask(random, spec_, slot, 3, static_cast<ResultKind>(kind))})[0];
+      EXPECT_EQ(answer.status,
+                answered[slot][kind] ? StatusCode::kOk : StatusCode::kUnsupportedKind)
+          << slot << " " << kind;
+    }
+    EXPECT_EQ(run({random_ask(random, spec_, slot, 3, static_cast<ResultKind>(200))})[0].status,
+              StatusCode::kUnsupportedKind);
+  }
+}
+
+TEST_P(Forward, PiecesThatDoNotAddUpAreMalformed) {
+  const std::vector<uint32_t> ids = {1, 2, 3, 4};
+  const auto* data = reinterpret_cast<const std::byte*>(ids.data());
+  const std::vector<std::vector<kernels::IdPiece>> wrong = {
+      {},
+      {{data, 3, 0, 4}},
+      {{data, 2, 0, 4}, {data, 2, 1, 4}},
+      {{data, 2, 0, 4}, {data, 2, 3, 4}},
+      {{data, 5, 0, 4}},
+      {{data, 0xffffffff, 0, 4}, {data, 5, 0xffffffff, 4}},
+      {{data, 4, 0, 3}},
+      {{data, 4, 0, 4}, {data, 0, 4, 4}},
+  };
+  for (const auto& pieces : wrong) {
+    Segment segment;
+    segment.num_tokens = 4;
+    segment.pieces = pieces;
+    Batch batch{{&segment, 1}};
+    ASSERT_TRUE(tenants_->group->forward(*tenants_->stream, batch));
+    EXPECT_EQ(segment.status, StatusCode::kMalformed);
+    EXPECT_EQ(segment.result.data, nullptr);
+  }
+}
+
+TEST_P(Forward, EmptyBatchIsNothing) {
+  Batch batch;
+  EXPECT_TRUE(tenants_->group->forward(*tenants_->stream, batch));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Forward, ::testing::Values("plain", "f32", "bf16"),
+                         [](const auto& info) { return info.param; });
+
+TEST(ForwardFault, EverySegmentSaysDeviceFailed) {
+  testing::PlainDevice device;
+  SmallGroup tenants(device);
+  device.state().fail_synchronize = true;
+  Random random(8);
+  std::vector<Ask> asks;
+  for (uint32_t slot = 0; slot < 5; ++slot)
+    asks.push_back(random_ask(random, testing::odd_spec(), slot, 5, ResultKind::kDefault));
+  Status fault;
+  for (const Answer& answer : testing::run_batch(*tenants.group, *tenants.stream, asks, &fault)) {
+    EXPECT_EQ(answer.status, StatusCode::kDeviceFailed);
+    EXPECT_TRUE(answer.bytes.empty());
+  }
+  EXPECT_FALSE(fault);
+}
+
+}  // namespace
+}  // namespace itif::runtime
