@@ -7,6 +7,26 @@ RetryPolicy RetryPolicy::none(uint64_t timeout_ns) noexcept {
   return {.max_tries = 1, .timeout_ns = timeout_ns};
 }
 
+void EngineStats::merge(const EngineStats& other) noexcept {
+  submitted += other.submitted;
+  answered += other.answered;
+  refused += other.refused;
+  lost += other.lost;
+  cancelled += other.cancelled;
+  datagrams_sent += other.datagrams_sent;
+  bytes_sent += other.bytes_sent;
+  datagrams_received += other.datagrams_received;
+  bytes_received += other.bytes_received;
+  datagrams_used += other.datagrams_used;
+  retransmissions += other.retransmissions;
+  resends_asked += other.resends_asked;
+  resends_served += other.resends_served;
+  busy += other.busy;
+  hellos += other.hellos;
+  send_blocked += other.send_blocked;
+  for (size_t i = 0; i < dropped.size(); ++i) dropped[i] += other.dropped[i];
+}
+
 const char* drop_name(Drop drop) {
   switch (drop) {
     case Drop::kMalformed: return "malformed";

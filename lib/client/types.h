@@ -108,6 +108,8 @@ struct EngineStats {
   uint64_t hellos = 0;
   uint64_t send_blocked = 0;  // the transport took less than a batch
   std::array<uint64_t, kNumDrops> dropped{};
+
+  void merge(const EngineStats& other) noexcept;
 };
 
 }  // namespace itif::client

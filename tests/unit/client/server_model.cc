@@ -34,7 +34,7 @@ void ServerModel::send(uint32_t flow, const wire::Header& header,
                        std::span<const std::byte> payload, const wire::Key& key) {
   Bytes bytes(wire::kHeaderBytes + wire::kTagBytes + payload.size());
   bytes.resize(wire::build(header, payload, key, bytes));
-  network_.send_to_client(flow, std::move(bytes));
+  send_(flow, std::move(bytes));
 }
 
 void ServerModel::send_status(const wire::Header& to, uint32_t flow, wire::StatusCode code,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -40,8 +41,10 @@ struct ServerOptions {
 
 class ServerModel {
  public:
-  ServerModel(const VirtualClock& clock, MemoryNetwork& network, ServerOptions options)
-      : clock_(clock), network_(network), options_(options) {}
+  using Send = std::function<void(uint32_t flow, Bytes)>;
+
+  ServerModel(const Clock& clock, Send send, ServerOptions options)
+      : clock_(clock), send_(std::move(send)), options_(options) {}
 
   void add_tenant(const Credential& credential) { tenants_[credential.tenant_id] = credential; }
   void on_datagram(uint32_t flow, const Bytes& bytes);
@@ -83,8 +86,8 @@ class ServerModel {
   void ask_for_missing(Context& context);
   uint32_t token_of(uint32_t flow, uint32_t session, uint64_t period) const;
 
-  const VirtualClock& clock_;
-  MemoryNetwork& network_;
+  const Clock& clock_;
+  const Send send_;
   const ServerOptions options_;
   std::map<uint32_t, Credential> tenants_;
   std::map<RequestKey, Context> contexts_;

@@ -37,7 +37,9 @@ class World final : public OutcomeSink {
       : options(world_options),
         random(options.seed),
         network(clock, random, options.num_flows, options.faults),
-        server(clock, network, options.server) {
+        server(
+            clock, [this](uint32_t flow, Bytes b) { network.send_to_client(flow, std::move(b)); },
+            options.server) {
     const wire::Auth kinds[] = {wire::Auth::kHeader, wire::Auth::kFull, wire::Auth::kNone};
     for (uint32_t i = 0; i < 3; ++i) {
       Credential credential{

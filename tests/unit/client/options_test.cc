@@ -1,0 +1,210 @@
+// itif-loadgen's command line: what it takes, and how it says no.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "tools/itif-loadgen/options.h"
+
+namespace itif::loadgen {
+namespace {
+
+constexpr const char* kTenant = "acme:7:000102030405060708090a0b0c0d0e0f:3:full";
+
+Command parse(std::vector<std::string> arguments) {
+  return parse_command(arguments);
+}
+
+std::string array_of(const std::string& object) {
+  return "[" + object + "]";
+}
+
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& text) {
+    path =
+        testing::TempDir() + "loadgen_options_" + std::to_string(reinterpret_cast<uintptr_t>(this));
+    std::ofstream(path) << text;
+  }
+  ~TemporaryFile() { std::filesystem::remove(path); }
+  std::string path;
+};
+
+TEST(LoadgenOptions, DefaultsAndTenant) {
+  const Command command = parse({"198.18.0.1", "--tenant", kTenant});
+  ASSERT_TRUE(command.run) << command.text;
+  const Options& options = command.options;
+  EXPECT_EQ(options.server, "198.18.0.1");
+  EXPECT_EQ(options.port, 9009);
+  EXPECT_EQ(options.arrivals, Arrivals::kPoisson);
+  EXPECT_EQ(options.duration_ns, 10'000'000'000u);
+  ASSERT_EQ(options.targets.size(), 1u);
+  EXPECT_EQ(options.targets[0].name, "acme");
+  EXPECT_EQ(options.targets[0].credential.tenant_id, 7u);
+  EXPECT_EQ(options.targets[0].credential.key_epoch, 3u);
+  EXPECT_EQ(options.targets[0].credential.auth, wire::Auth::kFull);
+  EXPECT_EQ(options.targets[0].credential.key[15], std::byte{15});
+}
+
+TEST(LoadgenOptions, EverythingAtOnce) {
+  TemporaryFile texts("one\r\n\ntwo words\n");
+  const Command command = parse({"::1",
+                                 "-p",
+                                 "1234",
+                                 "--tenant",
+                                 kTenant,
+                                 "--tenant",
+                                 "b:8:ffffffffffffffffffffffffffffffff",
+                                 "--weight",
+                                 "b=2.5",
+                                 "--concurrency",
+                                 "16",
+                                 "--duration",
+                                 "1.5s",
+                                 "--warmup",
+                                 "250ms",
+                                 "--texts",
+                                 texts.path,
+                                 "--result",
+                                 "classes",
+                                 "--budget",
+                                 "25ms",
+                                 "--no-cache",
+                                 "--tries",
+                                 "1",
+                                 "--rto",
+                                 "10ms",
+                                 "--timeout",
+                                 "1s",
+                                 "--threads",
+                                 "2",
+                                 "--flows",
+                                 "4",
+                                 "--seed",
+                                 "99",
+                                 "--json",
+                                 "-"});
+  ASSERT_TRUE(command.run) << command.text;
+  const Options& options = command.options;
+  EXPECT_EQ(options.arrivals, Arrivals::kClosed);
+  EXPECT_EQ(options.payload_kind, wire::PayloadKind::kText);
+  EXPECT_EQ(options.texts, (std::vector<std::string>{"one", "two words"}));
+  EXPECT_EQ(options.result_kind, wire::ResultKind::kClasses);
+  EXPECT_EQ(options.budget_us, 25'000u);
+  EXPECT_EQ(options.targets[1].weight, 2.5);
+  EXPECT_EQ(options.targets[1].credential.key_epoch, 1u);
+  EXPECT_EQ(options.retry.max_tries, 1u);
+  EXPECT_EQ(options.retry.timeout_ns, 1'000'000'000u);
+  EXPECT_EQ(options.warmup_ns, 250'000'000u);
+}
+
+TEST(LoadgenOptions, HelpAndVersionAreNoErrors) {
+  for (const char* option : {"--help", "--version"}) {
+    const Command command = parse({option});
+    EXPECT_FALSE(command.run);
+    EXPECT_EQ(command.exit_code, 0);
+    EXPECT_FALSE(command.text.empty());
+  }
+  EXPECT_NE(parse({"--help"}).text.find("Exit status"), std::string::npos);
+}
+
+TEST(LoadgenOptions, MistakesAreNamed) {
+  const struct {
+    std::vector<std::string> arguments;
+    const char* expected;
+  } kCases[] = {
+      {{}, "server"},
+      {{"h"}, "--tenant"},
+      {{"h", "--tenant", kTenant, "--no-such-option"}, "no-such-option"},
+      {{"h", "--tenant", "a:1"}, "3 to 5 fields"},
+      {{"h", "--tenant", "a:x:000102030405060708090a0b0c0d0e0f"}, "id is no number"},
+      {{"h", "--tenant", "a:1:0001"}, "32 hexadecimal"},
+      {{"h", "--tenant", "a:1:000102030405060708090a0b0c0d0e0g"}, "32 hexadecimal"},
+      {{"h", "--tenant", "a:1:000102030405060708090a0b0c0d0e0f:70000"}, "epoch"},
+      {{"h", "--tenant", "a:1:000102030405060708090a0b0c0d0e0f:1:strong"}, "auth"},
+      {{"h", "--tenant", ":1:000102030405060708090a0b0c0d0e0f"}, "name is empty"},
+      {{"h", "--tenant", kTenant, "--tenant", kTenant}, "two tenants"},
+      {{"h", "--tenant", kTenant, "--weight", "nobody=2"}, "--weight nobody=2"},
+      {{"h", "--tenant", kTenant, "--weight", "acme=0"}, "above 0"},
+      {{"h", "--tenant", kTenant, "--weight", "acme=2x"}, "above 0"},
+      {{"h", "--tenant", kTenant, "--duration", "10"}, "--duration"},
+      {{"h", "--tenant", kTenant, "--duration", "0s"}, "--duration"},
+      {{"h", "--tenant", kTenant, "--rate", "-1"}, "--rate"},
+      {{"h", "--tenant", kTenant, "--rate", "nan"}, "--rate"},
+      {{"h", "--tenant", kTenant, "--rate", "5", "--concurrency", "2"}, "one of them"},
+      {{"h", "--tenant", kTenant, "--arrivals", "bursty"}, "poisson or constant"},
+      {{"h", "--tenant", kTenant, "--lengths", "fixed:0"}, "--lengths"},
+      {{"h", "--tenant", kTenant, "--lengths", "uniform:9-3"}, "--lengths"},
+      {{"h", "--tenant", kTenant, "--lengths", "normal:10"}, "--lengths"},
+      {{"h", "--tenant", kTenant, "--lengths", "zipf:10"}, "--lengths"},
+      {{"h", "--tenant", kTenant, "--lengths", "fixed:nan"}, "--lengths"},
+      {{"h", "--tenant", kTenant, "--payload", "audio"}, "--payload"},
+      {{"h", "--tenant", kTenant, "--payload", "text"}, "--texts"},
+      {{"h", "--tenant", kTenant, "--texts", "/no/such/file"}, "cannot be read"},
+      {{"h", "--tenant", kTenant, "--vocab", "70000"}, "--vocab"},
+      {{"h", "--tenant", kTenant, "--result", "poem"}, "--result"},
+      {{"h", "--tenant", kTenant, "--budget", "2h"}, "--budget"},
+      {{"h", "--tenant", kTenant, "--fragment-bytes", "66"}, "multiple of 4"},
+      {{"h", "--tenant", kTenant, "--tries", "0"}, "--tries"},
+      {{"h", "--tenant", kTenant, "--threads", "0"}, "--threads"},
+      {{"h", "--tenant", kTenant, "--concurrency", "2", "--threads", "4"}, "--concurrency"},
+      {{"h", "--tenant", kTenant, "--malform", "0.5"}, "--flood"},
+      {{"h", "--tenant", kTenant, "--flood", "--malform", "1.5"}, "--malform"},
+      {{"h", "--tenant", kTenant, "--eal", "--no-pci"}, "--local-ip"},
+      {{"h", "--tenants", "/no/such/file"}, "cannot be read"},
+  };
+  for (const auto& one : kCases) {
+    const Command command = parse(one.arguments);
+    std::string shown;
+    for (const std::string& argument : one.arguments) shown += argument + " ";
+    SCOPED_TRACE(shown);
+    EXPECT_FALSE(command.run);
+    EXPECT_EQ(command.exit_code, 2);
+    EXPECT_NE(command.text.find(one.expected), std::string::npos) << command.text;
+    EXPECT_EQ(std::count(command.text.begin(), command.text.end(), '\n'), 1) << command.text;
+  }
+}
+
+TEST(LoadgenOptions, TenantFiles) {
+  constexpr const char* kObject =
+      R"({"id": 3, "name": "a", "key": "000102030405060708090a0b0c0d0e0f", "epoch": 2,
+          "auth": "none", "group": "ignored"})";
+  for (const std::string& text :
+       {std::string(kObject), array_of(kObject), "{\"tenant\": " + std::string(kObject) + "}",
+        "{\"tenants\": " + array_of(kObject) + "}", "{\"result\": " + std::string(kObject) + "}"}) {
+    const TemporaryFile file(text);
+    const auto targets = read_targets(file.path);
+    ASSERT_TRUE(targets) << targets.error().message;
+    ASSERT_EQ(targets->size(), 1u);
+    EXPECT_EQ((*targets)[0].name, "a");
+    EXPECT_EQ((*targets)[0].credential.tenant_id, 3u);
+    EXPECT_EQ((*targets)[0].credential.key_epoch, 2u);
+    EXPECT_EQ((*targets)[0].credential.auth, wire::Auth::kNone);
+  }
+  const struct {
+    const char* text;
+    const char* expected;
+  } kBad[] = {
+      {"", "not JSON"},
+      {"[]", "no tenant"},
+      {"[3]", "entry 0"},
+      {R"({"key": "000102030405060708090a0b0c0d0e0f"})", "'id'"},
+      {R"({"id": -1, "key": "000102030405060708090a0b0c0d0e0f"})", "'id'"},
+      {R"({"id": 1})", "'key'"},
+      {R"({"id": 1, "key": "00"})", "'key'"},
+      {R"({"id": 1, "key": "000102030405060708090a0b0c0d0e0f", "epoch": 99999})", "'epoch'"},
+      {R"({"id": 1, "key": "000102030405060708090a0b0c0d0e0f", "auth": 1})", "'auth'"},
+      {R"({"id": 1, "key": "000102030405060708090a0b0c0d0e0f", "weight": -1})", "'weight'"},
+  };
+  for (const auto& bad : kBad) {
+    const TemporaryFile file(bad.text);
+    const auto targets = read_targets(file.path);
+    ASSERT_FALSE(targets) << bad.text;
+    EXPECT_NE(targets.error().message.find(bad.expected), std::string::npos)
+        << targets.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace itif::loadgen

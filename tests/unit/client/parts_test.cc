@@ -1,0 +1,165 @@
+// The small parts of the client: timers, buffers, reassembly, decoding of results.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "base/random.h"
+#include "client/buffer_pool.h"
+#include "client/reassembly.h"
+#include "client/result.h"
+#include "client/timer_wheel.h"
+#include "wire/classes.h"
+#include "wire/geometry.h"
+
+namespace itif::client {
+namespace {
+
+TEST(TimerWheel, FiresOnceNeverEarlyAtMostATickLate) {
+  constexpr uint32_t kSlots = 500;
+  constexpr uint64_t kTick = uint64_t{1} << TimerWheel::kTickShift;
+  Random random(1);
+  uint64_t now = 123'456'789;
+  TimerWheel wheel(kSlots, now);
+  std::map<uint32_t, uint64_t> due;
+  for (int round = 0; round < 20'000; ++round) {
+    const auto slot = static_cast<uint32_t>(random.below(kSlots));
+    switch (random.below(4)) {
+      case 0:
+        wheel.cancel(slot);
+        due.erase(slot);
+        break;
+      case 1: now += random.below(random.below(50) == 0 ? 2'000'000'000 : 300'000); break;
+      default:
+        due[slot] = now + random.below(random.below(10) == 0 ? 3'000'000'000 : 5'000'000);
+        wheel.set(slot, due[slot]);
+    }
+    if (!due.empty()) {
+      uint64_t earliest = UINT64_MAX;
+      for (const auto& [s, when] : due) earliest = std::min(earliest, when);
+      ASSERT_LE(wheel.next_ns(), std::max(earliest, now) + kTick);
+    } else {
+      ASSERT_EQ(wheel.next_ns(), UINT64_MAX);
+    }
+    wheel.advance(now, [&](uint32_t fired) {
+      ASSERT_TRUE(due.contains(fired));
+      ASSERT_LE(due[fired], now);
+      due.erase(fired);
+    });
+    for (const auto& [s, when] : due) ASSERT_GT(when, now) << "slot " << s << " did not fire";
+  }
+}
+
+TEST(TimerWheel, WhatFiresMaySetAndCancelOthers) {
+  TimerWheel wheel(4, 0);
+  for (uint32_t slot : {0u, 1u, 2u}) wheel.set(slot, 1000);
+  std::vector<uint32_t> fired;
+  wheel.advance(2000, [&](uint32_t slot) {
+    fired.push_back(slot);
+    if (slot != 0) return;
+    wheel.cancel(1);
+    wheel.set(3, 10);  // already due: fires at the next turn
+    wheel.set(0, 500'000'000);
+  });
+  EXPECT_EQ(fired, (std::vector<uint32_t>{0, 2}));
+  fired.clear();
+  wheel.advance(2001, [&](uint32_t slot) { fired.push_back(slot); });
+  EXPECT_EQ(fired, (std::vector<uint32_t>{3}));
+  fired.clear();
+  wheel.advance(499'000'000, [&](uint32_t slot) { fired.push_back(slot); });
+  EXPECT_TRUE(fired.empty());
+  wheel.advance(501'000'000, [&](uint32_t slot) { fired.push_back(slot); });
+  EXPECT_EQ(fired, (std::vector<uint32_t>{0}));
+}
+
+TEST(BufferPool, IsBoundedAndReuses) {
+  BufferPool pool(1 << 20);
+  auto a = pool.acquire(5000);
+  ASSERT_NE(a.data, nullptr);
+  EXPECT_GE(a.bytes, 5000u);
+  EXPECT_EQ(pool.acquire(1 << 20).data, nullptr);
+  const std::byte* first = a.data;
+  pool.release(a);
+  EXPECT_EQ(a.data, nullptr);
+  auto b = pool.acquire(6000);
+  EXPECT_EQ(b.data, first);
+  pool.release(b);
+  auto whole = pool.acquire(1 << 20);  // what is kept makes room
+  EXPECT_NE(whole.data, nullptr);
+  pool.release(whole);
+  BufferPool large(64 << 20);
+  auto c = large.acquire(17'000'001);
+  EXPECT_EQ(large.held_bytes(), 17'000'001u);
+  large.release(c);
+  EXPECT_EQ(large.held_bytes(), 0u);
+}
+
+wire::Datagram piece_of(const std::vector<std::byte>& message, uint32_t fragment, uint32_t offset) {
+  wire::Datagram datagram;
+  datagram.header.type = wire::Type::kResponse;
+  datagram.header.total_bytes = static_cast<uint32_t>(message.size());
+  datagram.header.fragment_bytes = static_cast<uint16_t>(fragment);
+  datagram.header.offset = offset;
+  datagram.payload = std::span(message).subspan(
+      offset, wire::piece_bytes(datagram.header.total_bytes, fragment, offset));
+  datagram.header.payload_bytes = static_cast<uint16_t>(datagram.payload.size());
+  return datagram;
+}
+
+TEST(Reassembly, SaysWhatIsMissing) {
+  BufferPool pool(1 << 20);
+  const std::vector<std::byte> message(1000, std::byte{9});
+  Reassembly response;
+  EXPECT_EQ(response.add(piece_of(message, 100, 300), pool), Reassembly::Added::kPiece);
+  EXPECT_EQ(response.add(piece_of(message, 100, 300), pool), Reassembly::Added::kDuplicate);
+  EXPECT_EQ(response.add(piece_of(message, 100, 500), pool), Reassembly::Added::kPiece);
+  std::array<wire::Range, 8> ranges;
+  ASSERT_EQ(response.missing(ranges), 3u);
+  EXPECT_EQ(ranges[0].offset, 0u);
+  EXPECT_EQ(ranges[0].bytes, 300u);
+  EXPECT_EQ(ranges[1].offset, 400u);
+  EXPECT_EQ(ranges[1].bytes, 100u);
+  EXPECT_EQ(ranges[2].offset, 600u);
+  EXPECT_EQ(ranges[2].bytes, 400u);
+  EXPECT_EQ(response.missing(std::span(ranges).first(1)), 1u);
+  auto buffer = response.take();
+  EXPECT_FALSE(response.started());
+  pool.release(buffer);
+}
+
+TEST(Reassembly, AnotherGeometryBeginsAnew) {
+  BufferPool pool(1 << 20);
+  const std::vector<std::byte> first(1000, std::byte{1}), second(900, std::byte{2});
+  Reassembly response;
+  EXPECT_EQ(response.add(piece_of(first, 500, 0), pool), Reassembly::Added::kPiece);
+  EXPECT_EQ(response.add(piece_of(second, 500, 0), pool), Reassembly::Added::kPiece);
+  EXPECT_EQ(response.add(piece_of(second, 500, 500), pool), Reassembly::Added::kWhole);
+  EXPECT_TRUE(std::ranges::equal(response.bytes(), second));
+  auto buffer = response.take();
+  pool.release(buffer);
+}
+
+TEST(Result, DecodesClassesAndFloats) {
+  const wire::ClassEntry entries[] = {{2, 0.75f, "positive"}, {0, 0.25f, ""}};
+  std::vector<std::byte> bytes(wire::encoded_classes_bytes(entries));
+  ASSERT_EQ(wire::encode_classes(entries, bytes), bytes.size());
+  const auto classes = decode_classes(bytes);
+  ASSERT_TRUE(classes);
+  ASSERT_EQ(classes->size(), 2u);
+  EXPECT_EQ((*classes)[0].name, "positive");
+  EXPECT_EQ((*classes)[0].index, 2u);
+  EXPECT_FLOAT_EQ((*classes)[1].probability, 0.25f);
+  bytes.pop_back();
+  EXPECT_EQ(decode_classes(bytes).error().code, Code::kCorrupt);
+
+  const float values[] = {1.5f, -2};
+  const auto floats = decode_f32(std::as_bytes(std::span(values)));
+  ASSERT_TRUE(floats);
+  EXPECT_EQ(*floats, (std::vector<float>{1.5f, -2}));
+  EXPECT_EQ(decode_f32(std::as_bytes(std::span(values)).first(7)).error().code, Code::kCorrupt);
+  EXPECT_TRUE(decode_f32({})->empty());
+}
+
+}  // namespace
+}  // namespace itif::client

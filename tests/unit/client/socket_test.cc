@@ -1,0 +1,214 @@
+// Real sockets over the loopback interface: the server model behind a UDP socket and a thread.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <map>
+#include <thread>
+
+#include "client/client.h"
+#include "tests/unit/client/server_model.h"
+
+namespace itif::client::test {
+namespace {
+
+Credential credential() {
+  Credential c{.tenant_id = 5, .key_epoch = 3, .auth = wire::Auth::kFull};
+  for (size_t i = 0; i < c.key.size(); ++i) c.key[i] = static_cast<std::byte>(i);
+  return c;
+}
+
+// The source port of a client stands for its flow.
+class LoopbackServer {
+ public:
+  explicit LoopbackServer(bool ipv6, ServerOptions options = {})
+      : model_(
+            clock_, [this](uint32_t flow, Bytes bytes) { send(flow, bytes); }, options) {
+    model_.add_tenant(credential());
+    fd_ = socket(ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_storage address{};
+    if (ipv6) {
+      auto& a = reinterpret_cast<sockaddr_in6&>(address);
+      a.sin6_family = AF_INET6;
+      a.sin6_addr = in6addr_loopback;
+    } else {
+      auto& a = reinterpret_cast<sockaddr_in&>(address);
+      a.sin_family = AF_INET;
+      a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    }
+    socklen_t bytes = ipv6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    if (bind(fd_, reinterpret_cast<sockaddr*>(&address), bytes) != 0) return;
+    bytes = sizeof(address);
+    getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &bytes);
+    port = ntohs(ipv6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                      : reinterpret_cast<sockaddr_in&>(address).sin_port);
+    thread_ = std::thread([this] { run(); });
+  }
+  ~LoopbackServer() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+    close(fd_);
+  }
+
+  uint16_t port = 0;                                    // 0: no such address family here
+  size_t num_clients() const { return peers_.size(); }  // after the thread has ended
+  void stop() {
+    stop_ = true;
+    thread_.join();
+  }
+
+ private:
+  void run() {
+    while (!stop_) {
+      pollfd entry{.fd = fd_, .events = POLLIN, .revents = 0};
+      poll(&entry, 1, 1);
+      Bytes bytes(9216);
+      sockaddr_storage from{};
+      socklen_t from_bytes = sizeof(from);
+      ssize_t got;
+      while ((got = recvfrom(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT,
+                             reinterpret_cast<sockaddr*>(&from), &from_bytes)) >= 0) {
+        const uint32_t flow =
+            ntohs(from.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(from).sin6_port
+                                             : reinterpret_cast<sockaddr_in&>(from).sin_port);
+        peers_[flow] = {from, from_bytes};
+        model_.on_datagram(flow, Bytes(bytes.begin(), bytes.begin() + got));
+        from_bytes = sizeof(from);
+      }
+      model_.poll();
+    }
+  }
+  void send(uint32_t flow, const Bytes& bytes) {
+    const auto& [address, address_bytes] = peers_[flow];
+    (void)sendto(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&address),
+                 address_bytes);
+  }
+
+  SystemClock clock_;
+  ServerModel model_;
+  int fd_ = -1;
+  std::map<uint32_t, std::pair<sockaddr_storage, socklen_t>> peers_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+void ask(const char* address, bool ipv6) {
+  LoopbackServer server(ipv6, {.require_token = true});
+  if (server.port == 0) GTEST_SKIP() << "no address " << address << " here";
+  SystemClock clock;
+  auto client = BlockingClient::connect(clock, {.server = address, .port = server.port});
+  ASSERT_TRUE(client) << client.error().message;
+  for (const uint32_t size : {0u, 100u, 200'000u}) {
+    const Order order{.seed = 7 + size, .response_bytes = size, .service_us = 300};
+    const Bytes payload = make_payload(order, size);
+    const auto answer = (*client)->infer(credential(), {.payload = payload}, 20'000'000'000);
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_EQ(answer->status, wire::StatusCode::kOk);
+    EXPECT_EQ(answer->result, make_response(order));
+    EXPECT_GT(answer->latency_ns, 300'000u);
+  }
+  const Order refuse{.seed = 1, .status = static_cast<uint32_t>(wire::StatusCode::kTooLong)};
+  const Bytes payload = make_payload(refuse, 64);
+  const auto answer = (*client)->infer(credential(), {.payload = payload}, 20'000'000'000);
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(answer->status, wire::StatusCode::kTooLong);
+  EXPECT_EQ(answer->detail, "because");
+}
+
+TEST(Sockets, BlockingClientOverIpv4) {
+  ask("127.0.0.1", false);
+}
+TEST(Sockets, BlockingClientOverIpv6) {
+  ask("::1", true);
+}
+
+TEST(Sockets, NobodyListeningIsSaid) {
+  SystemClock clock;
+  uint16_t port;
+  {
+    LoopbackServer gone(false);
+    port = gone.port;
+  }
+  auto client = BlockingClient::connect(clock, {.server = "127.0.0.1", .port = port});
+  ASSERT_TRUE(client);
+  const Bytes payload(10);
+  const auto answer = (*client)->infer(credential(), {.payload = payload}, 200'000'000);
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, Code::kUnavailable);
+  EXPECT_NE(answer.error().message.find("nobody listens"), std::string::npos)
+      << answer.error().message;
+}
+
+TEST(Sockets, AWrongKeyIsNoAnswerAndTheMessageSaysWhatItMayBe) {
+  LoopbackServer server(false);
+  SystemClock clock;
+  auto client = BlockingClient::connect(clock, {.server = "127.0.0.1", .port = server.port});
+  ASSERT_TRUE(client);
+  Credential wrong = credential();
+  wrong.key[0] ^= std::byte{1};
+  const Bytes payload(10);
+  const auto answer = (*client)->infer(wrong, {.payload = payload}, 150'000'000);
+  ASSERT_FALSE(answer);
+  EXPECT_NE(answer.error().message.find("key"), std::string::npos);
+}
+
+TEST(Sockets, BadAddressesAreNamed) {
+  const auto message = [](const SocketOptions& options) {
+    const auto transport = SocketTransport::connect(options);
+    return transport ? std::string() : transport.error().message;
+  };
+  EXPECT_NE(message({.server = "no.such.host.invalid"}).find("no.such.host.invalid"),
+            std::string::npos);
+  EXPECT_NE(message({.server = "127.0.0.1", .port = 0}).find("port"), std::string::npos);
+  EXPECT_NE(message({.server = "127.0.0.1", .num_flows = 0}).find("num_flows"), std::string::npos);
+  EXPECT_NE(message({.server = "127.0.0.1", .local = "198.51.100.77"}).find("198.51.100.77"),
+            std::string::npos);
+}
+
+TEST(Sockets, AnEngineOverManyFlowsAnswersEverything) {
+  LoopbackServer server(false);
+  SystemClock clock;
+  auto transport =
+      SocketTransport::connect({.server = "127.0.0.1", .port = server.port, .num_flows = 4});
+  ASSERT_TRUE(transport) << transport.error().message;
+  EXPECT_GE((*transport)->receive_buffer_bytes(), 100'000u);
+  struct Sink final : OutcomeSink {
+    void on_outcomes(std::span<const Outcome> outcomes) noexcept override {
+      for (const Outcome& outcome : outcomes)
+        answered += outcome.kind == OutcomeKind::kAnswered && outcome.result.size() == 50;
+    }
+    int answered = 0;
+  } sink;
+  auto engine = ClientEngine::create(clock, **transport, sink, {.session = 1});
+  ASSERT_TRUE(engine);
+  std::vector<Bytes> payloads;
+  for (uint32_t i = 0; i < 500; ++i)
+    payloads.push_back(make_payload({.seed = i, .response_bytes = 50}, 3000));
+  size_t next = 0;
+  while (next < payloads.size() || (*engine)->in_flight() > 0) {
+    while (next < payloads.size() && (*engine)->in_flight() < 32)
+      ASSERT_EQ((*engine)->submit({.credential = credential(), .payload = payloads[next++]}),
+                Submit::kAccepted);
+    if ((*engine)->poll() == 0) (*transport)->wait(1'000'000);
+  }
+  EXPECT_EQ(sink.answered, 500);
+  server.stop();
+  EXPECT_EQ(server.num_clients(), 4u);
+}
+
+// More than the loopback's MTU of 64 KiB cannot be asked for; the path MTU is what EMSGSIZE is about.
+TEST(Sockets, DatagramsThatCannotBeSentAreTakenAndCounted) {
+  auto transport = SocketTransport::connect({.server = "127.0.0.1", .port = 9});
+  ASSERT_TRUE(transport);
+  const Bytes large(70'000), small(10);
+  const Outgoing batch[] = {{.head = small, .body = {}}, {.head = large, .body = {}}};
+  EXPECT_EQ((*transport)->send(0, batch), 2u);
+  EXPECT_EQ((*transport)->stats().too_big, 1u);
+}
+
+}  // namespace
+}  // namespace itif::client::test

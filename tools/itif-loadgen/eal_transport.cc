@@ -1,0 +1,237 @@
+// See eal_transport.h. The single thread that polls the engine owns the port's one queue; it answers
+// ARP, neighbour solicitations and pings between datagrams.
+#include "eal_transport.h"
+
+#include <fmt/format.h>
+#include <rte_mbuf.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+#include "eal_resolve.h"
+#include "net/eal.h"
+#include "net/frame.h"
+#include "net/frame_writer.h"
+#include "net/header_bytes.h"
+#include "net/mempool.h"
+#include "net/neighbour.h"
+#include "net/port.h"
+#include "wire/header.h"
+
+namespace itif::loadgen {
+namespace {
+
+constexpr uint16_t kFirstSourcePort = 40000;
+constexpr uint32_t kMbufs = 16384;
+constexpr uint32_t kMbufBytes = 2048;
+constexpr size_t kBurst = 64;
+constexpr uint64_t kLongestNap_ns = 50'000;  // between polls: a DPDK port does not wake anybody
+
+class EalTransport final : public client::Transport {
+ public:
+  EalTransport(net::Mempool pool, net::Port port, std::vector<net::LocalAddresses> locals)
+      : pool_(std::move(pool)), port_(std::move(port)), locals_(std::move(locals)) {}
+
+  ~EalTransport() override {
+    release_received();
+    { const net::Port closing = std::move(port_); }
+    pool_.reset();
+    net::stop_eal();
+  }
+
+  Status resolve(const Clock& clock, const EalTransportOptions& options) {
+    net::Endpoint peer;
+    ITIF_TRY(set_addresses(options, peer));
+    peer.our_mac = port_.info().mac;
+    peer.peer_port = options.server_port;
+    if (options.server_mac.empty()) {
+      ITIF_TRY(resolve_mac(clock, port_, pool_.get(), locals_[0], peer));
+    } else if (!parse_mac(options.server_mac, peer.peer_mac)) {
+      return fail(
+          Code::kInvalidArgument,
+          fmt::format("--server-mac {}: write it as 02:00:00:00:00:01", options.server_mac));
+    }
+    for (uint32_t i = 0; i < locals_.size(); ++i) {
+      peer.our_port = static_cast<uint16_t>(kFirstSourcePort + i);
+      peers_.push_back(peer);
+    }
+    log::info("sending through {} ({}) from {} to {} at {}", port_.info().device,
+              port_.info().driver, options.local_ip, options.server_ip,
+              net::format_mac(peer.peer_mac));
+    return {};
+  }
+
+  uint32_t num_flows() const noexcept override { return static_cast<uint32_t>(peers_.size()); }
+
+  size_t send(uint32_t flow, std::span<const client::Outgoing> batch) noexcept override {
+    const net::Endpoint& peer = peers_[flow];
+    size_t taken = 0;
+    while (taken < batch.size()) {
+      std::array<rte_mbuf*, kBurst> mbufs;
+      size_t count = 0;
+      for (const client::Outgoing& datagram :
+           batch.subspan(taken).first(std::min(kBurst, batch.size() - taken))) {
+        rte_mbuf* mbuf = rte_pktmbuf_alloc(pool_.get());
+        if (mbuf == nullptr) break;
+        const auto room = net::udp_payload_room(*mbuf, peer);
+        const size_t bytes = datagram.head.size() + datagram.body.size();
+        if (bytes > room.size()) {  // cannot be sent: counts as taken
+          rte_pktmbuf_free(mbuf);
+          ++taken;
+          break;
+        }
+        std::memcpy(room.data(), datagram.head.data(), datagram.head.size());
+        if (!datagram.body.empty())
+          std::memcpy(room.data() + datagram.head.size(), datagram.body.data(),
+                      datagram.body.size());
+        net::write_udp_headers(*mbuf, peer, bytes, port_.info().tx_offloads);
+        mbufs[count++] = mbuf;
+      }
+      if (count == 0) {
+        if (taken > 0 && taken < batch.size()) continue;
+        break;
+      }
+      const uint16_t sent = port_.tx_burst(0, std::span(mbufs).first(count));
+      taken += sent;
+      if (sent < count) {
+        rte_pktmbuf_free_bulk(mbufs.data() + sent, static_cast<unsigned>(count - sent));
+        break;
+      }
+    }
+    return taken;
+  }
+
+  size_t receive(std::span<client::Incoming> batch) noexcept override {
+    release_received();
+    std::array<rte_mbuf*, kBurst> burst;
+    const uint16_t count =
+        port_.rx_burst(0, std::span(burst).first(std::min(kBurst, batch.size())));
+    size_t filled = 0;
+    for (rte_mbuf* mbuf : std::span(burst).first(count)) {
+      uint32_t flow = 0;
+      net::Frame frame;
+      const net::DropReason reason = parse(*mbuf, frame, flow);
+      if (reason == net::DropReason::kNone && frame.kind == net::Frame::kUdp) {
+        batch[filled++] = {.flow = flow, .bytes = net::udp_payload(*mbuf, frame)};
+        received_[num_received_++] = mbuf;
+        continue;
+      }
+      if (reason == net::DropReason::kNone &&
+          net::answer_neighbour(*mbuf, frame, locals_[0]) == net::DropReason::kNone &&
+          port_.tx_burst(0, std::span(&mbuf, 1)) == 1)
+        continue;
+      rte_pktmbuf_free(mbuf);
+    }
+    return filled;
+  }
+
+  void wait(uint64_t timeout_ns) noexcept override {
+    const timespec nap{.tv_sec = 0,
+                       .tv_nsec = static_cast<long>(std::min(timeout_ns, kLongestNap_ns))};
+    nanosleep(&nap, nullptr);
+  }
+
+ private:
+  // Each flow has a port, and hence LocalAddresses, of its own.
+  net::DropReason parse(rte_mbuf& mbuf, net::Frame& frame, uint32_t& flow) noexcept {
+    const bool partial = port_.info().partial_checksums;
+    const net::DropReason reason = net::parse_frame(mbuf, partial, locals_[0], frame);
+    if (reason != net::DropReason::kUdpOtherPort || locals_.size() == 1) return reason;
+    const uint16_t port =
+        net::load_be16(rte_pktmbuf_mtod_offset(&mbuf, const std::byte*, frame.l4_offset + 2));
+    flow = static_cast<uint32_t>(port - kFirstSourcePort);
+    return flow < locals_.size() ? net::parse_frame(mbuf, partial, locals_[flow], frame) : reason;
+  }
+
+  void release_received() noexcept {
+    rte_pktmbuf_free_bulk(received_.data(), num_received_);
+    num_received_ = 0;
+  }
+
+  static Status set_addresses(const EalTransportOptions& options, net::Endpoint& peer) {
+    if (options.server_ip.find(':') == std::string::npos) {
+      ITIF_ASSIGN(const net::Ipv4Address server, net::parse_ipv4(options.server_ip));
+      ITIF_ASSIGN(const net::Ipv4Address local, net::parse_ipv4(options.local_ip));
+      peer.ip_version = 4;
+      std::copy(server.begin(), server.end(), peer.peer_address.begin());
+      std::copy(local.begin(), local.end(), peer.our_address.begin());
+    } else {
+      ITIF_ASSIGN(peer.peer_address, net::parse_ipv6(options.server_ip));
+      ITIF_ASSIGN(peer.our_address, net::parse_ipv6(options.local_ip));
+      peer.ip_version = 6;
+    }
+    return {};
+  }
+
+  static bool parse_mac(const std::string& text, net::MacAddress& out) {
+    std::array<unsigned, 6> b{};
+    int end = 0;
+    if (std::sscanf(text.c_str(), "%2x:%2x:%2x:%2x:%2x:%2x%n", &b[0], &b[1], &b[2], &b[3], &b[4],
+                    &b[5], &end) != 6 ||
+        static_cast<size_t>(end) != text.size())
+      return false;
+    for (size_t i = 0; i < 6; ++i) out[i] = static_cast<uint8_t>(b[i]);
+    return true;
+  }
+
+  net::Mempool pool_;
+  net::Port port_;
+  std::vector<net::LocalAddresses> locals_;  // one a flow
+  std::vector<net::Endpoint> peers_;         // one a flow
+  std::array<rte_mbuf*, kBurst> received_;   // behind what receive() handed out
+  unsigned num_received_ = 0;
+};
+
+std::vector<std::string> split(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+Result<std::unique_ptr<client::Transport>> open_port(const Clock& clock,
+                                                     const EalTransportOptions& options,
+                                                     const net::MempoolConfig& mempool) {
+  ITIF_ASSIGN(net::Mempool pool, net::create_mempool(mempool));
+  net::PortConfig config;
+  config.device = options.device;
+  config.pool = pool.get();
+  ITIF_ASSIGN(net::Port port, net::Port::open(config));
+  std::vector<net::LocalAddresses> locals;
+  const bool ipv4 = options.local_ip.find(':') == std::string::npos;
+  for (uint32_t i = 0; i < options.num_flows; ++i) {
+    net::AddressConfig addresses;
+    (ipv4 ? addresses.ipv4 : addresses.ipv6) = {options.local_ip};
+    addresses.udp_port = static_cast<uint16_t>(kFirstSourcePort + i);
+    ITIF_ASSIGN(net::LocalAddresses local, net::make_local_addresses(port.info().mac, addresses));
+    locals.push_back(std::move(local));
+  }
+  auto transport =
+      std::make_unique<EalTransport>(std::move(pool), std::move(port), std::move(locals));
+  ITIF_TRY(transport->resolve(clock, options));
+  return transport;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<client::Transport>> open_eal_transport(const Clock& clock,
+                                                              const EalTransportOptions& options) {
+  const net::MempoolConfig mempool{.name = "loadgen", .mbufs = kMbufs, .mbuf_bytes = kMbufBytes};
+  const auto needed_mb = static_cast<uint32_t>(net::mempool_mb(mempool) + 32);
+  const net::EalPlan plan =
+      net::plan_eal(split(options.eal_args), net::inspect_hugepages(), needed_mb);
+  if (!plan.warning.empty()) log::warning("{}", plan.warning);
+  ITIF_TRY(net::start_eal(plan.args));
+  auto transport = open_port(clock, options, mempool);
+  if (!transport) net::stop_eal();
+  return transport;
+}
+
+}  // namespace itif::loadgen

@@ -1,0 +1,291 @@
+// See options.h.
+#include "options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include "base/units.h"
+#include "wire/geometry.h"
+
+namespace itif::loadgen {
+namespace {
+
+constexpr const char* kExamples = R"(
+Examples:
+  itif-loadgen 198.18.0.1 --tenants tenants.json --rate 500 --duration 10s
+  itif-loadgen 198.18.0.1 --tenant acme:1:000102030405060708090a0b0c0d0e0f --lengths uniform:16-128
+  itif-loadgen 198.18.0.1 --tenants tenants.json --concurrency 8 --texts sentences.txt --json -
+  itif-loadgen 198.18.0.1 --tenants tenants.json --flood --malform 0.2 --duration 5s
+
+Exit status: 0 every measured request was answered; 1 some were not, or the run could not start;
+2 the command line is wrong.)";
+
+// CLI11 keeps texts; they are turned into values, with our messages, after it has parsed.
+struct Texts {
+  std::vector<std::string> tenants, tenant_files, weights;
+  std::string arrivals = "poisson", duration = "10s", warmup = "0s", drain = "5s";
+  std::string payload, lengths = "fixed:128", result = "default", budget, rto = "50ms";
+  std::string timeout = "5s";
+  bool no_cache = false, truncate = false;
+};
+
+void define(CLI::App& app, Options& o, Texts& t) {
+  app.footer(kExamples);
+  app.add_option("server", o.server, "address or name of the appliance")->required();
+  app.add_option("-p,--port", o.port, "its UDP port")->capture_default_str();
+  app.add_option("--local-ip", o.local_address, "address to send from (with --eal: required)");
+
+  auto* who = app.add_option_group("Tenants");
+  who->add_option("-t,--tenant", t.tenants, "NAME:ID:KEY[:EPOCH[:AUTH]]; may be repeated");
+  who->add_option("--tenants", t.tenant_files,
+                  "file of tenants, as itifctl tenant add --json prints them; may be repeated");
+  who->add_option("--weight", t.weights, "NAME=W: share of the requests (default 1)");
+
+  auto* when = app.add_option_group("Arrivals");
+  when->add_option("-r,--rate", o.rate, "requests/s of all tenants together (open loop)")
+      ->capture_default_str();
+  when->add_option("--arrivals", t.arrivals, "poisson or constant (open loop)")
+      ->capture_default_str();
+  when->add_option("-c,--concurrency", o.concurrency,
+                   "closed loop: this many requests under way, the next when one ends");
+  when->add_option("-d,--duration", t.duration, "how long to send, warm-up apart")
+      ->capture_default_str();
+  when->add_option("-n,--requests", o.max_requests, "stop after this many requests (0: no limit)");
+  when->add_option("--warmup", t.warmup, "sent before, and not counted")->capture_default_str();
+  when->add_option("--drain", t.drain, "how long to wait for the last answers")
+      ->capture_default_str();
+
+  auto* what = app.add_option_group("Requests");
+  what->add_option("--payload", t.payload,
+                   "tokens_u16, tokens_u32 or text (default: tokens_u16, or text with --texts)");
+  what->add_option("--lengths", t.lengths, "tokens: fixed:N, uniform:A-B or normal:MEAN,DEVIATION")
+      ->capture_default_str();
+  what->add_option("--vocab", o.vocab, "token ids are below this")->capture_default_str();
+  what->add_option("--texts", o.texts_file, "file of texts, one a line, taken at random");
+  what->add_option("--result", t.result,
+                   "default, hidden, pooled, embedding, logits, token_logits or classes")
+      ->capture_default_str();
+  what->add_option("--fragment-bytes", o.fragment_bytes, "payload of a datagram")
+      ->capture_default_str();
+  what->add_option("--budget", t.budget, "deadline that requests carry, as in 25ms");
+  what->add_flag("--no-cache", t.no_cache, "ask the server not to keep responses");
+  what->add_flag("--truncate", t.truncate, "have long texts cut to what the model takes");
+
+  auto* retry = app.add_option_group("Retries");
+  retry->add_option("--tries", o.retry.max_tries, "times a silent request is sent; 1: never again")
+      ->capture_default_str();
+  retry->add_option("--rto", t.rto, "silence before it is sent again; doubles")
+      ->capture_default_str();
+  retry->add_option("--timeout", t.timeout, "then a request is lost")->capture_default_str();
+  retry
+      ->add_option("--refusal-retries", o.retry.max_refusal_retries,
+                   "times a request refused for lack of room or quota is asked again")
+      ->capture_default_str();
+
+  auto* how = app.add_option_group("Sending");
+  how->add_option("--threads", o.threads, "sending threads")->capture_default_str();
+  how->add_option("--flows", o.flows, "source ports a thread, for the server's RSS")
+      ->capture_default_str();
+  how->add_option("--max-in-flight", o.max_in_flight, "requests under way, per thread")
+      ->capture_default_str();
+  how->add_flag("--busy", o.busy, "spin instead of sleeping: exact times, a whole core a thread");
+  how->add_option("--busy-poll", o.busy_poll_us, "SO_BUSY_POLL of the sockets, in µs");
+  how->add_option("--seed", o.seed, "of arrivals, lengths and payloads")->capture_default_str();
+  how->add_option("--eal", o.eal_args, "send through DPDK with these EAL arguments");
+  how->add_option("--eal-device", o.eal_device, "DPDK port to use (default: the first)");
+  how->add_option("--server-mac", o.server_mac, "with --eal: do not resolve the server's address");
+
+  auto* stress = app.add_option_group("Stress");
+  stress->add_flag("--flood", o.flood, "send as fast as possible (or at --rate), count what comes");
+  stress->add_option("--malform", o.malform, "share of a flood's datagrams to damage, 0 to 1");
+  stress->add_flag("--null-sink", o.null_sink,
+                   "send into nothing: how fast this program is by itself");
+
+  auto* output = app.add_option_group("Output");
+  output->add_option("--json", o.json_file, "write all results to FILE; - is standard output");
+  output->add_flag("-q,--quiet", o.quiet, "no live line");
+  app.set_version_flag("--version", "itif-loadgen 0.1.0");
+}
+
+Status set_duration(const char* option, const std::string& text, uint64_t& out) {
+  auto parsed = parse_duration_ns(text);
+  if (!parsed)
+    return fail(Code::kInvalidArgument, fmt::format("{}: {}", option, parsed.error().message));
+  out = *parsed;
+  return {};
+}
+
+std::unexpected<Error> usage(std::string message) {
+  return fail(Code::kInvalidArgument, std::move(message));
+}
+
+Status set_kinds(Options& o, const Texts& t) {
+  if (t.payload.empty()) {
+    o.payload_kind =
+        o.texts_file.empty() ? wire::PayloadKind::kTokensU16 : wire::PayloadKind::kText;
+  } else {
+    const wire::PayloadKind kinds[] = {wire::PayloadKind::kTokensU16, wire::PayloadKind::kTokensU32,
+                                       wire::PayloadKind::kText};
+    const auto found = std::ranges::find(kinds, t.payload, wire::payload_kind_name);
+    if (found == std::end(kinds))
+      return usage(fmt::format("--payload {}: choose tokens_u16, tokens_u32 or text", t.payload));
+    o.payload_kind = *found;
+  }
+  if ((o.payload_kind == wire::PayloadKind::kText) != !o.texts_file.empty())
+    return usage("text payloads and --texts FILE go together: give both or neither");
+  for (unsigned i = 0; i <= static_cast<unsigned>(wire::ResultKind::kClasses); ++i) {
+    o.result_kind = static_cast<wire::ResultKind>(i);
+    if (t.result == wire::result_kind_name(o.result_kind)) return {};
+  }
+  return usage(fmt::format(
+      "--result {}: choose default, hidden, pooled, embedding, logits, token_logits or classes",
+      t.result));
+}
+
+Status set_targets(Options& o, const Texts& t) {
+  for (const std::string& text : t.tenants) {
+    ITIF_ASSIGN(Target target, parse_target(text));
+    o.targets.push_back(std::move(target));
+  }
+  for (const std::string& path : t.tenant_files) {
+    ITIF_ASSIGN(std::vector<Target> targets, read_targets(path));
+    std::ranges::move(targets, std::back_inserter(o.targets));
+  }
+  if (o.targets.empty()) return usage("no tenant to ask: give --tenant or --tenants");
+  std::map<std::string, Target*> by_name;
+  for (Target& target : o.targets) {
+    if (!by_name.emplace(target.name, &target).second)
+      return usage(
+          fmt::format("two tenants are named '{}': give each a name of its own", target.name));
+  }
+  for (const std::string& text : t.weights) {
+    const size_t at = text.rfind('=');
+    const auto found = by_name.find(text.substr(0, at));
+    if (at == std::string::npos || found == by_name.end())
+      return usage(fmt::format("--weight {}: write NAME=W with the name of a tenant", text));
+    char* end = nullptr;
+    const double weight = std::strtod(text.c_str() + at + 1, &end);
+    if (end == text.c_str() + at + 1 || *end != '\0' || !(weight > 0) || weight > 1e9)
+      return usage(fmt::format("--weight {}: the weight must be a number above 0", text));
+    found->second->weight = weight;
+  }
+  return {};
+}
+
+Status read_texts(Options& o) {
+  if (o.texts_file.empty()) return {};
+  std::ifstream file(o.texts_file);
+  if (!file)
+    return fail(Code::kNotFound, fmt::format("--texts {}: the file cannot be read", o.texts_file));
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.size() > wire::kMaxTotalBytes)
+      return usage(fmt::format("--texts {}: a line is longer than 16 MiB", o.texts_file));
+    if (!line.empty()) o.texts.push_back(std::move(line));
+  }
+  if (o.texts.empty()) return usage(fmt::format("--texts {}: no text in it", o.texts_file));
+  return {};
+}
+
+Status check(Options& o, const Texts& t) {
+  ITIF_TRY(set_duration("--duration", t.duration, o.duration_ns));
+  ITIF_TRY(set_duration("--warmup", t.warmup, o.warmup_ns));
+  ITIF_TRY(set_duration("--drain", t.drain, o.drain_ns));
+  ITIF_TRY(set_duration("--rto", t.rto, o.retry.initial_rto_ns));
+  ITIF_TRY(set_duration("--timeout", t.timeout, o.retry.timeout_ns));
+  if (!t.budget.empty()) {
+    uint64_t budget_ns = 0;
+    ITIF_TRY(set_duration("--budget", t.budget, budget_ns));
+    if (budget_ns < 1000 || budget_ns / 1000 > UINT32_MAX)
+      return usage(fmt::format("--budget {}: from 1us to 71m", t.budget));
+    o.budget_us = static_cast<uint32_t>(budget_ns / 1000);
+  }
+  if (o.concurrency > 0)
+    o.arrivals = Arrivals::kClosed;
+  else if (t.arrivals == "poisson")
+    o.arrivals = Arrivals::kPoisson;
+  else if (t.arrivals == "constant")
+    o.arrivals = Arrivals::kConstant;
+  else
+    return usage(fmt::format("--arrivals {}: choose poisson or constant", t.arrivals));
+  if (o.concurrency > 0 && o.rate_given)
+    return usage("--rate is for open loop, --concurrency for closed loop: give one of them");
+  if (!(o.rate > 0) || o.rate > 1e9) return usage("--rate must be above 0");
+  if (o.duration_ns == 0) return usage("--duration must be above 0");
+  if (o.retry.max_tries == 0) return usage("--tries must be at least 1");
+  if (o.retry.initial_rto_ns == 0 || o.retry.timeout_ns == 0)
+    return usage("--rto and --timeout must be above 0");
+  if (o.threads == 0 || o.threads > 256) return usage("--threads: from 1 to 256");
+  if (o.flows == 0 || o.flows > 1024) return usage("--flows: from 1 to 1024");
+  if (o.max_in_flight == 0 || o.max_in_flight > (1u << 22))
+    return usage("--max-in-flight: from 1 to 4194304");
+  if (o.concurrency > 0 && o.concurrency < o.threads)
+    return usage("--concurrency must be at least --threads");
+  if (o.concurrency > 0 && (o.concurrency + o.threads - 1) / o.threads > o.max_in_flight)
+    return usage("--concurrency is more than --max-in-flight allows");
+  if (!wire::fragment_size_valid(o.fragment_bytes))
+    return usage(fmt::format("--fragment-bytes {}: a multiple of 4 from {} to {}", o.fragment_bytes,
+                             wire::kMinFragmentBytes, wire::kMaxFragmentBytes));
+  if (!(o.malform >= 0 && o.malform <= 1)) return usage("--malform: a share from 0 to 1");
+  if (o.malform > 0 && !o.flood) return usage("--malform needs --flood");
+  if (o.flood && o.concurrency > 0) return usage("--flood has no closed loop");
+  if (!o.eal_args.empty() && o.null_sink) return usage("--eal and --null-sink exclude each other");
+  if (!o.eal_args.empty() && o.local_address.empty())
+    return usage("--eal needs --local-ip: the address to send from");
+  if (!o.eal_args.empty() && o.threads > 1) return usage("--eal runs on one thread");
+  o.flags = static_cast<uint16_t>((t.no_cache ? wire::kFlagNoCache : 0) |
+                                  (t.truncate ? wire::kFlagTruncate : 0));
+  ITIF_TRY(set_kinds(o, t));
+  if (o.vocab == 0 || (o.payload_kind == wire::PayloadKind::kTokensU16 && o.vocab > 65536))
+    return usage("--vocab: from 1 to 65536, or more with --payload tokens_u32");
+  ITIF_ASSIGN(o.lengths, parse_lengths(t.lengths));
+  ITIF_TRY(set_targets(o, t));
+  return read_texts(o);
+}
+
+}  // namespace
+
+const char* arrivals_name(Arrivals arrivals) {
+  switch (arrivals) {
+    case Arrivals::kPoisson: return "poisson";
+    case Arrivals::kConstant: return "constant";
+    case Arrivals::kClosed: return "closed";
+  }
+  return "?";
+}
+
+Command parse_command(std::span<const std::string> arguments) {
+  Command command;
+  Texts texts;
+  CLI::App app("Sends inference requests to an itif appliance and measures the answers.",
+               "itif-loadgen");
+  define(app, command.options, texts);
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+  try {
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    command.text = app.help();
+    return command;
+  } catch (const CLI::CallForVersion&) {
+    command.text = app.version() + "\n";
+    return command;
+  } catch (const CLI::ParseError& error) {
+    command.exit_code = 2;
+    command.text = fmt::format("itif-loadgen: {}; --help lists the options\n", error.what());
+    return command;
+  }
+  command.options.rate_given = app.count("--rate") > 0;
+  if (Status checked = check(command.options, texts); !checked) {
+    command.exit_code = 2;
+    command.text = fmt::format("itif-loadgen: {}\n", checked.error().message);
+    return command;
+  }
+  command.run = true;
+  return command;
+}
+
+}  // namespace itif::loadgen

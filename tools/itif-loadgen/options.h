@@ -1,0 +1,96 @@
+// itif-loadgen's command line, parsed and checked.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "client/types.h"
+#include "wire/header.h"
+
+namespace itif::loadgen {
+
+struct Target {
+  std::string name;
+  client::Credential credential;
+  double weight = 1;  // share of the requests, relative to the others'
+};
+
+enum class Arrivals : uint8_t { kPoisson, kConstant, kClosed };
+const char* arrivals_name(Arrivals arrivals);
+
+// Tokens a request has.
+struct Lengths {
+  enum class Kind : uint8_t { kFixed, kUniform, kNormal };
+  Kind kind = Kind::kFixed;
+  double first = 128;  // fixed: the length; uniform: the least; normal: the mean
+  double second = 0;   // uniform: the most; normal: the standard deviation
+};
+
+struct Options {
+  std::string server;
+  uint16_t port = wire::kDefaultPort;
+  std::string local_address;
+  std::vector<Target> targets;
+
+  Arrivals arrivals = Arrivals::kPoisson;
+  double rate = 100;         // requests/s, all tenants and threads together
+  uint32_t concurrency = 0;  // closed loop: requests under way, all threads together
+  uint64_t duration_ns = 10'000'000'000;
+  uint64_t warmup_ns = 0;
+  uint64_t drain_ns = 5'000'000'000;
+  uint64_t max_requests = 0;  // 0: as many as duration and rate make
+
+  wire::PayloadKind payload_kind = wire::PayloadKind::kTokensU16;
+  Lengths lengths;
+  uint32_t vocab = 30522;
+  std::string texts_file;
+  std::vector<std::string> texts;
+  wire::ResultKind result_kind = wire::ResultKind::kDefault;
+  uint32_t fragment_bytes = wire::kDefaultFragmentBytes;
+  uint32_t budget_us = 0;
+  uint16_t flags = 0;  // wire::Flag: --no-cache, --truncate
+
+  client::RetryPolicy retry;
+  uint64_t seed = 1;
+  uint32_t threads = 1;
+  uint32_t flows = 1;              // source ports per thread
+  uint32_t max_in_flight = 16384;  // per thread
+  bool busy = false;               // spin instead of sleeping
+  uint32_t busy_poll_us = 0;
+
+  bool flood = false;
+  double malform = 0;       // share of a flood's datagrams that are damaged
+  bool rate_given = false;  // a flood without a rate goes as fast as it can
+  bool null_sink = false;
+
+  std::string eal_args;  // not empty: DPDK instead of sockets
+  std::string eal_device;
+  std::string server_mac;  // empty: resolved
+
+  std::string json_file;  // "-": standard output, and the table goes to standard error
+  bool quiet = false;     // no live line
+};
+
+// What a command line amounts to: options to run with, or a text and the exit code to end with.
+struct Command {
+  bool run = false;
+  Options options;
+  int exit_code = 0;  // 0 for --help and --version, 2 for a usage error
+  std::string text;
+};
+// `arguments` without the program's name. Reads the files that it names.
+Command parse_command(std::span<const std::string> arguments);
+
+// "name:id:key[:epoch[:auth]]", key as 32 hexadecimal digits. Errors: kInvalidArgument.
+Result<Target> parse_target(const std::string& text);
+// JSON as `itifctl tenant add --json` prints it: an object with name, id, key, epoch, auth and, if
+// given, weight; or an array of such; or one under "tenants" or "tenant". Errors: kNotFound,
+// kInvalidArgument, with file and field.
+Result<std::vector<Target>> read_targets(const std::string& path);
+// "fixed:N", "uniform:A-B", "normal:MEAN,DEVIATION". Errors: kInvalidArgument.
+Result<Lengths> parse_lengths(const std::string& text);
+
+}  // namespace itif::loadgen

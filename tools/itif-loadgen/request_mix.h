@@ -1,0 +1,65 @@
+// What each request is: whose, how long, which bytes. Everything is drawn from memory made ahead;
+// drawing allocates nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/random.h"
+#include "options.h"
+
+namespace itif::loadgen {
+
+// Picks i with probability weights[i] / Σ weights, in constant time.
+// Source: Vose, "A linear algorithm for generating random numbers with a given distribution", 1991.
+class WeightedChoice {
+ public:
+  // REQUIRES: at least one weight; all above 0.
+  explicit WeightedChoice(std::span<const double> weights);
+  uint32_t pick(Random& random) const noexcept;
+
+ private:
+  struct Column {
+    double keep = 1;  // probability of the column's own index; else its alias
+    uint32_t alias = 0;
+  };
+  std::vector<Column> columns_;
+};
+
+// At least 1, at most max_tokens(lengths).
+uint32_t draw_length(const Lengths& lengths, Random& random) noexcept;
+uint32_t max_tokens(const Lengths& lengths) noexcept;
+
+// The bytes behind all payloads; shared by the threads, never changed.
+class PayloadPool {
+ public:
+  explicit PayloadPool(const Options& options);
+  // Valid while the pool is.
+  std::span<const std::byte> draw(Random& random) const noexcept;
+
+ private:
+  const Options& options_;
+  uint32_t token_bytes_ = 0;       // 0: texts
+  std::vector<std::byte> tokens_;  // random ids; a payload is a window of them
+};
+
+class RequestMix {
+ public:
+  RequestMix(const Options& options, const PayloadPool& pool, uint64_t seed);
+
+  struct Draw {
+    uint32_t target = 0;
+    std::span<const std::byte> payload;
+  };
+  Draw draw() noexcept;
+
+ private:
+  const PayloadPool& pool_;
+  WeightedChoice choice_;
+  Random random_;
+};
+
+}  // namespace itif::loadgen

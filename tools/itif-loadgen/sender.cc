@@ -1,0 +1,200 @@
+// See sender.h.
+#include "sender.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace itif::loadgen {
+namespace {
+
+constexpr uint32_t kSendsPerTurn = 64;          // then the engine receives again
+constexpr uint64_t kShortestSleep_ns = 30'000;  // below, a sleep would end late: spin
+constexpr uint64_t kGrace_ns = 100'000'000;
+constexpr uint64_t kLongestSleep_ns = 50'000'000;  // how late a Ctrl-C may be noticed
+
+uint32_t share_of(uint64_t whole, uint32_t thread, uint32_t threads) {
+  return static_cast<uint32_t>(whole / threads + (thread < whole % threads ? 1 : 0));
+}
+
+}  // namespace
+
+Sender::Sender(const Clock& clock, client::Transport& transport, const SenderConfig& config)
+    : clock_(clock),
+      transport_(transport),
+      config_(config),
+      options_(*config.options),
+      measure_from_ns_(config.start_ns + options_.warmup_ns),
+      send_until_ns_(measure_from_ns_ + options_.duration_ns),
+      max_requests_(options_.max_requests == 0
+                        ? UINT64_MAX
+                        : options_.max_requests / options_.threads +
+                              (config.thread < options_.max_requests % options_.threads ? 1 : 0)),
+      max_in_flight_(options_.arrivals == Arrivals::kClosed
+                         ? share_of(options_.concurrency, config.thread, options_.threads)
+                         : options_.max_in_flight),
+      schedule_(options_.arrivals == Arrivals::kPoisson, options_.rate, config.start_ns,
+                config.thread, options_.threads, options_.seed * 1'000'003 + config.thread),
+      mix_(options_, *config.pool, options_.seed * 7'368'787 + config.thread),
+      records_(max_in_flight_),
+      results_(options_.targets.size()) {
+  for (uint32_t i = max_in_flight_; i-- > 0;) free_records_.push_back(i);
+}
+
+Result<std::unique_ptr<Sender>> Sender::create(const Clock& clock, client::Transport& transport,
+                                               const SenderConfig& config) {
+  std::unique_ptr<Sender> sender(new Sender(clock, transport, config));
+  client::EngineOptions options;
+  options.session = config.session;
+  options.first_request = config.first_request;
+  options.max_in_flight = sender->max_in_flight_;
+  options.fragment_bytes = config.options->fragment_bytes;
+  options.retry = config.options->retry;
+  ITIF_ASSIGN(sender->engine_, client::ClientEngine::create(clock, transport, *sender, options));
+  return sender;
+}
+
+bool Sender::send_one(uint64_t intended_ns, uint64_t now_ns) noexcept {
+  if (free_records_.empty()) return false;
+  const RequestMix::Draw draw = mix_.draw();
+  const uint32_t number = free_records_.back();
+  const client::RequestSpec spec{.credential = options_.targets[draw.target].credential,
+                                 .payload_kind = options_.payload_kind,
+                                 .result_kind = options_.result_kind,
+                                 .flags = options_.flags,
+                                 .budget_us = options_.budget_us,
+                                 .payload = draw.payload,
+                                 .user_tag = number};
+  if (engine_->submit(spec) != client::Submit::kAccepted) return false;
+  free_records_.pop_back();
+  const bool measured = intended_ns >= measure_from_ns_;
+  records_[number] = {.intended_ns = intended_ns, .target = draw.target, .measured = measured};
+  ++num_sent_;
+  ++live_counts_.sent;
+  if (measured) {
+    ++results_.targets[draw.target].sent;
+    results_.lateness_ns.record(now_ns - intended_ns);
+  } else {
+    ++results_.warmup_requests;
+  }
+  return true;
+}
+
+void Sender::send_due(uint64_t now_ns) noexcept {
+  for (uint32_t i = 0; i < kSendsPerTurn && num_sent_ < max_requests_; ++i) {
+    if (options_.arrivals == Arrivals::kClosed) {
+      if (!send_one(now_ns, now_ns)) break;
+      continue;
+    }
+    const uint64_t due_ns = schedule_.next_ns();
+    if (due_ns > now_ns || due_ns >= send_until_ns_ || !send_one(due_ns, now_ns)) break;
+    schedule_.advance();
+  }
+}
+
+// What was due before the end is sent even if a late turn makes it late, as long as there is room and
+// it does not take longer than the grace.
+bool Sender::sent_all_due(uint64_t now_ns) const noexcept {
+  if (now_ns < send_until_ns_) return false;
+  if (options_.arrivals == Arrivals::kClosed || free_records_.empty()) return true;
+  return schedule_.next_ns() >= send_until_ns_ || now_ns >= send_until_ns_ + kGrace_ns;
+}
+
+void Sender::end_sending(uint64_t now_ns) noexcept {
+  const uint64_t end_ns = std::min(now_ns, send_until_ns_);
+  results_.measured_ns = end_ns > measure_from_ns_ ? end_ns - measure_from_ns_ : 0;
+  if (options_.arrivals != Arrivals::kClosed) {
+    uint64_t number = num_sent_;
+    for (; schedule_.next_ns() < end_ns && number < max_requests_; schedule_.advance(), ++number) {
+      if (schedule_.next_ns() >= measure_from_ns_) ++results_.unsent;
+    }
+  }
+  drain_until_ns_ = now_ns + options_.drain_ns;
+  phase_ = Phase::kDraining;
+}
+
+void Sender::finish() noexcept {
+  engine_->cancel_all();
+  (void)engine_->flush();
+  results_.engine = engine_->stats();
+  phase_ = Phase::kDone;
+}
+
+uint64_t Sender::step() noexcept {
+  if (phase_ == Phase::kDone) return UINT64_MAX;
+  (void)engine_->poll();
+  const uint64_t now_ns = clock_.now_ns();
+  const auto stop = static_cast<Stop>(config_.stop->load(std::memory_order_relaxed));
+  if (phase_ == Phase::kSending) {
+    if (stop == Stop::kNo) {
+      const uint64_t before = num_sent_;
+      send_due(now_ns);
+      if (num_sent_ != before) (void)engine_->flush();
+    }
+    if (stop != Stop::kNo || num_sent_ >= max_requests_ || sent_all_due(now_ns))
+      end_sending(now_ns);
+  }
+  if (phase_ == Phase::kDraining &&
+      (engine_->in_flight() == 0 || now_ns >= drain_until_ns_ || stop == Stop::kNow))
+    finish();
+  live_counts_.in_flight = engine_->in_flight();
+  live_counts_.warming_up = now_ns < measure_from_ns_;
+  (void)live_.offer(live_counts_, live_interval_);
+  return wake_ns(now_ns);
+}
+
+uint64_t Sender::wake_ns(uint64_t now_ns) const noexcept {
+  if (phase_ == Phase::kDone || engine_->has_unsent()) return now_ns;
+  uint64_t wake_ns = engine_->next_timer_ns();
+  if (phase_ == Phase::kDraining) return std::min(wake_ns, drain_until_ns_);
+  wake_ns = std::min(wake_ns, send_until_ns_);
+  if (!free_records_.empty()) {
+    wake_ns =
+        std::min(wake_ns, options_.arrivals == Arrivals::kClosed ? now_ns : schedule_.next_ns());
+  }
+  return wake_ns;
+}
+
+void Sender::run() noexcept {
+  while (!done()) {
+    const uint64_t wake = step();
+    if (options_.busy || done()) continue;
+    const uint64_t now_ns = clock_.now_ns();
+    if (wake > now_ns + kShortestSleep_ns)
+      transport_.wait(std::min(wake - now_ns - kShortestSleep_ns / 2, kLongestSleep_ns));
+  }
+}
+
+void Sender::on_outcomes(std::span<const client::Outcome> outcomes) noexcept {
+  for (const client::Outcome& outcome : outcomes) {
+    const auto number = static_cast<uint32_t>(outcome.user_tag);
+    const Record record = records_[number];
+    free_records_.push_back(number);
+    const uint64_t latency_ns =
+        outcome.completed_ns > record.intended_ns ? outcome.completed_ns - record.intended_ns : 0;
+    TargetResults& target = results_.targets[record.target];
+    switch (outcome.kind) {
+      case client::OutcomeKind::kAnswered:
+        ++live_counts_.answered;
+        live_interval_.record(latency_ns);
+        if (!record.measured) break;
+        ++target.answered;
+        target.latency_ns.record(latency_ns);
+        results_.server_ns.record(uint64_t{outcome.server_us} * 1000);
+        break;
+      case client::OutcomeKind::kRefused:
+        ++live_counts_.refused;
+        if (!record.measured) break;
+        ++target.refused;
+        ++target.refused_by[static_cast<size_t>(outcome.status)];
+        break;
+      case client::OutcomeKind::kLost:
+      case client::OutcomeKind::kCancelled:  // the drain is over: as good as lost
+        ++live_counts_.lost;
+        if (record.measured) ++target.lost;
+        break;
+    }
+    if (record.measured && outcome.tries > 1) ++results_.sent_again;
+  }
+}
+
+}  // namespace itif::loadgen

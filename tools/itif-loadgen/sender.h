@@ -1,0 +1,92 @@
+// One sending thread's work, without the thread: draws requests when they are due, hands them to a
+// client engine, and records how they ended. Time comes from the Clock, so that a test can stall a
+// server and see the stall in the percentiles.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "client/engine.h"
+#include "live.h"
+#include "options.h"
+#include "request_mix.h"
+#include "results.h"
+#include "schedule.h"
+
+namespace itif::loadgen {
+
+// How hard the user wants to stop: written by the signal handler, read by the senders.
+enum class Stop : int { kNo = 0, kDrain = 1, kNow = 2 };
+
+struct SenderConfig {
+  const Options* options = nullptr;
+  const PayloadPool* pool = nullptr;
+  const std::atomic<int>* stop = nullptr;  // Stop
+  uint32_t thread = 0;                     // 0 … options->threads − 1
+  uint32_t session = 0;                    // random; differs between threads
+  uint64_t first_request = 0;              // random
+  uint64_t start_ns = 0;                   // by the clock; the same for all threads
+};
+
+class Sender final : public client::OutcomeSink {
+ public:
+  // Errors: ClientEngine's. REQUIRES: everything handed in outlives the sender.
+  static Result<std::unique_ptr<Sender>> create(const Clock& clock, client::Transport& transport,
+                                                const SenderConfig& config);
+
+  // One turn: receives, sends what is due. Returns when the next turn is due at the latest.
+  uint64_t step() noexcept;
+  bool done() const noexcept { return phase_ == Phase::kDone; }
+  // step() until done(), sleeping in between (unless options.busy).
+  void run() noexcept;
+
+  const Results& results() const noexcept { return results_; }
+  LiveFeed& live() noexcept { return live_; }
+
+  void on_outcomes(std::span<const client::Outcome> outcomes) noexcept override;
+
+ private:
+  enum class Phase : uint8_t { kSending, kDraining, kDone };
+
+  // What is remembered of a request until its end; its number is the engine's user tag.
+  struct Record {
+    uint64_t intended_ns = 0;
+    uint32_t target = 0;
+    bool measured = false;
+  };
+
+  Sender(const Clock& clock, client::Transport& transport, const SenderConfig& config);
+  void send_due(uint64_t now_ns) noexcept;
+  bool send_one(uint64_t intended_ns, uint64_t now_ns) noexcept;
+  bool sent_all_due(uint64_t now_ns) const noexcept;
+  void end_sending(uint64_t now_ns) noexcept;
+  void finish() noexcept;
+  uint64_t wake_ns(uint64_t now_ns) const noexcept;
+
+  const Clock& clock_;
+  client::Transport& transport_;
+  const SenderConfig config_;
+  const Options& options_;
+  const uint64_t measure_from_ns_;
+  const uint64_t send_until_ns_;
+  const uint64_t max_requests_;   // this thread's share
+  const uint32_t max_in_flight_;  // closed loop: this thread's concurrency
+  Schedule schedule_;
+  RequestMix mix_;
+  std::unique_ptr<client::ClientEngine> engine_;
+  std::vector<Record> records_;
+  std::vector<uint32_t> free_records_;
+  Phase phase_ = Phase::kSending;
+  uint64_t drain_until_ns_ = UINT64_MAX;
+  uint64_t num_sent_ = 0;
+  Results results_;
+  LiveCounts live_counts_;
+  Histogram live_interval_;
+  LiveFeed live_;
+};
+
+}  // namespace itif::loadgen

@@ -1,0 +1,171 @@
+// Tenants to ask, from arguments and from itifctl's JSON.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "options.h"
+
+namespace itif::loadgen {
+namespace {
+
+using Json = nlohmann::json;
+
+template <class Number>
+bool parse_number(std::string_view text, Number& out) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool parse_key(std::string_view text, wire::Key& out) {
+  if (text.size() != 2 * out.size()) return false;
+  for (size_t i = 0; i < out.size(); ++i) {
+    uint8_t byte = 0;
+    const auto [end, error] =
+        std::from_chars(text.data() + 2 * i, text.data() + 2 * i + 2, byte, 16);
+    if (error != std::errc() || end != text.data() + 2 * i + 2) return false;
+    out[i] = std::byte{byte};
+  }
+  return true;
+}
+
+bool parse_auth(std::string_view text, wire::Auth& out) {
+  for (const wire::Auth auth : {wire::Auth::kNone, wire::Auth::kHeader, wire::Auth::kFull}) {
+    if (text != wire::auth_name(auth)) continue;
+    out = auth;
+    return true;
+  }
+  return false;
+}
+
+std::unexpected<Error> bad_target(const std::string& text, const char* what) {
+  return fail(Code::kInvalidArgument,
+              fmt::format("--tenant {}: {}; write NAME:ID:KEY[:EPOCH[:AUTH]], as in "
+                          "acme:1:000102030405060708090a0b0c0d0e0f:1:header",
+                          text, what));
+}
+
+Result<Target> target_of(const Json& json, const std::string& where) {
+  const auto bad = [&](const char* field, const char* expected) {
+    return fail(Code::kInvalidArgument, fmt::format("{}: '{}' must be {}", where, field, expected));
+  };
+  if (!json.is_object())
+    return fail(Code::kInvalidArgument, fmt::format("{}: a tenant must be a JSON object", where));
+  Target target;
+  const auto id = json.find("id");
+  if (id == json.end() || !id->is_number_unsigned() || id->get<uint64_t>() > UINT32_MAX)
+    return bad("id", "a number up to 4294967295");
+  target.credential.tenant_id = id->get<uint32_t>();
+  const auto key = json.find("key");
+  if (key == json.end() || !key->is_string() ||
+      !parse_key(key->get_ref<const std::string&>(), target.credential.key))
+    return bad("key", "32 hexadecimal digits (as itifctl prints it once)");
+  if (const auto epoch = json.find("epoch"); epoch != json.end()) {
+    if (!epoch->is_number_unsigned() || epoch->get<uint64_t>() > UINT16_MAX)
+      return bad("epoch", "a number up to 65535");
+    target.credential.key_epoch = epoch->get<uint16_t>();
+  }
+  if (const auto auth = json.find("auth"); auth != json.end()) {
+    if (!auth->is_string() ||
+        !parse_auth(auth->get_ref<const std::string&>(), target.credential.auth))
+      return bad("auth", "none, header or full");
+  }
+  target.name = std::to_string(target.credential.tenant_id);
+  if (const auto name = json.find("name"); name != json.end()) {
+    if (!name->is_string()) return bad("name", "a string");
+    target.name = name->get<std::string>();
+  }
+  if (const auto weight = json.find("weight"); weight != json.end()) {
+    if (!weight->is_number() || !(weight->get<double>() > 0))
+      return bad("weight", "a number above 0");
+    target.weight = weight->get<double>();
+  }
+  return target;
+}
+
+}  // namespace
+
+Result<Target> parse_target(const std::string& text) {
+  std::vector<std::string_view> fields;
+  for (size_t start = 0;;) {
+    const size_t end = text.find(':', start);
+    fields.push_back(std::string_view(text).substr(start, end - start));
+    if (end == std::string::npos) break;
+    start = end + 1;
+  }
+  if (fields.size() < 3 || fields.size() > 5) return bad_target(text, "not 3 to 5 fields");
+  Target target{.name = std::string(fields[0]), .credential = {}};
+  if (target.name.empty()) return bad_target(text, "the name is empty");
+  if (!parse_number(fields[1], target.credential.tenant_id))
+    return bad_target(text, "the id is no number");
+  if (!parse_key(fields[2], target.credential.key))
+    return bad_target(text, "the key is not 32 hexadecimal digits");
+  if (fields.size() > 3 && !parse_number(fields[3], target.credential.key_epoch))
+    return bad_target(text, "the epoch is no number up to 65535");
+  if (fields.size() > 4 && !parse_auth(fields[4], target.credential.auth))
+    return bad_target(text, "auth is none, header or full");
+  return target;
+}
+
+Result<std::vector<Target>> read_targets(const std::string& path) {
+  std::ifstream file(path);
+  if (!file)
+    return fail(Code::kNotFound, fmt::format("--tenants {}: the file cannot be read; make one by "
+                                             "itifctl tenant add … --json > FILE",
+                                             path));
+  const Json json = Json::parse(file, nullptr, false);
+  if (json.is_discarded())
+    return fail(Code::kInvalidArgument, fmt::format("--tenants {}: this is not JSON", path));
+  const Json* root = &json;
+  for (const char* wrapper : {"result", "tenants", "tenant"}) {
+    if (root->is_object() && root->contains(wrapper)) root = &(*root)[wrapper];
+  }
+  std::vector<Target> targets;
+  if (root->is_array()) {
+    for (size_t i = 0; i < root->size(); ++i) {
+      ITIF_ASSIGN(Target target,
+                  target_of((*root)[i], fmt::format("--tenants {}, entry {}", path, i)));
+      targets.push_back(std::move(target));
+    }
+  } else {
+    ITIF_ASSIGN(Target target, target_of(*root, fmt::format("--tenants {}", path)));
+    targets.push_back(std::move(target));
+  }
+  if (targets.empty())
+    return fail(Code::kInvalidArgument, fmt::format("--tenants {}: no tenant in it", path));
+  return targets;
+}
+
+Result<Lengths> parse_lengths(const std::string& text) {
+  const auto bad = [&] {
+    return fail(Code::kInvalidArgument,
+                fmt::format("--lengths {}: write fixed:N, uniform:A-B or normal:MEAN,DEVIATION, in "
+                            "tokens from 1 to 65536",
+                            text));
+  };
+  const auto split = [&](std::string_view rest, char separator, Lengths& out) {
+    const size_t at = rest.find(separator);
+    return at != std::string_view::npos && parse_number(rest.substr(0, at), out.first) &&
+           parse_number(rest.substr(at + 1), out.second);
+  };
+  const std::string_view view(text);
+  Lengths lengths;
+  bool good = false;
+  if (view.starts_with("fixed:")) {
+    lengths.kind = Lengths::Kind::kFixed;
+    good = parse_number(view.substr(6), lengths.first);
+  } else if (view.starts_with("uniform:")) {
+    lengths.kind = Lengths::Kind::kUniform;
+    good = split(view.substr(8), '-', lengths) && lengths.first <= lengths.second &&
+           lengths.second <= 65536;
+  } else if (view.starts_with("normal:")) {
+    lengths.kind = Lengths::Kind::kNormal;
+    good = split(view.substr(7), ',', lengths) && lengths.second >= 0 && lengths.second <= 65536;
+  }
+  if (!good || !(lengths.first >= 1) || !(lengths.first <= 65536)) return bad();
+  return lengths;
+}
+
+}  // namespace itif::loadgen
