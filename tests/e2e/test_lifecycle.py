@@ -50,7 +50,7 @@ def test_drain_by_command_and_back(appliance, namespaces, models):
     added = appliance.add_tenant("t", models())
     with connect(namespaces, added) as client:
         appliance.ctl("drain")
-        assert appliance.ctl_json("health")["state"] == "draining"
+        assert appliance.ctl_json("health")["status"] == "draining"
         with pytest.raises(itif_wire.Refused, match="draining"):
             client.infer_tokens(IDS, "logits")
 

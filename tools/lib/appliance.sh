@@ -34,7 +34,6 @@ control = {
   state_dir = "$state_directory/state";
 };
 CONF
-  mkdir -p "$state_directory/state"
 }
 
 # Starts itifd and waits until it answers. Fails, with the log's end, if it does not.

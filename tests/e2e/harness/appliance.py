@@ -83,7 +83,6 @@ class Appliance:
         lines += [f"{name} = {group(keys)};" for name, keys in self.sections.items()]
         lines.append(f"drain_timeout = {setting(self.drain_timeout)};")
         self.config_path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        Path(self.sections["control"]["state_dir"]).mkdir(parents=True, exist_ok=True)
 
     # ---- the process
 

@@ -118,6 +118,14 @@ def dropped(appliance, reason):
     return appliance.ctl_json("drops")["total"]["dropped"].get(reason, 0)
 
 
+def wait_dropped(appliance, reason, count, seconds=5.0):
+    """Returns when `count` datagrams have been dropped for this reason."""
+    deadline = time.monotonic() + seconds
+    while dropped(appliance, reason) < count:
+        assert time.monotonic() < deadline, f"{reason} < {count}: {appliance.ctl_json('drops')['total']}"
+        time.sleep(0.02)
+
+
 def wait_until(condition, what, seconds=10.0):
     deadline = time.monotonic() + seconds
     while not condition():
