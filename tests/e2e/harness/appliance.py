@@ -97,8 +97,8 @@ class Appliance:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         return self
 
-    def start(self):
-        self.launch()
+    def start(self, prefix=()):
+        self.launch(prefix)
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             assert self.process.poll() is None, f"itifd ended at start:\n{self.log()[-4000:]}"
