@@ -127,6 +127,19 @@ def test_a_state_directory_that_cannot_be_made(new_appliance):
     assert "/file/state" in appliance.log()
 
 
+def fill(path):
+    """Writes until the disk is full."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        for size in (4096, 1):
+            while os.write(fd, bytes(size)):
+                pass
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
+
+
 def test_a_full_disk(new_appliance, models):
     """The registry on a small file system without room: adding says so, and nothing breaks."""
     appliance = new_appliance()
@@ -137,13 +150,7 @@ def test_a_full_disk(new_appliance, models):
         appliance.sections["control"]["state_dir"] = str(state)
         appliance.start()
         added = appliance.add_tenant("before", models(seed=1))
-        with open(state / "filler", "wb") as filler:
-            try:
-                while True:
-                    filler.write(bytes(4096))
-                    filler.flush()
-            except OSError:
-                pass
+        fill(state / "filler")
         failed = None
         for turn in range(40):  # what SQLite has allocated already may take a few rows
             result = appliance.ctl("tenant", "add", f"t{turn}", "--model", str(models(seed=1)), check=False)
