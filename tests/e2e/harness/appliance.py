@@ -146,7 +146,8 @@ class Appliance:
     def ctl(self, *arguments, check=True, namespace=None, timeout=60):
         enter = ("ip", "netns", "exec", namespace) if namespace else ()
         result = subprocess.run((*enter, program("itifctl"), "--endpoint", self.endpoint, *arguments),
-                                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+                                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout,
+                                env={**os.environ, "XDG_CONFIG_HOME": str(self.directory)})
         if check and result.returncode != 0:
             raise CtlError(arguments, result)
         return result
