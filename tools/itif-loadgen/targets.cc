@@ -47,7 +47,18 @@ std::unexpected<Error> bad_target(const std::string& text, const char* what) {
                           text, what));
 }
 
-Result<Target> target_of(const Json& json, const std::string& where) {
+// What `itifctl tenant add --json` prints, {"key": …, "tenant": {…, "key_epoch": …}}, as one object.
+Json flattened(const Json& answer) {
+  if (!answer.is_object() || !answer.contains("tenant") || !answer["tenant"].is_object())
+    return answer;
+  Json tenant = answer["tenant"];
+  if (answer.contains("key")) tenant["key"] = answer["key"];
+  if (tenant.contains("key_epoch")) tenant["epoch"] = tenant["key_epoch"];
+  return tenant;
+}
+
+Result<Target> target_of(const Json& answer, const std::string& where) {
+  const Json json = flattened(answer);
   const auto bad = [&](const char* field, const char* expected) {
     return fail(Code::kInvalidArgument, fmt::format("{}: '{}' must be {}", where, field, expected));
   };
@@ -119,9 +130,7 @@ Result<std::vector<Target>> read_targets(const std::string& path) {
   if (json.is_discarded())
     return fail(Code::kInvalidArgument, fmt::format("--tenants {}: this is not JSON", path));
   const Json* root = &json;
-  for (const char* wrapper : {"result", "tenants", "tenant"}) {
-    if (root->is_object() && root->contains(wrapper)) root = &(*root)[wrapper];
-  }
+  if (root->is_object() && root->contains("tenants")) root = &(*root)["tenants"];
   std::vector<Target> targets;
   if (root->is_array()) {
     for (size_t i = 0; i < root->size(); ++i) {

@@ -170,9 +170,12 @@ TEST(LoadgenOptions, TenantFiles) {
   constexpr const char* kObject =
       R"({"id": 3, "name": "a", "key": "000102030405060708090a0b0c0d0e0f", "epoch": 2,
           "auth": "none", "group": "ignored"})";
-  for (const std::string& text :
-       {std::string(kObject), array_of(kObject), "{\"tenant\": " + std::string(kObject) + "}",
-        "{\"tenants\": " + array_of(kObject) + "}", "{\"result\": " + std::string(kObject) + "}"}) {
+  // As `itifctl tenant add --json` prints it.
+  constexpr const char* kAnswer =
+      R"({"key": "000102030405060708090a0b0c0d0e0f",
+          "tenant": {"id": 3, "name": "a", "key_epoch": 2, "auth": "none", "group": "ignored"}})";
+  for (const std::string& text : {std::string(kObject), array_of(kObject), std::string(kAnswer),
+                                  array_of(kAnswer), "{\"tenants\": " + array_of(kObject) + "}"}) {
     const TemporaryFile file(text);
     const auto targets = read_targets(file.path);
     ASSERT_TRUE(targets) << targets.error().message;
