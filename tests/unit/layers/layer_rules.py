@@ -36,7 +36,7 @@ PROGRAMS = ("app", "tools")
 # Foreign headers (a regular expression of the name between the brackets), and the only paths, as
 # prefixes, that may include them.
 FOREIGN = (
-    ("DPDK", r"rte_|ethdev_|bus_", ("lib/net/", "lib/pipeline/", r"tools/[^/]+/dpdk_")),
+    ("DPDK", r"rte_|ethdev_|bus_", ("lib/net/", "lib/pipeline/", r"tools/[^/]+/(dpdk|eal)_")),
     ("ZeroMQ", r"zmq", ("lib/control/", "tools/itifctl/")),
     ("oneDNN", r"dnnl|oneapi/dnnl", ("lib/device/host", "kernels/host/", "tools/itif-bench/")),
     ("CUDA", r"cu(da|blas)|nv(rtc|ml)|mma\.h|cooperative_groups", ("kernels/cuda/", "lib/device/cuda")),
