@@ -15,6 +15,8 @@ template <class... Fs>
 struct Overloaded : Fs... {
   using Fs::operator()...;
 };
+template <class... Fs>
+Overloaded(Fs...) -> Overloaded<Fs...>;  // clang before 17 does not deduce it
 
 template <class F>
 Result<json> guarded(F&& call) {
