@@ -68,13 +68,10 @@ struct Field {
   size_t bytes;
   uint64_t (*get)(const Header&);
 };
-#define FIELD(name)                                                                 \
-  {                                                                                 \
-#name, {                                                                        \
-      offsetof(Header, name), sizeof(Header::name),                                 \
-          [](const Header& h) -> uint64_t { return static_cast<uint64_t>(h.name); } \
-    }                                                                               \
-  }
+#define FIELD(name)                                                                       \
+  std::pair<const std::string, Field>(#name,                                              \
+                                      Field{offsetof(Header, name), sizeof(Header::name), \
+                                            [](const Header& h) { return uint64_t(h.name); }})
 const std::map<std::string, Field>& fields() {
   static const std::map<std::string, Field> all{
       FIELD(magic),        FIELD(version),        FIELD(type),      FIELD(header_bytes),
