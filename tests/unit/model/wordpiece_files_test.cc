@@ -6,7 +6,7 @@
 
 #include "model/tokenizer.h"
 #include "model/wordpiece_files.h"
-#include "tests/unit/model/temporary_model.h"
+#include "support/temp_directory.h"
 
 namespace itif::model {
 namespace {
@@ -24,7 +24,7 @@ std::vector<int32_t> ids_of(const Tokenizer& tokenizer, std::string_view text) {
 
 using Ids = std::vector<int32_t>;
 
-class WordPieceFiles : public testing::Test {
+class WordPieceFiles : public ::testing::Test {
  protected:
   WordPieceFiles() { model_.write("vocab.txt", kTokens); }
   Ids ids(std::string_view text) {
@@ -41,7 +41,7 @@ class WordPieceFiles : public testing::Test {
     EXPECT_NE(tokenizer.error().message.find(model_.path()), std::string::npos)
         << tokenizer.error().message;
   }
-  TemporaryModel model_;
+  testing::TempDirectory model_;
 };
 
 TEST_F(WordPieceFiles, VocabularyAloneIsUncasedBert) {
@@ -68,7 +68,7 @@ TEST_F(WordPieceFiles, SpecialTokensMayHaveOtherNames) {
   model_.write("special_tokens_map.json", R"({"unk_token": "<u>", "cls_token": {"content": "<c>"},
                                               "sep_token": "<s>", "pad_token": "<p>"})");
   EXPECT_EQ(ids("hello<s>x"), (Ids{2, 4, 3, 1, 3}));
-  model_.remove("special_tokens_map.json");
+  std::filesystem::remove(model_.file("special_tokens_map.json"));
   model_.write("tokenizer_config.json",
                R"({"unk_token": "<u>", "cls_token": "<c>", "sep_token": {"content": "<s>"}})");
   EXPECT_EQ(ids("hello<s>x"), (Ids{2, 4, 3, 1, 3}));
@@ -80,7 +80,7 @@ TEST_F(WordPieceFiles, AddedTokensOfOlderVersions) {
 }
 
 TEST_F(WordPieceFiles, RefusesWhatIsNotThere) {
-  model_.remove("vocab.txt");
+  std::filesystem::remove(model_.file("vocab.txt"));
   expect_refused(Code::kNotFound, "neither tokenizer.json nor vocab.txt");
 }
 
@@ -134,8 +134,8 @@ TEST_F(WordPieceFiles, RefusesALowerCasedSentenceModelOnACasedTokenizer) {
 class TokenizerJson : public WordPieceFiles {
  protected:
   TokenizerJson() {
-    std::ifstream(data_path("wordpiece/added/tokenizer.json")) >> document_;
-    model_.remove("vocab.txt");
+    std::ifstream(ITIF_TEST_DATA "/wordpiece/added/tokenizer.json") >> document_;
+    std::filesystem::remove(model_.file("vocab.txt"));
   }
   void write() { model_.write("tokenizer.json", document_.dump()); }
   void refuse(const char* pointer, const json& value, Code code, const char* needle) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -11,16 +12,24 @@
 #include "model/tokenizer.h"
 #include "model/unicode.h"
 #include "model/wordpiece_normalizer.h"
-#include "tests/unit/model/temporary_model.h"
+#include "support/temp_directory.h"
 
 namespace itif::model {
 namespace {
 
 using nlohmann::json;
 
+std::string data_path(const std::string& name) {
+  return ITIF_TEST_DATA "/wordpiece/" + name;
+}
+
+std::string read_data(const std::string& name) {
+  std::ifstream file(data_path(name), std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
 json read_golden(const std::string& name) {
-  std::ifstream file(data_path(name));
-  return json::parse(file);
+  return json::parse(read_data(name));
 }
 
 struct Encoded {
@@ -44,18 +53,17 @@ std::unique_ptr<Tokenizer> open(const std::string& directory) {
 
 // The tokenizer of a golden file: its directory, or its vocabulary with its settings.
 std::unique_ptr<Tokenizer> open_golden(const json& golden) {
-  if (golden.contains("directory"))
-    return open(data_path("wordpiece/" + golden["directory"].get<std::string>()));
-  TemporaryModel model;
-  model.copy("wordpiece/vocabularies/" + golden["vocabulary"].get<std::string>(), "vocab.txt");
+  if (golden.contains("directory")) return open(data_path(golden["directory"].get<std::string>()));
+  testing::TempDirectory model;
+  model.write("vocab.txt", read_data("vocabularies/" + golden["vocabulary"].get<std::string>()));
   model.write("tokenizer_config.json", golden["settings"].dump());
   return open(model.path());
 }
 
-class WordPieceGolden : public testing::TestWithParam<const char*> {};
+class WordPieceGolden : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WordPieceGolden, GivesTheReferencesIds) {
-  const json golden = read_golden(fmt::format("wordpiece/{}.json", GetParam()));
+  const json golden = read_golden(fmt::format("{}.json", GetParam()));
   const auto tokenizer = open_golden(golden);
   ASSERT_TRUE(tokenizer);
   size_t compared = 0;
@@ -77,8 +85,8 @@ TEST_P(WordPieceGolden, GivesTheReferencesIds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WordPieceGolden,
-                         testing::Values("uncased", "cased", "uncased-accents", "cased-strip",
-                                         "added"),
+                         ::testing::Values("uncased", "cased", "uncased-accents", "cased-strip",
+                                           "added"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');
@@ -115,7 +123,7 @@ Words normalize(std::string_view text, const NormalizerOptions& options) {
 }
 
 TEST(WordPieceNormalizer, TreatsEveryCodePointAsTheReferenceDoes) {
-  const json golden = read_golden("wordpiece/normalizer.json");
+  const json golden = read_golden("normalizer.json");
   for (const json& entry : golden["normalizers"]) {
     NormalizerOptions options;
     options.strip_accents = entry["strip_accents"];
@@ -140,7 +148,7 @@ TEST(WordPieceNormalizer, TreatsEveryCodePointAsTheReferenceDoes) {
 }
 
 TEST(WordPieceNormalizer, KeepsTheReferencesOrderInWholeTexts) {
-  const json golden = read_golden("wordpiece/normalizer.json");
+  const json golden = read_golden("normalizer.json");
   for (const json& entry : golden["normalizers"]) {
     NormalizerOptions options;
     options.strip_accents = entry["strip_accents"];
@@ -157,13 +165,13 @@ TEST(WordPieceNormalizer, SurvivesMoreMarksThanAnyWordHas) {
   EXPECT_EQ(normalize(text, {}).text.size(), text.size());
 }
 
-class WordPiece : public testing::Test {
+class WordPiece : public ::testing::Test {
  protected:
   WordPiece() {
-    model_.copy("wordpiece/vocabularies/uncased.txt", "vocab.txt");
+    model_.write("vocab.txt", read_data("vocabularies/uncased.txt"));
     tokenizer_ = open(model_.path());
   }
-  TemporaryModel model_;
+  testing::TempDirectory model_;
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 
@@ -186,7 +194,7 @@ TEST_F(WordPiece, RefusesTextThatIsNotUtf8) {
   for (const std::string_view text : bad) {
     Encoded out{EncodeStatus::kOk, {7}, {1}};
     out.status = tokenizer_->encode(text, {}, {}, out.ids, out.types);
-    EXPECT_EQ(out.status, EncodeStatus::kMalformed) << testing::PrintToString(text);
+    EXPECT_EQ(out.status, EncodeStatus::kMalformed) << ::testing::PrintToString(text);
     EXPECT_EQ(out.ids, std::vector<int32_t>{7});
     EXPECT_EQ(out.types, std::vector<uint8_t>{1});
     EXPECT_EQ(encode(*tokenizer_, "good", text).status, EncodeStatus::kMalformed);
@@ -238,8 +246,7 @@ TEST_F(WordPiece, DoesNotAllocateInReservedVectors) {
 
 // Any bytes at all: never a crash, and never an id that the model lacks.
 TEST_F(WordPiece, SurvivesRandomBytesAndRandomText) {
-  TemporaryModel added;
-  const auto with_added = open(data_path("wordpiece/added"));
+  const auto with_added = open(data_path("added"));
   ASSERT_TRUE(with_added);
   Random random(20241121);
   size_t accepted = 0;
