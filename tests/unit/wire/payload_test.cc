@@ -210,8 +210,12 @@ TEST(Classes, DamageIsNoticed) {
   EXPECT_EQ(count(payload), 2);
   for (size_t bytes = 1; bytes < payload.size(); ++bytes)
     EXPECT_EQ(count(std::span(payload).first(bytes)), bytes == 16 ? 1 : -1) << bytes;
-  EXPECT_EQ(count(test::with<uint32_t>(payload, 8, 0xfffffffd)), -1);  // padding would wrap around
+  EXPECT_EQ(count(test::with<uint32_t>(payload, 8, 0xfffffffd)), -1);  // rounding up must not wrap
   EXPECT_EQ(count(test::with<uint32_t>(payload, 8, kMaxClassNameBytes + 1)), -1);
+  Bytes long_name(12 + kMaxClassNameBytes + 4, std::byte{'x'});  // all there, but too long
+  EXPECT_EQ(count(test::with<uint32_t>(long_name, 8, kMaxClassNameBytes + 4)), -1);
+  long_name.resize(12 + kMaxClassNameBytes);
+  EXPECT_EQ(count(test::with<uint32_t>(long_name, 8, kMaxClassNameBytes)), 1);
   EXPECT_EQ(count(test::with<uint8_t>(payload, 15, 1)), -1);     // padding is not zero
   EXPECT_EQ(count(test::with<uint8_t>(payload, 12, 0xff)), -1);  // not UTF-8
 }
