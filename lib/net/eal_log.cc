@@ -2,6 +2,7 @@
 
 #include <rte_log.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <mutex>
 
@@ -11,6 +12,15 @@ namespace itif::net {
 namespace {
 
 constexpr size_t kMaxKept = 64;
+
+// Warnings of every healthy start.
+constexpr std::string_view kHarmless[] = {"No legacy callbacks", "multiq qdisc", "rte flow support",
+                                          "qdisc kind is unknown"};
+
+bool is_harmless(std::string_view line) {
+  return std::any_of(std::begin(kHarmless), std::end(kHarmless),
+                     [&](std::string_view words) { return line.find(words) != line.npos; });
+}
 
 struct EalLog {
   std::mutex mutex;  // any thread may log
@@ -31,7 +41,7 @@ struct EalLog {
   void end_line() {
     const int level = rte_log_cur_msg_loglevel();
     if (!line.empty() && level > 0) {
-      const bool grave = level <= static_cast<int>(RTE_LOG_WARNING);
+      const bool grave = level <= static_cast<int>(RTE_LOG_WARNING) && !is_harmless(line);
       if (grave && keeping && kept.size() < kMaxKept) {
         kept.push_back(line);
       } else {
