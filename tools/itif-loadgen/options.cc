@@ -26,6 +26,7 @@ Exit status: 0 every measured request was answered; 1 some were not, or the run 
 
 // CLI11 keeps texts; they are turned into values, with our messages, after it has parsed.
 struct Texts {
+  std::string server;
   std::vector<std::string> tenants, tenant_files, weights;
   std::string arrivals = "poisson", duration = "10s", warmup = "0s", drain = "5s";
   std::string payload, lengths = "fixed:128", result = "default", budget, rto = "50ms";
@@ -35,14 +36,19 @@ struct Texts {
 
 void define(CLI::App& app, Options& o, Texts& t) {
   app.footer(kExamples);
-  app.add_option("server", o.server, "address or name of the appliance")->required();
-  app.add_option("-p,--port", o.port, "its UDP port")->capture_default_str();
+  app.add_option("server,-s,--server", t.server,
+                 "the appliance: ADDRESS, NAME, ADDRESS:PORT or [IPV6]:PORT")
+      ->required();
+  app.add_option("-p,--port", o.port, "its UDP port, unless given with the address")
+      ->capture_default_str();
   app.add_option("--local-ip", o.local_address, "address to send from (with --eal: required)");
 
   auto* who = app.add_option_group("Tenants");
-  who->add_option("-t,--tenant", t.tenants, "NAME:ID:KEY[:EPOCH[:AUTH]]; may be repeated");
-  who->add_option("--tenants", t.tenant_files,
-                  "file of tenants, as itifctl tenant add --json prints them; may be repeated");
+  who->add_option("-t,--tenant", t.tenants,
+                  "NAME:ID:KEY[:EPOCH[:AUTH]], or a file as --tenants takes; may be repeated");
+  who->add_option(
+      "--tenants", t.tenant_files,
+      "JSON file of tenants, as itifctl --json tenant add prints them; may be repeated");
   who->add_option("--weight", t.weights, "NAME=W: share of the requests (default 1)");
 
   auto* when = app.add_option_group("Arrivals");
@@ -50,7 +56,7 @@ void define(CLI::App& app, Options& o, Texts& t) {
       ->capture_default_str();
   when->add_option("--arrivals", t.arrivals, "poisson or constant (open loop)")
       ->capture_default_str();
-  when->add_option("-c,--concurrency", o.concurrency,
+  when->add_option("-c,--concurrency,--closed", o.concurrency,
                    "closed loop: this many requests under way, the next when one ends");
   when->add_option("-d,--duration", t.duration, "how long to send, warm-up apart")
       ->capture_default_str();
@@ -62,7 +68,8 @@ void define(CLI::App& app, Options& o, Texts& t) {
   auto* what = app.add_option_group("Requests");
   what->add_option("--payload", t.payload,
                    "tokens_u16, tokens_u32 or text (default: tokens_u16, or text with --texts)");
-  what->add_option("--lengths", t.lengths, "tokens: fixed:N, uniform:A-B or normal:MEAN,DEVIATION")
+  what->add_option("--lengths,--tokens", t.lengths,
+                   "tokens: fixed:N, uniform:A-B or normal:MEAN,DEVIATION")
       ->capture_default_str();
   what->add_option("--vocab", o.vocab, "token ids are below this")->capture_default_str();
   what->add_option("--texts", o.texts_file, "file of texts, one a line, taken at random");
@@ -146,12 +153,44 @@ Status set_kinds(Options& o, const Texts& t) {
       t.result));
 }
 
+// "198.18.0.1", "198.18.0.1:9009", "[fd00::1]:9009", "fd00::1", "name:9009".
+Status set_server(Options& o, const std::string& text) {
+  std::string port;
+  o.server = text;
+  if (text.starts_with('[')) {
+    const size_t end = text.find(']');
+    if (end == std::string::npos || (end + 1 < text.size() && text[end + 1] != ':'))
+      return usage(fmt::format("--server {}: write [IPV6]:PORT", text));
+    o.server = text.substr(1, end - 1);
+    if (end + 1 < text.size()) port = text.substr(end + 2);
+    if (end + 1 < text.size() && port.empty()) port = "?";
+  } else if (std::ranges::count(text, ':') == 1) {
+    const size_t at = text.find(':');
+    o.server = text.substr(0, at);
+    port = text.substr(at + 1);
+    if (port.empty()) port = "?";
+  }
+  if (o.server.empty()) return usage("--server: the address is empty");
+  if (port.empty()) return {};
+  char* end = nullptr;
+  const unsigned long number = std::strtoul(port.c_str(), &end, 10);
+  if (*end != '\0' || port[0] < '0' || port[0] > '9' || number == 0 || number > 65535)
+    return usage(fmt::format("--server {}: the port is a number from 1 to 65535", text));
+  o.port = static_cast<uint16_t>(number);
+  return {};
+}
+
 Status set_targets(Options& o, const Texts& t) {
+  std::vector<std::string> files = t.tenant_files;
   for (const std::string& text : t.tenants) {
+    if (text.ends_with(".json") || text.find('/') != std::string::npos) {
+      files.push_back(text);
+      continue;
+    }
     ITIF_ASSIGN(Target target, parse_target(text));
     o.targets.push_back(std::move(target));
   }
-  for (const std::string& path : t.tenant_files) {
+  for (const std::string& path : files) {
     ITIF_ASSIGN(std::vector<Target> targets, read_targets(path));
     std::ranges::move(targets, std::back_inserter(o.targets));
   }
@@ -239,6 +278,7 @@ Status check(Options& o, const Texts& t) {
   if (!o.eal_args.empty() && o.threads > 1) return usage("--eal runs on one thread");
   o.flags = static_cast<uint16_t>((t.no_cache ? wire::kFlagNoCache : 0) |
                                   (t.truncate ? wire::kFlagTruncate : 0));
+  ITIF_TRY(set_server(o, t.server));
   ITIF_TRY(set_kinds(o, t));
   if (o.vocab == 0 || (o.payload_kind == wire::PayloadKind::kTokensU16 && o.vocab > 65536))
     return usage("--vocab: from 1 to 65536, or more with --payload tokens_u32");

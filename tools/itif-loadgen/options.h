@@ -86,11 +86,12 @@ Command parse_command(std::span<const std::string> arguments);
 
 // "name:id:key[:epoch[:auth]]", key as 32 hexadecimal digits. Errors: kInvalidArgument.
 Result<Target> parse_target(const std::string& text);
-// JSON as `itifctl tenant add --json` prints it: an object with the key and, under "tenant", name, id,
-// key_epoch, auth and, if given, weight; or all of them in one object (then "epoch"); or an array of
-// such, also under "tenants". Errors: kNotFound, kInvalidArgument, with file and field.
+// JSON as `itifctl --json tenant add` prints it: {"tenant": {"id", "name", "auth", "key_epoch", …},
+// "key"}. Also taken: all in one object, "epoch" for "key_epoch", an array of objects, or one under
+// "tenants". Errors: kNotFound, kInvalidArgument, with file and field.
 Result<std::vector<Target>> read_targets(const std::string& path);
-// "fixed:N", "uniform:A-B", "normal:MEAN,DEVIATION". Errors: kInvalidArgument.
+// "fixed:N", "uniform:A-B", "normal:MEAN,DEVIATION"; a colon also separates. Errors:
+// kInvalidArgument.
 Result<Lengths> parse_lengths(const std::string& text);
 
 }  // namespace itif::loadgen

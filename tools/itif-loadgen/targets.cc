@@ -47,51 +47,41 @@ std::unexpected<Error> bad_target(const std::string& text, const char* what) {
                           text, what));
 }
 
-// What `itifctl tenant add --json` prints, {"key": …, "tenant": {…, "key_epoch": …}}, as one object.
-Json flattened(const Json& answer) {
-  if (!answer.is_object() || !answer.contains("tenant") || !answer["tenant"].is_object())
-    return answer;
-  Json tenant = answer["tenant"];
-  if (answer.contains("key")) tenant["key"] = answer["key"];
-  if (tenant.contains("key_epoch")) tenant["epoch"] = tenant["key_epoch"];
-  return tenant;
-}
-
-Result<Target> target_of(const Json& answer, const std::string& where) {
-  const Json json = flattened(answer);
+Result<Target> target_of(const Json& json, const std::string& where) {
   const auto bad = [&](const char* field, const char* expected) {
     return fail(Code::kInvalidArgument, fmt::format("{}: '{}' must be {}", where, field, expected));
   };
   if (!json.is_object())
     return fail(Code::kInvalidArgument, fmt::format("{}: a tenant must be a JSON object", where));
+  // itifctl puts the key beside the tenant.
+  const Json& tenant = json.contains("tenant") ? json["tenant"] : json;
+  const Json& holder = json.contains("key") ? json : tenant;
+  if (!tenant.is_object()) return bad("tenant", "an object");
   Target target;
-  const auto id = json.find("id");
-  if (id == json.end() || !id->is_number_unsigned() || id->get<uint64_t>() > UINT32_MAX)
+  const auto id = tenant.find("id");
+  if (id == tenant.end() || !id->is_number_unsigned() || id->get<uint64_t>() > UINT32_MAX)
     return bad("id", "a number up to 4294967295");
   target.credential.tenant_id = id->get<uint32_t>();
-  const auto key = json.find("key");
-  if (key == json.end() || !key->is_string() ||
+  const auto key = holder.find("key");
+  if (key == holder.end() || !key->is_string() ||
       !parse_key(key->get_ref<const std::string&>(), target.credential.key))
-    return bad("key", "32 hexadecimal digits (as itifctl prints it once)");
-  if (const auto epoch = json.find("epoch"); epoch != json.end()) {
+    return bad("key", "32 hexadecimal digits, which itifctl prints only when the key is made");
+  for (const char* name : {"key_epoch", "epoch"}) {
+    const auto epoch = tenant.find(name);
+    if (epoch == tenant.end()) continue;
     if (!epoch->is_number_unsigned() || epoch->get<uint64_t>() > UINT16_MAX)
-      return bad("epoch", "a number up to 65535");
+      return bad(name, "a number up to 65535");
     target.credential.key_epoch = epoch->get<uint16_t>();
   }
-  if (const auto auth = json.find("auth"); auth != json.end()) {
+  if (const auto auth = tenant.find("auth"); auth != tenant.end()) {
     if (!auth->is_string() ||
         !parse_auth(auth->get_ref<const std::string&>(), target.credential.auth))
       return bad("auth", "none, header or full");
   }
   target.name = std::to_string(target.credential.tenant_id);
-  if (const auto name = json.find("name"); name != json.end()) {
+  if (const auto name = tenant.find("name"); name != tenant.end()) {
     if (!name->is_string()) return bad("name", "a string");
     target.name = name->get<std::string>();
-  }
-  if (const auto weight = json.find("weight"); weight != json.end()) {
-    if (!weight->is_number() || !(weight->get<double>() > 0))
-      return bad("weight", "a number above 0");
-    target.weight = weight->get<double>();
   }
   return target;
 }
@@ -123,27 +113,28 @@ Result<Target> parse_target(const std::string& text) {
 Result<std::vector<Target>> read_targets(const std::string& path) {
   std::ifstream file(path);
   if (!file)
-    return fail(Code::kNotFound, fmt::format("--tenants {}: the file cannot be read; make one by "
-                                             "itifctl tenant add … --json > FILE",
+    return fail(Code::kNotFound, fmt::format("{}: the file cannot be read; make one by "
+                                             "itifctl --json tenant add … > FILE",
                                              path));
   const Json json = Json::parse(file, nullptr, false);
   if (json.is_discarded())
-    return fail(Code::kInvalidArgument, fmt::format("--tenants {}: this is not JSON", path));
+    return fail(Code::kInvalidArgument, fmt::format("{}: this is not JSON", path));
   const Json* root = &json;
-  if (root->is_object() && root->contains("tenants")) root = &(*root)["tenants"];
+  for (const char* wrapper : {"result", "tenants"}) {
+    if (root->is_object() && root->contains(wrapper)) root = &(*root)[wrapper];
+  }
   std::vector<Target> targets;
   if (root->is_array()) {
     for (size_t i = 0; i < root->size(); ++i) {
-      ITIF_ASSIGN(Target target,
-                  target_of((*root)[i], fmt::format("--tenants {}, entry {}", path, i)));
+      ITIF_ASSIGN(Target target, target_of((*root)[i], fmt::format("{}, entry {}", path, i)));
       targets.push_back(std::move(target));
     }
   } else {
-    ITIF_ASSIGN(Target target, target_of(*root, fmt::format("--tenants {}", path)));
+    ITIF_ASSIGN(Target target, target_of(*root, fmt::format("{}", path)));
     targets.push_back(std::move(target));
   }
   if (targets.empty())
-    return fail(Code::kInvalidArgument, fmt::format("--tenants {}: no tenant in it", path));
+    return fail(Code::kInvalidArgument, fmt::format("{}: no tenant in it", path));
   return targets;
 }
 
@@ -155,7 +146,8 @@ Result<Lengths> parse_lengths(const std::string& text) {
                             text));
   };
   const auto split = [&](std::string_view rest, char separator, Lengths& out) {
-    const size_t at = rest.find(separator);
+    size_t at = rest.find(separator);
+    if (at == std::string_view::npos) at = rest.find(':');
     return at != std::string_view::npos && parse_number(rest.substr(0, at), out.first) &&
            parse_number(rest.substr(at + 1), out.second);
   };

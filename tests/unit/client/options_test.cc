@@ -99,6 +99,27 @@ TEST(LoadgenOptions, EverythingAtOnce) {
   EXPECT_EQ(options.warmup_ns, 250'000'000u);
 }
 
+TEST(LoadgenOptions, ServerAndPort) {
+  const struct {
+    const char* text;
+    const char* server;
+    uint16_t port;
+  } kCases[] = {{"198.18.0.1:1234", "198.18.0.1", 1234},
+                {"198.18.0.1", "198.18.0.1", 77},
+                {"[fd00::1]:1234", "fd00::1", 1234},
+                {"fd00::1", "fd00::1", 77},
+                {"[fd00::1]", "fd00::1", 77},
+                {"box:5", "box", 5}};
+  for (const auto& one : kCases) {
+    const Command command = parse({"--server", one.text, "--port", "77", "--tenant", kTenant});
+    ASSERT_TRUE(command.run) << command.text;
+    EXPECT_EQ(command.options.server, one.server);
+    EXPECT_EQ(command.options.port, one.port);
+  }
+  for (const char* bad : {"h:", "h:0", "h:70000", "h:x", ":5", "[::1", "[::1]x", "[::1]:", "h:1x"})
+    EXPECT_EQ(parse({bad, "--tenant", kTenant}).exit_code, 2) << bad;
+}
+
 TEST(LoadgenOptions, HelpAndVersionAreNoErrors) {
   for (const char* option : {"--help", "--version"}) {
     const Command command = parse({option});
@@ -185,6 +206,20 @@ TEST(LoadgenOptions, TenantFiles) {
     EXPECT_EQ((*targets)[0].credential.key_epoch, 2u);
     EXPECT_EQ((*targets)[0].credential.auth, wire::Auth::kNone);
   }
+  // As itifctl --json tenant add prints it.
+  const TemporaryFile added(
+      R"({"tenant": {"id": 4, "name": "reviews", "auth": "full", "key_epoch": 6, "weight": 9},
+          "key": "ff0102030405060708090a0b0c0d0e0f"})");
+  const Command command = parse({"h", "--tenant", added.path});
+  ASSERT_TRUE(command.run) << command.text;
+  const Target& target = command.options.targets[0];
+  EXPECT_EQ(target.name, "reviews");
+  EXPECT_EQ(target.credential.tenant_id, 4u);
+  EXPECT_EQ(target.credential.key_epoch, 6u);
+  EXPECT_EQ(target.credential.auth, wire::Auth::kFull);
+  EXPECT_EQ(target.credential.key[0], std::byte{0xff});
+  EXPECT_EQ(target.weight, 1);  // the appliance's weight is no share of the traffic
+
   const struct {
     const char* text;
     const char* expected;
@@ -198,7 +233,8 @@ TEST(LoadgenOptions, TenantFiles) {
       {R"({"id": 1, "key": "00"})", "'key'"},
       {R"({"id": 1, "key": "000102030405060708090a0b0c0d0e0f", "epoch": 99999})", "'epoch'"},
       {R"({"id": 1, "key": "000102030405060708090a0b0c0d0e0f", "auth": 1})", "'auth'"},
-      {R"({"id": 1, "key": "000102030405060708090a0b0c0d0e0f", "weight": -1})", "'weight'"},
+      {R"({"tenant": 5, "key": "000102030405060708090a0b0c0d0e0f"})", "'tenant'"},
+      {R"({"tenant": {"id": 5}})", "'key'"},
   };
   for (const auto& bad : kBad) {
     const TemporaryFile file(bad.text);
