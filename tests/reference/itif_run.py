@@ -1,4 +1,5 @@
 """Asks itif-run (tools/itif-run) for results: one process, JSON lines in and out."""
+
 import json
 import pathlib
 import subprocess
@@ -7,7 +8,9 @@ DEFAULT = pathlib.Path(__file__).resolve().parents[2] / "build/tools/itif-run/it
 
 
 def add_arguments(parser):
-    parser.add_argument("--itif-run", type=pathlib.Path, default=DEFAULT, help="the program to compare")
+    parser.add_argument(
+        "--itif-run", type=pathlib.Path, default=DEFAULT, help="the program to compare"
+    )
     parser.add_argument("--threads", type=int, default=0, help="of the host device; 0: all cores")
 
 

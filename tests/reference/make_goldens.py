@@ -12,6 +12,7 @@ kind is one of hidden, pooled, embedding, logits, token_logits. Expected values 
 the weights as they stand in the file, so F16 and BF16 files carry their rounding into the goldens.
 Run it in the environment of requirements.txt; the same versions write the same weights.
 """
+
 import argparse
 import json
 import os
@@ -34,54 +35,134 @@ WORDS = ["the", "and", "good", "bad", "movie", "paris", "##ing", "##ed", "##s", 
 
 def vocabulary(size):
     """Special tokens, every letter alone and continued, digits and marks, then a few words."""
-    tokens = SPECIAL + list(LETTERS) + ["##" + c for c in LETTERS] + list("0123456789.,!?'-") + WORDS
+    tokens = (
+        SPECIAL + list(LETTERS) + ["##" + c for c in LETTERS] + list("0123456789.,!?'-") + WORDS
+    )
     tokens += [f"[unused{i}]" for i in range(size)]
     return tokens[:size]
 
 
 # name: (transformers class, stored type, configuration, extras)
-BASE = dict(layer_norm_eps=1e-12, type_vocab_size=2, max_position_embeddings=32, hidden_act="gelu",
-            hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
+BASE = dict(
+    layer_norm_eps=1e-12,
+    type_vocab_size=2,
+    max_position_embeddings=32,
+    hidden_act="gelu",
+    hidden_dropout_prob=0.1,
+    attention_probs_dropout_prob=0.1,
+)
 MODELS = {
     "plain-f32": dict(
-        cls="BertModel", dtype=torch.float32,
-        config=dict(hidden_size=36, num_attention_heads=3, num_hidden_layers=2, intermediate_size=100,
-                    vocab_size=97)),
+        cls="BertModel",
+        dtype=torch.float32,
+        config=dict(
+            hidden_size=36,
+            num_attention_heads=3,
+            num_hidden_layers=2,
+            intermediate_size=100,
+            vocab_size=97,
+        ),
+    ),
     "sharded-f16": dict(
-        cls="BertModel", dtype=torch.float16, shard="20KB",
-        config=dict(hidden_size=64, num_attention_heads=4, num_hidden_layers=1, intermediate_size=52,
-                    vocab_size=101, type_vocab_size=1, max_position_embeddings=64,
-                    hidden_act="gelu_new")),
+        cls="BertModel",
+        dtype=torch.float16,
+        shard="20KB",
+        config=dict(
+            hidden_size=64,
+            num_attention_heads=4,
+            num_hidden_layers=1,
+            intermediate_size=52,
+            vocab_size=101,
+            type_vocab_size=1,
+            max_position_embeddings=64,
+            hidden_act="gelu_new",
+        ),
+    ),
     "classifier-bf16": dict(
-        cls="BertForSequenceClassification", dtype=torch.bfloat16,
-        config=dict(hidden_size=48, num_attention_heads=2, num_hidden_layers=3, intermediate_size=100,
-                    vocab_size=120, hidden_act="relu", layer_norm_eps=1e-5,
-                    id2label={0: "negative", 1: "neutral", 2: "positive"},
-                    label2id={"negative": 0, "neutral": 1, "positive": 2})),
+        cls="BertForSequenceClassification",
+        dtype=torch.bfloat16,
+        config=dict(
+            hidden_size=48,
+            num_attention_heads=2,
+            num_hidden_layers=3,
+            intermediate_size=100,
+            vocab_size=120,
+            hidden_act="relu",
+            layer_norm_eps=1e-5,
+            id2label={0: "negative", 1: "neutral", 2: "positive"},
+            label2id={"negative": 0, "neutral": 1, "positive": 2},
+        ),
+    ),
     "regression-f32": dict(
-        cls="BertForSequenceClassification", dtype=torch.float32,
-        config=dict(hidden_size=36, num_attention_heads=3, num_hidden_layers=1, intermediate_size=52,
-                    vocab_size=97, num_labels=1, problem_type="regression")),
+        cls="BertForSequenceClassification",
+        dtype=torch.float32,
+        config=dict(
+            hidden_size=36,
+            num_attention_heads=3,
+            num_hidden_layers=1,
+            intermediate_size=52,
+            vocab_size=97,
+            num_labels=1,
+            problem_type="regression",
+        ),
+    ),
     "tokens-f32": dict(
-        cls="BertForTokenClassification", dtype=torch.float32,
-        config=dict(hidden_size=36, num_attention_heads=3, num_hidden_layers=2, intermediate_size=52,
-                    vocab_size=97, max_position_embeddings=64,
-                    id2label={0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"},
-                    label2id={"O": 0, "B-PER": 1, "I-PER": 2, "B-LOC": 3, "I-LOC": 4})),
+        cls="BertForTokenClassification",
+        dtype=torch.float32,
+        config=dict(
+            hidden_size=36,
+            num_attention_heads=3,
+            num_hidden_layers=2,
+            intermediate_size=52,
+            vocab_size=97,
+            max_position_embeddings=64,
+            id2label={0: "O", 1: "B-PER", 2: "I-PER", 3: "B-LOC", 4: "I-LOC"},
+            label2id={"O": 0, "B-PER": 1, "I-PER": 2, "B-LOC": 3, "I-LOC": 4},
+        ),
+    ),
     "sentence-mean-f16": dict(
-        cls="BertModel", dtype=torch.float16, pooling="mean", normalize=True,
-        config=dict(hidden_size=64, num_attention_heads=4, num_hidden_layers=1, intermediate_size=100,
-                    vocab_size=101, max_position_embeddings=64, layer_norm_eps=1e-6)),
+        cls="BertModel",
+        dtype=torch.float16,
+        pooling="mean",
+        normalize=True,
+        config=dict(
+            hidden_size=64,
+            num_attention_heads=4,
+            num_hidden_layers=1,
+            intermediate_size=100,
+            vocab_size=101,
+            max_position_embeddings=64,
+            layer_norm_eps=1e-6,
+        ),
+    ),
     "sentence-cls-bf16": dict(
-        cls="BertModel", dtype=torch.bfloat16, pooling="cls", normalize=False,
-        config=dict(hidden_size=48, num_attention_heads=2, num_hidden_layers=1, intermediate_size=52,
-                    vocab_size=97, type_vocab_size=1)),
+        cls="BertModel",
+        dtype=torch.bfloat16,
+        pooling="cls",
+        normalize=False,
+        config=dict(
+            hidden_size=48,
+            num_attention_heads=2,
+            num_hidden_layers=1,
+            intermediate_size=52,
+            vocab_size=97,
+            type_vocab_size=1,
+        ),
+    ),
     # As the oldest published checkpoints are: "bert." before every name, LayerNorm.gamma and .beta,
     # a position_ids buffer, and the tensors of the pre-training heads.
     "pretraining-f32": dict(
-        cls="BertForPreTraining", dtype=torch.float32, old_names=True,
-        config=dict(hidden_size=36, num_attention_heads=3, num_hidden_layers=1, intermediate_size=52,
-                    vocab_size=97)),
+        cls="BertForPreTraining",
+        dtype=torch.float32,
+        old_names=True,
+        config=dict(
+            hidden_size=36,
+            num_attention_heads=3,
+            num_hidden_layers=1,
+            intermediate_size=52,
+            vocab_size=97,
+        ),
+    ),
 }
 
 
@@ -115,19 +196,30 @@ def use_old_names(directory):
 
 
 def write_pooling(directory, pooling, normalize, config):
-    modules = [dict(idx=0, name="0", path="", type="sentence_transformers.models.Transformer"),
-               dict(idx=1, name="1", path="1_Pooling", type="sentence_transformers.models.Pooling")]
+    modules = [
+        dict(idx=0, name="0", path="", type="sentence_transformers.models.Transformer"),
+        dict(idx=1, name="1", path="1_Pooling", type="sentence_transformers.models.Pooling"),
+    ]
     if normalize:
-        modules.append(dict(idx=2, name="2", path="2_Normalize",
-                            type="sentence_transformers.models.Normalize"))
+        modules.append(
+            dict(idx=2, name="2", path="2_Normalize", type="sentence_transformers.models.Normalize")
+        )
     write_json(directory / "modules.json", modules)
     (directory / "1_Pooling").mkdir()
-    write_json(directory / "1_Pooling" / "config.json", dict(
-        word_embedding_dimension=config.hidden_size,
-        pooling_mode_cls_token=pooling == "cls", pooling_mode_mean_tokens=pooling == "mean",
-        pooling_mode_max_tokens=False, pooling_mode_mean_sqrt_len_tokens=False))
-    write_json(directory / "sentence_bert_config.json",
-               dict(max_seq_length=config.max_position_embeddings, do_lower_case=False))
+    write_json(
+        directory / "1_Pooling" / "config.json",
+        dict(
+            word_embedding_dimension=config.hidden_size,
+            pooling_mode_cls_token=pooling == "cls",
+            pooling_mode_mean_tokens=pooling == "mean",
+            pooling_mode_max_tokens=False,
+            pooling_mode_mean_sqrt_len_tokens=False,
+        ),
+    )
+    write_json(
+        directory / "sentence_bert_config.json",
+        dict(max_seq_length=config.max_position_embeddings, do_lower_case=False),
+    )
 
 
 def write_json(path, value):
@@ -136,11 +228,21 @@ def write_json(path, value):
 
 def write_tokenizer(directory, config):
     (directory / "vocab.txt").write_text("\n".join(vocabulary(config.vocab_size)) + "\n")
-    write_json(directory / "tokenizer_config.json", dict(
-        tokenizer_class="BertTokenizer", do_lower_case=True, strip_accents=None,
-        tokenize_chinese_chars=True, model_max_length=config.max_position_embeddings,
-        unk_token="[UNK]", sep_token="[SEP]", pad_token="[PAD]", cls_token="[CLS]",
-        mask_token="[MASK]"))
+    write_json(
+        directory / "tokenizer_config.json",
+        dict(
+            tokenizer_class="BertTokenizer",
+            do_lower_case=True,
+            strip_accents=None,
+            tokenize_chinese_chars=True,
+            model_max_length=config.max_position_embeddings,
+            unk_token="[UNK]",
+            sep_token="[SEP]",
+            pad_token="[PAD]",
+            cls_token="[CLS]",
+            mask_token="[MASK]",
+        ),
+    )
 
 
 def inputs(config, seed):
@@ -154,7 +256,7 @@ def inputs(config, seed):
             ids[-1] = 3
         types = np.zeros(length, dtype=np.int64)
         if config.type_vocab_size > 1 and length > 2 and index % 2 == 0:
-            types[int(generator.integers(1, length)):] = 1
+            types[int(generator.integers(1, length)) :] = 1
         yield ids, types
     # Any id at any place: the last of the vocabulary first, padding's id inside.
     ids = generator.integers(0, config.vocab_size, 9)
@@ -169,8 +271,11 @@ def encoder_of(model):
 
 
 def outputs(spec, model, directory, ids, types):
-    feed = dict(input_ids=torch.tensor(ids)[None], token_type_ids=torch.tensor(types)[None],
-                attention_mask=torch.ones((1, len(ids)), dtype=torch.long))
+    feed = dict(
+        input_ids=torch.tensor(ids)[None],
+        token_type_ids=torch.tensor(types)[None],
+        attention_mask=torch.ones((1, len(ids)), dtype=torch.long),
+    )
     with torch.no_grad():
         encoded = encoder_of(model)(**feed)
         yield "hidden", encoded.last_hidden_state[0]
@@ -182,8 +287,12 @@ def outputs(spec, model, directory, ids, types):
             yield "token_logits", model(**feed).logits[0]
         if "pooling" in spec:
             from sentence_transformers import models as st
-            features = dict(token_embeddings=encoded.last_hidden_state,
-                            cls_token_embeddings=encoded.last_hidden_state[:, 0], **feed)
+
+            features = dict(
+                token_embeddings=encoded.last_hidden_state,
+                cls_token_embeddings=encoded.last_hidden_state[:, 0],
+                **feed,
+            )
             features = st.Pooling.load(str(directory / "1_Pooling"))(features)
             if spec["normalize"]:
                 features = st.Normalize()(features)
@@ -204,7 +313,8 @@ def make(name, spec, seed, root):
     model = cls(config)
     randomise(model, seed)
     model.to(spec["dtype"]).save_pretrained(
-        directory, safe_serialization=True, max_shard_size=spec.get("shard", "10GB"))
+        directory, safe_serialization=True, max_shard_size=spec.get("shard", "10GB")
+    )
     if spec.get("old_names"):
         use_old_names(directory)
     write_tokenizer(directory, config)
@@ -220,8 +330,15 @@ def make(name, spec, seed, root):
                 continue
             spread = float(value.std(unbiased=False)) if value.numel() > 1 else 1.0
             assert spread > 0.02 and bool(torch.isfinite(value).all()), (name, kind, spread)
-            cases.append(dict(ids=ids.tolist(), token_types=types.tolist(), kind=kind,
-                              shape=list(value.shape), values=shortest(value)))
+            cases.append(
+                dict(
+                    ids=ids.tolist(),
+                    token_types=types.tolist(),
+                    kind=kind,
+                    shape=list(value.shape),
+                    values=shortest(value),
+                )
+            )
     reference = f"transformers {transformers.__version__}, torch {torch.__version__.split('+')[0]}"
     head = json.dumps(dict(model=name, reference=reference))[:-1]
     lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)

@@ -7,6 +7,7 @@ to it, and so it was when the models were trained. So the classes are read out o
 one code point at a time, and not out of a Unicode library of today.
 Run it in the environment of requirements.txt.
 """
+
 import argparse
 import pathlib
 import unicodedata
@@ -59,7 +60,10 @@ def classes(character):
     if len(CHINESE.normalize_str(character)) == 3:
         yield "kChinese"
     # A composite of marks alone, such as U+0344, is decomposed before its parts are looked up.
-    if STRIP.normalize_str(character) == "" and unicodedata.normalize("NFD", character) == character:
+    if (
+        STRIP.normalize_str(character) == ""
+        and unicodedata.normalize("NFD", character) == character
+    ):
         yield "kNonspacingMarks"
 
 
@@ -68,7 +72,8 @@ COMMENTS = dict(
     kWhitespace="end a word",
     kPunctuation="are words of their own",
     kChinese="are words of their own where tokenize_chinese_chars is on",
-    kNonspacingMarks="removed by strip_accents, after decomposition")
+    kNonspacingMarks="removed by strip_accents, after decomposition",
+)
 
 
 def table(name, points):
@@ -86,7 +91,11 @@ def table(name, points):
             line = " "
         line += entry
     lines.append(line)
-    return f"// {COMMENTS[name]}\nconstexpr CodePointRange {name}Ranges[] = {{\n" + "\n".join(lines) + "\n};"
+    return (
+        f"// {COMMENTS[name]}\nconstexpr CodePointRange {name}Ranges[] = {{\n"
+        + "\n".join(lines)
+        + "\n};"
+    )
 
 
 def main():

@@ -6,6 +6,7 @@ each checked against PyTorch f32 before it is timed, all with the same number of
 in turn, so that a machine that slows down does so for all. Run it on a quiet machine: --rounds repeats
 the whole table and the median of all is printed, with the spread.
 """
+
 import argparse
 import json
 import os
@@ -51,7 +52,9 @@ class Torch:
         self.model = transformers.BertModel.from_pretrained(folder, torch_dtype=dtype).eval()
 
     def measure(self, ids, seconds, expected):
-        feed = dict(input_ids=torch.tensor(ids), attention_mask=torch.ones(ids.shape, dtype=torch.long))
+        feed = dict(
+            input_ids=torch.tensor(ids), attention_mask=torch.ones(ids.shape, dtype=torch.long)
+        )
         with torch.inference_mode():
             call = lambda: self.model(**feed).last_hidden_state
             check(self.name, expected, call().float().numpy(), 0.99)
@@ -63,17 +66,27 @@ class OnnxRuntime:
 
     def __init__(self, folder, threads, work):
         import onnxruntime
+
         model = transformers.BertModel.from_pretrained(folder, add_pooling_layer=False).eval()
         path = str(pathlib.Path(work) / "model.onnx")
         example = torch.ones((2, 8), dtype=torch.long)
         axes = {0: "batch", 1: "length"}
-        torch.onnx.export(model, (example, example), path, opset_version=14, input_names=["ids", "mask"],
-                          output_names=["hidden"], dynamic_axes=dict(ids=axes, mask=axes, hidden=axes))
+        torch.onnx.export(
+            model,
+            (example, example),
+            path,
+            opset_version=14,
+            input_names=["ids", "mask"],
+            output_names=["hidden"],
+            dynamic_axes=dict(ids=axes, mask=axes, hidden=axes),
+        )
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-        self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self.session = onnxruntime.InferenceSession(
+            path, options, providers=["CPUExecutionProvider"]
+        )
         self.name = f"ONNX Runtime {onnxruntime.__version__} f32"
 
     def measure(self, ids, seconds, expected):
@@ -85,16 +98,25 @@ class OnnxRuntime:
 
 class Itif:
     def __init__(self, folder, dtype, arguments):
-        self.name, self.folder, self.dtype, self.arguments = f"itif {dtype}", folder, dtype, arguments
+        self.name, self.folder, self.dtype, self.arguments = (
+            f"itif {dtype}",
+            folder,
+            dtype,
+            arguments,
+        )
 
     def measure(self, ids, seconds, expected):
         lines = [dict(ids=row, kind="hidden") for row in ids.tolist()]
         options = dict(batch=len(lines), max_tokens=512)
-        answers = itif_run.run(self.arguments, [self.folder], lines, self.dtype, repeat=3, **options)
+        answers = itif_run.run(
+            self.arguments, [self.folder], lines, self.dtype, repeat=3, **options
+        )
         hidden = np.array([a["values"] for a in answers], dtype=np.float32).reshape(expected.shape)
         check(self.name, expected, hidden, 0.9999 if self.dtype == "f32" else 0.99)
         repeat = max(5, int(seconds * 1e6 / answers[0]["us"]))
-        answers = itif_run.run(self.arguments, [self.folder], lines, self.dtype, repeat=repeat, **options)
+        answers = itif_run.run(
+            self.arguments, [self.folder], lines, self.dtype, repeat=repeat, **options
+        )
         return [answers[0]["us"] / 1e3]
 
 
@@ -109,16 +131,23 @@ def main():
     itif_run.add_arguments(parser)
     parser.add_argument("--seconds", type=float, default=3, help="for each cell and round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--layers", type=int, default=12, help="fewer for a short try")
     parser.add_argument("--json", type=pathlib.Path, help="also write the figures here")
     arguments = parser.parse_args()
     arguments.threads = arguments.threads or 2
     torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as work:
         folder = pathlib.Path(work) / "bert-base"
+        config = transformers.BertConfig(num_hidden_layers=arguments.layers)
         torch.manual_seed(1)
-        transformers.BertModel(transformers.BertConfig()).save_pretrained(folder, safe_serialization=True)
-        peers = [OnnxRuntime(folder, arguments.threads, work), Torch(folder, torch.float32),
-                 Torch(folder, torch.bfloat16), Itif(folder, "f32", arguments), Itif(folder, "bf16", arguments)]
+        transformers.BertModel(config).save_pretrained(folder, safe_serialization=True)
+        peers = [
+            OnnxRuntime(folder, arguments.threads, work),
+            Torch(folder, torch.float32),
+            Torch(folder, torch.bfloat16),
+            Itif(folder, "f32", arguments),
+            Itif(folder, "bf16", arguments),
+        ]
         generator = np.random.default_rng(1)
         inputs = {shape: generator.integers(0, 30522, shape) for shape in SHAPES}
         expected = {shape: expected_hidden(folder, ids) for shape, ids in inputs.items()}
@@ -128,19 +157,36 @@ def main():
                 for peer in peers:
                     measured = peer.measure(inputs[shape], arguments.seconds, expected[shape])
                     times.setdefault((shape, peer.name), []).append(float(np.median(measured)))
-                    print(f"{shape[0]}x{shape[1]} {peer.name}: {np.median(measured):.1f} ms", file=sys.stderr, flush=True)
-    print(f"BERT-base encoder, {arguments.threads} threads, median ms of {arguments.rounds} rounds (least – most)")
-    print(f"{'batch × length':<16}" + "".join(f"{peer.name:>28}" for peer in peers))
+                    print(
+                        f"{shape[0]}x{shape[1]} {peer.name}: {np.median(measured):.1f} ms",
+                        file=sys.stderr,
+                        flush=True,
+                    )
+    print(
+        f"BERT-base encoder, {arguments.layers} layers, {arguments.threads} threads, median ms of {arguments.rounds} rounds (least – most)"
+    )
+    print(f"{'batch × length':<16}" + "".join(f"{peer.name:>30}" for peer in peers))
     rows = []
     for shape in SHAPES:
         cells = []
         for peer in peers:
             rounds = times[shape, peer.name]
             cells.append(f"{np.median(rounds):.1f} ({min(rounds):.1f} – {max(rounds):.1f})")
-            rows.append(dict(case=f"{shape[0]}x{shape[1]}", mode=peer.name, value=float(np.median(rounds)), unit="ms"))
-        print(f"{shape[0]:>5} × {shape[1]:<8}" + "".join(f"{cell:>28}" for cell in cells), flush=True)
+            rows.append(
+                dict(
+                    case=f"{shape[0]}x{shape[1]}",
+                    mode=peer.name,
+                    value=float(np.median(rounds)),
+                    unit="ms",
+                )
+            )
+        print(
+            f"{shape[0]:>5} × {shape[1]:<8}" + "".join(f"{cell:>30}" for cell in cells), flush=True
+        )
     if arguments.json:
-        arguments.json.write_text(json.dumps(dict(bench="peers", threads=arguments.threads, rows=rows), indent=2) + "\n")
+        arguments.json.write_text(
+            json.dumps(dict(bench="peers", threads=arguments.threads, rows=rows), indent=2) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -41,24 +41,42 @@ class Tap:
 
 
 def run(program, text, *options):
-    return subprocess.run([program, "--dtype", "f32", "--device", "host", *options], input=text,
-                          capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [program, "--dtype", "f32", "--device", "host", *options],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 def check_golden(tap, program, directory, batch):
     golden = json.loads((directory / "golden.json").read_text())
     cases = golden["cases"]
-    lines = "".join(json.dumps({"ids": c["ids"], "token_types": c["token_types"], "kind": c["kind"]}) + "\n"
-                    for c in cases)
+    lines = "".join(
+        json.dumps({"ids": c["ids"], "token_types": c["token_types"], "kind": c["kind"]}) + "\n"
+        for c in cases
+    )
     done = run(program, lines, "--model", str(directory), "--batch", str(batch))
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     worst = 1.0
     if done.returncode == 0 and len(answers) == len(cases):
-        good = all(a["status"] == "ok" and a["kind"] == c["kind"] and a["shape"] == c["shape"] and a["ids"] == c["ids"]
-                   for a, c in zip(answers, cases))
+        good = all(
+            a["status"] == "ok"
+            and a["kind"] == c["kind"]
+            and a["shape"] == c["shape"]
+            and a["ids"] == c["ids"]
+            for a, c in zip(answers, cases)
+        )
         if good:
-            worst = max(abs(x - y) for a, c in zip(answers, cases) for x, y in zip(a["values"], c["values"]))
-    tap.result(worst <= 1e-4, f"{directory.name} in batches of {batch}", f"worst {worst}, {done.stderr.strip()}")
+            worst = max(
+                abs(x - y) for a, c in zip(answers, cases) for x, y in zip(a["values"], c["values"])
+            )
+    tap.result(
+        worst <= 1e-4,
+        f"{directory.name} in batches of {batch}",
+        f"worst {worst}, {done.stderr.strip()}",
+    )
 
 
 def main(program, data):
@@ -69,22 +87,44 @@ def main(program, data):
         check_golden(tap, program, goldens / "classifier-bf16", batch)
     check_golden(tap, program, goldens / "sentence-mean-f16", 3)
 
-    done = run(program, '{"text": "good movie", "pair": "bad"}\n\n{"ids": [120]}\n' '{"text": "a", "kind": "embedding"}\n',
-               "--model", model)
+    done = run(
+        program,
+        '{"text": "good movie", "pair": "bad"}\n\n{"ids": [120]}\n'
+        '{"text": "a", "kind": "embedding"}\n',
+        "--model",
+        model,
+    )
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    tap.result(len(answers) == 3 and answers[0]["kind"] == "classes" and answers[0]["token_types"][-1] == 1
-               and abs(sum(c["probability"] for c in answers[0]["classes"]) - 1) < 1e-5, "a pair of texts has classes", answers)
-    tap.result(answers[1]["status"] == "malformed", "an id past the vocabulary is malformed", answers)
-    tap.result(answers[2]["status"] == "unsupported_kind", "a kind without a head is refused", answers)
+    tap.result(
+        len(answers) == 3
+        and answers[0]["kind"] == "classes"
+        and answers[0]["token_types"][-1] == 1
+        and abs(sum(c["probability"] for c in answers[0]["classes"]) - 1) < 1e-5,
+        "a pair of texts has classes",
+        answers,
+    )
+    tap.result(
+        answers[1]["status"] == "malformed", "an id past the vocabulary is malformed", answers
+    )
+    tap.result(
+        answers[2]["status"] == "unsupported_kind", "a kind without a head is refused", answers
+    )
 
     long_text = json.dumps({"text": "a " * 500})
     cut = json.dumps({"text": "a " * 500, "truncate": True})
     done = run(program, f"{long_text}\n{cut}\n", "--model", model, "--repeat", "0")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    tap.result(answers[0]["status"] == "too_long" and len(answers[1]["ids"]) == 32 and "values" not in answers[1],
-               "a long text is refused or cut; repeat 0 gives tokens only", answers)
+    tap.result(
+        answers[0]["status"] == "too_long"
+        and len(answers[1]["ids"]) == 32
+        and "values" not in answers[1],
+        "a long text is refused or cut; repeat 0 gives tokens only",
+        answers,
+    )
 
-    two = "".join(json.dumps({"text": "good", "model": m, "kind": "hidden"}) + "\n" for m in (1, 0, 1))
+    two = "".join(
+        json.dumps({"text": "good", "model": m, "kind": "hidden"}) + "\n" for m in (1, 0, 1)
+    )
     done = run(program, two, "--model", model, "--model", model, "--batch", "3")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     same = len(answers) == 3 and all(a["values"] == answers[0]["values"] for a in answers)
@@ -93,9 +133,17 @@ def main(program, data):
     for line, expected in REFUSED:
         done = run(program, line + "\n", "--model", model)
         name = f"refused: {line}".replace("#", "\\#")
-        tap.result(done.returncode == 1 and expected in done.stderr and done.stderr.count("\n") == 1, name, done.stderr)
+        tap.result(
+            done.returncode == 1 and expected in done.stderr and done.stderr.count("\n") == 1,
+            name,
+            done.stderr,
+        )
     done = run(program, "", "--model", str(goldens))
-    tap.result(done.returncode == 1 and "config.json" in done.stderr, "a directory without a model is refused", done.stderr)
+    tap.result(
+        done.returncode == 1 and "config.json" in done.stderr,
+        "a directory without a model is refused",
+        done.stderr,
+    )
     print(f"1..{tap.count}")
     return 1 if tap.failed else 0
 
