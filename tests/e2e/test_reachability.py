@@ -45,6 +45,13 @@ def test_the_protocols_ping_and_hello(appliance, namespaces, address):
         assert client.hello() != 0
 
 
+def test_checksums_that_the_kernel_left_to_hardware(appliance, namespaces):
+    """Over a veth, UDP checksums of local senders are never completed; of forged ones, wrong is wrong."""
+    with stranger(namespaces) as client:
+        client.ping(b"with a partial checksum")
+    assert assert_accounted(appliance)["total"]["dropped"].get("udp_checksum", 0) == 0
+
+
 def test_addresses_that_are_not_ours_get_no_answer(appliance, namespaces):
     run("ip", "-n", namespaces.client, "neigh", "replace", "198.18.0.77", "lladdr", "02:00:00:00:00:77",
         "dev", namespaces.client_link)
