@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "pipeline/directory.h"
 #include "pipeline/pipeline.h"
+#include "window.h"
 
 namespace itif::app {
 
@@ -43,6 +44,7 @@ class LocalAppliance final : public control::Appliance {
   pipeline::Pipeline& pipeline_;
   pipeline::Directory& directory_;
   uint64_t started_ns_;
+  mutable Window window_;
 };
 
 }  // namespace itif::app

@@ -42,25 +42,28 @@ json percentiles(const Histogram& ns) {
           {"max_us", static_cast<double>(ns.max()) / 1e3}};
 }
 
-json tenant_stats(const pipeline::TenantEntry& entry, const pipeline::TenantFigures& f) {
-  const auto us = [&](double percent) {
-    return static_cast<double>(pipeline::TenantLatencyTable::percentile(f.latency, percent)) / 1e3;
+json refusals(const pipeline::TenantFigures& f) {
+  json counts = json::object();
+  for (size_t i = 0; i < f.statuses.size(); ++i)
+    if (f.statuses[i] > 0)
+      counts[wire::status_name(static_cast<wire::StatusCode>(i))] = f.statuses[i];
+  return counts;
+}
+
+// `all`: since the start; `recent`: in the last interval.
+json request_stats(const pipeline::TenantFigures& all, const pipeline::TenantFigures& recent,
+                   uint64_t interval_ns, uint64_t in_flight) {
+  const auto percentile = [&](double percent) {
+    return pipeline::TenantLatencyTable::percentile(recent.latency, percent);
   };
-  return {{"id", entry.settings.id},
-          {"name", entry.settings.name},
-          {"group", entry.group},
-          {"state", entry.settings.state == tenant::State::kServing ? "serving" : "paused"},
-          {"datagrams", f.datagrams},
-          {"requests", f.requests},
-          {"responses", f.responses},
-          {"statuses", f.statuses},
-          {"dropped", f.dropped},
-          {"quota_refused", f.quota_refused},
-          {"deadline_missed", f.deadline_missed},
-          {"tokens", f.tokens},
-          {"p50_us", us(50)},
-          {"p99_us", us(99)},
-          {"p999_us", us(99.9)}};
+  return {{"received", all.responses + all.total_statuses() + in_flight},
+          {"answered", all.responses},
+          {"refused", refusals(all)},
+          {"in_flight", in_flight},
+          {"requests_per_s", 1e9 * ratio(recent.responses, interval_ns)},
+          {"p50_ns", percentile(50)},
+          {"p99_ns", percentile(99)},
+          {"p999_ns", percentile(99.9)}};
 }
 
 std::string bare_address(const std::string& with_prefix) {
@@ -74,11 +77,16 @@ json LocalAppliance::groups() const {
   for (const pipeline::GroupEntry& g : directory_.groups()) {
     list.push_back({{"name", g.name},
                     {"backbone", g.backbone},
-                    {"tenants", g.num_tenants},
-                    {"max_tenants", g.max_tenants},
+                    {"dtype", dtype_name(device_.info().compute)},
+                    {"tenants", g.tenant_names},
+                    {"slots", g.max_tenants},
+                    {"slots_used", g.tenant_names.size()},
                     {"weight_bytes", g.weight_bytes},
                     {"workspace_bytes", g.workspace_bytes},
-                    {"queued", g.queued},
+                    {"requests_waiting", g.waiting},
+                    {"requests_executing", g.executing},
+                    {"scheduler", config_.batching.scheduler},
+                    {"planner", "packed"},
                     {"batches", g.batches},
                     {"requests", g.requests},
                     {"tokens", g.tokens},
@@ -89,38 +97,53 @@ json LocalAppliance::groups() const {
                     {"busy_s", static_cast<double>(g.busy_ns) * 1e-9},
                     {"device_failed", g.device_failed}});
   }
-  return list;
+  return {{"groups", std::move(list)}};
 }
 
 json LocalAppliance::stats() const {
+  const std::vector<pipeline::TenantEntry> entries = directory_.list();
+  Window::Reading now;
+  for (const pipeline::TenantEntry& entry : entries) {
+    pipeline::TenantFigures& figures = now[entry.settings.id];
+    figures = pipeline::tenant_figures(pipeline_.workers(), entry.index);
+    figures -= entry.before;
+  }
+  const Window::Recent recent = window_.advance(clock_.now_ns(), now);
+  json document = {
+      {"uptime_s", uptime_s()}, {"interval_ns", recent.interval_ns}, {"tenants", json::array()}};
+  pipeline::TenantFigures all, all_recent;
+  uint64_t in_flight = 0;
+  for (const pipeline::TenantEntry& entry : entries) {
+    const pipeline::TenantFigures& f = now[entry.settings.id];
+    const pipeline::TenantFigures& r = recent.since.at(entry.settings.id);
+    json row = request_stats(f, r, recent.interval_ns, entry.in_flight);
+    row["id"] = entry.settings.id;
+    row["name"] = entry.settings.name;
+    row["group"] = entry.group;
+    row["state"] = entry.settings.state == tenant::State::kServing ? "serving" : "paused";
+    row["datagrams"] = f.datagrams;
+    row["dropped"] = f.dropped;
+    row["quota_refused"] = f.quota_refused;
+    row["deadline_missed"] = f.deadline_missed;
+    row["tokens"] = f.tokens;
+    document["tenants"].push_back(std::move(row));
+    all += f;
+    all_recent += r;
+    in_flight += entry.in_flight;
+  }
+  document["total"] = request_stats(all, all_recent, recent.interval_ns, in_flight);
   const pipeline::WorkerFigures total = pipeline::total_figures(pipeline_.workers());
-  json document = {{"uptime_s", uptime_s()},
-                   {"total",
-                    {{"received", total.received},
-                     {"received_bytes", total.received_bytes},
-                     {"forwarded", total.forwarded},
-                     {"held", total.held},
-                     {"dropped", total.total_dropped()},
-                     {"sent", total.sent},
-                     {"sent_bytes", total.sent_bytes},
-                     {"send_dropped", total.send_dropped},
-                     {"contexts", total.contexts},
-                     {"held_bytes", total.held_bytes},
-                     {"requests", total.requests},
-                     {"responses", total.responses},
-                     {"statuses", total.statuses},
-                     {"cache_hits", total.cache_hits},
-                     {"in_flight", directory_.in_flight()}}}};
+  document["datagrams"] = {
+      {"received", total.received},       {"received_bytes", total.received_bytes},
+      {"forwarded", total.forwarded},     {"held", total.held},
+      {"dropped", total.total_dropped()}, {"sent", total.sent},
+      {"sent_bytes", total.sent_bytes},   {"send_dropped", total.send_dropped},
+      {"contexts", total.contexts},       {"held_bytes", total.held_bytes},
+      {"cache_hits", total.cache_hits}};
   const telemetry::StageHistograms::Set stages = pipeline::stage_histograms(pipeline_.workers());
   for (size_t i = 0; i < stages.size(); ++i)
     document["stages"][telemetry::stage_name(static_cast<telemetry::Stage>(i))] =
         percentiles(stages[i]);
-  document["tenants"] = json::array();
-  for (const pipeline::TenantEntry& entry : directory_.list()) {
-    pipeline::TenantFigures figures = pipeline::tenant_figures(pipeline_.workers(), entry.index);
-    figures -= entry.before;
-    document["tenants"].push_back(tenant_stats(entry, figures));
-  }
   return document;
 }
 
@@ -134,8 +157,10 @@ json LocalAppliance::drops() const {
     document["workers"].push_back(std::move(row));
   }
   document["total"] = identity(pipeline::total_figures(pipeline_.workers()));
+  uint64_t missed = 0;
   for (const auto& port : pipeline_.ports()) {
     const net::PortStats stats = port->stats();
+    missed += stats.rx_missed + stats.rx_no_mbuf;
     document["ports"].push_back({{"device", port->info().device},
                                  {"rx_packets", stats.rx_packets},
                                  {"rx_missed", stats.rx_missed},
@@ -144,16 +169,18 @@ json LocalAppliance::drops() const {
                                  {"tx_packets", stats.tx_packets},
                                  {"tx_errors", stats.tx_errors}});
   }
+  document["total"]["nic_missed"] = missed;
   return document;
 }
 
 json LocalAppliance::device() const {
   const device::DeviceInfo& info = device_.info();
   return {{"kind", info.kind},
+          {"name", info.description},
           {"dtype", dtype_name(info.compute)},
-          {"description", info.description},
           {"threads", info.num_threads},
-          {"memory_bytes", info.memory_bytes}};
+          {"memory_bytes", info.memory_bytes},
+          {"reason", info.reason}};
 }
 
 json LocalAppliance::health() const {
@@ -172,7 +199,15 @@ json LocalAppliance::health() const {
                      {"mtu", port.info().mtu},
                      {"addresses", std::move(addresses)}});
   }
-  return {{"state", directory_.draining() ? "draining" : "serving"},
+  json problems = json::array();
+  for (const pipeline::GroupEntry& g : directory_.groups())
+    if (g.device_failed) problems.push_back("the device of group " + g.name + " has failed");
+  for (const json& port : ports)
+    if (!port["link_up"])
+      problems.push_back("port " + port["device"].get<std::string>() + ": link down");
+  const char* status = directory_.draining() ? "draining" : problems.empty() ? "ok" : "degraded";
+  return {{"status", status},
+          {"problems", std::move(problems)},
           {"uptime_s", uptime_s()},
           {"in_flight", directory_.in_flight()},
           {"tenants", directory_.list().size()},

@@ -70,7 +70,7 @@ void add_tenants(telemetry::Families& families, const pipeline::Pipeline& pipeli
     const telemetry::Label label{"tenant", entry.settings.name};
     add_sample(requests, {label}, static_cast<double>(f.requests));
     add_sample(responses, {label}, static_cast<double>(f.responses));
-    add_sample(statuses, {label}, static_cast<double>(f.statuses));
+    add_sample(statuses, {label}, static_cast<double>(f.total_statuses()));
     add_sample(tokens, {label}, static_cast<double>(f.tokens));
   }
   for (auto* family : {&requests, &responses, &statuses, &tokens})
@@ -88,7 +88,7 @@ void add_groups(telemetry::Families& families, const pipeline::Directory& direct
     add_sample(batches, {label}, static_cast<double>(g.batches));
     add_sample(tokens, {label}, static_cast<double>(g.tokens));
     add_sample(busy, {label}, static_cast<double>(g.busy_ns) * 1e-9);
-    add_sample(queued, {label}, g.queued);
+    add_sample(queued, {label}, g.waiting);
     add_sample(weights, {label}, static_cast<double>(g.weight_bytes));
   }
   for (auto* family : {&batches, &tokens, &busy, &queued, &weights})

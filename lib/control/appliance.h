@@ -65,25 +65,30 @@ class Appliance {
   // Documents for the client (docs/control.md). Any thread. Counts are since the start of itifd, or of
   // the tenant; latencies in µs, from a request's first piece to the last datagram of its answer.
   //
-  // [{name, backbone, tenants, max_tenants, weight_bytes, workspace_bytes, queued, batches, requests,
+  // {groups: [{name, backbone, dtype, tenants: [name], slots, slots_used, weight_bytes,
+  //   workspace_bytes, requests_waiting, requests_executing, scheduler, planner, batches, requests,
   //   tokens, refused, mean_batch_requests, mean_batch_tokens, mean_batch_tenants, busy_s,
-  //   device_failed}]
+  //   device_failed}]}
   virtual nlohmann::json groups() const = 0;
-  // {uptime_s, total: {received, received_bytes, forwarded, held, dropped, sent, sent_bytes,
-  //   send_dropped, contexts,
-  //   held_bytes, requests, responses, statuses, cache_hits, in_flight},
-  //  stages: {reassembly|queue|execute|respond|total: {count, p50_us, p99_us, p999_us, max_us}},
-  //  tenants: [{id, name, group, state, datagrams, requests, responses, statuses, dropped,
-  //   quota_refused, deadline_missed, tokens, in_flight?, p50_us, p99_us, p999_us}]}
+  // {uptime_s, interval_ns,
+  //  tenants: [{id, name, group, state, received, answered, refused: {status: count}, in_flight,
+  //   requests_per_s, p50_ns, p99_ns, p999_ns, datagrams, dropped, quota_refused, deadline_missed,
+  //   tokens}],
+  //  total: {received, answered, refused, in_flight, requests_per_s, p50_ns, p99_ns, p999_ns},
+  //  datagrams: {received, received_bytes, forwarded, held, dropped, sent, sent_bytes, send_dropped,
+  //   contexts, held_bytes, cache_hits},
+  //  stages: {reassembly|queue|execute|respond|total: {count, p50_us, p99_us, p999_us, max_us}}}
+  // received, answered and refused count requests since the start; rates and tenants' percentiles are
+  // over the last interval_ns.
   virtual nlohmann::json stats() const = 0;
   // {workers: [{worker, port, queue, received, forwarded, held, dropped: {reason: count}}],
-  //  total: {received, forwarded, held, dropped: {reason: count}},
+  //  total: {received, forwarded, held, dropped: {reason: count}, nic_missed},
   //  ports: [{device, rx_packets, rx_missed, rx_no_mbuf, rx_errors, tx_packets, tx_errors}]}
   // Reasons that never happened are left out. received = forwarded + held + Σ dropped.
   virtual nlohmann::json drops() const = 0;
-  // {kind, dtype, description, threads, memory_bytes}
+  // {kind, name, dtype, threads, memory_bytes, reason}
   virtual nlohmann::json device() const = 0;
-  // {state: "serving"|"draining", uptime_s, in_flight, tenants, workers, polling,
+  // {status: "ok"|"draining"|"degraded", problems: [text], uptime_s, in_flight, tenants, workers, polling,
   //  ports: [{device, driver, mac, link_up, speed_mbps, mtu, addresses: [text]}]}
   virtual nlohmann::json health() const = 0;
   // Where clients send requests: {address: "198.18.0.1", port: 9009, fragment_bytes: 1384}.

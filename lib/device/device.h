@@ -21,6 +21,7 @@ struct DeviceInfo {
   std::string kind;             // "host", "cuda"
   DType compute = DType::kF32;  // activations and GEMM weights; accumulation is f32
   std::string description;      // one line for logs: CPU or GPU name, instruction set, threads
+  std::string reason;           // why this device: "as configured", "CUDA is not used: …"
   uint32_t num_threads = 0;     // host: threads of the compute pool
   size_t memory_bytes = 0;      // what there is for weights and workspaces
 };
@@ -124,6 +125,7 @@ class Stream {
 
 struct DeviceOptions {
   std::string kind = "auto";      // auto, host, cuda
+  std::string reason = {};        // DeviceInfo::reason, for those that open_device() chooses
   std::string dtype = "auto";     // auto, f32, bf16, f16
   uint32_t num_threads = 0;       // host: 0 for one a core
   size_t memory_limit_bytes = 0;  // for buffers and slabs together; 0: what the machine has

@@ -16,11 +16,12 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options) {
   if (options.kind != "auto" && options.kind != "host")
     return fail(Code::kInvalidArgument,
                 fmt::format("device '{}' is none of auto, host, cuda", options.kind));
-  ITIF_ASSIGN(auto device, open_host_device(options, detect_cpu()));
-  const std::string reason =
+  DeviceOptions chosen = options;
+  chosen.reason =
       options.kind == "host" ? "as configured" : fmt::format("CUDA is not used: {}", why_no_cuda());
+  ITIF_ASSIGN(auto device, open_host_device(chosen, detect_cpu()));
   log::info("device host {}: {} ({})", dtype_name(device->info().compute),
-            device->info().description, reason);
+            device->info().description, device->info().reason);
   return device;
 }
 

@@ -292,31 +292,38 @@ bool Directory::draining() const {
 std::vector<TenantEntry> Directory::list() const {
   const std::lock_guard lock(mutex_);
   std::vector<TenantEntry> entries;
-  for (const Serving& serving : tenants_) entries.push_back(serving.entry);
+  for (const Serving& serving : tenants_) {
+    entries.push_back(serving.entry);
+    entries.back().in_flight = serving.lease->in_flight.load(std::memory_order_relaxed);
+  }
   return entries;
 }
 
 std::vector<GroupEntry> Directory::groups() const {
   const std::lock_guard lock(mutex_);
   std::vector<GroupEntry> entries;
-  for (const auto& stage : stages_) {
-    if (!stage) continue;
-    const runtime::Group& group = stage->group();
-    const telemetry::ExecutorCounters& c = stage->counters();
-    entries.push_back({.name = stage->name(),
-                       .backbone = model::describe(group.spec()),
-                       .num_tenants = group.num_tenants(),
-                       .max_tenants = group.options().max_tenants,
-                       .weight_bytes = group.weight_bytes(),
-                       .workspace_bytes = group.workspace_bytes(),
-                       .queued = static_cast<uint32_t>(c.queued.read()),
-                       .batches = c.batches.read(),
-                       .requests = c.requests.read(),
-                       .tokens = c.tokens.read(),
-                       .tenants = c.tenants.read(),
-                       .refused = c.refused.read(),
-                       .busy_ns = c.busy_ns.read(),
-                       .device_failed = c.device_errors.read() > 0});
+  for (size_t number = 0; number < stages_.size(); ++number) {
+    if (!stages_[number]) continue;
+    const GroupStage& stage = *stages_[number];
+    const runtime::Group& group = stage.group();
+    const telemetry::ExecutorCounters& c = stage.counters();
+    GroupEntry& entry = entries.emplace_back();
+    entry.name = stage.name();
+    entry.backbone = model::describe(group.spec());
+    entry.max_tenants = group.options().max_tenants;
+    entry.weight_bytes = group.weight_bytes();
+    entry.workspace_bytes = group.workspace_bytes();
+    entry.waiting = stage.num_waiting();
+    entry.executing = stage.num_executing();
+    entry.batches = c.batches.read();
+    entry.requests = c.requests.read();
+    entry.tokens = c.tokens.read();
+    entry.tenants = c.tenants.read();
+    entry.refused = c.refused.read();
+    entry.busy_ns = c.busy_ns.read();
+    entry.device_failed = c.device_errors.read() > 0;
+    for (const Serving& serving : tenants_)
+      if (serving.group == number) entry.tenant_names.push_back(serving.entry.settings.name);
   }
   return entries;
 }

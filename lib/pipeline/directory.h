@@ -46,17 +46,19 @@ struct TenantEntry {
   uint32_t max_tokens = 0;
   uint64_t weight_bytes = 0;
   uint32_t index = 0;
-  TenantFigures before;  // counts of the index when it was given to this tenant
+  uint32_t in_flight = 0;  // requests, when list() was called
+  TenantFigures before;    // counts of the index when it was given to this tenant
 };
 
 struct GroupEntry {
   std::string name;
   std::string backbone;
-  uint32_t num_tenants = 0;
+  std::vector<std::string> tenant_names;
   uint32_t max_tenants = 0;
   uint64_t weight_bytes = 0;
   uint64_t workspace_bytes = 0;
-  uint32_t queued = 0;
+  uint32_t waiting = 0;    // requests, now
+  uint32_t executing = 0;  // requests, now
   uint64_t batches = 0, requests = 0, tokens = 0, tenants = 0, refused = 0, busy_ns = 0;
   bool device_failed = false;
 };

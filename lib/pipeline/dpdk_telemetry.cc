@@ -102,7 +102,7 @@ int tenant(const char*, const char* params, rte_tel_data* data) {
     add(data, "datagrams", f.datagrams);
     add(data, "requests", f.requests);
     add(data, "responses", f.responses);
-    add(data, "statuses", f.statuses);
+    add(data, "statuses", f.total_statuses());
     add(data, "dropped", f.dropped);
     add(data, "quota_refused", f.quota_refused);
     add(data, "deadline_missed", f.deadline_missed);
@@ -122,10 +122,10 @@ int groups(const char*, const char*, rte_tel_data* data) {
     rte_tel_data* group = rte_tel_data_alloc();
     if (group == nullptr) return -1;
     rte_tel_data_start_dict(group);
-    add(group, "tenants", g.num_tenants);
+    add(group, "tenants", g.tenant_names.size());
     add(group, "weight_bytes", g.weight_bytes);
     add(group, "workspace_bytes", g.workspace_bytes);
-    add(group, "queued", g.queued);
+    add(group, "waiting", g.waiting);
     add(group, "batches", g.batches);
     add(group, "requests", g.requests);
     add(group, "tokens", g.tokens);

@@ -4,17 +4,37 @@
 
 namespace itif::pipeline {
 
+namespace {
+
+template <class Combine>
+void combine(TenantFigures& into, const TenantFigures& other, Combine&& apply) {
+  apply(into.datagrams, other.datagrams);
+  apply(into.requests, other.requests);
+  apply(into.responses, other.responses);
+  apply(into.dropped, other.dropped);
+  apply(into.quota_refused, other.quota_refused);
+  apply(into.deadline_missed, other.deadline_missed);
+  apply(into.tokens, other.tokens);
+  for (size_t i = 0; i < into.statuses.size(); ++i) apply(into.statuses[i], other.statuses[i]);
+  for (size_t i = 0; i < into.latency.size(); ++i) apply(into.latency[i], other.latency[i]);
+}
+
+}  // namespace
+
 TenantFigures& TenantFigures::operator-=(const TenantFigures& other) {
-  datagrams -= other.datagrams;
-  requests -= other.requests;
-  responses -= other.responses;
-  statuses -= other.statuses;
-  dropped -= other.dropped;
-  quota_refused -= other.quota_refused;
-  deadline_missed -= other.deadline_missed;
-  tokens -= other.tokens;
-  for (size_t i = 0; i < latency.size(); ++i) latency[i] -= other.latency[i];
+  combine(*this, other, [](uint64_t& a, uint64_t b) { a -= b; });
   return *this;
+}
+
+TenantFigures& TenantFigures::operator+=(const TenantFigures& other) {
+  combine(*this, other, [](uint64_t& a, uint64_t b) { a += b; });
+  return *this;
+}
+
+uint64_t TenantFigures::total_statuses() const {
+  uint64_t sum = 0;
+  for (uint64_t count : statuses) sum += count;
+  return sum;
 }
 
 TenantFigures tenant_figures(Workers workers, uint32_t tenant_index) {
@@ -24,7 +44,7 @@ TenantFigures tenant_figures(Workers workers, uint32_t tenant_index) {
     sum.datagrams += c.datagrams.read();
     sum.requests += c.requests.read();
     sum.responses += c.responses.read();
-    sum.statuses += c.statuses.read();
+    for (size_t i = 0; i < sum.statuses.size(); ++i) sum.statuses[i] += c.statuses[i].read();
     sum.dropped += c.dropped.read();
     sum.quota_refused += c.quota_refused.read();
     sum.deadline_missed += c.deadline_missed.read();

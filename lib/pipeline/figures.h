@@ -15,9 +15,13 @@ namespace itif::pipeline {
 using Workers = std::span<const std::unique_ptr<Worker>>;
 
 struct TenantFigures {
-  uint64_t datagrams = 0, requests = 0, responses = 0, statuses = 0, dropped = 0;
+  uint64_t datagrams = 0, requests = 0, responses = 0, dropped = 0;
   uint64_t quota_refused = 0, deadline_missed = 0, tokens = 0;
+  std::array<uint64_t, wire::kNumStatusCodes> statuses{};  // by wire::StatusCode
   TenantLatencyTable::Counts latency{};
+
+  uint64_t total_statuses() const;
+  TenantFigures& operator+=(const TenantFigures& other);
 
   TenantFigures& operator-=(const TenantFigures& other);
 };

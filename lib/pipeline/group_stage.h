@@ -55,6 +55,8 @@ class GroupStage final : private runtime::CompletionSink {
     return static_cast<uint32_t>(counters_.queued.read()) + ring_->size();
   }
 
+  uint32_t num_executing() const noexcept { return executor_->num_executing(); }
+
   // One turn: takes what has come, runs at most one batch. Returns how much it did.
   size_t poll() noexcept;
 

@@ -5,6 +5,8 @@
 #include <rte_lcore.h>
 #include <rte_mempool.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 
 namespace itif::pipeline {
@@ -75,6 +77,9 @@ Status Pipeline::open_port(const config::Config& config, const config::Port& por
           ready.info().mac,
           {.ipv4 = port.ipv4, .ipv6 = port.ipv6, .udp_port = port.udp_port, .vlan = port.vlan}));
   const config::DataPlane& plane = config.data_plane;
+  // Requests may hold two thirds of the port's buffers: the rest keeps receiving and answering. One
+  // tenant may hold half of that.
+  const uint64_t holdable = uint64_t{plane.mbufs} * plane.mbuf_bytes * 2 / 3 / ready.info().num_queues;
   for (uint16_t queue = 0; queue < ready.info().num_queues; ++queue) {
     WorkerOptions options;
     options.id = static_cast<uint16_t>(workers_.size());
@@ -82,9 +87,10 @@ Status Pipeline::open_port(const config::Config& config, const config::Port& por
     options.pool = pools_.back().get();
     options.local = local;
     options.reassembly.max_contexts = plane.max_contexts;
-    options.reassembly.max_held_bytes = plane.max_held_bytes;
+    options.reassembly.max_held_bytes = std::min(plane.max_held_bytes, holdable);
     options.reassembly.tenant_max_contexts = plane.tenant_max_contexts;
-    options.reassembly.tenant_max_held_bytes = plane.tenant_max_held_bytes;
+    options.reassembly.tenant_max_held_bytes =
+        std::min(plane.tenant_max_held_bytes, options.reassembly.max_held_bytes / 2);
     options.reassembly.max_tenants = tenant::kMaxTenants;
     options.reassembly.timeout_ns = plane.reassembly_timeout_ns;
     options.reassembly.stall_ns = plane.reassembly_timeout_ns / 16;

@@ -12,6 +12,7 @@ constexpr uint32_t kTransmitJobs = 16384;
 }  // namespace
 
 static_assert(net::kNumDropReasons <= telemetry::kMaxDropReasons);
+static_assert(wire::kNumStatusCodes <= telemetry::kMaxStatusCodes);
 
 Result<std::unique_ptr<Worker>> Worker::create(const net::Port& port, Shared& shared,
                                                const WorkerOptions& options) {

@@ -108,6 +108,7 @@ Outcome Worker::on_resend(const Arrived& arrived) noexcept {
     return Outcome::dropped(DropReason::kNothingToResend);
   std::array<wire::Range, wire::kMaxRanges> ranges;
   const size_t count = wire::parse_ranges(arrived.datagram.payload, header.total_bytes, ranges);
+  if (count == 0) return Outcome::dropped(DropReason::kWireBadGeometry);
   transmit_cached(*entry, arrived, verified,
                   net::Cursor::resend(entry->header, std::span(ranges).first(count)));
   return Outcome::forwarded();

@@ -69,7 +69,7 @@ Outcome Worker::refuse(const Arrived& arrived, const Verified& verified, DropRea
   const wire::Key* key = &kNoKey;
   if (verified.refusal == DropReason::kNone && verified.key != nullptr) {
     key = verified.key;
-    tenants_[verified.tenant->index].statuses.add();
+    tenants_[verified.tenant->index].statuses[static_cast<size_t>(status)].add();
   } else {
     header.auth = wire::Auth::kNone;  // we share no key that would prove anything
     header.key_epoch = 0;
@@ -137,7 +137,7 @@ void Worker::respond_status(net::Context& context) noexcept {
   header.status = request.status;
   header.aux = request.retry_after_us;
   counters_.statuses.add();
-  tenants_[request.tenant_index].statuses.add();
+  tenants_[request.tenant_index].statuses[static_cast<size_t>(request.status)].add();
   if (is_deadline(request.status)) tenants_[request.tenant_index].deadline_missed.add();
   send_datagram(header, wire::detail_payload(request.detail, wire::kMaxDetailBytes),
                 context.key_bytes, context.peer);

@@ -75,7 +75,9 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
     if (!batch_.empty()) {
       build_batch(now_ns);
       Batch batch{segments_};
+      num_executing_.store(static_cast<uint32_t>(segments_.size()), std::memory_order_relaxed);
       if (!group_.forward(stream_, batch)) device_failed_ = figures.device_failed = true;
+      num_executing_.store(0, std::memory_order_relaxed);
       const uint64_t done_ns = clock_.now_ns();
       figures.num_requests = static_cast<uint32_t>(segments_.size());
       for (size_t i = 0; i < segments_.size(); ++i) {

@@ -6,6 +6,7 @@
 // Requests stay their worker's (request.h); the executor only borrows them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -51,6 +52,10 @@ class GroupExecutor {
 
   uint32_t num_queued() const noexcept { return queue_.num_requests(); }
   uint64_t queued_tokens() const noexcept { return queue_.num_tokens(); }
+  // Requests of the batch that runs now. Any thread.
+  uint32_t num_executing() const noexcept {
+    return num_executing_.load(std::memory_order_relaxed);
+  }
   bool device_failed() const noexcept { return device_failed_; }
 
  private:
@@ -82,6 +87,7 @@ class GroupExecutor {
   std::vector<kernels::IdPiece> pieces_;
   double ns_per_token_ = 0;  // running average, for retry-after
   bool device_failed_ = false;
+  std::atomic<uint32_t> num_executing_{0};
 };
 
 }  // namespace itif::runtime

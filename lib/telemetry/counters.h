@@ -16,6 +16,7 @@ namespace itif::telemetry {
 
 constexpr size_t kMaxTenants = 4096;  // = tenant::kMaxTenants, which lies in another layer
 constexpr size_t kCacheLineBytes = 64;
+constexpr size_t kMaxStatusCodes = 24;  // room for wire::StatusCode
 constexpr size_t kMaxDropReasons = 96;  // room for net::DropReason, which lies in another layer
 
 // A monotonic count. Owner: add(); anyone: read().
@@ -73,7 +74,8 @@ struct alignas(kCacheLineBytes) TenantCounters {
   Counter datagrams;      // addressed to the tenant, whatever became of them
   Counter requests;       // accepted: complete and queued
   Counter responses;      // of those, ended with a result
-  Counter statuses;       // ended with a status, accepted or not
+  // Ended with a status, accepted or not, by wire::StatusCode.
+  std::array<Counter, kMaxStatusCodes> statuses;
   Counter dropped;        // datagrams
   Counter quota_refused;  // requests over the tenant's rate
   Counter deadline_missed;

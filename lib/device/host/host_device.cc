@@ -84,6 +84,7 @@ Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
   }
   const bool uses_bf16 = info.compute == DType::kBF16;
   const std::string isa = uses_bf16 || !cpu.has_native_bf16 ? cpu.best_isa : "AVX512";
+  info.reason = options.reason;
   info.description = fmt::format("{}, {}, {} thread{}, {}", cpu.name, isa, info.num_threads,
                                  info.num_threads == 1 ? "" : "s", gemm_library_name());
   return std::make_unique<HostDevice>(std::move(info), options.memory_limit_bytes);

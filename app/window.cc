@@ -1,0 +1,20 @@
+#include "window.h"
+
+namespace itif::app {
+
+Window::Recent Window::advance(uint64_t now_ns, const Reading& now) {
+  const std::lock_guard lock(mutex_);
+  if (newer_.at_ns == 0) newer_ = older_ = {now_ns, now};
+  if (now_ns - newer_.at_ns >= kHalfNs) {
+    older_ = std::move(newer_);
+    newer_ = {now_ns, now};
+  }
+  Recent recent{now_ns - older_.at_ns, now};
+  for (auto& [id, figures] : recent.since) {
+    const auto earlier = older_.figures.find(id);
+    if (earlier != older_.figures.end()) figures -= earlier->second;
+  }
+  return recent;
+}
+
+}  // namespace itif::app
