@@ -40,7 +40,8 @@ LocalAppliance::LocalAppliance(const config::Config& config, const Clock& clock,
       device_(device),
       pipeline_(pipeline),
       directory_(directory),
-      started_ns_(clock.now_ns()) {}
+      started_ns_(clock.now_ns()),
+      window_(started_ns_) {}
 
 Result<control::AdmittedModel> LocalAppliance::admit(const control::TenantRecord& record,
                                                      const control::Progress& progress) {

@@ -4,7 +4,6 @@ namespace itif::app {
 
 Window::Recent Window::advance(uint64_t now_ns, const Reading& now) {
   const std::lock_guard lock(mutex_);
-  if (newer_.at_ns == 0) newer_ = older_ = {now_ns, now};
   if (now_ns - newer_.at_ns >= kHalfNs) {
     older_ = std::move(newer_);
     newer_ = {now_ns, now};

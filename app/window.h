@@ -12,6 +12,8 @@ namespace itif::app {
 
 class Window {
  public:
+  explicit Window(uint64_t start_ns) : older_{start_ns, {}}, newer_{start_ns, {}} {}
+
   // Readings by tenant id. Thread-safe.
   using Reading = std::map<uint32_t, pipeline::TenantFigures>;
   struct Recent {
