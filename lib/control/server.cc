@@ -191,7 +191,8 @@ void Server::Impl::enqueue(const Peer& peer, Request request, WorkerOperation op
     double last_fraction = 0;
     const Progress progress = [&](const std::string& stage, double fraction) {
       // A loader may report every tensor; people and sockets need a hundred steps a stage at most.
-      if (stage == last_stage && fraction < last_fraction + kProgressStep) return;
+      const bool finished = fraction >= 1 && last_fraction < 1;
+      if (stage == last_stage && fraction < last_fraction + kProgressStep && !finished) return;
       last_stage = stage;
       last_fraction = fraction;
       reply(peer, progress_message(id, stage, fraction));

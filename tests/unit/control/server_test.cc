@@ -188,6 +188,7 @@ TEST_F(ServerTest, ProgressArrivesInOrderAndThinned) {
   ASSERT_GT(steps.size(), 10u);
   EXPECT_LT(steps.size(), 150u);  // the loader reported 1,002
   EXPECT_EQ(steps[0], (std::pair<std::string, double>("reading", 0.0)));
+  EXPECT_EQ(steps.back(), (std::pair<std::string, double>("packing", 1.0)));
   for (size_t i = 2; i < steps.size(); ++i) EXPECT_GT(steps[i].second, steps[i - 1].second);
 }
 

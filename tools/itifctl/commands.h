@@ -1,0 +1,31 @@
+// The commands, a function a family. Each adds subcommands whose callback sets context.action.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "completion.h"
+#include "context.h"
+
+namespace itif::ctl {
+
+struct CommandLine {
+  CLI::App& app;
+  Context& context;
+  ValueHints& hints;
+};
+
+void add_tenant_commands(CommandLine& line);  // tenant add, list, show, update, …
+void add_figure_commands(CommandLine& line);  // group list, stats, drops, device, health, events
+void add_drain_commands(CommandLine& line);   // drain, undrain
+void add_infer_command(CommandLine& line);    // infer
+void add_local_commands(CommandLine& line);   // keygen, config check, completion
+
+// Checks a duration like "25ms" while the command line is parsed, so that a mistake is a usage error.
+CLI::Validator duration_text();
+
+// The positional NAME of a tenant (or its id).
+CLI::Option* add_tenant_argument(CommandLine& line, CLI::App* command, std::string& tenant);
+// The `tenant` argument of an operation: a number is an id, for names start with a letter.
+nlohmann::json tenant_ref(const std::string& name_or_id);
+
+}  // namespace itif::ctl

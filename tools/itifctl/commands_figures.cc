@@ -1,0 +1,285 @@
+// itifctl group list, stats, drops, device, health, events: what the appliance says of itself.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "base/units.h"
+#include "commands.h"
+#include "table.h"
+
+namespace itif::ctl {
+namespace {
+
+using nlohmann::json;
+using Show = int (*)(const json& document);
+
+constexpr int kEventPollMs = 1000;
+
+// The sum of an object of counters, and its entries that are not 0.
+uint64_t sum_of(const json& counters) {
+  uint64_t sum = 0;
+  if (!counters.is_object()) return sum;
+  for (const auto& [name, count] : counters.items()) {
+    if (count.is_number_unsigned()) sum += count.get<uint64_t>();
+  }
+  return sum;
+}
+
+int show_groups(const json& document) {
+  using enum Table::Align;
+  Table table({{"GROUP"},
+               {"BACKBONE"},
+               {"DTYPE"},
+               {"TENANTS", kRight},
+               {"SLOTS", kRight},
+               {"WEIGHTS", kRight},
+               {"WAITING", kRight},
+               {"EXECUTING", kRight},
+               {"SCHEDULER"},
+               {"PLANNER"}});
+  for (const json& g : document.value("groups", json::array())) {
+    const json tenants = g.value("tenants", json::array());
+    table.add(
+        {text_cell(g, "name"), text_cell(g, "backbone"), text_cell(g, "dtype"),
+         with_thousands(tenants.size()), text_cell(g, "slots_used") + "/" + text_cell(g, "slots"),
+         bytes_cell(g, "weight_bytes"), count_cell(g, "requests_waiting"),
+         count_cell(g, "requests_executing"), text_cell(g, "scheduler"), text_cell(g, "planner")});
+  }
+  fmt::print("{}", table.text());
+  return kDone;
+}
+
+int show_stats(const json& document) {
+  using enum Table::Align;
+  Table table({{"TENANT"},
+               {"RECEIVED", kRight},
+               {"ANSWERED", kRight},
+               {"REFUSED", kRight},
+               {"IN FLIGHT", kRight},
+               {"REQUESTS/S", kRight},
+               {"P50", kRight},
+               {"P99", kRight},
+               {"P99.9", kRight}});
+  const auto add = [&](const std::string& name, const json& s) {
+    table.add({name, count_cell(s, "received"), count_cell(s, "answered"),
+               with_thousands(sum_of(s.value("refused", json::object()))),
+               count_cell(s, "in_flight"), rate_cell(s, "requests_per_s"),
+               duration_cell(s, "p50_ns"), duration_cell(s, "p99_ns"),
+               duration_cell(s, "p999_ns")});
+  };
+  for (const json& s : document.value("tenants", json::array())) add(text_cell(s, "name"), s);
+  const json total = document.value("total", json::object());
+  add("total", total);
+  std::string refused;
+  const json reasons = total.value("refused", json::object());
+  if (sum_of(reasons) > 0) {
+    for (const auto& [reason, count] : reasons.items())
+      refused += fmt::format("{}{} {}", refused.empty() ? "refused: " : ", ", printable(reason),
+                             count.dump());
+    refused += "\n";
+  }
+  fmt::print("{}{}", table.text(), refused);
+  return kDone;
+}
+
+int show_drops(const json& document) {
+  using enum Table::Align;
+  Table workers({{"WORKER"},
+                 {"RECEIVED", kRight},
+                 {"FORWARDED", kRight},
+                 {"HELD", kRight},
+                 {"DROPPED", kRight},
+                 {"NIC MISSED", kRight}});
+  const auto add = [&](const std::string& name, const json& w) {
+    workers.add({name, count_cell(w, "received"), count_cell(w, "forwarded"), count_cell(w, "held"),
+                 with_thousands(sum_of(w.value("dropped", json::object()))),
+                 count_cell(w, "nic_missed")});
+  };
+  for (const json& w : document.value("workers", json::array())) add(text_cell(w, "worker"), w);
+  const json total = document.value("total", json::object());
+  add("total", total);
+  fmt::print("{}", workers.text());
+  const json dropped = total.value("dropped", json::object());
+  if (sum_of(dropped) == 0) return kDone;
+  Table reasons({{"REASON"}, {"DATAGRAMS", kRight}});
+  for (const auto& [reason, count] : dropped.items()) {
+    if (count != 0) reasons.add({reason, count_cell(dropped, reason.c_str())});
+  }
+  fmt::print("\n{}", reasons.text());
+  return kDone;
+}
+
+int show_device(const json& document) {
+  Facts facts;
+  for (const auto& [name, value] : document.items()) {
+    const bool bytes = name.ends_with("_bytes") && value.is_number();
+    facts.add(bytes ? name.substr(0, name.size() - 6) : name,
+              bytes ? bytes_cell(document, name.c_str()) : text_cell(document, name.c_str()));
+  }
+  fmt::print("{}", facts.text());
+  return kDone;
+}
+
+int show_health(const json& document) {
+  Facts facts;
+  const std::string status = text_cell(document, "status");
+  facts.add("status", status);
+  facts.add("up since", time_cell(document, "started_unix_ns"));
+  const json tenants = document.value("tenants", json::object());
+  facts.add("tenants", fmt::format("{} serving, {} paused, {} loading, {} failed",
+                                   count_cell(tenants, "serving"), count_cell(tenants, "paused"),
+                                   count_cell(tenants, "loading"), count_cell(tenants, "failed")));
+  if (document.contains("running"))
+    facts.add("working on", fmt::format("{}, {} waiting", text_cell(document, "running"),
+                                        count_cell(document, "waiting")));
+  for (const json& failed : document.value("failed", json::array()))
+    facts.add("failed", text_cell(failed, "name") + ": " + text_cell(failed, "message"));
+  const json appliance = document.value("appliance", json::object());
+  if (appliance.is_object() && appliance.contains("problems") && appliance["problems"].is_array()) {
+    for (const json& problem : appliance["problems"])
+      facts.add("problem", problem.is_string() ? problem.get<std::string>() : problem.dump());
+  }
+  fmt::print("{}", facts.text());
+  return kDone;
+}
+
+int health_code(const json& document) {
+  return document.value("status", "") == "ok" ? kDone : kRefused;
+}
+
+void add_document(CommandLine& line, CLI::App* command, const char* op, Show show) {
+  Context& context = line.context;
+  command->callback([&context, op, show] {
+    context.action = [&context, op, show] {
+      const auto answer = context.call(op);
+      if (!answer) return answer.error();
+      if (context.globals.json)
+        context.print_json(*answer);
+      else
+        show(*answer);
+      return show == show_health ? health_code(*answer) : static_cast<int>(kDone);
+    };
+  });
+}
+
+void add_stats(CommandLine& line) {
+  struct Options {
+    bool watch = false;
+    std::string interval = "1s";
+    uint32_t count = 0;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      line.app.add_subcommand("stats", "Requests and latencies, per tenant and in total");
+  command->add_flag("--watch,-w", options->watch, "again and again, until interrupted");
+  command->add_option("--interval", options->interval, "of --watch [1s]")
+      ->type_name("TIME")
+      ->check(duration_text());
+  command->add_option("--count", options->count, "of --watch: end after N tables")->type_name("N");
+  command->footer(
+      "Examples:\n  itifctl stats\n  itifctl stats --watch --interval 5s\n"
+      "  itifctl --json stats | jq .total.p99_ns");
+  Context& context = line.context;
+  command->callback([&context, options] {
+    context.action = [&context, options] {
+      const uint64_t interval_ns = parse_duration_ns(options->interval).value_or(1'000'000'000);
+      const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+      for (uint32_t n = 1;; ++n) {
+        const auto answer = context.call("stats");
+        if (!answer) return answer.error();
+        if (context.globals.json) {
+          // A document a line, so that a reader can take them one by one.
+          fmt::print("{}\n", options->watch ? answer->dump() : answer->dump(2));
+        } else {
+          if (options->watch && terminal) fmt::print("\033[H\033[2J");
+          if (options->watch) fmt::print("{:%H:%M:%S}\n", fmt::localtime(std::time(nullptr)));
+          show_stats(*answer);
+        }
+        std::fflush(stdout);
+        if (!options->watch || n == options->count) return static_cast<int>(kDone);
+        std::this_thread::sleep_for(std::chrono::nanoseconds(interval_ns));
+      }
+    };
+  });
+}
+
+void print_event(const json& event) {
+  std::string text;
+  for (const auto& [name, value] : event.items()) {
+    if (name == "v" || name == "event" || name == "unix_ns") continue;
+    text += fmt::format(" {}={}", printable(name), printable(text_cell(event, name.c_str())));
+  }
+  fmt::print("{} {}{}\n", time_cell(event, "unix_ns"),
+             event.contains("event") ? printable(text_cell(event, "event")) : "stats", text);
+}
+
+void add_events(CommandLine& line) {
+  struct Options {
+    bool stats = false;
+    uint32_t count = 0;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = line.app.add_subcommand("events", "Follow what changes, until interrupted");
+  command->add_flag("--stats", options->stats, "figures too, once a second");
+  command->add_option("--count", options->count, "end after N messages")->type_name("N");
+  command->footer(
+      "Only on the appliance itself (ipc). Examples:\n  itifctl events\n"
+      "  itifctl --json events --stats");
+  Context& context = line.context;
+  command->callback([&context, options] {
+    context.action = [&context, options] {
+      const auto health = context.call("health");
+      if (!health) return health.error();
+      const std::string endpoint = health->value("events_endpoint", "");
+      if (endpoint.empty())
+        return context.fail(kRefused, {Code::kUnsupported,
+                                       "this itifd publishes no events: set its "
+                                       "control.events_endpoint"});
+      auto stream = control::EventStream::subscribe(endpoint, options->stats);
+      if (!stream) return context.fail(kUnreachable, stream.error().error);
+      for (uint32_t n = 0; options->count == 0 || n < options->count;) {
+        const auto message = (*stream)->next(kEventPollMs);
+        if (!message) continue;
+        ++n;
+        if (context.globals.json)
+          fmt::print("{}\n", message->dump());
+        else
+          print_event(*message);
+        std::fflush(stdout);
+      }
+      return static_cast<int>(kDone);
+    };
+  });
+}
+
+}  // namespace
+
+void add_figure_commands(CommandLine& line) {
+  CLI::App* group =
+      line.app.add_subcommand("group", "The running groups of tenants of one backbone");
+  group->require_subcommand(1);
+  CLI::App* list = group->add_subcommand("list", "All groups");
+  list->footer("Example:\n  itifctl group list");
+  add_document(line, list, "group.list", show_groups);
+  add_stats(line);
+  CLI::App* drops =
+      line.app.add_subcommand("drops", "What became of datagrams, per worker and reason");
+  drops->footer("Example:\n  itifctl drops");
+  add_document(line, drops, "drops", show_drops);
+  CLI::App* device = line.app.add_subcommand("device", "What computes, and why it was chosen");
+  device->footer("Example:\n  itifctl device");
+  add_document(line, device, "device", show_device);
+  CLI::App* health = line.app.add_subcommand("health", "Whether all is well; exit code 1 if not");
+  health->footer(
+      "Examples:\n  itifctl health\n  until itifctl health >/dev/null; do sleep 1; done");
+  add_document(line, health, "health", show_health);
+  add_events(line);
+}
+
+}  // namespace itif::ctl

@@ -1,0 +1,294 @@
+// itifctl infer: one real request over UDP, as a client would send it.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+#include <memory>
+
+#include "base/units.h"
+#include "client/client.h"
+#include "commands.h"
+#include "control/file.h"
+#include "control/hex.h"
+#include "key_store.h"
+#include "table.h"
+#include "wire/header.h"
+
+namespace itif::ctl {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kInferTimeoutNs = 10'000'000'000;
+constexpr size_t kShownValues = 8;
+constexpr wire::ResultKind kResultKinds[] = {
+    wire::ResultKind::kDefault,   wire::ResultKind::kHidden, wire::ResultKind::kPooled,
+    wire::ResultKind::kEmbedding, wire::ResultKind::kLogits, wire::ResultKind::kTokenLogits,
+    wire::ResultKind::kClasses};
+
+struct Options {
+  std::string tenant;
+  std::string text;
+  std::string pair;
+  std::string result = "default";
+  std::string deadline;
+  std::string key;
+  std::string key_file;
+  uint32_t key_epoch = 0;
+  std::string address;  // "HOST", "HOST:PORT" or "[V6]:PORT"; empty: asked of the server
+};
+
+struct Key {
+  wire::Key bytes{};
+  uint16_t epoch = 0;
+};
+
+Result<Key> parse_key(const std::string& hex, uint16_t epoch, const std::string& where) {
+  Key key{.epoch = epoch};
+  if (control::from_hex(hex, key.bytes)) return key;
+  return fail(Code::kInvalidArgument,
+              where + " is not a key: 32 hex digits, as `itifctl tenant add` printed them");
+}
+
+// From --key, --key-file, ITIF_KEY or the store, in this order.
+Result<Key> find_key(const Context& context, const Options& options, const json& tenant) {
+  const uint16_t current = tenant.value("key_epoch", uint16_t{0});
+  const auto epoch = options.key_epoch != 0 ? static_cast<uint16_t>(options.key_epoch) : current;
+  if (!options.key.empty()) return parse_key(options.key, epoch, "--key");
+  if (!options.key_file.empty()) {
+    ITIF_TRY(control::check_mode(options.key_file, 077));
+    ITIF_ASSIGN(std::string text, control::read_file(options.key_file, 4096));
+    text.erase(text.find_last_not_of(" \t\r\n") + 1);
+    return parse_key(text, epoch, options.key_file);
+  }
+  if (const char* variable = std::getenv("ITIF_KEY"); variable != nullptr && variable[0] != '\0')
+    return parse_key(variable, epoch, "ITIF_KEY");
+
+  ITIF_ASSIGN(const KeyStore store, KeyStore::of_user());
+  ITIF_ASSIGN(const auto stored, store.find(context.globals.endpoint, tenant.value("id", 0u)));
+  const std::string name = tenant.value("name", "");
+  const char* remedy = "pass --key, or make a new one with `itifctl tenant rotate-key`";
+  if (!stored || stored->created_unix_ns != tenant.value("created_unix_ns", uint64_t{0}))
+    return fail(Code::kNotFound,
+                fmt::format("{} has no key of tenant {}: {}", store.path(), name, remedy));
+  if (stored->epoch != current && stored->epoch != tenant.value("previous_key_epoch", uint16_t{0}))
+    return fail(Code::kNotFound,
+                fmt::format("the key of tenant {} in {} is of epoch {} and the server "
+                            "accepts {}: {}",
+                            name, store.path(), stored->epoch, current, remedy));
+  return parse_key(stored->key_hex, stored->epoch, store.path());
+}
+
+Result<client::SocketOptions> parse_address(const std::string& text) {
+  client::SocketOptions socket;
+  const auto wrong = [&] {
+    return fail(Code::kInvalidArgument,
+                fmt::format("'{}' is not HOST, HOST:PORT or [IPV6]:PORT", text));
+  };
+  std::string port;
+  if (text.starts_with('[')) {
+    const size_t end = text.find(']');
+    if (end == text.npos) return wrong();
+    socket.server = text.substr(1, end - 1);
+    if (end + 1 < text.size()) {
+      if (text[end + 1] != ':') return wrong();
+      port = text.substr(end + 2);
+    }
+  } else if (std::ranges::count(text, ':') == 1) {
+    socket.server = text.substr(0, text.find(':'));
+    port = text.substr(text.find(':') + 1);
+  } else {
+    socket.server = text;  // a name, or an IPv6 address without a port
+    return socket;
+  }
+  if (socket.server.empty()) return wrong();
+  if (text.find("]") != text.npos && text.ends_with(']')) return socket;
+  if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != port.npos)
+    return wrong();
+  const int number = std::stoi(port);
+  if (number < 1 || number > 65535) return wrong();
+  socket.port = static_cast<uint16_t>(number);
+  return socket;
+}
+
+json decoded(const client::Answer& answer) {
+  json out = {{"result_kind", wire::result_kind_name(answer.result_kind)},
+              {"latency_ns", answer.latency_ns},
+              {"server_ns", uint64_t{answer.server_us} * 1000},
+              {"rows", answer.result_rows}};
+  return out;
+}
+
+// The result's fields added to `out`. Errors: kCorrupt.
+Status decode(const client::Answer& answer, json& out) {
+  if (answer.result_kind == wire::ResultKind::kClasses) {
+    ITIF_ASSIGN(const auto classes, client::decode_classes(answer.result));
+    out["classes"] = json::array();
+    for (const client::ClassResult& c : classes)
+      out["classes"].push_back(
+          {{"index", c.index}, {"label", c.name}, {"probability", c.probability}});
+    return {};
+  }
+  ITIF_ASSIGN(const auto values, client::decode_f32(answer.result));
+  out["values"] = values;
+  return {};
+}
+
+void print_values(const json& out, const json& labels) {
+  const json& values = out["values"];
+  const std::string kind = out.value("result_kind", "");
+  const uint64_t rows = out.value("rows", uint64_t{0});
+  if (kind == "logits" && labels.is_array() && labels.size() == values.size()) {
+    Table table({{"LABEL"}, {"LOGIT", Table::Align::kRight}});
+    for (size_t i = 0; i < values.size(); ++i)
+      table.add({labels[i].is_string() ? labels[i].get<std::string>() : labels[i].dump(),
+                 fmt::format("{:.4f}", values[i].get<double>())});
+    fmt::print("{}", table.text());
+    return;
+  }
+  double squares = 0;
+  std::string first;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double value = values[i].is_number() ? values[i].get<double>() : NAN;
+    squares += value * value;
+    if (i < kShownValues) first += fmt::format("{}{:.4f}", i ? " " : "", value);
+  }
+  const std::string shape = rows > 1 && values.size() % rows == 0
+                                ? fmt::format("{}x{}", rows, values.size() / rows)
+                                : std::to_string(values.size());
+  fmt::print("{} [{}]  {}{}  (norm {:.4f}; all with --json)\n", kind, shape, first,
+             values.size() > kShownValues ? " …" : "", std::sqrt(squares));
+}
+
+void print_answer(const json& out, const json& labels) {
+  if (out.contains("classes")) {
+    Table table({{"LABEL"}, {"PROBABILITY", Table::Align::kRight}});
+    for (const json& c : out["classes"]) {
+      const std::string label = c.value("label", "");
+      table.add({label.empty() ? fmt::format("class {}", c.value("index", 0u)) : label,
+                 fmt::format("{:.4f}",
+                             c["probability"].is_number() ? c["probability"].get<double>() : NAN)});
+    }
+    fmt::print("{}", table.text());
+  } else {
+    print_values(out, labels);
+  }
+  fmt::print("answered in {} ({} in the appliance)\n", duration_cell(out, "latency_ns"),
+             duration_cell(out, "server_ns"));
+}
+
+int infer(Context& context, const Options& options) {
+  const auto shown = context.call("tenant.show", {{"tenant", tenant_ref(options.tenant)}});
+  if (!shown) return shown.error();
+  const json tenant = shown->value("tenant", json::object());
+
+  client::Credential credential;
+  credential.tenant_id = tenant.value("id", 0u);
+  const std::string auth = tenant.value("auth", "header");
+  credential.auth = auth == "none"   ? wire::Auth::kNone
+                    : auth == "full" ? wire::Auth::kFull
+                                     : wire::Auth::kHeader;
+  if (credential.auth != wire::Auth::kNone) {
+    const auto key = find_key(context, options, tenant);
+    if (!key) return context.fail(kLocalFile, key.error());
+    credential.key = key->bytes;
+    credential.key_epoch = key->epoch;
+  }
+
+  client::SocketOptions socket;
+  client::BlockingOptions blocking;
+  if (options.address.empty()) {
+    const auto address = context.call("data_address");
+    if (!address) return address.error();
+    socket.server = address->value("address", "");
+    socket.port = address->value("port", wire::kDefaultPort);
+    blocking.fragment_bytes = address->value("fragment_bytes", wire::kDefaultFragmentBytes);
+  } else {
+    const auto parsed = parse_address(options.address);
+    if (!parsed) return context.fail(kUsage, parsed.error());
+    socket = *parsed;
+  }
+
+  std::string text = options.text;
+  if (text == "-") text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  if (!options.pair.empty()) text += std::string(1, '\0') + options.pair;
+  client::Query query;
+  query.payload = std::as_bytes(std::span(text));
+  for (const wire::ResultKind kind : kResultKinds) {
+    if (options.result == wire::result_kind_name(kind)) query.result_kind = kind;
+  }
+  if (!options.deadline.empty())
+    query.budget_us = static_cast<uint32_t>(
+        std::min<uint64_t>(parse_duration_ns(options.deadline).value_or(0) / 1000, UINT32_MAX));
+
+  auto client = client::BlockingClient::connect(context.clock(), socket, blocking);
+  if (!client) return context.fail(kUnreachable, client.error());
+  const auto answer = (*client)->infer(credential, query, context.timeout_ns(kInferTimeoutNs));
+  if (!answer)
+    return context.fail(answer.error().code == Code::kInvalidArgument ? kUsage : kTimedOut,
+                        answer.error());
+  if (answer->status != wire::StatusCode::kOk) {
+    std::string message =
+        fmt::format("the appliance refused the request: {}", wire::status_name(answer->status));
+    if (!answer->detail.empty()) message += ": " + answer->detail;
+    if (answer->retry_after_us != 0)
+      message += fmt::format(": try again in {}",
+                             format_duration_ns(uint64_t{answer->retry_after_us} * 1000));
+    return context.fail(kRefused, {Code::kUnavailable, message});
+  }
+  json out = decoded(*answer);
+  if (const Status good = decode(*answer, out); !good) return context.fail(kRefused, good.error());
+  if (context.globals.json)
+    context.print_json(out);
+  else
+    print_answer(out, tenant.value("labels", json::array()));
+  return kDone;
+}
+
+}  // namespace
+
+void add_infer_command(CommandLine& line) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      line.app.add_subcommand("infer", "Send one real request and print its answer");
+  add_tenant_argument(line, command, options->tenant);
+  command->add_option("TEXT", options->text, "the input; - reads standard input")->required();
+  command->add_option("--pair", options->pair, "second text, for models of text pairs")
+      ->type_name("TEXT");
+  std::vector<std::string> kinds;
+  for (const wire::ResultKind kind : kResultKinds) kinds.emplace_back(wire::result_kind_name(kind));
+  line.hints[command
+                 ->add_option("--result", options->result,
+                              "kind of result [default: the model's head's]")
+                 ->type_name("KIND")
+                 ->check(CLI::IsMember(kinds))] = {ValueHint::Kind::kChoice, kinds};
+  command
+      ->add_option("--deadline", options->deadline, "the request's own deadline [the tenant's slo]")
+      ->type_name("TIME")
+      ->check(duration_text());
+  command->add_option("--key", options->key, "the tenant's key (others see it in the process list)")
+      ->type_name("HEX");
+  line.hints[command->add_option("--key-file", options->key_file, "file with the key, mode 0600")
+                 ->type_name("FILE")] = {ValueHint::Kind::kFile};
+  command->add_option("--key-epoch", options->key_epoch, "the key's epoch [the current one]")
+      ->type_name("N")
+      ->check(CLI::Range(1, 65535));
+  command->add_option("--address", options->address, "where to send it [asked of the server]")
+      ->type_name("HOST[:PORT]");
+  command->footer(
+      "The key comes from --key, --key-file, the variable ITIF_KEY, or is the one that `tenant "
+      "add` or\n"
+      "`rotate-key` kept. Examples:\n"
+      "  itifctl infer sentiment \"a fine film\"\n"
+      "  echo \"a fine film\" | itifctl infer sentiment - --deadline 25ms\n"
+      "  itifctl --json infer search \"how to brew tea\" | jq '.values | length'");
+  Context& context = line.context;
+  command->callback([&context, options] {
+    context.action = [&context, options] { return infer(context, *options); };
+  });
+}
+
+}  // namespace itif::ctl

@@ -1,0 +1,384 @@
+// itifctl tenant …
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "base/units.h"
+#include "commands.h"
+#include "key_store.h"
+#include "table.h"
+
+namespace itif::ctl {
+namespace {
+
+using nlohmann::json;
+
+// Of `tenant add` and `tenant update`; empty: not given.
+struct Settings {
+  std::string model;
+  std::string group;
+  std::string slo;
+  std::string auth;
+  uint32_t weight = 0;
+  uint32_t quota_rps = 0;
+  CLI::Option* weight_option = nullptr;
+  CLI::Option* quota_option = nullptr;
+};
+
+void add_settings(CommandLine& line, CLI::App* command, Settings& settings) {
+  CLI::Option* model =
+      command->add_option("--model", settings.model, "model directory, on the appliance")
+          ->type_name("DIR");
+  command
+      ->add_option("--slo", settings.slo,
+                   "deadline of requests that name none (25ms, 1s; 0s: none) [0s]")
+      ->type_name("TIME")
+      ->check(duration_text());
+  settings.weight_option =
+      command->add_option("--weight", settings.weight, "share in the group, 1 to 1000 [1]")
+          ->type_name("N")
+          ->check(CLI::Range(1, 1000));
+  settings.quota_option = command
+                              ->add_option("--quota-rps", settings.quota_rps,
+                                           "requests a second let in, 0: unlimited [0]")
+                              ->type_name("N")
+                              ->check(CLI::Range(0u, 1'000'000'000u));
+  const std::vector<std::string> auths = {"header", "full", "none"};
+  CLI::Option* auth =
+      command
+          ->add_option("--auth", settings.auth,
+                       "what a datagram's tag covers: header, full (payload too) or none "
+                       "[header]")
+          ->type_name("KIND")
+          ->check(CLI::IsMember(auths));
+  line.hints[model] = {ValueHint::Kind::kDirectory};
+  line.hints[auth] = {ValueHint::Kind::kChoice, auths};
+}
+
+json to_args(const Settings& settings) {
+  json args = json::object();
+  // The server wants an absolute path, for its working directory is not ours.
+  if (!settings.model.empty())
+    args["model_dir"] = std::filesystem::absolute(settings.model).lexically_normal().string();
+  if (!settings.group.empty()) args["group"] = settings.group;
+  if (!settings.slo.empty()) args["slo_ns"] = parse_duration_ns(settings.slo).value_or(0);
+  if (settings.weight_option->count() > 0) args["weight"] = settings.weight;
+  if (settings.quota_option->count() > 0) args["quota_rps"] = settings.quota_rps;
+  if (!settings.auth.empty()) args["auth"] = settings.auth;
+  return args;
+}
+
+std::string quota_cell(const json& tenant) {
+  return tenant.value("quota_rps", 0u) == 0 ? "-" : count_cell(tenant, "quota_rps");
+}
+
+void print_tenant(const json& tenant) {
+  Facts facts;
+  facts.add("id", text_cell(tenant, "id"));
+  facts.add("name", text_cell(tenant, "name"));
+  facts.add("state", text_cell(tenant, "state"));
+  if (tenant.contains("message")) facts.add("why", text_cell(tenant, "message"));
+  facts.add("model", text_cell(tenant, "model_dir"));
+  facts.add("group", text_cell(tenant, "group"));
+  if (tenant.contains("backbone")) {
+    facts.add("backbone", text_cell(tenant, "backbone"));
+    facts.add("head", text_cell(tenant, "head"));
+    facts.add("result", text_cell(tenant, "result_kind"));
+    facts.add("max tokens", text_cell(tenant, "max_tokens"));
+    facts.add("weights", bytes_cell(tenant, "weight_bytes"));
+  }
+  if (tenant.contains("labels") && tenant["labels"].is_array() && !tenant["labels"].empty()) {
+    constexpr size_t kShown = 12;
+    std::string labels;
+    for (size_t i = 0; i < std::min(tenant["labels"].size(), kShown); ++i)
+      labels += (i ? ", " : "") + (tenant["labels"][i].is_string()
+                                       ? tenant["labels"][i].get<std::string>()
+                                       : tenant["labels"][i].dump());
+    if (tenant["labels"].size() > kShown)
+      labels += fmt::format(", … {} in all", tenant["labels"].size());
+    facts.add("labels", labels);
+  }
+  facts.add("slo", duration_cell(tenant, "slo_ns"));
+  facts.add("weight", text_cell(tenant, "weight"));
+  facts.add("quota", quota_cell(tenant) == "-" ? "-" : quota_cell(tenant) + " requests/s");
+  facts.add("auth", text_cell(tenant, "auth"));
+  facts.add("key epoch",
+            tenant.contains("previous_key_epoch")
+                ? fmt::format("{} (and {} until it is dropped)", text_cell(tenant, "key_epoch"),
+                              text_cell(tenant, "previous_key_epoch"))
+                : text_cell(tenant, "key_epoch"));
+  facts.add("created", time_cell(tenant, "created_unix_ns"));
+  facts.add("changed", time_cell(tenant, "updated_unix_ns"));
+  fmt::print("{}", facts.text());
+}
+
+void print_list(const json& tenants) {
+  using enum Table::Align;
+  Table table({{"ID", kRight},
+               {"NAME"},
+               {"STATE"},
+               {"GROUP"},
+               {"HEAD"},
+               {"WEIGHTS", kRight},
+               {"SLO", kRight},
+               {"WEIGHT", kRight},
+               {"QUOTA/S", kRight},
+               {"AUTH"}});
+  std::string notes;
+  for (const json& t : tenants) {
+    table.add({text_cell(t, "id"), text_cell(t, "name"), text_cell(t, "state"),
+               text_cell(t, "group"), text_cell(t, "head"), bytes_cell(t, "weight_bytes"),
+               duration_cell(t, "slo_ns"), text_cell(t, "weight"), quota_cell(t),
+               text_cell(t, "auth")});
+    if (t.contains("message"))
+      notes += fmt::format("{}: {}\n", text_cell(t, "name"), printable(text_cell(t, "message")));
+  }
+  fmt::print("{}{}", table.text(), notes);
+}
+
+// Keeps a new key for `infer`; that it cannot be kept is no reason to fail, for it was printed.
+std::string keep_key(const Context& context, const json& answer) {
+  const json& tenant = answer["tenant"];
+  auto store = KeyStore::of_user();
+  Status saved;
+  if (!store) {
+    saved = std::unexpected(store.error());
+  } else {
+    saved = store->save(
+        context.globals.endpoint, tenant["id"],
+        {tenant["name"], tenant["created_unix_ns"], tenant["key_epoch"], answer["key"]});
+  }
+  if (saved) return "kept in " + store->path();
+  fmt::print(stderr, "itifctl: the key is not kept for `itifctl infer`: {}\n",
+             saved.error().message);
+  return "not kept";
+}
+
+void print_key(const Context& context, const json& answer, bool save) {
+  const std::string where = save ? keep_key(context, answer) : "not kept";
+  if (context.globals.json) return context.print_json(answer);
+  Facts facts;
+  facts.add("tenant", text_cell(answer["tenant"], "name"));
+  facts.add("id", text_cell(answer["tenant"], "id"));
+  facts.add("key", text_cell(answer, "key"));
+  facts.add("key epoch", text_cell(answer["tenant"], "key_epoch"));
+  fmt::print("{}The key is shown this once ({}).\n", facts.text(), where);
+}
+
+int show_changed(const Context& context, const std::expected<json, int>& answer, const char* done) {
+  if (!answer) return answer.error();
+  if (context.globals.json)
+    context.print_json(*answer);
+  else
+    fmt::print("tenant {} {}\n", text_cell((*answer)["tenant"], "name"), done);
+  return kDone;
+}
+
+void add_add(CommandLine& line, CLI::App* tenants) {
+  struct Options : Settings {
+    std::string name;
+    bool no_save_key = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = tenants->add_subcommand("add", "Load a model and let its traffic in");
+  command->add_option("NAME", options->name, "a letter, then letters, digits, '.', '_', '-'")
+      ->required();
+  add_settings(line, command, *options);
+  command->get_option("--model")->required();
+  command->add_option("--group", options->group, "group to join [chosen from the architecture]")
+      ->type_name("NAME");
+  command->add_flag("--no-save-key", options->no_save_key,
+                    "do not keep the key for `itifctl infer`");
+  command->footer(
+      "Prints the tenant's id and key. Examples:\n"
+      "  itifctl tenant add sentiment --model /models/distilbert-sst2 --slo 25ms\n"
+      "  itifctl --json tenant add search --model ./all-MiniLM-L6-v2 --quota-rps 500 --auth full");
+  Context& context = line.context;
+  command->callback([&context, options] {
+    context.action = [&context, options] {
+      json args = to_args(*options);
+      args["name"] = options->name;
+      const auto answer = context.call_long("tenant.add", args);
+      if (!answer) return answer.error();
+      print_key(context, *answer, !options->no_save_key);
+      return static_cast<int>(kDone);
+    };
+  });
+}
+
+void add_update(CommandLine& line, CLI::App* tenants) {
+  struct Options : Settings {
+    std::string tenant;
+    std::string name;
+    bool reload = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      tenants->add_subcommand("update", "Change settings, or swap in another model without a gap");
+  add_tenant_argument(line, command, options->tenant);
+  add_settings(line, command, *options);
+  command->add_option("--name", options->name, "new name")->type_name("NAME");
+  command->add_flag("--reload", options->reload, "load the model directory again");
+  command->footer(
+      "What is not given stays. Examples:\n"
+      "  itifctl tenant update sentiment --weight 4 --quota-rps 0\n"
+      "  itifctl tenant update sentiment --model /models/distilbert-sst2-v2");
+  Context& context = line.context;
+  command->callback([&context, options] {
+    context.action = [&context, options] {
+      json args = to_args(*options);
+      args["tenant"] = tenant_ref(options->tenant);
+      if (!options->name.empty()) args["name"] = options->name;
+      if (options->reload) args["reload"] = true;
+      return show_changed(context, context.call_long("tenant.update", args), "updated");
+    };
+  });
+}
+
+void add_rotate_key(CommandLine& line, CLI::App* tenants) {
+  struct Options {
+    std::string tenant;
+    bool drop_previous = false;
+    bool no_save_key = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      tenants->add_subcommand("rotate-key", "Make a new key; the one before stays valid beside it");
+  add_tenant_argument(line, command, options->tenant);
+  command->add_flag("--drop-previous", options->drop_previous,
+                    "make no new key: end the previous one's validity");
+  command->add_flag("--no-save-key", options->no_save_key,
+                    "do not keep the key for `itifctl infer`");
+  command->footer(
+      "Examples:\n"
+      "  itifctl tenant rotate-key sentiment                   # hand out the new key, then\n"
+      "  itifctl tenant rotate-key sentiment --drop-previous   # when all clients have it");
+  Context& context = line.context;
+  command->callback([&context, options] {
+    context.action = [&context, options] {
+      json args = {{"tenant", tenant_ref(options->tenant)}};
+      if (options->drop_previous) args["drop_previous"] = true;
+      const auto answer = context.call("tenant.rotate_key", args, kLoadTimeoutNs);
+      if (!answer) return answer.error();
+      if (options->drop_previous)
+        return show_changed(context, answer, "accepts only its newest key");
+      print_key(context, *answer, !options->no_save_key);
+      return static_cast<int>(kDone);
+    };
+  });
+}
+
+void add_remove(CommandLine& line, CLI::App* tenants) {
+  auto tenant = std::make_shared<std::string>();
+  CLI::App* command =
+      tenants->add_subcommand("remove", "Answer what was accepted, then free the tenant's weights");
+  add_tenant_argument(line, command, *tenant);
+  command->footer("Example:\n  itifctl tenant remove sentiment");
+  Context& context = line.context;
+  command->callback([&context, tenant] {
+    context.action = [&context, tenant] {
+      const auto answer =
+          context.call("tenant.remove", {{"tenant", tenant_ref(*tenant)}}, kLoadTimeoutNs);
+      if (!answer) return answer.error();
+      if (auto store = KeyStore::of_user();
+          store && answer->value("id", json()).is_number_unsigned())
+        (void)store->forget(context.globals.endpoint, (*answer)["id"]);
+      if (context.globals.json)
+        context.print_json(*answer);
+      else
+        fmt::print("tenant {} removed\n", text_cell(*answer, "name"));
+      return static_cast<int>(kDone);
+    };
+  });
+}
+
+// A command that takes a tenant and changes its state.
+void add_switch(CommandLine& line, CLI::App* tenants, const char* name, const char* op,
+                const char* description, const char* done) {
+  auto tenant = std::make_shared<std::string>();
+  CLI::App* command = tenants->add_subcommand(name, description);
+  add_tenant_argument(line, command, *tenant);
+  command->footer(fmt::format("Example:\n  itifctl tenant {} sentiment", name));
+  Context& context = line.context;
+  command->callback([&context, tenant, op, done] {
+    context.action = [&context, tenant, op, done] {
+      return show_changed(context, context.call_long(op, {{"tenant", tenant_ref(*tenant)}}), done);
+    };
+  });
+}
+
+void add_list_and_show(CommandLine& line, CLI::App* tenants) {
+  Context& context = line.context;
+  CLI::App* list = tenants->add_subcommand("list", "All tenants");
+  list->footer(
+      "Examples:\n  itifctl tenant list\n  itifctl --json tenant list | jq '.tenants[].name'");
+  list->callback([&context] {
+    context.action = [&context] {
+      const auto answer = context.call("tenant.list");
+      if (!answer) return answer.error();
+      if (context.globals.json)
+        context.print_json(*answer);
+      else
+        print_list(answer->value("tenants", json::array()));
+      return static_cast<int>(kDone);
+    };
+  });
+
+  auto tenant = std::make_shared<std::string>();
+  CLI::App* show = tenants->add_subcommand("show", "One tenant, its model and its settings");
+  add_tenant_argument(line, show, *tenant);
+  show->footer("Example:\n  itifctl tenant show sentiment");
+  show->callback([&context, tenant] {
+    context.action = [&context, tenant] {
+      const auto answer = context.call("tenant.show", {{"tenant", tenant_ref(*tenant)}});
+      if (!answer) return answer.error();
+      if (context.globals.json)
+        context.print_json(*answer);
+      else
+        print_tenant((*answer)["tenant"]);
+      return static_cast<int>(kDone);
+    };
+  });
+}
+
+}  // namespace
+
+CLI::Validator duration_text() {
+  return CLI::Validator(
+      [](std::string& text) {
+        const auto duration = parse_duration_ns(text);
+        return duration ? std::string() : duration.error().message;
+      },
+      "", "duration");
+}
+
+CLI::Option* add_tenant_argument(CommandLine& line, CLI::App* command, std::string& tenant) {
+  CLI::Option* option = command->add_option("TENANT", tenant, "name or id")->required();
+  line.hints[option] = {ValueHint::Kind::kTenant};
+  return option;
+}
+
+json tenant_ref(const std::string& name_or_id) {
+  const bool digits = !name_or_id.empty() && name_or_id.size() <= 10 &&
+                      std::ranges::all_of(name_or_id, [](char c) { return c >= '0' && c <= '9'; });
+  return digits ? json(std::stoull(name_or_id)) : json(name_or_id);
+}
+
+void add_tenant_commands(CommandLine& line) {
+  CLI::App* tenants = line.app.add_subcommand("tenant", "Add, list, change and remove tenants");
+  tenants->require_subcommand(1);
+  add_add(line, tenants);
+  add_list_and_show(line, tenants);
+  add_update(line, tenants);
+  add_switch(line, tenants, "pause", "tenant.pause",
+             "Refuse a tenant's requests; its model stays loaded", "paused");
+  add_switch(line, tenants, "resume", "tenant.resume",
+             "Let a paused tenant's requests in; load a failed one again", "resumed");
+  add_rotate_key(line, tenants);
+  add_remove(line, tenants);
+}
+
+}  // namespace itif::ctl

@@ -1,0 +1,96 @@
+#include "context.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/units.h"
+#include "progress.h"
+
+namespace itif::ctl {
+
+using nlohmann::json;
+
+std::string printable(const std::string& text) {
+  std::string out = text;
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return out;
+}
+
+int Context::fail(int exit_code, const Error& error) const {
+  if (globals.json)
+    print_json({{"error", {{"code", code_name(error.code)}, {"message", error.message}}}});
+  else
+    fmt::print(stderr, "itifctl: {}\n", printable(error.message));
+  return exit_code;
+}
+
+int Context::fail(const control::CallError& error) const {
+  switch (error.kind) {
+    case control::CallError::Kind::kUnreachable: return fail(kUnreachable, error.error);
+    case control::CallError::Kind::kTimeout: return fail(kTimedOut, error.error);
+    case control::CallError::Kind::kRefused: return fail(kRefused, error.error);
+  }
+  return kRefused;
+}
+
+void Context::print_json(const json& document) const {
+  fmt::print("{}\n", document.dump(2, ' ', false, json::error_handler_t::replace));
+}
+
+uint64_t Context::timeout_ns(uint64_t otherwise) const {
+  if (globals.timeout.empty()) return otherwise;
+  return parse_duration_ns(globals.timeout).value_or(otherwise);  // checked when it was parsed
+}
+
+std::expected<control::Client*, int> Context::client() {
+  if (client_) return client_.get();
+  control::ClientOptions options;
+  options.endpoint = globals.endpoint;
+  if (!globals.server_key.empty()) {
+    auto key = control::parse_public_key(globals.server_key);
+    if (!key) return std::unexpected(fail(kLocalFile, key.error()));
+    options.server_key = *key;
+  }
+  if (!globals.client_key_file.empty()) {
+    auto pair = control::read_key_pair(globals.client_key_file);
+    if (!pair) return std::unexpected(fail(kLocalFile, pair.error()));
+    options.client_key = *pair;
+  }
+  options.connect_timeout_ns = std::min(options.connect_timeout_ns, timeout_ns(UINT64_MAX));
+  auto connected = control::Client::connect(options, clock_);
+  if (!connected) {
+    const bool usage = connected.error().error.code == Code::kInvalidArgument;
+    return std::unexpected(usage ? fail(kUsage, connected.error().error) : fail(connected.error()));
+  }
+  client_ = std::move(*connected);
+  return client_.get();
+}
+
+std::expected<json, int> Context::call_with(const std::string& op, const json& args,
+                                            uint64_t timeout_ns,
+                                            const control::Progress& progress) {
+  auto connected = client();
+  if (!connected) return std::unexpected(connected.error());
+  auto answer = (*connected)
+                    ->call(op, args.is_null() ? json::object() : args, this->timeout_ns(timeout_ns),
+                           progress);
+  if (!answer) return std::unexpected(fail(answer.error()));
+  return *answer;
+}
+
+std::expected<json, int> Context::call(const std::string& op, const json& args,
+                                       uint64_t timeout_ns) {
+  return call_with(op, args, timeout_ns, nullptr);
+}
+
+std::expected<json, int> Context::call_long(const std::string& op, const json& args) {
+  ProgressDisplay display(!globals.json);
+  return call_with(op, args, kLoadTimeoutNs, [&](const std::string& stage, double fraction) {
+    display.show(printable(stage), fraction);
+  });
+}
+
+}  // namespace itif::ctl

@@ -1,0 +1,26 @@
+// Progress of long work on standard error: a bar that is redrawn on a terminal, otherwise a line for
+// each stage and quarter.
+#pragma once
+
+#include <string>
+
+namespace itif::ctl {
+
+class ProgressDisplay {
+ public:
+  explicit ProgressDisplay(bool wanted);
+  ~ProgressDisplay();  // removes the bar
+  ProgressDisplay(const ProgressDisplay&) = delete;
+  ProgressDisplay& operator=(const ProgressDisplay&) = delete;
+
+  void show(const std::string& stage, double fraction);
+
+ private:
+  const bool wanted_;
+  const bool terminal_;
+  bool drawn_ = false;
+  std::string stage_;
+  int quarter_ = -1;
+};
+
+}  // namespace itif::ctl

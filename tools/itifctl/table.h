@@ -1,0 +1,51 @@
+// Aligned columns for people. Numbers to the right, text to the left.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace itif::ctl {
+
+class Table {
+ public:
+  enum class Align { kLeft, kRight };
+  struct Column {
+    std::string title;
+    Align align = Align::kLeft;
+  };
+
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  // REQUIRES: a cell for each column. Cells are made printable.
+  void add(std::vector<std::string> cells);
+  // Lines end in '\n' and have no blanks before it.
+  std::string text() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// "name  value" lines.
+class Facts {
+ public:
+  void add(std::string name, std::string value);
+  std::string text() const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> lines_;
+};
+
+// Fields of the server's documents as cells; "-" for one that is missing or of another type.
+std::string text_cell(const nlohmann::json& object, const char* field);
+std::string count_cell(const nlohmann::json& object, const char* field);  // 1,234,567
+std::string rate_cell(const nlohmann::json& object, const char* field);   // 1,234.5
+std::string duration_cell(const nlohmann::json& object,
+                          const char* field);  // ns → "9.8 ms"; 0: "-"
+std::string bytes_cell(const nlohmann::json& object, const char* field);
+std::string time_cell(const nlohmann::json& object, const char* field);  // unix ns → local time
+
+std::string with_thousands(uint64_t number);
+
+}  // namespace itif::ctl
