@@ -3,6 +3,7 @@
 #include "eal_transport.h"
 
 #include <fmt/format.h>
+#include <rte_lcore.h>
 #include <rte_mbuf.h>
 
 #include <algorithm>
@@ -62,6 +63,8 @@ class EalTransport final : public client::Transport {
       peer.our_port = static_cast<uint16_t>(kFirstSourcePort + i);
       peers_.push_back(peer);
     }
+    // 8: UDP's own header.
+    max_datagram_bytes_ = port_.info().mtu - (peer.ip_version == 4 ? 20u : 40u) - 8;
     log::info("sending through {} ({}) from {} to {} at {}", port_.info().device,
               port_.info().driver, options.local_ip, options.server_ip,
               net::format_mac(peer.peer_mac));
@@ -76,27 +79,23 @@ class EalTransport final : public client::Transport {
     while (taken < batch.size()) {
       std::array<rte_mbuf*, kBurst> mbufs;
       size_t count = 0;
-      for (const client::Outgoing& datagram :
-           batch.subspan(taken).first(std::min(kBurst, batch.size() - taken))) {
+      size_t bytes = 0;
+      for (const client::Outgoing& datagram : batch.subspan(taken)) {
+        bytes = datagram.head.size() + datagram.body.size();
+        if (count == kBurst || bytes > max_datagram_bytes_) break;
         rte_mbuf* mbuf = rte_pktmbuf_alloc(pool_.get());
         if (mbuf == nullptr) break;
-        const auto room = net::udp_payload_room(*mbuf, peer);
-        const size_t bytes = datagram.head.size() + datagram.body.size();
-        if (bytes > room.size()) {  // cannot be sent: counts as taken
-          rte_pktmbuf_free(mbuf);
-          ++taken;
-          break;
-        }
-        std::memcpy(room.data(), datagram.head.data(), datagram.head.size());
+        std::byte* room = net::udp_payload_room(*mbuf, peer).data();
+        std::memcpy(room, datagram.head.data(), datagram.head.size());
         if (!datagram.body.empty())
-          std::memcpy(room.data() + datagram.head.size(), datagram.body.data(),
-                      datagram.body.size());
+          std::memcpy(room + datagram.head.size(), datagram.body.data(), datagram.body.size());
         net::write_udp_headers(*mbuf, peer, bytes, port_.info().tx_offloads);
         mbufs[count++] = mbuf;
       }
       if (count == 0) {
-        if (taken > 0 && taken < batch.size()) continue;
-        break;
+        if (bytes <= max_datagram_bytes_) break;  // no mbuf: they come back as the device sends
+        ++taken;                                  // never to be sent: the timers decide
+        continue;
       }
       const uint16_t sent = port_.tx_burst(0, std::span(mbufs).first(count));
       taken += sent;
@@ -110,6 +109,8 @@ class EalTransport final : public client::Transport {
 
   size_t receive(std::span<client::Incoming> batch) noexcept override {
     release_received();
+    // The owner thread is not EAL's: without an lcore id it has no mempool cache. Fails harmlessly.
+    if (!std::exchange(registered_, true)) (void)rte_thread_register();
     std::array<rte_mbuf*, kBurst> burst;
     const uint16_t count =
         port_.rx_burst(0, std::span(burst).first(std::min(kBurst, batch.size())));
@@ -185,7 +186,9 @@ class EalTransport final : public client::Transport {
   net::Port port_;
   std::vector<net::LocalAddresses> locals_;  // one a flow
   std::vector<net::Endpoint> peers_;         // one a flow
-  std::array<rte_mbuf*, kBurst> received_;   // behind what receive() handed out
+  size_t max_datagram_bytes_ = 0;            // that fit the link's MTU
+  bool registered_ = false;
+  std::array<rte_mbuf*, kBurst> received_;  // behind what receive() handed out
   unsigned num_received_ = 0;
 };
 

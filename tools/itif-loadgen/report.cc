@@ -67,7 +67,9 @@ std::string table(const Options& options, const Results& results) {
         "--max-in-flight\n",
         results.unsent, options.max_in_flight);
   if (results.sent_again > 0)
-    text += fmt::format("sent more than once: {} requests\n", results.sent_again);
+    text += fmt::format(
+        "asked again after {} of silence: {} requests ({} times the server said busy)\n",
+        format_duration_ns(options.retry.initial_rto_ns), results.sent_again, results.engine.busy);
   if (total.answered > 0)
     text += fmt::format("in the server: p50 {}, p99 {}; sent late by: p50 {}, p99 {}\n",
                         time_cell(results.server_ns, 50), time_cell(results.server_ns, 99),

@@ -134,7 +134,7 @@ Json to_json(const Options& options, const Results& results) {
   json["tenants"] = std::move(tenants);
   json["warmup_requests"] = results.warmup_requests;
   json["not_sent"] = results.unsent;
-  json["sent_more_than_once"] = results.sent_again;
+  json["asked_again"] = results.sent_again;
   json["server"] = histogram_json(results.server_ns);
   json["lateness"] = histogram_json(results.lateness_ns);
   json["datagrams"] = engine_json(results.engine);

@@ -27,7 +27,7 @@ struct Results {
   std::vector<TargetResults> targets;
   uint64_t warmup_requests = 0;
   uint64_t unsent = 0;       // due, but there was no room to send them before the end
-  uint64_t sent_again = 0;   // requests that took more than one send
+  uint64_t sent_again = 0;   // requests that were sent or probed for more than once
   uint64_t measured_ns = 0;  // how long measured requests were sent
   Histogram lateness_ns;     // how much later than intended requests were handed over
   Histogram server_ns;       // what the server says answers took it
