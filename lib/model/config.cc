@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/check.h"
 #include "model/json_file.h"
 #include "model/model_dir.h"
 
@@ -39,9 +40,10 @@ Result<BackboneSpec> parse_bert(const nlohmann::json& config, const std::string&
                             "found {}",
                             origin, spec.heads, spec.hidden));
   if (spec.head_size() > kernels::kMaxHeadSize)
-    return fail(Code::kUnsupported,
-                fmt::format("{}: 'hidden_size' / 'num_attention_heads' must be at most {}, found {}",
-                            origin, kernels::kMaxHeadSize, spec.head_size()));
+    return fail(
+        Code::kUnsupported,
+        fmt::format("{}: 'hidden_size' / 'num_attention_heads' must be at most {}, found {}",
+                    origin, kernels::kMaxHeadSize, spec.head_size()));
   ITIF_ASSIGN(const std::string act, get_string_or(config, "hidden_act", "gelu", origin));
   ITIF_ASSIGN(spec.activation, parse_activation(act, origin));
 
@@ -62,13 +64,21 @@ Result<BackboneSpec> parse_bert(const nlohmann::json& config, const std::string&
 
 struct Family {
   const char* model_type;
+  const char* class_prefix;
   Result<BackboneSpec> (*parse)(const nlohmann::json&, const std::string&);
 };
 constexpr Family kFamilies[] = {
-    {"bert", parse_bert},
+    {"bert", "Bert", parse_bert},
 };
 
 }  // namespace
+
+std::string_view class_prefix(std::string_view family) {
+  for (const Family& row : kFamilies)
+    if (family == row.model_type) return row.class_prefix;
+  CHECK(false);  // not a family of the table
+  return {};
+}
 
 Result<kernels::Activation> parse_activation(const std::string& name, const std::string& origin) {
   using kernels::Activation;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "model/checkpoint.h"
+#include "model/config.h"
 #include "model/json_file.h"
 #include "model/sentence_transformers.h"
 
@@ -34,8 +35,8 @@ constexpr Architecture kArchitectures[] = {
 };
 
 // By name if config.json names one, else by the tensors that are there.
-Result<const Architecture*> find_architecture(const nlohmann::json& config, bool has_pooler,
-                                              const Checkpoint& checkpoint,
+Result<const Architecture*> find_architecture(const nlohmann::json& config, std::string_view family,
+                                              bool has_pooler, const Checkpoint& checkpoint,
                                               const std::string& origin) {
   const auto by_suffix = [](std::string_view suffix) -> const Architecture* {
     for (const Architecture& row : kArchitectures)
@@ -53,13 +54,13 @@ Result<const Architecture*> find_architecture(const nlohmann::json& config, bool
                 fmt::format("{}: 'architectures' must be an array of one name, found {}", origin,
                             shown(*it)));
   const std::string name = (*it)[0].get<std::string>();
-  const std::string_view family = "Bert";
-  if (name.starts_with(family))
-    if (const Architecture* found = by_suffix(std::string_view(name).substr(family.size())))
+  const std::string_view prefix = class_prefix(family);
+  if (name.starts_with(prefix))
+    if (const Architecture* found = by_suffix(std::string_view(name).substr(prefix.size())))
       return found;
   std::string known;
   for (const Architecture& row : kArchitectures)
-    known += fmt::format("{}{}{}", known.empty() ? "" : ", ", family, row.suffix);
+    known += fmt::format("{}{}{}", known.empty() ? "" : ", ", prefix, row.suffix);
   return fail(Code::kUnsupported, fmt::format("{}: 'architectures' must be one of {}, found {}",
                                               origin, known, shown(nlohmann::json(name))));
 }
@@ -178,16 +179,11 @@ Status load_all(device::Device& device, const std::vector<LinearSpec>& specs,
 
 const char* pooling_name(kernels::Pooling pooling) {
   switch (pooling) {
-    case kernels::Pooling::kFirst:
-      return "cls";
-    case kernels::Pooling::kMean:
-      return "mean";
-    case kernels::Pooling::kMax:
-      return "max";
-    case kernels::Pooling::kMeanSqrtLength:
-      return "mean_sqrt_len";
-    case kernels::Pooling::kLast:
-      return "last";
+    case kernels::Pooling::kFirst: return "cls";
+    case kernels::Pooling::kMean: return "mean";
+    case kernels::Pooling::kMax: return "max";
+    case kernels::Pooling::kMeanSqrtLength: return "mean_sqrt_len";
+    case kernels::Pooling::kLast: return "last";
   }
   return "?";
 }
@@ -196,16 +192,11 @@ const char* pooling_name(kernels::Pooling pooling) {
 
 const char* head_kind_name(HeadKind kind) {
   switch (kind) {
-    case HeadKind::kHidden:
-      return "hidden";
-    case HeadKind::kPooler:
-      return "pooler";
-    case HeadKind::kEmbedding:
-      return "embedding";
-    case HeadKind::kClassification:
-      return "classification";
-    case HeadKind::kTokenClassification:
-      return "token_classification";
+    case HeadKind::kHidden: return "hidden";
+    case HeadKind::kPooler: return "pooler";
+    case HeadKind::kEmbedding: return "embedding";
+    case HeadKind::kClassification: return "classification";
+    case HeadKind::kTokenClassification: return "token_classification";
   }
   return "?";
 }
@@ -225,7 +216,7 @@ Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::js
   ITIF_ASSIGN(const bool embeds, read_sentence_transformers(directory, backbone, head));
   if (!embeds) {
     ITIF_ASSIGN(const Architecture* architecture,
-                find_architecture(config, has_pooler, checkpoint, origin));
+                find_architecture(config, backbone.family, has_pooler, checkpoint, origin));
     head.kind = architecture->kind;
     if (head.kind == HeadKind::kHidden && has_pooler) head.kind = HeadKind::kPooler;
     if (architecture->classifier)
@@ -249,8 +240,7 @@ Result<Head> load_head(device::Device& device, const HeadSpec& spec, const Check
 std::string describe(const HeadSpec& spec, const BackboneSpec& backbone) {
   switch (spec.kind) {
     case HeadKind::kHidden:
-    case HeadKind::kPooler:
-      break;
+    case HeadKind::kPooler: break;
     case HeadKind::kEmbedding:
       return fmt::format("embedding ({}, {}{})", pooling_name(spec.pooling),
                          spec.normalize ? "unit length, " : "",

@@ -150,9 +150,9 @@ TEST_P(Forward, AskingForTheDefaultGivesTheHeadsOwnKind) {
 TEST_P(Forward, ClassesAreTheSoftmaxOfLogitsBestFirstWithNames) {
   Random random(5);
   Ask logits = random_ask(random, spec_, 3, 7, ResultKind::kLogits);
-  Ask classes = logits, pooled = logits;
+  Ask classes = logits;
   classes.kind = ResultKind::kClasses;
-  pooled.kind = ResultKind::kPooled;
+  const Ask pooled = random_ask(random, spec_, 3, 9, ResultKind::kPooled);
   // Rows of logits and classes must not be mixed up by what stands between.
   const std::vector<Answer> answers =
       run({random_ask(random, spec_, 3, 4, ResultKind::kClasses), logits, pooled, classes});
