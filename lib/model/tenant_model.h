@@ -26,7 +26,7 @@ struct TenantModel {
   std::shared_ptr<const Tokenizer>
       tokenizer;                 // null: no vocabulary in the directory, no text payloads
   uint32_t max_tokens = 0;       // of one request
-  uint32_t max_text_tokens = 0;  // texts are truncated to this, as the reference does
+  uint32_t max_text_tokens = 0;  // of one text: longer ones are refused, or cut on request
   uint64_t weight_bytes = 0;     // device memory: backbone and head
 };
 
