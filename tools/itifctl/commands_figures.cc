@@ -91,20 +91,24 @@ int show_stats(const json& document) {
 int show_drops(const json& document) {
   using enum Table::Align;
   Table workers({{"WORKER"},
+                 {"PORT"},
+                 {"QUEUE", kRight},
                  {"RECEIVED", kRight},
                  {"FORWARDED", kRight},
                  {"HELD", kRight},
-                 {"DROPPED", kRight},
-                 {"NIC MISSED", kRight}});
+                 {"DROPPED", kRight}});
   const auto add = [&](const std::string& name, const json& w) {
-    workers.add({name, count_cell(w, "received"), count_cell(w, "forwarded"), count_cell(w, "held"),
-                 with_thousands(sum_of(w.value("dropped", json::object()))),
-                 count_cell(w, "nic_missed")});
+    const bool is_worker = w.contains("queue");
+    workers.add({name, is_worker ? text_cell(w, "port") : "",
+                 is_worker ? text_cell(w, "queue") : "", count_cell(w, "received"),
+                 count_cell(w, "forwarded"), count_cell(w, "held"),
+                 with_thousands(sum_of(w.value("dropped", json::object())))});
   };
   for (const json& w : document.value("workers", json::array())) add(text_cell(w, "worker"), w);
   const json total = document.value("total", json::object());
   add("total", total);
-  fmt::print("{}", workers.text());
+  fmt::print("{}lost before a worker saw them: {}\n", workers.text(),
+             count_cell(total, "nic_missed"));
   const json dropped = total.value("dropped", json::object());
   if (sum_of(dropped) == 0) return kDone;
   Table reasons({{"REASON"}, {"DATAGRAMS", kRight}});
@@ -144,6 +148,17 @@ int show_health(const json& document) {
   if (appliance.is_object() && appliance.contains("problems") && appliance["problems"].is_array()) {
     for (const json& problem : appliance["problems"])
       facts.add("problem", problem.is_string() ? problem.get<std::string>() : problem.dump());
+  }
+  if (appliance.is_object() && appliance.contains("ports") && appliance["ports"].is_array()) {
+    for (const json& port : appliance["ports"]) {
+      std::string addresses;
+      for (const json& address : port.value("addresses", json::array()))
+        addresses += " " + (address.is_string() ? address.get<std::string>() : address.dump());
+      facts.add("port",
+                fmt::format("{} ({}), link {}, MTU {},{}", text_cell(port, "device"),
+                            text_cell(port, "driver"), port.value("link_up", false) ? "up" : "down",
+                            text_cell(port, "mtu"), addresses));
+    }
   }
   fmt::print("{}", facts.text());
   return kDone;

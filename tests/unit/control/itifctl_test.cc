@@ -268,7 +268,7 @@ TEST_F(ItifctlTest, ShowsFiguresToPeople) {
   const std::string stats = good({"stats"});
   EXPECT_TRUE(has(stats, "REQUESTS/S")) << stats;
   EXPECT_TRUE(has(stats, "total")) << stats;
-  EXPECT_TRUE(has(good({"drops"}), "NIC MISSED"));
+  EXPECT_TRUE(has(good({"drops"}), "lost before a worker"));
   EXPECT_TRUE(has(good({"device"}), "bf16"));
   EXPECT_TRUE(has(good({"health"}), "1 serving, 0 paused"));
   const std::string watched = good({"stats", "--watch", "--interval", "1ms", "--count", "3"});

@@ -107,11 +107,14 @@ TEST(RegistryCrash, KillAtAnyMomentLosesNoAcknowledgedChange) {
     ASSERT_GE(child, 0);
     if (child == 0) write_until_killed(state, ends[1], 1000 + static_cast<uint64_t>(round));
     ::close(ends[1]);
-    // Read what is acknowledged while the child works, so that a full pipe does not hold it up.
-    std::thread killer([child, after = 1000 + random.below(60'000)] {
-      std::this_thread::sleep_for(std::chrono::microseconds(after));
+    // Killed a random moment after a random number of changes: on a machine of any speed it is in the
+    // middle of something.
+    uint64_t changes_left = random.below(12);
+    const auto kill_soon = [&, after_us = random.below(3000)] {
+      std::this_thread::sleep_for(std::chrono::microseconds(after_us));
       ::kill(child, SIGKILL);
-    });
+    };
+    if (changes_left == 0) kill_soon();
     Word word{}, last{.acknowledged = true};
     while (::read(ends[0], &word, sizeof word) == static_cast<ssize_t>(sizeof word)) {
       last = word;
@@ -119,8 +122,8 @@ TEST(RegistryCrash, KillAtAnyMomentLosesNoAcknowledgedChange) {
       if (!word.acknowledged) continue;
       take(word, expected);
       ++num_acknowledged;
+      if (changes_left > 0 && --changes_left == 0) kill_soon();
     }
-    killer.join();
     ::close(ends[0]);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
