@@ -85,6 +85,7 @@ void visit_batching(V& v, Batching& batching) {
   v.integer("max_requests", batching.max_requests, 1, 1u << 16);
   v.integer("max_tenants", batching.max_tenants, 1, 4096);
   v.integer("queue_requests", batching.queue_requests, 1, 1u << 20);
+  v.duration("max_wait", batching.max_wait_ns, 0, 600 * kSecond);
 }
 
 template <class V, class Control>

@@ -40,6 +40,7 @@ Directory::Directory(Pipeline& pipeline, device::Device& device, const Clock& cl
   stage_options_.executor.queue.max_slots = batching.max_tenants;
   stage_options_.executor.limits.max_requests = batching.max_requests;
   stage_options_.executor.scheduler = batching.scheduler;
+  stage_options_.executor.max_wait_ns = batching.max_wait_ns;
   stage_options_.idle.busy = config.data_plane.polling == "busy";
   stage_options_.idle.max_sleep_ns = 100'000'000;  // it is woken by its doorbell
   stage_options_.cpus = std::move(executor_cpus);

@@ -52,17 +52,23 @@ void GroupExecutor::submit(request::Request* request) noexcept {
     return;
   }
   if (!prepare(request)) return;
-  if (!queue_.push(request)) {
-    request->retry_after_us = estimate_wait_us();
+  const double wait_ns = expected_wait_ns(request->slot);
+  const bool too_long =
+      options_.max_wait_ns != 0 && wait_ns > static_cast<double>(options_.max_wait_ns);
+  if (too_long || !queue_.push(request)) {
+    // By then the backlog is expected to have halved.
+    request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
     refuse(request, wire::StatusCode::kOverloaded,
-           "the group's queue, or the tenant's share of it, is full");
+           too_long ? "the tenant's requests wait longer than the group allows"
+                    : "the group's queue, or the tenant's share of it, is full");
   }
 }
 
-// Until the queue is expected to be half empty.
-uint32_t GroupExecutor::estimate_wait_us() const noexcept {
-  const double us = ns_per_token_ * static_cast<double>(queue_.num_tokens()) / 2000;
-  return static_cast<uint32_t>(std::clamp(us, 1000.0, 10e6));
+// What stands in the tenant's lane, at the pace of late, while every other lane takes its turns.
+double GroupExecutor::expected_wait_ns(uint32_t slot) noexcept {
+  const double own = static_cast<double>(queue_.lane(slot).num_tokens);
+  const double lanes = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
+  return ns_per_token_ * std::min(own * lanes, static_cast<double>(queue_.num_tokens()));
 }
 
 size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept {

@@ -27,6 +27,9 @@ struct ExecutorOptions {
   sched::BatchLimits limits;
   sched::GroupQueue::Limits queue;
   std::string scheduler = "fair";
+  // A request that would wait longer behind its own tenant's is refused at once: its client would
+  // have given up by the time of its turn, and others after it would wait for nothing. 0: never.
+  uint64_t max_wait_ns = 2'000'000'000;
 };
 
 // What one step did, for the counters of whoever drives the executor.
@@ -53,9 +56,7 @@ class GroupExecutor {
   uint32_t num_queued() const noexcept { return queue_.num_requests(); }
   uint64_t queued_tokens() const noexcept { return queue_.num_tokens(); }
   // Requests of the batch that runs now. Any thread.
-  uint32_t num_executing() const noexcept {
-    return num_executing_.load(std::memory_order_relaxed);
-  }
+  uint32_t num_executing() const noexcept { return num_executing_.load(std::memory_order_relaxed); }
   bool device_failed() const noexcept { return device_failed_; }
 
  private:
@@ -68,7 +69,7 @@ class GroupExecutor {
   void expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept;
   void build_batch(uint64_t now_ns) noexcept;
   void finish_batch(uint64_t done_ns) noexcept;
-  uint32_t estimate_wait_us() const noexcept;
+  double expected_wait_ns(uint32_t slot) noexcept;
 
   Group& group_;
   device::Stream& stream_;

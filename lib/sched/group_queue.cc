@@ -22,6 +22,7 @@ bool GroupQueue::push(request::Request* request) noexcept {
   ++lane.num_requests;
   ++num_requests_;
   num_tokens_ += request->num_tokens;
+  lane.num_tokens += request->num_tokens;
   if (!lane.active) {
     lane.active = true;
     lane.deficit_tokens = 0;
@@ -44,6 +45,7 @@ request::Request* GroupQueue::pop(uint32_t slot) noexcept {
   --lane.num_requests;
   --num_requests_;
   num_tokens_ -= request->num_tokens;
+  lane.num_tokens -= request->num_tokens;
   return request;
 }
 

@@ -24,6 +24,7 @@ class GroupQueue {
     request::Request* head = nullptr;
     request::Request* tail = nullptr;
     uint32_t num_requests = 0;
+    uint64_t num_tokens = 0;
     uint32_t weight = 1;
     int64_t deficit_tokens = 0;  // the fair scheduler's
     bool active = false;         // listed in active_slots()

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/clock.h"
 #include "device/device.h"
 #include "runtime/group.h"
 
@@ -16,6 +17,8 @@ class FakeGroup final : public runtime::Group {
   uint32_t per_token = 1;
   bool fail_next = false;
   uint32_t batches = 0;
+  uint64_t cost_ns_per_token = 0;  // on `clock`
+  VirtualClock* clock = nullptr;
 
   FakeGroup() {
     model_.max_tokens = model_.max_text_tokens = 512;
@@ -34,6 +37,8 @@ class FakeGroup final : public runtime::Group {
 
   Status forward(device::Stream&, runtime::Batch& batch) noexcept override {
     ++batches;
+    for (const runtime::Segment& segment : batch.segments)
+      if (clock) clock->advance_ns(cost_ns_per_token * segment.num_tokens);
     for (runtime::Segment& segment : batch.segments) {
       if (fail_next) {
         segment.status = wire::StatusCode::kDeviceFailed;

@@ -132,6 +132,29 @@ TEST_F(Refusals, ContextsAreBounded) {
   EXPECT_EQ(overloaded, 100u);
 }
 
+// A backlog that would outlast the clients' patience is refused at once, with a time to come again.
+TEST_F(Refusals, ABacklogBeyondTheLongestWaitIsRefused) {
+  group->cost_ns_per_token = 1'000'000;  // 1 ms: 2 s of waiting are 2,000 tokens
+  group->clock = &clock;
+  send(datagrams(request(1, 200), token_payload(100))[0]);
+  for (const Bytes& piece : datagrams(request(2, 200), token_payload(100))) send(piece);
+  run();  // one batch, so that the pace is known
+  answers();
+  for (uint64_t id = 10; id < 60; ++id)
+    for (const Bytes& piece : datagrams(request(id, 200), token_payload(100))) send(piece);
+  for (int i = 0; i < 8; ++i) poll_worker();
+  stage->poll();
+  poll_worker();
+  uint32_t overloaded = 0;
+  for (const Answer& answer : answers()) {
+    if (answer.header.status != StatusCode::kOverloaded) continue;
+    ++overloaded;
+    EXPECT_GT(answer.header.aux, 500'000u);
+  }
+  EXPECT_GE(overloaded, 25u);
+  EXPECT_LE(overloaded, 35u);
+}
+
 // A tenant that goes while its request runs: the request is still answered, under its key.
 TEST_F(Refusals, RemovalDoesNotLoseWhatWasAccepted) {
   send(one(request(1, 2)));
