@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "base/check.h"
+#include "kernels/host/attention_bf16.h"
 #include "kernels/host/attention_f32.h"
 #include "kernels/host/attention_tasks.h"
 
@@ -18,17 +19,27 @@ void run_tasks(const Attention& args, uint32_t num_threads, AttentionTaskFunctio
   while (cursor.seek(next.fetch_add(1, std::memory_order_relaxed), task)) run(args, task, scratch);
 }
 
+AttentionTaskFunction choose_task(const HostLaunch& launch) {
+  if (launch.activation == DType::kBF16) {
+    if (launch.bf16_products == Bf16Products::kAmx) return attention_amx_bf16_task();
+    if (launch.bf16_products == Bf16Products::kAvx512) return attention_avx512_bf16_task();
+  }
+  return attention_f32_task(launch.activation);
+}
+
 }  // namespace
 
 size_t attention_scratch_bytes(uint32_t max_tokens) {
-  return (attention_f32_scratch_bytes(max_tokens) + 4095) / 4096 * 4096;
+  const size_t bytes =
+      std::max(attention_f32_scratch_bytes(max_tokens), attention_bf16_scratch_bytes(max_tokens));
+  return (bytes + 4095) / 4096 * 4096;
 }
 
 void attention(const Attention& args, const HostLaunch& launch,
                const AttentionScratch& scratch) noexcept {
   CHECK(args.head_size > 0 && args.head_size <= kMaxHeadSize);
   if (args.offsets.size() < 2 || args.offsets.back() == args.offsets.front()) return;
-  const AttentionTaskFunction run = attention_f32_task(launch.activation);
+  const AttentionTaskFunction run = choose_task(launch);
   std::atomic<uint64_t> next{0};
   // Below some thousand scores waking the pool costs more than it saves.
   const uint64_t rows = args.offsets.back() - args.offsets.front();

@@ -10,9 +10,13 @@
 
 namespace itif::kernels::host {
 
+// How bf16 numbers are multiplied: as f32, or by the CPU's own instructions.
+enum class Bf16Products : uint8_t { kWidened, kAvx512, kAmx };
+
 struct HostLaunch {
   DType activation = DType::kF32;  // kF32 or kBF16
   uint32_t num_threads = 1;
+  Bf16Products bf16_products = Bf16Products::kWidened;  // REQUIRES: the CPU has them
 };
 
 // A bf16 value in memory: the upper half of an f32.

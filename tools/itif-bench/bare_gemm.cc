@@ -1,13 +1,14 @@
 #include "bare_gemm.h"
 
 #include <omp.h>
+#include <sys/mman.h>
 
 #include <algorithm>
-#include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 #include <vector>
 
+#include "base/check.h"
 #include "base/random.h"
 
 namespace itif::bench {
@@ -20,11 +21,25 @@ dnnl::engine& engine() {
   return cpu;
 }
 
+struct Unmap {
+  size_t bytes;
+  void operator()(void* data) const { munmap(data, bytes); }
+};
+using Pages = std::unique_ptr<void, Unmap>;
+
+// In huge pages, as the device's buffers are: the floor must not be above what it bounds.
+Pages map_pages(size_t bytes) {
+  constexpr size_t kHugePage = 2u << 20;
+  bytes = std::max<size_t>(bytes, 1);
+  if (bytes > kHugePage) bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(data != MAP_FAILED);
+  if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
+  return Pages(data, Unmap{bytes});
+}
+
 // Small random numbers: zeros would let the hardware save power.
-memory random_memory(const memory::desc& layout, DType type, Random& random) {
-  memory filled(layout, engine());
-  const size_t count = layout.get_size() / dtype_bytes(type);
-  void* data = filled.get_data_handle();
+void fill(void* data, size_t count, DType type, Random& random) {
   for (size_t i = 0; i < count; ++i) {
     const auto value = static_cast<float>(random.uniform() - 0.5) * 0.1f;
     if (type == DType::kBF16)
@@ -32,7 +47,6 @@ memory random_memory(const memory::desc& layout, DType type, Random& random) {
     else
       static_cast<float*>(data)[i] = value;
   }
-  return filled;
 }
 
 class DnnlBareGemm final : public BareGemm {
@@ -53,10 +67,16 @@ class DnnlBareGemm final : public BareGemm {
 #endif
     primitive_ = dnnl::matmul(description);
     Random random(rows + n + k);
-    arguments_ = {{DNNL_ARG_SRC, random_memory(a, type, random)},
-                  {DNNL_ARG_WEIGHTS, random_memory(description.weights_desc(), type, random)},
-                  {DNNL_ARG_DST, memory(out, engine())},
-                  {DNNL_ARG_SCRATCHPAD, memory(description.scratchpad_desc(), engine())}};
+    const auto add = [&](int argument, const memory::desc& layout, bool is_input) {
+      pages_.push_back(map_pages(layout.get_size()));
+      void* data = pages_.back().get();
+      if (is_input) fill(data, layout.get_size() / dtype_bytes(type), type, random);
+      arguments_.emplace(argument, memory(layout, engine(), data));
+    };
+    add(DNNL_ARG_SRC, a, true);
+    add(DNNL_ARG_WEIGHTS, description.weights_desc(), true);
+    add(DNNL_ARG_DST, out, false);
+    add(DNNL_ARG_SCRATCHPAD, description.scratchpad_desc(), false);
   }
 
   void run() override {
@@ -68,6 +88,7 @@ class DnnlBareGemm final : public BareGemm {
   dnnl::stream stream_;
   int threads_;
   dnnl::matmul primitive_;
+  std::vector<Pages> pages_;
   std::unordered_map<int, memory> arguments_;
 };
 

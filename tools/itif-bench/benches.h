@@ -17,7 +17,9 @@ struct BenchOptions {
   std::vector<std::string> dtypes;  // of the host device; those that this CPU lacks are skipped
   std::vector<std::string> cases;   // empty: all
 
-  Effort effort() const { return quick ? Effort{.seconds = 0.6, .least = 5} : Effort{}; }
+  Effort effort() const {
+    return quick ? Effort{.seconds = 0.6, .least = 5, .most = 500} : Effort{};
+  }
   bool wants(const std::string& name) const {
     if (cases.empty()) return true;
     for (const std::string& wanted : cases)
@@ -30,5 +32,8 @@ struct BenchOptions {
 Status bench_gemm(const BenchOptions& options, Report& report);
 // BERT-base forward passes against the same GEMMs run bare.
 Status bench_encoder(const BenchOptions& options, Report& report);
+
+// Each operator at BERT-base's sizes against a copy of as many bytes, attention against GEMMs.
+Status bench_operators(const BenchOptions& options, Report& report);
 
 }  // namespace itif::bench

@@ -24,6 +24,9 @@ constexpr Subcommand kSubcommands[] = {
      bench::bench_gemm},
     {"encoder", "BERT-base forward passes, against their GEMMs alone through oneDNN", "floor",
      bench::bench_encoder},
+    {"operators",
+     "operators besides GEMMs, against a copy of as many bytes (attention: against GEMMs)", "limit",
+     bench::bench_operators},
 };
 
 }  // namespace

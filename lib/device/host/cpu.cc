@@ -57,12 +57,12 @@ bool has_amx_bf16() {
 CpuFeatures detect_cpu() {
   CpuFeatures features;
   features.name = cpu_name();
-  if (has_amx_bf16() && __builtin_cpu_supports("avx512bf16")) {
+  features.has_avx512_bf16 = __builtin_cpu_supports("avx512bf16");
+  features.has_amx_bf16 = features.has_avx512_bf16 && has_amx_bf16();
+  if (features.has_amx_bf16) {
     features.best_isa = "AMX-BF16";
-    features.has_native_bf16 = true;
-  } else if (__builtin_cpu_supports("avx512bf16")) {
+  } else if (features.has_avx512_bf16) {
     features.best_isa = "AVX512-BF16";
-    features.has_native_bf16 = true;
   } else if (__builtin_cpu_supports("avx512bw")) {
     features.best_isa = "AVX512";
   } else if (__builtin_cpu_supports("avx2")) {

@@ -7,9 +7,10 @@
 namespace itif::device {
 
 struct CpuFeatures {
-  std::string name;              // "AMD EPYC", as the CPU gives it
-  std::string best_isa;          // "AVX512-BF16": what matters for GEMMs
-  bool has_native_bf16 = false;  // bf16 dot products: AVX512-BF16 or AMX-BF16
+  std::string name;      // "AMD EPYC", as the CPU gives it
+  std::string best_isa;  // "AVX512-BF16": what matters for GEMMs
+  bool has_avx512_bf16 = false;
+  bool has_amx_bf16 = false;  // and may use it; implies has_avx512_bf16
 };
 CpuFeatures detect_cpu();
 

@@ -4,13 +4,17 @@
 
 #include <cstring>
 
+#include "device/host/bf16_products.h"
 #include "device/host/convert.h"
 #include "device/host/host_stream.h"
 
 namespace itif::device {
 
-HostDevice::HostDevice(DeviceInfo info, size_t memory_limit_bytes)
+HostDevice::HostDevice(DeviceInfo info, kernels::host::Bf16Products products,
+                       size_t memory_limit_bytes)
     : info_(std::move(info)),
+      launch_{
+          .activation = info_.compute, .num_threads = info_.num_threads, .bf16_products = products},
       budget_(std::make_shared<MemoryBudget>(memory_limit_bytes)),
       gemms_(info_.compute, info_.num_threads) {
   info_.memory_bytes = budget_->available_bytes();
@@ -51,8 +55,7 @@ Status HostDevice::prepare(const GemmShape& shape, uint32_t max_rows) {
 }
 
 Result<std::unique_ptr<Stream>> HostDevice::make_stream(const StreamLimits& limits) {
-  return make_host_stream(gemms_, {.activation = info_.compute, .num_threads = info_.num_threads},
-                          limits);
+  return make_host_stream(gemms_, launch_, limits);
 }
 
 Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
@@ -64,12 +67,12 @@ Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
     return fail(Code::kInvalidArgument,
                 fmt::format("{} threads for the host device: at most 1024", options.num_threads));
   if (options.dtype == "auto") {
-    info.compute = cpu.has_native_bf16 ? DType::kBF16 : DType::kF32;
+    info.compute = cpu.has_avx512_bf16 ? DType::kBF16 : DType::kF32;
   } else if (options.dtype == "f32") {
     info.compute = DType::kF32;
   } else if (options.dtype == "bf16") {
     // Emulated bf16 is slower than f32 and no more accurate: there is no reason to allow it.
-    if (!cpu.has_native_bf16)
+    if (!cpu.has_avx512_bf16)
       return fail(Code::kUnsupported,
                   fmt::format("dtype bf16 needs a CPU with AVX512-BF16 or AMX-BF16; "
                               "{} has {}: use auto or f32",
@@ -83,11 +86,12 @@ Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
                 fmt::format("dtype '{}' is none of auto, f32, bf16, f16", options.dtype));
   }
   const bool uses_bf16 = info.compute == DType::kBF16;
-  const std::string isa = uses_bf16 || !cpu.has_native_bf16 ? cpu.best_isa : "AVX512";
+  const std::string isa = uses_bf16 || !cpu.has_avx512_bf16 ? cpu.best_isa : "AVX512";
   info.reason = options.reason;
   info.description = fmt::format("{}, {}, {} thread{}, {}", cpu.name, isa, info.num_threads,
                                  info.num_threads == 1 ? "" : "s", gemm_library_name());
-  return std::make_unique<HostDevice>(std::move(info), options.memory_limit_bytes);
+  return std::make_unique<HostDevice>(std::move(info), choose_bf16_products(cpu),
+                                      options.memory_limit_bytes);
 }
 
 }  // namespace itif::device

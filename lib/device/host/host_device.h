@@ -7,13 +7,14 @@
 #include "device/host/cpu.h"
 #include "device/host/gemm.h"
 #include "device/host/memory.h"
+#include "kernels/host/launch.h"
 
 namespace itif::device {
 
 class HostDevice final : public Device {
  public:
   // compute: kF32 or kBF16. num_threads > 0.
-  HostDevice(DeviceInfo info, size_t memory_limit_bytes);
+  HostDevice(DeviceInfo info, kernels::host::Bf16Products products, size_t memory_limit_bytes);
 
   const DeviceInfo& info() const override { return info_; }
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes) override;
@@ -29,6 +30,7 @@ class HostDevice final : public Device {
 
  private:
   DeviceInfo info_;
+  const kernels::host::HostLaunch launch_;
   std::shared_ptr<MemoryBudget> budget_;
   GemmLibrary gemms_;
 };

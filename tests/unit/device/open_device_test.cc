@@ -18,7 +18,7 @@ TEST(OpenDevice, AutoFallsBackToTheHost) {
   ASSERT_TRUE(device) << device.error().message;
   const DeviceInfo& info = (*device)->info();
   EXPECT_EQ(info.kind, "host");
-  EXPECT_EQ(info.compute, detect_cpu().has_native_bf16 ? DType::kBF16 : DType::kF32);
+  EXPECT_EQ(info.compute, detect_cpu().has_avx512_bf16 ? DType::kBF16 : DType::kF32);
   EXPECT_EQ(info.num_threads, num_process_cpus());
   EXPECT_GT(info.memory_bytes, 0u);
   EXPECT_NE(info.description.find(detect_cpu().name), std::string::npos) << info.description;
@@ -43,7 +43,7 @@ TEST(OpenDevice, TheDtypeIsTakenAsConfigured) {
 }
 
 TEST(OpenDevice, Bf16NeedsACpuThatHasIt) {
-  CpuFeatures old_cpu{.name = "Old CPU", .best_isa = "AVX2", .has_native_bf16 = false};
+  CpuFeatures old_cpu{.name = "Old CPU", .best_isa = "AVX2", .has_avx512_bf16 = false};
   const auto refused = open_host_device({.dtype = "bf16"}, old_cpu);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kUnsupported);
