@@ -1,10 +1,13 @@
 """Answers over the wire are right: against transformers' figures, in company, in any shape of sending."""
 
+import json
 import random
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import itif_wire
 import pytest
+from harness.appliance import program
 from harness.clients import Golden, assert_accounted, connect, dropped, wait_until
 from harness.namespaces import SERVER_IPV4, SERVER_IPV6
 
@@ -68,6 +71,32 @@ def test_tenants_of_one_backbone_are_not_mixed_up(f32_appliance, namespaces, mod
     groups = f32_appliance.ctl_json("group", "list")
     assert_accounted(f32_appliance)
     assert groups
+
+
+def test_answers_equal_those_of_the_same_model_in_a_process(f32_appliance, namespaces, models):
+    """Texts and token ids of four tenants at once, against itif-run with one model and one line at a time."""
+    lines = [{"ids": [101, 2000 + i, *range(3000, 3000 + i * 7), 102]} for i in range(6)]
+    lines += [{"text": text} for text in ("good morning", "A naïve café, 北京!", "unaffable " * 20)]
+    directories = [models(seed=i + 1) for i in range(4)]
+    added = [f32_appliance.add_tenant(f"t{i}", each) for i, each in enumerate(directories)]
+    expected = []
+    for each in directories:
+        output = subprocess.run(
+            (program("itif-run"), "--model", str(each), "--dtype", "f32", "--kind", "logits"),
+            input="".join(json.dumps(line) + "\n" for line in lines), capture_output=True, text=True,
+            timeout=60, check=True).stdout
+        expected.append([json.loads(line)["values"] for line in output.splitlines()])
+
+    def compare(tenant):
+        with connect(namespaces, added[tenant]) as client:
+            for line, values in zip(lines, expected[tenant], strict=True):
+                answer = (client.infer_tokens(line["ids"], "logits") if "ids" in line
+                          else client.infer_text(line["text"], result_kind="logits"))
+                assert answer.floats() == pytest.approx(values, abs=F32), line
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(compare, i % 4) for i in range(8)]:
+            done.result()
 
 
 @pytest.mark.parametrize("address", [SERVER_IPV4, SERVER_IPV6])
