@@ -122,8 +122,8 @@ def test_a_storm_of_random_and_mutated_datagrams(appliance, namespaces, tenant):
         assert sum(drops["total"]["dropped"].values()) >= sent * 0.5
         with connect(namespaces, tenant) as fresh:
             assert fresh.infer_tokens(IDS, "logits").payload
-    wait_until(lambda: appliance.ctl_json("stats")["total"]["contexts"] == 0, "nothing is left behind", 5)
-    assert appliance.ctl_json("stats")["total"]["held_bytes"] == 0
+    wait_until(lambda: appliance.ctl_json("stats")["datagrams"]["contexts"] == 0, "nothing is left behind", 5)
+    assert appliance.ctl_json("stats")["datagrams"]["held_bytes"] == 0
 
 
 def test_changed_geometry_and_overlaps_do_no_harm(appliance, namespaces, tenant):
@@ -151,9 +151,9 @@ def test_half_sent_requests_are_swept(new_appliance, namespaces, models):
         messages = [client.tokens(list(range(1000, 1100))) for _ in range(200)]
         for message in messages:
             client.send_pieces(message, [0, 2])
-        wait_until(lambda: appliance.ctl_json("stats")["total"]["contexts"] == 200, "they are held", 2)
+        wait_until(lambda: appliance.ctl_json("stats")["datagrams"]["contexts"] == 200, "they are held", 2)
         assert appliance.ctl_json("drops")["total"]["held"] == 400
-        wait_until(lambda: appliance.ctl_json("stats")["total"]["contexts"] == 0, "they are swept", 5)
+        wait_until(lambda: appliance.ctl_json("stats")["datagrams"]["contexts"] == 0, "they are swept", 5)
         drops = assert_accounted(appliance)
         assert drops["total"]["held"] == 0
         swept = drops["total"]["dropped"]

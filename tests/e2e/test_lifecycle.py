@@ -1,5 +1,6 @@
 """Ends of every kind: SIGTERM drains, SIGKILL and restart come back, acknowledged changes survive."""
 
+import json
 import random
 import subprocess
 import threading
@@ -22,7 +23,7 @@ def test_sigterm_answers_what_was_accepted_and_refuses_the_rest(appliance, names
         for message in accepted:
             client.send_pieces(message)
         deadline = time.monotonic() + 5
-        while appliance.ctl_json("stats")["total"]["requests"] < 41 and time.monotonic() < deadline:
+        while appliance.ctl_json("stats")["total"]["received"] < 41 and time.monotonic() < deadline:
             pass
         appliance.process.terminate()
         refused = answered = 0
@@ -50,9 +51,13 @@ def test_drain_by_command_and_back(appliance, namespaces, models):
     added = appliance.add_tenant("t", models())
     with connect(namespaces, added) as client:
         appliance.ctl("drain")
-        assert appliance.ctl_json("health")["status"] == "draining"
+        health = appliance.ctl("--json", "health", check=False)
+        assert health.returncode == 1 and json.loads(health.stdout)["status"] == "draining"
         with pytest.raises(itif_wire.Refused, match="draining"):
             client.infer_tokens(IDS, "logits")
+        appliance.ctl("undrain")
+        assert client.infer_tokens(IDS, "logits").payload
+        assert appliance.ctl("health").returncode == 0
 
 
 def test_kill_and_restart_bring_every_tenant_back(appliance, namespaces, models):

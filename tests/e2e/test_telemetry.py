@@ -91,8 +91,8 @@ def test_stats_add_up(appliance, namespaces, models):
                 client.infer_tokens([101, 1000 + turn, 102], "logits")
     stats = appliance.ctl_json("stats")
     by_name = {tenant["name"]: tenant for tenant in stats["tenants"]}
-    assert by_name["t0"]["responses"] == 3 and by_name["t1"]["responses"] == 4
-    assert stats["total"]["responses"] == 7
+    assert by_name["t0"]["answered"] == 3 and by_name["t1"]["answered"] == 4
+    assert stats["total"]["answered"] == 7
     # Histograms are published when a reader has asked: the second look is the current one.
     wait_until(lambda: appliance.ctl_json("stats")["stages"]["total"]["count"] == 7, "stages are counted")
     assert stats["stages"]["execute"]["p50_us"] > 0
