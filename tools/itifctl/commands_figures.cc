@@ -226,12 +226,18 @@ void add_stats(CommandLine& line) {
 
 void print_event(const json& event) {
   std::string text;
+  if (event.contains("stats")) {
+    const json total = event["stats"].value("total", json::object());
+    fmt::print("{} stats answered={} requests/s={} p50={} p99={}\n", time_cell(event, "unix_ns"),
+               count_cell(total, "answered"), rate_cell(total, "requests_per_s"),
+               duration_cell(total, "p50_ns"), duration_cell(total, "p99_ns"));
+    return;
+  }
   for (const auto& [name, value] : event.items()) {
     if (name == "v" || name == "event" || name == "unix_ns") continue;
     text += fmt::format(" {}={}", printable(name), printable(text_cell(event, name.c_str())));
   }
-  fmt::print("{} {}{}\n", time_cell(event, "unix_ns"),
-             event.contains("event") ? printable(text_cell(event, "event")) : "stats", text);
+  fmt::print("{} {}{}\n", time_cell(event, "unix_ns"), printable(text_cell(event, "event")), text);
 }
 
 void add_events(CommandLine& line) {

@@ -31,9 +31,9 @@ void ProgressDisplay::show(const std::string& stage, double fraction) {
     drawn_ = true;
     return;
   }
+  // A loader names a stage for every tensor: the fraction decides, and starts anew if it falls.
   const int quarter = static_cast<int>(clamped * 4);
-  if (stage == stage_ && quarter <= quarter_) return;
-  stage_ = stage;
+  if (quarter == quarter_) return;
   quarter_ = quarter;
   fmt::print(stderr, "{} {:.0f}%\n", stage, clamped * 100);
 }

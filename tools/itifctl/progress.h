@@ -1,5 +1,5 @@
 // Progress of long work on standard error: a bar that is redrawn on a terminal, otherwise a line for
-// each stage and quarter.
+// each quarter.
 #pragma once
 
 #include <string>
@@ -19,7 +19,6 @@ class ProgressDisplay {
   const bool wanted_;
   const bool terminal_;
   bool drawn_ = false;
-  std::string stage_;
   int quarter_ = -1;
 };
 

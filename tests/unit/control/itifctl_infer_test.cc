@@ -1,0 +1,106 @@
+// itifctl infer, against a responder on a UDP socket, and the keys that it keeps for that.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "control/hex.h"
+#include "itifctl_fixture.h"
+#include "key_store.h"
+#include "responder.h"
+
+namespace itif::control {
+namespace {
+
+using nlohmann::json;
+
+TEST_F(ItifctlTest, KeepsKeysForInferInAPrivateFile) {
+  start();
+  add_sentiment();
+  const std::string path = dir_ / "config/itif/keys.json";
+  struct stat info {};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  const ctl::KeyStore store(path);
+  auto found = store.find(options_.endpoint, 1);
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ((*found)->key_hex, to_hex(appliance_->record(1).key.bytes));
+  good({"tenant", "rotate-key", "sentiment"});
+  found = store.find(options_.endpoint, 1);
+  EXPECT_EQ((*found)->key_hex, to_hex(appliance_->record(1).key.bytes));
+  EXPECT_EQ((*found)->epoch, 2);
+  good({"tenant", "remove", "sentiment"});
+  EXPECT_FALSE(*store.find(options_.endpoint, 1));
+
+  good({"tenant", "add", "b", "--model", "/m", "--no-save-key"});
+  EXPECT_FALSE(*store.find(options_.endpoint, 2));
+  // A key that cannot be kept has still been shown: no failure, but a word of it.
+  ::chmod(path.c_str(), 0644);
+  const Ran added = run({"tenant", "add", "c", "--model", "/m"});
+  EXPECT_EQ(added.exit_code, 0);
+  EXPECT_TRUE(has(added.err, "not kept")) << added.err;
+  EXPECT_TRUE(has(added.out, to_hex(appliance_->record(3).key.bytes)));
+}
+
+TEST_F(ItifctlTest, InfersOverUdp) {
+  start();
+  add_sentiment();
+  Responder responder(appliance_->record(1).key.bytes);
+  const std::string address = "127.0.0.1:" + std::to_string(responder.port);
+  const std::string table = good({"infer", "sentiment", "a fine film", "--address", address});
+  EXPECT_TRUE(has(table, "POSITIVE       0.9000")) << table;
+  EXPECT_TRUE(has(table, "answered in ")) << table;
+  EXPECT_EQ(responder.seen_text(), "a fine film");
+  EXPECT_EQ(responder.seen_epoch, 1);
+
+  const json answer = json::parse(good({"--json", "infer", "1", "x", "--address", address}));
+  EXPECT_EQ(answer["classes"][0]["label"], "POSITIVE");
+  EXPECT_EQ(answer["server_ns"], 1'234'000);
+
+  input_ = dir_ / "input";
+  std::ofstream(input_) << "from a pipe";
+  good({"infer", "sentiment", "-", "--address", address});
+  EXPECT_EQ(responder.seen_text(), "from a pipe");
+  good({"infer", "sentiment", "one", "--pair", "two", "--address", address});
+  EXPECT_EQ(responder.seen_text(), std::string("one\0two", 7));
+
+  responder.refuse_with = wire::StatusCode::kOverQuota;
+  expect_failure({"infer", "sentiment", "x", "--address", address}, 1, "over_quota");
+}
+
+TEST_F(ItifctlTest, InferTakesTheKeyFromWhereItIs) {
+  start();
+  const std::string key = add("a")["key"];  // not through itifctl: no key is kept
+  Responder responder(appliance_->record(1).key.bytes);
+  const std::string address = "127.0.0.1:" + std::to_string(responder.port);
+  expect_failure({"infer", "a", "x", "--address", address}, 5, "--key");
+  good({"infer", "a", "x", "--address", address, "--key", key});
+  std::ofstream(dir_ / "key") << key << "\n";
+  ::chmod((dir_ / "key").c_str(), 0600);
+  good({"infer", "a", "x", "--address", address, "--key-file", dir_ / "key"});
+  ::chmod((dir_ / "key").c_str(), 0644);
+  expect_failure({"infer", "a", "x", "--address", address, "--key-file", dir_ / "key"}, 5,
+                 "chmod 600");
+  environment_ = {"ITIF_KEY=" + key};
+  good({"infer", "a", "x", "--address", address});
+  environment_ = {"ITIF_KEY=123"};
+  expect_failure({"infer", "a", "x", "--address", address}, 5, "ITIF_KEY is not a key");
+  environment_ = {"ITIF_KEY=" + std::string(32, '0')};  // a wrong key gets no answer
+  expect_failure({"infer", "a", "x", "--address", address, "--timeout", "300ms"}, 4, "");
+  expect_failure({"infer", "a", "x", "--address", "h:0"}, 2, "HOST:PORT");
+}
+
+TEST_F(ItifctlTest, ATenantOfAnotherTimeIsNotConfused) {
+  start();
+  add_sentiment();
+  server_.reset();
+  options_.state_dir = dir_ / "fresh";  // the registry was thrown away: ids start anew
+  clock_.advance_ns(1);
+  appliance_ = std::make_unique<FakeAppliance>();
+  start();
+  add("other");
+  expect_failure({"infer", "other", "x"}, 5, "has no key");
+}
+
+}  // namespace
+}  // namespace itif::control

@@ -1,0 +1,119 @@
+// The least of an appliance's data plane: a UDP socket on loopback that answers.
+#pragma once
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "wire/datagram.h"
+
+namespace itif::control {
+
+// Answers whole requests in one datagram: a class list for text, if the tag is right.
+class Responder {
+ public:
+  explicit Responder(wire::Key key)
+      : key_(key), fd_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port = ntohs(address.sin_port);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~Responder() {
+    stop_ = true;
+    thread_.join();
+    ::close(fd_);
+  }
+
+  uint16_t port = 0;
+  std::atomic<wire::StatusCode> refuse_with{wire::StatusCode::kOk};
+  std::atomic<uint16_t> seen_epoch{0};
+  std::string seen_text() {
+    const std::lock_guard lock(mutex_);
+    return seen_text_;
+  }
+
+ private:
+  void serve() {
+    while (!stop_) {
+      pollfd item{fd_, POLLIN, 0};
+      if (::poll(&item, 1, 20) <= 0) continue;
+      std::byte bytes[2048];
+      sockaddr_in from{};
+      socklen_t size = sizeof from;
+      const ssize_t got =
+          ::recvfrom(fd_, bytes, sizeof bytes, 0, reinterpret_cast<sockaddr*>(&from), &size);
+      wire::Datagram request;
+      if (got <= 0 ||
+          wire::parse({bytes, static_cast<size_t>(got)}, request) != wire::ParseError::kNone ||
+          request.header.type != wire::Type::kRequest || !wire::verify_tag(key_, request))
+        continue;
+      seen_epoch = request.header.key_epoch;
+      {
+        const std::lock_guard lock(mutex_);
+        seen_text_.assign(reinterpret_cast<const char*>(request.payload.data()),
+                          request.payload.size());
+      }
+      std::byte reply[2048];
+      const size_t reply_bytes = answer(request.header, reply);
+      ::sendto(fd_, reply, reply_bytes, 0, reinterpret_cast<sockaddr*>(&from), size);
+    }
+  }
+  size_t answer(const wire::Header& request, std::span<std::byte> out) {
+    wire::Header header;
+    header.tenant_id = request.tenant_id;
+    header.session = request.session;
+    header.request_id = request.request_id;
+    header.auth = request.auth;
+    header.key_epoch = request.key_epoch;
+    if (refuse_with != wire::StatusCode::kOk) {
+      header.type = wire::Type::kStatus;
+      header.status = refuse_with;
+      return wire::build(header, {}, key_, out);
+    }
+    // {index 1, 0.9, "POSITIVE"}, {index 0, 0.1, "NEGATIVE"}
+    std::vector<std::byte> payload;
+    const auto put = [&](const void* data, size_t size) {
+      const auto* bytes = static_cast<const std::byte*>(data);
+      payload.insert(payload.end(), bytes, bytes + size);
+    };
+    for (const uint32_t index : {1u, 0u}) {
+      const float probability = index == 1 ? 0.9f : 0.1f;
+      const uint32_t name_bytes = 8;
+      put(&index, 4);
+      put(&probability, 4);
+      put(&name_bytes, 4);
+      put(index == 1 ? "POSITIVE" : "NEGATIVE", 8);
+    }
+    header.type = wire::Type::kResponse;
+    header.result_kind = wire::ResultKind::kClasses;
+    header.total_bytes = static_cast<uint32_t>(payload.size());
+    header.fragment_bytes = wire::kDefaultFragmentBytes;
+    header.budget_us = 1234;
+    header.aux = 2;
+    return wire::build(header, payload, key_, out);
+  }
+
+  const wire::Key key_;
+  const int fd_;
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::string seen_text_;
+  std::thread thread_;
+};
+
+}  // namespace itif::control
