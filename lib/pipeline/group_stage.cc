@@ -33,9 +33,7 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   stage->group_ = std::move(group);
   stage->options_ = options;
   stage->returns_.assign(returns.begin(), returns.end());
-  const auto& limits = options.executor.limits;
-  ITIF_ASSIGN(stage->stream_, device.make_stream({.max_tokens = limits.max_tokens,
-                                                  .max_segments = limits.max_tokens}));
+  ITIF_ASSIGN(stage->stream_, device.make_stream(stage->group_->stream_limits()));
   ITIF_ASSIGN(stage->executor_, runtime::GroupExecutor::create(*stage->group_, *stage->stream_,
                                                                clock, options.executor));
   static std::atomic<unsigned> serial{0};
