@@ -194,7 +194,7 @@ void add_add(CommandLine& line, CLI::App* tenants) {
                     "do not keep the key for `itifctl infer`");
   command->footer(
       "Prints the tenant's id and key. Examples:\n"
-      "  itifctl tenant add sentiment --model /models/distilbert-sst2 --slo 25ms\n"
+      "  itifctl tenant add sentiment --model /models/bert-sst2 --slo 25ms\n"
       "  itifctl --json tenant add search --model ./all-MiniLM-L6-v2 --quota-rps 500 --auth full");
   Context& context = line.context;
   command->callback([&context, options] {
@@ -225,7 +225,7 @@ void add_update(CommandLine& line, CLI::App* tenants) {
   command->footer(
       "What is not given stays. Examples:\n"
       "  itifctl tenant update sentiment --weight 4 --quota-rps 0\n"
-      "  itifctl tenant update sentiment --model /models/distilbert-sst2-v2");
+      "  itifctl tenant update sentiment --model /models/bert-sst2-v2");
   Context& context = line.context;
   command->callback([&context, options] {
     context.action = [&context, options] {

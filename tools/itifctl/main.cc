@@ -88,7 +88,7 @@ int run(int argc, char** argv) {
   app.footer(
       "Exit codes: 0 done, 1 refused, 2 usage, 3 unreachable, 4 timed out, 5 local file.\n"
       "Examples:\n"
-      "  itifctl tenant add sentiment --model /models/distilbert-sst2\n"
+      "  itifctl tenant add sentiment --model /models/bert-sst2\n"
       "  itifctl infer sentiment \"a fine film\"\n"
       "  itifctl stats --watch");
 
