@@ -20,7 +20,7 @@ void BiasActivationRows(const BiasActivation& args, uint32_t begin, uint32_t end
         T* x = static_cast<T*>(args.x) + first * size_t{width};
         if (args.bias.base == nullptr) {  // the rows of a range are one run of memory
           ForLanes(d, (last - first) * width, [&](auto part, size_t i, size_t n) HWY_ATTR {
-            part.store(d, Activate<kActivation>(d, part.load(d, x + i, n)), x + i, n);
+            part.store(d, Activate<kActivation, T>(d, part.load(d, x + i, n)), x + i, n);
           });
           return;
         }
@@ -28,7 +28,7 @@ void BiasActivationRows(const BiasActivation& args, uint32_t begin, uint32_t end
         for (uint32_t row = first; row < last; ++row, x += width) {
           ForLanes(d, width, [&](auto part, size_t i, size_t n) HWY_ATTR {
             const auto sum = hn::Add(part.load(d, x + i, n), part.load(d, bias + i, n));
-            part.store(d, Activate<kActivation>(d, sum), x + i, n);
+            part.store(d, Activate<kActivation, T>(d, sum), x + i, n);
           });
         }
       });

@@ -32,7 +32,7 @@ void Finish(float* x, const float* bias, size_t count) {
   ForLanes(d, count, [&](auto part, size_t i, size_t n) HWY_ATTR {
     auto v = part.load(d, x + i, n);
     if (bias != nullptr) v = hn::Add(v, part.load(d, bias + i, n));
-    part.store(d, Activate<kActivation>(d, v), x + i, n);
+    part.store(d, Activate<kActivation, float>(d, v), x + i, n);
   });
 }
 

@@ -114,6 +114,35 @@ TEST_P(GemmTest, ActivationsWithAndWithoutBias) {
       run({.n = 50, .k = 36, .rows_of = {4, 9, 1}, .activation = activation, .has_bias = has_bias});
 }
 
+// In bf16 GELU is a cheaper approximation: over the whole range of inputs, tails included.
+TEST_P(GemmTest, GeluIsAccurateEverywhere) {
+  constexpr uint32_t kRows = 401;
+  std::vector<float> a(kRows * 2);
+  for (uint32_t r = 0; r < kRows; ++r) {
+    a[2 * r] = (static_cast<float>(r) - 200.0f) / 16.0f;  // exact in bf16
+    a[2 * r + 1] = 0.0f;
+  }
+  const std::vector<std::vector<float>> weights = {{1.0f, 0.0f}};
+  const device::GemmShape shape{.n = 1, .k = 2, .activation = Activation::kGelu, .has_bias = false};
+  ASSERT_TRUE(device_->prepare(shape, kRows));
+  std::byte* out = make_output(kRows + device_->row_slack(), activation());
+  const RowRange range{.first_row = 0, .num_rows = kRows, .slot = 0};
+  stream_->gemm({.a = upload_activations(a, device_->row_slack() * 2),
+                 .weights = pack(shape, weights),
+                 .bias = {},
+                 .out = out,
+                 .n = 1,
+                 .k = 2,
+                 .activation = Activation::kGelu,
+                 .ranges = {&range, 1}});
+  std::vector<double> expected;
+  for (uint32_t r = 0; r < kRows; ++r)
+    expected.push_back(reference::activate(Activation::kGelu, a[2 * r]));
+  const auto got = download_activations(out, kRows);
+  for (uint32_t r = 0; r < kRows; ++r)
+    EXPECT_NEAR(got[r], expected[r], unit() * std::abs(expected[r]) + 1.5e-5) << a[2 * r];
+}
+
 // Fused QKV: three [H, H] become one [3H, H].
 TEST_P(GemmTest, PacksSeveralViewsFromTheTopDown) {
   constexpr uint32_t kHidden = 36, kRows = 5;

@@ -59,7 +59,7 @@ TEST_P(LayerNormTest, SizesThatFillNoVector) {
     run({.hidden = hidden, .rows_of = {3, 1, 5}});
 }
 TEST_P(LayerNormTest, SizesOfModels) {
-  for (const size_t hidden : {128u, 384u, 768u, 1024u})
+  for (const size_t hidden : {128u, 384u, 768u, 1024u, 4096u, 4101u})
     run({.hidden = hidden, .rows_of = {9, 1, 23}});
 }
 TEST_P(LayerNormTest, ManyRangesOfOneRow) {
