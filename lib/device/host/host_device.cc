@@ -43,7 +43,7 @@ Status HostDevice::upload(const TensorView& source, DType type, void* target) {
 }
 
 void HostDevice::download(const void* source, size_t bytes, void* target) {
-  std::memcpy(target, source, bytes);
+  if (bytes != 0) std::memcpy(target, source, bytes);
 }
 
 Status HostDevice::pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) {

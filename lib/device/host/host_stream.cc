@@ -64,7 +64,7 @@ class HostStream final : public Stream {
   }
 
   void copy_to_host(const void* source, size_t bytes, void* target) override {
-    std::memcpy(target, source, bytes);
+    if (bytes != 0) std::memcpy(target, source, bytes);
   }
 
   Status synchronize() override { return std::exchange(status_, {}); }
