@@ -102,7 +102,7 @@ Result<Operation> of_tenant(Arguments& in) {
 template <class Kind, class Op>
 Result<Operation> plain(Arguments& in) {
   ITIF_TRY(in.finish());
-  return Kind(Op{});
+  return Operation(std::in_place_type<Kind>, std::in_place_type<Op>);
 }
 
 struct Entry {

@@ -35,8 +35,7 @@ class ItifctlTest : public ServerFixture {
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
     std::vector<std::string> environment = {"XDG_CONFIG_HOME=" + (dir_ / "config"), "TZ=UTC",
-                                            "ITIF_ENDPOINT=" + options_.endpoint,
-                                            "ASAN_OPTIONS=detect_leaks=0"};
+                                            "ITIF_ENDPOINT=" + options_.endpoint};
     for (const std::string& variable : environment_) environment.push_back(variable);
     std::vector<char*> envp;
     for (std::string& variable : environment) envp.push_back(variable.data());
