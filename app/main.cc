@@ -42,8 +42,7 @@ struct EalSession {
   ~EalSession() { net::stop_eal(); }
 };
 
-Status start_environment(const config::Config& config, pipeline::CpuPlan& cpus) {
-  ITIF_ASSIGN(cpus, pipeline::plan_cpus(config, pipeline::usable_cpus()));
+Status start_environment(const config::Config& config, const pipeline::CpuPlan& cpus) {
   const net::EalPlan eal =
       net::plan_eal(cpus.eal_args, net::inspect_hugepages(), pipeline::needed_memory_mb(config));
   if (!eal.warning.empty()) log::warning("{}", eal.warning);
@@ -56,10 +55,14 @@ Status serve(const config::Config& config) {
   // What can fail without a port fails first: another itifd, a damaged registry, a device asked for
   // that is not there.
   ITIF_ASSIGN(auto server, control::Server::open(server_options(config.control), clock));
+  ITIF_ASSIGN(const auto cpus, pipeline::plan_cpus(config, pipeline::usable_cpus()));
+  // A thread for each CPU that executors may use, unless the configuration says how many.
+  const auto threads = config.device.threads != 0
+                           ? config.device.threads
+                           : static_cast<uint32_t>(cpus.executor_cpus.size());
   ITIF_ASSIGN(auto device, device::open_device({.kind = config.device.kind,
                                                 .dtype = config.device.dtype,
-                                                .num_threads = config.device.threads}));
-  pipeline::CpuPlan cpus;
+                                                .num_threads = threads}));
   const EalSession eal_session;
   ITIF_TRY(start_environment(config, cpus));
 
