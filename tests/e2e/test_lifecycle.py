@@ -14,7 +14,10 @@ from test_tenants import tenants
 IDS = [101, 2000, 2001, 102]
 
 
-def test_sigterm_answers_what_was_accepted_and_refuses_the_rest(appliance, namespaces, models):
+def test_sigterm_answers_what_was_accepted_and_refuses_the_rest(new_appliance, namespaces, models):
+    appliance = new_appliance()
+    appliance.sections["batching"]["max_wait"] = "0s"  # accept all, however slow the machine is
+    appliance.start()
     added = appliance.add_tenant("drained", models(backbone="bert-small"))
     long = [101] + [2000] * 480 + [102]
     with connect(namespaces, added) as client:

@@ -61,7 +61,9 @@ def test_two_runs_side_by_side():
 @pytest.mark.parametrize("seconds", [0.5, 3.0, 8.0])
 def test_interrupted_it_removes_what_it_made(seconds):
     process = subprocess.Popen((QUICKSTART, "--seconds", "30"), stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, start_new_session=True)
+                               stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                               # As in a terminal, even if the tests run where SIGINT is ignored.
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     time.sleep(seconds)
     os.killpg(process.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
     output = process.communicate(timeout=60)[0]
