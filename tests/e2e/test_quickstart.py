@@ -73,7 +73,7 @@ def test_interrupted_it_removes_what_it_made(seconds):
 def test_without_root_one_line_says_what_to_do():
     result = subprocess.run(("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", QUICKSTART),
                             capture_output=True, text=True, timeout=60, check=False)
-    if "Permission denied" in result.stderr and "quickstart:" not in result.stderr:
+    if result.returncode == 126:  # the shell could not even read the script
         pytest.skip("the source tree may not be read by other users here")
     lines = (result.stdout + result.stderr).strip().splitlines()
     assert result.returncode == 1 and len(lines) == 1 and "sudo" in lines[0], lines
