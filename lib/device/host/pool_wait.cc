@@ -12,7 +12,7 @@ namespace itif::device {
 
 void limit_pool_spinning(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
-  setenv("GOMP_SPINCOUNT", "1000", 1);
+  setenv("GOMP_SPINCOUNT", "30000", 1);
   // By its true path: executed as /proc/self/exe the process would be called "exe".
   char path[4096];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
@@ -22,7 +22,7 @@ void limit_pool_spinning(char** argv) {
   }
   // Not fatal: /proc may not be mounted. The pool then spins as libgomp likes.
   log::warning(
-      "cannot limit the compute pool's spinning ({}); set GOMP_SPINCOUNT=1000 in the "
+      "cannot limit the compute pool's spinning ({}); set GOMP_SPINCOUNT=30000 in the "
       "environment",
       errno_text(errno));
 }
