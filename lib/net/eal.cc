@@ -1,12 +1,13 @@
 #include "net/eal.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_pdump.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/log.h"
@@ -39,12 +40,12 @@ constexpr Cause kCauses[] = {
     {"Cannot init memory", Code::kResourceExhausted,
      "reserve more hugepages, or lower -m and data_plane.mbufs"},
     {"failed to parse device", Code::kNotFound, "no DPDK driver has this name: check eal.args"},
-    {"failed to initialize", Code::kNotFound,
-     "check the device's arguments in eal.args (does the interface exist?)"},
     {"attach", Code::kNotFound,
      "check the device's name and arguments in eal.args (does the interface exist?)"},
     {"probe", Code::kNotFound,
      "check the device's name and arguments in eal.args (does the interface exist?)"},
+    {"not compatible", Code::kInvalidArgument, "leave one of them out of eal.args"},
+    {"specified together", Code::kInvalidArgument, "leave one of them out of eal.args"},
     {"lcore", Code::kInvalidArgument,
      "check -l in eal.args: `nproc` says how many cores there are"},
     {"invalid", Code::kInvalidArgument, "check eal.args"},
@@ -53,35 +54,80 @@ constexpr Cause kCauses[] = {
 };
 
 // Lines that only say that something failed, not what.
-bool is_vague(std::string_view line) {
-  return line.find("FATAL") != line.npos || line.find("Cannot probe devices") != line.npos;
+bool is_vague(const std::string& line) {
+  for (const char* words : {"FATAL", "Cannot probe devices", "Invalid 'command line' arguments"})
+    if (line.find(words) != line.npos) return true;
+  return false;
 }
 
-Error explain(const std::vector<std::string>& lines, int error) {
-  // The first grave line is the cause, what follows are its consequences.
-  std::string said;
-  for (const std::string& line : lines)
-    if (said.empty() || is_vague(said)) said = line;
-  for (const Cause& cause : kCauses)
-    for (const std::string& line : lines)
-      if (line.find(cause.words) != std::string::npos)
-        return {cause.code, fmt::format("DPDK does not start: {} ({}): {}", line,
-                                        rte_strerror(error), cause.remedy)};
+const Cause* cause_in(const std::string& line) {
+  const auto* found = std::find_if(std::begin(kCauses), std::end(kCauses), [&](const Cause& cause) {
+    return line.find(cause.words) != line.npos;
+  });
+  return found == std::end(kCauses) ? nullptr : found;
+}
+
+Error explain(std::vector<std::string> lines, int error) {
+  if (!std::all_of(lines.begin(), lines.end(), is_vague)) std::erase_if(lines, is_vague);
+  const std::string* said = nullptr;
+  const Cause* cause = nullptr;
+  for (const std::string& line : lines) {
+    const Cause* found = cause_in(line);
+    if (found == nullptr || (cause != nullptr && cause <= found)) continue;
+    said = &line;
+    cause = found;
+  }
+  if (cause != nullptr)
+    return {cause->code, fmt::format("DPDK does not start: {} ({}): {}", *said, rte_strerror(error),
+                                     cause->remedy)};
   const Code code = error == EACCES || error == EPERM ? Code::kPermission
                     : error == EINVAL                 ? Code::kInvalidArgument
                     : error == ENOMEM                 ? Code::kResourceExhausted
                     : error == EALREADY               ? Code::kAlreadyExists
                                                       : Code::kInternal;
-  return {code,
-          fmt::format("DPDK does not start: {}{}{}: check eal.args and, with log_level debug, "
-                      "what it printed",
-                      said, said.empty() ? "" : ": ", rte_strerror(error))};
+  // The first grave line is the cause, what follows are its consequences.
+  const std::string first = lines.empty() ? "" : lines.front() + ": ";
+  return {code, fmt::format("DPDK does not start: {}{}: check eal.args and, with log_level debug, "
+                            "what it printed",
+                            first, rte_strerror(error))};
 }
 
-// EAL prints its usage, some hundred lines, to standard output when it dislikes an argument.
-class QuietStdout {
+// EAL starts without a --vdev that cannot be made. Who asked for it shall not find out later, from a
+// port that is missing.
+Status check_devices(const std::vector<std::string>& lines) {
+  constexpr std::string_view kFailed = "vdev_probe(): failed to initialize ";
+  const auto failed = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
+    return line.find(kFailed) != line.npos;
+  });
+  if (failed == lines.end()) return {};
+  std::string name = failed->substr(failed->find(kFailed) + kFailed.size());
+  name.resize(std::min(name.size(), name.find(" device")));
+  // Drivers say why right before; permission is the cause of what else they say.
+  const auto refused = std::find_if(lines.begin(), failed, [](const std::string& line) {
+    const Cause* cause = cause_in(line);
+    return cause != nullptr && cause->code == Code::kPermission;
+  });
+  std::string why = refused != failed         ? *refused
+                    : failed == lines.begin() ? *failed
+                                              : *(failed - 1);
+  if (why.ends_with('.')) why.pop_back();
+  if (refused != failed)
+    return fail(Code::kPermission,
+                fmt::format("DPDK cannot make {}: {}: run as root, or grant CAP_NET_ADMIN and "
+                            "CAP_NET_RAW",
+                            name, why));
+  return fail(
+      Code::kNotFound,
+      fmt::format("DPDK cannot make {}: {}: {}check its arguments in eal.args (does what they "
+                  "name exist?)",
+                  name, why, geteuid() == 0 ? "" : "run as root, or "));
+}
+
+// When EAL dislikes an argument it prints its usage, some hundred lines, to standard output, and to
+// standard error what it logs as well.
+class QuietOutput {
  public:
-  QuietStdout() {
+  QuietOutput() {
     fflush(stdout);
     saved_ = dup(STDOUT_FILENO);
     const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -89,8 +135,11 @@ class QuietStdout {
       dup2(null, STDOUT_FILENO);
       close(null);
     }
+    if (std::FILE* kept = eal_stderr()) stderr = kept;  // glibc: a variable, for this
   }
-  ~QuietStdout() {
+  ~QuietOutput() {
+    fflush(stderr);
+    stderr = saved_stderr_;
     fflush(stdout);
     if (saved_ >= 0) {
       dup2(saved_, STDOUT_FILENO);
@@ -100,24 +149,21 @@ class QuietStdout {
 
  private:
   int saved_;
+  std::FILE* saved_stderr_ = stderr;
 };
 
 int init_quietly(std::vector<char*>& argv) {
-  const QuietStdout quiet;
+  const QuietOutput quiet;
   return rte_eal_init(static_cast<int>(argv.size()) - 1, argv.data());
 }
 
-void start_packet_capture() {
-  if (!rte_eal_has_hugepages()) {
-    log::info("packet capture (dpdk-dumpcap) is off: it needs hugepages");
+void start_packet_capture(const std::vector<std::string>& args) {
+  if (const std::string why = keeps_captures_out(args); !why.empty()) {
+    log::info("packet capture (dpdk-dumpcap) is off: {}", why);
   } else if (rte_pdump_init() == 0) {
     g_capture = true;
   } else {
-    log::info(
-        "packet capture (dpdk-dumpcap) is off: {} (--in-memory and --no-shconf keep other "
-        "processes "
-        "out)",
-        rte_strerror(rte_errno));
+    log::info("packet capture (dpdk-dumpcap) is off: {}", rte_strerror(rte_errno));
   }
 }
 
@@ -139,17 +185,23 @@ Status start_eal(const std::vector<std::string>& args) {
     if (arg == "-h" || arg == "--help" || arg == "-v" || arg == "--version" || arg == "--")
       return fail(Code::kInvalidArgument, fmt::format("eal.args: '{}' cannot be used here", arg));
 
+  log::debug("starting DPDK: {}", fmt::join(args, " "));
   capture_eal_log();
   const int parsed = init_quietly(argv);
   const int error = rte_errno;
   const std::vector<std::string> lines = release_eal_log();
   if (parsed < 0) return std::unexpected(explain(lines, error));
   g_started = true;
+  Status status = check_devices(lines);
+  if (status && static_cast<size_t>(parsed) + 1 < words.size())
+    status = fail(Code::kInvalidArgument, fmt::format("eal.args: '{}' is no EAL option",
+                                                      argv[static_cast<size_t>(parsed) + 1]));
+  if (!status) {
+    stop_eal();
+    return status;
+  }
   for (const std::string& line : lines) log::write(log::Level::kWarning, line);
-  if (static_cast<size_t>(parsed) + 1 < words.size())
-    return fail(Code::kInvalidArgument, fmt::format("eal.args: '{}' is no EAL option",
-                                                    argv[static_cast<size_t>(parsed) + 1]));
-  start_packet_capture();
+  start_packet_capture(args);
   return {};
 }
 

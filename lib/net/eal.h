@@ -30,12 +30,18 @@ struct EalPlan {
 // hugepages to use and the arguments do not decide it themselves.
 EalPlan plan_eal(std::vector<std::string> args, const Hugepages& hugepages, uint32_t needed_mb);
 
-// rte_eal_init with the log routed to ours (warnings and errors), then rte_pdump_init: without it
-// (EAL arguments --in-memory, --no-shconf or --no-telemetry's kin) one line says that captures are
-// off. A device that cannot be made is only logged here: Port::open says why it is not there. The
-// calling thread is pinned to the main lcore's CPU from then on, and threads it starts inherit that.
+// Why these arguments keep other processes, and with them dpdk-dumpcap, from our memory; empty if
+// they do not.
+std::string keeps_captures_out(const std::vector<std::string>& args);
+
+// rte_eal_init with the log routed to ours (warnings and errors), then rte_pdump_init; where the
+// arguments forbid captures, one line says so. Standard error is redirected while it runs: call
+// before other threads are made that print. A --vdev that cannot be made is an error with its driver's
+// reason. The calling thread is pinned to the main lcore's CPU from then on, and threads it starts
+// inherit that.
 // Errors: kPermission, kResourceExhausted, kNotFound (a device), kUnavailable (another primary
-// process), kInvalidArgument (an argument), each with EAL's last words and a remedy.
+// process), kInvalidArgument (an argument), each one line with EAL's last words and a remedy; EAL is
+// then stopped.
 Status start_eal(const std::vector<std::string>& args);
 
 // Whether dpdk-dumpcap can attach.

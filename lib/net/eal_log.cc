@@ -25,6 +25,7 @@ bool is_harmless(std::string_view line) {
 struct EalLog {
   std::mutex mutex;  // any thread may log
   std::string line;
+  std::string stderr_line;
   std::vector<std::string> kept;
   bool keeping = false;
 
@@ -38,15 +39,36 @@ struct EalLog {
     }
   }
 
+  void take_stderr(const char* text, size_t bytes) {
+    const std::lock_guard lock(mutex);
+    for (size_t i = 0; i < bytes; ++i) {
+      if (text[i] != '\n') {
+        stderr_line += text[i];
+        continue;
+      }
+      // EAL logs these as well; getopt is asked more than once.
+      const bool repeated =
+          stderr_line.starts_with("EAL: FATAL") || (!kept.empty() && kept.back() == stderr_line);
+      if (!stderr_line.empty() && !repeated) keep(stderr_line);
+      stderr_line.clear();
+    }
+  }
+
+  void keep(const std::string& text) {
+    if (keeping && kept.size() < kMaxKept)
+      kept.push_back(text);
+    else
+      log::write(log::Level::kWarning, text);
+  }
+
   void end_line() {
     const int level = rte_log_cur_msg_loglevel();
     if (!line.empty() && level > 0) {
       const bool grave = level <= static_cast<int>(RTE_LOG_WARNING) && !is_harmless(line);
-      if (grave && keeping && kept.size() < kMaxKept) {
-        kept.push_back(line);
-      } else {
-        log::write(grave ? log::Level::kWarning : log::Level::kDebug, line);
-      }
+      if (grave)
+        keep(line);
+      else
+        log::write(log::Level::kDebug, line);
     }
     line.clear();
   }
@@ -62,7 +84,21 @@ ssize_t write_cookie(void*, const char* text, size_t bytes) {
   return static_cast<ssize_t>(bytes);
 }
 
+ssize_t write_stderr_cookie(void*, const char* text, size_t bytes) {
+  eal_log().take_stderr(text, bytes);
+  return static_cast<ssize_t>(bytes);
+}
+
 }  // namespace
+
+std::FILE* eal_stderr() {
+  static std::FILE* const stream = [] {
+    std::FILE* made = fopencookie(nullptr, "w", {nullptr, write_stderr_cookie, nullptr, nullptr});
+    if (made != nullptr) setvbuf(made, nullptr, _IOLBF, BUFSIZ);
+    return made;
+  }();
+  return stream;
+}
 
 void capture_eal_log() {
   eal_log().keeping = true;

@@ -4,6 +4,7 @@
 // not in twenty.
 #pragma once
 
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,9 @@ namespace itif::net {
 void capture_eal_log();
 // What has been kept back, oldest first; afterwards lines go straight to the log.
 std::vector<std::string> release_eal_log();
+// A stream for what is printed to standard error while EAL starts; kept back like the log, without
+// what the log says too. nullptr if there is no memory.
+std::FILE* eal_stderr();
 // The first of the lines kept back while EAL started that names `device`, empty if none does: EAL starts
 // without a device that failed, and only its log says why.
 std::string eal_complaint_about(std::string_view device);

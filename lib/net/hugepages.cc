@@ -1,4 +1,5 @@
-// What of hugepages is there to use, and the EAL arguments that follow. See eal.h.
+// What of hugepages is there to use, the EAL arguments that follow, and what arguments mean for processes
+// that want to share them. See eal.h.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -86,6 +87,16 @@ EalPlan plan_eal(std::vector<std::string> args, const Hugepages& hugepages, uint
     plan.args.push_back(std::to_string(needed_mb));
   }
   return plan;
+}
+
+std::string keeps_captures_out(const std::vector<std::string>& args) {
+  if (has_option(args, "--no-huge")) return "it needs hugepages, which --no-huge forgoes";
+  for (const char* option : {"--in-memory", "--no-shconf"})
+    if (has_option(args, option)) return fmt::format("{} keeps other processes out", option);
+  for (const std::string& arg : args)
+    if (arg == "--huge-unlink" || arg == "--huge-unlink=always")
+      return "--huge-unlink leaves no files by which another process could map our memory";
+  return {};
 }
 
 }  // namespace itif::net

@@ -95,7 +95,21 @@ TEST_F(HugepagesTest, PlansRespectWhatTheArgumentsSay) {
   EXPECT_FALSE(plan_eal({"--in-memory"}, {1024u << 20, false, false, ""}, 128).no_huge);
 }
 
-// Each in a process of its own: EAL starts once.
+TEST(KeepsCapturesOut, NamesTheArgument) {
+  const auto forbids = [](const char* argument) {
+    return keeps_captures_out({"-l", "0", argument}).find(argument) != std::string::npos;
+  };
+  for (const char* argument : {"--no-huge", "--in-memory", "--no-shconf"})
+    EXPECT_TRUE(forbids(argument)) << argument;
+  EXPECT_NE(keeps_captures_out({"--huge-unlink"}), "");
+  EXPECT_NE(keeps_captures_out({"--huge-unlink=always"}), "");
+  for (const char* argument :
+       {"--huge-unlink=never", "--huge-unlink=existing", "--no-telemetry", "--legacy-mem",
+        "--single-file-segments", "--match-allocations", "--file-prefix=--no-huge"})
+    EXPECT_EQ(keeps_captures_out({argument}), "") << argument;
+}
+
+// Each in a process of its own: EAL starts once. Nothing but our line is printed: `<` begins it.
 void expect_refusal(std::vector<std::string> args, Code code, const std::string& words) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   args.insert(args.begin(), {"--no-huge", "-m", "32", "--no-pci", "--no-telemetry", "--no-shconf"});
@@ -103,16 +117,17 @@ void expect_refusal(std::vector<std::string> args, Code code, const std::string&
       {
         const Status status = start_eal(args);
         if (status) exit(99);
-        fprintf(stderr, "<%s>", status.error().message.c_str());
+        fprintf(stderr, "<%s>", status.error().message.c_str());  // where tests of `words` look
         exit(status.error().message.find('\n') == std::string::npos
                  ? static_cast<int>(status.error().code)
                  : 98);
       },
-      testing::ExitedWithCode(static_cast<int>(code)), words);
+      testing::ExitedWithCode(static_cast<int>(code)), "^<[^\n]*" + words + "[^\n]*>$");
 }
 
 TEST(StartEalDeathTest, ArgumentsThatDoNotExist) {
-  expect_refusal({"--no-such-option"}, Code::kInvalidArgument, "eal.args");
+  expect_refusal({"--no-such-option"}, Code::kInvalidArgument, "'--no-such-option'.*eal.args");
+  expect_refusal({"--vdev"}, Code::kInvalidArgument, "'--vdev' requires an argument");
   expect_refusal({"-l", "0", "stray"}, Code::kInvalidArgument, "'stray'");
   expect_refusal({"--help"}, Code::kInvalidArgument, "'--help'");
 }
@@ -123,6 +138,18 @@ TEST(StartEalDeathTest, CoresThatDoNotExist) {
 
 TEST(StartEalDeathTest, DevicesThatDoNotExist) {
   expect_refusal({"-l", "0", "--vdev=net_nonsense0"}, Code::kNotFound, "net_nonsense0");
+}
+
+TEST(StartEalDeathTest, DevicesThatCannotBeMade) {
+  expect_refusal({"-l", "0", "--vdev=net_memif0,role=queen"}, Code::kNotFound,
+                 "net_memif0: .*Unknown role: queen:.*check its arguments");
+  expect_refusal({"-l", "0", "--vdev=net_null0", "--vdev=net_pcap0,rx_pcap=/nonexistent.pcap"},
+                 Code::kNotFound, "net_pcap0: .*/nonexistent.pcap");
+}
+
+TEST(StartEalDeathTest, OptionsThatExcludeEachOther) {
+  expect_refusal({"--huge-unlink"}, Code::kInvalidArgument,
+                 "cannot be specified together.*leave one");
 }
 
 }  // namespace

@@ -15,8 +15,7 @@ rte_mempool* g_pool = nullptr;
 void EalTest::SetUpTestSuite() {
   if (g_pool != nullptr) return;
   const Status started =
-      start_eal({"--no-huge", "-m", "64", "--no-pci", "--no-telemetry", "--no-shconf", "-l", "0",
-                 "--vdev=net_af_packet9,iface=itif-absent"});
+      start_eal({"--no-huge", "-m", "64", "--no-pci", "--no-telemetry", "--no-shconf", "-l", "0"});
   ASSERT_TRUE(started) << started.error().message;
   Result<Mempool> pool = create_mempool({"test", kMbufs, 2048, -1});
   ASSERT_TRUE(pool) << pool.error().message;
