@@ -47,18 +47,11 @@ class EalTransport final : public client::Transport {
     net::stop_eal();
   }
 
-  Status resolve(const Clock& clock, const EalTransportOptions& options) {
-    net::Endpoint peer;
-    ITIF_TRY(set_addresses(options, peer));
+  // `peer` is what parse_addresses() made of the options.
+  Status resolve(const Clock& clock, const EalTransportOptions& options, net::Endpoint peer) {
     peer.our_mac = port_.info().mac;
-    peer.peer_port = options.server_port;
-    if (options.server_mac.empty()) {
+    if (options.server_mac.empty())
       ITIF_TRY(resolve_mac(clock, port_, pool_.get(), locals_[0], peer));
-    } else if (!parse_mac(options.server_mac, peer.peer_mac)) {
-      return fail(
-          Code::kInvalidArgument,
-          fmt::format("--server-mac {}: write it as 02:00:00:00:00:01", options.server_mac));
-    }
     for (uint32_t i = 0; i < locals_.size(); ++i) {
       peer.our_port = static_cast<uint16_t>(kFirstSourcePort + i);
       peers_.push_back(peer);
@@ -156,32 +149,6 @@ class EalTransport final : public client::Transport {
     num_received_ = 0;
   }
 
-  static Status set_addresses(const EalTransportOptions& options, net::Endpoint& peer) {
-    if (options.server_ip.find(':') == std::string::npos) {
-      ITIF_ASSIGN(const net::Ipv4Address server, net::parse_ipv4(options.server_ip));
-      ITIF_ASSIGN(const net::Ipv4Address local, net::parse_ipv4(options.local_ip));
-      peer.ip_version = 4;
-      std::copy(server.begin(), server.end(), peer.peer_address.begin());
-      std::copy(local.begin(), local.end(), peer.our_address.begin());
-    } else {
-      ITIF_ASSIGN(peer.peer_address, net::parse_ipv6(options.server_ip));
-      ITIF_ASSIGN(peer.our_address, net::parse_ipv6(options.local_ip));
-      peer.ip_version = 6;
-    }
-    return {};
-  }
-
-  static bool parse_mac(const std::string& text, net::MacAddress& out) {
-    std::array<unsigned, 6> b{};
-    int end = 0;
-    if (std::sscanf(text.c_str(), "%2x:%2x:%2x:%2x:%2x:%2x%n", &b[0], &b[1], &b[2], &b[3], &b[4],
-                    &b[5], &end) != 6 ||
-        static_cast<size_t>(end) != text.size())
-      return false;
-    for (size_t i = 0; i < 6; ++i) out[i] = static_cast<uint8_t>(b[i]);
-    return true;
-  }
-
   net::Mempool pool_;
   net::Port port_;
   std::vector<net::LocalAddresses> locals_;  // one a flow
@@ -192,6 +159,65 @@ class EalTransport final : public client::Transport {
   unsigned num_received_ = 0;
 };
 
+bool parse_mac(const std::string& text, net::MacAddress& out) {
+  std::array<unsigned, 6> b{};
+  int end = 0;
+  if (std::sscanf(text.c_str(), "%2x:%2x:%2x:%2x:%2x:%2x%n", &b[0], &b[1], &b[2], &b[3], &b[4],
+                  &b[5], &end) != 6 ||
+      static_cast<size_t>(end) != text.size())
+    return false;
+  for (size_t i = 0; i < 6; ++i) out[i] = static_cast<uint8_t>(b[i]);
+  return (out[0] & 1) == 0;  // one host's
+}
+
+// "198.18.0.2" or "fd00::2" of IP version `version`, named in the message if it is not.
+Status parse_ip(const char* option, const std::string& text, int version,
+                std::array<uint8_t, 16>& out) {
+  const auto refuse = [&] {
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} {}: with --eal it is an IPv{} address, written as {}{}", option,
+                            text, version, version == 4 ? "198.18.0.2" : "fd00:18::2",
+                            std::string_view(option) == "--local-ip"
+                                ? ", of the same family as the server's"
+                                : ""));
+  };
+  if (text.find('/') != text.npos) return refuse();
+  if (version == 4) {
+    const Result<net::Ipv4Address> address = net::parse_ipv4(text);
+    if (!address) return refuse();
+    std::copy(address->begin(), address->end(), out.begin());
+  } else {
+    const Result<net::Ipv6Address> address = net::parse_ipv6(text);
+    if (!address) return refuse();
+    out = *address;
+  }
+  return {};
+}
+
+// What the options say of both ends; the server's MAC address only if they do.
+Result<net::Endpoint> parse_addresses(const EalTransportOptions& options) {
+  net::Endpoint peer;
+  peer.ip_version = options.server_ip.find(':') == std::string::npos ? 4 : 6;
+  peer.peer_port = options.server_port;
+  ITIF_TRY(parse_ip("--server", options.server_ip, peer.ip_version, peer.peer_address));
+  ITIF_TRY(parse_ip("--local-ip", options.local_ip, peer.ip_version, peer.our_address));
+  if (!options.server_mac.empty() && !parse_mac(options.server_mac, peer.peer_mac))
+    return fail(Code::kInvalidArgument,
+                fmt::format("--server-mac {}: one host's address, written as 02:00:00:00:00:01",
+                            options.server_mac));
+  return peer;
+}
+
+// Errors of lib/net speak of the appliance's configuration.
+Error in_our_words(Error error) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kWords{
+      {{"eal.args", "--eal"}, {"ports.device", "--eal-device"}, {" and data_plane.mbufs", ""}}};
+  for (const auto& [theirs, ours] : kWords)
+    for (size_t at; (at = error.message.find(theirs)) != std::string::npos;)
+      error.message.replace(at, theirs.size(), ours);
+  return error;
+}
+
 std::vector<std::string> split(const std::string& text) {
   std::istringstream stream(text);
   std::vector<std::string> words;
@@ -201,6 +227,7 @@ std::vector<std::string> split(const std::string& text) {
 
 Result<std::unique_ptr<client::Transport>> open_port(const Clock& clock,
                                                      const EalTransportOptions& options,
+                                                     const net::Endpoint& peer,
                                                      const net::MempoolConfig& mempool) {
   ITIF_ASSIGN(net::Mempool pool, net::create_mempool(mempool));
   net::PortConfig config;
@@ -208,17 +235,16 @@ Result<std::unique_ptr<client::Transport>> open_port(const Clock& clock,
   config.pool = pool.get();
   ITIF_ASSIGN(net::Port port, net::Port::open(config));
   std::vector<net::LocalAddresses> locals;
-  const bool ipv4 = options.local_ip.find(':') == std::string::npos;
   for (uint32_t i = 0; i < options.num_flows; ++i) {
     net::AddressConfig addresses;
-    (ipv4 ? addresses.ipv4 : addresses.ipv6) = {options.local_ip};
+    (peer.ip_version == 4 ? addresses.ipv4 : addresses.ipv6) = {options.local_ip};
     addresses.udp_port = static_cast<uint16_t>(kFirstSourcePort + i);
     ITIF_ASSIGN(net::LocalAddresses local, net::make_local_addresses(port.info().mac, addresses));
     locals.push_back(std::move(local));
   }
   auto transport =
       std::make_unique<EalTransport>(std::move(pool), std::move(port), std::move(locals));
-  ITIF_TRY(transport->resolve(clock, options));
+  ITIF_TRY(transport->resolve(clock, options, peer));
   return transport;
 }
 
@@ -226,15 +252,18 @@ Result<std::unique_ptr<client::Transport>> open_port(const Clock& clock,
 
 Result<std::unique_ptr<client::Transport>> open_eal_transport(const Clock& clock,
                                                               const EalTransportOptions& options) {
+  ITIF_ASSIGN(const net::Endpoint peer, parse_addresses(options));
   const net::MempoolConfig mempool{.name = "loadgen", .mbufs = kMbufs, .mbuf_bytes = kMbufBytes};
   const auto needed_mb = static_cast<uint32_t>(net::mempool_mb(mempool) + 32);
   const net::EalPlan plan =
       net::plan_eal(split(options.eal_args), net::inspect_hugepages(), needed_mb);
   if (!plan.warning.empty()) log::warning("{}", plan.warning);
-  ITIF_TRY(net::start_eal(plan.args));
-  auto transport = open_port(clock, options, mempool);
-  if (!transport) net::stop_eal();
-  return transport;
+  if (Status started = net::start_eal(plan.args); !started)
+    return std::unexpected(in_our_words(started.error()));
+  auto transport = open_port(clock, options, peer, mempool);
+  if (transport) return transport;
+  net::stop_eal();
+  return std::unexpected(in_our_words(transport.error()));
 }
 
 }  // namespace itif::loadgen

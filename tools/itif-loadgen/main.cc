@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "client/socket_transport.h"
 #include "eal_transport.h"
 #include "flood.h"
@@ -206,6 +207,7 @@ int main(int argc, char** argv) {
     std::fputs(command.text.c_str(), command.exit_code == 0 ? stdout : stderr);
     return command.exit_code;
   }
+  if (command.options.quiet) itif::log::set_level(itif::log::Level::kWarning);
   const auto ended = run(command.options);
   if (ended) return *ended;
   std::fprintf(stderr, "itif-loadgen: %s\n", ended.error().message.c_str());

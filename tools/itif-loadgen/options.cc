@@ -31,7 +31,7 @@ struct Texts {
   std::string arrivals = "poisson", duration = "10s", warmup = "0s", drain = "5s";
   std::string payload, lengths = "fixed:128", result = "default", budget, rto = "50ms";
   std::string timeout = "5s";
-  bool no_cache = false, truncate = false;
+  bool no_cache = false, truncate = false, eal_given = false;
 };
 
 void define(CLI::App& app, Options& o, Texts& t) {
@@ -272,6 +272,11 @@ Status check(Options& o, const Texts& t) {
   if (!(o.malform >= 0 && o.malform <= 1)) return usage("--malform: a share from 0 to 1");
   if (o.malform > 0 && !o.flood) return usage("--malform needs --flood");
   if (o.flood && o.concurrency > 0) return usage("--flood has no closed loop");
+  if (t.eal_given && o.eal_args.find_first_not_of(' ') == std::string::npos)
+    return usage(
+        "--eal needs EAL arguments, one of which makes a port: --eal \"--no-pci --vdev=…\"");
+  if (!t.eal_given && (!o.eal_device.empty() || !o.server_mac.empty()))
+    return usage("--eal-device and --server-mac are for sending through DPDK: they need --eal");
   if (!o.eal_args.empty() && o.null_sink) return usage("--eal and --null-sink exclude each other");
   if (!o.eal_args.empty() && o.local_address.empty())
     return usage("--eal needs --local-ip: the address to send from");
@@ -319,6 +324,7 @@ Command parse_command(std::span<const std::string> arguments) {
     return command;
   }
   command.options.rate_given = app.count("--rate") > 0;
+  texts.eal_given = app.count("--eal") > 0;
   if (Status checked = check(command.options, texts); !checked) {
     command.exit_code = 2;
     command.text = fmt::format("itif-loadgen: {}\n", checked.error().message);

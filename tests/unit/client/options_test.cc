@@ -173,6 +173,9 @@ TEST(LoadgenOptions, MistakesAreNamed) {
       {{"h", "--tenant", kTenant, "--malform", "0.5"}, "--flood"},
       {{"h", "--tenant", kTenant, "--flood", "--malform", "1.5"}, "--malform"},
       {{"h", "--tenant", kTenant, "--eal", "--no-pci"}, "--local-ip"},
+      {{"h", "--tenant", kTenant, "--local-ip", "198.18.0.2", "--eal", " "}, "--eal needs"},
+      {{"h", "--tenant", kTenant, "--eal-device", "net_null0"}, "they need --eal"},
+      {{"h", "--tenant", kTenant, "--server-mac", "02:00:00:00:00:01"}, "they need --eal"},
       {{"h", "--tenants", "/no/such/file"}, "cannot be read"},
   };
   for (const auto& one : kCases) {
