@@ -4,6 +4,12 @@
 #include <cmath>
 
 namespace itif::runtime {
+namespace {
+
+// A smaller batch costs about as much as one of this many tokens.
+constexpr uint32_t kTokensOfPace = 64;
+
+}  // namespace
 
 Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(Group& group, device::Stream& stream,
                                                              const Clock& clock,
@@ -91,8 +97,9 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
         figures.num_tenants += i == 0 || segments_[i].slot != segments_[i - 1].slot;
       }
       figures.execute_ns = done_ns - now_ns;
+      // A backlog runs in full batches, where a token costs less than in one that is nearly empty.
       const double cost =
-          static_cast<double>(figures.execute_ns) / std::max(1u, figures.num_tokens);
+          static_cast<double>(figures.execute_ns) / std::max(kTokensOfPace, figures.num_tokens);
       ns_per_token_ = ns_per_token_ == 0 ? cost : 0.9 * ns_per_token_ + 0.1 * cost;
       finish_batch(done_ns);
       sink.complete(ordered_);

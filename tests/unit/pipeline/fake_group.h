@@ -18,6 +18,7 @@ class FakeGroup final : public runtime::Group {
   bool fail_next = false;
   uint32_t batches = 0;
   uint64_t cost_ns_per_token = 0;  // on `clock`
+  uint64_t cost_ns_per_batch = 0;
   VirtualClock* clock = nullptr;
 
   FakeGroup() {
@@ -37,6 +38,7 @@ class FakeGroup final : public runtime::Group {
 
   Status forward(device::Stream&, runtime::Batch& batch) noexcept override {
     ++batches;
+    if (clock) clock->advance_ns(cost_ns_per_batch);
     for (const runtime::Segment& segment : batch.segments)
       if (clock) clock->advance_ns(cost_ns_per_token * segment.num_tokens);
     for (runtime::Segment& segment : batch.segments) {

@@ -155,6 +155,22 @@ TEST_F(Refusals, ABacklogBeyondTheLongestWaitIsRefused) {
   EXPECT_LE(overloaded, 35u);
 }
 
+// A first batch of one token and of the cold start's time made 300 tokens look like seconds of work.
+TEST_F(Refusals, AShortFirstBatchDoesNotSetThePace) {
+  group->cost_ns_per_batch = 8'000'000;
+  group->clock = &clock;
+  send(one(request(1, 2)));
+  run();
+  answers();
+  for (uint64_t id = 10; id < 30; ++id)
+    for (const Bytes& piece : datagrams(request(id, 200), token_payload(100))) send(piece);
+  for (int i = 0; i < 8; ++i) poll_worker();
+  stage->poll();
+  poll_worker();
+  for (const Answer& answer : answers())
+    EXPECT_NE(answer.header.status, StatusCode::kOverloaded) << answer.header.request_id;
+}
+
 // A tenant that goes while its request runs: the request is still answered, under its key.
 TEST_F(Refusals, RemovalDoesNotLoseWhatWasAccepted) {
   send(one(request(1, 2)));
