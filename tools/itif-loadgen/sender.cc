@@ -82,7 +82,7 @@ bool Sender::send_one(uint64_t intended_ns, uint64_t now_ns) noexcept {
 void Sender::send_due(uint64_t now_ns) noexcept {
   for (uint32_t i = 0; i < kSendsPerTurn && num_sent_ < max_requests_; ++i) {
     if (options_.arrivals == Arrivals::kClosed) {
-      if (!send_one(now_ns, now_ns)) break;
+      if (now_ns < config_.start_ns || !send_one(now_ns, now_ns)) break;
       continue;
     }
     const uint64_t due_ns = schedule_.next_ns();
@@ -148,8 +148,9 @@ uint64_t Sender::wake_ns(uint64_t now_ns) const noexcept {
   if (phase_ == Phase::kDraining) return std::min(wake_ns, drain_until_ns_);
   wake_ns = std::min(wake_ns, send_until_ns_);
   if (!free_records_.empty()) {
-    wake_ns =
-        std::min(wake_ns, options_.arrivals == Arrivals::kClosed ? now_ns : schedule_.next_ns());
+    wake_ns = std::min(wake_ns, options_.arrivals == Arrivals::kClosed
+                                    ? std::max(now_ns, config_.start_ns)
+                                    : schedule_.next_ns());
   }
   return wake_ns;
 }

@@ -161,6 +161,19 @@ TEST(Sender, AStallShowsInThePercentiles) {
   EXPECT_GT(trial.sender->results().lateness_ns.percentile(99), 100'000'000u);
 }
 
+// Its first requests went out before the common start, and were taken for warm-up.
+TEST(Sender, ClosedLoopCountsItsFirstRequests) {
+  Options options = basic_options();
+  options.arrivals = Arrivals::kClosed;
+  options.concurrency = 8;
+  options.max_requests = 40;
+  Trial trial(options);
+  const Results& results = trial.run();
+  EXPECT_EQ(results.warmup_requests, 0u);
+  EXPECT_EQ(results.total().sent, 40u);
+  EXPECT_EQ(results.total().answered, 40u);
+}
+
 TEST(Sender, ClosedLoopKeepsItsConcurrency) {
   Options options = basic_options();
   options.arrivals = Arrivals::kClosed;
