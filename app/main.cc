@@ -82,9 +82,14 @@ Status serve(const config::Config& config) {
                 }));
   }
   const pipeline::DpdkTelemetry dpdk_telemetry(*plane, directory);
-  ITIF_TRY(plane->start());
   server->start(appliance);
+  // A tenant whose model still loads would be answered as unknown, which clients take as final. What
+  // arrives meanwhile waits in the ports' queues.
   server->wait_restored();
+  if (Status started = plane->start(); !started) {
+    server->stop();
+    return started;
+  }
   const device::DeviceInfo& info = device->info();
   log::info("ready: {} tenants, {} workers, device {} {}", directory.list().size(),
             plane->workers().size(), info.kind, dtype_name(info.compute));

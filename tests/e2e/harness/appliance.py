@@ -12,6 +12,7 @@ from .namespaces import SERVER_IPV4, SERVER_IPV6
 BUILD = Path(os.environ.get("ITIF_BUILD_DIR") or Path(__file__).parents[3] / "build")
 HUGEPAGES = os.environ.get("ITIF_HUGEPAGES") == "yes"
 START_SECONDS = 60
+UNHEALTHY = 1  # exit status of `itifctl health`
 UDP_PORT = 9009
 
 
@@ -97,12 +98,21 @@ class Appliance:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         return self
 
-    def start(self, prefix=()):
+    def use_port(self, device, arguments=""):
+        """Another port than the veth's: DPDK's name, and the rest of its --vdev."""
+        self.eal = [argument for argument in self.eal if not argument.startswith("--vdev")]
+        self.eal.append(f"--vdev={device}{arguments and ','}{arguments}")
+        self.port["device"] = device
+        return self
+
+    def start(self, prefix=(), link="up"):
+        """Returns when it is ready, and healthy but for a link that may be down until someone connects."""
         self.launch(prefix)
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             assert self.process.poll() is None, f"itifd ended at start:\n{self.log()[-4000:]}"
-            if self.ctl("health", check=False).returncode == 0:
+            status = self.ctl("health", check=False).returncode
+            if status == 0 or (link == "down" and status == UNHEALTHY):
                 return self
             time.sleep(0.05)
         raise AssertionError(f"itifd does not answer:\n{self.log()[-4000:]}")

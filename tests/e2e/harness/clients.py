@@ -15,11 +15,11 @@ from .namespaces import SERVER_IPV4
 GOLDENS = Path(__file__).parents[2] / "data" / "goldens"
 
 
-def connect(namespaces, added, auth="header", address=SERVER_IPV4, **options):
-    """A client of the tenant that `appliance.add_tenant` returned."""
+def connect(namespaces, added, auth="header", address=SERVER_IPV4, namespace=None, make=Client, **options):
+    """A client of the tenant that `appliance.add_tenant` returned; in the clients' namespace if none is named."""
     tenant = added["tenant"]
-    with namespaces.inside_client():
-        return Client(address, UDP_PORT, tenant_id=tenant["id"], key=bytes.fromhex(added["key"]),
+    with namespaces.inside(namespace or namespaces.client):
+        return make(address, UDP_PORT, tenant_id=tenant["id"], key=bytes.fromhex(added["key"]),
                       epoch=tenant["key_epoch"], auth=auth, **options)
 
 
@@ -38,7 +38,10 @@ class Golden:
         self.cases = [case for case in cases if not any(case["token_types"])]
 
     def check(self, client, case, tolerance):
-        answer = client.infer_tokens(case["ids"], result_kind=case["kind"])
+        self.compare(case, client.infer_tokens(case["ids"], result_kind=case["kind"]), tolerance)
+
+    @staticmethod
+    def compare(case, answer, tolerance):
         assert answer.result_kind == case["kind"]
         got, expected = answer.floats(), case["values"]
         assert len(got) == len(expected), f"{case['kind']} of {len(case['ids'])} tokens"
@@ -129,7 +132,7 @@ def wait_dropped(appliance, reason, count, seconds=5.0):
 def wait_until(condition, what, seconds=10.0):
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what() if callable(what) else what}"
         time.sleep(0.02)
 
 

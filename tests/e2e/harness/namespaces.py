@@ -57,13 +57,16 @@ class Namespaces:
         for name in (self.client, self.server):
             subprocess.run(("ip", "netns", "del", name), stderr=subprocess.DEVNULL, check=False)
 
-    @contextlib.contextmanager
     def inside_client(self):
         """This thread is in the clients' namespace within the block."""
+        return self.inside(self.client)
+
+    @contextlib.contextmanager
+    def inside(self, name):
         back = f"/proc/self/task/{_libc.gettid()}/ns/net"
         home = os.open(back, os.O_RDONLY)
         try:
-            _enter(f"/var/run/netns/{self.client}")
+            _enter(f"/var/run/netns/{name}")
             yield
         finally:
             _libc.setns(home, CLONE_NEWNET)
