@@ -1,25 +1,13 @@
-"""Figures as operators get them: dpdk-telemetry.py, Prometheus, itifctl; and dpdk-dumpcap."""
+"""Figures as operators get them: dpdk-telemetry.py, Prometheus, itifctl."""
 
 import json
 import re
-import subprocess
 import time
 from pathlib import Path
 
-import pytest
-from harness.appliance import HUGEPAGES
 from harness.clients import assert_accounted, connect, wait_until
+from harness.dpdk_tools import telemetry
 from harness.namespaces import SERVER_IPV4, run
-
-IDS = [101, 2000, 102]
-
-
-def telemetry(appliance, command):
-    """What dpdk-telemetry.py answers to one command."""
-    result = subprocess.run(("/usr/bin/python3", "/usr/bin/dpdk-telemetry.py", "-f", appliance.prefix),
-                            input=f"{command}\n", capture_output=True, text=True, timeout=20, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return json.loads(result.stdout[result.stdout.index('{"/'):].splitlines()[0])[command.split(",")[0]]
 
 
 def test_dpdk_telemetry_knows_our_endpoints(appliance, namespaces, models):
@@ -59,28 +47,6 @@ def test_prometheus_serves_the_same_figures(new_appliance, namespaces, models):
     assert re.search(r'reason="wire_too_short"[^}]*\} 1$', text, re.M), text[:3000]
     for line in text.splitlines():
         assert line.startswith("#") or not line or re.match(r"^\w+(\{.*\})? \S+$", line), line
-
-
-@pytest.mark.skipif(not HUGEPAGES, reason="no hugepages: dpdk-dumpcap is a secondary process and needs them")
-def test_dpdk_dumpcap_captures_from_a_running_appliance(appliance, namespaces, models):
-    added = appliance.add_tenant("t", models())
-    capture = appliance.directory / "capture.pcapng"
-    dumpcap = subprocess.Popen(
-        ("dpdk-dumpcap", f"--file-prefix={appliance.prefix}", "-i", "net_af_packet0", "-c", "10",
-         "-w", str(capture)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        deadline = time.monotonic() + 15
-        with connect(namespaces, added) as client:
-            turn = 0
-            while dumpcap.poll() is None and time.monotonic() < deadline:
-                client.infer_tokens([101, 1000 + turn % 5000, 102], "logits")
-                turn += 1
-    finally:
-        dumpcap.terminate()
-        output = dumpcap.communicate(timeout=10)[0]
-    assert capture.exists() and capture.stat().st_size > 500, output
-    with connect(namespaces, added) as client:
-        assert client.infer_tokens(IDS, "logits")
 
 
 def test_stats_add_up(appliance, namespaces, models):
