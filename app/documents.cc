@@ -18,7 +18,9 @@ double ratio(uint64_t a, uint64_t b) {
   return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b);
 }
 
-json drop_counts(const pipeline::WorkerFigures& figures) {
+// Of a worker, all of them, or a tenant.
+template <class Figures>
+json drop_counts(const Figures& figures) {
   json counts = json::object();
   for (size_t i = 0; i < figures.dropped.size(); ++i)
     if (figures.dropped[i] > 0)
@@ -27,7 +29,8 @@ json drop_counts(const pipeline::WorkerFigures& figures) {
   return counts;
 }
 
-json identity(const pipeline::WorkerFigures& figures) {
+template <class Figures>
+json identity(const Figures& figures) {
   return {{"received", figures.received},
           {"forwarded", figures.forwarded},
           {"held", figures.held},
@@ -63,7 +66,9 @@ json request_stats(const pipeline::TenantFigures& all, const pipeline::TenantFig
           {"requests_per_s", 1e9 * ratio(recent.responses, interval_ns)},
           {"p50_ns", percentile(50)},
           {"p99_ns", percentile(99)},
-          {"p999_ns", percentile(99.9)}};
+          {"p999_ns", percentile(99.9)},
+          {"deadline_missed", all.deadline_missed},
+          {"slo_missed", all.slo_missed}};
 }
 
 std::string bare_address(const std::string& with_prefix) {
@@ -121,10 +126,8 @@ json LocalAppliance::stats() const {
     row["name"] = entry.settings.name;
     row["group"] = entry.group;
     row["state"] = entry.settings.state == tenant::State::kServing ? "serving" : "paused";
-    row["datagrams"] = f.datagrams;
-    row["dropped"] = f.dropped;
-    row["quota_refused"] = f.quota_refused;
-    row["deadline_missed"] = f.deadline_missed;
+    row["datagrams"] = f.received;
+    row["dropped"] = f.total_dropped();
     row["tokens"] = f.tokens;
     document["tenants"].push_back(std::move(row));
     all += f;
@@ -155,6 +158,15 @@ json LocalAppliance::drops() const {
     row["port"] = worker->port().info().device;
     row["queue"] = worker->options().queue;
     document["workers"].push_back(std::move(row));
+  }
+  document["tenants"] = json::array();
+  for (const pipeline::TenantEntry& entry : directory_.list()) {
+    pipeline::TenantFigures figures = pipeline::tenant_figures(pipeline_.workers(), entry.index);
+    figures -= entry.before;
+    json row = identity(figures);
+    row["id"] = entry.settings.id;
+    row["name"] = entry.settings.name;
+    document["tenants"].push_back(std::move(row));
   }
   document["total"] = identity(pipeline::total_figures(pipeline_.workers()));
   uint64_t missed = 0;

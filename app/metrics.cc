@@ -1,5 +1,7 @@
 #include "metrics.h"
 
+#include <span>
+
 #include "net/drop_reason.h"
 #include "pipeline/figures.h"
 
@@ -9,6 +11,15 @@ namespace {
 using telemetry::add_sample;
 using telemetry::counter_family;
 using telemetry::gauge_family;
+
+void add_drops(prometheus::MetricFamily& family, const telemetry::Label& label,
+               std::span<const uint64_t> counts) {
+  for (size_t i = 1; i < counts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    const std::string reason(net::drop_reason_name(static_cast<net::DropReason>(i)));
+    add_sample(family, {label, {"reason", reason}}, static_cast<double>(counts[i]));
+  }
+}
 
 void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeline) {
   auto received = counter_family("itif_received_datagrams_total", "Frames taken from ports.");
@@ -24,11 +35,7 @@ void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeli
     add_sample(forwarded, {label}, static_cast<double>(f.forwarded));
     add_sample(held, {label}, static_cast<double>(f.held));
     add_sample(sent, {label}, static_cast<double>(f.sent));
-    for (size_t i = 1; i < f.dropped.size(); ++i) {
-      if (f.dropped[i] == 0) continue;
-      const std::string reason(net::drop_reason_name(static_cast<net::DropReason>(i)));
-      add_sample(dropped, {label, {"reason", reason}}, static_cast<double>(f.dropped[i]));
-    }
+    add_drops(dropped, label, f.dropped);
   }
   auto stages =
       telemetry::summary_family("itif_stage_seconds", "Time of answered requests by stage.");
@@ -64,6 +71,10 @@ void add_tenants(telemetry::Families& families, const pipeline::Pipeline& pipeli
   auto statuses =
       counter_family("itif_tenant_statuses_total", "Requests that ended with a status.");
   auto tokens = counter_family("itif_tenant_tokens_total", "Tokens computed.");
+  auto late = counter_family("itif_tenant_missed_total",
+                             "Requests past their deadline, or answered past the objective.");
+  auto dropped =
+      counter_family("itif_tenant_dropped_datagrams_total", "Its datagrams dropped, by reason.");
   for (const pipeline::TenantEntry& entry : directory.list()) {
     pipeline::TenantFigures f = pipeline::tenant_figures(pipeline.workers(), entry.index);
     f -= entry.before;
@@ -72,8 +83,11 @@ void add_tenants(telemetry::Families& families, const pipeline::Pipeline& pipeli
     add_sample(responses, {label}, static_cast<double>(f.responses));
     add_sample(statuses, {label}, static_cast<double>(f.total_statuses()));
     add_sample(tokens, {label}, static_cast<double>(f.tokens));
+    add_sample(late, {label, {"what", "deadline"}}, static_cast<double>(f.deadline_missed));
+    add_sample(late, {label, {"what", "slo"}}, static_cast<double>(f.slo_missed));
+    add_drops(dropped, label, f.dropped);
   }
-  for (auto* family : {&requests, &responses, &statuses, &tokens})
+  for (auto* family : {&requests, &responses, &statuses, &tokens, &late, &dropped})
     families.push_back(std::move(*family));
 }
 

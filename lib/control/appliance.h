@@ -72,9 +72,10 @@ class Appliance {
   virtual nlohmann::json groups() const = 0;
   // {uptime_s, interval_ns,
   //  tenants: [{id, name, group, state, received, answered, refused: {status: count}, in_flight,
-  //   requests_per_s, p50_ns, p99_ns, p999_ns, datagrams, dropped, quota_refused, deadline_missed,
+  //   requests_per_s, p50_ns, p99_ns, p999_ns, deadline_missed, slo_missed, datagrams, dropped,
   //   tokens}],
-  //  total: {received, answered, refused, in_flight, requests_per_s, p50_ns, p99_ns, p999_ns},
+  //  total: {received, answered, refused, in_flight, requests_per_s, p50_ns, p99_ns, p999_ns,
+  //   deadline_missed, slo_missed},
   //  datagrams: {received, received_bytes, forwarded, held, dropped, sent, sent_bytes, send_dropped,
   //   contexts, held_bytes, cache_hits},
   //  stages: {reassembly|queue|execute|respond|total: {count, p50_us, p99_us, p999_us, max_us}}}
@@ -82,6 +83,7 @@ class Appliance {
   // over the last interval_ns.
   virtual nlohmann::json stats() const = 0;
   // {workers: [{worker, port, queue, received, forwarded, held, dropped: {reason: count}}],
+  //  tenants: [{id, name, received, forwarded, held, dropped: {reason: count}}],
   //  total: {received, forwarded, held, dropped: {reason: count}, nic_missed},
   //  ports: [{device, rx_packets, rx_missed, rx_no_mbuf, rx_errors, tx_packets, tx_errors}]}
   // Reasons that never happened are left out. received = forwarded + held + Σ dropped.

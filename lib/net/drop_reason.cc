@@ -44,13 +44,12 @@ constexpr std::array<std::string_view, kNumDropReasons> kNames = {
     "over_quota",
     "too_long",
     "unsupported_kind",
-    "queue_full",
-    "deadline_queue",
     "contexts_full",
     "tenant_contexts_full",
     "held_bytes_full",
     "tenant_held_bytes_full",
     "pieces_full",
+    "tenant_pieces_full",
     "geometry_changed",
     "duplicate",
     "late",
@@ -59,7 +58,6 @@ constexpr std::array<std::string_view, kNumDropReasons> kNames = {
     "answered_from_cache",
     "nothing_to_resend",
     "no_mbuf",
-    "tx_full",
     "transmit_queue_full",
 };
 static_assert(!kNames.back().empty(), "a name for every reason");

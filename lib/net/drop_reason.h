@@ -68,15 +68,14 @@ enum class DropReason : uint8_t {
   kOverQuota,
   kTooLong,
   kUnsupportedKind,
-  kQueueFull,
-  kDeadlineQueue,
 
   // Reassembly.
-  kContextsFull,
+  kContextsFull,  // "tenant": the tenant has its share of them, and others still find room
   kTenantContextsFull,
   kHeldBytesFull,
   kTenantHeldBytesFull,
-  kPiecesFull,       // no room for the table of this request's pieces
+  kPiecesFull,  // no room for the table of this request's pieces
+  kTenantPiecesFull,
   kGeometryChanged,  // contradicts the request's first piece
   kDuplicate,        // a piece that is here already
   kLate,             // a piece of a request that is being executed
@@ -87,7 +86,6 @@ enum class DropReason : uint8_t {
   kAnsweredFromCache,  // a repeated request: answered, its payload not needed
   kNothingToResend,    // a resend or ack for a message that is not kept
   kNoMbuf,
-  kTxFull,
   kTransmitQueueFull,
 
   kCount

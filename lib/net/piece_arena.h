@@ -29,6 +29,10 @@ class PieceArena {
   request::Piece* pieces(uint32_t first) noexcept { return &pieces_[first]; }
   rte_mbuf** mbufs(uint32_t first) noexcept { return &mbufs_[first]; }
   uint64_t* arrived(uint32_t first) noexcept { return &arrived_[first / 64]; }
+  // What a block for num_pieces takes of the capacity.
+  static uint32_t block_pieces(uint32_t num_pieces) noexcept {
+    return kMinBlock << order_for(num_pieces);
+  }
   uint32_t capacity() const noexcept { return static_cast<uint32_t>(pieces_.size()); }
   uint32_t free_pieces() const noexcept { return free_pieces_; }
 

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/check.h"
+#include "base/share.h"
 
 namespace itif::net {
 namespace {
@@ -76,7 +77,9 @@ Reassembler::Table Reassembler::table(Context& context) noexcept {
 
 DropReason Reassembler::charge_refusal(uint32_t tenant_index, uint64_t bytes) const noexcept {
   if (held_bytes_ + bytes > limits_.max_held_bytes) return DropReason::kHeldBytesFull;
-  if (tenants_[tenant_index].held_bytes + bytes > limits_.tenant_max_held_bytes)
+  const uint64_t own = tenants_[tenant_index].held_bytes;
+  if (own + bytes > limits_.tenant_max_held_bytes ||
+      !within_share(own, bytes, held_bytes_, limits_.max_held_bytes))
     return DropReason::kTenantHeldBytesFull;
   return DropReason::kNone;
 }
@@ -90,7 +93,8 @@ Reassembler::Added Reassembler::start(const Arrival& arrival, const Admission& a
     return refuse(DropReason::kWireBadGeometry);
   if (first_free_ == limits_.max_contexts) return refuse(DropReason::kContextsFull);
   TenantUse& tenant = tenants_[admission.tenant_index];
-  if (tenant.contexts >= limits_.tenant_max_contexts)
+  if (tenant.contexts >= limits_.tenant_max_contexts ||
+      !within_share(tenant.contexts, 1, num_contexts(), limits_.max_contexts))
     return refuse(DropReason::kTenantContextsFull);
   const DropReason reason = charge_refusal(admission.tenant_index, arrival.mbuf->buf_len);
   if (reason != DropReason::kNone) return refuse(reason);
@@ -113,9 +117,15 @@ Reassembler::Added Reassembler::start(const Arrival& arrival, const Admission& a
   context.arena_first = PieceArena::kNone;
   context.inline_arrived = 0;
   if (context.num_pieces > Context::kInlinePieces) {
-    if (context.num_pieces <= limits_.max_pieces_per_request)
-      context.arena_first = arena_.allocate(context.num_pieces);
+    const uint32_t slots = PieceArena::block_pieces(context.num_pieces);
+    if (context.num_pieces > limits_.max_pieces_per_request || slots > arena_.free_pieces())
+      return refuse(DropReason::kPiecesFull);
+    if (!within_share(tenant.piece_slots, slots, arena_.capacity() - arena_.free_pieces(),
+                      arena_.capacity()))
+      return refuse(DropReason::kTenantPiecesFull);
+    context.arena_first = arena_.allocate(context.num_pieces);
     if (context.arena_first == PieceArena::kNone) return refuse(DropReason::kPiecesFull);
+    tenant.piece_slots += slots;
   }
   request.tenant_index = admission.tenant_index;
   request.slot = admission.slot;
@@ -182,6 +192,7 @@ void Reassembler::hold(Context& context, const Arrival& arrival) noexcept {
   const uint64_t bytes = arrival.mbuf->buf_len;
   context.held_bytes += bytes;
   tenants_[context.request.tenant_index].held_bytes += bytes;
+  ++tenants_[context.request.tenant_index].held_pieces;
   held_bytes_ += bytes;
   ++held_pieces_;
 }
@@ -264,13 +275,16 @@ uint32_t Reassembler::release(Context& context) noexcept {
   for (uint32_t word = 0; word * 64 < context.num_pieces; ++word)
     for (uint64_t bits = pieces.arrived[word]; bits != 0; bits &= bits - 1)
       death_row_.push(pieces.mbufs[word * 64 + static_cast<uint32_t>(std::countr_zero(bits))]);
-  if (context.arena_first != PieceArena::kNone)
+  TenantUse& tenant = tenants_[context.request.tenant_index];
+  if (context.arena_first != PieceArena::kNone) {
     arena_.release(context.arena_first, context.num_pieces);
+    tenant.piece_slots -= PieceArena::block_pieces(context.num_pieces);
+  }
   timers_.cancel(slot_of(context));
   index_.erase(context.key);
-  TenantUse& tenant = tenants_[context.request.tenant_index];
   --tenant.contexts;
   tenant.held_bytes -= context.held_bytes;
+  tenant.held_pieces -= context.num_arrived;
   held_bytes_ -= context.held_bytes;
   held_pieces_ -= context.num_arrived;
   context.state = ContextState::kFree;
@@ -286,6 +300,10 @@ uint32_t Reassembler::tenant_contexts(uint32_t tenant_index) const noexcept {
 
 uint64_t Reassembler::tenant_held_bytes(uint32_t tenant_index) const noexcept {
   return tenants_[tenant_index].held_bytes;
+}
+
+uint64_t Reassembler::tenant_held_pieces(uint32_t tenant_index) const noexcept {
+  return tenants_[tenant_index].held_pieces;
 }
 
 }  // namespace itif::net

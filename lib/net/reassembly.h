@@ -1,8 +1,10 @@
 // Joins the pieces of requests. Pieces stay in their mbufs; nothing is copied.
 //
 // Owned by one worker. Contexts, piece tables, index and timers are allocated at construction and
-// never again. Bounded: contexts and held buffer bytes, both in all and per tenant. Verification
-// (tag, tenant, quota) comes before start(): an unverified datagram never takes a context.
+// never again. Bounded: contexts, held buffer bytes and piece tables, each in all and per tenant; on
+// top, a tenant may take of each only as much as is still free (base/share.h), so that no tenant can
+// keep the others out. Verification (tag, tenant, quota) comes before start(): an unverified datagram
+// never takes a context.
 //
 // A context is kAssembling from start() until its last piece arrives, then kExecuting (lent to the
 // executor as request::Request) until release(). What a finished request answered is
@@ -39,7 +41,8 @@ struct ReassemblyLimits {
   uint64_t tenant_max_held_bytes = 128u << 20;
   uint32_t max_tenants = 4096;              // tenant_index is below
   uint32_t max_pieces_per_request = 16384;  // 16 MiB at 1,384 bytes takes 12,123
-  uint32_t piece_slots = 65536;             // for requests of more than Context::kInlinePieces
+  // Tables of requests of more than Context::kInlinePieces pieces, 24 bytes a slot.
+  uint32_t piece_slots = 262144;
   uint64_t timeout_ns = 500'000'000;        // from a request's first piece
   uint64_t stall_ns =
       0;  // no piece for this long: report kStalled, again after twice as long; 0: never
@@ -117,7 +120,7 @@ class Reassembler {
   };
   // A request's first piece to arrive. REQUIRES: find() said nullptr.
   // Drops: kContextsFull, kTenantContextsFull, kHeldBytesFull, kTenantHeldBytesFull, kPiecesFull,
-  // kWireBadGeometry.
+  // kTenantPiecesFull, kWireBadGeometry.
   Added start(const Arrival& arrival, const Admission& admission) noexcept;
   // A further piece. Drops: kGeometryChanged, kDuplicate, kLate (it is executing),
   // kHeldBytesFull, kTenantHeldBytesFull.
@@ -151,6 +154,7 @@ class Reassembler {
   uint64_t realigned() const noexcept { return realigned_; }
   uint32_t tenant_contexts(uint32_t tenant_index) const noexcept;
   uint64_t tenant_held_bytes(uint32_t tenant_index) const noexcept;
+  uint64_t tenant_held_pieces(uint32_t tenant_index) const noexcept;
 
   // Calls visit(Context&) for every live context (draining, device failure). It may release it.
   template <class Visit>
@@ -163,6 +167,8 @@ class Reassembler {
   struct TenantUse {
     uint64_t held_bytes = 0;
     uint32_t contexts = 0;
+    uint32_t held_pieces = 0;
+    uint32_t piece_slots = 0;
   };
   struct Table {  // a context's pieces, wherever they are
     request::Piece* pieces;

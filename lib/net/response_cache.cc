@@ -16,7 +16,8 @@ ResponseCache::ResponseCache(const ResponseCacheLimits& limits, uint64_t seed)
       index_(limits.max_entries, seed),
       first_free_(limits.max_entries == 0 ? kNil : 0),
       oldest_(kNil),
-      newest_(kNil) {
+      newest_(kNil),
+      tenants_(limits.max_tenants) {
   for (uint32_t i = 0; i + 1 < limits.max_entries; ++i) entries_[i].newer = i + 1;
 }
 
@@ -24,13 +25,30 @@ ResponseCache::~ResponseCache() {
   for (uint32_t i = 0; i < limits_.max_entries; ++i) std::free(entries_[i].result.data);
 }
 
+bool ResponseCache::above_equal_share(uint32_t tenant_index) const noexcept {
+  const TenantUse& use = tenants_[tenant_index];
+  return use.bytes * active_tenants_ > limits_.max_bytes ||
+         uint64_t{use.entries} * active_tenants_ > limits_.max_entries;
+}
+
+// Whoever has too much has much, and so is met soon from the oldest on: a short look suffices, and the
+// oldest of all goes where it does not.
+void ResponseCache::make_room() noexcept {
+  constexpr unsigned kLook = 64;
+  uint32_t victim = oldest_;
+  for (unsigned i = 0; i < kLook && victim != kNil; ++i, victim = entries_[victim].newer)
+    if (above_equal_share(entries_[victim].tenant_index)) break;
+  if (victim == kNil || !above_equal_share(entries_[victim].tenant_index)) victim = oldest_;
+  forget(entries_[victim]);
+  ++evictions_;
+}
+
 CachedResponse* ResponseCache::put(const Put& put) noexcept {
   erase(put.key);
   const bool keep = put.keep && put.result.bytes <= limits_.max_bytes;
   while (oldest_ != kNil &&
          (first_free_ == kNil || (keep && kept_bytes_ + put.result.bytes > limits_.max_bytes))) {
-    forget(entries_[oldest_]);
-    ++evictions_;
+    make_room();
   }
   if (first_free_ == kNil) {
     std::free(put.result.data);
@@ -53,6 +71,9 @@ CachedResponse* ResponseCache::put(const Put& put) noexcept {
   if (keep) {
     index_.insert(entry.key, slot);
     kept_bytes_ += entry.result.bytes;
+    TenantUse& use = tenants_[entry.tenant_index];
+    use.bytes += entry.result.bytes;
+    active_tenants_ += use.entries++ == 0;
     entry.older = newest_;
     (newest_ == kNil ? oldest_ : entries_[newest_].newer) = slot;
     newest_ = slot;
@@ -95,6 +116,9 @@ void ResponseCache::forget(CachedResponse& entry) noexcept {
   (entry.older == kNil ? oldest_ : entries_[entry.older].newer) = entry.newer;
   (entry.newer == kNil ? newest_ : entries_[entry.newer].older) = entry.older;
   kept_bytes_ -= entry.result.bytes;
+  TenantUse& use = tenants_[entry.tenant_index];
+  use.bytes -= entry.result.bytes;
+  active_tenants_ -= --use.entries == 0;
   entry.indexed = false;
   if (entry.pins == 0) free_entry(entry);
 }

@@ -2,13 +2,16 @@
 // runs nothing, a client's resend is served from here, an ack ends it.
 //
 // Owned by one worker. Owns the ResultBuffers (std::free). Bounded in entries and bytes; entries
-// are allocated at construction. The oldest go first, by age (TTL) or for room. An entry that is
-// being transmitted is pinned: it may leave the index, but its bytes stay until the last unpin().
+// are allocated at construction. The oldest go first, by age (TTL) or for room; for room, those of
+// tenants that have more than an equal share go before others', so that a tenant with many or large
+// answers pushes out its own. An entry that is being transmitted is pinned: it may leave the index,
+// but its bytes stay until the last unpin().
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "net/key_index.h"
 #include "net/message_key.h"
@@ -21,6 +24,7 @@ struct ResponseCacheLimits {
   uint32_t max_entries = 65536;
   uint64_t max_bytes = 64u << 20;
   uint64_t ttl_ns = 2'000'000'000;
+  uint32_t max_tenants = 4096;  // tenant_index is below
 };
 
 struct CachedResponse {
@@ -74,6 +78,12 @@ class ResponseCache {
   uint64_t evictions() const noexcept { return evictions_; }  // for room, before their time
 
  private:
+  struct TenantUse {
+    uint64_t bytes = 0;
+    uint32_t entries = 0;
+  };
+  void make_room() noexcept;
+  bool above_equal_share(uint32_t tenant_index) const noexcept;
   void forget(CachedResponse& entry) noexcept;  // out of index and list; freed if not pinned
   void free_entry(CachedResponse& entry) noexcept;
   uint32_t slot_of(const CachedResponse& entry) const noexcept {
@@ -90,6 +100,8 @@ class ResponseCache {
   uint64_t bytes_ = 0;       // pinned ones included
   uint64_t kept_bytes_ = 0;  // of what can be found: the bound
   uint64_t evictions_ = 0;
+  std::vector<TenantUse> tenants_;  // of what can be found
+  uint32_t active_tenants_ = 0;     // that have something here
 };
 
 }  // namespace itif::net

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "base/check.h"
+#include "base/share.h"
 
 namespace itif::net {
 
-TransmitQueue::TransmitQueue(uint32_t max_jobs, ResponseCache& cache)
-    : cache_(cache), jobs_(max_jobs), order_(max_jobs), free_(max_jobs) {
+TransmitQueue::TransmitQueue(uint32_t max_jobs, uint32_t max_tenants, ResponseCache& cache)
+    : cache_(cache), jobs_(max_jobs), order_(max_jobs), free_(max_jobs), tenant_jobs_(max_tenants) {
   for (uint32_t i = 0; i < max_jobs; ++i) free_[i] = i;
 }
 
@@ -17,10 +17,12 @@ TransmitQueue::~TransmitQueue() {
 }
 
 bool TransmitQueue::push(const Job& job) noexcept {
-  if (count_ == jobs_.size()) {
+  uint32_t& own = tenant_jobs_[job.entry->tenant_index];
+  if (!within_share(own, 1, count_, jobs_.size())) {
     cache_.unpin(*job.entry);
     return false;
   }
+  ++own;
   const uint32_t slot = free_[count_];
   jobs_[slot] = job;
   order_[(head_ + count_++) % order_.size()] = slot;
@@ -41,6 +43,7 @@ size_t TransmitQueue::poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& o
     built += sent.count;
     head_ = (head_ + 1) % order_.size();
     if (job.cursor.done()) {
+      --tenant_jobs_[job.entry->tenant_index];
       cache_.unpin(*job.entry);
       free_[--count_] = slot;
     } else {  // to the back of the row

@@ -1,7 +1,8 @@
 // A worker's responses on their way out, a few datagrams of each in turn: round-robin with a
 // quantum, so that a short answer does not wait behind a long one.
 //
-// Owned by one worker; jobs are allocated at construction. A job pins its cache entry.
+// Owned by one worker; jobs are allocated at construction. A job pins its cache entry. A tenant may
+// have as many jobs as are still free (base/share.h).
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,8 @@ class TransmitQueue {
  public:
   static constexpr size_t kQuantum = 8;  // datagrams of one job in its turn
 
-  TransmitQueue(uint32_t max_jobs, ResponseCache& cache);
+  // Entries' tenant_index is below max_tenants.
+  TransmitQueue(uint32_t max_jobs, uint32_t max_tenants, ResponseCache& cache);
   TransmitQueue(const TransmitQueue&) = delete;
   TransmitQueue& operator=(const TransmitQueue&) = delete;
   ~TransmitQueue();  // unpins what is left
@@ -48,6 +50,7 @@ class TransmitQueue {
   std::vector<Job> jobs_;
   std::vector<uint32_t> order_;  // a ring: order_[(head_ + i) % size], i < count_, waits at place i
   std::vector<uint32_t> free_;   // free_[count_ …] are the jobs not in use
+  std::vector<uint32_t> tenant_jobs_;
   size_t head_ = 0;
   size_t count_ = 0;
   uint64_t no_mbuf_ = 0;

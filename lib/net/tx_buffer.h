@@ -33,7 +33,7 @@ class TxBuffer {
 
   uint64_t sent() const noexcept { return sent_; }
   uint64_t pushed_bytes() const noexcept { return pushed_bytes_; }
-  uint64_t dropped() const noexcept { return dropped_; }  // DropReason::kTxFull
+  uint64_t dropped() const noexcept { return dropped_; }  // the port refused them for too long
 
  private:
   const Port* port_;

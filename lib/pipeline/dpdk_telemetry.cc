@@ -99,13 +99,15 @@ int tenant(const char*, const char* params, rte_tel_data* data) {
     rte_tel_data_start_dict(data);
     rte_tel_data_add_dict_string(data, "name", entry.settings.name.c_str());
     rte_tel_data_add_dict_string(data, "group", entry.group.c_str());
-    add(data, "datagrams", f.datagrams);
+    add(data, "received", f.received);
+    add(data, "forwarded", f.forwarded);
+    add(data, "held", f.held);
+    add(data, "dropped", f.total_dropped());
     add(data, "requests", f.requests);
     add(data, "responses", f.responses);
     add(data, "statuses", f.total_statuses());
-    add(data, "dropped", f.dropped);
-    add(data, "quota_refused", f.quota_refused);
     add(data, "deadline_missed", f.deadline_missed);
+    add(data, "slo_missed", f.slo_missed);
     add(data, "tokens", f.tokens);
     add(data, "p50_ns", TenantLatencyTable::percentile(f.latency, 50));
     add(data, "p99_ns", TenantLatencyTable::percentile(f.latency, 99));

@@ -1,6 +1,6 @@
 #include "pipeline/figures.h"
 
-#include "net/drop_reason.h"
+#include <numeric>
 
 namespace itif::pipeline {
 
@@ -8,13 +8,14 @@ namespace {
 
 template <class Combine>
 void combine(TenantFigures& into, const TenantFigures& other, Combine&& apply) {
-  apply(into.datagrams, other.datagrams);
+  apply(into.received, other.received);
+  apply(into.forwarded, other.forwarded);
   apply(into.requests, other.requests);
   apply(into.responses, other.responses);
-  apply(into.dropped, other.dropped);
-  apply(into.quota_refused, other.quota_refused);
   apply(into.deadline_missed, other.deadline_missed);
+  apply(into.slo_missed, other.slo_missed);
   apply(into.tokens, other.tokens);
+  for (size_t i = 0; i < into.dropped.size(); ++i) apply(into.dropped[i], other.dropped[i]);
   for (size_t i = 0; i < into.statuses.size(); ++i) apply(into.statuses[i], other.statuses[i]);
   for (size_t i = 0; i < into.latency.size(); ++i) apply(into.latency[i], other.latency[i]);
 }
@@ -28,26 +29,31 @@ TenantFigures& TenantFigures::operator-=(const TenantFigures& other) {
 
 TenantFigures& TenantFigures::operator+=(const TenantFigures& other) {
   combine(*this, other, [](uint64_t& a, uint64_t b) { a += b; });
+  held += other.held;
   return *this;
 }
 
+uint64_t TenantFigures::total_dropped() const {
+  return std::accumulate(dropped.begin(), dropped.end(), uint64_t{0});
+}
+
 uint64_t TenantFigures::total_statuses() const {
-  uint64_t sum = 0;
-  for (uint64_t count : statuses) sum += count;
-  return sum;
+  return std::accumulate(statuses.begin(), statuses.end(), uint64_t{0});
 }
 
 TenantFigures tenant_figures(Workers workers, uint32_t tenant_index) {
   TenantFigures sum;
   for (const auto& worker : workers) {
     const telemetry::TenantCounters& c = worker->tenant_counters()[tenant_index];
-    sum.datagrams += c.datagrams.read();
+    sum.received += c.received.read();
+    sum.forwarded += c.forwarded.read();
+    sum.held += c.held.read();
+    for (size_t i = 0; i < sum.dropped.size(); ++i) sum.dropped[i] += c.dropped[i].read();
     sum.requests += c.requests.read();
     sum.responses += c.responses.read();
     for (size_t i = 0; i < sum.statuses.size(); ++i) sum.statuses[i] += c.statuses[i].read();
-    sum.dropped += c.dropped.read();
-    sum.quota_refused += c.quota_refused.read();
     sum.deadline_missed += c.deadline_missed.read();
+    sum.slo_missed += c.slo_missed.read();
     sum.tokens += c.tokens.read();
     worker->latencies().merge_into(tenant_index, sum.latency);
   }
@@ -78,9 +84,7 @@ WorkerFigures worker_figures(const Worker& worker) {
 }
 
 uint64_t WorkerFigures::total_dropped() const {
-  uint64_t sum = 0;
-  for (uint64_t count : dropped) sum += count;
-  return sum;
+  return std::accumulate(dropped.begin(), dropped.end(), uint64_t{0});
 }
 
 WorkerFigures& WorkerFigures::operator+=(const WorkerFigures& other) {

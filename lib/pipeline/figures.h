@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "net/drop_reason.h"
 #include "pipeline/tenant_latency.h"
 #include "pipeline/worker.h"
 
@@ -15,14 +16,16 @@ namespace itif::pipeline {
 using Workers = std::span<const std::unique_ptr<Worker>>;
 
 struct TenantFigures {
-  uint64_t datagrams = 0, requests = 0, responses = 0, dropped = 0;
-  uint64_t quota_refused = 0, deadline_missed = 0, tokens = 0;
+  uint64_t received = 0, forwarded = 0;                 // datagrams
+  uint64_t held = 0;                                    // a level: taken over, not subtracted
+  std::array<uint64_t, net::kNumDropReasons> dropped{};  // by net::DropReason
+  uint64_t requests = 0, responses = 0, deadline_missed = 0, slo_missed = 0, tokens = 0;
   std::array<uint64_t, wire::kNumStatusCodes> statuses{};  // by wire::StatusCode
   TenantLatencyTable::Counts latency{};
 
   uint64_t total_statuses() const;
+  uint64_t total_dropped() const;
   TenantFigures& operator+=(const TenantFigures& other);
-
   TenantFigures& operator-=(const TenantFigures& other);
 };
 TenantFigures tenant_figures(Workers workers, uint32_t tenant_index);

@@ -36,9 +36,11 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   ITIF_ASSIGN(stage->stream_, device.make_stream(stage->group_->stream_limits()));
   ITIF_ASSIGN(stage->executor_, runtime::GroupExecutor::create(*stage->group_, *stage->stream_,
                                                                clock, options.executor));
+  uint32_t lendable = 0;
+  for (const RequestRing* ring : returns) lendable += ring->capacity();
   static std::atomic<unsigned> serial{0};
-  ITIF_ASSIGN(stage->ring_, RequestRing::create("itif_group_" + std::to_string(serial++),
-                                                options.executor.queue.max_requests));
+  ITIF_ASSIGN(stage->ring_,
+              RequestRing::create("itif_group_" + std::to_string(serial++), lendable));
   return stage;
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "device/device.h"
 #include "pipeline/idle.h"
@@ -44,11 +45,11 @@ class GroupStage final : private runtime::CompletionSink {
   const runtime::Group& group() const noexcept { return *group_; }
   const telemetry::ExecutorCounters& counters() const noexcept { return counters_; }
 
-  // A worker lends a request. False: the ring is full.
-  bool push(request::Request* request) noexcept {
-    if (!ring_->push(request)) return false;
+  // A worker lends a request. There is room for all that workers can have: which of them may wait is
+  // decided per tenant by the executor's queue, not by who fills a ring first.
+  void push(request::Request* request) noexcept {
+    CHECK(ring_->push(request));
     ring_->bell.ring();
-    return true;
   }
   // Requests waiting for the executor, about.
   uint32_t num_waiting() const noexcept {

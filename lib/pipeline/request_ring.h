@@ -35,6 +35,7 @@ class RequestRing {
   unsigned pop(request::Request** out, unsigned count) noexcept {
     return rte_ring_sc_dequeue_burst(ring_.get(), reinterpret_cast<void**>(out), count, nullptr);
   }
+  unsigned capacity() const noexcept { return rte_ring_get_capacity(ring_.get()); }
   bool empty() const noexcept { return rte_ring_empty(ring_.get()) != 0; }
   unsigned size() const noexcept { return rte_ring_count(ring_.get()); }
 

@@ -28,7 +28,7 @@ Worker::Worker(const net::Port& port, Shared& shared, const WorkerOptions& optio
       options_(options),
       reassembler_(options.reassembly, options.seed),
       cache_(options.cache, options.seed + 1),
-      transmit_(kTransmitJobs, cache_),
+      transmit_(kTransmitJobs, options.cache.max_tenants, cache_),
       tx_(port, options.queue) {}
 
 Worker::~Worker() {
@@ -114,7 +114,7 @@ void Worker::sweep() noexcept {
 void Worker::publish() noexcept {
   counters_.sent.add(tx_.sent() - counters_.sent.read());
   counters_.sent_bytes.add(tx_.pushed_bytes() - counters_.sent_bytes.read());
-  counters_.send_dropped.add(tx_.dropped() - counters_.send_dropped.read());
+  counters_.send_dropped.add(tx_.dropped() + transmit_dropped_ - counters_.send_dropped.read());
   // Figures of requests are at most this old, and a copy costs some 10 µs.
   constexpr uint64_t kStagesPeriodNs = 200'000'000;
   if (counters_.responses.read() != published_responses_ && now_ns_ >= next_stages_ns_) {

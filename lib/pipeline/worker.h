@@ -132,11 +132,13 @@ class Worker {
   void finish(net::Context& context) noexcept;
   void give_up(net::Context& context, net::DropReason reason, wire::StatusCode status,
                const char* detail) noexcept;
+  uint32_t release(net::Context& context) noexcept;
   void respond(net::Context& context) noexcept;
   void respond_status(net::Context& context) noexcept;
   void account_end(net::Context& context) noexcept;
   void ask_for_missing(net::Context& context) noexcept;
-  void transmit_cached(net::CachedResponse& entry, const Arrived& arrived, const Verified& verified,
+  // False: the transmit queue, or the tenant's share of it, is full.
+  bool transmit_cached(net::CachedResponse& entry, const Arrived& arrived, const Verified& verified,
                        const net::Cursor& cursor) noexcept;
   wire::Header answer_header(const net::Context& context, wire::Type type) const noexcept;
 
@@ -154,11 +156,13 @@ class Worker {
   telemetry::StageHistograms stages_;
   TenantLatencyTable latencies_;
 
-  const tenant::Snapshot* snapshot_ = nullptr;  // of this turn
+  const tenant::Snapshot* snapshot_ = nullptr;   // of this turn
+  const tenant::Tenant* addressee_ = nullptr;    // of the datagram being handled
   uint64_t now_ns_ = 0;                         // of this turn
   uint64_t next_sweep_ns_ = 0;
   uint64_t next_stages_ns_ = 0;
   uint64_t published_responses_ = 0;
+  uint64_t transmit_dropped_ = 0;
   std::atomic<bool> stopping_{false};
 };
 

@@ -14,12 +14,21 @@ using net::Outcome;
 void Worker::receive(rte_mbuf* mbuf) noexcept {
   counters_.received.add();
   counters_.received_bytes.add(rte_pktmbuf_pkt_len(mbuf));
+  addressee_ = nullptr;
   const Outcome outcome = on_frame(mbuf);
-  switch (outcome.kind) {
-    case Outcome::kForwarded: counters_.forwarded.add(); break;
-    case Outcome::kHeld: break;  // the gauge is the reassembler's
-    case Outcome::kDropped: counters_.dropped[static_cast<size_t>(outcome.reason)].add(); break;
-  }
+  const auto count = [&outcome](auto& counters) {
+    switch (outcome.kind) {
+      case Outcome::kForwarded: counters.forwarded.add(); break;
+      case Outcome::kHeld: break;  // the gauge is the reassembler's
+      case Outcome::kDropped: counters.dropped[static_cast<size_t>(outcome.reason)].add(); break;
+    }
+  };
+  count(counters_);
+  if (addressee_ == nullptr) return;
+  telemetry::TenantCounters& tenant = tenants_[addressee_->index];
+  tenant.received.add();
+  tenant.held.set(reassembler_.tenant_held_pieces(addressee_->index));
+  count(tenant);
 }
 
 // Takes the mbuf: holds it, sends it, or puts it on the death row.
@@ -86,7 +95,6 @@ bool Worker::token_is_valid(const Arrived& arrived) const noexcept {
 Outcome Worker::on_ack(const Arrived& arrived) noexcept {
   const Verified verified = verify(arrived);
   if (verified.refusal != DropReason::kNone) return Outcome::dropped(verified.refusal);
-  tenants_[verified.tenant->index].datagrams.add();
   if (!cache_.erase(net::message_key(arrived.datagram.header)))
     return Outcome::dropped(DropReason::kNothingToResend);
   return Outcome::forwarded();
@@ -99,7 +107,6 @@ Outcome Worker::on_resend(const Arrived& arrived) noexcept {
     return Outcome::dropped(DropReason::kWireUnexpectedType);
   const Verified verified = verify(arrived);
   if (verified.refusal != DropReason::kNone) return Outcome::dropped(verified.refusal);
-  tenants_[verified.tenant->index].datagrams.add();
   // A resend can ask for megabytes with one datagram: it needs the same proof of address.
   if (options_.require_token && !token_is_valid(arrived))
     return Outcome::dropped(DropReason::kTokenRequired);
@@ -109,8 +116,9 @@ Outcome Worker::on_resend(const Arrived& arrived) noexcept {
   std::array<wire::Range, wire::kMaxRanges> ranges;
   const size_t count = wire::parse_ranges(arrived.datagram.payload, header.total_bytes, ranges);
   if (count == 0) return Outcome::dropped(DropReason::kWireBadGeometry);
-  transmit_cached(*entry, arrived, verified,
-                  net::Cursor::resend(entry->header, std::span(ranges).first(count)));
+  if (!transmit_cached(*entry, arrived, verified,
+                       net::Cursor::resend(entry->header, std::span(ranges).first(count))))
+    return Outcome::dropped(DropReason::kTransmitQueueFull);
   return Outcome::forwarded();
 }
 

@@ -28,6 +28,7 @@ Worker::Verified Worker::verify(const Arrived& arrived) noexcept {
     verified.refusal = DropReason::kUnknownTenant;
     return verified;
   }
+  addressee_ = verified.tenant;
   if (static_cast<uint8_t>(header.auth) < verified.tenant->auth) {
     verified.refusal = DropReason::kBadAuth;
     return verified;
@@ -53,14 +54,12 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
     default:
       // Saying why would help whoever guesses; a misconfigured client is helped by the counter, or
       // by switching answers on.
-      tenants_[verified.tenant->index].dropped.add();
       if (!options_.answer_bad_tags) return Outcome::dropped(verified.refusal);
       return refuse(
           arrived, verified, verified.refusal,
           verified.refusal == DropReason::kBadEpoch ? StatusCode::kBadEpoch : StatusCode::kBadTag,
           "not authenticated as the tenant requires");
   }
-  tenants_[verified.tenant->index].datagrams.add();
 
   const wire::Header& header = arrived.datagram.header;
   const net::MessageKey key = net::message_key(header);
@@ -77,8 +76,9 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
   if (net::CachedResponse* entry = cache_.find(key, now_ns_)) {
     // Only the first piece asks for the answer again; else n pieces would fetch it n times.
     if (header.offset == 0) {
+      if (!transmit_cached(*entry, arrived, verified, net::Cursor::whole(entry->header)))
+        return Outcome::dropped(DropReason::kTransmitQueueFull);
       counters_.cache_hits.add();
-      transmit_cached(*entry, arrived, verified, net::Cursor::whole(entry->header));
     }
     return Outcome::dropped(DropReason::kAnsweredFromCache);
   }
@@ -107,11 +107,9 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
     return refuse(arrived, verified, DropReason::kTooLong, StatusCode::kTooLong,
                   "longer than the tenant's model takes");
   uint32_t retry_after_us = 0;
-  if (!shared_.quota.admit(tenant.index, tenant.quota_rps, now_ns_, retry_after_us)) {
-    tenants_[tenant.index].quota_refused.add();
+  if (!shared_.quota.admit(tenant.index, tenant.quota_rps, now_ns_, retry_after_us))
     return refuse(arrived, verified, DropReason::kOverQuota, StatusCode::kOverQuota,
                   "over the tenant's rate", retry_after_us);
-  }
 
   const net::Arrival arrival{&header, arrived.datagram.payload, arrived.mbuf, &arrived.frame.peer,
                              now_ns_};
@@ -131,6 +129,7 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
   net::Context& context = *added.context;
   context.key_bytes = *verified.key;
   context.request.weight = tenant.weight;
+  context.request.slo_ns = tenant.slo_ns;
   tenant.lease->in_flight.fetch_add(1, std::memory_order_relaxed);
   if (added.whole) dispatch(context);
   return added.outcome;
@@ -140,7 +139,6 @@ Outcome Worker::add_piece(net::Context& context, const Arrived& arrived) noexcep
   const net::Arrival arrival{&arrived.datagram.header, arrived.datagram.payload, arrived.mbuf,
                              &arrived.frame.peer, now_ns_};
   const net::Reassembler::Added added = reassembler_.add(context, arrival);
-  if (added.outcome.kind == Outcome::kDropped) tenants_[context.request.tenant_index].dropped.add();
   if (added.whole) {
     dispatch(context);
   } else if (added.outcome.reason == DropReason::kDuplicate &&
@@ -155,13 +153,14 @@ Outcome Worker::add_piece(net::Context& context, const Arrived& arrived) noexcep
 void Worker::dispatch(net::Context& context) noexcept {
   request::Request& request = context.request;
   GroupStage* stage = shared_.groups.find(request.group);
-  if (stage != nullptr && stage->push(&request)) {
+  if (stage != nullptr) {
+    stage->push(&request);
     counters_.requests.add();
     tenants_[request.tenant_index].requests.add();
     return;
   }
-  request.status = stage ? StatusCode::kOverloaded : StatusCode::kInternal;
-  request.detail = stage ? "the group's queue is full" : "the tenant's group is not running";
+  request.status = StatusCode::kInternal;
+  request.detail = "the tenant's group is not running";
   request.retry_after_us = 20'000;
   finish(context);
 }

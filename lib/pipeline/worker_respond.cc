@@ -58,7 +58,6 @@ wire::Header Worker::answer_header(const net::Context& context, wire::Type type)
 // request's first piece. What an unverified sender is told is never longer than what it sent.
 Outcome Worker::refuse(const Arrived& arrived, const Verified& verified, DropReason reason,
                        StatusCode status, const char* detail, uint32_t retry_after_us) noexcept {
-  if (verified.tenant != nullptr) tenants_[verified.tenant->index].dropped.add();
   const wire::Header& asked = arrived.datagram.header;
   if (asked.offset != 0) return Outcome::dropped(reason);
   wire::Header header = wire::reply_header(asked, wire::Type::kStatus);
@@ -90,7 +89,18 @@ void Worker::finish(net::Context& context) noexcept {
     respond_status(context);
   }
   account_end(context);
-  counters_.forwarded.add(reassembler_.release(context));
+  telemetry::TenantCounters& tenant = tenants_[context.request.tenant_index];
+  const uint32_t pieces = release(context);
+  counters_.forwarded.add(pieces);
+  tenant.forwarded.add(pieces);
+}
+
+// Ends the context; returns how many pieces it held.
+uint32_t Worker::release(net::Context& context) noexcept {
+  const uint32_t index = context.request.tenant_index;
+  const uint32_t pieces = reassembler_.release(context);
+  tenants_[index].held.set(reassembler_.tenant_held_pieces(index));
+  return pieces;
 }
 
 // The request is abandoned before it was whole: its pieces are drops.
@@ -100,8 +110,10 @@ void Worker::give_up(net::Context& context, DropReason reason, StatusCode status
   context.request.detail = detail;
   respond_status(context);
   account_end(context);
-  const uint32_t pieces = reassembler_.release(context);
+  telemetry::TenantCounters& tenant = tenants_[context.request.tenant_index];
+  const uint32_t pieces = release(context);
   counters_.dropped[static_cast<size_t>(reason)].add(pieces);
+  tenant.dropped[static_cast<size_t>(reason)].add(pieces);
 }
 
 void Worker::respond(net::Context& context) noexcept {
@@ -123,12 +135,13 @@ void Worker::respond(net::Context& context) noexcept {
   request.result = {};
   counters_.responses.add();
   tenants_[request.tenant_index].responses.add();
-  if (entry == nullptr) return;  // every entry is being transmitted: the client will ask again
-  transmit_.push({.entry = entry,
-                  .header = header,
-                  .peer = context.peer,
-                  .key = context.key_bytes,
-                  .cursor = net::Cursor::whole(header)});
+  // No room for it: the client will ask again.
+  if (entry == nullptr || !transmit_.push({.entry = entry,
+                                           .header = header,
+                                           .peer = context.peer,
+                                           .key = context.key_bytes,
+                                           .cursor = net::Cursor::whole(header)}))
+    ++transmit_dropped_;
 }
 
 void Worker::respond_status(net::Context& context) noexcept {
@@ -156,7 +169,10 @@ void Worker::account_end(net::Context& context) noexcept {
   request::Request& request = context.request;
   request.in_flight->fetch_sub(1, std::memory_order_release);
   if (request.status != StatusCode::kOk) return;
-  tenants_[request.tenant_index].tokens.add(request.num_tokens);
+  telemetry::TenantCounters& tenant = tenants_[request.tenant_index];
+  tenant.tokens.add(request.num_tokens);
+  if (request.slo_ns != 0 && now_ns_ - request.arrival_ns > request.slo_ns)
+    tenant.slo_missed.add();
   using telemetry::Stage;
   stages_.record(Stage::kReassembly, request.complete_ns - request.arrival_ns);
   stages_.record(Stage::kQueue, request.launch_ns - request.complete_ns);
@@ -180,21 +196,21 @@ void Worker::ask_for_missing(net::Context& context) noexcept {
   send_datagram(header, std::span(payload).first(bytes), context.key_bytes, context.peer);
 }
 
-void Worker::transmit_cached(net::CachedResponse& entry, const Arrived& arrived,
+bool Worker::transmit_cached(net::CachedResponse& entry, const Arrived& arrived,
                              const Verified& verified, const net::Cursor& cursor) noexcept {
   wire::Header header = entry.header;
   header.auth = arrived.datagram.header.auth;
   header.key_epoch = arrived.datagram.header.key_epoch;
   if (header.type == wire::Type::kStatus) {
     send_datagram(header, {}, *verified.key, arrived.frame.peer);
-    return;
+    return true;
   }
   cache_.pin(entry);
-  transmit_.push({.entry = &entry,
-                  .header = header,
-                  .peer = arrived.frame.peer,
-                  .key = *verified.key,
-                  .cursor = cursor});
+  return transmit_.push({.entry = &entry,
+                         .header = header,
+                         .peer = arrived.frame.peer,
+                         .key = *verified.key,
+                         .cursor = cursor});
 }
 
 }  // namespace itif::pipeline

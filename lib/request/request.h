@@ -47,6 +47,7 @@ struct Request {
   uint32_t tenant_index = 0;  // dense: indexes per-tenant counters
   uint32_t slot = 0;          // of the tenant's weights in its group's slabs
   uint16_t group = 0;
+  uint64_t slo_ns = 0;                         // latency aimed at; 0: none
   std::atomic<uint32_t>* in_flight = nullptr;  // keeps the slot alive; the worker counts it down
 
   // Times by the pipeline's Clock. deadline_ns 0: none.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
+
 namespace itif::runtime {
 namespace {
 
@@ -57,17 +59,20 @@ void GroupExecutor::submit(request::Request* request) noexcept {
     refuse(request, wire::StatusCode::kDeviceFailed, "the group's device has failed");
     return;
   }
-  if (!prepare(request)) return;
+  // Before the text is looked at: a tenant that floods must not cost the others' executor more than
+  // this.
   const double wait_ns = expected_wait_ns(request->slot);
   const bool too_long =
       options_.max_wait_ns != 0 && wait_ns > static_cast<double>(options_.max_wait_ns);
-  if (too_long || !queue_.push(request)) {
+  if (too_long || !queue_.has_room(request->slot)) {
     // By then the backlog is expected to have halved.
     request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
     refuse(request, wire::StatusCode::kOverloaded,
            too_long ? "the tenant's requests wait longer than the group allows"
                     : "the group's queue, or the tenant's share of it, is full");
+    return;
   }
+  if (prepare(request)) CHECK(queue_.push(request));
 }
 
 // What stands in the tenant's lane, at the pace of late, while every other lane takes its turns.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/share.h"
 
 namespace itif::sched {
 
@@ -10,11 +11,16 @@ GroupQueue::GroupQueue(const Limits& limits) : limits_(limits), lanes_(limits.ma
   active_.reserve(limits.max_slots);
 }
 
+bool GroupQueue::has_room(uint32_t slot) const noexcept {
+  DCHECK(slot < lanes_.size());
+  const uint32_t own = lanes_[slot].num_requests;
+  return own < limits_.max_tenant_requests &&
+         within_share(own, 1, num_requests_, limits_.max_requests);
+}
+
 bool GroupQueue::push(request::Request* request) noexcept {
-  DCHECK(request->slot < lanes_.size());
+  if (!has_room(request->slot)) return false;
   Lane& lane = lanes_[request->slot];
-  if (num_requests_ >= limits_.max_requests || lane.num_requests >= limits_.max_tenant_requests)
-    return false;
   request->next = nullptr;
   (lane.tail ? lane.tail->next : lane.head) = request;
   lane.tail = request;

@@ -31,7 +31,10 @@ class GroupQueue {
   };
 
   explicit GroupQueue(const Limits& limits);
-  // False if the queue or the tenant's share of it is full. REQUIRES: slot < max_slots.
+  // Whether one more of the lane's would be taken: within max_tenant_requests, and within the lane's
+  // share of max_requests (base/share.h). REQUIRES: slot < max_slots.
+  bool has_room(uint32_t slot) const noexcept;
+  // False if it has no room.
   bool push(request::Request* request) noexcept;
   // The oldest of a lane, removed. REQUIRES: the lane is not empty.
   request::Request* pop(uint32_t slot) noexcept;

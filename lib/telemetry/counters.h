@@ -53,7 +53,7 @@ struct alignas(kCacheLineBytes) WorkerCounters {
   Gauge held_bytes;   // of packet buffers
   Counter sent;       // datagrams given to the port
   Counter sent_bytes;
-  Counter send_dropped;  // frames that the port refused for too long
+  Counter send_dropped;  // answers that found the transmit queue or the port full
   Counter requests;    // complete and handed to an executor
   Counter responses;   // requests that ended with a result
   Counter statuses;    // requests that ended with a status
@@ -69,23 +69,25 @@ struct alignas(kCacheLineBytes) WorkerCounters {
   }
 };
 
-// One tenant's share of a worker's counts: a cache line and a half, two lines with the padding.
+// One tenant's share of a worker's counts. Of datagrams, those whose header is well-formed and names
+// the tenant, whether or not they could prove it; the same invariant holds:
+//   received = forwarded + held + Σ dropped
 struct alignas(kCacheLineBytes) TenantCounters {
-  Counter datagrams;      // addressed to the tenant, whatever became of them
-  Counter requests;       // accepted: complete and queued
+  Counter received;
+  Counter forwarded;
+  Gauge held;
+  std::array<Counter, kMaxDropReasons> dropped;  // by net::DropReason
+  Counter requests;  // accepted: complete and queued
   Counter responses;      // of those, ended with a result
   // Ended with a status, accepted or not, by wire::StatusCode.
   std::array<Counter, kMaxStatusCodes> statuses;
-  Counter dropped;        // datagrams
-  Counter quota_refused;  // requests over the tenant's rate
-  Counter deadline_missed;
-  Counter tokens;  // run
-  Gauge contexts;
-  Gauge held_bytes;
+  Counter deadline_missed;  // ended with a status that says so
+  Counter slo_missed;       // answered, and later than the tenant's objective
+  Counter tokens;           // run
 };
 
 // The per-tenant counters of one worker, indexed by Tenant::index. Allocated once at start-up, in
-// whole (512 KiB): the data plane never allocates.
+// whole (4 MiB): the data plane never allocates.
 class TenantCounterTable {
  public:
   TenantCounterTable() : rows_(std::make_unique<TenantCounters[]>(kMaxTenants)) {}

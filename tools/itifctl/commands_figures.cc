@@ -65,13 +65,17 @@ int show_stats(const json& document) {
                {"REQUESTS/S", kRight},
                {"P50", kRight},
                {"P99", kRight},
-               {"P99.9", kRight}});
+               {"P99.9", kRight},
+               {"LATE", kRight}});
+  // LATE: past the request's deadline, or answered past the tenant's objective.
   const auto add = [&](const std::string& name, const json& s) {
     table.add({name, count_cell(s, "received"), count_cell(s, "answered"),
                with_thousands(sum_of(s.value("refused", json::object()))),
                count_cell(s, "in_flight"), rate_cell(s, "requests_per_s"),
                duration_cell(s, "p50_ns"), duration_cell(s, "p99_ns"),
-               duration_cell(s, "p999_ns")});
+               duration_cell(s, "p999_ns"),
+               with_thousands(s.value("deadline_missed", uint64_t{0}) +
+                              s.value("slo_missed", uint64_t{0}))});
   };
   for (const json& s : document.value("tenants", json::array())) add(text_cell(s, "name"), s);
   const json total = document.value("total", json::object());
@@ -86,6 +90,26 @@ int show_stats(const json& document) {
   }
   fmt::print("{}{}", table.text(), refused);
   return kDone;
+}
+
+void show_tenant_drops(const json& tenants) {
+  using enum Table::Align;
+  Table table({{"TENANT"},
+               {"RECEIVED", kRight},
+               {"FORWARDED", kRight},
+               {"HELD", kRight},
+               {"DROPPED", kRight},
+               {"REASONS"}});
+  for (const json& t : tenants) {
+    const json dropped = t.value("dropped", json::object());
+    std::string reasons;
+    for (const auto& [reason, count] : dropped.items())
+      reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", printable(reason),
+                             count_cell(dropped, reason.c_str()));
+    table.add({text_cell(t, "name"), count_cell(t, "received"), count_cell(t, "forwarded"),
+               count_cell(t, "held"), with_thousands(sum_of(dropped)), reasons});
+  }
+  if (!tenants.empty()) fmt::print("\n{}", table.text());
 }
 
 int show_drops(const json& document) {
@@ -110,6 +134,7 @@ int show_drops(const json& document) {
   fmt::print("{}lost before a worker saw them: {}\n", workers.text(),
              count_cell(total, "nic_missed"));
   const json dropped = total.value("dropped", json::object());
+  show_tenant_drops(document.value("tenants", json::array()));
   if (sum_of(dropped) == 0) return kDone;
   Table reasons({{"REASON"}, {"DATAGRAMS", kRight}});
   for (const auto& [reason, count] : dropped.items()) {
@@ -290,7 +315,7 @@ void add_figure_commands(CommandLine& line) {
   add_document(line, list, "group.list", show_groups);
   add_stats(line);
   CLI::App* drops =
-      line.app.add_subcommand("drops", "What became of datagrams, per worker and reason");
+      line.app.add_subcommand("drops", "What became of datagrams, per worker, tenant and reason");
   drops->footer("Example:\n  itifctl drops");
   add_document(line, drops, "drops", show_drops);
   CLI::App* device = line.app.add_subcommand("device", "What computes, and why it was chosen");

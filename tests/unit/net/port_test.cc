@@ -97,7 +97,7 @@ TEST_F(PortTest, ResponsesShareTheQueueInTurns) {
   TxBuffer buffer(*port, 0);
   std::vector<uint64_t> order;
   {
-    TransmitQueue queue(3, cache);
+    TransmitQueue queue(3, 8, cache);
     const auto job_of = [&](uint64_t id, uint32_t bytes) {
       wire::Header header;
       header.type = wire::Type::kResponse;
@@ -106,7 +106,8 @@ TEST_F(PortTest, ResponsesShareTheQueueInTurns) {
       header.fragment_bytes = 64;
       TransmitQueue::Job job;
       const request::ResultBuffer result{static_cast<std::byte*>(calloc(bytes, 1)), bytes};
-      job.entry = cache.put({{0, 0, id}, header, result, 0, false, 1});
+      const auto tenant = static_cast<uint32_t>(id);
+      job.entry = cache.put({{0, 0, id}, header, result, tenant, false, 1});
       job.header = header;
       job.cursor = Cursor::whole(header);
       return job;

@@ -116,41 +116,78 @@ TEST_F(Reassembly, ImpossibleFirstPiecesTakeNoContext) {
 }
 
 TEST_F(Reassembly, LimitsOfContexts) {
-  make({.max_contexts = 3, .tenant_max_contexts = 2});
-  for (uint64_t id = 1; id <= 2; ++id)
-    EXPECT_EQ(drop_of(header_of(id, 128, 64, 0), 1), DropReason::kNone);
-  EXPECT_EQ(drop_of(header_of(3, 128, 64, 0), 1), DropReason::kTenantContextsFull);
-  EXPECT_EQ(drop_of(header_of(3, 128, 64, 0), 2), DropReason::kNone);
-  EXPECT_EQ(drop_of(header_of(4, 128, 64, 0), 2), DropReason::kContextsFull);
-  EXPECT_EQ(reassembler_->tenant_contexts(1), 2u);
+  make({.max_contexts = 4, .tenant_max_contexts = 1});
+  EXPECT_EQ(drop_of(header_of(1, 128, 64, 0), 1), DropReason::kNone);
+  EXPECT_EQ(drop_of(header_of(2, 128, 64, 0), 1), DropReason::kTenantContextsFull);
+  for (uint64_t id = 2; id <= 4; ++id)
+    EXPECT_EQ(drop_of(header_of(id, 128, 64, 0), id), DropReason::kNone);
+  EXPECT_EQ(drop_of(header_of(5, 128, 64, 0), 5), DropReason::kContextsFull);
+  EXPECT_EQ(reassembler_->tenant_contexts(1), 1u);
   finish(*reassembler_->find({5, 77, 1}));
-  EXPECT_EQ(drop_of(header_of(4, 128, 64, 0), 2), DropReason::kNone);
+  EXPECT_EQ(drop_of(header_of(5, 128, 64, 0), 5), DropReason::kNone);
+}
+
+// Half-sent requests of two tenants, as many as they like, never keep a third out: of contexts, of
+// buffers, and of piece tables.
+TEST_F(Reassembly, GreedyTenantsLeaveRoomForOthers) {
+  constexpr uint64_t kBuffer = 2048 + RTE_PKTMBUF_HEADROOM;
+  struct Case {
+    ReassemblyLimits limits;
+    uint32_t total_bytes;
+    DropReason reason;
+  };
+  const Case cases[] = {
+      {{.max_contexts = 30, .tenant_max_contexts = 30}, 128, DropReason::kTenantContextsFull},
+      {{.max_held_bytes = 30 * kBuffer, .tenant_max_held_bytes = 30 * kBuffer},
+       128,
+       DropReason::kTenantHeldBytesFull},
+      {{.piece_slots = 64 * 32}, 64 * 64, DropReason::kTenantPiecesFull},
+  };
+  for (const Case& each : cases) {
+    SCOPED_TRACE(drop_reason_name(each.reason));
+    make(each.limits);
+    uint64_t id = 0;
+    for (int turn = 0; turn < 40; ++turn) {
+      for (uint32_t tenant : {1u, 2u}) {
+        const DropReason dropped = drop_of(header_of(++id, each.total_bytes, 64, 0), tenant);
+        EXPECT_TRUE(dropped == DropReason::kNone || dropped == each.reason);
+      }
+    }
+    EXPECT_EQ(drop_of(header_of(++id, each.total_bytes, 64, 0), 1), each.reason);
+    EXPECT_NEAR(reassembler_->tenant_contexts(1), 10, 1);
+    for (int i = 0; i < 4; ++i)
+      EXPECT_EQ(drop_of(header_of(++id, each.total_bytes, 64, 0), 3), DropReason::kNone);
+  }
 }
 
 TEST_F(Reassembly, LimitsOfHeldBytesCountWholeBuffers) {
   constexpr uint64_t kBuffer = 2048 + RTE_PKTMBUF_HEADROOM;
-  make({.max_held_bytes = 4 * kBuffer, .tenant_max_held_bytes = 3 * kBuffer});
+  make({.max_held_bytes = 6 * kBuffer, .tenant_max_held_bytes = 3 * kBuffer});
   for (uint32_t i = 0; i < 3; ++i) feed(header_of(1, 64 * 9, 64, i * 64), 1);
   EXPECT_EQ(reassembler_->tenant_held_bytes(1), 3 * kBuffer);
   EXPECT_EQ(drop_of(header_of(1, 64 * 9, 64, 256), 1), DropReason::kTenantHeldBytesFull);
   EXPECT_EQ(drop_of(header_of(2, 64, 64, 0), 1), DropReason::kTenantHeldBytesFull);
-  EXPECT_EQ(drop_of(header_of(3, 128, 64, 0), 2), DropReason::kNone);
+  for (uint32_t tenant = 2; tenant <= 4; ++tenant)
+    EXPECT_EQ(drop_of(header_of(1 + tenant, 128, 64, 0), tenant), DropReason::kNone);
   EXPECT_EQ(drop_of(header_of(3, 128, 64, 64), 2), DropReason::kHeldBytesFull);
-  EXPECT_EQ(drop_of(header_of(4, 64, 64, 0), 2), DropReason::kHeldBytesFull);
-  EXPECT_EQ(reassembler_->held_bytes(), 4 * kBuffer);
+  EXPECT_EQ(drop_of(header_of(9, 64, 64, 0), 5), DropReason::kHeldBytesFull);
+  EXPECT_EQ(reassembler_->held_bytes(), 6 * kBuffer);
   finish(*reassembler_->find({5, 77, 1}));
-  EXPECT_EQ(reassembler_->held_bytes(), kBuffer);
+  EXPECT_EQ(reassembler_->held_bytes(), 3 * kBuffer);
 }
 
 TEST_F(Reassembly, PieceTablesAreBounded) {
-  make({.max_pieces_per_request = 100, .piece_slots = 128});
+  make({.max_pieces_per_request = 100, .piece_slots = 192});  // 256: a tenant may take half
   EXPECT_EQ(drop_of(header_of(1, 64 * 101, 64, 0)), DropReason::kPiecesFull);
   EXPECT_EQ(drop_of(header_of(1, wire::kMaxTotalBytes, 64, 0)), DropReason::kPiecesFull);
   EXPECT_EQ(drop_of(header_of(1, 64 * 64, 64, 0)), DropReason::kNone);
   EXPECT_EQ(drop_of(header_of(2, 64 * 64, 64, 0)), DropReason::kNone);
-  EXPECT_EQ(drop_of(header_of(3, 64 * 5, 64, 0)), DropReason::kPiecesFull);
+  EXPECT_EQ(drop_of(header_of(3, 64 * 5, 64, 0)), DropReason::kTenantPiecesFull);
+  EXPECT_EQ(drop_of(header_of(5, 64 * 5, 64, 0), 1), DropReason::kNone);
+  EXPECT_EQ(drop_of(header_of(6, 64 * 5, 64, 0), 2), DropReason::kNone);
+  EXPECT_EQ(drop_of(header_of(7, 64 * 5, 64, 0), 3), DropReason::kPiecesFull);
   EXPECT_EQ(drop_of(header_of(4, 64 * 4, 64, 0)), DropReason::kNone);  // fits in the context
-  EXPECT_EQ(reassembler_->num_contexts(), 3u);
+  EXPECT_EQ(reassembler_->num_contexts(), 5u);
 }
 
 TEST_F(Reassembly, LargeRequestBackwards) {

@@ -116,6 +116,25 @@ TEST(ResponseCache, RefusesOnlyWhenEverythingIsPinned) {
   EXPECT_NE(put(cache, 6, 10, 10), nullptr);
 }
 
+// One tenant's many answers push out its own and not another's, in entries and in bytes.
+TEST(ResponseCache, ATenantWithManyAnswersPushesOutItsOwn) {
+  for (const uint32_t bytes : {0u, 500u}) {
+    ResponseCache cache({.max_entries = bytes == 0 ? 8u : 1000u, .max_bytes = 4000, .ttl_ns = 1000},
+                        1);
+    const auto put_of = [&](uint32_t tenant, uint64_t id) {
+      cache.unpin(*cache.put({{tenant, 2, id}, {}, result_of(bytes), tenant, true, 10}));
+    };
+    put_of(1, 1);
+    put_of(1, 2);
+    for (uint64_t id = 1; id <= 100; ++id) put_of(2, id);
+    EXPECT_NE(cache.find({1, 2, 1}, 10), nullptr);
+    EXPECT_NE(cache.find({1, 2, 2}, 10), nullptr);
+    EXPECT_NE(cache.find({2, 2, 100}, 10), nullptr);
+    EXPECT_EQ(cache.num_entries(), 8u);
+    EXPECT_EQ(cache.evictions(), 94u);
+  }
+}
+
 TEST(ResponseCache, Storm) {
   ResponseCache cache({.max_entries = 30, .max_bytes = 20'000, .ttl_ns = 1000}, 5);
   Random random(8);

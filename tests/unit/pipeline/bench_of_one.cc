@@ -77,7 +77,7 @@ void WorkerTest::SetUp() {
                                 {.ipv4 = {"198.18.0.1"}, .ipv6 = {}, .udp_port = 9009, .vlan = 0})
           .value();
   options.reassembly.max_contexts = 256;
-  options.reassembly.tenant_max_contexts = 200;
+  options.reassembly.tenant_max_contexts = 100;
   options.reassembly.stall_ns = 30'000'000;
   options.seed = 1;
   configure();
@@ -102,6 +102,9 @@ void WorkerTest::TearDown() {
   const WorkerFigures f = figures();
   EXPECT_EQ(f.held, 0u);
   EXPECT_EQ(f.received, f.forwarded + f.held + f.total_dropped());
+  const TenantFigures t = tenant_figures({&worker, 1}, default_tenant().index);
+  EXPECT_EQ(t.held, 0u);
+  EXPECT_EQ(t.received, t.forwarded + t.held + t.total_dropped());
   EXPECT_EQ(lease->in_flight.load(), 0u);
   stage.reset();
   worker.reset();

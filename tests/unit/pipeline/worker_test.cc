@@ -76,6 +76,51 @@ TEST_F(WorkerTest, RepeatIsAnsweredFromTheCacheUntilAcked) {
   EXPECT_EQ(group->batches, 2u);  // forgotten, so run again
 }
 
+// What names the tenant is counted for it, proven or not; what does not, for the worker alone.
+TEST_F(WorkerTest, ATenantsDatagramsAreCountedByWhatBecameOfThem) {
+  const auto tenant = [&] { return tenant_figures({&worker, 1}, default_tenant().index); };
+  const auto count = [&](DropReason reason) {
+    return tenant().dropped[static_cast<size_t>(reason)];
+  };
+  const auto halves = datagrams(request(1, 200), token_payload(100));
+  send(halves[0]);
+  poll_worker();
+  EXPECT_EQ(tenant().received, 1u);
+  EXPECT_EQ(tenant().held, 1u);
+  send(halves[0]);
+  EXPECT_EQ((poll_worker(), count(DropReason::kDuplicate)), 1u);
+  const wire::Key other_key = {std::byte{9}};
+  send(seal(request(2, 2), token_payload({9}), other_key));
+  EXPECT_EQ((poll_worker(), count(DropReason::kBadTag)), 1u);
+  wire::Header stranger = request(3, 2);
+  stranger.tenant_id = 99;
+  send(datagrams(stranger, token_payload({9}))[0]);
+  send(Bytes(60));
+  poll_worker();
+  EXPECT_EQ(tenant().received, 3u);
+  EXPECT_EQ(figures().received, 5u);
+  for (size_t i = 1; i < halves.size(); ++i) send(halves[i]);
+  run();
+  EXPECT_EQ(tenant().held, 0u);
+  EXPECT_EQ(tenant().forwarded, halves.size());
+  EXPECT_EQ(tenant().received, tenant().forwarded + tenant().total_dropped());
+}
+
+TEST_F(WorkerTest, AnswersPastTheObjectiveAreCounted) {
+  tenant::Tenant t = default_tenant();
+  t.slo_ns = 1'000'000;
+  publish({t});
+  const auto missed = [&] { return tenant_figures({&worker, 1}, t.index).slo_missed; };
+  for (const uint64_t late_ns : {900'000u, 1'100'000u}) {
+    const uint64_t before = missed();
+    send(datagrams(request(late_ns, 2), token_payload({9}))[0]);
+    poll_worker();
+    clock.advance_ns(late_ns);
+    run();
+    EXPECT_EQ(missed() - before, late_ns > t.slo_ns);
+  }
+}
+
 TEST_F(WorkerTest, RepeatWhileExecutingIsToldBusy) {
   const Bytes datagram = datagrams(request(1, 2), token_payload({9}))[0];
   send(datagram);

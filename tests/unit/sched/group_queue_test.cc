@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace itif::sched {
 namespace {
 
@@ -28,14 +30,31 @@ TEST(GroupQueue, KeepsOrderWithinATenant) {
 }
 
 TEST(GroupQueue, OneTenantCannotFillIt) {
-  GroupQueue queue({.max_requests = 4, .max_tenant_requests = 2, .max_slots = 3});
-  request::Request r[6] = {make(0, 1), make(0, 1), make(0, 1), make(1, 1), make(2, 1), make(2, 1)};
+  GroupQueue queue({.max_requests = 8, .max_tenant_requests = 2, .max_slots = 3});
+  request::Request r[4] = {make(0, 1), make(0, 1), make(0, 1), make(1, 1)};
   EXPECT_TRUE(queue.push(&r[0]));
   EXPECT_TRUE(queue.push(&r[1]));
   EXPECT_FALSE(queue.push(&r[2]));
   EXPECT_TRUE(queue.push(&r[3]));
-  EXPECT_TRUE(queue.push(&r[4]));
-  EXPECT_FALSE(queue.push(&r[5]));  // four in all
+}
+
+// Greedy tenants, however many, leave as much free as each of them has.
+TEST(GroupQueue, ManyGreedyTenantsLeaveRoomForAnother) {
+  constexpr uint32_t kSlots = 8, kRequests = 64;
+  for (uint32_t greedy = 1; greedy < kSlots; ++greedy) {
+    GroupQueue queue(
+        {.max_requests = kRequests, .max_tenant_requests = kRequests, .max_slots = kSlots});
+    std::vector<request::Request> requests;
+    requests.reserve(kRequests + 1);
+    for (uint32_t turn = 0; turn < kRequests; ++turn)
+      for (uint32_t slot = 0; slot < greedy; ++slot)
+        if (queue.has_room(slot)) {
+          ASSERT_TRUE(queue.push(&requests.emplace_back(make(slot, 1))));
+        }
+    for (uint32_t slot = 0; slot < greedy; ++slot) EXPECT_FALSE(queue.has_room(slot));
+    EXPECT_NEAR(kRequests - queue.num_requests(), kRequests / (greedy + 1), 1);
+    EXPECT_TRUE(queue.push(&requests.emplace_back(make(greedy, 1))));
+  }
 }
 
 }  // namespace
