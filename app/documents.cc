@@ -137,11 +137,12 @@ json LocalAppliance::stats() const {
   document["total"] = request_stats(all, all_recent, recent.interval_ns, in_flight);
   const pipeline::WorkerFigures total = pipeline::total_figures(pipeline_.workers());
   document["datagrams"] = {
-      {"received", total.received},       {"received_bytes", total.received_bytes},
-      {"forwarded", total.forwarded},     {"held", total.held},
-      {"dropped", total.total_dropped()}, {"sent", total.sent},
-      {"sent_bytes", total.sent_bytes},   {"send_dropped", total.send_dropped},
-      {"contexts", total.contexts},       {"held_bytes", total.held_bytes},
+      {"received", total.received},         {"received_bytes", total.received_bytes},
+      {"forwarded", total.forwarded},       {"held", total.held},
+      {"dropped", total.total_dropped()},   {"sent", total.sent},
+      {"sent_bytes", total.sent_bytes},     {"send_dropped", total.send_dropped},
+      {"send_no_mbuf", total.send_no_mbuf}, {"transmit_refused", total.transmit_refused},
+      {"contexts", total.contexts},         {"held_bytes", total.held_bytes},
       {"cache_hits", total.cache_hits}};
   const telemetry::StageHistograms::Set stages = pipeline::stage_histograms(pipeline_.workers());
   for (size_t i = 0; i < stages.size(); ++i)
@@ -234,10 +235,11 @@ json LocalAppliance::data_address() const {
   const std::string address = has_ipv4            ? port.ipv4.front()
                               : port.ipv6.empty() ? std::string()
                                                   : port.ipv6.front();
-  return {{"address", bare_address(address)},
-          {"port", port.udp_port},
-          {"fragment_bytes", net::fragment_bytes_for(port.path_mtu != 0 ? port.path_mtu : port.mtu,
-                                                     has_ipv4 ? 4 : 6, wire::Auth::kFull)}};
+  return {
+      {"address", bare_address(address)},
+      {"port", port.udp_port},
+      {"fragment_bytes", net::fragment_bytes_for(pipeline_.workers().front()->options().path_mtu,
+                                                 has_ipv4 ? 4 : 6, wire::Auth::kFull)}};
 }
 
 }  // namespace itif::app

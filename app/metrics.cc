@@ -28,6 +28,7 @@ void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeli
   auto held = gauge_family("itif_held_datagrams", "Datagrams that requests hold now.");
   auto dropped = counter_family("itif_dropped_datagrams_total", "Datagrams dropped, by reason.");
   auto sent = counter_family("itif_sent_datagrams_total", "Frames given to ports.");
+  auto unsent = counter_family("itif_unsent_total", "Answers that could not be sent, by reason.");
   for (const auto& worker : pipeline.workers()) {
     const pipeline::WorkerFigures f = pipeline::worker_figures(*worker);
     const telemetry::Label label{"worker", std::to_string(worker->options().id)};
@@ -35,6 +36,10 @@ void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeli
     add_sample(forwarded, {label}, static_cast<double>(f.forwarded));
     add_sample(held, {label}, static_cast<double>(f.held));
     add_sample(sent, {label}, static_cast<double>(f.sent));
+    add_sample(unsent, {label, {"reason", "port_full"}}, static_cast<double>(f.send_dropped));
+    add_sample(unsent, {label, {"reason", "no_mbuf"}}, static_cast<double>(f.send_no_mbuf));
+    add_sample(unsent, {label, {"reason", "transmit_full"}},
+               static_cast<double>(f.transmit_refused));
     add_drops(dropped, label, f.dropped);
   }
   auto stages =
@@ -43,7 +48,7 @@ void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeli
   for (size_t i = 0; i < set.size(); ++i)
     telemetry::add_summary(
         stages, {{"stage", telemetry::stage_name(static_cast<telemetry::Stage>(i))}}, set[i]);
-  for (auto* family : {&received, &forwarded, &held, &dropped, &sent, &stages})
+  for (auto* family : {&received, &forwarded, &held, &dropped, &sent, &unsent, &stages})
     families.push_back(std::move(*family));
 }
 

@@ -34,9 +34,9 @@ struct TenantRecord {
 
 // What loading found out about a tenant's model, for `tenant show`.
 struct AdmittedModel {
-  std::string group;        // the group's name
-  std::string backbone;     // "bert 12x768, 12 heads"
-  std::string head;         // "classification (3 labels)"
+  std::string group;     // the group's name
+  std::string backbone;  // "bert 12x768, 12 heads"
+  std::string head;      // "classification (3 labels)"
   std::vector<std::string> labels;
   uint32_t max_tokens = 0;
   uint64_t weight_bytes = 0;
@@ -77,7 +77,7 @@ class Appliance {
   //  total: {received, answered, refused, in_flight, requests_per_s, p50_ns, p99_ns, p999_ns,
   //   deadline_missed, slo_missed},
   //  datagrams: {received, received_bytes, forwarded, held, dropped, sent, sent_bytes, send_dropped,
-  //   contexts, held_bytes, cache_hits},
+  //   send_no_mbuf, transmit_refused, contexts, held_bytes, cache_hits},
   //  stages: {reassembly|queue|execute|respond|total: {count, p50_us, p99_us, p999_us, max_us}}}
   // received, answered and refused count requests since the start; rates and tenants' percentiles are
   // over the last interval_ns.

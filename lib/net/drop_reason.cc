@@ -50,6 +50,8 @@ constexpr std::array<std::string_view, kNumDropReasons> kNames = {
     "tenant_held_bytes_full",
     "pieces_full",
     "tenant_pieces_full",
+    "too_many_pieces",
+    "refused_before",
     "geometry_changed",
     "duplicate",
     "late",

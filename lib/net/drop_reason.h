@@ -1,5 +1,5 @@
-// Why a datagram ended here instead of being answered or kept: one counter each, per worker and
-// tenant.
+// Why a datagram ended here instead of being answered or kept: one counter each per worker, and per
+// tenant for those that name one.
 //
 // The identity that tests assert, at any moment, per worker:
 //   received = forwarded + held + Σ dropped
@@ -76,6 +76,8 @@ enum class DropReason : uint8_t {
   kTenantHeldBytesFull,
   kPiecesFull,  // no room for the table of this request's pieces
   kTenantPiecesFull,
+  kTooManyPieces,    // the request is cut into more than any may have
+  kRefusedBefore,    // a further piece of a request that has just been refused
   kGeometryChanged,  // contradicts the request's first piece
   kDuplicate,        // a piece that is here already
   kLate,             // a piece of a request that is being executed

@@ -43,6 +43,7 @@ Result<Mempool> create_mempool(const MempoolConfig& config) {
     case EEXIST: return fail(Code::kAlreadyExists, what + "a pool of this name exists");
     case ENAMETOOLONG: return fail(Code::kInvalidArgument, what + "the name is too long");
     case ENOMEM:
+    case ENOBUFS:  // there was room for some of them
       return fail(Code::kResourceExhausted,
                   what +
                       "not enough memory: raise vm.nr_hugepages (or -m with --no-huge), or lower "

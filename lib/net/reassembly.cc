@@ -26,7 +26,8 @@ bool same_geometry(const Context& context, const wire::Header& header) noexcept 
   return context.request.payload_bytes == header.total_bytes &&
          context.fragment_bytes == header.fragment_bytes &&
          context.request.payload_kind == header.payload_kind &&
-         context.request.result_kind == header.result_kind &&
+         context.request.result_kind == header.result_kind && context.auth == header.auth &&
+         context.key_epoch == header.key_epoch && context.budget_us == header.budget_us &&
          ((context.request.flags ^ header.flags) & ~kVolatileFlags) == 0;
 }
 
@@ -118,8 +119,9 @@ Reassembler::Added Reassembler::start(const Arrival& arrival, const Admission& a
   context.inline_arrived = 0;
   if (context.num_pieces > Context::kInlinePieces) {
     const uint32_t slots = PieceArena::block_pieces(context.num_pieces);
-    if (context.num_pieces > limits_.max_pieces_per_request || slots > arena_.free_pieces())
-      return refuse(DropReason::kPiecesFull);
+    if (context.num_pieces > limits_.max_pieces_per_request)
+      return refuse(DropReason::kTooManyPieces);
+    if (slots > arena_.free_pieces()) return refuse(DropReason::kPiecesFull);
     if (!within_share(tenant.piece_slots, slots, arena_.capacity() - arena_.free_pieces(),
                       arena_.capacity()))
       return refuse(DropReason::kTenantPiecesFull);
@@ -138,6 +140,7 @@ Reassembler::Added Reassembler::start(const Arrival& arrival, const Admission& a
   context.state = ContextState::kAssembling;
   context.auth = header.auth;
   context.key_epoch = header.key_epoch;
+  context.budget_us = header.budget_us;
   context.num_arrived = 0;
   context.held_bytes = 0;
   context.stall_gap_ns = limits_.stall_ns;

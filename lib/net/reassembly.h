@@ -43,7 +43,7 @@ struct ReassemblyLimits {
   uint32_t max_pieces_per_request = 16384;  // 16 MiB at 1,384 bytes takes 12,123
   // Tables of requests of more than Context::kInlinePieces pieces, 24 bytes a slot.
   uint32_t piece_slots = 262144;
-  uint64_t timeout_ns = 500'000'000;        // from a request's first piece
+  uint64_t timeout_ns = 500'000'000;  // from a request's first piece
   uint64_t stall_ns =
       0;  // no piece for this long: report kStalled, again after twice as long; 0: never
 };
@@ -63,6 +63,7 @@ struct Context {
   uint16_t key_epoch = 0;               // likewise
   wire::Key key_bytes{};  // the pipeline's: signs the answer, even if the tenant is gone
   uint16_t fragment_bytes = 0;
+  uint32_t budget_us = 0;
   uint32_t num_pieces = 0;
   uint32_t num_arrived = 0;
   uint64_t held_bytes = 0;  // of packet buffers
@@ -120,7 +121,7 @@ class Reassembler {
   };
   // A request's first piece to arrive. REQUIRES: find() said nullptr.
   // Drops: kContextsFull, kTenantContextsFull, kHeldBytesFull, kTenantHeldBytesFull, kPiecesFull,
-  // kTenantPiecesFull, kWireBadGeometry.
+  // kTenantPiecesFull, kTooManyPieces, kWireBadGeometry.
   Added start(const Arrival& arrival, const Admission& admission) noexcept;
   // A further piece. Drops: kGeometryChanged, kDuplicate, kLate (it is executing),
   // kHeldBytesFull, kTenantHeldBytesFull.

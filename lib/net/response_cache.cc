@@ -50,7 +50,9 @@ CachedResponse* ResponseCache::put(const Put& put) noexcept {
          (first_free_ == kNil || (keep && kept_bytes_ + put.result.bytes > limits_.max_bytes))) {
     make_room();
   }
-  if (first_free_ == kNil) {
+  // Results that no longer can be found, or never could, live while they are sent: as many bytes again.
+  const bool sending = bytes_ > kept_bytes_;
+  if (first_free_ == kNil || (sending && bytes_ + put.result.bytes > 2 * limits_.max_bytes)) {
     std::free(put.result.data);
     return nullptr;
   }

@@ -53,7 +53,8 @@ class ResponseCache {
   // Takes `result` (also when it fails: then it is freed). The entry comes pinned once: unpin() it
   // when it has been transmitted. An older answer under the same key is forgotten. With keep =
   // false, and when it alone is larger than the cache, it cannot be found again and dies with its
-  // last pin. nullptr: every entry is pinned.
+  // last pin. nullptr: every entry is pinned, or results that are being transmitted take as much
+  // as the cache.
   struct Put {
     MessageKey key;
     wire::Header header;
@@ -75,7 +76,7 @@ class ResponseCache {
 
   uint32_t num_entries() const noexcept { return used_; }
   uint64_t bytes() const noexcept { return bytes_; }
-  uint64_t evictions() const noexcept { return evictions_; }  // for room, before their time
+  uint64_t evictions() const noexcept { return evictions_; }  // for room, before their time; tests
 
  private:
   struct TenantUse {

@@ -1,5 +1,6 @@
-// A worker's responses on their way out, a few datagrams of each in turn: round-robin with a
-// quantum, so that a short answer does not wait behind a long one.
+// A worker's responses on their way out, a few datagrams of each in turn: round-robin over tenants,
+// and over each tenant's responses, with a quantum, so that a short answer does not wait behind a long
+// one, nor a tenant behind another's many.
 //
 // Owned by one worker; jobs are allocated at construction. A job pins its cache entry. A tenant may
 // have as many jobs as are still free (base/share.h).
@@ -46,12 +47,27 @@ class TransmitQueue {
   uint64_t no_mbuf() const noexcept { return no_mbuf_; }
 
  private:
+  static constexpr uint32_t kNil = UINT32_MAX;
+  struct Queued {
+    Job job;
+    uint32_t next = kNil;
+  };
+  // A tenant's jobs in the order of their turns; `next`: the tenant whose turn is after this one's.
+  struct Lane {
+    uint32_t head = kNil;
+    uint32_t tail = kNil;
+    uint32_t jobs = 0;
+    uint32_t next = kNil;
+  };
+  void append(Lane& lane, uint32_t slot) noexcept;
+  void append_lane(uint32_t tenant) noexcept;
+
   ResponseCache& cache_;
-  std::vector<Job> jobs_;
-  std::vector<uint32_t> order_;  // a ring: order_[(head_ + i) % size], i < count_, waits at place i
-  std::vector<uint32_t> free_;   // free_[count_ …] are the jobs not in use
-  std::vector<uint32_t> tenant_jobs_;
-  size_t head_ = 0;
+  std::vector<Queued> jobs_;
+  std::vector<Lane> lanes_;  // by tenant index
+  uint32_t first_free_ = kNil;
+  uint32_t first_lane_ = kNil;
+  uint32_t last_lane_ = kNil;
   size_t count_ = 0;
   uint64_t no_mbuf_ = 0;
 };

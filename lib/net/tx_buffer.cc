@@ -3,6 +3,7 @@
 #include <rte_mbuf.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace itif::net {
 
@@ -16,19 +17,21 @@ bool TxBuffer::push(rte_mbuf* mbuf) noexcept {
     ++dropped_;
     return false;
   }
-  pushed_bytes_ += rte_pktmbuf_pkt_len(mbuf);
+  bytes_[count_] = rte_pktmbuf_pkt_len(mbuf);
   mbufs_[count_++] = mbuf;
   return true;
 }
 
 size_t TxBuffer::flush() noexcept {
   if (count_ == 0) return 0;
-  const size_t sent = port_->tx_burst(queue_, std::span(mbufs_).first(count_));
+  const uint16_t sent = port_->tx_burst(queue_, std::span(mbufs_).first(count_));
   sent_ += sent;
+  sent_bytes_ += std::accumulate(bytes_.begin(), bytes_.begin() + sent, uint64_t{0});
   count_ -= sent;
   if (sent > 0) {
     refusals_ = 0;
-    std::copy_n(mbufs_.begin() + static_cast<ptrdiff_t>(sent), count_, mbufs_.begin());
+    std::copy_n(mbufs_.begin() + sent, count_, mbufs_.begin());
+    std::copy_n(bytes_.begin() + sent, count_, bytes_.begin());
   } else if (++refusals_ == kMaxRefusals) {
     rte_pktmbuf_free_bulk(mbufs_.data(), static_cast<unsigned>(count_));
     dropped_ += count_;

@@ -32,7 +32,7 @@ class TxBuffer {
   size_t flush() noexcept;
 
   uint64_t sent() const noexcept { return sent_; }
-  uint64_t pushed_bytes() const noexcept { return pushed_bytes_; }
+  uint64_t sent_bytes() const noexcept { return sent_bytes_; }
   uint64_t dropped() const noexcept { return dropped_; }  // the port refused them for too long
 
  private:
@@ -42,8 +42,9 @@ class TxBuffer {
   size_t count_ = 0;
   uint64_t sent_ = 0;
   uint64_t dropped_ = 0;
-  uint64_t pushed_bytes_ = 0;
+  uint64_t sent_bytes_ = 0;
   std::array<rte_mbuf*, kCapacity> mbufs_;
+  std::array<uint32_t, kCapacity> bytes_;  // of each: the device may free what it takes at once
 };
 
 }  // namespace itif::net

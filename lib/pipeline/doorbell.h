@@ -18,7 +18,8 @@ class Doorbell {
   // Sleeps until rung, at most max_ns, unless `ready()` finds work after the sleep was announced.
   template <class Ready>
   void wait(uint64_t max_ns, Ready&& ready) noexcept {
-    asleep_.store(1, std::memory_order_seq_cst);
+    asleep_.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     if (!ready()) sleep(max_ns);
     asleep_.store(0, std::memory_order_relaxed);
   }

@@ -40,6 +40,8 @@ void add_figures(rte_tel_data* data, const WorkerFigures& f) {
   add(data, "sent", f.sent);
   add(data, "sent_bytes", f.sent_bytes);
   add(data, "send_dropped", f.send_dropped);
+  add(data, "send_no_mbuf", f.send_no_mbuf);
+  add(data, "transmit_refused", f.transmit_refused);
   add(data, "contexts", f.contexts);
   add(data, "held_bytes", f.held_bytes);
   add(data, "requests", f.requests);

@@ -70,6 +70,8 @@ WorkerFigures worker_figures(const Worker& worker) {
   f.sent = c.sent.read();
   f.sent_bytes = c.sent_bytes.read();
   f.send_dropped = c.send_dropped.read();
+  f.send_no_mbuf = c.send_no_mbuf.read();
+  f.transmit_refused = c.transmit_refused.read();
   f.contexts = c.contexts.read();
   f.held_bytes = c.held_bytes.read();
   f.requests = c.requests.read();
@@ -95,6 +97,8 @@ WorkerFigures& WorkerFigures::operator+=(const WorkerFigures& other) {
   sent += other.sent;
   sent_bytes += other.sent_bytes;
   send_dropped += other.send_dropped;
+  send_no_mbuf += other.send_no_mbuf;
+  transmit_refused += other.transmit_refused;
   contexts += other.contexts;
   held_bytes += other.held_bytes;
   requests += other.requests;

@@ -16,8 +16,8 @@ namespace itif::pipeline {
 using Workers = std::span<const std::unique_ptr<Worker>>;
 
 struct TenantFigures {
-  uint64_t received = 0, forwarded = 0;                 // datagrams
-  uint64_t held = 0;                                    // a level: taken over, not subtracted
+  uint64_t received = 0, forwarded = 0;                  // datagrams
+  uint64_t held = 0;                                     // a level: taken over, not subtracted
   std::array<uint64_t, net::kNumDropReasons> dropped{};  // by net::DropReason
   uint64_t requests = 0, responses = 0, deadline_missed = 0, slo_missed = 0, tokens = 0;
   std::array<uint64_t, wire::kNumStatusCodes> statuses{};  // by wire::StatusCode
@@ -32,7 +32,7 @@ TenantFigures tenant_figures(Workers workers, uint32_t tenant_index);
 
 struct WorkerFigures {
   uint64_t received = 0, received_bytes = 0, forwarded = 0, held = 0, sent = 0, sent_bytes = 0;
-  uint64_t send_dropped = 0;
+  uint64_t send_dropped = 0, send_no_mbuf = 0, transmit_refused = 0;
   uint64_t contexts = 0, held_bytes = 0, requests = 0, responses = 0, statuses = 0;
   uint64_t cache_hits = 0, polls = 0, idle_polls = 0;
   std::vector<uint64_t> dropped;  // by net::DropReason

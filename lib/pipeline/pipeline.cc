@@ -18,6 +18,8 @@ net::MempoolConfig pool_config(const config::Config& config, size_t index) {
           .mbuf_bytes = config.data_plane.mbuf_bytes};
 }
 
+constexpr uint32_t kEthernetAndVlanBytes = 22;  // in front of an IP packet, in the same buffer
+
 std::vector<unsigned> eal_worker_lcores() {
   std::vector<unsigned> lcores;
   unsigned lcore;
@@ -77,9 +79,16 @@ Status Pipeline::open_port(const config::Config& config, const config::Port& por
           ready.info().mac,
           {.ipv4 = port.ipv4, .ipv6 = port.ipv6, .udp_port = port.udp_port, .vlan = port.vlan}));
   const config::DataPlane& plane = config.data_plane;
-  // Requests may hold two thirds of the port's buffers: the rest keeps receiving and answering. One
-  // tenant may hold half of that.
-  const uint64_t holdable = uint64_t{plane.mbufs} * plane.mbuf_bytes * 2 / 3 / ready.info().num_queues;
+  // Of what the receive queues leave of the port's buffers, requests may hold two thirds: the rest keeps
+  // receiving and answering. A buffer counts with its headroom (Reassembler::hold).
+  const uint64_t in_queues =
+      (uint64_t{port.rx_descriptors} + port.tx_descriptors) * ready.info().num_queues;
+  const uint64_t holdable = std::max<uint64_t>((plane.mbufs - in_queues) * 2 / 3, plane.mbufs / 8) *
+                            (plane.mbuf_bytes + RTE_PKTMBUF_HEADROOM) / ready.info().num_queues;
+  // What a response is cut to: the path's MTU, but no more than the device takes and a buffer holds.
+  const uint32_t path_mtu =
+      std::min({port.path_mtu != 0 ? port.path_mtu : port.mtu, uint32_t{ready.info().mtu},
+                plane.mbuf_bytes - kEthernetAndVlanBytes});
   for (uint16_t queue = 0; queue < ready.info().num_queues; ++queue) {
     WorkerOptions options;
     options.id = static_cast<uint16_t>(workers_.size());
@@ -89,14 +98,14 @@ Status Pipeline::open_port(const config::Config& config, const config::Port& por
     options.reassembly.max_contexts = plane.max_contexts;
     options.reassembly.max_held_bytes = std::min(plane.max_held_bytes, holdable);
     options.reassembly.tenant_max_contexts = plane.tenant_max_contexts;
-    options.reassembly.tenant_max_held_bytes =
-        std::min(plane.tenant_max_held_bytes, options.reassembly.max_held_bytes / 2);
+    options.reassembly.tenant_max_held_bytes = plane.tenant_max_held_bytes;
     options.reassembly.max_tenants = tenant::kMaxTenants;
     options.reassembly.timeout_ns = plane.reassembly_timeout_ns;
     options.reassembly.stall_ns = plane.reassembly_timeout_ns / 16;
     options.cache.max_bytes = plane.cache_bytes;
     options.cache.ttl_ns = plane.cache_ttl_ns;
-    options.path_mtu = port.path_mtu != 0 ? port.path_mtu : port.mtu;
+    options.cache.max_tenants = tenant::kMaxTenants;
+    options.path_mtu = path_mtu;
     options.require_token = plane.require_token;
     options.answer_bad_tags = plane.answer_bad_tags;
     options.idle.busy = plane.polling == "busy";

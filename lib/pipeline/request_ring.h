@@ -1,5 +1,6 @@
 // A ring of requests between a worker and an executor: rte_ring, many producers, one consumer, with
-// the consumer's doorbell beside it.
+// the consumer's doorbell beside it. Producers' tails are relaxed (RTS): they share cores with
+// other threads, and one that is preempted half-way must not keep the others spinning.
 #pragma once
 
 #include <rte_ring.h>
@@ -24,12 +25,7 @@ class RequestRing {
 
   // Any thread. False: full.
   bool push(request::Request* request) noexcept {
-    return rte_ring_mp_enqueue(ring_.get(), request) == 0;
-  }
-  // Any thread. Returns how many were taken, from the front.
-  unsigned push(request::Request* const* requests, unsigned count) noexcept {
-    return rte_ring_mp_enqueue_burst(ring_.get(), reinterpret_cast<void* const*>(requests), count,
-                                     nullptr);
+    return rte_ring_enqueue(ring_.get(), request) == 0;
   }
   // The consumer.
   unsigned pop(request::Request** out, unsigned count) noexcept {

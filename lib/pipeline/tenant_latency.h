@@ -1,5 +1,5 @@
 // Latency of each tenant's requests in a worker, coarse enough to be kept for every possible tenant:
-// four buckets an octave from 1 µs to 16 s, 400 bytes a tenant. One writer; readers see each count.
+// four buckets an octave from 1 µs to 16 s, 800 bytes a tenant. One writer; readers see each count.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ class TenantLatencyTable {
   TenantLatencyTable() : rows_(std::make_unique<Row[]>(tenant::kMaxTenants)) {}
 
   void record(uint32_t tenant_index, uint64_t ns) noexcept {
-    std::atomic<uint32_t>& count = rows_[tenant_index][bucket_of(ns)];
+    std::atomic<uint64_t>& count = rows_[tenant_index][bucket_of(ns)];
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   // Any thread: adds the tenant's counts to `into`.
@@ -56,7 +56,7 @@ class TenantLatencyTable {
   }
 
  private:
-  using Row = std::array<std::atomic<uint32_t>, kBuckets>;
+  using Row = std::array<std::atomic<uint64_t>, kBuckets>;
   std::unique_ptr<Row[]> rows_;
 };
 

@@ -13,9 +13,15 @@ constexpr uint32_t kTransmitJobs = 16384;
 
 static_assert(net::kNumDropReasons <= telemetry::kMaxDropReasons);
 static_assert(wire::kNumStatusCodes <= telemetry::kMaxStatusCodes);
+static_assert(tenant::kMaxTenants == telemetry::kMaxTenants);
 
 Result<std::unique_ptr<Worker>> Worker::create(const net::Port& port, Shared& shared,
                                                const WorkerOptions& options) {
+  if (options.id >= tenant::SnapshotCell::kMaxReaders) {
+    return fail(Code::kResourceExhausted, "there can be " +
+                                              std::to_string(tenant::SnapshotCell::kMaxReaders) +
+                                              " workers in all: lower num_queues");
+  }
   std::unique_ptr<Worker> worker(new Worker(port, shared, options));
   ITIF_ASSIGN(worker->returns_, RequestRing::create("itif_return_" + std::to_string(options.id),
                                                     options.reassembly.max_contexts));
@@ -27,6 +33,7 @@ Worker::Worker(const net::Port& port, Shared& shared, const WorkerOptions& optio
       shared_(shared),
       options_(options),
       reassembler_(options.reassembly, options.seed),
+      refused_(options.seed + 2, options.reassembly.timeout_ns / 8),
       cache_(options.cache, options.seed + 1),
       transmit_(kTransmitJobs, options.cache.max_tenants, cache_),
       tx_(port, options.queue) {}
@@ -113,8 +120,8 @@ void Worker::sweep() noexcept {
 // What other objects keep, copied to where other threads may read it.
 void Worker::publish() noexcept {
   counters_.sent.add(tx_.sent() - counters_.sent.read());
-  counters_.sent_bytes.add(tx_.pushed_bytes() - counters_.sent_bytes.read());
-  counters_.send_dropped.add(tx_.dropped() + transmit_dropped_ - counters_.send_dropped.read());
+  counters_.sent_bytes.add(tx_.sent_bytes() - counters_.sent_bytes.read());
+  counters_.send_dropped.add(tx_.dropped() - counters_.send_dropped.read());
   // Figures of requests are at most this old, and a copy costs some 10 µs.
   constexpr uint64_t kStagesPeriodNs = 200'000'000;
   if (counters_.responses.read() != published_responses_ && now_ns_ >= next_stages_ns_) {

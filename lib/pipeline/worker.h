@@ -22,6 +22,7 @@
 #include "net/frame.h"
 #include "net/port.h"
 #include "net/reassembly.h"
+#include "net/refused_keys.h"
 #include "net/response_cache.h"
 #include "net/transmit_queue.h"
 #include "net/tx_buffer.h"
@@ -123,7 +124,6 @@ class Worker {
   bool token_is_valid(const Arrived& arrived) const noexcept;
 
   // worker_respond.cc
-  void send(rte_mbuf* mbuf) noexcept;
   void send_datagram(const wire::Header& header, std::span<const std::byte> payload,
                      const wire::Key& key, const net::Endpoint& peer) noexcept;
   net::Outcome refuse(const Arrived& arrived, const Verified& verified, net::DropReason reason,
@@ -133,7 +133,7 @@ class Worker {
   void give_up(net::Context& context, net::DropReason reason, wire::StatusCode status,
                const char* detail) noexcept;
   uint32_t release(net::Context& context) noexcept;
-  void respond(net::Context& context) noexcept;
+  bool respond(net::Context& context) noexcept;
   void respond_status(net::Context& context) noexcept;
   void account_end(net::Context& context) noexcept;
   void ask_for_missing(net::Context& context) noexcept;
@@ -146,6 +146,7 @@ class Worker {
   Shared& shared_;
   WorkerOptions options_;
   net::Reassembler reassembler_;
+  net::RefusedKeys refused_;
   net::ResponseCache cache_;
   net::TransmitQueue transmit_;
   net::TxBuffer tx_;
@@ -156,13 +157,12 @@ class Worker {
   telemetry::StageHistograms stages_;
   TenantLatencyTable latencies_;
 
-  const tenant::Snapshot* snapshot_ = nullptr;   // of this turn
-  const tenant::Tenant* addressee_ = nullptr;    // of the datagram being handled
+  const tenant::Snapshot* snapshot_ = nullptr;  // of this turn
+  const tenant::Tenant* addressee_ = nullptr;   // of the datagram being handled
   uint64_t now_ns_ = 0;                         // of this turn
   uint64_t next_sweep_ns_ = 0;
   uint64_t next_stages_ns_ = 0;
   uint64_t published_responses_ = 0;
-  uint64_t transmit_dropped_ = 0;
   std::atomic<bool> stopping_{false};
 };
 

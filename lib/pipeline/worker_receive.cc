@@ -46,7 +46,7 @@ Outcome Worker::on_frame(rte_mbuf* mbuf) noexcept {
       death_row_.push(mbuf);
       return Outcome::dropped(reason);
     }
-    send(mbuf);
+    tx_.push(mbuf);
     return Outcome::forwarded();
   }
 

@@ -62,6 +62,11 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
   }
 
   const wire::Header& header = arrived.datagram.header;
+  // Of every datagram, not only of a request's first: a repeat is answered with all of its response,
+  // and a further piece says where that goes.
+  if (options_.require_token && !token_is_valid(arrived))
+    return refuse(arrived, verified, DropReason::kTokenRequired, StatusCode::kTokenRequired,
+                  "say hello first");
   const net::MessageKey key = net::message_key(header);
   if (net::Context* context = reassembler_.find(key)) {
     if (context->state == net::ContextState::kExecuting && header.offset == 0) {
@@ -74,23 +79,28 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
     return add_piece(*context, arrived);
   }
   if (net::CachedResponse* entry = cache_.find(key, now_ns_)) {
-    // Only the first piece asks for the answer again; else n pieces would fetch it n times.
-    if (header.offset == 0) {
+    // Only the first piece asks for the answer again, else n pieces would fetch it n times; and only
+    // when it is not on its way.
+    if (header.offset == 0 && entry->pins == 0) {
       if (!transmit_cached(*entry, arrived, verified, net::Cursor::whole(entry->header)))
         return Outcome::dropped(DropReason::kTransmitQueueFull);
       counters_.cache_hits.add();
     }
     return Outcome::dropped(DropReason::kAnsweredFromCache);
   }
-  return on_new_request(arrived, verified);
+  if (header.offset != 0 && refused_.contains(key, now_ns_))
+    return Outcome::dropped(DropReason::kRefusedBefore);
+  const Outcome outcome = on_new_request(arrived, verified);
+  if (outcome.kind == Outcome::kDropped)
+    refused_.add(key, now_ns_);
+  else
+    refused_.erase(key);
+  return outcome;
 }
 
 Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified) noexcept {
   const wire::Header& header = arrived.datagram.header;
   const tenant::Tenant& tenant = *verified.tenant;
-  if (options_.require_token && !token_is_valid(arrived))
-    return refuse(arrived, verified, DropReason::kTokenRequired, StatusCode::kTokenRequired,
-                  "say hello first");
   if (snapshot_->draining())
     return refuse(arrived, verified, DropReason::kDraining, StatusCode::kDraining,
                   "the appliance is draining", 1'000'000);
@@ -121,6 +131,9 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
   admission.in_flight = &tenant.lease->in_flight;
   admission.deadline_ns = header.budget_us == 0 ? 0 : now_ns_ + uint64_t{header.budget_us} * 1000;
   const net::Reassembler::Added added = reassembler_.start(arrival, admission);
+  if (added.context == nullptr && added.outcome.reason == DropReason::kTooManyPieces)
+    return refuse(arrived, verified, added.outcome.reason, StatusCode::kTooLong,
+                  "cut into more pieces than a request may have: send larger ones");
   if (added.context == nullptr) {
     constexpr uint32_t kRetryAfterUs = 20'000;
     return refuse(arrived, verified, added.outcome.reason, StatusCode::kOverloaded,

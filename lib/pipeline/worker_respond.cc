@@ -32,15 +32,15 @@ bool is_deadline(StatusCode status) noexcept {
 
 }  // namespace
 
-void Worker::send(rte_mbuf* mbuf) noexcept {
-  tx_.push(mbuf);
-}
-
 void Worker::send_datagram(const wire::Header& header, std::span<const std::byte> payload,
                            const wire::Key& key, const net::Endpoint& peer) noexcept {
   rte_mbuf* mbuf =
       net::build_datagram(header, payload, key, peer, options_.pool, port_.info().tx_offloads);
-  if (mbuf != nullptr) send(mbuf);
+  if (mbuf == nullptr) {
+    counters_.send_no_mbuf.add();
+    return;
+  }
+  tx_.push(mbuf);
 }
 
 wire::Header Worker::answer_header(const net::Context& context, wire::Type type) const noexcept {
@@ -83,11 +83,7 @@ Outcome Worker::refuse(const Arrived& arrived, const Verified& verified, DropRea
 
 // The executor gave the request back.
 void Worker::finish(net::Context& context) noexcept {
-  if (context.request.status == StatusCode::kOk) {
-    respond(context);
-  } else {
-    respond_status(context);
-  }
+  if (context.request.status != StatusCode::kOk || !respond(context)) respond_status(context);
   account_end(context);
   telemetry::TenantCounters& tenant = tenants_[context.request.tenant_index];
   const uint32_t pieces = release(context);
@@ -116,7 +112,8 @@ void Worker::give_up(net::Context& context, DropReason reason, StatusCode status
   tenant.dropped[static_cast<size_t>(reason)].add(pieces);
 }
 
-void Worker::respond(net::Context& context) noexcept {
+// False: there is no room for it to wait for transmission; the request's status then says so.
+bool Worker::respond(net::Context& context) noexcept {
   request::Request& request = context.request;
   wire::Header header = answer_header(context, wire::Type::kResponse);
   header.result_kind = request.result_kind_out;
@@ -133,15 +130,20 @@ void Worker::respond(net::Context& context) noexcept {
                                            .keep = (request.flags & wire::kFlagNoCache) == 0,
                                            .now_ns = now_ns_});
   request.result = {};
-  counters_.responses.add();
-  tenants_[request.tenant_index].responses.add();
-  // No room for it: the client will ask again.
   if (entry == nullptr || !transmit_.push({.entry = entry,
                                            .header = header,
                                            .peer = context.peer,
                                            .key = context.key_bytes,
-                                           .cursor = net::Cursor::whole(header)}))
-    ++transmit_dropped_;
+                                           .cursor = net::Cursor::whole(header)})) {
+    counters_.transmit_refused.add();
+    request.status = StatusCode::kOverloaded;
+    request.detail = "the answers to this tenant cannot be sent as fast as they are asked for";
+    request.retry_after_us = 20'000;
+    return false;
+  }
+  counters_.responses.add();
+  tenants_[request.tenant_index].responses.add();
+  return true;
 }
 
 void Worker::respond_status(net::Context& context) noexcept {
@@ -171,8 +173,7 @@ void Worker::account_end(net::Context& context) noexcept {
   if (request.status != StatusCode::kOk) return;
   telemetry::TenantCounters& tenant = tenants_[request.tenant_index];
   tenant.tokens.add(request.num_tokens);
-  if (request.slo_ns != 0 && now_ns_ - request.arrival_ns > request.slo_ns)
-    tenant.slo_missed.add();
+  if (request.slo_ns != 0 && now_ns_ - request.arrival_ns > request.slo_ns) tenant.slo_missed.add();
   using telemetry::Stage;
   stages_.record(Stage::kReassembly, request.complete_ns - request.arrival_ns);
   stages_.record(Stage::kQueue, request.launch_ns - request.complete_ns);

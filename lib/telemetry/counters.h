@@ -53,13 +53,15 @@ struct alignas(kCacheLineBytes) WorkerCounters {
   Gauge held_bytes;   // of packet buffers
   Counter sent;       // datagrams given to the port
   Counter sent_bytes;
-  Counter send_dropped;  // answers that found the transmit queue or the port full
-  Counter requests;    // complete and handed to an executor
-  Counter responses;   // requests that ended with a result
-  Counter statuses;    // requests that ended with a status
-  Counter cache_hits;  // answered again from the response cache
-  Counter polls;       // turns of the loop
-  Counter idle_polls;  // of which found nothing
+  Counter send_dropped;      // frames that the port refused for too long
+  Counter send_no_mbuf;      // answers that found no packet buffer
+  Counter transmit_refused;  // results that found no room to wait for transmission
+  Counter requests;          // complete and handed to an executor
+  Counter responses;         // requests that ended with a result
+  Counter statuses;          // requests that ended with a status
+  Counter cache_hits;        // answered again from the response cache
+  Counter polls;             // turns of the loop
+  Counter idle_polls;        // of which found nothing
   alignas(kCacheLineBytes) std::array<Counter, kMaxDropReasons> dropped;  // by net::DropReason
 
   uint64_t total_dropped() const noexcept {
@@ -77,8 +79,8 @@ struct alignas(kCacheLineBytes) TenantCounters {
   Counter forwarded;
   Gauge held;
   std::array<Counter, kMaxDropReasons> dropped;  // by net::DropReason
-  Counter requests;  // accepted: complete and queued
-  Counter responses;      // of those, ended with a result
+  Counter requests;                              // accepted: complete and queued
+  Counter responses;                             // of those, ended with a result
   // Ended with a status, accepted or not, by wire::StatusCode.
   std::array<Counter, kMaxStatusCodes> statuses;
   Counter deadline_missed;  // ended with a status that says so

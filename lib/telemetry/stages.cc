@@ -17,14 +17,12 @@ const char* stage_name(Stage stage) noexcept {
 void StageHistograms::publish() noexcept {
   const std::unique_lock lock(published_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
-  asked_.store(false, std::memory_order_relaxed);
   published_ = live_;  // equal sizes: copies in place, allocates nothing
 }
 
 void StageHistograms::merge_into(Set& into) const {
   const std::lock_guard lock(published_mutex_);
   for (size_t i = 0; i < kNumStages; ++i) into[i].merge(published_[i]);
-  asked_.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace itif::telemetry

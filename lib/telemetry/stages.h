@@ -1,12 +1,11 @@
 // How long requests spend in each stage, as histograms that one thread writes and others read.
 //
-// The owner records into private histograms and, only when a reader has asked, copies them into a
-// published snapshot (150 KiB, some 10 µs). Readers ask, and get the newest snapshot; they never
-// touch what the owner writes to, and the owner never waits for them.
+// The owner records into private histograms and now and then copies them into a published snapshot
+// (150 KiB, some 10 µs). Readers get the newest snapshot; they never touch what the owner writes to,
+// and the owner never waits for them.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -19,8 +18,8 @@ enum class Stage : uint8_t {
   kReassembly,  // first piece → complete
   kQueue,       // complete → its batch began
   kExecute,     // its batch
-  kRespond,     // result → last datagram given to the port
-  kTotal,       // first piece → last datagram of the response
+  kRespond,     // result → handed over for transmission
+  kTotal,       // first piece → the response handed over for transmission
   kCount,
 };
 constexpr size_t kNumStages = static_cast<size_t>(Stage::kCount);
@@ -33,20 +32,15 @@ class StageHistograms {
 
   // Owner.
   void record(Stage stage, uint64_t ns) noexcept { live_[static_cast<size_t>(stage)].record(ns); }
-  // Owner, once a turn of its loop: publishes if a reader asked since the last time. Returns at
-  // once when none did, or when a reader is copying just now (then the next turn publishes).
-  void publish_if_asked() noexcept {
-    if (asked_.load(std::memory_order_relaxed)) publish();
-  }
-  // Owner, unconditionally: before it sleeps or ends.
+  // Owner: copies what it has recorded to where readers look. Nothing if a reader is copying just
+  // now: the next call does it.
   void publish() noexcept;
 
-  // Any thread: adds the newest published histograms to `into`, and asks for newer ones.
+  // Any thread: adds the newest published histograms to `into`.
   void merge_into(Set& into) const;
 
  private:
   Set live_;  // owner only
-  mutable std::atomic<bool> asked_{true};
   // The owner only tries it (never waits); readers hold it while they copy.
   mutable std::mutex published_mutex_;
   Set published_;

@@ -147,6 +147,50 @@ TEST_F(PortTest, ResponsesShareTheQueueInTurns) {
   EXPECT_EQ(cache.bytes(), 0u);
 }
 
+// However many answers one tenant has waiting, another's is next but one.
+TEST_F(PortTest, TenantsTakeTurnsInTheTransmitQueue) {
+  auto port = Port::open(config(device("net_ring")));
+  ASSERT_TRUE(port) << port.error().message;
+  ResponseCache cache({}, 1);
+  TxBuffer buffer(*port, 0);
+  TransmitQueue queue(64, 2, cache);
+  const auto push = [&](uint32_t tenant, uint64_t id) {
+    constexpr uint32_t kBytes = 64 * TransmitQueue::kQuantum;
+    wire::Header header;
+    header.type = wire::Type::kResponse;
+    header.request_id = id;
+    header.tenant_id = tenant;
+    header.total_bytes = kBytes;
+    header.fragment_bytes = 64;
+    TransmitQueue::Job job;
+    const request::ResultBuffer result{static_cast<std::byte*>(calloc(kBytes, 1)), kBytes};
+    job.entry = cache.put({{tenant, 0, id}, header, result, tenant, false, 1});
+    job.header = header;
+    job.cursor = Cursor::whole(header);
+    return queue.push(job);
+  };
+  uint64_t greedy = 0;
+  while (push(0, greedy)) ++greedy;
+  EXPECT_EQ(greedy, 32u);  // as many as it leaves free
+  EXPECT_TRUE(push(1, 1));
+  queue.poll(buffer, pool(), {});
+  buffer.flush();
+  std::vector<uint32_t> order;
+  rte_mbuf* mbufs[64];
+  while (const uint16_t count = port->rx_burst(0, mbufs)) {
+    for (uint16_t i = 0; i < count; ++i) {
+      const auto frame = take(mbufs[i]);
+      wire::Datagram datagram;
+      ASSERT_EQ(wire::parse(std::span(frame).subspan(42), datagram), wire::ParseError::kNone);
+      order.push_back(datagram.header.tenant_id);
+    }
+  }
+  const size_t quantum = TransmitQueue::kQuantum;
+  ASSERT_GE(order.size(), 3 * quantum);
+  EXPECT_EQ(std::count(order.begin(), order.begin() + quantum, 0u), quantum);
+  EXPECT_EQ(std::count(order.begin() + quantum, order.begin() + 2 * quantum, 1u), quantum);
+}
+
 TEST_F(PortTest, QueuesAreCutToWhatTheDeviceHas) {
   PortConfig wanted = config(device("net_ring"));
   wanted.num_queues = 1024;
@@ -213,7 +257,7 @@ TEST_F(PortTest, PoolsOfImpossibleSizes) {
   EXPECT_EQ(create_mempool({"test", 1024, 2048, -1}).error().code, Code::kAlreadyExists);
   const auto huge = create_mempool({"p3", 1u << 20, 2048, -1});
   ASSERT_FALSE(huge);
-  EXPECT_EQ(huge.error().code, Code::kResourceExhausted);
+  EXPECT_EQ(huge.error().code, Code::kResourceExhausted) << huge.error().message;
   EXPECT_NE(huge.error().message.find("nr_hugepages"), std::string::npos);
   EXPECT_TRUE(create_mempool({"p4", 512, 1024, -1}));
 }

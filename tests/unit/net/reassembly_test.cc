@@ -178,8 +178,8 @@ TEST_F(Reassembly, LimitsOfHeldBytesCountWholeBuffers) {
 
 TEST_F(Reassembly, PieceTablesAreBounded) {
   make({.max_pieces_per_request = 100, .piece_slots = 192});  // 256: a tenant may take half
-  EXPECT_EQ(drop_of(header_of(1, 64 * 101, 64, 0)), DropReason::kPiecesFull);
-  EXPECT_EQ(drop_of(header_of(1, wire::kMaxTotalBytes, 64, 0)), DropReason::kPiecesFull);
+  EXPECT_EQ(drop_of(header_of(1, 64 * 101, 64, 0)), DropReason::kTooManyPieces);
+  EXPECT_EQ(drop_of(header_of(1, wire::kMaxTotalBytes, 64, 0)), DropReason::kTooManyPieces);
   EXPECT_EQ(drop_of(header_of(1, 64 * 64, 64, 0)), DropReason::kNone);
   EXPECT_EQ(drop_of(header_of(2, 64 * 64, 64, 0)), DropReason::kNone);
   EXPECT_EQ(drop_of(header_of(3, 64 * 5, 64, 0)), DropReason::kTenantPiecesFull);

@@ -98,6 +98,17 @@ TEST(ResponseCache, WhatIsNotKeptOrTooLargeLivesOnlyWhileSent) {
   EXPECT_EQ(cache.bytes(), 10u);
 }
 
+TEST(ResponseCache, ResultsBeingSentAreBoundedToo) {
+  ResponseCache cache({.max_entries = 100, .max_bytes = 1000, .ttl_ns = 100}, 1);
+  std::vector<CachedResponse*> sending;
+  for (uint64_t id = 1; id <= 50; ++id)
+    if (CachedResponse* entry = put(cache, id, 100, 10, false)) sending.push_back(entry);
+  EXPECT_EQ(sending.size(), 20u);
+  EXPECT_EQ(cache.bytes(), 2000u);
+  for (CachedResponse* entry : sending) cache.unpin(*entry);
+  EXPECT_EQ(cache.bytes(), 0u);
+}
+
 TEST(ResponseCache, ANewAnswerReplacesTheOldOne) {
   ResponseCache cache(kLimits, 1);
   put_sent(cache, 1, 10, 10);

@@ -121,6 +121,28 @@ TEST_F(Refusals, WhatAnUnverifiedSenderIsToldIsNoLongerThanWhatItSent) {
   EXPECT_LE(wire::kHeaderBytes + got[0].payload.size(), datagram.size());
 }
 
+// The rest of a refused request must not start it again and take contexts from whole ones; its client's
+// next try, from its first piece on, is looked at anew.
+TEST_F(Refusals, TheTailOfARefusedRequestStartsNothing) {
+  tenant::Tenant paused = default_tenant();
+  paused.state = tenant::State::kPaused;
+  publish({paused});
+  const auto pieces = datagrams(request(1, 200), token_payload(100));
+  send(pieces[0]);
+  run();
+  publish({default_tenant()});
+  for (size_t i = 1; i < pieces.size(); ++i) send(pieces[i]);
+  run();
+  EXPECT_EQ(dropped(DropReason::kRefusedBefore), pieces.size() - 1);
+  EXPECT_EQ(figures().contexts, 0u);
+  answers();
+  for (const Bytes& piece : pieces) send(piece);
+  run();
+  const auto got = answers();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].header.type, Type::kResponse);
+}
+
 TEST_F(Refusals, ContextsAreBounded) {
   for (uint64_t id = 1; id <= 300; ++id) send(datagrams(request(id, 200), token_payload(100))[0]);
   run();
@@ -204,6 +226,12 @@ TEST_F(Tokens, RequestsNeedOneAndHelloGivesIt) {
   got = answers();
   ASSERT_EQ(got.size(), 1u);
   EXPECT_EQ(got[0].header.type, Type::kResponse);
+  // A repeat would have the whole answer sent to wherever it says it comes from.
+  wire::Header repeat = header;
+  repeat.aux ^= 1;
+  group->batches = 0;
+  expect({"repeat without a token", DropReason::kTokenRequired, StatusCode::kTokenRequired},
+         one(repeat));
   header.request_id = 2;
   header.session = 78;  // another session's token
   group->batches = 0;

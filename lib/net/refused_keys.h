@@ -1,0 +1,45 @@
+// Requests that were refused a moment ago, so that their further pieces do not start them again: the
+// tail of a refused request would otherwise take the quota and the contexts of whole ones.
+//
+// A direct-mapped table with a short memory; a newer refusal takes an older one's place. What it
+// forgets costs a context for a while, and nothing else. One owner thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "net/message_key.h"
+
+namespace itif::net {
+
+class RefusedKeys {
+ public:
+  // `seed`: secret, for the hash. `memory_ns`: how long a refusal is known.
+  RefusedKeys(uint64_t seed, uint64_t memory_ns) : seed_(seed), memory_ns_(memory_ns) {}
+
+  void add(const MessageKey& key, uint64_t now_ns) noexcept { entry(key) = {key, now_ns}; }
+  bool contains(const MessageKey& key, uint64_t now_ns) noexcept {
+    const Entry& found = entry(key);
+    return found.key == key && found.refused_ns != 0 && now_ns - found.refused_ns < memory_ns_;
+  }
+  // It has been accepted after all.
+  void erase(const MessageKey& key) noexcept {
+    Entry& found = entry(key);
+    if (found.key == key) found.refused_ns = 0;
+  }
+
+ private:
+  static constexpr size_t kEntries = 4096;
+  struct Entry {
+    MessageKey key;
+    uint64_t refused_ns = 0;
+  };
+  Entry& entry(const MessageKey& key) noexcept { return entries_[hash_key(key, seed_) % kEntries]; }
+
+  uint64_t seed_;
+  uint64_t memory_ns_;
+  std::array<Entry, kEntries> entries_{};
+};
+
+}  // namespace itif::net
