@@ -7,6 +7,8 @@
 #include <iostream>
 
 #include "base/log.h"
+#include "base/units.h"
+#include "device/host/pool_wait.h"
 #include "json_lines.h"
 
 namespace {
@@ -18,6 +20,7 @@ struct Arguments {
   std::string kind = "default";
   uint32_t batch = 1;
   uint32_t repeats = 1;
+  std::string interval = "0s";
   bool verbose = false;
 };
 
@@ -27,9 +30,12 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-Status run_batch(run::Runner& runner, const std::vector<run::Input>& inputs, uint32_t repeats) {
+Status run_batch(run::Runner& runner, const std::vector<run::Input>& inputs,
+                 const Arguments& arguments) {
   std::vector<double> us;
-  ITIF_ASSIGN(const std::vector<run::Output> outputs, runner.forward(inputs, repeats, us));
+  ITIF_ASSIGN(const std::vector<run::Output> outputs,
+              runner.forward(inputs, arguments.repeats,
+                             parse_duration_ns(arguments.interval).value_or(0), us));
   for (const run::Output& output : outputs) fmt::print("{}\n", format_output(output, median(us)));
   std::fflush(stdout);
   return {};
@@ -49,15 +55,16 @@ Status run_lines(const Arguments& arguments) {
       return fail(input.error().code, fmt::format("line {}: {}", number, input.error().message));
     inputs.push_back(std::move(*input));
     if (inputs.size() < arguments.batch) continue;
-    ITIF_TRY(run_batch(*runner, inputs, arguments.repeats));
+    ITIF_TRY(run_batch(*runner, inputs, arguments));
     inputs.clear();
   }
-  return inputs.empty() ? Status{} : run_batch(*runner, inputs, arguments.repeats);
+  return inputs.empty() ? Status{} : run_batch(*runner, inputs, arguments);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  device::limit_pool_spinning(argv);  // as the appliance does
   Arguments arguments;
   CLI::App app{
       "Runs models in this process: a JSON object a line on standard input, one on standard "
@@ -88,6 +95,13 @@ int main(int argc, char** argv) {
   app.add_option("--repeat", arguments.repeats,
                  "runs of each batch; \"us\" is their median; 0: only tokens")
       ->check(CLI::Range(0u, 100000u))
+      ->capture_default_str();
+  app.add_option("--interval", arguments.interval,
+                 "from one repeat to the next, as in 50ms: each run then begins on rested cores")
+      ->check([](const std::string& text) {
+        return parse_duration_ns(text) ? std::string()
+                                       : "'" + text + "' is no duration, as in 50ms";
+      })
       ->capture_default_str();
   app.add_flag("--verbose", arguments.verbose, "log the device and what is loaded");
   CLI11_PARSE(app, argc, argv);

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <numeric>
+#include <thread>
 
 #include "base/clock.h"
 #include "model/model_dir.h"
@@ -63,7 +65,7 @@ void Runner::tokenize(const Input& input, Output& output) const {
 }
 
 Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, uint32_t repeats,
-                                            std::vector<double>& us) {
+                                            uint64_t interval_ns, std::vector<double>& us) {
   std::vector<Output> outputs(inputs.size());
   std::vector<size_t> order;  // of those that run, ascending by slot
   size_t num_tokens = 0;
@@ -100,9 +102,13 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
     segment.kind = inputs[i].kind;
   }
   const SystemClock clock;
+  uint64_t due_ns = clock.now_ns();
   for (uint32_t run = 0; run < repeats && !segments.empty(); ++run) {
     std::vector<runtime::Segment> batch_segments = segments;
     runtime::Batch batch{batch_segments};
+    if (const uint64_t now_ns = clock.now_ns(); now_ns < due_ns)
+      std::this_thread::sleep_for(std::chrono::nanoseconds(due_ns - now_ns));
+    due_ns += interval_ns;
     const uint64_t start_ns = clock.now_ns();
     const Status status = group_->forward(*stream_, batch);
     us.push_back(static_cast<double>(clock.now_ns() - start_ns) / 1000);

@@ -47,11 +47,11 @@ class Runner {
   // Errors: as open_device, Group::create and Group::admit.
   static Result<std::unique_ptr<Runner>> open(const RunnerOptions& options);
 
-  // Runs `inputs` as one batch `repeats` times; the outputs are the last run's. `us` gets the time of
-  // each run. Errors: kInvalidArgument, more inputs or tokens than a batch holds, or a model index
+  // Runs `inputs` as one batch `repeats` times, one every `interval_ns` (0: back to back); the outputs
+  // are the last run's. `us` gets the time of each run. Errors: kInvalidArgument, more inputs or tokens than a batch holds, or a model index
   // out of range; kInternal, a device fault.
   Result<std::vector<Output>> forward(const std::vector<Input>& inputs, uint32_t repeats,
-                                      std::vector<double>& us);
+                                      uint64_t interval_ns, std::vector<double>& us);
 
   const device::DeviceInfo& device_info() const { return device_->info(); }
   const model::TenantModel& model(uint32_t index) const { return *group_->model(slots_[index]); }
