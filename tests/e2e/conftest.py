@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from harness import appliance as appliance_module  # noqa: E402
+from harness.leftovers import remove_leftovers  # noqa: E402
 from harness.namespaces import Namespaces, run  # noqa: E402
 
 _tags = iter(range(1, 1000))
@@ -18,6 +20,20 @@ _tags = iter(range(1, 1000))
 
 def _tag():
     return f"{os.getpid()}x{next(_tags)}"
+
+
+def _interrupted(*_):
+    """The fixtures remove what they made; a second signal may not end that."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def pytest_sessionstart():
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _interrupted)
+    if os.geteuid() == 0 and shutil.which("ip"):
+        remove_leftovers()
 
 
 def pytest_collection_modifyitems(items):

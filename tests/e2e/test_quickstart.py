@@ -1,4 +1,4 @@
-"""The first thing that a user runs: it serves, and leaves nothing behind, also when interrupted."""
+"""The first thing that a user runs: it serves, and leaves nothing behind, however it ends."""
 
 import os
 import re
@@ -11,63 +11,150 @@ import pytest
 from harness.appliance import BUILD
 
 QUICKSTART = Path(__file__).parents[2] / "tools" / "quickstart"
+HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+TRAFFIC = "mixed-length requests"
+LAST_LINE = (r"quickstart: [1-9]\d* requests answered, 0 lost, p50 \d+ us, p99 \d+ us, \d+ requests/s, "
+             r"device \w+ \w+")
 
 pytestmark = pytest.mark.skipif(BUILD.name != "build", reason="quickstart runs what is in build/ only")
 
 
-def left_behind():
-    """Everything of quickstart's that could stay: namespaces, directories, DPDK's files."""
-    return {
-        "namespaces": sorted(re.findall(r"itif-(?:srv|cli)-\d+\b(?!x)", subprocess.run(
-            ("ip", "netns"), capture_output=True, text=True, check=True).stdout)),
-        "directories": sorted(str(path) for path in Path("/tmp").glob("itif-quickstart.*")),
-        "dpdk": sorted(str(path) for path in Path("/var/run/dpdk").glob("itif-[0-9]*")),
-        "pages": sorted(str(path) for path in Path("/dev/hugepages").glob("itif-[0-9]*")),
-    }
-
-
 def reserved_hugepages():
-    return int(Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages").read_text())
+    return int(HUGEPAGES.read_text()) if HUGEPAGES.exists() else 0
 
 
-@pytest.fixture(autouse=True)
-def nothing_new_is_left():
-    """Someone else's quick start may end meanwhile, hence nothing new rather than nothing different."""
-    before, pages = left_behind(), reserved_hugepages()
-    yield
-    after = left_behind()
-    assert not {key: set(after[key]) - set(before[key]) for key in after if set(after[key]) - set(before[key])}
-    assert reserved_hugepages() <= pages
+def others():
+    """Quick starts that are not of these tests."""
+    return {path.name[-6:] for path in Path("/tmp").glob("itif-quickstart.*")}
 
 
-def test_two_seconds_of_traffic():
-    result = subprocess.run((QUICKSTART, "--seconds", "2"), capture_output=True, text=True, timeout=180,
-                            check=False)
-    output = result.stdout + result.stderr
-    assert result.returncode == 0, output
-    last = result.stdout.strip().splitlines()[-1]
-    assert re.fullmatch(r"quickstart: [1-9]\d* requests answered, 0 lost, p50 \d+ us, p99 \d+ us, "
-                        r"\d+ requests/s, device \w+ \w+", last), output
+def system_state():
+    """What of quick starts stands on this machine, by the names' common end."""
+    names = subprocess.run(("ip", "netns"), capture_output=True, text=True, check=True).stdout.split()
+    names += [path.name for path in Path("/var/run/dpdk").glob("itif-qs-*")]
+    names += Path("/proc/mounts").read_text(encoding="utf-8").split()
+    found = (re.search(r"itif-(?:srv-|cli-|qs-|quickstart\.)([A-Za-z0-9]{6})(?:/hugepages)?$", name)
+             for name in names)
+    return {match[1] for match in found if match and not re.fullmatch(r"\d+x\d+", match[1])}
 
 
-def test_two_runs_side_by_side():
-    runs = [subprocess.Popen((QUICKSTART, "--seconds", "2"), stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT, text=True) for _ in range(2)]
+class Quickstart:
+    """Quick starts whose directories lie in one of the test's."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.directory.mkdir()
+        self.environment = {**os.environ, "TMPDIR": str(directory)}
+
+    def start(self, *arguments, prefix=()):
+        return subprocess.Popen((*prefix, QUICKSTART, *arguments), stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                                env=self.environment,
+                                # As in a terminal, even if the tests run where SIGINT is ignored.
+                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+
+    def start_until(self, marker, *arguments):
+        process = self.start(*arguments)
+        for line in process.stdout:
+            if marker in line:
+                return process
+        raise AssertionError(f"it ended with status {process.wait()} before '{marker}'")
+
+    def run(self, *arguments, prefix=()):
+        """Returns the exit status and the lines."""
+        process = self.start(*arguments, prefix=prefix)
+        output = process.communicate(timeout=240)[0]
+        return process.returncode, output.strip().splitlines()
+
+    def serve(self, *arguments, prefix=()):
+        """A run that must succeed; returns its lines."""
+        status, lines = self.run("--seconds", "2", *arguments, prefix=prefix)
+        assert status == 0 and re.fullmatch(LAST_LINE, lines[-1]), "\n".join(lines)
+        return lines
+
+    def directories(self):
+        return sorted(self.directory.glob("itif-quickstart.*"))
+
+
+@pytest.fixture
+def quickstart(scratch):
+    before, pages, busy = system_state(), reserved_hugepages(), others()
+    made = Quickstart(scratch / "quickstart")
+    yield made
+    left = list(made.directory.iterdir())
+    for directory in left:
+        made.run("--stop", str(directory))
+    subprocess.run(("rm", "-rf", made.directory), check=True)
+    assert not left
+    assert not system_state() - before - others()
+    if not busy and not others():
+        assert reserved_hugepages() <= pages
+
+
+def test_two_runs_side_by_side(quickstart):
+    runs = [quickstart.start("--seconds", "2") for _ in range(2)]
     for each in runs:
         output = each.communicate(timeout=240)[0]
-        assert each.returncode == 0, output
+        assert each.returncode == 0 and re.fullmatch(LAST_LINE, output.strip().splitlines()[-1]), output
 
 
-@pytest.mark.parametrize("seconds", [0.5, 3.0, 8.0])
-def test_interrupted_it_removes_what_it_made(seconds):
-    process = subprocess.Popen((QUICKSTART, "--seconds", "30"), stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True, start_new_session=True,
-                               # As in a terminal, even if the tests run where SIGINT is ignored.
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-    time.sleep(seconds)
-    os.killpg(process.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
-    output = process.communicate(timeout=60)[0]
-    assert process.returncode == 130, output
+@pytest.mark.parametrize("phase, name, to_all", [
+    ("making four models", "SIGINT", True), ("starting itifd", "SIGINT", True), ("STATE", "SIGINT", True),
+    (TRAFFIC, "SIGINT", True),
+    (TRAFFIC, "SIGTERM", False), (TRAFFIC, "SIGHUP", False)])
+def test_interrupted_it_removes_what_it_made(quickstart, phase, name, to_all):
+    """To all: what a terminal does on Ctrl-C. To the script alone: what a service manager does."""
+    process = quickstart.start_until(phase, "--seconds", "60")
+    number = getattr(signal, name)
+    started = time.monotonic()
+    (os.killpg if to_all else os.kill)(process.pid, number)
+    lines = process.communicate(timeout=60)[0].strip().splitlines()
+    assert process.returncode == 128 + number and time.monotonic() - started < 30, lines
+    assert lines[-1] == "quickstart: interrupted; what it made is removed", lines
+
+
+def test_the_next_run_removes_what_a_killed_one_left(quickstart):
+    process = quickstart.start_until(TRAFFIC, "--seconds", "60")
+    process.kill()
+    process.communicate(timeout=60)
+    killed, = quickstart.directories()
+    assert killed.name[-6:] in system_state()
+    strangers = quickstart.directory / "itif-quickstart.Mallet"  # anyone may write in /tmp
+    strangers.mkdir()
+    (strangers / "record").write_text("owner 1 1\n", encoding="utf-8")
+    os.chown(strangers, 65534, 65534)
+    lines = quickstart.serve()
+    assert [line for line in lines if str(killed) in line and "removing" in line], lines
+    assert quickstart.directories() == [strangers]
+    subprocess.run(("rm", "-r", strangers), check=True)
+
+
+def test_kept_it_goes_on_beside_another_until_it_is_stopped(quickstart):
+    lines = quickstart.serve("--keep")
+    directory, = quickstart.directories()
+    environment = {**os.environ, "ITIF_ENDPOINT": f"ipc://{directory}/control.sock"}
+    health = (str(BUILD / "tools/itifctl/itifctl"), "health")
+    assert any(str(directory) in line and "--stop" in line for line in lines)
+    quickstart.serve()
+    assert subprocess.run(health, env=environment, capture_output=True, check=False).returncode == 0
+    assert quickstart.run("--stop", f"{directory}/") == (0, ["quickstart: stopped and removed"])
+    assert not directory.exists()
+    status, lines = quickstart.run("--stop", str(directory))
+    assert status == 1 and len(lines) == 1, lines
+
+
+def test_without_hugepages_it_says_so_and_serves(quickstart):
+    """As in a container, whose /sys is read-only."""
+    lines = quickstart.serve(prefix=("unshare", "-m", "sh", "-c", 'mount -o remount,bind,ro /sys; exec "$0" "$@"'))
+    assert [line for line in lines if "no hugepages" in line and "--no-huge" in line], lines
+
+
+@pytest.mark.parametrize("arguments", [
+    ("--seconds",), ("--seconds", "0"), ("--seconds", "5s"), ("--keeep",), ("5",), ("--stop",), ("--stop", "/tmp"),
+    ("--stop", "/nowhere")], ids=" ".join)
+def test_wrong_arguments_are_one_line(quickstart, arguments):
+    status, lines = quickstart.run(*arguments)
+    assert status == 1 and len(lines) == 1 and lines[0].startswith("quickstart: "), lines
 
 
 def test_without_root_one_line_says_what_to_do():

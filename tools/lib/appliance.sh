@@ -1,25 +1,21 @@
-# Starts, asks and stops an itifd in the server namespace. Sourced after common.sh, namespaces.sh and
-# hugepages.sh.
+# Configures, starts and asks an itifd in the server namespace. Sourced after run.sh.
 #
-# REQUIRES: state_directory. Sets: itifd_pid, endpoint, file_prefix.
+# REQUIRES: an open run. Sets: itifd_pid, ITIF_ENDPOINT for itifctl.
 
 itifd_pid=""
-file_prefix=itif-$$
 
-bin() {
-  case $1 in
-    itifd) echo "$source_root/build/app/itifd" ;;
-    *) echo "$source_root/build/tools/$1/$1" ;;
-  esac
-}
-
-itifctl() { "$(bin itifctl)" --endpoint "$endpoint" "$@"; }
+# Not functions that print them: Debian 12's bash may fail to run a trap inside a command substitution.
+itifd_program=$source_root/build/app/itifd
+itifctl_program=$source_root/build/tools/itifctl/itifctl
+loadgen_program=$source_root/build/tools/itif-loadgen/itif-loadgen
+mkmodel_program=$source_root/build/tools/itif-mkmodel/itif-mkmodel
 
 appliance_configure() {
-  endpoint=ipc://$state_directory/control.sock
+  export ITIF_ENDPOINT=ipc://$run_directory/control.sock
   local memory_arguments='"--no-huge", "-m", "512"'
-  [ "$hugepages_ready" = no ] || memory_arguments='"--single-file-segments"'
-  cat >"$state_directory/itifd.conf" <<CONF
+  [ "$hugepages_ready" = no ] ||
+    memory_arguments="\"--single-file-segments\", \"--huge-dir=$run_directory/hugepages\""
+  cat >"$run_directory/itifd.conf" <<CONF
 # Written by tools/quickstart: one af_packet port on a veth; conf/itifd.conf explains every key.
 eal = {
   args = [ "--lcores=0,1", "--file-prefix=$file_prefix", "--no-pci", "--iova-mode=va",
@@ -29,36 +25,24 @@ eal = {
 ports = ( { device = "net_af_packet0"; ipv4 = [ "$server_ipv4/24" ]; ipv6 = [ "$server_ipv6/64" ]; } );
 data_plane = { mbufs = 16384; };
 control = {
-  endpoint = "$endpoint";
-  events_endpoint = "ipc://$state_directory/events.sock";
-  state_dir = "$state_directory/state";
+  endpoint = "$ITIF_ENDPOINT";
+  events_endpoint = "ipc://$run_directory/events.sock";
+  state_dir = "$run_directory/state";
 };
 CONF
 }
 
-# Starts itifd and waits until it answers. Fails, with the log's end, if it does not.
+# Starts itifd and waits until it answers. Fails if it does not.
 appliance_start() {
   local waited=0
   # setsid: an interrupt typed at the terminal is for us; we stop itifd ourselves.
-  setsid ip netns exec "$server_namespace" "$(bin itifd)" --config "$state_directory/itifd.conf" \
-    >"$state_directory/itifd.log" 2>&1 </dev/null &
+  setsid ip netns exec "$server_namespace" "$itifd_program" --config "$run_directory/itifd.conf" \
+    >"$run_directory/itifd.log" 2>&1 </dev/null &
   itifd_pid=$!
-  until itifctl health >/dev/null 2>&1; do
+  disown "$itifd_pid"  # or bash would report its death in words of its own
+  run_note itifd "$itifd_pid" "$(process_start "$itifd_pid")"
+  until "$itifctl_program" health >/dev/null 2>&1; do
     if ! kill -0 "$itifd_pid" 2>/dev/null || [ $waited -ge 600 ]; then return 1; fi
-    sleep 0.1
-    waited=$((waited + 1))
-  done
-}
-
-# SIGTERM drains; SIGKILL if that takes more than 20 s.
-stop_process() {
-  local pid=$1 waited=0
-  kill -TERM "$pid" 2>/dev/null || return 0
-  while kill -0 "$pid" 2>/dev/null; do
-    if [ $waited -ge 200 ]; then
-      kill -KILL "$pid" 2>/dev/null || true
-      break
-    fi
     sleep 0.1
     waited=$((waited + 1))
   done

@@ -19,12 +19,59 @@ die() {
 
 is_root() { [ "$(id -u)" -eq 0 ]; }
 
-# Runs a command with its output in a log; shows the log's tail if it fails.
-#   logged LOG COMMAND…
+# The comment at the top of the calling program.
+usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; }
+
+# ---- Ending early ----------------------------------------------------------------------------------
+child_pid=""
+
+# Runs a program that ends when a signal ends us: bash itself would first wait for it, and a SIGKILL
+# would leave it alone. Its output goes to the file that `output` names, if any; ours does not, so that what
+# we say when we are interrupted is seen.
+#   [output=FILE] interruptible PROGRAM…
+output=""
+interruptible() {
+  local status=0
+  (
+    [ -z "$output" ] || exec >"$output" 2>&1
+    trap - HUP INT QUIT PIPE TERM  # a shell's background processes ignore the keyboard otherwise
+    exec setpriv --pdeathsig TERM -- "$@"
+  ) &
+  child_pid=$!
+  wait "$child_pid" || status=$?
+  child_pid=""
+  return "$status"
+}
+
+# on_end FUNCTION: calls FUNCTION STATUS exactly once at the end, whichever way it comes (SIGKILL apart);
+# no further signal disturbs it.
+on_end() {
+  end_function=$1
+  trap end_now EXIT
+  trap 'exit 129' HUP
+  trap 'exit 130' INT
+  trap 'exit 131' QUIT
+  trap 'exit 141' PIPE
+  trap 'exit 143' TERM
+}
+
+end_now() {
+  local status=$?
+  trap '' HUP INT QUIT PIPE TERM
+  trap - EXIT
+  set +e
+  if [ -n "$child_pid" ] && kill -TERM "$child_pid" 2>/dev/null; then wait "$child_pid" 2>/dev/null; fi
+  "$end_function" "$status"
+  if [ "$status" -gt 128 ]; then say "interrupted; what it made is removed" >&2; fi
+  exit "$status"
+}
+
+# Runs a program with its output in a log; shows the log's tail if it fails.
+#   logged LOG PROGRAM…
 logged() {
   local log=$1
   shift
-  if "$@" >"$log" 2>&1; then return 0; fi
+  if output=$log interruptible "$@"; then return 0; fi
   printf '%s: %s failed; the end of %s:\n' "$program" "$1" "$log" >&2
   tail -n 25 "$log" >&2
   return 1

@@ -1,16 +1,18 @@
 # Two network namespaces joined by a veth: the appliance's side has no address in the kernel, because
 # the appliance answers for it; the clients' side is an ordinary host. Sourced after common.sh.
-#
-# Sets: server_namespace, client_namespace, server_link, client_link.
 
-server_namespace=itif-srv-$$
-client_namespace=itif-cli-$$
-server_link=itif-s-$$
-client_link=itif-c-$$
 server_ipv4=198.18.0.1
 client_ipv4=198.18.0.2
 server_ipv6=fd00:18::1
 client_ipv6=fd00:18::2
+
+# namespaces_names TAG: at most eight characters, for a link's name has at most fifteen.
+namespaces_names() {
+  server_namespace=itif-srv-$1
+  client_namespace=itif-cli-$1
+  server_link=itif-s-$1
+  client_link=itif-c-$1
+}
 
 namespaces_make() {
   ip netns add "$server_namespace" && ip netns add "$client_namespace" || return 1
@@ -30,5 +32,15 @@ namespaces_remove() {
   ip netns del "$server_namespace" 2>/dev/null || true  # the veth goes with it
 }
 
-in_server() { ip netns exec "$server_namespace" "$@"; }
-in_client() { ip netns exec "$client_namespace" "$@"; }
+# namespaces_pids NAME…: the processes in either namespace that run one of these programs.
+namespaces_pids() {
+  local namespace pid name
+  for namespace in "$server_namespace" "$client_namespace"; do
+    for pid in $(ip netns pids "$namespace" 2>/dev/null || true); do
+      name=$(cat "/proc/$pid/comm" 2>/dev/null) || continue
+      case " $* " in *" $name "*) echo "$pid" ;; esac
+    done
+  done
+}
+
+in_client() { interruptible ip netns exec "$client_namespace" "$@"; }

@@ -20,6 +20,8 @@ def main(loadgen_path, device_path):
           f"p50 {latency['p50_us']:.0f} us, p99 {latency['p99_us']:.0f} us, "
           f"{total['requests_per_s']:.0f} requests/s, device {device['kind']} {device['dtype']}")
     unanswered = [tenant["name"] for tenant in results["tenants"] if tenant["answered"] == 0]
+    if unanswered:
+        print(f"quickstart: no request of {', '.join(unanswered)} was answered", file=sys.stderr)
     return 0 if not unanswered and total["lost"] == 0 and total["answered"] > 0 else 1
 
 

@@ -1,6 +1,6 @@
 """Adds up test results: meson's JUnit and JSON logs and pytest's JUnit file.
 
-usage: test_results.py FILE…      a meson log base ("…/testlog-unit") or a JUnit file ("….xml")
+usage: test_results.py FILE…      a meson log base ("…/testlog-unit"), a JUnit file ("….xml") or "failed:WHAT"
 
 Prints the failed cases and why others were skipped, then "N passed, N failed, N skipped"; exits 1 if any failed.
 Every case counts by itself. A program that ended badly without a failed case (a crash, a time-out)
@@ -34,38 +34,41 @@ class Totals:
             self.passed += 1
 
 
-def add_junit(totals, path):
+def add_junit(totals, path, where=""):
     for suite in ElementTree.parse(path).getroot().iter("testsuite"):
         name = suite.get("name", "?").split(" / ")[-1]  # meson: "itif.itif:unit / net.Frame"
         for case in suite.iter("testcase"):
-            totals.add_case(name, case)
+            totals.add_case(where + name, case)
 
 
 def add_meson(totals, base):
     before = len(totals.failures)
+    build = Path(base).parents[1].name
+    where = "" if build == "build" else f"{build} "
     junit = Path(f"{base}.junit.xml")
     if junit.exists():
-        add_junit(totals, junit)
-    programs = {re.split(r"[.:]", name)[0] for name in totals.failures[before:]}
-    log = Path(f"{base}.json")
-    for line in log.read_text(encoding="utf-8").splitlines() if log.exists() else ():
+        add_junit(totals, junit, where)
+    programs = {re.split(r"[.:]", name.removeprefix(where))[0] for name in totals.failures[before:]}
+    for line in Path(f"{base}.json").read_text(encoding="utf-8").splitlines():
         test = json.loads(line)
         if test["result"] in ("FAIL", "ERROR", "TIMEOUT", "INTERRUPT"):
             name = test["name"].split(" / ")[-1]
             if name not in programs and f"itif:{name}" not in programs:
-                totals.failures.append(f"{name}: {test['result']} (exit status {test['returncode']})")
+                totals.failures.append(f"{where}{name}: {test['result']} (exit status {test['returncode']})")
 
 
 def main(paths):
     totals = Totals()
     for path in paths:
-        if path.endswith(".xml"):
-            if Path(path).exists():
+        try:
+            if path.startswith("failed:"):
+                totals.failures.append(path.removeprefix("failed:"))
+            elif path.endswith(".xml"):
                 add_junit(totals, path)
             else:
-                totals.failures.append(f"{Path(path).stem}: ended without results")
-        else:
-            add_meson(totals, path)
+                add_meson(totals, path)
+        except (OSError, ValueError, ElementTree.ParseError) as error:
+            totals.failures.append(f"{Path(path).stem}: ended without results ({error})")
     for reason, count in totals.skips.items():
         print(f"skipped {count}: {reason}")
     for name in totals.failures:

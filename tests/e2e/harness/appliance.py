@@ -7,6 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from .leftovers import remove_dpdk_files
 from .namespaces import SERVER_IPV4, SERVER_IPV6
 
 BUILD = Path(os.environ.get("ITIF_BUILD_DIR") or Path(__file__).parents[3] / "build")
@@ -147,9 +148,7 @@ class Appliance:
     def forget(self):
         """Removes what a killed DPDK process leaves behind."""
         self.kill()
-        for path in [*Path("/dev/hugepages").glob(f"{self.prefix}map_*")]:
-            path.unlink(missing_ok=True)
-        subprocess.run(("rm", "-rf", f"/var/run/dpdk/{self.prefix}"), check=False)
+        remove_dpdk_files(self.prefix)
 
     # ---- itifctl
 
