@@ -13,6 +13,7 @@
 #include "control/server.h"
 #include "device/host/pool_wait.h"
 #include "metrics.h"
+#include "net/announce.h"
 #include "net/eal.h"
 #include "pipeline/dpdk_telemetry.h"
 #include "pipeline/lcores.h"
@@ -86,6 +87,9 @@ Status serve(const config::Config& config) {
   // A tenant whose model still loads would be answered as unknown, which clients take as final. What
   // arrives meanwhile waits in the ports' queues.
   server->wait_restored();
+  for (const auto& worker : plane->workers())
+    if (worker->options().queue == 0)
+      net::announce(worker->port(), worker->options().pool, worker->options().local);
   if (Status started = plane->start(); !started) {
     server->stop();
     return started;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "net/announce.h"
 #include "net/checksum.h"
 #include "net/frame_writer.h"
 #include "net/header_bytes.h"
@@ -13,8 +14,10 @@ namespace {
 
 constexpr uint8_t kEchoRequest = 8, kEchoReply = 0;
 constexpr uint8_t kEchoRequestV6 = 128, kEchoReplyV6 = 129;
+constexpr uint8_t kGroupQuery = 130;
 constexpr uint8_t kNeighbourSolicitation = 135, kNeighbourAdvertisement = 136;
 constexpr size_t kEchoBytes = 8;
+constexpr size_t kGroupQueryBytes = 28;     // without sources
 constexpr size_t kSolicitationBytes = 24;   // without options
 constexpr size_t kAdvertisementBytes = 32;  // with the target link-layer address option
 constexpr uint8_t kSourceLinkLayerOption = 1, kTargetLinkLayerOption = 2;
@@ -46,7 +49,11 @@ DropReason answer_arp(rte_mbuf& mbuf, const Frame& frame, const LocalAddresses& 
   Ipv4Address target;
   std::memcpy(sender.data(), arp + 8, sender.size());
   std::memcpy(target.data(), arp + 24, target.size());
-  if (!local.owns(target)) return DropReason::kArpNotOurs;
+  // From our own address: our announcement, on a link that loops back. (The MAC address does not tell:
+  // the kernel's end of a tap has ours.)
+  Ipv4Address source;
+  std::memcpy(source.data(), sender.data() + 6, source.size());
+  if (!local.owns(target) || local.owns(source)) return DropReason::kArpNotOurs;
 
   const size_t l2_bytes = kEthernetBytes + frame.peer.num_vlans * kVlanBytes;
   std::byte* out = reframe(mbuf, frame.l3_offset, l2_bytes, kArpBytes);
@@ -136,6 +143,22 @@ DropReason answer_solicitation(rte_mbuf& mbuf, const Frame& frame, const LocalAd
   return DropReason::kNone;
 }
 
+// RFC 3810, section 5.1: MLDv2's general query, and those for a group of ours. Its report may come at
+// any time up to the query's longest delay: at once is simplest. Version 1's shorter query, of
+// routers that would not understand the report, is left alone.
+DropReason answer_group_query(rte_mbuf& mbuf, const Frame& frame, const LocalAddresses& local,
+                              std::span<const std::byte> icmp) noexcept {
+  if (icmp.size() < kGroupQueryBytes) return DropReason::kIcmpUnsupported;
+  const auto& from = frame.peer.peer_address;
+  const bool on_link = from[0] == 0xfe && (from[1] & 0xc0) == 0x80;
+  if (frame.hop_limit != 1 || !on_link || load_u8(&icmp[1]) != 0) return DropReason::kIcmpMalformed;
+  const Endpoint ends = group_report_ends(frame.peer, local);
+  std::byte* out = reframe(mbuf, frame.l4_offset, l3_header_bytes(ends), group_report_bytes(local));
+  if (out == nullptr) return DropReason::kNoMbuf;
+  write_group_report(out, ends, local, GroupRecord::kIsExclude);
+  return DropReason::kNone;
+}
+
 DropReason answer_icmp_v6(rte_mbuf& mbuf, const Frame& frame,
                           const LocalAddresses& local) noexcept {
   const std::span<const std::byte> icmp(
@@ -145,6 +168,7 @@ DropReason answer_icmp_v6(rte_mbuf& mbuf, const Frame& frame,
   if (load_be16(icmp.data()) == kEchoRequestV6 << 8) return answer_echo_v6(mbuf, frame);
   if (load_u8(icmp.data()) == kNeighbourSolicitation)
     return answer_solicitation(mbuf, frame, local, icmp);
+  if (load_u8(icmp.data()) == kGroupQuery) return answer_group_query(mbuf, frame, local, icmp);
   return DropReason::kIcmpUnsupported;
 }
 

@@ -1,5 +1,5 @@
 // Answers what keeps a host reachable: ARP requests, IPv6 neighbour solicitations (RFC 4861, with
-// duplicate address detection's unspecified source), ICMP and ICMPv6 echo.
+// duplicate address detection's unspecified source), ICMP and ICMPv6 echo, MLDv2 queries (RFC 3810).
 //
 // The answer is written into the received mbuf and goes to the MAC address the question came from:
 // no neighbour table is kept. Solicitations come by multicast, so the port must receive all

@@ -1,12 +1,16 @@
 """The appliance is a host like others: ARP, neighbour discovery, ping, the protocol's own ping."""
 
 import re
+import socket
 import struct
 
 import pytest
-from harness.clients import assert_accounted, stranger
-from harness.frames import ICMP, icmp_echo, ipv4, wire_to
+from harness.clients import assert_accounted, stranger, wait_until
+from harness.frames import ETH_IPV6, ETH_P_ALL, ICMP, checksum, icmp_echo, ipv4, mac_bytes, wire_to
 from harness.namespaces import SERVER_IPV4, SERVER_IPV6, run
+
+ICMP_V6, MLD_QUERY, MLD_REPORT = 58, 130, 143
+ALL_REPORT_LISTENERS = bytes.fromhex("333300000016")
 
 
 def received(output):
@@ -82,3 +86,62 @@ def test_vlan_tagged_frames(new_appliance, namespaces):
         assert vlan_of_answer(wire, vlan(12)) == 12
         assert vlan_of_answer(wire, vlan(13)) is None
     assert assert_accounted(appliance)["total"]["dropped"]["vlan_other"] == 1
+
+
+def groups_of_report(frame, mac):
+    """The groups in an MLDv2 report of ours; None if the frame is another."""
+    if frame[:6] != ALL_REPORT_LISTENERS or frame[6:12] != mac_bytes(mac) or frame[62] != MLD_REPORT:
+        return None
+    source, target, message = frame[22:38], frame[38:54], frame[62:]
+    assert checksum(source + target + struct.pack(">II", len(message), ICMP_V6) + message) == 0
+    count = struct.unpack(">H", message[6:8])[0]
+    assert len(message) == 8 + 20 * count
+    return {message[8 + 20 * i + 4:8 + 20 * (i + 1)] for i in range(count)}
+
+
+def solicited_node(tail):
+    return socket.inet_pton(socket.AF_INET6, "ff02::1:ff00:0")[:13] + tail
+
+
+def expected_groups(mac):
+    return {solicited_node(socket.inet_pton(socket.AF_INET6, SERVER_IPV6)[13:]), solicited_node(mac_bytes(mac)[3:])}
+
+
+def test_a_starting_appliance_is_known_before_anyone_asks(new_appliance, namespaces):
+    """Hosts that knew another machine under its addresses learn the new one; switches, its groups."""
+    link = namespaces.client_link
+    for family, address in (("ipv4", SERVER_IPV4), ("ipv6", SERVER_IPV6)):
+        if family == "ipv4":  # else what is younger than a second is kept
+            namespaces.in_client("sysctl", "-qw", f"net.ipv4.neigh.{link}.locktime=0")
+        namespaces.in_client("ip", "neigh", "replace", address, "lladdr", "02:00:00:00:00:77", "dev", link,
+                             "nud", "stale")
+    appliance = new_appliance()
+    with namespaces.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as heard:
+        heard.bind((link, ETH_P_ALL))
+        mac = appliance.start().ctl_json("health")["appliance"]["ports"][0]["mac"]
+        for address in (SERVER_IPV4, SERVER_IPV6):
+            wait_until(lambda: mac in namespaces.in_client("ip", "neigh", "show", address), f"{address} is known")
+        heard.settimeout(5)
+        while (groups := groups_of_report(heard.recv(2048), mac)) is None:
+            pass
+    assert groups == expected_groups(mac)
+
+
+def test_a_group_query_is_answered(appliance):
+    """As a switch that snoops asks, every two minutes or so."""
+    mac = appliance.ctl_json("health")["appliance"]["ports"][0]["mac"]
+    source = socket.inet_pton(socket.AF_INET6, "fe80::77")
+    target = socket.inet_pton(socket.AF_INET6, "ff02::1")
+    query = struct.pack(">BBHHH16sBBH", MLD_QUERY, 0, 0, 1000, 0, bytes(16), 2, 125, 0)
+    value = checksum(source + target + struct.pack(">II", len(query), ICMP_V6) + query)
+    query = query[:2] + struct.pack(">H", value) + query[4:]
+    router_alert = bytes([ICMP_V6, 0, 5, 2, 0, 0, 1, 0])
+    head = struct.pack(">IHBB", 6 << 28, len(router_alert + query), 0, 1)
+    with wire_to(appliance) as wire:
+        wire.send(head + source + target + router_alert + query, ether_type=ETH_IPV6,
+                  target=bytes.fromhex("333300000001"))
+        wire.raw.settimeout(5)
+        while (groups := groups_of_report(wire.raw.recv(2048), mac)) is None:
+            pass
+    assert groups == expected_groups(mac)
+    assert_accounted(appliance)

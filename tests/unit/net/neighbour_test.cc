@@ -51,6 +51,17 @@ TEST_F(Neighbour, ArpProbeFromNowhereIsAnswered) {  // RFC 5227: the prober must
                                   "02 00 00 00 00 99 00 00 00 00"));
 }
 
+// The kernel's end of a tap has our own MAC address, and asks.
+TEST_F(Neighbour, ArpFromOurMacAddressIsAnswered) {
+  auto question = from_hex(kArpQuestion);
+  question[11] = question[27] = std::byte{1};
+  EXPECT_EQ(answer(question), hex("02 00 00 00 00 01 02 00 00 00 00 01 08 06 "
+                                  "00 01 08 00 06 04 00 02 02 00 00 00 00 01 c6 12 00 01 "
+                                  "02 00 00 00 00 01 c6 12 00 02"));
+  question[31] = std::byte{1};  // and our IP address: an announcement of ours
+  EXPECT_EQ(answer(question), "arp_not_ours");
+}
+
 TEST_F(Neighbour, ArpInAVlanIsAnsweredInIt) {
   auto question = from_hex(kArpQuestion);
   const auto tag = from_hex("81 00 60 64");
