@@ -98,7 +98,8 @@ def test_memif(new_appliance, models):
         assert each["answered"] == sum(row["answered"] for report in runs for row in report["tenants"]
                                        if row["name"] == each["name"])
     assert stats["datagrams"]["send_dropped"] == 0
-    total = assert_accounted(appliance)["total"]
+    # net_memif forgets its figures when its peer leaves.
+    total = assert_accounted(appliance, ports=False)["total"]
     assert total["received"] > 800 and total["nic_missed"] == 0 and total["dropped"] == {}, total
     wait_until(lambda: health(appliance)["problems"], "the peer has left")
     stops_cleanly(appliance)
@@ -280,7 +281,7 @@ def test_null_floods_junk(new_appliance, models):
     appliance.add_tenant("t", models())
     wait_dropped(appliance, "not_ethernet_ours", before + 100_000)
     assert health(appliance)["status"] == "ok"
-    drops = assert_accounted(appliance)
+    drops = assert_accounted(appliance, settle_s=10, ports=False)  # whose figures are of another moment
     assert drops["total"]["held"] == drops["total"]["forwarded"] == 0
     assert set(drops["total"]["dropped"]) == {"not_ethernet_ours"}
     assert port_figures(appliance)["rx_no_mbuf"] == 0
