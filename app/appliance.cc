@@ -43,6 +43,12 @@ LocalAppliance::LocalAppliance(const config::Config& config, const Clock& clock,
       started_ns_(clock.now_ns()),
       window_(started_ns_) {}
 
+void LocalAppliance::expect(const std::vector<control::TenantRecord>& records) {
+  std::vector<pipeline::TenantSettings> settings;
+  for (const control::TenantRecord& record : records) settings.push_back(settings_of(record));
+  directory_.expect(settings);
+}
+
 Result<control::AdmittedModel> LocalAppliance::admit(const control::TenantRecord& record,
                                                      const control::Progress& progress) {
   ITIF_ASSIGN(const pipeline::TenantEntry entry, directory_.admit(settings_of(record), progress));

@@ -20,6 +20,7 @@ class LocalAppliance final : public control::Appliance {
   LocalAppliance(const config::Config& config, const Clock& clock, device::Device& device,
                  pipeline::Pipeline& pipeline, pipeline::Directory& directory);
 
+  void expect(const std::vector<control::TenantRecord>& records) override;
   Result<control::AdmittedModel> admit(const control::TenantRecord& record,
                                        const control::Progress& progress) override;
   Result<control::AdmittedModel> update(const control::TenantRecord& record, bool reload,

@@ -71,6 +71,11 @@ json request_stats(const pipeline::TenantFigures& all, const pipeline::TenantFig
           {"slo_missed", all.slo_missed}};
 }
 
+const char* state_name(const pipeline::TenantEntry& entry) {
+  if (entry.settings.state == tenant::State::kPaused) return "paused";
+  return entry.loaded ? "serving" : "not_loaded";
+}
+
 std::string bare_address(const std::string& with_prefix) {
   return with_prefix.substr(0, with_prefix.find('/'));
 }
@@ -125,7 +130,7 @@ json LocalAppliance::stats() const {
     row["id"] = entry.settings.id;
     row["name"] = entry.settings.name;
     row["group"] = entry.group;
-    row["state"] = entry.settings.state == tenant::State::kServing ? "serving" : "paused";
+    row["state"] = state_name(entry);
     row["datagrams"] = f.received;
     row["dropped"] = f.total_dropped();
     row["tokens"] = f.tokens;
@@ -223,7 +228,7 @@ json LocalAppliance::health() const {
           {"problems", std::move(problems)},
           {"uptime_s", uptime_s()},
           {"in_flight", directory_.in_flight()},
-          {"tenants", directory_.list().size()},
+          {"tenants", directory_.num_loaded()},
           {"workers", pipeline_.workers().size()},
           {"polling", config_.data_plane.polling},
           {"ports", std::move(ports)}};

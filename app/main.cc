@@ -4,6 +4,7 @@
 #include <sodium.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 
 #include "appliance.h"
@@ -50,6 +51,20 @@ Status start_environment(const config::Config& config, const pipeline::CpuPlan& 
   return net::start_eal(eal.args);
 }
 
+// A capture begins when its port is served, and nobody sends its requests again: it waits for the
+// tenants' models.
+bool replays_capture(const pipeline::Pipeline& plane) {
+  return std::ranges::any_of(plane.ports(),
+                             [](const auto& port) { return port->info().driver == "net_pcap"; });
+}
+
+Status start_ports(pipeline::Pipeline& plane) {
+  for (const auto& worker : plane.workers())
+    if (worker->options().queue == 0)
+      net::announce(worker->port(), worker->options().pool, worker->options().local);
+  return plane.start();
+}
+
 // Serves until SIGTERM or SIGINT; a second one does not wait for the drain.
 Status serve(const config::Config& config) {
   const SystemClock clock;
@@ -83,19 +98,19 @@ Status serve(const config::Config& config) {
                 }));
   }
   const pipeline::DpdkTelemetry dpdk_telemetry(*plane, directory);
-  server->start(appliance);
-  // A tenant whose model still loads would be answered as unknown, which clients take as final. What
-  // arrives meanwhile waits in the ports' queues.
+  server->attach(appliance);  // before the first packet
+  const bool replays = replays_capture(*plane);
+  if (!replays) ITIF_TRY(start_ports(*plane));
+  server->start();
   server->wait_restored();
-  for (const auto& worker : plane->workers())
-    if (worker->options().queue == 0)
-      net::announce(worker->port(), worker->options().pool, worker->options().local);
-  if (Status started = plane->start(); !started) {
-    server->stop();
-    return started;
+  if (replays) {
+    if (Status started = start_ports(*plane); !started) {
+      server->stop();
+      return started;
+    }
   }
   const device::DeviceInfo& info = device->info();
-  log::info("ready: {} tenants, {} workers, device {} {}", directory.list().size(),
+  log::info("ready: {} tenants, {} workers, device {} {}", directory.num_loaded(),
             plane->workers().size(), info.kind, dtype_name(info.compute));
 
   const sigset_t signals = stop_signals();

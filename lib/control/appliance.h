@@ -49,12 +49,16 @@ class Appliance {
  public:
   virtual ~Appliance() = default;
 
-  // Loads the model beside what is serving, then lets traffic in. On error nothing has changed.
+  // Tenants that exist and whose models are not loaded: their requests are refused with not_admitted.
+  // Replaces the settings of those expected already. REQUIRES: none of them is admitted.
+  virtual void expect(const std::vector<TenantRecord>& records) = 0;
+  // Loads the model beside what is serving, then lets traffic in; of a new tenant or an expected one.
+  // On error nothing has changed.
   virtual Result<AdmittedModel> admit(const TenantRecord& record, const Progress& progress) = 0;
   // The record's new settings; reloads the model (build beside, swap) if reload is true.
   virtual Result<AdmittedModel> update(const TenantRecord& record, bool reload,
                                        const Progress& progress) = 0;
-  // Stops accepting, waits for what is in flight, frees the slot.
+  // Stops accepting, waits for what is in flight, frees the slot. Also of an expected tenant.
   virtual Status remove(uint32_t id) = 0;
 
   // Refuse new requests with kDraining, answer what was accepted. Returns when nothing is in flight or

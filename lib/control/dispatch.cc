@@ -39,8 +39,8 @@ Dispatcher::Dispatcher(Registry& registry, Appliance& appliance, const Clock& cl
       tenants_(registry, appliance, clock, std::move(notify)),
       started_unix_ns_(clock.unix_ns()) {}
 
-void Dispatcher::list_as_loading(std::vector<TenantRecord> records) {
-  tenants_.list_as_loading(std::move(records));
+void Dispatcher::list_as_loading(const std::vector<TenantRecord>& records) {
+  tenants_.list_as_loading(records);
 }
 
 void Dispatcher::restore() {

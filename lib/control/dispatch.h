@@ -21,8 +21,8 @@ class Dispatcher {
   Dispatcher(Registry& registry, Appliance& appliance, const Clock& clock, Notify notify,
              std::string events_endpoint);
 
-  // The registry's rows; they count as loading until restored. Before any other call.
-  void list_as_loading(std::vector<TenantRecord> records);
+  // The registry's rows; they count as loading until restored. Before any other call, on any thread.
+  void list_as_loading(const std::vector<TenantRecord>& records);
   void restore();  // worker thread
 
   // I/O thread. Never blocks for long.

@@ -49,7 +49,8 @@ class Server::Impl {
         worker_(options.max_waiting) {}
   ~Impl() { stop(); }
 
-  void start(Appliance& appliance);
+  void attach(Appliance& appliance);
+  void start();
   void wait_restored();
   Result<uint64_t> drain(uint64_t timeout_ns);
   void publish(const std::string& name, const json& fields);
@@ -67,7 +68,7 @@ class Server::Impl {
   const ServerOptions options_;
   const Clock& clock_;
   std::unique_ptr<Registry> registry_;
-  std::vector<TenantRecord> records_;  // until start()
+  std::vector<TenantRecord> records_;  // until attach()
   std::unique_ptr<Sockets> sockets_;
   std::unique_ptr<Outbox> outbox_;
   std::optional<Dispatcher> dispatcher_;
@@ -81,13 +82,18 @@ class Server::Impl {
   bool restored_ = false;
 };
 
-void Server::Impl::start(Appliance& appliance) {
+void Server::Impl::attach(Appliance& appliance) {
   CHECK(!dispatcher_);
   dispatcher_.emplace(
       *registry_, appliance, clock_,
       [this](const std::string& event, const json& fields) { publish(event, fields); },
       options_.events_endpoint);
-  dispatcher_->list_as_loading(std::move(records_));
+  dispatcher_->list_as_loading(records_);
+  records_.clear();
+}
+
+void Server::Impl::start() {
+  CHECK(dispatcher_);
   const auto done = [this] {
     const std::lock_guard lock(restored_mutex_);
     restored_ = true;
@@ -221,8 +227,11 @@ Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, const
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
-void Server::start(Appliance& appliance) {
-  impl_->start(appliance);
+void Server::attach(Appliance& appliance) {
+  impl_->attach(appliance);
+}
+void Server::start() {
+  impl_->start();
 }
 void Server::wait_restored() {
   impl_->wait_restored();

@@ -8,9 +8,12 @@
 // A change is acknowledged only when it is in the appliance and committed to the registry; if the
 // commit fails, the appliance is put back as it was.
 //
-//   ITIF_ASSIGN(auto server, control::Server::open(options, clock));  // binds; fails before any
-//   worker server->start(appliance);                                        // threads; restores
-//   the tenants … server->drain(timeout_ns);  server->stop();
+//   ITIF_ASSIGN(auto server, control::Server::open(options, clock));  // binds
+//   server->attach(appliance);  // before the first packet: the tenants are known
+//   server->start();            // threads; restores the tenants
+//   …
+//   server->drain(timeout_ns);
+//   server->stop();
 #pragma once
 
 #include <cstdint>
@@ -43,10 +46,12 @@ class Server {
   static Result<std::unique_ptr<Server>> open(const ServerOptions& options, const Clock& clock);
   ~Server();  // stop()
 
+  // Tells the appliance which tenants to expect, so that it can refuse their requests by name until
+  // they are admitted. `appliance` outlives stop(). REQUIRES: called once, before start().
+  void attach(Appliance& appliance);
   // Starts answering; the first thing the worker does is to admit every tenant of the registry. One
-  // that cannot be admitted is logged and listed as "failed". `appliance` outlives stop().
-  // REQUIRES: called once.
-  void start(Appliance& appliance);
+  // that cannot be admitted is logged and listed as "failed". REQUIRES: called once.
+  void start();
   // Blocks until every tenant of the registry was admitted or has failed.
   void wait_restored();
   // As the "drain" operation, before other waiting work, for a shutdown; blocks. Any thread of the

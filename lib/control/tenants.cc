@@ -114,12 +114,13 @@ json Tenants::announce(const char* event, const Entry& entry) {
   return {{"tenant", document(entry, true)}};
 }
 
-void Tenants::list_as_loading(std::vector<TenantRecord> records) {
-  for (TenantRecord& record : records) {
+void Tenants::list_as_loading(const std::vector<TenantRecord>& records) {
+  for (const TenantRecord& record : records) {
     Entry entry;
-    entry.record = std::move(record);
+    entry.record = record;
     put(std::move(entry));
   }
+  appliance_.expect(records);
 }
 
 void Tenants::restore() {
@@ -206,6 +207,9 @@ void Tenants::put_back(const Entry& old, const Entry& changed, bool reload) {
     if (!model) undone = std::unexpected(model.error());
   } else if (changed.condition == Condition::kAdmitted) {
     undone = guarded([&] { return appliance_.remove(id); });
+    if (undone) appliance_.expect({old.record});
+  } else {
+    appliance_.expect({old.record});
   }
   if (!undone)
     log::error(
@@ -226,6 +230,8 @@ Result<Tenants::Entry> Tenants::change(const Entry& old, TenantRecord next, bool
                 }));
     entry.condition = Condition::kAdmitted;
     entry.message.clear();
+  } else {
+    appliance_.expect({entry.record});
   }
   if (auto committed = registry_.update(entry.record); !committed) {
     put_back(old, entry, reload);
@@ -299,15 +305,12 @@ Result<json> Tenants::run(const RemoveTenant& op, const Progress&) {
   // The registry first, for here undoing is cheap on that side: a row goes back in one commit,
   // while a model would have to be loaded again.
   ITIF_TRY(registry_.remove(id));
-  if (old.condition == Condition::kAdmitted) {
-    if (auto removed = guarded([&] { return appliance_.remove(id); }); !removed) {
-      if (auto undone = registry_.insert(old.record); !undone)
-        log::error(
-            "tenant '{}' is gone from the registry and stays in the appliance until it restarts: "
-            "{}",
-            old.record.name, undone.error().message);
-      return std::unexpected(removed.error());
-    }
+  if (auto removed = guarded([&] { return appliance_.remove(id); }); !removed) {
+    if (auto undone = registry_.insert(old.record); !undone)
+      log::error(
+          "tenant '{}' is gone from the registry and stays in the appliance until it restarts: {}",
+          old.record.name, undone.error().message);
+    return std::unexpected(removed.error());
   }
   erase(id);
   announce("tenant.removed", old);

@@ -28,8 +28,9 @@ class Tenants {
   Tenants(Registry& registry, Appliance& appliance, const Clock& clock, Notify notify)
       : registry_(registry), appliance_(appliance), clock_(clock), notify_(std::move(notify)) {}
 
-  // The rows, as tenants that are loading. Before any other call.
-  void list_as_loading(std::vector<TenantRecord> records);
+  // The rows, as tenants that are loading; the appliance is told to expect them. Before any other
+  // call, on any thread.
+  void list_as_loading(const std::vector<TenantRecord>& records);
   // Admits each; one that cannot be is "failed" from then on, with the reason.
   void restore();
 

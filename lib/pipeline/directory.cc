@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "model/model_dir.h"
 
@@ -136,7 +137,6 @@ Result<Directory::Serving> Directory::load(const TenantSettings& settings,
   Serving serving;
   serving.group = number;
   serving.slot = *slot;
-  serving.lease = std::make_shared<tenant::Lease>();
   serving.payload_kinds =
       kind_bit(wire::PayloadKind::kTokensU16) | kind_bit(wire::PayloadKind::kTokensU32);
   serving.max_payload_bytes = model.max_tokens * 4;
@@ -146,6 +146,7 @@ Result<Directory::Serving> Directory::load(const TenantSettings& settings,
   }
   TenantEntry& entry = serving.entry;
   entry.settings = settings;
+  entry.loaded = true;
   entry.group = stages_[number]->name();
   entry.backbone = model::describe(model.spec);
   entry.head = describe_head(model.head.spec);
@@ -169,7 +170,8 @@ void Directory::publish() {
     t.id = settings.id;
     t.index = serving.entry.index;
     t.name = settings.name;
-    t.state = settings.state;
+    const bool waits_for_model = !serving.entry.loaded && settings.state == tenant::State::kServing;
+    t.state = waits_for_model ? tenant::State::kNotLoaded : settings.state;
     t.auth = settings.auth;
     t.key = settings.key;
     t.previous_key = settings.previous_key;
@@ -196,19 +198,55 @@ void Directory::wait_unused(const tenant::Lease& lease) {
   pipeline_.shared().tenants.reclaim();
 }
 
-Result<TenantEntry> Directory::admit(const TenantSettings& settings,
-                                     const model::Progress& progress) {
-  if (find(settings.id) != nullptr)
-    return fail(Code::kAlreadyExists, fmt::format("tenant {} is being served", settings.id));
-  ITIF_ASSIGN(const uint32_t index, free_index());
-  ITIF_ASSIGN(Serving serving, load(settings, progress));
+void Directory::give_index(Serving& serving, uint32_t index) {
   serving.entry.index = index;
   serving.entry.before = tenant_figures(pipeline_.workers(), index);
   pipeline_.shared().quota.reset(index);
-  TenantEntry entry = serving.entry;
-  {
+}
+
+void Directory::expect(const std::vector<TenantSettings>& all) {
+  for (const TenantSettings& settings : all) {
+    Serving* known = find(settings.id);
+    CHECK(known == nullptr || !known->entry.loaded);
+    if (known != nullptr) {
+      const std::lock_guard lock(mutex_);
+      known->entry.settings = settings;
+      continue;
+    }
+    const auto index = free_index();
+    if (!index) break;  // admit() will say so
+    Serving serving;
+    serving.entry.settings = settings;
+    give_index(serving, *index);
     const std::lock_guard lock(mutex_);
     tenants_.push_back(std::move(serving));
+  }
+  publish();
+}
+
+Result<TenantEntry> Directory::admit(const TenantSettings& settings,
+                                     const model::Progress& progress) {
+  Serving* known = find(settings.id);
+  if (known != nullptr && known->entry.loaded)
+    return fail(Code::kAlreadyExists, fmt::format("tenant {} is being served", settings.id));
+  uint32_t index = 0;
+  if (known == nullptr) {
+    ITIF_ASSIGN(index, free_index());
+  }
+  ITIF_ASSIGN(Serving serving, load(settings, progress));
+  if (known != nullptr) {
+    serving.entry.index = known->entry.index;
+    serving.entry.before = known->entry.before;
+  } else {
+    give_index(serving, index);
+  }
+  const TenantEntry entry = serving.entry;
+  {
+    const std::lock_guard lock(mutex_);
+    if (known != nullptr)
+      *known = std::move(serving);
+    else
+      tenants_.push_back(std::move(serving));
   }
   publish();
   return entry;
@@ -217,7 +255,7 @@ Result<TenantEntry> Directory::admit(const TenantSettings& settings,
 Result<TenantEntry> Directory::update(const TenantSettings& settings, bool reload,
                                       const model::Progress& progress) {
   Serving* serving = find(settings.id);
-  if (serving == nullptr)
+  if (serving == nullptr || !serving->entry.loaded)
     return fail(Code::kNotFound, fmt::format("tenant {} is not being served", settings.id));
   if (!reload) {
     {
@@ -243,14 +281,14 @@ Result<TenantEntry> Directory::update(const TenantSettings& settings, bool reloa
 
 Status Directory::remove(uint32_t id) {
   const Serving* serving = find(id);
-  if (serving == nullptr)
-    return fail(Code::kNotFound, fmt::format("tenant {} is not being served", id));
+  if (serving == nullptr) return fail(Code::kNotFound, fmt::format("there is no tenant {}", id));
   const Serving gone = *serving;
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(tenants_, [&](const Serving& s) { return s.entry.settings.id == id; });
   }
   publish();
+  if (!gone.entry.loaded) return {};
   wait_unused(*gone.lease);
   unload(gone);
   return {};
@@ -300,6 +338,12 @@ std::vector<TenantEntry> Directory::list() const {
   return entries;
 }
 
+size_t Directory::num_loaded() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<size_t>(std::count_if(tenants_.begin(), tenants_.end(),
+                                           [](const Serving& s) { return s.entry.loaded; }));
+}
+
 std::vector<GroupEntry> Directory::groups() const {
   const std::lock_guard lock(mutex_);
   std::vector<GroupEntry> entries;
@@ -324,7 +368,8 @@ std::vector<GroupEntry> Directory::groups() const {
     entry.busy_ns = c.busy_ns.read();
     entry.device_failed = c.device_errors.read() > 0;
     for (const Serving& serving : tenants_)
-      if (serving.group == number) entry.tenant_names.push_back(serving.entry.settings.name);
+      if (serving.entry.loaded && serving.group == number)
+        entry.tenant_names.push_back(serving.entry.settings.name);
   }
   return entries;
 }

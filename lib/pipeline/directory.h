@@ -1,5 +1,6 @@
-// The tenants that are being served: joins model directories, groups and the workers' snapshot.
+// The tenants: joins model directories, groups and the workers' snapshot.
 //
+//   expect: known, and refused with not_admitted until admitted
 //   admit:  read the spec → find or make a group → load beside what serves → publish a snapshot
 //   update: new settings → publish; a new model → load beside, publish, wait, free the old slot
 //   remove: publish without → wait until no worker and no request refers to it → free the slot
@@ -35,9 +36,10 @@ struct TenantSettings {
   bool has_previous_key = false;
 };
 
-// What is known of a tenant that serves.
+// What is known of a tenant.
 struct TenantEntry {
   TenantSettings settings;
+  bool loaded = false;   // else it is only expected, and group to weight_bytes are empty
   std::string group;     // its group's name
   std::string backbone;  // model::describe
   std::string head;      // "classification (3 labels)"
@@ -70,12 +72,18 @@ class Directory {
             const config::Config& config, std::vector<unsigned> executor_cpus);
   ~Directory();  // stops the groups; REQUIRES: the workers have stopped
 
+  // Tenants that exist and whose models are not loaded: their requests are verified and refused with
+  // not_admitted. Replaces the settings of those expected already; leaves out what is beyond
+  // kMaxTenants. REQUIRES: none of them is loaded.
+  void expect(const std::vector<TenantSettings>& all);
+  // Of a new tenant or an expected one, which stays expected on error.
   // Errors: kAlreadyExists (id), those of read_backbone_spec and Group::admit,
   // kResourceExhausted (groups, tenants).
   Result<TenantEntry> admit(const TenantSettings& settings, const model::Progress& progress);
-  // Errors: kNotFound; with reload those of admit. On error nothing has changed.
+  // Of a loaded tenant. Errors: kNotFound; with reload those of admit. On error nothing has changed.
   Result<TenantEntry> update(const TenantSettings& settings, bool reload,
                              const model::Progress& progress);
+  // Of a loaded or expected tenant. Errors: kNotFound.
   Status remove(uint32_t id);
 
   // New requests are refused with `draining` from now on; waits until nothing is in flight or the
@@ -86,14 +94,15 @@ class Directory {
   uint64_t in_flight() const;
 
   std::vector<TenantEntry> list() const;
+  size_t num_loaded() const;
   std::vector<GroupEntry> groups() const;
 
  private:
-  struct Serving {  // a tenant and where its model is
+  struct Serving {  // a tenant and, if it is loaded, where its model is
     TenantEntry entry;
     uint16_t group = 0;
     uint32_t slot = 0;
-    std::shared_ptr<tenant::Lease> lease;
+    std::shared_ptr<tenant::Lease> lease = std::make_shared<tenant::Lease>();
     uint16_t payload_kinds = 0;
     uint32_t max_payload_bytes = 0;
   };
@@ -106,6 +115,7 @@ class Directory {
   void wait_unused(const tenant::Lease& lease);
   Serving* find(uint32_t id);
   Result<uint32_t> free_index();
+  void give_index(Serving& serving, uint32_t index);
 
   Pipeline& pipeline_;
   device::Device& device_;

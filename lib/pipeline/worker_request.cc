@@ -106,7 +106,8 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
                   "the appliance is draining", 1'000'000);
   if (tenant.state != tenant::State::kServing)
     return refuse(arrived, verified, DropReason::kNotAdmitted, StatusCode::kNotAdmitted,
-                  "the tenant is paused");
+                  tenant.state == tenant::State::kPaused ? "the tenant is paused"
+                                                         : "the tenant's model is not loaded");
   if ((tenant.payload_kinds >> static_cast<unsigned>(header.payload_kind) & 1) == 0)
     return refuse(arrived, verified, DropReason::kUnsupportedKind, StatusCode::kUnsupportedKind,
                   "the tenant's model does not take this kind of payload");

@@ -15,7 +15,8 @@
 
 namespace itif::tenant {
 
-enum class State : uint8_t { kServing, kPaused };
+// kNotLoaded: known, so that its datagrams can be verified, and without a model; never in the registry.
+enum class State : uint8_t { kServing, kPaused, kNotLoaded };
 
 // Keeps a model's slot in its group alive: counted up by a worker when it starts to reassemble a
 // request, down when the request has ended. Outlives every snapshot that names it.
@@ -41,8 +42,7 @@ struct Tenant {
   uint32_t slot = 0;
   uint32_t max_payload_bytes = 0;  // more can only be too long for the model
   uint32_t max_tokens = 0;
-  uint64_t slo_ns =
-      0;  // latency aimed at (misses are counted; a request's budget is what binds it); 0: none
+  uint64_t slo_ns = 0;  // latency aimed at: later answers are counted, none is refused. 0: none
   uint16_t payload_kinds = 0;  // bit k: wire::PayloadKind k is taken
   uint32_t weight = 1;         // share among tenants of the group
   uint32_t quota_rps = 0;      // 0: unlimited

@@ -2,13 +2,14 @@
 
 import json
 import random
+import shutil
 import subprocess
 import threading
 import time
 
 import itif_wire
 import pytest
-from harness.clients import Traffic, assert_accounted, connect
+from harness.clients import Traffic, assert_accounted, connect, wait_until
 from test_tenants import tenants
 
 IDS = [101, 2000, 2001, 102]
@@ -97,6 +98,35 @@ def test_clients_ride_over_a_restart(appliance, namespaces, models):
         appliance.start()
         traffic.wait_for(3)
     assert not traffic.losses
+    assert set(traffic.refusals) <= {"not_admitted"}, "the tenant was denied while its model loaded"
+
+
+def test_a_tenant_whose_model_does_not_load_is_known_all_the_same(appliance, namespaces, models, tmp_path):
+    directory = tmp_path / "model"
+    shutil.copytree(models(), directory)
+    added = appliance.add_tenant("lost", directory)
+    appliance.kill()
+    directory.rename(tmp_path / "elsewhere")
+    appliance.launch()
+    wait_until(lambda: "lost" in appliance.ctl("tenant", "list", check=False).stdout, "an answer")
+    wait_until(lambda: tenants(appliance)[0]["state"] == "failed", "the failure")
+    with connect(namespaces, added) as client:
+        with pytest.raises(itif_wire.Refused, match="not_admitted"):
+            client.infer_tokens(IDS, "logits")
+        forger = connect(namespaces, {**added, "key": "00" * 16}, max_silent_tries=1, rto_s=0.1)
+        with forger, pytest.raises(itif_wire.Lost):  # only its key is answered
+            forger.infer_tokens(IDS, "logits", timeout_s=0.3)
+        rotated = appliance.ctl_json("tenant", "rotate-key", "lost")
+        with connect(namespaces, rotated) as newer, pytest.raises(itif_wire.Refused, match="not_admitted"):
+            newer.infer_tokens(IDS, "logits")
+        stats = appliance.ctl_json("stats")["tenants"][0]
+        assert stats["state"] == "not_loaded" and stats["refused"]["not_admitted"] == 2, stats
+        (tmp_path / "elsewhere").rename(directory)
+        appliance.ctl("tenant", "resume", "lost")
+        assert client.infer_tokens(IDS, "logits").payload
+        appliance.ctl("tenant", "remove", "lost")
+        with pytest.raises(itif_wire.Refused, match="unknown_tenant"):
+            client.infer_tokens(IDS, "logits")
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -17,6 +17,10 @@ namespace itif::control {
 
 class FakeAppliance final : public Appliance {
  public:
+  void expect(const std::vector<TenantRecord>& records) override {
+    const std::lock_guard lock(mutex_);
+    for (const TenantRecord& record : records) expected_[record.id] = record;
+  }
   Result<AdmittedModel> admit(const TenantRecord& record, const Progress& progress) override {
     calls.push_back("admit " + record.name);
     return take_in(record, progress);
@@ -31,7 +35,7 @@ class FakeAppliance final : public Appliance {
     calls.push_back("remove " + std::to_string(id));
     if (fail_removals) return fail(Code::kInternal, "cannot remove");
     const std::lock_guard lock(mutex_);
-    if (records_.erase(id) == 0) return fail(Code::kNotFound, "not admitted");
+    if (records_.erase(id) + expected_.erase(id) == 0) return fail(Code::kNotFound, "not admitted");
     return {};
   }
   Result<uint64_t> drain(uint64_t timeout_ns) override {
@@ -64,6 +68,11 @@ class FakeAppliance final : public Appliance {
   TenantRecord record(uint32_t id) const {
     const std::lock_guard lock(mutex_);
     return records_.at(id);
+  }
+  // Known, and not admitted.
+  std::map<uint32_t, TenantRecord> expected() const {
+    const std::lock_guard lock(mutex_);
+    return expected_;
   }
   size_t size() const {
     const std::lock_guard lock(mutex_);
@@ -109,6 +118,7 @@ class FakeAppliance final : public Appliance {
     {
       const std::lock_guard lock(mutex_);
       records_[record.id] = record;
+      expected_.erase(record.id);
     }
     if (before_return) before_return();
     return AdmittedModel{.group = record.group.empty() ? "bert-768" : record.group,
@@ -122,7 +132,7 @@ class FakeAppliance final : public Appliance {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<uint32_t, TenantRecord> records_;
+  std::map<uint32_t, TenantRecord> records_, expected_;
   bool gate_open_ = true;
   bool inside_ = false;
 };

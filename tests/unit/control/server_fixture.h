@@ -39,7 +39,8 @@ class ServerFixture : public ::testing::Test {
     ASSERT_TRUE(server) << server.error().message;
     server_ = std::move(*server);
     if (!appliance_) appliance_ = std::make_unique<FakeAppliance>();
-    server_->start(*appliance_);
+    server_->attach(*appliance_);
+    server_->start();
     if (restored) server_->wait_restored();
   }
   // As if the process had been started anew.

@@ -144,6 +144,37 @@ TEST_F(ServerTest, AFailedTenantCanBeRemoved) {
   EXPECT_TRUE(ok("tenant.list")["tenants"].empty());
 }
 
+TEST_F(ServerTest, TheApplianceExpectsTenantsThatAreNotLoaded) {
+  start();
+  add("good");
+  add("bad");
+  appliance_->refused_models = {"/models/bad"};
+  server_.reset();
+  appliance_ = std::make_unique<FakeAppliance>();
+  appliance_->refused_models = {"/models/bad"};
+  appliance_->close_gate();
+  start(false);
+  EXPECT_EQ(appliance_->expected().size(), 2u) << "known before the server answers anybody";
+  appliance_->open_gate();
+  server_->wait_restored();
+  ASSERT_EQ(appliance_->expected().size(), 1u);
+  EXPECT_EQ(appliance_->expected().at(2).name, "bad");
+
+  // What is changed meanwhile is what its requests are checked against.
+  ok("tenant.rotate_key", {{"tenant", "bad"}});
+  EXPECT_EQ(appliance_->expected().at(2).key.epoch, 2);
+  {
+    HeldRegistry held(options_.state_dir);
+    refusal("tenant.rotate_key", {{"tenant", "bad"}});
+    EXPECT_EQ(appliance_->expected().at(2).key.epoch, 2);
+    refusal("tenant.update", {{"tenant", "bad"}, {"model_dir", "/models/fixed"}});
+    EXPECT_TRUE(appliance_->expected().contains(2)) << "as before the change that failed";
+    EXPECT_FALSE(appliance_->has(2));
+  }
+  ok("tenant.remove", {{"tenant", "bad"}});
+  EXPECT_TRUE(appliance_->expected().empty());
+}
+
 TEST_F(ServerTest, AnswersWhileTenantsAreRestored) {
   start();
   add("a");
