@@ -82,7 +82,7 @@ size_t GroupStage::poll() noexcept {
   std::array<request::Request*, 64> arrived;
   size_t taken = 0;
   // Bounded: requests that arrive without end must not keep a batch from starting.
-  while (taken < 4096) {
+  while (taken < runtime::GroupExecutor::kMaxIntake) {
     const unsigned count = ring_->pop(arrived.data(), arrived.size());
     if (count == 0) break;
     for (unsigned i = 0; i < count; ++i) executor_->submit(arrived[i]);

@@ -53,6 +53,7 @@ bool check(Segment& segment, const model::TenantModel* model) noexcept {
   }
   if (segment.kind == wire::ResultKind::kDefault)
     segment.kind_out = default_result_kind(model->head.spec);
+  segment.result_rows = result_rows(model->head.spec, segment.kind_out, segment.num_tokens);
   if (segment.status == StatusCode::kOk &&
       result_bytes(model->head.spec, model->spec.hidden, segment.kind_out, segment.num_tokens) >
           wire::kMaxTotalBytes)

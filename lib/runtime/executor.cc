@@ -1,15 +1,13 @@
 #include "runtime/executor.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/check.h"
 
 namespace itif::runtime {
 namespace {
 
-// A smaller batch costs about as much as one of this many tokens.
-constexpr uint32_t kTokensOfPace = 64;
+constexpr size_t kTextBytesPerToken = 32;  // longer texts make text_ grow once
 
 }  // namespace
 
@@ -29,14 +27,16 @@ GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& 
       clock_(clock),
       options_(options),
       scheduler_(std::move(scheduler)),
-      queue_(options.queue) {
+      queue_(options.queue),
+      texts_(options.limits.max_tokens) {
   const size_t max_requests = options.limits.max_requests;
   batch_.reserve(max_requests);
   ordered_.reserve(max_requests);
   items_.reserve(max_requests);
   plan_.reserve(max_requests);
   segments_.reserve(max_requests);
-  refused_.reserve(options.queue.max_requests);
+  refused_.reserve(size_t{options.queue.max_requests} + kMaxIntake);
+  text_.reserve(size_t{options.limits.max_tokens} * kTextBytesPerToken);
   // A piece is at least kMinFragmentBytes of ids; a request's last one may be shorter.
   pieces_.reserve(max_requests + size_t{options.limits.max_tokens} * 4 / wire::kMinFragmentBytes);
 }
@@ -77,9 +77,14 @@ void GroupExecutor::submit(request::Request* request) noexcept {
 
 // What stands in the tenant's lane, at the pace of late, while every other lane takes its turns.
 double GroupExecutor::expected_wait_ns(uint32_t slot) noexcept {
-  const double own = static_cast<double>(queue_.lane(slot).num_tokens);
-  const double lanes = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
-  return ns_per_token_ * std::min(own * lanes, static_cast<double>(queue_.num_tokens()));
+  const sched::GroupQueue::Lane& lane = queue_.lane(slot);
+  const auto lanes = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
+  const double tokens = std::min(static_cast<double>(lane.num_tokens) * lanes,
+                                 static_cast<double>(queue_.num_tokens()));
+  const double requests = std::min(lane.num_requests * lanes,
+                                   static_cast<double>(queue_.num_requests()));
+  return cost_.backlog_ns(tokens, requests / options_.limits.max_requests,
+                          options_.limits.max_tokens);
 }
 
 size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept {
@@ -89,6 +94,8 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
     uint64_t now_ns = clock_.now_ns();
     scheduler_->select(queue_, options_.limits, now_ns, batch_);
     expire(batch_, now_ns);
+    // Before the batch: they have waited long enough.
+    completed += complete_refused(sink);
     if (!batch_.empty()) {
       build_batch(now_ns);
       Batch batch{segments_};
@@ -102,10 +109,7 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
         figures.num_tenants += i == 0 || segments_[i].slot != segments_[i - 1].slot;
       }
       figures.execute_ns = done_ns - now_ns;
-      // A backlog runs in full batches, where a token costs less than in one that is nearly empty.
-      const double cost =
-          static_cast<double>(figures.execute_ns) / std::max(kTokensOfPace, figures.num_tokens);
-      ns_per_token_ = ns_per_token_ == 0 ? cost : 0.9 * ns_per_token_ + 0.1 * cost;
+      if (!device_failed_) cost_.add(figures.num_tokens, figures.execute_ns);
       finish_batch(done_ns);
       sink.complete(ordered_);
       completed += ordered_.size();
@@ -116,30 +120,34 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
       refuse(queue_.pop(queue_.active_slots().front()), wire::StatusCode::kDeviceFailed,
              "the group's device has failed");
   }
-  if (!refused_.empty()) {
-    sink.complete(refused_);
-    completed += refused_.size();
-    refused_.clear();
-  }
-  return completed;
+  return completed + complete_refused(sink);
 }
 
-// A request whose deadline has passed, or will have before a batch of its size could end, is not run.
+size_t GroupExecutor::complete_refused(CompletionSink& sink) noexcept {
+  const size_t count = refused_.size();
+  if (count > 0) sink.complete(refused_);
+  refused_.clear();
+  return count;
+}
+
+// A request whose deadline has passed, or will have before a batch of it alone could end, is not run.
 void GroupExecutor::expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept {
+  bool by_estimate = false;
   std::erase_if(batch, [&](request::Request* request) {
     if (request->deadline_ns == 0) return false;
     if (request->deadline_ns <= now_ns) {
       refuse(request, wire::StatusCode::kDeadlineQueue, "the deadline passed in the group's queue");
       return true;
     }
-    const double own_ns = ns_per_token_ * request->num_tokens;
-    if (static_cast<double>(request->deadline_ns - now_ns) < own_ns) {
+    if (static_cast<double>(request->deadline_ns - now_ns) < cost_.batch_ns(request->num_tokens)) {
+      by_estimate = true;
       refuse(request, wire::StatusCode::kDeadlineLaunch,
              "the deadline would pass before the request could be computed");
       return true;
     }
     return false;
   });
+  if (by_estimate && batch.empty()) cost_.distrust();
 }
 
 void GroupExecutor::build_batch(uint64_t now_ns) noexcept {
@@ -186,9 +194,7 @@ void GroupExecutor::finish_batch(uint64_t done_ns) noexcept {
     request->detail = segment.detail;
     request->result = segment.result;
     request->result_kind_out = segment.kind_out;
-    const bool per_token = segment.kind_out == wire::ResultKind::kHidden ||
-                           segment.kind_out == wire::ResultKind::kTokenLogits;
-    request->result_rows = per_token ? request->num_tokens : 1;
+    request->result_rows = segment.result_rows;
     request->done_ns = done_ns;
     if (request->prepared != 0) texts_.release(request->prepared);
     request->prepared = 0;

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "plan/packed.h"
 #include "runtime/completion.h"
+#include "runtime/cost_estimate.h"
 #include "runtime/group.h"
 #include "runtime/text_pool.h"
 #include "sched/group_queue.h"
@@ -43,11 +44,14 @@ struct BatchFigures {
 
 class GroupExecutor {
  public:
+  static constexpr uint32_t kMaxIntake = 1024;
+
   // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (scheduler's name).
   static Result<std::unique_ptr<GroupExecutor>> create(Group& group, device::Stream& stream,
                                                        const Clock& clock,
                                                        const ExecutorOptions& options);
 
+  // REQUIRES: at most kMaxIntake calls between two of step(): what a flood costs the batch that waits.
   void submit(request::Request* request) noexcept;
   // Runs the next batch, if anything waits, and completes what was refused since the last step.
   // Returns the requests completed.
@@ -64,9 +68,11 @@ class GroupExecutor {
                 const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler);
   void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
   bool prepare(request::Request* request) noexcept;
+  bool acquire_text(request::Request* request) noexcept;
   bool prepare_ids(request::Request* request, const model::TenantModel& model) noexcept;
   bool prepare_text(request::Request* request, const model::TenantModel& model) noexcept;
   void expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept;
+  size_t complete_refused(CompletionSink& sink) noexcept;
   void build_batch(uint64_t now_ns) noexcept;
   void finish_batch(uint64_t done_ns) noexcept;
   double expected_wait_ns(uint32_t slot) noexcept;
@@ -86,7 +92,7 @@ class GroupExecutor {
   std::vector<plan::Segment> plan_;
   std::vector<Segment> segments_;
   std::vector<kernels::IdPiece> pieces_;
-  double ns_per_token_ = 0;  // running average, for retry-after
+  CostEstimate cost_;
   bool device_failed_ = false;
   std::atomic<uint32_t> num_executing_{0};
 };

@@ -2,6 +2,7 @@
 // token ids. Each refusal is the request's own status.
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "model/tokenizer.h"
 #include "runtime/executor.h"
@@ -23,7 +24,16 @@ int32_t read_id(const std::byte* data, uint32_t i, uint32_t id_bytes) noexcept {
   return id;
 }
 
+constexpr const char* kNoMemory = "no memory to prepare the request";
+
 }  // namespace
+
+bool GroupExecutor::acquire_text(request::Request* request) noexcept {
+  request->prepared = texts_.acquire();
+  if (request->prepared != 0) return true;
+  refuse(request, StatusCode::kOverloaded, kNoMemory);
+  return false;
+}
 
 bool GroupExecutor::prepare(request::Request* request) noexcept {
   const model::TenantModel* model = group_.model(request->slot);
@@ -63,7 +73,7 @@ bool GroupExecutor::prepare_ids(request::Request* request,
     return false;
   }
   const int32_t separator = model.tokenizer->separator_id();
-  request->prepared = texts_.acquire();
+  if (!acquire_text(request)) return false;
   std::vector<uint8_t>& types = texts_[request->prepared].token_types;
   uint8_t type = 0;
   for (const request::Piece& piece : request->pieces) {
@@ -88,6 +98,14 @@ bool GroupExecutor::prepare_text(request::Request* request,
   }
   // Pieces may split a character: the tokeniser needs the text in one place.
   text_.clear();
+  if (request->payload_bytes > text_.capacity()) {
+    try {
+      text_.reserve(request->payload_bytes);
+    } catch (const std::bad_alloc&) {
+      refuse(request, StatusCode::kOverloaded, kNoMemory);
+      return false;
+    }
+  }
   for (const request::Piece& piece : request->pieces)
     text_.append(reinterpret_cast<const char*>(piece.data), piece.bytes);
   std::string_view first = text_;
@@ -96,7 +114,7 @@ bool GroupExecutor::prepare_text(request::Request* request,
     second = first.substr(zero + 1);
     first = first.substr(0, zero);
   }
-  request->prepared = texts_.acquire();
+  if (!acquire_text(request)) return false;
   PreparedText& text = texts_[request->prepared];
   const model::EncodeOptions options{
       .max_tokens = std::min(model.max_text_tokens, options_.limits.max_tokens),

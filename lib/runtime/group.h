@@ -38,6 +38,7 @@ struct Segment {
   wire::StatusCode status = wire::StatusCode::kOk;
   wire::ResultKind kind_out = wire::ResultKind::kDefault;
   request::ResultBuffer result;  // malloc; the caller's from now on. Set iff status is kOk
+  uint32_t result_rows = 0;      // its first dimension: tokens, entries of kClasses, or 1
   const char* detail = "";       // any other status: a literal, one sentence
 };
 

@@ -68,6 +68,15 @@ uint64_t result_bytes(const HeadSpec& head, uint32_t hidden_size, ResultKind kin
   return 0;
 }
 
+uint32_t result_rows(const HeadSpec& head, ResultKind kind, uint32_t num_tokens) noexcept {
+  switch (kind) {
+    case ResultKind::kHidden:
+    case ResultKind::kTokenLogits: return num_tokens;
+    case ResultKind::kClasses: return static_cast<uint32_t>(head.labels.size());
+    default: return 1;
+  }
+}
+
 void to_probabilities(std::span<float> logits, Problem problem) noexcept {
   if (problem == Problem::kMultiLabel) {
     for (float& x : logits) x = 1.0f / (1.0f + std::exp(-x));

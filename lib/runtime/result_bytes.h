@@ -15,6 +15,10 @@ namespace itif::runtime {
 uint64_t result_bytes(const model::HeadSpec& head, uint32_t hidden_size, wire::ResultKind kind,
                       uint32_t num_tokens) noexcept;
 
+// The first dimension of a result, as the wire's `aux` gives it.
+uint32_t result_rows(const model::HeadSpec& head, wire::ResultKind kind,
+                     uint32_t num_tokens) noexcept;
+
 // logits → probabilities, in place: softmax for one label, a sigmoid each for several. Logits that are
 // not finite give probabilities of 0.
 void to_probabilities(std::span<float> logits, model::Problem problem) noexcept;

@@ -1,41 +1,55 @@
 // Token ids that the executor had to make itself (texts; ids whose token types depend on them), kept
-// from submit() to the end of the request's batch. Slots are reused, so that in steady state nothing
-// is allocated. One owner thread.
+// from submit() to the end of the request's batch. Slots are reused, each made with room for the longest
+// text, so that in steady state nothing is allocated. One owner thread.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <new>
 #include <vector>
 
 namespace itif::runtime {
 
 struct PreparedText {
-  std::vector<int32_t> ids;           // empty: the request's ids stay where they arrived
-  std::vector<uint8_t> token_types;   // empty: all 0
+  std::vector<int32_t> ids;          // empty: the request's ids stay where they arrived
+  std::vector<uint8_t> token_types;  // empty: all 0
 };
 
 class TextPool {
  public:
-  // A handle ≥ 1 to an empty PreparedText.
-  uint32_t acquire() {
-    if (free_.empty()) {
-      entries_.emplace_back();
-      free_.reserve(entries_.size());
-      return static_cast<uint32_t>(entries_.size());
-    }
+  // Texts have at most max_tokens tokens.
+  explicit TextPool(uint32_t max_tokens) : max_tokens_(max_tokens) {}
+
+  // A handle ≥ 1 to an empty PreparedText; 0: no memory.
+  uint32_t acquire() noexcept {
+    if (free_.empty()) return add();
     const uint32_t handle = free_.back();
     free_.pop_back();
     return handle;
   }
-  void release(uint32_t handle) {
+  void release(uint32_t handle) noexcept {
     PreparedText& entry = (*this)[handle];
     entry.ids.clear();
     entry.token_types.clear();
     free_.push_back(handle);
   }
-  PreparedText& operator[](uint32_t handle) { return entries_[handle - 1]; }
+  PreparedText& operator[](uint32_t handle) noexcept { return entries_[handle - 1]; }
 
  private:
+  uint32_t add() noexcept {
+    try {
+      PreparedText entry;
+      entry.ids.reserve(2 * size_t{max_tokens_});  // of pairs that are cut, see Tokenizer::encode
+      entry.token_types.reserve(2 * size_t{max_tokens_});
+      free_.reserve(entries_.size() + 1);
+      entries_.push_back(std::move(entry));
+    } catch (const std::bad_alloc&) {
+      return 0;
+    }
+    return static_cast<uint32_t>(entries_.size());
+  }
+
+  const uint32_t max_tokens_;
   std::deque<PreparedText> entries_;
   std::vector<uint32_t> free_;
 };

@@ -158,11 +158,14 @@ TEST_F(Refusals, ContextsAreBounded) {
 TEST_F(Refusals, ABacklogBeyondTheLongestWaitIsRefused) {
   group->cost_ns_per_token = 1'000'000;  // 1 ms: 2 s of waiting are 2,000 tokens
   group->clock = &clock;
-  send(datagrams(request(1, 200), token_payload(100))[0]);
-  for (const Bytes& piece : datagrams(request(2, 200), token_payload(100))) send(piece);
-  run();  // one batch, so that the pace is known
+  // Batches of several sizes, so that the pace is known; the first of all counts as a cold one.
+  for (const uint32_t tokens : {100u, 20u, 300u}) {
+    for (const Bytes& piece : datagrams(request(tokens, 2 * tokens), token_payload(tokens)))
+      send(piece);
+    run();
+  }
   answers();
-  for (uint64_t id = 10; id < 60; ++id)
+  for (uint64_t id = 1000; id < 1050; ++id)
     for (const Bytes& piece : datagrams(request(id, 200), token_payload(100))) send(piece);
   for (int i = 0; i < 8; ++i) poll_worker();
   stage->poll();

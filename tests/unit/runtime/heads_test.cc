@@ -73,6 +73,27 @@ TEST_F(Heads, SeveralLabelsAreASigmoidEach) {
   EXPECT_EQ(seen, 3);
 }
 
+// The wire's `aux` counts entries of classes (docs/protocol.md, section 5).
+TEST(ResultRows, AreTokensLabelsOrOne) {
+  model::HeadSpec head;
+  head.kind = model::HeadKind::kClassification;
+  head.labels = {"a", "b", "c"};
+  EXPECT_EQ(result_rows(head, ResultKind::kClasses, 9), 3u);
+  EXPECT_EQ(result_rows(head, ResultKind::kLogits, 9), 1u);
+  EXPECT_EQ(result_rows(head, ResultKind::kHidden, 9), 9u);
+  EXPECT_EQ(result_rows(head, ResultKind::kTokenLogits, 9), 9u);
+  EXPECT_EQ(result_rows(head, ResultKind::kPooled, 9), 1u);
+}
+
+TEST_F(Heads, SegmentsSayHowManyRowsTheirResultHas) {
+  const uint32_t slot =
+      group_->admit(make("m", mkmodel::HeadChoice::kClassification, {"a", "b", "c"}), nullptr)
+          .value();
+  EXPECT_EQ(ask(slot, ResultKind::kDefault).rows, 3u);
+  EXPECT_EQ(ask(slot, ResultKind::kHidden).rows, 5u);
+  EXPECT_EQ(ask(slot, ResultKind::kLogits).rows, 1u);
+}
+
 TEST_F(Heads, RegressionAnswersANumberAndHasNoClasses) {
   const uint32_t slot =
       group_->admit(make("m", mkmodel::HeadChoice::kClassification, {"score"}), nullptr).value();

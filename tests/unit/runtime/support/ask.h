@@ -27,6 +27,7 @@ struct Answer {
   wire::ResultKind kind = wire::ResultKind::kDefault;
   std::string detail;
   std::vector<std::byte> bytes;
+  uint32_t rows = 0;
 
   bool ok() const { return status == wire::StatusCode::kOk; }
   std::vector<float> floats() const {
@@ -65,7 +66,7 @@ inline std::vector<Answer> run_batch(runtime::Group& group, device::Stream& stre
   std::vector<Answer> answers(asks.size());
   for (size_t i = 0; i < asks.size(); ++i) {
     const runtime::Segment& segment = segments[i];
-    answers[i] = {segment.status, segment.kind_out, segment.detail, {}};
+    answers[i] = {segment.status, segment.kind_out, segment.detail, {}, segment.result_rows};
     if (segment.result.data)
       answers[i].bytes.assign(segment.result.data, segment.result.data + segment.result.bytes);
     std::free(segment.result.data);

@@ -1,0 +1,149 @@
+// The executor against a group that computes nothing and takes a known time.
+#include "runtime/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <deque>
+#include <functional>
+
+#include "support/plain_device.h"
+
+namespace itif::runtime {
+namespace {
+
+using wire::StatusCode;
+
+// Advances the clock by 10 ms and 0.1 ms a token, and answers each segment with one number.
+class TimedGroup final : public Group {
+ public:
+  explicit TimedGroup(VirtualClock& clock) : clock_(clock) {
+    model_.max_tokens = model_.max_text_tokens = 512;
+  }
+  uint32_t batches = 0;
+  uint64_t slower = 1;
+  std::function<void()> on_forward = [] {};
+
+  const model::BackboneSpec& spec() const noexcept override { return spec_; }
+  const GroupOptions& options() const noexcept override { return options_; }
+  Result<uint32_t> admit(const std::string&, const model::Progress&) override { return 0u; }
+  void release(uint32_t) override {}
+  const model::TenantModel* model(uint32_t) const noexcept override { return &model_; }
+  uint32_t num_tenants() const noexcept override { return 1; }
+  uint64_t weight_bytes() const noexcept override { return 0; }
+  uint64_t workspace_bytes() const noexcept override { return 0; }
+  Status forward(device::Stream&, Batch& batch) noexcept override {
+    on_forward();
+    ++batches;
+    uint64_t tokens = 0;
+    for (Segment& segment : batch.segments) {
+      tokens += segment.num_tokens;
+      segment.result = {static_cast<std::byte*>(std::calloc(1, 4)), 4};
+      segment.result_rows = 1;
+    }
+    clock_.advance_ns(slower * (10'000'000 + 100'000 * tokens));
+    return {};
+  }
+
+ private:
+  VirtualClock& clock_;
+  model::BackboneSpec spec_;
+  GroupOptions options_;
+  model::TenantModel model_;
+};
+
+class Executor : public ::testing::Test, protected CompletionSink {
+ protected:
+  Executor() : group_(clock_), stream_(device_.make_stream({}).value()) {
+    executor_ = GroupExecutor::create(group_, *stream_, clock_, {}).value();
+  }
+  ~Executor() override {
+    for (request::Request& r : requests_) std::free(r.result.data);
+  }
+  void complete(std::span<request::Request* const> requests) noexcept override {
+    completed_.insert(completed_.end(), requests.begin(), requests.end());
+  }
+
+  request::Request& submit(uint32_t tokens, uint64_t budget_ns = 0) {
+    request::Request& r = requests_.emplace_back();
+    pieces_.push_back({ids_, tokens * 2});
+    r.payload_kind = wire::PayloadKind::kTokensU16;
+    r.payload_bytes = tokens * 2;
+    r.pieces = {&pieces_.back(), 1};
+    r.deadline_ns = budget_ns ? clock_.now_ns() + budget_ns : 0;
+    executor_->submit(&r);
+    return r;
+  }
+  void step() {
+    BatchFigures figures;
+    executor_->step(*this, figures);
+  }
+  StatusCode run(uint32_t tokens, uint64_t budget_ns = 0) {
+    request::Request& r = submit(tokens, budget_ns);
+    step();
+    return r.status;
+  }
+
+  alignas(4) std::byte ids_[4096] = {};
+  VirtualClock clock_;
+  testing::PlainDevice device_;
+  TimedGroup group_;
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<GroupExecutor> executor_;
+  std::deque<request::Request> requests_;
+  std::deque<request::Piece> pieces_;
+  std::vector<request::Request*> completed_;
+};
+
+// 128 tokens take 23 ms; batches of 1 to 4 tokens cost 2.5 to 10 ms a token.
+TEST_F(Executor, SmallBatchesDoNotMakeFeasibleRequestsRefused) {
+  for (uint32_t i = 0; i < 50; ++i) ASSERT_EQ(run(1 + i % 4), StatusCode::kOk);
+  EXPECT_EQ(run(128, 40'000'000), StatusCode::kOk);
+  EXPECT_EQ(run(512, 80'000'000), StatusCode::kOk);
+  // Nor are two batches' worth more than two seconds of waiting.
+  std::vector<request::Request*> burst;
+  for (int i = 0; i < 8; ++i) burst.push_back(&submit(512));
+  while (executor_->num_queued()) step();
+  for (const request::Request* r : burst) EXPECT_EQ(r->status, StatusCode::kOk);
+}
+
+TEST_F(Executor, WhatCannotBeComputedInTimeIsRefusedAtOnce) {
+  for (int i = 0; i < 20; ++i)
+    for (const uint32_t tokens : {16u, 128u, 400u}) ASSERT_EQ(run(tokens), StatusCode::kOk);
+  const uint32_t before = group_.batches;
+  EXPECT_EQ(run(512, 20'000'000), StatusCode::kDeadlineLaunch);
+  EXPECT_EQ(group_.batches, before);
+}
+
+TEST_F(Executor, AnEstimateThatRefusesEverythingIsTriedAgain) {
+  group_.slower = 50;
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(run(128), StatusCode::kOk);
+  group_.slower = 1;
+  int refused = 0;
+  while (run(128, 40'000'000) != StatusCode::kOk && refused < 100) ++refused;
+  EXPECT_GT(refused, 0);
+  EXPECT_LT(refused, 60);
+  for (int i = 0; i < 100; ++i) run(128, 40'000'000);
+  EXPECT_EQ(run(128, 40'000'000), StatusCode::kOk);
+}
+
+TEST_F(Executor, RefusalsDoNotWaitForTheBatch) {
+  submit(100);
+  request::Request& malformed = requests_.emplace_back();
+  malformed.payload_kind = wire::PayloadKind::kTokensU16;
+  executor_->submit(&malformed);
+  size_t completed_before_forward = 0;
+  group_.on_forward = [&] { completed_before_forward = completed_.size(); };
+  step();
+  EXPECT_EQ(completed_before_forward, 1u);
+  EXPECT_EQ(malformed.status, StatusCode::kMalformed);
+}
+
+TEST_F(Executor, ResultRowsAreTheGroups) {
+  request::Request& r = submit(7);
+  step();
+  EXPECT_EQ(r.result_rows, 1u);
+}
+
+}  // namespace
+}  // namespace itif::runtime
