@@ -81,8 +81,8 @@ double GroupExecutor::expected_wait_ns(uint32_t slot) noexcept {
   const auto lanes = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
   const double tokens = std::min(static_cast<double>(lane.num_tokens) * lanes,
                                  static_cast<double>(queue_.num_tokens()));
-  const double requests = std::min(lane.num_requests * lanes,
-                                   static_cast<double>(queue_.num_requests()));
+  const double requests =
+      std::min(lane.num_requests * lanes, static_cast<double>(queue_.num_requests()));
   return cost_.backlog_ns(tokens, requests / options_.limits.max_requests,
                           options_.limits.max_tokens);
 }

@@ -2,7 +2,10 @@
 // in proportion to its weight, whatever the others send. The default.
 //
 // Source: Shreedhar and Varghese, "Efficient fair queueing using deficit round robin", SIGCOMM 1995.
-// The quantum is 64 tokens a unit of weight: small against a batch, so that a batch mixes tenants.
+// The quantum of a turn is the tenant's share of a batch, by weight among those that wait: a round of
+// all of them is about one batch, so that a batch mixes tenants and nobody waits for a heavy one's many.
+// A request counts as no less than its share of a batch that is full of requests: where max_requests
+// binds and not max_tokens, it is requests that are shared by weight.
 #include <algorithm>
 
 #include "sched/policies.h"
@@ -10,33 +13,47 @@
 namespace itif::sched {
 namespace {
 
-constexpr int64_t kQuantumTokens = 64;
+// Bounds the rounds until the lightest tenant's longest request has its turn. Below 1/256 of the weights
+// of a batch of 4,096 tokens a tenant thus gets more than its share.
+constexpr int64_t kLeastQuantumTokens = 16;
 
 class Fair final : public Scheduler {
  public:
   void select(GroupQueue& queue, const BatchLimits& limits, uint64_t,
               std::vector<request::Request*>& batch) noexcept override {
     batch.clear();
+    const uint32_t least_cost = limits.max_tokens / std::max(1u, limits.max_requests);
     uint64_t room = limits.max_tokens;
-    while (queue.num_requests() > 0 && batch.size() < limits.max_requests) {
+    while (queue.num_requests() > 0) {
       const uint32_t slot = queue.active_slots().front();
       GroupQueue::Lane& lane = queue.lane(slot);
-      lane.deficit_tokens += kQuantumTokens * lane.weight;
-      while (lane.active && lane.deficit_tokens >= lane.head->num_tokens &&
-             batch.size() < limits.max_requests) {
+      const int64_t quantum = quantum_of(queue, lane, limits);
+      lane.deficit_tokens += quantum;
+      while (lane.active) {
         const uint32_t tokens = lane.head->num_tokens;
+        const int64_t cost = std::max(tokens, least_cost);
+        if (lane.deficit_tokens < cost) break;
         // The turn is kept for the next batch: the lane stays first with what it has saved, less the
         // quantum that it will be given again.
-        if (tokens > room) {
-          lane.deficit_tokens -= kQuantumTokens * lane.weight;
+        if (tokens > room || batch.size() == limits.max_requests) {
+          lane.deficit_tokens -= quantum;
           return;
         }
         room -= tokens;
-        lane.deficit_tokens -= tokens;
+        lane.deficit_tokens -= cost;
         batch.push_back(queue.pop(slot));
       }
       if (lane.active) queue.rotate();
     }
+  }
+
+ private:
+  static int64_t quantum_of(GroupQueue& queue, const GroupQueue::Lane& lane,
+                            const BatchLimits& limits) noexcept {
+    uint64_t weights = 0;
+    for (const uint32_t slot : queue.active_slots()) weights += queue.lane(slot).weight;
+    const uint64_t share = uint64_t{limits.max_tokens} * lane.weight / weights;
+    return std::max(kLeastQuantumTokens, static_cast<int64_t>(share));
   }
 };
 

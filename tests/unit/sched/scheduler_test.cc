@@ -97,6 +97,61 @@ TEST(Fair, BackloggedTenantsShareTokensByWeight) {
   EXPECT_NEAR(tokens[2] / tokens[0], 3, 0.15);
 }
 
+// Tokens that each of two backlogged tenants got in `batches` batches.
+struct Shares {
+  double tokens[2] = {};
+  uint64_t longest_gap[2] = {};  // batches without the tenant
+};
+Shares share(uint32_t weight0, uint32_t tokens0, uint32_t weight1, uint32_t tokens1,
+             const BatchLimits& limits, int batches) {
+  auto scheduler = make_scheduler("fair").value();
+  GroupQueue queue({.max_requests = 200'000, .max_tenant_requests = 200'000, .max_slots = 2});
+  std::deque<request::Request> all;
+  for (uint32_t i = 0; i < 60'000; ++i) {
+    request::Request& r = all.emplace_back();
+    r.slot = i % 2;
+    r.weight = r.slot ? weight1 : weight0;
+    r.num_tokens = r.slot ? tokens1 : tokens0;
+    queue.push(&r);
+  }
+  Shares shares;
+  uint64_t gap[2] = {};
+  std::vector<request::Request*> batch;
+  for (int i = 0; i < batches; ++i) {
+    scheduler->select(queue, limits, 0, batch);
+    bool seen[2] = {};
+    for (request::Request* r : batch) {
+      shares.tokens[r->slot] += r->num_tokens;
+      seen[r->slot] = true;
+    }
+    for (int slot = 0; slot < 2; ++slot) {
+      gap[slot] = seen[slot] ? 0 : gap[slot] + 1;
+      shares.longest_gap[slot] = std::max(shares.longest_gap[slot], gap[slot]);
+    }
+  }
+  return shares;
+}
+
+// A turn of 64 tokens a unit of weight was 62 whole batches of the heavy one's.
+TEST(Fair, AHeavyTenantDoesNotKeepOthersOutForManyBatches) {
+  const Shares shares = share(1000, 64, 1, 64, {.max_tokens = 1024, .max_requests = 256}, 400);
+  EXPECT_LE(shares.longest_gap[1], 6u);
+  EXPECT_GT(shares.tokens[0], 40 * shares.tokens[1]);
+}
+
+TEST(Fair, WeightsHoldWhereTheNumberOfRequestsBinds) {
+  const Shares shares = share(3, 1, 1, 1, {.max_tokens = 4096, .max_requests = 64}, 300);
+  EXPECT_NEAR(shares.tokens[0] / shares.tokens[1], 3, 0.2);
+  EXPECT_LE(shares.longest_gap[1], 2u);
+}
+
+// Credit of turns that ended by max_requests grew without end and was spent at once later.
+TEST(Fair, EqualWeightsMixInEveryBatch) {
+  const Shares shares = share(1, 1, 1, 200, {.max_tokens = 2048, .max_requests = 64}, 200);
+  EXPECT_LE(shares.longest_gap[0], 1u);
+  EXPECT_LE(shares.longest_gap[1], 1u);
+}
+
 TEST(Fair, AFloodDoesNotDelayAnotherTenantsOnlyRequest) {
   auto scheduler = make_scheduler("fair").value();
   GroupQueue queue({.max_requests = 4096, .max_tenant_requests = 4000, .max_slots = 2});
