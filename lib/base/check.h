@@ -1,5 +1,5 @@
 // CHECK for programming errors only, never for what a peer or a file said.
-// DCHECK is for hot paths and is gone in release builds (-DNDEBUG).
+// DCHECK is for hot paths: release builds (meson --buildtype=release, which sets NDEBUG) leave it out.
 #pragma once
 
 namespace itif {
