@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "model/json_file.h"
 #include "model/unicode.h"
@@ -16,6 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxVocabularyBytes = 16u << 20;
+constexpr size_t kMaxAddedTokens = 65536;
 constexpr std::array kSpecialNames = {"unk_token", "sep_token", "pad_token", "cls_token",
                                       "mask_token"};
 // Classes whose constructor sets the normaliser, whatever tokenizer.json says.
@@ -42,21 +46,37 @@ Result<std::string> special_name(const json& object, const char* key, const std:
   return get_string_or(object, key, "", origin);
 }
 
-void add(WordPieceConfig& config, AddedToken token) {
-  for (const AddedToken& known : config.added_tokens)
-    if (known.content == token.content) return;
-  config.added_tokens.push_back(std::move(token));
-}
+// Adds to a config's added tokens. Looks names up: files of a million entries must not take hours.
+class AddedTokens {
+ public:
+  explicit AddedTokens(WordPieceConfig& config) : config_(config) {
+    for (const AddedToken& token : config.added_tokens) known_.insert(token.content);
+    // Of a token that stands twice the later id counts.
+    for (const auto& [token, id] : config.tokens) ids_.insert_or_assign(token, id);
+  }
 
-// The id of `name`, which is then found in texts as itself. A special token that the vocabulary lacks
-// is left out: the model has no embedding for it.
-void add_special(WordPieceConfig& config, const std::string& name) {
-  if (name.empty()) return;
-  // From the end: of a token that stands twice the later id counts.
-  const auto it = std::find_if(config.tokens.rbegin(), config.tokens.rend(),
-                               [&](const auto& entry) { return entry.first == name; });
-  if (it != config.tokens.rend()) add(config, {name, it->second, false});
-}
+  // Nothing if it is there already. Errors: kUnsupported, too many.
+  Status add(AddedToken token, const std::string& origin) {
+    if (!known_.insert(token.content).second) return {};
+    if (config_.added_tokens.size() == kMaxAddedTokens)
+      return fail(Code::kUnsupported,
+                  fmt::format("{}: more than {} added tokens", origin, kMaxAddedTokens));
+    config_.added_tokens.push_back(std::move(token));
+    return {};
+  }
+  // `name` is then found in texts as itself. A special token that the vocabulary lacks is left out: the
+  // model has no embedding for it.
+  Status add_special(const std::string& name, const std::string& origin) {
+    const auto it = ids_.find(name);
+    if (name.empty() || it == ids_.end()) return {};
+    return add({name, it->second, false}, origin);
+  }
+
+ private:
+  WordPieceConfig& config_;
+  std::unordered_set<std::string> known_;
+  std::unordered_map<std::string_view, int32_t> ids_;  // into config_.tokens, which do not change
+};
 
 Status read_normalizer_options(const json& settings, const std::string& origin,
                                NormalizerOptions& options) {
@@ -68,7 +88,7 @@ Status read_normalizer_options(const json& settings, const std::string& origin,
   return {};
 }
 
-Status read_added_decoder(const json& decoder, const std::string& origin, WordPieceConfig& config) {
+Status read_added_decoder(const json& decoder, const std::string& origin, AddedTokens& added) {
   if (!decoder.is_object())
     return fail(Code::kCorrupt,
                 fmt::format("{}: 'added_tokens_decoder' must be an object", origin));
@@ -82,19 +102,19 @@ Status read_added_decoder(const json& decoder, const std::string& origin, WordPi
                                               origin, shown(json(key)), shown(entry)));
     ITIF_ASSIGN(AddedToken token, read_added_token(entry, origin));
     token.id = id;
-    add(config, std::move(token));
+    ITIF_TRY(added.add(std::move(token), origin));
   }
   return {};
 }
 
 // {"token": id}, as older versions wrote it. Special tokens have been added before.
-Status read_added_file(const std::string& path, WordPieceConfig& config) {
-  ITIF_ASSIGN(const json added, read_optional_json(path));
-  for (const auto& [content, id] : added.items()) {
+Status read_added_file(const std::string& path, AddedTokens& added) {
+  ITIF_ASSIGN(const json document, read_optional_json(path));
+  for (const auto& [content, id] : document.items()) {
     if (content.empty() || !id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX)
       return fail(Code::kCorrupt, fmt::format("{}: must map tokens to ids, found {}: {}", path,
                                               shown(json(content)), shown(id)));
-    add(config, {content, id.get<int32_t>(), true});
+    ITIF_TRY(added.add({content, id.get<int32_t>(), true}, path));
   }
   return {};
 }
@@ -103,12 +123,13 @@ Status read_special_tokens(const std::string& directory, const json& settings,
                            const std::string& origin, bool names_from_settings,
                            WordPieceConfig& config) {
   const bool has_decoder = settings.contains("added_tokens_decoder");
+  AddedTokens added(config);
   json map = json::object();
   const std::string map_path = directory + "/special_tokens_map.json";
   if (!has_decoder) {
     ITIF_ASSIGN(map, read_optional_json(map_path));
   } else {
-    ITIF_TRY(read_added_decoder(settings["added_tokens_decoder"], origin, config));
+    ITIF_TRY(read_added_decoder(settings["added_tokens_decoder"], origin, added));
   }
   const std::array<std::string*, 5> targets = {&config.unknown_token, &config.separator_token,
                                                nullptr, &config.classifier_token, nullptr};
@@ -119,21 +140,21 @@ Status read_special_tokens(const std::string& directory, const json& settings,
       ITIF_ASSIGN(name, special_name(settings, kSpecialNames[i], origin));
     }
     if (name.empty()) name = defaults[i];
-    add_special(config, name);
+    ITIF_TRY(added.add_special(name, origin));
     if (names_from_settings && targets[i]) *targets[i] = name;
   }
   for (const json* source : {static_cast<const json*>(&settings), static_cast<const json*>(&map)}) {
     const auto more = source->find("additional_special_tokens");
     if (more == source->end() || !more->is_array()) continue;
     for (const json& entry : *more) {
-      if (entry.is_string()) add_special(config, entry.get<std::string>());
+      if (entry.is_string()) ITIF_TRY(added.add_special(entry.get<std::string>(), origin));
       if (entry.is_object()) {
         ITIF_ASSIGN(const std::string name, get_string_or(entry, "content", "", origin));
-        add_special(config, name);
+        ITIF_TRY(added.add_special(name, origin));
       }
     }
   }
-  if (!has_decoder) return read_added_file(directory + "/added_tokens.json", config);
+  if (!has_decoder) return read_added_file(directory + "/added_tokens.json", added);
   return {};
 }
 

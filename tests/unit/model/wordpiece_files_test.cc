@@ -79,6 +79,25 @@ TEST_F(WordPieceFiles, AddedTokensOfOlderVersions) {
   EXPECT_EQ(ids("hello COVID"), (Ids{2, 5, 8, 3}));
 }
 
+// Each was compared with all before it and with the whole vocabulary: a large file took hours.
+TEST_F(WordPieceFiles, ManyAddedTokensAreReadInOneGoAndAreBounded) {
+  std::string vocabulary = kTokens;
+  json names = json::array();
+  for (int i = 0; i < 60'000; ++i) {
+    const std::string name = "extra" + std::to_string(i);
+    vocabulary += name + "\n";
+    names.push_back(name);
+    names.push_back(name);
+  }
+  model_.write("vocab.txt", vocabulary);
+  model_.write("tokenizer_config.json", json{{"additional_special_tokens", names}}.dump());
+  EXPECT_EQ(ids("extra59999"), (Ids{2, 60'007, 3}));
+  json added = json::object();
+  for (int i = 0; i < 70'000; ++i) added["more" + std::to_string(i)] = 100'000 + i;
+  model_.write("added_tokens.json", added.dump());
+  expect_refused(Code::kUnsupported, "added_tokens.json: more than 65536 added tokens");
+}
+
 TEST_F(WordPieceFiles, RefusesWhatIsNotThere) {
   std::filesystem::remove(model_.file("vocab.txt"));
   expect_refused(Code::kNotFound, "neither tokenizer.json nor vocab.txt");
