@@ -16,6 +16,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "device/host/cgroup_memory.h"
 
 namespace itif::device {
 namespace {
@@ -27,25 +28,6 @@ constexpr size_t kReserveBytes = 64u << 20;
 
 size_t round_up(size_t bytes, size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
-}
-
-// The number in a control group's file; `none` for "max" or when there is no such file.
-size_t read_number(const char* path, size_t none) {
-  std::ifstream file(path);
-  size_t value = 0;
-  return file >> value ? value : none;
-}
-
-size_t cgroup_available_bytes() {
-  constexpr size_t kNone = std::numeric_limits<size_t>::max();
-  size_t limit = read_number("/sys/fs/cgroup/memory.max", kNone);
-  size_t used = read_number("/sys/fs/cgroup/memory.current", 0);
-  if (limit == kNone) {
-    limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", kNone);
-    used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", 0);
-  }
-  if (limit == kNone) return kNone;
-  return limit > used ? limit - used : 0;
 }
 
 size_t mem_available_bytes() {
@@ -100,14 +82,16 @@ class HostBuffer final : public Buffer {
 
 class HostSlabMemory final : public SlabMemory {
  public:
-  HostSlabMemory(std::shared_ptr<MemoryBudget> budget, std::byte* base, size_t stride_bytes,
-                 uint32_t max_slots)
-      : budget_(std::move(budget)), committed_(max_slots, false) {
-    slab_ = {.base = base, .stride_bytes = stride_bytes};
+  // The slots lie in `mapping`, from the first multiple of `alignment` on.
+  HostSlabMemory(std::shared_ptr<MemoryBudget> budget, LazyMapping mapping, size_t alignment,
+                 size_t stride_bytes, uint32_t max_slots)
+      : budget_(std::move(budget)), mapping_(std::move(mapping)), committed_(max_slots, false) {
+    const auto address = reinterpret_cast<uintptr_t>(mapping_.data());
+    slab_ = {.base = mapping_.data() + (round_up(address, alignment) - address),
+             .stride_bytes = stride_bytes};
     max_slots_ = max_slots;
   }
   ~HostSlabMemory() override {
-    munmap(slab_.base, slab_.stride_bytes * max_slots_);
     for (const bool committed : committed_)
       if (committed) budget_->give_back(slab_.stride_bytes);
   }
@@ -137,13 +121,15 @@ class HostSlabMemory final : public SlabMemory {
 
  private:
   std::shared_ptr<MemoryBudget> budget_;
+  LazyMapping mapping_;
   std::vector<bool> committed_;
 };
 
 }  // namespace
 
 size_t available_system_bytes() {
-  const size_t available = std::min(mem_available_bytes(), cgroup_available_bytes());
+  const size_t available = std::min(mem_available_bytes(),
+                                    cgroup_available_bytes("/proc/self/cgroup", "/sys/fs/cgroup"));
   return available > kReserveBytes ? available - kReserveBytes : 0;
 }
 
@@ -228,15 +214,21 @@ Result<std::unique_ptr<SlabMemory>> reserve_host_slab(std::shared_ptr<MemoryBudg
   // wastes little.
   size_t stride_bytes = round_up(slot_bytes, kPageBytes);
   if (stride_bytes >= 8 * kHugePageBytes) stride_bytes = round_up(slot_bytes, kHugePageBytes);
-  std::byte* base = slot_bytes > SIZE_MAX / 4 / max_slots ? nullptr : map(stride_bytes * max_slots);
-  if (base == nullptr)
+  // A mapping starts on a page; huge pages need the slots to start on one of theirs.
+  const size_t alignment = stride_bytes >= kHugePageBytes ? kHugePageBytes : kPageBytes;
+  const auto cannot = [&] {
     return fail(
         Code::kResourceExhausted,
         fmt::format("cannot reserve addresses for {} slots of {}; lower the group's largest "
                     "number of tenants",
                     max_slots, format_bytes(slot_bytes)));
-  if (stride_bytes >= kHugePageBytes) madvise(base, stride_bytes * max_slots, MADV_HUGEPAGE);
-  return std::make_unique<HostSlabMemory>(std::move(budget), base, stride_bytes, max_slots);
+  };
+  if (slot_bytes > SIZE_MAX / 4 / max_slots) return cannot();
+  auto mapping = LazyMapping::reserve(stride_bytes * max_slots + alignment - kPageBytes);
+  if (!mapping) return cannot();
+  if (alignment == kHugePageBytes) madvise(mapping->data(), mapping->bytes(), MADV_HUGEPAGE);
+  return std::make_unique<HostSlabMemory>(std::move(budget), std::move(*mapping), alignment,
+                                          stride_bytes, max_slots);
 }
 
 }  // namespace itif::device

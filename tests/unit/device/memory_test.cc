@@ -38,6 +38,15 @@ TEST(HostMemory, BuffersAreZeroedAlignedAndCounted) {
   ASSERT_TRUE(allocate_host_buffer(budget, 0));
 }
 
+TEST(HostMemory, LargeSlotsStartOnAHugePage) {
+  constexpr size_t kHugePage = 2u << 20;
+  for (int i = 0; i < 3; ++i) {
+    const auto slab = reserve_host_slab(unlimited(), 20 * kHugePage + 100, 3);
+    ASSERT_TRUE(slab);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>((*slab)->slab().at(1)) % kHugePage, 0u);
+  }
+}
+
 TEST(HostMemory, TheLimitIsKept) {
   const auto budget = std::make_shared<MemoryBudget>(10 * kPage);
   auto most = allocate_host_buffer(budget, 9 * kPage);
