@@ -60,6 +60,9 @@ struct EmbedLayerNorm {
 
 enum class Activation : uint8_t { kNone, kGelu, kGeluTanh, kRelu, kTanh };
 
+// A GEMM shape that a device has prepared (Device::prepare); what is behind it is the device's.
+struct PreparedGemm {};
+
 // out[r] = activation(a[r] · W[slot]ᵀ + bias[slot]) for the rows of each range.
 // Weights are in the device's packed layout of one GemmShape.
 struct GroupedGemm {
@@ -69,6 +72,16 @@ struct GroupedGemm {
   void* out = nullptr;      // act [T, n]; writable up to Device::row_slack() rows past T
   uint32_t n = 0;
   uint32_t k = 0;
+  Activation activation = Activation::kNone;
+  std::span<const RowRange> ranges;
+  const PreparedGemm* prepared = nullptr;  // of n, k and whether there is a bias
+};
+
+// x[r] = activation(x[r] + bias[slot]) in place.
+struct BiasActivation {
+  void* x = nullptr;  // act [T, width]
+  Slab bias;          // f32 [width]; base nullptr: none
+  uint32_t width = 0;
   Activation activation = Activation::kNone;
   std::span<const RowRange> ranges;
 };

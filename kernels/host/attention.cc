@@ -1,6 +1,6 @@
 // Shares the tasks of a batch's attention among the threads and picks the fastest kernel that this
 // CPU has.
-#include "kernels/attention.h"
+#include "kernels/host/operators.h"
 
 #include <atomic>
 

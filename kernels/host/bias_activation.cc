@@ -1,5 +1,5 @@
 // One pass over the rows of a GEMM's output while they are in the cache.
-#include "kernels/bias_activation.h"
+#include "kernels/host/operators.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/bias_activation.cc"

@@ -1,5 +1,5 @@
 // Embedding look-up and LayerNorm in one pass: the sum is never written to memory.
-#include "kernels/embed_layer_norm.h"
+#include "kernels/host/operators.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/embed_layer_norm.cc"

@@ -1,5 +1,5 @@
 // Pooling as sentence-transformers defines it, in f32, one segment after the other.
-#include "kernels/pool_segments.h"
+#include "kernels/host/operators.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/pool_segments.cc"

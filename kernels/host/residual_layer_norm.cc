@@ -1,5 +1,5 @@
 // Residual and LayerNorm in one pass over memory, each row with its tenant's gamma and beta.
-#include "kernels/residual_layer_norm.h"
+#include "kernels/host/operators.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/residual_layer_norm.cc"

@@ -1,6 +1,6 @@
 // Dot products of a few rows with the rows of a small weight: four outputs at a time share each load
 // of x, and every weight row is read once for all rows while it is in the cache.
-#include "kernels/small_linear.h"
+#include "kernels/host/operators.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/small_linear.cc"

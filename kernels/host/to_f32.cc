@@ -1,5 +1,5 @@
 // Widens bf16 activations; copies f32 ones.
-#include "kernels/to_f32.h"
+#include "kernels/host/operators.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/to_f32.cc"

@@ -67,6 +67,9 @@ struct StreamLimits {
   uint32_t max_segments = 4096;  // segments, ranges and id pieces of a batch, each
 };
 
+// Keeps what a device made for a shape; shared by all who prepared it, freed with the last.
+using GemmHandle = std::shared_ptr<const kernels::PreparedGemm>;
+
 class Stream;
 
 class Device {
@@ -84,14 +87,16 @@ class Device {
   // Copies device memory to host memory. REQUIRES: no launch in flight writes it.
   virtual void download(const void* source, size_t bytes, void* target) = 0;
 
-  // GEMM weights, in the layout that this device computes fastest with.
-  virtual size_t packed_bytes(const GemmShape& shape) = 0;
+  // GEMM weights, in the layout that this device computes fastest with. Errors: kUnsupported, a shape
+  // that the device's library does not have.
+  virtual Result<size_t> packed_bytes(const GemmShape& shape) = 0;
   // Packs row-major `weight` [n, k]; several views fill one W from the top down (fused
   // QKV: three [H, H] into [3H, H]). REQUIRES: the views' rows add up to shape.n.
   virtual Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) = 0;
   // Makes whatever GEMMs of up to max_rows rows need (host: the ladder of primitives), so that
-  // nothing is created on the serving path.
-  virtual Status prepare(const GemmShape& shape, uint32_t max_rows) = 0;
+  // nothing is created on the serving path. The handle goes into GroupedGemm::prepared and outlives its
+  // launches. Errors: kUnsupported, kResourceExhausted.
+  virtual Result<GemmHandle> prepare(const GemmShape& shape, uint32_t max_rows) = 0;
   // Rows past T that a GEMM may read and overwrite in its activation buffers.
   virtual uint32_t row_slack() const = 0;
 
@@ -99,16 +104,19 @@ class Device {
   // once each segment at start. Host: nothing to do. Errors: kResourceExhausted, kUnsupported.
   virtual Status register_host_memory(const void* data, size_t bytes) = 0;
 
-  virtual Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits = {}) = 0;
+  // `cpus`: where the stream's thread and the compute pool that it starts may run; empty: on all of the
+  // process's. Errors: kResourceExhausted, kInternal.
+  virtual Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits = {},
+                                                      std::span<const unsigned> cpus = {}) = 0;
 };
 
 // Launches run in order; they are complete when synchronize() returns. Errors are reported there.
 class Stream {
  public:
   virtual ~Stream() = default;
-  // Once, from the thread that owns the stream, before its first launch. Host: lets the thread and the
-  // compute pool that it starts run on all of the process's CPUs, whatever its creator was pinned to.
-  virtual void attach_thread() {}
+  // Once, from the thread that owns the stream, before its first launch. Host: the thread, and with it
+  // the compute pool that it starts, moves to the stream's CPUs, whatever its creator was pinned to.
+  virtual void attach_thread() = 0;
   virtual void gather_ids(const kernels::GatherIds& args) = 0;
   virtual void embed_layer_norm(const kernels::EmbedLayerNorm& args) = 0;
   virtual void gemm(const kernels::GroupedGemm& args) = 0;

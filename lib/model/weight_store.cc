@@ -46,7 +46,8 @@ Result<std::unique_ptr<WeightStore>> WeightStore::create(device::Device& device,
         break;
       }
       case Storage::kMatrix: {
-        ITIF_ASSIGN(store->slabs_[i], reserve(device.packed_bytes(kind.gemm)));
+        ITIF_ASSIGN(const size_t bytes, device.packed_bytes(kind.gemm));
+        ITIF_ASSIGN(store->slabs_[i], reserve(bytes));
         break;
       }
     }

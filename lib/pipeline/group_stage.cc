@@ -1,7 +1,6 @@
 #include "pipeline/group_stage.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <array>
 
@@ -9,20 +8,6 @@
 #include "base/log.h"
 
 namespace itif::pipeline {
-namespace {
-
-void restrict_to(const std::vector<unsigned>& cpus) noexcept {
-  // A thread inherits the CPU that EAL pinned its maker to: always set the set anew.
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (cpus.empty())
-    for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &set);
-  for (unsigned cpu : cpus) CPU_SET(cpu, &set);
-  pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-}
-
-}  // namespace
-
 Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
                                                        std::unique_ptr<runtime::Group> group,
                                                        device::Device& device, const Clock& clock,
@@ -33,7 +18,7 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   stage->group_ = std::move(group);
   stage->options_ = options;
   stage->returns_.assign(returns.begin(), returns.end());
-  ITIF_ASSIGN(stage->stream_, device.make_stream(stage->group_->stream_limits()));
+  ITIF_ASSIGN(stage->stream_, device.make_stream(stage->group_->stream_limits(), options.cpus));
   ITIF_ASSIGN(stage->executor_, runtime::GroupExecutor::create(*stage->group_, *stage->stream_,
                                                                clock, options.executor));
   uint32_t lendable = 0;
@@ -51,7 +36,7 @@ GroupStage::~GroupStage() {
 void GroupStage::start() {
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "itif-group");
-    restrict_to(options_.cpus);
+    stream_->attach_thread();  // before the device starts its own threads: they inherit the CPUs
     use_precise_sleeps();
     run();
   });

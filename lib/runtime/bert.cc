@@ -103,10 +103,10 @@ class Bert final : public Backbone {
  public:
   static Result<std::unique_ptr<Backbone>> make(device::Device& device, const BackboneSpec& spec,
                                                 uint32_t max_tokens) {
-    std::unique_ptr<Bert> bert(new Bert(spec));
-    for (const device::GemmShape& shape :
-         {bert->shapes_.qkv, bert->shapes_.out, bert->shapes_.up, bert->shapes_.down})
-      ITIF_TRY(device.prepare(shape, max_tokens));
+    std::unique_ptr<Bert> bert(new Bert(spec, Shapes(spec)));
+    for (Gemm* gemm : {&bert->qkv_, &bert->out_, &bert->up_, &bert->down_}) {
+      ITIF_ASSIGN(gemm->handle, device.prepare(gemm->shape, max_tokens));
+    }
     const size_t rows = static_cast<size_t>(max_tokens) + device.row_slack();
     const size_t act = rows * dtype_bytes(device.info().compute);
     const size_t wide = std::max<size_t>(3 * static_cast<size_t>(spec.hidden), spec.intermediate);
@@ -145,21 +145,27 @@ class Bert final : public Backbone {
   }
 
  private:
-  explicit Bert(const BackboneSpec& spec) : spec_(spec), shapes_(spec) {}
+  struct Gemm {
+    device::GemmShape shape;
+    device::GemmHandle handle = nullptr;
+  };
+  Bert(const BackboneSpec& spec, const Shapes& shapes)
+      : spec_(spec), qkv_{shapes.qkv}, out_{shapes.out}, up_{shapes.up}, down_{shapes.down} {}
 
   // hidden_ → hidden_; `base` is the layer's first weight kind.
   void run_layer(device::Stream& stream, const model::WeightStore& weights,
                  const BackboneInputs& inputs, size_t base) noexcept {
-    const auto gemm = [&](const device::Buffer& a, size_t kind, const device::GemmShape& shape,
-                          device::Buffer& out) {
+    const auto multiply = [&](const device::Buffer& a, size_t kind, const Gemm& gemm,
+                              device::Buffer& out) {
       stream.gemm({.a = a.data(),
                    .weights = weights.slab(base + kind),
                    .bias = weights.slab(base + kind + 1),
                    .out = out.data(),
-                   .n = shape.n,
-                   .k = shape.k,
-                   .activation = shape.activation,
-                   .ranges = inputs.ranges});
+                   .n = gemm.shape.n,
+                   .k = gemm.shape.k,
+                   .activation = gemm.shape.activation,
+                   .ranges = inputs.ranges,
+                   .prepared = gemm.handle.get()});
     };
     const auto add_and_normalize = [&](size_t gamma) {
       stream.residual_layer_norm({.x = projected_->data(),
@@ -171,22 +177,22 @@ class Bert final : public Backbone {
                                   .ranges = inputs.ranges,
                                   .out = hidden_->data()});
     };
-    gemm(*hidden_, kQkvWeight, shapes_.qkv, *wide_);
+    multiply(*hidden_, kQkvWeight, qkv_, *wide_);
     stream.attention({.qkv = wide_->data(),
                       .out = context_->data(),
                       .offsets = inputs.offsets,
                       .num_heads = spec_.heads,
                       .head_size = spec_.head_size(),
                       .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size()))});
-    gemm(*context_, kOutWeight, shapes_.out, *projected_);
+    multiply(*context_, kOutWeight, out_, *projected_);
     add_and_normalize(kAttentionGamma);
-    gemm(*hidden_, kUpWeight, shapes_.up, *wide_);
-    gemm(*wide_, kDownWeight, shapes_.down, *projected_);
+    multiply(*hidden_, kUpWeight, up_, *wide_);
+    multiply(*wide_, kDownWeight, down_, *projected_);
     add_and_normalize(kFfnGamma);
   }
 
   const BackboneSpec spec_;
-  const Shapes shapes_;
+  Gemm qkv_, out_, up_, down_;
   std::unique_ptr<device::Buffer> ids_;
   std::unique_ptr<device::Buffer> hidden_;     // [T, hidden]
   std::unique_ptr<device::Buffer> context_;    // [T, hidden]

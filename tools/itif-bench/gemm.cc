@@ -23,6 +23,7 @@ constexpr Size kSizes[] = {{1, 768, 768},    {8, 768, 768},    {32, 768, 768},
 // A GEMM on the device, with everything it needs.
 struct DeviceGemm {
   std::unique_ptr<device::Buffer> a, weights, bias, out;
+  device::GemmHandle prepared;
   kernels::RowRange range;
   Size size{};
   std::vector<float> host_weights, host_bias, host_a;
@@ -34,7 +35,8 @@ struct DeviceGemm {
             .out = out->data(),
             .n = size.n,
             .k = size.k,
-            .ranges = {&range, 1}};
+            .ranges = {&range, 1},
+            .prepared = prepared.get()};
   }
 };
 
@@ -62,12 +64,13 @@ Result<DeviceGemm> make_gemm(device::Device& device, const Size& size) {
   ITIF_ASSIGN(gemm.a, device.allocate((size.rows + slack) * size.k * element));
   ITIF_ASSIGN(gemm.out, device.allocate((size.rows + slack) * size.n * element));
   ITIF_ASSIGN(gemm.bias, device.allocate(size.n * sizeof(float)));
-  ITIF_ASSIGN(gemm.weights, device.allocate(device.packed_bytes(shape)));
+  ITIF_ASSIGN(const size_t packed_bytes, device.packed_bytes(shape));
+  ITIF_ASSIGN(gemm.weights, device.allocate(packed_bytes));
   ITIF_TRY(device.upload(view_of(gemm.host_a, {size.rows, size.k}), type, gemm.a->data()));
   ITIF_TRY(device.upload(view_of(gemm.host_bias, {size.n}), DType::kF32, gemm.bias->data()));
   const TensorView weights = view_of(gemm.host_weights, {size.n, size.k});
   ITIF_TRY(device.pack(shape, {&weights, 1}, gemm.weights->data()));
-  ITIF_TRY(device.prepare(shape, size.rows));
+  ITIF_ASSIGN(gemm.prepared, device.prepare(shape, size.rows));
   return gemm;
 }
 

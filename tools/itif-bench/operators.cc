@@ -11,7 +11,7 @@
 #include "base/random.h"
 #include "benches.h"
 #include "device/device.h"
-#include "kernels/bias_activation.h"
+#include "kernels/host/operators.h"
 
 namespace itif::bench {
 namespace {

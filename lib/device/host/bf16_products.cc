@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
-#include "kernels/attention.h"
+#include "kernels/host/operators.h"
 #include "tensor/dtype.h"
 
 namespace itif::device {

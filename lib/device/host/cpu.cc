@@ -77,8 +77,12 @@ uint32_t num_process_cpus() {
   return process_cpus.count;
 }
 
-void use_process_cpus() {
-  sched_setaffinity(0, sizeof(process_cpus.set), &process_cpus.set);
+void use_cpus(std::span<const unsigned> cpus) {
+  cpu_set_t set = process_cpus.set;
+  if (!cpus.empty()) CPU_ZERO(&set);
+  for (const unsigned cpu : cpus)
+    if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
+  sched_setaffinity(0, sizeof(set), &set);
 }
 
 }  // namespace itif::device

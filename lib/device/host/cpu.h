@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace itif::device {
@@ -17,7 +18,7 @@ CpuFeatures detect_cpu();
 // CPUs of the process's affinity mask when it started: before packet workers pinned their threads
 // (and with them the threads that these create).
 uint32_t num_process_cpus();
-// Lets the calling thread run on all of those.
-void use_process_cpus();
+// Lets the calling thread run on `cpus`; empty: on all of those. CPUs that the machine lacks are left out.
+void use_cpus(std::span<const unsigned> cpus);
 
 }  // namespace itif::device

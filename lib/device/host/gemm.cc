@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <vector>
@@ -18,7 +20,6 @@ namespace {
 constexpr uint32_t kFineRungs = 4;  // 1, 2, 4, 8
 constexpr uint32_t kStep = GemmLibrary::kRowSlack + 1;
 constexpr uint32_t kNumRungs = kFineRungs + GemmLibrary::kMaxRows / kStep;
-constexpr uint32_t kMaxShapes = 256;
 
 uint32_t rung_of(uint32_t rows) {
   if (rows <= 1) return 0;
@@ -50,7 +51,7 @@ struct Rung {
 };
 
 // The primitives of one (n, k, has_bias). Rungs are added while streams look them up.
-struct Ladder {
+struct Ladder final : kernels::PreparedGemm {
   uint32_t n = 0;
   uint32_t k = 0;
   bool has_bias = false;
@@ -77,8 +78,7 @@ struct GemmLibrary::State {
   const uint32_t num_threads;
   dnnl::engine engine;
   std::mutex mutex;  // of creation; look-ups take none
-  std::array<std::unique_ptr<Ladder>, kMaxShapes> ladders;
-  std::atomic<uint32_t> num_ladders{0};
+  std::vector<std::weak_ptr<Ladder>> ladders;
   std::atomic<size_t> scratch_bytes{0};  // of the hungriest primitive so far
 
   dnnl::matmul::primitive_desc describe(const Ladder& ladder, uint32_t rows,
@@ -101,19 +101,12 @@ struct GemmLibrary::State {
 #endif
   }
 
-  const Ladder* find(const GemmShape& shape) const {
-    const uint32_t count = num_ladders.load(std::memory_order_acquire);
-    for (uint32_t i = 0; i < count; ++i)
-      if (ladders[i]->is(shape)) return ladders[i].get();
-    return nullptr;
-  }
-
-  // REQUIRES: mutex is held.
-  Ladder& find_or_add(const GemmShape& shape) {
-    if (const Ladder* ladder = find(shape)) return const_cast<Ladder&>(*ladder);
-    const uint32_t index = num_ladders.load(std::memory_order_relaxed);
-    CHECK(index < kMaxShapes);
-    auto ladder = std::make_unique<Ladder>();
+  // The ladder of a shape, shared with whoever holds it. REQUIRES: mutex is held. Throws.
+  std::shared_ptr<Ladder> find_or_add(const GemmShape& shape) {
+    std::erase_if(ladders, [](const std::weak_ptr<Ladder>& ladder) { return ladder.expired(); });
+    for (const std::weak_ptr<Ladder>& known : ladders)
+      if (std::shared_ptr<Ladder> ladder = known.lock(); ladder && ladder->is(shape)) return ladder;
+    auto ladder = std::make_shared<Ladder>();
     ladder->n = shape.n;
     ladder->k = shape.k;
     ladder->has_bias = shape.has_bias;
@@ -123,9 +116,8 @@ struct GemmLibrary::State {
                                  dnnl::memory::format_tag::any);
     const OpenMpThreads threads(num_threads);
     ladder->weights = describe(*ladder, 128, any).weights_desc();
-    ladders[index] = std::move(ladder);
-    num_ladders.store(index + 1, std::memory_order_release);
-    return *ladders[index];
+    ladders.push_back(ladder);
+    return ladder;
   }
 
   void add_rung(Ladder& ladder, uint32_t index) {
@@ -158,8 +150,8 @@ class DnnlRunner final : public GemmLibrary::Runner {
   Status run(const kernels::GroupedGemm& args) override {
     DCHECK(args.a != args.out);
     const GemmShape shape{.n = args.n, .k = args.k, .has_bias = args.bias.base != nullptr};
-    const Ladder* ladder = state_->find(shape);
-    if (ladder == nullptr) return not_prepared(shape, 0);
+    const auto* ladder = static_cast<const Ladder*>(args.prepared);
+    if (ladder == nullptr || !ladder->is(shape)) return not_prepared(shape, 0);
     omp_set_num_threads(static_cast<int>(state_->num_threads));
     try {
       for (const kernels::RowRange& range : args.ranges) {
@@ -172,7 +164,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
           row += rows;
         }
       }
-    } catch (const dnnl::error& error) {
+    } catch (const std::exception& error) {  // dnnl::error, or no memory for scratch
       return fail(Code::kInternal, fmt::format("oneDNN failed a GEMM of {} × {}: {}", shape.n,
                                                shape.k, error.what()));
     }
@@ -226,15 +218,30 @@ class DnnlRunner final : public GemmLibrary::Runner {
   std::vector<std::byte> scratch_;
 };
 
+std::unexpected<Error> no_gemm(DType compute, const GemmShape& shape, const std::exception& error) {
+  return fail(Code::kUnsupported, fmt::format("oneDNN has no {} GEMM of {} × {}: {}",
+                                              dtype_name(compute), shape.n, shape.k, error.what()));
+}
+
 }  // namespace
 
 GemmLibrary::GemmLibrary(DType compute, uint32_t num_threads)
     : state_(std::make_shared<State>(compute, num_threads)) {}
 GemmLibrary::~GemmLibrary() = default;
 
-size_t GemmLibrary::packed_bytes(const GemmShape& shape) {
+Result<size_t> GemmLibrary::packed_bytes(const GemmShape& shape) {
   const std::lock_guard lock(state_->mutex);
-  return state_->find_or_add(shape).weights.get_size();
+  try {
+    return state_->find_or_add(shape)->weights.get_size();
+  } catch (const std::exception& error) {
+    return no_gemm(state_->compute, shape, error);
+  }
+}
+
+size_t GemmLibrary::num_prepared() const {
+  const std::lock_guard lock(state_->mutex);
+  return static_cast<size_t>(std::ranges::count_if(
+      state_->ladders, [](const std::weak_ptr<Ladder>& ladder) { return !ladder.expired(); }));
 }
 
 Status GemmLibrary::pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) {
@@ -252,11 +259,11 @@ Status GemmLibrary::pack(const GemmShape& shape, std::span<const TensorView> wei
     convert_floats(view, type, to);
     to += view.shape.elements() * dtype_bytes(type);
   }
-  const memory::desc packed = [&] {
-    const std::lock_guard lock(state_->mutex);
-    return state_->find_or_add(shape).weights;
-  }();
   try {
+    const memory::desc packed = [&] {
+      const std::lock_guard lock(state_->mutex);
+      return state_->find_or_add(shape)->weights;
+    }();
     const OpenMpThreads threads(1);
     memory source({{shape.k, shape.n}, dnnl_type(type), memory::format_tag::ba}, state_->engine,
                   rows.data());
@@ -264,26 +271,24 @@ Status GemmLibrary::pack(const GemmShape& shape, std::span<const TensorView> wei
     dnnl::stream stream(state_->engine);
     dnnl::reorder(source, target_memory).execute(stream, source, target_memory);
     stream.wait();
-  } catch (const dnnl::error& error) {
+  } catch (const std::exception& error) {
     return fail(Code::kInternal, fmt::format("oneDNN cannot pack weights of {} × {}: {}", shape.n,
                                              shape.k, error.what()));
   }
   return {};
 }
 
-Status GemmLibrary::prepare(const GemmShape& shape, uint32_t max_rows) {
+Result<GemmHandle> GemmLibrary::prepare(const GemmShape& shape, uint32_t max_rows) {
   const std::lock_guard lock(state_->mutex);
   try {
-    Ladder& ladder = state_->find_or_add(shape);
+    const std::shared_ptr<Ladder> ladder = state_->find_or_add(shape);
     const uint32_t last = rung_of(std::min(max_rows, kMaxRows));
     for (uint32_t rung = 0; rung <= last; ++rung)
-      if (!ladder.owned[rung]) state_->add_rung(ladder, rung);
-  } catch (const dnnl::error& error) {
-    return fail(Code::kUnsupported,
-                fmt::format("oneDNN has no {} GEMM of {} × {}: {}", dtype_name(state_->compute),
-                            shape.n, shape.k, error.what()));
+      if (!ladder->owned[rung]) state_->add_rung(*ladder, rung);
+    return GemmHandle(ladder);
+  } catch (const std::exception& error) {
+    return no_gemm(state_->compute, shape, error);
   }
-  return {};
 }
 
 Result<std::unique_ptr<GemmLibrary::Runner>> GemmLibrary::make_runner() {

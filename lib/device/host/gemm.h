@@ -30,15 +30,17 @@ class GemmLibrary {
   GemmLibrary& operator=(const GemmLibrary&) = delete;
 
   // See Device. Any control thread; safe while streams run.
-  size_t packed_bytes(const GemmShape& shape);
+  Result<size_t> packed_bytes(const GemmShape& shape);
   Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target);
-  Status prepare(const GemmShape& shape, uint32_t max_rows);
+  Result<GemmHandle> prepare(const GemmShape& shape, uint32_t max_rows);
+  // Shapes whose primitives exist: those somebody holds a handle of.
+  size_t num_prepared() const;
 
   // What one stream needs to run GEMMs: oneDNN's stream and memory handles.
   class Runner {
    public:
     virtual ~Runner() = default;
-    // REQUIRES: prepare() has been called for the shape. Errors: kInternal, oneDNN's failure.
+    // REQUIRES: args.prepared is of the shape. Errors: kInternal, oneDNN's failure.
     virtual Status run(const kernels::GroupedGemm& args) = 0;
   };
   Result<std::unique_ptr<Runner>> make_runner();

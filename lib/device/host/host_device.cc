@@ -50,12 +50,13 @@ Status HostDevice::pack(const GemmShape& shape, std::span<const TensorView> weig
   return gemms_.pack(shape, weight, target);
 }
 
-Status HostDevice::prepare(const GemmShape& shape, uint32_t max_rows) {
+Result<GemmHandle> HostDevice::prepare(const GemmShape& shape, uint32_t max_rows) {
   return gemms_.prepare(shape, max_rows);
 }
 
-Result<std::unique_ptr<Stream>> HostDevice::make_stream(const StreamLimits& limits) {
-  return make_host_stream(gemms_, launch_, limits);
+Result<std::unique_ptr<Stream>> HostDevice::make_stream(const StreamLimits& limits,
+                                                        std::span<const unsigned> cpus) {
+  return make_host_stream(gemms_, launch_, limits, cpus);
 }
 
 Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,

@@ -21,12 +21,15 @@ class HostDevice final : public Device {
   Result<std::unique_ptr<SlabMemory>> reserve_slab(size_t slot_bytes, uint32_t max_slots) override;
   Status upload(const TensorView& source, DType type, void* target) override;
   void download(const void* source, size_t bytes, void* target) override;
-  size_t packed_bytes(const GemmShape& shape) override { return gemms_.packed_bytes(shape); }
+  Result<size_t> packed_bytes(const GemmShape& shape) override {
+    return gemms_.packed_bytes(shape);
+  }
   Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) override;
-  Status prepare(const GemmShape& shape, uint32_t max_rows) override;
+  Result<GemmHandle> prepare(const GemmShape& shape, uint32_t max_rows) override;
   uint32_t row_slack() const override { return GemmLibrary::kRowSlack; }
   Status register_host_memory(const void*, size_t) override { return {}; }
-  Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits) override;
+  Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits,
+                                              std::span<const unsigned> cpus) override;
 
  private:
   DeviceInfo info_;

@@ -1,18 +1,12 @@
 #include "device/host/host_stream.h"
 
 #include <cstring>
+#include <vector>
 
 #include "base/check.h"
 #include "device/host/cpu.h"
 #include "device/host/memory.h"
-#include "kernels/attention.h"
-#include "kernels/bias_activation.h"
-#include "kernels/embed_layer_norm.h"
-#include "kernels/gather_ids.h"
-#include "kernels/pool_segments.h"
-#include "kernels/residual_layer_norm.h"
-#include "kernels/small_linear.h"
-#include "kernels/to_f32.h"
+#include "kernels/host/operators.h"
 
 namespace itif::device {
 namespace {
@@ -20,10 +14,15 @@ namespace {
 class HostStream final : public Stream {
  public:
   HostStream(const kernels::host::HostLaunch& launch, const StreamLimits& limits,
-             std::unique_ptr<GemmLibrary::Runner> gemms, LazyMapping scratch)
-      : launch_(launch), limits_(limits), gemms_(std::move(gemms)), scratch_(std::move(scratch)) {}
+             std::span<const unsigned> cpus, std::unique_ptr<GemmLibrary::Runner> gemms,
+             LazyMapping scratch)
+      : launch_(launch),
+        limits_(limits),
+        cpus_(cpus.begin(), cpus.end()),
+        gemms_(std::move(gemms)),
+        scratch_(std::move(scratch)) {}
 
-  void attach_thread() override { use_process_cpus(); }
+  void attach_thread() override { use_cpus(cpus_); }
 
   void gather_ids(const kernels::GatherIds& args) override { kernels::host::gather_ids(args); }
 
@@ -43,7 +42,8 @@ class HostStream final : public Stream {
   }
 
   void attention(const kernels::Attention& args) override {
-    CHECK(args.offsets.empty() || args.offsets.back() <= limits_.max_tokens);
+    CHECK(args.offsets.empty() || (args.offsets.size() - 1 <= limits_.max_segments &&
+                                   args.offsets.back() <= limits_.max_tokens));
     kernels::host::attention(
         args, launch_,
         {.base = scratch_.data(), .bytes_per_thread = scratch_.bytes() / launch_.num_threads});
@@ -72,6 +72,7 @@ class HostStream final : public Stream {
  private:
   const kernels::host::HostLaunch launch_;
   const StreamLimits limits_;
+  const std::vector<unsigned> cpus_;
   std::unique_ptr<GemmLibrary::Runner> gemms_;
   LazyMapping scratch_;  // of attention
   Status status_;        // the first failure since synchronize()
@@ -81,12 +82,13 @@ class HostStream final : public Stream {
 
 Result<std::unique_ptr<Stream>> make_host_stream(GemmLibrary& gemms,
                                                  const kernels::host::HostLaunch& launch,
-                                                 const StreamLimits& limits) {
+                                                 const StreamLimits& limits,
+                                                 std::span<const unsigned> cpus) {
   ITIF_ASSIGN(auto runner, gemms.make_runner());
   ITIF_ASSIGN(auto scratch,
               LazyMapping::reserve(kernels::host::attention_scratch_bytes(limits.max_tokens) *
                                    launch.num_threads));
-  return std::make_unique<HostStream>(launch, limits, std::move(runner), std::move(scratch));
+  return std::make_unique<HostStream>(launch, limits, cpus, std::move(runner), std::move(scratch));
 }
 
 }  // namespace itif::device

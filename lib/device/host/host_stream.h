@@ -12,6 +12,7 @@ namespace itif::device {
 // Errors: kResourceExhausted, kInternal.
 Result<std::unique_ptr<Stream>> make_host_stream(GemmLibrary& gemms,
                                                  const kernels::host::HostLaunch& launch,
-                                                 const StreamLimits& limits);
+                                                 const StreamLimits& limits,
+                                                 std::span<const unsigned> cpus);
 
 }  // namespace itif::device

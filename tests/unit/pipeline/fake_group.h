@@ -74,6 +74,7 @@ class FakeGroup final : public runtime::Group {
 // Runs nothing: FakeGroup computes by itself.
 class FakeStream final : public device::Stream {
  public:
+  void attach_thread() override {}
   void gather_ids(const kernels::GatherIds&) override {}
   void embed_layer_norm(const kernels::EmbedLayerNorm&) override {}
   void gemm(const kernels::GroupedGemm&) override {}
@@ -95,14 +96,17 @@ class FakeDevice final : public device::Device {
   }
   Status upload(const TensorView&, DType, void*) override { return none(); }
   void download(const void*, size_t, void*) override {}
-  size_t packed_bytes(const device::GemmShape&) override { return 0; }
+  Result<size_t> packed_bytes(const device::GemmShape&) override { return 0u; }
   Status pack(const device::GemmShape&, std::span<const TensorView>, void*) override {
     return none();
   }
-  Status prepare(const device::GemmShape&, uint32_t) override { return {}; }
+  Result<device::GemmHandle> prepare(const device::GemmShape&, uint32_t) override {
+    return nullptr;
+  }
   uint32_t row_slack() const override { return 0; }
   Status register_host_memory(const void*, size_t) override { return {}; }
-  Result<std::unique_ptr<device::Stream>> make_stream(const device::StreamLimits&) override {
+  Result<std::unique_ptr<device::Stream>> make_stream(const device::StreamLimits&,
+                                                      std::span<const unsigned>) override {
     return std::make_unique<FakeStream>();
   }
 

@@ -103,6 +103,8 @@ class PlainStream final : public device::Stream {
   PlainStream(std::shared_ptr<PlainDeviceState> state, const device::StreamLimits& limits)
       : state_(std::move(state)), limits_(limits) {}
 
+  void attach_thread() override {}
+
   void gather_ids(const kernels::GatherIds& args) override {
     CHECK(args.pieces.size() <= limits_.max_segments);
     for (const kernels::IdPiece& piece : args.pieces) {
@@ -265,7 +267,7 @@ void PlainDevice::download(const void* source, size_t bytes, void* target) {
   std::memcpy(target, source, bytes);
 }
 
-size_t PlainDevice::packed_bytes(const device::GemmShape& shape) {
+Result<size_t> PlainDevice::packed_bytes(const device::GemmShape& shape) {
   return size_t{shape.n} * shape.k * sizeof(float);
 }
 
@@ -282,8 +284,8 @@ Status PlainDevice::pack(const device::GemmShape& shape, std::span<const TensorV
   return {};
 }
 
-Result<std::unique_ptr<device::Stream>> PlainDevice::make_stream(
-    const device::StreamLimits& limits) {
+Result<std::unique_ptr<device::Stream>> PlainDevice::make_stream(const device::StreamLimits& limits,
+                                                                 std::span<const unsigned>) {
   return std::make_unique<PlainStream>(state_, limits);
 }
 

@@ -32,13 +32,16 @@ class PlainDevice final : public device::Device {
                                                            uint32_t max_slots) override;
   Status upload(const TensorView& source, DType type, void* target) override;
   void download(const void* source, size_t bytes, void* target) override;
-  size_t packed_bytes(const device::GemmShape& shape) override;
+  Result<size_t> packed_bytes(const device::GemmShape& shape) override;
   Status pack(const device::GemmShape& shape, std::span<const TensorView> weight,
               void* target) override;
-  Status prepare(const device::GemmShape&, uint32_t) override { return {}; }
+  Result<device::GemmHandle> prepare(const device::GemmShape&, uint32_t) override {
+    return nullptr;
+  }
   uint32_t row_slack() const override { return 3; }
   Status register_host_memory(const void*, size_t) override { return {}; }
-  Result<std::unique_ptr<device::Stream>> make_stream(const device::StreamLimits& limits) override;
+  Result<std::unique_ptr<device::Stream>> make_stream(const device::StreamLimits& limits = {},
+                                                      std::span<const unsigned> cpus = {}) override;
 
  private:
   device::DeviceInfo info_;

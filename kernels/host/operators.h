@@ -1,4 +1,4 @@
-// Self-attention of packed segments: see Attention in args.h.
+// The operators of kernels/args.h on the host: what the host device's stream calls. One .cc each.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,14 @@
 #include "kernels/host/launch.h"
 
 namespace itif::kernels::host {
+
+void gather_ids(const GatherIds& args) noexcept;
+void embed_layer_norm(const EmbedLayerNorm& args, const HostLaunch& launch) noexcept;
+void residual_layer_norm(const ResidualLayerNorm& args, const HostLaunch& launch) noexcept;
+void bias_activation(const BiasActivation& args, const HostLaunch& launch) noexcept;
+void pool_segments(const PoolSegments& args, const HostLaunch& launch) noexcept;
+void to_f32(const ToF32& args, const HostLaunch& launch) noexcept;
+void small_linear(const SmallLinear& args, const HostLaunch& launch) noexcept;
 
 // Working memory of the threads, made once for the longest segment: the packed K and V of one head and
 // the scores of one tile of queries. Only what a batch needs of it is ever touched.
