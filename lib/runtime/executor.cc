@@ -28,7 +28,8 @@ GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& 
       options_(options),
       scheduler_(std::move(scheduler)),
       queue_(options.queue),
-      texts_(options.limits.max_tokens) {
+      texts_(options.limits.max_tokens),
+      bound_(options.limits.max_tokens) {
   const size_t max_requests = options.limits.max_requests;
   batch_.reserve(max_requests);
   ordered_.reserve(max_requests);
@@ -72,7 +73,7 @@ void GroupExecutor::submit(request::Request* request) noexcept {
                     : "the group's queue, or the tenant's share of it, is full");
     return;
   }
-  if (prepare(request)) CHECK(queue_.push(request));
+  if (prepare(request)) CHECK(queue_.push(request, clock_.now_ns()));
 }
 
 // What stands in the tenant's lane, at the pace of late, while every other lane takes its turns.
@@ -92,7 +93,10 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
   size_t completed = 0;
   if (queue_.num_requests() > 0) {
     uint64_t now_ns = clock_.now_ns();
-    scheduler_->select(queue_, options_.limits, now_ns, batch_);
+    const uint64_t slo_ns = queue_.tightest_slo_ns(now_ns);
+    const sched::BatchLimits limits{.max_tokens = bound_.tokens(slo_ns),
+                                    .max_requests = options_.limits.max_requests};
+    scheduler_->select(queue_, limits, now_ns, batch_);
     expire(batch_, now_ns);
     // Before the batch: they have waited long enough.
     completed += complete_refused(sink);
@@ -109,7 +113,10 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
         figures.num_tenants += i == 0 || segments_[i].slot != segments_[i - 1].slot;
       }
       figures.execute_ns = done_ns - now_ns;
-      if (!device_failed_) cost_.add(figures.num_tokens, figures.execute_ns);
+      if (!device_failed_) {
+        cost_.add(figures.num_tokens, figures.execute_ns);
+        bound_.ran(figures.num_tokens, figures.execute_ns, slo_ns);
+      }
       finish_batch(done_ns);
       sink.complete(ordered_);
       completed += ordered_.size();

@@ -19,6 +19,7 @@
 #include "runtime/cost_estimate.h"
 #include "runtime/group.h"
 #include "runtime/text_pool.h"
+#include "sched/batch_bound.h"
 #include "sched/group_queue.h"
 #include "sched/scheduler.h"
 
@@ -93,6 +94,7 @@ class GroupExecutor {
   std::vector<Segment> segments_;
   std::vector<kernels::IdPiece> pieces_;
   CostEstimate cost_;
+  sched::BatchBound bound_;
   bool device_failed_ = false;
   std::atomic<uint32_t> num_executing_{0};
 };

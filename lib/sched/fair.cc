@@ -35,11 +35,11 @@ class Fair final : public Scheduler {
         if (lane.deficit_tokens < cost) break;
         // The turn is kept for the next batch: the lane stays first with what it has saved, less the
         // quantum that it will be given again.
-        if (tokens > room || batch.size() == limits.max_requests) {
+        if ((tokens > room && !batch.empty()) || batch.size() == limits.max_requests) {
           lane.deficit_tokens -= quantum;
           return;
         }
-        room -= tokens;
+        room -= std::min<uint64_t>(tokens, room);
         lane.deficit_tokens -= cost;
         batch.push_back(queue.pop(slot));
       }

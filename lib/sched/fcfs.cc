@@ -1,5 +1,7 @@
 // First come, first served over all tenants of the group: the order of arrival, for comparison with
 // fair and as the papers' baseline.
+#include <algorithm>
+
 #include "sched/policies.h"
 
 namespace itif::sched {
@@ -16,8 +18,9 @@ class Fcfs final : public Scheduler {
       for (uint32_t slot : queue.active_slots())
         if (queue.lane(slot).head->complete_ns < queue.lane(oldest).head->complete_ns)
           oldest = slot;
-      if (queue.lane(oldest).head->num_tokens > room) return;
-      room -= queue.lane(oldest).head->num_tokens;
+      const uint32_t tokens = queue.lane(oldest).head->num_tokens;
+      if (tokens > room && !batch.empty()) return;
+      room -= std::min<uint64_t>(tokens, room);
       batch.push_back(queue.pop(oldest));
     }
   }

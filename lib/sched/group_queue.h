@@ -28,6 +28,8 @@ class GroupQueue {
     uint32_t weight = 1;
     int64_t deficit_tokens = 0;  // the fair scheduler's
     bool active = false;         // listed in active_slots()
+    uint64_t slo_ns = 0;         // of its last request; 0: none
+    uint64_t last_push_ns = 0;
   };
 
   explicit GroupQueue(const Limits& limits);
@@ -35,7 +37,10 @@ class GroupQueue {
   // share of max_requests (base/share.h). REQUIRES: slot < max_slots.
   bool has_room(uint32_t slot) const noexcept;
   // False if it has no room.
-  bool push(request::Request* request) noexcept;
+  bool push(request::Request* request, uint64_t now_ns = 0) noexcept;
+  // The tightest objective among tenants that sent something in the last kObjectiveMemoryNs; 0: none.
+  uint64_t tightest_slo_ns(uint64_t now_ns) const noexcept;
+  static constexpr uint64_t kObjectiveMemoryNs = 10'000'000'000;
   // The oldest of a lane, removed. REQUIRES: the lane is not empty.
   request::Request* pop(uint32_t slot) noexcept;
   // Slots whose lanes hold requests, in the order in which they became active.

@@ -19,8 +19,8 @@ struct BatchLimits {
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
-  // Moves requests from the queue to `batch` (cleared first) within the limits. A request of more
-  // tokens than max_tokens must not be in the queue. Leaves `batch` empty only if the queue is.
+  // Moves requests from the queue to `batch` (cleared first) within the limits; a request of more than
+  // max_tokens alone. Leaves `batch` empty only if the queue is.
   // noexcept and free of allocation once `batch` has its capacity.
   virtual void select(GroupQueue& queue, const BatchLimits& limits, uint64_t now_ns,
                       std::vector<request::Request*>& batch) noexcept = 0;

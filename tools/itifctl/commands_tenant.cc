@@ -34,7 +34,7 @@ void add_settings(CommandLine& line, CLI::App* command, Settings& settings) {
           ->type_name("DIR");
   command
       ->add_option("--slo", settings.slo,
-                   "deadline of requests that name none (25ms, 1s; 0s: none) [0s]")
+                   "latency aimed at: bounds batches, misses are counted (25ms, 1s; 0s: none) [0s]")
       ->type_name("TIME")
       ->check(duration_text());
   settings.weight_option =

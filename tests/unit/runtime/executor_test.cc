@@ -64,8 +64,11 @@ class Executor : public ::testing::Test, protected CompletionSink {
     completed_.insert(completed_.end(), requests.begin(), requests.end());
   }
 
-  request::Request& submit(uint32_t tokens, uint64_t budget_ns = 0) {
+  request::Request& submit(uint32_t tokens, uint64_t budget_ns = 0, uint32_t slot = 0,
+                           uint64_t slo_ns = 0) {
     request::Request& r = requests_.emplace_back();
+    r.slot = slot;
+    r.slo_ns = slo_ns;
     pieces_.push_back({ids_, tokens * 2});
     r.payload_kind = wire::PayloadKind::kTokensU16;
     r.payload_bytes = tokens * 2;
@@ -125,6 +128,31 @@ TEST_F(Executor, AnEstimateThatRefusesEverythingIsTriedAgain) {
   EXPECT_LT(refused, 60);
   for (int i = 0; i < 100; ++i) run(128, 40'000'000);
   EXPECT_EQ(run(128, 40'000'000), StatusCode::kOk);
+}
+
+// A tenant floods; another sends a request now and then and has an objective of 60 ms: 200 tokens take
+// 30, so that a batch and the one before it fit. Without it the flood's 100 requests make one of 510 ms.
+TEST_F(Executor, AnObjectiveBoundsTheBatchesOfAFlood) {
+  const auto flooded_step = [&] {
+    while (executor_->num_queued() < 100) submit(50);
+    step();
+  };
+  for (const uint64_t slo_ns : {uint64_t{0}, uint64_t{60'000'000}}) {
+    uint64_t longest_ns = 0;
+    for (int turn = 0; turn < 100; ++turn) {
+      const uint64_t arrival_ns = clock_.now_ns() + 1;
+      flooded_step();  // it arrives just after this batch was launched: at the worst moment
+      request::Request& quiet = submit(50, 0, 1, slo_ns);
+      while (quiet.done_ns == 0) flooded_step();
+      if (turn > 20) longest_ns = std::max(longest_ns, quiet.done_ns - arrival_ns);
+    }
+    if (slo_ns == 0) {
+      EXPECT_GT(longest_ns, 150'000'000u);
+    } else {
+      EXPECT_LE(longest_ns, slo_ns * 11 / 10);
+    }
+    while (executor_->num_queued()) step();
+  }
 }
 
 TEST_F(Executor, RefusalsDoNotWaitForTheBatch) {

@@ -49,6 +49,22 @@ TEST_P(Schedulers, EveryRequestLeavesOnceWithinTheLimits) {
 
 INSTANTIATE_TEST_SUITE_P(All, Schedulers, testing::Values("fair", "fcfs"));
 
+// A bound that has been lowered below what one request takes still lets it through, alone.
+TEST_P(Schedulers, ARequestLargerThanTheLimitRunsAlone) {
+  auto scheduler = make_scheduler(GetParam()).value();
+  GroupQueue queue({});
+  request::Request large[2];
+  for (request::Request& r : large) {
+    r.num_tokens = 500;
+    ASSERT_TRUE(queue.push(&r));
+  }
+  std::vector<request::Request*> batch;
+  for (request::Request& r : large) {
+    scheduler->select(queue, {.max_tokens = 3, .max_requests = 8}, 0, batch);
+    EXPECT_EQ(batch, std::vector<request::Request*>{&r});
+  }
+}
+
 TEST(Scheduler, UnknownNameListsTheNames) {
   const auto result = make_scheduler("magic");
   ASSERT_FALSE(result);
