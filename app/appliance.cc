@@ -75,6 +75,10 @@ void LocalAppliance::resume_from_drain() {
   directory_.resume_from_drain();
 }
 
+void LocalAppliance::cancel() {
+  directory_.cancel();
+}
+
 double LocalAppliance::uptime_s() const {
   return static_cast<double>(clock_.now_ns() - started_ns_) * 1e-9;
 }

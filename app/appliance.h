@@ -28,6 +28,7 @@ class LocalAppliance final : public control::Appliance {
   Status remove(uint32_t id) override;
   Result<uint64_t> drain(uint64_t timeout_ns) override;
   void resume_from_drain() override;
+  void cancel() override;
 
   nlohmann::json groups() const override;
   nlohmann::json stats() const override;

@@ -31,6 +31,13 @@ sigset_t stop_signals() {
   return set;
 }
 
+// 0: none has come.
+int pending_stop_signal() {
+  const sigset_t signals = stop_signals();
+  const timespec no_wait{};
+  return std::max(0, sigtimedwait(&signals, nullptr, &no_wait));
+}
+
 control::ServerOptions server_options(const config::Control& control) {
   return {.endpoint = control.endpoint,
           .events_endpoint = control.events_endpoint,
@@ -102,23 +109,27 @@ Status serve(const config::Config& config) {
   const bool replays = replays_capture(*plane);
   if (!replays) ITIF_TRY(start_ports(*plane));
   server->start();
-  server->wait_restored();
-  if (replays) {
+  // Signals are looked at meanwhile: with many tenants this takes minutes.
+  constexpr uint64_t kSignalPeriodNs = 50'000'000;
+  int signal = 0;
+  while (signal == 0 && !server->wait_restored(kSignalPeriodNs)) signal = pending_stop_signal();
+  if (signal == 0 && replays) {
     if (Status started = start_ports(*plane); !started) {
       server->stop();
       return started;
     }
   }
-  const device::DeviceInfo& info = device->info();
-  log::info("ready: {} tenants, {} workers, device {} {}", directory.num_loaded(),
-            plane->workers().size(), info.kind, dtype_name(info.compute));
-
-  const sigset_t signals = stop_signals();
-  int signal = 0;
-  sigwait(&signals, &signal);
+  if (signal == 0) {
+    const device::DeviceInfo& info = device->info();
+    log::info("ready: {} tenants, {} workers, device {} {}", directory.num_loaded(),
+              plane->workers().size(), info.kind, dtype_name(info.compute));
+    const sigset_t signals = stop_signals();
+    sigwait(&signals, &signal);
+  }
   log::info("{}: draining, at most {}", signal == SIGTERM ? "SIGTERM" : "SIGINT",
             format_duration_ns(config.drain_timeout_ns));
   // The second signal ends the process at once, as it would without us.
+  const sigset_t signals = stop_signals();
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   if (const auto left = server->drain(config.drain_timeout_ns); left && *left > 0)
     log::warning("{} requests were still in flight when the drain timed out", *left);

@@ -62,9 +62,12 @@ class Appliance {
   virtual Status remove(uint32_t id) = 0;
 
   // Refuse new requests with kDraining, answer what was accepted. Returns when nothing is in flight or
-  // after timeout_ns; the number still in flight.
+  // after timeout_ns; the number still in flight. Any thread.
   virtual Result<uint64_t> drain(uint64_t timeout_ns) = 0;
   virtual void resume_from_drain() = 0;
+  // For a shutdown: what runs now ends early. A load fails with kUnavailable, a drain that has begun
+  // returns, a removal leaves the slot. Any thread.
+  virtual void cancel() = 0;
 
   // Documents for the client (docs/control.md). Any thread. Counts are since the start of itifd, or of
   // the tenant; latencies in µs, from a request's first piece to the last datagram of its answer.

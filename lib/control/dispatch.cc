@@ -49,6 +49,11 @@ void Dispatcher::restore() {
   notify_("server.restored", {{"tenants", tenants_.counts()}});
 }
 
+void Dispatcher::cancel() {
+  tenants_.cancel();
+  appliance_.cancel();
+}
+
 json Dispatcher::health(const WorkerStatus& worker) const {
   json appliance = appliance_.health();
   json failed = tenants_.failures();

@@ -17,19 +17,21 @@ constexpr uint64_t kDefaultDrainNs = 10'000'000'000;
 
 class Dispatcher {
  public:
-  // All outlive this; `notify` may be called from the worker thread and in restore().
+  // All outlive this; `notify` may be called from any thread.
   Dispatcher(Registry& registry, Appliance& appliance, const Clock& clock, Notify notify,
              std::string events_endpoint);
 
   // The registry's rows; they count as loading until restored. Before any other call, on any thread.
   void list_as_loading(const std::vector<TenantRecord>& records);
   void restore();  // worker thread
+  // For a shutdown: what runs ends early. Any thread.
+  void cancel();
 
   // I/O thread. Never blocks for long.
   Result<nlohmann::json> answer(const QuickOperation& op, const WorkerStatus& worker) const;
   // Worker thread.
   Result<nlohmann::json> run(const WorkerOperation& op, const Progress& progress);
-  Result<uint64_t> drain(uint64_t timeout_ns);  // worker thread
+  Result<uint64_t> drain(uint64_t timeout_ns);  // any thread
 
   // The appliance's figures, for subscribers. I/O thread.
   Result<nlohmann::json> stats() const;

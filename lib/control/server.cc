@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
-#include <future>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -51,7 +51,7 @@ class Server::Impl {
 
   void attach(Appliance& appliance);
   void start();
-  void wait_restored();
+  bool wait_restored(uint64_t timeout_ns);
   Result<uint64_t> drain(uint64_t timeout_ns);
   void publish(const std::string& name, const json& fields);
   void stop();
@@ -110,20 +110,17 @@ void Server::Impl::start() {
   io_thread_ = std::thread([this] { serve(); });
 }
 
-void Server::Impl::wait_restored() {
+bool Server::Impl::wait_restored(uint64_t timeout_ns) {
   std::unique_lock lock(restored_mutex_);
-  restored_changed_.wait(lock, [this] { return restored_; });
+  return restored_changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
+                                    [this] { return restored_; });
 }
 
 Result<uint64_t> Server::Impl::drain(uint64_t timeout_ns) {
-  auto promise = std::make_shared<std::promise<Result<uint64_t>>>();
-  auto future = promise->get_future();
-  const bool posted = worker_.post(
-      {"drain", [this, promise, timeout_ns] { promise->set_value(dispatcher_->drain(timeout_ns)); },
-       [promise] { promise->set_value(std::unexpected(stopping_error())); }},
-      Worker::Place::kNext);
-  if (!posted) return std::unexpected(stopping_error());
-  return future.get();
+  if (stopping_.load()) return std::unexpected(stopping_error());
+  worker_.close();
+  dispatcher_->cancel();
+  return dispatcher_->drain(timeout_ns);
 }
 
 void Server::Impl::publish(const std::string& name, const json& fields) {
@@ -233,8 +230,8 @@ void Server::attach(Appliance& appliance) {
 void Server::start() {
   impl_->start();
 }
-void Server::wait_restored() {
-  impl_->wait_restored();
+bool Server::wait_restored(uint64_t timeout_ns) {
+  return impl_->wait_restored(timeout_ns);
 }
 Result<uint64_t> Server::drain(uint64_t timeout_ns) {
   return impl_->drain(timeout_ns);

@@ -52,10 +52,11 @@ class Server {
   // Starts answering; the first thing the worker does is to admit every tenant of the registry. One
   // that cannot be admitted is logged and listed as "failed". REQUIRES: called once.
   void start();
-  // Blocks until every tenant of the registry was admitted or has failed.
-  void wait_restored();
-  // As the "drain" operation, before other waiting work, for a shutdown; blocks. Any thread of the
-  // application. Errors: kUnavailable (stopped), those of Appliance::drain.
+  // Blocks until every tenant of the registry was admitted or has failed; false: not within the time.
+  bool wait_restored(uint64_t timeout_ns);
+  // For a shutdown: what runs ends early, what waits is refused, and the appliance drains at once;
+  // blocks. Any thread of the application. Errors: kUnavailable (stopped), those of
+  // Appliance::drain.
   Result<uint64_t> drain(uint64_t timeout_ns);
   // Sends {"v":1,"event":name,"unix_ns":…, fields…} to subscribers. Any thread.
   void publish_event(const std::string& name, const nlohmann::json& fields);

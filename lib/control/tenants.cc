@@ -130,6 +130,7 @@ void Tenants::restore() {
     for (const auto& [id, entry] : entries_) all.push_back(entry);
   }
   for (Entry& entry : all) {
+    if (cancelled_.load()) return;
     auto model =
         guarded([&] { return appliance_.admit(entry.record, [](const std::string&, double) {}); });
     if (model) {
@@ -137,6 +138,8 @@ void Tenants::restore() {
       entry.model = std::move(*model);
       put(entry);
       announce("tenant.restored", entry);
+    } else if (cancelled_.load()) {
+      return;
     } else {
       entry.condition = Condition::kFailed;
       entry.message = model.error().message;

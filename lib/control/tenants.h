@@ -5,6 +5,7 @@
 // Changes come from the worker thread only; list(), show() and counts() from any thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -31,8 +32,10 @@ class Tenants {
   // The rows, as tenants that are loading; the appliance is told to expect them. Before any other
   // call, on any thread.
   void list_as_loading(const std::vector<TenantRecord>& records);
-  // Admits each; one that cannot be is "failed" from then on, with the reason.
+  // Admits each; one that cannot be is "failed" from then on, with the reason. Ends early, with the
+  // rest still loading, after cancel().
   void restore();
+  void cancel() { cancelled_.store(true); }  // any thread
 
   Result<nlohmann::json> run(const AddTenant& op, const Progress& progress);
   Result<nlohmann::json> run(const UpdateTenant& op, const Progress& progress);
@@ -71,6 +74,7 @@ class Tenants {
   Appliance& appliance_;
   const Clock& clock_;
   Notify notify_;
+  std::atomic<bool> cancelled_{false};
   mutable std::mutex mutex_;  // guards entries_ only: never held while loading or committing
   std::map<uint32_t, Entry> entries_;
 };

@@ -26,19 +26,20 @@ WorkerStatus Worker::status() const {
   return {running_, queue_.size()};
 }
 
-void Worker::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_one();
-  if (thread_.joinable()) thread_.join();
+void Worker::close() {
   std::deque<Job> left;  // refused outside the lock: a job may ask for status()
   {
     const std::lock_guard lock(mutex_);
+    stopping_ = true;
     left = std::exchange(queue_, {});
   }
+  changed_.notify_one();
   for (const Job& job : left) job.refuse();
+}
+
+void Worker::stop() {
+  close();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Worker::loop() {

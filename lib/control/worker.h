@@ -33,6 +33,8 @@ class Worker {
   // False if the queue is full (kLast only) or the worker has stopped. Any thread.
   bool post(Job job, Place place);
   WorkerStatus status() const;
+  // No job starts any more; those that wait are refused. Not from the worker thread.
+  void close();
   // Finishes the job that runs, refuses the rest. Idempotent; not from the worker thread.
   void stop();
 

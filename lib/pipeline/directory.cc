@@ -7,31 +7,32 @@
 #include <thread>
 
 #include "base/check.h"
-#include "base/log.h"
-#include "model/model_dir.h"
+#include "pipeline/lcores.h"
 
 namespace itif::pipeline {
 namespace {
 
 constexpr std::chrono::microseconds kPollPeriod{200};
-// Of text; truncation makes long ones legal, so this only bounds what one request can hold.
-constexpr uint32_t kTextBytesPerToken = 32;
 
-uint16_t kind_bit(wire::PayloadKind kind) {
-  return static_cast<uint16_t>(1u << static_cast<unsigned>(kind));
-}
-
-std::string describe_head(const model::HeadSpec& head) {
-  std::string text = model::head_kind_name(head.kind);
-  if (!head.labels.empty()) text += fmt::format(" ({} labels)", head.labels.size());
-  return text;
+// Where nothing says which CPUs are the executors', they have those that workers leave.
+size_t count_executor_cpus(const std::vector<unsigned>& named, size_t num_workers) {
+  if (!named.empty()) return named.size();
+  const size_t all = usable_cpus().size();
+  return all - std::min(all, num_workers);
 }
 
 }  // namespace
 
 Directory::Directory(Pipeline& pipeline, device::Device& device, const Clock& clock,
-                     const config::Config& config, std::vector<unsigned> executor_cpus)
-    : pipeline_(pipeline), device_(device), clock_(clock), stages_(GroupTable::kMaxGroups) {
+                     const config::Config& config, std::vector<unsigned> executor_cpus,
+                     MakeGroup make_group)
+    : pipeline_(pipeline),
+      device_(device),
+      clock_(clock),
+      make_group_(std::move(make_group)),
+      busy_(config.data_plane.polling == "busy"),
+      num_executor_cpus_(count_executor_cpus(executor_cpus, pipeline.workers().size())),
+      stages_(GroupTable::kMaxGroups) {
   const config::Batching& batching = config.batching;
   group_options_.max_tokens = batching.max_tokens;
   group_options_.max_requests = batching.max_requests;
@@ -42,7 +43,6 @@ Directory::Directory(Pipeline& pipeline, device::Device& device, const Clock& cl
   stage_options_.executor.limits.max_requests = batching.max_requests;
   stage_options_.executor.scheduler = batching.scheduler;
   stage_options_.executor.max_wait_ns = batching.max_wait_ns;
-  stage_options_.idle.busy = config.data_plane.polling == "busy";
   stage_options_.idle.max_sleep_ns = 100'000'000;  // it is woken by its doorbell
   stage_options_.cpus = std::move(executor_cpus);
 }
@@ -70,99 +70,20 @@ Result<uint32_t> Directory::free_index() {
               fmt::format("there are {} tenants already: remove one first", tenant::kMaxTenants));
 }
 
-Result<uint16_t> Directory::find_or_make_group(const std::string& name,
-                                               const model::BackboneSpec& spec) {
-  int unused = -1;
-  for (uint16_t i = 0; i < stages_.size(); ++i) {
-    if (!stages_[i]) {
-      if (unused < 0) unused = i;
-      continue;
-    }
-    // A named group is the admin's choice: whether the model fits is for Group::admit to say.
-    if (name.empty() ? model::check_fits(stages_[i]->group().spec(), spec).has_value() &&
-                           stages_[i]->group().num_tenants() < group_options_.max_tenants
-                     : stages_[i]->name() == name)
-      return i;
-  }
-  if (unused < 0) {
-    return fail(Code::kResourceExhausted,
-                fmt::format("there are {} groups already", GroupTable::kMaxGroups));
-  }
-  std::string made_name = name.empty() ? model::signature(spec) : name;
-  for (int suffix = 2; std::any_of(stages_.begin(), stages_.end(),
-                                   [&](const auto& s) { return s && s->name() == made_name; });
-       ++suffix)
-    made_name = fmt::format("{}.{}", model::signature(spec), suffix);
-
-  runtime::GroupOptions options = group_options_;
-  options.max_tokens = std::max(options.max_tokens, spec.max_positions);
-  GroupStageOptions stage_options = stage_options_;
-  stage_options.executor.limits.max_tokens = options.max_tokens;
-  ITIF_ASSIGN(auto group, runtime::Group::create(device_, spec, options));
-  const std::vector<RequestRing*> returns = pipeline_.return_rings();
-  ITIF_ASSIGN(auto stage, GroupStage::create(made_name, std::move(group), device_, clock_, returns,
-                                             stage_options));
-  stage->start();
-  const auto number = static_cast<uint16_t>(unused);
-  pipeline_.shared().groups.set(number, stage.get());
-  log::info("group {} serves {}", made_name, model::describe(spec));
-  const std::lock_guard lock(mutex_);
-  stages_[number] = std::move(stage);
-  return number;
-}
-
-void Directory::drop_group_if_empty(uint16_t group) {
-  if (!stages_[group] || stages_[group]->group().num_tenants() > 0) return;
-  pipeline_.shared().groups.set(group, nullptr);
-  std::unique_ptr<GroupStage> last;
+void Directory::leave(Serving serving) {
   {
     const std::lock_guard lock(mutex_);
-    last = std::move(stages_[group]);
+    leaving_.push_back(serving);
   }
-  last->stop();
-  log::info("group {} has no tenants left and is gone", last->name());
+  if (!wait_unused(*serving.lease, publish())) return;
+  unload(serving);
+  const std::lock_guard lock(mutex_);
+  std::erase_if(leaving_, [&](const Serving& s) { return s.lease == serving.lease; });
 }
 
-Result<Directory::Serving> Directory::load(const TenantSettings& settings,
-                                           const model::Progress& progress) {
-  ITIF_ASSIGN(const model::BackboneSpec spec, model::read_backbone_spec(settings.model_dir));
-  ITIF_ASSIGN(const uint16_t number, find_or_make_group(settings.group, spec));
-  runtime::Group& group = stages_[number]->group();
-  auto slot = group.admit(settings.model_dir, progress);
-  if (!slot) {
-    drop_group_if_empty(number);
-    return std::unexpected(slot.error());
-  }
-  const model::TenantModel& model = *group.model(*slot);
-  Serving serving;
-  serving.group = number;
-  serving.slot = *slot;
-  serving.payload_kinds =
-      kind_bit(wire::PayloadKind::kTokensU16) | kind_bit(wire::PayloadKind::kTokensU32);
-  serving.max_payload_bytes = model.max_tokens * 4;
-  if (model.tokenizer) {
-    serving.payload_kinds |= kind_bit(wire::PayloadKind::kText);
-    serving.max_payload_bytes = model.max_tokens * kTextBytesPerToken;
-  }
-  TenantEntry& entry = serving.entry;
-  entry.settings = settings;
-  entry.loaded = true;
-  entry.group = stages_[number]->name();
-  entry.backbone = model::describe(model.spec);
-  entry.head = describe_head(model.head.spec);
-  entry.labels = model.head.spec.labels;
-  entry.default_result = runtime::default_result_kind(model.head.spec);
-  entry.max_tokens = model.max_tokens;
-  entry.weight_bytes = model.weight_bytes;
-  return serving;
-}
-
-void Directory::unload(const Serving& serving) {
-  stages_[serving.group]->group().release(serving.slot);
-  drop_group_if_empty(serving.group);
-}
-
-void Directory::publish() {
+// Returns the snapshot's generation.
+uint64_t Directory::publish() {
+  const std::lock_guard lock(mutex_);
   std::vector<tenant::Tenant> tenants;
   for (const Serving& serving : tenants_) {
     const TenantSettings& settings = serving.entry.settings;
@@ -188,14 +109,20 @@ void Directory::publish() {
   }
   pipeline_.shared().tenants.publish(
       std::make_unique<tenant::Snapshot>(std::move(tenants), ++generation_, draining_));
+  return generation_;
 }
 
-// Until no worker can start another request under the lease, and those it has are answered.
-void Directory::wait_unused(const tenant::Lease& lease) {
-  while (!pipeline_.shared().tenants.readers_passed(generation_) ||
-         lease.in_flight.load(std::memory_order_acquire) > 0)
+// Until no worker can start another request under the lease, and those it has are answered. False:
+// cancelled before.
+bool Directory::wait_unused(const tenant::Lease& lease, uint64_t generation) {
+  while (!pipeline_.shared().tenants.readers_passed(generation) ||
+         lease.in_flight.load(std::memory_order_acquire) > 0) {
+    if (cancelled_.load()) return false;
     std::this_thread::sleep_for(kPollPeriod);
+  }
+  const std::lock_guard lock(mutex_);
   pipeline_.shared().tenants.reclaim();
+  return true;
 }
 
 void Directory::give_index(Serving& serving, uint32_t index) {
@@ -273,44 +200,44 @@ Result<TenantEntry> Directory::update(const TenantSettings& settings, bool reloa
     const std::lock_guard lock(mutex_);
     std::swap(*serving, fresh);
   }
-  publish();
-  wait_unused(*fresh.lease);
-  unload(fresh);
+  leave(std::move(fresh));
   return entry;
 }
 
 Status Directory::remove(uint32_t id) {
   const Serving* serving = find(id);
   if (serving == nullptr) return fail(Code::kNotFound, fmt::format("there is no tenant {}", id));
-  const Serving gone = *serving;
+  Serving gone = *serving;
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(tenants_, [&](const Serving& s) { return s.entry.settings.id == id; });
   }
-  publish();
-  if (!gone.entry.loaded) return {};
-  wait_unused(*gone.lease);
-  unload(gone);
+  if (gone.entry.loaded)
+    leave(std::move(gone));
+  else
+    publish();
   return {};
 }
 
 uint64_t Directory::in_flight() const {
   const std::lock_guard lock(mutex_);
   uint64_t sum = 0;
-  for (const Serving& serving : tenants_)
-    sum += serving.lease->in_flight.load(std::memory_order_acquire);
+  for (const auto* list : {&tenants_, &leaving_})
+    for (const Serving& serving : *list)
+      sum += serving.lease->in_flight.load(std::memory_order_acquire);
   return sum;
 }
 
 uint64_t Directory::drain(uint64_t timeout_ns) {
+  const bool was_cancelled = cancelled_.load();
   {
     const std::lock_guard lock(mutex_);
     draining_ = true;
   }
-  publish();
+  const uint64_t generation = publish();
   const uint64_t give_up_ns = clock_.now_ns() + timeout_ns;
-  while ((!pipeline_.shared().tenants.readers_passed(generation_) || in_flight() > 0) &&
-         clock_.now_ns() < give_up_ns)
+  while ((!pipeline_.shared().tenants.readers_passed(generation) || in_flight() > 0) &&
+         clock_.now_ns() < give_up_ns && cancelled_.load() == was_cancelled)
     std::this_thread::sleep_for(kPollPeriod);
   return in_flight();
 }
@@ -318,6 +245,7 @@ uint64_t Directory::drain(uint64_t timeout_ns) {
 void Directory::resume_from_drain() {
   {
     const std::lock_guard lock(mutex_);
+    if (cancelled_.load()) return;
     draining_ = false;
   }
   publish();
@@ -342,36 +270,6 @@ size_t Directory::num_loaded() const {
   const std::lock_guard lock(mutex_);
   return static_cast<size_t>(std::count_if(tenants_.begin(), tenants_.end(),
                                            [](const Serving& s) { return s.entry.loaded; }));
-}
-
-std::vector<GroupEntry> Directory::groups() const {
-  const std::lock_guard lock(mutex_);
-  std::vector<GroupEntry> entries;
-  for (size_t number = 0; number < stages_.size(); ++number) {
-    if (!stages_[number]) continue;
-    const GroupStage& stage = *stages_[number];
-    const runtime::Group& group = stage.group();
-    const telemetry::ExecutorCounters& c = stage.counters();
-    GroupEntry& entry = entries.emplace_back();
-    entry.name = stage.name();
-    entry.backbone = model::describe(group.spec());
-    entry.max_tenants = group.options().max_tenants;
-    entry.weight_bytes = group.weight_bytes();
-    entry.workspace_bytes = group.workspace_bytes();
-    entry.waiting = stage.num_waiting();
-    entry.executing = stage.num_executing();
-    entry.batches = c.batches.read();
-    entry.requests = c.requests.read();
-    entry.tokens = c.tokens.read();
-    entry.tenants = c.tenants.read();
-    entry.refused = c.refused.read();
-    entry.busy_ns = c.busy_ns.read();
-    entry.device_failed = c.device_errors.read() > 0;
-    for (const Serving& serving : tenants_)
-      if (serving.entry.loaded && serving.group == number)
-        entry.tenant_names.push_back(serving.entry.settings.name);
-  }
-  return entries;
 }
 
 }  // namespace itif::pipeline

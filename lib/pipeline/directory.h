@@ -5,11 +5,14 @@
 //   update: new settings → publish; a new model → load beside, publish, wait, free the old slot
 //   remove: publish without → wait until no worker and no request refers to it → free the slot
 //
-// Changes come from one thread at a time (control's worker); list() and groups() from any.
+// Changes come from one thread at a time (control's worker); drain(), cancel() and the figures from any.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,11 +68,16 @@ struct GroupEntry {
   bool device_failed = false;
 };
 
+// runtime::Group::create, or what a test puts in its place.
+using MakeGroup = std::function<Result<std::unique_ptr<runtime::Group>>(
+    device::Device&, const model::BackboneSpec&, const runtime::GroupOptions&)>;
+
 class Directory {
  public:
   // Everything outlives the directory. `executor_cpus`: see lcores.h.
   Directory(Pipeline& pipeline, device::Device& device, const Clock& clock,
-            const config::Config& config, std::vector<unsigned> executor_cpus);
+            const config::Config& config, std::vector<unsigned> executor_cpus,
+            MakeGroup make_group = runtime::Group::create);
   ~Directory();  // stops the groups; REQUIRES: the workers have stopped
 
   // Tenants that exist and whose models are not loaded: their requests are verified and refused with
@@ -77,8 +85,8 @@ class Directory {
   // kMaxTenants. REQUIRES: none of them is loaded.
   void expect(const std::vector<TenantSettings>& all);
   // Of a new tenant or an expected one, which stays expected on error.
-  // Errors: kAlreadyExists (id), those of read_backbone_spec and Group::admit,
-  // kResourceExhausted (groups, tenants).
+  // Errors: kAlreadyExists (id), those of open_model and Group::admit, kResourceExhausted (groups,
+  // tenants), kUnavailable (the group that the settings name has failed).
   Result<TenantEntry> admit(const TenantSettings& settings, const model::Progress& progress);
   // Of a loaded tenant. Errors: kNotFound; with reload those of admit. On error nothing has changed.
   Result<TenantEntry> update(const TenantSettings& settings, bool reload,
@@ -87,9 +95,12 @@ class Directory {
   Status remove(uint32_t id);
 
   // New requests are refused with `draining` from now on; waits until nothing is in flight or the
-  // time is up. Returns how many requests were left.
+  // time is up. Returns how many requests were left. Any thread.
   uint64_t drain(uint64_t timeout_ns);
-  void resume_from_drain();
+  void resume_from_drain();  // not after cancel()
+  // For a shutdown: what runs now ends early. A load fails with kUnavailable; a drain that has begun
+  // returns; a slot that is in use stays taken. Any thread.
+  void cancel() noexcept { cancelled_.store(true); }
   bool draining() const;
   uint64_t in_flight() const;
 
@@ -108,11 +119,16 @@ class Directory {
   };
 
   Result<Serving> load(const TenantSettings& settings, const model::Progress& progress);
-  Result<uint16_t> find_or_make_group(const std::string& name, const model::BackboneSpec& spec);
+  // nullopt: one must be made.
+  Result<std::optional<uint16_t>> find_group(const std::string& name,
+                                             const model::BackboneSpec& spec) const;
+  Result<uint16_t> start_group(const std::string& name, const model::BackboneSpec& spec);
+  void share_cpus();
   void drop_group_if_empty(uint16_t group);
+  void leave(Serving serving);
   void unload(const Serving& serving);
-  void publish();
-  void wait_unused(const tenant::Lease& lease);
+  uint64_t publish();
+  bool wait_unused(const tenant::Lease& lease, uint64_t generation);
   Serving* find(uint32_t id);
   Result<uint32_t> free_index();
   void give_index(Serving& serving, uint32_t index);
@@ -122,11 +138,18 @@ class Directory {
   const Clock& clock_;
   runtime::GroupOptions group_options_;
   GroupStageOptions stage_options_;
-  mutable std::mutex mutex_;  // of what list() and groups() read: tenants_, stages_
+  MakeGroup make_group_;
+  bool busy_ = false;  // executors spin, while each has a CPU
+  size_t num_executor_cpus_;
+  // Guards what any thread reads: tenants_ to draining_. Those that only control's worker writes, it
+  // reads without.
+  mutable std::mutex mutex_;
   std::vector<Serving> tenants_;
+  std::vector<Serving> leaving_;                     // published no more, and perhaps still in use
   std::vector<std::unique_ptr<GroupStage>> stages_;  // by group number
   uint64_t generation_ = 0;
   bool draining_ = false;
+  std::atomic<bool> cancelled_{false};
   uint32_t next_index_ = 0;
 };
 

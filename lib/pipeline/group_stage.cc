@@ -17,6 +17,7 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   stage->name_ = std::move(name);
   stage->group_ = std::move(group);
   stage->options_ = options;
+  stage->set_busy(options.idle.busy);
   stage->returns_.assign(returns.begin(), returns.end());
   ITIF_ASSIGN(stage->stream_, device.make_stream(stage->group_->stream_limits(), options.cpus));
   ITIF_ASSIGN(stage->executor_, runtime::GroupExecutor::create(*stage->group_, *stage->stream_,
@@ -51,15 +52,15 @@ void GroupStage::stop() {
 
 void GroupStage::run() noexcept {
   Idle idle(options_.idle);
-  for (;;) {
+  while (!stopping_.load(std::memory_order_acquire)) {
     if (poll() > 0) {
       idle.found_work();
-    } else {
-      if (stopping_.load(std::memory_order_acquire)) return;
-      idle.found_nothing(ring_->bell, [this] {
-        return !ring_->empty() || stopping_.load(std::memory_order_acquire);
-      });
+      continue;
     }
+    idle.set_busy(busy());
+    idle.found_nothing(ring_->bell, [this] {
+      return !ring_->empty() || stopping_.load(std::memory_order_acquire);
+    });
   }
 }
 

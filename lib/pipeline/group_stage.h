@@ -58,11 +58,19 @@ class GroupStage final : private runtime::CompletionSink {
 
   uint32_t num_executing() const noexcept { return executor_->num_executing(); }
 
+  // The device has failed: every request is refused, and will be.
+  bool device_failed() const noexcept { return counters_.device_errors.read() > 0; }
+  // Whether the thread spins when it finds nothing, or sleeps after a while. Any thread.
+  void set_busy(bool busy) noexcept { busy_.store(busy, std::memory_order_relaxed); }
+  bool busy() const noexcept { return busy_.load(std::memory_order_relaxed); }
+
   // One turn: takes what has come, runs at most one batch. Returns how much it did.
   size_t poll() noexcept;
 
   void start();  // makes the thread
-  void stop();   // ends it when the batch that runs is done; what waits is then run, not dropped
+  // Ends it when the batch that runs is done. What waits is not computed: REQUIRES that nobody waits
+  // for its answers, because nothing is in flight or the workers have stopped.
+  void stop();
 
  private:
   GroupStage() = default;
@@ -77,6 +85,7 @@ class GroupStage final : private runtime::CompletionSink {
   std::vector<RequestRing*> returns_;
   GroupStageOptions options_;
   telemetry::ExecutorCounters counters_;
+  std::atomic<bool> busy_{false};
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -22,6 +22,7 @@ class Idle {
  public:
   explicit Idle(const IdlePolicy& policy) : policy_(policy), sleep_ns_(policy.min_sleep_ns) {}
 
+  void set_busy(bool busy) noexcept { policy_.busy = busy; }
   void found_work() noexcept {
     empty_polls_ = 0;
     sleep_ns_ = policy_.min_sleep_ns;

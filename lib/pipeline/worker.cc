@@ -7,6 +7,7 @@ namespace {
 
 constexpr uint16_t kBurst = 64;
 constexpr uint64_t kSweepPeriodNs = 1'000'000;
+constexpr uint64_t kLastAnswersNs = 1'000'000'000;
 constexpr uint32_t kTransmitJobs = 16384;
 
 }  // namespace
@@ -60,6 +61,9 @@ void Worker::run() noexcept {
       return !returns_->empty() || stopping_.load(std::memory_order_acquire);
     });
   }
+  // What has been answered is sent, as far as the port takes it.
+  const uint64_t give_up_ns = shared_.clock.now_ns() + kLastAnswersNs;
+  while (transmit_.size() + tx_.pending() > 0 && shared_.clock.now_ns() < give_up_ns) poll();
   shared_.tenants.go_idle(options_.id);
   stages_.publish();
 }

@@ -9,6 +9,7 @@ import time
 
 import itif_wire
 import pytest
+from harness.appliance import program
 from harness.clients import Traffic, assert_accounted, connect, wait_until
 from test_tenants import tenants
 
@@ -49,6 +50,24 @@ def test_sigterm_answers_what_was_accepted_and_refuses_the_rest(new_appliance, n
         expected = {message.header.request_id for message in accepted}
         assert expected <= got, f"{len(expected - got)} of {len(expected)} accepted requests unanswered"
         assert refused >= 1, f"nobody was told of the draining ({answered} answered)"
+
+
+def test_sigterm_does_not_wait_for_a_drain_that_was_asked_for(new_appliance, namespaces, models):
+    appliance = new_appliance()
+    appliance.sections["data_plane"]["reassembly_timeout"] = "60s"
+    appliance.drain_timeout = "500ms"
+    appliance.start()
+    added = appliance.add_tenant("half", models())
+    with connect(namespaces, added, fragment_bytes=64) as client:
+        client.send_raw(client.tokens(IDS * 40).piece(0))  # in flight until its time is up
+        wait_until(lambda: appliance.ctl_json("stats")["total"]["in_flight"] == 1, "the request")
+        with subprocess.Popen((program("itifctl"), "--endpoint", appliance.endpoint, "drain", "--within", "10m"),
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as drain:
+            wait_until(lambda: "draining" in appliance.ctl("health", check=False).stdout, "the drain")
+            begun = time.monotonic()
+            assert appliance.stop() == 0
+            assert time.monotonic() - begun < 5
+            drain.wait(5)
 
 
 def test_drain_by_command_and_back(appliance, namespaces, models):

@@ -39,10 +39,16 @@ class FakeAppliance final : public Appliance {
     return {};
   }
   Result<uint64_t> drain(uint64_t timeout_ns) override {
+    wait_until_outside();
     calls.push_back("drain " + std::to_string(timeout_ns));
     return in_flight_after_drain;
   }
   void resume_from_drain() override { calls.push_back("undrain"); }
+  void cancel() override {
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    changed_.notify_all();
+  }
 
   nlohmann::json groups() const override {
     return {{"groups", {{{"name", "bert-768"}, {"backbone", "bert 12x768, 12 heads"}}}}};
@@ -109,8 +115,10 @@ class FakeAppliance final : public Appliance {
       std::unique_lock lock(mutex_);
       inside_ = true;
       changed_.notify_all();
-      changed_.wait(lock, [this] { return gate_open_; });
+      changed_.wait(lock, [this] { return gate_open_ || cancelled_; });
       inside_ = false;
+      changed_.notify_all();
+      if (cancelled_) return fail(Code::kUnavailable, "stopping");
     }
     for (int i = 0; i <= 1000; ++i) progress("packing", i / 1000.0);
     if (refused_models.contains(record.model_dir))
@@ -130,11 +138,17 @@ class FakeAppliance final : public Appliance {
                          .result_kind = "classes"};
   }
 
+  void wait_until_outside() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !inside_; });
+  }
+
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::map<uint32_t, TenantRecord> records_, expected_;
   bool gate_open_ = true;
   bool inside_ = false;
+  bool cancelled_ = false;
 };
 
 }  // namespace itif::control

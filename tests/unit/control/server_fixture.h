@@ -41,7 +41,9 @@ class ServerFixture : public ::testing::Test {
     if (!appliance_) appliance_ = std::make_unique<FakeAppliance>();
     server_->attach(*appliance_);
     server_->start();
-    if (restored) server_->wait_restored();
+    if (restored) {
+      ASSERT_TRUE(server_->wait_restored(kTestTimeoutNs));
+    }
   }
   // As if the process had been started anew.
   void restart(bool restored = true) {

@@ -156,7 +156,7 @@ TEST_F(ServerTest, TheApplianceExpectsTenantsThatAreNotLoaded) {
   start(false);
   EXPECT_EQ(appliance_->expected().size(), 2u) << "known before the server answers anybody";
   appliance_->open_gate();
-  server_->wait_restored();
+  EXPECT_TRUE(server_->wait_restored(kTestTimeoutNs));
   ASSERT_EQ(appliance_->expected().size(), 1u);
   EXPECT_EQ(appliance_->expected().at(2).name, "bad");
 
@@ -187,7 +187,7 @@ TEST_F(ServerTest, AnswersWhileTenantsAreRestored) {
   EXPECT_EQ(ok("health")["running"], "restore");
   EXPECT_EQ(ok("tenant.show", {{"tenant", "a"}})["tenant"]["state"], "loading");
   appliance_->open_gate();
-  server_->wait_restored();
+  EXPECT_TRUE(server_->wait_restored(kTestTimeoutNs));
   EXPECT_EQ(ok("health")["status"], "ok");
 }
 
@@ -361,6 +361,39 @@ TEST_F(ServerTest, DrainsAndReturns) {
   EXPECT_EQ(appliance_->calls.back(), "drain 7");
   server_->stop();
   EXPECT_EQ(server_->drain(7).error().code, Code::kUnavailable);
+}
+
+TEST_F(ServerTest, AShutdownEndsTheRestoreAtOnce) {
+  start();
+  add("a");
+  add("b");
+  server_.reset();
+  appliance_ = std::make_unique<FakeAppliance>();
+  appliance_->close_gate();
+  start(false);
+  appliance_->wait_until_inside();
+  auto waiting = std::async(std::launch::async, [this] { return refusal("undrain"); });
+  while (ok("health")["waiting"] != 1) std::this_thread::yield();
+  EXPECT_EQ(*server_->drain(7), 0u);
+  EXPECT_EQ(waiting.get().code, Code::kUnavailable);
+  EXPECT_EQ(refusal("undrain").code, Code::kUnavailable) << "nothing starts any more";
+  server_->stop();
+  EXPECT_EQ(appliance_->size(), 0u);
+  EXPECT_EQ(appliance_->calls, (std::vector<std::string>{"admit a", "drain 7"}));
+}
+
+TEST_F(ServerTest, AShutdownEndsTheOperationThatRuns) {
+  start();
+  appliance_->close_gate();
+  auto running = std::async(std::launch::async, [this] {
+    return refusal("tenant.add", {{"name", "a"}, {"model_dir", "/m"}});
+  });
+  appliance_->wait_until_inside();
+  EXPECT_EQ(*server_->drain(7), 0u);
+  EXPECT_EQ(running.get().code, Code::kUnavailable);
+  server_->stop();
+  restart();
+  EXPECT_TRUE(ok("tenant.list")["tenants"].empty());
 }
 
 TEST_F(ServerTest, PassesTheAppliancesDocumentsOn) {

@@ -53,11 +53,16 @@ Bytes ipv4_frame(const Bytes& datagram) {
 
 }  // namespace
 
+void start_test_eal() {
+  static const Status started =
+      net::start_eal({"--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf",
+                      "--lcores=0@0,1@0", "--vdev=net_null0"});
+  ASSERT_TRUE(started) << started.error().message;
+}
+
 void WorkerTest::SetUpTestSuite() {
   if (pool != nullptr) return;
-  const Status started = net::start_eal(
-      {"--no-huge", "-m", "128", "--no-pci", "--no-telemetry", "--no-shconf", "-l", "0"});
-  ASSERT_TRUE(started) << started.error().message;
+  start_test_eal();
   auto made = net::create_mempool({"test", 8191, 2048, -1});
   ASSERT_TRUE(made) << made.error().message;
   pool = made->release();  // for the life of the process

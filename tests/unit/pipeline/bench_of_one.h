@@ -23,6 +23,9 @@ struct Answer {
   Bytes payload;
 };
 
+// Once a process: EAL without hugepages, devices or files of its own.
+void start_test_eal();
+
 class WorkerTest : public testing::Test {
  protected:
   static constexpr uint32_t kTenant = 7;

@@ -2,8 +2,11 @@
 // token, so that a test can tell whose answer it got and make responses of any length.
 #pragma once
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <functional>
 #include <vector>
 
 #include "base/clock.h"
@@ -16,8 +19,9 @@ class FakeGroup final : public runtime::Group {
  public:
   uint32_t per_token = 1;
   bool fail_next = false;
-  uint32_t batches = 0;
-  uint64_t cost_ns_per_token = 0;  // on `clock`
+  std::atomic<uint32_t> batches = 0;
+  std::function<void()> on_forward;  // in each batch
+  uint64_t cost_ns_per_token = 0;    // on `clock`
   uint64_t cost_ns_per_batch = 0;
   VirtualClock* clock = nullptr;
 
@@ -25,19 +29,34 @@ class FakeGroup final : public runtime::Group {
     model_.max_tokens = model_.max_text_tokens = 512;
     spec_.type_vocab = 2;
   }
+  FakeGroup(const model::BackboneSpec& spec, const runtime::GroupOptions& options) : FakeGroup() {
+    spec_ = spec;
+    options_ = options;
+    model_.spec = spec;
+  }
   const model::BackboneSpec& spec() const noexcept override { return spec_; }
   const runtime::GroupOptions& options() const noexcept override { return options_; }
-  Result<uint32_t> admit(const std::string&, const model::Progress&) override { return 0u; }
-  void release(uint32_t) override {}
+  // Calls on_admit, which may throw, as a loader's progress may; gives slots out in turn.
+  std::function<void(const model::Progress&)> on_admit;
+  Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) override {
+    try {
+      if (on_admit) on_admit(progress);
+    } catch (const std::exception& e) {
+      return fail(Code::kInternal, directory + ": " + e.what());
+    }
+    return num_tenants_++;
+  }
+  void release(uint32_t) override { --num_tenants_; }
   const model::TenantModel* model(uint32_t slot) const noexcept override {
     return slot < 4 ? &model_ : nullptr;
   }
-  uint32_t num_tenants() const noexcept override { return 1; }
+  uint32_t num_tenants() const noexcept override { return num_tenants_; }
   uint64_t weight_bytes() const noexcept override { return 0; }
   uint64_t workspace_bytes() const noexcept override { return 0; }
 
   Status forward(device::Stream&, runtime::Batch& batch) noexcept override {
     ++batches;
+    if (on_forward) on_forward();
     if (clock) clock->advance_ns(cost_ns_per_batch);
     for (const runtime::Segment& segment : batch.segments)
       if (clock) clock->advance_ns(cost_ns_per_token * segment.num_tokens);
@@ -68,6 +87,7 @@ class FakeGroup final : public runtime::Group {
  private:
   model::BackboneSpec spec_;
   runtime::GroupOptions options_;
+  std::atomic<uint32_t> num_tenants_{0};
   model::TenantModel model_;
 };
 

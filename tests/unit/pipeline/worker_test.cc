@@ -29,6 +29,21 @@ TEST_F(WorkerTest, AnswersARequestOfOneDatagram) {
   EXPECT_EQ(figures().forwarded, 1u);
 }
 
+TEST_F(WorkerTest, SendsWhatIsQueuedBeforeItStops) {
+  group->per_token = 1000;
+  const Bytes payload = token_payload(500);  // an answer of 2 MB, some 1,400 datagrams
+  for (const Bytes& piece : datagrams(request(1, 1000), payload)) send(piece);
+  worker->poll();
+  stage->poll();
+  worker->poll();
+  worker->stop();
+  worker->run();
+  size_t bytes = 0;
+  for (const Answer& answer : answers())
+    if (answer.header.type == Type::kResponse) bytes += answer.payload.size();
+  EXPECT_EQ(bytes, 500u * 1000 * 4);
+}
+
 TEST_F(WorkerTest, JoinsPiecesInAnyOrderAndIgnoresDuplicates) {
   Random random(3);
   for (uint64_t id = 1; id <= 50; ++id) {

@@ -1,0 +1,192 @@
+// The directory's groups: which one a model joins, when one is made and when it ends.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "base/log.h"
+#include "model/loading.h"
+#include "model/model_dir.h"
+#include "pipeline/directory.h"
+
+namespace itif::pipeline {
+namespace {
+
+// Of text; truncation makes long ones legal, so this only bounds what one request can hold.
+constexpr uint32_t kTextBytesPerToken = 32;
+
+// Thrown out of a loader by the progress that it reports: Group::admit() makes an error of it.
+struct Cancelled : std::exception {
+  const char* what() const noexcept override { return "given up"; }
+};
+
+std::unexpected<Error> stopping() {
+  return fail(Code::kUnavailable, "itifd is stopping: start it again and repeat the request");
+}
+
+uint16_t kind_bit(wire::PayloadKind kind) {
+  return static_cast<uint16_t>(1u << static_cast<unsigned>(kind));
+}
+
+}  // namespace
+
+Result<std::optional<uint16_t>> Directory::find_group(const std::string& name,
+                                                      const model::BackboneSpec& spec) const {
+  for (uint16_t i = 0; i < stages_.size(); ++i) {
+    if (!stages_[i]) continue;
+    const GroupStage& stage = *stages_[i];
+    if (!name.empty()) {
+      if (stage.name() != name) continue;
+      if (stage.device_failed()) {
+        return fail(Code::kUnavailable,
+                    fmt::format("group {} refuses all requests because its device has failed: name "
+                                "another group or none, or restart itifd",
+                                name));
+      }
+      // The admin's choice: whether the model fits is for Group::admit to say.
+      return i;
+    }
+    if (!stage.device_failed() && model::check_fits(stage.group().spec(), spec) &&
+        stage.group().num_tenants() < group_options_.max_tenants)
+      return i;
+  }
+  return std::nullopt;
+}
+
+Result<uint16_t> Directory::start_group(const std::string& name, const model::BackboneSpec& spec) {
+  const auto unused = std::find(stages_.begin(), stages_.end(), nullptr);
+  if (unused == stages_.end()) {
+    return fail(Code::kResourceExhausted,
+                fmt::format("there are {} groups already", GroupTable::kMaxGroups));
+  }
+  std::string made_name = name.empty() ? model::signature(spec) : name;
+  for (int suffix = 2; std::any_of(stages_.begin(), stages_.end(),
+                                   [&](const auto& s) { return s && s->name() == made_name; });
+       ++suffix)
+    made_name = fmt::format("{}.{}", model::signature(spec), suffix);
+
+  runtime::GroupOptions options = group_options_;
+  options.max_tokens = std::max(options.max_tokens, spec.max_positions);
+  GroupStageOptions stage_options = stage_options_;
+  stage_options.executor.limits.max_tokens = options.max_tokens;
+  ITIF_ASSIGN(auto group, make_group_(device_, spec, options));
+  const std::vector<RequestRing*> returns = pipeline_.return_rings();
+  ITIF_ASSIGN(auto stage, GroupStage::create(made_name, std::move(group), device_, clock_, returns,
+                                             stage_options));
+  stage->start();
+  const auto number = static_cast<uint16_t>(unused - stages_.begin());
+  pipeline_.shared().groups.set(number, stage.get());
+  log::info("group {} serves {}", made_name, model::describe(spec));
+  {
+    const std::lock_guard lock(mutex_);
+    stages_[number] = std::move(stage);
+  }
+  share_cpus();
+  return number;
+}
+
+// Executors that spin on a CPU which another needs cost it a scheduler's slice a batch; asleep, they
+// are woken by their doorbells.
+void Directory::share_cpus() {
+  const auto groups = std::count_if(stages_.begin(), stages_.end(),
+                                    [](const auto& stage) { return stage != nullptr; });
+  for (const auto& stage : stages_)
+    if (stage) stage->set_busy(busy_ && static_cast<size_t>(groups) <= num_executor_cpus_);
+}
+
+void Directory::drop_group_if_empty(uint16_t group) {
+  if (!stages_[group] || stages_[group]->group().num_tenants() > 0) return;
+  pipeline_.shared().groups.set(group, nullptr);
+  std::unique_ptr<GroupStage> last;
+  {
+    const std::lock_guard lock(mutex_);
+    last = std::move(stages_[group]);
+  }
+  last->stop();
+  share_cpus();
+  log::info("group {} has no tenants left and is gone", last->name());
+}
+
+Result<Directory::Serving> Directory::load(const TenantSettings& settings,
+                                           const model::Progress& progress) {
+  if (cancelled_.load()) return stopping();
+  ITIF_ASSIGN(const model::BackboneSpec spec, model::read_backbone_spec(settings.model_dir));
+  ITIF_ASSIGN(std::optional<uint16_t> found, find_group(settings.group, spec));
+  if (!found) {
+    // A group's memory is reserved for its architecture alone: only for a model that is there.
+    ITIF_TRY(model::open_model(settings.model_dir));
+    ITIF_ASSIGN(found, start_group(settings.group, spec));
+  }
+  const uint16_t number = *found;
+  runtime::Group& group = stages_[number]->group();
+  auto slot = group.admit(settings.model_dir, [&](const std::string& stage, double fraction) {
+    if (cancelled_.load()) throw Cancelled();
+    if (progress) progress(stage, fraction);
+  });
+  if (!slot) {
+    drop_group_if_empty(number);
+    if (cancelled_.load()) return stopping();
+    return std::unexpected(slot.error());
+  }
+  const model::TenantModel& model = *group.model(*slot);
+  Serving serving;
+  serving.group = number;
+  serving.slot = *slot;
+  serving.payload_kinds =
+      kind_bit(wire::PayloadKind::kTokensU16) | kind_bit(wire::PayloadKind::kTokensU32);
+  serving.max_payload_bytes = model.max_tokens * 4;
+  if (model.tokenizer) {
+    serving.payload_kinds |= kind_bit(wire::PayloadKind::kText);
+    serving.max_payload_bytes = model.max_tokens * kTextBytesPerToken;
+  }
+  TenantEntry& entry = serving.entry;
+  entry.settings = settings;
+  entry.loaded = true;
+  entry.group = stages_[number]->name();
+  entry.backbone = model::describe(model.spec);
+  entry.head = model::describe(model.head.spec, model.spec);
+  entry.labels = model.head.spec.labels;
+  entry.default_result = runtime::default_result_kind(model.head.spec);
+  entry.max_tokens = model.max_tokens;
+  entry.weight_bytes = model.weight_bytes;
+  return serving;
+}
+
+// Frees a tenant's slot when nobody needs it any more. REQUIRES: it is not in tenants_.
+
+void Directory::unload(const Serving& serving) {
+  stages_[serving.group]->group().release(serving.slot);
+  drop_group_if_empty(serving.group);
+}
+
+std::vector<GroupEntry> Directory::groups() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<GroupEntry> entries;
+  for (size_t number = 0; number < stages_.size(); ++number) {
+    if (!stages_[number]) continue;
+    const GroupStage& stage = *stages_[number];
+    const runtime::Group& group = stage.group();
+    const telemetry::ExecutorCounters& c = stage.counters();
+    GroupEntry& entry = entries.emplace_back();
+    entry.name = stage.name();
+    entry.backbone = model::describe(group.spec());
+    entry.max_tenants = group.options().max_tenants;
+    entry.weight_bytes = group.weight_bytes();
+    entry.workspace_bytes = group.workspace_bytes();
+    entry.waiting = stage.num_waiting();
+    entry.executing = stage.num_executing();
+    entry.batches = c.batches.read();
+    entry.requests = c.requests.read();
+    entry.tokens = c.tokens.read();
+    entry.tenants = c.tenants.read();
+    entry.refused = c.refused.read();
+    entry.busy_ns = c.busy_ns.read();
+    entry.device_failed = stage.device_failed();
+    for (const Serving& serving : tenants_)
+      if (serving.entry.loaded && serving.group == number)
+        entry.tenant_names.push_back(serving.entry.settings.name);
+  }
+  return entries;
+}
+
+}  // namespace itif::pipeline

@@ -1,0 +1,270 @@
+// Tenants come, change and go on fake groups, with a reader that holds on to snapshots as a worker does.
+#include "pipeline/directory.h"
+
+#include <gtest/gtest.h>
+#include <rte_eth_ring.h>
+#include <rte_ring.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "bench_of_one.h"
+
+namespace itif::pipeline::test {
+namespace {
+
+constexpr size_t kReader = 0;  // the only worker does not run: the test reads in its place
+
+class DirectoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    start_test_eal();
+    // A port of its own for each test: closing takes the device away.
+    static int serial = 0;
+    const std::string name = "directory" + std::to_string(serial++);
+    rte_ring* ring = rte_ring_create(name.c_str(), 64, SOCKET_ID_ANY, 0);
+    ASSERT_GE(rte_eth_from_rings(name.c_str(), &ring, 1, &ring, 1, 0), 0);
+    config.ports = {{.device = "net_ring_" + name, .ipv4 = {"198.18.0.1/24"}, .ipv6 = {}}};
+    config.data_plane.mbufs = 4096;
+    config.data_plane.max_contexts = 64;
+    wire::Key secret{};
+    Random random(1);
+    auto made = Pipeline::create(config, clock, secret, random);
+    ASSERT_TRUE(made) << made.error().message;
+    pipeline = std::move(*made);
+    remake();
+  }
+  void TearDown() override {
+    if (pipeline) pipeline->shared().tenants.go_idle(kReader);
+  }
+  void remake() {
+    directory.reset();
+    directory = std::make_unique<Directory>(
+        *pipeline, device, clock, config, std::vector<unsigned>{0},
+        [this](device::Device&, const model::BackboneSpec& spec,
+               const runtime::GroupOptions& options) -> Result<std::unique_ptr<runtime::Group>> {
+          auto group = std::make_unique<FakeGroup>(spec, options);
+          group->on_admit = on_admit;
+          groups.push_back(group.get());
+          return group;
+        });
+  }
+  static TenantSettings settings(uint32_t id) {
+    TenantSettings s;
+    s.id = id;
+    s.name = "t" + std::to_string(id);
+    s.model_dir = ITIF_GOLDENS_DIR "/plain-f32";
+    s.key.epoch = 1;
+    return s;
+  }
+  Result<TenantEntry> admit(const TenantSettings& s) { return directory->admit(s, {}); }
+  const tenant::Snapshot& snapshot() { return pipeline->shared().tenants.current(); }
+  GroupStage* stage(uint16_t number = 0) { return pipeline->shared().groups.find(number); }
+  // The group's device fails at the next batch.
+  void break_device(uint16_t number = 0) {
+    groups[number]->fail_next = true;
+    const uint16_t id = 5;
+    const request::Piece piece{reinterpret_cast<const std::byte*>(&id), 2};
+    request::Request request;
+    request.payload_kind = wire::PayloadKind::kTokensU16;
+    request.payload_bytes = 2;
+    request.pieces = std::span(&piece, 1);
+    stage(number)->push(&request);
+    while (pipeline->workers()[0]->returns().pop(&returned_, 1) == 0) std::this_thread::yield();
+    while (!stage(number)->device_failed()) std::this_thread::yield();
+  }
+
+  SystemClock clock;
+  config::Config config;
+  FakeDevice device;
+  std::vector<FakeGroup*> groups;
+  std::function<void(const model::Progress&)> on_admit;
+  std::unique_ptr<Pipeline> pipeline;
+  std::unique_ptr<Directory> directory;
+
+ private:
+  request::Request* returned_ = nullptr;
+};
+
+TEST_F(DirectoryTest, AnAdmittedTenantIsPublishedWithItsPlace) {
+  TenantSettings s = settings(7);
+  s.weight = 3;
+  s.quota_rps = 9;
+  const auto entry = admit(s);
+  ASSERT_TRUE(entry) << entry.error().message;
+  EXPECT_EQ(entry->max_tokens, 512u);
+  const tenant::Tenant* t = snapshot().find(7);
+  ASSERT_NE(t, nullptr);
+  EXPECT_EQ(t->state, tenant::State::kServing);
+  EXPECT_EQ(t->weight, 3u);
+  EXPECT_EQ(t->quota_rps, 9u);
+  EXPECT_EQ(t->group, 0);
+  EXPECT_NE(stage(), nullptr);
+  EXPECT_EQ(admit(s).error().code, Code::kAlreadyExists);
+  EXPECT_EQ(directory->groups().at(0).tenant_names, std::vector<std::string>{"t7"});
+}
+
+TEST_F(DirectoryTest, ExpectedTenantsAreKnownAndNotServed) {
+  TenantSettings paused = settings(2);
+  paused.state = tenant::State::kPaused;
+  directory->expect({settings(1), paused});
+  ASSERT_NE(snapshot().find(1), nullptr);
+  EXPECT_EQ(snapshot().find(1)->state, tenant::State::kNotLoaded);
+  EXPECT_EQ(snapshot().find(1)->key.epoch, 1);
+  EXPECT_EQ(snapshot().find(2)->state, tenant::State::kPaused);
+  EXPECT_NE(snapshot().find(1)->index, snapshot().find(2)->index);
+  EXPECT_EQ(directory->num_loaded(), 0u);
+  EXPECT_EQ(directory->list().size(), 2u);
+
+  TenantSettings rotated = settings(1);
+  rotated.key.epoch = 2;
+  directory->expect({rotated});
+  EXPECT_EQ(snapshot().find(1)->key.epoch, 2);
+  EXPECT_EQ(directory->update(rotated, false, {}).error().code, Code::kNotFound);
+
+  const uint32_t index = snapshot().find(1)->index;
+  ASSERT_TRUE(admit(rotated));
+  EXPECT_EQ(snapshot().find(1)->state, tenant::State::kServing);
+  EXPECT_EQ(snapshot().find(1)->index, index) << "its counts go on";
+  EXPECT_TRUE(directory->remove(2));
+  EXPECT_EQ(snapshot().find(2), nullptr);
+}
+
+TEST_F(DirectoryTest, AModelThatIsNotThereMakesNoGroup) {
+  const auto dir = std::filesystem::temp_directory_path() / "itif-directory-test";
+  std::filesystem::create_directories(dir);
+  std::filesystem::copy_file(ITIF_GOLDENS_DIR "/plain-f32/config.json", dir / "config.json",
+                             std::filesystem::copy_options::overwrite_existing);
+  TenantSettings s = settings(1);
+  s.model_dir = dir;  // an architecture, and no weights
+  directory->expect({s});
+  EXPECT_FALSE(admit(s));
+  EXPECT_TRUE(groups.empty()) << "memory was reserved for a model that is not there";
+  EXPECT_EQ(snapshot().find(1)->state, tenant::State::kNotLoaded);
+  std::filesystem::remove_all(dir);
+}
+
+TEST_F(DirectoryTest, AFailedGroupTakesNoNewTenants) {
+  ASSERT_TRUE(admit(settings(1)));
+  const std::string failed = directory->list().at(0).group;
+  break_device();
+  EXPECT_TRUE(directory->groups().at(0).device_failed);
+  TenantSettings named = settings(2);
+  named.group = failed;
+  const auto refused = admit(named);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnavailable);
+  EXPECT_NE(refused.error().message.find("device has failed"), std::string::npos);
+  const auto elsewhere = admit(settings(3));
+  ASSERT_TRUE(elsewhere);
+  EXPECT_NE(elsewhere->group, failed);
+  // A reload leaves the failed group, which then ends.
+  ASSERT_TRUE(directory->update(settings(1), true, {}));
+  EXPECT_EQ(directory->groups().size(), 1u);
+  EXPECT_EQ(directory->list().at(0).group, elsewhere->group);
+}
+
+TEST_F(DirectoryTest, ARemovedTenantsSlotIsFreedWhenNobodyNeedsIt) {
+  ASSERT_TRUE(admit(settings(1)));
+  ASSERT_TRUE(admit(settings(2)));
+  auto& cell = pipeline->shared().tenants;
+  const tenant::Snapshot& held = cell.acquire(kReader);
+  const tenant::Tenant* t = held.find(1);
+  t->lease->in_flight.fetch_add(1);  // a request of it, under way
+  auto removal = std::async(std::launch::async, [&] { return directory->remove(1); });
+  while (snapshot().find(1) != nullptr) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(groups[0]->num_tenants(), 2u) << "a reader holds the old snapshot";
+  EXPECT_EQ(t->id, 1u);
+  EXPECT_EQ(directory->in_flight(), 1u) << "a drain waits for those that leave";
+  tenant::Lease& lease = *t->lease;
+  cell.acquire(kReader);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(groups[0]->num_tenants(), 2u) << "a request is in flight";
+  lease.in_flight.fetch_sub(1);
+  EXPECT_TRUE(removal.get());
+  EXPECT_EQ(groups[0]->num_tenants(), 1u);
+}
+
+TEST_F(DirectoryTest, AReloadSwapsSlotsAndKeepsTheIndex) {
+  ASSERT_TRUE(admit(settings(1)));
+  const tenant::Tenant before = *snapshot().find(1);
+  ASSERT_TRUE(directory->update(settings(1), true, {}));
+  EXPECT_NE(snapshot().find(1)->slot, before.slot);
+  EXPECT_EQ(snapshot().find(1)->index, before.index);
+  EXPECT_EQ(groups[0]->num_tenants(), 1u) << "the old slot is free again";
+  ASSERT_TRUE(directory->remove(1));
+  EXPECT_EQ(stage(), nullptr) << "a group without tenants ends";
+}
+
+TEST_F(DirectoryTest, ADrainEndsWhenNothingIsInFlightOrTimeIsUp) {
+  ASSERT_TRUE(admit(settings(1)));
+  snapshot().find(1)->lease->in_flight = 2;
+  EXPECT_EQ(directory->drain(1'000'000), 2u);
+  EXPECT_TRUE(snapshot().draining());
+  snapshot().find(1)->lease->in_flight = 0;
+  EXPECT_EQ(directory->drain(60'000'000'000), 0u);
+  directory->resume_from_drain();
+  EXPECT_FALSE(snapshot().draining());
+}
+
+TEST_F(DirectoryTest, CancellingEndsALoad) {
+  std::promise<void> inside;
+  on_admit = [&](const model::Progress& progress) {
+    inside.set_value();
+    for (;;) {
+      progress("packing", 0.5);
+      std::this_thread::yield();
+    }
+  };
+  directory->expect({settings(1)});
+  auto load = std::async(std::launch::async, [&] { return admit(settings(1)); });
+  inside.get_future().wait();
+  EXPECT_EQ(directory->drain(0), 0u) << "a drain does not wait for the load";
+  EXPECT_TRUE(snapshot().draining());
+  directory->cancel();
+  EXPECT_EQ(load.get().error().code, Code::kUnavailable);
+  EXPECT_EQ(stage(), nullptr);
+  EXPECT_EQ(snapshot().find(1)->state, tenant::State::kNotLoaded);
+}
+
+TEST_F(DirectoryTest, CancellingEndsWaitsAndKeepsWhatIsInUse) {
+  ASSERT_TRUE(admit(settings(1)));
+  ASSERT_TRUE(admit(settings(2)));
+  auto lease = snapshot().find(1)->lease;
+  lease->in_flight = 1;
+  auto removal = std::async(std::launch::async, [&] { return directory->remove(1); });
+  while (snapshot().find(1) != nullptr) std::this_thread::yield();
+  auto drain = std::async(std::launch::async, [&] { return directory->drain(86'400'000'000'000); });
+  while (!snapshot().draining()) std::this_thread::yield();
+  directory->cancel();
+  EXPECT_EQ(drain.get(), 1u);
+  EXPECT_TRUE(removal.get());
+  EXPECT_EQ(groups[0]->num_tenants(), 2u) << "a request still refers to the slot";
+  directory->resume_from_drain();
+  EXPECT_TRUE(snapshot().draining()) << "a shutdown's drain stays";
+  auto last = std::async(std::launch::async, [&] { return directory->drain(60'000'000'000); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  lease->in_flight = 0;
+  EXPECT_EQ(last.get(), 0u) << "the shutdown's own drain waits for it";
+}
+
+TEST_F(DirectoryTest, ExecutorsSpinOnlyWhileEachHasACpu) {
+  config.data_plane.polling = "busy";
+  remake();  // one executor CPU
+  TenantSettings first = settings(1), second = settings(2);
+  first.group = "a";
+  second.group = "b";
+  ASSERT_TRUE(admit(first));
+  EXPECT_TRUE(stage(0)->busy());
+  ASSERT_TRUE(admit(second));
+  EXPECT_FALSE(stage(0)->busy());
+  EXPECT_FALSE(stage(1)->busy());
+  ASSERT_TRUE(directory->remove(1));
+  EXPECT_TRUE(stage(1)->busy());
+}
+
+}  // namespace
+}  // namespace itif::pipeline::test
