@@ -43,10 +43,11 @@ struct GatherIds {
   uint32_t vocab_size = 0;
 };
 
-// out = LayerNorm(word[id] + position[pos] + type[type]) ; an id of -1 reads as 0.
+// out = LayerNorm(word[id] + position[position_base + pos] + type[type]); an id of -1 reads as 0.
 struct EmbedLayerNorm {
-  const int32_t* ids = nullptr;          // [T]
-  std::span<const uint32_t> positions;   // [T], host
+  const int32_t* ids = nullptr;         // [T]
+  std::span<const uint32_t> positions;  // [T], host
+  uint32_t position_base = 0;
   std::span<const uint8_t> token_types;  // [T], host; empty: all 0
   std::span<const RowRange> ranges;
   Slab word;         // act [vocab, H]
@@ -54,8 +55,8 @@ struct EmbedLayerNorm {
   Slab token_type;   // act [type_vocab, H]; base nullptr: the family has none
   Slab gamma, beta;  // f32 [H]
   float epsilon = 1e-12f;
-  uint32_t hidden = 0;
-  void* out = nullptr;  // act [T, H]
+  uint32_t hidden = 0;  // width of the tables: a family may project it to its hidden size later
+  void* out = nullptr;  // act [T, hidden]
 };
 
 enum class Activation : uint8_t { kNone, kGelu, kGeluTanh, kRelu, kTanh };

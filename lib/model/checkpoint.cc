@@ -199,20 +199,16 @@ Status Checkpoint::unchanged() const {
   return {};
 }
 
-std::string locate(const Checkpoint& checkpoint, std::string_view prefix,
-                   std::string_view canonical) {
-  std::string legacy;
-  for (const auto& [now, then] :
-       {std::pair{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}})
-    if (canonical.ends_with(now))
-      legacy =
-          std::string(canonical.substr(0, canonical.size() - std::string_view(now).size())) + then;
-  const std::string dotted = std::string(prefix) + ".";
-  for (const std::string& name : {std::string(canonical), dotted + std::string(canonical), legacy,
-                                  legacy.empty() ? legacy : dotted + legacy})
-    if (!name.empty() && checkpoint.find(name)) return name;
-  const bool prefixed = checkpoint.find(dotted + "embeddings.word_embeddings.weight") != nullptr;
-  return (prefixed ? dotted : std::string()) + std::string(canonical);
+const std::string& Checkpoint::choose(std::span<const std::string> names) const {
+  for (const std::string& name : names)
+    if (find(name)) return name;
+  for (const std::string& name : names) {
+    const std::string first_part = name.substr(0, name.find('.') + 1);  // "" without a dot
+    if (first_part.empty()) continue;
+    const auto after = tensors_.lower_bound(first_part);
+    if (after != tensors_.end() && after->first.starts_with(first_part)) return name;
+  }
+  return names.front();
 }
 
 }  // namespace itif::model

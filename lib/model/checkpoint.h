@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,10 @@ class Checkpoint {
   // nullptr: there is none.
   const TensorEntry* find(std::string_view name) const;
 
+  // The first of `names` that is there. If none is, the one that the other tensors suggest, for the
+  // message: whose first part ("bert" of "bert.embeddings…") others have. REQUIRES: one name at least.
+  const std::string& choose(std::span<const std::string> names) const;
+
   // Floating-point tensor `name`. Errors: kInvalidArgument (missing, another shape, another type
   // than F32, F16 or BF16), kCorrupt (the file ends early); all with file, tensor, expected and
   // found.
@@ -64,11 +69,5 @@ class Checkpoint {
   std::vector<std::unique_ptr<File>> files_;
   std::map<std::string, Place, std::less<>> tensors_;
 };
-
-// The name that `canonical` ("encoder.layer.0.output.LayerNorm.weight") has in the checkpoint: as
-// it stands, behind "<prefix>.", or with BERT's first names of LayerNorm's parameters (gamma,
-// beta). If there is none, the name that the checkpoint's other tensors suggest, for the message.
-std::string locate(const Checkpoint& checkpoint, std::string_view prefix,
-                   std::string_view canonical);
 
 }  // namespace itif::model

@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "model/checkpoint.h"
-#include "model/config.h"
 #include "model/json_file.h"
 #include "model/sentence_transformers.h"
 
@@ -15,52 +16,35 @@ constexpr uint32_t kMaxLabels = 32768;
 constexpr uint32_t kMaxTokenLabels = 4096;
 constexpr size_t kMaxLabelBytes = 256;
 
-// What config.json's `architectures` may say. Heads that we do not compute but whose encoder we
-// serve (masked language modelling) give hidden states.
-struct Architecture {
-  const char* suffix;  // behind the family's own prefix: "Bert" + "ForSequenceClassification"
-  HeadKind kind;
-  const char* classifier;  // tensor prefix; nullptr: none
-  const char* labels;      // comma-separated if the head fixes them; nullptr: id2label
-};
-constexpr Architecture kArchitectures[] = {
-    {"Model", HeadKind::kHidden, nullptr, nullptr},
-    {"ForMaskedLM", HeadKind::kHidden, nullptr, nullptr},
-    {"ForPreTraining", HeadKind::kHidden, nullptr, nullptr},
-    {"ForSequenceClassification", HeadKind::kClassification, "classifier", nullptr},
-    {"ForNextSentencePrediction", HeadKind::kClassification, "cls.seq_relationship",
-     "is_next,is_random"},
-    {"ForTokenClassification", HeadKind::kTokenClassification, "classifier", nullptr},
-    {"ForQuestionAnswering", HeadKind::kTokenClassification, "qa_outputs", "start,end"},
-};
+bool has(const Checkpoint& checkpoint, std::string_view module) {
+  return checkpoint.find(fmt::format("{}.weight", module)) != nullptr;
+}
 
 // By name if config.json names one, else by the tensors that are there.
-Result<const Architecture*> find_architecture(const nlohmann::json& config, std::string_view family,
-                                              bool has_pooler, const Checkpoint& checkpoint,
+Result<const Architecture*> find_architecture(const nlohmann::json& config,
+                                              const HeadLayout& layout, bool has_pooler,
+                                              const Checkpoint& checkpoint,
                                               const std::string& origin) {
-  const auto by_suffix = [](std::string_view suffix) -> const Architecture* {
-    for (const Architecture& row : kArchitectures)
-      if (suffix == row.suffix) return &row;
-    return nullptr;
-  };
   const auto it = config.find("architectures");
   if (it == config.end() || it->is_null() || (it->is_array() && it->empty())) {
-    if (checkpoint.find("classifier.weight"))
-      return by_suffix(has_pooler ? "ForSequenceClassification" : "ForTokenClassification");
-    return by_suffix("Model");
+    for (const Architecture& row : layout.architectures) {
+      if (row.classifier.empty() || !row.labels.empty() || !has(checkpoint, row.classifier))
+        continue;
+      const bool has_dense = row.dense.empty() ? has_pooler : has(checkpoint, row.dense);
+      if (row.kind == HeadKind::kTokenClassification || has_dense) return &row;
+    }
+    return &layout.architectures.front();
   }
   if (!it->is_array() || it->size() != 1 || !(*it)[0].is_string())
     return fail(Code::kInvalidArgument,
                 fmt::format("{}: 'architectures' must be an array of one name, found {}", origin,
                             shown(*it)));
   const std::string name = (*it)[0].get<std::string>();
-  const std::string_view prefix = class_prefix(family);
-  if (name.starts_with(prefix))
-    if (const Architecture* found = by_suffix(std::string_view(name).substr(prefix.size())))
-      return found;
   std::string known;
-  for (const Architecture& row : kArchitectures)
-    known += fmt::format("{}{}{}", known.empty() ? "" : ", ", prefix, row.suffix);
+  for (const Architecture& row : layout.architectures) {
+    if (name == row.name) return &row;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
+  }
   return fail(Code::kUnsupported, fmt::format("{}: 'architectures' must be one of {}, found {}",
                                               origin, known, shown(nlohmann::json(name))));
 }
@@ -105,7 +89,7 @@ Status read_classifier(const nlohmann::json& config, const Architecture& archite
   linear.weight = fmt::format("{}.weight", architecture.classifier);
   linear.bias = fmt::format("{}.bias", architecture.classifier);
   linear.k = backbone.hidden;
-  if (architecture.labels) {
+  if (!architecture.labels.empty()) {
     head.labels = split(architecture.labels);
   } else {
     ITIF_ASSIGN(head.labels, read_labels(config, origin));
@@ -202,29 +186,42 @@ const char* head_kind_name(HeadKind kind) {
 }
 
 Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::json& config,
-                                const BackboneSpec& backbone, const Checkpoint& checkpoint) {
+                                const HeadLayout& layout, const BackboneSpec& backbone,
+                                const Checkpoint& checkpoint) {
   const std::string origin = directory + "/config.json";
   HeadSpec head;
 
-  LinearSpec pooler;
-  pooler.weight = locate(checkpoint, backbone.family, "pooler.dense.weight");
-  pooler.bias = locate(checkpoint, backbone.family, "pooler.dense.bias");
-  pooler.n = pooler.k = backbone.hidden;
-  pooler.activation = kernels::Activation::kTanh;
-  const bool has_pooler = checkpoint.find(pooler.weight) != nullptr;
+  LinearSpec dense;
+  dense.n = dense.k = backbone.hidden;
+  dense.activation = kernels::Activation::kTanh;
+  if (!layout.pooler.empty()) {
+    const auto pooler = [&](const char* part) {
+      const std::string bare = fmt::format("{}.{}", layout.pooler, part);
+      return checkpoint.choose(std::array{bare, fmt::format("{}.{}", layout.prefix, bare)});
+    };
+    dense.weight = pooler("weight");
+    dense.bias = pooler("bias");
+  }
+  head.answers_pooled = !dense.weight.empty() && checkpoint.find(dense.weight) != nullptr;
 
   ITIF_ASSIGN(const bool embeds, read_sentence_transformers(directory, backbone, head));
   if (!embeds) {
     ITIF_ASSIGN(const Architecture* architecture,
-                find_architecture(config, backbone.family, has_pooler, checkpoint, origin));
+                find_architecture(config, layout, head.answers_pooled, checkpoint, origin));
     head.kind = architecture->kind;
-    if (head.kind == HeadKind::kHidden && has_pooler) head.kind = HeadKind::kPooler;
-    if (architecture->classifier)
+    if (head.kind == HeadKind::kHidden && head.answers_pooled) head.kind = HeadKind::kPooler;
+    if (!architecture->classifier.empty())
       ITIF_TRY(read_classifier(config, *architecture, backbone, checkpoint, origin, head));
+    if (!architecture->dense.empty()) {
+      head.answers_pooled = false;
+      dense.weight = fmt::format("{}.weight", architecture->dense);
+      dense.bias = fmt::format("{}.bias", architecture->dense);
+      dense.activation = architecture->dense_activation;
+    }
   }
-  // A classifier of whole texts stands on the pooler: if it is missing, loading says so.
-  if (has_pooler || head.kind == HeadKind::kClassification)
-    head.pooler.push_back(std::move(pooler));
+  // A classifier of whole texts stands on it: if it is missing, loading says so.
+  if (head.answers_pooled || head.kind == HeadKind::kClassification)
+    head.pooler.push_back(std::move(dense));
   return head;
 }
 

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -41,14 +43,34 @@ struct LinearSpec {
   kernels::Activation activation = kernels::Activation::kNone;
 };
 
+// A class of transformers that config.json's `architectures` may name. Heads that we do not compute but
+// whose encoder we serve (masked language modelling) give hidden states.
+struct Architecture {
+  std::string_view name;  // "BertForSequenceClassification"
+  HeadKind kind = HeadKind::kHidden;
+  std::string_view classifier = {};  // module; empty: none
+  std::string_view labels = {};      // comma-separated if the head fixes them; empty: id2label
+  // kClassification: the module between the first token and the classifier; empty: the pooler.
+  std::string_view dense = {};
+  kernels::Activation dense_activation = kernels::Activation::kTanh;
+};
+
+// What the heads of a backbone family are called.
+struct HeadLayout {
+  std::string_view prefix;                      // of the encoder's tensors beside a head: "bert"
+  std::string_view pooler;                      // module; empty: the family has none
+  std::span<const Architecture> architectures;  // the first is the bare encoder
+};
+
 struct HeadSpec {
   HeadKind kind = HeadKind::kHidden;
   // kEmbedding.
   kernels::Pooling pooling = kernels::Pooling::kMean;
   bool normalize = false;
   std::vector<LinearSpec> dense;  // after pooling, in order
-  // The pooler, if the model has one; classification of whole texts needs it.
+  // The pooler, if the model has one, or the dense layer that a classifier of whole texts stands on.
   std::vector<LinearSpec> pooler;  // empty or one
+  bool answers_pooled = false;     // it is a pooler, whose output is a result
   // kClassification, kTokenClassification.
   std::vector<LinearSpec> classifier;  // empty or one
   std::vector<std::string> labels;     // by index
@@ -76,11 +98,12 @@ struct Head {
   uint32_t embedding_size(uint32_t hidden) const { return dense.empty() ? hidden : dense.back().n; }
 };
 
-// Finds out the head of the model in `directory` from its config.json (parsed), the tensors present
-// and the files of sentence-transformers. Errors: kUnsupported (an architecture or module that this
+// Finds out the head of the model in `directory` from its config.json (parsed), its family's layout, the
+// tensors present and the files of sentence-transformers. Errors: kUnsupported (an architecture or module that this
 // build does not run, by name), kCorrupt and kInvalidArgument as for every file of a model.
 Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::json& config,
-                                const BackboneSpec& backbone, const Checkpoint& checkpoint);
+                                const HeadLayout& layout, const BackboneSpec& backbone,
+                                const Checkpoint& checkpoint);
 
 // Uploads the head's tensors. Errors: kInvalidArgument (a tensor missing or misshapen), kCorrupt,
 // kResourceExhausted.

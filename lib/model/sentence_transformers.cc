@@ -5,7 +5,6 @@
 
 #include <optional>
 
-#include "model/config.h"
 #include "model/json_file.h"
 
 namespace itif::model {

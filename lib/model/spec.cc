@@ -2,27 +2,47 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/check.h"
+
 namespace itif::model {
+namespace {
+
+std::string text_of(const SpecField& field) {
+  return std::visit([](const auto& value) { return fmt::format("{}", value); }, field.value);
+}
+
+const SpecField* find(const BackboneSpec& spec, std::string_view key) {
+  const auto it = std::ranges::find(spec.own, key, &SpecField::key);
+  return it == spec.own.end() ? nullptr : &*it;
+}
+
+}  // namespace
+
+uint64_t BackboneSpec::number(std::string_view key) const {
+  const SpecField* field = find(*this, key);
+  CHECK(field != nullptr && std::holds_alternative<uint64_t>(field->value));
+  return std::get<uint64_t>(field->value);
+}
 
 const char* activation_name(kernels::Activation activation) {
   switch (activation) {
-    case kernels::Activation::kNone:
-      return "none";
-    case kernels::Activation::kGelu:
-      return "gelu";
-    case kernels::Activation::kGeluTanh:
-      return "gelu_tanh";
-    case kernels::Activation::kRelu:
-      return "relu";
-    case kernels::Activation::kTanh:
-      return "tanh";
+    case kernels::Activation::kNone: return "none";
+    case kernels::Activation::kGelu: return "gelu";
+    case kernels::Activation::kGeluTanh: return "gelu_tanh";
+    case kernels::Activation::kRelu: return "relu";
+    case kernels::Activation::kTanh: return "tanh";
   }
   return "?";
 }
 
 std::string signature(const BackboneSpec& spec) {
-  return fmt::format("{}-{}x{}-{}-{}-{}-{:g}", spec.family, spec.layers, spec.hidden, spec.heads,
-                     spec.intermediate, activation_name(spec.activation), spec.layer_norm_eps);
+  std::string text =
+      fmt::format("{}-{}x{}-{}-{}-{}-{:g}", spec.family, spec.layers, spec.hidden, spec.heads,
+                  spec.intermediate, activation_name(spec.activation), spec.layer_norm_eps);
+  for (const SpecField& field : spec.own) text += fmt::format("-{}={}", field.key, text_of(field));
+  return text;
 }
 
 std::string describe(const BackboneSpec& spec) {
@@ -56,6 +76,12 @@ Status check_fits(const BackboneSpec& group, const BackboneSpec& model) {
   at_most("vocab_size", group.vocab, model.vocab);
   at_most("max_position_embeddings", group.max_positions, model.max_positions);
   at_most("type_vocab_size", group.type_vocab, model.type_vocab);
+  if (group.family == model.family) {
+    for (const SpecField& wanted : group.own) {
+      const SpecField* found = find(model, wanted.key);
+      equal(wanted.key.c_str(), text_of(wanted), found ? text_of(*found) : std::string("none"));
+    }
+  }
   if (differences.empty()) return {};
   return fail(Code::kInvalidArgument, differences);
 }

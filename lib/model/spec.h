@@ -4,11 +4,21 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
 
 #include "base/error.h"
 #include "kernels/args.h"
 
 namespace itif::model {
+
+// A field of config.json that only some families have.
+struct SpecField {
+  std::string key;
+  std::variant<uint64_t, double, std::string> value;
+  bool operator==(const SpecField&) const = default;
+};
 
 struct BackboneSpec {
   std::string family;  // config.json's model_type: "bert"
@@ -22,15 +32,21 @@ struct BackboneSpec {
   // slot reserves.
   uint32_t vocab = 0;
   uint32_t max_positions = 0;
-  uint32_t type_vocab = 0;
-  uint32_t pad_id = 0;  // not part of the architecture: packed batches hold no padding
+  uint32_t type_vocab = 0;  // 0: the family has no token types
+  uint32_t position_base =
+      0;  // rows of the position table that no token uses: RoBERTa's first ones
+  std::vector<SpecField> own = {};  // the family's, in its order
 
   uint32_t head_size() const { return hidden / heads; }
+  // Of one request.
+  uint32_t max_tokens() const { return max_positions - position_base; }
+  // A number among `own`. REQUIRES: it is there.
+  uint64_t number(std::string_view key) const;
   bool operator==(const BackboneSpec&) const = default;
 };
 
 // Equal for specs that may share a group whatever their table sizes:
-// "bert-12x768-12-3072-gelu-1e-12".
+// "bert-12x768-12-3072-gelu-1e-12", and the family's own fields behind it: "-embedding_size=128".
 std::string signature(const BackboneSpec& spec);
 // For people: "bert 12x768, 12 heads, intermediate 3072, vocabulary 30522, 512 positions".
 std::string describe(const BackboneSpec& spec);

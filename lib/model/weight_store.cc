@@ -80,8 +80,7 @@ Result<uint32_t> WeightStore::acquire() {
 }
 
 Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
-                         const std::string& family_prefix, const Checkpoint& checkpoint,
-                         const std::function<void(size_t)>& on_kind) {
+                         const Checkpoint& checkpoint, const std::function<void(size_t)>& on_kind) {
   CHECK(slot < used_.size() && used_[slot] && kinds.size() == kinds_.size());
   for (size_t i = 0; i < kinds.size(); ++i) {
     const WeightKind& kind = kinds[i];
@@ -89,9 +88,9 @@ Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
     if (on_kind) on_kind(i);
     std::vector<HostTensor> tensors;
     std::vector<TensorView> views;
-    for (const std::string& source : kind.sources) {
+    for (const Source& source : kind.sources) {
       ITIF_ASSIGN(HostTensor tensor,
-                  checkpoint.read(locate(checkpoint, family_prefix, source), kind.source_shape));
+                  checkpoint.read(checkpoint.choose(source.names), kind.source_shape));
       views.push_back(tensor.view);
       tensors.push_back(std::move(tensor));
     }

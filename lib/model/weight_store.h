@@ -2,7 +2,7 @@
 // tenant s's (ITIF, section 3.2, equation 3.1). Operators take the slab and each row's slot, which
 // is what ITIF calls weights rotation.
 //
-// A family says what its weight kinds are (WeightKind); the store knows nothing else of it. Kinds
+// A backbone family says what its weight kinds are (WeightKind); the store knows nothing else of it. Kinds
 // are stored as their use asks: matrices in the device's packed layout, tables in its activation
 // type, vectors in f32 and, all being short, side by side in one slab.
 //
@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,13 +30,27 @@ enum class Storage : uint8_t {
   kVector,  // f32: biases, LayerNorm
 };
 
+// A tensor, by the names it may have: the first that the checkpoint holds counts.
+struct Source {
+  std::vector<std::string> names;
+};
+
+// What it is where models are made up (itif-mkmodel, benches).
+enum class Init : uint8_t { kNormal, kOne, kZero };
+
 struct WeightKind {
   std::string name;  // "layer 3 qkv weight": for messages and progress
   Storage storage = Storage::kVector;
-  // Canonical tensor names, stacked from the top, each of shape `source_shape`.
-  std::vector<std::string> sources;
-  Shape source_shape;
-  device::GemmShape gemm;  // kMatrix
+  std::vector<Source> sources = {};  // stacked from the top, each of shape `source_shape`
+  Shape source_shape = {};
+  device::GemmShape gemm = {};  // kMatrix
+  Init init = Init::kNormal;
+};
+
+// Where the weights of all slots stand, by kind: what a forward pass takes.
+struct WeightView {
+  std::span<const kernels::Slab> slabs;
+  const kernels::Slab& operator[](size_t kind) const { return slabs[kind]; }
 };
 
 class WeightStore {
@@ -50,15 +65,16 @@ class WeightStore {
   // then).
   Result<uint32_t> acquire();
   // Fills a slot from a checkpoint. `kinds` are the model's own: the store's, with tables that may
-  // have fewer rows. `family_prefix` is passed to locate(). `on_kind(i)` is called before kind i.
+  // have fewer rows. `on_kind(i)` is called before kind i.
   // Errors: kInvalidArgument, kCorrupt (tensors); the slot stays acquired.
-  Status load(uint32_t slot, const std::vector<WeightKind>& kinds, const std::string& family_prefix,
-              const Checkpoint& checkpoint, const std::function<void(size_t)>& on_kind);
+  Status load(uint32_t slot, const std::vector<WeightKind>& kinds, const Checkpoint& checkpoint,
+              const std::function<void(size_t)>& on_kind);
   // Gives the slot and its memory back. REQUIRES: acquired, and no launch uses it.
   void release(uint32_t slot);
 
   // Where kind i of all slots stands.
   kernels::Slab slab(size_t kind) const { return slabs_[kind]; }
+  WeightView view() const { return {slabs_}; }
   const std::vector<WeightKind>& kinds() const { return kinds_; }
   // Device memory of one committed slot.
   uint64_t slot_bytes() const { return slot_bytes_; }

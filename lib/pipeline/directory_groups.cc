@@ -4,9 +4,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "backbone/open_model.h"
 #include "base/log.h"
-#include "model/loading.h"
-#include "model/model_dir.h"
 #include "pipeline/directory.h"
 
 namespace itif::pipeline {
@@ -110,11 +109,11 @@ void Directory::drop_group_if_empty(uint16_t group) {
 Result<Directory::Serving> Directory::load(const TenantSettings& settings,
                                            const model::Progress& progress) {
   if (cancelled_.load()) return stopping();
-  ITIF_ASSIGN(const model::BackboneSpec spec, model::read_backbone_spec(settings.model_dir));
+  ITIF_ASSIGN(const model::BackboneSpec spec, backbone::read_backbone_spec(settings.model_dir));
   ITIF_ASSIGN(std::optional<uint16_t> found, find_group(settings.group, spec));
   if (!found) {
     // A group's memory is reserved for its architecture alone: only for a model that is there.
-    ITIF_TRY(model::open_model(settings.model_dir));
+    ITIF_TRY(backbone::open_model(settings.model_dir));
     ITIF_ASSIGN(found, start_group(settings.group, spec));
   }
   const uint16_t number = *found;

@@ -45,8 +45,9 @@ bool check(Segment& segment, const model::TenantModel* model) noexcept {
     refuse(segment, StatusCode::kMalformed, "the token ids do not add up to the request");
   } else if (!segment.token_types.empty() &&
              (segment.token_types.size() != segment.num_tokens ||
-              std::ranges::any_of(segment.token_types,
-                                  [&](uint8_t t) { return t >= model->spec.type_vocab; }))) {
+              std::ranges::any_of(segment.token_types, [&](uint8_t t) {
+                return t >= std::max(1u, model->spec.type_vocab);
+              }))) {
     refuse(segment, StatusCode::kMalformed, "the model has no such token type");
   } else if (!supports(model->head.spec, segment.kind)) {
     refuse(segment, StatusCode::kUnsupportedKind, "the model has no head for this kind of result");
@@ -69,8 +70,8 @@ BatchLayout::BatchLayout(const GroupOptions& options)
   offsets_.reserve(static_cast<size_t>(max_requests_) + 1);
   positions_.reserve(max_tokens_);
   token_types_.reserve(max_tokens_);
-  pieces_.reserve(max_tokens_);  // a piece holds at least one id
-  ranges_.reserve(std::min(options.max_tenants, max_requests_));
+  pieces_.reserve(max_tokens_);    // a piece holds at least one id
+  ranges_.reserve(max_requests_);  // a tenant may occur more than once
 }
 
 void BatchLayout::clear() noexcept {
@@ -87,7 +88,6 @@ void BatchLayout::add(Segment& segment, TenantEntry* tenant) noexcept {
   if (!check(segment, tenant ? &tenant->model : nullptr)) return;
   const uint32_t first_row = offsets_.back();
   CHECK(live_.size() < max_requests_ && segment.num_tokens <= max_tokens_ - first_row);
-  CHECK(ranges_.empty() || ranges_.back().slot <= segment.slot);
 
   live_.push_back({&segment, tenant, first_row});
   offsets_.push_back(first_row + segment.num_tokens);
@@ -107,8 +107,8 @@ void BatchLayout::add(Segment& segment, TenantEntry* tenant) noexcept {
   ranges_.back().num_rows += segment.num_tokens;
 }
 
-BackboneInputs BatchLayout::inputs() const noexcept {
-  return {.num_tokens = offsets_.back(),
+backbone::Pass BatchLayout::pass() const noexcept {
+  return {.num_rows = offsets_.back(),
           .pieces = pieces_,
           .positions = positions_,
           .token_types = has_token_types_ ? std::span<const uint8_t>(token_types_)

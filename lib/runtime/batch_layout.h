@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/backbone.h"
+#include "backbone/family.h"
 #include "runtime/group.h"
 #include "runtime/tenant_entry.h"
 
@@ -35,7 +35,7 @@ class BatchLayout {
   }
 
   std::span<const Live> live() const noexcept { return live_; }
-  BackboneInputs inputs() const noexcept;
+  backbone::Pass pass() const noexcept;
   std::span<const uint32_t> offsets() const noexcept { return offsets_; }
 
  private:

@@ -132,7 +132,7 @@ bool GroupExecutor::prepare_text(request::Request* request,
   }
   request->num_tokens = static_cast<uint32_t>(text.ids.size());
   if (model.spec.type_vocab < 2) {
-    if (second) {
+    if (second && model.spec.type_vocab == 1) {
       refuse(request, StatusCode::kUnsupportedKind, "the model has one token type: send one text");
       return false;
     }

@@ -6,9 +6,8 @@
 #include <cstdlib>
 #include <exception>
 
+#include "backbone/open_model.h"
 #include "base/check.h"
-#include "model/loading.h"
-#include "runtime/backbone.h"
 #include "runtime/batch_layout.h"
 #include "runtime/head_runner.h"
 #include "runtime/tenant_entry.h"
@@ -28,7 +27,7 @@ void drop_result(Segment& segment, StatusCode status, const char* detail) noexce
 class BackboneGroup final : public Group {
  public:
   BackboneGroup(device::Device& device, const model::BackboneSpec& spec,
-                const GroupOptions& options, const Family& family)
+                const GroupOptions& options, const backbone::Family& family)
       : device_(device),
         spec_(spec),
         options_(options),
@@ -42,7 +41,7 @@ class BackboneGroup final : public Group {
   }
 
   Status allocate() {
-    ITIF_ASSIGN(backbone_, family_.make(device_, spec_, options_.max_tokens));
+    ITIF_ASSIGN(backbone_, family_.make(device_, spec_, {.max_rows = options_.max_tokens}));
     ITIF_ASSIGN(heads_, HeadRunner::make(device_, spec_, options_));
     ITIF_ASSIGN(weights_, model::WeightStore::create(device_, family_.weight_kinds(spec_),
                                                      options_.max_tenants));
@@ -87,10 +86,10 @@ class BackboneGroup final : public Group {
   Status forward(device::Stream& stream, Batch& batch) noexcept override {
     layout_.build(batch.segments, [this](uint32_t slot) { return entry(slot); });
     if (layout_.live().empty()) return {};
-    const BackboneInputs inputs = layout_.inputs();
-    const BackboneOutputs outputs = backbone_->forward(stream, *weights_, inputs);
-    heads_->launch(stream, outputs.hidden, layout_);
-    stream.copy_to_host(outputs.ids, inputs.num_tokens * sizeof(int32_t), host_ids_.data());
+    const backbone::Pass pass = layout_.pass();
+    const backbone::Hidden hidden = backbone_->launch(stream, weights_->view(), pass);
+    heads_->launch(stream, hidden.rows, layout_);
+    stream.copy_to_host(hidden.ids, pass.num_rows * sizeof(int32_t), host_ids_.data());
     if (Status done = stream.synchronize(); !done) {
       for (Segment& segment : batch.segments)
         drop_result(segment, StatusCode::kDeviceFailed, "the group's device has failed");
@@ -123,7 +122,7 @@ class BackboneGroup final : public Group {
       if (progress) progress(stage, fraction);
     };
     report("reading " + directory, 0);
-    ITIF_ASSIGN(model::OpenedModel opened, model::open_model(directory));
+    ITIF_ASSIGN(backbone::OpenedModel opened, backbone::open_model(directory));
     if (Status fits = model::check_fits(spec_, opened.spec); !fits)
       return fail(fits.error().code, fmt::format("{}/config.json does not fit the group: {}",
                                                  directory, fits.error().message));
@@ -140,7 +139,7 @@ class BackboneGroup final : public Group {
     SlotGuard guard{weights_.get(), slot};
 
     const std::vector<model::WeightKind> kinds = family_.weight_kinds(opened.spec);
-    ITIF_TRY(weights_->load(slot, kinds, opened.spec.family, opened.checkpoint, [&](size_t kind) {
+    ITIF_TRY(weights_->load(slot, kinds, opened.checkpoint, [&](size_t kind) {
       report("packing " + kinds[kind].name,
              0.95 * static_cast<double>(kind) / static_cast<double>(kinds.size()));
     }));
@@ -154,7 +153,7 @@ class BackboneGroup final : public Group {
     entry->model.slot = slot;
     entry->model.spec = opened.spec;
     entry->model.tokenizer = std::move(opened.tokenizer);
-    entry->model.max_tokens = std::min(opened.spec.max_positions, options_.max_tokens);
+    entry->model.max_tokens = std::min(opened.spec.max_tokens(), options_.max_tokens);
     entry->model.max_text_tokens = std::min(entry->model.max_tokens, opened.max_text_tokens);
     entry->model.weight_bytes =
         weights_->slot_bytes() + entry->model.head.bytes + entry->scratch.bytes();
@@ -169,13 +168,13 @@ class BackboneGroup final : public Group {
   device::Device& device_;
   const model::BackboneSpec spec_;
   const GroupOptions options_;
-  const Family& family_;
+  const backbone::Family& family_;
   std::unique_ptr<model::WeightStore> weights_;
   std::vector<std::atomic<TenantEntry*>> slots_;
   std::atomic<uint32_t> num_tenants_ = 0;
   std::atomic<uint64_t> weight_bytes_ = 0;
   // The executor's.
-  std::unique_ptr<Backbone> backbone_;
+  std::unique_ptr<backbone::Backbone> backbone_;
   std::unique_ptr<HeadRunner> heads_;
   BatchLayout layout_;
   std::vector<int32_t> host_ids_;  // [max_tokens]
@@ -186,7 +185,7 @@ class BackboneGroup final : public Group {
 Result<std::unique_ptr<Group>> Group::create(device::Device& device,
                                              const model::BackboneSpec& spec,
                                              const GroupOptions& options) {
-  ITIF_ASSIGN(const Family* family, find_family(spec.family));
+  ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
   if (options.max_tokens == 0 || options.max_requests == 0 || options.max_tenants == 0)
     return fail(Code::kInvalidArgument,
                 "max_tokens, max_requests and max_tenants of a group must be at least 1");

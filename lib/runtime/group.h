@@ -44,7 +44,8 @@ struct Segment {
 
 // Host memory: read before and written when forward() returns.
 struct Batch {
-  std::span<Segment> segments;  // ascending by slot
+  // In any order; those of a tenant that stand beside each other share their GEMM calls.
+  std::span<Segment> segments;
 };
 
 struct GroupOptions {

@@ -1,7 +1,9 @@
 #include "runtime/head_runner.h"
 
+#include <algorithm>
 #include <cstdlib>
-#include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "runtime/result_bytes.h"
 
@@ -15,6 +17,11 @@ using Live = BatchLayout::Live;
 
 bool wants(const Live& live, ResultKind kind) noexcept {
   return live.segment->status == StatusCode::kOk && live.segment->kind_out == kind;
+}
+
+bool stands_on_pooler(const Live& live) noexcept {
+  return wants(live, ResultKind::kPooled) || wants(live, ResultKind::kLogits) ||
+         wants(live, ResultKind::kClasses);
 }
 
 float* floats(const std::unique_ptr<device::Buffer>& buffer) noexcept {
@@ -68,6 +75,16 @@ void for_each_run(std::span<const Live> live, const Same& same, const Body& body
   }
 }
 
+// Calls body(first, last) for the parts of `chosen` (live segments, sorted by tenant) that `same` joins.
+template <class Same, class Body>
+void for_each_part(std::span<const uint32_t> chosen, const Same& same, const Body& body) noexcept {
+  for (size_t first = 0, last; first < chosen.size(); first = last) {
+    for (last = first + 1; last < chosen.size() && same(chosen[last - 1], chosen[last]); ++last) {
+    }
+    body(first, last);
+  }
+}
+
 uint32_t rows_of(std::span<const Live> live, size_t first, size_t last) noexcept {
   return live[last - 1].first_row + live[last - 1].segment->num_tokens - live[first].first_row;
 }
@@ -103,6 +120,7 @@ uint64_t HeadScratch::bytes() const {
 
 HeadRunner::HeadRunner(const model::BackboneSpec& spec, DType compute, const GroupOptions& options)
     : hidden_size_(spec.hidden), compute_(compute) {
+  by_tenant_.reserve(options.max_requests);
   chosen_.reserve(options.max_requests);
 }
 
@@ -126,6 +144,10 @@ uint64_t HeadRunner::workspace_bytes() const {
 void HeadRunner::launch(device::Stream& stream, const void* hidden,
                         const BatchLayout& layout) noexcept {
   allocate_results(layout.live());
+  by_tenant_.resize(layout.live().size());
+  std::iota(by_tenant_.begin(), by_tenant_.end(), 0u);
+  std::ranges::sort(by_tenant_, {},
+                    [&](uint32_t i) { return std::pair(layout.live()[i].segment->slot, i); });
   launch_hidden(stream, hidden, layout.live());
   launch_token_logits(stream, hidden, layout.live());
   launch_pooled(stream, hidden, layout);
@@ -157,28 +179,39 @@ void HeadRunner::launch_hidden(device::Stream& stream, const void* hidden,
   });
 }
 
+template <class Wanted>
+std::span<const uint32_t> HeadRunner::choose(std::span<const Live> live,
+                                             const Wanted& wanted) noexcept {
+  chosen_.clear();
+  for (const uint32_t i : by_tenant_)
+    if (wanted(live[i])) chosen_.push_back(i);
+  return chosen_;
+}
+
 void HeadRunner::launch_token_logits(device::Stream& stream, const void* hidden,
                                      std::span<const Live> live) noexcept {
-  const auto same = [](const Live& a, const Live& b) {
-    return a.tenant == b.tenant && wants(a, ResultKind::kTokenLogits) &&
-           wants(b, ResultKind::kTokenLogits);
+  const auto chosen =
+      choose(live, [](const Live& l) { return wants(l, ResultKind::kTokenLogits); });
+  // Of a tenant's segments those that stand side by side are one multiplication.
+  const auto same = [&](uint32_t a, uint32_t b) {
+    return live[a].tenant == live[b].tenant && b == a + 1;
   };
-  uint32_t used_rows = 0;  // of the tenant's logits: its runs stand one behind the other
+  uint32_t used_rows = 0;  // of the tenant's logits: its parts stand one behind the other
   const TenantEntry* previous = nullptr;
-  for_each_run(live, same, [&](size_t first, size_t last) {
-    if (!wants(live[first], ResultKind::kTokenLogits)) return;
-    TenantEntry& tenant = *live[first].tenant;
+  for_each_part(chosen, same, [&](size_t first, size_t last) {
+    const Live& begin = live[chosen[first]];
+    TenantEntry& tenant = *begin.tenant;
     if (&tenant != previous) used_rows = 0;
     previous = &tenant;
     const model::Linear& classifier = tenant.model.head.classifier.front();
-    const uint32_t num_rows = rows_of(live, first, last);
-    const float* rows = rows_f32(stream, hidden, live[first].first_row, num_rows);
+    const uint32_t num_rows = rows_of(live, chosen[first], chosen[last - 1] + 1);
+    const float* rows = rows_f32(stream, hidden, begin.first_row, num_rows);
     float* logits = floats(tenant.scratch.logits) + size_t{used_rows} * classifier.n;
     used_rows += num_rows;
     launch_linear(stream, classifier, rows, logits, num_rows);
     for (size_t i = first; i < last; ++i) {
-      const size_t row = live[i].first_row - live[first].first_row;
-      copy_result(stream, logits + row * classifier.n, live[i]);
+      const Live& one = live[chosen[i]];
+      copy_result(stream, logits + size_t{one.first_row - begin.first_row} * classifier.n, one);
     }
   });
 }
@@ -187,86 +220,81 @@ void HeadRunner::launch_token_logits(device::Stream& stream, const void* hidden,
 void HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
                                const BatchLayout& layout) noexcept {
   const std::span<const Live> live = layout.live();
-  const auto wants_logits = [](const Live& l) {
-    return wants(l, ResultKind::kLogits) || wants(l, ResultKind::kClasses);
-  };
-  chosen_.clear();
-  for (uint32_t i = 0; i < live.size(); ++i)
-    if (wants(live[i], ResultKind::kPooled) || wants_logits(live[i])) chosen_.push_back(i);
-  if (chosen_.empty()) return;
+  const auto chosen = choose(live, stands_on_pooler);
+  if (chosen.empty()) return;
   stream.pool_segments({.x = hidden,
                         .offsets = layout.offsets(),
-                        .segments = chosen_,
+                        .segments = chosen,
                         .pooling = kernels::Pooling::kFirst,
                         .hidden = hidden_size_,
                         .out = floats(rows_)});
-  for (size_t first = 0, last; first < chosen_.size(); first = last) {
-    TenantEntry& tenant = *live[chosen_[first]].tenant;
-    bool any_logits = false;
-    for (last = first; last < chosen_.size() && live[chosen_[last]].tenant == &tenant; ++last)
-      any_logits |= wants_logits(live[chosen_[last]]);
+  const auto same = [&](uint32_t a, uint32_t b) { return live[a].tenant == live[b].tenant; };
+  for_each_part(chosen, same, [&](size_t first, size_t last) {
+    TenantEntry& tenant = *live[chosen[first]].tenant;
     const model::Head& head = tenant.model.head;
     float* pooled = floats(pooled_) + first * hidden_size_;
     launch_linear(stream, head.pooler.front(), floats(rows_) + first * hidden_size_, pooled,
                   last - first);
+    bool any_logits = false;
+    for (size_t i = first; i < last; ++i)
+      any_logits |= !wants(live[chosen[i]], ResultKind::kPooled);
     float* logits = any_logits ? floats(tenant.scratch.logits) : nullptr;
     if (any_logits) launch_linear(stream, head.classifier.front(), pooled, logits, last - first);
+    const size_t labels = head.spec.labels.size();
     for (size_t i = first; i < last; ++i) {
-      const Live& one = live[chosen_[i]];
-      const size_t labels = head.spec.labels.size();
+      const Live& one = live[chosen[i]];
       if (wants(one, ResultKind::kPooled))
         copy_result(stream, pooled + (i - first) * hidden_size_, one);
       else if (wants(one, ResultKind::kLogits))
         copy_result(stream, logits + (i - first) * labels, one);
     }
-    // Classes are made from logits on the host: the rows of a tenant's segments, in their order.
+    // Classes are made from logits on the host: the rows of the tenant's segments, in their order.
     if (any_logits)
-      stream.copy_to_host(logits, (last - first) * head.spec.labels.size() * sizeof(float),
+      stream.copy_to_host(logits, (last - first) * labels * sizeof(float),
                           tenant.scratch.host_logits.data());
-  }
+  });
 }
 
 void HeadRunner::launch_embeddings(device::Stream& stream, const void* hidden,
                                    const BatchLayout& layout) noexcept {
   const std::span<const Live> live = layout.live();
+  const auto chosen = choose(live, [](const Live& l) { return wants(l, ResultKind::kEmbedding); });
   // Tenants that pool alike share a launch; dense layers are a tenant's own.
-  const auto same = [](const Live& a, const Live& b) {
-    const model::HeadSpec& x = a.tenant->model.head.spec;
-    const model::HeadSpec& y = b.tenant->model.head.spec;
-    return wants(a, ResultKind::kEmbedding) && wants(b, ResultKind::kEmbedding) &&
-           (a.tenant == b.tenant || (x.pooling == y.pooling && x.normalize == y.normalize &&
-                                     x.dense.empty() && y.dense.empty()));
+  const auto same = [&](uint32_t a, uint32_t b) {
+    const model::HeadSpec& x = live[a].tenant->model.head.spec;
+    const model::HeadSpec& y = live[b].tenant->model.head.spec;
+    return live[a].tenant == live[b].tenant ||
+           (x.pooling == y.pooling && x.normalize == y.normalize && x.dense.empty() &&
+            y.dense.empty());
   };
-  for_each_run(live, same, [&](size_t first, size_t last) {
-    if (!wants(live[first], ResultKind::kEmbedding)) return;
-    TenantEntry& tenant = *live[first].tenant;
+  for_each_part(chosen, same, [&](size_t first, size_t last) {
+    TenantEntry& tenant = *live[chosen[first]].tenant;
     const model::Head& head = tenant.model.head;
-    chosen_.clear();
-    for (size_t i = first; i < last; ++i) chosen_.push_back(static_cast<uint32_t>(i));
     float* rows = floats(rows_) + first * hidden_size_;
     stream.pool_segments({.x = hidden,
                           .offsets = layout.offsets(),
-                          .segments = chosen_,
+                          .segments = chosen.subspan(first, last - first),
                           .pooling = head.spec.pooling,
                           .normalize = head.spec.normalize && head.dense.empty(),
                           .hidden = hidden_size_,
                           .out = rows});
     size_t width = hidden_size_;
     for (size_t i = 0; i < head.dense.size(); ++i) {
-      // By position in the batch, so that a second run of the tenant does not overwrite the first.
-      float* out = floats(tenant.scratch.dense[i]) + first * head.dense[i].n;
+      float* out = floats(tenant.scratch.dense[i]);
       launch_linear(stream, head.dense[i], rows, out, last - first);
       rows = out;
       width = head.dense[i].n;
     }
-    for (size_t i = first; i < last; ++i) copy_result(stream, rows + (i - first) * width, live[i]);
+    for (size_t i = first; i < last; ++i)
+      copy_result(stream, rows + (i - first) * width, live[chosen[i]]);
   });
 }
 
 void HeadRunner::finish(const BatchLayout& layout) noexcept {
   const TenantEntry* previous = nullptr;
   size_t row = 0;  // of the tenant's host_logits
-  for (const Live& live : layout.live()) {
+  for (const uint32_t i : by_tenant_) {
+    const Live& live = layout.live()[i];
     TenantEntry& tenant = *live.tenant;
     const model::HeadSpec& head = tenant.model.head.spec;
     if (&tenant != previous) row = 0;
@@ -280,8 +308,7 @@ void HeadRunner::finish(const BatchLayout& layout) noexcept {
       write_classes(head, logits, tenant.scratch.classes,
                     {live.segment->result.data, live.segment->result.bytes});
     }
-    row += wants(live, ResultKind::kPooled) || wants(live, ResultKind::kLogits) ||
-           wants(live, ResultKind::kClasses);
+    row += stands_on_pooler(live);
   }
 }
 

@@ -5,6 +5,8 @@
 // after the stream is synchronized and does what is left on the host. Between the two the segments'
 // results are allocated but not yet valid. A segment whose result cannot be allocated or sent gets a
 // status, and the others run.
+//
+// A tenant's segments may stand anywhere in a batch: heads take them sorted by tenant.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +40,9 @@ class HeadRunner {
   // Rows of the hidden states as f32: converted, or in place if that is the activation type.
   const float* rows_f32(device::Stream& stream, const void* hidden, uint32_t first_row,
                         uint32_t num_rows) noexcept;
+  // Those of by_tenant_ that `wanted(live)` holds for.
+  template <class Wanted>
+  std::span<const uint32_t> choose(std::span<const Live> live, const Wanted& wanted) noexcept;
   void launch_hidden(device::Stream& stream, const void* hidden,
                      std::span<const Live> live) noexcept;
   void launch_token_logits(device::Stream& stream, const void* hidden,
@@ -52,7 +57,8 @@ class HeadRunner {
   std::unique_ptr<device::Buffer> hidden_f32_;  // [T, hidden]; null: the activation type is f32
   std::unique_ptr<device::Buffer> rows_;        // f32 [requests, hidden]: pooled hidden states
   std::unique_ptr<device::Buffer> pooled_;      // f32 [requests, hidden]: the pooler's output
-  std::vector<uint32_t> chosen_;                // live segments that a launch is for, ascending
+  std::vector<uint32_t> by_tenant_;             // live segments, by slot, then by row
+  std::vector<uint32_t> chosen_;                // those of them that a launch is for
 };
 
 }  // namespace itif::runtime

@@ -42,7 +42,7 @@ bool supports(const HeadSpec& head, ResultKind kind) noexcept {
   switch (kind) {
     case ResultKind::kDefault:
     case ResultKind::kHidden: return true;
-    case ResultKind::kPooled: return !head.pooler.empty();
+    case ResultKind::kPooled: return head.answers_pooled;
     case ResultKind::kEmbedding: return head.kind == HeadKind::kEmbedding;
     case ResultKind::kLogits: return head.kind == HeadKind::kClassification;
     case ResultKind::kClasses:

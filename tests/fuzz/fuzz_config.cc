@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "backbone/open_model.h"
 #include "base/check.h"
-#include "model/config.h"
 #include "model/json_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(!json.error().message.empty());
     return 0;
   }
-  const auto spec = parse_backbone_spec(*json, "config.json");
+  const auto spec = itif::backbone::parse_backbone_spec(*json, "config.json");
   if (!spec) {
     CHECK(!spec.error().message.empty());
     return 0;

@@ -163,6 +163,123 @@ MODELS = {
             vocab_size=97,
         ),
     ),
+    # Positions start behind the padding id; the classifier has a dense layer of its own.
+    "roberta-f32": dict(
+        cls="RobertaModel",
+        dtype=torch.float32,
+        tokenizer=None,
+        config=dict(
+            hidden_size=36,
+            num_attention_heads=3,
+            num_hidden_layers=2,
+            intermediate_size=52,
+            vocab_size=97,
+            type_vocab_size=1,
+            max_position_embeddings=35,
+            layer_norm_eps=1e-5,
+            pad_token_id=1,
+        ),
+    ),
+    "roberta-classifier-bf16": dict(
+        cls="RobertaForSequenceClassification",
+        dtype=torch.bfloat16,
+        tokenizer=None,
+        config=dict(
+            hidden_size=48,
+            num_attention_heads=2,
+            num_hidden_layers=2,
+            intermediate_size=100,
+            vocab_size=120,
+            type_vocab_size=1,
+            max_position_embeddings=66,
+            pad_token_id=1,
+            id2label={0: "no", 1: "yes", 2: "maybe"},
+            label2id={"no": 0, "yes": 1, "maybe": 2},
+        ),
+    ),
+    # No token types, no pooler, names of its own; made-up positions are stored like others.
+    "distilbert-f32": dict(
+        cls="DistilBertModel",
+        dtype=torch.float32,
+        tokenizer="DistilBertTokenizer",
+        base=False,
+        config=dict(
+            dim=36,
+            n_heads=3,
+            n_layers=2,
+            hidden_dim=100,
+            vocab_size=97,
+            max_position_embeddings=32,
+            sinusoidal_pos_embds=True,
+        ),
+    ),
+    "distilbert-classifier-f16": dict(
+        cls="DistilBertForSequenceClassification",
+        dtype=torch.float16,
+        tokenizer="DistilBertTokenizer",
+        base=False,
+        config=dict(
+            dim=48,
+            n_heads=2,
+            n_layers=1,
+            hidden_dim=52,
+            vocab_size=120,
+            max_position_embeddings=64,
+            activation="relu",
+            id2label={0: "no", 1: "yes", 2: "maybe"},
+            label2id={"no": 0, "yes": 1, "maybe": 2},
+        ),
+    ),
+    # Narrow embeddings; five layers from two groups of two blocks each, stored once.
+    "albert-f32": dict(
+        cls="AlbertModel",
+        dtype=torch.float32,
+        tokenizer=None,
+        config=dict(
+            embedding_size=20,
+            hidden_size=36,
+            num_attention_heads=3,
+            num_hidden_layers=5,
+            num_hidden_groups=2,
+            inner_group_num=2,
+            intermediate_size=52,
+            vocab_size=97,
+            hidden_act="gelu_new",
+        ),
+    ),
+    "albert-classifier-f32": dict(
+        cls="AlbertForSequenceClassification",
+        dtype=torch.float32,
+        tokenizer=None,
+        config=dict(
+            embedding_size=64,
+            hidden_size=48,
+            num_attention_heads=2,
+            num_hidden_layers=4,
+            intermediate_size=100,
+            vocab_size=120,
+            hidden_act="gelu",
+            id2label={0: "no", 1: "yes", 2: "maybe"},
+            label2id={"no": 0, "yes": 1, "maybe": 2},
+        ),
+    ),
+    "albert-tokens-bf16": dict(
+        cls="AlbertForTokenClassification",
+        dtype=torch.bfloat16,
+        tokenizer=None,
+        config=dict(
+            embedding_size=16,
+            hidden_size=36,
+            num_attention_heads=3,
+            num_hidden_layers=3,
+            num_hidden_groups=3,
+            intermediate_size=52,
+            vocab_size=97,
+            hidden_act="gelu_new",
+            id2label={0: "O", 1: "B", 2: "I"},
+            label2id={"O": 0, "B": 1, "I": 2},
+        ),
+    ),
 }
 
 
@@ -171,13 +288,13 @@ def randomise(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in sorted(model.named_parameters()):
         noise = torch.randn(parameter.shape, generator=generator)
-        if "LayerNorm.weight" in name:
+        if "LayerNorm.weight" in name or "layer_norm.weight" in name:
             parameter.data = 1.0 + 0.1 * noise
         elif name.endswith(".bias"):
             parameter.data = 0.1 * noise
         elif "embeddings" in name:
             parameter.data = 0.5 * noise
-        elif "query" in name or "key" in name:
+        elif any(part in name for part in ("query", "key", "q_lin", "k_lin")):
             parameter.data = 0.2 * noise
         else:
             parameter.data = 0.15 * noise
@@ -226,12 +343,12 @@ def write_json(path, value):
     path.write_text(json.dumps(value, indent=2) + "\n")
 
 
-def write_tokenizer(directory, config):
+def write_tokenizer(directory, config, cls):
     (directory / "vocab.txt").write_text("\n".join(vocabulary(config.vocab_size)) + "\n")
     write_json(
         directory / "tokenizer_config.json",
         dict(
-            tokenizer_class="BertTokenizer",
+            tokenizer_class=cls,
             do_lower_case=True,
             strip_accents=None,
             tokenize_chinese_chars=True,
@@ -248,26 +365,31 @@ def write_tokenizer(directory, config):
 def inputs(config, seed):
     """Lengths 1, 2, odd and even middles, and the longest; token types where the model has two."""
     generator = np.random.default_rng(seed)
-    longest = config.max_position_embeddings
+    # RoBERTa: the table's first rows are no positions, and padding is no token.
+    roberta = config.model_type == "roberta"
+    longest = config.max_position_embeddings - (config.pad_token_id + 1 if roberta else 0)
+    num_types = getattr(config, "type_vocab_size", 1)
     for index, length in enumerate([1, 2, 7, 16, longest // 2 + 3, longest]):
         ids = generator.integers(5, config.vocab_size, length)
         ids[0] = 2
         if length > 1:
             ids[-1] = 3
         types = np.zeros(length, dtype=np.int64)
-        if config.type_vocab_size > 1 and length > 2 and index % 2 == 0:
+        if num_types > 1 and length > 2 and index % 2 == 0:
             types[int(generator.integers(1, length)) :] = 1
         yield ids, types
     # Any id at any place: the last of the vocabulary first, padding's id inside.
     ids = generator.integers(0, config.vocab_size, 9)
     ids[0] = config.vocab_size - 1
     ids[4] = 0
-    types = generator.integers(0, config.type_vocab_size, 9)
+    if roberta:
+        ids[ids == config.pad_token_id] = 7
+    types = generator.integers(0, num_types, 9)
     yield ids, types
 
 
 def encoder_of(model):
-    return model if isinstance(model, transformers.BertModel) else model.bert
+    return getattr(model, model.base_model_prefix, model)
 
 
 def outputs(spec, model, directory, ids, types):
@@ -276,14 +398,16 @@ def outputs(spec, model, directory, ids, types):
         token_type_ids=torch.tensor(types)[None],
         attention_mask=torch.ones((1, len(ids)), dtype=torch.long),
     )
+    if not hasattr(model.config, "type_vocab_size"):
+        del feed["token_type_ids"]
     with torch.no_grad():
         encoded = encoder_of(model)(**feed)
         yield "hidden", encoded.last_hidden_state[0]
-        if encoded.pooler_output is not None:
+        if encoded.get("pooler_output") is not None:
             yield "pooled", encoded.pooler_output[0]
-        if spec["cls"] == "BertForSequenceClassification":
+        if spec["cls"].endswith("ForSequenceClassification"):
             yield "logits", model(**feed).logits[0]
-        if spec["cls"] == "BertForTokenClassification":
+        if spec["cls"].endswith("ForTokenClassification"):
             yield "token_logits", model(**feed).logits[0]
         if "pooling" in spec:
             from sentence_transformers import models as st
@@ -308,8 +432,8 @@ def make(name, spec, seed, root):
     directory = root / name
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    config = transformers.BertConfig(**{**BASE, **spec["config"]})
     cls = getattr(transformers, spec["cls"])
+    config = cls.config_class(**{**(BASE if spec.get("base", True) else {}), **spec["config"]})
     model = cls(config)
     randomise(model, seed)
     model.to(spec["dtype"]).save_pretrained(
@@ -317,7 +441,9 @@ def make(name, spec, seed, root):
     )
     if spec.get("old_names"):
         use_old_names(directory)
-    write_tokenizer(directory, config)
+    tokenizer = spec.get("tokenizer", "BertTokenizer")
+    if tokenizer:  # otherwise of a kind that the product does not run: token ids only
+        write_tokenizer(directory, config, tokenizer)
     if "pooling" in spec:
         write_pooling(directory, spec["pooling"], spec["normalize"], config)
 
@@ -326,7 +452,7 @@ def make(name, spec, seed, root):
     for index, (ids, types) in enumerate(inputs(config, seed)):
         for kind, value in outputs(spec, model, directory, ids, types):
             # Hidden states are large: for models with a head, of three inputs only.
-            if kind == "hidden" and spec["cls"] != "BertModel" and index not in (0, 2, 6):
+            if kind == "hidden" and not spec["cls"].endswith("Model") and index not in (0, 2, 6):
                 continue
             spread = float(value.std(unbiased=False)) if value.numel() > 1 else 1.0
             assert spread > 0.02 and bool(torch.isfinite(value).all()), (name, kind, spread)

@@ -9,14 +9,7 @@
 namespace itif::bench {
 
 model::BackboneSpec bert_base() {
-  return {.family = "bert",
-          .layers = 12,
-          .hidden = 768,
-          .heads = 12,
-          .intermediate = 3072,
-          .vocab = 30522,
-          .max_positions = 512,
-          .type_vocab = 2};
+  return backbone::find_preset("bert-base").value()->spec;
 }
 
 uint32_t EncoderCase::num_tokens() const {
@@ -29,7 +22,7 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
                                                const model::BackboneSpec& spec,
                                                uint32_t num_tenants, uint32_t max_tokens) {
   std::unique_ptr<Encoder> encoder(new Encoder(device, spec));
-  ITIF_ASSIGN(const runtime::Family* family, runtime::find_family(spec.family));
+  ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
   ITIF_ASSIGN(encoder->weights_,
               model::WeightStore::create(device, family->weight_kinds(spec), num_tenants));
   for (uint32_t tenant = 0; tenant < num_tenants; ++tenant) {
@@ -37,7 +30,7 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
     CHECK(slot == tenant);
     ITIF_TRY(encoder->fill_slot(slot));
   }
-  ITIF_ASSIGN(encoder->backbone_, family->make(device, spec, max_tokens));
+  ITIF_ASSIGN(encoder->backbone_, family->make(device, spec, {.max_rows = max_tokens}));
   ITIF_ASSIGN(encoder->stream_,
               device.make_stream({.max_tokens = max_tokens, .max_segments = max_tokens}));
   encoder->stream_->attach_thread();
@@ -58,7 +51,7 @@ Status Encoder::fill_slot(uint32_t slot) {
     values.resize(shape.elements());
     size_t from = random.below(block.size());
     for (float& v : values) v = block[from++ & (block.size() - 1)];
-    if (what.name.ends_with("LayerNorm weight"))
+    if (what.init == model::Init::kOne)
       for (float& v : values) v += 1.0f;
     const TensorView view{reinterpret_cast<const std::byte*>(values.data()), DType::kF32, shape};
     std::byte* target = weights_->slab(kind).at(slot);
@@ -109,8 +102,8 @@ Encoder::Batch Encoder::alone(const Batch& batch, size_t segment) {
   return one;
 }
 
-runtime::BackboneInputs Encoder::Batch::inputs() const {
-  return {.num_tokens = offsets.back(),
+backbone::Pass Encoder::Batch::pass() const {
+  return {.num_rows = offsets.back(),
           .pieces = pieces,
           .positions = positions,
           .token_types = {},
@@ -119,16 +112,16 @@ runtime::BackboneInputs Encoder::Batch::inputs() const {
 }
 
 Status Encoder::forward(const Batch& batch) {
-  backbone_->forward(*stream_, *weights_, batch.inputs());
+  backbone_->launch(*stream_, weights_->view(), batch.pass());
   return stream_->synchronize();
 }
 
 Result<std::vector<float>> Encoder::hidden_states(const Batch& batch) {
-  const auto outputs = backbone_->forward(*stream_, *weights_, batch.inputs());
+  const backbone::Hidden hidden = backbone_->launch(*stream_, weights_->view(), batch.pass());
   const DType type = device_.info().compute;
   const uint64_t count = uint64_t{batch.offsets.back()} * spec_.hidden;
   std::vector<std::byte> raw(count * dtype_bytes(type));
-  stream_->copy_to_host(outputs.hidden, raw.size(), raw.data());
+  stream_->copy_to_host(hidden.rows, raw.size(), raw.data());
   ITIF_TRY(stream_->synchronize());
   std::vector<float> values(count);
   TensorView{raw.data(), type, {count}}.to_f32(values.data());
@@ -137,14 +130,14 @@ Result<std::vector<float>> Encoder::hidden_states(const Batch& batch) {
 
 EncoderFloor::EncoderFloor(DType type, const model::BackboneSpec& spec, const EncoderCase& c,
                            uint32_t threads) {
-  const uint32_t hidden = spec.hidden, wide = spec.intermediate;
-  const uint32_t sizes[][2] = {
-      {3 * hidden, hidden}, {hidden, hidden}, {wide, hidden}, {hidden, wide}};
+  const auto uses = backbone::find_family(spec.family).value()->gemms(spec);
   for (uint32_t layer = 0; layer < spec.layers; ++layer)
-    for (const auto& [n, k] : sizes)
+    for (const backbone::GemmUse& use : uses)
       for (const auto& tenant : c.lengths)
-        gemms_.push_back(make_bare_gemm(
-            type, std::accumulate(tenant.begin(), tenant.end(), uint32_t{0}), n, k, threads));
+        if (layer < use.times)
+          gemms_.push_back(
+              make_bare_gemm(type, std::accumulate(tenant.begin(), tenant.end(), uint32_t{0}),
+                             use.shape.n, use.shape.k, threads));
 }
 
 void EncoderFloor::run() {

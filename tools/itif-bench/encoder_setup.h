@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "backbone/family.h"
 #include "bare_gemm.h"
 #include "device/device.h"
 #include "model/spec.h"
 #include "model/weight_store.h"
-#include "runtime/backbone.h"
 
 namespace itif::bench {
 
@@ -37,7 +37,7 @@ class Encoder {
     std::vector<uint32_t> positions;
     std::vector<uint32_t> offsets;
     std::vector<kernels::RowRange> ranges;
-    runtime::BackboneInputs inputs() const;
+    backbone::Pass pass() const;
   };
   static Batch make_batch(const EncoderCase& c, uint32_t vocab);
   // The batch of one of its segments.
@@ -55,7 +55,7 @@ class Encoder {
   device::Device& device_;
   const model::BackboneSpec spec_;
   std::unique_ptr<model::WeightStore> weights_;
-  std::unique_ptr<runtime::Backbone> backbone_;
+  std::unique_ptr<backbone::Backbone> backbone_;
   std::unique_ptr<device::Stream> stream_;
 };
 

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "backbone/family.h"
 #include "make_model.h"
 
 namespace {
@@ -26,7 +27,8 @@ struct Arguments {
 
 Status run(const Arguments& arguments) {
   mkmodel::ModelOptions options;
-  ITIF_ASSIGN(options.spec, mkmodel::find_backbone(arguments.backbone));
+  ITIF_ASSIGN(const backbone::Preset* preset, backbone::find_preset(arguments.backbone));
+  options.spec = preset->spec;
   ITIF_ASSIGN(options.head, mkmodel::parse_head(arguments.head));
   ITIF_ASSIGN(options.dtype, parse_dtype(arguments.dtype));
   const auto replace = [](uint32_t& field, uint32_t given) {
@@ -53,8 +55,7 @@ int main(int argc, char** argv) {
   CLI::App app{
       "Writes a Hugging Face directory of seeded random weights, to try, test and time itif with.\n"
       "Example: itif-mkmodel --backbone minilm-l6 --head classification --labels spam,ham --out m"};
-  app.add_option("--backbone", arguments.backbone, mkmodel::backbone_names())
-      ->capture_default_str();
+  app.add_option("--backbone", arguments.backbone, backbone::preset_names())->capture_default_str();
   app.add_option("--layers", arguments.layers, "instead of the backbone's")
       ->check(CLI::Range(1u, 256u));
   app.add_option("--hidden", arguments.hidden)->check(CLI::Range(1u, 16384u));

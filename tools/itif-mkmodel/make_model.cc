@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "backbone/family.h"
 #include "base/random.h"
 #include "safetensors_writer.h"
 #include "vocabulary.h"
@@ -17,17 +18,6 @@ namespace itif::mkmodel {
 namespace {
 
 using nlohmann::ordered_json;
-
-struct Preset {
-  const char* name;
-  uint32_t layers, hidden, heads, intermediate;
-};
-constexpr Preset kPresets[] = {
-    {"bert-tiny", 2, 128, 2, 512},    {"bert-mini", 4, 256, 4, 1024},
-    {"bert-small", 4, 512, 8, 2048},  {"bert-medium", 8, 512, 8, 2048},
-    {"bert-base", 12, 768, 12, 3072}, {"bert-large", 24, 1024, 16, 4096},
-    {"minilm-l6", 6, 384, 12, 1536},  {"minilm-l12", 12, 384, 12, 1536},
-};
 
 struct HeadRow {
   const char* name;
@@ -70,81 +60,72 @@ class Noise {
   Random random_;
 };
 
-// All tensors, in the order of transformers' modules. `noise` outlives what is returned.
-std::vector<TensorToWrite> list_tensors(const ModelOptions& options, Noise& noise) {
-  const model::BackboneSpec& spec = options.spec;
-  const uint64_t hidden = spec.hidden;
-  const float range = options.initializer_range;
-  const std::string base = has_classifier(options) ? "bert." : "";
+// The architecture of the family's that the head asks for. Errors: kInvalidArgument, it has none.
+Result<const model::Architecture*> architecture_of(const backbone::Family& family,
+                                                   HeadChoice head) {
+  const model::HeadKind kind =
+      head == HeadChoice::kClassification        ? model::HeadKind::kClassification
+      : head == HeadChoice::kTokenClassification ? model::HeadKind::kTokenClassification
+                                                 : model::HeadKind::kHidden;
+  if (head != HeadChoice::kPooler || !family.heads.pooler.empty())
+    for (const model::Architecture& row : family.heads.architectures)
+      if (row.kind == kind) return &row;
+  return fail(Code::kInvalidArgument,
+              fmt::format("{} has no such head: choose another --head", family.model_type));
+}
+
+// All tensors, in the order of the family's weight kinds. `noise` outlives what is returned.
+std::vector<TensorToWrite> list_tensors(const ModelOptions& options, const backbone::Family& family,
+                                        const model::Architecture& architecture, Noise& noise) {
+  // Beside a head the encoder's tensors stand behind its prefix: their second name.
+  const size_t naming = architecture.classifier.empty() ? 0 : 1;
   std::vector<TensorToWrite> tensors;
   const auto random = [&](const std::string& name, std::vector<uint64_t> dims, float deviation) {
     tensors.push_back(
         {name, std::move(dims), [&noise, deviation] { return noise.next(deviation); }});
   };
-  const auto around = [&](const std::string& name, uint64_t size, float value) {
+  const auto around = [&](const std::string& name, std::vector<uint64_t> dims, float value) {
     const float range = options.layer_norm_range;
-    tensors.push_back({name, {size}, [&noise, value, range] {
+    tensors.push_back({name, std::move(dims), [&noise, value, range] {
                          return range > 0 ? value + noise.next(range) : value;
                        }});
   };
-  const auto linear = [&](const std::string& name, uint64_t n, uint64_t k, float deviation) {
-    random(name + ".weight", {n, k}, deviation);
-    random(name + ".bias", {n}, deviation);
-  };
-  const auto norm = [&](const std::string& name) {
-    around(name + ".weight", hidden, 1);
-    around(name + ".bias", hidden, 0);
-  };
-  random(base + "embeddings.word_embeddings.weight", {spec.vocab, hidden}, range);
-  random(base + "embeddings.position_embeddings.weight", {spec.max_positions, hidden}, range);
-  random(base + "embeddings.token_type_embeddings.weight", {spec.type_vocab, hidden}, range);
-  norm(base + "embeddings.LayerNorm");
-  for (uint32_t i = 0; i < spec.layers; ++i) {
-    const std::string layer = fmt::format("{}encoder.layer.{}.", base, i);
-    for (const char* part : {"query", "key", "value"})
-      linear(layer + "attention.self." + part, hidden, hidden, range);
-    linear(layer + "attention.output.dense", hidden, hidden, range);
-    norm(layer + "attention.output.LayerNorm");
-    linear(layer + "intermediate.dense", spec.intermediate, hidden, range);
-    linear(layer + "output.dense", hidden, spec.intermediate, range);
-    norm(layer + "output.LayerNorm");
+  for (const model::WeightKind& kind : family.weight_kinds(options.spec)) {
+    const Shape& shape = kind.source_shape;
+    const std::vector<uint64_t> dims(shape.dims.begin(), shape.dims.begin() + shape.rank);
+    for (const model::Source& source : kind.sources) {
+      const std::string& name = source.names[naming];
+      if (kind.init == model::Init::kNormal)
+        random(name, dims, options.initializer_range);
+      else
+        around(name, dims, kind.init == model::Init::kOne ? 1.0f : 0.0f);
+    }
   }
-  if (options.head == HeadChoice::kPooler || options.head == HeadChoice::kClassification)
-    linear(base + "pooler.dense", hidden, hidden, range);
-  if (has_classifier(options))
-    linear("classifier", labels_of(options).size(), hidden, kClassifierRange);
+  const uint64_t hidden = options.spec.hidden;
+  const auto linear = [&](const std::string& module, uint64_t n, float deviation) {
+    random(module + ".weight", {n, hidden}, deviation);
+    random(module + ".bias", {n}, deviation);
+  };
+  const bool classifies = options.head == HeadChoice::kClassification;
+  if (classifies && !architecture.dense.empty())
+    linear(std::string(architecture.dense), hidden, options.initializer_range);
+  else if (classifies || options.head == HeadChoice::kPooler)
+    linear(
+        (naming ? std::string(family.heads.prefix) + "." : "") + std::string(family.heads.pooler),
+        hidden, options.initializer_range);
+  if (!architecture.classifier.empty())
+    linear(std::string(architecture.classifier), labels_of(options).size(), kClassifierRange);
   return tensors;
 }
 
-ordered_json config_of(const ModelOptions& options) {
-  const model::BackboneSpec& spec = options.spec;
-  const char* architecture =
-      options.head == HeadChoice::kClassification        ? "BertForSequenceClassification"
-      : options.head == HeadChoice::kTokenClassification ? "BertForTokenClassification"
-                                                         : "BertModel";
-  ordered_json config = {
-      {"architectures", ordered_json::array({architecture})},
-      {"model_type", spec.family},
-      {"hidden_size", spec.hidden},
-      {"num_hidden_layers", spec.layers},
-      {"num_attention_heads", spec.heads},
-      {"intermediate_size", spec.intermediate},
-      {"hidden_act", spec.activation == kernels::Activation::kGeluTanh
-                         ? "gelu_new"
-                         : model::activation_name(spec.activation)},
-      {"hidden_dropout_prob", 0.1},
-      {"attention_probs_dropout_prob", 0.1},
-      {"layer_norm_eps", std::stod(fmt::format("{:g}", spec.layer_norm_eps))},
-      {"initializer_range", std::stod(fmt::format("{:g}", options.initializer_range))},
-      {"max_position_embeddings", spec.max_positions},
-      {"type_vocab_size", spec.type_vocab},
-      {"vocab_size", spec.vocab},
-      {"pad_token_id", spec.pad_id},
-      {"position_embedding_type", "absolute"},
-      {"torch_dtype", options.dtype == DType::kF32   ? "float32"
-                      : options.dtype == DType::kF16 ? "float16"
-                                                     : "bfloat16"},
-  };
+ordered_json config_of(const ModelOptions& options, const backbone::Family& family,
+                       const model::Architecture& architecture) {
+  ordered_json config = {{"architectures", ordered_json::array({std::string(architecture.name)})}};
+  config.update(family.config(options.spec));
+  config["initializer_range"] = std::stod(fmt::format("{:g}", options.initializer_range));
+  config["torch_dtype"] = options.dtype == DType::kF32   ? "float32"
+                          : options.dtype == DType::kF16 ? "float16"
+                                                         : "bfloat16";
   if (has_classifier(options)) {
     const std::vector<std::string> labels = labels_of(options);
     for (size_t i = 0; i < labels.size(); ++i) {
@@ -178,7 +159,7 @@ Status write_tokenizer(const ModelOptions& options, const std::string& directory
                      {"do_lower_case", true},
                      {"strip_accents", nullptr},
                      {"tokenize_chinese_chars", true},
-                     {"model_max_length", options.spec.max_positions},
+                     {"model_max_length", options.spec.max_tokens()},
                      {"unk_token", "[UNK]"},
                      {"cls_token", "[CLS]"},
                      {"sep_token", "[SEP]"},
@@ -194,7 +175,7 @@ Status write_sentence_transformers(const ModelOptions& options, const std::strin
        {{"idx", 1}, {"name", "1"}, {"path", "1_Pooling"}, {"type", type + "Pooling"}},
        {{"idx", 2}, {"name", "2"}, {"path", "2_Normalize"}, {"type", type + "Normalize"}}}));
   ITIF_TRY(write_json(directory + "/sentence_bert_config.json",
-                      {{"max_seq_length", std::min<uint32_t>(options.spec.max_positions, 256)},
+                      {{"max_seq_length", std::min<uint32_t>(options.spec.max_tokens(), 256)},
                        {"do_lower_case", false}}));
   std::error_code error;
   for (const char* folder : {"/1_Pooling", "/2_Normalize"}) {
@@ -212,31 +193,6 @@ Status write_sentence_transformers(const ModelOptions& options, const std::strin
 
 }  // namespace
 
-Result<model::BackboneSpec> find_backbone(const std::string& name) {
-  for (const Preset& preset : kPresets) {
-    if (name != preset.name) continue;
-    model::BackboneSpec spec;
-    spec.family = "bert";
-    spec.layers = preset.layers;
-    spec.hidden = preset.hidden;
-    spec.heads = preset.heads;
-    spec.intermediate = preset.intermediate;
-    spec.vocab = 30522;
-    spec.max_positions = 512;
-    spec.type_vocab = 2;
-    return spec;
-  }
-  return fail(Code::kNotFound,
-              fmt::format("no backbone '{}'; there are {}", name, backbone_names()));
-}
-
-std::string backbone_names() {
-  std::string names;
-  for (const Preset& preset : kPresets)
-    names += (names.empty() ? "" : ", ") + std::string(preset.name);
-  return names;
-}
-
 Result<HeadChoice> parse_head(const std::string& name) {
   std::string known;
   for (const HeadRow& row : kHeads) {
@@ -252,8 +208,7 @@ Status make_model(const ModelOptions& options, const std::string& directory) {
                                     {"hidden", spec.hidden},
                                     {"heads", spec.heads},
                                     {"intermediate", spec.intermediate},
-                                    {"max-positions", spec.max_positions},
-                                    {"type-vocab", spec.type_vocab}})
+                                    {"max-positions", spec.max_positions}})
     if (value == 0)
       return fail(Code::kInvalidArgument, fmt::format("--{} must be at least 1", what));
   if (spec.hidden % spec.heads)
@@ -262,6 +217,9 @@ Status make_model(const ModelOptions& options, const std::string& directory) {
         fmt::format("--hidden must be a multiple of --heads ({}), is {}", spec.heads, spec.hidden));
   if (spec.vocab < 5)
     return fail(Code::kInvalidArgument, "--vocab must be at least 5: the special tokens");
+  ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
+  ITIF_TRY(family->parse(family->config(spec), "the backbone asked for"));
+  ITIF_ASSIGN(const model::Architecture* architecture, architecture_of(*family, options.head));
 
   std::error_code error;
   std::filesystem::create_directories(directory, error);
@@ -274,9 +232,10 @@ Status make_model(const ModelOptions& options, const std::string& directory) {
     ITIF_TRY(write_sentence_transformers(options, directory));
   ITIF_TRY(write_tokenizer(options, directory));
   Noise noise(options.seed);
-  ITIF_TRY(write_safetensors(directory + "/model.safetensors", list_tensors(options, noise),
-                             options.dtype));
-  return write_json(directory + "/config.json", config_of(options));  // last: the model is whole
+  ITIF_TRY(write_safetensors(directory + "/model.safetensors",
+                             list_tensors(options, *family, *architecture, noise), options.dtype));
+  // Last: the model is whole.
+  return write_json(directory + "/config.json", config_of(options, *family, *architecture));
 }
 
 }  // namespace itif::mkmodel

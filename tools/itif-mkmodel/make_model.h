@@ -25,10 +25,6 @@ struct ModelOptions {
   float layer_norm_range = 0;       // of LayerNorm's parameters around 1 and 0
 };
 
-// The spec that people call `name`. Errors: kNotFound, with the names there are.
-Result<model::BackboneSpec> find_backbone(const std::string& name);
-// "bert-tiny, bert-mini, …".
-std::string backbone_names();
 // "none", "pooler", "embedding", "classification", "token-classification".
 Result<HeadChoice> parse_head(const std::string& name);
 

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <thread>
 
+#include "backbone/open_model.h"
 #include "base/clock.h"
-#include "model/model_dir.h"
 #include "model/tokenizer.h"
 
 namespace itif::run {
@@ -18,7 +18,7 @@ namespace itif::run {
 Result<std::unique_ptr<Runner>> Runner::open(const RunnerOptions& options) {
   std::unique_ptr<Runner> runner(new Runner);
   ITIF_ASSIGN(runner->device_, device::open_device(options.device));
-  ITIF_ASSIGN(const model::BackboneSpec spec, model::read_backbone_spec(options.models.at(0)));
+  ITIF_ASSIGN(const model::BackboneSpec spec, backbone::read_backbone_spec(options.models.at(0)));
   const runtime::GroupOptions group_options{
       .max_tokens = std::max(options.max_tokens, spec.max_positions),
       .max_requests = 256,

@@ -144,7 +144,7 @@ TEST(Checkpoint, FilesThatChangeWhileTheyAreReadAreNoticed) {
   EXPECT_EQ(checkpoint.unchanged().error().code, Code::kCorrupt);
 }
 
-TEST(Checkpoint, NamesAreLocatedBehindPrefixesAndByOldNames) {
+TEST(Checkpoint, TheFirstNameThatIsThereIsChosen) {
   testing::TempDirectory directory;
   directory.write(
       "model.safetensors",
@@ -153,14 +153,17 @@ TEST(Checkpoint, NamesAreLocatedBehindPrefixesAndByOldNames) {
                       entry("classifier.bias", "F32", "[1]", 8, 12) + "}",
                   std::string(12, '\0')));
   const auto checkpoint = Checkpoint::open(directory.path()).value();
-  EXPECT_EQ(locate(checkpoint, "bert", "embeddings.word_embeddings.weight"),
+  const auto choose = [&](std::vector<std::string> names) { return checkpoint.choose(names); };
+  EXPECT_EQ(choose({"embeddings.word_embeddings.weight", "bert.embeddings.word_embeddings.weight"}),
             "bert.embeddings.word_embeddings.weight");
-  EXPECT_EQ(locate(checkpoint, "bert", "embeddings.LayerNorm.weight"),
+  EXPECT_EQ(choose({"embeddings.LayerNorm.weight", "bert.embeddings.LayerNorm.weight",
+                    "embeddings.LayerNorm.gamma", "bert.embeddings.LayerNorm.gamma"}),
             "bert.embeddings.LayerNorm.gamma");
-  EXPECT_EQ(locate(checkpoint, "bert", "classifier.bias"), "classifier.bias");
+  EXPECT_EQ(choose({"classifier.bias"}), "classifier.bias");
   // Absent: as its neighbours are named.
-  EXPECT_EQ(locate(checkpoint, "bert", "encoder.layer.0.output.dense.bias"),
+  EXPECT_EQ(choose({"encoder.layer.0.output.dense.bias", "bert.encoder.layer.0.output.dense.bias"}),
             "bert.encoder.layer.0.output.dense.bias");
+  EXPECT_EQ(choose({"nothing", "like.it"}), "nothing");
 }
 
 }  // namespace

@@ -14,12 +14,16 @@ namespace {
 using testing::entry;
 using testing::PlainDevice;
 
+Source named(const std::string& name) {
+  return {{name, "m." + name}};
+}
+
 std::vector<WeightKind> small_kinds(uint64_t table_rows) {
   return {
-      {"words", Storage::kTable, {"words"}, {table_rows, 2}, {}},
-      {"gamma", Storage::kVector, {"norm.LayerNorm.weight"}, {2}, {}},
-      {"matrix", Storage::kMatrix, {"top", "bottom"}, {2, 2}, {.n = 4, .k = 2}},
-      {"bias", Storage::kVector, {"bias.top", "bias.bottom"}, {2}, {}},
+      {"words", Storage::kTable, {named("words")}, {table_rows, 2}},
+      {"gamma", Storage::kVector, {{{"norm.LayerNorm.weight", "norm.LayerNorm.gamma"}}}, {2}},
+      {"matrix", Storage::kMatrix, {named("top"), named("bottom")}, {2, 2}, {.n = 4, .k = 2}},
+      {"bias", Storage::kVector, {named("bias.top"), named("bias.bottom")}, {2}},
   };
 }
 
@@ -61,10 +65,10 @@ TEST(WeightStore, KindsOfAllTenantsStandConcatenated) {
   ASSERT_EQ(store->acquire().value(), 0u);
   ASSERT_EQ(store->acquire().value(), 1u);
   std::vector<size_t> reported;
-  ASSERT_TRUE(store->load(0, small_kinds(3), "m", a, [&](size_t i) { reported.push_back(i); }));
+  ASSERT_TRUE(store->load(0, small_kinds(3), a, [&](size_t i) { reported.push_back(i); }));
   EXPECT_EQ(reported, (std::vector<size_t>{0, 1, 2, 3}));
   // A table with fewer rows than the group's.
-  ASSERT_TRUE(store->load(1, small_kinds(2), "m", b, nullptr));
+  ASSERT_TRUE(store->load(1, small_kinds(2), b, nullptr));
   EXPECT_EQ(contents(*store, 0, 0, 6), (std::vector<float>{0, 1, 2, 3, 4, 5}));
   EXPECT_EQ(contents(*store, 1, 0, 2), (std::vector<float>{6, 7}));
   EXPECT_EQ(contents(*store, 2, 0, 8), (std::vector<float>{8, 9, 10, 11, 12, 13, 14, 15}));
@@ -114,7 +118,7 @@ TEST(WeightStore, MissingTensorsAreNamed) {
   directory.write("model.safetensors", testing::safetensors("{}", ""));
   const Checkpoint empty = Checkpoint::open(directory.path()).value();
   ASSERT_TRUE(store->acquire());
-  const auto loaded = store->load(0, small_kinds(3), "m", empty, nullptr);
+  const auto loaded = store->load(0, small_kinds(3), empty, nullptr);
   ASSERT_FALSE(loaded);
   EXPECT_NE(loaded.error().message.find("tensor \"words\": expected [3, 2], found none"),
             std::string::npos);

@@ -133,6 +133,42 @@ TEST_P(Forward, AloneEqualsAmongStrangers) {
   }
 }
 
+// A planner may put a tenant's requests anywhere: the second run of a tenant overwrote the first one's
+// logits, and the classes were another request's.
+TEST_P(Forward, TenantsMayStandInAnyOrder) {
+  Random random(4);
+  std::vector<Ask> asks;
+  for (const auto& [slot, kind] : {std::pair{3u, ResultKind::kClasses},
+                                   {4u, ResultKind::kTokenLogits},
+                                   {2u, ResultKind::kEmbedding},
+                                   {3u, ResultKind::kPooled},
+                                   {0u, ResultKind::kHidden},
+                                   {4u, ResultKind::kTokenLogits},
+                                   {3u, ResultKind::kClasses},
+                                   {2u, ResultKind::kEmbedding},
+                                   {1u, ResultKind::kPooled},
+                                   {3u, ResultKind::kLogits},
+                                   {4u, ResultKind::kTokenLogits},
+                                   {3u, ResultKind::kClasses}})
+    asks.push_back(
+        random_ask(random, spec_, slot, static_cast<uint32_t>(random.below(16) + 1), kind));
+  const std::vector<Answer> together = run(asks);
+  for (size_t i = 0; i < asks.size(); ++i) {
+    SCOPED_TRACE(i);
+    const Answer alone = run({asks[i]})[0];
+    ASSERT_TRUE(together[i].ok() && alone.ok());
+    if (asks[i].kind != ResultKind::kClasses) {
+      expect_close(together[i].floats(), alone.floats());
+      continue;
+    }
+    wire::ClassReader one(together[i].bytes), other(alone.bytes);
+    for (wire::ClassEntry a, b; one.next(a) && other.next(b);) {
+      EXPECT_EQ(a.index, b.index);
+      EXPECT_NEAR(a.probability, b.probability, 0.01);
+    }
+  }
+}
+
 TEST_P(Forward, AskingForTheDefaultGivesTheHeadsOwnKind) {
   Random random(4);
   std::vector<Ask> asks;

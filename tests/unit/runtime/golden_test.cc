@@ -8,7 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "model/model_dir.h"
+#include "backbone/open_model.h"
 #include "runtime/group.h"
 #include "support/ask.h"
 
@@ -57,7 +57,7 @@ class Golden : public ::testing::TestWithParam<std::tuple<std::string, std::stri
     device_ = std::move(*opened);
 
     const std::string directory = std::string(ITIF_GOLDENS_DIR) + "/" + name();
-    const auto spec = model::read_backbone_spec(directory);
+    const auto spec = backbone::read_backbone_spec(directory);
     ASSERT_TRUE(spec) << spec.error().message;
     auto group =
         Group::create(*device_, *spec, {.max_tokens = 512, .max_requests = 64, .max_tenants = 2});
@@ -89,10 +89,10 @@ class Golden : public ::testing::TestWithParam<std::tuple<std::string, std::stri
     ASSERT_EQ(got.size(), test_case.expected.size());
     if (dtype() == "f32")
       EXPECT_LE(testing::max_difference(got, test_case.expected), 1e-4);
-    else if (got.size() > 1)
+    else if (got.size() > 8)
       EXPECT_GE(testing::cosine(got, test_case.expected), 0.999);
-    else
-      EXPECT_NEAR(got[0], test_case.expected[0], 0.02);  // one number has no direction
+    else  // a few numbers have hardly a direction
+      EXPECT_LE(testing::max_difference(got, test_case.expected), 0.02);
   }
 
   std::unique_ptr<device::Device> device_;

@@ -59,7 +59,8 @@ TEST_F(GroupTest, OptionsAndFamiliesAreChecked) {
   spec.family = "vit";
   const auto unknown = Group::create(device_, spec, kOptions);
   EXPECT_EQ(unknown.error().code, Code::kUnsupported);
-  EXPECT_EQ(unknown.error().message, "backbone family must be one of bert, found 'vit'");
+  EXPECT_EQ(unknown.error().message,
+            "'model_type' must be one of albert, bert, distilbert, roberta, found \"vit\"");
 }
 
 TEST_F(GroupTest, AdmittedModelsSayWhatTheyAre) {
@@ -186,7 +187,8 @@ const Refusal kRefusals[] = {
     {"another family",
      [](const auto& f, const auto& d) { edit_config(f, d, "model_type", "gpt2"); },
      Code::kUnsupported,
-     {"config.json", "'model_type' must be one of bert, found \"gpt2\""}},
+     {"config.json",
+      "'model_type' must be one of albert, bert, distilbert, roberta, found \"gpt2\""}},
     {"another head",
      [](const auto& f, const auto& d) {
        edit_config(f, d, "architectures", json::array({"BertForMultipleChoice"}));

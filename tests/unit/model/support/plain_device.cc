@@ -125,8 +125,11 @@ class PlainStream final : public device::Stream {
         for (uint32_t i = 0; i < args.hidden; ++i)
           sum[i] =
               floats(args.word.at(range.slot))[id * args.hidden + i] +
-              floats(args.position.at(range.slot))[size_t{args.positions[row]} * args.hidden + i] +
-              floats(args.token_type.at(range.slot))[type * args.hidden + i];
+              floats(args.position.at(
+                  range.slot))[(size_t{args.position_base} + args.positions[row]) * args.hidden +
+                               i] +
+              (args.token_type.base ? floats(args.token_type.at(range.slot))[type * args.hidden + i]
+                                    : 0.0f);
         layer_norm(sum.data(), args.gamma, args.beta, range.slot, args.epsilon, args.hidden,
                    static_cast<float*>(args.out) + size_t{row} * args.hidden);
       }

@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "model/model_dir.h"
+#include "backbone/open_model.h"
 #include "tensor/tensor_view.h"
 
 namespace itif::testing {
 
 ReferenceBert::ReferenceBert(const std::string& directory)
-    : spec_(model::read_backbone_spec(directory).value()) {
+    : spec_(backbone::read_backbone_spec(directory).value()) {
   std::ifstream file(directory + "/model.safetensors", std::ios::binary);
   std::string bytes((std::istreambuf_iterator<char>(file)), {});
   uint64_t length = 0;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "backbone/family.h"
 #include "model/checkpoint.h"
 #include "support/plain_device.h"
 #include "support/safetensors_text.h"
@@ -22,6 +23,10 @@ BackboneSpec tiny() {
   spec.hidden = 4;
   spec.heads = 2;
   return spec;
+}
+
+const HeadLayout& bert_heads() {
+  return backbone::find_family("bert").value()->heads;
 }
 
 // A checkpoint with zero tensors of these shapes, 2-D ones written as {n, k}.
@@ -42,7 +47,7 @@ void write_weights(const TempDirectory& directory, const std::string& folder,
 
 Result<HeadSpec> read(const TempDirectory& directory, const json& config) {
   ITIF_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(directory.path()));
-  return read_head_spec(directory.path(), config, tiny(), checkpoint);
+  return read_head_spec(directory.path(), config, bert_heads(), tiny(), checkpoint);
 }
 
 const std::vector<std::pair<std::string, std::vector<uint64_t>>> kPooler = {
@@ -151,7 +156,7 @@ TEST(Head, MissingAndMisshapenTensorsAreNamedWhenLoading) {
     std::vector<uint64_t> dims;  // empty: absent
     std::string expected;
   } rows[] = {
-      {0, {}, "tensor \"pooler.dense.weight\": expected [4, 4], found none"},
+      {0, {}, "tensor \"bert.pooler.dense.weight\": expected [4, 4], found none"},
       {0, {4, 5}, "tensor \"bert.pooler.dense.weight\": expected [4, 4], found [4, 5]"},
       {1, {3}, "tensor \"bert.pooler.dense.bias\": expected [4], found [3]"},
       {2, {}, "tensor \"classifier.weight\": expected [3, 4], found none"},
@@ -167,7 +172,8 @@ TEST(Head, MissingAndMisshapenTensorsAreNamedWhenLoading) {
       tensors[row.tensor].second = row.dims;
     write_weights(directory, "", tensors);
     const auto checkpoint = Checkpoint::open(directory.path()).value();
-    const auto spec = read_head_spec(directory.path(), config, tiny(), checkpoint).value();
+    const auto spec =
+        read_head_spec(directory.path(), config, bert_heads(), tiny(), checkpoint).value();
     const auto head = load_head(device, spec, checkpoint);
     ASSERT_FALSE(head) << row.expected;
     EXPECT_NE(head.error().message.find(row.expected), std::string::npos) << head.error().message;

@@ -1,14 +1,16 @@
-#include "model/config.h"
+#include "backbone/open_model.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "model/model_dir.h"
+#include "backbone/encoder_config.h"
 #include "support/temp_directory.h"
 
-namespace itif::model {
+namespace itif::backbone {
 namespace {
+
+using model::BackboneSpec, model::check_fits;
 
 nlohmann::json bert_base() {
   return {{"model_type", "bert"},          {"num_hidden_layers", 12},   {"hidden_size", 768},
@@ -46,7 +48,7 @@ TEST(Config, WhatDoesNotFitIsRefusedByName) {
     std::string expected;
   } rows[] = {
       {"model_type", nullptr, Code::kUnsupported,
-       "'model_type' must be one of bert, found nothing"},
+       "'model_type' must be one of albert, bert, distilbert, roberta, found nothing"},
       {"model_type", "llama", Code::kUnsupported, "found \"llama\""},
       {"model_type", 3, Code::kInvalidArgument, "'model_type' must be a string"},
       {"hidden_size", nullptr, Code::kInvalidArgument, "'hidden_size' must be an integer"},
@@ -82,6 +84,53 @@ TEST(Config, WhatDoesNotFitIsRefusedByName) {
   }
 }
 
+// What each family writes is what it reads, and what transformers would.
+TEST(Config, PresetsOfAllFamiliesAreReadBack) {
+  size_t count = 0;
+  for (const Family* family : families()) {
+    for (const Preset& preset : family->presets) {
+      SCOPED_TRACE(preset.name);
+      const nlohmann::json config = family->config(preset.spec);
+      const auto spec = parse_backbone_spec(config, "config.json");
+      ASSERT_TRUE(spec) << spec.error().message;
+      EXPECT_EQ(*spec, preset.spec);
+      EXPECT_EQ(find_preset(preset.name).value()->spec, preset.spec);
+      ++count;
+    }
+  }
+  EXPECT_GE(count, 15u);
+  EXPECT_NE(preset_names().find("albert-large, "), std::string::npos);
+  const auto unknown = find_preset("bert-huge");
+  EXPECT_EQ(unknown.error().code, Code::kNotFound);
+  EXPECT_NE(unknown.error().message.find("roberta-base"), std::string::npos);
+}
+
+TEST(Config, FieldsOfOneFamilyAreCheckedToo) {
+  nlohmann::json config =
+      find_family("albert").value()->config(find_preset("albert-base").value()->spec);
+  const BackboneSpec group = parse_backbone_spec(config, "config.json").value();
+  EXPECT_EQ(signature(group),
+            "albert-12x768-12-3072-gelu_tanh-1e-12-embedding_size=128-num_hidden_groups=1-"
+            "inner_group_num=1");
+  config["embedding_size"] = 64;
+  EXPECT_EQ(check_fits(group, parse_backbone_spec(config, "config.json").value()).error().message,
+            "embedding_size: group has 128, model has 64");
+  config["num_hidden_groups"] = 13;
+  EXPECT_NE(parse_backbone_spec(config, "config.json").error().message.find("'num_hidden_groups'"),
+            std::string::npos);
+
+  config = find_family("roberta").value()->config(find_preset("roberta-base").value()->spec);
+  EXPECT_EQ(parse_backbone_spec(config, "config.json").value().max_tokens(), 512u);
+  config["pad_token_id"] = 513;
+  EXPECT_NE(parse_backbone_spec(config, "config.json").error().message.find("positions start"),
+            std::string::npos);
+
+  config = find_family("distilbert").value()->config(find_preset("distilbert-base").value()->spec);
+  config.erase("dim");
+  EXPECT_NE(parse_backbone_spec(config, "config.json").error().message.find("'dim'"),
+            std::string::npos);
+}
+
 TEST(Config, DirectoriesAreReadByTheirConfig) {
   testing::TempDirectory directory;
   EXPECT_EQ(read_backbone_spec(directory.path()).error().code, Code::kNotFound);
@@ -98,7 +147,6 @@ TEST(Spec, EveryDifferenceIsNamed) {
   smaller.vocab = 100;
   smaller.max_positions = 64;
   smaller.type_vocab = 1;
-  smaller.pad_id = 1;
   EXPECT_TRUE(check_fits(group, smaller));
   const struct {
     void (*change)(BackboneSpec&);
@@ -138,4 +186,4 @@ TEST(Spec, EveryDifferenceIsNamed) {
 }
 
 }  // namespace
-}  // namespace itif::model
+}  // namespace itif::backbone

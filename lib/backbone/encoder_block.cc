@@ -1,0 +1,153 @@
+#include "backbone/encoder_block.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace itif::backbone {
+
+using model::BackboneSpec;
+using model::Source;
+using model::Storage;
+using model::WeightKind;
+
+Source tensor(std::string_view prefix, const std::string& name) {
+  Source source;
+  const auto add = [&](const std::string& bare) {
+    source.names.push_back(bare);
+    if (!prefix.empty()) source.names.push_back(std::string(prefix) + "." + bare);
+  };
+  add(name);
+  for (const auto& [now, then] :
+       {std::pair<std::string_view, const char*>{"LayerNorm.weight", "LayerNorm.gamma"},
+        {"LayerNorm.bias", "LayerNorm.beta"}})
+    if (name.ends_with(now)) add(name.substr(0, name.size() - now.size()) + then);
+  return source;
+}
+
+void append_norm(std::string_view prefix, const std::string& module, const std::string& title,
+                 uint64_t size, std::vector<WeightKind>& kinds) {
+  kinds.push_back({.name = title + " weight",
+                   .storage = Storage::kVector,
+                   .sources = {tensor(prefix, module + ".weight")},
+                   .source_shape = {size},
+                   .init = model::Init::kOne});
+  kinds.push_back({.name = title + " bias",
+                   .storage = Storage::kVector,
+                   .sources = {tensor(prefix, module + ".bias")},
+                   .source_shape = {size},
+                   .init = model::Init::kZero});
+}
+
+void append_linear(std::string_view prefix, const std::vector<std::string>& modules,
+                   const std::string& title, const device::GemmShape& shape,
+                   std::vector<WeightKind>& kinds) {
+  std::vector<Source> weights, biases;
+  for (const std::string& module : modules) {
+    weights.push_back(tensor(prefix, module + ".weight"));
+    biases.push_back(tensor(prefix, module + ".bias"));
+  }
+  const uint64_t rows = shape.n / modules.size();
+  kinds.push_back({.name = title + " weight",
+                   .storage = Storage::kMatrix,
+                   .sources = std::move(weights),
+                   .source_shape = {rows, shape.k},
+                   .gemm = shape});
+  kinds.push_back({.name = title + " bias",
+                   .storage = Storage::kVector,
+                   .sources = std::move(biases),
+                   .source_shape = {rows}});
+}
+
+void append_block(const BackboneSpec& spec, std::string_view prefix, const std::string& base,
+                  const std::string& title, const BlockNames& names,
+                  std::vector<WeightKind>& kinds) {
+  const BlockShapes shapes(spec);
+  const auto module = [&](std::string_view name) { return base + std::string(name); };
+  const auto titled = [&](std::string_view name) { return title + " " + std::string(name); };
+  append_linear(prefix, {module(names.query), module(names.key), module(names.value)},
+                titled("attention.qkv"), shapes.qkv, kinds);
+  append_linear(prefix, {module(names.attention_output)}, titled(names.attention_output),
+                shapes.out, kinds);
+  append_norm(prefix, module(names.attention_norm), titled(names.attention_norm), spec.hidden,
+              kinds);
+  append_linear(prefix, {module(names.up)}, titled(names.up), shapes.up, kinds);
+  append_linear(prefix, {module(names.down)}, titled(names.down), shapes.down, kinds);
+  append_norm(prefix, module(names.output_norm), titled(names.output_norm), spec.hidden, kinds);
+}
+
+BlockShapes::BlockShapes(const BackboneSpec& spec)
+    : qkv{3 * spec.hidden, spec.hidden},
+      out{spec.hidden, spec.hidden},
+      up{spec.intermediate, spec.hidden, spec.activation},
+      down{spec.hidden, spec.intermediate} {}
+
+EncoderBlock::EncoderBlock(const BackboneSpec& spec) : spec_(spec) {
+  const BlockShapes shapes(spec);
+  qkv_.shape = shapes.qkv;
+  out_.shape = shapes.out;
+  up_.shape = shapes.up;
+  down_.shape = shapes.down;
+}
+
+Result<std::unique_ptr<EncoderBlock>> EncoderBlock::make(device::Device& device,
+                                                         const BackboneSpec& spec,
+                                                         const MakeOptions& options) {
+  std::unique_ptr<EncoderBlock> block(new EncoderBlock(spec));
+  for (PreparedShape* gemm : {&block->qkv_, &block->out_, &block->up_, &block->down_}) {
+    ITIF_ASSIGN(gemm->handle, device.prepare(gemm->shape, options.max_rows));
+  }
+  const size_t rows = static_cast<size_t>(options.max_rows) + device.row_slack();
+  const size_t act = rows * dtype_bytes(device.info().compute);
+  const size_t wide = std::max<size_t>(3 * static_cast<size_t>(spec.hidden), spec.intermediate);
+  ITIF_ASSIGN(block->context_, device.allocate(act * spec.hidden));
+  ITIF_ASSIGN(block->projected_, device.allocate(act * spec.hidden));
+  ITIF_ASSIGN(block->wide_, device.allocate(act * wide));
+  return block;
+}
+
+void EncoderBlock::launch(device::Stream& stream, const model::WeightView& weights,
+                          const Pass& pass, size_t base, void* hidden) noexcept {
+  const auto add_and_normalize = [&](size_t gamma) {
+    stream.residual_layer_norm({.x = projected_->data(),
+                                .residual = hidden,
+                                .gamma = weights[base + gamma],
+                                .beta = weights[base + gamma + 1],
+                                .epsilon = spec_.layer_norm_eps,
+                                .hidden = spec_.hidden,
+                                .ranges = pass.ranges,
+                                .out = hidden});
+  };
+  launch_linear(stream, weights, pass, qkv_, base + kQkvWeight, hidden, wide_->data());
+  stream.attention({.qkv = wide_->data(),
+                    .out = context_->data(),
+                    .offsets = pass.offsets,
+                    .num_heads = spec_.heads,
+                    .head_size = spec_.head_size(),
+                    .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size()))});
+  launch_linear(stream, weights, pass, out_, base + kOutWeight, context_->data(),
+                projected_->data());
+  add_and_normalize(kAttentionGamma);
+  launch_linear(stream, weights, pass, up_, base + kUpWeight, hidden, wide_->data());
+  launch_linear(stream, weights, pass, down_, base + kDownWeight, wide_->data(),
+                projected_->data());
+  add_and_normalize(kFfnGamma);
+}
+
+uint64_t EncoderBlock::workspace_bytes() const {
+  return context_->bytes() + projected_->bytes() + wide_->bytes();
+}
+
+void launch_linear(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
+                   const PreparedShape& gemm, size_t kind, const void* a, void* out) noexcept {
+  stream.gemm({.a = a,
+               .weights = weights[kind],
+               .bias = weights[kind + 1],
+               .out = out,
+               .n = gemm.shape.n,
+               .k = gemm.shape.k,
+               .activation = gemm.shape.activation,
+               .ranges = pass.ranges,
+               .prepared = gemm.handle.get()});
+}
+
+}  // namespace itif::backbone

@@ -1,0 +1,95 @@
+// The transformer block that encoders repeat: attention and a feed-forward network, each followed by
+// residual and LayerNorm (post-LayerNorm, as BERT). Families say what its tensors are called and how
+// many blocks there are.
+//
+// Every operator runs once a batch for all tenants: GEMMs by tenant ranges, memory-bound operators with
+// each row's slot (ITIF's weights rotation). Query, key and value are one GEMM.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backbone/family.h"
+
+namespace itif::backbone {
+
+// A block's weight kinds, in this order.
+enum BlockKind : size_t {
+  kQkvWeight,
+  kQkvBias,
+  kOutWeight,
+  kOutBias,
+  kAttentionGamma,
+  kAttentionBeta,
+  kUpWeight,
+  kUpBias,
+  kDownWeight,
+  kDownBias,
+  kFfnGamma,
+  kFfnBeta,
+  kNumBlockKinds
+};
+
+// Modules of a block, as they stand behind the block's own name.
+struct BlockNames {
+  std::string_view query, key, value, attention_output, attention_norm, up, down, output_norm;
+};
+
+// What a tensor may be called, the bare model's name first: as it stands, behind "<prefix>.", and with
+// the first names of LayerNorm's parameters (gamma, beta).
+model::Source tensor(std::string_view prefix, const std::string& name);
+
+// Appends a LayerNorm's two vectors.
+void append_norm(std::string_view prefix, const std::string& module, const std::string& title,
+                 uint64_t size, std::vector<model::WeightKind>& kinds);
+// Appends the weight and the bias of one GEMM, of several modules stacked.
+void append_linear(std::string_view prefix, const std::vector<std::string>& modules,
+                   const std::string& title, const device::GemmShape& shape,
+                   std::vector<model::WeightKind>& kinds);
+// Appends the kNumBlockKinds kinds of the block whose modules stand behind `base`.
+void append_block(const model::BackboneSpec& spec, std::string_view prefix, const std::string& base,
+                  const std::string& title, const BlockNames& names,
+                  std::vector<model::WeightKind>& kinds);
+
+// A GEMM and its handle on the device.
+struct PreparedShape {
+  device::GemmShape shape;
+  device::GemmHandle handle = nullptr;
+};
+
+struct BlockShapes {
+  device::GemmShape qkv, out, up, down;
+  explicit BlockShapes(const model::BackboneSpec& spec);
+};
+
+// The workspace and GEMMs of a block; one serves all blocks of a backbone in turn.
+class EncoderBlock {
+ public:
+  // Errors: kResourceExhausted, kUnsupported.
+  static Result<std::unique_ptr<EncoderBlock>> make(device::Device& device,
+                                                    const model::BackboneSpec& spec,
+                                                    const MakeOptions& options);
+
+  // hidden [num_rows, hidden] → hidden, with the weights whose first kind is `base`.
+  void launch(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
+              size_t base, void* hidden) noexcept;
+  uint64_t workspace_bytes() const;
+
+ private:
+  explicit EncoderBlock(const model::BackboneSpec& spec);
+
+  const model::BackboneSpec spec_;
+  PreparedShape qkv_, out_, up_, down_;
+  std::unique_ptr<device::Buffer> context_;    // [T, hidden]
+  std::unique_ptr<device::Buffer> projected_;  // [T, hidden]
+  std::unique_ptr<device::Buffer> wide_;       // [T, 3·hidden] then [T, intermediate]
+};
+
+// out = a · Wᵀ + bias with the weight kind `kind` and the bias behind it.
+void launch_linear(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
+                   const PreparedShape& gemm, size_t kind, const void* a, void* out) noexcept;
+
+}  // namespace itif::backbone

@@ -1,0 +1,73 @@
+#include "backbone/open_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "model/json_file.h"
+
+namespace itif::backbone {
+namespace {
+
+using model::BackboneSpec;
+using model::Tokenizer;
+
+// Null where the directory holds no vocabulary, or one of a kind that we do not run: such a tenant is
+// served token ids. A vocabulary that is damaged is an error.
+Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const std::string& directory,
+                                                        const BackboneSpec& spec) {
+  auto loaded = model::load_tokenizer(directory);
+  if (!loaded &&
+      (loaded.error().code == Code::kNotFound || loaded.error().code == Code::kUnsupported)) {
+    log::warning("{}: served without text payloads: {}", directory, loaded.error().message);
+    return nullptr;
+  }
+  ITIF_ASSIGN(std::shared_ptr<const Tokenizer> tokenizer, std::move(loaded));
+  if (tokenizer->vocab_size() > spec.vocab)
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: the tokenizer has ids up to {}, the model has {} word embeddings",
+                            directory, tokenizer->vocab_size() - 1, spec.vocab));
+  return tokenizer;
+}
+
+Result<const Family*> family_of(const nlohmann::json& config, const std::string& origin) {
+  ITIF_ASSIGN(const std::string type, model::get_string_or(config, "model_type", "", origin));
+  auto family = find_family(type);
+  if (!family)
+    return fail(family.error().code, fmt::format("{}: {}", origin, family.error().message));
+  return *family;
+}
+
+}  // namespace
+
+Result<BackboneSpec> parse_backbone_spec(const nlohmann::json& config, const std::string& origin) {
+  ITIF_ASSIGN(const Family* family, family_of(config, origin));
+  return family->parse(config, origin);
+}
+
+Result<BackboneSpec> read_backbone_spec(const std::string& directory) {
+  const std::string path = directory + "/config.json";
+  ITIF_ASSIGN(const nlohmann::json config, model::read_json_file(path));
+  return parse_backbone_spec(config, path);
+}
+
+Result<OpenedModel> open_model(const std::string& directory) {
+  const std::string path = directory + "/config.json";
+  ITIF_ASSIGN(const nlohmann::json config, model::read_json_file(path));
+  ITIF_ASSIGN(const Family* family, family_of(config, path));
+  ITIF_ASSIGN(BackboneSpec spec, family->parse(config, path));
+  ITIF_ASSIGN(model::Checkpoint checkpoint, model::Checkpoint::open(directory));
+  ITIF_ASSIGN(model::HeadSpec head,
+              model::read_head_spec(directory, config, family->heads, spec, checkpoint));
+  ITIF_ASSIGN(std::shared_ptr<const Tokenizer> tokenizer, open_tokenizer(directory, spec));
+  uint32_t longest = spec.max_tokens();
+  if (tokenizer) longest = std::min(longest, tokenizer->max_tokens());
+  if (head.max_text_tokens) longest = std::min(longest, head.max_text_tokens);
+  return OpenedModel{
+      family, std::move(spec), std::move(head), std::move(checkpoint), std::move(tokenizer),
+      longest};
+}
+
+}  // namespace itif::backbone
