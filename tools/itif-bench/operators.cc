@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -12,6 +13,7 @@
 #include "benches.h"
 #include "device/device.h"
 #include "kernels/host/operators.h"
+#include "operator_checks.h"
 
 namespace itif::bench {
 namespace {
@@ -30,9 +32,11 @@ class Operators {
  private:
   // Buffers of random activations (or f32) and a slab of one slot.
   Result<void*> random_buffer(size_t elements, DType type);
-  void memory_bound(const std::string& name, uint32_t tokens, size_t bytes,
-                    const std::function<void()>& launch);
-  void attention(uint32_t tokens, const std::function<void()>& launch);
+  // What must hold of an operator's results after a launch.
+  using Check = std::function<Status(const std::string& title)>;
+  Status memory_bound(const std::string& name, uint32_t tokens, size_t bytes,
+                      const std::function<void()>& launch, const Check& check);
+  Status attention(uint32_t tokens, const std::function<void()>& launch, const Check& check);
 
   const BenchOptions& options_;
   const std::string dtype_;
@@ -54,10 +58,12 @@ Result<void*> Operators::random_buffer(size_t elements, DType type) {
 }
 
 // bytes: read and written together.
-void Operators::memory_bound(const std::string& name, uint32_t tokens, size_t bytes,
-                             const std::function<void()>& launch) {
+Status Operators::memory_bound(const std::string& name, uint32_t tokens, size_t bytes,
+                               const std::function<void()>& launch, const Check& check) {
   const std::string title = fmt::format("{} {}", name, tokens);
-  if (!options_.wants(title)) return;
+  if (!options_.wants(title)) return {};
+  launch();
+  ITIF_TRY(check(title));
   std::vector<std::byte> from(bytes / 2), to(bytes / 2);
   const auto copy = [&] {
     kernels::host::parallel_rows({.num_threads = device_.info().num_threads},
@@ -74,11 +80,15 @@ void Operators::memory_bound(const std::string& name, uint32_t tokens, size_t by
                .spread = samples[0].spread(),
                .limit = samples[1].median() * 1e-3,
                .ratio = samples[0].median() / samples[1].median()});
+  return {};
 }
 
-void Operators::attention(uint32_t tokens, const std::function<void()>& launch) {
+Status Operators::attention(uint32_t tokens, const std::function<void()>& launch,
+                            const Check& check) {
   const std::string title = fmt::format("attention {}", tokens);
-  if (!options_.wants(title)) return;
+  if (!options_.wants(title)) return {};
+  launch();
+  ITIF_TRY(check(title));
   const auto gemm =
       make_bare_gemm(device_.info().compute, 128, kHidden, kHidden, device_.info().num_threads);
   const uint32_t length = std::min(tokens, kSegment);
@@ -93,6 +103,7 @@ void Operators::attention(uint32_t tokens, const std::function<void()>& launch) 
                .spread = samples[0].spread(),
                .limit = limit_ns * 1e-3,
                .ratio = samples[0].median() / limit_ns});
+  return {};
 }
 
 Status Operators::run(uint32_t tokens) {
@@ -126,60 +137,143 @@ Status Operators::run(uint32_t tokens) {
     offsets.push_back(std::min(tokens, offsets.back() + kSegment));
   }
 
-  memory_bound("embedding + LayerNorm", tokens, 3 * row, [&] {
-    stream->embed_layer_norm({.ids = ids.data(),
-                              .positions = positions,
-                              .token_types = {},
-                              .ranges = ranges,
-                              .word = slab(words),
-                              .position = slab(words),
-                              .token_type = slab(words),
-                              .gamma = gamma,
-                              .beta = beta,
-                              .hidden = kHidden,
-                              .out = out});
-  });
-  memory_bound("residual + LayerNorm", tokens, 3 * row, [&] {
-    stream->residual_layer_norm({.x = x,
-                                 .residual = residual,
-                                 .gamma = gamma,
-                                 .beta = beta,
-                                 .hidden = kHidden,
-                                 .ranges = ranges,
-                                 .out = out});
-  });
+  const auto read = [&](const void* data, size_t count) {
+    return read_values(device_, data, count, type);
+  };
+  const auto x_values = read(x, size_t{tokens} * kHidden);
+  const auto residual_values = read(residual, size_t{tokens} * kHidden);
+  const auto vector_values = read_values(device_, vectors, 2 * kHidden, DType::kF32);
+  const auto gamma_values = std::span(vector_values).first(kHidden);
+  const auto beta_values = std::span(vector_values).last(kHidden);
+  const double tolerance = type == DType::kBF16 ? 0.01 : 1e-5;
+  // Rows of `out` against LayerNorm of sum(row, i).
+  const auto is_layer_norm = [&](const std::function<double(uint32_t, uint32_t)>& sum) -> Check {
+    return [&, sum](const std::string& title) {
+      return check_rows(title, read(out, size_t{tokens} * kHidden), tokens, kHidden, tolerance,
+                        [&](uint32_t r) {
+                          std::vector<double> values;
+                          for (uint32_t i = 0; i < kHidden; ++i) values.push_back(sum(r, i));
+                          return plain_layer_norm(values, gamma_values, beta_values, 1e-12);
+                        });
+    };
+  };
+  const auto word_values = read(words, size_t{kVocab} * kHidden);
+  ITIF_TRY(memory_bound(
+      "embedding + LayerNorm", tokens, 3 * row,
+      [&] {
+        stream->embed_layer_norm({.ids = ids.data(),
+                                  .positions = positions,
+                                  .token_types = {},
+                                  .ranges = ranges,
+                                  .word = slab(words),
+                                  .position = slab(words),
+                                  .token_type = slab(words),
+                                  .gamma = gamma,
+                                  .beta = beta,
+                                  .hidden = kHidden,
+                                  .out = out});
+      },
+      is_layer_norm([&](uint32_t r, uint32_t i) {
+        const auto at = [&](size_t place) { return double{word_values[place * kHidden + i]}; };
+        return at(static_cast<size_t>(ids[r])) + at(positions[r]) + at(0);
+      })));
+  ITIF_TRY(memory_bound(
+      "residual + LayerNorm", tokens, 3 * row,
+      [&] {
+        stream->residual_layer_norm({.x = x,
+                                     .residual = residual,
+                                     .gamma = gamma,
+                                     .beta = beta,
+                                     .hidden = kHidden,
+                                     .ranges = ranges,
+                                     .out = out});
+      },
+      is_layer_norm([&](uint32_t r, uint32_t i) {
+        const size_t place = size_t{r} * kHidden + i;
+        return double{x_values[place]} + residual_values[place];
+      })));
   const size_t wide_bytes = size_t{tokens} * kIntermediate * element;
   // In place: repeated, the values would shrink to zero. A fresh copy each time, and its cost apart.
-  memory_bound("GELU, and a copy before it,", tokens, 4 * wide_bytes, [&] {
-    std::memcpy(wide_copy, wide, wide_bytes);
-    kernels::host::bias_activation({.x = wide_copy,
-                                    .bias = {},
-                                    .width = kIntermediate,
-                                    .activation = kernels::Activation::kGelu,
-                                    .ranges = ranges},
-                                   {.activation = type, .num_threads = device_.info().num_threads});
-  });
-  memory_bound("mean pooling", tokens, row, [&] {
-    stream->pool_segments({.x = x,
+  ITIF_TRY(memory_bound(
+      "GELU, and a copy before it,", tokens, 4 * wide_bytes,
+      [&] {
+        std::memcpy(wide_copy, wide, wide_bytes);
+        kernels::host::bias_activation(
+            {.x = wide_copy,
+             .bias = {},
+             .width = kIntermediate,
+             .activation = kernels::Activation::kGelu,
+             .ranges = ranges},
+            {.activation = type, .num_threads = device_.info().num_threads});
+      },
+      [&](const std::string& title) {
+        const auto before = read(wide, size_t{tokens} * kIntermediate);
+        return check_rows(title, read(wide_copy, before.size()), tokens, kIntermediate, tolerance,
+                          [&](uint32_t r) {
+                            std::vector<double> values;
+                            for (size_t i = 0; i < kIntermediate; ++i)
+                              values.push_back(plain_gelu(before[size_t{r} * kIntermediate + i]));
+                            return values;
+                          });
+      }));
+  const auto f32_rows = [&](uint32_t rows) {
+    return read_values(device_, f32_out, size_t{rows} * kHidden, DType::kF32);
+  };
+  ITIF_TRY(memory_bound(
+      "mean pooling", tokens, row,
+      [&] {
+        stream->pool_segments({.x = x,
+                               .offsets = offsets,
+                               .segments = segments,
+                               .pooling = kernels::Pooling::kMean,
+                               .normalize = true,
+                               .hidden = kHidden,
+                               .out = static_cast<float*>(f32_out)});
+      },
+      [&](const std::string& title) {
+        const auto count = static_cast<uint32_t>(segments.size());
+        return check_rows(title, f32_rows(count), count, kHidden, 1e-4, [&](uint32_t s) {
+          std::vector<double> sum(kHidden);
+          for (size_t r = offsets[s]; r < offsets[s + 1]; ++r)
+            for (size_t i = 0; i < kHidden; ++i) sum[i] += x_values[r * kHidden + i];
+          double square = 0;
+          for (const double value : sum) square += value * value;
+          for (double& value : sum) value /= std::sqrt(square);
+          return sum;
+        });
+      }));
+  ITIF_TRY(memory_bound(
+      "to f32", tokens, row + row / element * 4,
+      [&] {
+        stream->to_f32(
+            {.x = x, .out = static_cast<float*>(f32_out), .count = size_t{tokens} * kHidden});
+      },
+      [&](const std::string& title) {
+        return check_rows(title, f32_rows(tokens), tokens, kHidden, 0, [&](uint32_t r) {
+          const auto begin = x_values.begin() + static_cast<ptrdiff_t>(r) * kHidden;
+          return std::vector<double>(begin, begin + kHidden);
+        });
+      }));
+  const auto qkv_values = read(qkv, size_t{tokens} * 3 * kHidden);
+  ITIF_TRY(attention(
+      tokens,
+      [&] {
+        stream->attention({.qkv = qkv,
+                           .out = out,
                            .offsets = offsets,
-                           .segments = segments,
-                           .pooling = kernels::Pooling::kMean,
-                           .normalize = true,
-                           .hidden = kHidden,
-                           .out = static_cast<float*>(f32_out)});
-  });
-  memory_bound("to f32", tokens, row + row / element * 4, [&] {
-    stream->to_f32(
-        {.x = x, .out = static_cast<float*>(f32_out), .count = size_t{tokens} * kHidden});
-  });
-  attention(tokens, [&] {
-    stream->attention({.qkv = qkv,
-                       .out = out,
-                       .offsets = offsets,
-                       .num_heads = kHeads,
-                       .head_size = kHidden / kHeads,
-                       .scale = 0.125f});
-  });
+                           .num_heads = kHeads,
+                           .head_size = kHidden / kHeads,
+                           .scale = 0.125f});
+      },
+      [&](const std::string& title) {
+        return check_rows(title, read(out, size_t{tokens} * kHidden), tokens, kHidden,
+                          3 * tolerance, [&](uint32_t r) {
+                            const uint32_t first = r / kSegment * kSegment;
+                            return plain_attention(qkv_values, r, first,
+                                                   std::min(tokens, first + kSegment), kHeads,
+                                                   kHidden / kHeads, 0.125);
+                          });
+      }));
   return stream->synchronize();
 }
 
