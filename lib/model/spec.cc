@@ -41,7 +41,7 @@ std::string signature(const BackboneSpec& spec) {
   std::string text =
       fmt::format("{}-{}x{}-{}-{}-{}-{:g}", spec.family, spec.layers, spec.hidden, spec.heads,
                   spec.intermediate, activation_name(spec.activation), spec.layer_norm_eps);
-  for (const SpecField& field : spec.own) text += fmt::format("-{}={}", field.key, text_of(field));
+  for (const SpecField& field : spec.own) text += "-" + text_of(field);
   return text;
 }
 

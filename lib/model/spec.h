@@ -46,7 +46,7 @@ struct BackboneSpec {
 };
 
 // Equal for specs that may share a group whatever their table sizes:
-// "bert-12x768-12-3072-gelu-1e-12", and the family's own fields behind it: "-embedding_size=128".
+// "bert-12x768-12-3072-gelu-1e-12", and the values of the family's own fields behind it.
 std::string signature(const BackboneSpec& spec);
 // For people: "bert 12x768, 12 heads, intermediate 3072, vocabulary 30522, 512 positions".
 std::string describe(const BackboneSpec& spec);

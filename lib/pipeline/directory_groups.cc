@@ -65,7 +65,7 @@ Result<uint16_t> Directory::start_group(const std::string& name, const model::Ba
     made_name = fmt::format("{}.{}", model::signature(spec), suffix);
 
   runtime::GroupOptions options = group_options_;
-  options.max_tokens = std::max(options.max_tokens, spec.max_positions);
+  options.max_tokens = std::max(options.max_tokens, spec.max_tokens());
   GroupStageOptions stage_options = stage_options_;
   stage_options.executor.limits.max_tokens = options.max_tokens;
   ITIF_ASSIGN(auto group, make_group_(device_, spec, options));

@@ -109,9 +109,7 @@ TEST(Config, FieldsOfOneFamilyAreCheckedToo) {
   nlohmann::json config =
       find_family("albert").value()->config(find_preset("albert-base").value()->spec);
   const BackboneSpec group = parse_backbone_spec(config, "config.json").value();
-  EXPECT_EQ(signature(group),
-            "albert-12x768-12-3072-gelu_tanh-1e-12-embedding_size=128-num_hidden_groups=1-"
-            "inner_group_num=1");
+  EXPECT_EQ(signature(group), "albert-12x768-12-3072-gelu_tanh-1e-12-128-1-1");
   config["embedding_size"] = 64;
   EXPECT_EQ(check_fits(group, parse_backbone_spec(config, "config.json").value()).error().message,
             "embedding_size: group has 128, model has 64");
