@@ -24,6 +24,13 @@ struct RowRange {
   uint32_t slot = 0;
 };
 
+// The rows of one segment that hold its tokens. Segments in a span are ascending and do not overlap; rows
+// between them are padding, which is neither attended to nor pooled.
+struct SegmentRows {
+  uint32_t first_row = 0;
+  uint32_t num_rows = 0;
+};
+
 struct Slab {
   std::byte* base = nullptr;
   size_t stride_bytes = 0;
@@ -89,9 +96,9 @@ struct BiasActivation {
 
 // Self-attention within each segment: softmax(q kᵀ · scale) v, heads side by side.
 struct Attention {
-  const void* qkv = nullptr;          // act [T, 3·H]: q, k, v of a row beside each other
-  void* out = nullptr;                // act [T, H]
-  std::span<const uint32_t> offsets;  // [num_segments + 1], rows; host
+  const void* qkv = nullptr;  // act [T, 3·H]: q, k, v of a row beside each other
+  void* out = nullptr;        // act [T, H]; rows of no segment are left as they are
+  std::span<const SegmentRows> segments;
   uint32_t num_heads = 0;
   uint32_t head_size = 0;
   float scale = 0;  // 1/√head_size
@@ -108,16 +115,16 @@ struct ResidualLayerNorm {
   void* out = nullptr;  // act [T, H]
 };
 
-// out[s] = pooled rows of segment s as f32, optionally scaled to unit length.
+// out[i] = pooled rows of segment chosen[i] as f32, optionally scaled to unit length.
 enum class Pooling : uint8_t { kFirst, kMean, kMax, kMeanSqrtLength, kLast };
 struct PoolSegments {
-  const void* x = nullptr;             // act [T, H]
-  std::span<const uint32_t> offsets;   // [num_segments + 1]
-  std::span<const uint32_t> segments;  // which segments to pool, in output order
+  const void* x = nullptr;  // act [T, H]
+  std::span<const SegmentRows> segments;
+  std::span<const uint32_t> chosen;  // which of them to pool, in output order
   Pooling pooling = Pooling::kFirst;
   bool normalize = false;
   uint32_t hidden = 0;
-  float* out = nullptr;  // f32 [segments.size(), H]
+  float* out = nullptr;  // f32 [chosen.size(), H]
 };
 
 // out = x converted to f32, elementwise.

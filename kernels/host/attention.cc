@@ -38,11 +38,12 @@ size_t attention_scratch_bytes(uint32_t max_tokens) {
 void attention(const Attention& args, const HostLaunch& launch,
                const AttentionScratch& scratch) noexcept {
   CHECK(args.head_size > 0 && args.head_size <= kMaxHeadSize);
-  if (args.offsets.size() < 2 || args.offsets.back() == args.offsets.front()) return;
+  uint64_t rows = 0;
+  for (const SegmentRows& segment : args.segments) rows += segment.num_rows;
+  if (rows == 0) return;
   const AttentionTaskFunction run = choose_task(launch);
   std::atomic<uint64_t> next{0};
   // Below some thousand scores waking the pool costs more than it saves.
-  const uint64_t rows = args.offsets.back() - args.offsets.front();
   if (launch.num_threads <= 1 || rows * args.num_heads < 64) {
     run_tasks(args, 1, run, next, scratch.base);
     return;

@@ -31,10 +31,8 @@ class AttentionTaskCursor {
 
   AttentionTaskCursor(const Attention& args, uint32_t num_threads) : args_(args) {
     uint64_t work = 0;
-    for (size_t s = 0; s + 1 < args.offsets.size(); ++s) {
-      const uint64_t length = args.offsets[s + 1] - args.offsets[s];
-      work += length * length;
-    }
+    for (const SegmentRows& segment : args.segments)
+      work += uint64_t{segment.num_rows} * segment.num_rows;
     work_per_task_ = num_threads <= 1
                          ? UINT64_MAX
                          : work * args.num_heads / (uint64_t{num_threads} * kTasksPerThread) + 1;
@@ -43,15 +41,15 @@ class AttentionTaskCursor {
 
   // False when there is no task of this number.
   bool seek(uint64_t number, AttentionTask& task) {
-    while (segment_ + 1 < args_.offsets.size() && number >= first_number_ + segment_tasks()) {
+    while (segment_ < args_.segments.size() && number >= first_number_ + segment_tasks()) {
       first_number_ += segment_tasks();
       ++segment_;
       enter_segment();
     }
-    if (segment_ + 1 >= args_.offsets.size()) return false;
+    if (segment_ >= args_.segments.size()) return false;
     const uint64_t local = number - first_number_;
     const auto block = static_cast<uint32_t>(local / args_.num_heads);
-    task.first_row = args_.offsets[segment_];
+    task.first_row = args_.segments[segment_].first_row;
     task.length = length_;
     task.head = static_cast<uint32_t>(local % args_.num_heads);
     task.query_begin = block * block_queries_;
@@ -63,8 +61,8 @@ class AttentionTaskCursor {
   uint64_t segment_tasks() const { return uint64_t{num_blocks_} * args_.num_heads; }
 
   void enter_segment() {
-    if (segment_ + 1 >= args_.offsets.size()) return;
-    length_ = args_.offsets[segment_ + 1] - args_.offsets[segment_];
+    if (segment_ >= args_.segments.size()) return;
+    length_ = args_.segments[segment_].num_rows;
     num_blocks_ = 0;
     if (length_ == 0) return;
     const uint64_t queries = std::clamp<uint64_t>(work_per_task_ / length_, kMinQueries, 1u << 30);

@@ -47,9 +47,8 @@ template <class T>
 void PoolOutputs(const PoolSegments& args, uint32_t begin, uint32_t end) {
   const size_t hidden = args.hidden;
   for (size_t s = begin; s < end; ++s) {
-    const uint32_t first = args.offsets[args.segments[s]];
-    const uint32_t last = args.offsets[args.segments[s] + 1];
-    const size_t rows = last - first;
+    const SegmentRows segment = args.segments[args.chosen[s]];
+    const size_t first = segment.first_row, rows = segment.num_rows;
     float* out = args.out + s * hidden;
     if (rows == 0) {
       std::fill(out, out + hidden, 0.0f);
@@ -90,7 +89,7 @@ HWY_EXPORT(PoolOutputsBf16);
 void pool_segments(const PoolSegments& args, const HostLaunch& launch) noexcept {
   const auto run = launch.activation == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(PoolOutputsBf16)
                                                      : HWY_DYNAMIC_DISPATCH(PoolOutputsF32);
-  parallel_rows(launch, static_cast<uint32_t>(args.segments.size()), 4,
+  parallel_rows(launch, static_cast<uint32_t>(args.chosen.size()), 4,
                 [&](uint32_t begin, uint32_t end) { run(args, begin, end); });
 }
 

@@ -120,7 +120,7 @@ void EncoderBlock::launch(device::Stream& stream, const model::WeightView& weigh
   launch_linear(stream, weights, pass, qkv_, base + kQkvWeight, hidden, wide_->data());
   stream.attention({.qkv = wide_->data(),
                     .out = context_->data(),
-                    .offsets = pass.offsets,
+                    .segments = pass.segments,
                     .num_heads = spec_.heads,
                     .head_size = spec_.head_size(),
                     .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size()))});

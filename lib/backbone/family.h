@@ -26,10 +26,10 @@ namespace itif::backbone {
 // launch() returns.
 struct Pass {
   uint32_t num_rows = 0;
-  std::span<const kernels::IdPiece> pieces;   // first_row counts from the batch's first row
-  std::span<const uint32_t> positions;        // [num_rows], from 0 in each segment
-  std::span<const uint8_t> token_types;       // [num_rows], or empty: all 0
-  std::span<const uint32_t> offsets;          // [num_segments + 1]
+  std::span<const kernels::IdPiece> pieces;  // first_row counts from the batch's first row
+  std::span<const uint32_t> positions;       // [num_rows], from 0 in each segment
+  std::span<const uint8_t> token_types;      // [num_rows], or empty: all 0
+  std::span<const kernels::SegmentRows> segments;
   std::span<const kernels::RowRange> ranges;  // one a tenant
 };
 

@@ -67,7 +67,7 @@ bool check(Segment& segment, const model::TenantModel* model) noexcept {
 BatchLayout::BatchLayout(const GroupOptions& options)
     : max_tokens_(options.max_tokens), max_requests_(options.max_requests) {
   live_.reserve(max_requests_);
-  offsets_.reserve(static_cast<size_t>(max_requests_) + 1);
+  segments_.reserve(max_requests_);
   positions_.reserve(max_tokens_);
   token_types_.reserve(max_tokens_);
   pieces_.reserve(max_tokens_);    // a piece holds at least one id
@@ -77,7 +77,8 @@ BatchLayout::BatchLayout(const GroupOptions& options)
 void BatchLayout::clear() noexcept {
   has_token_types_ = false;
   live_.clear();
-  offsets_.assign(1, 0);
+  num_rows_ = 0;
+  segments_.clear();
   positions_.clear();
   token_types_.clear();
   pieces_.clear();
@@ -86,14 +87,18 @@ void BatchLayout::clear() noexcept {
 
 void BatchLayout::add(Segment& segment, TenantEntry* tenant) noexcept {
   if (!check(segment, tenant ? &tenant->model : nullptr)) return;
-  const uint32_t first_row = offsets_.back();
-  CHECK(live_.size() < max_requests_ && segment.num_tokens <= max_tokens_ - first_row);
+  const uint32_t first_row = num_rows_;
+  const uint32_t segment_rows = std::max(segment.num_rows, segment.num_tokens);
+  CHECK(live_.size() < max_requests_ && segment_rows <= max_tokens_ - first_row);
 
   live_.push_back({&segment, tenant, first_row});
-  offsets_.push_back(first_row + segment.num_tokens);
-  positions_.resize(offsets_.back());
-  std::iota(positions_.begin() + first_row, positions_.end(), 0u);
-  token_types_.resize(offsets_.back(), 0);
+  segments_.push_back({first_row, segment.num_tokens});
+  num_rows_ += segment_rows;
+  // Padding computes something that nobody reads: at position 0, of whatever token was there before.
+  positions_.resize(num_rows_, 0);
+  std::iota(positions_.begin() + first_row, positions_.begin() + first_row + segment.num_tokens,
+            0u);
+  token_types_.resize(num_rows_, 0);
   if (!segment.token_types.empty()) {
     std::ranges::copy(segment.token_types, token_types_.begin() + first_row);
     has_token_types_ = true;
@@ -104,16 +109,16 @@ void BatchLayout::add(Segment& segment, TenantEntry* tenant) noexcept {
   }
   if (ranges_.empty() || ranges_.back().slot != segment.slot)
     ranges_.push_back({first_row, 0, segment.slot});
-  ranges_.back().num_rows += segment.num_tokens;
+  ranges_.back().num_rows += segment_rows;
 }
 
 backbone::Pass BatchLayout::pass() const noexcept {
-  return {.num_rows = offsets_.back(),
+  return {.num_rows = num_rows_,
           .pieces = pieces_,
           .positions = positions_,
           .token_types = has_token_types_ ? std::span<const uint8_t>(token_types_)
                                           : std::span<const uint8_t>(),
-          .offsets = offsets_,
+          .segments = segments_,
           .ranges = ranges_};
 }
 

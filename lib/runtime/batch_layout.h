@@ -36,7 +36,7 @@ class BatchLayout {
 
   std::span<const Live> live() const noexcept { return live_; }
   backbone::Pass pass() const noexcept;
-  std::span<const uint32_t> offsets() const noexcept { return offsets_; }
+  std::span<const kernels::SegmentRows> segments() const noexcept { return segments_; }
 
  private:
   void clear() noexcept;
@@ -46,7 +46,8 @@ class BatchLayout {
   const uint32_t max_requests_;
   bool has_token_types_ = false;
   std::vector<Live> live_;
-  std::vector<uint32_t> offsets_;  // one more than live_
+  uint32_t num_rows_ = 0;
+  std::vector<kernels::SegmentRows> segments_;  // one a live_
   std::vector<uint32_t> positions_;
   std::vector<uint8_t> token_types_;
   std::vector<kernels::IdPiece> pieces_;

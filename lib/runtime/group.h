@@ -28,6 +28,7 @@ namespace itif::runtime {
 struct Segment {
   uint32_t slot = 0;
   uint32_t num_tokens = 0;
+  uint32_t num_rows = 0;  // that it takes in the batch, padding behind its tokens; 0: num_tokens
   // The token ids where they arrived (packet buffers, or a tokenizer's output as u32): nothing is
   // copied on the way to the device. Here first_row counts from the segment's own first token; the
   // pieces are ascending and cover [0, num_tokens) without gap.

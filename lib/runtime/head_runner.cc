@@ -223,8 +223,8 @@ void HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
   const auto chosen = choose(live, stands_on_pooler);
   if (chosen.empty()) return;
   stream.pool_segments({.x = hidden,
-                        .offsets = layout.offsets(),
-                        .segments = chosen,
+                        .segments = layout.segments(),
+                        .chosen = chosen,
                         .pooling = kernels::Pooling::kFirst,
                         .hidden = hidden_size_,
                         .out = floats(rows_)});
@@ -272,8 +272,8 @@ void HeadRunner::launch_embeddings(device::Stream& stream, const void* hidden,
     const model::Head& head = tenant.model.head;
     float* rows = floats(rows_) + first * hidden_size_;
     stream.pool_segments({.x = hidden,
-                          .offsets = layout.offsets(),
-                          .segments = chosen.subspan(first, last - first),
+                          .segments = layout.segments(),
+                          .chosen = chosen.subspan(first, last - first),
                           .pooling = head.spec.pooling,
                           .normalize = head.spec.normalize && head.dense.empty(),
                           .hidden = hidden_size_,

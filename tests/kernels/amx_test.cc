@@ -65,10 +65,11 @@ TEST(AmxAttention, MatchesTheReferenceOnEmulatedTiles) {
         wide[i] = bf16_to_f32(qkv[i]);
       }
       const uint32_t offsets[] = {kFirstRow, kFirstRow + length};
+      const SegmentRows segments[] = {{kFirstRow, length}};
       const float scale = 1.0f / std::sqrt(static_cast<float>(head_size));
       const Attention args{.qkv = qkv.data(),
                            .out = out.data(),
-                           .offsets = offsets,
+                           .segments = segments,
                            .num_heads = kHeads,
                            .head_size = head_size,
                            .scale = scale};

@@ -1,4 +1,6 @@
-// Attention by offsets.
+// Attention within segments.
+#include <array>
+
 #include "fixture.h"
 #include "reference.h"
 
@@ -19,6 +21,7 @@ ITIF_DEVICE_SUITE(AttentionTest);
 void AttentionTest::run(const Case& c) {
   std::vector<uint32_t> offsets = {0};
   for (const uint32_t length : c.lengths) offsets.push_back(offsets.back() + length);
+  const std::vector<SegmentRows> segments = segments_of(offsets);
   const size_t rows = offsets.back(), hidden = c.num_heads * c.head_size;
   auto qkv = random_activations(rows * 3 * hidden);
   for (size_t r = 0; r < rows; ++r)
@@ -31,7 +34,7 @@ void AttentionTest::run(const Case& c) {
   std::byte* out = make_output(rows * hidden, activation());
   stream_->attention({.qkv = upload_activations(qkv),
                       .out = out,
-                      .offsets = offsets,
+                      .segments = segments,
                       .num_heads = c.num_heads,
                       .head_size = c.head_size,
                       .scale = static_cast<float>(scale)});
@@ -73,7 +76,7 @@ TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
 // A segment's result must not depend on its neighbours: not on their sizes, not on their NaNs.
 TEST_P(AttentionTest, SegmentsDoNotSeeEachOther) {
   constexpr uint32_t kHeads = 2, kHeadSize = 32, kHidden = kHeads * kHeadSize;
-  const uint32_t offsets[] = {0, 3, 40, 45};
+  const std::vector<SegmentRows> segments = segments_of(std::array{0u, 3u, 40u, 45u});
   auto qkv = random_activations(45 * 3 * kHidden);
   const auto middle = std::span(qkv).subspan(3 * 3 * kHidden, 37 * 3 * kHidden);
   std::fill(qkv.begin(), qkv.begin() + 3 * 3 * kHidden, std::nanf(""));
@@ -81,7 +84,7 @@ TEST_P(AttentionTest, SegmentsDoNotSeeEachOther) {
   std::byte* out = make_output(45 * kHidden, activation());
   stream_->attention({.qkv = upload_activations(qkv),
                       .out = out,
-                      .offsets = offsets,
+                      .segments = segments,
                       .num_heads = kHeads,
                       .head_size = kHeadSize,
                       .scale = 0.125f});
@@ -90,6 +93,33 @@ TEST_P(AttentionTest, SegmentsDoNotSeeEachOther) {
   expect_close(std::span(got).subspan(3 * kHidden, 37 * kHidden),
                reference::attention(middle, alone, kHeads, kHeadSize, 0.125), 2.5 * unit() + 1e-5,
                "between NaNs");
+}
+
+// Rows between segments are neither read nor written.
+TEST_P(AttentionTest, PaddingIsNeitherAttendedToNorWritten) {
+  constexpr uint32_t kHeads = 2, kHeadSize = 32, kHidden = kHeads * kHeadSize;
+  const SegmentRows segments[] = {{0, 5}, {8, 37}};
+  auto qkv = random_activations(50 * 3 * kHidden);
+  for (const auto& [first, last] : {std::pair{5u, 8u}, {45u, 50u}})
+    std::fill(qkv.begin() + first * 3 * kHidden, qkv.begin() + last * 3 * kHidden, std::nanf(""));
+  std::byte* out = make_output(50 * kHidden, activation());
+  const auto untouched = download_activations(out, kHidden)[0];
+  stream_->attention({.qkv = upload_activations(qkv),
+                      .out = out,
+                      .segments = segments,
+                      .num_heads = kHeads,
+                      .head_size = kHeadSize,
+                      .scale = 0.125f});
+  const auto got = download_activations(out, 50 * kHidden);
+  for (const SegmentRows& segment : segments) {
+    const auto part =
+        std::span(qkv).subspan(segment.first_row * 3 * kHidden, segment.num_rows * 3 * kHidden);
+    expect_close(
+        std::span(got).subspan(segment.first_row * kHidden, segment.num_rows * kHidden),
+        reference::attention(part, std::array{0u, segment.num_rows}, kHeads, kHeadSize, 0.125),
+        2.5 * unit() + 1e-5, "beside padding");
+  }
+  for (const uint32_t row : {5u, 7u, 45u, 49u}) EXPECT_EQ(got[row * kHidden + 3], untouched) << row;
 }
 
 }  // namespace

@@ -6,6 +6,13 @@
 
 namespace itif::kernels {
 
+std::vector<SegmentRows> segments_of(std::span<const uint32_t> offsets) {
+  std::vector<SegmentRows> segments;
+  for (size_t i = 0; i + 1 < offsets.size(); ++i)
+    segments.push_back({offsets[i], offsets[i + 1] - offsets[i]});
+  return segments;
+}
+
 std::vector<DeviceCase> device_cases() {
   return {
       {"HostF32", {.kind = "host", .dtype = "f32", .num_threads = 2}},

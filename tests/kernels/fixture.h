@@ -15,6 +15,9 @@
 
 namespace itif::kernels {
 
+// Segments [offsets[i], offsets[i + 1]), without padding.
+std::vector<SegmentRows> segments_of(std::span<const uint32_t> offsets);
+
 struct DeviceCase {
   const char* name;
   device::DeviceOptions options;

@@ -22,8 +22,8 @@ TEST_P(HeadsTest, Pooling) {
       for (const bool normalize : {false, true}) {
         std::byte* out = make_output(segments.size() * hidden, DType::kF32);
         stream_->pool_segments({.x = device_x,
-                                .offsets = offsets,
-                                .segments = segments,
+                                .segments = segments_of(offsets),
+                                .chosen = segments,
                                 .pooling = pooling,
                                 .normalize = normalize,
                                 .hidden = hidden,
@@ -44,11 +44,12 @@ TEST_P(HeadsTest, Pooling) {
 }
 
 TEST_P(HeadsTest, NormalisingAZeroVectorGivesZero) {
-  const uint32_t offsets[] = {0, 2}, segments[] = {0};
+  const SegmentRows segments[] = {{0, 2}};
+  const uint32_t chosen[] = {0};
   std::byte* out = make_output(20, DType::kF32);
   stream_->pool_segments({.x = upload_activations(std::vector<float>(40, 0.0f)),
-                          .offsets = offsets,
                           .segments = segments,
+                          .chosen = chosen,
                           .pooling = kernels::Pooling::kMean,
                           .normalize = true,
                           .hidden = 20,

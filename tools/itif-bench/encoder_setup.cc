@@ -82,6 +82,7 @@ Encoder::Batch Encoder::make_batch(const EncoderCase& c, uint32_t vocab) {
                               .id_bytes = 2});
       for (uint32_t i = 0; i < length; ++i) batch.positions.push_back(i);
       batch.offsets.push_back(row + length);
+      batch.segments.push_back({row, length});
     }
     batch.ranges.push_back(
         {.first_row = first, .num_rows = batch.offsets.back() - first, .slot = tenant});
@@ -96,6 +97,7 @@ Encoder::Batch Encoder::alone(const Batch& batch, size_t segment) {
   one.pieces[0].first_row = 0;
   for (uint32_t i = 0; i < length; ++i) one.positions.push_back(i);
   one.offsets = {0, length};
+  one.segments = {{0, length}};
   for (const kernels::RowRange& range : batch.ranges)
     if (first >= range.first_row && first < range.first_row + range.num_rows)
       one.ranges = {{.first_row = 0, .num_rows = length, .slot = range.slot}};
@@ -107,7 +109,7 @@ backbone::Pass Encoder::Batch::pass() const {
           .pieces = pieces,
           .positions = positions,
           .token_types = {},
-          .offsets = offsets,
+          .segments = segments,
           .ranges = ranges};
 }
 

@@ -35,7 +35,8 @@ class Encoder {
     std::vector<uint16_t> ids;
     std::vector<kernels::IdPiece> pieces;
     std::vector<uint32_t> positions;
-    std::vector<uint32_t> offsets;
+    std::vector<uint32_t> offsets;  // [segments + 1]
+    std::vector<kernels::SegmentRows> segments;
     std::vector<kernels::RowRange> ranges;
     backbone::Pass pass() const;
   };

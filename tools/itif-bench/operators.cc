@@ -125,16 +125,17 @@ Status Operators::run(uint32_t tokens) {
   };
   const kernels::Slab gamma = slab(vectors), beta = slab(static_cast<float*>(vectors) + kHidden);
   const std::vector<kernels::RowRange> ranges = {{.first_row = 0, .num_rows = tokens, .slot = 0}};
-  std::vector<uint32_t> offsets = {0}, positions, segments;
+  std::vector<uint32_t> positions, chosen;
+  std::vector<kernels::SegmentRows> segments;
   std::vector<int32_t> ids;
   Random random(3);
   for (uint32_t i = 0; i < tokens; ++i) {
     positions.push_back(i % kSegment);
     ids.push_back(static_cast<int32_t>(random.below(kVocab)));
   }
-  while (offsets.back() < tokens) {
-    segments.push_back(static_cast<uint32_t>(segments.size()));
-    offsets.push_back(std::min(tokens, offsets.back() + kSegment));
+  for (uint32_t row = 0; row < tokens; row += kSegment) {
+    chosen.push_back(static_cast<uint32_t>(segments.size()));
+    segments.push_back({row, std::min(kSegment, tokens - row)});
   }
 
   const auto read = [&](const void* data, size_t count) {
@@ -223,8 +224,8 @@ Status Operators::run(uint32_t tokens) {
       "mean pooling", tokens, row,
       [&] {
         stream->pool_segments({.x = x,
-                               .offsets = offsets,
                                .segments = segments,
+                               .chosen = chosen,
                                .pooling = kernels::Pooling::kMean,
                                .normalize = true,
                                .hidden = kHidden,
@@ -234,7 +235,8 @@ Status Operators::run(uint32_t tokens) {
         const auto count = static_cast<uint32_t>(segments.size());
         return check_rows(title, f32_rows(count), count, kHidden, 1e-4, [&](uint32_t s) {
           std::vector<double> sum(kHidden);
-          for (size_t r = offsets[s]; r < offsets[s + 1]; ++r)
+          for (size_t r = segments[s].first_row; r < segments[s].first_row + segments[s].num_rows;
+               ++r)
             for (size_t i = 0; i < kHidden; ++i) sum[i] += x_values[r * kHidden + i];
           double square = 0;
           for (const double value : sum) square += value * value;
@@ -260,7 +262,7 @@ Status Operators::run(uint32_t tokens) {
       [&] {
         stream->attention({.qkv = qkv,
                            .out = out,
-                           .offsets = offsets,
+                           .segments = segments,
                            .num_heads = kHeads,
                            .head_size = kHidden / kHeads,
                            .scale = 0.125f});

@@ -18,17 +18,18 @@ using kernels::host::Bf16Products;
 // Two segments that fill no tile, two heads.
 std::vector<float> small_attention(Bf16Products products) {
   constexpr uint32_t kHeads = 2, kHeadSize = 48, kHidden = kHeads * kHeadSize;
-  constexpr uint32_t kOffsets[] = {0, 37, 58};
+  constexpr uint32_t kRows = 58;
+  constexpr kernels::SegmentRows kSegments[] = {{0, 37}, {37, kRows - 37}};
   Random random(1);
-  std::vector<uint16_t> qkv(kOffsets[2] * 3 * kHidden), out(kOffsets[2] * kHidden);
+  std::vector<uint16_t> qkv(kRows * 3 * kHidden), out(kRows * kHidden);
   for (uint16_t& v : qkv) v = f32_to_bf16(static_cast<float>(random.normal()));
-  const size_t scratch_bytes = kernels::host::attention_scratch_bytes(kOffsets[2]);
+  const size_t scratch_bytes = kernels::host::attention_scratch_bytes(kRows);
   const std::unique_ptr<std::byte, decltype(&std::free)> scratch(
       static_cast<std::byte*>(std::aligned_alloc(4096, scratch_bytes)), std::free);
   kernels::host::attention(
       {.qkv = qkv.data(),
        .out = out.data(),
-       .offsets = kOffsets,
+       .segments = kSegments,
        .num_heads = kHeads,
        .head_size = kHeadSize,
        .scale = 0.144f},

@@ -42,8 +42,9 @@ class HostStream final : public Stream {
   }
 
   void attention(const kernels::Attention& args) override {
-    CHECK(args.offsets.empty() || (args.offsets.size() - 1 <= limits_.max_segments &&
-                                   args.offsets.back() <= limits_.max_tokens));
+    CHECK(args.segments.size() <= limits_.max_segments);
+    for (const kernels::SegmentRows& segment : args.segments)
+      CHECK(segment.num_rows <= limits_.max_tokens);
     kernels::host::attention(
         args, launch_,
         {.base = scratch_.data(), .bytes_per_thread = scratch_.bytes() / launch_.num_threads});

@@ -169,6 +169,24 @@ TEST_P(Forward, TenantsMayStandInAnyOrder) {
   }
 }
 
+TEST_P(Forward, PaddingChangesNothing) {
+  Random random(5);
+  std::vector<Ask> asks;
+  for (const auto& [slot, kind] : kAnswered) {
+    asks.push_back(
+        random_ask(random, spec_, slot, static_cast<uint32_t>(random.below(9) + 1), kind));
+    asks.back().padding = 10 - static_cast<uint32_t>(asks.back().ids.size());
+  }
+  const std::vector<Answer> padded = run(asks);
+  for (size_t i = 0; i < asks.size(); ++i) {
+    SCOPED_TRACE(i);
+    asks[i].padding = 0;
+    const Answer alone = run({asks[i]})[0];
+    ASSERT_TRUE(padded[i].ok() && alone.ok());
+    expect_close(padded[i].floats(), alone.floats());
+  }
+}
+
 TEST_P(Forward, AskingForTheDefaultGivesTheHeadsOwnKind) {
   Random random(4);
   std::vector<Ask> asks;

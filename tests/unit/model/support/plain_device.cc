@@ -146,10 +146,11 @@ class PlainStream final : public device::Stream {
 
   void attention(const kernels::Attention& args) override {
     const size_t hidden = size_t{args.num_heads} * args.head_size;
-    for (size_t s = 0; s + 1 < args.offsets.size(); ++s)
+    for (const kernels::SegmentRows& segment : args.segments)
       for (uint32_t head = 0; head < args.num_heads; ++head)
-        for (uint32_t row = args.offsets[s]; row < args.offsets[s + 1]; ++row)
-          attend(args, hidden, head, row, args.offsets[s], args.offsets[s + 1]);
+        for (uint32_t i = 0; i < segment.num_rows; ++i)
+          attend(args, hidden, head, segment.first_row + i, segment.first_row,
+                 segment.first_row + segment.num_rows);
   }
 
   void residual_layer_norm(const kernels::ResidualLayerNorm& args) override {
@@ -166,9 +167,9 @@ class PlainStream final : public device::Stream {
   }
 
   void pool_segments(const kernels::PoolSegments& args) override {
-    for (size_t s = 0; s < args.segments.size(); ++s) {
-      const uint32_t first = args.offsets[args.segments[s]];
-      const uint32_t last = args.offsets[args.segments[s] + 1];
+    for (size_t s = 0; s < args.chosen.size(); ++s) {
+      const uint32_t first = args.segments[args.chosen[s]].first_row;
+      const uint32_t last = first + args.segments[args.chosen[s]].num_rows;
       float* out = args.out + s * args.hidden;
       double length = 0;
       for (uint32_t i = 0; i < args.hidden; ++i) {

@@ -20,6 +20,7 @@ struct Ask {
   wire::ResultKind kind = wire::ResultKind::kDefault;
   uint8_t id_bytes = 4;
   uint32_t ids_a_piece = 16;
+  uint32_t padding = 0;  // rows behind its tokens
 };
 
 struct Answer {
@@ -56,6 +57,7 @@ inline std::vector<Answer> run_batch(runtime::Group& group, device::Stream& stre
     }
     segments[i].slot = ask.slot;
     segments[i].num_tokens = static_cast<uint32_t>(ask.ids.size());
+    segments[i].num_rows = segments[i].num_tokens + ask.padding;
     segments[i].pieces = pieces[i];
     segments[i].token_types = ask.token_types;
     segments[i].kind = ask.kind;
