@@ -1,0 +1,51 @@
+// The cost of any shape from tables of some shapes: what the planners ask in their inner loops.
+//
+// Linear between measured points. Below the first: the first's cost, for a GEMM call does not become
+// free. Beyond the last: in proportion to the work, so that shapes never measured are not chosen for
+// looking cheap. At a measured point: the measured cost, exactly. Monotone where the tables are.
+//
+// Along batches, counts and sizes the interpolation is done ahead for every value that a batch of
+// max_requests can hold; only lengths are interpolated when planning. Immutable.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/cost_tables.h"
+
+namespace itif::plan {
+
+// Costs of one length, by number of requests or of mini-batches.
+struct CostRow {
+  const double* lower = nullptr;
+  const double* upper = nullptr;
+  double lower_weight = 0;
+  double upper_weight = 0;
+
+  double operator[](uint32_t number) const noexcept {
+    return lower_weight * lower[number] + upper_weight * upper[number];
+  }
+};
+
+class CostModel {
+ public:
+  // REQUIRES: validate(tables), 1 ≤ max_requests ≤ 2^16. Takes 8 bytes · lengths · max_requests for A
+  // and about log(max_requests) times that for B.
+  CostModel(const CostTables& tables, uint32_t max_requests);
+
+  // A[length][batch], batch in [1, max_requests].
+  CostRow gemm(uint32_t length) const noexcept;
+  // B[length][count][size], count in [2, max_requests / size]. REQUIRES: has_batched_gemm().
+  CostRow batched_gemm(uint32_t length, uint32_t size) const noexcept;
+  bool has_batched_gemm() const noexcept { return !batched_gemm_.empty(); }
+
+ private:
+  std::vector<uint32_t> lengths_;
+  std::vector<double> gemm_;           // [lengths, max_requests + 1], by batch
+  std::vector<double> batched_gemm_;   // [lengths, batched_stride_], by size, then count
+  std::vector<uint32_t> size_offset_;  // [max_requests + 1]: where a size's counts begin
+  size_t gemm_stride_ = 0;
+  size_t batched_stride_ = 0;
+};
+
+}  // namespace itif::plan

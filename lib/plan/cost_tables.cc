@@ -1,0 +1,94 @@
+#include "plan/cost_tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+
+namespace itif::plan {
+namespace {
+
+Status check_name(const char* field, const std::string& name) {
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (name.empty() || name.size() > kMaxNameBytes || std::any_of(name.begin(), name.end(), control))
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("cost tables: {} must be one line of 1 to {} bytes", field, kMaxNameBytes));
+  return {};
+}
+
+Status check_axis(const char* field, const std::vector<uint32_t>& axis, uint32_t least) {
+  if (axis.empty() || axis.size() > kMaxBuckets)
+    return fail(Code::kInvalidArgument, fmt::format("cost tables: {} has {} values, not 1 to {}",
+                                                    field, axis.size(), kMaxBuckets));
+  for (size_t i = 0; i < axis.size(); ++i) {
+    if (axis[i] < least || axis[i] > kMaxBucket || (i > 0 && axis[i] <= axis[i - 1]))
+      return fail(Code::kInvalidArgument,
+                  fmt::format("cost tables: {} must ascend within {} to {}, but its value {} is {}",
+                              field, least, kMaxBucket, i + 1, axis[i]));
+  }
+  return {};
+}
+
+Status check_costs(const char* field, const std::vector<double>& costs, size_t cells) {
+  if (costs.size() != cells)
+    return fail(Code::kInvalidArgument,
+                fmt::format("cost tables: {} has {} costs where its axes ask for {}", field,
+                            costs.size(), cells));
+  for (size_t i = 0; i < costs.size(); ++i)
+    if (!(costs[i] > 0 && costs[i] <= kMaxCostNs))
+      return fail(
+          Code::kInvalidArgument,
+          fmt::format("cost tables: {} must be above 0 and at most {}, but its cost {} is {}",
+                      field, kMaxCostNs, i + 1, costs[i]));
+  return {};
+}
+
+// In place along every axis of the row-major `costs`: the largest so far going up, or the smallest so
+// far going down. After one axis has been done the others keep it monotone.
+void envelope(std::vector<double>& costs, std::span<const size_t> shape, bool upper) {
+  size_t stride = costs.size();
+  for (const size_t extent : shape) {
+    stride /= extent;
+    for (size_t i = 0; i < costs.size(); ++i) {
+      const size_t at = upper ? i : costs.size() - 1 - i;
+      const size_t place = at / stride % extent;
+      if (upper && place > 0) costs[at] = std::max(costs[at], costs[at - stride]);
+      if (!upper && place + 1 < extent) costs[at] = std::min(costs[at], costs[at + stride]);
+    }
+  }
+}
+
+void make_monotone(std::vector<double>& costs, std::span<const size_t> shape) {
+  std::vector<double> lower = costs;
+  envelope(costs, shape, true);
+  envelope(lower, shape, false);
+  for (size_t i = 0; i < costs.size(); ++i) costs[i] = std::midpoint(costs[i], lower[i]);
+}
+
+}  // namespace
+
+Status validate(const CostTables& tables) {
+  ITIF_TRY(check_name("device", tables.device));
+  ITIF_TRY(check_name("backbone", tables.backbone));
+  ITIF_TRY(check_axis("lengths", tables.lengths, 1));
+  ITIF_TRY(check_axis("batches", tables.batches, 1));
+  ITIF_TRY(check_costs("gemm_ns", tables.gemm_ns, tables.lengths.size() * tables.batches.size()));
+  if (!tables.counts.empty() || !tables.sizes.empty()) {
+    ITIF_TRY(check_axis("counts", tables.counts, 2));
+    ITIF_TRY(check_axis("sizes", tables.sizes, 1));
+  }
+  return check_costs("batched_gemm_ns", tables.batched_gemm_ns,
+                     tables.lengths.size() * tables.counts.size() * tables.sizes.size());
+}
+
+void make_monotone(CostTables& tables) {
+  const size_t gemm[] = {tables.lengths.size(), tables.batches.size()};
+  make_monotone(tables.gemm_ns, gemm);
+  if (tables.counts.empty()) return;
+  const size_t batched[] = {tables.lengths.size(), tables.counts.size(), tables.sizes.size()};
+  make_monotone(tables.batched_gemm_ns, batched);
+}
+
+}  // namespace itif::plan

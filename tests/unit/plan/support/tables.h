@@ -1,0 +1,33 @@
+// Cost tables for tests, and all their costs by plain indexing.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "plan/cost_tables.h"
+
+namespace itif::plan {
+
+// Tables with a bucket for each of `lengths` and for every batch, count and size up to max_requests:
+// nothing is interpolated.
+CostTables full_tables(
+    const std::vector<uint32_t>& lengths, uint32_t max_requests,
+    const std::function<double(uint32_t length, uint32_t batch)>& gemm,
+    const std::function<double(uint32_t length, uint32_t count, uint32_t size)>& batched_gemm);
+
+struct NamedTables {
+  std::string name;
+  bool monotone;  // in length
+  CostTables tables;
+};
+// Of every kind that planners could trip over: launches that cost nothing or everything, steps,
+// BatchedGEMMs that are free, or never pay, or do not exist, and random costs.
+std::vector<NamedTables> many_tables(const std::vector<uint32_t>& lengths, uint32_t max_requests);
+
+// Cells of tables whose axes hold the values asked for.
+double gemm_ns(const CostTables& tables, uint32_t length, uint32_t batch);
+double batched_gemm_ns(const CostTables& tables, uint32_t length, uint32_t count, uint32_t size);
+
+}  // namespace itif::plan
