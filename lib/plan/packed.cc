@@ -2,12 +2,61 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+#include "plan/planners.h"
+
 namespace itif::plan {
+namespace {
+
+class Packed final : public Planner {
+ public:
+  explicit Packed(const PlanLimits& limits) : limits_(limits) {}
+
+  // One mini-batch and one GEMM a tenant. Schedulers keep batches within the workspace, so that there
+  // is one pass; should the tokens not fit, requests move on to further passes one by one.
+  void plan(std::span<const Item> items, Plan& plan) noexcept override {
+    CHECK(items.size() <= limits_.max_requests);
+    plan.clear();
+    plan_packed(items, plan.segments);
+    for (uint32_t i = 0; i < plan.segments.size(); ++i) {
+      Segment& segment = plan.segments[i];
+      CHECK(segment.num_rows <= limits_.max_rows);
+      const bool opens_pass =
+          plan.passes.empty() || plan.passes.back().num_rows + segment.num_rows > limits_.max_rows;
+      const auto num_mini_batches = static_cast<uint32_t>(plan.mini_batches.size());
+      if (opens_pass)
+        plan.passes.push_back({.first_call = num_mini_batches,
+                               .first_mini_batch = num_mini_batches,
+                               .first_segment = i});
+      Pass& pass = plan.passes.back();
+      segment.first_row = pass.num_rows;
+      if (opens_pass || plan.mini_batches.back().slot != segment.slot) {
+        plan.mini_batches.push_back(
+            {.slot = segment.slot, .first_row = pass.num_rows, .first_segment = i});
+        plan.calls.push_back({.first_mini_batch = num_mini_batches, .num_mini_batches = 1});
+        ++pass.num_mini_batches;
+        ++pass.num_calls;
+      }
+      plan.mini_batches.back().num_rows += segment.num_rows;
+      ++plan.mini_batches.back().num_segments;
+      plan.calls.back().num_rows += segment.num_rows;
+      ++pass.num_segments;
+      pass.num_rows += segment.num_rows;
+      plan.num_rows += segment.num_rows;
+    }
+    plan.num_tokens = plan.num_rows;
+  }
+
+ private:
+  const PlanLimits limits_;
+};
+
+}  // namespace
 
 void plan_packed(std::span<const Item> items, std::vector<Segment>& segments) {
   segments.clear();
   for (uint32_t i = 0; i < items.size(); ++i)
-    segments.push_back({i, items[i].slot, 0, items[i].num_tokens});
+    segments.push_back({i, items[i].slot, 0, items[i].num_tokens, items[i].num_tokens});
   // By item within a slot: std::sort with the index in the key needs no buffer, unlike stable_sort.
   std::sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) {
     return a.slot != b.slot ? a.slot < b.slot : a.item < b.item;
@@ -17,6 +66,10 @@ void plan_packed(std::span<const Item> items, std::vector<Segment>& segments) {
     segment.first_row = row;
     row += segment.num_rows;
   }
+}
+
+std::unique_ptr<Planner> make_packed(const PlannerOptions& options) {
+  return std::make_unique<Packed>(options.limits);
 }
 
 }  // namespace itif::plan

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "plan/planner.h"
+#include "plan/verify.h"
 
 namespace itif::plan {
 namespace {
@@ -45,6 +47,43 @@ TEST(Packed, RandomBatchesAreAPermutationWithoutGapOrPadding) {
       slot = s.slot;
     }
     EXPECT_EQ(row, total);
+  }
+}
+
+TEST(Packed, PlansOneGemmATenantWithoutPadding) {
+  const auto planner = *make_planner("packed", {});
+  const std::vector<Item> items = {{2, 5}, {0, 3}, {2, 1}, {1, 4}, {0, 2}};
+  Plan plan;
+  planner->plan(items, plan);
+  const Status status = verify(plan, items, {});
+  ASSERT_TRUE(status) << status.error().message;
+  ASSERT_EQ(plan.passes.size(), 1u);
+  ASSERT_EQ(plan.calls.size(), 3u);
+  const uint32_t rows[] = {5, 4, 6}, first_rows[] = {0, 5, 9}, segments[] = {2, 1, 2};
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_FALSE(plan.calls[i].batched());
+    EXPECT_EQ(plan.mini_batches[i].slot, i);
+    EXPECT_EQ(plan.mini_batches[i].num_rows, rows[i]);
+    EXPECT_EQ(plan.mini_batches[i].first_row, first_rows[i]);
+    EXPECT_EQ(plan.mini_batches[i].num_segments, segments[i]);
+  }
+  EXPECT_EQ(plan.num_rows, 15u);
+  EXPECT_EQ(plan.num_tokens, 15u);
+}
+
+TEST(Packed, GoesOnInFurtherPassesWhenTokensExceedTheWorkspace) {
+  const PlanLimits limits{.max_requests = 8, .max_rows = 10};
+  const auto planner = *make_planner("packed", {.limits = limits});
+  const std::vector<Item> items = {{0, 4}, {0, 4}, {0, 4}, {1, 6}, {1, 10}};
+  Plan plan;
+  planner->plan(items, plan);
+  const Status status = verify(plan, items, limits);
+  ASSERT_TRUE(status) << status.error().message;
+  ASSERT_EQ(plan.passes.size(), 3u);
+  const uint32_t rows[] = {8, 10, 10}, calls[] = {1, 2, 1};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(plan.passes[i].num_rows, rows[i]);
+    EXPECT_EQ(plan.passes[i].num_calls, calls[i]);
   }
 }
 

@@ -1,0 +1,69 @@
+// ITIF's two stages: mini-batches within each tenant (tenant_batching.h), then BatchedGEMMs of
+// mini-batches of all tenants (operator_batching.h).
+//
+// Each stage is optimal; the two in sequence need not be, for the first does not know what the second
+// could merge: it may divide two tenants differently where equal mini-batches would have shared a call.
+// So the conventional plan, all padded to the longest, goes through the second stage as well, and the
+// cheaper of both is taken: by the tables this planner is never worse than naive or turbo.
+#include "plan/operator_batching.h"
+#include "plan/planners.h"
+#include "plan/tenant_batching.h"
+
+namespace itif::plan {
+namespace {
+
+class Itif final : public Planner {
+ public:
+  explicit Itif(const PlannerOptions& options)
+      : limits_(options.limits),
+        costs_(*options.tables, limits_.max_requests),
+        order_(limits_),
+        tenants_(costs_, limits_),
+        operators_(costs_, limits_),
+        two_stages_(limits_.max_requests),
+        longest_(limits_.max_requests) {}
+
+  void plan(std::span<const Item> items, Plan& plan) noexcept override {
+    plan.clear();
+    order_.sort(items);
+    tenants_.divide(order_, two_stages_.batches);
+    two_stages_.cost_ns = operators_.pack(two_stages_.batches, two_stages_.ends);
+    pad_to_longest(order_, limits_.max_rows, longest_.batches);
+    longest_.cost_ns = operators_.pack(longest_.batches, longest_.ends);
+
+    const Candidate& best = longest_.cost_ns < two_stages_.cost_ns ? longest_ : two_stages_;
+    uint32_t first = 0;
+    for (const uint32_t end : best.ends) {
+      append_call(order_, std::span(best.batches).subspan(first, end - first), limits_.max_rows,
+                  plan);
+      first = end;
+    }
+    plan.cost_ns = best.cost_ns;
+  }
+
+ private:
+  struct Candidate {
+    explicit Candidate(uint32_t max_requests) {
+      batches.reserve(max_requests);
+      ends.reserve(max_requests);
+    }
+    std::vector<PaddedBatch> batches;
+    std::vector<uint32_t> ends;
+    double cost_ns = 0;
+  };
+
+  const PlanLimits limits_;
+  const CostModel costs_;
+  RequestOrder order_;
+  TenantBatching tenants_;
+  OperatorBatching operators_;
+  Candidate two_stages_, longest_;
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> make_itif(const PlannerOptions& options) {
+  return std::make_unique<Itif>(options);
+}
+
+}  // namespace itif::plan

@@ -1,0 +1,43 @@
+// Every request padded to the longest of the batch; the requests of a tenant are one mini-batch, and
+// each mini-batch a GEMM: the conventional way, that ITIF compares with (section 4.1, "packages all
+// requests with a fixed length"). Requests that exceed the workspace once padded go to further passes.
+#include <optional>
+
+#include "plan/cost_model.h"
+#include "plan/padded.h"
+#include "plan/planners.h"
+
+namespace itif::plan {
+namespace {
+
+class Naive final : public Planner {
+ public:
+  explicit Naive(const PlannerOptions& options) : limits_(options.limits), order_(options.limits) {
+    batches_.reserve(limits_.max_requests);
+    if (options.tables) costs_.emplace(*options.tables, limits_.max_requests);
+  }
+
+  void plan(std::span<const Item> items, Plan& plan) noexcept override {
+    plan.clear();
+    order_.sort(items);
+    pad_to_longest(order_, limits_.max_rows, batches_);
+    append_separate_calls(order_, batches_, limits_.max_rows, plan);
+    if (!costs_) return;
+    for (const PaddedBatch& batch : batches_)
+      plan.cost_ns += costs_->gemm(batch.length)[batch.size];
+  }
+
+ private:
+  const PlanLimits limits_;
+  RequestOrder order_;
+  std::vector<PaddedBatch> batches_;
+  std::optional<CostModel> costs_;
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> make_naive(const PlannerOptions& options) {
+  return std::make_unique<Naive>(options);
+}
+
+}  // namespace itif::plan

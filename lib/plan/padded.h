@@ -1,0 +1,34 @@
+// Padded mini-batches, and how calls of them are laid out in a plan. Shared by naive, turbo and itif.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/plan.h"
+#include "plan/request_order.h"
+
+namespace itif::plan {
+
+// Requests [first, first + size) of a RequestOrder, all of one tenant, padded to `length`.
+struct PaddedBatch {
+  uint32_t first = 0;
+  uint32_t size = 0;
+  uint32_t length = 0;
+};
+
+// Replaces `batches`: one a tenant, all padded to the longest request there is. A tenant whose
+// requests do not fit one pass has more than one.
+void pad_to_longest(const RequestOrder& order, uint32_t max_rows,
+                    std::vector<PaddedBatch>& batches) noexcept;
+
+// Appends one call for `batches`, which have one size, padded to the longest of them; opens a pass
+// where the last has no room. REQUIRES: the call's rows are at most max_rows.
+void append_call(const RequestOrder& order, std::span<const PaddedBatch> batches, uint32_t max_rows,
+                 Plan& plan) noexcept;
+
+// Appends a call for each mini-batch.
+void append_separate_calls(const RequestOrder& order, std::span<const PaddedBatch> batches,
+                           uint32_t max_rows, Plan& plan) noexcept;
+
+}  // namespace itif::plan

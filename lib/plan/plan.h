@@ -1,0 +1,95 @@
+// A batch plan: where each request stands in a batch, and which GEMM calls cover it. One form for all
+// planners.
+//
+// ITIF carries the layout in a linked list with a node a request: its location, its length after
+// padding and its operator type; batching reorders locations and never memory (sections 3.3.1, 4.2.3).
+// The same contract here in flat arrays, each a run of the next:
+//
+//   segments      one a request, in the order of their rows       (the list's nodes)
+//   mini_batches  consecutive segments of one tenant              (Algorithm 1's result)
+//   calls         consecutive mini-batches of equal shape         (Algorithm 2's result)
+//   passes        consecutive calls that fit the workspace together
+//
+// Invariants (verify.h checks them):
+//  1. Every item stands in exactly one segment; segments, mini-batches and calls are covered by the
+//     next array in order, without gap.
+//  2. Rows count from 0 in each pass, without gap: segments, mini-batches and calls are adjacent.
+//  3. num_rows - num_tokens rows of a segment, its last ones, are padding: their values are never
+//     read as a result and must not be attended to.
+//  4. The mini-batches of a call with more than one have equal numbers of segments, all of equal
+//     num_rows: one BatchedGEMM with num_rows × hidden inputs at a constant stride. A tenant may
+//     occur in it more than once.
+//  5. A pass has at most PlanLimits::max_rows rows. Passes run one after another; within a pass
+//     operators that are not GEMMs run once over all of its rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace itif::plan {
+
+// A request as the planners see it. REQUIRES: slot < 2^24, 1 ≤ num_tokens ≤ PlanLimits::max_rows.
+struct Item {
+  uint32_t slot = 0;
+  uint32_t num_tokens = 0;
+};
+
+// A request's place in the batch.
+struct Segment {
+  uint32_t item = 0;  // index into the planner's input
+  uint32_t slot = 0;
+  uint32_t first_row = 0;   // within its pass
+  uint32_t num_rows = 0;    // its length after padding
+  uint32_t num_tokens = 0;  // its length
+};
+
+// Rows that meet one tenant's weights together: the A of one GEMM, num_rows × k.
+struct MiniBatch {
+  uint32_t slot = 0;
+  uint32_t first_row = 0;
+  uint32_t num_rows = 0;
+  uint32_t first_segment = 0;
+  uint32_t num_segments = 0;
+};
+
+// One GEMM call for each compute-bound operator.
+struct Call {
+  uint32_t first_mini_batch = 0;
+  uint32_t num_mini_batches = 0;  // 1: a GEMM; more: a BatchedGEMM of so many
+  uint32_t num_rows = 0;          // of each of its mini-batches
+
+  bool batched() const noexcept { return num_mini_batches > 1; }
+};
+
+// What runs through the encoder at once.
+struct Pass {
+  uint32_t first_call = 0;
+  uint32_t num_calls = 0;
+  uint32_t first_mini_batch = 0;
+  uint32_t num_mini_batches = 0;
+  uint32_t first_segment = 0;
+  uint32_t num_segments = 0;
+  uint32_t num_rows = 0;
+};
+
+struct PlanLimits {
+  uint32_t max_requests = 256;  // of one batch
+  uint32_t max_rows = 4096;     // of one pass: what the workspace holds
+};
+
+struct Plan {
+  std::vector<Segment> segments;
+  std::vector<MiniBatch> mini_batches;
+  std::vector<Call> calls;
+  std::vector<Pass> passes;
+  uint64_t num_tokens = 0;  // of all passes
+  uint64_t num_rows = 0;    // of all passes, padding included
+  double cost_ns = 0;       // of its calls by the cost tables; 0: the planner does not predict
+
+  // Room for any plan of so many requests: planning then allocates nothing.
+  void reserve(size_t max_requests);
+  void clear() noexcept;
+};
+
+}  // namespace itif::plan

@@ -1,0 +1,52 @@
+#include "plan/tenant_batching.h"
+
+#include <algorithm>
+
+namespace itif::plan {
+
+TenantBatching::TenantBatching(const CostModel& costs, const PlanLimits& limits)
+    : costs_(costs),
+      limits_(limits),
+      state_(size_t{limits.max_requests} + 1),
+      start_(size_t{limits.max_requests} + 1) {}
+
+double TenantBatching::divide(const RequestOrder& order,
+                              std::vector<PaddedBatch>& batches) noexcept {
+  batches.clear();
+  double cost_ns = 0;
+  for (uint32_t first = 0; first < order.size();) {
+    const uint32_t end = order.tenant_end(first);
+    cost_ns += divide_tenant(order, first, end, batches);
+    first = end;
+  }
+  return cost_ns;
+}
+
+double TenantBatching::divide_tenant(const RequestOrder& order, uint32_t first, uint32_t end,
+                                     std::vector<PaddedBatch>& batches) noexcept {
+  const uint32_t num_requests = end - first;
+  state_[0] = 0;
+  for (uint32_t i = 1; i <= num_requests; ++i) {
+    const uint32_t length = order.length(first + i - 1);
+    const CostRow gemm = costs_.gemm(length);
+    const uint32_t most = std::min(i, limits_.max_rows / length);
+    double least = state_[i - 1] + gemm[1];
+    uint32_t least_size = 1;
+    for (uint32_t size = 2; size <= most; ++size) {
+      const double cost = state_[i - size] + gemm[size];
+      if (cost < least) {
+        least = cost;
+        least_size = size;
+      }
+    }
+    state_[i] = least;
+    start_[i] = i - least_size;
+  }
+  const auto before = static_cast<std::ptrdiff_t>(batches.size());
+  for (uint32_t i = num_requests; i > 0; i = start_[i])
+    batches.push_back({first + start_[i], i - start_[i], order.length(first + i - 1)});
+  std::reverse(batches.begin() + before, batches.end());
+  return state_[num_requests];
+}
+
+}  // namespace itif::plan

@@ -1,0 +1,44 @@
+// TurboTransformers' batch scheduler: requests of similar lengths together, by dynamic programming over
+// profiled costs. It knows one model, so a batch of several tenants is planned tenant by tenant, each
+// mini-batch a GEMM of its own: ITIF's first stage without the second.
+//
+// Source: Fang et al., "TurboTransformers: an efficient GPU serving system for transformer models",
+// PPoPP 2021, Algorithm 2.
+#include "plan/planners.h"
+#include "plan/tenant_batching.h"
+
+namespace itif::plan {
+namespace {
+
+class Turbo final : public Planner {
+ public:
+  explicit Turbo(const PlannerOptions& options)
+      : limits_(options.limits),
+        costs_(*options.tables, limits_.max_requests),
+        order_(limits_),
+        tenants_(costs_, limits_) {
+    batches_.reserve(limits_.max_requests);
+  }
+
+  void plan(std::span<const Item> items, Plan& plan) noexcept override {
+    plan.clear();
+    order_.sort(items);
+    plan.cost_ns = tenants_.divide(order_, batches_);
+    append_separate_calls(order_, batches_, limits_.max_rows, plan);
+  }
+
+ private:
+  const PlanLimits limits_;
+  const CostModel costs_;
+  RequestOrder order_;
+  TenantBatching tenants_;
+  std::vector<PaddedBatch> batches_;
+};
+
+}  // namespace
+
+std::unique_ptr<Planner> make_turbo(const PlannerOptions& options) {
+  return std::make_unique<Turbo>(options);
+}
+
+}  // namespace itif::plan

@@ -1,0 +1,116 @@
+#include "plan/verify.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+namespace itif::plan {
+namespace {
+
+template <class... Args>
+Status wrong(fmt::format_string<Args...> format, Args&&... args) {
+  return fail(Code::kInternal, "plan: " + fmt::format(format, std::forward<Args>(args)...));
+}
+
+#define ITIF_EXPECT(what, index, found, expected)                                    \
+  do {                                                                               \
+    if ((found) != (expected))                                                       \
+      return wrong("{} {}: " #found " is {}, not {}", what, index, found, expected); \
+  } while (0)
+
+Status verify_items(const Plan& plan, std::span<const Item> items) {
+  if (plan.segments.size() != items.size())
+    return wrong("{} segments for {} items", plan.segments.size(), items.size());
+  std::vector<bool> seen(items.size());
+  for (size_t i = 0; i < plan.segments.size(); ++i) {
+    const Segment& segment = plan.segments[i];
+    if (segment.item >= items.size() || seen[segment.item])
+      return wrong("segment {}: item {} is not there or a second time", i, segment.item);
+    seen[segment.item] = true;
+    ITIF_EXPECT("segment", i, segment.slot, items[segment.item].slot);
+    ITIF_EXPECT("segment", i, segment.num_tokens, items[segment.item].num_tokens);
+    if (segment.num_rows < segment.num_tokens)
+      return wrong("segment {}: {} rows for {} tokens", i, segment.num_rows, segment.num_tokens);
+  }
+  return {};
+}
+
+// What has been walked so far.
+struct Walk {
+  uint32_t call = 0, mini_batch = 0, segment = 0;
+  uint32_t row = 0;  // of the pass
+  uint64_t rows = 0, tokens = 0;
+};
+
+Status verify_mini_batch(const Plan& plan, Walk& at) {
+  const MiniBatch& batch = plan.mini_batches[at.mini_batch];
+  ITIF_EXPECT("mini-batch", at.mini_batch, batch.first_segment, at.segment);
+  ITIF_EXPECT("mini-batch", at.mini_batch, batch.first_row, at.row);
+  if (batch.num_segments == 0 || batch.num_segments > plan.segments.size() - at.segment)
+    return wrong("mini-batch {}: {} segments", at.mini_batch, batch.num_segments);
+  for (uint32_t i = 0; i < batch.num_segments; ++i, ++at.segment) {
+    const Segment& segment = plan.segments[at.segment];
+    ITIF_EXPECT("segment", at.segment, segment.slot, batch.slot);
+    ITIF_EXPECT("segment", at.segment, segment.first_row, at.row);
+    at.row += segment.num_rows;
+    at.tokens += segment.num_tokens;
+  }
+  ITIF_EXPECT("mini-batch", at.mini_batch, batch.num_rows, at.row - batch.first_row);
+  ++at.mini_batch;
+  return {};
+}
+
+Status verify_call(const Plan& plan, Walk& at) {
+  const Call& call = plan.calls[at.call];
+  ITIF_EXPECT("call", at.call, call.first_mini_batch, at.mini_batch);
+  if (call.num_mini_batches == 0 ||
+      call.num_mini_batches > plan.mini_batches.size() - at.mini_batch)
+    return wrong("call {}: {} mini-batches", at.call, call.num_mini_batches);
+  const uint32_t first_segment = at.segment;
+  for (uint32_t i = 0; i < call.num_mini_batches; ++i) {
+    const MiniBatch& batch = plan.mini_batches[at.mini_batch];
+    ITIF_EXPECT("call", at.call, call.num_rows, batch.num_rows);
+    ITIF_EXPECT("call", at.call, batch.num_segments,
+                plan.mini_batches[call.first_mini_batch].num_segments);
+    ITIF_TRY(verify_mini_batch(plan, at));
+  }
+  for (uint32_t s = first_segment; call.batched() && s < at.segment; ++s)
+    ITIF_EXPECT("segment", s, plan.segments[s].num_rows, plan.segments[first_segment].num_rows);
+  ++at.call;
+  return {};
+}
+
+}  // namespace
+
+Status verify(const Plan& plan, std::span<const Item> items, const PlanLimits& limits) {
+  if (items.size() > limits.max_requests)
+    return wrong("{} items where {} are allowed", items.size(), limits.max_requests);
+  ITIF_TRY(verify_items(plan, items));
+  Walk at;
+  for (size_t p = 0; p < plan.passes.size(); ++p) {
+    const Pass& pass = plan.passes[p];
+    ITIF_EXPECT("pass", p, pass.first_call, at.call);
+    ITIF_EXPECT("pass", p, pass.first_mini_batch, at.mini_batch);
+    ITIF_EXPECT("pass", p, pass.first_segment, at.segment);
+    if (pass.num_calls == 0 || pass.num_calls > plan.calls.size() - at.call)
+      return wrong("pass {}: {} calls", p, pass.num_calls);
+    at.row = 0;
+    for (uint32_t i = 0; i < pass.num_calls; ++i) ITIF_TRY(verify_call(plan, at));
+    ITIF_EXPECT("pass", p, pass.num_mini_batches, at.mini_batch - pass.first_mini_batch);
+    ITIF_EXPECT("pass", p, pass.num_segments, at.segment - pass.first_segment);
+    ITIF_EXPECT("pass", p, pass.num_rows, at.row);
+    if (at.row > limits.max_rows)
+      return wrong("pass {}: {} rows where {} are allowed", p, at.row, limits.max_rows);
+    at.rows += at.row;
+  }
+  if (at.call != plan.calls.size() || at.mini_batch != plan.mini_batches.size() ||
+      at.segment != plan.segments.size())
+    return wrong("{} calls, {} mini-batches or {} segments are in no pass",
+                 plan.calls.size() - at.call, plan.mini_batches.size() - at.mini_batch,
+                 plan.segments.size() - at.segment);
+  ITIF_EXPECT("plan", "", plan.num_rows, at.rows);
+  ITIF_EXPECT("plan", "", plan.num_tokens, at.tokens);
+  return {};
+}
+
+}  // namespace itif::plan

@@ -1,0 +1,14 @@
+// The invariants of a plan (plan.h) as a check, for tests and for benches before they time anything.
+#pragma once
+
+#include <span>
+
+#include "base/error.h"
+#include "plan/plan.h"
+
+namespace itif::plan {
+
+// Errors: kInternal, with the first thing that is wrong.
+Status verify(const Plan& plan, std::span<const Item> items, const PlanLimits& limits);
+
+}  // namespace itif::plan
