@@ -36,4 +36,7 @@ Status bench_encoder(const BenchOptions& options, Report& report);
 // Each operator at BERT-base's sizes against a copy of as many bytes, attention against GEMMs.
 Status bench_operators(const BenchOptions& options, Report& report);
 
+// Planning a batch of 64 requests, by planner, against 2 % of the batch's own time.
+Status bench_plan(const BenchOptions& options, Report& report);
+
 }  // namespace itif::bench

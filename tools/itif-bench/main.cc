@@ -27,6 +27,8 @@ constexpr Subcommand kSubcommands[] = {
     {"operators",
      "operators besides GEMMs, against a copy of as many bytes (attention: against GEMMs)", "limit",
      bench::bench_operators},
+    {"plan", "planning 64 requests, by planner, against 2 % of the time of the batch", "2 %",
+     bench::bench_plan},
 };
 
 }  // namespace
