@@ -79,6 +79,18 @@ TEST(Turbo, SimilarLengthsShareAMiniBatch) {
   EXPECT_DOUBLE_EQ(plan.cost_ns, 200 + 338);
 }
 
+TEST(Turbo, KeepsTenantsInOrderAndTheirMiniBatchesByLength) {
+  const CostTables tables = full_tables(
+      {4, 9}, 4, [](uint32_t l, uint32_t b) { return 0.1 + l * b; }, nullptr);
+  const auto planner = turbo(tables, {});
+  const std::vector<Item> items = {{1, 9}, {0, 9}, {1, 4}, {0, 4}};
+  Plan plan;
+  planner->plan(items, plan);
+  ASSERT_EQ(plan.segments.size(), 4u);
+  const uint32_t order[] = {3, 1, 2, 0};
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(plan.segments[i].item, order[i]);
+}
+
 TEST(Turbo, NeverMergesTenants) {
   const CostTables tables = full_tables(
       {8}, 4, [](uint32_t, uint32_t) { return 100.0; },
