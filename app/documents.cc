@@ -198,6 +198,7 @@ json LocalAppliance::device() const {
           {"dtype", dtype_name(info.compute)},
           {"threads", info.num_threads},
           {"memory_bytes", info.memory_bytes},
+          {"available_bytes", device_.available_bytes()},
           {"reason", info.reason}};
 }
 

@@ -85,7 +85,8 @@ Status serve(const config::Config& config) {
                            : static_cast<uint32_t>(cpus.executor_cpus.size());
   ITIF_ASSIGN(auto device, device::open_device({.kind = config.device.kind,
                                                 .dtype = config.device.dtype,
-                                                .num_threads = threads}));
+                                                .num_threads = threads,
+                                                .memory_limit_bytes = config.device.memory_bytes}));
   const EalSession eal_session;
   ITIF_TRY(start_environment(config, cpus));
 
@@ -141,7 +142,7 @@ Status serve(const config::Config& config) {
 
 int run(int argc, char** argv) {
   CLI::App cli("itifd: the itif appliance. Serves transformer models of many tenants over UDP.");
-  std::string config_file = "/etc/itif/itifd.conf";
+  std::string config_file = ITIF_SYSCONFDIR "/itif/itifd.conf";
   bool check_only = false;
   cli.add_option("-c,--config", config_file, "configuration file")->capture_default_str();
   cli.add_flag("--check", check_only, "check the configuration file and exit");

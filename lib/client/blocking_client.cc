@@ -45,6 +45,8 @@ struct BlockingClient::State final : OutcomeSink {
   BlockingOptions options;
   std::unique_ptr<SocketTransport> transport;
   std::unique_ptr<ClientEngine> engine;
+  // Random: who cannot read our datagrams cannot forge an answer that needs no key.
+  uint64_t first_request = 0;
   uint64_t sequence = 0;
   bool ended = false;
   OutcomeKind kind = OutcomeKind::kLost;
@@ -58,10 +60,9 @@ Result<std::unique_ptr<BlockingClient>> BlockingClient::connect(const Clock& clo
                                                                 const SocketOptions& socket,
                                                                 const BlockingOptions& options) {
   auto state = std::make_unique<State>(clock, socket, options);
-  if (state->options.session == 0) {
-    if (sodium_init() < 0) return fail(Code::kInternal, "libsodium cannot be initialised");
-    state->options.session = randombytes_random();
-  }
+  if (sodium_init() < 0) return fail(Code::kInternal, "libsodium cannot be initialised");
+  if (state->options.session == 0) state->options.session = randombytes_random();
+  randombytes_buf(&state->first_request, sizeof state->first_request);
   ITIF_ASSIGN(state->transport, SocketTransport::connect(socket));
   return std::unique_ptr<BlockingClient>(new BlockingClient(std::move(state)));
 }
@@ -72,7 +73,7 @@ Result<Answer> BlockingClient::infer(const Credential& credential, const Query& 
   // An engine a call: the timeout is the call's, and nothing of an earlier call can be mistaken for
   // an answer to this one, because request ids go on.
   EngineOptions options{.session = s.options.session,
-                        .first_request = ++s.sequence << kIdsPerCallBits,
+                        .first_request = s.first_request + (++s.sequence << kIdsPerCallBits),
                         .max_in_flight = 1,
                         .fragment_bytes = s.options.fragment_bytes,
                         .retry = s.options.retry};
@@ -92,10 +93,13 @@ Result<Answer> BlockingClient::infer(const Credential& credential, const Query& 
                 fmt::format("a payload of {} bytes is too large: the protocol takes {}",
                             query.payload.size(), wire::kMaxTotalBytes));
   while (!s.ended) {
-    s.engine->poll();
+    const size_t moved = s.engine->poll();
     if (s.ended) break;
+    // While the transport is full there is nothing to do but to give it time.
+    constexpr uint64_t kFullNs = 100'000;
     const uint64_t now_ns = s.clock.now_ns();
-    const uint64_t next_ns = s.engine->has_unsent() ? now_ns : s.engine->next_timer_ns();
+    uint64_t next_ns = s.engine->next_timer_ns();
+    if (s.engine->has_unsent()) next_ns = moved > 0 ? now_ns : now_ns + kFullNs;
     if (next_ns > now_ns) s.transport->wait(std::min<uint64_t>(next_ns - now_ns, 100'000'000));
   }
   s.engine->poll();  // the ack of a response of several datagrams

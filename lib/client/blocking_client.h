@@ -59,7 +59,7 @@ class BlockingClient {
   ~BlockingClient();
 
   // Sends one request and waits. Errors: kUnavailable (nothing answered within timeout_ns, with
-  // what the network said), kInvalidArgument (payload empty or too large).
+  // what the network said), kInvalidArgument (payload too large).
   Result<Answer> infer(const Credential& credential, const Query& query, uint64_t timeout_ns);
 
  private:

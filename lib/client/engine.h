@@ -36,7 +36,7 @@ struct EngineOptions {
 enum class Submit : uint8_t {
   kAccepted,
   kFull,      // max_in_flight requests are under way: poll() and try again
-  kTooLarge,  // the payload is empty or above wire::kMaxTotalBytes
+  kTooLarge,  // the payload is above wire::kMaxTotalBytes
 };
 
 class ClientEngine {

@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <ctime>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -221,6 +223,34 @@ size_t SocketTransport::receive(std::span<Incoming> batch) noexcept {
     }
   }
   return filled;
+}
+
+Result<SocketOptions> parse_server(const std::string& text, SocketOptions options) {
+  const auto wrong = [&] {
+    return fail(Code::kInvalidArgument,
+                fmt::format("'{}' is not HOST, HOST:PORT or [IPV6]:PORT", text));
+  };
+  std::optional<std::string> port;
+  options.server = text;  // a name or an address without a port, unless
+  if (text.starts_with('[')) {
+    const size_t end = text.find(']');
+    if (end == text.npos) return wrong();
+    options.server = text.substr(1, end - 1);
+    if (end + 1 < text.size()) {
+      if (text[end + 1] != ':') return wrong();
+      port = text.substr(end + 2);
+    }
+  } else if (std::ranges::count(text, ':') == 1) {
+    options.server = text.substr(0, text.find(':'));
+    port = text.substr(text.find(':') + 1);
+  }
+  if (options.server.empty()) return wrong();
+  if (!port) return options;
+  const auto [end, error] =
+      std::from_chars(port->data(), port->data() + port->size(), options.port);
+  if (error != std::errc() || end != port->data() + port->size() || options.port == 0)
+    return wrong();
+  return options;
 }
 
 void SocketTransport::wait(uint64_t timeout_ns) noexcept {

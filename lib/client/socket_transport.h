@@ -22,6 +22,10 @@ struct SocketOptions {
   uint32_t busy_poll_us = 0;  // SO_BUSY_POLL; 0: leave the system's setting
 };
 
+// "198.18.0.1", "198.18.0.1:9009", "fd00::1", "[fd00::1]:9009", "name", "name:9009" into `options`'
+// server and, where the text has one, port. Errors: kInvalidArgument.
+Result<SocketOptions> parse_server(const std::string& text, SocketOptions options = {});
+
 struct SocketStats {
   uint64_t too_big = 0;      // EMSGSIZE: above the path MTU; choose smaller pieces
   uint64_t unreachable = 0;  // ICMP said that nobody listens there, or no route

@@ -107,6 +107,9 @@ class Checker {
       queues += port.num_queues;
       descriptors += uint64_t{port.num_queues} * (port.rx_descriptors + port.tx_descriptors);
     }
+    if (queues > kMaxWorkers)
+      return refuse("ports ask for {} queues together (the sum of num_queues): there may be {}",
+                    queues, kMaxWorkers);
     if (!plane.worker_lcores.empty() && plane.worker_lcores.size() != queues)
       return refuse(
           "data_plane.worker_lcores lists {} lcores for {} queues (the sum of the ports' "
@@ -124,8 +127,9 @@ class Checker {
       return refuse("data_plane.tenant_max_contexts {} is larger than max_contexts {}",
                     plane.tenant_max_contexts, plane.max_contexts);
     if (plane.tenant_max_held_bytes > plane.max_held_bytes)
-      return refuse("data_plane.tenant_max_held_bytes {} bytes is larger than max_held_bytes {} bytes",
-                    plane.tenant_max_held_bytes, plane.max_held_bytes);
+      return refuse(
+          "data_plane.tenant_max_held_bytes {} bytes is larger than max_held_bytes {} bytes",
+          plane.tenant_max_held_bytes, plane.max_held_bytes);
     return {};
   }
 

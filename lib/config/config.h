@@ -10,6 +10,9 @@
 
 namespace itif::config {
 
+// Queues of all ports together, as each has a worker and the snapshot of tenants so many readers.
+constexpr uint32_t kMaxWorkers = 64;
+
 struct Eal {
   std::vector<std::string> args;  // EAL arguments as for any DPDK program, without argv[0]
 };
@@ -49,6 +52,7 @@ struct Device {
   std::string dtype = "auto";  // auto | f32 | bf16 | f16
   uint32_t threads = 0;        // host: 0 for one a core
   std::vector<unsigned> cpus;  // where executors and their threads may run; empty: anywhere
+  uint64_t memory_bytes = 0;   // for weights and workspaces; 0: what the machine has
 };
 
 struct Batching {

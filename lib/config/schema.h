@@ -76,6 +76,7 @@ void visit_device(V& v, Device& device) {
   v.choice("dtype", device.dtype, {"auto", "f32", "bf16", "f16"});
   v.integer("threads", device.threads, 0, 1024);
   v.integers("cpus", device.cpus, kMaxCpu);
+  v.size("memory", device.memory_bytes, 0, 1024 * kGiB);
 }
 
 template <class V, class Batching>

@@ -95,7 +95,7 @@ class Appliance {
   //  ports: [{device, rx_packets, rx_missed, rx_no_mbuf, rx_errors, tx_packets, tx_errors}]}
   // Reasons that never happened are left out. received = forwarded + held + Σ dropped.
   virtual nlohmann::json drops() const = 0;
-  // {kind, name, dtype, threads, memory_bytes, reason}
+  // {kind, name, dtype, threads, memory_bytes, available_bytes, reason}
   virtual nlohmann::json device() const = 0;
   // {status: "ok"|"draining"|"degraded", problems: [text], uptime_s, in_flight, tenants, workers, polling,
   //  ports: [{device, driver, mac, link_up, speed_mbps, mtu, addresses: [text]}]}

@@ -23,7 +23,7 @@ struct DeviceInfo {
   std::string description;      // one line for logs: CPU or GPU name, instruction set, threads
   std::string reason;           // why this device: "as configured", "CUDA is not used: …"
   uint32_t num_threads = 0;     // host: threads of the compute pool
-  size_t memory_bytes = 0;      // what there is for weights and workspaces
+  size_t memory_bytes = 0;      // what there was for weights and workspaces at the start
 };
 
 // Zeroed memory of the device, freed with the object. Move-only.
@@ -76,6 +76,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const DeviceInfo& info() const = 0;
+  // What could be allocated now.
+  virtual size_t available_bytes() const = 0;
 
   virtual Result<std::unique_ptr<Buffer>> allocate(size_t bytes) = 0;
   // Errors: kResourceExhausted.

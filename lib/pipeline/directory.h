@@ -56,6 +56,7 @@ struct TenantEntry {
 };
 
 struct GroupEntry {
+  uint16_t number = 0;  // of the running groups: no two at a time have the same
   std::string name;
   std::string backbone;
   std::vector<std::string> tenant_names;

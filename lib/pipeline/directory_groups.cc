@@ -167,6 +167,7 @@ std::vector<GroupEntry> Directory::groups() const {
     const runtime::Group& group = stage.group();
     const telemetry::ExecutorCounters& c = stage.counters();
     GroupEntry& entry = entries.emplace_back();
+    entry.number = static_cast<uint16_t>(number);
     entry.name = stage.name();
     entry.backbone = model::describe(group.spec());
     entry.max_tenants = group.options().max_tenants;

@@ -1,11 +1,14 @@
 #include "pipeline/dpdk_telemetry.h"
 
+#include <fmt/format.h>
 #include <rte_telemetry.h>
 
+#include <algorithm>
 #include <charconv>
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "net/drop_reason.h"
 #include "pipeline/figures.h"
@@ -81,12 +84,19 @@ int drops(const char*, const char*, rte_tel_data* data) {
   return 0;
 }
 
-int tenants(const char*, const char*, rte_tel_data* data) {
+// An array holds so many and no more: the rest is asked for by the first id wanted.
+int tenants(const char*, const char* params, rte_tel_data* data) {
   const std::lock_guard lock(sources_mutex);
-  if (source_directory == nullptr) return -1;
-  rte_tel_data_start_array(data, RTE_TEL_U64_VAL);
+  const bool whole = params == nullptr || *params == '\0';
+  const std::optional<uint32_t> first = whole ? 0 : number(params);
+  if (source_directory == nullptr || !first) return -1;
+  std::vector<uint32_t> ids;
   for (const TenantEntry& entry : source_directory->list())
-    rte_tel_data_add_array_u64(data, entry.settings.id);
+    if (entry.settings.id >= *first) ids.push_back(entry.settings.id);
+  std::ranges::sort(ids);
+  rte_tel_data_start_array(data, RTE_TEL_U64_VAL);
+  for (const uint32_t id : ids)
+    if (rte_tel_data_add_array_u64(data, id) != 0) break;
   return 0;
 }
 
@@ -134,8 +144,9 @@ int groups(const char*, const char*, rte_tel_data* data) {
     add(group, "requests", g.requests);
     add(group, "tokens", g.tokens);
     add(group, "busy_ns", g.busy_ns);
-    // Names of dictionary entries may hold letters, digits, '_' and '/' only.
-    std::string name = g.name;
+    // Names of dictionary entries may hold letters, digits, '_' and '/' only; the number tells groups
+    // apart whose names differ in other characters.
+    std::string name = fmt::format("{}_{}", g.number, g.name);
     for (char& c : name)
       if (!isalnum(static_cast<unsigned char>(c)) && c != '_') c = '_';
     rte_tel_data_add_dict_container(data, name.c_str(), group, 0);
@@ -154,7 +165,9 @@ DpdkTelemetry::DpdkTelemetry(const Pipeline& pipeline, const Directory& director
   rte_telemetry_register_cmd("/itif/stats", stats, "Counters of all workers. No parameters");
   rte_telemetry_register_cmd("/itif/worker", worker, "Counters of a worker. Parameter: its number");
   rte_telemetry_register_cmd("/itif/drops", drops, "Dropped datagrams by reason. No parameters");
-  rte_telemetry_register_cmd("/itif/tenants", tenants, "Ids of the tenants. No parameters");
+  rte_telemetry_register_cmd(
+      "/itif/tenants", tenants,
+      "Ids of the tenants, in order, at most 512. Parameter: the first wanted; none: 0");
   rte_telemetry_register_cmd("/itif/tenant", tenant, "Figures of a tenant. Parameter: its id");
   rte_telemetry_register_cmd("/itif/groups", groups, "Figures of the groups. No parameters");
 }

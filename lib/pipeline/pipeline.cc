@@ -10,6 +10,9 @@
 #include "base/log.h"
 
 namespace itif::pipeline {
+
+static_assert(config::kMaxWorkers <= tenant::SnapshotCell::kMaxReaders);
+
 namespace {
 
 net::MempoolConfig pool_config(const config::Config& config, size_t index) {

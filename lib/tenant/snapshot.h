@@ -42,7 +42,7 @@ struct Tenant {
   uint32_t slot = 0;
   uint32_t max_payload_bytes = 0;  // more can only be too long for the model
   uint32_t max_tokens = 0;
-  uint64_t slo_ns = 0;  // latency aimed at: later answers are counted, none is refused. 0: none
+  uint64_t slo_ns = 0;  // latency aimed at; nothing is refused for it. 0: none
   uint16_t payload_kinds = 0;  // bit k: wire::PayloadKind k is taken
   uint32_t weight = 1;         // share among tenants of the group
   uint32_t quota_rps = 0;      // 0: unlimited

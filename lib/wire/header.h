@@ -68,6 +68,10 @@ enum class ResultKind : uint8_t {
   kClasses = 6,      // best first: {u32 index, f32 probability, u32 name_bytes, name padded to 4}
 };
 
+inline constexpr ResultKind kResultKinds[] = {
+    ResultKind::kDefault, ResultKind::kHidden,      ResultKind::kPooled, ResultKind::kEmbedding,
+    ResultKind::kLogits,  ResultKind::kTokenLogits, ResultKind::kClasses};
+
 // header.flags
 enum Flag : uint16_t {
   kFlagNoCache = 1u << 0,     // request: do not keep the response for retransmission

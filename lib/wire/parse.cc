@@ -91,7 +91,7 @@ constexpr std::array<TypeRule, kNumRules> kRules = [] {
 
 constexpr unsigned kMaxAuth = static_cast<unsigned>(Auth::kFull);
 constexpr unsigned kMaxPayloadKind = static_cast<unsigned>(PayloadKind::kRaw);
-constexpr unsigned kMaxResultKind = static_cast<unsigned>(ResultKind::kClasses);
+constexpr unsigned kMaxResultKind = std::size(kResultKinds) - 1;
 
 bool bad_fragment_size(uint32_t fragment_bytes) noexcept {
   // Unsigned: below the least wraps around to above the largest.

@@ -25,7 +25,11 @@ def test_dpdk_telemetry_knows_our_endpoints(appliance, namespaces, models):
     for command in ours:
         assert telemetry(appliance, command + parameters.get(command, "")) is not None, command
     assert telemetry(appliance, "/itif/stats")["requests"] == 5
-    for nonsense in ("/itif/worker", "/itif/worker,99", "/itif/tenant,x", "/itif/tenant,999999"):
+    assert telemetry(appliance, "/itif/tenants") == [tenant]
+    assert telemetry(appliance, f"/itif/tenants,{tenant}") == [tenant]
+    assert not telemetry(appliance, f"/itif/tenants,{tenant + 1}")
+    assert [key.split("_")[0] for key in telemetry(appliance, "/itif/groups")] == ["0"]
+    for nonsense in ("/itif/worker", "/itif/worker,99", "/itif/tenants,x", "/itif/tenant,x", "/itif/tenant,999999"):
         assert not telemetry(appliance, nonsense), nonsense
 
 

@@ -163,6 +163,7 @@ void Flooder::run() noexcept {
     transport_.wait(10'000'000);
     receive();
   }
+  live_.end(live_counts_, no_latencies_);
 }
 
 }  // namespace itif::loadgen

@@ -34,25 +34,46 @@ class LiveFeed {
     return true;
   }
 
+  // Sender: these were the last, and nothing is offered any more.
+  void end(const LiveCounts& counts, const Histogram& interval) noexcept {
+    last_counts_ = counts;
+    last_interval_.clear();
+    last_interval_.merge(interval);
+    ended_.store(true, std::memory_order_release);
+  }
+
   // Printer: asks for the next report. REQUIRES: the last one has been taken.
   void ask() noexcept { asked_.store(true, std::memory_order_release); }
-  // Printer: adds what the sender reported; false if it has not yet.
-  bool take(LiveCounts& counts, Histogram& interval) const noexcept {
+  // Printer: adds what the sender reported, or its last counts; false if it has not yet.
+  bool take(LiveCounts& counts, Histogram& interval) noexcept {
+    if (ended_.load(std::memory_order_acquire)) {
+      add(counts, last_counts_);
+      interval.merge(last_interval_);
+      last_interval_.clear();
+      return true;
+    }
     if (asked_.load(std::memory_order_acquire)) return false;
-    counts.sent += counts_.sent;
-    counts.answered += counts_.answered;
-    counts.lost += counts_.lost;
-    counts.refused += counts_.refused;
-    counts.in_flight += counts_.in_flight;
-    counts.warming_up |= counts_.warming_up;
+    add(counts, counts_);
     interval.merge(interval_);
     return true;
   }
 
  private:
-  std::atomic<bool> asked_{false};  // true: the fields below are the sender's
+  static void add(LiveCounts& sum, const LiveCounts& one) noexcept {
+    sum.sent += one.sent;
+    sum.answered += one.answered;
+    sum.lost += one.lost;
+    sum.refused += one.refused;
+    sum.in_flight += one.in_flight;
+    sum.warming_up |= one.warming_up;
+  }
+
+  std::atomic<bool> asked_{false};  // true: the two fields below are the sender's
   LiveCounts counts_;
   Histogram interval_;
+  std::atomic<bool> ended_{false};  // false: these are the sender's
+  LiveCounts last_counts_;
+  Histogram last_interval_;
 };
 
 }  // namespace itif::loadgen

@@ -99,7 +99,7 @@ void print_live(std::span<LiveFeed* const> feeds, const Options& options,
     LiveCounts now;
     interval.clear();
     for (LiveFeed* feed : feeds) {
-      while (!feed->take(now, interval) && running.load() > 0) std::this_thread::sleep_for(1ms);
+      while (!feed->take(now, interval)) std::this_thread::sleep_for(1ms);
     }
     const auto at = steady_clock::now();
     if (running.load() > 0)

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/units.h"
+#include "client/socket_transport.h"
 #include "wire/geometry.h"
 
 namespace itif::loadgen {
@@ -115,7 +116,7 @@ void define(CLI::App& app, Options& o, Texts& t) {
   auto* output = app.add_option_group("Output");
   output->add_option("--json", o.json_file, "write all results to FILE; - is standard output");
   output->add_flag("-q,--quiet", o.quiet, "no live line");
-  app.set_version_flag("--version", "itif-loadgen 0.1.0");
+  app.set_version_flag("--version", "itif-loadgen " ITIF_VERSION);
 }
 
 Status set_duration(const char* option, const std::string& text, uint64_t& out) {
@@ -144,39 +145,22 @@ Status set_kinds(Options& o, const Texts& t) {
   }
   if ((o.payload_kind == wire::PayloadKind::kText) != !o.texts_file.empty())
     return usage("text payloads and --texts FILE go together: give both or neither");
-  for (unsigned i = 0; i <= static_cast<unsigned>(wire::ResultKind::kClasses); ++i) {
-    o.result_kind = static_cast<wire::ResultKind>(i);
-    if (t.result == wire::result_kind_name(o.result_kind)) return {};
+  for (const wire::ResultKind kind : wire::kResultKinds) {
+    o.result_kind = kind;
+    if (t.result == wire::result_kind_name(kind)) return {};
   }
   return usage(fmt::format(
       "--result {}: choose default, hidden, pooled, embedding, logits, token_logits or classes",
       t.result));
 }
 
-// "198.18.0.1", "198.18.0.1:9009", "[fd00::1]:9009", "fd00::1", "name:9009".
 Status set_server(Options& o, const std::string& text) {
-  std::string port;
-  o.server = text;
-  if (text.starts_with('[')) {
-    const size_t end = text.find(']');
-    if (end == std::string::npos || (end + 1 < text.size() && text[end + 1] != ':'))
-      return usage(fmt::format("--server {}: write [IPV6]:PORT", text));
-    o.server = text.substr(1, end - 1);
-    if (end + 1 < text.size()) port = text.substr(end + 2);
-    if (end + 1 < text.size() && port.empty()) port = "?";
-  } else if (std::ranges::count(text, ':') == 1) {
-    const size_t at = text.find(':');
-    o.server = text.substr(0, at);
-    port = text.substr(at + 1);
-    if (port.empty()) port = "?";
-  }
-  if (o.server.empty()) return usage("--server: the address is empty");
-  if (port.empty()) return {};
-  char* end = nullptr;
-  const unsigned long number = std::strtoul(port.c_str(), &end, 10);
-  if (*end != '\0' || port[0] < '0' || port[0] > '9' || number == 0 || number > 65535)
-    return usage(fmt::format("--server {}: the port is a number from 1 to 65535", text));
-  o.port = static_cast<uint16_t>(number);
+  client::SocketOptions given;
+  given.port = o.port;
+  auto parsed = client::parse_server(text, given);
+  if (!parsed) return usage("--server " + parsed.error().message);
+  o.server = parsed->server;
+  o.port = parsed->port;
   return {};
 }
 

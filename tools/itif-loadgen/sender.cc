@@ -163,6 +163,7 @@ void Sender::run() noexcept {
     if (wake > now_ns + kShortestSleep_ns)
       transport_.wait(std::min(wake - now_ns - kShortestSleep_ns / 2, kLongestSleep_ns));
   }
+  live_.end(live_counts_, live_interval_);
 }
 
 void Sender::on_outcomes(std::span<const client::Outcome> outcomes) noexcept {

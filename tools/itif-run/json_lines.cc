@@ -14,10 +14,6 @@ namespace {
 using nlohmann::json;
 using wire::ResultKind;
 
-constexpr ResultKind kKinds[] = {
-    ResultKind::kDefault, ResultKind::kHidden,      ResultKind::kPooled, ResultKind::kEmbedding,
-    ResultKind::kLogits,  ResultKind::kTokenLogits, ResultKind::kClasses};
-
 Result<uint64_t> get_number(const json& value, const char* key, uint64_t most) {
   if (value.is_number_unsigned() && value.get<uint64_t>() <= most) return value.get<uint64_t>();
   return fail(Code::kInvalidArgument,
@@ -66,10 +62,10 @@ std::string format_values(const Output& output) {
 }  // namespace
 
 Result<ResultKind> parse_kind(std::string_view name) {
-  for (const ResultKind kind : kKinds)
+  for (const ResultKind kind : wire::kResultKinds)
     if (name == wire::result_kind_name(kind)) return kind;
   std::vector<std::string> names;
-  for (const ResultKind kind : kKinds) names.emplace_back(wire::result_kind_name(kind));
+  for (const ResultKind kind : wire::kResultKinds) names.emplace_back(wire::result_kind_name(kind));
   return fail(Code::kInvalidArgument,
               fmt::format("kind '{}' must be one of {}", name, fmt::join(names, ", ")));
 }

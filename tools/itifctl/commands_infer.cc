@@ -24,10 +24,6 @@ using nlohmann::json;
 
 constexpr uint64_t kInferTimeoutNs = 10'000'000'000;
 constexpr size_t kShownValues = 8;
-constexpr wire::ResultKind kResultKinds[] = {
-    wire::ResultKind::kDefault,   wire::ResultKind::kHidden, wire::ResultKind::kPooled,
-    wire::ResultKind::kEmbedding, wire::ResultKind::kLogits, wire::ResultKind::kTokenLogits,
-    wire::ResultKind::kClasses};
 
 struct Options {
   std::string tenant;
@@ -80,38 +76,6 @@ Result<Key> find_key(const Context& context, const Options& options, const json&
                             "accepts {}: {}",
                             name, store.path(), stored->epoch, current, remedy));
   return parse_key(stored->key_hex, stored->epoch, store.path());
-}
-
-Result<client::SocketOptions> parse_address(const std::string& text) {
-  client::SocketOptions socket;
-  const auto wrong = [&] {
-    return fail(Code::kInvalidArgument,
-                fmt::format("'{}' is not HOST, HOST:PORT or [IPV6]:PORT", text));
-  };
-  std::string port;
-  if (text.starts_with('[')) {
-    const size_t end = text.find(']');
-    if (end == text.npos) return wrong();
-    socket.server = text.substr(1, end - 1);
-    if (end + 1 < text.size()) {
-      if (text[end + 1] != ':') return wrong();
-      port = text.substr(end + 2);
-    }
-  } else if (std::ranges::count(text, ':') == 1) {
-    socket.server = text.substr(0, text.find(':'));
-    port = text.substr(text.find(':') + 1);
-  } else {
-    socket.server = text;  // a name, or an IPv6 address without a port
-    return socket;
-  }
-  if (socket.server.empty()) return wrong();
-  if (text.find("]") != text.npos && text.ends_with(']')) return socket;
-  if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != port.npos)
-    return wrong();
-  const int number = std::stoi(port);
-  if (number < 1 || number > 65535) return wrong();
-  socket.port = static_cast<uint16_t>(number);
-  return socket;
 }
 
 json decoded(const client::Answer& answer) {
@@ -207,7 +171,7 @@ int infer(Context& context, const Options& options) {
     socket.port = address->value("port", wire::kDefaultPort);
     blocking.fragment_bytes = address->value("fragment_bytes", wire::kDefaultFragmentBytes);
   } else {
-    const auto parsed = parse_address(options.address);
+    const auto parsed = client::parse_server(options.address);
     if (!parsed) return context.fail(kUsage, parsed.error());
     socket = *parsed;
   }
@@ -217,7 +181,7 @@ int infer(Context& context, const Options& options) {
   if (!options.pair.empty()) text += std::string(1, '\0') + options.pair;
   client::Query query;
   query.payload = std::as_bytes(std::span(text));
-  for (const wire::ResultKind kind : kResultKinds) {
+  for (const wire::ResultKind kind : wire::kResultKinds) {
     if (options.result == wire::result_kind_name(kind)) query.result_kind = kind;
   }
   if (!options.deadline.empty())
@@ -259,14 +223,16 @@ void add_infer_command(CommandLine& line) {
   command->add_option("--pair", options->pair, "second text, for models of text pairs")
       ->type_name("TEXT");
   std::vector<std::string> kinds;
-  for (const wire::ResultKind kind : kResultKinds) kinds.emplace_back(wire::result_kind_name(kind));
+  for (const wire::ResultKind kind : wire::kResultKinds)
+    kinds.emplace_back(wire::result_kind_name(kind));
   line.hints[command
                  ->add_option("--result", options->result,
                               "kind of result [default: the model's head's]")
                  ->type_name("KIND")
                  ->check(CLI::IsMember(kinds))] = {ValueHint::Kind::kChoice, kinds};
   command
-      ->add_option("--deadline", options->deadline, "the request's own deadline [the tenant's slo]")
+      ->add_option("--deadline", options->deadline,
+                   "refuse the request if it cannot be answered by then [none]")
       ->type_name("TIME")
       ->check(duration_text());
   command->add_option("--key", options->key, "the tenant's key (others see it in the process list)")

@@ -17,6 +17,7 @@ class HostDevice final : public Device {
   HostDevice(DeviceInfo info, kernels::host::Bf16Products products, size_t memory_limit_bytes);
 
   const DeviceInfo& info() const override { return info_; }
+  size_t available_bytes() const override { return budget_->available_bytes(); }
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes) override;
   Result<std::unique_ptr<SlabMemory>> reserve_slab(size_t slot_bytes, uint32_t max_slots) override;
   Status upload(const TensorView& source, DType type, void* target) override;

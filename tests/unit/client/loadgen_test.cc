@@ -11,6 +11,7 @@
 #include "tests/unit/client/memory_network.h"
 #include "tools/itif-loadgen/damage.h"
 #include "tools/itif-loadgen/flood.h"
+#include "tools/itif-loadgen/live.h"
 #include "tools/itif-loadgen/request_mix.h"
 #include "tools/itif-loadgen/schedule.h"
 
@@ -185,6 +186,26 @@ TEST(Flood, SendsWholeRequestsAndTheShareOfDamage) {
   for (uint64_t count : results.damaged) EXPECT_GT(count, 10u);
   const auto json = flood_json(options, results);
   EXPECT_EQ(json["requests_sent"], results.requests);
+}
+
+TEST(LiveFeed, AFeedThatEndedKeepsNobodyWaiting) {
+  LiveFeed going, ended;
+  Histogram interval;
+  interval.record(1000);
+  ended.ask();
+  ended.end({.sent = 7, .answered = 5}, interval);  // asked, and not offered any more
+  going.ask();
+  Histogram none;
+  EXPECT_TRUE(going.offer({.sent = 2}, none));
+  for (const uint64_t expected : {1u, 0u}) {  // its latencies count once
+    LiveCounts counts;
+    Histogram latencies;
+    EXPECT_TRUE(going.take(counts, latencies));
+    EXPECT_TRUE(ended.take(counts, latencies));
+    EXPECT_EQ(counts.sent, 9u);
+    EXPECT_EQ(counts.answered, 5u);
+    EXPECT_EQ(latencies.count(), expected);
+  }
 }
 
 }  // namespace

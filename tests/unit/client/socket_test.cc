@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <map>
+#include <set>
 #include <thread>
 
 #include "client/client.h"
@@ -124,6 +125,37 @@ TEST(Sockets, BlockingClientOverIpv4) {
 }
 TEST(Sockets, BlockingClientOverIpv6) {
   ask("::1", true);
+}
+
+// Request ids are what a forger of unauthenticated answers must guess.
+TEST(Sockets, RequestIdsOfABlockingClientAreHardToGuess) {
+  const int listener = socket(AF_INET, SOCK_DGRAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t address_bytes = sizeof address;
+  ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  getsockname(listener, reinterpret_cast<sockaddr*>(&address), &address_bytes);
+  SystemClock clock;
+  std::set<uint64_t> ids;
+  for (int i = 0; i < 8; ++i) {
+    auto client = BlockingClient::connect(
+        clock, {.server = "127.0.0.1", .port = ntohs(address.sin_port)}, {.session = 1});
+    ASSERT_TRUE(client) << client.error().message;
+    const Bytes payload(4);
+    EXPECT_FALSE((*client)->infer(credential(), {.payload = payload}, 2'000'000));
+    Bytes bytes(2048);
+    const ssize_t got = recv(listener, bytes.data(), bytes.size(), 0);
+    ASSERT_GT(got, 0);
+    wire::Datagram datagram;
+    ASSERT_EQ(wire::parse(std::span(bytes).first(static_cast<size_t>(got)), datagram),
+              wire::ParseError::kNone);
+    ids.insert(datagram.header.request_id >> 32);
+    while (recv(listener, bytes.data(), bytes.size(), MSG_DONTWAIT) > 0) {
+    }
+  }
+  close(listener);
+  EXPECT_EQ(ids.size(), 8u);
 }
 
 TEST(Sockets, NobodyListeningIsSaid) {

@@ -110,6 +110,7 @@ class FakeStream final : public device::Stream {
 class FakeDevice final : public device::Device {
  public:
   const device::DeviceInfo& info() const override { return info_; }
+  size_t available_bytes() const override { return 0; }
   Result<std::unique_ptr<device::Buffer>> allocate(size_t) override { return none(); }
   Result<std::unique_ptr<device::SlabMemory>> reserve_slab(size_t, uint32_t) override {
     return none();

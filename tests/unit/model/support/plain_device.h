@@ -25,6 +25,7 @@ class PlainDevice final : public device::Device {
  public:
   PlainDevice();
   const device::DeviceInfo& info() const override { return info_; }
+  size_t available_bytes() const override { return info_.memory_bytes; }
   PlainDeviceState& state() { return *state_; }
 
   Result<std::unique_ptr<device::Buffer>> allocate(size_t bytes) override;
