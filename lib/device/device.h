@@ -1,8 +1,8 @@
 // The device that runs the operators: memory, packed weights, and ordered streams of launches.
 //
-// The runtime is written once against this; `host` and `cuda` implement it (sim later). Virtual at
-// batch granularity only. Device methods are for control threads and may be called while streams
-// run, on memory that no launch in flight uses; a Stream belongs to one thread.
+// The runtime is written once against this; `host` implements it, and a CUDA device is to fit behind it.
+// Virtual at batch granularity only. Device methods are for control threads and may be called while
+// streams run, on memory that no launch in flight uses; a Stream belongs to one thread.
 #pragma once
 
 #include <cstddef>

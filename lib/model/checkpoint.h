@@ -37,7 +37,6 @@ class Checkpoint {
   Checkpoint& operator=(Checkpoint&&) noexcept;
 
   const std::string& directory() const { return directory_; }
-  size_t num_tensors() const { return tensors_.size(); }
   // nullptr: there is none.
   const TensorEntry* find(std::string_view name) const;
 
