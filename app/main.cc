@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "appliance.h"
+#include "appliance/local_appliance.h"
+#include "appliance/metrics.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "control/server.h"
 #include "device/host/pool_wait.h"
-#include "metrics.h"
 #include "net/announce.h"
 #include "net/eal.h"
 #include "pipeline/dpdk_telemetry.h"
@@ -98,15 +98,15 @@ Status serve(const config::Config& config) {
   ITIF_ASSIGN(auto plane, pipeline::Pipeline::create(config, clock, token_secret, random));
   ITIF_TRY(plane->register_packet_memory(*device));
   pipeline::Directory directory(*plane, *device, clock, config, cpus.executor_cpus);
-  LocalAppliance appliance(config, clock, *device, *plane, directory);
+  appliance::LocalAppliance local(config, clock, *device, *plane, directory);
   std::unique_ptr<telemetry::PrometheusEndpoint> prometheus;
   if (!config.telemetry.prometheus.empty()) {
     ITIF_ASSIGN(prometheus, telemetry::PrometheusEndpoint::start(config.telemetry.prometheus, [&] {
-                  return collect_metrics(*plane, directory);
+                  return appliance::collect_metrics(*plane, directory);
                 }));
   }
   const pipeline::DpdkTelemetry dpdk_telemetry(*plane, directory);
-  server->attach(appliance);  // before the first packet
+  server->attach(local);  // before the first packet
   const bool replays = replays_capture(*plane);
   if (!replays) ITIF_TRY(start_ports(*plane));
   server->start();

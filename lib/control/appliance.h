@@ -1,4 +1,4 @@
-// What the control server needs of the running appliance. app/ implements it over the runtime and the
+// What the control server needs of the running appliance. lib/appliance implements it over the runtime and the
 // pipeline; tests implement it over nothing. Calls come from the control server's worker thread, one
 // at a time, except those marked "any thread".
 #pragma once

@@ -70,6 +70,7 @@ Result<uint32_t> Directory::free_index() {
               fmt::format("there are {} tenants already: remove one first", tenant::kMaxTenants));
 }
 
+// Frees a tenant's slot when nobody needs it any more. REQUIRES: it is not in tenants_.
 void Directory::leave(Serving serving) {
   {
     const std::lock_guard lock(mutex_);

@@ -151,8 +151,6 @@ Result<Directory::Serving> Directory::load(const TenantSettings& settings,
   return serving;
 }
 
-// Frees a tenant's slot when nobody needs it any more. REQUIRES: it is not in tenants_.
-
 void Directory::unload(const Serving& serving) {
   stages_[serving.group]->group().release(serving.slot);
   drop_group_if_empty(serving.group);

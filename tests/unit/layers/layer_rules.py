@@ -29,6 +29,8 @@ LAYERS = {
     "pipeline": ("base", "wire", "tensor", "request", "tenant", "plan", "sched", "config",
                  "telemetry", "kernels", "device", "model", "backbone", "runtime", "net"),
     "control": ("base", "wire", "tenant", "telemetry", "model"),
+    "appliance": ("base", "wire", "tensor", "request", "tenant", "plan", "sched", "config", "telemetry",
+                  "kernels", "device", "model", "backbone", "runtime", "net", "pipeline", "control"),
     "client": ("base", "wire"),
 }
 # Programs may include every layer.

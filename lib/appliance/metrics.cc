@@ -1,11 +1,11 @@
-#include "metrics.h"
+#include "appliance/metrics.h"
 
 #include <span>
 
 #include "net/drop_reason.h"
 #include "pipeline/figures.h"
 
-namespace itif::app {
+namespace itif::appliance {
 namespace {
 
 using telemetry::add_sample;
@@ -126,4 +126,4 @@ telemetry::Families collect_metrics(const pipeline::Pipeline& pipeline,
   return families;
 }
 
-}  // namespace itif::app
+}  // namespace itif::appliance

@@ -5,9 +5,9 @@
 #include "pipeline/pipeline.h"
 #include "telemetry/prometheus.h"
 
-namespace itif::app {
+namespace itif::appliance {
 
 telemetry::Families collect_metrics(const pipeline::Pipeline& pipeline,
                                     const pipeline::Directory& directory);
 
-}  // namespace itif::app
+}  // namespace itif::appliance

@@ -1,6 +1,6 @@
-#include "window.h"
+#include "appliance/window.h"
 
-namespace itif::app {
+namespace itif::appliance {
 
 Window::Recent Window::advance(uint64_t now_ns, const Reading& now) {
   const std::lock_guard lock(mutex_);
@@ -16,4 +16,4 @@ Window::Recent Window::advance(uint64_t now_ns, const Reading& now) {
   return recent;
 }
 
-}  // namespace itif::app
+}  // namespace itif::appliance

@@ -8,7 +8,7 @@
 
 #include "pipeline/figures.h"
 
-namespace itif::app {
+namespace itif::appliance {
 
 class Window {
  public:
@@ -35,4 +35,4 @@ class Window {
   Earlier older_, newer_;
 };
 
-}  // namespace itif::app
+}  // namespace itif::appliance

@@ -4,15 +4,15 @@
 
 #include <memory>
 
+#include "appliance/window.h"
 #include "base/clock.h"
 #include "config/config.h"
 #include "control/appliance.h"
 #include "device/device.h"
 #include "pipeline/directory.h"
 #include "pipeline/pipeline.h"
-#include "window.h"
 
-namespace itif::app {
+namespace itif::appliance {
 
 class LocalAppliance final : public control::Appliance {
  public:
@@ -49,4 +49,4 @@ class LocalAppliance final : public control::Appliance {
   mutable Window window_;
 };
 
-}  // namespace itif::app
+}  // namespace itif::appliance

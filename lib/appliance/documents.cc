@@ -3,12 +3,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "appliance.h"
+#include "appliance/local_appliance.h"
 #include "net/drop_reason.h"
 #include "net/transmit.h"
 #include "pipeline/figures.h"
 
-namespace itif::app {
+namespace itif::appliance {
 
 using nlohmann::json;
 
@@ -248,4 +248,4 @@ json LocalAppliance::data_address() const {
                                                  has_ipv4 ? 4 : 6, wire::Auth::kFull)}};
 }
 
-}  // namespace itif::app
+}  // namespace itif::appliance

@@ -1,8 +1,8 @@
-#include "appliance.h"
+#include "appliance/local_appliance.h"
 
 #include <nlohmann/json.hpp>
 
-namespace itif::app {
+namespace itif::appliance {
 namespace {
 
 pipeline::TenantSettings settings_of(const control::TenantRecord& record) {
@@ -83,4 +83,4 @@ double LocalAppliance::uptime_s() const {
   return static_cast<double>(clock_.now_ns() - started_ns_) * 1e-9;
 }
 
-}  // namespace itif::app
+}  // namespace itif::appliance
