@@ -6,7 +6,7 @@ namespace itif::sched {
 
 void BatchBound::ran(uint32_t num_tokens, uint64_t execute_ns, uint64_t slo_ns) noexcept {
   if (slo_ns == 0) return;
-  const uint64_t target_ns = slo_ns / 2;
+  const uint64_t target_ns = slo_ns * 2 / 5;
   if (execute_ns > target_ns) {
     const double fits = static_cast<double>(target_ns) / static_cast<double>(execute_ns);
     // A small batch that is late says that the objective is tight, or the machine busy: no more than
