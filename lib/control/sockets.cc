@@ -31,6 +31,11 @@ void set_limits(zmq::socket_t& socket) {
 
 Result<std::unique_ptr<Sockets>> Sockets::bind(const ServerOptions& options) try {
   std::unique_ptr<Sockets> sockets(new Sockets);
+  // Before a socket is bound and until after all are closed (the order of the members): libzmq lets
+  // everybody in over TCP while there is no handler.
+  sockets->zap_.emplace(sockets->context_, options.tcp_endpoint.empty()
+                                               ? std::string()
+                                               : options.authorized_keys_file);
   // No frame is ever allocated for what a peer merely announces.
   sockets->routers_.emplace_back(sockets->context_, zmq::socket_type::router);
   set_limits(sockets->routers_.back());
@@ -54,6 +59,7 @@ Status Sockets::bind_ipc(zmq::socket_t& socket, const std::string& endpoint) {
   ITIF_ASSIGN(const std::string path, ipc_path(endpoint));
   ITIF_ASSIGN(Descriptor listener, listen_on_ipc(path));
   socket_files_.push_back(path);
+  socket.set(zmq::sockopt::zap_domain, std::string(ZapHandler::kLocalDomain));
   // libzmq would unlink a live server's socket and leave the mode to the umask, so it is given
   // ours.
   const int fd = listener.get();
@@ -80,17 +86,13 @@ Status Sockets::bind_tcp(const ServerOptions& options) {
   if (authorized.empty())
     log::warning("{} lists no key: no client can connect over TCP yet",
                  options.authorized_keys_file);
-  // Before the socket is bound and until after it is closed (the order of the members): libzmq lets
-  // everybody in while there is no handler.
-  zap_.emplace(context_, options.authorized_keys_file);
-
   zmq::socket_t& socket = routers_.emplace_back(context_, zmq::socket_type::router);
   set_limits(socket);
   socket.set(zmq::sockopt::ipv6, true);
   socket.set(zmq::sockopt::heartbeat_ivl, kHeartbeatMs);
   socket.set(zmq::sockopt::curve_server, true);
   socket.set(zmq::sockopt::curve_secretkey, zmq::buffer(keys.secret_key));
-  socket.set(zmq::sockopt::zap_domain, zmq::str_buffer("itif-control"));
+  socket.set(zmq::sockopt::zap_domain, std::string(ZapHandler::kDomain));
   if (zmq_bind(socket.handle(), endpoint.c_str()) == 0) return {};
   switch (const int error = zmq_errno()) {
     case EADDRINUSE:

@@ -1,5 +1,9 @@
 // ZeroMQ's authentication protocol (ZAP, RFC 27): says which CURVE clients may connect. Must
 // be bound before the TCP socket: with no handler libzmq lets every client in.
+//
+// Local endpoints are guarded by their files' modes, and let everyone in who got so far. They ask all
+// the same, because libzmq refuses peers of ZMTP 1 and 2 where it must ask: in their handshake libzmq
+// 4.3.4 aborts the process if the peer has hung up meanwhile.
 #pragma once
 
 #include <string>
@@ -9,9 +13,11 @@ namespace itif::control {
 
 class ZapHandler {
  public:
-  static constexpr const char* kDomain = "itif-control";
+  static constexpr const char* kDomain = "itif-control";     // CURVE
+  static constexpr const char* kLocalDomain = "itif-local";  // no mechanism
 
-  // Binds in `context`. REQUIRES: no other handler there.
+  // Binds in `context`. The file is empty if nobody is let in over TCP. REQUIRES: no other handler
+  // there.
   ZapHandler(zmq::context_t& context, std::string authorized_keys_file);
 
   zmq::socket_t& socket() { return socket_; }

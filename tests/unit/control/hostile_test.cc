@@ -122,7 +122,7 @@ TEST_F(HostileTest, RandomFramesNeverKillTheServer) {
 TEST_F(HostileTest, RawBytesNeverKillTheServer) {
   Random random(100);
   for (const char* name : {"control.sock", "events.sock"}) {
-    for (int i = 0; i < 50; ++i) {
+    for (int i = 0; i < 500; ++i) {  // libzmq aborted in one of some 400, see zap.h
       const int fd = raw_connect(name);
       std::string bytes(random.below(2000), '\0');
       for (char& c : bytes) c = static_cast<char>(random.below(256));
