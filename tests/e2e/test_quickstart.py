@@ -38,6 +38,12 @@ def system_state():
     return {match[1] for match in found if match and not re.fullmatch(r"\d+x\d+", match[1])}
 
 
+def as_in_a_terminal():
+    """Even if the tests run where signals are ignored (nohup, a background job): a shell cannot trap those."""
+    for each in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_DFL)
+
+
 class Quickstart:
     """Quick starts whose directories lie in one of the test's."""
 
@@ -50,8 +56,7 @@ class Quickstart:
         return subprocess.Popen((*prefix, QUICKSTART, *arguments), stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, start_new_session=True,
                                 env=self.environment,
-                                # As in a terminal, even if the tests run where SIGINT is ignored.
-                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+                                preexec_fn=as_in_a_terminal)
 
     def start_until(self, marker, *arguments):
         process = self.start(*arguments)
