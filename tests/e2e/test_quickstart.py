@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from harness.appliance import BUILD
+from harness.leftovers import QUICKSTART, remove_quickstarts
 
-QUICKSTART = Path(__file__).parents[2] / "tools" / "quickstart"
 HUGEPAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
 TRAFFIC = "mixed-length requests"
 LAST_LINE = (r"quickstart: [1-9]\d* requests answered, 0 lost, p50 \d+ us, p99 \d+ us, \d+ requests/s, "
@@ -38,25 +38,21 @@ def system_state():
     return {match[1] for match in found if match and not re.fullmatch(r"\d+x\d+", match[1])}
 
 
-def as_in_a_terminal():
-    """Even if the tests run where signals are ignored (nohup, a background job): a shell cannot trap those."""
-    for each in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_DFL)
-
-
 class Quickstart:
     """Quick starts whose directories lie in one of the test's."""
 
     def __init__(self, directory):
         self.directory = directory
-        self.directory.mkdir()
+        self.directory.mkdir(exist_ok=True)
         self.environment = {**os.environ, "TMPDIR": str(directory)}
+        self.processes = []
 
     def start(self, *arguments, prefix=()):
-        return subprocess.Popen((*prefix, QUICKSTART, *arguments), stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True, start_new_session=True,
-                                env=self.environment,
-                                preexec_fn=as_in_a_terminal)
+        # As in a terminal, even if the tests run where signals are ignored (nohup, a background job).
+        command = ("env", "--default-signal=HUP,INT,QUIT,TERM", *prefix, QUICKSTART, *arguments)
+        self.processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                               start_new_session=True, env=self.environment))
+        return self.processes[-1]
 
     def start_until(self, marker, *arguments):
         process = self.start(*arguments)
@@ -86,10 +82,11 @@ def quickstart(scratch):
     before, pages, busy = system_state(), reserved_hugepages(), others()
     made = Quickstart(scratch / "quickstart")
     yield made
+    for process in made.processes:
+        process.terminate()
+        process.wait(60)
     left = list(made.directory.iterdir())
-    for directory in left:
-        made.run("--stop", str(directory))
-    subprocess.run(("rm", "-rf", made.directory), check=True)
+    remove_quickstarts(made.directory)
     assert not left
     assert not system_state() - before - others()
     if not busy and not others():
@@ -121,7 +118,7 @@ def test_interrupted_it_removes_what_it_made(quickstart, phase, name, to_all):
 def test_the_next_run_removes_what_a_killed_one_left(quickstart):
     process = quickstart.start_until(TRAFFIC, "--seconds", "60")
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=30)  # itif-loadgen ends with it
     killed, = quickstart.directories()
     assert killed.name[-6:] in system_state()
     strangers = quickstart.directory / "itif-quickstart.Mallet"  # anyone may write in /tmp

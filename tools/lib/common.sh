@@ -35,7 +35,8 @@ interruptible() {
   (
     [ -z "$output" ] || exec >"$output" 2>&1
     trap - HUP INT QUIT PIPE TERM  # a shell's background processes ignore the keyboard otherwise
-    exec setpriv --pdeathsig TERM -- "$@"
+    # The kernel tells it when we die; if we died before that was asked for, its parent is another.
+    exec setpriv --pdeathsig TERM -- sh -c '[ "$PPID" -eq "$0" ] || exit 1; exec "$@"' "$$" "$@"
   ) &
   child_pid=$!
   wait "$child_pid" || status=$?

@@ -8,6 +8,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+QUICKSTART = Path(__file__).parents[3] / "tools" / "quickstart"
+
 
 def hugetlbfs_mounts():
     lines = Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
@@ -21,6 +23,14 @@ def remove_dpdk_files(prefix):
             path.unlink(missing_ok=True)
     for path in Path("/var/run/dpdk").glob(prefix):
         shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_quickstarts(directory):
+    """Ends the kept and the killed quick starts of a directory, and removes it unless others go on in it."""
+    for record in Path(directory).glob("itif-quickstart.*/record"):
+        subprocess.run((QUICKSTART, "--stop", record.parent), capture_output=True, check=False)
+    if not any(Path(directory).glob("itif-quickstart.*/record")):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _ip(*arguments):
@@ -45,6 +55,9 @@ def remove_leftovers():
         _ip("netns", "del", namespace)
     for name, pid in _dead(os.listdir("/tmp"), r"itif-e2e-(\d+)"):
         gone.add(pid)
-        shutil.rmtree(f"/tmp/{name}", ignore_errors=True)
+        quickstarts = Path("/tmp", name, "quickstart")
+        remove_quickstarts(quickstarts)
+        if not quickstarts.exists():
+            shutil.rmtree(f"/tmp/{name}", ignore_errors=True)
     for pid in gone:
         remove_dpdk_files(f"itif-e2e-{pid}x*")
