@@ -48,6 +48,8 @@ bool supports(const HeadSpec& head, ResultKind kind) noexcept {
     case ResultKind::kClasses:
       return head.kind == HeadKind::kClassification && head.problem != Problem::kRegression;
     case ResultKind::kTokenLogits: return head.kind == HeadKind::kTokenClassification;
+    case ResultKind::kTokens:
+    case ResultKind::kText: return false;  // what decoders generate
   }
   return false;
 }
@@ -56,7 +58,9 @@ uint64_t result_bytes(const HeadSpec& head, uint32_t hidden_size, ResultKind kin
                       uint32_t num_tokens) noexcept {
   const uint64_t labels = head.labels.size();
   switch (kind) {
-    case ResultKind::kDefault: break;
+    case ResultKind::kDefault:
+    case ResultKind::kTokens:
+    case ResultKind::kText: break;
     case ResultKind::kHidden: return uint64_t{num_tokens} * hidden_size * sizeof(float);
     case ResultKind::kPooled: return hidden_size * sizeof(float);
     case ResultKind::kEmbedding:

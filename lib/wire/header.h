@@ -66,11 +66,14 @@ enum class ResultKind : uint8_t {
   kLogits = 4,       // f32 [num_labels]
   kTokenLogits = 5,  // f32 [num_tokens, num_labels]
   kClasses = 6,      // best first: {u32 index, f32 probability, u32 name_bytes, name padded to 4}
+  kTokens = 7,       // u32 [num_generated]: token ids that the model generated
+  kText = 8,         // UTF-8: the same as text; may be empty
 };
 
 inline constexpr ResultKind kResultKinds[] = {
-    ResultKind::kDefault, ResultKind::kHidden,      ResultKind::kPooled, ResultKind::kEmbedding,
-    ResultKind::kLogits,  ResultKind::kTokenLogits, ResultKind::kClasses};
+    ResultKind::kDefault,   ResultKind::kHidden, ResultKind::kPooled,
+    ResultKind::kEmbedding, ResultKind::kLogits, ResultKind::kTokenLogits,
+    ResultKind::kClasses,   ResultKind::kTokens, ResultKind::kText};
 
 // header.flags
 enum Flag : uint16_t {

@@ -51,6 +51,8 @@ const char* result_kind_name(ResultKind kind) {
     case ResultKind::kLogits: return "logits";
     case ResultKind::kTokenLogits: return "token_logits";
     case ResultKind::kClasses: return "classes";
+    case ResultKind::kTokens: return "tokens";
+    case ResultKind::kText: return "text";
   }
   return "?";
 }

@@ -27,7 +27,7 @@ TYPES = ["?", "request", "response", "status", "resend", "busy", "ack", "hello",
 REQUEST, RESPONSE, STATUS, RESEND, BUSY, ACK, HELLO, TOKEN, PING, PONG = range(1, 11)
 AUTHS = ["none", "header", "full"]
 PAYLOAD_KINDS = ["none", "tokens_u16", "tokens_u32", "text", "image_u8", "image_f32", "raw"]
-RESULT_KINDS = ["default", "hidden", "pooled", "embedding", "logits", "token_logits", "classes"]
+RESULT_KINDS = ["default", "hidden", "pooled", "embedding", "logits", "token_logits", "classes", "tokens", "text"]
 STATUSES = [
     "ok", "unknown_tenant", "not_admitted", "malformed", "unsupported_kind", "too_long",
     "over_quota", "overloaded", "deadline_reassembly", "deadline_queue", "deadline_launch",

@@ -68,9 +68,13 @@ class Answer:
         return list(struct.unpack(f"<{len(self.payload) // 4}f", self.payload))
 
     def value(self):
-        """[Class], [float], or for kinds with a row a token [[float]]."""
+        """[Class], [int], str, [float], or for kinds with a row a token [[float]]."""
         if self.result_kind == "classes":
             return decode_classes(self.payload)
+        if self.result_kind == "tokens":
+            return list(struct.unpack(f"<{len(self.payload) // 4}I", self.payload))
+        if self.result_kind == "text":
+            return self.payload.decode("utf-8")
         flat = self.floats()
         if self.result_kind not in ("hidden", "token_logits"):
             return flat

@@ -139,7 +139,7 @@ def test_bad_ranges_are_refused(ranges, total):
     "field, value",
     [
         ("magic", 0), ("version", 2), ("type", 0), ("type", 11), ("auth", 3), ("header_bytes", 50),
-        ("payload_bytes", 11), ("payload_kind", 7), ("result_kind", 7), ("flags", 0x8000),
+        ("payload_bytes", 11), ("payload_kind", 7), ("result_kind", len(wire.RESULT_KINDS)), ("flags", 0x8000),
         ("flags", wire.OF_RESPONSE), ("status", 1), ("fragment_bytes", 0), ("fragment_bytes", 66),
         ("fragment_bytes", 8900), ("offset", 4), ("offset", 1384), ("total_bytes", 9),
         ("total_bytes", (16 << 20) + 1),

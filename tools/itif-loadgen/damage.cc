@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "wire/datagram.h"
 #include "wire/geometry.h"
@@ -10,6 +11,7 @@
 namespace itif::loadgen {
 namespace {
 
+constexpr unsigned kNumResultKinds = std::size(wire::kResultKinds);
 constexpr uint32_t kPieceBytes = 256;  // of those that claim to be part of something larger
 
 // Overwrites a field of a datagram that has been sealed already.
@@ -69,7 +71,8 @@ size_t damaged(Damage damage, const Target& target, uint32_t session, uint64_t r
       if (random.below(2))
         header.payload_kind = static_cast<wire::PayloadKind>(7 + random.below(249));
       else
-        header.result_kind = static_cast<wire::ResultKind>(7 + random.below(249));
+        header.result_kind =
+            static_cast<wire::ResultKind>(kNumResultKinds + random.below(256 - kNumResultKinds));
       break;
     case Damage::kStrayField:
       if (random.below(2))

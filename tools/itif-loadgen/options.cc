@@ -74,8 +74,9 @@ void define(CLI::App& app, Options& o, Texts& t) {
       ->capture_default_str();
   what->add_option("--vocab", o.vocab, "token ids are below this")->capture_default_str();
   what->add_option("--texts", o.texts_file, "file of texts, one a line, taken at random");
-  what->add_option("--result", t.result,
-                   "default, hidden, pooled, embedding, logits, token_logits or classes")
+  what->add_option(
+          "--result", t.result,
+          "default, hidden, pooled, embedding, logits, token_logits, classes, tokens or text")
       ->capture_default_str();
   what->add_option("--fragment-bytes", o.fragment_bytes, "payload of a datagram")
       ->capture_default_str();
@@ -150,7 +151,8 @@ Status set_kinds(Options& o, const Texts& t) {
     if (t.result == wire::result_kind_name(kind)) return {};
   }
   return usage(fmt::format(
-      "--result {}: choose default, hidden, pooled, embedding, logits, token_logits or classes",
+      "--result {}: choose default, hidden, pooled, embedding, logits, token_logits, classes, "
+      "tokens or text",
       t.result));
 }
 

@@ -44,6 +44,17 @@ std::string format_classes(const std::vector<std::byte>& result) {
   return "\"classes\": " + classes.dump();
 }
 
+std::string format_tokens(const std::vector<std::byte>& result) {
+  std::vector<uint32_t> ids(result.size() / sizeof(uint32_t));
+  if (!ids.empty()) std::memcpy(ids.data(), result.data(), ids.size() * sizeof(uint32_t));
+  return fmt::format("\"tokens\": [{}]", fmt::join(ids, ","));
+}
+
+std::string format_text(const std::vector<std::byte>& result) {
+  return "\"text\": " +
+         json(std::string(reinterpret_cast<const char*>(result.data()), result.size())).dump();
+}
+
 std::string format_values(const Output& output) {
   std::vector<float> values(output.result.size() / sizeof(float));
   if (!values.empty())
@@ -57,6 +68,15 @@ std::string format_values(const Output& output) {
   for (size_t i = 0; i < values.size(); ++i)
     fmt::format_to(std::back_inserter(text), "{}{}", i ? "," : "", values[i]);
   return text + "]";
+}
+
+std::string format_result(const Output& output) {
+  switch (output.kind) {
+    case ResultKind::kClasses: return format_classes(output.result);
+    case ResultKind::kTokens: return format_tokens(output.result);
+    case ResultKind::kText: return format_text(output.result);
+    default: return format_values(output);
+  }
 }
 
 }  // namespace
@@ -120,11 +140,9 @@ std::string format_output(const Output& output, double us) {
   const std::string tokens =
       fmt::format("{{\"status\": \"ok\", \"ids\": [{}], \"token_types\": [{}]",
                   fmt::join(output.ids, ","), fmt::join(output.token_types, ","));
-  if (output.result.empty()) return tokens + "}";
-  return fmt::format(
-      "{}, \"kind\": \"{}\", {}, \"us\": {:.1f}}}", tokens, wire::result_kind_name(output.kind),
-      output.kind == ResultKind::kClasses ? format_classes(output.result) : format_values(output),
-      us);
+  if (output.result.empty() && output.kind != ResultKind::kText) return tokens + "}";
+  return fmt::format("{}, \"kind\": \"{}\", {}, \"us\": {:.1f}}}", tokens,
+                     wire::result_kind_name(output.kind), format_result(output), us);
 }
 
 }  // namespace itif::run

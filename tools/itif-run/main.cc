@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
                  "of the host device; 0: all cores")
       ->capture_default_str();
   app.add_option("--kind", arguments.kind,
-                 "default, hidden, pooled, embedding, logits, token_logits or classes")
+                 "default, hidden, pooled, embedding, logits, token_logits, classes, tokens or text")
       ->capture_default_str();
   app.add_option("--batch", arguments.batch, "lines that run as one batch")
       ->check(CLI::Range(1u, 256u))

@@ -1,5 +1,6 @@
 // itifctl infer: one real request over UDP, as a client would send it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <cstdio>
@@ -29,6 +30,7 @@ struct Options {
   std::string tenant;
   std::string text;
   std::string pair;
+  std::vector<uint32_t> ids;
   std::string result = "default";
   std::string deadline;
   std::string key;
@@ -96,6 +98,14 @@ Status decode(const client::Answer& answer, json& out) {
           {{"index", c.index}, {"label", c.name}, {"probability", c.probability}});
     return {};
   }
+  if (answer.result_kind == wire::ResultKind::kTokens) {
+    ITIF_ASSIGN(out["tokens"], client::decode_tokens(answer.result));
+    return {};
+  }
+  if (answer.result_kind == wire::ResultKind::kText) {
+    ITIF_ASSIGN(out["text"], client::decode_text(answer.result));
+    return {};
+  }
   ITIF_ASSIGN(const auto values, client::decode_f32(answer.result));
   out["values"] = values;
   return {};
@@ -137,6 +147,10 @@ void print_answer(const json& out, const json& labels) {
                              c["probability"].is_number() ? c["probability"].get<double>() : NAN)});
     }
     fmt::print("{}", table.text());
+  } else if (out.contains("text")) {
+    fmt::print("{}\n", out["text"].get<std::string>());
+  } else if (out.contains("tokens")) {
+    fmt::print("{}\n", fmt::join(out["tokens"].get<std::vector<uint32_t>>(), " "));
   } else {
     print_values(out, labels);
   }
@@ -181,6 +195,10 @@ int infer(Context& context, const Options& options) {
   if (!options.pair.empty()) text += std::string(1, '\0') + options.pair;
   client::Query query;
   query.payload = std::as_bytes(std::span(text));
+  if (!options.ids.empty()) {
+    query.payload_kind = wire::PayloadKind::kTokensU32;
+    query.payload = std::as_bytes(std::span(options.ids));
+  }
   for (const wire::ResultKind kind : wire::kResultKinds) {
     if (options.result == wire::result_kind_name(kind)) query.result_kind = kind;
   }
@@ -219,9 +237,15 @@ void add_infer_command(CommandLine& line) {
   CLI::App* command =
       line.app.add_subcommand("infer", "Send one real request and print its answer");
   add_tenant_argument(line, command, options->tenant);
-  command->add_option("TEXT", options->text, "the input; - reads standard input")->required();
+  CLI::Option* text =
+      command->add_option("TEXT", options->text, "the input; - reads standard input");
   command->add_option("--pair", options->pair, "second text, for models of text pairs")
-      ->type_name("TEXT");
+      ->type_name("TEXT")
+      ->needs(text);
+  CLI::Option* ids = command->add_option("--ids", options->ids, "token ids instead of a text")
+                         ->type_name("ID,…")
+                         ->delimiter(',')
+                         ->excludes(text);
   std::vector<std::string> kinds;
   for (const wire::ResultKind kind : wire::kResultKinds)
     kinds.emplace_back(wire::result_kind_name(kind));
@@ -250,9 +274,11 @@ void add_infer_command(CommandLine& line) {
       "`rotate-key` kept. Examples:\n"
       "  itifctl infer sentiment \"a fine film\"\n"
       "  echo \"a fine film\" | itifctl infer sentiment - --deadline 25ms\n"
+      "  itifctl infer translate --ids 1042,77,0 --result tokens\n"
       "  itifctl --json infer search \"how to brew tea\" | jq '.values | length'");
   Context& context = line.context;
-  command->callback([&context, options] {
+  command->callback([&context, options, text, ids] {
+    if (text->count() + ids->count() == 0) throw CLI::RequiredError("TEXT or --ids");
     context.action = [&context, options] { return infer(context, *options); };
   });
 }

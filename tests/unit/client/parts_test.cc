@@ -161,5 +161,18 @@ TEST(Result, DecodesClassesAndFloats) {
   EXPECT_TRUE(decode_f32({})->empty());
 }
 
+TEST(Result, DecodesTokensAndText) {
+  const uint32_t ids[] = {7, 58100, 0};
+  const auto tokens = decode_tokens(std::as_bytes(std::span(ids)));
+  ASSERT_TRUE(tokens);
+  EXPECT_EQ(*tokens, (std::vector<uint32_t>{7, 58100, 0}));
+  EXPECT_EQ(decode_tokens(std::as_bytes(std::span(ids)).first(6)).error().code, Code::kCorrupt);
+
+  const std::string_view text = "Grüße";
+  EXPECT_EQ(decode_text(std::as_bytes(std::span(text))).value_or(""), text);
+  EXPECT_EQ(decode_text(std::as_bytes(std::span(text)).first(3)).error().code, Code::kCorrupt);
+  EXPECT_EQ(decode_text({}).value_or("?"), "");
+}
+
 }  // namespace
 }  // namespace itif::client

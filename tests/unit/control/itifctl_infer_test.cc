@@ -68,6 +68,23 @@ TEST_F(ItifctlTest, InfersOverUdp) {
   expect_failure({"infer", "sentiment", "x", "--address", address}, 1, "over_quota");
 }
 
+TEST_F(ItifctlTest, InfersIdsAndPrintsWhatWasGenerated) {
+  start();
+  add_sentiment();
+  Responder responder(appliance_->record(1).key.bytes);
+  const std::string address = "127.0.0.1:" + std::to_string(responder.port);
+  const std::string printed =
+      good({"infer", "sentiment", "--ids", "7,300", "--result", "tokens", "--address", address});
+  EXPECT_TRUE(has(printed, "17 58100 0\n")) << printed;
+  EXPECT_EQ(responder.seen_text(), std::string("\x07\0\0\0\x2c\x01\0\0", 8));
+  EXPECT_TRUE(has(good({"infer", "sentiment", "a day", "--result", "text", "--address", address}),
+                  "ein Tag\n"));
+  const json ids = json::parse(good(
+      {"--json", "infer", "sentiment", "--ids", "7", "--result", "tokens", "--address", address}));
+  EXPECT_EQ(ids["tokens"], (std::vector<uint32_t>{17, 58100, 0}));
+  EXPECT_EQ(run({"infer", "sentiment", "--address", address}).exit_code, 2);
+}
+
 TEST_F(ItifctlTest, InferTakesTheKeyFromWhereItIs) {
   start();
   const std::string key = add("a")["key"];  // not through itifctl: no key is kept

@@ -85,12 +85,25 @@ class Responder {
       header.status = refuse_with;
       return wire::build(header, {}, key_, out);
     }
-    // {index 1, 0.9, "POSITIVE"}, {index 0, 0.1, "NEGATIVE"}
+    header.type = wire::Type::kResponse;
+    header.fragment_bytes = wire::kDefaultFragmentBytes;
+    header.budget_us = 1234;
     std::vector<std::byte> payload;
     const auto put = [&](const void* data, size_t size) {
       const auto* bytes = static_cast<const std::byte*>(data);
       payload.insert(payload.end(), bytes, bytes + size);
     };
+    if (request.result_kind == wire::ResultKind::kTokens ||
+        request.result_kind == wire::ResultKind::kText) {
+      const uint32_t ids[] = {17, 58100, 0};
+      const bool tokens = request.result_kind == wire::ResultKind::kTokens;
+      put(tokens ? static_cast<const void*>(ids) : "ein Tag", tokens ? sizeof(ids) : 7);
+      header.result_kind = request.result_kind;
+      header.total_bytes = static_cast<uint32_t>(payload.size());
+      header.aux = tokens ? 3 : 1;
+      return wire::build(header, payload, key_, out);
+    }
+    // {index 1, 0.9, "POSITIVE"}, {index 0, 0.1, "NEGATIVE"}
     for (const uint32_t index : {1u, 0u}) {
       const float probability = index == 1 ? 0.9f : 0.1f;
       const uint32_t name_bytes = 8;
@@ -99,11 +112,8 @@ class Responder {
       put(&name_bytes, 4);
       put(index == 1 ? "POSITIVE" : "NEGATIVE", 8);
     }
-    header.type = wire::Type::kResponse;
     header.result_kind = wire::ResultKind::kClasses;
     header.total_bytes = static_cast<uint32_t>(payload.size());
-    header.fragment_bytes = wire::kDefaultFragmentBytes;
-    header.budget_us = 1234;
     header.aux = 2;
     return wire::build(header, payload, key_, out);
   }

@@ -1,6 +1,7 @@
 // Tables of datagrams in and verdicts out: every ParseError, every type's rules.
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <set>
 #include <string>
 
@@ -86,7 +87,8 @@ TEST(Parse, EveryErrorIsReached) {
        ParseError::kBadLength},
       {"payload_bytes lies", with<uint16_t>(good, 34, 65535), ParseError::kBadLength},
       {"payload kind 7", with<uint8_t>(good, 36, 7), ParseError::kBadKind},
-      {"result kind 7", with<uint8_t>(good, 37, 7), ParseError::kBadKind},
+      {"result kind unknown", with<uint8_t>(good, 37, std::size(kResultKinds)),
+       ParseError::kBadKind},
       {"unknown flag", with<uint16_t>(good, 38, 0x8000), ParseError::kBadField},
       {"resend's flag on a request", with<uint16_t>(good, 38, kFlagOfResponse),
        ParseError::kBadField},
