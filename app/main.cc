@@ -68,7 +68,8 @@ bool replays_capture(const pipeline::Pipeline& plane) {
 Status start_ports(pipeline::Pipeline& plane) {
   for (const auto& worker : plane.workers())
     if (worker->options().queue == 0)
-      net::announce(worker->port(), worker->options().pool, worker->options().local);
+      net::announce(worker->port(), worker->options().pool,
+                    net::announcements(worker->options().local));
   return plane.start();
 }
 

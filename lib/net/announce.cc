@@ -142,9 +142,10 @@ std::vector<std::vector<std::byte>> announcements(const LocalAddresses& local) {
   return frames;
 }
 
-size_t announce(const Port& port, rte_mempool* pool, const LocalAddresses& local) {
+size_t announce(const Port& port, rte_mempool* pool,
+                std::span<const std::vector<std::byte>> frames) noexcept {
   size_t sent = 0;
-  for (const std::vector<std::byte>& frame : announcements(local)) {
+  for (const std::vector<std::byte>& frame : frames) {
     rte_mbuf* mbuf = rte_pktmbuf_alloc(pool);
     if (mbuf == nullptr) break;
     void* data = rte_pktmbuf_append(mbuf, static_cast<uint16_t>(frame.size()));

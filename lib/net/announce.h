@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "net/address.h"
@@ -21,9 +22,10 @@ namespace itif::net {
 // The frames for these addresses, untagged and, if there is a VLAN, also in it.
 std::vector<std::vector<std::byte>> announcements(const LocalAddresses& local);
 
-// Sends them on queue 0, of which the caller is the owner at that time. Returns how many the port
+// Sends such frames on queue 0, of which the caller is the owner at that time. Returns how many the port
 // took: none if its link is down, and then nothing is lost but the hint.
-size_t announce(const Port& port, rte_mempool* pool, const LocalAddresses& local);
+size_t announce(const Port& port, rte_mempool* pool,
+                std::span<const std::vector<std::byte>> frames) noexcept;
 
 // One record of a report: RFC 3810, section 5.2.12.
 enum class GroupRecord : uint8_t { kIsExclude = 2, kChangeToExclude = 4 };

@@ -1,5 +1,7 @@
 #include "pipeline/worker.h"
 
+#include "base/log.h"
+#include "net/announce.h"
 #include "net/drop_reason.h"
 
 namespace itif::pipeline {
@@ -7,6 +9,7 @@ namespace {
 
 constexpr uint16_t kBurst = 64;
 constexpr uint64_t kSweepPeriodNs = 1'000'000;
+constexpr uint64_t kLinkPeriodNs = 100'000'000;
 constexpr uint64_t kLastAnswersNs = 1'000'000'000;
 constexpr uint32_t kTransmitJobs = 16384;
 
@@ -37,7 +40,10 @@ Worker::Worker(const net::Port& port, Shared& shared, const WorkerOptions& optio
       refused_(options.seed + 2, options.reassembly.timeout_ns / 8),
       cache_(options.cache, options.seed + 1),
       transmit_(kTransmitJobs, options.cache.max_tenants, cache_),
-      tx_(port, options.queue) {}
+      tx_(port, options.queue),
+      announcements_(options.queue == 0 ? net::announcements(options.local)
+                                        : std::vector<std::vector<std::byte>>()),
+      link_up_(port.link().up) {}
 
 Worker::~Worker() {
   shared_.tenants.go_idle(options_.id);
@@ -118,7 +124,20 @@ void Worker::sweep() noexcept {
     }
   } while (count == due.size());
   cache_.expire(now_ns_, 256);
+  if (options_.queue == 0) watch_link();
   publish();
+}
+
+// A link that comes up again may be plugged elsewhere, and what was announced while it was down
+// reached nobody.
+void Worker::watch_link() noexcept {
+  if (now_ns_ < next_link_ns_) return;
+  next_link_ns_ = now_ns_ + kLinkPeriodNs;
+  const bool up = port_.link().up;
+  if (up == link_up_) return;
+  link_up_ = up;
+  log::info("port {}: link {}", port_.info().device, up ? "up" : "down");
+  if (up) net::announce(port_, options_.pool, announcements_);
 }
 
 // What other objects keep, copied to where other threads may read it.

@@ -15,7 +15,9 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "base/clock.h"
 #include "net/death_row.h"
@@ -100,6 +102,7 @@ class Worker {
 
   // worker.cc
   void sweep() noexcept;
+  void watch_link() noexcept;
   void publish() noexcept;
 
   // worker_receive.cc
@@ -156,12 +159,15 @@ class Worker {
   telemetry::TenantCounterTable tenants_;
   telemetry::StageHistograms stages_;
   TenantLatencyTable latencies_;
+  const std::vector<std::vector<std::byte>> announcements_;  // queue 0's; the others have none
+  bool link_up_;
 
   const tenant::Snapshot* snapshot_ = nullptr;  // of this turn
   const tenant::Tenant* addressee_ = nullptr;   // of the datagram being handled
   uint64_t now_ns_ = 0;                         // of this turn
   uint64_t next_sweep_ns_ = 0;
   uint64_t next_stages_ns_ = 0;
+  uint64_t next_link_ns_ = 0;
   uint64_t published_responses_ = 0;
   std::atomic<bool> stopping_{false};
 };

@@ -100,7 +100,7 @@ TEST_F(Announce, OurOwnComeBackAndAreDropped) {
   const auto port = Port::open(config);
   ASSERT_TRUE(port) << port.error().message;
   const LocalAddresses local = local_addresses();
-  EXPECT_EQ(announce(*port, pool(), local), 4u);
+  EXPECT_EQ(announce(*port, pool(), announcements(local)), 4u);
   rte_mbuf* mbufs[8];
   ASSERT_EQ(port->rx_burst(0, mbufs), 4);
   for (rte_mbuf* mbuf : std::span(mbufs).first(4)) {
@@ -120,7 +120,7 @@ TEST_F(Announce, APortThatTakesNothingLosesNoBuffer) {
   const auto port = Port::open(config);
   ASSERT_TRUE(port) << port.error().message;
   size_t sent = 0;
-  while (announce(*port, pool(), local_addresses()) == 4) sent += 4;
+  while (announce(*port, pool(), announcements(local_addresses())) == 4) sent += 4;
   EXPECT_GT(sent, 0u);
   rte_mbuf* mbufs[64];
   while (const uint16_t count = port->rx_burst(0, mbufs)) rte_pktmbuf_free_bulk(mbufs, count);

@@ -205,20 +205,28 @@ void WorkerTest::run() {
   }
 }
 
-std::vector<Answer> WorkerTest::answers() {
-  std::vector<Answer> out;
+std::vector<Bytes> WorkerTest::sent_frames() {
+  std::vector<Bytes> out;
   void* object = nullptr;
   while (rte_ring_dequeue(from_worker, &object) == 0) {
     auto* mbuf = static_cast<rte_mbuf*>(object);
     const auto* data = rte_pktmbuf_mtod(mbuf, const std::byte*);
+    out.emplace_back(data, data + mbuf->data_len);
+    rte_pktmbuf_free(mbuf);
+  }
+  return out;
+}
+
+std::vector<Answer> WorkerTest::answers() {
+  std::vector<Answer> out;
+  for (const Bytes& frame : sent_frames()) {
     wire::Datagram datagram;
-    const auto bytes = std::span(data, mbuf->data_len).subspan(kHeaders);
+    const auto bytes = std::span(frame).subspan(kHeaders);
     EXPECT_EQ(wire::parse(bytes, datagram), wire::ParseError::kNone);
     if (datagram.header.auth != wire::Auth::kNone) {
       EXPECT_TRUE(wire::verify_tag(kKey, datagram));
     }
     out.push_back({datagram.header, Bytes(datagram.payload.begin(), datagram.payload.end())});
-    rte_pktmbuf_free(mbuf);
   }
   return out;
 }

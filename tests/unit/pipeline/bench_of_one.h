@@ -56,6 +56,8 @@ class WorkerTest : public testing::Test {
   void poll_worker();
   // What has been answered since the last call, tags checked.
   std::vector<Answer> answers();
+  // What has been sent since the last call, as it is.
+  static std::vector<Bytes> sent_frames();
 
   void publish(std::vector<tenant::Tenant> tenants, bool draining = false);
   tenant::Tenant default_tenant() const;

@@ -1,10 +1,12 @@
 // What a worker does with well-formed traffic: answers, joins, repeats, refuses.
 #include <gtest/gtest.h>
+#include <rte_ethdev.h>
 
 #include <cstring>
 
 #include "base/random.h"
 #include "bench_of_one.h"
+#include "net/announce.h"
 #include "wire/ranges.h"
 
 namespace itif::pipeline::test {
@@ -247,6 +249,21 @@ TEST_F(WorkerTest, PingAndHelloNeedNoTenant) {
   EXPECT_EQ(got[0].payload, echo);
   EXPECT_EQ(got[1].header.type, Type::kToken);
   EXPECT_NE(got[1].header.aux, 0u);
+}
+
+TEST_F(WorkerTest, ALinkThatComesUpAgainIsToldOurAddresses) {
+  const uint16_t id = worker->port().info().id;
+  ASSERT_EQ(rte_eth_dev_set_link_down(id), 0);
+  clock.advance_ns(200'000'000);
+  run();
+  EXPECT_TRUE(sent_frames().empty());
+  ASSERT_EQ(rte_eth_dev_set_link_up(id), 0);
+  clock.advance_ns(200'000'000);
+  run();
+  EXPECT_EQ(sent_frames(), net::announcements(options.local));
+  clock.advance_ns(200'000'000);
+  run();
+  EXPECT_TRUE(sent_frames().empty());
 }
 
 }  // namespace
