@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace itif::runtime {
 namespace {
@@ -49,6 +50,15 @@ CostEstimate::Line CostEstimate::line() const noexcept {
 double CostEstimate::batch_ns(uint32_t num_tokens) const noexcept {
   const Line l = line();
   return l.fixed_ns + l.per_token_ns * num_tokens;
+}
+
+uint32_t CostEstimate::tokens_within(uint64_t ns) const noexcept {
+  constexpr uint32_t kAll = std::numeric_limits<uint32_t>::max();
+  const Line l = line();
+  const double left_ns = static_cast<double>(ns) - l.fixed_ns;
+  if (left_ns < 0) return 0;
+  if (l.per_token_ns * kAll <= left_ns) return kAll;
+  return static_cast<uint32_t>(left_ns / l.per_token_ns);
 }
 
 double CostEstimate::backlog_ns(double num_tokens, double num_batches,

@@ -21,6 +21,8 @@ class CostEstimate {
   // Of one batch; 0 as long as nothing is known. Beyond the sizes that were seen it errs downwards:
   // what is refused by it could not have been computed in time.
   double batch_ns(uint32_t num_tokens) const noexcept;
+  // The largest batch that takes no longer; as many as there are as long as nothing is known.
+  uint32_t tokens_within(uint64_t ns) const noexcept;
   // Of so many tokens in batches of at most max_tokens, num_batches of them at least.
   double backlog_ns(double num_tokens, double num_batches, uint32_t max_tokens) const noexcept;
 

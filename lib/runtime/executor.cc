@@ -29,7 +29,8 @@ GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& 
       scheduler_(std::move(scheduler)),
       queue_(options.queue),
       texts_(options.limits.max_tokens),
-      bound_(options.limits.max_tokens) {
+      bound_(options.limits.max_tokens),
+      urgent_(options.queue.max_slots) {
   const size_t max_requests = options.limits.max_requests;
   batch_.reserve(max_requests);
   ordered_.reserve(max_requests);
@@ -94,9 +95,7 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
   if (queue_.num_requests() > 0) {
     uint64_t now_ns = clock_.now_ns();
     const uint64_t slo_ns = queue_.tightest_slo_ns(now_ns);
-    const sched::BatchLimits limits{.max_tokens = bound_.tokens(slo_ns),
-                                    .max_requests = options_.limits.max_requests};
-    scheduler_->select(queue_, limits, now_ns, batch_);
+    choose_batch(now_ns, slo_ns);
     expire(batch_, now_ns);
     // Before the batch: they have waited long enough.
     completed += complete_refused(sink);
@@ -128,6 +127,18 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
              "the group's device has failed");
   }
   return completed + complete_refused(sink);
+}
+
+void GroupExecutor::choose_batch(uint64_t now_ns, uint64_t slo_ns) noexcept {
+  batch_.clear();
+  sched::BatchLimits limits{.max_tokens = bound_.tokens(slo_ns),
+                            .max_requests = options_.limits.max_requests};
+  const uint64_t time_ns = urgent_.select(queue_, limits, now_ns, batch_);
+  if (!batch_.empty())
+    limits.max_tokens = std::min(limits.max_tokens, cost_.tokens_within(time_ns));
+  if (batch_.empty() || sched::room(limits, batch_) > 0)
+    scheduler_->select(queue_, limits, now_ns, batch_);
+  urgent_.chosen(queue_, batch_);
 }
 
 size_t GroupExecutor::complete_refused(CompletionSink& sink) noexcept {

@@ -22,6 +22,7 @@
 #include "sched/batch_bound.h"
 #include "sched/group_queue.h"
 #include "sched/scheduler.h"
+#include "sched/urgent.h"
 
 namespace itif::runtime {
 
@@ -74,6 +75,7 @@ class GroupExecutor {
   bool prepare_text(request::Request* request, const model::TenantModel& model) noexcept;
   void expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept;
   size_t complete_refused(CompletionSink& sink) noexcept;
+  void choose_batch(uint64_t now_ns, uint64_t slo_ns) noexcept;
   void build_batch(uint64_t now_ns) noexcept;
   void finish_batch(uint64_t done_ns) noexcept;
   double expected_wait_ns(uint32_t slot) noexcept;
@@ -95,6 +97,7 @@ class GroupExecutor {
   std::vector<kernels::IdPiece> pieces_;
   CostEstimate cost_;
   sched::BatchBound bound_;
+  sched::Urgent urgent_;
   bool device_failed_ = false;
   std::atomic<uint32_t> num_executing_{0};
 };

@@ -2,7 +2,8 @@
 // multiplicative decrease on the time that batches really took.
 //
 // A request that arrives just after a batch was launched waits for it and rides in the next: two batches
-// must fit in the tightest objective, and a fifth of it is left for all else. With no objective there is no bound but the group's own.
+// must fit in the tightest objective, and a fifth of it is left for all else. With no objective there is
+// no bound but the group's own.
 //
 // Source: adaptive batching in Crankshaw et al., "Clipper: a low-latency online prediction serving
 // system", NSDI 2017, section 4.3.1; here in tokens, and lowered in proportion to how late a batch was.

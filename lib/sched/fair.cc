@@ -21,9 +21,8 @@ class Fair final : public Scheduler {
  public:
   void select(GroupQueue& queue, const BatchLimits& limits, uint64_t,
               std::vector<request::Request*>& batch) noexcept override {
-    batch.clear();
     const uint32_t least_cost = limits.max_tokens / std::max(1u, limits.max_requests);
-    uint64_t room = limits.max_tokens;
+    uint64_t left = room(limits, batch);
     while (queue.num_requests() > 0) {
       const uint32_t slot = queue.active_slots().front();
       GroupQueue::Lane& lane = queue.lane(slot);
@@ -35,11 +34,11 @@ class Fair final : public Scheduler {
         if (lane.deficit_tokens < cost) break;
         // The turn is kept for the next batch: the lane stays first with what it has saved, less the
         // quantum that it will be given again.
-        if ((tokens > room && !batch.empty()) || batch.size() == limits.max_requests) {
+        if ((tokens > left && !batch.empty()) || batch.size() == limits.max_requests) {
           lane.deficit_tokens -= quantum;
           return;
         }
-        room -= std::min<uint64_t>(tokens, room);
+        left -= std::min<uint64_t>(tokens, left);
         lane.deficit_tokens -= cost;
         batch.push_back(queue.pop(slot));
       }

@@ -11,16 +11,15 @@ class Fcfs final : public Scheduler {
  public:
   void select(GroupQueue& queue, const BatchLimits& limits, uint64_t,
               std::vector<request::Request*>& batch) noexcept override {
-    batch.clear();
-    uint64_t room = limits.max_tokens;
+    uint64_t left = room(limits, batch);
     while (queue.num_requests() > 0 && batch.size() < limits.max_requests) {
       uint32_t oldest = queue.active_slots().front();
       for (uint32_t slot : queue.active_slots())
         if (queue.lane(slot).head->complete_ns < queue.lane(oldest).head->complete_ns)
           oldest = slot;
       const uint32_t tokens = queue.lane(oldest).head->num_tokens;
-      if (tokens > room && !batch.empty()) return;
-      room -= std::min<uint64_t>(tokens, room);
+      if (tokens > left && !batch.empty()) return;
+      left -= std::min<uint64_t>(tokens, left);
       batch.push_back(queue.pop(oldest));
     }
   }

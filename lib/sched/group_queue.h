@@ -48,6 +48,7 @@ class GroupQueue {
   // Moves the first active slot behind the others.
   void rotate() noexcept;
   Lane& lane(uint32_t slot) noexcept { return lanes_[slot]; }
+  const Lane& lane(uint32_t slot) const noexcept { return lanes_[slot]; }
   uint32_t num_requests() const noexcept { return num_requests_; }
   uint64_t num_tokens() const noexcept { return num_tokens_; }
 

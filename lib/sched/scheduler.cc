@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "sched/policies.h"
 
 namespace itif::sched {
@@ -18,6 +20,12 @@ constexpr Entry kSchedulers[] = {
 };
 
 }  // namespace
+
+uint64_t room(const BatchLimits& limits, const std::vector<request::Request*>& batch) noexcept {
+  uint64_t tokens = 0;
+  for (const request::Request* request : batch) tokens += request->num_tokens;
+  return limits.max_tokens - std::min<uint64_t>(tokens, limits.max_tokens);
+}
 
 Result<std::unique_ptr<Scheduler>> make_scheduler(std::string_view name) {
   std::string names;

@@ -30,6 +30,7 @@ TEST_P(Schedulers, EveryRequestLeavesOnceWithinTheLimits) {
       ASSERT_TRUE(queue.push(&r));
     }
     const bool was_empty = queue.num_requests() == 0;
+    batch.clear();
     scheduler->select(queue, limits, 0, batch);
     EXPECT_EQ(batch.empty(), was_empty);
     EXPECT_LE(batch.size(), limits.max_requests);
@@ -41,6 +42,7 @@ TEST_P(Schedulers, EveryRequestLeavesOnceWithinTheLimits) {
     EXPECT_LE(tokens, limits.max_tokens);
   }
   while (queue.num_requests()) {
+    batch.clear();
     scheduler->select(queue, limits, 0, batch);
     left.insert(batch.begin(), batch.end());
   }
@@ -60,6 +62,7 @@ TEST_P(Schedulers, ARequestLargerThanTheLimitRunsAlone) {
   }
   std::vector<request::Request*> batch;
   for (request::Request& r : large) {
+    batch.clear();
     scheduler->select(queue, {.max_tokens = 3, .max_requests = 8}, 0, batch);
     EXPECT_EQ(batch, std::vector<request::Request*>{&r});
   }
@@ -83,6 +86,7 @@ TEST(Fcfs, LeavesInOrderOfArrival) {
     queue.push(&r[i]);
   }
   std::vector<request::Request*> batch;
+  batch.clear();
   scheduler->select(queue, {}, 0, batch);
   EXPECT_EQ(batch, (std::vector<request::Request*>{&r[0], &r[1], &r[2], &r[3]}));
 }
@@ -106,6 +110,7 @@ TEST(Fair, BackloggedTenantsShareTokensByWeight) {
   std::vector<request::Request*> batch;
   double tokens[3] = {};
   for (int i = 0; i < 300; ++i) {
+    batch.clear();
     scheduler->select(queue, {.max_tokens = 1024, .max_requests = 256}, 0, batch);
     for (request::Request* r : batch) tokens[r->slot] += r->num_tokens;
   }
@@ -134,6 +139,7 @@ Shares share(uint32_t weight0, uint32_t tokens0, uint32_t weight1, uint32_t toke
   uint64_t gap[2] = {};
   std::vector<request::Request*> batch;
   for (int i = 0; i < batches; ++i) {
+    batch.clear();
     scheduler->select(queue, limits, 0, batch);
     bool seen[2] = {};
     for (request::Request* r : batch) {
@@ -182,6 +188,7 @@ TEST(Fair, AFloodDoesNotDelayAnotherTenantsOnlyRequest) {
   one.num_tokens = 128;
   queue.push(&one);
   std::vector<request::Request*> batch;
+  batch.clear();
   scheduler->select(queue, {.max_tokens = 1024, .max_requests = 256}, 0, batch);
   EXPECT_NE(std::find(batch.begin(), batch.end(), &one), batch.end());
 }

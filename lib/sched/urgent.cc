@@ -1,0 +1,55 @@
+#include "sched/urgent.h"
+
+#include <algorithm>
+
+namespace itif::sched {
+
+void Urgent::find_lanes(const GroupQueue& queue, const BatchLimits& limits) noexcept {
+  lanes_.clear();
+  uint64_t weights = 0;
+  for (const uint32_t slot : queue.active_slots()) weights += queue.lane(slot).weight;
+  for (const uint32_t slot : queue.active_slots()) {
+    const GroupQueue::Lane& lane = queue.lane(slot);
+    if (lane.slo_ns == 0) continue;
+    const uint64_t share = uint64_t{limits.max_tokens} * lane.weight / weights;
+    if (lane.num_requests == 1 || lane.num_tokens <= share) lanes_.push_back(slot);
+  }
+}
+
+uint64_t Urgent::select(GroupQueue& queue, const BatchLimits& limits, uint64_t now_ns,
+                        std::vector<request::Request*>& batch) noexcept {
+  num_urgent_ = 0;
+  if (others_next_) {
+    others_next_ = false;
+    return kNoLimit;
+  }
+  find_lanes(queue, limits);
+  uint64_t left = room(limits, batch);
+  uint64_t time_ns = kNoLimit;
+  const auto deadline_ns = [&](uint32_t slot) {
+    const GroupQueue::Lane& lane = queue.lane(slot);
+    return lane.head->complete_ns + lane.slo_ns;
+  };
+  while (!lanes_.empty() && batch.size() < limits.max_requests) {
+    const auto first = std::ranges::min_element(lanes_, {}, deadline_ns);
+    GroupQueue::Lane& lane = queue.lane(*first);
+    const request::Request* head = lane.head;
+    if (head->num_tokens > left && !batch.empty()) break;
+    left -= std::min<uint64_t>(head->num_tokens, left);
+    // What the scheduler would have charged.
+    lane.deficit_tokens -= head->num_tokens;
+    const uint64_t waited_ns = now_ns - std::min(now_ns, head->complete_ns);
+    const uint64_t aim_ns = lane.slo_ns / 5;
+    time_ns = std::min(time_ns, aim_ns - std::min(aim_ns, waited_ns));
+    batch.push_back(queue.pop(*first));
+    ++num_urgent_;
+    if (!lane.active) lanes_.erase(first);
+  }
+  return time_ns;
+}
+
+void Urgent::chosen(const GroupQueue& queue, const std::vector<request::Request*>& batch) noexcept {
+  others_next_ = num_urgent_ > 0 && batch.size() == num_urgent_ && queue.num_requests() > 0;
+}
+
+}  // namespace itif::sched
