@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/byte_piece.h"
+
 namespace itif::kernels {
 
 // The largest head size that attention takes.
@@ -66,6 +68,42 @@ struct EmbedLayerNorm {
   void* out = nullptr;  // act [T, hidden]
 };
 
+// The most values of one pixel row of a patch: patch size · channels.
+inline constexpr uint32_t kMaxPatchRow = 4096;
+
+// An image where it arrived (host memory, registered with the device): pieces of any length at any address
+// that hold, end to end, skip_bytes of something else and then height · width · channels values, HWC.
+// Nothing outside a piece is read.
+struct ImagePixels {
+  std::span<const BytePiece> pieces;
+  uint32_t skip_bytes = 0;
+  uint8_t value_bytes = 1;       // 1: u8, 4: f32
+  uint32_t first_row = 0;        // of out: where its first patch goes
+  const float* scale = nullptr;  // host, [channels]; nullptr: values are taken as they are
+  const float* shift = nullptr;  // host, [channels]
+};
+
+// Cuts images into patches, row by row of the image: out row first_row + i holds patch i as
+// [channels, patch, patch], value · scale[channel] + shift[channel], which is the order that a convolution's
+// weight [n, channels, patch, patch] flattens to. Pixels past the last whole patch are left out.
+struct GatherPatches {
+  std::span<const ImagePixels> images;
+  uint32_t height = 0, width = 0, channels = 0;  // of every image
+  uint32_t patch = 0;   // REQUIRES: at most height and width; patch · channels ≤ kMaxPatchRow
+  void* out = nullptr;  // act [T, channels · patch²]; rows of no patch are left as they are
+};
+
+// Puts a class token in front of each segment's patches and adds the positions: a segment's first row
+// becomes class_token + position[0], row i of it x + position[i]. In place; rows of no segment are left.
+struct EmbedPatches {
+  void* x = nullptr;  // act [T, hidden]
+  std::span<const SegmentRows> segments;
+  std::span<const RowRange> ranges;
+  Slab class_token;  // f32 [hidden]
+  Slab position;     // act [rows of a segment, hidden]
+  uint32_t hidden = 0;
+};
+
 enum class Activation : uint8_t { kNone, kGelu, kGeluTanh, kRelu, kTanh };
 
 // A GEMM shape that a device has prepared (Device::prepare); what is behind it is the device's.
@@ -104,7 +142,8 @@ struct Attention {
   float scale = 0;  // 1/√head_size
 };
 
-// out = LayerNorm(x + residual), each row with its tenant's gamma and beta. out may be x or residual.
+// out = LayerNorm(x + residual), each row with its tenant's gamma and beta; sum = x + residual where it is
+// asked for. out and sum may each be x or residual, not the same.
 struct ResidualLayerNorm {
   const void* x = nullptr;         // act [T, H]
   const void* residual = nullptr;  // act [T, H]; nullptr: none
@@ -113,6 +152,7 @@ struct ResidualLayerNorm {
   uint32_t hidden = 0;
   std::span<const RowRange> ranges;
   void* out = nullptr;  // act [T, H]
+  void* sum = nullptr;  // act [T, H]; nullptr: not wanted
 };
 
 // out[i] = pooled rows of segment chosen[i] as f32, optionally scaled to unit length.

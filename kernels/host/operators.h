@@ -9,6 +9,8 @@ namespace itif::kernels::host {
 
 void gather_ids(const GatherIds& args) noexcept;
 void embed_layer_norm(const EmbedLayerNorm& args, const HostLaunch& launch) noexcept;
+void gather_patches(const GatherPatches& args, const HostLaunch& launch) noexcept;
+void embed_patches(const EmbedPatches& args, const HostLaunch& launch) noexcept;
 void residual_layer_norm(const ResidualLayerNorm& args, const HostLaunch& launch) noexcept;
 void bias_activation(const BiasActivation& args, const HostLaunch& launch) noexcept;
 void pool_segments(const PoolSegments& args, const HostLaunch& launch) noexcept;

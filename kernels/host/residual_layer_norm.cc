@@ -1,4 +1,6 @@
 // Residual and LayerNorm in one pass over memory, each row with its tenant's gamma and beta.
+#include <cstring>
+
 #include "kernels/host/operators.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -22,18 +24,34 @@ void Rows(const ResidualLayerNorm& args, uint32_t begin, uint32_t end) {
         for (size_t row = first; row < last; ++row) {
           const T* x = static_cast<const T*>(args.x) + row * hidden;
           T* out = static_cast<T*>(args.out) + row * hidden;
-          if (args.residual != nullptr) {
-            const T* residual = static_cast<const T*>(args.residual) + row * hidden;
+          if (args.residual == nullptr) {
+            LayerNormRow(
+                hidden,
+                [&](auto part, size_t i, size_t n) HWY_ATTR { return part.load(d, x + i, n); },
+                gamma, beta, args.epsilon, out);
+            if (args.sum != nullptr && args.sum != args.x)
+              std::memcpy(static_cast<T*>(args.sum) + row * hidden, x, hidden * sizeof(T));
+            continue;
+          }
+          const T* residual = static_cast<const T*>(args.residual) + row * hidden;
+          if (args.sum != nullptr) {
+            // First, and read again: rows larger than LayerNormRow's stack are read more than once, and
+            // sum may be one of the sources. So the norm is that of the sum as it is stored.
+            T* sum = static_cast<T*>(args.sum) + row * hidden;
+            ForLanes(d, hidden, [&](auto part, size_t i, size_t n) HWY_ATTR {
+              part.store(d, hn::Add(part.load(d, x + i, n), part.load(d, residual + i, n)), sum + i,
+                         n);
+            });
+            LayerNormRow(
+                hidden,
+                [&](auto part, size_t i, size_t n) HWY_ATTR { return part.load(d, sum + i, n); },
+                gamma, beta, args.epsilon, out);
+          } else {
             LayerNormRow(
                 hidden,
                 [&](auto part, size_t i, size_t n) HWY_ATTR {
                   return hn::Add(part.load(d, x + i, n), part.load(d, residual + i, n));
                 },
-                gamma, beta, args.epsilon, out);
-          } else {
-            LayerNormRow(
-                hidden,
-                [&](auto part, size_t i, size_t n) HWY_ATTR { return part.load(d, x + i, n); },
                 gamma, beta, args.epsilon, out);
           }
         }

@@ -102,7 +102,7 @@ class Device {
   // Rows past T that a GEMM may read and overwrite in its activation buffers.
   virtual uint32_t row_slack() const = 0;
 
-  // Lets launches read [data, data + bytes) of host memory in place (GatherIds): the packet memory,
+  // Lets launches read [data, data + bytes) of host memory in place (GatherIds, GatherPatches): the packet memory,
   // once each segment at start. Host: nothing to do. Errors: kResourceExhausted, kUnsupported.
   virtual Status register_host_memory(const void* data, size_t bytes) = 0;
 
@@ -121,6 +121,8 @@ class Stream {
   virtual void attach_thread() = 0;
   virtual void gather_ids(const kernels::GatherIds& args) = 0;
   virtual void embed_layer_norm(const kernels::EmbedLayerNorm& args) = 0;
+  virtual void gather_patches(const kernels::GatherPatches& args) = 0;
+  virtual void embed_patches(const kernels::EmbedPatches& args) = 0;
   virtual void gemm(const kernels::GroupedGemm& args) = 0;
   virtual void attention(const kernels::Attention& args) = 0;
   virtual void residual_layer_norm(const kernels::ResidualLayerNorm& args) = 0;

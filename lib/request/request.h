@@ -14,16 +14,14 @@
 #include <span>
 #include <string_view>
 
+#include "base/byte_piece.h"
 #include "wire/header.h"
 
 namespace itif::request {
 
 // One datagram's share of the payload. Pieces are ordered by offset, cover the payload without gap or
 // overlap, and start 4-byte aligned in memory.
-struct Piece {
-  const std::byte* data = nullptr;
-  uint32_t bytes = 0;
-};
+using Piece = BytePiece;
 
 // The bytes of a result. Allocated by the executor, freed (std::free) by the worker when the response
 // has been sent and is no longer cached.

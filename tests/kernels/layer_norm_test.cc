@@ -12,6 +12,7 @@ class LayerNormTest : public DeviceTest {
     std::vector<uint32_t> rows_of;
     bool has_residual = true;
     bool in_place = false;
+    enum class Sum { kNone, kOwn, kResidual } sum = Sum::kNone;
     double offset = 0;  // of all inputs: variance must not suffer from a large mean
   };
   void run(const Case& c);
@@ -31,27 +32,38 @@ void LayerNormTest::run(const Case& c) {
   const auto residual = random_activations(rows * c.hidden);
   std::byte* device_x = upload_activations(x);
   std::byte* out = c.in_place ? device_x : make_output(rows * c.hidden, activation());
+  std::byte* device_residual = c.has_residual ? upload_activations(residual) : nullptr;
+  std::byte* sum = c.sum == Case::Sum::kNone  ? nullptr
+                   : c.sum == Case::Sum::kOwn ? make_output(rows * c.hidden, activation())
+                                              : device_residual;
   stream_->residual_layer_norm({.x = device_x,
-                                .residual = c.has_residual ? upload_activations(residual) : nullptr,
+                                .residual = device_residual,
                                 .gamma = upload_slab(gamma, DType::kF32),
                                 .beta = upload_slab(beta, DType::kF32),
                                 .epsilon = 1e-12f,
                                 .hidden = static_cast<uint32_t>(c.hidden),
                                 .ranges = ranges,
-                                .out = out});
-  std::vector<double> expected;
+                                .out = out,
+                                .sum = sum});
+  std::vector<double> expected, expected_sum;
   const auto slot_of = slot_of_rows(ranges);
   for (uint32_t r = 0; r < rows; ++r) {
     std::vector<double> row(c.hidden);
     for (size_t i = 0; i < c.hidden; ++i)
       row[i] = double{x[r * c.hidden + i]} + (c.has_residual ? residual[r * c.hidden + i] : 0.0);
+    expected_sum.insert(expected_sum.end(), row.begin(), row.end());
     const auto normalized = reference::layer_norm(row, gamma[slot_of[r]], beta[slot_of[r]], 1e-12);
     expected.insert(expected.end(), normalized.begin(), normalized.end());
   }
   // One rounding of the result; f32 sums of `hidden` terms, worse about a large mean.
-  const double tolerance = 1.01 * unit() + 2e-6 * (1 + std::abs(c.offset));
+  // A sum that is stored is rounded before it is normalised.
+  const double tolerance =
+      (sum && c.has_residual ? 4.0 : 1.01) * unit() + 2e-6 * (1 + std::abs(c.offset));
   expect_close(download_activations(out, rows * c.hidden), expected, tolerance,
                "hidden " + std::to_string(c.hidden));
+  if (sum)
+    expect_close(download_activations(sum, rows * c.hidden), expected_sum, 1.01 * unit(),
+                 "sum, hidden " + std::to_string(c.hidden));
 }
 
 TEST_P(LayerNormTest, SizesThatFillNoVector) {
@@ -73,6 +85,15 @@ TEST_P(LayerNormTest, WithoutResidualAndInPlace) {
   run({.hidden = 36, .rows_of = {7}, .has_residual = false});
   run({.hidden = 36, .rows_of = {7, 4}, .in_place = true});
   run({.hidden = 36, .rows_of = {7, 4}, .has_residual = false, .in_place = true});
+}
+TEST_P(LayerNormTest, AlsoGivesTheSum) {
+  using Sum = Case::Sum;
+  for (const size_t hidden : {5u, 36u, 768u, 4101u}) {
+    run({.hidden = hidden, .rows_of = {7, 4}, .sum = Sum::kOwn});
+    run({.hidden = hidden, .rows_of = {7, 4}, .sum = Sum::kResidual});
+    run({.hidden = hidden, .rows_of = {7, 4}, .in_place = true, .sum = Sum::kResidual});
+    run({.hidden = hidden, .rows_of = {3}, .has_residual = false, .sum = Sum::kOwn});
+  }
 }
 TEST_P(LayerNormTest, ALargeMeanDoesNotCancel) {
   run({.hidden = 768, .rows_of = {5}, .offset = 100.0});

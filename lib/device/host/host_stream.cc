@@ -30,6 +30,14 @@ class HostStream final : public Stream {
     kernels::host::embed_layer_norm(args, launch_);
   }
 
+  void gather_patches(const kernels::GatherPatches& args) override {
+    kernels::host::gather_patches(args, launch_);
+  }
+
+  void embed_patches(const kernels::EmbedPatches& args) override {
+    kernels::host::embed_patches(args, launch_);
+  }
+
   void gemm(const kernels::GroupedGemm& args) override {
     if (Status status = gemms_->run(args); !status && status_) status_ = std::move(status);
     if (args.activation == kernels::Activation::kNone) return;

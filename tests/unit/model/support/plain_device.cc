@@ -136,6 +136,43 @@ class PlainStream final : public device::Stream {
     }
   }
 
+  void gather_patches(const kernels::GatherPatches& args) override {
+    const uint32_t across = args.width / args.patch, down = args.height / args.patch;
+    for (const kernels::ImagePixels& image : args.images) {
+      std::vector<std::byte> bytes;
+      for (const BytePiece& piece : image.pieces)
+        bytes.insert(bytes.end(), piece.data, piece.data + piece.bytes);
+      float* out = static_cast<float*>(args.out) +
+                   size_t{image.first_row} * args.channels * args.patch * args.patch;
+      for (uint32_t patch = 0; patch < across * down; ++patch)
+        for (uint32_t c = 0; c < args.channels; ++c)
+          for (uint32_t y = 0; y < args.patch; ++y)
+            for (uint32_t x = 0; x < args.patch; ++x) {
+              const size_t pixel = (size_t{patch / across} * args.patch + y) * args.width +
+                                   (patch % across) * args.patch + x;
+              const std::byte* at =
+                  bytes.data() + image.skip_bytes + (pixel * args.channels + c) * image.value_bytes;
+              float value = static_cast<float>(*at);
+              if (image.value_bytes == 4) std::memcpy(&value, at, sizeof value);
+              *out++ = image.scale ? value * image.scale[c] + image.shift[c] : value;
+            }
+    }
+  }
+
+  void embed_patches(const kernels::EmbedPatches& args) override {
+    for (const kernels::RowRange& range : args.ranges)
+      for (const kernels::SegmentRows& segment : args.segments)
+        for (uint32_t i = 0; i < segment.num_rows; ++i) {
+          const uint32_t row = segment.first_row + i;
+          if (row < range.first_row || row >= range.first_row + range.num_rows) continue;
+          float* x = static_cast<float*>(args.x) + size_t{row} * args.hidden;
+          const auto* token = reinterpret_cast<const float*>(args.class_token.at(range.slot));
+          const auto* position = reinterpret_cast<const float*>(args.position.at(range.slot));
+          for (size_t h = 0; h < args.hidden; ++h)
+            x[h] = (i == 0 ? token[h] : x[h]) + position[i * args.hidden + h];
+        }
+  }
+
   void gemm(const kernels::GroupedGemm& args) override {
     for (const kernels::RowRange& range : args.ranges)
       for (size_t row = range.first_row; row < range.first_row + range.num_rows; ++row)
@@ -160,6 +197,7 @@ class PlainStream final : public device::Stream {
         for (uint32_t i = 0; i < args.hidden; ++i)
           sum[i] = floats(args.x)[row * args.hidden + i] +
                    (args.residual ? floats(args.residual)[row * args.hidden + i] : 0);
+        if (args.sum) std::ranges::copy(sum, static_cast<float*>(args.sum) + row * args.hidden);
         layer_norm(sum.data(), args.gamma, args.beta, range.slot, args.epsilon, args.hidden,
                    static_cast<float*>(args.out) + row * args.hidden);
       }
