@@ -97,6 +97,8 @@ class FakeStream final : public device::Stream {
   void attach_thread() override {}
   void gather_ids(const kernels::GatherIds&) override {}
   void embed_layer_norm(const kernels::EmbedLayerNorm&) override {}
+  void gather_patches(const kernels::GatherPatches&) override {}
+  void embed_patches(const kernels::EmbedPatches&) override {}
   void gemm(const kernels::GroupedGemm&) override {}
   void attention(const kernels::Attention&) override {}
   void residual_layer_norm(const kernels::ResidualLayerNorm&) override {}
