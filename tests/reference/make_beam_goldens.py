@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Writes tests/data/beam_search.json: what transformers' generate() answers for random configurations.
+
+The "model" is a hash of the tokens so far (hash_logits), which tests/unit/runtime/beam_search_test.cc computes,
+too: what is compared is the search alone.
+
+    /opt/ref/bin/python tests/reference/make_beam_goldens.py      # in the reference environment: see README.md
+"""
+
+import json
+import random
+from pathlib import Path
+
+import torch
+from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutput
+
+ROOT = Path(__file__).resolve().parents[2]
+MASK = (1 << 64) - 1
+CASES = 400
+
+
+def splitmix(x: int) -> int:
+    x = (x + 0x9E3779B97F4A7C15) & MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+    return x ^ (x >> 31)
+
+
+def hash_logits(case: dict, tokens: list[int]) -> list[float]:
+    state = splitmix(case["seed"])
+    for token in tokens:
+        state = splitmix(state ^ (token + 1))
+    logits = [(splitmix(state ^ ((v + 1) << 32)) >> 44) / 2**20 * case["spread"] for v in range(case["vocab"])]
+    for token in case["eos"]:
+        logits[token] += case["eos_lift"]
+    return logits
+
+
+class HashModel(PreTrainedModel):
+    config_class = PretrainedConfig
+    main_input_name = "input_ids"
+
+    def __init__(self, config, case):
+        super().__init__(config)
+        self.case = case
+        self.anchor = torch.nn.Parameter(torch.zeros(1))
+
+    def can_generate(self):
+        return True
+
+    def prepare_inputs_for_generation(self, input_ids, **kwargs):
+        return {"input_ids": input_ids}
+
+    @staticmethod
+    def _reorder_cache(past, beam_idx):
+        return past
+
+    def _temporary_reorder_cache(self, past, beam_idx):
+        return past
+
+    def forward(self, input_ids, **kwargs):
+        rows = [hash_logits(self.case, row.tolist()) for row in input_ids]
+        logits = torch.tensor(rows, dtype=torch.float32)[:, None, :]
+        return CausalLMOutput(logits=logits)
+
+
+def random_case(choose: random.Random, number: int) -> dict:
+    vocab = choose.choice([24, 37, 64, 150])
+    beams = choose.choice([1, 2, 3, 4, 4, 5, 8])
+    eos = choose.sample(range(vocab), choose.choice([1, 1, 1, 1, 2, 3]))
+    if max(2, 1 + len(eos)) * beams > vocab:
+        eos = eos[:1]
+    case = {
+        "seed": number * 7919 + 1,
+        "vocab": vocab,
+        "spread": choose.choice([1.0, 2.0, 8.0]),
+        "eos": eos,
+        "eos_lift": choose.choice([0.0, 0.5, 1.0, 2.0, 4.0]),
+    }
+    config = {
+        "eos_token_id": eos if len(eos) > 1 or choose.random() < 0.2 else eos[0],
+        "decoder_start_token_id": choose.randrange(vocab),
+        "num_beams": beams,
+        "length_penalty": choose.choice([1.0, 1.0, 0.0, 0.6, 2.0, -1.0, 1.5]),
+        "early_stopping": choose.choice([False, False, True, "never"]),
+    }
+    config["max_new_tokens" if choose.random() < 0.3 else "max_length"] = choose.choice([2, 3, 5, 9, 16, 30])
+    if choose.random() < 0.4:
+        words = [[choose.randrange(vocab)] for _ in range(choose.choice([1, 2, 6]))]
+        words += [[choose.randrange(vocab) for _ in range(choose.choice([2, 2, 3]))] for _ in range(40)]
+        if choose.random() < 0.3:
+            words.append([eos[0]])  # transformers does not take it from a search
+        config["bad_words_ids"] = words
+    if choose.random() < 0.25:
+        config["forced_bos_token_id"] = choose.randrange(vocab)
+    if choose.random() < 0.3:
+        config["forced_eos_token_id"] = eos[0] if choose.random() < 0.9 else choose.randrange(vocab)
+    case["config"] = config
+    return case
+
+
+def generate(case: dict) -> list[int]:
+    given = dict(case["config"])
+    start = given.pop("decoder_start_token_id")
+    model = HashModel(PretrainedConfig(vocab_size=case["vocab"], is_encoder_decoder=False), case)
+    config = GenerationConfig(**given, pad_token_id=0, do_sample=False, use_cache=False)
+    with torch.no_grad():
+        out = model.generate(inputs=torch.tensor([[start]]), generation_config=config)
+    return out[0].tolist()[1:]
+
+
+def main() -> None:
+    choose = random.Random(20240607)
+    cases = []
+    skipped = 0
+    while len(cases) < CASES:
+        case = random_case(choose, len(cases) + skipped)
+        try:
+            case["result"] = generate(case)
+        except ValueError as error:  # what transformers itself cannot run
+            print("skipped:", error)
+            skipped += 1
+            assert skipped < CASES / 10
+            continue
+        cases.append(case)
+    path = ROOT / "tests/data/beam_search.json"
+    path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + "\n]\n")
+    print(f"{len(cases)} cases, {sum(len(c['result']) for c in cases)} tokens, {path.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+// The search against transformers' generate(), on a model that is a hash of the tokens so far.
+#include "runtime/beam_search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+namespace itif::runtime {
+namespace {
+
+using model::GenerationConfig;
+using nlohmann::json;
+
+uint64_t splitmix(uint64_t x) {
+  x += 0x9E3779B97F4A7C15;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
+// As tests/reference/make_beam_goldens.py's hash_logits().
+std::vector<float> hash_logits(const json& c, std::span<const int32_t> tokens) {
+  uint64_t state = splitmix(c["seed"].get<uint64_t>());
+  for (const int32_t token : tokens) state = splitmix(state ^ static_cast<uint64_t>(token + 1));
+  std::vector<float> logits(c["vocab"].get<size_t>());
+  for (size_t v = 0; v < logits.size(); ++v)
+    logits[v] = static_cast<float>(static_cast<double>(splitmix(state ^ ((v + 1) << 32)) >> 44) /
+                                   (1 << 20) * c["spread"].get<double>());
+  for (const int32_t token : c["eos"].get<std::vector<int32_t>>())
+    logits[static_cast<size_t>(token)] += c["eos_lift"].get<float>();
+  return logits;
+}
+
+GenerationConfig config_of(const json& c) {
+  model::BackboneSpec spec;
+  spec.vocab = c["vocab"].get<uint32_t>();
+  spec.max_positions = 512;
+  auto config = model::parse_generation_config(c["config"], "case", spec);
+  EXPECT_TRUE(config) << config.error().message;
+  return config ? *config : GenerationConfig{};
+}
+
+// What the device's operator gives: log-softmax over all, the best of those that are not banned.
+void best_of(std::vector<float> logits, const std::vector<int32_t>& banned,
+             std::span<Candidate> out) {
+  const float most = std::ranges::max(logits);
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(static_cast<double>(x - most));
+  const auto log_sum = static_cast<float>(std::log(sum));
+  for (const int32_t token : banned)
+    logits[static_cast<size_t>(token)] = -std::numeric_limits<float>::infinity();
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](int32_t a, int32_t b) {
+    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  });
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i] = {};
+    if (i >= order.size() || std::isinf(logits[static_cast<size_t>(order[i])])) continue;
+    out[i] = {logits[static_cast<size_t>(order[i])] - most - log_sum, order[i]};
+  }
+}
+
+// The tokens of each beam are kept here by parents() alone, as the K/V cache's tables are.
+std::vector<int32_t> search_all(const json& c, const GenerationConfig& config, BeamSearch& search) {
+  search.reset(config);
+  std::vector<std::vector<int32_t>> beams(1);
+  const uint32_t per_beam = config.candidates_per_beam();
+  while (!search.done()) {
+    std::vector<Candidate> candidates(size_t{search.num_beams()} * per_beam);
+    for (uint32_t beam = 0; beam < search.num_beams(); ++beam) {
+      beams[beam].push_back(search.last_token(beam));
+      EXPECT_EQ(beams[beam].size(), search.position() + 1);
+      std::vector<int32_t> banned;
+      for (const auto& word : config.bad_words)
+        if (word.size() == 1) banned.push_back(word.front());
+      search.append_banned(beam, banned);
+      best_of(hash_logits(c, beams[beam]), banned,
+              std::span(candidates).subspan(size_t{beam} * per_beam, per_beam));
+    }
+    search.advance(candidates);
+    std::vector<std::vector<int32_t>> next;
+    for (const uint32_t parent : search.parents()) next.push_back(beams.at(parent));
+    beams = next;
+  }
+  return {search.result().begin(), search.result().end()};
+}
+
+json golden_cases() {
+  std::ifstream file(ITIF_TEST_DATA "/beam_search.json");
+  return json::parse(file);
+}
+
+TEST(BeamSearch, SameTokensAsTransformers) {
+  const json cases = golden_cases();
+  ASSERT_GE(cases.size(), 300u);
+  BeamSearch search;  // one for all: nothing of a case may reach the next
+  for (const json& c : cases) {
+    const GenerationConfig config = config_of(c);
+    EXPECT_EQ(search_all(c, config, search), c["result"].get<std::vector<int32_t>>())
+        << c["config"].dump() << " seed " << c["seed"];
+  }
+}
+
+TEST(BeamSearch, NothingButBannedTokensStillEnds) {
+  GenerationConfig config{.max_length = 4, .num_beams = 2, .eos = {1}};
+  BeamSearch search;
+  search.reset(config);
+  while (!search.done()) {
+    const std::vector<Candidate> none(size_t{search.num_beams()} * config.candidates_per_beam());
+    search.advance(none);
+  }
+  EXPECT_EQ(search.result().size(), 3u);
+}
+
+TEST(BeamSearch, ScoresThatAreNoNumbersEnd) {
+  for (const uint32_t beams : {1u, 3u}) {
+    GenerationConfig config{.max_length = 6, .num_beams = beams, .eos = {1}};
+    BeamSearch search;
+    search.reset(config);
+    while (!search.done()) {
+      std::vector<Candidate> bad(size_t{search.num_beams()} * config.candidates_per_beam(),
+                                 {std::numeric_limits<float>::quiet_NaN(), 3});
+      search.advance(bad);
+    }
+    EXPECT_LE(search.result().size(), 5u);
+  }
+}
+
+}  // namespace
+}  // namespace itif::runtime
