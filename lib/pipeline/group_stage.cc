@@ -3,11 +3,18 @@
 #include <pthread.h>
 
 #include <array>
+#include <chrono>
 
 #include "base/check.h"
 #include "base/log.h"
 
 namespace itif::pipeline {
+namespace {
+
+constexpr std::chrono::milliseconds kTaskPoll{2};
+
+}  // namespace
+
 Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
                                                        std::unique_ptr<runtime::Group> group,
                                                        device::Device& device, const Clock& clock,
@@ -59,9 +66,28 @@ void GroupStage::run() noexcept {
     }
     idle.set_busy(busy());
     idle.found_nothing(ring_->bell, [this] {
-      return !ring_->empty() || stopping_.load(std::memory_order_acquire);
+      return !ring_->empty() || task_.load(std::memory_order_acquire) != nullptr ||
+             stopping_.load(std::memory_order_acquire);
     });
   }
+  task_.store(nullptr, std::memory_order_release);
+}
+
+void GroupStage::perform(StageTask& task, const std::function<void()>& meanwhile) {
+  CHECK(thread_.joinable());
+  task_.store(&task, std::memory_order_release);
+  ring_->bell.ring();
+  while (task_.load(std::memory_order_acquire) != nullptr) {
+    std::this_thread::sleep_for(kTaskPoll);
+    if (meanwhile) meanwhile();
+  }
+}
+
+size_t GroupStage::run_task() noexcept {
+  StageTask* task = task_.load(std::memory_order_acquire);
+  if (task == nullptr) return 0;
+  if (!task->step(*stream_)) task_.store(nullptr, std::memory_order_release);
+  return 1;
 }
 
 size_t GroupStage::poll() noexcept {
@@ -81,6 +107,7 @@ size_t GroupStage::poll() noexcept {
     counters_.batches.add();
     counters_.requests.add(figures.num_requests);
     counters_.tokens.add(figures.num_tokens);
+    counters_.rows.add(figures.num_rows);
     counters_.tenants.add(figures.num_tenants);
     counters_.busy_ns.add(figures.execute_ns);
     counters_.last_batch_requests.set(figures.num_requests);
@@ -92,7 +119,7 @@ size_t GroupStage::poll() noexcept {
     counters_.device_errors.add();
     log::error("group {}: the device failed; its requests are refused with device_failed", name_);
   }
-  return taken + completed;
+  return taken + completed + run_task();
 }
 
 void GroupStage::complete(std::span<request::Request* const> requests) noexcept {

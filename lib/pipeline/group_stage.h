@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,6 +28,13 @@ struct GroupStageOptions {
   runtime::ExecutorOptions executor;
   IdlePolicy idle;
   std::vector<unsigned> cpus;  // where its thread and the device's threads may run; empty: anywhere
+};
+
+// Work that control has a group's thread do between its batches, a piece at a time.
+class StageTask {
+ public:
+  virtual ~StageTask() = default;
+  virtual bool step(device::Stream& stream) noexcept = 0;  // false: done
 };
 
 class GroupStage final : private runtime::CompletionSink {
@@ -64,7 +72,18 @@ class GroupStage final : private runtime::CompletionSink {
   void set_busy(bool busy) noexcept { busy_.store(busy, std::memory_order_relaxed); }
   bool busy() const noexcept { return busy_.load(std::memory_order_relaxed); }
 
-  // One turn: takes what has come, runs at most one batch. Returns how much it did.
+  // Has the group's thread run a task and waits for its end; calls `meanwhile` now and then.
+  // REQUIRES: started, and one caller at a time.
+  void perform(StageTask& task, const std::function<void()>& meanwhile);
+
+  // How the next batches are laid out. Any thread. REQUIRES: made for plan_limits().
+  void set_planner(std::unique_ptr<plan::Planner> planner) noexcept {
+    executor_->set_planner(std::move(planner));
+  }
+  plan::PlanLimits plan_limits() const noexcept { return executor_->plan_limits(); }
+
+  // One turn: takes what has come, runs at most one batch and one piece of a task. Returns how much
+  // it did.
   size_t poll() noexcept;
 
   void start();  // makes the thread
@@ -75,6 +94,7 @@ class GroupStage final : private runtime::CompletionSink {
  private:
   GroupStage() = default;
   void run() noexcept;
+  size_t run_task() noexcept;
   void complete(std::span<request::Request* const> requests) noexcept override;
 
   std::string name_;
@@ -85,6 +105,7 @@ class GroupStage final : private runtime::CompletionSink {
   std::vector<RequestRing*> returns_;
   GroupStageOptions options_;
   telemetry::ExecutorCounters counters_;
+  std::atomic<StageTask*> task_{nullptr};
   std::atomic<bool> busy_{false};
   std::atomic<bool> stopping_{false};
   std::thread thread_;

@@ -107,8 +107,9 @@ void BatchLayout::add(Segment& segment, TenantEntry* tenant) noexcept {
     piece.first_row += first_row;
     pieces_.push_back(piece);
   }
-  if (ranges_.empty() || ranges_.back().slot != segment.slot)
+  if (ranges_.empty() || ranges_.back().slot != segment.slot || mini_batch_ != segment.mini_batch)
     ranges_.push_back({first_row, 0, segment.slot});
+  mini_batch_ = segment.mini_batch;
   ranges_.back().num_rows += segment_rows;
 }
 

@@ -47,6 +47,7 @@ class BatchLayout {
   bool has_token_types_ = false;
   std::vector<Live> live_;
   uint32_t num_rows_ = 0;
+  uint32_t mini_batch_ = 0;                     // of the last row
   std::vector<kernels::SegmentRows> segments_;  // one a live_
   std::vector<uint32_t> positions_;
   std::vector<uint8_t> token_types_;

@@ -1,6 +1,7 @@
 #include "runtime/executor.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -15,22 +16,26 @@ Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(Group& group, devic
                                                              const Clock& clock,
                                                              const ExecutorOptions& options) {
   ITIF_ASSIGN(auto scheduler, sched::make_scheduler(options.scheduler));
+  ITIF_ASSIGN(auto planner, plan::make_planner(options.planner, {.limits = plan_limits(options)}));
   return std::unique_ptr<GroupExecutor>(
-      new GroupExecutor(group, stream, clock, options, std::move(scheduler)));
+      new GroupExecutor(group, stream, clock, options, std::move(scheduler), std::move(planner)));
 }
 
 GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& clock,
                              const ExecutorOptions& options,
-                             std::unique_ptr<sched::Scheduler> scheduler)
+                             std::unique_ptr<sched::Scheduler> scheduler,
+                             std::unique_ptr<plan::Planner> planner)
     : group_(group),
       stream_(stream),
       clock_(clock),
       options_(options),
       scheduler_(std::move(scheduler)),
+      planner_(std::move(planner)),
       queue_(options.queue),
       texts_(options.limits.max_tokens),
       bound_(options.limits.max_tokens),
-      urgent_(options.queue.max_slots) {
+      urgent_(options.queue.max_slots),
+      last_batch_(options.queue.max_slots) {
   const size_t max_requests = options.limits.max_requests;
   batch_.reserve(max_requests);
   ordered_.reserve(max_requests);
@@ -41,6 +46,14 @@ GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& 
   text_.reserve(size_t{options.limits.max_tokens} * kTextBytesPerToken);
   // A piece is at least kMinFragmentBytes of ids; a request's last one may be shorter.
   pieces_.reserve(max_requests + size_t{options.limits.max_tokens} * 4 / wire::kMinFragmentBytes);
+}
+
+GroupExecutor::~GroupExecutor() {
+  delete next_planner_.load();
+}
+
+void GroupExecutor::set_planner(std::unique_ptr<plan::Planner> planner) noexcept {
+  delete next_planner_.exchange(planner.release(), std::memory_order_acq_rel);
 }
 
 void GroupExecutor::refuse(request::Request* request, wire::StatusCode status,
@@ -100,25 +113,14 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
     // Before the batch: they have waited long enough.
     completed += complete_refused(sink);
     if (!batch_.empty()) {
-      build_batch(now_ns);
-      Batch batch{segments_};
-      num_executing_.store(static_cast<uint32_t>(segments_.size()), std::memory_order_relaxed);
-      if (!group_.forward(stream_, batch)) device_failed_ = figures.device_failed = true;
-      num_executing_.store(0, std::memory_order_relaxed);
-      const uint64_t done_ns = clock_.now_ns();
-      figures.num_requests = static_cast<uint32_t>(segments_.size());
-      for (size_t i = 0; i < segments_.size(); ++i) {
-        figures.num_tokens += segments_[i].num_tokens;
-        figures.num_tenants += i == 0 || segments_[i].slot != segments_[i - 1].slot;
-      }
-      figures.execute_ns = done_ns - now_ns;
+      plan_batch(now_ns, figures);
+      run_batch(sink, figures);
+      figures.execute_ns = clock_.now_ns() - now_ns;
+      completed += figures.num_requests;
       if (!device_failed_) {
         cost_.add(figures.num_tokens, figures.execute_ns);
         bound_.ran(figures.num_tokens, figures.execute_ns, slo_ns);
       }
-      finish_batch(done_ns);
-      sink.complete(ordered_);
-      completed += ordered_.size();
     }
   }
   if (device_failed_) {
@@ -168,44 +170,73 @@ void GroupExecutor::expire(std::vector<request::Request*>& batch, uint64_t now_n
   if (by_estimate && batch.empty()) cost_.distrust();
 }
 
-void GroupExecutor::build_batch(uint64_t now_ns) noexcept {
+void GroupExecutor::plan_batch(uint64_t now_ns, BatchFigures& figures) noexcept {
   items_.clear();
-  for (const request::Request* request : batch_)
+  ++batch_number_;
+  for (const request::Request* request : batch_) {
     items_.push_back({request->slot, request->num_tokens});
-  plan::plan_packed(items_, plan_);
+    figures.num_tenants +=
+        std::exchange(last_batch_[request->slot], batch_number_) != batch_number_;
+  }
+  if (plan::Planner* next = next_planner_.exchange(nullptr, std::memory_order_acq_rel))
+    planner_.reset(next);
+  planner_->plan(items_, plan_);
+  figures.num_requests = static_cast<uint32_t>(batch_.size());
+  figures.num_tokens = static_cast<uint32_t>(plan_.num_tokens);
+  figures.num_rows = static_cast<uint32_t>(plan_.num_rows);
   ordered_.clear();
   segments_.clear();
   pieces_.clear();
-  for (const plan::Segment& place : plan_) {
-    request::Request* request = batch_[place.item];
-    request->launch_ns = now_ns;
-    ordered_.push_back(request);
-    Segment& segment = segments_.emplace_back();
-    segment.slot = request->slot;
-    segment.num_tokens = request->num_tokens;
-    segment.kind = request->result_kind;
-    const size_t first_piece = pieces_.size();
-    const PreparedText* text = request->prepared ? &texts_[request->prepared] : nullptr;
-    if (text) segment.token_types = text->token_types;
-    if (text && !text->ids.empty()) {
-      pieces_.push_back(
-          {reinterpret_cast<const std::byte*>(text->ids.data()), request->num_tokens, 0, 4});
-    } else {
-      const uint8_t id_bytes = request->payload_kind == wire::PayloadKind::kTokensU32 ? 4 : 2;
-      uint32_t row = 0;
-      for (const request::Piece& piece : request->pieces) {
-        const uint32_t num_ids = piece.bytes / id_bytes;
-        pieces_.push_back({piece.data, num_ids, row, id_bytes});
-        row += num_ids;
-      }
+  for (uint32_t mini_batch = 0; mini_batch < plan_.mini_batches.size(); ++mini_batch)
+    for (uint32_t i = 0; i < plan_.mini_batches[mini_batch].num_segments; ++i)
+      add_segment(plan_.segments[segments_.size()], mini_batch, now_ns);
+}
+
+void GroupExecutor::add_segment(const plan::Segment& place, uint32_t mini_batch,
+                                uint64_t now_ns) noexcept {
+  request::Request* request = batch_[place.item];
+  request->launch_ns = now_ns;
+  ordered_.push_back(request);
+  Segment& segment = segments_.emplace_back();
+  segment.slot = request->slot;
+  segment.num_tokens = request->num_tokens;
+  segment.num_rows = place.num_rows;
+  segment.mini_batch = mini_batch;
+  segment.kind = request->result_kind;
+  const size_t first_piece = pieces_.size();
+  const PreparedText* text = request->prepared ? &texts_[request->prepared] : nullptr;
+  if (text) segment.token_types = text->token_types;
+  if (text && !text->ids.empty()) {
+    pieces_.push_back(
+        {reinterpret_cast<const std::byte*>(text->ids.data()), request->num_tokens, 0, 4});
+  } else {
+    const uint8_t id_bytes = request->payload_kind == wire::PayloadKind::kTokensU32 ? 4 : 2;
+    uint32_t row = 0;
+    for (const request::Piece& piece : request->pieces) {
+      const uint32_t num_ids = piece.bytes / id_bytes;
+      pieces_.push_back({piece.data, num_ids, row, id_bytes});
+      row += num_ids;
     }
-    // pieces_ was reserved for the largest batch, so earlier spans stay valid.
-    segment.pieces = std::span(pieces_).subspan(first_piece);
+  }
+  // pieces_ was reserved for the largest batch, so earlier spans stay valid.
+  segment.pieces = std::span(pieces_).subspan(first_piece);
+}
+
+// Pass by pass; who rode in an early one does not wait for the others.
+void GroupExecutor::run_batch(CompletionSink& sink, BatchFigures& figures) noexcept {
+  num_executing_.store(static_cast<uint32_t>(segments_.size()), std::memory_order_relaxed);
+  for (const plan::Pass& pass : plan_.passes) {
+    Batch batch{std::span(segments_).subspan(pass.first_segment, pass.num_segments)};
+    if (!group_.forward(stream_, batch)) device_failed_ = figures.device_failed = true;
+    finish_pass(pass);
+    num_executing_.fetch_sub(pass.num_segments, std::memory_order_relaxed);
+    sink.complete(std::span(ordered_).subspan(pass.first_segment, pass.num_segments));
   }
 }
 
-void GroupExecutor::finish_batch(uint64_t done_ns) noexcept {
-  for (size_t i = 0; i < ordered_.size(); ++i) {
+void GroupExecutor::finish_pass(const plan::Pass& pass) noexcept {
+  const uint64_t done_ns = clock_.now_ns();
+  for (uint32_t i = pass.first_segment; i < pass.first_segment + pass.num_segments; ++i) {
     request::Request* request = ordered_[i];
     const Segment& segment = segments_[i];
     request->status = segment.status;

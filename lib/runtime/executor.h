@@ -1,4 +1,4 @@
-// A group's executor: queue → scheduler → plan → Group::forward → completion.
+// A group's executor: queue → scheduler → planner → Group::forward, pass by pass → completion.
 //
 // Owned by one thread (the group's). submit() checks a request against its model, tokenises text and
 // queues it; step() runs at most one batch. Every submitted request is handed to the sink exactly
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "plan/packed.h"
+#include "plan/planner.h"
 #include "runtime/completion.h"
 #include "runtime/cost_estimate.h"
 #include "runtime/group.h"
@@ -30,6 +30,7 @@ struct ExecutorOptions {
   sched::BatchLimits limits;
   sched::GroupQueue::Limits queue;
   std::string scheduler = "fair";
+  std::string planner = "packed";  // one that needs no tables; set_planner() takes any
   // A request that would wait longer behind its own tenant's is refused at once: its client would
   // have given up by the time of its turn, and others after it would wait for nothing. 0: never.
   uint64_t max_wait_ns = 2'000'000'000;
@@ -39,6 +40,7 @@ struct ExecutorOptions {
 struct BatchFigures {
   uint32_t num_requests = 0;
   uint32_t num_tokens = 0;
+  uint32_t num_rows = 0;  // that were computed: tokens and the plan's padding
   uint32_t num_tenants = 0;
   uint64_t execute_ns = 0;
   bool device_failed = false;
@@ -48,7 +50,7 @@ class GroupExecutor {
  public:
   static constexpr uint32_t kMaxIntake = 1024;
 
-  // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (scheduler's name).
+  // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (scheduler, planner).
   static Result<std::unique_ptr<GroupExecutor>> create(Group& group, device::Stream& stream,
                                                        const Clock& clock,
                                                        const ExecutorOptions& options);
@@ -59,6 +61,11 @@ class GroupExecutor {
   // Returns the requests completed.
   size_t step(CompletionSink& sink, BatchFigures& figures) noexcept;
 
+  ~GroupExecutor();
+  // From the next batch on. Any thread. REQUIRES: made for plan_limits().
+  void set_planner(std::unique_ptr<plan::Planner> planner) noexcept;
+  plan::PlanLimits plan_limits() const noexcept { return plan_limits(options_); }
+
   uint32_t num_queued() const noexcept { return queue_.num_requests(); }
   uint64_t queued_tokens() const noexcept { return queue_.num_tokens(); }
   // Requests of the batch that runs now. Any thread.
@@ -67,7 +74,8 @@ class GroupExecutor {
 
  private:
   GroupExecutor(Group& group, device::Stream& stream, const Clock& clock,
-                const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler);
+                const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler,
+                std::unique_ptr<plan::Planner> planner);
   void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
   bool prepare(request::Request* request) noexcept;
   bool acquire_text(request::Request* request) noexcept;
@@ -76,8 +84,13 @@ class GroupExecutor {
   void expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept;
   size_t complete_refused(CompletionSink& sink) noexcept;
   void choose_batch(uint64_t now_ns, uint64_t slo_ns) noexcept;
-  void build_batch(uint64_t now_ns) noexcept;
-  void finish_batch(uint64_t done_ns) noexcept;
+  static plan::PlanLimits plan_limits(const ExecutorOptions& options) noexcept {
+    return {.max_requests = options.limits.max_requests, .max_rows = options.limits.max_tokens};
+  }
+  void plan_batch(uint64_t now_ns, BatchFigures& figures) noexcept;
+  void add_segment(const plan::Segment& place, uint32_t mini_batch, uint64_t now_ns) noexcept;
+  void run_batch(CompletionSink& sink, BatchFigures& figures) noexcept;
+  void finish_pass(const plan::Pass& pass) noexcept;
   double expected_wait_ns(uint32_t slot) noexcept;
 
   Group& group_;
@@ -85,6 +98,8 @@ class GroupExecutor {
   const Clock& clock_;
   ExecutorOptions options_;
   std::unique_ptr<sched::Scheduler> scheduler_;
+  std::unique_ptr<plan::Planner> planner_;
+  std::atomic<plan::Planner*> next_planner_{nullptr};  // owned
   sched::GroupQueue queue_;
   TextPool texts_;
   std::string text_;  // scratch: one payload in one place
@@ -92,12 +107,14 @@ class GroupExecutor {
   std::vector<request::Request*> batch_;
   std::vector<request::Request*> ordered_;  // batch_ in the plan's order
   std::vector<plan::Item> items_;
-  std::vector<plan::Segment> plan_;
+  plan::Plan plan_;
   std::vector<Segment> segments_;
   std::vector<kernels::IdPiece> pieces_;
   CostEstimate cost_;
   sched::BatchBound bound_;
   sched::Urgent urgent_;
+  uint64_t batch_number_ = 0;
+  std::vector<uint64_t> last_batch_;  // by slot: the last in which it had a request
   bool device_failed_ = false;
   std::atomic<uint32_t> num_executing_{0};
 };

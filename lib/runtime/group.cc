@@ -49,6 +49,7 @@ class BackboneGroup final : public Group {
   }
 
   const model::BackboneSpec& spec() const noexcept override { return spec_; }
+  std::vector<backbone::GemmUse> gemms() const override { return family_.gemms(spec_); }
   const GroupOptions& options() const noexcept override { return options_; }
 
   Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) override {

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "backbone/family.h"
 #include "base/error.h"
 #include "device/device.h"
 #include "kernels/args.h"
@@ -29,6 +30,8 @@ struct Segment {
   uint32_t slot = 0;
   uint32_t num_tokens = 0;
   uint32_t num_rows = 0;  // that it takes in the batch, padding behind its tokens; 0: num_tokens
+  // Neighbours of a tenant share a GEMM call within one mini-batch of the plan.
+  uint32_t mini_batch = 0;
   // The token ids where they arrived (packet buffers, or a tokenizer's output as u32): nothing is
   // copied on the way to the device. Here first_row counts from the segment's own first token; the
   // pieces are ascending and cover [0, num_tokens) without gap.
@@ -45,7 +48,7 @@ struct Segment {
 
 // Host memory: read before and written when forward() returns.
 struct Batch {
-  // In any order; those of a tenant that stand beside each other share their GEMM calls.
+  // In any order.
   std::span<Segment> segments;
 };
 
@@ -77,6 +80,9 @@ class Group {
   virtual void release(uint32_t slot) = 0;
   // The model in a slot; nullptr: the slot is free. Lock-free.
   virtual const model::TenantModel* model(uint32_t slot) const noexcept = 0;
+
+  // The GEMMs of one pass, for profiling; empty: nothing to profile.
+  virtual std::vector<backbone::GemmUse> gemms() const { return {}; }
 
   // What the stream given to forward() must be made for: a piece holds at least one id.
   device::StreamLimits stream_limits() const noexcept {

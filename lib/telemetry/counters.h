@@ -106,6 +106,7 @@ struct alignas(kCacheLineBytes) ExecutorCounters {
   Counter batches;
   Counter requests;  // run in them
   Counter tokens;
+  Counter rows;     // computed for them: tokens and padding
   Counter tenants;  // Σ distinct tenants of a batch: / batches is the mix
   Counter refused;  // ended by the executor with a status
   Counter busy_ns;  // in a batch

@@ -23,6 +23,7 @@ class TimedGroup final : public Group {
   uint32_t batches = 0;
   uint64_t slower = 1;
   std::function<void()> on_forward = [] {};
+  std::function<void(std::span<Segment>)> on_batch = [](std::span<Segment>) {};
 
   const model::BackboneSpec& spec() const noexcept override { return spec_; }
   const GroupOptions& options() const noexcept override { return options_; }
@@ -34,6 +35,7 @@ class TimedGroup final : public Group {
   uint64_t workspace_bytes() const noexcept override { return 0; }
   Status forward(device::Stream&, Batch& batch) noexcept override {
     on_forward();
+    on_batch(batch.segments);
     ++batches;
     uint64_t tokens = 0;
     for (Segment& segment : batch.segments) {
@@ -154,6 +156,38 @@ TEST_F(Executor, AnObjectiveBoundsTheBatchesOfAFlood) {
     }
     while (executor_->num_queued()) step();
   }
+}
+
+// The naive planner pads to the longest, and what then exceeds the workspace rides in another pass.
+TEST_F(Executor, RunsAPlanPassByPass) {
+  std::vector<std::vector<uint32_t>> passes;  // rows of the segments
+  std::vector<size_t> completed_before;
+  group_.on_batch = [&](std::span<Segment> segments) {
+    completed_before.push_back(completed_.size());
+    auto& rows = passes.emplace_back();
+    for (const Segment& segment : segments) rows.push_back(segment.num_rows);
+  };
+  executor_->set_planner(plan::make_planner("naive", {.limits = executor_->plan_limits()}).value());
+  for (int i = 0; i < 9; ++i) submit(i == 4 ? 500 : 10, 0, static_cast<uint32_t>(i % 3));
+  BatchFigures figures;
+  EXPECT_EQ(executor_->step(*this, figures), 9u);
+  // Three tenants with 1,500 rows each, in passes of at most 4,096.
+  EXPECT_EQ(passes, (std::vector<std::vector<uint32_t>>{std::vector<uint32_t>(6, 500),
+                                                        std::vector<uint32_t>(3, 500)}));
+  EXPECT_EQ(completed_before, (std::vector<size_t>{0, 6}));
+  EXPECT_EQ(figures.num_requests, 9u);
+  EXPECT_EQ(figures.num_tokens, 580u);
+  EXPECT_EQ(figures.num_rows, 4500u);
+  EXPECT_EQ(figures.num_tenants, 3u);
+  for (const request::Request& r : requests_) EXPECT_EQ(r.status, StatusCode::kOk);
+
+  executor_->set_planner(
+      plan::make_planner("packed", {.limits = executor_->plan_limits()}).value());
+  submit(10);
+  submit(20);
+  executor_->step(*this, figures);
+  EXPECT_EQ(passes.back(), (std::vector<uint32_t>{10, 20}));
+  EXPECT_EQ(figures.num_rows, 30u);
 }
 
 TEST_F(Executor, RefusalsDoNotWaitForTheBatch) {
