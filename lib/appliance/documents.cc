@@ -96,10 +96,11 @@ json LocalAppliance::groups() const {
                     {"requests_waiting", g.waiting},
                     {"requests_executing", g.executing},
                     {"scheduler", config_.batching.scheduler},
-                    {"planner", "packed"},
+                    {"planner", g.planner},
                     {"batches", g.batches},
                     {"requests", g.requests},
                     {"tokens", g.tokens},
+                    {"rows", g.rows},
                     {"refused", g.refused},
                     {"mean_batch_requests", ratio(g.requests, g.batches)},
                     {"mean_batch_tokens", ratio(g.tokens, g.batches)},
@@ -108,6 +109,32 @@ json LocalAppliance::groups() const {
                     {"device_failed", g.device_failed}});
   }
   return {{"groups", std::move(list)}};
+}
+
+Result<json> LocalAppliance::profile(const std::string& group) const {
+  ITIF_ASSIGN(const auto tables, directory_.profile(group));
+  json gemm = json::array(), batched = json::array();
+  const size_t batches = tables->batches.size(), sizes = tables->sizes.size();
+  for (size_t l = 0; l < tables->lengths.size(); ++l) {
+    const auto row = tables->gemm_ns.begin() + static_cast<ptrdiff_t>(l * batches);
+    gemm.push_back(std::vector<double>(row, row + static_cast<ptrdiff_t>(batches)));
+    json by_count = json::array();
+    for (size_t c = 0; c < tables->counts.size(); ++c) {
+      const auto costs = tables->batched_gemm_ns.begin() +
+                         static_cast<ptrdiff_t>((l * tables->counts.size() + c) * sizes);
+      by_count.push_back(std::vector<double>(costs, costs + static_cast<ptrdiff_t>(sizes)));
+    }
+    batched.push_back(std::move(by_count));
+  }
+  return json{{"group", group},
+              {"device", tables->device},
+              {"backbone", tables->backbone},
+              {"lengths", tables->lengths},
+              {"batches", tables->batches},
+              {"gemm_ns", std::move(gemm)},
+              {"counts", tables->counts},
+              {"sizes", tables->sizes},
+              {"batched_gemm_ns", std::move(batched)}};
 }
 
 json LocalAppliance::stats() const {

@@ -67,6 +67,20 @@ Status LocalAppliance::remove(uint32_t id) {
   return directory_.remove(id);
 }
 
+void LocalAppliance::expect_planners(const std::map<std::string, std::string>& planners) {
+  directory_.expect_planners(planners);
+}
+
+Result<std::string> LocalAppliance::set_planner(const std::string& group,
+                                                const std::string& planner,
+                                                const control::Progress& progress) {
+  return directory_.set_planner(group, planner, progress);
+}
+
+Status LocalAppliance::run_profile(const std::string& group, const control::Progress& progress) {
+  return directory_.run_profile(group, progress);
+}
+
 Result<uint64_t> LocalAppliance::drain(uint64_t timeout_ns) {
   return directory_.drain(timeout_ns);
 }

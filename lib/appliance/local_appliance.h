@@ -26,11 +26,16 @@ class LocalAppliance final : public control::Appliance {
   Result<control::AdmittedModel> update(const control::TenantRecord& record, bool reload,
                                         const control::Progress& progress) override;
   Status remove(uint32_t id) override;
+  void expect_planners(const std::map<std::string, std::string>& planners) override;
+  Result<std::string> set_planner(const std::string& group, const std::string& planner,
+                                  const control::Progress& progress) override;
+  Status run_profile(const std::string& group, const control::Progress& progress) override;
   Result<uint64_t> drain(uint64_t timeout_ns) override;
   void resume_from_drain() override;
   void cancel() override;
 
   nlohmann::json groups() const override;
+  Result<nlohmann::json> profile(const std::string& group) const override;
   nlohmann::json stats() const override;
   nlohmann::json drops() const override;
   nlohmann::json device() const override;

@@ -99,6 +99,8 @@ void add_tenants(telemetry::Families& families, const pipeline::Pipeline& pipeli
 void add_groups(telemetry::Families& families, const pipeline::Directory& directory) {
   auto batches = counter_family("itif_group_batches_total", "Batches run.");
   auto tokens = counter_family("itif_group_tokens_total", "Tokens run in them.");
+  auto rows =
+      counter_family("itif_group_rows_total", "Rows computed for them: tokens and padding.");
   auto busy = counter_family("itif_group_busy_seconds_total", "Time in batches.");
   auto queued = gauge_family("itif_group_queued_requests", "Requests waiting.");
   auto weights = gauge_family("itif_group_weight_bytes", "Device memory of all tenants' weights.");
@@ -106,11 +108,12 @@ void add_groups(telemetry::Families& families, const pipeline::Directory& direct
     const telemetry::Label label{"group", g.name};
     add_sample(batches, {label}, static_cast<double>(g.batches));
     add_sample(tokens, {label}, static_cast<double>(g.tokens));
+    add_sample(rows, {label}, static_cast<double>(g.rows));
     add_sample(busy, {label}, static_cast<double>(g.busy_ns) * 1e-9);
     add_sample(queued, {label}, g.waiting);
     add_sample(weights, {label}, static_cast<double>(g.weight_bytes));
   }
-  for (auto* family : {&batches, &tokens, &busy, &queued, &weights})
+  for (auto* family : {&batches, &tokens, &rows, &busy, &queued, &weights})
     families.push_back(std::move(*family));
 }
 

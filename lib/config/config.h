@@ -18,32 +18,32 @@ struct Eal {
 };
 
 struct Port {
-  std::string device;            // DPDK device name: "net_af_packet0", "0000:3b:00.0"; empty: the first
+  std::string device;  // DPDK device name: "net_af_packet0", "0000:3b:00.0"; empty: the first
   std::vector<std::string> ipv4;  // "198.18.0.1/24": addresses we answer for
   std::vector<std::string> ipv6;  // "fd00::1/64"; the link-local address is added
   uint16_t udp_port = 9009;
-  uint16_t vlan = 0;             // 0: untagged and priority-tagged frames; else this VLAN as well
-  uint16_t num_queues = 1;       // a worker each
+  uint16_t vlan = 0;        // 0: untagged and priority-tagged frames; else this VLAN as well
+  uint16_t num_queues = 1;  // a worker each
   uint16_t rx_descriptors = 1024;
   uint16_t tx_descriptors = 1024;
-  uint32_t mtu = 1500;           // of the link
-  uint32_t path_mtu = 0;         // largest packet that reaches clients; 0: mtu
+  uint32_t mtu = 1500;    // of the link
+  uint32_t path_mtu = 0;  // largest packet that reaches clients; 0: mtu
 };
 
 struct DataPlane {
-  std::vector<unsigned> worker_lcores;  // empty: one a queue, from the EAL's worker lcores
-  std::string polling = "adaptive";     // "busy" | "adaptive"
-  uint64_t idle_sleep_ns = 50'000;      // adaptive: longest sleep of an idle worker
-  uint32_t mbufs = 32768;               // packet buffers, all queues together
-  uint32_t mbuf_bytes = 2048;           // data room of one
-  uint32_t max_contexts = 16384;        // requests being reassembled or executed, per worker
+  std::vector<unsigned> worker_lcores;   // empty: one a queue, from the EAL's worker lcores
+  std::string polling = "adaptive";      // "busy" | "adaptive"
+  uint64_t idle_sleep_ns = 50'000;       // adaptive: longest sleep of an idle worker
+  uint32_t mbufs = 32768;                // packet buffers, all queues together
+  uint32_t mbuf_bytes = 2048;            // data room of one
+  uint32_t max_contexts = 16384;         // requests being reassembled or executed, per worker
   uint64_t max_held_bytes = 256u << 20;  // of packet buffers held by them, per worker
   uint32_t tenant_max_contexts = 4096;
   uint64_t tenant_max_held_bytes = 128u << 20;
   uint64_t reassembly_timeout_ns = 500'000'000;
-  uint64_t cache_bytes = 64u << 20;      // response cache, per worker
+  uint64_t cache_bytes = 64u << 20;  // response cache, per worker
   uint64_t cache_ttl_ns = 2'000'000'000;
-  bool require_token = false;            // address validation before a request is accepted
+  bool require_token = false;  // address validation before a request is accepted
   bool answer_bad_tags = false;
 };
 
@@ -57,17 +57,19 @@ struct Device {
 
 struct Batching {
   std::string scheduler = "fair";  // fair | fcfs
-  uint32_t max_tokens = 1024;    // of one batch
-  uint32_t max_requests = 256;   // of one batch
-  uint32_t max_tenants = 64;     // slots of a group
-  uint32_t queue_requests = 4096;  // waiting in a group; beyond: overloaded
+  std::string planner =
+      "packed";  // packed | naive | turbo | itif: of groups that control has set none for
+  uint32_t max_tokens = 1024;            // of one batch
+  uint32_t max_requests = 256;           // of one batch
+  uint32_t max_tenants = 64;             // slots of a group
+  uint32_t queue_requests = 4096;        // waiting in a group; beyond: overloaded
   uint64_t max_wait_ns = 2'000'000'000;  // expected, behind the tenant's own; beyond: overloaded
 };
 
 struct Control {
   std::string endpoint = "ipc:///run/itif/control.sock";
   std::string events_endpoint = "ipc:///run/itif/events.sock";
-  std::string tcp_endpoint;      // "tcp://0.0.0.0:9010"; needs curve_secret_file and authorised keys
+  std::string tcp_endpoint;  // "tcp://0.0.0.0:9010"; needs curve_secret_file and authorised keys
   std::string curve_secret_file;
   std::string authorized_keys_file;
   std::string state_dir = "/var/lib/itif";  // registry.db

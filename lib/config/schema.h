@@ -82,6 +82,7 @@ void visit_device(V& v, Device& device) {
 template <class V, class Batching>
 void visit_batching(V& v, Batching& batching) {
   v.choice("scheduler", batching.scheduler, {"fair", "fcfs"});
+  v.choice("planner", batching.planner, {"packed", "naive", "turbo", "itif"});
   v.integer("max_tokens", batching.max_tokens, 16, 1u << 20);
   v.integer("max_requests", batching.max_requests, 1, 1u << 16);
   v.integer("max_tenants", batching.max_tenants, 1, 4096);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -61,6 +62,15 @@ class Appliance {
   // Stops accepting, waits for what is in flight, frees the slot. Also of an expected tenant.
   virtual Status remove(uint32_t id) = 0;
 
+  // How batches are laid out, of groups that run or will, by their names.
+  virtual void expect_planners(const std::map<std::string, std::string>& planners) = 0;
+  // From the group's next batch on; may measure first. Returns the planner before.
+  // Errors: kNotFound (group), kInvalidArgument (planner), those of run_profile.
+  virtual Result<std::string> set_planner(const std::string& group, const std::string& planner,
+                                          const Progress& progress) = 0;
+  // Measures what the group's GEMMs cost, while it serves. Errors: kNotFound, kUnsupported, kUnavailable.
+  virtual Status run_profile(const std::string& group, const Progress& progress) = 0;
+
   // Refuse new requests with kDraining, answer what was accepted. Returns when nothing is in flight or
   // after timeout_ns; the number still in flight. Any thread.
   virtual Result<uint64_t> drain(uint64_t timeout_ns) = 0;
@@ -74,9 +84,13 @@ class Appliance {
   //
   // {groups: [{name, backbone, dtype, tenants: [name], slots, slots_used, weight_bytes,
   //   workspace_bytes, requests_waiting, requests_executing, scheduler, planner, batches, requests,
-  //   tokens, refused, mean_batch_requests, mean_batch_tokens, mean_batch_tenants, busy_s,
+  //   tokens, rows, refused, mean_batch_requests, mean_batch_tokens, mean_batch_tenants, busy_s,
   //   device_failed}]}
   virtual nlohmann::json groups() const = 0;
+  // {group, device, backbone, lengths: [n], batches: [n], gemm_ns: [[ns by batch] by length],
+  //  counts: [n], sizes: [n], batched_gemm_ns: [[[ns by size] by count] by length]}
+  // Errors: kNotFound (no such group, or nothing measured).
+  virtual Result<nlohmann::json> profile(const std::string& group) const = 0;
   // {uptime_s, interval_ns,
   //  tenants: [{id, name, group, state, received, answered, refused: {status: count}, in_flight,
   //   requests_per_s, p50_ns, p99_ns, p999_ns, deadline_missed, slo_missed, datagrams, dropped,

@@ -36,6 +36,7 @@ Dispatcher::Dispatcher(Registry& registry, Appliance& appliance, const Clock& cl
       clock_(clock),
       notify_(notify),
       events_endpoint_(std::move(events_endpoint)),
+      groups_(registry, appliance, notify_),
       tenants_(registry, appliance, clock, std::move(notify)),
       started_unix_ns_(clock.unix_ns()) {}
 
@@ -80,6 +81,7 @@ Result<json> Dispatcher::answer(const QuickOperation& op, const WorkerStatus& wo
             [&](const ListTenants&) -> Result<json> { return tenants_.list(); },
             [&](const ShowTenant& show) -> Result<json> { return tenants_.show(show.tenant); },
             [&](const ListGroups&) -> Result<json> { return appliance_.groups(); },
+            [&](const ShowProfile& show) -> Result<json> { return appliance_.profile(show.group); },
             [&](const Stats&) -> Result<json> { return appliance_.stats(); },
             [&](const Drops&) -> Result<json> { return appliance_.drops(); },
             [&](const ShowDevice&) -> Result<json> { return appliance_.device(); },

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "control/groups.h"
 #include "control/operation.h"
 #include "control/tenants.h"
 #include "control/worker.h"
@@ -39,6 +40,12 @@ class Dispatcher {
  private:
   Result<nlohmann::json> run_one(const Drain& op, const Progress& progress);
   Result<nlohmann::json> run_one(const Undrain& op, const Progress& progress);
+  Result<nlohmann::json> run_one(const UpdateGroup& op, const Progress& progress) {
+    return groups_.run(op, progress);
+  }
+  Result<nlohmann::json> run_one(const RunProfile& op, const Progress& progress) {
+    return groups_.run(op, progress);
+  }
   template <class Op>
   Result<nlohmann::json> run_one(const Op& op, const Progress& progress) {
     return tenants_.run(op, progress);
@@ -49,6 +56,7 @@ class Dispatcher {
   const Clock& clock_;
   Notify notify_;
   std::string events_endpoint_;
+  Groups groups_;
   Tenants tenants_;
   uint64_t started_unix_ns_;
   std::atomic<bool> restoring_{true};

@@ -91,6 +91,19 @@ Result<Operation> drain(Arguments& in) {
   return WorkerOperation(drain);
 }
 
+Result<Operation> update_group(Arguments& in) {
+  UpdateGroup update{in.text("group", tenant_name_rule), in.text("planner", tenant_name_rule)};
+  ITIF_TRY(in.finish());
+  return WorkerOperation(std::move(update));
+}
+
+template <class Kind, class Op>
+Result<Operation> of_group(Arguments& in) {
+  Op op{in.text("group", tenant_name_rule)};
+  ITIF_TRY(in.finish());
+  return Kind(std::move(op));
+}
+
 // An operation that takes a tenant and nothing else.
 template <class Kind, class Op>
 Result<Operation> of_tenant(Arguments& in) {
@@ -120,6 +133,9 @@ constexpr Entry kOperations[] = {
     {"tenant.rotate_key", rotate_key},
     {"tenant.remove", of_tenant<WorkerOperation, RemoveTenant>},
     {"group.list", plain<QuickOperation, ListGroups>},
+    {"group.update", update_group},
+    {"profile.show", of_group<QuickOperation, ShowProfile>},
+    {"profile.run", of_group<WorkerOperation, RunProfile>},
     {"stats", plain<QuickOperation, Stats>},
     {"drops", plain<QuickOperation, Drops>},
     {"device", plain<QuickOperation, ShowDevice>},

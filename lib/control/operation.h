@@ -58,6 +58,18 @@ struct Drain {
 };
 struct Undrain {};
 
+// How a group lays out its batches.
+struct UpdateGroup {
+  std::string group;
+  std::string planner;
+};
+struct RunProfile {
+  std::string group;
+};
+struct ShowProfile {
+  std::string group;
+};
+
 struct ListTenants {};
 struct ShowTenant {
   TenantRef tenant;
@@ -70,11 +82,12 @@ struct Health {};
 struct DataAddress {};
 
 // May take long or changes something: the worker thread runs it.
-using WorkerOperation = std::variant<AddTenant, UpdateTenant, PauseTenant, ResumeTenant,
-                                     RemoveTenant, RotateKey, Drain, Undrain>;
+using WorkerOperation =
+    std::variant<AddTenant, UpdateTenant, PauseTenant, ResumeTenant, RemoveTenant, RotateKey,
+                 UpdateGroup, RunProfile, Drain, Undrain>;
 // Quick and changes nothing: the I/O thread answers.
-using QuickOperation = std::variant<ListTenants, ShowTenant, ListGroups, Stats, Drops, ShowDevice,
-                                    Health, DataAddress>;
+using QuickOperation = std::variant<ListTenants, ShowTenant, ListGroups, ShowProfile, Stats, Drops,
+                                    ShowDevice, Health, DataAddress>;
 using Operation = std::variant<QuickOperation, WorkerOperation>;
 
 // Errors: kInvalidArgument (arguments, by name), kNotFound (no such operation; lists them).

@@ -36,6 +36,7 @@ const std::vector<std::vector<std::string_view>> kMigrations = {
      ") STRICT",
      // Holds the last id given out, so that a removed tenant's id is never given to another.
      "CREATE TABLE sequence (last_id INTEGER NOT NULL) STRICT", "INSERT INTO sequence VALUES (0)"},
+    {"CREATE TABLE group_setting (name TEXT PRIMARY KEY, planner TEXT NOT NULL) STRICT"},
 };
 
 Result<int64_t> pragma_number(Database& database, std::string_view sql) {
@@ -219,6 +220,29 @@ Result<std::vector<TenantRecord>> Registry::load() {
                       path(), r.id, r.name, reader.wrong()));
   }
   return records;
+}
+
+Result<std::map<std::string, std::string>> Registry::load_planners() {
+  ITIF_ASSIGN(const auto rows, database_.run("SELECT name, planner FROM group_setting"));
+  std::map<std::string, std::string> planners;
+  for (const Row& row : rows) {
+    RowReader reader(row);
+    const std::string name = reader.text("name");
+    planners[name] = reader.text("planner");
+    if (reader.wrong() != nullptr)
+      return fail(
+          Code::kCorrupt,
+          fmt::format("{}: the settings of group '{}' have no valid {}: delete the row with "
+                      "sqlite3, or restore a backup",
+                      path(), name, reader.wrong()));
+  }
+  return planners;
+}
+
+Status Registry::put_planner(const std::string& group, const std::string& planner) {
+  const Value values[] = {group, planner};
+  ITIF_TRY(database_.run("INSERT OR REPLACE INTO group_setting VALUES (?1, ?2)", values));
+  return {};
 }
 
 Result<uint32_t> Registry::allocate_id() {

@@ -1,4 +1,4 @@
-// The durable list of tenants: one SQLite file, `<state_dir>/registry.db`.
+// The durable list of tenants, and the settings of groups: one SQLite file, `<state_dir>/registry.db`.
 //
 // Invariants: a call that returned success is on disk (WAL, synchronous=FULL: fsync before return),
 // so kill -9 or a power cut loses no acknowledged change; an id once allocated is never given out
@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ class Registry {
 
   // Every tenant, by id. Errors: kCorrupt, with the row.
   Result<std::vector<TenantRecord>> load();
+  // The planners of groups, by the groups' names. Errors: kCorrupt, with the row.
+  Result<std::map<std::string, std::string>> load_planners();
+  Status put_planner(const std::string& group, const std::string& planner);
   // A new id, durable before it is returned. Ids count up from 1.
   Result<uint32_t> allocate_id();
   // Errors: kAlreadyExists (id or name).

@@ -38,12 +38,13 @@ Error stopping_error() {
 class Server::Impl {
  public:
   Impl(const ServerOptions& options, const Clock& clock, std::unique_ptr<Registry> registry,
-       std::vector<TenantRecord> records, std::unique_ptr<Sockets> sockets,
-       std::unique_ptr<Outbox> outbox)
+       std::vector<TenantRecord> records, std::map<std::string, std::string> planners,
+       std::unique_ptr<Sockets> sockets, std::unique_ptr<Outbox> outbox)
       : options_(options),
         clock_(clock),
         registry_(std::move(registry)),
         records_(std::move(records)),
+        planners_(std::move(planners)),
         sockets_(std::move(sockets)),
         outbox_(std::move(outbox)),
         worker_(options.max_waiting) {}
@@ -68,7 +69,8 @@ class Server::Impl {
   const ServerOptions options_;
   const Clock& clock_;
   std::unique_ptr<Registry> registry_;
-  std::vector<TenantRecord> records_;  // until attach()
+  std::vector<TenantRecord> records_;            // until attach()
+  std::map<std::string, std::string> planners_;  // of groups, likewise
   std::unique_ptr<Sockets> sockets_;
   std::unique_ptr<Outbox> outbox_;
   std::optional<Dispatcher> dispatcher_;
@@ -88,6 +90,7 @@ void Server::Impl::attach(Appliance& appliance) {
       *registry_, appliance, clock_,
       [this](const std::string& event, const json& fields) { publish(event, fields); },
       options_.events_endpoint);
+  appliance.expect_planners(planners_);
   dispatcher_->list_as_loading(records_);
   records_.clear();
 }
@@ -215,11 +218,12 @@ void Server::Impl::enqueue(const Peer& peer, Request request, WorkerOperation op
 Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, const Clock& clock) {
   ITIF_ASSIGN(auto registry, Registry::open(options.state_dir));
   ITIF_ASSIGN(auto records, registry->load());
+  ITIF_ASSIGN(auto planners, registry->load_planners());
   ITIF_ASSIGN(auto sockets, Sockets::bind(options));
   ITIF_ASSIGN(auto outbox, Outbox::make());
-  return std::unique_ptr<Server>(
-      new Server(std::make_unique<Impl>(options, clock, std::move(registry), std::move(records),
-                                        std::move(sockets), std::move(outbox))));
+  return std::unique_ptr<Server>(new Server(
+      std::make_unique<Impl>(options, clock, std::move(registry), std::move(records),
+                             std::move(planners), std::move(sockets), std::move(outbox))));
 }
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

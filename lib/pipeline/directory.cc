@@ -30,9 +30,12 @@ Directory::Directory(Pipeline& pipeline, device::Device& device, const Clock& cl
       device_(device),
       clock_(clock),
       make_group_(std::move(make_group)),
+      default_planner_(config.batching.planner),
+      profile_dir_(config.control.state_dir + "/profiles"),
       busy_(config.data_plane.polling == "busy"),
       num_executor_cpus_(count_executor_cpus(executor_cpus, pipeline.workers().size())),
-      stages_(GroupTable::kMaxGroups) {
+      stages_(GroupTable::kMaxGroups),
+      layouts_(GroupTable::kMaxGroups) {
   const config::Batching& batching = config.batching;
   group_options_.max_tokens = batching.max_tokens;
   group_options_.max_requests = batching.max_requests;

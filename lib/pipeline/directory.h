@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -21,6 +22,7 @@
 #include "model/tenant_model.h"
 #include "pipeline/figures.h"
 #include "pipeline/pipeline.h"
+#include "plan/cost_tables.h"
 
 namespace itif::pipeline {
 
@@ -65,7 +67,8 @@ struct GroupEntry {
   uint64_t workspace_bytes = 0;
   uint32_t waiting = 0;    // requests, now
   uint32_t executing = 0;  // requests, now
-  uint64_t batches = 0, requests = 0, tokens = 0, tenants = 0, refused = 0, busy_ns = 0;
+  uint64_t batches = 0, requests = 0, tokens = 0, rows = 0, tenants = 0, refused = 0, busy_ns = 0;
+  std::string planner;
   bool device_failed = false;
 };
 
@@ -95,6 +98,20 @@ class Directory {
   // Of a loaded or expected tenant. Errors: kNotFound.
   Status remove(uint32_t id);
 
+  // How the batches of a group are laid out from now on, and when a group of that name is made again.
+  // Returns the planner before.
+  // Errors: kInvalidArgument (planner), kNotFound (no such group), kUnavailable (its tables could not
+  // be measured).
+  Result<std::string> set_planner(const std::string& group, const std::string& planner,
+                                  const model::Progress& progress);
+  // For groups to come, by name. REQUIRES: names of planners.
+  void expect_planners(std::map<std::string, std::string> planners);
+  // What the GEMMs of a group cost, as it has measured or read it. Errors: kNotFound (no such group, or
+  // nothing measured). Any thread.
+  Result<std::shared_ptr<const plan::CostTables>> profile(const std::string& group) const;
+  // Measures it again, between the group's batches. Errors: kNotFound, kUnavailable, those of the device.
+  Status run_profile(const std::string& group, const model::Progress& progress);
+
   // New requests are refused with `draining` from now on; waits until nothing is in flight or the
   // time is up. Returns how many requests were left. Any thread.
   uint64_t drain(uint64_t timeout_ns);
@@ -123,7 +140,15 @@ class Directory {
   // nullopt: one must be made.
   Result<std::optional<uint16_t>> find_group(const std::string& name,
                                              const model::BackboneSpec& spec) const;
-  Result<uint16_t> start_group(const std::string& name, const model::BackboneSpec& spec);
+  Result<uint16_t> start_group(const std::string& name, const model::BackboneSpec& spec,
+                               const model::Progress& progress);
+  // directory_profile.cc
+  Result<uint16_t> number_of(const std::string& group) const;
+  void prepare_planner(uint16_t group, const model::Progress& progress);
+  Status use_planner(uint16_t group, const std::string& planner);
+  Status find_tables(uint16_t group, const model::Progress& progress);
+  Status measure_tables(uint16_t group, const model::Progress& progress);
+
   void share_cpus();
   void drop_group_if_empty(uint16_t group);
   void leave(Serving serving);
@@ -140,7 +165,10 @@ class Directory {
   runtime::GroupOptions group_options_;
   GroupStageOptions stage_options_;
   MakeGroup make_group_;
-  bool busy_ = false;  // executors spin, while each has a CPU
+  std::string default_planner_;
+  std::string profile_dir_;
+  std::map<std::string, std::string> planners_;  // set by control, by the group's name
+  bool busy_ = false;                            // executors spin, while each has a CPU
   size_t num_executor_cpus_;
   // Guards what any thread reads: tenants_ to draining_. Those that only control's worker writes, it
   // reads without.
@@ -148,6 +176,11 @@ class Directory {
   std::vector<Serving> tenants_;
   std::vector<Serving> leaving_;                     // published no more, and perhaps still in use
   std::vector<std::unique_ptr<GroupStage>> stages_;  // by group number
+  struct Layout {
+    std::string planner;
+    std::shared_ptr<const plan::CostTables> tables;  // null: not measured
+  };
+  std::vector<Layout> layouts_;  // by group number
   uint64_t generation_ = 0;
   bool draining_ = false;
   std::atomic<bool> cancelled_{false};

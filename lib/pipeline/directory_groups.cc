@@ -52,7 +52,8 @@ Result<std::optional<uint16_t>> Directory::find_group(const std::string& name,
   return std::nullopt;
 }
 
-Result<uint16_t> Directory::start_group(const std::string& name, const model::BackboneSpec& spec) {
+Result<uint16_t> Directory::start_group(const std::string& name, const model::BackboneSpec& spec,
+                                        const model::Progress& progress) {
   const auto unused = std::find(stages_.begin(), stages_.end(), nullptr);
   if (unused == stages_.end()) {
     return fail(Code::kResourceExhausted,
@@ -74,13 +75,14 @@ Result<uint16_t> Directory::start_group(const std::string& name, const model::Ba
                                              stage_options));
   stage->start();
   const auto number = static_cast<uint16_t>(unused - stages_.begin());
-  pipeline_.shared().groups.set(number, stage.get());
-  log::info("group {} serves {}", made_name, model::describe(spec));
   {
     const std::lock_guard lock(mutex_);
     stages_[number] = std::move(stage);
   }
   share_cpus();
+  prepare_planner(number, progress);
+  pipeline_.shared().groups.set(number, stages_[number].get());
+  log::info("group {} serves {}", made_name, model::describe(spec));
   return number;
 }
 
@@ -100,6 +102,7 @@ void Directory::drop_group_if_empty(uint16_t group) {
   {
     const std::lock_guard lock(mutex_);
     last = std::move(stages_[group]);
+    layouts_[group] = {};
   }
   last->stop();
   share_cpus();
@@ -114,7 +117,7 @@ Result<Directory::Serving> Directory::load(const TenantSettings& settings,
   if (!found) {
     // A group's memory is reserved for its architecture alone: only for a model that is there.
     ITIF_TRY(backbone::open_model(settings.model_dir));
-    ITIF_ASSIGN(found, start_group(settings.group, spec));
+    ITIF_ASSIGN(found, start_group(settings.group, spec, progress));
   }
   const uint16_t number = *found;
   runtime::Group& group = stages_[number]->group();
@@ -176,6 +179,8 @@ std::vector<GroupEntry> Directory::groups() const {
     entry.batches = c.batches.read();
     entry.requests = c.requests.read();
     entry.tokens = c.tokens.read();
+    entry.rows = c.rows.read();
+    entry.planner = layouts_[number].planner;
     entry.tenants = c.tenants.read();
     entry.refused = c.refused.read();
     entry.busy_ns = c.busy_ns.read();

@@ -1,4 +1,4 @@
-// itifctl group list, stats, drops, device, health, events: what the appliance says of itself.
+// itifctl stats, drops, device, health, events: what the appliance says of itself.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -31,30 +31,6 @@ uint64_t sum_of(const json& counters) {
   return sum;
 }
 
-int show_groups(const json& document) {
-  using enum Table::Align;
-  Table table({{"GROUP"},
-               {"BACKBONE"},
-               {"DTYPE"},
-               {"TENANTS", kRight},
-               {"SLOTS", kRight},
-               {"WEIGHTS", kRight},
-               {"WAITING", kRight},
-               {"EXECUTING", kRight},
-               {"SCHEDULER"},
-               {"PLANNER"}});
-  for (const json& g : document.value("groups", json::array())) {
-    const json tenants = g.value("tenants", json::array());
-    table.add(
-        {text_cell(g, "name"), text_cell(g, "backbone"), text_cell(g, "dtype"),
-         with_thousands(tenants.size()), text_cell(g, "slots_used") + "/" + text_cell(g, "slots"),
-         bytes_cell(g, "weight_bytes"), count_cell(g, "requests_waiting"),
-         count_cell(g, "requests_executing"), text_cell(g, "scheduler"), text_cell(g, "planner")});
-  }
-  fmt::print("{}", table.text());
-  return kDone;
-}
-
 int show_stats(const json& document) {
   using enum Table::Align;
   Table table({{"TENANT"},
@@ -72,8 +48,7 @@ int show_stats(const json& document) {
     table.add({name, count_cell(s, "received"), count_cell(s, "answered"),
                with_thousands(sum_of(s.value("refused", json::object()))),
                count_cell(s, "in_flight"), rate_cell(s, "requests_per_s"),
-               duration_cell(s, "p50_ns"), duration_cell(s, "p99_ns"),
-               duration_cell(s, "p999_ns"),
+               duration_cell(s, "p50_ns"), duration_cell(s, "p99_ns"), duration_cell(s, "p999_ns"),
                with_thousands(s.value("deadline_missed", uint64_t{0}) +
                               s.value("slo_missed", uint64_t{0}))});
   };
@@ -307,12 +282,6 @@ void add_events(CommandLine& line) {
 }  // namespace
 
 void add_figure_commands(CommandLine& line) {
-  CLI::App* group =
-      line.app.add_subcommand("group", "The running groups of tenants of one backbone");
-  group->require_subcommand(1);
-  CLI::App* list = group->add_subcommand("list", "All groups");
-  list->footer("Example:\n  itifctl group list");
-  add_document(line, list, "group.list", show_groups);
   add_stats(line);
   CLI::App* drops =
       line.app.add_subcommand("drops", "What became of datagrams, per worker, tenant and reason");

@@ -80,6 +80,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string("itifctl ") + ITIF_VERSION);
   add_globals(line);
   add_tenant_commands(line);
+  add_group_commands(line);
   add_figure_commands(line);
   add_drain_commands(line);
   add_infer_command(line);

@@ -9,6 +9,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "control/appliance.h"
@@ -38,6 +39,33 @@ class FakeAppliance final : public Appliance {
     if (records_.erase(id) + expected_.erase(id) == 0) return fail(Code::kNotFound, "not admitted");
     return {};
   }
+  void expect_planners(const std::map<std::string, std::string>& expected) override {
+    planners = expected;
+  }
+  Result<std::string> set_planner(const std::string& group, const std::string& planner,
+                                  const Progress& progress) override {
+    calls.push_back("plan " + group + " " + planner);
+    if (group != "bert-768") return fail(Code::kNotFound, "there is no group '" + group + "'");
+    if (progress) progress("profiling GEMMs", 0.5);
+    return std::exchange(planners[group], planner);
+  }
+  Status run_profile(const std::string& group, const Progress&) override {
+    calls.push_back("profile " + group);
+    return {};
+  }
+  Result<nlohmann::json> profile(const std::string& group) const override {
+    if (group != "bert-768") return fail(Code::kNotFound, "there is no group '" + group + "'");
+    return nlohmann::json{{"group", group},
+                          {"device", "host"},
+                          {"backbone", "bert"},
+                          {"lengths", {8, 16}},
+                          {"batches", {1, 2}},
+                          {"gemm_ns", {{1.0, 2.0}, {2.0, 4.0}}},
+                          {"counts", {2}},
+                          {"sizes", {1, 2}},
+                          {"batched_gemm_ns", {{{1.0, 2.0}}, {{2.0, 4.0}}}}};
+  }
+  std::map<std::string, std::string> planners{{"bert-768", "packed"}};
   Result<uint64_t> drain(uint64_t timeout_ns) override {
     wait_until_outside();
     calls.push_back("drain " + std::to_string(timeout_ns));

@@ -240,6 +240,28 @@ TEST_F(RegistryTest, RefusesANewerSchema) {
   EXPECT_NE(error.message.find("1000"), std::string::npos);
 }
 
+TEST_F(RegistryTest, KeepsTheGroupsPlanners) {
+  {
+    auto registry = open();
+    EXPECT_TRUE(registry->load_planners()->empty());
+    ASSERT_TRUE(registry->put_planner("bert-768", "naive"));
+    ASSERT_TRUE(registry->put_planner("bert-384", "turbo"));
+    ASSERT_TRUE(registry->put_planner("bert-768", "itif"));
+  }
+  const std::map<std::string, std::string> expected = {{"bert-384", "turbo"}, {"bert-768", "itif"}};
+  EXPECT_EQ(*open()->load_planners(), expected);
+}
+
+// Made by the first version, which knew tenants only.
+TEST_F(RegistryTest, BringsAnOldFileUpToDate) {
+  ASSERT_TRUE(open()->insert(record_of(1, "alpha")));
+  sql("DROP TABLE group_setting");
+  sql("PRAGMA user_version = 1");
+  auto registry = open();
+  ASSERT_TRUE(registry->put_planner("g", "packed"));
+  EXPECT_EQ(registry->load()->size(), 1u);
+}
+
 TEST_F(RegistryTest, NamesTheRowThatMakesNoSense) {
   for (const char* change : {"key = x'0102'", "auth = 9", "state = 2", "slo_ns = -1", "id = -4",
                              "weight = 4294967296", "previous_key = x'01'"}) {

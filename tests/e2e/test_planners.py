@@ -1,0 +1,79 @@
+"""Each planner answers alike, and may be chosen while requests run."""
+
+import json
+
+import pytest
+from harness.appliance import CtlError
+from harness.clients import Traffic, assert_accounted, connect
+
+PLANNERS = ["naive", "turbo", "itif", "packed"]
+# Lengths that each planner lays out in another way.
+REQUESTS = [[101, *range(2000, 2000 + length), 102] for length in (1, 60, 7, 30, 2, 61)]
+
+
+def group_of(appliance):
+    (group,) = appliance.ctl_json("group", "list")["groups"]
+    return group
+
+
+def test_every_planner_answers_alike_under_traffic(appliance, namespaces, models):
+    added = [appliance.add_tenant(f"tenant{i}", models(seed=i + 1)) for i in range(3)]
+    name = group_of(appliance)["name"]
+    with connect(namespaces, added[0]) as client:
+        expected = [client.infer_tokens(ids, "logits").floats() for ids in REQUESTS]
+    traffic = [Traffic(connect(namespaces, each)) for each in added[1:]]
+    with traffic[0], traffic[1], connect(namespaces, added[0]) as client:
+        for planner in PLANNERS:
+            assert appliance.ctl_json("group", "update", name, "--planner", planner)["planner"] == planner
+            assert group_of(appliance)["planner"] == planner
+            for ids, logits in zip(REQUESTS, expected):
+                assert client.infer_tokens(ids, "logits").floats() == pytest.approx(logits, abs=0.03)
+            for each in traffic:
+                each.wait_for(3)
+        appliance.ctl("profile", "run", name)
+    for each in traffic:
+        assert not each.losses and not each.refusals, (each.losses, each.refusals)
+    assert_accounted(appliance)
+
+
+def test_padding_is_counted(appliance, namespaces, models):
+    added = appliance.add_tenant("only", models())
+    appliance.ctl("group", "update", group_of(appliance)["name"], "--planner", "naive")
+    with connect(namespaces, added) as client:
+        for ids in REQUESTS:
+            client.infer_tokens(ids, "logits")
+    group = group_of(appliance)
+    assert group["tokens"] == sum(len(ids) for ids in REQUESTS)
+    assert group["rows"] == group["tokens"], "one request a batch has nothing to be padded to"
+    assert "PADDING" in appliance.ctl("group", "list").stdout
+
+
+def test_the_planner_and_the_profile_survive_a_restart(appliance, models):
+    appliance.add_tenant("only", models())
+    name = group_of(appliance)["name"]
+    shown = appliance.ctl_json("profile", "show", name)
+    assert shown["gemm_ns"] and shown["lengths"] and name.startswith("bert-")
+    appliance.ctl("group", "update", name, "--planner", "itif")
+    appliance.stop()
+    (kept,) = (appliance.directory / "state" / "profiles").iterdir()
+    appliance.start()
+    assert group_of(appliance)["planner"] == "itif"
+    assert appliance.ctl_json("profile", "show", name) == shown
+    # Damaged: measured again.
+    appliance.stop()
+    kept.write_text(kept.read_text(encoding="utf-8")[:-30], encoding="utf-8")
+    appliance.start()
+    assert group_of(appliance)["planner"] == "itif"
+    assert appliance.ctl_json("profile", "show", name)["gemm_ns"] != shown["gemm_ns"]
+
+
+@pytest.mark.parametrize("command, said", [
+    (("group", "update", "none", "--planner", "itif"), "no group 'none'"),
+    (("profile", "show", "none"), "no group 'none'"),
+    (("profile", "run", "none"), "no group 'none'"),
+    (("group", "update", "none", "--planner", "best"), "best"),
+])
+def test_wrong_names_are_told(appliance, command, said):
+    with pytest.raises(CtlError) as error:
+        appliance.ctl(*command)
+    assert said in str(error.value), json.dumps(str(error.value))

@@ -1,0 +1,177 @@
+// itifctl group list, update; profile show, run: the running groups, how they lay out their batches, and
+// the costs that this is chosen by.
+#include <fmt/format.h>
+
+#include <functional>
+#include <memory>
+
+#include "commands.h"
+#include "table.h"
+
+namespace itif::ctl {
+namespace {
+
+using nlohmann::json;
+
+// What share of the computed rows was padding.
+std::string padding_cell(const json& group) {
+  const double rows = group.value("rows", 0.0);
+  if (rows <= 0) return "-";
+  return fmt::format("{:.0f} %", 100 * (1 - group.value("tokens", 0.0) / rows));
+}
+
+void show_groups(const json& document) {
+  using enum Table::Align;
+  Table table({{"GROUP"},
+               {"BACKBONE"},
+               {"DTYPE"},
+               {"TENANTS", kRight},
+               {"SLOTS", kRight},
+               {"WEIGHTS", kRight},
+               {"WAITING", kRight},
+               {"EXECUTING", kRight},
+               {"SCHEDULER"},
+               {"PLANNER"},
+               {"PADDING", kRight}});
+  for (const json& g : document.value("groups", json::array())) {
+    const json tenants = g.value("tenants", json::array());
+    table.add({text_cell(g, "name"), text_cell(g, "backbone"), text_cell(g, "dtype"),
+               with_thousands(tenants.size()),
+               text_cell(g, "slots_used") + "/" + text_cell(g, "slots"),
+               bytes_cell(g, "weight_bytes"), count_cell(g, "requests_waiting"),
+               count_cell(g, "requests_executing"), text_cell(g, "scheduler"),
+               text_cell(g, "planner"), padding_cell(g)});
+  }
+  fmt::print("{}", table.text());
+}
+
+std::string ms_cell(const json& ns) {
+  return ns.is_number() ? fmt::format("{:.3f}", ns.get<double>() * 1e-6) : "-";
+}
+
+// A table of costs: a row a length, a column a number of requests.
+std::string cost_table(const json& lengths, const json& numbers, const json& costs,
+                       const std::function<const json&(size_t)>& row_of) {
+  std::vector<Table::Column> columns = {{"LENGTH", Table::Align::kRight}};
+  for (const json& number : numbers)
+    columns.push_back({fmt::format("×{}", number.dump()), Table::Align::kRight});
+  Table table(columns);
+  for (size_t l = 0; l < lengths.size() && l < costs.size(); ++l) {
+    std::vector<std::string> cells = {lengths[l].dump()};
+    const json& row = row_of(l);
+    for (size_t i = 0; i < numbers.size(); ++i)
+      cells.push_back(i < row.size() ? ms_cell(row[i]) : "-");
+    table.add(std::move(cells));
+  }
+  return table.text();
+}
+
+void print_profile(const json& p) {
+  const json none = json::array();
+  const auto array = [&](const char* name) -> const json& {
+    return p.contains(name) && p[name].is_array() ? p[name] : none;
+  };
+  fmt::print("{} on {}\n\n", text_cell(p, "backbone"), text_cell(p, "device"));
+  fmt::print("A: the GEMMs of a pass over one mini-batch, ms, by length and requests\n{}",
+             cost_table(array("lengths"), array("batches"), array("gemm_ns"),
+                        [&](size_t l) -> const json& { return array("gemm_ns")[l]; }));
+  for (size_t c = 0; c < array("counts").size(); ++c)
+    fmt::print(
+        "\nB: over {} mini-batches of different tenants, ms, by length and requests of each\n{}",
+        array("counts")[c].dump(),
+        cost_table(array("lengths"), array("sizes"), array("batched_gemm_ns"),
+                   [&](size_t l) -> const json& {
+                     const json& by_count = array("batched_gemm_ns")[l];
+                     return c < by_count.size() ? by_count[c] : none;
+                   }));
+}
+
+void add_group_argument(CLI::App* command, std::string& group) {
+  command->add_option("GROUP", group, "its name, as `itifctl group list` shows it")->required();
+}
+
+void add_update(CommandLine& line, CLI::App* groups) {
+  struct Options {
+    std::string group, planner;
+  };
+  auto options = std::make_shared<Options>();
+  Context& context = line.context;
+  CLI::App* update = groups->add_subcommand("update", "Change a group while it serves");
+  add_group_argument(update, options->group);
+  CLI::Option* planner =
+      update->add_option("--planner", options->planner, "how its batches are laid out")->required();
+  const std::vector<std::string> planners = {"packed", "naive", "turbo", "itif"};
+  planner->check(CLI::IsMember(planners))->type_name("PLANNER");
+  line.hints[planner] = {ValueHint::Kind::kChoice, planners};
+  update->footer(
+      "packed: no padding, the default; naive, turbo and itif pad, for comparison.\n"
+      "Kept over restarts. Example:\n  itifctl group update bert-12x768-12-3072-gelu-1e-12 "
+      "--planner "
+      "itif");
+  update->callback([&context, options] {
+    context.action = [&context, options] {
+      const auto answer = context.call_long(
+          "group.update", {{"group", options->group}, {"planner", options->planner}});
+      if (!answer) return answer.error();
+      if (context.globals.json)
+        context.print_json(*answer);
+      else
+        fmt::print("group {} lays out its batches by {}\n", text_cell(*answer, "group"),
+                   text_cell(*answer, "planner"));
+      return static_cast<int>(kDone);
+    };
+  });
+}
+
+void add_profile(CommandLine& line, CLI::App* profile, const char* name, const char* text,
+                 const char* op, bool is_long) {
+  auto group = std::make_shared<std::string>();
+  Context& context = line.context;
+  CLI::App* command = profile->add_subcommand(name, text);
+  add_group_argument(command, *group);
+  command->footer(
+      fmt::format("Example:\n  itifctl profile {} bert-12x768-12-3072-gelu-1e-12", name));
+  command->callback([&context, group, op, is_long] {
+    context.action = [&context, group, op, is_long] {
+      const json args = {{"group", *group}};
+      const auto answer = is_long ? context.call_long(op, args) : context.call(op, args);
+      if (!answer) return answer.error();
+      if (context.globals.json)
+        context.print_json(*answer);
+      else
+        print_profile(*answer);
+      return static_cast<int>(kDone);
+    };
+  });
+}
+
+}  // namespace
+
+void add_group_commands(CommandLine& line) {
+  CLI::App* group =
+      line.app.add_subcommand("group", "The running groups of tenants of one backbone");
+  group->require_subcommand(1);
+  CLI::App* list = group->add_subcommand("list", "All groups");
+  list->footer("Example:\n  itifctl group list");
+  Context& context = line.context;
+  list->callback([&context] {
+    context.action = [&context] {
+      const auto answer = context.call("group.list");
+      if (!answer) return answer.error();
+      if (context.globals.json)
+        context.print_json(*answer);
+      else
+        show_groups(*answer);
+      return static_cast<int>(kDone);
+    };
+  });
+  add_update(line, group);
+  CLI::App* profile = line.app.add_subcommand(
+      "profile", "What the GEMMs of a group's backbone cost on this device");
+  profile->require_subcommand(1);
+  add_profile(line, profile, "show", "The costs that planners choose by", "profile.show", false);
+  add_profile(line, profile, "run", "Measure them again, while the group serves", "profile.run",
+              true);
+}
+
+}  // namespace itif::ctl
