@@ -66,6 +66,8 @@ void append_block(const BackboneSpec& spec, std::string_view prefix, const std::
   const auto titled = [&](std::string_view name) { return title + " " + std::string(name); };
   append_linear(prefix, {module(names.query), module(names.key), module(names.value)},
                 titled("attention.qkv"), shapes.qkv, kinds);
+  if (!names.has_qkv_bias)
+    for (Source& source : kinds.back().sources) source.names.clear();
   append_linear(prefix, {module(names.attention_output)}, titled(names.attention_output),
                 shapes.out, kinds);
   append_norm(prefix, module(names.attention_norm), titled(names.attention_norm), spec.hidden,
@@ -105,19 +107,9 @@ Result<std::unique_ptr<EncoderBlock>> EncoderBlock::make(device::Device& device,
   return block;
 }
 
-void EncoderBlock::launch(device::Stream& stream, const model::WeightView& weights,
-                          const Pass& pass, size_t base, void* hidden) noexcept {
-  const auto add_and_normalize = [&](size_t gamma) {
-    stream.residual_layer_norm({.x = projected_->data(),
-                                .residual = hidden,
-                                .gamma = weights[base + gamma],
-                                .beta = weights[base + gamma + 1],
-                                .epsilon = spec_.layer_norm_eps,
-                                .hidden = spec_.hidden,
-                                .ranges = pass.ranges,
-                                .out = hidden});
-  };
-  launch_linear(stream, weights, pass, qkv_, base + kQkvWeight, hidden, wide_->data());
+const void* EncoderBlock::launch_attention(device::Stream& stream, const model::WeightView& weights,
+                                           const Pass& pass, size_t base, const void* x) noexcept {
+  launch_linear(stream, weights, pass, qkv_, base + kQkvWeight, x, wide_->data());
   stream.attention({.qkv = wide_->data(),
                     .out = context_->data(),
                     .segments = pass.segments,
@@ -126,11 +118,32 @@ void EncoderBlock::launch(device::Stream& stream, const model::WeightView& weigh
                     .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size()))});
   launch_linear(stream, weights, pass, out_, base + kOutWeight, context_->data(),
                 projected_->data());
-  add_and_normalize(kAttentionGamma);
-  launch_linear(stream, weights, pass, up_, base + kUpWeight, hidden, wide_->data());
+  return projected_->data();
+}
+
+const void* EncoderBlock::launch_feed_forward(device::Stream& stream,
+                                              const model::WeightView& weights, const Pass& pass,
+                                              size_t base, const void* x) noexcept {
+  launch_linear(stream, weights, pass, up_, base + kUpWeight, x, wide_->data());
   launch_linear(stream, weights, pass, down_, base + kDownWeight, wide_->data(),
                 projected_->data());
-  add_and_normalize(kFfnGamma);
+  return projected_->data();
+}
+
+void EncoderBlock::launch(device::Stream& stream, const model::WeightView& weights,
+                          const Pass& pass, size_t base, void* hidden) noexcept {
+  const auto add_and_normalize = [&](const void* x, size_t gamma) {
+    stream.residual_layer_norm({.x = x,
+                                .residual = hidden,
+                                .gamma = weights[base + gamma],
+                                .beta = weights[base + gamma + 1],
+                                .epsilon = spec_.layer_norm_eps,
+                                .hidden = spec_.hidden,
+                                .ranges = pass.ranges,
+                                .out = hidden});
+  };
+  add_and_normalize(launch_attention(stream, weights, pass, base, hidden), kAttentionGamma);
+  add_and_normalize(launch_feed_forward(stream, weights, pass, base, hidden), kFfnGamma);
 }
 
 uint64_t EncoderBlock::workspace_bytes() const {

@@ -1,6 +1,7 @@
 // The transformer block that encoders repeat: attention and a feed-forward network, each followed by
-// residual and LayerNorm (post-LayerNorm, as BERT). Families say what its tensors are called and how
-// many blocks there are.
+// residual and LayerNorm (post-LayerNorm, as BERT), or each behind a LayerNorm of its own and followed by a
+// residual (pre-LayerNorm: a family puts the two halves together itself). Families say what its tensors
+// are called and how many blocks there are.
 //
 // Every operator runs once a batch for all tenants: GEMMs by tenant ranges, memory-bound operators with
 // each row's slot (ITIF's weights rotation). Query, key and value are one GEMM.
@@ -16,7 +17,8 @@
 
 namespace itif::backbone {
 
-// A block's weight kinds, in this order.
+// A block's weight kinds, in this order, whether its LayerNorms stand behind attention and feed-forward
+// network or in front of them.
 enum BlockKind : size_t {
   kQkvWeight,
   kQkvBias,
@@ -36,6 +38,7 @@ enum BlockKind : size_t {
 // Modules of a block, as they stand behind the block's own name.
 struct BlockNames {
   std::string_view query, key, value, attention_output, attention_norm, up, down, output_norm;
+  bool has_qkv_bias = true;
 };
 
 // What a tensor may be called, the bare model's name first: as it stands, behind "<prefix>.", and with
@@ -76,6 +79,12 @@ class EncoderBlock {
   // hidden [num_rows, hidden] → hidden, with the weights whose first kind is `base`.
   void launch(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
               size_t base, void* hidden) noexcept;
+  // The halves of a block, without residual and LayerNorm: x [num_rows, hidden] → [num_rows, hidden],
+  // which is the block's own and valid until the next half. x is not one of those.
+  const void* launch_attention(device::Stream& stream, const model::WeightView& weights,
+                               const Pass& pass, size_t base, const void* x) noexcept;
+  const void* launch_feed_forward(device::Stream& stream, const model::WeightView& weights,
+                                  const Pass& pass, size_t base, const void* x) noexcept;
   uint64_t workspace_bytes() const;
 
  private:

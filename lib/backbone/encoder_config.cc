@@ -36,19 +36,15 @@ Status check_heads(const BackboneSpec& spec, const EncoderKeys& keys, const std:
 
 }  // namespace
 
-Result<BackboneSpec> parse_encoder(const nlohmann::json& config, const std::string& origin,
-                                   const char* family, const EncoderKeys& keys) {
-  using model::get_uint, model::get_uint_or;
+Result<BackboneSpec> parse_blocks(const nlohmann::json& config, const std::string& origin,
+                                  const char* family, const EncoderKeys& keys) {
+  using model::get_uint;
   BackboneSpec spec;
   spec.family = family;
   ITIF_ASSIGN(spec.layers, get_uint(config, keys.layers, 1, kMaxLayers, origin));
   ITIF_ASSIGN(spec.hidden, get_uint(config, keys.hidden, 1, kMaxHidden, origin));
   ITIF_ASSIGN(spec.heads, get_uint(config, keys.heads, 1, kMaxHeads, origin));
   ITIF_ASSIGN(spec.intermediate, get_uint(config, keys.intermediate, 1, kMaxIntermediate, origin));
-  ITIF_ASSIGN(spec.vocab, get_uint(config, "vocab_size", 1, kMaxVocab, origin));
-  ITIF_ASSIGN(spec.max_positions,
-              get_uint(config, "max_position_embeddings", 1, kMaxPositions, origin));
-  ITIF_ASSIGN(spec.type_vocab, get_uint_or(config, "type_vocab_size", 1, kMaxTypes, 2, origin));
   ITIF_ASSIGN(const double epsilon,
               model::get_number_or(config, "layer_norm_eps", 0, 1, 1e-12, origin));
   spec.layer_norm_eps = static_cast<float>(epsilon);
@@ -56,6 +52,31 @@ Result<BackboneSpec> parse_encoder(const nlohmann::json& config, const std::stri
   ITIF_ASSIGN(const std::string activation,
               model::get_string_or(config, keys.activation, keys.default_activation, origin));
   ITIF_ASSIGN(spec.activation, parse_activation(activation, origin, keys.activation));
+  return spec;
+}
+
+nlohmann::ordered_json blocks_config(const BackboneSpec& spec, const EncoderKeys& keys) {
+  return {
+      {"model_type", spec.family},
+      {keys.hidden, spec.hidden},
+      {keys.layers, spec.layers},
+      {keys.heads, spec.heads},
+      {keys.intermediate, spec.intermediate},
+      {keys.activation, spec.activation == kernels::Activation::kGeluTanh
+                            ? "gelu_new"
+                            : model::activation_name(spec.activation)},
+      {"layer_norm_eps", std::strtod(fmt::format("{:g}", spec.layer_norm_eps).c_str(), nullptr)},
+  };
+}
+
+Result<BackboneSpec> parse_encoder(const nlohmann::json& config, const std::string& origin,
+                                   const char* family, const EncoderKeys& keys) {
+  using model::get_uint, model::get_uint_or;
+  ITIF_ASSIGN(BackboneSpec spec, parse_blocks(config, origin, family, keys));
+  ITIF_ASSIGN(spec.vocab, get_uint(config, "vocab_size", 1, kMaxVocab, origin));
+  ITIF_ASSIGN(spec.max_positions,
+              get_uint(config, "max_position_embeddings", 1, kMaxPositions, origin));
+  ITIF_ASSIGN(spec.type_vocab, get_uint_or(config, "type_vocab_size", 1, kMaxTypes, 2, origin));
 
   ITIF_ASSIGN(const std::string position,
               model::get_string_or(config, "position_embedding_type", "absolute", origin));
@@ -73,20 +94,10 @@ Result<BackboneSpec> parse_encoder(const nlohmann::json& config, const std::stri
 }
 
 nlohmann::ordered_json encoder_config(const BackboneSpec& spec, const EncoderKeys& keys) {
-  nlohmann::ordered_json config = {
-      {"model_type", spec.family},
-      {keys.hidden, spec.hidden},
-      {keys.layers, spec.layers},
-      {keys.heads, spec.heads},
-      {keys.intermediate, spec.intermediate},
-      {keys.activation, spec.activation == kernels::Activation::kGeluTanh
-                            ? "gelu_new"
-                            : model::activation_name(spec.activation)},
-      {"layer_norm_eps", std::strtod(fmt::format("{:g}", spec.layer_norm_eps).c_str(), nullptr)},
-      {"max_position_embeddings", spec.max_positions},
-      {"vocab_size", spec.vocab},
-      {"position_embedding_type", "absolute"},
-  };
+  nlohmann::ordered_json config = blocks_config(spec, keys);
+  config["max_position_embeddings"] = spec.max_positions;
+  config["vocab_size"] = spec.vocab;
+  config["position_embedding_type"] = "absolute";
   if (spec.type_vocab > 0) config["type_vocab_size"] = spec.type_vocab;
   return config;
 }

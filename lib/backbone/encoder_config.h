@@ -18,8 +18,14 @@ struct EncoderKeys {
   const char* default_activation = "gelu";
 };
 
-// Sizes, activation and epsilon, each within bounds; what would change the computation (relative
-// positions, decoders) is refused by name. Errors: as Family::parse.
+// Sizes, activation and epsilon of the blocks, each within bounds. Errors: as Family::parse.
+Result<model::BackboneSpec> parse_blocks(const nlohmann::json& config, const std::string& origin,
+                                         const char* family, const EncoderKeys& keys = {});
+// The fields that parse_blocks reads.
+nlohmann::ordered_json blocks_config(const model::BackboneSpec& spec, const EncoderKeys& keys = {});
+
+// The blocks of a text encoder and its tables; what would change the computation (relative positions,
+// decoders) is refused by name. Errors: as Family::parse.
 Result<model::BackboneSpec> parse_encoder(const nlohmann::json& config, const std::string& origin,
                                           const char* family, const EncoderKeys& keys = {});
 // The fields that parse_encoder reads.

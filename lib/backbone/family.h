@@ -26,17 +26,21 @@ namespace itif::backbone {
 // launch() returns.
 struct Pass {
   uint32_t num_rows = 0;
-  std::span<const kernels::IdPiece> pieces;  // first_row counts from the batch's first row
-  std::span<const uint32_t> positions;       // [num_rows], from 0 in each segment
-  std::span<const uint8_t> token_types;      // [num_rows], or empty: all 0
+  // Of token ids; empty where the family takes images. first_row counts from the batch's first row.
+  std::span<const kernels::IdPiece> pieces;
+  // One a segment, its class token's row ahead of its patches; empty where the family takes token ids.
+  std::span<const kernels::ImagePixels> images = {};
+  std::span<const uint32_t> positions;   // [num_rows], from 0 in each segment
+  std::span<const uint8_t> token_types;  // [num_rows], or empty: all 0
   std::span<const kernels::SegmentRows> segments;
   std::span<const kernels::RowRange> ranges;  // one a tenant
 };
 
 // Device memory, valid until the next launch().
 struct Hidden {
-  const void* rows = nullptr;    // act [num_rows, hidden]
-  const int32_t* ids = nullptr;  // [num_rows]; -1 where an id was out of the group's vocabulary
+  const void* rows = nullptr;  // act [num_rows, hidden]
+  // [num_rows]; -1 where an id was out of the group's vocabulary; nullptr: the family takes images.
+  const int32_t* ids = nullptr;
 };
 
 // Owns the workspace for passes of up to MakeOptions::max_rows rows. One thread at a time.

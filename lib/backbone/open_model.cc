@@ -32,6 +32,18 @@ Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const std::string& direc
   return tokenizer;
 }
 
+// As the tokenizer: a tenant without is served f32 pixels, which need no preparation.
+Result<std::optional<model::ImageProcessing>> open_image_processing(const std::string& directory,
+                                                                    const BackboneSpec& spec) {
+  auto read = model::read_image_processing(directory, spec.image);
+  if (!read && (read.error().code == Code::kNotFound || read.error().code == Code::kUnsupported)) {
+    log::warning("{}: served without image_u8 payloads: {}", directory, read.error().message);
+    return std::nullopt;
+  }
+  ITIF_ASSIGN(model::ImageProcessing processing, std::move(read));
+  return processing;
+}
+
 Result<const Family*> family_of(const nlohmann::json& config, const std::string& origin) {
   ITIF_ASSIGN(const std::string type, model::get_string_or(config, "model_type", "", origin));
   auto family = find_family(type);
@@ -61,13 +73,23 @@ Result<OpenedModel> open_model(const std::string& directory) {
   ITIF_ASSIGN(model::Checkpoint checkpoint, model::Checkpoint::open(directory));
   ITIF_ASSIGN(model::HeadSpec head,
               model::read_head_spec(directory, config, family->heads, spec, checkpoint));
-  ITIF_ASSIGN(std::shared_ptr<const Tokenizer> tokenizer, open_tokenizer(directory, spec));
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::optional<model::ImageProcessing> images;
+  if (spec.takes_images()) {
+    ITIF_ASSIGN(images, open_image_processing(directory, spec));
+  } else {
+    ITIF_ASSIGN(tokenizer, open_tokenizer(directory, spec));
+  }
   uint32_t longest = spec.max_tokens();
   if (tokenizer) longest = std::min(longest, tokenizer->max_tokens());
   if (head.max_text_tokens) longest = std::min(longest, head.max_text_tokens);
-  return OpenedModel{
-      family, std::move(spec), std::move(head), std::move(checkpoint), std::move(tokenizer),
-      longest};
+  return OpenedModel{family,
+                     std::move(spec),
+                     std::move(head),
+                     std::move(checkpoint),
+                     std::move(tokenizer),
+                     std::move(images),
+                     longest};
 }
 
 }  // namespace itif::backbone

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backbone/family.h"
 #include "base/error.h"
 #include "model/checkpoint.h"
 #include "model/head.h"
+#include "model/image_processing.h"
 #include "model/spec.h"
 #include "model/tokenizer.h"
 
@@ -29,11 +31,13 @@ struct OpenedModel {
   model::HeadSpec head;
   model::Checkpoint checkpoint;
   std::shared_ptr<const model::Tokenizer> tokenizer;  // null: no vocabulary, or not one that we run
+  // None: the model takes no images, or came without a preprocessor_config.json that we run.
+  std::optional<model::ImageProcessing> images;
   uint32_t max_text_tokens = 0;  // by the tokenizer's and the head's own limits
 };
 
-// Errors: as for read_backbone_spec, Checkpoint::open and read_head_spec; kInvalidArgument, the
-// vocabulary is larger than the model's embeddings.
+// Errors: as for read_backbone_spec, Checkpoint::open, read_head_spec and read_image_processing;
+// kInvalidArgument, the vocabulary is larger than the model's embeddings.
 Result<OpenedModel> open_model(const std::string& directory);
 
 }  // namespace itif::backbone

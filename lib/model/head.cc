@@ -30,7 +30,8 @@ Result<const Architecture*> find_architecture(const nlohmann::json& config,
     for (const Architecture& row : layout.architectures) {
       if (row.classifier.empty() || !row.labels.empty() || !has(checkpoint, row.classifier))
         continue;
-      const bool has_dense = row.dense.empty() ? has_pooler : has(checkpoint, row.dense);
+      const bool has_dense =
+          row.dense.empty() ? has_pooler || !row.on_pooler : has(checkpoint, row.dense);
       if (row.kind == HeadKind::kTokenClassification || has_dense) return &row;
     }
     return &layout.architectures.front();
@@ -204,6 +205,7 @@ Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::js
   }
   head.answers_pooled = !dense.weight.empty() && checkpoint.find(dense.weight) != nullptr;
 
+  bool stands_on_dense = true;
   ITIF_ASSIGN(const bool embeds, read_sentence_transformers(directory, backbone, head));
   if (!embeds) {
     ITIF_ASSIGN(const Architecture* architecture,
@@ -212,6 +214,9 @@ Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::js
     if (head.kind == HeadKind::kHidden && head.answers_pooled) head.kind = HeadKind::kPooler;
     if (!architecture->classifier.empty())
       ITIF_TRY(read_classifier(config, *architecture, backbone, checkpoint, origin, head));
+    stands_on_dense = architecture->on_pooler || !architecture->dense.empty();
+    // What a classifier passes by is no pooler of its own.
+    if (!stands_on_dense) head.answers_pooled = false;
     if (!architecture->dense.empty()) {
       head.answers_pooled = false;
       dense.weight = fmt::format("{}.weight", architecture->dense);
@@ -220,7 +225,7 @@ Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::js
     }
   }
   // A classifier of whole texts stands on it: if it is missing, loading says so.
-  if (head.answers_pooled || head.kind == HeadKind::kClassification)
+  if (head.answers_pooled || (head.kind == HeadKind::kClassification && stands_on_dense))
     head.pooler.push_back(std::move(dense));
   return head;
 }

@@ -50,8 +50,9 @@ struct Architecture {
   HeadKind kind = HeadKind::kHidden;
   std::string_view classifier = {};  // module; empty: none
   std::string_view labels = {};      // comma-separated if the head fixes them; empty: id2label
-  // kClassification: the module between the first token and the classifier; empty: the pooler.
+  // kClassification: the module between the first token and the classifier; empty: the pooler, or nothing.
   std::string_view dense = {};
+  bool on_pooler = true;  // with `dense` empty: whether the pooler is between them
   kernels::Activation dense_activation = kernels::Activation::kTanh;
 };
 

@@ -26,6 +26,10 @@ uint64_t BackboneSpec::number(std::string_view key) const {
   return std::get<uint64_t>(field->value);
 }
 
+std::string ImageInput::size_text() const {
+  return fmt::format("{}x{}x{}", height, width, channels);
+}
+
 const char* activation_name(kernels::Activation activation) {
   switch (activation) {
     case kernels::Activation::kNone: return "none";
@@ -41,14 +45,18 @@ std::string signature(const BackboneSpec& spec) {
   std::string text =
       fmt::format("{}-{}x{}-{}-{}-{}-{:g}", spec.family, spec.layers, spec.hidden, spec.heads,
                   spec.intermediate, activation_name(spec.activation), spec.layer_norm_eps);
+  if (spec.takes_images()) text += fmt::format("-{}-{}", spec.image.size_text(), spec.image.patch);
   for (const SpecField& field : spec.own) text += "-" + text_of(field);
   return text;
 }
 
 std::string describe(const BackboneSpec& spec) {
-  return fmt::format("{} {}x{}, {} heads, intermediate {}, vocabulary {}, {} positions",
-                     spec.family, spec.layers, spec.hidden, spec.heads, spec.intermediate,
-                     spec.vocab, spec.max_positions);
+  const std::string blocks = fmt::format("{} {}x{}, {} heads, intermediate {}", spec.family,
+                                         spec.layers, spec.hidden, spec.heads, spec.intermediate);
+  if (spec.takes_images())
+    return fmt::format("{}, images {} in patches of {}", blocks, spec.image.size_text(),
+                       spec.image.patch);
+  return fmt::format("{}, vocabulary {}, {} positions", blocks, spec.vocab, spec.max_positions);
 }
 
 Status check_fits(const BackboneSpec& group, const BackboneSpec& model) {
@@ -73,6 +81,12 @@ Status check_fits(const BackboneSpec& group, const BackboneSpec& model) {
   equal("hidden_act", std::string(activation_name(group.activation)),
         std::string(activation_name(model.activation)));
   equal("layer_norm_eps", group.layer_norm_eps, model.layer_norm_eps);
+  const auto size = [](const BackboneSpec& spec) {
+    return fmt::format("{}x{}", spec.image.height, spec.image.width);
+  };
+  equal("image_size", size(group), size(model));
+  equal("num_channels", group.image.channels, model.image.channels);
+  equal("patch_size", group.image.patch, model.image.patch);
   at_most("vocab_size", group.vocab, model.vocab);
   at_most("max_position_embeddings", group.max_positions, model.max_positions);
   at_most("type_vocab_size", group.type_vocab, model.type_vocab);

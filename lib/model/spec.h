@@ -20,6 +20,18 @@ struct SpecField {
   bool operator==(const SpecField&) const = default;
 };
 
+// What an image model takes: one size for all of its images, cut into square patches.
+struct ImageInput {
+  uint32_t height = 0, width = 0, channels = 0, patch = 0;
+
+  // Patches past whose edge there is no whole one are left out.
+  uint32_t patches() const { return (height / patch) * (width / patch); }
+  uint64_t values() const { return uint64_t{height} * width * channels; }
+  uint32_t patch_values() const { return channels * patch * patch; }
+  std::string size_text() const;  // "224x224x3"
+  bool operator==(const ImageInput&) const = default;
+};
+
 struct BackboneSpec {
   std::string family;  // config.json's model_type: "bert"
   uint32_t layers = 0;
@@ -34,11 +46,13 @@ struct BackboneSpec {
   uint32_t max_positions = 0;
   uint32_t type_vocab = 0;  // 0: the family has no token types
   uint32_t position_base =
-      0;  // rows of the position table that no token uses: RoBERTa's first ones
+      0;                  // rows of the position table that no token uses: RoBERTa's first ones
+  ImageInput image = {};  // all 0: the family takes token ids
   std::vector<SpecField> own = {};  // the family's, in its order
 
   uint32_t head_size() const { return hidden / heads; }
-  // Of one request.
+  bool takes_images() const { return image.patch != 0; }
+  // Of one request; of an image always as many.
   uint32_t max_tokens() const { return max_positions - position_base; }
   // A number among `own`. REQUIRES: it is there.
   uint64_t number(std::string_view key) const;
@@ -46,9 +60,11 @@ struct BackboneSpec {
 };
 
 // Equal for specs that may share a group whatever their table sizes:
-// "bert-12x768-12-3072-gelu-1e-12", and the values of the family's own fields behind it.
+// "bert-12x768-12-3072-gelu-1e-12", "vit-12x768-12-3072-gelu-1e-12-224x224x3-16", and the values of the
+// family's own fields behind it.
 std::string signature(const BackboneSpec& spec);
-// For people: "bert 12x768, 12 heads, intermediate 3072, vocabulary 30522, 512 positions".
+// For people: "bert 12x768, 12 heads, intermediate 3072, vocabulary 30522, 512 positions",
+// "vit 12x768, 12 heads, intermediate 3072, images 224x224x3 in patches of 16".
 std::string describe(const BackboneSpec& spec);
 // "gelu", "gelu_tanh", "relu", ….
 const char* activation_name(kernels::Activation activation);

@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "model/head.h"
+#include "model/image_processing.h"
 #include "model/spec.h"
 #include "model/tokenizer.h"
 
@@ -24,10 +26,11 @@ struct TenantModel {
   BackboneSpec spec;  // the model's own: its vocabulary may be smaller than its group's
   Head head;
   std::shared_ptr<const Tokenizer>
-      tokenizer;                 // null: no vocabulary in the directory, no text payloads
-  uint32_t max_tokens = 0;       // of one request
-  uint32_t max_text_tokens = 0;  // of one text: longer ones are refused, or cut on request
-  uint64_t weight_bytes = 0;     // device memory: backbone and head
+      tokenizer;                          // null: no vocabulary in the directory, no text payloads
+  std::optional<ImageProcessing> images;  // none: no preprocessor_config.json, no u8 pixels
+  uint32_t max_tokens = 0;                // of one request
+  uint32_t max_text_tokens = 0;           // of one text: longer ones are refused, or cut on request
+  uint64_t weight_bytes = 0;              // device memory: backbone and head
 };
 
 }  // namespace itif::model

@@ -88,7 +88,14 @@ Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
     if (on_kind) on_kind(i);
     std::vector<HostTensor> tensors;
     std::vector<TensorView> views;
+    std::vector<float> zeros;
     for (const Source& source : kind.sources) {
+      if (source.names.empty()) {
+        zeros.resize(kind.source_shape.elements());
+        views.push_back(
+            {reinterpret_cast<const std::byte*>(zeros.data()), DType::kF32, kind.source_shape});
+        continue;
+      }
       ITIF_ASSIGN(HostTensor tensor,
                   checkpoint.read(checkpoint.choose(source.names), kind.source_shape));
       views.push_back(tensor.view);
@@ -96,6 +103,8 @@ Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
     }
     std::byte* target = slabs_[i].at(slot);
     if (kind.storage == Storage::kMatrix) {
+      for (TensorView& view : views)
+        view.shape = {view.shape.elements() / kind.gemm.k, kind.gemm.k};
       ITIF_TRY(device_.pack(kind.gemm, views, target));
       continue;
     }

@@ -30,7 +30,8 @@ enum class Storage : uint8_t {
   kVector,  // f32: biases, LayerNorm
 };
 
-// A tensor, by the names it may have: the first that the checkpoint holds counts.
+// A tensor, by the names it may have: the first that the checkpoint holds counts. Without any it is zeros:
+// a bias that an architecture may leave out.
 struct Source {
   std::vector<std::string> names;
 };
@@ -41,7 +42,9 @@ enum class Init : uint8_t { kNormal, kOne, kZero };
 struct WeightKind {
   std::string name;  // "layer 3 qkv weight": for messages and progress
   Storage storage = Storage::kVector;
-  std::vector<Source> sources = {};  // stacked from the top, each of shape `source_shape`
+  // Stacked from the top, each of shape `source_shape`: of a matrix with more than two dimensions, all
+  // behind the first are its columns (a convolution over patches).
+  std::vector<Source> sources = {};
   Shape source_shape = {};
   device::GemmShape gemm = {};  // kMatrix
   Init init = Init::kNormal;

@@ -7,6 +7,7 @@
 #include "backbone/open_model.h"
 #include "base/log.h"
 #include "pipeline/directory.h"
+#include "wire/payload.h"
 
 namespace itif::pipeline {
 namespace {
@@ -25,6 +26,25 @@ std::unexpected<Error> stopping() {
 
 uint16_t kind_bit(wire::PayloadKind kind) {
   return static_cast<uint16_t>(1u << static_cast<unsigned>(kind));
+}
+
+// What the model takes, and the most bytes of it that are not too long in any case.
+void set_payloads(const model::TenantModel& model, uint16_t& kinds, uint32_t& max_bytes) {
+  using wire::PayloadKind;
+  if (model.spec.takes_images()) {
+    kinds = kind_bit(PayloadKind::kImageF32);
+    max_bytes = static_cast<uint32_t>(std::min<uint64_t>(
+        sizeof(wire::ImagePrefix) + 4 * model.spec.image.values(), wire::kMaxTotalBytes));
+    if (!model.images) return;
+    kinds |= kind_bit(PayloadKind::kImageU8);
+    if (model.images->resize) max_bytes = wire::kMaxTotalBytes;
+    return;
+  }
+  kinds = kind_bit(PayloadKind::kTokensU16) | kind_bit(PayloadKind::kTokensU32);
+  max_bytes = model.max_tokens * 4;
+  if (!model.tokenizer) return;
+  kinds |= kind_bit(PayloadKind::kText);
+  max_bytes = model.max_tokens * kTextBytesPerToken;
 }
 
 }  // namespace
@@ -134,13 +154,7 @@ Result<Directory::Serving> Directory::load(const TenantSettings& settings,
   Serving serving;
   serving.group = number;
   serving.slot = *slot;
-  serving.payload_kinds =
-      kind_bit(wire::PayloadKind::kTokensU16) | kind_bit(wire::PayloadKind::kTokensU32);
-  serving.max_payload_bytes = model.max_tokens * 4;
-  if (model.tokenizer) {
-    serving.payload_kinds |= kind_bit(wire::PayloadKind::kText);
-    serving.max_payload_bytes = model.max_tokens * kTextBytesPerToken;
-  }
+  set_payloads(model, serving.payload_kinds, serving.max_payload_bytes);
   TenantEntry& entry = serving.entry;
   entry.settings = settings;
   entry.loaded = true;

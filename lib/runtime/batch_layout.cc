@@ -22,9 +22,45 @@ bool covers(const Segment& segment) noexcept {
   return next == segment.num_tokens;
 }
 
+// Whether the pieces hold the model's image, no more and no less.
+bool covers(const kernels::ImagePixels& image, const model::ImageInput& input) noexcept {
+  uint64_t bytes = 0;
+  for (const BytePiece& piece : image.pieces) bytes += piece.bytes;
+  return bytes == image.skip_bytes + input.values() * image.value_bytes;
+}
+
 void refuse(Segment& segment, StatusCode status, const char* detail) noexcept {
   segment.status = status;
   segment.detail = detail;
+}
+
+void check_tokens(Segment& segment, const model::TenantModel& model) noexcept {
+  if (!segment.image.pieces.empty()) {
+    refuse(segment, StatusCode::kUnsupportedKind, "the model takes token ids, not images");
+  } else if (segment.num_tokens == 0) {
+    refuse(segment, StatusCode::kMalformed, "the request has no tokens");
+  } else if (segment.num_tokens > model.max_tokens) {
+    refuse(segment, StatusCode::kTooLong, "the request has more tokens than the model takes");
+  } else if (!covers(segment)) {
+    refuse(segment, StatusCode::kMalformed, "the token ids do not add up to the request");
+  } else if (!segment.token_types.empty() &&
+             (segment.token_types.size() != segment.num_tokens ||
+              std::ranges::any_of(segment.token_types, [&](uint8_t t) {
+                return t >= std::max(1u, model.spec.type_vocab);
+              }))) {
+    refuse(segment, StatusCode::kMalformed, "the model has no such token type");
+  }
+}
+
+void check_image(Segment& segment, const model::TenantModel& model) noexcept {
+  const kernels::ImagePixels& image = segment.image;
+  if (image.pieces.empty() || !segment.pieces.empty()) {
+    refuse(segment, StatusCode::kUnsupportedKind, "the model takes images, not token ids");
+  } else if (image.value_bytes != 4 && (image.value_bytes != 1 || !model.images)) {
+    refuse(segment, StatusCode::kUnsupportedKind, "the model takes f32 pixels only");
+  } else if (segment.num_tokens != model.spec.max_tokens() || !covers(image, model.spec.image)) {
+    refuse(segment, StatusCode::kMalformed, "the pixels do not add up to the model's image");
+  }
 }
 
 // Sets the segment's status; true if it can run.
@@ -37,19 +73,11 @@ bool check(Segment& segment, const model::TenantModel* model) noexcept {
     refuse(segment, StatusCode::kNotAdmitted, "the tenant has no model in this group");
     return false;
   }
-  if (segment.num_tokens == 0) {
-    refuse(segment, StatusCode::kMalformed, "the request has no tokens");
-  } else if (segment.num_tokens > model->max_tokens) {
-    refuse(segment, StatusCode::kTooLong, "the request has more tokens than the model takes");
-  } else if (!covers(segment)) {
-    refuse(segment, StatusCode::kMalformed, "the token ids do not add up to the request");
-  } else if (!segment.token_types.empty() &&
-             (segment.token_types.size() != segment.num_tokens ||
-              std::ranges::any_of(segment.token_types, [&](uint8_t t) {
-                return t >= std::max(1u, model->spec.type_vocab);
-              }))) {
-    refuse(segment, StatusCode::kMalformed, "the model has no such token type");
-  } else if (!supports(model->head.spec, segment.kind)) {
+  if (model->spec.takes_images())
+    check_image(segment, *model);
+  else
+    check_tokens(segment, *model);
+  if (segment.status == StatusCode::kOk && !supports(model->head.spec, segment.kind)) {
     refuse(segment, StatusCode::kUnsupportedKind, "the model has no head for this kind of result");
   }
   if (segment.kind == wire::ResultKind::kDefault)
@@ -70,7 +98,8 @@ BatchLayout::BatchLayout(const GroupOptions& options)
   segments_.reserve(max_requests_);
   positions_.reserve(max_tokens_);
   token_types_.reserve(max_tokens_);
-  pieces_.reserve(max_tokens_);    // a piece holds at least one id
+  pieces_.reserve(max_tokens_);  // a piece holds at least one id
+  images_.reserve(max_requests_);
   ranges_.reserve(max_requests_);  // a tenant may occur more than once
 }
 
@@ -82,6 +111,7 @@ void BatchLayout::clear() noexcept {
   positions_.clear();
   token_types_.clear();
   pieces_.clear();
+  images_.clear();
   ranges_.clear();
 }
 
@@ -107,6 +137,13 @@ void BatchLayout::add(Segment& segment, TenantEntry* tenant) noexcept {
     piece.first_row += first_row;
     pieces_.push_back(piece);
   }
+  if (tenant->model.spec.takes_images()) {
+    kernels::ImagePixels& image = images_.emplace_back(segment.image);
+    image.first_row = first_row + 1;  // behind the class token
+    const bool is_raw = image.value_bytes == 1;
+    image.scale = is_raw ? tenant->model.images->scale.data() : nullptr;
+    image.shift = is_raw ? tenant->model.images->shift.data() : nullptr;
+  }
   if (ranges_.empty() || ranges_.back().slot != segment.slot || mini_batch_ != segment.mini_batch)
     ranges_.push_back({first_row, 0, segment.slot});
   mini_batch_ = segment.mini_batch;
@@ -116,6 +153,7 @@ void BatchLayout::add(Segment& segment, TenantEntry* tenant) noexcept {
 backbone::Pass BatchLayout::pass() const noexcept {
   return {.num_rows = num_rows_,
           .pieces = pieces_,
+          .images = images_,
           .positions = positions_,
           .token_types = has_token_types_ ? std::span<const uint8_t>(token_types_)
                                           : std::span<const uint8_t>(),

@@ -52,6 +52,7 @@ class BatchLayout {
   std::vector<uint32_t> positions_;
   std::vector<uint8_t> token_types_;
   std::vector<kernels::IdPiece> pieces_;
+  std::vector<kernels::ImagePixels> images_;  // one a live_, of an image model
   std::vector<kernels::RowRange> ranges_;
 };
 

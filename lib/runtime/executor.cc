@@ -10,6 +10,15 @@ namespace {
 
 constexpr size_t kTextBytesPerToken = 32;  // longer texts make text_ grow once
 
+// The pixels where they arrived, or resized.
+kernels::ImagePixels image_of(const request::Request& request, const PreparedText* resized) {
+  if (resized) return {.pieces = {&resized->pixels_piece, 1}};
+  const bool is_f32 = request.payload_kind == wire::PayloadKind::kImageF32;
+  return {.pieces = request.pieces,
+          .skip_bytes = sizeof(wire::ImagePrefix),
+          .value_bytes = static_cast<uint8_t>(is_f32 ? 4 : 1)};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(Group& group, device::Stream& stream,
@@ -32,7 +41,8 @@ GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& 
       scheduler_(std::move(scheduler)),
       planner_(std::move(planner)),
       queue_(options.queue),
-      texts_(options.limits.max_tokens),
+      texts_(group.spec().takes_images() ? 0 : options.limits.max_tokens,
+             group.spec().image.values()),
       bound_(options.limits.max_tokens),
       urgent_(options.queue.max_slots),
       last_batch_(options.queue.max_slots) {
@@ -206,6 +216,10 @@ void GroupExecutor::add_segment(const plan::Segment& place, uint32_t mini_batch,
   const size_t first_piece = pieces_.size();
   const PreparedText* text = request->prepared ? &texts_[request->prepared] : nullptr;
   if (text) segment.token_types = text->token_types;
+  if (group_.spec().takes_images()) {
+    segment.image = image_of(*request, text);
+    return;
+  }
   if (text && !text->ids.empty()) {
     pieces_.push_back(
         {reinterpret_cast<const std::byte*>(text->ids.data()), request->num_tokens, 0, 4});

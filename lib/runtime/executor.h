@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "model/image_resize.h"
 #include "plan/planner.h"
 #include "runtime/completion.h"
 #include "runtime/cost_estimate.h"
@@ -23,6 +24,7 @@
 #include "sched/group_queue.h"
 #include "sched/scheduler.h"
 #include "sched/urgent.h"
+#include "wire/payload.h"
 
 namespace itif::runtime {
 
@@ -80,6 +82,10 @@ class GroupExecutor {
   bool prepare(request::Request* request) noexcept;
   bool acquire_text(request::Request* request) noexcept;
   bool prepare_ids(request::Request* request, const model::TenantModel& model) noexcept;
+  bool prepare_image(request::Request* request, const model::TenantModel& model) noexcept;
+  bool resize_image(request::Request* request, const model::TenantModel& model,
+                    const wire::ImagePrefix& picture) noexcept;
+  bool collect_payload(request::Request* request) noexcept;
   bool prepare_text(request::Request* request, const model::TenantModel& model) noexcept;
   void expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept;
   size_t complete_refused(CompletionSink& sink) noexcept;
@@ -103,6 +109,7 @@ class GroupExecutor {
   sched::GroupQueue queue_;
   TextPool texts_;
   std::string text_;  // scratch: one payload in one place
+  model::PictureResizer resizer_;
   std::vector<request::Request*> refused_;
   std::vector<request::Request*> batch_;
   std::vector<request::Request*> ordered_;  // batch_ in the plan's order

@@ -90,14 +90,15 @@ class BackboneGroup final : public Group {
     const backbone::Pass pass = layout_.pass();
     const backbone::Hidden hidden = backbone_->launch(stream, weights_->view(), pass);
     heads_->launch(stream, hidden.rows, layout_);
-    stream.copy_to_host(hidden.ids, pass.num_rows * sizeof(int32_t), host_ids_.data());
+    if (hidden.ids)
+      stream.copy_to_host(hidden.ids, pass.num_rows * sizeof(int32_t), host_ids_.data());
     if (Status done = stream.synchronize(); !done) {
       for (Segment& segment : batch.segments)
         drop_result(segment, StatusCode::kDeviceFailed, "the group's device has failed");
       return done;
     }
     heads_->finish(layout_);
-    refuse_unknown_ids();
+    if (hidden.ids) refuse_unknown_ids();
     return {};
   }
 
@@ -154,6 +155,7 @@ class BackboneGroup final : public Group {
     entry->model.slot = slot;
     entry->model.spec = opened.spec;
     entry->model.tokenizer = std::move(opened.tokenizer);
+    entry->model.images = std::move(opened.images);
     entry->model.max_tokens = std::min(opened.spec.max_tokens(), options_.max_tokens);
     entry->model.max_text_tokens = std::min(entry->model.max_tokens, opened.max_text_tokens);
     entry->model.weight_bytes =

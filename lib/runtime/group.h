@@ -37,6 +37,9 @@ struct Segment {
   // pieces are ascending and cover [0, num_tokens) without gap.
   std::span<const kernels::IdPiece> pieces;
   std::span<const uint8_t> token_types;  // host, [num_tokens]; empty: all 0
+  // Instead of pieces where the group takes images: the pixels where they arrived, of the model's size
+  // (num_tokens: all positions of the model). first_row, scale and shift are forward()'s.
+  kernels::ImagePixels image;
   wire::ResultKind kind = wire::ResultKind::kDefault;
 
   wire::StatusCode status = wire::StatusCode::kOk;

@@ -216,7 +216,7 @@ void HeadRunner::launch_token_logits(device::Stream& stream, const void* hidden,
   });
 }
 
-// The pooler, and the classifier of whole texts behind it.
+// The pooler, and the classifier behind it; without a pooler the classifier takes the first token's rows.
 void HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
                                const BatchLayout& layout) noexcept {
   const std::span<const Live> live = layout.live();
@@ -232,9 +232,12 @@ void HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
   for_each_part(chosen, same, [&](size_t first, size_t last) {
     TenantEntry& tenant = *live[chosen[first]].tenant;
     const model::Head& head = tenant.model.head;
-    float* pooled = floats(pooled_) + first * hidden_size_;
-    launch_linear(stream, head.pooler.front(), floats(rows_) + first * hidden_size_, pooled,
-                  last - first);
+    float* pooled = floats(rows_) + first * hidden_size_;
+    if (!head.pooler.empty()) {
+      const float* rows = pooled;
+      pooled = floats(pooled_) + first * hidden_size_;
+      launch_linear(stream, head.pooler.front(), rows, pooled, last - first);
+    }
     bool any_logits = false;
     for (size_t i = first; i < last; ++i)
       any_logits |= !wants(live[chosen[i]], ResultKind::kPooled);

@@ -22,8 +22,28 @@ struct Arguments {
   std::string backbone = "bert-tiny", head = "none", dtype = "f32", directory;
   std::vector<std::string> labels;
   uint32_t layers = 0, hidden = 0, heads = 0, intermediate = 0, vocab = 0, max_positions = 0;
+  uint32_t patch = 0;
+  std::string image;
   uint64_t seed = 1;
 };
+
+// "224x224x3": height, width, channels.
+Status replace_image(const std::string& text, uint32_t patch, model::BackboneSpec& spec) {
+  if (text.empty() && patch == 0) return {};
+  if (!spec.takes_images())
+    return fail(Code::kInvalidArgument, "--image and --patch are for backbones that take images");
+  model::ImageInput& image = spec.image;
+  int end = 0;
+  if (!text.empty() && (std::sscanf(text.c_str(), "%4ux%4ux%2u%n", &image.height, &image.width,
+                                    &image.channels, &end) != 3 ||
+                        static_cast<size_t>(end) != text.size()))
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("--image must be height, width and channels as in 224x224x3, is '{}'", text));
+  if (patch) image.patch = patch;
+  spec.max_positions = image.patches() + 1;
+  return {};
+}
 
 Status run(const Arguments& arguments) {
   mkmodel::ModelOptions options;
@@ -40,6 +60,7 @@ Status run(const Arguments& arguments) {
   replace(options.spec.intermediate, arguments.intermediate);
   replace(options.spec.vocab, arguments.vocab);
   replace(options.spec.max_positions, arguments.max_positions);
+  ITIF_TRY(replace_image(arguments.image, arguments.patch, options.spec));
   options.labels = arguments.labels;
   options.seed = arguments.seed;
   ITIF_TRY(mkmodel::make_model(options, arguments.directory));
@@ -63,6 +84,10 @@ int main(int argc, char** argv) {
   app.add_option("--intermediate", arguments.intermediate)->check(CLI::Range(1u, 131072u));
   app.add_option("--vocab", arguments.vocab)->check(CLI::Range(5u, 1u << 22));
   app.add_option("--max-positions", arguments.max_positions)->check(CLI::Range(1u, 65536u));
+  app.add_option("--image", arguments.image,
+                 "of an image model: height, width, channels: 224x224x3");
+  app.add_option("--patch", arguments.patch, "of an image model: side of a patch")
+      ->check(CLI::Range(1u, 256u));
   app.add_option("--head", arguments.head,
                  "none, pooler, embedding, classification or token-classification")
       ->capture_default_str();

@@ -61,13 +61,17 @@ class Noise {
 };
 
 // The architecture of the family's that the head asks for. Errors: kInvalidArgument, it has none.
-Result<const model::Architecture*> architecture_of(const backbone::Family& family,
-                                                   HeadChoice head) {
+Result<const model::Architecture*> architecture_of(const backbone::Family& family, HeadChoice head,
+                                                   bool takes_images) {
   const model::HeadKind kind =
       head == HeadChoice::kClassification        ? model::HeadKind::kClassification
       : head == HeadChoice::kTokenClassification ? model::HeadKind::kTokenClassification
                                                  : model::HeadKind::kHidden;
-  if (head != HeadChoice::kPooler || !family.heads.pooler.empty())
+  // sentence-transformers are text models.
+  const bool is_there = head == HeadChoice::kPooler      ? !family.heads.pooler.empty()
+                        : head == HeadChoice::kEmbedding ? !takes_images
+                                                         : true;
+  if (is_there)
     for (const model::Architecture& row : family.heads.architectures)
       if (row.kind == kind) return &row;
   return fail(Code::kInvalidArgument,
@@ -94,6 +98,7 @@ std::vector<TensorToWrite> list_tensors(const ModelOptions& options, const backb
     const Shape& shape = kind.source_shape;
     const std::vector<uint64_t> dims(shape.dims.begin(), shape.dims.begin() + shape.rank);
     for (const model::Source& source : kind.sources) {
+      if (source.names.empty()) continue;  // what the architecture leaves out
       const std::string& name = source.names[naming];
       if (kind.init == model::Init::kNormal)
         random(name, dims, options.initializer_range);
@@ -107,9 +112,10 @@ std::vector<TensorToWrite> list_tensors(const ModelOptions& options, const backb
     random(module + ".bias", {n}, deviation);
   };
   const bool classifies = options.head == HeadChoice::kClassification;
+  const bool pools = options.head == HeadChoice::kPooler || (classifies && architecture.on_pooler);
   if (classifies && !architecture.dense.empty())
     linear(std::string(architecture.dense), hidden, options.initializer_range);
-  else if (classifies || options.head == HeadChoice::kPooler)
+  else if (pools)
     linear(
         (naming ? std::string(family.heads.prefix) + "." : "") + std::string(family.heads.pooler),
         hidden, options.initializer_range);
@@ -167,6 +173,21 @@ Status write_tokenizer(const ModelOptions& options, const std::string& directory
                      {"mask_token", "[MASK]"}});
 }
 
+Status write_preprocessor(const ModelOptions& options, const std::string& directory) {
+  const model::ImageInput& image = options.spec.image;
+  const std::vector<double> half(image.channels, 0.5);
+  return write_json(directory + "/preprocessor_config.json",
+                    {{"image_processor_type", "ViTImageProcessor"},
+                     {"do_resize", true},
+                     {"size", {{"height", image.height}, {"width", image.width}}},
+                     {"resample", 2},
+                     {"do_rescale", true},
+                     {"rescale_factor", 1.0 / 255},
+                     {"do_normalize", true},
+                     {"image_mean", half},
+                     {"image_std", half}});
+}
+
 Status write_sentence_transformers(const ModelOptions& options, const std::string& directory) {
   const std::string type = "sentence_transformers.models.";
   ITIF_TRY(write_json(
@@ -215,11 +236,12 @@ Status make_model(const ModelOptions& options, const std::string& directory) {
     return fail(
         Code::kInvalidArgument,
         fmt::format("--hidden must be a multiple of --heads ({}), is {}", spec.heads, spec.hidden));
-  if (spec.vocab < 5)
+  if (spec.vocab < 5 && !spec.takes_images())
     return fail(Code::kInvalidArgument, "--vocab must be at least 5: the special tokens");
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
   ITIF_TRY(family->parse(family->config(spec), "the backbone asked for"));
-  ITIF_ASSIGN(const model::Architecture* architecture, architecture_of(*family, options.head));
+  ITIF_ASSIGN(const model::Architecture* architecture,
+              architecture_of(*family, options.head, spec.takes_images()));
 
   std::error_code error;
   std::filesystem::create_directories(directory, error);
@@ -230,7 +252,8 @@ Status make_model(const ModelOptions& options, const std::string& directory) {
                   fmt::format("{} already holds a model: choose another directory", directory));
   if (options.head == HeadChoice::kEmbedding)
     ITIF_TRY(write_sentence_transformers(options, directory));
-  ITIF_TRY(write_tokenizer(options, directory));
+  ITIF_TRY(spec.takes_images() ? write_preprocessor(options, directory)
+                               : write_tokenizer(options, directory));
   Noise noise(options.seed);
   ITIF_TRY(write_safetensors(directory + "/model.safetensors",
                              list_tensors(options, *family, *architecture, noise), options.dtype));

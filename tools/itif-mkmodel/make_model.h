@@ -28,8 +28,8 @@ struct ModelOptions {
 // "none", "pooler", "embedding", "classification", "token-classification".
 Result<HeadChoice> parse_head(const std::string& name);
 
-// Writes config.json, model.safetensors, vocab.txt, tokenizer_config.json and, for an embedding, the
-// files of sentence-transformers into `directory`, which is made if need be. The same options write
+// Writes config.json, model.safetensors and what prepares the input (vocab.txt and tokenizer_config.json, or
+// preprocessor_config.json of an image model) and, for an embedding, the files of sentence-transformers into `directory`, which is made if need be. The same options write
 // the same bytes. Errors: kInvalidArgument (a spec that contradicts itself), kAlreadyExists (the
 // directory holds a model), kPermission, kResourceExhausted.
 Status make_model(const ModelOptions& options, const std::string& directory);

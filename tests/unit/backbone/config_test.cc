@@ -48,7 +48,7 @@ TEST(Config, WhatDoesNotFitIsRefusedByName) {
     std::string expected;
   } rows[] = {
       {"model_type", nullptr, Code::kUnsupported,
-       "'model_type' must be one of albert, bert, distilbert, roberta, found nothing"},
+       "'model_type' must be one of albert, bert, distilbert, roberta, vit, found nothing"},
       {"model_type", "llama", Code::kUnsupported, "found \"llama\""},
       {"model_type", 3, Code::kInvalidArgument, "'model_type' must be a string"},
       {"hidden_size", nullptr, Code::kInvalidArgument, "'hidden_size' must be an integer"},

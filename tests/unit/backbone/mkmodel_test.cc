@@ -23,7 +23,7 @@ ModelOptions tiny(HeadChoice head, const char* backbone = "bert-tiny") {
   options.spec.hidden = 32;
   options.spec.heads = 2;
   options.spec.intermediate = 48;
-  options.spec.vocab = 3000;
+  if (!options.spec.takes_images()) options.spec.vocab = 3000;
   options.head = head;
   return options;
 }
@@ -62,7 +62,10 @@ TEST(MakeModel, EveryFamilyIsReadBackAndItsWeightsAreAllThere) {
       TempDirectory directory;
       const ModelOptions options = tiny(head, family->presets.front().name.data());
       const Status made = make_model(options, directory.path());
-      if (head == HeadChoice::kPooler && family->heads.pooler.empty()) {
+      const bool takes_images = family->presets.front().spec.takes_images();
+      if ((head == HeadChoice::kPooler && family->heads.pooler.empty()) ||
+          (takes_images &&
+           (head == HeadChoice::kEmbedding || head == HeadChoice::kTokenClassification))) {
         EXPECT_EQ(made.error().code, Code::kInvalidArgument);
         continue;
       }
@@ -70,6 +73,8 @@ TEST(MakeModel, EveryFamilyIsReadBackAndItsWeightsAreAllThere) {
       const auto opened = backbone::open_model(directory.path());
       ASSERT_TRUE(opened) << opened.error().message;
       EXPECT_EQ(opened->spec, options.spec);
+      EXPECT_EQ(opened->images.has_value(), takes_images);
+      EXPECT_EQ(opened->tokenizer == nullptr, takes_images);
       testing::PlainDevice device;
       const auto kinds = family->weight_kinds(opened->spec);
       const auto store = model::WeightStore::create(device, kinds, 1).value();

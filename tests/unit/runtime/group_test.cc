@@ -56,11 +56,11 @@ TEST_F(GroupTest, OptionsAndFamiliesAreChecked) {
   EXPECT_EQ(Group::create(device_, spec, {.max_tokens = 0}).error().code, Code::kInvalidArgument);
   EXPECT_EQ(Group::create(device_, spec, {.max_requests = 0}).error().code, Code::kInvalidArgument);
   EXPECT_EQ(Group::create(device_, spec, {.max_tenants = 0}).error().code, Code::kInvalidArgument);
-  spec.family = "vit";
+  spec.family = "gpt2";
   const auto unknown = Group::create(device_, spec, kOptions);
   EXPECT_EQ(unknown.error().code, Code::kUnsupported);
   EXPECT_EQ(unknown.error().message,
-            "'model_type' must be one of albert, bert, distilbert, roberta, found \"vit\"");
+            "'model_type' must be one of albert, bert, distilbert, roberta, vit, found \"gpt2\"");
 }
 
 TEST_F(GroupTest, AdmittedModelsSayWhatTheyAre) {
@@ -188,7 +188,7 @@ const Refusal kRefusals[] = {
      [](const auto& f, const auto& d) { edit_config(f, d, "model_type", "gpt2"); },
      Code::kUnsupported,
      {"config.json",
-      "'model_type' must be one of albert, bert, distilbert, roberta, found \"gpt2\""}},
+      "'model_type' must be one of albert, bert, distilbert, roberta, vit, found \"gpt2\""}},
     {"another head",
      [](const auto& f, const auto& d) {
        edit_config(f, d, "architectures", json::array({"BertForMultipleChoice"}));

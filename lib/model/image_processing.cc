@@ -1,0 +1,105 @@
+#include "model/image_processing.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "model/json_file.h"
+
+namespace itif::model {
+namespace {
+
+using nlohmann::json;
+
+std::unexpected<Error> wrong(const std::string& origin, const char* key,
+                             const std::string& expected, const json& found) {
+  return fail(Code::kInvalidArgument,
+              fmt::format("{}: '{}' must be {}, found {}", origin, key, expected, shown(found)));
+}
+
+// {"height": h, "width": w}, or one number for both.
+Status check_size(const json& config, const ImageInput& input, const std::string& origin) {
+  const auto it = config.find("size");
+  if (it == config.end() || it->is_null()) {
+    // transformers' default.
+    if (input.height == 224 && input.width == 224) return {};
+    return wrong(origin, "size", "the model's image_size", json());
+  }
+  json size = *it;
+  if (size.is_number_integer()) size = {{"height", size}, {"width", size}};
+  if (size.is_object() && size.contains("shortest_edge"))
+    return fail(Code::kUnsupported,
+                fmt::format("{}: 'size' must give height and width, found {}", origin, shown(*it)));
+  if (!size.is_object() || size.value("height", json()) != json(input.height) ||
+      size.value("width", json()) != json(input.width))
+    return wrong(origin, "size",
+                 fmt::format("the model's: height {}, width {}", input.height, input.width), *it);
+  return {};
+}
+
+// One number for all channels, or one a channel.
+Result<std::vector<double>> per_channel(const json& config, const char* key, uint32_t channels,
+                                        double absent, const std::string& origin) {
+  const auto it = config.find(key);
+  if (it == config.end() || it->is_null()) return std::vector<double>(channels, absent);
+  if (it->is_number()) return std::vector<double>(channels, it->get<double>());
+  std::vector<double> values;
+  if (it->is_array() && it->size() == channels)
+    for (const json& value : *it)
+      if (value.is_number()) values.push_back(value.get<double>());
+  if (values.size() != channels)
+    return wrong(origin, key, fmt::format("a number or an array of {} numbers", channels), *it);
+  return values;
+}
+
+Status check_processor(const json& config, const std::string& origin) {
+  for (const char* key : {"image_processor_type", "feature_extractor_type"}) {
+    ITIF_ASSIGN(const std::string type, get_string_or(config, key, "", origin));
+    if (type.empty() || type == "ViTImageProcessor" || type == "ViTFeatureExtractor" ||
+        type == "ViTImageProcessorFast")
+      continue;
+    return fail(Code::kUnsupported,
+                fmt::format("{}: '{}' must be ViTImageProcessor or ViTFeatureExtractor, found {}",
+                            origin, key, shown(json(type))));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ImageProcessing> read_image_processing(const std::string& directory,
+                                              const ImageInput& input) {
+  const std::string origin = directory + "/preprocessor_config.json";
+  ITIF_ASSIGN(const json config, read_json_file(origin));
+  ITIF_TRY(check_processor(config, origin));
+  ImageProcessing processing;
+  ITIF_ASSIGN(const bool resizes, get_bool_or(config, "do_resize", true, origin));
+  if (resizes) {
+    ITIF_TRY(check_size(config, input, origin));
+    ITIF_ASSIGN(const uint32_t filter, get_uint_or(config, "resample", 0, 5, 2, origin));
+    // As many channels as Pillow resizes one by one.
+    if (input.channels == 1 || input.channels == 3)
+      processing.resize = static_cast<ResizeFilter>(filter);
+  }
+  ITIF_ASSIGN(const bool rescales, get_bool_or(config, "do_rescale", true, origin));
+  double factor = 1;
+  if (rescales) {
+    ITIF_ASSIGN(factor, get_number_or(config, "rescale_factor", -1e6, 1e6, 1.0 / 255, origin));
+  }
+  ITIF_ASSIGN(const bool normalizes, get_bool_or(config, "do_normalize", true, origin));
+  std::vector<double> mean(input.channels, 0.0), deviation(input.channels, 1.0);
+  if (normalizes) {
+    ITIF_ASSIGN(mean, per_channel(config, "image_mean", input.channels, 0.5, origin));
+    ITIF_ASSIGN(deviation, per_channel(config, "image_std", input.channels, 0.5, origin));
+  }
+  for (uint32_t c = 0; c < input.channels; ++c) {
+    processing.scale.push_back(static_cast<float>(factor / deviation[c]));
+    processing.shift.push_back(static_cast<float>(-mean[c] / deviation[c]));
+    if (!std::isfinite(processing.scale[c]) || !std::isfinite(processing.shift[c]))
+      return wrong(origin, "image_std", "numbers that are not 0",
+                   config.value("image_std", json()));
+  }
+  return processing;
+}
+
+}  // namespace itif::model

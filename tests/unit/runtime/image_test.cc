@@ -1,0 +1,216 @@
+// Image tenants side by side, and images that are not what they should be.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <fstream>
+
+#include "support/ask.h"
+#include "support/image_requests.h"
+#include "support/small_group.h"
+
+namespace itif::runtime {
+namespace {
+
+using testing::image_payload;
+using testing::ImageRequests;
+using testing::TempDirectory;
+using wire::PayloadKind;
+using wire::StatusCode;
+
+model::BackboneSpec image_spec() {
+  model::BackboneSpec spec;
+  spec.family = "vit";
+  spec.layers = 2;
+  spec.hidden = 36;
+  spec.heads = 3;
+  spec.intermediate = 52;
+  spec.image = {.height = 28, .width = 28, .channels = 3, .patch = 7};
+  spec.max_positions = 17;
+  spec.own = {{"qkv_bias", uint64_t{1}}};
+  return spec;
+}
+
+std::vector<std::byte> random_pixels(Random& random, size_t bytes) {
+  std::vector<std::byte> pixels(bytes);
+  for (std::byte& pixel : pixels) pixel = static_cast<std::byte>(random.below(256));
+  return pixels;
+}
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream(path) << text;
+}
+
+// Tenant i's images are normalised with its own mean; the last tenant has no preprocessor_config.json.
+class Images : public ::testing::TestWithParam<std::string> {
+ protected:
+  static constexpr uint32_t kTenants = 4, kNoResize = 2, kF32Only = 3;
+
+  void SetUp() override {
+    device_ = testing::make_device(GetParam());
+    if (!device_) GTEST_SKIP() << "this machine has no " << GetParam();
+    group_ =
+        Group::create(*device_, image_spec(), {.max_tokens = 120, .max_tenants = kTenants}).value();
+    for (uint32_t i = 0; i < kTenants; ++i) {
+      const std::string directory = files_.file("tenant" + std::to_string(i));
+      auto options = testing::loud_model(image_spec(), mkmodel::HeadChoice::kClassification, i + 1);
+      options.labels = {"cat", "dog", "heron"};
+      ASSERT_TRUE(mkmodel::make_model(options, directory));
+      const std::string preprocessor = directory + "/preprocessor_config.json";
+      if (i == kF32Only) {
+        std::filesystem::remove(preprocessor);
+      } else {
+        write(preprocessor, i == kNoResize
+                                ? R"({"do_resize": false})"
+                                : R"({"size": 28, "image_mean": 0.)" + std::to_string(i + 2) + "}");
+      }
+      const auto slot = group_->admit(directory, nullptr);
+      ASSERT_TRUE(slot) << slot.error().message;
+      ASSERT_EQ(*slot, i);
+    }
+    requests_ = std::make_unique<ImageRequests>(*device_, *group_);
+  }
+
+  StatusCode status(uint32_t slot, PayloadKind kind, const std::vector<std::byte>& payload,
+                    std::string* detail = nullptr) {
+    const request::Request& r = requests_->submit(slot, kind, payload);
+    requests_->run();
+    if (detail) *detail = r.detail;
+    return r.status;
+  }
+
+  TempDirectory files_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<Group> group_;
+  std::unique_ptr<ImageRequests> requests_;
+  Random random_{9};
+};
+
+TEST_P(Images, BatchedWithOtherTenantsAsAlone) {
+  struct Sent {
+    uint32_t slot;
+    std::vector<std::byte> payload;
+    const request::Request* batched = nullptr;
+  };
+  std::vector<Sent> sent;
+  for (int i = 0; i < 12; ++i) {
+    const auto side = static_cast<uint16_t>(i % 4 == 3 && i % 3 != kNoResize ? 20 + i : 28);
+    sent.push_back(
+        {static_cast<uint32_t>(i % 3),
+         image_payload({side, side, 3}, random_pixels(random_, size_t{3} * side * side))});
+  }
+  const auto hidden = wire::ResultKind::kHidden;
+  for (Sent& one : sent)
+    one.batched = &requests_->submit(one.slot, PayloadKind::kImageU8, one.payload, hidden, 100);
+  requests_->run();
+  EXPECT_GE(requests_->largest_batch, 7u);  // 17 rows each of 120
+  std::vector<std::vector<float>> results;
+  for (const Sent& one : sent) {
+    const request::Request& alone =
+        requests_->submit(one.slot, PayloadKind::kImageU8, one.payload, hidden);
+    requests_->run();
+    ASSERT_EQ(one.batched->status, StatusCode::kOk) << one.batched->detail;
+    ASSERT_EQ(alone.status, StatusCode::kOk) << alone.detail;
+    EXPECT_EQ(alone.result_rows, 17u);
+    results.push_back(ImageRequests::floats(alone));
+    if (GetParam() == "bf16")
+      EXPECT_GE(testing::cosine(ImageRequests::floats(*one.batched), results.back()), 0.9999);
+    else
+      EXPECT_LE(testing::max_difference(ImageRequests::floats(*one.batched), results.back()), 1e-4);
+  }
+  EXPECT_GT(testing::max_difference(results[0], results[1]), 0.1);  // tenants differ
+}
+
+TEST_P(Images, WhatIsNotTheModelsImageGetsItsOwnStatus) {
+  const auto u8 = [&](uint16_t h, uint16_t w, uint16_t c, int more = 0, uint16_t reserved = 0) {
+    return image_payload({h, w, c, reserved},
+                         random_pixels(random_, static_cast<size_t>(h * w * c + more)));
+  };
+  const auto f32 = [&](uint16_t h, uint16_t w) {
+    return image_payload({h, w, 3}, std::vector<std::byte>(size_t{h} * w * 3 * 4));
+  };
+  const struct {
+    uint32_t slot;
+    PayloadKind kind;
+    std::vector<std::byte> payload;
+    StatusCode status;
+    const char* detail;
+  } rows[] = {
+      {0, PayloadKind::kImageU8, u8(28, 28, 3), StatusCode::kOk, ""},
+      {0, PayloadKind::kImageF32, f32(28, 28), StatusCode::kOk, ""},
+      {kF32Only, PayloadKind::kImageF32, f32(28, 28), StatusCode::kOk, ""},
+      {0, PayloadKind::kTokensU16, u8(28, 28, 3), StatusCode::kUnsupportedKind, "takes images"},
+      {0, PayloadKind::kText, u8(28, 28, 3), StatusCode::kUnsupportedKind, "takes images"},
+      {0, PayloadKind::kRaw, u8(28, 28, 3), StatusCode::kUnsupportedKind, "takes images"},
+      {kF32Only, PayloadKind::kImageU8, u8(28, 28, 3), StatusCode::kUnsupportedKind, "image_f32"},
+      {0, PayloadKind::kImageU8, {}, StatusCode::kMalformed, "too short"},
+      {0, PayloadKind::kImageU8, std::vector<std::byte>(7), StatusCode::kMalformed, "too short"},
+      {0, PayloadKind::kImageU8, u8(0, 28, 3, 9), StatusCode::kMalformed, "none of them 0"},
+      {0, PayloadKind::kImageU8, u8(28, 28, 3, 0, 1), StatusCode::kMalformed, "none of them 0"},
+      {0, PayloadKind::kImageU8, u8(28, 28, 3, -1), StatusCode::kMalformed, "not as long"},
+      {0, PayloadKind::kImageU8, u8(28, 28, 3, 1), StatusCode::kMalformed, "not as long"},
+      {0, PayloadKind::kImageF32, u8(28, 28, 3), StatusCode::kMalformed, "not as long"},
+      {0, PayloadKind::kImageU8, u8(28, 28, 1), StatusCode::kUnsupportedKind, "channels"},
+      {0, PayloadKind::kImageU8, u8(28, 28, 4), StatusCode::kUnsupportedKind, "channels"},
+      {0, PayloadKind::kImageF32, f32(28, 27), StatusCode::kUnsupportedKind, "not resized"},
+      {kNoResize, PayloadKind::kImageU8, u8(28, 27, 3), StatusCode::kUnsupportedKind,
+       "does not resize"},
+      {0, PayloadKind::kImageU8, u8(28, 27, 3), StatusCode::kOk, ""},
+      {0, PayloadKind::kImageU8, u8(1, 8192, 3), StatusCode::kOk, ""},
+      {0, PayloadKind::kImageU8, u8(8193, 1, 3), StatusCode::kTooLong, "8192"},
+  };
+  for (size_t i = 0; i < std::size(rows); ++i) {
+    SCOPED_TRACE(i);
+    std::string detail;
+    EXPECT_EQ(status(rows[i].slot, rows[i].kind, rows[i].payload, &detail), rows[i].status)
+        << detail;
+    EXPECT_NE(detail.find(rows[i].detail), std::string::npos) << detail;
+  }
+}
+
+TEST_P(Images, AreRefusedByTextModels) {
+  const auto text = testing::SmallGroup(*device_);
+  ImageRequests requests(*device_, *text.group);
+  const auto payload = image_payload({4, 4, 3}, random_pixels(random_, 48));
+  const request::Request& r = requests.submit(0, PayloadKind::kImageU8, payload);
+  requests.run();
+  EXPECT_EQ(r.status, StatusCode::kUnsupportedKind);
+  EXPECT_STREQ(r.detail, "the tenant's model takes token ids or text");
+}
+
+// What forward() itself checks: a caller's mistake must not read memory that is not there.
+TEST_P(Images, SegmentsThatDoNotAddUpTakeNoPartInABatch) {
+  const std::vector<std::byte> pixels = random_pixels(random_, 28 * 28 * 3);
+  const BytePiece whole{pixels.data(), 28 * 28 * 3}, cut{pixels.data(), 28 * 28 * 3 - 1};
+  const uint32_t id = 3;
+  const kernels::IdPiece ids{reinterpret_cast<const std::byte*>(&id), 1, 0, 4};
+  std::array<Segment, 6> segments;
+  for (Segment& segment : segments) {
+    segment.slot = 1;
+    segment.num_tokens = 17;
+    segment.image.pieces = {&whole, 1};
+  }
+  segments[0].slot = segments[1].slot = 0;
+  segments[0].image.pieces = {&cut, 1};
+  segments[2].num_tokens = 16;
+  segments[3].num_tokens = 1;
+  segments[3].image = {};
+  segments[3].pieces = {&ids, 1};
+  segments[4].pieces = {&ids, 1};
+  segments[5].image.value_bytes = 2;
+  Batch batch{segments};
+  const auto stream = device_->make_stream(group_->stream_limits()).value();
+  ASSERT_TRUE(group_->forward(*stream, batch));
+  EXPECT_EQ(segments[0].status, StatusCode::kMalformed);
+  EXPECT_EQ(segments[1].status, StatusCode::kOk) << segments[1].detail;
+  EXPECT_EQ(segments[2].status, StatusCode::kMalformed);
+  EXPECT_EQ(segments[3].status, StatusCode::kUnsupportedKind);
+  EXPECT_EQ(segments[4].status, StatusCode::kUnsupportedKind);
+  EXPECT_EQ(segments[5].status, StatusCode::kUnsupportedKind);
+  for (const Segment& segment : segments) std::free(segment.result.data);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Images, ::testing::Values("plain", "f32", "bf16"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace itif::runtime
