@@ -61,6 +61,7 @@ struct MakeOptions {
 struct GemmUse {
   device::GemmShape shape;
   uint32_t times = 1;
+  uint32_t num_weights = 0;  // different ones among them, taken in turn; 0: as many as times
 };
 
 // A backbone that people call by a name: "bert-base".

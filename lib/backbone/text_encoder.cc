@@ -136,7 +136,7 @@ std::vector<GemmUse> text_encoder_gemms(const BackboneSpec& spec, const TextEnco
   std::vector<GemmUse> uses;
   if (!layout.projection.empty()) uses.push_back({{.n = spec.hidden, .k = layout.embedding}, 1});
   for (const device::GemmShape& shape : {shapes.qkv, shapes.out, shapes.up, shapes.down})
-    uses.push_back({shape, layers});
+    uses.push_back({shape, layers, static_cast<uint32_t>(layout.blocks.size())});
   return uses;
 }
 

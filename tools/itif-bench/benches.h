@@ -36,6 +36,15 @@ Status bench_encoder(const BenchOptions& options, Report& report);
 // Each operator at BERT-base's sizes against a copy of as many bytes, attention against GEMMs.
 Status bench_operators(const BenchOptions& options, Report& report);
 
+// The thesis's Table 5.2, continued to 64 tenants.
+Status bench_tenants(const BenchOptions& options, Report& report);
+// The thesis's Figures 5.2 to 5.4.
+Status bench_batching(const BenchOptions& options, Report& report);
+// Planners side by side over batches of mixed lengths, in tokens/s.
+Status bench_mixed(const BenchOptions& options, Report& report);
+// Tokens/s and memory against each dimension alone.
+Status bench_scaling(const BenchOptions& options, Report& report);
+
 // Planning a batch of 64 requests, by planner, against 2 % of the batch's own time.
 Status bench_plan(const BenchOptions& options, Report& report);
 

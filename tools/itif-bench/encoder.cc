@@ -19,16 +19,6 @@ const std::vector<EncoderCase> kCases = {
 };
 constexpr uint32_t kTenants = 4;
 
-double cosine(const float* a, const float* b, size_t count) {
-  double ab = 0, aa = 0, bb = 0;
-  for (size_t i = 0; i < count; ++i) {
-    ab += double{a[i]} * b[i];
-    aa += double{a[i]} * a[i];
-    bb += double{b[i]} * b[i];
-  }
-  return ab / std::sqrt(aa * bb);
-}
-
 // Each segment of the batch must come out as it does alone. Arithmetic does not depend on the
 // neighbours but for the order of some sums.
 Status check_alone(Encoder& encoder, const EncoderCase& c, const Encoder::Batch& batch,

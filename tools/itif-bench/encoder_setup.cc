@@ -1,7 +1,10 @@
 #include "encoder_setup.h"
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -20,15 +23,17 @@ uint32_t EncoderCase::num_tokens() const {
 
 Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
                                                const model::BackboneSpec& spec,
-                                               uint32_t num_tenants, uint32_t max_tokens) {
+                                               uint32_t num_tenants, uint32_t max_tokens,
+                                               uint32_t first_tenant) {
   std::unique_ptr<Encoder> encoder(new Encoder(device, spec));
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
   ITIF_ASSIGN(encoder->weights_,
               model::WeightStore::create(device, family->weight_kinds(spec), num_tenants));
+  encoder->num_tenants_ = num_tenants;
   for (uint32_t tenant = 0; tenant < num_tenants; ++tenant) {
     ITIF_ASSIGN(const uint32_t slot, encoder->weights_->acquire());
     CHECK(slot == tenant);
-    ITIF_TRY(encoder->fill_slot(slot));
+    ITIF_TRY(encoder->fill_slot(slot, first_tenant + tenant));
   }
   ITIF_ASSIGN(encoder->backbone_, family->make(device, spec, {.max_rows = max_tokens}));
   ITIF_ASSIGN(encoder->stream_,
@@ -39,8 +44,8 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
 
 // Weights as BERT's initialiser makes them, from one block of random numbers read at changing places:
 // drawing each of 110 million would take longer than the bench.
-Status Encoder::fill_slot(uint32_t slot) {
-  Random random(slot + 1);
+Status Encoder::fill_slot(uint32_t slot, uint32_t tenant) {
+  Random random(tenant + 1);
   std::vector<float> block(1 << 20);
   for (float& v : block) v = static_cast<float>(random.normal() * 0.03);
   std::vector<float> values;
@@ -104,6 +109,63 @@ Encoder::Batch Encoder::alone(const Batch& batch, size_t segment) {
   return one;
 }
 
+Encoder::Batch Encoder::of_tenant(const Batch& batch, uint32_t tenant, uint32_t slot) {
+  Batch one;
+  one.offsets.push_back(0);
+  const auto range = std::ranges::find(batch.ranges, tenant, &kernels::RowRange::slot);
+  CHECK(range != batch.ranges.end());
+  const uint32_t first = range->first_row, end = first + range->num_rows;
+  for (size_t s = 0; s < batch.segments.size(); ++s) {
+    if (batch.segments[s].first_row < first || batch.segments[s].first_row >= end) continue;
+    one.pieces.push_back(batch.pieces[s]);
+    one.pieces.back().first_row -= first;
+    one.segments.push_back({batch.segments[s].first_row - first, batch.segments[s].num_rows});
+    one.offsets.push_back(batch.offsets[s + 1] - first);
+  }
+  one.positions.assign(batch.positions.begin() + first, batch.positions.begin() + end);
+  one.ranges = {{.first_row = 0, .num_rows = range->num_rows, .slot = slot}};
+  return one;
+}
+
+Encoder::Batch Encoder::of_pass(const plan::Plan& plan, const plan::Pass& pass, uint32_t vocab) {
+  Batch batch;
+  batch.offsets.push_back(0);
+  batch.positions.resize(pass.num_rows, 0);
+  batch.ids.resize(pass.num_rows);
+  for (uint32_t s = pass.first_segment; s < pass.first_segment + pass.num_segments; ++s) {
+    const plan::Segment& segment = plan.segments[s];
+    uint16_t* ids = batch.ids.data() + segment.first_row;
+    Random random(segment.item + 1);  // an item's ids, wherever it stands
+    for (uint32_t i = 0; i < segment.num_tokens; ++i) {
+      ids[i] = static_cast<uint16_t>(random.below(vocab));
+      batch.positions[segment.first_row + i] = i;
+    }
+    batch.pieces.push_back({.data = reinterpret_cast<const std::byte*>(ids),
+                            .num_ids = segment.num_tokens,
+                            .first_row = segment.first_row,
+                            .id_bytes = 2});
+    batch.segments.push_back({segment.first_row, segment.num_tokens});
+    batch.offsets.push_back(segment.first_row + segment.num_rows);
+  }
+  for (uint32_t m = pass.first_mini_batch; m < pass.first_mini_batch + pass.num_mini_batches; ++m) {
+    const plan::MiniBatch& mini_batch = plan.mini_batches[m];
+    batch.ranges.push_back({.first_row = mini_batch.first_row,
+                            .num_rows = mini_batch.num_rows,
+                            .slot = mini_batch.slot});
+  }
+  return batch;
+}
+
+double cosine(const float* a, const float* b, size_t count) {
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < count; ++i) {
+    ab += double{a[i]} * b[i];
+    aa += double{a[i]} * a[i];
+    bb += double{b[i]} * b[i];
+  }
+  return ab / std::sqrt(aa * bb);
+}
+
 backbone::Pass Encoder::Batch::pass() const {
   return {.num_rows = offsets.back(),
           .pieces = pieces,
@@ -111,6 +173,10 @@ backbone::Pass Encoder::Batch::pass() const {
           .token_types = {},
           .segments = segments,
           .ranges = ranges};
+}
+
+uint64_t Encoder::bytes() const {
+  return num_tenants_ * weights_->slot_bytes() + backbone_->workspace_bytes();
 }
 
 Status Encoder::forward(const Batch& batch) {
@@ -133,17 +199,28 @@ Result<std::vector<float>> Encoder::hidden_states(const Batch& batch) {
 EncoderFloor::EncoderFloor(DType type, const model::BackboneSpec& spec, const EncoderCase& c,
                            uint32_t threads) {
   const auto uses = backbone::find_family(spec.family).value()->gemms(spec);
+  std::map<std::tuple<size_t, uint32_t, size_t>, BareGemm*> made;  // by use, weight and tenant
   for (uint32_t layer = 0; layer < spec.layers; ++layer)
-    for (const backbone::GemmUse& use : uses)
-      for (const auto& tenant : c.lengths)
-        if (layer < use.times)
+    for (size_t u = 0; u < uses.size(); ++u) {
+      const backbone::GemmUse& use = uses[u];
+      if (layer >= use.times) continue;
+      const uint32_t weight = layer % (use.num_weights == 0 ? use.times : use.num_weights);
+      for (size_t tenant = 0; tenant < c.lengths.size(); ++tenant) {
+        BareGemm*& gemm = made[{u, weight, tenant}];
+        if (gemm == nullptr) {
+          const auto& lengths = c.lengths[tenant];
           gemms_.push_back(
-              make_bare_gemm(type, std::accumulate(tenant.begin(), tenant.end(), uint32_t{0}),
+              make_bare_gemm(type, std::accumulate(lengths.begin(), lengths.end(), uint32_t{0}),
                              use.shape.n, use.shape.k, threads));
+          gemm = gemms_.back().get();
+        }
+        order_.push_back(gemm);
+      }
+    }
 }
 
 void EncoderFloor::run() {
-  for (const auto& gemm : gemms_) gemm->run();
+  for (BareGemm* gemm : order_) gemm->run();
 }
 
 }  // namespace itif::bench

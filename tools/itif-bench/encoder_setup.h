@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "model/spec.h"
 #include "model/weight_store.h"
+#include "plan/plan.h"
 
 namespace itif::bench {
 
@@ -24,11 +25,16 @@ struct EncoderCase {
   uint32_t num_tokens() const;
 };
 
+// Cosine of two vectors.
+double cosine(const float* a, const float* b, size_t count);
+
 class Encoder {
  public:
+  // Slot s holds the weights of tenant first_tenant + s, which are the same in every Encoder.
   static Result<std::unique_ptr<Encoder>> make(device::Device& device,
                                                const model::BackboneSpec& spec,
-                                               uint32_t num_tenants, uint32_t max_tokens);
+                                               uint32_t num_tenants, uint32_t max_tokens,
+                                               uint32_t first_tenant = 0);
 
   // Host arrays of a batch; token ids are seeded by each segment's place.
   struct Batch {
@@ -44,24 +50,33 @@ class Encoder {
   // The batch of one of its segments.
   static Batch alone(const Batch& batch, size_t segment);
 
+  // The batch of one tenant's segments, whose weights stand in `slot`. Reads `batch`'s ids.
+  static Batch of_tenant(const Batch& batch, uint32_t tenant, uint32_t slot);
+  // One pass of a plan over requests of seeded ids, padding included.
+  static Batch of_pass(const plan::Plan& plan, const plan::Pass& pass, uint32_t vocab);
+
   // Runs and waits.
   Status forward(const Batch& batch);
+  device::Stream& stream() { return *stream_; }
+  // Of device memory: all tenants' weights and the workspace.
+  uint64_t bytes() const;
   // The last hidden states as f32, [num_tokens, hidden].
   Result<std::vector<float>> hidden_states(const Batch& batch);
 
  private:
   Encoder(device::Device& device, const model::BackboneSpec& spec) : device_(device), spec_(spec) {}
-  Status fill_slot(uint32_t slot);
+  Status fill_slot(uint32_t slot, uint32_t tenant);
 
   device::Device& device_;
   const model::BackboneSpec spec_;
+  uint64_t num_tenants_ = 0;
   std::unique_ptr<model::WeightStore> weights_;
   std::unique_ptr<backbone::Backbone> backbone_;
   std::unique_ptr<device::Stream> stream_;
 };
 
-// All GEMMs of a forward pass in order, each with weights of its own as in the model, so that both
-// read as much memory.
+// All GEMMs of a forward pass in order, each with weights of its own unless the model's layers share
+// them, so that both read as much memory.
 class EncoderFloor {
  public:
   EncoderFloor(DType type, const model::BackboneSpec& spec, const EncoderCase& c, uint32_t threads);
@@ -69,6 +84,7 @@ class EncoderFloor {
 
  private:
   std::vector<std::unique_ptr<BareGemm>> gemms_;
+  std::vector<BareGemm*> order_;
 };
 
 }  // namespace itif::bench

@@ -3,10 +3,14 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <string>
+#include <string_view>
 
+#include "base/log.h"
 #include "benches.h"
 #include "commit.h"
 #include "device/host/pool_wait.h"
+#include "execution.h"
 #include "machine.h"
 
 namespace {
@@ -27,6 +31,14 @@ constexpr Subcommand kSubcommands[] = {
     {"operators",
      "operators besides GEMMs, against a copy of as many bytes (attention: against GEMMs)", "limit",
      bench::bench_operators},
+    {"tenants", "Table 5.2: 2 to 64 tenants, by execution mode, against their GEMMs alone", "floor",
+     bench::bench_tenants},
+    {"batching", "Figures 5.2 to 5.4: ALBERT-large, 2 to 64 requests of 2 to 5 tenants, by mode",
+     "", bench::bench_batching},
+    {"mixed", "64 requests of mixed lengths, by planner, against their GEMMs without padding",
+     "floor", bench::bench_mixed},
+    {"scaling", "tokens/s and memory against tenants, layers, hidden size and length", "floor",
+     bench::bench_scaling},
     {"plan", "planning 64 requests, by planner, against 2 % of the time of the batch", "2 %",
      bench::bench_plan},
 };
@@ -35,6 +47,9 @@ constexpr Subcommand kSubcommands[] = {
 
 int main(int argc, char** argv) {
   device::limit_pool_spinning(argv);
+  log::set_level(log::Level::kWarning);
+  if (argc == 4 && std::string_view(argv[1]) == "tenant-process")
+    return bench::run_tenant_process(argv[2], static_cast<uint32_t>(std::stoul(argv[3])));
   CLI::App app{
       "Times parts of itif on this machine. Each bench checks its results before it times them.\n"
       "Example: itif-bench encoder --quick --json encoder.json"};

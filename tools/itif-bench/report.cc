@@ -13,12 +13,13 @@ namespace itif::bench {
 
 void Report::add(Row row) {
   if (rows_.empty())
-    fmt::print("{:<34} {:>6} {:>12} {:<8} {:>7} {:>12} {:>7}\n", "case", "mode", "median", "unit",
+    fmt::print("{:<34} {:>12} {:>12} {:<8} {:>7} {:>12} {:>7}\n", "case", "mode", "median", "unit",
                "spread", limit_name_, limit_name_.empty() ? "" : "ratio");
-  fmt::print("{:<34} {:>6} {:>12.3f} {:<8} {:>6.1f}%", row.name, row.mode, row.value, row.unit,
+  fmt::print("{:<34} {:>12} {:>12.3f} {:<8} {:>6.1f}%", row.name, row.mode, row.value, row.unit,
              100 * row.spread);
-  if (row.limit) fmt::print(" {:>12.3f}", *row.limit);
-  if (row.ratio) fmt::print(" {:>7.2f}", *row.ratio);
+  fmt::print(" {:>12}", row.limit ? fmt::format("{:.3f}", *row.limit) : "");
+  fmt::print(" {:>7}", row.ratio ? fmt::format("{:.2f}", *row.ratio) : "");
+  if (row.paper) fmt::print("  thesis {:g}", *row.paper);
   fmt::print("\n");
   std::fflush(stdout);
   rows_.push_back(std::move(row));
@@ -50,6 +51,7 @@ std::string Report::json() const {
                                     {"spread", row.spread}};
     if (row.limit) entry["limit"] = *row.limit;
     if (row.ratio) entry["ratio"] = *row.ratio;
+    if (row.paper) entry["paper"] = *row.paper;
     document["rows"].push_back(std::move(entry));
   }
   return document.dump(2);

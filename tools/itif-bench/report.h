@@ -20,8 +20,9 @@ struct Row {
   double spread = 0;  // (p90 − p10) / median
   // What the machine allows, measured in the same run, and value against it: ≥ 1 is worse for times,
   // ≤ 1 is worse for rates. limit_name says what it is, for the table.
-  std::optional<double> limit;
-  std::optional<double> ratio;
+  std::optional<double> limit = {};
+  std::optional<double> ratio = {};
+  std::optional<double> paper = {};  // what the thesis measured, on its machine
 };
 
 class Report {

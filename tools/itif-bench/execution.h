@@ -1,0 +1,52 @@
+// The same requests of several tenants, executed as ITIF does and as the thesis's baselines do (section
+// 5.1.3), with the same operators, so that what differs is how tenants share the device:
+//
+//   itif          one instance: every operator runs once for all tenants (packed: no padding)
+//   seq           tenants use the device in turn, each with all of it
+//   multi-stream  a thread and stream a tenant at once; the CPUs are divided among them
+//   mps           the same with a process a tenant, as under the MPS daemon
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "encoder_setup.h"
+
+namespace itif::bench {
+
+struct Workload {
+  std::string preset;    // of the backbone
+  uint32_t layers = 0;   // 0: the preset's
+  EncoderCase requests;  // lengths[t]: tenant t's
+  std::string dtype;     // "bf16"
+  uint32_t threads = 0;  // in all; 0: all CPUs
+
+  // The preset's, with a vocabulary that many tenants' embeddings fit the memory with.
+  model::BackboneSpec spec() const;
+  Encoder::Batch batch() const { return Encoder::make_batch(requests, spec().vocab); }
+  uint32_t num_tenants() const { return static_cast<uint32_t>(requests.lengths.size()); }
+};
+
+class Execution {
+ public:
+  virtual ~Execution() = default;
+  // Computes all requests once and waits.
+  virtual Status run() = 0;
+  // The last hidden state of each tenant's last token, [tenants, hidden], of a run: to compare modes.
+  virtual Result<std::vector<float>> last_states() = 0;
+};
+
+std::span<const std::string_view> execution_modes();
+// Errors: of the device; kUnsupported, a dtype that this CPU lacks; kResourceExhausted, also if a
+// tenant's process ended.
+Result<std::unique_ptr<Execution>> make_execution(std::string_view mode, const Workload& workload);
+
+// The process of one tenant in mode mps, which execution_mps.cc starts: reads commands from standard
+// input, one byte each, and answers on standard output. Returns the exit status.
+int run_tenant_process(const std::string& workload, uint32_t tenant);
+
+}  // namespace itif::bench

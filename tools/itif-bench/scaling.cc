@@ -1,0 +1,128 @@
+// itif-bench scaling: tokens/s, the time of a batch and memory against tenants (at the same total of
+// tokens), layers, hidden size and length, each alone; BERT-base otherwise. Against the same GEMMs alone.
+#include <fmt/format.h>
+
+#include "benches.h"
+#include "encoder_setup.h"
+
+namespace itif::bench {
+namespace {
+
+constexpr uint32_t kTokens = 4096;    // of a batch: 64 for each of 64 tenants
+constexpr uint32_t kFewTokens = 512;  // where tenants are not what changes
+constexpr uint32_t kVocab = 1024;
+
+struct Point {
+  std::string name;
+  model::BackboneSpec spec;
+  EncoderCase c;
+};
+
+std::vector<std::vector<uint32_t>> requests(uint32_t tenants, uint32_t tokens, uint32_t length) {
+  std::vector<std::vector<uint32_t>> lengths(tenants);
+  for (uint32_t i = 0; i < tokens / length; ++i) lengths[i % tenants].push_back(length);
+  return lengths;
+}
+
+std::vector<Point> points(bool quick) {
+  model::BackboneSpec base = bert_base();
+  base.vocab = kVocab;
+  if (quick) base.layers = 2;
+  std::vector<Point> all;
+  for (const uint32_t tenants : {1, 2, 4, 8, 16, 32, 64})
+    all.push_back({fmt::format("{} tenants", tenants),
+                   base,
+                   {.name = {}, .lengths = requests(tenants, kTokens, 64)}});
+  for (const uint32_t layers : {1, 2, 4, 8, 12, 24}) {
+    model::BackboneSpec spec = base;
+    spec.layers = layers;
+    all.push_back({fmt::format("{} layers", layers),
+                   spec,
+                   {.name = {}, .lengths = requests(1, kFewTokens, 64)}});
+  }
+  for (const uint32_t hidden : {256, 512, 768, 1024, 1536}) {
+    model::BackboneSpec spec = base;
+    spec.hidden = hidden;
+    spec.heads = hidden / 64;
+    spec.intermediate = 4 * hidden;
+    all.push_back({fmt::format("hidden {}", hidden),
+                   spec,
+                   {.name = {}, .lengths = requests(1, kFewTokens, 64)}});
+  }
+  for (const uint32_t length : {8, 16, 32, 64, 128, 256, 512})
+    all.push_back({fmt::format("length {}", length),
+                   base,
+                   {.name = {}, .lengths = requests(1, kFewTokens, length)}});
+  return all;
+}
+
+Status run_point(const BenchOptions& options, const std::string& dtype, const Point& point,
+                 Report& report) {
+  const std::string name = fmt::format("{}, {}", point.name, dtype);
+  if (!options.wants(name) && !options.wants(point.name)) return {};
+  auto opened =
+      device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
+  if (!opened && opened.error().code == Code::kUnsupported) {
+    report.note(fmt::format("skipped {}: {}", name, opened.error().message));
+    return {};
+  }
+  if (!opened) return std::unexpected(opened.error());
+  device::Device& device = **opened;
+  report.set_device(device.info().description);
+  const auto tenants = static_cast<uint32_t>(point.c.lengths.size());
+  const uint32_t tokens = point.c.num_tokens();
+  const Effort effort =
+      options.quick ? Effort{.seconds = 0, .least = 2} : Effort{.seconds = 2, .least = 3};
+  double bytes = 0;
+  Samples samples;
+  {
+    auto encoder = Encoder::make(device, point.spec, tenants, tokens);
+    if (!encoder && encoder.error().code == Code::kResourceExhausted) {
+      report.note(fmt::format("skipped {}: {}", name, encoder.error().message));
+      return {};
+    }
+    if (!encoder) return std::unexpected(encoder.error());
+    bytes = static_cast<double>((*encoder)->bytes());
+    const Encoder::Batch batch = Encoder::make_batch(point.c, point.spec.vocab);
+    ITIF_ASSIGN(const auto together, (*encoder)->hidden_states(batch));
+    ITIF_ASSIGN(const auto alone, (*encoder)->hidden_states(Encoder::alone(batch, 0)));
+    if (!(cosine(together.data(), alone.data(), alone.size()) >= 0.999))
+      return fail(Code::kInternal, fmt::format("{}: a request differs from itself alone", name));
+    Status status;
+    samples = measure({[&] {
+                        if (Status s = (*encoder)->forward(batch); !s) status = s;
+                      }},
+                      effort)[0];
+    ITIF_TRY(std::move(status));
+  }
+  EncoderFloor floor(device.info().compute, point.spec, point.c, device.info().num_threads);
+  const double floor_ns = measure({[&] { floor.run(); }}, effort)[0].median();
+  const double rate = tokens / (samples.median() * 1e-9), limit = tokens / (floor_ns * 1e-9);
+  report.add({.name = name,
+              .mode = "packed",
+              .value = rate,
+              .unit = "tokens/s",
+              .spread = samples.spread(),
+              .limit = limit,
+              .ratio = rate / limit});
+  report.add({.name = name,
+              .mode = "packed",
+              .value = samples.median() * 1e-6,
+              .unit = "ms",
+              .spread = samples.spread(),
+              .limit = floor_ns * 1e-6,
+              .ratio = samples.median() / floor_ns});
+  report.add({.name = name, .mode = "packed", .value = bytes / 1e6, .unit = "MB"});
+  return {};
+}
+
+}  // namespace
+
+Status bench_scaling(const BenchOptions& options, Report& report) {
+  for (const std::string& dtype : options.dtypes)
+    for (const Point& point : points(options.quick))
+      ITIF_TRY(run_point(options, dtype, point, report));
+  return {};
+}
+
+}  // namespace itif::bench
