@@ -104,7 +104,7 @@ struct EmbedPatches {
   uint32_t hidden = 0;
 };
 
-enum class Activation : uint8_t { kNone, kGelu, kGeluTanh, kRelu, kTanh };
+enum class Activation : uint8_t { kNone, kGelu, kGeluTanh, kRelu, kTanh, kSilu };
 
 // A GEMM shape that a device has prepared (Device::prepare); what is behind it is the device's.
 struct PreparedGemm {};
@@ -120,7 +120,8 @@ struct GroupedGemm {
   uint32_t k = 0;
   Activation activation = Activation::kNone;
   std::span<const RowRange> ranges;
-  const PreparedGemm* prepared = nullptr;  // of n, k and whether there is a bias
+  const PreparedGemm* prepared = nullptr;  // of n, k, f32_out and whether there is a bias
+  bool f32_out = false;                    // out is f32 whatever act is. REQUIRES: no activation
 };
 
 // x[r] = activation(x[r] + bias[slot]) in place.

@@ -43,6 +43,7 @@ void BiasActivationRowsOf(const BiasActivation& args, uint32_t begin, uint32_t e
       return BiasActivationRows<Activation::kGeluTanh, T>(args, begin, end);
     case Activation::kRelu: return BiasActivationRows<Activation::kRelu, T>(args, begin, end);
     case Activation::kTanh: return BiasActivationRows<Activation::kTanh, T>(args, begin, end);
+    case Activation::kSilu: return BiasActivationRows<Activation::kSilu, T>(args, begin, end);
   }
 }
 

@@ -101,6 +101,8 @@ HWY_INLINE hn::Vec<D> Activate(D d, hn::Vec<D> x) {
     return hn::Max(x, hn::Zero(d));
   } else if constexpr (kActivation == Activation::kTanh) {
     return Tanh(d, x);
+  } else if constexpr (kActivation == Activation::kSilu) {
+    return hn::Div(x, hn::Add(hn::Set(d, 1.0f), Exp(d, hn::Neg(x))));
   } else {
     return x;
   }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "kernels/decode_args.h"
 #include "kernels/host/launch.h"
 
 namespace itif::kernels::host {
@@ -16,6 +17,12 @@ void bias_activation(const BiasActivation& args, const HostLaunch& launch) noexc
 void pool_segments(const PoolSegments& args, const HostLaunch& launch) noexcept;
 void to_f32(const ToF32& args, const HostLaunch& launch) noexcept;
 void small_linear(const SmallLinear& args, const HostLaunch& launch) noexcept;
+
+void embed_positions(const EmbedPositions& args, const HostLaunch& launch) noexcept;
+void append_kv(const AppendKv& args, const HostLaunch& launch) noexcept;
+void copy_kv(const CopyKv& args, const HostLaunch& launch) noexcept;
+void cached_attention(const CachedAttention& args, const HostLaunch& launch) noexcept;
+void top_tokens(const TopTokens& args, const HostLaunch& launch) noexcept;
 
 // Working memory of the threads, made once for the longest segment: the packed K and V of one head and
 // the scores of one tile of queries. Only what a batch needs of it is ever touched.

@@ -55,6 +55,7 @@ void SmallLinearColumns(const SmallLinear& args, uint32_t begin, uint32_t end) {
       case Activation::kGeluTanh: Finish<Activation::kGeluTanh>(out, bias, end - begin); break;
       case Activation::kRelu: Finish<Activation::kRelu>(out, bias, end - begin); break;
       case Activation::kTanh: Finish<Activation::kTanh>(out, bias, end - begin); break;
+      case Activation::kSilu: Finish<Activation::kSilu>(out, bias, end - begin); break;
     }
   }
 }

@@ -85,6 +85,7 @@ Result<BackboneSpec> parse_encoder(const nlohmann::json& config, const std::stri
                 fmt::format("{}: 'position_embedding_type' must be \"absolute\", found {}", origin,
                             model::shown(nlohmann::json(position))));
   for (const char* key : {"is_decoder", "add_cross_attention", "is_encoder_decoder"}) {
+    if (keys.is_encoder_decoder && std::string_view(key) == "is_encoder_decoder") continue;
     ITIF_ASSIGN(const bool set, model::get_bool_or(config, key, false, origin));
     if (set)
       return fail(Code::kUnsupported,
@@ -111,9 +112,10 @@ Result<kernels::Activation> parse_activation(const std::string& name, const std:
     return Activation::kGeluTanh;
   if (name == "relu") return Activation::kRelu;
   if (name == "tanh") return Activation::kTanh;
+  if (name == "silu" || name == "swish") return Activation::kSilu;
   return fail(Code::kUnsupported,
-              fmt::format("{}: '{}' must be gelu, gelu_new, gelu_pytorch_tanh, relu or tanh, "
-                          "found {}",
+              fmt::format("{}: '{}' must be gelu, gelu_new, gelu_pytorch_tanh, relu, tanh, silu or "
+                          "swish, found {}",
                           origin, key, model::shown(nlohmann::json(name))));
 }
 

@@ -16,6 +16,7 @@ struct EncoderKeys {
   const char* intermediate = "intermediate_size";
   const char* activation = "hidden_act";
   const char* default_activation = "gelu";
+  bool is_encoder_decoder = false;  // the family has a decoder and reads its part itself
 };
 
 // Sizes, activation and epsilon of the blocks, each within bounds. Errors: as Family::parse.

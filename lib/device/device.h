@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "kernels/args.h"
+#include "kernels/decode_args.h"
 #include "tensor/tensor_view.h"
 
 namespace itif::device {
@@ -59,6 +60,7 @@ struct GemmShape {
   uint32_t k = 0;
   kernels::Activation activation = kernels::Activation::kNone;
   bool has_bias = true;
+  bool f32_out = false;  // the result is f32 whatever the activation type is
 };
 
 // What a stream sizes its scratch and staging memory for. Larger batches are programming errors.
@@ -129,6 +131,12 @@ class Stream {
   virtual void pool_segments(const kernels::PoolSegments& args) = 0;
   virtual void to_f32(const kernels::ToF32& args) = 0;
   virtual void small_linear(const kernels::SmallLinear& args) = 0;
+  // Decoders: kernels/decode_args.h.
+  virtual void embed_positions(const kernels::EmbedPositions& args) = 0;
+  virtual void append_kv(const kernels::AppendKv& args) = 0;
+  virtual void copy_kv(const kernels::CopyKv& args) = 0;
+  virtual void cached_attention(const kernels::CachedAttention& args) = 0;
+  virtual void top_tokens(const kernels::TopTokens& args) = 0;
   // device → host, ordered with the launches.
   virtual void copy_to_host(const void* source, size_t bytes, void* target) = 0;
   // Errors: kInternal, a device fault; the device is then unusable.

@@ -37,6 +37,7 @@ const char* activation_name(kernels::Activation activation) {
     case kernels::Activation::kGeluTanh: return "gelu_tanh";
     case kernels::Activation::kRelu: return "relu";
     case kernels::Activation::kTanh: return "tanh";
+    case kernels::Activation::kSilu: return "silu";
   }
   return "?";
 }

@@ -107,8 +107,8 @@ TEST_P(HeadsTest, ActivationsAreAccurateEverywhere) {
     x.push_back(extreme);
   const auto count = static_cast<uint32_t>(x.size());
   const float one = 1.0f;
-  for (const Activation activation :
-       {Activation::kGelu, Activation::kGeluTanh, Activation::kTanh, Activation::kRelu}) {
+  for (const Activation activation : {Activation::kGelu, Activation::kGeluTanh, Activation::kTanh,
+                                      Activation::kRelu, Activation::kSilu}) {
     std::byte* out = make_output(count, DType::kF32);
     stream_->small_linear({.x = reinterpret_cast<const float*>(upload({&one, 1}, DType::kF32)),
                            .weight = reinterpret_cast<const float*>(upload(x, DType::kF32)),

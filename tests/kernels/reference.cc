@@ -23,6 +23,7 @@ double activate(Activation activation, double x) {
       return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
     case Activation::kRelu: return x > 0 ? x : 0;
     case Activation::kTanh: return std::tanh(x);
+    case Activation::kSilu: return x / (1.0 + std::exp(-x));
   }
   return NAN;
 }

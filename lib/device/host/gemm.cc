@@ -50,17 +50,18 @@ struct Rung {
   size_t scratch_bytes = 0;
 };
 
-// The primitives of one (n, k, has_bias). Rungs are added while streams look them up.
+// The primitives of one (n, k, has_bias, f32_out). Rungs are added while streams look them up.
 struct Ladder final : kernels::PreparedGemm {
   uint32_t n = 0;
   uint32_t k = 0;
   bool has_bias = false;
+  bool f32_out = false;
   dnnl::memory::desc weights;  // the same layout for every rung
   std::array<std::unique_ptr<Rung>, kNumRungs> owned;
   std::array<std::atomic<const Rung*>, kNumRungs> rungs{};
 
   bool is(const GemmShape& shape) const {
-    return n == shape.n && k == shape.k && has_bias == shape.has_bias;
+    return n == shape.n && k == shape.k && has_bias == shape.has_bias && f32_out == shape.f32_out;
   }
 };
 
@@ -87,7 +88,8 @@ struct GemmLibrary::State {
     const memory::data_type type = dnnl_type(compute);
     const memory::dim m = rows, n = ladder.n, k = ladder.k;
     const memory::desc a({m, k}, type, memory::format_tag::ab);
-    const memory::desc out({m, n}, type, memory::format_tag::ab);
+    const memory::desc out({m, n}, ladder.f32_out ? memory::data_type::f32 : type,
+                           memory::format_tag::ab);
     const memory::desc bias({1, n}, memory::data_type::f32, memory::format_tag::ab);
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -110,6 +112,7 @@ struct GemmLibrary::State {
     ladder->n = shape.n;
     ladder->k = shape.k;
     ladder->has_bias = shape.has_bias;
+    ladder->f32_out = shape.f32_out;
     // The layout that a middling number of rows likes; the others came out equal where measured, and
     // are made to take it in any case.
     const dnnl::memory::desc any({shape.k, shape.n}, dnnl_type(compute),
@@ -149,7 +152,8 @@ class DnnlRunner final : public GemmLibrary::Runner {
 
   Status run(const kernels::GroupedGemm& args) override {
     DCHECK(args.a != args.out);
-    const GemmShape shape{.n = args.n, .k = args.k, .has_bias = args.bias.base != nullptr};
+    const GemmShape shape{
+        .n = args.n, .k = args.k, .has_bias = args.bias.base != nullptr, .f32_out = args.f32_out};
     const auto* ladder = static_cast<const Ladder*>(args.prepared);
     if (ladder == nullptr || !ladder->is(shape)) return not_prepared(shape, 0);
     omp_set_num_threads(static_cast<int>(state_->num_threads));
@@ -187,7 +191,8 @@ class DnnlRunner final : public GemmLibrary::Runner {
         const_cast<std::byte*>(static_cast<const std::byte*>(args.a)) + row * args.k * element;
     handles_[kA].set_data_handle(a);
     handles_[kWeights].set_data_handle(args.weights.at(slot));
-    handles_[kOut].set_data_handle(static_cast<std::byte*>(args.out) + row * args.n * element);
+    const size_t out_element = args.f32_out ? sizeof(float) : element;
+    handles_[kOut].set_data_handle(static_cast<std::byte*>(args.out) + row * args.n * out_element);
     std::array<dnnl_exec_arg_t, kNumHandles> list = {{
         {DNNL_ARG_SRC, handles_[kA].get()},
         {DNNL_ARG_WEIGHTS, handles_[kWeights].get()},

@@ -72,6 +72,26 @@ class HostStream final : public Stream {
     kernels::host::small_linear(args, launch_);
   }
 
+  void embed_positions(const kernels::EmbedPositions& args) override {
+    kernels::host::embed_positions(args, launch_);
+  }
+
+  void append_kv(const kernels::AppendKv& args) override {
+    kernels::host::append_kv(args, launch_);
+  }
+
+  void copy_kv(const kernels::CopyKv& args) override { kernels::host::copy_kv(args, launch_); }
+
+  void cached_attention(const kernels::CachedAttention& args) override {
+    CHECK(args.pool.block_tokens <= kernels::kMaxKvBlockTokens);
+    kernels::host::cached_attention(args, launch_);
+  }
+
+  void top_tokens(const kernels::TopTokens& args) override {
+    CHECK(args.count > 0 && args.count <= kernels::kMaxTopTokens);
+    kernels::host::top_tokens(args, launch_);
+  }
+
   void copy_to_host(const void* source, size_t bytes, void* target) override {
     if (bytes != 0) std::memcpy(target, source, bytes);
   }

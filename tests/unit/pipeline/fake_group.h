@@ -105,6 +105,11 @@ class FakeStream final : public device::Stream {
   void pool_segments(const kernels::PoolSegments&) override {}
   void to_f32(const kernels::ToF32&) override {}
   void small_linear(const kernels::SmallLinear&) override {}
+  void embed_positions(const kernels::EmbedPositions&) override {}
+  void append_kv(const kernels::AppendKv&) override {}
+  void copy_kv(const kernels::CopyKv&) override {}
+  void cached_attention(const kernels::CachedAttention&) override {}
+  void top_tokens(const kernels::TopTokens&) override {}
   void copy_to_host(const void*, size_t, void*) override {}
   Status synchronize() override { return {}; }
 };

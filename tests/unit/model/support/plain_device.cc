@@ -65,6 +65,7 @@ float activate(double x, Activation activation) {
       break;
     case Activation::kRelu: x = std::max(x, 0.0); break;
     case Activation::kTanh: x = std::tanh(x); break;
+    case Activation::kSilu: x = x / (1 + std::exp(-x)); break;
   }
   return static_cast<float>(x);
 }
@@ -242,6 +243,93 @@ class PlainStream final : public device::Stream {
     for (size_t row = 0; row < args.rows; ++row)
       linear(args.x + row * args.k, args.weight, args.bias, args.n, args.k, args.activation,
              args.out + row * args.n);
+  }
+
+  void embed_positions(const kernels::EmbedPositions& args) override {
+    for (const kernels::RowRange& range : args.ranges)
+      for (size_t row = range.first_row; row < range.first_row + range.num_rows; ++row)
+        for (size_t i = 0; i < args.hidden; ++i) {
+          const auto id = static_cast<size_t>(std::max(args.ids[row], 0));
+          static_cast<float*>(args.out)[row * args.hidden + i] =
+              floats(args.word.at(range.slot))[id * args.hidden + i] * args.scale +
+              args.position[args.positions[row] * size_t{args.hidden} + i];
+        }
+  }
+
+  void append_kv(const kernels::AppendKv& args) override {
+    auto* pool = reinterpret_cast<float*>(args.pool.base);
+    for (size_t row = 0; row < args.places.size(); ++row)
+      for (size_t i = 0; i < args.pool.hidden; ++i) {
+        pool[args.pool.offset(args.places[row], args.layer, 0) + i] =
+            floats(args.key)[row * args.row_stride + i];
+        pool[args.pool.offset(args.places[row], args.layer, 1) + i] =
+            floats(args.value)[row * args.row_stride + i];
+      }
+  }
+
+  void copy_kv(const kernels::CopyKv& args) override {
+    auto* pool = reinterpret_cast<float*>(args.pool.base);
+    const uint32_t block = args.pool.block_tokens;
+    for (const kernels::KvCopy& copy : args.copies)
+      for (uint32_t token = 0; token < copy.num_tokens; ++token)
+        for (uint32_t layer = 0; layer < args.pool.num_layers; ++layer)
+          for (const uint32_t value : {0u, 1u})
+            for (size_t i = 0; i < args.pool.hidden; ++i)
+              pool[args.pool.offset(copy.to * block + token, layer, value) + i] =
+                  pool[args.pool.offset(copy.from * block + token, layer, value) + i];
+  }
+
+  void cached_attention(const kernels::CachedAttention& args) override {
+    const float* pool = floats(args.pool.base);
+    for (size_t row = 0; row < args.tables.size(); ++row)
+      for (uint32_t head = 0; head < args.num_heads; ++head) {
+        const kernels::KvTable& table = args.tables[row];
+        const size_t shift = size_t{head} * args.head_size;
+        const auto vector_of = [&](uint32_t token, uint32_t value) {
+          const uint32_t block = args.blocks[table.first + token / args.pool.block_tokens];
+          const uint32_t place = block * args.pool.block_tokens + token % args.pool.block_tokens;
+          return pool + args.pool.offset(place, args.layer, value) + shift;
+        };
+        const float* query = floats(args.query) + row * args.query_stride + shift;
+        std::vector<double> weights(table.num_tokens);
+        double most = -INFINITY, total = 0;
+        for (uint32_t token = 0; token < table.num_tokens; ++token) {
+          double dot = 0;
+          for (uint32_t i = 0; i < args.head_size; ++i)
+            dot += static_cast<double>(query[i]) * vector_of(token, 0)[i];
+          weights[token] = dot * args.scale;
+          most = std::max(most, weights[token]);
+        }
+        for (double& weight : weights) total += weight = std::exp(weight - most);
+        for (uint32_t i = 0; i < args.head_size; ++i) {
+          double sum = 0;
+          for (uint32_t token = 0; token < table.num_tokens; ++token)
+            sum += weights[token] / total * vector_of(token, 1)[i];
+          static_cast<float*>(args.out)[row * args.num_heads * args.head_size + shift + i] =
+              static_cast<float>(sum);
+        }
+      }
+  }
+
+  void top_tokens(const kernels::TopTokens& args) override {
+    for (size_t row = 0; row < args.rows; ++row) {
+      std::span<float> logits(args.logits + row * args.vocab, args.vocab);
+      double most = *std::ranges::max_element(logits), sum = 0;
+      for (const float x : logits) sum += std::exp(x - most);
+      if (!args.banned_of.empty())
+        for (const int32_t token :
+             args.banned.subspan(args.banned_of[row].first, args.banned_of[row].count))
+          logits[static_cast<size_t>(token)] = -INFINITY;
+      for (size_t i = 0; i < args.count; ++i) {
+        const auto best = std::ranges::max_element(logits);
+        const bool found = *best > -INFINITY;
+        args.tokens[row * args.count + i] =
+            found ? static_cast<int32_t>(best - logits.begin()) : -1;
+        args.log_probabilities[row * args.count + i] =
+            static_cast<float>(*best - most - std::log(sum));
+        *best = -INFINITY;
+      }
+    }
   }
 
   void copy_to_host(const void* source, size_t bytes, void* target) override {

@@ -1,0 +1,118 @@
+// Log-softmax over a vocabulary and its best tokens: two passes over a row, of which the second mostly
+// compares with the worst that was kept.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/host/operators.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/host/top_tokens.cc"
+#include <hwy/foreach_target.h>
+
+#include "kernels/host/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace itif::kernels::host {
+namespace HWY_NAMESPACE {
+
+float Most(const float* x, size_t count) {
+  const hn::ScalableTag<float> d;
+  auto most = hn::Set(d, -std::numeric_limits<float>::infinity());
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) most = hn::Max(most, hn::LoadU(d, x + i));
+  float result = hn::GetLane(hn::MaxOfLanes(d, most));
+  for (; i < count; ++i) result = std::max(result, x[i]);
+  return result;
+}
+
+// Σ exp(x − most). Partial sums in f64: a vocabulary is long for f32, and beams are compared by it.
+double SumOfExp(const float* x, size_t count, float most) {
+  constexpr size_t kPart = 1024;
+  const hn::ScalableTag<float> d;
+  const auto shift = hn::Set(d, most);
+  double sum = 0;
+  for (size_t first = 0; first < count; first += kPart) {
+    auto part_sum = hn::Zero(d);
+    ForLanes(d, std::min(kPart, count - first), [&](auto part, size_t i, size_t n) HWY_ATTR {
+      auto e = Exp(d, hn::Sub(part.load(d, x + first + i, n), shift));
+      if (n < hn::Lanes(d)) e = hn::IfThenElseZero(hn::FirstN(d, n), e);
+      part_sum = hn::Add(part_sum, e);
+    });
+    sum += hn::GetLane(hn::SumOfLanes(d, part_sum));
+  }
+  return sum;
+}
+
+struct Best {
+  float logits[kMaxTopTokens];
+  int32_t tokens[kMaxTopTokens];
+  uint32_t count = 0, most = 0;
+  float least = -std::numeric_limits<float>::infinity();  // to be beaten
+
+  // REQUIRES: logit > least; tokens come in ascending order.
+  void add(float logit, int32_t token) {
+    uint32_t place = count < most ? count++ : most - 1;
+    for (; place > 0 && logits[place - 1] < logit; --place) {
+      logits[place] = logits[place - 1];
+      tokens[place] = tokens[place - 1];
+    }
+    logits[place] = logit;
+    tokens[place] = token;
+    if (count == most) least = logits[most - 1];
+  }
+};
+
+void FindBest(const float* x, size_t count, Best& best) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto consider = [&](size_t i) {
+    if (x[i] > best.least) best.add(x[i], static_cast<int32_t>(i));
+  };
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    if (hn::AllFalse(d, hn::Gt(hn::LoadU(d, x + i), hn::Set(d, best.least)))) continue;
+    for (size_t lane = 0; lane < lanes; ++lane) consider(i + lane);
+  }
+  for (; i < count; ++i) consider(i);
+}
+
+void TopTokenRows(const TopTokens& args, uint32_t begin, uint32_t end) {
+  for (size_t row = begin; row < end; ++row) {
+    float* logits = args.logits + row * args.vocab;
+    const float most = Most(logits, args.vocab);
+    const auto log_sum = static_cast<float>(std::log(SumOfExp(logits, args.vocab, most)));
+    if (!args.banned_of.empty()) {
+      const BannedTokens& of = args.banned_of[row];
+      for (const int32_t token : args.banned.subspan(of.first, of.count))
+        logits[token] = -std::numeric_limits<float>::infinity();
+    }
+    Best best;
+    best.most = args.count;
+    FindBest(logits, args.vocab, best);
+    for (uint32_t i = 0; i < args.count; ++i) {
+      const bool found = i < best.count;
+      args.tokens[row * args.count + i] = found ? best.tokens[i] : -1;
+      args.log_probabilities[row * args.count + i] =
+          found ? best.logits[i] - most - log_sum : -std::numeric_limits<float>::infinity();
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace itif::kernels::host
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace itif::kernels::host {
+
+HWY_EXPORT(TopTokenRows);
+
+void top_tokens(const TopTokens& args, const HostLaunch& launch) noexcept {
+  const auto run = HWY_DYNAMIC_DISPATCH(TopTokenRows);
+  parallel_rows(launch, args.rows, 1, [&](uint32_t begin, uint32_t end) { run(args, begin, end); });
+}
+
+}  // namespace itif::kernels::host
+#endif  // HWY_ONCE

@@ -1,0 +1,234 @@
+// The operators of decoders: positions, the K/V cache, attention over it, the best tokens.
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "fixture.h"
+#include "reference.h"
+
+namespace itif::kernels {
+namespace {
+
+class DecodeTest : public DeviceTest {
+ protected:
+  std::byte* upload_bits(std::span<const int32_t> values) {
+    std::vector<float> bits;
+    for (const int32_t value : values) bits.push_back(std::bit_cast<float>(value));
+    return upload(bits, DType::kF32);
+  }
+};
+ITIF_DEVICE_SUITE(DecodeTest);
+
+TEST_P(DecodeTest, EmbedsScaledWithPositions) {
+  constexpr size_t kVocab = 40, kPositions = 30, kSlots = 3;
+  for (const size_t hidden : {64u, 36u, 3u, 512u}) {
+    std::vector<std::vector<float>> word;
+    for (size_t s = 0; s < kSlots; ++s) word.push_back(random_activations(kVocab * hidden));
+    const auto position = random_values(kPositions * hidden);
+    const uint32_t rows_of[] = {1, 9, 3, 20};
+    const uint32_t slots[] = {2, 0, 1};
+    const auto ranges = make_ranges(rows_of, slots);
+    const uint32_t rows = total_rows(ranges);
+    const auto slot_of = slot_of_rows(ranges);
+    std::vector<int32_t> ids(rows);
+    std::vector<uint32_t> positions(rows);
+    for (uint32_t r = 0; r < rows; ++r) {
+      ids[r] = r == 2 ? -1 : static_cast<int32_t>(random_.below(kVocab));
+      positions[r] = static_cast<uint32_t>(random_.below(kPositions));
+    }
+    const float scale = std::sqrt(static_cast<float>(hidden));
+    std::byte* out = make_output(rows * hidden, activation());
+    stream_->embed_positions(
+        {.ids = reinterpret_cast<const int32_t*>(upload_bits(ids)),
+         .positions = positions,
+         .ranges = ranges,
+         .word = upload_slab(word, activation()),
+         .position = reinterpret_cast<const float*>(upload(position, DType::kF32)),
+         .scale = scale,
+         .hidden = static_cast<uint32_t>(hidden),
+         .out = out});
+    std::vector<double> expected;
+    for (uint32_t r = 0; r < rows; ++r)
+      for (size_t i = 0; i < hidden; ++i)
+        expected.push_back(
+            static_cast<double>(word[slot_of[r]][size_t(std::max(ids[r], 0)) * hidden + i]) *
+                scale +
+            position[positions[r] * hidden + i]);
+    expect_close(download_activations(out, rows * hidden), expected, unit() + 1e-6,
+                 "hidden " + std::to_string(hidden));
+  }
+}
+
+// Rows are appended in any order of blocks, blocks are copied, and each row attends to what a plain
+// array of its tokens says.
+TEST_P(DecodeTest, AttendsOverBlocksAppendedAndCopied) {
+  struct Case {
+    uint32_t heads, head_size, block_tokens, layers;
+  };
+  for (const Case& c : {Case{2, 16, 4, 2}, Case{3, 5, 1, 1}, Case{8, 64, 16, 3}, Case{1, 40, 7, 2},
+                        Case{4, 32, 64, 1}}) {
+    SCOPED_TRACE(testing::Message()
+                 << c.heads << "x" << c.head_size << " blocks of " << c.block_tokens);
+    const uint32_t hidden = c.heads * c.head_size, kRows = 6, kBlocks = 64;
+    const std::vector<uint32_t> lengths = {
+        1, 2, c.block_tokens, c.block_tokens + 1, 3 * c.block_tokens, 2 * c.block_tokens + 1};
+    KvPool pool{.num_layers = c.layers, .block_tokens = c.block_tokens, .hidden = hidden};
+    // What nobody wrote would show: NaN.
+    pool.base =
+        upload(std::vector<float>(kBlocks * pool.block_elements(), std::nanf("")), activation());
+    // Blocks in a shuffled order; a spare one of each row takes a copy of its last block.
+    std::vector<uint32_t> order(kBlocks);
+    std::iota(order.begin(), order.end(), 0u);
+    for (uint32_t i = kBlocks - 1; i > 0; --i) std::swap(order[i], order[random_.below(i + 1)]);
+    std::vector<uint32_t> blocks;
+    std::vector<KvTable> tables;
+    std::vector<KvCopy> copies;
+    std::vector<std::vector<uint32_t>> places(kRows);
+    for (uint32_t r = 0; r < kRows; ++r) {
+      tables.push_back({static_cast<uint32_t>(blocks.size()), lengths[r]});
+      for (uint32_t t = 0; t < lengths[r]; ++t) {
+        if (t % c.block_tokens == 0) {
+          blocks.push_back(order.back());
+          order.pop_back();
+        }
+        places[r].push_back(blocks.back() * c.block_tokens + t % c.block_tokens);
+      }
+      copies.push_back({blocks.back(), order.back(), (lengths[r] - 1) % c.block_tokens + 1});
+      blocks.back() = order.back();
+      order.pop_back();
+    }
+    for (uint32_t layer = 0; layer < c.layers; ++layer) {
+      // q, k, v of a row side by side, as one GEMM gives them: the cache takes k and v.
+      std::vector<std::vector<float>> keys(kRows), values(kRows);
+      for (uint32_t t = 0; t < *std::ranges::max_element(lengths); ++t) {
+        std::vector<uint32_t> at;
+        std::vector<float> qkv;
+        for (uint32_t r = 0; r < kRows; ++r) {
+          if (t >= lengths[r]) continue;
+          at.push_back(places[r][t]);
+          const auto row = random_activations(3 * hidden);
+          qkv.insert(qkv.end(), row.begin(), row.end());
+          keys[r].insert(keys[r].end(), row.begin() + hidden, row.begin() + 2 * hidden);
+          values[r].insert(values[r].end(), row.begin() + 2 * hidden, row.end());
+        }
+        const std::byte* rows = upload_activations(qkv);
+        const size_t vector_bytes = hidden * dtype_bytes(activation());
+        stream_->append_kv({.key = rows + vector_bytes,
+                            .value = rows + 2 * vector_bytes,
+                            .row_stride = 3 * size_t{hidden},
+                            .places = at,
+                            .pool = pool,
+                            .layer = layer});
+      }
+      stream_->copy_kv({.copies = copies, .pool = pool});
+      const auto query = random_activations(kRows * 2 * hidden);
+      std::byte* out = make_output(kRows * hidden, activation());
+      const float scale = 1.0f / std::sqrt(static_cast<float>(c.head_size));
+      stream_->cached_attention({.query = upload_activations(query),
+                                 .query_stride = 2 * size_t{hidden},
+                                 .out = out,
+                                 .tables = tables,
+                                 .blocks = blocks,
+                                 .pool = pool,
+                                 .layer = layer,
+                                 .num_heads = c.heads,
+                                 .head_size = c.head_size,
+                                 .scale = scale});
+      std::vector<double> expected;
+      for (uint32_t r = 0; r < kRows; ++r)
+        for (uint32_t head = 0; head < c.heads; ++head) {
+          std::vector<double> weights(lengths[r]);
+          double total = 0;
+          for (uint32_t t = 0; t < lengths[r]; ++t) {
+            double dot = 0;
+            for (uint32_t i = 0; i < c.head_size; ++i)
+              dot += static_cast<double>(query[r * 2 * hidden + head * c.head_size + i]) *
+                     keys[r][t * hidden + head * c.head_size + i];
+            total += weights[t] = std::exp(dot * scale);
+          }
+          for (uint32_t i = 0; i < c.head_size; ++i) {
+            double sum = 0;
+            for (uint32_t t = 0; t < lengths[r]; ++t)
+              sum += weights[t] / total * values[r][t * hidden + head * c.head_size + i];
+            expected.push_back(sum);
+          }
+        }
+      expect_close(download_activations(out, kRows * hidden), expected, unit() + 4e-6, "attention");
+    }
+  }
+}
+
+TEST_P(DecodeTest, FindsTheBestTokensOfEachRow) {
+  for (const uint32_t vocab : {1u, 7u, 64u, 1000u, 5003u}) {
+    for (const uint32_t count : {1u, 8u, 24u}) {
+      constexpr uint32_t kRows = 5;
+      const auto logits = random_values(kRows * vocab, 3.0);
+      std::vector<BannedTokens> banned_of;
+      std::vector<int32_t> banned;
+      for (uint32_t r = 0; r < kRows; ++r) {
+        banned_of.push_back({static_cast<uint32_t>(banned.size()), r});
+        for (uint32_t i = 0; i < r; ++i)  // the best one among them
+          banned.push_back(
+              i == 0 ? static_cast<int32_t>(std::max_element(logits.begin() + r * vocab,
+                                                             logits.begin() + (r + 1) * vocab) -
+                                            (logits.begin() + r * vocab))
+                     : static_cast<int32_t>(random_.below(vocab)));
+      }
+      std::byte* scores = make_output(kRows * count, DType::kF32);
+      std::byte* tokens = make_output(kRows * count, DType::kF32);
+      stream_->top_tokens({.logits = reinterpret_cast<float*>(upload(logits, DType::kF32)),
+                           .rows = kRows,
+                           .vocab = vocab,
+                           .banned_of = banned_of,
+                           .banned = banned,
+                           .count = count,
+                           .log_probabilities = reinterpret_cast<float*>(scores),
+                           .tokens = reinterpret_cast<int32_t*>(tokens)});
+      std::vector<int32_t> got(kRows * count);
+      std::vector<float> got_scores(kRows * count);
+      stream_->copy_to_host(tokens, got.size() * 4, got.data());
+      stream_->copy_to_host(scores, got.size() * 4, got_scores.data());
+      ASSERT_TRUE(stream_->synchronize());
+      for (uint32_t r = 0; r < kRows; ++r) {
+        const float* row = logits.data() + r * vocab;
+        double sum = 0;
+        for (uint32_t v = 0; v < vocab; ++v) sum += std::exp(static_cast<double>(row[v]));
+        std::vector<int32_t> order;
+        for (int32_t v = 0; v < static_cast<int32_t>(vocab); ++v)
+          if (std::find(banned.begin() + banned_of[r].first,
+                        banned.begin() + banned_of[r].first + banned_of[r].count,
+                        v) == banned.begin() + banned_of[r].first + banned_of[r].count)
+            order.push_back(v);
+        std::ranges::stable_sort(order, [&](int32_t a, int32_t b) { return row[a] > row[b]; });
+        order.resize(count, -1);
+        for (uint32_t i = 0; i < count; ++i) {
+          ASSERT_EQ(got[r * count + i], order[i]) << "vocab " << vocab << " row " << r;
+          if (order[i] >= 0) {
+            EXPECT_NEAR(got_scores[r * count + i], row[order[i]] - std::log(sum), 5e-6);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(DecodeTest, EqualLogitsGiveTheLowestTokensAndNansNone) {
+  std::vector<float> logits(2 * 50, 1.0f);
+  logits[30] = 2.0f;
+  std::fill(logits.begin() + 50, logits.end(), std::nanf(""));
+  std::byte* scores = make_output(8, DType::kF32);
+  std::byte* tokens = make_output(8, DType::kF32);
+  stream_->top_tokens({.logits = reinterpret_cast<float*>(upload(logits, DType::kF32)),
+                       .rows = 2,
+                       .vocab = 50,
+                       .count = 4,
+                       .log_probabilities = reinterpret_cast<float*>(scores),
+                       .tokens = reinterpret_cast<int32_t*>(tokens)});
+  std::vector<int32_t> got(8);
+  stream_->copy_to_host(tokens, got.size() * 4, got.data());
+  ASSERT_TRUE(stream_->synchronize());
+  EXPECT_EQ(got, (std::vector<int32_t>{30, 0, 1, 2, -1, -1, -1, -1}));
+}
+
+}  // namespace
+}  // namespace itif::kernels
