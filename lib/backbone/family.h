@@ -70,6 +70,9 @@ struct Preset {
   model::BackboneSpec spec;
 };
 
+class Decoder;
+struct DecoderOptions;
+
 struct Family {
   std::string_view model_type;  // config.json's, and BackboneSpec::family
   model::HeadLayout heads;
@@ -85,6 +88,10 @@ struct Family {
   // Allocates the workspace and prepares the device's GEMMs. Errors: kResourceExhausted, kUnsupported.
   Result<std::unique_ptr<Backbone>> (*make)(device::Device& device, const model::BackboneSpec& spec,
                                             const MakeOptions& options);
+  // Instead of `make`: the family generates (decoder.h).
+  Result<std::unique_ptr<Decoder>> (*make_decoder)(device::Device& device,
+                                                   const model::BackboneSpec& spec,
+                                                   const DecoderOptions& options) = nullptr;
 };
 
 // All there are, in alphabetical order.

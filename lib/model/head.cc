@@ -182,6 +182,7 @@ const char* head_kind_name(HeadKind kind) {
     case HeadKind::kEmbedding: return "embedding";
     case HeadKind::kClassification: return "classification";
     case HeadKind::kTokenClassification: return "token_classification";
+    case HeadKind::kGeneration: return "generation";
   }
   return "?";
 }
@@ -211,6 +212,11 @@ Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::js
     ITIF_ASSIGN(const Architecture* architecture,
                 find_architecture(config, layout, head.answers_pooled, checkpoint, origin));
     head.kind = architecture->kind;
+    if (head.kind == HeadKind::kGeneration) {
+      ITIF_ASSIGN(GenerationConfig generation, read_generation_config(directory, config, backbone));
+      head.generation.push_back(std::move(generation));
+      return head;
+    }
     if (head.kind == HeadKind::kHidden && head.answers_pooled) head.kind = HeadKind::kPooler;
     if (!architecture->classifier.empty())
       ITIF_TRY(read_classifier(config, *architecture, backbone, checkpoint, origin, head));
@@ -247,6 +253,8 @@ std::string describe(const HeadSpec& spec, const BackboneSpec& backbone) {
       return fmt::format("embedding ({}, {}{})", pooling_name(spec.pooling),
                          spec.normalize ? "unit length, " : "",
                          spec.dense.empty() ? backbone.hidden : spec.dense.back().n);
+    case HeadKind::kGeneration:
+      return fmt::format("generation ({})", describe(spec.generation.front()));
     case HeadKind::kClassification:
     case HeadKind::kTokenClassification:
       return fmt::format("{} ({} label{})", head_kind_name(spec.kind), spec.labels.size(),

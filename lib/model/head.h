@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "model/generation_config.h"
 #include "model/spec.h"
 
 namespace itif::model {
@@ -27,8 +28,9 @@ enum class HeadKind : uint8_t {
   kEmbedding,       // sentence-transformers: pooling, optional dense layers, optional unit length
   kClassification,  // one set of labels a text
   kTokenClassification,  // one set of labels a token
+  kGeneration,           // a decoder's output, token by token
 };
-// "hidden", "pooler", "embedding", "classification", "token_classification".
+// "hidden", "pooler", "embedding", "classification", "token_classification", "generation".
 const char* head_kind_name(HeadKind kind);
 
 // How logits become probabilities.
@@ -76,6 +78,8 @@ struct HeadSpec {
   std::vector<LinearSpec> classifier;  // empty or one
   std::vector<std::string> labels;     // by index
   Problem problem = Problem::kSingleLabel;
+  // kGeneration.
+  std::vector<GenerationConfig> generation;  // empty or one
   // Longest text the model was trained for (sentence-transformers' max_seq_length); 0: not said.
   uint32_t max_text_tokens = 0;
 };

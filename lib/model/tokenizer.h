@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,9 @@ class Tokenizer {
   virtual EncodeStatus encode(std::string_view text, std::optional<std::string_view> pair,
                               const EncodeOptions& options, std::vector<int32_t>& ids,
                               std::vector<uint8_t>& token_types) const noexcept = 0;
+
+  // What generated ids are as text, special tokens left out; empty where a tokenizer has no such text.
+  virtual std::string decode(std::span<const int32_t>) const noexcept { return {}; }
 
   // One more than the largest id: a model with fewer word embeddings does not fit.
   virtual uint32_t vocab_size() const noexcept = 0;

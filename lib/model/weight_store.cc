@@ -102,10 +102,17 @@ Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
       tensors.push_back(std::move(tensor));
     }
     std::byte* target = slabs_[i].at(slot);
+    // Tables are read by ids that the model has: nothing is behind them.
+    const uint64_t missing =
+        kind.storage == Storage::kTable ? 0 : elements(kinds_[i]) - elements(kind);
+    const std::vector<float> filling(missing, kind.fill);
+    if (missing > 0)
+      views.push_back(
+          {reinterpret_cast<const std::byte*>(filling.data()), DType::kF32, Shape{missing}});
     if (kind.storage == Storage::kMatrix) {
       for (TensorView& view : views)
         view.shape = {view.shape.elements() / kind.gemm.k, kind.gemm.k};
-      ITIF_TRY(device_.pack(kind.gemm, views, target));
+      ITIF_TRY(device_.pack(kinds_[i].gemm, views, target));
       continue;
     }
     const DType type = kind.storage == Storage::kTable ? device_.info().compute : DType::kF32;

@@ -48,6 +48,7 @@ struct WeightKind {
   Shape source_shape = {};
   device::GemmShape gemm = {};  // kMatrix
   Init init = Init::kNormal;
+  float fill = 0;  // kMatrix, kVector: what a model with fewer rows than the store has behind them
 };
 
 // Where the weights of all slots stand, by kind: what a forward pass takes.
@@ -67,8 +68,8 @@ class WeightStore {
   // Commits a free slot. Errors: kResourceExhausted: no free slot, or no memory (nothing is held
   // then).
   Result<uint32_t> acquire();
-  // Fills a slot from a checkpoint. `kinds` are the model's own: the store's, with tables that may
-  // have fewer rows. `on_kind(i)` is called before kind i.
+  // Fills a slot from a checkpoint. `kinds` are the model's own: the store's, but for tables, matrices
+  // of one source and vectors that may have fewer rows. `on_kind(i)` is called before kind i.
   // Errors: kInvalidArgument, kCorrupt (tensors); the slot stays acquired.
   Status load(uint32_t slot, const std::vector<WeightKind>& kinds, const Checkpoint& checkpoint,
               const std::function<void(size_t)>& on_kind);

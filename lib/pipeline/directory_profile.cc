@@ -13,6 +13,8 @@
 namespace itif::pipeline {
 namespace {
 
+constexpr const char* kStepsPlanner = "packed";  // what steps of decoders amount to
+
 class ProfileTask final : public StageTask {
  public:
   ProfileTask(runtime::Profiler& profiler, const std::atomic<bool>& cancelled)
@@ -60,6 +62,12 @@ void Directory::prepare_planner(uint16_t group, const model::Progress& progress)
 
 Status Directory::use_planner(uint16_t group, const std::string& planner) {
   GroupStage& stage = *stages_[group];
+  if (!stage.has_planner()) {
+    if (planner == kStepsPlanner) return {};
+    return fail(
+        Code::kUnsupported,
+        "the group generates token by token: its steps are packed, no planner lays them out");
+  }
   const auto tables = layouts_[group].tables;
   ITIF_ASSIGN(auto made,
               plan::make_planner(planner, {.limits = stage.plan_limits(), .tables = tables.get()}));

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "runtime/generation_executor.h"
 
 namespace itif::pipeline {
 namespace {
@@ -27,8 +28,15 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   stage->set_busy(options.idle.busy);
   stage->returns_.assign(returns.begin(), returns.end());
   ITIF_ASSIGN(stage->stream_, device.make_stream(stage->group_->stream_limits(), options.cpus));
-  ITIF_ASSIGN(stage->executor_, runtime::GroupExecutor::create(*stage->group_, *stage->stream_,
-                                                               clock, options.executor));
+  if (stage->group_->decoder() != nullptr) {
+    ITIF_ASSIGN(stage->executor_, runtime::GenerationExecutor::create(
+                                      *stage->group_, *stage->stream_, clock, options.executor));
+  } else {
+    ITIF_ASSIGN(auto executor, runtime::GroupExecutor::create(*stage->group_, *stage->stream_,
+                                                              clock, options.executor));
+    stage->planned_ = executor.get();
+    stage->executor_ = std::move(executor);
+  }
   uint32_t lendable = 0;
   for (const RequestRing* ring : returns) lendable += ring->capacity();
   static std::atomic<unsigned> serial{0};
@@ -94,7 +102,7 @@ size_t GroupStage::poll() noexcept {
   std::array<request::Request*, 64> arrived;
   size_t taken = 0;
   // Bounded: requests that arrive without end must not keep a batch from starting.
-  while (taken < runtime::GroupExecutor::kMaxIntake) {
+  while (taken < runtime::RequestExecutor::kMaxIntake) {
     const unsigned count = ring_->pop(arrived.data(), arrived.size());
     if (count == 0) break;
     for (unsigned i = 0; i < count; ++i) executor_->submit(arrived[i]);
@@ -103,7 +111,7 @@ size_t GroupStage::poll() noexcept {
   runtime::BatchFigures figures;
   const bool had_failed = executor_->device_failed();
   const size_t completed = executor_->step(*this, figures);
-  if (figures.num_requests > 0) {
+  if (figures.num_tokens > 0) {
     counters_.batches.add();
     counters_.requests.add(figures.num_requests);
     counters_.tokens.add(figures.num_tokens);
@@ -119,7 +127,8 @@ size_t GroupStage::poll() noexcept {
     counters_.device_errors.add();
     log::error("group {}: the device failed; its requests are refused with device_failed", name_);
   }
-  return taken + completed + run_task();
+  // Of sequences that go on, nothing is completed.
+  return taken + completed + figures.num_tokens + run_task();
 }
 
 void GroupStage::complete(std::span<request::Request* const> requests) noexcept {

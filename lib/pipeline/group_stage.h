@@ -76,11 +76,13 @@ class GroupStage final : private runtime::CompletionSink {
   // REQUIRES: started, and one caller at a time.
   void perform(StageTask& task, const std::function<void()>& meanwhile);
 
-  // How the next batches are laid out. Any thread. REQUIRES: made for plan_limits().
+  // Whether its batches are laid out by a planner: not those of a group that generates.
+  bool has_planner() const noexcept { return planned_ != nullptr; }
+  // How the next batches are laid out. Any thread. REQUIRES: has_planner(); made for plan_limits().
   void set_planner(std::unique_ptr<plan::Planner> planner) noexcept {
-    executor_->set_planner(std::move(planner));
+    planned_->set_planner(std::move(planner));
   }
-  plan::PlanLimits plan_limits() const noexcept { return executor_->plan_limits(); }
+  plan::PlanLimits plan_limits() const noexcept { return planned_->plan_limits(); }
 
   // One turn: takes what has come, runs at most one batch and one piece of a task. Returns how much
   // it did.
@@ -100,7 +102,8 @@ class GroupStage final : private runtime::CompletionSink {
   std::string name_;
   std::unique_ptr<runtime::Group> group_;
   std::unique_ptr<device::Stream> stream_;
-  std::unique_ptr<runtime::GroupExecutor> executor_;
+  std::unique_ptr<runtime::RequestExecutor> executor_;
+  runtime::GroupExecutor* planned_ = nullptr;  // the same; null: it generates
   std::unique_ptr<RequestRing> ring_;
   std::vector<RequestRing*> returns_;
   GroupStageOptions options_;

@@ -19,6 +19,7 @@
 #include "runtime/completion.h"
 #include "runtime/cost_estimate.h"
 #include "runtime/group.h"
+#include "runtime/request_executor.h"
 #include "runtime/text_pool.h"
 #include "sched/batch_bound.h"
 #include "sched/group_queue.h"
@@ -38,41 +39,28 @@ struct ExecutorOptions {
   uint64_t max_wait_ns = 2'000'000'000;
 };
 
-// What one step did, for the counters of whoever drives the executor.
-struct BatchFigures {
-  uint32_t num_requests = 0;
-  uint32_t num_tokens = 0;
-  uint32_t num_rows = 0;  // that were computed: tokens and the plan's padding
-  uint32_t num_tenants = 0;
-  uint64_t execute_ns = 0;
-  bool device_failed = false;
-};
-
-class GroupExecutor {
+class GroupExecutor final : public RequestExecutor {
  public:
-  static constexpr uint32_t kMaxIntake = 1024;
-
   // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (scheduler, planner).
   static Result<std::unique_ptr<GroupExecutor>> create(Group& group, device::Stream& stream,
                                                        const Clock& clock,
                                                        const ExecutorOptions& options);
 
-  // REQUIRES: at most kMaxIntake calls between two of step(): what a flood costs the batch that waits.
-  void submit(request::Request* request) noexcept;
-  // Runs the next batch, if anything waits, and completes what was refused since the last step.
-  // Returns the requests completed.
-  size_t step(CompletionSink& sink, BatchFigures& figures) noexcept;
+  void submit(request::Request* request) noexcept override;
+  size_t step(CompletionSink& sink, BatchFigures& figures) noexcept override;
 
-  ~GroupExecutor();
+  ~GroupExecutor() override;
   // From the next batch on. Any thread. REQUIRES: made for plan_limits().
   void set_planner(std::unique_ptr<plan::Planner> planner) noexcept;
   plan::PlanLimits plan_limits() const noexcept { return plan_limits(options_); }
 
-  uint32_t num_queued() const noexcept { return queue_.num_requests(); }
+  uint32_t num_queued() const noexcept override { return queue_.num_requests(); }
   uint64_t queued_tokens() const noexcept { return queue_.num_tokens(); }
   // Requests of the batch that runs now. Any thread.
-  uint32_t num_executing() const noexcept { return num_executing_.load(std::memory_order_relaxed); }
-  bool device_failed() const noexcept { return device_failed_; }
+  uint32_t num_executing() const noexcept override {
+    return num_executing_.load(std::memory_order_relaxed);
+  }
+  bool device_failed() const noexcept override { return device_failed_; }
 
  private:
   GroupExecutor(Group& group, device::Stream& stream, const Clock& clock,

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <exception>
 
+#include "backbone/decoder.h"
 #include "backbone/open_model.h"
 #include "base/check.h"
 #include "runtime/batch_layout.h"
@@ -16,6 +17,9 @@ namespace itif::runtime {
 namespace {
 
 using wire::StatusCode;
+
+// Part of the device's memory that a K/V cache may take: the rest is for weights and other groups.
+constexpr uint64_t kCacheShare = 4;
 
 void drop_result(Segment& segment, StatusCode status, const char* detail) noexcept {
   std::free(segment.result.data);
@@ -41,6 +45,7 @@ class BackboneGroup final : public Group {
   }
 
   Status allocate() {
+    if (family_.make_decoder) return allocate_decoder();
     ITIF_ASSIGN(backbone_, family_.make(device_, spec_, {.max_rows = options_.max_tokens}));
     ITIF_ASSIGN(heads_, HeadRunner::make(device_, spec_, options_));
     ITIF_ASSIGN(weights_, model::WeightStore::create(device_, family_.weight_kinds(spec_),
@@ -48,8 +53,24 @@ class BackboneGroup final : public Group {
     return {};
   }
 
+  Status allocate_decoder() {
+    ITIF_ASSIGN(weights_, model::WeightStore::create(device_, family_.weight_kinds(spec_),
+                                                     options_.max_tenants));
+    const uint64_t cache_bytes =
+        std::min<uint64_t>(options_.max_cache_bytes, device_.available_bytes() / kCacheShare);
+    ITIF_ASSIGN(decoder_, family_.make_decoder(device_, spec_,
+                                               {.max_rows = options_.max_tokens,
+                                                .max_step_rows = options_.max_beams,
+                                                .max_cache_bytes = cache_bytes}));
+    return {};
+  }
+
   const model::BackboneSpec& spec() const noexcept override { return spec_; }
-  std::vector<backbone::GemmUse> gemms() const override { return family_.gemms(spec_); }
+  std::vector<backbone::GemmUse> gemms() const override {
+    // Costs are measured for planners, and steps of decoders have none.
+    if (decoder_) return {};
+    return family_.gemms(spec_);
+  }
   const GroupOptions& options() const noexcept override { return options_; }
 
   Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) override {
@@ -78,13 +99,18 @@ class BackboneGroup final : public Group {
     return entry ? &entry->model : nullptr;
   }
 
+  backbone::Decoder* decoder() noexcept override { return decoder_.get(); }
+  model::WeightView weights() const noexcept override { return weights_->view(); }
+
   uint32_t num_tenants() const noexcept override { return num_tenants_; }
   uint64_t weight_bytes() const noexcept override { return weight_bytes_; }
   uint64_t workspace_bytes() const noexcept override {
+    if (decoder_) return decoder_->workspace_bytes() + decoder_->cache_bytes();
     return backbone_->workspace_bytes() + heads_->workspace_bytes();
   }
 
   Status forward(device::Stream& stream, Batch& batch) noexcept override {
+    CHECK(backbone_ != nullptr);
     layout_.build(batch.segments, [this](uint32_t slot) { return entry(slot); });
     if (layout_.live().empty()) return {};
     const backbone::Pass pass = layout_.pass();
@@ -178,6 +204,7 @@ class BackboneGroup final : public Group {
   std::atomic<uint64_t> weight_bytes_ = 0;
   // The executor's.
   std::unique_ptr<backbone::Backbone> backbone_;
+  std::unique_ptr<backbone::Decoder> decoder_;  // instead
   std::unique_ptr<HeadRunner> heads_;
   BatchLayout layout_;
   std::vector<int32_t> host_ids_;  // [max_tokens]

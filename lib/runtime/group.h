@@ -20,8 +20,13 @@
 #include "device/device.h"
 #include "kernels/args.h"
 #include "model/tenant_model.h"
+#include "model/weight_store.h"
 #include "request/request.h"
 #include "wire/header.h"
+
+namespace itif::backbone {
+class Decoder;
+}
 
 namespace itif::runtime {
 
@@ -59,6 +64,10 @@ struct GroupOptions {
   uint32_t max_tokens = 4096;   // of one batch
   uint32_t max_requests = 256;  // of one batch
   uint32_t max_tenants = 64;    // slots
+  // Of groups that generate: live beams of one step, and the K/V cache's memory, of which no more is
+  // taken than so many beams can need.
+  uint32_t max_beams = 128;
+  uint64_t max_cache_bytes = 1u << 30;
 };
 
 class Group {
@@ -91,6 +100,11 @@ class Group {
   device::StreamLimits stream_limits() const noexcept {
     return {.max_tokens = options().max_tokens, .max_segments = options().max_tokens};
   }
+
+  // What a group that generates is run by (GenerationExecutor); nullptr: forward() is.
+  virtual backbone::Decoder* decoder() noexcept { return nullptr; }
+  // The slots' weights.
+  virtual model::WeightView weights() const noexcept { return {}; }
 
   virtual uint32_t num_tenants() const noexcept = 0;
   virtual uint64_t weight_bytes() const noexcept = 0;  // of all tenants

@@ -34,14 +34,15 @@ ResultKind default_result_kind(const HeadSpec& head) noexcept {
     case HeadKind::kClassification:
       return head.problem == Problem::kRegression ? ResultKind::kLogits : ResultKind::kClasses;
     case HeadKind::kTokenClassification: return ResultKind::kTokenLogits;
+    case HeadKind::kGeneration: return ResultKind::kText;  // of ids: kTokens
   }
   return ResultKind::kHidden;
 }
 
 bool supports(const HeadSpec& head, ResultKind kind) noexcept {
   switch (kind) {
-    case ResultKind::kDefault:
-    case ResultKind::kHidden: return true;
+    case ResultKind::kDefault: return true;
+    case ResultKind::kHidden: return head.kind != HeadKind::kGeneration;
     case ResultKind::kPooled: return head.answers_pooled;
     case ResultKind::kEmbedding: return head.kind == HeadKind::kEmbedding;
     case ResultKind::kLogits: return head.kind == HeadKind::kClassification;
@@ -49,7 +50,7 @@ bool supports(const HeadSpec& head, ResultKind kind) noexcept {
       return head.kind == HeadKind::kClassification && head.problem != Problem::kRegression;
     case ResultKind::kTokenLogits: return head.kind == HeadKind::kTokenClassification;
     case ResultKind::kTokens:
-    case ResultKind::kText: return false;  // what decoders generate
+    case ResultKind::kText: return head.kind == HeadKind::kGeneration;
   }
   return false;
 }

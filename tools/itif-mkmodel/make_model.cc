@@ -67,9 +67,13 @@ Result<const model::Architecture*> architecture_of(const backbone::Family& famil
       head == HeadChoice::kClassification        ? model::HeadKind::kClassification
       : head == HeadChoice::kTokenClassification ? model::HeadKind::kTokenClassification
                                                  : model::HeadKind::kHidden;
+  // A family that generates gives nothing else.
+  const model::Architecture& first = family.heads.architectures.front();
+  const bool generates = first.kind == model::HeadKind::kGeneration;
+  if (head == HeadChoice::kNone && generates) return &first;
   // sentence-transformers are text models.
   const bool is_there = head == HeadChoice::kPooler      ? !family.heads.pooler.empty()
-                        : head == HeadChoice::kEmbedding ? !takes_images
+                        : head == HeadChoice::kEmbedding ? !takes_images && !generates
                                                          : true;
   if (is_there)
     for (const model::Architecture& row : family.heads.architectures)
@@ -82,7 +86,8 @@ Result<const model::Architecture*> architecture_of(const backbone::Family& famil
 std::vector<TensorToWrite> list_tensors(const ModelOptions& options, const backbone::Family& family,
                                         const model::Architecture& architecture, Noise& noise) {
   // Beside a head the encoder's tensors stand behind its prefix: their second name.
-  const size_t naming = architecture.classifier.empty() ? 0 : 1;
+  const bool generates = architecture.kind == model::HeadKind::kGeneration;
+  const size_t naming = architecture.classifier.empty() && !generates ? 0 : 1;
   std::vector<TensorToWrite> tensors;
   const auto random = [&](const std::string& name, std::vector<uint64_t> dims, float deviation) {
     tensors.push_back(
@@ -99,7 +104,9 @@ std::vector<TensorToWrite> list_tensors(const ModelOptions& options, const backb
     const std::vector<uint64_t> dims(shape.dims.begin(), shape.dims.begin() + shape.rank);
     for (const model::Source& source : kind.sources) {
       if (source.names.empty()) continue;  // what the architecture leaves out
-      const std::string& name = source.names[naming];
+      const std::string& name = source.names[std::min(naming, source.names.size() - 1)];
+      // A tensor of two kinds, as an embedding that is also the output's weight.
+      if (std::ranges::find(tensors, name, &TensorToWrite::name) != tensors.end()) continue;
       if (kind.init == model::Init::kNormal)
         random(name, dims, options.initializer_range);
       else
@@ -188,6 +195,20 @@ Status write_preprocessor(const ModelOptions& options, const std::string& direct
                      {"image_std", half}});
 }
 
+// As the published translation models: the last id is the padding and the decoder's first token.
+Status write_generation(const ModelOptions& options, const std::string& directory) {
+  const uint32_t padding = options.spec.vocab - 1;
+  return write_json(directory + "/generation_config.json",
+                    {{"num_beams", 4},
+                     {"max_length", options.spec.max_positions},
+                     {"bad_words_ids", ordered_json::array({ordered_json::array({padding})})},
+                     {"decoder_start_token_id", padding},
+                     {"pad_token_id", padding},
+                     {"bos_token_id", 0},
+                     {"eos_token_id", 0},
+                     {"forced_eos_token_id", 0}});
+}
+
 Status write_sentence_transformers(const ModelOptions& options, const std::string& directory) {
   const std::string type = "sentence_transformers.models.";
   ITIF_TRY(write_json(
@@ -252,7 +273,9 @@ Status make_model(const ModelOptions& options, const std::string& directory) {
                   fmt::format("{} already holds a model: choose another directory", directory));
   if (options.head == HeadChoice::kEmbedding)
     ITIF_TRY(write_sentence_transformers(options, directory));
+  const bool generates = architecture->kind == model::HeadKind::kGeneration;
   ITIF_TRY(spec.takes_images() ? write_preprocessor(options, directory)
+           : generates         ? write_generation(options, directory)
                                : write_tokenizer(options, directory));
   Noise noise(options.seed);
   ITIF_TRY(write_safetensors(directory + "/model.safetensors",

@@ -37,7 +37,7 @@ TEST(Config, ActivationsAreTheReferences) {
   EXPECT_EQ(parse_activation("gelu_new", "f").value(), Activation::kGeluTanh);
   EXPECT_EQ(parse_activation("gelu_pytorch_tanh", "f").value(), Activation::kGeluTanh);
   EXPECT_EQ(parse_activation("relu", "f").value(), Activation::kRelu);
-  EXPECT_EQ(parse_activation("silu", "f").error().code, Code::kUnsupported);
+  EXPECT_EQ(parse_activation("mish", "f").error().code, Code::kUnsupported);
 }
 
 TEST(Config, WhatDoesNotFitIsRefusedByName) {
@@ -48,7 +48,7 @@ TEST(Config, WhatDoesNotFitIsRefusedByName) {
     std::string expected;
   } rows[] = {
       {"model_type", nullptr, Code::kUnsupported,
-       "'model_type' must be one of albert, bert, distilbert, roberta, vit, found nothing"},
+       "'model_type' must be one of albert, bert, distilbert, marian, roberta, vit, found nothing"},
       {"model_type", "llama", Code::kUnsupported, "found \"llama\""},
       {"model_type", 3, Code::kInvalidArgument, "'model_type' must be a string"},
       {"hidden_size", nullptr, Code::kInvalidArgument, "'hidden_size' must be an integer"},
@@ -67,7 +67,7 @@ TEST(Config, WhatDoesNotFitIsRefusedByName) {
       {"max_position_embeddings", nullptr, Code::kInvalidArgument, "'max_position_embeddings'"},
       {"type_vocab_size", 1000, Code::kInvalidArgument, "'type_vocab_size'"},
       {"layer_norm_eps", -1, Code::kInvalidArgument, "'layer_norm_eps'"},
-      {"hidden_act", "silu", Code::kUnsupported, "'hidden_act' must be gelu"},
+      {"hidden_act", "mish", Code::kUnsupported, "'hidden_act' must be gelu"},
       {"position_embedding_type", "relative_key", Code::kUnsupported, "found \"relative_key\""},
       {"is_decoder", true, Code::kUnsupported, "'is_decoder' must be false"},
       {"add_cross_attention", true, Code::kUnsupported, "'add_cross_attention' must be false"},

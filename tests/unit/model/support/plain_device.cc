@@ -375,6 +375,7 @@ class PlainStream final : public device::Stream {
 PlainDevice::PlainDevice() : state_(std::make_shared<PlainDeviceState>()) {
   info_.kind = "plain";
   info_.compute = DType::kF32;
+  info_.memory_bytes = 1u << 30;
 }
 
 Result<std::unique_ptr<device::Buffer>> PlainDevice::allocate(size_t bytes) {

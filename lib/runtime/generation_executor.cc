@@ -1,0 +1,288 @@
+#include "runtime/generation_executor.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace itif::runtime {
+namespace {
+
+using wire::StatusCode;
+
+constexpr uint32_t kBlockTokens = backbone::Decoder::kBlockTokens;
+constexpr uint32_t kRetryAfterUs = 100'000;
+constexpr const char* kFailed = "the group's device has failed";
+
+uint32_t blocks_of(uint32_t tokens) noexcept {
+  return (tokens + kBlockTokens - 1) / kBlockTokens;
+}
+
+request::ResultBuffer copy_of(std::span<const std::byte> bytes) noexcept {
+  request::ResultBuffer result;
+  result.data = static_cast<std::byte*>(std::malloc(std::max<size_t>(1, bytes.size())));
+  if (result.data == nullptr) return result;
+  if (!bytes.empty()) std::memcpy(result.data, bytes.data(), bytes.size());
+  result.bytes = static_cast<uint32_t>(bytes.size());
+  return result;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GenerationExecutor>> GenerationExecutor::create(
+    Group& group, device::Stream& stream, const Clock& clock, const ExecutorOptions& options) {
+  CHECK(group.decoder() != nullptr);
+  ITIF_ASSIGN(auto scheduler, sched::make_scheduler(options.scheduler));
+  return std::unique_ptr<GenerationExecutor>(
+      new GenerationExecutor(group, stream, clock, options, std::move(scheduler)));
+}
+
+GenerationExecutor::GenerationExecutor(Group& group, device::Stream& stream, const Clock& clock,
+                                       const ExecutorOptions& options,
+                                       std::unique_ptr<sched::Scheduler> scheduler)
+    : group_(group),
+      stream_(stream),
+      clock_(clock),
+      options_(options),
+      decoder_(*group.decoder()),
+      max_beams_(group.options().max_beams),
+      scheduler_(std::move(scheduler)),
+      queue_(options.queue),
+      texts_(options.limits.max_tokens, 0),
+      blocks_(decoder_.num_blocks()),
+      layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions) {
+  waiting_.reserve(options.limits.max_requests);
+  for (uint32_t i = 0; i < max_beams_; ++i) spare_.push_back(std::make_unique<Sequence>());
+  running_.reserve(max_beams_);
+  const size_t found = size_t{max_beams_} * kernels::kMaxTopTokens;
+  candidates_.reserve(size_t{model::GenerationConfig::kMaxBeams} * kernels::kMaxTopTokens);
+  log_probabilities_.resize(found);
+  tokens_.resize(found);
+  done_.reserve(size_t{options.queue.max_requests} + kMaxIntake + max_beams_ +
+                options.limits.max_requests);
+}
+
+void GenerationExecutor::refuse(request::Request* request, StatusCode status,
+                                const char* detail) noexcept {
+  release_text(request);
+  request->status = status;
+  request->detail = detail;
+  request->done_ns = clock_.now_ns();
+  done_.push_back(request);
+}
+
+void GenerationExecutor::submit(request::Request* request) noexcept {
+  request->prepared = 0;
+  if (device_failed_) return refuse(request, StatusCode::kDeviceFailed, kFailed);
+  if (!queue_.has_room(request->slot)) {
+    request->retry_after_us = kRetryAfterUs;
+    return refuse(request, StatusCode::kOverloaded,
+                  "the group's queue, or the tenant's share of it, is full");
+  }
+  const model::TenantModel* model = group_.model(request->slot);
+  if (model == nullptr)
+    return refuse(request, StatusCode::kNotAdmitted, "the tenant's model is not loaded");
+  if (!prepare(request, *model)) return;
+  const model::GenerationConfig& config = model->head.spec.generation.front();
+  if (config.num_beams > max_beams_ || blocks_needed(*request, config) > blocks_.num_blocks())
+    return refuse(request, StatusCode::kTooLong,
+                  "the sequence may need more K/V memory than the group has");
+  CHECK(queue_.push(request, clock_.now_ns()));
+}
+
+// All beams apart from the first token on; the last token is never fed.
+uint32_t GenerationExecutor::blocks_needed(const request::Request& request,
+                                           const model::GenerationConfig& config) const noexcept {
+  return blocks_of(request.num_tokens) + config.num_beams * blocks_of(config.max_length - 1);
+}
+
+size_t GenerationExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept {
+  figures = {};
+  const uint64_t start_ns = clock_.now_ns();
+  expire_running(start_ns);
+  admit(start_ns);
+  // Before the step: they have waited long enough.
+  size_t completed = complete(sink);
+  if (!running_.empty()) {
+    num_executing_.store(static_cast<uint32_t>(running_.size()), std::memory_order_relaxed);
+    encode_entered();
+    layout_.build_step(running_, blocks_);
+    decoder_.launch_copies(stream_, layout_.copies());
+    const backbone::StepResult result =
+        decoder_.launch_step(stream_, group_.weights(), layout_.step());
+    const size_t found = size_t{layout_.num_rows()} * layout_.num_candidates();
+    stream_.copy_to_host(result.log_probabilities, found * sizeof(float),
+                         log_probabilities_.data());
+    stream_.copy_to_host(result.tokens, found * sizeof(int32_t), tokens_.data());
+    figures.num_tokens = figures.num_rows = layout_.num_source_rows() + layout_.num_rows();
+    for (size_t i = 0; i < running_.size(); ++i)
+      figures.num_tenants += i == 0 || running_[i]->request->slot != running_[i - 1]->request->slot;
+    if (!stream_.synchronize()) {
+      device_failed_ = figures.device_failed = true;
+    } else {
+      advance();
+    }
+    figures.execute_ns = clock_.now_ns() - start_ns;
+    figures.num_requests = static_cast<uint32_t>(done_.size());
+    num_executing_.store(static_cast<uint32_t>(running_.size()), std::memory_order_relaxed);
+  }
+  if (device_failed_) fail_all();
+  return completed + complete(sink);
+}
+
+size_t GenerationExecutor::complete(CompletionSink& sink) noexcept {
+  const size_t count = done_.size();
+  if (count > 0) sink.complete(done_);
+  done_.clear();
+  return count;
+}
+
+// Takes from the queue what finds room. What the scheduler has chosen keeps its turn.
+void GenerationExecutor::admit(uint64_t now_ns) noexcept {
+  if (device_failed_) return;
+  uint32_t source_rows = 0;
+  for (;;) {
+    if (next_waiting_ == waiting_.size()) {
+      waiting_.clear();
+      next_waiting_ = 0;
+      if (queue_.num_requests() == 0 || spare_.empty()) return;
+      scheduler_->select(queue_, options_.limits, now_ns, waiting_);
+      if (waiting_.empty()) return;
+    }
+    request::Request* request = waiting_[next_waiting_];
+    if (request->deadline_ns != 0 && request->deadline_ns <= now_ns) {
+      ++next_waiting_;
+      refuse(request, StatusCode::kDeadlineQueue, "the deadline passed in the group's queue");
+      continue;
+    }
+    if (source_rows + request->num_tokens > options_.limits.max_tokens) return;
+    if (!enter(request, now_ns)) return;
+    source_rows += request->num_tokens;
+    ++next_waiting_;
+  }
+}
+
+bool GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexcept {
+  const model::TenantModel& model = *group_.model(request->slot);
+  const model::GenerationConfig& config = model.head.spec.generation.front();
+  const uint32_t needed = blocks_needed(*request, config);
+  if (spare_.empty() || num_beams_ + config.num_beams > max_beams_ || !blocks_.reserve(needed))
+    return false;
+  std::unique_ptr<Sequence> sequence = std::move(spare_.back());
+  spare_.pop_back();
+  sequence->request = request;
+  sequence->model = &model;
+  sequence->search.reset(config);
+  sequence->tables.assign(1, {});
+  sequence->source_tokens = request->num_tokens;
+  sequence->reserved_blocks = needed;
+  sequence->entered = true;
+  request->launch_ns = now_ns;
+  num_beams_ += config.num_beams;
+  const auto place = std::ranges::upper_bound(
+      running_, request->slot, {}, [](const auto& running) { return running->request->slot; });
+  running_.insert(place, std::move(sequence));
+  return true;
+}
+
+void GenerationExecutor::encode_entered() noexcept {
+  layout_.build_sources(
+      running_, blocks_, [this](const Sequence& sequence, std::vector<kernels::IdPiece>& pieces) {
+        const request::Request& request = *sequence.request;
+        if (request.prepared != 0) {
+          pieces.push_back({reinterpret_cast<const std::byte*>(texts_[request.prepared].ids.data()),
+                            sequence.source_tokens, 0, 4});
+          return;
+        }
+        const uint8_t id_bytes = request.payload_kind == wire::PayloadKind::kTokensU32 ? 4 : 2;
+        uint32_t row = 0;
+        for (const request::Piece& piece : request.pieces) {
+          const uint32_t num_ids = piece.bytes / id_bytes;
+          pieces.push_back({piece.data, num_ids, row, id_bytes});
+          row += num_ids;
+        }
+      });
+  if (layout_.any_sources())
+    decoder_.launch_encode(stream_, group_.weights(), layout_.sources(), layout_.source_places());
+}
+
+void GenerationExecutor::advance() noexcept {
+  const uint32_t stride = layout_.num_candidates();
+  size_t row = 0;
+  for (size_t i = 0; i < running_.size();) {
+    Sequence& sequence = *running_[i];
+    const uint32_t per_beam = sequence.config().candidates_per_beam();
+    candidates_.clear();
+    for (uint32_t beam = 0; beam < sequence.search.num_beams(); ++beam, ++row)
+      for (uint32_t c = 0; c < per_beam; ++c)
+        candidates_.push_back({log_probabilities_[row * stride + c], tokens_[row * stride + c]});
+    sequence.search.advance(candidates_);
+    if (!sequence.search.done()) {
+      sequence.continue_beams(blocks_);
+      ++i;
+      continue;
+    }
+    finish(sequence, clock_.now_ns());
+    leave(i);
+  }
+}
+
+// The sequence at `index` gives back what it holds. Its request is somebody else's by now.
+void GenerationExecutor::leave(size_t index) noexcept {
+  std::unique_ptr<Sequence>& sequence = running_[index];
+  num_beams_ -= sequence->config().num_beams;
+  sequence->let_go_of_all(blocks_);
+  spare_.push_back(std::move(sequence));
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+}
+
+void GenerationExecutor::finish(Sequence& sequence, uint64_t now_ns) noexcept {
+  request::Request* request = sequence.request;
+  const std::span<const int32_t> ids = sequence.search.result();
+  const bool as_text = request->result_kind == wire::ResultKind::kText ||
+                       (request->result_kind == wire::ResultKind::kDefault &&
+                        request->payload_kind == wire::PayloadKind::kText);
+  release_text(request);
+  if (as_text) {
+    const std::string text = sequence.model->tokenizer->decode(ids);
+    request->result = copy_of(std::as_bytes(std::span(text)));
+    request->result_rows = 1;
+  } else {
+    request->result = copy_of(std::as_bytes(ids));
+    request->result_rows = static_cast<uint32_t>(ids.size());
+  }
+  request->result_kind_out = as_text ? wire::ResultKind::kText : wire::ResultKind::kTokens;
+  request->done_ns = now_ns;
+  request->status = request->result.data ? StatusCode::kOk : StatusCode::kOverloaded;
+  request->detail = request->result.data ? "" : "no memory for the result";
+  done_.push_back(request);
+}
+
+// Whose deadline has passed makes room for those that can still be answered in time.
+void GenerationExecutor::expire_running(uint64_t now_ns) noexcept {
+  for (size_t i = 0; i < running_.size();) {
+    request::Request* request = running_[i]->request;
+    if (request->deadline_ns == 0 || request->deadline_ns > now_ns) {
+      ++i;
+      continue;
+    }
+    leave(i);
+    refuse(request, StatusCode::kDeadlineLaunch, "the deadline passed while it was generated");
+  }
+}
+
+void GenerationExecutor::fail_all() noexcept {
+  while (!running_.empty()) {
+    request::Request* request = running_.back()->request;
+    leave(running_.size() - 1);
+    refuse(request, StatusCode::kDeviceFailed, kFailed);
+  }
+  num_executing_.store(0, std::memory_order_relaxed);
+  for (; next_waiting_ < waiting_.size(); ++next_waiting_)
+    refuse(waiting_[next_waiting_], StatusCode::kDeviceFailed, kFailed);
+  while (queue_.num_requests() > 0)
+    refuse(queue_.pop(queue_.active_slots().front()), StatusCode::kDeviceFailed, kFailed);
+}
+
+}  // namespace itif::runtime

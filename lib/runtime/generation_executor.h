@@ -1,0 +1,98 @@
+// The executor of groups that generate: requests of all tenants decoded token by token, scheduled by step.
+//
+// A sequence that has finished leaves and one that waits enters between two steps; nobody waits for the
+// longest of a batch. Each step of the group: admit → encode what entered → one token of every live beam
+// of every sequence → search → those that are done are completed.
+//
+// A sequence reserves what it can need at most, in K/V blocks and in rows of the step, before it enters:
+// one that finds too little waits in its place, one that could never fit is refused by name. A running one
+// never finds the cache full.
+//
+// Owned by one thread, as RequestExecutor says.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backbone/decoder.h"
+#include "base/clock.h"
+#include "runtime/beam_search.h"
+#include "runtime/executor.h"
+#include "runtime/group.h"
+#include "runtime/kv_blocks.h"
+#include "runtime/request_executor.h"
+#include "runtime/step_layout.h"
+#include "runtime/text_pool.h"
+#include "sched/group_queue.h"
+#include "sched/scheduler.h"
+
+namespace itif::runtime {
+
+class GenerationExecutor final : public RequestExecutor {
+ public:
+  // `group`, `stream` and `clock` outlive the executor. REQUIRES: group.decoder(). Errors:
+  // kInvalidArgument (scheduler's name).
+  static Result<std::unique_ptr<GenerationExecutor>> create(Group& group, device::Stream& stream,
+                                                            const Clock& clock,
+                                                            const ExecutorOptions& options);
+
+  void submit(request::Request* request) noexcept override;
+  size_t step(CompletionSink& sink, BatchFigures& figures) noexcept override;
+  uint32_t num_queued() const noexcept override {
+    return queue_.num_requests() + static_cast<uint32_t>(waiting_.size() - next_waiting_);
+  }
+  uint32_t num_executing() const noexcept override {
+    return num_executing_.load(std::memory_order_relaxed);
+  }
+  bool device_failed() const noexcept override { return device_failed_; }
+  const KvBlocks& blocks() const noexcept { return blocks_; }
+
+ private:
+  GenerationExecutor(Group& group, device::Stream& stream, const Clock& clock,
+                     const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler);
+  void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
+  bool prepare(request::Request* request, const model::TenantModel& model) noexcept;
+  bool prepare_ids(request::Request* request, const model::TenantModel& model) noexcept;
+  bool prepare_text(request::Request* request, const model::TenantModel& model) noexcept;
+  void release_text(request::Request* request) noexcept;
+  uint32_t blocks_needed(const request::Request& request,
+                         const model::GenerationConfig& config) const noexcept;
+  void admit(uint64_t now_ns) noexcept;
+  bool enter(request::Request* request, uint64_t now_ns) noexcept;
+  void encode_entered() noexcept;
+  void leave(size_t index) noexcept;
+  void advance() noexcept;
+  void finish(Sequence& sequence, uint64_t now_ns) noexcept;
+  void expire_running(uint64_t now_ns) noexcept;
+  void fail_all() noexcept;
+  size_t complete(CompletionSink& sink) noexcept;
+
+  Group& group_;
+  device::Stream& stream_;
+  const Clock& clock_;
+  const ExecutorOptions options_;
+  backbone::Decoder& decoder_;
+  const uint32_t max_beams_;
+  std::unique_ptr<sched::Scheduler> scheduler_;
+  sched::GroupQueue queue_;
+  TextPool texts_;
+  std::string text_;  // scratch: one payload in one place
+  KvBlocks blocks_;
+  std::vector<request::Request*>
+      waiting_;  // chosen by the scheduler, not entered; from next_waiting_
+  size_t next_waiting_ = 0;
+  std::vector<std::unique_ptr<Sequence>> spare_;    // not running, with their memory
+  std::vector<std::unique_ptr<Sequence>> running_;  // by slot
+  uint32_t num_beams_ = 0;                          // reserved by those that run
+  StepLayout layout_;
+  std::vector<Candidate> candidates_;
+  std::vector<float> log_probabilities_;  // [max_beams, kMaxTopTokens]
+  std::vector<int32_t> tokens_;
+  std::vector<request::Request*> done_;  // to be completed
+  bool device_failed_ = false;
+  std::atomic<uint32_t> num_executing_{0};
+};
+
+}  // namespace itif::runtime

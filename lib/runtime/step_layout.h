@@ -1,0 +1,97 @@
+// The sequences that are being generated, and the flat arrays that a decoder's step takes.
+//
+// A beam's table names the blocks that hold its tokens' K and V. Beams share the blocks of what they have
+// in common; whoever is to write into a shared one takes a copy first.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backbone/decoder.h"
+#include "model/tenant_model.h"
+#include "request/request.h"
+#include "runtime/beam_search.h"
+#include "runtime/kv_blocks.h"
+
+namespace itif::runtime {
+
+struct Sequence {
+  request::Request* request = nullptr;
+  const model::TenantModel* model = nullptr;
+  BeamSearch search;
+  std::vector<std::vector<uint32_t>> tables;  // [live beams]
+  std::vector<std::vector<uint32_t>> next;    // scratch of continue_beams()
+  std::vector<uint32_t> memory;               // blocks of the source
+  uint32_t source_tokens = 0;
+  uint32_t reserved_blocks = 0;
+  bool entered = false;  // since the last step: to be encoded
+  uint64_t started_ns = 0;
+
+  const model::GenerationConfig& config() const { return model->head.spec.generation.front(); }
+  // Gives each beam the table of the one that it continues.
+  void continue_beams(KvBlocks& blocks) noexcept;
+  void let_go_of_all(KvBlocks& blocks) noexcept;
+};
+
+// Allocated once, for the largest step and the largest batch of sources.
+class StepLayout {
+ public:
+  StepLayout(uint32_t max_beams, uint32_t max_source_tokens, uint32_t max_positions);
+
+  // The sources of those that entered. Their blocks are taken here. `pieces_of(sequence, out)` appends
+  // the pieces of a sequence's ids, first_row from 0.
+  template <class Sequences, class PiecesOf>
+  void build_sources(const Sequences& running, KvBlocks& blocks,
+                     const PiecesOf& pieces_of) noexcept {
+    clear_sources();
+    for (const auto& sequence : running) {
+      if (!sequence->entered) continue;
+      const size_t first_piece = pieces_.size();
+      pieces_of(*sequence, pieces_);
+      add_source(*sequence, first_piece, blocks);
+      sequence->entered = false;
+    }
+  }
+  bool any_sources() const noexcept { return !segments_.empty(); }
+  backbone::Pass sources() const noexcept;
+  std::span<const uint32_t> source_places() const noexcept { return source_places_; }
+
+  // One row a live beam. Blocks for the tokens to come are taken here.
+  template <class Sequences>
+  void build_step(const Sequences& running, KvBlocks& blocks) noexcept {
+    clear_step();
+    for (const auto& sequence : running) add_rows(*sequence, blocks);
+  }
+  backbone::DecoderStep step() const noexcept;
+  std::span<const kernels::KvCopy> copies() const noexcept { return copies_; }
+  uint32_t num_rows() const noexcept { return static_cast<uint32_t>(tokens_.size()); }
+  uint32_t num_source_rows() const noexcept { return static_cast<uint32_t>(positions_.size()); }
+  uint32_t num_candidates() const noexcept { return num_candidates_; }
+
+ private:
+  void clear_sources() noexcept;
+  void add_source(Sequence& sequence, size_t first_piece, KvBlocks& blocks) noexcept;
+  void clear_step() noexcept;
+  void add_rows(Sequence& sequence, KvBlocks& blocks) noexcept;
+
+  // Sources.
+  std::vector<kernels::IdPiece> pieces_;
+  std::vector<uint32_t> positions_;
+  std::vector<uint32_t> source_places_;
+  std::vector<kernels::SegmentRows> segments_;
+  std::vector<kernels::RowRange> source_ranges_;
+  // A step.
+  std::vector<int32_t> tokens_;
+  std::vector<uint32_t> step_positions_;
+  std::vector<uint32_t> places_;
+  std::vector<kernels::KvTable> history_, memory_;
+  std::vector<uint32_t> block_list_;
+  std::vector<kernels::RowRange> ranges_;
+  std::vector<kernels::BannedTokens> banned_of_;
+  std::vector<int32_t> banned_;
+  std::vector<kernels::KvCopy> copies_;
+  uint32_t num_candidates_ = 0;
+};
+
+}  // namespace itif::runtime

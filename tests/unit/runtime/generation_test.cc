@@ -1,0 +1,297 @@
+// Whole generations: small MarianMT models against the token ids of transformers' generate()
+// (tests/reference/make_generation_goldens.py), in every company and at every size of the K/V cache.
+#include "runtime/generation_executor.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "backbone/open_model.h"
+#include "base/random.h"
+#include "support/plain_device.h"
+
+namespace itif::runtime {
+namespace {
+
+using wire::StatusCode;
+
+struct Case {
+  std::vector<uint32_t> ids;
+  std::vector<uint32_t> tokens;
+};
+
+std::string directory_of(const std::string& name) {
+  return std::string(ITIF_TEST_DATA) + "/generation/" + name;
+}
+
+std::vector<Case> cases_of(const std::string& name) {
+  std::ifstream file(directory_of(name) + "/golden.json");
+  std::vector<Case> cases;
+  const nlohmann::json golden = nlohmann::json::parse(file);
+  for (const auto& one : golden["cases"])
+    cases.push_back(
+        {one["ids"].get<std::vector<uint32_t>>(), one["tokens"].get<std::vector<uint32_t>>()});
+  EXPECT_GE(cases.size(), 10u);
+  return cases;
+}
+
+const char* const kModels[] = {"beams-4", "beams-3-smaller", "greedy", "long-never",
+                               "beams-2-gelu"};
+
+class Generation : public ::testing::Test, protected CompletionSink {
+ protected:
+  ~Generation() override {
+    for (request::Request& r : requests_) std::free(r.result.data);
+  }
+
+  void open(const std::string& name, GroupOptions options = {},
+            std::unique_ptr<device::Device> device = nullptr) {
+    device_ = std::move(device);
+    if (!device_)
+      device_ = device::open_device({.kind = "host", .dtype = "f32", .num_threads = 1}).value();
+    options.max_tokens = 256;
+    const auto spec = backbone::read_backbone_spec(directory_of(name));
+    ASSERT_TRUE(spec) << spec.error().message;
+    auto group = Group::create(*device_, *spec, options);
+    ASSERT_TRUE(group) << group.error().message;
+    group_ = std::move(*group);
+    admit(name);
+    stream_ = device_->make_stream(group_->stream_limits()).value();
+    ExecutorOptions executor;
+    executor.limits.max_tokens = options.max_tokens;
+    executor_ = GenerationExecutor::create(*group_, *stream_, clock_, executor).value();
+  }
+  uint32_t admit(const std::string& name) {
+    const auto slot = group_->admit(directory_of(name), nullptr);
+    EXPECT_TRUE(slot) << slot.error().message;
+    return slot.value_or(0);
+  }
+
+  // The payload in pieces of at most `piece_bytes`.
+  request::Request& submit(const std::vector<uint32_t>& ids, uint32_t slot = 0,
+                           uint32_t piece_bytes = 1384) {
+    const bool wide = requests_.size() % 2 == 0;
+    std::vector<std::byte>& payload = payloads_.emplace_back(ids.size() * (wide ? 4 : 2));
+    for (size_t i = 0; i < ids.size(); ++i)
+      std::memcpy(&payload[i * (wide ? 4 : 2)], &ids[i], wide ? 4 : 2);
+    auto& pieces = pieces_.emplace_back();
+    for (size_t at = 0; at < payload.size(); at += piece_bytes)
+      pieces.push_back({payload.data() + at,
+                        static_cast<uint32_t>(std::min<size_t>(piece_bytes, payload.size() - at))});
+    request::Request& r = requests_.emplace_back();
+    r.slot = slot;
+    r.payload_kind = wide ? wire::PayloadKind::kTokensU32 : wire::PayloadKind::kTokensU16;
+    r.payload_bytes = static_cast<uint32_t>(payload.size());
+    r.pieces = pieces;
+    r.deadline_ns = deadline_ns_;
+    executor_->submit(&r);
+    return r;
+  }
+  BatchFigures step() {
+    BatchFigures figures;
+    executor_->step(*this, figures);
+    return figures;
+  }
+  void run_all() {
+    for (int i = 0; i < 100'000 && completed_ < requests_.size(); ++i) step();
+    ASSERT_EQ(completed_, requests_.size());
+    EXPECT_EQ(executor_->num_executing(), 0u);
+    EXPECT_EQ(executor_->num_queued(), 0u);
+    EXPECT_EQ(executor_->blocks().num_used(), 0u);
+    EXPECT_EQ(executor_->blocks().num_reserved(), 0u);
+  }
+  void complete(std::span<request::Request* const> requests) noexcept override {
+    completed_ += requests.size();
+    for (const request::Request* r : requests) order_.push_back(r);
+  }
+  static void expect_tokens(const request::Request& r, const std::vector<uint32_t>& expected) {
+    ASSERT_EQ(r.status, StatusCode::kOk) << r.detail;
+    EXPECT_EQ(r.result_kind_out, wire::ResultKind::kTokens);
+    EXPECT_EQ(r.result_rows, expected.size());
+    std::vector<uint32_t> got(r.result.bytes / 4);
+    std::memcpy(got.data(), r.result.data, r.result.bytes);
+    EXPECT_EQ(got, expected);
+  }
+
+  VirtualClock clock_;
+  uint64_t deadline_ns_ = 0;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<Group> group_;
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<GenerationExecutor> executor_;
+  std::deque<std::vector<std::byte>> payloads_;
+  std::deque<std::vector<request::Piece>> pieces_;
+  std::deque<request::Request> requests_;
+  std::vector<const request::Request*> order_;
+  size_t completed_ = 0;
+};
+
+TEST_F(Generation, SameTokensAsTransformersOneByOne) {
+  for (const char* name : kModels) {
+    SCOPED_TRACE(name);
+    open(name);
+    for (const Case& c : cases_of(name)) {
+      const request::Request& r = submit(c.ids);
+      run_all();
+      expect_tokens(r, c.tokens);
+    }
+  }
+}
+
+TEST_F(Generation, SameTokensFromPlainLoops) {
+  open("beams-4", {}, std::make_unique<testing::PlainDevice>());
+  const auto cases = cases_of("beams-4");
+  std::vector<const request::Request*> all;
+  for (const Case& c : cases) all.push_back(&submit(c.ids));
+  run_all();
+  for (size_t i = 0; i < all.size(); ++i) expect_tokens(*all[i], cases[i].tokens);
+}
+
+// Sequences of two tenants enter whenever they come and leave when they are done; each gets what it gets
+// alone.
+TEST_F(Generation, StrangersComeAndGoBetweenSteps) {
+  const auto first = cases_of("beams-4"), second = cases_of("beams-3-smaller");
+  for (const uint32_t max_beams : {4u, 11u, 64u}) {
+    SCOPED_TRACE(max_beams);
+    open("beams-4", {.max_beams = max_beams});
+    const uint32_t other = admit("beams-3-smaller");
+    ASSERT_EQ(other, 1u);
+    Random random(max_beams);
+    std::vector<std::pair<const request::Request*, const Case*>> all;
+    for (size_t i = 0; i < 2 * first.size(); ++i) {
+      const auto& cases = i % 2 ? second : first;
+      const Case& c = cases[random.below(cases.size())];
+      all.emplace_back(&submit(c.ids, i % 2, 64), &c);
+      for (uint64_t steps = random.below(9); steps > 0; --steps) step();
+    }
+    run_all();
+    for (const auto& [request, c] : all) expect_tokens(*request, c->tokens);
+  }
+}
+
+// 40 tokens of 4 beams are 12 blocks, the source up to 4: room for one, two and a few sequences at once.
+TEST_F(Generation, TooFewBlocksMakeSequencesWait) {
+  const auto cases = cases_of("beams-4");
+  const uint64_t block_bytes =
+      uint64_t{3} * 2 * backbone::Decoder::kBlockTokens * 36 * sizeof(float);
+  for (const uint32_t blocks : {16u, 17u, 35u, 70u}) {
+    SCOPED_TRACE(blocks);
+    open("beams-4", {.max_cache_bytes = blocks * block_bytes});
+    ASSERT_EQ(executor_->blocks().num_blocks(), blocks);
+    std::vector<const request::Request*> all;
+    for (const Case& c : cases) all.push_back(&submit(c.ids));
+    uint32_t most = 0;
+    while (completed_ < requests_.size()) {
+      step();
+      most = std::max(most, executor_->num_executing());
+      ASSERT_LE(executor_->blocks().num_used(), executor_->blocks().num_reserved());
+    }
+    EXPECT_LE(most, blocks / 13);
+    run_all();
+    for (size_t i = 0; i < all.size(); ++i) expect_tokens(*all[i], cases[i].tokens);
+  }
+}
+
+TEST_F(Generation, WhatCouldNeverFitIsRefusedByName) {
+  const uint64_t block_bytes =
+      uint64_t{3} * 2 * backbone::Decoder::kBlockTokens * 36 * sizeof(float);
+  open("beams-4", {.max_cache_bytes = 13 * block_bytes});
+  const request::Request& fits = submit(std::vector<uint32_t>(16, 5));
+  const request::Request& never = submit(std::vector<uint32_t>(17, 5));
+  run_all();
+  EXPECT_EQ(fits.status, StatusCode::kOk);
+  EXPECT_EQ(never.status, StatusCode::kTooLong);
+  EXPECT_NE(std::string(never.detail).find("K/V memory"), std::string::npos);
+}
+
+TEST_F(Generation, EachRefusalIsItsOwn) {
+  open("beams-4");
+  const auto good = cases_of("beams-4")[7];
+  const request::Request& before = submit(good.ids);
+  EXPECT_EQ(submit({97}).status, StatusCode::kMalformed);
+  EXPECT_EQ(submit({}).status, StatusCode::kMalformed);
+  EXPECT_EQ(submit(std::vector<uint32_t>(97, 5)).status, StatusCode::kTooLong);
+  request::Request text;
+  const request::Piece piece{reinterpret_cast<const std::byte*>("good"), 4};
+  text.payload_kind = wire::PayloadKind::kText;
+  text.payload_bytes = 4;
+  text.pieces = {&piece, 1};
+  executor_->submit(&text);
+  EXPECT_EQ(text.status, StatusCode::kUnsupportedKind);
+  for (const auto kind : {wire::ResultKind::kHidden, wire::ResultKind::kText}) {
+    request::Request other;
+    other.payload_kind = wire::PayloadKind::kTokensU32;
+    other.result_kind = kind;
+    executor_->submit(&other);
+    EXPECT_EQ(other.status, StatusCode::kUnsupportedKind);
+    step();
+    --completed_;
+  }
+  --completed_;
+  run_all();
+  expect_tokens(before, good.tokens);
+}
+
+TEST_F(Generation, DeadlinesEndWhatWaitsAndWhatRuns) {
+  open("beams-4", {.max_beams = 4});
+  deadline_ns_ = clock_.now_ns() + 1'000'000;
+  const request::Request& runs = submit(cases_of("beams-4")[8].ids);
+  const request::Request& waits = submit(cases_of("beams-4")[8].ids);
+  deadline_ns_ = 0;
+  const auto last = cases_of("beams-4")[9];
+  const request::Request& patient = submit(last.ids);
+  for (int i = 0; i < 5; ++i) step();
+  EXPECT_EQ(executor_->num_executing(), 1u);
+  EXPECT_EQ(executor_->num_queued(), 2u);
+  clock_.advance_ns(2'000'000);
+  run_all();
+  EXPECT_EQ(runs.status, StatusCode::kDeadlineLaunch);
+  EXPECT_EQ(waits.status, StatusCode::kDeadlineQueue);
+  expect_tokens(patient, last.tokens);
+}
+
+TEST_F(Generation, AFailedDeviceRefusesEverything) {
+  auto plain = std::make_unique<testing::PlainDevice>();
+  testing::PlainDevice& device = *plain;
+  open("beams-4", {.max_beams = 4}, std::move(plain));
+  for (int i = 0; i < 3; ++i) submit(cases_of("beams-4")[3].ids);
+  step();
+  device.state().fail_synchronize = true;
+  EXPECT_TRUE(step().device_failed);
+  EXPECT_TRUE(executor_->device_failed());
+  run_all();
+  submit(cases_of("beams-4")[3].ids);
+  run_all();
+  for (const request::Request& r : requests_) EXPECT_EQ(r.status, StatusCode::kDeviceFailed);
+}
+
+// Rows of a step are those of live beams alone: what has finished costs nothing.
+TEST_F(Generation, FinishedSequencesLeaveTheStep) {
+  open("beams-4");
+  const auto cases = cases_of("beams-4");
+  for (size_t i = 0; i < 12; ++i) submit(cases[i].ids);
+  while (completed_ < requests_.size()) {
+    const uint32_t running = executor_->num_executing();
+    const BatchFigures figures = step();
+    if (running == 0) continue;  // the first: sources, too
+    EXPECT_EQ(figures.num_tokens, 4 * running);
+  }
+}
+
+TEST_F(Generation, InBf16SequencesEnd) {
+  auto device = device::open_device({.kind = "host", .dtype = "bf16", .num_threads = 1});
+  if (!device) GTEST_SKIP() << device.error().message;
+  open("beams-4", {}, std::move(*device));
+  for (const Case& c : cases_of("beams-4")) submit(c.ids);
+  run_all();
+  for (const request::Request& r : requests_) {
+    EXPECT_EQ(r.status, StatusCode::kOk);
+    EXPECT_GE(r.result_rows, 1u);
+  }
+}
+
+}  // namespace
+}  // namespace itif::runtime
