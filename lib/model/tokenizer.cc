@@ -1,14 +1,16 @@
-// Chooses the tokenizer of a directory. One kind so far: WordPiece.
+// Chooses the tokenizer of a directory: WordPiece, or Marian's SentencePiece.
 #include "model/tokenizer.h"
 
 #include <fmt/format.h>
 
+#include "model/marian_tokenizer.h"
 #include "model/wordpiece.h"
 #include "model/wordpiece_files.h"
 
 namespace itif::model {
 
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& directory) {
+  if (is_marian_directory(directory)) return load_marian_tokenizer(directory);
   ITIF_ASSIGN(const WordPieceConfig config, read_wordpiece_files(directory));
   auto tokenizer = WordPieceTokenizer::create(config);
   if (!tokenizer)

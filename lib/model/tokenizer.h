@@ -57,7 +57,7 @@ class Tokenizer {
   virtual int32_t separator_id() const noexcept = 0;
 };
 
-// Loads what a Hugging Face directory holds: tokenizer.json, or else vocab.txt, with
+// Loads what a Hugging Face directory holds: source.spm (marian_tokenizer.h), or tokenizer.json, or else vocab.txt, with
 // tokenizer_config.json, special_tokens_map.json and added_tokens.json where they exist.
 // Errors: kNotFound, neither file; kCorrupt, a file that cannot be read as what it is, or lacks a
 // token it names; kUnsupported, a tokenizer of another kind (BPE, SentencePiece, …) or with a step

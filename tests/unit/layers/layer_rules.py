@@ -49,6 +49,7 @@ FOREIGN = (
     ("prometheus-cpp", r"prometheus/", ("lib/telemetry/",)),
     ("Highway", r"hwy/", ("kernels/host/", "lib/device/host")),
     ("utf8proc", r"utf8proc", ("lib/model/",)),
+    ("SentencePiece", r"sentencepiece", (r"lib/model/marian_tokenizer\.cc",)),
 )
 
 # Time and randomness are injected: what would read them behind our back, and who may.
