@@ -68,7 +68,8 @@ void define(CLI::App& app, Options& o, Texts& t) {
 
   auto* what = app.add_option_group("Requests");
   what->add_option("--payload", t.payload,
-                   "tokens_u16, tokens_u32 or text (default: tokens_u16, or text with --texts)");
+                   "tokens_u16, tokens_u32, text, or random images as in image_u8:224x224x3 or "
+                   "image_f32:… (default: tokens_u16, or text with --texts)");
   what->add_option("--lengths,--tokens", t.lengths,
                    "tokens: fixed:N, uniform:A-B or normal:MEAN,DEVIATION")
       ->capture_default_str();
@@ -136,12 +137,17 @@ Status set_kinds(Options& o, const Texts& t) {
   if (t.payload.empty()) {
     o.payload_kind =
         o.texts_file.empty() ? wire::PayloadKind::kTokensU16 : wire::PayloadKind::kText;
+  } else if (t.payload.starts_with("image_")) {
+    ITIF_TRY(parse_image(t.payload, o.payload_kind, o.image));
   } else {
     const wire::PayloadKind kinds[] = {wire::PayloadKind::kTokensU16, wire::PayloadKind::kTokensU32,
                                        wire::PayloadKind::kText};
     const auto found = std::ranges::find(kinds, t.payload, wire::payload_kind_name);
     if (found == std::end(kinds))
-      return usage(fmt::format("--payload {}: choose tokens_u16, tokens_u32 or text", t.payload));
+      return usage(
+          fmt::format("--payload {}: choose tokens_u16, tokens_u32, text, image_u8:HxWxC "
+                      "or image_f32:HxWxC",
+                      t.payload));
     o.payload_kind = *found;
   }
   if ((o.payload_kind == wire::PayloadKind::kText) != !o.texts_file.empty())

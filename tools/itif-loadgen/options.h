@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "client/types.h"
 #include "wire/header.h"
+#include "wire/payload.h"
 
 namespace itif::loadgen {
 
@@ -48,6 +49,7 @@ struct Options {
   uint32_t vocab = 30522;
   std::string texts_file;
   std::vector<std::string> texts;
+  wire::ImagePrefix image;  // of image payloads: their size
   wire::ResultKind result_kind = wire::ResultKind::kDefault;
   uint32_t fragment_bytes = wire::kDefaultFragmentBytes;
   uint32_t budget_us = 0;
@@ -90,6 +92,8 @@ Result<Target> parse_target(const std::string& text);
 // "key"}. Also taken: all in one object, "epoch" for "key_epoch", an array of objects, or one under
 // "tenants". Errors: kNotFound, kInvalidArgument, with file and field.
 Result<std::vector<Target>> read_targets(const std::string& path);
+// "image_u8:HEIGHTxWIDTHxCHANNELS", or image_f32. Errors: kInvalidArgument.
+Status parse_image(const std::string& text, wire::PayloadKind& kind, wire::ImagePrefix& image);
 // "fixed:N", "uniform:A-B", "normal:MEAN,DEVIATION"; a colon also separates. Errors:
 // kInvalidArgument.
 Result<Lengths> parse_lengths(const std::string& text);

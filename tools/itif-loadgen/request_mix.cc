@@ -10,6 +10,23 @@ namespace itif::loadgen {
 namespace {
 
 constexpr uint32_t kPoolTokens = 1u << 16;
+constexpr size_t kPoolImages = 16;
+
+// Noise: u8 of any value, f32 as a model's normalised pixels.
+std::vector<std::byte> random_image(const Options& options, Random& random) {
+  std::vector<std::byte> payload(wire::image_payload_bytes(options.payload_kind, options.image));
+  std::memcpy(payload.data(), &options.image, sizeof options.image);
+  const std::span pixels = std::span(payload).subspan(sizeof options.image);
+  if (options.payload_kind == wire::PayloadKind::kImageU8) {
+    for (std::byte& pixel : pixels) pixel = static_cast<std::byte>(random.below(256));
+  } else {
+    for (size_t at = 0; at < pixels.size(); at += sizeof(float)) {
+      const auto value = static_cast<float>(random.normal());
+      std::memcpy(&pixels[at], &value, sizeof value);
+    }
+  }
+  return payload;
+}
 
 std::vector<double> weights_of(const Options& options) {
   std::vector<double> weights;
@@ -75,6 +92,12 @@ uint32_t draw_length(const Lengths& lengths, Random& random) noexcept {
 
 PayloadPool::PayloadPool(const Options& options) : options_(options) {
   if (options.payload_kind == wire::PayloadKind::kText) return;
+  if (options.payload_kind == wire::PayloadKind::kImageU8 ||
+      options.payload_kind == wire::PayloadKind::kImageF32) {
+    Random random(options.seed);
+    while (images_.size() < kPoolImages) images_.push_back(random_image(options, random));
+    return;
+  }
   token_bytes_ = options.payload_kind == wire::PayloadKind::kTokensU16 ? 2 : 4;
   const size_t count = size_t{kPoolTokens} + max_tokens(options.lengths);
   tokens_.resize(count * token_bytes_);
@@ -86,6 +109,7 @@ PayloadPool::PayloadPool(const Options& options) : options_(options) {
 }
 
 std::span<const std::byte> PayloadPool::draw(Random& random) const noexcept {
+  if (!images_.empty()) return images_[random.below(images_.size())];
   if (token_bytes_ == 0) {
     const std::string& text = options_.texts[random.below(options_.texts.size())];
     return std::as_bytes(std::span(text));

@@ -42,8 +42,9 @@ class PayloadPool {
 
  private:
   const Options& options_;
-  uint32_t token_bytes_ = 0;       // 0: texts
-  std::vector<std::byte> tokens_;  // random ids; a payload is a window of them
+  uint32_t token_bytes_ = 0;                    // 0: texts or images
+  std::vector<std::vector<std::byte>> images_;  // whole payloads
+  std::vector<std::byte> tokens_;               // random ids; a payload is a window of them
 };
 
 class RequestMix {

@@ -138,6 +138,30 @@ Result<std::vector<Target>> read_targets(const std::string& path) {
   return targets;
 }
 
+Status parse_image(const std::string& text, wire::PayloadKind& kind, wire::ImagePrefix& image) {
+  std::string_view rest(text);
+  uint16_t* const fields[] = {&image.height, &image.width, &image.channels};
+  const char before[] = {':', 'x', 'x'};
+  bool good = true;
+  size_t at = rest.find(':');
+  kind = rest.substr(0, at) == "image_f32" ? wire::PayloadKind::kImageF32
+                                           : wire::PayloadKind::kImageU8;
+  if (rest.substr(0, at) != wire::payload_kind_name(kind)) good = false;
+  for (size_t i = 0; i < 3 && good; ++i) {
+    good = at < rest.size() && rest[at] == before[i];
+    if (!good) break;
+    rest.remove_prefix(at + 1);
+    at = std::min(rest.find('x'), rest.size());
+    good = parse_number(rest.substr(0, at), *fields[i]) && (i < 2 || at == rest.size());
+  }
+  if (good && wire::image_payload_bytes(kind, image) != 0) return {};
+  return fail(
+      Code::kInvalidArgument,
+      fmt::format("--payload {}: write image_u8:HEIGHTxWIDTHxCHANNELS or image_f32:…, of at "
+                  "most 16 MiB",
+                  text));
+}
+
 Result<Lengths> parse_lengths(const std::string& text) {
   const auto bad = [&] {
     return fail(Code::kInvalidArgument,

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "wire/classes.h"
@@ -61,7 +62,7 @@ std::string format_values(const Output& output) {
     std::memcpy(values.data(), output.result.data(), values.size() * sizeof(float));
   const bool by_token =
       output.kind == ResultKind::kHidden || output.kind == ResultKind::kTokenLogits;
-  const size_t rows = by_token ? output.ids.size() : 1;
+  const size_t rows = by_token ? output.rows : 1;
   const size_t columns = rows ? values.size() / rows : 0;
   std::string text = by_token ? fmt::format("\"shape\": [{}, {}], \"values\": [", rows, columns)
                               : fmt::format("\"shape\": [{}], \"values\": [", columns);
@@ -77,6 +78,28 @@ std::string format_result(const Output& output) {
     case ResultKind::kText: return format_text(output.result);
     default: return format_values(output);
   }
+}
+
+// The file that 'image_u8' or 'image_f32' names, if one is there.
+Status read_image(const json& object, Input& input) {
+  for (const wire::PayloadKind kind : {wire::PayloadKind::kImageU8, wire::PayloadKind::kImageF32}) {
+    const char* key = wire::payload_kind_name(kind);
+    const auto it = object.find(key);
+    if (it == object.end()) continue;
+    if (!it->is_string())
+      return fail(Code::kInvalidArgument, fmt::format("'{}' must be the name of a file", key));
+    if (!input.image.empty())
+      return fail(Code::kInvalidArgument, "a line has either 'image_u8' or 'image_f32'");
+    std::ifstream file(it->get<std::string>(), std::ios::binary);
+    const std::string bytes(std::istreambuf_iterator<char>(file), {});
+    if (bytes.empty() || bytes.size() > wire::kMaxTotalBytes)
+      return fail(Code::kNotFound,
+                  fmt::format("'{}': {} holds no payload of at most 16 MiB", key, it->dump()));
+    const auto payload = std::as_bytes(std::span(bytes));
+    input.image.assign(payload.begin(), payload.end());
+    input.image_kind = kind;
+  }
+  return {};
 }
 
 }  // namespace
@@ -95,7 +118,7 @@ Result<Input> parse_input(const std::string& line, ResultKind default_kind) {
   if (!object.is_object()) return fail(Code::kInvalidArgument, "not a JSON object");
   for (const auto& [key, value] : object.items())
     if (key != "ids" && key != "token_types" && key != "text" && key != "pair" && key != "model" &&
-        key != "kind" && key != "truncate")
+        key != "kind" && key != "truncate" && key != "image_u8" && key != "image_f32")
       return fail(Code::kInvalidArgument, fmt::format("unknown key '{}'", key));
   Input input;
   input.kind = default_kind;
@@ -125,8 +148,10 @@ Result<Input> parse_input(const std::string& line, ResultKind default_kind) {
       return fail(Code::kInvalidArgument, "'truncate' must be true or false");
     input.truncate = object["truncate"].get<bool>();
   }
-  if (input.text.has_value() == !input.ids.empty())
-    return fail(Code::kInvalidArgument, "a line needs either 'ids' (not empty) or 'text'");
+  ITIF_TRY(read_image(object, input));
+  if (input.text.has_value() + !input.ids.empty() + !input.image.empty() != 1)
+    return fail(Code::kInvalidArgument,
+                "a line needs either 'ids' (not empty), 'text', 'image_u8' or 'image_f32'");
   if (!input.token_types.empty() && input.token_types.size() != input.ids.size())
     return fail(Code::kInvalidArgument, "'token_types' must be as long as 'ids'");
   if (input.pair && !input.text) return fail(Code::kInvalidArgument, "'pair' needs 'text'");

@@ -1,6 +1,7 @@
 // The lines that itif-run reads and writes.
 //
-//   in   {"ids": [101, …], "token_types": [0, …]} or {"text": "…", "pair": "…", "truncate": true};
+//   in   {"ids": [101, …], "token_types": [0, …]} or {"text": "…", "pair": "…", "truncate": true}, or
+//        {"image_u8": "FILE"} or "image_f32", FILE holding a payload as on the wire;
 //        either with "model": 0 and "kind": "embedding"
 //   out  {"status": "ok", "ids": […], "token_types": […], "kind": "embedding", "shape": [384],
 //        "values": […], "us": 1234.5}; "classes" instead of shape and values for kind classes; no

@@ -71,6 +71,7 @@ int main(int argc, char** argv) {
       "output.\n"
       "  {\"text\": \"good morning\"}            a text, for a model with a vocabulary\n"
       "  {\"ids\": [101, 2204, 102]}           token ids\n"
+      "  {\"image_u8\": \"picture.bin\"}       a file with an image payload, prefix and pixels\n"
       "Also: \"pair\", \"truncate\", \"token_types\", \"kind\", \"model\" (index of --model).\n"
       "Example: echo '{\"text\": \"good morning\"}' | itif-run --model all-MiniLM-L6-v2"};
   app.add_option("--model", arguments.runner.models,
@@ -83,8 +84,9 @@ int main(int argc, char** argv) {
   app.add_option("--threads", arguments.runner.device.num_threads,
                  "of the host device; 0: all cores")
       ->capture_default_str();
-  app.add_option("--kind", arguments.kind,
-                 "default, hidden, pooled, embedding, logits, token_logits, classes, tokens or text")
+  app.add_option(
+         "--kind", arguments.kind,
+         "default, hidden, pooled, embedding, logits, token_logits, classes, tokens or text")
       ->capture_default_str();
   app.add_option("--batch", arguments.batch, "lines that run as one batch")
       ->check(CLI::Range(1u, 256u))

@@ -12,6 +12,7 @@
 #include "backbone/open_model.h"
 #include "base/clock.h"
 #include "model/tokenizer.h"
+#include "wire/payload.h"
 
 namespace itif::run {
 
@@ -64,6 +65,35 @@ void Runner::tokenize(const Input& input, Output& output) const {
   output.ids.assign(ids.begin(), ids.end());
 }
 
+// As GroupExecutor, which says more finely why not.
+void Runner::prepare_image(const Input& input, Output& output) const {
+  const model::TenantModel& model = this->model(input.model);
+  const model::ImageInput& size = model.spec.image;
+  const bool is_f32 = input.image_kind == wire::PayloadKind::kImageF32;
+  const auto refused = [&](wire::StatusCode status, const char* detail) {
+    output.status = status;
+    output.detail = detail;
+  };
+  wire::ImagePrefix picture;
+  if (!wire::parse_image_prefix(input.image_kind, input.image,
+                                static_cast<uint32_t>(input.image.size()), picture))
+    return refused(wire::StatusCode::kMalformed, "the payload is no image");
+  if (!model.spec.takes_images() || picture.channels != size.channels || (!is_f32 && !model.images))
+    return refused(wire::StatusCode::kUnsupportedKind, "the model takes no such images");
+  const auto pixels = std::span(input.image).subspan(sizeof picture);
+  if (picture.height == size.height && picture.width == size.width) {
+    output.pixels.assign(pixels.begin(), pixels.end());
+    return;
+  }
+  if (is_f32 || !model.images->resize ||
+      std::max(picture.height, picture.width) > model::kMaxPictureSide)
+    return refused(wire::StatusCode::kUnsupportedKind, "the image is not of the model's size");
+  output.pixels.resize(size.values());
+  model::PictureResizer().resize(pixels, {picture.height, picture.width, picture.channels},
+                                 *model.images->resize, {size.height, size.width, size.channels},
+                                 output.pixels);
+}
+
 Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, uint32_t repeats,
                                             uint64_t interval_ns, std::vector<double>& us) {
   std::vector<Output> outputs(inputs.size());
@@ -73,9 +103,12 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
     if (inputs[i].model >= slots_.size())
       return fail(Code::kInvalidArgument, fmt::format("input {} names model {}; there are {}", i,
                                                       inputs[i].model, slots_.size()));
-    tokenize(inputs[i], outputs[i]);
+    if (inputs[i].image.empty())
+      tokenize(inputs[i], outputs[i]);
+    else
+      prepare_image(inputs[i], outputs[i]);
     if (outputs[i].status != wire::StatusCode::kOk) continue;
-    num_tokens += outputs[i].ids.size();
+    num_tokens += inputs[i].image.empty() ? outputs[i].ids.size() : group_->spec().max_tokens();
     order.push_back(i);
   }
   const runtime::GroupOptions& limits = group_->options();
@@ -90,16 +123,26 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
 
   std::vector<kernels::IdPiece> pieces;
   pieces.reserve(order.size());
+  std::vector<BytePiece> pixels;
+  pixels.reserve(order.size());
   std::vector<runtime::Segment> segments;
   for (const size_t i : order) {
-    const auto size = static_cast<uint32_t>(outputs[i].ids.size());
-    pieces.push_back({reinterpret_cast<const std::byte*>(outputs[i].ids.data()), size, 0, 4});
     runtime::Segment& segment = segments.emplace_back();
     segment.slot = slots_[inputs[i].model];
+    segment.kind = inputs[i].kind;
+    if (!inputs[i].image.empty()) {
+      const bool is_f32 = inputs[i].image_kind == wire::PayloadKind::kImageF32;
+      pixels.push_back({outputs[i].pixels.data(), static_cast<uint32_t>(outputs[i].pixels.size())});
+      segment.num_tokens = group_->spec().max_tokens();
+      segment.image = {.pieces = {&pixels.back(), 1},
+                       .value_bytes = static_cast<uint8_t>(is_f32 ? 4 : 1)};
+      continue;
+    }
+    const auto size = static_cast<uint32_t>(outputs[i].ids.size());
+    pieces.push_back({reinterpret_cast<const std::byte*>(outputs[i].ids.data()), size, 0, 4});
     segment.num_tokens = size;
     segment.pieces = {&pieces.back(), 1};
     segment.token_types = outputs[i].token_types;
-    segment.kind = inputs[i].kind;
   }
   const SystemClock clock;
   uint64_t due_ns = clock.now_ns();
@@ -118,6 +161,7 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
       output.status = segment.status;
       output.detail = segment.detail;
       output.kind = segment.kind_out;
+      output.rows = segment.result_rows;
       output.result.assign(segment.result.data, segment.result.data + segment.result.bytes);
       std::free(segment.result.data);
     }

@@ -22,14 +22,16 @@ struct RunnerOptions {
   uint32_t max_tokens = 4096;  // of one batch
 };
 
-// Either ids (token_types empty: all 0), or a text.
+// Ids (token_types empty: all 0), a text, or an image.
 struct Input {
   uint32_t model = 0;  // index into RunnerOptions::models
   std::vector<uint32_t> ids;
   std::vector<uint8_t> token_types;
   std::optional<std::string> text;
   std::optional<std::string> pair;
-  bool truncate = false;  // a text that is too long
+  bool truncate = false;         // a text that is too long
+  std::vector<std::byte> image;  // a payload as on the wire: prefix and pixels
+  wire::PayloadKind image_kind = wire::PayloadKind::kImageU8;
   wire::ResultKind kind = wire::ResultKind::kDefault;
 };
 
@@ -39,7 +41,9 @@ struct Output {
   wire::ResultKind kind = wire::ResultKind::kDefault;
   std::vector<uint32_t> ids;  // what the model saw
   std::vector<uint8_t> token_types;
+  std::vector<std::byte> pixels;  // what the model saw: u8 of its own size, or f32
   std::vector<std::byte> result;
+  uint32_t rows = 0;  // of the result
 };
 
 class Runner {
@@ -59,6 +63,7 @@ class Runner {
  private:
   Runner() = default;
   void tokenize(const Input& input, Output& output) const;
+  void prepare_image(const Input& input, Output& output) const;
 
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<runtime::Group> group_;

@@ -104,6 +104,26 @@ TEST(PayloadPool, TokenIdsAreBelowTheVocabulary) {
   }
 }
 
+TEST(PayloadPool, ImagesAreWholeAndOfTheirSize) {
+  Options options = basic_options();
+  for (const auto kind : {wire::PayloadKind::kImageU8, wire::PayloadKind::kImageF32}) {
+    const std::string text = std::string(wire::payload_kind_name(kind)) + ":5x7x3";
+    ASSERT_TRUE(parse_image(text, options.payload_kind, options.image));
+    EXPECT_EQ(options.payload_kind, kind);
+    const PayloadPool pool(options);
+    Random random(1);
+    for (int i = 0; i < 20; ++i) {
+      const auto payload = pool.draw(random);
+      wire::ImagePrefix image;
+      ASSERT_TRUE(
+          wire::parse_image_prefix(kind, payload, static_cast<uint32_t>(payload.size()), image));
+      EXPECT_EQ(image.height, 5);
+      EXPECT_EQ(image.width, 7);
+      EXPECT_EQ(image.channels, 3);
+    }
+  }
+}
+
 TEST(Damage, EveryKindIsWhatItSays) {
   const Options options = basic_options();
   Random random(11);

@@ -3,9 +3,12 @@
 usage: itif_run_test.py ITIF_RUN TESTS_DATA
 """
 
+import base64
 import json
+import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 # A line, and what the one error line must contain.
@@ -23,6 +26,8 @@ REFUSED = (
     ('{"text": 7}', "'text' must be a string"),
     ('{"text": "a", "kind": "poem"}', "kind 'poem' must be one of"),
     ('{"text": "a", "truncate": 1}', "'truncate' must be true or false"),
+    ('{"image_u8": 7}', "'image_u8' must be the name of a file"),
+    ('{"image_f32": "/nonexistent"}', "holds no payload"),
     ('{"text": "a", "model": 1}', "names model 1; there are 1"),
 )
 
@@ -79,6 +84,28 @@ def check_golden(tap, program, directory, batch):
     )
 
 
+def check_image_golden(tap, program, directory, folder):
+    """Image payloads from files, one to be resized among them, in one batch."""
+    golden = json.loads((directory / "image_golden.json").read_text())
+    lines = []
+    for number, case in enumerate(golden["cases"]):
+        image = golden["images"][case["image"]]
+        path = Path(folder, f"{number}.bin")
+        prefix = struct.pack("<4H", image["height"], image["width"], image["channels"], 0)
+        path.write_bytes(prefix + base64.b64decode(image["base64"]))
+        lines.append(json.dumps({"image_" + image["payload"]: str(path), "kind": case["kind"]}))
+    done = run(program, "\n".join(lines) + "\n", "--model", str(directory), "--batch", str(len(lines)))
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    worst = 1.0
+    if [a.get("shape") for a in answers] == [c["shape"] for c in golden["cases"]]:
+        worst = max(
+            abs(x - y)
+            for a, c in zip(answers, golden["cases"])
+            for x, y in zip(a["values"], c["values"])
+        )
+    tap.result(worst <= 1e-4, f"images of {directory.name}", f"worst {worst}, {done.stderr.strip()}")
+
+
 def main(program, data):
     tap = Tap()
     goldens = Path(data, "goldens")
@@ -86,6 +113,13 @@ def main(program, data):
     for batch in (1, 5):
         check_golden(tap, program, goldens / "classifier-bf16", batch)
     check_golden(tap, program, goldens / "sentence-mean-f16", 3)
+    with tempfile.TemporaryDirectory() as folder:
+        check_image_golden(tap, program, goldens / "vit-f32", folder)
+        cut = Path(folder, "cut.bin")
+        cut.write_bytes(struct.pack("<4H", 28, 21, 3, 0) + bytes(28 * 21 * 3 - 1))
+        line = json.dumps({"image_u8": str(cut)})
+        done = run(program, line + "\n", "--model", str(goldens / "vit-f32"))
+        tap.result('"malformed"' in done.stdout, "a cut image is malformed", done.stdout + done.stderr)
 
     done = run(
         program,
