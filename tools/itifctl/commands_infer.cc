@@ -15,6 +15,7 @@
 #include "control/file.h"
 #include "control/hex.h"
 #include "key_store.h"
+#include "picture.h"
 #include "table.h"
 #include "wire/header.h"
 
@@ -31,6 +32,8 @@ struct Options {
   std::string text;
   std::string pair;
   std::vector<uint32_t> ids;
+  std::string image;
+  uint32_t channels = 3;  // of the image
   std::string result = "default";
   std::string deadline;
   std::string key;
@@ -199,6 +202,14 @@ int infer(Context& context, const Options& options) {
     query.payload_kind = wire::PayloadKind::kTokensU32;
     query.payload = std::as_bytes(std::span(options.ids));
   }
+  std::vector<std::byte> picture;
+  if (!options.image.empty()) {
+    auto read = read_picture(options.image, options.channels);
+    if (!read) return context.fail(kLocalFile, read.error());
+    picture = std::move(*read);
+    query.payload_kind = wire::PayloadKind::kImageU8;
+    query.payload = picture;
+  }
   for (const wire::ResultKind kind : wire::kResultKinds) {
     if (options.result == wire::result_kind_name(kind)) query.result_kind = kind;
   }
@@ -246,6 +257,17 @@ void add_infer_command(CommandLine& line) {
                          ->type_name("ID,…")
                          ->delimiter(',')
                          ->excludes(text);
+  CLI::Option* image = command
+                           ->add_option("--image", options->image,
+                                        "PNG or JPEG file instead of a text, for image models")
+                           ->type_name("FILE")
+                           ->excludes(text)
+                           ->excludes(ids);
+  line.hints[image] = {ValueHint::Kind::kFile};
+  command->add_option("--channels", options->channels, "of the image: 3 for RGB, 1 for grey [3]")
+      ->type_name("N")
+      ->check(CLI::IsMember({1, 3}))
+      ->needs(image);
   std::vector<std::string> kinds;
   for (const wire::ResultKind kind : wire::kResultKinds)
     kinds.emplace_back(wire::result_kind_name(kind));
@@ -274,11 +296,13 @@ void add_infer_command(CommandLine& line) {
       "`rotate-key` kept. Examples:\n"
       "  itifctl infer sentiment \"a fine film\"\n"
       "  echo \"a fine film\" | itifctl infer sentiment - --deadline 25ms\n"
+      "  itifctl infer animals --image heron.jpg\n"
       "  itifctl infer translate --ids 1042,77,0 --result tokens\n"
       "  itifctl --json infer search \"how to brew tea\" | jq '.values | length'");
   Context& context = line.context;
-  command->callback([&context, options, text, ids] {
-    if (text->count() + ids->count() == 0) throw CLI::RequiredError("TEXT or --ids");
+  command->callback([&context, options, text, ids, image] {
+    if (text->count() + ids->count() + image->count() == 0)
+      throw CLI::RequiredError("TEXT, --ids or --image");
     context.action = [&context, options] { return infer(context, *options); };
   });
 }

@@ -85,6 +85,28 @@ TEST_F(ItifctlTest, InfersIdsAndPrintsWhatWasGenerated) {
   EXPECT_EQ(run({"infer", "sentiment", "--address", address}).exit_code, 2);
 }
 
+TEST_F(ItifctlTest, InfersPictures) {
+  start();
+  add_sentiment();
+  Responder responder(appliance_->record(1).key.bytes);
+  const std::string address = "127.0.0.1:" + std::to_string(responder.port);
+  // Two pixels beside each other, one red, one blue.
+  const unsigned char png[] = {137, 80,  78,  71,  13,  10, 26,  10, 0,  0,  0,   13,  73,  72,
+                               68,  82,  0,   0,   0,   2,  0,   0,  0,  1,  8,   2,   0,   0,
+                               0,   123, 64,  232, 221, 0,  0,   0,  13, 73, 68,  65,  84,  120,
+                               156, 99,  248, 207, 0,   4,  255, 1,  7,  0,  1,   255, 226, 35,
+                               158, 89,  0,   0,   0,   0,  73,  69, 78, 68, 174, 66,  96,  130};
+  std::ofstream(dir_ / "p.png").write(reinterpret_cast<const char*>(png), sizeof png);
+  const std::string table =
+      good({"infer", "sentiment", "--image", dir_ / "p.png", "--address", address});
+  EXPECT_TRUE(has(table, "POSITIVE       0.9000")) << table;
+  EXPECT_EQ(responder.seen_text(), std::string("\x01\0\x02\0\x03\0\0\0\xff\0\0\0\0\xff", 14));
+  good({"infer", "1", "--image", dir_ / "p.png", "--channels", "1", "--address", address});
+  EXPECT_EQ(responder.seen_text().substr(0, 6), std::string("\x01\0\x02\0\x01\0", 6));
+  expect_failure({"infer", "1", "--image", dir_ / "none.png", "--address", address}, 5, "none.png");
+  EXPECT_EQ(run({"infer", "1", "x", "--image", "p", "--address", address}).exit_code, 2);
+}
+
 TEST_F(ItifctlTest, InferTakesTheKeyFromWhereItIs) {
   start();
   const std::string key = add("a")["key"];  // not through itifctl: no key is kept

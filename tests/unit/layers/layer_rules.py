@@ -50,6 +50,7 @@ FOREIGN = (
     ("Highway", r"hwy/", ("kernels/host/", "lib/device/host")),
     ("utf8proc", r"utf8proc", ("lib/model/",)),
     ("SentencePiece", r"sentencepiece", (r"lib/model/marian_tokenizer\.cc",)),
+    ("libpng and libjpeg", r"png\.h|jpeglib|jerror", ("tools/itifctl/picture", "tests/unit/control/picture")),
 )
 
 # Time and randomness are injected: what would read them behind our back, and who may.
