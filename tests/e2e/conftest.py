@@ -82,15 +82,16 @@ def scratch(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def models(scratch):
-    """models(name, seed=…, head=…, labels=…): the directory of a small model, made once."""
+    """models(name, seed=…, head=…, labels=…): the directory of a small model, made once; options of itif-mkmodel
+    may stand behind the backbone's name."""
     made = {}
 
     def make(seed=1, head="classification", labels="a,b,c", backbone="bert-tiny", dtype="f32"):
         key = (seed, head, labels, backbone, dtype)
         if key not in made:
-            directory = scratch / "models" / "-".join(str(part) for part in key).replace(",", "_")
+            directory = scratch / "models" / "-".join(str(part) for part in key).replace(",", "_").replace(" ", "")
             options = ["--labels", labels] if labels and head.endswith("classification") else []
-            run(appliance_module.program("itif-mkmodel"), "--backbone", backbone, "--head", head, *options,
+            run(appliance_module.program("itif-mkmodel"), "--backbone", *backbone.split(), "--head", head, *options,
                 "--dtype", dtype, "--seed", str(seed), "--out", str(directory))
             made[key] = directory
         return made[key]
