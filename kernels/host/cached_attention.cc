@@ -106,7 +106,13 @@ void cached_attention(const CachedAttention& args, const HostLaunch& launch) noe
   const auto run = launch.activation == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(CachedAttentionBf16)
                                                      : HWY_DYNAMIC_DISPATCH(CachedAttentionF32);
   const auto heads = static_cast<uint32_t>(args.tables.size()) * args.num_heads;
-  parallel_rows(launch, heads, 8, [&](uint32_t begin, uint32_t end) { run(args, begin, end); });
+  // A thread's share is worth waiting for from some 10 µs on.
+  constexpr uint64_t kLeastProducts = 1u << 16;
+  uint64_t tokens = 0;
+  for (const KvTable& table : args.tables) tokens += table.num_tokens;
+  const uint64_t of_a_head = 2 * tokens * args.head_size / std::max<size_t>(1, args.tables.size());
+  const auto least = static_cast<uint32_t>(kLeastProducts / std::max<uint64_t>(1, of_a_head) + 1);
+  parallel_rows(launch, heads, least, [&](uint32_t begin, uint32_t end) { run(args, begin, end); });
 }
 
 }  // namespace itif::kernels::host

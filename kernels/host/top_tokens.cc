@@ -111,7 +111,10 @@ HWY_EXPORT(TopTokenRows);
 
 void top_tokens(const TopTokens& args, const HostLaunch& launch) noexcept {
   const auto run = HWY_DYNAMIC_DISPATCH(TopTokenRows);
-  parallel_rows(launch, args.rows, 1, [&](uint32_t begin, uint32_t end) { run(args, begin, end); });
+  // A thread's share is worth waiting for from some 10 µs on.
+  constexpr uint32_t kLeastLogits = 1u << 15;
+  parallel_rows(launch, args.rows, std::max(1u, kLeastLogits / std::max(1u, args.vocab)),
+                [&](uint32_t begin, uint32_t end) { run(args, begin, end); });
 }
 
 }  // namespace itif::kernels::host

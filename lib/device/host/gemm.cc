@@ -45,7 +45,12 @@ class OpenMpThreads {
   int previous_;
 };
 
+// A GEMM of fewer products runs on its caller alone: 1 to 10 µs of work, of which a second thread can take
+// some at best, and on busy cores has to be waited for. A decoder's steps are made of such GEMMs.
+constexpr uint64_t kLeastSharedProducts = 1u << 19;
+
 struct Rung {
+  uint32_t num_threads = 1;
   dnnl::matmul primitive;
   size_t scratch_bytes = 0;
 };
@@ -124,9 +129,11 @@ struct GemmLibrary::State {
   }
 
   void add_rung(Ladder& ladder, uint32_t index) {
-    const OpenMpThreads threads(num_threads);
-    const auto description = describe(ladder, rung_rows(index), ladder.weights);
     auto rung = std::make_unique<Rung>();
+    const uint64_t products = uint64_t{rung_rows(index)} * ladder.n * ladder.k;
+    rung->num_threads = products < kLeastSharedProducts ? 1 : num_threads;
+    const OpenMpThreads threads(rung->num_threads);
+    const auto description = describe(ladder, rung_rows(index), ladder.weights);
     rung->primitive = dnnl::matmul(description);
     rung->scratch_bytes = description.scratchpad_desc().get_size();
     if (rung->scratch_bytes > scratch_bytes.load(std::memory_order_relaxed))
@@ -156,7 +163,6 @@ class DnnlRunner final : public GemmLibrary::Runner {
         .n = args.n, .k = args.k, .has_bias = args.bias.base != nullptr, .f32_out = args.f32_out};
     const auto* ladder = static_cast<const Ladder*>(args.prepared);
     if (ladder == nullptr || !ladder->is(shape)) return not_prepared(shape, 0);
-    omp_set_num_threads(static_cast<int>(state_->num_threads));
     try {
       for (const kernels::RowRange& range : args.ranges) {
         const uint32_t end = range.first_row + range.num_rows;
@@ -187,6 +193,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
   void run_rung(const Rung& rung, const kernels::GroupedGemm& args, uint32_t slot, size_t row) {
     const size_t element = dtype_bytes(state_->compute);
     if (rung.scratch_bytes > scratch_.size()) grow_scratch(rung.scratch_bytes);
+    omp_set_num_threads(static_cast<int>(rung.num_threads));
     auto* a =
         const_cast<std::byte*>(static_cast<const std::byte*>(args.a)) + row * args.k * element;
     handles_[kA].set_data_handle(a);
