@@ -35,6 +35,8 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
     CHECK(slot == tenant);
     ITIF_TRY(encoder->fill_slot(slot, first_tenant + tenant));
   }
+  if (family->make == nullptr)
+    return fail(Code::kUnsupported, "the backbone generates: it is no encoder alone");
   ITIF_ASSIGN(encoder->backbone_, family->make(device, spec, {.max_rows = max_tokens}));
   ITIF_ASSIGN(encoder->stream_,
               device.make_stream({.max_tokens = max_tokens, .max_segments = max_tokens}));

@@ -60,6 +60,12 @@ Status run(const Arguments& arguments) {
   replace(options.spec.intermediate, arguments.intermediate);
   replace(options.spec.vocab, arguments.vocab);
   replace(options.spec.max_positions, arguments.max_positions);
+  // A decoder is as deep and as wide as its encoder.
+  for (const auto& [key, given] : {std::pair{"decoder_layers", arguments.layers},
+                                   {"decoder_attention_heads", arguments.heads},
+                                   {"decoder_ffn_dim", arguments.intermediate}})
+    for (model::SpecField& field : options.spec.own)
+      if (field.key == key && given) field.value = uint64_t{given};
   ITIF_TRY(replace_image(arguments.image, arguments.patch, options.spec));
   options.labels = arguments.labels;
   options.seed = arguments.seed;

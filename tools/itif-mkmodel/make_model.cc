@@ -12,6 +12,7 @@
 #include "backbone/family.h"
 #include "base/random.h"
 #include "safetensors_writer.h"
+#include "sentencepiece_writer.h"
 #include "vocabulary.h"
 
 namespace itif::mkmodel {
@@ -31,6 +32,8 @@ constexpr HeadRow kHeads[] = {
     {"token-classification", HeadChoice::kTokenClassification},
 };
 
+// Of what is generated: random weights rarely end a sequence by themselves.
+constexpr uint32_t kMaxLength = 64;
 constexpr float kClassifierRange = 0.2f;  // wider, so that labels do not all come out alike
 
 std::vector<std::string> labels_of(const ModelOptions& options) {
@@ -198,9 +201,22 @@ Status write_preprocessor(const ModelOptions& options, const std::string& direct
 // As the published translation models: the last id is the padding and the decoder's first token.
 Status write_generation(const ModelOptions& options, const std::string& directory) {
   const uint32_t padding = options.spec.vocab - 1;
+  const std::vector<std::string> pieces = make_pieces(options.spec.vocab - 3);
+  const std::string model = sentencepiece_model(pieces);
+  ordered_json ids = {{"</s>", 0}, {"<unk>", 1}};
+  for (const std::string& piece : pieces) ids[piece] = ids.size();
+  ids["<pad>"] = padding;
+  ITIF_TRY(write_text(directory + "/source.spm", model));
+  ITIF_TRY(write_text(directory + "/target.spm", model));
+  ITIF_TRY(write_json(directory + "/vocab.json", ids));
+  ITIF_TRY(write_json(directory + "/tokenizer_config.json",
+                      {{"tokenizer_class", "MarianTokenizer"},
+                       {"source_lang", "xx"},
+                       {"target_lang", "yy"},
+                       {"model_max_length", options.spec.max_positions}}));
   return write_json(directory + "/generation_config.json",
                     {{"num_beams", 4},
-                     {"max_length", options.spec.max_positions},
+                     {"max_length", std::min(kMaxLength, options.spec.max_positions)},
                      {"bad_words_ids", ordered_json::array({ordered_json::array({padding})})},
                      {"decoder_start_token_id", padding},
                      {"pad_token_id", padding},

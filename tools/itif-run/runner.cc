@@ -121,6 +121,11 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
     return slots_[inputs[a].model] < slots_[inputs[b].model];
   });
 
+  if (group_->decoder() != nullptr) {
+    for (uint32_t run = 0; run < repeats; ++run) ITIF_TRY(generate(inputs, order, outputs, us));
+    return outputs;
+  }
+
   std::vector<kernels::IdPiece> pieces;
   pieces.reserve(order.size());
   std::vector<BytePiece> pixels;

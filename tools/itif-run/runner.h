@@ -64,6 +64,9 @@ class Runner {
   Runner() = default;
   void tokenize(const Input& input, Output& output) const;
   void prepare_image(const Input& input, Output& output) const;
+  // A decoder's whole sequences: `order` says which inputs run, in which order.
+  Status generate(const std::vector<Input>& inputs, const std::vector<size_t>& order,
+                  std::vector<Output>& outputs, std::vector<double>& us);
 
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<runtime::Group> group_;
