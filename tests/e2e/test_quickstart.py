@@ -151,8 +151,14 @@ def test_without_hugepages_it_says_so_and_serves(quickstart):
     assert [line for line in lines if "no hugepages" in line and "--no-huge" in line], lines
 
 
+@pytest.mark.parametrize("backbone", ["vit-tiny", "albert-base"])
+def test_another_backbone(quickstart, backbone):
+    lines = quickstart.serve("--backbone", backbone)
+    assert [line for line in lines if f"four models ({backbone}" in line], lines
+
+
 @pytest.mark.parametrize("arguments", [
-    ("--seconds",), ("--seconds", "0"), ("--seconds", "5s"), ("--keeep",), ("5",), ("--stop",), ("--stop", "/tmp"),
+    ("--backbone",), ("--backbone", "a b"), ("--seconds",), ("--seconds", "0"), ("--seconds", "5s"), ("--keeep",), ("5",), ("--stop",), ("--stop", "/tmp"),
     ("--stop", "/nowhere")], ids=" ".join)
 def test_wrong_arguments_are_one_line(quickstart, arguments):
     status, lines = quickstart.run(*arguments)
