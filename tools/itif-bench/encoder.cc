@@ -1,8 +1,9 @@
-// itif-bench encoder: BERT-base from token ids to the last hidden states, against the floor of its
-// GEMMs alone.
+// itif-bench encoder: BERT-base from token ids and ViT-base from pixels to the last hidden states, against
+// the floor of their GEMMs alone.
 #include <fmt/format.h>
 
 #include <cmath>
+#include <map>
 
 #include "benches.h"
 #include "encoder_setup.h"
@@ -10,14 +11,22 @@
 namespace itif::bench {
 namespace {
 
-const std::vector<EncoderCase> kCases = {
+const std::vector<EncoderCase> kTexts = {
     {"1x32", {{32}}},
     {"1x128", {{128}}},
     {"4x128", {{128, 128, 128, 128}}},
     {"8x64", {{64, 64, 64, 64, 64, 64, 64, 64}}},
     {"4 tenants, 10 lengths 5-200", {{128, 17}, {64, 33, 9}, {200}, {5, 48, 77, 31}}},
 };
+constexpr uint32_t kImage = 197;  // tokens of ViT-base's images
+const std::vector<EncoderCase> kImages = {
+    {"vit-base 1 image", {{kImage}}},
+    {"vit-base 4 images", {{kImage, kImage, kImage, kImage}}},
+    {"vit-base 4 tenants, 8 images",
+     {{kImage, kImage, kImage}, {kImage}, {kImage, kImage}, {kImage, kImage}}},
+};
 constexpr uint32_t kTenants = 4;
+constexpr uint32_t kMaxTokens = 8 * kImage;
 
 // Each segment of the batch must come out as it does alone. Arithmetic does not depend on the
 // neighbours but for the order of some sums.
@@ -40,34 +49,27 @@ Status check_alone(Encoder& encoder, const EncoderCase& c, const Encoder::Batch&
 }
 
 struct Reference {
-  std::vector<std::vector<float>> hidden;  // by case, from f32
+  std::map<std::string, std::vector<float>> hidden;  // by case, from f32
 };
 
-Status run_mode(const BenchOptions& options, const std::string& dtype, Reference& reference,
-                Report& report) {
-  auto opened =
-      device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
-  if (!opened && opened.error().code == Code::kUnsupported) {
-    report.note(fmt::format("skipped {}: {}", dtype, opened.error().message));
-    return {};
-  }
-  if (!opened) return std::unexpected(opened.error());
-  device::Device& device = **opened;
+Status run_model(const BenchOptions& options, device::Device& device,
+                 const model::BackboneSpec& spec, const std::vector<EncoderCase>& cases,
+                 const std::string& dtype, Reference& reference, Report& report) {
   const DType type = device.info().compute;
-  report.set_device(device.info().description);
-  const model::BackboneSpec spec = bert_base();
-  ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, kTenants, 1024));
-
-  for (size_t i = 0; i < kCases.size(); ++i) {
-    const EncoderCase& c = kCases[i];
+  std::unique_ptr<Encoder> encoder;  // of the first case that is wanted
+  for (const EncoderCase& c : cases) {
     if (!options.wants(c.name)) continue;
-    const Encoder::Batch batch = Encoder::make_batch(c, spec.vocab);
+    if (!encoder) {
+      ITIF_ASSIGN(encoder, Encoder::make(device, spec, kTenants, kMaxTokens));
+    }
+    const Encoder::Batch batch =
+        spec.takes_images() ? Encoder::make_images(c, spec) : Encoder::make_batch(c, spec.vocab);
     ITIF_TRY(check_alone(*encoder, c, batch, spec, type));
     ITIF_ASSIGN(std::vector<float> hidden, encoder->hidden_states(batch));
     if (type == DType::kF32) {
-      reference.hidden[i] = std::move(hidden);
-    } else if (!reference.hidden[i].empty()) {
-      const double similarity = cosine(hidden.data(), reference.hidden[i].data(), hidden.size());
+      reference.hidden[c.name] = std::move(hidden);
+    } else if (const auto f32 = reference.hidden.find(c.name); f32 != reference.hidden.end()) {
+      const double similarity = cosine(hidden.data(), f32->second.data(), hidden.size());
       if (!(similarity >= 0.999))
         return fail(Code::kInternal,
                     fmt::format("{} in {}: cosine {} to f32", c.name, dtype, similarity));
@@ -91,11 +93,25 @@ Status run_mode(const BenchOptions& options, const std::string& dtype, Reference
   return {};
 }
 
+Status run_mode(const BenchOptions& options, const std::string& dtype, Reference& reference,
+                Report& report) {
+  auto opened =
+      device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
+  if (!opened && opened.error().code == Code::kUnsupported) {
+    report.note(fmt::format("skipped {}: {}", dtype, opened.error().message));
+    return {};
+  }
+  if (!opened) return std::unexpected(opened.error());
+  report.set_device((*opened)->info().description);
+  const model::BackboneSpec vit = backbone::find_preset("vit-base").value()->spec;
+  ITIF_TRY(run_model(options, **opened, bert_base(), kTexts, dtype, reference, report));
+  return run_model(options, **opened, vit, kImages, dtype, reference, report);
+}
+
 }  // namespace
 
 Status bench_encoder(const BenchOptions& options, Report& report) {
   Reference reference;
-  reference.hidden.resize(kCases.size());
   for (const std::string& dtype : options.dtypes)
     ITIF_TRY(run_mode(options, dtype, reference, report));
   return {};

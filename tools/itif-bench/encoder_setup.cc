@@ -67,7 +67,11 @@ Status Encoder::fill_slot(uint32_t slot, uint32_t tenant) {
         ITIF_TRY(device_.upload(view, device_.info().compute, target));
         break;
       case model::Storage::kVector: ITIF_TRY(device_.upload(view, DType::kF32, target)); break;
-      case model::Storage::kMatrix: ITIF_TRY(device_.pack(what.gemm, {&view, 1}, target)); break;
+      case model::Storage::kMatrix: {
+        const TensorView matrix{view.data, view.dtype, {what.gemm.n, what.gemm.k}};
+        ITIF_TRY(device_.pack(what.gemm, {&matrix, 1}, target));
+        break;
+      }
     }
   }
   return {};
@@ -97,11 +101,43 @@ Encoder::Batch Encoder::make_batch(const EncoderCase& c, uint32_t vocab) {
   return batch;
 }
 
+Encoder::Batch Encoder::make_images(const EncoderCase& c, const model::BackboneSpec& spec) {
+  constexpr uint32_t kPieceBytes = 1384;
+  static constexpr float kScale[16] = {1 / 127.5f, 1 / 127.5f, 1 / 127.5f};
+  static constexpr float kShift[16] = {-1, -1, -1};
+  CHECK(spec.image.channels == 3);
+  Batch batch = make_batch(c, 1);
+  batch.pieces.clear();
+  Random random(12);
+  auto pictures = std::make_shared<Batch::Pictures>();
+  const auto bytes = static_cast<uint32_t>(spec.image.values());
+  for (size_t i = 0; i < batch.segments.size(); ++i) {
+    std::vector<std::byte>& pixels = pictures->pixels.emplace_back(bytes);
+    for (std::byte& pixel : pixels) pixel = static_cast<std::byte>(random.below(256));
+    std::vector<BytePiece>& pieces = pictures->pieces.emplace_back();
+    for (uint32_t at = 0; at < bytes; at += kPieceBytes)
+      pieces.push_back({&pixels[at], std::min(kPieceBytes, bytes - at)});
+  }
+  for (size_t i = 0; i < batch.segments.size(); ++i)
+    batch.images.push_back({.pieces = pictures->pieces[i],
+                            .first_row = batch.segments[i].first_row + 1,
+                            .scale = kScale,
+                            .shift = kShift});
+  batch.pictures = std::move(pictures);
+  return batch;
+}
+
 Encoder::Batch Encoder::alone(const Batch& batch, size_t segment) {
   const uint32_t first = batch.offsets[segment], length = batch.offsets[segment + 1] - first;
   Batch one;
-  one.pieces = {batch.pieces[segment]};
-  one.pieces[0].first_row = 0;
+  if (batch.images.empty()) {
+    one.pieces = {batch.pieces[segment]};
+    one.pieces[0].first_row = 0;
+  } else {
+    one.pictures = batch.pictures;
+    one.images = {batch.images[segment]};
+    one.images[0].first_row = 1;
+  }
   for (uint32_t i = 0; i < length; ++i) one.positions.push_back(i);
   one.offsets = {0, length};
   one.segments = {{0, length}};
@@ -171,6 +207,7 @@ double cosine(const float* a, const float* b, size_t count) {
 backbone::Pass Encoder::Batch::pass() const {
   return {.num_rows = offsets.back(),
           .pieces = pieces,
+          .images = images,
           .positions = positions,
           .token_types = {},
           .segments = segments,

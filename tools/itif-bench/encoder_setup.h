@@ -44,9 +44,18 @@ class Encoder {
     std::vector<uint32_t> offsets;  // [segments + 1]
     std::vector<kernels::SegmentRows> segments;
     std::vector<kernels::RowRange> ranges;
+    // Of an image model, instead of ids: pixels of noise, in pieces as datagrams would bring them.
+    struct Pictures {
+      std::vector<std::vector<std::byte>> pixels;
+      std::vector<std::vector<BytePiece>> pieces;
+    };
+    std::shared_ptr<const Pictures> pictures;  // what `images` points into
+    std::vector<kernels::ImagePixels> images;
     backbone::Pass pass() const;
   };
   static Batch make_batch(const EncoderCase& c, uint32_t vocab);
+  // REQUIRES: every length is spec.max_tokens().
+  static Batch make_images(const EncoderCase& c, const model::BackboneSpec& spec);
   // The batch of one of its segments.
   static Batch alone(const Batch& batch, size_t segment);
 

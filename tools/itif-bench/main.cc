@@ -26,7 +26,7 @@ struct Subcommand {
 constexpr Subcommand kSubcommands[] = {
     {"gemm", "GEMMs through the device, against oneDNN alone (ratio: share of its rate)", "bare",
      bench::bench_gemm},
-    {"encoder", "BERT-base forward passes, against their GEMMs alone through oneDNN", "floor",
+    {"encoder", "BERT-base and ViT-base forward passes, against their GEMMs alone through oneDNN", "floor",
      bench::bench_encoder},
     {"operators",
      "operators besides GEMMs, against a copy of as many bytes (attention: against GEMMs)", "limit",
