@@ -62,6 +62,8 @@ struct Batching {
   uint32_t max_tokens = 1024;            // of one batch
   uint32_t max_requests = 256;           // of one batch
   uint32_t max_tenants = 64;             // slots of a group
+  uint32_t max_beams = 128;              // of one step of a group that generates
+  uint64_t kv_cache_bytes = 1u << 30;    // of such a group, at most
   uint32_t queue_requests = 4096;        // waiting in a group; beyond: overloaded
   uint64_t max_wait_ns = 2'000'000'000;  // expected, behind the tenant's own; beyond: overloaded
 };

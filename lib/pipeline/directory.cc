@@ -40,6 +40,8 @@ Directory::Directory(Pipeline& pipeline, device::Device& device, const Clock& cl
   group_options_.max_tokens = batching.max_tokens;
   group_options_.max_requests = batching.max_requests;
   group_options_.max_tenants = batching.max_tenants;
+  group_options_.max_beams = batching.max_beams;
+  group_options_.max_cache_bytes = batching.kv_cache_bytes;
   stage_options_.executor.queue.max_requests = batching.queue_requests;
   stage_options_.executor.queue.max_tenant_requests = std::max(1u, batching.queue_requests / 2);
   stage_options_.executor.queue.max_slots = batching.max_tenants;
