@@ -12,7 +12,7 @@ namespace {
 using wire::StatusCode;
 
 constexpr uint32_t kBlockTokens = backbone::Decoder::kBlockTokens;
-constexpr uint32_t kRetryAfterUs = 100'000;
+constexpr double kPaceShare = 0.1;  // of the newest sequence in the pace
 constexpr const char* kFailed = "the group's device has failed";
 
 uint32_t blocks_of(uint32_t tokens) noexcept {
@@ -75,10 +75,15 @@ void GenerationExecutor::refuse(request::Request* request, StatusCode status,
 void GenerationExecutor::submit(request::Request* request) noexcept {
   request->prepared = 0;
   if (device_failed_) return refuse(request, StatusCode::kDeviceFailed, kFailed);
-  if (!queue_.has_room(request->slot)) {
-    request->retry_after_us = kRetryAfterUs;
+  const double wait_ns = expected_wait_ns(request->slot);
+  const bool too_long =
+      options_.max_wait_ns != 0 && wait_ns > static_cast<double>(options_.max_wait_ns);
+  if (too_long || !queue_.has_room(request->slot)) {
+    // By then the backlog is expected to have halved.
+    request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
     return refuse(request, StatusCode::kOverloaded,
-                  "the group's queue, or the tenant's share of it, is full");
+                  too_long ? "the tenant's requests wait longer than the group allows"
+                           : "the group's queue, or the tenant's share of it, is full");
   }
   const model::TenantModel* model = group_.model(request->slot);
   if (model == nullptr)
@@ -91,6 +96,26 @@ void GenerationExecutor::submit(request::Request* request) noexcept {
   CHECK(queue_.push(request, clock_.now_ns()));
 }
 
+// What stands in the tenant's lane, at the pace of late, while every other lane takes its turns.
+double GenerationExecutor::expected_wait_ns(uint32_t slot) const noexcept {
+  const auto lanes = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
+  const double chosen = static_cast<double>(waiting_.size() - next_waiting_);
+  return pace_ns_ * (chosen + std::min(queue_.lane(slot).num_requests * lanes,
+                                       static_cast<double>(queue_.num_requests())));
+}
+
+void GenerationExecutor::learn_pace(uint64_t start_ns) noexcept {
+  if (last_step_ns_ != 0) busy_ns_ += static_cast<double>(start_ns - last_step_ns_);
+  if (num_left_ > 0) {
+    const double pace_ns = busy_ns_ / num_left_;
+    const double share = pace_ns_ == 0 ? 1 : kPaceShare;
+    pace_ns_ += share * (pace_ns - pace_ns_);
+    busy_ns_ = 0;
+    num_left_ = 0;
+  }
+  last_step_ns_ = running_.empty() ? 0 : start_ns;
+}
+
 // All beams apart from the first token on; the last token is never fed.
 uint32_t GenerationExecutor::blocks_needed(const request::Request& request,
                                            const model::GenerationConfig& config) const noexcept {
@@ -100,8 +125,10 @@ uint32_t GenerationExecutor::blocks_needed(const request::Request& request,
 size_t GenerationExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept {
   figures = {};
   const uint64_t start_ns = clock_.now_ns();
+  learn_pace(start_ns);
   expire_running(start_ns);
   admit(start_ns);
+  if (last_step_ns_ == 0 && !running_.empty()) last_step_ns_ = start_ns;
   // Before the step: they have waited long enough.
   size_t completed = complete(sink);
   if (!running_.empty()) {
@@ -124,7 +151,7 @@ size_t GenerationExecutor::step(CompletionSink& sink, BatchFigures& figures) noe
       advance();
     }
     figures.execute_ns = clock_.now_ns() - start_ns;
-    figures.num_requests = static_cast<uint32_t>(done_.size());
+    figures.num_requests = num_left_ = static_cast<uint32_t>(done_.size());
     num_executing_.store(static_cast<uint32_t>(running_.size()), std::memory_order_relaxed);
   }
   if (device_failed_) fail_all();

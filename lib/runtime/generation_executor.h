@@ -68,6 +68,8 @@ class GenerationExecutor final : public RequestExecutor {
   void expire_running(uint64_t now_ns) noexcept;
   void fail_all() noexcept;
   size_t complete(CompletionSink& sink) noexcept;
+  void learn_pace(uint64_t start_ns) noexcept;
+  double expected_wait_ns(uint32_t slot) const noexcept;
 
   Group& group_;
   device::Stream& stream_;
@@ -91,6 +93,11 @@ class GenerationExecutor final : public RequestExecutor {
   std::vector<float> log_probabilities_;  // [max_beams, kMaxTopTokens]
   std::vector<int32_t> tokens_;
   std::vector<request::Request*> done_;  // to be completed
+  // Of late: time in which one sequence leaves while others run; 0: none has yet.
+  double pace_ns_ = 0;
+  uint64_t last_step_ns_ = 0;  // its start; 0: nothing ran
+  double busy_ns_ = 0;         // since a sequence has left
+  uint32_t num_left_ = 0;      // in the last step
   bool device_failed_ = false;
   std::atomic<uint32_t> num_executing_{0};
 };

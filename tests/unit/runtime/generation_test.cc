@@ -253,6 +253,29 @@ TEST_F(Generation, DeadlinesEndWhatWaitsAndWhatRuns) {
   expect_tokens(patient, last.tokens);
 }
 
+// 40 steps of 10 ms a sequence, one at a time: what would wait longer than 2 s is refused at once.
+TEST_F(Generation, WhatWouldWaitTooLongIsRefused) {
+  open("beams-4", {.max_beams = 4});
+  const auto c = cases_of("beams-4")[7];
+  ASSERT_EQ(c.tokens.size(), 39u);
+  const auto run = [&](int steps) {
+    for (int i = 0; i < steps; ++i) {
+      step();
+      clock_.advance_ns(10'000'000);
+    }
+  };
+  submit(c.ids);
+  run(60);
+  ASSERT_EQ(completed_, 1u);
+  uint32_t refused = 0;
+  for (int i = 0; i < 20; ++i) refused += submit(c.ids).status == StatusCode::kOverloaded;
+  EXPECT_GE(refused, 12u);
+  EXPECT_LE(refused, 15u);
+  for (const request::Request& r : requests_)
+    EXPECT_TRUE(r.status != StatusCode::kOverloaded || r.retry_after_us >= 900'000u);
+  run_all();
+}
+
 TEST_F(Generation, AFailedDeviceRefusesEverything) {
   auto plain = std::make_unique<testing::PlainDevice>();
   testing::PlainDevice& device = *plain;
