@@ -38,6 +38,8 @@ Status bench_operators(const BenchOptions& options, Report& report);
 
 // The thesis's Table 5.2, continued to 64 tenants.
 Status bench_tenants(const BenchOptions& options, Report& report);
+// Table 5.2's row of Decoding: a step of the decoder over given memories.
+Status bench_decoder(const BenchOptions& options, Report& report);
 // The thesis's Figures 5.2 to 5.4.
 Status bench_batching(const BenchOptions& options, Report& report);
 // Planners side by side over batches of mixed lengths, in tokens/s.

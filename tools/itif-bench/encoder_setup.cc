@@ -33,7 +33,7 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
   for (uint32_t tenant = 0; tenant < num_tenants; ++tenant) {
     ITIF_ASSIGN(const uint32_t slot, encoder->weights_->acquire());
     CHECK(slot == tenant);
-    ITIF_TRY(encoder->fill_slot(slot, first_tenant + tenant));
+    ITIF_TRY(fill_with_noise(device, *encoder->weights_, slot, first_tenant + tenant));
   }
   if (family->make == nullptr)
     return fail(Code::kUnsupported, "the backbone generates: it is no encoder alone");
@@ -46,13 +46,14 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
 
 // Weights as BERT's initialiser makes them, from one block of random numbers read at changing places:
 // drawing each of 110 million would take longer than the bench.
-Status Encoder::fill_slot(uint32_t slot, uint32_t tenant) {
+Status fill_with_noise(device::Device& device, const model::WeightStore& weights, uint32_t slot,
+                       uint32_t tenant) {
   Random random(tenant + 1);
   std::vector<float> block(1 << 20);
   for (float& v : block) v = static_cast<float>(random.normal() * 0.03);
   std::vector<float> values;
-  for (size_t kind = 0; kind < weights_->kinds().size(); ++kind) {
-    const model::WeightKind& what = weights_->kinds()[kind];
+  for (size_t kind = 0; kind < weights.kinds().size(); ++kind) {
+    const model::WeightKind& what = weights.kinds()[kind];
     Shape shape = what.source_shape;
     shape.dims[0] *= what.sources.size();
     values.resize(shape.elements());
@@ -61,15 +62,15 @@ Status Encoder::fill_slot(uint32_t slot, uint32_t tenant) {
     if (what.init == model::Init::kOne)
       for (float& v : values) v += 1.0f;
     const TensorView view{reinterpret_cast<const std::byte*>(values.data()), DType::kF32, shape};
-    std::byte* target = weights_->slab(kind).at(slot);
+    std::byte* target = weights.slab(kind).at(slot);
     switch (what.storage) {
       case model::Storage::kTable:
-        ITIF_TRY(device_.upload(view, device_.info().compute, target));
+        ITIF_TRY(device.upload(view, device.info().compute, target));
         break;
-      case model::Storage::kVector: ITIF_TRY(device_.upload(view, DType::kF32, target)); break;
+      case model::Storage::kVector: ITIF_TRY(device.upload(view, DType::kF32, target)); break;
       case model::Storage::kMatrix: {
         const TensorView matrix{view.data, view.dtype, {what.gemm.n, what.gemm.k}};
-        ITIF_TRY(device_.pack(what.gemm, {&matrix, 1}, target));
+        ITIF_TRY(device.pack(what.gemm, {&matrix, 1}, target));
         break;
       }
     }

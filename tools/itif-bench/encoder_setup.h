@@ -28,6 +28,10 @@ struct EncoderCase {
 // Cosine of two vectors.
 double cosine(const float* a, const float* b, size_t count);
 
+// Fills an acquired slot with the weights of tenant `tenant`, which are the same in every run.
+Status fill_with_noise(device::Device& device, const model::WeightStore& weights, uint32_t slot,
+                       uint32_t tenant);
+
 class Encoder {
  public:
   // Slot s holds the weights of tenant first_tenant + s, which are the same in every Encoder.
@@ -74,7 +78,6 @@ class Encoder {
 
  private:
   Encoder(device::Device& device, const model::BackboneSpec& spec) : device_(device), spec_(spec) {}
-  Status fill_slot(uint32_t slot, uint32_t tenant);
 
   device::Device& device_;
   const model::BackboneSpec spec_;
