@@ -120,6 +120,7 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
     const uint64_t slo_ns = queue_.tightest_slo_ns(now_ns);
     choose_batch(now_ns, slo_ns);
     expire(batch_, now_ns);
+    if (group_.spec().takes_images()) resize_images(batch_);
     // Before the batch: they have waited long enough.
     completed += complete_refused(sink);
     if (!batch_.empty()) {

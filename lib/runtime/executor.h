@@ -39,6 +39,8 @@ struct ExecutorOptions {
   uint64_t max_wait_ns = 2'000'000'000;
 };
 
+inline constexpr const char* kNoMemoryToPrepare = "no memory to prepare the request";
+
 class GroupExecutor final : public RequestExecutor {
  public:
   // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (scheduler, planner).
@@ -71,8 +73,9 @@ class GroupExecutor final : public RequestExecutor {
   bool acquire_text(request::Request* request) noexcept;
   bool prepare_ids(request::Request* request, const model::TenantModel& model) noexcept;
   bool prepare_image(request::Request* request, const model::TenantModel& model) noexcept;
-  bool resize_image(request::Request* request, const model::TenantModel& model,
-                    const wire::ImagePrefix& picture) noexcept;
+  // Of a batch whose requests prepare_image() has let pass.
+  void resize_images(std::vector<request::Request*>& batch) noexcept;
+  bool resize_image(request::Request* request, const wire::ImagePrefix& picture) noexcept;
   bool collect_payload(request::Request* request) noexcept;
   bool prepare_text(request::Request* request, const model::TenantModel& model) noexcept;
   void expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept;

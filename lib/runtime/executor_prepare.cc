@@ -1,5 +1,5 @@
 // GroupExecutor::submit's checks: what a payload says, against the model that is to run it; texts to
-// token ids, images to the model's size. Each refusal is the request's own status.
+// token ids (images: executor_image.cc). Each refusal is the request's own status.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -24,14 +24,12 @@ int32_t read_id(const std::byte* data, uint32_t i, uint32_t id_bytes) noexcept {
   return id;
 }
 
-constexpr const char* kNoMemory = "no memory to prepare the request";
-
 }  // namespace
 
 bool GroupExecutor::acquire_text(request::Request* request) noexcept {
   request->prepared = texts_.acquire();
   if (request->prepared != 0) return true;
-  refuse(request, StatusCode::kOverloaded, kNoMemory);
+  refuse(request, StatusCode::kOverloaded, kNoMemoryToPrepare);
   return false;
 }
 
@@ -42,7 +40,7 @@ bool GroupExecutor::collect_payload(request::Request* request) noexcept {
     try {
       text_.reserve(request->payload_bytes);
     } catch (const std::bad_alloc&) {
-      refuse(request, StatusCode::kOverloaded, kNoMemory);
+      refuse(request, StatusCode::kOverloaded, kNoMemoryToPrepare);
       return false;
     }
   }
@@ -145,65 +143,6 @@ bool GroupExecutor::prepare_text(request::Request* request,
     }
     text.token_types.clear();
   }
-  return true;
-}
-
-bool GroupExecutor::prepare_image(request::Request* request,
-                                  const model::TenantModel& model) noexcept {
-  const auto refused = [&](StatusCode status, const char* detail) {
-    refuse(request, status, detail);
-    return false;
-  };
-  const bool is_f32 = request->payload_kind == PayloadKind::kImageF32;
-  if (!is_f32 && request->payload_kind != PayloadKind::kImageU8)
-    return refused(StatusCode::kUnsupportedKind, "the tenant's model takes images");
-  if (!is_f32 && !model.images)
-    return refused(StatusCode::kUnsupportedKind,
-                   "the tenant's model came without preprocessor_config.json: send image_f32");
-  wire::ImagePrefix picture;
-  if (request->pieces.empty() || request->pieces.front().bytes < sizeof picture)
-    return refused(StatusCode::kMalformed, "the payload is too short for an image");
-  std::memcpy(&picture, request->pieces.front().data, sizeof picture);
-  if (picture.height == 0 || picture.width == 0 || picture.channels == 0 || picture.reserved != 0)
-    return refused(StatusCode::kMalformed,
-                   "an image begins with height, width and channels, none of them 0, and a 0");
-  if (wire::image_payload_bytes(request->payload_kind, picture) != request->payload_bytes)
-    return refused(StatusCode::kMalformed,
-                   "the payload is not as long as height, width and channels say");
-  const model::ImageInput& input = model.spec.image;
-  if (picture.channels != input.channels)
-    return refused(StatusCode::kUnsupportedKind,
-                   "the image does not have as many channels as the model takes");
-  request->num_tokens = model.spec.max_tokens();
-  if (picture.height == input.height && picture.width == input.width) return true;
-  if (is_f32)
-    return refused(StatusCode::kUnsupportedKind,
-                   "f32 pixels are not resized, and these are not of the model's height and width");
-  if (!model.images->resize)
-    return refused(StatusCode::kUnsupportedKind,
-                   "the image is not of the model's height and width, and the model's "
-                   "preprocessor_config.json does not resize");
-  if (picture.height > model::kMaxPictureSide || picture.width > model::kMaxPictureSide)
-    return refused(StatusCode::kTooLong, "an image to be resized has at most 8192 pixels a side");
-  return resize_image(request, model, picture);
-}
-
-bool GroupExecutor::resize_image(request::Request* request, const model::TenantModel& model,
-                                 const wire::ImagePrefix& picture) noexcept {
-  static_assert(model::kMaxPictureSide == 8192, "as the message says");
-  const model::ImageInput& input = model.spec.image;
-  if (!collect_payload(request) || !acquire_text(request)) return false;
-  PreparedText& resized = texts_[request->prepared];
-  try {
-    resized.pixels.resize(input.values());
-    resizer_.resize(std::as_bytes(std::span(text_)).subspan(sizeof picture),
-                    {picture.height, picture.width, picture.channels}, *model.images->resize,
-                    {input.height, input.width, input.channels}, resized.pixels);
-  } catch (const std::bad_alloc&) {
-    refuse(request, StatusCode::kOverloaded, kNoMemory);
-    return false;
-  }
-  resized.pixels_piece = {resized.pixels.data(), static_cast<uint32_t>(resized.pixels.size())};
   return true;
 }
 

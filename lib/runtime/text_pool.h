@@ -1,6 +1,6 @@
 // What the executor had to make itself (token ids of texts; token types that depend on ids; resized
-// images), kept from submit() to the end of the request's batch. Slots are reused, each made with room for the longest
-// text, so that in steady state nothing is allocated. One owner thread.
+// images), kept from submit(), or from the choice of its batch, to the end of it. Slots are reused, each made
+// with room for the longest, so that in steady state nothing is allocated. One owner thread.
 #pragma once
 
 #include <cstdint>

@@ -167,6 +167,21 @@ TEST_P(Images, WhatIsNotTheModelsImageGetsItsOwnStatus) {
   }
 }
 
+// Or a flood of large pictures would cost the others' batches more than its turns, and memory for as many
+// as wait.
+TEST_P(Images, AreResizedWhenItIsTheirTurn) {
+  std::vector<const request::Request*> sent;
+  for (int i = 0; i < 10; ++i)
+    sent.push_back(&requests_->submit(
+        0, PayloadKind::kImageU8, image_payload({40, 30, 3}, random_pixels(random_, 40 * 30 * 3))));
+  for (const request::Request* r : sent) EXPECT_EQ(r->prepared, 0u);
+  requests_->run();
+  for (const request::Request* r : sent) {
+    EXPECT_EQ(r->status, StatusCode::kOk) << r->detail;
+    EXPECT_EQ(r->prepared, 0u);
+  }
+}
+
 TEST_P(Images, AreRefusedByTextModels) {
   const auto text = testing::SmallGroup(*device_);
   ImageRequests requests(*device_, *text.group);
