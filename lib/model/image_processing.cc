@@ -71,6 +71,11 @@ Result<ImageProcessing> read_image_processing(const std::string& directory,
                                               const ImageInput& input) {
   const std::string origin = directory + "/preprocessor_config.json";
   ITIF_ASSIGN(const json config, read_json_file(origin));
+  return parse_image_processing(config, origin, input);
+}
+
+Result<ImageProcessing> parse_image_processing(const json& config, const std::string& origin,
+                                               const ImageInput& input) {
   ITIF_TRY(check_processor(config, origin));
   ImageProcessing processing;
   ITIF_ASSIGN(const bool resizes, get_bool_or(config, "do_resize", true, origin));

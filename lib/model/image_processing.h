@@ -3,6 +3,7 @@
 // multiplication and one addition a value, which the device does where it reads the pixels.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,5 +26,8 @@ struct ImageProcessing {
 // kUnsupported (another processor, or a step that this build does not do, by name).
 Result<ImageProcessing> read_image_processing(const std::string& directory,
                                               const ImageInput& input);
+// The same of a file that has been read; `origin` names it in errors.
+Result<ImageProcessing> parse_image_processing(const nlohmann::json& config,
+                                               const std::string& origin, const ImageInput& input);
 
 }  // namespace itif::model

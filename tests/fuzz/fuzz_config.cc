@@ -1,4 +1,4 @@
-// A config.json that a tenant brought.
+// A config.json that a tenant brought; of an image model its text is a preprocessor_config.json, too.
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -23,8 +23,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   CHECK(spec->layers > 0 && spec->hidden > 0 && spec->heads > 0 && spec->intermediate > 0);
   CHECK(spec->hidden % spec->heads == 0);
-  CHECK(spec->vocab > 0 && spec->max_positions > 0);
+  CHECK((spec->takes_images() || spec->vocab > 0) && spec->max_positions > 0);
   CHECK(!signature(*spec).empty() && !describe(*spec).empty());
   CHECK(check_fits(*spec, *spec).has_value());
+  if (!spec->takes_images()) return 0;
+  CHECK(spec->max_tokens() == spec->image.patches() + 1 && spec->image.patches() > 0);
+  const auto processing = parse_image_processing(*json, "preprocessor_config.json", spec->image);
+  if (!processing) {
+    CHECK(!processing.error().message.empty());
+    return 0;
+  }
+  CHECK(processing->scale.size() == spec->image.channels);
+  CHECK(processing->shift.size() == spec->image.channels);
   return 0;
 }
