@@ -106,6 +106,12 @@ struct EmbedPatches {
 
 enum class Activation : uint8_t { kNone, kGelu, kGeluTanh, kRelu, kTanh, kSilu };
 
+// How the ranges of a grouped GEMM share the device. Results are equal up to the order of sums.
+enum class GemmMode : uint8_t {
+  kInTurn,  // one after another, each by the whole device
+  kAtOnce,  // side by side, each by a part of the device (host: one thread)
+};
+
 // A GEMM shape that a device has prepared (Device::prepare); what is behind it is the device's.
 struct PreparedGemm {};
 
@@ -120,6 +126,7 @@ struct GroupedGemm {
   uint32_t k = 0;
   Activation activation = Activation::kNone;
   std::span<const RowRange> ranges;
+  GemmMode mode = GemmMode::kInTurn;
   const PreparedGemm* prepared = nullptr;  // of n, k, f32_out and whether there is a bias
   bool f32_out = false;                    // out is f32 whatever act is. REQUIRES: no activation
 };

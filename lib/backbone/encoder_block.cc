@@ -160,6 +160,7 @@ void launch_linear(device::Stream& stream, const model::WeightView& weights, con
                .k = gemm.shape.k,
                .activation = gemm.shape.activation,
                .ranges = pass.ranges,
+               .mode = pass.gemm_mode,
                .prepared = gemm.handle.get()});
 }
 

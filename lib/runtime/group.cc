@@ -10,6 +10,7 @@
 #include "backbone/open_model.h"
 #include "base/check.h"
 #include "runtime/batch_layout.h"
+#include "runtime/gemm_scheduler.h"
 #include "runtime/head_runner.h"
 #include "runtime/tenant_entry.h"
 
@@ -38,6 +39,7 @@ class BackboneGroup final : public Group {
         family_(family),
         slots_(options.max_tenants),
         layout_(options),
+        gemms_(device.info().num_threads, options.max_requests, options.max_tokens),
         host_ids_(options.max_tokens) {}
 
   ~BackboneGroup() override {
@@ -113,7 +115,8 @@ class BackboneGroup final : public Group {
     CHECK(backbone_ != nullptr);
     layout_.build(batch.segments, [this](uint32_t slot) { return entry(slot); });
     if (layout_.live().empty()) return {};
-    const backbone::Pass pass = layout_.pass();
+    backbone::Pass pass = layout_.pass();
+    pass.gemm_mode = gemms_.choose(pass.ranges);
     const backbone::Hidden hidden = backbone_->launch(stream, weights_->view(), pass);
     heads_->launch(stream, hidden.rows, layout_);
     if (hidden.ids)
@@ -207,6 +210,7 @@ class BackboneGroup final : public Group {
   std::unique_ptr<backbone::Decoder> decoder_;  // instead
   std::unique_ptr<HeadRunner> heads_;
   BatchLayout layout_;
+  GemmScheduler gemms_;
   std::vector<int32_t> host_ids_;  // [max_tokens]
 };
 

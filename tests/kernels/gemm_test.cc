@@ -56,17 +56,16 @@ void GemmTest::run(const Case& c) {
   auto a = random_activations(rows * c.k);
   std::vector<float> a_and_slack = a;
   a_and_slack.resize((rows + slack) * c.k, std::nanf(""));
-  std::byte* out = make_output((rows + slack) * c.n, c.f32_out ? DType::kF32 : activation());
-  stream_->gemm({.a = upload_activations(a_and_slack),
-                 .weights = pack(shape, weights),
-                 .bias = c.has_bias ? upload_slab(bias, DType::kF32) : Slab{},
-                 .out = out,
-                 .n = c.n,
-                 .k = c.k,
-                 .activation = c.activation,
-                 .ranges = ranges,
-                 .prepared = prepared->get(),
-                 .f32_out = c.f32_out});
+  GroupedGemm args{.a = upload_activations(a_and_slack),
+                   .weights = pack(shape, weights),
+                   .bias = c.has_bias ? upload_slab(bias, DType::kF32) : Slab{},
+                   .n = c.n,
+                   .k = c.k,
+                   .activation = c.activation,
+                   .ranges = ranges,
+                   .prepared = prepared->get(),
+                   .f32_out = c.f32_out};
+  const DType type = c.f32_out ? DType::kF32 : activation();
   std::vector<double> expected;
   for (const RowRange& range : ranges) {
     const auto part = reference::linear(
@@ -77,8 +76,15 @@ void GemmTest::run(const Case& c) {
   }
   // Products of about 1/√k summed in f32; rounded once, twice where the activation is a second pass.
   const double tolerance = c.f32_out ? 4e-6 : 2.2 * unit() + 4e-6;
-  expect_close(download(out, rows * c.n, c.f32_out ? DType::kF32 : activation()), expected,
-               tolerance, std::to_string(c.n) + " x " + std::to_string(c.k));
+  for (const GemmMode mode : {GemmMode::kInTurn, GemmMode::kAtOnce}) {
+    std::byte* out = make_output((rows + slack) * c.n, type);
+    args.out = out;
+    args.mode = mode;
+    stream_->gemm(args);
+    expect_close(download(out, rows * c.n, type), expected, tolerance,
+                 std::to_string(c.n) + " x " + std::to_string(c.k) +
+                     (mode == GemmMode::kAtOnce ? " at once" : " in turn"));
+  }
 }
 
 TEST_P(GemmTest, ShapesOfModels) {

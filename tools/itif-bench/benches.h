@@ -30,6 +30,8 @@ struct BenchOptions {
 
 // GEMMs bare and through the device, in GFLOP/s.
 Status bench_gemm(const BenchOptions& options, Report& report);
+// GEMMs of several tenants, by how they share the device.
+Status bench_gemm_choice(const BenchOptions& options, Report& report);
 // BERT-base forward passes against the same GEMMs run bare.
 Status bench_encoder(const BenchOptions& options, Report& report);
 

@@ -41,6 +41,8 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
   ITIF_ASSIGN(encoder->stream_,
               device.make_stream({.max_tokens = max_tokens, .max_segments = max_tokens}));
   encoder->stream_->attach_thread();
+  encoder->gemms_ =
+      std::make_unique<runtime::GemmScheduler>(device.info().num_threads, max_tokens, max_tokens);
   return encoder;
 }
 
@@ -205,14 +207,15 @@ double cosine(const float* a, const float* b, size_t count) {
   return ab / std::sqrt(aa * bb);
 }
 
-backbone::Pass Encoder::Batch::pass() const {
+backbone::Pass Encoder::Batch::pass(runtime::GemmScheduler& gemms) const {
   return {.num_rows = offsets.back(),
           .pieces = pieces,
           .images = images,
           .positions = positions,
           .token_types = {},
           .segments = segments,
-          .ranges = ranges};
+          .ranges = ranges,
+          .gemm_mode = gemms.choose(ranges)};
 }
 
 uint64_t Encoder::bytes() const {
@@ -220,12 +223,13 @@ uint64_t Encoder::bytes() const {
 }
 
 Status Encoder::forward(const Batch& batch) {
-  backbone_->launch(*stream_, weights_->view(), batch.pass());
+  backbone_->launch(*stream_, weights_->view(), batch.pass(*gemms_));
   return stream_->synchronize();
 }
 
 Result<std::vector<float>> Encoder::hidden_states(const Batch& batch) {
-  const backbone::Hidden hidden = backbone_->launch(*stream_, weights_->view(), batch.pass());
+  const backbone::Hidden hidden =
+      backbone_->launch(*stream_, weights_->view(), batch.pass(*gemms_));
   const DType type = device_.info().compute;
   const uint64_t count = uint64_t{batch.offsets.back()} * spec_.hidden;
   std::vector<std::byte> raw(count * dtype_bytes(type));

@@ -12,6 +12,7 @@
 #include "model/spec.h"
 #include "model/weight_store.h"
 #include "plan/plan.h"
+#include "runtime/gemm_scheduler.h"
 
 namespace itif::bench {
 
@@ -55,7 +56,7 @@ class Encoder {
     };
     std::shared_ptr<const Pictures> pictures;  // what `images` points into
     std::vector<kernels::ImagePixels> images;
-    backbone::Pass pass() const;
+    backbone::Pass pass(runtime::GemmScheduler& gemms) const;
   };
   static Batch make_batch(const EncoderCase& c, uint32_t vocab);
   // REQUIRES: every length is spec.max_tokens().
@@ -84,6 +85,7 @@ class Encoder {
   uint64_t num_tenants_ = 0;
   std::unique_ptr<model::WeightStore> weights_;
   std::unique_ptr<backbone::Backbone> backbone_;
+  std::unique_ptr<runtime::GemmScheduler> gemms_;
   std::unique_ptr<device::Stream> stream_;
 };
 

@@ -26,8 +26,11 @@ struct Subcommand {
 constexpr Subcommand kSubcommands[] = {
     {"gemm", "GEMMs through the device, against oneDNN alone (ratio: share of its rate)", "bare",
      bench::bench_gemm},
-    {"encoder", "BERT-base and ViT-base forward passes, against their GEMMs alone through oneDNN", "floor",
-     bench::bench_encoder},
+    {"gemm-choice",
+     "the GEMMs of several tenants in turn or at once (*: chosen), against one of as many rows",
+     "one GEMM", bench::bench_gemm_choice},
+    {"encoder", "BERT-base and ViT-base forward passes, against their GEMMs alone through oneDNN",
+     "floor", bench::bench_encoder},
     {"operators",
      "operators besides GEMMs, against a copy of as many bytes (attention: against GEMMs)", "limit",
      bench::bench_operators},

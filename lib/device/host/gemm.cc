@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <vector>
@@ -55,15 +57,24 @@ struct Rung {
   size_t scratch_bytes = 0;
 };
 
-// The primitives of one (n, k, has_bias, f32_out). Rungs are added while streams look them up.
+// Primitives for one number of threads, by rung. They are added while streams look them up.
+struct Rungs {
+  std::array<std::unique_ptr<Rung>, kNumRungs> owned;
+  std::array<std::atomic<const Rung*>, kNumRungs> shared{};
+
+  const Rung* of(uint32_t rows) const {
+    return shared[rung_of(rows)].load(std::memory_order_acquire);
+  }
+};
+
+// The primitives of one (n, k, has_bias, f32_out).
 struct Ladder final : kernels::PreparedGemm {
   uint32_t n = 0;
   uint32_t k = 0;
   bool has_bias = false;
   bool f32_out = false;
   dnnl::memory::desc weights;  // the same layout for every rung
-  std::array<std::unique_ptr<Rung>, kNumRungs> owned;
-  std::array<std::atomic<const Rung*>, kNumRungs> rungs{};
+  Rungs all_threads, one_thread;
 
   bool is(const GemmShape& shape) const {
     return n == shape.n && k == shape.k && has_bias == shape.has_bias && f32_out == shape.f32_out;
@@ -86,6 +97,7 @@ struct GemmLibrary::State {
   std::mutex mutex;  // of creation; look-ups take none
   std::vector<std::weak_ptr<Ladder>> ladders;
   std::atomic<size_t> scratch_bytes{0};  // of the hungriest primitive so far
+  std::atomic<size_t> staging_bytes{0};  // of the widest task's output so far
 
   dnnl::matmul::primitive_desc describe(const Ladder& ladder, uint32_t rows,
                                         const dnnl::memory::desc& weights) {
@@ -128,78 +140,49 @@ struct GemmLibrary::State {
     return ladder;
   }
 
-  void add_rung(Ladder& ladder, uint32_t index) {
+  void add_rungs(Ladder& ladder, Rungs& rungs, uint32_t last, uint32_t threads) {
+    for (uint32_t rung = 0; rung <= last; ++rung)
+      if (!rungs.owned[rung]) add_rung(ladder, rungs, rung, threads);
+  }
+
+  void add_rung(const Ladder& ladder, Rungs& rungs, uint32_t index, uint32_t most_threads) {
     auto rung = std::make_unique<Rung>();
     const uint64_t products = uint64_t{rung_rows(index)} * ladder.n * ladder.k;
-    rung->num_threads = products < kLeastSharedProducts ? 1 : num_threads;
+    rung->num_threads = products < kLeastSharedProducts ? 1 : most_threads;
     const OpenMpThreads threads(rung->num_threads);
     const auto description = describe(ladder, rung_rows(index), ladder.weights);
     rung->primitive = dnnl::matmul(description);
     rung->scratch_bytes = description.scratchpad_desc().get_size();
-    if (rung->scratch_bytes > scratch_bytes.load(std::memory_order_relaxed))
-      scratch_bytes.store(rung->scratch_bytes, std::memory_order_relaxed);
-    ladder.owned[index] = std::move(rung);
-    ladder.rungs[index].store(ladder.owned[index].get(), std::memory_order_release);
+    raise(scratch_bytes, rung->scratch_bytes);
+    rungs.owned[index] = std::move(rung);
+    rungs.shared[index].store(rungs.owned[index].get(), std::memory_order_release);
+  }
+
+  static void raise(std::atomic<size_t>& most, size_t value) {
+    if (value > most.load(std::memory_order_relaxed)) most.store(value, std::memory_order_relaxed);
   }
 };
 
 namespace {
 
-class DnnlRunner final : public GemmLibrary::Runner {
+// What one thread needs to run primitives: oneDNN's stream, and handles for addresses that change with
+// every call.
+class Executor {
  public:
-  explicit DnnlRunner(std::shared_ptr<GemmLibrary::State> state)
-      : state_(std::move(state)), stream_(state_->engine) {
-    // Handles for addresses that change with every call. oneDNN takes the layouts from the primitive,
-    // so that these need none; with the true ones it would write zeros into the padding of the
-    // (shared) weights whenever an address is set.
+  explicit Executor(const dnnl::engine& engine) : stream_(engine) {
+    // oneDNN takes the layouts from the primitive, so that these need none; with the true ones it would
+    // write zeros into the padding of the (shared) weights whenever an address is set.
     const dnnl::memory::desc bytes({1}, dnnl::memory::data_type::u8, dnnl::memory::format_tag::a);
-    for (dnnl::memory& handle : handles_) handle = dnnl::memory(bytes, state_->engine, nullptr);
-    grow_scratch(state_->scratch_bytes.load(std::memory_order_relaxed));
+    for (dnnl::memory& handle : handles_) handle = dnnl::memory(bytes, engine, nullptr);
   }
 
-  Status run(const kernels::GroupedGemm& args) override {
-    DCHECK(args.a != args.out);
-    const GemmShape shape{
-        .n = args.n, .k = args.k, .has_bias = args.bias.base != nullptr, .f32_out = args.f32_out};
-    const auto* ladder = static_cast<const Ladder*>(args.prepared);
-    if (ladder == nullptr || !ladder->is(shape)) return not_prepared(shape, 0);
-    try {
-      for (const kernels::RowRange& range : args.ranges) {
-        const uint32_t end = range.first_row + range.num_rows;
-        for (uint32_t row = range.first_row; row < end;) {
-          const uint32_t rows = std::min(end - row, GemmLibrary::kMaxRows);
-          const Rung* rung = ladder->rungs[rung_of(rows)].load(std::memory_order_acquire);
-          if (rung == nullptr) return not_prepared(shape, rows);
-          run_rung(*rung, args, range.slot, row);
-          row += rows;
-        }
-      }
-    } catch (const std::exception& error) {  // dnnl::error, or no memory for scratch
-      return fail(Code::kInternal, fmt::format("oneDNN failed a GEMM of {} × {}: {}", shape.n,
-                                               shape.k, error.what()));
-    }
-    return {};
-  }
-
- private:
-  enum Handle { kA, kWeights, kBias, kOut, kScratch, kNumHandles };
-
-  static std::unexpected<Error> not_prepared(const GemmShape& shape, uint32_t rows) {
-    return fail(Code::kInternal,
-                fmt::format("a GEMM of {} × {}{} for {} rows was not prepared", shape.n, shape.k,
-                            shape.has_bias ? " with bias" : "", rows));
-  }
-
-  void run_rung(const Rung& rung, const kernels::GroupedGemm& args, uint32_t slot, size_t row) {
-    const size_t element = dtype_bytes(state_->compute);
+  // out[0, rows of the rung) = a · W of the slot. Throws.
+  void run(const Rung& rung, const kernels::GroupedGemm& args, uint32_t slot, const std::byte* a,
+           std::byte* out) {
     if (rung.scratch_bytes > scratch_.size()) grow_scratch(rung.scratch_bytes);
-    omp_set_num_threads(static_cast<int>(rung.num_threads));
-    auto* a =
-        const_cast<std::byte*>(static_cast<const std::byte*>(args.a)) + row * args.k * element;
-    handles_[kA].set_data_handle(a);
+    handles_[kA].set_data_handle(const_cast<std::byte*>(a));
     handles_[kWeights].set_data_handle(args.weights.at(slot));
-    const size_t out_element = args.f32_out ? sizeof(float) : element;
-    handles_[kOut].set_data_handle(static_cast<std::byte*>(args.out) + row * args.n * out_element);
+    handles_[kOut].set_data_handle(out);
     std::array<dnnl_exec_arg_t, kNumHandles> list = {{
         {DNNL_ARG_SRC, handles_[kA].get()},
         {DNNL_ARG_WEIGHTS, handles_[kWeights].get()},
@@ -223,11 +206,126 @@ class DnnlRunner final : public GemmLibrary::Runner {
     const auto address = reinterpret_cast<uintptr_t>(scratch_.data());
     handles_[kScratch].set_data_handle(reinterpret_cast<void*>((address + 63) / 64 * 64));
   }
+  std::byte* staging(size_t bytes) {
+    if (bytes > staging_.size()) staging_.resize(bytes);
+    return staging_.data();
+  }
 
-  std::shared_ptr<GemmLibrary::State> state_;
+ private:
+  enum Handle { kA, kWeights, kBias, kOut, kScratch, kNumHandles };
+
   dnnl::stream stream_;
   std::array<dnnl::memory, kNumHandles> handles_;
   std::vector<std::byte> scratch_;
+  std::vector<std::byte> staging_;  // rows of a rung that are more than a task's
+};
+
+class DnnlRunner final : public GemmLibrary::Runner {
+ public:
+  explicit DnnlRunner(std::shared_ptr<GemmLibrary::State> state) : state_(std::move(state)) {
+    for (uint32_t thread = 0; thread < state_->num_threads; ++thread) {
+      executors_.emplace_back(state_->engine);
+      executors_.back().grow_scratch(state_->scratch_bytes.load(std::memory_order_relaxed));
+      executors_.back().staging(state_->staging_bytes.load(std::memory_order_relaxed));
+    }
+  }
+
+  Status run(const kernels::GroupedGemm& args) override {
+    DCHECK(args.a != args.out);
+    const GemmShape shape{
+        .n = args.n, .k = args.k, .has_bias = args.bias.base != nullptr, .f32_out = args.f32_out};
+    const auto* ladder = static_cast<const Ladder*>(args.prepared);
+    if (ladder == nullptr || !ladder->is(shape)) return not_prepared(shape, 0);
+    try {
+      if (args.mode == kernels::GemmMode::kAtOnce && state_->num_threads > 1)
+        return run_at_once(*ladder, args);
+      return run_in_turn(*ladder, args);
+    } catch (const std::exception& error) {  // dnnl::error, or no memory for scratch
+      return failed(args, error.what());
+    }
+  }
+
+ private:
+  struct Task {
+    uint32_t row = 0;
+    uint32_t num_rows = 0;
+    uint32_t slot = 0;
+  };
+
+  static std::unexpected<Error> not_prepared(const GemmShape& shape, uint32_t rows) {
+    return fail(Code::kInternal,
+                fmt::format("a GEMM of {} × {}{} for {} rows was not prepared", shape.n, shape.k,
+                            shape.has_bias ? " with bias" : "", rows));
+  }
+  static std::unexpected<Error> failed(const kernels::GroupedGemm& args, const char* what) {
+    return fail(Code::kInternal,
+                fmt::format("oneDNN failed a GEMM of {} × {}: {}", args.n, args.k, what));
+  }
+  const std::byte* input(const kernels::GroupedGemm& args, size_t row) const {
+    return static_cast<const std::byte*>(args.a) + row * args.k * dtype_bytes(state_->compute);
+  }
+  size_t output_row_bytes(const kernels::GroupedGemm& args) const {
+    return args.n * (args.f32_out ? sizeof(float) : dtype_bytes(state_->compute));
+  }
+  std::byte* output(const kernels::GroupedGemm& args, size_t row) const {
+    return static_cast<std::byte*>(args.out) + row * output_row_bytes(args);
+  }
+
+  Status run_in_turn(const Ladder& ladder, const kernels::GroupedGemm& args) {
+    for (const kernels::RowRange& range : args.ranges) {
+      const uint32_t end = range.first_row + range.num_rows;
+      for (uint32_t row = range.first_row; row < end;) {
+        const uint32_t rows = std::min(end - row, GemmLibrary::kMaxRows);
+        const Rung* rung = ladder.all_threads.of(rows);
+        if (rung == nullptr) return not_prepared({args.n, args.k}, rows);
+        omp_set_num_threads(static_cast<int>(rung->num_threads));
+        executors_[0].run(*rung, args, range.slot, input(args, row), output(args, row));
+        row += rows;
+      }
+    }
+    return {};
+  }
+
+  // The largest tasks first, so that threads end at about the same time.
+  Status run_at_once(const Ladder& ladder, const kernels::GroupedGemm& args) {
+    tasks_.clear();
+    for (const kernels::RowRange& range : args.ranges)
+      for (uint32_t row = 0; row < range.num_rows; row += GemmLibrary::kAtOnceRows)
+        tasks_.push_back({range.first_row + row,
+                          std::min(range.num_rows - row, GemmLibrary::kAtOnceRows), range.slot});
+    std::ranges::stable_sort(tasks_, std::greater(), &Task::num_rows);
+    for (const Task& task : tasks_)
+      if (ladder.one_thread.of(task.num_rows) == nullptr)
+        return not_prepared({args.n, args.k}, task.num_rows);
+    std::atomic<bool> all_done{true};
+    const auto count = static_cast<int64_t>(tasks_.size());
+#pragma omp parallel for schedule(dynamic, 1) num_threads(state_->num_threads)
+    for (int64_t i = 0; i < count; ++i) {
+      try {
+        run_task(executors_[static_cast<size_t>(omp_get_thread_num())], ladder, args,
+                 tasks_[static_cast<size_t>(i)]);
+      } catch (const std::exception&) {  // must not leave the parallel region
+        all_done.store(false, std::memory_order_relaxed);
+      }
+    }
+    if (!all_done) return failed(args, "on one of several threads");
+    return {};
+  }
+
+  void run_task(Executor& executor, const Ladder& ladder, const kernels::GroupedGemm& args,
+                const Task& task) {
+    const Rung& rung = *ladder.one_thread.of(task.num_rows);
+    const uint32_t rows = rung_rows(rung_of(task.num_rows));
+    const size_t row_bytes = output_row_bytes(args);
+    std::byte* out = output(args, task.row);
+    std::byte* to = rows == task.num_rows ? out : executor.staging(rows * row_bytes);
+    executor.run(rung, args, task.slot, input(args, task.row), to);
+    if (to != out) std::memcpy(out, to, task.num_rows * row_bytes);
+  }
+
+  std::shared_ptr<GemmLibrary::State> state_;
+  std::vector<Executor> executors_;  // by thread
+  std::vector<Task> tasks_;
 };
 
 std::unexpected<Error> no_gemm(DType compute, const GemmShape& shape, const std::exception& error) {
@@ -294,9 +392,14 @@ Result<GemmHandle> GemmLibrary::prepare(const GemmShape& shape, uint32_t max_row
   const std::lock_guard lock(state_->mutex);
   try {
     const std::shared_ptr<Ladder> ladder = state_->find_or_add(shape);
-    const uint32_t last = rung_of(std::min(max_rows, kMaxRows));
-    for (uint32_t rung = 0; rung <= last; ++rung)
-      if (!ladder->owned[rung]) state_->add_rung(*ladder, rung);
+    state_->add_rungs(*ladder, ladder->all_threads, rung_of(std::min(max_rows, kMaxRows)),
+                      state_->num_threads);
+    if (state_->num_threads > 1) {
+      state_->add_rungs(*ladder, ladder->one_thread, rung_of(std::min(max_rows, kAtOnceRows)), 1);
+      State::raise(state_->staging_bytes,
+                   size_t{kAtOnceRows} * shape.n *
+                       (shape.f32_out ? sizeof(float) : dtype_bytes(state_->compute)));
+    }
     return GemmHandle(ladder);
   } catch (const std::exception& error) {
     return no_gemm(state_->compute, shape, error);

@@ -6,6 +6,9 @@
 // kRowSlack rows past its range with garbage. That is harmless because ranges run in ascending order:
 // every garbage row is written again by its own range, later, or lies past T, in the slack.
 // It does need `a` and `out` to be different buffers.
+//
+// Ranges that run at once (GemmMode::kAtOnce) have a ladder of one thread, and no order: a call whose
+// rung is larger than its rows writes to memory of its thread's, and its rows are copied out.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +25,7 @@ class GemmLibrary {
  public:
   static constexpr uint32_t kMaxRows = 512;  // measured: as fast a row as calls of 2,048
   static constexpr uint32_t kRowSlack = 15;
+  static constexpr uint32_t kAtOnceRows = 128;  // of a task of one thread: larger ranges are divided
 
   // compute: kF32 or kBF16.
   GemmLibrary(DType compute, uint32_t num_threads);

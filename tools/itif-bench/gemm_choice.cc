@@ -1,0 +1,173 @@
+// itif-bench gemm-choice: the GEMMs of several tenants of BERT-base, by how they share the device: in
+// turn (each on all cores), at once (each on one core) and, as the limit, one GEMM of as many rows with
+// one tenant's weights. What a GEMM scheduler chooses by (ITIF, sections 3.3.2 and 4.2.1).
+//
+// Query, key and value as three GEMMs, as the thesis runs them, stand beside the one of all three.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/random.h"
+#include "benches.h"
+#include "device/device.h"
+
+namespace itif::bench {
+namespace {
+
+struct GemmCase {
+  const char* name;
+  uint32_t n, k;
+  uint32_t times;  // run one after another
+};
+constexpr GemmCase kShapes[] = {{"qkv as one", 2304, 768, 1},
+                                {"q, k, v", 768, 768, 3},
+                                {"out", 768, 768, 1},
+                                {"up", 3072, 768, 1},
+                                {"down", 768, 3072, 1}};
+constexpr uint32_t kCounts[] = {2, 4, 16};
+constexpr uint32_t kRows[] = {1, 8, 32, 64, 128};
+
+class TenantGemms {
+ public:
+  static Result<TenantGemms> make(device::Device& device, const GemmCase& shape, uint32_t count,
+                                  uint32_t rows) {
+    TenantGemms gemms;
+    gemms.shape_ = {.n = shape.n, .k = shape.k};
+    gemms.total_ = count * rows;
+    Random random(1);
+    const auto floats = [&](size_t size, double scale) {
+      std::vector<float> values(size);
+      for (float& v : values) v = static_cast<float>(random.normal() * scale);
+      return values;
+    };
+    const DType type = device.info().compute;
+    const size_t element = dtype_bytes(type);
+    const size_t held = size_t{gemms.total_} + device.row_slack();
+    ITIF_ASSIGN(const size_t packed, device.packed_bytes(gemms.shape_));
+    gemms.stride_ = (packed + 4095) / 4096 * 4096;
+    ITIF_ASSIGN(gemms.weights_, device.allocate(count * gemms.stride_));
+    ITIF_ASSIGN(gemms.bias_, device.allocate(shape.n * sizeof(float)));
+    ITIF_ASSIGN(gemms.a_, device.allocate(held * shape.k * element));
+    ITIF_ASSIGN(gemms.out_, device.allocate(held * shape.n * element));
+    const std::vector<float> a = floats(size_t{gemms.total_} * shape.k, 1);
+    ITIF_TRY(device.upload(view(a, {gemms.total_, shape.k}), type, gemms.a_->data()));
+    for (uint32_t slot = 0; slot < count; ++slot) {
+      const std::vector<float> weight = floats(size_t{shape.n} * shape.k, 1 / std::sqrt(shape.k));
+      const TensorView weights = view(weight, {shape.n, shape.k});
+      ITIF_TRY(
+          device.pack(gemms.shape_, {&weights, 1}, gemms.weights_->data() + slot * gemms.stride_));
+      gemms.ranges_.push_back({.first_row = slot * rows, .num_rows = rows, .slot = slot});
+    }
+    gemms.merged_ = {.first_row = 0, .num_rows = gemms.total_, .slot = 0};
+    ITIF_ASSIGN(gemms.prepared_, device.prepare(gemms.shape_, gemms.total_));
+    return gemms;
+  }
+
+  kernels::GroupedGemm tenants(kernels::GemmMode mode) const { return arguments(ranges_, mode); }
+  kernels::GroupedGemm merged() const {
+    return arguments({&merged_, 1}, kernels::GemmMode::kInTurn);
+  }
+  Result<std::vector<float>> output(device::Device& device, device::Stream& stream,
+                                    const kernels::GroupedGemm& args) const {
+    stream.gemm(args);
+    const DType type = device.info().compute;
+    const uint64_t count = uint64_t{total_} * shape_.n;
+    std::vector<std::byte> raw(count * dtype_bytes(type));
+    stream.copy_to_host(out_->data(), raw.size(), raw.data());
+    ITIF_TRY(stream.synchronize());
+    std::vector<float> values(count);
+    TensorView{raw.data(), type, {count}}.to_f32(values.data());
+    return values;
+  }
+
+ private:
+  static TensorView view(const std::vector<float>& values, const Shape& shape) {
+    return {reinterpret_cast<const std::byte*>(values.data()), DType::kF32, shape};
+  }
+  kernels::GroupedGemm arguments(std::span<const kernels::RowRange> ranges,
+                                 kernels::GemmMode mode) const {
+    return {.a = a_->data(),
+            .weights = {.base = weights_->data(), .stride_bytes = stride_},
+            .bias = {.base = bias_->data(), .stride_bytes = 0},
+            .out = out_->data(),
+            .n = shape_.n,
+            .k = shape_.k,
+            .ranges = ranges,
+            .mode = mode,
+            .prepared = prepared_.get()};
+  }
+
+  device::GemmShape shape_;
+  uint32_t total_ = 0;
+  size_t stride_ = 0;
+  std::unique_ptr<device::Buffer> weights_, bias_, a_, out_;
+  device::GemmHandle prepared_;
+  std::vector<kernels::RowRange> ranges_;
+  kernels::RowRange merged_;
+};
+
+Status check_same(const std::string& name, const std::vector<float>& a, const std::vector<float>& b,
+                  DType type) {
+  const float tolerance = type == DType::kBF16 ? 0.03f : 1e-4f;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (!(std::abs(a[i] - b[i]) <= tolerance * std::max(1.0f, std::abs(a[i]))))
+      return fail(Code::kInternal,
+                  fmt::format("{}: element {} is {} in turn and {} at once", name, i, a[i], b[i]));
+  return {};
+}
+
+Status run_case(const BenchOptions& options, device::Device& device, device::Stream& stream,
+                const GemmCase& shape, uint32_t count, uint32_t rows, const std::string& name,
+                Report& report) {
+  using enum kernels::GemmMode;
+  ITIF_ASSIGN(const TenantGemms gemms, TenantGemms::make(device, shape, count, rows));
+  ITIF_ASSIGN(const auto in_turn, gemms.output(device, stream, gemms.tenants(kInTurn)));
+  ITIF_ASSIGN(const auto at_once, gemms.output(device, stream, gemms.tenants(kAtOnce)));
+  ITIF_TRY(check_same(name, in_turn, at_once, device.info().compute));
+  std::vector<std::function<void()>> runs;
+  for (const auto& args : {gemms.tenants(kInTurn), gemms.tenants(kAtOnce), gemms.merged()})
+    runs.push_back([&stream, &shape, args] {
+      for (uint32_t i = 0; i < shape.times; ++i) stream.gemm(args);
+    });
+  const auto samples = measure(runs, options.quick ? Effort{.seconds = 0.02, .least = 5}
+                                                   : Effort{.seconds = 0.5, .least = 9});
+  const char* modes[] = {"in turn", "at once"};
+  const size_t best = samples[1].median() < samples[0].median() ? 1 : 0;
+  for (size_t mode = 0; mode < 2; ++mode)
+    report.add({.name = name,
+                .mode = fmt::format("{}{}", modes[mode], mode == best ? " *" : ""),
+                .value = samples[mode].median() * 1e-3,
+                .unit = "us",
+                .spread = samples[mode].spread(),
+                .limit = samples[2].median() * 1e-3,
+                .ratio = samples[mode].median() / samples[2].median()});
+  return {};
+}
+
+}  // namespace
+
+Status bench_gemm_choice(const BenchOptions& options, Report& report) {
+  for (const std::string& dtype : options.dtypes) {
+    auto device =
+        device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
+    if (!device && device.error().code == Code::kUnsupported) {
+      report.note(fmt::format("skipped {}: {}", dtype, device.error().message));
+      continue;
+    }
+    if (!device) return std::unexpected(device.error());
+    report.set_device((*device)->info().description);
+    ITIF_ASSIGN(const auto stream, (*device)->make_stream());
+    stream->attach_thread();
+    for (const GemmCase& shape : kShapes)
+      for (const uint32_t count : kCounts)
+        for (const uint32_t rows : kRows) {
+          const std::string name =
+              fmt::format("{}, {} tenants x {} rows, {}", shape.name, count, rows, dtype);
+          if (options.wants(name) || options.wants(shape.name))
+            ITIF_TRY(run_case(options, **device, *stream, shape, count, rows, name, report));
+        }
+  }
+  return {};
+}
+
+}  // namespace itif::bench
