@@ -69,6 +69,7 @@ struct GroupEntry {
   uint32_t executing = 0;  // requests, now
   uint64_t batches = 0, requests = 0, tokens = 0, rows = 0, tenants = 0, refused = 0, busy_ns = 0;
   std::string planner;
+  uint64_t kv_blocks = 0, kv_blocks_used = 0, kv_blocks_reserved = 0;  // 0: it does not generate
   bool device_failed = false;
 };
 

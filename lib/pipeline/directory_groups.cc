@@ -198,6 +198,9 @@ std::vector<GroupEntry> Directory::groups() const {
     entry.tenants = c.tenants.read();
     entry.refused = c.refused.read();
     entry.busy_ns = c.busy_ns.read();
+    entry.kv_blocks = group.num_kv_blocks();
+    entry.kv_blocks_used = c.kv_blocks_used.read();
+    entry.kv_blocks_reserved = c.kv_blocks_reserved.read();
     entry.device_failed = stage.device_failed();
     for (const Serving& serving : tenants_)
       if (serving.entry.loaded && serving.group == number)

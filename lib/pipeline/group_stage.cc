@@ -123,6 +123,8 @@ size_t GroupStage::poll() noexcept {
   }
   counters_.refused.add(completed - std::min<size_t>(completed, figures.num_requests));
   counters_.queued.set(executor_->num_queued());
+  counters_.kv_blocks_used.set(figures.kv_blocks_used);
+  counters_.kv_blocks_reserved.set(figures.kv_blocks_reserved);
   if (figures.device_failed && !had_failed) {
     counters_.device_errors.add();
     log::error("group {}: the device failed; its requests are refused with device_failed", name_);

@@ -75,7 +75,10 @@ void GenerationExecutor::refuse(request::Request* request, StatusCode status,
 void GenerationExecutor::submit(request::Request* request) noexcept {
   request->prepared = 0;
   if (device_failed_) return refuse(request, StatusCode::kDeviceFailed, kFailed);
-  const double wait_ns = expected_wait_ns(request->slot);
+  const model::TenantModel* model = group_.model(request->slot);
+  if (model == nullptr)
+    return refuse(request, StatusCode::kNotAdmitted, "the tenant's model is not loaded");
+  const double wait_ns = expected_wait_ns(request->slot, model->head.spec.generation.front());
   const bool too_long =
       options_.max_wait_ns != 0 && wait_ns > static_cast<double>(options_.max_wait_ns);
   if (too_long || !queue_.has_room(request->slot)) {
@@ -85,9 +88,6 @@ void GenerationExecutor::submit(request::Request* request) noexcept {
                   too_long ? "the tenant's requests wait longer than the group allows"
                            : "the group's queue, or the tenant's share of it, is full");
   }
-  const model::TenantModel* model = group_.model(request->slot);
-  if (model == nullptr)
-    return refuse(request, StatusCode::kNotAdmitted, "the tenant's model is not loaded");
   if (!prepare(request, *model)) return;
   const model::GenerationConfig& config = model->head.spec.generation.front();
   if (config.num_beams > max_beams_ || blocks_needed(*request, config) > blocks_.num_blocks())
@@ -96,12 +96,18 @@ void GenerationExecutor::submit(request::Request* request) noexcept {
   CHECK(queue_.push(request, clock_.now_ns()));
 }
 
-// What stands in the tenant's lane, at the pace of late, while every other lane takes its turns.
-double GenerationExecutor::expected_wait_ns(uint32_t slot) const noexcept {
+// What stands in the tenant's lane, while every other lane takes its turns, less what finds room at the
+// next step; at the pace of late.
+double GenerationExecutor::expected_wait_ns(uint32_t slot,
+                                            const model::GenerationConfig& config) const noexcept {
   const auto lanes = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
-  const double chosen = static_cast<double>(waiting_.size() - next_waiting_);
-  return pace_ns_ * (chosen + std::min(queue_.lane(slot).num_requests * lanes,
-                                       static_cast<double>(queue_.num_requests())));
+  const auto chosen = static_cast<double>(waiting_.size() - next_waiting_);
+  const double ahead = chosen + std::min(queue_.lane(slot).num_requests * lanes,
+                                         static_cast<double>(queue_.num_requests()));
+  const uint32_t blocks = 1 + config.num_beams * blocks_of(config.max_length - 1);
+  const uint32_t enter = std::min((max_beams_ - num_beams_) / config.num_beams,
+                                  (blocks_.num_blocks() - blocks_.num_reserved()) / blocks);
+  return pace_ns_ * std::max(0.0, ahead + 1 - enter);
 }
 
 void GenerationExecutor::learn_pace(uint64_t start_ns) noexcept {
@@ -155,6 +161,8 @@ size_t GenerationExecutor::step(CompletionSink& sink, BatchFigures& figures) noe
     num_executing_.store(static_cast<uint32_t>(running_.size()), std::memory_order_relaxed);
   }
   if (device_failed_) fail_all();
+  figures.kv_blocks_used = blocks_.num_used();
+  figures.kv_blocks_reserved = blocks_.num_reserved();
   return completed + complete(sink);
 }
 

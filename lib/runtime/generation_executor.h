@@ -69,7 +69,7 @@ class GenerationExecutor final : public RequestExecutor {
   void fail_all() noexcept;
   size_t complete(CompletionSink& sink) noexcept;
   void learn_pace(uint64_t start_ns) noexcept;
-  double expected_wait_ns(uint32_t slot) const noexcept;
+  double expected_wait_ns(uint32_t slot, const model::GenerationConfig& config) const noexcept;
 
   Group& group_;
   device::Stream& stream_;

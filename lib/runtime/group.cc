@@ -102,6 +102,7 @@ class BackboneGroup final : public Group {
   }
 
   backbone::Decoder* decoder() noexcept override { return decoder_.get(); }
+  uint32_t num_kv_blocks() const noexcept override { return decoder_ ? decoder_->num_blocks() : 0; }
   model::WeightView weights() const noexcept override { return weights_->view(); }
 
   uint32_t num_tenants() const noexcept override { return num_tenants_; }

@@ -103,6 +103,7 @@ class Group {
 
   // What a group that generates is run by (GenerationExecutor); nullptr: forward() is.
   virtual backbone::Decoder* decoder() noexcept { return nullptr; }
+  virtual uint32_t num_kv_blocks() const noexcept { return 0; }
   // The slots' weights.
   virtual model::WeightView weights() const noexcept { return {}; }
 

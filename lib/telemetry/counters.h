@@ -113,6 +113,8 @@ struct alignas(kCacheLineBytes) ExecutorCounters {
   Gauge queued;     // requests waiting
   Gauge last_batch_requests;
   Gauge last_batch_tokens;
+  Gauge kv_blocks_used;      // of a group that generates: in sequences' tables, now
+  Gauge kv_blocks_reserved;  // what they may need at most
   Counter device_errors;
 };
 

@@ -17,7 +17,8 @@ TEXTS = ["The movie was good, and Paris is very big.", "hello world", "a small s
 @pytest.fixture
 def f32_appliance(new_appliance):
     made = new_appliance()
-    made.sections["device"] = {"dtype": "f32"}
+    # One thread: hundreds of short steps a sequence, each of which would wait for a second one on a busy machine.
+    made.sections["device"] = {"dtype": "f32", "threads": 1}
     return made.start()
 
 
@@ -49,6 +50,9 @@ def test_the_token_ids_of_transformers_from_tenants_of_one_group(f32_appliance, 
         for done in [pool.submit(ask, name) for name in names * 2]:
             done.result()
     assert_accounted(f32_appliance)
+    for group in f32_appliance.ctl_json("group", "list")["groups"]:
+        assert group["kv_blocks"] > 100 and group["tokens"] > 1000
+        assert (group["kv_blocks_used"], group["kv_blocks_reserved"]) == (0, 0), "all is given back"
 
 
 def test_text_to_text_as_alone(f32_appliance, namespaces, models):

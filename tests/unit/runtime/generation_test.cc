@@ -276,6 +276,20 @@ TEST_F(Generation, WhatWouldWaitTooLongIsRefused) {
   run_all();
 }
 
+// Requests that come together and find room are not refused because one alone took long.
+TEST_F(Generation, WhatFindsRoomDoesNotWait) {
+  open("beams-4", {.max_beams = 64});
+  const auto c = cases_of("beams-4")[7];
+  submit(c.ids);
+  while (completed_ < 1) {
+    step();
+    clock_.advance_ns(1'000'000'000);
+  }
+  for (int i = 0; i < 16; ++i) submit(c.ids);
+  run_all();
+  for (const request::Request& r : requests_) EXPECT_EQ(r.status, StatusCode::kOk) << r.detail;
+}
+
 TEST_F(Generation, AFailedDeviceRefusesEverything) {
   auto plain = std::make_unique<testing::PlainDevice>();
   testing::PlainDevice& device = *plain;
