@@ -1,4 +1,4 @@
-// GEMMs of prepacked weights through oneDNN, which only gemm.cc includes.
+// GEMMs of prepacked weights through oneDNN, which only gemm.cc and gemm_runner.cc include.
 //
 // oneDNN compiles code for one number of rows, so each shape gets a ladder of primitives made ahead
 // (`prepare`): 1, 2, 4, 8, then multiples of 16 up to kMaxRows. A range of rows runs as chunks of
@@ -25,7 +25,8 @@ class GemmLibrary {
  public:
   static constexpr uint32_t kMaxRows = 512;  // measured: as fast a row as calls of 2,048
   static constexpr uint32_t kRowSlack = 15;
-  static constexpr uint32_t kAtOnceRows = 128;  // of a task of one thread: larger ranges are divided
+  static constexpr uint32_t kAtOnceRows =
+      128;  // of a task of one thread: larger ranges are divided
 
   // compute: kF32 or kBF16.
   GemmLibrary(DType compute, uint32_t num_threads);

@@ -1,0 +1,86 @@
+// What GemmLibrary and its runners share: oneDNN's primitives by shape, rows and threads. For gemm.cc and
+// gemm_runner.cc only.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <vector>
+
+#include "device/host/gemm.h"
+
+namespace itif::device {
+
+inline constexpr uint32_t kFineRungs = 4;  // 1, 2, 4, 8
+inline constexpr uint32_t kStep = GemmLibrary::kRowSlack + 1;
+inline constexpr uint32_t kNumRungs = kFineRungs + GemmLibrary::kMaxRows / kStep;
+
+inline uint32_t rung_of(uint32_t rows) {
+  if (rows <= 1) return 0;
+  if (rows <= 8) return rows <= 2 ? 1 : rows <= 4 ? 2 : 3;
+  return kFineRungs + (rows - 1) / kStep;
+}
+inline uint32_t rung_rows(uint32_t rung) {
+  return rung < kFineRungs ? 1u << rung : (rung - kFineRungs + 1) * kStep;
+}
+
+struct Rung {
+  uint32_t num_threads = 1;
+  dnnl::matmul primitive;
+  size_t scratch_bytes = 0;
+};
+
+// Primitives for one number of threads, by rung. They are added while streams look them up.
+struct Rungs {
+  std::array<std::unique_ptr<Rung>, kNumRungs> owned;
+  std::array<std::atomic<const Rung*>, kNumRungs> shared{};
+
+  const Rung* of(uint32_t rows) const {
+    return shared[rung_of(rows)].load(std::memory_order_acquire);
+  }
+};
+
+// The primitives of one (n, k, has_bias, f32_out).
+struct Ladder final : kernels::PreparedGemm {
+  uint32_t n = 0;
+  uint32_t k = 0;
+  bool has_bias = false;
+  bool f32_out = false;
+  dnnl::memory::desc weights;  // the same layout for every rung
+  Rungs all_threads, one_thread;
+
+  bool is(const GemmShape& shape) const {
+    return n == shape.n && k == shape.k && has_bias == shape.has_bias && f32_out == shape.f32_out;
+  }
+};
+
+struct GemmLibrary::State {
+  State(DType compute, uint32_t num_threads)
+      : compute(compute), num_threads(num_threads), engine(dnnl::engine::kind::cpu, 0) {}
+
+  const DType compute;
+  const uint32_t num_threads;
+  dnnl::engine engine;
+  std::mutex mutex;  // of creation; look-ups take none
+  std::vector<std::weak_ptr<Ladder>> ladders;
+  std::atomic<size_t> scratch_bytes{0};  // of the hungriest primitive so far
+  std::atomic<size_t> staging_bytes{0};  // of the widest task's output so far
+
+  // The ladder of a shape, shared with whoever holds it. REQUIRES: mutex is held. Throws.
+  std::shared_ptr<Ladder> find_or_add(const GemmShape& shape);
+  // Makes those missing up to rung `last`, of at most so many threads. REQUIRES, throws: likewise.
+  void add_rungs(Ladder& ladder, Rungs& rungs, uint32_t last, uint32_t most_threads);
+
+ private:
+  dnnl::matmul::primitive_desc describe(const Ladder& ladder, uint32_t rows,
+                                        const dnnl::memory::desc& weights);
+  void add_rung(const Ladder& ladder, Rungs& rungs, uint32_t index, uint32_t most_threads);
+};
+
+inline void raise(std::atomic<size_t>& most, size_t value) {
+  if (value > most.load(std::memory_order_relaxed)) most.store(value, std::memory_order_relaxed);
+}
+
+}  // namespace itif::device

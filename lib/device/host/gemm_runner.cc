@@ -1,0 +1,189 @@
+// Running grouped GEMMs: ranges in turn on all threads, or at once on one thread each.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <functional>
+
+#include "base/check.h"
+#include "device/host/gemm_ladder.h"
+
+namespace itif::device {
+namespace {
+
+// What one thread needs to run primitives: oneDNN's stream, and handles for addresses that change with
+// every call.
+class Executor {
+ public:
+  explicit Executor(const dnnl::engine& engine) : stream_(engine) {
+    // oneDNN takes the layouts from the primitive, so that these need none; with the true ones it would
+    // write zeros into the padding of the (shared) weights whenever an address is set.
+    const dnnl::memory::desc bytes({1}, dnnl::memory::data_type::u8, dnnl::memory::format_tag::a);
+    for (dnnl::memory& handle : handles_) handle = dnnl::memory(bytes, engine, nullptr);
+  }
+
+  // out[0, rows of the rung) = a · W of the slot. Throws.
+  void run(const Rung& rung, const kernels::GroupedGemm& args, uint32_t slot, const std::byte* a,
+           std::byte* out) {
+    if (rung.scratch_bytes > scratch_.size()) grow_scratch(rung.scratch_bytes);
+    handles_[kA].set_data_handle(const_cast<std::byte*>(a));
+    handles_[kWeights].set_data_handle(args.weights.at(slot));
+    handles_[kOut].set_data_handle(out);
+    std::array<dnnl_exec_arg_t, kNumHandles> list = {{
+        {DNNL_ARG_SRC, handles_[kA].get()},
+        {DNNL_ARG_WEIGHTS, handles_[kWeights].get()},
+        {DNNL_ARG_DST, handles_[kOut].get()},
+        {DNNL_ARG_SCRATCHPAD, handles_[kScratch].get()},
+        {DNNL_ARG_BIAS, handles_[kBias].get()},
+    }};
+    int count = 4;
+    if (args.bias.base != nullptr) {
+      handles_[kBias].set_data_handle(args.bias.at(slot));
+      count = 5;
+    }
+    dnnl::error::wrap_c_api(
+        dnnl_primitive_execute(rung.primitive.get(), stream_.get(), count, list.data()),
+        "could not run a matmul");
+  }
+
+  // When the stream is made; on a launch only if a larger shape has been prepared since.
+  void grow_scratch(size_t bytes) {
+    scratch_.resize(bytes + 64);
+    const auto address = reinterpret_cast<uintptr_t>(scratch_.data());
+    handles_[kScratch].set_data_handle(reinterpret_cast<void*>((address + 63) / 64 * 64));
+  }
+  std::byte* staging(size_t bytes) {
+    if (bytes > staging_.size()) staging_.resize(bytes);
+    return staging_.data();
+  }
+
+ private:
+  enum Handle { kA, kWeights, kBias, kOut, kScratch, kNumHandles };
+
+  dnnl::stream stream_;
+  std::array<dnnl::memory, kNumHandles> handles_;
+  std::vector<std::byte> scratch_;
+  std::vector<std::byte> staging_;  // rows of a rung that are more than a task's
+};
+
+class DnnlRunner final : public GemmLibrary::Runner {
+ public:
+  explicit DnnlRunner(std::shared_ptr<GemmLibrary::State> state) : state_(std::move(state)) {
+    for (uint32_t thread = 0; thread < state_->num_threads; ++thread) {
+      executors_.emplace_back(state_->engine);
+      executors_.back().grow_scratch(state_->scratch_bytes.load(std::memory_order_relaxed));
+      executors_.back().staging(state_->staging_bytes.load(std::memory_order_relaxed));
+    }
+  }
+
+  Status run(const kernels::GroupedGemm& args) override {
+    DCHECK(args.a != args.out);
+    const GemmShape shape{
+        .n = args.n, .k = args.k, .has_bias = args.bias.base != nullptr, .f32_out = args.f32_out};
+    const auto* ladder = static_cast<const Ladder*>(args.prepared);
+    if (ladder == nullptr || !ladder->is(shape)) return not_prepared(shape, 0);
+    try {
+      if (args.mode == kernels::GemmMode::kAtOnce && state_->num_threads > 1)
+        return run_at_once(*ladder, args);
+      return run_in_turn(*ladder, args);
+    } catch (const std::exception& error) {  // dnnl::error, or no memory for scratch
+      return failed(args, error.what());
+    }
+  }
+
+ private:
+  struct Task {
+    uint32_t row = 0;
+    uint32_t num_rows = 0;
+    uint32_t slot = 0;
+  };
+
+  static std::unexpected<Error> not_prepared(const GemmShape& shape, uint32_t rows) {
+    return fail(Code::kInternal,
+                fmt::format("a GEMM of {} × {}{} for {} rows was not prepared", shape.n, shape.k,
+                            shape.has_bias ? " with bias" : "", rows));
+  }
+  static std::unexpected<Error> failed(const kernels::GroupedGemm& args, const char* what) {
+    return fail(Code::kInternal,
+                fmt::format("oneDNN failed a GEMM of {} × {}: {}", args.n, args.k, what));
+  }
+  const std::byte* input(const kernels::GroupedGemm& args, size_t row) const {
+    return static_cast<const std::byte*>(args.a) + row * args.k * dtype_bytes(state_->compute);
+  }
+  size_t output_row_bytes(const kernels::GroupedGemm& args) const {
+    return args.n * (args.f32_out ? sizeof(float) : dtype_bytes(state_->compute));
+  }
+  std::byte* output(const kernels::GroupedGemm& args, size_t row) const {
+    return static_cast<std::byte*>(args.out) + row * output_row_bytes(args);
+  }
+
+  Status run_in_turn(const Ladder& ladder, const kernels::GroupedGemm& args) {
+    for (const kernels::RowRange& range : args.ranges) {
+      const uint32_t end = range.first_row + range.num_rows;
+      for (uint32_t row = range.first_row; row < end;) {
+        const uint32_t rows = std::min(end - row, GemmLibrary::kMaxRows);
+        const Rung* rung = ladder.all_threads.of(rows);
+        if (rung == nullptr) return not_prepared({args.n, args.k}, rows);
+        omp_set_num_threads(static_cast<int>(rung->num_threads));
+        executors_[0].run(*rung, args, range.slot, input(args, row), output(args, row));
+        row += rows;
+      }
+    }
+    return {};
+  }
+
+  // The largest tasks first, so that threads end at about the same time.
+  Status run_at_once(const Ladder& ladder, const kernels::GroupedGemm& args) {
+    tasks_.clear();
+    for (const kernels::RowRange& range : args.ranges)
+      for (uint32_t row = 0; row < range.num_rows; row += GemmLibrary::kAtOnceRows)
+        tasks_.push_back({range.first_row + row,
+                          std::min(range.num_rows - row, GemmLibrary::kAtOnceRows), range.slot});
+    std::ranges::stable_sort(tasks_, std::greater(), &Task::num_rows);
+    for (const Task& task : tasks_)
+      if (ladder.one_thread.of(task.num_rows) == nullptr)
+        return not_prepared({args.n, args.k}, task.num_rows);
+    std::atomic<bool> all_done{true};
+    const auto count = static_cast<int64_t>(tasks_.size());
+#pragma omp parallel for schedule(dynamic, 1) num_threads(state_->num_threads)
+    for (int64_t i = 0; i < count; ++i) {
+      try {
+        run_task(executors_[static_cast<size_t>(omp_get_thread_num())], ladder, args,
+                 tasks_[static_cast<size_t>(i)]);
+      } catch (const std::exception&) {  // must not leave the parallel region
+        all_done.store(false, std::memory_order_relaxed);
+      }
+    }
+    if (!all_done) return failed(args, "on one of several threads");
+    return {};
+  }
+
+  void run_task(Executor& executor, const Ladder& ladder, const kernels::GroupedGemm& args,
+                const Task& task) {
+    const Rung& rung = *ladder.one_thread.of(task.num_rows);
+    const uint32_t rows = rung_rows(rung_of(task.num_rows));
+    const size_t row_bytes = output_row_bytes(args);
+    std::byte* out = output(args, task.row);
+    std::byte* to = rows == task.num_rows ? out : executor.staging(rows * row_bytes);
+    executor.run(rung, args, task.slot, input(args, task.row), to);
+    if (to != out) std::memcpy(out, to, task.num_rows * row_bytes);
+  }
+
+  std::shared_ptr<GemmLibrary::State> state_;
+  std::vector<Executor> executors_;  // by thread
+  std::vector<Task> tasks_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<GemmLibrary::Runner>> GemmLibrary::make_runner() {
+  try {
+    return std::make_unique<DnnlRunner>(state_);
+  } catch (const dnnl::error& error) {
+    return fail(Code::kInternal, fmt::format("oneDNN cannot make a stream: {}", error.what()));
+  }
+}
+
+}  // namespace itif::device
