@@ -90,7 +90,11 @@ TEST_F(DocsTest, ExamplesAreWhatTheServerDoes) {
       // The appliance's own documents are not this layer's.
       const std::set<std::string> appliances = {"group.list", "stats", "drops", "device"};
       if (shown.contains("ok") && appliances.contains(op)) continue;
-      if (op == "health") shown["ok"]["appliance"] = answer["ok"]["appliance"];
+      if (op == "health") {
+        shown["ok"]["appliance"] = answer["ok"]["appliance"];
+        // There while an operation runs; the one before may have answered and not yet ended.
+        answer["ok"].erase("running");
+      }
       expect_same_shape(shown, answer, op);
       if (shown.contains("error")) {
         EXPECT_EQ(shown, answer);
