@@ -97,7 +97,9 @@ void GroupExecutor::submit(request::Request* request) noexcept {
                     : "the group's queue, or the tenant's share of it, is full");
     return;
   }
-  if (prepare(request)) CHECK(queue_.push(request, clock_.now_ns()));
+  if (!prepare(request)) return;
+  const auto alone_ns = floor_.batch_ns(request->num_tokens);
+  CHECK(queue_.push(request, clock_.now_ns(), alone_ns));
 }
 
 // What stands in the tenant's lane, at the pace of late, while every other lane takes its turns.
@@ -117,8 +119,8 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
   size_t completed = 0;
   if (queue_.num_requests() > 0) {
     uint64_t now_ns = clock_.now_ns();
-    const uint64_t slo_ns = queue_.tightest_slo_ns(now_ns);
-    choose_batch(now_ns, slo_ns);
+    const auto objectives = sched::set_objectives(queue_, now_ns, scheduler_->isolates());
+    choose_batch(now_ns, objectives);
     expire(batch_, now_ns);
     if (group_.spec().takes_images()) resize_images(batch_);
     // Before the batch: they have waited long enough.
@@ -130,7 +132,8 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
       completed += figures.num_requests;
       if (!device_failed_) {
         cost_.add(figures.num_tokens, figures.execute_ns);
-        bound_.ran(figures.num_tokens, figures.execute_ns, slo_ns);
+        floor_.add(figures.num_tokens, figures.execute_ns);
+        bound_.ran(figures.num_tokens, figures.execute_ns, objectives.slo_ns);
       }
     }
   }
@@ -142,10 +145,12 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
   return completed + complete_refused(sink);
 }
 
-void GroupExecutor::choose_batch(uint64_t now_ns, uint64_t slo_ns) noexcept {
+void GroupExecutor::choose_batch(uint64_t now_ns, const sched::Objectives& objectives) noexcept {
   batch_.clear();
-  sched::BatchLimits limits{.max_tokens = bound_.tokens(slo_ns),
+  sched::BatchLimits limits{.max_tokens = bound_.tokens(objectives.slo_ns),
                             .max_requests = options_.limits.max_requests};
+  if (objectives.batch_ns != 0)
+    limits.max_tokens = std::min(limits.max_tokens, floor_.tokens_within(objectives.batch_ns));
   const uint64_t time_ns = urgent_.select(queue_, limits, now_ns, batch_);
   if (!batch_.empty())
     limits.max_tokens = std::min(limits.max_tokens, cost_.tokens_within(time_ns));

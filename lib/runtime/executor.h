@@ -18,11 +18,13 @@
 #include "plan/planner.h"
 #include "runtime/completion.h"
 #include "runtime/cost_estimate.h"
+#include "runtime/cost_floor.h"
 #include "runtime/group.h"
 #include "runtime/request_executor.h"
 #include "runtime/text_pool.h"
 #include "sched/batch_bound.h"
 #include "sched/group_queue.h"
+#include "sched/objectives.h"
 #include "sched/scheduler.h"
 #include "sched/urgent.h"
 #include "wire/payload.h"
@@ -80,7 +82,7 @@ class GroupExecutor final : public RequestExecutor {
   bool prepare_text(request::Request* request, const model::TenantModel& model) noexcept;
   void expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept;
   size_t complete_refused(CompletionSink& sink) noexcept;
-  void choose_batch(uint64_t now_ns, uint64_t slo_ns) noexcept;
+  void choose_batch(uint64_t now_ns, const sched::Objectives& objectives) noexcept;
   static plan::PlanLimits plan_limits(const ExecutorOptions& options) noexcept {
     return {.max_requests = options.limits.max_requests, .max_rows = options.limits.max_tokens};
   }
@@ -109,6 +111,7 @@ class GroupExecutor final : public RequestExecutor {
   std::vector<Segment> segments_;
   std::vector<kernels::IdPiece> pieces_;
   CostEstimate cost_;
+  CostFloor floor_;
   sched::BatchBound bound_;
   sched::Urgent urgent_;
   uint64_t batch_number_ = 0;

@@ -45,6 +45,7 @@ class Fair final : public Scheduler {
       if (lane.active) queue.rotate();
     }
   }
+  bool isolates() const noexcept override { return true; }
 
  private:
   static int64_t quantum_of(GroupQueue& queue, const GroupQueue::Lane& lane,

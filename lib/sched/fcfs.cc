@@ -23,6 +23,7 @@ class Fcfs final : public Scheduler {
       batch.push_back(queue.pop(oldest));
     }
   }
+  bool isolates() const noexcept override { return false; }
 };
 
 }  // namespace

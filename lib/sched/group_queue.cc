@@ -18,7 +18,7 @@ bool GroupQueue::has_room(uint32_t slot) const noexcept {
          within_share(own, 1, num_requests_, limits_.max_requests);
 }
 
-bool GroupQueue::push(request::Request* request, uint64_t now_ns) noexcept {
+bool GroupQueue::push(request::Request* request, uint64_t now_ns, uint64_t alone_ns) noexcept {
   if (!has_room(request->slot)) return false;
   Lane& lane = lanes_[request->slot];
   request->next = nullptr;
@@ -26,6 +26,7 @@ bool GroupQueue::push(request::Request* request, uint64_t now_ns) noexcept {
   lane.tail = request;
   lane.weight = std::max<uint32_t>(1, request->weight);
   lane.slo_ns = request->slo_ns;
+  lane.alone_ns = alone_ns;
   lane.last_push_ns = now_ns;
   ++lane.num_requests;
   ++num_requests_;
@@ -37,15 +38,6 @@ bool GroupQueue::push(request::Request* request, uint64_t now_ns) noexcept {
     active_.push_back(request->slot);
   }
   return true;
-}
-
-uint64_t GroupQueue::tightest_slo_ns(uint64_t now_ns) const noexcept {
-  uint64_t tightest_ns = 0;
-  for (const Lane& lane : lanes_)
-    if (lane.slo_ns != 0 && now_ns - lane.last_push_ns < kObjectiveMemoryNs &&
-        (tightest_ns == 0 || lane.slo_ns < tightest_ns))
-      tightest_ns = lane.slo_ns;
-  return tightest_ns;
 }
 
 request::Request* GroupQueue::pop(uint32_t slot) noexcept {

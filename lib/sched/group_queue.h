@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
+#include "base/decayed_sum.h"
 #include "request/request.h"
 
 namespace itif::sched {
@@ -19,6 +21,7 @@ class GroupQueue {
     uint32_t max_tenant_requests = 2048;
     uint32_t max_slots = 64;
   };
+  static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
   // What waits of one tenant.
   struct Lane {
     request::Request* head = nullptr;
@@ -29,18 +32,18 @@ class GroupQueue {
     int64_t deficit_tokens = 0;  // the fair scheduler's
     bool active = false;         // listed in active_slots()
     uint64_t slo_ns = 0;         // of its last request; 0: none
-    uint64_t last_push_ns = 0;
+    uint64_t alone_ns = 0;       // what its last request takes in a batch by itself; 0: not known
+    uint64_t last_push_ns = kNever;
+    DecayedSum waiting_tokens;  // found at the turns of late, summed (objectives.h)
+    uint64_t objective_ns = 0;  // of this turn (objectives.h); 0: none
   };
 
   explicit GroupQueue(const Limits& limits);
   // Whether one more of the lane's would be taken: within max_tenant_requests, and within the lane's
   // share of max_requests (base/share.h). REQUIRES: slot < max_slots.
   bool has_room(uint32_t slot) const noexcept;
-  // False if it has no room.
-  bool push(request::Request* request, uint64_t now_ns = 0) noexcept;
-  // The tightest objective among tenants that sent something in the last kObjectiveMemoryNs; 0: none.
-  uint64_t tightest_slo_ns(uint64_t now_ns) const noexcept;
-  static constexpr uint64_t kObjectiveMemoryNs = 10'000'000'000;
+  // False if it has no room. `alone_ns`: what the request would take in a batch by itself, if known.
+  bool push(request::Request* request, uint64_t now_ns = 0, uint64_t alone_ns = 0) noexcept;
   // The oldest of a lane, removed. REQUIRES: the lane is not empty.
   request::Request* pop(uint32_t slot) noexcept;
   // Slots whose lanes hold requests, in the order in which they became active.
@@ -49,6 +52,7 @@ class GroupQueue {
   void rotate() noexcept;
   Lane& lane(uint32_t slot) noexcept { return lanes_[slot]; }
   const Lane& lane(uint32_t slot) const noexcept { return lanes_[slot]; }
+  uint32_t num_slots() const noexcept { return static_cast<uint32_t>(lanes_.size()); }
   uint32_t num_requests() const noexcept { return num_requests_; }
   uint64_t num_tokens() const noexcept { return num_tokens_; }
 

@@ -24,6 +24,8 @@ class Scheduler {
   // noexcept and free of allocation once `batch` has its capacity.
   virtual void select(GroupQueue& queue, const BatchLimits& limits, uint64_t now_ns,
                       std::vector<request::Request*>& batch) noexcept = 0;
+  // Whether tenants that send little are kept from waiting for those that flood (objectives.h).
+  virtual bool isolates() const noexcept = 0;
 };
 
 // Tokens that a batch of `limits` has left behind those of `batch`.

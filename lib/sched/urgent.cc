@@ -10,7 +10,7 @@ void Urgent::find_lanes(const GroupQueue& queue, const BatchLimits& limits) noex
   for (const uint32_t slot : queue.active_slots()) weights += queue.lane(slot).weight;
   for (const uint32_t slot : queue.active_slots()) {
     const GroupQueue::Lane& lane = queue.lane(slot);
-    if (lane.slo_ns == 0) continue;
+    if (lane.objective_ns == 0) continue;
     const uint64_t share = uint64_t{limits.max_tokens} * lane.weight / weights;
     if (lane.num_requests == 1 || lane.num_tokens <= share) lanes_.push_back(slot);
   }
@@ -28,7 +28,7 @@ uint64_t Urgent::select(GroupQueue& queue, const BatchLimits& limits, uint64_t n
   uint64_t time_ns = kNoLimit;
   const auto deadline_ns = [&](uint32_t slot) {
     const GroupQueue::Lane& lane = queue.lane(slot);
-    return lane.head->complete_ns + lane.slo_ns;
+    return lane.head->complete_ns + lane.objective_ns;
   };
   while (!lanes_.empty() && batch.size() < limits.max_requests) {
     const auto first = std::ranges::min_element(lanes_, {}, deadline_ns);
@@ -39,7 +39,7 @@ uint64_t Urgent::select(GroupQueue& queue, const BatchLimits& limits, uint64_t n
     // What the scheduler would have charged.
     lane.deficit_tokens -= head->num_tokens;
     const uint64_t waited_ns = now_ns - std::min(now_ns, head->complete_ns);
-    const uint64_t aim_ns = lane.slo_ns / 5;
+    const uint64_t aim_ns = lane.objective_ns / 5;
     time_ns = std::min(time_ns, aim_ns - std::min(aim_ns, waited_ns));
     batch.push_back(queue.pop(*first));
     ++num_urgent_;

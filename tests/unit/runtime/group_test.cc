@@ -59,8 +59,9 @@ TEST_F(GroupTest, OptionsAndFamiliesAreChecked) {
   spec.family = "gpt2";
   const auto unknown = Group::create(device_, spec, kOptions);
   EXPECT_EQ(unknown.error().code, Code::kUnsupported);
-  EXPECT_EQ(unknown.error().message,
-            "'model_type' must be one of albert, bert, distilbert, marian, roberta, vit, found \"gpt2\"");
+  EXPECT_EQ(
+      unknown.error().message,
+      "'model_type' must be one of albert, bert, distilbert, marian, roberta, vit, found \"gpt2\"");
 }
 
 TEST_F(GroupTest, AdmittedModelsSayWhatTheyAre) {
@@ -188,7 +189,8 @@ const Refusal kRefusals[] = {
      [](const auto& f, const auto& d) { edit_config(f, d, "model_type", "gpt2"); },
      Code::kUnsupported,
      {"config.json",
-      "'model_type' must be one of albert, bert, distilbert, marian, roberta, vit, found \"gpt2\""}},
+      "'model_type' must be one of albert, bert, distilbert, marian, roberta, vit, found "
+      "\"gpt2\""}},
     {"another head",
      [](const auto& f, const auto& d) {
        edit_config(f, d, "architectures", json::array({"BertForMultipleChoice"}));

@@ -38,22 +38,6 @@ TEST(GroupQueue, OneTenantCannotFillIt) {
   EXPECT_TRUE(queue.push(&r[3]));
 }
 
-TEST(GroupQueue, TheTightestObjectiveOfThoseWhoSend) {
-  GroupQueue queue({.max_requests = 8, .max_tenant_requests = 8, .max_slots = 4});
-  request::Request a = make(1, 3), b = make(2, 4), c = make(3, 5);
-  a.slo_ns = 50;
-  b.slo_ns = 20;
-  EXPECT_EQ(queue.tightest_slo_ns(0), 0u);
-  queue.push(&c, 0);
-  EXPECT_EQ(queue.tightest_slo_ns(0), 0u);
-  queue.push(&b, 5);
-  queue.push(&a, 9'000'000'000);
-  EXPECT_EQ(queue.tightest_slo_ns(9'000'000'000), 20u);
-  queue.pop(2);  // remembered: its next may come while a batch runs
-  EXPECT_EQ(queue.tightest_slo_ns(9'000'000'000), 20u);
-  EXPECT_EQ(queue.tightest_slo_ns(10'000'000'005), 50u);
-}
-
 // Greedy tenants, however many, leave as much free as each of them has.
 TEST(GroupQueue, ManyGreedyTenantsLeaveRoomForAnother) {
   constexpr uint32_t kSlots = 8, kRequests = 64;

@@ -1,10 +1,12 @@
-// Tenants with an objective go first, and the others keep their share.
+// Tenants that are owed an objective go first, and the others keep their share.
 #include "sched/urgent.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <deque>
+
+#include "sched/objectives.h"
 
 namespace itif::sched {
 namespace {
@@ -27,6 +29,7 @@ class UrgentTest : public testing::Test {
   // A turn of the executor, whose batches take 0.1 ms a token.
   uint64_t turn(uint64_t now_ns) {
     batch.clear();
+    set_objectives(queue, now_ns, false);
     BatchLimits limits = kLimits;
     const uint64_t time_ns = urgent.select(queue, limits, now_ns, batch);
     num_first = batch.size();

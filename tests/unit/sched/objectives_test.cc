@@ -1,0 +1,105 @@
+// What tenants are owed, by what they have set and by what all have sent of late.
+#include "sched/objectives.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+namespace itif::sched {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kSecond = 1000 * kMs;
+
+class ObjectivesTest : public testing::Test {
+ protected:
+  void push(uint32_t slot, uint64_t now_ns, uint64_t slo_ns = 0) {
+    request::Request& r = requests.emplace_back();
+    r.slot = slot;
+    r.num_tokens = 10;
+    r.slo_ns = slo_ns;
+    r.weight = slot == 2 ? 8 : 1;
+    EXPECT_TRUE(queue.push(&r, now_ns, kMs));
+  }
+  // Ten seconds of turns of 1 ms, at which so many requests of each are found waiting, and served; of
+  // slot 0 only every `period` turns.
+  Objectives traffic(std::initializer_list<uint32_t> waiting, uint64_t period = 1,
+                     uint64_t slo_of_first_ns = 0, bool isolate = true) {
+    Objectives objectives;
+    for (uint64_t end_ns = now_ns + 10 * kSecond; now_ns < end_ns; now_ns += kMs) {
+      uint32_t slot = 0;
+      for (const uint32_t count : waiting) {
+        for (uint32_t i = 0; i < count && (slot != 0 || now_ns / kMs % period == 0); ++i)
+          push(slot, now_ns, slot == 0 ? slo_of_first_ns : 0);
+        ++slot;
+      }
+      objectives = set_objectives(queue, now_ns, isolate);
+      while (queue.num_requests() > 0) queue.pop(queue.active_slots().front());
+    }
+    return objectives;
+  }
+  uint64_t owed(uint32_t slot) { return queue.lane(slot).objective_ns; }
+
+  uint64_t now_ns = kMs;
+  std::deque<request::Request> requests;
+  GroupQueue queue{{.max_requests = 1000, .max_tenant_requests = 1000, .max_slots = 4}};
+};
+
+TEST_F(ObjectivesTest, TheTightestOfThoseWhoSend) {
+  EXPECT_EQ(set_objectives(queue, 0, true).slo_ns, 0u);
+  push(3, 1);
+  EXPECT_EQ(set_objectives(queue, 1, false).slo_ns, 0u);
+  push(2, 5, 20);
+  push(1, 9 * kSecond, 50);
+  EXPECT_EQ(set_objectives(queue, 9 * kSecond, false).slo_ns, 20u);
+  EXPECT_EQ(owed(1), 50u);
+  EXPECT_EQ(owed(2), 20u);
+  EXPECT_EQ(owed(3), 0u);
+  queue.pop(2);  // remembered: its next may come while a batch runs
+  EXPECT_EQ(set_objectives(queue, 9 * kSecond, false).slo_ns, 20u);
+  EXPECT_EQ(set_objectives(queue, 10 * kSecond + 5, false).slo_ns, 50u);
+  EXPECT_EQ(owed(2), 0u);
+}
+
+TEST_F(ObjectivesTest, WhoSendsLittleAmongAFloodIsOwedFourTimesItsOwnTime) {
+  const Objectives objectives = traffic({1, 20}, 50);
+  EXPECT_EQ(objectives.slo_ns, 0u);
+  EXPECT_EQ(objectives.batch_ns, 1'600'000u);
+  EXPECT_EQ(owed(0), 4 * kMs);
+  EXPECT_EQ(owed(1), 0u) << "who floods is owed nothing";
+}
+
+TEST_F(ObjectivesTest, FirstComeFirstServedNobodyIs) {
+  EXPECT_EQ(traffic({1, 20}, 50, 0, false).batch_ns, 0u);
+  EXPECT_EQ(owed(0), 0u);
+}
+
+TEST_F(ObjectivesTest, AmongTheirLikeNobodyIs) {
+  EXPECT_EQ(traffic({4, 4, 32, 2}).batch_ns, 0u);
+}
+
+TEST_F(ObjectivesTest, AloneNobodyIs) {
+  EXPECT_EQ(traffic({30}).batch_ns, 0u);
+}
+
+// The third weighs 8 of 10: what it sends is its share, and the others send no less than theirs.
+TEST_F(ObjectivesTest, AHeavyTenantMaySendMore) {
+  EXPECT_EQ(traffic({1, 1, 8}).batch_ns, 0u);
+  EXPECT_EQ(traffic({1, 8, 8}, 10).batch_ns, 1'600'000u);
+}
+
+TEST_F(ObjectivesTest, WhatATenantHasSetStands) {
+  const Objectives objectives = traffic({1, 20}, 50, 700 * kMs);
+  EXPECT_EQ(objectives.slo_ns, 700 * kMs);
+  EXPECT_EQ(objectives.batch_ns, 0u);
+  EXPECT_EQ(owed(0), 700 * kMs);
+}
+
+TEST_F(ObjectivesTest, AFloodThatEndsIsForgotten) {
+  EXPECT_NE(traffic({1, 20}, 50).batch_ns, 0u);
+  for (int i = 0; i < 4; ++i) traffic({1, 1});
+  EXPECT_EQ(traffic({1, 1}).batch_ns, 0u);
+}
+
+}  // namespace
+}  // namespace itif::sched
