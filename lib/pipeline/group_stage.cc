@@ -67,15 +67,14 @@ void GroupStage::stop() {
 
 void GroupStage::run() noexcept {
   Idle idle(options_.idle);
-  while (!stopping_.load(std::memory_order_acquire)) {
+  while (!stopping()) {
     if (poll() > 0) {
       idle.found_work();
       continue;
     }
     idle.set_busy(busy());
     idle.found_nothing(ring_->bell, [this] {
-      return !ring_->empty() || task_.load(std::memory_order_acquire) != nullptr ||
-             stopping_.load(std::memory_order_acquire);
+      return !ring_->empty() || task_.load(std::memory_order_acquire) != nullptr || stopping();
     });
   }
   task_.store(nullptr, std::memory_order_release);

@@ -92,6 +92,8 @@ class GroupStage final : private runtime::CompletionSink {
   // Ends it when the batch that runs is done. What waits is not computed: REQUIRES that nobody waits
   // for its answers, because nothing is in flight or the workers have stopped.
   void stop();
+  // Whether stop() was called. Any thread.
+  bool stopping() const noexcept { return stopping_.load(std::memory_order_acquire); }
 
  private:
   GroupStage() = default;

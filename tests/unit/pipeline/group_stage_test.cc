@@ -41,7 +41,7 @@ TEST(GroupStage, DoesNotComputeTheBacklogWhenItIsStopped) {
   inside.acquire();
   for (size_t i = 1; i < requests.size(); ++i) (*stage)->push(&requests[i]);
   std::thread stopper([&] { (*stage)->stop(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until stop() has said so
+  while (!(*stage)->stopping()) std::this_thread::yield();
   leave.release();
   leave.release();
   stopper.join();
