@@ -28,6 +28,13 @@ struct BenchOptions {
   }
 };
 
+struct Bench {
+  const char* name;
+  const char* description;
+  const char* limit_name;  // what its rows' limit is
+  Status (*run)(const BenchOptions& options, Report& report);
+};
+
 // GEMMs bare and through the device, in GFLOP/s.
 Status bench_gemm(const BenchOptions& options, Report& report);
 // GEMMs of several tenants, by how they share the device.

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "all.h"
 #include "base/log.h"
 #include "benches.h"
 #include "commit.h"
@@ -17,13 +18,7 @@ namespace {
 
 using namespace itif;
 
-struct Subcommand {
-  const char* name;
-  const char* description;
-  const char* limit_name;
-  Status (*run)(const bench::BenchOptions& options, bench::Report& report);
-};
-constexpr Subcommand kSubcommands[] = {
+constexpr bench::Bench kBenches[] = {
     {"gemm", "GEMMs through the device, against oneDNN alone (ratio: share of its rate)", "bare",
      bench::bench_gemm},
     {"gemm-choice",
@@ -48,6 +43,34 @@ constexpr Subcommand kSubcommands[] = {
      bench::bench_plan},
 };
 
+void add_options(CLI::App& command, bench::BenchOptions& options) {
+  command.add_flag("--quick", options.quick, "a few repetitions only");
+  command.add_option("--threads", options.threads, "default: all CPUs")
+      ->check(CLI::Range(1u, 1024u));
+  command.add_option("--dtype", options.dtypes, "f32, bf16 or both")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  command.add_option("--case", options.cases, "only the row of this name; may be repeated");
+}
+
+int failed(const Error& error) {
+  fmt::print(stderr, "itif-bench: {}\n", error.message);
+  return 1;
+}
+
+int run_one(const bench::Bench& which, const bench::BenchOptions& options,
+            const std::string& json_path) {
+  bench::Report report(which.name, which.limit_name);
+  fmt::print("itif-bench {}, commit {}, on {}\n", which.name, bench::kCommit,
+             bench::describe(bench::this_machine()));
+  const Status status = which.run(options, report);
+  if (!status) report.set_error(status.error().message);
+  if (!json_path.empty())
+    if (Status written = report.write_json(json_path); !written) return failed(written.error());
+  return status ? 0 : failed(status.error());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -61,32 +84,31 @@ int main(int argc, char** argv) {
   bench::BenchOptions options;
   options.dtypes = {"f32", "bf16"};
   std::string json_path;
+  bench::AllOptions all;
   app.require_subcommand(1);
-  for (const Subcommand& subcommand : kSubcommands) {
-    CLI::App* command = app.add_subcommand(subcommand.name, subcommand.description);
-    command->add_flag("--quick", options.quick, "a few repetitions only");
+  std::vector<std::string> names;
+  for (const bench::Bench& which : kBenches) {
+    names.emplace_back(which.name);
+    CLI::App* command = app.add_subcommand(which.name, which.description);
+    add_options(*command, options);
     command->add_option("--json", json_path, "also write the figures to this file");
-    command->add_option("--threads", options.threads, "default: all CPUs")
-        ->check(CLI::Range(1u, 1024u));
-    command->add_option("--dtype", options.dtypes, "f32, bf16 or both")
-        ->delimiter(',')
-        ->check(CLI::IsMember({"f32", "bf16"}))
-        ->capture_default_str();
-    command->add_option("--case", options.cases, "only the row of this name; may be repeated");
   }
+  CLI::App* every = app.add_subcommand(
+      "all", "every bench, and a report of them beside the thesis's figures, with plots");
+  add_options(*every, options);
+  every->add_option("--out", all.directory, "for report.md, plots and a JSON file a bench")
+      ->required();
+  every->add_option("--only", all.only, "these benches")
+      ->delimiter(',')
+      ->check(CLI::IsMember(names));
   CLI11_PARSE(app, argc, argv);
 
-  for (const Subcommand& subcommand : kSubcommands) {
-    if (!app.got_subcommand(subcommand.name)) continue;
-    bench::Report report(subcommand.name, subcommand.limit_name);
-    fmt::print("itif-bench {}, commit {}, on {}\n", subcommand.name, bench::kCommit,
-               bench::describe(bench::this_machine()));
-    Status status = subcommand.run(options, report);
-    if (status && !json_path.empty()) status = report.write_json(json_path);
-    if (!status) {
-      fmt::print(stderr, "itif-bench: {}\n", status.error().message);
-      return 1;
-    }
+  if (every->parsed()) {
+    const auto num_failed = bench::run_all(kBenches, options, all);
+    if (!num_failed) return failed(num_failed.error());
+    return *num_failed == 0 ? 0 : 1;
   }
+  for (const bench::Bench& which : kBenches)
+    if (app.got_subcommand(which.name)) return run_one(which, options, json_path);
   return 0;
 }

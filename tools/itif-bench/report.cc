@@ -28,6 +28,7 @@ void Report::add(Row row) {
 void Report::note(const std::string& text) {
   fmt::print("{}\n", text);
   std::fflush(stdout);
+  notes_.push_back(text);
 }
 
 std::string Report::json() const {
@@ -41,8 +42,11 @@ std::string Report::json() const {
         {"memory_bytes", machine.memory_bytes},
         {"kernel", machine.kernel}}},
       {"device", device_},
+      {"limit_name", limit_name_},
+      {"notes", notes_},
       {"rows", nlohmann::ordered_json::array()},
   };
+  if (!error_.empty()) document["error"] = error_;
   for (const Row& row : rows_) {
     nlohmann::ordered_json entry = {{"case", row.name},
                                     {"mode", row.mode},

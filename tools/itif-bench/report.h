@@ -1,6 +1,7 @@
 // What a bench found: a table for people, one JSON object for programs.
 //
 //   {"bench": "encoder", "commit": "…", "machine": {…}, "device": "…",
+//    "limit_name": "floor", "notes": ["skipped …"], "error": "why it ended early",
 //    "rows": [{"case": "1x128", "mode": "bf16", "value": 52.1, "unit": "ms", "limit": 50.2, "ratio": 1.04}]}
 #pragma once
 
@@ -35,12 +36,15 @@ class Report {
   void add(Row row);
   // A line between rows.
   void note(const std::string& text);
+  // The bench has failed: what was measured until then is still written.
+  void set_error(std::string message) { error_ = std::move(message); }
   std::string json() const;
   // Errors: kPermission, kResourceExhausted.
   Status write_json(const std::string& path) const;
 
  private:
-  std::string bench_, limit_name_, device_;
+  std::string bench_, limit_name_, device_, error_;
+  std::vector<std::string> notes_;
   std::vector<Row> rows_;
 };
 

@@ -1,0 +1,63 @@
+"""Runs `itif-bench all` over two small benches: well, with one of them failing, and without gnuplot. Prints TAP.
+
+usage: all_test.py ITIF_BENCH
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+def run(program, out, *options, environment=None):
+    command = [program, "all", "--quick", "--dtype", "f32", "--out", str(out), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+
+
+def main(program):
+    results = []
+    # One row of gemm, and none of gemm-choice.
+    small = ("--only", "gemm,gemm-choice", "--case", "1x768x768")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "new", "out")
+        done = run(program, out, *small)
+        report = (out / "report.md").read_text() if done.returncode == 0 else ""
+        gemm = json.loads((out / "gemm.json").read_text()) if report else {"rows": []}
+        results.append(("a run of two benches", done.returncode == 0 and len(gemm["rows"]) == 1
+                        and "## gemm\n" in report and "## gemm-choice\n" in report
+                        and "1x768x768" in report and "**failed**" not in report, done.stderr + report))
+
+        (out / "gemm.json").unlink(missing_ok=True)
+        (out / "gemm.json").mkdir()
+        (out / "gemm.json" / "in the way").touch()
+        done = run(program, out, *small)
+        report = (out / "report.md").read_text()
+        results.append(("one that fails is named, and the other still runs",
+                        done.returncode == 1 and report.count("| **failed** |") == 1
+                        and "**Failed: ended with status 1**" in report
+                        and json.loads((out / "gemm-choice.json").read_text())["bench"] == "gemm-choice",
+                        done.stderr + report))
+
+        done = run(program, out, "--only", "gemm-choice,nonsense")
+        results.append(("an unknown bench is refused", done.returncode != 0 and "nonsense" in done.stderr,
+                        done.stderr))
+
+        done = run(program, Path(folder, "plain"), "--only", "scaling", "--case", "1 layers",
+                   environment={**os.environ, "PATH": folder})
+        report = Path(folder, "plain", "report.md").read_text()
+        results.append(("without gnuplot there are data and scripts, and a line that says so",
+                        done.returncode == 0 and "No plots: cannot run gnuplot" in report
+                        and Path(folder, "plain", "scaling-f32.gp").exists() and ".svg" not in report,
+                        done.stderr + report))
+    for number, (name, passed, details) in enumerate(results, 1):
+        print(f"{'ok' if passed else 'not ok'} {number} - {name}")
+        if not passed:
+            print("\n".join("# " + line for line in details.splitlines()))
+    print(f"1..{len(results)}")
+    return 0 if all(passed for _, passed, _ in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,59 @@
+#include "results.h"
+
+#include <gtest/gtest.h>
+
+namespace itif::bench {
+namespace {
+
+constexpr const char* kMachine =
+    R"("machine": {"cpu": "a CPU", "cpus": 2, "memory_bytes": 1073741824,
+  "kernel": "Linux 6"})";
+
+std::string document(const std::string& rows, const std::string& more = "") {
+  return std::string(R"({"bench": "b", "commit": "c1", "device": "host", )") + kMachine + more +
+         ", \"rows\": [" + rows + "]}";
+}
+
+TEST(Results, ReadsWhatABenchWrote) {
+  const auto results = parse_results(document(
+      R"({"case": "x, 2 tenants", "mode": "seq", "value": 1.5, "unit": "ms", "spread": 0.25,
+                   "limit": 1, "ratio": 1.5, "paper": 6.9},
+                  {"case": "y", "mode": "itif", "value": 2, "unit": "MB"})",
+      R"(, "limit_name": "floor", "notes": ["skipped z"], "error": "no memory")"));
+  ASSERT_TRUE(results) << results.error().message;
+  EXPECT_EQ(results->bench, "b");
+  EXPECT_EQ(results->limit_name, "floor");
+  EXPECT_EQ(results->error, "no memory");
+  EXPECT_NE(results->machine.find("a CPU, 2 CPUs"), std::string::npos) << results->machine;
+  EXPECT_EQ(results->notes, std::vector<std::string>{"skipped z"});
+  ASSERT_EQ(results->rows.size(), 2u);
+  EXPECT_EQ(results->rows[0].name, "x, 2 tenants");
+  EXPECT_EQ(results->rows[0].spread, 0.25);
+  EXPECT_EQ(results->rows[0].paper, 6.9);
+  EXPECT_EQ(results->rows[1].unit, "MB");
+  EXPECT_FALSE(results->rows[1].limit);
+  EXPECT_FALSE(results->rows[1].paper);
+}
+
+TEST(Results, RefusesWhatNoBenchWrote) {
+  for (const std::string& text :
+       {std::string(), std::string("{"), std::string("[]"), std::string("{\"bench\": \"b\"}"),
+        document(R"({"case": "x", "mode": "seq", "unit": "ms"})"),
+        document(R"({"case": "x", "mode": "seq", "value": "fast", "unit": "ms"})")}) {
+    const auto results = parse_results(text);
+    ASSERT_FALSE(results) << text;
+    EXPECT_EQ(results.error().code, Code::kCorrupt);
+  }
+  EXPECT_EQ(read_results("/nonexistent/tenants.json").error().code, Code::kNotFound);
+  EXPECT_EQ(read_results("/tmp").error().code, Code::kNotFound);
+}
+
+TEST(Results, NamesHaveParts) {
+  EXPECT_EQ(parts_of("bert-base (2 layers, 8 heads), 4 tenants, bf16"),
+            (std::vector<std::string>{"bert-base (2 layers, 8 heads)", "4 tenants", "bf16"}));
+  EXPECT_EQ(parts_of("1x32"), std::vector<std::string>{"1x32"});
+  EXPECT_EQ(parts_of(""), std::vector<std::string>{""});
+}
+
+}  // namespace
+}  // namespace itif::bench

@@ -1,0 +1,129 @@
+#include "all.h"
+
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "base/clock.h"
+#include "gnuplot.h"
+#include "summary.h"
+
+extern char** environ;
+
+namespace itif::bench {
+namespace {
+
+std::vector<std::string> arguments_of(const BenchOptions& options) {
+  std::vector<std::string> arguments;
+  if (options.quick) arguments.emplace_back("--quick");
+  if (options.threads != 0) {
+    arguments.emplace_back("--threads");
+    arguments.push_back(std::to_string(options.threads));
+  }
+  arguments.emplace_back("--dtype");
+  arguments.push_back(fmt::format("{}", fmt::join(options.dtypes, ",")));
+  for (const std::string& name : options.cases) {
+    arguments.emplace_back("--case");
+    arguments.push_back(name);
+  }
+  return arguments;
+}
+
+// As it was typed, but for the directory.
+std::string command_of(const BenchOptions& options, const AllOptions& all) {
+  std::string command = "itif-bench all";
+  for (const std::string& argument : arguments_of(options))
+    command += argument.find(' ') == std::string::npos ? " " + argument : " '" + argument + "'";
+  if (!all.only.empty()) command += fmt::format(" --only {}", fmt::join(all.only, ","));
+  return command;
+}
+
+// This program again. Returns how it ended badly; empty: well.
+std::string run_self(std::vector<std::string> arguments) {
+  std::string program = "/proc/self/exe", name = "itif-bench";
+  std::vector<char*> argv = {name.data()};
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  if (const int error =
+          ::posix_spawn(&pid, program.c_str(), nullptr, nullptr, argv.data(), environ);
+      error != 0)
+    return fmt::format("could not be started: {}", errno_text(error));
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR) return fmt::format("was lost: {}", errno_text(errno));
+  if (WIFSIGNALED(status)) return fmt::format("was ended by signal {}", WTERMSIG(status));
+  return WEXITSTATUS(status) == 0 ? "" : fmt::format("ended with status {}", WEXITSTATUS(status));
+}
+
+Results run_bench(const Bench& bench, const BenchOptions& options, const std::string& directory) {
+  const SystemClock clock;
+  const std::string path = fmt::format("{}/{}.json", directory, bench.name);
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);  // of a run before
+  std::vector<std::string> arguments = arguments_of(options);
+  arguments.insert(arguments.begin(), {bench.name, "--json", path});
+  const uint64_t before_ns = clock.now_ns();
+  const std::string ended = run_self(std::move(arguments));
+  auto read = read_results(path);
+  Results results = read ? std::move(*read) : Results{};
+  results.bench = bench.name;
+  results.description = bench.description;
+  results.seconds = static_cast<double>(clock.now_ns() - before_ns) * 1e-9;
+  if (results.error.empty()) results.error = ended;
+  if (results.error.empty() && !read) results.error = read.error().message;
+  return results;
+}
+
+// Why there are no pictures; empty: there are. Errors: kPermission, kResourceExhausted.
+Result<std::string> draw(const std::vector<Figure>& figures, const AllOptions& all) {
+  for (const Figure& figure : figures) ITIF_TRY(write_figure(figure, all.directory));
+  for (const Figure& figure : figures)
+    if (Status drawn = draw_figure(figure, all.directory, all.gnuplot); !drawn)
+      return fmt::format(
+          "No plots: {}. With gnuplot (Debian: gnuplot-nox) `gnuplot NAME.gp` draws them.",
+          drawn.error().message);
+  return std::string();
+}
+
+}  // namespace
+
+Result<uint32_t> run_all(std::span<const Bench> benches, const BenchOptions& options,
+                         const AllOptions& all) {
+  std::error_code error;
+  std::filesystem::create_directories(all.directory, error);
+  if (error)
+    return fail(Code::kPermission,
+                fmt::format("cannot make {}: {}", all.directory, error.message()));
+  std::vector<Results> results;
+  uint32_t num_failed = 0;
+  for (const Bench& bench : benches) {
+    if (!all.only.empty() && std::ranges::find(all.only, bench.name) == all.only.end()) continue;
+    results.push_back(run_bench(bench, options, all.directory));
+    fmt::print("\n");
+    if (results.back().error.empty()) continue;
+    fmt::print(stderr, "itif-bench {} failed: {}\n", bench.name, results.back().error);
+    ++num_failed;
+  }
+  const std::vector<Figure> figures = make_figures(results);
+  ITIF_ASSIGN(const std::string no_plots, draw(figures, all));
+  if (!no_plots.empty()) fmt::print("{}\n", no_plots);
+
+  const std::string path = all.directory + "/report.md";
+  std::ofstream file(path, std::ios::trunc);
+  if (!file)
+    return fail(Code::kPermission, fmt::format("cannot write {}: {}", path, errno_text(errno)));
+  file << markdown_report(command_of(options, all), results, figures, no_plots.empty(), no_plots);
+  file.close();
+  if (!file) return fail(Code::kResourceExhausted, fmt::format("could not write all of {}", path));
+  fmt::print("{} of {} benches, report in {}\n", results.size() - num_failed, results.size(), path);
+  return num_failed;
+}
+
+}  // namespace itif::bench
