@@ -150,10 +150,11 @@ struct Attention {
   float scale = 0;  // 1/√head_size
 };
 
-// out = LayerNorm(x + residual), each row with its tenant's gamma and beta; sum = x + residual where it is
-// asked for. out and sum may each be x or residual, not the same.
+// out = LayerNorm(x + bias + residual), each row with its tenant's bias, gamma and beta; sum = what is
+// normalised, where it is asked for. out and sum may each be x or residual, not the same.
 struct ResidualLayerNorm {
   const void* x = nullptr;         // act [T, H]
+  Slab bias = {};                  // f32 [H]; base nullptr: none
   const void* residual = nullptr;  // act [T, H]; nullptr: none
   Slab gamma, beta;                // f32 [H]
   float epsilon = 1e-12f;

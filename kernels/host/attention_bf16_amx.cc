@@ -1,6 +1,7 @@
 // AMX's tile registers for attention_bf16_amx-inl.h.
 #include "kernels/host/attention_bf16.h"
 #include "kernels/host/attention_bf16_amx-inl.h"
+#include "kernels/host/batched_gemm_bf16-inl.h"
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,amx-tile,amx-bf16")
@@ -86,6 +87,9 @@ struct HardwareTiles {
 
 AttentionTaskFunction attention_amx_bf16_task() {
   return bf16::run_task<bf16::TiledProduct<HardwareTiles>>;
+}
+BatchedGemmFunction batched_gemm_amx_bf16_task() {
+  return bf16::run_batched_gemm<bf16::TiledProduct<HardwareTiles>>;
 }
 
 }  // namespace itif::kernels::host

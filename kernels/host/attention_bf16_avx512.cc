@@ -1,7 +1,8 @@
-// The product of attention_bf16-inl.h by VDPBF16PS: a tile of six rows and four panels accumulates in
+// The product of attention_bf16-inl.h and batched_gemm_bf16-inl.h by VDPBF16PS: a tile of six rows and four panels accumulates in
 // 24 registers, the pairs of a row are broadcast.
 #include "kernels/host/attention_bf16-inl.h"
 #include "kernels/host/attention_bf16.h"
+#include "kernels/host/batched_gemm_bf16-inl.h"
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma")
@@ -76,6 +77,9 @@ struct Avx512Product {
 
 AttentionTaskFunction attention_avx512_bf16_task() {
   return bf16::run_task<Avx512Product>;
+}
+BatchedGemmFunction batched_gemm_avx512_bf16_task() {
+  return bf16::run_batched_gemm<Avx512Product>;
 }
 
 }  // namespace itif::kernels::host

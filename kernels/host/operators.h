@@ -5,6 +5,7 @@
 
 #include "kernels/decode_args.h"
 #include "kernels/host/launch.h"
+#include "kernels/thesis_args.h"
 
 namespace itif::kernels::host {
 
@@ -24,8 +25,13 @@ void copy_kv(const CopyKv& args, const HostLaunch& launch) noexcept;
 void cached_attention(const CachedAttention& args, const HostLaunch& launch) noexcept;
 void top_tokens(const TopTokens& args, const HostLaunch& launch) noexcept;
 
+void split_heads(const SplitHeads& args, const HostLaunch& launch) noexcept;
+void merge_heads(const MergeHeads& args, const HostLaunch& launch) noexcept;
+void softmax(const Softmax& args, const HostLaunch& launch) noexcept;
+
 // Working memory of the threads, made once for the longest segment: the packed K and V of one head and
-// the scores of one tile of queries. Only what a batch needs of it is ever touched.
+// the scores of one tile of queries, or the packed b of one product. Only what a batch needs of it is
+// ever touched.
 struct AttentionScratch {
   std::byte* base = nullptr;  // 64-byte aligned, num_threads · bytes_per_thread
   size_t bytes_per_thread = 0;
@@ -34,5 +40,7 @@ size_t attention_scratch_bytes(uint32_t max_tokens);  // a thread
 
 void attention(const Attention& args, const HostLaunch& launch,
                const AttentionScratch& scratch) noexcept;
+void batched_gemm(const BatchedGemm& args, const HostLaunch& launch,
+                  const AttentionScratch& scratch) noexcept;
 
 }  // namespace itif::kernels::host

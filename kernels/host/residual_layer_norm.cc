@@ -1,4 +1,4 @@
-// Residual and LayerNorm in one pass over memory, each row with its tenant's gamma and beta.
+// Bias, residual and LayerNorm in one pass over memory, each row with its tenant's bias, gamma and beta.
 #include <cstring>
 
 #include "kernels/host/operators.h"
@@ -13,49 +13,54 @@ HWY_BEFORE_NAMESPACE();
 namespace itif::kernels::host {
 namespace HWY_NAMESPACE {
 
-template <class T>
-void Rows(const ResidualLayerNorm& args, uint32_t begin, uint32_t end) {
+template <class T, bool kHasBias, bool kHasResidual>
+void RowsWith(const ResidualLayerNorm& args, uint32_t begin, uint32_t end) {
   const hn::ScalableTag<float> d;
   const size_t hidden = args.hidden;
   for_each_range(
       args.ranges, begin, end, [&](uint32_t slot, uint32_t first, uint32_t last) HWY_ATTR {
+        const float* bias = nullptr;
+        if constexpr (kHasBias) bias = reinterpret_cast<const float*>(args.bias.at(slot));
         const auto* gamma = reinterpret_cast<const float*>(args.gamma.at(slot));
         const auto* beta = reinterpret_cast<const float*>(args.beta.at(slot));
         for (size_t row = first; row < last; ++row) {
           const T* x = static_cast<const T*>(args.x) + row * hidden;
+          const T* residual =
+              kHasResidual ? static_cast<const T*>(args.residual) + row * hidden : nullptr;
           T* out = static_cast<T*>(args.out) + row * hidden;
-          if (args.residual == nullptr) {
-            LayerNormRow(
-                hidden,
-                [&](auto part, size_t i, size_t n) HWY_ATTR { return part.load(d, x + i, n); },
-                gamma, beta, args.epsilon, out);
-            if (args.sum != nullptr && args.sum != args.x)
+          const auto read = [&](auto part, size_t i, size_t n) HWY_ATTR {
+            auto value = part.load(d, x + i, n);
+            if constexpr (kHasBias) value = hn::Add(value, part.load(d, bias + i, n));
+            if constexpr (kHasResidual) value = hn::Add(value, part.load(d, residual + i, n));
+            return value;
+          };
+          if ((!kHasBias && !kHasResidual) || args.sum == nullptr) {
+            if (args.sum != nullptr && args.sum != args.x)  // out may be x
               std::memcpy(static_cast<T*>(args.sum) + row * hidden, x, hidden * sizeof(T));
+            LayerNormRow(hidden, read, gamma, beta, args.epsilon, out);
             continue;
           }
-          const T* residual = static_cast<const T*>(args.residual) + row * hidden;
-          if (args.sum != nullptr) {
-            // First, and read again: rows larger than LayerNormRow's stack are read more than once, and
-            // sum may be one of the sources. So the norm is that of the sum as it is stored.
-            T* sum = static_cast<T*>(args.sum) + row * hidden;
-            ForLanes(d, hidden, [&](auto part, size_t i, size_t n) HWY_ATTR {
-              part.store(d, hn::Add(part.load(d, x + i, n), part.load(d, residual + i, n)), sum + i,
-                         n);
-            });
-            LayerNormRow(
-                hidden,
-                [&](auto part, size_t i, size_t n) HWY_ATTR { return part.load(d, sum + i, n); },
-                gamma, beta, args.epsilon, out);
-          } else {
-            LayerNormRow(
-                hidden,
-                [&](auto part, size_t i, size_t n) HWY_ATTR {
-                  return hn::Add(part.load(d, x + i, n), part.load(d, residual + i, n));
-                },
-                gamma, beta, args.epsilon, out);
-          }
+          // First, and read again: rows larger than LayerNormRow's stack are read more than once, and
+          // sum may be one of the sources. So the norm is that of the sum as it is stored.
+          T* sum = static_cast<T*>(args.sum) + row * hidden;
+          ForLanes(d, hidden, [&](auto part, size_t i, size_t n) HWY_ATTR {
+            part.store(d, read(part, i, n), sum + i, n);
+          });
+          LayerNormRow(
+              hidden,
+              [&](auto part, size_t i, size_t n) HWY_ATTR { return part.load(d, sum + i, n); },
+              gamma, beta, args.epsilon, out);
         }
       });
+}
+
+template <class T>
+void Rows(const ResidualLayerNorm& args, uint32_t begin, uint32_t end) {
+  if (args.bias.base != nullptr)
+    return args.residual != nullptr ? RowsWith<T, true, true>(args, begin, end)
+                                    : RowsWith<T, true, false>(args, begin, end);
+  return args.residual != nullptr ? RowsWith<T, false, true>(args, begin, end)
+                                  : RowsWith<T, false, false>(args, begin, end);
 }
 
 void RowsF32(const ResidualLayerNorm& args, uint32_t begin, uint32_t end) {

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "kernels/args.h"
 #include "kernels/decode_args.h"
+#include "kernels/thesis_args.h"
 #include "tensor/tensor_view.h"
 
 namespace itif::device {
@@ -137,6 +138,12 @@ class Stream {
   virtual void copy_kv(const kernels::CopyKv& args) = 0;
   virtual void cached_attention(const kernels::CachedAttention& args) = 0;
   virtual void top_tokens(const kernels::TopTokens& args) = 0;
+  // The thesis's form of a block: kernels/thesis_args.h.
+  virtual void bias_activation(const kernels::BiasActivation& args) = 0;
+  virtual void split_heads(const kernels::SplitHeads& args) = 0;
+  virtual void merge_heads(const kernels::MergeHeads& args) = 0;
+  virtual void batched_gemm(const kernels::BatchedGemm& args) = 0;
+  virtual void softmax(const kernels::Softmax& args) = 0;
   // device → host, ordered with the launches.
   virtual void copy_to_host(const void* source, size_t bytes, void* target) = 0;
   // Errors: kInternal, a device fault; the device is then unusable.

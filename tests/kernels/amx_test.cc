@@ -2,6 +2,7 @@
 // tiles, panels and padding. On CPUs with AMX the suite runs the same kernel on the hardware's.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "base/random.h"
 #include "kernels/host/attention_bf16.h"
 #include "kernels/host/attention_bf16_amx-inl.h"
+#include "kernels/host/batched_gemm_bf16-inl.h"
 #include "reference.h"
 #include "tensor/dtype.h"
 
@@ -93,6 +95,40 @@ TEST(AmxAttention, MatchesTheReferenceOnEmulatedTiles) {
         for (size_t i = 0; i < hidden; ++i) ASSERT_EQ(out[row * hidden + i], 0x7fc0);
     }
   }
+}
+
+TEST(AmxBatchedGemm, MatchesTheReferenceOnEmulatedTiles) {
+  if (!__builtin_cpu_supports("avx512bf16")) GTEST_SKIP() << "this CPU has no AVX512-BF16";
+  Random random(6);
+  for (const bool is_b_transposed : {true, false})
+    for (const auto& [m, n, k] : {std::array{1u, 1u, 1u},
+                                  {17u, 33u, 20u},
+                                  {16u, 64u, 64u},
+                                  {35u, 7u, 100u},
+                                  {5u, 70u, 31u}}) {
+      std::vector<uint16_t> a(m * k), b(n * k), out(m * n + 1, 0x7fc0);
+      for (uint16_t& v : a) v = f32_to_bf16(static_cast<float>(random.normal()));
+      for (uint16_t& v : b) v = f32_to_bf16(static_cast<float>(random.normal()));
+      // NaN: what the last product left must not spread.
+      std::vector<uint16_t> scratch(1 << 16, 0x7fc0);
+      host::bf16::run_batched_gemm<host::bf16::TiledProduct<EmulatedTiles>>(
+          {.a = a.data(),
+           .b = b.data(),
+           .is_b_transposed = is_b_transposed,
+           .out = out.data(),
+           .batches = {}},
+          {.m_begin = 0, .m_end = m, .n = n, .k = k}, reinterpret_cast<std::byte*>(scratch.data()));
+      for (size_t r = 0; r < m; ++r)
+        for (size_t c = 0; c < n; ++c) {
+          double sum = 0;
+          for (size_t i = 0; i < k; ++i)
+            sum += double{bf16_to_f32(a[r * k + i])} *
+                   bf16_to_f32(is_b_transposed ? b[c * k + i] : b[i * n + c]);
+          ASSERT_NEAR(bf16_to_f32(out[r * n + c]), sum, 0.005 * std::max(1.0, std::abs(sum)))
+              << m << " x " << n << " x " << k << ", element " << r << ", " << c;
+        }
+      ASSERT_EQ(out[m * n], 0x7fc0);
+    }
 }
 
 }  // namespace

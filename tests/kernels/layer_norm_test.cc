@@ -13,6 +13,7 @@ class LayerNormTest : public DeviceTest {
     bool has_residual = true;
     bool in_place = false;
     enum class Sum { kNone, kOwn, kResidual } sum = Sum::kNone;
+    bool has_bias = false;
     double offset = 0;  // of all inputs: variance must not suffer from a large mean
   };
   void run(const Case& c);
@@ -23,10 +24,11 @@ void LayerNormTest::run(const Case& c) {
   const uint32_t slots[] = {1, 0, 2};
   const auto ranges = make_ranges(c.rows_of, slots);
   const uint32_t rows = total_rows(ranges);
-  std::vector<std::vector<float>> gamma, beta;
+  std::vector<std::vector<float>> gamma, beta, bias;
   for (int s = 0; s < 3; ++s) {
     gamma.push_back(random_values(c.hidden, 0.2, 1.0));
     beta.push_back(random_values(c.hidden, 0.2));
+    bias.push_back(random_values(c.hidden));
   }
   const auto x = random_activations(rows * c.hidden, 1.0, c.offset);
   const auto residual = random_activations(rows * c.hidden);
@@ -37,6 +39,7 @@ void LayerNormTest::run(const Case& c) {
                    : c.sum == Case::Sum::kOwn ? make_output(rows * c.hidden, activation())
                                               : device_residual;
   stream_->residual_layer_norm({.x = device_x,
+                                .bias = c.has_bias ? upload_slab(bias, DType::kF32) : Slab{},
                                 .residual = device_residual,
                                 .gamma = upload_slab(gamma, DType::kF32),
                                 .beta = upload_slab(beta, DType::kF32),
@@ -50,19 +53,21 @@ void LayerNormTest::run(const Case& c) {
   for (uint32_t r = 0; r < rows; ++r) {
     std::vector<double> row(c.hidden);
     for (size_t i = 0; i < c.hidden; ++i)
-      row[i] = double{x[r * c.hidden + i]} + (c.has_residual ? residual[r * c.hidden + i] : 0.0);
+      row[i] = double{x[r * c.hidden + i]} + (c.has_residual ? residual[r * c.hidden + i] : 0.0) +
+               (c.has_bias ? bias[slot_of[r]][i] : 0.0);
     expected_sum.insert(expected_sum.end(), row.begin(), row.end());
     const auto normalized = reference::layer_norm(row, gamma[slot_of[r]], beta[slot_of[r]], 1e-12);
     expected.insert(expected.end(), normalized.begin(), normalized.end());
   }
   // One rounding of the result; f32 sums of `hidden` terms, worse about a large mean.
   // A sum that is stored is rounded before it is normalised.
-  const double tolerance =
-      (sum && c.has_residual ? 4.0 : 1.01) * unit() + 2e-6 * (1 + std::abs(c.offset));
+  const double tolerance = (sum && (c.has_residual || c.has_bias) ? 4.0 : 1.01) * unit() +
+                           2e-6 * (1 + std::abs(c.offset));
   expect_close(download_activations(out, rows * c.hidden), expected, tolerance,
                "hidden " + std::to_string(c.hidden));
   if (sum)
-    expect_close(download_activations(sum, rows * c.hidden), expected_sum, 1.01 * unit(),
+    expect_close(download_activations(sum, rows * c.hidden), expected_sum,
+                 1.01 * unit() + (c.has_bias ? 3e-7 : 0),
                  "sum, hidden " + std::to_string(c.hidden));
 }
 
@@ -93,6 +98,20 @@ TEST_P(LayerNormTest, AlsoGivesTheSum) {
     run({.hidden = hidden, .rows_of = {7, 4}, .sum = Sum::kResidual});
     run({.hidden = hidden, .rows_of = {7, 4}, .in_place = true, .sum = Sum::kResidual});
     run({.hidden = hidden, .rows_of = {3}, .has_residual = false, .sum = Sum::kOwn});
+  }
+}
+TEST_P(LayerNormTest, AddsEachTenantsBias) {
+  using Sum = Case::Sum;
+  for (const size_t hidden : {5u, 36u, 768u, 4101u}) {
+    run({.hidden = hidden, .rows_of = {7, 4, 1}, .has_bias = true});
+    run({.hidden = hidden, .rows_of = {3, 2}, .has_residual = false, .has_bias = true});
+    run({.hidden = hidden, .rows_of = {7, 4}, .in_place = true, .has_bias = true});
+    run({.hidden = hidden, .rows_of = {7, 4}, .sum = Sum::kResidual, .has_bias = true});
+    run({.hidden = hidden,
+         .rows_of = {3, 9},
+         .has_residual = false,
+         .sum = Sum::kOwn,
+         .has_bias = true});
   }
 }
 TEST_P(LayerNormTest, ALargeMeanDoesNotCancel) {

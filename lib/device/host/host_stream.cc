@@ -53,9 +53,7 @@ class HostStream final : public Stream {
     CHECK(args.segments.size() <= limits_.max_segments);
     for (const kernels::SegmentRows& segment : args.segments)
       CHECK(segment.num_rows <= limits_.max_tokens);
-    kernels::host::attention(
-        args, launch_,
-        {.base = scratch_.data(), .bytes_per_thread = scratch_.bytes() / launch_.num_threads});
+    kernels::host::attention(args, launch_, scratch());
   }
 
   void residual_layer_norm(const kernels::ResidualLayerNorm& args) override {
@@ -92,6 +90,24 @@ class HostStream final : public Stream {
     kernels::host::top_tokens(args, launch_);
   }
 
+  void bias_activation(const kernels::BiasActivation& args) override {
+    kernels::host::bias_activation(args, launch_);
+  }
+
+  void split_heads(const kernels::SplitHeads& args) override {
+    kernels::host::split_heads(args, launch_);
+  }
+
+  void merge_heads(const kernels::MergeHeads& args) override {
+    kernels::host::merge_heads(args, launch_);
+  }
+
+  void batched_gemm(const kernels::BatchedGemm& args) override {
+    kernels::host::batched_gemm(args, launch_, scratch());
+  }
+
+  void softmax(const kernels::Softmax& args) override { kernels::host::softmax(args, launch_); }
+
   void copy_to_host(const void* source, size_t bytes, void* target) override {
     if (bytes != 0) std::memcpy(target, source, bytes);
   }
@@ -99,11 +115,15 @@ class HostStream final : public Stream {
   Status synchronize() override { return std::exchange(status_, {}); }
 
  private:
+  kernels::host::AttentionScratch scratch() const {
+    return {.base = scratch_.data(), .bytes_per_thread = scratch_.bytes() / launch_.num_threads};
+  }
+
   const kernels::host::HostLaunch launch_;
   const StreamLimits limits_;
   const std::vector<unsigned> cpus_;
   std::unique_ptr<GemmLibrary::Runner> gemms_;
-  LazyMapping scratch_;  // of attention
+  LazyMapping scratch_;  // of attention and batched GEMMs
   Status status_;        // the first failure since synchronize()
 };
 

@@ -110,6 +110,11 @@ class FakeStream final : public device::Stream {
   void copy_kv(const kernels::CopyKv&) override {}
   void cached_attention(const kernels::CachedAttention&) override {}
   void top_tokens(const kernels::TopTokens&) override {}
+  void bias_activation(const kernels::BiasActivation&) override {}
+  void split_heads(const kernels::SplitHeads&) override {}
+  void merge_heads(const kernels::MergeHeads&) override {}
+  void batched_gemm(const kernels::BatchedGemm&) override {}
+  void softmax(const kernels::Softmax&) override {}
   void copy_to_host(const void*, size_t, void*) override {}
   Status synchronize() override { return {}; }
 };

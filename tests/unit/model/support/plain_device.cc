@@ -99,6 +99,19 @@ void linear(const float* a, const float* weight, const float* bias, uint32_t n, 
   }
 }
 
+// body(row, column, place by heads) for every value of the segments' rows.
+template <class Body>
+void for_each_head_value(std::span<const kernels::PaddedSegment> segments, size_t num_heads,
+                         size_t head_size, const Body& body) {
+  for (const kernels::PaddedSegment& segment : segments)
+    for (size_t head = 0; head < num_heads; ++head)
+      for (size_t i = 0; i < segment.num_rows; ++i)
+        for (size_t j = 0; j < head_size; ++j)
+          body(segment.first_row + i, head * head_size + j,
+               segment.first_row * num_heads * head_size +
+                   (head * segment.num_rows + i) * head_size + j);
+}
+
 class PlainStream final : public device::Stream {
  public:
   PlainStream(std::shared_ptr<PlainDeviceState> state, const device::StreamLimits& limits)
@@ -197,6 +210,7 @@ class PlainStream final : public device::Stream {
       for (size_t row = range.first_row; row < range.first_row + range.num_rows; ++row) {
         for (uint32_t i = 0; i < args.hidden; ++i)
           sum[i] = floats(args.x)[row * args.hidden + i] +
+                   (args.bias.base ? floats(args.bias.at(range.slot))[i] : 0) +
                    (args.residual ? floats(args.residual)[row * args.hidden + i] : 0);
         if (args.sum) std::ranges::copy(sum, static_cast<float*>(args.sum) + row * args.hidden);
         layer_norm(sum.data(), args.gamma, args.beta, range.slot, args.epsilon, args.hidden,
@@ -330,6 +344,73 @@ class PlainStream final : public device::Stream {
         *best = -INFINITY;
       }
     }
+  }
+
+  void bias_activation(const kernels::BiasActivation& args) override {
+    for (const kernels::RowRange& range : args.ranges)
+      for (size_t row = range.first_row; row < range.first_row + range.num_rows; ++row)
+        for (size_t i = 0; i < args.width; ++i) {
+          float& x = static_cast<float*>(args.x)[row * args.width + i];
+          x = activate(x + (args.bias.base ? floats(args.bias.at(range.slot))[i] : 0.0f),
+                       args.activation);
+        }
+  }
+
+  void split_heads(const kernels::SplitHeads& args) override {
+    for (const kernels::HeadPart& part : args.parts)
+      for (const kernels::RowRange& range : args.ranges)
+        for_each_head_value(args.segments, args.num_heads, args.head_size,
+                            [&](size_t row, size_t column, size_t by_heads) {
+                              if (row < range.first_row || row >= range.first_row + range.num_rows)
+                                return;
+                              const size_t at = row * args.num_heads * args.head_size + column;
+                              static_cast<float*>(part.out)[by_heads] =
+                                  floats(part.x)[at] +
+                                  (part.bias.base ? floats(part.bias.at(range.slot))[column] : 0);
+                            });
+  }
+
+  void merge_heads(const kernels::MergeHeads& args) override {
+    for_each_head_value(
+        args.segments, args.num_heads, args.head_size,
+        [&](size_t row, size_t column, size_t by_heads) {
+          static_cast<float*>(args.out)[row * args.num_heads * args.head_size + column] =
+              floats(args.x)[by_heads];
+        });
+  }
+
+  void batched_gemm(const kernels::BatchedGemm& args) override {
+    for (const kernels::MatrixBatch& batch : args.batches)
+      for (size_t i = 0; i < batch.count; ++i) {
+        const float* a = floats(args.a) + batch.a + i * batch.m * batch.k;
+        const float* b = floats(args.b) + batch.b + i * batch.n * batch.k;
+        float* out = static_cast<float*>(args.out) + batch.out + i * batch.m * batch.n;
+        for (size_t r = 0; r < batch.m; ++r)
+          for (size_t c = 0; c < batch.n; ++c) {
+            double sum = 0;
+            for (size_t j = 0; j < batch.k; ++j)
+              sum += static_cast<double>(a[r * batch.k + j]) *
+                     (args.is_b_transposed ? b[c * batch.k + j] : b[j * batch.n + c]);
+            out[r * batch.n + c] = static_cast<float>(sum);
+          }
+      }
+  }
+
+  void softmax(const kernels::Softmax& args) override {
+    for (const kernels::PaddedSegment& segment : args.segments)
+      for (size_t row = 0; row < size_t{args.num_heads} * segment.num_rows; ++row) {
+        float* x = static_cast<float*>(args.x) + segment.first_score + row * segment.num_rows;
+        double most = -INFINITY, sum = 0;
+        for (size_t i = 0; i < segment.num_tokens; ++i)
+          most = std::max(most, static_cast<double>(x[i]) * args.scale);
+        for (size_t i = 0; i < segment.num_tokens; ++i)
+          sum += std::exp(static_cast<double>(x[i]) * args.scale - most);
+        for (size_t i = 0; i < segment.num_rows; ++i)
+          x[i] = i < segment.num_tokens
+                     ? static_cast<float>(std::exp(static_cast<double>(x[i]) * args.scale - most) /
+                                          sum)
+                     : 0.0f;
+      }
   }
 
   void copy_to_host(const void* source, size_t bytes, void* target) override {
