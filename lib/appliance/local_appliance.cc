@@ -27,6 +27,7 @@ control::AdmittedModel admitted(const pipeline::TenantEntry& entry) {
           .labels = entry.labels,
           .max_tokens = entry.max_tokens,
           .weight_bytes = entry.weight_bytes,
+          .shared_bytes = entry.shared_bytes,
           .result_kind = wire::result_kind_name(entry.default_result)};
 }
 

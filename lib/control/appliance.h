@@ -40,7 +40,8 @@ struct AdmittedModel {
   std::string head;      // "classification (3 labels)"
   std::vector<std::string> labels;
   uint32_t max_tokens = 0;
-  uint64_t weight_bytes = 0;
+  uint64_t weight_bytes = 0;  // device memory of its own
+  uint64_t shared_bytes = 0;  // that the tenants of its group share
   std::string result_kind;  // wire::result_kind_name of the default result
 };
 

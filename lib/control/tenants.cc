@@ -73,6 +73,7 @@ json Tenants::document(const Entry& entry, bool with_labels) {
     out["head"] = m.head;
     out["max_tokens"] = m.max_tokens;
     out["weight_bytes"] = m.weight_bytes;
+    out["shared_bytes"] = m.shared_bytes;
     out["result_kind"] = m.result_kind;
     if (with_labels) out["labels"] = m.labels;
   }

@@ -236,6 +236,14 @@ Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::js
   return head;
 }
 
+uint64_t head_bytes(const HeadSpec& spec) {
+  uint64_t bytes = 0;
+  for (const auto* linears : {&spec.pooler, &spec.classifier, &spec.dense})
+    for (const LinearSpec& linear : *linears)
+      bytes += sizeof(float) * linear.n * (uint64_t{linear.k} + (linear.bias.empty() ? 0 : 1));
+  return bytes;
+}
+
 Result<Head> load_head(device::Device& device, const HeadSpec& spec, const Checkpoint& checkpoint) {
   Head head;
   head.spec = spec;

@@ -110,6 +110,8 @@ Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::js
                                 const HeadLayout& layout, const BackboneSpec& backbone,
                                 const Checkpoint& checkpoint);
 
+// Device memory that load_head() will take.
+uint64_t head_bytes(const HeadSpec& spec);
 // Uploads the head's tensors. Errors: kInvalidArgument (a tensor missing or misshapen), kCorrupt,
 // kResourceExhausted.
 Result<Head> load_head(device::Device& device, const HeadSpec& spec, const Checkpoint& checkpoint);

@@ -51,7 +51,8 @@ struct TenantEntry {
   std::vector<std::string> labels;
   wire::ResultKind default_result = wire::ResultKind::kDefault;
   uint32_t max_tokens = 0;
-  uint64_t weight_bytes = 0;
+  uint64_t weight_bytes = 0;  // its own
+  uint64_t shared_bytes = 0;  // its group's workspaces
   uint32_t index = 0;
   uint32_t in_flight = 0;  // requests, when list() was called
   TenantFigures before;    // counts of the index when it was given to this tenant

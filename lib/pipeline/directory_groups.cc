@@ -165,6 +165,7 @@ Result<Directory::Serving> Directory::load(const TenantSettings& settings,
   entry.default_result = runtime::default_result_kind(model.head.spec);
   entry.max_tokens = model.max_tokens;
   entry.weight_bytes = model.weight_bytes;
+  entry.shared_bytes = group.workspace_bytes();
   return serving;
 }
 

@@ -9,6 +9,7 @@
 #include "backbone/decoder.h"
 #include "backbone/open_model.h"
 #include "base/check.h"
+#include "base/units.h"
 #include "runtime/batch_layout.h"
 #include "runtime/gemm_scheduler.h"
 #include "runtime/head_runner.h"
@@ -158,6 +159,16 @@ class BackboneGroup final : public Group {
     if (Status fits = model::check_fits(spec_, opened.spec); !fits)
       return fail(fits.error().code, fmt::format("{}/config.json does not fit the group: {}",
                                                  directory, fits.error().message));
+
+    // Before anything is loaded: reading gigabytes to find that the last tensor has no room would cost
+    // the tenants that serve.
+    const uint64_t needed_bytes = weights_->slot_bytes() + model::head_bytes(opened.head) +
+                                  HeadScratch::bytes_of(opened.head, options_);
+    if (const uint64_t left_bytes = device_.available_bytes(); needed_bytes > left_bytes)
+      return fail(Code::kResourceExhausted,
+                  fmt::format("{} needs {} of the device's memory, of which {} are left: remove a "
+                              "tenant or raise device.memory",
+                              directory, format_bytes(needed_bytes), format_bytes(left_bytes)));
 
     // Given back unless the tenant is published.
     struct SlotGuard {

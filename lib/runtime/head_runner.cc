@@ -85,22 +85,35 @@ void for_each_part(std::span<const uint32_t> chosen, const Same& same, const Bod
   }
 }
 
+// The classifier's outputs of a batch.
+uint64_t logit_count(const model::HeadSpec& head, const GroupOptions& options) noexcept {
+  if (head.classifier.empty()) return 0;
+  const uint64_t rows =
+      head.kind == HeadKind::kTokenClassification ? options.max_tokens : options.max_requests;
+  return rows * head.labels.size();
+}
+
 uint32_t rows_of(std::span<const Live> live, size_t first, size_t last) noexcept {
   return live[last - 1].first_row + live[last - 1].segment->num_tokens - live[first].first_row;
 }
 
 }  // namespace
 
+uint64_t HeadScratch::bytes_of(const model::HeadSpec& head, const GroupOptions& options) {
+  uint64_t floats = logit_count(head, options);
+  for (const model::LinearSpec& dense : head.dense)
+    floats += uint64_t{options.max_requests} * dense.n;
+  return floats * sizeof(float);
+}
+
 Result<HeadScratch> HeadScratch::make(device::Device& device, const model::HeadSpec& head,
                                       const GroupOptions& options) {
   HeadScratch scratch;
   const uint64_t labels = head.labels.size();
-  if (!head.classifier.empty()) {
-    const bool of_tokens = head.kind == HeadKind::kTokenClassification;
-    const uint64_t rows = of_tokens ? options.max_tokens : options.max_requests;
-    ITIF_ASSIGN(scratch.logits, device.allocate(rows * labels * sizeof(float)));
-    if (!of_tokens) {
-      scratch.host_logits.resize(rows * labels);
+  if (const uint64_t count = logit_count(head, options); count > 0) {
+    ITIF_ASSIGN(scratch.logits, device.allocate(count * sizeof(float)));
+    if (head.kind != HeadKind::kTokenClassification) {
+      scratch.host_logits.resize(count);
       scratch.classes.resize(labels);
     }
   }

@@ -20,6 +20,8 @@ struct HeadScratch {
   std::vector<float> host_logits;                      // [requests, labels]: kClassification
   std::vector<wire::ClassEntry> classes;               // [labels]: kClassification
 
+  // What make() will take of device memory.
+  static uint64_t bytes_of(const model::HeadSpec& head, const GroupOptions& options);
   // Errors: kResourceExhausted.
   static Result<HeadScratch> make(device::Device& device, const model::HeadSpec& head,
                                   const GroupOptions& options);

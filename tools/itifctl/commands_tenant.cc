@@ -88,7 +88,9 @@ void print_tenant(const json& tenant) {
     facts.add("head", text_cell(tenant, "head"));
     facts.add("result", text_cell(tenant, "result_kind"));
     facts.add("max tokens", text_cell(tenant, "max_tokens"));
-    facts.add("weights", bytes_cell(tenant, "weight_bytes"));
+    facts.add("memory",
+              fmt::format("{} its own, {} shared with its group",
+                          bytes_cell(tenant, "weight_bytes"), bytes_cell(tenant, "shared_bytes")));
   }
   if (tenant.contains("labels") && tenant["labels"].is_array() && !tenant["labels"].empty()) {
     constexpr size_t kShown = 12;

@@ -163,6 +163,7 @@ class FakeAppliance final : public Appliance {
                          .labels = {"NEGATIVE", "POSITIVE"},
                          .max_tokens = 512,
                          .weight_bytes = 1234,
+                         .shared_bytes = 1234,
                          .result_kind = "classes"};
   }
 

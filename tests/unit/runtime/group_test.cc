@@ -261,6 +261,24 @@ const Refusal kRefusals[] = {
      {"ids up to 131", "131 word embeddings"}},
 };
 
+TEST_F(GroupTest, WithoutRoomForAllOfItNothingIsLoaded) {
+  const uint32_t first = group_->admit(make("good", 1), nullptr).value();
+  const uint64_t bytes = group_->model(first)->weight_bytes;
+  const size_t buffers = device_.state().live_buffers, slots = device_.state().live_slots;
+  std::vector<std::string> stages;
+  const auto progress = [&](const std::string& stage, double) { stages.push_back(stage); };
+  device_.state().available_bytes = bytes - 1;
+  const auto refused = group_->admit(files_.file("good"), progress);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+  EXPECT_NE(refused.error().message.find("are left"), std::string::npos) << refused.error().message;
+  EXPECT_EQ(stages, (std::vector<std::string>{"reading " + files_.file("good")}));
+  EXPECT_EQ(device_.state().live_buffers, buffers);
+  EXPECT_EQ(device_.state().live_slots, slots);
+  device_.state().available_bytes = bytes;
+  EXPECT_TRUE(group_->admit(files_.file("good"), progress));
+}
+
 TEST_F(GroupTest, WhatDoesNotFitIsRefusedAndTheGroupIsUntouched) {
   ASSERT_EQ(group_->admit(make("good", 1), nullptr).value(), 0u);
   const auto before = logits(0);

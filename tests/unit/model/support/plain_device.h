@@ -12,6 +12,7 @@ namespace itif::testing {
 struct PlainDeviceState {
   int allocations_until_failure = -1;  // buffers and slots together; -1: never fails
   bool fail_synchronize = false;
+  size_t available_bytes = size_t{1} << 40;
   size_t live_buffers = 0;
   size_t live_slots = 0;  // committed
 
@@ -25,7 +26,7 @@ class PlainDevice final : public device::Device {
  public:
   PlainDevice();
   const device::DeviceInfo& info() const override { return info_; }
-  size_t available_bytes() const override { return info_.memory_bytes; }
+  size_t available_bytes() const override { return state_->available_bytes; }
   PlainDeviceState& state() { return *state_; }
 
   Result<std::unique_ptr<device::Buffer>> allocate(size_t bytes) override;
