@@ -1,7 +1,6 @@
 #include "model/marian_tokenizer.h"
 
 #include <fmt/format.h>
-#include <sentencepiece_processor.h>
 
 #include <array>
 #include <exception>
@@ -10,6 +9,7 @@
 #include <unordered_map>
 
 #include "model/json_file.h"
+#include "model/sentencepiece_file.h"
 #include "model/unicode.h"
 
 namespace itif::model {
@@ -17,7 +17,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxModelBytes = 64u << 20;
 constexpr size_t kMaxPieces = 4u << 20;
 constexpr std::string_view kMetaSpace = "\xe2\x96\x81";  // ▁
 
@@ -101,8 +100,8 @@ class MarianTokenizer final : public Tokenizer {
     std::unique_ptr<MarianTokenizer> tokenizer(new MarianTokenizer);
     ITIF_TRY(tokenizer->read_settings(directory + "/tokenizer_config.json"));
     ITIF_TRY(tokenizer->read_vocabulary(directory + "/vocab.json"));
-    ITIF_TRY(read_model(directory + "/source.spm", tokenizer->source_));
-    ITIF_TRY(read_model(directory + "/target.spm", tokenizer->target_));
+    ITIF_TRY(read_sentencepiece(directory + "/source.spm", tokenizer->source_));
+    ITIF_TRY(read_sentencepiece(directory + "/target.spm", tokenizer->target_));
     return tokenizer;
   }
 
@@ -220,18 +219,6 @@ class MarianTokenizer final : public Tokenizer {
         return fail(Code::kCorrupt,
                     fmt::format("{}: the special token '{}' is missing", path, *token));
       *id = it->second;
-    }
-    return {};
-  }
-
-  static Status read_model(const std::string& path, sentencepiece::SentencePieceProcessor& model) {
-    ITIF_ASSIGN(const std::string bytes, read_text_file(path, kMaxModelBytes));
-    try {
-      if (const auto loaded = model.LoadFromSerializedProto(bytes); !loaded.ok())
-        return fail(Code::kCorrupt,
-                    fmt::format("{}: not a SentencePiece model: {}", path, loaded.ToString()));
-    } catch (const std::exception& e) {
-      return fail(Code::kCorrupt, fmt::format("{}: not a SentencePiece model: {}", path, e.what()));
     }
     return {};
   }

@@ -57,11 +57,11 @@ class Tokenizer {
   virtual int32_t separator_id() const noexcept = 0;
 };
 
-// Loads what a Hugging Face directory holds: source.spm (marian_tokenizer.h), or tokenizer.json, or else vocab.txt, with
-// tokenizer_config.json, special_tokens_map.json and added_tokens.json where they exist.
-// Errors: kNotFound, neither file; kCorrupt, a file that cannot be read as what it is, or lacks a
-// token it names; kUnsupported, a tokenizer of another kind (BPE, SentencePiece, …) or with a step
-// that WordPiece does not have.
+// Loads what a Hugging Face directory holds: source.spm (marian_tokenizer.h), spiece.model
+// (albert_tokenizer.h), merges.txt or BPE in tokenizer.json (byte_bpe.h); or WordPiece in tokenizer.json,
+// or else vocab.txt; with tokenizer_config.json, special_tokens_map.json and added_tokens.json where they
+// exist. Errors: kNotFound, none of these; kCorrupt, a file that cannot be read as what it is, or lacks a
+// token it names; kUnsupported, a tokenizer of another kind, or with a step that this build does not have.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& directory);
 
 }  // namespace itif::model

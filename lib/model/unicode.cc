@@ -3,6 +3,10 @@
 
 #include <utf8proc.h>
 
+#include <cstdlib>
+#include <memory>
+#include <new>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -58,6 +62,33 @@ CodePointClasses::CodePointClasses() {
 const CodePointClasses& CodePointClasses::get() {
   static const CodePointClasses classes;
   return classes;
+}
+
+bool is_white_space(uint32_t code_point) noexcept {
+  switch (code_point) {
+    case 0x20:
+    case 0x85:
+    case 0xa0:
+    case 0x1680:
+    case 0x2028:
+    case 0x2029:
+    case 0x202f:
+    case 0x205f:
+    case 0x3000: return true;
+    default:
+      return (code_point >= 0x09 && code_point <= 0x0d) ||
+             (code_point >= 0x2000 && code_point <= 0x200a);
+  }
+}
+
+bool is_letter(uint32_t code_point) noexcept {
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+}
+
+bool is_number(uint32_t code_point) noexcept {
+  const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(code_point));
+  return category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO;
 }
 
 bool is_utf8(std::string_view text) noexcept {
@@ -150,6 +181,19 @@ CodePoints lower_case(uint32_t code_point) noexcept {
     parts.points[1] = 0x307;
   }
   return parts;
+}
+
+std::string without_marks(std::string_view text) {
+  utf8proc_uint8_t* mapped = nullptr;
+  constexpr int kOptions =
+      UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT | UTF8PROC_STRIPMARK;
+  const utf8proc_ssize_t bytes =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &mapped,
+                   static_cast<utf8proc_option_t>(kOptions));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
+  if (bytes < 0) throw std::bad_alloc();  // all else is UTF-8's
+  return {reinterpret_cast<const char*>(mapped), static_cast<size_t>(bytes)};
 }
 
 uint8_t combining_class(uint32_t code_point) noexcept {

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -42,6 +43,12 @@ class CodePointClasses {
   std::vector<Page> pages_;
 };
 
+// Unicode's property White_Space: what \s and Rust's is_whitespace() are.
+bool is_white_space(uint32_t code_point) noexcept;
+// General categories L and N: what \p{L} and \p{N} are.
+bool is_letter(uint32_t code_point) noexcept;
+bool is_number(uint32_t code_point) noexcept;
+
 // Whether `text` is UTF-8 as RFC 3629 has it: no overlong form, surrogate or cut sequence.
 bool is_utf8(std::string_view text) noexcept;
 
@@ -74,6 +81,8 @@ struct CodePoints {
 };
 CodePoints decompose(uint32_t code_point) noexcept;
 CodePoints lower_case(uint32_t code_point) noexcept;
+// Compatibility decomposition (NFKD) with all marks left out. REQUIRES: UTF-8. May throw std::bad_alloc.
+std::string without_marks(std::string_view text);
 // Canonical combining class: the order of marks after a base (Unicode, section 3.11). 0: starts
 // anew.
 uint8_t combining_class(uint32_t code_point) noexcept;

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 
+#include "model/pair_truncation.h"
+
 namespace itif::model {
 
 // The sink of the normaliser: collects a word and writes its pieces.
@@ -106,17 +108,10 @@ std::string normalize(std::string_view text, const NormalizerOptions& options) {
 }
 
 // Cuts the ids of a pair, which begin at `start`, to `room` and returns how many the first text
-// keeps. The longer text gives until both are equal, then both give; an odd one stays the longer's.
+// keeps.
 size_t cut_pair(size_t first, size_t second, size_t room, size_t start, std::vector<int32_t>& ids) {
-  size_t shorter = std::min(first, second);
-  size_t longer = std::max(shorter, room - std::min(shorter, room));
-  if (shorter + longer > room) {
-    shorter = room / 2;
-    longer = room - shorter;
-  }
+  const auto [keep_first, keep_second] = cut_longest_first(first, second, room);
   const auto at = [&](size_t index) { return ids.begin() + static_cast<ptrdiff_t>(index); };
-  const size_t keep_first = first > second ? longer : shorter;
-  const size_t keep_second = first > second ? shorter : longer;
   const size_t first_at = start + 1;
   const size_t second_at = first_at + std::min(first, room) + 1;
   ids.erase(at(second_at + keep_second), at(second_at + std::min(second, room)));

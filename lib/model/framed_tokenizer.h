@@ -1,0 +1,75 @@
+// What RoBERTa's and ALBERT's tokenizers have in common: special tokens that stand in a text are
+// themselves, what is between them is cut by the tokenizer's own model, and the ids are framed by a first
+// and a last token, a pair's texts in one frame.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/error.h"
+#include "model/tokenizer.h"
+#include "model/wordpiece_vocabulary.h"
+
+namespace itif::model {
+
+// Found in the text itself. One that strips takes the white space beside it away.
+struct SpecialToken {
+  std::string content;
+  int32_t id = 0;
+  bool strips_left = false;
+  bool strips_right = false;
+};
+
+struct TokenFrame {
+  int32_t first = 0, last = 0;  // first A last; first A last B last
+  bool doubles_last = false;    // first A last last B last
+  bool has_types = false;       // a pair's second text, and the token behind it, are of type 1
+};
+
+class FramedTokenizer : public Tokenizer {
+ public:
+  EncodeStatus encode(std::string_view text, std::optional<std::string_view> pair,
+                      const EncodeOptions& options, std::vector<int32_t>& ids,
+                      std::vector<uint8_t>& token_types) const noexcept override;
+  uint32_t vocab_size() const noexcept override { return vocab_size_; }
+  uint32_t max_tokens() const noexcept override { return max_tokens_; }
+  int32_t separator_id() const noexcept override { return frame_.last; }
+
+ protected:
+  // Appends the ids of a text without special tokens; may stop beyond `most` ids. May throw
+  // std::bad_alloc. `text` is UTF-8 and not empty.
+  virtual void append_text(std::string_view text, size_t most, std::vector<int32_t>& ids) const = 0;
+
+  Status set_specials(std::vector<SpecialToken> specials);
+
+  TokenFrame frame_;
+  uint32_t vocab_size_ = 0;
+  uint32_t max_tokens_ = UINT32_MAX;
+
+ private:
+  std::vector<int32_t> cut(std::string_view text, size_t most) const;
+
+  WordPieceVocabulary contents_;
+  std::array<bool, 256> first_byte_{};  // that a special token begins with
+  std::unordered_map<int32_t, SpecialToken> specials_;
+};
+
+// What tokenizer_config.json, special_tokens_map.json and added_tokens.json say of such a tokenizer.
+struct TokenizerSettings {
+  // By their keys: bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token; those
+  // not named are absent.
+  std::unordered_map<std::string, SpecialToken> names;  // ids are -1
+  std::vector<SpecialToken> added;                      // with their ids
+  uint32_t max_tokens = UINT32_MAX;
+  bool adds_prefix_space = false;
+  bool lower_case = true;
+  bool keeps_accents = false;
+};
+// Errors: kCorrupt, kInvalidArgument; messages name the file.
+Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory);
+
+}  // namespace itif::model
