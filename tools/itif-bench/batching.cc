@@ -36,6 +36,8 @@ Status bench_batching(const BenchOptions& options, Report& report) {
   report.set_device("host");
   const Effort effort =
       options.quick ? Effort{.seconds = 0, .least = 1} : Effort{.seconds = 1, .least = 3};
+  const std::string model =
+      options.quick ? fmt::format("albert-large ({} layers)", kQuickLayers) : "albert-large";
   for (const std::string& dtype : options.dtypes)
     for (uint32_t tenants = 2; tenants <= 5; ++tenants) {
       double sum = 0;
@@ -43,7 +45,7 @@ Status bench_batching(const BenchOptions& options, Report& report) {
       for (uint32_t requests = 2; requests <= kMaxRequests; requests *= 2) {
         if (requests < tenants) continue;
         const std::string name =
-            fmt::format("{} tenants, {} requests, {}", tenants, requests, dtype);
+            fmt::format("{}, {} tenants, {} requests, {}", model, tenants, requests, dtype);
         if (!options.wants(name)) continue;
         auto modes = measure_modes(make_workload(options, tenants, requests, dtype), effort);
         if (!modes && modes.error().code == Code::kUnsupported) {
@@ -51,23 +53,30 @@ Status bench_batching(const BenchOptions& options, Report& report) {
           continue;
         }
         if (!modes) return std::unexpected(modes.error());
-        for (const auto& [mode, samples] : *modes) {
+        for (const std::string& why : modes->missing)
+          report.note(fmt::format("skipped {}, {}", name, why));
+        for (const std::string_view mode : execution_modes()) {
+          const auto found = modes->by_mode.find(std::string(mode));
+          if (found == modes->by_mode.end()) continue;
+          const Samples& samples = found->second;
           report.add({.name = name,
-                      .mode = mode,
+                      .mode = std::string(mode),
                       .value = samples.median() * 1e-6,
                       .unit = "ms",
                       .spread = samples.spread()});
           report.add({.name = name,
-                      .mode = mode,
+                      .mode = std::string(mode),
                       .value = requests / (samples.median() * 1e-9),
                       .unit = "requests/s",
                       .spread = samples.spread()});
         }
-        sum += (*modes)["seq"].median() / (*modes)["itif"].median();
-        ++count;
+        if (const auto speed_up = modes->speed_up()) {
+          sum += *speed_up;
+          ++count;
+        }
       }
       if (count > 0)
-        report.add({.name = fmt::format("{} tenants, {}", tenants, dtype),
+        report.add({.name = fmt::format("{}, {} tenants, {}", model, tenants, dtype),
                     .mode = "seq / itif",
                     .value = sum / count,
                     .unit = "times",

@@ -156,10 +156,16 @@ Encoder::Batch Encoder::of_tenant(const Batch& batch, uint32_t tenant, uint32_t 
   const auto range = std::ranges::find(batch.ranges, tenant, &kernels::RowRange::slot);
   CHECK(range != batch.ranges.end());
   const uint32_t first = range->first_row, end = first + range->num_rows;
+  one.pictures = batch.pictures;
   for (size_t s = 0; s < batch.segments.size(); ++s) {
     if (batch.segments[s].first_row < first || batch.segments[s].first_row >= end) continue;
-    one.pieces.push_back(batch.pieces[s]);
-    one.pieces.back().first_row -= first;
+    if (batch.images.empty()) {
+      one.pieces.push_back(batch.pieces[s]);
+      one.pieces.back().first_row -= first;
+    } else {
+      one.images.push_back(batch.images[s]);
+      one.images.back().first_row -= first;
+    }
     one.segments.push_back({batch.segments[s].first_row - first, batch.segments[s].num_rows});
     one.offsets.push_back(batch.offsets[s + 1] - first);
   }

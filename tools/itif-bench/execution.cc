@@ -6,7 +6,9 @@
 #include <barrier>
 #include <thread>
 
+#include "backbone/marian_decoder.h"
 #include "execution_modes.h"
+#include "instance.h"
 
 namespace itif::bench {
 namespace {
@@ -18,83 +20,42 @@ Result<std::unique_ptr<device::Device>> open_host(const Workload& workload, uint
   return device::open_device({.kind = "host", .dtype = workload.dtype, .num_threads = threads});
 }
 
-Result<std::vector<float>> last_row(Encoder& encoder, const Encoder::Batch& batch,
-                                    uint32_t hidden) {
-  ITIF_ASSIGN(const std::vector<float> states, encoder.hidden_states(batch));
-  return std::vector<float>(states.end() - hidden, states.end());
-}
-
-class Itif final : public Execution {
+// One instance for all tenants, whose requests run together, or one tenant's after the other's.
+class OneInstance final : public Execution {
  public:
-  static Result<std::unique_ptr<Execution>> make(const Workload& workload) {
-    auto itif = std::make_unique<Itif>();
-    itif->hidden_ = workload.spec().hidden;
-    itif->batch_ = workload.batch();
-    ITIF_ASSIGN(itif->device_, open_host(workload, workload.threads));
-    ITIF_ASSIGN(itif->encoder_,
-                Encoder::make(*itif->device_, workload.spec(), workload.num_tenants(),
-                              workload.requests.num_tokens()));
-    return itif;
-  }
-  Status run() override { return encoder_->forward(batch_); }
-  Result<std::vector<float>> last_states() override {
-    ITIF_ASSIGN(const std::vector<float> states, encoder_->hidden_states(batch_));
-    std::vector<float> last;
-    for (const kernels::RowRange& range : batch_.ranges) {
-      const auto end = states.begin() + ptrdiff_t{hidden_} * (range.first_row + range.num_rows);
-      last.insert(last.end(), end - hidden_, end);
-    }
-    return last;
-  }
-
- private:
-  std::unique_ptr<device::Device> device_;
-  std::unique_ptr<Encoder> encoder_;
-  Encoder::Batch batch_;
-  uint32_t hidden_ = 0;
-};
-
-class Seq final : public Execution {
- public:
-  static Result<std::unique_ptr<Execution>> make(const Workload& workload) {
-    auto seq = std::make_unique<Seq>();
-    seq->hidden_ = workload.spec().hidden;
-    seq->all_ = workload.batch();
-    for (uint32_t tenant = 0; tenant < workload.num_tenants(); ++tenant)
-      seq->batches_.push_back(Encoder::of_tenant(seq->all_, tenant, tenant));
-    ITIF_ASSIGN(seq->device_, open_host(workload, workload.threads));
-    ITIF_ASSIGN(seq->encoder_, Encoder::make(*seq->device_, workload.spec(), workload.num_tenants(),
-                                             workload.requests.num_tokens()));
-    return seq;
+  static Result<std::unique_ptr<Execution>> make(const Workload& workload, bool together) {
+    auto one = std::make_unique<OneInstance>();
+    const TenantSpan all{.first = 0, .count = workload.num_tenants()};
+    if (together) one->turns_ = {all};
+    for (uint32_t tenant = 0; !together && tenant < all.count; ++tenant)
+      one->turns_.push_back({.first = tenant, .count = 1});
+    ITIF_ASSIGN(one->device_, open_host(workload, workload.threads));
+    ITIF_ASSIGN(one->instance_, make_instance(*one->device_, workload, all));
+    return one;
   }
   Status run() override {
-    for (const Encoder::Batch& batch : batches_) ITIF_TRY(encoder_->forward(batch));
+    for (const TenantSpan& tenants : turns_) ITIF_TRY(instance_->run(tenants));
     return {};
   }
   Result<std::vector<float>> last_states() override {
-    std::vector<float> last;
-    for (const Encoder::Batch& batch : batches_) {
-      ITIF_ASSIGN(const std::vector<float> row, last_row(*encoder_, batch, hidden_));
-      last.insert(last.end(), row.begin(), row.end());
+    std::vector<float> all;
+    for (const TenantSpan& tenants : turns_) {
+      ITIF_ASSIGN(const std::vector<float> states, instance_->states(tenants));
+      all.insert(all.end(), states.begin(), states.end());
     }
-    return last;
+    return all;
   }
 
  private:
   std::unique_ptr<device::Device> device_;
-  std::unique_ptr<Encoder> encoder_;
-  Encoder::Batch all_;  // the ids
-  std::vector<Encoder::Batch> batches_;
-  uint32_t hidden_ = 0;
+  std::unique_ptr<Instance> instance_;
+  std::vector<TenantSpan> turns_;
 };
 
 class MultiStream final : public Execution {
  public:
   explicit MultiStream(const Workload& workload)
-      : workload_(workload),
-        all_(workload.batch()),
-        lanes_(workload.num_tenants()),
-        turn_(workload.num_tenants() + 1) {}
+      : workload_(workload), lanes_(workload.num_tenants()), turn_(workload.num_tenants() + 1) {}
 
   static Result<std::unique_ptr<Execution>> make(const Workload& workload) {
     auto streams = std::make_unique<MultiStream>(workload);
@@ -122,8 +83,7 @@ class MultiStream final : public Execution {
   enum class Command { kMake, kRun, kStates, kEnd };
   struct Lane {
     std::thread thread;
-    std::unique_ptr<Encoder> encoder;
-    Encoder::Batch batch;
+    std::unique_ptr<Instance> instance;
     std::vector<float> last;
     Status status;
   };
@@ -135,7 +95,7 @@ class MultiStream final : public Execution {
       turn_.arrive_and_wait();
       const Command command = command_;
       lane.status = obey(command, tenant, lane);
-      if (command == Command::kEnd) lane.encoder.reset();
+      if (command == Command::kEnd) lane.instance.reset();
       turn_.arrive_and_wait();
       if (command == Command::kEnd) return;
     }
@@ -143,14 +103,12 @@ class MultiStream final : public Execution {
   Status obey(Command command, uint32_t tenant, Lane& lane) {
     switch (command) {
       case Command::kMake: {
-        lane.batch = Encoder::of_tenant(all_, tenant, 0);
-        ITIF_ASSIGN(lane.encoder, Encoder::make(*device_, workload_.spec(), 1,
-                                                lane.batch.offsets.back(), tenant));
+        ITIF_ASSIGN(lane.instance, make_instance(*device_, workload_, {.first = tenant}));
         return {};
       }
-      case Command::kRun: return lane.encoder->forward(lane.batch);
+      case Command::kRun: return lane.instance->run({.first = tenant});
       case Command::kStates: {
-        ITIF_ASSIGN(lane.last, last_row(*lane.encoder, lane.batch, workload_.spec().hidden));
+        ITIF_ASSIGN(lane.last, lane.instance->states({.first = tenant}));
         return {};
       }
       case Command::kEnd: return {};
@@ -167,7 +125,6 @@ class MultiStream final : public Execution {
   }
 
   const Workload workload_;
-  const Encoder::Batch all_;
   std::unique_ptr<device::Device> device_;
   std::vector<Lane> lanes_;
   Command command_ = Command::kMake;
@@ -178,9 +135,22 @@ class MultiStream final : public Execution {
 
 model::BackboneSpec Workload::spec() const {
   model::BackboneSpec spec = backbone::find_preset(preset).value()->spec;
-  spec.vocab = std::min(spec.vocab, kVocab);
-  if (layers != 0) spec.layers = layers;
+  if (vocab != 0)
+    spec.vocab = vocab;
+  else if (!decodes())  // where the vocabulary is a GEMM like others
+    spec.vocab = std::min(spec.vocab, kVocab);
+  if (layers != 0) {
+    spec.layers = layers;
+    for (model::SpecField& field : spec.own)
+      if (field.key == backbone::marian::kLayers) field.value = uint64_t{layers};
+  }
   return spec;
+}
+
+Encoder::Batch Workload::batch() const {
+  const model::BackboneSpec spec = this->spec();
+  return spec.takes_images() ? Encoder::make_images(requests, spec)
+                             : Encoder::make_batch(requests, spec.vocab);
 }
 
 uint32_t threads_of_tenant(const Workload& workload) {
@@ -194,8 +164,8 @@ std::span<const std::string_view> execution_modes() {
 }
 
 Result<std::unique_ptr<Execution>> make_execution(std::string_view mode, const Workload& workload) {
-  if (mode == "itif") return Itif::make(workload);
-  if (mode == "seq") return Seq::make(workload);
+  if (mode == "itif") return OneInstance::make(workload, true);
+  if (mode == "seq") return OneInstance::make(workload, false);
   if (mode == "multi-stream") return MultiStream::make(workload);
   if (mode == "mps") return make_mps(workload);
   return fail(Code::kInvalidArgument, fmt::format("no execution mode '{}'", mode));

@@ -20,14 +20,20 @@ namespace itif::bench {
 
 struct Workload {
   std::string preset;    // of the backbone
-  uint32_t layers = 0;   // 0: the preset's
+  uint32_t layers = 0;   // of encoder and decoder; 0: the preset's
+  uint32_t vocab = 0;    // 0: the preset's, or as much of it as many encoders fit the memory with
+  uint32_t steps = 0;    // of a decoder, from the first token on; 0: an encoder
   EncoderCase requests;  // lengths[t]: tenant t's
   std::string dtype;     // "bf16"
   uint32_t threads = 0;  // in all; 0: all CPUs
 
-  // The preset's, with a vocabulary that many tenants' embeddings fit the memory with.
   model::BackboneSpec spec() const;
-  Encoder::Batch batch() const { return Encoder::make_batch(requests, spec().vocab); }
+  bool decodes() const { return steps != 0; }
+  // REQUIRES: !decodes().
+  Encoder::Batch batch() const;
+  // Of what two modes compute for a tenant, as a cosine: the order of sums may move the last of a
+  // decoder's candidates.
+  double least_similarity() const { return decodes() ? 0.7 : 0.999; }
   uint32_t num_tenants() const { return static_cast<uint32_t>(requests.lengths.size()); }
 };
 
@@ -36,7 +42,7 @@ class Execution {
   virtual ~Execution() = default;
   // Computes all requests once and waits.
   virtual Status run() = 0;
-  // The last hidden state of each tenant's last token, [tenants, hidden], of a run: to compare modes.
+  // As many values a tenant of a run: to compare modes.
   virtual Result<std::vector<float>> last_states() = 0;
 };
 

@@ -1,5 +1,5 @@
 // Mode mps: a process a tenant. Parent and tenants share nothing but a pipe each way; a command is one
-// byte ('r' run, 's' states, 'e' end), an answer one byte ('k' done, 'f' failed) and, for 's', the state.
+// byte ('r' run, 's' states, 'e' end), an answer one byte ('k' done) and, for 's', how many values there are and the values.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "execution_modes.h"
+#include "instance.h"
 
 extern char** environ;
 
@@ -21,6 +22,8 @@ using nlohmann::json;
 std::string to_text(const Workload& w) {
   return json{{"preset", w.preset},
               {"layers", w.layers},
+              {"vocab", w.vocab},
+              {"steps", w.steps},
               {"lengths", w.requests.lengths},
               {"dtype", w.dtype},
               {"threads", w.threads}}
@@ -31,6 +34,8 @@ Workload from_text(const std::string& text) {
   const json j = json::parse(text);
   return {.preset = j.at("preset"),
           .layers = j.at("layers"),
+          .vocab = j.at("vocab"),
+          .steps = j.at("steps"),
           .requests = {.name = {}, .lengths = j.at("lengths")},
           .dtype = j.at("dtype"),
           .threads = j.at("threads")};
@@ -58,7 +63,6 @@ bool write_all(int fd, const void* from, size_t bytes) {
 
 class Mps final : public Execution {
  public:
-  explicit Mps(uint32_t hidden) : hidden_(hidden) {}
   ~Mps() override {
     for (const Process& process : processes_) {
       ::close(process.commands);
@@ -102,11 +106,14 @@ class Mps final : public Execution {
   }
   Result<std::vector<float>> last_states() override {
     ITIF_TRY(command('s'));
-    std::vector<float> last(processes_.size() * hidden_);
-    for (size_t t = 0; t < processes_.size(); ++t) {
-      ITIF_TRY(answer(processes_[t]));
-      if (!read_all(processes_[t].answers, last.data() + t * hidden_, hidden_ * sizeof(float)))
-        return gone();
+    std::vector<float> last;
+    for (const Process& process : processes_) {
+      uint32_t count = 0;
+      ITIF_TRY(answer(process));
+      if (!read_all(process.answers, &count, sizeof(count))) return gone();
+      const size_t before = last.size();
+      last.resize(before + count);
+      if (!read_all(process.answers, last.data() + before, count * sizeof(float))) return gone();
     }
     return last;
   }
@@ -139,40 +146,52 @@ class Mps final : public Execution {
     return {};
   }
 
-  const uint32_t hidden_;
   std::vector<Process> processes_;
 };
 
 Status serve_tenant(const Workload& workload, uint32_t tenant) {
-  const Encoder::Batch all = workload.batch();
-  const Encoder::Batch batch = Encoder::of_tenant(all, tenant, 0);
   ITIF_ASSIGN(const auto device, device::open_device({.kind = "host",
                                                       .dtype = workload.dtype,
                                                       .num_threads = threads_of_tenant(workload)}));
-  ITIF_ASSIGN(const auto encoder,
-              Encoder::make(*device, workload.spec(), 1, batch.offsets.back(), tenant));
+  ITIF_ASSIGN(const auto instance, make_instance(*device, workload, {.first = tenant}));
   const char done = 'k';
   char command = 0;
-  const uint32_t hidden = workload.spec().hidden;
   for (bool open = write_all(STDOUT_FILENO, &done, 1);
        open && read_all(STDIN_FILENO, &command, 1);) {
     if (command == 'r') {
-      ITIF_TRY(encoder->forward(batch));
+      ITIF_TRY(instance->run({.first = tenant}));
       open = write_all(STDOUT_FILENO, &done, 1);
     } else {
-      ITIF_ASSIGN(const std::vector<float> states, encoder->hidden_states(batch));
-      open =
-          write_all(STDOUT_FILENO, &done, 1) &&
-          write_all(STDOUT_FILENO, states.data() + states.size() - hidden, hidden * sizeof(float));
+      ITIF_ASSIGN(const std::vector<float> states, instance->states({.first = tenant}));
+      const auto count = static_cast<uint32_t>(states.size());
+      open = write_all(STDOUT_FILENO, &done, 1) &&
+             write_all(STDOUT_FILENO, &count, sizeof(count)) &&
+             write_all(STDOUT_FILENO, states.data(), count * sizeof(float));
     }
   }
+  return {};
+}
+
+// Each process finds memory free that the others are about to take: ask for all of it first.
+Status check_memory(const Workload& workload) {
+  constexpr uint64_t kBytesOfProcess = uint64_t{128} << 20;  // libraries, their code, workspace
+  ITIF_ASSIGN(const auto device,
+              device::open_device({.kind = "host", .dtype = workload.dtype, .num_threads = 1}));
+  ITIF_ASSIGN(const uint64_t weights, weight_bytes_of_tenant(*device, workload));
+  const uint64_t needed = workload.num_tenants() * (weights + kBytesOfProcess);
+  if (needed > device->available_bytes())
+    return fail(Code::kResourceExhausted,
+                fmt::format("{} processes need {:.1f} GB, and there are {:.1f}",
+                            workload.num_tenants(), static_cast<double>(needed) * 1e-9,
+                            static_cast<double>(device->available_bytes()) * 1e-9));
   return {};
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Execution>> make_mps(const Workload& workload) {
-  auto mps = std::make_unique<Mps>(workload.spec().hidden);
+  ITIF_TRY(check_memory(workload));
+  auto mps = std::make_unique<Mps>();
   for (uint32_t tenant = 0; tenant < workload.num_tenants(); ++tenant)
     ITIF_TRY(mps->start(to_text(workload), tenant));
   ITIF_TRY(mps->ready());

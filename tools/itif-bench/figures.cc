@@ -149,10 +149,10 @@ void batching(const Results& results, std::vector<Figure>& figures) {
         figure.panels.push_back(panel_of(
             results, {.title = tenants + " tenants", .x_label = "requests", .y_label = of.unit},
             of.unit, [&](const auto& parts, const Row& row) -> std::optional<Place> {
-              if (parts.size() != 3 || number_before(parts[0], "tenants") != tenants ||
-                  parts[2] != dtype)
+              if (parts.size() != 4 || number_before(parts[1], "tenants") != tenants ||
+                  parts[3] != dtype)
                 return {};
-              return Place{number_before(parts[1], "requests"), row.mode};
+              return Place{number_before(parts[2], "requests"), row.mode};
             }));
       add(figures, std::move(figure));
     }

@@ -31,7 +31,7 @@ constexpr bench::Bench kBenches[] = {
      bench::bench_operators},
     {"tenants", "Table 5.2: 2 to 64 tenants, by execution mode, against their GEMMs alone", "floor",
      bench::bench_tenants},
-    {"decoder", "a step of Marian's decoder, tenants together and in turn, against its GEMMs alone",
+    {"decoder", "a step of Marian's decoder, together and in turn, and among finished sequences",
      "floor", bench::bench_decoder},
     {"batching", "Figures 5.2 to 5.4: ALBERT-large, 2 to 64 requests of 2 to 5 tenants, by mode",
      "", bench::bench_batching},

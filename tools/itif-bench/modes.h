@@ -3,17 +3,25 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "execution.h"
 #include "timing.h"
 
 namespace itif::bench {
 
-// By mode. Errors: those of make_execution; kInternal, a mode that computes something else than the
-// others.
-Result<std::map<std::string, Samples>> measure_modes(const Workload& workload,
-                                                     const Effort& effort);
+struct ModeSamples {
+  std::map<std::string, Samples> by_mode;
+  std::vector<std::string> missing;  // why, of modes that the memory is too small for
+  // Sequential execution's time over ITIF's, where both were measured.
+  std::optional<double> speed_up() const;
+};
+
+// Errors: those of make_execution, also if no mode fits; kInternal, a mode that computes something else
+// than the others.
+Result<ModeSamples> measure_modes(const Workload& workload, const Effort& effort);
 
 // The workload's GEMMs alone.
 Samples measure_floor(const Workload& workload, const Effort& effort);

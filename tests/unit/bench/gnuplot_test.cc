@@ -59,11 +59,12 @@ TEST(Figures, BatchingGivesLatencyAndThroughput) {
   std::vector<Row> rows;
   for (int tenants = 2; tenants <= 5; ++tenants)
     for (const int requests : {8, 16}) {
-      const std::string name = fmt::format("{} tenants, {} requests, f32", tenants, requests);
+      const std::string name =
+          fmt::format("albert-large, {} tenants, {} requests, f32", tenants, requests);
       rows.push_back(row(name, "itif", requests, "ms"));
       rows.push_back(row(name, "itif", 1000, "requests/s"));
     }
-  rows.push_back(row("5 tenants, f32", "seq / itif", 2, "times"));
+  rows.push_back(row("albert-large, 5 tenants, f32", "seq / itif", 2, "times"));
   EXPECT_EQ(figure_of("batching", rows, "figure-5.2-f32").panels.size(), 4u);
   EXPECT_EQ(figure_of("batching", rows, "figure-5.3-f32").panels.size(), 2u);
   const Figure last = figure_of("batching", rows, "figure-5.4-f32");

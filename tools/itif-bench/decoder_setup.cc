@@ -1,0 +1,138 @@
+#include "decoder_setup.h"
+
+#include <numeric>
+
+#include "encoder_setup.h"
+
+namespace itif::bench {
+namespace {
+
+using backbone::Decoder;
+
+constexpr uint32_t kSourceBlocks = kSourceTokens / Decoder::kBlockTokens;
+
+uint32_t blocks_of(uint32_t tokens) {
+  return (tokens + Decoder::kBlockTokens - 1) / Decoder::kBlockTokens;
+}
+uint32_t blocks_of_sequence(uint32_t max_tokens) {
+  return kSourceBlocks + kBeams * blocks_of(max_tokens);
+}
+
+}  // namespace
+
+StepRows::StepRows(uint32_t position, uint32_t max_tokens)
+    : position_(position), blocks_of_beam_(blocks_of(max_tokens)) {}
+
+void StepRows::add(const Sequence& sequence) {
+  const uint32_t first_block = sequence.place * (kSourceBlocks + kBeams * blocks_of_beam_);
+  const auto append = [&](uint32_t block, uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) blocks_.push_back(block + i);
+  };
+  sequences_.push_back(sequence);
+  for (uint32_t token = 0; token < kSourceTokens; ++token)
+    source_places_.push_back(first_block * Decoder::kBlockTokens + token);
+  const auto first_memory = static_cast<uint32_t>(blocks_.size());
+  append(first_block, kSourceBlocks);
+  if (ranges_.empty() || ranges_.back().slot != sequence.slot)
+    ranges_.push_back({static_cast<uint32_t>(tokens_.size()), 0, sequence.slot});
+  for (uint32_t beam = 0; beam < kBeams; ++beam) {
+    const uint32_t block = first_block + kSourceBlocks + beam * blocks_of_beam_;
+    history_.push_back({static_cast<uint32_t>(blocks_.size()), position_ + 1});
+    memory_.push_back({first_memory, kSourceTokens});
+    append(block, blocks_of(position_ + 1));
+    places_.push_back(block * Decoder::kBlockTokens + position_);
+    tokens_.push_back(
+        static_cast<int32_t>(7 + 13 * (kBeams * sequence.seed + beam) + 29 * position_));
+    positions_.push_back(position_);
+    ++ranges_.back().num_rows;
+  }
+}
+
+backbone::DecoderStep StepRows::step() const {
+  return {.tokens = tokens_,
+          .positions = positions_,
+          .places = places_,
+          .history = history_,
+          .memory = memory_,
+          .blocks = blocks_,
+          .ranges = ranges_,
+          .banned_of = {},
+          .banned = {},
+          .num_candidates = kCandidates};
+}
+
+Result<std::unique_ptr<DecoderSetup>> DecoderSetup::make(device::Device& device,
+                                                         const model::BackboneSpec& spec,
+                                                         const Options& options) {
+  auto setup = std::make_unique<DecoderSetup>();
+  ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
+  ITIF_ASSIGN(setup->weights_,
+              model::WeightStore::create(device, family->weight_kinds(spec), options.num_tenants));
+  for (uint32_t tenant = 0; tenant < options.num_tenants; ++tenant) {
+    ITIF_ASSIGN(const uint32_t slot, setup->weights_->acquire());
+    ITIF_TRY(fill_with_noise(device, *setup->weights_, slot, options.first_tenant + tenant));
+  }
+  ITIF_ASSIGN(setup->decoder_,
+              family->make_decoder(device, spec,
+                                   {.max_rows = kSourceTokens,
+                                    .max_step_rows = options.max_sequences * kBeams,
+                                    .max_cache_bytes = uint64_t{4} << 30}));
+  if (setup->decoder_->num_blocks() <
+      options.max_sequences * blocks_of_sequence(options.max_tokens))
+    return fail(Code::kResourceExhausted, "no memory for the K/V cache");
+  ITIF_ASSIGN(setup->stream_, device.make_stream({}));
+  setup->stream_->attach_thread();
+  return setup;
+}
+
+void DecoderSetup::encode_sources(const StepRows& rows) {
+  std::vector<uint16_t> ids(kSourceTokens);
+  std::vector<uint32_t> positions(kSourceTokens);
+  std::iota(positions.begin(), positions.end(), 0u);
+  const kernels::SegmentRows segment{0, kSourceTokens};
+  for (size_t i = 0; i < rows.sequences().size(); ++i) {
+    const Sequence& sequence = rows.sequences()[i];
+    for (size_t t = 0; t < ids.size(); ++t)
+      ids[t] = static_cast<uint16_t>(3 + sequence.seed + 5 * t);
+    const kernels::IdPiece piece{reinterpret_cast<const std::byte*>(ids.data()), kSourceTokens, 0,
+                                 2};
+    const kernels::RowRange range{0, kSourceTokens, sequence.slot};
+    decoder_->launch_encode(
+        *stream_, weights_->view(),
+        {.num_rows = kSourceTokens,
+         .pieces = {&piece, 1},
+         .positions = positions,
+         .token_types = {},
+         .segments = {&segment, 1},
+         .ranges = {&range, 1}},
+        std::span(rows.source_places()).subspan(i * kSourceTokens, kSourceTokens));
+    (void)stream_->synchronize();  // a failed stream fails the first step as well
+  }
+}
+
+Result<std::vector<int32_t>> DecoderSetup::found(const StepRows& rows) {
+  const backbone::StepResult result =
+      decoder_->launch_step(*stream_, weights_->view(), rows.step());
+  std::vector<int32_t> tokens(rows.num_rows() * kCandidates);
+  stream_->copy_to_host(result.tokens, tokens.size() * sizeof(int32_t), tokens.data());
+  ITIF_TRY(stream_->synchronize());
+  return tokens;
+}
+
+StepFloor::StepFloor(DType type, const model::BackboneSpec& spec,
+                     const std::vector<kernels::RowRange>& ranges, uint32_t threads) {
+  const auto uses = backbone::find_family(spec.family).value()->gemms(spec);
+  for (const kernels::RowRange& range : ranges)
+    for (size_t use = 4; use < uses.size(); ++use) {       // the first four are the encoder's
+      if (uses[use].shape.n == 2 * spec.hidden) continue;  // of sources
+      for (uint32_t i = 0; i < uses[use].times; ++i)
+        gemms_.push_back(
+            make_bare_gemm(type, range.num_rows, uses[use].shape.n, uses[use].shape.k, threads));
+    }
+}
+
+void StepFloor::run() {
+  for (const auto& gemm : gemms_) gemm->run();
+}
+
+}  // namespace itif::bench

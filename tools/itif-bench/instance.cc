@@ -1,0 +1,119 @@
+#include "instance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/check.h"
+#include "decoder_setup.h"
+
+namespace itif::bench {
+namespace {
+
+class EncoderInstance final : public Instance {
+ public:
+  static Result<std::unique_ptr<Instance>> make(device::Device& device, const Workload& workload,
+                                                const TenantSpan& tenants) {
+    auto instance = std::make_unique<EncoderInstance>(workload, tenants);
+    uint32_t tokens = 0;
+    for (const Encoder::Batch& batch : instance->alone_) tokens += batch.offsets.back();
+    ITIF_ASSIGN(instance->encoder_,
+                Encoder::make(device, workload.spec(), tenants.count, tokens, tenants.first));
+    return instance;
+  }
+  EncoderInstance(const Workload& workload, const TenantSpan& tenants)
+      : hidden_(workload.spec().hidden), tenants_(tenants), all_(workload.batch()) {
+    for (uint32_t i = 0; i < tenants.count; ++i)
+      alone_.push_back(Encoder::of_tenant(all_, tenants.first + i, i));
+  }
+
+  Status run(const TenantSpan& tenants) override { return encoder_->forward(batch_of(tenants)); }
+  // The last hidden state of each tenant's last token.
+  Result<std::vector<float>> states(const TenantSpan& tenants) override {
+    const Encoder::Batch& batch = batch_of(tenants);
+    ITIF_ASSIGN(const std::vector<float> states, encoder_->hidden_states(batch));
+    std::vector<float> last;
+    for (const kernels::RowRange& range : batch.ranges) {
+      const auto end = states.begin() + ptrdiff_t{hidden_} * (range.first_row + range.num_rows);
+      last.insert(last.end(), end - hidden_, end);
+    }
+    return last;
+  }
+
+ private:
+  const Encoder::Batch& batch_of(const TenantSpan& tenants) const {
+    if (tenants.count == 1) return alone_[tenants.first - tenants_.first];
+    CHECK(tenants.count == tenants_.count && tenants_.first == 0);
+    return all_;
+  }
+
+  const uint32_t hidden_;
+  const TenantSpan tenants_;
+  const Encoder::Batch all_;  // of every tenant of the workload
+  std::vector<Encoder::Batch> alone_;
+  std::unique_ptr<Encoder> encoder_;
+};
+
+// A sequence a tenant, whose beams are told their tokens: every instance computes the same steps.
+class DecoderInstance final : public Instance {
+ public:
+  static Result<std::unique_ptr<Instance>> make(device::Device& device, const Workload& workload,
+                                                const TenantSpan& tenants) {
+    auto instance = std::make_unique<DecoderInstance>(workload, tenants);
+    ITIF_ASSIGN(instance->decoder_, DecoderSetup::make(device, workload.spec(),
+                                                       {.first_tenant = tenants.first,
+                                                        .num_tenants = tenants.count,
+                                                        .max_sequences = tenants.count,
+                                                        .max_tokens = workload.steps}));
+    instance->decoder_->encode_sources(instance->rows(tenants, 0));
+    return instance;
+  }
+  DecoderInstance(const Workload& workload, const TenantSpan& tenants)
+      : steps_(workload.steps), tenants_(tenants) {}
+
+  Status run(const TenantSpan& tenants) override {
+    for (uint32_t step = 0; step < steps_; ++step) ITIF_TRY(decoder_->found(rows(tenants, step)));
+    return {};
+  }
+  // How often each token is among the candidates of the last step, by the token's number.
+  Result<std::vector<float>> states(const TenantSpan& tenants) override {
+    constexpr size_t kWidth = 1 << 16;
+    ITIF_TRY(run(tenants));
+    ITIF_ASSIGN(const auto tokens, decoder_->found(rows(tenants, steps_ - 1)));
+    std::vector<float> counts(tenants.count * kWidth);
+    for (size_t i = 0; i < tokens.size(); ++i)
+      counts[i / (tokens.size() / tenants.count) * kWidth + static_cast<size_t>(tokens[i])] += 1;
+    return counts;
+  }
+
+ private:
+  StepRows rows(const TenantSpan& tenants, uint32_t position) const {
+    StepRows rows(position, steps_);
+    for (uint32_t i = 0; i < tenants.count; ++i) {
+      const uint32_t slot = tenants.first - tenants_.first + i;
+      rows.add({.slot = slot, .place = slot, .seed = tenants.first + i});
+    }
+    return rows;
+  }
+
+  const uint32_t steps_;
+  const TenantSpan tenants_;
+  std::unique_ptr<DecoderSetup> decoder_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Instance>> make_instance(device::Device& device, const Workload& workload,
+                                                const TenantSpan& tenants) {
+  return workload.decodes() ? DecoderInstance::make(device, workload, tenants)
+                            : EncoderInstance::make(device, workload, tenants);
+}
+
+Result<uint64_t> weight_bytes_of_tenant(device::Device& device, const Workload& workload) {
+  const model::BackboneSpec spec = workload.spec();
+  ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
+  ITIF_ASSIGN(const auto store, model::WeightStore::create(device, family->weight_kinds(spec), 1));
+  return store->slot_bytes();
+}
+
+}  // namespace itif::bench
