@@ -4,9 +4,12 @@
 #include <utility>
 
 #include "base/check.h"
+#include "wire/payload.h"
 
 namespace itif::runtime {
 namespace {
+
+using wire::StatusCode;
 
 constexpr size_t kTextBytesPerToken = 32;  // longer texts make text_ grow once
 
@@ -41,8 +44,9 @@ GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& 
       scheduler_(std::move(scheduler)),
       planner_(std::move(planner)),
       queue_(options.queue),
-      texts_(group.spec().takes_images() ? 0 : options.limits.max_tokens,
-             group.spec().image.values()),
+      preparation_({.max_tokens = options.limits.max_tokens,
+                    .image = group.spec().image,
+                    .text_bytes = size_t{options.limits.max_tokens} * kTextBytesPerToken}),
       bound_(options.limits.max_tokens),
       urgent_(options.queue.max_slots),
       last_batch_(options.queue.max_slots) {
@@ -53,7 +57,6 @@ GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& 
   plan_.reserve(max_requests);
   segments_.reserve(max_requests);
   refused_.reserve(size_t{options.queue.max_requests} + kMaxIntake);
-  text_.reserve(size_t{options.limits.max_tokens} * kTextBytesPerToken);
   // A piece is at least kMinFragmentBytes of ids; a request's last one may be shorter.
   pieces_.reserve(max_requests + size_t{options.limits.max_tokens} * 4 / wire::kMinFragmentBytes);
 }
@@ -68,10 +71,7 @@ void GroupExecutor::set_planner(std::unique_ptr<plan::Planner> planner) noexcept
 
 void GroupExecutor::refuse(request::Request* request, wire::StatusCode status,
                            const char* detail) noexcept {
-  if (request->prepared != 0) {
-    texts_.release(request->prepared);
-    request->prepared = 0;
-  }
+  preparation_.release(*request);
   request->status = status;
   request->detail = detail;
   request->done_ns = clock_.now_ns();
@@ -81,7 +81,7 @@ void GroupExecutor::refuse(request::Request* request, wire::StatusCode status,
 void GroupExecutor::submit(request::Request* request) noexcept {
   request->prepared = 0;
   if (device_failed_) {
-    refuse(request, wire::StatusCode::kDeviceFailed, "the group's device has failed");
+    refuse(request, StatusCode::kDeviceFailed, "the group's device has failed");
     return;
   }
   // Before the text is looked at: a tenant that floods must not cost the others' executor more than
@@ -92,12 +92,15 @@ void GroupExecutor::submit(request::Request* request) noexcept {
   if (too_long || !queue_.has_room(request->slot)) {
     // By then the backlog is expected to have halved.
     request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
-    refuse(request, wire::StatusCode::kOverloaded,
+    refuse(request, StatusCode::kOverloaded,
            too_long ? "the tenant's requests wait longer than the group allows"
                     : "the group's queue, or the tenant's share of it, is full");
     return;
   }
-  if (!prepare(request)) return;
+  const model::TenantModel* model = group_.model(request->slot);
+  if (model == nullptr)
+    return refuse(request, StatusCode::kNotAdmitted, "the tenant's model is not loaded");
+  if (const Refusal why = preparation_.prepare(*request, *model)) return refuse(request, why);
   const auto alone_ns = floor_.batch_ns(request->num_tokens);
   CHECK(queue_.push(request, clock_.now_ns(), alone_ns));
 }
@@ -139,7 +142,7 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
   }
   if (device_failed_) {
     while (queue_.num_requests() > 0)
-      refuse(queue_.pop(queue_.active_slots().front()), wire::StatusCode::kDeviceFailed,
+      refuse(queue_.pop(queue_.active_slots().front()), StatusCode::kDeviceFailed,
              "the group's device has failed");
   }
   return completed + complete_refused(sink);
@@ -172,18 +175,26 @@ void GroupExecutor::expire(std::vector<request::Request*>& batch, uint64_t now_n
   std::erase_if(batch, [&](request::Request* request) {
     if (request->deadline_ns == 0) return false;
     if (request->deadline_ns <= now_ns) {
-      refuse(request, wire::StatusCode::kDeadlineQueue, "the deadline passed in the group's queue");
+      refuse(request, StatusCode::kDeadlineQueue, "the deadline passed in the group's queue");
       return true;
     }
     if (static_cast<double>(request->deadline_ns - now_ns) < cost_.batch_ns(request->num_tokens)) {
       by_estimate = true;
-      refuse(request, wire::StatusCode::kDeadlineLaunch,
+      refuse(request, StatusCode::kDeadlineLaunch,
              "the deadline would pass before the request could be computed");
       return true;
     }
     return false;
   });
   if (by_estimate && batch.empty()) cost_.distrust();
+}
+
+void GroupExecutor::resize_images(std::vector<request::Request*>& batch) noexcept {
+  std::erase_if(batch, [&](request::Request* request) {
+    const Refusal why = preparation_.resize(*request, *group_.model(request->slot));
+    if (why) refuse(request, why);
+    return static_cast<bool>(why);
+  });
 }
 
 void GroupExecutor::plan_batch(uint64_t now_ns, BatchFigures& figures) noexcept {
@@ -220,7 +231,7 @@ void GroupExecutor::add_segment(const plan::Segment& place, uint32_t mini_batch,
   segment.mini_batch = mini_batch;
   segment.kind = request->result_kind;
   const size_t first_piece = pieces_.size();
-  const PreparedText* text = request->prepared ? &texts_[request->prepared] : nullptr;
+  const PreparedText* text = preparation_.made(*request);
   if (text) segment.token_types = text->token_types;
   if (group_.spec().takes_images()) {
     segment.image = image_of(*request, text);
@@ -265,8 +276,7 @@ void GroupExecutor::finish_pass(const plan::Pass& pass) noexcept {
     request->result_kind_out = segment.kind_out;
     request->result_rows = segment.result_rows;
     request->done_ns = done_ns;
-    if (request->prepared != 0) texts_.release(request->prepared);
-    request->prepared = 0;
+    preparation_.release(*request);
   }
 }
 

@@ -14,20 +14,18 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "model/image_resize.h"
 #include "plan/planner.h"
 #include "runtime/completion.h"
 #include "runtime/cost_estimate.h"
 #include "runtime/cost_floor.h"
 #include "runtime/group.h"
+#include "runtime/preparation.h"
 #include "runtime/request_executor.h"
-#include "runtime/text_pool.h"
 #include "sched/batch_bound.h"
 #include "sched/group_queue.h"
 #include "sched/objectives.h"
 #include "sched/scheduler.h"
 #include "sched/urgent.h"
-#include "wire/payload.h"
 
 namespace itif::runtime {
 
@@ -40,8 +38,6 @@ struct ExecutorOptions {
   // have given up by the time of its turn, and others after it would wait for nothing. 0: never.
   uint64_t max_wait_ns = 2'000'000'000;
 };
-
-inline constexpr const char* kNoMemoryToPrepare = "no memory to prepare the request";
 
 class GroupExecutor final : public RequestExecutor {
  public:
@@ -71,15 +67,11 @@ class GroupExecutor final : public RequestExecutor {
                 const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler,
                 std::unique_ptr<plan::Planner> planner);
   void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
-  bool prepare(request::Request* request) noexcept;
-  bool acquire_text(request::Request* request) noexcept;
-  bool prepare_ids(request::Request* request, const model::TenantModel& model) noexcept;
-  bool prepare_image(request::Request* request, const model::TenantModel& model) noexcept;
-  // Of a batch whose requests prepare_image() has let pass.
+  void refuse(request::Request* request, const Refusal& why) noexcept {
+    refuse(request, why.status, why.detail);
+  }
+  // Pictures of a batch whose turn it is.
   void resize_images(std::vector<request::Request*>& batch) noexcept;
-  bool resize_image(request::Request* request, const wire::ImagePrefix& picture) noexcept;
-  bool collect_payload(request::Request* request) noexcept;
-  bool prepare_text(request::Request* request, const model::TenantModel& model) noexcept;
   void expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept;
   size_t complete_refused(CompletionSink& sink) noexcept;
   void choose_batch(uint64_t now_ns, const sched::Objectives& objectives) noexcept;
@@ -100,9 +92,7 @@ class GroupExecutor final : public RequestExecutor {
   std::unique_ptr<plan::Planner> planner_;
   std::atomic<plan::Planner*> next_planner_{nullptr};  // owned
   sched::GroupQueue queue_;
-  TextPool texts_;
-  std::string text_;  // scratch: one payload in one place
-  model::PictureResizer resizer_;
+  Preparation preparation_;
   std::vector<request::Request*> refused_;
   std::vector<request::Request*> batch_;
   std::vector<request::Request*> ordered_;  // batch_ in the plan's order

@@ -28,6 +28,22 @@ request::ResultBuffer copy_of(std::span<const std::byte> bytes) noexcept {
   return result;
 }
 
+Refusal check_result_kind(const request::Request& request,
+                          const model::TenantModel& model) noexcept {
+  using wire::ResultKind;
+  const ResultKind kind = request.result_kind;
+  if (kind != ResultKind::kDefault && !supports(model.head.spec, kind))
+    return {StatusCode::kUnsupportedKind,
+            "the model generates: ask for tokens, text or nothing in particular"};
+  const bool wants_text =
+      kind == ResultKind::kText ||
+      (kind == ResultKind::kDefault && request.payload_kind == wire::PayloadKind::kText);
+  if (wants_text && !model.tokenizer)
+    return {StatusCode::kUnsupportedKind,
+            "the tenant's model came without a vocabulary: send token ids and ask for tokens"};
+  return {};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<GenerationExecutor>> GenerationExecutor::create(
@@ -49,7 +65,7 @@ GenerationExecutor::GenerationExecutor(Group& group, device::Stream& stream, con
       max_beams_(group.options().max_beams),
       scheduler_(std::move(scheduler)),
       queue_(options.queue),
-      texts_(options.limits.max_tokens, 0),
+      preparation_({.max_tokens = options.limits.max_tokens, .image = {}, .generates = true}),
       blocks_(decoder_.num_blocks()),
       layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions) {
   waiting_.reserve(options.limits.max_requests);
@@ -65,7 +81,7 @@ GenerationExecutor::GenerationExecutor(Group& group, device::Stream& stream, con
 
 void GenerationExecutor::refuse(request::Request* request, StatusCode status,
                                 const char* detail) noexcept {
-  release_text(request);
+  preparation_.release(*request);
   request->status = status;
   request->detail = detail;
   request->done_ns = clock_.now_ns();
@@ -88,7 +104,8 @@ void GenerationExecutor::submit(request::Request* request) noexcept {
                   too_long ? "the tenant's requests wait longer than the group allows"
                            : "the group's queue, or the tenant's share of it, is full");
   }
-  if (!prepare(request, *model)) return;
+  if (const Refusal why = check_result_kind(*request, *model)) return refuse(request, why);
+  if (const Refusal why = preparation_.prepare(*request, *model)) return refuse(request, why);
   const model::GenerationConfig& config = model->head.spec.generation.front();
   if (config.num_beams > max_beams_ || blocks_needed(*request, config) > blocks_.num_blocks())
     return refuse(request, StatusCode::kTooLong,
@@ -225,9 +242,9 @@ void GenerationExecutor::encode_entered() noexcept {
   layout_.build_sources(
       running_, blocks_, [this](const Sequence& sequence, std::vector<kernels::IdPiece>& pieces) {
         const request::Request& request = *sequence.request;
-        if (request.prepared != 0) {
-          pieces.push_back({reinterpret_cast<const std::byte*>(texts_[request.prepared].ids.data()),
-                            sequence.source_tokens, 0, 4});
+        if (const PreparedText* text = preparation_.made(request)) {
+          pieces.push_back(
+              {reinterpret_cast<const std::byte*>(text->ids.data()), sequence.source_tokens, 0, 4});
           return;
         }
         const uint8_t id_bytes = request.payload_kind == wire::PayloadKind::kTokensU32 ? 4 : 2;
@@ -278,7 +295,7 @@ void GenerationExecutor::finish(Sequence& sequence, uint64_t now_ns) noexcept {
   const bool as_text = request->result_kind == wire::ResultKind::kText ||
                        (request->result_kind == wire::ResultKind::kDefault &&
                         request->payload_kind == wire::PayloadKind::kText);
-  release_text(request);
+  preparation_.release(*request);
   if (as_text) {
     const std::string text = sequence.model->tokenizer->decode(ids);
     request->result = copy_of(std::as_bytes(std::span(text)));

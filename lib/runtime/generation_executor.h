@@ -22,9 +22,9 @@
 #include "runtime/executor.h"
 #include "runtime/group.h"
 #include "runtime/kv_blocks.h"
+#include "runtime/preparation.h"
 #include "runtime/request_executor.h"
 #include "runtime/step_layout.h"
-#include "runtime/text_pool.h"
 #include "sched/group_queue.h"
 #include "sched/scheduler.h"
 
@@ -53,10 +53,9 @@ class GenerationExecutor final : public RequestExecutor {
   GenerationExecutor(Group& group, device::Stream& stream, const Clock& clock,
                      const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler);
   void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
-  bool prepare(request::Request* request, const model::TenantModel& model) noexcept;
-  bool prepare_ids(request::Request* request, const model::TenantModel& model) noexcept;
-  bool prepare_text(request::Request* request, const model::TenantModel& model) noexcept;
-  void release_text(request::Request* request) noexcept;
+  void refuse(request::Request* request, const Refusal& why) noexcept {
+    refuse(request, why.status, why.detail);
+  }
   uint32_t blocks_needed(const request::Request& request,
                          const model::GenerationConfig& config) const noexcept;
   void admit(uint64_t now_ns) noexcept;
@@ -79,8 +78,7 @@ class GenerationExecutor final : public RequestExecutor {
   const uint32_t max_beams_;
   std::unique_ptr<sched::Scheduler> scheduler_;
   sched::GroupQueue queue_;
-  TextPool texts_;
-  std::string text_;  // scratch: one payload in one place
+  Preparation preparation_;
   KvBlocks blocks_;
   std::vector<request::Request*>
       waiting_;  // chosen by the scheduler, not entered; from next_waiting_

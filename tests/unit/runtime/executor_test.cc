@@ -145,7 +145,9 @@ TEST_F(Executor, ATenantThatSendsLittleDoesNotWaitForAFloodsBatches) {
   };
   for (const Case& c : {Case{"fcfs", 0, false}, Case{"fcfs", 60'000'000, true},
                         Case{"fair", 0, true}, Case{"fair", 60'000'000, true}}) {
-    executor_ = GroupExecutor::create(group_, *stream_, clock_, {.scheduler = c.scheduler}).value();
+    ExecutorOptions options;
+    options.scheduler = c.scheduler;
+    executor_ = GroupExecutor::create(group_, *stream_, clock_, options).value();
     const auto flooded_step = [&] {
       while (executor_->num_queued() < 100) submit(50);
       step();
@@ -170,7 +172,9 @@ TEST_F(Executor, ATenantThatSendsLittleDoesNotWaitForAFloodsBatches) {
 // The machine becomes ten times as slow while the flood lasts: what the bound is derived from does not
 // give way to it.
 TEST_F(Executor, AFloodThatSlowsTheMachineDoesNotLoosenItsBound) {
-  executor_ = GroupExecutor::create(group_, *stream_, clock_, {.max_wait_ns = 0}).value();
+  ExecutorOptions options;
+  options.max_wait_ns = 0;
+  executor_ = GroupExecutor::create(group_, *stream_, clock_, options).value();
   uint32_t most_tokens = 0;
   group_.on_batch = [&](std::span<Segment> segments) {
     most_tokens = std::max(most_tokens, static_cast<uint32_t>(50 * segments.size()));
