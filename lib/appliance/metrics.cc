@@ -104,6 +104,10 @@ void add_groups(telemetry::Families& families, const pipeline::Directory& direct
   auto busy = counter_family("itif_group_busy_seconds_total", "Time in batches.");
   auto queued = gauge_family("itif_group_queued_requests", "Requests waiting.");
   auto weights = gauge_family("itif_group_weight_bytes", "Device memory of all tenants' weights.");
+  auto shared =
+      gauge_family("itif_group_workspace_bytes", "Device memory that a group's tenants share.");
+  auto blocks = gauge_family("itif_group_kv_blocks",
+                             "Blocks of a K/V cache: all, used, and reserved by what generates.");
   for (const pipeline::GroupEntry& g : directory.groups()) {
     const telemetry::Label label{"group", g.name};
     add_sample(batches, {label}, static_cast<double>(g.batches));
@@ -112,8 +116,13 @@ void add_groups(telemetry::Families& families, const pipeline::Directory& direct
     add_sample(busy, {label}, static_cast<double>(g.busy_ns) * 1e-9);
     add_sample(queued, {label}, g.waiting);
     add_sample(weights, {label}, static_cast<double>(g.weight_bytes));
+    add_sample(shared, {label}, static_cast<double>(g.workspace_bytes));
+    if (g.kv_blocks == 0) continue;
+    add_sample(blocks, {label, {"what", "all"}}, static_cast<double>(g.kv_blocks));
+    add_sample(blocks, {label, {"what", "used"}}, static_cast<double>(g.kv_blocks_used));
+    add_sample(blocks, {label, {"what", "reserved"}}, static_cast<double>(g.kv_blocks_reserved));
   }
-  for (auto* family : {&batches, &tokens, &rows, &busy, &queued, &weights})
+  for (auto* family : {&batches, &tokens, &rows, &busy, &queued, &weights, &shared, &blocks})
     families.push_back(std::move(*family));
 }
 

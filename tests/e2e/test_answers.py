@@ -2,8 +2,10 @@
 
 import json
 import random
+import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import itif_wire
 import pytest
@@ -174,6 +176,24 @@ def test_text_is_tokenised_and_labels_come_back(appliance, namespaces, models):
         assert sum(entry.probability for entry in classes) == pytest.approx(1, abs=1e-3)
     line = appliance.ctl("infer", "text", "a fine day", namespace=namespaces.client).stdout
     assert "spam" in line or "ham" in line
+
+
+@pytest.mark.parametrize("family", ["roberta", "albert"])
+def test_a_text_is_what_its_ids_are(appliance, namespaces, models, scratch, family):
+    """Of families with tokenizers of their own: byte-level BPE and SentencePiece."""
+    directory = scratch / f"{family}-text"
+    shutil.copytree(models(backbone=f"{family}-tiny"), directory)
+    (directory / "vocab.txt").unlink()
+    tokenizer = Path(__file__).parents[1] / "data" / f"{family}_tokenizer"
+    for file in tokenizer.iterdir():
+        shutil.copy(file, directory)
+    added = appliance.add_tenant(family, directory)
+    cases = json.loads((tokenizer / "golden.json").read_text(encoding="utf-8"))["texts"]
+    cases = [(text, ids) for text, ids in cases if text.strip() and 3 < len(ids) < 60][::20]
+    assert len(cases) >= 10
+    with connect(namespaces, added) as client:
+        for text, ids in cases:
+            assert client.infer_text(text, result_kind="logits").payload == client.infer_tokens(ids, "logits").payload
 
 
 def test_full_and_header_authentication_and_none(appliance, namespaces, models):

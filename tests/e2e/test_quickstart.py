@@ -151,7 +151,7 @@ def test_without_hugepages_it_says_so_and_serves(quickstart):
     assert [line for line in lines if "no hugepages" in line and "--no-huge" in line], lines
 
 
-@pytest.mark.parametrize("backbone", ["vit-tiny", "albert-base"])
+@pytest.mark.parametrize("backbone", ["vit-tiny", "albert-base", "marian-tiny"])
 def test_another_backbone(quickstart, backbone):
     lines = quickstart.serve("--backbone", backbone)
     assert [line for line in lines if f"four models ({backbone}" in line], lines

@@ -39,6 +39,7 @@ def test_prometheus_serves_the_same_figures(new_appliance, namespaces, models):
     run("ip", "-n", namespaces.server, "link", "set", "lo", "up")
     appliance.start()
     added = appliance.add_tenant("scraped", models())
+    appliance.add_tenant("generates", models(backbone="marian-tiny", head="none", labels=""))
     with connect(namespaces, added) as client:
         for turn in range(5):
             client.infer_tokens([101, 1000 + turn, 102], "logits")
@@ -49,6 +50,9 @@ def test_prometheus_serves_the_same_figures(new_appliance, namespaces, models):
     text = run("ip", "netns", "exec", namespaces.server, "/usr/bin/python3", "-c", script)
     assert re.search(r'^itif_\w+\{[^}]*tenant="scraped"[^}]*\} [1-9]', text, re.M), text[:3000]
     assert re.search(r'reason="wire_too_short"[^}]*\} 1$', text, re.M), text[:3000]
+    blocks = dict(re.findall(r'^itif_group_kv_blocks\{[^}]*what="(\w+)"[^}]*\} (\d+)', text, re.M))
+    assert int(blocks["all"]) > 0 and blocks["used"] == blocks["reserved"] == "0", text[:3000]
+    assert len(re.findall(r"^itif_group_workspace_bytes\{.*\} [1-9]", text, re.M)) == 2, text[:3000]
     for line in text.splitlines():
         assert line.startswith("#") or not line or re.match(r"^\w+(\{.*\})? \S+$", line), line
 
