@@ -49,7 +49,7 @@ FOREIGN = (
     ("prometheus-cpp", r"prometheus/", ("lib/telemetry/",)),
     ("Highway", r"hwy/", ("kernels/host/", "lib/device/host")),
     ("utf8proc", r"utf8proc", ("lib/model/",)),
-    ("SentencePiece", r"sentencepiece", (r"lib/model/marian_tokenizer\.cc",)),
+    ("SentencePiece", r"sentencepiece", (r"lib/model/sentencepiece_file\.h",)),
     ("libpng and libjpeg", r"png\.h|jpeglib|jerror", ("tools/itifctl/picture", "tests/unit/control/picture")),
 )
 
