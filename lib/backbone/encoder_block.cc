@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backbone/thesis_attention.h"
+
 namespace itif::backbone {
 
 using model::BackboneSpec;
@@ -83,57 +85,78 @@ BlockShapes::BlockShapes(const BackboneSpec& spec)
       up{spec.intermediate, spec.hidden, spec.activation},
       down{spec.hidden, spec.intermediate} {}
 
-EncoderBlock::EncoderBlock(const BackboneSpec& spec) : spec_(spec) {
+EncoderBlock::EncoderBlock(const BackboneSpec& spec, Fidelity fidelity) : spec_(spec) {
   const BlockShapes shapes(spec);
   qkv_.shape = shapes.qkv;
-  out_.shape = shapes.out;
-  up_.shape = shapes.up;
-  down_.shape = shapes.down;
+  out_.shape = in_form(shapes.out, fidelity);
+  up_.shape = in_form(shapes.up, fidelity);
+  down_.shape = in_form(shapes.down, fidelity);
 }
+EncoderBlock::~EncoderBlock() = default;
 
 Result<std::unique_ptr<EncoderBlock>> EncoderBlock::make(device::Device& device,
                                                          const BackboneSpec& spec,
                                                          const MakeOptions& options) {
-  std::unique_ptr<EncoderBlock> block(new EncoderBlock(spec));
-  for (PreparedShape* gemm : {&block->qkv_, &block->out_, &block->up_, &block->down_}) {
-    ITIF_ASSIGN(gemm->handle, device.prepare(gemm->shape, options.max_rows));
+  std::unique_ptr<EncoderBlock> block(new EncoderBlock(spec, options.fidelity));
+  const auto prepare = [&](PreparedShape& gemm) -> Status {
+    ITIF_ASSIGN(gemm.handle, device.prepare(gemm.shape, options.max_rows));
+    return {};
+  };
+  if (options.fidelity == Fidelity::kThesis) {
+    ITIF_ASSIGN(block->thesis_, ThesisAttention::make(device, spec, options));
+  } else {
+    ITIF_TRY(prepare(block->qkv_));
   }
+  for (PreparedShape* gemm : {&block->out_, &block->up_, &block->down_}) ITIF_TRY(prepare(*gemm));
   const size_t rows = static_cast<size_t>(options.max_rows) + device.row_slack();
   const size_t act = rows * dtype_bytes(device.info().compute);
-  const size_t wide = std::max<size_t>(3 * static_cast<size_t>(spec.hidden), spec.intermediate);
+  const size_t qkv = block->thesis_ ? 0 : 3 * static_cast<size_t>(spec.hidden);
+  const size_t wide = std::max<size_t>(qkv, spec.intermediate);
   ITIF_ASSIGN(block->context_, device.allocate(act * spec.hidden));
   ITIF_ASSIGN(block->projected_, device.allocate(act * spec.hidden));
   ITIF_ASSIGN(block->wide_, device.allocate(act * wide));
   return block;
 }
 
-const void* EncoderBlock::launch_attention(device::Stream& stream, const model::WeightView& weights,
-                                           const Pass& pass, size_t base, const void* x) noexcept {
-  launch_linear(stream, weights, pass, qkv_, base + kQkvWeight, x, wide_->data());
-  stream.attention({.qkv = wide_->data(),
-                    .out = context_->data(),
-                    .segments = pass.segments,
-                    .num_heads = spec_.heads,
-                    .head_size = spec_.head_size(),
-                    .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size()))});
-  launch_linear(stream, weights, pass, out_, base + kOutWeight, context_->data(),
-                projected_->data());
-  return projected_->data();
+// The bias is part of the GEMM, or of whatever adds the residual.
+Addend EncoderBlock::addend(device::Stream& stream, const model::WeightView& weights,
+                            const Pass& pass, const PreparedShape& gemm, size_t kind,
+                            const void* a) noexcept {
+  if (gemm.shape.has_bias) {
+    launch_linear(stream, weights, pass, gemm, kind, a, projected_->data());
+    return {.rows = projected_->data()};
+  }
+  launch_product(stream, weights[kind], pass, gemm, a, projected_->data());
+  return {.rows = projected_->data(), .bias = weights[kind + 1]};
 }
 
-const void* EncoderBlock::launch_feed_forward(device::Stream& stream,
-                                              const model::WeightView& weights, const Pass& pass,
-                                              size_t base, const void* x) noexcept {
+Addend EncoderBlock::launch_attention(device::Stream& stream, const model::WeightView& weights,
+                                      const Pass& pass, size_t base, const void* x) noexcept {
+  if (thesis_) {
+    thesis_->launch(stream, weights, pass, base, x, context_->data());
+  } else {
+    launch_linear(stream, weights, pass, qkv_, base + kQkvWeight, x, wide_->data());
+    stream.attention({.qkv = wide_->data(),
+                      .out = context_->data(),
+                      .segments = pass.segments,
+                      .num_heads = spec_.heads,
+                      .head_size = spec_.head_size(),
+                      .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size()))});
+  }
+  return addend(stream, weights, pass, out_, base + kOutWeight, context_->data());
+}
+
+Addend EncoderBlock::launch_feed_forward(device::Stream& stream, const model::WeightView& weights,
+                                         const Pass& pass, size_t base, const void* x) noexcept {
   launch_linear(stream, weights, pass, up_, base + kUpWeight, x, wide_->data());
-  launch_linear(stream, weights, pass, down_, base + kDownWeight, wide_->data(),
-                projected_->data());
-  return projected_->data();
+  return addend(stream, weights, pass, down_, base + kDownWeight, wide_->data());
 }
 
 void EncoderBlock::launch(device::Stream& stream, const model::WeightView& weights,
                           const Pass& pass, size_t base, void* hidden) noexcept {
-  const auto add_and_normalize = [&](const void* x, size_t gamma) {
-    stream.residual_layer_norm({.x = x,
+  const auto add_and_normalize = [&](const Addend& addend, size_t gamma) {
+    stream.residual_layer_norm({.x = addend.rows,
+                                .bias = addend.bias,
                                 .residual = hidden,
                                 .gamma = weights[base + gamma],
                                 .beta = weights[base + gamma + 1],
@@ -147,11 +170,34 @@ void EncoderBlock::launch(device::Stream& stream, const model::WeightView& weigh
 }
 
 uint64_t EncoderBlock::workspace_bytes() const {
-  return context_->bytes() + projected_->bytes() + wide_->bytes();
+  return context_->bytes() + projected_->bytes() + wide_->bytes() +
+         (thesis_ ? thesis_->workspace_bytes() : 0);
+}
+
+void launch_product(device::Stream& stream, const kernels::Slab& weight, const Pass& pass,
+                    const PreparedShape& gemm, const void* a, void* out) noexcept {
+  stream.gemm({.a = a,
+               .weights = weight,
+               .bias = {},
+               .out = out,
+               .n = gemm.shape.n,
+               .k = gemm.shape.k,
+               .ranges = pass.ranges,
+               .mode = pass.gemm_mode,
+               .prepared = gemm.handle.get()});
 }
 
 void launch_linear(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
                    const PreparedShape& gemm, size_t kind, const void* a, void* out) noexcept {
+  if (!gemm.shape.has_bias) {
+    launch_product(stream, weights[kind], pass, gemm, a, out);
+    stream.bias_activation({.x = out,
+                            .bias = weights[kind + 1],
+                            .width = gemm.shape.n,
+                            .activation = gemm.shape.activation,
+                            .ranges = pass.ranges});
+    return;
+  }
   stream.gemm({.a = a,
                .weights = weights[kind],
                .bias = weights[kind + 1],

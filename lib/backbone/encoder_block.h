@@ -4,7 +4,8 @@
 // are called and how many blocks there are.
 //
 // Every operator runs once a batch for all tenants: GEMMs by tenant ranges, memory-bound operators with
-// each row's slot (ITIF's weights rotation). Query, key and value are one GEMM.
+// each row's slot (ITIF's weights rotation). Query, key and value are one GEMM, but in the thesis's form
+// (fidelity.h).
 #pragma once
 
 #include <cstdint>
@@ -68,6 +69,14 @@ struct BlockShapes {
   explicit BlockShapes(const model::BackboneSpec& spec);
 };
 
+class ThesisAttention;
+
+// What one half of a block adds to the residual: rows + bias, each row with its tenant's.
+struct Addend {
+  const void* rows = nullptr;  // act [num_rows, hidden]
+  kernels::Slab bias = {};     // f32 [hidden]; base nullptr: none
+};
+
 // The workspace and GEMMs of a block; one serves all blocks of a backbone in turn.
 class EncoderBlock {
  public:
@@ -75,29 +84,37 @@ class EncoderBlock {
   static Result<std::unique_ptr<EncoderBlock>> make(device::Device& device,
                                                     const model::BackboneSpec& spec,
                                                     const MakeOptions& options);
+  ~EncoderBlock();
 
   // hidden [num_rows, hidden] → hidden, with the weights whose first kind is `base`.
   void launch(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
               size_t base, void* hidden) noexcept;
   // The halves of a block, without residual and LayerNorm: x [num_rows, hidden] → [num_rows, hidden],
   // which is the block's own and valid until the next half. x is not one of those.
-  const void* launch_attention(device::Stream& stream, const model::WeightView& weights,
-                               const Pass& pass, size_t base, const void* x) noexcept;
-  const void* launch_feed_forward(device::Stream& stream, const model::WeightView& weights,
-                                  const Pass& pass, size_t base, const void* x) noexcept;
+  Addend launch_attention(device::Stream& stream, const model::WeightView& weights,
+                          const Pass& pass, size_t base, const void* x) noexcept;
+  Addend launch_feed_forward(device::Stream& stream, const model::WeightView& weights,
+                             const Pass& pass, size_t base, const void* x) noexcept;
   uint64_t workspace_bytes() const;
 
  private:
-  explicit EncoderBlock(const model::BackboneSpec& spec);
+  EncoderBlock(const model::BackboneSpec& spec, Fidelity fidelity);
+  Addend addend(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
+                const PreparedShape& gemm, size_t kind, const void* a) noexcept;
 
   const model::BackboneSpec spec_;
   PreparedShape qkv_, out_, up_, down_;
+  std::unique_ptr<ThesisAttention> thesis_;    // nullptr: fused
   std::unique_ptr<device::Buffer> context_;    // [T, hidden]
   std::unique_ptr<device::Buffer> projected_;  // [T, hidden]
-  std::unique_ptr<device::Buffer> wide_;       // [T, 3·hidden] then [T, intermediate]
+  std::unique_ptr<device::Buffer> wide_;       // [T, 3·hidden] if fused, then [T, intermediate]
 };
 
-// out = a · Wᵀ + bias with the weight kind `kind` and the bias behind it.
+// out = a · Wᵀ. REQUIRES: the GEMM has no bias.
+void launch_product(device::Stream& stream, const kernels::Slab& weight, const Pass& pass,
+                    const PreparedShape& gemm, const void* a, void* out) noexcept;
+// out = activation(a · Wᵀ + bias) with the weight kind `kind` and the bias behind it, as one operator or,
+// where the GEMM has no bias, as two.
 void launch_linear(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
                    const PreparedShape& gemm, size_t kind, const void* a, void* out) noexcept;
 

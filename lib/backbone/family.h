@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backbone/fidelity.h"
 #include "base/error.h"
 #include "device/device.h"
 #include "kernels/args.h"
@@ -56,6 +57,7 @@ class Backbone {
 
 struct MakeOptions {
   uint32_t max_rows = 0;
+  Fidelity fidelity = Fidelity::kFused;  // of the weights' kinds, too: weight_kinds() in fidelity.h
 };
 
 // A GEMM of the forward pass, and how many times it runs in one.

@@ -28,7 +28,7 @@ class TextEncoder final : public Backbone {
   static Result<std::unique_ptr<Backbone>> make(device::Device& device, const BackboneSpec& spec,
                                                 const TextEncoderLayout& layout,
                                                 const MakeOptions& options) {
-    std::unique_ptr<TextEncoder> encoder(new TextEncoder(spec, layout));
+    std::unique_ptr<TextEncoder> encoder(new TextEncoder(spec, layout, options.fidelity));
     ITIF_ASSIGN(encoder->block_, EncoderBlock::make(device, spec, options));
     const size_t rows = static_cast<size_t>(options.max_rows) + device.row_slack();
     const size_t act = rows * dtype_bytes(device.info().compute);
@@ -76,9 +76,9 @@ class TextEncoder final : public Backbone {
   }
 
  private:
-  TextEncoder(const BackboneSpec& spec, const TextEncoderLayout& layout)
+  TextEncoder(const BackboneSpec& spec, const TextEncoderLayout& layout, Fidelity fidelity)
       : spec_(spec), layout_(layout), kinds_(spec, layout) {
-    projection_.shape = {.n = spec.hidden, .k = layout.embedding};
+    projection_.shape = in_form({.n = spec.hidden, .k = layout.embedding}, fidelity);
   }
 
   const BackboneSpec spec_;

@@ -162,7 +162,7 @@ class VisionTransformer final : public Backbone {
  public:
   static Result<std::unique_ptr<Backbone>> make(device::Device& device, const BackboneSpec& spec,
                                                 const MakeOptions& options) {
-    std::unique_ptr<VisionTransformer> model(new VisionTransformer(spec));
+    std::unique_ptr<VisionTransformer> model(new VisionTransformer(spec, options.fidelity));
     ITIF_ASSIGN(model->projection_.handle,
                 device.prepare(model->projection_.shape, options.max_rows));
     ITIF_ASSIGN(model->block_, EncoderBlock::make(device, spec, options));
@@ -177,7 +177,7 @@ class VisionTransformer final : public Backbone {
   Hidden launch(device::Stream& stream, const model::WeightView& weights,
                 const Pass& pass) noexcept override {
     launch_embeddings(stream, weights, pass);
-    const void* addend = nullptr;  // of the hidden states
+    Addend addend;  // of the hidden states; none at first
     for (uint32_t layer = 0; layer < spec_.layers; ++layer) {
       const size_t base = kBlocks + layer * kNumBlockKinds;
       launch_norm(stream, weights, pass, base + kAttentionGamma, addend);
@@ -194,8 +194,8 @@ class VisionTransformer final : public Backbone {
   }
 
  private:
-  explicit VisionTransformer(const BackboneSpec& spec) : spec_(spec) {
-    projection_.shape = projection_shape(spec);
+  VisionTransformer(const BackboneSpec& spec, Fidelity fidelity) : spec_(spec) {
+    projection_.shape = in_form(projection_shape(spec), fidelity);
   }
 
   // The rows of class tokens go through the GEMM, too, and are overwritten behind it: one row in some two
@@ -220,16 +220,17 @@ class VisionTransformer final : public Backbone {
 
   // hidden += addend, if there is one; normed = LayerNorm(hidden).
   void launch_norm(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
-                   size_t gamma, const void* addend) noexcept {
-    stream.residual_layer_norm({.x = addend ? addend : hidden_->data(),
-                                .residual = addend ? hidden_->data() : nullptr,
+                   size_t gamma, const Addend& addend) noexcept {
+    stream.residual_layer_norm({.x = addend.rows ? addend.rows : hidden_->data(),
+                                .bias = addend.bias,
+                                .residual = addend.rows ? hidden_->data() : nullptr,
                                 .gamma = weights[gamma],
                                 .beta = weights[gamma + 1],
                                 .epsilon = spec_.layer_norm_eps,
                                 .hidden = spec_.hidden,
                                 .ranges = pass.ranges,
                                 .out = normed_->data(),
-                                .sum = addend ? hidden_->data() : nullptr});
+                                .sum = addend.rows ? hidden_->data() : nullptr});
   }
 
   const BackboneSpec spec_;

@@ -57,6 +57,7 @@ struct Device {
 
 struct Batching {
   std::string scheduler = "fair";  // fair | fcfs
+  std::string fidelity = "fused";  // fused, thesis
   std::string planner =
       "packed";  // packed | naive | turbo | itif: of groups that control has set none for
   uint32_t max_tokens = 1024;            // of one batch

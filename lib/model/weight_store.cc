@@ -19,6 +19,25 @@ size_t round_up(size_t bytes, size_t multiple) {
 
 }  // namespace
 
+Result<size_t> gemm_stride_bytes(device::Device& device, const device::GemmShape& shape) {
+  ITIF_ASSIGN(const size_t bytes, device.packed_bytes(shape));
+  return round_up(bytes, kVectorAlignment);
+}
+
+Status pack_matrix(device::Device& device, const WeightKind& kind,
+                   std::span<const TensorView> weight, std::byte* target) {
+  if (kind.num_gemms == 1) return device.pack(kind.gemm, weight, target);
+  ITIF_ASSIGN(const size_t stride, gemm_stride_bytes(device, kind.gemm));
+  for (uint32_t i = 0; i < kind.num_gemms; ++i, target += stride) {
+    uint64_t rows = 0;
+    size_t count = 0;
+    while (rows < kind.gemm.n && count < weight.size()) rows += weight[count++].shape[0];
+    ITIF_TRY(device.pack(kind.gemm, weight.first(count), target));
+    weight = weight.subspan(count);
+  }
+  return {};
+}
+
 Result<std::unique_ptr<WeightStore>> WeightStore::create(device::Device& device,
                                                          std::vector<WeightKind> kinds,
                                                          uint32_t max_slots) {
@@ -46,8 +65,9 @@ Result<std::unique_ptr<WeightStore>> WeightStore::create(device::Device& device,
         break;
       }
       case Storage::kMatrix: {
-        ITIF_ASSIGN(const size_t bytes, device.packed_bytes(kind.gemm));
-        ITIF_ASSIGN(store->slabs_[i], reserve(bytes));
+        ITIF_ASSIGN(const size_t last, device.packed_bytes(kind.gemm));
+        ITIF_ASSIGN(const size_t stride, gemm_stride_bytes(device, kind.gemm));
+        ITIF_ASSIGN(store->slabs_[i], reserve((kind.num_gemms - 1) * stride + last));
         break;
       }
     }
@@ -112,7 +132,7 @@ Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
     if (kind.storage == Storage::kMatrix) {
       for (TensorView& view : views)
         view.shape = {view.shape.elements() / kind.gemm.k, kind.gemm.k};
-      ITIF_TRY(device_.pack(kinds_[i].gemm, views, target));
+      ITIF_TRY(pack_matrix(device_, kinds_[i], views, target));
       continue;
     }
     const DType type = kind.storage == Storage::kTable ? device_.info().compute : DType::kF32;

@@ -46,10 +46,19 @@ struct WeightKind {
   // behind the first are its columns (a convolution over patches).
   std::vector<Source> sources = {};
   Shape source_shape = {};
-  device::GemmShape gemm = {};  // kMatrix
+  device::GemmShape gemm = {};  // kMatrix: of each of its GEMMs
+  // kMatrix: more than one: each source is a GEMM of its own, gemm_stride_bytes() behind the one before.
+  uint32_t num_gemms = 1;
   Init init = Init::kNormal;
   float fill = 0;  // kMatrix, kVector: what a model with fewer rows than the store has behind them
 };
+
+// Packed weights of one shape behind each other.
+Result<size_t> gemm_stride_bytes(device::Device& device, const device::GemmShape& shape);
+// Packs a matrix [num_gemms · gemm.n, gemm.k] from views that fill it from the top down. REQUIRES: no view
+// belongs to two GEMMs. Errors: those of Device::pack.
+Status pack_matrix(device::Device& device, const WeightKind& kind,
+                   std::span<const TensorView> weight, std::byte* target);
 
 // Where the weights of all slots stand, by kind: what a forward pass takes.
 struct WeightView {

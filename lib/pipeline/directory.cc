@@ -42,6 +42,8 @@ Directory::Directory(Pipeline& pipeline, device::Device& device, const Clock& cl
   group_options_.max_tenants = batching.max_tenants;
   group_options_.max_beams = batching.max_beams;
   group_options_.max_cache_bytes = batching.kv_cache_bytes;
+  group_options_.fidelity =
+      backbone::parse_fidelity(batching.fidelity).value();  // config has checked
   stage_options_.executor.queue.max_requests = batching.queue_requests;
   stage_options_.executor.queue.max_tenant_requests = std::max(1u, batching.queue_requests / 2);
   stage_options_.executor.queue.max_slots = batching.max_tenants;

@@ -49,16 +49,18 @@ class BackboneGroup final : public Group {
 
   Status allocate() {
     if (family_.make_decoder) return allocate_decoder();
-    ITIF_ASSIGN(backbone_, family_.make(device_, spec_, {.max_rows = options_.max_tokens}));
+    ITIF_ASSIGN(backbone_,
+                family_.make(device_, spec_,
+                             {.max_rows = options_.max_tokens, .fidelity = options_.fidelity}));
     ITIF_ASSIGN(heads_, HeadRunner::make(device_, spec_, options_));
-    ITIF_ASSIGN(weights_, model::WeightStore::create(device_, family_.weight_kinds(spec_),
-                                                     options_.max_tenants));
+    ITIF_ASSIGN(weights_,
+                model::WeightStore::create(device_, kinds_of(spec_), options_.max_tenants));
     return {};
   }
 
   Status allocate_decoder() {
-    ITIF_ASSIGN(weights_, model::WeightStore::create(device_, family_.weight_kinds(spec_),
-                                                     options_.max_tenants));
+    ITIF_ASSIGN(weights_,
+                model::WeightStore::create(device_, kinds_of(spec_), options_.max_tenants));
     const uint64_t cache_bytes =
         std::min<uint64_t>(options_.max_cache_bytes, device_.available_bytes() / kCacheShare);
     ITIF_ASSIGN(decoder_, family_.make_decoder(device_, spec_,
@@ -134,6 +136,10 @@ class BackboneGroup final : public Group {
   }
 
  private:
+  std::vector<model::WeightKind> kinds_of(const model::BackboneSpec& spec) const {
+    return backbone::weight_kinds(
+        family_, spec, family_.make_decoder ? backbone::Fidelity::kFused : options_.fidelity);
+  }
   TenantEntry* entry(uint32_t slot) const noexcept {
     return slot < slots_.size() ? slots_[slot].load(std::memory_order_acquire) : nullptr;
   }
@@ -181,7 +187,7 @@ class BackboneGroup final : public Group {
     ITIF_ASSIGN(const uint32_t slot, weights_->acquire());
     SlotGuard guard{weights_.get(), slot};
 
-    const std::vector<model::WeightKind> kinds = family_.weight_kinds(opened.spec);
+    const std::vector<model::WeightKind> kinds = kinds_of(opened.spec);
     ITIF_TRY(weights_->load(slot, kinds, opened.checkpoint, [&](size_t kind) {
       report("packing " + kinds[kind].name,
              0.95 * static_cast<double>(kind) / static_cast<double>(kinds.size()));

@@ -68,6 +68,8 @@ struct GroupOptions {
   // taken than so many beams can need.
   uint32_t max_beams = 128;
   uint64_t max_cache_bytes = 1u << 30;
+  // Of groups that do not generate; those that do are fused.
+  backbone::Fidelity fidelity = backbone::Fidelity::kFused;
 };
 
 class Group {

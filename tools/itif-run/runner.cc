@@ -20,10 +20,12 @@ Result<std::unique_ptr<Runner>> Runner::open(const RunnerOptions& options) {
   std::unique_ptr<Runner> runner(new Runner);
   ITIF_ASSIGN(runner->device_, device::open_device(options.device));
   ITIF_ASSIGN(const model::BackboneSpec spec, backbone::read_backbone_spec(options.models.at(0)));
+  ITIF_ASSIGN(const backbone::Fidelity fidelity, backbone::parse_fidelity(options.fidelity));
   const runtime::GroupOptions group_options{
       .max_tokens = std::max(options.max_tokens, spec.max_positions),
       .max_requests = 256,
-      .max_tenants = static_cast<uint32_t>(options.models.size())};
+      .max_tenants = static_cast<uint32_t>(options.models.size()),
+      .fidelity = fidelity};
   ITIF_ASSIGN(runner->group_, runtime::Group::create(*runner->device_, spec, group_options));
   ITIF_ASSIGN(runner->stream_, runner->device_->make_stream(runner->group_->stream_limits()));
   runner->stream_->attach_thread();

@@ -20,6 +20,7 @@ struct RunnerOptions {
   std::vector<std::string> models;  // directories of one backbone; the first makes the group
   device::DeviceOptions device;
   uint32_t max_tokens = 4096;  // of one batch
+  std::string fidelity = "fused";
 };
 
 // Ids (token_types empty: all 0), a text, or an image.

@@ -55,6 +55,26 @@ std::vector<float> contents(const WeightStore& store, size_t kind, uint32_t slot
   return values;
 }
 
+// Each GEMM's weights stand on a cache line of their own.
+TEST(WeightStore, AMatrixOfSeveralGemmsKeepsThemApart) {
+  PlainDevice device;
+  std::vector<WeightKind> kinds = small_kinds(3);
+  kinds[2].num_gemms = 2;
+  kinds[2].gemm.n /= 2;
+  const auto store = WeightStore::create(device, kinds, 2).value();
+  testing::TempDirectory files;
+  const Checkpoint checkpoint = write_checkpoint(files, 3, 0);
+  ASSERT_EQ(store->acquire().value(), 0u);
+  ASSERT_TRUE(store->load(0, kinds, checkpoint, nullptr));
+  const size_t stride = gemm_stride_bytes(device, kinds[2].gemm).value() / sizeof(float);
+  ASSERT_EQ(stride, 16u);
+  const auto values = contents(*store, 2, 0, stride + 4);
+  EXPECT_EQ(std::vector<float>(values.begin(), values.begin() + 4),
+            (std::vector<float>{8, 9, 10, 11}));
+  EXPECT_EQ(std::vector<float>(values.end() - 4, values.end()),
+            (std::vector<float>{12, 13, 14, 15}));
+}
+
 TEST(WeightStore, KindsOfAllTenantsStandConcatenated) {
   PlainDevice device;
   const auto store = WeightStore::create(device, small_kinds(3), 4).value();

@@ -43,7 +43,8 @@ struct Image {
   std::vector<std::byte> payload;
 };
 
-class ImageGolden : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
+class ImageGolden
+    : public ::testing::TestWithParam<std::tuple<std::string, std::string, std::string>> {
  protected:
   const std::string& dtype() const { return std::get<1>(GetParam()); }
 
@@ -56,8 +57,10 @@ class ImageGolden : public ::testing::TestWithParam<std::tuple<std::string, std:
     const std::string directory = std::string(ITIF_GOLDENS_DIR) + "/" + std::get<0>(GetParam());
     const auto spec = backbone::read_backbone_spec(directory);
     ASSERT_TRUE(spec) << spec.error().message;
-    auto group =
-        Group::create(*device_, *spec, {.max_tokens = 400, .max_requests = 64, .max_tenants = 1});
+    const auto fidelity = backbone::parse_fidelity(std::get<2>(GetParam())).value();
+    auto group = Group::create(
+        *device_, *spec,
+        {.max_tokens = 400, .max_requests = 64, .max_tenants = 1, .fidelity = fidelity});
     ASSERT_TRUE(group) << group.error().message;
     group_ = std::move(*group);
     const auto slot = group_->admit(directory, nullptr);
@@ -131,10 +134,12 @@ TEST_P(ImageGolden, InBatchesOfSmallPieces) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ImageGolden,
                          ::testing::Combine(::testing::ValuesIn(golden_names()),
-                                            ::testing::Values("f32", "bf16")),
+                                            ::testing::Values("f32", "bf16"),
+                                            ::testing::Values("fused", "thesis")),
                          [](const auto& info) {
-                           std::string name =
-                               std::get<0>(info.param) + "_on_" + std::get<1>(info.param);
+                           std::string name = std::get<0>(info.param) + "_on_" +
+                                              std::get<1>(info.param) + "_" +
+                                              std::get<2>(info.param);
                            std::ranges::replace(name, '-', '_');
                            return name;
                          });
