@@ -1,0 +1,144 @@
+#include "device/metered_stream.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace itif::device {
+namespace {
+
+constexpr const char* kNames[] = {
+    "gather_ids",      "embed_layer_norm",    "gather_patches", "embed_patches",    "gemm",
+    "attention",       "residual_layer_norm", "pool_segments",  "to_f32",           "small_linear",
+    "embed_positions", "append_kv",           "copy_kv",        "cached_attention", "top_tokens",
+    "bias_activation", "split_heads",         "merge_heads",    "batched_gemm",     "softmax"};
+
+// Of a GEMM: its ranges in turn, or all of them at once.
+uint64_t launches_of(const kernels::GroupedGemm& args) {
+  const auto ranges = static_cast<uint64_t>(std::ranges::count_if(
+      args.ranges, [](const kernels::RowRange& range) { return range.num_rows > 0; }));
+  return args.mode == kernels::GemmMode::kAtOnce ? std::min<uint64_t>(ranges, 1) : ranges;
+}
+
+}  // namespace
+
+// In the order of kNames.
+enum MeteredStream::Operator : size_t {
+  kGatherIds,
+  kEmbedLayerNorm,
+  kGatherPatches,
+  kEmbedPatches,
+  kGemm,
+  kAttention,
+  kResidualLayerNorm,
+  kPoolSegments,
+  kToF32,
+  kSmallLinear,
+  kEmbedPositions,
+  kAppendKv,
+  kCopyKv,
+  kCachedAttention,
+  kTopTokens,
+  kBiasActivation,
+  kSplitHeads,
+  kMergeHeads,
+  kBatchedGemm,
+  kSoftmax
+};
+
+MeteredStream::MeteredStream(std::unique_ptr<Stream> stream, const Clock& clock)
+    : stream_(std::move(stream)), clock_(clock) {
+  static_assert(std::size(kNames) == kNumOperators && kSoftmax + 1 == kNumOperators);
+  clear();
+}
+
+void MeteredStream::clear() {
+  for (size_t i = 0; i < kNumOperators; ++i) figures_[i] = {.name = kNames[i]};
+}
+
+OperatorFigures MeteredStream::of(std::string_view name) const {
+  const auto found = std::ranges::find(figures_, name, &OperatorFigures::name);
+  return found == figures_.end() ? OperatorFigures{} : *found;
+}
+
+OperatorFigures MeteredStream::total() const {
+  OperatorFigures all{.name = "all"};
+  for (const OperatorFigures& one : figures_) {
+    all.launches += one.launches;
+    all.call_ns += one.call_ns;
+  }
+  return all;
+}
+
+template <class Launch>
+void MeteredStream::meter(Operator which, uint64_t launches, const Launch& launch) {
+  const uint64_t before_ns = clock_.now_ns();
+  launch();
+  figures_[which].call_ns += clock_.now_ns() - before_ns;
+  figures_[which].launches += launches;
+}
+
+void MeteredStream::gather_ids(const kernels::GatherIds& args) {
+  meter(kGatherIds, 1, [&] { stream_->gather_ids(args); });
+}
+void MeteredStream::embed_layer_norm(const kernels::EmbedLayerNorm& args) {
+  meter(kEmbedLayerNorm, 1, [&] { stream_->embed_layer_norm(args); });
+}
+void MeteredStream::gather_patches(const kernels::GatherPatches& args) {
+  meter(kGatherPatches, 1, [&] { stream_->gather_patches(args); });
+}
+void MeteredStream::embed_patches(const kernels::EmbedPatches& args) {
+  meter(kEmbedPatches, 1, [&] { stream_->embed_patches(args); });
+}
+void MeteredStream::gemm(const kernels::GroupedGemm& args) {
+  meter(kGemm, launches_of(args), [&] { stream_->gemm(args); });
+}
+void MeteredStream::attention(const kernels::Attention& args) {
+  meter(kAttention, 1, [&] { stream_->attention(args); });
+}
+void MeteredStream::residual_layer_norm(const kernels::ResidualLayerNorm& args) {
+  meter(kResidualLayerNorm, 1, [&] { stream_->residual_layer_norm(args); });
+}
+void MeteredStream::pool_segments(const kernels::PoolSegments& args) {
+  meter(kPoolSegments, 1, [&] { stream_->pool_segments(args); });
+}
+void MeteredStream::to_f32(const kernels::ToF32& args) {
+  meter(kToF32, 1, [&] { stream_->to_f32(args); });
+}
+void MeteredStream::small_linear(const kernels::SmallLinear& args) {
+  meter(kSmallLinear, 1, [&] { stream_->small_linear(args); });
+}
+void MeteredStream::embed_positions(const kernels::EmbedPositions& args) {
+  meter(kEmbedPositions, 1, [&] { stream_->embed_positions(args); });
+}
+void MeteredStream::append_kv(const kernels::AppendKv& args) {
+  meter(kAppendKv, 1, [&] { stream_->append_kv(args); });
+}
+void MeteredStream::copy_kv(const kernels::CopyKv& args) {
+  meter(kCopyKv, 1, [&] { stream_->copy_kv(args); });
+}
+void MeteredStream::cached_attention(const kernels::CachedAttention& args) {
+  meter(kCachedAttention, 1, [&] { stream_->cached_attention(args); });
+}
+void MeteredStream::top_tokens(const kernels::TopTokens& args) {
+  meter(kTopTokens, 1, [&] { stream_->top_tokens(args); });
+}
+void MeteredStream::bias_activation(const kernels::BiasActivation& args) {
+  meter(kBiasActivation, 1, [&] { stream_->bias_activation(args); });
+}
+void MeteredStream::split_heads(const kernels::SplitHeads& args) {
+  meter(kSplitHeads, 1, [&] { stream_->split_heads(args); });
+}
+void MeteredStream::merge_heads(const kernels::MergeHeads& args) {
+  meter(kMergeHeads, 1, [&] { stream_->merge_heads(args); });
+}
+void MeteredStream::batched_gemm(const kernels::BatchedGemm& args) {
+  meter(kBatchedGemm, args.batches.size(), [&] { stream_->batched_gemm(args); });
+}
+void MeteredStream::softmax(const kernels::Softmax& args) {
+  meter(kSoftmax, 1, [&] { stream_->softmax(args); });
+}
+void MeteredStream::copy_to_host(const void* source, size_t bytes, void* target) {
+  stream_->copy_to_host(source, bytes, target);
+}
+
+}  // namespace itif::device

@@ -1,0 +1,91 @@
+// What the metered stream counts and times, and that launches pass through it.
+#include "device/metered_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+namespace itif::device {
+namespace {
+
+// A nanosecond passes at every look.
+class TickingClock final : public Clock {
+ public:
+  uint64_t now_ns() const noexcept override { return ++ns_; }
+  uint64_t unix_ns() const noexcept override { return ns_; }
+
+ private:
+  mutable uint64_t ns_ = 0;
+};
+
+class MeteredStreamTest : public ::testing::Test {
+ protected:
+  std::byte* floats(size_t count) {
+    buffers_.push_back(device_->allocate(count * sizeof(float)).value());
+    return buffers_.back()->data();
+  }
+  void bias_activation(float* x, float* bias) {
+    const kernels::RowRange range{0, 1, 0};
+    stream_->bias_activation({.x = x,
+                              .bias = {reinterpret_cast<std::byte*>(bias), 0},
+                              .width = 1,
+                              .ranges = {&range, 1}});
+  }
+
+  TickingClock clock_;
+  std::unique_ptr<Device> device_ =
+      open_device({.kind = "host", .dtype = "f32", .num_threads = 1}).value();
+  std::unique_ptr<MeteredStream> stream_ =
+      std::make_unique<MeteredStream>(device_->make_stream().value(), clock_);
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+};
+
+TEST_F(MeteredStreamTest, CountsAndTimesWhatItPassesOn) {
+  float x = 1, bias = 2;
+  bias_activation(&x, &bias);
+  bias_activation(&x, &bias);
+  float copied = 0;
+  stream_->copy_to_host(&x, sizeof x, &copied);
+  EXPECT_TRUE(stream_->synchronize());
+  EXPECT_EQ(copied, 5);
+  EXPECT_EQ(stream_->of("bias_activation").launches, 2u);
+  EXPECT_EQ(stream_->of("bias_activation").call_ns, 2u);
+  EXPECT_EQ(stream_->total().launches, 2u);
+  EXPECT_EQ(stream_->total().call_ns, 2u);
+  EXPECT_EQ(stream_->of("softmax").launches, 0u);
+  EXPECT_EQ(stream_->of("no such operator").launches, 0u);
+  stream_->clear();
+  EXPECT_EQ(stream_->total().launches, 0u);
+  EXPECT_EQ(stream_->total().call_ns, 0u);
+}
+
+TEST_F(MeteredStreamTest, AGemmIsALaunchARangeUnlessAllRunAtOnce) {
+  const GemmShape shape{.n = 4, .k = 4, .has_bias = false};
+  const GemmHandle prepared = device_->prepare(shape, 8).value();
+  const kernels::RowRange ranges[] = {{0, 3, 0}, {3, 0, 0}, {3, 2, 0}};
+  kernels::GroupedGemm args{.a = floats(100),
+                            .weights = {floats(1000), 0},
+                            .bias = {},
+                            .out = floats(100),
+                            .n = 4,
+                            .k = 4,
+                            .ranges = ranges,
+                            .prepared = prepared.get()};
+  stream_->gemm(args);
+  EXPECT_EQ(stream_->of("gemm").launches, 2u);
+  args.mode = kernels::GemmMode::kAtOnce;
+  stream_->gemm(args);
+  EXPECT_EQ(stream_->of("gemm").launches, 3u);
+  EXPECT_TRUE(stream_->synchronize());
+}
+
+TEST_F(MeteredStreamTest, ABatchedGemmIsALaunchAShape) {
+  const kernels::MatrixBatch batches[] = {{.m = 1, .n = 1, .k = 1, .count = 5},
+                                          {.m = 2, .n = 1, .k = 2, .count = 2}};
+  stream_->batched_gemm({.a = floats(20), .b = floats(20), .out = floats(20), .batches = batches});
+  EXPECT_EQ(stream_->of("batched_gemm").launches, 2u);
+}
+
+}  // namespace
+}  // namespace itif::device
