@@ -28,6 +28,10 @@ std::vector<std::string> arguments_of(const BenchOptions& options) {
   }
   arguments.emplace_back("--dtype");
   arguments.push_back(fmt::format("{}", fmt::join(options.dtypes, ",")));
+  if (options.fidelity != "fused") {
+    arguments.emplace_back("--fidelity");
+    arguments.push_back(options.fidelity);
+  }
   for (const std::string& name : options.cases) {
     arguments.emplace_back("--case");
     arguments.push_back(name);

@@ -21,7 +21,8 @@ Workload make_workload(const BenchOptions& options, uint32_t tenants, uint32_t r
                     .layers = options.quick ? kQuickLayers : 0,
                     .requests = {.name = {}, .lengths = {}},
                     .dtype = dtype,
-                    .threads = options.threads};
+                    .threads = options.threads,
+                    .fidelity = options.form()};
   workload.requests.lengths.resize(tenants);
   Random random(requests);
   for (uint32_t i = 0; i < requests; ++i)

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backbone/fidelity.h"
 #include "base/error.h"
 #include "report.h"
 #include "timing.h"
@@ -16,10 +17,14 @@ struct BenchOptions {
   uint32_t threads = 0;             // 0: all CPUs
   std::vector<std::string> dtypes;  // of the host device; those that this CPU lacks are skipped
   std::vector<std::string> cases;   // empty: all
+  // Of the forward passes of encoder, tenants, batching, mixed and scaling.
+  std::string fidelity = "fused";
 
   Effort effort() const {
     return quick ? Effort{.seconds = 0.6, .least = 5, .most = 500} : Effort{};
   }
+  // REQUIRES: fidelity is one there is.
+  backbone::Fidelity form() const { return backbone::parse_fidelity(fidelity).value(); }
   bool wants(const std::string& name) const {
     if (cases.empty()) return true;
     for (const std::string& wanted : cases)

@@ -60,7 +60,8 @@ Status run_model(const BenchOptions& options, device::Device& device,
   for (const EncoderCase& c : cases) {
     if (!options.wants(c.name)) continue;
     if (!encoder) {
-      ITIF_ASSIGN(encoder, Encoder::make(device, spec, kTenants, kMaxTokens));
+      ITIF_ASSIGN(encoder,
+                  Encoder::make(device, spec, kTenants, kMaxTokens, {.fidelity = options.form()}));
     }
     const Encoder::Batch batch =
         spec.takes_images() ? Encoder::make_images(c, spec) : Encoder::make_batch(c, spec.vocab);

@@ -24,20 +24,22 @@ uint32_t EncoderCase::num_tokens() const {
 Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
                                                const model::BackboneSpec& spec,
                                                uint32_t num_tenants, uint32_t max_tokens,
-                                               uint32_t first_tenant) {
+                                               const EncoderOptions& options) {
   std::unique_ptr<Encoder> encoder(new Encoder(device, spec));
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
   ITIF_ASSIGN(encoder->weights_,
-              model::WeightStore::create(device, family->weight_kinds(spec), num_tenants));
+              model::WeightStore::create(
+                  device, backbone::weight_kinds(*family, spec, options.fidelity), num_tenants));
   encoder->num_tenants_ = num_tenants;
   for (uint32_t tenant = 0; tenant < num_tenants; ++tenant) {
     ITIF_ASSIGN(const uint32_t slot, encoder->weights_->acquire());
     CHECK(slot == tenant);
-    ITIF_TRY(fill_with_noise(device, *encoder->weights_, slot, first_tenant + tenant));
+    ITIF_TRY(fill_with_noise(device, *encoder->weights_, slot, options.first_tenant + tenant));
   }
   if (family->make == nullptr)
     return fail(Code::kUnsupported, "the backbone generates: it is no encoder alone");
-  ITIF_ASSIGN(encoder->backbone_, family->make(device, spec, {.max_rows = max_tokens}));
+  ITIF_ASSIGN(encoder->backbone_,
+              family->make(device, spec, {.max_rows = max_tokens, .fidelity = options.fidelity}));
   ITIF_ASSIGN(encoder->stream_,
               device.make_stream({.max_tokens = max_tokens, .max_segments = max_tokens}));
   encoder->stream_->attach_thread();
@@ -71,8 +73,12 @@ Status fill_with_noise(device::Device& device, const model::WeightStore& weights
         break;
       case model::Storage::kVector: ITIF_TRY(device.upload(view, DType::kF32, target)); break;
       case model::Storage::kMatrix: {
-        const TensorView matrix{view.data, view.dtype, {what.gemm.n, what.gemm.k}};
-        ITIF_TRY(device.pack(what.gemm, {&matrix, 1}, target));
+        std::vector<TensorView> matrices;
+        for (uint32_t i = 0; i < what.num_gemms; ++i)
+          matrices.push_back({view.data + size_t{i} * what.gemm.n * what.gemm.k * sizeof(float),
+                              view.dtype,
+                              {what.gemm.n, what.gemm.k}});
+        ITIF_TRY(model::pack_matrix(device, what, matrices, target));
         break;
       }
     }
@@ -96,6 +102,31 @@ Encoder::Batch Encoder::make_batch(const EncoderCase& c, uint32_t vocab) {
                               .id_bytes = 2});
       for (uint32_t i = 0; i < length; ++i) batch.positions.push_back(i);
       batch.offsets.push_back(row + length);
+      batch.segments.push_back({row, length});
+    }
+    batch.ranges.push_back(
+        {.first_row = first, .num_rows = batch.offsets.back() - first, .slot = tenant});
+  }
+  return batch;
+}
+
+Encoder::Batch Encoder::make_padded_batch(const EncoderCase& c, uint32_t vocab) {
+  const Batch packed = make_batch(c, vocab);
+  Batch batch;
+  batch.ids = packed.ids;
+  batch.offsets.push_back(0);
+  size_t segment = 0;
+  for (uint32_t tenant = 0; tenant < c.lengths.size(); ++tenant) {
+    const uint32_t first = batch.offsets.back();
+    const uint32_t longest = std::ranges::max(c.lengths[tenant]);
+    for (const uint32_t length : c.lengths[tenant]) {
+      const uint32_t row = batch.offsets.back();
+      kernels::IdPiece piece = packed.pieces[segment++];
+      piece.data = reinterpret_cast<const std::byte*>(batch.ids.data() + piece.first_row);
+      piece.first_row = row;
+      batch.pieces.push_back(piece);
+      for (uint32_t i = 0; i < longest; ++i) batch.positions.push_back(i < length ? i : 0);
+      batch.offsets.push_back(row + longest);
       batch.segments.push_back({row, length});
     }
     batch.ranges.push_back(
@@ -244,6 +275,29 @@ Result<std::vector<float>> Encoder::hidden_states(const Batch& batch) {
   std::vector<float> values(count);
   TensorView{raw.data(), type, {count}}.to_f32(values.data());
   return values;
+}
+
+Result<std::vector<float>> Encoder::last_states(const Batch& batch) {
+  ITIF_ASSIGN(const std::vector<float> states, hidden_states(batch));
+  std::vector<float> last;
+  size_t next = 0;
+  for (const kernels::RowRange& range : batch.ranges) {
+    while (next < batch.segments.size() &&
+           batch.segments[next].first_row < range.first_row + range.num_rows)
+      ++next;
+    const kernels::SegmentRows& segment = batch.segments[next - 1];
+    const auto end =
+        states.begin() + ptrdiff_t{spec_.hidden} * (segment.first_row + segment.num_rows);
+    last.insert(last.end(), end - spec_.hidden, end);
+  }
+  return last;
+}
+
+device::MeteredStream& Encoder::meter(const Clock& clock) {
+  auto metered = std::make_unique<device::MeteredStream>(std::move(stream_), clock);
+  device::MeteredStream& stream = *metered;
+  stream_ = std::move(metered);
+  return stream;
 }
 
 EncoderFloor::EncoderFloor(DType type, const model::BackboneSpec& spec, const EncoderCase& c,

@@ -9,6 +9,7 @@
 #include "backbone/family.h"
 #include "bare_gemm.h"
 #include "device/device.h"
+#include "device/metered_stream.h"
 #include "model/spec.h"
 #include "model/weight_store.h"
 #include "plan/plan.h"
@@ -33,13 +34,18 @@ double cosine(const float* a, const float* b, size_t count);
 Status fill_with_noise(device::Device& device, const model::WeightStore& weights, uint32_t slot,
                        uint32_t tenant);
 
+struct EncoderOptions {
+  uint32_t first_tenant = 0;
+  backbone::Fidelity fidelity = backbone::Fidelity::kFused;
+};
+
 class Encoder {
  public:
-  // Slot s holds the weights of tenant first_tenant + s, which are the same in every Encoder.
+  // Slot s holds the weights of tenant options.first_tenant + s, which are the same in every Encoder.
   static Result<std::unique_ptr<Encoder>> make(device::Device& device,
                                                const model::BackboneSpec& spec,
                                                uint32_t num_tenants, uint32_t max_tokens,
-                                               uint32_t first_tenant = 0);
+                                               const EncoderOptions& options = {});
 
   // Host arrays of a batch; token ids are seeded by each segment's place.
   struct Batch {
@@ -59,6 +65,8 @@ class Encoder {
     backbone::Pass pass(runtime::GemmScheduler& gemms) const;
   };
   static Batch make_batch(const EncoderCase& c, uint32_t vocab);
+  // The same requests, each padded to its tenant's longest.
+  static Batch make_padded_batch(const EncoderCase& c, uint32_t vocab);
   // REQUIRES: every length is spec.max_tokens().
   static Batch make_images(const EncoderCase& c, const model::BackboneSpec& spec);
   // The batch of one of its segments.
@@ -72,10 +80,14 @@ class Encoder {
   // Runs and waits.
   Status forward(const Batch& batch);
   device::Stream& stream() { return *stream_; }
+  // From now on launches are counted and timed. The Encoder's.
+  device::MeteredStream& meter(const Clock& clock);
   // Of device memory: all tenants' weights and the workspace.
   uint64_t bytes() const;
   // The last hidden states as f32, [num_tokens, hidden].
   Result<std::vector<float>> hidden_states(const Batch& batch);
+  // Those of each tenant's last token, [ranges, hidden].
+  Result<std::vector<float>> last_states(const Batch& batch);
 
  private:
   Encoder(device::Device& device, const model::BackboneSpec& spec) : device_(device), spec_(spec) {}
@@ -86,7 +98,7 @@ class Encoder {
   std::unique_ptr<model::WeightStore> weights_;
   std::unique_ptr<backbone::Backbone> backbone_;
   std::unique_ptr<runtime::GemmScheduler> gemms_;
-  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<device::Stream> stream_;  // a MeteredStream after meter()
 };
 
 // All GEMMs of a forward pass in order, each with weights of its own unless the model's layers share

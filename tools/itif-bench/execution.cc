@@ -149,8 +149,9 @@ model::BackboneSpec Workload::spec() const {
 
 Encoder::Batch Workload::batch() const {
   const model::BackboneSpec spec = this->spec();
-  return spec.takes_images() ? Encoder::make_images(requests, spec)
-                             : Encoder::make_batch(requests, spec.vocab);
+  if (spec.takes_images()) return Encoder::make_images(requests, spec);
+  return fidelity == backbone::Fidelity::kThesis ? Encoder::make_padded_batch(requests, spec.vocab)
+                                                 : Encoder::make_batch(requests, spec.vocab);
 }
 
 uint32_t threads_of_tenant(const Workload& workload) {

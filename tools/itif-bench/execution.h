@@ -1,7 +1,7 @@
 // The same requests of several tenants, executed as ITIF does and as the thesis's baselines do (section
 // 5.1.3), with the same operators, so that what differs is how tenants share the device:
 //
-//   itif          one instance: every operator runs once for all tenants (packed: no padding)
+//   itif          one instance: every operator runs once for all tenants
 //   seq           tenants use the device in turn, each with all of it
 //   multi-stream  a thread and stream a tenant at once; the CPUs are divided among them
 //   mps           the same with a process a tenant, as under the MPS daemon
@@ -26,6 +26,8 @@ struct Workload {
   EncoderCase requests;  // lengths[t]: tenant t's
   std::string dtype;     // "bf16"
   uint32_t threads = 0;  // in all; 0: all CPUs
+  // Of encoders. In the thesis's form each request is padded to its tenant's longest, as FasterTransformer's batches are.
+  backbone::Fidelity fidelity = backbone::Fidelity::kFused;
 
   model::BackboneSpec spec() const;
   bool decodes() const { return steps != 0; }

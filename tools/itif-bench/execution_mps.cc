@@ -26,7 +26,8 @@ std::string to_text(const Workload& w) {
               {"steps", w.steps},
               {"lengths", w.requests.lengths},
               {"dtype", w.dtype},
-              {"threads", w.threads}}
+              {"threads", w.threads},
+              {"is_thesis", w.fidelity == backbone::Fidelity::kThesis}}
       .dump();
 }
 
@@ -38,7 +39,8 @@ Workload from_text(const std::string& text) {
           .steps = j.at("steps"),
           .requests = {.name = {}, .lengths = j.at("lengths")},
           .dtype = j.at("dtype"),
-          .threads = j.at("threads")};
+          .threads = j.at("threads"),
+          .fidelity = j.at("is_thesis") ? backbone::Fidelity::kThesis : backbone::Fidelity::kFused};
 }
 
 bool read_all(int fd, void* to, size_t bytes) {

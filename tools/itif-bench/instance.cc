@@ -18,11 +18,12 @@ class EncoderInstance final : public Instance {
     uint32_t tokens = 0;
     for (const Encoder::Batch& batch : instance->alone_) tokens += batch.offsets.back();
     ITIF_ASSIGN(instance->encoder_,
-                Encoder::make(device, workload.spec(), tenants.count, tokens, tenants.first));
+                Encoder::make(device, workload.spec(), tenants.count, tokens,
+                              {.first_tenant = tenants.first, .fidelity = workload.fidelity}));
     return instance;
   }
   EncoderInstance(const Workload& workload, const TenantSpan& tenants)
-      : hidden_(workload.spec().hidden), tenants_(tenants), all_(workload.batch()) {
+      : tenants_(tenants), all_(workload.batch()) {
     for (uint32_t i = 0; i < tenants.count; ++i)
       alone_.push_back(Encoder::of_tenant(all_, tenants.first + i, i));
   }
@@ -30,14 +31,7 @@ class EncoderInstance final : public Instance {
   Status run(const TenantSpan& tenants) override { return encoder_->forward(batch_of(tenants)); }
   // The last hidden state of each tenant's last token.
   Result<std::vector<float>> states(const TenantSpan& tenants) override {
-    const Encoder::Batch& batch = batch_of(tenants);
-    ITIF_ASSIGN(const std::vector<float> states, encoder_->hidden_states(batch));
-    std::vector<float> last;
-    for (const kernels::RowRange& range : batch.ranges) {
-      const auto end = states.begin() + ptrdiff_t{hidden_} * (range.first_row + range.num_rows);
-      last.insert(last.end(), end - hidden_, end);
-    }
-    return last;
+    return encoder_->last_states(batch_of(tenants));
   }
 
  private:
@@ -47,7 +41,6 @@ class EncoderInstance final : public Instance {
     return all_;
   }
 
-  const uint32_t hidden_;
   const TenantSpan tenants_;
   const Encoder::Batch all_;  // of every tenant of the workload
   std::vector<Encoder::Batch> alone_;
@@ -112,7 +105,9 @@ Result<std::unique_ptr<Instance>> make_instance(device::Device& device, const Wo
 Result<uint64_t> weight_bytes_of_tenant(device::Device& device, const Workload& workload) {
   const model::BackboneSpec spec = workload.spec();
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
-  ITIF_ASSIGN(const auto store, model::WeightStore::create(device, family->weight_kinds(spec), 1));
+  ITIF_ASSIGN(const auto store,
+              model::WeightStore::create(
+                  device, backbone::weight_kinds(*family, spec, workload.fidelity), 1));
   return store->slot_bytes();
 }
 

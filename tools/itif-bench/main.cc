@@ -51,6 +51,11 @@ void add_options(CLI::App& command, bench::BenchOptions& options) {
       ->delimiter(',')
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
+  command
+      .add_option("--fidelity", options.fidelity,
+                  "of the encoders' operators: fused, or as the thesis has them")
+      ->check(CLI::IsMember({"fused", "thesis"}))
+      ->capture_default_str();
   command.add_option("--case", options.cases, "only the row of this name; may be repeated");
 }
 

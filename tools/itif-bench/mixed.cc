@@ -99,7 +99,8 @@ Status run_dtype(const BenchOptions& options, const std::string& dtype, Report& 
   report.set_device(device.info().description);
   model::BackboneSpec spec = bert_base();
   if (options.quick) spec.layers = kQuickLayers;
-  ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, kTenants, kLimits.max_rows));
+  ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, kTenants, kLimits.max_rows,
+                                                {.fidelity = options.form()}));
   ITIF_ASSIGN(const plan::CostTables tables, profile(device, encoder->stream(), spec));
 
   for (const Lengths& lengths : kLengths) {

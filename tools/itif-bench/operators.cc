@@ -1,129 +1,44 @@
 // itif-bench operators: what a forward pass does besides its GEMMs, at BERT-base's sizes. Operators
 // bound by memory stand against a copy that reads and writes as many bytes by as many threads;
-// attention stands against the machine's rate of GEMMs.
+// attention stands against the machine's rate of GEMMs. Then the thesis's Tables 5.3 and 5.4 and Figure 5.5
+// (operators_thesis.cc, operators_qkv.cc).
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "bare_gemm.h"
 #include "base/random.h"
 #include "benches.h"
 #include "device/device.h"
 #include "kernels/host/operators.h"
 #include "operator_checks.h"
+#include "operator_rows.h"
 
 namespace itif::bench {
 namespace {
 
-constexpr uint32_t kHidden = 768, kHeads = 12, kIntermediate = 3072, kVocab = 30522;
 constexpr uint32_t kTokens[] = {32, 128, 512};
 constexpr uint32_t kSegment = 128;  // longest
 
-class Operators {
- public:
-  Operators(const BenchOptions& options, std::string dtype, device::Device& device, Report& report)
-      : options_(options), dtype_(std::move(dtype)), device_(device), report_(report) {}
-
-  Status run(uint32_t tokens);
-
- private:
-  // Buffers of random activations (or f32) and a slab of one slot.
-  Result<void*> random_buffer(size_t elements, DType type);
-  // What must hold of an operator's results after a launch.
-  using Check = std::function<Status(const std::string& title)>;
-  Status memory_bound(const std::string& name, uint32_t tokens, size_t bytes,
-                      const std::function<void()>& launch, const Check& check);
-  Status attention(uint32_t tokens, const std::function<void()>& launch, const Check& check);
-
-  const BenchOptions& options_;
-  const std::string dtype_;
-  device::Device& device_;
-  Report& report_;
-  std::vector<std::unique_ptr<device::Buffer>> buffers_;
-};
-
-Result<void*> Operators::random_buffer(size_t elements, DType type) {
-  Random random(elements);
-  std::vector<float> values(elements);
-  for (float& v : values) v = static_cast<float>(random.uniform() * 4 - 2);
-  ITIF_ASSIGN(auto buffer, device_.allocate(elements * dtype_bytes(type)));
-  ITIF_TRY(
-      device_.upload({reinterpret_cast<const std::byte*>(values.data()), DType::kF32, {elements}},
-                     type, buffer->data()));
-  buffers_.push_back(std::move(buffer));
-  return buffers_.back()->data();
-}
-
-// bytes: read and written together.
-Status Operators::memory_bound(const std::string& name, uint32_t tokens, size_t bytes,
-                               const std::function<void()>& launch, const Check& check) {
-  const std::string title = fmt::format("{} {}", name, tokens);
-  if (!options_.wants(title)) return {};
-  launch();
-  ITIF_TRY(check(title));
-  std::vector<std::byte> from(bytes / 2), to(bytes / 2);
-  const auto copy = [&] {
-    kernels::host::parallel_rows({.num_threads = device_.info().num_threads},
-                                 static_cast<uint32_t>(from.size()), 4096,
-                                 [&](uint32_t begin, uint32_t end) {
-                                   std::memcpy(to.data() + begin, from.data() + begin, end - begin);
-                                 });
-  };
-  const auto samples = measure({launch, copy}, options_.effort());
-  report_.add({.name = title,
-               .mode = dtype_,
-               .value = samples[0].median() * 1e-3,
-               .unit = "us",
-               .spread = samples[0].spread(),
-               .limit = samples[1].median() * 1e-3,
-               .ratio = samples[0].median() / samples[1].median()});
-  return {};
-}
-
-Status Operators::attention(uint32_t tokens, const std::function<void()>& launch,
-                            const Check& check) {
-  const std::string title = fmt::format("attention {}", tokens);
-  if (!options_.wants(title)) return {};
-  launch();
-  ITIF_TRY(check(title));
-  const auto gemm =
-      make_bare_gemm(device_.info().compute, 128, kHidden, kHidden, device_.info().num_threads);
-  const uint32_t length = std::min(tokens, kSegment);
-  const double flop = 4.0 * tokens * length * kHidden;
-  const double gemm_flop = 2.0 * 128 * kHidden * kHidden;
-  const auto samples = measure({launch, [&] { gemm->run(); }}, options_.effort());
-  const double limit_ns = samples[1].median() * flop / gemm_flop;
-  report_.add({.name = title,
-               .mode = dtype_,
-               .value = samples[0].median() * 1e-3,
-               .unit = "us",
-               .spread = samples[0].spread(),
-               .limit = limit_ns * 1e-3,
-               .ratio = samples[0].median() / limit_ns});
-  return {};
-}
-
-Status Operators::run(uint32_t tokens) {
-  const DType type = device_.info().compute;
+Status block_rows(OperatorRows& rows, uint32_t tokens) {
+  device::Device& device = rows.device();
+  const DType type = rows.type();
+  const auto title_of = [&](const char* name) { return fmt::format("{} {}", name, tokens); };
   const size_t element = dtype_bytes(type), row = size_t{tokens} * kHidden * element;
-  ITIF_ASSIGN(const auto stream, device_.make_stream());
+  ITIF_ASSIGN(const auto stream, device.make_stream());
   stream->attach_thread();
-  ITIF_ASSIGN(void* const x, random_buffer(tokens * kHidden, type));
-  ITIF_ASSIGN(void* const residual, random_buffer(tokens * kHidden, type));
-  ITIF_ASSIGN(void* const out, random_buffer(tokens * kHidden, type));
-  ITIF_ASSIGN(void* const qkv, random_buffer(tokens * 3 * kHidden, type));
-  ITIF_ASSIGN(void* const wide, random_buffer(tokens * kIntermediate, type));
-  ITIF_ASSIGN(void* const wide_copy, random_buffer(tokens * kIntermediate, type));
-  ITIF_ASSIGN(void* const words, random_buffer(kVocab * kHidden, type));
-  ITIF_ASSIGN(void* const vectors, random_buffer(2 * kHidden, DType::kF32));
-  ITIF_ASSIGN(void* const f32_out, random_buffer(tokens * kHidden, DType::kF32));
-  const auto slab = [](void* data) {
-    return kernels::Slab{.base = static_cast<std::byte*>(data), .stride_bytes = 0};
-  };
-  const kernels::Slab gamma = slab(vectors), beta = slab(static_cast<float*>(vectors) + kHidden);
+  ITIF_ASSIGN(void* const x, rows.random_buffer(tokens * kHidden, type));
+  ITIF_ASSIGN(void* const residual, rows.random_buffer(tokens * kHidden, type));
+  ITIF_ASSIGN(void* const out, rows.random_buffer(tokens * kHidden, type));
+  ITIF_ASSIGN(void* const qkv, rows.random_buffer(tokens * 3 * kHidden, type));
+  ITIF_ASSIGN(void* const wide, rows.random_buffer(tokens * kIntermediate, type));
+  ITIF_ASSIGN(void* const wide_copy, rows.random_buffer(tokens * kIntermediate, type));
+  ITIF_ASSIGN(void* const words, rows.random_buffer(kVocab * kHidden, type));
+  ITIF_ASSIGN(void* const vectors, rows.random_buffer(2 * kHidden, DType::kF32));
+  ITIF_ASSIGN(void* const f32_out, rows.random_buffer(tokens * kHidden, DType::kF32));
+  const kernels::Slab gamma = shared_slab(vectors),
+                      beta = shared_slab(static_cast<float*>(vectors) + kHidden);
   const std::vector<kernels::RowRange> ranges = {{.first_row = 0, .num_rows = tokens, .slot = 0}};
   std::vector<uint32_t> positions, chosen;
   std::vector<kernels::SegmentRows> segments;
@@ -133,22 +48,23 @@ Status Operators::run(uint32_t tokens) {
     positions.push_back(i % kSegment);
     ids.push_back(static_cast<int32_t>(random.below(kVocab)));
   }
-  for (uint32_t row = 0; row < tokens; row += kSegment) {
+  for (uint32_t first = 0; first < tokens; first += kSegment) {
     chosen.push_back(static_cast<uint32_t>(segments.size()));
-    segments.push_back({row, std::min(kSegment, tokens - row)});
+    segments.push_back({first, std::min(kSegment, tokens - first)});
   }
 
   const auto read = [&](const void* data, size_t count) {
-    return read_values(device_, data, count, type);
+    return read_values(device, data, count, type);
   };
   const auto x_values = read(x, size_t{tokens} * kHidden);
   const auto residual_values = read(residual, size_t{tokens} * kHidden);
-  const auto vector_values = read_values(device_, vectors, 2 * kHidden, DType::kF32);
+  const auto vector_values = read_values(device, vectors, 2 * kHidden, DType::kF32);
   const auto gamma_values = std::span(vector_values).first(kHidden);
   const auto beta_values = std::span(vector_values).last(kHidden);
   const double tolerance = type == DType::kBF16 ? 0.01 : 1e-5;
   // Rows of `out` against LayerNorm of sum(row, i).
-  const auto is_layer_norm = [&](const std::function<double(uint32_t, uint32_t)>& sum) -> Check {
+  const auto is_layer_norm =
+      [&](const std::function<double(uint32_t, uint32_t)>& sum) -> OperatorRows::Check {
     return [&, sum](const std::string& title) {
       return check_rows(title, read(out, size_t{tokens} * kHidden), tokens, kHidden, tolerance,
                         [&](uint32_t r) {
@@ -159,16 +75,16 @@ Status Operators::run(uint32_t tokens) {
     };
   };
   const auto word_values = read(words, size_t{kVocab} * kHidden);
-  ITIF_TRY(memory_bound(
-      "embedding + LayerNorm", tokens, 3 * row,
+  ITIF_TRY(rows.memory_bound(
+      title_of("embedding + LayerNorm"), 3 * row,
       [&] {
         stream->embed_layer_norm({.ids = ids.data(),
                                   .positions = positions,
                                   .token_types = {},
                                   .ranges = ranges,
-                                  .word = slab(words),
-                                  .position = slab(words),
-                                  .token_type = slab(words),
+                                  .word = shared_slab(words),
+                                  .position = shared_slab(words),
+                                  .token_type = shared_slab(words),
                                   .gamma = gamma,
                                   .beta = beta,
                                   .hidden = kHidden,
@@ -178,8 +94,8 @@ Status Operators::run(uint32_t tokens) {
         const auto at = [&](size_t place) { return double{word_values[place * kHidden + i]}; };
         return at(static_cast<size_t>(ids[r])) + at(positions[r]) + at(0);
       })));
-  ITIF_TRY(memory_bound(
-      "residual + LayerNorm", tokens, 3 * row,
+  ITIF_TRY(rows.memory_bound(
+      title_of("residual + LayerNorm"), 3 * row,
       [&] {
         stream->residual_layer_norm({.x = x,
                                      .residual = residual,
@@ -195,8 +111,8 @@ Status Operators::run(uint32_t tokens) {
       })));
   const size_t wide_bytes = size_t{tokens} * kIntermediate * element;
   // In place: repeated, the values would shrink to zero. A fresh copy each time, and its cost apart.
-  ITIF_TRY(memory_bound(
-      "GELU, and a copy before it,", tokens, 4 * wide_bytes,
+  ITIF_TRY(rows.memory_bound(
+      title_of("GELU, and a copy before it,"), 4 * wide_bytes,
       [&] {
         std::memcpy(wide_copy, wide, wide_bytes);
         kernels::host::bias_activation(
@@ -205,7 +121,7 @@ Status Operators::run(uint32_t tokens) {
              .width = kIntermediate,
              .activation = kernels::Activation::kGelu,
              .ranges = ranges},
-            {.activation = type, .num_threads = device_.info().num_threads});
+            {.activation = type, .num_threads = device.info().num_threads});
       },
       [&](const std::string& title) {
         const auto before = read(wide, size_t{tokens} * kIntermediate);
@@ -217,11 +133,11 @@ Status Operators::run(uint32_t tokens) {
                             return values;
                           });
       }));
-  const auto f32_rows = [&](uint32_t rows) {
-    return read_values(device_, f32_out, size_t{rows} * kHidden, DType::kF32);
+  const auto f32_rows = [&](uint32_t count) {
+    return read_values(device, f32_out, size_t{count} * kHidden, DType::kF32);
   };
-  ITIF_TRY(memory_bound(
-      "mean pooling", tokens, row,
+  ITIF_TRY(rows.memory_bound(
+      title_of("mean pooling"), row,
       [&] {
         stream->pool_segments({.x = x,
                                .segments = segments,
@@ -244,8 +160,8 @@ Status Operators::run(uint32_t tokens) {
           return sum;
         });
       }));
-  ITIF_TRY(memory_bound(
-      "to f32", tokens, row + row / element * 4,
+  ITIF_TRY(rows.memory_bound(
+      title_of("to f32"), row + row / element * 4,
       [&] {
         stream->to_f32(
             {.x = x, .out = static_cast<float*>(f32_out), .count = size_t{tokens} * kHidden});
@@ -257,8 +173,8 @@ Status Operators::run(uint32_t tokens) {
         });
       }));
   const auto qkv_values = read(qkv, size_t{tokens} * 3 * kHidden);
-  ITIF_TRY(attention(
-      tokens,
+  ITIF_TRY(rows.compute_bound(
+      title_of("attention"), 4.0 * tokens * std::min(tokens, kSegment) * kHidden,
       [&] {
         stream->attention({.qkv = qkv,
                            .out = out,
@@ -291,8 +207,11 @@ Status bench_operators(const BenchOptions& options, Report& report) {
     }
     if (!device) return std::unexpected(device.error());
     report.set_device((*device)->info().description);
-    Operators operators(options, dtype, **device, report);
-    for (const uint32_t tokens : kTokens) ITIF_TRY(operators.run(tokens));
+    OperatorRows rows(options, dtype, **device, report);
+    for (const uint32_t tokens : kTokens) ITIF_TRY(block_rows(rows, tokens));
+    ITIF_TRY(image_and_decoder_rows(rows));
+    ITIF_TRY(thesis_rows(options, dtype, **device, report));
+    ITIF_TRY(get_qkv_rows(options, dtype, **device, report));
   }
   return {};
 }

@@ -76,7 +76,8 @@ Status run_point(const BenchOptions& options, const std::string& dtype, const Po
   double bytes = 0;
   Samples samples;
   {
-    auto encoder = Encoder::make(device, point.spec, tenants, tokens);
+    auto encoder =
+        Encoder::make(device, point.spec, tenants, tokens, {.fidelity = options.form()});
     if (!encoder && encoder.error().code == Code::kResourceExhausted) {
       report.note(fmt::format("skipped {}: {}", name, encoder.error().message));
       return {};

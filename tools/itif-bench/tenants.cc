@@ -82,7 +82,8 @@ Workload make_workload(const BenchOptions& options, const Model& model, uint32_t
                     .steps = model.steps,
                     .requests = {.name = {}, .lengths = {}},
                     .dtype = dtype,
-                    .threads = options.threads};
+                    .threads = options.threads,
+                    .fidelity = options.form()};
   if (options.quick && workload.decodes()) {
     workload.vocab = kQuickVocab;
     workload.steps = kQuickSteps;
