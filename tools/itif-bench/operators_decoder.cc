@@ -74,7 +74,7 @@ Status embed_patches(OperatorRows& rows, device::Stream& stream) {
   const kernels::SegmentRows segment{0, kRows};
   const kernels::RowRange range{0, kRows, 0};
   return rows.memory_bound(
-      "embed patches, and a copy before it, 1 image", 5 * bytes,
+      "embed patches + copy, 1 image", 5 * bytes,
       [&] {
         std::memcpy(copy, x, bytes);
         stream.embed_patches({.x = copy,
@@ -158,7 +158,7 @@ Status cached_attention(OperatorRows& rows, device::Stream& stream) {
   std::vector<kernels::KvTable> tables;
   for (uint32_t beam = 0; beam < kBeams; ++beam) tables.push_back({beam * kBlocksOfBeam, kLength});
   return rows.memory_bound(
-      fmt::format("cached attention, {} beams of {}", kBeams, kLength), elements * element,
+      fmt::format("cached attention, {} x {}", kBeams, kLength), elements * element,
       [&] {
         stream.cached_attention({.query = query,
                                  .query_stride = kWidth,
@@ -193,6 +193,7 @@ Status cached_attention(OperatorRows& rows, device::Stream& stream) {
       });
 }
 
+// Logits are overwritten: a fresh copy each time, as above.
 Status top_tokens(OperatorRows& rows, device::Stream& stream) {
   const size_t count = size_t{kBeams} * kMarianVocab;
   ITIF_ASSIGN(void* const logits, rows.random_buffer(count, DType::kF32));
@@ -201,7 +202,7 @@ Status top_tokens(OperatorRows& rows, device::Stream& stream) {
   auto* const log_probabilities = static_cast<float*>(found);
   auto* const tokens = reinterpret_cast<int32_t*>(log_probabilities + kBeams * kCandidates);
   return rows.memory_bound(
-      fmt::format("top tokens, and a copy before it, {} x {}", kBeams, kMarianVocab), 3 * 4 * count,
+      fmt::format("top tokens + copy, {} x {}", kBeams, kMarianVocab), 3 * 4 * count,
       [&] {
         std::memcpy(copy, logits, 4 * count);
         stream.top_tokens({.logits = static_cast<float*>(copy),
