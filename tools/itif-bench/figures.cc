@@ -199,7 +199,7 @@ void operators(const Results& results, std::vector<Figure>& figures) {
   const auto is_it = [](const Row& row) {
     std::string name = row.name;
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-    return name.find("get q, k, v") != std::string::npos;
+    return name.find("get q/k/v") != std::string::npos;
   };
   Panel panel{
       .title = "4 tenants, 4 requests each, 64 tokens", .y_label = {}, .kind = Panel::Kind::kBars};

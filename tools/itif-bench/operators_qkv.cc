@@ -184,7 +184,7 @@ class Streams {
 
 Status get_qkv_rows(const BenchOptions& options, const std::string& dtype, device::Device& device,
                     Report& report) {
-  const std::string name = "get Q, K, V, " + dtype;
+  const std::string name = "get Q/K/V, " + dtype;
   if (!options.wants(name)) return {};
   const DType type = device.info().compute;
   const uint32_t threads = device.info().num_threads;

@@ -33,7 +33,7 @@ std::vector<MemoryBound> memory_bound_operators(size_t element) {
           {"add-bias + LayerNorm", "residual_layer_norm", 2 * 3 * wide, 0.291, 0.310},
           {"add-bias + GELU", "bias_activation", 2 * rows * kIntermediate * element, 0.245, 0.275},
           {"transpose", "merge_heads", 2 * wide, 0.209, 0.220},
-          {"bias + transpose Q, K, V", "split_heads", 6 * wide, {}, {}}};
+          {"bias + transpose of Q/K/V", "split_heads", 6 * wide, {}, {}}};
 }
 
 // One way to run the batches, with the figures of its operators a run.

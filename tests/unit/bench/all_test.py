@@ -44,6 +44,21 @@ def main(program):
         results.append(("an unknown bench is refused", done.returncode != 0 and "nonsense" in done.stderr,
                         done.stderr))
 
+        done = run(program, Path(folder, "qkv"), "--only", "operators", "--case", "get Q/K/V, f32")
+        report = Path(folder, "qkv", "report.md").read_text()
+        results.append(("Figure 5.5 is of the operator that the bench times",
+                        done.returncode == 0 and Path(folder, "qkv", "figure-5.5.gp").exists()
+                        and "| get Q/K/V | f32 |" in report, done.stderr + report))
+
+        # Encoders in the thesis's form agree between execution modes, too, and the report says which form ran.
+        done = run(program, Path(folder, "thesis"), "--only", "batching", "--fidelity", "thesis", "--case",
+                   "albert-large (2 layers), 2 tenants, 2 requests, f32")
+        report = Path(folder, "thesis", "report.md").read_text()
+        rows = json.loads(Path(folder, "thesis", "batching.json").read_text())["rows"]
+        results.append(("the thesis's form", done.returncode == 0 and "--fidelity thesis" in report
+                        and {row["mode"] for row in rows} >= {"seq", "multi-stream", "mps", "itif"},
+                        done.stderr + report))
+
         done = run(program, Path(folder, "plain"), "--only", "scaling", "--case", "1 layers",
                    environment={**os.environ, "PATH": folder})
         report = Path(folder, "plain", "report.md").read_text()

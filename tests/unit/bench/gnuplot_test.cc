@@ -95,8 +95,8 @@ TEST(Figures, OfTheOtherBenches) {
 
   const Figure operators =
       figure_of("operators",
-                {row("softmax", "seq", 3, "us"), row("get Q, K, V, bf16", "seq", 4, "us"),
-                 row("get Q, K, V, bf16", "itif", 2, "us")},
+                {row("softmax", "seq", 3, "us"), row("get Q/K/V, bf16", "seq", 4, "us"),
+                 row("get Q/K/V, bf16", "itif", 2, "us")},
                 "figure-5.5");
   EXPECT_EQ(operators.panels[0].series.size(), 2u);
   EXPECT_EQ(operators.panels[0].lines.size(), 1u);
