@@ -47,6 +47,26 @@ def test_every_golden_model_alone_and_all_at_once(f32_appliance, namespaces):
     assert_accounted(f32_appliance)
 
 
+def test_in_the_thesis_form_answers_are_the_same(new_appliance, namespaces):
+    """With its operators and its padding: batching.fidelity and a planner that pads."""
+    appliance = new_appliance()
+    appliance.sections["device"] = {"dtype": "f32"}
+    appliance.sections["batching"] |= {"fidelity": "thesis", "planner": "naive"}
+    appliance.start()
+    goldens = {name: Golden(name) for name in ("plain-f32", "classifier-bf16", "tokens-f32")}
+    added = {name: appliance.add_tenant(name, golden.directory) for name, golden in goldens.items()}
+
+    def together(name):
+        with connect(namespaces, added[name]) as client:
+            for case in goldens[name].cases:
+                goldens[name].check(client, case, F32)
+
+    with ThreadPoolExecutor(2 * len(goldens)) as pool:
+        for done in [pool.submit(together, name) for name in list(goldens) * 2]:
+            done.result()
+    assert_accounted(appliance)
+
+
 def test_tenants_of_one_backbone_are_not_mixed_up(f32_appliance, namespaces, models):
     """Each tenant's answer in a crowd is its answer alone."""
     added = [f32_appliance.add_tenant(f"t{i}", models(seed=i + 1)) for i in range(4)]

@@ -150,6 +150,15 @@ TEST_F(Generation, SameTokensFromPlainLoops) {
   for (size_t i = 0; i < all.size(); ++i) expect_tokens(*all[i], cases[i].tokens);
 }
 
+// Groups that generate have one form of a block, whatever the others have.
+TEST_F(Generation, FidelityIsOfEncodersOnly) {
+  open("beams-4", {.fidelity = backbone::Fidelity::kThesis});
+  const auto cases = cases_of("beams-4");
+  const request::Request& r = submit(cases[0].ids);
+  run_all();
+  expect_tokens(r, cases[0].tokens);
+}
+
 // Sequences of two tenants enter whenever they come and leave when they are done; each gets what it gets
 // alone.
 TEST_F(Generation, StrangersComeAndGoBetweenSteps) {
