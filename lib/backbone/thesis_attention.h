@@ -20,14 +20,13 @@ class ThesisAttention {
   // x [num_rows, hidden] → context [num_rows, hidden], with the weights whose first kind is `base`.
   void launch(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
               size_t base, const void* x, void* context) noexcept;
-  // Its first GEMMs alone (Figure 5.5: "get Q, K, V").
-  void launch_qkv(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
-                  size_t base, const void* x) noexcept;
   uint64_t workspace_bytes() const;
 
  private:
   explicit ThesisAttention(const model::BackboneSpec& spec) : spec_(spec) {}
   void lay_out(const Pass& pass) noexcept;
+  void launch_qkv(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
+                  size_t base, const void* x) noexcept;
 
   const model::BackboneSpec spec_;
   PreparedShape part_;  // query, key or value
