@@ -112,6 +112,27 @@ enum class GemmMode : uint8_t {
   kAtOnce,  // side by side, each by a part of the device (host: one thread)
 };
 
+// The mode of a GEMM by its shape: of each that is named, and of all others. The names outlive it.
+struct ShapeMode {
+  uint32_t n = 0, k = 0;
+  GemmMode mode = GemmMode::kInTurn;
+};
+class GemmModes {
+ public:
+  constexpr GemmModes(GemmMode others = GemmMode::kInTurn) : others_(others) {}
+  constexpr GemmModes(std::span<const ShapeMode> shapes, GemmMode others)
+      : shapes_(shapes), others_(others) {}
+  constexpr GemmMode of(uint32_t n, uint32_t k) const {
+    for (const ShapeMode& shape : shapes_)
+      if (shape.n == n && shape.k == k) return shape.mode;
+    return others_;
+  }
+
+ private:
+  std::span<const ShapeMode> shapes_;
+  GemmMode others_;
+};
+
 // A GEMM shape that a device has prepared (Device::prepare); what is behind it is the device's.
 struct PreparedGemm {};
 
@@ -126,7 +147,7 @@ struct GroupedGemm {
   uint32_t k = 0;
   Activation activation = Activation::kNone;
   std::span<const RowRange> ranges;
-  GemmMode mode = GemmMode::kInTurn;
+  GemmModes mode = {};
   const PreparedGemm* prepared = nullptr;  // of n, k, f32_out and whether there is a bias
   bool f32_out = false;                    // out is f32 whatever act is. REQUIRES: no activation
 };

@@ -131,6 +131,21 @@ Result<json> LocalAppliance::profile(const std::string& group) const {
     }
     batched.push_back(std::move(by_count));
   }
+  json shared = json::array();
+  for (const plan::SharedGemm& shape : tables->shared_gemms) {
+    const auto by_count = [&](const std::vector<double>& costs) {
+      json rows = json::array();
+      const size_t columns = tables->range_rows.size();
+      for (size_t at = 0; at < costs.size(); at += columns)
+        rows.push_back(std::vector<double>(costs.begin() + static_cast<ptrdiff_t>(at),
+                                           costs.begin() + static_cast<ptrdiff_t>(at + columns)));
+      return rows;
+    };
+    shared.push_back({{"n", shape.n},
+                      {"k", shape.k},
+                      {"in_turn_ns", by_count(shape.in_turn_ns)},
+                      {"at_once_ns", by_count(shape.at_once_ns)}});
+  }
   return json{{"group", group},
               {"device", tables->device},
               {"backbone", tables->backbone},
@@ -139,7 +154,10 @@ Result<json> LocalAppliance::profile(const std::string& group) const {
               {"gemm_ns", std::move(gemm)},
               {"counts", tables->counts},
               {"sizes", tables->sizes},
-              {"batched_gemm_ns", std::move(batched)}};
+              {"batched_gemm_ns", std::move(batched)},
+              {"range_counts", tables->range_counts},
+              {"range_rows", tables->range_rows},
+              {"shared_gemms", std::move(shared)}};
 }
 
 json LocalAppliance::stats() const {

@@ -35,7 +35,7 @@ struct Pass {
   std::span<const uint8_t> token_types;  // [num_rows], or empty: all 0
   std::span<const kernels::SegmentRows> segments;
   std::span<const kernels::RowRange> ranges;  // one a GEMM: a tenant's, or a mini-batch's
-  kernels::GemmMode gemm_mode = kernels::GemmMode::kInTurn;
+  kernels::GemmModes gemm_mode = {};
 };
 
 // Device memory, valid until the next launch().

@@ -16,7 +16,8 @@ constexpr const char* kNames[] = {
 uint64_t launches_of(const kernels::GroupedGemm& args) {
   const auto ranges = static_cast<uint64_t>(std::ranges::count_if(
       args.ranges, [](const kernels::RowRange& range) { return range.num_rows > 0; }));
-  return args.mode == kernels::GemmMode::kAtOnce ? std::min<uint64_t>(ranges, 1) : ranges;
+  return args.mode.of(args.n, args.k) == kernels::GemmMode::kAtOnce ? std::min<uint64_t>(ranges, 1)
+                                                                    : ranges;
 }
 
 }  // namespace

@@ -149,6 +149,7 @@ class Directory {
   void prepare_planner(uint16_t group, const model::Progress& progress);
   Status use_planner(uint16_t group, const std::string& planner);
   Status find_tables(uint16_t group, const model::Progress& progress);
+  void use_tables(uint16_t group, plan::CostTables tables);
   Status measure_tables(uint16_t group, const model::Progress& progress);
 
   void share_cpus();

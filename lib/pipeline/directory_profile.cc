@@ -98,8 +98,7 @@ Status Directory::find_tables(uint16_t group, const model::Progress& progress) {
   auto read = plan::read_cost_tables(profile_dir_ + "/" + plan::cost_file_name(device, backbone));
   if (!read || read->device != device || read->backbone != backbone)
     return measure_tables(group, progress);
-  const std::lock_guard lock(mutex_);
-  layouts_[group].tables = std::make_shared<const plan::CostTables>(std::move(*read));
+  use_tables(group, std::move(*read));
   return {};
 }
 
@@ -126,9 +125,15 @@ Status Directory::measure_tables(uint16_t group, const model::Progress& progress
   if (Status written = plan::write_cost_tables(tables, path); !written)
     log::warning("the profile of group {} will be measured again at the next start: {}",
                  stage.name(), written.error().message);
-  const std::lock_guard lock(mutex_);
-  layouts_[group].tables = std::make_shared<const plan::CostTables>(std::move(tables));
+  use_tables(group, std::move(tables));
   return {};
+}
+
+void Directory::use_tables(uint16_t group, plan::CostTables tables) {
+  const auto shared = std::make_shared<const plan::CostTables>(std::move(tables));
+  stages_[group]->group().set_costs(shared);
+  const std::lock_guard lock(mutex_);
+  layouts_[group].tables = shared;
 }
 
 Result<std::shared_ptr<const plan::CostTables>> Directory::profile(const std::string& group) const {

@@ -11,9 +11,10 @@ namespace itif::plan {
 namespace {
 
 constexpr std::string_view kMagic = "itif-cost-tables ";
-constexpr std::string_view kVersion = "1";
+constexpr std::string_view kVersion = "2";
 // The largest tables there can be, at 25 bytes a cost, and change.
-constexpr size_t kMaxFileBytes = (kMaxBuckets * kMaxBuckets * (kMaxBuckets + 1)) * 25 + 8192;
+constexpr size_t kMaxFileBytes =
+    kMaxBuckets * kMaxBuckets * (kMaxBuckets + 1 + 2 * kMaxShapes) * 25 + 16384;
 
 uint64_t fnv1a(std::string_view bytes) noexcept {
   uint64_t hash = 0xcbf29ce484222325;
@@ -52,10 +53,10 @@ class Reader {
     return rest;
   }
 
-  std::vector<uint32_t> axis(std::string_view start) {
+  std::vector<uint32_t> axis(std::string_view start, size_t most = kMaxBuckets) {
     std::string_view rest = line(start);
     const uint32_t count = number<uint32_t>(rest);
-    if (count > kMaxBuckets) wrong(fmt::format("has more than {} values", kMaxBuckets));
+    if (count > most) wrong(fmt::format("has more than {} values", most));
     std::vector<uint32_t> values;
     while (ok() && values.size() < count) {
       space(rest);
@@ -127,6 +128,18 @@ std::string format_cost_tables(const CostTables& tables) {
   put_axis(text, "sizes", tables.sizes);
   put_costs(text, "gemm_ns", tables.gemm_ns, tables.batches.size());
   put_costs(text, "batched_gemm_ns", tables.batched_gemm_ns, tables.sizes.size());
+  put_axis(text, "range_counts", tables.range_counts);
+  put_axis(text, "range_rows", tables.range_rows);
+  std::vector<uint32_t> shapes;
+  for (const SharedGemm& gemm : tables.shared_gemms) {
+    shapes.push_back(gemm.n);
+    shapes.push_back(gemm.k);
+  }
+  put_axis(text, "shapes", shapes);
+  for (const SharedGemm& gemm : tables.shared_gemms) {
+    put_costs(text, "in_turn_ns", gemm.in_turn_ns, tables.range_rows.size());
+    put_costs(text, "at_once_ns", gemm.at_once_ns, tables.range_rows.size());
+  }
   return text + fmt::format("end {:016x}\n", fnv1a(text));
 }
 
@@ -156,6 +169,18 @@ Result<CostTables> parse_cost_tables(std::string_view text) {
       tables.sizes.empty() ? 0 : tables.lengths.size() * tables.counts.size();
   tables.gemm_ns = reader.costs("gemm_ns", tables.lengths.size(), tables.batches.size());
   tables.batched_gemm_ns = reader.costs("batched_gemm_ns", batched_rows, tables.sizes.size());
+  tables.range_counts = reader.axis("range_counts ");
+  tables.range_rows = reader.axis("range_rows ");
+  const std::vector<uint32_t> shapes = reader.axis("shapes ", 2 * kMaxShapes);
+  if (shapes.size() % 2 != 0) reader.wrong("has an n without its k");
+  for (size_t i = 0; reader.ok() && i < shapes.size(); i += 2) {
+    SharedGemm gemm{.n = shapes[i], .k = shapes[i + 1], .in_turn_ns = {}, .at_once_ns = {}};
+    gemm.in_turn_ns =
+        reader.costs("in_turn_ns", tables.range_counts.size(), tables.range_rows.size());
+    gemm.at_once_ns =
+        reader.costs("at_once_ns", tables.range_counts.size(), tables.range_rows.size());
+    tables.shared_gemms.push_back(std::move(gemm));
+  }
   reader.end();
   if (!reader.ok()) return fail(Code::kCorrupt, reader.error());
   if (Status status = validate(tables); !status)

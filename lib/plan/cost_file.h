@@ -1,6 +1,6 @@
 // Cost tables as text: the file in which a group keeps what it measured, by device and backbone.
 //
-//   itif-cost-tables 1
+//   itif-cost-tables 2
 //   device host, 2 CPUs, bf16
 //   backbone bert 12x768, 12 heads
 //   lengths 3 16 64 128
@@ -13,9 +13,19 @@
 //   batched_gemm_ns
 //   310000 2300000                  one line a length and count, lengths outermost: costs by size
 //   …
+//   range_counts 2 2 16
+//   range_rows 3 8 32 128
+//   shapes 8 2304 768 768 768 3072 768 768 3072     n and k of each
+//   in_turn_ns
+//   17000 40100 120000              one line a count: costs by rows
+//   …
+//   at_once_ns
+//   …                               and so for each shape
 //   end 5f2c8a0be1d3f467
 //
-// An axis line holds how many values follow. `counts 0` and `sizes 0`: the device has no BatchedGEMM.
+// An axis line holds how many values follow. `counts 0` and `sizes 0`: the device has no BatchedGEMM. Both
+// range axes and `shapes` 0: nothing was measured that the GEMM scheduler could choose by.
+//
 // One space between values, "\n" at each line's end. The last line holds FNV-1a (64 bits) of all
 // before it: it finds truncation and damage, not intent. A file that is refused is measured anew.
 #pragma once

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <span>
 
@@ -45,6 +46,48 @@ Status check_costs(const char* field, const std::vector<double>& costs, size_t c
   return {};
 }
 
+Status check_shared(const CostTables& tables) {
+  if (tables.range_counts.empty() && tables.range_rows.empty() && tables.shared_gemms.empty())
+    return {};
+  ITIF_TRY(check_axis("range_counts", tables.range_counts, 2));
+  ITIF_TRY(check_axis("range_rows", tables.range_rows, 1));
+  const size_t shapes = tables.shared_gemms.size(),
+               cells = tables.range_counts.size() * tables.range_rows.size();
+  if (shapes == 0 || shapes > kMaxShapes)
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("cost tables: shared_gemms has {} shapes, not 1 to {}", shapes, kMaxShapes));
+  for (size_t i = 0; i < shapes; ++i) {
+    const SharedGemm& gemm = tables.shared_gemms[i];
+    for (const uint32_t size : {gemm.n, gemm.k})
+      if (size == 0 || size > kMaxBucket)
+        return fail(
+            Code::kInvalidArgument,
+            fmt::format("cost tables: shape {} of shared_gemms is {} x {}", i + 1, gemm.n, gemm.k));
+    for (size_t j = 0; j < i; ++j)
+      if (tables.shared_gemms[j].n == gemm.n && tables.shared_gemms[j].k == gemm.k)
+        return fail(
+            Code::kInvalidArgument,
+            fmt::format("cost tables: shared_gemms has shape {} x {} twice", gemm.n, gemm.k));
+    ITIF_TRY(check_costs("in_turn_ns", gemm.in_turn_ns, cells));
+    ITIF_TRY(check_costs("at_once_ns", gemm.at_once_ns, cells));
+  }
+  return {};
+}
+
+// Where a value lies on an axis: between `lower` and `lower + 1`.
+struct AxisPlace {
+  size_t lower = 0;
+  double beyond = 0;  // share of the way to the next
+};
+AxisPlace place_on(const std::vector<uint32_t>& axis, double value) noexcept {
+  if (axis.size() < 2 || value <= axis.front()) return {};
+  if (value >= axis.back()) return {axis.size() - 2, 1};
+  size_t lower = 0;
+  while (value >= axis[lower + 1]) ++lower;
+  return {lower, (value - axis[lower]) / (axis[lower + 1] - axis[lower])};
+}
+
 // In place along every axis of the row-major `costs`: the largest so far going up, or the smallest so
 // far going down. After one axis has been done the others keep it monotone.
 void envelope(std::vector<double>& costs, std::span<const size_t> shape, bool upper) {
@@ -79,8 +122,21 @@ Status validate(const CostTables& tables) {
     ITIF_TRY(check_axis("counts", tables.counts, 2));
     ITIF_TRY(check_axis("sizes", tables.sizes, 1));
   }
-  return check_costs("batched_gemm_ns", tables.batched_gemm_ns,
-                     tables.lengths.size() * tables.counts.size() * tables.sizes.size());
+  ITIF_TRY(check_costs("batched_gemm_ns", tables.batched_gemm_ns,
+                       tables.lengths.size() * tables.counts.size() * tables.sizes.size()));
+  return check_shared(tables);
+}
+
+double shared_gemm_ns(const CostTables& tables, const std::vector<double>& costs_ns, double count,
+                      double rows) noexcept {
+  const AxisPlace c = place_on(tables.range_counts, count), r = place_on(tables.range_rows, rows);
+  const size_t columns = tables.range_rows.size();
+  const auto of_count = [&](size_t index) {
+    const double* costs = costs_ns.data() + index * columns + r.lower;
+    return r.beyond == 0 ? costs[0] : std::lerp(costs[0], costs[1], r.beyond);
+  };
+  return c.beyond == 0 ? of_count(c.lower)
+                       : std::lerp(of_count(c.lower), of_count(c.lower + 1), c.beyond);
 }
 
 void make_monotone(CostTables& tables) {

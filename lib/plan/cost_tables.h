@@ -18,6 +18,14 @@
 
 namespace itif::plan {
 
+// A GEMM of several tenants, ranges of equal rows, by how the ranges share the device.
+struct SharedGemm {
+  uint32_t n = 0, k = 0;           // its shape
+  std::vector<double> in_turn_ns;  // [range_counts, range_rows]: one after another
+  std::vector<double> at_once_ns;  // [range_counts, range_rows]: side by side
+  bool operator==(const SharedGemm&) const = default;
+};
+
 struct CostTables {
   // What was measured, one line each: tables of another device or backbone mean nothing.
   std::string device;
@@ -30,6 +38,10 @@ struct CostTables {
   std::vector<uint32_t> counts;         // mini-batches, from 2
   std::vector<uint32_t> sizes;          // requests of each
   std::vector<double> batched_gemm_ns;  // B: [lengths, counts, sizes]
+  // What the GEMM scheduler chooses by, a shape once; all three empty: its even deal decides.
+  std::vector<uint32_t> range_counts;  // from 2
+  std::vector<uint32_t> range_rows;    // of each range
+  std::vector<SharedGemm> shared_gemms;
 
   bool operator==(const CostTables&) const = default;
 };
@@ -37,6 +49,7 @@ struct CostTables {
 inline constexpr size_t kMaxBuckets = 64;               // of one axis
 inline constexpr uint32_t kMaxBucket = (1u << 24) - 1;  // the largest length, batch, count or size
 inline constexpr double kMaxCostNs = 1e13;              // 10,000 s
+inline constexpr size_t kMaxShapes = 16;                // of GEMMs
 inline constexpr size_t kMaxNameBytes = 256;            // of device and backbone
 
 // Errors: kInvalidArgument, naming the field: an axis that is empty, too long or not ascending from 1
@@ -52,7 +65,13 @@ Status validate(const CostTables& tables);
 // costs more), and a dip of noise would be sought out by each plan. The running maximum alone would
 // raise everything behind one outlier. What is lost are true dips, as where a length meets the
 // kernels' tile: a plan pads to the longest request and not beyond, so it could rarely use them.
+// The scheduler's tables stay as they are: it compares two costs of one shape.
 // REQUIRES: validate(). Optional: planners take any valid tables.
 void make_monotone(CostTables& tables);
+
+// Of `count` ranges of `rows` rows each from one of a SharedGemm's tables: linear between measured
+// points, the nearest beyond them. REQUIRES: the tables' axes are not empty.
+double shared_gemm_ns(const CostTables& tables, const std::vector<double>& costs_ns, double count,
+                      double rows) noexcept;
 
 }  // namespace itif::plan

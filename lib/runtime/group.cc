@@ -76,6 +76,9 @@ class BackboneGroup final : public Group {
     if (decoder_) return {};
     return family_.gemms(spec_);
   }
+  void set_costs(std::shared_ptr<const plan::CostTables> costs) override {
+    gemms_.set_costs(std::move(costs));
+  }
   const GroupOptions& options() const noexcept override { return options_; }
 
   Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) override {

@@ -21,6 +21,7 @@
 #include "kernels/args.h"
 #include "model/tenant_model.h"
 #include "model/weight_store.h"
+#include "plan/cost_tables.h"
 #include "request/request.h"
 #include "wire/header.h"
 
@@ -97,6 +98,8 @@ class Group {
 
   // The GEMMs of one pass, for profiling; empty: nothing to profile.
   virtual std::vector<backbone::GemmUse> gemms() const { return {}; }
+  // What they were measured to cost: how the next passes' GEMMs share the device. Any thread.
+  virtual void set_costs(std::shared_ptr<const plan::CostTables>) {}
 
   // What the stream given to forward() must be made for: a piece holds at least one id.
   device::StreamLimits stream_limits() const noexcept {

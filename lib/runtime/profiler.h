@@ -1,6 +1,7 @@
 // Measures what a backbone's GEMMs cost on a device: the tables A[length][batch] and
 // B[length][count][size] that planners choose by (ITIF, section 4.1: "profiled during the
-// preprocessing"; plan/cost_tables.h says what they hold).
+// preprocessing"; plan/cost_tables.h says what they hold), and what each shape costs with several
+// tenants' ranges in turn and at once, which the GEMM scheduler chooses by. B takes the cheaper.
 //
 // A GEMM costs what its rows cost: tables are measured by rows, powers of two from kLeastRows to the
 // workspace's, alone and in calls of several tenants' weights; a length times a batch finds its rows
@@ -51,11 +52,18 @@ class Profiler {
   struct Point {
     uint32_t count = 1;  // mini-batches
     uint32_t rows = 0;   // of each
-    double ns = 0;       // of all GEMMs so far
+    double ns = 0;       // of all GEMMs so far, each the cheaper way
+  };
+  // Of one GEMM at each point; at_once of points of one range is not measured.
+  struct Shared {
+    std::vector<double> in_turn_ns, at_once_ns;
   };
   Status measure(device::Stream& stream);
   Status start_shape();
-  double cost_ns(uint32_t count, uint32_t rows) const;
+  Result<double> fastest_ns(device::Stream& stream, const kernels::GroupedGemm& args);
+  // A cost by point, at shapes of the tables.
+  double cost_ns(const std::vector<double>& by_point, uint32_t count, uint32_t rows) const;
+  void add_shared(plan::CostTables& tables) const;
 
   device::Device& device_;
   const Clock& clock_;
@@ -63,8 +71,9 @@ class Profiler {
   const std::string backbone_;
   const ProfileOptions options_;
   std::vector<Point> points_;
-  size_t gemm_ = 0;   // being measured
-  size_t point_ = 0;  // the next
+  std::vector<Shared> shared_;  // by GEMM
+  size_t gemm_ = 0;             // being measured
+  size_t point_ = 0;            // the next
   Status status_;
   // Of the shape being measured.
   device::GemmHandle handle_;

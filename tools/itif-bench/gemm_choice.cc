@@ -2,14 +2,19 @@
 // turn (each on all cores), at once (each on one core) and, as the limit, one GEMM of as many rows with
 // one tenant's weights. What a GEMM scheduler chooses by (ITIF, sections 3.3.2 and 4.2.1).
 //
+// Which of the two the scheduler chooses, from a profile taken first, stands beside what they cost.
 // Query, key and value as three GEMMs, as the thesis runs them, stand beside the one of all three.
 #include <fmt/format.h>
 
 #include <cmath>
 
+#include "base/clock.h"
 #include "base/random.h"
 #include "benches.h"
 #include "device/device.h"
+#include "encoder_setup.h"
+#include "runtime/gemm_scheduler.h"
+#include "runtime/profiler.h"
 
 namespace itif::bench {
 namespace {
@@ -26,6 +31,7 @@ constexpr GemmCase kShapes[] = {{"qkv as one", 2304, 768, 1},
                                 {"down", 768, 3072, 1}};
 constexpr uint32_t kCounts[] = {2, 4, 16};
 constexpr uint32_t kRows[] = {1, 8, 32, 64, 128};
+constexpr uint32_t kMaxRows = 16 * 128;
 
 class TenantGemms {
  public:
@@ -63,6 +69,7 @@ class TenantGemms {
     return gemms;
   }
 
+  std::span<const kernels::RowRange> ranges() const { return ranges_; }
   kernels::GroupedGemm tenants(kernels::GemmMode mode) const { return arguments(ranges_, mode); }
   kernels::GroupedGemm merged() const {
     return arguments({&merged_, 1}, kernels::GemmMode::kInTurn);
@@ -116,9 +123,28 @@ Status check_same(const std::string& name, const std::vector<float>& a, const st
   return {};
 }
 
+// As groups profile it: from tables, not from what the rows themselves measure.
+Result<std::shared_ptr<const plan::CostTables>> profile(const BenchOptions& options,
+                                                        device::Device& device,
+                                                        device::Stream& stream) {
+  static const SystemClock clock;
+  const model::BackboneSpec spec = bert_base();
+  runtime::Profiler profiler(device, clock, backbone::find_family(spec.family).value()->gemms(spec),
+                             model::signature(spec),
+                             {.max_rows = options.quick ? 512u : kMaxRows,
+                              .max_length = 128,
+                              .max_requests = 64,
+                              .max_tenants = std::end(kCounts)[-1],
+                              .samples = options.quick ? 1u : 5u});
+  while (profiler.step(stream)) {
+  }
+  ITIF_ASSIGN(plan::CostTables tables, profiler.finish());
+  return std::make_shared<const plan::CostTables>(std::move(tables));
+}
+
 Status run_case(const BenchOptions& options, device::Device& device, device::Stream& stream,
-                const GemmCase& shape, uint32_t count, uint32_t rows, const std::string& name,
-                Report& report) {
+                runtime::GemmScheduler& scheduler, const GemmCase& shape, uint32_t count,
+                uint32_t rows, const std::string& name, Report& report) {
   using enum kernels::GemmMode;
   ITIF_ASSIGN(const TenantGemms gemms, TenantGemms::make(device, shape, count, rows));
   ITIF_ASSIGN(const auto in_turn, gemms.output(device, stream, gemms.tenants(kInTurn)));
@@ -131,42 +157,55 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
     });
   const auto samples = measure(runs, options.quick ? Effort{.seconds = 0.02, .least = 5}
                                                    : Effort{.seconds = 0.5, .least = 9});
+  const size_t chosen = scheduler.choose(gemms.ranges()).of(shape.n, shape.k) == kAtOnce ? 1 : 0;
   const char* modes[] = {"in turn", "at once"};
-  const size_t best = samples[1].median() < samples[0].median() ? 1 : 0;
-  for (size_t mode = 0; mode < 2; ++mode)
+  const auto add = [&](const std::string& mode, const Samples& of) {
     report.add({.name = name,
-                .mode = fmt::format("{}{}", modes[mode], mode == best ? " *" : ""),
-                .value = samples[mode].median() * 1e-3,
+                .mode = mode,
+                .value = of.median() * 1e-3,
                 .unit = "us",
-                .spread = samples[mode].spread(),
+                .spread = of.spread(),
                 .limit = samples[2].median() * 1e-3,
-                .ratio = samples[mode].median() / samples[2].median()});
+                .ratio = of.median() / samples[2].median()});
+  };
+  for (const size_t mode : {0, 1}) add(modes[mode], samples[mode]);
+  add(fmt::format("chosen: {}", modes[chosen]), samples[chosen]);
+  return {};
+}
+
+Status run_dtype(const BenchOptions& options, const std::string& dtype, Report& report) {
+  const auto device =
+      device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
+  if (!device && device.error().code == Code::kUnsupported) {
+    report.note(fmt::format("skipped {}: {}", dtype, device.error().message));
+    return {};
+  }
+  if (!device) return std::unexpected(device.error());
+  report.set_device((*device)->info().description);
+  ITIF_ASSIGN(const auto stream, (*device)->make_stream());
+  stream->attach_thread();
+  runtime::GemmScheduler scheduler((*device)->info().num_threads, std::end(kCounts)[-1], kMaxRows);
+  bool profiled = false;
+  for (const GemmCase& shape : kShapes)
+    for (const uint32_t count : kCounts)
+      for (const uint32_t rows : kRows) {
+        const std::string name =
+            fmt::format("{}, {} tenants x {} rows, {}", shape.name, count, rows, dtype);
+        if (!options.wants(name) && !options.wants(shape.name)) continue;
+        if (!profiled) {
+          ITIF_ASSIGN(auto costs, profile(options, **device, *stream));
+          scheduler.set_costs(std::move(costs));
+          profiled = true;
+        }
+        ITIF_TRY(run_case(options, **device, *stream, scheduler, shape, count, rows, name, report));
+      }
   return {};
 }
 
 }  // namespace
 
 Status bench_gemm_choice(const BenchOptions& options, Report& report) {
-  for (const std::string& dtype : options.dtypes) {
-    auto device =
-        device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
-    if (!device && device.error().code == Code::kUnsupported) {
-      report.note(fmt::format("skipped {}: {}", dtype, device.error().message));
-      continue;
-    }
-    if (!device) return std::unexpected(device.error());
-    report.set_device((*device)->info().description);
-    ITIF_ASSIGN(const auto stream, (*device)->make_stream());
-    stream->attach_thread();
-    for (const GemmCase& shape : kShapes)
-      for (const uint32_t count : kCounts)
-        for (const uint32_t rows : kRows) {
-          const std::string name =
-              fmt::format("{}, {} tenants x {} rows, {}", shape.name, count, rows, dtype);
-          if (options.wants(name) || options.wants(shape.name))
-            ITIF_TRY(run_case(options, **device, *stream, shape, count, rows, name, report));
-        }
-  }
+  for (const std::string& dtype : options.dtypes) ITIF_TRY(run_dtype(options, dtype, report));
   return {};
 }
 

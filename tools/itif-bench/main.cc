@@ -22,7 +22,8 @@ constexpr bench::Bench kBenches[] = {
     {"gemm", "GEMMs through the device, against oneDNN alone (ratio: share of its rate)", "bare",
      bench::bench_gemm},
     {"gemm-choice",
-     "the GEMMs of several tenants in turn or at once (*: chosen), against one of as many rows",
+     "the GEMMs of several tenants in turn or at once, and which is chosen, against one of as many "
+     "rows",
      "one GEMM", bench::bench_gemm_choice},
     {"encoder", "BERT-base and ViT-base forward passes, against their GEMMs alone through oneDNN",
      "floor", bench::bench_encoder},

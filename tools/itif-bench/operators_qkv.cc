@@ -200,7 +200,7 @@ Status get_qkv_rows(const BenchOptions& options, const std::string& dtype, devic
   Streams streams;
   ITIF_TRY(streams.start(*small_device, numbers));
   runtime::GemmScheduler scheduler(threads, kTenants, kTenants * kRows);
-  const kernels::GemmMode mode = scheduler.choose(three.ranges());
+  const kernels::GemmMode mode = scheduler.choose(three.ranges()).of(kColumns, kHidden);
   std::vector<std::unique_ptr<BareGemm>> bare;
   for (uint32_t tenant = 0; tenant < kTenants; ++tenant)
     bare.push_back(make_bare_gemm(type, kRows, kColumns, kHidden, threads));

@@ -66,6 +66,30 @@ std::string cost_table(const json& lengths, const json& numbers, const json& cos
   return table.text();
 }
 
+// A row a number of ranges, a column their rows; each cell both costs, the lower one marked.
+std::string shared_table(const json& counts, const json& rows, const json& shape) {
+  std::vector<Table::Column> columns = {{"RANGES", Table::Align::kRight}};
+  for (const json& number : rows)
+    columns.push_back({number.dump() + " ROWS", Table::Align::kRight});
+  Table table(columns);
+  for (size_t c = 0; c < counts.size(); ++c) {
+    std::vector<std::string> cells = {counts[c].dump()};
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const auto cost = [&](const char* name) {
+        const json::json_pointer at(fmt::format("/{}/{}/{}", name, c, r));
+        return shape.contains(at) ? shape.at(at) : json();
+      };
+      const json in_turn = cost("in_turn_ns"), at_once = cost("at_once_ns");
+      const bool both = in_turn.is_number() && at_once.is_number();
+      const bool once = both && at_once.get<double>() < in_turn.get<double>();
+      cells.push_back(ms_cell(in_turn) + (both && !once ? "*" : "") + " / " + ms_cell(at_once) +
+                      (once ? "*" : ""));
+    }
+    table.add(std::move(cells));
+  }
+  return table.text();
+}
+
 void print_profile(const json& p) {
   const json none = json::array();
   const auto array = [&](const char* name) -> const json& {
@@ -84,6 +108,13 @@ void print_profile(const json& p) {
                      const json& by_count = array("batched_gemm_ns")[l];
                      return c < by_count.size() ? by_count[c] : none;
                    }));
+  for (const json& shape : array("shared_gemms"))
+    fmt::print(
+        "\nA GEMM of {} x {} over ranges of different tenants, ms, one after another / side by "
+        "side "
+        "(*: the cheaper)\n{}",
+        text_cell(shape, "n"), text_cell(shape, "k"),
+        shared_table(array("range_counts"), array("range_rows"), shape));
 }
 
 void add_group_argument(CLI::App* command, std::string& group) {
@@ -169,7 +200,8 @@ void add_group_commands(CommandLine& line) {
   CLI::App* profile = line.app.add_subcommand(
       "profile", "What the GEMMs of a group's backbone cost on this device");
   profile->require_subcommand(1);
-  add_profile(line, profile, "show", "The costs that planners choose by", "profile.show", false);
+  add_profile(line, profile, "show", "The costs that planners and the GEMM scheduler choose by",
+              "profile.show", false);
   add_profile(line, profile, "run", "Measure them again, while the group serves", "profile.run",
               true);
 }

@@ -85,7 +85,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
     const auto* ladder = static_cast<const Ladder*>(args.prepared);
     if (ladder == nullptr || !ladder->is(shape)) return not_prepared(shape, 0);
     try {
-      if (args.mode == kernels::GemmMode::kAtOnce && state_->num_threads > 1)
+      if (args.mode.of(args.n, args.k) == kernels::GemmMode::kAtOnce && state_->num_threads > 1)
         return run_at_once(*ladder, args);
       return run_in_turn(*ladder, args);
     } catch (const std::exception& error) {  // dnnl::error, or no memory for scratch

@@ -63,7 +63,14 @@ class FakeAppliance final : public Appliance {
                           {"gemm_ns", {{1.0, 2.0}, {2.0, 4.0}}},
                           {"counts", {2}},
                           {"sizes", {1, 2}},
-                          {"batched_gemm_ns", {{{1.0, 2.0}}, {{2.0, 4.0}}}}};
+                          {"batched_gemm_ns", {{{1.0, 2.0}}, {{2.0, 4.0}}}},
+                          {"range_counts", {2}},
+                          {"range_rows", {8, 16}},
+                          {"shared_gemms",
+                           {{{"n", 2304},
+                             {"k", 768},
+                             {"in_turn_ns", {{4.1e6, 4.2e6}}},
+                             {"at_once_ns", {{3.9e6, 4.5e6}}}}}}};
   }
   std::map<std::string, std::string> planners{{"bert-768", "packed"}};
   Result<uint64_t> drain(uint64_t timeout_ns) override {

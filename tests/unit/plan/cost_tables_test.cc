@@ -12,9 +12,14 @@ namespace itif::plan {
 namespace {
 
 CostTables good() {
-  return full_tables(
+  CostTables tables = full_tables(
       {4, 8, 16}, 3, [](uint32_t l, uint32_t b) { return 10.0 + l * b; },
       [](uint32_t l, uint32_t c, uint32_t s) { return 12.0 + l * c * s; });
+  tables.range_counts = {2, 8};
+  tables.range_rows = {16, 64};
+  tables.shared_gemms = {
+      {.n = 32, .k = 16, .in_turn_ns = {1, 2, 3, 4}, .at_once_ns = {1, 1, 1, 1}}};
+  return tables;
 }
 
 TEST(CostTables, ValidateNamesTheFieldThatIsWrong) {
@@ -52,6 +57,13 @@ TEST(CostTables, ValidateNamesTheFieldThatIsWrong) {
       {"batched_gemm_ns", [](CostTables& t) { t.batched_gemm_ns.pop_back(); }},
       {"batched_gemm_ns", [nan](CostTables& t) { t.batched_gemm_ns[0] = nan; }},
       {"batched_gemm_ns", [](CostTables& t) { t.counts.clear(), t.sizes.clear(); }},
+      {"range_counts", [](CostTables& t) { t.range_counts[0] = 1; }},
+      {"range_rows", [](CostTables& t) { t.range_rows.clear(); }},
+      {"shared_gemms", [](CostTables& t) { t.shared_gemms.clear(); }},
+      {"shared_gemms", [](CostTables& t) { t.shared_gemms[0].k = 0; }},
+      {"shared_gemms", [](CostTables& t) { t.shared_gemms.push_back(t.shared_gemms[0]); }},
+      {"in_turn_ns", [](CostTables& t) { t.shared_gemms[0].in_turn_ns.pop_back(); }},
+      {"at_once_ns", [](CostTables& t) { t.shared_gemms[0].at_once_ns[2] = -1; }},
   };
   for (const Fault& fault : faults) {
     CostTables tables = good();
@@ -67,6 +79,21 @@ TEST(CostTables, ValidateNamesTheFieldThatIsWrong) {
   without.sizes.clear();
   without.batched_gemm_ns.clear();
   EXPECT_TRUE(validate(without));
+}
+
+TEST(CostTables, SharedGemmsAreLinearBetweenPointsAndFlatBeyond) {
+  const CostTables tables = good();
+  const auto cost = [&](double count, double rows) {
+    return shared_gemm_ns(tables, tables.shared_gemms[0].in_turn_ns, count, rows);
+  };
+  EXPECT_EQ(cost(2, 16), 1);
+  EXPECT_EQ(cost(2, 64), 2);
+  EXPECT_EQ(cost(8, 16), 3);
+  EXPECT_EQ(cost(8, 64), 4);
+  EXPECT_EQ(cost(5, 40), 2.5);
+  EXPECT_EQ(cost(1, 1), 1);
+  EXPECT_EQ(cost(100, 1000), 4);
+  EXPECT_EQ(cost(2, 1000), 2);
 }
 
 TEST(CostTables, MakeMonotoneLeavesNoFallInAnyDirection) {

@@ -41,8 +41,49 @@ TEST_F(ProfilerTest, MeasuresTablesThatPlannersTake) {
   EXPECT_EQ(tables->sizes, tables->batches);
   for (const char* name : {"naive", "turbo", "itif"})
     EXPECT_TRUE(plan::make_planner(name, {.tables = &*tables})) << name;
+  EXPECT_EQ(tables->range_counts, tables->counts);
+  EXPECT_EQ(tables->range_rows, (std::vector<uint32_t>{8, 16, 32}));
+  ASSERT_EQ(tables->shared_gemms.size(), 2u);
+  EXPECT_EQ(tables->shared_gemms[0].n, 64u);
+  EXPECT_EQ(tables->shared_gemms[1].k, 64u);
   // 64 · 32 rows were not measured, but they cost no less than what was.
   EXPECT_GE(tables->gemm_ns.back(), tables->gemm_ns.front() * 8);
+}
+
+// A clock on which a GEMM takes 100 ns, at once 40, and at once of the second shape 700.
+class GemmClock final : public Clock {
+ public:
+  explicit GemmClock(const testing::PlainDeviceState& state) : state_(state) {}
+  uint64_t now_ns() const noexcept override {
+    uint64_t ns = 1;
+    for (const kernels::ShapeMode& gemm : state_.gemms)
+      ns += gemm.mode == kernels::GemmMode::kInTurn ? 100 : gemm.n == 64 ? 40 : 700;
+    return ns;
+  }
+  uint64_t unix_ns() const noexcept override { return now_ns(); }
+
+ private:
+  const testing::PlainDeviceState& state_;
+};
+
+TEST_F(ProfilerTest, MeasuresBothWaysToShareAndPlansByTheCheaper) {
+  testing::PlainDevice device(2);
+  const auto stream = device.make_stream({}).value();
+  const GemmClock clock(device.state());
+  Profiler profiler(device, clock,
+                    {{{.n = 64, .k = 32}, 3}, {{.n = 32, .k = 64}, 1}, {{.n = 64, .k = 32}, 2}},
+                    "tiny", {.max_rows = 32, .max_length = 8, .max_requests = 1, .max_tenants = 2});
+  while (profiler.step(*stream)) {
+  }
+  const auto tables = profiler.finish();
+  ASSERT_TRUE(tables) << tables.error().message;
+  EXPECT_EQ(tables->gemm_ns, std::vector<double>{600});
+  EXPECT_EQ(tables->batched_gemm_ns, std::vector<double>{3 * 40 + 100 + 2 * 40});
+  ASSERT_EQ(tables->shared_gemms.size(), 2u);  // a shape once
+  EXPECT_EQ(tables->range_rows, (std::vector<uint32_t>{8, 16}));
+  EXPECT_EQ(tables->shared_gemms[0].in_turn_ns, (std::vector<double>{100, 100}));
+  EXPECT_EQ(tables->shared_gemms[0].at_once_ns, (std::vector<double>{40, 40}));
+  EXPECT_EQ(tables->shared_gemms[1].at_once_ns, (std::vector<double>{700, 700}));
 }
 
 TEST_F(ProfilerTest, OneTenantHasNoBatchedGemms) {
@@ -52,6 +93,7 @@ TEST_F(ProfilerTest, OneTenantHasNoBatchedGemms) {
   const auto tables = profiler.finish();
   ASSERT_TRUE(tables) << tables.error().message;
   EXPECT_TRUE(tables->counts.empty());
+  EXPECT_TRUE(tables->shared_gemms.empty());
 }
 
 TEST_F(ProfilerTest, SaysWhatTheDeviceCouldNotDo) {

@@ -188,6 +188,7 @@ class PlainStream final : public device::Stream {
   }
 
   void gemm(const kernels::GroupedGemm& args) override {
+    state_->gemms.push_back({.n = args.n, .k = args.k, .mode = args.mode.of(args.n, args.k)});
     for (const kernels::RowRange& range : args.ranges)
       for (size_t row = range.first_row; row < range.first_row + range.num_rows; ++row)
         linear(floats(args.a) + row * args.k, floats(args.weights.at(range.slot)),
@@ -453,8 +454,10 @@ class PlainStream final : public device::Stream {
 
 }  // namespace
 
-PlainDevice::PlainDevice() : state_(std::make_shared<PlainDeviceState>()) {
+PlainDevice::PlainDevice(uint32_t num_threads) : state_(std::make_shared<PlainDeviceState>()) {
   info_.kind = "plain";
+  info_.description = "plain loops";
+  info_.num_threads = num_threads;
   info_.compute = DType::kF32;
   info_.memory_bytes = 1u << 30;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "device/device.h"
 
@@ -14,7 +15,8 @@ struct PlainDeviceState {
   bool fail_synchronize = false;
   size_t available_bytes = size_t{1} << 40;
   size_t live_buffers = 0;
-  size_t live_slots = 0;  // committed
+  size_t live_slots = 0;                  // committed
+  std::vector<kernels::ShapeMode> gemms;  // launched, and how
 
   bool may_allocate() {
     if (allocations_until_failure < 0) return true;
@@ -24,7 +26,8 @@ struct PlainDeviceState {
 
 class PlainDevice final : public device::Device {
  public:
-  PlainDevice();
+  // num_threads: what it says it has.
+  explicit PlainDevice(uint32_t num_threads = 0);
   const device::DeviceInfo& info() const override { return info_; }
   size_t available_bytes() const override { return state_->available_bytes; }
   PlainDeviceState& state() { return *state_; }
