@@ -34,7 +34,8 @@ class AlbertTokenizer final : public FramedTokenizer {
     tokenizer->keeps_accents_ = settings.keeps_accents;
     tokenizer->max_tokens_ = settings.max_tokens;
     tokenizer->vocab_size_ = static_cast<uint32_t>(tokenizer->pieces_.GetPieceSize());
-    if (Status set = tokenizer->set_frame(settings); !set)
+    const auto id_of = [&](const std::string& piece) { return tokenizer->id_of(piece); };
+    if (Status set = tokenizer->set_frame(settings, kDefaults, id_of, {.has_types = true}); !set)
       return fail(set.error().code, fmt::format("{}: {}", path, set.error().message));
     return tokenizer;
   }
@@ -48,29 +49,11 @@ class AlbertTokenizer final : public FramedTokenizer {
     return id >= 0 && id < pieces_.GetPieceSize() && pieces_.IdToPiece(id) == piece ? id : -1;
   }
 
-  Status set_frame(const TokenizerSettings& settings) {
-    constexpr std::pair<const char*, const char*> kDefaults[] = {
-        {"unk_token", "<unk>"}, {"pad_token", "<pad>"},   {"cls_token", "[CLS]"},
-        {"sep_token", "[SEP]"}, {"mask_token", "[MASK]"},
-    };
-    std::vector<SpecialToken> specials;
-    int32_t first = -1, last = -1;
-    for (const auto& [key, name] : kDefaults) {
-      const auto named = settings.names.find(key);
-      SpecialToken token =
-          named != settings.names.end() ? named->second : SpecialToken{name, -1, false, false};
-      if (std::string_view(key) == "mask_token") token.strips_left = true;
-      token.id = id_of(token.content);
-      if (std::string_view(key) == "cls_token") first = token.id;
-      if (std::string_view(key) == "sep_token") last = token.id;
-      if (token.id >= 0) specials.push_back(std::move(token));
-    }
-    if (first < 0 || last < 0)
-      return fail(Code::kCorrupt, "no piece is the cls_token, or the sep_token");
-    for (const SpecialToken& added : settings.added) specials.push_back(added);
-    frame_ = {.first = first, .last = last, .doubles_last = false, .has_types = true};
-    return set_specials(std::move(specials));
-  }
+  static constexpr Default kDefaults[] = {{"unk_token", "<unk>"},
+                                          {"pad_token", "<pad>"},
+                                          {"cls_token", "[CLS]"},
+                                          {"sep_token", "[SEP]"},
+                                          {"mask_token", "[MASK]"}};
 
   void append_text(std::string_view text, size_t, std::vector<int32_t>& ids) const override {
     std::string prepared = with_plain_quotes(text);

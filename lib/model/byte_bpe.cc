@@ -159,7 +159,11 @@ class ByteBpeTokenizer final : public FramedTokenizer {
     tokenizer->max_tokens_ = settings.max_tokens;
     for (const auto& [token, id] : written)
       tokenizer->vocab_size_ = std::max(tokenizer->vocab_size_, static_cast<uint32_t>(id) + 1);
-    if (Status set = tokenizer->set_frame(settings, written); !set)
+    const auto id_of = [&](const std::string& token) {
+      const auto it = written.find(token);
+      return it == written.end() ? -1 : it->second;
+    };
+    if (Status set = tokenizer->set_frame(settings, kDefaults, id_of, {.doubles_last = true}); !set)
       return fail(set.error().code, fmt::format("{}: {}", directory, set.error().message));
     return tokenizer;
   }
@@ -167,33 +171,9 @@ class ByteBpeTokenizer final : public FramedTokenizer {
  private:
   ByteBpeTokenizer() = default;
 
-  Status set_frame(const TokenizerSettings& settings,
-                   const std::unordered_map<std::string, int32_t>& written) {
-    constexpr std::pair<const char*, const char*> kDefaults[] = {
-        {"bos_token", "<s>"},    {"eos_token", "</s>"},  {"unk_token", "<unk>"},
-        {"sep_token", "</s>"},   {"pad_token", "<pad>"}, {"cls_token", "<s>"},
-        {"mask_token", "<mask>"}};
-    std::vector<SpecialToken> specials;
-    int32_t first = -1, last = -1;
-    for (const auto& [key, name] : kDefaults) {
-      const auto named = settings.names.find(key);
-      SpecialToken token =
-          named != settings.names.end() ? named->second : SpecialToken{name, -1, false, false};
-      if (std::string_view(key) == "mask_token") token.strips_left = true;
-      const auto it = written.find(token.content);
-      token.id = it == written.end() ? -1 : it->second;
-      for (const SpecialToken& added : settings.added)
-        if (added.content == token.content) token.id = added.id;
-      if (std::string_view(key) == "cls_token") first = token.id;
-      if (std::string_view(key) == "sep_token") last = token.id;
-      if (token.id >= 0) specials.push_back(std::move(token));
-    }
-    if (first < 0 || last < 0)
-      return fail(Code::kCorrupt, "the vocabulary lacks the cls_token or the sep_token");
-    for (const SpecialToken& added : settings.added) specials.push_back(added);
-    frame_ = {.first = first, .last = last, .doubles_last = true, .has_types = false};
-    return set_specials(std::move(specials));
-  }
+  static constexpr Default kDefaults[] = {
+      {"bos_token", "<s>"},   {"eos_token", "</s>"}, {"unk_token", "<unk>"},  {"sep_token", "</s>"},
+      {"pad_token", "<pad>"}, {"cls_token", "<s>"},  {"mask_token", "<mask>"}};
 
   void append_text(std::string_view text, size_t most, std::vector<int32_t>& ids) const override {
     BytePairs::Scratch scratch;

@@ -125,6 +125,31 @@ Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory) 
   return settings;
 }
 
+Status FramedTokenizer::set_frame(const TokenizerSettings& settings,
+                                  std::span<const Default> defaults,
+                                  const std::function<int32_t(const std::string&)>& id_of,
+                                  TokenFrame frame) {
+  std::vector<SpecialToken> specials;
+  frame.first = frame.last = -1;
+  for (const auto& [key, content] : defaults) {
+    const auto named = settings.names.find(key);
+    SpecialToken token =
+        named != settings.names.end() ? named->second : SpecialToken{content, -1, false, false};
+    if (std::string_view(key) == "mask_token") token.strips_left = true;
+    token.id = id_of(token.content);
+    for (const SpecialToken& added : settings.added)
+      if (added.content == token.content) token.id = added.id;
+    if (std::string_view(key) == "cls_token") frame.first = token.id;
+    if (std::string_view(key) == "sep_token") frame.last = token.id;
+    if (token.id >= 0) specials.push_back(std::move(token));
+  }
+  if (frame.first < 0 || frame.last < 0)
+    return fail(Code::kCorrupt, "the vocabulary lacks the cls_token or the sep_token");
+  specials.insert(specials.end(), settings.added.begin(), settings.added.end());
+  frame_ = frame;
+  return set_specials(std::move(specials));
+}
+
 Status FramedTokenizer::set_specials(std::vector<SpecialToken> specials) {
   WordPieceVocabulary::Tokens contents;
   for (SpecialToken& special : specials) {

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -30,6 +32,20 @@ struct TokenFrame {
   bool has_types = false;       // a pair's second text, and the token behind it, are of type 1
 };
 
+// What tokenizer_config.json, special_tokens_map.json and added_tokens.json say of such a tokenizer.
+struct TokenizerSettings {
+  // By their keys: bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token; those
+  // not named are absent.
+  std::unordered_map<std::string, SpecialToken> names;  // ids are -1
+  std::vector<SpecialToken> added;                      // with their ids
+  uint32_t max_tokens = UINT32_MAX;
+  bool adds_prefix_space = false;
+  bool lower_case = true;
+  bool keeps_accents = false;
+};
+// Errors: kCorrupt, kInvalidArgument; messages name the file.
+Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory);
+
 class FramedTokenizer : public Tokenizer {
  public:
   EncodeStatus encode(std::string_view text, std::optional<std::string_view> pair,
@@ -44,32 +60,26 @@ class FramedTokenizer : public Tokenizer {
   // std::bad_alloc. `text` is UTF-8 and not empty.
   virtual void append_text(std::string_view text, size_t most, std::vector<int32_t>& ids) const = 0;
 
-  Status set_specials(std::vector<SpecialToken> specials);
+  // A special token's key in the settings, and its content where they do not name it.
+  struct Default {
+    const char *key, *content;
+  };
+  // Finds the special tokens by their contents (`id_of`: -1 where the vocabulary lacks one), and frames
+  // texts with the cls_token and the sep_token as `frame` says. Errors: kCorrupt, either is missing.
+  Status set_frame(const TokenizerSettings& settings, std::span<const Default> defaults,
+                   const std::function<int32_t(const std::string&)>& id_of, TokenFrame frame);
 
-  TokenFrame frame_;
   uint32_t vocab_size_ = 0;
   uint32_t max_tokens_ = UINT32_MAX;
 
  private:
+  Status set_specials(std::vector<SpecialToken> specials);
   std::vector<int32_t> cut(std::string_view text, size_t most) const;
 
   WordPieceVocabulary contents_;
+  TokenFrame frame_;
   std::array<bool, 256> first_byte_{};  // that a special token begins with
   std::unordered_map<int32_t, SpecialToken> specials_;
 };
-
-// What tokenizer_config.json, special_tokens_map.json and added_tokens.json say of such a tokenizer.
-struct TokenizerSettings {
-  // By their keys: bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token; those
-  // not named are absent.
-  std::unordered_map<std::string, SpecialToken> names;  // ids are -1
-  std::vector<SpecialToken> added;                      // with their ids
-  uint32_t max_tokens = UINT32_MAX;
-  bool adds_prefix_space = false;
-  bool lower_case = true;
-  bool keeps_accents = false;
-};
-// Errors: kCorrupt, kInvalidArgument; messages name the file.
-Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory);
 
 }  // namespace itif::model
