@@ -5,11 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string_view>
-#include <vector>
 
 #include "base/check.h"
+#include "encode_input.h"
 #include "model/wordpiece.h"
 
 namespace {
@@ -44,30 +43,10 @@ const Tokenizer& tokenizer(unsigned options) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;
-  std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  std::optional<std::string_view> pair;
-  if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
-    pair = text.substr(zero + 1);
-    text = text.substr(0, zero);
-  }
-  const Tokenizer& chosen = tokenizer(data[0]);
-  EncodeOptions options;
-  options.truncation = data[0] & 16 ? Truncation::kLongestFirst : Truncation::kRefuse;
-  constexpr uint32_t kLimits[] = {UINT32_MAX, 2, 3, 4, 5, 8, 16, 64};
-  options.max_tokens = kLimits[data[0] >> 5];
-
-  std::vector<int32_t> ids{-7};
-  std::vector<uint8_t> types{9};
-  const EncodeStatus status = chosen.encode(text, pair, options, ids, types);
-  CHECK(ids.size() == types.size() && ids[0] == -7 && types[0] == 9);
-  if (status != EncodeStatus::kOk) {
-    CHECK(ids.size() == 1);
-    return 0;
-  }
-  CHECK(ids.size() - 1 <= options.max_tokens);
-  for (size_t i = 1; i < ids.size(); ++i) {
-    CHECK(ids[i] >= 0 && static_cast<uint32_t>(ids[i]) < chosen.vocab_size());
-    CHECK(types[i] <= (pair ? 1 : 0));
-  }
+  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const EncodeOptions options{
+      .max_tokens = itif::fuzz::kTokenLimits[data[0] >> 5],
+      .truncation = data[0] & 16 ? Truncation::kLongestFirst : Truncation::kRefuse};
+  itif::fuzz::encode_input(tokenizer(data[0]), text, options);
   return 0;
 }
