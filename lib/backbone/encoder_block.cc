@@ -126,7 +126,7 @@ Addend EncoderBlock::addend(device::Stream& stream, const model::WeightView& wei
     launch_linear(stream, weights, pass, gemm, kind, a, projected_->data());
     return {.rows = projected_->data()};
   }
-  launch_product(stream, weights[kind], pass, gemm, a, projected_->data());
+  stream.gemm(product(weights[kind], pass, gemm, a, projected_->data()));
   return {.rows = projected_->data(), .bias = weights[kind + 1]};
 }
 
@@ -174,23 +174,23 @@ uint64_t EncoderBlock::workspace_bytes() const {
          (thesis_ ? thesis_->workspace_bytes() : 0);
 }
 
-void launch_product(device::Stream& stream, const kernels::Slab& weight, const Pass& pass,
-                    const PreparedShape& gemm, const void* a, void* out) noexcept {
-  stream.gemm({.a = a,
-               .weights = weight,
-               .bias = {},
-               .out = out,
-               .n = gemm.shape.n,
-               .k = gemm.shape.k,
-               .ranges = pass.ranges,
-               .mode = pass.gemm_mode,
-               .prepared = gemm.handle.get()});
+kernels::GroupedGemm product(const kernels::Slab& weight, const Pass& pass,
+                             const PreparedShape& gemm, const void* a, void* out) noexcept {
+  return {.a = a,
+          .weights = weight,
+          .bias = {},
+          .out = out,
+          .n = gemm.shape.n,
+          .k = gemm.shape.k,
+          .ranges = pass.ranges,
+          .mode = pass.gemm_mode,
+          .prepared = gemm.handle.get()};
 }
 
 void launch_linear(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
                    const PreparedShape& gemm, size_t kind, const void* a, void* out) noexcept {
   if (!gemm.shape.has_bias) {
-    launch_product(stream, weights[kind], pass, gemm, a, out);
+    stream.gemm(product(weights[kind], pass, gemm, a, out));
     stream.bias_activation({.x = out,
                             .bias = weights[kind + 1],
                             .width = gemm.shape.n,

@@ -110,9 +110,9 @@ class EncoderBlock {
   std::unique_ptr<device::Buffer> wide_;       // [T, 3·hidden] if fused, then [T, intermediate]
 };
 
-// out = a · Wᵀ. REQUIRES: the GEMM has no bias.
-void launch_product(device::Stream& stream, const kernels::Slab& weight, const Pass& pass,
-                    const PreparedShape& gemm, const void* a, void* out) noexcept;
+// out = a · Wᵀ, to be launched. REQUIRES: the GEMM has no bias.
+kernels::GroupedGemm product(const kernels::Slab& weight, const Pass& pass,
+                             const PreparedShape& gemm, const void* a, void* out) noexcept;
 // out = activation(a · Wᵀ + bias) with the weight kind `kind` and the bias behind it, as one operator or,
 // where the GEMM has no bias, as two.
 void launch_linear(device::Stream& stream, const model::WeightView& weights, const Pass& pass,

@@ -58,9 +58,11 @@ void ThesisAttention::lay_out(const Pass& pass) noexcept {
 void ThesisAttention::launch_qkv(device::Stream& stream, const model::WeightView& weights,
                                  const Pass& pass, size_t base, const void* x) noexcept {
   const kernels::Slab& slab = weights[base + kQkvWeight];
+  kernels::GroupedGemm parts[3];
   for (size_t i = 0; i < 3; ++i)
-    launch_product(stream, {slab.base + i * part_bytes_, slab.stride_bytes}, pass, part_, x,
-                   rows_[i]->data());
+    parts[i] =
+        product({slab.base + i * part_bytes_, slab.stride_bytes}, pass, part_, x, rows_[i]->data());
+  stream.gemms(parts);
 }
 
 void ThesisAttention::launch(device::Stream& stream, const model::WeightView& weights,

@@ -93,6 +93,11 @@ void MeteredStream::embed_patches(const kernels::EmbedPatches& args) {
 void MeteredStream::gemm(const kernels::GroupedGemm& args) {
   meter(kGemm, launches_of(args), [&] { stream_->gemm(args); });
 }
+void MeteredStream::gemms(std::span<const kernels::GroupedGemm> all) {
+  uint64_t launches = 0;
+  for (const kernels::GroupedGemm& args : all) launches += launches_of(args);
+  meter(kGemm, launches, [&] { stream_->gemms(all); });
+}
 void MeteredStream::attention(const kernels::Attention& args) {
   meter(kAttention, 1, [&] { stream_->attention(args); });
 }

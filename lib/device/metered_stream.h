@@ -3,7 +3,7 @@
 //
 // A launch is what a device starts as one piece of work (a CUDA kernel; on the host a run of its thread
 // pool): an operator is one, but GEMMs of several ranges in turn, and batched GEMMs of several shapes, are
-// one each. Time is what calls take: on the host, where launches run at once, their work; on a device that
+// one each. GEMMs side by side count as they would alone, on whichever device. Time is what calls take: on the host, where launches run at once, their work; on a device that
 // runs them later, what launching costs.
 #pragma once
 
@@ -40,6 +40,7 @@ class MeteredStream final : public Stream {
   void gather_patches(const kernels::GatherPatches& args) override;
   void embed_patches(const kernels::EmbedPatches& args) override;
   void gemm(const kernels::GroupedGemm& args) override;
+  void gemms(std::span<const kernels::GroupedGemm> all) override;
   void attention(const kernels::Attention& args) override;
   void residual_layer_norm(const kernels::ResidualLayerNorm& args) override;
   void pool_segments(const kernels::PoolSegments& args) override;

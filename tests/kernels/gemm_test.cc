@@ -127,6 +127,60 @@ TEST_P(GemmTest, ResultsInF32) {
     run({.n = 101, .k = 36, .rows_of = {4, 9, 1, 17}, .has_bias = has_bias, .f32_out = true});
 }
 
+// Different shapes over one input, some in turn and some at once, or all of either: what each gives alone.
+TEST_P(GemmTest, SideBySideAsOneByOne) {
+  constexpr uint32_t kDepth = 36;
+  constexpr uint32_t kWidths[] = {36, 50, 7};
+  const uint32_t slots[] = {1, 0};
+  const auto ranges = make_ranges(std::vector<uint32_t>{140, 9, 0, 1, 33}, slots);
+  const uint32_t rows = total_rows(ranges), slack = device_->row_slack();
+  const auto a = random_activations(rows * kDepth);
+  const std::byte* input = upload_activations(a, slack * kDepth);
+  std::vector<GroupedGemm> all;
+  std::vector<device::GemmHandle> prepared;
+  std::vector<std::vector<double>> expected;
+  for (const uint32_t n : kWidths) {
+    const Activation activation = n == 50 ? Activation::kRelu : Activation::kNone;
+    const std::vector<std::vector<float>> weights = {random_activations(n * kDepth, 0.2),
+                                                     random_activations(n * kDepth, 0.2)};
+    const std::vector<float> bias = random_values(n);
+    const device::GemmShape shape{.n = n, .k = kDepth, .activation = activation};
+    prepared.push_back(device_->prepare(shape, rows).value());
+    all.push_back({.a = input,
+                   .weights = pack(shape, weights),
+                   .bias = upload_slab({bias, bias}, DType::kF32),
+                   .n = n,
+                   .k = kDepth,
+                   .activation = activation,
+                   .ranges = ranges,
+                   .prepared = prepared.back().get()});
+    expected.emplace_back();
+    for (const RowRange& range : ranges) {
+      const auto part = reference::linear(
+          std::span(a).subspan(range.first_row * kDepth, range.num_rows * kDepth),
+          weights[range.slot], bias, range.num_rows, n, kDepth, activation);
+      expected.back().insert(expected.back().end(), part.begin(), part.end());
+    }
+  }
+  const ShapeMode middle[] = {{50, kDepth, GemmMode::kAtOnce}};
+  for (const GemmModes& modes : {GemmModes(GemmMode::kInTurn), GemmModes(GemmMode::kAtOnce),
+                                 GemmModes(middle, GemmMode::kInTurn)}) {
+    for (GroupedGemm& args : all) {
+      args.out = make_output((rows + slack) * args.n, activation());
+      args.mode = modes;
+    }
+    stream_->gemms(all);
+    for (size_t i = 0; i < all.size(); ++i)
+      expect_close(download_activations(all[i].out, rows * all[i].n), expected[i],
+                   2.2 * unit() + 4e-6, std::to_string(all[i].n) + " wide");
+  }
+  stream_->gemms({});
+  EXPECT_TRUE(stream_->synchronize());
+  all[1].prepared = nullptr;
+  stream_->gemms(all);
+  EXPECT_FALSE(stream_->synchronize());
+}
+
 // In bf16 GELU is a cheaper approximation: over the whole range of inputs, tails included.
 TEST_P(GemmTest, GeluIsAccurateEverywhere) {
   constexpr uint32_t kRows = 401;

@@ -45,8 +45,9 @@ class GemmLibrary {
   class Runner {
    public:
     virtual ~Runner() = default;
-    // REQUIRES: args.prepared is of the shape. Errors: kInternal, oneDNN's failure.
-    virtual Status run(const kernels::GroupedGemm& args) = 0;
+    // Those that are all to run at once share one deal over the threads. REQUIRES: each is prepared for
+    // its shape. Errors: kInternal, oneDNN's failure.
+    virtual Status run(std::span<const kernels::GroupedGemm> all) = 0;
   };
   Result<std::unique_ptr<Runner>> make_runner();
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <functional>
+#include <tuple>
 
 #include "base/check.h"
 #include "device/host/gemm_ladder.h"
@@ -78,27 +78,42 @@ class DnnlRunner final : public GemmLibrary::Runner {
     }
   }
 
-  Status run(const kernels::GroupedGemm& args) override {
-    DCHECK(args.a != args.out);
-    const GemmShape shape{
-        .n = args.n, .k = args.k, .has_bias = args.bias.base != nullptr, .f32_out = args.f32_out};
-    const auto* ladder = static_cast<const Ladder*>(args.prepared);
-    if (ladder == nullptr || !ladder->is(shape)) return not_prepared(shape, 0);
-    try {
-      if (args.mode.of(args.n, args.k) == kernels::GemmMode::kAtOnce && state_->num_threads > 1)
-        return run_at_once(*ladder, args);
-      return run_in_turn(*ladder, args);
-    } catch (const std::exception& error) {  // dnnl::error, or no memory for scratch
-      return failed(args, error.what());
+  Status run(std::span<const kernels::GroupedGemm> all) override {
+    for (const kernels::GroupedGemm& args : all) {
+      DCHECK(args.a != args.out);
+      const GemmShape shape{
+          .n = args.n, .k = args.k, .has_bias = args.bias.base != nullptr, .f32_out = args.f32_out};
+      if (args.prepared == nullptr || !ladder_of(args).is(shape)) return not_prepared(shape, 0);
     }
+    const bool may_share = state_->num_threads > 1;
+    const kernels::GroupedGemm* running = all.data();
+    try {
+      if (may_share && std::ranges::all_of(all, runs_at_once)) return run_at_once(all);
+      for (const kernels::GroupedGemm& args : all) {
+        running = &args;
+        ITIF_TRY(may_share && runs_at_once(args) ? run_at_once({&args, 1}) : run_in_turn(args));
+      }
+    } catch (const std::exception& error) {  // dnnl::error, or no memory for scratch
+      return failed(*running, error.what());
+    }
+    return {};
   }
 
  private:
   struct Task {
+    const kernels::GroupedGemm* gemm = nullptr;
     uint32_t row = 0;
     uint32_t num_rows = 0;
     uint32_t slot = 0;
+    uint64_t products = 0;
   };
+
+  static const Ladder& ladder_of(const kernels::GroupedGemm& args) {
+    return static_cast<const Ladder&>(*args.prepared);
+  }
+  static bool runs_at_once(const kernels::GroupedGemm& args) {
+    return args.mode.of(args.n, args.k) == kernels::GemmMode::kAtOnce;
+  }
 
   static std::unexpected<Error> not_prepared(const GemmShape& shape, uint32_t rows) {
     return fail(Code::kInternal,
@@ -119,12 +134,12 @@ class DnnlRunner final : public GemmLibrary::Runner {
     return static_cast<std::byte*>(args.out) + row * output_row_bytes(args);
   }
 
-  Status run_in_turn(const Ladder& ladder, const kernels::GroupedGemm& args) {
+  Status run_in_turn(const kernels::GroupedGemm& args) {
     for (const kernels::RowRange& range : args.ranges) {
       const uint32_t end = range.first_row + range.num_rows;
       for (uint32_t row = range.first_row; row < end;) {
         const uint32_t rows = std::min(end - row, GemmLibrary::kMaxRows);
-        const Rung* rung = ladder.all_threads.of(rows);
+        const Rung* rung = ladder_of(args).all_threads.of(rows);
         if (rung == nullptr) return not_prepared({args.n, args.k}, rows);
         omp_set_num_threads(static_cast<int>(rung->num_threads));
         executors_[0].run(*rung, args, range.slot, input(args, row), output(args, row));
@@ -135,34 +150,39 @@ class DnnlRunner final : public GemmLibrary::Runner {
   }
 
   // The largest tasks first, so that threads end at about the same time.
-  Status run_at_once(const Ladder& ladder, const kernels::GroupedGemm& args) {
+  Status run_at_once(std::span<const kernels::GroupedGemm> all) {
     tasks_.clear();
-    for (const kernels::RowRange& range : args.ranges)
-      for (uint32_t row = 0; row < range.num_rows; row += GemmLibrary::kAtOnceRows)
-        tasks_.push_back({range.first_row + row,
-                          std::min(range.num_rows - row, GemmLibrary::kAtOnceRows), range.slot});
-    std::ranges::stable_sort(tasks_, std::greater(), &Task::num_rows);
-    for (const Task& task : tasks_)
-      if (ladder.one_thread.of(task.num_rows) == nullptr)
-        return not_prepared({args.n, args.k}, task.num_rows);
-    std::atomic<bool> all_done{true};
+    for (const kernels::GroupedGemm& args : all)
+      for (const kernels::RowRange& range : args.ranges)
+        for (uint32_t row = 0; row < range.num_rows; row += GemmLibrary::kAtOnceRows) {
+          const uint32_t rows = std::min(range.num_rows - row, GemmLibrary::kAtOnceRows);
+          if (ladder_of(args).one_thread.of(rows) == nullptr)
+            return not_prepared({args.n, args.k}, rows);
+          tasks_.push_back(
+              {&args, range.first_row + row, rows, range.slot, uint64_t{rows} * args.n * args.k});
+        }
+    // Not stable_sort, which allocates.
+    std::ranges::sort(tasks_, [](const Task& a, const Task& b) {
+      return std::tie(b.products, a.gemm, a.row) < std::tie(a.products, b.gemm, b.row);
+    });
+    std::atomic<const kernels::GroupedGemm*> failed_gemm{nullptr};
     const auto count = static_cast<int64_t>(tasks_.size());
 #pragma omp parallel for schedule(dynamic, 1) num_threads(state_->num_threads)
     for (int64_t i = 0; i < count; ++i) {
+      const Task& task = tasks_[static_cast<size_t>(i)];
       try {
-        run_task(executors_[static_cast<size_t>(omp_get_thread_num())], ladder, args,
-                 tasks_[static_cast<size_t>(i)]);
+        run_task(executors_[static_cast<size_t>(omp_get_thread_num())], task);
       } catch (const std::exception&) {  // must not leave the parallel region
-        all_done.store(false, std::memory_order_relaxed);
+        failed_gemm.store(task.gemm, std::memory_order_relaxed);
       }
     }
-    if (!all_done) return failed(args, "on one of several threads");
+    if (const auto* args = failed_gemm.load()) return failed(*args, "on one of several threads");
     return {};
   }
 
-  void run_task(Executor& executor, const Ladder& ladder, const kernels::GroupedGemm& args,
-                const Task& task) {
-    const Rung& rung = *ladder.one_thread.of(task.num_rows);
+  void run_task(Executor& executor, const Task& task) {
+    const kernels::GroupedGemm& args = *task.gemm;
+    const Rung& rung = *ladder_of(args).one_thread.of(task.num_rows);
     const uint32_t rows = rung_rows(rung_of(task.num_rows));
     const size_t row_bytes = output_row_bytes(args);
     std::byte* out = output(args, task.row);

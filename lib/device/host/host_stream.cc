@@ -38,15 +38,18 @@ class HostStream final : public Stream {
     kernels::host::embed_patches(args, launch_);
   }
 
-  void gemm(const kernels::GroupedGemm& args) override {
-    if (Status status = gemms_->run(args); !status && status_) status_ = std::move(status);
-    if (args.activation == kernels::Activation::kNone) return;
-    kernels::host::bias_activation({.x = args.out,
-                                    .bias = {},
-                                    .width = args.n,
-                                    .activation = args.activation,
-                                    .ranges = args.ranges},
-                                   launch_);
+  void gemm(const kernels::GroupedGemm& args) override { gemms({&args, 1}); }
+
+  void gemms(std::span<const kernels::GroupedGemm> all) override {
+    if (Status status = gemms_->run(all); !status && status_) status_ = std::move(status);
+    for (const kernels::GroupedGemm& args : all)
+      if (args.activation != kernels::Activation::kNone)
+        kernels::host::bias_activation({.x = args.out,
+                                        .bias = {},
+                                        .width = args.n,
+                                        .activation = args.activation,
+                                        .ranges = args.ranges},
+                                       launch_);
   }
 
   void attention(const kernels::Attention& args) override {

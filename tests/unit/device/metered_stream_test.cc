@@ -77,6 +77,13 @@ TEST_F(MeteredStreamTest, AGemmIsALaunchARangeUnlessAllRunAtOnce) {
   args.mode = kernels::GemmMode::kAtOnce;
   stream_->gemm(args);
   EXPECT_EQ(stream_->of("gemm").launches, 3u);
+  // Side by side: as many as alone, in one call.
+  const uint64_t call_ns = stream_->of("gemm").call_ns;
+  std::array three = {args, args, args};
+  for (kernels::GroupedGemm& one : three) one.out = floats(100);
+  stream_->gemms(three);
+  EXPECT_EQ(stream_->of("gemm").launches, 6u);
+  EXPECT_EQ(stream_->of("gemm").call_ns, call_ns + 1);
   EXPECT_TRUE(stream_->synchronize());
 }
 

@@ -100,6 +100,7 @@ class FakeStream final : public device::Stream {
   void gather_patches(const kernels::GatherPatches&) override {}
   void embed_patches(const kernels::EmbedPatches&) override {}
   void gemm(const kernels::GroupedGemm&) override {}
+  void gemms(std::span<const kernels::GroupedGemm>) override {}
   void attention(const kernels::Attention&) override {}
   void residual_layer_norm(const kernels::ResidualLayerNorm&) override {}
   void pool_segments(const kernels::PoolSegments&) override {}

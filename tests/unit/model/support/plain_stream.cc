@@ -152,6 +152,10 @@ class PlainStream final : public device::Stream {
                args.activation, static_cast<float*>(args.out) + row * args.n);
   }
 
+  void gemms(std::span<const kernels::GroupedGemm> all) override {
+    for (const kernels::GroupedGemm& args : all) gemm(args);
+  }
+
   void attention(const kernels::Attention& args) override {
     const size_t hidden = size_t{args.num_heads} * args.head_size;
     for (const kernels::SegmentRows& segment : args.segments)
