@@ -58,7 +58,7 @@ Status bench_decoder(const BenchOptions& options, Report& report);
 Status bench_batching(const BenchOptions& options, Report& report);
 // Planners side by side over batches of mixed lengths, in tokens/s.
 Status bench_mixed(const BenchOptions& options, Report& report);
-// Tokens/s and memory against each dimension alone.
+// Tokens/s, latency and memory against each dimension alone.
 Status bench_scaling(const BenchOptions& options, Report& report);
 
 // Planning a batch of 64 requests, by planner, against 2 % of the batch's own time.

@@ -9,6 +9,7 @@
 
 #include "benches.h"
 #include "decoder_setup.h"
+#include "devices.h"
 #include "encoder_setup.h"
 
 namespace itif::bench {
@@ -21,18 +22,16 @@ constexpr uint32_t kMaxSequences = 64;
 constexpr double kPaper[4][2] = {{46.10, 24.38}, {70.13, 40.48}, {94.42, 54.21}, {117.77, 70.30}};
 
 struct Setup {
-  std::unique_ptr<device::Device> device;
+  device::Device& device;
   model::BackboneSpec spec;
   std::unique_ptr<DecoderSetup> decoder;
 };
 
-Result<Setup> make_setup(const BenchOptions& options, const std::string& dtype, uint32_t tenants) {
-  Setup setup;
-  ITIF_ASSIGN(setup.device, device::open_device(
-                                {.kind = "host", .dtype = dtype, .num_threads = options.threads}));
-  setup.spec = backbone::find_preset("marian").value()->spec;
+Result<Setup> make_setup(const BenchOptions& options, device::Device& device, uint32_t tenants) {
+  Setup setup{
+      .device = device, .spec = backbone::find_preset("marian").value()->spec, .decoder = {}};
   if (options.quick) setup.spec.vocab = 8000;
-  ITIF_ASSIGN(setup.decoder, DecoderSetup::make(*setup.device, setup.spec,
+  ITIF_ASSIGN(setup.decoder, DecoderSetup::make(device, setup.spec,
                                                 {.num_tenants = tenants,
                                                  .max_sequences = kMaxSequences,
                                                  .max_tokens = kPosition + 1}));
@@ -70,7 +69,7 @@ Status check_alone(Setup& setup, const StepRows& all, const std::vector<StepRows
     ITIF_ASSIGN(const std::vector<int32_t> found, setup.decoder->found(one));
     apart.insert(apart.end(), found.begin(), found.end());
   }
-  return check_found(setup.device->info().compute, together, apart, "in company");
+  return check_found(setup.device.info().compute, together, apart, "in company");
 }
 
 Status run_tenants(const BenchOptions& options, Setup& setup, const std::string& dtype,
@@ -87,8 +86,8 @@ Status run_tenants(const BenchOptions& options, Setup& setup, const std::string&
     each.back().add({.slot = tenant, .place = tenant, .seed = tenant});
   }
   ITIF_TRY(check_alone(setup, all, each));
-  StepFloor floor(setup.device->info().compute, setup.spec, all.ranges(),
-                  setup.device->info().num_threads);
+  StepFloor floor(setup.device.info().compute, setup.spec, all.ranges(),
+                  setup.device.info().num_threads);
   Status status;
   const auto step = [&](const StepRows& rows) {
     if (const auto found = setup.decoder->found(rows); !found)
@@ -109,7 +108,7 @@ Status run_tenants(const BenchOptions& options, Setup& setup, const std::string&
                 .spread = samples[mode].spread(),
                 .limit = limit,
                 .ratio = samples[mode].median() * 1e-6 / limit});
-  const bool in_paper = tenants >= 2 && tenants <= 5;
+  const bool in_paper = !options.quick && tenants >= 2 && tenants <= 5;
   report.add({.name = name,
               .mode = "seq / itif",
               .value = samples[0].median() / samples[1].median(),
@@ -137,7 +136,7 @@ Status run_finished(const BenchOptions& options, Setup& setup, const std::string
     setup.decoder->encode_sources(steps[i]);
     ITIF_ASSIGN(std::vector<int32_t> found, setup.decoder->found(steps[i]));
     if (i == 0) expected = found;
-    ITIF_TRY(check_found(setup.device->info().compute, found, expected, "where " + names[i]));
+    ITIF_TRY(check_found(setup.device.info().compute, found, expected, "where " + names[i]));
   }
   Status status;
   std::vector<std::function<void()>> runs;
@@ -164,20 +163,18 @@ Status run_finished(const BenchOptions& options, Setup& setup, const std::string
 
 Status bench_decoder(const BenchOptions& options, Report& report) {
   constexpr uint32_t kTenants[] = {1, 2, 3, 4, 5};
-  for (const std::string& dtype : options.dtypes) {
-    auto setup = make_setup(options, dtype, std::end(kTenants)[-1]);
-    if (!setup && (setup.error().code == Code::kUnsupported ||
-                   setup.error().code == Code::kResourceExhausted)) {
-      report.note(fmt::format("skipped {}: {}", dtype, setup.error().message));
-      continue;
-    }
-    if (!setup) return std::unexpected(setup.error());
-    report.set_device(setup->device->info().description);
-    for (const uint32_t tenants : kTenants)
-      ITIF_TRY(run_tenants(options, *setup, dtype, tenants, report));
-    ITIF_TRY(run_finished(options, *setup, dtype, report));
-  }
-  return {};
+  return on_each_device(
+      options, report, [&](device::Device& device, const std::string& dtype) -> Status {
+        auto setup = make_setup(options, device, std::end(kTenants)[-1]);
+        if (!setup && setup.error().code == Code::kResourceExhausted) {
+          report.note(fmt::format("skipped {}: {}", dtype, setup.error().message));
+          return {};
+        }
+        if (!setup) return std::unexpected(setup.error());
+        for (const uint32_t tenants : kTenants)
+          ITIF_TRY(run_tenants(options, *setup, dtype, tenants, report));
+        return run_finished(options, *setup, dtype, report);
+      });
 }
 
 }  // namespace itif::bench

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "benches.h"
+#include "devices.h"
 #include "encoder_setup.h"
 
 namespace itif::bench {
@@ -94,28 +95,16 @@ Status run_model(const BenchOptions& options, device::Device& device,
   return {};
 }
 
-Status run_mode(const BenchOptions& options, const std::string& dtype, Reference& reference,
-                Report& report) {
-  auto opened =
-      device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
-  if (!opened && opened.error().code == Code::kUnsupported) {
-    report.note(fmt::format("skipped {}: {}", dtype, opened.error().message));
-    return {};
-  }
-  if (!opened) return std::unexpected(opened.error());
-  report.set_device((*opened)->info().description);
-  const model::BackboneSpec vit = backbone::find_preset("vit-base").value()->spec;
-  ITIF_TRY(run_model(options, **opened, bert_base(), kTexts, dtype, reference, report));
-  return run_model(options, **opened, vit, kImages, dtype, reference, report);
-}
-
 }  // namespace
 
 Status bench_encoder(const BenchOptions& options, Report& report) {
   Reference reference;
-  for (const std::string& dtype : options.dtypes)
-    ITIF_TRY(run_mode(options, dtype, reference, report));
-  return {};
+  const model::BackboneSpec vit = backbone::find_preset("vit-base").value()->spec;
+  return on_each_device(
+      options, report, [&](device::Device& device, const std::string& dtype) -> Status {
+        ITIF_TRY(run_model(options, device, bert_base(), kTexts, dtype, reference, report));
+        return run_model(options, device, vit, kImages, dtype, reference, report);
+      });
 }
 
 }  // namespace itif::bench

@@ -155,9 +155,7 @@ Encoder::Batch Workload::batch() const {
 }
 
 uint32_t threads_of_tenant(const Workload& workload) {
-  const uint32_t all =
-      workload.threads != 0 ? workload.threads : std::thread::hardware_concurrency();
-  return std::max(1u, all / workload.num_tenants());
+  return std::max(1u, workload.threads / workload.num_tenants());
 }
 
 std::span<const std::string_view> execution_modes() {

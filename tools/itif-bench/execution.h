@@ -25,7 +25,7 @@ struct Workload {
   uint32_t steps = 0;    // of a decoder, from the first token on; 0: an encoder
   EncoderCase requests;  // lengths[t]: tenant t's
   std::string dtype;     // "bf16"
-  uint32_t threads = 0;  // in all; 0: all CPUs
+  uint32_t threads = 1;  // in all
   // Of encoders. In the thesis's form each request is padded to its tenant's longest, as FasterTransformer's batches are.
   backbone::Fidelity fidelity = backbone::Fidelity::kFused;
 

@@ -8,7 +8,7 @@
 #include "bare_gemm.h"
 #include "base/random.h"
 #include "benches.h"
-#include "device/device.h"
+#include "devices.h"
 
 namespace itif::bench {
 namespace {
@@ -101,38 +101,31 @@ Status check(device::Device& device, device::Stream& stream, const DeviceGemm& g
 }  // namespace
 
 Status bench_gemm(const BenchOptions& options, Report& report) {
-  for (const std::string& dtype : options.dtypes) {
-    auto device =
-        device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
-    if (!device && device.error().code == Code::kUnsupported) {
-      report.note(fmt::format("skipped {}: {}", dtype, device.error().message));
-      continue;
-    }
-    if (!device) return std::unexpected(device.error());
-    report.set_device((*device)->info().description);
-    ITIF_ASSIGN(const auto stream, (*device)->make_stream());
-    stream->attach_thread();
-    for (const Size& size : kSizes) {
-      const std::string name = fmt::format("{}x{}x{}", size.rows, size.k, size.n);
-      if (!options.wants(name)) continue;
-      ITIF_ASSIGN(const DeviceGemm gemm, make_gemm(**device, size));
-      ITIF_TRY(check(**device, *stream, gemm));
-      const auto bare = make_bare_gemm((*device)->info().compute, size.rows, size.n, size.k,
-                                       (*device)->info().num_threads);
-      const kernels::GroupedGemm arguments = gemm.arguments();
-      const auto samples =
-          measure({[&] { stream->gemm(arguments); }, [&] { bare->run(); }}, options.effort());
-      const double flop = 2.0 * size.rows * size.k * size.n;
-      report.add({.name = name,
-                  .mode = dtype,
-                  .value = flop / samples[0].median(),
-                  .unit = "GFLOP/s",
-                  .spread = samples[0].spread(),
-                  .limit = flop / samples[1].median(),
-                  .ratio = samples[1].median() / samples[0].median()});
-    }
-  }
-  return {};
+  return on_each_device(
+      options, report, [&](device::Device& device, const std::string& dtype) -> Status {
+        ITIF_ASSIGN(const auto stream, device.make_stream());
+        stream->attach_thread();
+        for (const Size& size : kSizes) {
+          const std::string name = fmt::format("{}x{}x{}", size.rows, size.k, size.n);
+          if (!options.wants(name)) continue;
+          ITIF_ASSIGN(const DeviceGemm gemm, make_gemm(device, size));
+          ITIF_TRY(check(device, *stream, gemm));
+          const auto bare = make_bare_gemm(device.info().compute, size.rows, size.n, size.k,
+                                           device.info().num_threads);
+          const kernels::GroupedGemm arguments = gemm.arguments();
+          const auto samples =
+              measure({[&] { stream->gemm(arguments); }, [&] { bare->run(); }}, options.effort());
+          const double flop = 2.0 * size.rows * size.k * size.n;
+          report.add({.name = name,
+                      .mode = dtype,
+                      .value = flop / samples[0].median(),
+                      .unit = "GFLOP/s",
+                      .spread = samples[0].spread(),
+                      .limit = flop / samples[1].median(),
+                      .ratio = samples[1].median() / samples[0].median()});
+        }
+        return {};
+      });
 }
 
 }  // namespace itif::bench

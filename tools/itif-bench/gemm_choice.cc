@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "benches.h"
-#include "device/device.h"
+#include "devices.h"
 #include "encoder_setup.h"
 #include "runtime/gemm_scheduler.h"
 #include "runtime/profiler.h"
@@ -173,18 +173,11 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
   return {};
 }
 
-Status run_dtype(const BenchOptions& options, const std::string& dtype, Report& report) {
-  const auto device =
-      device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
-  if (!device && device.error().code == Code::kUnsupported) {
-    report.note(fmt::format("skipped {}: {}", dtype, device.error().message));
-    return {};
-  }
-  if (!device) return std::unexpected(device.error());
-  report.set_device((*device)->info().description);
-  ITIF_ASSIGN(const auto stream, (*device)->make_stream());
+Status run_dtype(const BenchOptions& options, device::Device& device, const std::string& dtype,
+                 Report& report) {
+  ITIF_ASSIGN(const auto stream, device.make_stream());
   stream->attach_thread();
-  runtime::GemmScheduler scheduler((*device)->info().num_threads, std::end(kCounts)[-1], kMaxRows);
+  runtime::GemmScheduler scheduler(device.info().num_threads, std::end(kCounts)[-1], kMaxRows);
   bool profiled = false;
   for (const GemmCase& shape : kShapes)
     for (const uint32_t count : kCounts)
@@ -193,11 +186,11 @@ Status run_dtype(const BenchOptions& options, const std::string& dtype, Report& 
             fmt::format("{}, {} tenants x {} rows, {}", shape.name, count, rows, dtype);
         if (!options.wants(name) && !options.wants(shape.name)) continue;
         if (!profiled) {
-          ITIF_ASSIGN(auto costs, profile(options, **device, *stream));
+          ITIF_ASSIGN(auto costs, profile(options, device, *stream));
           scheduler.set_costs(std::move(costs));
           profiled = true;
         }
-        ITIF_TRY(run_case(options, **device, *stream, scheduler, shape, count, rows, name, report));
+        ITIF_TRY(run_case(options, device, *stream, scheduler, shape, count, rows, name, report));
       }
   return {};
 }
@@ -205,8 +198,9 @@ Status run_dtype(const BenchOptions& options, const std::string& dtype, Report& 
 }  // namespace
 
 Status bench_gemm_choice(const BenchOptions& options, Report& report) {
-  for (const std::string& dtype : options.dtypes) ITIF_TRY(run_dtype(options, dtype, report));
-  return {};
+  return on_each_device(options, report, [&](device::Device& device, const std::string& dtype) {
+    return run_dtype(options, device, dtype, report);
+  });
 }
 
 }  // namespace itif::bench

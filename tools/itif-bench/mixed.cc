@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "benches.h"
+#include "devices.h"
 #include "encoder_setup.h"
 #include "plan/planner.h"
 #include "plan/verify.h"
@@ -87,16 +88,8 @@ EncoderCase floor_case(const std::vector<plan::Item>& items) {
   return c;
 }
 
-Status run_dtype(const BenchOptions& options, const std::string& dtype, Report& report) {
-  auto opened =
-      device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
-  if (!opened && opened.error().code == Code::kUnsupported) {
-    report.note(fmt::format("skipped {}: {}", dtype, opened.error().message));
-    return {};
-  }
-  if (!opened) return std::unexpected(opened.error());
-  device::Device& device = **opened;
-  report.set_device(device.info().description);
+Status run_dtype(const BenchOptions& options, device::Device& device, const std::string& dtype,
+                 Report& report) {
   model::BackboneSpec spec = bert_base();
   if (options.quick) spec.layers = kQuickLayers;
   ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, kTenants, kLimits.max_rows,
@@ -164,8 +157,9 @@ Status run_dtype(const BenchOptions& options, const std::string& dtype, Report& 
 }  // namespace
 
 Status bench_mixed(const BenchOptions& options, Report& report) {
-  for (const std::string& dtype : options.dtypes) ITIF_TRY(run_dtype(options, dtype, report));
-  return {};
+  return on_each_device(options, report, [&](device::Device& device, const std::string& dtype) {
+    return run_dtype(options, device, dtype, report);
+  });
 }
 
 }  // namespace itif::bench

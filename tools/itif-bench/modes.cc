@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <thread>
-
 #include "decoder_setup.h"
 
 namespace itif::bench {
@@ -60,16 +58,14 @@ Result<ModeSamples> measure_modes(const Workload& workload, const Effort& effort
 
 Samples measure_floor(const Workload& workload, const Effort& effort) {
   const DType type = workload.dtype == "bf16" ? DType::kBF16 : DType::kF32;
-  const uint32_t threads =
-      workload.threads != 0 ? workload.threads : std::thread::hardware_concurrency();
   if (!workload.decodes()) {
-    EncoderFloor floor(type, workload.spec(), workload.requests, threads);
+    EncoderFloor floor(type, workload.spec(), workload.requests, workload.threads);
     return measure({[&] { floor.run(); }}, effort)[0];
   }
   std::vector<kernels::RowRange> ranges;
   for (uint32_t tenant = 0; tenant < workload.num_tenants(); ++tenant)
     ranges.push_back({tenant * kBeams, kBeams, tenant});
-  StepFloor floor(type, workload.spec(), ranges, threads);
+  StepFloor floor(type, workload.spec(), ranges, workload.threads);
   return measure({[&] {
                    for (uint32_t step = 0; step < workload.steps; ++step) floor.run();
                  }},

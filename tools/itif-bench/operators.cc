@@ -10,7 +10,7 @@
 
 #include "base/random.h"
 #include "benches.h"
-#include "device/device.h"
+#include "devices.h"
 #include "kernels/host/operators.h"
 #include "operator_checks.h"
 #include "operator_rows.h"
@@ -198,22 +198,14 @@ Status block_rows(OperatorRows& rows, uint32_t tokens) {
 }  // namespace
 
 Status bench_operators(const BenchOptions& options, Report& report) {
-  for (const std::string& dtype : options.dtypes) {
-    auto device =
-        device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
-    if (!device && device.error().code == Code::kUnsupported) {
-      report.note(fmt::format("skipped {}: {}", dtype, device.error().message));
-      continue;
-    }
-    if (!device) return std::unexpected(device.error());
-    report.set_device((*device)->info().description);
-    OperatorRows rows(options, dtype, **device, report);
-    for (const uint32_t tokens : kTokens) ITIF_TRY(block_rows(rows, tokens));
-    ITIF_TRY(image_and_decoder_rows(rows));
-    ITIF_TRY(thesis_rows(options, dtype, **device, report));
-    ITIF_TRY(get_qkv_rows(options, dtype, **device, report));
-  }
-  return {};
+  return on_each_device(options, report,
+                        [&](device::Device& device, const std::string& dtype) -> Status {
+                          OperatorRows rows(options, dtype, device, report);
+                          for (const uint32_t tokens : kTokens) ITIF_TRY(block_rows(rows, tokens));
+                          ITIF_TRY(image_and_decoder_rows(rows));
+                          ITIF_TRY(thesis_rows(options, dtype, device, report));
+                          return get_qkv_rows(options, dtype, device, report);
+                        });
 }
 
 }  // namespace itif::bench

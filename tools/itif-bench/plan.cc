@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "benches.h"
+#include "devices.h"
 #include "encoder_costs.h"
 #include "plan/planner.h"
 #include "plan/verify.h"
@@ -76,16 +77,8 @@ std::string shape(const char* name, const plan::Plan& plan) {
   return fmt::format("{} {} calls, {:.0f} % padding", name, plan.calls.size(), 100 * padding);
 }
 
-Status run_dtype(const BenchOptions& options, const std::string& dtype, Report& report) {
-  auto opened =
-      device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
-  if (!opened && opened.error().code == Code::kUnsupported) {
-    report.note(fmt::format("skipped {}: {}", dtype, opened.error().message));
-    return {};
-  }
-  if (!opened) return std::unexpected(opened.error());
-  device::Device& device = **opened;
-  report.set_device(device.info().description);
+Status run_dtype(const BenchOptions& options, device::Device& device, const std::string& dtype,
+                 Report& report) {
   const model::BackboneSpec spec = bert_base();
   const uint32_t forwards = options.quick ? 1 : 5;
   ITIF_ASSIGN(const plan::CostTables tables, measure_encoder_costs(device, spec, forwards));
@@ -132,8 +125,9 @@ Status run_dtype(const BenchOptions& options, const std::string& dtype, Report& 
 }  // namespace
 
 Status bench_plan(const BenchOptions& options, Report& report) {
-  for (const std::string& dtype : options.dtypes) ITIF_TRY(run_dtype(options, dtype, report));
-  return {};
+  return on_each_device(options, report, [&](device::Device& device, const std::string& dtype) {
+    return run_dtype(options, device, dtype, report);
+  });
 }
 
 }  // namespace itif::bench

@@ -11,6 +11,10 @@
 
 namespace itif::bench {
 
+void Report::add_device(const std::string& device) {
+  device_ += (device_.empty() ? "" : "; ") + device;
+}
+
 void Report::add(Row row) {
   if (rows_.empty())
     fmt::print("{:<34} {:>12} {:>12} {:<8} {:>7} {:>12} {:>7}\n", "case", "mode", "median", "unit",

@@ -31,7 +31,8 @@ class Report {
   Report(std::string bench, std::string limit_name)
       : bench_(std::move(bench)), limit_name_(std::move(limit_name)) {}
 
-  void set_device(std::string device) { device_ = std::move(device); }
+  // Those measured on, each once: "bf16 on AMD EPYC, AVX512-BF16, 2 threads, …; f32 on …".
+  void add_device(const std::string& device);
   // Prints the heading on the first call, then the row: figures appear as they are measured.
   void add(Row row);
   // A line between rows.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "benches.h"
+#include "devices.h"
 #include "encoder_setup.h"
 
 namespace itif::bench {
@@ -56,19 +57,10 @@ std::vector<Point> points(bool quick) {
   return all;
 }
 
-Status run_point(const BenchOptions& options, const std::string& dtype, const Point& point,
-                 Report& report) {
+Status run_point(const BenchOptions& options, device::Device& device, const std::string& dtype,
+                 const Point& point, Report& report) {
   const std::string name = fmt::format("{}, {}", point.name, dtype);
   if (!options.wants(name) && !options.wants(point.name)) return {};
-  auto opened =
-      device::open_device({.kind = "host", .dtype = dtype, .num_threads = options.threads});
-  if (!opened && opened.error().code == Code::kUnsupported) {
-    report.note(fmt::format("skipped {}: {}", name, opened.error().message));
-    return {};
-  }
-  if (!opened) return std::unexpected(opened.error());
-  device::Device& device = **opened;
-  report.set_device(device.info().description);
   const auto tenants = static_cast<uint32_t>(point.c.lengths.size());
   const uint32_t tokens = point.c.num_tokens();
   const Effort effort =
@@ -76,8 +68,7 @@ Status run_point(const BenchOptions& options, const std::string& dtype, const Po
   double bytes = 0;
   Samples samples;
   {
-    auto encoder =
-        Encoder::make(device, point.spec, tenants, tokens, {.fidelity = options.form()});
+    auto encoder = Encoder::make(device, point.spec, tenants, tokens, {.fidelity = options.form()});
     if (!encoder && encoder.error().code == Code::kResourceExhausted) {
       report.note(fmt::format("skipped {}: {}", name, encoder.error().message));
       return {};
@@ -120,10 +111,12 @@ Status run_point(const BenchOptions& options, const std::string& dtype, const Po
 }  // namespace
 
 Status bench_scaling(const BenchOptions& options, Report& report) {
-  for (const std::string& dtype : options.dtypes)
-    for (const Point& point : points(options.quick))
-      ITIF_TRY(run_point(options, dtype, point, report));
-  return {};
+  return on_each_device(options, report,
+                        [&](device::Device& device, const std::string& dtype) -> Status {
+                          for (const Point& point : points(options.quick))
+                            ITIF_TRY(run_point(options, device, dtype, point, report));
+                          return {};
+                        });
 }
 
 }  // namespace itif::bench

@@ -6,7 +6,7 @@
 // steps over a small vocabulary, so that every row is there in a short run; the rows say so.
 #include <fmt/format.h>
 
-#include "benches.h"
+#include "devices.h"
 #include "modes.h"
 
 namespace itif::bench {
@@ -75,14 +75,14 @@ std::string describe(const Model& model, bool quick) {
 }
 
 Workload make_workload(const BenchOptions& options, const Model& model, uint32_t tenants,
-                       const std::string& dtype) {
+                       const std::string& dtype, uint32_t threads) {
   Workload workload{.preset = model.preset,
                     .layers = options.quick ? kQuickLayers : 0,
                     .vocab = 0,
                     .steps = model.steps,
                     .requests = {.name = {}, .lengths = {}},
                     .dtype = dtype,
-                    .threads = options.threads,
+                    .threads = threads,
                     .fidelity = options.form()};
   if (options.quick && workload.decodes()) {
     workload.vocab = kQuickVocab;
@@ -93,16 +93,15 @@ Workload make_workload(const BenchOptions& options, const Model& model, uint32_t
 }
 
 Status run_case(const BenchOptions& options, const Model& model, size_t row,
-                const std::string& dtype, Report& report) {
+                const std::string& dtype, uint32_t threads, Report& report) {
   const std::string name =
       fmt::format("{}, {} tenants, {}", describe(model, options.quick), kTenants[row], dtype);
   if (!options.wants(name) && !options.wants(model.name)) return {};
-  const Workload workload = make_workload(options, model, kTenants[row], dtype);
+  const Workload workload = make_workload(options, model, kTenants[row], dtype, threads);
   const Effort effort =
       options.quick ? Effort{.seconds = 0, .least = 1} : Effort{.seconds = 1, .least = 3};
   const auto modes = measure_modes(workload, effort);
-  if (!modes && (modes.error().code == Code::kUnsupported ||
-                 modes.error().code == Code::kResourceExhausted)) {
+  if (!modes && modes.error().code == Code::kResourceExhausted) {
     report.note(fmt::format("skipped {}: {}", name, modes.error().message));
     return {};
   }
@@ -138,12 +137,13 @@ Status run_case(const BenchOptions& options, const Model& model, size_t row,
 }  // namespace
 
 Status bench_tenants(const BenchOptions& options, Report& report) {
-  report.set_device("host");
-  for (const std::string& dtype : options.dtypes)
-    for (const Model& model : kModels)
-      for (size_t row = 0; row < std::size(kTenants); ++row)
-        ITIF_TRY(run_case(options, model, row, dtype, report));
-  return {};
+  return on_each_device(
+      options, report, [&](device::Device& device, const std::string& dtype) -> Status {
+        for (const Model& model : kModels)
+          for (size_t row = 0; row < std::size(kTenants); ++row)
+            ITIF_TRY(run_case(options, model, row, dtype, device.info().num_threads, report));
+        return {};
+      });
 }
 
 }  // namespace itif::bench

@@ -54,10 +54,14 @@ def main(program):
         done = run(program, Path(folder, "thesis"), "--only", "batching", "--fidelity", "thesis", "--case",
                    "albert-large (2 layers), 2 tenants, 2 requests, f32")
         report = Path(folder, "thesis", "report.md").read_text()
-        rows = json.loads(Path(folder, "thesis", "batching.json").read_text())["rows"]
+        batching = json.loads(Path(folder, "thesis", "batching.json").read_text())
+        rows = batching["rows"]
         results.append(("the thesis's form", done.returncode == 0 and "--fidelity thesis" in report
                         and {row["mode"] for row in rows} >= {"seq", "multi-stream", "mps", "itif"},
                         done.stderr + report))
+        results.append(("modes are of the same device as other benches, and against a limit",
+                        batching["device"] == gemm["device"] and batching["device"].startswith("f32 on ")
+                        and all(row["limit"] > 0 for row in rows if row["unit"] != "times"), str(batching)))
 
         done = run(program, Path(folder, "plain"), "--only", "scaling", "--case", "1 layers",
                    environment={**os.environ, "PATH": folder})
