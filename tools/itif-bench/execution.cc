@@ -45,6 +45,14 @@ class OneInstance final : public Execution {
     }
     return all;
   }
+  Result<RunProfile> profile() override {
+    RunProfile all;
+    for (const TenantSpan& tenants : turns_) {
+      ITIF_ASSIGN(const RunProfile one, instance_->profile(tenants));
+      all.add(one);
+    }
+    return all;
+  }
 
  private:
   std::unique_ptr<device::Device> device_;
@@ -78,13 +86,20 @@ class MultiStream final : public Execution {
     for (const Lane& lane : lanes_) last.insert(last.end(), lane.last.begin(), lane.last.end());
     return last;
   }
+  Result<RunProfile> profile() override {
+    ITIF_TRY(do_all(Command::kProfile));
+    RunProfile all;
+    for (const Lane& lane : lanes_) all.add(lane.profile);
+    return all;
+  }
 
  private:
-  enum class Command { kMake, kRun, kStates, kEnd };
+  enum class Command { kMake, kRun, kStates, kProfile, kEnd };
   struct Lane {
     std::thread thread;
     std::unique_ptr<Instance> instance;
     std::vector<float> last;
+    RunProfile profile;
     Status status;
   };
 
@@ -109,6 +124,10 @@ class MultiStream final : public Execution {
       case Command::kRun: return lane.instance->run({.first = tenant});
       case Command::kStates: {
         ITIF_ASSIGN(lane.last, lane.instance->states({.first = tenant}));
+        return {};
+      }
+      case Command::kProfile: {
+        ITIF_ASSIGN(lane.profile, lane.instance->profile({.first = tenant}));
         return {};
       }
       case Command::kEnd: return {};

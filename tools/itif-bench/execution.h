@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "encoder_setup.h"
+#include "run_profile.h"
 
 namespace itif::bench {
 
@@ -46,6 +47,8 @@ class Execution {
   virtual Status run() = 0;
   // As many values a tenant of a run: to compare modes.
   virtual Result<std::vector<float>> last_states() = 0;
+  // Of a run, all tenants' together. Errors: kUnsupported, a decoder.
+  virtual Result<RunProfile> profile() = 0;
 };
 
 std::span<const std::string_view> execution_modes();
@@ -55,6 +58,6 @@ Result<std::unique_ptr<Execution>> make_execution(std::string_view mode, const W
 
 // The process of one tenant in mode mps, which execution_mps.cc starts: reads commands from standard
 // input, one byte each, and answers on standard output. Returns the exit status.
-int run_tenant_process(const std::string& workload, uint32_t tenant);
+int run_tenant_process(const std::string& workload, const std::string& tenant);
 
 }  // namespace itif::bench

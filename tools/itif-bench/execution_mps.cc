@@ -1,5 +1,6 @@
 // Mode mps: a process a tenant. Parent and tenants share nothing but a pipe each way; a command is one
-// byte ('r' run, 's' states, 'e' end), an answer one byte ('k' done) and, for 's', how many values there are and the values.
+// byte ('r' run, 's' states, 'p' profile), an answer one byte ('k' done) and, for 's', how many values there
+// are and the values, for 'p' the length of a JSON text and the text. A tenant ends when its commands do.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "execution_modes.h"
@@ -43,6 +45,15 @@ Workload from_text(const std::string& text) {
           .fidelity = j.at("is_thesis") ? backbone::Fidelity::kThesis : backbone::Fidelity::kFused};
 }
 
+std::string to_text(const RunProfile& p) {
+  return json{{"call_ns", p.call_ns}, {"launches", p.launches}, {"launch_ns", p.launch_ns}}.dump();
+}
+
+RunProfile profile_from_text(const std::string& text) {
+  const json j = json::parse(text);
+  return {.call_ns = j.at("call_ns"), .launches = j.at("launches"), .launch_ns = j.at("launch_ns")};
+}
+
 bool read_all(int fd, void* to, size_t bytes) {
   for (auto* at = static_cast<char*>(to); bytes > 0;) {
     const ssize_t got = ::read(fd, at, bytes);
@@ -61,6 +72,22 @@ bool write_all(int fd, const void* from, size_t bytes) {
     bytes -= static_cast<size_t>(put);
   }
   return true;
+}
+
+// How many there are, and then the elements themselves.
+template <class Sequence>
+bool write_sequence(int fd, const Sequence& elements) {
+  const auto count = static_cast<uint32_t>(elements.size());
+  return write_all(fd, &count, sizeof(count)) &&
+         write_all(fd, elements.data(), count * sizeof(elements[0]));
+}
+template <class Sequence>
+bool append_sequence(int fd, Sequence& elements) {
+  uint32_t count = 0;
+  if (!read_all(fd, &count, sizeof(count))) return false;
+  const size_t before = elements.size();
+  elements.resize(before + count);
+  return read_all(fd, elements.data() + before, count * sizeof(elements[0]));
 }
 
 class Mps final : public Execution {
@@ -110,14 +137,21 @@ class Mps final : public Execution {
     ITIF_TRY(command('s'));
     std::vector<float> last;
     for (const Process& process : processes_) {
-      uint32_t count = 0;
       ITIF_TRY(answer(process));
-      if (!read_all(process.answers, &count, sizeof(count))) return gone();
-      const size_t before = last.size();
-      last.resize(before + count);
-      if (!read_all(process.answers, last.data() + before, count * sizeof(float))) return gone();
+      if (!append_sequence(process.answers, last)) return gone();
     }
     return last;
+  }
+  Result<RunProfile> profile() override {
+    ITIF_TRY(command('p'));
+    RunProfile all;
+    for (const Process& process : processes_) {
+      ITIF_TRY(answer(process));
+      std::string text;
+      if (!append_sequence(process.answers, text)) return gone();
+      all.add(profile_from_text(text));
+    }
+    return all;
   }
 
  private:
@@ -163,12 +197,12 @@ Status serve_tenant(const Workload& workload, uint32_t tenant) {
     if (command == 'r') {
       ITIF_TRY(instance->run({.first = tenant}));
       open = write_all(STDOUT_FILENO, &done, 1);
+    } else if (command == 'p') {
+      ITIF_ASSIGN(const RunProfile profile, instance->profile({.first = tenant}));
+      open = write_all(STDOUT_FILENO, &done, 1) && write_sequence(STDOUT_FILENO, to_text(profile));
     } else {
       ITIF_ASSIGN(const std::vector<float> states, instance->states({.first = tenant}));
-      const auto count = static_cast<uint32_t>(states.size());
-      open = write_all(STDOUT_FILENO, &done, 1) &&
-             write_all(STDOUT_FILENO, &count, sizeof(count)) &&
-             write_all(STDOUT_FILENO, states.data(), count * sizeof(float));
+      open = write_all(STDOUT_FILENO, &done, 1) && write_sequence(STDOUT_FILENO, states);
     }
   }
   return {};
@@ -200,12 +234,19 @@ Result<std::unique_ptr<Execution>> make_mps(const Workload& workload) {
   return mps;
 }
 
-int run_tenant_process(const std::string& workload, uint32_t tenant) {
-  if (Status served = serve_tenant(from_text(workload), tenant); !served) {
-    fmt::print(stderr, "itif-bench, tenant {}: {}\n", tenant, served.error().message);
-    return 1;
+int run_tenant_process(const std::string& workload, const std::string& tenant) {
+  Status served = fail(Code::kInvalidArgument, "a workload and a number are needed");
+  uint32_t number = 0;
+  const char* const end = tenant.data() + tenant.size();
+  try {
+    if (std::from_chars(tenant.data(), end, number).ptr == end && !tenant.empty())
+      served = serve_tenant(from_text(workload), number);
+  } catch (const json::exception& error) {
+    served = fail(Code::kInvalidArgument, error.what());
   }
-  return 0;
+  if (served) return 0;
+  fmt::print(stderr, "itif-bench, tenant {}: {}\n", tenant, served.error().message);
+  return 1;
 }
 
 }  // namespace itif::bench

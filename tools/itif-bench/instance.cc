@@ -20,6 +20,7 @@ class EncoderInstance final : public Instance {
     ITIF_ASSIGN(instance->encoder_,
                 Encoder::make(device, workload.spec(), tenants.count, tokens,
                               {.first_tenant = tenants.first, .fidelity = workload.fidelity}));
+    instance->num_threads_ = device.info().num_threads;
     return instance;
   }
   EncoderInstance(const Workload& workload, const TenantSpan& tenants)
@@ -33,8 +34,29 @@ class EncoderInstance final : public Instance {
   Result<std::vector<float>> states(const TenantSpan& tenants) override {
     return encoder_->last_states(batch_of(tenants));
   }
+  Result<RunProfile> profile(const TenantSpan& tenants) override {
+    static const SystemClock clock;
+    if (stream_ == nullptr) stream_ = &encoder_->meter(clock);
+    stream_->clear();
+    ITIF_TRY(run(tenants));
+    RunProfile profile{.launches = stream_->total().launches};
+    for (const device::OperatorFigures& one : stream_->operators())
+      if (one.launches > 0) profile.call_ns[one.name] = static_cast<double>(one.call_ns);
+    profile.launch_ns = static_cast<double>(profile.launches) * empty_launch_ns();
+    return profile;
+  }
 
  private:
+  // On all of the device's threads.
+  double empty_launch_ns() {
+    constexpr uint32_t kLaunches = 64;
+    std::vector<float> x(8 * num_threads_);
+    const kernels::RowRange range{0, static_cast<uint32_t>(x.size()), 0};
+    stream_->clear();
+    for (uint32_t i = 0; i < kLaunches; ++i)
+      stream_->bias_activation({.x = x.data(), .bias = {}, .width = 1, .ranges = {&range, 1}});
+    return static_cast<double>(stream_->total().call_ns) / kLaunches;
+  }
   const Encoder::Batch& batch_of(const TenantSpan& tenants) const {
     if (tenants.count == 1) return alone_[tenants.first - tenants_.first];
     CHECK(tenants.count == tenants_.count && tenants_.first == 0);
@@ -44,7 +66,9 @@ class EncoderInstance final : public Instance {
   const TenantSpan tenants_;
   const Encoder::Batch all_;  // of every tenant of the workload
   std::vector<Encoder::Batch> alone_;
+  uint32_t num_threads_ = 1;
   std::unique_ptr<Encoder> encoder_;
+  device::MeteredStream* stream_ = nullptr;  // the encoder's, once it is metered
 };
 
 // A sequence a tenant, whose beams are told their tokens: every instance computes the same steps.
@@ -77,6 +101,9 @@ class DecoderInstance final : public Instance {
     for (size_t i = 0; i < tokens.size(); ++i)
       counts[i / (tokens.size() / tenants.count) * kWidth + static_cast<size_t>(tokens[i])] += 1;
     return counts;
+  }
+  Result<RunProfile> profile(const TenantSpan&) override {
+    return fail(Code::kUnsupported, "steps of a decoder are not profiled by operator");
   }
 
  private:

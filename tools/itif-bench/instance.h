@@ -7,6 +7,7 @@
 
 #include "device/device.h"
 #include "execution.h"
+#include "run_profile.h"
 
 namespace itif::bench {
 
@@ -23,6 +24,8 @@ class Instance {
   virtual Status run(const TenantSpan& tenants) = 0;
   // Of such a run, per tenant as many values: to compare instances by.
   virtual Result<std::vector<float>> states(const TenantSpan& tenants) = 0;
+  // Such a run operator by operator; from the first on, launches are timed. Errors: kUnsupported, a decoder.
+  virtual Result<RunProfile> profile(const TenantSpan& tenants) = 0;
 };
 
 // From the thread that runs it. `device` outlives it; weights are the same in every instance.

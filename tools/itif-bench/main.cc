@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
   device::limit_pool_spinning(argv);
   log::set_level(log::Level::kWarning);
   if (argc == 4 && std::string_view(argv[1]) == "tenant-process")
-    return bench::run_tenant_process(argv[2], static_cast<uint32_t>(std::stoul(argv[3])));
+    return bench::run_tenant_process(argv[2], argv[3]);
   CLI::App app{
       "Times parts of itif on this machine. Each bench checks its results before it times them.\n"
       "Example: itif-bench encoder --quick --json encoder.json"};

@@ -5,8 +5,6 @@
 #include "decoder_setup.h"
 
 namespace itif::bench {
-namespace {
-
 Status check_same(std::string_view mode, const std::vector<float>& got,
                   const std::vector<float>& expected, const Workload& workload) {
   if (got.size() != expected.size())
@@ -21,8 +19,6 @@ Status check_same(std::string_view mode, const std::vector<float>& got,
   }
   return {};
 }
-
-}  // namespace
 
 std::optional<double> ModeSamples::speed_up() const {
   const auto seq = by_mode.find("seq"), itif = by_mode.find("itif");

@@ -23,6 +23,11 @@ struct ModeSamples {
 // than the others.
 Result<ModeSamples> measure_modes(const Workload& workload, const Effort& effort);
 
+// What a mode computed (Execution::last_states) against another's. Errors: kInternal, a tenant whose values
+// are not alike.
+Status check_same(std::string_view mode, const std::vector<float>& got,
+                  const std::vector<float>& expected, const Workload& workload);
+
 // The workload's GEMMs alone.
 Samples measure_floor(const Workload& workload, const Effort& effort);
 

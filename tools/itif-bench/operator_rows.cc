@@ -10,6 +10,16 @@
 
 namespace itif::bench {
 
+std::function<void()> copy_of(size_t bytes, uint32_t threads) {
+  std::vector<std::byte> from(bytes / 2), to(bytes / 2);
+  return [threads, from, to]() mutable {
+    kernels::host::parallel_rows({.num_threads = threads}, static_cast<uint32_t>(from.size()), 4096,
+                                 [&](uint32_t begin, uint32_t end) {
+                                   std::memcpy(to.data() + begin, from.data() + begin, end - begin);
+                                 });
+  };
+}
+
 Result<void*> OperatorRows::random_buffer(size_t elements, DType type) {
   Random random(elements);
   std::vector<float> values(elements);
@@ -41,15 +51,7 @@ Status OperatorRows::memory_bound(const std::string& title, size_t bytes,
   if (!options_.wants(title)) return {};
   launch();
   ITIF_TRY(check(title));
-  std::vector<std::byte> from(bytes / 2), to(bytes / 2);
-  const auto copy = [&] {
-    kernels::host::parallel_rows({.num_threads = device_.info().num_threads},
-                                 static_cast<uint32_t>(from.size()), 4096,
-                                 [&](uint32_t begin, uint32_t end) {
-                                   std::memcpy(to.data() + begin, from.data() + begin, end - begin);
-                                 });
-  };
-  return add(title, launch, copy, 1);
+  return add(title, launch, copy_of(bytes, device_.info().num_threads), 1);
 }
 
 Status OperatorRows::compute_bound(const std::string& title, double flop,

@@ -50,9 +50,12 @@ inline kernels::Slab shared_slab(void* data) {
   return {.base = static_cast<std::byte*>(data), .stride_bytes = 0};
 }
 
+// A copy on so many threads that reads half of `bytes` and writes the other half.
+std::function<void()> copy_of(size_t bytes, uint32_t threads);
+
 // The operators of images and of decoders.
 Status image_and_decoder_rows(OperatorRows& rows);
-// Tables 5.3 and 5.4: a forward pass of BERT-base in the thesis's form, tenants in turn and as one.
+// Tables 5.3 and 5.4: a forward pass of BERT-base in the thesis's form, by execution mode.
 Status thesis_rows(const BenchOptions& options, const std::string& dtype, device::Device& device,
                    Report& report);
 // Figure 5.5: "get Q, K, V" alone.

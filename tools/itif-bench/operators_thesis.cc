@@ -1,14 +1,16 @@
 // Tables 5.3 and 5.4: BERT-base's forward pass in the thesis's form, profiled operator by operator: four
-// tenants with a request of 128 tokens each, one after another (SEQ) and as one instance (ITIF).
+// tenants with a request of 128 tokens each, by execution mode (execution.h), and fused beside them.
+//
+// An operator's time is that of all tenants' calls together, as a profiler of kernels adds it up. Where
+// tenants run at once, calls overlap and wait for each other, which is what Table 5.3 shows of the
+// thesis's streams. Launch time is that of as many launches with next to nothing to do, made the same way.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <functional>
 #include <map>
 
-#include "encoder_setup.h"
-#include "kernels/host/launch.h"
+#include "base/clock.h"
+#include "modes.h"
 #include "operator_rows.h"
 
 namespace itif::bench {
@@ -17,91 +19,96 @@ namespace {
 constexpr uint32_t kTenants = 4, kLength = 128;
 constexpr uint32_t kQuickLayers = 2;
 
+struct PaperRow {
+  double seq, multi_stream, mps, itif;
+  std::optional<double> of(std::string_view mode) const {
+    if (mode == "seq") return seq;
+    if (mode == "multi-stream") return multi_stream;
+    if (mode == "mps") return mps;
+    if (mode == "itif") return itif;
+    return std::nullopt;
+  }
+};
+// Table 5.4: calls of cudaLaunchKernel, and ms.
+constexpr PaperRow kPaperLaunches{776, 776, 776, 517}, kPaperTime{2.834, 6.757, 5.324, 1.817};
+
 // A row of Table 5.3: an operator that several calls may be; bytes of a layer, read and written, for all
-// tenants; ms of the thesis, SEQ and ITIF.
+// tenants; ms of the thesis.
 struct MemoryBound {
   const char* name;
   const char* operator_name;
   size_t bytes_of_layer;
-  std::optional<double> paper_seq, paper_itif;
+  std::optional<PaperRow> paper;
 };
 
 std::vector<MemoryBound> memory_bound_operators(size_t element) {
   const size_t rows = size_t{kTenants} * kLength;
   const size_t wide = rows * kHidden * element;
-  return {{"softmax", "softmax", 2 * rows * kHeads * kLength * element, 0.333, 0.356},
-          {"add-bias + LayerNorm", "residual_layer_norm", 2 * 3 * wide, 0.291, 0.310},
-          {"add-bias + GELU", "bias_activation", 2 * rows * kIntermediate * element, 0.245, 0.275},
-          {"transpose", "merge_heads", 2 * wide, 0.209, 0.220},
-          {"bias + transpose of Q/K/V", "split_heads", 6 * wide, {}, {}}};
+  return {{"softmax", "softmax", 2 * rows * kHeads * kLength * element,
+           PaperRow{0.333, 0.790, 0.432, 0.356}},
+          {"add-bias + LayerNorm", "residual_layer_norm", 2 * 3 * wide,
+           PaperRow{0.291, 0.606, 0.325, 0.310}},
+          {"add-bias + GELU", "bias_activation", 2 * rows * kIntermediate * element,
+           PaperRow{0.245, 0.847, 0.349, 0.275}},
+          {"transpose", "merge_heads", 2 * wide, PaperRow{0.209, 0.519, 0.289, 0.220}},
+          {"bias + transpose of Q/K/V", "split_heads", 6 * wide, std::nullopt}};
 }
 
-// One way to run the batches, with the figures of its operators a run.
-struct Mode {
-  const char* name;
-  Encoder* encoder;
-  device::MeteredStream* stream;
-  std::vector<const Encoder::Batch*> batches;
-  std::map<std::string, Samples> ns = {};  // by operator
-  uint64_t launches = 0;                   // a run
+// What runs of one mode took.
+struct ModeProfile {
+  std::string mode;
+  std::map<std::string, Samples> operators = {};
+  Samples launch = {};
+  uint64_t launches = 0;  // a run
 
-  Status run() {
-    stream->clear();
-    for (const Encoder::Batch* batch : batches) ITIF_TRY(encoder->forward(*batch));
-    for (const device::OperatorFigures& one : stream->operators())
-      ns[one.name].ns.push_back(static_cast<double>(one.call_ns));
-    launches = stream->total().launches;
-    return {};
-  }
-  Result<std::vector<float>> last_states() {
-    std::vector<float> last;
-    for (const Encoder::Batch* batch : batches) {
-      ITIF_ASSIGN(const std::vector<float> states, encoder->last_states(*batch));
-      last.insert(last.end(), states.begin(), states.end());
-    }
-    return last;
+  void add(const RunProfile& run) {
+    for (const auto& [name, ns] : run.call_ns) operators[name].ns.push_back(ns);
+    launch.ns.push_back(run.launch_ns);
+    launches = run.launches;
   }
 };
 
-Status check_same(std::vector<Mode>& modes) {
-  ITIF_ASSIGN(const std::vector<float> expected, modes[0].last_states());
-  for (Mode& mode : modes) {
-    ITIF_ASSIGN(const std::vector<float> states, mode.last_states());
-    for (size_t at = 0; at < expected.size(); at += kHidden)
-      if (const double similarity = cosine(states.data() + at, expected.data() + at, kHidden);
-          !(similarity >= 0.999))
-        return fail(Code::kInternal,
-                    fmt::format("{}: tenant {} differs from what {} computes, cosine {}", mode.name,
-                                at / kHidden, modes[0].name, similarity));
+// Checked against `expected`, which the first mode sets.
+Result<ModeProfile> profile(std::string name, std::string_view mode, const Workload& workload,
+                            const Effort& effort, std::vector<float>& expected) {
+  static const SystemClock clock;
+  ITIF_ASSIGN(const auto execution, make_execution(mode, workload));
+  ITIF_ASSIGN(std::vector<float> states, execution->last_states());
+  if (expected.empty())
+    expected = std::move(states);
+  else
+    ITIF_TRY(check_same(name, states, expected, workload));
+  ModeProfile all{.mode = std::move(name)};
+  for (int warm_up = 0; warm_up < 2; ++warm_up) ITIF_TRY(execution->profile());
+  const uint64_t start_ns = clock.now_ns();
+  for (uint32_t i = 0; i < effort.most; ++i) {
+    if (i >= effort.least && static_cast<double>(clock.now_ns() - start_ns) * 1e-9 > effort.seconds)
+      break;
+    ITIF_ASSIGN(const RunProfile run, execution->profile());
+    all.add(run);
   }
-  return {};
+  for (auto& [operator_name, samples] : all.operators) std::ranges::sort(samples.ns);
+  std::ranges::sort(all.launch.ns);
+  return all;
 }
 
-// A launch with next to nothing to do, on all threads.
-std::function<void()> empty_launch(device::Stream& stream, uint32_t threads) {
-  std::vector<float> x(size_t{8} * threads);
-  return [&stream, x]() mutable {
-    const kernels::RowRange range{0, static_cast<uint32_t>(x.size()), 0};
-    stream.bias_activation({.x = x.data(), .bias = {}, .width = 1, .ranges = {&range, 1}});
-  };
-}
-
-// bytes: read and written together.
-std::function<void()> copy_of(size_t bytes, uint32_t threads) {
-  std::vector<std::byte> from(bytes / 2), to(bytes / 2);
-  return [threads, from, to]() mutable {
-    kernels::host::parallel_rows({.num_threads = threads}, static_cast<uint32_t>(from.size()), 4096,
-                                 [&](uint32_t begin, uint32_t end) {
-                                   std::memcpy(to.data() + begin, from.data() + begin, end - begin);
-                                 });
-  };
+Result<std::vector<ModeProfile>> profile_modes(Workload workload, const Effort& effort) {
+  std::vector<ModeProfile> all;
+  std::vector<float> expected;
+  for (const std::string_view mode : execution_modes()) {
+    ITIF_ASSIGN(ModeProfile one, profile(std::string(mode), mode, workload, effort, expected));
+    all.push_back(std::move(one));
+  }
+  workload.fidelity = backbone::Fidelity::kFused;
+  ITIF_ASSIGN(ModeProfile fused, profile("itif fused", "itif", workload, effort, expected));
+  all.push_back(std::move(fused));
+  return all;
 }
 
 }  // namespace
 
 Status thesis_rows(const BenchOptions& options, const std::string& dtype, device::Device& device,
                    Report& report) {
-  static const SystemClock clock;
   const std::string suffix =
       fmt::format(", {}{}", options.quick ? fmt::format("{} layers, ", kQuickLayers) : "", dtype);
   const auto operators = memory_bound_operators(dtype_bytes(device.info().compute));
@@ -111,83 +118,51 @@ Status thesis_rows(const BenchOptions& options, const std::string& dtype, device
           operators, [&](const MemoryBound& one) { return options.wants(one.name + suffix); }))
     return {};
 
-  model::BackboneSpec spec = bert_base();
-  spec.vocab = 1024;
-  if (options.quick) spec.layers = kQuickLayers;
-  const EncoderCase requests{.name = {}, .lengths = {kTenants, std::vector<uint32_t>{kLength}}};
-  const Encoder::Batch all = Encoder::make_batch(requests, spec.vocab);
-  std::vector<Encoder::Batch> each;
-  for (uint32_t tenant = 0; tenant < kTenants; ++tenant)
-    each.push_back(Encoder::of_tenant(all, tenant, tenant));
-  std::unique_ptr<Encoder> thesis, fused;
-  ITIF_ASSIGN(thesis, Encoder::make(device, spec, kTenants, kTenants * kLength,
-                                    {.fidelity = backbone::Fidelity::kThesis}));
-  ITIF_ASSIGN(fused, Encoder::make(device, spec, kTenants, kTenants * kLength));
-  device::MeteredStream* const thesis_stream = &thesis->meter(clock);
-  std::vector<Mode> modes = {{"seq", thesis.get(), thesis_stream, {}},
-                             {"itif", thesis.get(), thesis_stream, {&all}},
-                             {"itif fused", fused.get(), &fused->meter(clock), {&all}}};
-  for (const Encoder::Batch& one : each) modes[0].batches.push_back(&one);
-  ITIF_TRY(check_same(modes));
+  Workload workload{.preset = "bert-base",
+                    .layers = options.quick ? kQuickLayers : 0,
+                    .requests = {.name = {}, .lengths = {kTenants, std::vector<uint32_t>{kLength}}},
+                    .dtype = dtype,
+                    .threads = device.info().num_threads,
+                    .fidelity = backbone::Fidelity::kThesis};
+  const Effort effort = options.quick ? Effort{.seconds = 0.2, .least = 5} : Effort{};
+  ITIF_ASSIGN(const std::vector<ModeProfile> modes, profile_modes(workload, effort));
+  const auto of_paper = [&](const std::optional<PaperRow>& row, const ModeProfile& mode) {
+    return options.quick || !row ? std::nullopt : row->of(mode.mode);
+  };
 
-  Status status;
-  std::vector<std::function<void()>> runs;
-  for (Mode& mode : modes)
-    runs.emplace_back([&] {
-      if (Status ran = mode.run(); !ran) status = ran;
-    });
-  const uint32_t threads = device.info().num_threads;
-  ITIF_ASSIGN(const auto plain_stream, device.make_stream());
-  const size_t first_copy = runs.size();
-  for (const MemoryBound& one : operators) runs.push_back(copy_of(one.bytes_of_layer, threads));
-  runs.push_back(empty_launch(*plain_stream, threads));
-  for (Mode& mode : modes) ITIF_TRY(mode.run());  // pages, caches
-  for (Mode& mode : modes) mode.ns.clear();
-  const auto samples_of =
-      measure(runs, options.quick ? Effort{.seconds = 0.5, .least = 5} : Effort{.seconds = 8});
-  ITIF_TRY(std::move(status));
-  for (Mode& mode : modes)
-    for (auto& [name, samples] : mode.ns) std::ranges::sort(samples.ns);
-
-  for (size_t i = 0; i < operators.size(); ++i) {
-    const MemoryBound& one = operators[i];
+  for (const MemoryBound& one : operators) {
     if (!options.wants(one.name + suffix)) continue;
-    const double limit = spec.layers * samples_of[first_copy + i].median() * 1e-6;
-    for (const Mode& mode : {std::cref(modes[0]), std::cref(modes[1])}) {
-      const Samples& samples = mode.ns.at(one.operator_name);
-      const bool is_seq = &mode == &modes[0];
+    const Samples copy =
+        measure({copy_of(one.bytes_of_layer, workload.threads)}, Effort{.seconds = 0.2})[0];
+    const double limit = workload.spec().layers * copy.median() * 1e-6;
+    for (const ModeProfile& mode : modes) {
+      const auto samples = mode.operators.find(one.operator_name);
+      if (samples == mode.operators.end() || mode.mode == "itif fused") continue;  // cut otherwise
       report.add({.name = one.name + suffix,
-                  .mode = mode.name,
-                  .value = samples.median() * 1e-6,
+                  .mode = mode.mode,
+                  .value = samples->second.median() * 1e-6,
                   .unit = "ms",
-                  .spread = samples.spread(),
+                  .spread = samples->second.spread(),
                   .limit = limit,
-                  .ratio = samples.median() * 1e-6 / limit,
-                  .paper = options.quick ? std::nullopt
-                           : is_seq      ? one.paper_seq
-                                         : one.paper_itif});
+                  .ratio = samples->second.median() * 1e-6 / limit,
+                  .paper = of_paper(one.paper, mode)});
     }
   }
-
-  // As cudaLaunchKernel's calls: SEQ 776 and 2.834 ms, ITIF 517 and 1.817 ms.
-  constexpr std::optional<double> kPaperLaunches[] = {776, 517, {}},
-                                  kPaperTime[] = {2.834, 1.817, {}};
-  const Samples& empty = samples_of.back();
-  for (size_t i = 0; i < modes.size(); ++i)
+  for (const ModeProfile& mode : modes)
     if (options.wants(launches))
       report.add({.name = launches,
-                  .mode = modes[i].name,
-                  .value = static_cast<double>(modes[i].launches),
+                  .mode = mode.mode,
+                  .value = static_cast<double>(mode.launches),
                   .unit = "launches",
-                  .paper = options.quick ? std::nullopt : kPaperLaunches[i]});
-  for (size_t i = 0; i < modes.size(); ++i)
+                  .paper = of_paper(kPaperLaunches, mode)});
+  for (const ModeProfile& mode : modes)
     if (options.wants(time))
       report.add({.name = time,
-                  .mode = modes[i].name,
-                  .value = static_cast<double>(modes[i].launches) * empty.median() * 1e-6,
+                  .mode = mode.mode,
+                  .value = mode.launch.median() * 1e-6,
                   .unit = "ms",
-                  .spread = empty.spread(),
-                  .paper = options.quick ? std::nullopt : kPaperTime[i]});
+                  .spread = mode.launch.spread(),
+                  .paper = of_paper(kPaperTime, mode)});
   return {};
 }
 
