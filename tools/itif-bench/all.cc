@@ -8,11 +8,11 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "base/clock.h"
 #include "gnuplot.h"
 #include "summary.h"
+#include "write_text.h"
 
 extern char** environ;
 
@@ -105,6 +105,9 @@ Result<uint32_t> run_all(std::span<const Bench> benches, const BenchOptions& opt
   if (error)
     return fail(Code::kPermission,
                 fmt::format("cannot make {}: {}", all.directory, error.message()));
+  const std::string path = all.directory + "/report.md";
+  ITIF_TRY(write_text(
+      path, "# Benches of itif\n\nThey are still running.\n"));  // before they take theirs
   std::vector<Results> results;
   uint32_t num_failed = 0;
   for (const Bench& bench : benches) {
@@ -119,13 +122,8 @@ Result<uint32_t> run_all(std::span<const Bench> benches, const BenchOptions& opt
   ITIF_ASSIGN(const std::string no_plots, draw(figures, all));
   if (!no_plots.empty()) fmt::print("{}\n", no_plots);
 
-  const std::string path = all.directory + "/report.md";
-  std::ofstream file(path, std::ios::trunc);
-  if (!file)
-    return fail(Code::kPermission, fmt::format("cannot write {}: {}", path, errno_text(errno)));
-  file << markdown_report(command_of(options, all), results, figures, no_plots.empty(), no_plots);
-  file.close();
-  if (!file) return fail(Code::kResourceExhausted, fmt::format("could not write all of {}", path));
+  ITIF_TRY(write_text(path, markdown_report(command_of(options, all), results, figures,
+                                            no_plots.empty(), no_plots)));
   fmt::print("{} of {} benches, report in {}\n", results.size() - num_failed, results.size(), path);
   return num_failed;
 }

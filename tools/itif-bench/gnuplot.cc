@@ -4,8 +4,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-#include <cmath>
-#include <fstream>
+#include "write_text.h"
 
 extern char** environ;
 
@@ -37,16 +36,6 @@ std::string panel_script(const Figure& figure, size_t index) {
                         bars ? fmt::format("{}:xtic(1)", s + 2) : fmt::format("1:{}", s + 2),
                         bars ? "histograms" : "linespoints", quoted(panel.series[s], '\''));
   return text + "\n";
-}
-
-Status write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::trunc);
-  if (!file)
-    return fail(Code::kPermission, fmt::format("cannot write {}: {}", path, errno_text(errno)));
-  file << text;
-  file.close();
-  if (!file) return fail(Code::kResourceExhausted, fmt::format("could not write all of {}", path));
-  return {};
 }
 
 }  // namespace
@@ -89,8 +78,8 @@ std::string gnuplot_script(const Figure& figure) {
 
 Status write_figure(const Figure& figure, const std::string& directory) {
   const std::string path = directory + "/" + figure.name;
-  ITIF_TRY(write_file(path + ".dat", gnuplot_data(figure)));
-  return write_file(path + ".gp", gnuplot_script(figure));
+  ITIF_TRY(write_text(path + ".dat", gnuplot_data(figure)));
+  return write_text(path + ".gp", gnuplot_script(figure));
 }
 
 Status draw_figure(const Figure& figure, const std::string& directory, const std::string& program) {

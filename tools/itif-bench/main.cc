@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <string_view>
@@ -68,10 +69,15 @@ int failed(const Error& error) {
 int run_one(const bench::Bench& which, const bench::BenchOptions& options,
             const std::string& json_path) {
   bench::Report report(which.name, which.limit_name);
+  // Before it takes its time.
+  if (!json_path.empty())
+    if (Status writable = report.write_json(json_path); !writable) return failed(writable.error());
   fmt::print("itif-bench {}, commit {}, on {}\n", which.name, bench::kCommit,
              bench::describe(bench::this_machine()));
   const Status status = which.run(options, report);
   if (!status) report.set_error(status.error().message);
+  if (status && report.num_rows() == 0 && !options.cases.empty())
+    report.note("no row has that name");
   if (!json_path.empty())
     if (Status written = report.write_json(json_path); !written) return failed(written.error());
   return status ? 0 : failed(status.error());
@@ -91,7 +97,7 @@ int main(int argc, char** argv) {
   options.dtypes = {"f32", "bf16"};
   std::string json_path;
   bench::AllOptions all;
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);
   std::vector<std::string> names;
   for (const bench::Bench& which : kBenches) {
     names.emplace_back(which.name);
@@ -107,7 +113,15 @@ int main(int argc, char** argv) {
   every->add_option("--only", all.only, "these benches")
       ->delimiter(',')
       ->check(CLI::IsMember(names));
+  if (argc > 1 && argv[1][0] != '-' && std::string_view(argv[1]) != "all" &&
+      std::ranges::find(names, argv[1]) == names.end())
+    return failed({Code::kInvalidArgument, fmt::format("no bench is named {}; there are all, {}",
+                                                       argv[1], fmt::join(names, ", "))});
   CLI11_PARSE(app, argc, argv);
+  if (app.get_subcommands().empty()) {
+    fmt::print(stderr, "{}", app.help());
+    return 1;
+  }
 
   if (every->parsed()) {
     const auto num_failed = bench::run_all(kBenches, options, all);

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "commit.h"
 #include "machine.h"
+#include "write_text.h"
 
 namespace itif::bench {
 
@@ -66,13 +66,7 @@ std::string Report::json() const {
 }
 
 Status Report::write_json(const std::string& path) const {
-  std::ofstream file(path, std::ios::trunc);
-  if (!file)
-    return fail(Code::kPermission, fmt::format("cannot write {}: {}", path, errno_text(errno)));
-  file << json() << "\n";
-  file.close();
-  if (!file) return fail(Code::kResourceExhausted, fmt::format("could not write all of {}", path));
-  return {};
+  return write_text(path, json() + "\n");
 }
 
 }  // namespace itif::bench

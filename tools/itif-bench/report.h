@@ -39,6 +39,7 @@ class Report {
   void note(const std::string& text);
   // The bench has failed: what was measured until then is still written.
   void set_error(std::string message) { error_ = std::move(message); }
+  size_t num_rows() const { return rows_.size(); }
   std::string json() const;
   // Errors: kPermission, kResourceExhausted.
   Status write_json(const std::string& path) const;

@@ -44,6 +44,22 @@ def main(program):
         results.append(("an unknown bench is refused", done.returncode != 0 and "nonsense" in done.stderr,
                         done.stderr))
 
+        (out / "report.md").unlink()
+        (out / "report.md").mkdir()
+        (out / "gemm-choice.json").unlink()
+        done = run(program, out, *small)
+        results.append(("what cannot be written is refused before anything runs",
+                        done.returncode == 1 and "report.md" in done.stderr
+                        and not (out / "gemm-choice.json").exists(), done.stderr))
+        for what, words, said in (
+                ("figures", ("gemm", "--quick", "--case", "1x768x768", "--json", folder), folder),
+                ("nothing", (), "batching"), ("no bench", ("gem",), "gemm, gemm-choice"),
+                ("no option", ("gemm", "--fast"), "--fast")):
+            done = subprocess.run([program, *words], capture_output=True, text=True, timeout=60)
+            results.append((f"asked for {what} that it cannot give, it says so at once",
+                            done.returncode != 0 and said in done.stderr and "median" not in done.stdout,
+                            done.stdout + done.stderr))
+
         done = run(program, Path(folder, "qkv"), "--only", "operators", "--case", "get Q/K/V, f32")
         report = Path(folder, "qkv", "report.md").read_text()
         results.append(("Figure 5.5 is of the operator that the bench times",
