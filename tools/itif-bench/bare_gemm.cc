@@ -38,15 +38,30 @@ Pages map_pages(size_t bytes) {
   return Pages(data, Unmap{bytes});
 }
 
-// Small random numbers: zeros would let the hardware save power.
-void fill(void* data, size_t count, DType type, Random& random) {
-  for (size_t i = 0; i < count; ++i) {
-    const auto value = static_cast<float>(random.uniform() - 0.5) * 0.1f;
-    if (type == DType::kBF16)
-      static_cast<uint16_t*>(data)[i] = f32_to_bf16(value);
-    else
-      static_cast<float*>(data)[i] = value;
+template <class Element>
+void fill(void* data, size_t count, Element (*rounded)(float), Random& random) {
+  static const std::vector<Element> noise = [&] {
+    std::vector<Element> values(1 << 20);
+    for (Element& v : values) v = rounded(static_cast<float>(random.uniform() - 0.5) * 0.1f);
+    return values;
+  }();
+  auto* const elements = static_cast<Element*>(data);
+  size_t from = random.below(noise.size());
+  for (size_t at = 0; at < count; from = 0) {
+    const size_t some = std::min(count - at, noise.size() - from);
+    std::copy_n(noise.data() + from, some, elements + at);
+    at += some;
   }
+}
+
+// Small random numbers: zeros would let the hardware save power. Copies of some: drawing all those of
+// many tenants' floor takes as long as running it.
+void fill(void* data, size_t count, DType type, Random& random) {
+  if (type == DType::kBF16)
+    fill<uint16_t>(data, count, f32_to_bf16, random);
+  else
+    fill<float>(
+        data, count, [](float value) { return value; }, random);
 }
 
 class DnnlBareGemm final : public BareGemm {

@@ -63,8 +63,7 @@ Result<std::optional<double>> run_case(const Workload& workload, const std::stri
 
 Status run_tenants(const BenchOptions& options, uint32_t tenants, const std::string& dtype,
                    uint32_t threads, Report& report) {
-  const Effort effort =
-      options.quick ? Effort{.seconds = 0, .least = 1} : Effort{.seconds = 1, .least = 3};
+  const Effort effort = options.quick ? Effort{.seconds = 0, .least = 1, .warm_ups = 1} : kLongRuns;
   const std::string model =
       options.quick ? fmt::format("albert-large ({} layers)", kQuickLayers) : "albert-large";
   double sum = 0;

@@ -1,7 +1,5 @@
 #include "encoder_costs.h"
 
-#include <algorithm>
-
 #include "base/clock.h"
 #include "timing.h"
 
@@ -27,9 +25,8 @@ Result<double> forward_ns(Encoder& encoder, const Encoder::Batch& batch, uint32_
   for (uint32_t i = 0; i < samples; ++i) {
     const uint64_t before_ns = clock.now_ns();
     ITIF_TRY(encoder.forward(batch));
-    times.ns.push_back(static_cast<double>(clock.now_ns() - before_ns));
+    times.add(static_cast<double>(clock.now_ns() - before_ns));
   }
-  std::sort(times.ns.begin(), times.ns.end());
   return times.median();
 }
 

@@ -127,7 +127,10 @@ Status run_dtype(const BenchOptions& options, device::Device& device, const std:
       });
     runs.push_back([&] { floor.run(); });
     const auto samples = measure(
-        runs, options.quick ? Effort{.seconds = 0, .least = 3} : Effort{.seconds = 10, .least = 5});
+        runs,
+        options.quick
+            ? Effort{.seconds = 0, .least = 3}
+            : Effort{.seconds = 10, .least = 5, .settled = kLongRuns.settled, .patience = 30});
     ITIF_TRY(std::move(status));
     const auto tokens = static_cast<double>(plans[0].plan.num_tokens);
     const double limit = tokens / (samples.back().median() * 1e-9);

@@ -52,7 +52,8 @@ Result<ModeSamples> measure_modes(const Workload& workload, const Effort& effort
   return all;
 }
 
-Samples measure_floor(const Workload& workload, const Effort& effort) {
+Samples measure_floor(const Workload& workload, Effort effort) {
+  effort.warm_ups = Effort{}.warm_ups;  // no check has run it
   const DType type = workload.dtype == "bf16" ? DType::kBF16 : DType::kF32;
   if (!workload.decodes()) {
     EncoderFloor floor(type, workload.spec(), workload.requests, workload.threads);

@@ -29,6 +29,6 @@ Status check_same(std::string_view mode, const std::vector<float>& got,
                   const std::vector<float>& expected, const Workload& workload);
 
 // The workload's GEMMs alone.
-Samples measure_floor(const Workload& workload, const Effort& effort);
+Samples measure_floor(const Workload& workload, Effort effort);
 
 }  // namespace itif::bench

@@ -62,8 +62,8 @@ struct ModeProfile {
   uint64_t launches = 0;  // a run
 
   void add(const RunProfile& run) {
-    for (const auto& [name, ns] : run.call_ns) operators[name].ns.push_back(ns);
-    launch.ns.push_back(run.launch_ns);
+    for (const auto& [name, ns] : run.call_ns) operators[name].add(ns);
+    launch.add(run.launch_ns);
     launches = run.launches;
   }
 };
@@ -87,8 +87,6 @@ Result<ModeProfile> profile(std::string name, std::string_view mode, const Workl
     ITIF_ASSIGN(const RunProfile run, execution->profile());
     all.add(run);
   }
-  for (auto& [operator_name, samples] : all.operators) std::ranges::sort(samples.ns);
-  std::ranges::sort(all.launch.ns);
   return all;
 }
 
@@ -130,6 +128,10 @@ Status thesis_rows(const BenchOptions& options, const std::string& dtype, device
     return options.quick || !row ? std::nullopt : row->of(mode.mode);
   };
 
+  report.note(
+      "times of Tables 5.3 and 5.4 add up the calls of all tenants, which overlap and wait for "
+      "each "
+      "other where tenants run at once");
   for (const MemoryBound& one : operators) {
     if (!options.wants(one.name + suffix)) continue;
     const Samples copy =

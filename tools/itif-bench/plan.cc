@@ -54,9 +54,8 @@ class SweptTimer {
       for (size_t at = 0; at < swept_.size(); at += 64) ++swept_[at];
       const uint64_t before_ns = clock_.now_ns();
       planner.plan(items, plan);
-      result.ns.push_back(static_cast<double>(clock_.now_ns() - before_ns));
+      result.add(static_cast<double>(clock_.now_ns() - before_ns));
     }
-    std::sort(result.ns.begin(), result.ns.end());
     return result;
   }
 

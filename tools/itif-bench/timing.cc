@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/clock.h"
-
 namespace itif::bench {
 
 double Samples::at(double fraction) const {
@@ -11,24 +9,27 @@ double Samples::at(double fraction) const {
 }
 
 std::vector<Samples> measure(const std::vector<std::function<void()>>& functions,
-                             const Effort& effort) {
-  const SystemClock clock;
+                             const Effort& effort, const Clock& clock) {
+  constexpr double kLongNs = 0.2e9;  // pages, caches and thread pools are warm after one such call
   std::vector<Samples> samples(functions.size());
-  for (const auto& function : functions) {  // pages, caches, thread pools
+  const auto time_ns = [&](const std::function<void()>& function) {
+    const uint64_t before_ns = clock.now_ns();
     function();
-    function();
-  }
+    return static_cast<double>(clock.now_ns() - before_ns);
+  };
+  for (const auto& function : functions)
+    for (uint32_t i = 0; i < effort.warm_ups; ++i)
+      if (time_ns(function) > kLongNs) break;
+  const auto is_settled = [&](const Samples& s) { return s.spread() < effort.settled; };
   const uint64_t start_ns = clock.now_ns();
   for (uint32_t round = 0; round < effort.most; ++round) {
     const double elapsed = static_cast<double>(clock.now_ns() - start_ns) * 1e-9;
-    if (round >= effort.least && elapsed > effort.seconds) break;
-    for (size_t i = 0; i < functions.size(); ++i) {
-      const uint64_t before_ns = clock.now_ns();
-      functions[i]();
-      samples[i].ns.push_back(static_cast<double>(clock.now_ns() - before_ns));
-    }
+    if (elapsed > effort.seconds &&
+        (round >= effort.least ||
+         (round >= 2 && (elapsed > effort.patience || std::ranges::all_of(samples, is_settled)))))
+      break;
+    for (size_t i = 0; i < functions.size(); ++i) samples[i].add(time_ns(functions[i]));
   }
-  for (Samples& s : samples) std::sort(s.ns.begin(), s.ns.end());
   return samples;
 }
 
