@@ -159,11 +159,17 @@ void batching(const Results& results, std::vector<Figure>& figures) {
 }
 
 void scaling(const Results& results, std::vector<Figure>& figures) {
+  struct Of {
+    const char *name, *what, *unit;
+  };
+  constexpr Of all[] = {{"scaling-", "Tokens/s", "tokens/s"},
+                        {"scaling-latency-", "Latency of a batch", "ms"},
+                        {"scaling-memory-", "Memory", "MB"}};
   for (const std::string& dtype : dtypes(results))
-    for (const std::string unit : {"tokens/s", "MB"}) {
-      Figure figure{.name = (unit == "MB" ? "scaling-memory-" : "scaling-") + dtype,
-                    .title = (unit == "MB" ? "Memory" : "Tokens/s") +
-                             std::string(" against each dimension alone, ") + dtype,
+    for (const Of& of : all) {
+      const std::string unit = of.unit;
+      Figure figure{.name = of.name + dtype,
+                    .title = fmt::format("{} against each dimension alone, {}", of.what, dtype),
                     .bench = results.bench};
       const auto dimension = [](const Row& row) { return words_of(parts_of(row.name)[0]); };
       for (const std::string& what : distinct(results, dimension))

@@ -10,14 +10,19 @@
 
 namespace itif::bench {
 
+void copy_bytes(void* to, const void* from, size_t bytes, uint32_t threads) {
+  kernels::host::parallel_rows({.num_threads = threads}, static_cast<uint32_t>(bytes), 4096,
+                               [&](uint32_t begin, uint32_t end) {
+                                 std::memcpy(static_cast<std::byte*>(to) + begin,
+                                             static_cast<const std::byte*>(from) + begin,
+                                             end - begin);
+                               });
+}
+
 std::function<void()> copy_of(size_t bytes, uint32_t threads) {
   std::vector<std::byte> from(bytes / 2), to(bytes / 2);
-  return [threads, from, to]() mutable {
-    kernels::host::parallel_rows({.num_threads = threads}, static_cast<uint32_t>(from.size()), 4096,
-                                 [&](uint32_t begin, uint32_t end) {
-                                   std::memcpy(to.data() + begin, from.data() + begin, end - begin);
-                                 });
-  };
+  return
+      [threads, from, to]() mutable { copy_bytes(to.data(), from.data(), from.size(), threads); };
 }
 
 Result<void*> OperatorRows::random_buffer(size_t elements, DType type) {

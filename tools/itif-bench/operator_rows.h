@@ -50,7 +50,9 @@ inline kernels::Slab shared_slab(void* data) {
   return {.base = static_cast<std::byte*>(data), .stride_bytes = 0};
 }
 
-// A copy on so many threads that reads half of `bytes` and writes the other half.
+// On so many threads.
+void copy_bytes(void* to, const void* from, size_t bytes, uint32_t threads);
+// Such a copy that reads half of `bytes` and writes the other half.
 std::function<void()> copy_of(size_t bytes, uint32_t threads);
 
 // The operators of images and of decoders.

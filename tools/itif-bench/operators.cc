@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "base/random.h"
 #include "benches.h"
@@ -114,7 +113,7 @@ Status block_rows(OperatorRows& rows, uint32_t tokens) {
   ITIF_TRY(rows.memory_bound(
       title_of("GELU, and a copy before it,"), 4 * wide_bytes,
       [&] {
-        std::memcpy(wide_copy, wide, wide_bytes);
+        copy_bytes(wide_copy, wide, wide_bytes, device.info().num_threads);
         kernels::host::bias_activation(
             {.x = wide_copy,
              .bias = {},

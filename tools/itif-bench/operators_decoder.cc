@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
 #include "base/random.h"
@@ -76,7 +75,7 @@ Status embed_patches(OperatorRows& rows, device::Stream& stream) {
   return rows.memory_bound(
       "embed patches + copy, 1 image", 5 * bytes,
       [&] {
-        std::memcpy(copy, x, bytes);
+        copy_bytes(copy, x, bytes, rows.device().info().num_threads);
         stream.embed_patches({.x = copy,
                               .segments = {&segment, 1},
                               .ranges = {&range, 1},
@@ -204,7 +203,7 @@ Status top_tokens(OperatorRows& rows, device::Stream& stream) {
   return rows.memory_bound(
       fmt::format("top tokens + copy, {} x {}", kBeams, kMarianVocab), 3 * 4 * count,
       [&] {
-        std::memcpy(copy, logits, 4 * count);
+        copy_bytes(copy, logits, 4 * count, rows.device().info().num_threads);
         stream.top_tokens({.logits = static_cast<float*>(copy),
                            .rows = kBeams,
                            .vocab = kMarianVocab,

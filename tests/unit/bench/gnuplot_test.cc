@@ -85,6 +85,10 @@ TEST(Figures, OfTheOtherBenches) {
   ASSERT_EQ(scaling.panels.size(), 2u);
   EXPECT_EQ(scaling.panels[1].title, "hidden");
   EXPECT_EQ(scaling.panels[1].lines.size(), 2u);
+  const Figure latency =
+      figure_of("scaling", {row("hidden 512, f32", "packed", 8, "ms")}, "scaling-latency-f32");
+  ASSERT_EQ(latency.panels.size(), 1u);
+  EXPECT_EQ(latency.panels[0].lines[0].y[0], 8.0);
 
   const Figure mixed = figure_of("mixed",
                                  {row("lengths 1-128 (2 layers), f32", "naive", 5, "tokens/s"),
