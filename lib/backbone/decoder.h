@@ -31,6 +31,7 @@ struct DecoderStep {
   std::span<const kernels::BannedTokens> banned_of;  // [R]
   std::span<const int32_t> banned;
   uint32_t num_candidates = 0;  // best tokens to find of each row
+  kernels::GemmModes gemm_mode = {};
 };
 
 // Device memory, valid until the next launch.

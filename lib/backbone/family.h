@@ -65,6 +65,7 @@ struct GemmUse {
   device::GemmShape shape;
   uint32_t times = 1;
   uint32_t num_weights = 0;  // different ones among them, taken in turn; 0: as many as times
+  bool in_step = false;      // of a decoder: over a step's live beams, not over a pass's tokens
 };
 
 // A backbone that people call by a name: "bert-base".

@@ -114,7 +114,8 @@ class MarianDecoder final : public Decoder {
                     .positions = {},
                     .token_types = {},
                     .segments = {},
-                    .ranges = step.ranges};
+                    .ranges = step.ranges,
+                    .gemm_mode = step.gemm_mode};
     embed(stream, weights, {&tokens, 1}, step.positions, step.ranges);
     for (uint32_t layer = 0; layer < layers_; ++layer)
       launch_block(stream, weights, pass, step, layer);
@@ -125,6 +126,7 @@ class MarianDecoder final : public Decoder {
                  .n = output_.shape.n,
                  .k = output_.shape.k,
                  .ranges = step.ranges,
+                 .mode = step.gemm_mode,
                  .prepared = output_.handle.get(),
                  .f32_out = true});
     auto* scores = reinterpret_cast<float*>(scores_->data());
@@ -362,12 +364,13 @@ std::vector<GemmUse> gemms(const BackboneSpec& spec) {
   const uint32_t layers = decoder_layers(spec);
   std::vector<GemmUse> uses;
   for (const device::GemmShape& shape : {encoder.qkv, encoder.out, encoder.up, encoder.down})
-    uses.push_back({shape, spec.layers});
-  uses.push_back({decoder.qkv, layers});
-  uses.push_back({decoder.square, 3 * layers});
-  for (const device::GemmShape& shape : {decoder.kv, decoder.up, decoder.down})
-    uses.push_back({shape, layers});
-  uses.push_back({decoder.output, 1});
+    uses.push_back({.shape = shape, .times = spec.layers});
+  uses.push_back({.shape = decoder.kv, .times = layers});
+  uses.push_back({.shape = decoder.qkv, .times = layers, .in_step = true});
+  uses.push_back({.shape = decoder.square, .times = 3 * layers, .in_step = true});
+  for (const device::GemmShape& shape : {decoder.up, decoder.down})
+    uses.push_back({.shape = shape, .times = layers, .in_step = true});
+  uses.push_back({.shape = decoder.output, .times = 1, .in_step = true});
   return uses;
 }
 

@@ -89,7 +89,9 @@ class Appliance {
   //   device_failed; kv_blocks, kv_blocks_used, kv_blocks_reserved of groups that generate}]}
   virtual nlohmann::json groups() const = 0;
   // {group, device, backbone, lengths: [n], batches: [n], gemm_ns: [[ns by batch] by length],
-  //  counts: [n], sizes: [n], batched_gemm_ns: [[[ns by size] by count] by length]}
+  //  counts: [n], sizes: [n], batched_gemm_ns: [[[ns by size] by count] by length],
+  //  range_counts: [n], range_rows: [n], shared_gemms: [{n, k, in_turn_ns: [[ns by rows] by count],
+  //  at_once_ns: likewise}]}; of groups that generate, lengths to batched_gemm_ns are empty.
   // Errors: kNotFound (no such group, or nothing measured).
   virtual Result<nlohmann::json> profile(const std::string& group) const = 0;
   // {uptime_s, interval_ns,

@@ -109,6 +109,7 @@ Status Directory::measure_tables(uint16_t group, const model::Progress& progress
   runtime::Profiler profiler(
       device_, clock_, of.gemms(), model::signature(of.spec()),
       {.max_rows = options.max_tokens,
+       .max_step_rows = stage.has_planner() ? 0 : options.max_beams,
        .max_length = of.spec().max_tokens(),
        .max_requests = std::min(options.max_requests, plan::kMaxPaddedRequests),
        .max_tenants = options.max_tenants});
@@ -152,6 +153,7 @@ Status Directory::run_profile(const std::string& group, const model::Progress& p
     return fail(Code::kUnsupported,
                 fmt::format("the backbone of group '{}' has nothing to profile", group));
   ITIF_TRY(measure_tables(number, progress));
+  if (!stages_[number]->has_planner()) return {};
   return use_planner(number, std::string(layouts_[number].planner));
 }
 

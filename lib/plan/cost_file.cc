@@ -11,7 +11,7 @@ namespace itif::plan {
 namespace {
 
 constexpr std::string_view kMagic = "itif-cost-tables ";
-constexpr std::string_view kVersion = "2";
+constexpr std::string_view kVersion = "3";
 // The largest tables there can be, at 25 bytes a cost, and change.
 constexpr size_t kMaxFileBytes =
     kMaxBuckets * kMaxBuckets * (kMaxBuckets + 1 + 2 * kMaxShapes) * 25 + 16384;

@@ -1,6 +1,6 @@
 // Cost tables as text: the file in which a group keeps what it measured, by device and backbone.
 //
-//   itif-cost-tables 2
+//   itif-cost-tables 3
 //   device host, 2 CPUs, bf16
 //   backbone bert 12x768, 12 heads
 //   lengths 3 16 64 128
@@ -23,8 +23,9 @@
 //   …                               and so for each shape
 //   end 5f2c8a0be1d3f467
 //
-// An axis line holds how many values follow. `counts 0` and `sizes 0`: the device has no BatchedGEMM. Both
-// range axes and `shapes` 0: nothing was measured that the GEMM scheduler could choose by.
+// An axis line holds how many values follow. `counts 0` and `sizes 0`: the device has no BatchedGEMM; all of
+// the first four 0: no planner lays out this backbone's batches. Both range axes and `shapes` 0: nothing was
+// measured that the GEMM scheduler could choose by.
 //
 // One space between values, "\n" at each line's end. The last line holds FNV-1a (64 bits) of all
 // before it: it finds truncation and damage, not intent. A file that is refused is measured anew.

@@ -115,6 +115,9 @@ void make_monotone(std::vector<double>& costs, std::span<const size_t> shape) {
 Status validate(const CostTables& tables) {
   ITIF_TRY(check_name("device", tables.device));
   ITIF_TRY(check_name("backbone", tables.backbone));
+  if (tables.lengths.empty() && tables.batches.empty() && tables.gemm_ns.empty() &&
+      tables.counts.empty() && tables.sizes.empty() && tables.batched_gemm_ns.empty())
+    return check_shared(tables);
   ITIF_TRY(check_axis("lengths", tables.lengths, 1));
   ITIF_TRY(check_axis("batches", tables.batches, 1));
   ITIF_TRY(check_costs("gemm_ns", tables.gemm_ns, tables.lengths.size() * tables.batches.size()));

@@ -6,7 +6,8 @@
 // the latter).
 // B[length][count][size]: the same GEMMs as BatchedGEMMs over `count` mini-batches of `size` requests
 // each, padded to `length`. Count 1 is A.
-// Both may be of one layer or of all: planners compare costs and add them up.
+// Both may be of one layer or of all: planners compare costs and add them up. A decoder's steps are laid
+// out by no planner: its tables have neither.
 #pragma once
 
 #include <cstddef>
@@ -31,6 +32,7 @@ struct CostTables {
   std::string device;
   std::string backbone;
 
+  // A and B all empty: no planner can use the tables.
   std::vector<uint32_t> lengths;  // tokens
   std::vector<uint32_t> batches;  // requests
   std::vector<double> gemm_ns;    // A: [lengths, batches]
@@ -44,6 +46,7 @@ struct CostTables {
   std::vector<SharedGemm> shared_gemms;
 
   bool operator==(const CostTables&) const = default;
+  bool serve_planners() const { return !lengths.empty(); }
 };
 
 inline constexpr size_t kMaxBuckets = 64;               // of one axis
@@ -66,7 +69,7 @@ Status validate(const CostTables& tables);
 // raise everything behind one outlier. What is lost are true dips, as where a length meets the
 // kernels' tile: a plan pads to the longest request and not beyond, so it could rarely use them.
 // The scheduler's tables stay as they are: it compares two costs of one shape.
-// REQUIRES: validate(). Optional: planners take any valid tables.
+// REQUIRES: validate(), serve_planners(). Optional: planners take any valid tables.
 void make_monotone(CostTables& tables);
 
 // Of `count` ranges of `rows` rows each from one of a SharedGemm's tables: linear between measured

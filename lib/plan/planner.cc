@@ -43,6 +43,11 @@ Result<std::unique_ptr<Planner>> make_planner(std::string_view name,
                               "use 'packed'",
                               name));
     if (options.tables) ITIF_TRY(validate(*options.tables));
+    if (entry.needs_tables && !options.tables->serve_planners())
+      return fail(Code::kInvalidArgument,
+                  fmt::format("planner '{}' chooses by measured costs of passes, and the tables "
+                              "are of a decoder",
+                              name));
     return entry.make(options);
   }
   return fail(Code::kInvalidArgument,

@@ -7,9 +7,10 @@
 // range and not every range.
 //
 // Which of them is chosen for each operator, by what both were measured to cost (plan::SharedGemm). The
-// tables are of equal ranges: a pass's are taken for as many of their mean size, and at once for as much
-// longer as their deal over the parts is less even. Until there are tables the deal alone decides, for
-// all operators alike: at once pays where ranges can be dealt out evenly; one large range cannot.
+// tables are of some counts of equal ranges: a pass's ranges are taken for as many of their mean size, and
+// at once for as long as the most loaded part has rows, in what these took when dealt out: three equal
+// ranges on two threads take as long as four. Until there are tables the deal alone decides, for all
+// operators alike: at once pays where ranges can be dealt out evenly; one large range cannot.
 #pragma once
 
 #include <atomic>
@@ -45,16 +46,25 @@ class GemmScheduler {
   kernels::GemmModes choose(std::span<const kernels::RowRange> ranges) noexcept;
 
  private:
+  // Deals ranges out in tasks. Allocates nothing once it is made.
+  class Deal {
+   public:
+    Deal(uint32_t parts, uint32_t max_ranges, uint32_t max_rows);
+    // Rows of the most loaded part over the mean.
+    double unevenness(std::span<const kernels::RowRange> ranges) noexcept;
+
+   private:
+    std::vector<uint64_t> load_;   // [parts], rows
+    std::vector<uint32_t> tasks_;  // rows
+  };
   struct Costs {
     std::shared_ptr<const plan::CostTables> tables;  // null: none to choose by
+    std::vector<std::vector<double>> even_ns;        // at_once_ns, had the deal been even
     std::vector<kernels::ShapeMode> modes;           // of its shapes: the last choice
   };
-  // Rows of the most loaded part once all are dealt out.
-  uint64_t deal(std::span<const kernels::RowRange> ranges) noexcept;
 
-  std::vector<uint64_t> load_;               // [parts], rows
-  std::vector<uint32_t> tasks_;              // rows
-  std::vector<kernels::RowRange> equal_;     // as many ranges of the mean size
+  const uint32_t parts_;
+  Deal deal_;
   std::unique_ptr<Costs> costs_;             // the owner thread's
   std::atomic<Costs*> next_costs_{nullptr};  // to be taken by it
 };

@@ -159,8 +159,9 @@ size_t GenerationExecutor::step(CompletionSink& sink, BatchFigures& figures) noe
     encode_entered();
     layout_.build_step(running_, blocks_);
     decoder_.launch_copies(stream_, layout_.copies());
-    const backbone::StepResult result =
-        decoder_.launch_step(stream_, group_.weights(), layout_.step());
+    backbone::DecoderStep step = layout_.step();
+    step.gemm_mode = group_.gemm_modes(step.ranges);
+    const backbone::StepResult result = decoder_.launch_step(stream_, group_.weights(), step);
     const size_t found = size_t{layout_.num_rows()} * layout_.num_candidates();
     stream_.copy_to_host(result.log_probabilities, found * sizeof(float),
                          log_probabilities_.data());
@@ -255,8 +256,10 @@ void GenerationExecutor::encode_entered() noexcept {
           row += num_ids;
         }
       });
-  if (layout_.any_sources())
-    decoder_.launch_encode(stream_, group_.weights(), layout_.sources(), layout_.source_places());
+  if (!layout_.any_sources()) return;
+  backbone::Pass sources = layout_.sources();
+  sources.gemm_mode = group_.gemm_modes(sources.ranges);
+  decoder_.launch_encode(stream_, group_.weights(), sources, layout_.source_places());
 }
 
 void GenerationExecutor::advance() noexcept {

@@ -40,7 +40,8 @@ class BackboneGroup final : public Group {
         family_(family),
         slots_(options.max_tenants),
         layout_(options),
-        gemms_(device.info().num_threads, options.max_requests, options.max_tokens),
+        gemms_(device.info().num_threads, std::max(options.max_requests, options.max_beams),
+               std::max(options.max_tokens, options.max_beams)),
         host_ids_(options.max_tokens) {}
 
   ~BackboneGroup() override {
@@ -71,13 +72,12 @@ class BackboneGroup final : public Group {
   }
 
   const model::BackboneSpec& spec() const noexcept override { return spec_; }
-  std::vector<backbone::GemmUse> gemms() const override {
-    // Costs are measured for planners, and steps of decoders have none.
-    if (decoder_) return {};
-    return family_.gemms(spec_);
-  }
+  std::vector<backbone::GemmUse> gemms() const override { return family_.gemms(spec_); }
   void set_costs(std::shared_ptr<const plan::CostTables> costs) override {
     gemms_.set_costs(std::move(costs));
+  }
+  kernels::GemmModes gemm_modes(std::span<const kernels::RowRange> ranges) noexcept override {
+    return gemms_.choose(ranges);
   }
   const GroupOptions& options() const noexcept override { return options_; }
 
@@ -123,7 +123,7 @@ class BackboneGroup final : public Group {
     layout_.build(batch.segments, [this](uint32_t slot) { return entry(slot); });
     if (layout_.live().empty()) return {};
     backbone::Pass pass = layout_.pass();
-    pass.gemm_mode = gemms_.choose(pass.ranges);
+    pass.gemm_mode = gemm_modes(pass.ranges);
     const backbone::Hidden hidden = backbone_->launch(stream, weights_->view(), pass);
     heads_->launch(stream, hidden.rows, layout_);
     if (hidden.ids)

@@ -96,10 +96,12 @@ class Group {
   // The model in a slot; nullptr: the slot is free. Lock-free.
   virtual const model::TenantModel* model(uint32_t slot) const noexcept = 0;
 
-  // The GEMMs of one pass, for profiling; empty: nothing to profile.
+  // The GEMMs of one pass, and of one step, for profiling; empty: nothing to profile.
   virtual std::vector<backbone::GemmUse> gemms() const { return {}; }
   // What they were measured to cost: how the next passes' GEMMs share the device. Any thread.
   virtual void set_costs(std::shared_ptr<const plan::CostTables>) {}
+  // By these costs, for a pass or step over `ranges`; valid until the next call. The executor's thread.
+  virtual kernels::GemmModes gemm_modes(std::span<const kernels::RowRange>) noexcept { return {}; }
 
   // What the stream given to forward() must be made for: a piece holds at least one id.
   device::StreamLimits stream_limits() const noexcept {

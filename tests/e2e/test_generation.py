@@ -96,3 +96,27 @@ def test_each_bad_input_has_its_own_status(f32_appliance, namespaces):
                 ask()
             assert status in f"{refused.value.status}: {refused.value}", refused.value
         assert client.infer_tokens(cases_of("beams-4")[0]["ids"]).value() == cases_of("beams-4")[0]["tokens"]
+
+
+def test_a_group_that_generates_is_profiled_while_it_serves(f32_appliance, namespaces):
+    added = [f32_appliance.add_tenant(f"t{i}", GOLDENS / "beams-4") for i in range(2)]
+    name = added[0]["tenant"]["group"]
+    shown = f32_appliance.ctl_json("profile", "show", name)
+    assert shown["shared_gemms"] and shown["range_rows"][0] == 1
+    assert shown["lengths"] == [] and shown["gemm_ns"] == []
+    case = cases_of("beams-4")[0]
+
+    def ask(tenant):
+        with connect(namespaces, added[tenant]) as client:
+            for _ in range(3):
+                assert client.infer_tokens(case["ids"], timeout_s=30).value() == case["tokens"]
+
+    with ThreadPoolExecutor(2) as pool:
+        asked = [pool.submit(ask, tenant) for tenant in range(2)]
+        again = f32_appliance.ctl_json("profile", "run", name)
+        for done in asked:
+            done.result()
+    assert again["range_rows"] == shown["range_rows"]
+    printed = f32_appliance.ctl("profile", "show", name).stdout
+    assert "It generates" in printed and "A: the GEMMs" not in printed
+    assert_accounted(f32_appliance)

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "costs.h"
 #include "encoder_setup.h"
 
 namespace itif::bench {
@@ -82,6 +83,16 @@ Result<std::unique_ptr<DecoderSetup>> DecoderSetup::make(device::Device& device,
     return fail(Code::kResourceExhausted, "no memory for the K/V cache");
   ITIF_ASSIGN(setup->stream_, device.make_stream({}));
   setup->stream_->attach_thread();
+  const uint32_t step_rows = options.max_sequences * kBeams;
+  setup->gemms_ = std::make_unique<runtime::GemmScheduler>(device.info().num_threads, step_rows,
+                                                           step_rows);
+  if (options.num_tenants > 1) {
+    ITIF_ASSIGN(auto costs, measure_costs(device, *setup->stream_, spec,
+                                          {.max_rows = kSourceTokens,
+                                           .max_step_rows = step_rows,
+                                           .max_tenants = options.num_tenants}));
+    setup->gemms_->set_costs(std::move(costs));
+  }
   return setup;
 }
 
@@ -111,8 +122,9 @@ void DecoderSetup::encode_sources(const StepRows& rows) {
 }
 
 Result<std::vector<int32_t>> DecoderSetup::found(const StepRows& rows) {
-  const backbone::StepResult result =
-      decoder_->launch_step(*stream_, weights_->view(), rows.step());
+  backbone::DecoderStep step = rows.step();
+  step.gemm_mode = gemms_->choose(step.ranges);
+  const backbone::StepResult result = decoder_->launch_step(*stream_, weights_->view(), step);
   std::vector<int32_t> tokens(rows.num_rows() * kCandidates);
   stream_->copy_to_host(result.tokens, tokens.size() * sizeof(int32_t), tokens.data());
   ITIF_TRY(stream_->synchronize());
@@ -123,12 +135,9 @@ StepFloor::StepFloor(DType type, const model::BackboneSpec& spec,
                      const std::vector<kernels::RowRange>& ranges, uint32_t threads) {
   const auto uses = backbone::find_family(spec.family).value()->gemms(spec);
   for (const kernels::RowRange& range : ranges)
-    for (size_t use = 4; use < uses.size(); ++use) {       // the first four are the encoder's
-      if (uses[use].shape.n == 2 * spec.hidden) continue;  // of sources
-      for (uint32_t i = 0; i < uses[use].times; ++i)
-        gemms_.push_back(
-            make_bare_gemm(type, range.num_rows, uses[use].shape.n, uses[use].shape.k, threads));
-    }
+    for (const backbone::GemmUse& use : uses)
+      for (uint32_t i = 0; use.in_step && i < use.times; ++i)
+        gemms_.push_back(make_bare_gemm(type, range.num_rows, use.shape.n, use.shape.k, threads));
 }
 
 void StepFloor::run() {

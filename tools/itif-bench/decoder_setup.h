@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "model/spec.h"
 #include "model/weight_store.h"
+#include "runtime/gemm_scheduler.h"
 
 namespace itif::bench {
 
@@ -67,6 +68,7 @@ class DecoderSetup {
   std::unique_ptr<model::WeightStore> weights_;
   std::unique_ptr<backbone::Decoder> decoder_;
   std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<runtime::GemmScheduler> gemms_;
 };
 
 // The GEMMs of a step in order, with weights of their own.

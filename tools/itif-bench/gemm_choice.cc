@@ -8,13 +8,12 @@
 
 #include <cmath>
 
-#include "base/clock.h"
 #include "base/random.h"
 #include "benches.h"
+#include "costs.h"
 #include "devices.h"
 #include "encoder_setup.h"
 #include "runtime/gemm_scheduler.h"
-#include "runtime/profiler.h"
 
 namespace itif::bench {
 namespace {
@@ -123,25 +122,6 @@ Status check_same(const std::string& name, const std::vector<float>& a, const st
   return {};
 }
 
-// As groups profile it: from tables, not from what the rows themselves measure.
-Result<std::shared_ptr<const plan::CostTables>> profile(const BenchOptions& options,
-                                                        device::Device& device,
-                                                        device::Stream& stream) {
-  static const SystemClock clock;
-  const model::BackboneSpec spec = bert_base();
-  runtime::Profiler profiler(device, clock, backbone::find_family(spec.family).value()->gemms(spec),
-                             model::signature(spec),
-                             {.max_rows = options.quick ? 512u : kMaxRows,
-                              .max_length = 128,
-                              .max_requests = 64,
-                              .max_tenants = std::end(kCounts)[-1],
-                              .samples = options.quick ? 1u : 5u});
-  while (profiler.step(stream)) {
-  }
-  ITIF_ASSIGN(plan::CostTables tables, profiler.finish());
-  return std::make_shared<const plan::CostTables>(std::move(tables));
-}
-
 Status run_case(const BenchOptions& options, device::Device& device, device::Stream& stream,
                 runtime::GemmScheduler& scheduler, const GemmCase& shape, uint32_t count,
                 uint32_t rows, const std::string& name, Report& report) {
@@ -186,7 +166,13 @@ Status run_dtype(const BenchOptions& options, device::Device& device, const std:
             fmt::format("{}, {} tenants x {} rows, {}", shape.name, count, rows, dtype);
         if (!options.wants(name) && !options.wants(shape.name)) continue;
         if (!profiled) {
-          ITIF_ASSIGN(auto costs, profile(options, device, *stream));
+          // As groups measure them: not by what the rows below do.
+          ITIF_ASSIGN(auto costs, measure_costs(device, *stream, bert_base(),
+                                                {.max_rows = options.quick ? 512u : kMaxRows,
+                                                 .max_length = 128,
+                                                 .max_requests = 64,
+                                                 .max_tenants = std::end(kCounts)[-1],
+                                                 .samples = options.quick ? 1u : 5u}));
           scheduler.set_costs(std::move(costs));
           profiled = true;
         }

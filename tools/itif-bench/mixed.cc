@@ -5,11 +5,11 @@
 
 #include "base/random.h"
 #include "benches.h"
+#include "costs.h"
 #include "devices.h"
 #include "encoder_setup.h"
 #include "plan/planner.h"
 #include "plan/verify.h"
-#include "runtime/profiler.h"
 
 namespace itif::bench {
 namespace {
@@ -68,20 +68,6 @@ Result<std::vector<float>> last_states(Encoder& encoder, const Planned& planned,
   return last;
 }
 
-Result<plan::CostTables> profile(device::Device& device, device::Stream& stream,
-                                 const model::BackboneSpec& spec) {
-  static const SystemClock clock;
-  runtime::Profiler profiler(device, clock, backbone::find_family(spec.family).value()->gemms(spec),
-                             model::signature(spec),
-                             {.max_rows = kLimits.max_rows,
-                              .max_length = 128,
-                              .max_requests = kRequests,
-                              .max_tenants = kTenants});
-  while (profiler.step(stream)) {
-  }
-  return profiler.finish();
-}
-
 EncoderCase floor_case(const std::vector<plan::Item>& items) {
   EncoderCase c{.name = {}, .lengths = std::vector<std::vector<uint32_t>>(kTenants)};
   for (const plan::Item& item : items) c.lengths[item.slot].push_back(item.num_tokens);
@@ -94,7 +80,11 @@ Status run_dtype(const BenchOptions& options, device::Device& device, const std:
   if (options.quick) spec.layers = kQuickLayers;
   ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, kTenants, kLimits.max_rows,
                                                 {.fidelity = options.form()}));
-  ITIF_ASSIGN(const plan::CostTables tables, profile(device, encoder->stream(), spec));
+  ITIF_ASSIGN(const auto tables, measure_costs(device, encoder->stream(), spec,
+                                               {.max_rows = kLimits.max_rows,
+                                                .max_length = 128,
+                                                .max_requests = kRequests,
+                                                .max_tenants = kTenants}));
 
   for (const Lengths& lengths : kLengths) {
     const std::string name =
@@ -104,7 +94,7 @@ Status run_dtype(const BenchOptions& options, device::Device& device, const std:
     std::vector<Planned> plans;
     std::vector<float> expected;
     for (const char* planner : kPlanners) {
-      ITIF_ASSIGN(Planned planned, make_plan(planner, items, tables, spec.vocab));
+      ITIF_ASSIGN(Planned planned, make_plan(planner, items, *tables, spec.vocab));
       plans.push_back(std::move(planned));
       ITIF_ASSIGN(std::vector<float> states, last_states(*encoder, plans.back(), spec.hidden));
       if (expected.empty()) expected = states;

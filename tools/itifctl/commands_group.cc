@@ -96,9 +96,12 @@ void print_profile(const json& p) {
     return p.contains(name) && p[name].is_array() ? p[name] : none;
   };
   fmt::print("{} on {}\n\n", text_cell(p, "backbone"), text_cell(p, "device"));
-  fmt::print("A: the GEMMs of a pass over one mini-batch, ms, by length and requests\n{}",
-             cost_table(array("lengths"), array("batches"), array("gemm_ns"),
-                        [&](size_t l) -> const json& { return array("gemm_ns")[l]; }));
+  if (array("lengths").empty())
+    fmt::print("It generates: no planner lays out its steps.\n");
+  else
+    fmt::print("A: the GEMMs of a pass over one mini-batch, ms, by length and requests\n{}",
+               cost_table(array("lengths"), array("batches"), array("gemm_ns"),
+                          [&](size_t l) -> const json& { return array("gemm_ns")[l]; }));
   for (size_t c = 0; c < array("counts").size(); ++c)
     fmt::print(
         "\nB: over {} mini-batches of different tenants, ms, by length and requests of each\n{}",

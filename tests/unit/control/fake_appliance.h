@@ -54,6 +54,16 @@ class FakeAppliance final : public Appliance {
     return {};
   }
   Result<nlohmann::json> profile(const std::string& group) const override {
+    if (group == "marian-512")
+      return nlohmann::json{
+          {"group", group},
+          {"device", "host"},
+          {"backbone", "marian"},
+          {"lengths", nlohmann::json::array()},
+          {"range_counts", {2}},
+          {"range_rows", {1}},
+          {"shared_gemms",
+           {{{"n", 512}, {"k", 512}, {"in_turn_ns", {{2e6}}}, {"at_once_ns", {{1e6}}}}}}};
     if (group != "bert-768") return fail(Code::kNotFound, "there is no group '" + group + "'");
     return nlohmann::json{{"group", group},
                           {"device", "host"},

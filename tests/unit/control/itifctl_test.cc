@@ -90,6 +90,10 @@ TEST_F(ItifctlTest, ShowsFiguresToPeople) {
   EXPECT_TRUE(has(profile, "A GEMM of 2304 x 768")) << profile;
   EXPECT_TRUE(has(profile, "4.100 / 3.900*")) << profile;
   EXPECT_TRUE(has(profile, "4.200* / 4.500")) << profile;
+  EXPECT_TRUE(has(profile, "A: the GEMMs of a pass")) << profile;
+  const std::string of_steps = good({"profile", "show", "marian-512"});
+  EXPECT_TRUE(has(of_steps, "2.000 / 1.000*")) << of_steps;
+  EXPECT_FALSE(has(of_steps, "A: ")) << of_steps;
   EXPECT_TRUE(has(good({"health"}), "1 serving, 0 paused"));
   const std::string watched = good({"stats", "--watch", "--interval", "1ms", "--count", "3"});
   size_t tables = 0;

@@ -63,6 +63,16 @@ TEST(CostFile, ReadsBackTheSameNumbers) {
   const auto read = parse_cost_tables(format_cost_tables(without));
   ASSERT_TRUE(read) << read.error().message;
   EXPECT_EQ(*read, without);
+
+  CostTables of_decoder = tables_of(1);
+  for (auto* axis :
+       {&of_decoder.lengths, &of_decoder.batches, &of_decoder.counts, &of_decoder.sizes})
+    axis->clear();
+  of_decoder.gemm_ns.clear();
+  of_decoder.batched_gemm_ns.clear();
+  const auto steps = parse_cost_tables(format_cost_tables(of_decoder));
+  ASSERT_TRUE(steps) << steps.error().message;
+  EXPECT_EQ(*steps, of_decoder);
 }
 
 TEST(CostFile, IsTheDocumentedText) {
@@ -74,7 +84,7 @@ TEST(CostFile, IsTheDocumentedText) {
   tables.shared_gemms = {
       {.n = 2304, .k = 768, .in_turn_ns = {1, 2, 3, 4}, .at_once_ns = {5, 6, 7, 8.5}}};
   const std::string expected =
-      "itif-cost-tables 2\ndevice a device\nbackbone a backbone\nlengths 2 16 64\nbatches 2 1 2\n"
+      "itif-cost-tables 3\ndevice a device\nbackbone a backbone\nlengths 2 16 64\nbatches 2 1 2\n"
       "counts 1 2\nsizes 2 1 2\ngemm_ns\n16.5 32.5\n64.5 128.5\nbatched_gemm_ns\n32000 64000\n"
       "128000 256000\nrange_counts 2 2 4\nrange_rows 2 8 16\nshapes 2 2304 768\nin_turn_ns\n1 2\n3 "
       "4\n"
@@ -159,11 +169,11 @@ TEST(CostFile, HostileContentsAreRefusedWithTheLine) {
 TEST(CostFile, SaysWhatItIsNot) {
   EXPECT_EQ(parse_cost_tables("").error().code, Code::kCorrupt);
   EXPECT_EQ(parse_cost_tables("{\"a\": 1}\n").error().code, Code::kCorrupt);
-  const auto newer = parse_cost_tables(sealed("itif-cost-tables 3\nanything\n"));
+  const auto newer = parse_cost_tables(sealed("itif-cost-tables 4\nanything\n"));
   EXPECT_EQ(newer.error().code, Code::kUnsupported);
-  EXPECT_NE(newer.error().message.find("version 3"), std::string::npos);
-  // Of before the GEMM scheduler had tables: measured anew.
-  const auto older = parse_cost_tables(sealed("itif-cost-tables 1\nanything\n"));
+  EXPECT_NE(newer.error().message.find("version 4"), std::string::npos);
+  // Of before decoders had tables: measured anew.
+  const auto older = parse_cost_tables(sealed("itif-cost-tables 2\nanything\n"));
   EXPECT_EQ(older.error().code, Code::kUnsupported);
 }
 
@@ -211,7 +221,7 @@ TEST_F(CostFileOnDisk, WritesAndReadsAndReplaces) {
 }
 
 TEST_F(CostFileOnDisk, RefusesWithThePath) {
-  std::ofstream(path()) << "itif-cost-tables 2\n";
+  std::ofstream(path()) << "itif-cost-tables 3\n";
   const auto read = read_cost_tables(path());
   EXPECT_EQ(read.error().code, Code::kCorrupt);
   EXPECT_NE(read.error().message.find(path()), std::string::npos);

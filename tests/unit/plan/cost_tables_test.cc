@@ -79,6 +79,15 @@ TEST(CostTables, ValidateNamesTheFieldThatIsWrong) {
   without.sizes.clear();
   without.batched_gemm_ns.clear();
   EXPECT_TRUE(validate(without));
+  EXPECT_TRUE(without.serve_planners());
+  without.lengths.clear();
+  without.batches.clear();
+  EXPECT_FALSE(validate(without));
+  without.gemm_ns.clear();
+  EXPECT_TRUE(validate(without));
+  EXPECT_FALSE(without.serve_planners());
+  without.shared_gemms[0].n = 0;
+  EXPECT_FALSE(validate(without));
 }
 
 TEST(CostTables, SharedGemmsAreLinearBetweenPointsAndFlatBeyond) {

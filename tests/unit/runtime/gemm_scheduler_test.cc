@@ -120,6 +120,26 @@ TEST(GemmScheduler, AtOnceTakesAsMuchLongerAsItsDealIsUneven) {
   EXPECT_EQ(choose(scheduler, {60, 20, 40}).wide, kAtOnce);
 }
 
+// Between two and eight ranges the table knows no odd number: the deal does.
+TEST(GemmScheduler, ThreeRangesOnTwoPartsTakeAsLongAsFour) {
+  GemmScheduler scheduler(2, 256, 4096);
+  // In turn 10 a range, at once 8 a range, on both parts.
+  scheduler.set_costs(share(costs({{300, 100, {20, 20, 80, 80}, {16, 16, 64, 64}}})));
+  EXPECT_EQ(choose(scheduler, {16, 16}).wide, kAtOnce);
+  EXPECT_EQ(choose(scheduler, {16, 16, 16}).wide, kInTurn);  // 24 · 4/3 against 30
+  EXPECT_EQ(choose(scheduler, {16, 16, 16, 16}).wide, kAtOnce);
+  EXPECT_EQ(choose(scheduler, {16, 16, 16, 16, 16}).wide, kAtOnce);  // 40 · 6/5 against 50
+}
+
+// What was measured at once with more parts than ranges says what ranges take that fill the parts.
+TEST(GemmScheduler, MeasuredRangesThatLeftPartsIdleAreNotHeldAgainstMore) {
+  GemmScheduler scheduler(8, 256, 4096);
+  scheduler.set_costs(share(costs({{300, 100, {20, 20, 80, 80}, {40, 40, 40, 40}}})));
+  EXPECT_EQ(choose(scheduler, {16, 16}).wide, kInTurn);
+  EXPECT_EQ(choose(scheduler, {16, 16, 16, 16, 16}).wide, kAtOnce);
+  EXPECT_EQ(choose(scheduler, std::vector<uint32_t>(8, 16)).wide, kAtOnce);
+}
+
 TEST(GemmScheduler, WithoutCostsTheDealDecides) {
   GemmScheduler scheduler(2, 256, 4096);
   EXPECT_EQ(choose(scheduler, {64, 64}), kBothAtOnce);

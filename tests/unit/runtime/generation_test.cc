@@ -7,7 +7,9 @@
 #include <cstring>
 #include <deque>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "backbone/open_model.h"
 #include "base/random.h"
@@ -128,6 +130,44 @@ class Generation : public ::testing::Test, protected CompletionSink {
   std::vector<const request::Request*> order_;
   size_t completed_ = 0;
 };
+
+// Sources and steps alike, the projection onto the vocabulary included.
+TEST_F(Generation, ItsGemmsShareTheDeviceByTheGroupsCosts) {
+  auto made = std::make_unique<testing::PlainDevice>(2);
+  std::vector<kernels::ShapeMode>& launched = made->state().gemms;
+  open("beams-4", {}, std::move(made));
+  admit("beams-4");
+  const uint32_t hidden = group_->spec().hidden, vocab = group_->spec().vocab;
+  const auto modes = [&] {
+    launched.clear();
+    for (const uint32_t slot : {0u, 1u}) submit(cases_of("beams-4").front().ids, slot);
+    step();
+    std::map<std::pair<uint32_t, uint32_t>, std::set<kernels::GemmMode>> by_shape;
+    for (const kernels::ShapeMode& gemm : launched) by_shape[{gemm.n, gemm.k}].insert(gemm.mode);
+    run_all();
+    return by_shape;
+  };
+  using enum kernels::GemmMode;
+  for (const auto& [shape, of] : modes()) EXPECT_EQ(of, std::set{kAtOnce}) << shape.first;
+
+  auto costs = std::make_shared<plan::CostTables>();
+  costs->device = costs->backbone = "any";
+  costs->range_counts = {2};
+  costs->range_rows = {4};
+  costs->shared_gemms = {{hidden, hidden, {1}, {9}}, {vocab, hidden, {1}, {9}}};
+  ASSERT_TRUE(plan::validate(*costs));
+  group_->set_costs(costs);
+  for (const auto& [shape, of] : modes()) {
+    const bool named = shape.second == hidden && (shape.first == hidden || shape.first == vocab);
+    EXPECT_EQ(of, std::set{named ? kInTurn : kAtOnce}) << shape.first << " x " << shape.second;
+  }
+  // What is to be profiled says which are a step's.
+  std::set<uint32_t> of_step;
+  for (const backbone::GemmUse& use : group_->gemms())
+    if (use.in_step) of_step.insert(use.shape.n);
+  EXPECT_TRUE(of_step.contains(vocab) && of_step.contains(3 * hidden));
+  EXPECT_FALSE(of_step.contains(2 * hidden));  // keys and values of sources
+}
 
 TEST_F(Generation, SameTokensAsTransformersOneByOne) {
   for (const char* name : kModels) {

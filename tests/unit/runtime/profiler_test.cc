@@ -86,6 +86,71 @@ TEST_F(ProfilerTest, MeasuresBothWaysToShareAndPlansByTheCheaper) {
   EXPECT_EQ(tables->shared_gemms[1].at_once_ns, (std::vector<double>{700, 700}));
 }
 
+// Two tenants' weights are always measured, more as far as they may take memory.
+TEST_F(ProfilerTest, TenantsBeyondTheMemoryForWeightsAreInProportion) {
+  testing::PlainDevice device(2);
+  const auto stream = device.make_stream({}).value();
+  const GemmClock clock(device.state());
+  Profiler profiler(device, clock, {{{.n = 64, .k = 32}, 1}, {{.n = 32, .k = 16}, 1}}, "tiny",
+                    {.max_rows = 64,
+                     .max_length = 8,
+                     .max_requests = 1,
+                     .max_tenants = 4,
+                     .max_weight_bytes = 8192});
+  while (profiler.step(*stream)) {
+  }
+  const auto tables = profiler.finish();
+  ASSERT_TRUE(tables) << tables.error().message;
+  ASSERT_EQ(tables->range_counts, (std::vector<uint32_t>{2, 4}));
+  ASSERT_EQ(tables->range_rows, (std::vector<uint32_t>{8, 16, 32}));
+  EXPECT_EQ(tables->shared_gemms[0].at_once_ns, (std::vector<double>{40, 40, 40, 80, 80, 80}));
+  EXPECT_EQ(tables->shared_gemms[1].in_turn_ns,
+            (std::vector<double>{100, 100, 100, 100, 100, 200}));
+  EXPECT_EQ(tables->batched_gemm_ns, (std::vector<double>{140, 180}));
+}
+
+// A tenant has a few rows in a decoder's step, and no planner. The projection onto the vocabulary is in f32
+// and prepared for the step's rows alone.
+TEST_F(ProfilerTest, AStepsGemmsAreMeasuredFromOneRowOn) {
+  Profiler profiler(*device_, clock_,
+                    {{{.n = 32, .k = 32}, 2},
+                     {.shape = {.n = 48, .k = 32}, .times = 2},
+                     {.shape = {.n = 32, .k = 32}, .times = 3, .in_step = true},
+                     {.shape = {.n = 300, .k = 32, .f32_out = true}, .in_step = true}},
+                    "tiny", {.max_rows = 64, .max_step_rows = 20, .max_tenants = 5, .samples = 1});
+  size_t steps = 1;
+  while (profiler.step(*stream_)) ++steps;
+  EXPECT_EQ(steps, (3u + 3u) + (2u + 1u) + (2u + 2u));  // of 2 and of 4 tenants, by shape
+  EXPECT_EQ(profiler.progress(), 1);
+  const auto tables = profiler.finish();
+  ASSERT_TRUE(tables) << tables.error().message;
+  EXPECT_FALSE(tables->serve_planners());
+  EXPECT_EQ(tables->range_counts, (std::vector<uint32_t>{2, 4}));
+  EXPECT_EQ(tables->range_rows, (std::vector<uint32_t>{1, 4, 8, 16, 32}));
+  ASSERT_EQ(tables->shared_gemms.size(), 3u);
+  EXPECT_EQ(tables->shared_gemms[2].n, 300u);
+  // Of a pass's shape fewer rows than eight cost as much, more than were measured in proportion.
+  const std::vector<double>& of_pass = tables->shared_gemms[1].in_turn_ns;
+  EXPECT_EQ(of_pass[0], of_pass[2]);
+  const std::vector<double>& of_step = tables->shared_gemms[2].in_turn_ns;
+  EXPECT_EQ(of_step[3], 4 * of_step[1]);
+  const auto planner = plan::make_planner("itif", {.tables = &*tables});
+  ASSERT_FALSE(planner);
+  EXPECT_NE(planner.error().message.find("of a decoder"), std::string::npos);
+  EXPECT_TRUE(plan::make_planner("packed", {.tables = &*tables}));
+}
+
+TEST_F(ProfilerTest, ADecoderOfOneTenantHasNothingToChoose) {
+  Profiler profiler(*device_, clock_, {{.shape = {.n = 32, .k = 32}, .in_step = true}}, "tiny",
+                    {.max_step_rows = 8, .max_tenants = 1});
+  EXPECT_FALSE(profiler.step(*stream_));
+  EXPECT_EQ(profiler.progress(), 1);
+  const auto tables = profiler.finish();
+  ASSERT_TRUE(tables) << tables.error().message;
+  EXPECT_TRUE(tables->shared_gemms.empty());
+  EXPECT_FALSE(tables->serve_planners());
+}
+
 TEST_F(ProfilerTest, OneTenantHasNoBatchedGemms) {
   Profiler profiler(*device_, clock_, kGemms, "tiny", {.max_rows = 16, .max_tenants = 1});
   while (profiler.step(*stream_)) {
