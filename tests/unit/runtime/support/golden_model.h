@@ -1,0 +1,98 @@
+// A directory of tests/data/goldens as a tenant, on the host device in a type and form of choice, and how
+// close its results must come to those of Hugging Face transformers.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "backbone/open_model.h"
+#include "runtime/group.h"
+#include "support/ask.h"
+
+namespace itif::testing {
+
+// Directories that hold `file`.
+inline std::vector<std::string> golden_names(const std::string& file) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(ITIF_GOLDENS_DIR))
+    if (std::filesystem::exists(entry.path() / file))
+      names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+inline wire::ResultKind kind_of(const std::string& name) {
+  for (int kind = 0; kind <= 6; ++kind)
+    if (wire::result_kind_name(static_cast<wire::ResultKind>(kind)) == name)
+      return static_cast<wire::ResultKind>(kind);
+  ADD_FAILURE() << "unknown kind " << name;
+  return wire::ResultKind::kDefault;
+}
+
+// Directory, type, form.
+using GoldenParam = std::tuple<std::string, std::string, std::string>;
+
+inline auto golden_params(const std::string& file) {
+  return ::testing::Combine(::testing::ValuesIn(golden_names(file)),
+                            ::testing::Values("f32", "bf16"), ::testing::Values("fused", "thesis"));
+}
+inline std::string golden_test_name(const ::testing::TestParamInfo<GoldenParam>& info) {
+  const auto& [name, dtype, form] = info.param;
+  std::string test = name + "_on_" + dtype + "_" + form;
+  std::ranges::replace(test, '-', '_');
+  return test;
+}
+
+class GoldenModel : public ::testing::TestWithParam<GoldenParam> {
+ protected:
+  const std::string& dtype() const { return std::get<1>(GetParam()); }
+
+  // Reads `file` to golden_. Skips the test where this CPU lacks the type.
+  void open(const std::string& file, uint32_t max_tokens) {
+    auto opened = device::open_device({.kind = "host", .dtype = dtype(), .num_threads = 1});
+    if (!opened && opened.error().code == Code::kUnsupported)
+      GTEST_SKIP() << opened.error().message;
+    ASSERT_TRUE(opened) << opened.error().message;
+    device_ = std::move(*opened);
+    const std::string directory = std::string(ITIF_GOLDENS_DIR) + "/" + std::get<0>(GetParam());
+    const auto spec = backbone::read_backbone_spec(directory);
+    ASSERT_TRUE(spec) << spec.error().message;
+    const auto fidelity = backbone::parse_fidelity(std::get<2>(GetParam())).value();
+    auto group = runtime::Group::create(
+        *device_, *spec,
+        {.max_tokens = max_tokens, .max_requests = 64, .max_tenants = 1, .fidelity = fidelity});
+    ASSERT_TRUE(group) << group.error().message;
+    group_ = std::move(*group);
+    const auto slot = group_->admit(directory, nullptr);
+    ASSERT_TRUE(slot) << slot.error().message;
+    slot_ = *slot;
+    std::ifstream stream(directory + "/" + file);
+    golden_ = nlohmann::json::parse(stream);
+    ASSERT_GT(golden_["cases"].size(), 3u);
+  }
+
+  void expect_close(const std::vector<float>& got, const std::vector<float>& expected) const {
+    ASSERT_EQ(got.size(), expected.size());
+    if (dtype() == "f32")
+      EXPECT_LE(max_difference(got, expected), 1e-4);
+    else if (got.size() > 8)
+      EXPECT_GE(cosine(got, expected), 0.999);
+    else  // a few numbers have hardly a direction
+      EXPECT_LE(max_difference(got, expected), 0.02);
+  }
+
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<runtime::Group> group_;
+  uint32_t slot_ = 0;
+  nlohmann::json golden_;
+};
+
+}  // namespace itif::testing
