@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "backbone/marian_decoder.h"
+#include "base/check.h"
 #include "execution_modes.h"
 #include "instance.h"
 
@@ -23,15 +24,21 @@ Result<std::unique_ptr<device::Device>> open_host(const Workload& workload, uint
 // One instance for all tenants, whose requests run together, or one tenant's after the other's.
 class OneInstance final : public Execution {
  public:
-  static Result<std::unique_ptr<Execution>> make(const Workload& workload, bool together) {
+  static Result<std::unique_ptr<Execution>> make(const Workload& workload, std::string_view mode) {
     auto one = std::make_unique<OneInstance>();
-    const TenantSpan all{.first = 0, .count = workload.num_tenants()};
-    if (together) one->turns_ = {all};
-    for (uint32_t tenant = 0; !together && tenant < all.count; ++tenant)
-      one->turns_.push_back({.first = tenant, .count = 1});
+    one->all_.count = workload.num_tenants();
+    CHECK(one->switch_to(mode));
     ITIF_ASSIGN(one->device_, open_host(workload, workload.threads));
-    ITIF_ASSIGN(one->instance_, make_instance(*one->device_, workload, all));
+    ITIF_ASSIGN(one->instance_, make_instance(*one->device_, workload, one->all_));
     return one;
+  }
+  bool switch_to(std::string_view mode) override {
+    if (mode != "itif" && mode != "seq") return false;
+    turns_.clear();
+    if (mode == "itif") turns_ = {all_};
+    for (uint32_t tenant = 0; mode == "seq" && tenant < all_.count; ++tenant)
+      turns_.push_back({.first = tenant, .count = 1});
+    return true;
   }
   Status run() override {
     for (const TenantSpan& tenants : turns_) ITIF_TRY(instance_->run(tenants));
@@ -57,6 +64,7 @@ class OneInstance final : public Execution {
  private:
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<Instance> instance_;
+  TenantSpan all_;
   std::vector<TenantSpan> turns_;
 };
 
@@ -182,8 +190,7 @@ std::span<const std::string_view> execution_modes() {
 }
 
 Result<std::unique_ptr<Execution>> make_execution(std::string_view mode, const Workload& workload) {
-  if (mode == "itif") return OneInstance::make(workload, true);
-  if (mode == "seq") return OneInstance::make(workload, false);
+  if (mode == "itif" || mode == "seq") return OneInstance::make(workload, mode);
   if (mode == "multi-stream") return MultiStream::make(workload);
   if (mode == "mps") return make_mps(workload);
   return fail(Code::kInvalidArgument, fmt::format("no execution mode '{}'", mode));

@@ -49,6 +49,9 @@ class Execution {
   virtual Result<std::vector<float>> last_states() = 0;
   // Of a run, all tenants' together. Errors: kUnsupported, a decoder.
   virtual Result<RunProfile> profile() = 0;
+  // Whether it can run as `mode`, too, and from now on does: seq and itif are one instance, whose weights
+  // take longer to make than to run.
+  virtual bool switch_to(std::string_view) { return false; }
 };
 
 std::span<const std::string_view> execution_modes();

@@ -5,6 +5,12 @@
 #include "decoder_setup.h"
 
 namespace itif::bench {
+namespace {
+
+constexpr std::string_view kInOrderOfInstances[] = {"seq", "itif", "multi-stream", "mps"};
+
+}  // namespace
+
 Status check_same(std::string_view mode, const std::vector<float>& got,
                   const std::vector<float>& expected, const Workload& workload) {
   if (got.size() != expected.size())
@@ -29,21 +35,26 @@ std::optional<double> ModeSamples::speed_up() const {
 Result<ModeSamples> measure_modes(const Workload& workload, const Effort& effort) {
   ModeSamples all;
   std::vector<float> expected;
-  for (const std::string_view mode : execution_modes()) {
-    const auto execution = make_execution(mode, workload);
-    if (!execution && execution.error().code == Code::kResourceExhausted && !expected.empty()) {
-      all.missing.push_back(fmt::format("{}: {}", mode, execution.error().message));
-      continue;
+  std::unique_ptr<Execution> execution;
+  for (const std::string_view mode : kInOrderOfInstances) {
+    if (!execution || !execution->switch_to(mode)) {
+      execution.reset();  // before the next one's memory is needed
+      auto made = make_execution(mode, workload);
+      if (!made && made.error().code == Code::kResourceExhausted && !expected.empty()) {
+        all.missing.push_back(fmt::format("{}: {}", mode, made.error().message));
+        continue;
+      }
+      if (!made) return std::unexpected(made.error());
+      execution = std::move(*made);
     }
-    if (!execution) return std::unexpected(execution.error());
-    ITIF_ASSIGN(std::vector<float> states, (*execution)->last_states());
+    ITIF_ASSIGN(std::vector<float> states, execution->last_states());
     if (expected.empty())
       expected = std::move(states);
     else
       ITIF_TRY(check_same(mode, states, expected, workload));
     Status status;
     all.by_mode[std::string(mode)] = measure({[&] {
-                                               if (Status ran = (*execution)->run(); !ran)
+                                               if (Status ran = execution->run(); !ran)
                                                  status = ran;
                                              }},
                                              effort)[0];
