@@ -4,8 +4,12 @@
 // are called and how many blocks there are.
 //
 // Every operator runs once a batch for all tenants: GEMMs by tenant ranges, memory-bound operators with
-// each row's slot (ITIF's weights rotation). Query, key and value are one GEMM, but in the thesis's form
-// (fidelity.h).
+// each row's slot (ITIF's weights rotation).
+//
+// Query, key and value are one GEMM. As three side by side, which the thesis's form keeps (fidelity.h), they
+// were not faster beyond noise anywhere on the host, and at few rows slower: the rows are read three times and
+// there are three times as many tasks. So nothing chooses between them when a group is made; a device where
+// `itif-bench gemm-choice --case qkv` says otherwise would have in_form() decide, before weights are packed.
 #pragma once
 
 #include <cstdint>

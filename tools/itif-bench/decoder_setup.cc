@@ -84,8 +84,8 @@ Result<std::unique_ptr<DecoderSetup>> DecoderSetup::make(device::Device& device,
   ITIF_ASSIGN(setup->stream_, device.make_stream({}));
   setup->stream_->attach_thread();
   const uint32_t step_rows = options.max_sequences * kBeams;
-  setup->gemms_ = std::make_unique<runtime::GemmScheduler>(device.info().num_threads, step_rows,
-                                                           step_rows);
+  setup->gemms_ =
+      std::make_unique<runtime::GemmScheduler>(device.info().num_threads, step_rows, step_rows);
   if (options.num_tenants > 1) {
     ITIF_ASSIGN(auto costs, measure_costs(device, *setup->stream_, spec,
                                           {.max_rows = kSourceTokens,
@@ -121,9 +121,10 @@ void DecoderSetup::encode_sources(const StepRows& rows) {
   }
 }
 
-Result<std::vector<int32_t>> DecoderSetup::found(const StepRows& rows) {
+Result<std::vector<int32_t>> DecoderSetup::found(const StepRows& rows,
+                                                 std::optional<kernels::GemmMode> told) {
   backbone::DecoderStep step = rows.step();
-  step.gemm_mode = gemms_->choose(step.ranges);
+  step.gemm_mode = told ? kernels::GemmModes(*told) : gemms_->choose(step.ranges);
   const backbone::StepResult result = decoder_->launch_step(*stream_, weights_->view(), step);
   std::vector<int32_t> tokens(rows.num_rows() * kCandidates);
   stream_->copy_to_host(result.tokens, tokens.size() * sizeof(int32_t), tokens.data());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backbone/decoder.h"
@@ -61,8 +62,10 @@ class DecoderSetup {
                                                     const Options& options);
   // Real keys and values for every sequence's source; histories are zeros until their steps have run.
   void encode_sources(const StepRows& rows);
-  // Runs a step and waits: the best tokens, [rows, kCandidates].
-  Result<std::vector<int32_t>> found(const StepRows& rows);
+  // Runs a step and waits: the best tokens, [rows, kCandidates]. How its GEMMs share the device is chosen
+  // by their costs, or told.
+  Result<std::vector<int32_t>> found(const StepRows& rows,
+                                     std::optional<kernels::GemmMode> told = {});
 
  private:
   std::unique_ptr<model::WeightStore> weights_;

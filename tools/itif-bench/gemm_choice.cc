@@ -1,18 +1,19 @@
-// itif-bench gemm-choice: the GEMMs of several tenants of BERT-base, by how they share the device: in
-// turn (each on all cores), at once (each on one core) and, as the limit, one GEMM of as many rows with
-// one tenant's weights. What a GEMM scheduler chooses by (ITIF, sections 3.3.2 and 4.2.1).
+// itif-bench gemm-choice: the GEMMs of several tenants of BERT-base, and of a step of Marian's decoder with
+// beam 4, by how they share the device: in turn (each on all cores), at once (each on one core) and, as the
+// limit, one GEMM of as many rows with one tenant's weights. What a GEMM scheduler chooses by (ITIF,
+// sections 3.3.2 and 4.2.1).
 //
 // Which of the two the scheduler chooses, from a profile taken first, stands beside what they cost.
-// Query, key and value as three GEMMs, as the thesis runs them, stand beside the one of all three.
 #include <fmt/format.h>
 
 #include <cmath>
 
+#include "backbone/family.h"
 #include "base/random.h"
 #include "benches.h"
 #include "costs.h"
 #include "devices.h"
-#include "encoder_setup.h"
+#include "gemm_choice_qkv.h"
 #include "runtime/gemm_scheduler.h"
 
 namespace itif::bench {
@@ -21,23 +22,41 @@ namespace {
 struct GemmCase {
   const char* name;
   uint32_t n, k;
-  uint32_t times;  // run one after another
+  bool f32_out = false;
 };
-constexpr GemmCase kShapes[] = {{"qkv as one", 2304, 768, 1},
-                                {"q, k, v", 768, 768, 3},
-                                {"out", 768, 768, 1},
-                                {"up", 3072, 768, 1},
-                                {"down", 768, 3072, 1}};
-constexpr uint32_t kCounts[] = {2, 4, 16};
-constexpr uint32_t kRows[] = {1, 8, 32, 64, 128};
-constexpr uint32_t kMaxRows = 16 * 128;
+// A backbone's shapes, and the rows of a tenant.
+struct GemmCases {
+  const char* preset;
+  uint32_t max_step_rows;  // 0: not a decoder
+  std::vector<GemmCase> shapes;
+  std::vector<uint32_t> rows;
+};
+constexpr uint32_t kCounts[] = {2, 3, 4, 16};
+constexpr uint32_t kMaxCount = 16;
+constexpr uint32_t kQuickVocab = 8000;
+
+std::vector<GemmCases> all_cases(bool quick) {
+  return {
+      {.preset = "bert-base",
+       .max_step_rows = 0,
+       .shapes = {{"qkv", 2304, 768}, {"out", 768, 768}, {"up", 3072, 768}, {"down", 768, 3072}},
+       .rows = {1, 8, 32, 64, 128}},
+      {.preset = "marian",
+       .max_step_rows = 128,
+       .shapes = {{"step's qkv", 1536, 512},
+                  {"step's out", 512, 512},
+                  {"step's up", 2048, 512},
+                  {"step's down", 512, 2048},
+                  {"step's vocabulary", quick ? kQuickVocab : 58101, 512, true}},
+       .rows = {4}}};
+}
 
 class TenantGemms {
  public:
   static Result<TenantGemms> make(device::Device& device, const GemmCase& shape, uint32_t count,
                                   uint32_t rows) {
     TenantGemms gemms;
-    gemms.shape_ = {.n = shape.n, .k = shape.k};
+    gemms.shape_ = {.n = shape.n, .k = shape.k, .f32_out = shape.f32_out};
     gemms.total_ = count * rows;
     Random random(1);
     const auto floats = [&](size_t size, double scale) {
@@ -53,7 +72,8 @@ class TenantGemms {
     ITIF_ASSIGN(gemms.weights_, device.allocate(count * gemms.stride_));
     ITIF_ASSIGN(gemms.bias_, device.allocate(shape.n * sizeof(float)));
     ITIF_ASSIGN(gemms.a_, device.allocate(held * shape.k * element));
-    ITIF_ASSIGN(gemms.out_, device.allocate(held * shape.n * element));
+    ITIF_ASSIGN(gemms.out_,
+                device.allocate(held * shape.n * dtype_bytes(gemms.type_of_output(type))));
     const std::vector<float> a = floats(size_t{gemms.total_} * shape.k, 1);
     ITIF_TRY(device.upload(view(a, {gemms.total_, shape.k}), type, gemms.a_->data()));
     for (uint32_t slot = 0; slot < count; ++slot) {
@@ -76,7 +96,7 @@ class TenantGemms {
   Result<std::vector<float>> output(device::Device& device, device::Stream& stream,
                                     const kernels::GroupedGemm& args) const {
     stream.gemm(args);
-    const DType type = device.info().compute;
+    const DType type = type_of_output(device.info().compute);
     const uint64_t count = uint64_t{total_} * shape_.n;
     std::vector<std::byte> raw(count * dtype_bytes(type));
     stream.copy_to_host(out_->data(), raw.size(), raw.data());
@@ -100,8 +120,10 @@ class TenantGemms {
             .k = shape_.k,
             .ranges = ranges,
             .mode = mode,
-            .prepared = prepared_.get()};
+            .prepared = prepared_.get(),
+            .f32_out = shape_.f32_out};
   }
+  DType type_of_output(DType compute) const { return shape_.f32_out ? DType::kF32 : compute; }
 
   device::GemmShape shape_;
   uint32_t total_ = 0;
@@ -132,9 +154,7 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
   ITIF_TRY(check_same(name, in_turn, at_once, device.info().compute));
   std::vector<std::function<void()>> runs;
   for (const auto& args : {gemms.tenants(kInTurn), gemms.tenants(kAtOnce), gemms.merged()})
-    runs.push_back([&stream, &shape, args] {
-      for (uint32_t i = 0; i < shape.times; ++i) stream.gemm(args);
-    });
+    runs.push_back([&stream, args] { stream.gemm(args); });
   const auto samples = measure(runs, options.quick ? Effort{.seconds = 0.02, .least = 5}
                                                    : Effort{.seconds = 0.5, .least = 9});
   const size_t chosen = scheduler.choose(gemms.ranges()).of(shape.n, shape.k) == kAtOnce ? 1 : 0;
@@ -153,32 +173,46 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
   return {};
 }
 
+// As a group of the backbone measures them: not by what the rows themselves do.
+Status use_costs(const BenchOptions& options, device::Device& device, device::Stream& stream,
+                 const GemmCases& cases, runtime::GemmScheduler& scheduler) {
+  model::BackboneSpec spec = backbone::find_preset(cases.preset).value()->spec;
+  if (cases.max_step_rows != 0 && options.quick) spec.vocab = kQuickVocab;
+  ITIF_ASSIGN(auto costs, measure_costs(device, stream, spec,
+                                        {.max_rows = options.quick ? 512u : 2048u,
+                                         .max_step_rows = cases.max_step_rows,
+                                         .max_length = 128,
+                                         .max_requests = 64,
+                                         .max_tenants = kMaxCount,
+                                         .samples = options.quick ? 1u : 5u}));
+  scheduler.set_costs(std::move(costs));
+  return {};
+}
+
+Status run_backbone(const BenchOptions& options, device::Device& device, device::Stream& stream,
+                    const GemmCases& cases, const std::string& dtype, Report& report) {
+  runtime::GemmScheduler scheduler(device.info().num_threads, kMaxCount, 1 << 14);
+  bool profiled = false;
+  for (const GemmCase& shape : cases.shapes)
+    for (const uint32_t count : kCounts)
+      for (const uint32_t rows : cases.rows) {
+        const std::string name =
+            fmt::format("{}, {} tenants x {} rows, {}", shape.name, count, rows, dtype);
+        if (!options.wants(name) && !options.wants(shape.name)) continue;
+        if (!profiled) ITIF_TRY(use_costs(options, device, stream, cases, scheduler));
+        profiled = true;
+        ITIF_TRY(run_case(options, device, stream, scheduler, shape, count, rows, name, report));
+      }
+  return {};
+}
+
 Status run_dtype(const BenchOptions& options, device::Device& device, const std::string& dtype,
                  Report& report) {
   ITIF_ASSIGN(const auto stream, device.make_stream());
   stream->attach_thread();
-  runtime::GemmScheduler scheduler(device.info().num_threads, std::end(kCounts)[-1], kMaxRows);
-  bool profiled = false;
-  for (const GemmCase& shape : kShapes)
-    for (const uint32_t count : kCounts)
-      for (const uint32_t rows : kRows) {
-        const std::string name =
-            fmt::format("{}, {} tenants x {} rows, {}", shape.name, count, rows, dtype);
-        if (!options.wants(name) && !options.wants(shape.name)) continue;
-        if (!profiled) {
-          // As groups measure them: not by what the rows below do.
-          ITIF_ASSIGN(auto costs, measure_costs(device, *stream, bert_base(),
-                                                {.max_rows = options.quick ? 512u : kMaxRows,
-                                                 .max_length = 128,
-                                                 .max_requests = 64,
-                                                 .max_tenants = std::end(kCounts)[-1],
-                                                 .samples = options.quick ? 1u : 5u}));
-          scheduler.set_costs(std::move(costs));
-          profiled = true;
-        }
-        ITIF_TRY(run_case(options, device, *stream, scheduler, shape, count, rows, name, report));
-      }
-  return {};
+  for (const GemmCases& cases : all_cases(options.quick))
+    ITIF_TRY(run_backbone(options, device, *stream, cases, dtype, report));
+  return qkv_choice_rows(options, device, *stream, dtype, report);
 }
 
 }  // namespace
