@@ -29,8 +29,10 @@ constexpr bench::Bench kBenches[] = {
     {"encoder", "BERT-base and ViT-base forward passes, against their GEMMs alone through oneDNN",
      "floor", bench::bench_encoder},
     {"operators",
-     "operators besides GEMMs, against a copy of as many bytes (attention: against GEMMs)", "limit",
-     bench::bench_operators},
+     "Tables 5.3 and 5.4, Figure 5.5, and each operator against a copy of as many bytes "
+     "(attention, "
+     "Q/K/V: GEMMs)",
+     "limit", bench::bench_operators},
     {"tenants", "Table 5.2: 2 to 64 tenants, by execution mode, against their GEMMs alone", "floor",
      bench::bench_tenants},
     {"decoder", "a step of Marian's decoder, together and in turn, and among finished sequences",

@@ -66,6 +66,19 @@ def main(program):
                         done.returncode == 0 and Path(folder, "qkv", "figure-5.5.gp").exists()
                         and "| get Q/K/V | f32 |" in report, done.stderr + report))
 
+        done = run(program, Path(folder, "launches"), "--only", "operators", "--case", "launches, 2 layers, f32",
+                   "--case", "softmax, 2 layers, f32")
+        operators = json.loads(Path(folder, "launches", "operators.json").read_text())["rows"]
+        launches = {row["mode"]: row["value"] for row in operators if row["unit"] == "launches"}
+        modes = ["seq", "multi-stream", "mps", "itif"]
+        results.append(("Table 5.4 has every mode: tenants alone launch as often as in turn, together less",
+                        list(launches) == [*modes, "itif fused"] and launches["itif"] < launches["seq"]
+                        and launches["seq"] == launches["multi-stream"] == launches["mps"]
+                        and launches["itif fused"] < launches["itif"], done.stderr + str(launches)))
+        results.append(("Table 5.3 has every mode",
+                        [row["mode"] for row in operators if row["case"].startswith("softmax")] == modes,
+                        done.stderr + str(operators)))
+
         # Encoders in the thesis's form agree between execution modes, too, and the report says which form ran.
         done = run(program, Path(folder, "thesis"), "--only", "batching", "--fidelity", "thesis", "--case",
                    "albert-large (2 layers), 2 tenants, 2 requests, f32")
