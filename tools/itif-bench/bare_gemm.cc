@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "noise.h"
 
 namespace itif::bench {
 namespace {
@@ -45,17 +46,10 @@ void fill(void* data, size_t count, Element (*rounded)(float), Random& random) {
     for (Element& v : values) v = rounded(static_cast<float>(random.uniform() - 0.5) * 0.1f);
     return values;
   }();
-  auto* const elements = static_cast<Element*>(data);
-  size_t from = random.below(noise.size());
-  for (size_t at = 0; at < count; from = 0) {
-    const size_t some = std::min(count - at, noise.size() - from);
-    std::copy_n(noise.data() + from, some, elements + at);
-    at += some;
-  }
+  fill_from<Element>(noise, random.below(noise.size()), {static_cast<Element*>(data), count});
 }
 
-// Small random numbers: zeros would let the hardware save power. Copies of some: drawing all those of
-// many tenants' floor takes as long as running it.
+// Small random numbers: zeros would let the hardware save power.
 void fill(void* data, size_t count, DType type, Random& random) {
   if (type == DType::kBF16)
     fill<uint16_t>(data, count, f32_to_bf16, random);

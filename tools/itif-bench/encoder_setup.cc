@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "noise.h"
 
 namespace itif::bench {
 
@@ -48,21 +49,23 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
   return encoder;
 }
 
-// Weights as BERT's initialiser makes them, from one block of random numbers read at changing places:
-// drawing each of 110 million would take longer than the bench.
+// Weights as BERT's initialiser makes them.
 Status fill_with_noise(device::Device& device, const model::WeightStore& weights, uint32_t slot,
                        uint32_t tenant) {
+  static const std::vector<float> block = [] {
+    Random random(1);
+    std::vector<float> noise(1 << 20);
+    for (float& v : noise) v = static_cast<float>(random.normal() * 0.03);
+    return noise;
+  }();
   Random random(tenant + 1);
-  std::vector<float> block(1 << 20);
-  for (float& v : block) v = static_cast<float>(random.normal() * 0.03);
   std::vector<float> values;
   for (size_t kind = 0; kind < weights.kinds().size(); ++kind) {
     const model::WeightKind& what = weights.kinds()[kind];
     Shape shape = what.source_shape;
     shape.dims[0] *= what.sources.size();
     values.resize(shape.elements());
-    size_t from = random.below(block.size());
-    for (float& v : values) v = block[from++ & (block.size() - 1)];
+    fill_from<float>(block, random.below(block.size()), values);
     if (what.init == model::Init::kOne)
       for (float& v : values) v += 1.0f;
     const TensorView view{reinterpret_cast<const std::byte*>(values.data()), DType::kF32, shape};
