@@ -127,6 +127,8 @@ class GemmModes {
       if (shape.n == n && shape.k == k) return shape.mode;
     return others_;
   }
+  constexpr std::span<const ShapeMode> shapes() const { return shapes_; }
+  constexpr GemmMode others() const { return others_; }
 
  private:
   std::span<const ShapeMode> shapes_;

@@ -58,6 +58,7 @@ struct Device {
 struct Batching {
   std::string scheduler = "fair";  // fair | fcfs
   std::string fidelity = "fused";  // fused, thesis
+  std::string overlap = "auto";    // auto, on, off
   std::string planner =
       "packed";  // packed | naive | turbo | itif: of groups that control has set none for
   uint32_t max_tokens = 1024;            // of one batch

@@ -84,6 +84,7 @@ void visit_batching(V& v, Batching& batching) {
   v.choice("scheduler", batching.scheduler, {"fair", "fcfs"});
   v.choice("planner", batching.planner, {"packed", "naive", "turbo", "itif"});
   v.choice("fidelity", batching.fidelity, {"fused", "thesis"});
+  v.choice("overlap", batching.overlap, {"auto", "on", "off"});
   v.integer("max_tokens", batching.max_tokens, 16, 1u << 20);
   v.integer("max_requests", batching.max_requests, 1, 1u << 16);
   v.integer("max_tenants", batching.max_tenants, 1, 4096);

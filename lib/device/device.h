@@ -7,10 +7,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "kernels/args.h"
 #include "kernels/decode_args.h"
@@ -70,6 +72,17 @@ struct StreamLimits {
   uint32_t max_segments = 4096;  // segments, ranges and id pieces of a batch, each
 };
 
+struct StreamOptions {
+  // Where the stream's thread and the compute pool that it starts may run; empty: on all CPUs of the
+  // process's.
+  std::span<const unsigned> cpus = {};
+  // Launches return before they have run, so that the caller may prepare the next batch meanwhile. Host:
+  // they run on a thread of the stream's own, once recorded; otherwise at once, on the caller's.
+  bool runs_apart = false;
+  const Clock* clock = nullptr;        // outlives the stream. REQUIRES: one if it runs apart
+  std::function<void()> on_done = {};  // called by that thread whenever an event has come
+};
+
 // Keeps what a device made for a shape; shared by all who prepared it, freed with the last.
 using GemmHandle = std::shared_ptr<const kernels::PreparedGemm>;
 
@@ -109,15 +122,23 @@ class Device {
   // once each segment at start. Host: nothing to do. Errors: kResourceExhausted, kUnsupported.
   virtual Status register_host_memory(const void* data, size_t bytes) = 0;
 
-  // `cpus`: where the stream's thread and the compute pool that it starts may run; empty: on all of the
-  // process's. Errors: kResourceExhausted, kInternal.
+  // Errors: kResourceExhausted, kInternal.
   virtual Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits = {},
-                                                      std::span<const unsigned> cpus = {}) = 0;
+                                                      const StreamOptions& options = {}) = 0;
 };
 
-// Launches run in order; they are complete when synchronize() returns. Errors are reported there.
+// Launches run in order; they are complete when synchronize() returns, or wait() for an event behind them.
+// Errors are reported there.
 class Stream {
  public:
+  // What was launched between two calls of record(); 0, 1, …
+  using Event = uint64_t;
+  struct Completion {
+    Status status;           // kInternal: a device fault; the device is then unusable
+    uint64_t device_ns = 0;  // from its start on the device to its end; 0: not measured
+  };
+  static constexpr uint32_t kMaxPending = 2;
+
   virtual ~Stream() = default;
   // Once, from the thread that owns the stream, before its first launch. Host: the thread, and with it
   // the compute pool that it starts, moves to the stream's CPUs, whatever its creator was pinned to.
@@ -150,8 +171,25 @@ class Stream {
   virtual void softmax(const kernels::Softmax& args) = 0;
   // device → host, ordered with the launches.
   virtual void copy_to_host(const void* source, size_t bytes, void* target) = 0;
-  // Errors: kInternal, a device fault; the device is then unusable.
+  // REQUIRES: fewer than kMaxPending events were recorded that were not waited for.
+  virtual Event record() = 0;
+  // Whether wait() would not.
+  virtual bool is_done(Event event) const noexcept = 0;
+  // REQUIRES: each event once, in their order.
+  virtual Completion wait(Event event) = 0;
+  // Waits for all that was launched. REQUIRES: no event is pending. Errors: as Completion::status.
   virtual Status synchronize() = 0;
+};
+
+// A stream whose launches have run when they return.
+class ImmediateStream : public Stream {
+ public:
+  Event record() override { return next_event_++; }
+  bool is_done(Event) const noexcept override { return true; }
+  Completion wait(Event) override { return {.status = synchronize()}; }
+
+ private:
+  Event next_event_ = 0;
 };
 
 struct DeviceOptions {

@@ -13,6 +13,7 @@ namespace itif::pipeline {
 namespace {
 
 constexpr std::chrono::milliseconds kTaskPoll{2};
+constexpr uint64_t kRunningSleepNs = 100'000'000;  // a bell that rings ends it
 
 }  // namespace
 
@@ -25,10 +26,23 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   stage->name_ = std::move(name);
   stage->group_ = std::move(group);
   stage->options_ = options;
+  stage->clock_ = &clock;
   stage->set_busy(options.idle.busy);
   stage->returns_.assign(returns.begin(), returns.end());
-  ITIF_ASSIGN(stage->stream_, device.make_stream(stage->group_->stream_limits(), options.cpus));
-  if (stage->group_->decoder() != nullptr) {
+  uint32_t lendable = 0;
+  for (const RequestRing* ring : returns) lendable += ring->capacity();
+  static std::atomic<unsigned> serial{0};
+  const bool generates = stage->group_->decoder() != nullptr;
+  ITIF_ASSIGN(stage->ring_,
+              RequestRing::create("itif_group_" + std::to_string(serial++), lendable));
+  ITIF_ASSIGN(stage->stream_,
+              device.make_stream(stage->group_->stream_limits(),
+                                 {.cpus = options.cpus,
+                                  // A step needs the one before it.
+                                  .runs_apart = options.overlaps && !generates,
+                                  .clock = &clock,
+                                  .on_done = [bell = &stage->ring_->bell] { bell->ring(); }}));
+  if (generates) {
     ITIF_ASSIGN(stage->executor_, runtime::GenerationExecutor::create(
                                       *stage->group_, *stage->stream_, clock, options.executor));
   } else {
@@ -37,11 +51,6 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
     stage->planned_ = executor.get();
     stage->executor_ = std::move(executor);
   }
-  uint32_t lendable = 0;
-  for (const RequestRing* ring : returns) lendable += ring->capacity();
-  static std::atomic<unsigned> serial{0};
-  ITIF_ASSIGN(stage->ring_,
-              RequestRing::create("itif_group_" + std::to_string(serial++), lendable));
   return stage;
 }
 
@@ -68,16 +77,30 @@ void GroupStage::stop() {
 void GroupStage::run() noexcept {
   Idle idle(options_.idle);
   while (!stopping()) {
-    if (poll() > 0) {
+    if (poll() > 0)
       idle.found_work();
-      continue;
-    }
-    idle.set_busy(busy());
-    idle.found_nothing(ring_->bell, [this] {
-      return !ring_->empty() || task_.load(std::memory_order_acquire) != nullptr || stopping();
-    });
+    else
+      rest(idle);
   }
+  finish_batches();
   task_.store(nullptr, std::memory_order_release);
+}
+
+// While batches run nothing has to be looked for: requests ring, and so does the device.
+void GroupStage::rest(Idle& idle) noexcept {
+  const auto ready = [this] {
+    return !ring_->empty() || executor_->has_results() ||
+           task_.load(std::memory_order_acquire) != nullptr || stopping();
+  };
+  idle.set_busy(busy());
+  if (busy() || executor_->num_executing() == 0) return idle.found_nothing(ring_->bell, ready);
+  uint64_t sleep_ns = kRunningSleepNs;
+  if (const uint64_t next_ns = executor_->next_step_ns()) {
+    const uint64_t now_ns = clock_->now_ns();
+    if (next_ns <= now_ns) return;
+    sleep_ns = std::min(sleep_ns, next_ns - now_ns);
+  }
+  ring_->bell.wait(sleep_ns, ready);
 }
 
 void GroupStage::perform(StageTask& task, const std::function<void()>& meanwhile) {
@@ -93,8 +116,14 @@ void GroupStage::perform(StageTask& task, const std::function<void()>& meanwhile
 size_t GroupStage::run_task() noexcept {
   StageTask* task = task_.load(std::memory_order_acquire);
   if (task == nullptr) return 0;
+  finish_batches();  // it has the device for itself
   if (!task->step(*stream_)) task_.store(nullptr, std::memory_order_release);
   return 1;
+}
+
+void GroupStage::finish_batches() noexcept {
+  runtime::BatchFigures figures;
+  while (executor_->finish(*this, figures) > 0) count(figures);
 }
 
 size_t GroupStage::poll() noexcept {
@@ -108,8 +137,13 @@ size_t GroupStage::poll() noexcept {
     taken += count;
   }
   runtime::BatchFigures figures;
-  const bool had_failed = executor_->device_failed();
   const size_t completed = executor_->step(*this, figures);
+  count(figures);
+  // Of sequences that go on, nothing is completed.
+  return taken + completed + figures.num_tokens + run_task();
+}
+
+void GroupStage::count(const runtime::BatchFigures& figures) noexcept {
   if (figures.num_tokens > 0) {
     counters_.batches.add();
     counters_.requests.add(figures.num_requests);
@@ -120,16 +154,14 @@ size_t GroupStage::poll() noexcept {
     counters_.last_batch_requests.set(figures.num_requests);
     counters_.last_batch_tokens.set(figures.num_tokens);
   }
-  counters_.refused.add(completed - std::min<size_t>(completed, figures.num_requests));
+  counters_.refused.add(figures.num_refused);
   counters_.queued.set(executor_->num_queued());
   counters_.kv_blocks_used.set(figures.kv_blocks_used);
   counters_.kv_blocks_reserved.set(figures.kv_blocks_reserved);
-  if (figures.device_failed && !had_failed) {
+  if (figures.device_failed && !device_failed()) {
     counters_.device_errors.add();
     log::error("group {}: the device failed; its requests are refused with device_failed", name_);
   }
-  // Of sequences that go on, nothing is completed.
-  return taken + completed + figures.num_tokens + run_task();
 }
 
 void GroupStage::complete(std::span<request::Request* const> requests) noexcept {

@@ -28,6 +28,8 @@ struct GroupStageOptions {
   runtime::ExecutorOptions executor;
   IdlePolicy idle;
   std::vector<unsigned> cpus;  // where its thread and the device's threads may run; empty: anywhere
+  // Launches run apart from the group's thread: it prepares a batch while another computes.
+  bool overlaps = false;
 };
 
 // Work that control has a group's thread do between its batches, a piece at a time.
@@ -84,12 +86,12 @@ class GroupStage final : private runtime::CompletionSink {
   }
   plan::PlanLimits plan_limits() const noexcept { return planned_->plan_limits(); }
 
-  // One turn: takes what has come, runs at most one batch and one piece of a task. Returns how much
-  // it did.
+  // One turn: takes what has come, completes and begins at most one batch, and does one piece of a task.
+  // Returns how much it did.
   size_t poll() noexcept;
 
   void start();  // makes the thread
-  // Ends it when the batch that runs is done. What waits is not computed: REQUIRES that nobody waits
+  // Ends it when the batches that run are done. What waits is not computed: REQUIRES that nobody waits
   // for its answers, because nothing is in flight or the workers have stopped.
   void stop();
   // Whether stop() was called. Any thread.
@@ -98,15 +100,19 @@ class GroupStage final : private runtime::CompletionSink {
  private:
   GroupStage() = default;
   void run() noexcept;
+  void rest(Idle& idle) noexcept;
+  void count(const runtime::BatchFigures& figures) noexcept;
+  void finish_batches() noexcept;
   size_t run_task() noexcept;
   void complete(std::span<request::Request* const> requests) noexcept override;
 
   std::string name_;
+  const Clock* clock_ = nullptr;
+  std::unique_ptr<RequestRing> ring_;  // the stream rings its bell
   std::unique_ptr<runtime::Group> group_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<runtime::RequestExecutor> executor_;
   runtime::GroupExecutor* planned_ = nullptr;  // the same; null: it generates
-  std::unique_ptr<RequestRing> ring_;
   std::vector<RequestRing*> returns_;
   GroupStageOptions options_;
   telemetry::ExecutorCounters counters_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "runtime/result_bytes.h"
@@ -92,9 +93,10 @@ bool check(Segment& segment, const model::TenantModel* model) noexcept {
 
 }  // namespace
 
-BatchLayout::BatchLayout(const GroupOptions& options)
-    : max_tokens_(options.max_tokens), max_requests_(options.max_requests) {
+BatchLayout::BatchLayout(const GroupOptions& options, uint32_t place)
+    : place_(place), max_tokens_(options.max_tokens), max_requests_(options.max_requests) {
   live_.reserve(max_requests_);
+  by_tenant_.reserve(max_requests_);
   segments_.reserve(max_requests_);
   positions_.reserve(max_tokens_);
   token_types_.reserve(max_tokens_);
@@ -148,6 +150,13 @@ void BatchLayout::add(Segment& segment, TenantEntry* tenant) noexcept {
     ranges_.push_back({first_row, 0, segment.slot});
   mini_batch_ = segment.mini_batch;
   ranges_.back().num_rows += segment_rows;
+}
+
+void BatchLayout::sort_by_tenant() noexcept {
+  by_tenant_.resize(live_.size());
+  std::iota(by_tenant_.begin(), by_tenant_.end(), 0u);
+  std::ranges::sort(by_tenant_, {},
+                    [&](uint32_t i) { return std::pair(live_[i].segment->slot, i); });
 }
 
 backbone::Pass BatchLayout::pass() const noexcept {

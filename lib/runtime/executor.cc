@@ -12,6 +12,15 @@ namespace {
 using wire::StatusCode;
 
 constexpr size_t kTextBytesPerToken = 32;  // longer texts make text_ grow once
+// How long before the batch that runs is expected to end the next is begun: so many times what its preparation
+// and the error of such expectations are of late, and a thread's wake-up. Too late leaves the device idle.
+constexpr uint64_t kSafety = 2;
+constexpr uint64_t kWakeUpNs = 100'000;
+
+// The largest of late: it falls by a sixteenth with each value.
+uint64_t largest_of_late(uint64_t largest, uint64_t value) {
+  return std::max(value, largest - largest / 16);
+}
 
 // The pixels where they arrived, or resized.
 kernels::ImagePixels image_of(const request::Request& request, const PreparedText* resized) {
@@ -52,16 +61,20 @@ GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& 
       last_batch_(options.queue.max_slots) {
   const size_t max_requests = options.limits.max_requests;
   batch_.reserve(max_requests);
-  ordered_.reserve(max_requests);
   items_.reserve(max_requests);
-  plan_.reserve(max_requests);
-  segments_.reserve(max_requests);
   refused_.reserve(size_t{options.queue.max_requests} + kMaxIntake);
-  // A piece is at least kMinFragmentBytes of ids; a request's last one may be shorter.
-  pieces_.reserve(max_requests + size_t{options.limits.max_tokens} * 4 / wire::kMinFragmentBytes);
+  for (Flight& flight : flights_) {
+    flight.plan.reserve(max_requests);
+    flight.ordered.reserve(max_requests);
+    flight.segments.reserve(max_requests);
+    // A piece is at least kMinFragmentBytes of ids; a request's last one may be shorter.
+    flight.pieces.reserve(max_requests +
+                          size_t{options.limits.max_tokens} * 4 / wire::kMinFragmentBytes);
+  }
 }
 
 GroupExecutor::~GroupExecutor() {
+  CHECK(num_in_flight_ == 0);
   delete next_planner_.load();
 }
 
@@ -119,33 +132,73 @@ double GroupExecutor::expected_wait_ns(uint32_t slot) noexcept {
 
 size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept {
   figures = {};
-  size_t completed = 0;
-  if (queue_.num_requests() > 0) {
-    uint64_t now_ns = clock_.now_ns();
-    const auto objectives = sched::set_objectives(queue_, now_ns, scheduler_->isolates());
-    choose_batch(now_ns, objectives);
-    expire(batch_, now_ns);
-    if (group_.spec().takes_images()) resize_images(batch_);
-    // Before the batch: they have waited long enough.
-    completed += complete_refused(sink);
-    if (!batch_.empty()) {
-      plan_batch(now_ns, figures);
-      run_batch(sink, figures);
-      figures.execute_ns = clock_.now_ns() - now_ns;
-      completed += figures.num_requests;
-      if (!device_failed_) {
-        cost_.add(figures.num_tokens, figures.execute_ns);
-        floor_.add(figures.num_tokens, figures.execute_ns);
-        bound_.ran(figures.num_tokens, figures.execute_ns, objectives.slo_ns);
-      }
-    }
+  size_t completed = 0, refused = 0;
+  if (has_results()) completed += finish_oldest(sink, figures);
+  if (may_begin(clock_.now_ns())) {
+    refused += begin(sink);
+    // On a stream that runs at once it is over.
+    while (figures.num_tokens == 0 && has_results()) completed += finish_oldest(sink, figures);
   }
   if (device_failed_) {
     while (queue_.num_requests() > 0)
       refuse(queue_.pop(queue_.active_slots().front()), StatusCode::kDeviceFailed,
              "the group's device has failed");
   }
-  return completed + complete_refused(sink);
+  refused += complete_refused(sink);
+  figures.num_refused = static_cast<uint32_t>(refused);
+  return completed + refused;
+}
+
+size_t GroupExecutor::finish(CompletionSink& sink, BatchFigures& figures) noexcept {
+  figures = {};
+  size_t completed = 0;
+  while (num_in_flight_ > 0 && figures.num_tokens == 0) completed += finish_oldest(sink, figures);
+  return completed;
+}
+
+uint64_t GroupExecutor::expected_end_ns() const noexcept {
+  uint64_t end_ns = last_end_ns_;
+  for (uint32_t i = 0; i < num_in_flight_; ++i) {
+    const Flight& flight = flights_[(first_ + i) % flights_.size()];
+    end_ns = std::max(end_ns, flight.begin_ns) +
+             static_cast<uint64_t>(cost_.batch_ns(flight.figures.num_tokens));
+  }
+  return end_ns;
+}
+
+uint64_t GroupExecutor::next_step_ns() const noexcept {
+  if (queue_.num_requests() == 0 || !has_room()) return 0;
+  const uint64_t end_ns = expected_end_ns();
+  // One batch that was far from what was expected must not have all others chosen at once.
+  const uint64_t half_ns = (end_ns - std::min(end_ns, oldest().begin_ns)) / 2;
+  return end_ns - std::min(kSafety * (preparation_ns_ + early_ns_) + kWakeUpNs, half_ns);
+}
+
+bool GroupExecutor::may_begin(uint64_t now_ns) const noexcept {
+  if (queue_.num_requests() == 0 || !has_room() || device_failed_) return false;
+  return num_in_flight_ == 0 || now_ns >= next_step_ns();
+}
+
+size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
+  const uint64_t now_ns = clock_.now_ns();
+  const auto objectives = sched::set_objectives(queue_, now_ns, scheduler_->isolates());
+  choose_batch(now_ns, objectives);
+  expire(batch_, now_ns);
+  if (group_.spec().takes_images()) resize_images(batch_);
+  // Before the batch: they have waited long enough.
+  const size_t refused = complete_refused(sink);
+  if (batch_.empty()) return refused;
+  Flight& flight = flights_[(first_ + num_in_flight_) % flights_.size()];
+  flight.begin_ns = now_ns;
+  flight.slo_ns = objectives.slo_ns;
+  flight.pass = 0;
+  plan_batch(flight);
+  num_executing_.fetch_add(flight.figures.num_requests, std::memory_order_relaxed);
+  ++num_in_flight_;
+  flight.expected_end_ns = expected_end_ns();
+  launch_pass(flight);
+  preparation_ns_ = largest_of_late(preparation_ns_, clock_.now_ns() - now_ns);
+  return refused;
 }
 
 void GroupExecutor::choose_batch(uint64_t now_ns, const sched::Objectives& objectives) noexcept {
@@ -172,13 +225,15 @@ size_t GroupExecutor::complete_refused(CompletionSink& sink) noexcept {
 // A request whose deadline has passed, or will have before a batch of it alone could end, is not run.
 void GroupExecutor::expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept {
   bool by_estimate = false;
+  const auto start_ns = static_cast<double>(std::max(now_ns, expected_end_ns()));
   std::erase_if(batch, [&](request::Request* request) {
     if (request->deadline_ns == 0) return false;
     if (request->deadline_ns <= now_ns) {
       refuse(request, StatusCode::kDeadlineQueue, "the deadline passed in the group's queue");
       return true;
     }
-    if (static_cast<double>(request->deadline_ns - now_ns) < cost_.batch_ns(request->num_tokens)) {
+    if (static_cast<double>(request->deadline_ns) - start_ns <
+        cost_.batch_ns(request->num_tokens)) {
       by_estimate = true;
       refuse(request, StatusCode::kDeadlineLaunch,
              "the deadline would pass before the request could be computed");
@@ -197,40 +252,42 @@ void GroupExecutor::resize_images(std::vector<request::Request*>& batch) noexcep
   });
 }
 
-void GroupExecutor::plan_batch(uint64_t now_ns, BatchFigures& figures) noexcept {
+void GroupExecutor::plan_batch(Flight& flight) noexcept {
   items_.clear();
   ++batch_number_;
+  flight.figures = {};
   for (const request::Request* request : batch_) {
     items_.push_back({request->slot, request->num_tokens});
-    figures.num_tenants +=
+    flight.figures.num_tenants +=
         std::exchange(last_batch_[request->slot], batch_number_) != batch_number_;
   }
   if (plan::Planner* next = next_planner_.exchange(nullptr, std::memory_order_acq_rel))
     planner_.reset(next);
-  planner_->plan(items_, plan_);
-  figures.num_requests = static_cast<uint32_t>(batch_.size());
-  figures.num_tokens = static_cast<uint32_t>(plan_.num_tokens);
-  figures.num_rows = static_cast<uint32_t>(plan_.num_rows);
-  ordered_.clear();
-  segments_.clear();
-  pieces_.clear();
-  for (uint32_t mini_batch = 0; mini_batch < plan_.mini_batches.size(); ++mini_batch)
-    for (uint32_t i = 0; i < plan_.mini_batches[mini_batch].num_segments; ++i)
-      add_segment(plan_.segments[segments_.size()], mini_batch, now_ns);
+  plan::Plan& plan = flight.plan;
+  planner_->plan(items_, plan);
+  flight.figures.num_requests = static_cast<uint32_t>(batch_.size());
+  flight.figures.num_tokens = static_cast<uint32_t>(plan.num_tokens);
+  flight.figures.num_rows = static_cast<uint32_t>(plan.num_rows);
+  flight.ordered.clear();
+  flight.segments.clear();
+  flight.pieces.clear();
+  for (uint32_t mini_batch = 0; mini_batch < plan.mini_batches.size(); ++mini_batch)
+    for (uint32_t i = 0; i < plan.mini_batches[mini_batch].num_segments; ++i)
+      add_segment(flight, plan.segments[flight.segments.size()], mini_batch);
 }
 
-void GroupExecutor::add_segment(const plan::Segment& place, uint32_t mini_batch,
-                                uint64_t now_ns) noexcept {
+void GroupExecutor::add_segment(Flight& flight, const plan::Segment& place,
+                                uint32_t mini_batch) noexcept {
   request::Request* request = batch_[place.item];
-  request->launch_ns = now_ns;
-  ordered_.push_back(request);
-  Segment& segment = segments_.emplace_back();
+  request->launch_ns = flight.begin_ns;
+  flight.ordered.push_back(request);
+  Segment& segment = flight.segments.emplace_back();
   segment.slot = request->slot;
   segment.num_tokens = request->num_tokens;
   segment.num_rows = place.num_rows;
   segment.mini_batch = mini_batch;
   segment.kind = request->result_kind;
-  const size_t first_piece = pieces_.size();
+  const size_t first_piece = flight.pieces.size();
   const PreparedText* text = preparation_.made(*request);
   if (text) segment.token_types = text->token_types;
   if (group_.spec().takes_images()) {
@@ -238,38 +295,72 @@ void GroupExecutor::add_segment(const plan::Segment& place, uint32_t mini_batch,
     return;
   }
   if (text && !text->ids.empty()) {
-    pieces_.push_back(
+    flight.pieces.push_back(
         {reinterpret_cast<const std::byte*>(text->ids.data()), request->num_tokens, 0, 4});
   } else {
     const uint8_t id_bytes = request->payload_kind == wire::PayloadKind::kTokensU32 ? 4 : 2;
     uint32_t row = 0;
     for (const request::Piece& piece : request->pieces) {
       const uint32_t num_ids = piece.bytes / id_bytes;
-      pieces_.push_back({piece.data, num_ids, row, id_bytes});
+      flight.pieces.push_back({piece.data, num_ids, row, id_bytes});
       row += num_ids;
     }
   }
-  // pieces_ was reserved for the largest batch, so earlier spans stay valid.
-  segment.pieces = std::span(pieces_).subspan(first_piece);
+  // pieces were reserved for the largest batch, so earlier spans stay valid.
+  segment.pieces = std::span(flight.pieces).subspan(first_piece);
 }
 
-// Pass by pass; who rode in an early one does not wait for the others.
-void GroupExecutor::run_batch(CompletionSink& sink, BatchFigures& figures) noexcept {
-  num_executing_.store(static_cast<uint32_t>(segments_.size()), std::memory_order_relaxed);
-  for (const plan::Pass& pass : plan_.passes) {
-    Batch batch{std::span(segments_).subspan(pass.first_segment, pass.num_segments)};
-    if (!group_.forward(stream_, batch)) device_failed_ = figures.device_failed = true;
-    finish_pass(pass);
-    num_executing_.fetch_sub(pass.num_segments, std::memory_order_relaxed);
-    sink.complete(std::span(ordered_).subspan(pass.first_segment, pass.num_segments));
+void GroupExecutor::launch_pass(Flight& flight) noexcept {
+  const plan::Pass& pass = flight.plan.passes[flight.pass];
+  Batch batch{std::span(flight.segments).subspan(pass.first_segment, pass.num_segments)};
+  group_.begin(stream_, batch, static_cast<uint32_t>(&flight - flights_.data()));
+  flight.event = stream_.record();
+}
+
+// Waits for the pass that runs and completes its requests; who rode in an early one does not wait for the
+// others. `figures` once it was the last.
+size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures) noexcept {
+  Flight& flight = oldest();
+  const plan::Pass pass = flight.plan.passes[flight.pass];
+  Batch batch{std::span(flight.segments).subspan(pass.first_segment, pass.num_segments)};
+  device::Stream::Completion done = stream_.wait(flight.event);
+  flight.figures.execute_ns += done.device_ns;
+  if (!group_.finish(batch, first_, std::move(done.status)))
+    device_failed_ = flight.figures.device_failed = true;
+  finish_pass(flight);
+  num_executing_.fetch_sub(pass.num_segments, std::memory_order_relaxed);
+  sink.complete(std::span(flight.ordered).subspan(pass.first_segment, pass.num_segments));
+  if (++flight.pass < flight.plan.passes.size()) {
+    launch_pass(flight);
+    return pass.num_segments;
   }
+  const uint64_t now_ns = clock_.now_ns();
+  if (flight.figures.execute_ns == 0)
+    flight.figures.execute_ns = now_ns - std::max(flight.begin_ns, last_end_ns_);
+  last_end_ns_ = now_ns;
+  early_ns_ =
+      largest_of_late(early_ns_, flight.expected_end_ns - std::min(now_ns, flight.expected_end_ns));
+  first_ = (first_ + 1) % flights_.size();
+  --num_in_flight_;
+  figures = flight.figures;
+  learn(flight);
+  return pass.num_segments;
 }
 
-void GroupExecutor::finish_pass(const plan::Pass& pass) noexcept {
+void GroupExecutor::learn(const Flight& flight) noexcept {
+  if (device_failed_) return;
+  const BatchFigures& figures = flight.figures;
+  cost_.add(figures.num_tokens, figures.execute_ns);
+  floor_.add(figures.num_tokens, figures.execute_ns);
+  bound_.ran(figures.num_tokens, figures.execute_ns, flight.slo_ns);
+}
+
+void GroupExecutor::finish_pass(Flight& flight) noexcept {
+  const plan::Pass& pass = flight.plan.passes[flight.pass];
   const uint64_t done_ns = clock_.now_ns();
   for (uint32_t i = pass.first_segment; i < pass.first_segment + pass.num_segments; ++i) {
-    request::Request* request = ordered_[i];
-    const Segment& segment = segments_[i];
+    request::Request* request = flight.ordered[i];
+    const Segment& segment = flight.segments[i];
     request->status = segment.status;
     request->detail = segment.detail;
     request->result = segment.result;

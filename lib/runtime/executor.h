@@ -1,11 +1,17 @@
-// A group's executor: queue → scheduler → planner → Group::forward, pass by pass → completion.
+// A group's executor: queue → scheduler → planner → Group::begin … finish, pass by pass → completion.
 //
 // Owned by one thread (the group's). submit() checks a request against its model, tokenises text and
-// queues it; step() runs at most one batch. Every submitted request is handed to the sink exactly
-// once, from submit() never, from step() or flush(): with a result, or with a status that says why not.
+// queues it; step() begins at most one batch. Every submitted request is handed to the sink exactly
+// once, from submit() never, from step() or finish(): with a result, or with a status that says why not.
 // Requests stay their worker's (request.h); the executor only borrows them.
+//
+// On a stream that runs apart batches overlap: while one computes, requests come in, are tokenised and wait,
+// and the next batch is chosen, planned and launched behind it. That is done as late as it can be, when what
+// runs is about to end: until then whoever arrives may still ride in the next batch, or go first in it. On a
+// stream that runs at once a batch ends in the step that began it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -48,7 +54,13 @@ class GroupExecutor final : public RequestExecutor {
 
   void submit(request::Request* request) noexcept override;
   size_t step(CompletionSink& sink, BatchFigures& figures) noexcept override;
+  size_t finish(CompletionSink& sink, BatchFigures& figures) noexcept override;
+  uint64_t next_step_ns() const noexcept override;
+  bool has_results() const noexcept override {
+    return num_in_flight_ > 0 && stream_.is_done(oldest().event);
+  }
 
+  // REQUIRES: nothing runs: finish() was called until it had nothing to do.
   ~GroupExecutor() override;
   // From the next batch on. Any thread. REQUIRES: made for plan_limits().
   void set_planner(std::unique_ptr<plan::Planner> planner) noexcept;
@@ -56,13 +68,27 @@ class GroupExecutor final : public RequestExecutor {
 
   uint32_t num_queued() const noexcept override { return queue_.num_requests(); }
   uint64_t queued_tokens() const noexcept { return queue_.num_tokens(); }
-  // Requests of the batch that runs now. Any thread.
+  // Requests of the batches that run now. Any thread.
   uint32_t num_executing() const noexcept override {
     return num_executing_.load(std::memory_order_relaxed);
   }
   bool device_failed() const noexcept override { return device_failed_; }
 
  private:
+  // A batch between its choice and its completion.
+  struct Flight {
+    plan::Plan plan;
+    std::vector<request::Request*> ordered;  // in the plan's order
+    std::vector<Segment> segments;
+    std::vector<kernels::IdPiece> pieces;
+    BatchFigures figures;
+    uint64_t begin_ns = 0;
+    uint64_t expected_end_ns = 0;
+    uint64_t slo_ns = 0;  // of the tenants whose objectives count
+    size_t pass = 0;      // of the plan, that runs
+    device::Stream::Event event = 0;
+  };
+
   GroupExecutor(Group& group, device::Stream& stream, const Clock& clock,
                 const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler,
                 std::unique_ptr<plan::Planner> planner);
@@ -73,15 +99,27 @@ class GroupExecutor final : public RequestExecutor {
   // Pictures of a batch whose turn it is.
   void resize_images(std::vector<request::Request*>& batch) noexcept;
   void expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept;
+  bool may_begin(uint64_t now_ns) const noexcept;
+  size_t begin(CompletionSink& sink) noexcept;  // returns what was refused
+  void launch_pass(Flight& flight) noexcept;
+  size_t finish_oldest(CompletionSink& sink, BatchFigures& figures) noexcept;
+  void learn(const Flight& flight) noexcept;
+  uint64_t expected_end_ns() const noexcept;
+  // Passes of a batch are launched one by one: the next batch's come behind its last.
+  bool has_room() const noexcept {
+    return num_in_flight_ == 0 ||
+           (num_in_flight_ < flights_.size() && oldest().pass + 1 == oldest().plan.passes.size());
+  }
+  Flight& oldest() noexcept { return flights_[first_]; }
+  const Flight& oldest() const noexcept { return flights_[first_]; }
   size_t complete_refused(CompletionSink& sink) noexcept;
   void choose_batch(uint64_t now_ns, const sched::Objectives& objectives) noexcept;
   static plan::PlanLimits plan_limits(const ExecutorOptions& options) noexcept {
     return {.max_requests = options.limits.max_requests, .max_rows = options.limits.max_tokens};
   }
-  void plan_batch(uint64_t now_ns, BatchFigures& figures) noexcept;
-  void add_segment(const plan::Segment& place, uint32_t mini_batch, uint64_t now_ns) noexcept;
-  void run_batch(CompletionSink& sink, BatchFigures& figures) noexcept;
-  void finish_pass(const plan::Pass& pass) noexcept;
+  void plan_batch(Flight& flight) noexcept;
+  void add_segment(Flight& flight, const plan::Segment& place, uint32_t mini_batch) noexcept;
+  void finish_pass(Flight& flight) noexcept;
   double expected_wait_ns(uint32_t slot) noexcept;
 
   Group& group_;
@@ -95,11 +133,13 @@ class GroupExecutor final : public RequestExecutor {
   Preparation preparation_;
   std::vector<request::Request*> refused_;
   std::vector<request::Request*> batch_;
-  std::vector<request::Request*> ordered_;  // batch_ in the plan's order
   std::vector<plan::Item> items_;
-  plan::Plan plan_;
-  std::vector<Segment> segments_;
-  std::vector<kernels::IdPiece> pieces_;
+  std::array<Flight, Group::kMaxInFlight> flights_;  // by place
+  uint32_t first_ = 0;                               // the oldest in flight, others behind it
+  uint32_t num_in_flight_ = 0;
+  uint64_t last_end_ns_ = 0;     // of a batch
+  uint64_t preparation_ns_ = 0;  // of late, at most: from a batch's choice to its launch
+  uint64_t early_ns_ = 0;  // of late, at most: by which a batch ended before it was expected to
   CostEstimate cost_;
   CostFloor floor_;
   sched::BatchBound bound_;

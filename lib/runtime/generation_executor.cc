@@ -181,7 +181,10 @@ size_t GenerationExecutor::step(CompletionSink& sink, BatchFigures& figures) noe
   if (device_failed_) fail_all();
   figures.kv_blocks_used = blocks_.num_used();
   figures.kv_blocks_reserved = blocks_.num_reserved();
-  return completed + complete(sink);
+  completed += complete(sink);
+  figures.num_refused =
+      static_cast<uint32_t>(completed - std::min<size_t>(completed, figures.num_requests));
+  return completed;
 }
 
 size_t GenerationExecutor::complete(CompletionSink& sink) noexcept {

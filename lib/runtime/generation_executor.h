@@ -40,6 +40,10 @@ class GenerationExecutor final : public RequestExecutor {
 
   void submit(request::Request* request) noexcept override;
   size_t step(CompletionSink& sink, BatchFigures& figures) noexcept override;
+  // Its steps begin and end in step().
+  size_t finish(CompletionSink&, BatchFigures&) noexcept override { return 0; }
+  uint64_t next_step_ns() const noexcept override { return 0; }
+  bool has_results() const noexcept override { return false; }
   uint32_t num_queued() const noexcept override {
     return queue_.num_requests() + static_cast<uint32_t>(waiting_.size() - next_waiting_);
   }

@@ -39,10 +39,10 @@ class BackboneGroup final : public Group {
         options_(options),
         family_(family),
         slots_(options.max_tenants),
-        layout_(options),
         gemms_(device.info().num_threads, std::max(options.max_requests, options.max_beams),
-               std::max(options.max_tokens, options.max_beams)),
-        host_ids_(options.max_tokens) {}
+               std::max(options.max_tokens, options.max_beams)) {
+    for (uint32_t place = 0; place < kMaxInFlight; ++place) flights_.emplace_back(options, place);
+  }
 
   ~BackboneGroup() override {
     for (auto& slot : slots_) delete slot.load();
@@ -118,27 +118,46 @@ class BackboneGroup final : public Group {
     return backbone_->workspace_bytes() + heads_->workspace_bytes();
   }
 
-  Status forward(device::Stream& stream, Batch& batch) noexcept override {
+  void begin(device::Stream& stream, Batch& batch, uint32_t place) noexcept override {
     CHECK(backbone_ != nullptr);
-    layout_.build(batch.segments, [this](uint32_t slot) { return entry(slot); });
-    if (layout_.live().empty()) return {};
-    backbone::Pass pass = layout_.pass();
+    Flight& flight = flights_[place];
+    BatchLayout& layout = flight.layout;
+    layout.build(batch.segments, [this](uint32_t slot) { return entry(slot); });
+    flight.has_ids = false;
+    if (layout.live().empty()) return;
+    backbone::Pass pass = layout.pass();
     pass.gemm_mode = gemm_modes(pass.ranges);
     const backbone::Hidden hidden = backbone_->launch(stream, weights_->view(), pass);
-    heads_->launch(stream, hidden.rows, layout_);
-    if (hidden.ids)
-      stream.copy_to_host(hidden.ids, pass.num_rows * sizeof(int32_t), host_ids_.data());
-    if (Status done = stream.synchronize(); !done) {
+    heads_->launch(stream, hidden.rows, layout);
+    if (!hidden.ids) return;
+    flight.has_ids = true;
+    stream.copy_to_host(hidden.ids, pass.num_rows * sizeof(int32_t), flight.ids.data());
+  }
+
+  Status finish(Batch& batch, uint32_t place, Status computed) noexcept override {
+    const Flight& flight = flights_[place];
+    if (flight.layout.live().empty()) return {};
+    if (!computed) {
       for (Segment& segment : batch.segments)
         drop_result(segment, StatusCode::kDeviceFailed, "the group's device has failed");
-      return done;
+      return computed;
     }
-    heads_->finish(layout_);
-    if (hidden.ids) refuse_unknown_ids();
+    heads_->finish(flight.layout);
+    if (flight.has_ids) refuse_unknown_ids(flight);
     return {};
   }
 
  private:
+  // A batch between begin() and finish(): what the host reads and writes for it. Memory of the device is
+  // shared by all, since their launches run one after another.
+  struct Flight {
+    Flight(const GroupOptions& options, uint32_t place)
+        : layout(options, place), ids(options.max_tokens) {}
+    BatchLayout layout;
+    std::vector<int32_t> ids;  // [max_tokens], as they were gathered
+    bool has_ids = false;
+  };
+
   std::vector<model::WeightKind> kinds_of(const model::BackboneSpec& spec) const {
     return backbone::weight_kinds(
         family_, spec, family_.make_decoder ? backbone::Fidelity::kFused : options_.fidelity);
@@ -148,10 +167,10 @@ class BackboneGroup final : public Group {
   }
 
   // Ids are only known once they were gathered; rows never mix, so a bad id spoils its own segment.
-  void refuse_unknown_ids() noexcept {
-    for (const BatchLayout::Live& live : layout_.live()) {
+  static void refuse_unknown_ids(const Flight& flight) noexcept {
+    for (const BatchLayout::Live& live : flight.layout.live()) {
       const std::span<const int32_t> ids =
-          std::span(host_ids_).subspan(live.first_row, live.segment->num_tokens);
+          std::span(flight.ids).subspan(live.first_row, live.segment->num_tokens);
       const auto vocab = static_cast<int32_t>(live.tenant->model.spec.vocab);
       if (std::ranges::any_of(ids, [vocab](int32_t id) { return id < 0 || id >= vocab; }))
         drop_result(*live.segment, StatusCode::kMalformed,
@@ -230,9 +249,8 @@ class BackboneGroup final : public Group {
   std::unique_ptr<backbone::Backbone> backbone_;
   std::unique_ptr<backbone::Decoder> decoder_;  // instead
   std::unique_ptr<HeadRunner> heads_;
-  BatchLayout layout_;
   GemmScheduler gemms_;
-  std::vector<int32_t> host_ids_;  // [max_tokens]
+  std::vector<Flight> flights_;  // by place
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // A group: one backbone with the concatenated weights of its tenants, and the forward pass that
 // serves requests of all of them in one batch.
 //
-// Threads: admit() and release() belong to control, one call at a time; forward() to the group's
+// Threads: admit() and release() belong to control, one call at a time; begin() and finish() to the group's
 // executor; model() may be called by both. They meet only in the slot table, by atomic pointers:
 // admit() fills a slot before it publishes it, and release() is called when no segment in flight or
 // to come names the slot. Neither ever waits for the other.
@@ -31,7 +31,7 @@ class Decoder;
 
 namespace itif::runtime {
 
-// A request's place in a batch. The upper half is the caller's, the lower is written by forward().
+// A request's place in a batch. The upper half is the caller's, the lower is written by finish().
 struct Segment {
   uint32_t slot = 0;
   uint32_t num_tokens = 0;
@@ -44,7 +44,7 @@ struct Segment {
   std::span<const kernels::IdPiece> pieces;
   std::span<const uint8_t> token_types;  // host, [num_tokens]; empty: all 0
   // Instead of pieces where the group takes images: the pixels where they arrived, of the model's size
-  // (num_tokens: all positions of the model). first_row, scale and shift are forward()'s.
+  // (num_tokens: all positions of the model). first_row, scale and shift are begin()'s.
   kernels::ImagePixels image;
   wire::ResultKind kind = wire::ResultKind::kDefault;
 
@@ -55,7 +55,7 @@ struct Segment {
   const char* detail = "";       // any other status: a literal, one sentence
 };
 
-// Host memory: read before and written when forward() returns.
+// Host memory: read by begin(), written when finish() returns, and not to be touched between the two.
 struct Batch {
   // In any order.
   std::span<Segment> segments;
@@ -103,12 +103,12 @@ class Group {
   // By these costs, for a pass or step over `ranges`; valid until the next call. The executor's thread.
   virtual kernels::GemmModes gemm_modes(std::span<const kernels::RowRange>) noexcept { return {}; }
 
-  // What the stream given to forward() must be made for: a piece holds at least one id.
+  // What the stream given to begin() must be made for: a piece holds at least one id.
   device::StreamLimits stream_limits() const noexcept {
     return {.max_tokens = options().max_tokens, .max_segments = options().max_tokens};
   }
 
-  // What a group that generates is run by (GenerationExecutor); nullptr: forward() is.
+  // What a group that generates is run by (GenerationExecutor); nullptr: begin() is.
   virtual backbone::Decoder* decoder() noexcept { return nullptr; }
   virtual uint32_t num_kv_blocks() const noexcept { return 0; }
   // The slots' weights.
@@ -118,12 +118,24 @@ class Group {
   virtual uint64_t weight_bytes() const noexcept = 0;  // of all tenants
   virtual uint64_t workspace_bytes() const noexcept = 0;
 
-  // Runs one batch and waits for its results. Each segment ends with a result, or with a status
-  // that concerns it alone (malformed ids, too long, a kind that its model has no head for).
-  // Allocates nothing but the results. REQUIRES: at most options().max_requests segments and
-  // max_tokens tokens; one call at a time. Errors: a device fault; every segment then has
-  // kDeviceFailed.
-  virtual Status forward(device::Stream& stream, Batch& batch) noexcept = 0;
+  // Batches that may have begun and not finished. Each has a place among them, which is the caller's to
+  // choose: begin() and finish() of a batch name the same one.
+  static constexpr uint32_t kMaxInFlight = device::Stream::kMaxPending;
+
+  // Lays a batch out and launches it behind those that began before; its results are there when the stream
+  // has reached what was launched. Allocates nothing but the results. REQUIRES: at most
+  // options().max_requests segments and max_tokens tokens; always the same stream.
+  virtual void begin(device::Stream& stream, Batch& batch, uint32_t place) noexcept = 0;
+  // Each segment ends with a result, or with a status that concerns it alone (malformed ids, too long, a
+  // kind that its model has no head for). `computed`: what the stream said of the launches. Errors: a device
+  // fault; every segment then has kDeviceFailed. REQUIRES: in the order of begin().
+  virtual Status finish(Batch& batch, uint32_t place, Status computed) noexcept = 0;
+
+  // One batch, from beginning to end.
+  Status forward(device::Stream& stream, Batch& batch) noexcept {
+    begin(stream, batch, 0);
+    return finish(batch, 0, stream.synchronize());
+  }
 };
 
 // What a model answers when asked for ResultKind::kDefault.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
 #include <utility>
 
 #include "runtime/result_bytes.h"
@@ -113,7 +112,7 @@ Result<HeadScratch> HeadScratch::make(device::Device& device, const model::HeadS
   if (const uint64_t count = logit_count(head, options); count > 0) {
     ITIF_ASSIGN(scratch.logits, device.allocate(count * sizeof(float)));
     if (head.kind != HeadKind::kTokenClassification) {
-      scratch.host_logits.resize(count);
+      for (std::vector<float>& logits : scratch.host_logits) logits.resize(count);
       scratch.classes.resize(labels);
     }
   }
@@ -133,7 +132,6 @@ uint64_t HeadScratch::bytes() const {
 
 HeadRunner::HeadRunner(const model::BackboneSpec& spec, DType compute, const GroupOptions& options)
     : hidden_size_(spec.hidden), compute_(compute) {
-  by_tenant_.reserve(options.max_requests);
   chosen_.reserve(options.max_requests);
 }
 
@@ -157,12 +155,8 @@ uint64_t HeadRunner::workspace_bytes() const {
 void HeadRunner::launch(device::Stream& stream, const void* hidden,
                         const BatchLayout& layout) noexcept {
   allocate_results(layout.live());
-  by_tenant_.resize(layout.live().size());
-  std::iota(by_tenant_.begin(), by_tenant_.end(), 0u);
-  std::ranges::sort(by_tenant_, {},
-                    [&](uint32_t i) { return std::pair(layout.live()[i].segment->slot, i); });
   launch_hidden(stream, hidden, layout.live());
-  launch_token_logits(stream, hidden, layout.live());
+  launch_token_logits(stream, hidden, layout);
   launch_pooled(stream, hidden, layout);
   launch_embeddings(stream, hidden, layout);
 }
@@ -193,18 +187,19 @@ void HeadRunner::launch_hidden(device::Stream& stream, const void* hidden,
 }
 
 template <class Wanted>
-std::span<const uint32_t> HeadRunner::choose(std::span<const Live> live,
+std::span<const uint32_t> HeadRunner::choose(const BatchLayout& layout,
                                              const Wanted& wanted) noexcept {
   chosen_.clear();
-  for (const uint32_t i : by_tenant_)
-    if (wanted(live[i])) chosen_.push_back(i);
+  for (const uint32_t i : layout.by_tenant())
+    if (wanted(layout.live()[i])) chosen_.push_back(i);
   return chosen_;
 }
 
 void HeadRunner::launch_token_logits(device::Stream& stream, const void* hidden,
-                                     std::span<const Live> live) noexcept {
+                                     const BatchLayout& layout) noexcept {
+  const std::span<const Live> live = layout.live();
   const auto chosen =
-      choose(live, [](const Live& l) { return wants(l, ResultKind::kTokenLogits); });
+      choose(layout, [](const Live& l) { return wants(l, ResultKind::kTokenLogits); });
   // Of a tenant's segments those that stand side by side are one multiplication.
   const auto same = [&](uint32_t a, uint32_t b) {
     return live[a].tenant == live[b].tenant && b == a + 1;
@@ -233,7 +228,7 @@ void HeadRunner::launch_token_logits(device::Stream& stream, const void* hidden,
 void HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
                                const BatchLayout& layout) noexcept {
   const std::span<const Live> live = layout.live();
-  const auto chosen = choose(live, stands_on_pooler);
+  const auto chosen = choose(layout, stands_on_pooler);
   if (chosen.empty()) return;
   stream.pool_segments({.x = hidden,
                         .segments = layout.segments(),
@@ -267,14 +262,15 @@ void HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
     // Classes are made from logits on the host: the rows of the tenant's segments, in their order.
     if (any_logits)
       stream.copy_to_host(logits, (last - first) * labels * sizeof(float),
-                          tenant.scratch.host_logits.data());
+                          tenant.scratch.host_logits[layout.place()].data());
   });
 }
 
 void HeadRunner::launch_embeddings(device::Stream& stream, const void* hidden,
                                    const BatchLayout& layout) noexcept {
   const std::span<const Live> live = layout.live();
-  const auto chosen = choose(live, [](const Live& l) { return wants(l, ResultKind::kEmbedding); });
+  const auto chosen =
+      choose(layout, [](const Live& l) { return wants(l, ResultKind::kEmbedding); });
   // Tenants that pool alike share a launch; dense layers are a tenant's own.
   const auto same = [&](uint32_t a, uint32_t b) {
     const model::HeadSpec& x = live[a].tenant->model.head.spec;
@@ -309,7 +305,7 @@ void HeadRunner::launch_embeddings(device::Stream& stream, const void* hidden,
 void HeadRunner::finish(const BatchLayout& layout) noexcept {
   const TenantEntry* previous = nullptr;
   size_t row = 0;  // of the tenant's host_logits
-  for (const uint32_t i : by_tenant_) {
+  for (const uint32_t i : layout.by_tenant()) {
     const Live& live = layout.live()[i];
     TenantEntry& tenant = *live.tenant;
     const model::HeadSpec& head = tenant.model.head.spec;
@@ -319,7 +315,8 @@ void HeadRunner::finish(const BatchLayout& layout) noexcept {
       normalize(result_floats(live));
     if (wants(live, ResultKind::kClasses)) {
       const size_t labels = head.labels.size();
-      const std::span<float> logits(tenant.scratch.host_logits.data() + row * labels, labels);
+      const std::span<float> logits(
+          tenant.scratch.host_logits[layout.place()].data() + row * labels, labels);
       to_probabilities(logits, head.problem);
       write_classes(head, logits, tenant.scratch.classes,
                     {live.segment->result.data, live.segment->result.bytes});

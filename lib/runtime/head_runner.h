@@ -2,11 +2,11 @@
 // into responses.
 //
 // launch() allocates the results, queues the heads and the copies of what they give; finish() runs
-// after the stream is synchronized and does what is left on the host. Between the two the segments'
-// results are allocated but not yet valid. A segment whose result cannot be allocated or sent gets a
-// status, and the others run.
+// after the stream has come so far and does what is left on the host. Between the two the segments'
+// results are allocated but not yet valid, and another batch may be launched, with a layout of its own. A
+// segment whose result cannot be allocated or sent gets a status, and the others run.
 //
-// A tenant's segments may stand anywhere in a batch: heads take them sorted by tenant.
+// Heads take the segments sorted by tenant.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class HeadRunner {
 
   // `hidden`: act [num_tokens, hidden size], device.
   void launch(device::Stream& stream, const void* hidden, const BatchLayout& layout) noexcept;
-  // REQUIRES: the stream was synchronized after launch() with the same layout.
+  // REQUIRES: what launch() with the same layout has launched is complete.
   void finish(const BatchLayout& layout) noexcept;
 
   uint64_t workspace_bytes() const;
@@ -40,13 +40,13 @@ class HeadRunner {
   // Rows of the hidden states as f32: converted, or in place if that is the activation type.
   const float* rows_f32(device::Stream& stream, const void* hidden, uint32_t first_row,
                         uint32_t num_rows) noexcept;
-  // Those of by_tenant_ that `wanted(live)` holds for.
+  // Those of layout.by_tenant() that `wanted(live)` holds for.
   template <class Wanted>
-  std::span<const uint32_t> choose(std::span<const Live> live, const Wanted& wanted) noexcept;
+  std::span<const uint32_t> choose(const BatchLayout& layout, const Wanted& wanted) noexcept;
   void launch_hidden(device::Stream& stream, const void* hidden,
                      std::span<const Live> live) noexcept;
   void launch_token_logits(device::Stream& stream, const void* hidden,
-                           std::span<const Live> live) noexcept;
+                           const BatchLayout& layout) noexcept;
   void launch_pooled(device::Stream& stream, const void* hidden,
                      const BatchLayout& layout) noexcept;
   void launch_embeddings(device::Stream& stream, const void* hidden,
@@ -57,8 +57,7 @@ class HeadRunner {
   std::unique_ptr<device::Buffer> hidden_f32_;  // [T, hidden]; null: the activation type is f32
   std::unique_ptr<device::Buffer> rows_;        // f32 [requests, hidden]: pooled hidden states
   std::unique_ptr<device::Buffer> pooled_;      // f32 [requests, hidden]: the pooler's output
-  std::vector<uint32_t> by_tenant_;             // live segments, by slot, then by row
-  std::vector<uint32_t> chosen_;                // those of them that a launch is for
+  std::vector<uint32_t> chosen_;                // live segments that a launch is for
 };
 
 }  // namespace itif::runtime

@@ -15,6 +15,7 @@ namespace itif::runtime {
 // What one step did, for the counters of whoever drives the executor.
 struct BatchFigures {
   uint32_t num_requests = 0;  // completed that were run
+  uint32_t num_refused = 0;   // completed that were not
   uint32_t num_tokens = 0;    // computed; 0: nothing ran
   uint32_t num_rows = 0;      // that were computed: tokens and the plan's padding
   uint32_t num_tenants = 0;
@@ -30,9 +31,17 @@ class RequestExecutor {
   virtual ~RequestExecutor() = default;
   // REQUIRES: at most kMaxIntake calls between two of step(): what a flood costs the batch that waits.
   virtual void submit(request::Request* request) noexcept = 0;
-  // Runs the next batch, if anything waits, and completes what was refused since the last step.
-  // Returns the requests completed.
+  // Completes the oldest batch that runs, if it is done, begins another, if anything waits and it is time,
+  // and completes what was refused since the last step. Returns the requests completed; `figures` are of
+  // the batch that was.
   virtual size_t step(CompletionSink& sink, BatchFigures& figures) noexcept = 0;
+  // Waits for the oldest batch that runs and completes it, as step() does; 0: none runs. Begins none.
+  virtual size_t finish(CompletionSink& sink, BatchFigures& figures) noexcept = 0;
+  // When step() is to be called though nothing was submitted; 0: need not be. What runs apart calls on its
+  // own when it is done (StreamOptions::on_done).
+  virtual uint64_t next_step_ns() const noexcept = 0;
+  // Whether step() would complete a batch.
+  virtual bool has_results() const noexcept = 0;
 
   virtual uint32_t num_queued() const noexcept = 0;
   // Requests that run now. Any thread.

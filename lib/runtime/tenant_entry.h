@@ -2,6 +2,7 @@
 // while it runs, which is the executor's.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -17,8 +18,9 @@ namespace itif::runtime {
 struct HeadScratch {
   std::unique_ptr<device::Buffer> logits;  // f32 [requests or tokens, labels]; null: no classifier
   std::vector<std::unique_ptr<device::Buffer>> dense;  // f32 [requests, n], one a dense layer
-  std::vector<float> host_logits;                      // [requests, labels]: kClassification
-  std::vector<wire::ClassEntry> classes;               // [labels]: kClassification
+  // Of a classifier's outputs, [requests, labels], by the batch's place among those in flight.
+  std::array<std::vector<float>, Group::kMaxInFlight> host_logits;
+  std::vector<wire::ClassEntry> classes;  // [labels], of a classifier
 
   // What make() will take of device memory.
   static uint64_t bytes_of(const model::HeadSpec& head, const GroupOptions& options);

@@ -47,11 +47,14 @@ def test_every_golden_model_alone_and_all_at_once(f32_appliance, namespaces):
     assert_accounted(f32_appliance)
 
 
-def test_in_the_thesis_form_answers_are_the_same(new_appliance, namespaces):
-    """With its operators and its padding: batching.fidelity and a planner that pads."""
+@pytest.mark.parametrize(
+    "batching", [{"fidelity": "thesis", "planner": "naive"}, {"overlap": "on", "max_requests": 2}], ids=["thesis", "overlap"]
+)
+def test_however_batches_run_answers_are_the_same(new_appliance, namespaces, batching):
+    """With the thesis's operators and a planner that pads; with many small batches, two of them in flight."""
     appliance = new_appliance()
     appliance.sections["device"] = {"dtype": "f32"}
-    appliance.sections["batching"] |= {"fidelity": "thesis", "planner": "naive"}
+    appliance.sections["batching"] |= batching
     appliance.start()
     goldens = {name: Golden(name) for name in ("plain-f32", "classifier-bf16", "tokens-f32")}
     added = {name: appliance.add_tenant(name, golden.directory) for name, golden in goldens.items()}

@@ -55,8 +55,8 @@ Result<GemmHandle> HostDevice::prepare(const GemmShape& shape, uint32_t max_rows
 }
 
 Result<std::unique_ptr<Stream>> HostDevice::make_stream(const StreamLimits& limits,
-                                                        std::span<const unsigned> cpus) {
-  return make_host_stream(gemms_, launch_, limits, cpus);
+                                                        const StreamOptions& options) {
+  return make_host_stream(gemms_, launch_, limits, options);
 }
 
 Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,

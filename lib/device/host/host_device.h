@@ -30,7 +30,7 @@ class HostDevice final : public Device {
   uint32_t row_slack() const override { return GemmLibrary::kRowSlack; }
   Status register_host_memory(const void*, size_t) override { return {}; }
   Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits,
-                                              std::span<const unsigned> cpus) override;
+                                              const StreamOptions& options) override;
 
  private:
   DeviceInfo info_;

@@ -6,12 +6,13 @@
 #include "base/check.h"
 #include "device/host/cpu.h"
 #include "device/host/memory.h"
+#include "device/queued_stream.h"
 #include "kernels/host/operators.h"
 
 namespace itif::device {
 namespace {
 
-class HostStream final : public Stream {
+class HostStream final : public ImmediateStream {
  public:
   HostStream(const kernels::host::HostLaunch& launch, const StreamLimits& limits,
              std::span<const unsigned> cpus, std::unique_ptr<GemmLibrary::Runner> gemms,
@@ -135,12 +136,15 @@ class HostStream final : public Stream {
 Result<std::unique_ptr<Stream>> make_host_stream(GemmLibrary& gemms,
                                                  const kernels::host::HostLaunch& launch,
                                                  const StreamLimits& limits,
-                                                 std::span<const unsigned> cpus) {
+                                                 const StreamOptions& options) {
   ITIF_ASSIGN(auto runner, gemms.make_runner());
   ITIF_ASSIGN(auto scratch,
               LazyMapping::reserve(kernels::host::attention_scratch_bytes(limits.max_tokens) *
                                    launch.num_threads));
-  return std::make_unique<HostStream>(launch, limits, cpus, std::move(runner), std::move(scratch));
+  auto stream = std::make_unique<HostStream>(launch, limits, options.cpus, std::move(runner),
+                                             std::move(scratch));
+  if (!options.runs_apart) return stream;
+  return QueuedStream::make(std::move(stream), limits, options);
 }
 
 }  // namespace itif::device

@@ -1,4 +1,5 @@
-// Launches on the host run at once, on the calling thread and its OpenMP pool.
+// Launches on the host run at once, on the calling thread and its OpenMP pool; those of a stream that runs
+// apart on a thread of its own (device/queued_stream.h).
 #pragma once
 
 #include <memory>
@@ -13,6 +14,6 @@ namespace itif::device {
 Result<std::unique_ptr<Stream>> make_host_stream(GemmLibrary& gemms,
                                                  const kernels::host::HostLaunch& launch,
                                                  const StreamLimits& limits,
-                                                 std::span<const unsigned> cpus);
+                                                 const StreamOptions& options);
 
 }  // namespace itif::device

@@ -26,7 +26,7 @@ struct Answer {
 // Once a process: EAL without hugepages, devices or files of its own.
 void start_test_eal();
 
-class WorkerTest : public testing::Test {
+class WorkerTest : public ::testing::Test {
  protected:
   static constexpr uint32_t kTenant = 7;
   static constexpr wire::Key kKey = {std::byte{1}, std::byte{2}, std::byte{3}};

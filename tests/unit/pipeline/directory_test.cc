@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kReader = 0;  // the only worker does not run: the test reads in its place
 
-class DirectoryTest : public testing::Test {
+class DirectoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
     start_test_eal();

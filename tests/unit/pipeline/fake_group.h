@@ -11,7 +11,9 @@
 
 #include "base/clock.h"
 #include "device/device.h"
+#include "device/queued_stream.h"
 #include "runtime/group.h"
+#include "support/null_stream.h"
 
 namespace itif::pipeline::test {
 
@@ -54,12 +56,14 @@ class FakeGroup final : public runtime::Group {
   uint64_t weight_bytes() const noexcept override { return 0; }
   uint64_t workspace_bytes() const noexcept override { return 0; }
 
-  Status forward(device::Stream&, runtime::Batch& batch) noexcept override {
+  void begin(device::Stream&, runtime::Batch& batch, uint32_t) noexcept override {
     ++batches;
     if (on_forward) on_forward();
     if (clock) clock->advance_ns(cost_ns_per_batch);
     for (const runtime::Segment& segment : batch.segments)
       if (clock) clock->advance_ns(cost_ns_per_token * segment.num_tokens);
+  }
+  Status finish(runtime::Batch& batch, uint32_t, Status) noexcept override {
     for (runtime::Segment& segment : batch.segments) {
       if (fail_next) {
         segment.status = wire::StatusCode::kDeviceFailed;
@@ -91,35 +95,6 @@ class FakeGroup final : public runtime::Group {
   model::TenantModel model_;
 };
 
-// Runs nothing: FakeGroup computes by itself.
-class FakeStream final : public device::Stream {
- public:
-  void attach_thread() override {}
-  void gather_ids(const kernels::GatherIds&) override {}
-  void embed_layer_norm(const kernels::EmbedLayerNorm&) override {}
-  void gather_patches(const kernels::GatherPatches&) override {}
-  void embed_patches(const kernels::EmbedPatches&) override {}
-  void gemm(const kernels::GroupedGemm&) override {}
-  void gemms(std::span<const kernels::GroupedGemm>) override {}
-  void attention(const kernels::Attention&) override {}
-  void residual_layer_norm(const kernels::ResidualLayerNorm&) override {}
-  void pool_segments(const kernels::PoolSegments&) override {}
-  void to_f32(const kernels::ToF32&) override {}
-  void small_linear(const kernels::SmallLinear&) override {}
-  void embed_positions(const kernels::EmbedPositions&) override {}
-  void append_kv(const kernels::AppendKv&) override {}
-  void copy_kv(const kernels::CopyKv&) override {}
-  void cached_attention(const kernels::CachedAttention&) override {}
-  void top_tokens(const kernels::TopTokens&) override {}
-  void bias_activation(const kernels::BiasActivation&) override {}
-  void split_heads(const kernels::SplitHeads&) override {}
-  void merge_heads(const kernels::MergeHeads&) override {}
-  void batched_gemm(const kernels::BatchedGemm&) override {}
-  void softmax(const kernels::Softmax&) override {}
-  void copy_to_host(const void*, size_t, void*) override {}
-  Status synchronize() override { return {}; }
-};
-
 class FakeDevice final : public device::Device {
  public:
   const device::DeviceInfo& info() const override { return info_; }
@@ -139,9 +114,11 @@ class FakeDevice final : public device::Device {
   }
   uint32_t row_slack() const override { return 0; }
   Status register_host_memory(const void*, size_t) override { return {}; }
-  Result<std::unique_ptr<device::Stream>> make_stream(const device::StreamLimits&,
-                                                      std::span<const unsigned>) override {
-    return std::make_unique<FakeStream>();
+  Result<std::unique_ptr<device::Stream>> make_stream(
+      const device::StreamLimits& limits, const device::StreamOptions& options) override {
+    auto stream = std::make_unique<testing::NullStream>();
+    if (!options.runs_apart) return stream;
+    return device::QueuedStream::make(std::move(stream), limits, options);
   }
 
  private:

@@ -1,56 +1,145 @@
-// A group's thread on a fake model: what it does when it is stopped.
+// A group's thread on a fake model: when it is stopped, while batches overlap, and for tasks.
 #include "pipeline/group_stage.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <cstdlib>
 #include <semaphore>
+#include <thread>
+#include <vector>
 
 #include "bench_of_one.h"
 
 namespace itif::pipeline::test {
 namespace {
 
-TEST(GroupStage, DoesNotComputeTheBacklogWhenItIsStopped) {
-  start_test_eal();
-  auto returned = RequestRing::create("returned", 64);
-  ASSERT_TRUE(returned);
-  RequestRing* returns[] = {returned->get()};
-  SystemClock clock;
-  FakeDevice device;
-  auto owned = std::make_unique<FakeGroup>();
-  FakeGroup& group = *owned;
+// A stage with one worker, and requests of two ids for it.
+class GroupStageTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    start_test_eal();
+    returned_ = RequestRing::create("returned", 64).value();
+    for (request::Request& request : requests_) {
+      request.payload_kind = wire::PayloadKind::kTokensU16;
+      request.payload_bytes = sizeof ids_;
+      request.pieces = std::span(&piece_, 1);
+    }
+  }
+  void TearDown() override {
+    stage_->stop();
+    for (request::Request& request : requests_) std::free(request.result.data);
+  }
+  void make_stage(const GroupStageOptions& options) {
+    auto group = std::make_unique<FakeGroup>();
+    group_ = group.get();
+    RequestRing* returns[] = {returned_.get()};
+    stage_ =
+        GroupStage::create("stage", std::move(group), device_, clock_, returns, options).value();
+  }
+  // Waits for so many.
+  std::vector<request::Request*> take(size_t count) {
+    std::vector<request::Request*> taken;
+    while (taken.size() < count) {
+      request::Request* request = nullptr;
+      if (returned_->pop(&request, 1) == 1)
+        taken.push_back(request);
+      else
+        std::this_thread::yield();
+    }
+    return taken;
+  }
+
+  SystemClock clock_;
+  FakeDevice device_;
+  std::unique_ptr<RequestRing> returned_;
+  FakeGroup* group_ = nullptr;
+  std::unique_ptr<GroupStage> stage_;
+  const std::array<uint16_t, 2> ids_ = {5, 6};
+  const request::Piece piece_{reinterpret_cast<const std::byte*>(ids_.data()), sizeof ids_};
+  std::array<request::Request, 9> requests_;
+};
+
+TEST_F(GroupStageTest, DoesNotComputeTheBacklogWhenItIsStopped) {
+  make_stage({});
   std::binary_semaphore inside{0}, leave{0};
-  group.on_forward = [&] {
+  group_->on_forward = [&] {
     inside.release();
     leave.acquire();
   };
-  auto stage = GroupStage::create("stopped", std::move(owned), device, clock, returns, {});
-  ASSERT_TRUE(stage) << stage.error().message;
-
-  const std::array<uint16_t, 2> ids = {5, 6};
-  const request::Piece piece{reinterpret_cast<const std::byte*>(ids.data()), sizeof ids};
-  std::array<request::Request, 9> requests;
-  for (request::Request& request : requests) {
-    request.payload_kind = wire::PayloadKind::kTokensU16;
-    request.payload_bytes = sizeof ids;
-    request.pieces = std::span(&piece, 1);
-  }
-  (*stage)->start();
-  (*stage)->push(&requests[0]);
+  stage_->start();
+  stage_->push(&requests_[0]);
   inside.acquire();
-  for (size_t i = 1; i < requests.size(); ++i) (*stage)->push(&requests[i]);
-  std::thread stopper([&] { (*stage)->stop(); });
-  while (!(*stage)->stopping()) std::this_thread::yield();
+  for (size_t i = 1; i < requests_.size(); ++i) stage_->push(&requests_[i]);
+  std::thread stopper([&] { stage_->stop(); });
+  while (!stage_->stopping()) std::this_thread::yield();
   leave.release();
   leave.release();
   stopper.join();
-  EXPECT_EQ(group.batches, 1u);
-  request::Request* done = nullptr;
-  EXPECT_EQ((*returned)->pop(&done, 1), 1u) << "the batch that ran is given back";
-  EXPECT_EQ(done, &requests[0]);
-  EXPECT_TRUE((*returned)->empty());
-  std::free(requests[0].result.data);
+  EXPECT_EQ(group_->batches, 1u);
+  EXPECT_EQ(take(1), (std::vector<request::Request*>{&requests_[0]})) << "the batch that ran";
+  EXPECT_TRUE(returned_->empty());
+}
+
+// What runs apart must wake the thread: it sleeps while a batch computes.
+TEST_F(GroupStageTest, AnswersEveryRequestWhereBatchesOverlap) {
+  make_stage({.executor = {.limits = {.max_requests = 2}}, .overlaps = true});
+  stage_->start();
+  for (int turn = 0; turn < 200; ++turn) {
+    for (request::Request& request : requests_) stage_->push(&request);
+    for (request::Request* request : take(requests_.size())) {
+      EXPECT_EQ(request->status, wire::StatusCode::kOk);
+      std::free(request->result.data);
+      request->result = {};
+    }
+  }
+  EXPECT_EQ(stage_->counters().requests.read(), 200 * requests_.size());
+  EXPECT_EQ(stage_->counters().refused.read(), 0u);
+  EXPECT_EQ(stage_->num_executing(), 0u);
+}
+
+TEST_F(GroupStageTest, GivesBackWhatRunsApartWhenItIsStopped) {
+  make_stage({.executor = {.limits = {.max_requests = 1}}, .overlaps = true});
+  std::counting_semaphore<9> inside{0};
+  group_->on_forward = [&] { inside.release(); };
+  stage_->start();
+  for (request::Request& request : requests_) stage_->push(&request);
+  inside.acquire();
+  stage_->stop();
+  EXPECT_EQ(stage_->num_executing(), 0u);
+  EXPECT_EQ(returned_->size(), group_->batches);
+}
+
+TEST_F(GroupStageTest, ATaskHasTheDeviceToItself) {
+  make_stage({.overlaps = true});
+  struct Task final : StageTask {
+    GroupStage* stage = nullptr;
+    int pieces = 0;
+    uint32_t most_executing = 0;
+    bool step(device::Stream& stream) noexcept override {
+      most_executing = std::max(most_executing, stage->num_executing());
+      EXPECT_TRUE(stream.synchronize());
+      return ++pieces < 50;
+    }
+  } task;
+  task.stage = stage_.get();
+  stage_->start();
+  std::atomic<bool> done{false};
+  std::thread asker([&] {
+    while (!done) {
+      for (request::Request& request : requests_) stage_->push(&request);
+      for (request::Request* request : take(requests_.size())) {
+        std::free(request->result.data);
+        request->result = {};
+      }
+    }
+  });
+  stage_->perform(task, {});
+  done = true;
+  asker.join();
+  EXPECT_EQ(task.pieces, 50);
+  EXPECT_EQ(task.most_executing, 0u);
 }
 
 }  // namespace

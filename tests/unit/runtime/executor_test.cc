@@ -1,104 +1,20 @@
 // The executor against a group that computes nothing and takes a known time.
 #include "runtime/executor.h"
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <deque>
-#include <functional>
-
-#include "support/plain_device.h"
+#include "support/executor_fixture.h"
 
 namespace itif::runtime {
 namespace {
 
 using wire::StatusCode;
 
-// Advances the clock by 10 ms and 0.1 ms a token, and answers each segment with one number.
-class TimedGroup final : public Group {
- public:
-  explicit TimedGroup(VirtualClock& clock) : clock_(clock) {
-    model_.max_tokens = model_.max_text_tokens = 512;
-  }
-  uint32_t batches = 0;
-  uint64_t slower = 1;
-  std::function<void()> on_forward = [] {};
-  std::function<void(std::span<Segment>)> on_batch = [](std::span<Segment>) {};
-
-  const model::BackboneSpec& spec() const noexcept override { return spec_; }
-  const GroupOptions& options() const noexcept override { return options_; }
-  Result<uint32_t> admit(const std::string&, const model::Progress&) override { return 0u; }
-  void release(uint32_t) override {}
-  const model::TenantModel* model(uint32_t) const noexcept override { return &model_; }
-  uint32_t num_tenants() const noexcept override { return 1; }
-  uint64_t weight_bytes() const noexcept override { return 0; }
-  uint64_t workspace_bytes() const noexcept override { return 0; }
-  Status forward(device::Stream&, Batch& batch) noexcept override {
-    on_forward();
-    on_batch(batch.segments);
-    ++batches;
-    uint64_t tokens = 0;
-    for (Segment& segment : batch.segments) {
-      tokens += segment.num_tokens;
-      segment.result = {static_cast<std::byte*>(std::calloc(1, 4)), 4};
-      segment.result_rows = 1;
-    }
-    clock_.advance_ns(slower * (10'000'000 + 100'000 * tokens));
-    return {};
-  }
-
- private:
-  VirtualClock& clock_;
-  model::BackboneSpec spec_;
-  GroupOptions options_;
-  model::TenantModel model_;
-};
-
-class Executor : public ::testing::Test, protected CompletionSink {
+class Executor : public testing::ExecutorFixture {
  protected:
-  Executor() : group_(clock_), stream_(device_.make_stream({}).value()) {
-    executor_ = GroupExecutor::create(group_, *stream_, clock_, {}).value();
-  }
-  ~Executor() override {
-    for (request::Request& r : requests_) std::free(r.result.data);
-  }
-  void complete(std::span<request::Request* const> requests) noexcept override {
-    completed_.insert(completed_.end(), requests.begin(), requests.end());
-  }
-
-  request::Request& submit(uint32_t tokens, uint64_t budget_ns = 0, uint32_t slot = 0,
-                           uint64_t slo_ns = 0) {
-    request::Request& r = requests_.emplace_back();
-    r.slot = slot;
-    r.slo_ns = slo_ns;
-    r.complete_ns = clock_.now_ns();
-    pieces_.push_back({ids_, tokens * 2});
-    r.payload_kind = wire::PayloadKind::kTokensU16;
-    r.payload_bytes = tokens * 2;
-    r.pieces = {&pieces_.back(), 1};
-    r.deadline_ns = budget_ns ? clock_.now_ns() + budget_ns : 0;
-    executor_->submit(&r);
-    return r;
-  }
-  void step() {
-    BatchFigures figures;
-    executor_->step(*this, figures);
-  }
   StatusCode run(uint32_t tokens, uint64_t budget_ns = 0) {
     request::Request& r = submit(tokens, budget_ns);
     step();
     return r.status;
   }
-
-  alignas(4) std::byte ids_[4096] = {};
-  VirtualClock clock_;
-  testing::PlainDevice device_;
-  TimedGroup group_;
-  std::unique_ptr<device::Stream> stream_;
-  std::unique_ptr<GroupExecutor> executor_;
-  std::deque<request::Request> requests_;
-  std::deque<request::Piece> pieces_;
-  std::vector<request::Request*> completed_;
 };
 
 // 128 tokens take 23 ms; batches of 1 to 4 tokens cost 2.5 to 10 ms a token.
@@ -147,7 +63,7 @@ TEST_F(Executor, ATenantThatSendsLittleDoesNotWaitForAFloodsBatches) {
                         Case{"fair", 0, true}, Case{"fair", 60'000'000, true}}) {
     ExecutorOptions options;
     options.scheduler = c.scheduler;
-    executor_ = GroupExecutor::create(group_, *stream_, clock_, options).value();
+    make_executor(options);
     const auto flooded_step = [&] {
       while (executor_->num_queued() < 100) submit(50);
       step();
@@ -174,7 +90,7 @@ TEST_F(Executor, ATenantThatSendsLittleDoesNotWaitForAFloodsBatches) {
 TEST_F(Executor, AFloodThatSlowsTheMachineDoesNotLoosenItsBound) {
   ExecutorOptions options;
   options.max_wait_ns = 0;
-  executor_ = GroupExecutor::create(group_, *stream_, clock_, options).value();
+  make_executor(options);
   uint32_t most_tokens = 0;
   group_.on_batch = [&](std::span<Segment> segments) {
     most_tokens = std::max(most_tokens, static_cast<uint32_t>(50 * segments.size()));
@@ -231,10 +147,10 @@ TEST_F(Executor, RefusalsDoNotWaitForTheBatch) {
   request::Request& malformed = requests_.emplace_back();
   malformed.payload_kind = wire::PayloadKind::kTokensU16;
   executor_->submit(&malformed);
-  size_t completed_before_forward = 0;
-  group_.on_forward = [&] { completed_before_forward = completed_.size(); };
+  size_t completed_before_begin = 0;
+  group_.on_begin = [&] { completed_before_begin = completed_.size(); };
   step();
-  EXPECT_EQ(completed_before_forward, 1u);
+  EXPECT_EQ(completed_before_begin, 1u);
   EXPECT_EQ(malformed.status, StatusCode::kMalformed);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "device/queued_stream.h"
 #include "support/plain_stream.h"
 
 namespace itif::testing {
@@ -101,9 +102,11 @@ Status PlainDevice::pack(const device::GemmShape& shape, std::span<const TensorV
   return {};
 }
 
-Result<std::unique_ptr<device::Stream>> PlainDevice::make_stream(const device::StreamLimits& limits,
-                                                                 std::span<const unsigned>) {
-  return make_plain_stream(state_, limits);
+Result<std::unique_ptr<device::Stream>> PlainDevice::make_stream(
+    const device::StreamLimits& limits, const device::StreamOptions& options) {
+  auto stream = make_plain_stream(state_, limits);
+  if (!options.runs_apart) return stream;
+  return device::QueuedStream::make(std::move(stream), limits, options);
 }
 
 }  // namespace itif::testing

@@ -45,8 +45,8 @@ class PlainDevice final : public device::Device {
   }
   uint32_t row_slack() const override { return 3; }
   Status register_host_memory(const void*, size_t) override { return {}; }
-  Result<std::unique_ptr<device::Stream>> make_stream(const device::StreamLimits& limits = {},
-                                                      std::span<const unsigned> cpus = {}) override;
+  Result<std::unique_ptr<device::Stream>> make_stream(
+      const device::StreamLimits& limits = {}, const device::StreamOptions& options = {}) override;
 
  private:
   device::DeviceInfo info_;

@@ -68,7 +68,7 @@ void for_each_head_value(std::span<const kernels::PaddedSegment> segments, size_
                    (head * segment.num_rows + i) * head_size + j);
 }
 
-class PlainStream final : public device::Stream {
+class PlainStream final : public device::ImmediateStream {
  public:
   PlainStream(std::shared_ptr<PlainDeviceState> state, const device::StreamLimits& limits)
       : state_(std::move(state)), limits_(limits) {}

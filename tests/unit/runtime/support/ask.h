@@ -38,42 +38,65 @@ struct Answer {
   }
 };
 
-// One batch. REQUIRES: asks are ascending by slot. `fault` receives forward()'s status.
-inline std::vector<Answer> run_batch(runtime::Group& group, device::Stream& stream,
-                                     const std::vector<Ask>& asks, Status* fault = nullptr) {
-  std::vector<runtime::Segment> segments(asks.size());
-  std::vector<std::vector<uint32_t>> storage(asks.size());  // 4-byte aligned
-  std::vector<std::vector<kernels::IdPiece>> pieces(asks.size());
-  for (size_t i = 0; i < asks.size(); ++i) {
-    const Ask& ask = asks[i];
-    storage[i].resize(ask.ids.size() + 1);
-    auto* bytes = reinterpret_cast<std::byte*>(storage[i].data());
+// A batch of them, with the memory that it is read from. REQUIRES: asks are ascending by slot.
+class AskedBatch {
+ public:
+  explicit AskedBatch(const std::vector<Ask>& asks)
+      : asks_(asks), segments_(asks.size()), storage_(asks.size()), pieces_(asks.size()) {
+    for (size_t i = 0; i < asks_.size(); ++i) lay_out(i);
+  }
+  AskedBatch(const AskedBatch&) = delete;
+  AskedBatch& operator=(const AskedBatch&) = delete;
+
+  runtime::Batch batch() { return {segments_}; }
+  // Once, when the group has finished the batch.
+  std::vector<Answer> answers() {
+    std::vector<Answer> answers(segments_.size());
+    for (size_t i = 0; i < segments_.size(); ++i) {
+      const runtime::Segment& segment = segments_[i];
+      answers[i] = {segment.status, segment.kind_out, segment.detail, {}, segment.result_rows};
+      if (segment.result.data)
+        answers[i].bytes.assign(segment.result.data, segment.result.data + segment.result.bytes);
+      std::free(segment.result.data);
+    }
+    return answers;
+  }
+
+ private:
+  void lay_out(size_t i) {
+    const Ask& ask = asks_[i];
+    storage_[i].resize(ask.ids.size() + 1);
+    auto* bytes = reinterpret_cast<std::byte*>(storage_[i].data());
     for (size_t t = 0; t < ask.ids.size(); ++t)
       std::memcpy(bytes + t * ask.id_bytes, &ask.ids[t], ask.id_bytes);
     for (uint32_t t = 0; t < ask.ids.size(); t += ask.ids_a_piece) {
       const auto left = static_cast<uint32_t>(ask.ids.size()) - t;
-      pieces[i].push_back(
+      pieces_[i].push_back(
           {bytes + size_t{t} * ask.id_bytes, std::min(ask.ids_a_piece, left), t, ask.id_bytes});
     }
-    segments[i].slot = ask.slot;
-    segments[i].num_tokens = static_cast<uint32_t>(ask.ids.size());
-    segments[i].num_rows = segments[i].num_tokens + ask.padding;
-    segments[i].pieces = pieces[i];
-    segments[i].token_types = ask.token_types;
-    segments[i].kind = ask.kind;
+    runtime::Segment& segment = segments_[i];
+    segment.slot = ask.slot;
+    segment.num_tokens = static_cast<uint32_t>(ask.ids.size());
+    segment.num_rows = segment.num_tokens + ask.padding;
+    segment.pieces = pieces_[i];
+    segment.token_types = ask.token_types;
+    segment.kind = ask.kind;
   }
-  runtime::Batch batch{segments};
+
+  const std::vector<Ask> asks_;
+  std::vector<runtime::Segment> segments_;
+  std::vector<std::vector<uint32_t>> storage_;  // 4-byte aligned
+  std::vector<std::vector<kernels::IdPiece>> pieces_;
+};
+
+// One batch. `fault` receives forward()'s status.
+inline std::vector<Answer> run_batch(runtime::Group& group, device::Stream& stream,
+                                     const std::vector<Ask>& asks, Status* fault = nullptr) {
+  AskedBatch asked(asks);
+  runtime::Batch batch = asked.batch();
   Status status = group.forward(stream, batch);
   if (fault) *fault = std::move(status);
-  std::vector<Answer> answers(asks.size());
-  for (size_t i = 0; i < asks.size(); ++i) {
-    const runtime::Segment& segment = segments[i];
-    answers[i] = {segment.status, segment.kind_out, segment.detail, {}, segment.result_rows};
-    if (segment.result.data)
-      answers[i].bytes.assign(segment.result.data, segment.result.data + segment.result.bytes);
-    std::free(segment.result.data);
-  }
-  return answers;
+  return asked.answers();
 }
 
 inline double max_difference(const std::vector<float>& a, const std::vector<float>& b) {

@@ -1,0 +1,113 @@
+// A stream whose launches run on a thread of its own: they are kept until record() hands them over, and the
+// caller prepares the next ones meanwhile. What makes batches overlap on a device that is made of the
+// caller's own kind of processors; a GPU needs none.
+//
+// Kept are the arguments and all that their spans show, as the Stream's contract wants: "read before the
+// call returns". Only what device pointers show, and the bytes of packets, must stay until the event.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <memory_resource>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/device.h"
+
+namespace itif::device {
+
+class QueuedStream final : public Stream {
+ public:
+  // `stream` runs launches at once, on the thread that is made here. REQUIRES: options.clock.
+  // Errors: kResourceExhausted.
+  static Result<std::unique_ptr<Stream>> make(std::unique_ptr<Stream> stream,
+                                              const StreamLimits& limits,
+                                              const StreamOptions& options);
+  // Waits for what was recorded; the rest never runs.
+  ~QueuedStream() override;
+
+  void attach_thread() override { stream_->attach_thread(); }
+  void gather_ids(const kernels::GatherIds& args) override;
+  void embed_layer_norm(const kernels::EmbedLayerNorm& args) override;
+  void gather_patches(const kernels::GatherPatches& args) override;
+  void embed_patches(const kernels::EmbedPatches& args) override;
+  void gemm(const kernels::GroupedGemm& args) override { gemms({&args, 1}); }
+  void gemms(std::span<const kernels::GroupedGemm> all) override;
+  void attention(const kernels::Attention& args) override;
+  void residual_layer_norm(const kernels::ResidualLayerNorm& args) override;
+  void pool_segments(const kernels::PoolSegments& args) override;
+  void to_f32(const kernels::ToF32& args) override;
+  void small_linear(const kernels::SmallLinear& args) override;
+  void embed_positions(const kernels::EmbedPositions& args) override;
+  void append_kv(const kernels::AppendKv& args) override;
+  void copy_kv(const kernels::CopyKv& args) override;
+  void cached_attention(const kernels::CachedAttention& args) override;
+  void top_tokens(const kernels::TopTokens& args) override;
+  void bias_activation(const kernels::BiasActivation& args) override;
+  void split_heads(const kernels::SplitHeads& args) override;
+  void merge_heads(const kernels::MergeHeads& args) override;
+  void batched_gemm(const kernels::BatchedGemm& args) override;
+  void softmax(const kernels::Softmax& args) override;
+  void copy_to_host(const void* source, size_t bytes, void* target) override;
+  Event record() override;
+  bool is_done(Event event) const noexcept override;
+  Completion wait(Event event) override;
+  Status synchronize() override;
+
+ private:
+  // A launch as it is kept: what runs it, and its arguments.
+  struct Launch {
+    void (*run)(Stream& stream, const void* args);
+    const void* args;
+  };
+  // What stands between two events.
+  class Work {
+   public:
+    Work();
+    template <class T>
+    const T* keep(const T& value);
+    template <class T>
+    std::span<const T> keep(std::span<const T> values);
+    void clear();
+
+    std::vector<Launch> launches;
+    Completion completion;
+
+   private:
+    std::unique_ptr<std::byte[]> memory_;
+    std::pmr::monotonic_buffer_resource arena_;  // in it; beyond, from the heap
+  };
+  // Those pending, and the one that is being made.
+  static constexpr uint32_t kNumWorks = kMaxPending + 1;
+
+  QueuedStream(std::unique_ptr<Stream> stream, const StreamOptions& options);
+  Work& of(Event event) { return works_[event % kNumWorks]; }
+  // Keeps a launch of `method` and what the named spans of its arguments show.
+  template <auto method, class Args, class... Spans>
+  void add(Args args, Spans... spans);
+  void run() noexcept;
+  void run(Work& work) noexcept;
+
+  const std::unique_ptr<Stream> stream_;
+  const Clock& clock_;
+  const std::function<void()> on_done_;
+  std::array<Work, kNumWorks> works_;
+  // The caller's.
+  std::vector<kernels::ImagePixels> pixels_;
+  std::vector<kernels::GroupedGemm> gemms_;
+  Event next_event_ = 0;  // of what is being made
+  Event next_wait_ = 0;
+  std::mutex mutex_;
+  std::condition_variable handed_, came_;
+  Event num_handed_ = 0;  // guarded by mutex_
+  bool stopping_ = false;
+  std::atomic<Event> num_done_{0};  // written with mutex_ held
+  std::thread thread_;
+};
+
+}  // namespace itif::device

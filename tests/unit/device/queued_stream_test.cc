@@ -1,0 +1,166 @@
+// Launches that run later, on another thread: in order, with what their arguments showed when they were made.
+#include "device/queued_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <semaphore>
+#include <vector>
+
+#include "base/byte_piece.h"
+#include "device/metered_stream.h"
+
+namespace itif::device {
+namespace {
+
+// A nanosecond passes at every look.
+class TickingClock final : public Clock {
+ public:
+  uint64_t now_ns() const noexcept override { return ++ns_; }
+  uint64_t unix_ns() const noexcept override { return ns_; }
+
+ private:
+  mutable std::atomic<uint64_t> ns_ = 0;
+};
+
+class QueuedStreamTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Stream> make_stream(std::function<void()> on_done = {}) {
+    return device_
+        ->make_stream({}, {.runs_apart = true, .clock = &clock_, .on_done = std::move(on_done)})
+        .value();
+  }
+  // x += bias, of one row of one value.
+  void add(Stream& stream, float& x, float& bias) {
+    range_ = {0, 1, 0};
+    stream.bias_activation({.x = &x,
+                            .bias = {reinterpret_cast<std::byte*>(&bias), 0},
+                            .width = 1,
+                            .ranges = {&range_, 1}});
+    range_ = {};  // it has been read
+  }
+
+  kernels::RowRange range_;
+  TickingClock clock_;
+  std::unique_ptr<Device> device_ =
+      open_device({.kind = "host", .dtype = "f32", .num_threads = 1}).value();
+};
+
+TEST_F(QueuedStreamTest, NothingRunsBeforeItIsRecorded) {
+  const auto stream = make_stream();
+  float x = 1, bias = 2, copied = 0;
+  add(*stream, x, bias);
+  add(*stream, x, bias);
+  stream->copy_to_host(&x, sizeof x, &copied);
+  EXPECT_EQ(x, 1);
+  EXPECT_TRUE(stream->synchronize());
+  EXPECT_EQ(copied, 5);
+}
+
+TEST_F(QueuedStreamTest, EventsComeInOrderAndSayHowLongTheyTook) {
+  std::binary_semaphore came{0}, go_on{0};
+  const auto stream = make_stream([&] {
+    came.release();
+    go_on.acquire();
+  });
+  float x = 0, one = 1, ten = 10;
+  add(*stream, x, one);
+  const Stream::Event first = stream->record();
+  add(*stream, x, ten);
+  const Stream::Event second = stream->record();
+  came.acquire();  // its thread stands behind the first
+  EXPECT_TRUE(stream->is_done(first));
+  EXPECT_FALSE(stream->is_done(second));
+  EXPECT_EQ(x, 1);
+  const Stream::Completion done = stream->wait(first);
+  EXPECT_TRUE(done.status);
+  EXPECT_GT(done.device_ns, 0u);
+  go_on.release();
+  EXPECT_TRUE(stream->wait(second).status);
+  EXPECT_EQ(x, 11);
+  came.acquire();
+  go_on.release();
+}
+
+TEST_F(QueuedStreamTest, AFailureIsReportedWithItsEventAlone) {
+  const auto stream = make_stream();
+  std::vector<float> memory(64);
+  const kernels::RowRange range{0, 1, 0};
+  stream->gemm({.a = memory.data(),
+                .weights = {reinterpret_cast<std::byte*>(memory.data() + 16), 0},
+                .bias = {},
+                .out = memory.data() + 32,
+                .n = 4,
+                .k = 4,
+                .ranges = {&range, 1},
+                .prepared = nullptr});
+  const Stream::Event first = stream->record();
+  const Stream::Event second = stream->record();
+  const Status failed = stream->wait(first).status;
+  ASSERT_FALSE(failed);
+  EXPECT_NE(failed.error().message.find("not prepared"), std::string::npos);
+  EXPECT_TRUE(stream->wait(second).status);
+}
+
+// A GEMM's mode shows in how many launches it is.
+TEST_F(QueuedStreamTest, KeepsTheModesOfGemms) {
+  auto owned = std::make_unique<MeteredStream>(device_->make_stream().value(), clock_);
+  const MeteredStream& metered = *owned;
+  const auto stream =
+      QueuedStream::make(std::move(owned), {}, {.runs_apart = true, .clock = &clock_}).value();
+  const GemmHandle prepared = device_->prepare({.n = 4, .k = 4, .has_bias = false}, 8).value();
+  const auto buffer = device_->allocate(4096).value();
+  std::vector<kernels::RowRange> ranges = {{0, 1, 0}, {1, 2, 0}};
+  std::vector<kernels::ShapeMode> modes = {{4, 4, kernels::GemmMode::kAtOnce}};
+  stream->gemm({.a = buffer->data(),
+                .weights = {buffer->data() + 1024, 0},
+                .bias = {},
+                .out = buffer->data() + 2048,
+                .n = 4,
+                .k = 4,
+                .ranges = ranges,
+                .mode = {modes, kernels::GemmMode::kInTurn},
+                .prepared = prepared.get()});
+  modes[0] = {};
+  ASSERT_TRUE(stream->synchronize());
+  EXPECT_EQ(metered.of("gemm").launches, 1u);
+}
+
+TEST_F(QueuedStreamTest, KeepsThePiecesOfImages) {
+  const auto stream = make_stream();
+  const std::byte pixels[] = {std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};
+  std::vector<BytePiece> pieces = {{pixels, 1}, {pixels + 1, 3}};
+  std::vector<kernels::ImagePixels> images(1);
+  images[0].pieces = pieces;
+  std::vector<float> out(4);
+  stream->gather_patches(
+      {.images = images, .height = 2, .width = 2, .channels = 1, .patch = 2, .out = out.data()});
+  pieces.assign(2, {});
+  images.assign(1, {});
+  ASSERT_TRUE(stream->synchronize());
+  EXPECT_EQ(out, (std::vector<float>{1, 2, 3, 4}));
+}
+
+// Memory for a work's launches is taken once; what does not fit comes from the heap and goes again.
+TEST_F(QueuedStreamTest, TakesMoreLaunchesThanItHasReserved) {
+  const auto stream = make_stream();
+  float x = 0, one = 1;
+  for (int turn = 0; turn < 4; ++turn) {
+    for (int i = 0; i < 20'000; ++i) add(*stream, x, one);
+    ASSERT_TRUE(stream->synchronize());
+  }
+  EXPECT_EQ(x, 80'000);
+}
+
+TEST_F(QueuedStreamTest, EndsWithWorkThatNobodyWaitedFor) {
+  float x = 0, one = 1;
+  {
+    const auto stream = make_stream();
+    add(*stream, x, one);
+    stream->record();
+    add(*stream, x, one);
+  }
+  EXPECT_EQ(x, 1);  // what was recorded ran, and no more
+}
+
+}  // namespace
+}  // namespace itif::device

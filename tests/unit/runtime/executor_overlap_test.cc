@@ -1,0 +1,186 @@
+// The executor on a stream that runs apart: what it prepares while a batch computes, and when.
+#include "support/executor_fixture.h"
+
+namespace itif::runtime {
+namespace {
+
+using wire::StatusCode;
+
+constexpr uint64_t kMs = 1'000'000;
+
+class OverlappedExecutor : public testing::ExecutorFixture {
+ protected:
+  OverlappedExecutor() { stream_.runs_apart = true; }
+  // So that it knows what batches take: 10 ms and 0.1 ms a token.
+  void learn() {
+    for (int i = 0; i < 100; ++i) {
+      submit(50 + 50 * (i % 3));
+      run_all();
+    }
+    stream_.idle_ns = 0;
+    group_.batches = 0;
+    completed_.clear();
+  }
+};
+
+TEST_F(OverlappedExecutor, BeginsABatchAndDoesNotWaitForIt) {
+  request::Request& r = submit(100);
+  EXPECT_EQ(step().num_requests, 0u);
+  EXPECT_EQ(executor_->num_executing(), 1u);
+  EXPECT_FALSE(executor_->has_results());
+  EXPECT_TRUE(completed_.empty());
+  clock_.advance_ns(20 * kMs);
+  EXPECT_TRUE(executor_->has_results());
+  const BatchFigures figures = step();
+  EXPECT_EQ(figures.num_requests, 1u);
+  EXPECT_EQ(figures.num_tokens, 100u);
+  EXPECT_EQ(figures.execute_ns, 20 * kMs);
+  EXPECT_EQ(completed_, (std::vector<request::Request*>{&r}));
+  EXPECT_EQ(r.status, StatusCode::kOk);
+  EXPECT_EQ(executor_->num_executing(), 0u);
+}
+
+// Until shortly before the first ends the second's membership is open: the last to arrive rides too.
+TEST_F(OverlappedExecutor, ChoosesTheNextBatchAsLateAsItCan) {
+  learn();
+  submit(100);
+  step();
+  const uint64_t end_ns = stream_.end_ns();
+  submit(10);
+  step();
+  EXPECT_EQ(group_.batches, 1u);
+  const uint64_t next_ns = executor_->next_step_ns();
+  EXPECT_LT(next_ns, end_ns);
+  EXPECT_GT(next_ns, end_ns - 2 * kMs);
+  clock_.advance_ns(next_ns - 1 - clock_.now_ns());
+  submit(20);
+  step();
+  EXPECT_EQ(group_.batches, 1u);
+  clock_.advance_ns(1);
+  size_t riding = 0;
+  group_.on_batch = [&](std::span<Segment> segments) { riding = segments.size(); };
+  EXPECT_EQ(step().num_requests, 0u) << "the first still runs";
+  EXPECT_EQ(group_.batches, 2u);
+  EXPECT_EQ(riding, 2u);
+  EXPECT_EQ(executor_->num_executing(), 3u);
+  run_all();
+  EXPECT_EQ(stream_.idle_ns, 0u);
+}
+
+TEST_F(OverlappedExecutor, TheDeviceIsNeverIdleWhileRequestsWait) {
+  learn();
+  ExecutorOptions options;
+  options.limits.max_tokens = 200;
+  options.max_wait_ns = 0;
+  make_executor(options);
+  learn();
+  for (int i = 0; i < 100; ++i) submit(100);
+  run_all();
+  EXPECT_EQ(group_.batches, 50u);
+  EXPECT_EQ(stream_.idle_ns, 0u);
+  EXPECT_EQ(completed_.size(), 100u);
+  for (size_t i = 1; i < completed_.size(); ++i)
+    EXPECT_LE(completed_[i - 1]->done_ns, completed_[i]->done_ns);
+  for (const request::Request* r : completed_) EXPECT_EQ(r->status, StatusCode::kOk);
+}
+
+TEST_F(OverlappedExecutor, AtMostTwoBatchesAreInFlight) {
+  // Nothing is known of what they take: the second is begun at once, a third is not.
+  for (int i = 0; i < 3; ++i) {
+    submit(10);
+    step();
+  }
+  EXPECT_EQ(group_.batches, 2u);
+  EXPECT_EQ(executor_->num_queued(), 1u);
+  EXPECT_EQ(executor_->next_step_ns(), 0u);
+  run_all();
+  EXPECT_EQ(group_.batches, 3u);
+  EXPECT_EQ(completed_.size(), 3u);
+}
+
+// The next batch's launches would come between two passes of this one.
+TEST_F(OverlappedExecutor, PassesOfABatchAreNotPartedByTheNext) {
+  executor_->set_planner(plan::make_planner("naive", {.limits = executor_->plan_limits()}).value());
+  std::vector<size_t> passes;
+  group_.on_batch = [&](std::span<Segment> segments) { passes.push_back(segments.size()); };
+  for (int i = 0; i < 9; ++i) submit(i == 4 ? 500 : 10, 0, static_cast<uint32_t>(i % 3));
+  step();
+  submit(10);
+  uint32_t refused = 0, requests = 0;
+  while (executor_->num_queued() > 0 || executor_->num_executing() > 0) {
+    const BatchFigures figures = step();
+    requests += figures.num_requests;
+    refused += figures.num_refused;
+    pass_time();
+  }
+  EXPECT_EQ(passes, (std::vector<size_t>{6, 3, 1}));
+  EXPECT_EQ(requests, 10u);
+  EXPECT_EQ(refused, 0u);
+  EXPECT_EQ(completed_.size(), 10u);
+}
+
+// What runs before it counts: alone it would be in time.
+TEST_F(OverlappedExecutor, DeadlinesAreHeldAgainstTheEndOfWhatRuns) {
+  learn();
+  submit(100);
+  step();
+  clock_.advance_ns(executor_->next_step_ns() == 0 ? 15 * kMs : 0);
+  request::Request& late = submit(100, 22 * kMs);     // 5 of the first, 20 of its own
+  request::Request& in_time = submit(100, 60 * kMs);  // both would be 35
+  run_all();
+  EXPECT_EQ(late.status, StatusCode::kDeadlineLaunch);
+  EXPECT_EQ(in_time.status, StatusCode::kOk);
+}
+
+TEST_F(OverlappedExecutor, AFailedDeviceAnswersBothBatchesAndWhatWaits) {
+  for (int i = 0; i < 2; ++i) {
+    submit(10);
+    step();
+  }
+  submit(10);
+  EXPECT_EQ(executor_->num_executing(), 2u);
+  stream_.fails = true;
+  run_all();
+  EXPECT_TRUE(executor_->device_failed());
+  EXPECT_EQ(group_.batches, 2u);
+  ASSERT_EQ(completed_.size(), 3u);
+  for (const request::Request* r : completed_) EXPECT_EQ(r->status, StatusCode::kDeviceFailed);
+}
+
+TEST_F(OverlappedExecutor, FinishesWhatRunsAndBeginsNoMore) {
+  for (int i = 0; i < 3; ++i) {
+    submit(10);
+    step();
+  }
+  BatchFigures figures;
+  EXPECT_EQ(executor_->finish(*this, figures), 1u);
+  EXPECT_EQ(figures.num_tokens, 10u);
+  EXPECT_EQ(executor_->finish(*this, figures), 1u);
+  EXPECT_EQ(executor_->finish(*this, figures), 0u);
+  EXPECT_EQ(executor_->num_queued(), 1u);
+  EXPECT_EQ(group_.batches, 2u);
+}
+
+// As on a stream that runs at once (executor_test.cc), and the time that a batch is chosen early.
+TEST_F(OverlappedExecutor, ATenantThatSendsLittleDoesNotWaitForAFloodsBatches) {
+  uint64_t longest_ns = 0;
+  const auto flood = [&] {
+    while (executor_->num_queued() < 100) submit(50);
+    step();
+    pass_time();
+  };
+  for (int turn = 0; turn < 100; ++turn) {
+    const uint32_t before = group_.batches;
+    while (group_.batches == before) flood();
+    const uint64_t arrival_ns =
+        clock_.now_ns();  // just after a batch was launched: the worst moment
+    request::Request& quiet = submit(50, 0, 1);
+    while (quiet.done_ns == 0) flood();
+    if (turn > 20) longest_ns = std::max(longest_ns, quiet.done_ns - arrival_ns);
+  }
+  EXPECT_LE(longest_ns, 39 * kMs + kMs / 2);
+  run_all();
+}
+
+}  // namespace
+}  // namespace itif::runtime

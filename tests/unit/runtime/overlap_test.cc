@@ -1,0 +1,120 @@
+// Two batches in flight on a stream that runs apart: each is answered as it is by itself.
+#include <gtest/gtest.h>
+
+#include "support/ask.h"
+#include "support/small_group.h"
+
+namespace itif::runtime {
+namespace {
+
+using testing::Answer;
+using testing::Ask;
+using testing::AskedBatch;
+using testing::SmallGroup;
+using wire::ResultKind;
+
+// Requests of every tenant and of every kind that its head gives, as `seed` would have them.
+std::vector<Ask> all_kinds(uint32_t seed) {
+  std::vector<Ask> asks;
+  const auto add = [&](uint32_t slot, ResultKind kind) {
+    Ask& ask = asks.emplace_back();
+    ask.slot = slot;
+    ask.kind = kind;
+    for (uint32_t t = 0; t < 1 + (seed * 5 + slot * 3) % 11; ++t)
+      ask.ids.push_back((seed * 31 + slot * 7 + t * 13) % 131);
+    ask.token_types.assign(ask.ids.size(), seed % 2);
+    ask.padding = (seed + slot) % 3;
+  };
+  add(0, ResultKind::kHidden);
+  add(1, ResultKind::kPooled);
+  add(2, ResultKind::kEmbedding);
+  for (const ResultKind kind : {ResultKind::kClasses, ResultKind::kLogits, ResultKind::kClasses})
+    add(3, kind);
+  add(4, ResultKind::kTokenLogits);
+  return asks;
+}
+
+void expect_equal(const std::vector<Answer>& seen, const std::vector<Answer>& alone) {
+  ASSERT_EQ(seen.size(), alone.size());
+  for (size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_EQ(seen[i].status, alone[i].status) << i;
+    EXPECT_EQ(seen[i].kind, alone[i].kind) << i;
+    EXPECT_EQ(seen[i].bytes, alone[i].bytes) << i;
+  }
+}
+
+class Overlap : public ::testing::TestWithParam<std::pair<const char*, backbone::Fidelity>> {};
+
+TEST_P(Overlap, TwoBatchesInFlightAreAnsweredAsEachByItself) {
+  const auto device = testing::make_device(GetParam().first);
+  ASSERT_TRUE(device);
+  SmallGroup tenants(
+      *device, testing::odd_spec(),
+      {.max_tokens = 200, .max_requests = 16, .max_tenants = 6, .fidelity = GetParam().second});
+  Group& group = *tenants.group;
+  const SystemClock clock;
+  const auto apart =
+      device->make_stream(group.stream_limits(), {.runs_apart = true, .clock = &clock}).value();
+
+  constexpr uint32_t kBatches = 7;
+  std::vector<std::vector<Answer>> alone;
+  for (uint32_t i = 0; i < kBatches; ++i) {
+    alone.push_back(testing::run_batch(group, *tenants.stream, all_kinds(i)));
+    for (const Answer& answer : alone.back()) ASSERT_TRUE(answer.ok()) << answer.detail;
+  }
+  std::vector<std::unique_ptr<AskedBatch>> asked;
+  std::vector<device::Stream::Event> events;
+  const auto finish = [&](uint32_t i) {
+    Batch batch = asked[i]->batch();
+    ASSERT_TRUE(group.finish(batch, i % 2, apart->wait(events[i]).status));
+    expect_equal(asked[i]->answers(), alone[i]);
+  };
+  for (uint32_t i = 0; i < kBatches; ++i) {
+    asked.push_back(std::make_unique<AskedBatch>(all_kinds(i)));
+    Batch batch = asked[i]->batch();
+    group.begin(*apart, batch, i % 2);
+    events.push_back(apart->record());
+    if (i > 0) finish(i - 1);
+  }
+  finish(kBatches - 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Overlap,
+                         ::testing::Values(std::pair("plain", backbone::Fidelity::kFused),
+                                           std::pair("plain", backbone::Fidelity::kThesis),
+                                           std::pair("f32", backbone::Fidelity::kFused),
+                                           std::pair("f32", backbone::Fidelity::kThesis)),
+                         [](const auto& info) {
+                           return std::string(info.param.first) +
+                                  (info.param.second == backbone::Fidelity::kFused ? "Fused"
+                                                                                   : "Thesis");
+                         });
+
+TEST(OverlapFault, EveryBatchInFlightIsToldOfIt) {
+  testing::PlainDevice device;
+  SmallGroup tenants(device);
+  Group& group = *tenants.group;
+  const SystemClock clock;
+  const auto apart =
+      device.make_stream(group.stream_limits(), {.runs_apart = true, .clock = &clock}).value();
+  device.state().fail_synchronize = true;
+  AskedBatch first(all_kinds(1)), second(all_kinds(2));
+  AskedBatch* asked[] = {&first, &second};
+  device::Stream::Event events[2];
+  for (uint32_t place = 0; place < 2; ++place) {
+    Batch batch = asked[place]->batch();
+    group.begin(*apart, batch, place);
+    events[place] = apart->record();
+  }
+  for (uint32_t place = 0; place < 2; ++place) {
+    Batch batch = asked[place]->batch();
+    EXPECT_FALSE(group.finish(batch, place, apart->wait(events[place]).status));
+    for (const Answer& answer : asked[place]->answers()) {
+      EXPECT_EQ(answer.status, wire::StatusCode::kDeviceFailed);
+      EXPECT_TRUE(answer.bytes.empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace itif::runtime
