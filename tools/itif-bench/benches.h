@@ -64,4 +64,7 @@ Status bench_scaling(const BenchOptions& options, Report& report);
 // Planning a batch of 64 requests, by planner, against 2 % of the batch's own time.
 Status bench_plan(const BenchOptions& options, Report& report);
 
+// Texts through a group's executor, batches one after another and overlapped.
+Status bench_overlap(const BenchOptions& options, Report& report);
+
 }  // namespace itif::bench

@@ -45,6 +45,8 @@ constexpr bench::Bench kBenches[] = {
      "floor", bench::bench_scaling},
     {"plan", "planning 64 requests, by planner, against 2 % of the time of the batch", "2 %",
      bench::bench_plan},
+    {"overlap", "texts through the executor, batches one after another and overlapped",
+     "forward passes", bench::bench_overlap},
 };
 
 void add_options(CLI::App& command, bench::BenchOptions& options) {

@@ -1,0 +1,258 @@
+// itif-bench overlap: requests/s of texts through a group's executor, one batch after another and with the
+// next prepared while one computes, against the forward passes alone.
+//
+// The thread that prepares takes from the threads that compute where these have all CPUs: hence once with a
+// thread fewer than there are. As many requests wait as a batch holds and half as many again; each is
+// submitted anew when it is answered.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <semaphore>
+#include <thread>
+
+#include "backbone/family.h"
+#include "base/random.h"
+#include "benches.h"
+#include "devices.h"
+#include "make_model.h"
+#include "runtime/executor.h"
+#include "runtime/group.h"
+
+namespace itif::bench {
+namespace {
+
+constexpr uint32_t kTenants = 2;
+constexpr uint32_t kMaxTokens = 1024;
+constexpr uint32_t kWords = 28;  // some 40 tokens
+constexpr uint32_t kRequests = 36;
+constexpr const char* kPresets[] = {"bert-tiny", "minilm-l6"};
+
+// A folder of models that goes when the bench does.
+struct Models {
+  std::filesystem::path folder;
+  ~Models() {
+    std::error_code ignored;
+    if (!folder.empty()) std::filesystem::remove_all(folder, ignored);
+  }
+};
+
+std::string text_of(uint32_t seed) {
+  Random random(seed);
+  std::string text;
+  for (uint32_t word = 0; word < kWords; ++word) {
+    if (word > 0) text += ' ';
+    for (uint64_t i = 0; i < 3 + random.below(5); ++i)
+      text += static_cast<char>('a' + random.below(26));
+  }
+  return text;
+}
+
+// Requests that come back as soon as they are answered.
+class ClosedLoop final : public runtime::CompletionSink {
+ public:
+  explicit ClosedLoop(runtime::GroupExecutor& executor) : executor_(executor) {
+    for (uint32_t i = 0; i < kRequests; ++i) texts_.push_back(text_of(i));
+    for (uint32_t i = 0; i < kRequests; ++i) {
+      pieces_.push_back({reinterpret_cast<const std::byte*>(texts_[i].data()),
+                         static_cast<uint32_t>(texts_[i].size())});
+      requests_.push_back(std::make_unique<request::Request>());
+    }
+    first_answers_.resize(kRequests);
+    for (uint32_t i = 0; i < kRequests; ++i) submit(i);
+  }
+  ~ClosedLoop() override {
+    for (auto& request : requests_) std::free(request->result.data);
+  }
+
+  void complete(std::span<request::Request* const> answered) noexcept override {
+    for (request::Request* request : answered) {
+      if (request->status != wire::StatusCode::kOk) num_failed_++;
+      const auto at = static_cast<uint32_t>(request->request_id);
+      if (first_answers_[at].empty() && request->result.bytes > 0) {
+        first_answers_[at].resize(request->result.bytes / sizeof(float));
+        std::memcpy(first_answers_[at].data(), request->result.data, request->result.bytes);
+      }
+      std::free(request->result.data);
+      request->result = {};
+      again_.push_back(at);
+    }
+    num_answered_ += answered.size();
+  }
+  // Submits what has come back: once a step, as a group's thread takes its ring.
+  void submit_again() {
+    for (const uint32_t at : again_) submit(at);
+    again_.clear();
+  }
+
+  uint64_t num_answered() const { return num_answered_; }
+  bool all_answered() const {
+    return std::ranges::none_of(first_answers_, [](const auto& answer) { return answer.empty(); });
+  }
+  uint64_t num_failed() const { return num_failed_; }
+  const std::vector<std::vector<float>>& first_answers() const { return first_answers_; }
+
+ private:
+  void submit(uint32_t at) {
+    request::Request& request = *requests_[at];
+    request.request_id = at;
+    request.slot = at % kTenants;
+    request.payload_kind = wire::PayloadKind::kText;
+    request.payload_bytes = pieces_[at].bytes;
+    request.pieces = {&pieces_[at], 1};
+    executor_.submit(&request);
+  }
+
+  runtime::GroupExecutor& executor_;
+  std::vector<std::string> texts_;
+  std::vector<request::Piece> pieces_;
+  std::vector<std::unique_ptr<request::Request>> requests_;
+  std::vector<std::vector<float>> first_answers_;
+  std::vector<uint32_t> again_;
+  uint64_t num_answered_ = 0, num_failed_ = 0;
+};
+
+// A group's executor and the thread's loop around it.
+struct Serving {
+  std::unique_ptr<std::counting_semaphore<>> bell;  // the stream's thread rings it
+  Result<std::unique_ptr<device::Stream>> stream;
+  std::unique_ptr<runtime::GroupExecutor> executor;
+  std::unique_ptr<ClosedLoop> loop;
+  uint64_t execute_ns = 0;
+
+  // Serves for so long; returns the nanoseconds a request.
+  double run(uint64_t ns) {
+    runtime::BatchFigures figures;
+    const uint64_t start_ns = kSystemClock.now_ns(), before = loop->num_answered();
+    uint64_t now_ns = start_ns;
+    for (; now_ns - start_ns < ns; now_ns = kSystemClock.now_ns()) {
+      const size_t completed = executor->step(*loop, figures);
+      execute_ns += figures.execute_ns;
+      loop->submit_again();
+      if (completed > 0 || executor->num_executing() == 0) continue;
+      const uint64_t next_ns = executor->next_step_ns();
+      const auto sleep = std::chrono::nanoseconds(
+          next_ns == 0 ? 1'000'000 : next_ns - std::min(next_ns, kSystemClock.now_ns()));
+      if (!executor->has_results() && sleep.count() > 0) (void)bell->try_acquire_for(sleep);
+    }
+    while (executor->finish(*loop, figures) > 0) execute_ns += figures.execute_ns;
+    loop->submit_again();
+    return static_cast<double>(kSystemClock.now_ns() - start_ns) /
+           static_cast<double>(loop->num_answered() - before);
+  }
+};
+
+Result<std::unique_ptr<Serving>> serve(runtime::Group& group, device::Device& device,
+                                       bool overlaps) {
+  auto serving = std::make_unique<Serving>();
+  serving->bell = std::make_unique<std::counting_semaphore<>>(0);
+  ITIF_ASSIGN(serving->stream,
+              device.make_stream(group.stream_limits(),
+                                 {.runs_apart = overlaps,
+                                  .clock = &kSystemClock,
+                                  .on_done = [bell = serving->bell.get()] { bell->release(); }}));
+  runtime::ExecutorOptions options;
+  options.limits = {.max_tokens = kMaxTokens, .max_requests = kRequests};
+  ITIF_ASSIGN(serving->executor,
+              runtime::GroupExecutor::create(group, **serving->stream, kSystemClock, options));
+  serving->loop = std::make_unique<ClosedLoop>(*serving->executor);
+  return serving;
+}
+
+// The largest difference between two answers to the same request, relative to the largest value.
+double difference(const ClosedLoop& a, const ClosedLoop& b) {
+  double most = 0, largest = 0;
+  for (uint32_t i = 0; i < kRequests; ++i) {
+    const std::vector<float>&x = a.first_answers()[i], &y = b.first_answers()[i];
+    if (x.empty() || x.size() != y.size()) return INFINITY;
+    for (size_t j = 0; j < x.size(); ++j) {
+      largest = std::max(largest, std::abs(static_cast<double>(x[j])));
+      most = std::max(most, std::abs(static_cast<double>(x[j]) - y[j]));
+    }
+  }
+  return most / largest;
+}
+
+Status run_preset(const BenchOptions& options, device::Device& device, const std::string& dtype,
+                  const backbone::Preset& preset, const Models& models, Report& report) {
+  const std::string name =
+      fmt::format("{}, {} of {} CPUs compute, {}", preset.name, device.info().num_threads,
+                  std::thread::hardware_concurrency(), dtype);
+  if (!options.wants(name) && !options.wants(std::string(preset.name))) return {};
+  ITIF_ASSIGN(const auto group,
+              runtime::Group::create(device, preset.spec,
+                                     {.max_tokens = kMaxTokens, .max_tenants = kTenants}));
+  for (uint32_t tenant = 0; tenant < kTenants; ++tenant) {
+    const std::string directory =
+        (models.folder / fmt::format("{}-{}", preset.name, tenant)).string();
+    mkmodel::ModelOptions model;
+    model.spec = preset.spec;
+    model.head = mkmodel::HeadChoice::kEmbedding;
+    model.seed = tenant + 1;
+    if (!std::filesystem::exists(directory)) ITIF_TRY(mkmodel::make_model(model, directory));
+    ITIF_TRY(group->admit(directory, nullptr));
+  }
+  ITIF_ASSIGN(const auto in_turn, serve(*group, device, false));
+  ITIF_ASSIGN(const auto overlapped, serve(*group, device, true));
+  Serving* both[] = {in_turn.get(), overlapped.get()};
+  const uint64_t slice_ns = options.quick ? 100'000'000 : 500'000'000;
+  for (Serving* one : both) {
+    do one->run(slice_ns);
+    while (!one->loop->all_answered());
+    one->execute_ns = 0;
+  }
+  const double allowed = device.info().compute == DType::kF32 ? 1e-4 : 0.05;
+  if (const double seen = difference(*in_turn->loop, *overlapped->loop); !(seen <= allowed))
+    return fail(Code::kInternal,
+                fmt::format("{}: answers differ by {} of the largest value", name, seen));
+  Samples samples[2];
+  const uint64_t before = overlapped->loop->num_answered();
+  for (int turn = 0; turn < (options.quick ? 5 : 11); ++turn)
+    for (int i = 0; i < 2; ++i) samples[i].add(both[i]->run(slice_ns));
+  for (const Serving* one : both)
+    if (one->loop->num_failed() > 0)
+      return fail(Code::kInternal,
+                  fmt::format("{}: {} requests failed", name, one->loop->num_failed()));
+  const double limit = static_cast<double>(overlapped->loop->num_answered() - before) /
+                       static_cast<double>(overlapped->execute_ns) * 1e9;
+  for (int i = 0; i < 2; ++i) {
+    const double rate = 1e9 / samples[i].median();
+    report.add({.name = name,
+                .mode = i == 0 ? "one after another" : "overlapped",
+                .value = rate,
+                .unit = "requests/s",
+                .spread = samples[i].spread(),
+                .limit = limit,
+                .ratio = rate / limit});
+  }
+  return {};
+}
+
+}  // namespace
+
+Status bench_overlap(const BenchOptions& options, Report& report) {
+  Models models;
+  std::string pattern = (std::filesystem::temp_directory_path() / "itif-bench-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr)
+    return fail(Code::kPermission, fmt::format("cannot make {}: {}", pattern, errno_text(errno)));
+  models.folder = pattern;
+  std::vector<uint32_t> threads = {options.threads};
+  if (const unsigned all = std::thread::hardware_concurrency(); options.threads == 0 && all > 1)
+    threads = {all - 1, all};
+  for (const char* preset_name : kPresets) {
+    ITIF_ASSIGN(const backbone::Preset* preset, backbone::find_preset(preset_name));
+    for (const uint32_t count : threads) {
+      BenchOptions some = options;
+      some.threads = count;
+      ITIF_TRY(on_each_device(some, report, [&](device::Device& device, const std::string& dtype) {
+        return run_preset(some, device, dtype, *preset, models, report);
+      }));
+    }
+  }
+  return {};
+}
+
+}  // namespace itif::bench
