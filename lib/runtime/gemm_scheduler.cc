@@ -1,31 +1,9 @@
 #include "runtime/gemm_scheduler.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 namespace itif::runtime {
-
-GemmScheduler::Deal::Deal(uint32_t parts, uint32_t max_ranges, uint32_t max_rows) : load_(parts) {
-  tasks_.reserve(size_t{max_ranges} + max_rows / kTaskRows);
-}
-
-// Longest task first to the least loaded part: at most 4/3 of the best deal (Graham, "Bounds on
-// multiprocessing timing anomalies", 1969).
-double GemmScheduler::Deal::unevenness(std::span<const kernels::RowRange> ranges) noexcept {
-  tasks_.clear();
-  uint64_t rows = 0;
-  for (const kernels::RowRange& range : ranges) {
-    rows += range.num_rows;
-    for (uint32_t row = 0; row < range.num_rows; row += kTaskRows)
-      tasks_.push_back(std::min(range.num_rows - row, kTaskRows));
-  }
-  std::ranges::sort(tasks_, std::greater());
-  std::ranges::fill(load_, 0);
-  for (const uint32_t task : tasks_) *std::ranges::min_element(load_) += task;
-  const double mean = static_cast<double>(rows) / static_cast<double>(load_.size());
-  return rows == 0 ? 1 : static_cast<double>(*std::ranges::max_element(load_)) / mean;
-}
 
 GemmScheduler::GemmScheduler(uint32_t parts, uint32_t max_ranges, uint32_t max_rows)
     : parts_(std::max(1u, parts)),
@@ -42,9 +20,9 @@ void GemmScheduler::set_costs(std::shared_ptr<const plan::CostTables> costs) {
     std::vector<double> unevenness;
     for (const uint32_t count : costs->range_counts)
       for (const uint32_t rows : costs->range_rows) {
-        Deal deal(parts_, count, 0);
-        unevenness.push_back(
-            deal.unevenness(std::vector<kernels::RowRange>(count, {.num_rows = rows})));
+        device::GemmDeal deal(parts_);
+        deal.add(std::vector<kernels::RowRange>(count, {.num_rows = rows}));
+        unevenness.push_back(deal.deal().unevenness);
       }
     for (const plan::SharedGemm& gemm : costs->shared_gemms) {
       next->even_ns.push_back(gemm.at_once_ns);
@@ -60,7 +38,9 @@ kernels::GemmModes GemmScheduler::choose(std::span<const kernels::RowRange> rang
   using enum kernels::GemmMode;
   if (Costs* next = next_costs_.exchange(nullptr, std::memory_order_acq_rel)) costs_.reset(next);
   if (ranges.size() < 2 || parts_ < 2) return kInTurn;
-  const double unevenness = deal_.unevenness(ranges);
+  deal_.clear();
+  deal_.add(ranges);
+  const double unevenness = deal_.deal().unevenness;
   const kernels::GemmMode even = unevenness <= kMostUneven ? kAtOnce : kInTurn;
   if (!costs_->tables) return even;
 

@@ -8,8 +8,8 @@
 //
 // Which of them is chosen for each operator, by what both were measured to cost (plan::SharedGemm). The
 // tables are of some counts of equal ranges: a pass's ranges are taken for as many of their mean size, and
-// at once for as long as the most loaded part has rows, in what these took when dealt out: three equal
-// ranges on two threads take as long as four. Until there are tables the deal alone decides, for all
+// at once for as long as the most loaded part has rows once they are dealt out (device/gemm_deal.h): three
+// short ranges on two threads take as long as four. Until there are tables the deal alone decides, for all
 // operators alike: at once pays where ranges can be dealt out evenly; one large range cannot.
 #pragma once
 
@@ -19,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include "device/gemm_deal.h"
 #include "kernels/args.h"
 #include "plan/cost_tables.h"
 
@@ -26,10 +27,8 @@ namespace itif::runtime {
 
 class GemmScheduler {
  public:
-  // A range beyond this is computed in tasks of so many rows.
-  static constexpr uint32_t kTaskRows = 128;
   // How uneven a deal may be without tables: the most loaded part's rows over the mean.
-  static constexpr double kMostUneven = 1.1;
+  static constexpr double kMostUneven = device::GemmDeal::kEven;
   // How much longer it may take at once by tables that were measured on an idle machine.
   static constexpr double kMostLonger = 1.05;
 
@@ -46,17 +45,6 @@ class GemmScheduler {
   kernels::GemmModes choose(std::span<const kernels::RowRange> ranges) noexcept;
 
  private:
-  // Deals ranges out in tasks. Allocates nothing once it is made.
-  class Deal {
-   public:
-    Deal(uint32_t parts, uint32_t max_ranges, uint32_t max_rows);
-    // Rows of the most loaded part over the mean.
-    double unevenness(std::span<const kernels::RowRange> ranges) noexcept;
-
-   private:
-    std::vector<uint64_t> load_;   // [parts], rows
-    std::vector<uint32_t> tasks_;  // rows
-  };
   struct Costs {
     std::shared_ptr<const plan::CostTables> tables;  // null: none to choose by
     std::vector<std::vector<double>> even_ns;        // at_once_ns, had the deal been even
@@ -64,7 +52,7 @@ class GemmScheduler {
   };
 
   const uint32_t parts_;
-  Deal deal_;
+  device::GemmDeal deal_;
   std::unique_ptr<Costs> costs_;             // the owner thread's
   std::atomic<Costs*> next_costs_{nullptr};  // to be taken by it
 };

@@ -18,6 +18,7 @@
 #include <string>
 
 #include "device/device.h"
+#include "device/gemm_deal.h"
 
 namespace itif::device {
 
@@ -25,8 +26,7 @@ class GemmLibrary {
  public:
   static constexpr uint32_t kMaxRows = 512;  // measured: as fast a row as calls of 2,048
   static constexpr uint32_t kRowSlack = 15;
-  static constexpr uint32_t kAtOnceRows =
-      128;  // of a task of one thread: larger ranges are divided
+  static constexpr uint32_t kAtOnceRows = GemmDeal::kMostTaskRows;  // of a task of one thread
 
   // compute: kF32 or kBF16.
   GemmLibrary(DType compute, uint32_t num_threads);

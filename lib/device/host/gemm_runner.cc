@@ -70,7 +70,8 @@ class Executor {
 
 class DnnlRunner final : public GemmLibrary::Runner {
  public:
-  explicit DnnlRunner(std::shared_ptr<GemmLibrary::State> state) : state_(std::move(state)) {
+  explicit DnnlRunner(std::shared_ptr<GemmLibrary::State> state)
+      : state_(std::move(state)), deal_(state_->num_threads) {
     for (uint32_t thread = 0; thread < state_->num_threads; ++thread) {
       executors_.emplace_back(state_->engine);
       executors_.back().grow_scratch(state_->scratch_bytes.load(std::memory_order_relaxed));
@@ -152,10 +153,13 @@ class DnnlRunner final : public GemmLibrary::Runner {
   // The largest tasks first, so that threads end at about the same time.
   Status run_at_once(std::span<const kernels::GroupedGemm> all) {
     tasks_.clear();
+    deal_.clear();
+    for (const kernels::GroupedGemm& args : all) deal_.add(args.ranges);
+    const uint32_t task_rows = deal_.deal().task_rows;
     for (const kernels::GroupedGemm& args : all)
       for (const kernels::RowRange& range : args.ranges)
-        for (uint32_t row = 0; row < range.num_rows; row += GemmLibrary::kAtOnceRows) {
-          const uint32_t rows = std::min(range.num_rows - row, GemmLibrary::kAtOnceRows);
+        for (uint32_t row = 0; row < range.num_rows; row += task_rows) {
+          const uint32_t rows = std::min(range.num_rows - row, task_rows);
           if (ladder_of(args).one_thread.of(rows) == nullptr)
             return not_prepared({args.n, args.k}, rows);
           tasks_.push_back(
@@ -193,6 +197,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
 
   std::shared_ptr<GemmLibrary::State> state_;
   std::vector<Executor> executors_;  // by thread
+  GemmDeal deal_;
   std::vector<Task> tasks_;
 };
 

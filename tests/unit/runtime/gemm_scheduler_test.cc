@@ -77,7 +77,9 @@ TEST(GemmScheduler, EvenRangesRunAtOnce) {
 
 TEST(GemmScheduler, ALargeRangeIsDividedBeforeItIsDealt) {
   EXPECT_EQ(choose(2, {512, 10, 10}), kAtOnce);
-  EXPECT_EQ(choose(2, {128, 10, 10}), kInTurn);
+  EXPECT_EQ(choose(2, {128, 10, 10}), kAtOnce);
+  EXPECT_EQ(choose(2, {128, 128, 128}), kAtOnce);
+  EXPECT_EQ(choose(2, {32, 10, 10}), kInTurn);
 }
 
 TEST(GemmScheduler, MorePartsThanTasksRunInTurn) {
@@ -113,11 +115,11 @@ TEST(GemmScheduler, CostsBetweenMeasuredPointsAreLinear) {
 TEST(GemmScheduler, AtOnceTakesAsMuchLongerAsItsDealIsUneven) {
   GemmScheduler scheduler(2, 256, 4096);
   scheduler.set_costs(share(costs({{300, 100, {100, 100, 100, 100}, {80, 80, 80, 80}}})));
-  EXPECT_EQ(choose(scheduler, {40, 40}).wide, kAtOnce);
-  EXPECT_EQ(choose(scheduler, {50, 30}).wide, kAtOnce);  // 80 · 50/40
-  EXPECT_EQ(choose(scheduler, {60, 20}).wide, kInTurn);  // 80 · 60/40
-  EXPECT_EQ(choose(scheduler, {60, 20}).wide, kInTurn);
-  EXPECT_EQ(choose(scheduler, {60, 20, 40}).wide, kAtOnce);
+  EXPECT_EQ(choose(scheduler, {28, 28}).wide, kAtOnce);
+  EXPECT_EQ(choose(scheduler, {30, 20}).wide, kAtOnce);  // 80 · 30/25
+  EXPECT_EQ(choose(scheduler, {30, 10}).wide, kInTurn);  // 80 · 30/20
+  EXPECT_EQ(choose(scheduler, {30, 10}).wide, kInTurn);
+  EXPECT_EQ(choose(scheduler, {30, 10, 20}).wide, kAtOnce);
 }
 
 // Between two and eight ranges the table knows no odd number: the deal does.

@@ -1,0 +1,46 @@
+#include "device/gemm_deal.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace itif::device {
+
+GemmDeal::GemmDeal(uint32_t parts, uint32_t max_ranges, uint32_t max_rows) : load_(parts) {
+  ranges_.reserve(max_ranges);
+  tasks_.reserve(size_t{max_ranges} + max_rows / kLeastTaskRows);
+}
+
+void GemmDeal::add(std::span<const kernels::RowRange> ranges) noexcept {
+  for (const kernels::RowRange& range : ranges) ranges_.push_back(range.num_rows);
+}
+
+// Longest task first to the least loaded part: at most 4/3 of the best deal (Graham, "Bounds on
+// multiprocessing timing anomalies", 1969).
+double GemmDeal::unevenness(uint32_t task_rows) noexcept {
+  tasks_.clear();
+  uint64_t all_rows = 0;
+  for (const uint32_t rows : ranges_) {
+    all_rows += rows;
+    for (uint32_t row = 0; row < rows; row += task_rows)
+      tasks_.push_back(std::min(rows - row, task_rows));
+  }
+  if (all_rows == 0) return 1;
+  std::ranges::sort(tasks_, std::greater());
+  std::ranges::fill(load_, 0);
+  for (const uint32_t task : tasks_) *std::ranges::min_element(load_) += task;
+  const double mean = static_cast<double>(all_rows) / static_cast<double>(load_.size());
+  return static_cast<double>(*std::ranges::max_element(load_)) / mean;
+}
+
+GemmDeal::Dealt GemmDeal::deal() noexcept {
+  Dealt best{.task_rows = kMostTaskRows, .unevenness = unevenness(kMostTaskRows)};
+  const uint32_t longest = ranges_.empty() ? 0 : *std::ranges::max_element(ranges_);
+  for (uint32_t rows = kMostTaskRows / 2; rows >= kLeastTaskRows && best.unevenness > kEven;
+       rows /= 2) {
+    if (longest <= rows) continue;  // as before
+    if (const double of = unevenness(rows); of < best.unevenness) best = {rows, of};
+  }
+  return best;
+}
+
+}  // namespace itif::device

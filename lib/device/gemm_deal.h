@@ -1,0 +1,46 @@
+// How the ranges of GEMMs that run at once (kernels::GemmMode::kAtOnce) are dealt out to the parts of a
+// device that compute side by side, such as threads. Who runs them and who chooses whether to (the runtime's
+// GEMM scheduler) count alike.
+//
+// A range is divided into tasks of at most kMostTaskRows rows, which keep their part's cache, and of fewer, no
+// less than kLeastTaskRows, where that evens out the deal: three tenants on two threads. Fewer rows than that
+// would cost more than they even out: each task reads all of its weights.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/args.h"
+
+namespace itif::device {
+
+class GemmDeal {
+ public:
+  static constexpr uint32_t kMostTaskRows = 128;
+  static constexpr uint32_t kLeastTaskRows = 32;
+  // Tasks of half the size are not tried where those at hand can be dealt out as evenly as this.
+  static constexpr double kEven = 1.1;
+
+  // Allocates nothing later if no more ranges and rows are added. REQUIRES: parts > 0.
+  explicit GemmDeal(uint32_t parts, uint32_t max_ranges = 0, uint32_t max_rows = 0);
+
+  void clear() noexcept { ranges_.clear(); }
+  void add(std::span<const kernels::RowRange> ranges) noexcept;
+
+  struct Dealt {
+    uint32_t task_rows = kMostTaskRows;
+    double unevenness = 1;  // rows of the most loaded part over the mean
+  };
+  // Of all that was added since clear().
+  Dealt deal() noexcept;
+
+ private:
+  double unevenness(uint32_t task_rows) noexcept;
+
+  std::vector<uint32_t> ranges_;  // rows of each
+  std::vector<uint32_t> tasks_;   // likewise
+  std::vector<uint64_t> load_;    // [parts], rows
+};
+
+}  // namespace itif::device
