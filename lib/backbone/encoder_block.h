@@ -7,9 +7,16 @@
 // each row's slot (ITIF's weights rotation).
 //
 // Query, key and value are one GEMM. As three side by side, which the thesis's form keeps (fidelity.h), they
-// were not faster beyond noise anywhere on the host, and at few rows slower: the rows are read three times and
-// there are three times as many tasks. So nothing chooses between them when a group is made; a device where
-// `itif-bench gemm-choice --case qkv` says otherwise would have in_form() decide, before weights are packed.
+// are nowhere faster on the host, and slower at few rows: rows are read three times. Three over one, each by
+// the better of in turn and at once, 1 to 16 tenants (`itif-bench gemm-choice --case qkv`; 2 Zen 4 cores, bf16):
+//
+//   rows of a tenant      4            32           256
+//   hidden 512       1.03 - 1.18  1.00 - 1.03  1.00 - 1.01
+//   hidden 768       1.00 - 1.09  1.00 - 1.04  1.01 - 1.02
+//   hidden 1024      1.00 - 1.68  1.01 - 1.13  1.00 - 1.01
+//
+// So nothing chooses between them when a group is made. For a device that says otherwise, in_form() would: it
+// shapes the weights before they are packed.
 #pragma once
 
 #include <cstdint>
