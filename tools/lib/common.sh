@@ -25,20 +25,35 @@ usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; }
 # ---- Ending early ----------------------------------------------------------------------------------
 child_pid=""
 
+# rest SECONDS, without a process that a signal would have to end, too.
+rest() { read -rt "$1" -u "$never" || true; }
+
+# Whether a child runs. Not `kill -0`: while a trap is at work bash takes no notice of children's ends.
+is_running() {
+  local stat
+  { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+  stat=${stat##*) }  # past the name, which may hold anything
+  [ "${stat%% *}" != Z ]
+}
+
 # Runs a program that ends when a signal ends us: bash itself would first wait for it, and a SIGKILL
 # would leave it alone. Its output goes to the file that `output` names, if any; ours does not, so that what
 # we say when we are interrupted is seen.
 #   [output=FILE] interruptible PROGRAM…
 output=""
+exec {never}<> <(:)  # nothing ever comes of it
 interruptible() {
   local status=0
   (
+    exec {never}<&-
     [ -z "$output" ] || exec >"$output" 2>&1
     trap - HUP INT QUIT PIPE TERM  # a shell's background processes ignore the keyboard otherwise
     # The kernel tells it when we die; if we died before that was asked for, its parent is another.
     exec setpriv --pdeathsig TERM -- sh -c '[ "$PPID" -eq "$0" ] || exit 1; exec "$@"' "$$" "$@"
   ) &
   child_pid=$!
+  # `wait` alone misses a signal that comes just before it blocks, and sits the program out.
+  while is_running "$child_pid"; do rest 0.2; done
   wait "$child_pid" || status=$?
   child_pid=""
   return "$status"
@@ -61,7 +76,11 @@ end_now() {
   trap '' HUP INT QUIT PIPE TERM
   trap - EXIT
   set +e
-  if [ -n "$child_pid" ] && kill -TERM "$child_pid" 2>/dev/null; then wait "$child_pid" 2>/dev/null; fi
+  # Again and again: one that has just been forked takes the first for its shell's.
+  while [ -n "$child_pid" ] && is_running "$child_pid"; do
+    kill -TERM "$child_pid" 2>/dev/null
+    rest 0.2
+  done
   "$end_function" "$status"
   if [ "$status" -gt 128 ]; then say "interrupted; what it made is removed" >&2; fi
   exit "$status"
