@@ -18,9 +18,10 @@ do for [format in 'svg png'] {
   set yrange [0:*]
   set xtics autofreq
   plot 'figure-5.2-bf16.dat' index 0 using 1:2 with linespoints title 'seq', \
-       'figure-5.2-bf16.dat' index 0 using 1:3 with linespoints title 'multi-stream', \
-       'figure-5.2-bf16.dat' index 0 using 1:4 with linespoints title 'mps', \
-       'figure-5.2-bf16.dat' index 0 using 1:5 with linespoints title 'itif'
+       'figure-5.2-bf16.dat' index 0 using 1:3 with linespoints title 'floor', \
+       'figure-5.2-bf16.dat' index 0 using 1:4 with linespoints title 'multi-stream', \
+       'figure-5.2-bf16.dat' index 0 using 1:5 with linespoints title 'mps', \
+       'figure-5.2-bf16.dat' index 0 using 1:6 with linespoints title 'itif'
   set title '3 tenants'
   set xlabel 'requests'
   set ylabel 'ms'
@@ -28,9 +29,10 @@ do for [format in 'svg png'] {
   set yrange [0:*]
   set xtics autofreq
   plot 'figure-5.2-bf16.dat' index 1 using 1:2 with linespoints title 'seq', \
-       'figure-5.2-bf16.dat' index 1 using 1:3 with linespoints title 'multi-stream', \
-       'figure-5.2-bf16.dat' index 1 using 1:4 with linespoints title 'mps', \
-       'figure-5.2-bf16.dat' index 1 using 1:5 with linespoints title 'itif'
+       'figure-5.2-bf16.dat' index 1 using 1:3 with linespoints title 'floor', \
+       'figure-5.2-bf16.dat' index 1 using 1:4 with linespoints title 'multi-stream', \
+       'figure-5.2-bf16.dat' index 1 using 1:5 with linespoints title 'mps', \
+       'figure-5.2-bf16.dat' index 1 using 1:6 with linespoints title 'itif'
   set title '4 tenants'
   set xlabel 'requests'
   set ylabel 'ms'
@@ -38,9 +40,10 @@ do for [format in 'svg png'] {
   set yrange [0:*]
   set xtics autofreq
   plot 'figure-5.2-bf16.dat' index 2 using 1:2 with linespoints title 'seq', \
-       'figure-5.2-bf16.dat' index 2 using 1:3 with linespoints title 'multi-stream', \
-       'figure-5.2-bf16.dat' index 2 using 1:4 with linespoints title 'mps', \
-       'figure-5.2-bf16.dat' index 2 using 1:5 with linespoints title 'itif'
+       'figure-5.2-bf16.dat' index 2 using 1:3 with linespoints title 'floor', \
+       'figure-5.2-bf16.dat' index 2 using 1:4 with linespoints title 'multi-stream', \
+       'figure-5.2-bf16.dat' index 2 using 1:5 with linespoints title 'mps', \
+       'figure-5.2-bf16.dat' index 2 using 1:6 with linespoints title 'itif'
   set title '5 tenants'
   set xlabel 'requests'
   set ylabel 'ms'
@@ -48,9 +51,10 @@ do for [format in 'svg png'] {
   set yrange [0:*]
   set xtics autofreq
   plot 'figure-5.2-bf16.dat' index 3 using 1:2 with linespoints title 'seq', \
-       'figure-5.2-bf16.dat' index 3 using 1:3 with linespoints title 'multi-stream', \
-       'figure-5.2-bf16.dat' index 3 using 1:4 with linespoints title 'mps', \
-       'figure-5.2-bf16.dat' index 3 using 1:5 with linespoints title 'itif'
+       'figure-5.2-bf16.dat' index 3 using 1:3 with linespoints title 'floor', \
+       'figure-5.2-bf16.dat' index 3 using 1:4 with linespoints title 'multi-stream', \
+       'figure-5.2-bf16.dat' index 3 using 1:5 with linespoints title 'mps', \
+       'figure-5.2-bf16.dat' index 3 using 1:6 with linespoints title 'itif'
   unset multiplot
   unset output
 }
