@@ -6,18 +6,10 @@
 #include <array>
 #include <vector>
 
+#include "ticking_clock.h"
+
 namespace itif::device {
 namespace {
-
-// A nanosecond passes at every look.
-class TickingClock final : public Clock {
- public:
-  uint64_t now_ns() const noexcept override { return ++ns_; }
-  uint64_t unix_ns() const noexcept override { return ns_; }
-
- private:
-  mutable uint64_t ns_ = 0;
-};
 
 class MeteredStreamTest : public ::testing::Test {
  protected:

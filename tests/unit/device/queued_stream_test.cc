@@ -8,19 +8,10 @@
 
 #include "base/byte_piece.h"
 #include "device/metered_stream.h"
+#include "ticking_clock.h"
 
 namespace itif::device {
 namespace {
-
-// A nanosecond passes at every look.
-class TickingClock final : public Clock {
- public:
-  uint64_t now_ns() const noexcept override { return ++ns_; }
-  uint64_t unix_ns() const noexcept override { return ns_; }
-
- private:
-  mutable std::atomic<uint64_t> ns_ = 0;
-};
 
 class QueuedStreamTest : public ::testing::Test {
  protected:

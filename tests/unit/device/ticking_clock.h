@@ -1,0 +1,20 @@
+// A clock on which a nanosecond passes at every look, from whichever thread: what is timed takes some.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace itif::device {
+
+class TickingClock final : public Clock {
+ public:
+  uint64_t now_ns() const noexcept override { return ++ns_; }
+  uint64_t unix_ns() const noexcept override { return ns_; }
+
+ private:
+  mutable std::atomic<uint64_t> ns_ = 0;
+};
+
+}  // namespace itif::device
