@@ -38,8 +38,7 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   ITIF_ASSIGN(stage->stream_,
               device.make_stream(stage->group_->stream_limits(),
                                  {.cpus = options.cpus,
-                                  // A step needs the one before it.
-                                  .runs_apart = options.overlaps && !generates,
+                                  .runs_apart = options.overlaps,
                                   .clock = &clock,
                                   .on_done = [bell = &stage->ring_->bell] { bell->ring(); }}));
   if (generates) {
@@ -123,7 +122,10 @@ size_t GroupStage::run_task() noexcept {
 
 void GroupStage::finish_batches() noexcept {
   runtime::BatchFigures figures;
-  while (executor_->finish(*this, figures) > 0) count(figures);
+  do {
+    executor_->finish(*this, figures);
+    count(figures);
+  } while (figures.num_tokens > 0);
 }
 
 size_t GroupStage::poll() noexcept {

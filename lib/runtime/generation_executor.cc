@@ -69,14 +69,20 @@ GenerationExecutor::GenerationExecutor(Group& group, device::Stream& stream, con
       blocks_(decoder_.num_blocks()),
       layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions) {
   waiting_.reserve(options.limits.max_requests);
-  for (uint32_t i = 0; i < max_beams_; ++i) spare_.push_back(std::make_unique<Sequence>());
+  // As many again may have ended and not be answered when others enter.
+  for (uint32_t i = 0; i < 2 * max_beams_; ++i) spare_.push_back(std::make_unique<Sequence>());
   running_.reserve(max_beams_);
+  ended_.reserve(max_beams_);
   const size_t found = size_t{max_beams_} * kernels::kMaxTopTokens;
   candidates_.reserve(size_t{model::GenerationConfig::kMaxBeams} * kernels::kMaxTopTokens);
   log_probabilities_.resize(found);
   tokens_.resize(found);
   done_.reserve(size_t{options.queue.max_requests} + kMaxIntake + max_beams_ +
                 options.limits.max_requests);
+}
+
+GenerationExecutor::~GenerationExecutor() {
+  CHECK(!in_flight_);
 }
 
 void GenerationExecutor::refuse(request::Request* request, StatusCode status,
@@ -147,44 +153,81 @@ uint32_t GenerationExecutor::blocks_needed(const request::Request& request,
 
 size_t GenerationExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept {
   figures = {};
-  const uint64_t start_ns = clock_.now_ns();
-  learn_pace(start_ns);
-  expire_running(start_ns);
-  admit(start_ns);
-  if (last_step_ns_ == 0 && !running_.empty()) last_step_ns_ = start_ns;
-  // Before the step: they have waited long enough.
-  size_t completed = complete(sink);
-  if (!running_.empty()) {
-    num_executing_.store(static_cast<uint32_t>(running_.size()), std::memory_order_relaxed);
-    encode_entered();
-    layout_.build_step(running_, blocks_);
-    decoder_.launch_copies(stream_, layout_.copies());
-    backbone::DecoderStep step = layout_.step();
-    step.gemm_mode = group_.gemm_modes(step.ranges);
-    const backbone::StepResult result = decoder_.launch_step(stream_, group_.weights(), step);
-    const size_t found = size_t{layout_.num_rows()} * layout_.num_candidates();
-    stream_.copy_to_host(result.log_probabilities, found * sizeof(float),
-                         log_probabilities_.data());
-    stream_.copy_to_host(result.tokens, found * sizeof(int32_t), tokens_.data());
-    figures.num_tokens = figures.num_rows = layout_.num_source_rows() + layout_.num_rows();
-    for (size_t i = 0; i < running_.size(); ++i)
-      figures.num_tenants += i == 0 || running_[i]->request->slot != running_[i - 1]->request->slot;
-    if (!stream_.synchronize()) {
-      device_failed_ = figures.device_failed = true;
-    } else {
-      advance();
-    }
-    figures.execute_ns = clock_.now_ns() - start_ns;
-    figures.num_requests = num_left_ = static_cast<uint32_t>(done_.size());
-    num_executing_.store(static_cast<uint32_t>(running_.size()), std::memory_order_relaxed);
+  size_t refused = 0;
+  if (has_results()) end_step(figures);
+  if (!in_flight_) {
+    refused += begin_step(sink);
+    // On a stream that runs at once it is over.
+    if (figures.num_tokens == 0 && has_results()) end_step(figures);
   }
-  if (device_failed_) fail_all();
+  const size_t completed = refused + answer_ended(sink, figures);
+  figures.num_refused = static_cast<uint32_t>(completed) - figures.num_requests;
+  return completed;
+}
+
+size_t GenerationExecutor::finish(CompletionSink& sink, BatchFigures& figures) noexcept {
+  figures = {};
+  if (in_flight_) end_step(figures);
+  const size_t completed = answer_ended(sink, figures);
+  figures.num_refused = static_cast<uint32_t>(completed) - figures.num_requests;
+  return completed;
+}
+
+size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
+  const uint64_t now_ns = clock_.now_ns();
+  learn_pace(now_ns);
+  expire_running(now_ns);
+  admit(now_ns);
+  if (last_step_ns_ == 0 && !running_.empty()) last_step_ns_ = now_ns;
+  // Before the step: they have waited long enough.
+  const size_t refused = complete(sink);
+  num_executing_.store(static_cast<uint32_t>(running_.size()), std::memory_order_relaxed);
+  if (running_.empty()) return refused;
+  begin_ns_ = now_ns;
+  encode_entered();
+  layout_.build_step(running_, blocks_);
+  decoder_.launch_copies(stream_, layout_.copies());
+  backbone::DecoderStep step = layout_.step();
+  step.gemm_mode = group_.gemm_modes(step.ranges);
+  const backbone::StepResult result = decoder_.launch_step(stream_, group_.weights(), step);
+  const size_t found = size_t{layout_.num_rows()} * layout_.num_candidates();
+  stream_.copy_to_host(result.log_probabilities, found * sizeof(float), log_probabilities_.data());
+  stream_.copy_to_host(result.tokens, found * sizeof(int32_t), tokens_.data());
+  event_ = stream_.record();
+  in_flight_ = true;
+  figures_ = {};
+  figures_.num_tokens = figures_.num_rows = layout_.num_source_rows() + layout_.num_rows();
+  for (size_t i = 0; i < running_.size(); ++i)
+    figures_.num_tenants += i == 0 || running_[i]->request->slot != running_[i - 1]->request->slot;
+  return refused;
+}
+
+void GenerationExecutor::end_step(BatchFigures& figures) noexcept {
+  const device::Stream::Completion completion = stream_.wait(event_);
+  in_flight_ = false;
+  figures = figures_;
+  if (completion.status) {
+    advance();
+  } else {
+    device_failed_ = figures.device_failed = true;
+    fail_all();
+  }
+  figures.execute_ns =
+      completion.device_ns != 0 ? completion.device_ns : clock_.now_ns() - begin_ns_;
+  figures.num_requests = num_left_ = static_cast<uint32_t>(ended_.size());
+  num_executing_.store(static_cast<uint32_t>(running_.size()), std::memory_order_relaxed);
+}
+
+// Completes what was refused since the last step, too.
+size_t GenerationExecutor::answer_ended(CompletionSink& sink, BatchFigures& figures) noexcept {
+  for (std::unique_ptr<Sequence>& sequence : ended_) {
+    answer(*sequence);
+    spare_.push_back(std::move(sequence));
+  }
+  ended_.clear();
   figures.kv_blocks_used = blocks_.num_used();
   figures.kv_blocks_reserved = blocks_.num_reserved();
-  completed += complete(sink);
-  figures.num_refused =
-      static_cast<uint32_t>(completed - std::min<size_t>(completed, figures.num_requests));
-  return completed;
+  return complete(sink);
 }
 
 size_t GenerationExecutor::complete(CompletionSink& sink) noexcept {
@@ -281,21 +324,20 @@ void GenerationExecutor::advance() noexcept {
       ++i;
       continue;
     }
-    finish(sequence, clock_.now_ns());
-    leave(i);
+    ended_.push_back(leave(i));
   }
 }
 
-// The sequence at `index` gives back what it holds. Its request is somebody else's by now.
-void GenerationExecutor::leave(size_t index) noexcept {
-  std::unique_ptr<Sequence>& sequence = running_[index];
+// The sequence at `index` gives back what it holds of what they share.
+std::unique_ptr<Sequence> GenerationExecutor::leave(size_t index) noexcept {
+  std::unique_ptr<Sequence> sequence = std::move(running_[index]);
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
   num_beams_ -= sequence->config().num_beams;
   sequence->let_go_of_all(blocks_);
-  spare_.push_back(std::move(sequence));
-  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+  return sequence;
 }
 
-void GenerationExecutor::finish(Sequence& sequence, uint64_t now_ns) noexcept {
+void GenerationExecutor::answer(const Sequence& sequence) noexcept {
   request::Request* request = sequence.request;
   const std::span<const int32_t> ids = sequence.search.result();
   const bool as_text = request->result_kind == wire::ResultKind::kText ||
@@ -311,7 +353,7 @@ void GenerationExecutor::finish(Sequence& sequence, uint64_t now_ns) noexcept {
     request->result_rows = static_cast<uint32_t>(ids.size());
   }
   request->result_kind_out = as_text ? wire::ResultKind::kText : wire::ResultKind::kTokens;
-  request->done_ns = now_ns;
+  request->done_ns = clock_.now_ns();
   request->status = request->result.data ? StatusCode::kOk : StatusCode::kOverloaded;
   request->detail = request->result.data ? "" : "no memory for the result";
   done_.push_back(request);
@@ -325,7 +367,7 @@ void GenerationExecutor::expire_running(uint64_t now_ns) noexcept {
       ++i;
       continue;
     }
-    leave(i);
+    spare_.push_back(leave(i));
     refuse(request, StatusCode::kDeadlineLaunch, "the deadline passed while it was generated");
   }
 }
@@ -333,7 +375,7 @@ void GenerationExecutor::expire_running(uint64_t now_ns) noexcept {
 void GenerationExecutor::fail_all() noexcept {
   while (!running_.empty()) {
     request::Request* request = running_.back()->request;
-    leave(running_.size() - 1);
+    spare_.push_back(leave(running_.size() - 1));
     refuse(request, StatusCode::kDeviceFailed, kFailed);
   }
   num_executing_.store(0, std::memory_order_relaxed);

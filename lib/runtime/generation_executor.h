@@ -8,6 +8,10 @@
 // one that finds too little waits in its place, one that could never fit is refused by name. A running one
 // never finds the cache full.
 //
+// A step needs the tokens that the one before it found, so at most one runs. On a stream that runs apart
+// requests come in and are tokenised while it does, and sequences that have ended are turned into answers
+// while the next one does.
+//
 // Owned by one thread, as RequestExecutor says.
 #pragma once
 
@@ -40,10 +44,11 @@ class GenerationExecutor final : public RequestExecutor {
 
   void submit(request::Request* request) noexcept override;
   size_t step(CompletionSink& sink, BatchFigures& figures) noexcept override;
-  // Its steps begin and end in step().
-  size_t finish(CompletionSink&, BatchFigures&) noexcept override { return 0; }
+  size_t finish(CompletionSink& sink, BatchFigures& figures) noexcept override;
   uint64_t next_step_ns() const noexcept override { return 0; }
-  bool has_results() const noexcept override { return false; }
+  bool has_results() const noexcept override { return in_flight_ && stream_.is_done(event_); }
+  // REQUIRES: no step runs: finish() was called.
+  ~GenerationExecutor() override;
   uint32_t num_queued() const noexcept override {
     return queue_.num_requests() + static_cast<uint32_t>(waiting_.size() - next_waiting_);
   }
@@ -65,9 +70,12 @@ class GenerationExecutor final : public RequestExecutor {
   void admit(uint64_t now_ns) noexcept;
   bool enter(request::Request* request, uint64_t now_ns) noexcept;
   void encode_entered() noexcept;
-  void leave(size_t index) noexcept;
+  size_t begin_step(CompletionSink& sink) noexcept;  // returns what was refused
+  void end_step(BatchFigures& figures) noexcept;
+  std::unique_ptr<Sequence> leave(size_t index) noexcept;
   void advance() noexcept;
-  void finish(Sequence& sequence, uint64_t now_ns) noexcept;
+  size_t answer_ended(CompletionSink& sink, BatchFigures& figures) noexcept;
+  void answer(const Sequence& sequence) noexcept;
   void expire_running(uint64_t now_ns) noexcept;
   void fail_all() noexcept;
   size_t complete(CompletionSink& sink) noexcept;
@@ -89,12 +97,17 @@ class GenerationExecutor final : public RequestExecutor {
   size_t next_waiting_ = 0;
   std::vector<std::unique_ptr<Sequence>> spare_;    // not running, with their memory
   std::vector<std::unique_ptr<Sequence>> running_;  // by slot
+  std::vector<std::unique_ptr<Sequence>> ended_;    // in the last step; not answered
   uint32_t num_beams_ = 0;                          // reserved by those that run
   StepLayout layout_;
   std::vector<Candidate> candidates_;
   std::vector<float> log_probabilities_;  // [max_beams, kMaxTopTokens]
   std::vector<int32_t> tokens_;
   std::vector<request::Request*> done_;  // to be completed
+  bool in_flight_ = false;               // a step
+  device::Stream::Event event_ = 0;      // its end
+  uint64_t begin_ns_ = 0;
+  BatchFigures figures_;  // what is known of it when it begins
   // Of late: time in which one sequence leaves while others run; 0: none has yet.
   double pace_ns_ = 0;
   uint64_t last_step_ns_ = 0;  // its start; 0: nothing ran

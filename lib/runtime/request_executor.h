@@ -35,7 +35,8 @@ class RequestExecutor {
   // and completes what was refused since the last step. Returns the requests completed; `figures` are of
   // the batch that was.
   virtual size_t step(CompletionSink& sink, BatchFigures& figures) noexcept = 0;
-  // Waits for the oldest batch that runs and completes it, as step() does; 0: none runs. Begins none.
+  // Waits for the oldest batch that runs and completes it, as step() does; without one, figures.num_tokens
+  // is 0. Begins none.
   virtual size_t finish(CompletionSink& sink, BatchFigures& figures) noexcept = 0;
   // When step() is to be called though nothing was submitted; 0: need not be. What runs apart calls on its
   // own when it is done (StreamOptions::on_done).

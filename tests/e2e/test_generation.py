@@ -14,11 +14,12 @@ GOLDENS = Path(__file__).parents[1] / "data" / "generation"
 TEXTS = ["The movie was good, and Paris is very big.", "hello world", "a small server in a red house", "x"]
 
 
-@pytest.fixture
-def f32_appliance(new_appliance):
+@pytest.fixture(params=["on", "off"], ids=["overlap", "in-turn"])
+def f32_appliance(request, new_appliance):
     made = new_appliance()
     # One thread: hundreds of short steps a sequence, each of which would wait for a second one on a busy machine.
     made.sections["device"] = {"dtype": "f32", "threads": 1}
+    made.sections["batching"] |= {"overlap": request.param}
     return made.start()
 
 

@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 
 #include "backbone/open_model.h"
 #include "base/random.h"
@@ -43,6 +45,21 @@ std::vector<Case> cases_of(const std::string& name) {
 const char* const kModels[] = {"beams-4", "beams-3-smaller", "greedy", "long-never",
                                "beams-2-gelu"};
 
+// The clock of a stream that runs apart: its thread reads it before it runs anything, and is held there.
+class HoldingClock final : public Clock {
+ public:
+  std::atomic<bool> holds{false};
+  uint64_t now_ns() const noexcept override {
+    holds.wait(true);
+    return 0;
+  }
+  uint64_t unix_ns() const noexcept override { return 0; }
+  void release() {
+    holds = false;
+    holds.notify_all();
+  }
+};
+
 class Generation : public ::testing::Test, protected CompletionSink {
  protected:
   ~Generation() override {
@@ -51,6 +68,9 @@ class Generation : public ::testing::Test, protected CompletionSink {
 
   void open(const std::string& name, GroupOptions options = {},
             std::unique_ptr<device::Device> device = nullptr) {
+    executor_.reset();
+    stream_.reset();
+    group_.reset();
     device_ = std::move(device);
     if (!device_)
       device_ = device::open_device({.kind = "host", .dtype = "f32", .num_threads = 1}).value();
@@ -61,7 +81,10 @@ class Generation : public ::testing::Test, protected CompletionSink {
     ASSERT_TRUE(group) << group.error().message;
     group_ = std::move(*group);
     admit(name);
-    stream_ = device_->make_stream(group_->stream_limits()).value();
+    stream_ = device_
+                  ->make_stream(group_->stream_limits(),
+                                {.runs_apart = runs_apart_, .clock = &stream_clock_})
+                  .value();
     ExecutorOptions executor;
     executor.limits.max_tokens = options.max_tokens;
     executor_ = GenerationExecutor::create(*group_, *stream_, clock_, executor).value();
@@ -92,9 +115,12 @@ class Generation : public ::testing::Test, protected CompletionSink {
     executor_->submit(&r);
     return r;
   }
+  // Until a step has ended or requests were refused. Where steps run apart, the next may have begun.
   BatchFigures step() {
     BatchFigures figures;
-    executor_->step(*this, figures);
+    while (executor_->step(*this, figures) == 0 && figures.num_tokens == 0 &&
+           executor_->num_executing() > 0)
+      std::this_thread::yield();
     return figures;
   }
   void run_all() {
@@ -119,6 +145,8 @@ class Generation : public ::testing::Test, protected CompletionSink {
   }
 
   VirtualClock clock_;
+  HoldingClock stream_clock_;
+  bool runs_apart_ = false;
   uint64_t deadline_ns_ = 0;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<Group> group_;
@@ -130,6 +158,14 @@ class Generation : public ::testing::Test, protected CompletionSink {
   std::vector<const request::Request*> order_;
   size_t completed_ = 0;
 };
+
+// On a stream that runs steps at once, and on one that runs them apart.
+class GenerationBothWays : public Generation, public ::testing::WithParamInterface<bool> {
+ protected:
+  GenerationBothWays() { runs_apart_ = GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(, GenerationBothWays, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Apart" : "AtOnce"; });
 
 // Sources and steps alike, the projection onto the vocabulary included.
 TEST_F(Generation, ItsGemmsShareTheDeviceByTheGroupsCosts) {
@@ -169,7 +205,7 @@ TEST_F(Generation, ItsGemmsShareTheDeviceByTheGroupsCosts) {
   EXPECT_FALSE(of_step.contains(2 * hidden));  // keys and values of sources
 }
 
-TEST_F(Generation, SameTokensAsTransformersOneByOne) {
+TEST_P(GenerationBothWays, SameTokensAsTransformersOneByOne) {
   for (const char* name : kModels) {
     SCOPED_TRACE(name);
     open(name);
@@ -201,7 +237,7 @@ TEST_F(Generation, FidelityIsOfEncodersOnly) {
 
 // Sequences of two tenants enter whenever they come and leave when they are done; each gets what it gets
 // alone.
-TEST_F(Generation, StrangersComeAndGoBetweenSteps) {
+TEST_P(GenerationBothWays, StrangersComeAndGoBetweenSteps) {
   const auto first = cases_of("beams-4"), second = cases_of("beams-3-smaller");
   for (const uint32_t max_beams : {4u, 11u, 64u}) {
     SCOPED_TRACE(max_beams);
@@ -222,7 +258,7 @@ TEST_F(Generation, StrangersComeAndGoBetweenSteps) {
 }
 
 // 40 tokens of 4 beams are 12 blocks, the source up to 4: room for one, two and a few sequences at once.
-TEST_F(Generation, TooFewBlocksMakeSequencesWait) {
+TEST_P(GenerationBothWays, TooFewBlocksMakeSequencesWait) {
   const auto cases = cases_of("beams-4");
   const uint64_t block_bytes =
       uint64_t{3} * 2 * backbone::Decoder::kBlockTokens * 36 * sizeof(float);
@@ -256,7 +292,7 @@ TEST_F(Generation, WhatCouldNeverFitIsRefusedByName) {
   EXPECT_NE(std::string(never.detail).find("K/V memory"), std::string::npos);
 }
 
-TEST_F(Generation, EachRefusalIsItsOwn) {
+TEST_P(GenerationBothWays, EachRefusalIsItsOwn) {
   open("beams-4");
   const auto good = cases_of("beams-4")[7];
   const request::Request& before = submit(good.ids);
@@ -284,7 +320,7 @@ TEST_F(Generation, EachRefusalIsItsOwn) {
   expect_tokens(before, good.tokens);
 }
 
-TEST_F(Generation, DeadlinesEndWhatWaitsAndWhatRuns) {
+TEST_P(GenerationBothWays, DeadlinesEndWhatWaitsAndWhatRuns) {
   open("beams-4", {.max_beams = 4});
   deadline_ns_ = clock_.now_ns() + 1'000'000;
   const request::Request& runs = submit(cases_of("beams-4")[8].ids);
@@ -303,7 +339,7 @@ TEST_F(Generation, DeadlinesEndWhatWaitsAndWhatRuns) {
 }
 
 // 40 steps of 10 ms a sequence, one at a time: what would wait longer than 2 s is refused at once.
-TEST_F(Generation, WhatWouldWaitTooLongIsRefused) {
+TEST_P(GenerationBothWays, WhatWouldWaitTooLongIsRefused) {
   open("beams-4", {.max_beams = 4});
   const auto c = cases_of("beams-4")[7];
   ASSERT_EQ(c.tokens.size(), 39u);
@@ -326,7 +362,7 @@ TEST_F(Generation, WhatWouldWaitTooLongIsRefused) {
 }
 
 // Requests that come together and find room are not refused because one alone took long.
-TEST_F(Generation, WhatFindsRoomDoesNotWait) {
+TEST_P(GenerationBothWays, WhatFindsRoomDoesNotWait) {
   open("beams-4", {.max_beams = 64});
   const auto c = cases_of("beams-4")[7];
   submit(c.ids);
@@ -339,13 +375,16 @@ TEST_F(Generation, WhatFindsRoomDoesNotWait) {
   for (const request::Request& r : requests_) EXPECT_EQ(r.status, StatusCode::kOk) << r.detail;
 }
 
-TEST_F(Generation, AFailedDeviceRefusesEverything) {
+TEST_P(GenerationBothWays, AFailedDeviceRefusesEverything) {
   auto plain = std::make_unique<testing::PlainDevice>();
   testing::PlainDevice& device = *plain;
   open("beams-4", {.max_beams = 4}, std::move(plain));
   for (int i = 0; i < 3; ++i) submit(cases_of("beams-4")[3].ids);
-  step();
+  stream_clock_.holds = true;  // what runs apart does not run before it is to fail
+  BatchFigures figures;
+  executor_->step(*this, figures);
   device.state().fail_synchronize = true;
+  stream_clock_.release();
   EXPECT_TRUE(step().device_failed);
   EXPECT_TRUE(executor_->device_failed());
   run_all();
@@ -365,6 +404,70 @@ TEST_F(Generation, FinishedSequencesLeaveTheStep) {
     if (running == 0) continue;  // the first: sources, too
     EXPECT_EQ(figures.num_tokens, 4 * running);
   }
+}
+
+class OverlappedGeneration : public Generation {
+ protected:
+  OverlappedGeneration() { runs_apart_ = true; }
+  ~OverlappedGeneration() override { stream_clock_.release(); }
+};
+
+// Requests come in and are refused or made ready, and refusals are answered, while a step computes.
+TEST_F(OverlappedGeneration, TakesRequestsInWhileAStepRuns) {
+  open("beams-4");
+  const auto cases = cases_of("beams-4");
+  stream_clock_.holds = true;
+  const request::Request& first = submit(cases[0].ids);
+  BatchFigures figures;
+  EXPECT_EQ(executor_->step(*this, figures), 0u);
+  EXPECT_EQ(figures.num_tokens, 0u);
+  EXPECT_EQ(executor_->num_executing(), 1u);
+  const request::Request& second = submit(cases[1].ids);
+  const request::Request& bad = submit({97});
+  EXPECT_EQ(executor_->step(*this, figures), 1u);
+  EXPECT_EQ(figures.num_refused, 1u);
+  EXPECT_EQ(figures.num_requests, 0u);
+  EXPECT_EQ(order_, std::vector<const request::Request*>{&bad});
+  EXPECT_EQ(bad.status, StatusCode::kMalformed);
+  EXPECT_EQ(executor_->num_queued(), 1u);
+  EXPECT_FALSE(executor_->has_results());
+  stream_clock_.release();
+  run_all();
+  expect_tokens(first, cases[0].tokens);
+  expect_tokens(second, cases[1].tokens);
+}
+
+// A sequence that has ended gives its beams and blocks to the next, which runs when it is answered.
+TEST_F(OverlappedGeneration, WhoWaitsEntersBeforeWhoEndedIsAnswered) {
+  open("beams-4", {.max_beams = 4});
+  const auto c = cases_of("beams-4")[7];
+  for (int i = 0; i < 3; ++i) submit(c.ids);
+  uint32_t steps = 0;
+  for (; completed_ < 3; ++steps) {
+    ASSERT_GT(step().num_tokens, 0u);
+    EXPECT_EQ(executor_->num_executing(), completed_ < 3 ? 1u : 0u);
+  }
+  EXPECT_EQ(steps, 3 * c.tokens.size());
+  for (const request::Request& r : requests_) expect_tokens(r, c.tokens);
+}
+
+TEST_F(OverlappedGeneration, FinishEndsTheStepThatRunsAndBeginsNone) {
+  open("beams-4");
+  const auto c = cases_of("beams-4")[7];
+  submit(c.ids);
+  stream_clock_.holds = true;
+  BatchFigures figures;
+  executor_->step(*this, figures);
+  stream_clock_.release();
+  executor_->finish(*this, figures);
+  EXPECT_EQ(figures.num_tokens, c.ids.size() + 1);
+  EXPECT_EQ(executor_->num_executing(), 1u) << "the sequence goes on";
+  EXPECT_FALSE(executor_->has_results());
+  executor_->finish(*this, figures);
+  EXPECT_EQ(figures.num_tokens, 0u);
+  EXPECT_GT(figures.kv_blocks_used, 0u);
+  run_all();
+  expect_tokens(requests_[0], c.tokens);
 }
 
 TEST_F(Generation, InBf16SequencesEnd) {
