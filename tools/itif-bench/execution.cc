@@ -162,9 +162,7 @@ class MultiStream final : public Execution {
 
 model::BackboneSpec Workload::spec() const {
   model::BackboneSpec spec = backbone::find_preset(preset).value()->spec;
-  if (vocab != 0)
-    spec.vocab = vocab;
-  else if (!decodes())  // where the vocabulary is a GEMM like others
+  if (!decodes())  // where the vocabulary is a GEMM like others
     spec.vocab = std::min(spec.vocab, kVocab);
   if (layers != 0) {
     spec.layers = layers;

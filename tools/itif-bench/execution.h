@@ -22,7 +22,6 @@ namespace itif::bench {
 struct Workload {
   std::string preset;    // of the backbone
   uint32_t layers = 0;   // of encoder and decoder; 0: the preset's
-  uint32_t vocab = 0;    // 0: the preset's, or as much of it as many encoders fit the memory with
   uint32_t steps = 0;    // of a decoder, from the first token on; 0: an encoder
   EncoderCase requests;  // lengths[t]: tenant t's
   std::string dtype;     // "bf16"

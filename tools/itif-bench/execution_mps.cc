@@ -24,7 +24,6 @@ using nlohmann::json;
 std::string to_text(const Workload& w) {
   return json{{"preset", w.preset},
               {"layers", w.layers},
-              {"vocab", w.vocab},
               {"steps", w.steps},
               {"lengths", w.requests.lengths},
               {"dtype", w.dtype},
@@ -37,7 +36,6 @@ Workload from_text(const std::string& text) {
   const json j = json::parse(text);
   return {.preset = j.at("preset"),
           .layers = j.at("layers"),
-          .vocab = j.at("vocab"),
           .steps = j.at("steps"),
           .requests = {.name = {}, .lengths = j.at("lengths")},
           .dtype = j.at("dtype"),

@@ -1,5 +1,5 @@
-// One workload by every execution mode: measured one after another, for their weights together would
-// not fit, and checked against each other.
+// One workload by every execution mode, checked against each other. Sequential execution and ITIF are measured
+// in turn, run by run, on one instance; the others after them, for the weights of all would not fit.
 #pragma once
 
 #include <map>
