@@ -115,6 +115,22 @@ def test_interrupted_it_removes_what_it_made(quickstart, phase, name, to_all):
     assert lines[-1] == "quickstart: interrupted; what it made is removed", lines
 
 
+def test_a_program_that_takes_no_notice_of_the_first_signal_is_ended(tmp_path):
+    """As one that has only just been forked, and takes it for its shell's."""
+    program = ("""first() { echo missed one; trap "echo ends; exit" TERM; }; trap first TERM; echo started; """
+               "while :; do sleep 0.05; done")
+    script = tmp_path / "script"
+    script.write_text(f". {QUICKSTART.parent}/lib/common.sh\nended() {{ echo \"ended with $1\"; }}\non_end ended\n"
+                      f"interruptible sh -c '{program}'\necho 'went on'\n", encoding="utf-8")
+    process = subprocess.Popen(("env", "--default-signal=TERM", "bash", str(script)), stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True)
+    assert process.stdout.readline() == "started\n"
+    process.terminate()
+    lines = process.communicate(timeout=60)[0].splitlines()
+    assert lines == ["missed one", "ends", "ended with 143", "script: interrupted; what it made is removed"]
+    assert process.returncode == 143
+
+
 def test_the_next_run_removes_what_a_killed_one_left(quickstart):
     process = quickstart.start_until(TRAFFIC, "--seconds", "60")
     process.kill()
