@@ -16,29 +16,35 @@ void GemmDeal::add(std::span<const kernels::RowRange> ranges) noexcept {
 
 // Longest task first to the least loaded part: at most 4/3 of the best deal (Graham, "Bounds on
 // multiprocessing timing anomalies", 1969).
-double GemmDeal::unevenness(uint32_t task_rows) noexcept {
+GemmDeal::Dealt GemmDeal::dealt(uint32_t task_rows) noexcept {
   tasks_.clear();
-  uint64_t all_rows = 0;
+  uint64_t all_rows = 0, copied_rows = 0;
   for (const uint32_t rows : ranges_) {
     all_rows += rows;
-    for (uint32_t row = 0; row < rows; row += task_rows)
-      tasks_.push_back(std::min(rows - row, task_rows));
+    for (uint32_t row = 0; row < rows; row += task_rows) {
+      const uint32_t task = std::min(rows - row, task_rows);
+      tasks_.push_back(task);
+      if (whole_rows(task) != task) copied_rows += task;
+    }
   }
-  if (all_rows == 0) return 1;
+  if (all_rows == 0) return {.task_rows = task_rows};
   std::ranges::sort(tasks_, std::greater());
   std::ranges::fill(load_, 0);
   for (const uint32_t task : tasks_) *std::ranges::min_element(load_) += task;
-  const double mean = static_cast<double>(all_rows) / static_cast<double>(load_.size());
-  return static_cast<double>(*std::ranges::max_element(load_)) / mean;
+  const auto all = static_cast<double>(all_rows);
+  const double mean = all / static_cast<double>(load_.size());
+  return {.task_rows = task_rows,
+          .unevenness = static_cast<double>(*std::ranges::max_element(load_)) / mean,
+          .copied = static_cast<double>(copied_rows) / all};
 }
 
 GemmDeal::Dealt GemmDeal::deal() noexcept {
-  Dealt best{.task_rows = kMostTaskRows, .unevenness = unevenness(kMostTaskRows)};
+  Dealt best = dealt(kMostTaskRows);
   const uint32_t longest = ranges_.empty() ? 0 : *std::ranges::max_element(ranges_);
   for (uint32_t rows = kMostTaskRows / 2; rows >= kLeastTaskRows && best.unevenness > kEven;
        rows /= 2) {
     if (longest <= rows) continue;  // as before
-    if (const double of = unevenness(rows); of < best.unevenness) best = {rows, of};
+    if (const Dealt smaller = dealt(rows); smaller.unevenness < best.unevenness) best = smaller;
   }
   return best;
 }

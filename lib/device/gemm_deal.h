@@ -5,6 +5,9 @@
 // A range is divided into tasks of at most kMostTaskRows rows, which keep their part's cache, and of fewer, no
 // less than kLeastTaskRows, where that evens out the deal: three tenants on two threads. Fewer rows than that
 // would cost more than they even out: each task reads all of its weights.
+//
+// A task is computed as whole_rows() of its rows, of which what is too much would be written over its neighbours':
+// it goes elsewhere, and the rest is copied. In turn nothing is, since the next range comes later.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +31,21 @@ class GemmDeal {
   void clear() noexcept { ranges_.clear(); }
   void add(std::span<const kernels::RowRange> ranges) noexcept;
 
+  // Rows that are computed where there are so many: 1, 2, 4, 8, and multiples of 16.
+  static constexpr uint32_t whole_rows(uint32_t rows) {
+    return rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : rows <= 8 ? 8 : (rows + 15) / 16 * 16;
+  }
+
   struct Dealt {
     uint32_t task_rows = kMostTaskRows;
     double unevenness = 1;  // rows of the most loaded part over the mean
+    double copied = 0;      // share of rows that are
   };
   // Of all that was added since clear().
   Dealt deal() noexcept;
 
  private:
-  double unevenness(uint32_t task_rows) noexcept;
+  Dealt dealt(uint32_t task_rows) noexcept;
 
   std::vector<uint32_t> ranges_;  // rows of each
   std::vector<uint32_t> tasks_;   // likewise

@@ -40,9 +40,10 @@ kernels::GemmModes GemmScheduler::choose(std::span<const kernels::RowRange> rang
   if (ranges.size() < 2 || parts_ < 2) return kInTurn;
   deal_.clear();
   deal_.add(ranges);
-  const double unevenness = deal_.deal().unevenness;
-  const kernels::GemmMode even = unevenness <= kMostUneven ? kAtOnce : kInTurn;
-  if (!costs_->tables) return even;
+  const device::GemmDeal::Dealt dealt = deal_.deal();
+  const double longer = dealt.unevenness * (1 + kCopyCost * dealt.copied);
+  const kernels::GemmMode unmeasured = longer <= 1 ? kAtOnce : kInTurn;
+  if (!costs_->tables) return unmeasured;
 
   uint64_t rows = 0;
   for (const kernels::RowRange& range : ranges) rows += range.num_rows;
@@ -54,10 +55,10 @@ kernels::GemmModes GemmScheduler::choose(std::span<const kernels::RowRange> rang
       return plan::shared_gemm_ns(tables, costs_ns, count, mean_rows);
     };
     const bool is_cheaper =
-        of(costs_->even_ns[i]) * unevenness <= kMostLonger * of(tables.shared_gemms[i].in_turn_ns);
+        of(costs_->even_ns[i]) * longer <= of(tables.shared_gemms[i].in_turn_ns);
     costs_->modes[i].mode = is_cheaper ? kAtOnce : kInTurn;
   }
-  return {costs_->modes, even};
+  return {costs_->modes, unmeasured};
 }
 
 }  // namespace itif::runtime

@@ -17,12 +17,12 @@ inline constexpr uint32_t kFineRungs = 4;  // 1, 2, 4, 8
 inline constexpr uint32_t kStep = GemmLibrary::kRowSlack + 1;
 inline constexpr uint32_t kNumRungs = kFineRungs + GemmLibrary::kMaxRows / kStep;
 
-inline uint32_t rung_of(uint32_t rows) {
+constexpr uint32_t rung_of(uint32_t rows) {
   if (rows <= 1) return 0;
   if (rows <= 8) return rows <= 2 ? 1 : rows <= 4 ? 2 : 3;
   return kFineRungs + (rows - 1) / kStep;
 }
-inline uint32_t rung_rows(uint32_t rung) {
+constexpr uint32_t rung_rows(uint32_t rung) {
   return rung < kFineRungs ? 1u << rung : (rung - kFineRungs + 1) * kStep;
 }
 

@@ -13,6 +13,12 @@
 namespace itif::device {
 namespace {
 
+static_assert([] {
+  for (uint32_t rows = 1; rows <= GemmDeal::kMostTaskRows; ++rows)
+    if (rung_rows(rung_of(rows)) != GemmDeal::whole_rows(rows)) return false;
+  return true;
+}());
+
 // What one thread needs to run primitives: oneDNN's stream, and handles for addresses that change with
 // every call.
 class Executor {

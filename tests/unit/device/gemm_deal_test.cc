@@ -43,6 +43,15 @@ TEST(GemmDeal, TheLeastUnevenIsTaken) {
   EXPECT_EQ(dealt.unevenness, 48.0 / 40);
 }
 
+// Tasks that are computed with more rows than they have.
+TEST(GemmDeal, CountsWhatIsCopied) {
+  EXPECT_EQ(deal(2, {128, 64, 16, 8, 4, 2, 1}).copied, 0);
+  EXPECT_EQ(deal(2, {30, 30}).copied, 1);
+  EXPECT_EQ(deal(2, {197, 197}).copied, 69.0 / 197);
+  EXPECT_EQ(deal(2, {48, 16}).copied, 0);
+  EXPECT_EQ(deal(2, {}).copied, 0);
+}
+
 TEST(GemmDeal, NothingIsEven) {
   EXPECT_EQ(deal(2, {}).unevenness, 1);
   EXPECT_EQ(deal(2, {0, 0}).unevenness, 1);
