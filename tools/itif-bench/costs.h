@@ -11,7 +11,7 @@
 
 namespace itif::bench {
 
-// Errors: those of the device.
+// Once of the same device, backbone and options. One thread at a time. Errors: those of the device.
 Result<std::shared_ptr<const plan::CostTables>> measure_costs(
     device::Device& device, device::Stream& stream, const model::BackboneSpec& spec,
     const runtime::ProfileOptions& options);

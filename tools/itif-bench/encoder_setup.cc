@@ -8,9 +8,16 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "costs.h"
 #include "noise.h"
 
 namespace itif::bench {
+namespace {
+
+// As the appliance's groups by default.
+constexpr uint32_t kProfiledRows = 1024, kProfiledTenants = 64;
+
+}  // namespace
 
 model::BackboneSpec bert_base() {
   return backbone::find_preset("bert-base").value()->spec;
@@ -46,6 +53,12 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
   encoder->stream_->attach_thread();
   encoder->gemms_ =
       std::make_unique<runtime::GemmScheduler>(device.info().num_threads, max_tokens, max_tokens);
+  if (num_tenants == 1) return encoder;
+  ITIF_ASSIGN(auto costs, measure_costs(device, *encoder->stream_, spec,
+                                        {.max_rows = kProfiledRows,
+                                         .max_length = spec.max_tokens(),
+                                         .max_tenants = kProfiledTenants}));
+  encoder->gemms_->set_costs(std::move(costs));
   return encoder;
 }
 
