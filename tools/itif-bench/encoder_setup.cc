@@ -1,6 +1,7 @@
 #include "encoder_setup.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -14,8 +15,8 @@
 namespace itif::bench {
 namespace {
 
-// As the appliance's groups by default.
-constexpr uint32_t kProfiledRows = 1024, kProfiledTenants = 64;
+// As the appliance's groups by default; beyond it costs are in proportion.
+constexpr uint32_t kMostProfiledRows = 1024;
 
 }  // namespace
 
@@ -54,10 +55,11 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
   encoder->gemms_ =
       std::make_unique<runtime::GemmScheduler>(device.info().num_threads, max_tokens, max_tokens);
   if (num_tenants == 1) return encoder;
-  ITIF_ASSIGN(auto costs, measure_costs(device, *encoder->stream_, spec,
-                                        {.max_rows = kProfiledRows,
-                                         .max_length = spec.max_tokens(),
-                                         .max_tenants = kProfiledTenants}));
+  ITIF_ASSIGN(auto costs,
+              measure_costs(device, *encoder->stream_, spec,
+                            {.max_rows = std::min(kMostProfiledRows, std::bit_ceil(max_tokens)),
+                             .max_length = spec.max_tokens(),
+                             .max_tenants = std::bit_ceil(num_tenants)}));
   encoder->gemms_->set_costs(std::move(costs));
   return encoder;
 }
