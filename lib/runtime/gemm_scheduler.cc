@@ -42,7 +42,7 @@ kernels::GemmModes GemmScheduler::choose(std::span<const kernels::RowRange> rang
   deal_.add(ranges);
   const device::GemmDeal::Dealt dealt = deal_.deal();
   const double longer = dealt.unevenness * (1 + kCopyCost * dealt.copied);
-  const kernels::GemmMode unmeasured = longer <= 1 ? kAtOnce : kInTurn;
+  const kernels::GemmMode unmeasured = longer <= kMostLonger ? kAtOnce : kInTurn;
   if (!costs_->tables) return unmeasured;
 
   uint64_t rows = 0;
@@ -55,7 +55,7 @@ kernels::GemmModes GemmScheduler::choose(std::span<const kernels::RowRange> rang
       return plan::shared_gemm_ns(tables, costs_ns, count, mean_rows);
     };
     const bool is_cheaper =
-        of(costs_->even_ns[i]) * longer <= of(tables.shared_gemms[i].in_turn_ns);
+        of(costs_->even_ns[i]) * longer <= kMostLonger * of(tables.shared_gemms[i].in_turn_ns);
     costs_->modes[i].mode = is_cheaper ? kAtOnce : kInTurn;
   }
   return {costs_->modes, unmeasured};

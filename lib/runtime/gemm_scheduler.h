@@ -27,9 +27,11 @@ namespace itif::runtime {
 
 class GemmScheduler {
  public:
-  // What copying all rows of a GEMM adds to it: 6 to 8 % of a BERT-base pass over lengths of 1 to 128 (2 Zen 4
-  // cores, bf16, 64 requests of 4 tenants).
-  static constexpr double kCopyCost = 0.1;
+  // How much longer it may take at once by tables, which were measured one GEMM after another: in a pass the rows
+  // of a part stay in its cache from operator to operator, and no part waits for another after each.
+  static constexpr double kMostLonger = 1.05;
+  // What copying all rows of a GEMM adds to it.
+  static constexpr double kCopyCost = 0.2;
 
   // `parts`: that compute GEMMs side by side; at least 1.
   GemmScheduler(uint32_t parts, uint32_t max_ranges, uint32_t max_rows);

@@ -48,15 +48,16 @@ std::string command_of(const BenchOptions& options, const AllOptions& all) {
   return command;
 }
 
-// This program again. Returns how it ended badly; empty: well.
+// This program again, which ends when this one does. Returns how it ended badly; empty: well.
 std::string run_self(std::vector<std::string> arguments) {
-  std::string program = "/proc/self/exe", name = "itif-bench";
-  std::vector<char*> argv = {name.data()};
+  std::error_code none;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe", none).string();
+  arguments.insert(arguments.begin(), {"/usr/bin/setpriv", "--pdeathsig", "TERM", "--", self});
+  std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   pid_t pid = 0;
-  if (const int error =
-          ::posix_spawn(&pid, program.c_str(), nullptr, nullptr, argv.data(), environ);
+  if (const int error = ::posix_spawn(&pid, argv[0], nullptr, nullptr, argv.data(), environ);
       error != 0)
     return fmt::format("could not be started: {}", errno_text(error));
   int status = 0;

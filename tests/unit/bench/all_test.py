@@ -8,12 +8,36 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 
 def run(program, out, *options, environment=None):
     command = [program, "all", "--quick", "--dtype", "f32", "--out", str(out), *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
+
+
+def killed_whole(program, out):
+    """Whether nothing of a run is left when it was killed. The bench would take minutes."""
+    process = subprocess.Popen([program, "all", "--dtype", "f32", "--out", str(out), "--only", "tenants"],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    try:
+        while not (child := children.read_text().strip()):
+            time.sleep(0.01)
+        while b"\0tenants\0" not in (line := Path(f"/proc/{child}/cmdline").read_bytes()) or b"setpriv" in line:
+            time.sleep(0.01)
+    finally:
+        process.kill()
+    process.communicate(timeout=60)  # until nobody has its output open
+    for _ in range(1000):
+        try:
+            if ") Z " in Path(f"/proc/{child}/stat").read_text():
+                return True
+        except (FileNotFoundError, ProcessLookupError):  # somebody has reaped it
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def main(program):
@@ -59,6 +83,8 @@ def main(program):
             results.append((f"asked for {what} that it cannot give, it says so at once",
                             done.returncode != 0 and said in done.stderr and "median" not in done.stdout,
                             done.stdout + done.stderr))
+
+        results.append(("killed, it takes the bench that runs along", killed_whole(program, Path(folder, "killed")), ""))
 
         done = run(program, Path(folder, "qkv"), "--only", "operators", "--case", "get Q/K/V, f32")
         report = Path(folder, "qkv", "report.md").read_text()

@@ -111,7 +111,7 @@ TEST(GemmScheduler, EachShapeIsChosenByItsOwnCosts) {
 
 TEST(GemmScheduler, CostsBetweenMeasuredPointsAreLinear) {
   GemmScheduler scheduler(2, 256, 4096);
-  // At once is cheaper until about halfway between 16 and 64 rows.
+  // At once is cheaper until about halfway between 16 and 64 rows, by more than the 5 % it may be longer.
   scheduler.set_costs(share(costs({{300, 100, {100, 100, 100, 100}, {0.1, 210, 0.1, 210}}})));
   EXPECT_EQ(choose(scheduler, {32, 32}).wide, kAtOnce);
   EXPECT_EQ(choose(scheduler, {48, 48}).wide, kInTurn);
@@ -130,8 +130,8 @@ TEST(GemmScheduler, AtOnceTakesLongerByWhatIsCopied) {
   GemmScheduler scheduler(2, 256, 4096);
   scheduler.set_costs(share(costs({{300, 100, {100, 100, 100, 100}, {95, 95, 95, 95}}})));
   EXPECT_EQ(choose(scheduler, {32, 32}).wide, kAtOnce);
-  EXPECT_EQ(choose(scheduler, {30, 30}).wide, kInTurn);          // 95 · 1.1
-  EXPECT_EQ(choose(scheduler, {32, 32, 30, 30}).wide, kAtOnce);  // 95 · 1.05, but dealt 62 to 62
+  EXPECT_EQ(choose(scheduler, {30, 30}).wide, kInTurn);          // 95 · 1.2
+  EXPECT_EQ(choose(scheduler, {32, 32, 30, 30}).wide, kAtOnce);  // 95 · 1.1
 }
 
 // Between two and eight ranges the table knows no odd number: the deal does.
