@@ -19,7 +19,10 @@ do for [format in 'svg png'] {
   set xtics autofreq
   plot 'figure-5.1-bf16.dat' index 0 using 2:xtic(1) with histograms title 'seq', \
        'figure-5.1-bf16.dat' index 0 using 3:xtic(1) with histograms title 'multi-stream', \
-       'figure-5.1-bf16.dat' index 0 using 4:xtic(1) with histograms title 'mps'
+       'figure-5.1-bf16.dat' index 0 using 4:xtic(1) with histograms title 'mps', \
+       'figure-5.1-bf16.dat' index 0 using 5:xtic(1) with histograms title 'seq (thesis)', \
+       'figure-5.1-bf16.dat' index 0 using 6:xtic(1) with histograms title 'multi-stream (thesis)', \
+       'figure-5.1-bf16.dat' index 0 using 7:xtic(1) with histograms title 'mps (thesis)'
   unset multiplot
   unset output
 }
