@@ -58,4 +58,21 @@ inline float f16_to_f32(uint16_t half) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
 }
 
+// Round to nearest even; too large becomes infinite, NaN stays NaN.
+inline uint16_t f32_to_f16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  const auto with_sign = [sign](uint32_t half) { return static_cast<uint16_t>(sign | half); };
+  if (magnitude > 0x7f800000u) return with_sign(0x7e00u);
+  if (magnitude >= 0x477ff000u) return with_sign(0x7c00u);  // 65520 and more
+  if (magnitude < 0x38800000u) {
+    // Subnormal: adding 0.5 rounds to multiples of 2^-24, to even, in f32's own arithmetic.
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    return with_sign(std::bit_cast<uint32_t>(shifted) - 0x3f000000u);
+  }
+  const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
+  return with_sign((rounded - 0x38000000u) >> 13);
+}
+
 }  // namespace itif

@@ -9,7 +9,7 @@
 namespace itif::device {
 
 void convert_floats(const TensorView& source, DType type, std::byte* target) {
-  CHECK(type == DType::kF32 || type == DType::kBF16);
+  CHECK(type == DType::kF32 || type == DType::kBF16 || type == DType::kF16);
   if (source.bytes() == 0) return;
   if (source.dtype == type) {
     std::memcpy(target, source.data, source.bytes());
@@ -26,7 +26,8 @@ void convert_floats(const TensorView& source, DType type, std::byte* target) {
     const uint64_t count = std::min<uint64_t>(block.size(), elements - i);
     const TensorView part{source.data + i * dtype_bytes(source.dtype), source.dtype, Shape{count}};
     part.to_f32(block.data());
-    for (uint64_t j = 0; j < count; ++j) to[i + j] = f32_to_bf16(block[j]);
+    for (uint64_t j = 0; j < count; ++j)
+      to[i + j] = type == DType::kBF16 ? f32_to_bf16(block[j]) : f32_to_f16(block[j]);
   }
 }
 

@@ -1,4 +1,4 @@
-// Host tensors as the element type that the device computes with.
+// Host tensors as the element type that a device computes with.
 #pragma once
 
 #include "tensor/tensor_view.h"
@@ -6,7 +6,7 @@
 namespace itif::device {
 
 // Writes the elements of `source` to `target` as `type`. REQUIRES: source is of a floating-point type,
-// type is kF32 or kBF16 (bf16 rounds to nearest even).
+// type is one, too (rounded to nearest even).
 void convert_floats(const TensorView& source, DType type, std::byte* target);
 
 }  // namespace itif::device
