@@ -36,7 +36,7 @@ struct SegmentRows {
 struct Slab {
   std::byte* base = nullptr;
   size_t stride_bytes = 0;
-  std::byte* at(uint32_t slot) const { return base + slot * stride_bytes; }
+  constexpr std::byte* at(uint32_t slot) const { return base + slot * stride_bytes; }
 };
 
 // Reads token ids straight from packet buffers (host memory, registered with the device).

@@ -30,13 +30,13 @@ struct KvPool {
   uint32_t hidden = 0;
 
   // Elements before the vector of a token: block · block_tokens + its place in the block.
-  size_t offset(uint32_t token_place, uint32_t layer, uint32_t is_value) const {
+  constexpr size_t offset(uint32_t token_place, uint32_t layer, uint32_t is_value) const {
     const size_t block = token_place / block_tokens;
     return (((block * num_layers + layer) * 2 + is_value) * block_tokens +
             token_place % block_tokens) *
            hidden;
   }
-  size_t block_elements() const { return size_t{num_layers} * 2 * block_tokens * hidden; }
+  constexpr size_t block_elements() const { return size_t{num_layers} * 2 * block_tokens * hidden; }
 };
 
 // Writes row r's key and value to places[r] of one layer. No place occurs twice.

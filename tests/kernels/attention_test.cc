@@ -27,8 +27,7 @@ void AttentionTest::run(const Case& c) {
   for (size_t r = 0; r < rows; ++r)
     for (size_t i = 0; i < hidden; ++i) {
       float& q = qkv[r * 3 * hidden + i];
-      q = static_cast<float>(q * c.score_scale);
-      if (activation() == DType::kBF16) q = bf16_to_f32(f32_to_bf16(q));
+      q = rounded(static_cast<float>(q * c.score_scale));
     }
   const double scale = 1.0 / std::sqrt(c.head_size);
   std::byte* out = make_output(rows * hidden, activation());

@@ -13,17 +13,9 @@ std::vector<SegmentRows> segments_of(std::span<const uint32_t> offsets) {
   return segments;
 }
 
-std::vector<DeviceCase> device_cases() {
-  return {
-      {"HostF32", {.kind = "host", .dtype = "f32", .num_threads = 2}},
-      {"HostF32OneThread", {.kind = "host", .dtype = "f32", .num_threads = 1}},
-      {"HostBf16", {.kind = "host", .dtype = "bf16", .num_threads = 2}},
-  };
-}
-
 void DeviceTest::SetUp() {
   log::set_level(log::Level::kWarning);
-  auto device = device::open_device(GetParam().options);
+  auto device = open_case(GetParam());
   if (!device && device.error().code == Code::kUnsupported) GTEST_SKIP() << device.error().message;
   ASSERT_TRUE(device) << device.error().message;
   device_ = std::move(*device);
@@ -31,6 +23,11 @@ void DeviceTest::SetUp() {
   ASSERT_TRUE(stream) << stream.error().message;
   stream_ = std::move(*stream);
   stream_->attach_thread();
+}
+
+float DeviceTest::rounded(float value) const {
+  if (activation() == DType::kBF16) return bf16_to_f32(f32_to_bf16(value));
+  return activation() == DType::kF16 ? f16_to_f32(f32_to_f16(value)) : value;
 }
 
 std::vector<float> DeviceTest::random_values(size_t count, double scale, double offset) {
@@ -41,8 +38,7 @@ std::vector<float> DeviceTest::random_values(size_t count, double scale, double 
 
 std::vector<float> DeviceTest::random_activations(size_t count, double scale, double offset) {
   std::vector<float> values = random_values(count, scale, offset);
-  if (activation() == DType::kBF16)
-    for (float& v : values) v = bf16_to_f32(f32_to_bf16(v));
+  for (float& v : values) v = rounded(v);
   return values;
 }
 

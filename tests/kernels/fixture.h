@@ -18,19 +18,28 @@ namespace itif::kernels {
 // Segments [offsets[i], offsets[i + 1]), without padding.
 std::vector<SegmentRows> segments_of(std::span<const uint32_t> offsets);
 
+// Those that a program tests: host_devices.cc, or tests/simt's.
 struct DeviceCase {
   const char* name;
   device::DeviceOptions options;
 };
 std::vector<DeviceCase> device_cases();
+Result<std::unique_ptr<device::Device>> open_case(const DeviceCase& one);
 
 class DeviceTest : public testing::TestWithParam<DeviceCase> {
  protected:
   void SetUp() override;
 
   DType activation() const { return device_->info().compute; }
-  // Rounding of one value to the activation type, relative; 2⁻⁸ in bf16, of 8 significant bits.
-  double unit() const { return activation() == DType::kBF16 ? 0x1p-8 : 0x1p-24; }
+  // Rounding of one value to the activation type, relative; 2⁻⁸ in bf16, of 8 significant bits, 2⁻¹¹ in f16.
+  double unit() const {
+    return activation() == DType::kBF16 ? 0x1p-8 : activation() == DType::kF16 ? 0x1p-11 : 0x1p-24;
+  }
+
+  // Of a GEMM with a bias, in unit(): a GPU rounds before the bias is added, and again behind it.
+  double gemm_units() const { return device_->info().kind == "cuda" ? 4 : 2.2; }
+  // As the device stores it.
+  float rounded(float activation) const;
 
   // Random normal values, rounded to the type that the device stores them in.
   std::vector<float> random_values(size_t count, double scale = 1.0, double offset = 0.0);

@@ -75,7 +75,7 @@ void GemmTest::run(const Case& c) {
     expected.insert(expected.end(), part.begin(), part.end());
   }
   // Products of about 1/√k summed in f32; rounded once, twice where the activation is a second pass.
-  const double tolerance = c.f32_out ? 4e-6 : 2.2 * unit() + 4e-6;
+  const double tolerance = c.f32_out ? 4e-6 : gemm_units() * unit() + 4e-6;
   for (const GemmMode mode : {GemmMode::kInTurn, GemmMode::kAtOnce}) {
     std::byte* out = make_output((rows + slack) * c.n, type);
     args.out = out;
@@ -156,9 +156,9 @@ TEST_P(GemmTest, SideBySideAsOneByOne) {
                    .prepared = prepared.back().get()});
     expected.emplace_back();
     for (const RowRange& range : ranges) {
-      const auto part = reference::linear(
-          std::span(a).subspan(range.first_row * kDepth, range.num_rows * kDepth),
-          weights[range.slot], bias, range.num_rows, n, kDepth, activation);
+      const auto part =
+          reference::linear(std::span(a).subspan(range.first_row * kDepth, range.num_rows * kDepth),
+                            weights[range.slot], bias, range.num_rows, n, kDepth, activation);
       expected.back().insert(expected.back().end(), part.begin(), part.end());
     }
   }
@@ -172,7 +172,7 @@ TEST_P(GemmTest, SideBySideAsOneByOne) {
     stream_->gemms(all);
     for (size_t i = 0; i < all.size(); ++i)
       expect_close(download_activations(all[i].out, rows * all[i].n), expected[i],
-                   2.2 * unit() + 4e-6, std::to_string(all[i].n) + " wide");
+                   gemm_units() * unit() + 4e-6, std::to_string(all[i].n) + " wide");
   }
   stream_->gemms({});
   EXPECT_TRUE(stream_->synchronize());

@@ -1,0 +1,139 @@
+#include "device/cuda/device.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "device/cuda/error.h"
+#include "device/cuda/gemm.h"
+#include "device/cuda/memory.h"
+#include "device/cuda/stream.h"
+#include "device/host/convert.h"
+
+namespace itif::device {
+namespace {
+
+using cuda::check;
+
+constexpr int kLeastMajor = 8;  // bf16 on tensor cores, asynchronous copies to shared memory
+
+bool is_float(DType type) {
+  return type == DType::kF32 || type == DType::kBF16 || type == DType::kF16;
+}
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(DeviceInfo info, const cudaDeviceProp& properties, size_t memory_limit_bytes)
+      : info_(std::move(info)),
+        parts_{.compute = info_.compute,
+               .num_multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount),
+               .budget = std::make_shared<cuda::Budget>(memory_limit_bytes)} {
+    info_.memory_bytes = available_bytes();
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  size_t available_bytes() const override { return parts_.budget->available_bytes(); }
+  Result<std::unique_ptr<Buffer>> allocate(size_t bytes) override {
+    return cuda::allocate_buffer(parts_.budget, bytes);
+  }
+  Result<std::unique_ptr<SlabMemory>> reserve_slab(size_t slot_bytes, uint32_t max_slots) override {
+    return cuda::reserve_slab(parts_.budget, slot_bytes, max_slots);
+  }
+
+  Status upload(const TensorView& source, DType type, void* target) override {
+    if (!is_float(source.dtype) || !is_float(type))
+      return fail(Code::kInvalidArgument,
+                  fmt::format("cannot upload {} as {}: only f32, bf16 and f16",
+                              dtype_name(source.dtype), dtype_name(type)));
+    const size_t bytes = source.shape.elements() * dtype_bytes(type);
+    std::vector<std::byte> converted(bytes);
+    convert_floats(source, type, converted.data());
+    return check(cudaMemcpy(target, converted.data(), bytes, cudaMemcpyHostToDevice),
+                 "cannot upload weights");
+  }
+  void download(const void* source, size_t bytes, void* target) override {
+    if (bytes != 0) (void)cudaMemcpy(target, source, bytes, cudaMemcpyDeviceToHost);
+  }
+
+  // Row-major, as cuBLAS takes them.
+  Result<size_t> packed_bytes(const GemmShape& shape) override {
+    return size_t{shape.n} * shape.k * dtype_bytes(info_.compute);
+  }
+  Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) override {
+    uint64_t elements = 0;
+    for (const TensorView& view : weight) elements += view.shape.elements();
+    if (elements != uint64_t{shape.n} * shape.k)
+      return fail(Code::kInvalidArgument,
+                  fmt::format("weights of {} elements do not fill a GEMM of {} × {}", elements,
+                              shape.n, shape.k));
+    auto* to = static_cast<std::byte*>(target);
+    for (const TensorView& view : weight) {
+      ITIF_TRY(upload(view, info_.compute, to));
+      to += view.shape.elements() * dtype_bytes(info_.compute);
+    }
+    return {};
+  }
+  Result<GemmHandle> prepare(const GemmShape& shape, uint32_t) override {
+    return std::make_shared<const cuda::PreparedShape>(shape);
+  }
+  uint32_t row_slack() const override { return 0; }
+
+  Status register_host_memory(const void* data, size_t bytes) override {
+    const cudaError_t error = cudaHostRegister(const_cast<void*>(data), bytes,
+                                               cudaHostRegisterPortable | cudaHostRegisterMapped);
+    if (error == cudaErrorHostMemoryAlreadyRegistered) return {};
+    return check(error, "cannot register packet memory with the GPU");
+  }
+
+  Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits,
+                                              const StreamOptions& options) override {
+    return cuda::make_stream(parts_, limits, options);
+  }
+
+ private:
+  DeviceInfo info_;
+  const cuda::StreamParts parts_;
+};
+
+Result<DType> compute_type(const std::string& name) {
+  if (name == "auto" || name == "bf16") return DType::kBF16;
+  if (name == "f16") return DType::kF16;
+  if (name == "f32") return DType::kF32;
+  return fail(Code::kInvalidArgument,
+              fmt::format("dtype '{}' is none of auto, f32, bf16, f16", name));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> open_cuda_device(const DeviceOptions& options) {
+  ITIF_ASSIGN(const DType compute, compute_type(options.dtype));
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess)
+    return fail(Code::kUnsupported, cudaGetErrorString(error));
+  if (count == 0) return fail(Code::kUnsupported, "there is no CUDA device");
+  cudaDeviceProp properties{};
+  ITIF_TRY(check(cudaGetDeviceProperties(&properties, 0), "the GPU does not answer"));
+  if (properties.major < kLeastMajor)
+    return fail(Code::kUnsupported,
+                fmt::format("{} has compute capability {}.{}: {}.0 is the least", properties.name,
+                            properties.major, properties.minor, kLeastMajor));
+  int can_use_host_pointers = 0;
+  ITIF_TRY(check(cudaDeviceGetAttribute(&can_use_host_pointers,
+                                        cudaDevAttrCanUseHostPointerForRegisteredMem, 0),
+                 "the GPU does not answer"));
+  if (can_use_host_pointers == 0)
+    return fail(Code::kUnsupported,
+                fmt::format("{} cannot read registered host memory in place", properties.name));
+  DeviceInfo info;
+  info.kind = "cuda";
+  info.compute = compute;
+  info.description = fmt::format(
+      "{}, compute capability {}.{}, {} multiprocessors, {}", properties.name, properties.major,
+      properties.minor, properties.multiProcessorCount, format_bytes(properties.totalGlobalMem));
+  info.reason = options.reason;
+  return std::make_unique<CudaDevice>(std::move(info), properties, options.memory_limit_bytes);
+}
+
+}  // namespace itif::device

@@ -1,0 +1,94 @@
+// Plan data of one batch on the device: what the spans of launches show (ranges, positions, segments, blocks),
+// copied once though every layer's launches show it again.
+//
+// A piece is written to pinned memory and copied behind it, at the same offset of device memory, in the order of
+// the stream. Whatever stands at the same host address with the same bytes as before is the same piece.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "device/cuda/memory.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/operators.h"
+
+namespace itif::device::cuda {
+
+class PlanMemory {
+ public:
+  // Errors: kResourceExhausted.
+  static Result<PlanMemory> make(std::shared_ptr<Budget> budget, size_t bytes);
+
+  // From here on nothing is there. REQUIRES: what was put has been read.
+  void clear() noexcept;
+
+  // Where `values` stand on the device for the launches that follow on the stream. nullptr: there are none, or
+  // there is no room, which the launcher keeps as an error.
+  template <class T>
+  const T* put(const kernels::cuda::Launcher& launch, std::span<const T> values) {
+    return made_of<T>(launch, Use::kItself, values, values.size(),
+                      [&](T* to) { std::memcpy(to, values.data(), values.size_bytes()); });
+  }
+  // Likewise the slot of each row of `ranges`.
+  kernels::cuda::Rows rows(const kernels::cuda::Launcher& launch,
+                           std::span<const kernels::RowRange> ranges);
+
+  // Likewise what follows from `source`: `count` values, which fill(T*) writes unless they are there.
+  enum class Use : uint8_t {
+    kItself,
+    kSlots,         // of rows, from ranges
+    kTiles,         // of attention, from segments
+    kSegmentOfRow,  // from segments; likewise
+    kIndexInSegment,
+  };
+  template <class T, class Source, class Fill>
+  const T* made_of(const kernels::cuda::Launcher& launch, Use use, std::span<const Source> source,
+                   size_t count, const Fill& fill) {
+    if (source.empty() || count == 0) return nullptr;
+    const std::span<const std::byte> bytes = std::as_bytes(source);
+    const Piece* piece = find(use, bytes);
+    if (piece == nullptr) {
+      const Piece made = make(use, bytes, count * sizeof(T));
+      if (used_ > host_.bytes()) {
+        launch.keep(cudaErrorMemoryAllocation);
+        return nullptr;
+      }
+      if (use != Use::kItself)
+        std::memcpy(host_.data() + made.source_offset, bytes.data(), bytes.size());
+      fill(reinterpret_cast<T*>(host_.data() + made.offset));
+      copy(launch, made.offset, count * sizeof(T));
+      piece = &pieces_.emplace_back(made);
+    }
+    return reinterpret_cast<const T*>(device_->data() + piece->offset);
+  }
+
+ private:
+  // Made of the bytes at `source`, which stand in pinned memory, too, to be compared with.
+  struct Piece {
+    Use use = Use::kItself;
+    std::span<const std::byte> source;
+    size_t source_offset = 0, offset = 0;
+  };
+  Piece make(Use use, std::span<const std::byte> source, size_t bytes) {
+    Piece piece{.use = use, .source = source, .source_offset = 0, .offset = take(bytes)};
+    piece.source_offset = use == Use::kItself ? piece.offset : take(source.size());
+    return piece;
+  }
+  const Piece* find(Use use, std::span<const std::byte> source) const;
+  size_t take(size_t bytes) {
+    const size_t at = used_;
+    used_ += (bytes + 255) / 256 * 256;
+    return at;
+  }
+  void copy(const kernels::cuda::Launcher& launch, size_t offset, size_t bytes);
+
+  Pinned host_;
+  std::unique_ptr<Buffer> device_;
+  std::vector<Piece> pieces_;
+  size_t used_ = 0;
+};
+
+}  // namespace itif::device::cuda

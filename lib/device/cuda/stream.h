@@ -1,0 +1,21 @@
+// A stream of launches on the GPU.
+#pragma once
+
+#include <memory>
+
+#include "device/cuda/memory.h"
+#include "device/device.h"
+
+namespace itif::device::cuda {
+
+struct StreamParts {
+  DType compute = DType::kF32;
+  uint32_t num_multiprocessors = 1;
+  std::shared_ptr<Budget> budget;
+};
+
+// Errors: kResourceExhausted, kInternal.
+Result<std::unique_ptr<Stream>> make_stream(const StreamParts& parts, const StreamLimits& limits,
+                                            const StreamOptions& options);
+
+}  // namespace itif::device::cuda

@@ -1,0 +1,160 @@
+// The state of the machine that runtime.h speaks of. For runtime.cc and memory.cc only.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <vector>
+
+#include "runtime.h"
+
+namespace simt {
+
+using Work = std::function<void()>;
+
+// A place in a stream's order.
+struct Mark {
+  Stream* stream = nullptr;
+  uint64_t number = 0;  // of works that are done by then
+};
+
+class Event {
+ public:
+  Mark mark;
+  bool is_recorded = false;
+  double ms = 0;  // when it came
+};
+
+struct Item {
+  Work work;               // or
+  Event* event = nullptr;  // that comes here
+  Mark waits_for;          // what must be done before
+};
+
+class Graph {
+ public:
+  std::vector<Work> works;
+};
+class GraphExec {
+ public:
+  std::vector<Work> works;
+};
+
+class Stream {
+ public:
+  std::deque<Item> items;
+  uint64_t num_put = 0, num_done = 0;
+  Graph* captures = nullptr;
+  bool is_capture_broken = false;
+};
+
+class Runtime {
+ public:
+  std::recursive_mutex mutex;
+  DeviceOptions device;
+  Counts counts;
+  cudaError_t last_error = cudaSuccess;
+  bool is_faulty = false;
+  uint64_t faults_after = UINT64_MAX;
+  std::map<std::byte*, size_t> device_memory, pinned, registered;
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::mt19937_64 random{1};
+  std::map<const void*, size_t> most_shared;
+
+  Runtime() { streams.push_back(std::make_unique<Stream>()); }  // the default one
+
+  cudaError_t set(cudaError_t error) {
+    if (error != cudaSuccess) last_error = error;
+    return error;
+  }
+  // What every call that touches the device answers while it is out of order.
+  cudaError_t check() {
+    if (!device.is_there) return set(cudaErrorInsufficientDriver);
+    return is_faulty ? set(cudaErrorIllegalAddress) : cudaSuccess;
+  }
+
+  Stream& of(Stream* stream) { return stream == nullptr ? *streams[0] : *stream; }
+
+  static bool holds(const std::map<std::byte*, size_t>& all, const void* memory, size_t bytes) {
+    const auto* at = static_cast<const std::byte*>(memory);
+    auto it = all.upper_bound(const_cast<std::byte*>(at));
+    if (it == all.begin()) return false;
+    --it;
+    const std::byte* end = it->first + it->second;
+    while (end < at + bytes && ++it != all.end() && it->first == end) end += it->second;
+    return at + bytes <= end && at < end;
+  }
+  bool is_device(const void* memory, size_t bytes) const {
+    return holds(device_memory, memory, bytes);
+  }
+  bool is_pinned(const void* memory, size_t bytes) const {
+    return holds(pinned, memory, bytes) || holds(registered, memory, bytes);
+  }
+
+  cudaError_t put(Stream* stream, Item item, bool counts_as_launch) {
+    Stream& to = of(stream);
+    if (to.captures != nullptr) {
+      if (item.work == nullptr) {
+        // Events fork and join a capture: what hangs on one stream is in order already.
+        to.is_capture_broken |= item.event == nullptr && item.waits_for.stream != &to;
+        return to.is_capture_broken ? set(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+      }
+      to.captures->works.push_back(std::move(item.work));
+      return cudaSuccess;
+    }
+    if (counts_as_launch && counts.launches++ >= faults_after) is_faulty = true;
+    if (is_faulty) return set(cudaErrorIllegalAddress);
+    to.items.push_back(std::move(item));
+    ++to.num_put;
+    return cudaSuccess;
+  }
+
+  void advance(Stream& stream) {
+    Item item = std::move(stream.items.front());
+    stream.items.pop_front();
+    if (item.waits_for.stream != nullptr) reach(item.waits_for);
+    if (item.work && !is_faulty) item.work();
+    ++stream.num_done;
+    if (item.event != nullptr) {
+      const auto now = std::chrono::steady_clock::now().time_since_epoch();
+      item.event->ms = std::chrono::duration<double, std::milli>(now).count();
+    }
+  }
+  // Others may get ahead meanwhile, as on a device.
+  void reach(const Mark& mark) {
+    Stream& stream = *mark.stream;
+    while (stream.num_done < mark.number) {
+      Stream& other =
+          *streams[std::uniform_int_distribution<size_t>(0, streams.size() - 1)(random)];
+      if (&other != &stream && !other.items.empty() && other.captures == nullptr)
+        advance_one(other);
+      if (stream.num_done < mark.number) advance_one(stream);
+    }
+  }
+  void drain(Stream& stream) { reach({&stream, stream.num_put}); }
+  void drain_all() {
+    for (auto& stream : streams) drain(*stream);
+  }
+
+ private:
+  // A stream whose first item waits for another is not entered twice.
+  void advance_one(Stream& stream) {
+    if (std::ranges::find(advancing_, &stream) != advancing_.end()) return;
+    advancing_.push_back(&stream);
+    advance(stream);
+    advancing_.pop_back();
+  }
+  std::vector<Stream*> advancing_;
+};
+
+Runtime& runtime();
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+}  // namespace simt

@@ -1,0 +1,197 @@
+// Memory of the machine: device memory, pinned host memory, copies, and the driver's virtual memory.
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "machine.h"
+
+using simt::Lock;
+using simt::runtime;
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  if (bytes > r.device.memory_bytes - r.counts.live_device_bytes)
+    return r.set(cudaErrorMemoryAllocation);
+  void* made = nullptr;
+  if (posix_memalign(&made, 256, std::max<size_t>(1, bytes)) != 0)
+    return r.set(cudaErrorMemoryAllocation);
+  std::memset(made, 0xFF, bytes);  // whoever reads what nobody wrote finds NaNs
+  r.device_memory[static_cast<std::byte*>(made)] = bytes;
+  r.counts.live_device_bytes += bytes;
+  ++r.counts.allocations;
+  *memory = made;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (memory == nullptr) return cudaSuccess;
+  r.drain_all();
+  const auto it = r.device_memory.find(static_cast<std::byte*>(memory));
+  if (it == r.device_memory.end()) return r.set(cudaErrorInvalidValue);
+  r.counts.live_device_bytes -= it->second;
+  r.device_memory.erase(it);
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  if (posix_memalign(memory, 4096, std::max<size_t>(1, bytes)) != 0)
+    return r.set(cudaErrorMemoryAllocation);
+  r.pinned[static_cast<std::byte*>(*memory)] = bytes;
+  ++r.counts.allocations;
+  return cudaSuccess;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (memory == nullptr) return cudaSuccess;
+  r.drain_all();
+  if (r.pinned.erase(static_cast<std::byte*>(memory)) == 0) return r.set(cudaErrorInvalidValue);
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (r.is_pinned(memory, bytes)) return r.set(cudaErrorHostMemoryAlreadyRegistered);
+  r.registered[static_cast<std::byte*>(memory)] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* memory) {
+  Lock lock(runtime().mutex);
+  runtime().drain_all();
+  return runtime().registered.erase(static_cast<std::byte*>(memory)) == 1
+             ? cudaSuccess
+             : runtime().set(cudaErrorHostMemoryNotRegistered);
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  const bool to_device = r.is_device(to, bytes), from_device = r.is_device(from, bytes);
+  const bool fits = kind == cudaMemcpyHostToDevice     ? to_device && !from_device
+                    : kind == cudaMemcpyDeviceToHost   ? !to_device && from_device
+                    : kind == cudaMemcpyDeviceToDevice ? to_device && from_device
+                                                       : true;
+  if (!fits) return r.set(cudaErrorInvalidValue);
+  if ((!to_device && !r.is_pinned(to, bytes)) || (!from_device && !r.is_pinned(from, bytes))) {
+    std::fprintf(stderr, "simt: an asynchronous copy of memory that is not pinned waits for it\n");
+    return r.set(cudaErrorInvalidValue);
+  }
+  return r.put(stream, {.work = [=] { std::memcpy(to, from, bytes); }, .waits_for = {}}, true);
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  Lock lock(runtime().mutex);
+  runtime().drain(*runtime().streams[0]);
+  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  if (!r.is_device(memory, bytes)) return r.set(cudaErrorInvalidValue);
+  return r.put(stream, {.work = [=] { std::memset(memory, value, bytes); }, .waits_for = {}}, true);
+}
+cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
+  Lock lock(runtime().mutex);
+  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
+  std::memset(memory, value, bytes);
+  return cudaSuccess;
+}
+
+// ---- The driver's virtual memory ----
+
+namespace {
+constexpr size_t kGranularity = 64 << 10;  // small, so that tests see slots that share a piece
+}
+
+CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp*,
+                                       CUmemAllocationGranularity_flags) {
+  *granularity = kGranularity;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t, CUdeviceptr,
+                             unsigned long long) {
+  if (bytes % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
+  // Aligned as a device's, by the kernel's leave.
+  void* made = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (made == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  *address = reinterpret_cast<CUdeviceptr>(made);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
+  return munmap(reinterpret_cast<void*>(address), bytes) == 0 ? CUDA_SUCCESS
+                                                              : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp*,
+                     unsigned long long) {
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (bytes % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes > r.device.memory_bytes - r.counts.live_device_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  r.counts.live_device_bytes += bytes;
+  ++r.counts.allocations;
+  *handle = bytes;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  Lock lock(runtime().mutex);
+  runtime().counts.live_device_bytes -= handle;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t, CUmemGenericAllocationHandle handle,
+                  unsigned long long) {
+  return bytes == handle && address % 4096 == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc*, size_t) {
+  Lock lock(runtime().mutex);
+  auto* at = reinterpret_cast<std::byte*>(address);
+  if (mprotect(at, bytes, PROT_READ | PROT_WRITE) != 0) return CUDA_ERROR_INVALID_VALUE;
+  std::memset(at, 0xFF, bytes);
+  runtime().device_memory[at] = bytes;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
+  Lock lock(runtime().mutex);
+  runtime().drain_all();
+  auto* at = reinterpret_cast<std::byte*>(address);
+  runtime().device_memory.erase(at);
+  madvise(at, bytes, MADV_DONTNEED);
+  return mprotect(at, bytes, PROT_NONE) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+  const std::map<std::string, void*> all = {
+      {"cuMemGetAllocationGranularity", reinterpret_cast<void*>(cuMemGetAllocationGranularity)},
+      {"cuMemAddressReserve", reinterpret_cast<void*>(cuMemAddressReserve)},
+      {"cuMemAddressFree", reinterpret_cast<void*>(cuMemAddressFree)},
+      {"cuMemCreate", reinterpret_cast<void*>(cuMemCreate)},
+      {"cuMemRelease", reinterpret_cast<void*>(cuMemRelease)},
+      {"cuMemMap", reinterpret_cast<void*>(cuMemMap)},
+      {"cuMemUnmap", reinterpret_cast<void*>(cuMemUnmap)},
+      {"cuMemSetAccess", reinterpret_cast<void*>(cuMemSetAccess)},
+  };
+  const auto it = all.find(symbol);
+  *function = it == all.end() ? nullptr : it->second;
+  if (result != nullptr)
+    *result =
+        *function == nullptr ? cudaDriverEntryPointSymbolNotFound : cudaDriverEntryPointSuccess;
+  return cudaSuccess;
+}

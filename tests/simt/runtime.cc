@@ -1,0 +1,278 @@
+#include "runtime.h"
+
+#include <cuda_runtime.h>
+
+#include <cstring>
+#include <utility>
+
+#include "machine.h"
+
+namespace simt {
+
+Runtime& runtime() {
+  static Runtime one;
+  return one;
+}
+
+void set_device(const DeviceOptions& options) {
+  Lock lock(runtime().mutex);
+  runtime().device = options;
+}
+void fail_after(uint64_t count) {
+  Lock lock(runtime().mutex);
+  runtime().faults_after = runtime().counts.launches + count;
+}
+Counts counts() {
+  Lock lock(runtime().mutex);
+  return runtime().counts;
+}
+
+cudaError_t enqueue_grid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                         Stream* stream, std::function<void()> thread) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+  const auto most = r.most_shared.find(kernel);
+  const size_t most_shared = most == r.most_shared.end() ? size_t{48} << 10 : most->second;
+  if (threads == 0 || threads > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
+      grid.y > 65535 || grid.z > 65535 || shared_bytes > most_shared)
+    return r.set(cudaErrorInvalidConfiguration);
+  return r.put(stream,
+               {.work =
+                    [=, thread = std::move(thread)] {
+                      run_grid("kernel", {grid.x, grid.y, grid.z}, {block.x, block.y, block.z},
+                               shared_bytes, thread);
+                    },
+                .waits_for = {}},
+               true);
+}
+
+cudaError_t enqueue_work(Stream* stream, std::function<void()> work) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  return r.put(stream, {.work = std::move(work), .waits_for = {}}, true);
+}
+
+}  // namespace simt
+
+using simt::Lock;
+using simt::runtime;
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
+    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorHostMemoryAlreadyRegistered: return "cudaErrorHostMemoryAlreadyRegistered";
+    case cudaErrorHostMemoryNotRegistered: return "cudaErrorHostMemoryNotRegistered";
+    case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorUnknown: break;
+  }
+  return "cudaErrorUnknown";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  return cudaGetErrorName(error);
+}
+cudaError_t cudaGetLastError() {
+  Lock lock(runtime().mutex);
+  const cudaError_t error = runtime().last_error;
+  if (!runtime().is_faulty) runtime().last_error = cudaSuccess;  // a fault sticks
+  return error;
+}
+cudaError_t cudaPeekAtLastError() {
+  Lock lock(runtime().mutex);
+  return runtime().last_error;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  Lock lock(runtime().mutex);
+  *count = runtime().device.is_there ? 1 : 0;
+  return runtime().device.is_there ? cudaSuccess : cudaErrorInsufficientDriver;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  Lock lock(runtime().mutex);
+  if (device != 0) return cudaErrorInvalidDevice;
+  *properties = {};
+  std::strcpy(properties->name, "simulated device");
+  properties->totalGlobalMem = runtime().device.memory_bytes;
+  properties->sharedMemPerBlock = 48 << 10;
+  properties->sharedMemPerBlockOptin = 227 << 10;
+  properties->multiProcessorCount = runtime().device.num_multiprocessors;
+  properties->major = 9;
+  properties->l2CacheSize = 50 << 20;
+  properties->canUseHostPointerForRegisteredMem = 1;
+  properties->unifiedAddressing = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  cudaDeviceProp properties;
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, device); error != cudaSuccess)
+    return error;
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount: *value = properties.multiProcessorCount; break;
+    case cudaDevAttrCanUseHostPointerForRegisteredMem: *value = 1; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(properties.sharedMemPerBlockOptin);
+      break;
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+cudaError_t cudaDeviceSynchronize() {
+  Lock lock(runtime().mutex);
+  runtime().drain_all();
+  return runtime().check();
+}
+cudaError_t cudaDeviceReset() {
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  for (auto& stream : r.streams) {
+    stream->items.clear();
+    stream->num_done = stream->num_put;
+  }
+  r.is_faulty = false;
+  r.faults_after = UINT64_MAX;
+  r.last_error = cudaSuccess;
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
+  Lock lock(runtime().mutex);
+  *total = runtime().device.memory_bytes;
+  *available = *total - runtime().counts.live_device_bytes;
+  return runtime().check();
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  Lock lock(runtime().mutex);
+  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
+  *stream = runtime().streams.emplace_back(std::make_unique<simt::Stream>()).get();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  Lock lock(runtime().mutex);
+  runtime().drain_all();  // others may wait for it
+  std::erase_if(runtime().streams, [&](const auto& one) { return one.get() == stream; });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  Lock lock(runtime().mutex);
+  runtime().drain(runtime().of(stream));
+  return runtime().check();
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  Lock lock(runtime().mutex);
+  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
+  simt::Stream& of = runtime().of(stream);
+  if (of.num_done < of.num_put && runtime().random() % 4 == 0) runtime().drain(of);
+  return of.num_done == of.num_put ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  Lock lock(runtime().mutex);
+  if (!event->is_recorded) return cudaSuccess;
+  return runtime().put(stream, {.work = nullptr, .waits_for = event->mark}, false);
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new simt::Event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  Lock lock(runtime().mutex);
+  runtime().drain_all();
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (const cudaError_t error =
+          r.put(stream, {.work = nullptr, .event = event, .waits_for = {}}, false);
+      error != cudaSuccess)
+    return error;
+  event->is_recorded = true;
+  event->mark = {&r.of(stream), r.of(stream).num_put};
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  if (!event->is_recorded) return cudaSuccess;
+  if (event->mark.stream->num_done < event->mark.number && r.random() % 4 == 0)
+    r.reach(event->mark);
+  return event->mark.stream->num_done >= event->mark.number ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  Lock lock(runtime().mutex);
+  if (event->is_recorded) runtime().reach(event->mark);
+  return runtime().check();
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+  Lock lock(runtime().mutex);
+  *ms = static_cast<float>(end->ms - start->ms);
+  return runtime().check();
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  Lock lock(runtime().mutex);
+  simt::Stream& of = runtime().of(stream);
+  of.captures = new simt::Graph;
+  of.is_capture_broken = false;
+  return runtime().check();
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  Lock lock(runtime().mutex);
+  simt::Stream& of = runtime().of(stream);
+  *graph = std::exchange(of.captures, nullptr);
+  if (!of.is_capture_broken) return runtime().check();
+  delete std::exchange(*graph, nullptr);
+  return runtime().set(cudaErrorStreamCaptureInvalidated);
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = new simt::GraphExec{graph->works};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  Lock lock(runtime().mutex);
+  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
+  return runtime().put(stream,
+                       {.work =
+                            [works = exec->works] {
+                              for (const simt::Work& work : works) work();
+                            },
+                        .waits_for = {}},
+                       true);
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t set_most_shared_bytes(const void* kernel, int bytes) {
+  Lock lock(runtime().mutex);
+  if (bytes < 0 || bytes > 227 << 10) return runtime().set(cudaErrorInvalidValue);
+  runtime().most_shared[kernel] = static_cast<size_t>(bytes);
+  return cudaSuccess;
+}

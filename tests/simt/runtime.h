@@ -1,0 +1,34 @@
+// The machine that include/cuda_runtime.h shows: one device, its memory, streams, events and graphs.
+//
+// What is put onto a stream is done late: when somebody waits for it, or by chance when another stream is
+// waited for. Streams go on in an order that the seed decides, so that a missing event shows. Copies to and from
+// host memory that is not pinned are refused, where CUDA would silently wait for them.
+//
+// Any thread; one lock for all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace simt {
+
+struct DeviceOptions {
+  size_t memory_bytes = size_t{1} << 30;
+  int num_multiprocessors = 4;
+  bool is_there = true;  // false: as without a driver
+};
+// REQUIRES: nothing of a former device is left.
+void set_device(const DeviceOptions& options);
+
+// From the count-th launch or copy on, every call fails as after a fault, until cudaDeviceReset().
+void fail_after(uint64_t count);
+
+// Since the start of the program.
+struct Counts {
+  uint64_t launches = 0;
+  uint64_t allocations = 0;  // of device and of pinned memory
+  uint64_t live_device_bytes = 0;
+};
+Counts counts();
+
+}  // namespace simt

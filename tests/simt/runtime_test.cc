@@ -1,0 +1,122 @@
+// Tests of the machine behind cuda_runtime.h: what it does late, and what it refuses.
+#include "runtime.h"
+
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "simt.h"
+
+namespace simt {
+namespace {
+
+class Runtime : public ::testing::Test {
+ protected:
+  Runtime() {
+    EXPECT_EQ(cudaStreamCreateWithFlags(&a_, cudaStreamNonBlocking), cudaSuccess);
+    EXPECT_EQ(cudaStreamCreateWithFlags(&b_, cudaStreamNonBlocking), cudaSuccess);
+    EXPECT_EQ(cudaMalloc(&device_, 64), cudaSuccess);
+    EXPECT_EQ(cudaHostAlloc(&host_, 64, cudaHostAllocDefault), cudaSuccess);
+  }
+  ~Runtime() override {
+    (void)cudaDeviceReset();
+    (void)cudaStreamDestroy(a_);
+    (void)cudaStreamDestroy(b_);
+    (void)cudaFree(device_);
+    (void)cudaFreeHost(host_);
+  }
+  cudaError_t set(cudaStream_t stream, int value) {
+    return cudaMemsetAsync(device_, value, 64, stream);
+  }
+
+  cudaStream_t a_ = nullptr, b_ = nullptr;
+  unsigned char* device_ = nullptr;
+  unsigned char* host_ = nullptr;
+};
+
+TEST_F(Runtime, WorkIsDoneWhenItIsWaitedFor) {
+  ASSERT_EQ(set(a_, 3), cudaSuccess);
+  EXPECT_NE(device_[0], 3);
+  ASSERT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
+  EXPECT_EQ(device_[63], 3);
+}
+
+TEST_F(Runtime, StreamsGoOnInAnyOrderUnlessAnEventSaysOtherwise) {
+  bool seen[2] = {};
+  for (int turn = 0; turn < 64; ++turn) {
+    ASSERT_EQ(set(a_, 1), cudaSuccess);
+    ASSERT_EQ(set(b_, 2), cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    seen[device_[0] - 1] = true;
+  }
+  EXPECT_TRUE(seen[0] && seen[1]);
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+  for (int turn = 0; turn < 64; ++turn) {
+    ASSERT_EQ(set(a_, 1), cudaSuccess);
+    ASSERT_EQ(cudaEventRecord(event, a_), cudaSuccess);
+    ASSERT_EQ(cudaStreamWaitEvent(b_, event), cudaSuccess);
+    ASSERT_EQ(set(b_, 2), cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(device_[0], 2);
+  }
+  (void)cudaEventDestroy(event);
+}
+
+TEST_F(Runtime, AnAsynchronousCopyNeedsPinnedMemory) {
+  std::vector<unsigned char> anywhere(64);
+  EXPECT_EQ(cudaMemcpyAsync(anywhere.data(), device_, 64, cudaMemcpyDeviceToHost, a_),
+            cudaErrorInvalidValue);
+  ASSERT_EQ(cudaHostRegister(anywhere.data(), 64, cudaHostRegisterDefault), cudaSuccess);
+  EXPECT_EQ(cudaMemcpyAsync(anywhere.data(), device_, 64, cudaMemcpyDeviceToHost, a_), cudaSuccess);
+  EXPECT_EQ(cudaMemcpyAsync(host_, device_, 65, cudaMemcpyDeviceToHost, a_), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpyAsync(host_, device_, 64, cudaMemcpyHostToDevice, a_), cudaErrorInvalidValue);
+  ASSERT_EQ(cudaHostUnregister(anywhere.data()), cudaSuccess);
+}
+
+TEST_F(Runtime, AGraphDoesItAgain) {
+  ASSERT_EQ(set(a_, 9), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(a_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_EQ(set(a_, 4), cudaSuccess);
+  ASSERT_EQ(cudaMemcpyAsync(host_, device_, 64, cudaMemcpyDeviceToHost, a_), cudaSuccess);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(a_, &graph), cudaSuccess);
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
+  EXPECT_EQ(device_[0], 9) << "captured, not done";
+  for (int turn = 0; turn < 2; ++turn) {
+    host_[0] = 0;
+    ASSERT_EQ(cudaGraphLaunch(exec, a_), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
+    EXPECT_EQ(host_[0], 4);
+  }
+  (void)cudaGraphExecDestroy(exec);
+  (void)cudaGraphDestroy(graph);
+}
+
+TEST_F(Runtime, AFaultSticks) {
+  fail_after(1);
+  EXPECT_EQ(set(a_, 1), cudaSuccess);
+  EXPECT_EQ(set(a_, 2), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
+  ASSERT_EQ(cudaDeviceReset(), cudaSuccess);
+  EXPECT_EQ(set(a_, 3), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
+}
+
+TEST_F(Runtime, MemoryIsLimited) {
+  size_t available = 0, total = 0;
+  ASSERT_EQ(cudaMemGetInfo(&available, &total), cudaSuccess);
+  void* memory = nullptr;
+  EXPECT_EQ(cudaMalloc(&memory, available + 1), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace simt

@@ -1,0 +1,347 @@
+#include "simt.h"
+
+#include <algorithm>
+#include <boost/context/fiber.hpp>
+#include <boost/context/protected_fixedsize_stack.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace simt {
+namespace {
+
+namespace context = boost::context;
+
+// Frames are larger under the sanitizers.
+constexpr size_t kStackBytes = 256 << 10;
+constexpr uint32_t kMostThreads = 1024;
+constexpr int kUnset = 0xFF;  // NaN in every floating type
+
+enum class State : uint8_t { kReady, kAtBlock, kAtWarp, kReturned };
+
+struct AsyncCopy {
+  void* to;
+  const void* from;
+  size_t bytes;
+  uint64_t group;
+};
+
+struct Warp;
+
+struct Thread {
+  context::fiber fiber, scheduler;
+  State state = State::kReturned;
+  Place place;
+  uint32_t lane = 0;
+  Warp* warp = nullptr;
+  uint64_t exchanges = 0;  // of its warp that it took part in
+  size_t pieces_taken = 0;
+  std::vector<AsyncCopy> copies;
+  uint64_t copy_group = 0;
+  const void* stack_bottom = nullptr;
+  size_t stack_bytes = 0;
+};
+
+// A guarded stack whose place the thread knows.
+class Stack {
+ public:
+  explicit Stack(Thread& thread) : thread_(&thread) {}
+  context::stack_context allocate() {
+    const context::stack_context stack = guarded_.allocate();
+    thread_->stack_bottom = static_cast<std::byte*>(stack.sp) - stack.size;
+    thread_->stack_bytes = stack.size;
+    return stack;
+  }
+  void deallocate(context::stack_context& stack) noexcept { guarded_.deallocate(stack); }
+
+ private:
+  context::protected_fixedsize_stack guarded_{kStackBytes};
+  Thread* thread_;
+};
+
+// Two sets of slots: who reads those of one exchange cannot be overtaken by the writes of the next but one.
+struct Warp {
+  alignas(16) std::array<std::array<std::byte, kWarpThreads * kMostExchanged>, 2> slots;
+  uint32_t waiting = 0;  // lanes
+  uint32_t mask = 0;     // that they wait for
+  uint32_t lanes = 0;    // that it has
+};
+
+struct Free {
+  void operator()(void* memory) const { std::free(memory); }
+};
+struct Piece {
+  std::unique_ptr<void, Free> memory;  // of exactly `bytes`
+  size_t bytes = 0;
+};
+
+class Machine {
+ public:
+  void set_seed(uint64_t seed) { random_.seed(seed); }
+
+  void run(const char* name, Dim3 grid, Dim3 block, size_t shared_bytes,
+           const std::function<void()>& thread) {
+    if (running_) fail("a kernel is launched from a kernel");
+    name_ = name;
+    shared_bytes_ = shared_bytes;
+    body_ = &thread;
+    const uint64_t count = block.count();
+    if (count == 0 || count > kMostThreads) fail("a block has no threads, or more than 1024");
+    std::vector<uint64_t> order(grid.count());
+    for (uint64_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), random_);
+    running_ = true;
+    make_threads(static_cast<uint32_t>(count));
+    for (const uint64_t number : order) run_block(number, grid, block);
+    running_ = false;
+  }
+
+  Thread& current() {
+    if (current_ == nullptr) fail("what only a kernel has is used outside one");
+    return *current_;
+  }
+
+  void wait(State state) {
+    Thread& self = current();
+    self.state = state;
+    switch_out(self);
+  }
+
+  void sync_block() {
+    ++at_block_;
+    if (at_block_ == num_threads_) {
+      at_block_ = 0;
+      for (uint32_t i = 0; i < num_threads_; ++i)
+        if (threads_[i]->state == State::kAtBlock) make_ready(*threads_[i]);
+      make_ready(current());
+      switch_out(current());
+    } else {
+      wait(State::kAtBlock);
+    }
+  }
+
+  void sync_warp(uint32_t mask) {
+    Thread& self = current();
+    Warp& warp = *self.warp;
+    if ((mask & warp.lanes) != mask || !(mask >> self.lane & 1))
+      fail("a warp's mask names lanes that it does not have, or not the caller's");
+    if (warp.waiting != 0 && warp.mask != mask) fail("lanes of a warp wait for different masks");
+    warp.mask = mask;
+    warp.waiting |= 1u << self.lane;
+    if (warp.waiting != mask) return wait(State::kAtWarp);
+    warp.waiting = 0;
+    for (uint32_t i = 0; i < num_threads_; ++i)
+      if (threads_[i]->warp == &warp && threads_[i]->state == State::kAtWarp)
+        make_ready(*threads_[i]);
+    make_ready(self);
+    switch_out(self);
+  }
+
+  Exchanged exchange(uint32_t mask, const void* value, size_t bytes) {
+    Thread& self = current();
+    auto& slots = self.warp->slots[self.exchanges++ % 2];
+    std::memcpy(slots.data() + self.lane * kMostExchanged, value, bytes);
+    sync_warp(mask);
+    return Exchanged(slots.data());
+  }
+
+  void* take_shared(size_t bytes, size_t alignment) {
+    Thread& self = current();
+    const size_t at = self.pieces_taken++;
+    if (at == pieces_.size()) {
+      taken_ = (taken_ + alignment - 1) / alignment * alignment + bytes;
+      if (taken_ > shared_bytes_)
+        fail("a block takes more shared memory than it was launched with");
+      Piece& piece = pieces_.emplace_back();
+      piece.memory.reset(std::malloc(bytes));  // at least 16-byte aligned
+      piece.bytes = bytes;
+      std::memset(piece.memory.get(), kUnset, bytes);
+    }
+    if (pieces_[at].bytes != bytes)
+      fail("threads of a block take different pieces of shared memory");
+    return pieces_[at].memory.get();
+  }
+
+  [[noreturn]] void fail(const char* what) {
+    std::fprintf(stderr, "simt: kernel %s: %s", name_, what);
+    if (current_ != nullptr) {
+      const Place& p = current_->place;
+      std::fprintf(stderr, " (block %u,%u,%u thread %u,%u,%u)", p.block.x, p.block.y, p.block.z,
+                   p.thread.x, p.thread.y, p.thread.z);
+    }
+    std::fputc('\n', stderr);
+    std::abort();
+  }
+
+ private:
+  void make_threads(uint32_t count) {
+    num_threads_ = count;
+    while (warps_.size() * kWarpThreads < count) warps_.push_back(std::make_unique<Warp>());
+    while (threads_.size() < count) {
+      auto& thread = *threads_.emplace_back(std::make_unique<Thread>());
+      thread.fiber = context::fiber(std::allocator_arg, Stack(thread),
+                                    [this, &thread](context::fiber&& scheduler) {
+                                      thread.scheduler = std::move(scheduler);
+                                      finish_first_switch();
+                                      // One fiber runs a thread of many blocks: to make one takes longer than most threads.
+                                      for (;;) {
+                                        (*body_)();
+                                        thread.state = State::kReturned;
+                                        switch_out(thread);
+                                      }
+                                      return std::move(thread.scheduler);  // never
+                                    });
+    }
+  }
+
+  void run_block(uint64_t number, Dim3 grid, Dim3 block) {
+    const Dim3 at{static_cast<uint32_t>(number % grid.x),
+                  static_cast<uint32_t>(number / grid.x % grid.y),
+                  static_cast<uint32_t>(number / grid.x / grid.y)};
+    pieces_.clear();
+    taken_ = 0;
+    at_block_ = 0;
+    for (auto& warp : warps_) warp->waiting = warp->lanes = 0;
+    for (uint32_t i = 0; i < num_threads_; ++i) {
+      Thread& thread = *threads_[i];
+      thread.place = {.thread = {i % block.x, i / block.x % block.y, i / block.x / block.y},
+                      .block = at,
+                      .block_size = block,
+                      .grid_size = grid};
+      thread.lane = i % kWarpThreads;
+      thread.warp = warps_[i / kWarpThreads].get();
+      thread.warp->lanes |= 1u << thread.lane;
+      thread.exchanges = thread.pieces_taken = 0;
+      thread.copies.clear();
+      thread.copy_group = 0;
+      make_ready(thread);
+    }
+    uint32_t returned = 0;
+    while (!ready_.empty()) {
+      const size_t at = std::uniform_int_distribution<size_t>(0, ready_.size() - 1)(random_);
+      Thread& next = *ready_[at];
+      ready_[at] = ready_.back();
+      ready_.pop_back();
+      switch_to(next);
+      if (next.state == State::kReturned) {
+        ++returned;
+        if (!next.copies.empty())
+          fail("a thread returns with asynchronous copies that it never waited for");
+      }
+    }
+    if (returned < num_threads_)
+      fail("threads wait for a barrier or an exchange that others have returned without");
+  }
+
+  void make_ready(Thread& thread) {
+    thread.state = State::kReady;
+    ready_.push_back(&thread);
+  }
+
+  void switch_to(Thread& thread) {
+    current_ = &thread;
+#if defined(__SANITIZE_ADDRESS__)
+    void* fake_stack = nullptr;
+    __sanitizer_start_switch_fiber(&fake_stack, thread.stack_bottom, thread.stack_bytes);
+    thread.fiber = std::move(thread.fiber).resume();
+    __sanitizer_finish_switch_fiber(fake_stack, nullptr, nullptr);
+#else
+    thread.fiber = std::move(thread.fiber).resume();
+#endif
+    current_ = nullptr;
+  }
+  void switch_out(Thread& thread) {
+#if defined(__SANITIZE_ADDRESS__)
+    void* fake_stack = nullptr;
+    __sanitizer_start_switch_fiber(&fake_stack, scheduler_bottom_, scheduler_bytes_);
+    thread.scheduler = std::move(thread.scheduler).resume();
+    __sanitizer_finish_switch_fiber(fake_stack, &scheduler_bottom_, &scheduler_bytes_);
+#else
+    thread.scheduler = std::move(thread.scheduler).resume();
+#endif
+  }
+  // When a fiber runs for the first time.
+  void finish_first_switch() {
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(nullptr, &scheduler_bottom_, &scheduler_bytes_);
+#endif
+  }
+
+  std::mt19937_64 random_{1};
+  const char* name_ = "";
+  const std::function<void()>* body_ = nullptr;
+  size_t shared_bytes_ = 0;
+  bool running_ = false;
+  uint32_t num_threads_ = 0;
+  std::vector<std::unique_ptr<Thread>> threads_;
+  std::vector<std::unique_ptr<Warp>> warps_;
+  std::vector<Thread*> ready_;
+  Thread* current_ = nullptr;
+  uint32_t at_block_ = 0;
+  std::vector<Piece> pieces_;
+  size_t taken_ = 0;
+#if defined(__SANITIZE_ADDRESS__)
+  const void* scheduler_bottom_ = nullptr;
+  size_t scheduler_bytes_ = 0;
+#endif
+};
+
+Machine& machine() {
+  static Machine one;
+  return one;
+}
+
+}  // namespace
+
+void set_seed(uint64_t seed) {
+  machine().set_seed(seed);
+}
+void run_grid(const char* name, Dim3 grid, Dim3 block, size_t shared_bytes,
+              const std::function<void()>& thread) {
+  machine().run(name, grid, block, shared_bytes, thread);
+}
+const Place& place() {
+  return machine().current().place;
+}
+uint32_t lane() {
+  return machine().current().lane;
+}
+void sync_block() {
+  machine().sync_block();
+}
+void sync_warp(uint32_t mask) {
+  machine().sync_warp(mask);
+}
+void* take_shared(size_t bytes, size_t alignment) {
+  return machine().take_shared(bytes, alignment);
+}
+Exchanged exchange(uint32_t mask, const void* value, size_t bytes) {
+  return machine().exchange(mask, value, bytes);
+}
+void fail(const char* what) {
+  machine().fail(what);
+}
+
+void copy_async(void* shared, const void* global, size_t bytes) {
+  Thread& self = machine().current();
+  self.copies.push_back({shared, global, bytes, self.copy_group});
+}
+void commit_copies() {
+  ++machine().current().copy_group;
+}
+void wait_for_copies(uint32_t groups_left) {
+  Thread& self = machine().current();
+  std::erase_if(self.copies, [&](const AsyncCopy& copy) {
+    if (copy.group + groups_left >= self.copy_group) return false;
+    std::memcpy(copy.to, copy.from, copy.bytes);
+    return true;
+  });
+}
+
+}  // namespace simt
