@@ -27,10 +27,9 @@ namespace itif::runtime {
 
 class GemmScheduler {
  public:
-  // How much longer it may take at once by tables, which were measured one GEMM after another: in a pass the rows
-  // of a part stay in its cache from operator to operator, and no part waits for another after each.
+  // How much longer it may take at once by tables that were measured on an idle machine.
   static constexpr double kMostLonger = 1.05;
-  // What copying all rows of a GEMM adds to it.
+  // What copying all rows of a GEMM is taken to add to it: chosen by whole passes, not measured alone.
   static constexpr double kCopyCost = 0.2;
 
   // `parts`: that compute GEMMs side by side; at least 1.
