@@ -1,19 +1,10 @@
 // Whole generations: small MarianMT models against the token ids of transformers' generate()
 // (tests/reference/make_generation_goldens.py), in every company and at every size of the K/V cache.
-#include "runtime/generation_executor.h"
+#include "support/generation.h"
 
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstring>
-#include <deque>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
-#include <thread>
 
-#include "backbone/open_model.h"
 #include "base/random.h"
 #include "support/plain_device.h"
 
@@ -22,148 +13,6 @@ namespace {
 
 using wire::StatusCode;
 
-struct Case {
-  std::vector<uint32_t> ids;
-  std::vector<uint32_t> tokens;
-};
-
-std::string directory_of(const std::string& name) {
-  return std::string(ITIF_TEST_DATA) + "/generation/" + name;
-}
-
-std::vector<Case> cases_of(const std::string& name) {
-  std::ifstream file(directory_of(name) + "/golden.json");
-  std::vector<Case> cases;
-  const nlohmann::json golden = nlohmann::json::parse(file);
-  for (const auto& one : golden["cases"])
-    cases.push_back(
-        {one["ids"].get<std::vector<uint32_t>>(), one["tokens"].get<std::vector<uint32_t>>()});
-  EXPECT_GE(cases.size(), 10u);
-  return cases;
-}
-
-const char* const kModels[] = {"beams-4", "beams-3-smaller", "greedy", "long-never",
-                               "beams-2-gelu"};
-
-// The clock of a stream that runs apart: its thread reads it before it runs anything, and is held there.
-class HoldingClock final : public Clock {
- public:
-  std::atomic<bool> holds{false};
-  uint64_t now_ns() const noexcept override {
-    holds.wait(true);
-    return 0;
-  }
-  uint64_t unix_ns() const noexcept override { return 0; }
-  void release() {
-    holds = false;
-    holds.notify_all();
-  }
-};
-
-class Generation : public ::testing::Test, protected CompletionSink {
- protected:
-  ~Generation() override {
-    for (request::Request& r : requests_) std::free(r.result.data);
-  }
-
-  void open(const std::string& name, GroupOptions options = {},
-            std::unique_ptr<device::Device> device = nullptr) {
-    executor_.reset();
-    stream_.reset();
-    group_.reset();
-    device_ = std::move(device);
-    if (!device_)
-      device_ = device::open_device({.kind = "host", .dtype = "f32", .num_threads = 1}).value();
-    options.max_tokens = 256;
-    const auto spec = backbone::read_backbone_spec(directory_of(name));
-    ASSERT_TRUE(spec) << spec.error().message;
-    auto group = Group::create(*device_, *spec, options);
-    ASSERT_TRUE(group) << group.error().message;
-    group_ = std::move(*group);
-    admit(name);
-    stream_ = device_
-                  ->make_stream(group_->stream_limits(),
-                                {.runs_apart = runs_apart_, .clock = &stream_clock_})
-                  .value();
-    ExecutorOptions executor;
-    executor.limits.max_tokens = options.max_tokens;
-    executor_ = GenerationExecutor::create(*group_, *stream_, clock_, executor).value();
-  }
-  uint32_t admit(const std::string& name) {
-    const auto slot = group_->admit(directory_of(name), nullptr);
-    EXPECT_TRUE(slot) << slot.error().message;
-    return slot.value_or(0);
-  }
-
-  // The payload in pieces of at most `piece_bytes`.
-  request::Request& submit(const std::vector<uint32_t>& ids, uint32_t slot = 0,
-                           uint32_t piece_bytes = 1384) {
-    const bool wide = requests_.size() % 2 == 0;
-    std::vector<std::byte>& payload = payloads_.emplace_back(ids.size() * (wide ? 4 : 2));
-    for (size_t i = 0; i < ids.size(); ++i)
-      std::memcpy(&payload[i * (wide ? 4 : 2)], &ids[i], wide ? 4 : 2);
-    auto& pieces = pieces_.emplace_back();
-    for (size_t at = 0; at < payload.size(); at += piece_bytes)
-      pieces.push_back({payload.data() + at,
-                        static_cast<uint32_t>(std::min<size_t>(piece_bytes, payload.size() - at))});
-    request::Request& r = requests_.emplace_back();
-    r.slot = slot;
-    r.payload_kind = wide ? wire::PayloadKind::kTokensU32 : wire::PayloadKind::kTokensU16;
-    r.payload_bytes = static_cast<uint32_t>(payload.size());
-    r.pieces = pieces;
-    r.deadline_ns = deadline_ns_;
-    executor_->submit(&r);
-    return r;
-  }
-  // Until a step has ended or requests were refused. Where steps run apart, the next may have begun.
-  BatchFigures step() {
-    BatchFigures figures;
-    while (executor_->step(*this, figures) == 0 && figures.num_tokens == 0 &&
-           executor_->num_executing() > 0)
-      std::this_thread::yield();
-    return figures;
-  }
-  void run_all() {
-    for (int i = 0; i < 100'000 && completed_ < requests_.size(); ++i) step();
-    ASSERT_EQ(completed_, requests_.size());
-    EXPECT_EQ(executor_->num_executing(), 0u);
-    EXPECT_EQ(executor_->num_queued(), 0u);
-    EXPECT_EQ(executor_->blocks().num_used(), 0u);
-    EXPECT_EQ(executor_->blocks().num_reserved(), 0u);
-  }
-  void complete(std::span<request::Request* const> requests) noexcept override {
-    completed_ += requests.size();
-    for (const request::Request* r : requests) order_.push_back(r);
-  }
-  static void expect_tokens(const request::Request& r, const std::vector<uint32_t>& expected) {
-    ASSERT_EQ(r.status, StatusCode::kOk) << r.detail;
-    EXPECT_EQ(r.result_kind_out, wire::ResultKind::kTokens);
-    EXPECT_EQ(r.result_rows, expected.size());
-    std::vector<uint32_t> got(r.result.bytes / 4);
-    std::memcpy(got.data(), r.result.data, r.result.bytes);
-    EXPECT_EQ(got, expected);
-  }
-
-  VirtualClock clock_;
-  HoldingClock stream_clock_;
-  bool runs_apart_ = false;
-  uint64_t deadline_ns_ = 0;
-  std::unique_ptr<device::Device> device_;
-  std::unique_ptr<Group> group_;
-  std::unique_ptr<device::Stream> stream_;
-  std::unique_ptr<GenerationExecutor> executor_;
-  std::deque<std::vector<std::byte>> payloads_;
-  std::deque<std::vector<request::Piece>> pieces_;
-  std::deque<request::Request> requests_;
-  std::vector<const request::Request*> order_;
-  size_t completed_ = 0;
-};
-
-// On a stream that runs steps at once, and on one that runs them apart.
-class GenerationBothWays : public Generation, public ::testing::WithParamInterface<bool> {
- protected:
-  GenerationBothWays() { runs_apart_ = GetParam(); }
-};
 INSTANTIATE_TEST_SUITE_P(, GenerationBothWays, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Apart" : "AtOnce"; });
 
@@ -404,70 +253,6 @@ TEST_F(Generation, FinishedSequencesLeaveTheStep) {
     if (running == 0) continue;  // the first: sources, too
     EXPECT_EQ(figures.num_tokens, 4 * running);
   }
-}
-
-class OverlappedGeneration : public Generation {
- protected:
-  OverlappedGeneration() { runs_apart_ = true; }
-  ~OverlappedGeneration() override { stream_clock_.release(); }
-};
-
-// Requests come in and are refused or made ready, and refusals are answered, while a step computes.
-TEST_F(OverlappedGeneration, TakesRequestsInWhileAStepRuns) {
-  open("beams-4");
-  const auto cases = cases_of("beams-4");
-  stream_clock_.holds = true;
-  const request::Request& first = submit(cases[0].ids);
-  BatchFigures figures;
-  EXPECT_EQ(executor_->step(*this, figures), 0u);
-  EXPECT_EQ(figures.num_tokens, 0u);
-  EXPECT_EQ(executor_->num_executing(), 1u);
-  const request::Request& second = submit(cases[1].ids);
-  const request::Request& bad = submit({97});
-  EXPECT_EQ(executor_->step(*this, figures), 1u);
-  EXPECT_EQ(figures.num_refused, 1u);
-  EXPECT_EQ(figures.num_requests, 0u);
-  EXPECT_EQ(order_, std::vector<const request::Request*>{&bad});
-  EXPECT_EQ(bad.status, StatusCode::kMalformed);
-  EXPECT_EQ(executor_->num_queued(), 1u);
-  EXPECT_FALSE(executor_->has_results());
-  stream_clock_.release();
-  run_all();
-  expect_tokens(first, cases[0].tokens);
-  expect_tokens(second, cases[1].tokens);
-}
-
-// A sequence that has ended gives its beams and blocks to the next, which runs when it is answered.
-TEST_F(OverlappedGeneration, WhoWaitsEntersBeforeWhoEndedIsAnswered) {
-  open("beams-4", {.max_beams = 4});
-  const auto c = cases_of("beams-4")[7];
-  for (int i = 0; i < 3; ++i) submit(c.ids);
-  uint32_t steps = 0;
-  for (; completed_ < 3; ++steps) {
-    ASSERT_GT(step().num_tokens, 0u);
-    EXPECT_EQ(executor_->num_executing(), completed_ < 3 ? 1u : 0u);
-  }
-  EXPECT_EQ(steps, 3 * c.tokens.size());
-  for (const request::Request& r : requests_) expect_tokens(r, c.tokens);
-}
-
-TEST_F(OverlappedGeneration, FinishEndsTheStepThatRunsAndBeginsNone) {
-  open("beams-4");
-  const auto c = cases_of("beams-4")[7];
-  submit(c.ids);
-  stream_clock_.holds = true;
-  BatchFigures figures;
-  executor_->step(*this, figures);
-  stream_clock_.release();
-  executor_->finish(*this, figures);
-  EXPECT_EQ(figures.num_tokens, c.ids.size() + 1);
-  EXPECT_EQ(executor_->num_executing(), 1u) << "the sequence goes on";
-  EXPECT_FALSE(executor_->has_results());
-  executor_->finish(*this, figures);
-  EXPECT_EQ(figures.num_tokens, 0u);
-  EXPECT_GT(figures.kv_blocks_used, 0u);
-  run_all();
-  expect_tokens(requests_[0], c.tokens);
 }
 
 TEST_F(Generation, InBf16SequencesEnd) {

@@ -1,0 +1,74 @@
+// What overlaps with a step of a group that generates: requests that come in, refusals, answers.
+#include "support/generation.h"
+
+namespace itif::runtime {
+namespace {
+
+using wire::StatusCode;
+
+class OverlappedGeneration : public Generation {
+ protected:
+  OverlappedGeneration() { runs_apart_ = true; }
+  ~OverlappedGeneration() override { stream_clock_.release(); }
+};
+
+// Requests come in and are refused or made ready, and refusals are answered, while a step computes.
+TEST_F(OverlappedGeneration, TakesRequestsInWhileAStepRuns) {
+  open("beams-4");
+  const auto cases = cases_of("beams-4");
+  stream_clock_.holds = true;
+  const request::Request& first = submit(cases[0].ids);
+  BatchFigures figures;
+  EXPECT_EQ(executor_->step(*this, figures), 0u);
+  EXPECT_EQ(figures.num_tokens, 0u);
+  EXPECT_EQ(executor_->num_executing(), 1u);
+  const request::Request& second = submit(cases[1].ids);
+  const request::Request& bad = submit({97});
+  EXPECT_EQ(executor_->step(*this, figures), 1u);
+  EXPECT_EQ(figures.num_refused, 1u);
+  EXPECT_EQ(figures.num_requests, 0u);
+  EXPECT_EQ(order_, std::vector<const request::Request*>{&bad});
+  EXPECT_EQ(bad.status, StatusCode::kMalformed);
+  EXPECT_EQ(executor_->num_queued(), 1u);
+  EXPECT_FALSE(executor_->has_results());
+  stream_clock_.release();
+  run_all();
+  expect_tokens(first, cases[0].tokens);
+  expect_tokens(second, cases[1].tokens);
+}
+
+// A sequence that has ended gives its beams and blocks to the next, which runs when it is answered.
+TEST_F(OverlappedGeneration, WhoWaitsEntersBeforeWhoEndedIsAnswered) {
+  open("beams-4", {.max_beams = 4});
+  const auto c = cases_of("beams-4")[7];
+  for (int i = 0; i < 3; ++i) submit(c.ids);
+  uint32_t steps = 0;
+  for (; completed_ < 3; ++steps) {
+    ASSERT_GT(step().num_tokens, 0u);
+    EXPECT_EQ(executor_->num_executing(), completed_ < 3 ? 1u : 0u);
+  }
+  EXPECT_EQ(steps, 3 * c.tokens.size());
+  for (const request::Request& r : requests_) expect_tokens(r, c.tokens);
+}
+
+TEST_F(OverlappedGeneration, FinishEndsTheStepThatRunsAndBeginsNone) {
+  open("beams-4");
+  const auto c = cases_of("beams-4")[7];
+  submit(c.ids);
+  stream_clock_.holds = true;
+  BatchFigures figures;
+  executor_->step(*this, figures);
+  stream_clock_.release();
+  executor_->finish(*this, figures);
+  EXPECT_EQ(figures.num_tokens, c.ids.size() + 1);
+  EXPECT_EQ(executor_->num_executing(), 1u) << "the sequence goes on";
+  EXPECT_FALSE(executor_->has_results());
+  executor_->finish(*this, figures);
+  EXPECT_EQ(figures.num_tokens, 0u);
+  EXPECT_GT(figures.kv_blocks_used, 0u);
+  run_all();
+  expect_tokens(requests_[0], c.tokens);
+}
+
+}  // namespace
+}  // namespace itif::runtime
