@@ -21,13 +21,6 @@ size_t count_executor_cpus(const std::vector<unsigned>& named, size_t num_worker
   return all - std::min(all, num_workers);
 }
 
-// On the host beside what computes: where it has all of the CPUs, another thread would take from it what it
-// gains (`itif-bench overlap`).
-bool overlaps(const std::string& setting, const device::DeviceInfo& device, size_t num_cpus) {
-  if (setting != "auto") return setting == "on";
-  return device.kind != "host" || num_cpus > device.num_threads;
-}
-
 }  // namespace
 
 Directory::Directory(Pipeline& pipeline, device::Device& device, const Clock& clock,
@@ -39,6 +32,7 @@ Directory::Directory(Pipeline& pipeline, device::Device& device, const Clock& cl
       make_group_(std::move(make_group)),
       default_planner_(config.batching.planner),
       profile_dir_(config.control.state_dir + "/profiles"),
+      overlap_(config.batching.overlap),
       busy_(config.data_plane.polling == "busy"),
       num_executor_cpus_(count_executor_cpus(executor_cpus, pipeline.workers().size())),
       stages_(GroupTable::kMaxGroups),
@@ -59,7 +53,6 @@ Directory::Directory(Pipeline& pipeline, device::Device& device, const Clock& cl
   stage_options_.executor.max_wait_ns = batching.max_wait_ns;
   stage_options_.idle.max_sleep_ns = 100'000'000;  // it is woken by its doorbell
   stage_options_.cpus = std::move(executor_cpus);
-  stage_options_.overlaps = overlaps(batching.overlap, device_.info(), num_executor_cpus_);
 }
 
 Directory::~Directory() {

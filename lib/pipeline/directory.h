@@ -142,6 +142,7 @@ class Directory {
   // nullopt: one must be made.
   Result<std::optional<uint16_t>> find_group(const std::string& name,
                                              const model::BackboneSpec& spec) const;
+  bool overlaps(runtime::Group& group) const;
   Result<uint16_t> start_group(const std::string& name, const model::BackboneSpec& spec,
                                const model::Progress& progress);
   // directory_profile.cc
@@ -170,6 +171,7 @@ class Directory {
   MakeGroup make_group_;
   std::string default_planner_;
   std::string profile_dir_;
+  std::string overlap_;                          // auto, on, off
   std::map<std::string, std::string> planners_;  // set by control, by the group's name
   bool busy_ = false;                            // executors spin, while each has a CPU
   size_t num_executor_cpus_;

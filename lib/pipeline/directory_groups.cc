@@ -72,6 +72,16 @@ Result<std::optional<uint16_t>> Directory::find_group(const std::string& name,
   return std::nullopt;
 }
 
+// On the host beside what computes: where that has all of the CPUs, another thread would take from it what it
+// gains. A step that generates waits for the one before it, and two wake-ups a step cost what is done
+// meanwhile (`itif-bench overlap` measures both).
+bool Directory::overlaps(runtime::Group& group) const {
+  if (overlap_ != "auto") return overlap_ == "on";
+  const device::DeviceInfo& device = device_.info();
+  if (device.kind != "host") return true;
+  return num_executor_cpus_ > device.num_threads && group.decoder() == nullptr;
+}
+
 Result<uint16_t> Directory::start_group(const std::string& name, const model::BackboneSpec& spec,
                                         const model::Progress& progress) {
   const auto unused = std::find(stages_.begin(), stages_.end(), nullptr);
@@ -90,6 +100,7 @@ Result<uint16_t> Directory::start_group(const std::string& name, const model::Ba
   GroupStageOptions stage_options = stage_options_;
   stage_options.executor.limits.max_tokens = options.max_tokens;
   ITIF_ASSIGN(auto group, make_group_(device_, spec, options));
+  stage_options.overlaps = overlaps(*group);
   const std::vector<RequestRing*> returns = pipeline_.return_rings();
   ITIF_ASSIGN(auto stage, GroupStage::create(made_name, std::move(group), device_, clock_, returns,
                                              stage_options));
