@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/clock.h"
+#include "base/own_program.h"
 #include "gnuplot.h"
 #include "summary.h"
 #include "write_text.h"
@@ -50,9 +51,8 @@ std::string command_of(const BenchOptions& options, const AllOptions& all) {
 
 // This program again, which ends when this one does. Returns how it ended badly; empty: well.
 std::string run_self(std::vector<std::string> arguments) {
-  std::error_code none;
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe", none).string();
-  arguments.insert(arguments.begin(), {"/usr/bin/setpriv", "--pdeathsig", "TERM", "--", self});
+  arguments.insert(arguments.begin(),
+                   {"/usr/bin/setpriv", "--pdeathsig", "TERM", "--", own_program()});
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

@@ -11,6 +11,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "base/own_program.h"
 #include "execution_modes.h"
 #include "instance.h"
 
@@ -107,8 +108,7 @@ class Mps final : public Execution {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, commands[0], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, answers[1], STDOUT_FILENO);
-    std::string program = "/proc/self/exe", command = "tenant-process",
-                name = std::to_string(tenant);
+    std::string program = own_program(), command = "tenant-process", name = std::to_string(tenant);
     std::string text = workload;
     char* argv[] = {program.data(), command.data(), text.data(), name.data(), nullptr};
     Process process{.pid = 0, .commands = commands[1], .answers = answers[0]};

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/own_program.h"
 
 namespace itif::device {
 
@@ -14,12 +15,7 @@ void limit_pool_spinning(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   setenv("GOMP_SPINCOUNT", "30000", 1);
   // By its true path: executed as /proc/self/exe the process would be called "exe".
-  char path[4096];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
-  if (length > 0) {
-    path[length] = '\0';
-    execv(path, argv);
-  }
+  if (const std::string program = own_program(); !program.empty()) execv(program.c_str(), argv);
   // Not fatal: /proc may not be mounted. The pool then spins as libgomp likes.
   log::warning(
       "cannot limit the compute pool's spinning ({}); set GOMP_SPINCOUNT=30000 in the "
