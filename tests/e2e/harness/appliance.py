@@ -88,14 +88,20 @@ class Appliance:
 
     # ---- the process
 
+    def itifd(self):
+        """Its command line, up to our configuration."""
+        return (program("itifd"), "--config", str(self.config_path))
+
+    def itifctl(self):
+        return (program("itifctl"),)
+
     def launch(self, prefix=(), write_config=True):
         """Starts the process and does not wait for it."""
         if write_config:
             self.write_config()
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                ("ip", "netns", "exec", self.namespaces.server, *prefix, program("itifd"), "--config",
-                 str(self.config_path)),
+                ("ip", "netns", "exec", self.namespaces.server, *prefix, *self.itifd()),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         return self
 
@@ -154,7 +160,7 @@ class Appliance:
 
     def ctl(self, *arguments, check=True, namespace=None, timeout=60):
         enter = ("ip", "netns", "exec", namespace) if namespace else ()
-        result = subprocess.run((*enter, program("itifctl"), "--endpoint", self.endpoint, *arguments),
+        result = subprocess.run((*enter, *self.itifctl(), "--endpoint", self.endpoint, *arguments),
                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout,
                                 env={**os.environ, "XDG_CONFIG_HOME": str(self.directory)})
         if check and result.returncode != 0:

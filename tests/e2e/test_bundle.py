@@ -1,0 +1,174 @@
+"""A bundle runs, moved after it was unpacked, where there is nothing else: no shell, no loader, no library, no /proc.
+It answers as the programs that it was made of."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from harness.appliance import BUILD, HUGEPAGES, Appliance, program
+from harness.namespaces import run
+
+SOURCE = Path(__file__).parents[2]
+MAKE_BUNDLE = SOURCE / "tools" / "make-bundle"
+HERE = "/opt/moved here"  # the bundle's folder, in the root that it has for itself
+FROM_THE_MACHINE = re.compile(r"lib(cuda|cublas|cudnn|nvidia|nvrtc|nvJitLink)")
+TEXT = "a fine day"
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="no root: chroot needs it"),
+    pytest.mark.skipif(not Path(program("itifd")).exists(), reason="itifd is not built"),
+]
+
+
+@pytest.fixture(scope="module")
+def root(scratch):
+    """A root with nothing in it but the bundle."""
+    base = scratch / "bundle"
+    base.mkdir()
+    output = run(MAKE_BUNDLE, "--build", BUILD, "--level", "0", "--out", base / "itif.tar.xz", timeout=300)
+    assert re.fullmatch(r"make-bundle: .*/itif\.tar\.xz: [\d.]+ MB, unpacked [\d.]+ MB", output.splitlines()[-1])
+    (base / "unpacked").mkdir()
+    run("tar", "--extract", "--directory", base / "unpacked", "--file", base / "itif.tar.xz")
+    (base / "root/opt").mkdir(parents=True)
+    top, = (base / "unpacked").iterdir()
+    top.rename(base / f"root{HERE}")
+    return base / "root"
+
+
+def inside(root, name, *arguments, **options):
+    """Runs a program of the bundle with an empty environment; returns its result."""
+    command = name if "/" in name else f"{HERE}/bin/{name}"
+    return subprocess.run(("/usr/sbin/chroot", root, command, *arguments), env=options.pop("env", {}),
+                          capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+@pytest.fixture(scope="module")
+def model(root):
+    """The path of a model that the bundle has made, as seen from within."""
+    made = inside(root, "itif-mkmodel", "--backbone", "bert-tiny", "--head", "classification", "--labels", "a,b,c",
+                  "--dtype", "f32", "--seed", "3", "--out", "/models/three")
+    assert made.returncode == 0, made.stdout + made.stderr
+    return "/models/three"
+
+
+def elf_files(root):
+    return [path for path in root.rglob("*")
+            if path.is_file() and not path.is_symlink() and path.open("rb").read(4) == b"\x7fELF"]
+
+
+def test_all_libraries_are_within(root):
+    bundle = root / HERE[1:]
+    needed = {name: file
+              for file in elf_files(bundle)
+              for name in re.findall(r"\(NEEDED\).*\[(.+)\]", run("readelf", "--wide", "--dynamic", file))}
+    assert {"libc.so.6", "librte_eal.so.23", "libdnnl.so.2"} <= needed.keys()
+    present = {path.name for path in (bundle / "lib").iterdir()}
+    missing = {name: file for name, file in needed.items()
+               if name not in present and not FROM_THE_MACHINE.match(name)}
+    assert not missing
+    assert not [name for name in present if FROM_THE_MACHINE.match(name)]
+
+
+def test_it_does_not_know_where_it_was_made(root):
+    bundle = root / HERE[1:]
+    places = {str(place).encode() for place in (SOURCE, BUILD, BUILD.parent)}
+    told = re.compile(rb"(?<![\w./-])(?:" + b"|".join(map(re.escape, places)) + rb")/")
+    for path in bundle.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            data = path.read_bytes()
+            assert not told.search(data), path
+            assert data[:4] != b"\x7fELF" or b"\0.debug_info" not in data, f"{path} is not stripped"
+
+
+def test_models_run_as_they_do_outside(root, model):
+    line = json.dumps({"text": TEXT})
+    arguments = ("--device", "host", "--dtype", "f32", "--kind", "logits")
+    (root / "run-models").symlink_to(f"{HERE}/bin/itif-run")
+    within = inside(root, "/run-models", "--model", model, *arguments, input=line)
+    assert within.returncode == 0 and "cannot" not in within.stderr, within.stderr
+    outside = subprocess.run((program("itif-run"), "--model", f"{root}{model}", *arguments), input=line,
+                             capture_output=True, text=True, timeout=60, check=True)
+    got, expected = json.loads(within.stdout)["values"], json.loads(outside.stdout)["values"]
+    assert len(got) == 3 and max(abs(a - b) for a, b in zip(got, expected)) <= 1e-6
+
+
+@pytest.mark.parametrize("name", ["itifd", "itifctl", "itif-loadgen", "itif-mkmodel", "itif-run", "itif-bench"])
+def test_every_program_starts(root, name):
+    result = inside(root, name, "--help")
+    assert result.returncode == 0 and "--help" in result.stdout and not result.stderr, result.stderr
+
+
+def test_a_program_that_is_not_there_is_one_line(root):
+    os.link(root / f"{HERE[1:]}/bin/itifctl", root / f"{HERE[1:]}/bin/itif")
+    result = inside(root, "itif", "--help")
+    assert result.returncode == 127 and len(result.stderr.splitlines()) == 1, result.stderr
+
+
+def test_outside_it_leaves_the_machines_libraries_alone(root, new_appliance):
+    """As those of a DPDK that is installed here: its drivers would be there twice."""
+    appliance = new_appliance()
+    appliance.itifd = lambda: (f"{root}{HERE}/bin/itifd", "--config", str(appliance.config_path))
+    appliance.start()
+    maps = Path(f"/proc/{appliance.process.pid}/maps").read_text(encoding="utf-8")
+    loaded = {line.split(maxsplit=5)[5] for line in maps.splitlines() if ".so" in line}
+    assert any("librte_net_af_packet" in path for path in loaded)
+    assert not [path for path in loaded if not path.startswith(f"{root}{HERE}/")]
+
+
+@pytest.mark.parametrize("arguments", [
+    ("--build",), ("--build", "/nonexistent"), ("--build", "/"), ("--out", "bundle.zip"), ("--out", "/nonexistent/a.tar.xz"),
+    ("--level", "10"), ("--fast",), ("x",)], ids=" ".join)
+def test_wrong_arguments_are_one_line(arguments):
+    result = subprocess.run((MAKE_BUNDLE, *arguments), capture_output=True, text=True, timeout=60, check=False)
+    lines = (result.stdout + result.stderr).strip().splitlines()
+    assert result.returncode == 1 and len(lines) == 1 and lines[0].startswith("make-bundle: "), lines
+
+
+class BundledAppliance(Appliance):
+    """itifd and itifctl of the bundle, within its root, where /run is our directory.
+
+    Of the machine itifd needs /sys (for its cores) and a /var/run to put DPDK's files in.
+    """
+
+    def __init__(self, namespaces, root, tag):
+        super().__init__(namespaces, root / "run", tag)
+        self.root = root
+        self.endpoint = "ipc:///run/control.sock"
+        self.sections["control"] = {"endpoint": self.endpoint, "events_endpoint": "ipc:///run/events.sock",
+                                    "state_dir": "/run/state"}
+        self.sections["device"] = {"kind": "host", "dtype": "f32"}
+        if HUGEPAGES:
+            self.eal.remove("--single-file-segments")
+            self.eal += ["--no-huge", "-m", "512"]
+        for folder in ("sys", "var/run"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+
+    def itifd(self):
+        # In the mount namespace that `ip netns exec` makes: it is gone with the process.
+        return ("sh", "-c", 'mount --rbind /sys "$0/sys" && exec chroot "$0" "$@"', str(self.root),
+                f"{HERE}/bin/itifd", "--config", "/run/itifd.conf")
+
+    def itifctl(self):
+        return ("chroot", str(self.root), f"{HERE}/bin/itifctl")
+
+
+def test_it_serves(root, model, namespaces):
+    appliance = BundledAppliance(namespaces, root, f"{os.getpid()}xb")
+    try:
+        appliance.start()
+        name = Path(f"/proc/{appliance.process.pid}/comm").read_text(encoding="utf-8").strip()
+        assert name == "itifd", "what process lists and service managers know it by"
+        appliance.add_tenant("t", model)
+        answer = json.loads(appliance.ctl("--json", "infer", "t", TEXT, "--result", "logits",
+                                          namespace=namespaces.client).stdout)
+        expected = inside(root, "itif-run", "--model", model, "--dtype", "f32", "--kind", "logits",
+                          input=json.dumps({"text": TEXT}))
+        values = json.loads(expected.stdout)["values"]
+        assert max(abs(a - b) for a, b in zip(answer["values"], values)) <= 1e-4, (answer, values)
+        assert appliance.stop() == 0
+        assert "cannot" not in appliance.log()
+    finally:
+        appliance.forget()

@@ -1,0 +1,157 @@
+# Lays out what tools/make-bundle packs. Sourced after common.sh.
+#
+#   bin/NAME              tools/lib/launcher.c, which executes
+#   libexec/NAME          the program, with
+#   libexec/loader/NAME   a link to the dynamic loader in
+#   lib/                  every library under the name by which it is asked for, DPDK's drivers among them
+#   tests/NAME            as bin/NAME, of test programs
+#   conf/ share/doc/ LICENSE README.txt
+
+# They come from the machine that it runs on.
+bundle_left_out='^lib(cuda|cublas|cudnn|nvidia|nvrtc|nvJitLink)'
+
+# Parts of the C library that ours do not ask for, but the GPU driver's may: older systems' do not fit our own.
+bundle_c_library=(libdl.so.2 libpthread.so.0 librt.so.1 libresolv.so.2 libutil.so.1)
+
+# bundle_make TREE PROGRAM… [-- TEST_PROGRAM…]
+# REQUIRES: programs that run here.
+bundle_make() {
+  local tree=$1 folder=bin path drivers=()
+  shift
+  umask 022
+  mkdir -p "$tree"/{bin,lib,libexec/loader,conf,share/doc}
+  bundle_find_drivers "$1"
+  bundle_compile_launchers "${tree%/*}"
+  for path in "$@"; do
+    if [ "$path" = -- ]; then
+      folder=tests
+      mkdir -p "$tree/tests"
+    else
+      bundle_add_program "$tree" "$folder" "$path"
+    fi
+  done
+  bundle_add_libraries "$tree" "$@"
+  bundle_add_texts "$tree"
+}
+
+# "NAME PATH" of the libraries that OBJECT… need, each once; the name is what they are asked for by.
+bundle_libraries() {
+  local lines missing
+  lines=$(ldd "$@" 2>/dev/null | awk -v left_out="$bundle_left_out" '
+    $1 ~ left_out {next}
+    $2 == "=>" {print $1, $3}
+    $1 ~ /^\/.*\/ld-linux/ {name = $1; sub(".*/", "", name); print name, $1}' | sort -u) ||
+    die "ldd failed for one of: $*"
+  missing=$(awk '$2 == "not" {printf " %s", $1}' <<<"$lines")
+  [ -z "$missing" ] || die "libraries are missing here:$missing"
+  printf '%s\n' "$lines"
+}
+
+# Sets `drivers`, the paths of what bundle-drivers.txt lists, and driver_folder, where EAL looks for them.
+bundle_find_drivers() {
+  local eal name names
+  eal=$(bundle_libraries "$1" | awk '$1 ~ /^librte_eal\.so\./ {print $2}')
+  [ -n "$eal" ] || die "$1 is not linked with DPDK's shared libraries"
+  driver_folder=$(grep -zaoE '^DPDK_PLUGIN_PATH=.*' "$eal" | tr -d '\0')
+  driver_folder=${driver_folder#*=}
+  mapfile -t names < <(sed -e 's/#.*//' -e 's/[[:space:]]//g' -e '/^$/d' "$source_root/tools/lib/bundle-drivers.txt")
+  for name in "${names[@]}"; do
+    drivers+=("$driver_folder/librte_$name.so.${eal##*.so.}")
+    [ -f "${drivers[-1]}" ] || die "${drivers[-1]} is not there, a driver that tools/lib/bundle-drivers.txt lists"
+  done
+}
+
+# Both kinds of launcher, in DIRECTORY.
+bundle_compile_launchers() {
+  local directory=$1 names=("${drivers[@]##*/}") source=$source_root/tools/lib/launcher.c
+  local command=(cc -static -Os -s -Wall -Wextra "$source" -o)
+  local why="cannot compile the launcher (is libc6-dev installed?)" list
+  list=$(IFS=: && printf '%s' "${names[*]}")
+  logged "$directory/cc.log" "${command[@]}" "$directory/launcher" '-DDRIVERS=""' || die "$why"
+  logged "$directory/cc.log" "${command[@]}" "$directory/launcher-dpdk" "-DDRIVERS=\"$list\"" || die "$why"
+}
+
+# bundle_add_program TREE FOLDER PATH
+bundle_add_program() {
+  local tree=$1 name=${3##*/} launcher=launcher libraries
+  strip -o "$tree/libexec/$name" "$3" || die "cannot strip $3"
+  chmod 755 "$tree/libexec/$name"
+  ln -s ../../lib/ld-linux-x86-64.so.2 "$tree/libexec/loader/$name"
+  libraries=$(bundle_libraries "$3")
+  case $libraries in *librte_eal.so.*) launcher="launcher-dpdk" ;; esac
+  ln "${tree%/*}/$launcher" "$tree/$2/$name"  # one file of many names, in the archive too
+}
+
+# bundle_add_libraries TREE [OBJECT | --]…
+bundle_add_libraries() {
+  local tree=$1 objects=() object name path lines folder
+  shift
+  for object in "$@" "${drivers[@]}"; do
+    if [ "$object" != -- ]; then objects+=("$object"); fi
+  done
+  lines=$(bundle_libraries "${objects[@]}") || exit 1
+  folder=$(awk '$1 == "libc.so.6" {sub("/[^/]*$", "", $2); print $2}' <<<"$lines")
+  for name in "${bundle_c_library[@]}"; do lines+=$'\n'"$name $folder/$name"; done
+  for path in "${drivers[@]}"; do lines+=$'\n'"${path##*/} $path"; done
+  lines=$(sort -u <<<"$lines")
+  while read -r name path; do
+    install -m 644 "$path" "$tree/lib/$name"
+  done <<<"$lines"
+  strip --strip-unneeded "$tree"/lib/* || die "cannot strip the libraries"
+  chmod 755 "$tree/lib/ld-linux-x86-64.so.2"
+  bundle_forget_driver_folder "$tree"/lib/librte_eal.so.*
+  bundle_add_licences "$tree" "${lines//$'\n'/ }"
+}
+
+# On a machine with DPDK installed as here, EAL would load that folder's drivers besides those of the bundle, each
+# a second time. A folder without a name is none to it.
+bundle_forget_driver_folder() {
+  [ "$(grep -zaxcF "$driver_folder" "$1")" = 1 ] || die "${1##*/} does not hold the name of its drivers' folder once"
+  sed -z -i "s|^$driver_folder\$|\\x00${driver_folder:1}|" "$1"
+  if grep -zaxqF "$driver_folder" "$1"; then die "${1##*/} still has the name of its drivers' folder"; fi
+}
+
+# bundle_add_licences TREE "NAME PATH NAME PATH…": of the Debian packages that the libraries are from, and of those
+# that are compiled into programs.
+bundle_add_licences() {
+  local tree=$1 paths=() packages package path copyright
+  # shellcheck disable=SC2086  # names and paths are words
+  for path in $(printf '%s\n' $2 | grep / | xargs realpath); do
+    paths+=("$path" "${path#/usr}")  # dpkg knows a file by one of the two
+  done
+  packages=$({
+    dpkg-query -S "${paths[@]}" 2>/dev/null |
+      sed -e '/^diversion/d' -e 's/: .*//' -e 's/:[a-z0-9]*//g' | tr -s ', ' '\n'
+    printf '%s\n' libc6-dev libcli11-dev nlohmann-json3-dev cppzmq-dev
+  } | sort -u)
+  for package in $packages; do
+    copyright=/usr/share/doc/$package/copyright
+    if [ ! -r "$copyright" ]; then
+      say "no $copyright: the bundle lacks that licence" >&2
+      continue
+    fi
+    install -D -m 644 "$copyright" "$tree/share/doc/$package/copyright"
+    dpkg-query -W -f '${Package} ${Version} (source: ${source:Package} ${source:Version})\n' "$package" |
+      head -n 1 >>"$tree/share/doc/packages.txt"
+  done
+  cp -RL /usr/share/common-licenses "$tree/share/doc/common-licenses"
+  # The launcher is linked with the C library statically: its source lets it be linked with another.
+  install -m 644 "$source_root/tools/lib/launcher.c" "$tree/share/doc/launcher.c"
+}
+
+bundle_add_texts() {
+  install -m 644 "$source_root/LICENSE" "$1/LICENSE"
+  install -m 644 "$source_root/conf/itifd.conf" "$1/conf/itifd.conf"
+  cp -R "$source_root/conf/examples" "$1/conf/examples"
+  cat >"$1/README.txt" <<TEXT
+itif $version: a network appliance for transformer inference, for any x86-64 Linux. Nothing is installed: run it here.
+
+  bin/itifd --config FILE   the appliance; conf/itifd.conf explains every key, conf/examples/ has a file a kind of port
+  bin/itifctl --help        administration
+  bin/itif-*                models of random weights, models without a network, load, measurements: each has --help
+
+The folder may be moved; links to bin/ may stand on PATH. lib/ has all libraries and DPDK's drivers.
+A GPU's libraries are this machine's: those that its loader does not find by itself, name in LD_LIBRARY_PATH.
+share/doc/ has the libraries' licences; packages.txt there names the Debian packages, with sources, that they are from.
+TEXT
+}
