@@ -2,6 +2,7 @@
 // the bus has as many reads in flight as it can take.
 //
 // Pieces are 4-byte aligned: u16 ids are read two at a time, a warp's reads side by side.
+#include "kernels/cuda/in_place.h"
 #include "kernels/cuda/number.h"
 #include "kernels/cuda/operators.h"
 
@@ -17,7 +18,7 @@ __device__ int32_t checked(uint32_t id, uint32_t vocab_size) {
 __global__ void gather_ids_kernel(const IdPiece* pieces, int32_t* ids, uint32_t vocab_size) {
   const IdPiece piece = pieces[blockIdx.x];
   int32_t* to = ids + piece.first_row;
-  const auto* words = reinterpret_cast<const uint32_t*>(piece.data);
+  const auto* words = in_place<uint32_t>(piece.data, piece.num_ids * piece.id_bytes);
   if (piece.id_bytes == 4) {
     for (uint32_t i = threadIdx.x; i < piece.num_ids; i += kThreads)
       to[i] = checked(words[i], vocab_size);
@@ -31,7 +32,7 @@ __global__ void gather_ids_kernel(const IdPiece* pieces, int32_t* ids, uint32_t 
   // Nothing behind a piece is read.
   if (piece.num_ids % 2 == 1 && threadIdx.x == 0)
     to[piece.num_ids - 1] =
-        checked(reinterpret_cast<const uint16_t*>(piece.data)[piece.num_ids - 1], vocab_size);
+        checked(reinterpret_cast<const uint16_t*>(words)[piece.num_ids - 1], vocab_size);
 }
 
 }  // namespace

@@ -1,13 +1,15 @@
-// How kernels are put onto a stream: all of them through Launcher, which counts them and keeps the first error.
-// Both compilers understand it: nvcc's, and the host's over tests/simt.
+// How kernels are put onto a stream: all of them through Launcher, which logs them to be made together and keeps the
+// first error. Both compilers understand it: nvcc's, and the host's over tests/simt.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 #include <utility>
 
+#include "kernels/cuda/launch_log.h"
 #include "tensor/dtype.h"
 
 namespace itif::kernels::cuda {
@@ -24,38 +26,52 @@ constexpr uint32_t div_up(uint32_t value, uint32_t by) {
 
 class Launcher {
  public:
-  // `num_multiprocessors`: what fills the device.
-  Launcher(cudaStream_t stream, DType activation, uint32_t num_multiprocessors)
-      : stream_(stream), activation_(activation), num_multiprocessors_(num_multiprocessors) {}
+  // Logs to `log`, which outlives it. `num_multiprocessors`: what fills the device.
+  Launcher(LaunchLog& log, DType activation, uint32_t num_multiprocessors)
+      : log_(&log), activation_(activation), num_multiprocessors_(num_multiprocessors) {}
 
   // An empty grid is nothing to do.
   template <class... Parameters, class... Arguments>
   void operator()(const Grid& grid, void (*kernel)(Parameters...), Arguments&&... arguments) const {
     if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
-    cudaLaunchConfig_t config{};
-    config.gridDim = grid.blocks;
-    config.blockDim = grid.threads;
-    config.dynamicSmemBytes = grid.shared_bytes;
-    config.stream = stream_;
-    keep(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...));
-    ++num_launches_;
+    using Call = KernelCall<Parameters...>;
+    log_->add<Call>(&Call::make, {grid, kernel, {static_cast<Parameters>(arguments)...}});
   }
   void keep(cudaError_t error) const {
     if (error_ == cudaSuccess) error_ = error;
   }
 
-  cudaStream_t stream() const { return stream_; }
+  LaunchLog& log() const { return *log_; }
   DType activation() const { return activation_; }
   uint32_t num_multiprocessors() const { return num_multiprocessors_; }
-  uint64_t num_launches() const { return num_launches_; }
+  cudaError_t error() const { return error_; }
   // The first since it was last asked.
   cudaError_t take_error() const { return std::exchange(error_, cudaSuccess); }
 
  private:
-  cudaStream_t stream_;
+  template <class... Parameters>
+  struct KernelCall {
+    Grid grid;
+    void (*kernel)(Parameters...);
+    std::tuple<Parameters...> arguments;
+
+    static cudaError_t make(const KernelCall& call, cudaStream_t stream) {
+      cudaLaunchConfig_t config{};
+      config.gridDim = call.grid.blocks;
+      config.blockDim = call.grid.threads;
+      config.dynamicSmemBytes = call.grid.shared_bytes;
+      config.stream = stream;
+      return std::apply(
+          [&](const Parameters&... arguments) {
+            return cudaLaunchKernelEx(&config, call.kernel, arguments...);
+          },
+          call.arguments);
+    }
+  };
+
+  LaunchLog* log_;
   DType activation_;
   uint32_t num_multiprocessors_;
-  mutable uint64_t num_launches_ = 0;
   mutable cudaError_t error_ = cudaSuccess;
 };
 

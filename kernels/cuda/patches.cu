@@ -5,6 +5,7 @@
 // brings the bytes of each pixel row to shared memory, then spreads them over the patches. Pieces begin and end at
 // any address; the bytes ahead of the first whole pack of a piece, and behind the last, are read one by one, and
 // nothing outside a piece is.
+#include "kernels/cuda/in_place.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/shared_memory.h"
 
@@ -21,7 +22,7 @@ __device__ void bring_bytes(const PixelPiece* pieces, uint32_t num_pieces, uint3
     const PixelPiece piece = pieces[p];
     const uint32_t first = max(begin, piece.begin), last = min(end, piece.begin + piece.bytes);
     if (first >= last) continue;
-    const auto* from = reinterpret_cast<const uint8_t*>(piece.data) + (first - piece.begin);
+    const auto* from = in_place<uint8_t>(piece.data, piece.bytes) + (first - piece.begin);
     uint8_t* target = to + (first - begin);
     const uint32_t count = last - first;
     const auto misaligned = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from) % 16);

@@ -122,6 +122,10 @@ class Device {
   // once each segment at start. Host: nothing to do. Errors: kResourceExhausted, kUnsupported.
   virtual Status register_host_memory(const void* data, size_t bytes) = 0;
 
+  // Starts it anew after a fault. REQUIRES: nothing of it is left, neither buffers nor slabs nor streams; host memory
+  // stays registered. Errors: kUnsupported (a host, which does not fail so), kInternal.
+  virtual Status reset() { return fail(Code::kUnsupported, "the device needs no reset"); }
+
   // Errors: kResourceExhausted, kInternal.
   virtual Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits = {},
                                                       const StreamOptions& options = {}) = 0;
@@ -175,6 +179,8 @@ class Stream {
   virtual Event record() = 0;
   // Whether wait() would not.
   virtual bool is_done(Event event) const noexcept = 0;
+  // Whether StreamOptions::on_done is called. False: who waits has to ask is_done() time and again.
+  virtual bool calls_on_done() const noexcept { return true; }
   // REQUIRES: each event once, in their order.
   virtual Completion wait(Event event) = 0;
   // Waits for all that was launched. REQUIRES: no event is pending. Errors: as Completion::status.

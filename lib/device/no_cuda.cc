@@ -1,10 +1,10 @@
 // Builds without the CUDA toolkit.
-#include "device/cuda_probe.h"
+#include "device/cuda/device.h"
 
 namespace itif::device {
 
-std::string why_no_cuda() {
-  return "this build has no CUDA";
+Result<std::unique_ptr<Device>> open_cuda_device(const DeviceOptions&) {
+  return fail(Code::kUnsupported, "this build has no CUDA");
 }
 
 }  // namespace itif::device

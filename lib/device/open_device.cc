@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/log.h"
-#include "device/cuda_probe.h"
+#include "device/cuda/device.h"
 #include "device/device.h"
 #include "device/host/cpu.h"
 #include "device/host/host_device.h"
@@ -10,18 +10,26 @@
 namespace itif::device {
 
 Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options) {
-  if (options.kind == "cuda")
-    return fail(Code::kUnsupported,
-                fmt::format("device cuda cannot be used: {}; use auto or host", why_no_cuda()));
-  if (options.kind != "auto" && options.kind != "host")
+  if (options.kind != "auto" && options.kind != "host" && options.kind != "cuda")
     return fail(Code::kInvalidArgument,
                 fmt::format("device '{}' is none of auto, host, cuda", options.kind));
   DeviceOptions chosen = options;
-  chosen.reason =
-      options.kind == "host" ? "as configured" : fmt::format("CUDA is not used: {}", why_no_cuda());
-  ITIF_ASSIGN(auto device, open_host_device(chosen, detect_cpu()));
-  log::info("device host {}: {} ({})", dtype_name(device->info().compute),
-            device->info().description, device->info().reason);
+  if (chosen.reason.empty())
+    chosen.reason = options.kind == "auto" ? "a GPU is there" : "as configured";
+  Result<std::unique_ptr<Device>> device =
+      options.kind == "host" ? open_host_device(chosen, detect_cpu()) : open_cuda_device(chosen);
+  if (!device && options.kind == "cuda")
+    return fail(device.error().code, fmt::format("device cuda cannot be used: {}; use auto or host",
+                                                 device.error().message));
+  if (!device && options.kind == "auto") {
+    if (device.error().code != Code::kUnsupported) return device;
+    chosen.reason = fmt::format("CUDA is not used: {}", device.error().message);
+    device = open_host_device(chosen, detect_cpu());
+  }
+  if (!device) return device;
+  const DeviceInfo& info = (*device)->info();
+  log::info("device {} {}: {} ({})", info.kind, dtype_name(info.compute), info.description,
+            info.reason);
   return device;
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "runtime.h"
@@ -25,10 +26,14 @@ struct Mark {
   uint64_t number = 0;  // of works that are done by then
 };
 
+class Graph;
+
 class Event {
  public:
   Mark mark;
   bool is_recorded = false;
+  Graph* captured_in = nullptr;  // that its stream captured when it was recorded
+  Stream* captured_from = nullptr;
   double ms = 0;  // when it came
 };
 
@@ -41,6 +46,7 @@ struct Item {
 class Graph {
  public:
   std::vector<Work> works;
+  std::set<Stream*> unjoined;  // streams that an event took in, and whose work nobody has waited for
 };
 class GraphExec {
  public:
@@ -52,6 +58,7 @@ class Stream {
   std::deque<Item> items;
   uint64_t num_put = 0, num_done = 0;
   Graph* captures = nullptr;
+  bool begins_capture = false;  // or an event took it in
   bool is_capture_broken = false;
 };
 
@@ -101,12 +108,9 @@ class Runtime {
   cudaError_t put(Stream* stream, Item item, bool counts_as_launch) {
     Stream& to = of(stream);
     if (to.captures != nullptr) {
-      if (item.work == nullptr) {
-        // Events fork and join a capture: what hangs on one stream is in order already.
-        to.is_capture_broken |= item.event == nullptr && item.waits_for.stream != &to;
-        return to.is_capture_broken ? set(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
-      }
+      if (item.work == nullptr) return cudaSuccess;
       to.captures->works.push_back(std::move(item.work));
+      if (!to.begins_capture) to.captures->unjoined.insert(&to);
       return cudaSuccess;
     }
     if (counts_as_launch && counts.launches++ >= faults_after) is_faulty = true;
@@ -133,7 +137,7 @@ class Runtime {
     while (stream.num_done < mark.number) {
       Stream& other =
           *streams[std::uniform_int_distribution<size_t>(0, streams.size() - 1)(random)];
-      if (&other != &stream && !other.items.empty() && other.captures == nullptr)
+      if (&other != &stream && !other.items.empty() && other.captures == nullptr && !waits(other))
         advance_one(other);
       if (stream.num_done < mark.number) advance_one(stream);
     }
@@ -144,6 +148,11 @@ class Runtime {
   }
 
  private:
+  // Whether a stream's first item has to wait, perhaps for what waits for it.
+  static bool waits(const Stream& stream) {
+    const Mark& mark = stream.items.front().waits_for;
+    return mark.stream != nullptr && mark.stream->num_done < mark.number;
+  }
   // A stream whose first item waits for another is not entered twice.
   void advance_one(Stream& stream) {
     if (std::ranges::find(advancing_, &stream) != advancing_.end()) return;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "machine.h"
+#include "simt.h"
 
 using simt::Lock;
 using simt::runtime;
@@ -61,6 +62,11 @@ cudaError_t cudaFreeHost(void* memory) {
   std::free(memory);
   return cudaSuccess;
 }
+void simt::check_host_read(const void* data, size_t bytes) {
+  if (bytes == 0 || runtime().is_pinned(data, bytes) || runtime().is_device(data, bytes)) return;
+  fail("a read of host memory that is neither pinned nor registered");
+}
+
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
   Lock lock(runtime().mutex);
   auto& r = runtime();

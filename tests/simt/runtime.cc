@@ -150,6 +150,7 @@ cudaError_t cudaDeviceReset() {
     stream->items.clear();
     stream->num_done = stream->num_put;
   }
+  r.registered.clear();
   r.is_faulty = false;
   r.faults_after = UINT64_MAX;
   r.last_error = cudaSuccess;
@@ -189,6 +190,18 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   Lock lock(runtime().mutex);
   if (!event->is_recorded) return cudaSuccess;
+  simt::Stream& of = runtime().of(stream);
+  if (event->captured_in != nullptr) {
+    // Takes the stream into the capture, or joins it there.
+    if (of.captures == nullptr) of.captures = event->captured_in;
+    of.is_capture_broken |= of.captures != event->captured_in;
+    of.captures->unjoined.erase(event->captured_from);
+    return cudaSuccess;
+  }
+  if (of.captures != nullptr) {
+    of.is_capture_broken = true;  // by what no graph knows
+    return runtime().set(cudaErrorStreamCaptureUnsupported);
+  }
   return runtime().put(stream, {.work = nullptr, .waits_for = event->mark}, false);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -209,6 +222,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
       error != cudaSuccess)
     return error;
   event->is_recorded = true;
+  event->captured_in = r.of(stream).captures;
+  event->captured_from = &r.of(stream);
+  if (event->captured_in != nullptr) return cudaSuccess;
   event->mark = {&r.of(stream), r.of(stream).num_put};
   return cudaSuccess;
 }
@@ -236,14 +252,20 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   Lock lock(runtime().mutex);
   simt::Stream& of = runtime().of(stream);
   of.captures = new simt::Graph;
+  of.begins_capture = true;
   of.is_capture_broken = false;
   return runtime().check();
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   Lock lock(runtime().mutex);
   simt::Stream& of = runtime().of(stream);
-  *graph = std::exchange(of.captures, nullptr);
-  if (!of.is_capture_broken) return runtime().check();
+  *graph = of.captures;
+  for (auto& stream : runtime().streams)
+    if (stream->captures == *graph) {
+      stream->captures = nullptr;
+      stream->begins_capture = false;
+    }
+  if (!of.is_capture_broken && (*graph)->unjoined.empty()) return runtime().check();
   delete std::exchange(*graph, nullptr);
   return runtime().set(cudaErrorStreamCaptureInvalidated);
 }

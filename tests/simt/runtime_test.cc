@@ -97,6 +97,31 @@ TEST_F(Runtime, AGraphDoesItAgain) {
   (void)cudaGraphDestroy(graph);
 }
 
+TEST_F(Runtime, ACaptureTakesOtherStreamsInAndNeedsThemBack) {
+  cudaEvent_t forked = nullptr, joined = nullptr;
+  for (cudaEvent_t* event : {&forked, &joined})
+    ASSERT_EQ(cudaEventCreateWithFlags(event, cudaEventDisableTiming), cudaSuccess);
+  for (const bool joins : {true, false}) {
+    ASSERT_EQ(cudaStreamBeginCapture(a_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    ASSERT_EQ(cudaEventRecord(forked, a_), cudaSuccess);
+    ASSERT_EQ(cudaStreamWaitEvent(b_, forked), cudaSuccess);
+    ASSERT_EQ(set(b_, 5), cudaSuccess);
+    ASSERT_EQ(cudaEventRecord(joined, b_), cudaSuccess);
+    if (joins) {
+      ASSERT_EQ(cudaStreamWaitEvent(a_, joined), cudaSuccess);
+    }
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(a_, &graph) == cudaSuccess, joins);
+    (void)cudaGraphDestroy(graph);
+    // Neither captures any more.
+    ASSERT_EQ(set(b_, joins ? 6 : 7), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(b_), cudaSuccess);
+    EXPECT_EQ(device_[0], joins ? 6 : 7);
+  }
+  (void)cudaEventDestroy(forked);
+  (void)cudaEventDestroy(joined);
+}
+
 TEST_F(Runtime, AFaultSticks) {
   fail_after(1);
   EXPECT_EQ(set(a_, 1), cudaSuccess);

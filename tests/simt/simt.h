@@ -81,6 +81,9 @@ Exchanged exchange(uint32_t mask, const T& value) {
   return exchange(mask, &value, sizeof(T));
 }
 
+// Fails unless the runtime would let the GPU read these bytes of the host.
+void check_host_read(const void* data, size_t bytes);
+
 // Ends the process: what a kernel did that a GPU leaves undefined, and where.
 [[noreturn]] void fail(const char* what);
 

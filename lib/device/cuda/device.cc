@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/units.h"
+#include "device/cuda/blas.h"
 #include "device/cuda/error.h"
 #include "device/cuda/gemm.h"
 #include "device/cuda/memory.h"
@@ -29,7 +30,8 @@ class CudaDevice final : public Device {
       : info_(std::move(info)),
         parts_{.compute = info_.compute,
                .num_multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount),
-               .budget = std::make_shared<cuda::Budget>(memory_limit_bytes)} {
+               .budget = std::make_shared<cuda::Budget>(memory_limit_bytes),
+               .registered = std::make_shared<cuda::RegisteredMemory>()} {
     info_.memory_bytes = available_bytes();
   }
 
@@ -81,10 +83,15 @@ class CudaDevice final : public Device {
   uint32_t row_slack() const override { return 0; }
 
   Status register_host_memory(const void* data, size_t bytes) override {
-    const cudaError_t error = cudaHostRegister(const_cast<void*>(data), bytes,
-                                               cudaHostRegisterPortable | cudaHostRegisterMapped);
-    if (error == cudaErrorHostMemoryAlreadyRegistered) return {};
-    return check(error, "cannot register packet memory with the GPU");
+    return parts_.registered->add(data, bytes);
+  }
+
+  Status reset() override {
+    if (parts_.budget->used_bytes() > 0)
+      return fail(Code::kInternal, fmt::format("{} of the device's memory are still in use",
+                                               format_bytes(parts_.budget->used_bytes())));
+    ITIF_TRY(check(cudaDeviceReset(), "the GPU cannot be reset: restart itifd"));
+    return parts_.registered->add_again();
   }
 
   Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits,
@@ -119,6 +126,7 @@ Result<std::unique_ptr<Device>> open_cuda_device(const DeviceOptions& options) {
     return fail(Code::kUnsupported,
                 fmt::format("{} has compute capability {}.{}: {}.0 is the least", properties.name,
                             properties.major, properties.minor, kLeastMajor));
+  ITIF_TRY(cuda::load_blas());
   int can_use_host_pointers = 0;
   ITIF_TRY(check(cudaDeviceGetAttribute(&can_use_host_pointers,
                                         cudaDevAttrCanUseHostPointerForRegisteredMem, 0),

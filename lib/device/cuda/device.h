@@ -1,4 +1,5 @@
-// The GPU as a device: cuBLAS's GEMMs, our own operators (kernels/cuda).
+// The GPU as a device: cuBLAS's GEMMs, our own operators (kernels/cuda). A build without the CUDA toolkit has
+// no_cuda.cc instead.
 #pragma once
 
 #include <memory>
@@ -7,8 +8,7 @@
 
 namespace itif::device {
 
-// Errors: kUnsupported (no GPU, no driver, too old a one; a dtype that it does not compute),
-// kInvalidArgument (dtype's name).
+// Errors: kUnsupported (no GPU, no driver or cuBLAS, or too old ones), kInvalidArgument (dtype's name).
 Result<std::unique_ptr<Device>> open_cuda_device(const DeviceOptions& options);
 
 }  // namespace itif::device

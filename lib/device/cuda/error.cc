@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "device/cuda/blas.h"
+
 namespace itif::device::cuda {
 
 Status check(cudaError_t error, const char* what) {
@@ -21,7 +23,7 @@ Status check(CUresult error, const char* what) {
 Status check(cublasStatus_t error, const char* what) {
   if (error == CUBLAS_STATUS_SUCCESS) return {};
   return fail(error == CUBLAS_STATUS_ALLOC_FAILED ? Code::kResourceExhausted : Code::kInternal,
-              fmt::format("{}: {}", what, cublasGetStatusString(error)));
+              fmt::format("{}: {}", what, (*load_blas())->status_string(error)));
 }
 
 }  // namespace itif::device::cuda

@@ -12,6 +12,7 @@ namespace itif::device::cuda {
 // kResourceExhausted where memory is short, else kInternal. `what`: what could not be done.
 Status check(cudaError_t error, const char* what);
 Status check(CUresult error, const char* what);
+// REQUIRES: load_blas() has found it.
 Status check(cublasStatus_t error, const char* what);
 
 }  // namespace itif::device::cuda

@@ -11,7 +11,10 @@ namespace itif::device::cuda {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // what cuBLAS recommends on Hopper
-constexpr const char* kWhat = "a GEMM failed";
+constexpr size_t kSideWorkspaceBytes = size_t{4} << 20;
+// Below it what a launch costs counts more than what finding pointers does: one graph for all tenants.
+constexpr uint32_t kLeastStridedRows = 512;
+constexpr const char* kStart = "cannot start cuBLAS";
 constexpr float kOne = 1, kZero = 0;
 
 cudaDataType type_of(DType type) {
@@ -20,6 +23,10 @@ cudaDataType type_of(DType type) {
     case DType::kF16: return CUDA_R_16F;
     default: return CUDA_R_32F;
   }
+}
+bool are_equally_long(std::span<const kernels::RowRange> ranges) {
+  return std::ranges::all_of(
+      ranges, [&](const kernels::RowRange& r) { return r.num_rows == ranges[0].num_rows; });
 }
 int to_int(size_t value) {
   CHECK(value <= INT32_MAX);
@@ -34,35 +41,44 @@ Status check_prepared(const kernels::GroupedGemm& args) {
   return fail(Code::kInternal, fmt::format("a GEMM of {} × {}{} was not prepared", args.n, args.k,
                                            args.bias.base != nullptr ? " with bias" : ""));
 }
-cudaDataType type_of_output(const kernels::GroupedGemm& args, DType compute) {
-  return args.f32_out ? CUDA_R_32F : type_of(compute);
+// Launches are of one kind: what cuBLAS refused is a launch that failed.
+cudaError_t as_launch(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorLaunchFailure;
 }
 
 }  // namespace
 
+Gemms::Gemms(DType compute, const Blas& blas)
+    : compute_(compute), type_(type_of(compute)), blas_(blas) {}
+
 Result<std::unique_ptr<Gemms>> Gemms::make(DType compute, cudaStream_t stream,
-                                           std::shared_ptr<Budget> budget, uint32_t most_ranges) {
-  std::unique_ptr<Gemms> gemms(new Gemms(compute));
-  ITIF_TRY(check(cublasCreate(&gemms->handle_), "cannot start cuBLAS"));
-  ITIF_TRY(check(cublasSetStream(gemms->handle_, stream), "cannot start cuBLAS"));
-  ITIF_ASSIGN(gemms->workspace_, allocate_buffer(std::move(budget), kWorkspaceBytes));
-  ITIF_TRY(check(cublasSetWorkspace(gemms->handle_, gemms->workspace_->data(), kWorkspaceBytes),
-                 "cannot start cuBLAS"));
-  Groups& g = gemms->groups_;
-  g.trans_w.assign(most_ranges, CUBLAS_OP_T);
-  g.trans_a.assign(most_ranges, CUBLAS_OP_N);
-  g.one.assign(most_ranges, 1.0f);
-  g.zero.assign(most_ranges, 0.0f);
-  g.sizes.assign(most_ranges, 1);
-  for (auto* ints : {&g.m, &g.n, &g.k, &g.ldw, &g.lda, &g.ldc}) ints->resize(most_ranges);
-  g.weights.resize(most_ranges);
-  g.inputs.resize(most_ranges);
-  g.outputs.resize(most_ranges);
+                                           std::shared_ptr<Budget> budget) {
+  ITIF_ASSIGN(const Blas* blas, load_blas());
+  std::unique_ptr<Gemms> gemms(new Gemms(compute, *blas));
+  gemms->lanes_[0].stream = stream;
+  for (Lane& lane : gemms->lanes_) {
+    if (lane.stream == nullptr)
+      ITIF_TRY(check(cudaStreamCreateWithFlags(&lane.stream, cudaStreamNonBlocking), kStart));
+    ITIF_TRY(gemms->open_lane(lane, budget,
+                              lane.stream == stream ? kWorkspaceBytes : kSideWorkspaceBytes));
+  }
   return gemms;
 }
 
+Status Gemms::open_lane(Lane& lane, const std::shared_ptr<Budget>& budget, size_t workspace_bytes) {
+  ITIF_TRY(check(cudaEventCreateWithFlags(&lane.reached, cudaEventDisableTiming), kStart));
+  ITIF_TRY(check(blas_.create(&lane.handle), kStart));
+  ITIF_TRY(check(blas_.set_stream(lane.handle, lane.stream), kStart));
+  ITIF_ASSIGN(lane.workspace, allocate_buffer(budget, workspace_bytes));
+  return check(blas_.set_workspace(lane.handle, lane.workspace->data(), workspace_bytes), kStart);
+}
+
 Gemms::~Gemms() {
-  if (handle_ != nullptr) (void)cublasDestroy(handle_);
+  for (Lane& lane : lanes_) {
+    if (lane.handle != nullptr) (void)blas_.destroy(lane.handle);
+    if (lane.reached != nullptr) (void)cudaEventDestroy(lane.reached);
+    if (&lane != &lanes_[0] && lane.stream != nullptr) (void)cudaStreamDestroy(lane.stream);
+  }
 }
 
 const std::byte* Gemms::input(const kernels::GroupedGemm& args,
@@ -74,107 +90,201 @@ std::byte* Gemms::output(const kernels::GroupedGemm& args, const kernels::RowRan
   return static_cast<std::byte*>(args.out) +
          size_t{range.first_row} * args.n * (args.f32_out ? sizeof(float) : dtype_bytes(compute_));
 }
+cudaDataType Gemms::type_of_output(const kernels::GroupedGemm& args) const {
+  return args.f32_out ? CUDA_R_32F : type_;
+}
 
-Status Gemms::run(const kernels::cuda::Launcher& launch, PlanMemory& plan,
-                  const kernels::GroupedGemm& args) {
-  ITIF_TRY(check_prepared(args));
-  if (args.ranges.empty()) return {};
+bool Gemms::runs_in_turn(const kernels::GroupedGemm& args) const {
   if (args.ranges.size() == 1 || args.mode.of(args.n, args.k) == kernels::GemmMode::kInTurn)
-    return in_turn(args);
-  CHECK(args.ranges.size() <= groups_.m.size());
-  const kernels::RowRange& first = args.ranges[0];
-  const bool are_equal = std::ranges::all_of(
-      args.ranges, [&](const kernels::RowRange& r) { return r.num_rows == first.num_rows; });
-  const uint32_t step = args.ranges[1].slot - first.slot;
-  bool are_even = are_equal && args.ranges[1].slot >= first.slot;
+    return true;
+  // Grouped calls have no f32 results of 16-bit operands.
+  return !are_equally_long(args.ranges) && args.f32_out && compute_ != DType::kF32;
+}
+
+Status Gemms::run(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
+                  std::span<const kernels::GroupedGemm> all) {
+  size_t calls = 0;  // that need not wait for each other
+  for (const kernels::GroupedGemm& args : all) {
+    ITIF_TRY(check_prepared(args));
+    if (!args.ranges.empty() && runs_in_turn(args)) calls += args.ranges.size();
+  }
+  const Join join_of{this, std::min(calls, kLanes)};
+  if (calls > 1) launch.log().add<Join>(&fork, join_of);
+  size_t next_lane = 0;
+  for (const kernels::GroupedGemm& args : all) {
+    if (args.ranges.empty()) continue;
+    key.add_arguments(args);
+    if (runs_in_turn(args)) {
+      for (const kernels::RowRange& range : args.ranges) {
+        Strided call = single(args, range);
+        call.lane = next_lane++ % kLanes;
+        launch.log().add<Strided>(&make_strided, call);
+        key.add(range);
+      }
+    } else if (!add_strided(launch, key, args)) {
+      ITIF_TRY(add_pointers(launch, plan, key, args));
+    }
+  }
+  if (calls > 1) launch.log().add<Join>(&join, join_of);
+  return {};
+}
+
+Gemms::Strided Gemms::single(const kernels::GroupedGemm& args, const kernels::RowRange& range) {
+  Strided call;
+  call.gemms = this;
+  call.m = to_int(args.n);
+  call.n = to_int(range.num_rows);
+  call.k = call.ldw = to_int(args.k);
+  call.w = args.weights.at(range.slot);
+  call.a = input(args, range);
+  call.out = output(args, range);
+  call.type_out = type_of_output(args);
+  return call;
+}
+
+// False: they are not of a shape for it.
+bool Gemms::add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
+                        const kernels::GroupedGemm& args) {
+  const kernels::RowRange &first = args.ranges[0], &second = args.ranges[1];
+  const uint32_t step = second.slot - first.slot;
+  bool are_even = first.num_rows * args.ranges.size() >= kLeastStridedRows &&
+                  second.slot >= first.slot && are_equally_long(args.ranges);
   for (size_t i = 1; i < args.ranges.size(); ++i)
     are_even = are_even && args.ranges[i].slot == first.slot + i * step;
-  if (are_even) return strided(args);
-  // Grouped calls have no f32 results of 16-bit operands.
-  if (!are_equal && args.f32_out && compute_ != DType::kF32) return in_turn(args);
-  return by_pointers(launch, plan, args, are_equal);
+  if (!are_even) return false;
+  Strided call = single(args, first);
+  call.stride_w = static_cast<long long>(args.weights.stride_bytes * step / dtype_bytes(compute_));
+  call.stride_a = static_cast<long long>(call.n) * call.k;
+  call.stride_out = static_cast<long long>(call.n) * call.m;
+  call.count = to_int(args.ranges.size());
+  launch.log().add<Strided>(&make_strided, call);
+  for (const kernels::RowRange& range : args.ranges) key.add(range);
+  return true;
 }
 
-Status Gemms::in_turn(const kernels::GroupedGemm& args) {
-  const int n = to_int(args.n), k = to_int(args.k);
-  for (const kernels::RowRange& range : args.ranges)
-    ITIF_TRY(check(
-        cublasGemmEx(handle_, CUBLAS_OP_T, CUBLAS_OP_N, n, to_int(range.num_rows), k, &kOne,
-                     args.weights.at(range.slot), type_of(compute_), k, input(args, range),
-                     type_of(compute_), k, &kZero, output(args, range),
-                     type_of_output(args, compute_), n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-        kWhat));
+Gemms::Groups& Gemms::make_groups(std::span<const kernels::RowRange> ranges, int m, int k) {
+  if (num_groups_ == groups_.size()) groups_.emplace_back();
+  Groups& g = groups_[num_groups_++];
+  const size_t count = ranges.size();
+  g.trans_w.assign(count, CUBLAS_OP_T);
+  g.trans_a.assign(count, CUBLAS_OP_N);
+  g.one.assign(count, 1.0f);
+  g.zero.assign(count, 0.0f);
+  g.sizes.assign(count, 1);
+  for (auto* ints : {&g.m, &g.ldc}) ints->assign(count, m);
+  for (auto* ints : {&g.k, &g.ldw, &g.lda}) ints->assign(count, k);
+  g.n.clear();
+  for (const kernels::RowRange& range : ranges) g.n.push_back(to_int(range.num_rows));
+  return g;
+}
+
+Status Gemms::add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
+                           const kernels::GroupedGemm& args) {
+  weights_.clear();
+  inputs_.clear();
+  outputs_.clear();
+  for (const kernels::RowRange& range : args.ranges) {
+    weights_.push_back(args.weights.at(range.slot));
+    inputs_.push_back(input(args, range));
+    outputs_.push_back(output(args, range));
+    key.add(range.num_rows);
+  }
+  Pointers call{.gemms = this,
+                .m = to_int(args.n),
+                .n = to_int(args.ranges[0].num_rows),
+                .k = to_int(args.k),
+                .weights = plan.put(launch, std::span<const void* const>(weights_)),
+                .inputs = plan.put(launch, std::span<const void* const>(inputs_)),
+                .outputs = plan.put(launch, std::span<void* const>(outputs_)),
+                .count = to_int(args.ranges.size()),
+                .type_out = type_of_output(args)};
+  if (call.weights == nullptr || call.inputs == nullptr || call.outputs == nullptr)
+    return fail(Code::kInternal, "a batch's plan is larger than its memory");
+  if (!are_equally_long(args.ranges)) call.groups = &make_groups(args.ranges, call.m, call.k);
+  for (const void* pointers :
+       {static_cast<const void*>(call.weights), static_cast<const void*>(call.inputs),
+        static_cast<const void*>(call.outputs)})
+    key.add(pointers);
+  launch.log().add<Pointers>(&make_pointers, call);
   return {};
 }
 
-Status Gemms::strided(const kernels::GroupedGemm& args) {
-  const int n = to_int(args.n), k = to_int(args.k);
-  const kernels::RowRange& first = args.ranges[0];
-  const auto rows = static_cast<long long>(first.num_rows);
-  const auto stride_weights = static_cast<long long>(
-      args.weights.stride_bytes * (args.ranges[1].slot - first.slot) / dtype_bytes(compute_));
-  return check(cublasGemmStridedBatchedEx(
-                   handle_, CUBLAS_OP_T, CUBLAS_OP_N, n, to_int(first.num_rows), k, &kOne,
-                   args.weights.at(first.slot), type_of(compute_), k, stride_weights,
-                   input(args, first), type_of(compute_), k, rows * k, &kZero, output(args, first),
-                   type_of_output(args, compute_), n, rows * n, to_int(args.ranges.size()),
-                   CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-               kWhat);
-}
-
-Status Gemms::by_pointers(const kernels::cuda::Launcher& launch, PlanMemory& plan,
-                          const kernels::GroupedGemm& args, bool are_equal) {
-  const size_t count = args.ranges.size();
-  const int n = to_int(args.n), k = to_int(args.k);
-  Groups& g = groups_;
-  for (size_t i = 0; i < count; ++i) {
-    const kernels::RowRange& range = args.ranges[i];
-    g.m[i] = g.ldc[i] = n;
-    g.n[i] = to_int(range.num_rows);
-    g.k[i] = g.ldw[i] = g.lda[i] = k;
-    g.weights[i] = args.weights.at(range.slot);
-    g.inputs[i] = input(args, range);
-    g.outputs[i] = output(args, range);
-  }
-  const auto* weights = plan.put(launch, std::span<const void* const>(g.weights.data(), count));
-  const auto* inputs = plan.put(launch, std::span<const void* const>(g.inputs.data(), count));
-  auto* outputs = plan.put(launch, std::span<void* const>(g.outputs.data(), count));
-  if (weights == nullptr || inputs == nullptr || outputs == nullptr)
-    return fail(Code::kInternal, "a batch's plan is larger than its memory");
-  if (are_equal)
-    return check(cublasGemmBatchedEx(handle_, CUBLAS_OP_T, CUBLAS_OP_N, n, g.n[0], k, &kOne,
-                                     weights, type_of(compute_), k, inputs, type_of(compute_), k,
-                                     &kZero, outputs, type_of_output(args, compute_), n,
-                                     to_int(count), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-                 kWhat);
-  return check(cublasGemmGroupedBatchedEx(
-                   handle_, g.trans_w.data(), g.trans_a.data(), g.m.data(), g.n.data(), g.k.data(),
-                   g.one.data(), weights, type_of(compute_), g.ldw.data(), inputs,
-                   type_of(compute_), g.lda.data(), g.zero.data(), outputs, type_of(compute_),
-                   g.ldc.data(), to_int(count), g.sizes.data(), CUBLAS_COMPUTE_32F),
-               kWhat);
-}
-
-Status Gemms::run(const kernels::BatchedGemm& args) {
+void Gemms::run(const kernels::cuda::Launcher& launch, LaunchKey& key,
+                const kernels::BatchedGemm& args) {
   const size_t element = dtype_bytes(compute_);
-  const auto at = [&](const void* base, size_t offset) {
-    return static_cast<const std::byte*>(base) + offset * element;
+  const auto size = [](int rows, int columns) {
+    return static_cast<long long>(rows) * static_cast<long long>(columns);
   };
   for (const kernels::MatrixBatch& batch : args.batches) {
-    const int m = to_int(batch.m), n = to_int(batch.n), k = to_int(batch.k);
-    const auto size = [](int rows, int columns) {
-      return static_cast<long long>(rows) * static_cast<long long>(columns);
-    };
-    ITIF_TRY(
-        check(cublasGemmStridedBatchedEx(
-                  handle_, args.is_b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N, n, m, k,
-                  &kOne, at(args.b, batch.b), type_of(compute_), args.is_b_transposed ? k : n,
-                  size(k, n), at(args.a, batch.a), type_of(compute_), k, size(m, k), &kZero,
-                  const_cast<std::byte*>(at(args.out, batch.out)), type_of(compute_), n, size(m, n),
-                  to_int(batch.count), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-              kWhat));
+    Strided call;
+    call.gemms = this;
+    call.trans_w = args.is_b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    call.m = to_int(batch.n);
+    call.n = to_int(batch.m);
+    call.k = to_int(batch.k);
+    call.w = static_cast<const std::byte*>(args.b) + batch.b * element;
+    call.a = static_cast<const std::byte*>(args.a) + batch.a * element;
+    call.out = static_cast<std::byte*>(args.out) + batch.out * element;
+    call.ldw = args.is_b_transposed ? call.k : call.m;
+    call.stride_w = size(call.k, call.m);
+    call.stride_a = size(call.n, call.k);
+    call.stride_out = size(call.n, call.m);
+    call.count = to_int(batch.count);
+    call.type_out = type_;
+    key.add(batch);
+    launch.log().add<Strided>(&make_strided, call);
   }
-  return {};
+  key.add(args.a);
+  key.add(args.b);
+  key.add(args.out);
+  key.add(args.is_b_transposed);
+}
+
+cudaError_t Gemms::make_strided(const Strided& c, cudaStream_t) {
+  const Gemms& g = *c.gemms;
+  const cublasHandle_t handle = g.lanes_[c.lane].handle;
+  if (c.count == 1)
+    return as_launch(g.blas_.gemm(handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w,
+                                  g.type_, c.ldw, c.a, g.type_, c.k, &kZero, c.out, c.type_out, c.m,
+                                  CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+  return as_launch(g.blas_.gemm_strided_batched(
+      handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w, g.type_, c.ldw, c.stride_w, c.a,
+      g.type_, c.k, c.stride_a, &kZero, c.out, c.type_out, c.m, c.stride_out, c.count,
+      CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+cudaError_t Gemms::make_pointers(const Pointers& c, cudaStream_t) {
+  const Gemms& g = *c.gemms;
+  const cublasHandle_t handle = g.lanes_[0].handle;
+  if (c.groups == nullptr)
+    return as_launch(g.blas_.gemm_batched(handle, CUBLAS_OP_T, CUBLAS_OP_N, c.m, c.n, c.k, &kOne,
+                                          c.weights, g.type_, c.k, c.inputs, g.type_, c.k, &kZero,
+                                          c.outputs, c.type_out, c.m, c.count, CUBLAS_COMPUTE_32F,
+                                          CUBLAS_GEMM_DEFAULT));
+  const Groups& of = *c.groups;
+  return as_launch(g.blas_.gemm_grouped_batched(
+      handle, of.trans_w.data(), of.trans_a.data(), of.m.data(), of.n.data(), of.k.data(),
+      of.one.data(), c.weights, g.type_, of.ldw.data(), c.inputs, g.type_, of.lda.data(),
+      of.zero.data(), c.outputs, g.type_, of.ldc.data(), c.count, of.sizes.data(),
+      CUBLAS_COMPUTE_32F));
+}
+
+cudaError_t Gemms::fork(const Join& call, cudaStream_t) {
+  auto& lanes = call.gemms->lanes_;
+  cudaError_t error = cudaEventRecord(lanes[0].reached, lanes[0].stream);
+  for (size_t i = 1; error == cudaSuccess && i < call.num_lanes; ++i)
+    error = cudaStreamWaitEvent(lanes[i].stream, lanes[0].reached);
+  return error;
+}
+
+cudaError_t Gemms::join(const Join& call, cudaStream_t) {
+  auto& lanes = call.gemms->lanes_;
+  cudaError_t error = cudaSuccess;
+  for (size_t i = 1; error == cudaSuccess && i < call.num_lanes; ++i) {
+    error = cudaEventRecord(lanes[i].reached, lanes[i].stream);
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(lanes[0].stream, lanes[i].reached);
+  }
+  return error;
 }
 
 }  // namespace itif::device::cuda

@@ -20,6 +20,7 @@ class Budget {
   explicit Budget(size_t limit_bytes) : limit_bytes_(limit_bytes) {}
   // Errors: kResourceExhausted.
   Status take(size_t bytes, const char* what);
+  size_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
   void give_back(size_t bytes) { used_bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
   // What could be taken now, of what the device has free.
   size_t available_bytes() const;

@@ -1,6 +1,7 @@
 #include "device/cuda/plan_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace itif::device::cuda {
 
@@ -14,7 +15,7 @@ Result<PlanMemory> PlanMemory::make(std::shared_ptr<Budget> budget, size_t bytes
 
 void PlanMemory::clear() noexcept {
   pieces_.clear();
-  used_ = 0;
+  used_ = copied_ = 0;
 }
 
 kernels::cuda::Rows PlanMemory::rows(const kernels::cuda::Launcher& launch,
@@ -38,9 +39,12 @@ const PlanMemory::Piece* PlanMemory::find(Use use, std::span<const std::byte> so
   return nullptr;
 }
 
-void PlanMemory::copy(const kernels::cuda::Launcher& launch, size_t offset, size_t bytes) {
-  launch.keep(cudaMemcpyAsync(device_->data() + offset, host_.data() + offset, bytes,
-                              cudaMemcpyHostToDevice, launch.stream()));
+cudaError_t PlanMemory::copy(cudaStream_t stream) {
+  const size_t end = std::min(used_, host_.bytes());  // beyond it put() has found no room
+  const size_t begin = std::exchange(copied_, end);
+  if (begin == end) return cudaSuccess;
+  return cudaMemcpyAsync(device_->data() + begin, host_.data() + begin, end - begin,
+                         cudaMemcpyHostToDevice, stream);
 }
 
 }  // namespace itif::device::cuda

@@ -1,8 +1,8 @@
 // Plan data of one batch on the device: what the spans of launches show (ranges, positions, segments, blocks),
 // copied once though every layer's launches show it again.
 //
-// A piece is written to pinned memory and copied behind it, at the same offset of device memory, in the order of
-// the stream. Whatever stands at the same host address with the same bytes as before is the same piece.
+// A piece is written to pinned memory, and all of them are copied to the same offsets of device memory ahead of the
+// launches that read them. Whatever stands at the same host address with the same bytes as before is the same piece.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,10 @@ class PlanMemory {
 
   // From here on nothing is there. REQUIRES: what was put has been read.
   void clear() noexcept;
+  // Copies what was put since the last time, ahead of what the stream is given next.
+  cudaError_t copy(cudaStream_t stream);
 
-  // Where `values` stand on the device for the launches that follow on the stream. nullptr: there are none, or
+  // Where `values` stand on the device for launches behind the next copy(). nullptr: there are none, or
   // there is no room, which the launcher keeps as an error.
   template <class T>
   const T* put(const kernels::cuda::Launcher& launch, std::span<const T> values) {
@@ -59,7 +61,6 @@ class PlanMemory {
       if (use != Use::kItself)
         std::memcpy(host_.data() + made.source_offset, bytes.data(), bytes.size());
       fill(reinterpret_cast<T*>(host_.data() + made.offset));
-      copy(launch, made.offset, count * sizeof(T));
       piece = &pieces_.emplace_back(made);
     }
     return reinterpret_cast<const T*>(device_->data() + piece->offset);
@@ -83,12 +84,11 @@ class PlanMemory {
     used_ += (bytes + 255) / 256 * 256;
     return at;
   }
-  void copy(const kernels::cuda::Launcher& launch, size_t offset, size_t bytes);
 
   Pinned host_;
   std::unique_ptr<Buffer> device_;
   std::vector<Piece> pieces_;
-  size_t used_ = 0;
+  size_t used_ = 0, copied_ = 0;
 };
 
 }  // namespace itif::device::cuda

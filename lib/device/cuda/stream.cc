@@ -3,12 +3,15 @@
 #include <array>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
 #include "device/cuda/error.h"
 #include "device/cuda/gemm.h"
+#include "device/cuda/graphs.h"
 #include "device/cuda/plan_memory.h"
+#include "device/cuda/results.h"
 #include "device/host/cpu.h"
 #include "kernels/cuda/operators.h"
 
@@ -31,25 +34,25 @@ class CudaStream final : public Stream {
     ITIF_TRY(
         check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cannot make a stream"));
     std::unique_ptr<CudaStream> made(new CudaStream(parts, stream, options));
-    ITIF_ASSIGN(made->gemms_, Gemms::make(parts.compute, stream, parts.budget,
-                                          std::max(limits.max_segments, uint32_t{1})));
+    ITIF_ASSIGN(made->gemms_, Gemms::make(parts.compute, stream, parts.budget));
     const size_t plan_bytes = kLeastPlanBytes + kPlanBytesOfRow * limits.max_tokens +
                               kPlanBytesOfSegment * limits.max_segments;
     for (Work& work : made->works_) {
       ITIF_ASSIGN(work.plan, PlanMemory::make(parts.budget, plan_bytes));
+      work.reads.emplace(*parts.registered);
       // Blocking: whoever waits sleeps, and leaves its CPU to others.
       ITIF_TRY(check(cudaEventCreateWithFlags(&work.end, cudaEventBlockingSync),
                      "cannot make an event"));
-      work.copies.reserve(64);
+      work.results.emplace(parts.budget);
     }
     return made;
   }
   ~CudaStream() override {
-    (void)cudaStreamSynchronize(launch_.stream());
+    (void)cudaStreamSynchronize(stream_);
     for (Work& work : works_)
       if (work.end != nullptr) (void)cudaEventDestroy(work.end);
     gemms_.reset();
-    (void)cudaStreamDestroy(launch_.stream());
+    (void)cudaStreamDestroy(stream_);
   }
 
   void attach_thread() override {
@@ -58,23 +61,36 @@ class CudaStream final : public Stream {
   }
 
   void gather_ids(const kernels::GatherIds& args) override {
-    const auto* pieces = put(args.pieces);
-    kernels::cuda::gather_ids(launch_, args, pieces, count(args.pieces));
+    id_pieces_.assign(args.pieces.begin(), args.pieces.end());
+    for (kernels::IdPiece& piece : id_pieces_) {
+      if (piece.num_ids == 0) continue;
+      piece.data = readable(piece.data, size_t{piece.num_ids} * piece.id_bytes);
+      if (piece.data == nullptr) return;
+    }
+    const auto* pieces = put(std::span<const kernels::IdPiece>(id_pieces_));
+    if (pieces == nullptr) return;
+    kernels::cuda::gather_ids(launch(args, pieces, count(args.pieces)), args, pieces,
+                              count(args.pieces));
   }
   void embed_layer_norm(const kernels::EmbedLayerNorm& args) override {
-    kernels::cuda::embed_layer_norm(launch_, args, rows(args.ranges), put(args.positions),
-                                    put(args.token_types));
+    const Rows all = rows(args.ranges);
+    const auto* positions = put(args.positions);
+    const auto* types = put(args.token_types);
+    kernels::cuda::embed_layer_norm(launch(args, all.count, all.slots, positions, types), args, all,
+                                    positions, types);
   }
   void gather_patches(const kernels::GatherPatches& args) override {
     pixel_images_.clear();
     pixel_pieces_.clear();
     scales_.clear();
-    for (const kernels::ImagePixels& image : args.images) add_image(image, args.channels);
+    for (const kernels::ImagePixels& image : args.images)
+      if (!add_image(image, args.channels)) return;
     const auto* images = put(std::span<const kernels::cuda::PixelImage>(pixel_images_));
     const auto* pieces = put(std::span<const kernels::cuda::PixelPiece>(pixel_pieces_));
     const float* scales = put(std::span<const float>(scales_));
     if (images == nullptr || pieces == nullptr) return;
-    kernels::cuda::gather_patches(launch_, args, images, count(args.images), pieces, scales);
+    kernels::cuda::gather_patches(launch(args, images, count(args.images), pieces, scales), args,
+                                  images, count(args.images), pieces, scales);
   }
   void embed_patches(const kernels::EmbedPatches& args) override {
     const Rows all = rows(args.ranges);
@@ -84,22 +100,29 @@ class CudaStream final : public Stream {
           for (const kernels::SegmentRows& segment : args.segments)
             std::iota(of_row + segment.first_row, of_row + segment.first_row + segment.num_rows, 0);
         });
-    if (index != nullptr) kernels::cuda::embed_patches(launch_, args, all, index);
+    if (index == nullptr) return;
+    kernels::cuda::embed_patches(launch(args, all.count, all.slots, index), args, all, index);
   }
   void gemm(const kernels::GroupedGemm& args) override { gemms({&args, 1}); }
   void gemms(std::span<const kernels::GroupedGemm> all) override {
+    stage_copies();
+    keep(gemms_->run(launch_, plan(), key_, all));
     for (const kernels::GroupedGemm& args : all) {
-      keep(gemms_->run(launch_, plan(), args));
       if (args.bias.base == nullptr && args.activation == kernels::Activation::kNone) continue;
       const kernels::BiasActivation behind = {.x = args.out,
                                               .bias = args.bias,
                                               .width = args.n,
                                               .activation = args.activation,
                                               .ranges = args.ranges};
-      if (args.f32_out)
-        kernels::cuda::bias_activation(f32_launch(), behind, rows(args.ranges));
-      else
+      if (!args.f32_out) {
         bias_activation(behind);
+        continue;
+      }
+      // For values that are f32 whatever the activations are.
+      const Rows all_rows = rows(behind.ranges);
+      const kernels::cuda::Launcher of_floats(log_, DType::kF32, launch_.num_multiprocessors());
+      (void)launch(behind, DType::kF32, all_rows.count, all_rows.slots);
+      kernels::cuda::bias_activation(of_floats, behind, all_rows);
     }
   }
   void attention(const kernels::Attention& args) override {
@@ -114,39 +137,55 @@ class CudaStream final : public Stream {
             for (uint32_t query = 0; query < segment.num_rows; query += queries)
               *tile++ = {segment.first_row, segment.num_rows, query};
         });
-    if (tiles != nullptr) kernels::cuda::attention(launch_, args, tiles, num_tiles);
+    if (tiles != nullptr)
+      kernels::cuda::attention(launch(args, tiles, num_tiles), args, tiles, num_tiles);
   }
   void residual_layer_norm(const kernels::ResidualLayerNorm& args) override {
-    kernels::cuda::residual_layer_norm(launch_, args, rows(args.ranges));
+    const Rows all = rows(args.ranges);
+    kernels::cuda::residual_layer_norm(launch(args, all.count, all.slots), args, all);
   }
   void pool_segments(const kernels::PoolSegments& args) override {
-    kernels::cuda::pool_segments(launch_, args, put(args.segments), put(args.chosen),
-                                 count(args.chosen));
+    const auto* segments = put(args.segments);
+    const auto* chosen = put(args.chosen);
+    kernels::cuda::pool_segments(launch(args, segments, chosen, count(args.chosen)), args, segments,
+                                 chosen, count(args.chosen));
   }
-  void to_f32(const kernels::ToF32& args) override { kernels::cuda::to_f32(launch_, args); }
+  void to_f32(const kernels::ToF32& args) override { kernels::cuda::to_f32(launch(args), args); }
   void small_linear(const kernels::SmallLinear& args) override {
-    kernels::cuda::small_linear(launch_, args);
+    kernels::cuda::small_linear(launch(args), args);
   }
   void embed_positions(const kernels::EmbedPositions& args) override {
-    kernels::cuda::embed_positions(launch_, args, rows(args.ranges), put(args.positions));
+    const Rows all = rows(args.ranges);
+    const auto* positions = put(args.positions);
+    kernels::cuda::embed_positions(launch(args, all.count, all.slots, positions), args, all,
+                                   positions);
   }
   void append_kv(const kernels::AppendKv& args) override {
-    kernels::cuda::append_kv(launch_, args, put(args.places), count(args.places));
+    const auto* places = put(args.places);
+    kernels::cuda::append_kv(launch(args, places, count(args.places)), args, places,
+                             count(args.places));
   }
   void copy_kv(const kernels::CopyKv& args) override {
-    kernels::cuda::copy_kv(launch_, args, put(args.copies), count(args.copies));
+    const auto* copies = put(args.copies);
+    kernels::cuda::copy_kv(launch(args, copies, count(args.copies)), args, copies,
+                           count(args.copies));
   }
   void cached_attention(const kernels::CachedAttention& args) override {
     CHECK(args.pool.block_tokens <= kernels::kMaxKvBlockTokens);
-    kernels::cuda::cached_attention(launch_, args, put(args.tables), put(args.blocks),
-                                    count(args.tables));
+    const auto* tables = put(args.tables);
+    const auto* blocks = put(args.blocks);
+    kernels::cuda::cached_attention(launch(args, tables, blocks, count(args.tables)), args, tables,
+                                    blocks, count(args.tables));
   }
   void top_tokens(const kernels::TopTokens& args) override {
     CHECK(args.count > 0 && args.count <= kernels::kMaxTopTokens);
-    kernels::cuda::top_tokens(launch_, args, put(args.banned_of), put(args.banned));
+    const auto* banned_of = put(args.banned_of);
+    const auto* banned = put(args.banned);
+    kernels::cuda::top_tokens(launch(args, banned_of, banned), args, banned_of, banned);
   }
   void bias_activation(const kernels::BiasActivation& args) override {
-    kernels::cuda::bias_activation(launch_, args, rows(args.ranges));
+    const Rows all = rows(args.ranges);
+    kernels::cuda::bias_activation(launch(args, all.count, all.slots), args, all);
   }
   void split_heads(const kernels::SplitHeads& args) override {
     const Rows all = rows(args.ranges);
@@ -154,47 +193,50 @@ class CudaStream final : public Stream {
     const int32_t* of_row = segment_of_row(args.segments, all.count);
     if (of_row == nullptr) return;
     for (const kernels::HeadPart& part : args.parts)
-      kernels::cuda::split_heads(launch_, part, args, all, segments, of_row);
+      kernels::cuda::split_heads(launch(args, part, all.count, all.slots, segments, of_row), part,
+                                 args, all, segments, of_row);
   }
   void merge_heads(const kernels::MergeHeads& args) override {
     if (args.segments.empty()) return;
     const uint32_t num_rows = args.segments.back().first_row + args.segments.back().num_rows;
     const auto* segments = put(args.segments);
     const int32_t* of_row = segment_of_row(args.segments, num_rows);
-    if (of_row != nullptr) kernels::cuda::merge_heads(launch_, args, segments, of_row, num_rows);
+    if (of_row != nullptr)
+      kernels::cuda::merge_heads(launch(args, segments, of_row, num_rows), args, segments, of_row,
+                                 num_rows);
   }
-  void batched_gemm(const kernels::BatchedGemm& args) override { keep(gemms_->run(args)); }
+  void batched_gemm(const kernels::BatchedGemm& args) override {
+    stage_copies();
+    gemms_->run(launch_, key_, args);
+  }
   void softmax(const kernels::Softmax& args) override {
     uint32_t longest = 0;
     for (const kernels::PaddedSegment& segment : args.segments)
       longest = std::max(longest, segment.num_rows);
-    kernels::cuda::softmax(launch_, args, put(args.segments), count(args.segments), longest);
+    const auto* segments = put(args.segments);
+    kernels::cuda::softmax(launch(args, segments, count(args.segments), longest), args, segments,
+                           count(args.segments), longest);
   }
 
-  // By way of pinned memory: the target is anybody's.
   void copy_to_host(const void* source, size_t bytes, void* target) override {
-    if (bytes == 0) return;
-    Work& now = work();
-    const size_t at = now.result_bytes;
-    now.result_bytes += (bytes + 255) / 256 * 256;
-    if (now.result_bytes > now.results.bytes()) {
-      Status grown = grow_results(now);
-      if (!grown) return keep(std::move(grown));
-    }
-    launch_.keep(cudaMemcpyAsync(now.results.data() + at, source, bytes, cudaMemcpyDeviceToHost,
-                                 launch_.stream()));
-    now.copies.push_back({at, bytes, target});
+    work().results->add(source, bytes, target);
   }
 
   Event record() override {
     CHECK(next_event_ - next_wait_ < kMaxPending);
-    launch_.keep(cudaEventRecord(work().end, launch_.stream()));
+    stage_copies();
+    flush();
+    launch_.keep(work().results->copy(stream_));
+    launch_.keep(cudaEventRecord(work().end, stream_));
     work().status = take_status();
     return next_event_++;
   }
   bool is_done(Event event) const noexcept override {
     return cudaEventQuery(works_[event % works_.size()].end) != cudaErrorNotReady;
   }
+  bool calls_on_done() const noexcept override {
+    return false;
+  }  // a driver's callback costs more than asking
   Completion wait(Event event) override {
     CHECK(event == next_wait_ && event < next_event_);
     Work& done = works_[event % works_.size()];
@@ -203,12 +245,10 @@ class CudaStream final : public Stream {
     Status came = check(cudaEventSynchronize(done.end), "the GPU failed a batch");
     if (completion.status && came) came = check(cudaGetLastError(), "the GPU failed a batch");
     if (completion.status && !came) completion.status = std::move(came);
-    if (completion.status)
-      for (const Copy& copy : done.copies)
-        std::memcpy(copy.target, done.results.data() + copy.at, copy.bytes);
-    done.copies.clear();
-    done.result_bytes = 0;
+    if (completion.status) done.results->deliver();
+    done.results->clear();
     done.plan.clear();
+    done.reads->clear();
     return completion;
   }
   Status synchronize() override {
@@ -217,23 +257,20 @@ class CudaStream final : public Stream {
   }
 
  private:
-  struct Copy {
-    size_t at = 0, bytes = 0;
-    void* target = nullptr;
-  };
   // What stands between two events.
   struct Work {
     PlanMemory plan;
-    Pinned results;
-    size_t result_bytes = 0;
-    std::vector<Copy> copies;
+    std::optional<HostReads> reads;
+    std::optional<Results> results;
     cudaEvent_t end = nullptr;
     Status status;
   };
 
   CudaStream(const StreamParts& parts, cudaStream_t stream, const StreamOptions& options)
-      : launch_(stream, parts.compute, parts.num_multiprocessors),
-        cpus_(options.cpus.begin(), options.cpus.end()) {}
+      : stream_(stream),
+        launch_(log_, parts.compute, parts.num_multiprocessors),
+        cpus_(options.cpus.begin(), options.cpus.end()),
+        registered_(parts.registered) {}
 
   Work& work() { return works_[next_event_ % works_.size()]; }
   PlanMemory& plan() { return work().plan; }
@@ -245,10 +282,6 @@ class CudaStream final : public Stream {
   template <class T>
   static uint32_t count(std::span<const T> values) {
     return static_cast<uint32_t>(values.size());
-  }
-  // The same stream, for values that are f32 whatever the activations are.
-  kernels::cuda::Launcher f32_launch() const {
-    return {launch_.stream(), DType::kF32, launch_.num_multiprocessors()};
   }
   void keep(Status status) {
     if (!status && status_) status_ = std::move(status);
@@ -264,44 +297,76 @@ class CudaStream final : public Stream {
                                                    segments[i].num_rows, static_cast<int32_t>(i));
                                    });
   }
-  void add_image(const kernels::ImagePixels& image, uint32_t channels) {
+  // False: its pixels cannot be read.
+  bool add_image(const kernels::ImagePixels& image, uint32_t channels) {
     kernels::cuda::PixelImage made{.first_piece = static_cast<uint32_t>(pixel_pieces_.size()),
-                                   .num_pieces = count(image.pieces),
                                    .skip_bytes = image.skip_bytes,
                                    .value_bytes = image.value_bytes,
                                    .first_row = image.first_row,
                                    .first_scale = ~0u};
     uint32_t begin = 0;
     for (const BytePiece& piece : image.pieces) {
-      pixel_pieces_.push_back({piece.data, begin, piece.bytes});
+      if (piece.bytes == 0) continue;
+      pixel_pieces_.push_back({readable(piece.data, piece.bytes), begin, piece.bytes});
+      if (pixel_pieces_.back().data == nullptr) return false;
       begin += piece.bytes;
     }
+    made.num_pieces = static_cast<uint32_t>(pixel_pieces_.size()) - made.first_piece;
     if (image.scale != nullptr) {
       made.first_scale = static_cast<uint32_t>(scales_.size());
       scales_.insert(scales_.end(), image.scale, image.scale + channels);
       scales_.insert(scales_.end(), image.shift, image.shift + channels);
     }
     pixel_images_.push_back(made);
+    return true;
+  }
+  const std::byte* readable(const std::byte* data, size_t bytes) {
+    const std::byte* there = work().reads->readable(data, bytes);
+    if (there == nullptr) launch_.keep(cudaErrorMemoryAllocation);
+    return there;
   }
   Status take_status() {
     Status launched = check(launch_.take_error(), "the GPU refused a launch");
     Status status = std::exchange(status_, {});
     return status ? std::move(launched) : std::move(status);
   }
-  // The first batches find out how much it is: what was copied is moved, when it has come.
-  Status grow_results(Work& now) {
-    ITIF_TRY(check(cudaStreamSynchronize(launch_.stream()), "the GPU failed a batch"));
-    ITIF_ASSIGN(Pinned larger, Pinned::allocate(2 * now.result_bytes));
-    if (now.results.data() != nullptr)
-      std::memcpy(larger.data(), now.results.data(), now.results.bytes());
-    now.results = std::move(larger);
-    return {};
+  // What an operator's launches go through: `what` is everything that they depend on.
+  template <class Args, class... What>
+  const kernels::cuda::Launcher& launch(const Args& args, const What&... what) {
+    stage_copies();
+    static constexpr char kOperator = 0;
+    key_.add(&kOperator);
+    key_.add_arguments(args);
+    (key_.add_arguments(what), ...);
+    return launch_;
+  }
+  // Hands what has been logged to the GPU, behind the plan that it reads.
+  void flush() {
+    launch_.keep(plan().copy(stream_));
+    // A batch that has failed already may lack what its kernels read: a GPU does not get over that.
+    if (launch_.error() == cudaSuccess && status_)
+      launch_.keep(graphs_.launch(stream_, key_, log_));
+    log_.clear();
+    key_.clear();
+    gemms_->clear();
+  }
+  // What is to be copied, as it stands ahead of the next launch.
+  void stage_copies() {
+    Results& results = *work().results;
+    if (results.has_unstaged())
+      keep(results.stage(launch_, plan(), key_, stream_, [this] { flush(); }));
   }
 
+  const cudaStream_t stream_;
+  kernels::cuda::LaunchLog log_;
+  LaunchKey key_;  // of what is logged
+  GraphCache graphs_;
   const kernels::cuda::Launcher launch_;
   const std::vector<unsigned> cpus_;
+  const std::shared_ptr<const RegisteredMemory> registered_;
   std::unique_ptr<Gemms> gemms_;
   std::array<Work, kMaxPending + 1> works_;  // those pending, and the one that is being made
+  std::vector<kernels::IdPiece> id_pieces_;
   std::vector<kernels::cuda::PixelImage> pixel_images_;
   std::vector<kernels::cuda::PixelPiece> pixel_pieces_;
   std::vector<float> scales_;

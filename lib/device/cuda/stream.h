@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "device/cuda/host_memory.h"
 #include "device/cuda/memory.h"
 #include "device/device.h"
 
@@ -12,6 +13,7 @@ struct StreamParts {
   DType compute = DType::kF32;
   uint32_t num_multiprocessors = 1;
   std::shared_ptr<Budget> budget;
+  std::shared_ptr<RegisteredMemory> registered;
 };
 
 // Errors: kResourceExhausted, kInternal.

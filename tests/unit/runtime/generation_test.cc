@@ -256,7 +256,7 @@ TEST_F(Generation, FinishedSequencesLeaveTheStep) {
 }
 
 TEST_F(Generation, InBf16SequencesEnd) {
-  auto device = device::open_device({.kind = "host", .dtype = "bf16", .num_threads = 1});
+  auto device = testing::open_tested_device("bf16");
   if (!device) GTEST_SKIP() << device.error().message;
   open("beams-4", {}, std::move(*device));
   for (const Case& c : cases_of("beams-4")) submit(c.ids);

@@ -74,7 +74,7 @@ TEST_P(ImageGolden, InBatchesOfSmallPieces) {
     sent.push_back(&submit(requests, one, 64 + 4 * static_cast<uint32_t>(sent.size() % 9)));
   requests.run();
   for (size_t i = 0; i < sent.size(); ++i) expect_answer(golden_["cases"][i], *sent[i]);
-  EXPECT_GT(requests.largest_batch, 3u);
+  EXPECT_GE(requests.largest_batch, std::min<size_t>(4, sent.size()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ImageGolden, testing::golden_params("image_golden.json"),

@@ -15,6 +15,7 @@
 
 #include "backbone/open_model.h"
 #include "runtime/generation_executor.h"
+#include "support/tested_device.h"
 
 namespace itif::runtime {
 
@@ -35,6 +36,7 @@ inline std::vector<Case> cases_of(const std::string& name) {
     cases.push_back(
         {one["ids"].get<std::vector<uint32_t>>(), one["tokens"].get<std::vector<uint32_t>>()});
   EXPECT_GE(cases.size(), 10u);
+  testing::keep_few(cases);
   return cases;
 }
 
@@ -68,8 +70,7 @@ class Generation : public ::testing::Test, protected CompletionSink {
     stream_.reset();
     group_.reset();
     device_ = std::move(device);
-    if (!device_)
-      device_ = device::open_device({.kind = "host", .dtype = "f32", .num_threads = 1}).value();
+    if (!device_) device_ = testing::open_tested_device("f32").value();
     options.max_tokens = 256;
     const auto spec = backbone::read_backbone_spec(directory_of(name));
     ASSERT_TRUE(spec) << spec.error().message;

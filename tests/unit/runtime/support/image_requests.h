@@ -67,13 +67,13 @@ class ImageRequests final : public runtime::CompletionSink {
     executor_->submit(&r);
     return r;
   }
-  // Until nothing waits.
+  // Until nothing waits or runs.
   void run() {
     do {
       runtime::BatchFigures figures;
       executor_->step(*this, figures);
       if (figures.num_requests > largest_batch) largest_batch = figures.num_requests;
-    } while (executor_->num_queued() > 0);
+    } while (executor_->num_queued() + executor_->num_executing() > 0);
   }
   void complete(std::span<request::Request* const>) noexcept override {}
 

@@ -1,0 +1,42 @@
+// cuBLAS, found by name when a GPU is opened: a program must start where there is none, and what is installed
+// without it computes on the host.
+#pragma once
+
+#include <cublas_v2.h>
+
+#include "base/error.h"
+
+namespace itif::device::cuda {
+
+// What of it we call. Those with types written out are overloaded in cuBLAS's header.
+struct Blas {
+  using Handle = cublasHandle_t;
+  using Op = cublasOperation_t;
+  using Type = cudaDataType;
+  using Compute = cublasComputeType_t;
+  using Algo = cublasGemmAlgo_t;
+  using Pointers = const void* const*;
+
+  decltype(&cublasCreate) create = nullptr;
+  decltype(&cublasDestroy) destroy = nullptr;
+  decltype(&cublasSetStream) set_stream = nullptr;
+  decltype(&cublasSetWorkspace) set_workspace = nullptr;
+  decltype(&cublasGetStatusString) status_string = nullptr;
+  cublasStatus_t (*gemm)(Handle, Op, Op, int m, int n, int k, const void* alpha, const void* a,
+                         Type, int lda, const void* b, Type, int ldb, const void* beta, void* c,
+                         Type, int ldc, Compute, Algo) = nullptr;
+  cublasStatus_t (*gemm_strided_batched)(Handle, Op, Op, int m, int n, int k, const void* alpha,
+                                         const void* a, Type, int lda, long long stride_a,
+                                         const void* b, Type, int ldb, long long stride_b,
+                                         const void* beta, void* c, Type, int ldc,
+                                         long long stride_c, int count, Compute, Algo) = nullptr;
+  cublasStatus_t (*gemm_batched)(Handle, Op, Op, int m, int n, int k, const void* alpha, Pointers a,
+                                 Type, int lda, Pointers b, Type, int ldb, const void* beta,
+                                 void* const* c, Type, int ldc, int count, Compute, Algo) = nullptr;
+  decltype(&cublasGemmGroupedBatchedEx) gemm_grouped_batched = nullptr;
+};
+
+// Once a process. Errors: kUnsupported, with what the loader says.
+Result<const Blas*> load_blas();
+
+}  // namespace itif::device::cuda

@@ -1,0 +1,75 @@
+#include "device/cuda/graphs.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+namespace itif::device::cuda {
+namespace {
+
+constexpr size_t kMostGraphs = 192;   // some MiB of the device's memory each
+constexpr size_t kLeastLaunches = 8;  // below it a graph saves nothing
+constexpr size_t kMostLaunches = 1024;
+
+uint64_t hash_of(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return std::max<uint64_t>(1, std::hash<std::string_view>{}(text));
+}
+
+}  // namespace
+
+GraphCache::~GraphCache() {
+  for (auto& [hash, graph] : graphs_)
+    if (graph.exec != nullptr) (void)cudaGraphExecDestroy(graph.exec);
+}
+
+cudaError_t GraphCache::launch(cudaStream_t stream, const LaunchKey& key,
+                               const kernels::cuda::LaunchLog& log) {
+  if (log.size() < kLeastLaunches || log.size() > kMostLaunches) return log.make_all(stream);
+  const uint64_t hash = hash_of(key.bytes());
+  auto found = graphs_.find(hash);
+  if (found == graphs_.end()) {
+    if (std::ranges::find(seen_, hash) == seen_.end()) {
+      seen_[next_seen_++ % seen_.size()] = hash;
+      return log.make_all(stream);
+    }
+    make_room();
+    Graph graph{.key = {key.bytes().begin(), key.bytes().end()}};
+    if (const cudaError_t error = capture(stream, log, graph.exec); error != cudaSuccess)
+      return error;
+    found = graphs_.emplace(hash, std::move(graph)).first;
+  }
+  Graph& graph = found->second;
+  graph.last_used = ++turn_;
+  if (graph.exec == nullptr || !std::ranges::equal(graph.key, key.bytes()))
+    return log.make_all(stream);
+  ++num_graph_launches_;
+  return cudaGraphLaunch(graph.exec, stream);
+}
+
+// What cannot be captured stays without a graph: only a device out of order is an error.
+cudaError_t GraphCache::capture(cudaStream_t stream, const kernels::cuda::LaunchLog& log,
+                                cudaGraphExec_t& exec) {
+  if (const cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+      error != cudaSuccess)
+    return error;
+  const cudaError_t made = log.make_all(stream);
+  cudaGraph_t graph = nullptr;
+  const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+  if (made == cudaSuccess && ended == cudaSuccess &&
+      cudaGraphInstantiate(&exec, graph, 0) != cudaSuccess)
+    exec = nullptr;
+  if (graph != nullptr) (void)cudaGraphDestroy(graph);
+  (void)cudaGetLastError();
+  return cudaSuccess;
+}
+
+void GraphCache::make_room() {
+  if (graphs_.size() < kMostGraphs) return;
+  const auto oldest = std::ranges::min_element(
+      graphs_, {}, [](const auto& entry) { return entry.second.last_used; });
+  if (oldest->second.exec != nullptr) (void)cudaGraphExecDestroy(oldest->second.exec);
+  graphs_.erase(oldest);
+}
+
+}  // namespace itif::device::cuda

@@ -1,0 +1,185 @@
+// What the CUDA device promises beside its operators: what it reads in place, what it copies, what it allocates
+// while it serves, and what a fault and a reset leave.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "device/cuda/device.h"
+#include "runtime.h"
+
+namespace itif::device {
+namespace {
+
+constexpr uint32_t kIds = 64;
+
+class CudaDevice : public ::testing::Test {
+ protected:
+  CudaDevice() {
+    open();
+    for (uint32_t i = 0; i < kIds; ++i) ids()[i] = i;
+  }
+  void open() {
+    device_ = open_cuda_device({.kind = "cuda", .dtype = "f32"}).value();
+    stream_ = device_->make_stream({.max_tokens = 256, .max_segments = 64}).value();
+    out_ = device_->allocate(kIds * sizeof(int32_t)).value();
+  }
+  uint32_t* ids() { return reinterpret_cast<uint32_t*>(pages_.data()); }
+  void gather() {
+    const kernels::IdPiece piece{
+        .data = pages_.data(), .num_ids = kIds, .first_row = 0, .id_bytes = 4};
+    stream_->gather_ids({.pieces = {&piece, 1},
+                         .ids = reinterpret_cast<int32_t*>(out_->data()),
+                         .vocab_size = 1000});
+  }
+  std::vector<int32_t> gathered() {
+    std::vector<int32_t> got(kIds);
+    stream_->copy_to_host(out_->data(), kIds * sizeof(int32_t), got.data());
+    EXPECT_TRUE(stream_->synchronize());
+    return got;
+  }
+
+  std::vector<std::byte> pages_ = std::vector<std::byte>(8192);
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Buffer> out_;
+};
+
+// The simulator's streams run when they are waited for: what is read in place may have changed by then.
+TEST_F(CudaDevice, RegisteredMemoryIsReadWhereItStands) {
+  ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
+  gather();
+  ids()[5] = 77;
+  EXPECT_EQ(gathered()[5], 77);
+}
+
+TEST_F(CudaDevice, OtherMemoryIsCopiedFirst) {
+  gather();
+  ids()[5] = 77;
+  EXPECT_EQ(gathered()[5], 5);
+}
+
+TEST_F(CudaDevice, RegistersByWholePagesAndNoneTwice) {
+  std::vector<std::byte> memory(10 * 4096);
+  for (const auto& [offset, bytes] :
+       {std::pair<size_t, size_t>{4096, 100}, {5000, 9000}, {0, 40960}, {100, 1}})
+    EXPECT_TRUE(device_->register_host_memory(memory.data() + offset, bytes));
+}
+
+TEST_F(CudaDevice, ResultsComeSideBySideByOneCopy) {
+  gather();
+  std::vector<int32_t> got(kIds);
+  std::byte odd[3];
+  ASSERT_TRUE(stream_->synchronize());
+  const uint64_t before = simt::counts().launches;
+  for (uint32_t i = 0; i < kIds; i += 8)
+    stream_->copy_to_host(out_->data() + i * sizeof(int32_t), 8 * sizeof(int32_t), &got[i]);
+  stream_->copy_to_host(out_->data() + 9, sizeof odd, odd);
+  ASSERT_TRUE(stream_->synchronize());
+  std::vector<int32_t> expected(kIds);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(got, expected);
+  EXPECT_EQ(std::to_integer<int>(odd[0]) | std::to_integer<int>(odd[1]), 0);
+  // Where the pieces are, the kernel, the copy.
+  EXPECT_EQ(simt::counts().launches - before, 3u);
+}
+
+// What was to be copied is not what a launch behind writes there.
+TEST_F(CudaDevice, CopiesKeepTheirPlaceAmongLaunches) {
+  gather();
+  std::vector<int32_t> first(kIds), second(kIds);
+  stream_->copy_to_host(out_->data(), kIds * sizeof(int32_t), first.data());
+  for (uint32_t i = 0; i < kIds; ++i) ids()[i] = 500 + i;
+  gather();
+  stream_->copy_to_host(out_->data(), kIds * sizeof(int32_t), second.data());
+  ASSERT_TRUE(stream_->synchronize());
+  EXPECT_EQ(first[3], 3);
+  EXPECT_EQ(second[3], 503);
+}
+
+// A batch of the same launches as one before is one launch, and reads its own data.
+TEST_F(CudaDevice, WhatComesAgainIsOneLaunch) {
+  std::vector<std::unique_ptr<Buffer>> outs;
+  for (int i = 0; i < 12; ++i) outs.push_back(device_->allocate(kIds * sizeof(int32_t)).value());
+  const auto batch = [&](uint32_t first, uint32_t count) {
+    for (uint32_t i = 0; i < kIds; ++i) ids()[i] = first + i;
+    const kernels::IdPiece piece{
+        .data = pages_.data(), .num_ids = count, .first_row = 0, .id_bytes = 4};
+    for (const auto& out : outs)
+      stream_->gather_ids({.pieces = {&piece, 1},
+                           .ids = reinterpret_cast<int32_t*>(out->data()),
+                           .vocab_size = 1000});
+    std::vector<int32_t> got(kIds);
+    stream_->copy_to_host(outs.back()->data(), kIds * sizeof(int32_t), got.data());
+    const uint64_t before = simt::counts().launches;
+    EXPECT_TRUE(stream_->synchronize());
+    EXPECT_EQ(got.front(), static_cast<int32_t>(first));
+    EXPECT_EQ(got[count - 1], static_cast<int32_t>(first + count - 1));
+    return simt::counts().launches - before;
+  };
+  // The plan, its launches, the results.
+  const uint64_t one_by_one = batch(0, kIds);
+  EXPECT_EQ(one_by_one, 1 + 13 + 1u);
+  uint64_t least = one_by_one;
+  for (uint32_t turn = 1; turn < 12; ++turn) least = std::min(least, batch(10 * turn, kIds));
+  EXPECT_EQ(least, 3u);
+  // How many ids a piece holds stands in the plan: the same graph.
+  EXPECT_EQ(batch(5, kIds / 2), 3u);
+}
+
+TEST_F(CudaDevice, AllocatesNothingOnceItHasServed) {
+  for (int i = 0; i < 3; ++i) {
+    gather();
+    (void)gathered();
+  }
+  const uint64_t before = simt::counts().allocations;
+  for (int i = 0; i < 10; ++i) {
+    gather();
+    (void)gathered();
+  }
+  EXPECT_EQ(simt::counts().allocations, before);
+}
+
+TEST_F(CudaDevice, AFaultSticksUntilTheReset) {
+  ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
+  simt::fail_after(0);
+  gather();
+  const Status failed = stream_->synchronize();
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, Code::kInternal);
+  gather();
+  EXPECT_FALSE(stream_->synchronize());
+  EXPECT_FALSE(device_->allocate(64));
+
+  const Status in_use = device_->reset();
+  ASSERT_FALSE(in_use);
+  EXPECT_NE(in_use.error().message.find("still in use"), std::string::npos)
+      << in_use.error().message;
+  stream_.reset();
+  out_.reset();
+  const Status reset = device_->reset();
+  ASSERT_TRUE(reset) << reset.error().message;
+  stream_ = device_->make_stream({.max_tokens = 256, .max_segments = 64}).value();
+  out_ = device_->allocate(kIds * sizeof(int32_t)).value();
+  gather();
+  ids()[5] = 77;
+  EXPECT_EQ(gathered()[5], 77) << "packets are registered again";
+}
+
+TEST(OpenCuda, WithoutADriverItIsRefusedWithTheCause) {
+  simt::set_device({.is_there = false});
+  const auto device = open_cuda_device({.kind = "cuda"});
+  ASSERT_FALSE(device);
+  EXPECT_EQ(device.error().code, Code::kUnsupported);
+  EXPECT_NE(device.error().message.find("Insufficient"), std::string::npos)
+      << device.error().message;
+  const auto fallback = open_device({.kind = "auto", .dtype = "f32"});
+  ASSERT_TRUE(fallback);
+  EXPECT_EQ((*fallback)->info().kind, "host");
+  simt::set_device({});
+  EXPECT_EQ(open_device({.kind = "auto", .dtype = "f32"}).value()->info().kind, "cuda");
+}
+
+}  // namespace
+}  // namespace itif::device
