@@ -73,6 +73,17 @@ Status start_ports(pipeline::Pipeline& plane) {
   return plane.start();
 }
 
+// The host, in the type that the GPU computes in if it can.
+Result<std::unique_ptr<device::Device>> open_fallback(const config::Device& device,
+                                                      uint32_t threads) {
+  device::DeviceOptions options{.kind = "host", .dtype = device.dtype, .num_threads = threads};
+  options.reason = "the GPU is out of order";
+  auto opened = device::open_device(options);
+  if (opened || opened.error().code != Code::kUnsupported) return opened;
+  options.dtype = "auto";
+  return device::open_device(options);
+}
+
 // Serves until SIGTERM or SIGINT; a second one does not wait for the drain.
 Status serve(const config::Config& config) {
   const SystemClock clock;
@@ -99,6 +110,9 @@ Status serve(const config::Config& config) {
   ITIF_ASSIGN(auto plane, pipeline::Pipeline::create(config, clock, token_secret, random));
   ITIF_TRY(plane->register_packet_memory(*device));
   pipeline::Directory directory(*plane, *device, clock, config, cpus.executor_cpus);
+  if (device->info().kind != "host")
+    directory.set_fallback([&config, threads] { return open_fallback(config.device, threads); },
+                           [&server] { server->leave_failed_device(); });
   appliance::LocalAppliance local(config, clock, *device, *plane, directory);
   std::unique_ptr<telemetry::PrometheusEndpoint> prometheus;
   if (!config.telemetry.prometheus.empty()) {

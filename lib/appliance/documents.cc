@@ -87,7 +87,8 @@ json LocalAppliance::groups() const {
   for (const pipeline::GroupEntry& g : directory_.groups()) {
     list.push_back({{"name", g.name},
                     {"backbone", g.backbone},
-                    {"dtype", dtype_name(device_.info().compute)},
+                    {"device", g.device},
+                    {"dtype", dtype_name(g.dtype)},
                     {"tenants", g.tenant_names},
                     {"slots", g.max_tenants},
                     {"slots_used", g.tenant_names.size()},
@@ -249,7 +250,8 @@ json LocalAppliance::device() const {
           {"threads", info.num_threads},
           {"memory_bytes", info.memory_bytes},
           {"available_bytes", device_.available_bytes()},
-          {"reason", info.reason}};
+          {"reason", info.reason},
+          {"state", directory_.uses_fallback() ? "failed" : "ok"}};
 }
 
 json LocalAppliance::health() const {
@@ -269,6 +271,8 @@ json LocalAppliance::health() const {
                      {"addresses", std::move(addresses)}});
   }
   json problems = json::array();
+  if (directory_.uses_fallback())
+    problems.push_back("the device has failed: the host computes until itifctl device reset");
   for (const pipeline::GroupEntry& g : directory_.groups())
     if (g.device_failed) problems.push_back("the device of group " + g.name + " has failed");
   for (const json& port : ports)

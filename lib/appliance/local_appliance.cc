@@ -82,6 +82,14 @@ Status LocalAppliance::run_profile(const std::string& group, const control::Prog
   return directory_.run_profile(group, progress);
 }
 
+Status LocalAppliance::leave_failed_device(const control::Progress& progress) {
+  return directory_.leave_failed_device(progress);
+}
+
+Status LocalAppliance::reset_device(const control::Progress& progress) {
+  return directory_.reset_device(progress);
+}
+
 Result<uint64_t> LocalAppliance::drain(uint64_t timeout_ns) {
   return directory_.drain(timeout_ns);
 }

@@ -30,6 +30,8 @@ class LocalAppliance final : public control::Appliance {
   Result<std::string> set_planner(const std::string& group, const std::string& planner,
                                   const control::Progress& progress) override;
   Status run_profile(const std::string& group, const control::Progress& progress) override;
+  Status leave_failed_device(const control::Progress& progress) override;
+  Status reset_device(const control::Progress& progress) override;
   Result<uint64_t> drain(uint64_t timeout_ns) override;
   void resume_from_drain() override;
   void cancel() override;

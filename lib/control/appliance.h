@@ -42,7 +42,7 @@ struct AdmittedModel {
   uint32_t max_tokens = 0;
   uint64_t weight_bytes = 0;  // device memory of its own
   uint64_t shared_bytes = 0;  // that the tenants of its group share
-  std::string result_kind;  // wire::result_kind_name of the default result
+  std::string result_kind;    // wire::result_kind_name of the default result
 };
 
 using Progress = std::function<void(const std::string& stage, double fraction)>;
@@ -72,6 +72,12 @@ class Appliance {
   // Measures what the group's GEMMs cost, while it serves. Errors: kNotFound, kUnsupported, kUnavailable.
   virtual Status run_profile(const std::string& group, const Progress& progress) = 0;
 
+  // Has tenants whose device has failed served by the fallback. Errors: some are not.
+  virtual Status leave_failed_device(const Progress& progress) = 0;
+  // Starts the device anew, while the fallback serves, and goes back to it. Errors: kUnsupported (a device that
+  // needs none), kInternal.
+  virtual Status reset_device(const Progress& progress) = 0;
+
   // Refuse new requests with kDraining, answer what was accepted. Returns when nothing is in flight or
   // after timeout_ns; the number still in flight. Any thread.
   virtual Result<uint64_t> drain(uint64_t timeout_ns) = 0;
@@ -83,7 +89,7 @@ class Appliance {
   // Documents for the client (docs/control.md). Any thread. Counts are since the start of itifd, or of
   // the tenant; latencies in µs, from a request's first piece to the last datagram of its answer.
   //
-  // {groups: [{name, backbone, dtype, tenants: [name], slots, slots_used, weight_bytes,
+  // {groups: [{name, backbone, device, dtype, tenants: [name], slots, slots_used, weight_bytes,
   //   workspace_bytes, requests_waiting, requests_executing, scheduler, planner, batches, requests,
   //   tokens, rows, refused, mean_batch_requests, mean_batch_tokens, mean_batch_tenants, busy_s,
   //   device_failed; kv_blocks, kv_blocks_used, kv_blocks_reserved of groups that generate}]}
@@ -112,7 +118,7 @@ class Appliance {
   //  ports: [{device, rx_packets, rx_missed, rx_no_mbuf, rx_errors, tx_packets, tx_errors}]}
   // Reasons that never happened are left out. received = forwarded + held + Σ dropped.
   virtual nlohmann::json drops() const = 0;
-  // {kind, name, dtype, threads, memory_bytes, available_bytes, reason}
+  // {kind, name, dtype, threads, memory_bytes, available_bytes, reason, state: "ok"|"failed"}
   virtual nlohmann::json device() const = 0;
   // {status: "ok"|"draining"|"degraded", problems: [text], uptime_s, in_flight, tenants, workers, polling,
   //  ports: [{device, driver, mac, link_up, speed_mbps, mtu, addresses: [text]}]}

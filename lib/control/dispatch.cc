@@ -112,6 +112,19 @@ Result<uint64_t> Dispatcher::drain(uint64_t timeout_ns) {
   return in_flight;
 }
 
+void Dispatcher::leave_failed_device() {
+  notify_("device.failed", json::object());
+  const Status left = appliance_.leave_failed_device({});
+  if (!left) log::error("control: some tenants stay without a device: {}", left.error().message);
+  notify_("device.left", {{"error", left ? "" : left.error().message}});
+}
+
+Result<json> Dispatcher::run_one(const ResetDevice&, const Progress& progress) {
+  ITIF_TRY(appliance_.reset_device(progress));
+  notify_("device.reset", json::object());
+  return appliance_.device();
+}
+
 Result<json> Dispatcher::run_one(const Drain& op, const Progress&) {
   ITIF_ASSIGN(const uint64_t in_flight, drain(op.timeout_ns.value_or(kDefaultDrainNs)));
   return json{{"in_flight", in_flight}, {"drained", in_flight == 0}};

@@ -32,6 +32,7 @@ class Dispatcher {
   Result<nlohmann::json> answer(const QuickOperation& op, const WorkerStatus& worker) const;
   // Worker thread.
   Result<nlohmann::json> run(const WorkerOperation& op, const Progress& progress);
+  void leave_failed_device();                   // worker thread
   Result<uint64_t> drain(uint64_t timeout_ns);  // any thread
 
   // The appliance's figures, for subscribers. I/O thread.
@@ -40,6 +41,7 @@ class Dispatcher {
  private:
   Result<nlohmann::json> run_one(const Drain& op, const Progress& progress);
   Result<nlohmann::json> run_one(const Undrain& op, const Progress& progress);
+  Result<nlohmann::json> run_one(const ResetDevice& op, const Progress& progress);
   Result<nlohmann::json> run_one(const UpdateGroup& op, const Progress& progress) {
     return groups_.run(op, progress);
   }

@@ -139,6 +139,7 @@ constexpr Entry kOperations[] = {
     {"stats", plain<QuickOperation, Stats>},
     {"drops", plain<QuickOperation, Drops>},
     {"device", plain<QuickOperation, ShowDevice>},
+    {"device.reset", plain<WorkerOperation, ResetDevice>},
     {"health", plain<QuickOperation, Health>},
     {"drain", drain},
     {"undrain", plain<WorkerOperation, Undrain>},

@@ -70,6 +70,8 @@ struct ShowProfile {
   std::string group;
 };
 
+struct ResetDevice {};
+
 struct ListTenants {};
 struct ShowTenant {
   TenantRef tenant;
@@ -84,7 +86,7 @@ struct DataAddress {};
 // May take long or changes something: the worker thread runs it.
 using WorkerOperation =
     std::variant<AddTenant, UpdateTenant, PauseTenant, ResumeTenant, RemoveTenant, RotateKey,
-                 UpdateGroup, RunProfile, Drain, Undrain>;
+                 UpdateGroup, RunProfile, ResetDevice, Drain, Undrain>;
 // Quick and changes nothing: the I/O thread answers.
 using QuickOperation = std::variant<ListTenants, ShowTenant, ListGroups, ShowProfile, Stats, Drops,
                                     ShowDevice, Health, DataAddress>;

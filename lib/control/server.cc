@@ -54,6 +54,7 @@ class Server::Impl {
   void start();
   bool wait_restored(uint64_t timeout_ns);
   Result<uint64_t> drain(uint64_t timeout_ns);
+  void leave_failed_device();
   void publish(const std::string& name, const json& fields);
   void stop();
 
@@ -124,6 +125,12 @@ Result<uint64_t> Server::Impl::drain(uint64_t timeout_ns) {
   worker_.close();
   dispatcher_->cancel();
   return dispatcher_->drain(timeout_ns);
+}
+
+void Server::Impl::leave_failed_device() {
+  // Every group that meets the failure asks: what one job has done, the next finds done.
+  worker_.post({"device.leave", [this] { dispatcher_->leave_failed_device(); }, [] {}},
+               Worker::Place::kNext);
 }
 
 void Server::Impl::publish(const std::string& name, const json& fields) {
@@ -239,6 +246,9 @@ bool Server::wait_restored(uint64_t timeout_ns) {
 }
 Result<uint64_t> Server::drain(uint64_t timeout_ns) {
   return impl_->drain(timeout_ns);
+}
+void Server::leave_failed_device() {
+  impl_->leave_failed_device();
 }
 void Server::publish_event(const std::string& name, const json& fields) {
   impl_->publish(name, fields);

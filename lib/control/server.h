@@ -58,6 +58,8 @@ class Server {
   // blocks. Any thread of the application. Errors: kUnavailable (stopped), those of
   // Appliance::drain.
   Result<uint64_t> drain(uint64_t timeout_ns);
+  // Has the worker bring tenants away from a device that has failed, after what it is at. Any thread.
+  void leave_failed_device();
   // Sends {"v":1,"event":name,"unix_ns":…, fields…} to subscribers. Any thread.
   void publish_event(const std::string& name, const nlohmann::json& fields);
   // Finishes the operation that is running, refuses those waiting, closes the sockets. Idempotent.

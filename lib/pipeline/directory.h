@@ -5,6 +5,9 @@
 //   update: new settings → publish; a new model → load beside, publish, wait, free the old slot
 //   remove: publish without → wait until no worker and no request refers to it → free the slot
 //
+// Where the device fails, its groups are made again beside on the fallback, their tenants move there and their
+// requests after them; the same way back when it has been reset (directory_device.cc).
+//
 // Changes come from one thread at a time (control's worker); drain(), cancel() and the figures from any.
 #pragma once
 
@@ -72,8 +75,11 @@ struct GroupEntry {
   std::string planner;
   uint64_t kv_blocks = 0, kv_blocks_used = 0, kv_blocks_reserved = 0;  // 0: it does not generate
   bool device_failed = false;
+  DType dtype = DType::kF32;  // of its device
+  std::string device;         // its kind
 };
 
+using OpenDevice = std::function<Result<std::unique_ptr<device::Device>>()>;
 // runtime::Group::create, or what a test puts in its place.
 using MakeGroup = std::function<Result<std::unique_ptr<runtime::Group>>(
     device::Device&, const model::BackboneSpec&, const runtime::GroupOptions&)>;
@@ -85,6 +91,20 @@ class Directory {
             const config::Config& config, std::vector<unsigned> executor_cpus,
             MakeGroup make_group = runtime::Group::create);
   ~Directory();  // stops the groups; REQUIRES: the workers have stopped
+
+  // What computes while the device is out of order, opened when it first is; `on_failure` is called then, by a
+  // group's thread, perhaps more than once. Without a fallback, groups of a failed device refuse everything.
+  // REQUIRES: before the first tenant.
+  void set_fallback(OpenDevice open, std::function<void()> on_failure);
+  // Moves the groups whose device has failed to the fallback; until theirs is there, tenants' requests are refused
+  // with device_failed. Nothing has failed: nothing happens. Errors: kUnavailable (no fallback, or some tenants
+  // could not be loaded: these stay refused).
+  Status leave_failed_device(const model::Progress& progress);
+  // Moves what serves on the device to the fallback, starts the device anew, and moves everything back, while it
+  // serves. Errors: those of Device::reset (all is served by the fallback then) and of loading.
+  Status reset_device(const model::Progress& progress);
+  // Whether the fallback computes. Any thread.
+  bool uses_fallback() const noexcept { return uses_fallback_.load(); }
 
   // Tenants that exist and whose models are not loaded: their requests are verified and refused with
   // not_admitted. Replaces the settings of those expected already; leaves out what is beyond
@@ -139,12 +159,23 @@ class Directory {
   };
 
   Result<Serving> load(const TenantSettings& settings, const model::Progress& progress);
+  Result<Serving> load_into(uint16_t group, const TenantSettings& settings,
+                            const model::Progress& progress);
   // nullopt: one must be made.
   Result<std::optional<uint16_t>> find_group(const std::string& name,
                                              const model::BackboneSpec& spec) const;
-  bool overlaps(runtime::Group& group) const;
+  bool overlaps(runtime::Group& group, const device::Device& device) const;
   Result<uint16_t> start_group(const std::string& name, const model::BackboneSpec& spec,
                                const model::Progress& progress);
+  // Serves, but by no planner of its own yet.
+  Result<uint16_t> make_group(const std::string& name, const model::BackboneSpec& spec,
+                              device::Device& device);
+  // directory_device.cc
+  device::Device& serving_device() const noexcept;
+  Status use_fallback();
+  Status move_groups(const device::Device& from, device::Device& to,
+                     const model::Progress& progress);
+  Status move_group(uint16_t number, device::Device& to, const model::Progress& progress);
   // directory_profile.cc
   Result<uint16_t> number_of(const std::string& group) const;
   void prepare_planner(uint16_t group, const model::Progress& progress);
@@ -165,6 +196,9 @@ class Directory {
 
   Pipeline& pipeline_;
   device::Device& device_;
+  OpenDevice open_fallback_;
+  std::unique_ptr<device::Device> fallback_;  // null: not needed yet
+  std::atomic<bool> uses_fallback_{false};
   const Clock& clock_;
   runtime::GroupOptions group_options_;
   GroupStageOptions stage_options_;

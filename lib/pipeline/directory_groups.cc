@@ -14,6 +14,7 @@ namespace {
 
 // Of text; truncation makes long ones legal, so this only bounds what one request can hold.
 constexpr uint32_t kTextBytesPerToken = 32;
+constexpr const char* kFirstPlanner = "packed";  // an executor's, until it is given another
 
 // Thrown out of a loader by the progress that it reports: Group::admit() makes an error of it.
 struct Cancelled : std::exception {
@@ -57,10 +58,12 @@ Result<std::optional<uint16_t>> Directory::find_group(const std::string& name,
     if (!name.empty()) {
       if (stage.name() != name) continue;
       if (stage.device_failed()) {
-        return fail(Code::kUnavailable,
-                    fmt::format("group {} refuses all requests because its device has failed: name "
-                                "another group or none, or restart itifd",
-                                name));
+        return fail(
+            Code::kUnavailable,
+            fmt::format(
+                "group {} refuses all requests because its device has failed: wait until "
+                "it has moved to the fallback, name another group or none, or restart itifd",
+                name));
       }
       // The admin's choice: whether the model fits is for Group::admit to say.
       return i;
@@ -75,45 +78,50 @@ Result<std::optional<uint16_t>> Directory::find_group(const std::string& name,
 // On the host beside what computes: where that has all of the CPUs, another thread would take from it what it
 // gains. A step that generates waits for the one before it, and two wake-ups a step cost what is done
 // meanwhile (`itif-bench overlap` measures both).
-bool Directory::overlaps(runtime::Group& group) const {
+bool Directory::overlaps(runtime::Group& group, const device::Device& device) const {
   if (overlap_ != "auto") return overlap_ == "on";
-  const device::DeviceInfo& device = device_.info();
-  if (device.kind != "host") return true;
-  return num_executor_cpus_ > device.num_threads && group.decoder() == nullptr;
+  if (device.info().kind != "host") return true;
+  return num_executor_cpus_ > device.info().num_threads && group.decoder() == nullptr;
 }
 
 Result<uint16_t> Directory::start_group(const std::string& name, const model::BackboneSpec& spec,
                                         const model::Progress& progress) {
-  const auto unused = std::find(stages_.begin(), stages_.end(), nullptr);
-  if (unused == stages_.end()) {
-    return fail(Code::kResourceExhausted,
-                fmt::format("there are {} groups already", GroupTable::kMaxGroups));
-  }
   std::string made_name = name.empty() ? model::signature(spec) : name;
   for (int suffix = 2; std::any_of(stages_.begin(), stages_.end(),
                                    [&](const auto& s) { return s && s->name() == made_name; });
        ++suffix)
     made_name = fmt::format("{}.{}", model::signature(spec), suffix);
+  ITIF_ASSIGN(const uint16_t number, make_group(made_name, spec, serving_device()));
+  prepare_planner(number, progress);
+  return number;
+}
 
+Result<uint16_t> Directory::make_group(const std::string& name, const model::BackboneSpec& spec,
+                                       device::Device& device) {
+  const auto unused = std::find(stages_.begin(), stages_.end(), nullptr);
+  if (unused == stages_.end()) {
+    return fail(Code::kResourceExhausted,
+                fmt::format("there are {} groups already", GroupTable::kMaxGroups));
+  }
   runtime::GroupOptions options = group_options_;
   options.max_tokens = std::max(options.max_tokens, spec.max_tokens());
   GroupStageOptions stage_options = stage_options_;
   stage_options.executor.limits.max_tokens = options.max_tokens;
-  ITIF_ASSIGN(auto group, make_group_(device_, spec, options));
-  stage_options.overlaps = overlaps(*group);
+  ITIF_ASSIGN(auto group, make_group_(device, spec, options));
+  stage_options.overlaps = overlaps(*group, device);
   const std::vector<RequestRing*> returns = pipeline_.return_rings();
-  ITIF_ASSIGN(auto stage, GroupStage::create(made_name, std::move(group), device_, clock_, returns,
-                                             stage_options));
+  ITIF_ASSIGN(auto stage,
+              GroupStage::create(name, std::move(group), device, clock_, returns, stage_options));
   stage->start();
   const auto number = static_cast<uint16_t>(unused - stages_.begin());
   {
     const std::lock_guard lock(mutex_);
     stages_[number] = std::move(stage);
+    layouts_[number].planner = kFirstPlanner;
   }
   share_cpus();
-  prepare_planner(number, progress);
   pipeline_.shared().groups.set(number, stages_[number].get());
-  log::info("group {} serves {}", made_name, model::describe(spec));
+  log::info("group {} serves {} on {}", name, model::describe(spec), device.info().kind);
   return number;
 }
 
@@ -150,7 +158,11 @@ Result<Directory::Serving> Directory::load(const TenantSettings& settings,
     ITIF_TRY(backbone::open_model(settings.model_dir));
     ITIF_ASSIGN(found, start_group(settings.group, spec, progress));
   }
-  const uint16_t number = *found;
+  return load_into(*found, settings, progress);
+}
+
+Result<Directory::Serving> Directory::load_into(uint16_t number, const TenantSettings& settings,
+                                                const model::Progress& progress) {
   runtime::Group& group = stages_[number]->group();
   auto slot = group.admit(settings.model_dir, [&](const std::string& stage, double fraction) {
     if (cancelled_.load()) throw Cancelled();
@@ -214,6 +226,8 @@ std::vector<GroupEntry> Directory::groups() const {
     entry.kv_blocks_used = c.kv_blocks_used.read();
     entry.kv_blocks_reserved = c.kv_blocks_reserved.read();
     entry.device_failed = stage.device_failed();
+    entry.dtype = stage.device().info().compute;
+    entry.device = stage.device().info().kind;
     for (const Serving& serving : tenants_)
       if (serving.entry.loaded && serving.group == number)
         entry.tenant_names.push_back(serving.entry.settings.name);

@@ -94,7 +94,7 @@ Status Directory::find_tables(uint16_t group, const model::Progress& progress) {
   if (stage.group().gemms().empty())
     return fail(Code::kUnsupported, "its backbone has nothing to profile");
   const std::string backbone = model::signature(stage.group().spec());
-  const std::string& device = device_.info().description;
+  const std::string& device = stage.device().info().description;
   auto read = plan::read_cost_tables(profile_dir_ + "/" + plan::cost_file_name(device, backbone));
   if (!read || read->device != device || read->backbone != backbone)
     return measure_tables(group, progress);
@@ -107,7 +107,7 @@ Status Directory::measure_tables(uint16_t group, const model::Progress& progress
   const runtime::Group& of = stage.group();
   const runtime::GroupOptions& options = of.options();
   runtime::Profiler profiler(
-      device_, clock_, of.gemms(), model::signature(of.spec()),
+      stage.device(), clock_, of.gemms(), model::signature(of.spec()),
       {.max_rows = options.max_tokens,
        .max_step_rows = stage.has_planner() ? 0 : options.max_beams,
        .max_length = of.spec().max_tokens(),

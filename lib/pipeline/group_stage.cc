@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kTaskPoll{2};
 constexpr uint64_t kRunningSleepNs = 100'000'000;  // a bell that rings ends it
+constexpr uint64_t kDevicePollNs = 10'000;         // of a device that rings none
 
 }  // namespace
 
@@ -26,6 +27,7 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   stage->name_ = std::move(name);
   stage->group_ = std::move(group);
   stage->options_ = options;
+  stage->device_ = &device;
   stage->clock_ = &clock;
   stage->set_busy(options.idle.busy);
   stage->returns_.assign(returns.begin(), returns.end());
@@ -85,7 +87,7 @@ void GroupStage::run() noexcept {
   task_.store(nullptr, std::memory_order_release);
 }
 
-// While batches run nothing has to be looked for: requests ring, and so does the device.
+// While batches run nothing has to be looked for where the device rings as requests do.
 void GroupStage::rest(Idle& idle) noexcept {
   const auto ready = [this] {
     return !ring_->empty() || executor_->has_results() ||
@@ -93,7 +95,7 @@ void GroupStage::rest(Idle& idle) noexcept {
   };
   idle.set_busy(busy());
   if (busy() || executor_->num_executing() == 0) return idle.found_nothing(ring_->bell, ready);
-  uint64_t sleep_ns = kRunningSleepNs;
+  uint64_t sleep_ns = stream_->calls_on_done() ? kRunningSleepNs : kDevicePollNs;
   if (const uint64_t next_ns = executor_->next_step_ns()) {
     const uint64_t now_ns = clock_->now_ns();
     if (next_ns <= now_ns) return;
@@ -163,6 +165,7 @@ void GroupStage::count(const runtime::BatchFigures& figures) noexcept {
   if (figures.device_failed && !device_failed()) {
     counters_.device_errors.add();
     log::error("group {}: the device failed; its requests are refused with device_failed", name_);
+    if (options_.on_device_failed) options_.on_device_failed();
   }
 }
 

@@ -30,6 +30,7 @@ struct GroupStageOptions {
   std::vector<unsigned> cpus;  // where its thread and the device's threads may run; empty: anywhere
   // Launches run apart from the group's thread: it prepares a batch while another computes.
   bool overlaps = false;
+  std::function<void()> on_device_failed = {};  // by the group's thread
 };
 
 // Work that control has a group's thread do between its batches, a piece at a time.
@@ -53,6 +54,7 @@ class GroupStage final : private runtime::CompletionSink {
   const std::string& name() const noexcept { return name_; }
   runtime::Group& group() noexcept { return *group_; }
   const runtime::Group& group() const noexcept { return *group_; }
+  device::Device& device() const noexcept { return *device_; }
   const telemetry::ExecutorCounters& counters() const noexcept { return counters_; }
 
   // A worker lends a request. There is room for all that workers can have: which of them may wait is
@@ -107,6 +109,7 @@ class GroupStage final : private runtime::CompletionSink {
   void complete(std::span<request::Request* const> requests) noexcept override;
 
   std::string name_;
+  device::Device* device_ = nullptr;
   const Clock* clock_ = nullptr;
   std::unique_ptr<RequestRing> ring_;  // the stream rings its bell
   std::unique_ptr<runtime::Group> group_;

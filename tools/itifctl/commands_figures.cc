@@ -170,7 +170,8 @@ int health_code(const json& document) {
 
 void add_document(CommandLine& line, CLI::App* command, const char* op, Show show) {
   Context& context = line.context;
-  command->callback([&context, op, show] {
+  command->callback([&context, command, op, show] {
+    if (!command->get_subcommands().empty()) return;
     context.action = [&context, op, show] {
       const auto answer = context.call(op);
       if (!answer) return answer.error();
@@ -279,6 +280,26 @@ void add_events(CommandLine& line) {
   });
 }
 
+void add_device_reset(CommandLine& line, CLI::App* device) {
+  CLI::App* reset = device->add_subcommand(
+      "reset", "Start a device that has failed anew, and move its tenants back to it");
+  reset->footer(
+      "The host serves meanwhile. A device in use is left by its tenants first.\n"
+      "Example:\n  itifctl device reset");
+  Context& context = line.context;
+  reset->callback([&context] {
+    context.action = [&context] {
+      const auto answer = context.call_long("device.reset", json::object());
+      if (!answer) return answer.error();
+      if (context.globals.json)
+        context.print_json(*answer);
+      else
+        show_device(*answer);
+      return static_cast<int>(kDone);
+    };
+  });
+}
+
 }  // namespace
 
 void add_figure_commands(CommandLine& line) {
@@ -290,6 +311,7 @@ void add_figure_commands(CommandLine& line) {
   CLI::App* device = line.app.add_subcommand("device", "What computes, and why it was chosen");
   device->footer("Example:\n  itifctl device");
   add_document(line, device, "device", show_device);
+  add_device_reset(line, device);
   CLI::App* health = line.app.add_subcommand("health", "Whether all is well; exit code 1 if not");
   health->footer(
       "Examples:\n  itifctl health\n  until itifctl health >/dev/null; do sleep 1; done");

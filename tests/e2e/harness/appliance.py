@@ -65,6 +65,7 @@ class Appliance:
             "telemetry": {},
         }
         self.drain_timeout = "10s"
+        self.program = program("itifd")
 
     # ---- files
 
@@ -90,7 +91,7 @@ class Appliance:
 
     def itifd(self):
         """Its command line, up to our configuration."""
-        return (program("itifd"), "--config", str(self.config_path))
+        return (self.program, "--config", str(self.config_path))
 
     def itifctl(self):
         return (program("itifctl"),)

@@ -53,6 +53,15 @@ class FakeAppliance final : public Appliance {
     calls.push_back("profile " + group);
     return {};
   }
+  Status leave_failed_device(const Progress&) override {
+    calls.push_back("leave failed device");
+    return {};
+  }
+  Status reset_device(const Progress& progress) override {
+    calls.push_back("reset device");
+    if (progress) progress("moving", 0.5);
+    return {};
+  }
   Result<nlohmann::json> profile(const std::string& group) const override {
     if (group == "marian-512")
       return nlohmann::json{

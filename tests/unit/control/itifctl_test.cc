@@ -86,6 +86,7 @@ TEST_F(ItifctlTest, ShowsFiguresToPeople) {
   EXPECT_TRUE(has(stats, "total")) << stats;
   EXPECT_TRUE(has(good({"drops"}), "lost before a worker"));
   EXPECT_TRUE(has(good({"device"}), "bf16"));
+  EXPECT_TRUE(has(good({"device", "reset"}), "bf16"));
   const std::string profile = good({"profile", "show", "bert-768"});
   EXPECT_TRUE(has(profile, "A GEMM of 2304 x 768")) << profile;
   EXPECT_TRUE(has(profile, "4.100 / 3.900*")) << profile;

@@ -114,6 +114,13 @@ class FakeDevice final : public device::Device {
   }
   uint32_t row_slack() const override { return 0; }
   Status register_host_memory(const void*, size_t) override { return {}; }
+  Status reset() override {
+    ++num_resets;
+    if (fails_reset) return fail(Code::kInternal, "it does not come back");
+    return {};
+  }
+  int num_resets = 0;
+  bool fails_reset = false;
   Result<std::unique_ptr<device::Stream>> make_stream(
       const device::StreamLimits& limits, const device::StreamOptions& options) override {
     auto stream = std::make_unique<testing::NullStream>();

@@ -1,0 +1,101 @@
+"""The appliance on the CUDA device, whose kernels the CPU runs here (tests/simt): packets are gathered where they
+arrived, and a GPU that fails is left and taken up again while requests come in."""
+
+import json
+import random
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from harness import appliance as appliance_module
+from harness.clients import Golden, Traffic, assert_accounted, connect, wait_until
+
+F32 = 1e-4
+GENERATION = Path(__file__).parents[1] / "data" / "generation"
+PROGRAM = appliance_module.BUILD / "tests" / "simt" / "itifd_on_simt"
+
+pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="built without tests/simt")
+
+
+@pytest.fixture
+def cuda_appliance(new_appliance):
+    made = new_appliance()
+    made.program = str(PROGRAM)
+    made.sections["device"] = {"kind": "cuda", "dtype": "f32"}
+    return made.start()
+
+
+def only_group(appliance):
+    (group,) = appliance.ctl_json("group", "list")["groups"]
+    return group
+
+
+def test_encoders_of_one_group_and_another(cuda_appliance, namespaces):
+    device = cuda_appliance.ctl_json("device")
+    assert (device["kind"], device["dtype"], device["state"]) == ("cuda", "f32", "ok")
+    names = ["plain-f32", "classifier-bf16", "sentence-mean-f16", "albert-f32"]
+    goldens = {name: Golden(name) for name in names}
+    added = {name: cuda_appliance.add_tenant(name, golden.directory) for name, golden in goldens.items()}
+
+    def ask(name):
+        with connect(namespaces, added[name]) as client:
+            for case in random.Random(name).sample(goldens[name].cases, min(6, len(goldens[name].cases))):
+                goldens[name].check(client, case, F32)
+
+    with ThreadPoolExecutor(2 * len(names)) as pool:
+        for done in [pool.submit(ask, name) for name in names * 2]:
+            done.result()
+    assert_accounted(cuda_appliance)
+
+
+def test_sequences_to_decode(cuda_appliance, namespaces):
+    cases = json.loads((GENERATION / "greedy" / "golden.json").read_text(encoding="utf-8"))["cases"]
+    added = cuda_appliance.add_tenant("greedy", GENERATION / "greedy")
+    with connect(namespaces, added) as client:
+        for case in cases[:4]:
+            assert client.infer_tokens(case["ids"], timeout_s=30).value() == case["tokens"]
+    assert_accounted(cuda_appliance)
+
+
+def test_a_fault_is_left_and_the_device_taken_up_again(cuda_appliance, namespaces, models):
+    added = [cuda_appliance.add_tenant(f"t{i}", models(seed=i + 1)) for i in range(2)]
+    state = lambda: cuda_appliance.ctl_json("device")["state"]
+    with Traffic(connect(namespaces, added[0])) as traffic, connect(namespaces, added[1]) as client:
+        ask = lambda: client.infer_tokens([101, 205, 300, 102], result_kind="logits").floats()
+        traffic.wait_for(5)
+        expected = pytest.approx(ask(), abs=F32)
+        before = only_group(cuda_appliance)
+        assert before["device"] == "cuda"
+
+        cuda_appliance.process.send_signal(signal.SIGUSR2)
+        wait_until(lambda: state() == "failed", "the failure is noticed")
+        wait_until(lambda: [g["device"] for g in cuda_appliance.ctl_json("group", "list")["groups"]] == ["host"],
+                   "the group has moved", 30)
+        traffic.wait_for(5)
+        assert set(traffic.refusals) <= {"device_failed"}, "what it met was refused by name"
+        assert ask() == expected
+        group = only_group(cuda_appliance)
+        assert (group["name"], sorted(group["tenants"])) == (before["name"], ["t0", "t1"])
+        health = cuda_appliance.ctl("--json", "health", check=False)
+        assert health.returncode == 1 and "itifctl device reset" in health.stdout
+
+        refused = len(traffic.refusals)
+        answer = cuda_appliance.ctl("device", "reset")
+        assert "cuda" in answer.stdout
+        group = only_group(cuda_appliance)
+        assert (group["name"], group["device"], sorted(group["tenants"])) == (before["name"], "cuda", ["t0", "t1"])
+        traffic.wait_for(5)
+        assert ask() == expected
+        assert len(traffic.refusals) == refused, "moving back refuses nothing"
+        assert not traffic.losses
+    assert state() == "ok"
+    assert cuda_appliance.ctl("health").returncode == 0
+    # A device in order may be reset, too.
+    cuda_appliance.ctl("device", "reset")
+    assert only_group(cuda_appliance)["device"] == "cuda"
+
+
+def test_the_host_needs_no_reset(new_appliance):
+    refused = new_appliance().start().ctl("device", "reset", check=False)
+    assert refused.returncode == 1 and "needs no reset" in refused.stderr
