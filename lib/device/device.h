@@ -152,7 +152,7 @@ class Stream {
   virtual void gather_patches(const kernels::GatherPatches& args) = 0;
   virtual void embed_patches(const kernels::EmbedPatches& args) = 0;
   virtual void gemm(const kernels::GroupedGemm& args) = 0;
-  // GEMMs that need not wait for one another, such as query, key and value. CUDA: a stream each, joined
+  // GEMMs that need not wait for one another, such as query, key and value. CUDA: calls spread over streams, joined
   // before the next launch. Host: where all of them run at once, one deal of all their ranges over the
   // threads; else one after another. REQUIRES: none writes what another reads or writes.
   virtual void gemms(std::span<const kernels::GroupedGemm> all) = 0;
