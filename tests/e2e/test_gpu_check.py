@@ -1,22 +1,68 @@
 """tools/gpu-check on the simulated GPU: the script runs, serves over memif, and writes what it found."""
 
 import json
+import os
+import signal
 import subprocess
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
-from harness import appliance as appliance_module
+from harness.appliance import BUILD
 
 GPU_CHECK = Path(__file__).parents[2] / "tools" / "gpu-check"
-NEEDED = appliance_module.BUILD / "tests" / "simt" / "itifd_on_simt"
+needs_simt = pytest.mark.skipif(not (BUILD / "tests" / "simt" / "itifd_on_simt").exists(),
+                                reason="built without tests/simt")
 
 
 def run(*arguments):
-    return subprocess.run((GPU_CHECK, "--build", appliance_module.BUILD, *arguments), stdin=subprocess.DEVNULL,
+    return subprocess.run((GPU_CHECK, "--build", BUILD, *arguments), stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.skipif(not NEEDED.exists(), reason="built without tests/simt")
+def processes(word):
+    """The command lines that hold it."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if word in line:
+            found.append(line)
+    return found
+
+
+@needs_simt
+def test_interrupted_it_leaves_nothing_behind(tmp_path):
+    with tempfile.TemporaryDirectory() as scratch:  # of a short name: sockets are made in it
+        check = subprocess.Popen((GPU_CHECK, "--build", BUILD, "--rehearse", "--part", "serve", "--out", tmp_path),
+                                 env={**os.environ, "TMPDIR": scratch}, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while not processes(f"{scratch}/") or not list(Path(scratch).glob("*/memif.sock")):
+            assert check.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        check.send_signal(signal.SIGTERM)
+        assert check.wait(30) == 128 + signal.SIGTERM
+        assert not processes(f"{scratch}/") and not list(Path(scratch).iterdir())
+
+
+@needs_simt
+def test_parts_are_named_in_the_file_and_nothing_passed_is_no_success(tmp_path):
+    result = run("--rehearse", "--part", "sanitizer,sanitizer", "--out", tmp_path)
+    assert result.returncode == 1 and result.stdout.splitlines()[-1] == "0 passed, 0 failed, 2 skipped"
+    assert [path.name[10:] for path in tmp_path.glob("*/*.md")] == ["-sanitizer-sanitizer.md"]
+
+
+@needs_simt
+def test_where_it_cannot_write_it_says_so_first():
+    result = run("--rehearse", "--out", "/proc")
+    assert result.returncode == 2 and "--out" in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+@needs_simt
 def test_a_rehearsal_passes_and_is_written_down(tmp_path):
     result = run("--rehearse", "--out", tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -27,15 +73,19 @@ def test_a_rehearsal_passes_and_is_written_down(tmp_path):
     assert document["gpu"] == "simulated device"
     assert [row["part"] for row in document["rows"]] == ["tests", "tests", "tests", "sanitizer", "serve"]
     serve = document["rows"][-1]
+    assert serve["median_us"] > 0 and serve["requests_per_s"] > 0
     assert serve["result"] == "passed" and " 0 lost" in serve["detail"] and "requests a batch" in serve["detail"]
     assert written.with_suffix(".md").read_text(encoding="utf-8").count("| passed |") == 4
 
 
 @pytest.mark.parametrize("arguments, words", [
     (("--part", "nothing"), "--part wants"),
+    (("--part", "tests,nothing"), "--part wants"),
+    (("--part",), "--part wants"),
+    (("--minutes", "0"), "--minutes wants"),
     (("--nonsense",), "unknown option"),
     (("--build", "/nowhere"), "--build wants"),
-])  # fmt: skip
+])
 def test_wrong_arguments_are_one_line(arguments, words):
     result = run(*arguments)
     assert result.returncode == 2 and words in result.stderr and len(result.stderr.splitlines()) == 1
