@@ -27,6 +27,10 @@ std::vector<std::string> arguments_of(const BenchOptions& options) {
     arguments.emplace_back("--threads");
     arguments.push_back(std::to_string(options.threads));
   }
+  if (options.device != "auto") {
+    arguments.emplace_back("--device");
+    arguments.push_back(options.device);
+  }
   arguments.emplace_back("--dtype");
   arguments.push_back(fmt::format("{}", fmt::join(options.dtypes, ",")));
   if (options.fidelity != "fused") {

@@ -17,12 +17,11 @@ constexpr uint32_t kQuickLayers = 2;
 constexpr double kPaperMean = 1.87;
 
 Workload make_workload(const BenchOptions& options, uint32_t tenants, uint32_t requests,
-                       const std::string& dtype, uint32_t threads) {
+                       const Hardware& on) {
   Workload workload{.preset = "albert-large",
                     .layers = options.quick ? kQuickLayers : 0,
                     .requests = {.name = {}, .lengths = {}},
-                    .dtype = dtype,
-                    .threads = threads,
+                    .on = on,
                     .fidelity = options.form()};
   workload.requests.lengths.resize(tenants);
   Random random(requests);
@@ -36,7 +35,8 @@ Workload make_workload(const BenchOptions& options, uint32_t tenants, uint32_t r
 Result<std::optional<double>> run_case(const Workload& workload, const std::string& name,
                                        uint32_t requests, const Effort& effort, Report& report) {
   ITIF_ASSIGN(const ModeSamples modes, measure_modes(workload, effort));
-  const double floor_ns = measure_floor(workload, effort).median();
+  ITIF_ASSIGN(const Samples floor, measure_floor(workload, effort));
+  const double floor_ns = floor.median();
   for (const std::string& why : modes.missing)
     report.note(fmt::format("skipped {}, {}", name, why));
   for (const std::string_view mode : execution_modes()) {
@@ -61,8 +61,8 @@ Result<std::optional<double>> run_case(const Workload& workload, const std::stri
   return modes.speed_up();
 }
 
-Status run_tenants(const BenchOptions& options, uint32_t tenants, const std::string& dtype,
-                   uint32_t threads, Report& report) {
+Status run_tenants(const BenchOptions& options, uint32_t tenants, const Hardware& on,
+                   Report& report) {
   const Effort effort = options.quick ? Effort{.seconds = 0, .least = 1, .warm_ups = 1} : kLongRuns;
   const std::string model =
       options.quick ? fmt::format("albert-large ({} layers)", kQuickLayers) : "albert-large";
@@ -70,18 +70,17 @@ Status run_tenants(const BenchOptions& options, uint32_t tenants, const std::str
   uint32_t count = 0;
   for (uint32_t requests = 2; requests <= kMaxRequests; requests *= 2) {
     if (requests < tenants) continue;
-    const std::string name =
-        fmt::format("{}, {} tenants, {} requests, {}", model, tenants, requests, dtype);
+    const std::string name = fmt::format("{}, {} tenants, {} requests, {}", model, tenants,
+                                         requests, dtype_name(on.type));
     if (!options.wants(name)) continue;
-    ITIF_ASSIGN(const auto speed_up,
-                run_case(make_workload(options, tenants, requests, dtype, threads), name, requests,
-                         effort, report));
+    ITIF_ASSIGN(const auto speed_up, run_case(make_workload(options, tenants, requests, on), name,
+                                              requests, effort, report));
     if (!speed_up) continue;
     sum += *speed_up;
     ++count;
   }
   if (count > 0)
-    report.add({.name = fmt::format("{}, {} tenants, {}", model, tenants, dtype),
+    report.add({.name = fmt::format("{}, {} tenants, {}", model, tenants, dtype_name(on.type)),
                 .mode = "seq / itif, mean",
                 .value = sum / count,
                 .unit = "times",
@@ -92,12 +91,11 @@ Status run_tenants(const BenchOptions& options, uint32_t tenants, const std::str
 }  // namespace
 
 Status bench_batching(const BenchOptions& options, Report& report) {
-  return on_each_device(
-      options, report, [&](device::Device& device, const std::string& dtype) -> Status {
-        for (uint32_t tenants = 2; tenants <= 5; ++tenants)
-          ITIF_TRY(run_tenants(options, tenants, dtype, device.info().num_threads, report));
-        return {};
-      });
+  return on_each_device(options, report, [&](device::Device& device, const std::string&) -> Status {
+    for (uint32_t tenants = 2; tenants <= 5; ++tenants)
+      ITIF_TRY(run_tenants(options, tenants, hardware_of(device.info()), report));
+    return {};
+  });
 }
 
 }  // namespace itif::bench

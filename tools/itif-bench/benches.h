@@ -15,7 +15,8 @@ namespace itif::bench {
 struct BenchOptions {
   bool quick = false;
   uint32_t threads = 0;             // 0: all CPUs
-  std::vector<std::string> dtypes;  // of the host device; those that this CPU lacks are skipped
+  std::string device = "auto";      // auto, host, cuda
+  std::vector<std::string> dtypes;  // those that the CPU lacks are skipped
   std::vector<std::string> cases;   // empty: all
   // Of the forward passes of encoder, tenants, batching, mixed and scaling.
   std::string fidelity = "fused";
@@ -49,6 +50,9 @@ Status bench_encoder(const BenchOptions& options, Report& report);
 
 // Each operator at BERT-base's sizes against a copy of as many bytes, attention against GEMMs.
 Status bench_operators(const BenchOptions& options, Report& report);
+
+// Payloads from packets, in GB/s over the bus.
+Status bench_gather(const BenchOptions& options, Report& report);
 
 // The thesis's Table 5.2, continued to 64 tenants.
 Status bench_tenants(const BenchOptions& options, Report& report);

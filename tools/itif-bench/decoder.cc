@@ -87,8 +87,8 @@ Status run_tenants(const BenchOptions& options, Setup& setup, const std::string&
     each.back().add({.slot = tenant, .place = tenant, .seed = tenant});
   }
   ITIF_TRY(check_alone(setup, all, each));
-  StepFloor floor(setup.device.info().compute, setup.spec, all.ranges(),
-                  setup.device.info().num_threads);
+  ITIF_ASSIGN(const auto floor,
+              step_floor(hardware_of(setup.device.info()), setup.spec, all.ranges(), 1));
   Status status;
   const auto step = [&](const StepRows& rows, std::optional<kernels::GemmMode> told = {}) {
     if (const auto found = setup.decoder->found(rows, told); !found)
@@ -98,7 +98,7 @@ Status run_tenants(const BenchOptions& options, Setup& setup, const std::string&
       {[&] {
          for (const StepRows& one : each) step(one);
        },
-       [&] { step(all); }, [&] { floor.run(); }, [&] { step(all, kernels::GemmMode::kInTurn); },
+       [&] { step(all); }, [&] { floor->run(); }, [&] { step(all, kernels::GemmMode::kInTurn); },
        [&] { step(all, kernels::GemmMode::kAtOnce); }},
       options.effort());
   ITIF_TRY(std::move(status));

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "costs.h"
+#include "devices.h"
 #include "encoder_setup.h"
 
 namespace itif::bench {
@@ -128,21 +129,23 @@ Result<std::vector<int32_t>> DecoderSetup::found(const StepRows& rows,
   const backbone::StepResult result = decoder_->launch_step(*stream_, weights_->view(), step);
   std::vector<int32_t> tokens(rows.num_rows() * kCandidates);
   stream_->copy_to_host(result.tokens, tokens.size() * sizeof(int32_t), tokens.data());
-  ITIF_TRY(stream_->synchronize());
+  ITIF_TRY(run_to_end(*stream_));
   return tokens;
 }
 
-StepFloor::StepFloor(DType type, const model::BackboneSpec& spec,
-                     const std::vector<kernels::RowRange>& ranges, uint32_t threads) {
+Result<std::unique_ptr<Bare>> step_floor(const Hardware& on, const model::BackboneSpec& spec,
+                                         const std::vector<kernels::RowRange>& ranges,
+                                         uint32_t steps) {
   const auto uses = backbone::find_family(spec.family).value()->gemms(spec);
+  std::vector<GemmSize> gemms;
   for (const kernels::RowRange& range : ranges)
     for (const backbone::GemmUse& use : uses)
       for (uint32_t i = 0; use.in_step && i < use.times; ++i)
-        gemms_.push_back(make_bare_gemm(type, range.num_rows, use.shape.n, use.shape.k, threads));
-}
-
-void StepFloor::run() {
-  for (const auto& gemm : gemms_) gemm->run();
+        gemms.push_back({range.num_rows, use.shape.n, use.shape.k});
+  std::vector<uint32_t> order;
+  for (uint32_t step = 0; step < steps; ++step)
+    for (uint32_t i = 0; i < gemms.size(); ++i) order.push_back(i);
+  return bare_gemms(on, gemms, order);
 }
 
 }  // namespace itif::bench

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backbone/decoder.h"
-#include "bare_gemm.h"
+#include "bare.h"
 #include "device/device.h"
 #include "model/spec.h"
 #include "model/weight_store.h"
@@ -74,15 +74,9 @@ class DecoderSetup {
   std::unique_ptr<runtime::GemmScheduler> gemms_;
 };
 
-// The GEMMs of a step in order, with weights of their own.
-class StepFloor {
- public:
-  StepFloor(DType type, const model::BackboneSpec& spec,
-            const std::vector<kernels::RowRange>& ranges, uint32_t threads);
-  void run();
-
- private:
-  std::vector<std::unique_ptr<BareGemm>> gemms_;
-};
+// The GEMMs of `steps` steps in order, those of a step with weights of their own. Errors: as bare_gemms().
+Result<std::unique_ptr<Bare>> step_floor(const Hardware& on, const model::BackboneSpec& spec,
+                                         const std::vector<kernels::RowRange>& ranges,
+                                         uint32_t steps);
 
 }  // namespace itif::bench

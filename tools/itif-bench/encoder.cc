@@ -76,12 +76,12 @@ Status run_model(const BenchOptions& options, device::Device& device,
         return fail(Code::kInternal,
                     fmt::format("{} in {}: cosine {} to f32", c.name, dtype, similarity));
     }
-    EncoderFloor floor(type, spec, c, device.info().num_threads);
+    ITIF_ASSIGN(const auto floor, encoder_floor(hardware_of(device.info()), spec, c));
     Status status;
     const auto samples = measure({[&] {
                                     if (Status s = encoder->forward(batch); !s) status = s;
                                   },
-                                  [&] { floor.run(); }},
+                                  [&] { floor->run(); }},
                                  options.effort());
     ITIF_TRY(std::move(status));
     report.add({.name = c.name,

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "costs.h"
+#include "devices.h"
 #include "noise.h"
 
 namespace itif::bench {
@@ -279,7 +280,7 @@ uint64_t Encoder::bytes() const {
 
 Status Encoder::forward(const Batch& batch) {
   backbone_->launch(*stream_, weights_->view(), batch.pass(*gemms_));
-  return stream_->synchronize();
+  return run_to_end(*stream_);
 }
 
 Result<std::vector<float>> Encoder::hidden_states(const Batch& batch) {
@@ -318,31 +319,29 @@ device::MeteredStream& Encoder::meter(const Clock& clock) {
   return stream;
 }
 
-EncoderFloor::EncoderFloor(DType type, const model::BackboneSpec& spec, const EncoderCase& c,
-                           uint32_t threads) {
+Result<std::unique_ptr<Bare>> encoder_floor(const Hardware& on, const model::BackboneSpec& spec,
+                                            const EncoderCase& c) {
   const auto uses = backbone::find_family(spec.family).value()->gemms(spec);
-  std::map<std::tuple<size_t, uint32_t, size_t>, BareGemm*> made;  // by use, weight and tenant
+  std::map<std::tuple<size_t, uint32_t, size_t>, uint32_t> made;  // by use, weight and tenant
+  std::vector<GemmSize> gemms;
+  std::vector<uint32_t> order;
   for (uint32_t layer = 0; layer < spec.layers; ++layer)
     for (size_t u = 0; u < uses.size(); ++u) {
       const backbone::GemmUse& use = uses[u];
       if (layer >= use.times) continue;
       const uint32_t weight = layer % (use.num_weights == 0 ? use.times : use.num_weights);
       for (size_t tenant = 0; tenant < c.lengths.size(); ++tenant) {
-        BareGemm*& gemm = made[{u, weight, tenant}];
-        if (gemm == nullptr) {
+        const auto [at, is_new] =
+            made.try_emplace({u, weight, tenant}, static_cast<uint32_t>(gemms.size()));
+        if (is_new) {
           const auto& lengths = c.lengths[tenant];
-          gemms_.push_back(
-              make_bare_gemm(type, std::accumulate(lengths.begin(), lengths.end(), uint32_t{0}),
-                             use.shape.n, use.shape.k, threads));
-          gemm = gemms_.back().get();
+          gemms.push_back({std::accumulate(lengths.begin(), lengths.end(), uint32_t{0}),
+                           use.shape.n, use.shape.k});
         }
-        order_.push_back(gemm);
+        order.push_back(at->second);
       }
     }
-}
-
-void EncoderFloor::run() {
-  for (BareGemm* gemm : order_) gemm->run();
+  return bare_gemms(on, gemms, order);
 }
 
 }  // namespace itif::bench

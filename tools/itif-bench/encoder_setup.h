@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backbone/family.h"
-#include "bare_gemm.h"
+#include "bare.h"
 #include "device/device.h"
 #include "device/metered_stream.h"
 #include "model/spec.h"
@@ -102,15 +102,8 @@ class Encoder {
 };
 
 // All GEMMs of a forward pass in order, each with weights of its own unless the model's layers share
-// them, so that both read as much memory.
-class EncoderFloor {
- public:
-  EncoderFloor(DType type, const model::BackboneSpec& spec, const EncoderCase& c, uint32_t threads);
-  void run();
-
- private:
-  std::vector<std::unique_ptr<BareGemm>> gemms_;
-  std::vector<BareGemm*> order_;
-};
+// them, so that both read as much memory. Errors: as bare_gemms().
+Result<std::unique_ptr<Bare>> encoder_floor(const Hardware& on, const model::BackboneSpec& spec,
+                                            const EncoderCase& c);
 
 }  // namespace itif::bench

@@ -17,10 +17,6 @@ namespace {
 constexpr uint32_t kVocab = 1024;
 constexpr std::string_view kModes[] = {"seq", "multi-stream", "mps", "itif"};
 
-Result<std::unique_ptr<device::Device>> open_host(const Workload& workload, uint32_t threads) {
-  return device::open_device({.kind = "host", .dtype = workload.dtype, .num_threads = threads});
-}
-
 // One instance for all tenants, whose requests run together, or one tenant's after the other's.
 class OneInstance final : public Execution {
  public:
@@ -28,7 +24,7 @@ class OneInstance final : public Execution {
     auto one = std::make_unique<OneInstance>();
     one->all_.count = workload.num_tenants();
     CHECK(one->switch_to(mode));
-    ITIF_ASSIGN(one->device_, open_host(workload, workload.threads));
+    ITIF_ASSIGN(one->device_, open_device(workload, workload.on.threads));
     ITIF_ASSIGN(one->instance_, make_instance(*one->device_, workload, one->all_));
     return one;
   }
@@ -75,7 +71,7 @@ class MultiStream final : public Execution {
 
   static Result<std::unique_ptr<Execution>> make(const Workload& workload) {
     auto streams = std::make_unique<MultiStream>(workload);
-    ITIF_ASSIGN(streams->device_, open_host(workload, threads_of_tenant(workload)));
+    ITIF_ASSIGN(streams->device_, open_device(workload, threads_of_tenant(workload)));
     for (uint32_t tenant = 0; tenant < workload.num_tenants(); ++tenant)
       streams->lanes_[tenant].thread =
           std::thread([streams = streams.get(), tenant] { streams->serve(tenant); });
@@ -179,8 +175,14 @@ Encoder::Batch Workload::batch() const {
                                                  : Encoder::make_batch(requests, spec.vocab);
 }
 
+Result<std::unique_ptr<device::Device>> open_device(const Workload& workload, uint32_t threads) {
+  return device::open_device({.kind = workload.on.is_gpu ? "cuda" : "host",
+                              .dtype = std::string(dtype_name(workload.on.type)),
+                              .num_threads = threads});
+}
+
 uint32_t threads_of_tenant(const Workload& workload) {
-  return std::max(1u, workload.threads / workload.num_tenants());
+  return std::max(1u, workload.on.threads / workload.num_tenants());
 }
 
 std::span<const std::string_view> execution_modes() {

@@ -3,8 +3,8 @@
 //
 //   itif          one instance: every operator runs once for all tenants
 //   seq           tenants use the device in turn, each with all of it
-//   multi-stream  a thread and stream a tenant at once; the CPUs are divided among them
-//   mps           the same with a process a tenant, as under the MPS daemon
+//   multi-stream  a thread and stream a tenant at once; of a host, the CPUs are divided among them
+//   mps           the same with a process a tenant; on a GPU they compute at once only where the MPS daemon runs
 #pragma once
 
 #include <memory>
@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bare.h"
 #include "base/error.h"
 #include "encoder_setup.h"
 #include "run_profile.h"
@@ -24,8 +25,7 @@ struct Workload {
   uint32_t layers = 0;   // of encoder and decoder; 0: the preset's
   uint32_t steps = 0;    // of a decoder, from the first token on; 0: an encoder
   EncoderCase requests;  // lengths[t]: tenant t's
-  std::string dtype;     // "bf16"
-  uint32_t threads = 1;  // in all
+  Hardware on;           // its threads: in all
   // Of encoders. In the thesis's form each request is padded to its tenant's longest, as FasterTransformer's batches are.
   backbone::Fidelity fidelity = backbone::Fidelity::kFused;
 

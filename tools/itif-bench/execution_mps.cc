@@ -23,13 +23,10 @@ namespace {
 using nlohmann::json;
 
 std::string to_text(const Workload& w) {
-  return json{{"preset", w.preset},
-              {"layers", w.layers},
-              {"steps", w.steps},
-              {"lengths", w.requests.lengths},
-              {"dtype", w.dtype},
-              {"threads", w.threads},
-              {"is_thesis", w.fidelity == backbone::Fidelity::kThesis}}
+  return json{{"preset", w.preset},      {"layers", w.layers},
+              {"steps", w.steps},        {"lengths", w.requests.lengths},
+              {"is_gpu", w.on.is_gpu},   {"dtype", w.on.type},
+              {"threads", w.on.threads}, {"is_thesis", w.fidelity == backbone::Fidelity::kThesis}}
       .dump();
 }
 
@@ -39,8 +36,7 @@ Workload from_text(const std::string& text) {
           .layers = j.at("layers"),
           .steps = j.at("steps"),
           .requests = {.name = {}, .lengths = j.at("lengths")},
-          .dtype = j.at("dtype"),
-          .threads = j.at("threads"),
+          .on = {.is_gpu = j.at("is_gpu"), .type = j.at("dtype"), .threads = j.at("threads")},
           .fidelity = j.at("is_thesis") ? backbone::Fidelity::kThesis : backbone::Fidelity::kFused};
 }
 
@@ -184,9 +180,7 @@ class Mps final : public Execution {
 };
 
 Status serve_tenant(const Workload& workload, uint32_t tenant) {
-  ITIF_ASSIGN(const auto device, device::open_device({.kind = "host",
-                                                      .dtype = workload.dtype,
-                                                      .num_threads = threads_of_tenant(workload)}));
+  ITIF_ASSIGN(const auto device, open_device(workload, threads_of_tenant(workload)));
   ITIF_ASSIGN(const auto instance, make_instance(*device, workload, {.first = tenant}));
   const char done = 'k';
   char command = 0;
@@ -209,8 +203,7 @@ Status serve_tenant(const Workload& workload, uint32_t tenant) {
 // Each process finds memory free that the others are about to take: ask for all of it first.
 Status check_memory(const Workload& workload) {
   constexpr uint64_t kBytesOfProcess = uint64_t{128} << 20;  // libraries, their code, workspace
-  ITIF_ASSIGN(const auto device,
-              device::open_device({.kind = "host", .dtype = workload.dtype, .num_threads = 1}));
+  ITIF_ASSIGN(const auto device, open_device(workload, 1));
   ITIF_ASSIGN(const uint64_t weights, weight_bytes_of_tenant(*device, workload));
   const uint64_t needed = workload.num_tenants() * (weights + kBytesOfProcess);
   if (needed > device->available_bytes())

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "devices.h"
 #include "qkv.h"
 
 namespace itif::bench {
@@ -37,9 +38,10 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
       ITIF_TRY(form->check(numbers, names[form == &one ? 0 : 1]));
     }
   runs.push_back([&] { one.launch(stream, {&merged, 1}, kInTurn); });
-  const auto samples = measure(runs, options.quick ? Effort{.seconds = 0.02, .least = 5}
-                                                   : Effort{.seconds = 0.5, .least = 9});
-  ITIF_TRY(stream.synchronize());
+  ITIF_ASSIGN(const auto samples,
+              measure_short(stream, hardware_of(device.info()), runs, {},
+                            options.quick ? Effort{.seconds = 0.02, .least = 5}
+                                          : Effort{.seconds = 0.5, .least = 9}));
   for (size_t i = 0; i < 4; ++i)
     report.add({.name = names[i / 2],
                 .mode = i % 2 == 0 ? "in turn" : "at once",

@@ -33,6 +33,8 @@ constexpr bench::Bench kBenches[] = {
      "(attention, "
      "Q/K/V: GEMMs)",
      "limit", bench::bench_operators},
+    {"gather", "token ids and pixels from packets, against a copy of as many bytes", "copy",
+     bench::bench_gather},
     {"tenants", "Table 5.2: 2 to 64 tenants, by execution mode, against their GEMMs alone", "floor",
      bench::bench_tenants},
     {"decoder", "a step of Marian's decoder, together and in turn, and among finished sequences",
@@ -53,9 +55,12 @@ void add_options(CLI::App& command, bench::BenchOptions& options) {
   command.add_flag("--quick", options.quick, "a few repetitions only");
   command.add_option("--threads", options.threads, "default: all CPUs")
       ->check(CLI::Range(1u, 1024u));
-  command.add_option("--dtype", options.dtypes, "f32, bf16 or both")
+  command.add_option("--device", options.device, "host, cuda, or auto: a GPU if there is one")
+      ->check(CLI::IsMember({"auto", "host", "cuda"}))
+      ->capture_default_str();
+  command.add_option("--dtype", options.dtypes, "f32, bf16, f16 (on a GPU) or several of them")
       ->delimiter(',')
-      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
   command
       .add_option("--fidelity", options.fidelity,

@@ -1,4 +1,4 @@
-// itif-bench mixed: 64 requests of 4 tenants with lengths uniform in 1-128 and, as in the thesis, 33-128:
+// itif-bench mixed: 64 requests (GPU: 512) of 4 tenants with lengths uniform in 1-128 and, as in the thesis, 33-128:
 // tokens/s and share of padding by planner, BERT-base, against the GEMMs of the same requests alone and
 // without padding.
 #include <fmt/format.h>
@@ -14,9 +14,9 @@
 namespace itif::bench {
 namespace {
 
-constexpr uint32_t kRequests = 64;
 constexpr uint32_t kTenants = 4;
-constexpr plan::PlanLimits kLimits{.max_requests = kRequests, .max_rows = 1024};
+constexpr plan::PlanLimits kHostLimits{.max_requests = 64, .max_rows = 1024};
+constexpr plan::PlanLimits kGpuLimits{.max_requests = 512, .max_rows = 32768};
 constexpr uint32_t kQuickLayers = 2;
 constexpr const char* kPlanners[] = {"naive", "turbo", "itif", "packed"};
 
@@ -26,10 +26,10 @@ struct Lengths {
 };
 constexpr Lengths kLengths[] = {{"lengths 1-128", 1, 128}, {"lengths 33-128", 33, 128}};
 
-std::vector<plan::Item> make_items(const Lengths& lengths) {
+std::vector<plan::Item> make_items(const Lengths& lengths, uint32_t num_requests) {
   Random random(lengths.shortest);
-  std::vector<plan::Item> items(kRequests);
-  for (uint32_t i = 0; i < kRequests; ++i)
+  std::vector<plan::Item> items(num_requests);
+  for (uint32_t i = 0; i < num_requests; ++i)
     items[i] = {i % kTenants, lengths.shortest + static_cast<uint32_t>(random.below(
                                                      lengths.longest - lengths.shortest + 1))};
   return items;
@@ -42,19 +42,21 @@ struct Planned {
 };
 
 Result<Planned> make_plan(const char* name, const std::vector<plan::Item>& items,
-                          const plan::CostTables& tables, uint32_t vocab) {
-  ITIF_ASSIGN(const auto planner, plan::make_planner(name, {.limits = kLimits, .tables = &tables}));
+                          const plan::PlanLimits& limits, const plan::CostTables& tables,
+                          uint32_t vocab) {
+  ITIF_ASSIGN(const auto planner, plan::make_planner(name, {.limits = limits, .tables = &tables}));
   Planned planned;
   planner->plan(items, planned.plan);
-  ITIF_TRY(plan::verify(planned.plan, items, kLimits));
+  ITIF_TRY(plan::verify(planned.plan, items, limits));
   for (const plan::Pass& pass : planned.plan.passes)
     planned.passes.push_back(Encoder::of_pass(planned.plan, pass, vocab));
   return planned;
 }
 
 // The last hidden state of each item's last token, [items, hidden].
-Result<std::vector<float>> last_states(Encoder& encoder, const Planned& planned, uint32_t hidden) {
-  std::vector<float> last(size_t{kRequests} * hidden);
+Result<std::vector<float>> last_states(Encoder& encoder, const Planned& planned, size_t num_items,
+                                       uint32_t hidden) {
+  std::vector<float> last(num_items * hidden);
   for (size_t p = 0; p < planned.passes.size(); ++p) {
     ITIF_ASSIGN(const std::vector<float> states, encoder.hidden_states(planned.passes[p]));
     const plan::Pass& pass = planned.plan.passes[p];
@@ -78,27 +80,29 @@ Status run_dtype(const BenchOptions& options, device::Device& device, const std:
                  Report& report) {
   model::BackboneSpec spec = bert_base();
   if (options.quick) spec.layers = kQuickLayers;
-  ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, kTenants, kLimits.max_rows,
-                                                {.fidelity = options.form()}));
+  const plan::PlanLimits& limits = device.info().kind == "cuda" ? kGpuLimits : kHostLimits;
+  ITIF_ASSIGN(const auto encoder,
+              Encoder::make(device, spec, kTenants, limits.max_rows, {.fidelity = options.form()}));
   ITIF_ASSIGN(const auto tables, measure_costs(device, encoder->stream(), spec,
-                                               {.max_rows = kLimits.max_rows,
+                                               {.max_rows = limits.max_rows,
                                                 .max_length = 128,
-                                                .max_requests = kRequests,
+                                                .max_requests = limits.max_requests,
                                                 .max_tenants = kTenants}));
 
   for (const Lengths& lengths : kLengths) {
     const std::string name =
         fmt::format("{}{}, {}", lengths.name, options.quick ? " (2 layers)" : "", dtype);
     if (!options.wants(name) && !options.wants(lengths.name)) continue;
-    const std::vector<plan::Item> items = make_items(lengths);
+    const std::vector<plan::Item> items = make_items(lengths, limits.max_requests);
     std::vector<Planned> plans;
     std::vector<float> expected;
     for (const char* planner : kPlanners) {
-      ITIF_ASSIGN(Planned planned, make_plan(planner, items, *tables, spec.vocab));
+      ITIF_ASSIGN(Planned planned, make_plan(planner, items, limits, *tables, spec.vocab));
       plans.push_back(std::move(planned));
-      ITIF_ASSIGN(std::vector<float> states, last_states(*encoder, plans.back(), spec.hidden));
+      ITIF_ASSIGN(std::vector<float> states,
+                  last_states(*encoder, plans.back(), items.size(), spec.hidden));
       if (expected.empty()) expected = states;
-      for (uint32_t i = 0; i < kRequests; ++i) {
+      for (uint32_t i = 0; i < items.size(); ++i) {
         const size_t at = size_t{i} * spec.hidden;
         const double similarity = cosine(states.data() + at, expected.data() + at, spec.hidden);
         if (!(similarity >= 0.999))
@@ -107,7 +111,8 @@ Status run_dtype(const BenchOptions& options, device::Device& device, const std:
                                   kPlanners[0], similarity));
       }
     }
-    EncoderFloor floor(device.info().compute, spec, floor_case(items), device.info().num_threads);
+    ITIF_ASSIGN(const auto floor,
+                encoder_floor(hardware_of(device.info()), spec, floor_case(items)));
     Status status;
     std::vector<std::function<void()>> runs;
     for (const Planned& planned : plans)
@@ -115,7 +120,7 @@ Status run_dtype(const BenchOptions& options, device::Device& device, const std:
         for (const Encoder::Batch& pass : planned.passes)
           if (Status s = encoder->forward(pass); !s) status = s;
       });
-    runs.push_back([&] { floor.run(); });
+    runs.push_back([&] { floor->run(); });
     const auto samples = measure(
         runs,
         options.quick

@@ -70,21 +70,17 @@ Result<ModeSamples> measure_modes(const Workload& workload, const Effort& effort
   return all;
 }
 
-Samples measure_floor(const Workload& workload, Effort effort) {
+Result<Samples> measure_floor(const Workload& workload, Effort effort) {
   effort.warm_ups = Effort{}.warm_ups;  // no check has run it
-  const DType type = workload.dtype == "bf16" ? DType::kBF16 : DType::kF32;
   if (!workload.decodes()) {
-    EncoderFloor floor(type, workload.spec(), workload.requests, workload.threads);
-    return measure({[&] { floor.run(); }}, effort)[0];
+    ITIF_ASSIGN(const auto floor, encoder_floor(workload.on, workload.spec(), workload.requests));
+    return measure({[&] { floor->run(); }}, effort)[0];
   }
   std::vector<kernels::RowRange> ranges;
   for (uint32_t tenant = 0; tenant < workload.num_tenants(); ++tenant)
     ranges.push_back({tenant * kBeams, kBeams, tenant});
-  StepFloor floor(type, workload.spec(), ranges, workload.threads);
-  return measure({[&] {
-                   for (uint32_t step = 0; step < workload.steps; ++step) floor.run();
-                 }},
-                 effort)[0];
+  ITIF_ASSIGN(const auto floor, step_floor(workload.on, workload.spec(), ranges, workload.steps));
+  return measure({[&] { floor->run(); }}, effort)[0];
 }
 
 }  // namespace itif::bench

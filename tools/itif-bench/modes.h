@@ -28,7 +28,7 @@ Result<ModeSamples> measure_modes(const Workload& workload, const Effort& effort
 Status check_same(std::string_view mode, const std::vector<float>& got,
                   const std::vector<float>& expected, const Workload& workload);
 
-// The workload's GEMMs alone.
-Samples measure_floor(const Workload& workload, Effort effort);
+// The workload's GEMMs alone. Errors: as bare_gemms().
+Result<Samples> measure_floor(const Workload& workload, Effort effort);
 
 }  // namespace itif::bench

@@ -1,28 +1,24 @@
 #include "operator_rows.h"
 
-#include <omp.h>
-
-#include <cstring>
-
-#include "bare_gemm.h"
+#include "bare_parts.h"
 #include "base/random.h"
-#include "kernels/host/launch.h"
+#include "devices.h"
 
 namespace itif::bench {
+namespace {
 
-void copy_bytes(void* to, const void* from, size_t bytes, uint32_t threads) {
-  kernels::host::parallel_rows({.num_threads = threads}, static_cast<uint32_t>(bytes), 4096,
-                               [&](uint32_t begin, uint32_t end) {
-                                 std::memcpy(static_cast<std::byte*>(to) + begin,
-                                             static_cast<const std::byte*>(from) + begin,
-                                             end - begin);
-                               });
-}
+// Whose rate stands for the device's.
+constexpr GemmSize kHostGemm{128, kHidden, kHidden}, kGpuGemm{8192, kIntermediate, kHidden};
 
-std::function<void()> copy_of(size_t bytes, uint32_t threads) {
-  std::vector<std::byte> from(bytes / 2), to(bytes / 2);
-  return
-      [threads, from, to]() mutable { copy_bytes(to.data(), from.data(), from.size(), threads); };
+}  // namespace
+
+Result<std::unique_ptr<OperatorRows>> OperatorRows::make(const BenchOptions& options,
+                                                         std::string dtype, device::Device& device,
+                                                         Report& report) {
+  std::unique_ptr<OperatorRows> rows(new OperatorRows(options, std::move(dtype), device, report));
+  ITIF_ASSIGN(rows->stream_, device.make_stream());
+  rows->stream_->attach_thread();
+  return rows;
 }
 
 Result<void*> OperatorRows::random_buffer(size_t elements, DType type) {
@@ -37,9 +33,28 @@ Result<void*> OperatorRows::random_buffer(size_t elements, DType type) {
   return buffers_.back()->data();
 }
 
-Status OperatorRows::add(const std::string& title, const std::function<void()>& launch,
-                         const std::function<void()>& limit, double limit_times) {
-  const auto samples = measure({launch, limit}, options_.effort());
+Result<const int32_t*> OperatorRows::ids(const std::vector<uint32_t>& ids) {
+  ITIF_ASSIGN(auto buffer, device_.allocate(ids.size() * sizeof(int32_t)));
+  auto* const on_device = reinterpret_cast<int32_t*>(buffer->data());
+  buffers_.push_back(std::move(buffer));
+  const kernels::IdPiece piece{.data = reinterpret_cast<const std::byte*>(ids.data()),
+                               .num_ids = static_cast<uint32_t>(ids.size()),
+                               .first_row = 0,
+                               .id_bytes = 4};
+  stream_->gather_ids({.pieces = {&piece, 1}, .ids = on_device, .vocab_size = UINT32_MAX});
+  ITIF_TRY(run_to_end(*stream_));
+  return on_device;
+}
+
+Status OperatorRows::launch_once(const std::function<void()>& launch) {
+  launch();
+  return run_to_end(*stream_);
+}
+
+Status OperatorRows::add(const std::string& title, const std::function<void()>& launch, Bare& limit,
+                         double limit_times) {
+  ITIF_ASSIGN(const auto samples,
+              measure_short(*stream_, on_, {launch}, {&limit}, options_.effort()));
   const double limit_ns = samples[1].median() * limit_times;
   report_.add({.name = title,
                .mode = dtype_,
@@ -54,19 +69,52 @@ Status OperatorRows::add(const std::string& title, const std::function<void()>& 
 Status OperatorRows::memory_bound(const std::string& title, size_t bytes,
                                   const std::function<void()>& launch, const Check& check) {
   if (!options_.wants(title)) return {};
-  launch();
+  ITIF_TRY(launch_once(launch));
   ITIF_TRY(check(title));
-  return add(title, launch, copy_of(bytes, device_.info().num_threads), 1);
+  ITIF_ASSIGN(const auto copy, bare_copy(on_, bytes, short_repeats(on_)));
+  return add(title, launch, *copy, 1);
+}
+
+Status OperatorRows::in_place(const std::string& title, size_t bytes, const Changed& of,
+                              const std::function<void()>& launch, const Check& check) {
+  if (!on_.is_gpu)
+    return memory_bound(
+        title + " + copy", bytes + 2 * of.bytes,
+        [&] {
+          copy_bytes(of.changed, of.source, of.bytes, on_.threads);
+          launch();
+        },
+        check);
+  if (!options_.wants(title)) return {};
+  std::vector<std::byte> fresh(of.bytes);
+  device_.download(of.source, of.bytes, fresh.data());
+  ITIF_TRY(device_.upload({fresh.data(), DType::kF32, {of.bytes / sizeof(float)}}, DType::kF32,
+                          of.changed));
+  ITIF_TRY(launch_once(launch));
+  ITIF_TRY(check(title));
+  ITIF_ASSIGN(const auto copy, bare_copy(on_, bytes, short_repeats(on_)));
+  return add(title, launch, *copy, 1);
+}
+
+Status OperatorRows::from_host(const std::string& title, size_t bytes_read, size_t bytes_written,
+                               const std::function<void()>& launch, const Check& check) {
+  if (!on_.is_gpu) return memory_bound(title, bytes_read + bytes_written, launch, check);
+  if (!options_.wants(title)) return {};
+  ITIF_TRY(launch_once(launch));
+  ITIF_TRY(check(title));
+  ITIF_ASSIGN(const auto upload, bare_upload(on_, 2 * bytes_read, short_repeats(on_)));
+  return add(title, launch, *upload, 1);
 }
 
 Status OperatorRows::compute_bound(const std::string& title, double flop,
                                    const std::function<void()>& launch, const Check& check) {
   if (!options_.wants(title)) return {};
-  launch();
+  ITIF_TRY(launch_once(launch));
   ITIF_TRY(check(title));
-  const auto gemm = make_bare_gemm(type(), 128, kHidden, kHidden, device_.info().num_threads);
-  return add(
-      title, launch, [&] { gemm->run(); }, flop / (2.0 * 128 * kHidden * kHidden));
+  const GemmSize size = on_.is_gpu ? kGpuGemm : kHostGemm;
+  ITIF_ASSIGN(const auto gemm,
+              bare_gemms(on_, {&size, 1}, std::vector<uint32_t>(short_repeats(on_), 0)));
+  return add(title, launch, *gemm, flop / (2.0 * size.rows * size.n * size.k));
 }
 
 }  // namespace itif::bench

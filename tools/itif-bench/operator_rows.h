@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bare.h"
 #include "benches.h"
 #include "device/device.h"
 
@@ -17,31 +18,59 @@ inline constexpr uint32_t kHidden = 768, kHeads = 12, kIntermediate = 3072, kVoc
 // Of one device, in one type.
 class OperatorRows {
  public:
-  OperatorRows(const BenchOptions& options, std::string dtype, device::Device& device,
-               Report& report)
-      : options_(options), dtype_(std::move(dtype)), device_(device), report_(report) {}
+  static Result<std::unique_ptr<OperatorRows>> make(const BenchOptions& options, std::string dtype,
+                                                    device::Device& device, Report& report);
 
   device::Device& device() const { return device_; }
-  DType type() const { return device_.info().compute; }
+  device::Stream& stream() const { return *stream_; }
+  bool is_gpu() const { return on_.is_gpu; }
+  DType type() const { return on_.type; }
+  // Of results that are rounded to the type.
+  double tolerance() const { return type() == DType::kF32 ? 1e-5 : 0.01; }
   // Seeded numbers in [-2, 2); freed with the rows.
   Result<void*> random_buffer(size_t elements, DType type);
+  // On the device.
+  Result<const int32_t*> ids(const std::vector<uint32_t>& ids);
   // What must hold of an operator's results after a launch.
   using Check = std::function<Status(const std::string& title)>;
   // Against a copy of as many bytes. bytes: read and written together.
   Status memory_bound(const std::string& title, size_t bytes, const std::function<void()>& launch,
                       const Check& check);
+  // An operator that overwrites what it reads: `changed`, of `bytes`, is `source` before the launch that is checked.
+  // Host: before every launch, for repeated the values would shrink to zero or grow without bound; the copy is
+  // timed, and bounded, with it.
+  struct Changed {
+    void* changed;
+    const void* source;
+    size_t bytes;
+  };
+  Status in_place(const std::string& title, size_t bytes, const Changed& of,
+                  const std::function<void()>& launch, const Check& check);
+  // An operator that reads `bytes` of the host's memory. GPU: against copies of as many over the bus.
+  Status from_host(const std::string& title, size_t bytes_read, size_t bytes_written,
+                   const std::function<void()>& launch, const Check& check);
   // Against a GEMM's rate.
   Status compute_bound(const std::string& title, double flop, const std::function<void()>& launch,
                        const Check& check);
 
  private:
-  Status add(const std::string& title, const std::function<void()>& launch,
-             const std::function<void()>& limit, double limit_times);
+  OperatorRows(const BenchOptions& options, std::string dtype, device::Device& device,
+               Report& report)
+      : options_(options),
+        dtype_(std::move(dtype)),
+        device_(device),
+        on_(hardware_of(device.info())),
+        report_(report) {}
+  Status add(const std::string& title, const std::function<void()>& launch, Bare& limit,
+             double limit_times);
+  Status launch_once(const std::function<void()>& launch);
 
   const BenchOptions& options_;
   const std::string dtype_;
   device::Device& device_;
+  const Hardware on_;
   Report& report_;
+  std::unique_ptr<device::Stream> stream_;
   std::vector<std::unique_ptr<device::Buffer>> buffers_;
 };
 
@@ -49,11 +78,6 @@ class OperatorRows {
 inline kernels::Slab shared_slab(void* data) {
   return {.base = static_cast<std::byte*>(data), .stride_bytes = 0};
 }
-
-// On so many threads.
-void copy_bytes(void* to, const void* from, size_t bytes, uint32_t threads);
-// Such a copy that reads half of `bytes` and writes the other half.
-std::function<void()> copy_of(size_t bytes, uint32_t threads);
 
 // The operators of images and of decoders.
 Status image_and_decoder_rows(OperatorRows& rows);

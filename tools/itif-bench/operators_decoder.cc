@@ -18,11 +18,8 @@ constexpr uint32_t kPatches = kAcross * kAcross, kPatchValues = kChannels * kPat
 constexpr uint32_t kBeams = 16, kLength = 128, kBlockTokens = 16;
 constexpr uint32_t kWidth = 512, kDecoderHeads = 8, kMarianVocab = 58101, kCandidates = 8;
 
-double tolerance(DType type) {
-  return type == DType::kBF16 ? 0.01 : 1e-5;
-}
-
-Status gather_patches(OperatorRows& rows, device::Stream& stream) {
+Status gather_patches(OperatorRows& rows) {
+  device::Stream& stream = rows.stream();
   static constexpr float kScale[] = {1 / 127.5f, 1 / 127.5f, 1 / 127.5f}, kShift[] = {-1, -1, -1};
   std::vector<std::byte> pixels(size_t{kSide} * kSide * kChannels);
   Random random(1);
@@ -33,9 +30,9 @@ Status gather_patches(OperatorRows& rows, device::Stream& stream) {
         {&pixels[at], std::min<uint32_t>(1384, static_cast<uint32_t>(pixels.size()) - at)});
   const kernels::ImagePixels image{.pieces = pieces, .scale = kScale, .shift = kShift};
   ITIF_ASSIGN(void* const out, rows.random_buffer(size_t{kPatches} * kPatchValues, rows.type()));
-  return rows.memory_bound(
-      "gather patches, 1 image",
-      pixels.size() + size_t{kPatches} * kPatchValues * dtype_bytes(rows.type()),
+  return rows.from_host(
+      "gather patches, 1 image", pixels.size(),
+      size_t{kPatches} * kPatchValues * dtype_bytes(rows.type()),
       [&] {
         stream.gather_patches({.images = {&image, 1},
                                .height = kSide,
@@ -48,7 +45,7 @@ Status gather_patches(OperatorRows& rows, device::Stream& stream) {
         const auto got =
             read_values(rows.device(), out, size_t{kPatches} * kPatchValues, rows.type());
         return check_rows(
-            title, got, kPatches, kPatchValues, tolerance(rows.type()), [&](uint32_t patch) {
+            title, got, kPatches, kPatchValues, rows.tolerance(), [&](uint32_t patch) {
               std::vector<double> values;
               for (size_t c = 0; c < kChannels; ++c)
                 for (size_t y = 0; y < kPatch; ++y)
@@ -62,8 +59,8 @@ Status gather_patches(OperatorRows& rows, device::Stream& stream) {
       });
 }
 
-// In place: repeated, the values would grow without bound. A fresh copy each time, and its cost apart.
-Status embed_patches(OperatorRows& rows, device::Stream& stream) {
+Status embed_patches(OperatorRows& rows) {
+  device::Stream& stream = rows.stream();
   constexpr uint32_t kRows = kPatches + 1;
   const size_t count = size_t{kRows} * kHidden, bytes = count * dtype_bytes(rows.type());
   ITIF_ASSIGN(void* const x, rows.random_buffer(count, rows.type()));
@@ -72,10 +69,9 @@ Status embed_patches(OperatorRows& rows, device::Stream& stream) {
   ITIF_ASSIGN(void* const token, rows.random_buffer(kHidden, DType::kF32));
   const kernels::SegmentRows segment{0, kRows};
   const kernels::RowRange range{0, kRows, 0};
-  return rows.memory_bound(
-      "embed patches + copy, 1 image", 5 * bytes,
+  return rows.in_place(
+      "embed patches, 1 image", 3 * bytes, {copy, x, bytes},
       [&] {
-        copy_bytes(copy, x, bytes, rows.device().info().num_threads);
         stream.embed_patches({.x = copy,
                               .segments = {&segment, 1},
                               .ranges = {&range, 1},
@@ -89,36 +85,37 @@ Status embed_patches(OperatorRows& rows, device::Stream& stream) {
         };
         const auto before = read(x), places = read(position);
         const auto class_token = read_values(rows.device(), token, kHidden, DType::kF32);
-        return check_rows(
-            title, read(copy), kRows, kHidden, tolerance(rows.type()), [&](uint32_t row) {
-              std::vector<double> values;
-              for (size_t i = 0; i < kHidden; ++i) {
-                const size_t at = row * size_t{kHidden} + i;
-                values.push_back(double{row == 0 ? class_token[i] : before[at]} + places[at]);
-              }
-              return values;
-            });
+        return check_rows(title, read(copy), kRows, kHidden, rows.tolerance(), [&](uint32_t row) {
+          std::vector<double> values;
+          for (size_t i = 0; i < kHidden; ++i) {
+            const size_t at = row * size_t{kHidden} + i;
+            values.push_back(double{row == 0 ? class_token[i] : before[at]} + places[at]);
+          }
+          return values;
+        });
       });
 }
 
-Status embed_positions(OperatorRows& rows, device::Stream& stream) {
+Status embed_positions(OperatorRows& rows) {
+  device::Stream& stream = rows.stream();
   constexpr uint32_t kRows = 4 * kLength, kWords = 8000;
   const size_t element = dtype_bytes(rows.type());
   ITIF_ASSIGN(void* const words, rows.random_buffer(size_t{kWords} * kWidth, rows.type()));
   ITIF_ASSIGN(void* const places, rows.random_buffer(size_t{kLength} * kWidth, DType::kF32));
   ITIF_ASSIGN(void* const out, rows.random_buffer(size_t{kRows} * kWidth, rows.type()));
-  std::vector<int32_t> ids(kRows);
+  std::vector<uint32_t> ids(kRows);
   std::vector<uint32_t> positions(kRows);
   Random random(2);
   for (uint32_t r = 0; r < kRows; ++r) {
-    ids[r] = static_cast<int32_t>(random.below(kWords));
+    ids[r] = static_cast<uint32_t>(random.below(kWords));
     positions[r] = r % kLength;
   }
+  ITIF_ASSIGN(const int32_t* const ids_there, rows.ids(ids));
   const kernels::RowRange range{0, kRows, 0};
   return rows.memory_bound(
       fmt::format("embed positions {}", kRows), size_t{kRows} * kWidth * (2 * element + 4),
       [&] {
-        stream.embed_positions({.ids = ids.data(),
+        stream.embed_positions({.ids = ids_there,
                                 .positions = positions,
                                 .ranges = {&range, 1},
                                 .word = shared_slab(words),
@@ -131,19 +128,20 @@ Status embed_positions(OperatorRows& rows, device::Stream& stream) {
         const auto word = read_values(rows.device(), words, size_t{kWords} * kWidth, rows.type());
         const auto place =
             read_values(rows.device(), places, size_t{kLength} * kWidth, DType::kF32);
-        return check_rows(
-            title, read_values(rows.device(), out, size_t{kRows} * kWidth, rows.type()), kRows,
-            kWidth, tolerance(rows.type()), [&](uint32_t row) {
-              std::vector<double> values;
-              for (size_t i = 0; i < kWidth; ++i)
-                values.push_back(double{word[static_cast<size_t>(ids[row]) * kWidth + i]} * 22.6f +
-                                 place[positions[row] * size_t{kWidth} + i]);
-              return values;
-            });
+        return check_rows(title,
+                          read_values(rows.device(), out, size_t{kRows} * kWidth, rows.type()),
+                          kRows, kWidth, rows.tolerance(), [&](uint32_t row) {
+                            std::vector<double> values;
+                            for (size_t i = 0; i < kWidth; ++i)
+                              values.push_back(double{word[size_t{ids[row]} * kWidth + i]} * 22.6f +
+                                               place[positions[row] * size_t{kWidth} + i]);
+                            return values;
+                          });
       });
 }
 
-Status cached_attention(OperatorRows& rows, device::Stream& stream) {
+Status cached_attention(OperatorRows& rows) {
+  device::Stream& stream = rows.stream();
   constexpr uint32_t kHeadSize = kWidth / kDecoderHeads, kBlocksOfBeam = kLength / kBlockTokens;
   const size_t element = dtype_bytes(rows.type());
   kernels::KvPool pool{.num_layers = 1, .block_tokens = kBlockTokens, .hidden = kWidth};
@@ -174,7 +172,7 @@ Status cached_attention(OperatorRows& rows, device::Stream& stream) {
         const auto queries = read_values(rows.device(), query, kBeams * kWidth, rows.type());
         return check_rows(
             title, read_values(rows.device(), out, kBeams * kWidth, rows.type()), kBeams, kWidth,
-            3 * tolerance(rows.type()), [&](uint32_t row) {
+            3 * rows.tolerance(), [&](uint32_t row) {
               // As plain attention over this beam's row of Q and its rows of K and V.
               std::vector<float> qkv(size_t{kLength} * 3 * kWidth);
               for (uint32_t t = 0; t < kLength; ++t) {
@@ -192,18 +190,18 @@ Status cached_attention(OperatorRows& rows, device::Stream& stream) {
       });
 }
 
-// Logits are overwritten: a fresh copy each time, as above.
-Status top_tokens(OperatorRows& rows, device::Stream& stream) {
+Status top_tokens(OperatorRows& rows) {
+  device::Stream& stream = rows.stream();
   const size_t count = size_t{kBeams} * kMarianVocab;
   ITIF_ASSIGN(void* const logits, rows.random_buffer(count, DType::kF32));
   ITIF_ASSIGN(void* const copy, rows.random_buffer(count, DType::kF32));
   ITIF_ASSIGN(void* const found, rows.random_buffer(2 * kBeams * kCandidates, DType::kF32));
   auto* const log_probabilities = static_cast<float*>(found);
   auto* const tokens = reinterpret_cast<int32_t*>(log_probabilities + kBeams * kCandidates);
-  return rows.memory_bound(
-      fmt::format("top tokens + copy, {} x {}", kBeams, kMarianVocab), 3 * 4 * count,
+  return rows.in_place(
+      fmt::format("top tokens, {} x {}", kBeams, kMarianVocab), 4 * count,
+      {copy, logits, 4 * count},
       [&] {
-        copy_bytes(copy, logits, 4 * count, rows.device().info().num_threads);
         stream.top_tokens({.logits = static_cast<float*>(copy),
                            .rows = kBeams,
                            .vocab = kMarianVocab,
@@ -213,7 +211,9 @@ Status top_tokens(OperatorRows& rows, device::Stream& stream) {
       },
       [&](const std::string& title) {
         const auto all = read_values(rows.device(), logits, count, DType::kF32);
-        const std::vector<float> got(tokens, tokens + kBeams * kCandidates);
+        std::vector<int32_t> there(kBeams * kCandidates);
+        rows.device().download(tokens, there.size() * sizeof(int32_t), there.data());
+        const std::vector<float> got(there.begin(), there.end());
         return check_rows(title, got, kBeams, kCandidates, 0, [&](uint32_t row) {
           std::vector<uint32_t> order(kMarianVocab);
           std::iota(order.begin(), order.end(), 0u);
@@ -227,14 +227,11 @@ Status top_tokens(OperatorRows& rows, device::Stream& stream) {
 }  // namespace
 
 Status image_and_decoder_rows(OperatorRows& rows) {
-  ITIF_ASSIGN(const auto stream, rows.device().make_stream());
-  stream->attach_thread();
-  ITIF_TRY(gather_patches(rows, *stream));
-  ITIF_TRY(embed_patches(rows, *stream));
-  ITIF_TRY(embed_positions(rows, *stream));
-  ITIF_TRY(cached_attention(rows, *stream));
-  ITIF_TRY(top_tokens(rows, *stream));
-  return stream->synchronize();
+  ITIF_TRY(gather_patches(rows));
+  ITIF_TRY(embed_patches(rows));
+  ITIF_TRY(embed_positions(rows));
+  ITIF_TRY(cached_attention(rows));
+  return top_tokens(rows);
 }
 
 }  // namespace itif::bench

@@ -4,10 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <barrier>
 #include <thread>
 
-#include "bare_gemm.h"
+#include "devices.h"
 #include "operator_rows.h"
 #include "qkv.h"
 #include "runtime/gemm_scheduler.h"
@@ -40,6 +41,7 @@ class Streams {
           if (is_ending_) return;
           tenants_[tenant].launch(*streams_[tenant], tenants_[tenant].ranges(),
                                   kernels::GemmMode::kInTurn);
+          statuses_[tenant] = run_to_end(*streams_[tenant]);
           turn_.arrive_and_wait();
         }
       });
@@ -51,7 +53,7 @@ class Streams {
   }
   Status check(const QkvNumbers& numbers, const std::string& name) {
     for (size_t tenant = 0; tenant < kTenants; ++tenant) {
-      ITIF_TRY(streams_[tenant]->synchronize());
+      ITIF_TRY(Status(statuses_[tenant]));
       ITIF_TRY(tenants_[tenant].check(numbers, name));
     }
     return {};
@@ -61,6 +63,7 @@ class Streams {
   std::vector<Qkv> tenants_;
   std::vector<std::unique_ptr<device::Stream>> streams_;
   std::vector<std::thread> threads_;
+  std::array<Status, kTenants> statuses_;  // of the last run
   bool is_ending_ = false;
   std::barrier<> turn_{kTenants + 1};
 };
@@ -78,38 +81,40 @@ Status get_qkv_rows(const BenchOptions& options, const std::string& dtype, devic
   stream->attach_thread();
   ITIF_ASSIGN(const Qkv three, Qkv::make(device, numbers, 3, 0, kTenants));
   ITIF_ASSIGN(const Qkv one, Qkv::make(device, numbers, 1, 0, kTenants));
-  ITIF_ASSIGN(
-      const auto small_device,
-      device::open_device(
-          {.kind = "host", .dtype = dtype, .num_threads = std::max(1u, threads / kTenants)}));
+  ITIF_ASSIGN(const auto small_device,
+              device::open_device({.kind = device.info().kind,
+                                   .dtype = dtype,
+                                   .num_threads = std::max(1u, threads / kTenants)}));
   Streams streams;
   ITIF_TRY(streams.start(*small_device, numbers));
   runtime::GemmScheduler scheduler(threads, kTenants, kTenants * kRows);
   const kernels::GemmMode mode = scheduler.choose(three.ranges()).of(3 * kHidden, kHidden);
-  std::vector<std::unique_ptr<BareGemm>> bare;
-  for (uint32_t tenant = 0; tenant < kTenants; ++tenant)
-    bare.push_back(make_bare_gemm(type, kRows, 3 * kHidden, kHidden, threads));
+  const std::vector<GemmSize> sizes(kTenants, {kRows, 3 * kHidden, kHidden});
+  ITIF_ASSIGN(const auto bare, bare_gemms(hardware_of(device.info()), sizes));
+  Status status;
+  const auto end = [&](const auto& launch) {
+    launch();
+    if (Status ran = run_to_end(*stream); !ran) status = std::move(ran);
+  };
 
   const char* const names[] = {"seq", "multi-stream", "itif", "itif fused"};
   const std::vector<std::function<void()>> runs = {
       [&] {
-        for (const kernels::RowRange& range : three.ranges())
-          three.launch(*stream, {&range, 1}, kernels::GemmMode::kInTurn);
+        end([&] {
+          for (const kernels::RowRange& range : three.ranges())
+            three.launch(*stream, {&range, 1}, kernels::GemmMode::kInTurn);
+        });
       },
-      [&] { streams.run(); }, [&] { three.launch(*stream, three.ranges(), mode); },
-      [&] { one.launch(*stream, one.ranges(), mode); },
-      [&] {
-        for (const auto& gemm : bare) gemm->run();
-      }};
+      [&] { streams.run(); }, [&] { end([&] { three.launch(*stream, three.ranges(), mode); }); },
+      [&] { end([&] { one.launch(*stream, one.ranges(), mode); }); }, [&] { bare->run(); }};
   for (size_t i = 0; i < std::size(names); ++i) {
     runs[i]();
-    ITIF_TRY(stream->synchronize());
     ITIF_TRY(i == 1   ? streams.check(numbers, names[i])
              : i == 3 ? one.check(numbers, names[i])
                       : three.check(numbers, names[i]));
   }
   const auto samples = measure(runs, options.effort());
-  ITIF_TRY(stream->synchronize());
+  ITIF_TRY(std::move(status));
   const double limit = samples.back().median() * 1e-6;
   for (size_t i = 0; i < std::size(names); ++i)
     report.add({.name = name,

@@ -10,6 +10,14 @@ TensorView view(const float* values, const Shape& shape) {
   return {reinterpret_cast<const std::byte*>(values), DType::kF32, shape};
 }
 
+float rounded(DType type, float value) {
+  switch (type) {
+    case DType::kBF16: return bf16_to_f32(f32_to_bf16(value));
+    case DType::kF16: return f16_to_f32(f32_to_f16(value));
+    default: return value;
+  }
+}
+
 }  // namespace
 
 // From one block of random numbers, read at changing places: weights of many tenants take long to draw.
@@ -22,7 +30,7 @@ QkvNumbers::QkvNumbers(DType type, const QkvSizes& sizes) : sizes(sizes) {
     std::vector<float> values(count);
     for (float& v : values) {
       v = block[next++ % block.size()] * scale;
-      if (type == DType::kBF16) v = bf16_to_f32(f32_to_bf16(v));
+      v = rounded(type, v);
     }
     return values;
   };
@@ -98,7 +106,7 @@ Status Qkv::check(const QkvNumbers& numbers, const std::string& name) const {
   for (size_t part = 0; part < out_.size(); ++part) {
     const auto got = read_values(*device_, out_[part]->data(), rows * shape_.n, type);
     ITIF_TRY(check_rows(name, got, static_cast<uint32_t>(rows), shape_.n,
-                        type == DType::kBF16 ? 0.01 : 1e-4, [&](uint32_t row) {
+                        type == DType::kF32 ? 1e-4 : 0.01, [&](uint32_t row) {
                           const auto all =
                               numbers.row_of(first_tenant_ + row / tenant_rows, row % tenant_rows);
                           const auto begin = all.begin() + static_cast<ptrdiff_t>(part) * shape_.n;

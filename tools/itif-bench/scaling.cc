@@ -9,8 +9,12 @@
 namespace itif::bench {
 namespace {
 
-constexpr uint32_t kTokens = 4096;    // of a batch: 64 for each of 64 tenants
-constexpr uint32_t kFewTokens = 512;  // where tenants are not what changes
+// Tokens of a batch where tenants change, and where they do not.
+struct Tokens {
+  uint32_t of_tenants, of_one;
+};
+constexpr Tokens kHostTokens{4096, 512};    // 64 for each of 64 tenants
+constexpr Tokens kGpuTokens{16384, 16384};  // 256
 constexpr uint32_t kVocab = 1024;
 
 struct Point {
@@ -25,7 +29,7 @@ std::vector<std::vector<uint32_t>> requests(uint32_t tenants, uint32_t tokens, u
   return lengths;
 }
 
-std::vector<Point> points(bool quick) {
+std::vector<Point> points(bool quick, const Tokens& tokens) {
   model::BackboneSpec base = bert_base();
   base.vocab = kVocab;
   if (quick) base.layers = 2;
@@ -33,13 +37,13 @@ std::vector<Point> points(bool quick) {
   for (const uint32_t tenants : {1, 2, 4, 8, 16, 32, 64})
     all.push_back({fmt::format("{} tenants", tenants),
                    base,
-                   {.name = {}, .lengths = requests(tenants, kTokens, 64)}});
+                   {.name = {}, .lengths = requests(tenants, tokens.of_tenants, 64)}});
   for (const uint32_t layers : {1, 2, 4, 8, 12, 24}) {
     model::BackboneSpec spec = base;
     spec.layers = layers;
     all.push_back({fmt::format("{} layers", layers),
                    spec,
-                   {.name = {}, .lengths = requests(1, kFewTokens, 64)}});
+                   {.name = {}, .lengths = requests(1, tokens.of_one, 64)}});
   }
   for (const uint32_t hidden : {256, 512, 768, 1024, 1536}) {
     model::BackboneSpec spec = base;
@@ -48,12 +52,12 @@ std::vector<Point> points(bool quick) {
     spec.intermediate = 4 * hidden;
     all.push_back({fmt::format("hidden {}", hidden),
                    spec,
-                   {.name = {}, .lengths = requests(1, kFewTokens, 64)}});
+                   {.name = {}, .lengths = requests(1, tokens.of_one, 64)}});
   }
   for (const uint32_t length : {8, 16, 32, 64, 128, 256, 512})
     all.push_back({fmt::format("length {}", length),
                    base,
-                   {.name = {}, .lengths = requests(1, kFewTokens, length)}});
+                   {.name = {}, .lengths = requests(1, tokens.of_one, length)}});
   return all;
 }
 
@@ -97,8 +101,8 @@ Status run_point(const BenchOptions& options, device::Device& device, const std:
                       effort)[0];
     ITIF_TRY(std::move(status));
   }
-  EncoderFloor floor(device.info().compute, point.spec, point.c, device.info().num_threads);
-  const double floor_ns = measure({[&] { floor.run(); }}, effort)[0].median();
+  ITIF_ASSIGN(const auto floor, encoder_floor(hardware_of(device.info()), point.spec, point.c));
+  const double floor_ns = measure({[&] { floor->run(); }}, effort)[0].median();
   const double rate = tokens / (samples.median() * 1e-9), limit = tokens / (floor_ns * 1e-9);
   report.add({.name = name,
               .mode = "packed",
@@ -121,12 +125,13 @@ Status run_point(const BenchOptions& options, device::Device& device, const std:
 }  // namespace
 
 Status bench_scaling(const BenchOptions& options, Report& report) {
-  return on_each_device(options, report,
-                        [&](device::Device& device, const std::string& dtype) -> Status {
-                          for (const Point& point : points(options.quick))
-                            ITIF_TRY(run_point(options, device, dtype, point, report));
-                          return {};
-                        });
+  return on_each_device(
+      options, report, [&](device::Device& device, const std::string& dtype) -> Status {
+        const Tokens& tokens = device.info().kind == "cuda" ? kGpuTokens : kHostTokens;
+        for (const Point& point : points(options.quick, tokens))
+          ITIF_TRY(run_point(options, device, dtype, point, report));
+        return {};
+      });
 }
 
 }  // namespace itif::bench

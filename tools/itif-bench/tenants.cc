@@ -93,24 +93,23 @@ std::string describe(const Model& model, size_t row, bool quick) {
 }
 
 Workload make_workload(const BenchOptions& options, const Model& model, size_t row,
-                       const std::string& dtype, uint32_t threads) {
+                       const Hardware& on) {
   Workload workload{.preset = model.preset,
                     .layers = layers_of(model, row, options.quick),
                     .steps = steps_of(model, options.quick),
                     .requests = {.name = {}, .lengths = {}},
-                    .dtype = dtype,
-                    .threads = threads,
+                    .on = on,
                     .fidelity = options.form()};
   workload.requests.lengths.assign(kTenants[row], {model.length});
   return workload;
 }
 
-Status run_case(const BenchOptions& options, const Model& model, size_t row,
-                const std::string& dtype, uint32_t threads, Report& report) {
-  const std::string name =
-      fmt::format("{}, {} tenants, {}", describe(model, row, options.quick), kTenants[row], dtype);
+Status run_case(const BenchOptions& options, const Model& model, size_t row, const Hardware& on,
+                Report& report) {
+  const std::string name = fmt::format("{}, {} tenants, {}", describe(model, row, options.quick),
+                                       kTenants[row], dtype_name(on.type));
   if (!options.wants(name) && !options.wants(model.name)) return {};
-  const Workload workload = make_workload(options, model, row, dtype, threads);
+  const Workload workload = make_workload(options, model, row, on);
   const Effort effort =
       options.quick ? Effort{.seconds = 0.3, .least = 1, .warm_ups = 1} : kLongRuns;
   const auto modes = measure_modes(workload, effort);
@@ -119,7 +118,8 @@ Status run_case(const BenchOptions& options, const Model& model, size_t row,
     return {};
   }
   if (!modes) return std::unexpected(modes.error());
-  const double floor_ns = measure_floor(workload, effort).median();
+  ITIF_ASSIGN(const Samples floor, measure_floor(workload, effort));
+  const double floor_ns = floor.median();
   for (size_t mode = 0; mode < std::size(kModesOfTable); ++mode) {
     const auto samples = modes->by_mode.find(kModesOfTable[mode]);
     if (samples == modes->by_mode.end()) continue;
@@ -150,13 +150,12 @@ Status run_case(const BenchOptions& options, const Model& model, size_t row,
 }  // namespace
 
 Status bench_tenants(const BenchOptions& options, Report& report) {
-  return on_each_device(
-      options, report, [&](device::Device& device, const std::string& dtype) -> Status {
-        for (const Model& model : kModels)
-          for (size_t row = 0; row < std::size(kTenants); ++row)
-            ITIF_TRY(run_case(options, model, row, dtype, device.info().num_threads, report));
-        return {};
-      });
+  return on_each_device(options, report, [&](device::Device& device, const std::string&) -> Status {
+    for (const Model& model : kModels)
+      for (size_t row = 0; row < std::size(kTenants); ++row)
+        ITIF_TRY(run_case(options, model, row, hardware_of(device.info()), report));
+    return {};
+  });
 }
 
 }  // namespace itif::bench

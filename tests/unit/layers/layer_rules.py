@@ -41,7 +41,7 @@ PROGRAMS = ("app", "tools")
 FOREIGN = (
     ("DPDK", r"rte_|ethdev_|bus_", ("lib/net/", "lib/pipeline/", r"tools/[^/]+/(dpdk|eal)_")),
     ("ZeroMQ", r"zmq", ("lib/control/", "tools/itifctl/")),
-    ("oneDNN", r"dnnl|oneapi/dnnl", ("lib/device/host", "kernels/host/", "tools/itif-bench/")),
+    ("oneDNN", r"dnnl|oneapi/dnnl", ("lib/device/host", "kernels/host/", "tools/itif-bench/bare_host")),
     ("CUDA", r"cu(da|blas)|nv(rtc|ml)|mma\.h|cooperative_groups", ("kernels/cuda/", "lib/device/cuda")),
     ("SQLite", r"sqlite3", ("lib/control/",)),
     ("libconfig", r"libconfig", ("lib/config/",)),

@@ -1,15 +1,17 @@
-#include "bare_gemm.h"
 
 #include <omp.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 #include <vector>
 
+#include "bare_parts.h"
 #include "base/check.h"
 #include "base/random.h"
+#include "kernels/host/launch.h"
 #include "noise.h"
 
 namespace itif::bench {
@@ -58,10 +60,12 @@ void fill(void* data, size_t count, DType type, Random& random) {
         data, count, [](float value) { return value; }, random);
 }
 
-class DnnlBareGemm final : public BareGemm {
+class DnnlGemm {
  public:
-  DnnlBareGemm(DType type, uint32_t rows, uint32_t n, uint32_t k, uint32_t threads)
-      : stream_(engine()), threads_(static_cast<int>(threads)) {
+  DnnlGemm(const Hardware& on, const GemmSize& size)
+      : stream_(engine()), threads_(static_cast<int>(on.threads)) {
+    const DType type = on.type;
+    const auto [rows, n, k] = size;
     omp_set_num_threads(threads_);
     const auto element = type == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
     const memory::desc a({rows, k}, element, memory::format_tag::ab);
@@ -88,7 +92,7 @@ class DnnlBareGemm final : public BareGemm {
     add(DNNL_ARG_SCRATCHPAD, description.scratchpad_desc(), false);
   }
 
-  void run() override {
+  void run() {
     omp_set_num_threads(threads_);
     primitive_.execute(stream_, arguments_);
   }
@@ -101,11 +105,53 @@ class DnnlBareGemm final : public BareGemm {
   std::unordered_map<int, memory> arguments_;
 };
 
+class DnnlGemms final : public Bare {
+ public:
+  DnnlGemms(const Hardware& on, std::span<const GemmSize> sizes, std::span<const uint32_t> order)
+      : order_(order.begin(), order.end()) {
+    for (const GemmSize& size : sizes) gemms_.push_back(std::make_unique<DnnlGemm>(on, size));
+  }
+  void run() override {
+    for (const uint32_t at : order_) gemms_[at]->run();
+  }
+
+ private:
+  std::vector<std::unique_ptr<DnnlGemm>> gemms_;
+  const std::vector<uint32_t> order_;
+};
+
+class HostCopy final : public Bare {
+ public:
+  HostCopy(size_t bytes, uint32_t times, uint32_t threads)
+      : times_(times), threads_(threads), from_(bytes), to_(bytes) {}
+  void run() override {
+    for (uint32_t i = 0; i < times_; ++i)
+      copy_bytes(to_.data(), from_.data(), from_.size(), threads_);
+  }
+
+ private:
+  const uint32_t times_, threads_;
+  std::vector<std::byte> from_, to_;
+};
+
 }  // namespace
 
-std::unique_ptr<BareGemm> make_bare_gemm(DType type, uint32_t rows, uint32_t n, uint32_t k,
-                                         uint32_t threads) {
-  return std::make_unique<DnnlBareGemm>(type, rows, n, k, threads);
+Result<std::unique_ptr<Bare>> host_gemms(const Hardware& on, std::span<const GemmSize> gemms,
+                                         std::span<const uint32_t> order) {
+  return std::make_unique<DnnlGemms>(on, gemms, order);
+}
+
+Result<std::unique_ptr<Bare>> host_copy(const Hardware& on, size_t bytes, uint32_t times) {
+  return std::make_unique<HostCopy>(bytes, times, on.threads);
+}
+
+void copy_bytes(void* to, const void* from, size_t bytes, uint32_t threads) {
+  kernels::host::parallel_rows({.num_threads = threads}, static_cast<uint32_t>(bytes), 4096,
+                               [&](uint32_t begin, uint32_t end) {
+                                 std::memcpy(static_cast<std::byte*>(to) + begin,
+                                             static_cast<const std::byte*>(from) + begin,
+                                             end - begin);
+                               });
 }
 
 }  // namespace itif::bench

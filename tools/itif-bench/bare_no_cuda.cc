@@ -1,0 +1,14 @@
+// Builds without the CUDA toolkit: no device opens that would ask for these.
+#include "bare_parts.h"
+
+namespace itif::bench {
+
+Result<std::unique_ptr<Bare>> cuda_gemms(const Hardware&, std::span<const GemmSize>,
+                                         std::span<const uint32_t>) {
+  return fail(Code::kUnsupported, "this build has no CUDA");
+}
+Result<std::unique_ptr<Bare>> cuda_copy(size_t, uint32_t, bool) {
+  return fail(Code::kUnsupported, "this build has no CUDA");
+}
+
+}  // namespace itif::bench
