@@ -4,6 +4,10 @@
 //
 // Two forms: on tensor cores, of head sizes 32, 64 and 128 in 16 bits; and a plain one, a warp a query, for f32
 // and all other head sizes.
+//
+// The one on tensor cores adds the bias of queries, keys and values. Of the queries as they come. The keys' adds the
+// same to all scores of a query, which softmax does not see: it is left out. The weights of a query's values sum to
+// one: what each value lacks the result lacks, and gets it in the end.
 #include "kernels/cuda/attention_row.h"
 #include "kernels/cuda/shared_memory.h"
 #include "kernels/cuda/tensor_cores.h"
@@ -65,6 +69,23 @@ __device__ void bring_tile(T* to, const T* from, size_t stride, uint32_t first, 
   commit_copies();
 }
 
+// Likewise with a bias, rounded as if it had been there in memory. There at the next barrier.
+template <uint32_t kHead, class T>
+__device__ void bring_biased_tile(T* to, const T* from, size_t stride, uint32_t first,
+                                  uint32_t num_rows, const float* bias) {
+  constexpr uint32_t kWidth = Pack<T>::kWidth, kPacks = kHead / kWidth;
+  for (uint32_t i = threadIdx.x; i < kTile * kPacks; i += kThreads) {
+    const uint32_t row = i / kPacks, pack = i % kPacks;
+    Pack<T> values = {};
+    if (first + row < num_rows) {
+      values = pack_at(from + (first + row) * stride, pack);
+      for (uint32_t v = 0; v < kWidth; ++v)
+        values.values[v] = from_float<T>(to_float(values.values[v]) + bias[pack * kWidth + v]);
+    }
+    pack_at(to + row * kRowValues<kHead>, pack) = values;
+  }
+}
+
 template <class T>
 __device__ uint32_t pair_of(float first, float second) {
   struct alignas(4) Pair {
@@ -85,7 +106,7 @@ __device__ inline float quad_sum(float value) {
 
 template <class T, uint32_t kHead>
 __global__ void __launch_bounds__(kThreads)
-    attention_kernel(Attention args, const AttentionTile* tiles) {
+    attention_kernel(Attention args, const AttentionTile* tiles, QkvBias bias) {
   constexpr uint32_t kSteps = kHead / 16;      // of a product over the head
   constexpr uint32_t kOutTiles = kHead / 8;    // of 8 columns
   constexpr uint32_t kScoreTiles = kTile / 8;  // of 8 keys
@@ -100,8 +121,16 @@ __global__ void __launch_bounds__(kThreads)
   const size_t hidden = size_t{args.num_heads} * kHead;
   const T* const first = static_cast<const T*>(args.qkv) + size_t{tile.first_row} * 3 * hidden +
                          size_t{blockIdx.y} * kHead;
-  bring_tile<kHead>(queries, first, 3 * hidden, tile.first_query, tile.num_rows);
+  const float* const of_queries =
+      bias.slab.base == nullptr
+          ? nullptr
+          : slab_at<float>(bias.slab, bias.slots[tile.first_row]) + blockIdx.y * kHead;
+  if (of_queries == nullptr)
+    bring_tile<kHead>(queries, first, 3 * hidden, tile.first_query, tile.num_rows);
   bring_tile<kHead>(keys, first + hidden, 3 * hidden, 0, tile.num_rows);
+  if (of_queries != nullptr)
+    bring_biased_tile<kHead>(queries, first, 3 * hidden, tile.first_query, tile.num_rows,
+                             of_queries);
 
   FragmentA q[kSteps];
   Sums out[kOutTiles] = {};
@@ -190,22 +219,28 @@ __global__ void __launch_bounds__(kThreads)
     const uint32_t query = tile.first_query + warp * 16 + lane / 4 + half * 8;
     const float inverse = 1.0f / quad_sum(total[half]);
     if (query >= tile.num_rows) continue;
-    for (uint32_t i = 0; i < kOutTiles; ++i)
-      *reinterpret_cast<uint32_t*>(to + query * hidden + i * 8 + lane % 4 * 2) =
-          pair_of<T>(out[i].values[2 * half] * inverse, out[i].values[2 * half + 1] * inverse);
+    for (uint32_t i = 0; i < kOutTiles; ++i) {
+      const uint32_t column = i * 8 + lane % 4 * 2;
+      float lacking[2] = {0, 0};
+      if (of_queries != nullptr)
+        for (uint32_t c = 0; c < 2; ++c) lacking[c] = of_queries[2 * hidden + column + c];
+      *reinterpret_cast<uint32_t*>(to + query * hidden + column) =
+          pair_of<T>(out[i].values[2 * half] * inverse + lacking[0],
+                     out[i].values[2 * half + 1] * inverse + lacking[1]);
+    }
   }
 }
 
 template <class T, uint32_t kHead>
 void launch_tensor(const Launcher& launch, const Attention& args, const AttentionTile* tiles,
-                   uint32_t num_tiles) {
+                   uint32_t num_tiles, const QkvBias& bias) {
   const size_t bytes = 3 * shared_bytes<T>(kTileValues<kHead>);
   launch.keep(cudaFuncSetAttribute(attention_kernel<T, kHead>,
                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
                                    static_cast<int>(bytes)));
   launch(
       {.blocks = dim3(num_tiles, args.num_heads), .threads = dim3(kThreads), .shared_bytes = bytes},
-      attention_kernel<T, kHead>, args, tiles);
+      attention_kernel<T, kHead>, args, tiles, bias);
 }
 
 template <class T>
@@ -219,22 +254,23 @@ void launch_plain(const Launcher& launch, const Attention& args, const Attention
 
 }  // namespace
 
+bool attention_adds_bias(DType activation, uint32_t head_size) {
+  return activation != DType::kF32 && (head_size == 32 || head_size == 64 || head_size == 128);
+}
 uint32_t attention_tile_queries(DType activation, uint32_t head_size) {
-  const bool is_tensor =
-      activation != DType::kF32 && (head_size == 32 || head_size == 64 || head_size == 128);
-  return is_tensor ? kTensorQueries : kPlainQueries;
+  return attention_adds_bias(activation, head_size) ? kTensorQueries : kPlainQueries;
 }
 
 void attention(const Launcher& launch, const Attention& args, const AttentionTile* tiles,
-               uint32_t num_tiles) {
+               uint32_t num_tiles, const QkvBias& bias) {
   const bool is_plain =
       attention_tile_queries(launch.activation(), args.head_size) == kPlainQueries;
   with_activation(launch.activation(), [&]<class T>() {
     if constexpr (sizeof(T) == 2) {
       if (!is_plain) {
-        if (args.head_size == 32) return launch_tensor<T, 32>(launch, args, tiles, num_tiles);
-        if (args.head_size == 64) return launch_tensor<T, 64>(launch, args, tiles, num_tiles);
-        return launch_tensor<T, 128>(launch, args, tiles, num_tiles);
+        if (args.head_size == 32) return launch_tensor<T, 32>(launch, args, tiles, num_tiles, bias);
+        if (args.head_size == 64) return launch_tensor<T, 64>(launch, args, tiles, num_tiles, bias);
+        return launch_tensor<T, 128>(launch, args, tiles, num_tiles, bias);
       }
     }
     launch_plain<T>(launch, args, tiles, num_tiles);

@@ -39,9 +39,16 @@ struct AttentionTile {
 };
 // How many queries a tile has.
 uint32_t attention_tile_queries(DType activation, uint32_t head_size);
-// tiles: [num_tiles], of all segments.
+// What queries, keys and values still lack: of row r, entry slots[r] of the slab, f32 [3·H].
+struct QkvBias {
+  Slab slab = {};  // base nullptr: nothing
+  const uint32_t* slots = nullptr;
+};
+// Whether attention adds it.
+bool attention_adds_bias(DType activation, uint32_t head_size);
+// tiles: [num_tiles], of all segments. REQUIRES: no bias that it does not add.
 void attention(const Launcher& launch, const Attention& args, const AttentionTile* tiles,
-               uint32_t num_tiles);
+               uint32_t num_tiles, const QkvBias& bias);
 
 // places: [num_rows].
 void append_kv(const Launcher& launch, const AppendKv& args, const uint32_t* places,

@@ -151,6 +151,8 @@ class Stream {
   virtual void embed_layer_norm(const kernels::EmbedLayerNorm& args) = 0;
   virtual void gather_patches(const kernels::GatherPatches& args) = 0;
   virtual void embed_patches(const kernels::EmbedPatches& args) = 0;
+  // Where attention() or residual_layer_norm() follows and reads the result, it may be that launch which adds the bias:
+  // behind it the result is undefined. REQUIRES of such an attention: a segment's rows are of one range.
   virtual void gemm(const kernels::GroupedGemm& args) = 0;
   // GEMMs that need not wait for one another, such as query, key and value. CUDA: calls spread over streams, joined
   // before the next launch. Host: where all of them run at once, one deal of all their ranges over the

@@ -29,6 +29,32 @@ kernels::cuda::Rows PlanMemory::rows(const kernels::cuda::Launcher& launch,
   return {.count = slots == nullptr ? 0 : count, .slots = slots};
 }
 
+const int32_t* PlanMemory::segment_of_row(const kernels::cuda::Launcher& launch,
+                                          std::span<const kernels::PaddedSegment> segments,
+                                          uint32_t num_rows) {
+  return made_of<int32_t>(launch, Use::kSegmentOfRow, segments, num_rows, [&](int32_t* of_row) {
+    std::fill_n(of_row, num_rows, -1);
+    for (size_t i = 0; i < segments.size(); ++i)
+      std::fill_n(of_row + segments[i].first_row, segments[i].num_rows, static_cast<int32_t>(i));
+  });
+}
+
+PlanMemory::Tiles PlanMemory::attention_tiles(const kernels::cuda::Launcher& launch,
+                                              const kernels::Attention& args) {
+  const uint32_t queries =
+      kernels::cuda::attention_tile_queries(launch.activation(), args.head_size);
+  uint32_t count = 0;
+  for (const kernels::SegmentRows& segment : args.segments)
+    count += kernels::cuda::div_up(segment.num_rows, queries);
+  const auto* tiles = made_of<kernels::cuda::AttentionTile>(
+      launch, Use::kTiles, args.segments, count, [&](kernels::cuda::AttentionTile* tile) {
+        for (const kernels::SegmentRows& segment : args.segments)
+          for (uint32_t query = 0; query < segment.num_rows; query += queries)
+            *tile++ = {segment.first_row, segment.num_rows, query};
+      });
+  return {tiles, count};
+}
+
 // A batch has a handful of pieces; those of a layer are the first to come again.
 const PlanMemory::Piece* PlanMemory::find(Use use, std::span<const std::byte> source) const {
   for (const Piece& piece : pieces_)

@@ -37,6 +37,15 @@ class PlanMemory {
   // Likewise the slot of each row of `ranges`.
   kernels::cuda::Rows rows(const kernels::cuda::Launcher& launch,
                            std::span<const kernels::RowRange> ranges);
+  // Of each of `num_rows` rows the number of its segment; -1: of none.
+  const int32_t* segment_of_row(const kernels::cuda::Launcher& launch,
+                                std::span<const kernels::PaddedSegment> segments,
+                                uint32_t num_rows);
+  struct Tiles {
+    const kernels::cuda::AttentionTile* tiles = nullptr;
+    uint32_t count = 0;
+  };
+  Tiles attention_tiles(const kernels::cuda::Launcher& launch, const kernels::Attention& args);
 
   // Likewise what follows from `source`: `count` values, which fill(T*) writes unless they are there.
   enum class Use : uint8_t {

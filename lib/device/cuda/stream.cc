@@ -10,6 +10,7 @@
 #include "device/cuda/error.h"
 #include "device/cuda/gemm.h"
 #include "device/cuda/graphs.h"
+#include "device/cuda/pending_bias.h"
 #include "device/cuda/plan_memory.h"
 #include "device/cuda/results.h"
 #include "device/host/cpu.h"
@@ -114,6 +115,11 @@ class CudaStream final : public Stream {
                                               .width = args.n,
                                               .activation = args.activation,
                                               .ranges = args.ranges};
+      if (all.size() == 1 && !args.f32_out && args.activation == kernels::Activation::kNone) {
+        if (const Rows all_rows = rows(args.ranges); all_rows.count > 0)
+          pending_bias_.hold(behind, all_rows);
+        continue;
+      }
       if (!args.f32_out) {
         bias_activation(behind);
         continue;
@@ -126,22 +132,18 @@ class CudaStream final : public Stream {
     }
   }
   void attention(const kernels::Attention& args) override {
-    const uint32_t queries =
-        kernels::cuda::attention_tile_queries(launch_.activation(), args.head_size);
-    uint32_t num_tiles = 0;
-    for (const kernels::SegmentRows& segment : args.segments)
-      num_tiles += kernels::cuda::div_up(segment.num_rows, queries);
-    const auto* tiles = plan().made_of<kernels::cuda::AttentionTile>(
-        launch_, Use::kTiles, args.segments, num_tiles, [&](kernels::cuda::AttentionTile* tile) {
-          for (const kernels::SegmentRows& segment : args.segments)
-            for (uint32_t query = 0; query < segment.num_rows; query += queries)
-              *tile++ = {segment.first_row, segment.num_rows, query};
-        });
-    if (tiles != nullptr)
-      kernels::cuda::attention(launch(args, tiles, num_tiles), args, tiles, num_tiles);
+    const auto [tiles, num_tiles] = plan().attention_tiles(launch_, args);
+    if (tiles == nullptr) return;
+    kernels::cuda::QkvBias bias;
+    if (kernels::cuda::attention_adds_bias(launch_.activation(), args.head_size))
+      bias = pending_bias_.take_for(args);
+    kernels::cuda::attention(launch(args, tiles, num_tiles, bias), args, tiles, num_tiles, bias);
   }
-  void residual_layer_norm(const kernels::ResidualLayerNorm& args) override {
-    const Rows all = rows(args.ranges);
+  void residual_layer_norm(const kernels::ResidualLayerNorm& asked) override {
+    const Rows all = rows(asked.ranges);
+    kernels::ResidualLayerNorm args = asked;
+    if (const kernels::Slab bias = pending_bias_.take_for(asked, all); bias.base != nullptr)
+      args.bias = bias;
     kernels::cuda::residual_layer_norm(launch(args, all.count, all.slots), args, all);
   }
   void pool_segments(const kernels::PoolSegments& args) override {
@@ -219,6 +221,7 @@ class CudaStream final : public Stream {
   }
 
   void copy_to_host(const void* source, size_t bytes, void* target) override {
+    launch_pending_bias();
     work().results->add(source, bytes, target);
   }
 
@@ -286,16 +289,9 @@ class CudaStream final : public Stream {
   void keep(Status status) {
     if (!status && status_) status_ = std::move(status);
   }
-  // -1: of none.
   const int32_t* segment_of_row(std::span<const kernels::PaddedSegment> segments,
                                 uint32_t num_rows) {
-    return plan().made_of<int32_t>(launch_, Use::kSegmentOfRow, segments, num_rows,
-                                   [&](int32_t* of_row) {
-                                     std::fill_n(of_row, num_rows, -1);
-                                     for (size_t i = 0; i < segments.size(); ++i)
-                                       std::fill_n(of_row + segments[i].first_row,
-                                                   segments[i].num_rows, static_cast<int32_t>(i));
-                                   });
+    return plan().segment_of_row(launch_, segments, num_rows);
   }
   // False: its pixels cannot be read.
   bool add_image(const kernels::ImagePixels& image, uint32_t channels) {
@@ -350,8 +346,15 @@ class CudaStream final : public Stream {
     key_.clear();
     gemms_->clear();
   }
+  void launch_pending_bias() {
+    if (const auto pending = pending_bias_.take())
+      kernels::cuda::bias_activation(
+          launch(pending->args, pending->rows.count, pending->rows.slots), pending->args,
+          pending->rows);
+  }
   // What is to be copied, as it stands ahead of the next launch.
   void stage_copies() {
+    launch_pending_bias();
     Results& results = *work().results;
     if (results.has_unstaged())
       keep(results.stage(launch_, plan(), key_, stream_, [this] { flush(); }));
@@ -365,6 +368,7 @@ class CudaStream final : public Stream {
   const std::vector<unsigned> cpus_;
   const std::shared_ptr<const RegisteredMemory> registered_;
   std::unique_ptr<Gemms> gemms_;
+  PendingBias pending_bias_;                 // of what was logged last
   std::array<Work, kMaxPending + 1> works_;  // those pending, and the one that is being made
   std::vector<kernels::IdPiece> id_pieces_;
   std::vector<kernels::cuda::PixelImage> pixel_images_;
