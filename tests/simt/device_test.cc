@@ -1,5 +1,5 @@
-// What the CUDA device promises beside its operators: what it reads in place, what it copies, what it allocates
-// while it serves, and what a fault and a reset leave.
+// What the CUDA device promises beside its operators, as the simulator counts it: what it launches and allocates
+// while it serves; and what a fault and a reset leave.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -7,66 +7,11 @@
 #include <numeric>
 #include <vector>
 
-#include "device/cuda/device.h"
+#include "device_fixture.h"
 #include "runtime.h"
 
 namespace itif::device {
 namespace {
-
-constexpr uint32_t kIds = 64;
-
-class CudaDevice : public ::testing::Test {
- protected:
-  CudaDevice() {
-    open();
-    for (uint32_t i = 0; i < kIds; ++i) ids()[i] = i;
-  }
-  void open() {
-    device_ = open_cuda_device({.kind = "cuda", .dtype = "f32"}).value();
-    stream_ = device_->make_stream({.max_tokens = 256, .max_segments = 64}).value();
-    out_ = device_->allocate(kIds * sizeof(int32_t)).value();
-  }
-  uint32_t* ids() { return reinterpret_cast<uint32_t*>(pages_.data()); }
-  void gather() {
-    const kernels::IdPiece piece{
-        .data = pages_.data(), .num_ids = kIds, .first_row = 0, .id_bytes = 4};
-    stream_->gather_ids({.pieces = {&piece, 1},
-                         .ids = reinterpret_cast<int32_t*>(out_->data()),
-                         .vocab_size = 1000});
-  }
-  std::vector<int32_t> gathered() {
-    std::vector<int32_t> got(kIds);
-    stream_->copy_to_host(out_->data(), kIds * sizeof(int32_t), got.data());
-    EXPECT_TRUE(stream_->synchronize());
-    return got;
-  }
-
-  std::vector<std::byte> pages_ = std::vector<std::byte>(8192);
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Buffer> out_;
-};
-
-// The simulator's streams run when they are waited for: what is read in place may have changed by then.
-TEST_F(CudaDevice, RegisteredMemoryIsReadWhereItStands) {
-  ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
-  gather();
-  ids()[5] = 77;
-  EXPECT_EQ(gathered()[5], 77);
-}
-
-TEST_F(CudaDevice, OtherMemoryIsCopiedFirst) {
-  gather();
-  ids()[5] = 77;
-  EXPECT_EQ(gathered()[5], 5);
-}
-
-TEST_F(CudaDevice, RegistersByWholePagesAndNoneTwice) {
-  std::vector<std::byte> memory(10 * 4096);
-  for (const auto& [offset, bytes] :
-       {std::pair<size_t, size_t>{4096, 100}, {5000, 9000}, {0, 40960}, {100, 1}})
-    EXPECT_TRUE(device_->register_host_memory(memory.data() + offset, bytes));
-}
 
 TEST_F(CudaDevice, ResultsComeSideBySideByOneCopy) {
   gather();
@@ -84,19 +29,6 @@ TEST_F(CudaDevice, ResultsComeSideBySideByOneCopy) {
   EXPECT_EQ(std::to_integer<int>(odd[0]) | std::to_integer<int>(odd[1]), 0);
   // Where the pieces are, the kernel, the copy.
   EXPECT_EQ(simt::counts().launches - before, 3u);
-}
-
-// What was to be copied is not what a launch behind writes there.
-TEST_F(CudaDevice, CopiesKeepTheirPlaceAmongLaunches) {
-  gather();
-  std::vector<int32_t> first(kIds), second(kIds);
-  stream_->copy_to_host(out_->data(), kIds * sizeof(int32_t), first.data());
-  for (uint32_t i = 0; i < kIds; ++i) ids()[i] = 500 + i;
-  gather();
-  stream_->copy_to_host(out_->data(), kIds * sizeof(int32_t), second.data());
-  ASSERT_TRUE(stream_->synchronize());
-  EXPECT_EQ(first[3], 3);
-  EXPECT_EQ(second[3], 503);
 }
 
 // A batch of the same launches as one before is one launch, and reads its own data.

@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "support/test_data.h"
+
 namespace itif::runtime {
 namespace {
 
@@ -92,7 +94,7 @@ std::vector<int32_t> search_all(const json& c, const GenerationConfig& config, B
 }
 
 json golden_cases() {
-  std::ifstream file(ITIF_TEST_DATA "/beam_search.json");
+  std::ifstream file(testing::test_data("beam_search.json"));
   return json::parse(file);
 }
 

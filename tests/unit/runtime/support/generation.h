@@ -15,6 +15,7 @@
 
 #include "backbone/open_model.h"
 #include "runtime/generation_executor.h"
+#include "support/test_data.h"
 #include "support/tested_device.h"
 
 namespace itif::runtime {
@@ -25,7 +26,7 @@ struct Case {
 };
 
 inline std::string directory_of(const std::string& name) {
-  return std::string(ITIF_TEST_DATA) + "/generation/" + name;
+  return testing::test_data("generation/" + name);
 }
 
 inline std::vector<Case> cases_of(const std::string& name) {

@@ -16,6 +16,7 @@
 #include "backbone/open_model.h"
 #include "runtime/group.h"
 #include "support/ask.h"
+#include "support/test_data.h"
 #include "support/tested_device.h"
 
 namespace itif::testing {
@@ -23,7 +24,7 @@ namespace itif::testing {
 // Directories that hold `file`.
 inline std::vector<std::string> golden_names(const std::string& file) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(ITIF_GOLDENS_DIR))
+  for (const auto& entry : std::filesystem::directory_iterator(test_data("goldens")))
     if (std::filesystem::exists(entry.path() / file))
       names.push_back(entry.path().filename().string());
   std::ranges::sort(names);
@@ -63,7 +64,7 @@ class GoldenModel : public ::testing::TestWithParam<GoldenParam> {
       GTEST_SKIP() << opened.error().message;
     ASSERT_TRUE(opened) << opened.error().message;
     device_ = std::move(*opened);
-    const std::string directory = std::string(ITIF_GOLDENS_DIR) + "/" + std::get<0>(GetParam());
+    const std::string directory = test_data("goldens/" + std::get<0>(GetParam()));
     const auto spec = backbone::read_backbone_spec(directory);
     ASSERT_TRUE(spec) << spec.error().message;
     const auto fidelity = backbone::parse_fidelity(std::get<2>(GetParam())).value();
