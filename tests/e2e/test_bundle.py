@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ MAKE_BUNDLE = SOURCE / "tools" / "make-bundle"
 HERE = "/opt/moved here"  # the bundle's folder, in the root that it has for itself
 FROM_THE_MACHINE = re.compile(r"lib(cuda|cublas|cudnn|nvidia|nvrtc|nvJitLink)")
 TEXT = "a fine day"
+HAS_GPU_TESTS = (BUILD / "tests" / "gpu" / "models_on_gpu").exists()  # built with the CUDA toolkit
+CAN_REHEARSE = HAS_GPU_TESTS and (BUILD / "tests" / "simt" / "itifd_on_simt").exists()
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="no root: chroot needs it"),
@@ -28,7 +31,8 @@ def root(scratch):
     """A root with nothing in it but the bundle."""
     base = scratch / "bundle"
     base.mkdir()
-    output = run(MAKE_BUNDLE, "--build", BUILD, "--level", "0", "--out", base / "itif.tar.xz", timeout=300)
+    output = run(MAKE_BUNDLE, "--build", BUILD, "--level", "0", "--out", base / "itif.tar.xz",
+                 *(["--with-gpu-check"] if HAS_GPU_TESTS else []), timeout=300)
     assert re.fullmatch(r"make-bundle: .*/itif\.tar\.xz: [\d.]+ MB, unpacked [\d.]+ MB", output.splitlines()[-1])
     (base / "unpacked").mkdir()
     run("tar", "--extract", "--directory", base / "unpacked", "--file", base / "itif.tar.xz")
@@ -65,7 +69,7 @@ def test_all_libraries_are_within(root):
               for file in elf_files(bundle)
               for name in re.findall(r"\(NEEDED\).*\[(.+)\]", run("readelf", "--wide", "--dynamic", file))}
     assert {"libc.so.6", "librte_eal.so.23", "libdnnl.so.2"} <= needed.keys()
-    present = {path.name for path in (bundle / "lib").iterdir()}
+    present = {path.name for path in (bundle / "lib").glob("**/*.so*")}
     missing = {name: file for name, file in needed.items()
                if name not in present and not FROM_THE_MACHINE.match(name)}
     assert not missing
@@ -107,6 +111,77 @@ def test_a_program_that_is_not_there_is_one_line(root):
     assert result.returncode == 127 and len(result.stderr.splitlines()) == 1, result.stderr
 
 
+def loaded_by_itifctl(bundle, **environment):
+    """The libraries that itifctl of the bundle is initialised with, outside."""
+    result = subprocess.run((f"{bundle}/bin/itifctl", "--help"), env={"LD_DEBUG": "files", **environment},
+                            capture_output=True, text=True, timeout=60, check=True)
+    return set(re.findall(r"calling init: (/.*\.so\S*)", result.stderr))
+
+
+def test_the_c_library_is_the_machines_unless_that_is_older(root, tmp_path):
+    bundle = root / HERE[1:]
+    own, others = f"{bundle}/lib/c/", f"{bundle}/lib/"
+    machines = {path for path in loaded_by_itifctl(bundle) if not path.startswith(others)}
+    assert any(path.endswith("/libc.so.6") for path in machines)
+    assert {Path(path).name for path in machines} <= {path.name for path in Path(own).iterdir()}
+    assert f"{others}libstdc++.so.6" in loaded_by_itifctl(bundle)
+
+    copy = tmp_path / "newer"
+    run("cp", "-a", bundle, copy)
+    loader = copy / "lib/c/ld-linux-x86-64.so.2"
+    text = loader.read_bytes()
+    assert text.count(b" release version 2.") == 1
+    loader.write_bytes(text.replace(b" release version 2.", b" release version 3."))
+    for loaded in (loaded_by_itifctl(copy), loaded_by_itifctl(bundle, ITIF_C_LIBRARY="bundle")):
+        assert {Path(path).name for path in loaded} >= {"libc.so.6", "libm.so.6"}
+        assert not [path for path in loaded if not path.startswith((f"{copy}/lib/", others))]
+
+
+@pytest.mark.parametrize("text", ["ld.so stable release version 2.17.", "ld.so stable release version 9.9.", "", "musl"])
+def test_any_loader_of_the_machines_will_do(root, text):
+    """An old one, one that is new but cannot be executed, one that says nothing."""
+    loader = root / "lib64" / "ld-linux-x86-64.so.2"
+    loader.parent.mkdir(exist_ok=True)
+    try:
+        loader.write_text(text, encoding="utf-8")
+        loader.chmod(0o755)
+        result = inside(root, "itifctl", "--help")
+        assert result.returncode == 0 and "--help" in result.stdout and not result.stderr, result.stderr
+    finally:
+        loader.unlink()
+        loader.parent.rmdir()
+
+
+@pytest.mark.skipif(not HAS_GPU_TESTS, reason="built without the CUDA toolkit")
+def test_the_gpus_tests_find_their_data(root):
+    data = {"ITIF_TEST_DATA": f"{HERE}/tests/data"}
+    for name, case in (("kernels_on_gpu", "HeadSizes"), ("device_on_gpu", "Gather."), ("models_on_gpu", "vit_f32_on_bf16")):
+        listed = inside(root, f"{HERE}/tests/{name}", "--gtest_list_tests", env=data)
+        assert listed.returncode == 0 and case in listed.stdout, listed.stdout + listed.stderr
+
+
+@pytest.mark.skipif(not CAN_REHEARSE, reason="built without the CUDA toolkit or tests/simt")
+@pytest.mark.parametrize("user, part", [("root", "tests"), ("nobody", "serve")])
+def test_its_gpu_check_passes(root, user, part):
+    """On the simulated GPU of the build, all else the bundle's: as root, and as a user that may and has nothing."""
+    bundle = root / HERE[1:]
+    with tempfile.TemporaryDirectory() as folder:  # of a short name: sockets are made in it
+        os.chmod(folder, 0o777)
+        readable = [parent for path in (bundle, BUILD) for parent in path.parents]
+        if user != "root" and not all(parent.stat().st_mode & 0o5 == 0o5 for parent in readable):
+            pytest.skip("the tests' folders are not everybody's to read")
+        ids = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
+        result = subprocess.run((*(ids if user != "root" else []), f"{bundle}/bin/itif-gpu-check", "--rehearse",
+                                 "--build", BUILD, "--part", part),
+                                env={"PATH": "/usr/bin:/bin", "TMPDIR": folder}, cwd=folder, stdin=subprocess.DEVNULL,
+                                capture_output=True, text=True, timeout=300)
+        assert result.returncode == 0, result.stdout + result.stderr
+        written, = Path(bundle if user == "root" else folder).glob("results/*/*.json")
+        document = json.loads(written.read_text(encoding="utf-8"))
+        assert document["commit"] == (bundle / "COMMIT").read_text(encoding="utf-8").strip()
+        assert {row["result"] for row in document["rows"]} - {"skipped"} == {"passed"}
+
+
 def test_outside_it_leaves_the_machines_libraries_alone(root, new_appliance):
     """As those of a DPDK that is installed here: its drivers would be there twice."""
     appliance = new_appliance()
@@ -115,7 +190,8 @@ def test_outside_it_leaves_the_machines_libraries_alone(root, new_appliance):
     maps = Path(f"/proc/{appliance.process.pid}/maps").read_text(encoding="utf-8")
     loaded = {line.split(maxsplit=5)[5] for line in maps.splitlines() if ".so" in line}
     assert any("librte_net_af_packet" in path for path in loaded)
-    assert not [path for path in loaded if not path.startswith(f"{root}{HERE}/")]
+    others = {path for path in loaded if not path.startswith(f"{root}{HERE}/")}
+    assert {Path(path).name for path in others} <= {path.name for path in (root / HERE[1:] / "lib/c").iterdir()}
 
 
 @pytest.mark.parametrize("arguments", [

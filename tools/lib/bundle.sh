@@ -2,16 +2,22 @@
 #
 #   bin/NAME              tools/lib/launcher.c, which executes
 #   libexec/NAME          the program, with
-#   libexec/loader/NAME   a link to the dynamic loader in
-#   lib/                  every library under the name by which it is asked for, DPDK's drivers among them
+#   libexec/machine/NAME  a link to the machine's dynamic loader, for when that is new enough, or
+#   libexec/loader/NAME   a link to ours in
+#   lib/c/                the C library
+#   lib/                  every other library under the name by which it is asked for, DPDK's drivers among them
 #   tests/NAME            as bin/NAME, of test programs
-#   conf/ share/doc/ LICENSE README.txt
+#   bin/itif-gpu-check    tools/gpu-check, which executes them; they read
+#   tests/data/
+#   conf/ share/doc/ COMMIT LICENSE README.txt
 
 # They come from the machine that it runs on.
 bundle_left_out='^lib(cuda|cublas|cudnn|nvidia|nvrtc|nvJitLink)'
 
 # Parts of the C library that ours do not ask for, but the GPU driver's may: older systems' do not fit our own.
 bundle_c_library=(libdl.so.2 libpthread.so.0 librt.so.1 libresolv.so.2 libutil.so.1)
+# All parts that there may be. They fit only each other and their loader.
+bundle_is_c_library='^(ld-linux-x86-64|lib(c|m|mvec|dl|pthread|rt|resolv|util|anl|nss_[a-z]+))\.so\.'
 
 # bundle_make TREE PROGRAM… [-- TEST_PROGRAM…]
 # REQUIRES: programs that run here.
@@ -19,13 +25,12 @@ bundle_make() {
   local tree=$1 folder=bin path drivers=()
   shift
   umask 022
-  mkdir -p "$tree"/{bin,lib,libexec/loader,conf,share/doc}
+  mkdir -p "$tree"/{lib/c,libexec/loader,libexec/machine,conf,share/doc}
   bundle_find_drivers "$1"
   bundle_compile_launchers "${tree%/*}"
   for path in "$@"; do
     if [ "$path" = -- ]; then
       folder=tests
-      mkdir -p "$tree/tests"
     else
       bundle_add_program "$tree" "$folder" "$path"
     fi
@@ -74,9 +79,11 @@ bundle_compile_launchers() {
 # bundle_add_program TREE FOLDER PATH
 bundle_add_program() {
   local tree=$1 name=${3##*/} launcher=launcher libraries
+  mkdir -p "$tree/$2"
   strip -o "$tree/libexec/$name" "$3" || die "cannot strip $3"
   chmod 755 "$tree/libexec/$name"
-  ln -s ../../lib/ld-linux-x86-64.so.2 "$tree/libexec/loader/$name"
+  ln -s ../../lib/c/ld-linux-x86-64.so.2 "$tree/libexec/loader/$name"
+  ln -s /lib64/ld-linux-x86-64.so.2 "$tree/libexec/machine/$name"
   libraries=$(bundle_libraries "$3")
   case $libraries in *librte_eal.so.*) launcher="launcher-dpdk" ;; esac
   ln "${tree%/*}/$launcher" "$tree/$2/$name"  # one file of many names, in the archive too
@@ -95,10 +102,11 @@ bundle_add_libraries() {
   for path in "${drivers[@]}"; do lines+=$'\n'"${path##*/} $path"; done
   lines=$(sort -u <<<"$lines")
   while read -r name path; do
+    if [[ $name =~ $bundle_is_c_library ]]; then name=c/$name; fi
     install -m 644 "$path" "$tree/lib/$name"
   done <<<"$lines"
-  strip --strip-unneeded "$tree"/lib/* || die "cannot strip the libraries"
-  chmod 755 "$tree/lib/ld-linux-x86-64.so.2"
+  strip --strip-unneeded "$tree"/lib/*.so* "$tree"/lib/c/* || die "cannot strip the libraries"
+  chmod 755 "$tree/lib/c/ld-linux-x86-64.so.2"
   bundle_forget_driver_folder "$tree"/lib/librte_eal.so.*
   bundle_add_licences "$tree" "${lines//$'\n'/ }"
 }
@@ -123,6 +131,7 @@ bundle_add_licences() {
     dpkg-query -S "${paths[@]}" 2>/dev/null |
       sed -e '/^diversion/d' -e 's/: .*//' -e 's/:[a-z0-9]*//g' | tr -s ', ' '\n'
     printf '%s\n' libc6-dev libcli11-dev nlohmann-json3-dev cppzmq-dev
+    if [ -d "$tree/tests" ]; then echo libgtest-dev; fi
   } | sort -u)
   for package in $packages; do
     copyright=/usr/share/doc/$package/copyright
@@ -139,7 +148,18 @@ bundle_add_licences() {
   install -m 644 "$source_root/tools/lib/launcher.c" "$tree/share/doc/launcher.c"
 }
 
+bundle_add_gpu_check() {
+  install -m 755 "$source_root/tools/gpu-check" "$1/bin/itif-gpu-check"
+  mkdir -p "$1/tests/data"
+  cp -R "$source_root"/tests/data/{goldens,generation} "$1/tests/data"
+  cat >>"$1/README.txt" <<'TEXT'
+
+  bin/itif-gpu-check        runs the GPU's tests, serves on it, and writes results/GPU/DATE.md; --help says what it needs
+TEXT
+}
+
 bundle_add_texts() {
+  git -C "$source_root" describe --always --dirty 2>/dev/null >"$1/COMMIT" || echo unknown >"$1/COMMIT"
   install -m 644 "$source_root/LICENSE" "$1/LICENSE"
   install -m 644 "$source_root/conf/itifd.conf" "$1/conf/itifd.conf"
   cp -R "$source_root/conf/examples" "$1/conf/examples"
@@ -150,8 +170,9 @@ itif $version: a network appliance for transformer inference, for any x86-64 Lin
   bin/itifctl --help        administration
   bin/itif-*                models of random weights, models without a network, load, measurements: each has --help
 
-The folder may be moved; links to bin/ may stand on PATH. lib/ has all libraries and DPDK's drivers.
-A GPU's libraries are this machine's: those that its loader does not find by itself, name in LD_LIBRARY_PATH.
+The folder may be moved; links to bin/ may stand on PATH. lib/ has all libraries and DPDK's drivers, lib/c/ the C
+library, for machines whose own is older. A GPU's libraries are this machine's: those that its loader does not find by
+itself, name in LD_LIBRARY_PATH.
 share/doc/ has the libraries' licences; packages.txt there names the Debian packages, with sources, that they are from.
 TEXT
 }

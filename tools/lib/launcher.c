@@ -1,5 +1,8 @@
-// bin/NAME of a bundle (tools/make-bundle): executes libexec/NAME with the bundle's own dynamic loader, libraries
-// and DPDK drivers.
+// bin/NAME of a bundle (tools/make-bundle): executes libexec/NAME with the bundle's own libraries and DPDK drivers.
+//
+// The C library and its dynamic loader are the machine's if they are at least as new as the bundle's: a GPU driver's
+// libraries, which are the machine's too, may have been linked with them. Else, or with ITIF_C_LIBRARY=bundle in the
+// environment, they are the bundle's. A loader says its release in its text, for its option --version.
 //
 // Statically linked, and no script, so that it starts where there is neither a loader nor a shell. It finds the
 // bundle by its own path, which the kernel gives it, so that the bundle may stand anywhere and needs no /proc.
@@ -9,11 +12,16 @@
 // them statically: EAL's own option for a folder of drivers refuses those below a world-writable one, /tmp say.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#define LOADER "ld-linux-x86-64.so.2"
 
 static int fail(const char* path, const char* why) {
   fprintf(stderr, "itif: %s: %s\n", path, why);
@@ -23,6 +31,43 @@ static int fail(const char* path, const char* why) {
 static char* text(const char* format, const char* a, const char* b) {
   char* made = NULL;
   return asprintf(&made, format, a, b) < 0 ? NULL : made;
+}
+
+// Of the C library whose loader stands at `path`: 2036 for 2.36; 0 if it tells none.
+static int release(const char* path) {
+  static const char kBefore[] = " release version ";
+  struct stat status;
+  int major = 0, minor = 0, file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  if (fstat(file, &status) == 0 && status.st_size > 0) {
+    size_t bytes = (size_t)status.st_size;
+    char* data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0);
+    if (data != MAP_FAILED) {
+      const char* found = memmem(data, bytes, kBefore, sizeof kBefore - 1);
+      char number[16] = {0};
+      if (found != NULL) {
+        found += sizeof kBefore - 1;
+        size_t left = (size_t)(data + bytes - found);
+        memcpy(number, found, left < sizeof number ? left : sizeof number - 1);
+      }
+      if (sscanf(number, "%d.%d", &major, &minor) != 2) major = minor = 0;
+      munmap(data, bytes);
+    }
+  }
+  close(file);
+  return 1000 * major + minor;
+}
+
+// The folders in which libraries are looked for before the machine's own.
+static char* library_folders(const char* root, int takes_own_c_library) {
+  char* folders = text(takes_own_c_library ? "%s/lib/c:%s/lib" : "%s/lib", root, root);
+  const char* more = getenv("LD_LIBRARY_PATH");  // which the loader's option replaces
+  if (folders != NULL && more != NULL && more[0] != '\0') folders = text("%s:%s", folders, more);
+  const char* cuda = getenv("CUDA_HOME");
+  if (folders != NULL && cuda != NULL && cuda[0] != '\0')
+    folders = text("%s:%s/lib64", folders, cuda);
+  // Where containers get the driver's libraries, whatever their loader's configuration says.
+  return folders == NULL ? NULL : text("%s:%s", folders, "/usr/local/nvidia/lib64");
 }
 
 int main(int argc, char** argv) {
@@ -42,29 +87,34 @@ int main(int argc, char** argv) {
   if (strpbrk(root, ":;") != NULL)
     return fail(own, "a bundle cannot stand below a folder with : or ; in its name");
 
-  // A link to the loader that has the program's name: that is what the kernel then calls the process.
-  char* loader = text("%s/libexec/loader/%s", root, name);
+  char* own_loader = text("%s/lib/c/%s", root, LOADER);
   char* program = text("%s/libexec/%s", root, name);
-  const char* more = getenv("LD_LIBRARY_PATH");  // which the option below replaces
-  if (more != NULL && more[0] == '\0') more = NULL;
-  char* folders = text(more != NULL ? "%s/lib:%s" : "%s/lib%s", root, more != NULL ? more : "");
   char** arguments = calloc((size_t)argc + 9, sizeof(char*));
-  if (loader == NULL || program == NULL || folders == NULL || arguments == NULL ||
+  if (own_loader == NULL || program == NULL || arguments == NULL ||
       setenv("ITIF_PROGRAM", own, 1) != 0)  // for lib/base/own_program.h
     return fail(own, strerror(errno));
+  const char* wanted = getenv("ITIF_C_LIBRARY");
+  int takes_own = (wanted != NULL && strcmp(wanted, "bundle") == 0) ||
+                  release("/lib64/" LOADER) < release(own_loader);
 
-  int count = 0;
-  arguments[count++] = loader;
-  arguments[count++] = "--argv0";
-  arguments[count++] = argc > 0 ? argv[0] : name;
-  arguments[count++] = "--library-path";
-  arguments[count++] = folders;
-  if (DRIVERS[0] != '\0') {
-    arguments[count++] = "--preload";
-    arguments[count++] = DRIVERS;
+  for (;; takes_own = 1) {
+    // A link to the loader that has the program's name: that is what the kernel then calls the process.
+    char* loader = text(takes_own ? "%s/libexec/loader/%s" : "%s/libexec/machine/%s", root, name);
+    char* folders = library_folders(root, takes_own);
+    if (loader == NULL || folders == NULL) return fail(own, strerror(errno));
+    int count = 0;
+    arguments[count++] = loader;
+    arguments[count++] = "--argv0";
+    arguments[count++] = argc > 0 ? argv[0] : name;
+    arguments[count++] = "--library-path";
+    arguments[count++] = folders;
+    if (DRIVERS[0] != '\0') {
+      arguments[count++] = "--preload";
+      arguments[count++] = DRIVERS;
+    }
+    arguments[count++] = program;
+    for (int i = 1; i < argc; ++i) arguments[count++] = argv[i];
+    execv(loader, arguments);
+    if (takes_own) return fail(loader, strerror(errno));
   }
-  arguments[count++] = program;
-  for (int i = 1; i < argc; ++i) arguments[count++] = argv[i];
-  execv(loader, arguments);
-  return fail(loader, strerror(errno));
 }
