@@ -49,6 +49,32 @@ def test_interrupted_it_leaves_nothing_behind(tmp_path):
         assert not processes(f"{scratch}/") and not list(Path(scratch).iterdir())
 
 
+def test_what_fails_is_said_and_counts(tmp_path):
+    """With programs of ours: one that fails and prints what JSON must quote, one that is killed, one that passes."""
+    build = tmp_path / "build"
+    (build / "meson-info").mkdir(parents=True)
+    for name, script in {
+        "tests/simt/test_kernels_on_simt": r"""printf 'x.cc:7: Failure\n\tsaid "\\|\377"\n[  FAILED  ] A.B\n'; exit 3""",
+        "tests/simt/test_cuda_device": "kill -KILL $$",
+        "tests/simt/test_models_on_simt": "echo '[  PASSED  ] 5 tests.'",
+        "tests/simt/itifd_on_simt": "exit 1",
+        **{f"tools/{tool}/{tool}": "exit 1" for tool in ("itifctl", "itif-loadgen", "itif-mkmodel")},
+    }.items():
+        (build / name).parent.mkdir(parents=True, exist_ok=True)
+        (build / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        (build / name).chmod(0o755)
+    result = subprocess.run((GPU_CHECK, "--build", build, "--rehearse", "--part", "tests,serve", "--out", tmp_path / "out"),
+                            stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    assert result.returncode == 1 and result.stdout.splitlines()[-1] == b"1 passed, 4 failed, 1 skipped", result.stdout
+    (written,) = (tmp_path / "out").glob("*/*.json")
+    rows = json.loads(written.read_text(encoding="utf-8"))["rows"]
+    assert [row["result"] for row in rows] == ["failed"] * 3 + ["passed", "skipped", "failed"]
+    assert 'exit status 3: [  FAILED  ] A.B  said "\\|"' == rows[0]["detail"] and "killed" in rows[1]["detail"]
+    assert rows[-1]["case"] == "making a model"
+    table = written.with_suffix(".md").read_text(encoding="utf-8").splitlines()
+    assert len([line for line in table if line.startswith("|")]) == 2 + len(rows)
+
+
 @needs_simt
 def test_parts_are_named_in_the_file_and_nothing_passed_is_no_success(tmp_path):
     result = run("--rehearse", "--part", "sanitizer,sanitizer", "--out", tmp_path)
