@@ -2,6 +2,7 @@
 // that a batch that comes again reads its own data. tests/gpu runs these on a GPU, too.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -50,12 +51,16 @@ TEST_F(CudaDevice, CopiesKeepTheirPlaceAmongLaunches) {
 TEST_F(CudaDevice, ABatchThatComesAgainReadsItsOwnData) {
   std::vector<std::unique_ptr<Buffer>> outs;
   for (int i = 0; i < 12; ++i) outs.push_back(device_->allocate(kIds * sizeof(int32_t)).value());
+  ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
   for (uint32_t turn = 0; turn < 12; ++turn) {
     SCOPED_TRACE(turn);
-    const uint32_t num_ids = kIds - turn % 3;
-    for (uint32_t i = 0; i < kIds; ++i) ids()[i] = 10 * turn + i;
-    const kernels::IdPiece piece{
-        .data = pages_.data(), .num_ids = num_ids, .first_row = 0, .id_bytes = 4};
+    const uint32_t num_ids = kIds - turn % 5;
+    uint32_t* const packet = ids() + 64 * turn;
+    for (uint32_t i = 0; i < num_ids; ++i) packet[i] = 10 * turn + i;
+    const kernels::IdPiece piece{.data = reinterpret_cast<const std::byte*>(packet),
+                                 .num_ids = num_ids,
+                                 .first_row = 0,
+                                 .id_bytes = 4};
     for (const auto& out : outs)
       stream_->gather_ids({.pieces = {&piece, 1},
                            .ids = reinterpret_cast<int32_t*>(out->data()),
@@ -72,7 +77,12 @@ TEST_F(CudaDevice, ABatchThatComesAgainReadsItsOwnData) {
 
 // Into memory of any alignment, of any length.
 TEST_F(CudaDevice, ResultsOfAnyLengthArriveWhole) {
-  gather();
+  for (uint32_t i = 0; i < kIds; ++i) ids()[i] = 0x01010101u * (i + 1);  // no byte is 0
+  const kernels::IdPiece piece{
+      .data = pages_.data(), .num_ids = kIds, .first_row = 0, .id_bytes = 4};
+  stream_->gather_ids({.pieces = {&piece, 1},
+                       .ids = reinterpret_cast<int32_t*>(out_->data()),
+                       .vocab_size = INT32_MAX});
   constexpr size_t kMost = kIds * sizeof(int32_t);
   std::vector<std::vector<std::byte>> got;
   for (size_t bytes = 1; bytes <= kMost; bytes += 1 + bytes / 3) got.emplace_back(bytes + 1);
