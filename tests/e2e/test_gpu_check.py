@@ -18,7 +18,7 @@ needs_simt = pytest.mark.skipif(not (BUILD / "tests" / "simt" / "itifd_on_simt")
 
 def run(*arguments):
     return subprocess.run((GPU_CHECK, "--build", BUILD, *arguments), stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=300)
 
 
 def processes(word):
@@ -92,16 +92,21 @@ def test_where_it_cannot_write_it_says_so_first():
 def test_a_rehearsal_passes_and_is_written_down(tmp_path):
     result = run("--rehearse", "--out", tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.splitlines()[-1] == "5 passed, 0 failed, 2 skipped"
+    assert result.stdout.splitlines()[-1] == "8 passed, 0 failed, 2 skipped"
     (folder,) = tmp_path.iterdir()
     (written,) = folder.glob("*.json")
     document = json.loads(written.read_text(encoding="utf-8"))
     assert document["gpu"] == "simulated device"
-    assert [row["part"] for row in document["rows"]] == [*["tests"] * 5, "sanitizer", "serve"]
-    serve = document["rows"][-1]
+    assert [row["part"] for row in document["rows"]] == [
+        *5 * ["tests"], "sanitizer", "serve", *3 * ["bench"], "tenants"]
+    serve = document["rows"][6]
     assert serve["median_us"] > 0 and serve["requests_per_s"] > 0
     assert serve["result"] == "passed" and " 0 lost" in serve["detail"] and "requests a batch" in serve["detail"]
-    assert written.with_suffix(".md").read_text(encoding="utf-8").count("| passed |") == 5
+    assert written.with_suffix(".md").read_text(encoding="utf-8").count("| passed |") == 8
+    assert [bench["bench"] for bench in document["benches"]] == ["gather", "gemm", "operators"]
+    for bench in document["benches"]:
+        assert "error" not in bench and all(row["value"] > 0 and "limit" in row for row in bench["rows"])
+        assert f"## {bench['bench']}\n" in written.with_suffix(".md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("arguments, words", [

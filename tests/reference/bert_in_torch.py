@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
-"""BERT-base's encoder in PyTorch on a GPU, in milliseconds: the rows of `itif-bench encoder` and, with a model for each
-tenant, of `itif-bench tenants`; for tools/gpu-check, in the same run as those.
+"""BERT-base's encoder in PyTorch on a GPU: the rows of `itif-bench encoder`, with a model for each tenant those of
+`itif-bench tenants`, and attention by cuDNN's and FlashAttention's kernels, of `itif-bench operators`; for
+tools/gpu-check, in the same run as those.
 
 Two ways: eager (scaled_dot_product_attention) and the same replayed as a CUDA graph. Several tenants: their models one after another, and each on a stream of
 its own. Weights are random: what is timed does not depend on them. Each way is checked against f32 before it is timed.
 
-Prints a line a row, `case<TAB>mode<TAB>median ms<TAB>spread`; the spread is that of `itif-bench`: (90th percentile -
-10th) / median. Needs nothing but PyTorch.
+--beside names what those benches wrote with --json; their figures stand beside PyTorch's, and the
+ratio is how many times as long PyTorch takes. --json writes the rows as itif-bench does (`itif-bench show` prints
+them). The spread is itif-bench's: (90th percentile - 10th) / median. Needs nothing but PyTorch.
 """
 
 import argparse
+import json
+import os
+import pathlib
+import platform
 import sys
 import time
 
@@ -82,10 +88,43 @@ def time_ms(call, device, seconds):
     return times
 
 
-def report(name, mode, times):
-    middle = times[len(times) // 2]
-    at = lambda share: times[round(share * (len(times) - 1))]
-    print(f"{name}\t{mode}\t{middle:.4f}\t{(at(0.9) - at(0.1)) / middle:.3f}", flush=True)
+class Report:
+    def __init__(self, beside):
+        self.rows, self.ours = [], {}
+        for path in beside:
+            for row in json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["rows"]:
+                if row["mode"] in ("f32", "bf16", "f16", "itif"):
+                    self.ours[row["case"], row["unit"]] = row["value"]
+
+    def add(self, name, mode, times, unit="ms"):
+        middle = times[len(times) // 2]
+        at = lambda share: times[round(share * (len(times) - 1))]
+        row = {"case": name, "mode": mode, "value": middle, "unit": unit, "spread": (at(0.9) - at(0.1)) / middle}
+        if (ours := self.ours.get((name, unit))) is not None:
+            row |= {"limit": ours, "ratio": middle / ours}
+        self.rows.append(row)
+        beside = f"  itif {row['limit']:.4f}, {row['ratio']:.2f} times" if "limit" in row else ""
+        print(f"{name}  {mode}  {middle:.4f} {unit}  {100 * row['spread']:.1f} %{beside}", flush=True)
+
+    def write(self, path, device):
+        memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        machine = {
+            "cpu": platform.processor() or platform.machine(),
+            "cpus": os.cpu_count(),
+            "memory_bytes": memory_bytes,
+            "kernel": f"{platform.system()} {platform.release()}",
+        }
+        name = torch.cuda.get_device_name() if device == "cuda" else machine["cpu"]
+        document = {
+            "bench": "pytorch",
+            "commit": "",
+            "machine": machine,
+            "device": f"PyTorch {torch.__version__} on {name}",
+            "limit_name": "itif",
+            "notes": [],
+            "rows": self.rows,
+        }
+        pathlib.Path(path).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
 def captured(call):
@@ -112,23 +151,23 @@ def ids_of(batch, length, device):
     return torch.randint(0, VOCAB, (batch, length), generator=torch.Generator().manual_seed(batch)).to(device)
 
 
-def run_encoder(device, dtype, seconds, name_of_type):
+def run_encoder(report, device, dtype, seconds, name_of_type):
     model, exact = Bert(1, device, dtype), Bert(1, device, torch.float32)
     for name, lengths in CASES:
         ids = ids_of(len(lengths), lengths[0], device)
         eager = lambda: model(ids)
         expected = exact(ids)
         check(name, eager(), expected)
-        report(name, f"PyTorch eager, {name_of_type}", time_ms(eager, device, seconds))
+        report.add(name, f"PyTorch eager, {name_of_type}", time_ms(eager, device, seconds))
         if device == "cuda":
             replay, result = captured(eager)
             replay()
             finish(device)
             check(f"{name}, graph", result, expected)
-            report(name, f"PyTorch graph, {name_of_type}", time_ms(replay, device, seconds))
+            report.add(name, f"PyTorch graph, {name_of_type}", time_ms(replay, device, seconds))
 
 
-def run_tenants(device, dtype, seconds, name_of_type):
+def run_tenants(report, device, dtype, seconds, name_of_type):
     models = [Bert(seed, device, dtype) for seed in range(max(TENANTS))]
     ids = ids_of(1, LENGTH, device)
     streams = [torch.cuda.Stream() for _ in models] if device == "cuda" else []
@@ -147,13 +186,50 @@ def run_tenants(device, dtype, seconds, name_of_type):
 
     for count in TENANTS:
         name = f"bert-base, {count} tenants, {name_of_type}"
-        report(name, "PyTorch eager, in turn", time_ms(lambda: in_turn(count), device, seconds))
+        report.add(name, "PyTorch eager, in turn", time_ms(lambda: in_turn(count), device, seconds))
         if device == "cuda":
-            report(name, "PyTorch eager, streams", time_ms(lambda: on_streams(count), device, seconds))
+            report.add(name, "PyTorch eager, streams", time_ms(lambda: on_streams(count), device, seconds))
             replay, _ = captured(lambda: in_turn(count))
-            report(name, "PyTorch graph, in turn", time_ms(replay, device, seconds))
+            report.add(name, "PyTorch graph, in turn", time_ms(replay, device, seconds))
             replay, _ = captured(lambda: on_streams(count))
-            report(name, "PyTorch graph, streams", time_ms(replay, device, seconds))
+            report.add(name, "PyTorch graph, streams", time_ms(replay, device, seconds))
+
+
+def run_attention(report, device, dtype, seconds, name_of_type):
+    """The attention of `tokens` rows in segments of 128, as often in a row as hides that the GPU is waited for."""
+    repeats = 32 if device == "cuda" else 1
+    backends = {"PyTorch": None}
+    if device == "cuda":
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        backends = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "FlashAttention": SDPBackend.FLASH_ATTENTION}
+    for tokens in (32, 128, 512, 8192):
+        length = min(tokens, LENGTH)
+        shape = (tokens // length, HEADS, length, HIDDEN // HEADS)
+        q, k, v = (torch.randn(*shape, device=device, dtype=dtype) for _ in range(3))
+        expected = F.scaled_dot_product_attention(q.float(), k.float(), v.float())
+        for name, backend in backends.items():
+
+            def call():
+                for _ in range(repeats):
+                    result = F.scaled_dot_product_attention(q, k, v)
+                return result
+
+            def timed():
+                check(f"attention by {name}", call(), expected)
+                replay = captured(call)[0] if device == "cuda" else call
+                return [1e3 * ms / repeats for ms in time_ms(replay, device, seconds)]
+
+            try:
+                if backend is None:
+                    times = timed()
+                else:
+                    with sdpa_kernel(backend):
+                        times = timed()
+            except RuntimeError as error:  # not for this GPU, type or size
+                print(f"skipped: attention by {name}: {str(error).splitlines()[0]}", flush=True)
+                continue
+            report.add(f"attention {tokens}", f"{name}, {name_of_type}", times, "us")
 
 
 def main():
@@ -161,16 +237,20 @@ def main():
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--dtype", choices=["f16", "bf16", "f32"], default="f16")
     parser.add_argument("--seconds", type=float, default=1.0, help="spent on a row")
-    parser.add_argument("--only", choices=["encoder", "tenants"])
+    parser.add_argument("--beside", action="append", default=[], metavar="FILE")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--only", choices=["encoder", "tenants", "attention"])
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():
         sys.exit("PyTorch sees no GPU")
     dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[args.dtype]
+    report = Report(args.beside)
     with torch.inference_mode():
-        if args.only != "tenants":
-            run_encoder(args.device, dtype, args.seconds, args.dtype)
-        if args.only != "encoder":
-            run_tenants(args.device, dtype, args.seconds, args.dtype)
+        for name, run in (("encoder", run_encoder), ("tenants", run_tenants), ("attention", run_attention)):
+            if args.only in (None, name):
+                run(report, args.device, dtype, args.seconds, args.dtype)
+    if args.json:
+        report.write(args.json, args.device)
 
 
 if __name__ == "__main__":

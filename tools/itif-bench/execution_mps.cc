@@ -9,6 +9,7 @@
 
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/own_program.h"
@@ -85,6 +86,13 @@ bool append_sequence(int fd, Sequence& elements) {
   return read_all(fd, elements.data() + before, count * sizeof(elements[0]));
 }
 
+// Where the MPS daemon listens: of the tenants' processes alone, for the other modes do without it. Empty: as
+// everybody's.
+std::string mps_pipes() {
+  const char* const pipes = std::getenv("ITIF_BENCH_MPS_PIPE_DIRECTORY");
+  return pipes == nullptr ? "" : pipes;
+}
+
 class Mps final : public Execution {
  public:
   ~Mps() override {
@@ -106,10 +114,17 @@ class Mps final : public Execution {
     posix_spawn_file_actions_adddup2(&actions, answers[1], STDOUT_FILENO);
     std::string program = own_program(), command = "tenant-process", name = std::to_string(tenant);
     std::string text = workload;
+    std::vector<char*> environment;
+    for (char** at = environ; *at != nullptr; ++at)
+      if (!std::string_view(*at).starts_with("CUDA_MPS_PIPE_DIRECTORY=") || mps_pipes().empty())
+        environment.push_back(*at);
+    std::string pipes = "CUDA_MPS_PIPE_DIRECTORY=" + mps_pipes();
+    if (!mps_pipes().empty()) environment.push_back(pipes.data());
+    environment.push_back(nullptr);
     char* argv[] = {program.data(), command.data(), text.data(), name.data(), nullptr};
     Process process{.pid = 0, .commands = commands[1], .answers = answers[0]};
     const int error =
-        ::posix_spawn(&process.pid, program.c_str(), &actions, nullptr, argv, environ);
+        ::posix_spawn(&process.pid, program.c_str(), &actions, nullptr, argv, environment.data());
     posix_spawn_file_actions_destroy(&actions);
     ::close(commands[0]);
     ::close(answers[1]);

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,20 +15,22 @@
 #include "device/host/pool_wait.h"
 #include "execution.h"
 #include "machine.h"
+#include "results.h"
+#include "summary.h"
 
 namespace {
 
 using namespace itif;
 
 constexpr bench::Bench kBenches[] = {
-    {"gemm", "GEMMs through the device, against oneDNN alone (ratio: share of its rate)", "bare",
-     bench::bench_gemm},
+    {"gemm", "GEMMs through the device, against oneDNN or cuBLAS alone (ratio: share of its rate)",
+     "bare", bench::bench_gemm},
     {"gemm-choice",
      "the GEMMs of several tenants in turn or at once, and which is chosen, against one of as many "
      "rows",
      "one GEMM", bench::bench_gemm_choice},
-    {"encoder", "BERT-base and ViT-base forward passes, against their GEMMs alone through oneDNN",
-     "floor", bench::bench_encoder},
+    {"encoder", "BERT-base and ViT-base forward passes, against their GEMMs alone", "floor",
+     bench::bench_encoder},
     {"operators",
      "Tables 5.3 and 5.4, Figure 5.5, and each operator against a copy of as many bytes "
      "(attention, "
@@ -80,16 +83,26 @@ int run_one(const bench::Bench& which, const bench::BenchOptions& options,
   bench::Report report(which.name, which.limit_name);
   // Before it takes its time.
   if (!json_path.empty())
-    if (Status writable = report.write_json(json_path); !writable) return failed(writable.error());
+    if (Status writable = report.keep_json(json_path); !writable) return failed(writable.error());
   fmt::print("itif-bench {}, commit {}, on {}\n", which.name, bench::kCommit,
              bench::describe(bench::this_machine()));
   const Status status = which.run(options, report);
   if (!status) report.set_error(status.error().message);
   if (status && report.num_rows() == 0 && !options.cases.empty())
     report.note("no row has that name");
-  if (!json_path.empty())
-    if (Status written = report.write_json(json_path); !written) return failed(written.error());
+  if (Status written = report.finish(); !written) return failed(written.error());
   return status ? 0 : failed(status.error());
+}
+
+int show(std::span<const bench::Bench> benches, const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    auto results = bench::read_results(file);
+    if (!results) return failed(results.error());
+    const auto which = std::ranges::find(benches, results->bench, &bench::Bench::name);
+    if (which != benches.end()) results->description = which->description;
+    fmt::print("{}", bench::markdown_section(*results));
+  }
+  return 0;
 }
 
 }  // namespace
@@ -122,8 +135,12 @@ int main(int argc, char** argv) {
   every->add_option("--only", all.only, "these benches")
       ->delimiter(',')
       ->check(CLI::IsMember(names));
+  std::vector<std::string> files;
+  CLI::App* shown =
+      app.add_subcommand("show", "what benches wrote with --json, as tables in Markdown");
+  shown->add_option("FILE", files)->required()->check(CLI::ExistingFile);
   if (argc > 1 && argv[1][0] != '-' && std::string_view(argv[1]) != "all" &&
-      std::ranges::find(names, argv[1]) == names.end())
+      std::string_view(argv[1]) != "show" && std::ranges::find(names, argv[1]) == names.end())
     return failed({Code::kInvalidArgument, fmt::format("no bench is named {}; there are all, {}",
                                                        argv[1], fmt::join(names, ", "))});
   CLI11_PARSE(app, argc, argv);
@@ -132,6 +149,7 @@ int main(int argc, char** argv) {
     return 1;
   }
 
+  if (shown->parsed()) return show(kBenches, files);
   if (every->parsed()) {
     const auto num_failed = bench::run_all(kBenches, options, all);
     if (!num_failed) return failed(num_failed.error());

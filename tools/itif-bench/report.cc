@@ -27,6 +27,7 @@ void Report::add(Row row) {
   fmt::print("\n");
   std::fflush(stdout);
   rows_.push_back(std::move(row));
+  if (!path_.empty()) (void)write_text(path_, json() + "\n");  // finish() reports what is wrong
 }
 
 void Report::note(const std::string& text) {
@@ -50,7 +51,10 @@ std::string Report::json() const {
       {"notes", notes_},
       {"rows", nlohmann::ordered_json::array()},
   };
-  if (!error_.empty()) document["error"] = error_;
+  if (!error_.empty())
+    document["error"] = error_;
+  else if (!is_complete_)
+    document["error"] = "it was ended before its last row";
   for (const Row& row : rows_) {
     nlohmann::ordered_json entry = {{"case", row.name},
                                     {"mode", row.mode},
@@ -65,8 +69,14 @@ std::string Report::json() const {
   return document.dump(2);
 }
 
-Status Report::write_json(const std::string& path) const {
-  return write_text(path, json() + "\n");
+Status Report::keep_json(const std::string& path) {
+  path_ = path;
+  return write_text(path_, json() + "\n");
+}
+
+Status Report::finish() {
+  is_complete_ = true;
+  return path_.empty() ? Status() : write_text(path_, json() + "\n");
 }
 
 }  // namespace itif::bench

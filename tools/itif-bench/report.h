@@ -40,12 +40,17 @@ class Report {
   // The bench has failed: what was measured until then is still written.
   void set_error(std::string message) { error_ = std::move(message); }
   size_t num_rows() const { return rows_.size(); }
-  std::string json() const;
-  // Errors: kPermission, kResourceExhausted.
-  Status write_json(const std::string& path) const;
+  // From now on the file holds what was measured so far, and says that it is not all. Errors: kPermission,
+  // kResourceExhausted.
+  Status keep_json(const std::string& path);
+  // The file, if there is one, is complete. Errors: likewise.
+  Status finish();
 
  private:
-  std::string bench_, limit_name_, device_, error_;
+  std::string json() const;
+
+  std::string bench_, limit_name_, device_, error_, path_;
+  bool is_complete_ = false;
   std::vector<std::string> notes_;
   std::vector<Row> rows_;
 };

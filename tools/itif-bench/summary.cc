@@ -36,6 +36,32 @@ std::string overview(std::span<const Results> all) {
   return text;
 }
 
+std::string plots_of(const Results& results, std::span<const Figure> figures, bool drawn) {
+  std::string text;
+  for (const Figure& figure : figures) {
+    if (figure.bench != results.bench) continue;
+    text += drawn ? fmt::format(
+                        "\n![{0}]({1}.svg)\n\n{0} ([PNG]({1}.png), [data]({1}.dat), "
+                        "[script]({1}.gp))\n",
+                        figure.title, figure.name)
+                  : fmt::format("\n{0}: [data]({1}.dat), [script]({1}.gp)\n", figure.title,
+                                figure.name);
+  }
+  return text;
+}
+
+std::string section(const Results& results, const std::string& plots) {
+  std::string text = fmt::format("\n## {}\n", results.bench);
+  if (!results.description.empty()) text += fmt::format("\n{}\n", results.description);
+  if (!results.device.empty()) text += fmt::format("\nDevice: {}\n", results.device);
+  if (!results.error.empty()) text += fmt::format("\n**Failed: {}**\n", results.error);
+  text += plots;
+  if (!results.rows.empty()) text += "\n" + markdown_tables(results);
+  for (const std::string& note : results.notes) text += fmt::format("\n- {}", note);
+  if (!results.notes.empty()) text += "\n";
+  return text;
+}
+
 }  // namespace
 
 std::string markdown_report(const std::string& command, std::span<const Results> all,
@@ -49,24 +75,12 @@ std::string markdown_report(const std::string& command, std::span<const Results>
       first_of(all, &Results::device), overview(all));
   text += kLegend;
   if (!no_plots.empty()) text += fmt::format("\n{}\n", no_plots);
-  for (const Results& results : all) {
-    text += fmt::format("\n## {}\n\n{}\n", results.bench, results.description);
-    if (!results.device.empty()) text += fmt::format("\nDevice: {}\n", results.device);
-    if (!results.error.empty()) text += fmt::format("\n**Failed: {}**\n", results.error);
-    for (const Figure& figure : figures) {
-      if (figure.bench != results.bench) continue;
-      text += drawn ? fmt::format(
-                          "\n![{0}]({1}.svg)\n\n{0} ([PNG]({1}.png), [data]({1}.dat), "
-                          "[script]({1}.gp))\n",
-                          figure.title, figure.name)
-                    : fmt::format("\n{0}: [data]({1}.dat), [script]({1}.gp)\n", figure.title,
-                                  figure.name);
-    }
-    if (!results.rows.empty()) text += "\n" + markdown_tables(results);
-    for (const std::string& note : results.notes) text += fmt::format("\n- {}", note);
-    if (!results.notes.empty()) text += "\n";
-  }
+  for (const Results& results : all) text += section(results, plots_of(results, figures, drawn));
   return text;
+}
+
+std::string markdown_section(const Results& results) {
+  return section(results, "");
 }
 
 }  // namespace itif::bench

@@ -9,6 +9,9 @@
 
 namespace itif::bench {
 
+// One bench's heading, tables and notes, without plots.
+std::string markdown_section(const Results& results);
+
 // `drawn`: there is an SVG and a PNG of each figure; else `no_plots` says why not.
 std::string markdown_report(const std::string& command, std::span<const Results> all,
                             std::span<const Figure> figures, bool drawn,

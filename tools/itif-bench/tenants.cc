@@ -151,6 +151,10 @@ Status run_case(const BenchOptions& options, const Model& model, size_t row, con
 
 Status bench_tenants(const BenchOptions& options, Report& report) {
   return on_each_device(options, report, [&](device::Device& device, const std::string&) -> Status {
+    if (device.info().kind == "cuda")
+      report.note(
+          "without an MPS daemon the processes of mode mps take turns on the GPU; the one whose "
+          "pipes are in ITIF_BENCH_MPS_PIPE_DIRECTORY serves them alone");
     for (const Model& model : kModels)
       for (size_t row = 0; row < std::size(kTenants); ++row)
         ITIF_TRY(run_case(options, model, row, hardware_of(device.info()), report));

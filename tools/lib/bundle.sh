@@ -150,7 +150,8 @@ bundle_add_licences() {
 
 bundle_add_gpu_check() {
   install -m 755 "$source_root/tools/gpu-check" "$1/bin/itif-gpu-check"
-  mkdir -p "$1/tests/data"
+  mkdir -p "$1/tests/data" "$1/tests/reference"
+  install -m 644 "$source_root/tests/reference/bert_in_torch.py" "$1/tests/reference"
   cp -R "$source_root"/tests/data/{goldens,generation} "$1/tests/data"
   cat >>"$1/README.txt" <<'TEXT'
 
