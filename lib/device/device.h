@@ -111,6 +111,10 @@ class Device {
   // Packs row-major `weight` [n, k]; several views fill one W from the top down (fused
   // QKV: three [H, H] into [3H, H]). REQUIRES: the views' rows add up to shape.n.
   virtual Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) = 0;
+  // Likewise the bias [n] of a weight that was packed at `target`, for devices whose GEMMs take it in a type of theirs.
+  virtual Status pack_bias(const GemmShape&, std::span<const TensorView>, void* /*target*/) {
+    return {};
+  }
   // Makes whatever GEMMs of up to max_rows rows need (host: the ladder of primitives), so that
   // nothing is created on the serving path. The handle goes into GroupedGemm::prepared and outlives its
   // launches. Errors: kUnsupported, kResourceExhausted.

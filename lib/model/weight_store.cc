@@ -24,6 +24,10 @@ Result<size_t> gemm_stride_bytes(device::Device& device, const device::GemmShape
   return round_up(bytes, kVectorAlignment);
 }
 
+bool has_bias(const WeightKind& kind) {
+  return kind.storage == Storage::kMatrix && kind.num_gemms == 1 && kind.gemm.has_bias;
+}
+
 Status pack_matrix(device::Device& device, const WeightKind& kind,
                    std::span<const TensorView> weight, std::byte* target) {
   if (kind.num_gemms == 1) return device.pack(kind.gemm, weight, target);
@@ -135,6 +139,8 @@ Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
       ITIF_TRY(pack_matrix(device_, kinds_[i], views, target));
       continue;
     }
+    if (i > 0 && has_bias(kinds_[i - 1]))
+      ITIF_TRY(device_.pack_bias(kinds_[i - 1].gemm, views, slabs_[i - 1].at(slot)));
     const DType type = kind.storage == Storage::kTable ? device_.info().compute : DType::kF32;
     for (const TensorView& view : views) {
       ITIF_TRY(device_.upload(view, type, target));

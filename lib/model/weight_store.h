@@ -53,6 +53,8 @@ struct WeightKind {
   float fill = 0;  // kMatrix, kVector: what a model with fewer rows than the store has behind them
 };
 
+// Whether the kind behind it is the bias of its GEMM: to be packed with it (Device::pack_bias), too.
+bool has_bias(const WeightKind& kind);
 // Packed weights of one shape behind each other.
 Result<size_t> gemm_stride_bytes(device::Device& device, const device::GemmShape& shape);
 // Packs a matrix [num_gemms · gemm.n, gemm.k] from views that fill it from the top down. REQUIRES: no view

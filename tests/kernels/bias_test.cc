@@ -42,18 +42,25 @@ BiasTest::Sums BiasTest::sums(uint32_t width, std::span<const RowRange> ranges, 
   prepared_.push_back(device_->prepare(shape, std::max(1u, rows)).value());
   std::vector<float> identity(width * width);
   for (uint32_t i = 0; i < width; ++i) identity[i * width + i] = 1;
-  auto weights = device_->allocate(device_->packed_bytes(shape).value()).value();
-  const TensorView view{reinterpret_cast<const std::byte*>(identity.data()), DType::kF32,
-                        Shape{width, width}};
-  EXPECT_TRUE(device_->pack(shape, {&view, 1}, weights->data()));
+  const size_t stride = (device_->packed_bytes(shape).value() + 255) / 256 * 256;
+  auto weights = device_->allocate(3 * stride).value();
   made.x = random_activations(rows * width);
-  for (int s = 0; s < 3; ++s) made.bias.push_back(random_values(width));
+  for (int s = 0; s < 3; ++s) {
+    made.bias.push_back(random_values(width));
+    const auto view_of = [](const std::vector<float>& values, const Shape& of) {
+      return TensorView{reinterpret_cast<const std::byte*>(values.data()), DType::kF32, of};
+    };
+    const TensorView weight = view_of(identity, {width, width}),
+                     bias = view_of(made.bias.back(), {width});
+    EXPECT_TRUE(device_->pack(shape, {&weight, 1}, weights->data() + s * stride));
+    EXPECT_TRUE(device_->pack_bias(shape, {&bias, 1}, weights->data() + s * stride));
+  }
   const auto slots = slot_of_rows(ranges);
   for (uint32_t r = 0; r < rows; ++r)
     for (uint32_t i = 0; i < width; ++i)
       made.expected.push_back(made.x[r * width + i] + made.bias[slots[r]][i]);
   made.gemm = {.a = upload_activations(made.x, slack * width),
-               .weights = {.base = weights->data(), .stride_bytes = 0},
+               .weights = {.base = weights->data(), .stride_bytes = stride},
                .bias = upload_slab(made.bias, DType::kF32),
                .out = make_output((rows + slack) * width, activation()),
                .n = width,

@@ -38,6 +38,8 @@ class DeviceTest : public testing::TestWithParam<DeviceCase> {
 
   // Of a GEMM with a bias, in unit(): a GPU rounds before the bias is added, and again behind it.
   double gemm_units() const { return device_->info().kind == "cuda" ? 4 : 2.2; }
+  // In turn, where a GPU's library adds what follows before it rounds.
+  double in_turn_units() const { return device_->info().kind == "cuda" ? 1.05 : 2.2; }
   // As the device stores it.
   float rounded(float activation) const;
 

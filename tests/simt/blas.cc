@@ -1,11 +1,10 @@
-// cuBLAS onto OpenBLAS: operands are widened to f32, results rounded once.
+// cuBLAS, as far as the CUDA device calls it.
 #include <cblas.h>
 #include <cublas_v2.h>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 
 #include <vector>
 
+#include "product.h"
 #include "runtime.h"
 
 namespace simt {
@@ -17,75 +16,27 @@ class Blas {
 
 namespace {
 
-struct Product {
-  cublasOperation_t trans_a, trans_b;
-  int m, n, k;
-  float alpha, beta;
-  cudaDataType type_a, type_b, type_c;
-  int lda, ldb, ldc;
-};
-
-size_t bytes_of(cudaDataType type) {
-  return type == CUDA_R_32F ? 4 : 2;
-}
-float load(const void* at, cudaDataType type, size_t i) {
-  switch (type) {
-    case CUDA_R_16F: return __half2float(static_cast<const __half*>(at)[i]);
-    case CUDA_R_16BF: return __bfloat162float(static_cast<const __nv_bfloat16*>(at)[i]);
-    default: return static_cast<const float*>(at)[i];
-  }
-}
-void store(void* at, cudaDataType type, size_t i, float value) {
-  switch (type) {
-    case CUDA_R_16F: static_cast<__half*>(at)[i] = __float2half_rn(value); break;
-    case CUDA_R_16BF: static_cast<__nv_bfloat16*>(at)[i] = __float2bfloat16_rn(value); break;
-    default: static_cast<float*>(at)[i] = value;
-  }
-}
-
-// Of rows × columns, column-major, without the gaps.
-std::vector<float> widened(const void* at, cudaDataType type, int rows, int columns, int ld) {
-  std::vector<float> values(static_cast<size_t>(rows) * static_cast<size_t>(columns));
-  for (int c = 0; c < columns; ++c)
-    for (int r = 0; r < rows; ++r)
-      values[static_cast<size_t>(c) * static_cast<size_t>(rows) + static_cast<size_t>(r)] =
-          load(at, type, static_cast<size_t>(c) * static_cast<size_t>(ld) + static_cast<size_t>(r));
-  return values;
-}
-
-void multiply(const Product& p, const void* a, const void* b, void* c) {
-  if (p.m == 0 || p.n == 0) return;
-  const bool ta = p.trans_a == CUBLAS_OP_T, tb = p.trans_b == CUBLAS_OP_T;
-  const int rows_a = ta ? p.k : p.m, columns_a = ta ? p.m : p.k;
-  const int rows_b = tb ? p.n : p.k, columns_b = tb ? p.k : p.n;
-  const auto wide_a = widened(a, p.type_a, rows_a, columns_a, p.lda);
-  const auto wide_b = widened(b, p.type_b, rows_b, columns_b, p.ldb);
-  auto wide_c = p.beta == 0
-                    ? std::vector<float>(static_cast<size_t>(p.m) * static_cast<size_t>(p.n))
-                    : widened(c, p.type_c, p.m, p.n, p.ldc);
-  cblas_sgemm(CblasColMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, p.m,
-              p.n, p.k, p.alpha, wide_a.data(), rows_a, wide_b.data(), rows_b, p.beta,
-              wide_c.data(), p.m);
-  for (int column = 0; column < p.n; ++column)
-    for (int row = 0; row < p.m; ++row)
-      store(c, p.type_c,
-            static_cast<size_t>(column) * static_cast<size_t>(p.ldc) + static_cast<size_t>(row),
-            wide_c[static_cast<size_t>(column) * static_cast<size_t>(p.m) +
-                   static_cast<size_t>(row)]);
-}
-
-// What cuBLAS documents as supported of what itif asks for.
-bool is_supported(const Product& p, bool is_grouped) {
-  if (p.m < 0 || p.n < 0 || p.k <= 0) return false;
-  if (p.lda < (p.trans_a == CUBLAS_OP_T ? p.k : p.m)) return false;
-  if (p.ldb < (p.trans_b == CUBLAS_OP_T ? p.n : p.k) || p.ldc < p.m) return false;
-  if (p.type_a != p.type_b) return false;
-  return p.type_c == p.type_a || (p.type_c == CUDA_R_32F && !is_grouped);
-}
-
 cublasStatus_t put(Blas* handle, std::function<void()> work) {
   const cudaError_t error = enqueue_work(handle->stream, std::move(work));
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+Product product(cublasOperation_t trans_a, cublasOperation_t trans_b, int m, int n, int k,
+                const void* alpha, const void* beta, cudaDataType type_a, int lda,
+                cudaDataType type_b, int ldb, cudaDataType type_c, int ldc) {
+  return {.trans_a = trans_a,
+          .trans_b = trans_b,
+          .m = m,
+          .n = n,
+          .k = k,
+          .alpha = *static_cast<const float*>(alpha),
+          .beta = *static_cast<const float*>(beta),
+          .type_a = type_a,
+          .type_b = type_b,
+          .type_c = type_c,
+          .lda = lda,
+          .ldb = ldb,
+          .ldc = ldc};
 }
 
 }  // namespace
@@ -141,19 +92,8 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                                           const void* beta, void* c, cudaDataType type_c, int ldc,
                                           long long stride_c, int count, cublasComputeType_t,
                                           cublasGemmAlgo_t) {
-  const Product p{.trans_a = trans_a,
-                  .trans_b = trans_b,
-                  .m = m,
-                  .n = n,
-                  .k = k,
-                  .alpha = *static_cast<const float*>(alpha),
-                  .beta = *static_cast<const float*>(beta),
-                  .type_a = type_a,
-                  .type_b = type_b,
-                  .type_c = type_c,
-                  .lda = lda,
-                  .ldb = ldb,
-                  .ldc = ldc};
+  const Product p =
+      simt::product(trans_a, trans_b, m, n, k, alpha, beta, type_a, lda, type_b, ldb, type_c, ldc);
   if (!is_supported(p, false)) return CUBLAS_STATUS_INVALID_VALUE;
   return simt::put(handle, [=] {
     for (int i = 0; i < count; ++i)
@@ -172,19 +112,8 @@ cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t tran
                                    int lda, const void* const b[], cudaDataType type_b, int ldb,
                                    const void* beta, void* const c[], cudaDataType type_c, int ldc,
                                    int count, cublasComputeType_t, cublasGemmAlgo_t) {
-  const Product p{.trans_a = trans_a,
-                  .trans_b = trans_b,
-                  .m = m,
-                  .n = n,
-                  .k = k,
-                  .alpha = *static_cast<const float*>(alpha),
-                  .beta = *static_cast<const float*>(beta),
-                  .type_a = type_a,
-                  .type_b = type_b,
-                  .type_c = type_c,
-                  .lda = lda,
-                  .ldb = ldb,
-                  .ldc = ldc};
+  const Product p =
+      simt::product(trans_a, trans_b, m, n, k, alpha, beta, type_a, lda, type_b, ldb, type_c, ldc);
   if (!simt::is_supported(p, false)) return CUBLAS_STATUS_INVALID_VALUE;
   return simt::put(handle, [=] {
     for (int i = 0; i < count; ++i) simt::multiply(p, a[i], b[i], c[i]);
@@ -198,19 +127,10 @@ cublasStatus_t cublasGemmGroupedBatchedEx(
     int num_groups, const int group_size[], cublasComputeType_t) {
   std::vector<Product> products;
   for (int group = 0; group < num_groups; ++group) {
-    const Product p{.trans_a = trans_a[group],
-                    .trans_b = trans_b[group],
-                    .m = m[group],
-                    .n = n[group],
-                    .k = k[group],
-                    .alpha = static_cast<const float*>(alpha)[group],
-                    .beta = static_cast<const float*>(beta)[group],
-                    .type_a = type_a,
-                    .type_b = type_b,
-                    .type_c = type_c,
-                    .lda = lda[group],
-                    .ldb = ldb[group],
-                    .ldc = ldc[group]};
+    const Product p = simt::product(trans_a[group], trans_b[group], m[group], n[group], k[group],
+                                    static_cast<const float*>(alpha) + group,
+                                    static_cast<const float*>(beta) + group, type_a, lda[group],
+                                    type_b, ldb[group], type_c, ldc[group]);
     if (!simt::is_supported(p, true)) return CUBLAS_STATUS_INVALID_VALUE;
     products.insert(products.end(), static_cast<size_t>(group_size[group]), p);
   }

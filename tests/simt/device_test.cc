@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -72,65 +71,6 @@ TEST_F(CudaDevice, AllocatesNothingOnceItHasServed) {
     (void)gathered();
   }
   EXPECT_EQ(simt::counts().allocations, before);
-}
-
-// A bias is a launch of its own only where nobody adds it.
-TEST(CudaBias, IsAddedByWhoReadsTheResult) {
-  const auto device = open_cuda_device({.kind = "cuda", .dtype = "bf16"}).value();
-  const auto stream = device->make_stream({.max_tokens = 64, .max_segments = 8}).value();
-  const auto memory = device->allocate(1 << 20).value();
-  std::byte* const at = memory->data();
-  const kernels::RowRange range{.first_row = 0, .num_rows = 40, .slot = 0};
-  const kernels::SegmentRows segment{0, 40};
-  const auto launches = [&](uint32_t n, const std::function<void(std::byte*)>& reader) {
-    const auto prepared = device->prepare({.n = n, .k = 64}, 40).value();
-    stream->gemms(std::vector<kernels::GroupedGemm>{{.a = at,
-                                                     .weights = {at, 0},
-                                                     .bias = {at, 0},
-                                                     .out = at + 65536,
-                                                     .n = n,
-                                                     .k = 64,
-                                                     .ranges = {&range, 1},
-                                                     .mode = kernels::GemmMode::kAtOnce,
-                                                     .prepared = prepared.get()}});
-    const uint64_t before = simt::counts().launches;
-    reader(at + 65536);
-    EXPECT_TRUE(stream->synchronize());
-    return simt::counts().launches - before - 1;  // without the plan's
-  };
-  const auto attention = [&](uint32_t heads, uint32_t head_size) {
-    return [&, heads, head_size](std::byte* x) {
-      stream->attention({.qkv = x,
-                         .out = at + 262144,
-                         .segments = {&segment, 1},
-                         .num_heads = heads,
-                         .head_size = head_size,
-                         .scale = 1});
-    };
-  };
-  const auto layer_norm = [&](std::byte* x) {
-    stream->residual_layer_norm({.x = x,
-                                 .residual = at,
-                                 .gamma = {at, 0},
-                                 .beta = {at, 0},
-                                 .hidden = 192,
-                                 .ranges = {&range, 1},
-                                 .out = at + 262144});
-  };
-  const auto to_f32 = [&](std::byte*) {
-    stream->to_f32({.x = at, .out = reinterpret_cast<float*>(at + 524288), .count = 4});
-  };
-  EXPECT_EQ(launches(192, attention(2, 32)), 2u);
-  EXPECT_EQ(launches(192, layer_norm), 2u);
-  EXPECT_EQ(launches(192, to_f32), 3u);
-  EXPECT_EQ(launches(192, attention(4, 16)), 3u) << "not on tensor cores";
-  EXPECT_EQ(launches(384, attention(2, 32)), 3u) << "of other values";
-  EXPECT_EQ(launches(192,
-                     [&](std::byte* x) {
-                       to_f32(x);
-                       layer_norm(x);
-                     }),
-            4u);
 }
 
 TEST_F(CudaDevice, AFaultSticksUntilTheReset) {

@@ -1,4 +1,4 @@
-// In the place of lib/device/cuda/blas.cc: blas.cc of this folder is linked, not loaded.
+// In the place of lib/device/cuda/blas.cc: those of this folder are linked, not loaded.
 #include "device/cuda/blas.h"
 
 namespace itif::device::cuda {
@@ -14,6 +14,16 @@ Result<const Blas*> load_blas() {
       .gemm_strided_batched = &cublasGemmStridedBatchedEx,
       .gemm_batched = &cublasGemmBatchedEx,
       .gemm_grouped_batched = &cublasGemmGroupedBatchedEx,
+      .lt_create = &cublasLtCreate,
+      .lt_destroy = &cublasLtDestroy,
+      .lt_init_matmul = &cublasLtMatmulDescInit_internal,
+      .lt_set_matmul = &cublasLtMatmulDescSetAttribute,
+      .lt_init_layout = &cublasLtMatrixLayoutInit_internal,
+      .lt_init_preference = &cublasLtMatmulPreferenceInit_internal,
+      .lt_set_preference = &cublasLtMatmulPreferenceSetAttribute,
+      .lt_find = &cublasLtMatmulAlgoGetHeuristic,
+      .lt_check = &cublasLtMatmulAlgoCheck,
+      .lt_matmul = &cublasLtMatmul,
   };
   return &blas;
 }

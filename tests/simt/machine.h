@@ -1,4 +1,4 @@
-// The state of the machine that runtime.h speaks of. For runtime.cc and memory.cc only.
+// The state of the machine that runtime.h speaks of. For this folder's own sources.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -46,7 +46,8 @@ struct Item {
 class Graph {
  public:
   std::vector<Work> works;
-  std::set<Stream*> unjoined;  // streams that an event took in, and whose work nobody has waited for
+  std::set<Stream*>
+      unjoined;  // streams that an event took in, and whose work nobody has waited for
 };
 class GraphExec {
  public:

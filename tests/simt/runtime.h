@@ -28,6 +28,7 @@ struct Counts {
   uint64_t launches = 0;
   uint64_t allocations = 0;  // of device and of pinned memory
   uint64_t live_device_bytes = 0;
+  uint64_t epilogues = 0;  // cublasLtMatmul's, captured ones included
 };
 Counts counts();
 

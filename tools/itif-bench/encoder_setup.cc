@@ -90,7 +90,12 @@ Status fill_with_noise(device::Device& device, const model::WeightStore& weights
       case model::Storage::kTable:
         ITIF_TRY(device.upload(view, device.info().compute, target));
         break;
-      case model::Storage::kVector: ITIF_TRY(device.upload(view, DType::kF32, target)); break;
+      case model::Storage::kVector:
+        ITIF_TRY(device.upload(view, DType::kF32, target));
+        if (kind > 0 && model::has_bias(weights.kinds()[kind - 1]))
+          ITIF_TRY(device.pack_bias(weights.kinds()[kind - 1].gemm, {&view, 1},
+                                    weights.slab(kind - 1).at(slot)));
+        break;
       case model::Storage::kMatrix: {
         std::vector<TensorView> matrices;
         for (uint32_t i = 0; i < what.num_gemms; ++i)

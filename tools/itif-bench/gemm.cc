@@ -70,6 +70,8 @@ Result<DeviceGemm> make_gemm(device::Device& device, const Size& size) {
   ITIF_TRY(device.upload(view_of(gemm.host_bias, {size.n}), DType::kF32, gemm.bias->data()));
   const TensorView weights = view_of(gemm.host_weights, {size.n, size.k});
   ITIF_TRY(device.pack(shape, {&weights, 1}, gemm.weights->data()));
+  const TensorView bias = view_of(gemm.host_bias, {size.n});
+  ITIF_TRY(device.pack_bias(shape, {&bias, 1}, gemm.weights->data()));
   ITIF_ASSIGN(gemm.prepared, device.prepare(shape, size.rows));
   return gemm;
 }

@@ -79,8 +79,11 @@ class TenantGemms {
     for (uint32_t slot = 0; slot < count; ++slot) {
       const std::vector<float> weight = floats(size_t{shape.n} * shape.k, 1 / std::sqrt(shape.k));
       const TensorView weights = view(weight, {shape.n, shape.k});
-      ITIF_TRY(
-          device.pack(gemms.shape_, {&weights, 1}, gemms.weights_->data() + slot * gemms.stride_));
+      std::byte* const at = gemms.weights_->data() + slot * gemms.stride_;
+      ITIF_TRY(device.pack(gemms.shape_, {&weights, 1}, at));
+      const std::vector<float> zeros(shape.n);
+      const TensorView bias = view(zeros, {shape.n});
+      ITIF_TRY(device.pack_bias(gemms.shape_, {&bias, 1}, at));
       gemms.ranges_.push_back({.first_row = slot * rows, .num_rows = rows, .slot = slot});
     }
     gemms.merged_ = {.first_row = 0, .num_rows = gemms.total_, .slot = 0};

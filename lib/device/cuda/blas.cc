@@ -6,37 +6,62 @@
 namespace itif::device::cuda {
 namespace {
 
-// Its programming interface is this version's as long as the number behind .so is.
-constexpr const char* kLibrary = "libcublas.so.13";
-// Where the toolkit's packages put it, which not every loader's configuration knows.
-constexpr const char* kFallback = "/usr/local/cuda/lib64/libcublas.so.13";
+// Their programming interface is this version's as long as the number behind .so is.
+constexpr const char* kBlas = "libcublas.so.13";
+constexpr const char* kBlasLt = "libcublasLt.so.13";  // comes with the other, which needs it
+// Where the toolkit's packages put them, which not every loader's configuration knows.
+constexpr const char* kFolder = "/usr/local/cuda/lib64/";
 
-template <class Function>
-Status find(void* library, const char* name, Function& function) {
-  void* const found = dlsym(library, name);
-  if (found == nullptr)
-    return fail(Code::kUnsupported, fmt::format("{} has no {}: it is too old", kLibrary, name));
-  function = reinterpret_cast<Function>(found);
-  return {};
-}
+class Library {
+ public:
+  static Result<Library> open(const char* name) {
+    void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      const std::string why = dlerror();
+      library = dlopen(fmt::format("{}{}", kFolder, name).c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (library == nullptr)
+        return fail(Code::kUnsupported, fmt::format("cuBLAS cannot be loaded: {}", why));
+    }
+    return Library(library, name);
+  }
+  template <class Function>
+  Status find(const char* name, Function& function) const {
+    void* const found = dlsym(library_, name);
+    if (found == nullptr)
+      return fail(Code::kUnsupported, fmt::format("{} has no {}: it is too old", name_, name));
+    function = reinterpret_cast<Function>(found);
+    return {};
+  }
+
+ private:
+  Library(void* library, const char* name) : library_(library), name_(name) {}
+  void* library_;
+  const char* name_;
+};
 
 Result<Blas> load() {
-  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const std::string why = dlerror();
-    library = dlopen(kFallback, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return fail(Code::kUnsupported, "cuBLAS cannot be loaded: " + why);
-  }
+  ITIF_ASSIGN(const Library library, Library::open(kBlas));
   Blas blas;
-  ITIF_TRY(find(library, "cublasCreate_v2", blas.create));
-  ITIF_TRY(find(library, "cublasDestroy_v2", blas.destroy));
-  ITIF_TRY(find(library, "cublasSetStream_v2", blas.set_stream));
-  ITIF_TRY(find(library, "cublasSetWorkspace_v2", blas.set_workspace));
-  ITIF_TRY(find(library, "cublasGetStatusString", blas.status_string));
-  ITIF_TRY(find(library, "cublasGemmEx", blas.gemm));
-  ITIF_TRY(find(library, "cublasGemmStridedBatchedEx", blas.gemm_strided_batched));
-  ITIF_TRY(find(library, "cublasGemmBatchedEx", blas.gemm_batched));
-  ITIF_TRY(find(library, "cublasGemmGroupedBatchedEx", blas.gemm_grouped_batched));
+  ITIF_TRY(library.find("cublasCreate_v2", blas.create));
+  ITIF_TRY(library.find("cublasDestroy_v2", blas.destroy));
+  ITIF_TRY(library.find("cublasSetStream_v2", blas.set_stream));
+  ITIF_TRY(library.find("cublasSetWorkspace_v2", blas.set_workspace));
+  ITIF_TRY(library.find("cublasGetStatusString", blas.status_string));
+  ITIF_TRY(library.find("cublasGemmEx", blas.gemm));
+  ITIF_TRY(library.find("cublasGemmStridedBatchedEx", blas.gemm_strided_batched));
+  ITIF_TRY(library.find("cublasGemmBatchedEx", blas.gemm_batched));
+  ITIF_TRY(library.find("cublasGemmGroupedBatchedEx", blas.gemm_grouped_batched));
+  ITIF_ASSIGN(const Library lt, Library::open(kBlasLt));
+  ITIF_TRY(lt.find("cublasLtCreate", blas.lt_create));
+  ITIF_TRY(lt.find("cublasLtDestroy", blas.lt_destroy));
+  ITIF_TRY(lt.find("cublasLtMatmulDescInit_internal", blas.lt_init_matmul));
+  ITIF_TRY(lt.find("cublasLtMatmulDescSetAttribute", blas.lt_set_matmul));
+  ITIF_TRY(lt.find("cublasLtMatrixLayoutInit_internal", blas.lt_init_layout));
+  ITIF_TRY(lt.find("cublasLtMatmulPreferenceInit_internal", blas.lt_init_preference));
+  ITIF_TRY(lt.find("cublasLtMatmulPreferenceSetAttribute", blas.lt_set_preference));
+  ITIF_TRY(lt.find("cublasLtMatmulAlgoGetHeuristic", blas.lt_find));
+  ITIF_TRY(lt.find("cublasLtMatmulAlgoCheck", blas.lt_check));
+  ITIF_TRY(lt.find("cublasLtMatmul", blas.lt_matmul));
   return blas;
 }
 

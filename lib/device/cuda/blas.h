@@ -1,7 +1,8 @@
-// cuBLAS, found by name when a GPU is opened: a program must start where there is none, and what is installed
-// without it computes on the host.
+// cuBLAS and cuBLASLt, found by name when a GPU is opened: a program must start where there is none, and what is
+// installed without it computes on the host.
 #pragma once
 
+#include <cublasLt.h>
 #include <cublas_v2.h>
 
 #include "base/error.h"
@@ -34,6 +35,18 @@ struct Blas {
                                  Type, int lda, Pointers b, Type, int ldb, const void* beta,
                                  void* const* c, Type, int ldc, int count, Compute, Algo) = nullptr;
   decltype(&cublasGemmGroupedBatchedEx) gemm_grouped_batched = nullptr;
+
+  // cuBLASLt. Descriptors stand where the caller wants them: what its header's inline functions call.
+  decltype(&cublasLtCreate) lt_create = nullptr;
+  decltype(&cublasLtDestroy) lt_destroy = nullptr;
+  decltype(&cublasLtMatmulDescInit_internal) lt_init_matmul = nullptr;
+  decltype(&cublasLtMatmulDescSetAttribute) lt_set_matmul = nullptr;
+  decltype(&cublasLtMatrixLayoutInit_internal) lt_init_layout = nullptr;
+  decltype(&cublasLtMatmulPreferenceInit_internal) lt_init_preference = nullptr;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) lt_set_preference = nullptr;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) lt_find = nullptr;
+  decltype(&cublasLtMatmulAlgoCheck) lt_check = nullptr;
+  decltype(&cublasLtMatmul) lt_matmul = nullptr;
 };
 
 // Once a process. Errors: kUnsupported, with what the loader says.

@@ -12,6 +12,7 @@
 #include "device/cuda/memory.h"
 #include "device/cuda/stream.h"
 #include "device/host/convert.h"
+#include "device/weight_views.h"
 
 namespace itif::device {
 namespace {
@@ -59,26 +60,29 @@ class CudaDevice final : public Device {
     if (bytes != 0) (void)cudaMemcpy(target, source, bytes, cudaMemcpyDeviceToHost);
   }
 
-  // Row-major, as cuBLAS takes them.
   Result<size_t> packed_bytes(const GemmShape& shape) override {
-    return size_t{shape.n} * shape.k * dtype_bytes(info_.compute);
+    return cuda::packed_bytes(info_.compute, shape);
   }
   Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) override {
-    uint64_t elements = 0;
-    for (const TensorView& view : weight) elements += view.shape.elements();
-    if (elements != uint64_t{shape.n} * shape.k)
-      return fail(Code::kInvalidArgument,
-                  fmt::format("weights of {} elements do not fill a GEMM of {} × {}", elements,
-                              shape.n, shape.k));
-    auto* to = static_cast<std::byte*>(target);
-    for (const TensorView& view : weight) {
-      ITIF_TRY(upload(view, info_.compute, to));
-      to += view.shape.elements() * dtype_bytes(info_.compute);
-    }
-    return {};
+    ITIF_TRY(check_weight(shape, weight));
+    ITIF_TRY(upload_all(weight, static_cast<std::byte*>(target)));
+    if (!cuda::has_packed_bias(info_.compute, shape)) return {};
+    // NaN until pack_bias() comes, lest it be forgotten.
+    return check(
+        cudaMemset(static_cast<std::byte*>(target) + cuda::packed_bias_offset(info_.compute, shape),
+                   0xFF, shape.n * dtype_bytes(info_.compute)),
+        "cannot pack weights");
   }
-  Result<GemmHandle> prepare(const GemmShape& shape, uint32_t) override {
-    return std::make_shared<const cuda::PreparedShape>(shape);
+  Status pack_bias(const GemmShape& shape, std::span<const TensorView> bias,
+                   void* target) override {
+    if (!cuda::has_packed_bias(info_.compute, shape)) return {};
+    ITIF_TRY(check_weight({.n = shape.n, .k = 1}, bias));
+    return upload_all(
+        bias, static_cast<std::byte*>(target) + cuda::packed_bias_offset(info_.compute, shape));
+  }
+  Result<GemmHandle> prepare(const GemmShape& shape, uint32_t max_rows) override {
+    return std::make_shared<const cuda::PreparedShape>(
+        shape, epilogues_.prepare(info_.compute, shape, max_rows));
   }
   uint32_t row_slack() const override { return 0; }
 
@@ -90,6 +94,7 @@ class CudaDevice final : public Device {
     if (parts_.budget->used_bytes() > 0)
       return fail(Code::kInternal, fmt::format("{} of the device's memory are still in use",
                                                format_bytes(parts_.budget->used_bytes())));
+    epilogues_.close();
     ITIF_TRY(check(cudaDeviceReset(), "the GPU cannot be reset: restart itifd"));
     return parts_.registered->add_again();
   }
@@ -100,8 +105,18 @@ class CudaDevice final : public Device {
   }
 
  private:
+  // Side by side, in the activation type.
+  Status upload_all(std::span<const TensorView> views, std::byte* to) {
+    for (const TensorView& view : views) {
+      ITIF_TRY(upload(view, info_.compute, to));
+      to += view.shape.elements() * dtype_bytes(info_.compute);
+    }
+    return {};
+  }
+
   DeviceInfo info_;
   const cuda::StreamParts parts_;
+  cuda::Epilogues epilogues_;
 };
 
 Result<DType> compute_type(const std::string& name) {

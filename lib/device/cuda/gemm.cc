@@ -11,19 +11,12 @@ namespace itif::device::cuda {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // what cuBLAS recommends on Hopper
-constexpr size_t kSideWorkspaceBytes = size_t{4} << 20;
+constexpr size_t kSideWorkspaceBytes = kEpilogueWorkspaceBytes;
 // Below it what a launch costs counts more than what finding pointers does: one graph for all tenants.
 constexpr uint32_t kLeastStridedRows = 512;
 constexpr const char* kStart = "cannot start cuBLAS";
 constexpr float kOne = 1, kZero = 0;
 
-cudaDataType type_of(DType type) {
-  switch (type) {
-    case DType::kBF16: return CUDA_R_16BF;
-    case DType::kF16: return CUDA_R_16F;
-    default: return CUDA_R_32F;
-  }
-}
 bool are_equally_long(std::span<const kernels::RowRange> ranges) {
   return std::ranges::all_of(
       ranges, [&](const kernels::RowRange& r) { return r.num_rows == ranges[0].num_rows; });
@@ -62,6 +55,7 @@ Result<std::unique_ptr<Gemms>> Gemms::make(DType compute, cudaStream_t stream,
     ITIF_TRY(gemms->open_lane(lane, budget,
                               lane.stream == stream ? kWorkspaceBytes : kSideWorkspaceBytes));
   }
+  ITIF_TRY(check(blas->lt_create(&gemms->lt_), kStart));
   return gemms;
 }
 
@@ -74,6 +68,7 @@ Status Gemms::open_lane(Lane& lane, const std::shared_ptr<Budget>& budget, size_
 }
 
 Gemms::~Gemms() {
+  if (lt_ != nullptr) (void)blas_.lt_destroy(lt_);
   for (Lane& lane : lanes_) {
     if (lane.handle != nullptr) (void)blas_.destroy(lane.handle);
     if (lane.reached != nullptr) (void)cudaEventDestroy(lane.reached);
@@ -101,6 +96,28 @@ bool Gemms::runs_in_turn(const kernels::GroupedGemm& args) const {
   return !are_equally_long(args.ranges) && args.f32_out && compute_ != DType::kF32;
 }
 
+bool Gemms::has_epilogue(const kernels::GroupedGemm& args) const {
+  const auto* prepared = static_cast<const PreparedShape*>(args.prepared);
+  return prepared != nullptr && prepared->shape.activation == args.activation &&
+         runs_in_turn(args) && std::ranges::all_of(args.ranges, [&](const auto& range) {
+           return prepared->with_epilogue.runs(with_epilogue(args, range));
+         });
+}
+
+EpilogueGemm::Call Gemms::with_epilogue(const kernels::GroupedGemm& args,
+                                        const kernels::RowRange& range) const {
+  const GemmShape& shape = static_cast<const PreparedShape*>(args.prepared)->shape;
+  EpilogueGemm::Call call{.rows = range.num_rows,
+                          .weight = args.weights.at(range.slot),
+                          .a = input(args, range),
+                          .out = output(args, range)};
+  if (has_packed_bias(compute_, shape))
+    call.bias = args.weights.at(range.slot) + packed_bias_offset(compute_, shape);
+  else if (shape.has_bias)
+    call.bias = args.bias.at(range.slot);
+  return call;
+}
+
 Status Gemms::run(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
                   std::span<const kernels::GroupedGemm> all) {
   size_t calls = 0;  // that need not wait for each other
@@ -115,11 +132,20 @@ Status Gemms::run(const kernels::cuda::Launcher& launch, PlanMemory& plan, Launc
     if (args.ranges.empty()) continue;
     key.add_arguments(args);
     if (runs_in_turn(args)) {
+      const bool is_with_epilogue = has_epilogue(args);
+      key.add(is_with_epilogue);
       for (const kernels::RowRange& range : args.ranges) {
-        Strided call = single(args, range);
-        call.lane = next_lane++ % kLanes;
-        launch.log().add<Strided>(&make_strided, call);
+        const size_t lane = next_lane++ % kLanes;
         key.add(range);
+        if (is_with_epilogue) {
+          const auto* prepared = static_cast<const PreparedShape*>(args.prepared);
+          launch.log().add<WithEpilogue>(&make_with_epilogue, {this, lane, &prepared->with_epilogue,
+                                                               with_epilogue(args, range)});
+          continue;
+        }
+        Strided call = single(args, range);
+        call.lane = lane;
+        launch.log().add<Strided>(&make_strided, call);
       }
     } else if (!add_strided(launch, key, args)) {
       ITIF_TRY(add_pointers(launch, plan, key, args));
@@ -251,6 +277,13 @@ cudaError_t Gemms::make_strided(const Strided& c, cudaStream_t) {
       handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w, g.type_, c.ldw, c.stride_w, c.a,
       g.type_, c.k, c.stride_a, &kZero, c.out, c.type_out, c.m, c.stride_out, c.count,
       CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+cudaError_t Gemms::make_with_epilogue(const WithEpilogue& c, cudaStream_t) {
+  if (c.call.rows == 0) return cudaSuccess;
+  const Gemms& g = *c.gemms;
+  const Lane& lane = g.lanes_[c.lane];
+  return as_launch(c.gemm->run(g.blas_, g.lt_, c.call, lane.workspace->data(), lane.stream));
 }
 
 cudaError_t Gemms::make_pointers(const Pointers& c, cudaStream_t) {

@@ -5,7 +5,7 @@
 // ranges are equally long, else grouped; which weights they read then stands in the batch's plan memory, so that a
 // graph serves all tenants. Large ones whose slots are equally far apart are strided, which needs no pointers. Bias
 // and activation are a launch behind them, for all tenants (model weights rotation): no epilogue of a grouped call
-// finds each row's tenant.
+// finds each row's tenant. Those in turn have one, where it does (epilogue.h).
 #pragma once
 
 #include <array>
@@ -14,16 +14,19 @@
 #include <vector>
 
 #include "device/cuda/blas.h"
+#include "device/cuda/epilogue.h"
 #include "device/cuda/graphs.h"
 #include "device/cuda/plan_memory.h"
 #include "device/device.h"
 
 namespace itif::device::cuda {
 
-// What a GEMM was prepared for: cuBLAS needs nothing made, but what is not prepared is a defect here, too.
+// What a GEMM was prepared for. Without an epilogue cuBLAS needs nothing made, but what is not prepared is a defect.
 struct PreparedShape final : kernels::PreparedGemm {
-  explicit PreparedShape(const GemmShape& shape) : shape(shape) {}
+  PreparedShape(const GemmShape& shape, EpilogueGemm with_epilogue)
+      : shape(shape), with_epilogue(std::move(with_epilogue)) {}
   const GemmShape shape;
+  const EpilogueGemm with_epilogue;
 };
 
 class Gemms {
@@ -35,9 +38,10 @@ class Gemms {
   Gemms(const Gemms&) = delete;
   Gemms& operator=(const Gemms&) = delete;
 
-  // Without bias and activation. REQUIRES: none writes what another reads or writes.
+  // Bias and activation only where has_epilogue(). REQUIRES: none writes what another reads or writes.
   Status run(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
              std::span<const kernels::GroupedGemm> all);
+  bool has_epilogue(const kernels::GroupedGemm& args) const;
   // The thesis's form of attention: products of activations.
   void run(const kernels::cuda::Launcher& launch, LaunchKey& key, const kernels::BatchedGemm& args);
   // What was logged has been made.
@@ -80,6 +84,12 @@ class Gemms {
     int count = 0;
     cudaDataType type_out = CUDA_R_32F;
   };
+  struct WithEpilogue {
+    Gemms* gemms = nullptr;
+    size_t lane = 0;
+    const EpilogueGemm* gemm = nullptr;
+    EpilogueGemm::Call call;
+  };
   struct Join {
     Gemms* gemms = nullptr;
     size_t num_lanes = 0;
@@ -89,6 +99,8 @@ class Gemms {
   Status open_lane(Lane& lane, const std::shared_ptr<Budget>& budget, size_t workspace_bytes);
   bool runs_in_turn(const kernels::GroupedGemm& args) const;
   Strided single(const kernels::GroupedGemm& args, const kernels::RowRange& range);
+  EpilogueGemm::Call with_epilogue(const kernels::GroupedGemm& args,
+                                   const kernels::RowRange& range) const;
   bool add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
                    const kernels::GroupedGemm& args);
   Status add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
@@ -99,6 +111,7 @@ class Gemms {
   cudaDataType type_of_output(const kernels::GroupedGemm& args) const;
 
   static cudaError_t make_strided(const Strided& call, cudaStream_t stream);
+  static cudaError_t make_with_epilogue(const WithEpilogue& call, cudaStream_t stream);
   static cudaError_t make_pointers(const Pointers& call, cudaStream_t stream);
   static cudaError_t fork(const Join& call, cudaStream_t stream);
   static cudaError_t join(const Join& call, cudaStream_t stream);
@@ -107,6 +120,7 @@ class Gemms {
   const cudaDataType type_;
   const Blas& blas_;
   std::array<Lane, kLanes> lanes_;
+  cublasLtHandle_t lt_ = nullptr;
   std::deque<Groups> groups_;  // kept from batch to batch
   size_t num_groups_ = 0;
   std::vector<const void*> weights_, inputs_;

@@ -110,6 +110,7 @@ class CudaStream final : public Stream {
     keep(gemms_->run(launch_, plan(), key_, all));
     for (const kernels::GroupedGemm& args : all) {
       if (args.bias.base == nullptr && args.activation == kernels::Activation::kNone) continue;
+      if (gemms_->has_epilogue(args)) continue;
       const kernels::BiasActivation behind = {.x = args.out,
                                               .bias = args.bias,
                                               .width = args.n,

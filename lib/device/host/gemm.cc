@@ -8,6 +8,7 @@
 
 #include "device/host/convert.h"
 #include "device/host/gemm_ladder.h"
+#include "device/weight_views.h"
 
 namespace itif::device {
 namespace {
@@ -123,14 +124,9 @@ size_t GemmLibrary::num_prepared() const {
 
 Status GemmLibrary::pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) {
   using dnnl::memory;
-  uint64_t elements = 0;
-  for (const TensorView& view : weight) elements += view.shape.elements();
-  if (elements != uint64_t{shape.n} * shape.k)
-    return fail(Code::kInvalidArgument,
-                fmt::format("weights of {} elements do not fill a GEMM of {} × {}", elements,
-                            shape.n, shape.k));
+  ITIF_TRY(check_weight(shape, weight));
   const DType type = state_->compute;
-  std::vector<std::byte> rows(elements * dtype_bytes(type));
+  std::vector<std::byte> rows(size_t{shape.n} * shape.k * dtype_bytes(type));
   std::byte* to = rows.data();
   for (const TensorView& view : weight) {
     convert_floats(view, type, to);
@@ -164,8 +160,8 @@ Result<GemmHandle> GemmLibrary::prepare(const GemmShape& shape, uint32_t max_row
     if (state_->num_threads > 1) {
       state_->add_rungs(*ladder, ladder->one_thread, rung_of(std::min(max_rows, kAtOnceRows)), 1);
       raise(state_->staging_bytes,
-                   size_t{kAtOnceRows} * shape.n *
-                       (shape.f32_out ? sizeof(float) : dtype_bytes(state_->compute)));
+            size_t{kAtOnceRows} * shape.n *
+                (shape.f32_out ? sizeof(float) : dtype_bytes(state_->compute)));
     }
     return GemmHandle(ladder);
   } catch (const std::exception& error) {

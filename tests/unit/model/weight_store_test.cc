@@ -73,6 +73,7 @@ TEST(WeightStore, AMatrixOfSeveralGemmsKeepsThemApart) {
             (std::vector<float>{8, 9, 10, 11}));
   EXPECT_EQ(std::vector<float>(values.end() - 4, values.end()),
             (std::vector<float>{12, 13, 14, 15}));
+  EXPECT_TRUE(device.state().packed_biases.empty()) << "of several GEMMs";
 }
 
 TEST(WeightStore, KindsOfAllTenantsStandConcatenated) {
@@ -95,6 +96,8 @@ TEST(WeightStore, KindsOfAllTenantsStandConcatenated) {
   EXPECT_EQ(contents(*store, 3, 0, 4), (std::vector<float>{16, 17, 18, 19}));
   EXPECT_EQ(contents(*store, 0, 1, 4), (std::vector<float>{100, 101, 102, 103}));
   EXPECT_EQ(contents(*store, 3, 1, 4), (std::vector<float>{114, 115, 116, 117}));
+  EXPECT_EQ(device.state().packed_biases[store->slab(2).at(1)],
+            (std::vector<float>{114, 115, 116, 117}));
   // Vectors share a slab: two tables and matrices of their own, one for both vectors.
   EXPECT_EQ(device.state().live_slots, 2u * 3);
   EXPECT_EQ(store->slab(1).stride_bytes, store->slab(3).stride_bytes);

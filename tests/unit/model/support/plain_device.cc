@@ -102,6 +102,18 @@ Status PlainDevice::pack(const device::GemmShape& shape, std::span<const TensorV
   return {};
 }
 
+Status PlainDevice::pack_bias(const device::GemmShape& shape, std::span<const TensorView> bias,
+                              void* target) {
+  std::vector<float> values;
+  for (const TensorView& view : bias) {
+    values.resize(values.size() + view.shape.elements());
+    view.to_f32(values.data() + values.size() - view.shape.elements());
+  }
+  CHECK(values.size() == shape.n);
+  state_->packed_biases[target] = std::move(values);
+  return {};
+}
+
 Result<std::unique_ptr<device::Stream>> PlainDevice::make_stream(
     const device::StreamLimits& limits, const device::StreamOptions& options) {
   auto stream = make_plain_stream(state_, limits);

@@ -2,6 +2,7 @@
 // also an independent check of what the operators mean (kernels/args.h).
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -15,8 +16,9 @@ struct PlainDeviceState {
   bool fail_synchronize = false;
   size_t available_bytes = size_t{1} << 40;
   size_t live_buffers = 0;
-  size_t live_slots = 0;                  // committed
-  std::vector<kernels::ShapeMode> gemms;  // launched, and how
+  size_t live_slots = 0;                                    // committed
+  std::vector<kernels::ShapeMode> gemms;                    // launched, and how
+  std::map<const void*, std::vector<float>> packed_biases;  // by the weight
 
   bool may_allocate() {
     if (allocations_until_failure < 0) return true;
@@ -40,6 +42,8 @@ class PlainDevice final : public device::Device {
   Result<size_t> packed_bytes(const device::GemmShape& shape) override;
   Status pack(const device::GemmShape& shape, std::span<const TensorView> weight,
               void* target) override;
+  Status pack_bias(const device::GemmShape& shape, std::span<const TensorView> bias,
+                   void* target) override;
   Result<device::GemmHandle> prepare(const device::GemmShape&, uint32_t) override {
     return nullptr;
   }
