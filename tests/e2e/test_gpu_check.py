@@ -54,7 +54,8 @@ def test_what_fails_is_said_and_counts(tmp_path):
     build = tmp_path / "build"
     (build / "meson-info").mkdir(parents=True)
     for name, script in {
-        "tests/simt/test_kernels_on_simt": r"""printf 'x.cc:7: Failure\n\tsaid "\\|\377"\n[  FAILED  ] A.B\n'; exit 3""",
+        "tests/simt/test_kernels_on_simt": r"""printf 'x.cc:7: Failure\n\tsaid "\\|\377"\n[  FAILED  ] A.B\n'
+                                               exit 3""",
         "tests/simt/test_cuda_device": "kill -KILL $$",
         "tests/simt/test_models_on_simt": "echo '[  PASSED  ] 5 tests.'",
         **{f"tests/simt/{name}": "exit 1" for name in ("itifd_on_simt", "bench_on_simt")},
@@ -63,8 +64,8 @@ def test_what_fails_is_said_and_counts(tmp_path):
         (build / name).parent.mkdir(parents=True, exist_ok=True)
         (build / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         (build / name).chmod(0o755)
-    result = subprocess.run((GPU_CHECK, "--build", build, "--rehearse", "--part", "tests,serve", "--out", tmp_path / "out"),
-                            stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    command = (GPU_CHECK, "--build", build, "--rehearse", "--part", "tests,serve", "--out", tmp_path / "out")
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
     assert result.returncode == 1 and result.stdout.splitlines()[-1] == b"1 passed, 4 failed, 1 skipped", result.stdout
     (written,) = (tmp_path / "out").glob("*/*.json")
     rows = json.loads(written.read_text(encoding="utf-8"))["rows"]
