@@ -90,6 +90,7 @@ class MarianDecoder final : public Decoder {
                      std::span<const uint32_t> places) noexcept override {
     DCHECK(places.size() == pass.num_rows);
     embed(stream, weights, pass.pieces, pass.positions, pass.ranges);
+    stream.end_inputs();
     for (uint32_t layer = 0; layer < spec_.layers; ++layer)
       block_->launch(stream, weights, pass, kBlocks + layer * kNumBlockKinds, hidden_->data());
     for (uint32_t layer = 0; layer < layers_; ++layer) {

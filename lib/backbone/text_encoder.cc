@@ -46,6 +46,7 @@ class TextEncoder final : public Backbone {
                 const Pass& pass) noexcept override {
     auto* ids = reinterpret_cast<int32_t*>(ids_->data());
     stream.gather_ids({.pieces = pass.pieces, .ids = ids, .vocab_size = spec_.vocab});
+    stream.end_inputs();
     std::byte* embedded = embedded_ ? embedded_->data() : hidden_->data();
     stream.embed_layer_norm(
         {.ids = ids,

@@ -208,6 +208,7 @@ class VisionTransformer final : public Backbone {
                            .channels = spec_.image.channels,
                            .patch = spec_.image.patch,
                            .out = patches_->data()});
+    stream.end_inputs();
     launch_linear(stream, weights, pass, projection_, kProjection, patches_->data(),
                   hidden_->data());
     stream.embed_patches({.x = hidden_->data(),

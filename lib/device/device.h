@@ -79,8 +79,9 @@ struct StreamOptions {
   // Launches return before they have run, so that the caller may prepare the next batch meanwhile. Host:
   // they run on a thread of the stream's own, once recorded; otherwise at once, on the caller's.
   bool runs_apart = false;
-  const Clock* clock = nullptr;        // outlives the stream. REQUIRES: one if it runs apart
-  std::function<void()> on_done = {};  // called by that thread whenever an event has come
+  const Clock* clock = nullptr;  // outlives the stream. REQUIRES: one if it runs apart
+  // Called by that thread whenever an event has come, or its inputs have been read.
+  std::function<void()> on_done = {};
 };
 
 // Keeps what a device made for a shape; shared by all who prepared it, freed with the last.
@@ -181,10 +182,16 @@ class Stream {
   virtual void softmax(const kernels::Softmax& args) = 0;
   // device → host, ordered with the launches.
   virtual void copy_to_host(const void* source, size_t bytes, void* target) = 0;
+  // Behind the last gather (GatherIds, GatherPatches) of memory whose owner waits for it: inputs_read() of the next
+  // event then says when what was shown to the gathers so far has been read, which is long before the event.
+  // REQUIRES: at most once for each event.
+  virtual void end_inputs() {}
   // REQUIRES: fewer than kMaxPending events were recorded that were not waited for.
   virtual Event record() = 0;
   // Whether wait() would not.
   virtual bool is_done(Event event) const noexcept = 0;
+  // Whether it may be written to. Without end_inputs(): when the event has come. REQUIRES: a pending event.
+  virtual bool inputs_read(Event event) const noexcept { return is_done(event); }
   // Whether StreamOptions::on_done is called. False: who waits has to ask is_done() time and again.
   virtual bool calls_on_done() const noexcept { return true; }
   // REQUIRES: each event once, in their order.

@@ -57,8 +57,10 @@ class MeteredStream final : public Stream {
   void batched_gemm(const kernels::BatchedGemm& args) override;
   void softmax(const kernels::Softmax& args) override;
   void copy_to_host(const void* source, size_t bytes, void* target) override;
+  void end_inputs() override { stream_->end_inputs(); }
   Event record() override { return stream_->record(); }
   bool is_done(Event event) const noexcept override { return stream_->is_done(event); }
+  bool inputs_read(Event event) const noexcept override { return stream_->inputs_read(event); }
   Completion wait(Event event) override { return stream_->wait(event); }
   Status synchronize() override { return stream_->synchronize(); }
 

@@ -16,6 +16,12 @@ namespace {
 constexpr size_t kWorkBytes = 1 << 20;
 constexpr size_t kWorkLaunches = 1024;
 
+struct InputsRead {
+  std::atomic<Stream::Event>* num_read;
+  Stream::Event event;
+  const std::function<void()>* on_done;
+};
+
 struct CopyToHost {
   const void* source;
   size_t bytes;
@@ -114,6 +120,10 @@ Stream::Event QueuedStream::record() {
 
 bool QueuedStream::is_done(Event event) const noexcept {
   return num_done_.load(std::memory_order_acquire) > event;
+}
+
+bool QueuedStream::inputs_read(Event event) const noexcept {
+  return num_read_.load(std::memory_order_acquire) > event || is_done(event);
 }
 
 Stream::Completion QueuedStream::wait(Event event) {
@@ -230,6 +240,16 @@ void QueuedStream::copy_to_host(const void* source, size_t bytes, void* target) 
                              stream.copy_to_host(copy.source, copy.bytes, copy.target);
                            },
                            work.keep(CopyToHost{source, bytes, target})});
+}
+
+void QueuedStream::end_inputs() {
+  Work& work = of(next_event_);
+  work.launches.push_back({[](Stream&, const void* kept) {
+                             const auto& inputs = *static_cast<const InputsRead*>(kept);
+                             inputs.num_read->store(inputs.event + 1, std::memory_order_release);
+                             if (*inputs.on_done) (*inputs.on_done)();
+                           },
+                           work.keep(InputsRead{&num_read_, next_event_, &on_done_})});
 }
 
 }  // namespace itif::device

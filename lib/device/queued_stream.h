@@ -3,7 +3,8 @@
 // caller's own kind of processors; a GPU needs none.
 //
 // Kept are the arguments and all that their spans show, as the Stream's contract wants: "read before the
-// call returns". Only what device pointers show, and the bytes of packets, must stay until the event.
+// call returns". Only what device pointers show must stay until the event, and the bytes of packets until they
+// have been read.
 #pragma once
 
 #include <array>
@@ -54,8 +55,10 @@ class QueuedStream final : public Stream {
   void batched_gemm(const kernels::BatchedGemm& args) override;
   void softmax(const kernels::Softmax& args) override;
   void copy_to_host(const void* source, size_t bytes, void* target) override;
+  void end_inputs() override;
   Event record() override;
   bool is_done(Event event) const noexcept override;
+  bool inputs_read(Event event) const noexcept override;
   Completion wait(Event event) override;
   Status synchronize() override;
 
@@ -107,6 +110,8 @@ class QueuedStream final : public Stream {
   Event num_handed_ = 0;  // guarded by mutex_
   bool stopping_ = false;
   std::atomic<Event> num_done_{0};  // written with mutex_ held
+  std::atomic<Event> num_read_{
+      0};  // one past the last event that end_inputs() was called for, once it has run
   std::thread thread_;
 };
 

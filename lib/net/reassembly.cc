@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "base/check.h"
 #include "base/share.h"
@@ -272,8 +273,14 @@ size_t Reassembler::missing_ranges(Context& context, std::span<wire::Range> out)
   return count;
 }
 
-uint32_t Reassembler::release(Context& context) noexcept {
-  DCHECK(context.state != ContextState::kFree);
+uint32_t Reassembler::release_pieces(Context& context) noexcept {
+  DCHECK(context.state == ContextState::kExecuting);
+  return free_pieces(context);
+}
+
+uint32_t Reassembler::free_pieces(Context& context) noexcept {
+  const uint32_t count = std::exchange(context.num_arrived, 0);
+  if (count == 0) return 0;
   const Table pieces = table(context);
   for (uint32_t word = 0; word * 64 < context.num_pieces; ++word)
     for (uint64_t bits = pieces.arrived[word]; bits != 0; bits &= bits - 1)
@@ -282,19 +289,27 @@ uint32_t Reassembler::release(Context& context) noexcept {
   if (context.arena_first != PieceArena::kNone) {
     arena_.release(context.arena_first, context.num_pieces);
     tenant.piece_slots -= PieceArena::block_pieces(context.num_pieces);
+    context.arena_first = PieceArena::kNone;
   }
+  const uint64_t bytes = std::exchange(context.held_bytes, 0);
+  tenant.held_bytes -= bytes;
+  tenant.held_pieces -= count;
+  held_bytes_ -= bytes;
+  held_pieces_ -= count;
+  context.request.pieces = {};
+  return count;
+}
+
+uint32_t Reassembler::release(Context& context) noexcept {
+  DCHECK(context.state != ContextState::kFree);
+  const uint32_t count = free_pieces(context);
   timers_.cancel(slot_of(context));
   index_.erase(context.key);
-  --tenant.contexts;
-  tenant.held_bytes -= context.held_bytes;
-  tenant.held_pieces -= context.num_arrived;
-  held_bytes_ -= context.held_bytes;
-  held_pieces_ -= context.num_arrived;
+  --tenants_[context.request.tenant_index].contexts;
   context.state = ContextState::kFree;
-  context.request.pieces = {};
   context.next_free = first_free_;
   first_free_ = slot_of(context);
-  return context.num_arrived;
+  return count;
 }
 
 uint32_t Reassembler::tenant_contexts(uint32_t tenant_index) const noexcept {

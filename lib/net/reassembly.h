@@ -10,8 +10,8 @@
 // executor as request::Request) until release(). What a finished request answered is
 // ResponseCache's.
 //
-// An mbuf belongs to the context from Outcome::held() to release(), which puts all of them on the
-// DeathRow at once; with any other outcome it stays the caller's.
+// An mbuf belongs to the context from Outcome::held() to release_pieces() or release(), which put all of
+// them on the DeathRow at once; with any other outcome it stays the caller's.
 #pragma once
 
 #include <cstddef>
@@ -141,11 +141,14 @@ class Reassembler {
   // number.
   size_t missing_ranges(Context& context, std::span<wire::Range> out) noexcept;
 
-  // Ends the context; its mbufs go to the death row. Returns how many there were.
+  // Its mbufs go to the death row, and the table of its pieces to others; the request goes on. Returns how
+  // many there were: none the second time. REQUIRES: it is executing; nobody reads request.pieces any more.
+  uint32_t release_pieces(Context& context) noexcept;
+  // Ends the context and what it holds. Returns how many mbufs there were.
   // REQUIRES: nobody else uses context.request any more.
   uint32_t release(Context& context) noexcept;
 
-  // Frees what release() put aside: once a poll.
+  // Frees what was put aside: once a poll.
   void flush() noexcept { death_row_.flush(); }
 
   uint32_t num_contexts() const noexcept { return index_.size(); }
@@ -178,6 +181,7 @@ class Reassembler {
   };
 
   Table table(Context& context) noexcept;
+  uint32_t free_pieces(Context& context) noexcept;
   DropReason charge_refusal(uint32_t tenant_index, uint64_t bytes) const noexcept;
   void hold(Context& context, const Arrival& arrival) noexcept;
   void become_whole(Context& context, uint64_t now_ns) noexcept;

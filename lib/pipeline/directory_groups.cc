@@ -109,7 +109,7 @@ Result<uint16_t> Directory::make_group(const std::string& name, const model::Bac
   stage_options.executor.limits.max_tokens = options.max_tokens;
   ITIF_ASSIGN(auto group, make_group_(device, spec, options));
   stage_options.overlaps = overlaps(*group, device);
-  const std::vector<RequestRing*> returns = pipeline_.return_rings();
+  const std::vector<ReturnRing*> returns = pipeline_.return_rings();
   ITIF_ASSIGN(auto stage,
               GroupStage::create(name, std::move(group), device, clock_, returns, stage_options));
   stage->start();

@@ -21,7 +21,7 @@ constexpr uint64_t kDevicePollNs = 10'000;         // of a device that rings non
 Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
                                                        std::unique_ptr<runtime::Group> group,
                                                        device::Device& device, const Clock& clock,
-                                                       std::span<RequestRing* const> returns,
+                                                       std::span<ReturnRing* const> returns,
                                                        const GroupStageOptions& options) {
   std::unique_ptr<GroupStage> stage(new GroupStage);
   stage->name_ = std::move(name);
@@ -32,7 +32,7 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   stage->set_busy(options.idle.busy);
   stage->returns_.assign(returns.begin(), returns.end());
   uint32_t lendable = 0;
-  for (const RequestRing* ring : returns) lendable += ring->capacity();
+  for (const ReturnRing* ring : returns) lendable += ring->capacity();
   static std::atomic<unsigned> serial{0};
   const bool generates = stage->group_->decoder() != nullptr;
   ITIF_ASSIGN(stage->ring_,
@@ -90,7 +90,7 @@ void GroupStage::run() noexcept {
 // While batches run nothing has to be looked for where the device rings as requests do.
 void GroupStage::rest(Idle& idle) noexcept {
   const auto ready = [this] {
-    return !ring_->empty() || executor_->has_results() ||
+    return !ring_->empty() || executor_->has_results() || executor_->has_read_packets() ||
            task_.load(std::memory_order_acquire) != nullptr || stopping();
   };
   idle.set_busy(busy());
@@ -174,8 +174,14 @@ void GroupStage::complete(std::span<request::Request* const> requests) noexcept 
     // Sized for every context of the worker, so a full ring is a defect.
     CHECK(returns_[request->worker]->push(request));
   }
-  for (RequestRing* ring : returns_)
-    if (!ring->empty()) ring->bell.ring();
+  for (ReturnRing* ring : returns_)
+    if (!ring->empty()) ring->bell().ring();
+}
+
+// Rings no bell: a worker looks here before it receives again, and nobody waits for it otherwise.
+void GroupStage::release_packets(std::span<request::Request* const> requests) noexcept {
+  for (request::Request* request : requests)
+    CHECK(returns_[request->worker]->push_packets(request));
 }
 
 }  // namespace itif::pipeline

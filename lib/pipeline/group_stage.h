@@ -18,6 +18,7 @@
 #include "device/device.h"
 #include "pipeline/idle.h"
 #include "pipeline/request_ring.h"
+#include "pipeline/return_ring.h"
 #include "runtime/executor.h"
 #include "runtime/group.h"
 #include "telemetry/counters.h"
@@ -42,12 +43,12 @@ class StageTask {
 
 class GroupStage final : private runtime::CompletionSink {
  public:
-  // `returns[w]` takes worker w's requests back; sized so that it cannot be full. Everything
+  // `returns[w]` takes worker w's requests back, and their packets; sized so that it cannot be full. Everything
   // referred to outlives the stage. Errors: those of make_stream and RequestRing::create.
   static Result<std::unique_ptr<GroupStage>> create(std::string name,
                                                     std::unique_ptr<runtime::Group> group,
                                                     device::Device& device, const Clock& clock,
-                                                    std::span<RequestRing* const> returns,
+                                                    std::span<ReturnRing* const> returns,
                                                     const GroupStageOptions& options);
   ~GroupStage() override;  // stop()
 
@@ -107,6 +108,7 @@ class GroupStage final : private runtime::CompletionSink {
   void finish_batches() noexcept;
   size_t run_task() noexcept;
   void complete(std::span<request::Request* const> requests) noexcept override;
+  void release_packets(std::span<request::Request* const> requests) noexcept override;
 
   std::string name_;
   device::Device* device_ = nullptr;
@@ -116,7 +118,7 @@ class GroupStage final : private runtime::CompletionSink {
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<runtime::RequestExecutor> executor_;
   runtime::GroupExecutor* planned_ = nullptr;  // the same; null: it generates
-  std::vector<RequestRing*> returns_;
+  std::vector<ReturnRing*> returns_;
   GroupStageOptions options_;
   telemetry::ExecutorCounters counters_;
   std::atomic<StageTask*> task_{nullptr};

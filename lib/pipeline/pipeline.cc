@@ -165,8 +165,8 @@ void Pipeline::stop() noexcept {
   for (size_t i = 0; i < workers_.size(); ++i) rte_eal_wait_lcore(lcores_[i]);
 }
 
-std::vector<RequestRing*> Pipeline::return_rings() const {
-  std::vector<RequestRing*> rings;
+std::vector<ReturnRing*> Pipeline::return_rings() const {
+  std::vector<ReturnRing*> rings;
   for (const auto& worker : workers_) rings.push_back(&worker->returns());
   return rings;
 }

@@ -39,7 +39,7 @@ class Pipeline {
   const Shared& shared() const noexcept { return *shared_; }
   std::span<const std::unique_ptr<Worker>> workers() const noexcept { return workers_; }
   std::span<const std::unique_ptr<net::Port>> ports() const noexcept { return ports_; }
-  std::vector<RequestRing*> return_rings() const;
+  std::vector<ReturnRing*> return_rings() const;
 
  private:
   Pipeline() = default;

@@ -27,8 +27,8 @@ Result<std::unique_ptr<Worker>> Worker::create(const net::Port& port, Shared& sh
                                               " workers in all: lower num_queues");
   }
   std::unique_ptr<Worker> worker(new Worker(port, shared, options));
-  ITIF_ASSIGN(worker->returns_, RequestRing::create("itif_return_" + std::to_string(options.id),
-                                                    options.reassembly.max_contexts));
+  ITIF_ASSIGN(worker->returns_, ReturnRing::create("itif_return_" + std::to_string(options.id),
+                                                   options.reassembly.max_contexts));
   return worker;
 }
 
@@ -51,7 +51,7 @@ Worker::~Worker() {
 
 void Worker::stop() noexcept {
   stopping_.store(true, std::memory_order_release);
-  returns_->bell.ring();
+  returns_->bell().ring();
 }
 
 void Worker::run() noexcept {
@@ -63,7 +63,7 @@ void Worker::run() noexcept {
       continue;
     }
     counters_.idle_polls.add();
-    idle.found_nothing(returns_->bell, [this] {
+    idle.found_nothing(returns_->bell(), [this] {
       return !returns_->empty() || stopping_.load(std::memory_order_acquire);
     });
   }
@@ -86,9 +86,15 @@ size_t Worker::poll() noexcept {
     receive(mbufs[i]);
   }
 
-  std::array<request::Request*, kBurst> done;
-  const unsigned completed = returns_->pop(done.data(), done.size());
-  for (unsigned i = 0; i < completed; ++i) finish(net::Context::of(*done[i]));
+  std::array<ReturnRing::Item, kBurst> returned;
+  const unsigned given_back = returns_->pop(returned.data(), returned.size());
+  for (unsigned i = 0; i < given_back; ++i) {
+    net::Context& context = net::Context::of(returned[i].request());
+    if (returned[i].has_ended())
+      finish(context);
+    else
+      take_packets(context);
+  }
 
   const size_t built = transmit_.poll(tx_, options_.pool, port_.info().tx_offloads);
   const size_t waiting = tx_.pending();
@@ -96,8 +102,8 @@ size_t Worker::poll() noexcept {
   if (now_ns_ >= next_sweep_ns_) sweep();
   reassembler_.flush();
   death_row_.flush();
-  if (received + completed + built > 0) publish();
-  return received + completed + built + waiting;
+  if (received + given_back + built > 0) publish();
+  return received + given_back + built + waiting;
 }
 
 void Worker::sweep() noexcept {

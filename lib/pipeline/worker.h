@@ -80,7 +80,7 @@ class Worker {
   void run() noexcept;
   void stop() noexcept;
 
-  RequestRing& returns() noexcept { return *returns_; }
+  ReturnRing& returns() noexcept { return *returns_; }
   const WorkerOptions& options() const noexcept { return options_; }
   const net::Port& port() const noexcept { return port_; }
 
@@ -136,6 +136,7 @@ class Worker {
   void give_up(net::Context& context, net::DropReason reason, wire::StatusCode status,
                const char* detail) noexcept;
   uint32_t release(net::Context& context) noexcept;
+  void take_packets(net::Context& context) noexcept;
   bool respond(net::Context& context) noexcept;
   void respond_status(net::Context& context) noexcept;
   void account_end(net::Context& context) noexcept;
@@ -154,7 +155,7 @@ class Worker {
   net::TransmitQueue transmit_;
   net::TxBuffer tx_;
   net::DeathRow death_row_;
-  std::unique_ptr<RequestRing> returns_;
+  std::unique_ptr<ReturnRing> returns_;
   telemetry::WorkerCounters counters_;
   telemetry::TenantCounterTable tenants_;
   telemetry::StageHistograms stages_;

@@ -85,10 +85,17 @@ Outcome Worker::refuse(const Arrived& arrived, const Verified& verified, DropRea
 void Worker::finish(net::Context& context) noexcept {
   if (context.request.status != StatusCode::kOk || !respond(context)) respond_status(context);
   account_end(context);
-  telemetry::TenantCounters& tenant = tenants_[context.request.tenant_index];
-  const uint32_t pieces = release(context);
+  take_packets(context);
+  release(context);
+}
+
+// What a request consisted of has been read, or never will be.
+void Worker::take_packets(net::Context& context) noexcept {
+  const uint32_t index = context.request.tenant_index;
+  const uint32_t pieces = reassembler_.release_pieces(context);
   counters_.forwarded.add(pieces);
-  tenant.forwarded.add(pieces);
+  tenants_[index].forwarded.add(pieces);
+  tenants_[index].held.set(reassembler_.tenant_held_pieces(index));
 }
 
 // Ends the context; returns how many pieces it held.

@@ -1,9 +1,10 @@
 // A request on its way through the appliance, and who owns what of it.
 //
 // Ownership, once: the worker that reassembled a request owns the Request and the mbufs behind its
-// pieces for the request's whole life. It lends both to the group's executor through a ring and gets
-// them back, with a result or a status, through another. Between the two only the executor touches
-// them. Nobody but that worker frees an mbuf or a Request.
+// pieces. It lends both to the group's executor through a ring and gets them back through another: the
+// mbufs, and `pieces` with them, as soon as they have been read, if that is long before the request ends;
+// the Request with a result or a status. Until then only the executor touches what it was lent. Nobody
+// but that worker frees an mbuf or a Request, and it frees each once, whichever way it comes back.
 //
 // Plain data: no DPDK, no device. `pieces` point into packet buffers; nothing has been copied.
 #pragma once

@@ -134,6 +134,7 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
   figures = {};
   size_t completed = 0, refused = 0;
   if (has_results()) completed += finish_oldest(sink, figures);
+  release_packets(sink);
   if (may_begin(clock_.now_ns())) {
     refused += begin(sink);
     // On a stream that runs at once it is over.
@@ -159,7 +160,7 @@ size_t GroupExecutor::finish(CompletionSink& sink, BatchFigures& figures) noexce
 uint64_t GroupExecutor::expected_end_ns() const noexcept {
   uint64_t end_ns = last_end_ns_;
   for (uint32_t i = 0; i < num_in_flight_; ++i) {
-    const Flight& flight = flights_[(first_ + i) % flights_.size()];
+    const Flight& flight = in_flight(i);
     end_ns = std::max(end_ns, flight.begin_ns) +
              static_cast<uint64_t>(cost_.batch_ns(flight.figures.num_tokens));
   }
@@ -188,7 +189,7 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
   // Before the batch: they have waited long enough.
   const size_t refused = complete_refused(sink);
   if (batch_.empty()) return refused;
-  Flight& flight = flights_[(first_ + num_in_flight_) % flights_.size()];
+  Flight& flight = in_flight(num_in_flight_);
   flight.begin_ns = now_ns;
   flight.slo_ns = objectives.slo_ns;
   flight.pass = 0;
@@ -315,6 +316,24 @@ void GroupExecutor::launch_pass(Flight& flight) noexcept {
   Batch batch{std::span(flight.segments).subspan(pass.first_segment, pass.num_segments)};
   group_.begin(stream_, batch, static_cast<uint32_t>(&flight - flights_.data()));
   flight.event = stream_.record();
+  flight.holds_packets = true;
+}
+
+bool GroupExecutor::has_read_packets() const noexcept {
+  for (uint32_t i = 0; i < num_in_flight_; ++i)
+    if (in_flight(i).holds_packets) return stream_.inputs_read(in_flight(i).event);
+  return false;
+}
+
+// A pass that has ended completes its requests instead.
+void GroupExecutor::release_packets(CompletionSink& sink) noexcept {
+  for (uint32_t i = 0; i < num_in_flight_; ++i) {
+    Flight& flight = in_flight(i);
+    if (!flight.holds_packets) continue;
+    if (!stream_.inputs_read(flight.event)) return;
+    flight.holds_packets = false;
+    sink.release_packets(riding(flight));
+  }
 }
 
 // Waits for the pass that runs and completes its requests; who rode in an early one does not wait for the
@@ -329,7 +348,7 @@ size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures)
     device_failed_ = flight.figures.device_failed = true;
   finish_pass(flight);
   num_executing_.fetch_sub(pass.num_segments, std::memory_order_relaxed);
-  sink.complete(std::span(flight.ordered).subspan(pass.first_segment, pass.num_segments));
+  sink.complete(riding(flight));
   if (++flight.pass < flight.plan.passes.size()) {
     launch_pass(flight);
     return pass.num_segments;

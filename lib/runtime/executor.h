@@ -59,6 +59,7 @@ class GroupExecutor final : public RequestExecutor {
   bool has_results() const noexcept override {
     return num_in_flight_ > 0 && stream_.is_done(oldest().event);
   }
+  bool has_read_packets() const noexcept override;
 
   // REQUIRES: nothing runs: finish() was called until it had nothing to do.
   ~GroupExecutor() override;
@@ -84,8 +85,9 @@ class GroupExecutor final : public RequestExecutor {
     BatchFigures figures;
     uint64_t begin_ns = 0;
     uint64_t expected_end_ns = 0;
-    uint64_t slo_ns = 0;  // of the tenants whose objectives count
-    size_t pass = 0;      // of the plan, that runs
+    uint64_t slo_ns = 0;         // of the tenants whose objectives count
+    size_t pass = 0;             // of the plan, that runs
+    bool holds_packets = false;  // of the requests of that pass
     device::Stream::Event event = 0;
   };
 
@@ -102,6 +104,7 @@ class GroupExecutor final : public RequestExecutor {
   bool may_begin(uint64_t now_ns) const noexcept;
   size_t begin(CompletionSink& sink) noexcept;  // returns what was refused
   void launch_pass(Flight& flight) noexcept;
+  void release_packets(CompletionSink& sink) noexcept;
   size_t finish_oldest(CompletionSink& sink, BatchFigures& figures) noexcept;
   void learn(const Flight& flight) noexcept;
   uint64_t expected_end_ns() const noexcept;
@@ -112,6 +115,16 @@ class GroupExecutor final : public RequestExecutor {
   }
   Flight& oldest() noexcept { return flights_[first_]; }
   const Flight& oldest() const noexcept { return flights_[first_]; }
+  // In the order in which they began.
+  Flight& in_flight(uint32_t i) noexcept { return flights_[(first_ + i) % flights_.size()]; }
+  const Flight& in_flight(uint32_t i) const noexcept {
+    return flights_[(first_ + i) % flights_.size()];
+  }
+  // The requests of the pass that runs.
+  static std::span<request::Request* const> riding(const Flight& flight) noexcept {
+    const plan::Pass& pass = flight.plan.passes[flight.pass];
+    return std::span(flight.ordered).subspan(pass.first_segment, pass.num_segments);
+  }
   size_t complete_refused(CompletionSink& sink) noexcept;
   void choose_batch(uint64_t now_ns, const sched::Objectives& objectives) noexcept;
   static plan::PlanLimits plan_limits(const ExecutorOptions& options) noexcept {

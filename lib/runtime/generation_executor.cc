@@ -73,6 +73,7 @@ GenerationExecutor::GenerationExecutor(Group& group, device::Stream& stream, con
   for (uint32_t i = 0; i < 2 * max_beams_; ++i) spare_.push_back(std::make_unique<Sequence>());
   running_.reserve(max_beams_);
   ended_.reserve(max_beams_);
+  encoded_.reserve(max_beams_);
   const size_t found = size_t{max_beams_} * kernels::kMaxTopTokens;
   candidates_.reserve(size_t{model::GenerationConfig::kMaxBeams} * kernels::kMaxTopTokens);
   log_probabilities_.resize(found);
@@ -154,11 +155,12 @@ uint32_t GenerationExecutor::blocks_needed(const request::Request& request,
 size_t GenerationExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept {
   figures = {};
   size_t refused = 0;
-  if (has_results()) end_step(figures);
+  if (has_results()) end_step(sink, figures);
+  if (has_read_packets()) release_packets(sink);
   if (!in_flight_) {
     refused += begin_step(sink);
     // On a stream that runs at once it is over.
-    if (figures.num_tokens == 0 && has_results()) end_step(figures);
+    if (figures.num_tokens == 0 && has_results()) end_step(sink, figures);
   }
   const size_t completed = refused + answer_ended(sink, figures);
   figures.num_refused = static_cast<uint32_t>(completed) - figures.num_requests;
@@ -167,7 +169,7 @@ size_t GenerationExecutor::step(CompletionSink& sink, BatchFigures& figures) noe
 
 size_t GenerationExecutor::finish(CompletionSink& sink, BatchFigures& figures) noexcept {
   figures = {};
-  if (in_flight_) end_step(figures);
+  if (in_flight_) end_step(sink, figures);
   const size_t completed = answer_ended(sink, figures);
   figures.num_refused = static_cast<uint32_t>(completed) - figures.num_requests;
   return completed;
@@ -202,9 +204,10 @@ size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
   return refused;
 }
 
-void GenerationExecutor::end_step(BatchFigures& figures) noexcept {
+void GenerationExecutor::end_step(CompletionSink& sink, BatchFigures& figures) noexcept {
   const device::Stream::Completion completion = stream_.wait(event_);
   in_flight_ = false;
+  release_packets(sink);
   figures = figures_;
   if (completion.status) {
     advance();
@@ -228,6 +231,12 @@ size_t GenerationExecutor::answer_ended(CompletionSink& sink, BatchFigures& figu
   figures.kv_blocks_used = blocks_.num_used();
   figures.kv_blocks_reserved = blocks_.num_reserved();
   return complete(sink);
+}
+
+// Sequences go on for many steps: what they were asked with need not.
+void GenerationExecutor::release_packets(CompletionSink& sink) noexcept {
+  if (!encoded_.empty()) sink.release_packets(encoded_);
+  encoded_.clear();
 }
 
 size_t GenerationExecutor::complete(CompletionSink& sink) noexcept {
@@ -277,6 +286,7 @@ bool GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
   sequence->source_tokens = request->num_tokens;
   sequence->reserved_blocks = needed;
   sequence->entered = true;
+  encoded_.push_back(request);
   request->launch_ns = now_ns;
   num_beams_ += config.num_beams;
   const auto place = std::ranges::upper_bound(

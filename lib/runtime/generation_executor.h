@@ -47,6 +47,9 @@ class GenerationExecutor final : public RequestExecutor {
   size_t finish(CompletionSink& sink, BatchFigures& figures) noexcept override;
   uint64_t next_step_ns() const noexcept override { return 0; }
   bool has_results() const noexcept override { return in_flight_ && stream_.is_done(event_); }
+  bool has_read_packets() const noexcept override {
+    return !encoded_.empty() && stream_.inputs_read(event_);
+  }
   // REQUIRES: no step runs: finish() was called.
   ~GenerationExecutor() override;
   uint32_t num_queued() const noexcept override {
@@ -71,7 +74,7 @@ class GenerationExecutor final : public RequestExecutor {
   bool enter(request::Request* request, uint64_t now_ns) noexcept;
   void encode_entered() noexcept;
   size_t begin_step(CompletionSink& sink) noexcept;  // returns what was refused
-  void end_step(BatchFigures& figures) noexcept;
+  void end_step(CompletionSink& sink, BatchFigures& figures) noexcept;
   std::unique_ptr<Sequence> leave(size_t index) noexcept;
   void advance() noexcept;
   size_t answer_ended(CompletionSink& sink, BatchFigures& figures) noexcept;
@@ -79,6 +82,7 @@ class GenerationExecutor final : public RequestExecutor {
   void expire_running(uint64_t now_ns) noexcept;
   void fail_all() noexcept;
   size_t complete(CompletionSink& sink) noexcept;
+  void release_packets(CompletionSink& sink) noexcept;
   void learn_pace(uint64_t start_ns) noexcept;
   double expected_wait_ns(uint32_t slot, const model::GenerationConfig& config) const noexcept;
 
@@ -108,6 +112,8 @@ class GenerationExecutor final : public RequestExecutor {
   device::Stream::Event event_ = 0;      // its end
   uint64_t begin_ns_ = 0;
   BatchFigures figures_;  // what is known of it when it begins
+  // Whose sources it encodes, until their packets are released.
+  std::vector<request::Request*> encoded_;
   // Of late: time in which one sequence leaves while others run; 0: none has yet.
   double pace_ns_ = 0;
   uint64_t last_step_ns_ = 0;  // its start; 0: nothing ran

@@ -31,9 +31,9 @@ class RequestExecutor {
   virtual ~RequestExecutor() = default;
   // REQUIRES: at most kMaxIntake calls between two of step(): what a flood costs the batch that waits.
   virtual void submit(request::Request* request) noexcept = 0;
-  // Completes the oldest batch that runs, if it is done, begins another, if anything waits and it is time,
-  // and completes what was refused since the last step. Returns the requests completed; `figures` are of
-  // the batch that was.
+  // Completes the oldest batch that runs, if it is done, releases packets of others that have been read, begins
+  // another batch, if anything waits and it is time, and completes what was refused since the last step. Returns
+  // the requests completed; `figures` are of the batch that was.
   virtual size_t step(CompletionSink& sink, BatchFigures& figures) noexcept = 0;
   // Waits for the oldest batch that runs and completes it, as step() does; without one, figures.num_tokens
   // is 0. Begins none.
@@ -43,6 +43,8 @@ class RequestExecutor {
   virtual uint64_t next_step_ns() const noexcept = 0;
   // Whether step() would complete a batch.
   virtual bool has_results() const noexcept = 0;
+  // Whether step() would release packets.
+  virtual bool has_read_packets() const noexcept = 0;
 
   virtual uint32_t num_queued() const noexcept = 0;
   // Requests that run now. Any thread.

@@ -47,7 +47,7 @@ class Gauge {
 struct alignas(kCacheLineBytes) WorkerCounters {
   Counter received;  // datagrams (frames) taken from the port
   Counter received_bytes;
-  Counter forwarded;  // consumed with effect: a request's pieces after its end, answered ARP, …
+  Counter forwarded;  // consumed with effect: a request's pieces once they are read, answered ARP, …
   Gauge held;         // datagrams held by requests in progress
   Gauge contexts;     // requests in progress
   Gauge held_bytes;   // of packet buffers

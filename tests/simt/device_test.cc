@@ -2,6 +2,7 @@
 // while it serves; and what a fault and a reset leave.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -60,6 +61,44 @@ TEST_F(CudaDevice, WhatComesAgainIsOneLaunch) {
   EXPECT_EQ(batch(5, kIds / 2), 3u);
 }
 
+// The plan, the gather, the graph of the rest, the results.
+TEST_F(CudaDevice, TellingWhenPacketsHaveBeenReadTakesOneLaunchMore) {
+  std::vector<std::unique_ptr<Buffer>> outs;
+  for (int i = 0; i < 12; ++i) outs.push_back(device_->allocate(kIds * sizeof(float)).value());
+  const auto batch = [&](bool ends_inputs) {
+    uint64_t least = UINT64_MAX;
+    for (int turn = 0; turn < 8; ++turn) {
+      const uint64_t before = simt::counts().launches;
+      gather();
+      if (ends_inputs) stream_->end_inputs();
+      for (const auto& out : outs)
+        stream_->to_f32(
+            {.x = out_->data(), .out = reinterpret_cast<float*>(out->data()), .count = kIds});
+      (void)gathered();
+      least = std::min(least, simt::counts().launches - before);
+    }
+    return least;
+  };
+  EXPECT_EQ(batch(false), 3u);
+  EXPECT_EQ(batch(true), 4u);
+}
+
+TEST_F(CudaDevice, PacketsHaveBeenReadLongBeforeTheBatchEnds) {
+  uint32_t num_early = 0;
+  for (int turn = 0; turn < 50; ++turn) {
+    gather();
+    stream_->end_inputs();
+    std::vector<int32_t> got(kIds);
+    stream_->copy_to_host(out_->data(), kIds * sizeof(int32_t), got.data());
+    const Stream::Event event = stream_->record();
+    while (!stream_->inputs_read(event)) {
+    }
+    num_early += !stream_->is_done(event);
+    ASSERT_TRUE(stream_->wait(event).status);
+  }
+  EXPECT_GT(num_early, 10u);
+}
+
 TEST_F(CudaDevice, AllocatesNothingOnceItHasServed) {
   for (int i = 0; i < 3; ++i) {
     gather();
@@ -81,7 +120,10 @@ TEST_F(CudaDevice, AFaultSticksUntilTheReset) {
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().code, Code::kInternal);
   gather();
-  EXPECT_FALSE(stream_->synchronize());
+  stream_->end_inputs();
+  const Stream::Event event = stream_->record();
+  EXPECT_TRUE(stream_->inputs_read(event)) << "nothing runs any more";
+  EXPECT_FALSE(stream_->wait(event).status);
   EXPECT_FALSE(device_->allocate(64));
 
   const Status in_use = device_->reset();

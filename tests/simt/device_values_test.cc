@@ -2,6 +2,8 @@
 // that a batch that comes again reads its own data. tests/gpu runs these on a GPU, too.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -73,6 +75,61 @@ TEST_F(CudaDevice, ABatchThatComesAgainReadsItsOwnData) {
     std::iota(expected.begin(), expected.end(), static_cast<int32_t>(10 * turn));
     for (const std::vector<int32_t>& one : got) EXPECT_EQ(one, expected);
   }
+}
+
+// What is overwritten too early arrives overwritten. Two batches are under way, each with its own packets, and the
+// launches behind their gathers are a graph.
+TEST_F(CudaDevice, PacketsMayBeOverwrittenOnceTheyHaveBeenRead) {
+  ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
+  struct Batch {
+    uint32_t* ids = nullptr;
+    std::vector<int32_t> got = std::vector<int32_t>(kIds);
+    Stream::Event event = 0;
+    int32_t first = 0;
+    bool was_read = false;
+  };
+  std::array<Batch, 2> batches;
+  batches[0].ids = ids();
+  batches[1].ids = ids() + kIds;
+  std::vector<std::unique_ptr<Buffer>> copies;
+  for (int i = 0; i < 10; ++i) copies.push_back(device_->allocate(kIds * sizeof(float)).value());
+  const auto launch = [&](Batch& batch, int32_t first) {
+    batch.first = first;
+    batch.was_read = false;
+    for (uint32_t i = 0; i < kIds; ++i) batch.ids[i] = static_cast<uint32_t>(first) + i;
+    const kernels::IdPiece piece{reinterpret_cast<const std::byte*>(batch.ids), kIds, 0, 4};
+    stream_->gather_ids({.pieces = {&piece, 1},
+                         .ids = reinterpret_cast<int32_t*>(out_->data()),
+                         .vocab_size = 1000});
+    stream_->end_inputs();
+    const std::byte* from = out_->data();
+    for (const auto& copy : copies) {
+      stream_->to_f32({.x = from, .out = reinterpret_cast<float*>(copy->data()), .count = kIds});
+      from = copy->data();
+    }
+    stream_->copy_to_host(from, kIds * sizeof(int32_t), batch.got.data());
+    batch.event = stream_->record();
+  };
+  const auto ask = [&](Batch& batch) {
+    if (batch.was_read || !stream_->inputs_read(batch.event)) return;
+    batch.was_read = true;
+    std::fill_n(batch.ids, kIds, 999u);
+  };
+  launch(batches[0], 0);
+  for (int32_t turn = 1; turn < 100; ++turn) {
+    Batch &older = batches[(turn - 1) % 2], &newer = batches[turn % 2];
+    launch(newer, turn);
+    for (int asked = 0; asked < turn % 5; ++asked) {
+      ask(older);
+      ask(newer);
+    }
+    while (!older.was_read) ask(older);
+    ASSERT_TRUE(stream_->wait(older.event).status) << "asking is no failure";
+    std::vector<int32_t> expected(kIds);
+    std::iota(expected.begin(), expected.end(), older.first);
+    ASSERT_EQ(older.got, expected) << turn;
+  }
+  ASSERT_TRUE(stream_->wait(batches[1].event).status);
 }
 
 // Into memory of any alignment, of any length.

@@ -235,7 +235,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (!event->is_recorded) return cudaSuccess;
   if (event->mark.stream->num_done < event->mark.number && r.random() % 4 == 0)
     r.reach(event->mark);
-  return event->mark.stream->num_done >= event->mark.number ? cudaSuccess : cudaErrorNotReady;
+  // An error like others for who asks for the last.
+  return event->mark.stream->num_done >= event->mark.number ? cudaSuccess
+                                                            : r.set(cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Lock lock(runtime().mutex);

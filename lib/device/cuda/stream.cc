@@ -8,9 +8,11 @@
 
 #include "base/check.h"
 #include "device/cuda/error.h"
+#include "device/cuda/event.h"
 #include "device/cuda/gemm.h"
 #include "device/cuda/graphs.h"
 #include "device/cuda/pending_bias.h"
+#include "device/cuda/pixel_plan.h"
 #include "device/cuda/plan_memory.h"
 #include "device/cuda/results.h"
 #include "device/host/cpu.h"
@@ -42,16 +44,14 @@ class CudaStream final : public Stream {
       ITIF_ASSIGN(work.plan, PlanMemory::make(parts.budget, plan_bytes));
       work.reads.emplace(*parts.registered);
       // Blocking: whoever waits sleeps, and leaves its CPU to others.
-      ITIF_TRY(check(cudaEventCreateWithFlags(&work.end, cudaEventBlockingSync),
-                     "cannot make an event"));
+      ITIF_ASSIGN(work.end, StreamEvent::make(cudaEventBlockingSync));
+      ITIF_ASSIGN(work.inputs_read, StreamEvent::make(cudaEventDisableTiming));
       work.results.emplace(parts.budget);
     }
     return made;
   }
   ~CudaStream() override {
     (void)cudaStreamSynchronize(stream_);
-    for (Work& work : works_)
-      if (work.end != nullptr) (void)cudaEventDestroy(work.end);
     gemms_.reset();
     (void)cudaStreamDestroy(stream_);
   }
@@ -81,14 +81,13 @@ class CudaStream final : public Stream {
                                     positions, types);
   }
   void gather_patches(const kernels::GatherPatches& args) override {
-    pixel_images_.clear();
-    pixel_pieces_.clear();
-    scales_.clear();
+    pixels_.clear();
     for (const kernels::ImagePixels& image : args.images)
-      if (!add_image(image, args.channels)) return;
-    const auto* images = put(std::span<const kernels::cuda::PixelImage>(pixel_images_));
-    const auto* pieces = put(std::span<const kernels::cuda::PixelPiece>(pixel_pieces_));
-    const float* scales = put(std::span<const float>(scales_));
+      if (!pixels_.add(image, args.channels, *work().reads))
+        return launch_.keep(cudaErrorMemoryAllocation);
+    const auto* images = put(pixels_.images());
+    const auto* pieces = put(pixels_.pieces());
+    const float* scales = put(pixels_.scales());
     if (images == nullptr || pieces == nullptr) return;
     kernels::cuda::gather_patches(launch(args, images, count(args.images), pieces, scales), args,
                                   images, count(args.images), pieces, scales);
@@ -226,33 +225,44 @@ class CudaStream final : public Stream {
     work().results->add(source, bytes, target);
   }
 
+  void end_inputs() override {
+    CHECK(!ends_inputs_ && !work().says_inputs_read);
+    ends_inputs_ = true;
+    std::swap(log_, inputs_log_);
+    std::swap(key_, inputs_key_);
+  }
+  bool inputs_read(Event event) const noexcept override {
+    const Work& work = works_[event % works_.size()];
+    return work.says_inputs_read ? work.inputs_read.has_come() : work.end.has_come();
+  }
+
   Event record() override {
     CHECK(next_event_ - next_wait_ < kMaxPending);
     stage_copies();
     flush();
     launch_.keep(work().results->copy(stream_));
-    launch_.keep(cudaEventRecord(work().end, stream_));
+    launch_.keep(work().end.record(stream_));
     work().status = take_status();
     return next_event_++;
   }
   bool is_done(Event event) const noexcept override {
-    return cudaEventQuery(works_[event % works_.size()].end) != cudaErrorNotReady;
+    return works_[event % works_.size()].end.has_come();
   }
-  bool calls_on_done() const noexcept override {
-    return false;
-  }  // a driver's callback costs more than asking
+  // A driver's callback costs more than asking.
+  bool calls_on_done() const noexcept override { return false; }
   Completion wait(Event event) override {
     CHECK(event == next_wait_ && event < next_event_);
     Work& done = works_[event % works_.size()];
     ++next_wait_;
     Completion completion{.status = std::move(done.status)};
-    Status came = check(cudaEventSynchronize(done.end), "the GPU failed a batch");
+    Status came = check(done.end.wait(), "the GPU failed a batch");
     if (completion.status && came) came = check(cudaGetLastError(), "the GPU failed a batch");
     if (completion.status && !came) completion.status = std::move(came);
     if (completion.status) done.results->deliver();
     done.results->clear();
     done.plan.clear();
     done.reads->clear();
+    done.says_inputs_read = false;
     return completion;
   }
   Status synchronize() override {
@@ -266,7 +276,8 @@ class CudaStream final : public Stream {
     PlanMemory plan;
     std::optional<HostReads> reads;
     std::optional<Results> results;
-    cudaEvent_t end = nullptr;
+    StreamEvent inputs_read, end;
+    bool says_inputs_read = false;  // or the end does
     Status status;
   };
 
@@ -294,29 +305,6 @@ class CudaStream final : public Stream {
                                 uint32_t num_rows) {
     return plan().segment_of_row(launch_, segments, num_rows);
   }
-  // False: its pixels cannot be read.
-  bool add_image(const kernels::ImagePixels& image, uint32_t channels) {
-    kernels::cuda::PixelImage made{.first_piece = static_cast<uint32_t>(pixel_pieces_.size()),
-                                   .skip_bytes = image.skip_bytes,
-                                   .value_bytes = image.value_bytes,
-                                   .first_row = image.first_row,
-                                   .first_scale = ~0u};
-    uint32_t begin = 0;
-    for (const BytePiece& piece : image.pieces) {
-      if (piece.bytes == 0) continue;
-      pixel_pieces_.push_back({readable(piece.data, piece.bytes), begin, piece.bytes});
-      if (pixel_pieces_.back().data == nullptr) return false;
-      begin += piece.bytes;
-    }
-    made.num_pieces = static_cast<uint32_t>(pixel_pieces_.size()) - made.first_piece;
-    if (image.scale != nullptr) {
-      made.first_scale = static_cast<uint32_t>(scales_.size());
-      scales_.insert(scales_.end(), image.scale, image.scale + channels);
-      scales_.insert(scales_.end(), image.shift, image.shift + channels);
-    }
-    pixel_images_.push_back(made);
-    return true;
-  }
   const std::byte* readable(const std::byte* data, size_t bytes) {
     const std::byte* there = work().reads->readable(data, bytes);
     if (there == nullptr) launch_.keep(cudaErrorMemoryAllocation);
@@ -340,12 +328,20 @@ class CudaStream final : public Stream {
   // Hands what has been logged to the GPU, behind the plan that it reads.
   void flush() {
     launch_.keep(plan().copy(stream_));
-    // A batch that has failed already may lack what its kernels read: a GPU does not get over that.
-    if (launch_.error() == cudaSuccess && status_)
-      launch_.keep(graphs_.launch(stream_, key_, log_));
-    log_.clear();
-    key_.clear();
+    if (std::exchange(ends_inputs_, false)) {
+      make(inputs_key_, inputs_log_);
+      const cudaError_t recorded = work().inputs_read.record(stream_);
+      work().says_inputs_read = recorded == cudaSuccess;
+      launch_.keep(recorded);
+    }
+    make(key_, log_);
     gemms_->clear();
+  }
+  void make(LaunchKey& key, kernels::cuda::LaunchLog& log) {
+    // A batch that has failed already may lack what its kernels read: a GPU does not get over that.
+    if (launch_.error() == cudaSuccess && status_) launch_.keep(graphs_.launch(stream_, key, log));
+    log.clear();
+    key.clear();
   }
   void launch_pending_bias() {
     if (const auto pending = pending_bias_.take())
@@ -364,6 +360,10 @@ class CudaStream final : public Stream {
   const cudaStream_t stream_;
   kernels::cuda::LaunchLog log_;
   LaunchKey key_;  // of what is logged
+  // Likewise of the gathers, which an event comes behind; the other launches are a graph without them.
+  bool ends_inputs_ = false;
+  kernels::cuda::LaunchLog inputs_log_;
+  LaunchKey inputs_key_;
   GraphCache graphs_;
   const kernels::cuda::Launcher launch_;
   const std::vector<unsigned> cpus_;
@@ -372,9 +372,7 @@ class CudaStream final : public Stream {
   PendingBias pending_bias_;                 // of what was logged last
   std::array<Work, kMaxPending + 1> works_;  // those pending, and the one that is being made
   std::vector<kernels::IdPiece> id_pieces_;
-  std::vector<kernels::cuda::PixelImage> pixel_images_;
-  std::vector<kernels::cuda::PixelPiece> pixel_pieces_;
-  std::vector<float> scales_;
+  PixelPlan pixels_;
   Event next_event_ = 0, next_wait_ = 0;
   Status status_;  // the first failure of what is being made
 };

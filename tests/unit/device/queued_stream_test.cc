@@ -72,6 +72,58 @@ TEST_F(QueuedStreamTest, EventsComeInOrderAndSayHowLongTheyTook) {
   go_on.release();
 }
 
+// What gathers read is given back while the rest runs.
+TEST_F(QueuedStreamTest, InputsHaveBeenReadWhenTheGathersHaveRun) {
+  std::binary_semaphore came{0}, go_on{0};
+  const auto stream = make_stream([&] {
+    came.release();
+    go_on.acquire();
+  });
+  uint32_t ids[] = {3, 4};
+  const kernels::IdPiece piece{reinterpret_cast<const std::byte*>(ids), 2, 0, 4};
+  int32_t gathered[2] = {}, copied[2] = {};
+  const auto launch = [&] {
+    stream->gather_ids({.pieces = {&piece, 1}, .ids = gathered, .vocab_size = 10});
+    stream->end_inputs();
+    stream->copy_to_host(gathered, sizeof gathered, copied);
+    return stream->record();
+  };
+  const Stream::Event first = launch();
+  const Stream::Event second = launch();
+  came.acquire();  // its thread stands behind the gather of the first
+  EXPECT_TRUE(stream->inputs_read(first));
+  EXPECT_FALSE(stream->is_done(first));
+  EXPECT_FALSE(stream->inputs_read(second));
+  EXPECT_EQ(copied[0], 0);
+  ids[0] = 7;
+  go_on.release();
+  came.acquire();
+  EXPECT_TRUE(stream->is_done(first));
+  EXPECT_EQ(copied[0], 3);
+  EXPECT_FALSE(stream->inputs_read(second));
+  go_on.release();
+  came.acquire();
+  EXPECT_TRUE(stream->inputs_read(second));
+  EXPECT_TRUE(stream->wait(first).status);
+  go_on.release();
+  came.acquire();
+  go_on.release();
+  EXPECT_TRUE(stream->wait(second).status);
+  EXPECT_EQ(copied[0], 7);
+}
+
+TEST_F(QueuedStreamTest, WithoutAWordOfThemInputsHaveBeenReadAtTheEnd) {
+  std::binary_semaphore came{0};
+  const auto stream = make_stream([&] { came.release(); });
+  float x = 0, one = 1;
+  add(*stream, x, one);
+  EXPECT_FALSE(stream->inputs_read(0));
+  const Stream::Event event = stream->record();
+  came.acquire();
+  EXPECT_TRUE(stream->inputs_read(event));
+  EXPECT_TRUE(stream->is_done(event));
+}
+
 TEST_F(QueuedStreamTest, AFailureIsReportedWithItsEventAlone) {
   const auto stream = make_stream();
   std::vector<float> memory(64);

@@ -30,6 +30,35 @@ TEST_F(Reassembly, OnePieceIsWholeAtOnceAndNotCopied) {
   EXPECT_EQ(reassembler_->find({5, 77, 1}), nullptr);
 }
 
+// Of a request of a few pieces, and of one that has a table of its own.
+TEST_F(Reassembly, PiecesMayGoAheadOfTheirRequest) {
+  for (const uint32_t count : {1u, Context::kInlinePieces, 200u}) {
+    make({.piece_slots = 512});
+    Context* context = nullptr;
+    for (uint32_t i = 0; i < count; ++i)
+      context = feed(header_of(1, count * 64, 64, i * 64)).context;
+    EXPECT_EQ(reassembler_->release_pieces(*context), count);
+    EXPECT_EQ(reassembler_->held_pieces(), 0u);
+    EXPECT_EQ(reassembler_->held_bytes(), 0u);
+    EXPECT_EQ(reassembler_->tenant_held_pieces(0), 0u);
+    EXPECT_EQ(reassembler_->tenant_held_bytes(0), 0u);
+    EXPECT_TRUE(context->request.pieces.empty());
+    reassembler_->flush();
+    EXPECT_EQ(buffers_in_use(), 0u);
+    // It is still here, and a repeat is a repeat.
+    EXPECT_EQ(reassembler_->num_contexts(), 1u);
+    EXPECT_EQ(drop_of(header_of(1, count * 64, 64, (count - 1) * 64)), DropReason::kLate);
+    // Its table may be another's.
+    for (uint32_t i = 0; i < 200; ++i) feed(header_of(2, 200 * 64, 64, i * 64));
+    EXPECT_EQ(reassembler_->release_pieces(*context), 0u) << "the second time";
+    EXPECT_EQ(reassembler_->release(*context), 0u);
+    Context* other = reassembler_->find({5, 77, 2});
+    expect_intact(other->request);
+    EXPECT_EQ(reassembler_->held_pieces(), 200u);
+    finish(*other);
+  }
+}
+
 TEST_F(Reassembly, EmptyPayload) {
   const auto added = feed(header_of(1, 0, 64, 0));
   ASSERT_TRUE(added.whole);

@@ -91,7 +91,7 @@ void WorkerTest::SetUp() {
   worker = std::move(*made);
   auto owned = std::make_unique<FakeGroup>();
   group = owned.get();
-  RequestRing* returns[] = {&worker->returns()};
+  ReturnRing* returns[] = {&worker->returns()};
   auto staged = GroupStage::create("fake", std::move(owned), device, clock, returns, {});
   ASSERT_TRUE(staged) << staged.error().message;
   stage = std::move(*staged);

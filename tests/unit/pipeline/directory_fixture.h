@@ -88,7 +88,7 @@ class DirectoryTest : public ::testing::Test {
   std::unique_ptr<Directory> directory;
 
  private:
-  request::Request* returned_ = nullptr;
+  ReturnRing::Item returned_{};
 };
 
 }  // namespace itif::pipeline::test

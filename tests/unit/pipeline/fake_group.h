@@ -2,11 +2,13 @@
 // token, so that a test can tell whose answer it got and make responses of any length.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -56,21 +58,14 @@ class FakeGroup final : public runtime::Group {
   uint64_t weight_bytes() const noexcept override { return 0; }
   uint64_t workspace_bytes() const noexcept override { return 0; }
 
-  void begin(device::Stream&, runtime::Batch& batch, uint32_t) noexcept override {
+  void begin(device::Stream& stream, runtime::Batch& batch, uint32_t place) noexcept override {
     ++batches;
     if (on_forward) on_forward();
     if (clock) clock->advance_ns(cost_ns_per_batch);
-    for (const runtime::Segment& segment : batch.segments)
+    answers_[place].clear();
+    for (const runtime::Segment& segment : batch.segments) {
       if (clock) clock->advance_ns(cost_ns_per_token * segment.num_tokens);
-  }
-  Status finish(runtime::Batch& batch, uint32_t, Status) noexcept override {
-    for (runtime::Segment& segment : batch.segments) {
-      if (fail_next) {
-        segment.status = wire::StatusCode::kDeviceFailed;
-        segment.detail = "the device failed";
-        continue;
-      }
-      std::vector<float> out;
+      std::vector<float>& out = answers_[place].emplace_back();
       for (const kernels::IdPiece& piece : segment.pieces) {
         for (uint32_t i = 0; i < piece.num_ids; ++i) {
           uint32_t id = 0;
@@ -78,6 +73,18 @@ class FakeGroup final : public runtime::Group {
           out.insert(out.end(), per_token, static_cast<float>(id));
         }
       }
+    }
+    stream.end_inputs();
+  }
+  Status finish(runtime::Batch& batch, uint32_t place, Status) noexcept override {
+    for (size_t s = 0; s < batch.segments.size(); ++s) {
+      runtime::Segment& segment = batch.segments[s];
+      if (fail_next) {
+        segment.status = wire::StatusCode::kDeviceFailed;
+        segment.detail = "the device failed";
+        continue;
+      }
+      const std::vector<float>& out = answers_[place][s];
       segment.result.bytes = static_cast<uint32_t>(out.size() * 4);
       segment.result.data = static_cast<std::byte*>(std::malloc(out.size() * 4));
       std::memcpy(segment.result.data, out.data(), out.size() * 4);
@@ -93,6 +100,23 @@ class FakeGroup final : public runtime::Group {
   runtime::GroupOptions options_;
   std::atomic<uint32_t> num_tenants_{0};
   model::TenantModel model_;
+  std::array<std::vector<std::vector<float>>, kMaxInFlight> answers_;  // by place, by segment
+};
+
+// Has read what a batch was begun with at once, and ends it when it is let.
+class LateStream final : public testing::NullStream {
+ public:
+  explicit LateStream(const std::atomic<bool>& holds) : holds_(holds) {}
+  bool is_done(Event) const noexcept override { return !holds_; }
+  bool inputs_read(Event) const noexcept override { return true; }
+  bool calls_on_done() const noexcept override { return false; }
+  Completion wait(Event) override {
+    while (holds_) std::this_thread::yield();
+    return {};
+  }
+
+ private:
+  const std::atomic<bool>& holds_;
 };
 
 class FakeDevice final : public device::Device {
@@ -121,8 +145,11 @@ class FakeDevice final : public device::Device {
   }
   int num_resets = 0;
   bool fails_reset = false;
+  bool is_late = false;            // LateStream, which
+  std::atomic<bool> holds{false};  // ends no batch
   Result<std::unique_ptr<device::Stream>> make_stream(
       const device::StreamLimits& limits, const device::StreamOptions& options) override {
+    if (is_late) return std::make_unique<LateStream>(holds);
     auto stream = std::make_unique<testing::NullStream>();
     if (!options.runs_apart) return stream;
     return device::QueuedStream::make(std::move(stream), limits, options);

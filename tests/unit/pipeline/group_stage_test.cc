@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -20,7 +21,7 @@ class GroupStageTest : public ::testing::Test {
  protected:
   void SetUp() override {
     start_test_eal();
-    returned_ = RequestRing::create("returned", 64).value();
+    returned_ = ReturnRing::create("returned", 64).value();
     for (request::Request& request : requests_) {
       request.payload_kind = wire::PayloadKind::kTokensU16;
       request.payload_bytes = sizeof ids_;
@@ -34,26 +35,26 @@ class GroupStageTest : public ::testing::Test {
   void make_stage(const GroupStageOptions& options) {
     auto group = std::make_unique<FakeGroup>();
     group_ = group.get();
-    RequestRing* returns[] = {returned_.get()};
+    ReturnRing* returns[] = {returned_.get()};
     stage_ =
         GroupStage::create("stage", std::move(group), device_, clock_, returns, options).value();
   }
-  // Waits for so many.
+  // Waits for so many that have ended.
   std::vector<request::Request*> take(size_t count) {
     std::vector<request::Request*> taken;
     while (taken.size() < count) {
-      request::Request* request = nullptr;
-      if (returned_->pop(&request, 1) == 1)
-        taken.push_back(request);
-      else
+      ReturnRing::Item item;
+      if (returned_->pop(&item, 1) == 0)
         std::this_thread::yield();
+      else if (item.has_ended())
+        taken.push_back(&item.request());
     }
     return taken;
   }
 
   SystemClock clock_;
   FakeDevice device_;
-  std::unique_ptr<RequestRing> returned_;
+  std::unique_ptr<ReturnRing> returned_;
   FakeGroup* group_ = nullptr;
   std::unique_ptr<GroupStage> stage_;
   const std::array<uint16_t, 2> ids_ = {5, 6};
@@ -108,7 +109,34 @@ TEST_F(GroupStageTest, GivesBackWhatRunsApartWhenItIsStopped) {
   inside.acquire();
   stage_->stop();
   EXPECT_EQ(stage_->num_executing(), 0u);
-  EXPECT_EQ(returned_->size(), group_->batches);
+  EXPECT_EQ(take(group_->batches).size(), group_->batches);
+  EXPECT_TRUE(returned_->empty());
+}
+
+// The thread asks a device that does not ring, and packets do not wait for the answers.
+TEST_F(GroupStageTest, PacketsComeBackOnceAndBeforeTheirRequests) {
+  device_.is_late = device_.holds = true;
+  make_stage({.executor = {.limits = {.max_requests = 2}}});
+  for (request::Request& request : requests_) stage_->push(&request);
+  stage_->start();
+  std::vector<const request::Request*> packets, ended;
+  const auto take_one = [&] {
+    ReturnRing::Item item;
+    while (returned_->pop(&item, 1) == 0) std::this_thread::yield();
+    const request::Request* request = &item.request();
+    EXPECT_EQ(std::ranges::count(ended, request), 0);
+    if (!item.has_ended()) {
+      EXPECT_EQ(std::ranges::count(packets, request), 0);
+    }
+    (item.has_ended() ? ended : packets).push_back(request);
+  };
+  while (packets.size() < 4) take_one();  // two batches are under way
+  EXPECT_TRUE(ended.empty());
+  EXPECT_TRUE(returned_->empty());
+  EXPECT_EQ(stage_->num_executing(), 4u);
+  device_.holds = false;
+  while (ended.size() < requests_.size()) take_one();
+  EXPECT_TRUE(returned_->empty());
 }
 
 TEST_F(GroupStageTest, ATaskHasTheDeviceToItself) {

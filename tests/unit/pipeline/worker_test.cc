@@ -232,6 +232,118 @@ TEST_F(WorkerTest, BudgetsAreKeptInTheQueue) {
   EXPECT_EQ(group->batches, 0u);
 }
 
+// A group whose batches end when they are let; what they read they have read at once.
+class LateWorkerTest : public WorkerTest {
+ protected:
+  void configure() override { device.is_late = device.holds = true; }
+  void TearDown() override {
+    device.holds = false;
+    WorkerTest::TearDown();
+  }
+  // The group begins a batch, and sees that its packets have been read.
+  void begin() {
+    poll_worker();
+    for (int i = 0; i < 3; ++i) stage->poll();
+    poll_worker();
+  }
+};
+
+TEST_F(LateWorkerTest, PacketsGoBackToTheirPoolAheadOfTheAnswer) {
+  const Bytes payload = token_payload(500);
+  const auto pieces = datagrams(request(1, 1000), payload);
+  ASSERT_EQ(pieces.size(), 16u);
+  for (const Bytes& piece : pieces) send(piece);
+  poll_worker();
+  EXPECT_EQ(figures().held, 16u);
+  EXPECT_EQ(buffers_in_use(), 16u);
+  begin();
+  const auto tenant = [&] { return tenant_figures({&worker, 1}, default_tenant().index); };
+  EXPECT_EQ(figures().held, 0u);
+  EXPECT_EQ(figures().held_bytes, 0u);
+  EXPECT_EQ(tenant().held, 0u);
+  EXPECT_EQ(figures().forwarded, 16u);
+  EXPECT_EQ(tenant().forwarded, 16u);
+  EXPECT_EQ(buffers_in_use(), 0u);
+  EXPECT_EQ(figures().contexts, 1u);
+  EXPECT_EQ(stage->num_executing(), 1u);
+  EXPECT_TRUE(answers().empty());
+
+  send(pieces[0]);
+  send(pieces[5]);
+  poll_worker();
+  EXPECT_EQ(dropped(DropReason::kLate), 2u);
+  auto got = answers();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].header.type, Type::kBusy);
+
+  device.holds = false;
+  run();
+  uint32_t row = 0;
+  for (const Answer& answer : answers())
+    for (size_t at = 0; at + 4 <= answer.payload.size(); at += 4, ++row) {
+      float value = 0;
+      std::memcpy(&value, answer.payload.data() + at, 4);
+      EXPECT_EQ(value, static_cast<float>(row));
+    }
+  EXPECT_EQ(row, 500u);
+  EXPECT_EQ(figures().forwarded, 16u);
+}
+
+TEST_F(LateWorkerTest, AFailureBehindTheGatherIsAnswered) {
+  send(datagrams(request(1, 2), token_payload({9}))[0]);
+  begin();
+  EXPECT_EQ(buffers_in_use(), 0u);
+  group->fail_next = true;
+  device.holds = false;
+  run();
+  const auto got = answers();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].header.status, StatusCode::kDeviceFailed);
+}
+
+// What the group has given back and the worker has not taken is freed once, too.
+TEST_F(LateWorkerTest, EndsWithPacketsOnTheirWayBack) {
+  send(datagrams(request(1, 2), token_payload({9}))[0]);
+  send(datagrams(request(2, 2), token_payload({9}))[0]);
+  poll_worker();
+  for (int i = 0; i < 3; ++i) stage->poll();
+  EXPECT_EQ(worker->returns().size(), 2u);
+  send(datagrams(request(3, 2), token_payload({9}))[0]);
+  poll_worker();
+  EXPECT_EQ(buffers_in_use(), 1u);
+}
+
+// Requests of any length, repeats, budgets that pass in the queue, batches that end at any time.
+TEST_F(LateWorkerTest, NoPacketIsLostOrFreedTwiceWhateverTheOrder) {
+  Random random(11);
+  uint64_t id = 0;
+  uint32_t answered = 0;
+  std::vector<Bytes> sent;
+  for (int turn = 0; turn < 3000; ++turn) {
+    switch (random.below(6)) {
+      case 0:
+      case 1: {
+        const auto tokens = 1 + static_cast<uint32_t>(random.below(300));
+        wire::Header header = request(++id, 2 * tokens);
+        if (random.below(8) == 0) header.budget_us = 200;
+        sent = datagrams(header, token_payload(tokens));
+        for (const Bytes& piece : sent) send(piece);
+        break;
+      }
+      case 2:
+        if (!sent.empty()) send(sent[random.below(sent.size())]);
+        break;
+      case 3: device.holds = random.below(4) != 0; break;
+      case 4: stage->poll(); break;
+      default: poll_worker(); break;
+    }
+    clock.advance_ns(random.below(50'000));
+    for (const Answer& answer : answers())
+      answered += answer.header.type == Type::kResponse && answer.header.offset == 0;
+  }
+  EXPECT_GT(answered, 200u);
+}
+
 TEST_F(WorkerTest, PingAndHelloNeedNoTenant) {
   wire::Header ping;
   ping.type = Type::kPing;

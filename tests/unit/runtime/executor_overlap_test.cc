@@ -119,6 +119,83 @@ TEST_F(OverlappedExecutor, PassesOfABatchAreNotPartedByTheNext) {
   EXPECT_EQ(completed_.size(), 10u);
 }
 
+using Requests = std::vector<request::Request*>;
+
+TEST_F(OverlappedExecutor, PacketsGoBackWhenTheyHaveBeenRead) {
+  stream_.reading_ns = 2 * kMs;
+  request::Request& first = submit(100);
+  step();
+  clock_.advance_ns(2 * kMs - 1);
+  EXPECT_FALSE(executor_->has_read_packets());
+  step();
+  EXPECT_TRUE(released_.empty());
+  clock_.advance_ns(1);
+  EXPECT_TRUE(executor_->has_read_packets());
+  EXPECT_FALSE(executor_->has_results());
+  EXPECT_EQ(step().num_requests, 0u);
+  EXPECT_EQ(released_, (Requests{&first}));
+  EXPECT_TRUE(completed_.empty());
+  EXPECT_EQ(executor_->num_executing(), 1u);
+  EXPECT_FALSE(executor_->has_read_packets());
+
+  request::Request& second = submit(10);
+  step();
+  EXPECT_EQ(group_.batches, 2u);
+  EXPECT_FALSE(executor_->has_read_packets()) << "it stands behind the first";
+  clock_.advance_ns(18 * kMs);
+  step();
+  EXPECT_EQ(completed_, (Requests{&first}));
+  EXPECT_EQ(released_.size(), 1u);
+  clock_.advance_ns(2 * kMs);
+  step();
+  EXPECT_EQ(released_, (Requests{&first, &second}));
+  run_all();
+  EXPECT_EQ(completed_, (Requests{&first, &second}));
+  EXPECT_EQ(second.status, StatusCode::kOk);
+}
+
+TEST_F(OverlappedExecutor, WhatHasEndedIsCompletedWithItsPackets) {
+  for (const uint64_t reading_ns : {UINT64_MAX, uint64_t{1}}) {
+    stream_.reading_ns = reading_ns;
+    submit(100);
+    step();
+    clock_.advance_ns(30 * kMs);
+    step();
+  }
+  EXPECT_EQ(completed_.size(), 2u);
+  EXPECT_TRUE(released_.empty());
+}
+
+// Those of later passes are still to be read.
+TEST_F(OverlappedExecutor, EachPassGivesBackThePacketsOfItsOwnRequests) {
+  executor_->set_planner(plan::make_planner("naive", {.limits = executor_->plan_limits()}).value());
+  stream_.reading_ns = kMs;
+  std::vector<size_t> passes;
+  group_.on_batch = [&](std::span<Segment> segments) {
+    passes.push_back(segments.size());
+    EXPECT_EQ(released_.size(), completed_.size()) << "passes run one by one";
+    for (const Segment& segment : segments) EXPECT_EQ(segment.pieces.front().data, ids_);
+  };
+  for (int i = 0; i < 9; ++i) submit(i == 4 ? 500 : 10, 0, static_cast<uint32_t>(i % 3));
+  for (step(); executor_->num_executing() > 0; step()) clock_.advance_ns(kMs / 2);
+  EXPECT_EQ(passes, (std::vector<size_t>{6, 3}));
+  EXPECT_EQ(completed_.size(), 9u);
+  EXPECT_EQ(released_, completed_);
+}
+
+TEST_F(OverlappedExecutor, AFailureBehindTheGatherAnswersWhoseNoPacketsAreLeft) {
+  stream_.reading_ns = kMs;
+  request::Request& r = submit(100);
+  step();
+  clock_.advance_ns(kMs);
+  step();
+  EXPECT_EQ(released_, (Requests{&r}));
+  stream_.fails = true;
+  run_all();
+  EXPECT_EQ(completed_, (Requests{&r}));
+  EXPECT_EQ(r.status, StatusCode::kDeviceFailed);
+}
+
 // What runs before it counts: alone it would be in time.
 TEST_F(OverlappedExecutor, DeadlinesAreHeldAgainstTheEndOfWhatRuns) {
   learn();

@@ -37,6 +37,39 @@ TEST_F(OverlappedGeneration, TakesRequestsInWhileAStepRuns) {
   expect_tokens(second, cases[1].tokens);
 }
 
+// A sequence takes many steps; what it was asked with is needed in the first.
+TEST_F(OverlappedGeneration, PacketsGoBackOnceTheSourceIsEncoded) {
+  open("beams-4");
+  const auto c = cases_of("beams-4")[7];
+  ASSERT_GT(c.tokens.size(), 2u);
+  stream_clock_.holds = true;
+  submit(c.ids);
+  BatchFigures figures;
+  executor_->step(*this, figures);
+  EXPECT_FALSE(executor_->has_read_packets());
+  EXPECT_TRUE(released_.empty());
+  stream_clock_.release();
+  while (!executor_->has_read_packets()) std::this_thread::yield();
+  executor_->step(*this, figures);
+  EXPECT_EQ(released_.size(), 1u);
+  EXPECT_EQ(completed_, 0u);
+  run_all();
+  EXPECT_EQ(released_.size(), 1u);
+  expect_tokens(requests_[0], c.tokens);
+}
+
+TEST_P(GenerationBothWays, EachGivesItsPacketsBackOnce) {
+  open("beams-4");
+  const auto cases = cases_of("beams-4");
+  for (const Case& one : cases) {
+    submit(one.ids);
+    step();
+  }
+  run_all();
+  for (const request::Request& r : requests_)
+    EXPECT_EQ(released_.count(&r), r.status == StatusCode::kOk ? 1u : 0u);
+}
+
 // A sequence that has ended gives its beams and blocks to the next, which runs when it is answered.
 TEST_F(OverlappedGeneration, WhoWaitsEntersBeforeWhoEndedIsAnswered) {
   open("beams-4", {.max_beams = 4});

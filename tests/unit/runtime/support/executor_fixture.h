@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <deque>
@@ -20,6 +21,8 @@ class TimedStream final : public NullStream {
  public:
   explicit TimedStream(VirtualClock& clock) : clock_(clock) {}
   bool runs_apart = false;
+  uint64_t reading_ns =
+      UINT64_MAX;  // from a work's start until its inputs have been read, if it lasts as long
 
   void add(uint64_t ns) {
     if (runs_apart)
@@ -37,11 +40,17 @@ class TimedStream final : public NullStream {
     const uint64_t start_ns = std::max(end_ns_, clock_.now_ns());
     if (end_ns_ != 0) idle_ns += start_ns - end_ns_;
     end_ns_ = start_ns + launched_ns_;
-    works_[num_recorded_ % works_.size()] = {end_ns_, launched_ns_};
+    works_[num_recorded_ % works_.size()] = {start_ns, end_ns_, launched_ns_};
     launched_ns_ = 0;
     return num_recorded_++;
   }
   bool is_done(Event event) const noexcept override { return clock_.now_ns() >= of(event).end_ns; }
+  bool inputs_read(Event event) const noexcept override {
+    EXPECT_GE(event, num_waited_);
+    const Work& work = of(event);
+    return is_done(event) ||
+           (clock_.now_ns() >= work.start_ns && clock_.now_ns() - work.start_ns >= reading_ns);
+  }
   Completion wait(Event event) override {
     EXPECT_EQ(event, num_waited_++);
     if (!is_done(event)) clock_.advance_ns(of(event).end_ns - clock_.now_ns());
@@ -52,7 +61,7 @@ class TimedStream final : public NullStream {
 
  private:
   struct Work {
-    uint64_t end_ns = 0, ns = 0;
+    uint64_t start_ns = 0, end_ns = 0, ns = 0;
   };
   const Work& of(Event event) const { return works_[event % works_.size()]; }
 
@@ -122,6 +131,14 @@ class ExecutorFixture : public ::testing::Test, protected runtime::CompletionSin
   void complete(std::span<request::Request* const> requests) noexcept override {
     completed_.insert(completed_.end(), requests.begin(), requests.end());
   }
+  void release_packets(std::span<request::Request* const> requests) noexcept override {
+    for (request::Request* r : requests) {
+      EXPECT_EQ(std::ranges::count(released_, r), 0) << "twice";
+      EXPECT_EQ(std::ranges::count(completed_, r), 0) << "it is another's by now";
+      r->pieces = {};
+      released_.push_back(r);
+    }
+  }
 
   request::Request& submit(uint32_t tokens, uint64_t budget_ns = 0, uint32_t slot = 0,
                            uint64_t slo_ns = 0) {
@@ -163,6 +180,7 @@ class ExecutorFixture : public ::testing::Test, protected runtime::CompletionSin
   std::deque<request::Request> requests_;
   std::deque<request::Piece> pieces_;
   std::vector<request::Request*> completed_;
+  std::vector<request::Request*> released_;  // their packets
 };
 
 }  // namespace itif::testing

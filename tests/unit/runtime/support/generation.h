@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -133,6 +135,16 @@ class Generation : public ::testing::Test, protected CompletionSink {
     completed_ += requests.size();
     for (const request::Request* r : requests) order_.push_back(r);
   }
+  // Nobody may miss them.
+  void release_packets(std::span<request::Request* const> requests) noexcept override {
+    for (request::Request* r : requests) {
+      EXPECT_TRUE(released_.insert(r).second) << "twice";
+      EXPECT_EQ(std::ranges::count(order_, r), 0) << "it is another's by now";
+      for (const request::Piece& piece : r->pieces)
+        std::memset(const_cast<std::byte*>(piece.data), 0xff, piece.bytes);
+      r->pieces = {};
+    }
+  }
   static void expect_tokens(const request::Request& r, const std::vector<uint32_t>& expected) {
     ASSERT_EQ(r.status, wire::StatusCode::kOk) << r.detail;
     EXPECT_EQ(r.result_kind_out, wire::ResultKind::kTokens);
@@ -154,6 +166,7 @@ class Generation : public ::testing::Test, protected CompletionSink {
   std::deque<std::vector<request::Piece>> pieces_;
   std::deque<request::Request> requests_;
   std::vector<const request::Request*> order_;
+  std::set<const request::Request*> released_;  // their packets
   size_t completed_ = 0;
 };
 

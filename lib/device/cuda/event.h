@@ -1,0 +1,43 @@
+// A place in a stream's order that the host asks about or waits for.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <utility>
+
+#include "device/cuda/error.h"
+
+namespace itif::device::cuda {
+
+class StreamEvent {
+ public:
+  // `flags`: of cudaEventCreateWithFlags(). Errors: kResourceExhausted, kInternal.
+  static Result<StreamEvent> make(unsigned flags) {
+    StreamEvent made;
+    ITIF_TRY(check(cudaEventCreateWithFlags(&made.event_, flags), "cannot make an event"));
+    return made;
+  }
+  StreamEvent() = default;
+  StreamEvent(StreamEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
+  StreamEvent& operator=(StreamEvent&& other) noexcept {
+    std::swap(event_, other.event_);
+    return *this;
+  }
+  ~StreamEvent() {
+    if (event_ != nullptr) (void)cudaEventDestroy(event_);
+  }
+
+  cudaError_t record(cudaStream_t stream) { return cudaEventRecord(event_, stream); }
+  // Whether wait() would not.
+  bool has_come() const noexcept {
+    if (cudaEventQuery(event_) != cudaErrorNotReady) return true;
+    (void)cudaGetLastError();  // which remembers this as a failure of the thread's
+    return false;
+  }
+  cudaError_t wait() const noexcept { return cudaEventSynchronize(event_); }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+}  // namespace itif::device::cuda
