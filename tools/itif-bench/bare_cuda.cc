@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "device/cuda/blas.h"
+#include "device/cuda/epilogue.h"
 #include "device/cuda/error.h"
 #include "noise.h"
 
@@ -22,14 +23,6 @@ using device::cuda::check;
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 constexpr const char* kWhat = "the limit beside the figures cannot be measured";
 constexpr float kOne = 1, kZero = 0;
-
-cudaDataType type_of(DType type) {
-  switch (type) {
-    case DType::kBF16: return CUDA_R_16BF;
-    case DType::kF16: return CUDA_R_16F;
-    default: return CUDA_R_32F;
-  }
-}
 
 // Small random numbers: zeros would let the hardware save power.
 std::vector<uint16_t> noise(DType type) {
@@ -157,7 +150,7 @@ class CublasGemms final : public Graph {
   Status enqueue(const Gemm& g) {
     const auto m = static_cast<int>(g.size.n), n = static_cast<int>(g.size.rows),
                k = static_cast<int>(g.size.k);
-    const cudaDataType type = type_of(type_);
+    const cudaDataType type = device::cuda::type_of(type_);
     return check(
         blas_.gemm(handle_, CUBLAS_OP_T, CUBLAS_OP_N, m, n, k, &kOne, g.w, type, k, g.a, type, k,
                    &kZero, g.out, type, m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
