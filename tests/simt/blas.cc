@@ -12,6 +12,7 @@ namespace simt {
 class Blas {
  public:
   cudaStream_t stream = nullptr;
+  cublasMath_t math = CUBLAS_DEFAULT_MATH;
 };
 
 namespace {
@@ -21,8 +22,8 @@ cublasStatus_t put(Blas* handle, std::function<void()> work) {
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
-Product product(cublasOperation_t trans_a, cublasOperation_t trans_b, int m, int n, int k,
-                const void* alpha, const void* beta, cudaDataType type_a, int lda,
+Product product(const Blas* handle, cublasOperation_t trans_a, cublasOperation_t trans_b, int m,
+                int n, int k, const void* alpha, const void* beta, cudaDataType type_a, int lda,
                 cudaDataType type_b, int ldb, cudaDataType type_c, int ldc) {
   return {.trans_a = trans_a,
           .trans_b = trans_b,
@@ -36,7 +37,9 @@ Product product(cublasOperation_t trans_a, cublasOperation_t trans_b, int m, int
           .type_c = type_c,
           .lda = lda,
           .ldb = ldb,
-          .ldc = ldc};
+          .ldc = ldc,
+          .is_reduced_in_result_type =
+              (handle->math & CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION) == 0};
 }
 
 }  // namespace
@@ -71,7 +74,8 @@ cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
 cublasStatus_t cublasSetWorkspace(cublasHandle_t, void*, size_t) {
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) {
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode) {
+  handle->math = mode;
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -92,8 +96,8 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                                           const void* beta, void* c, cudaDataType type_c, int ldc,
                                           long long stride_c, int count, cublasComputeType_t,
                                           cublasGemmAlgo_t) {
-  const Product p =
-      simt::product(trans_a, trans_b, m, n, k, alpha, beta, type_a, lda, type_b, ldb, type_c, ldc);
+  const Product p = simt::product(handle, trans_a, trans_b, m, n, k, alpha, beta, type_a, lda,
+                                  type_b, ldb, type_c, ldc);
   if (!is_supported(p, false)) return CUBLAS_STATUS_INVALID_VALUE;
   return simt::put(handle, [=] {
     for (int i = 0; i < count; ++i)
@@ -112,8 +116,8 @@ cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t tran
                                    int lda, const void* const b[], cudaDataType type_b, int ldb,
                                    const void* beta, void* const c[], cudaDataType type_c, int ldc,
                                    int count, cublasComputeType_t, cublasGemmAlgo_t) {
-  const Product p =
-      simt::product(trans_a, trans_b, m, n, k, alpha, beta, type_a, lda, type_b, ldb, type_c, ldc);
+  const Product p = simt::product(handle, trans_a, trans_b, m, n, k, alpha, beta, type_a, lda,
+                                  type_b, ldb, type_c, ldc);
   if (!simt::is_supported(p, false)) return CUBLAS_STATUS_INVALID_VALUE;
   return simt::put(handle, [=] {
     for (int i = 0; i < count; ++i) simt::multiply(p, a[i], b[i], c[i]);
@@ -127,8 +131,8 @@ cublasStatus_t cublasGemmGroupedBatchedEx(
     int num_groups, const int group_size[], cublasComputeType_t) {
   std::vector<Product> products;
   for (int group = 0; group < num_groups; ++group) {
-    const Product p = simt::product(trans_a[group], trans_b[group], m[group], n[group], k[group],
-                                    static_cast<const float*>(alpha) + group,
+    const Product p = simt::product(handle, trans_a[group], trans_b[group], m[group], n[group],
+                                    k[group], static_cast<const float*>(alpha) + group,
                                     static_cast<const float*>(beta) + group, type_a, lda[group],
                                     type_b, ldb[group], type_c, ldc[group]);
     if (!simt::is_supported(p, true)) return CUBLAS_STATUS_INVALID_VALUE;

@@ -9,6 +9,7 @@ Result<const Blas*> load_blas() {
       .destroy = &cublasDestroy,
       .set_stream = &cublasSetStream,
       .set_workspace = &cublasSetWorkspace,
+      .set_math_mode = &cublasSetMathMode,
       .status_string = &cublasGetStatusString,
       .gemm = &cublasGemmEx,
       .gemm_strided_batched = &cublasGemmStridedBatchedEx,

@@ -58,9 +58,24 @@ void multiply(const Product& p, const void* a, const void* b, void* c) {
   auto wide_c = p.beta == 0
                     ? std::vector<float>(static_cast<size_t>(p.m) * static_cast<size_t>(p.n))
                     : widened(c, p.type_c, p.m, p.n, p.ldc);
-  cblas_sgemm(CblasColMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, p.m,
-              p.n, p.k, p.alpha, wide_a.data(), rows_a, wide_b.data(), rows_b, p.beta,
-              wide_c.data(), p.m);
+  const auto add = [&](int begin, int end, float beta) {
+    const auto at = [begin](const std::vector<float>& values, bool along_rows, int rows) {
+      return values.data() +
+             static_cast<size_t>(begin) * (along_rows ? 1u : static_cast<size_t>(rows));
+    };
+    cblas_sgemm(CblasColMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, p.m,
+                p.n, end - begin, p.alpha, at(wide_a, ta, rows_a), rows_a, at(wide_b, !tb, rows_b),
+                rows_b, beta, wide_c.data(), p.m);
+  };
+  if (p.is_reduced_in_result_type && p.type_c != CUDA_R_32F) {
+    constexpr int kParts = 4;
+    for (int part = 0; part < kParts; ++part) {
+      add(p.k * part / kParts, p.k * (part + 1) / kParts, part == 0 ? p.beta : 1);
+      for (float& value : wide_c) value = rounded(value, p.type_c);
+    }
+  } else {
+    add(0, p.k, p.beta);
+  }
   for (int column = 0; column < p.n; ++column)
     for (int row = 0; row < p.m; ++row) {
       const float value =

@@ -15,6 +15,8 @@ struct Product {
   float alpha = 1, beta = 0;
   cudaDataType type_a = CUDA_R_32F, type_b = CUDA_R_32F, type_c = CUDA_R_32F;
   int lda = 0, ldb = 0, ldc = 0;
+  // Parts of a sum are rounded to type_c before they meet, as cuBLAS may unless it is told not to.
+  bool is_reduced_in_result_type = false;
   // Of a value before it is rounded, by its row; empty: it stays.
   std::function<float(int row, float value)> epilogue = {};
 };

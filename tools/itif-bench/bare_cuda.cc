@@ -110,6 +110,8 @@ class CublasGemms final : public Graph {
     ITIF_TRY(open());
     ITIF_TRY(check(blas_.create(&handle_), kWhat));
     ITIF_TRY(check(blas_.set_stream(handle_, stream()), kWhat));
+    ITIF_TRY(check(  // as itif's
+        blas_.set_math_mode(handle_, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION), kWhat));
     ITIF_ASSIGN(void* const workspace, allocate(kWorkspaceBytes));
     ITIF_TRY(check(blas_.set_workspace(handle_, workspace, kWorkspaceBytes), kWhat));
     const std::vector<uint16_t> block = noise(type_);

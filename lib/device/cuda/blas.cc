@@ -46,6 +46,7 @@ Result<Blas> load() {
   ITIF_TRY(library.find("cublasDestroy_v2", blas.destroy));
   ITIF_TRY(library.find("cublasSetStream_v2", blas.set_stream));
   ITIF_TRY(library.find("cublasSetWorkspace_v2", blas.set_workspace));
+  ITIF_TRY(library.find("cublasSetMathMode", blas.set_math_mode));
   ITIF_TRY(library.find("cublasGetStatusString", blas.status_string));
   ITIF_TRY(library.find("cublasGemmEx", blas.gemm));
   ITIF_TRY(library.find("cublasGemmStridedBatchedEx", blas.gemm_strided_batched));

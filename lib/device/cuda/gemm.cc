@@ -63,6 +63,9 @@ Status Gemms::open_lane(Lane& lane, const std::shared_ptr<Budget>& budget, size_
   ITIF_TRY(check(cudaEventCreateWithFlags(&lane.reached, cudaEventDisableTiming), kStart));
   ITIF_TRY(check(blas_.create(&lane.handle), kStart));
   ITIF_TRY(check(blas_.set_stream(lane.handle, lane.stream), kStart));
+  // Parts of a sum meet in f32, not in the result's type.
+  ITIF_TRY(check(blas_.set_math_mode(lane.handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
+                 kStart));
   ITIF_ASSIGN(lane.workspace, allocate_buffer(budget, workspace_bytes));
   return check(blas_.set_workspace(lane.handle, lane.workspace->data(), workspace_bytes), kStart);
 }
