@@ -171,6 +171,9 @@ struct Attention {
   uint32_t num_heads = 0;
   uint32_t head_size = 0;
   float scale = 0;  // 1/√head_size
+  // Of a batch that was padded to a form: all of its rows. What is launched then depends on them and on the number
+  // of segments alone, of which some may be empty. 0: there is no form.
+  uint32_t form_rows = 0;
 };
 
 // out = LayerNorm(x + bias + residual), each row with its tenant's bias, gamma and beta; sum = what is
@@ -206,7 +209,8 @@ struct ToF32 {
   size_t count = 0;
 };
 
-// out[r] = activation(x[r] · Wᵀ + bias) in f32: the small heads (pooler, classifier), a few rows each.
+// out[r] = activation(x[r] · Wᵀ + bias) in f32: the small heads (pooler, classifier), a few rows each. Those of all
+// tenants of a batch go together.
 struct SmallLinear {
   const float* x = nullptr;       // f32 [rows, k]
   const float* weight = nullptr;  // f32 [n, k] row-major

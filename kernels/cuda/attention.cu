@@ -117,6 +117,7 @@ __global__ void __launch_bounds__(kThreads)
   T* const values = shared.take<T>(kTileValues<kHead>);
 
   const AttentionTile tile = tiles[blockIdx.x];
+  if (tile.num_rows == 0) return;
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const size_t hidden = size_t{args.num_heads} * kHead;
   const T* const first = static_cast<const T*>(args.qkv) + size_t{tile.first_row} * 3 * hidden +

@@ -42,11 +42,15 @@ class LaunchLog {
     bytes_.clear();
     size_ = 0;
   }
-  size_t size() const { return size_; }
-  // All, whatever becomes of one. Returns the first error.
-  cudaError_t make_all(cudaStream_t stream) const {
+  // A place between two launches.
+  struct Mark {
+    size_t bytes = 0, size = 0;
+  };
+  Mark end() const { return {bytes_.size(), size_}; }
+  // Those from a mark to another, whatever becomes of one. Returns the first error.
+  cudaError_t make(Mark from, Mark to, cudaStream_t stream) const {
     cudaError_t first = cudaSuccess;
-    for (size_t at = 0; at < bytes_.size();) {
+    for (size_t at = from.bytes; at < to.bytes;) {
       const auto& head = *reinterpret_cast<const Head*>(bytes_.data() + at);
       const cudaError_t error = head.run(head, stream);
       if (first == cudaSuccess) first = error;

@@ -27,12 +27,14 @@ void embed_positions(const Launcher& launch, const EmbedPositions& args, const R
 void residual_layer_norm(const Launcher& launch, const ResidualLayerNorm& args, const Rows& rows);
 void bias_activation(const Launcher& launch, const BiasActivation& args, const Rows& rows);
 void to_f32(const Launcher& launch, const ToF32& args);
-void small_linear(const Launcher& launch, const SmallLinear& args);
+// items: [num_items], of at most so many columns (n) and rows each.
+void small_linears(const Launcher& launch, const SmallLinear* items, uint32_t num_items,
+                   uint32_t columns, uint32_t rows);
 // segments: [num_segments]; chosen: [num_chosen].
 void pool_segments(const Launcher& launch, const PoolSegments& args, const SegmentRows* segments,
                    const uint32_t* chosen, uint32_t num_chosen);
 
-// Queries that one block attends to: those of a segment from first_query on.
+// Queries that one block attends to: those of a segment from first_query on. Without rows it is nothing to do.
 struct AttentionTile {
   uint32_t first_row = 0, num_rows = 0;  // of the segment
   uint32_t first_query = 0;              // within it

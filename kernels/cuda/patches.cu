@@ -52,6 +52,7 @@ __global__ void gather_patches_kernel(GatherPatches args, const PixelImage* imag
   SharedMemory shared;
   uint8_t* row = shared.take<uint8_t>(args.width * args.channels * sizeof(float));
   const PixelImage image = images[blockIdx.y];
+  if (image.num_pieces == 0) return;
   const uint32_t band = blockIdx.x, patch = args.patch, channels = args.channels;
   const uint32_t across = args.width / patch;
   const uint32_t row_values = args.width * channels, used_values = across * patch * channels;

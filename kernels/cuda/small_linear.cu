@@ -1,13 +1,14 @@
-// The small heads in f32: a warp an output, its lanes along k.
+// The small heads in f32, those of all tenants in one launch: a warp an output, its lanes along k.
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/rows.h"
 
 namespace itif::kernels::cuda {
 namespace {
 
-__global__ void small_linear_kernel(SmallLinear args) {
+__global__ void small_linears_kernel(const SmallLinear* items) {
+  const SmallLinear args = items[blockIdx.z];
   const uint32_t column = my_row(), row = blockIdx.y;
-  if (column >= args.n) return;
+  if (column >= args.n || row >= args.rows) return;
   const float* x = args.x + size_t{row} * args.k;
   const float* weight = args.weight + size_t{column} * args.k;
   float sum = 0;
@@ -20,10 +21,12 @@ __global__ void small_linear_kernel(SmallLinear args) {
 
 }  // namespace
 
-void small_linear(const Launcher& launch, const SmallLinear& args) {
-  Grid grid = grid_of_rows(args.n);
-  grid.blocks.y = args.rows;
-  launch(grid, small_linear_kernel, args);
+void small_linears(const Launcher& launch, const SmallLinear* items, uint32_t num_items,
+                   uint32_t columns, uint32_t rows) {
+  Grid grid = grid_of_rows(columns);
+  grid.blocks.y = rows;
+  grid.blocks.z = num_items;
+  launch(grid, small_linears_kernel, items);
 }
 
 }  // namespace itif::kernels::cuda

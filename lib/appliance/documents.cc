@@ -108,6 +108,10 @@ json LocalAppliance::groups() const {
                     {"mean_batch_tenants", ratio(g.tenants, g.batches)},
                     {"busy_s", static_cast<double>(g.busy_ns) * 1e-9},
                     {"device_failed", g.device_failed}});
+    if (g.keeps_graphs) {
+      list.back()["graphs"] = g.graphs;
+      list.back()["graph_launches"] = g.graph_launches;
+    }
     if (g.kv_blocks > 0) {
       list.back()["kv_blocks"] = g.kv_blocks;
       list.back()["kv_blocks_used"] = g.kv_blocks_used;

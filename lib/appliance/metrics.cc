@@ -108,6 +108,9 @@ void add_groups(telemetry::Families& families, const pipeline::Directory& direct
       gauge_family("itif_group_workspace_bytes", "Device memory that a group's tenants share.");
   auto blocks = gauge_family("itif_group_kv_blocks",
                              "Blocks of a K/V cache: all, used, and reserved by what generates.");
+  auto graphs = gauge_family("itif_group_graphs", "CUDA graphs that a group keeps.");
+  auto graph_launches =
+      counter_family("itif_group_graph_launches_total", "Launches of a group's CUDA graphs.");
   for (const pipeline::GroupEntry& g : directory.groups()) {
     const telemetry::Label label{"group", g.name};
     add_sample(batches, {label}, static_cast<double>(g.batches));
@@ -117,12 +120,17 @@ void add_groups(telemetry::Families& families, const pipeline::Directory& direct
     add_sample(queued, {label}, g.waiting);
     add_sample(weights, {label}, static_cast<double>(g.weight_bytes));
     add_sample(shared, {label}, static_cast<double>(g.workspace_bytes));
+    if (g.keeps_graphs) {
+      add_sample(graphs, {label}, static_cast<double>(g.graphs));
+      add_sample(graph_launches, {label}, static_cast<double>(g.graph_launches));
+    }
     if (g.kv_blocks == 0) continue;
     add_sample(blocks, {label, {"what", "all"}}, static_cast<double>(g.kv_blocks));
     add_sample(blocks, {label, {"what", "used"}}, static_cast<double>(g.kv_blocks_used));
     add_sample(blocks, {label, {"what", "reserved"}}, static_cast<double>(g.kv_blocks_reserved));
   }
-  for (auto* family : {&batches, &tokens, &rows, &busy, &queued, &weights, &shared, &blocks})
+  for (auto* family : {&batches, &tokens, &rows, &busy, &queued, &weights, &shared, &blocks,
+                       &graphs, &graph_launches})
     families.push_back(std::move(*family));
 }
 

@@ -141,7 +141,8 @@ Addend EncoderBlock::launch_attention(device::Stream& stream, const model::Weigh
                       .segments = pass.segments,
                       .num_heads = spec_.heads,
                       .head_size = spec_.head_size(),
-                      .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size()))});
+                      .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size())),
+                      .form_rows = pass.has_form ? pass.num_rows : 0});
   }
   return addend(stream, weights, pass, out_, base + kOutWeight, context_->data());
 }

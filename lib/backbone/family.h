@@ -35,6 +35,7 @@ struct Pass {
   std::span<const uint8_t> token_types;  // [num_rows], or empty: all 0
   std::span<const kernels::SegmentRows> segments;
   std::span<const kernels::RowRange> ranges;  // one a GEMM: a tenant's, or a mini-batch's
+  bool has_form = false;  // ranges are equally long, and segments at the end may be empty
   kernels::GemmModes gemm_mode = {};
 };
 

@@ -92,7 +92,8 @@ class Appliance {
   // {groups: [{name, backbone, device, dtype, tenants: [name], slots, slots_used, weight_bytes,
   //   workspace_bytes, requests_waiting, requests_executing, scheduler, planner, batches, requests,
   //   tokens, rows, refused, mean_batch_requests, mean_batch_tokens, mean_batch_tenants, busy_s,
-  //   device_failed; kv_blocks, kv_blocks_used, kv_blocks_reserved of groups that generate}]}
+  //   device_failed; graphs, graph_launches of groups on a GPU; kv_blocks, kv_blocks_used,
+  //   kv_blocks_reserved of groups that generate}]}
   virtual nlohmann::json groups() const = 0;
   // {group, device, backbone, lengths: [n], batches: [n], gemm_ns: [[ns by batch] by length],
   //  counts: [n], sizes: [n], batched_gemm_ns: [[[ns by size] by count] by length],

@@ -28,6 +28,9 @@ struct DeviceInfo {
   std::string reason;           // why this device: "as configured", "CUDA is not used: …"
   uint32_t num_threads = 0;     // host: threads of the compute pool
   size_t memory_bytes = 0;      // what there was for weights and workspaces at the start
+  // Batches of up to so many rows, padding included, are to come in few forms (runtime/batch_forms.h), which the
+  // device then makes by one launch each; 0: it gains nothing by that.
+  uint32_t form_rows = 0;
 };
 
 // Zeroed memory of the device, freed with the object. Move-only.
@@ -157,7 +160,7 @@ class Stream {
   virtual void gather_patches(const kernels::GatherPatches& args) = 0;
   virtual void embed_patches(const kernels::EmbedPatches& args) = 0;
   // Where attention() or residual_layer_norm() follows and reads the result, it may be that launch which adds the bias:
-  // behind it the result is undefined. REQUIRES of such an attention: a segment's rows are of one range.
+  // behind it the result is undefined. REQUIRES of such an attention: a segment's rows are of one tenant.
   virtual void gemm(const kernels::GroupedGemm& args) = 0;
   // GEMMs that need not wait for one another, such as query, key and value. CUDA: calls spread over streams, joined
   // before the next launch. Host: where all of them run at once, one deal of all their ranges over the
@@ -167,7 +170,9 @@ class Stream {
   virtual void residual_layer_norm(const kernels::ResidualLayerNorm& args) = 0;
   virtual void pool_segments(const kernels::PoolSegments& args) = 0;
   virtual void to_f32(const kernels::ToF32& args) = 0;
-  virtual void small_linear(const kernels::SmallLinear& args) = 0;
+  // Heads of several tenants at once. REQUIRES: none reads what another writes.
+  virtual void small_linears(std::span<const kernels::SmallLinear> all) = 0;
+  void small_linear(const kernels::SmallLinear& args) { small_linears({&args, 1}); }
   // Decoders: kernels/decode_args.h.
   virtual void embed_positions(const kernels::EmbedPositions& args) = 0;
   virtual void append_kv(const kernels::AppendKv& args) = 0;
@@ -180,6 +185,17 @@ class Stream {
   virtual void merge_heads(const kernels::MergeHeads& args) = 0;
   virtual void batched_gemm(const kernels::BatchedGemm& args) = 0;
   virtual void softmax(const kernels::Softmax& args) = 0;
+  // What is launched from here on, and what was since the last call, may come again each with others: a device that
+  // makes what comes again by one launch takes them for two things.
+  virtual void begin_part() {}
+  // Instead of record(): nothing that was launched since the last event runs, but its parts are as if they had come
+  // before. Device pointers need not lead anywhere. Errors: kInternal. REQUIRES: DeviceInfo::form_rows; no copies.
+  virtual Status make_ready() { return fail(Code::kUnsupported, "the device keeps no launches"); }
+  struct Graphs {
+    uint64_t kept = 0;      // parts that are one launch when they come again
+    uint64_t launches = 0;  // of such, so far
+  };
+  virtual Graphs graphs() const noexcept { return {}; }
   // device → host, ordered with the launches.
   virtual void copy_to_host(const void* source, size_t bytes, void* target) = 0;
   // Behind the last gather (GatherIds, GatherPatches) of memory whose owner waits for it: inputs_read() of the next

@@ -110,8 +110,8 @@ void MeteredStream::pool_segments(const kernels::PoolSegments& args) {
 void MeteredStream::to_f32(const kernels::ToF32& args) {
   meter(kToF32, 1, [&] { stream_->to_f32(args); });
 }
-void MeteredStream::small_linear(const kernels::SmallLinear& args) {
-  meter(kSmallLinear, 1, [&] { stream_->small_linear(args); });
+void MeteredStream::small_linears(std::span<const kernels::SmallLinear> all) {
+  meter(kSmallLinear, 1, [&] { stream_->small_linears(all); });
 }
 void MeteredStream::embed_positions(const kernels::EmbedPositions& args) {
   meter(kEmbedPositions, 1, [&] { stream_->embed_positions(args); });

@@ -45,7 +45,7 @@ class MeteredStream final : public Stream {
   void residual_layer_norm(const kernels::ResidualLayerNorm& args) override;
   void pool_segments(const kernels::PoolSegments& args) override;
   void to_f32(const kernels::ToF32& args) override;
-  void small_linear(const kernels::SmallLinear& args) override;
+  void small_linears(std::span<const kernels::SmallLinear> all) override;
   void embed_positions(const kernels::EmbedPositions& args) override;
   void append_kv(const kernels::AppendKv& args) override;
   void copy_kv(const kernels::CopyKv& args) override;
@@ -58,6 +58,9 @@ class MeteredStream final : public Stream {
   void softmax(const kernels::Softmax& args) override;
   void copy_to_host(const void* source, size_t bytes, void* target) override;
   void end_inputs() override { stream_->end_inputs(); }
+  void begin_part() override { stream_->begin_part(); }
+  Status make_ready() override { return stream_->make_ready(); }
+  Graphs graphs() const noexcept override { return stream_->graphs(); }
   Event record() override { return stream_->record(); }
   bool is_done(Event event) const noexcept override { return stream_->is_done(event); }
   bool inputs_read(Event event) const noexcept override { return stream_->inputs_read(event); }

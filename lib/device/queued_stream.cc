@@ -197,8 +197,13 @@ void QueuedStream::pool_segments(const kernels::PoolSegments& args) {
 void QueuedStream::to_f32(const kernels::ToF32& args) {
   add<&Stream::to_f32>(args);
 }
-void QueuedStream::small_linear(const kernels::SmallLinear& args) {
-  add<&Stream::small_linear>(args);
+void QueuedStream::small_linears(std::span<const kernels::SmallLinear> all) {
+  using Linears = std::span<const kernels::SmallLinear>;
+  Work& work = of(next_event_);
+  work.launches.push_back({[](Stream& stream, const void* kept) {
+                             stream.small_linears(*static_cast<const Linears*>(kept));
+                           },
+                           work.keep<Linears>(work.keep(all))});
 }
 void QueuedStream::embed_positions(const kernels::EmbedPositions& args) {
   add<&Stream::embed_positions>(args, &kernels::EmbedPositions::positions,

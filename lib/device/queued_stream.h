@@ -43,7 +43,7 @@ class QueuedStream final : public Stream {
   void residual_layer_norm(const kernels::ResidualLayerNorm& args) override;
   void pool_segments(const kernels::PoolSegments& args) override;
   void to_f32(const kernels::ToF32& args) override;
-  void small_linear(const kernels::SmallLinear& args) override;
+  void small_linears(std::span<const kernels::SmallLinear> all) override;
   void embed_positions(const kernels::EmbedPositions& args) override;
   void append_kv(const kernels::AppendKv& args) override;
   void copy_kv(const kernels::CopyKv& args) override;

@@ -74,6 +74,8 @@ struct GroupEntry {
   uint64_t batches = 0, requests = 0, tokens = 0, rows = 0, tenants = 0, refused = 0, busy_ns = 0;
   std::string planner;
   uint64_t kv_blocks = 0, kv_blocks_used = 0, kv_blocks_reserved = 0;  // 0: it does not generate
+  bool keeps_graphs = false;                                           // its device does
+  uint64_t graphs = 0, graph_launches = 0;
   bool device_failed = false;
   DType dtype = DType::kF32;  // of its device
   std::string device;         // its kind

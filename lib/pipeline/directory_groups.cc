@@ -225,6 +225,9 @@ std::vector<GroupEntry> Directory::groups() const {
     entry.kv_blocks = group.num_kv_blocks();
     entry.kv_blocks_used = c.kv_blocks_used.read();
     entry.kv_blocks_reserved = c.kv_blocks_reserved.read();
+    entry.keeps_graphs = stage.device().info().form_rows > 0;
+    entry.graphs = c.graphs.read();
+    entry.graph_launches = c.graph_launches.read();
     entry.device_failed = stage.device_failed();
     entry.dtype = stage.device().info().compute;
     entry.device = stage.device().info().kind;

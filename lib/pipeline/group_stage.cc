@@ -144,7 +144,26 @@ size_t GroupStage::poll() noexcept {
   const size_t completed = executor_->step(*this, figures);
   count(figures);
   // Of sequences that go on, nothing is completed.
-  return taken + completed + figures.num_tokens + run_task();
+  const size_t done = taken + completed + figures.num_tokens + run_task();
+  return done > 0 ? done : make_ready();
+}
+
+// One form a turn, while nobody waits: whoever comes meanwhile waits for one at most.
+size_t GroupStage::make_ready() noexcept {
+  if (next_form_ >= group_->num_forms() || executor_->num_executing() > 0 || device_failed())
+    return 0;
+  Status made = group_->make_ready(*stream_, next_form_++);
+  count_graphs();
+  if (made) return 1;
+  log::warning("group {}: small batches are not made ready for: {}", name_, made.error().message);
+  next_form_ = group_->num_forms();
+  return 0;
+}
+
+void GroupStage::count_graphs() noexcept {
+  const device::Stream::Graphs graphs = stream_->graphs();
+  counters_.graphs.set(graphs.kept);
+  counters_.graph_launches.set(graphs.launches);
 }
 
 void GroupStage::count(const runtime::BatchFigures& figures) noexcept {
@@ -157,6 +176,7 @@ void GroupStage::count(const runtime::BatchFigures& figures) noexcept {
     counters_.busy_ns.add(figures.execute_ns);
     counters_.last_batch_requests.set(figures.num_requests);
     counters_.last_batch_tokens.set(figures.num_tokens);
+    count_graphs();
   }
   counters_.refused.add(figures.num_refused);
   counters_.queued.set(executor_->num_queued());

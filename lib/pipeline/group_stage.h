@@ -89,8 +89,8 @@ class GroupStage final : private runtime::CompletionSink {
   }
   plan::PlanLimits plan_limits() const noexcept { return planned_->plan_limits(); }
 
-  // One turn: takes what has come, completes and begins at most one batch, and does one piece of a task.
-  // Returns how much it did.
+  // One turn: takes what has come, completes and begins at most one batch, and does one piece of a task; where there
+  // was nothing to do, makes the stream ready for one form of small batches. Returns how much it did.
   size_t poll() noexcept;
 
   void start();  // makes the thread
@@ -107,6 +107,8 @@ class GroupStage final : private runtime::CompletionSink {
   void count(const runtime::BatchFigures& figures) noexcept;
   void finish_batches() noexcept;
   size_t run_task() noexcept;
+  size_t make_ready() noexcept;
+  void count_graphs() noexcept;
   void complete(std::span<request::Request* const> requests) noexcept override;
   void release_packets(std::span<request::Request* const> requests) noexcept override;
 
@@ -121,6 +123,7 @@ class GroupStage final : private runtime::CompletionSink {
   std::vector<ReturnRing*> returns_;
   GroupStageOptions options_;
   telemetry::ExecutorCounters counters_;
+  size_t next_form_ = 0;  // of the group's, that the stream has not been made ready for
   std::atomic<StageTask*> task_{nullptr};
   std::atomic<bool> busy_{false};
   std::atomic<bool> stopping_{false};

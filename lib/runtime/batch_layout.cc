@@ -93,22 +93,39 @@ bool check(Segment& segment, const model::TenantModel* model) noexcept {
 
 }  // namespace
 
-BatchLayout::BatchLayout(const GroupOptions& options, uint32_t place)
-    : place_(place), max_tokens_(options.max_tokens), max_requests_(options.max_requests) {
+BatchLayout::BatchLayout(const GroupOptions& options, const BatchForms& forms, uint32_t place)
+    : place_(place),
+      max_tokens_(options.max_tokens),
+      max_requests_(options.max_requests),
+      forms_(forms) {
+  size_t segments = max_requests_, ranges = max_requests_, images = max_requests_;
+  size_t pieces = max_tokens_;  // a piece holds at least one id
+  for (const BatchForm& form : forms_.all()) {
+    segments = std::max<size_t>(segments, form.num_segments);
+    ranges = std::max<size_t>(ranges, form.num_ranges);
+    pieces = std::max<size_t>(pieces, form.num_pieces);
+    images = std::max<size_t>(images, form.num_images);
+  }
   live_.reserve(max_requests_);
   by_tenant_.reserve(max_requests_);
-  segments_.reserve(max_requests_);
+  runs_.reserve(max_requests_);
+  run_segments_.reserve(max_requests_);
+  segments_.reserve(segments);
   positions_.reserve(max_tokens_);
   token_types_.reserve(max_tokens_);
-  pieces_.reserve(max_tokens_);  // a piece holds at least one id
-  images_.reserve(max_requests_);
-  ranges_.reserve(max_requests_);  // a tenant may occur more than once
+  pieces_.reserve(pieces);
+  images_.reserve(images);
+  ranges_.reserve(ranges);  // a tenant may occur more than once
 }
 
 void BatchLayout::clear() noexcept {
+  form_ = nullptr;
   has_token_types_ = false;
   live_.clear();
-  num_rows_ = 0;
+  runs_.clear();
+  run_segments_.clear();
+  num_rows_ = asked_rows_ = 0;
+  num_pieces_ = 0;
   segments_.clear();
   positions_.clear();
   token_types_.clear();
@@ -117,20 +134,40 @@ void BatchLayout::clear() noexcept {
   ranges_.clear();
 }
 
-void BatchLayout::add(Segment& segment, TenantEntry* tenant) noexcept {
+void BatchLayout::admit(Segment& segment, TenantEntry* tenant) noexcept {
   if (!check(segment, tenant ? &tenant->model : nullptr)) return;
-  const uint32_t first_row = num_rows_;
-  const uint32_t segment_rows = std::max(segment.num_rows, segment.num_tokens);
-  CHECK(live_.size() < max_requests_ && segment_rows <= max_tokens_ - first_row);
+  const uint32_t rows = std::max(segment.num_rows, segment.num_tokens);
+  CHECK(live_.size() < max_requests_ && rows <= max_tokens_ - asked_rows_);
+  live_.push_back({&segment, tenant, 0});
+  num_pieces_ += segment.pieces.size();
+  if (runs_.empty() || runs_.back().slot != segment.slot || mini_batch_ != segment.mini_batch) {
+    runs_.push_back({asked_rows_, 0, segment.slot});
+    run_segments_.push_back(0);
+  }
+  mini_batch_ = segment.mini_batch;
+  runs_.back().num_rows += rows;
+  ++run_segments_.back();
+  asked_rows_ += rows;
+}
 
-  live_.push_back({&segment, tenant, first_row});
+void BatchLayout::lay_out() noexcept {
+  form_ = forms_.find(runs_, live_.size(), num_pieces_);
+  size_t next = 0;
+  for (size_t run = 0; run < runs_.size(); ++run) {
+    const uint32_t first_row = num_rows_;
+    for (uint32_t i = 0; i < run_segments_[run]; ++i) place(live_[next++]);
+    add_ranges(first_row, runs_[run].slot);
+  }
+  if (form_ != nullptr) fill_form();
+}
+
+void BatchLayout::place(Live& live) noexcept {
+  Segment& segment = *live.segment;
+  const uint32_t first_row = live.first_row = num_rows_;
   segments_.push_back({first_row, segment.num_tokens});
-  num_rows_ += segment_rows;
-  // Padding computes something that nobody reads: at position 0, of whatever token was there before.
-  positions_.resize(num_rows_, 0);
+  pad_rows(std::max(segment.num_rows, segment.num_tokens));
   std::iota(positions_.begin() + first_row, positions_.begin() + first_row + segment.num_tokens,
             0u);
-  token_types_.resize(num_rows_, 0);
   if (!segment.token_types.empty()) {
     std::ranges::copy(segment.token_types, token_types_.begin() + first_row);
     has_token_types_ = true;
@@ -139,17 +176,50 @@ void BatchLayout::add(Segment& segment, TenantEntry* tenant) noexcept {
     piece.first_row += first_row;
     pieces_.push_back(piece);
   }
-  if (tenant->model.spec.takes_images()) {
-    kernels::ImagePixels& image = images_.emplace_back(segment.image);
-    image.first_row = first_row + 1;  // behind the class token
-    const bool is_raw = image.value_bytes == 1;
-    image.scale = is_raw ? tenant->model.images->scale.data() : nullptr;
-    image.shift = is_raw ? tenant->model.images->shift.data() : nullptr;
+  if (!live.tenant->model.spec.takes_images()) return;
+  kernels::ImagePixels& image = images_.emplace_back(segment.image);
+  image.first_row = first_row + 1;  // behind the class token
+  const bool is_raw = image.value_bytes == 1;
+  image.scale = is_raw ? live.tenant->model.images->scale.data() : nullptr;
+  image.shift = is_raw ? live.tenant->model.images->shift.data() : nullptr;
+}
+
+// Padding computes something that nobody reads: at position 0, of whatever token was there before.
+void BatchLayout::pad_rows(uint32_t num_rows) noexcept {
+  num_rows_ += num_rows;
+  positions_.resize(num_rows_, 0);
+  token_types_.resize(num_rows_, 0);
+}
+
+// Of the rows from first_row on: one, or as many as their form has for them.
+void BatchLayout::add_ranges(uint32_t first_row, uint32_t slot) noexcept {
+  const uint32_t num_rows = num_rows_ - first_row;
+  if (form_ == nullptr) {
+    ranges_.push_back({first_row, num_rows, slot});
+    return;
   }
-  if (ranges_.empty() || ranges_.back().slot != segment.slot || mini_batch_ != segment.mini_batch)
-    ranges_.push_back({first_row, 0, segment.slot});
-  mini_batch_ = segment.mini_batch;
-  ranges_.back().num_rows += segment_rows;
+  const uint32_t step = form_->range_rows;
+  pad_rows((step - num_rows % step) % step);
+  for (uint32_t row = first_row; row < num_rows_; row += step) ranges_.push_back({row, step, slot});
+}
+
+void BatchLayout::fill_form() noexcept {
+  const uint32_t slot = ranges_.empty() ? 0 : ranges_.back().slot;
+  while (ranges_.size() < form_->num_ranges) {
+    ranges_.push_back({num_rows_, form_->range_rows, slot});
+    pad_rows(form_->range_rows);
+  }
+  segments_.resize(form_->num_segments, {num_rows_, 0});
+  pieces_.resize(form_->num_pieces);
+  images_.resize(form_->num_images);
+  has_token_types_ = true;  // zeros, where there are none
+}
+
+void BatchLayout::build(const BatchForm& form) noexcept {
+  clear();
+  form_ = &form;
+  fill_form();
+  sort_by_tenant();
 }
 
 void BatchLayout::sort_by_tenant() noexcept {
@@ -167,7 +237,8 @@ backbone::Pass BatchLayout::pass() const noexcept {
           .token_types = has_token_types_ ? std::span<const uint8_t>(token_types_)
                                           : std::span<const uint8_t>(),
           .segments = segments_,
-          .ranges = ranges_};
+          .ranges = ranges_,
+          .has_form = form_ != nullptr};
 }
 
 }  // namespace itif::runtime

@@ -315,6 +315,7 @@ void GroupExecutor::launch_pass(Flight& flight) noexcept {
   const plan::Pass& pass = flight.plan.passes[flight.pass];
   Batch batch{std::span(flight.segments).subspan(pass.first_segment, pass.num_segments)};
   group_.begin(stream_, batch, static_cast<uint32_t>(&flight - flights_.data()));
+  flight.figures.num_rows += batch.num_padding_rows;
   flight.event = stream_.record();
   flight.holds_packets = true;
 }

@@ -189,6 +189,8 @@ size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
   encode_entered();
   layout_.build_step(running_, blocks_);
   decoder_.launch_copies(stream_, layout_.copies());
+  // Steps are alike whatever is encoded and copied ahead of them.
+  stream_.begin_part();
   backbone::DecoderStep step = layout_.step();
   step.gemm_mode = group_.gemm_modes(step.ranges);
   const backbone::StepResult result = decoder_.launch_step(stream_, group_.weights(), step);

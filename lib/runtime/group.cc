@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 
 #include "backbone/decoder.h"
 #include "backbone/open_model.h"
@@ -41,7 +42,12 @@ class BackboneGroup final : public Group {
         slots_(options.max_tenants),
         gemms_(device.info().num_threads, std::max(options.max_requests, options.max_beams),
                std::max(options.max_tokens, options.max_beams)) {
-    for (uint32_t place = 0; place < kMaxInFlight; ++place) flights_.emplace_back(options, place);
+    if (!family.make_decoder && options.fidelity == backbone::Fidelity::kFused)
+      forms_ = BatchForms(std::min(device.info().form_rows, options.max_tokens),
+                          spec.takes_images() ? spec.max_tokens() : 0);
+    for (uint32_t place = 0; place < kMaxInFlight; ++place)
+      flights_.emplace_back(options, forms_, place);
+    form_layout_.emplace(options, forms_, 0);
   }
 
   ~BackboneGroup() override {
@@ -111,6 +117,13 @@ class BackboneGroup final : public Group {
   uint32_t num_kv_blocks() const noexcept override { return decoder_ ? decoder_->num_blocks() : 0; }
   model::WeightView weights() const noexcept override { return weights_->view(); }
 
+  size_t num_forms() const noexcept override { return forms_.all().size(); }
+  Status make_ready(device::Stream& stream, size_t form) noexcept override {
+    form_layout_->build(forms_.all()[form]);
+    (void)launch_backbone(stream, form_layout_->pass());
+    return stream.make_ready();
+  }
+
   uint32_t num_tenants() const noexcept override { return num_tenants_; }
   uint64_t weight_bytes() const noexcept override { return weight_bytes_; }
   uint64_t workspace_bytes() const noexcept override {
@@ -124,10 +137,10 @@ class BackboneGroup final : public Group {
     BatchLayout& layout = flight.layout;
     layout.build(batch.segments, [this](uint32_t slot) { return entry(slot); });
     flight.has_ids = false;
+    batch.num_padding_rows = layout.num_padding_rows();
     if (layout.live().empty()) return;
-    backbone::Pass pass = layout.pass();
-    pass.gemm_mode = gemm_modes(pass.ranges);
-    const backbone::Hidden hidden = backbone_->launch(stream, weights_->view(), pass);
+    const backbone::Pass pass = layout.pass();
+    const backbone::Hidden hidden = launch_backbone(stream, pass);
     heads_->launch(stream, hidden.rows, layout);
     if (!hidden.ids) return;
     flight.has_ids = true;
@@ -148,11 +161,20 @@ class BackboneGroup final : public Group {
   }
 
  private:
+  // A part by itself: which heads and results are behind it differs where batches are alike otherwise.
+  backbone::Hidden launch_backbone(device::Stream& stream, backbone::Pass pass) noexcept {
+    // One call, which names no tenant.
+    pass.gemm_mode = pass.has_form ? kernels::GemmMode::kAtOnce : gemm_modes(pass.ranges);
+    const backbone::Hidden hidden = backbone_->launch(stream, weights_->view(), pass);
+    stream.begin_part();
+    return hidden;
+  }
+
   // A batch between begin() and finish(): what the host reads and writes for it. Memory of the device is
   // shared by all, since their launches run one after another.
   struct Flight {
-    Flight(const GroupOptions& options, uint32_t place)
-        : layout(options, place), ids(options.max_tokens) {}
+    Flight(const GroupOptions& options, const BatchForms& forms, uint32_t place)
+        : layout(options, forms, place), ids(options.max_tokens) {}
     BatchLayout layout;
     std::vector<int32_t> ids;  // [max_tokens], as they were gathered
     bool has_ids = false;
@@ -250,7 +272,9 @@ class BackboneGroup final : public Group {
   std::unique_ptr<backbone::Decoder> decoder_;  // instead
   std::unique_ptr<HeadRunner> heads_;
   GemmScheduler gemms_;
-  std::vector<Flight> flights_;  // by place
+  BatchForms forms_;
+  std::vector<Flight> flights_;             // by place
+  std::optional<BatchLayout> form_layout_;  // of make_ready()
 };
 
 }  // namespace

@@ -59,6 +59,8 @@ struct Segment {
 struct Batch {
   // In any order.
   std::span<Segment> segments;
+  uint32_t num_padding_rows =
+      0;  // begin()'s: computed beside those that segments take, for the batch's form
 };
 
 struct GroupOptions {
@@ -107,6 +109,12 @@ class Group {
   device::StreamLimits stream_limits() const noexcept {
     return {.max_tokens = options().max_tokens, .max_segments = options().max_tokens};
   }
+
+  // The forms that small batches are padded to where the device gains by it (batch_forms.h); 0: none are.
+  virtual size_t num_forms() const noexcept { return 0; }
+  // Has the stream made ready for batches of a form: the first of them is one launch then. Runs nothing, and needs no
+  // tenant. The executor's thread. Errors: those of Stream::make_ready.
+  virtual Status make_ready(device::Stream&, size_t) noexcept { return {}; }
 
   // What a group that generates is run by (GenerationExecutor); nullptr: begin() is.
   virtual backbone::Decoder* decoder() noexcept { return nullptr; }

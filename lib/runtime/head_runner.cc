@@ -32,22 +32,6 @@ std::span<float> result_floats(const Live& live) noexcept {
           live.segment->result.bytes / sizeof(float)};
 }
 
-void copy_result(device::Stream& stream, const float* source, const Live& live) noexcept {
-  stream.copy_to_host(source, live.segment->result.bytes, live.segment->result.data);
-}
-
-void launch_linear(device::Stream& stream, const model::Linear& linear, const float* x, float* out,
-                   size_t num_rows) noexcept {
-  stream.small_linear({.x = x,
-                       .weight = floats(linear.weight),
-                       .bias = linear.bias ? floats(linear.bias) : nullptr,
-                       .out = out,
-                       .rows = static_cast<uint32_t>(num_rows),
-                       .n = linear.n,
-                       .k = linear.k,
-                       .activation = linear.activation});
-}
-
 void allocate_results(std::span<const Live> all) noexcept {
   for (const Live& live : all) {
     Segment& segment = *live.segment;
@@ -92,6 +76,9 @@ uint64_t logit_count(const model::HeadSpec& head, const GroupOptions& options) n
   return rows * head.labels.size();
 }
 
+// Reserved: a pooler and a classifier, or as many dense layers.
+constexpr size_t kLinearsOfRequest = 2;
+
 uint32_t rows_of(std::span<const Live> live, size_t first, size_t last) noexcept {
   return live[last - 1].first_row + live[last - 1].segment->num_tokens - live[first].first_row;
 }
@@ -133,6 +120,10 @@ uint64_t HeadScratch::bytes() const {
 HeadRunner::HeadRunner(const model::BackboneSpec& spec, DType compute, const GroupOptions& options)
     : hidden_size_(spec.hidden), compute_(compute) {
   chosen_.reserve(options.max_requests);
+  linears_.reserve(kLinearsOfRequest * options.max_requests);
+  stages_.reserve(kLinearsOfRequest * options.max_requests);
+  stage_.reserve(options.max_requests);
+  copies_.reserve(2 * size_t{options.max_requests});
 }
 
 Result<std::unique_ptr<HeadRunner>> HeadRunner::make(device::Device& device,
@@ -154,11 +145,44 @@ uint64_t HeadRunner::workspace_bytes() const {
 
 void HeadRunner::launch(device::Stream& stream, const void* hidden,
                         const BatchLayout& layout) noexcept {
+  linears_.clear();
+  stages_.clear();
+  copies_.clear();
   allocate_results(layout.live());
   launch_hidden(stream, hidden, layout.live());
   launch_token_logits(stream, hidden, layout);
-  launch_pooled(stream, hidden, layout);
-  launch_embeddings(stream, hidden, layout);
+  const size_t num_pooled = launch_pooled(stream, hidden, layout);
+  launch_embeddings(stream, hidden, layout, num_pooled);
+  launch_linears(stream);
+  for (const Copy& copy : copies_) stream.copy_to_host(copy.from, copy.bytes, copy.to);
+}
+
+void HeadRunner::add_linear(uint32_t stage, const model::Linear& linear, const float* x, float* out,
+                            size_t num_rows) noexcept {
+  stages_.push_back(stage);
+  linears_.push_back({.x = x,
+                      .weight = floats(linear.weight),
+                      .bias = linear.bias ? floats(linear.bias) : nullptr,
+                      .out = out,
+                      .rows = static_cast<uint32_t>(num_rows),
+                      .n = linear.n,
+                      .k = linear.k,
+                      .activation = linear.activation});
+}
+
+// One launch a stage: those of all tenants.
+void HeadRunner::launch_linears(device::Stream& stream) noexcept {
+  for (uint32_t stage = 0;; ++stage) {
+    stage_.clear();
+    for (size_t i = 0; i < linears_.size(); ++i)
+      if (stages_[i] == stage) stage_.push_back(linears_[i]);
+    if (stage_.empty()) return;
+    stream.small_linears(stage_);
+  }
+}
+
+void HeadRunner::copy_result(const float* from, const Live& live) noexcept {
+  copies_.push_back({from, live.segment->result.bytes, live.segment->result.data});
 }
 
 const float* HeadRunner::rows_f32(device::Stream& stream, const void* hidden, uint32_t first_row,
@@ -181,7 +205,7 @@ void HeadRunner::launch_hidden(device::Stream& stream, const void* hidden,
     const float* rows = rows_f32(stream, hidden, live[first].first_row, rows_of(live, first, last));
     for (size_t i = first; i < last; ++i) {
       const size_t row = live[i].first_row - live[first].first_row;
-      copy_result(stream, rows + row * hidden_size_, live[i]);
+      copy_result(rows + row * hidden_size_, live[i]);
     }
   });
 }
@@ -216,20 +240,20 @@ void HeadRunner::launch_token_logits(device::Stream& stream, const void* hidden,
     const float* rows = rows_f32(stream, hidden, begin.first_row, num_rows);
     float* logits = floats(tenant.scratch.logits) + size_t{used_rows} * classifier.n;
     used_rows += num_rows;
-    launch_linear(stream, classifier, rows, logits, num_rows);
+    add_linear(0, classifier, rows, logits, num_rows);
     for (size_t i = first; i < last; ++i) {
       const Live& one = live[chosen[i]];
-      copy_result(stream, logits + size_t{one.first_row - begin.first_row} * classifier.n, one);
+      copy_result(logits + size_t{one.first_row - begin.first_row} * classifier.n, one);
     }
   });
 }
 
 // The pooler, and the classifier behind it; without a pooler the classifier takes the first token's rows.
-void HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
-                               const BatchLayout& layout) noexcept {
+size_t HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
+                                 const BatchLayout& layout) noexcept {
   const std::span<const Live> live = layout.live();
   const auto chosen = choose(layout, stands_on_pooler);
-  if (chosen.empty()) return;
+  if (chosen.empty()) return 0;
   stream.pool_segments({.x = hidden,
                         .segments = layout.segments(),
                         .chosen = chosen,
@@ -244,30 +268,34 @@ void HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
     if (!head.pooler.empty()) {
       const float* rows = pooled;
       pooled = floats(pooled_) + first * hidden_size_;
-      launch_linear(stream, head.pooler.front(), rows, pooled, last - first);
+      add_linear(0, head.pooler.front(), rows, pooled, last - first);
     }
     bool any_logits = false;
     for (size_t i = first; i < last; ++i)
       any_logits |= !wants(live[chosen[i]], ResultKind::kPooled);
     float* logits = any_logits ? floats(tenant.scratch.logits) : nullptr;
-    if (any_logits) launch_linear(stream, head.classifier.front(), pooled, logits, last - first);
+    if (any_logits)
+      add_linear(head.pooler.empty() ? 0 : 1, head.classifier.front(), pooled, logits,
+                 last - first);
     const size_t labels = head.spec.labels.size();
     for (size_t i = first; i < last; ++i) {
       const Live& one = live[chosen[i]];
       if (wants(one, ResultKind::kPooled))
-        copy_result(stream, pooled + (i - first) * hidden_size_, one);
+        copy_result(pooled + (i - first) * hidden_size_, one);
       else if (wants(one, ResultKind::kLogits))
-        copy_result(stream, logits + (i - first) * labels, one);
+        copy_result(logits + (i - first) * labels, one);
     }
     // Classes are made from logits on the host: the rows of the tenant's segments, in their order.
     if (any_logits)
-      stream.copy_to_host(logits, (last - first) * labels * sizeof(float),
-                          tenant.scratch.host_logits[layout.place()].data());
+      copies_.push_back({logits, (last - first) * labels * sizeof(float),
+                         tenant.scratch.host_logits[layout.place()].data()});
   });
+  return chosen.size();
 }
 
+// Their rows stand behind those of the pooled.
 void HeadRunner::launch_embeddings(device::Stream& stream, const void* hidden,
-                                   const BatchLayout& layout) noexcept {
+                                   const BatchLayout& layout, size_t num_pooled) noexcept {
   const std::span<const Live> live = layout.live();
   const auto chosen =
       choose(layout, [](const Live& l) { return wants(l, ResultKind::kEmbedding); });
@@ -282,7 +310,7 @@ void HeadRunner::launch_embeddings(device::Stream& stream, const void* hidden,
   for_each_part(chosen, same, [&](size_t first, size_t last) {
     TenantEntry& tenant = *live[chosen[first]].tenant;
     const model::Head& head = tenant.model.head;
-    float* rows = floats(rows_) + first * hidden_size_;
+    float* rows = floats(rows_) + (num_pooled + first) * hidden_size_;
     stream.pool_segments({.x = hidden,
                           .segments = layout.segments(),
                           .chosen = chosen.subspan(first, last - first),
@@ -293,12 +321,11 @@ void HeadRunner::launch_embeddings(device::Stream& stream, const void* hidden,
     size_t width = hidden_size_;
     for (size_t i = 0; i < head.dense.size(); ++i) {
       float* out = floats(tenant.scratch.dense[i]);
-      launch_linear(stream, head.dense[i], rows, out, last - first);
+      add_linear(static_cast<uint32_t>(i), head.dense[i], rows, out, last - first);
       rows = out;
       width = head.dense[i].n;
     }
-    for (size_t i = first; i < last; ++i)
-      copy_result(stream, rows + (i - first) * width, live[chosen[i]]);
+    for (size_t i = first; i < last; ++i) copy_result(rows + (i - first) * width, live[chosen[i]]);
   });
 }
 

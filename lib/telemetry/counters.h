@@ -115,6 +115,8 @@ struct alignas(kCacheLineBytes) ExecutorCounters {
   Gauge last_batch_tokens;
   Gauge kv_blocks_used;      // of a group that generates: in sequences' tables, now
   Gauge kv_blocks_reserved;  // what they may need at most
+  Gauge graphs;              // that the group's stream keeps
+  Gauge graph_launches;      // of them, so far
   Counter device_errors;
 };
 

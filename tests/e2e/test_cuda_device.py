@@ -46,6 +46,10 @@ def test_encoders_of_one_group_and_another(cuda_appliance, namespaces):
     with ThreadPoolExecutor(2 * len(names)) as pool:
         for done in [pool.submit(ask, name) for name in names * 2]:
             done.result()
+    for group in cuda_appliance.ctl_json("group", "list")["groups"]:
+        assert group["graphs"] > 50, "its small batches were made ready for"
+        assert 0 < group["graph_launches"] <= group["batches"]
+        assert group["rows"] > group["tokens"], "padded to forms"
     assert_accounted(cuda_appliance)
 
 

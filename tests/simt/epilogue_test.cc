@@ -138,7 +138,9 @@ TEST_F(CudaEpilogue, IsTakenForWhatComesOutTheSame) {
 
 TEST_F(CudaEpilogue, IsLeftToALaunchElsewhere) {
   open("bf16");
-  EXPECT_EQ(epilogues({.ranges = {{0, 40, 1}}, .mode = kernels::GemmMode::kAtOnce}), 1u);
+  EXPECT_EQ(epilogues({.ranges = {{0, 40, 1}}}), 1u);
+  EXPECT_EQ(epilogues({.ranges = {{0, 40, 1}}, .mode = kernels::GemmMode::kAtOnce}), 0u)
+      << "a form's, by pointers";
   EXPECT_EQ(epilogues({.mode = kernels::GemmMode::kAtOnce}), 0u) << "of two tenants at once";
   EXPECT_EQ(epilogues({.ranges = {{0, 0, 0}, {0, 20, 1}}}), 1u) << "of none of a range's rows";
   EXPECT_EQ(epilogues({.shape = {.n = 5, .k = 7}}), 0u) << "cuBLASLt has nothing for it";

@@ -275,6 +275,10 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   *exec = new simt::GraphExec{graph->works};
   return cudaSuccess;
 }
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
+  Lock lock(runtime().mutex);
+  return runtime().check();
+}
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   Lock lock(runtime().mutex);
   if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;

@@ -156,6 +156,7 @@ Result<std::unique_ptr<Device>> open_cuda_device(const DeviceOptions& options) {
       "{}, compute capability {}.{}, {} multiprocessors, {}", properties.name, properties.major,
       properties.minor, properties.multiProcessorCount, format_bytes(properties.totalGlobalMem));
   info.reason = options.reason;
+  info.form_rows = cuda::kFormRows;
   return std::make_unique<CudaDevice>(std::move(info), properties, options.memory_limit_bytes);
 }
 

@@ -12,11 +12,13 @@ namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // what cuBLAS recommends on Hopper
 constexpr size_t kSideWorkspaceBytes = kEpilogueWorkspaceBytes;
-// Below it what a launch costs counts more than what finding pointers does: one graph for all tenants.
-constexpr uint32_t kLeastStridedRows = 512;
 constexpr const char* kStart = "cannot start cuBLAS";
 constexpr float kOne = 1, kZero = 0;
 
+// Up to kFormRows what a launch costs counts more than what finding pointers does: one graph for all tenants.
+bool are_few_rows(std::span<const kernels::RowRange> ranges) {
+  return ranges.back().first_row + ranges.back().num_rows <= kFormRows;
+}
 bool are_equally_long(std::span<const kernels::RowRange> ranges) {
   return std::ranges::all_of(
       ranges, [&](const kernels::RowRange& r) { return r.num_rows == ranges[0].num_rows; });
@@ -93,8 +95,8 @@ cudaDataType Gemms::type_of_output(const kernels::GroupedGemm& args) const {
 }
 
 bool Gemms::runs_in_turn(const kernels::GroupedGemm& args) const {
-  if (args.ranges.size() == 1 || args.mode.of(args.n, args.k) == kernels::GemmMode::kInTurn)
-    return true;
+  if (args.mode.of(args.n, args.k) == kernels::GemmMode::kInTurn) return true;
+  if (args.ranges.size() == 1) return !are_few_rows(args.ranges);
   // Grouped calls have no f32 results of 16-bit operands.
   return !are_equally_long(args.ranges) && args.f32_out && compute_ != DType::kF32;
 }
@@ -174,10 +176,10 @@ Gemms::Strided Gemms::single(const kernels::GroupedGemm& args, const kernels::Ro
 // False: they are not of a shape for it.
 bool Gemms::add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
                         const kernels::GroupedGemm& args) {
+  if (are_few_rows(args.ranges)) return false;
   const kernels::RowRange &first = args.ranges[0], &second = args.ranges[1];
   const uint32_t step = second.slot - first.slot;
-  bool are_even = first.num_rows * args.ranges.size() >= kLeastStridedRows &&
-                  second.slot >= first.slot && are_equally_long(args.ranges);
+  bool are_even = second.slot >= first.slot && are_equally_long(args.ranges);
   for (size_t i = 1; i < args.ranges.size(); ++i)
     are_even = are_even && args.ranges[i].slot == first.slot + i * step;
   if (!are_even) return false;

@@ -3,9 +3,9 @@
 //
 // In turn, a call a range, spread over streams that join before the next launch. At once, one call: of pointers where
 // ranges are equally long, else grouped; which weights they read then stands in the batch's plan memory, so that a
-// graph serves all tenants. Large ones whose slots are equally far apart are strided, which needs no pointers. Bias
-// and activation are a launch behind them, for all tenants (model weights rotation): no epilogue of a grouped call
-// finds each row's tenant. Those in turn have one, where it does (epilogue.h).
+// graph serves all tenants, one range of few rows included. Large ones whose slots are equally far apart are strided,
+// which needs no pointers. Bias and activation are a launch behind them, for all tenants (model weights rotation): no
+// epilogue of a grouped call finds each row's tenant. Those in turn have one, where it does (epilogue.h).
 #pragma once
 
 #include <array>
@@ -20,6 +20,9 @@
 #include "device/device.h"
 
 namespace itif::device::cuda {
+
+// The most rows of a batch whose launches count for more than its arithmetic: DeviceInfo::form_rows.
+inline constexpr uint32_t kFormRows = 512;
 
 // What a GEMM was prepared for. Without an epilogue cuBLAS needs nothing made, but what is not prepared is a defect.
 struct PreparedShape final : kernels::PreparedGemm {

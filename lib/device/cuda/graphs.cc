@@ -15,6 +15,9 @@ uint64_t hash_of(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return std::max<uint64_t>(1, std::hash<std::string_view>{}(text));
 }
+bool is_worth_it(const LaunchPart& part) {
+  return part.size() >= kLeastLaunches && part.size() <= kMostLaunches;
+}
 
 }  // namespace
 
@@ -23,37 +26,50 @@ GraphCache::~GraphCache() {
     if (graph.exec != nullptr) (void)cudaGraphExecDestroy(graph.exec);
 }
 
-cudaError_t GraphCache::launch(cudaStream_t stream, const LaunchKey& key,
-                               const kernels::cuda::LaunchLog& log) {
-  if (log.size() < kLeastLaunches || log.size() > kMostLaunches) return log.make_all(stream);
-  const uint64_t hash = hash_of(key.bytes());
+cudaError_t GraphCache::launch(cudaStream_t stream, const LaunchPart& part) {
+  if (!is_worth_it(part)) return part.make(stream);
+  const uint64_t hash = hash_of(part.key);
   auto found = graphs_.find(hash);
   if (found == graphs_.end()) {
     if (std::ranges::find(seen_, hash) == seen_.end()) {
       seen_[next_seen_++ % seen_.size()] = hash;
-      return log.make_all(stream);
+      return part.make(stream);
     }
-    make_room();
-    Graph graph{.key = {key.bytes().begin(), key.bytes().end()}};
-    if (const cudaError_t error = capture(stream, log, graph.exec); error != cudaSuccess)
-      return error;
-    found = graphs_.emplace(hash, std::move(graph)).first;
+    if (const cudaError_t error = add(stream, part, hash); error != cudaSuccess) return error;
+    found = graphs_.find(hash);
   }
   Graph& graph = found->second;
   graph.last_used = ++turn_;
-  if (graph.exec == nullptr || !std::ranges::equal(graph.key, key.bytes()))
-    return log.make_all(stream);
+  if (graph.exec == nullptr || !std::ranges::equal(graph.key, part.key)) return part.make(stream);
   ++num_graph_launches_;
   return cudaGraphLaunch(graph.exec, stream);
 }
 
+cudaError_t GraphCache::prepare(cudaStream_t stream, const LaunchPart& part) {
+  const uint64_t hash = hash_of(part.key);
+  if (!is_worth_it(part) || graphs_.contains(hash)) return cudaSuccess;
+  if (const cudaError_t error = add(stream, part, hash); error != cudaSuccess) return error;
+  const auto made = graphs_.find(hash);
+  if (made->second.exec != nullptr) return cudaGraphUpload(made->second.exec, stream);
+  graphs_.erase(made);
+  return cudaSuccess;
+}
+
+cudaError_t GraphCache::add(cudaStream_t stream, const LaunchPart& part, uint64_t hash) {
+  make_room();
+  Graph graph{.key = {part.key.begin(), part.key.end()}, .last_used = ++turn_};
+  const cudaError_t error = capture(stream, part, graph.exec);
+  if (error == cudaSuccess) graphs_.emplace(hash, std::move(graph));
+  return error;
+}
+
 // What cannot be captured stays without a graph: only a device out of order is an error.
-cudaError_t GraphCache::capture(cudaStream_t stream, const kernels::cuda::LaunchLog& log,
+cudaError_t GraphCache::capture(cudaStream_t stream, const LaunchPart& part,
                                 cudaGraphExec_t& exec) {
   if (const cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
       error != cudaSuccess)
     return error;
-  const cudaError_t made = log.make_all(stream);
+  const cudaError_t made = part.make(stream);
   cudaGraph_t graph = nullptr;
   const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
   if (made == cudaSuccess && ended == cudaSuccess &&

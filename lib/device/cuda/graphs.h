@@ -1,6 +1,7 @@
-// CUDA graphs of batches that come again. What small batches cost is their launches; a graph makes all of a batch's
-// by one. Batches are told apart by everything their launches depend on (LaunchKey); what else differs between two
-// of the same key, token ids and positions and weights' addresses, stands in the batch's plan memory.
+// CUDA graphs of what comes again. What small batches cost is their launches; a graph makes all of a part's by one (a
+// part: what Stream::begin_part() separates). Parts are told apart by everything their launches depend on (LaunchKey);
+// what else differs between two of the same key, token ids and positions and weights' addresses, stands in the batch's
+// plan memory.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,7 +17,7 @@
 
 namespace itif::device::cuda {
 
-// What a batch's launches depend on, value by value.
+// What launches depend on, value by value.
 class LaunchKey {
  public:
   // Of an operator's arguments: without the host's arrays, which are gone when the launch runs.
@@ -63,6 +64,16 @@ class LaunchKey {
   std::vector<std::byte> bytes_;
 };
 
+// A part of a batch's launches, and its key.
+struct LaunchPart {
+  const kernels::cuda::LaunchLog& log;
+  kernels::cuda::LaunchLog::Mark from, to;
+  std::span<const std::byte> key;
+
+  size_t size() const { return to.size - from.size; }
+  cudaError_t make(cudaStream_t stream) const { return log.make(from, to, stream); }
+};
+
 class GraphCache {
  public:
   GraphCache() = default;
@@ -70,9 +81,10 @@ class GraphCache {
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
-  // Makes the launches of `log`: from the second time on that the key comes, as one graph. Returns the first error.
-  cudaError_t launch(cudaStream_t stream, const LaunchKey& key,
-                     const kernels::cuda::LaunchLog& log);
+  // Makes the launches of a part: from the second time on that its key comes, as one graph. Returns the first error.
+  cudaError_t launch(cudaStream_t stream, const LaunchPart& part);
+  // Makes the graph alone. What cannot be captured now may be when it comes.
+  cudaError_t prepare(cudaStream_t stream, const LaunchPart& part);
   size_t size() const { return graphs_.size(); }
   uint64_t num_graph_launches() const { return num_graph_launches_; }
 
@@ -82,8 +94,8 @@ class GraphCache {
     cudaGraphExec_t exec = nullptr;  // null: it could not be captured
     uint64_t last_used = 0;
   };
-  static cudaError_t capture(cudaStream_t stream, const kernels::cuda::LaunchLog& log,
-                             cudaGraphExec_t& exec);
+  static cudaError_t capture(cudaStream_t stream, const LaunchPart& part, cudaGraphExec_t& exec);
+  cudaError_t add(cudaStream_t stream, const LaunchPart& part, uint64_t hash);
   void make_room();
 
   std::unordered_map<uint64_t, Graph> graphs_;  // by the key's hash

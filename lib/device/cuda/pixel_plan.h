@@ -14,6 +14,11 @@ class PixelPlan {
   void clear() noexcept;
   // False: there is no pinned memory for pixels that cannot be read where they are.
   bool add(const kernels::ImagePixels& image, uint32_t channels, HostReads& reads);
+  // Whether there are pieces and scales does not show in what is launched.
+  void fill() {
+    if (pieces_.empty()) pieces_.emplace_back();
+    if (scales_.empty()) scales_.push_back(0);
+  }
 
   std::span<const kernels::cuda::PixelImage> images() const { return images_; }
   std::span<const kernels::cuda::PixelPiece> pieces() const { return pieces_; }

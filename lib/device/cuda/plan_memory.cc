@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+
 namespace itif::device::cuda {
 
-Result<PlanMemory> PlanMemory::make(std::shared_ptr<Budget> budget, size_t bytes) {
+Result<PlanMemory> PlanMemory::make(std::shared_ptr<Buffer> device) {
   PlanMemory memory;
-  ITIF_ASSIGN(memory.host_, Pinned::allocate(bytes));
-  ITIF_ASSIGN(memory.device_, allocate_buffer(std::move(budget), bytes));
+  ITIF_ASSIGN(memory.host_, Pinned::allocate(device->bytes()));
+  memory.device_ = std::move(device);
   memory.pieces_.reserve(256);
   return memory;
 }
@@ -43,14 +45,19 @@ PlanMemory::Tiles PlanMemory::attention_tiles(const kernels::cuda::Launcher& lau
                                               const kernels::Attention& args) {
   const uint32_t queries =
       kernels::cuda::attention_tile_queries(launch.activation(), args.head_size);
-  uint32_t count = 0;
+  uint32_t used = 0;
   for (const kernels::SegmentRows& segment : args.segments)
-    count += kernels::cuda::div_up(segment.num_rows, queries);
+    used += kernels::cuda::div_up(segment.num_rows, queries);
+  // As many as segments of so many rows can have: each but its last tile is full.
+  const auto num_segments = static_cast<uint32_t>(args.segments.size());
+  const uint32_t count = args.form_rows == 0 ? used : args.form_rows / queries + num_segments;
+  CHECK(used <= count);
   const auto* tiles = made_of<kernels::cuda::AttentionTile>(
       launch, Use::kTiles, args.segments, count, [&](kernels::cuda::AttentionTile* tile) {
         for (const kernels::SegmentRows& segment : args.segments)
           for (uint32_t query = 0; query < segment.num_rows; query += queries)
             *tile++ = {segment.first_row, segment.num_rows, query};
+        std::fill_n(tile, count - used, kernels::cuda::AttentionTile{});
       });
   return {tiles, count};
 }

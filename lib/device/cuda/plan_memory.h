@@ -3,6 +3,8 @@
 //
 // A piece is written to pinned memory, and all of them are copied to the same offsets of device memory ahead of the
 // launches that read them. Whatever stands at the same host address with the same bytes as before is the same piece.
+// The device's memory is that of all batches of a stream, whose launches run in order: launches alike find their plan
+// at the same address, whichever batch they are of.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +22,12 @@ namespace itif::device::cuda {
 class PlanMemory {
  public:
   // Errors: kResourceExhausted.
-  static Result<PlanMemory> make(std::shared_ptr<Budget> budget, size_t bytes);
+  static Result<PlanMemory> make(std::shared_ptr<Buffer> device);
 
   // From here on nothing is there. REQUIRES: what was put has been read.
   void clear() noexcept;
+  // What is put from here on stands where it did though what stands before it, up to some KiB, is another.
+  void begin_part() noexcept { used_ = (used_ + kPartRoom - 1) / kPartRoom * kPartRoom; }
   // Copies what was put since the last time, ahead of what the stream is given next.
   cudaError_t copy(cudaStream_t stream);
 
@@ -33,6 +37,14 @@ class PlanMemory {
   const T* put(const kernels::cuda::Launcher& launch, std::span<const T> values) {
     return made_of<T>(launch, Use::kItself, values, values.size(),
                       [&](T* to) { std::memcpy(to, values.data(), values.size_bytes()); });
+  }
+  // Likewise values whose number differs from batch to batch: what is put behind them stands where it did.
+  template <class T>
+  const T* put_roomily(const kernels::cuda::Launcher& launch, std::span<const T> values) {
+    const size_t before = used_;
+    const T* put = this->put(launch, values);
+    if (used_ != before) used_ = (used_ + kRoom - 1) / kRoom * kRoom;
+    return put;
   }
   // Likewise the slot of each row of `ranges`.
   kernels::cuda::Rows rows(const kernels::cuda::Launcher& launch,
@@ -76,6 +88,7 @@ class PlanMemory {
   }
 
  private:
+  static constexpr size_t kRoom = 4096, kPartRoom = 16384;
   // Made of the bytes at `source`, which stand in pinned memory, too, to be compared with.
   struct Piece {
     Use use = Use::kItself;
@@ -95,7 +108,7 @@ class PlanMemory {
   }
 
   Pinned host_;
-  std::unique_ptr<Buffer> device_;
+  std::shared_ptr<Buffer> device_;
   std::vector<Piece> pieces_;
   size_t used_ = 0, copied_ = 0;
 };

@@ -1,5 +1,6 @@
 #include "device/cuda/stream.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <numeric>
@@ -8,13 +9,14 @@
 
 #include "base/check.h"
 #include "device/cuda/error.h"
-#include "device/cuda/event.h"
 #include "device/cuda/gemm.h"
 #include "device/cuda/graphs.h"
+#include "device/cuda/launch_parts.h"
 #include "device/cuda/pending_bias.h"
 #include "device/cuda/pixel_plan.h"
 #include "device/cuda/plan_memory.h"
 #include "device/cuda/results.h"
+#include "device/cuda/work.h"
 #include "device/host/cpu.h"
 #include "kernels/cuda/operators.h"
 
@@ -40,8 +42,9 @@ class CudaStream final : public Stream {
     ITIF_ASSIGN(made->gemms_, Gemms::make(parts.compute, stream, parts.budget));
     const size_t plan_bytes = kLeastPlanBytes + kPlanBytesOfRow * limits.max_tokens +
                               kPlanBytesOfSegment * limits.max_segments;
+    ITIF_ASSIGN(const std::shared_ptr<Buffer> plan, allocate_buffer(parts.budget, plan_bytes));
     for (Work& work : made->works_) {
-      ITIF_ASSIGN(work.plan, PlanMemory::make(parts.budget, plan_bytes));
+      ITIF_ASSIGN(work.plan, PlanMemory::make(plan));
       work.reads.emplace(*parts.registered);
       // Blocking: whoever waits sleeps, and leaves its CPU to others.
       ITIF_ASSIGN(work.end, StreamEvent::make(cudaEventBlockingSync));
@@ -85,9 +88,10 @@ class CudaStream final : public Stream {
     for (const kernels::ImagePixels& image : args.images)
       if (!pixels_.add(image, args.channels, *work().reads))
         return launch_.keep(cudaErrorMemoryAllocation);
+    pixels_.fill();
     const auto* images = put(pixels_.images());
-    const auto* pieces = put(pixels_.pieces());
-    const float* scales = put(pixels_.scales());
+    const auto* pieces = plan().put_roomily(launch_, pixels_.pieces());
+    const float* scales = plan().put_roomily(launch_, pixels_.scales());
     if (images == nullptr || pieces == nullptr) return;
     kernels::cuda::gather_patches(launch(args, images, count(args.images), pieces, scales), args,
                                   images, count(args.images), pieces, scales);
@@ -106,7 +110,7 @@ class CudaStream final : public Stream {
   void gemm(const kernels::GroupedGemm& args) override { gemms({&args, 1}); }
   void gemms(std::span<const kernels::GroupedGemm> all) override {
     stage_copies();
-    keep(gemms_->run(launch_, plan(), key_, all));
+    keep(gemms_->run(launch_, plan(), parts_.key(), all));
     for (const kernels::GroupedGemm& args : all) {
       if (args.bias.base == nullptr && args.activation == kernels::Activation::kNone) continue;
       if (gemms_->has_epilogue(args)) continue;
@@ -126,7 +130,8 @@ class CudaStream final : public Stream {
       }
       // For values that are f32 whatever the activations are.
       const Rows all_rows = rows(behind.ranges);
-      const kernels::cuda::Launcher of_floats(log_, DType::kF32, launch_.num_multiprocessors());
+      const kernels::cuda::Launcher of_floats(parts_.log(), DType::kF32,
+                                              launch_.num_multiprocessors());
       (void)launch(behind, DType::kF32, all_rows.count, all_rows.slots);
       kernels::cuda::bias_activation(of_floats, behind, all_rows);
     }
@@ -153,8 +158,13 @@ class CudaStream final : public Stream {
                                  chosen, count(args.chosen));
   }
   void to_f32(const kernels::ToF32& args) override { kernels::cuda::to_f32(launch(args), args); }
-  void small_linear(const kernels::SmallLinear& args) override {
-    kernels::cuda::small_linear(launch(args), args);
+  void small_linears(std::span<const kernels::SmallLinear> all) override {
+    const auto* items = put(all);
+    if (items == nullptr) return;
+    const uint32_t columns = std::ranges::max_element(all, {}, &kernels::SmallLinear::n)->n;
+    const uint32_t rows = std::ranges::max_element(all, {}, &kernels::SmallLinear::rows)->rows;
+    kernels::cuda::small_linears(launch(items, count(all), columns, rows), items, count(all),
+                                 columns, rows);
   }
   void embed_positions(const kernels::EmbedPositions& args) override {
     const Rows all = rows(args.ranges);
@@ -175,14 +185,14 @@ class CudaStream final : public Stream {
   void cached_attention(const kernels::CachedAttention& args) override {
     CHECK(args.pool.block_tokens <= kernels::kMaxKvBlockTokens);
     const auto* tables = put(args.tables);
-    const auto* blocks = put(args.blocks);
+    const auto* blocks = plan().put_roomily(launch_, args.blocks);
     kernels::cuda::cached_attention(launch(args, tables, blocks, count(args.tables)), args, tables,
                                     blocks, count(args.tables));
   }
   void top_tokens(const kernels::TopTokens& args) override {
     CHECK(args.count > 0 && args.count <= kernels::kMaxTopTokens);
     const auto* banned_of = put(args.banned_of);
-    const auto* banned = put(args.banned);
+    const auto* banned = plan().put_roomily(launch_, args.banned);
     kernels::cuda::top_tokens(launch(args, banned_of, banned), args, banned_of, banned);
   }
   void bias_activation(const kernels::BiasActivation& args) override {
@@ -209,7 +219,7 @@ class CudaStream final : public Stream {
   }
   void batched_gemm(const kernels::BatchedGemm& args) override {
     stage_copies();
-    gemms_->run(launch_, key_, args);
+    gemms_->run(launch_, parts_.key(), args);
   }
   void softmax(const kernels::Softmax& args) override {
     uint32_t longest = 0;
@@ -220,6 +230,25 @@ class CudaStream final : public Stream {
                            count(args.segments), longest);
   }
 
+  void begin_part() override {
+    launch_pending_bias();
+    if (parts_.end_part()) plan().begin_part();
+  }
+  Status make_ready() override {
+    CHECK(!work().results->has_unstaged());
+    launch_pending_bias();
+    parts_.for_each(
+        [this](const LaunchPart& part) { launch_.keep(graphs_.prepare(stream_, part)); });
+    forget();
+    ends_inputs_ = false;
+    work().plan.clear();
+    work().reads->clear();
+    return take_status();
+  }
+  Graphs graphs() const noexcept override {
+    return {.kept = graphs_.size(), .launches = graphs_.num_graph_launches()};
+  }
+
   void copy_to_host(const void* source, size_t bytes, void* target) override {
     launch_pending_bias();
     work().results->add(source, bytes, target);
@@ -227,9 +256,9 @@ class CudaStream final : public Stream {
 
   void end_inputs() override {
     CHECK(!ends_inputs_ && !work().says_inputs_read);
+    begin_part();
     ends_inputs_ = true;
-    std::swap(log_, inputs_log_);
-    std::swap(key_, inputs_key_);
+    num_input_parts_ = parts_.size();
   }
   bool inputs_read(Event event) const noexcept override {
     const Work& work = works_[event % works_.size()];
@@ -252,18 +281,8 @@ class CudaStream final : public Stream {
   bool calls_on_done() const noexcept override { return false; }
   Completion wait(Event event) override {
     CHECK(event == next_wait_ && event < next_event_);
-    Work& done = works_[event % works_.size()];
     ++next_wait_;
-    Completion completion{.status = std::move(done.status)};
-    Status came = check(done.end.wait(), "the GPU failed a batch");
-    if (completion.status && came) came = check(cudaGetLastError(), "the GPU failed a batch");
-    if (completion.status && !came) completion.status = std::move(came);
-    if (completion.status) done.results->deliver();
-    done.results->clear();
-    done.plan.clear();
-    done.reads->clear();
-    done.says_inputs_read = false;
-    return completion;
+    return works_[event % works_.size()].finish();
   }
   Status synchronize() override {
     CHECK(next_event_ == next_wait_);
@@ -271,19 +290,9 @@ class CudaStream final : public Stream {
   }
 
  private:
-  // What stands between two events.
-  struct Work {
-    PlanMemory plan;
-    std::optional<HostReads> reads;
-    std::optional<Results> results;
-    StreamEvent inputs_read, end;
-    bool says_inputs_read = false;  // or the end does
-    Status status;
-  };
-
   CudaStream(const StreamParts& parts, cudaStream_t stream, const StreamOptions& options)
       : stream_(stream),
-        launch_(log_, parts.compute, parts.num_multiprocessors),
+        launch_(parts_.log(), parts.compute, parts.num_multiprocessors),
         cpus_(options.cpus.begin(), options.cpus.end()),
         registered_(parts.registered) {}
 
@@ -320,28 +329,32 @@ class CudaStream final : public Stream {
   const kernels::cuda::Launcher& launch(const Args& args, const What&... what) {
     stage_copies();
     static constexpr char kOperator = 0;
-    key_.add(&kOperator);
-    key_.add_arguments(args);
-    (key_.add_arguments(what), ...);
+    parts_.key().add(&kOperator);
+    parts_.key().add_arguments(args);
+    (parts_.key().add_arguments(what), ...);
     return launch_;
   }
   // Hands what has been logged to the GPU, behind the plan that it reads.
   void flush() {
     launch_.keep(plan().copy(stream_));
-    if (std::exchange(ends_inputs_, false)) {
-      make(inputs_key_, inputs_log_);
-      const cudaError_t recorded = work().inputs_read.record(stream_);
-      work().says_inputs_read = recorded == cudaSuccess;
-      launch_.keep(recorded);
-    }
-    make(key_, log_);
-    gemms_->clear();
+    size_t num_made = 0;
+    say_inputs_read(num_made);
+    parts_.for_each([&](const LaunchPart& part) {
+      // A batch that has failed already may lack what its kernels read: a GPU does not get over that.
+      if (launch_.error() == cudaSuccess && status_) launch_.keep(graphs_.launch(stream_, part));
+      say_inputs_read(++num_made);
+    });
+    forget();
   }
-  void make(LaunchKey& key, kernels::cuda::LaunchLog& log) {
-    // A batch that has failed already may lack what its kernels read: a GPU does not get over that.
-    if (launch_.error() == cudaSuccess && status_) launch_.keep(graphs_.launch(stream_, key, log));
-    log.clear();
-    key.clear();
+  // Behind the parts that end with the gathers.
+  void say_inputs_read(size_t num_made) {
+    if (!ends_inputs_ || num_made != num_input_parts_) return;
+    ends_inputs_ = false;
+    launch_.keep(work().say_inputs_read(stream_));
+  }
+  void forget() {
+    parts_.clear();
+    gemms_->clear();
   }
   void launch_pending_bias() {
     if (const auto pending = pending_bias_.take())
@@ -349,21 +362,21 @@ class CudaStream final : public Stream {
           launch(pending->args, pending->rows.count, pending->rows.slots), pending->args,
           pending->rows);
   }
-  // What is to be copied, as it stands ahead of the next launch.
+  // What is to be copied, as it stands ahead of the next launch: which results are asked for differs where batches
+  // are alike otherwise.
   void stage_copies() {
     launch_pending_bias();
     Results& results = *work().results;
-    if (results.has_unstaged())
-      keep(results.stage(launch_, plan(), key_, stream_, [this] { flush(); }));
+    if (!results.has_unstaged()) return;
+    begin_part();
+    keep(results.stage(launch_, plan(), parts_.key(), stream_, [this] { flush(); }));
+    begin_part();
   }
 
   const cudaStream_t stream_;
-  kernels::cuda::LaunchLog log_;
-  LaunchKey key_;  // of what is logged
-  // Likewise of the gathers, which an event comes behind; the other launches are a graph without them.
+  LaunchParts parts_;  // that are not made
   bool ends_inputs_ = false;
-  kernels::cuda::LaunchLog inputs_log_;
-  LaunchKey inputs_key_;
+  size_t num_input_parts_ = 0;
   GraphCache graphs_;
   const kernels::cuda::Launcher launch_;
   const std::vector<unsigned> cpus_;

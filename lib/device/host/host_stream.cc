@@ -70,8 +70,8 @@ class HostStream final : public ImmediateStream {
 
   void to_f32(const kernels::ToF32& args) override { kernels::host::to_f32(args, launch_); }
 
-  void small_linear(const kernels::SmallLinear& args) override {
-    kernels::host::small_linear(args, launch_);
+  void small_linears(std::span<const kernels::SmallLinear> all) override {
+    for (const kernels::SmallLinear& args : all) kernels::host::small_linear(args, launch_);
   }
 
   void embed_positions(const kernels::EmbedPositions& args) override {

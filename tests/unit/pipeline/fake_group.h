@@ -54,6 +54,15 @@ class FakeGroup final : public runtime::Group {
   const model::TenantModel* model(uint32_t slot) const noexcept override {
     return slot < 4 ? &model_ : nullptr;
   }
+  size_t forms = 0;
+  std::vector<size_t> made_ready;  // forms
+  size_t failing_form = SIZE_MAX;
+  size_t num_forms() const noexcept override { return forms; }
+  Status make_ready(device::Stream&, size_t form) noexcept override {
+    made_ready.push_back(form);
+    if (form == failing_form) return fail(Code::kInternal, "the device keeps no launches");
+    return {};
+  }
   uint32_t num_tenants() const noexcept override { return num_tenants_; }
   uint64_t weight_bytes() const noexcept override { return 0; }
   uint64_t workspace_bytes() const noexcept override { return 0; }

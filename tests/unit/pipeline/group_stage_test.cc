@@ -83,6 +83,35 @@ TEST_F(GroupStageTest, DoesNotComputeTheBacklogWhenItIsStopped) {
   EXPECT_TRUE(returned_->empty());
 }
 
+// A form a turn.
+TEST_F(GroupStageTest, MakesReadyForSmallBatchesWhileNobodyWaits) {
+  make_stage({});
+  group_->forms = 3;
+  EXPECT_EQ(stage_->poll(), 1u);
+  EXPECT_EQ(group_->made_ready, (std::vector<size_t>{0}));
+  stage_->push(&requests_[0]);
+  stage_->poll();
+  EXPECT_EQ(take(1).front()->status, wire::StatusCode::kOk);
+  EXPECT_EQ(group_->made_ready.size(), 1u) << "the request went first";
+  EXPECT_EQ(stage_->poll(), 1u);
+  EXPECT_EQ(stage_->poll(), 1u);
+  EXPECT_EQ(stage_->poll(), 0u) << "nothing is left to do";
+  EXPECT_EQ(group_->made_ready, (std::vector<size_t>{0, 1, 2}));
+  EXPECT_EQ(stage_->counters().batches.read(), 1u);
+}
+
+TEST_F(GroupStageTest, ServesThoughItCannotBeMadeReady) {
+  make_stage({});
+  group_->forms = 3;
+  group_->failing_form = 1;
+  EXPECT_EQ(stage_->poll(), 1u);
+  for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(stage_->poll(), 0u);
+  EXPECT_EQ(group_->made_ready, (std::vector<size_t>{0, 1})) << "it is not tried for ever";
+  stage_->push(&requests_[0]);
+  stage_->poll();
+  EXPECT_EQ(take(1).front()->status, wire::StatusCode::kOk);
+}
+
 // What runs apart must wake the thread: it sleeps while a batch computes.
 TEST_F(GroupStageTest, AnswersEveryRequestWhereBatchesOverlap) {
   make_stage({.executor = {.limits = {.max_requests = 2}}, .overlaps = true});

@@ -18,7 +18,7 @@ class NullStream : public device::ImmediateStream {
   void residual_layer_norm(const kernels::ResidualLayerNorm&) override {}
   void pool_segments(const kernels::PoolSegments&) override {}
   void to_f32(const kernels::ToF32&) override {}
-  void small_linear(const kernels::SmallLinear&) override {}
+  void small_linears(std::span<const kernels::SmallLinear>) override {}
   void embed_positions(const kernels::EmbedPositions&) override {}
   void append_kv(const kernels::AppendKv&) override {}
   void copy_kv(const kernels::CopyKv&) override {}

@@ -33,6 +33,8 @@ class PlainDevice final : public device::Device {
   const device::DeviceInfo& info() const override { return info_; }
   size_t available_bytes() const override { return state_->available_bytes; }
   PlainDeviceState& state() { return *state_; }
+  // For groups made from here on: DeviceInfo::form_rows.
+  void ask_for_forms(uint32_t rows) { info_.form_rows = rows; }
 
   Result<std::unique_ptr<device::Buffer>> allocate(size_t bytes) override;
   Result<std::unique_ptr<device::SlabMemory>> reserve_slab(size_t slot_bytes,

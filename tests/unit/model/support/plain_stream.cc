@@ -214,10 +214,11 @@ class PlainStream final : public device::ImmediateStream {
     std::memcpy(args.out, args.x, args.count * sizeof(float));
   }
 
-  void small_linear(const kernels::SmallLinear& args) override {
-    for (size_t row = 0; row < args.rows; ++row)
-      linear(args.x + row * args.k, args.weight, args.bias, args.n, args.k, args.activation,
-             args.out + row * args.n);
+  void small_linears(std::span<const kernels::SmallLinear> all) override {
+    for (const kernels::SmallLinear& args : all)
+      for (size_t row = 0; row < args.rows; ++row)
+        linear(args.x + row * args.k, args.weight, args.bias, args.n, args.k, args.activation,
+               args.out + row * args.n);
   }
 
   void embed_positions(const kernels::EmbedPositions& args) override {

@@ -1,0 +1,151 @@
+// Small batches on the CUDA device: once it is ready for their forms, any of them is one graph, whoever the tenants
+// are and however long the requests.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "device/cuda/device.h"
+#include "runtime.h"
+#include "support/ask.h"
+#include "support/generation.h"
+#include "support/small_group.h"
+
+namespace itif::runtime {
+namespace {
+
+using testing::Answer;
+using testing::Ask;
+using testing::SmallGroup;
+
+constexpr GroupOptions kOptions = {.max_tokens = 128, .max_requests = 16, .max_tenants = 6};
+constexpr uint32_t kVocab = 131;
+
+class Forms : public ::testing::TestWithParam<std::string> {
+ protected:
+  Forms()
+      : device_(device::open_cuda_device({.kind = "cuda", .dtype = GetParam()}).value()),
+        all_(*device_, testing::odd_spec(), kOptions) {}
+
+  uint32_t any(uint32_t most) { return static_cast<uint32_t>(random_() % most); }
+  Ask ask(uint32_t slot, uint32_t length) {
+    Ask ask{.slot = slot};
+    for (uint32_t i = 0; i < length; ++i) ask.ids.push_back(any(kVocab));
+    return ask;
+  }
+  // Of up to three tenants.
+  std::vector<Ask> small_batch() {
+    std::vector<Ask> asks;
+    for (uint32_t i = 0, count = 1 + any(3); i < count; ++i)
+      asks.push_back(ask(any(5), 1 + any(any(8) == 0 ? 32 : 12)));
+    std::ranges::sort(asks, {}, &Ask::slot);
+    return asks;
+  }
+  std::vector<Answer> run(const std::vector<Ask>& asks) {
+    return run_batch(*all_.group, *all_.stream, asks);
+  }
+  void make_ready() {
+    for (size_t form = 0; form < all_.group->num_forms(); ++form)
+      ASSERT_TRUE(all_.group->make_ready(*all_.stream, form));
+  }
+  device::Stream::Graphs graphs() const { return all_.stream->graphs(); }
+
+  std::mt19937 random_{3};
+  std::unique_ptr<device::Device> device_;
+  SmallGroup all_;
+};
+
+TEST_P(Forms, OnceReadyAnySmallBatchIsOneGraph) {
+  const uint64_t launches = simt::counts().launches;
+  make_ready();
+  EXPECT_EQ(simt::counts().launches, launches) << "nothing runs";
+  ASSERT_EQ(graphs().kept, all_.group->num_forms());
+  for (uint32_t slot = 0; slot < 5; ++slot) {
+    const uint64_t before = graphs().launches;
+    EXPECT_TRUE(run({ask(slot, 1 + any(41))})[0].ok());
+    EXPECT_EQ(graphs().launches, before + 1) << "the first request of tenant " << slot;
+  }
+  for (int turn = 0; turn < 8; ++turn) run(small_batch());
+  const uint64_t allocations = simt::counts().allocations, before = graphs().launches;
+  for (int turn = 0; turn < 200; ++turn) run(small_batch());
+  EXPECT_EQ(graphs().kept, all_.group->num_forms()) << "no batch was of a kind of its own";
+  EXPECT_EQ(graphs().launches, before + 200);
+  EXPECT_EQ(simt::counts().allocations, allocations);
+}
+
+TEST_P(Forms, TenantsShareGraphs) {
+  run({ask(0, 9), ask(1, 12)});
+  run({ask(2, 3), ask(4, 16)});
+  run({ask(0, 9)});
+  run({ask(2, 3)});
+  ASSERT_EQ(graphs().kept, 2u);
+  const uint64_t before = graphs().launches;
+  EXPECT_TRUE(run({ask(1, 1), ask(3, 5)})[0].ok());
+  EXPECT_TRUE(run({ask(4, 16)})[0].ok());
+  EXPECT_EQ(graphs().kept, 2u);
+  EXPECT_EQ(graphs().launches, before + 2);
+}
+
+// Neither what padded rows held before, nor who rides along, nor a graph instead of launches.
+TEST_P(Forms, ARequestIsAnsweredAlikeInEveryBatchOfItsForm) {
+  const std::vector<Ask> one = {ask(2, 11), ask(3, 14)};
+  const std::vector<Answer> expected = run(one);
+  for (int turn = 0; turn < 8; ++turn) {
+    run(small_batch());
+    const std::vector<Answer> again = run(one);
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(again[i].bytes, expected[i].bytes);
+    const std::vector<Answer> beside_others = run({one[0], ask(3, 5), ask(3, 2)});
+    EXPECT_EQ(beside_others[0].bytes, expected[0].bytes);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Forms, ::testing::Values("f32", "bf16"),
+                         [](const auto& info) { return info.param; });
+
+// Without a form there is no padding, and results are those of a form.
+TEST(FormsOfCuda, AgreeWithTheHost) {
+  const auto device = device::open_cuda_device({.kind = "cuda", .dtype = "f32"}).value();
+  SmallGroup on_cuda(*device, testing::odd_spec(), kOptions);
+  testing::PlainDevice plain;
+  SmallGroup on_host(plain, testing::odd_spec(), kOptions);
+  std::mt19937 random(5);
+  for (int turn = 0; turn < 15; ++turn) {
+    std::vector<Ask> asks(1 + random() % 4);
+    for (Ask& ask : asks) {
+      ask.slot = random() % 5;
+      for (uint32_t i = 0, length = 1 + random() % 30; i < length; ++i)
+        ask.ids.push_back(random() % kVocab);
+    }
+    std::ranges::sort(asks, {}, &Ask::slot);
+    const auto answers = run_batch(*on_cuda.group, *on_cuda.stream, asks);
+    const auto expected = run_batch(*on_host.group, *on_host.stream, asks);
+    for (size_t i = 0; i < asks.size(); ++i) {
+      ASSERT_EQ(answers[i].bytes.size(), expected[i].bytes.size());
+      if (answers[i].kind == wire::ResultKind::kClasses) continue;  // names between the numbers
+      EXPECT_LT(testing::max_difference(answers[i].floats(), expected[i].floats()), 1e-4)
+          << "turn " << turn << ", tenant " << asks[i].slot;
+    }
+  }
+}
+
+// A sequence grows by a token a step, and with it what its steps read; copies and new sources come ahead of some.
+TEST_F(Generation, StepsOfAsManyBeamsShareGraphs) {
+  for (const char* name : {"greedy", "beams-4"}) {
+    SCOPED_TRACE(name);
+    open(name);
+    const std::vector<Case> cases = cases_of(name);
+    for (int turn = 0; turn < 2; ++turn) {
+      submit(cases[0].ids);
+      run_all();
+    }
+    const uint64_t before = stream_->graphs().launches;
+    size_t num_steps = 0;
+    const request::Request& one = submit(cases[1].ids);
+    for (; completed_ < requests_.size(); ++num_steps) step();
+    expect_tokens(one, cases[1].tokens);
+    EXPECT_GE(stream_->graphs().launches - before + 1, num_steps);
+    EXPECT_LE(stream_->graphs().kept, 8u);
+  }
+}
+
+}  // namespace
+}  // namespace itif::runtime
