@@ -26,7 +26,7 @@ struct DeviceInfo {
   DType compute = DType::kF32;  // activations and GEMM weights; accumulation is f32
   std::string description;      // one line for logs: CPU or GPU name, instruction set, threads
   std::string reason;           // why this device: "as configured", "CUDA is not used: …"
-  uint32_t num_threads = 0;     // host: threads of the compute pool
+  uint32_t num_threads = 0;     // of the compute pool; 0: the device deals work by itself
   size_t memory_bytes = 0;      // what there was for weights and workspaces at the start
   // Batches of up to so many rows, padding included, are to come in few forms (runtime/batch_forms.h), which the
   // device then makes by one launch each; 0: it gains nothing by that.

@@ -6,8 +6,8 @@
 namespace itif::runtime {
 
 GemmScheduler::GemmScheduler(uint32_t parts, uint32_t max_ranges, uint32_t max_rows)
-    : parts_(std::max(1u, parts)),
-      deal_(parts_, max_ranges, max_rows),
+    : parts_(parts),
+      deal_(std::max(1u, parts), max_ranges, max_rows),
       costs_(std::make_unique<Costs>()) {}
 
 GemmScheduler::~GemmScheduler() {
@@ -20,6 +20,10 @@ void GemmScheduler::set_costs(std::shared_ptr<const plan::CostTables> costs) {
     std::vector<double> unevenness;
     for (const uint32_t count : costs->range_counts)
       for (const uint32_t rows : costs->range_rows) {
+        if (deals_by_itself()) {
+          unevenness.push_back(1);
+          continue;
+        }
         device::GemmDeal deal(parts_);
         deal.add(std::vector<kernels::RowRange>(count, {.num_rows = rows}));
         unevenness.push_back(deal.deal().unevenness);
@@ -37,11 +41,14 @@ void GemmScheduler::set_costs(std::shared_ptr<const plan::CostTables> costs) {
 kernels::GemmModes GemmScheduler::choose(std::span<const kernels::RowRange> ranges) noexcept {
   using enum kernels::GemmMode;
   if (Costs* next = next_costs_.exchange(nullptr, std::memory_order_acq_rel)) costs_.reset(next);
-  if (ranges.size() < 2 || parts_ < 2) return kInTurn;
-  deal_.clear();
-  deal_.add(ranges);
-  const device::GemmDeal::Dealt dealt = deal_.deal();
-  const double longer = dealt.unevenness * (1 + kCopyCost * dealt.copied);
+  if (ranges.size() < 2 || parts_ == 1) return kInTurn;
+  double longer = 1;
+  if (!deals_by_itself()) {
+    deal_.clear();
+    deal_.add(ranges);
+    const device::GemmDeal::Dealt dealt = deal_.deal();
+    longer = dealt.unevenness * (1 + kCopyCost * dealt.copied);
+  }
   const kernels::GemmMode unmeasured = longer <= kMostLonger ? kAtOnce : kInTurn;
   if (!costs_->tables) return unmeasured;
 

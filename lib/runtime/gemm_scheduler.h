@@ -11,6 +11,9 @@
 // at once for as long as the most loaded part has rows once they are dealt out (device/gemm_deal.h): three
 // short ranges on two threads take as long as four. What is measured are powers of two; other numbers of rows are
 // copied, at once. Until there are tables both are taken to cost the same but for the deal.
+//
+// A GPU deals by itself, tile by tile: there an uneven deal costs nothing, and until there are tables its launches
+// decide, of which there is one at once.
 #pragma once
 
 #include <atomic>
@@ -32,7 +35,7 @@ class GemmScheduler {
   // What copying all rows of a GEMM is taken to add to it: chosen by whole passes, not measured alone.
   static constexpr double kCopyCost = 0.2;
 
-  // `parts`: that compute GEMMs side by side; at least 1.
+  // `parts`: that compute GEMMs side by side (DeviceInfo::num_threads); 0: the device deals by itself.
   GemmScheduler(uint32_t parts, uint32_t max_ranges, uint32_t max_rows);
   ~GemmScheduler();
   GemmScheduler(const GemmScheduler&) = delete;
@@ -50,6 +53,8 @@ class GemmScheduler {
     std::vector<std::vector<double>> even_ns;        // at_once_ns, had the deal been even
     std::vector<kernels::ShapeMode> modes;           // of its shapes: the last choice
   };
+
+  bool deals_by_itself() const { return parts_ == 0; }
 
   const uint32_t parts_;
   device::GemmDeal deal_;

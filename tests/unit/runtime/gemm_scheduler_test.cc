@@ -93,6 +93,17 @@ TEST(GemmScheduler, MorePartsThanTasksRunInTurn) {
   EXPECT_EQ(choose(1, {64, 64, 64, 64}), kInTurn);
 }
 
+// A GPU: no deal of ours is uneven, nothing is copied.
+TEST(GemmScheduler, WhatDealsByItselfIsChosenByCostsAlone) {
+  EXPECT_EQ(choose(0, {64}), kInTurn);
+  EXPECT_EQ(choose(0, {1, 500, 30}), kAtOnce);
+  GemmScheduler scheduler(0, 256, 4096);
+  scheduler.set_costs(share(costs(kOpposite)));
+  EXPECT_EQ(choose(scheduler, {16, 16}), (Modes{kAtOnce, kInTurn}));
+  EXPECT_EQ(choose(scheduler, {2, 30}), (Modes{kAtOnce, kInTurn}));
+  EXPECT_EQ(choose(scheduler, std::vector<uint32_t>(8, 64)), kBothInTurn);
+}
+
 TEST(GemmScheduler, EachShapeIsChosenByItsOwnCosts) {
   GemmScheduler scheduler(2, 256, 4096);
   scheduler.set_costs(share(costs(kOpposite)));
