@@ -12,6 +12,7 @@
 #include <mutex>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "runtime.h"
@@ -68,7 +69,7 @@ class Runtime {
   std::recursive_mutex mutex;
   DeviceOptions device;
   Counts counts;
-  cudaError_t last_error = cudaSuccess;
+  std::map<std::thread::id, cudaError_t> last_errors;  // each thread has its own
   bool is_faulty = false;
   uint64_t faults_after = UINT64_MAX;
   std::map<std::byte*, size_t> device_memory, pinned, registered;
@@ -79,7 +80,7 @@ class Runtime {
   Runtime() { streams.push_back(std::make_unique<Stream>()); }  // the default one
 
   cudaError_t set(cudaError_t error) {
-    if (error != cudaSuccess) last_error = error;
+    if (error != cudaSuccess) last_errors[std::this_thread::get_id()] = error;
     return error;
   }
   // What every call that touches the device answers while it is out of order.

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <thread>
 #include <vector>
 
 #include "simt.h"
@@ -141,6 +142,17 @@ TEST_F(Runtime, MemoryIsLimited) {
   EXPECT_EQ(cudaMalloc(&memory, available + 1), cudaErrorMemoryAllocation);
   EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+TEST_F(Runtime, TheLastErrorIsTheThreadsOwn) {
+  void* memory = nullptr;
+  std::thread([&] {
+    EXPECT_EQ(cudaMalloc(&memory, SIZE_MAX / 2), cudaErrorMemoryAllocation);
+  }).join();
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_EQ(cudaMalloc(&memory, SIZE_MAX / 2), cudaErrorMemoryAllocation);
+  std::thread([] { EXPECT_EQ(cudaGetLastError(), cudaSuccess); }).join();
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
 }
 
 }  // namespace
