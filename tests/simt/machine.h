@@ -12,7 +12,6 @@
 #include <mutex>
 #include <random>
 #include <set>
-#include <thread>
 #include <vector>
 
 #include "runtime.h"
@@ -69,7 +68,7 @@ class Runtime {
   std::recursive_mutex mutex;
   DeviceOptions device;
   Counts counts;
-  std::map<std::thread::id, cudaError_t> last_errors;  // each thread has its own
+  static inline thread_local cudaError_t last_error = cudaSuccess;
   bool is_faulty = false;
   uint64_t faults_after = UINT64_MAX;
   std::map<std::byte*, size_t> device_memory, pinned, registered;
@@ -80,7 +79,7 @@ class Runtime {
   Runtime() { streams.push_back(std::make_unique<Stream>()); }  // the default one
 
   cudaError_t set(cudaError_t error) {
-    if (error != cudaSuccess) last_errors[std::this_thread::get_id()] = error;
+    if (error != cudaSuccess) last_error = error;
     return error;
   }
   // What every call that touches the device answers while it is out of order.

@@ -85,16 +85,13 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 cudaError_t cudaGetLastError() {
   Lock lock(runtime().mutex);
-  const cudaError_t error = cudaPeekAtLastError();
-  if (!runtime().is_faulty)
-    runtime().last_errors.erase(std::this_thread::get_id());  // a fault sticks
+  const cudaError_t error = runtime().last_error;
+  if (!runtime().is_faulty) runtime().last_error = cudaSuccess;  // a fault sticks
   return error;
 }
 cudaError_t cudaPeekAtLastError() {
   Lock lock(runtime().mutex);
-  const auto& of = runtime().last_errors;
-  const auto error = of.find(std::this_thread::get_id());
-  return error == of.end() ? cudaSuccess : error->second;
+  return runtime().last_error;
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -156,7 +153,7 @@ cudaError_t cudaDeviceReset() {
   r.registered.clear();
   r.is_faulty = false;
   r.faults_after = UINT64_MAX;
-  r.last_errors.clear();
+  r.last_error = cudaSuccess;  // of other threads it stays
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {

@@ -146,6 +146,7 @@ TEST_F(Runtime, MemoryIsLimited) {
 
 TEST_F(Runtime, TheLastErrorIsTheThreadsOwn) {
   void* memory = nullptr;
+  (void)cudaGetLastError();
   std::thread([&] {
     EXPECT_EQ(cudaMalloc(&memory, SIZE_MAX / 2), cudaErrorMemoryAllocation);
   }).join();

@@ -61,6 +61,7 @@ class CudaStream final : public Stream {
 
   void attach_thread() override {
     use_cpus(cpus_);
+    (void)cudaGetLastError();  // a fault's, from before a reset: the thread keeps it
     launch_.keep(cudaSetDevice(0));
   }
 
