@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <numeric>
-#include <optional>
 #include <vector>
 
 #include "base/check.h"
