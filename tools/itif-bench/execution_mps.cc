@@ -86,11 +86,23 @@ bool append_sequence(int fd, Sequence& elements) {
   return read_all(fd, elements.data() + before, count * sizeof(elements[0]));
 }
 
-// Where the MPS daemon listens: of the tenants' processes alone, for the other modes do without it. Empty: as
-// everybody's.
+// Where the MPS daemon listens, as the environment's entry: of the tenants' processes alone, for the other modes do
+// without it. Empty: where everybody looks.
 std::string mps_pipes() {
-  const char* const pipes = std::getenv("ITIF_BENCH_MPS_PIPE_DIRECTORY");
-  return pipes == nullptr ? "" : pipes;
+  const char* const folder = std::getenv("ITIF_BENCH_MPS_PIPE_DIRECTORY");
+  if (folder == nullptr || *folder == 0) return "";
+  return fmt::format("CUDA_MPS_PIPE_DIRECTORY={}", folder);
+}
+
+// Ours, with this entry ahead of what it replaces, unless it is empty. Points into it.
+std::vector<char*> environment_with(std::string& entry) {
+  std::vector<char*> all;
+  if (!entry.empty()) all.push_back(entry.data());
+  const std::string_view name = std::string_view(entry).substr(0, entry.find('=') + 1);
+  for (char** at = environ; *at != nullptr; ++at)
+    if (name.empty() || !std::string_view(*at).starts_with(name)) all.push_back(*at);
+  all.push_back(nullptr);
+  return all;
 }
 
 class Mps final : public Execution {
@@ -114,13 +126,8 @@ class Mps final : public Execution {
     posix_spawn_file_actions_adddup2(&actions, answers[1], STDOUT_FILENO);
     std::string program = own_program(), command = "tenant-process", name = std::to_string(tenant);
     std::string text = workload;
-    std::vector<char*> environment;
-    for (char** at = environ; *at != nullptr; ++at)
-      if (!std::string_view(*at).starts_with("CUDA_MPS_PIPE_DIRECTORY=") || mps_pipes().empty())
-        environment.push_back(*at);
-    std::string pipes = "CUDA_MPS_PIPE_DIRECTORY=" + mps_pipes();
-    if (!mps_pipes().empty()) environment.push_back(pipes.data());
-    environment.push_back(nullptr);
+    std::string pipes = mps_pipes();
+    std::vector<char*> environment = environment_with(pipes);
     char* argv[] = {program.data(), command.data(), text.data(), name.data(), nullptr};
     Process process{.pid = 0, .commands = commands[1], .answers = answers[0]};
     const int error =
