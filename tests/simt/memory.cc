@@ -99,12 +99,24 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   }
   return r.put(stream, {.work = [=] { std::memcpy(to, from, bytes); }, .waits_for = {}}, true);
 }
+// To the device it returns when what is not pinned has been put aside for the copy, not when it has been copied.
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
   Lock lock(runtime().mutex);
-  runtime().drain(*runtime().streams[0]);
-  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
-  if (bytes > 0) std::memcpy(to, from, bytes);
-  return cudaSuccess;
+  auto& r = runtime();
+  r.drain(*r.streams[0]);
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  if (bytes == 0) return cudaSuccess;
+  if (!r.is_device(to, bytes) || r.is_pinned(from, bytes)) {
+    std::memcpy(to, from, bytes);
+    return cudaSuccess;
+  }
+  const auto* begin = static_cast<const std::byte*>(from);
+  return r.put(
+      nullptr,
+      {.work = [to, aside = std::vector<std::byte>(
+                        begin, begin + bytes)] { std::memcpy(to, aside.data(), aside.size()); },
+       .waits_for = {}},
+      false);
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
   Lock lock(runtime().mutex);
@@ -115,9 +127,10 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t 
 }
 cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
   Lock lock(runtime().mutex);
-  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
-  std::memset(memory, value, bytes);
-  return cudaSuccess;
+  auto& r = runtime();
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  return r.put(nullptr, {.work = [=] { std::memset(memory, value, bytes); }, .waits_for = {}},
+               false);
 }
 
 // ---- The driver's virtual memory ----

@@ -1,7 +1,7 @@
 // The machine that include/cuda_runtime.h shows: one device, its memory, streams, events and graphs.
 //
 // What is put onto a stream is done late: when somebody waits for it, or by chance when another stream is
-// waited for. Streams go on in an order that the seed decides, so that a missing event shows. Copies to and from
+// waited for; so are a memset and a copy of unpinned memory on the default stream, which no other waits for. Streams go on in an order that the seed decides, so that a missing event shows. Copies to and from
 // host memory that is not pinned are refused, where CUDA would silently wait for them.
 //
 // Any thread; one lock for all.

@@ -12,6 +12,7 @@
 #include "device/cuda/blas.h"
 #include "device/cuda/epilogue.h"
 #include "device/cuda/error.h"
+#include "device/cuda/memory.h"
 #include "noise.h"
 
 namespace itif::bench {
@@ -145,7 +146,8 @@ class CublasGemms final : public Graph {
     ITIF_ASSIGN(void* const data, allocate(bytes));
     std::vector<uint16_t> values(bytes / sizeof(uint16_t));
     fill_from<uint16_t>(block, random.below(block.size() / 2) * 2, values);
-    ITIF_TRY(check(cudaMemcpy(data, values.data(), bytes, cudaMemcpyHostToDevice), kWhat));
+    ITIF_TRY(device::cuda::finish_write(
+        cudaMemcpy(data, values.data(), bytes, cudaMemcpyHostToDevice), kWhat));
     return data;
   }
   // out = a · Wᵀ, row by row.

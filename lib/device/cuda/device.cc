@@ -53,8 +53,8 @@ class CudaDevice final : public Device {
     const size_t bytes = source.shape.elements() * dtype_bytes(type);
     std::vector<std::byte> converted(bytes);
     convert_floats(source, type, converted.data());
-    return check(cudaMemcpy(target, converted.data(), bytes, cudaMemcpyHostToDevice),
-                 "cannot upload weights");
+    return cuda::finish_write(cudaMemcpy(target, converted.data(), bytes, cudaMemcpyHostToDevice),
+                              "cannot upload weights");
   }
   void download(const void* source, size_t bytes, void* target) override {
     if (bytes != 0) (void)cudaMemcpy(target, source, bytes, cudaMemcpyDeviceToHost);
@@ -68,7 +68,7 @@ class CudaDevice final : public Device {
     ITIF_TRY(upload_all(weight, static_cast<std::byte*>(target)));
     if (!cuda::has_packed_bias(info_.compute, shape)) return {};
     // NaN until pack_bias() comes, lest it be forgotten.
-    return check(
+    return cuda::finish_write(
         cudaMemset(static_cast<std::byte*>(target) + cuda::packed_bias_offset(info_.compute, shape),
                    0xFF, shape.n * dtype_bytes(info_.compute)),
         "cannot pack weights");

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/units.h"
-#include "device/cuda/error.h"
 
 namespace itif::device::cuda {
 namespace {
@@ -122,7 +121,8 @@ class CudaSlabMemory final : public SlabMemory {
       }
     }
     committed_[slot] = true;
-    return check(cudaMemset(slab_.at(slot), 0, slab_.stride_bytes), "cannot clear a slab's slot");
+    return finish_write(cudaMemset(slab_.at(slot), 0, slab_.stride_bytes),
+                        "cannot clear a slab's slot");
   }
   void release(uint32_t slot) override {
     CHECK(slot < max_slots_ && committed_[slot]);
@@ -205,12 +205,17 @@ size_t Budget::available_bytes() const {
   return std::min(free_bytes, limit_bytes_ - std::min(limit_bytes_, used));
 }
 
+Status finish_write(cudaError_t started, const char* what) {
+  ITIF_TRY(check(started, what));
+  return check(cudaStreamSynchronize(cudaStreamLegacy), what);
+}
+
 Result<std::unique_ptr<Buffer>> allocate_buffer(std::shared_ptr<Budget> budget, size_t bytes) {
   bytes = std::max<size_t>(1, bytes);
   ITIF_TRY(budget->take(bytes, "a buffer"));
   void* data = nullptr;
   Status made = check(cudaMalloc(&data, bytes), "cannot allocate device memory");
-  if (made) made = check(cudaMemset(data, 0, bytes), "cannot clear device memory");
+  if (made) made = finish_write(cudaMemset(data, 0, bytes), "cannot clear device memory");
   if (!made) {
     (void)cudaFree(data);
     budget->give_back(bytes);

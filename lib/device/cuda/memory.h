@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "device/cuda/error.h"
 #include "device/device.h"
 
 namespace itif::device::cuda {
@@ -29,6 +30,10 @@ class Budget {
   const size_t limit_bytes_;
   std::atomic<size_t> used_bytes_{0};
 };
+
+// What a memset or a copy on the default stream has `started` may be made after it returns, and no stream of ours waits
+// for that one: returns when it is there. Errors: kInternal.
+Status finish_write(cudaError_t started, const char* what);
 
 // Zeroed, 256-byte aligned. Errors: kResourceExhausted.
 Result<std::unique_ptr<Buffer>> allocate_buffer(std::shared_ptr<Budget> budget, size_t bytes);

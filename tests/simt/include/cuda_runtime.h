@@ -232,6 +232,7 @@ cudaError_t enqueue_grid(const void* kernel, dim3 grid, dim3 block, size_t share
 cudaError_t enqueue_work(Stream* stream, std::function<void()> work);
 }  // namespace simt
 using cudaStream_t = simt::Stream*;
+inline constexpr cudaStream_t cudaStreamLegacy = nullptr;
 using cudaEvent_t = simt::Event*;
 using cudaGraph_t = simt::Graph*;
 using cudaGraphExec_t = simt::GraphExec*;
