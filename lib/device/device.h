@@ -73,6 +73,9 @@ struct GemmShape {
 struct StreamLimits {
   uint32_t max_tokens = 16384;   // rows of a batch, and the longest segment
   uint32_t max_segments = 4096;  // segments, ranges and id pieces of a batch, each
+  // Of a batch, with room to align each piece. Where it is more, the first such batches wait for memory.
+  size_t result_bytes = 0;        // that copy_to_host() brings
+  size_t unregistered_bytes = 0;  // ids and pixels outside registered memory
 };
 
 struct StreamOptions {

@@ -279,6 +279,25 @@ class BackboneGroup final : public Group {
 
 }  // namespace
 
+device::StreamLimits Group::stream_limits() const noexcept {
+  constexpr size_t kAlignment = 16;  // of a piece
+  const size_t tokens = options().max_tokens, requests = options().max_requests;
+  device::StreamLimits limits = {.max_tokens = options().max_tokens,
+                                 .max_segments = options().max_tokens};
+  // Texts' ids and resized pictures.
+  if (spec().takes_images())
+    limits.unregistered_bytes =
+        std::min(requests, tokens / spec().max_tokens()) * (spec().image.values() + kAlignment);
+  else
+    limits.unregistered_bytes = tokens * sizeof(int32_t) + requests * kAlignment;
+  // All hidden rows, which are more than other heads give, unless one has more labels than a row has values; and the
+  // ids. A step of a decoder brings some candidates a beam.
+  if (num_kv_blocks() == 0)
+    limits.result_bytes =
+        tokens * (spec().hidden + 1) * sizeof(float) + (2 * requests + 1) * kAlignment;
+  return limits;
+}
+
 Result<std::unique_ptr<Group>> Group::create(device::Device& device,
                                              const model::BackboneSpec& spec,
                                              const GroupOptions& options) {

@@ -106,9 +106,7 @@ class Group {
   virtual kernels::GemmModes gemm_modes(std::span<const kernels::RowRange>) noexcept { return {}; }
 
   // What the stream given to begin() must be made for: a piece holds at least one id.
-  device::StreamLimits stream_limits() const noexcept {
-    return {.max_tokens = options().max_tokens, .max_segments = options().max_tokens};
-  }
+  device::StreamLimits stream_limits() const noexcept;
 
   // The forms that small batches are padded to where the device gains by it (batch_forms.h); 0: none are.
   virtual size_t num_forms() const noexcept { return 0; }

@@ -144,6 +144,58 @@ TEST_F(CudaDevice, AllocatesNothingOnceItHasServed) {
   EXPECT_EQ(simt::counts().allocations, before);
 }
 
+TEST_F(CudaDevice, AStreamHasTheMemoryOfItsLargestBatchFromTheStart) {
+  constexpr size_t kBytes = 3 << 20;
+  const auto values = device_->allocate(kBytes).value();
+  std::vector<std::byte> unregistered(kBytes), got(kBytes, std::byte{1});
+  const auto allocations_of_first_batch = [&](const StreamLimits& limits) {
+    const auto stream = device_->make_stream(limits).value();
+    const uint64_t before = simt::counts().allocations;
+    const kernels::IdPiece pieces[] = {{unregistered.data() + 1, 64, 0, 4},
+                                       {unregistered.data() + kBytes - 256, 64, 64, 4},
+                                       {unregistered.data(), kBytes / 4 - 128, 128, 4}};
+    stream->gather_ids(
+        {.pieces = pieces, .ids = reinterpret_cast<int32_t*>(values->data()), .vocab_size = 1});
+    stream->copy_to_host(values->data(), kBytes / 2, got.data());
+    stream->copy_to_host(values->data() + kBytes / 2, kBytes / 2, got.data() + kBytes / 2);
+    EXPECT_TRUE(stream->synchronize());
+    EXPECT_EQ(got.back(), std::byte{0});
+    return simt::counts().allocations - before;
+  };
+  StreamLimits limits{.max_tokens = kBytes / 4, .max_segments = 64};
+  EXPECT_GT(allocations_of_first_batch(limits), 0u);
+  limits.result_bytes = limits.unregistered_bytes = kBytes;
+  EXPECT_EQ(allocations_of_first_batch(limits), 0u);
+}
+
+// Results that are put aside before there is more memory move along, and so do those of the batch before.
+TEST_F(CudaDevice, ResultsLargerThanSaidStillCome) {
+  constexpr uint32_t kMany = 1 << 20;
+  const auto many = device_->allocate(kMany * sizeof(float)).value();
+  std::vector<int32_t> before(kIds), first(kIds), last(kIds);
+  std::vector<float> all(kMany, 1.0f);
+  const auto expect_ids = [](const std::vector<int32_t>& got) {
+    EXPECT_EQ(got.front(), 0);
+    EXPECT_EQ(got.back(), static_cast<int32_t>(kIds - 1));
+  };
+  gather();
+  stream_->copy_to_host(out_->data(), kIds * sizeof(int32_t), before.data());
+  const Stream::Event pending = stream_->record();
+  gather();
+  stream_->copy_to_host(out_->data(), kIds * sizeof(int32_t), first.data());
+  gather();
+  stream_->copy_to_host(many->data(), kMany * sizeof(float), all.data());
+  gather();
+  stream_->copy_to_host(out_->data(), kIds * sizeof(int32_t), last.data());
+  const Stream::Event event = stream_->record();
+  ASSERT_TRUE(stream_->wait(pending).status);
+  ASSERT_TRUE(stream_->wait(event).status);
+  expect_ids(before);
+  expect_ids(first);
+  expect_ids(last);
+  EXPECT_EQ(all, std::vector<float>(kMany, 0.0f));
+}
+
 TEST_F(CudaDevice, AFaultSticksUntilTheReset) {
   ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
   simt::fail_after(0);

@@ -64,6 +64,14 @@ bool RegisteredMemory::holds(const void* data, size_t bytes) const {
   return true;
 }
 
+Result<HostReads> HostReads::make(const RegisteredMemory& registered, size_t unregistered_bytes) {
+  HostReads made(registered);
+  if (unregistered_bytes == 0) return made;
+  ITIF_ASSIGN(Pinned chunk, Pinned::allocate(unregistered_bytes));
+  made.chunks_.push_back(std::move(chunk));
+  return made;
+}
+
 const std::byte* HostReads::readable(const std::byte* data, size_t bytes) {
   if (registered_->holds(data, bytes)) return data;
   const size_t needed = (bytes + kAlignment - 1) / kAlignment * kAlignment;

@@ -36,7 +36,8 @@ class RegisteredMemory {
 // What a batch's kernels read of the host, until the batch has ended. One thread.
 class HostReads {
  public:
-  explicit HostReads(const RegisteredMemory& registered) : registered_(&registered) {}
+  // With pinned memory for so many bytes that are not registered. Errors: kResourceExhausted.
+  static Result<HostReads> make(const RegisteredMemory& registered, size_t unregistered_bytes);
   // Where kernels read these bytes: where they are, or where they have been copied to, 16-byte aligned like the
   // pieces of packets are or better. nullptr: there is no pinned memory.
   const std::byte* readable(const std::byte* data, size_t bytes);
@@ -44,8 +45,10 @@ class HostReads {
   void clear() noexcept;
 
  private:
+  explicit HostReads(const RegisteredMemory& registered) : registered_(&registered) {}
+
   const RegisteredMemory* registered_;
-  std::vector<Pinned> chunks_;  // kept from batch to batch: the first find out how many it takes
+  std::vector<Pinned> chunks_;  // kept from batch to batch
   size_t chunk_ = 0, used_ = 0;
 };
 

@@ -9,11 +9,35 @@
 namespace itif::device::cuda {
 namespace {
 
-constexpr size_t kLeastBytes = 1 << 20;
+constexpr size_t kUnlessSaid = 1 << 20;
 constexpr size_t kAlignment = 16;
 constexpr const char* kWhat = "the GPU failed a batch";
 
 }  // namespace
+
+Result<std::shared_ptr<ResultStaging>> ResultStaging::make(std::shared_ptr<Budget> budget,
+                                                           size_t bytes) {
+  ITIF_ASSIGN(std::unique_ptr<Buffer> memory,
+              allocate_buffer(budget, bytes == 0 ? kUnlessSaid : bytes));
+  return std::shared_ptr<ResultStaging>(new ResultStaging(std::move(budget), std::move(memory)));
+}
+
+Status ResultStaging::grow(size_t bytes, size_t used, cudaStream_t stream) {
+  ITIF_ASSIGN(std::unique_ptr<Buffer> memory, allocate_buffer(budget_, bytes));
+  if (used > 0)
+    ITIF_TRY(check(cudaMemcpyAsync(memory->data(), data(), used, cudaMemcpyDeviceToDevice, stream),
+                   kWhat));
+  ITIF_TRY(check(cudaStreamSynchronize(stream), kWhat));  // copies of batches before it, too
+  memory_ = std::move(memory);
+  return {};
+}
+
+Result<Results> Results::make(std::shared_ptr<ResultStaging> staging) {
+  Results made;
+  ITIF_ASSIGN(made.host_, Pinned::allocate(staging->bytes()));
+  made.staging_ = std::move(staging);
+  return made;
+}
 
 void Results::add(const void* source, size_t bytes, void* target) {
   if (bytes == 0) return;
@@ -27,7 +51,7 @@ void Results::add(const void* source, size_t bytes, void* target) {
 Status Results::stage(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
                       cudaStream_t stream, const std::function<void()>& flush) {
   const std::vector<kernels::cuda::CopyPiece>& all = pieces_;
-  Status grown = grow(stream, flush);
+  Status grown = make_room(stream, flush);
   const auto* pieces = plan.put(launch, std::span<const kernels::cuda::CopyPiece>(all));
   if (grown && pieces != nullptr) {
     const auto count = static_cast<uint32_t>(all.size());
@@ -41,34 +65,28 @@ Status Results::stage(const kernels::cuda::Launcher& launch, PlanMemory& plan, L
     key.add(count);
     key.add(longest);
     key.add(are_words);
-    key.add(staged_->data());
-    kernels::cuda::copy_pieces(launch, pieces, count, longest, are_words, staged_->data());
+    key.add(staging_->data());
+    kernels::cuda::copy_pieces(launch, pieces, count, longest, are_words, staging_->data());
   }
   pieces_.clear();
   return grown;
 }
 
-// What is staged already moves along.
-Status Results::grow(cudaStream_t stream, const std::function<void()>& flush) {
-  if (used_ <= host_.bytes()) return {};
-  const size_t bytes = std::max(kLeastBytes, 2 * used_);
-  ITIF_ASSIGN(Pinned host, Pinned::allocate(bytes));
-  ITIF_ASSIGN(std::unique_ptr<Buffer> staged, allocate_buffer(budget_, bytes));
-  if (staged_) {
+Status Results::make_room(cudaStream_t stream, const std::function<void()>& flush) {
+  if (used_ > staging_->bytes()) {
     flush();
-    ITIF_TRY(check(cudaMemcpyAsync(staged->data(), staged_->data(), host_.bytes(),
-                                   cudaMemcpyDeviceToDevice, stream),
-                   kWhat));
-    ITIF_TRY(check(cudaStreamSynchronize(stream), kWhat));
+    ITIF_TRY(staging_->grow(2 * used_, staged_, stream));
   }
-  host_ = std::move(host);
-  staged_ = std::move(staged);
+  if (used_ > host_.bytes()) {
+    ITIF_ASSIGN(host_, Pinned::allocate(staging_->bytes()));
+  }
+  staged_ = used_;
   return {};
 }
 
 cudaError_t Results::copy(cudaStream_t stream) {
-  if (used_ == 0 || !staged_) return cudaSuccess;
-  return cudaMemcpyAsync(host_.data(), staged_->data(), used_, cudaMemcpyDeviceToHost, stream);
+  if (staged_ == 0) return cudaSuccess;
+  return cudaMemcpyAsync(host_.data(), staging_->data(), staged_, cudaMemcpyDeviceToHost, stream);
 }
 
 void Results::deliver() const {
@@ -79,7 +97,7 @@ void Results::deliver() const {
 void Results::clear() noexcept {
   pieces_.clear();
   targets_.clear();
-  used_ = 0;
+  staged_ = used_ = 0;
 }
 
 }  // namespace itif::device::cuda

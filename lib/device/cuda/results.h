@@ -13,15 +13,33 @@
 
 namespace itif::device::cuda {
 
+// Where the results of a stream's batches are put side by side: one for all, since its launches run in order.
+class ResultStaging {
+ public:
+  // Errors: kResourceExhausted, kInternal.
+  static Result<std::shared_ptr<ResultStaging>> make(std::shared_ptr<Budget> budget, size_t bytes);
+  std::byte* data() const { return memory_->data(); }
+  size_t bytes() const { return memory_->bytes(); }
+  // `used` bytes move along. REQUIRES: what was launched has been handed to `stream`. Errors: as make().
+  Status grow(size_t bytes, size_t used, cudaStream_t stream);
+
+ private:
+  ResultStaging(std::shared_ptr<Budget> budget, std::unique_ptr<Buffer> memory)
+      : budget_(std::move(budget)), memory_(std::move(memory)) {}
+  std::shared_ptr<Budget> budget_;
+  std::unique_ptr<Buffer> memory_;
+};
+
 class Results {
  public:
-  explicit Results(std::shared_ptr<Budget> budget) : budget_(std::move(budget)) {}
+  // With room for as much as `staging` has. Errors: kResourceExhausted.
+  static Result<Results> make(std::shared_ptr<ResultStaging> staging);
 
   void add(const void* source, size_t bytes, void* target);
   // Whether something was added that later launches may overwrite.
   bool has_unstaged() const { return !pieces_.empty(); }
-  // Logs the launch that puts it aside. `flush` hands over what is logged: only while the first batches find out
-  // how much memory results take. Errors: kResourceExhausted, kInternal.
+  // Logs the launch that puts it aside. `flush` hands over what is logged: only where results take more memory than
+  // there is. Errors: kResourceExhausted, kInternal.
   Status stage(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
                cudaStream_t stream, const std::function<void()>& flush);
   // To pinned host memory, behind what the stream has been given.
@@ -35,12 +53,12 @@ class Results {
     size_t at = 0, bytes = 0;
     void* to = nullptr;
   };
-  Status grow(cudaStream_t stream, const std::function<void()>& flush);
+  Status make_room(cudaStream_t stream, const std::function<void()>& flush);
 
-  std::shared_ptr<Budget> budget_;
-  std::unique_ptr<Buffer> staged_;  // on the device, as many bytes as
+  std::shared_ptr<ResultStaging> staging_;
   Pinned host_;
-  size_t used_ = 0;
+  size_t staged_ = 0;                             // bytes that launches put aside
+  size_t used_ = 0;                               // and those that are to be
   std::vector<kernels::cuda::CopyPiece> pieces_;  // not staged
   std::vector<Target> targets_;
 };

@@ -41,13 +41,14 @@ class CudaStream final : public Stream {
     const size_t plan_bytes = kLeastPlanBytes + kPlanBytesOfRow * limits.max_tokens +
                               kPlanBytesOfSegment * limits.max_segments;
     ITIF_ASSIGN(const std::shared_ptr<Buffer> plan, allocate_buffer(parts.budget, plan_bytes));
+    ITIF_ASSIGN(const auto staging, ResultStaging::make(parts.budget, limits.result_bytes));
     for (Work& work : made->works_) {
       ITIF_ASSIGN(work.plan, PlanMemory::make(plan));
-      work.reads.emplace(*parts.registered);
+      ITIF_ASSIGN(work.results, Results::make(staging));
+      ITIF_ASSIGN(work.reads, HostReads::make(*parts.registered, limits.unregistered_bytes));
       // Blocking: whoever waits sleeps, and leaves its CPU to others.
       ITIF_ASSIGN(work.end, StreamEvent::make(cudaEventBlockingSync));
       ITIF_ASSIGN(work.inputs_read, StreamEvent::make(cudaEventDisableTiming));
-      work.results.emplace(parts.budget);
     }
     return made;
   }
