@@ -1,5 +1,6 @@
 // What the CUDA device promises beside its operators, as the simulator counts it: what it launches and allocates
 // while it serves; and what a fault and a reset leave.
+#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -226,6 +227,16 @@ TEST_F(CudaDevice, AFaultSticksUntilTheReset) {
   gather();
   ids()[5] = 77;
   EXPECT_EQ(gathered()[5], 77) << "packets are registered again";
+}
+
+// Whoever asks again for a slot that could not be had is refused again, and takes nothing.
+TEST_F(CudaDevice, ASlotThatCannotBeClearedIsNotTaken) {
+  const auto slab = device_->reserve_slab(100'000, 4).value();
+  const uint64_t before = simt::counts().live_device_bytes;
+  simt::fail_after(0);  // what clears it
+  for (int turn = 0; turn < 2; ++turn) EXPECT_FALSE(slab->commit(1));
+  EXPECT_EQ(simt::counts().live_device_bytes, before);
+  ASSERT_EQ(cudaDeviceReset(), cudaSuccess);
 }
 
 TEST(OpenCuda, WithoutADriverItIsRefusedWithTheCause) {

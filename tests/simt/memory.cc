@@ -130,7 +130,7 @@ cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
   auto& r = runtime();
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   return r.put(nullptr, {.work = [=] { std::memset(memory, value, bytes); }, .waits_for = {}},
-               false);
+               true);
 }
 
 // ---- The driver's virtual memory ----

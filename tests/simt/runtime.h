@@ -20,7 +20,7 @@ struct DeviceOptions {
 // REQUIRES: nothing of a former device is left.
 void set_device(const DeviceOptions& options);
 
-// From the count-th launch or copy on, every call fails as after a fault, until cudaDeviceReset().
+// From the count-th launch, copy or memset on, every call fails as after a fault, until cudaDeviceReset().
 void fail_after(uint64_t count);
 
 // Since the start of the program.

@@ -121,8 +121,10 @@ class CudaSlabMemory final : public SlabMemory {
       }
     }
     committed_[slot] = true;
-    return finish_write(cudaMemset(slab_.at(slot), 0, slab_.stride_bytes),
-                        "cannot clear a slab's slot");
+    Status cleared = finish_write(cudaMemset(slab_.at(slot), 0, slab_.stride_bytes),
+                                  "cannot clear a slab's slot");
+    if (!cleared) release(slot);
+    return cleared;
   }
   void release(uint32_t slot) override {
     CHECK(slot < max_slots_ && committed_[slot]);
