@@ -233,15 +233,22 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T, uint32_t kHead>
+constexpr size_t kTensorBytes = 3 * shared_bytes<T>(kTileValues<kHead>);
+
+template <class T, uint32_t kHead>
 void launch_tensor(const Launcher& launch, const Attention& args, const AttentionTile* tiles,
                    uint32_t num_tiles, const QkvBias& bias) {
-  const size_t bytes = 3 * shared_bytes<T>(kTileValues<kHead>);
-  launch.keep(cudaFuncSetAttribute(attention_kernel<T, kHead>,
-                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                   static_cast<int>(bytes)));
-  launch(
-      {.blocks = dim3(num_tiles, args.num_heads), .threads = dim3(kThreads), .shared_bytes = bytes},
-      attention_kernel<T, kHead>, args, tiles, bias);
+  launch({.blocks = dim3(num_tiles, args.num_heads),
+          .threads = dim3(kThreads),
+          .shared_bytes = kTensorBytes<T, kHead>},
+         attention_kernel<T, kHead>, args, tiles, bias);
+}
+
+template <class T>
+cudaError_t allow_tensor_bytes() {
+  static_assert(kTensorBytes<T, 64> <= kSharedUnlessAllowed);
+  return cudaFuncSetAttribute(attention_kernel<T, 128>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                              static_cast<int>(kTensorBytes<T, 128>));
 }
 
 template <class T>
@@ -260,6 +267,11 @@ bool attention_adds_bias(DType activation, uint32_t head_size) {
 }
 uint32_t attention_tile_queries(DType activation, uint32_t head_size) {
   return attention_adds_bias(activation, head_size) ? kTensorQueries : kPlainQueries;
+}
+
+cudaError_t allow_shared_memory() {
+  const cudaError_t error = allow_tensor_bytes<Bf16>();
+  return error == cudaSuccess ? allow_tensor_bytes<Half>() : error;
 }
 
 void attention(const Launcher& launch, const Attention& args, const AttentionTile* tiles,

@@ -10,6 +10,9 @@
 
 namespace itif::kernels::cuda {
 
+// Allows kernels the shared memory that they are launched with: once, and again after a reset of the device.
+cudaError_t allow_shared_memory();
+
 // The rows of a batch: row r is of slots[r].
 struct Rows {
   uint32_t count = 0;

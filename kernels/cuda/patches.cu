@@ -101,9 +101,12 @@ void gather_patches(const Launcher& launch, const GatherPatches& args, const Pix
                   .threads = dim3(kThreads),
                   .shared_bytes = bytes};
   with_activation(launch.activation(), [&]<class T>() {
-    launch.keep(cudaFuncSetAttribute(gather_patches_kernel<T>,
-                                     cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(bytes)));
+    if (bytes > kSharedUnlessAllowed) {
+      int most = 0;
+      launch.keep(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
+      launch.keep(cudaFuncSetAttribute(gather_patches_kernel<T>,
+                                       cudaFuncAttributeMaxDynamicSharedMemorySize, most));
+    }
     launch(grid, gather_patches_kernel<T>, args, images, pieces, scales);
   });
 }

@@ -24,6 +24,10 @@ class SharedMemory {
   uint32_t taken_ = 0;
 };
 
+// What a launch may take of a kernel that was not allowed more. What one is allowed is one figure for all threads and
+// streams, which the next call also lowers: it is set once, and never by what a launch happens to need.
+inline constexpr size_t kSharedUnlessAllowed = 48 << 10;
+
 // What a piece counts in a launch's shared_bytes.
 template <class T>
 constexpr size_t shared_bytes(size_t count) {

@@ -36,6 +36,44 @@ TEST_F(CudaDevice, RegistersByWholePagesAndNoneTwice) {
     EXPECT_TRUE(device_->register_host_memory(memory.data() + offset, bytes));
 }
 
+// What one needs of a multiprocessor does not bound what the other may take.
+TEST_F(CudaDevice, GroupsOfLargeAndOfSmallImagesAreServedAtOnce) {
+  constexpr uint32_t kPatch = 16;
+  struct Group {
+    uint32_t width = 0;
+    std::vector<std::byte> pixels = {};
+    std::unique_ptr<Buffer> out = {};
+    std::unique_ptr<Stream> stream = {};
+    std::vector<float> got = {};
+  };
+  std::array<Group, 2> groups{Group{.width = 384}, Group{.width = 224}};
+  for (Group& group : groups) {
+    const uint32_t values = kPatch * group.width;
+    for (uint32_t i = 0; i < values; ++i) group.pixels.push_back(static_cast<std::byte>(i % 251));
+    group.out = device_->allocate(values * sizeof(float)).value();
+    group.stream = device_->make_stream({.max_tokens = 256, .max_segments = 64}).value();
+    group.got.resize(values);
+    const BytePiece piece{group.pixels.data(), values};
+    const kernels::ImagePixels image{.pieces = {&piece, 1}};
+    group.stream->gather_patches({.images = {&image, 1},
+                                  .height = kPatch,
+                                  .width = group.width,
+                                  .channels = 1,
+                                  .patch = kPatch,
+                                  .out = group.out->data()});
+    group.stream->copy_to_host(group.out->data(), values * sizeof(float), group.got.data());
+  }
+  for (Group& group : groups) {
+    SCOPED_TRACE(group.width);
+    const Status done = group.stream->synchronize();
+    ASSERT_TRUE(done) << done.error().message;
+    for (uint32_t i = 0; i < group.got.size(); ++i) {
+      const uint32_t x = i / (kPatch * kPatch) * kPatch + i % kPatch, y = i / kPatch % kPatch;
+      ASSERT_EQ(group.got[i], static_cast<float>((y * group.width + x) % 251)) << i;
+    }
+  }
+}
+
 // What was to be copied is not what a launch behind writes there.
 TEST_F(CudaDevice, CopiesKeepTheirPlaceAmongLaunches) {
   gather();

@@ -151,6 +151,7 @@ cudaError_t cudaDeviceReset() {
     stream->num_done = stream->num_put;
   }
   r.registered.clear();
+  r.most_shared.clear();
   r.is_faulty = false;
   r.faults_after = UINT64_MAX;
   r.last_error = cudaSuccess;  // of other threads it stays

@@ -16,6 +16,8 @@ class SharedMemory {
   }
 };
 
+inline constexpr size_t kSharedUnlessAllowed = 48 << 10;
+
 template <class T>
 constexpr size_t shared_bytes(size_t count) {
   return (count * sizeof(T) + 15) / 16 * 16;
