@@ -90,7 +90,8 @@ __global__ void top_tokens_kernel(TopTokens args, const BannedTokens* banned_of,
       args.tokens[at] = best.token;
       args.log_probabilities[at] = best.token < 0 ? -INFINITY : best.logit - most - log_sum;
     }
-    if (best.token >= 0 && static_cast<uint32_t>(best.token) % kThreads == threadIdx.x) {
+    if (i + 1 < args.count && best.token >= 0 &&
+        static_cast<uint32_t>(best.token) % kThreads == threadIdx.x) {
       logits[best.token] = -INFINITY;  // nobody else reads it
       mine = best_of_thread(logits, args.vocab);
     }
