@@ -73,8 +73,14 @@ TEST_P(HeadsTest, SmallLinear) {
   struct Size {
     uint32_t rows, n, k;
   };
-  for (const Size size :
-       {Size{1, 2, 36}, {3, 9, 768}, {5, 768, 768}, {1, 1, 1}, {2, 7, 33}, {4, 131, 20}}) {
+  for (const Size size : {Size{1, 2, 36},
+                          {3, 9, 768},
+                          {5, 768, 768},
+                          {1, 1, 1},
+                          {2, 7, 33},
+                          {4, 131, 20},
+                          {9, 5, 132},
+                          {17, 6, 35}}) {
     for (const Activation activation : {Activation::kNone, Activation::kTanh, Activation::kGelu,
                                         Activation::kGeluTanh, Activation::kRelu}) {
       for (const bool has_bias : {true, false}) {
@@ -97,6 +103,50 @@ TEST_P(HeadsTest, SmallLinear) {
       }
     }
   }
+}
+
+// A tenant's answers do not say how many others asked beside it.
+TEST_P(HeadsTest, SmallLinearGivesARowTheSameBitsBesideAnyOthers) {
+  constexpr uint32_t kRows = 19, kN = 5;
+  for (const uint32_t k : {768u, 33u}) {
+    const auto x = random_values(kRows * k);
+    const auto weight = random_values(kN * k);
+    const auto* device_x = reinterpret_cast<const float*>(upload(x, DType::kF32));
+    const auto* device_weight = reinterpret_cast<const float*>(upload(weight, DType::kF32));
+    const auto compute = [&](uint32_t first, uint32_t rows) {
+      std::byte* out = make_output(rows * kN, DType::kF32);
+      stream_->small_linear({.x = device_x + first * k,
+                             .weight = device_weight,
+                             .out = reinterpret_cast<float*>(out),
+                             .rows = rows,
+                             .n = kN,
+                             .k = k});
+      return download(out, rows * kN, DType::kF32);
+    };
+    const auto all = compute(0, kRows);
+    for (const uint32_t first : {0u, 7u, 18u}) {
+      const auto begin = all.begin() + first * kN;
+      EXPECT_EQ(compute(first, 1), std::vector(begin, begin + kN)) << "k " << k << " row " << first;
+    }
+  }
+}
+
+// More rows than a grid has blocks along y.
+TEST_P(HeadsTest, SmallLinearOfManyRows) {
+  constexpr uint32_t kRows = 65537;
+  const auto x = random_values(kRows);
+  const float weight = 3;
+  std::byte* out = make_output(kRows, DType::kF32);
+  stream_->small_linear(
+      {.x = reinterpret_cast<const float*>(upload(x, DType::kF32)),
+       .weight = reinterpret_cast<const float*>(upload({&weight, 1}, DType::kF32)),
+       .out = reinterpret_cast<float*>(out),
+       .rows = kRows,
+       .n = 1,
+       .k = 1});
+  std::vector<float> expected;
+  for (const float value : x) expected.push_back(3 * value);
+  EXPECT_EQ(download(out, kRows, DType::kF32), expected);
 }
 
 // Over the whole range of inputs, tails included, through a 1 × 1 layer.
