@@ -239,6 +239,21 @@ TEST_F(CudaDevice, ASlotThatCannotBeClearedIsNotTaken) {
   ASSERT_EQ(cudaDeviceReset(), cudaSuccess);
 }
 
+// Slabs are reserved, filled and freed by whichever thread controls.
+TEST_F(CudaDevice, SlabsAreAnyThreads) {
+  std::unique_ptr<SlabMemory> slab;
+  Status committed;
+  std::thread([&] { slab = device_->reserve_slab(100'000, 4).value(); }).join();
+  std::thread([&] { committed = slab->commit(1); }).join();
+  EXPECT_TRUE(committed) << committed.error().message;
+  const uint64_t before = simt::counts().live_device_bytes;
+  std::thread([&] { slab->release(1); }).join();
+  EXPECT_LT(simt::counts().live_device_bytes, before);
+  ASSERT_TRUE(slab->commit(2));
+  std::thread([&] { slab.reset(); }).join();
+  EXPECT_LT(simt::counts().live_device_bytes, before);
+}
+
 TEST(OpenCuda, WithoutADriverItIsRefusedWithTheCause) {
   simt::set_device({.is_there = false});
   const auto device = open_cuda_device({.kind = "cuda"});
@@ -251,6 +266,24 @@ TEST(OpenCuda, WithoutADriverItIsRefusedWithTheCause) {
   EXPECT_EQ((*fallback)->info().kind, "host");
   simt::set_device({});
   EXPECT_EQ(open_device({.kind = "auto", .dtype = "f32"}).value()->info().kind, "cuda");
+}
+
+// It is listed, but nothing can be done with it.
+TEST(OpenCuda, ADeviceThatIsNotToBeHadIsLeft) {
+  for (const auto& [device, cause] :
+       {std::pair<simt::DeviceOptions, const char*>{{.is_free = false}, "Unavailable"},
+        {{.has_virtual_memory = false}, "virtual memory"}}) {
+    simt::set_device(device);
+    const auto opened = open_cuda_device({.kind = "cuda"});
+    const auto fallback = open_device({.kind = "auto", .dtype = "f32"});
+    simt::set_device({});
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().code, Code::kUnsupported);
+    EXPECT_NE(opened.error().message.find(cause), std::string::npos) << opened.error().message;
+    ASSERT_TRUE(fallback) << fallback.error().message;
+    EXPECT_EQ((*fallback)->info().kind, "host");
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "nobody else meets it";
+  }
 }
 
 }  // namespace

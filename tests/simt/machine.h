@@ -1,6 +1,7 @@
 // The state of the machine that runtime.h speaks of. For this folder's own sources.
 #pragma once
 
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -69,6 +70,8 @@ class Runtime {
   DeviceOptions device;
   Counts counts;
   static inline thread_local cudaError_t last_error = cudaSuccess;
+  static inline thread_local uint64_t context_of_thread = 0;
+  uint64_t context = 0, num_contexts = 0;  // 0: none
   bool is_faulty = false;
   uint64_t faults_after = UINT64_MAX;
   std::map<std::byte*, size_t> device_memory, pinned, registered;
@@ -85,7 +88,15 @@ class Runtime {
   // What every call that touches the device answers while it is out of order.
   cudaError_t check() {
     if (!device.is_there) return set(cudaErrorInsufficientDriver);
+    if (!device.is_free) return set(cudaErrorDevicesUnavailable);
+    if (context == 0) context = ++num_contexts;
+    context_of_thread = context;
     return is_faulty ? set(cudaErrorIllegalAddress) : cudaSuccess;
+  }
+
+  // Likewise the driver's calls.
+  CUresult check_driver() const {
+    return context == 0 || context_of_thread != context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
   }
 
   Stream& of(Stream* stream) { return stream == nullptr ? *streams[0] : *stream; }

@@ -139,6 +139,11 @@ namespace {
 constexpr size_t kGranularity = 64 << 10;  // small, so that tests see slots that share a piece
 }
 
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
+  Lock lock(runtime().mutex);
+  *value = runtime().device.has_virtual_memory ? 1 : 0;
+  return CUDA_SUCCESS;
+}
 CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp*,
                                        CUmemAllocationGranularity_flags) {
   *granularity = kGranularity;
@@ -146,6 +151,8 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
 }
 CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t, CUdeviceptr,
                              unsigned long long) {
+  Lock lock(runtime().mutex);
+  if (const CUresult error = runtime().check_driver(); error != CUDA_SUCCESS) return error;
   if (bytes % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
   // Aligned as a device's, by the kernel's leave.
   void* made = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -154,12 +161,15 @@ CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t, CUdevic
   return CUDA_SUCCESS;
 }
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
+  Lock lock(runtime().mutex);
+  if (const CUresult error = runtime().check_driver(); error != CUDA_SUCCESS) return error;
   return munmap(reinterpret_cast<void*>(address), bytes) == 0 ? CUDA_SUCCESS
                                                               : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp*,
                      unsigned long long) {
   Lock lock(runtime().mutex);
+  if (const CUresult error = runtime().check_driver(); error != CUDA_SUCCESS) return error;
   auto& r = runtime();
   if (bytes % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > r.device.memory_bytes - r.counts.live_device_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -170,15 +180,19 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
 }
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   Lock lock(runtime().mutex);
+  if (const CUresult error = runtime().check_driver(); error != CUDA_SUCCESS) return error;
   runtime().counts.live_device_bytes -= handle;
   return CUDA_SUCCESS;
 }
 CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t, CUmemGenericAllocationHandle handle,
                   unsigned long long) {
+  Lock lock(runtime().mutex);
+  if (const CUresult error = runtime().check_driver(); error != CUDA_SUCCESS) return error;
   return bytes == handle && address % 4096 == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc*, size_t) {
   Lock lock(runtime().mutex);
+  if (const CUresult error = runtime().check_driver(); error != CUDA_SUCCESS) return error;
   auto* at = reinterpret_cast<std::byte*>(address);
   if (mprotect(at, bytes, PROT_READ | PROT_WRITE) != 0) return CUDA_ERROR_INVALID_VALUE;
   std::memset(at, 0xFF, bytes);
@@ -187,6 +201,7 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
 }
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   Lock lock(runtime().mutex);
+  if (const CUresult error = runtime().check_driver(); error != CUDA_SUCCESS) return error;
   runtime().drain_all();
   auto* at = reinterpret_cast<std::byte*>(address);
   runtime().device_memory.erase(at);
@@ -198,6 +213,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
                                              unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {
   const std::map<std::string, void*> all = {
+      {"cuDeviceGetAttribute", reinterpret_cast<void*>(cuDeviceGetAttribute)},
       {"cuMemGetAllocationGranularity", reinterpret_cast<void*>(cuMemGetAllocationGranularity)},
       {"cuMemAddressReserve", reinterpret_cast<void*>(cuMemAddressReserve)},
       {"cuMemAddressFree", reinterpret_cast<void*>(cuMemAddressFree)},

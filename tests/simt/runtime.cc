@@ -67,6 +67,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
     case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
     case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+    case cudaErrorDevicesUnavailable: return "cudaErrorDevicesUnavailable";
     case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorNotReady: return "cudaErrorNotReady";
@@ -136,7 +137,12 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+  Lock lock(runtime().mutex);
+  return device == 0 ? runtime().check() : runtime().set(cudaErrorInvalidDevice);
+}
+cudaError_t cudaSetDeviceFlags(unsigned) {
+  Lock lock(runtime().mutex);
+  return runtime().check();
 }
 cudaError_t cudaDeviceSynchronize() {
   Lock lock(runtime().mutex);
@@ -152,6 +158,7 @@ cudaError_t cudaDeviceReset() {
   }
   r.registered.clear();
   r.most_shared.clear();
+  r.context = 0;
   r.is_faulty = false;
   r.faults_after = UINT64_MAX;
   r.last_error = cudaSuccess;  // of other threads it stays

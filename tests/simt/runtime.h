@@ -1,8 +1,10 @@
 // The machine that include/cuda_runtime.h shows: one device, its memory, streams, events and graphs.
 //
 // What is put onto a stream is done late: when somebody waits for it, or by chance when another stream is
-// waited for; so are a memset and a copy of unpinned memory on the default stream, which no other waits for. Streams go on in an order that the seed decides, so that a missing event shows. Copies to and from
-// host memory that is not pinned are refused, where CUDA would silently wait for them.
+// waited for; so are a memset and a copy of unpinned memory on the default stream, which no other waits for. Streams
+// go on in an order that the seed decides, so that a missing event shows. Copies to and from host memory that is not
+// pinned are refused, where CUDA would silently wait for them. The driver's functions are refused to a thread whose
+// context is none or one that a reset has ended; any call of the runtime's on the device gives it one.
 //
 // Any thread; one lock for all.
 #pragma once
@@ -15,7 +17,9 @@ namespace simt {
 struct DeviceOptions {
   size_t memory_bytes = size_t{1} << 30;
   int num_multiprocessors = 4;
-  bool is_there = true;  // false: as without a driver
+  bool is_there = true;            // false: as without a driver
+  bool is_free = true;             // false: it is listed, but another process has it for itself
+  bool has_virtual_memory = true;  // the driver's
 };
 // REQUIRES: nothing of a former device is left.
 void set_device(const DeviceOptions& options);

@@ -11,6 +11,7 @@
 #include "device/cuda/gemm.h"
 #include "device/cuda/memory.h"
 #include "device/cuda/stream.h"
+#include "device/cuda/virtual_memory.h"
 #include "device/host/convert.h"
 #include "device/weight_views.h"
 #include "kernels/cuda/operators.h"
@@ -28,8 +29,10 @@ bool is_float(DType type) {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(DeviceInfo info, const cudaDeviceProp& properties, size_t memory_limit_bytes)
+  CudaDevice(DeviceInfo info, const cudaDeviceProp& properties,
+             std::unique_ptr<cuda::VirtualMemory> virtual_memory, size_t memory_limit_bytes)
       : info_(std::move(info)),
+        virtual_memory_(std::move(virtual_memory)),
         parts_{.compute = info_.compute,
                .num_multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount),
                .budget = std::make_shared<cuda::Budget>(memory_limit_bytes),
@@ -43,7 +46,7 @@ class CudaDevice final : public Device {
     return cuda::allocate_buffer(parts_.budget, bytes);
   }
   Result<std::unique_ptr<SlabMemory>> reserve_slab(size_t slot_bytes, uint32_t max_slots) override {
-    return cuda::reserve_slab(parts_.budget, slot_bytes, max_slots);
+    return cuda::reserve_slab(parts_.budget, virtual_memory_, slot_bytes, max_slots);
   }
 
   Status upload(const TensorView& source, DType type, void* target) override {
@@ -117,6 +120,7 @@ class CudaDevice final : public Device {
   }
 
   DeviceInfo info_;
+  const std::shared_ptr<cuda::VirtualMemory> virtual_memory_;
   const cuda::StreamParts parts_;
   cuda::Epilogues epilogues_;
 };
@@ -129,10 +133,13 @@ Result<DType> compute_type(const std::string& name) {
               fmt::format("dtype '{}' is none of auto, f32, bf16, f16", name));
 }
 
-}  // namespace
+// The calling thread's context. Whoever waits for the device sleeps, and leaves its CPU to others.
+Status enter_context() {
+  ITIF_TRY(check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "the GPU cannot be used"));
+  return check(cudaSetDevice(0), "the GPU cannot be used");
+}
 
-Result<std::unique_ptr<Device>> open_cuda_device(const DeviceOptions& options) {
-  ITIF_ASSIGN(const DType compute, compute_type(options.dtype));
+Result<std::unique_ptr<Device>> open_first(const DeviceOptions& options, DType compute) {
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess)
     return fail(Code::kUnsupported, cudaGetErrorString(error));
@@ -151,6 +158,8 @@ Result<std::unique_ptr<Device>> open_cuda_device(const DeviceOptions& options) {
   if (can_use_host_pointers == 0)
     return fail(Code::kUnsupported,
                 fmt::format("{} cannot read registered host memory in place", properties.name));
+  ITIF_TRY(enter_context());
+  ITIF_ASSIGN(auto virtual_memory, cuda::VirtualMemory::open());
   DeviceInfo info;
   info.kind = "cuda";
   info.compute = compute;
@@ -159,7 +168,18 @@ Result<std::unique_ptr<Device>> open_cuda_device(const DeviceOptions& options) {
       properties.minor, properties.multiProcessorCount, format_bytes(properties.totalGlobalMem));
   info.reason = options.reason;
   info.form_rows = cuda::kFormRows;
-  return std::make_unique<CudaDevice>(std::move(info), properties, options.memory_limit_bytes);
+  return std::make_unique<CudaDevice>(std::move(info), properties, std::move(virtual_memory),
+                                      options.memory_limit_bytes);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Device>> open_cuda_device(const DeviceOptions& options) {
+  ITIF_ASSIGN(const DType compute, compute_type(options.dtype));
+  auto opened = open_first(options, compute);
+  if (opened) return opened;
+  (void)cudaGetLastError();  // the calling thread's, whom it may meet elsewhere
+  return fail(Code::kUnsupported, std::move(opened.error().message));
 }
 
 }  // namespace itif::device

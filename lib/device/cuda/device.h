@@ -8,7 +8,8 @@
 
 namespace itif::device {
 
-// Errors: kUnsupported (no GPU, no driver or cuBLAS, or too old ones), kInvalidArgument (dtype's name).
+// Errors: kUnsupported (no GPU, driver or cuBLAS, too old ones, or a GPU that is not to be had), kInvalidArgument
+// (dtype's name).
 Result<std::unique_ptr<Device>> open_cuda_device(const DeviceOptions& options);
 
 }  // namespace itif::device

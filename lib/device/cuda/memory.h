@@ -1,7 +1,7 @@
 // Device memory of buffers and slabs, and pinned host memory. All of it is had while nothing is served: on the
 // serving path nothing is allocated.
 //
-// Slabs reserve addresses for all slots and commit memory in the driver's pieces (2 MiB as a rule), of which a
+// Slabs reserve addresses for all slots and commit memory in pieces (virtual_memory.h), of which a
 // slot may need a part and several slots one: a piece is there while any slot in it is.
 #pragma once
 
@@ -13,6 +13,8 @@
 #include "device/device.h"
 
 namespace itif::device::cuda {
+
+class VirtualMemory;
 
 // What a device may occupy. Thread-safe.
 class Budget {
@@ -38,8 +40,9 @@ Status finish_write(cudaError_t started, const char* what);
 // Zeroed, 256-byte aligned. Errors: kResourceExhausted.
 Result<std::unique_ptr<Buffer>> allocate_buffer(std::shared_ptr<Budget> budget, size_t bytes);
 // Zeroed slots at 256-byte multiples. Errors: kResourceExhausted.
-Result<std::unique_ptr<SlabMemory>> reserve_slab(std::shared_ptr<Budget> budget, size_t slot_bytes,
-                                                 uint32_t max_slots);
+Result<std::unique_ptr<SlabMemory>> reserve_slab(std::shared_ptr<Budget> budget,
+                                                 std::shared_ptr<VirtualMemory> memory,
+                                                 size_t slot_bytes, uint32_t max_slots);
 
 // Host memory that the device copies from and to while the host goes on. Move-only.
 class Pinned {

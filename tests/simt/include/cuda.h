@@ -6,7 +6,15 @@
 
 using CUdeviceptr = unsigned long long;
 using CUmemGenericAllocationHandle = unsigned long long;
-enum CUresult { CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1, CUDA_ERROR_OUT_OF_MEMORY = 2 };
+using CUdevice = int;
+enum CUresult {
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_OUT_OF_MEMORY = 2,
+  CUDA_ERROR_INVALID_CONTEXT = 201,
+  CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+};
+enum CUdevice_attribute { CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED = 102 };
 enum CUmemAllocationType { CU_MEM_ALLOCATION_TYPE_PINNED = 1 };
 enum CUmemLocationType { CU_MEM_LOCATION_TYPE_DEVICE = 1 };
 enum CUmemAccess_flags { CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3 };
@@ -24,6 +32,7 @@ struct CUmemAccessDesc {
   CUmemAccess_flags flags;
 };
 
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device);
 CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
                                        CUmemAllocationGranularity_flags flags);
 CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t alignment,
