@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -13,9 +14,11 @@
 #include <mutex>
 #include <random>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "runtime.h"
+#include "simt.h"
 
 namespace simt {
 
@@ -72,9 +75,21 @@ class Runtime {
   static inline thread_local cudaError_t last_error = cudaSuccess;
   static inline thread_local uint64_t context_of_thread = 0;
   uint64_t context = 0, num_contexts = 0;  // 0: none
-  bool is_faulty = false;
+  bool is_faulty = false, fault_stays = false;
+  std::atomic<std::thread::id> resetting_thread;
   uint64_t faults_after = UINT64_MAX;
   std::map<std::byte*, size_t> device_memory, pinned, registered;
+  struct Mapping {
+    uint64_t piece = 0;
+    bool is_accessible = false;
+  };
+  struct Piece {
+    size_t bytes = 0;
+    bool is_held = true, is_mapped = false;
+  };
+  std::map<std::byte*, Mapping> mappings;
+  std::map<uint64_t, Piece> pieces;
+  uint64_t num_pieces = 0;
   std::vector<std::unique_ptr<Stream>> streams;
   std::mt19937_64 random{1};
   std::map<const void*, size_t> most_shared;
@@ -96,7 +111,8 @@ class Runtime {
 
   // Likewise the driver's calls.
   CUresult check_driver() const {
-    return context == 0 || context_of_thread != context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+    if (context == 0 || context_of_thread != context) return CUDA_ERROR_INVALID_CONTEXT;
+    return is_faulty ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
   }
 
   Stream& of(Stream* stream) { return stream == nullptr ? *streams[0] : *stream; }
@@ -176,6 +192,18 @@ class Runtime {
 };
 
 Runtime& runtime();
-using Lock = std::lock_guard<std::recursive_mutex>;
+// Not the driver's virtual memory, which is of no context.
+void free_memory_of_context();
+class Lock {
+ public:
+  explicit Lock(std::recursive_mutex& mutex) : lock_(mutex) {
+    const std::thread::id resetting = runtime().resetting_thread;
+    if (resetting != std::thread::id{} && resetting != std::this_thread::get_id())
+      fail("a call while another thread resets the device");
+  }
+
+ private:
+  const std::lock_guard<std::recursive_mutex> lock_;
+};
 
 }  // namespace simt

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "machine.h"
 #include "simt.h"
@@ -36,6 +37,7 @@ cudaError_t cudaFree(void* memory) {
   auto& r = runtime();
   if (memory == nullptr) return cudaSuccess;
   r.drain_all();
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   const auto it = r.device_memory.find(static_cast<std::byte*>(memory));
   if (it == r.device_memory.end()) return r.set(cudaErrorInvalidValue);
   r.counts.live_device_bytes -= it->second;
@@ -58,9 +60,21 @@ cudaError_t cudaFreeHost(void* memory) {
   auto& r = runtime();
   if (memory == nullptr) return cudaSuccess;
   r.drain_all();
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   if (r.pinned.erase(static_cast<std::byte*>(memory)) == 0) return r.set(cudaErrorInvalidValue);
   std::free(memory);
   return cudaSuccess;
+}
+void simt::free_memory_of_context() {
+  auto& r = runtime();
+  std::erase_if(r.device_memory, [&](const auto& one) {
+    if (r.mappings.contains(one.first)) return false;
+    r.counts.live_device_bytes -= one.second;
+    std::free(one.first);
+    return true;
+  });
+  for (const auto& one : r.pinned) std::free(one.first);
+  r.pinned.clear();
 }
 void simt::check_host_read(const void* data, size_t bytes) {
   if (bytes == 0 || runtime().is_pinned(data, bytes) || runtime().is_device(data, bytes)) return;
@@ -162,49 +176,98 @@ CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t, CUdevic
 }
 CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes) {
   Lock lock(runtime().mutex);
-  if (const CUresult error = runtime().check_driver(); error != CUDA_SUCCESS) return error;
-  return munmap(reinterpret_cast<void*>(address), bytes) == 0 ? CUDA_SUCCESS
-                                                              : CUDA_ERROR_INVALID_VALUE;
+  auto& r = runtime();
+  if (const CUresult error = r.check_driver(); error != CUDA_SUCCESS) return error;
+  auto* at = reinterpret_cast<std::byte*>(address);
+  const auto mapped = r.mappings.lower_bound(at);
+  if (mapped != r.mappings.end() && mapped->first < at + bytes) return CUDA_ERROR_INVALID_VALUE;
+  return munmap(at, bytes) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp*,
                      unsigned long long) {
   Lock lock(runtime().mutex);
-  if (const CUresult error = runtime().check_driver(); error != CUDA_SUCCESS) return error;
   auto& r = runtime();
+  if (const CUresult error = r.check_driver(); error != CUDA_SUCCESS) return error;
   if (bytes % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > r.device.memory_bytes - r.counts.live_device_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   r.counts.live_device_bytes += bytes;
   ++r.counts.allocations;
-  *handle = bytes;
+  *handle = ++r.num_pieces;
+  r.pieces[*handle] = {.bytes = bytes};
   return CUDA_SUCCESS;
 }
+
+namespace {
+// A piece is freed when it is neither mapped nor held.
+void free_unless_used(uint64_t number) {
+  auto& r = runtime();
+  const simt::Runtime::Piece& piece = r.pieces.at(number);
+  if (piece.is_held || piece.is_mapped) return;
+  r.counts.live_device_bytes -= piece.bytes;
+  r.pieces.erase(number);
+}
+}  // namespace
+
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   Lock lock(runtime().mutex);
-  if (const CUresult error = runtime().check_driver(); error != CUDA_SUCCESS) return error;
-  runtime().counts.live_device_bytes -= handle;
+  auto& r = runtime();
+  if (const CUresult error = r.check_driver(); error != CUDA_SUCCESS) return error;
+  if (!r.device.takes_back) return CUDA_ERROR_INVALID_VALUE;
+  const auto it = r.pieces.find(handle);
+  if (it == r.pieces.end() || !it->second.is_held)
+    simt::fail("a piece that is nobody's is released");
+  it->second.is_held = false;
+  free_unless_used(handle);
   return CUDA_SUCCESS;
 }
 CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t, CUmemGenericAllocationHandle handle,
                   unsigned long long) {
   Lock lock(runtime().mutex);
-  if (const CUresult error = runtime().check_driver(); error != CUDA_SUCCESS) return error;
-  return bytes == handle && address % 4096 == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  auto& r = runtime();
+  if (const CUresult error = r.check_driver(); error != CUDA_SUCCESS) return error;
+  const auto it = r.pieces.find(handle);
+  auto* at = reinterpret_cast<std::byte*>(address);
+  if (it == r.pieces.end() || bytes != it->second.bytes || address % 4096 != 0 ||
+      r.mappings.contains(at))
+    return CUDA_ERROR_INVALID_VALUE;
+  it->second.is_mapped = true;
+  r.mappings[at] = {.piece = handle};
+  return CUDA_SUCCESS;
 }
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc*, size_t) {
   Lock lock(runtime().mutex);
-  if (const CUresult error = runtime().check_driver(); error != CUDA_SUCCESS) return error;
-  auto* at = reinterpret_cast<std::byte*>(address);
-  if (mprotect(at, bytes, PROT_READ | PROT_WRITE) != 0) return CUDA_ERROR_INVALID_VALUE;
-  std::memset(at, 0xFF, bytes);
-  runtime().device_memory[at] = bytes;
+  auto& r = runtime();
+  if (const CUresult error = r.check_driver(); error != CUDA_SUCCESS) return error;
+  ++r.counts.access_changes;
+  auto* const begin = reinterpret_cast<std::byte*>(address);
+  for (std::byte* at = begin; at < begin + bytes;) {
+    const auto it = r.mappings.find(at);
+    if (it == r.mappings.end()) return CUDA_ERROR_INVALID_VALUE;
+    const size_t of_piece = r.pieces.at(it->second.piece).bytes;
+    if (!std::exchange(it->second.is_accessible, true)) {
+      if (mprotect(at, of_piece, PROT_READ | PROT_WRITE) != 0) return CUDA_ERROR_INVALID_VALUE;
+      std::memset(at, 0xFF, of_piece);
+      r.device_memory[at] = of_piece;
+    }
+    at += of_piece;
+  }
   return CUDA_SUCCESS;
 }
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   Lock lock(runtime().mutex);
-  if (const CUresult error = runtime().check_driver(); error != CUDA_SUCCESS) return error;
-  runtime().drain_all();
+  auto& r = runtime();
+  if (const CUresult error = r.check_driver(); error != CUDA_SUCCESS) return error;
+  if (!r.device.takes_back) return CUDA_ERROR_INVALID_VALUE;
+  r.drain_all();
   auto* at = reinterpret_cast<std::byte*>(address);
-  runtime().device_memory.erase(at);
+  const auto it = r.mappings.find(at);
+  if (it == r.mappings.end()) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t number = it->second.piece;
+  if (r.pieces.at(number).bytes != bytes) return CUDA_ERROR_INVALID_VALUE;
+  r.mappings.erase(it);
+  r.device_memory.erase(at);
+  r.pieces.at(number).is_mapped = false;
+  free_unless_used(number);
   madvise(at, bytes, MADV_DONTNEED);
   return mprotect(at, bytes, PROT_NONE) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -2,7 +2,9 @@
 
 #include <cuda_runtime.h>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "machine.h"
@@ -17,9 +19,12 @@ Runtime& runtime() {
 void set_device(const DeviceOptions& options) {
   Lock lock(runtime().mutex);
   runtime().device = options;
+  runtime().is_faulty = runtime().fault_stays = false;
+  runtime().faults_after = UINT64_MAX;
 }
-void fail_after(uint64_t count) {
+void fail_after(uint64_t count, bool stays) {
   Lock lock(runtime().mutex);
+  runtime().fault_stays = stays;
   runtime().faults_after = runtime().counts.launches + count;
 }
 Counts counts() {
@@ -150,19 +155,27 @@ cudaError_t cudaDeviceSynchronize() {
   return runtime().check();
 }
 cudaError_t cudaDeviceReset() {
-  Lock lock(runtime().mutex);
   auto& r = runtime();
+  {
+    Lock lock(r.mutex);
+    r.resetting_thread = std::this_thread::get_id();
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time for others to come
+  Lock lock(r.mutex);
+  r.resetting_thread = std::thread::id{};
   for (auto& stream : r.streams) {
     stream->items.clear();
     stream->num_done = stream->num_put;
   }
   r.registered.clear();
   r.most_shared.clear();
+  simt::free_memory_of_context();
   r.context = 0;
-  r.is_faulty = false;
+  const cudaError_t answer = r.is_faulty ? cudaErrorIllegalAddress : cudaSuccess;
+  r.is_faulty &= r.fault_stays;
   r.faults_after = UINT64_MAX;
-  r.last_error = cudaSuccess;  // of other threads it stays
-  return cudaSuccess;
+  r.last_error = answer;  // of other threads it stays
+  return answer;
 }
 cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
   Lock lock(runtime().mutex);

@@ -6,7 +6,7 @@
 // pinned are refused, where CUDA would silently wait for them. The driver's functions are refused to a thread whose
 // context is none or one that a reset has ended; any call of the runtime's on the device gives it one.
 //
-// Any thread; one lock for all.
+// Any thread; one lock for all. But a call while another thread resets the device ends the process.
 #pragma once
 
 #include <cstddef>
@@ -20,19 +20,22 @@ struct DeviceOptions {
   bool is_there = true;            // false: as without a driver
   bool is_free = true;             // false: it is listed, but another process has it for itself
   bool has_virtual_memory = true;  // the driver's
+  bool takes_back = true;          // false: not that memory
 };
-// REQUIRES: nothing of a former device is left.
+// In order. REQUIRES: nothing of a former device is left.
 void set_device(const DeviceOptions& options);
 
-// From the count-th launch, copy or memset on, every call fails as after a fault, until cudaDeviceReset().
-void fail_after(uint64_t count);
+// From the count-th launch, copy or memset on, every call fails as after a fault, and nothing is freed, until
+// cudaDeviceReset(), which answers the fault though it has ended it; or, where it `stays`, for ever.
+void fail_after(uint64_t count, bool stays = false);
 
 // Since the start of the program.
 struct Counts {
   uint64_t launches = 0;
   uint64_t allocations = 0;  // of device and of pinned memory
   uint64_t live_device_bytes = 0;
-  uint64_t epilogues = 0;  // cublasLtMatmul's, captured ones included
+  uint64_t access_changes = 0;  // of the driver's virtual memory
+  uint64_t epilogues = 0;       // cublasLtMatmul's, captured ones included
 };
 Counts counts();
 

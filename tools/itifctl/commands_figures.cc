@@ -285,6 +285,7 @@ void add_device_reset(CommandLine& line, CLI::App* device) {
       "reset", "Start a device that has failed anew, and move its tenants back to it");
   reset->footer(
       "The host serves meanwhile. A device in use is left by its tenants first.\n"
+      "Where it does not come back, the host stays: restart itifd when it suits.\n"
       "Example:\n  itifctl device reset");
   Context& context = line.context;
   reset->callback([&context] {

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+#include <mutex>
+#include <shared_mutex>
 #include <vector>
 
-#include "base/check.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "device/cuda/blas.h"
 #include "device/cuda/error.h"
@@ -21,10 +24,33 @@ namespace {
 
 using cuda::check;
 
+constexpr size_t kUsualDifference = 64 << 20;  // of its free memory, from context to context
 constexpr int kLeastMajor = 8;  // bf16 on tensor cores, asynchronous copies to shared memory
 
 bool is_float(DType type) {
   return type == DType::kF32 || type == DType::kBF16 || type == DType::kF16;
+}
+
+// The calling thread's context. Whoever waits for the device sleeps, and leaves its CPU to others.
+Status enter_context() {
+  ITIF_TRY(check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "the GPU cannot be used"));
+  return check(cudaSetDevice(0), "the GPU cannot be used");
+}
+
+// Whether it does what it is asked for.
+Status try_out() {
+  constexpr const char* kWhat = "the GPU does not come back";
+  constexpr size_t kBytes = 4096;
+  ITIF_TRY(enter_context());
+  cudaStream_t stream = nullptr;
+  void* memory = nullptr;
+  Status status = check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), kWhat);
+  if (status) status = check(cudaMalloc(&memory, kBytes), kWhat);
+  if (status) status = check(cudaMemsetAsync(memory, 0, kBytes, stream), kWhat);
+  if (status) status = check(cudaStreamSynchronize(stream), kWhat);
+  (void)cudaFree(memory);
+  if (stream != nullptr) (void)cudaStreamDestroy(stream);
+  return status;
 }
 
 class CudaDevice final : public Device {
@@ -36,12 +62,17 @@ class CudaDevice final : public Device {
         parts_{.compute = info_.compute,
                .num_multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount),
                .budget = std::make_shared<cuda::Budget>(memory_limit_bytes),
-               .registered = std::make_shared<cuda::RegisteredMemory>()} {
+               .registered = std::make_shared<cuda::RegisteredMemory>()},
+        free_at_start_(cuda::free_bytes()) {
     info_.memory_bytes = available_bytes();
   }
 
   const DeviceInfo& info() const override { return info_; }
-  size_t available_bytes() const override { return parts_.budget->available_bytes(); }
+  size_t available_bytes() const override {
+    const std::shared_lock lock(resetting_, std::try_to_lock);
+    if (lock) last_available_bytes_ = parts_.budget->available_bytes();
+    return last_available_bytes_;
+  }
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes) override {
     return cuda::allocate_buffer(parts_.budget, bytes);
   }
@@ -98,9 +129,16 @@ class CudaDevice final : public Device {
     if (parts_.budget->used_bytes() > 0)
       return fail(Code::kInternal, fmt::format("{} of the device's memory are still in use",
                                                format_bytes(parts_.budget->used_bytes())));
+    const std::unique_lock lock(resetting_);
     epilogues_.close();
-    ITIF_TRY(check(cudaDeviceReset(), "the GPU cannot be reset: restart itifd"));
-    return parts_.registered->add_again();
+    (void)cudaDeviceReset();  // may answer the fault that it has ended
+    (void)cudaGetLastError();
+    Status is_back = try_out();
+    if (is_back) is_back = take_back_memory();
+    if (!is_back)
+      return fail(is_back.error().code, fmt::format("{}: restart itifd", is_back.error().message));
+    parts_.registered->add_again();
+    return {};
   }
 
   Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits,
@@ -110,6 +148,21 @@ class CudaDevice final : public Device {
   }
 
  private:
+  // What it refused to take back while it was out of order.
+  Status take_back_memory() {
+    const size_t refused = virtual_memory_->free_refused();
+    const size_t free = cuda::free_bytes();
+    if (refused > 0 && free + refused <= free_at_start_)
+      return fail(Code::kInternal,
+                  fmt::format("{} of the GPU's memory do not come back", format_bytes(refused)));
+    virtual_memory_->forget_refused();
+    if (free + kUsualDifference < free_at_start_)
+      log::warning(
+          "the GPU has {} less free than at the start: what no other process has comes "
+          "back when itifd is restarted",
+          format_bytes(free_at_start_ - free));
+    return {};
+  }
   // Side by side, in the activation type.
   Status upload_all(std::span<const TensorView> views, std::byte* to) {
     for (const TensorView& view : views) {
@@ -123,6 +176,10 @@ class CudaDevice final : public Device {
   const std::shared_ptr<cuda::VirtualMemory> virtual_memory_;
   const cuda::StreamParts parts_;
   cuda::Epilogues epilogues_;
+  const size_t free_at_start_;
+  // The runtime's calls must not meet a reset: whoever shows what there is gets the last figure meanwhile.
+  mutable std::shared_mutex resetting_;
+  mutable std::atomic<size_t> last_available_bytes_{0};
 };
 
 Result<DType> compute_type(const std::string& name) {
@@ -131,12 +188,6 @@ Result<DType> compute_type(const std::string& name) {
   if (name == "f32") return DType::kF32;
   return fail(Code::kInvalidArgument,
               fmt::format("dtype '{}' is none of auto, f32, bf16, f16", name));
-}
-
-// The calling thread's context. Whoever waits for the device sleeps, and leaves its CPU to others.
-Status enter_context() {
-  ITIF_TRY(check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "the GPU cannot be used"));
-  return check(cudaSetDevice(0), "the GPU cannot be used");
 }
 
 Result<std::unique_ptr<Device>> open_first(const DeviceOptions& options, DType compute) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/log.h"
 #include "device/cuda/error.h"
 
 namespace itif::device::cuda {
@@ -28,10 +29,13 @@ Status RegisteredMemory::enter(uintptr_t begin, uintptr_t end) {
                "cannot register packet memory with the GPU");
 }
 
-Status RegisteredMemory::add_again() {
+void RegisteredMemory::add_again() {
   const std::unique_lock lock(mutex_);
-  for (const auto& [begin, end] : ranges_) ITIF_TRY(enter(begin, end));
-  return {};
+  std::erase_if(ranges_, [](const auto& range) {
+    const Status entered = enter(range.first, range.second);
+    if (!entered) log::warning("{}: it is copied for the GPU", entered.error().message);
+    return !entered;
+  });
 }
 
 Status RegisteredMemory::add(const void* data, size_t bytes) {

@@ -22,8 +22,8 @@ class RegisteredMemory {
 
   // By whole pages; those that are registered already stay so. Errors: kResourceExhausted, kInternal.
   Status add(const void* data, size_t bytes);
-  // After the device was reset, which has forgotten them. Errors: those of add().
-  Status add_again();
+  // After the device was reset, which has forgotten them. What it now refuses is copied from here on.
+  void add_again();
   bool holds(const void* data, size_t bytes) const;
 
  private:

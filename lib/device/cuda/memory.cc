@@ -30,6 +30,11 @@ class CudaBuffer final : public Buffer {
 
 }  // namespace
 
+size_t free_bytes() {
+  size_t free = 0, all = 0;
+  return cudaMemGetInfo(&free, &all) == cudaSuccess ? free : 0;
+}
+
 Status Budget::take(size_t bytes, const char* what) {
   const size_t used = used_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   if (limit_bytes_ == 0 || used <= limit_bytes_) return {};
@@ -40,11 +45,10 @@ Status Budget::take(size_t bytes, const char* what) {
 }
 
 size_t Budget::available_bytes() const {
-  size_t free_bytes = 0, all_bytes = 0;
-  if (cudaMemGetInfo(&free_bytes, &all_bytes) != cudaSuccess) return 0;
-  if (limit_bytes_ == 0) return free_bytes;
+  const size_t free = free_bytes();
+  if (limit_bytes_ == 0) return free;
   const size_t used = used_bytes_.load(std::memory_order_relaxed);
-  return std::min(free_bytes, limit_bytes_ - std::min(limit_bytes_, used));
+  return std::min(free, limit_bytes_ - std::min(limit_bytes_, used));
 }
 
 Status finish_write(cudaError_t started, const char* what) {

@@ -16,6 +16,9 @@ namespace itif::device::cuda {
 
 class VirtualMemory;
 
+// Of the device, whoever has the rest; 0: it does not answer.
+size_t free_bytes();
+
 // What a device may occupy. Thread-safe.
 class Budget {
  public:
