@@ -1,54 +1,107 @@
-// Pooling as sentence-transformers defines it, in f32: a block a segment, its threads along the columns.
+// Pooling as sentence-transformers defines it, in f32: a block a segment and as many columns as a warp's lanes have
+// packs, or, where a segment's columns are brought to unit length, all of them. Its warps go down the rows side by
+// side and their results meet in shared memory.
+#include "kernels/cuda/part.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/shared_memory.h"
 
 namespace itif::kernels::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 256;
-constexpr uint32_t kWarps = kThreads / kWarp;
+constexpr uint32_t kWarps = 16;
+constexpr uint32_t kThreads = kWarps * kWarp;
 
-template <class T>
-__device__ float pooled(const PoolSegments& args, const SegmentRows& segment, uint32_t column) {
-  const T* x = static_cast<const T*>(args.x) + size_t{segment.first_row} * args.hidden + column;
-  const uint32_t rows = segment.num_rows;
-  const auto at = [&](uint32_t row) { return to_float(x[size_t{row} * args.hidden]); };
-  if (rows == 0) return 0;
-  if (args.pooling == Pooling::kFirst) return at(0);
-  if (args.pooling == Pooling::kLast) return at(rows - 1);
-  float value = at(0);
-  if (args.pooling == Pooling::kMax) {
-    for (uint32_t row = 1; row < rows; ++row) value = fmaxf(value, at(row));
-    return value;
-  }
-  for (uint32_t row = 1; row < rows; ++row) value += at(row);
-  const auto count = static_cast<float>(rows);
-  return value / (args.pooling == Pooling::kMean ? count : sqrtf(count));
+template <uint32_t kWidth>
+constexpr uint32_t kBandColumns = kWarp* kWidth;
+
+__device__ inline float joined(bool is_max, float a, float b) {
+  return is_max ? fmaxf(a, b) : a + b;
 }
 
-template <class T>
-__global__ void pool_segments_kernel(PoolSegments args, const SegmentRows* segments,
-                                     const uint32_t* chosen) {
+// A lane's columns of every kWarps-th row, from the warp's own on.
+template <bool kIsMax, class T, uint32_t kWidth>
+__device__ void pool_rows(const T* x, size_t stride, uint32_t num_rows, float (&values)[kWidth]) {
+#pragma unroll 4
+  for (uint32_t row = threadIdx.x / kWarp; row < num_rows; row += kWarps) {
+    const auto part = load_part<kWidth>(x + row * stride);
+#pragma unroll
+    for (uint32_t i = 0; i < kWidth; ++i)
+      values[i] = joined(kIsMax, values[i], to_float(part.values[i]));
+  }
+}
+
+template <class T, uint32_t kWidth>
+__global__ void __launch_bounds__(kThreads)
+    pool_segments_kernel(PoolSegments args, const SegmentRows* segments, const uint32_t* chosen) {
+  constexpr uint32_t kColumns = kBandColumns<kWidth>;
   SharedMemory shared;
+  float* of_warps = shared.take<float>(kWarps * kColumns);
   float* squares_of = shared.take<float>(kWarps);
   const SegmentRows segment = segments[chosen[blockIdx.x]];
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  const bool is_max = args.pooling == Pooling::kMax;
+  uint32_t first_row = segment.first_row, num_rows = segment.num_rows;
+  if (num_rows > 0 && (args.pooling == Pooling::kFirst || args.pooling == Pooling::kLast)) {
+    if (args.pooling == Pooling::kLast) first_row += num_rows - 1;
+    num_rows = 1;
+  }
+  const T* x = static_cast<const T*>(args.x) + size_t{first_row} * args.hidden;
   float* out = args.out + size_t{blockIdx.x} * args.hidden;
+  float divisor = 1;
+  if (num_rows > 0 && args.pooling == Pooling::kMean) divisor = static_cast<float>(num_rows);
+  if (num_rows > 0 && args.pooling == Pooling::kMeanSqrtLength)
+    divisor = sqrtf(static_cast<float>(num_rows));
+
   float squares = 0;
-  for (uint32_t column = threadIdx.x; column < args.hidden; column += kThreads) {
-    const float value = pooled<T>(args, segment, column);
-    out[column] = value;
-    squares += value * value;
+  for (uint32_t band = blockIdx.y * kColumns; band < args.hidden; band += gridDim.y * kColumns) {
+    const uint32_t first = band + lane * kWidth;
+    // A NaN is less than anything to fmaxf, but stays where there is nothing else.
+    const float start = is_max && num_rows > 0 ? NAN : 0;
+    float values[kWidth];
+#pragma unroll
+    for (uint32_t i = 0; i < kWidth; ++i) values[i] = start;
+    if (first < args.hidden) {
+      if (is_max)
+        pool_rows<true>(x + first, args.hidden, num_rows, values);
+      else
+        pool_rows<false>(x + first, args.hidden, num_rows, values);
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < kWidth; ++i) of_warps[warp * kColumns + lane * kWidth + i] = values[i];
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < kColumns && band + i < args.hidden; i += kThreads) {
+      float value = of_warps[i];
+      // Of few rows not every warp has had one.
+      for (uint32_t other = 1; other < min(kWarps, num_rows); ++other)
+        value = joined(is_max, value, of_warps[other * kColumns + i]);
+      value /= divisor;
+      out[band + i] = value;
+      squares += value * value;
+    }
+    __syncthreads();  // before the next columns are written over them
   }
   if (!args.normalize) return;
   squares = warp_sum(squares);
-  if (threadIdx.x % kWarp == 0) squares_of[threadIdx.x / kWarp] = squares;
+  if (lane == 0) squares_of[warp] = squares;
   __syncthreads();
   float sum = 0;
-  for (uint32_t warp = 0; warp < kWarps; ++warp) sum += squares_of[warp];
+  for (uint32_t other = 0; other < kWarps; ++other) sum += squares_of[other];
   // As torch.nn.functional.normalize: a zero vector stays zero.
   const float scale = 1.0f / fmaxf(sqrtf(sum), 1e-12f);
-  for (uint32_t column = threadIdx.x; column < args.hidden; column += kThreads)
-    out[column] *= scale;
+  for (uint32_t band = 0; band < args.hidden; band += kColumns)
+    for (uint32_t i = threadIdx.x; i < kColumns && band + i < args.hidden; i += kThreads)
+      out[band + i] *= scale;
+}
+
+template <class T, uint32_t kWidth>
+void launch_of_width(const Launcher& launch, const PoolSegments& args, const SegmentRows* segments,
+                     const uint32_t* chosen, uint32_t num_chosen) {
+  const uint32_t bands = args.normalize ? 1 : div_up(args.hidden, kBandColumns<kWidth>);
+  launch({.blocks = dim3(num_chosen, bands),
+          .threads = dim3(kThreads),
+          .shared_bytes =
+              shared_bytes<float>(kWarps * kBandColumns<kWidth>) + shared_bytes<float>(kWarps)},
+         pool_segments_kernel<T, kWidth>, args, segments, chosen);
 }
 
 }  // namespace
@@ -56,10 +109,11 @@ __global__ void pool_segments_kernel(PoolSegments args, const SegmentRows* segme
 void pool_segments(const Launcher& launch, const PoolSegments& args, const SegmentRows* segments,
                    const uint32_t* chosen, uint32_t num_chosen) {
   with_activation(launch.activation(), [&]<class T>() {
-    launch({.blocks = dim3(num_chosen),
-            .threads = dim3(kThreads),
-            .shared_bytes = shared_bytes<float>(kWarps)},
-           pool_segments_kernel<T>, args, segments, chosen);
+    constexpr uint32_t kWide = Pack<T>::kWidth;
+    if (is_packed<T>(args.hidden))
+      launch_of_width<T, kWide>(launch, args, segments, chosen, num_chosen);
+    else
+      launch_of_width<T, 1>(launch, args, segments, chosen, num_chosen);
   });
 }
 
