@@ -1,4 +1,4 @@
-// Attention of one query by one warp, keys wherever they are: a segment's rows, or blocks of a cache.
+// Attention of one query by one warp, keys wherever they are.
 #pragma once
 
 #include "kernels/cuda/rows.h"

@@ -66,7 +66,8 @@ TEST_P(DecodeTest, AttendsOverBlocksAppendedAndCopied) {
     uint32_t heads, head_size, block_tokens, layers;
   };
   for (const Case& c : {Case{2, 16, 4, 2}, Case{3, 5, 1, 1}, Case{8, 64, 16, 3}, Case{1, 40, 7, 2},
-                        Case{4, 32, 64, 1}}) {
+                        Case{4, 32, 64, 1}, Case{2, 128, 16, 1}, Case{1, 256, 33, 1},
+                        Case{3, 24, 32, 1}, Case{2, 77, 3, 1}}) {
     SCOPED_TRACE(testing::Message()
                  << c.heads << "x" << c.head_size << " blocks of " << c.block_tokens);
     const uint32_t hidden = c.heads * c.head_size, kRows = 6, kBlocks = 64;
