@@ -95,10 +95,11 @@ Status serve(const config::Config& config) {
   const auto threads = config.device.threads != 0
                            ? config.device.threads
                            : static_cast<uint32_t>(cpus.executor_cpus.size());
-  ITIF_ASSIGN(auto device, device::open_device({.kind = config.device.kind,
-                                                .dtype = config.device.dtype,
-                                                .num_threads = threads,
-                                                .memory_limit_bytes = config.device.memory_bytes}));
+  ITIF_ASSIGN(auto opened_device,
+              device::open_device({.kind = config.device.kind,
+                                   .dtype = config.device.dtype,
+                                   .num_threads = threads,
+                                   .memory_limit_bytes = config.device.memory_bytes}));
   const EalSession eal_session;
   ITIF_TRY(start_environment(config, cpus));
 
@@ -108,7 +109,10 @@ Status serve(const config::Config& config) {
   randombytes_buf(&seed, sizeof seed);
   Random random(seed);
   ITIF_ASSIGN(auto plane, pipeline::Pipeline::create(config, clock, token_secret, random));
-  ITIF_TRY(plane->register_packet_memory(*device));
+  // Left before the packets' memory, which is registered with it.
+  const std::unique_ptr<device::Device> device = std::move(opened_device);
+  if (const Status registered = plane->register_packet_memory(*device); !registered)
+    log::warning("{}: the packets there are copied for it", registered.error().message);
   pipeline::Directory directory(*plane, *device, clock, config, cpus.executor_cpus);
   if (device->info().kind != "host")
     directory.set_fallback([&config, threads] { return open_fallback(config.device, threads); },

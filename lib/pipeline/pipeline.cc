@@ -134,7 +134,8 @@ Status Pipeline::register_packet_memory(device::Device& device) {
         pool.get(),
         [](rte_mempool*, void* opaque, rte_mempool_memhdr* chunk, unsigned) {
           Visit& v = *static_cast<Visit*>(opaque);
-          if (v.status) v.status = v.device.register_host_memory(chunk->addr, chunk->len);
+          Status registered = v.device.register_host_memory(chunk->addr, chunk->len);
+          if (v.status) v.status = std::move(registered);
         },
         &visit);
   }

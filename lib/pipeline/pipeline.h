@@ -30,7 +30,8 @@ class Pipeline {
                                                   const wire::Key& token_secret, Random& random);
   ~Pipeline();  // stop()
 
-  // Lets the device read packet memory in place. Before start(). Errors: the device's.
+  // Lets the device read packet memory in place, as much as it takes. Before start(). REQUIRES: the device goes before
+  // the pipeline. Errors: the device's first.
   Status register_packet_memory(device::Device& device);
   Status start();  // launches the workers on their lcores
   void stop() noexcept;

@@ -239,6 +239,32 @@ TEST_F(CudaDevice, ASlotThatCannotBeClearedIsNotTaken) {
   (void)cudaGetLastError();
 }
 
+// Where the GPU refuses packet memory, it is copied first: at the start, and after a reset.
+TEST_F(CudaDevice, MemoryThatIsNotRegisteredIsCopied) {
+  const auto expect_copied = [&] {
+    ids()[5] = 5;
+    gather();
+    ids()[5] = 77;
+    EXPECT_EQ(gathered()[5], 5);
+  };
+  simt::set_device({.registers_memory = false});
+  const Status refused = device_->register_host_memory(pages_.data(), pages_.size());
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("OperatingSystem"), std::string::npos);
+  expect_copied();
+  simt::set_device({});
+  ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
+  stream_.reset();
+  out_.reset();
+  simt::set_device({.registers_memory = false});
+  const Status reset = device_->reset();
+  simt::set_device({});
+  ASSERT_TRUE(reset) << reset.error().message;
+  stream_ = device_->make_stream({.max_tokens = 256, .max_segments = 64}).value();
+  out_ = device_->allocate(kIds * sizeof(int32_t)).value();
+  expect_copied();
+}
+
 // Slabs are reserved, filled and freed by whichever thread controls.
 TEST_F(CudaDevice, SlabsAreAnyThreads) {
   std::unique_ptr<SlabMemory> slab;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "base/random.h"
@@ -18,8 +19,7 @@ constexpr uint32_t kMostRows = 2048;
 // Memory in which packets lie: half of it is the GPU's to read.
 class Packets {
  public:
-  Packets(Random& random, Device& gpu) : random_(random), memory_(kBytes) {
-    EXPECT_TRUE(gpu.register_host_memory(memory_.data(), kBytes / 2));
+  explicit Packets(Random& random) : random_(random), memory_(kBytes) {
     // No four of them are a NaN: which of its bits survive is nobody's promise.
     for (std::byte& byte : memory_) byte = static_cast<std::byte>(random.below(127));
   }
@@ -28,6 +28,7 @@ class Packets {
     const size_t block = next_++ * kStride % kBytes;
     return memory_.data() + block + random_.below((kStride - bytes) / alignment) * alignment;
   }
+  std::span<const std::byte> of_gpu() const { return std::span(memory_).first(kBytes / 2); }
   void clear() { next_ = random_.below(kBytes / kStride); }
 
  private:
@@ -46,6 +47,8 @@ class Gather : public ::testing::TestWithParam<uint64_t> {
   };
   Gather() {
     gpu_.device = open_cuda_device({.kind = "cuda", .dtype = "f32"}).value();
+    EXPECT_TRUE(
+        gpu_.device->register_host_memory(packets_.of_gpu().data(), packets_.of_gpu().size()));
     host_.device = open_device({.kind = "host", .dtype = "f32", .num_threads = 1}).value();
     for (Side* side : {&gpu_, &host_}) {
       side->stream =
@@ -71,20 +74,20 @@ class Gather : public ::testing::TestWithParam<uint64_t> {
 
   static constexpr size_t kOutBytes = size_t{kMostRows} * 3 * 16 * sizeof(float);
   Random random_{GetParam()};
+  Packets packets_{random_};  // goes after the device that it is registered with
   Side gpu_, host_;
 };
 
 TEST_P(Gather, Ids) {
-  Packets packets(random_, *gpu_.device);
   for (uint32_t turn = 0; turn < kTurns; ++turn) {
     SCOPED_TRACE(turn);
-    packets.clear();
+    packets_.clear();
     std::vector<kernels::IdPiece> pieces;
     for (uint32_t row = 0; row < kMostRows && pieces.size() < 512;) {
       const uint8_t id_bytes = random_.below(2) == 0 ? 2 : 4;
       const auto most = std::min<uint64_t>(1384 / id_bytes, kMostRows - row);
       const auto ids = static_cast<uint32_t>(random_.below(most + 1));
-      pieces.push_back({packets.take(size_t{ids} * id_bytes, 4), ids, row, id_bytes});
+      pieces.push_back({packets_.take(size_t{ids} * id_bytes, 4), ids, row, id_bytes});
       row += ids + static_cast<uint32_t>(random_.below(3));
     }
     for (size_t i = pieces.size(); i > 1; --i) std::swap(pieces[i - 1], pieces[random_.below(i)]);
@@ -97,10 +100,9 @@ TEST_P(Gather, Ids) {
 }
 
 TEST_P(Gather, Pixels) {
-  Packets packets(random_, *gpu_.device);
   constexpr float kScale[] = {0.017f, 0.018f, -2.5f}, kShift[] = {-2.1f, 0.5f, 3.0f};
   for (uint32_t turn = 0; turn < kTurns; ++turn) {
-    packets.clear();
+    packets_.clear();
     const auto patch = static_cast<uint32_t>(1 + random_.below(4));
     const auto side = static_cast<uint32_t>(patch + random_.below(24));
     const uint32_t channels = random_.below(2) == 0 ? 1 : 3;
@@ -120,7 +122,7 @@ TEST_P(Gather, Pixels) {
         // f32 values may lie across pieces, too.
         const auto piece = static_cast<uint32_t>(
             std::min<uint64_t>(1 + random_.below(random_.below(3) == 0 ? 20 : 1384), bytes - at));
-        pieces[i].push_back({packets.take(piece, 1), piece});
+        pieces[i].push_back({packets_.take(piece, 1), piece});
         at += piece;
       }
       images.push_back({.pieces = pieces[i],

@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "machine.h"
 #include "simt.h"
@@ -84,16 +85,26 @@ void simt::check_host_read(const void* data, size_t bytes) {
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  if (!r.device.registers_memory) return r.set(cudaErrorOperatingSystem);
   if (r.is_pinned(memory, bytes)) return r.set(cudaErrorHostMemoryAlreadyRegistered);
   r.registered[static_cast<std::byte*>(memory)] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaHostUnregister(void* memory) {
   Lock lock(runtime().mutex);
-  runtime().drain_all();
-  return runtime().registered.erase(static_cast<std::byte*>(memory)) == 1
-             ? cudaSuccess
-             : runtime().set(cudaErrorHostMemoryNotRegistered);
+  auto& r = runtime();
+  r.drain_all();
+  const auto it = r.registered.find(static_cast<std::byte*>(memory));
+  if (it == r.registered.end()) return r.set(cudaErrorHostMemoryNotRegistered);
+  constexpr size_t kPage = 4096;
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(memory) / kPage * kPage;
+  const size_t bytes = reinterpret_cast<uintptr_t>(memory) + it->second - begin;
+  std::vector<unsigned char> pages(bytes / kPage + 1);
+  if (mincore(reinterpret_cast<void*>(begin), bytes, pages.data()) != 0)
+    simt::fail("registered memory is no longer mapped");
+  r.registered.erase(it);
+  return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,

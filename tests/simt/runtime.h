@@ -21,6 +21,7 @@ struct DeviceOptions {
   bool is_free = true;             // false: it is listed, but another process has it for itself
   bool has_virtual_memory = true;  // the driver's
   bool takes_back = true;          // false: not that memory
+  bool registers_memory = true;    // the host's
 };
 // In order. REQUIRES: nothing of a former device is left.
 void set_device(const DeviceOptions& options);

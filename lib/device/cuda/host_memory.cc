@@ -24,9 +24,11 @@ RegisteredMemory::~RegisteredMemory() {
 }
 
 Status RegisteredMemory::enter(uintptr_t begin, uintptr_t end) {
-  return check(cudaHostRegister(reinterpret_cast<void*>(begin), end - begin,
-                                cudaHostRegisterPortable | cudaHostRegisterMapped),
-               "cannot register packet memory with the GPU");
+  const Status entered = check(cudaHostRegister(reinterpret_cast<void*>(begin), end - begin,
+                                                cudaHostRegisterPortable | cudaHostRegisterMapped),
+                               "cannot register packet memory with the GPU");
+  if (!entered) (void)cudaGetLastError();  // the caller knows: no launch's
+  return entered;
 }
 
 void RegisteredMemory::add_again() {
