@@ -1,37 +1,53 @@
-// A batch's results side by side in one run of memory, for one copy to the host: a row of blocks a piece.
+// A batch's results side by side in one run of memory, for one copy to the host: a column of blocks a piece.
 #include "kernels/cuda/operators.h"
 
 namespace itif::kernels::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 256;
-constexpr uint32_t kMostBlocks = 64;  // of a piece
-constexpr uint32_t kWord = sizeof(uint32_t);
+constexpr uint32_t kMostThreads = 256, kLeastThreads = 32;
+constexpr uint32_t kMostBlocks = 256;  // of a piece
+constexpr uint32_t kTogether = 4;      // units of a thread on their way at once
 
-// Results are whole words: f32 and i32.
-__global__ void copy_pieces_kernel(const CopyPiece* pieces, std::byte* to) {
-  const CopyPiece piece = pieces[blockIdx.y];
-  const auto* from = static_cast<const uint32_t*>(piece.from);
-  auto* target = reinterpret_cast<uint32_t*>(to + piece.at);
-  const uint32_t words = piece.bytes / kWord, step = gridDim.x * kThreads;
-  for (uint32_t i = blockIdx.x * kThreads + threadIdx.x; i < words; i += step) target[i] = from[i];
+template <class Unit>
+__device__ void copy_units(const CopyPiece& piece, std::byte* to) {
+  const auto* from = static_cast<const Unit*>(piece.from);
+  auto* target = reinterpret_cast<Unit*>(to + piece.at);
+  const uint32_t count = piece.bytes / sizeof(Unit), step = gridDim.y * blockDim.x;
+  for (uint32_t first = blockIdx.y * blockDim.x + threadIdx.x; first < count;
+       first += kTogether * step) {
+    Unit units[kTogether];
+#pragma unroll
+    for (uint32_t u = 0; u < kTogether; ++u)
+      if (first + u * step < count) units[u] = __ldg(from + first + u * step);
+#pragma unroll
+    for (uint32_t u = 0; u < kTogether; ++u)
+      if (first + u * step < count) target[first + u * step] = units[u];
+  }
 }
-__global__ void copy_bytes_kernel(const CopyPiece* pieces, std::byte* to) {
-  const CopyPiece piece = pieces[blockIdx.y];
-  const auto* from = static_cast<const std::byte*>(piece.from);
-  const uint32_t step = gridDim.x * kThreads;
-  for (uint32_t i = blockIdx.x * kThreads + threadIdx.x; i < piece.bytes; i += step)
-    to[piece.at + i] = from[i];
+
+__global__ void __launch_bounds__(kMostThreads)
+    copy_pieces_kernel(const CopyPiece* pieces, std::byte* to) {
+  const CopyPiece piece = pieces[blockIdx.x];
+  const auto odd = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(piece.from) |
+                                         reinterpret_cast<uintptr_t>(to + piece.at) | piece.bytes);
+  if (odd % sizeof(uint4) == 0)
+    copy_units<uint4>(piece, to);
+  else if (odd % sizeof(uint32_t) == 0)
+    copy_units<uint32_t>(piece, to);
+  else
+    copy_units<uint8_t>(piece, to);
 }
 
 }  // namespace
 
 void copy_pieces(const Launcher& launch, const CopyPiece* pieces, uint32_t num_pieces,
-                 uint32_t longest_bytes, bool are_words, std::byte* to) {
-  const uint32_t blocks = div_up(longest_bytes, kThreads * kWord);
-  launch({.blocks = dim3(blocks < kMostBlocks ? blocks : kMostBlocks, num_pieces),
-          .threads = dim3(kThreads)},
-         are_words ? copy_pieces_kernel : copy_bytes_kernel, pieces, to);
+                 uint32_t longest_bytes, std::byte* to) {
+  const uint32_t packs = div_up(longest_bytes, sizeof(uint4));
+  const uint32_t threads = packs <= kLeastThreads ? kLeastThreads : kMostThreads;
+  const uint32_t blocks = div_up(packs, threads);
+  launch({.blocks = dim3(num_pieces, blocks < kMostBlocks ? blocks : kMostBlocks),
+          .threads = dim3(threads)},
+         copy_pieces_kernel, pieces, to);
 }
 
 }  // namespace itif::kernels::cuda

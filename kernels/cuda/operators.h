@@ -91,12 +91,12 @@ void gather_patches(const Launcher& launch, const GatherPatches& args, const Pix
 void embed_patches(const Launcher& launch, const EmbedPatches& args, const Rows& rows,
                    const int32_t* index_of_row);
 
-// `bytes` of device memory to offset `at` of a run, both multiples of four where are_words.
-struct CopyPiece {
+// `bytes` of device memory to offset `at` of a run.
+struct alignas(16) CopyPiece {
   const void* from = nullptr;
   uint32_t at = 0, bytes = 0;
 };
 void copy_pieces(const Launcher& launch, const CopyPiece* pieces, uint32_t num_pieces,
-                 uint32_t longest_bytes, bool are_words, std::byte* to);
+                 uint32_t longest_bytes, std::byte* to);
 
 }  // namespace itif::kernels::cuda

@@ -74,6 +74,21 @@ TEST_F(CudaDevice, GroupsOfLargeAndOfSmallImagesAreServedAtOnce) {
   }
 }
 
+// More than a grid's second and third dimensions count.
+constexpr uint32_t kMany = 65'537;
+
+TEST_F(CudaDevice, AnyNumberOfResultsComes) {
+  const auto stream = device_->make_stream({.max_tokens = kMany, .max_segments = 64}).value();
+  gather();
+  (void)gathered();
+  std::vector<int32_t> got(kMany, -1);
+  for (uint32_t i = 0; i < kMany; ++i)
+    stream->copy_to_host(out_->data() + i % kIds * sizeof(int32_t), sizeof(int32_t), &got[i]);
+  const Status done = stream->synchronize();
+  ASSERT_TRUE(done) << done.error().message;
+  for (uint32_t i = 0; i < kMany; ++i) ASSERT_EQ(got[i], static_cast<int32_t>(i % kIds)) << i;
+}
+
 // What was to be copied is not what a launch behind writes there.
 TEST_F(CudaDevice, CopiesKeepTheirPlaceAmongLaunches) {
   gather();

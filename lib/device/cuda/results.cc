@@ -55,18 +55,13 @@ Status Results::stage(const kernels::cuda::Launcher& launch, PlanMemory& plan, L
   const auto* pieces = plan.put(launch, std::span<const kernels::cuda::CopyPiece>(all));
   if (grown && pieces != nullptr) {
     const auto count = static_cast<uint32_t>(all.size());
-    uint32_t longest = 0;
-    bool are_words = true;
-    for (const kernels::cuda::CopyPiece& piece : all) {
-      longest = std::max(longest, piece.bytes);
-      are_words &= (piece.bytes | reinterpret_cast<uintptr_t>(piece.from)) % sizeof(uint32_t) == 0;
-    }
+    const uint32_t longest =
+        std::ranges::max_element(all, {}, &kernels::cuda::CopyPiece::bytes)->bytes;
     key.add(pieces);
     key.add(count);
     key.add(longest);
-    key.add(are_words);
     key.add(staging_->data());
-    kernels::cuda::copy_pieces(launch, pieces, count, longest, are_words, staging_->data());
+    kernels::cuda::copy_pieces(launch, pieces, count, longest, staging_->data());
   }
   pieces_.clear();
   return grown;
