@@ -1,7 +1,8 @@
 // Token ids straight from packets in host memory, a block a piece: one launch for all packets of a batch, so that
-// the bus has as many reads in flight as it can take.
+// the bus has as many reads in flight as it can take. A thread asks for all it reads of a packet before it looks at
+// any of it.
 //
-// Pieces are 4-byte aligned: u16 ids are read two at a time, a warp's reads side by side.
+// Pieces are 4-byte aligned: u16 ids are read two at a time.
 #include "kernels/cuda/in_place.h"
 #include "kernels/cuda/number.h"
 #include "kernels/cuda/operators.h"
@@ -10,34 +11,47 @@ namespace itif::kernels::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 128;
+constexpr uint32_t kWords = 8;  // of a thread on their way at once
 
 __device__ int32_t checked(uint32_t id, uint32_t vocab_size) {
   return id < vocab_size ? static_cast<int32_t>(id) : -1;
 }
 
-__global__ void gather_ids_kernel(const IdPiece* pieces, int32_t* ids, uint32_t vocab_size) {
-  const IdPiece piece = pieces[blockIdx.x];
+__global__ void __launch_bounds__(kThreads)
+    gather_ids_kernel(const IdRun* pieces, int32_t* ids, uint32_t vocab_size) {
+  const IdRun piece = pieces[blockIdx.x];
+  const uint32_t bytes = piece.num_ids * (piece.is_wide ? 4 : 2), num_words = bytes / kBusWord;
+  const InPlace from(piece.data, bytes);
   int32_t* to = ids + piece.first_row;
-  const auto* words = in_place<uint32_t>(piece.data, piece.num_ids * piece.id_bytes);
-  if (piece.id_bytes == 4) {
-    for (uint32_t i = threadIdx.x; i < piece.num_ids; i += kThreads)
-      to[i] = checked(words[i], vocab_size);
-    return;
-  }
-  for (uint32_t i = threadIdx.x; i < piece.num_ids / 2; i += kThreads) {
-    const uint32_t two = words[i];
-    to[2 * i] = checked(two & 0xFFFF, vocab_size);
-    to[2 * i + 1] = checked(two >> 16, vocab_size);
-  }
   // Nothing behind a piece is read.
-  if (piece.num_ids % 2 == 1 && threadIdx.x == 0)
-    to[piece.num_ids - 1] =
-        checked(reinterpret_cast<const uint16_t*>(words)[piece.num_ids - 1], vocab_size);
+  const bool brings_last = bytes % kBusWord != 0 && threadIdx.x == 0;
+  const uint32_t last = brings_last ? from.at<uint16_t>(num_words * kBusWord) : 0;
+  const uint32_t ahead = from.in_line(0) / kBusWord;  // words of the line: numbered past all others
+  for (uint32_t first = threadIdx.x; first < ahead + num_words; first += kThreads * kWords) {
+    uint32_t words[kWords];
+#pragma unroll
+    for (uint32_t w = 0; w < kWords; ++w) {
+      const uint32_t i = first + w * kThreads - ahead;
+      if (i < num_words) words[w] = from.at<uint32_t>(i * kBusWord);
+    }
+#pragma unroll
+    for (uint32_t w = 0; w < kWords; ++w) {
+      const uint32_t i = first + w * kThreads - ahead;
+      if (i >= num_words) continue;
+      if (piece.is_wide) {
+        to[i] = checked(words[w], vocab_size);
+      } else {
+        to[2 * i] = checked(words[w] & 0xFFFF, vocab_size);
+        to[2 * i + 1] = checked(words[w] >> 16, vocab_size);
+      }
+    }
+  }
+  if (brings_last) to[piece.num_ids - 1] = checked(last, vocab_size);
 }
 
 }  // namespace
 
-void gather_ids(const Launcher& launch, const GatherIds& args, const IdPiece* pieces,
+void gather_ids(const Launcher& launch, const GatherIds& args, const IdRun* pieces,
                 uint32_t num_pieces) {
   launch({.blocks = dim3(num_pieces), .threads = dim3(kThreads)}, gather_ids_kernel, pieces,
          args.ids, args.vocab_size);

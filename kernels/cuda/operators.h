@@ -19,8 +19,15 @@ struct Rows {
   const uint32_t* slots = nullptr;  // [count]
 };
 
+// An IdPiece, read by one load.
+struct alignas(16) IdRun {
+  const std::byte* data = nullptr;  // 4-byte aligned
+  uint32_t first_row = 0;
+  uint32_t num_ids : 31 = 0;
+  uint32_t is_wide : 1 = 0;  // u32
+};
 // pieces: [num_pieces]. Bit for bit what the host's gather writes.
-void gather_ids(const Launcher& launch, const GatherIds& args, const IdPiece* pieces,
+void gather_ids(const Launcher& launch, const GatherIds& args, const IdRun* pieces,
                 uint32_t num_pieces);
 // positions: [rows]; token_types: [rows], nullptr: all 0.
 void embed_layer_norm(const Launcher& launch, const EmbedLayerNorm& args, const Rows& rows,
@@ -75,11 +82,11 @@ void softmax(const Launcher& launch, const Softmax& args, const PaddedSegment* s
              uint32_t num_segments, uint32_t longest);
 
 // An image's pieces are pieces[first_piece, first_piece + num_pieces), each from byte `begin` of the message on.
-struct PixelPiece {
+struct alignas(16) PixelPiece {
   const std::byte* data = nullptr;
   uint32_t begin = 0, bytes = 0;
 };
-struct PixelImage {
+struct alignas(16) PixelImage {
   uint32_t first_piece = 0, num_pieces = 0;
   uint32_t skip_bytes = 0, value_bytes = 1;
   uint32_t first_row = 0;

@@ -1,10 +1,9 @@
 // Images: pixels straight from packets in host memory to rows of patches, normalised on the way, and class tokens
 // and positions added to their embeddings.
 //
-// The bus is read in 16-byte packs, each once: a block takes a band of an image (rows of one row of patches) and
-// brings the bytes of each pixel row to shared memory, then spreads them over the patches. Pieces begin and end at
-// any address; the bytes ahead of the first whole pack of a piece, and behind the last, are read one by one, and
-// nothing outside a piece is.
+// A block takes a part of a row of patches that stands in one run in its image's message: several rows of pixels, or,
+// where a row is too long, some of its patches. It asks for all lines of all pieces that hold it at once, with no
+// register in between, and spreads what came over the patches: a thread as many values as one store takes.
 #include "kernels/cuda/in_place.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/shared_memory.h"
@@ -12,69 +11,196 @@
 namespace itif::kernels::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 256;
+constexpr uint32_t kThreads = 256, kWarps = kThreads / kWarp;
+constexpr uint32_t kTogether = 4;  // lines
+constexpr uint32_t kGroupBytes = kTogether * kBusLine;
+constexpr uint32_t kValueBytes = sizeof(float);  // at most
+constexpr uint32_t kPartBytes = 24 << 10;        // in such values
+static_assert(kMaxPatchRow * kValueBytes <= kPartBytes && kPartBytes < kSharedUnlessAllowed);
 
-// Brings bytes [begin, begin + bytes) of an image's message.
+// How rows of patches are cut into parts: alike in all images, whose values may have one byte or four.
+struct Parts {
+  uint32_t rows, patches;  // of a part
+  uint32_t down, across;   // parts of a row of patches
+  uint32_t bytes;  // room for the values of one, which stand in words as they do in the message
+};
+Parts parts_of(const GatherPatches& args) {
+  const uint32_t patches = args.width / args.patch;
+  const uint32_t row_bytes = args.width * args.channels * kValueBytes;
+  const uint32_t patch_bytes = args.patch * args.channels * kValueBytes;
+  if (row_bytes <= kPartBytes) {
+    const uint32_t rows = div_up(args.patch, div_up(args.patch, kPartBytes / row_bytes));
+    return {.rows = rows,
+            .patches = patches,
+            .down = div_up(args.patch, rows),
+            .across = 1,
+            .bytes = rows * row_bytes + kBusWord};
+  }
+  const uint32_t together = kPartBytes / patch_bytes;
+  return {.rows = 1,
+          .patches = together,
+          .down = args.patch,
+          .across = div_up(patches, together),
+          .bytes = together * patch_bytes + kBusWord};
+}
+
+// The one of an image's pieces that holds byte `begin` of its message. All lanes of the warp.
+__device__ uint32_t piece_that_holds(const PixelPiece* pieces, uint32_t num_pieces,
+                                     uint32_t begin) {
+  uint32_t first = 0, count = num_pieces;
+  while (count > 1) {
+    const uint32_t step = (count + kWarp - 1) / kWarp, at = threadIdx.x % kWarp * step;
+    const bool is_ahead = at < count && pieces[first + at].begin <= begin;
+    const uint32_t skipped = (__popc(__ballot_sync(kAllLanes, is_ahead)) - 1) * step;
+    first += skipped;
+    count = min(step, count - skipped);
+  }
+  return first;
+}
+
+// What a part takes of a piece. Offsets count from its first byte on; those ahead of it wrap around.
+struct Run {
+  InPlace piece;
+  uint32_t first, bytes;  // of the piece
+  uint8_t* to;
+
+  __device__ bool holds_word(uint32_t at) const { return at < bytes && bytes - at >= kBusWord; }
+  // Its bytes in their places, without those that are not the run's.
+  __device__ uint32_t word(uint32_t at) const {
+    if (holds_word(at)) return piece.at<uint32_t>(first + at);
+    uint32_t word = 0;
+    for (uint32_t b = 0; b < kBusWord; ++b)
+      if (at + b < bytes) word |= uint32_t{piece.at<uint8_t>(first + at + b)} << 8 * b;
+    return word;
+  }
+  __device__ void put(uint32_t at, uint32_t word) const {
+    for (uint32_t b = 0; b < kBusWord; ++b)
+      if (at + b < bytes) to[at + b] = static_cast<uint8_t>(word >> 8 * b);
+  }
+};
+
+// Brings bytes [begin, end) of an image's message; words of them are there when the thread has waited for them.
 __device__ void bring_bytes(const PixelPiece* pieces, uint32_t num_pieces, uint32_t begin,
-                            uint32_t bytes, uint8_t* to) {
-  const uint32_t end = begin + bytes;
-  for (uint32_t p = 0; p < num_pieces; ++p) {
-    const PixelPiece piece = pieces[p];
+                            uint32_t end, uint8_t* to) {
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  uint32_t taken = 0;  // groups of lines of the pieces so far: warps take them by turns
+  uint32_t p = piece_that_holds(pieces, num_pieces, begin);
+  PixelPiece next = pieces[p];
+  while (next.begin < end) {
+    const PixelPiece piece = next;
+    if (++p < num_pieces)
+      next = pieces[p];
+    else
+      next.begin = end;
     const uint32_t first = max(begin, piece.begin), last = min(end, piece.begin + piece.bytes);
-    if (first >= last) continue;
-    const auto* from = in_place<uint8_t>(piece.data, piece.bytes) + (first - piece.begin);
-    uint8_t* target = to + (first - begin);
-    const uint32_t count = last - first;
-    const auto misaligned = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(from) % 16);
-    const uint32_t head = min(count, misaligned == 0 ? 0 : 16 - misaligned);
-    const uint32_t packs = (count - head) / 16;
-    for (uint32_t i = threadIdx.x; i < head; i += kThreads) target[i] = from[i];
-    for (uint32_t i = threadIdx.x; i < packs; i += kThreads) {
-      union {
-        uint4 pack;
-        uint8_t values[16];
-      } read;
-      read.pack = reinterpret_cast<const uint4*>(from + head)[i];
-      for (uint32_t b = 0; b < 16; ++b) target[head + i * 16 + b] = read.values[b];
+    const Run run{.piece = InPlace(piece.data, piece.bytes),
+                  .first = first - piece.begin,
+                  .bytes = last - first,
+                  .to = to + (first - begin)};
+    const uint32_t in_line = run.piece.in_line(run.first);
+    const bool stands_alike = (in_line - reinterpret_cast<uintptr_t>(run.to)) % kBusWord == 0;
+    const bool has_parts_of_words = (in_line | run.bytes) % kBusWord != 0;
+    const uint32_t groups = (in_line + run.bytes + kGroupBytes - 1) / kGroupBytes;
+    for (uint32_t group = (warp - taken) % kWarps; group < groups; group += kWarps) {
+      const uint32_t at = group * kGroupBytes + lane * kBusWord - in_line;
+      if (stands_alike) {
+#pragma unroll
+        for (uint32_t l = 0; l < kTogether; ++l) {
+          const uint32_t word = at + l * kBusLine;
+          if (run.holds_word(word)) run.piece.bring_word(run.first + word, run.to + word);
+        }
+        if (!has_parts_of_words) continue;
+      }
+      uint32_t words[kTogether];
+#pragma unroll
+      for (uint32_t l = 0; l < kTogether; ++l) {
+        const uint32_t word = at + l * kBusLine;
+        if (!stands_alike || !run.holds_word(word)) words[l] = run.word(word);
+      }
+#pragma unroll
+      for (uint32_t l = 0; l < kTogether; ++l) {
+        const uint32_t word = at + l * kBusLine;
+        if (!stands_alike || !run.holds_word(word)) run.put(word, words[l]);
+      }
     }
-    for (uint32_t i = head + packs * 16 + threadIdx.x; i < count; i += kThreads)
-      target[i] = from[i];
+    taken += groups;
   }
 }
 
-__device__ float value_at(const uint8_t* row, uint32_t i, uint32_t value_bytes) {
-  return value_bytes == 1 ? static_cast<float>(row[i]) : reinterpret_cast<const float*>(row)[i];
+// Exact below 2^22.
+__device__ uint32_t quotient(uint32_t value, float inverse) {
+  return static_cast<uint32_t>((static_cast<float>(value) + 0.5f) * inverse);
 }
 
-template <class T>
-__global__ void gather_patches_kernel(GatherPatches args, const PixelImage* images,
-                                      const PixelPiece* pieces, const float* scales) {
+template <class T, uint32_t kWidth>
+struct alignas(kWidth * sizeof(T)) Values {
+  T values[kWidth];
+};
+
+// Where a part's values go.
+struct Place {
+  uint32_t rows, patches;  // of the part
+  uint32_t row;            // its first, within its patches
+  size_t first_row;        // of out: its first patch's
+};
+// scale: [channels], shifts behind them; nullptr: values are taken as they are.
+template <class T, uint32_t kWidth, class Value>
+__device__ void spread(const GatherPatches& args, const Place& place, const float* scale,
+                       const Value* values) {
+  const uint32_t patch = args.patch, channels = args.channels, packs = patch / kWidth;
+  const float of_packs = 1.0f / packs, of_rows = 1.0f / place.rows, of_channels = 1.0f / channels;
+  const size_t plane_values = size_t{patch} * patch;
+  T* const out = static_cast<T*>(args.out) + place.first_row * channels * plane_values;
+  for (uint32_t i = threadIdx.x; i < place.patches * channels * place.rows * packs; i += kThreads) {
+    const uint32_t row = quotient(i, of_packs), plane = quotient(row, of_rows);
+    const uint32_t of = quotient(plane, of_channels), channel = plane - of * channels;
+    const uint32_t x = (i - row * packs) * kWidth, y = row - plane * place.rows;
+    const Value* from = values + (y * args.width + of * patch + x) * channels + channel;
+    Values<T, kWidth> made;
+    float read[kWidth];
+#pragma unroll
+    for (uint32_t v = 0; v < kWidth; ++v) read[v] = static_cast<float>(from[v * channels]);
+    if (scale != nullptr) {
+      const float factor = __ldg(scale + channel), shift = __ldg(scale + channels + channel);
+#pragma unroll
+      for (uint32_t v = 0; v < kWidth; ++v) read[v] = __fmaf_rn(read[v], factor, shift);
+    }
+#pragma unroll
+    for (uint32_t v = 0; v < kWidth; ++v) made.values[v] = from_float<T>(read[v]);
+    *reinterpret_cast<Values<T, kWidth>*>(out + plane * plane_values + (place.row + y) * patch +
+                                          x) = made;
+  }
+}
+
+template <class T, uint32_t kWidth>
+__global__ void __launch_bounds__(kThreads)
+    gather_patches_kernel(GatherPatches args, Parts parts, const PixelImage* images,
+                          const PixelPiece* pieces, const float* scales) {
   SharedMemory shared;
-  uint8_t* row = shared.take<uint8_t>(args.width * args.channels * sizeof(float));
-  const PixelImage image = images[blockIdx.y];
+  uint8_t* bytes = shared.take<uint8_t>(parts.bytes);
+  const PixelImage image = images[blockIdx.x];
   if (image.num_pieces == 0) return;
-  const uint32_t band = blockIdx.x, patch = args.patch, channels = args.channels;
-  const uint32_t across = args.width / patch;
-  const uint32_t row_values = args.width * channels, used_values = across * patch * channels;
-  const bool is_scaled = image.first_scale != ~0u;
-  const float* scale = is_scaled ? scales + image.first_scale : nullptr;
-  const size_t plane = size_t{patch} * patch;
-  for (uint32_t y = 0; y < patch; ++y) {
-    const uint32_t begin = image.skip_bytes + (band * patch + y) * row_values * image.value_bytes;
-    bring_bytes(pieces + image.first_piece, image.num_pieces, begin,
-                used_values * image.value_bytes, row);
-    __syncthreads();
-    for (uint32_t i = threadIdx.x; i < used_values; i += kThreads) {
-      const uint32_t pixel = i / channels, channel = i % channels;
-      const uint32_t x = pixel / patch, within = pixel % patch;
-      float value = value_at(row, i, image.value_bytes);
-      if (is_scaled) value = __fmaf_rn(value, scale[channel], scale[channels + channel]);
-      const size_t out_row = size_t{image.first_row} + band * across + x;
-      static_cast<T*>(args.out)[(out_row * channels + channel) * plane + y * patch + within] =
-          from_float<T>(value);
-    }
-    __syncthreads();
-  }
+  const uint32_t band = blockIdx.y / parts.down, across = args.width / args.patch;
+  const uint32_t first_patch = blockIdx.z * parts.patches;
+  Place place{.rows = 0,
+              .patches = min(parts.patches, across - first_patch),
+              .row = blockIdx.y % parts.down * parts.rows,
+              .first_row = size_t{image.first_row} + band * across + first_patch};
+  place.rows = min(parts.rows, args.patch - place.row);
+  const uint32_t row_values = args.width * args.channels, patch_values = args.patch * args.channels;
+  const uint32_t first = (band * args.patch + place.row) * row_values + first_patch * patch_values;
+  const uint32_t values = (place.rows - 1) * row_values + place.patches * patch_values;
+  const uint32_t begin = image.skip_bytes + first * image.value_bytes;
+  if (image.value_bytes == 1) bytes += begin % kBusWord;
+  bring_bytes(pieces + image.first_piece, image.num_pieces, begin,
+              begin + values * image.value_bytes, bytes);
+  wait_for_words();
+  __syncthreads();
+  const float* scale = image.first_scale == ~0u ? nullptr : scales + image.first_scale;
+  if (image.value_bytes == 1)
+    spread<T, kWidth>(args, place, scale, bytes);
+  else
+    spread<T, kWidth>(args, place, scale, reinterpret_cast<const float*>(bytes));
 }
 
 template <class T, uint32_t kWidth, uint32_t kPacks>
@@ -96,18 +222,15 @@ __global__ void embed_patches_kernel(EmbedPatches args, Rows rows, const int32_t
 
 void gather_patches(const Launcher& launch, const GatherPatches& args, const PixelImage* images,
                     uint32_t num_images, const PixelPiece* pieces, const float* scales) {
-  const size_t bytes = shared_bytes<uint8_t>(size_t{args.width} * args.channels * sizeof(float));
-  const Grid grid{.blocks = dim3(args.height / args.patch, num_images),
+  const Parts parts = parts_of(args);
+  const Grid grid{.blocks = dim3(num_images, args.height / args.patch * parts.down, parts.across),
                   .threads = dim3(kThreads),
-                  .shared_bytes = bytes};
+                  .shared_bytes = shared_bytes<uint8_t>(parts.bytes)};
   with_activation(launch.activation(), [&]<class T>() {
-    if (bytes > kSharedUnlessAllowed) {
-      int most = 0;
-      launch.keep(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0));
-      launch.keep(cudaFuncSetAttribute(gather_patches_kernel<T>,
-                                       cudaFuncAttributeMaxDynamicSharedMemorySize, most));
-    }
-    launch(grid, gather_patches_kernel<T>, args, images, pieces, scales);
+    auto* kernel = gather_patches_kernel<T, 1>;
+    if (args.patch % 2 == 0) kernel = gather_patches_kernel<T, 2>;
+    if (is_packed<T>(args.patch)) kernel = gather_patches_kernel<T, Pack<T>::kWidth>;
+    launch(grid, kernel, args, parts, images, pieces, scales);
   });
 }
 

@@ -140,6 +140,14 @@ TEST_P(PatchesTest, PiecesOfAnyLengthAtAnyAddress) {
   run({.height = 9, .width = 9, .channels = 3, .patch = 3, .max_piece = 3, .skip = 8});
   run({.height = 9, .width = 9, .channels = 1, .patch = 3, .value_bytes = 4, .max_piece = 7});
   run({.height = 9, .width = 9, .channels = 3, .patch = 3, .max_piece = 64, .skip = 0});
+  run({.height = 36, .width = 36, .channels = 3, .patch = 9, .max_piece = 3, .skip = 5});
+}
+// In one step.
+TEST_P(PatchesTest, RowsOfPatchesThatADeviceCannotHold) {
+  run({.height = 14, .width = 700, .channels = 3, .patch = 7});
+  run({.height = 20, .width = 400, .channels = 3, .patch = 10, .value_bytes = 4});
+  for (const uint8_t value_bytes : {1, 4})
+    run({.height = 16, .width = 1403, .channels = 16, .patch = 8, .value_bytes = value_bytes});
 }
 
 TEST_P(PatchesTest, ClassTokenAndPositionsAreTheTenants) {

@@ -89,6 +89,22 @@ TEST_F(CudaDevice, AnyNumberOfResultsComes) {
   for (uint32_t i = 0; i < kMany; ++i) ASSERT_EQ(got[i], static_cast<int32_t>(i % kIds)) << i;
 }
 
+// Ready is what could run.
+TEST_F(CudaDevice, AnyNumberOfImagesCanBeGathered) {
+  const auto stream = device_->make_stream({.max_tokens = kMany, .max_segments = 4096}).value();
+  const std::vector<kernels::ImagePixels> images(kMany);
+  for (int i = 0; i < 12; ++i)
+    stream->gather_patches({.images = images,
+                            .height = 1,
+                            .width = 1,
+                            .channels = 1,
+                            .patch = 1,
+                            .out = out_->data()});
+  const Status ready = stream->make_ready();
+  ASSERT_TRUE(ready) << ready.error().message;
+  EXPECT_EQ(stream->graphs().kept, 1u);
+}
+
 // What was to be copied is not what a launch behind writes there.
 TEST_F(CudaDevice, CopiesKeepTheirPlaceAmongLaunches) {
   gather();

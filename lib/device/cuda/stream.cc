@@ -65,13 +65,13 @@ class CudaStream final : public Stream {
   }
 
   void gather_ids(const kernels::GatherIds& args) override {
-    id_pieces_.assign(args.pieces.begin(), args.pieces.end());
-    for (kernels::IdPiece& piece : id_pieces_) {
-      if (piece.num_ids == 0) continue;
-      piece.data = readable(piece.data, size_t{piece.num_ids} * piece.id_bytes);
-      if (piece.data == nullptr) return;
+    ids_.clear();
+    for (const kernels::IdPiece& piece : args.pieces) {
+      auto& run = ids_.emplace_back(nullptr, piece.first_row, piece.num_ids, piece.id_bytes == 4);
+      const size_t bytes = size_t{piece.num_ids} * piece.id_bytes;
+      if (bytes > 0 && (run.data = readable(piece.data, bytes)) == nullptr) return;
     }
-    const auto* pieces = put(std::span<const kernels::IdPiece>(id_pieces_));
+    const auto* pieces = put(std::span<const kernels::cuda::IdRun>(ids_));
     if (pieces == nullptr) return;
     kernels::cuda::gather_ids(launch(args, pieces, count(args.pieces)), args, pieces,
                               count(args.pieces));
@@ -384,7 +384,7 @@ class CudaStream final : public Stream {
   std::unique_ptr<Gemms> gemms_;
   PendingBias pending_bias_;                 // of what was logged last
   std::array<Work, kMaxPending + 1> works_;  // those pending, and the one that is being made
-  std::vector<kernels::IdPiece> id_pieces_;
+  std::vector<kernels::cuda::IdRun> ids_;
   PixelPlan pixels_;
   Event next_event_ = 0, next_wait_ = 0;
   Status status_;  // the first failure of what is being made
