@@ -64,10 +64,11 @@ __device__ inline FourTiles load_tiles_transposed(const void* row) {
   return tiles;
 }
 
-// Sixteen bytes, both ends 16-byte aligned; there when they were waited for.
-__device__ inline void copy_async(void* shared, const void* global) {
+// Sixteen bytes: the first `bytes` of those at `global`, and zeros behind them. Both ends 16-byte aligned, though
+// nothing is read; there when they were waited for.
+__device__ inline void copy_async(void* shared, const void* global, uint32_t bytes = 16) {
   const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes));
 }
 __device__ inline void commit_copies() {
   asm volatile("cp.async.commit_group;");

@@ -26,9 +26,10 @@ constexpr int kUnset = 0xFF;  // NaN in every floating type
 enum class State : uint8_t { kReady, kAtBlock, kAtWarp, kReturned };
 
 struct AsyncCopy {
-  void* to;
-  const void* from;
+  std::byte* to;
   size_t bytes;
+  const void* from;
+  size_t bytes_read;
   uint64_t group;
 };
 
@@ -328,9 +329,11 @@ void fail(const char* what) {
   machine().fail(what);
 }
 
-void copy_async(void* shared, const void* global, size_t bytes) {
+void copy_async(void* shared, size_t bytes, const void* global, size_t bytes_read) {
   Thread& self = machine().current();
-  self.copies.push_back({shared, global, bytes, self.copy_group});
+  std::memset(shared, kUnset, bytes);
+  self.copies.push_back(
+      {static_cast<std::byte*>(shared), bytes, global, bytes_read, self.copy_group});
 }
 void commit_copies() {
   ++machine().current().copy_group;
@@ -339,7 +342,8 @@ void wait_for_copies(uint32_t groups_left) {
   Thread& self = machine().current();
   std::erase_if(self.copies, [&](const AsyncCopy& copy) {
     if (copy.group + groups_left >= self.copy_group) return false;
-    std::memcpy(copy.to, copy.from, copy.bytes);
+    std::memcpy(copy.to, copy.from, copy.bytes_read);
+    std::memset(copy.to + copy.bytes_read, 0, copy.bytes - copy.bytes_read);
     return true;
   });
 }

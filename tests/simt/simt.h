@@ -55,8 +55,9 @@ void sync_warp(uint32_t mask);
 // The caller's next piece of its block's shared memory: the n-th of every thread is the same.
 void* take_shared(size_t bytes, size_t alignment);
 
-// Copies that are done when they are waited for, and not before (cp.async). A group ends at commit.
-void copy_async(void* shared, const void* global, size_t bytes);
+// Writes `bytes`: the first `bytes_read` of those at `global`, and zeros behind them (cp.async). They are there when
+// they were waited for; until then the target holds NaNs, neither what was there nor what comes. A group ends at commit.
+void copy_async(void* shared, size_t bytes, const void* global, size_t bytes_read);
 void commit_copies();
 void wait_for_copies(uint32_t groups_left);
 

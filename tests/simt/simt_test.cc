@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "kernels/cuda/approximate.h"
 #include "kernels/cuda/shared_memory.h"
 #include "kernels/cuda/tensor_cores.h"
 
@@ -163,6 +164,59 @@ TEST(Simt, ACopyIsThereWhenItWasWaitedForAndNotBefore) {
   });
 }
 
+TEST(Simt, ACopyOfFewerBytesEndsWithZeros) {
+  alignas(16) const float from[4] = {1, 2, 3, 4};
+  for (const uint32_t floats : {0u, 1u, 3u, 4u})
+    run_grid("copies", {1}, {1}, 16, [&] {
+      SharedMemory shared;
+      auto* to = shared.take<float>(4);
+      cuda::copy_async(to, from, floats * 4);
+      cuda::commit_copies();
+      cuda::wait_for_copies<0>();
+      for (uint32_t i = 0; i < 4; ++i)
+        EXPECT_EQ(to[i], i < floats ? from[i] : 0.0f) << floats << ", " << i;
+    });
+}
+
+// Nothing is read past the end, so that what would stand there need not be memory.
+TEST(Simt, ACopyOfNothingReadsNothing) {
+  run_grid("copies", {1}, {1}, 16, [&] {
+    SharedMemory shared;
+    auto* to = shared.take<float>(4);
+    cuda::copy_async(to, reinterpret_cast<const float*>(uintptr_t{16}), 0);
+    cuda::commit_copies();
+    cuda::wait_for_copies<0>();
+    EXPECT_EQ(to[3], 0.0f);
+  });
+}
+
+// A copy may come at any time from its issue on: what stood there is not to be read any more.
+TEST(Simt, ACopySpoilsWhatItWillWriteOver) {
+  alignas(16) const float from[4] = {1, 2, 3, 4};
+  run_grid("copies", {1}, {1}, 16, [&] {
+    SharedMemory shared;
+    auto* to = shared.take<float>(4);
+    to[2] = 7;
+    cuda::copy_async(to, from);
+    EXPECT_TRUE(std::isnan(to[2]));
+    cuda::commit_copies();
+    cuda::wait_for_copies<0>();
+  });
+}
+
+TEST(Simt, PowersOfTwoAreAsFarOffAsOnAGpu) {
+  double worst = 0;
+  for (float x = -125; x < 127; x += 0.37f) {
+    const double exact = std::exp2(static_cast<double>(x));
+    worst = std::max(worst, std::abs(cuda::exp2_approximately(x) / exact - 1));
+  }
+  EXPECT_GT(worst, 0x1p-22);
+  EXPECT_LT(worst, 0x1p-21);
+  EXPECT_EQ(cuda::exp2_approximately(-126.5f), 0.0f);
+  EXPECT_EQ(cuda::exp2_approximately(-INFINITY), 0.0f);
+  EXPECT_TRUE(std::isnan(cuda::exp2_approximately(NAN)));
+}
+
 using SimtDeathTest = ::testing::Test;
 
 TEST(SimtDeathTest, ABarrierThatAThreadNeverReaches) {
@@ -192,6 +246,18 @@ TEST(SimtDeathTest, ACopyThatNobodyWaitsFor) {
   EXPECT_DEATH(run_grid("some", {1}, {1}, 16,
                         [&] { cuda::copy_async(SharedMemory().take<float>(4), from); }),
                "asynchronous copies that it never waited for");
+}
+TEST(SimtDeathTest, ACopyOfMoreThanThereIsRoomFor) {
+  alignas(16) static const float from[8] = {};
+  EXPECT_DEATH(run_grid("some", {1}, {1}, 32,
+                        [&] { cuda::copy_async(SharedMemory().take<float>(8), from, 32); }),
+               "cp.async: more bytes are to be read than copied");
+}
+TEST(SimtDeathTest, AnUnalignedCopyThoughNothingIsRead) {
+  alignas(16) static const float from[4] = {};
+  EXPECT_DEATH(run_grid("some", {1}, {1}, 32,
+                        [&] { cuda::copy_async(SharedMemory().take<float>(8), from + 1, 0); }),
+               "cp.async: an address is not 16-byte aligned");
 }
 TEST(SimtDeathTest, AnUnalignedTensorCoreLoad) {
   EXPECT_DEATH(run_grid("some", {1}, {32}, 1024,

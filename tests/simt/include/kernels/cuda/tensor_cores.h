@@ -91,10 +91,11 @@ inline FourTiles load_tiles_transposed(const void* row) {
   return on_simt::load(row, true);
 }
 
-inline void copy_async(void* shared, const void* global) {
+inline void copy_async(void* shared, const void* global, uint32_t bytes = 16) {
   if ((reinterpret_cast<uintptr_t>(shared) | reinterpret_cast<uintptr_t>(global)) % 16 != 0)
     simt::fail("cp.async: an address is not 16-byte aligned");
-  simt::copy_async(shared, global, 16);
+  if (bytes > 16) simt::fail("cp.async: more bytes are to be read than copied");
+  simt::copy_async(shared, 16, global, bytes);
 }
 inline void commit_copies() {
   simt::commit_copies();
