@@ -2,12 +2,13 @@
 // head of one segment, over that segment's keys and values, which go by in tiles, too; the softmax is corrected as
 // larger scores appear (Dao et al., FlashAttention-2), so that no scores are kept in memory.
 //
-// Two forms: on tensor cores, of head sizes 32, 64 and 128 in 16 bits; and a plain one, a warp a query, for f32
-// and all other head sizes.
+// Two forms: on tensor cores, of head sizes that are multiples of 16 up to 128, in 16 bits; and a plain one, a warp a
+// query, for f32 and all other head sizes.
 //
 // The one on tensor cores adds the bias of queries, keys and values. Of the queries as they come. The keys' adds the
 // same to all scores of a query, which softmax does not see: it is left out. The weights of a query's values sum to
 // one: what each value lacks the result lacks, and gets it in the end.
+#include "kernels/cuda/approximate.h"
 #include "kernels/cuda/attention_row.h"
 #include "kernels/cuda/shared_memory.h"
 #include "kernels/cuda/tensor_cores.h"
@@ -46,45 +47,63 @@ __global__ void attention_plain_kernel(Attention args, const AttentionTile* tile
 constexpr uint32_t kWarps = 4;
 constexpr uint32_t kThreads = kWarps * kWarp;
 constexpr uint32_t kTile = kTensorQueries;  // queries of a block, keys of a step
-static_assert(kTile == kWarps * 16);
+constexpr uint32_t kWarpQueries = kTile / kWarps;
+static_assert(kWarpQueries == 16);
+constexpr uint32_t kTensorHead = 128,
+                   kTensorHeadStep = 16;  // the largest, and what all are multiples of
 
+// Of a multiprocessor at once: what the registers are to suffice for.
+template <uint32_t kHead>
+constexpr uint32_t kBlocks = kHead <= 32   ? 5
+                             : kHead <= 64 ? 4
+                                           : 3;
 // Rows of a tile in shared memory. Eight more values than a head keep the rows of a load apart in the banks.
 template <uint32_t kHead>
 constexpr uint32_t kRowValues = kHead + 8;
 template <uint32_t kHead>
 constexpr uint32_t kTileValues = kTile* kRowValues<kHead>;
 
-// Brings rows [first, first + kTile) of a segment; those past its end are zeros.
-template <uint32_t kHead, class T>
-__device__ void bring_tile(T* to, const T* from, size_t stride, uint32_t first, uint32_t num_rows) {
-  constexpr uint32_t kPacks = kHead / Pack<T>::kWidth;
-  for (uint32_t i = threadIdx.x; i < kTile * kPacks; i += kThreads) {
-    const uint32_t row = i / kPacks, pack = i % kPacks;
-    T* target = to + row * kRowValues<kHead> + pack * Pack<T>::kWidth;
-    if (first + row < num_rows)
-      copy_async(target, from + (first + row) * stride + pack * Pack<T>::kWidth);
-    else
-      *reinterpret_cast<uint4*>(target) = make_uint4(0, 0, 0, 0);
-  }
-  commit_copies();
-}
+// Copies tiles of kTile rows: packs l, l + 32, … of a warp's 16 rows are lane l's; queries of a warp are thus its own.
+template <class T, uint32_t kHead>
+class TileCopy {
+ public:
+  // `stride`: from a row to the next, where tiles are brought from.
+  __device__ explicit TileCopy(uint32_t stride) : stride_(stride) {}
 
-// Likewise with a bias, rounded as if it had been there in memory. There at the next barrier.
-template <uint32_t kHead, class T>
-__device__ void bring_biased_tile(T* to, const T* from, size_t stride, uint32_t first,
-                                  uint32_t num_rows, const float* bias) {
-  constexpr uint32_t kWidth = Pack<T>::kWidth, kPacks = kHead / kWidth;
-  for (uint32_t i = threadIdx.x; i < kTile * kPacks; i += kThreads) {
-    const uint32_t row = i / kPacks, pack = i % kPacks;
-    Pack<T> values = {};
-    if (first + row < num_rows) {
-      values = pack_at(from + (first + row) * stride, pack);
-      for (uint32_t v = 0; v < kWidth; ++v)
-        values.values[v] = from_float<T>(to_float(values.values[v]) + bias[pack * kWidth + v]);
-    }
-    pack_at(to + row * kRowValues<kHead>, pack) = values;
+  // Where the lane's first pack of a tile stands that begins at `tile`.
+  __device__ const T* mine(const T* tile) const {
+    return tile + size_t{first_row()} * stride_ + first_pack() * kWidth;
   }
-}
+  // Brings the tile of mine(), whose rows from num_rows on are zeros instead, though others may stand there.
+  __device__ void bring(T* tile, const T* mine, int num_rows) const {
+    T* const to = tile + first_row() * kRowValues<kHead> + first_pack() * kWidth;
+    const int rows_left = num_rows - static_cast<int>(first_row());
+#pragma unroll
+    for (uint32_t n = 0; n < kWarpQueries * kPacks / kWarp; ++n) {
+      // In constants as far as can be: it is done twice a step.
+      constexpr uint32_t kToNext = kRowValues<kHead> - kHead;
+      const uint32_t rows = n * kWarp / kPacks, values = n * kWarp % kPacks * kWidth;
+      const bool is_next_row = first_pack() * kWidth + values >= kHead;
+      copy_async(to + rows * kRowValues<kHead> + values + (is_next_row ? kToNext : 0),
+                 mine + (rows * stride_ + values + (is_next_row ? stride_ - kHead : 0)),
+                 static_cast<int>(rows + is_next_row) < rows_left ? 16 : 0);
+    }
+    commit_copies();
+  }
+
+ private:
+  static constexpr uint32_t kWidth = Pack<T>::kWidth, kPacks = kHead / kWidth;
+  static_assert(kWarpQueries * kPacks % kWarp == 0);
+
+  __device__ static uint32_t first_row() {
+    return threadIdx.x / kWarp * kWarpQueries + threadIdx.x % kWarp / kPacks;
+  }
+  __device__ static uint32_t first_pack() {
+    return threadIdx.x % kWarp % kPacks;
+  }
+
+  uint32_t stride_;
+};
 
 template <class T>
 __device__ uint32_t pair_of(float first, float second) {
@@ -92,6 +111,15 @@ __device__ uint32_t pair_of(float first, float second) {
     T values[2];
   } const pair = {{from_float<T>(first), from_float<T>(second)}};
   return *reinterpret_cast<const uint32_t*>(&pair);
+}
+// Rounded as if the bias had been there in memory.
+template <class T>
+__device__ uint32_t biased_pair(uint32_t pair, float2 bias) {
+  struct alignas(4) Pair {
+    T values[2];
+  };
+  const Pair& of = reinterpret_cast<const Pair&>(pair);
+  return pair_of<T>(to_float(of.values[0]) + bias.x, to_float(of.values[1]) + bias.y);
 }
 
 // Over the four lanes that hold a row's columns.
@@ -105,49 +133,63 @@ __device__ inline float quad_sum(float value) {
 }
 
 template <class T, uint32_t kHead>
-__global__ void __launch_bounds__(kThreads)
-    attention_kernel(Attention args, const AttentionTile* tiles, QkvBias bias) {
+__global__ void __launch_bounds__(kThreads, kBlocks<kHead>)
+    attention_kernel(Attention args, const AttentionTile* tiles, Slab bias) {
   constexpr uint32_t kSteps = kHead / 16;      // of a product over the head
   constexpr uint32_t kOutTiles = kHead / 8;    // of 8 columns
   constexpr uint32_t kScoreTiles = kTile / 8;  // of 8 keys
   constexpr uint32_t kStride = kRowValues<kHead>;
   SharedMemory shared;
-  T* const queries = shared.take<T>(kTileValues<kHead>);
   T* const keys = shared.take<T>(kTileValues<kHead>);
   T* const values = shared.take<T>(kTileValues<kHead>);
+  T* const queries = values;  // until they are in registers
 
   const AttentionTile tile = tiles[blockIdx.x];
   if (tile.num_rows == 0) return;
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  const size_t hidden = size_t{args.num_heads} * kHead;
+  const uint32_t pair_column = lane % 4 * 2;  // of what the lane holds of 8 columns
+  const uint32_t hidden = args.num_heads * kHead;
   const T* const first = static_cast<const T*>(args.qkv) + size_t{tile.first_row} * 3 * hidden +
                          size_t{blockIdx.y} * kHead;
-  const float* const of_queries =
-      bias.slab.base == nullptr
-          ? nullptr
-          : slab_at<float>(bias.slab, bias.slots[tile.first_row]) + blockIdx.y * kHead;
-  if (of_queries == nullptr)
-    bring_tile<kHead>(queries, first, 3 * hidden, tile.first_query, tile.num_rows);
-  bring_tile<kHead>(keys, first + hidden, 3 * hidden, 0, tile.num_rows);
-  if (of_queries != nullptr)
-    bring_biased_tile<kHead>(queries, first, 3 * hidden, tile.first_query, tile.num_rows,
-                             of_queries);
+  const TileCopy<T, kHead> copy(3 * hidden);
+  const auto num_rows = static_cast<int>(tile.num_rows),
+             first_query = static_cast<int>(tile.first_query);
+  const T* next_keys = copy.mine(first + hidden);
+  copy.bring(queries, copy.mine(first + size_t{tile.first_query} * 3 * hidden),
+             num_rows - first_query);
+  copy.bring(keys, next_keys, num_rows);
+  const float* const biases =
+      bias.base == nullptr ? nullptr
+                           : slab_at<float>(bias, tile.slot) + blockIdx.y * kHead + pair_column;
+  float2 of_queries[kOutTiles] = {};
+  if (biases != nullptr)
+#pragma unroll
+    for (uint32_t i = 0; i < kOutTiles; ++i)
+      of_queries[i] = *reinterpret_cast<const float2*>(biases + i * 8);
 
+  wait_for_copies<1>();
+  __syncwarp();  // a warp's queries are of its own lanes
   FragmentA q[kSteps];
+#pragma unroll
+  for (uint32_t step = 0; step < kSteps; ++step) {
+    const T* row =
+        queries + (warp * kWarpQueries + lane % 16) * kStride + step * 16 + lane / 16 * 8;
+    const FourTiles four = load_tiles(row);
+    for (uint32_t i = 0; i < 4; ++i)
+      q[step].parts[i] = biases == nullptr
+                             ? four.parts[i]
+                             : biased_pair<T>(four.parts[i], of_queries[2 * step + i / 2]);
+  }
+
   Sums out[kOutTiles] = {};
   float most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};  // of rows g and g + 8
   const float scale = args.scale * kLog2E;
 
-  for (uint32_t key = 0; key < tile.num_rows; key += kTile) {
-    bring_tile<kHead>(values, first + 2 * hidden, 3 * hidden, key, tile.num_rows);
-    wait_for_copies<1>();  // the keys, and at first the queries
-    __syncthreads();
-    if (key == 0)
-      for (uint32_t step = 0; step < kSteps; ++step) {
-        const T* row = queries + (warp * 16 + lane % 16) * kStride + step * 16 + lane / 16 * 8;
-        const FourTiles four = load_tiles(row);
-        for (uint32_t i = 0; i < 4; ++i) q[step].parts[i] = four.parts[i];
-      }
+  for (int keys_left = num_rows; keys_left > 0; keys_left -= kTile) {
+    wait_for_copies<0>();
+    __syncthreads();  // the keys are there, and the values before, or the queries, no longer needed
+    copy.bring(values, next_keys + hidden, keys_left);
+    next_keys += size_t{kTile} * 3 * hidden;
 
     // Scores of 16 queries and kTile keys. Two tiles of keys, of both halves of a step, a load.
     Sums scores[kScoreTiles] = {};
@@ -161,28 +203,31 @@ __global__ void __launch_bounds__(kThreads)
         multiply_add(scores[2 * pair], q[step], {{four.parts[0], four.parts[1]}}, T{});
         multiply_add(scores[2 * pair + 1], q[step], {{four.parts[2], four.parts[3]}}, T{});
       }
-    __syncthreads();
-    // The next keys, while these scores become weights.
-    const bool is_last = key + kTile >= tile.num_rows;
-    if (!is_last) bring_tile<kHead>(keys, first + hidden, 3 * hidden, key + kTile, tile.num_rows);
+    const bool is_last = keys_left <= static_cast<int>(kTile);
+    if (!is_last) {
+      __syncthreads();  // nobody reads these keys any more: the next, while scores become weights
+      copy.bring(keys, next_keys, keys_left - static_cast<int>(kTile));
+    } else if (keys_left < static_cast<int>(kTile)) {
+      const int mine_left = keys_left - static_cast<int>(pair_column);
+      for (uint32_t i = 0; i < kScoreTiles; ++i)
+        for (uint32_t c = 0; c < 2; ++c)
+          if (static_cast<int>(i * 8 + c) >= mine_left)
+            scores[i].values[c] = scores[i].values[2 + c] = -INFINITY;
+    }
 
     for (uint32_t half = 0; half < 2; ++half) {
       float largest = most[half];
       for (uint32_t i = 0; i < kScoreTiles; ++i)
-        for (uint32_t c = 0; c < 2; ++c) {
-          float& score = scores[i].values[2 * half + c];
-          const uint32_t column = key + i * 8 + lane % 4 * 2 + c;
-          score = column < tile.num_rows ? score * scale : -INFINITY;
-          largest = fmaxf(largest, score);
-        }
+        for (uint32_t c = 0; c < 2; ++c) largest = fmaxf(largest, scores[i].values[2 * half + c]);
       largest = quad_max(largest);  // finite: a tile has a key
-      const float correction = exp2f(most[half] - largest);
+      const float correction = exp2_approximately((most[half] - largest) * scale);
+      const float shift = -largest * scale;
       most[half] = largest;
       float sum = 0;
       for (uint32_t i = 0; i < kScoreTiles; ++i)
         for (uint32_t c = 0; c < 2; ++c) {
           float& score = scores[i].values[2 * half + c];
-          score = exp2f(score - largest);
+          score = exp2_approximately(fmaf(score, scale, shift));
           sum += score;
         }
       total[half] = total[half] * correction + sum;
@@ -211,44 +256,48 @@ __global__ void __launch_bounds__(kThreads)
         multiply_add(out[2 * pair + 1], weights, {{four.parts[2], four.parts[3]}}, T{});
       }
     }
-    __syncthreads();  // before the values are written over
   }
 
-  T* const to =
-      static_cast<T*>(args.out) + size_t{tile.first_row} * hidden + size_t{blockIdx.y} * kHead;
+  float2 lacking[kOutTiles] = {};
+  if (biases != nullptr)
+#pragma unroll
+    for (uint32_t i = 0; i < kOutTiles; ++i)
+      lacking[i] = *reinterpret_cast<const float2*>(biases + 2 * hidden + i * 8);
+  T* const to = static_cast<T*>(args.out) + size_t{tile.first_row} * hidden +
+                size_t{blockIdx.y} * kHead + pair_column;
   for (uint32_t half = 0; half < 2; ++half) {
-    const uint32_t query = tile.first_query + warp * 16 + lane / 4 + half * 8;
+    const uint32_t query = tile.first_query + warp * kWarpQueries + lane / 4 + half * 8;
     const float inverse = 1.0f / quad_sum(total[half]);
     if (query >= tile.num_rows) continue;
-    for (uint32_t i = 0; i < kOutTiles; ++i) {
-      const uint32_t column = i * 8 + lane % 4 * 2;
-      float lacking[2] = {0, 0};
-      if (of_queries != nullptr)
-        for (uint32_t c = 0; c < 2; ++c) lacking[c] = of_queries[2 * hidden + column + c];
-      *reinterpret_cast<uint32_t*>(to + query * hidden + column) =
-          pair_of<T>(out[i].values[2 * half] * inverse + lacking[0],
-                     out[i].values[2 * half + 1] * inverse + lacking[1]);
-    }
+#pragma unroll
+    for (uint32_t i = 0; i < kOutTiles; ++i)
+      *reinterpret_cast<uint32_t*>(to + size_t{query} * hidden + i * 8) =
+          pair_of<T>(out[i].values[2 * half] * inverse + lacking[i].x,
+                     out[i].values[2 * half + 1] * inverse + lacking[i].y);
   }
 }
 
-template <class T, uint32_t kHead>
-constexpr size_t kTensorBytes = 3 * shared_bytes<T>(kTileValues<kHead>);
+// Calls body.operator()<kHead>() and returns true, if there is a kernel of so large a head.
+template <uint32_t kHead = kTensorHead, class Body>
+bool with_tensor_head(uint32_t head_size, const Body& body) {
+  if (head_size == kHead) {
+    body.template operator()<kHead>();
+    return true;
+  }
+  if constexpr (kHead > kTensorHeadStep)
+    return with_tensor_head<kHead - kTensorHeadStep>(head_size, body);
+  return false;
+}
 
 template <class T, uint32_t kHead>
 void launch_tensor(const Launcher& launch, const Attention& args, const AttentionTile* tiles,
-                   uint32_t num_tiles, const QkvBias& bias) {
+                   uint32_t num_tiles, const Slab& bias) {
+  constexpr size_t kBytes = 2 * shared_bytes<T>(kTileValues<kHead>);
+  static_assert(kBytes <= kSharedUnlessAllowed);
   launch({.blocks = dim3(num_tiles, args.num_heads),
           .threads = dim3(kThreads),
-          .shared_bytes = kTensorBytes<T, kHead>},
+          .shared_bytes = kBytes},
          attention_kernel<T, kHead>, args, tiles, bias);
-}
-
-template <class T>
-cudaError_t allow_tensor_bytes() {
-  static_assert(kTensorBytes<T, 64> <= kSharedUnlessAllowed);
-  return cudaFuncSetAttribute(attention_kernel<T, 128>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(kTensorBytes<T, 128>));
 }
 
 template <class T>
@@ -263,29 +312,20 @@ void launch_plain(const Launcher& launch, const Attention& args, const Attention
 }  // namespace
 
 bool attention_adds_bias(DType activation, uint32_t head_size) {
-  return activation != DType::kF32 && (head_size == 32 || head_size == 64 || head_size == 128);
+  return activation != DType::kF32 && with_tensor_head(head_size, []<uint32_t>() {});
 }
 uint32_t attention_tile_queries(DType activation, uint32_t head_size) {
   return attention_adds_bias(activation, head_size) ? kTensorQueries : kPlainQueries;
 }
 
-cudaError_t allow_shared_memory() {
-  const cudaError_t error = allow_tensor_bytes<Bf16>();
-  return error == cudaSuccess ? allow_tensor_bytes<Half>() : error;
-}
-
 void attention(const Launcher& launch, const Attention& args, const AttentionTile* tiles,
-               uint32_t num_tiles, const QkvBias& bias) {
-  const bool is_plain =
-      attention_tile_queries(launch.activation(), args.head_size) == kPlainQueries;
+               uint32_t num_tiles, const Slab& bias) {
   with_activation(launch.activation(), [&]<class T>() {
-    if constexpr (sizeof(T) == 2) {
-      if (!is_plain) {
-        if (args.head_size == 32) return launch_tensor<T, 32>(launch, args, tiles, num_tiles, bias);
-        if (args.head_size == 64) return launch_tensor<T, 64>(launch, args, tiles, num_tiles, bias);
-        return launch_tensor<T, 128>(launch, args, tiles, num_tiles, bias);
-      }
-    }
+    if constexpr (sizeof(T) == 2)
+      if (with_tensor_head(args.head_size, [&]<uint32_t kHead>() {
+            launch_tensor<T, kHead>(launch, args, tiles, num_tiles, bias);
+          }))
+        return;
     launch_plain<T>(launch, args, tiles, num_tiles);
   });
 }

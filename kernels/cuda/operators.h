@@ -10,9 +10,6 @@
 
 namespace itif::kernels::cuda {
 
-// Allows kernels the shared memory that they are launched with: once, and again after a reset of the device.
-cudaError_t allow_shared_memory();
-
 // The rows of a batch: row r is of slots[r].
 struct Rows {
   uint32_t count = 0;
@@ -45,22 +42,18 @@ void pool_segments(const Launcher& launch, const PoolSegments& args, const Segme
                    const uint32_t* chosen, uint32_t num_chosen);
 
 // Queries that one block attends to: those of a segment from first_query on. Without rows it is nothing to do.
-struct AttentionTile {
+struct alignas(16) AttentionTile {
   uint32_t first_row = 0, num_rows = 0;  // of the segment
   uint32_t first_query = 0;              // within it
+  uint32_t slot = 0;                     // of the tenant, where a bias is added
 };
 // How many queries a tile has.
 uint32_t attention_tile_queries(DType activation, uint32_t head_size);
-// What queries, keys and values still lack: of row r, entry slots[r] of the slab, f32 [3·H].
-struct QkvBias {
-  Slab slab = {};  // base nullptr: nothing
-  const uint32_t* slots = nullptr;
-};
-// Whether attention adds it.
+// Whether attention adds what queries, keys and values still lack.
 bool attention_adds_bias(DType activation, uint32_t head_size);
-// tiles: [num_tiles], of all segments. REQUIRES: no bias that it does not add.
+// tiles: [num_tiles], of all segments. bias: f32 [3·H], base nullptr: none. REQUIRES: none that it does not add.
 void attention(const Launcher& launch, const Attention& args, const AttentionTile* tiles,
-               uint32_t num_tiles, const QkvBias& bias);
+               uint32_t num_tiles, const Slab& bias);
 
 // places: [num_rows].
 void append_kv(const Launcher& launch, const AppendKv& args, const uint32_t* places,

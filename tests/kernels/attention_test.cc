@@ -47,8 +47,13 @@ void AttentionTest::run(const Case& c) {
 
 TEST_P(AttentionTest, HeadSizes) {
   for (const uint32_t head_size :
-       {1u, 2u, 7u, 12u, 16u, 20u, 32u, 40u, 64u, 80u, 96u, 128u, 250u, 256u})
+       {1u, 2u, 7u, 12u, 16u, 20u, 32u, 40u, 48u, 64u, 80u, 96u, 112u, 128u, 144u, 250u, 256u})
     run({.num_heads = 3, .head_size = head_size, .lengths = {5, 1, 37}});
+}
+// Of all sizes that tensor cores take: one step, several, the last one full or of a key.
+TEST_P(AttentionTest, HeadSizesOfLongSegments) {
+  for (uint32_t head_size = 16; head_size <= 128; head_size += 16)
+    run({.num_heads = 2, .head_size = head_size, .lengths = {64, 0, 65, 1, 129, 63, 192}});
 }
 TEST_P(AttentionTest, EveryShortLength) {
   for (uint32_t length = 1; length <= 70; ++length)

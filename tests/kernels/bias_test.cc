@@ -128,7 +128,7 @@ void BiasTest::attend(const Case& c) {
   }
 }
 TEST_P(BiasTest, AttentionOfBiasedQueriesKeysAndValues) {
-  for (const uint32_t head_size : {12u, 32u, 64u, 80u, 128u})
+  for (const uint32_t head_size : {12u, 16u, 32u, 48u, 64u, 80u, 96u, 128u, 144u})
     for (const GemmMode mode : {GemmMode::kInTurn, GemmMode::kAtOnce})
       attend({.head_size = head_size, .mode = mode});
   attend({.rows_of = {150}});

@@ -17,7 +17,6 @@
 #include "device/cuda/virtual_memory.h"
 #include "device/host/convert.h"
 #include "device/weight_views.h"
-#include "kernels/cuda/operators.h"
 
 namespace itif::device {
 namespace {
@@ -143,7 +142,6 @@ class CudaDevice final : public Device {
 
   Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits,
                                               const StreamOptions& options) override {
-    ITIF_TRY(check(kernels::cuda::allow_shared_memory(), "cannot make a stream"));
     return cuda::make_stream(parts_, limits, options);
   }
 

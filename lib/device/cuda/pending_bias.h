@@ -23,15 +23,16 @@ class PendingBias {
   // Of whoever does not add it.
   std::optional<Launch> take() { return std::exchange(held_, std::nullopt); }
 
-  // Of the attention that is launched next: nothing where the bias is not that of its queries, keys and values.
-  kernels::cuda::QkvBias take_for(const kernels::Attention& args) {
-    if (!held_ || held_->args.x != args.qkv || args.segments.empty()) return {};
+  // What is held, if the attention that is launched next adds it to its queries, keys and values.
+  const kernels::BiasActivation* held_for(DType activation, const kernels::Attention& args) const {
+    if (!held_ || held_->args.x != args.qkv || args.segments.empty() ||
+        !kernels::cuda::attention_adds_bias(activation, args.head_size))
+      return nullptr;
     const kernels::SegmentRows& last = args.segments.back();
     if (held_->args.width != 3 * args.num_heads * args.head_size ||
         last.first_row + last.num_rows > held_->rows.count)
-      return {};
-    const Launch taken = *take();
-    return {.slab = taken.args.bias, .slots = taken.rows.slots};
+      return nullptr;
+    return &held_->args;
   }
   // Of the LayerNorm that is launched next, of `rows`: likewise.
   kernels::Slab take_for(const kernels::ResidualLayerNorm& args, const kernels::cuda::Rows& rows) {

@@ -42,7 +42,9 @@ const int32_t* PlanMemory::segment_of_row(const kernels::cuda::Launcher& launch,
 }
 
 PlanMemory::Tiles PlanMemory::attention_tiles(const kernels::cuda::Launcher& launch,
-                                              const kernels::Attention& args) {
+                                              const kernels::Attention& args,
+                                              const kernels::BiasActivation* bias) {
+  const auto ranges = bias == nullptr ? std::span<const kernels::RowRange>() : bias->ranges;
   const uint32_t queries =
       kernels::cuda::attention_tile_queries(launch.activation(), args.head_size);
   uint32_t used = 0;
@@ -53,21 +55,33 @@ PlanMemory::Tiles PlanMemory::attention_tiles(const kernels::cuda::Launcher& lau
   const uint32_t count = args.form_rows == 0 ? used : args.form_rows / queries + num_segments;
   CHECK(used <= count);
   const auto* tiles = made_of<kernels::cuda::AttentionTile>(
-      launch, Use::kTiles, args.segments, count, [&](kernels::cuda::AttentionTile* tile) {
-        for (const kernels::SegmentRows& segment : args.segments)
+      launch, Use::kTiles, args.segments, count,
+      [&](kernels::cuda::AttentionTile* tile) {
+        auto range = ranges.begin();
+        for (const kernels::SegmentRows& segment : args.segments) {
+          if (segment.num_rows == 0) continue;
+          while (range != ranges.end() && range->first_row + range->num_rows <= segment.first_row)
+            ++range;
+          const uint32_t slot = range == ranges.end() ? 0 : range->slot;
           for (uint32_t query = 0; query < segment.num_rows; query += queries)
-            *tile++ = {segment.first_row, segment.num_rows, query};
+            *tile++ = {segment.first_row, segment.num_rows, query, slot};
+        }
         std::fill_n(tile, count - used, kernels::cuda::AttentionTile{});
-      });
+      },
+      std::as_bytes(ranges));
   return {tiles, count};
 }
 
 // A batch has a handful of pieces; those of a layer are the first to come again.
-const PlanMemory::Piece* PlanMemory::find(Use use, std::span<const std::byte> source) const {
+const PlanMemory::Piece* PlanMemory::find(Use use, const Sources& sources) const {
+  const auto stands = [&](size_t offset, std::span<const std::byte> there,
+                          std::span<const std::byte> asked) {
+    return there.data() == asked.data() && there.size() == asked.size() &&
+           (asked.empty() || std::memcmp(host_.data() + offset, asked.data(), asked.size()) == 0);
+  };
   for (const Piece& piece : pieces_)
-    if (piece.use == use && piece.source.data() == source.data() &&
-        piece.source.size() == source.size() &&
-        std::memcmp(host_.data() + piece.source_offset, source.data(), source.size()) == 0)
+    if (piece.use == use && stands(piece.source_offset, piece.sources[0], sources[0]) &&
+        stands(piece.source_offset + sources[0].size(), piece.sources[1], sources[1]))
       return &piece;
   return nullptr;
 }

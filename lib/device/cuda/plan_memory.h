@@ -7,6 +7,8 @@
 // at the same address, whichever batch they are of.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -57,30 +59,35 @@ class PlanMemory {
     const kernels::cuda::AttentionTile* tiles = nullptr;
     uint32_t count = 0;
   };
-  Tiles attention_tiles(const kernels::cuda::Launcher& launch, const kernels::Attention& args);
+  // bias: what attention adds, of rows that hold the segments; nullptr: nothing.
+  Tiles attention_tiles(const kernels::cuda::Launcher& launch, const kernels::Attention& args,
+                        const kernels::BiasActivation* bias);
 
-  // Likewise what follows from `source`: `count` values, which fill(T*) writes unless they are there.
+  // Likewise what follows from `source`, and from what stands `beside` it: `count` values, which fill(T*) writes unless
+  // they are there.
   enum class Use : uint8_t {
     kItself,
     kSlots,         // of rows, from ranges
-    kTiles,         // of attention, from segments
+    kTiles,         // of attention, from segments beside ranges
     kSegmentOfRow,  // from segments; likewise
     kIndexInSegment,
   };
   template <class T, class Source, class Fill>
   const T* made_of(const kernels::cuda::Launcher& launch, Use use, std::span<const Source> source,
-                   size_t count, const Fill& fill) {
+                   size_t count, const Fill& fill, std::span<const std::byte> beside = {}) {
     if (source.empty() || count == 0) return nullptr;
-    const std::span<const std::byte> bytes = std::as_bytes(source);
-    const Piece* piece = find(use, bytes);
+    const Sources sources = {std::as_bytes(source), beside};
+    const Piece* piece = find(use, sources);
     if (piece == nullptr) {
-      const Piece made = make(use, bytes, count * sizeof(T));
+      const Piece made = make(use, sources, count * sizeof(T));
       if (used_ > host_.bytes()) {
         launch.keep(cudaErrorMemoryAllocation);
         return nullptr;
       }
-      if (use != Use::kItself)
-        std::memcpy(host_.data() + made.source_offset, bytes.data(), bytes.size());
+      if (use != Use::kItself) {
+        std::byte* to = host_.data() + made.source_offset;
+        for (const auto& bytes : sources) to = std::ranges::copy(bytes, to).out;
+      }
       fill(reinterpret_cast<T*>(host_.data() + made.offset));
       piece = &pieces_.emplace_back(made);
     }
@@ -89,18 +96,20 @@ class PlanMemory {
 
  private:
   static constexpr size_t kRoom = 4096, kPartRoom = 16384;
-  // Made of the bytes at `source`, which stand in pinned memory, too, to be compared with.
+  using Sources = std::array<std::span<const std::byte>, 2>;
+  // Made of the bytes at `sources`, which stand in pinned memory, too, to be compared with.
   struct Piece {
     Use use = Use::kItself;
-    std::span<const std::byte> source;
+    Sources sources;
     size_t source_offset = 0, offset = 0;
   };
-  Piece make(Use use, std::span<const std::byte> source, size_t bytes) {
-    Piece piece{.use = use, .source = source, .source_offset = 0, .offset = take(bytes)};
-    piece.source_offset = use == Use::kItself ? piece.offset : take(source.size());
+  Piece make(Use use, const Sources& sources, size_t bytes) {
+    Piece piece{.use = use, .sources = sources, .source_offset = 0, .offset = take(bytes)};
+    piece.source_offset =
+        use == Use::kItself ? piece.offset : take(sources[0].size() + sources[1].size());
     return piece;
   }
-  const Piece* find(Use use, std::span<const std::byte> source) const;
+  const Piece* find(Use use, const Sources& sources) const;
   size_t take(size_t bytes) {
     const size_t at = used_;
     used_ += (bytes + 255) / 256 * 256;

@@ -137,11 +137,10 @@ class CudaStream final : public Stream {
     }
   }
   void attention(const kernels::Attention& args) override {
-    const auto [tiles, num_tiles] = plan().attention_tiles(launch_, args);
+    const auto* held = pending_bias_.held_for(launch_.activation(), args);
+    const auto [tiles, num_tiles] = plan().attention_tiles(launch_, args, held);
     if (tiles == nullptr) return;
-    kernels::cuda::QkvBias bias;
-    if (kernels::cuda::attention_adds_bias(launch_.activation(), args.head_size))
-      bias = pending_bias_.take_for(args);
+    const kernels::Slab bias = held == nullptr ? kernels::Slab{} : pending_bias_.take()->args.bias;
     kernels::cuda::attention(launch(args, tiles, num_tiles, bias), args, tiles, num_tiles, bias);
   }
   void residual_layer_norm(const kernels::ResidualLayerNorm& asked) override {
