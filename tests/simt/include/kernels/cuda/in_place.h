@@ -32,7 +32,7 @@ class InPlace {
     check(offset, kBusWord);
     if (reinterpret_cast<uintptr_t>(shared) % kBusWord != 0)
       simt::fail("cp.async: an address is not aligned");
-    simt::copy_async(shared, data_ + offset, kBusWord);
+    simt::copy_async(shared, kBusWord, data_ + offset, kBusWord);
   }
 
  private:
