@@ -1,5 +1,6 @@
-// Log-softmax over a vocabulary and its best tokens: a block a row. Each thread knows the best of the tokens that
-// are its own; the best of all is taken, and its thread looks for its next.
+// Log-softmax over a vocabulary and its best tokens, in two launches: a block a slice of a row, which it reads once
+// and holds in registers, and a block a row, which joins its slices. How a row is cut follows from the vocabulary
+// alone, and so does the order of its sums.
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/shared_memory.h"
 
@@ -8,6 +9,8 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWarps = kThreads / kWarp;
+constexpr uint32_t kOfThread = 16;
+constexpr uint32_t kMostOfSlice = kThreads * kOfThread;
 
 struct Best {
   float logit = -INFINITY;
@@ -18,84 +21,177 @@ __device__ inline bool is_better(const Best& a, const Best& b) {
   if (a.logit != b.logit) return a.logit > b.logit;
   return a.token >= 0 && (b.token < 0 || a.token < b.token);
 }
-__device__ inline Best better(const Best& a, const Best& b) {
-  return is_better(a, b) ? a : b;
-}
 __device__ inline Best best_of_warp(Best best) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2)
-    best = better(best, {__shfl_xor_sync(kAllLanes, best.logit, distance),
-                         __shfl_xor_sync(kAllLanes, best.token, distance)});
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    const Best other = {__shfl_xor_sync(kAllLanes, best.logit, distance),
+                        __shfl_xor_sync(kAllLanes, best.token, distance)};
+    if (is_better(other, best)) best = other;
+  }
   return best;
 }
-
-__device__ Best best_of_thread(const float* logits, uint32_t vocab) {
-  Best best;
-  for (uint32_t token = threadIdx.x; token < vocab; token += kThreads)
-    if (logits[token] > best.logit) best = {logits[token], static_cast<int32_t>(token)};
-  return best;
+// Σ exp(x − most) with its `most`, which may be -∞.
+__device__ inline float weight_of(float most, float largest) {
+  return most == -INFINITY ? 0 : expf(most - largest);
 }
 
-// The same value for all threads of the block.
-__device__ float block_max(float value, float* scratch) {
-  value = warp_max(value);
-  if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = value;
-  __syncthreads();
-  for (uint32_t warp = 0; warp < kWarps; ++warp) value = fmaxf(value, scratch[warp]);
-  __syncthreads();
-  return value;
-}
-__device__ float block_sum(float value, float* scratch) {
-  value = warp_sum(value);
-  if (threadIdx.x % kWarp == 0) scratch[threadIdx.x / kWarp] = value;
-  __syncthreads();
-  value = 0;
-  for (uint32_t warp = 0; warp < kWarps; ++warp) value += scratch[warp];
-  __syncthreads();
-  return value;
+// A row's slices: the first leaves what joins the others in their place, as soon as their logits are in registers.
+struct Slices {
+  uint32_t count, length;
+
+  explicit Slices(uint32_t vocab)
+      : count(div_up(vocab, kMostOfSlice)), length(div_up(vocab, count)) {}
+};
+// most, sum, and the best tokens, best first: logits, then tokens.
+constexpr uint32_t kFoundAt = 2;
+static_assert(kFoundAt + 2 * kMaxTopTokens <= kMostOfSlice / 4, "a slice holds what it leaves");
+
+__device__ inline void write_found(const TopTokens& args, uint32_t row, uint32_t place,
+                                   const Best& best, float most, float log_sum) {
+  const size_t at = size_t{row} * args.count + place;
+  args.tokens[at] = best.token;
+  args.log_probabilities[at] = best.token < 0 ? -INFINITY : best.logit - most - log_sum;
 }
 
-__global__ void top_tokens_kernel(TopTokens args, const BannedTokens* banned_of,
-                                  const int32_t* banned) {
+__global__ void __launch_bounds__(kThreads)
+    top_tokens_kernel(TopTokens args, Slices slices, const BannedTokens* banned_of,
+                      const int32_t* banned) {
   SharedMemory shared;
-  float* scratch = shared.take<float>(kWarps);
-  Best* of_warps = shared.take<Best>(kWarps);
-  const uint32_t row = blockIdx.x;
-  float* logits = args.logits + size_t{row} * args.vocab;
+  float* most_of = shared.take<float>(kWarps);
+  float* sum_of = shared.take<float>(kWarps);
+  Best* least_of = shared.take<Best>(kWarps);
+  uint32_t* num_candidates = shared.take<uint32_t>(1);
+  float* candidates = shared.take<float>(kMostOfSlice);
+  uint16_t* places = shared.take<uint16_t>(kMostOfSlice);  // in the slice
+  const uint32_t row = blockIdx.x, first = blockIdx.y * slices.length;
+  const uint32_t length = min(slices.length, args.vocab - first);
+  const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  float* logits = args.logits + size_t{row} * args.vocab + first;
 
+  float mine[kOfThread];
   float most = -INFINITY;
-  for (uint32_t token = threadIdx.x; token < args.vocab; token += kThreads)
-    most = fmaxf(most, logits[token]);
-  most = block_max(most, scratch);
+#pragma unroll
+  for (uint32_t i = 0; i < kOfThread; ++i) {
+    const uint32_t at = i * kThreads + threadIdx.x;
+    mine[i] = at < length ? logits[at] : -INFINITY;
+  }
+#pragma unroll
+  for (uint32_t i = 0; i < kOfThread; ++i) most = fmaxf(most, mine[i]);
+  most = warp_max(most);
+  const float shift = most == -INFINITY ? 0 : most;
   float sum = 0;
-  for (uint32_t token = threadIdx.x; token < args.vocab; token += kThreads)
-    sum += expf(logits[token] - most);
-  const float log_sum = logf(block_sum(sum, scratch));
+#pragma unroll
+  for (uint32_t i = 0; i < kOfThread; ++i) sum += expf(mine[i] - shift);
+  sum = warp_sum(sum);
 
   if (banned_of != nullptr) {
     const BannedTokens of = banned_of[row];
-    for (uint32_t i = threadIdx.x; i < of.count; i += kThreads)
-      logits[banned[of.first + i]] = -INFINITY;
-    __syncthreads();
+#pragma unroll 1
+    for (uint32_t b = 0; b < of.count; ++b) {
+      const uint32_t at = static_cast<uint32_t>(banned[of.first + b]) - first;
+      if (at >= length || at % kThreads != threadIdx.x) continue;
+#pragma unroll
+      for (uint32_t i = 0; i < kOfThread; ++i)
+        if (i == at / kThreads) mine[i] = -INFINITY;
+    }
   }
 
-  Best mine = best_of_thread(logits, args.vocab);
-  for (uint32_t i = 0; i < args.count; ++i) {
-    const Best of_warp = best_of_warp(mine);
-    if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = of_warp;
-    __syncthreads();
-    Best best;
-    for (uint32_t warp = 0; warp < kWarps; ++warp) best = better(of_warps[warp], best);
-    if (threadIdx.x == 0) {
-      const size_t at = size_t{row} * args.count + i;
-      args.tokens[at] = best.token;
-      args.log_probabilities[at] = best.token < 0 ? -INFINITY : best.logit - most - log_sum;
+  // Each warp has `wanted` tokens at least as good as the least of its lanes' best that is found here; all warps
+  // together have args.count as good as the least of those.
+  Best best;
+#pragma unroll
+  for (uint32_t i = 0; i < kOfThread; ++i)
+    if (mine[i] > best.logit)
+      best = {mine[i], static_cast<int32_t>(first + i * kThreads + threadIdx.x)};
+  const Best of_lane = best;
+  Best least;
+  const uint32_t wanted = (args.count + kWarps - 1) / kWarps;
+#pragma unroll 1
+  for (uint32_t i = 0; i < wanted; ++i) {
+    least = best_of_warp(best);
+    if (best.token == least.token) best = {};
+  }
+  if (lane == 0) {
+    most_of[warp] = most;
+    sum_of[warp] = sum;
+    least_of[warp] = least;
+  }
+  if (threadIdx.x == 0) *num_candidates = 0;
+  __syncthreads();
+  least = least_of[0];
+  for (uint32_t w = 1; w < kWarps; ++w)
+    if (is_better(least, least_of[w])) least = least_of[w];
+  if (!is_better(least, of_lane)) {
+#pragma unroll
+    for (uint32_t i = 0; i < kOfThread; ++i) {
+      const Best one = {mine[i], static_cast<int32_t>(first + i * kThreads + threadIdx.x)};
+      if (one.logit > -INFINITY && !is_better(least, one)) {
+        const uint32_t at = atomicAdd(num_candidates, 1u);
+        candidates[at] = one.logit;
+        places[at] = static_cast<uint16_t>(i * kThreads + threadIdx.x);
+      }
     }
-    if (i + 1 < args.count && best.token >= 0 &&
-        static_cast<uint32_t>(best.token) % kThreads == threadIdx.x) {
-      logits[best.token] = -INFINITY;  // nobody else reads it
-      mine = best_of_thread(logits, args.vocab);
+  }
+  __syncthreads();  // in any order: each has its own place among them
+  most = -INFINITY;
+  for (uint32_t w = 0; w < kWarps; ++w) most = fmaxf(most, most_of[w]);
+  sum = 0;
+  for (uint32_t w = 0; w < kWarps; ++w) sum += sum_of[w] * weight_of(most_of[w], most);
+  const bool is_whole = slices.count == 1;
+  const float log_sum = is_whole ? logf(sum) : 0;
+  if (!is_whole && threadIdx.x == 0) {
+    logits[0] = most;
+    logits[1] = sum;
+  }
+  const auto found = [&](uint32_t place, const Best& one) {
+    if (is_whole) return write_found(args, row, place, one, most, log_sum);
+    logits[kFoundAt + place] = one.logit;
+    reinterpret_cast<int32_t*>(logits)[kFoundAt + args.count + place] = one.token;
+  };
+  const uint32_t of_all = *num_candidates;
+  for (uint32_t c = threadIdx.x; c < of_all; c += kThreads) {
+    const float logit = candidates[c];
+    const uint32_t at = places[c];
+    uint32_t place = 0;
+    for (uint32_t other = 0; other < of_all; ++other)
+      place += candidates[other] > logit || (candidates[other] == logit && places[other] < at);
+    if (place < args.count) found(place, {logit, static_cast<int32_t>(first + at)});
+  }
+  for (uint32_t place = of_all + threadIdx.x; place < args.count; place += kThreads)
+    found(place, {});
+}
+
+// A token's place is how many of all slices are better: those of a slice stand in order, and so do the slices' tokens.
+__global__ void __launch_bounds__(kThreads) join_slices_kernel(TopTokens args, Slices slices) {
+  const uint32_t row = blockIdx.x;
+  const float* of_row = args.logits + size_t{row} * args.vocab;
+  float most = -INFINITY;
+  for (uint32_t s = 0; s < slices.count; ++s) most = fmaxf(most, of_row[size_t{s} * slices.length]);
+  float sum = 0;
+  for (uint32_t s = 0; s < slices.count; ++s) {
+    const float* slice = of_row + size_t{s} * slices.length;
+    sum += slice[1] * weight_of(slice[0], most);
+  }
+  const float log_sum = logf(sum);
+  for (uint32_t i = threadIdx.x; i < slices.count * args.count; i += kThreads) {
+    const uint32_t mine = i / args.count;
+    uint32_t place = i % args.count;
+    const float* found = of_row + mine * slices.length + kFoundAt;
+    const Best one = {found[place], reinterpret_cast<const int32_t*>(found)[args.count + place]};
+    for (uint32_t s = 0; s < slices.count && place < args.count; ++s) {
+      if (s == mine) continue;
+      const float* others = of_row + s * slices.length + kFoundAt;
+      uint32_t begin = 0, end = args.count;
+      while (begin < end) {
+        const uint32_t middle = (begin + end) / 2;
+        const float other = others[middle];
+        if (other > one.logit || (other == one.logit && s < mine))
+          begin = middle + 1;
+        else
+          end = middle;
+      }
+      place += begin;
     }
-    __syncthreads();
+    if (place < args.count) write_found(args, row, place, one, most, log_sum);
   }
 }
 
@@ -103,10 +199,16 @@ __global__ void top_tokens_kernel(TopTokens args, const BannedTokens* banned_of,
 
 void top_tokens(const Launcher& launch, const TopTokens& args, const BannedTokens* banned_of,
                 const int32_t* banned) {
-  launch({.blocks = dim3(args.rows),
+  const Slices slices(args.vocab);
+  launch({.blocks = dim3(args.rows, slices.count),
           .threads = dim3(kThreads),
-          .shared_bytes = shared_bytes<float>(kWarps) + shared_bytes<Best>(kWarps)},
-         top_tokens_kernel, args, banned_of, banned);
+          .shared_bytes = 2 * shared_bytes<float>(kWarps) + shared_bytes<Best>(kWarps) +
+                          shared_bytes<uint32_t>(1) + shared_bytes<float>(kMostOfSlice) +
+                          shared_bytes<uint16_t>(kMostOfSlice)},
+         top_tokens_kernel, args, slices, banned_of, banned);
+  if (slices.count > 1)
+    launch({.blocks = dim3(args.rows), .threads = dim3(kThreads)}, join_slices_kernel, args,
+           slices);
 }
 
 }  // namespace itif::kernels::cuda

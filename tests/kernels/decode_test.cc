@@ -1,6 +1,7 @@
 // The operators of decoders: positions, the K/V cache, attention over it, the best tokens.
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <numeric>
 
 #include "fixture.h"
@@ -160,10 +161,15 @@ TEST_P(DecodeTest, AttendsOverBlocksAppendedAndCopied) {
 }
 
 TEST_P(DecodeTest, FindsTheBestTokensOfEachRow) {
-  for (const uint32_t vocab : {1u, 7u, 64u, 1000u, 5003u}) {
-    for (const uint32_t count : {1u, 8u, 24u}) {
+  for (const uint32_t vocab : {1u, 7u, 64u, 1000u, 5003u, 12290u}) {
+    for (const uint32_t count : {1u, 8u, 24u, kMaxTopTokens}) {
       constexpr uint32_t kRows = 5;
-      const auto logits = random_values(kRows * vocab, 3.0);
+      auto logits = random_values(kRows * vocab, 3.0);
+      // Many equals in the third row; nothing but a few in the fourth.
+      for (uint32_t v = 0; v < vocab; ++v) {
+        logits[2 * vocab + v] = std::round(logits[2 * vocab + v]);
+        if (v % 700 != 0) logits[3 * vocab + v] = -std::numeric_limits<float>::infinity();
+      }
       std::vector<BannedTokens> banned_of;
       std::vector<int32_t> banned;
       for (uint32_t r = 0; r < kRows; ++r) {
@@ -199,7 +205,7 @@ TEST_P(DecodeTest, FindsTheBestTokensOfEachRow) {
           if (std::find(banned.begin() + banned_of[r].first,
                         banned.begin() + banned_of[r].first + banned_of[r].count,
                         v) == banned.begin() + banned_of[r].first + banned_of[r].count)
-            order.push_back(v);
+            if (std::isfinite(row[v])) order.push_back(v);
         std::ranges::stable_sort(order, [&](int32_t a, int32_t b) { return row[a] > row[b]; });
         order.resize(count, -1);
         for (uint32_t i = 0; i < count; ++i) {
