@@ -12,4 +12,11 @@ __device__ inline float exp2_approximately(float x) {
   return power;
 }
 
+// 1 / x, a unit in the last place off; of what is below the normal numbers an infinity. (PTX: rcp.approx.ftz)
+__device__ inline float reciprocal_approximately(float x) {
+  float reciprocal;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(x));
+  return reciprocal;
+}
+
 }  // namespace itif::kernels::cuda

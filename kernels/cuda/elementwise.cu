@@ -5,26 +5,39 @@
 namespace itif::kernels::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 256;
+constexpr uint32_t kThreads = 128;  // a divisor of most models' rows of packs
+constexpr uint32_t kManyRows = 4;   // a thread's, where there are enough for all multiprocessors
 
-// Columns by x, so that a row of any width is dealt to as many threads as it has packs.
-template <class T, uint32_t kWidth>
+// A thread has the same columns of kRows rows, which it reads before it waits for any; its tenant's bias it reads once
+// for rows that follow one another. Rows by x, of which a grid has many, columns by y.
+template <class T, uint32_t kWidth, uint32_t kRows, Activation kActivation>
 __global__ void bias_activation_kernel(BiasActivation args, Rows rows) {
-  struct alignas(kWidth * sizeof(T)) Part {
-    T values[kWidth];
-  };
-  const uint32_t first = (blockIdx.x * kThreads + threadIdx.x) * kWidth;
-  const uint32_t row = blockIdx.y;
-  if (first >= args.width) return;
-  auto* at = reinterpret_cast<Part*>(static_cast<T*>(args.x) + size_t{row} * args.width + first);
-  const float* bias =
-      args.bias.base == nullptr ? nullptr : slab_at<float>(args.bias, rows.slots[row]) + first;
-  Part part = *at;
-  for (uint32_t i = 0; i < kWidth; ++i) {
-    const float x = to_float(part.values[i]) + (bias == nullptr ? 0.0f : bias[i]);
-    part.values[i] = from_float<T>(activate(args.activation, x));
+  const uint32_t column = (blockIdx.y * kThreads + threadIdx.x) * kWidth;
+  if (column >= args.width) return;
+  const uint32_t first = blockIdx.x * kRows;
+  const uint32_t last = min(kRows, rows.count - first) - 1;
+  const bool has_bias = args.bias.base != nullptr;
+  T* x = static_cast<T*>(args.x) + size_t{first} * args.width + column;
+  Values<T, kWidth> values[kRows] = {};
+  uint32_t slots[kRows] = {};
+#pragma unroll
+  for (uint32_t r = 0; r < kRows; ++r) {
+    const uint32_t row = min(r, last);
+    values[r] = values_at<kWidth>(x + size_t{row} * args.width);
+    if (has_bias) slots[r] = rows.slots[first + row];
   }
-  *at = part;
+  Values<float, kWidth> bias = {};
+#pragma unroll
+  for (uint32_t r = 0; r < kRows; ++r) {
+    if (r > last) break;
+    if (has_bias && (r == 0 || slots[r] != slots[r - 1]))
+      bias = values_at<kWidth>(slab_at<float>(args.bias, slots[r]) + column);
+#pragma unroll
+    for (uint32_t i = 0; i < kWidth; ++i)
+      values[r].values[i] = from_float<T>(
+          activate_for<kActivation, T>(to_float(values[r].values[i]) + bias.values[i]));
+    store_at(x + size_t{r} * args.width, values[r]);
+  }
 }
 
 template <class T>
@@ -38,15 +51,21 @@ __global__ void to_f32_kernel(const T* x, float* out, size_t count) {
 
 void bias_activation(const Launcher& launch, const BiasActivation& args, const Rows& rows) {
   with_activation(launch.activation(), [&]<class T>() {
-    constexpr uint32_t kWide = Pack<T>::kWidth;
-    const auto grid = [&](uint32_t width) {
-      return Grid{.blocks = dim3(div_up(args.width, width * kThreads), rows.count),
-                  .threads = dim3(kThreads)};
-    };
-    if (is_packed<T>(args.width))
-      launch(grid(kWide), bias_activation_kernel<T, kWide>, args, rows);
-    else
-      launch(grid(1), bias_activation_kernel<T, 1>, args, rows);
+    with_kind(args.activation, [&]<Activation kActivation>() {
+      const auto run = [&]<uint32_t kWidth, uint32_t kRows>() {
+        launch({.blocks = dim3(div_up(rows.count, kRows), div_up(args.width, kWidth * kThreads)),
+                .threads = dim3(kThreads)},
+               bias_activation_kernel<T, kWidth, kRows, kActivation>, args, rows);
+      };
+      constexpr uint32_t kWide = Pack<T>::kWidth;
+      const auto enough = size_t{launch.num_multiprocessors()} * 1024 * kManyRows;
+      if (!is_packed<T>(args.width))
+        run.template operator()<1, 1>();
+      else if (size_t{rows.count} * (args.width / kWide) < enough)
+        run.template operator()<kWide, 1>();
+      else
+        run.template operator()<kWide, kManyRows>();
+    });
   });
 }
 

@@ -60,6 +60,20 @@ constexpr bool is_packed(uint32_t width) {
   return width % Pack<T>::kWidth == 0;
 }
 
+// So many values that one instruction moves; as wide a pack of f32 as there are of T beside it.
+template <class T, uint32_t kWidth>
+struct alignas(kWidth * sizeof(T) > 16 ? 16 : kWidth * sizeof(T)) Values {
+  T values[kWidth];
+};
+template <uint32_t kWidth, class T>
+__device__ Values<T, kWidth> values_at(const T* at) {
+  return *reinterpret_cast<const Values<T, kWidth>*>(at);
+}
+template <class T, uint32_t kWidth>
+__device__ void store_at(T* at, const Values<T, kWidth>& values) {
+  *reinterpret_cast<Values<T, kWidth>*>(at) = values;
+}
+
 // Calls body.operator()<T>() with the type that stands for `type`. REQUIRES: one of the three.
 template <class Body>
 void with_activation(DType type, const Body& body) {

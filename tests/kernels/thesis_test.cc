@@ -33,36 +33,73 @@ class ThesisTest : public DeviceTest {
     return s.first_row * heads * head_size + (head * s.num_rows + row - s.first_row) * head_size +
            i;
   }
+  void run_bias(Activation activation_of, uint32_t width, const std::vector<uint32_t>& rows_of,
+                bool has_bias = true);
   void run_heads(uint32_t heads, uint32_t head_size, const std::vector<Padded>& of);
   void run_gemm(std::vector<MatrixBatch> batches, bool is_b_transposed);
 };
 ITIF_DEVICE_SUITE(ThesisTest);
 
-TEST_P(ThesisTest, AddsEachTenantsBiasAndActivates) {
+void ThesisTest::run_bias(Activation activation_of, uint32_t width,
+                          const std::vector<uint32_t>& rows_of, bool has_bias) {
   const uint32_t slots[] = {1, 0, 2};
+  const auto ranges = make_ranges(rows_of, slots);
+  const auto slot_of = slot_of_rows(ranges);
+  std::vector<std::vector<float>> bias;
+  for (int s = 0; s < 3; ++s) bias.push_back(random_values(width));
+  const auto x = random_activations(slot_of.size() * width, 2.0);
+  std::byte* device_x = upload_activations(x);
+  stream_->bias_activation({.x = device_x,
+                            .bias = has_bias ? upload_slab(bias, DType::kF32) : Slab{},
+                            .width = width,
+                            .activation = activation_of,
+                            .ranges = ranges});
+  std::vector<double> expected;
+  for (size_t i = 0; i < x.size(); ++i)
+    expected.push_back(reference::activate(
+        activation_of, double{x[i]} + (has_bias ? bias[slot_of[i / width]][i % width] : 0.0)));
+  expect_close(download_activations(device_x, x.size()), expected, 1.01 * unit() + 2e-5,
+               "width " + std::to_string(width));
+}
+
+TEST_P(ThesisTest, AddsEachTenantsBiasAndActivates) {
   for (const Activation activation_of :
        {Activation::kNone, Activation::kGelu, Activation::kGeluTanh, Activation::kRelu,
-        Activation::kTanh})
-    for (const uint32_t width : {1u, 7u, 36u, 63u, 768u, 3072u}) {
-      const uint32_t rows_of[] = {3, 0, 1, 9};
-      const auto ranges = make_ranges(rows_of, slots);
-      const auto slot_of = slot_of_rows(ranges);
-      std::vector<std::vector<float>> bias;
-      for (int s = 0; s < 3; ++s) bias.push_back(random_values(width));
-      const auto x = random_activations(slot_of.size() * width);
-      std::byte* device_x = upload_activations(x);
-      stream_->bias_activation({.x = device_x,
-                                .bias = upload_slab(bias, DType::kF32),
-                                .width = width,
-                                .activation = activation_of,
-                                .ranges = ranges});
-      std::vector<double> expected;
-      for (size_t i = 0; i < x.size(); ++i)
-        expected.push_back(
-            reference::activate(activation_of, double{x[i]} + bias[slot_of[i / width]][i % width]));
-      expect_close(download_activations(device_x, x.size()), expected, 1.01 * unit() + 2e-5,
-                   "width " + std::to_string(width));
+        Activation::kTanh, Activation::kSilu})
+    for (const uint32_t width : {1u, 7u, 36u, 63u, 768u, 3072u})
+      run_bias(activation_of, width, {3, 0, 1, 9});
+  run_bias(Activation::kGelu, 768, {5, 2}, false);
+}
+
+// More than a GPU's grid has in any direction but x, of narrow rows.
+TEST_P(ThesisTest, AddsBiasesToMoreRowsThanAGridIsHigh) {
+  run_bias(Activation::kGelu, 8, {40'001, 3, 25'533});
+}
+
+// Rounded once, however large or small, on a GPU; and what is no number stays none.
+TEST_P(ThesisTest, ActivatesAnyNumber) {
+  const double least = device_->info().kind == "cuda" ? 3e-7 : 1.6e-5;
+  for (const Activation activation_of :
+       {Activation::kGelu, Activation::kGeluTanh, Activation::kSilu}) {
+    std::vector<float> x = {INFINITY, -0.0f, std::nanf(""), 1e4f, -1e4f, 0.0f, 13.0f, -30.0f};
+    for (int i = -640; i < 640; ++i) x.push_back(rounded(static_cast<float>(i) / 64.0f));
+    for (int i = 0; i < 16; ++i) x.push_back(std::ldexp(1.0f, -i));
+    std::byte* device_x = upload_activations(x);
+    const uint32_t width = static_cast<uint32_t>(x.size());
+    const RowRange range{.first_row = 0, .num_rows = 1, .slot = 0};
+    stream_->bias_activation({.x = device_x,
+                              .bias = {},
+                              .width = width,
+                              .activation = activation_of,
+                              .ranges = {&range, 1}});
+    const auto got = download_activations(device_x, width);
+    EXPECT_EQ(got[0], INFINITY);
+    EXPECT_TRUE(std::isnan(got[2]));
+    for (size_t i = 3; i < got.size(); ++i) {
+      const double expected = reference::activate(activation_of, x[i]);
+      EXPECT_NEAR(got[i], expected, (1.02 * unit() + 2e-7) * std::abs(expected) + least) << x[i];
     }
+  }
 }
 
 void ThesisTest::run_heads(uint32_t heads, uint32_t head_size, const std::vector<Padded>& of) {

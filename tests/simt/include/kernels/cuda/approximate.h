@@ -18,4 +18,11 @@ inline float exp2_approximately(float x) {
   return power < FLT_MIN ? 0 : power;
 }
 
+inline float reciprocal_approximately(float x) {
+  constexpr float kError = 0x1p-23f;
+  uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return 1.0f / x * (1 + (bits & 1 ? kError : -kError));
+}
+
 }  // namespace itif::kernels::cuda
