@@ -17,12 +17,19 @@ __global__ void embed_layer_norm_kernel(EmbedLayerNorm args, Rows rows, const ui
   const uint32_t slot = rows.slots[row];
   const size_t width = args.hidden;
   WarpRow<T, kWidth, kPacks> values(args.hidden);
-  values.load(slab_at<T>(args.word, slot) + id_of(args.ids, row) * width);
-  values.add(slab_at<T>(args.position, slot) + (args.position_base + positions[row]) * width);
-  if (args.token_type.base != nullptr)
-    values.add(slab_at<T>(args.token_type, slot) +
-               (token_types == nullptr ? 0u : token_types[row]) * width);
-  values.normalize(slab_at<float>(args.gamma, slot), slab_at<float>(args.beta, slot), args.epsilon);
+  const auto gamma = values.read_f32(slab_at<float>(args.gamma, slot));
+  const auto beta = values.read_f32(slab_at<float>(args.beta, slot));
+  const auto position =
+      values.read(slab_at<T>(args.position, slot) + (args.position_base + positions[row]) * width);
+  const auto type = values.read(args.token_type.base == nullptr
+                                    ? nullptr
+                                    : slab_at<T>(args.token_type, slot) +
+                                          (token_types == nullptr ? 0u : token_types[row]) * width);
+  const auto word = values.read(slab_at<T>(args.word, slot) + id_of(args.ids, row) * width);
+  values.set(word);
+  values.add(position);
+  values.add(type);
+  values.normalize(gamma, beta, args.epsilon);
   values.store(static_cast<T*>(args.out) + row * width);
 }
 
@@ -32,9 +39,10 @@ __global__ void embed_positions_kernel(EmbedPositions args, Rows rows, const uin
   if (row >= rows.count) return;
   const size_t width = args.hidden;
   WarpRow<T, kWidth, kPacks> values(args.hidden);
-  values.load(slab_at<T>(args.word, rows.slots[row]) + id_of(args.ids, row) * width);
+  const auto position = values.read_f32(args.position + positions[row] * width);
+  values.set(values.read(slab_at<T>(args.word, rows.slots[row]) + id_of(args.ids, row) * width));
   values.scale(args.scale);
-  values.add_f32(args.position + positions[row] * width);
+  values.add(position);
   values.store(static_cast<T*>(args.out) + row * width);
 }
 

@@ -210,11 +210,11 @@ __global__ void embed_patches_kernel(EmbedPatches args, Rows rows, const int32_t
   const uint32_t slot = rows.slots[row], index = static_cast<uint32_t>(index_of_row[row]);
   T* x = static_cast<T*>(args.x) + size_t{row} * args.hidden;
   WarpRow<T, kWidth, kPacks> values(args.hidden);
-  values.load(slab_at<T>(args.position, slot) + size_t{index} * args.hidden);
+  values.set(values.read(slab_at<T>(args.position, slot) + size_t{index} * args.hidden));
   if (index == 0)
-    values.add_f32(slab_at<float>(args.class_token, slot));
+    values.add(values.read_f32(slab_at<float>(args.class_token, slot)));
   else
-    values.add(x);
+    values.add(values.read(x));
   values.store(x);
 }
 

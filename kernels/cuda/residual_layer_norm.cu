@@ -11,14 +11,19 @@ __global__ void residual_layer_norm_kernel(ResidualLayerNorm args, Rows rows) {
   const uint32_t slot = rows.slots[row];
   const size_t first = size_t{row} * args.hidden;
   WarpRow<T, kWidth, kPacks> values(args.hidden);
-  values.load(static_cast<const T*>(args.x) + first);
-  if (args.bias.base != nullptr) values.add_f32(slab_at<float>(args.bias, slot));
-  if (args.residual != nullptr) values.add(static_cast<const T*>(args.residual) + first);
-  if (args.sum != nullptr) {
-    values.round();  // the norm is that of the sum as it is stored
-    values.store(static_cast<T*>(args.sum) + first);
-  }
-  values.normalize(slab_at<float>(args.gamma, slot), slab_at<float>(args.beta, slot), args.epsilon);
+  const auto x = values.read(static_cast<const T*>(args.x) + first);
+  const auto residual = values.read(
+      args.residual == nullptr ? nullptr : static_cast<const T*>(args.residual) + first);
+  const auto bias =
+      values.read_f32(args.bias.base == nullptr ? nullptr : slab_at<float>(args.bias, slot));
+  const auto gamma = values.read_f32(slab_at<float>(args.gamma, slot));
+  const auto beta = values.read_f32(slab_at<float>(args.beta, slot));
+  values.set(x);
+  values.add(bias);
+  values.add(residual);
+  // The norm is that of the sum as it is stored.
+  if (args.sum != nullptr) values.store_rounded(static_cast<T*>(args.sum) + first);
+  values.normalize(gamma, beta, args.epsilon);
   values.store(static_cast<T*>(args.out) + first);
 }
 

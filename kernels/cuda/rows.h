@@ -23,15 +23,26 @@ __device__ inline uint32_t my_row() {
   return blockIdx.x * kRowsPerBlock + threadIdx.y;
 }
 
-__device__ inline float warp_sum(float value) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2)
+// Over each kLanes neighbouring lanes of a warp, all of whose lanes call it.
+template <uint32_t kLanes>
+__device__ float lanes_sum(float value) {
+#pragma unroll
+  for (int distance = kLanes / 2; distance > 0; distance /= 2)
     value += __shfl_xor_sync(kAllLanes, value, distance);
   return value;
 }
-__device__ inline float warp_max(float value) {
-  for (int distance = kWarp / 2; distance > 0; distance /= 2)
+template <uint32_t kLanes>
+__device__ float lanes_max(float value) {
+#pragma unroll
+  for (int distance = kLanes / 2; distance > 0; distance /= 2)
     value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, distance));
   return value;
+}
+__device__ inline float warp_sum(float value) {
+  return lanes_sum<kWarp>(value);
+}
+__device__ inline float warp_max(float value) {
+  return lanes_max<kWarp>(value);
 }
 
 template <class T>
@@ -39,79 +50,117 @@ __device__ const T* slab_at(const Slab& slab, uint32_t slot) {
   return reinterpret_cast<const T*>(slab.at(slot));
 }
 
+// The most packs that a lane has in the next smaller kernel of with_row_of.
+constexpr uint32_t packs_below(uint32_t packs) {
+  return packs > 16 ? 16 : packs > 8 ? 8 : packs > 6 ? 6 : packs > 4 ? 4 : packs - 1;
+}
+
 // A warp's row in registers: lane l has packs l, l + 32, … of kWidth values each. kPacks: of a lane, at most.
 template <class T, uint32_t kWidth, uint32_t kPacks>
 class WarpRow {
  public:
-  struct alignas(kWidth * sizeof(T)) Part {
-    T values[kWidth];
-  };
-
   __device__ explicit WarpRow(uint32_t width) : width_(width) {}
 
-  // body(first, values): values[0, kWidth) are those of the row from `first` on.
+  // Another row, of what it has in memory: read when this is made, where a lane's registers hold it, so that what
+  // several rows have is under way before any is waited for. Zeros: of nullptr.
+  template <class Of>
+  class Read {
+   public:
+    __device__ Read(const WarpRow& shape, const Of* row) : row_(row) {
+      if constexpr (kIsAhead)
+        if (row != nullptr)
+          shape.for_each_first(
+              [&](uint32_t p, uint32_t first) { packs_[p] = values_at<kWidth>(row + first); });
+    }
+    __device__ Values<Of, kWidth> pack(uint32_t p, uint32_t first) const {
+      if constexpr (kIsAhead) return packs_[p];
+      return row_ == nullptr ? Values<Of, kWidth>{} : values_at<kWidth>(row_ + first);
+    }
+
+   private:
+    static constexpr bool kIsAhead = kPacks * kWidth <= 32;
+    const Of* const row_;
+    Values<Of, kWidth> packs_[kIsAhead ? kPacks : 1] = {};
+  };
+  __device__ Read<T> read(const T* row) const { return Read<T>(*this, row); }
+  __device__ Read<float> read_f32(const float* row) const { return Read<float>(*this, row); }
+
+  // body(p, first): the lane's pack p begins with the row's value `first`.
   template <class Body>
-  __device__ void for_each_pack(const Body& body) {
+  __device__ void for_each_first(const Body& body) const {
 #pragma unroll
     for (uint32_t p = 0; p < kPacks; ++p) {
       const uint32_t first = (threadIdx.x + p * kWarp) * kWidth;
-      if (first < width_) body(first, values_[p]);
+      if (p + 1 <= kFullPacks || first < width_) body(p, first);
     }
   }
-  __device__ void load(const T* row) {
-    for_each_pack([&](uint32_t first, float* values) {
-      const Part part = *reinterpret_cast<const Part*>(row + first);
-      for (uint32_t i = 0; i < kWidth; ++i) values[i] = to_float(part.values[i]);
+  // body(value)
+  template <class Body>
+  __device__ void for_each(const Body& body) {
+    for_each_first([&](uint32_t p, uint32_t) {
+#pragma unroll
+      for (uint32_t i = 0; i < kWidth; ++i) body(values_[p][i]);
     });
   }
-  __device__ void add(const T* row) {
-    for_each_pack([&](uint32_t first, float* values) {
-      const Part part = *reinterpret_cast<const Part*>(row + first);
-      for (uint32_t i = 0; i < kWidth; ++i) values[i] += to_float(part.values[i]);
+  template <class Of>
+  __device__ void set(const Read<Of>& row) {
+    for_each_first([&](uint32_t p, uint32_t first) {
+      const Values<Of, kWidth> pack = row.pack(p, first);
+#pragma unroll
+      for (uint32_t i = 0; i < kWidth; ++i) values_[p][i] = to_float(pack.values[i]);
     });
   }
-  __device__ void add_f32(const float* row) {
-    for_each_pack([&](uint32_t first, float* values) {
-      for (uint32_t i = 0; i < kWidth; ++i) values[i] += row[first + i];
+  template <class Of>
+  __device__ void add(const Read<Of>& row) {
+    for_each_first([&](uint32_t p, uint32_t first) {
+      const Values<Of, kWidth> pack = row.pack(p, first);
+#pragma unroll
+      for (uint32_t i = 0; i < kWidth; ++i) values_[p][i] += to_float(pack.values[i]);
     });
   }
-  __device__ void store(T* row) {
-    for_each_pack([&](uint32_t first, const float* values) {
-      Part part;
-      for (uint32_t i = 0; i < kWidth; ++i) part.values[i] = from_float<T>(values[i]);
-      *reinterpret_cast<Part*>(row + first) = part;
-    });
+  __device__ void store(T* row) const {
+    for_each_first([&](uint32_t p, uint32_t first) { store_at(row + first, rounded(p)); });
   }
   __device__ void scale(float by) {
-    for_each_pack([&](uint32_t, float* values) {
-      for (uint32_t i = 0; i < kWidth; ++i) values[i] *= by;
-    });
+    for_each([&](float& value) { value *= by; });
   }
-  // To what the type can hold.
-  __device__ void round() {
-    for_each_pack([&](uint32_t, float* values) {
-      for (uint32_t i = 0; i < kWidth; ++i) values[i] = to_float(from_float<T>(values[i]));
+  // And goes on with what is stored.
+  __device__ void store_rounded(T* row) {
+    for_each_first([&](uint32_t p, uint32_t first) {
+      const Values<T, kWidth> pack = rounded(p);
+      store_at(row + first, pack);
+#pragma unroll
+      for (uint32_t i = 0; i < kWidth; ++i) values_[p][i] = to_float(pack.values[i]);
     });
   }
   // LayerNorm. Mean and variance in two passes over registers: no cancellation, whatever the mean.
-  __device__ void normalize(const float* gamma, const float* beta, float epsilon) {
+  __device__ void normalize(const Read<float>& gamma, const Read<float>& beta, float epsilon) {
+    const float share = 1.0f / static_cast<float>(width_);
     float sum = 0;
-    for_each_pack([&](uint32_t, const float* values) {
-      for (uint32_t i = 0; i < kWidth; ++i) sum += values[i];
-    });
-    const float mean = warp_sum(sum) / static_cast<float>(width_);
+    for_each([&](float value) { sum += value; });
+    const float mean = warp_sum(sum) * share;
     float squares = 0;
-    for_each_pack([&](uint32_t, const float* values) {
-      for (uint32_t i = 0; i < kWidth; ++i) squares += (values[i] - mean) * (values[i] - mean);
-    });
-    const float scale = rsqrtf(warp_sum(squares) / static_cast<float>(width_) + epsilon);
-    for_each_pack([&](uint32_t first, float* values) {
+    for_each([&](float value) { squares += (value - mean) * (value - mean); });
+    const float scale = rsqrtf(warp_sum(squares) * share + epsilon);
+    for_each_first([&](uint32_t p, uint32_t first) {
+      const Values<float, kWidth> by = gamma.pack(p, first), more = beta.pack(p, first);
+#pragma unroll
       for (uint32_t i = 0; i < kWidth; ++i)
-        values[i] = (values[i] - mean) * scale * gamma[first + i] + beta[first + i];
+        values_[p][i] = (values_[p][i] - mean) * scale * by.values[i] + more.values[i];
     });
   }
 
  private:
+  // Packs that every lane has: rows of fewer are given to kernels of fewer (with_row_of).
+  static constexpr uint32_t kFullPacks = kWidth == 1 ? 0 : packs_below(kPacks);
+
+  __device__ Values<T, kWidth> rounded(uint32_t p) const {
+    Values<T, kWidth> pack;
+#pragma unroll
+    for (uint32_t i = 0; i < kWidth; ++i) pack.values[i] = from_float<T>(values_[p][i]);
+    return pack;
+  }
+
   const uint32_t width_;
   float values_[kPacks][kWidth];
 };
