@@ -1,11 +1,30 @@
-// The thesis's form of attention: rows to heads and back, a block a row, and softmax over scores in memory, a warp
-// a row of scores.
+// The thesis's form of attention: rows to heads and back, and softmax over scores in memory. Launches have its
+// geometry (ITIF, equations 4.3 and 4.4): blocks of as many threads as a row has values, up to 1,024, and no more of
+// them than the GPU holds at once, each going from rows to rows. As a thread moves a pack of values, a block has several
+// rows at a time.
+#include "kernels/cuda/approximate.h"
 #include "kernels/cuda/rows.h"
 
 namespace itif::kernels::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 128;
+constexpr uint32_t kMostThreads = 1024;      // a block's
+constexpr uint32_t kResidentThreads = 2048;  // a multiprocessor's
+constexpr uint32_t kRowsAtOnce = 2;          // of a thread, under way together
+
+// A thread's columns and rows: of each row that it has kWidth values from `column` on, of one head.
+struct Turn {
+  uint32_t first_row, rows_a_block;  // of a block's threads at a time
+  uint32_t column, columns;          // the next ones are so many behind
+};
+template <uint32_t kWidth>
+__device__ Turn my_turn(uint32_t hidden) {
+  const uint32_t packs = hidden / kWidth;
+  if (packs > blockDim.x) return {blockIdx.x, 1, threadIdx.x * kWidth, blockDim.x * kWidth};
+  const uint32_t rows = blockDim.x / packs, row = threadIdx.x / packs;
+  return {blockIdx.x * rows + row, rows, row < rows ? threadIdx.x % packs * kWidth : hidden,
+          hidden};
+}
 
 // Where value `column` of a row stands by heads, in elements.
 __device__ size_t by_heads(const PaddedSegment& segment, uint32_t row, uint32_t column,
@@ -13,80 +32,226 @@ __device__ size_t by_heads(const PaddedSegment& segment, uint32_t row, uint32_t 
   const uint32_t head = column / head_size;
   return size_t{segment.first_row} * hidden +
          (size_t{head} * segment.num_rows + (row - segment.first_row)) * head_size +
-         column % head_size;
+         (column - head * head_size);
 }
 
-template <class T>
-__global__ void split_heads_kernel(HeadPart part, uint32_t hidden, uint32_t head_size, Rows rows,
-                                   const PaddedSegment* segments, const int32_t* segment_of_row) {
-  const uint32_t row = blockIdx.x;
-  if (segment_of_row[row] < 0) return;
-  const PaddedSegment segment = segments[segment_of_row[row]];
-  const T* x = static_cast<const T*>(part.x) + size_t{row} * hidden;
-  const float* bias =
-      part.bias.base == nullptr ? nullptr : slab_at<float>(part.bias, rows.slots[row]);
-  T* out = static_cast<T*>(part.out);
-  for (uint32_t i = threadIdx.x; i < hidden; i += kThreads)
-    out[by_heads(segment, row, i, hidden, head_size)] =
-        bias == nullptr ? x[i] : from_float<T>(to_float(x[i]) + bias[i]);
+// body(first, step, column, of_row) for a thread's rows, first and first + step at a time, of which it says the
+// segments: -1 of those that are of none.
+template <uint32_t kWidth, class Body>
+__device__ void for_each_turn(uint32_t hidden, uint32_t num_rows, const int32_t* segment_of_row,
+                              const Body& body) {
+  const Turn turn = my_turn<kWidth>(hidden);
+  const uint32_t step = gridDim.x * turn.rows_a_block;
+  for (uint32_t column = turn.column; column < hidden; column += turn.columns)
+    for (uint32_t first = turn.first_row; first < num_rows; first += step * kRowsAtOnce) {
+      int32_t of_row[kRowsAtOnce];
+#pragma unroll
+      for (uint32_t r = 0; r < kRowsAtOnce; ++r)
+        of_row[r] = first + r * step < num_rows ? segment_of_row[first + r * step] : -1;
+      body(first, step, column, of_row);
+    }
 }
 
-template <class T>
-__global__ void merge_heads_kernel(MergeHeads args, const PaddedSegment* segments,
-                                   const int32_t* segment_of_row) {
-  const uint32_t row = blockIdx.x, hidden = args.num_heads * args.head_size;
-  if (segment_of_row[row] < 0) return;
-  const PaddedSegment segment = segments[segment_of_row[row]];
-  const T* x = static_cast<const T*>(args.x);
-  T* out = static_cast<T*>(args.out) + size_t{row} * hidden;
-  for (uint32_t i = threadIdx.x; i < hidden; i += kThreads)
-    out[i] = x[by_heads(segment, row, i, hidden, args.head_size)];
+template <class T, uint32_t kWidth>
+__global__ void __launch_bounds__(kMostThreads, kResidentThreads / kMostThreads)
+    split_heads_kernel(HeadPart part, uint32_t hidden, uint32_t head_size, Rows rows,
+                       const PaddedSegment* segments, const int32_t* segment_of_row) {
+  for_each_turn<kWidth>(
+      hidden, rows.count, segment_of_row,
+      [&](uint32_t first, uint32_t step, uint32_t column, const int32_t(&of_row)[kRowsAtOnce]) {
+        const T* x = static_cast<const T*>(part.x) + column;
+        Values<T, kWidth> values[kRowsAtOnce];
+#pragma unroll
+        for (uint32_t r = 0; r < kRowsAtOnce; ++r)
+          values[r] = values_at<kWidth>(x + size_t{min(first + r * step, rows.count - 1)} * hidden);
+#pragma unroll
+        for (uint32_t r = 0; r < kRowsAtOnce; ++r) {
+          const uint32_t row = first + r * step;
+          if (of_row[r] < 0) continue;
+          Values<float, kWidth> bias = {};
+          if (part.bias.base != nullptr)
+            bias = values_at<kWidth>(slab_at<float>(part.bias, rows.slots[row]) + column);
+          Values<T, kWidth> sum;
+#pragma unroll
+          for (uint32_t i = 0; i < kWidth; ++i)
+            sum.values[i] = from_float<T>(to_float(values[r].values[i]) + bias.values[i]);
+          store_at(static_cast<T*>(part.out) +
+                       by_heads(segments[of_row[r]], row, column, hidden, head_size),
+                   sum);
+        }
+      });
 }
 
-// Rows of scores of one segment: y, and within it a warp a row of any head.
-template <class T>
-__global__ void softmax_kernel(Softmax args, const PaddedSegment* segments) {
-  const PaddedSegment segment = segments[blockIdx.y];
-  const uint32_t row = my_row();
-  if (row >= args.num_heads * segment.num_rows) return;
-  T* x = static_cast<T*>(args.x) + segment.first_score + size_t{row} * segment.num_rows;
+template <class T, uint32_t kWidth>
+__global__ void __launch_bounds__(kMostThreads, kResidentThreads / kMostThreads)
+    merge_heads_kernel(MergeHeads args, uint32_t num_rows, const PaddedSegment* segments,
+                       const int32_t* segment_of_row) {
+  const uint32_t hidden = args.num_heads * args.head_size;
+  for_each_turn<kWidth>(
+      hidden, num_rows, segment_of_row,
+      [&](uint32_t first, uint32_t step, uint32_t column, const int32_t(&of_row)[kRowsAtOnce]) {
+        T* out = static_cast<T*>(args.out) + size_t{first} * hidden + column;
+        Values<T, kWidth> values[kRowsAtOnce];
+#pragma unroll
+        for (uint32_t r = 0; r < kRowsAtOnce; ++r)
+          if (of_row[r] >= 0)
+            values[r] = values_at<kWidth>(
+                static_cast<const T*>(args.x) +
+                by_heads(segments[of_row[r]], first + r * step, column, hidden, args.head_size));
+#pragma unroll
+        for (uint32_t r = 0; r < kRowsAtOnce; ++r)
+          if (of_row[r] >= 0) store_at(out + size_t{r * step} * hidden, values[r]);
+      });
+}
+
+// A row of scores by kLanes neighbouring lanes, each with kPacks packs of kWidth of them in registers.
+// REQUIRES: called by whole warps; rows that are not there have no tokens and no columns.
+template <class T, uint32_t kWidth, uint32_t kLanes, uint32_t kPacks>
+__device__ void softmax_of_row(T* row, uint32_t num_tokens, uint32_t num_columns, float scale) {
+  float values[kPacks][kWidth];
+  const uint32_t lane = threadIdx.x % kLanes;
   float most = -INFINITY;
-  for (uint32_t i = threadIdx.x; i < segment.num_tokens; i += kWarp)
-    most = fmaxf(most, to_float(x[i]) * args.scale);
+#pragma unroll
+  for (uint32_t p = 0; p < kPacks; ++p) {
+    const uint32_t first = (lane + p * kLanes) * kWidth;
+    Values<T, kWidth> pack = {};
+    if (first < num_tokens) pack = values_at<kWidth>(row + first);
+#pragma unroll
+    for (uint32_t i = 0; i < kWidth; ++i) {
+      values[p][i] = first + i < num_tokens ? to_float(pack.values[i]) * scale : -INFINITY;
+      most = fmaxf(most, values[p][i]);
+    }
+  }
+  most = lanes_max<kLanes>(most);
+  if (num_tokens == 0) most = 0;  // and all become 0
+  float sum = 0;
+#pragma unroll
+  for (uint32_t p = 0; p < kPacks; ++p)
+#pragma unroll
+    for (uint32_t i = 0; i < kWidth; ++i)
+      sum += values[p][i] = exp2_approximately(values[p][i] - most);
+  sum = lanes_sum<kLanes>(sum);
+  const float inverse = num_tokens == 0 ? 0.0f : 1.0f / sum;
+#pragma unroll
+  for (uint32_t p = 0; p < kPacks; ++p) {
+    const uint32_t first = (lane + p * kLanes) * kWidth;
+    Values<T, kWidth> pack;
+#pragma unroll
+    for (uint32_t i = 0; i < kWidth; ++i) pack.values[i] = from_float<T>(values[p][i] * inverse);
+    if (first < num_columns) store_at(row + first, pack);
+  }
+}
+
+// Longer rows, in three passes over memory.
+template <class T>
+__device__ void softmax_of_long_row(T* row, uint32_t num_tokens, uint32_t num_columns,
+                                    float scale) {
+  float most = -INFINITY;
+  for (uint32_t i = threadIdx.x; i < num_tokens; i += kWarp)
+    most = fmaxf(most, to_float(row[i]) * scale);
   most = warp_max(most);
   float sum = 0;
-  for (uint32_t i = threadIdx.x; i < segment.num_tokens; i += kWarp)
-    sum += expf(to_float(x[i]) * args.scale - most);
+  for (uint32_t i = threadIdx.x; i < num_tokens; i += kWarp)
+    sum += exp2_approximately(to_float(row[i]) * scale - most);
   const float inverse = 1.0f / warp_sum(sum);
-  for (uint32_t i = threadIdx.x; i < segment.num_rows; i += kWarp)
-    x[i] = from_float<T>(i < segment.num_tokens ? expf(to_float(x[i]) * args.scale - most) * inverse
-                                                : 0.0f);
+  for (uint32_t i = threadIdx.x; i < num_columns; i += kWarp)
+    row[i] = from_float<T>(
+        i < num_tokens ? exp2_approximately(to_float(row[i]) * scale - most) * inverse : 0.0f);
+}
+
+// Segments by x, of which a grid has many; by y, and beyond it in turns, the rows of scores of all heads of one.
+template <class T, uint32_t kLanes, uint32_t kPacks>
+__global__ void softmax_kernel(Softmax args, const PaddedSegment* segments) {
+  constexpr uint32_t kWide = Pack<T>::kWidth, kRows = kRowsPerBlock * (kWarp / kLanes);
+  const PaddedSegment segment = segments[blockIdx.x];
+  T* x = static_cast<T*>(args.x) + segment.first_score;
+  const float scale = args.scale * 1.44269504f;  // log2(e)
+  const bool is_packed = segment.num_rows % kWide == 0 && segment.first_score % kWide == 0;
+  const uint32_t count = args.num_heads * segment.num_rows;
+  const uint32_t of_warp = threadIdx.y * (kWarp / kLanes);
+  for (uint32_t first = blockIdx.y * kRows + of_warp; first < count; first += gridDim.y * kRows) {
+    const uint32_t row = first + threadIdx.x / kLanes;
+    T* scores = x + size_t{row} * segment.num_rows;
+    const uint32_t tokens = row < count ? segment.num_tokens : 0;
+    const uint32_t columns = row < count ? segment.num_rows : 0;
+    if constexpr (kPacks == 0)
+      softmax_of_long_row(scores, tokens, columns, scale);
+    else if (is_packed)
+      softmax_of_row<T, kWide, kLanes, kPacks>(scores, tokens, columns, scale);
+    else
+      softmax_of_row<T, 1, kLanes, kPacks * kWide>(scores, tokens, columns, scale);
+  }
+}
+
+// Calls body.operator()<kLanes, kPacks>() with what holds rows of `longest` scores.
+template <class T, class Body>
+void with_scores_of(uint32_t longest, const Body& body) {
+  constexpr uint32_t kPair =
+      2 * Pack<T>::kWidth;  // a lane's packs, so that a warp has several short rows
+  if (longest <= 4 * kPair) return body.template operator()<4, 2>();
+  if (longest <= 8 * kPair) return body.template operator()<8, 2>();
+  if (longest <= 16 * kPair) return body.template operator()<16, 2>();
+  if (longest <= 32 * kPair) return body.template operator()<32, 2>();
+  if (longest <= 64 * kPair) return body.template operator()<32, 4>();
+  if (longest <= 128 * kPair) return body.template operator()<32, 8>();
+  return body.template operator()<32, 0>();
+}
+
+// Equations 4.3 and 4.4 for rows of `hidden` values, of which a thread takes `width` at a time.
+Grid grid_of_thesis(uint32_t hidden, uint32_t width, uint32_t rows, uint32_t num_multiprocessors) {
+  const uint32_t threads = hidden < kMostThreads ? hidden : kMostThreads;
+  const uint32_t packs = hidden / width;
+  const uint32_t blocks = div_up(rows, packs < threads ? threads / packs : 1);
+  const uint32_t most = kResidentThreads / threads * num_multiprocessors;
+  return {.blocks = dim3(blocks < most ? blocks : most), .threads = dim3(threads)};
 }
 
 }  // namespace
 
 void split_heads(const Launcher& launch, const HeadPart& part, const SplitHeads& args,
                  const Rows& rows, const PaddedSegment* segments, const int32_t* segment_of_row) {
+  const uint32_t hidden = args.num_heads * args.head_size;
   with_activation(launch.activation(), [&]<class T>() {
-    launch({.blocks = dim3(rows.count), .threads = dim3(kThreads)}, split_heads_kernel<T>, part,
-           args.num_heads * args.head_size, args.head_size, rows, segments, segment_of_row);
+    const auto run = [&]<uint32_t kWidth>() {
+      launch(grid_of_thesis(hidden, kWidth, rows.count, launch.num_multiprocessors()),
+             split_heads_kernel<T, kWidth>, part, hidden, args.head_size, rows, segments,
+             segment_of_row);
+    };
+    if (is_packed<T>(args.head_size))
+      run.template operator()<Pack<T>::kWidth>();
+    else
+      run.template operator()<1>();
   });
 }
 
 void merge_heads(const Launcher& launch, const MergeHeads& args, const PaddedSegment* segments,
                  const int32_t* segment_of_row, uint32_t num_rows) {
+  const uint32_t hidden = args.num_heads * args.head_size;
   with_activation(launch.activation(), [&]<class T>() {
-    launch({.blocks = dim3(num_rows), .threads = dim3(kThreads)}, merge_heads_kernel<T>, args,
-           segments, segment_of_row);
+    const auto run = [&]<uint32_t kWidth>() {
+      launch(grid_of_thesis(hidden, kWidth, num_rows, launch.num_multiprocessors()),
+             merge_heads_kernel<T, kWidth>, args, num_rows, segments, segment_of_row);
+    };
+    if (is_packed<T>(args.head_size))
+      run.template operator()<Pack<T>::kWidth>();
+    else
+      run.template operator()<1>();
   });
 }
 
 void softmax(const Launcher& launch, const Softmax& args, const PaddedSegment* segments,
              uint32_t num_segments, uint32_t longest) {
-  Grid grid = grid_of_rows(args.num_heads * longest);
-  grid.blocks.y = num_segments;
-  with_activation(launch.activation(),
-                  [&]<class T>() { launch(grid, softmax_kernel<T>, args, segments); });
+  if (num_segments == 0) return;
+  with_activation(launch.activation(), [&]<class T>() {
+    with_scores_of<T>(longest, [&]<uint32_t kLanes, uint32_t kPacks>() {
+      const uint32_t blocks = div_up(args.num_heads * longest, kRowsPerBlock * (kWarp / kLanes));
+      const uint32_t resident = kResidentThreads / (kWarp * kRowsPerBlock);
+      const uint32_t most = div_up(resident * launch.num_multiprocessors(), num_segments);
+      launch({.blocks = dim3(num_segments, blocks < most ? blocks : most),
+              .threads = dim3(kWarp, kRowsPerBlock)},
+             softmax_kernel<T, kLanes, kPacks>, args, segments);
+    });
+  });
 }
 
 }  // namespace itif::kernels::cuda

@@ -235,6 +235,37 @@ TEST_P(ThesisTest, SoftmaxOverTokensOnly) {
   }
 }
 
+TEST_P(ThesisTest, SoftmaxOfMoreSegmentsThanAGridIsHigh) {
+  std::vector<PaddedSegment> all(65'537);
+  for (uint32_t i = 0; i < all.size(); ++i) all[i] = {i, 1, i % 2, i};
+  std::byte* device_x = upload_activations(random_activations(all.size()));
+  stream_->softmax({.x = device_x, .segments = all, .num_heads = 1, .scale = 1.0f});
+  const auto got = download_activations(device_x, all.size());
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], static_cast<float>(i % 2)) << i;
+}
+
+// Rows that fill a lane's packs, a part of them, and none: each has a kernel by the batch's longest.
+TEST_P(ThesisTest, SoftmaxOfAnyLength) {
+  for (const uint32_t length : {8u, 31u, 64u, 65u, 128u, 136u, 250u, 512u, 1000u, 1024u, 1032u}) {
+    const auto all = segments({{length, length - 3}, {3, 2}, {8, 8}}, 2);
+    const size_t count = all.back().first_score + 2 * 64;
+    const auto x = random_activations(count, 3.0);
+    std::byte* device_x = upload_activations(x);
+    stream_->softmax({.x = device_x, .segments = all, .num_heads = 2, .scale = 0.7f});
+    std::vector<double> expected(count);
+    for (const PaddedSegment& s : all)
+      for (size_t row = 0; row < size_t{2} * s.num_rows; ++row) {
+        const size_t first = s.first_score + row * s.num_rows;
+        double sum = 0;
+        for (size_t i = first; i < first + s.num_tokens; ++i)
+          sum += expected[i] = std::exp(double{x[i]} * 0.7);
+        for (size_t i = first; i < first + s.num_tokens; ++i) expected[i] /= sum;
+      }
+    expect_close(download_activations(device_x, count), expected, 0.51 * unit() + 1e-6,
+                 std::to_string(length));
+  }
+}
+
 // Longer rows than the kernel keeps.
 TEST_P(ThesisTest, SoftmaxOfLongRows) {
   const std::vector<PaddedSegment> all = {{0, 2101, 2090, 0}};
