@@ -60,7 +60,7 @@ TEST(CudaBias, IsAddedByWhoReadsTheResult) {
   EXPECT_EQ(launches(192, attention(2, 32)), 2u);
   EXPECT_EQ(launches(192, layer_norm), 2u);
   EXPECT_EQ(launches(192, to_f32), 3u);
-  EXPECT_EQ(launches(192, attention(4, 16)), 3u) << "not on tensor cores";
+  EXPECT_EQ(launches(192, attention(8, 8)), 3u) << "not on tensor cores";
   EXPECT_EQ(launches(384, attention(2, 32)), 3u) << "of other values";
   EXPECT_EQ(launches(192,
                      [&](std::byte* x) {
