@@ -40,6 +40,7 @@ TEST_F(DirectoryDevice, AllGroupsMoveWithTheirNamesPlacesAndPlanners) {
   ASSERT_TRUE(directory->set_planner("apart", "naive", {}));
   const std::vector<TenantEntry> before = directory->list();
   break_device();
+  while (failures == 0) std::this_thread::yield();  // said behind what break_device() waits for
   EXPECT_EQ(failures, 1);
   const Status left = directory->leave_failed_device({});
   ASSERT_TRUE(left) << left.error().message;
