@@ -47,13 +47,16 @@ class LaunchLog {
     size_t bytes = 0, size = 0;
   };
   Mark end() const { return {bytes_.size(), size_}; }
-  // Those from a mark to another, whatever becomes of one. Returns the first error.
-  cudaError_t make(Mark from, Mark to, cudaStream_t stream) const {
+  // Those from a mark to another. Returns the first error: the others are made all the same, so that what a launch
+  // forks another joins, or none is (a capture that is spoilt, in which what follows would run at once).
+  enum class After : bool { kGoOn, kStop };
+  cudaError_t make(Mark from, Mark to, cudaStream_t stream, After error_is = After::kGoOn) const {
     cudaError_t first = cudaSuccess;
     for (size_t at = from.bytes; at < to.bytes;) {
       const auto& head = *reinterpret_cast<const Head*>(bytes_.data() + at);
       const cudaError_t error = head.run(head, stream);
       if (first == cudaSuccess) first = error;
+      if (error != cudaSuccess && error_is == After::kStop) break;
       at += head.bytes;
     }
     return first;

@@ -6,6 +6,7 @@
 
 #include "product.h"
 #include "runtime.h"
+#include "simt.h"
 
 namespace simt {
 
@@ -20,6 +21,14 @@ namespace {
 cublasStatus_t put(Blas* handle, std::function<void()> work) {
   const cudaError_t error = enqueue_work(handle->stream, std::move(work));
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+// What stands behind pointers on the device has to be aligned as cuBLAS's manual says of such calls.
+void multiply_aligned(const Product& p, const void* a, const void* b, void* c) {
+  const uintptr_t alignment = p.k % 8 == 0 ? 16 : p.k % 2 == 0 ? 4 : 1;
+  for (const void* at : {a, b, static_cast<const void*>(c)})
+    if (reinterpret_cast<uintptr_t>(at) % alignment != 0) fail("a misaligned operand of cuBLAS");
+  multiply(p, a, b, c);
 }
 
 Product product(const Blas* handle, cublasOperation_t trans_a, cublasOperation_t trans_b, int m,
@@ -59,13 +68,15 @@ const char* cublasGetStatusString(cublasStatus_t status) {
   return "CUBLAS_STATUS_NOT_SUPPORTED";
 }
 cublasStatus_t cublasCreate(cublasHandle_t* handle) {
+  if (simt::wait_for_device() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
   openblas_set_num_threads(1);  // the tests run side by side
   *handle = new simt::Blas;
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasDestroy(cublasHandle_t handle) {
   delete handle;
-  return CUBLAS_STATUS_SUCCESS;
+  return simt::wait_for_device() == cudaSuccess ? CUBLAS_STATUS_SUCCESS
+                                                : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream) {
   handle->stream = stream;
@@ -120,7 +131,7 @@ cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t tran
                                   type_b, ldb, type_c, ldc);
   if (!simt::is_supported(p, false)) return CUBLAS_STATUS_INVALID_VALUE;
   return simt::put(handle, [=] {
-    for (int i = 0; i < count; ++i) simt::multiply(p, a[i], b[i], c[i]);
+    for (int i = 0; i < count; ++i) simt::multiply_aligned(p, a[i], b[i], c[i]);
   });
 }
 cublasStatus_t cublasGemmGroupedBatchedEx(
@@ -139,6 +150,7 @@ cublasStatus_t cublasGemmGroupedBatchedEx(
     products.insert(products.end(), static_cast<size_t>(group_size[group]), p);
   }
   return simt::put(handle, [=, products = std::move(products)] {
-    for (size_t i = 0; i < products.size(); ++i) simt::multiply(products[i], a[i], b[i], c[i]);
+    for (size_t i = 0; i < products.size(); ++i)
+      simt::multiply_aligned(products[i], a[i], b[i], c[i]);
   });
 }

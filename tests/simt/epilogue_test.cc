@@ -146,6 +146,7 @@ TEST_F(CudaEpilogue, IsLeftToALaunchElsewhere) {
   EXPECT_EQ(epilogues({.shape = {.n = 5, .k = 7}}), 0u) << "cuBLASLt has nothing for it";
   EXPECT_EQ(epilogues({.prepared_rows = 8, .ranges = {{0, 40, 0}}}), 0u) << "of more rows";
   EXPECT_EQ(epilogues({.prepared_rows = 8, .ranges = {{0, 9, 0}}}), 1u) << "of the same rung";
+  EXPECT_EQ(epilogues({.ranges = {{0, 29, 0}}}), 1u) << "the rung's algorithm refuses so many rows";
   open("f32");
   EXPECT_EQ(epilogues({.bias_offset = 4}), 0u) << "of a bias that vectors cannot be loaded from";
 }

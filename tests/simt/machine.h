@@ -50,6 +50,8 @@ struct Item {
 class Graph {
  public:
   std::vector<Work> works;
+  bool is_broken =
+      false;  // by what cannot be captured, or by what another thread made the device wait for
   std::set<Stream*>
       unjoined;  // streams that an event took in, and whose work nobody has waited for
 };
@@ -64,7 +66,6 @@ class Stream {
   uint64_t num_put = 0, num_done = 0;
   Graph* captures = nullptr;
   bool begins_capture = false;  // or an event took it in
-  bool is_capture_broken = false;
 };
 
 class Runtime {
@@ -77,7 +78,7 @@ class Runtime {
   uint64_t context = 0, num_contexts = 0;  // 0: none
   bool is_faulty = false, fault_stays = false;
   std::atomic<std::thread::id> resetting_thread;
-  uint64_t faults_after = UINT64_MAX;
+  uint64_t faults_after = UINT64_MAX, breaks_captures_after = UINT64_MAX;
   std::map<std::byte*, size_t> device_memory, pinned, registered;
   struct Mapping {
     uint64_t piece = 0;
@@ -136,6 +137,9 @@ class Runtime {
   cudaError_t put(Stream* stream, Item item, bool counts_as_launch) {
     Stream& to = of(stream);
     if (to.captures != nullptr) {
+      if (breaks_captures_after != UINT64_MAX && breaks_captures_after-- == 0)
+        (void)break_captures();
+      if (to.captures->is_broken) return set(cudaErrorStreamCaptureInvalidated);
       if (item.work == nullptr) return cudaSuccess;
       to.captures->works.push_back(std::move(item.work));
       if (!to.begins_capture) to.captures->unjoined.insert(&to);
@@ -169,6 +173,15 @@ class Runtime {
         advance_one(other);
       if (stream.num_done < mark.number) advance_one(stream);
     }
+  }
+  // What waits for the whole device spoils all graphs that are being captured on it, and fails itself.
+  cudaError_t break_captures() {
+    bool is_any = false;
+    for (auto& stream : streams) {
+      if (stream->captures == nullptr) continue;
+      stream->captures->is_broken = is_any = true;
+    }
+    return is_any ? set(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
   }
   void drain(Stream& stream) { reach({&stream, stream.num_put}); }
   void drain_all() {

@@ -27,6 +27,16 @@ void fail_after(uint64_t count, bool stays) {
   runtime().fault_stays = stays;
   runtime().faults_after = runtime().counts.launches + count;
 }
+void break_captures_after(uint64_t count) {
+  Lock lock(runtime().mutex);
+  runtime().breaks_captures_after = count;
+}
+cudaError_t wait_for_device() {
+  Lock lock(runtime().mutex);
+  const cudaError_t error = runtime().break_captures();
+  if (error == cudaSuccess) runtime().drain_all();
+  return error;
+}
 Counts counts() {
   Lock lock(runtime().mutex);
   return runtime().counts;
@@ -152,7 +162,7 @@ cudaError_t cudaSetDeviceFlags(unsigned) {
 }
 cudaError_t cudaDeviceSynchronize() {
   Lock lock(runtime().mutex);
-  runtime().drain_all();
+  if (const cudaError_t error = simt::wait_for_device(); error != cudaSuccess) return error;
   return runtime().check();
 }
 cudaError_t cudaDeviceReset() {
@@ -164,6 +174,7 @@ cudaError_t cudaDeviceReset() {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time for others to come
   Lock lock(r.mutex);
   r.resetting_thread = std::thread::id{};
+  if (const cudaError_t error = r.break_captures(); error != cudaSuccess) return error;
   for (auto& stream : r.streams) {
     stream->items.clear();
     stream->num_done = stream->num_put;
@@ -216,12 +227,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (event->captured_in != nullptr) {
     // Takes the stream into the capture, or joins it there.
     if (of.captures == nullptr) of.captures = event->captured_in;
-    of.is_capture_broken |= of.captures != event->captured_in;
+    of.captures->is_broken |= of.captures != event->captured_in;
+    if (of.captures->is_broken) return runtime().set(cudaErrorStreamCaptureInvalidated);
     of.captures->unjoined.erase(event->captured_from);
     return cudaSuccess;
   }
   if (of.captures != nullptr) {
-    of.is_capture_broken = true;  // by what no graph knows
+    of.captures->is_broken = true;  // by what no graph knows
     return runtime().set(cudaErrorStreamCaptureUnsupported);
   }
   return runtime().put(stream, {.work = nullptr, .waits_for = event->mark}, false);
@@ -277,7 +289,6 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   simt::Stream& of = runtime().of(stream);
   of.captures = new simt::Graph;
   of.begins_capture = true;
-  of.is_capture_broken = false;
   return runtime().check();
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
@@ -289,7 +300,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
       stream->captures = nullptr;
       stream->begins_capture = false;
     }
-  if (!of.is_capture_broken && (*graph)->unjoined.empty()) return runtime().check();
+  if (!(*graph)->is_broken && (*graph)->unjoined.empty()) return runtime().check();
   delete std::exchange(*graph, nullptr);
   return runtime().set(cudaErrorStreamCaptureInvalidated);
 }

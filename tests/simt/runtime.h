@@ -30,6 +30,9 @@ void set_device(const DeviceOptions& options);
 // cudaDeviceReset(), which answers the fault though it has ended it; or, where it `stays`, for ever.
 void fail_after(uint64_t count, bool stays = false);
 
+// Breaks every capture when count more launches have been captured, as a wait for the whole device by another thread does.
+void break_captures_after(uint64_t count);
+
 // Since the start of the program.
 struct Counts {
   uint64_t launches = 0;

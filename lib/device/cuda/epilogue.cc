@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <optional>
+#include <shared_mutex>
 
 #include "base/check.h"
+#include "device/cuda/captures.h"
 
 namespace itif::device::cuda {
 namespace {
@@ -180,25 +183,35 @@ cublasStatus_t EpilogueGemm::run(const Blas& blas, cublasLtHandle_t handle, cons
   DCHECK(rung != rungs_.end());
   Problem problem;
   if (!describe(blas, call.rows, call.bias, problem)) return CUBLAS_STATUS_INVALID_VALUE;
-  return blas.lt_matmul(handle, &problem.matmul, &kOne, call.weight, &problem.weight, call.a,
-                        &problem.a, &kZero, call.out, &problem.out, call.out, &problem.out,
-                        &rung->algo, workspace, kEpilogueWorkspaceBytes, stream);
+  const auto multiply = [&](const cublasLtMatmulAlgo_t* algo) {
+    return blas.lt_matmul(handle, &problem.matmul, &kOne, call.weight, &problem.weight, call.a,
+                          &problem.a, &kZero, call.out, &problem.out, call.out, &problem.out, algo,
+                          workspace, kEpilogueWorkspaceBytes, stream);
+  };
+  const cublasStatus_t made = multiply(&rung->algo);
+  if (made != CUBLAS_STATUS_NOT_SUPPORTED && made != CUBLAS_STATUS_INVALID_VALUE) return made;
+  // Asked were the ends of the rung alone.
+  const Rung own = choose(blas, handle, call.rows, call.rows);
+  return own.is_there ? multiply(&own.algo) : made;
 }
 
 EpilogueGemm Epilogues::prepare(DType compute, const GemmShape& shape, uint32_t max_rows) {
   const auto blas = load_blas();
   const std::lock_guard lock(mutex_);
   if (!blas) return {};
-  if (handle_ == nullptr && (*blas)->lt_create(&handle_) != CUBLAS_STATUS_SUCCESS) {
-    handle_ = nullptr;
-    return {};
+  if (handle_ == nullptr) {
+    const std::unique_lock alone(captures());
+    if ((*blas)->lt_create(&handle_) != CUBLAS_STATUS_SUCCESS) handle_ = nullptr;
   }
+  if (handle_ == nullptr) return {};
   return {**blas, handle_, compute, shape, max_rows};
 }
 
 void Epilogues::close() noexcept {
   const std::lock_guard lock(mutex_);
-  if (handle_ != nullptr) (void)(*load_blas())->lt_destroy(handle_);
+  if (handle_ == nullptr) return;
+  const std::unique_lock alone(captures());
+  (void)(*load_blas())->lt_destroy(handle_);
   handle_ = nullptr;
 }
 

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
+#include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
+#include "device/cuda/captures.h"
 #include "device/cuda/error.h"
 
 namespace itif::device::cuda {
@@ -18,6 +22,12 @@ constexpr float kOne = 1, kZero = 0;
 // Up to kFormRows what a launch costs counts more than what finding pointers does: one graph for all tenants.
 bool are_few_rows(std::span<const kernels::RowRange> ranges) {
   return ranges.back().first_row + ranges.back().num_rows <= kFormRows;
+}
+// Behind pointers that stand on the device cuBLAS cannot see how its operands are aligned, and takes them for what it
+// asks of such calls: 16 bytes where k is a multiple of 8, 4 where it is even. Only an output's rows may not be.
+bool are_rows_aligned(const kernels::GroupedGemm& args, size_t element_bytes) {
+  const size_t alignment = args.k % 8 == 0 ? 16 : args.k % 2 == 0 ? 4 : 1;
+  return args.n * (args.f32_out ? sizeof(float) : element_bytes) % alignment == 0;
 }
 bool are_equally_long(std::span<const kernels::RowRange> ranges) {
   return std::ranges::all_of(
@@ -36,11 +46,6 @@ Status check_prepared(const kernels::GroupedGemm& args) {
   return fail(Code::kInternal, fmt::format("a GEMM of {} × {}{} was not prepared", args.n, args.k,
                                            args.bias.base != nullptr ? " with bias" : ""));
 }
-// Launches are of one kind: what cuBLAS refused is a launch that failed.
-cudaError_t as_launch(cublasStatus_t status) {
-  return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorLaunchFailure;
-}
-
 }  // namespace
 
 Gemms::Gemms(DType compute, const Blas& blas)
@@ -50,6 +55,7 @@ Result<std::unique_ptr<Gemms>> Gemms::make(DType compute, cudaStream_t stream,
                                            std::shared_ptr<Budget> budget) {
   ITIF_ASSIGN(const Blas* blas, load_blas());
   std::unique_ptr<Gemms> gemms(new Gemms(compute, *blas));
+  const std::unique_lock alone(captures());
   gemms->lanes_[0].stream = stream;
   for (Lane& lane : gemms->lanes_) {
     if (lane.stream == nullptr)
@@ -73,6 +79,7 @@ Status Gemms::open_lane(Lane& lane, const std::shared_ptr<Budget>& budget, size_
 }
 
 Gemms::~Gemms() {
+  const std::unique_lock alone(captures());
   if (lt_ != nullptr) (void)blas_.lt_destroy(lt_);
   for (Lane& lane : lanes_) {
     if (lane.handle != nullptr) (void)blas_.destroy(lane.handle);
@@ -97,6 +104,7 @@ cudaDataType Gemms::type_of_output(const kernels::GroupedGemm& args) const {
 bool Gemms::runs_in_turn(const kernels::GroupedGemm& args) const {
   if (args.mode.of(args.n, args.k) == kernels::GemmMode::kInTurn) return true;
   if (args.ranges.size() == 1) return !are_few_rows(args.ranges);
+  if (!are_rows_aligned(args, dtype_bytes(compute_))) return true;
   // Grouped calls have no f32 results of 16-bit operands.
   return !are_equally_long(args.ranges) && args.f32_out && compute_ != DType::kF32;
 }
@@ -271,14 +279,23 @@ void Gemms::run(const kernels::cuda::Launcher& launch, LaunchKey& key,
   key.add(args.is_b_transposed);
 }
 
+// Launches are of one kind: what cuBLAS refused is a launch that failed.
+cudaError_t Gemms::as_launch(cublasStatus_t status) {
+  if (status == CUBLAS_STATUS_SUCCESS) return cudaSuccess;
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) return cudaErrorMemoryAllocation;
+  if (std::exchange(refused_, status) != status)
+    log::warning("cuBLAS refuses a product: {}", blas_.status_string(status));
+  return cudaErrorLaunchFailure;
+}
+
 cudaError_t Gemms::make_strided(const Strided& c, cudaStream_t) {
-  const Gemms& g = *c.gemms;
+  Gemms& g = *c.gemms;
   const cublasHandle_t handle = g.lanes_[c.lane].handle;
   if (c.count == 1)
-    return as_launch(g.blas_.gemm(handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w,
-                                  g.type_, c.ldw, c.a, g.type_, c.k, &kZero, c.out, c.type_out, c.m,
-                                  CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-  return as_launch(g.blas_.gemm_strided_batched(
+    return g.as_launch(g.blas_.gemm(handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w,
+                                    g.type_, c.ldw, c.a, g.type_, c.k, &kZero, c.out, c.type_out,
+                                    c.m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+  return g.as_launch(g.blas_.gemm_strided_batched(
       handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w, g.type_, c.ldw, c.stride_w, c.a,
       g.type_, c.k, c.stride_a, &kZero, c.out, c.type_out, c.m, c.stride_out, c.count,
       CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
@@ -286,21 +303,21 @@ cudaError_t Gemms::make_strided(const Strided& c, cudaStream_t) {
 
 cudaError_t Gemms::make_with_epilogue(const WithEpilogue& c, cudaStream_t) {
   if (c.call.rows == 0) return cudaSuccess;
-  const Gemms& g = *c.gemms;
+  Gemms& g = *c.gemms;
   const Lane& lane = g.lanes_[c.lane];
-  return as_launch(c.gemm->run(g.blas_, g.lt_, c.call, lane.workspace->data(), lane.stream));
+  return g.as_launch(c.gemm->run(g.blas_, g.lt_, c.call, lane.workspace->data(), lane.stream));
 }
 
 cudaError_t Gemms::make_pointers(const Pointers& c, cudaStream_t) {
-  const Gemms& g = *c.gemms;
+  Gemms& g = *c.gemms;
   const cublasHandle_t handle = g.lanes_[0].handle;
   if (c.groups == nullptr)
-    return as_launch(g.blas_.gemm_batched(handle, CUBLAS_OP_T, CUBLAS_OP_N, c.m, c.n, c.k, &kOne,
-                                          c.weights, g.type_, c.k, c.inputs, g.type_, c.k, &kZero,
-                                          c.outputs, c.type_out, c.m, c.count, CUBLAS_COMPUTE_32F,
-                                          CUBLAS_GEMM_DEFAULT));
+    return g.as_launch(g.blas_.gemm_batched(handle, CUBLAS_OP_T, CUBLAS_OP_N, c.m, c.n, c.k, &kOne,
+                                            c.weights, g.type_, c.k, c.inputs, g.type_, c.k, &kZero,
+                                            c.outputs, c.type_out, c.m, c.count, CUBLAS_COMPUTE_32F,
+                                            CUBLAS_GEMM_DEFAULT));
   const Groups& of = *c.groups;
-  return as_launch(g.blas_.gemm_grouped_batched(
+  return g.as_launch(g.blas_.gemm_grouped_batched(
       handle, of.trans_w.data(), of.trans_a.data(), of.m.data(), of.n.data(), of.k.data(),
       of.one.data(), c.weights, g.type_, of.ldw.data(), c.inputs, g.type_, of.lda.data(),
       of.zero.data(), c.outputs, g.type_, of.ldc.data(), c.count, of.sizes.data(),

@@ -113,6 +113,7 @@ class Gemms {
   std::byte* output(const kernels::GroupedGemm& args, const kernels::RowRange& range) const;
   cudaDataType type_of_output(const kernels::GroupedGemm& args) const;
 
+  cudaError_t as_launch(cublasStatus_t status);
   static cudaError_t make_strided(const Strided& call, cudaStream_t stream);
   static cudaError_t make_with_epilogue(const WithEpilogue& call, cudaStream_t stream);
   static cudaError_t make_pointers(const Pointers& call, cudaStream_t stream);
@@ -124,7 +125,8 @@ class Gemms {
   const Blas& blas_;
   std::array<Lane, kLanes> lanes_;
   cublasLtHandle_t lt_ = nullptr;
-  std::deque<Groups> groups_;  // kept from batch to batch
+  cublasStatus_t refused_ = CUBLAS_STATUS_SUCCESS;  // logged last
+  std::deque<Groups> groups_;                       // kept from batch to batch
   size_t num_groups_ = 0;
   std::vector<const void*> weights_, inputs_;
   std::vector<void*> outputs_;

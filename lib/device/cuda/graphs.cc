@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <string_view>
+
+#include "device/cuda/captures.h"
 
 namespace itif::device::cuda {
 namespace {
@@ -10,6 +13,7 @@ namespace {
 constexpr size_t kMostGraphs = 192;   // some MiB of the device's memory each
 constexpr size_t kLeastLaunches = 8;  // below it a graph saves nothing
 constexpr size_t kMostLaunches = 1024;
+constexpr uint32_t kMostTries = 3;
 
 uint64_t hash_of(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -29,18 +33,19 @@ GraphCache::~GraphCache() {
 cudaError_t GraphCache::launch(cudaStream_t stream, const LaunchPart& part) {
   if (!is_worth_it(part)) return part.make(stream);
   const uint64_t hash = hash_of(part.key);
-  auto found = graphs_.find(hash);
-  if (found == graphs_.end()) {
-    if (std::ranges::find(seen_, hash) == seen_.end()) {
-      seen_[next_seen_++ % seen_.size()] = hash;
-      return part.make(stream);
-    }
-    if (const cudaError_t error = add(stream, part, hash); error != cudaSuccess) return error;
-    found = graphs_.find(hash);
+  const auto found = graphs_.find(hash);
+  if (found == graphs_.end() && std::ranges::find(seen_, hash) == seen_.end()) {
+    seen_[next_seen_++ % seen_.size()] = hash;
+    return part.make(stream);
   }
-  Graph& graph = found->second;
+  Graph& graph = found == graphs_.end() ? add(part, hash) : found->second;
   graph.last_used = ++turn_;
-  if (graph.exec == nullptr || !std::ranges::equal(graph.key, part.key)) return part.make(stream);
+  if (!std::ranges::equal(graph.key, part.key)) return part.make(stream);
+  if (graph.exec == nullptr && graph.num_tries < kMostTries)
+    if (const std::shared_lock lock(captures(), std::try_to_lock); lock)
+      if (const cudaError_t error = capture(stream, part, graph); error != cudaSuccess)
+        return error;
+  if (graph.exec == nullptr) return part.make(stream);
   ++num_graph_launches_;
   return cudaGraphLaunch(graph.exec, stream);
 }
@@ -48,33 +53,31 @@ cudaError_t GraphCache::launch(cudaStream_t stream, const LaunchPart& part) {
 cudaError_t GraphCache::prepare(cudaStream_t stream, const LaunchPart& part) {
   const uint64_t hash = hash_of(part.key);
   if (!is_worth_it(part) || graphs_.contains(hash)) return cudaSuccess;
-  if (const cudaError_t error = add(stream, part, hash); error != cudaSuccess) return error;
-  const auto made = graphs_.find(hash);
-  if (made->second.exec != nullptr) return cudaGraphUpload(made->second.exec, stream);
-  graphs_.erase(made);
-  return cudaSuccess;
-}
-
-cudaError_t GraphCache::add(cudaStream_t stream, const LaunchPart& part, uint64_t hash) {
-  make_room();
-  Graph graph{.key = {part.key.begin(), part.key.end()}, .last_used = ++turn_};
-  const cudaError_t error = capture(stream, part, graph.exec);
-  if (error == cudaSuccess) graphs_.emplace(hash, std::move(graph));
+  const std::shared_lock lock(captures());
+  Graph& graph = add(part, hash);
+  const cudaError_t error = capture(stream, part, graph);
+  if (graph.exec != nullptr) return cudaGraphUpload(graph.exec, stream);
+  graphs_.erase(hash);
   return error;
 }
 
+GraphCache::Graph& GraphCache::add(const LaunchPart& part, uint64_t hash) {
+  make_room();
+  return graphs_[hash] = {.key = {part.key.begin(), part.key.end()}, .last_used = ++turn_};
+}
+
 // What cannot be captured stays without a graph: only a device out of order is an error.
-cudaError_t GraphCache::capture(cudaStream_t stream, const LaunchPart& part,
-                                cudaGraphExec_t& exec) {
+cudaError_t GraphCache::capture(cudaStream_t stream, const LaunchPart& part, Graph& of) {
+  ++of.num_tries;
   if (const cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
       error != cudaSuccess)
     return error;
-  const cudaError_t made = part.make(stream);
+  const cudaError_t made = part.capture(stream);
   cudaGraph_t graph = nullptr;
   const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
   if (made == cudaSuccess && ended == cudaSuccess &&
-      cudaGraphInstantiate(&exec, graph, 0) != cudaSuccess)
-    exec = nullptr;
+      cudaGraphInstantiate(&of.exec, graph, 0) != cudaSuccess)
+    of.exec = nullptr;
   if (graph != nullptr) (void)cudaGraphDestroy(graph);
   (void)cudaGetLastError();
   return cudaSuccess;

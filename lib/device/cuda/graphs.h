@@ -72,6 +72,9 @@ struct LaunchPart {
 
   size_t size() const { return to.size - from.size; }
   cudaError_t make(cudaStream_t stream) const { return log.make(from, to, stream); }
+  cudaError_t capture(cudaStream_t stream) const {
+    return log.make(from, to, stream, kernels::cuda::LaunchLog::After::kStop);
+  }
 };
 
 class GraphCache {
@@ -81,9 +84,10 @@ class GraphCache {
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
-  // Makes the launches of a part: from the second time on that its key comes, as one graph. Returns the first error.
+  // Makes the launches of a part: from the second time on that its key comes, as one graph, unless somebody makes the
+  // device wait just then (captures.h). Returns the first error.
   cudaError_t launch(cudaStream_t stream, const LaunchPart& part);
-  // Makes the graph alone. What cannot be captured now may be when it comes.
+  // Makes the graph alone; waits for such. What cannot be captured now may be when it comes.
   cudaError_t prepare(cudaStream_t stream, const LaunchPart& part);
   size_t size() const { return graphs_.size(); }
   uint64_t num_graph_launches() const { return num_graph_launches_; }
@@ -91,11 +95,12 @@ class GraphCache {
  private:
   struct Graph {
     std::vector<std::byte> key;
-    cudaGraphExec_t exec = nullptr;  // null: it could not be captured
+    cudaGraphExec_t exec = nullptr;  // null: it could not be captured so far
+    uint32_t num_tries = 0;
     uint64_t last_used = 0;
   };
-  static cudaError_t capture(cudaStream_t stream, const LaunchPart& part, cudaGraphExec_t& exec);
-  cudaError_t add(cudaStream_t stream, const LaunchPart& part, uint64_t hash);
+  static cudaError_t capture(cudaStream_t stream, const LaunchPart& part, Graph& graph);
+  Graph& add(const LaunchPart& part, uint64_t hash);
   void make_room();
 
   std::unordered_map<uint64_t, Graph> graphs_;  // by the key's hash

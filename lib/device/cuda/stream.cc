@@ -47,7 +47,7 @@ class CudaStream final : public Stream {
       ITIF_ASSIGN(work.results, Results::make(staging));
       ITIF_ASSIGN(work.reads, HostReads::make(*parts.registered, limits.unregistered_bytes));
       // Blocking: whoever waits sleeps, and leaves its CPU to others.
-      ITIF_ASSIGN(work.end, StreamEvent::make(cudaEventBlockingSync));
+      ITIF_ASSIGN(work.end, StreamEvent::make(cudaEventBlockingSync | cudaEventDisableTiming));
       ITIF_ASSIGN(work.inputs_read, StreamEvent::make(cudaEventDisableTiming));
     }
     return made;

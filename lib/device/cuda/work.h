@@ -30,7 +30,9 @@ struct Work {
   Stream::Completion finish() {
     Stream::Completion completion{.status = std::move(status)};
     Status came = check(end.wait(), "the GPU failed a batch");
-    if (completion.status && came) came = check(cudaGetLastError(), "the GPU failed a batch");
+    // What a batch was refused is not to be taken for a failure of the next one.
+    const cudaError_t last = cudaGetLastError();
+    if (completion.status && came) came = check(last, "the GPU failed a batch");
     if (completion.status && !came) completion.status = std::move(came);
     if (completion.status) results->deliver();
     results->clear();

@@ -232,6 +232,8 @@ cudaError_t enqueue_grid(const void* kernel, dim3 grid, dim3 block, size_t share
                          Stream* stream, std::function<void()> thread);
 // Likewise what a library computes.
 cudaError_t enqueue_work(Stream* stream, std::function<void()> work);
+// What cuBLAS does when a handle is made or ended: refused where a graph is being captured, which it spoils.
+cudaError_t wait_for_device();
 }  // namespace simt
 using cudaStream_t = simt::Stream*;
 inline constexpr cudaStream_t cudaStreamLegacy = nullptr;
