@@ -1,10 +1,9 @@
 #include "runtime/generation_executor.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 
 #include "base/check.h"
+#include "runtime/result_bytes.h"
 
 namespace itif::runtime {
 namespace {
@@ -17,15 +16,6 @@ constexpr const char* kFailed = "the group's device has failed";
 
 uint32_t blocks_of(uint32_t tokens) noexcept {
   return (tokens + kBlockTokens - 1) / kBlockTokens;
-}
-
-request::ResultBuffer copy_of(std::span<const std::byte> bytes) noexcept {
-  request::ResultBuffer result;
-  result.data = static_cast<std::byte*>(std::malloc(std::max<size_t>(1, bytes.size())));
-  if (result.data == nullptr) return result;
-  if (!bytes.empty()) std::memcpy(result.data, bytes.data(), bytes.size());
-  result.bytes = static_cast<uint32_t>(bytes.size());
-  return result;
 }
 
 Refusal check_result_kind(const request::Request& request,
@@ -213,6 +203,8 @@ void GenerationExecutor::end_step(CompletionSink& sink, BatchFigures& figures) n
   figures = figures_;
   if (completion.status) {
     advance();
+  } else if (completion.status.error().code == Code::kResourceExhausted) {
+    fail_running(StatusCode::kOverloaded, "the device has no memory for the step");
   } else {
     device_failed_ = figures.device_failed = true;
     fail_all();
@@ -384,13 +376,17 @@ void GenerationExecutor::expire_running(uint64_t now_ns) noexcept {
   }
 }
 
-void GenerationExecutor::fail_all() noexcept {
+void GenerationExecutor::fail_running(StatusCode status, const char* why) noexcept {
   while (!running_.empty()) {
     request::Request* request = running_.back()->request;
     spare_.push_back(leave(running_.size() - 1));
-    refuse(request, StatusCode::kDeviceFailed, kFailed);
+    refuse(request, status, why);
   }
   num_executing_.store(0, std::memory_order_relaxed);
+}
+
+void GenerationExecutor::fail_all() noexcept {
+  fail_running(StatusCode::kDeviceFailed, kFailed);
   for (; next_waiting_ < waiting_.size(); ++next_waiting_)
     refuse(waiting_[next_waiting_], StatusCode::kDeviceFailed, kFailed);
   while (queue_.num_requests() > 0)

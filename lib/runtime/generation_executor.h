@@ -80,6 +80,7 @@ class GenerationExecutor final : public RequestExecutor {
   size_t answer_ended(CompletionSink& sink, BatchFigures& figures) noexcept;
   void answer(const Sequence& sequence) noexcept;
   void expire_running(uint64_t now_ns) noexcept;
+  void fail_running(wire::StatusCode status, const char* why) noexcept;
   void fail_all() noexcept;
   size_t complete(CompletionSink& sink) noexcept;
   void release_packets(CompletionSink& sink) noexcept;

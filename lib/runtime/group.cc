@@ -151,9 +151,14 @@ class BackboneGroup final : public Group {
     const Flight& flight = flights_[place];
     if (flight.layout.live().empty()) return {};
     if (!computed) {
-      for (Segment& segment : batch.segments)
-        drop_result(segment, StatusCode::kDeviceFailed, "the group's device has failed");
-      return computed;
+      const bool is_out_of_memory = computed.error().code == Code::kResourceExhausted;
+      for (Segment& segment : batch.segments) {
+        if (is_out_of_memory)
+          drop_result(segment, StatusCode::kOverloaded, "the device has no memory for the batch");
+        else
+          drop_result(segment, StatusCode::kDeviceFailed, "the group's device has failed");
+      }
+      return is_out_of_memory ? Status() : std::move(computed);
     }
     heads_->finish(flight.layout);
     if (flight.has_ids) refuse_unknown_ids(flight);

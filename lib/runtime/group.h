@@ -133,8 +133,9 @@ class Group {
   // options().max_requests segments and max_tokens tokens; always the same stream.
   virtual void begin(device::Stream& stream, Batch& batch, uint32_t place) noexcept = 0;
   // Each segment ends with a result, or with a status that concerns it alone (malformed ids, too long, a
-  // kind that its model has no head for). `computed`: what the stream said of the launches. Errors: a device
-  // fault; every segment then has kDeviceFailed. REQUIRES: in the order of begin().
+  // kind that its model has no head for). `computed`: what the stream said of the launches; where the device had no
+  // memory for them, every segment has kOverloaded. Errors: a device fault; every segment then has kDeviceFailed.
+  // REQUIRES: in the order of begin().
   virtual Status finish(Batch& batch, uint32_t place, Status computed) noexcept = 0;
 
   // One batch, from beginning to end.

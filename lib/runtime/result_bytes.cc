@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 
 #include "base/check.h"
 
@@ -111,6 +113,15 @@ void normalize(std::span<float> vector) noexcept {
   // sentence-transformers divides by max(|x|, 1e-12).
   const double length = std::max(std::sqrt(sum), 1e-12);
   for (float& x : vector) x = static_cast<float>(x / length);
+}
+
+request::ResultBuffer copy_of(std::span<const std::byte> bytes) noexcept {
+  request::ResultBuffer result;
+  result.data = static_cast<std::byte*>(std::malloc(std::max<size_t>(1, bytes.size())));
+  if (result.data == nullptr) return result;
+  if (!bytes.empty()) std::memcpy(result.data, bytes.data(), bytes.size());
+  result.bytes = static_cast<uint32_t>(bytes.size());
+  return result;
 }
 
 }  // namespace itif::runtime

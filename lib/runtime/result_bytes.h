@@ -28,6 +28,9 @@ void to_probabilities(std::span<float> logits, model::Problem problem) noexcept;
 void write_classes(const model::HeadSpec& head, std::span<const float> probabilities,
                    std::span<wire::ClassEntry> entries, std::span<std::byte> out) noexcept;
 
+// In memory of its own; without data: there is none.
+request::ResultBuffer copy_of(std::span<const std::byte> result) noexcept;
+
 // Scales to unit length; zeros stay zeros.
 void normalize(std::span<float> vector) noexcept;
 

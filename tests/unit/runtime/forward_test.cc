@@ -334,5 +334,21 @@ TEST(ForwardFault, EverySegmentSaysDeviceFailed) {
   EXPECT_FALSE(fault);
 }
 
+TEST(ForwardFault, WithoutMemoryABatchIsRefusedAndTheDeviceGoesOn) {
+  testing::PlainDevice device;
+  SmallGroup tenants(device);
+  device.state().fail_synchronize = true;
+  device.state().failure = Code::kResourceExhausted;
+  Random random(8);
+  const std::vector<Ask> asks = {
+      random_ask(random, testing::odd_spec(), 0, 5, ResultKind::kDefault)};
+  Status fault;
+  EXPECT_EQ(testing::run_batch(*tenants.group, *tenants.stream, asks, &fault)[0].status,
+            StatusCode::kOverloaded);
+  EXPECT_TRUE(fault);
+  device.state().fail_synchronize = false;
+  EXPECT_TRUE(testing::run_batch(*tenants.group, *tenants.stream, asks)[0].ok());
+}
+
 }  // namespace
 }  // namespace itif::runtime

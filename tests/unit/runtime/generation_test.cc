@@ -242,6 +242,24 @@ TEST_P(GenerationBothWays, AFailedDeviceRefusesEverything) {
   for (const request::Request& r : requests_) EXPECT_EQ(r.status, StatusCode::kDeviceFailed);
 }
 
+TEST_P(GenerationBothWays, WithoutMemoryAStepIsRefusedAndTheDeviceGoesOn) {
+  auto plain = std::make_unique<testing::PlainDevice>();
+  testing::PlainDevice& device = *plain;
+  open("beams-4", {.max_beams = 4}, std::move(plain));
+  for (int i = 0; i < 2; ++i) submit(cases_of("beams-4")[3].ids);
+  stream_clock_.holds = true;
+  BatchFigures figures;
+  executor_->step(*this, figures);
+  device.state().fail_synchronize = true;
+  device.state().failure = Code::kResourceExhausted;
+  stream_clock_.release();
+  EXPECT_FALSE(step().device_failed);
+  device.state().fail_synchronize = false;
+  run_all();
+  EXPECT_EQ(requests_[0].status, StatusCode::kOverloaded);
+  expect_tokens(requests_[1], cases_of("beams-4")[3].tokens);
+}
+
 // Rows of a step are those of live beams alone: what has finished costs nothing.
 TEST_F(Generation, FinishedSequencesLeaveTheStep) {
   open("beams-4");

@@ -14,6 +14,7 @@ namespace itif::testing {
 struct PlainDeviceState {
   int allocations_until_failure = -1;  // buffers and slots together; -1: never fails
   bool fail_synchronize = false;
+  Code failure = Code::kInternal;  // its code
   size_t available_bytes = size_t{1} << 40;
   size_t live_buffers = 0;
   size_t live_slots = 0;                                    // committed

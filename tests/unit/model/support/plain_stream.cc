@@ -380,7 +380,7 @@ class PlainStream final : public device::ImmediateStream {
   }
 
   Status synchronize() override {
-    if (state_->fail_synchronize) return fail(Code::kInternal, "the device was told to fail");
+    if (state_->fail_synchronize) return fail(state_->failure, "the device was told to fail");
     return {};
   }
 
