@@ -363,6 +363,21 @@ TEST_F(CudaDevice, AFaultThatOutlastsTheResetIsSaid) {
   EXPECT_TRUE(reset) << reset.error().message;
 }
 
+TEST(OpenCuda, LeavesMemoryForWhatTheDriverTakesLater) {
+  for (const size_t limit : {size_t{0}, size_t{1} << 40}) {
+    const auto device =
+        open_cuda_device({.kind = "cuda", .dtype = "f32", .memory_limit_bytes = limit}).value();
+    const auto most = device->allocate(device->available_bytes());
+    ASSERT_TRUE(most) << most.error().message;
+    const auto more = device->allocate(1 << 20);
+    ASSERT_FALSE(more);
+    EXPECT_EQ(more.error().code, Code::kResourceExhausted);
+    size_t free = 0, all = 0;
+    ASSERT_EQ(cudaMemGetInfo(&free, &all), cudaSuccess);
+    EXPECT_GT(free, all / 40);
+  }
+}
+
 TEST(OpenCuda, WithoutADriverItIsRefusedWithTheCause) {
   simt::set_device({.is_there = false});
   const auto device = open_cuda_device({.kind = "cuda"});

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <shared_mutex>
@@ -24,6 +25,8 @@ namespace {
 using cuda::check;
 
 constexpr size_t kUsualDifference = 64 << 20;  // of its free memory, from context to context
+// Of the memory that is free at the start: what the driver and cuBLAS take for kernels and graphs while we serve.
+constexpr size_t kShareOfDriver = 32;
 constexpr int kLeastMajor = 8;  // bf16 on tensor cores, asynchronous copies to shared memory
 
 bool is_float(DType type) {
@@ -52,6 +55,11 @@ Status try_out() {
   return status;
 }
 
+size_t bound(size_t limit_bytes) {
+  const size_t free = cuda::free_bytes(), most = free - free / kShareOfDriver;
+  return limit_bytes == 0 ? most : std::min(limit_bytes, most);
+}
+
 class CudaDevice final : public Device {
  public:
   CudaDevice(DeviceInfo info, const cudaDeviceProp& properties,
@@ -60,7 +68,7 @@ class CudaDevice final : public Device {
         virtual_memory_(std::move(virtual_memory)),
         parts_{.compute = info_.compute,
                .num_multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount),
-               .budget = std::make_shared<cuda::Budget>(memory_limit_bytes),
+               .budget = std::make_shared<cuda::Budget>(bound(memory_limit_bytes)),
                .registered = std::make_shared<cuda::RegisteredMemory>()},
         free_at_start_(cuda::free_bytes()) {
     info_.memory_bytes = available_bytes();

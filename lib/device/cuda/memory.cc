@@ -37,16 +37,15 @@ size_t free_bytes() {
 
 Status Budget::take(size_t bytes, const char* what) {
   const size_t used = used_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  if (limit_bytes_ == 0 || used <= limit_bytes_) return {};
+  if (used <= limit_bytes_) return {};
   give_back(bytes);
   return fail(Code::kResourceExhausted,
-              fmt::format("no memory for {}: {} more than the {} of device.memory", what,
+              fmt::format("no memory for {}: {} more than the {} that may be used", what,
                           format_bytes(used - limit_bytes_), format_bytes(limit_bytes_)));
 }
 
 size_t Budget::available_bytes() const {
   const size_t free = free_bytes();
-  if (limit_bytes_ == 0) return free;
   const size_t used = used_bytes_.load(std::memory_order_relaxed);
   return std::min(free, limit_bytes_ - std::min(limit_bytes_, used));
 }

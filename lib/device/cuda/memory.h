@@ -22,7 +22,6 @@ size_t free_bytes();
 // What a device may occupy. Thread-safe.
 class Budget {
  public:
-  // limit_bytes 0: no limit but the device's.
   explicit Budget(size_t limit_bytes) : limit_bytes_(limit_bytes) {}
   // Errors: kResourceExhausted.
   Status take(size_t bytes, const char* what);
