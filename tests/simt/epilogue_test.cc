@@ -79,7 +79,6 @@ class CudaEpilogue : public ::testing::Test {
     uint32_t prepared_rows = 64;
     std::vector<kernels::RowRange> ranges = {{0, 20, 0}, {20, 20, 1}};
     kernels::GemmMode mode = kernels::GemmMode::kInTurn;
-    size_t bias_offset = 0;  // in bytes
   };
   void open(const char* dtype) {
     stream_.reset();
@@ -93,7 +92,7 @@ class CudaEpilogue : public ::testing::Test {
     const bool has_bias = c.shape.has_bias;
     stream_->gemm({.a = memory_->data(),
                    .weights = {memory_->data(), 32768},
-                   .bias = {has_bias ? memory_->data() + c.bias_offset : nullptr, 0},
+                   .bias = {has_bias ? memory_->data() : nullptr, 0},
                    .out = memory_->data() + 262144,
                    .n = c.shape.n,
                    .k = c.shape.k,
@@ -147,8 +146,6 @@ TEST_F(CudaEpilogue, IsLeftToALaunchElsewhere) {
   EXPECT_EQ(epilogues({.prepared_rows = 8, .ranges = {{0, 40, 0}}}), 0u) << "of more rows";
   EXPECT_EQ(epilogues({.prepared_rows = 8, .ranges = {{0, 9, 0}}}), 1u) << "of the same rung";
   EXPECT_EQ(epilogues({.ranges = {{0, 29, 0}}}), 1u) << "the rung's algorithm refuses so many rows";
-  open("f32");
-  EXPECT_EQ(epilogues({.bias_offset = 4}), 0u) << "of a bias that vectors cannot be loaded from";
 }
 
 // Captured like any other launch, and nothing is looked for or allocated behind prepare().
