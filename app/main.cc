@@ -98,6 +98,7 @@ Status serve(const config::Config& config) {
   ITIF_ASSIGN(auto opened_device,
               device::open_device({.kind = config.device.kind,
                                    .dtype = config.device.dtype,
+                                   .attention = config.device.attention,
                                    .num_threads = threads,
                                    .memory_limit_bytes = config.device.memory_bytes}));
   const EalSession eal_session;

@@ -48,11 +48,12 @@ struct DataPlane {
 };
 
 struct Device {
-  std::string kind = "auto";   // auto | host | cuda
-  std::string dtype = "auto";  // auto | f32 | bf16 | f16
-  uint32_t threads = 0;        // host: 0 for one a core
-  std::vector<unsigned> cpus;  // where executors and their threads may run; empty: anywhere
-  uint64_t memory_bytes = 0;   // for weights and workspaces; 0: what the machine has
+  std::string kind = "auto";       // auto | host | cuda
+  std::string dtype = "auto";      // auto | f32 | bf16 | f16
+  std::string attention = "itif";  // itif | cudnn
+  uint32_t threads = 0;            // host: 0 for one a core
+  std::vector<unsigned> cpus;      // where executors and their threads may run; empty: anywhere
+  uint64_t memory_bytes = 0;       // for weights and workspaces; 0: what the machine has
 };
 
 struct Batching {

@@ -74,6 +74,7 @@ template <class V, class Device>
 void visit_device(V& v, Device& device) {
   v.choice("kind", device.kind, {"auto", "host", "cuda"});
   v.choice("dtype", device.dtype, {"auto", "f32", "bf16", "f16"});
+  v.choice("attention", device.attention, {"itif", "cudnn"});
   v.integer("threads", device.threads, 0, 1024);
   v.integers("cpus", device.cpus, kMaxCpu);
   v.size("memory", device.memory_bytes, 0, 1024 * kGiB);

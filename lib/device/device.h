@@ -231,9 +231,11 @@ class ImmediateStream : public Stream {
 };
 
 struct DeviceOptions {
-  std::string kind = "auto";      // auto, host, cuda
-  std::string reason = {};        // DeviceInfo::reason, for those that open_device() chooses
-  std::string dtype = "auto";     // auto, f32, bf16, f16
+  std::string kind = "auto";   // auto, host, cuda
+  std::string reason = {};     // DeviceInfo::reason, for those that open_device() chooses
+  std::string dtype = "auto";  // auto, f32, bf16, f16
+  // Whose kernels attend on a GPU: itif, cudnn, or cudnn-only, where what cuDNN lacks fails, else itif's have it.
+  std::string attention = "itif";
   uint32_t num_threads = 0;       // host: 0 for one a core
   size_t memory_limit_bytes = 0;  // for buffers and slabs together; 0: what the machine has
 };

@@ -13,6 +13,11 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options) {
   if (options.kind != "auto" && options.kind != "host" && options.kind != "cuda")
     return fail(Code::kInvalidArgument,
                 fmt::format("device '{}' is none of auto, host, cuda", options.kind));
+  if (options.attention != "itif" && options.attention != "cudnn" &&
+      options.attention != "cudnn-only")
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("attention '{}' is none of itif, cudnn, cudnn-only", options.attention));
   DeviceOptions chosen = options;
   if (chosen.reason.empty())
     chosen.reason = options.kind == "auto" ? "a GPU is there" : "as configured";
@@ -27,6 +32,11 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options) {
     device = open_host_device(chosen, detect_cpu());
   }
   if (!device) return device;
+  if (options.attention != "itif" && (*device)->info().kind == "host")
+    return fail(Code::kUnsupported,
+                fmt::format("attention by cudnn is a GPU's, and this device is the host ({}): "
+                            "attention itif is for both",
+                            (*device)->info().reason));
   const DeviceInfo& info = (*device)->info();
   log::info("device {} {}: {} ({})", info.kind, dtype_name(info.compute), info.description,
             info.reason);

@@ -33,7 +33,7 @@ class BiasTest : public DeviceTest {
   std::vector<device::GemmHandle> prepared_;
   std::vector<float> copied_;  // by kACopy
 };
-ITIF_DEVICE_SUITE(BiasTest);
+ITIF_SUITE_OF(BiasTest, attention_cases());
 
 BiasTest::Sums BiasTest::sums(uint32_t width, std::span<const RowRange> ranges, GemmMode mode) {
   Sums made;

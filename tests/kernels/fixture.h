@@ -24,6 +24,8 @@ struct DeviceCase {
   device::DeviceOptions options;
 };
 std::vector<DeviceCase> device_cases();
+// Likewise of attention, which may be another library's.
+std::vector<DeviceCase> attention_cases();
 Result<std::unique_ptr<device::Device>> open_case(const DeviceCase& one);
 
 class DeviceTest : public testing::TestWithParam<DeviceCase> {
@@ -79,8 +81,9 @@ uint32_t total_rows(std::span<const RowRange> ranges);
 // Which slot each row belongs to.
 std::vector<uint32_t> slot_of_rows(std::span<const RowRange> ranges);
 
-#define ITIF_DEVICE_SUITE(suite)                                              \
-  INSTANTIATE_TEST_SUITE_P(Devices, suite, testing::ValuesIn(device_cases()), \
+#define ITIF_SUITE_OF(suite, cases)                                  \
+  INSTANTIATE_TEST_SUITE_P(Devices, suite, testing::ValuesIn(cases), \
                            [](const auto& info) { return std::string(info.param.name); })
+#define ITIF_DEVICE_SUITE(suite) ITIF_SUITE_OF(suite, device_cases())
 
 }  // namespace itif::kernels

@@ -11,6 +11,10 @@ std::vector<DeviceCase> device_cases() {
   };
 }
 
+std::vector<DeviceCase> attention_cases() {
+  return device_cases();
+}
+
 Result<std::unique_ptr<device::Device>> open_case(const DeviceCase& one) {
   return device::open_device(one.options);
 }

@@ -12,6 +12,13 @@ std::vector<DeviceCase> device_cases() {
   };
 }
 
+std::vector<DeviceCase> attention_cases() {
+  auto cases = device_cases();
+  cases.push_back({"CudnnBf16", {.kind = "cuda", .dtype = "bf16", .attention = "cudnn"}});
+  cases.push_back({"CudnnF16", {.kind = "cuda", .dtype = "f16", .attention = "cudnn"}});
+  return cases;
+}
+
 Result<std::unique_ptr<device::Device>> open_case(const DeviceCase& one) {
   return device::open_cuda_device(one.options);
 }

@@ -20,8 +20,6 @@ float load(const void* at, cudaDataType type, size_t i) {
   }
 }
 
-namespace {
-
 void store(void* at, cudaDataType type, size_t i, float value) {
   switch (type) {
     case CUDA_R_16F: static_cast<__half*>(at)[i] = __float2half_rn(value); break;
@@ -29,6 +27,8 @@ void store(void* at, cudaDataType type, size_t i, float value) {
     default: static_cast<float*>(at)[i] = value;
   }
 }
+
+namespace {
 
 // Of rows × columns, column-major, without the gaps.
 std::vector<float> widened(const void* at, cudaDataType type, int rows, int columns, int ld) {

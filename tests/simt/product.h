@@ -23,6 +23,7 @@ struct Product {
 
 size_t bytes_of(cudaDataType type);
 float load(const void* at, cudaDataType type, size_t i);
+void store(void* at, cudaDataType type, size_t i, float value);
 // To what the type can hold.
 float rounded(float value, cudaDataType type);
 

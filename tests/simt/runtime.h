@@ -22,6 +22,7 @@ struct DeviceOptions {
   bool has_virtual_memory = true;  // the driver's
   bool takes_back = true;          // false: not that memory
   bool registers_memory = true;    // the host's
+  size_t cudnn_version = 91900;    // 0: it is not installed
 };
 // In order. REQUIRES: nothing of a former device is left.
 void set_device(const DeviceOptions& options);
@@ -40,6 +41,7 @@ struct Counts {
   uint64_t live_device_bytes = 0;
   uint64_t access_changes = 0;  // of the driver's virtual memory
   uint64_t epilogues = 0;       // cublasLtMatmul's, captured ones included
+  uint64_t cudnn_calls = 0;     // likewise
 };
 Counts counts();
 

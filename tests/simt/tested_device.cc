@@ -1,12 +1,16 @@
 // Whole models on the CUDA device, on the CPU.
 #include "support/tested_device.h"
 
+#include <cstdlib>
+
 #include "device/cuda/device.h"
 
 namespace itif::testing {
 
 Result<std::unique_ptr<device::Device>> open_tested_device(const std::string& dtype) {
-  return device::open_cuda_device({.kind = "cuda", .dtype = dtype});
+  const char* attention = std::getenv("ITIF_TESTED_ATTENTION");
+  return device::open_cuda_device(
+      {.kind = "cuda", .dtype = dtype, .attention = attention == nullptr ? "itif" : attention});
 }
 
 }  // namespace itif::testing

@@ -81,6 +81,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--dtype", arguments.runner.device.dtype, "auto, f32, bf16 or f16")
       ->capture_default_str();
+  app.add_option("--attention", arguments.runner.device.attention,
+                 "whose kernels attend on a GPU: itif's or cudnn's")
+      ->check(CLI::IsMember({"itif", "cudnn"}))
+      ->capture_default_str();
   app.add_option("--fidelity", arguments.runner.fidelity,
                  "of the operators: fused, or the thesis's (encoders)")
       ->check(CLI::IsMember({"fused", "thesis"}))

@@ -1,7 +1,6 @@
 #include "device/cuda/blas.h"
 
-#include <dlfcn.h>
-#include <fmt/format.h>
+#include "device/cuda/library.h"
 
 namespace itif::device::cuda {
 namespace {
@@ -9,38 +8,9 @@ namespace {
 // Their programming interface is this version's as long as the number behind .so is.
 constexpr const char* kBlas = "libcublas.so.13";
 constexpr const char* kBlasLt = "libcublasLt.so.13";  // comes with the other, which needs it
-// Where the toolkit's packages put them, which not every loader's configuration knows.
-constexpr const char* kFolder = "/usr/local/cuda/lib64/";
-
-class Library {
- public:
-  static Result<Library> open(const char* name) {
-    void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      const std::string why = dlerror();
-      library = dlopen(fmt::format("{}{}", kFolder, name).c_str(), RTLD_NOW | RTLD_LOCAL);
-      if (library == nullptr)
-        return fail(Code::kUnsupported, fmt::format("cuBLAS cannot be loaded: {}", why));
-    }
-    return Library(library, name);
-  }
-  template <class Function>
-  Status find(const char* name, Function& function) const {
-    void* const found = dlsym(library_, name);
-    if (found == nullptr)
-      return fail(Code::kUnsupported, fmt::format("{} has no {}: it is too old", name_, name));
-    function = reinterpret_cast<Function>(found);
-    return {};
-  }
-
- private:
-  Library(void* library, const char* name) : library_(library), name_(name) {}
-  void* library_;
-  const char* name_;
-};
 
 Result<Blas> load() {
-  ITIF_ASSIGN(const Library library, Library::open(kBlas));
+  ITIF_ASSIGN(const Library library, Library::open(kBlas, "cuBLAS"));
   Blas blas;
   ITIF_TRY(library.find("cublasCreate_v2", blas.create));
   ITIF_TRY(library.find("cublasDestroy_v2", blas.destroy));
@@ -52,7 +22,7 @@ Result<Blas> load() {
   ITIF_TRY(library.find("cublasGemmStridedBatchedEx", blas.gemm_strided_batched));
   ITIF_TRY(library.find("cublasGemmBatchedEx", blas.gemm_batched));
   ITIF_TRY(library.find("cublasGemmGroupedBatchedEx", blas.gemm_grouped_batched));
-  ITIF_ASSIGN(const Library lt, Library::open(kBlasLt));
+  ITIF_ASSIGN(const Library lt, Library::open(kBlasLt, "cuBLAS"));
   ITIF_TRY(lt.find("cublasLtCreate", blas.lt_create));
   ITIF_TRY(lt.find("cublasLtDestroy", blas.lt_destroy));
   ITIF_TRY(lt.find("cublasLtMatmulDescInit_internal", blas.lt_init_matmul));

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "device/cuda/blas.h"
+#include "device/cuda/cudnn.h"
 #include "device/cuda/error.h"
 #include "device/cuda/gemm.h"
 #include "device/cuda/memory.h"
@@ -62,14 +63,16 @@ size_t bound(size_t limit_bytes) {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(DeviceInfo info, const cudaDeviceProp& properties,
-             std::unique_ptr<cuda::VirtualMemory> virtual_memory, size_t memory_limit_bytes)
+  CudaDevice(DeviceInfo info, const cudaDeviceProp& properties, const cuda::Cudnn* cudnn,
+             std::unique_ptr<cuda::VirtualMemory> virtual_memory, const DeviceOptions& options)
       : info_(std::move(info)),
         virtual_memory_(std::move(virtual_memory)),
         parts_{.compute = info_.compute,
                .num_multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount),
-               .budget = std::make_shared<cuda::Budget>(bound(memory_limit_bytes)),
-               .registered = std::make_shared<cuda::RegisteredMemory>()},
+               .budget = std::make_shared<cuda::Budget>(bound(options.memory_limit_bytes)),
+               .registered = std::make_shared<cuda::RegisteredMemory>(),
+               .cudnn = cudnn,
+               .cudnn_only = options.attention == "cudnn-only"},
         free_at_start_(cuda::free_bytes()) {
     info_.memory_bytes = available_bytes();
   }
@@ -196,6 +199,18 @@ Result<DType> compute_type(const std::string& name) {
               fmt::format("dtype '{}' is none of auto, f32, bf16, f16", name));
 }
 
+// nullptr: attention is ours.
+Result<const cuda::Cudnn*> cudnn_for(const DeviceOptions& options, DType compute, int major) {
+  if (options.attention == "itif") return nullptr;
+  ITIF_ASSIGN(const cuda::Cudnn* cudnn, cuda::load_cudnn());
+  ITIF_TRY(cudnn->check_version(major));
+  if (compute != DType::kF32) return cudnn;
+  if (options.attention == "cudnn-only")
+    return fail(Code::kUnsupported, "it attends in 16-bit types only");
+  log::warning("attention stays with itif's kernels: cuDNN's is of 16-bit types");
+  return nullptr;
+}
+
 Result<std::unique_ptr<Device>> open_first(const DeviceOptions& options, DType compute) {
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess)
@@ -208,6 +223,11 @@ Result<std::unique_ptr<Device>> open_first(const DeviceOptions& options, DType c
                 fmt::format("{} has compute capability {}.{}: {}.0 is the least", properties.name,
                             properties.major, properties.minor, kLeastMajor));
   ITIF_TRY(cuda::load_blas());
+  const auto cudnn = cudnn_for(options, compute, properties.major);
+  if (!cudnn)
+    return fail(
+        cudnn.error().code,
+        fmt::format("attention by cudnn: {}; attention itif needs nothing", cudnn.error().message));
   int can_use_host_pointers = 0;
   ITIF_TRY(check(cudaDeviceGetAttribute(&can_use_host_pointers,
                                         cudaDevAttrCanUseHostPointerForRegisteredMem, 0),
@@ -223,10 +243,12 @@ Result<std::unique_ptr<Device>> open_first(const DeviceOptions& options, DType c
   info.description = fmt::format(
       "{}, compute capability {}.{}, {} multiprocessors, {}", properties.name, properties.major,
       properties.minor, properties.multiProcessorCount, format_bytes(properties.totalGlobalMem));
+  if (*cudnn != nullptr)
+    info.description += fmt::format(", attention by cuDNN {}", (*cudnn)->version());
   info.reason = options.reason;
   info.form_rows = cuda::kFormRows;
-  return std::make_unique<CudaDevice>(std::move(info), properties, std::move(virtual_memory),
-                                      options.memory_limit_bytes);
+  return std::make_unique<CudaDevice>(std::move(info), properties, *cudnn,
+                                      std::move(virtual_memory), options);
 }
 
 }  // namespace

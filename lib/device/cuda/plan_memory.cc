@@ -1,6 +1,7 @@
 #include "device/cuda/plan_memory.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -41,6 +42,16 @@ const int32_t* PlanMemory::segment_of_row(const kernels::cuda::Launcher& launch,
   });
 }
 
+const int32_t* PlanMemory::index_in_segment(const kernels::cuda::Launcher& launch,
+                                            std::span<const kernels::SegmentRows> segments,
+                                            uint32_t num_rows) {
+  return made_of<int32_t>(launch, Use::kIndexInSegment, segments, num_rows, [&](int32_t* of_row) {
+    std::fill_n(of_row, num_rows, -1);
+    for (const kernels::SegmentRows& segment : segments)
+      std::iota(of_row + segment.first_row, of_row + segment.first_row + segment.num_rows, 0);
+  });
+}
+
 PlanMemory::Tiles PlanMemory::attention_tiles(const kernels::cuda::Launcher& launch,
                                               const kernels::Attention& args,
                                               const kernels::BiasActivation* bias) {
@@ -68,19 +79,20 @@ PlanMemory::Tiles PlanMemory::attention_tiles(const kernels::cuda::Launcher& lau
         }
         std::fill_n(tile, count - used, kernels::cuda::AttentionTile{});
       },
-      std::as_bytes(ranges));
+      std::as_bytes(ranges), queries);
   return {tiles, count};
 }
 
 // A batch has a handful of pieces; those of a layer are the first to come again.
-const PlanMemory::Piece* PlanMemory::find(Use use, const Sources& sources) const {
+const PlanMemory::Piece* PlanMemory::find(Use use, uint32_t variant, const Sources& sources) const {
   const auto stands = [&](size_t offset, std::span<const std::byte> there,
                           std::span<const std::byte> asked) {
     return there.data() == asked.data() && there.size() == asked.size() &&
            (asked.empty() || std::memcmp(host_.data() + offset, asked.data(), asked.size()) == 0);
   };
   for (const Piece& piece : pieces_)
-    if (piece.use == use && stands(piece.source_offset, piece.sources[0], sources[0]) &&
+    if (piece.use == use && piece.variant == variant &&
+        stands(piece.source_offset, piece.sources[0], sources[0]) &&
         stands(piece.source_offset + sources[0].size(), piece.sources[1], sources[1]))
       return &piece;
   return nullptr;

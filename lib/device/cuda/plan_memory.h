@@ -55,6 +55,10 @@ class PlanMemory {
   const int32_t* segment_of_row(const kernels::cuda::Launcher& launch,
                                 std::span<const kernels::PaddedSegment> segments,
                                 uint32_t num_rows);
+  // Of each of `num_rows` rows its number within its segment; -1: of none.
+  const int32_t* index_in_segment(const kernels::cuda::Launcher& launch,
+                                  std::span<const kernels::SegmentRows> segments,
+                                  uint32_t num_rows);
   struct Tiles {
     const kernels::cuda::AttentionTile* tiles = nullptr;
     uint32_t count = 0;
@@ -71,15 +75,18 @@ class PlanMemory {
     kTiles,         // of attention, from segments beside ranges
     kSegmentOfRow,  // from segments; likewise
     kIndexInSegment,
+    kRaggedRows,  // of cuDNN's attention
   };
+  // variant: what else it follows from.
   template <class T, class Source, class Fill>
   const T* made_of(const kernels::cuda::Launcher& launch, Use use, std::span<const Source> source,
-                   size_t count, const Fill& fill, std::span<const std::byte> beside = {}) {
+                   size_t count, const Fill& fill, std::span<const std::byte> beside = {},
+                   uint32_t variant = 0) {
     if (source.empty() || count == 0) return nullptr;
     const Sources sources = {std::as_bytes(source), beside};
-    const Piece* piece = find(use, sources);
+    const Piece* piece = find(use, variant, sources);
     if (piece == nullptr) {
-      const Piece made = make(use, sources, count * sizeof(T));
+      const Piece made = make(use, variant, sources, count * sizeof(T));
       if (used_ > host_.bytes()) {
         launch.keep(cudaErrorMemoryAllocation);
         return nullptr;
@@ -100,16 +107,21 @@ class PlanMemory {
   // Made of the bytes at `sources`, which stand in pinned memory, too, to be compared with.
   struct Piece {
     Use use = Use::kItself;
+    uint32_t variant = 0;
     Sources sources;
     size_t source_offset = 0, offset = 0;
   };
-  Piece make(Use use, const Sources& sources, size_t bytes) {
-    Piece piece{.use = use, .sources = sources, .source_offset = 0, .offset = take(bytes)};
+  Piece make(Use use, uint32_t variant, const Sources& sources, size_t bytes) {
+    Piece piece{.use = use,
+                .variant = variant,
+                .sources = sources,
+                .source_offset = 0,
+                .offset = take(bytes)};
     piece.source_offset =
         use == Use::kItself ? piece.offset : take(sources[0].size() + sources[1].size());
     return piece;
   }
-  const Piece* find(Use use, const Sources& sources) const;
+  const Piece* find(Use use, uint32_t variant, const Sources& sources) const;
   size_t take(size_t bytes) {
     const size_t at = used_;
     used_ += (bytes + 255) / 256 * 256;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <vector>
 
 #include "base/check.h"
+#include "device/cuda/cudnn_attention.h"
 #include "device/cuda/error.h"
 #include "device/cuda/gemm.h"
 #include "device/cuda/graphs.h"
@@ -22,7 +22,6 @@ namespace itif::device::cuda {
 namespace {
 
 using kernels::cuda::Rows;
-using Use = PlanMemory::Use;
 
 // A plan's data by row and by segment, of all operators of a batch, with room for what a decoder's steps show.
 constexpr size_t kPlanBytesOfRow = 64;
@@ -38,6 +37,10 @@ class CudaStream final : public Stream {
         check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cannot make a stream"));
     std::unique_ptr<CudaStream> made(new CudaStream(parts, stream, options));
     ITIF_ASSIGN(made->gemms_, Gemms::make(parts.compute, stream, parts.budget));
+    if (parts.cudnn != nullptr) {
+      ITIF_ASSIGN(made->cudnn_, CudnnAttention::make(*parts.cudnn, parts.compute, parts.cudnn_only,
+                                                     stream, parts.budget));
+    }
     const size_t plan_bytes = kLeastPlanBytes + kPlanBytesOfRow * limits.max_tokens +
                               kPlanBytesOfSegment * limits.max_segments;
     ITIF_ASSIGN(const std::shared_ptr<Buffer> plan, allocate_buffer(parts.budget, plan_bytes));
@@ -55,6 +58,7 @@ class CudaStream final : public Stream {
   ~CudaStream() override {
     (void)cudaStreamSynchronize(stream_);
     gemms_.reset();
+    cudnn_.reset();
     (void)cudaStreamDestroy(stream_);
   }
 
@@ -98,12 +102,7 @@ class CudaStream final : public Stream {
   }
   void embed_patches(const kernels::EmbedPatches& args) override {
     const Rows all = rows(args.ranges);
-    const auto* index = plan().made_of<int32_t>(
-        launch_, Use::kIndexInSegment, args.segments, all.count, [&](int32_t* of_row) {
-          std::fill_n(of_row, all.count, -1);
-          for (const kernels::SegmentRows& segment : args.segments)
-            std::iota(of_row + segment.first_row, of_row + segment.first_row + segment.num_rows, 0);
-        });
+    const int32_t* index = plan().index_in_segment(launch_, args.segments, all.count);
     if (index == nullptr) return;
     kernels::cuda::embed_patches(launch(args, all.count, all.slots, index), args, all, index);
   }
@@ -137,6 +136,10 @@ class CudaStream final : public Stream {
     }
   }
   void attention(const kernels::Attention& args) override {
+    if (cudnn_ != nullptr && cudnn_->can_run(args)) {
+      stage_copies();
+      return cudnn_->run(launch_, plan(), parts_.key(), args);
+    }
     const auto* held = pending_bias_.held_for(launch_.activation(), args);
     const auto [tiles, num_tiles] = plan().attention_tiles(launch_, args, held);
     if (tiles == nullptr) return;
@@ -201,7 +204,7 @@ class CudaStream final : public Stream {
   void split_heads(const kernels::SplitHeads& args) override {
     const Rows all = rows(args.ranges);
     const auto* segments = put(args.segments);
-    const int32_t* of_row = segment_of_row(args.segments, all.count);
+    const int32_t* of_row = plan().segment_of_row(launch_, args.segments, all.count);
     if (of_row == nullptr) return;
     for (const kernels::HeadPart& part : args.parts)
       kernels::cuda::split_heads(launch(args, part, all.count, all.slots, segments, of_row), part,
@@ -211,7 +214,7 @@ class CudaStream final : public Stream {
     if (args.segments.empty()) return;
     const uint32_t num_rows = args.segments.back().first_row + args.segments.back().num_rows;
     const auto* segments = put(args.segments);
-    const int32_t* of_row = segment_of_row(args.segments, num_rows);
+    const int32_t* of_row = plan().segment_of_row(launch_, args.segments, num_rows);
     if (of_row != nullptr)
       kernels::cuda::merge_heads(launch(args, segments, of_row, num_rows), args, segments, of_row,
                                  num_rows);
@@ -309,10 +312,6 @@ class CudaStream final : public Stream {
   void keep(Status status) {
     if (!status && status_) status_ = std::move(status);
   }
-  const int32_t* segment_of_row(std::span<const kernels::PaddedSegment> segments,
-                                uint32_t num_rows) {
-    return plan().segment_of_row(launch_, segments, num_rows);
-  }
   const std::byte* readable(const std::byte* data, size_t bytes) {
     const std::byte* there = work().reads->readable(data, bytes);
     if (there == nullptr) launch_.keep(cudaErrorMemoryAllocation);
@@ -381,6 +380,7 @@ class CudaStream final : public Stream {
   const std::vector<unsigned> cpus_;
   const std::shared_ptr<const RegisteredMemory> registered_;
   std::unique_ptr<Gemms> gemms_;
+  std::unique_ptr<CudnnAttention> cudnn_;    // null: attention is ours
   PendingBias pending_bias_;                 // of what was logged last
   std::array<Work, kMaxPending + 1> works_;  // those pending, and the one that is being made
   std::vector<kernels::cuda::IdRun> ids_;

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "device/cuda/cudnn.h"
 #include "device/cuda/host_memory.h"
 #include "device/cuda/memory.h"
 #include "device/device.h"
@@ -14,6 +15,8 @@ struct StreamParts {
   uint32_t num_multiprocessors = 1;
   std::shared_ptr<Budget> budget;
   std::shared_ptr<RegisteredMemory> registered;
+  const Cudnn* cudnn = nullptr;  // which attends, if it is given
+  bool cudnn_only = false;       // and nobody else
 };
 
 // Errors: kResourceExhausted, kInternal.

@@ -60,12 +60,21 @@ TEST(OpenDevice, Bf16NeedsACpuThatHasIt) {
   EXPECT_EQ((*fallback)->info().compute, DType::kF32);
 }
 
+TEST(OpenDevice, CudnnIsNotTheHosts) {
+  const auto refused = open_device({.kind = "host", .attention = "cudnn"});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnsupported);
+  EXPECT_NE(refused.error().message.find("attention by cudnn is a GPU's"), std::string::npos)
+      << refused.error().message;
+}
+
 TEST(OpenDevice, WhatTheHostCannotDoIsRefused) {
   const auto half = open_device({.kind = "host", .dtype = "f16"});
   ASSERT_FALSE(half);
   EXPECT_EQ(half.error().code, Code::kUnsupported);
   for (const DeviceOptions& options :
        {DeviceOptions{.kind = "gpu"}, DeviceOptions{.kind = ""}, DeviceOptions{.dtype = "int8"},
+        DeviceOptions{.kind = "host", .attention = "flash"},
         DeviceOptions{.kind = "host", .num_threads = 100000}}) {
     const auto device = open_device(options);
     ASSERT_FALSE(device) << options.kind << " " << options.dtype;

@@ -1,0 +1,44 @@
+// A library that is found by name at run time: a program must start where it is not installed.
+#pragma once
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <string>
+
+#include "base/error.h"
+
+namespace itif::device::cuda {
+
+class Library {
+ public:
+  // `what`: whose it is, for messages. Stays loaded. Errors: kUnsupported, with what the loader says.
+  static Result<Library> open(const char* name, const char* what) {
+    // Where the toolkit's packages put them, which not every loader's configuration knows.
+    static constexpr const char* kFolder = "/usr/local/cuda/lib64/";
+    void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      const std::string why = dlerror();
+      library = dlopen(fmt::format("{}{}", kFolder, name).c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (library == nullptr)
+        return fail(Code::kUnsupported, fmt::format("{} cannot be loaded: {}", what, why));
+    }
+    return Library(library, name);
+  }
+  // Errors: kUnsupported, it has no such function.
+  template <class Function>
+  Status find(const char* name, Function& function) const {
+    void* const found = dlsym(library_, name);
+    if (found == nullptr)
+      return fail(Code::kUnsupported, fmt::format("{} has no {}: it is too old", name_, name));
+    function = reinterpret_cast<Function>(found);
+    return {};
+  }
+
+ private:
+  Library(void* library, const char* name) : library_(library), name_(name) {}
+  void* library_;
+  const char* name_;
+};
+
+}  // namespace itif::device::cuda
