@@ -16,6 +16,7 @@ struct BenchOptions {
   bool quick = false;
   uint32_t threads = 0;             // 0: all CPUs
   std::string device = "auto";      // auto, host, cuda
+  std::string attention = "itif";   // itif, cudnn
   std::vector<std::string> dtypes;  // those that the CPU lacks are skipped
   std::vector<std::string> cases;   // empty: all
   // Of the forward passes of encoder, tenants, batching, mixed and scaling.

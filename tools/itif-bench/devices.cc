@@ -6,8 +6,10 @@ namespace itif::bench {
 
 Status on_each_device(const BenchOptions& options, Report& report, const OnDevice& run) {
   for (const std::string& dtype : options.dtypes) {
-    const auto device = device::open_device(
-        {.kind = options.device, .dtype = dtype, .num_threads = options.threads});
+    const auto device = device::open_device({.kind = options.device,
+                                             .dtype = dtype,
+                                             .attention = options.attention,
+                                             .num_threads = options.threads});
     if (!device && device.error().code == Code::kUnsupported && options.device != "cuda") {
       report.note(fmt::format("skipped {}: {}", dtype, device.error().message));
       continue;

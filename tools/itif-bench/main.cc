@@ -61,6 +61,10 @@ void add_options(CLI::App& command, bench::BenchOptions& options) {
   command.add_option("--device", options.device, "host, cuda, or auto: a GPU if there is one")
       ->check(CLI::IsMember({"auto", "host", "cuda"}))
       ->capture_default_str();
+  command
+      .add_option("--attention", options.attention, "whose kernels attend on a GPU: itif, cudnn")
+      ->check(CLI::IsMember({"itif", "cudnn"}))
+      ->capture_default_str();
   command.add_option("--dtype", options.dtypes, "f32, bf16, f16 (on a GPU) or several of them")
       ->delimiter(',')
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))

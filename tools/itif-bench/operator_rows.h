@@ -23,6 +23,8 @@ class OperatorRows {
 
   device::Device& device() const { return device_; }
   device::Stream& stream() const { return *stream_; }
+  // Of a device like this one whose attention is cuDNN's; nullptr: there is none.
+  device::Stream* cudnn_stream() const { return cudnn_stream_.get(); }
   bool is_gpu() const { return on_.is_gpu; }
   DType type() const { return on_.type; }
   // Of results that are rounded to the type.
@@ -49,9 +51,9 @@ class OperatorRows {
   // An operator that reads `bytes` of the host's memory. GPU: against copies of as many over the bus.
   Status from_host(const std::string& title, size_t bytes_read, size_t bytes_written,
                    const std::function<void()>& launch, const Check& check);
-  // Against a GEMM's rate.
+  // Against a GEMM's rate. on: the stream that it launches on, if not stream().
   Status compute_bound(const std::string& title, double flop, const std::function<void()>& launch,
-                       const Check& check);
+                       const Check& check, device::Stream* on = nullptr);
 
  private:
   OperatorRows(const BenchOptions& options, std::string dtype, device::Device& device,
@@ -62,8 +64,9 @@ class OperatorRows {
         on_(hardware_of(device.info())),
         report_(report) {}
   Status add(const std::string& title, const std::function<void()>& launch, Bare& limit,
-             double limit_times);
-  Status launch_once(const std::function<void()>& launch);
+             double limit_times, device::Stream& on);
+  Status launch_once(const std::function<void()>& launch, device::Stream& on);
+  Status open_cudnn();
 
   const BenchOptions& options_;
   const std::string dtype_;
@@ -71,6 +74,8 @@ class OperatorRows {
   const Hardware on_;
   Report& report_;
   std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<device::Device> cudnn_device_;
+  std::unique_ptr<device::Stream> cudnn_stream_;
   std::vector<std::unique_ptr<device::Buffer>> buffers_;
 };
 
@@ -79,6 +84,9 @@ inline kernels::Slab shared_slab(void* data) {
   return {.base = static_cast<std::byte*>(data), .stride_bytes = 0};
 }
 
+// Attention over segments of so many rows at most, and over segments of mixed lengths.
+Status attention_rows(OperatorRows& rows, uint32_t tokens, uint32_t longest);
+Status mixed_attention_rows(OperatorRows& rows, uint32_t tokens, uint32_t longest);
 // The operators of images and of decoders.
 Status image_and_decoder_rows(OperatorRows& rows);
 // Tables 5.3 and 5.4: a forward pass of BERT-base in the thesis's form, by execution mode.

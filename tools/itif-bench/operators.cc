@@ -29,7 +29,6 @@ Status block_rows(OperatorRows& rows, uint32_t tokens) {
   ITIF_ASSIGN(void* const x, rows.random_buffer(tokens * kHidden, type));
   ITIF_ASSIGN(void* const residual, rows.random_buffer(tokens * kHidden, type));
   ITIF_ASSIGN(void* const out, rows.random_buffer(tokens * kHidden, type));
-  ITIF_ASSIGN(void* const qkv, rows.random_buffer(tokens * 3 * kHidden, type));
   ITIF_ASSIGN(void* const wide, rows.random_buffer(tokens * kIntermediate, type));
   ITIF_ASSIGN(void* const wide_copy, rows.random_buffer(tokens * kIntermediate, type));
   ITIF_ASSIGN(void* const wide_bias, rows.random_buffer(kIntermediate, DType::kF32));
@@ -170,27 +169,7 @@ Status block_rows(OperatorRows& rows, uint32_t tokens) {
           return std::vector<double>(begin, begin + kHidden);
         });
       }));
-  const auto qkv_values = read(qkv, size_t{tokens} * 3 * kHidden);
-  ITIF_TRY(rows.compute_bound(
-      title_of("attention"), 4.0 * tokens * std::min(tokens, kSegment) * kHidden,
-      [&] {
-        stream.attention({.qkv = qkv,
-                          .out = out,
-                          .segments = segments,
-                          .num_heads = kHeads,
-                          .head_size = kHidden / kHeads,
-                          .scale = 0.125f});
-      },
-      [&](const std::string& title) {
-        return check_rows(title, read(out, size_t{tokens} * kHidden), tokens, kHidden,
-                          3 * tolerance, [&](uint32_t r) {
-                            const uint32_t first = r / kSegment * kSegment;
-                            return plain_attention(qkv_values, r, first,
-                                                   std::min(tokens, first + kSegment), kHeads,
-                                                   kHidden / kHeads, 0.125);
-                          });
-      }));
-  return {};
+  return attention_rows(rows, tokens, kSegment);
 }
 
 }  // namespace
@@ -200,7 +179,10 @@ Status bench_operators(const BenchOptions& options, Report& report) {
       options, report, [&](device::Device& device, const std::string& dtype) -> Status {
         ITIF_ASSIGN(const auto rows, OperatorRows::make(options, dtype, device, report));
         for (const uint32_t tokens : kTokens) ITIF_TRY(block_rows(*rows, tokens));
-        if (rows->is_gpu()) ITIF_TRY(block_rows(*rows, kGpuTokens));
+        if (rows->is_gpu()) {
+          ITIF_TRY(block_rows(*rows, kGpuTokens));
+          ITIF_TRY(mixed_attention_rows(*rows, kGpuTokens, kSegment));
+        }
         ITIF_TRY(image_and_decoder_rows(*rows));
         ITIF_TRY(thesis_rows(options, dtype, device, report));
         return get_qkv_rows(options, dtype, device, report);
