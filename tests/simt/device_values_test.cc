@@ -74,6 +74,46 @@ TEST_F(CudaDevice, GroupsOfLargeAndOfSmallImagesAreServedAtOnce) {
   }
 }
 
+// What a grouped product's sizes were when a graph was made, not what stands in their place when it runs.
+TEST_F(CudaDevice, GraphsOfUnequalRangesKeepTheirSizes) {
+  constexpr uint32_t kSize = 64, kLaunches = 10;
+  std::vector<float> noise(3 * kSize * kSize);
+  for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<float>(i * 37 % 101) - 50;
+  const auto memory = device_->allocate(noise.size() * sizeof(float)).value();
+  const TensorView view{reinterpret_cast<const std::byte*>(noise.data()), DType::kF32,
+                        Shape{noise.size()}};
+  ASSERT_TRUE(device_->upload(view, DType::kF32, memory->data()));
+  const auto prepared =
+      device_->prepare({.n = kSize, .k = kSize, .has_bias = false}, kSize).value();
+  std::vector<std::unique_ptr<Buffer>> outs;
+  for (uint32_t i = 0; i < kLaunches; ++i)
+    outs.push_back(device_->allocate(kSize * kSize * sizeof(float)).value());
+  const auto run = [&](std::vector<kernels::RowRange> ranges) {
+    for (const auto& out : outs)
+      stream_->gemm({.a = memory->data(),
+                     .weights = {memory->data(), kSize * kSize * sizeof(float)},
+                     .out = out->data(),
+                     .n = kSize,
+                     .k = kSize,
+                     .ranges = ranges,
+                     .mode = kernels::GemmMode::kAtOnce,
+                     .prepared = prepared.get()});
+    std::vector<float> got(kSize * kSize);
+    stream_->copy_to_host(outs.back()->data(), got.size() * sizeof(float), got.data());
+    EXPECT_TRUE(stream_->synchronize());
+    return got;
+  };
+  const auto first = run({{0, 20, 0}, {20, 44, 1}});
+  EXPECT_EQ(run({{0, 20, 0}, {20, 44, 1}}), first) << "captured";
+  const auto other = run({{0, 50, 0}, {50, 14, 1}});
+  EXPECT_NE(other, first);
+  for (int turn = 0; turn < 3; ++turn) {
+    EXPECT_EQ(run({{0, 20, 0}, {20, 44, 1}}), first);
+    EXPECT_EQ(run({{0, 50, 0}, {50, 14, 1}}), other);
+  }
+  EXPECT_EQ(stream_->graphs().kept, 2u);
+}
+
 // More than a grid's second and third dimensions count.
 constexpr uint32_t kMany = 65'537;
 
