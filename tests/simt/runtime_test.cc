@@ -130,7 +130,11 @@ TEST_F(Runtime, AFaultSticks) {
   EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorIllegalAddress);
   EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
   EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
-  ASSERT_EQ(cudaDeviceReset(), cudaSuccess);
+  EXPECT_EQ(cudaDeviceReset(), cudaErrorIllegalAddress) << "which is over";
+  EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  ASSERT_EQ(cudaMalloc(&device_, 64), cudaSuccess);
+  ASSERT_EQ(cudaHostAlloc(&host_, 64, cudaHostAllocDefault), cudaSuccess);
   EXPECT_EQ(set(a_, 3), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
 }
