@@ -1,0 +1,233 @@
+// What the CUDA device does when something is refused it: a fault and the reset behind it, memory, a driver; as the
+// simulator makes them happen.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "device_fixture.h"
+#include "runtime.h"
+
+namespace itif::device {
+namespace {
+
+TEST_F(CudaDevice, AFaultSticksUntilTheReset) {
+  ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
+  simt::fail_after(0);
+  gather();
+  const Status failed = stream_->synchronize();
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, Code::kInternal);
+  gather();
+  stream_->end_inputs();
+  const Stream::Event event = stream_->record();
+  EXPECT_TRUE(stream_->inputs_read(event)) << "nothing runs any more";
+  EXPECT_FALSE(stream_->wait(event).status);
+  EXPECT_FALSE(device_->allocate(64));
+
+  const Status in_use = device_->reset();
+  ASSERT_FALSE(in_use);
+  EXPECT_NE(in_use.error().message.find("still in use"), std::string::npos)
+      << in_use.error().message;
+  stream_.reset();
+  out_.reset();
+  Status
+      reset;  // by the thread that controls: the one that saw the fault keeps it as its last error
+  std::thread([&] { reset = device_->reset(); }).join();
+  ASSERT_TRUE(reset) << reset.error().message;
+  stream_ = device_->make_stream({.max_tokens = 256, .max_segments = 64}).value();
+  stream_->attach_thread();
+  out_ = device_->allocate(kIds * sizeof(int32_t)).value();
+  gather();
+  ids()[5] = 77;
+  EXPECT_EQ(gathered()[5], 77) << "packets are registered again";
+}
+
+// Whoever asks again for a slot that could not be had is refused again, and takes nothing.
+TEST_F(CudaDevice, ASlotThatCannotBeClearedIsNotTaken) {
+  const auto slab = device_->reserve_slab(100'000, 4).value();
+  simt::fail_after(0);  // what clears it
+  for (int turn = 0; turn < 2; ++turn) EXPECT_FALSE(slab->commit(1));
+  (void)cudaDeviceReset();
+  (void)cudaGetLastError();
+}
+
+// Where the GPU refuses packet memory, it is copied first: at the start, and after a reset.
+TEST_F(CudaDevice, MemoryThatIsNotRegisteredIsCopied) {
+  const auto expect_copied = [&] {
+    ids()[5] = 5;
+    gather();
+    ids()[5] = 77;
+    EXPECT_EQ(gathered()[5], 5);
+  };
+  simt::set_device({.registers_memory = false});
+  const Status refused = device_->register_host_memory(pages_.data(), pages_.size());
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("OperatingSystem"), std::string::npos);
+  expect_copied();
+  simt::set_device({});
+  ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
+  stream_.reset();
+  out_.reset();
+  simt::set_device({.registers_memory = false});
+  const Status reset = device_->reset();
+  simt::set_device({});
+  ASSERT_TRUE(reset) << reset.error().message;
+  stream_ = device_->make_stream({.max_tokens = 256, .max_segments = 64}).value();
+  out_ = device_->allocate(kIds * sizeof(int32_t)).value();
+  expect_copied();
+}
+
+// Slabs are reserved, filled and freed by whichever thread controls.
+TEST_F(CudaDevice, SlabsAreAnyThreads) {
+  std::unique_ptr<SlabMemory> slab;
+  Status committed;
+  std::thread([&] { slab = device_->reserve_slab(100'000, 4).value(); }).join();
+  std::thread([&] { committed = slab->commit(1); }).join();
+  EXPECT_TRUE(committed) << committed.error().message;
+  const uint64_t before = simt::counts().live_device_bytes;
+  std::thread([&] { slab->release(1); }).join();
+  EXPECT_LT(simt::counts().live_device_bytes, before);
+  ASSERT_TRUE(slab->commit(2));
+  std::thread([&] { slab.reset(); }).join();
+  EXPECT_LT(simt::counts().live_device_bytes, before);
+}
+
+TEST_F(CudaDevice, ASlotsMemoryIsMadeAccessibleAtOnce) {
+  const auto slab = device_->reserve_slab(1'000'000, 4).value();
+  const uint64_t before = simt::counts().access_changes;
+  ASSERT_TRUE(slab->commit(1));
+  EXPECT_EQ(simt::counts().access_changes - before, 1u);
+}
+
+size_t free_bytes() {
+  size_t free = 0, all = 0;
+  EXPECT_EQ(cudaMemGetInfo(&free, &all), cudaSuccess);
+  return free;
+}
+
+// Slabs' memory is of no context: a reset leaves what a device with a fault has not taken back.
+TEST_F(CudaDevice, NoMemoryIsLostByAFault) {
+  stream_.reset();
+  out_.reset();
+  const size_t before = free_bytes();
+  for (int turn = 0; turn < 2; ++turn) {
+    SCOPED_TRACE(turn);
+    auto slab = device_->reserve_slab(300'000, 8).value();
+    for (const uint32_t slot : {1, 2, 5}) ASSERT_TRUE(slab->commit(slot));
+    auto buffer = device_->allocate(1000).value();
+    simt::fail_after(0);
+    EXPECT_FALSE(device_->allocate(64));
+    EXPECT_FALSE(slab->commit(3));
+    slab->release(2);
+    slab.reset();
+    buffer.reset();
+    const Status reset = device_->reset();
+    ASSERT_TRUE(reset) << reset.error().message;
+    EXPECT_EQ(free_bytes(), before);
+  }
+}
+
+TEST_F(CudaDevice, MemoryThatDoesNotComeBackIsSaid) {
+  stream_.reset();
+  out_.reset();
+  const size_t before = free_bytes();
+  auto slab = device_->reserve_slab(300'000, 8).value();
+  ASSERT_TRUE(slab->commit(1));
+  simt::set_device({.takes_back = false});
+  slab.reset();
+  for (int turn = 0; turn < 2; ++turn) {
+    const Status reset = device_->reset();
+    ASSERT_FALSE(reset);
+    EXPECT_NE(reset.error().message.find("do not come back: restart itifd"), std::string::npos)
+        << reset.error().message;
+  }
+  simt::set_device({});
+  const Status reset = device_->reset();
+  ASSERT_TRUE(reset) << reset.error().message;
+  EXPECT_EQ(free_bytes(), before);
+}
+
+// Whoever asks what the device has, asks while another thread resets it, too.
+TEST_F(CudaDevice, SaysWhatItHasDuringAReset) {
+  stream_.reset();
+  out_.reset();
+  const size_t before = device_->available_bytes();
+  EXPECT_GT(before, 0u);
+  std::atomic<bool> is_over{false};
+  std::thread asks([&] {
+    while (!is_over) EXPECT_EQ(device_->available_bytes(), before);
+  });
+  const Status reset = device_->reset();
+  is_over = true;
+  asks.join();
+  EXPECT_TRUE(reset) << reset.error().message;
+}
+
+// Then it says what to do, however often it is asked.
+TEST_F(CudaDevice, AFaultThatOutlastsTheResetIsSaid) {
+  simt::fail_after(0, true);
+  gather();
+  ASSERT_FALSE(stream_->synchronize());
+  stream_.reset();
+  out_.reset();
+  for (int turn = 0; turn < 2; ++turn) {
+    const Status reset = device_->reset();
+    ASSERT_FALSE(reset);
+    EXPECT_NE(reset.error().message.find("restart itifd"), std::string::npos)
+        << reset.error().message;
+  }
+  simt::set_device({});
+  const Status reset = device_->reset();
+  EXPECT_TRUE(reset) << reset.error().message;
+}
+
+TEST(OpenCuda, LeavesMemoryForWhatTheDriverTakesLater) {
+  for (const size_t limit : {size_t{0}, size_t{1} << 40}) {
+    const auto device =
+        open_cuda_device({.kind = "cuda", .dtype = "f32", .memory_limit_bytes = limit}).value();
+    const auto most = device->allocate(device->available_bytes());
+    ASSERT_TRUE(most) << most.error().message;
+    const auto more = device->allocate(1 << 20);
+    ASSERT_FALSE(more);
+    EXPECT_EQ(more.error().code, Code::kResourceExhausted);
+    EXPECT_GT(free_bytes(), simt::DeviceOptions{}.memory_bytes / 40);
+  }
+}
+
+TEST(OpenCuda, WithoutADriverItIsRefusedWithTheCause) {
+  simt::set_device({.is_there = false});
+  const auto device = open_cuda_device({.kind = "cuda"});
+  ASSERT_FALSE(device);
+  EXPECT_EQ(device.error().code, Code::kUnsupported);
+  EXPECT_NE(device.error().message.find("Insufficient"), std::string::npos)
+      << device.error().message;
+  const auto fallback = open_device({.kind = "auto", .dtype = "f32"});
+  ASSERT_TRUE(fallback);
+  EXPECT_EQ((*fallback)->info().kind, "host");
+  simt::set_device({});
+  EXPECT_EQ(open_device({.kind = "auto", .dtype = "f32"}).value()->info().kind, "cuda");
+}
+
+// It is listed, but nothing can be done with it.
+TEST(OpenCuda, ADeviceThatIsNotToBeHadIsLeft) {
+  for (const auto& [device, cause] :
+       {std::pair<simt::DeviceOptions, const char*>{{.is_free = false}, "Unavailable"},
+        {{.has_virtual_memory = false}, "virtual memory"}}) {
+    simt::set_device(device);
+    const auto opened = open_cuda_device({.kind = "cuda"});
+    const auto fallback = open_device({.kind = "auto", .dtype = "f32"});
+    simt::set_device({});
+    ASSERT_FALSE(opened);
+    EXPECT_EQ(opened.error().code, Code::kUnsupported);
+    EXPECT_NE(opened.error().message.find(cause), std::string::npos) << opened.error().message;
+    ASSERT_TRUE(fallback) << fallback.error().message;
+    EXPECT_EQ((*fallback)->info().kind, "host");
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "nobody else meets it";
+  }
+}
+
+}  // namespace
+}  // namespace itif::device
