@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "device_fixture.h"
@@ -239,6 +241,47 @@ TEST_F(CudaDevice, PacketsMayBeOverwrittenOnceTheyHaveBeenRead) {
     ASSERT_EQ(older.got, expected) << turn;
   }
   ASSERT_TRUE(stream_->wait(batches[1].event).status);
+}
+
+// What runs before a batch is not its own time, nor is what its events were recorded for before.
+TEST_F(CudaDevice, ABatchIsChargedForItsOwnTime) {
+  using Time = std::chrono::steady_clock;
+  std::vector<int32_t> got(kIds);
+  const auto record = [&](int num_launches) {
+    for (int i = 0; i < num_launches; ++i) gather();
+    stream_->copy_to_host(out_->data(), kIds * sizeof(int32_t), got.data());
+    return stream_->record();
+  };
+  for (int turn = 0; turn < 10; ++turn) {
+    SCOPED_TRACE(turn);
+    const auto start = Time::now();
+    const Stream::Event first = record(200), second = record(1);
+    const Stream::Completion longer = stream_->wait(first), shorter = stream_->wait(second);
+    const auto wall_ns =
+        static_cast<uint64_t>(std::chrono::nanoseconds(Time::now() - start).count());
+    ASSERT_TRUE(longer.status && shorter.status);
+    EXPECT_GT(longer.device_ns, 0u);
+    EXPECT_GT(shorter.device_ns, 0u);
+    EXPECT_LE(longer.device_ns + shorter.device_ns, wall_ns + 2000)
+        << "a GPU's clock counts by half a microsecond";
+    const Stream::Completion nothing = stream_->wait(stream_->record());
+    ASSERT_TRUE(nothing.status);
+    EXPECT_EQ(nothing.device_ns, 0u);
+  }
+}
+
+// A batch whose results need more memory is begun in two goes.
+TEST_F(CudaDevice, ABatchBeginsWithItsFirstLaunches) {
+  constexpr uint32_t kMuch = 1 << 20;
+  const auto much = device_->allocate(kMuch * sizeof(float)).value();
+  std::vector<float> got(kMuch);
+  gather();
+  stream_->copy_to_host(much->data(), kMuch * sizeof(float), got.data());
+  gather();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const Stream::Completion done = stream_->wait(stream_->record());
+  ASSERT_TRUE(done.status);
+  EXPECT_GE(done.device_ns, 19'000'000u);
 }
 
 // Into memory of any alignment, of any length.

@@ -34,6 +34,8 @@ class Graph;
 
 class Event {
  public:
+  explicit Event(unsigned flags) : flags(flags) {}
+  const unsigned flags;
   Mark mark;
   bool is_recorded = false;
   Graph* captured_in = nullptr;  // that its stream captured when it was recorded

@@ -86,6 +86,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaErrorNoDevice: return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorOperatingSystem: return "cudaErrorOperatingSystem";
+    case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady: return "cudaErrorNotReady";
     case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
     case cudaErrorHostMemoryAlreadyRegistered: return "cudaErrorHostMemoryAlreadyRegistered";
@@ -239,8 +240,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   }
   return runtime().put(stream, {.work = nullptr, .waits_for = event->mark}, false);
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new simt::Event;
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  *event = new simt::Event(flags);
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -281,8 +282,15 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
   Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  for (const simt::Event* event : {start, end})
+    if ((event->flags & cudaEventDisableTiming) != 0 || event->mark.stream == nullptr)
+      return r.set(cudaErrorInvalidResourceHandle);
+  for (const simt::Event* event : {start, end})
+    if (event->mark.stream->num_done < event->mark.number) return r.set(cudaErrorNotReady);
   *ms = static_cast<float>(end->ms - start->ms);
-  return runtime().check();
+  return cudaSuccess;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {

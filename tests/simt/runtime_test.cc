@@ -65,6 +65,30 @@ TEST_F(Runtime, StreamsGoOnInAnyOrderUnlessAnEventSaysOtherwise) {
   (void)cudaEventDestroy(event);
 }
 
+TEST_F(Runtime, TimesAreOfEventsThatHaveComeAndWereMadeForIt) {
+  cudaEvent_t begin = nullptr, end = nullptr, untimed = nullptr;
+  ASSERT_EQ(cudaEventCreateWithFlags(&begin, cudaEventDefault), cudaSuccess);
+  ASSERT_EQ(cudaEventCreateWithFlags(&end, cudaEventBlockingSync), cudaSuccess);
+  ASSERT_EQ(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming), cudaSuccess);
+  float ms = -1;
+  ASSERT_EQ(cudaEventRecord(begin, a_), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(untimed, a_), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&ms, begin, end), cudaErrorInvalidResourceHandle)
+      << "not recorded";
+  ASSERT_EQ(set(a_, 1), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(end, a_), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&ms, begin, end), cudaErrorNotReady);
+  ASSERT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&ms, untimed, end), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaEventElapsedTime(&ms, begin, untimed), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(ms, -1);
+  EXPECT_EQ(cudaEventElapsedTime(&ms, begin, end), cudaSuccess);
+  EXPECT_GE(ms, 0);
+  ASSERT_EQ(cudaEventRecord(end, a_), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&ms, begin, end), cudaErrorNotReady) << "recorded again";
+  for (cudaEvent_t event : {begin, end, untimed}) (void)cudaEventDestroy(event);
+}
+
 TEST_F(Runtime, AnAsynchronousCopyNeedsPinnedMemory) {
   std::vector<unsigned char> anywhere(64);
   EXPECT_EQ(cudaMemcpyAsync(anywhere.data(), device_, 64, cudaMemcpyDeviceToHost, a_),

@@ -3,6 +3,9 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <utility>
 
 #include "device/cuda/error.h"
@@ -35,6 +38,13 @@ class StreamEvent {
     return false;
   }
   cudaError_t wait() const noexcept { return cudaEventSynchronize(event_); }
+  // The device's time from `begin` to this one, at least 1. REQUIRES: both were made with timing and have come.
+  cudaError_t since(const StreamEvent& begin, uint64_t& ns) const noexcept {
+    float ms = 0;
+    const cudaError_t asked = cudaEventElapsedTime(&ms, begin.event_, event_);
+    if (asked == cudaSuccess) ns = std::max<uint64_t>(1, std::llround(1e6 * double{ms}));
+    return asked;
+  }
 
  private:
   cudaEvent_t event_ = nullptr;

@@ -11,6 +11,7 @@ class LaunchParts {
  public:
   kernels::cuda::LaunchLog& log() { return log_; }
   LaunchKey& key() { return key_; }
+  bool empty() const { return log_.end().size == 0; }
 
   // Whether anything was launched since the last end.
   bool end_part() {

@@ -49,9 +49,7 @@ class CudaStream final : public Stream {
       ITIF_ASSIGN(work.plan, PlanMemory::make(plan));
       ITIF_ASSIGN(work.results, Results::make(staging));
       ITIF_ASSIGN(work.reads, HostReads::make(*parts.registered, limits.unregistered_bytes));
-      // Blocking: whoever waits sleeps, and leaves its CPU to others.
-      ITIF_ASSIGN(work.end, StreamEvent::make(cudaEventBlockingSync | cudaEventDisableTiming));
-      ITIF_ASSIGN(work.inputs_read, StreamEvent::make(cudaEventDisableTiming));
+      ITIF_TRY(work.make_events());
     }
     return made;
   }
@@ -335,6 +333,7 @@ class CudaStream final : public Stream {
   // Hands what has been logged to the GPU, behind the plan that it reads.
   void flush() {
     launch_.keep(plan().copy(stream_));
+    if (!parts_.empty()) launch_.keep(work().say_begun(stream_));
     size_t num_made = 0;
     say_inputs_read(num_made);
     parts_.for_each([&](const LaunchPart& part) {

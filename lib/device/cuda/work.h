@@ -17,9 +17,26 @@ struct Work {
   PlanMemory plan;
   std::optional<HostReads> reads;
   std::optional<Results> results;
-  StreamEvent inputs_read, end;
+  StreamEvent begin, inputs_read, end;
+  bool has_begun = false;         // something was launched behind the event
   bool says_inputs_read = false;  // or the end does
   Status status;
+
+  Status make_events() {
+    ITIF_ASSIGN(begin, StreamEvent::make(cudaEventDefault));
+    // Blocking: whoever waits sleeps, and leaves its CPU to others.
+    ITIF_ASSIGN(end, StreamEvent::make(cudaEventBlockingSync));
+    ITIF_ASSIGN(inputs_read, StreamEvent::make(cudaEventDisableTiming));
+    return {};
+  }
+  // Ahead of launches; of the first alone it is said when they begin. On a device that still runs another batch that is
+  // when this one's turn has come, on an idle one at once: then what the host takes to make them counts.
+  cudaError_t say_begun(cudaStream_t stream) {
+    if (has_begun) return cudaSuccess;
+    const cudaError_t recorded = begin.record(stream);
+    has_begun = recorded == cudaSuccess;
+    return recorded;
+  }
 
   cudaError_t say_inputs_read(cudaStream_t stream) {
     const cudaError_t recorded = inputs_read.record(stream);
@@ -29,7 +46,10 @@ struct Work {
   // Waits for its end; then nothing is in it.
   Stream::Completion finish() {
     Stream::Completion completion{.status = std::move(status)};
-    Status came = check(end.wait(), "the GPU failed a batch");
+    cudaError_t ended = end.wait();
+    if (ended == cudaSuccess && completion.status && has_begun)
+      ended = end.since(begin, completion.device_ns);
+    Status came = check(ended, "the GPU failed a batch");
     // What a batch was refused is not to be taken for a failure of the next one.
     const cudaError_t last = cudaGetLastError();
     if (completion.status && came) came = check(last, "the GPU failed a batch");
@@ -38,7 +58,7 @@ struct Work {
     results->clear();
     plan.clear();
     reads->clear();
-    says_inputs_read = false;
+    has_begun = says_inputs_read = false;
     return completion;
   }
 };
