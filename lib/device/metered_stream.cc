@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace itif::device {
 namespace {
@@ -46,8 +47,8 @@ enum MeteredStream::Operator : size_t {
   kSoftmax
 };
 
-MeteredStream::MeteredStream(std::unique_ptr<Stream> stream, const Clock& clock)
-    : stream_(std::move(stream)), clock_(clock) {
+MeteredStream::MeteredStream(std::unique_ptr<Stream> stream, const Clock& clock, Times times)
+    : stream_(std::move(stream)), clock_(clock), waits_(times == Times::kOnDevice) {
   static_assert(std::size(kNames) == kNumOperators && kSoftmax + 1 == kNumOperators);
   clear();
 }
@@ -66,16 +67,42 @@ OperatorFigures MeteredStream::total() const {
   for (const OperatorFigures& one : figures_) {
     all.launches += one.launches;
     all.call_ns += one.call_ns;
+    all.device_ns += one.device_ns;
   }
   return all;
 }
 
 template <class Launch>
 void MeteredStream::meter(Operator which, uint64_t launches, const Launch& launch) {
+  OperatorFigures& figures = figures_[which];
   const uint64_t before_ns = clock_.now_ns();
   launch();
-  figures_[which].call_ns += clock_.now_ns() - before_ns;
-  figures_[which].launches += launches;
+  const Event event = waits_ ? stream_->record() : 0;  // which is what hands it to a GPU
+  figures.call_ns += clock_.now_ns() - before_ns;
+  figures.launches += launches;
+  if (waits_) figures.device_ns += finish(event);
+}
+
+uint64_t MeteredStream::finish(Event event) {
+  Completion done = stream_->wait(event);
+  since_event_.device_ns += done.device_ns;
+  if (since_event_.status) since_event_.status = std::move(done.status);
+  return done.device_ns;
+}
+
+Status MeteredStream::make_ready() {
+  return waits_ ? Stream::make_ready() : stream_->make_ready();
+}
+Stream::Event MeteredStream::record() {
+  if (!waits_) return stream_->record();
+  completions_[next_event_ % kMaxPending] = std::exchange(since_event_, {});
+  return next_event_++;
+}
+Stream::Completion MeteredStream::wait(Event event) {
+  return waits_ ? std::move(completions_[event % kMaxPending]) : stream_->wait(event);
+}
+Status MeteredStream::synchronize() {
+  return waits_ ? std::exchange(since_event_, {}).status : stream_->synchronize();
 }
 
 void MeteredStream::gather_ids(const kernels::GatherIds& args) {
@@ -145,6 +172,7 @@ void MeteredStream::softmax(const kernels::Softmax& args) {
 }
 void MeteredStream::copy_to_host(const void* source, size_t bytes, void* target) {
   stream_->copy_to_host(source, bytes, target);
+  if (waits_) (void)finish(stream_->record());  // rather than with the next operator
 }
 
 }  // namespace itif::device

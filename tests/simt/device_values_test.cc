@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
+#include "device/metered_stream.h"
 #include "device_fixture.h"
 
 namespace itif::device {
@@ -268,6 +270,55 @@ TEST_F(CudaDevice, ABatchIsChargedForItsOwnTime) {
     ASSERT_TRUE(nothing.status);
     EXPECT_EQ(nothing.device_ns, 0u);
   }
+}
+
+// One by one operators compute the same: a bias that LayerNorm would add is added behind its GEMM.
+TEST_F(CudaDevice, OperatorsAreTimedOneByOne) {
+  constexpr uint32_t kSize = 64;
+  std::vector<float> noise(2 * kSize * kSize);
+  for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<float>(i * 37 % 101) - 50;
+  const auto memory = device_->allocate(noise.size() * sizeof(float)).value();
+  const TensorView view{reinterpret_cast<const std::byte*>(noise.data()), DType::kF32,
+                        Shape{noise.size()}};
+  ASSERT_TRUE(device_->upload(view, DType::kF32, memory->data()));
+  const kernels::Slab numbers{memory->data(), 0};
+  const auto prepared = device_->prepare({.n = kSize, .k = kSize}, kSize).value();
+  const auto product = device_->allocate(kSize * kSize * sizeof(float)).value();
+  const auto out = device_->allocate(kSize * kSize * sizeof(float)).value();
+  const kernels::RowRange all{0, kSize, 0};
+  const auto run = [&](Stream& stream) {
+    stream.gemm({.a = memory->data(),
+                 .weights = numbers,
+                 .bias = numbers,
+                 .out = product->data(),
+                 .n = kSize,
+                 .k = kSize,
+                 .ranges = {&all, 1},
+                 .prepared = prepared.get()});
+    stream.residual_layer_norm({.x = product->data(),
+                                .residual = memory->data() + kSize * kSize * sizeof(float),
+                                .gamma = numbers,
+                                .beta = numbers,
+                                .hidden = kSize,
+                                .ranges = {&all, 1},
+                                .out = out->data()});
+    std::vector<float> got(kSize * kSize);
+    stream.copy_to_host(out->data(), got.size() * sizeof(float), got.data());
+    EXPECT_TRUE(stream.synchronize());
+    return got;
+  };
+  const std::vector<float> expected = run(*stream_);
+  const SystemClock clock;
+  MeteredStream metered(std::move(stream_), clock, MeteredStream::Times::kOnDevice);
+  for (int turn = 0; turn < 12; ++turn) {
+    const std::vector<float> got = run(metered);
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-3) << i;
+  }
+  for (const char* name : {"gemm", "residual_layer_norm"}) {
+    EXPECT_EQ(metered.of(name).launches, 12u);
+    EXPECT_GT(metered.of(name).device_ns, 0u);
+  }
+  EXPECT_EQ(metered.graphs().kept, 0u);
 }
 
 // A batch whose results need more memory is begun in two goes.

@@ -318,7 +318,9 @@ Result<std::vector<float>> Encoder::last_states(const Batch& batch) {
 }
 
 device::MeteredStream& Encoder::meter(const Clock& clock) {
-  auto metered = std::make_unique<device::MeteredStream>(std::move(stream_), clock);
+  using Times = device::MeteredStream::Times;
+  const Times times = device_.info().kind == "cuda" ? Times::kOnDevice : Times::kCalls;
+  auto metered = std::make_unique<device::MeteredStream>(std::move(stream_), clock, times);
   device::MeteredStream& stream = *metered;
   stream_ = std::move(metered);
   return stream;

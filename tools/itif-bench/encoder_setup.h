@@ -80,7 +80,7 @@ class Encoder {
   // Runs and waits.
   Status forward(const Batch& batch);
   device::Stream& stream() { return *stream_; }
-  // From now on launches are counted and timed. The Encoder's.
+  // From now on launches are counted and timed; on a GPU operator by operator. The Encoder's.
   device::MeteredStream& meter(const Clock& clock);
   // Of device memory: all tenants' weights and the workspace.
   uint64_t bytes() const;

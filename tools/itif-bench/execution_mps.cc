@@ -42,12 +42,19 @@ Workload from_text(const std::string& text) {
 }
 
 std::string to_text(const RunProfile& p) {
-  return json{{"call_ns", p.call_ns}, {"launches", p.launches}, {"launch_ns", p.launch_ns}}.dump();
+  return json{{"operator_ns", p.operator_ns},
+              {"launches", p.launches},
+              {"launch_ns", p.launch_ns},
+              {"empty_ns", p.empty_ns}}
+      .dump();
 }
 
 RunProfile profile_from_text(const std::string& text) {
   const json j = json::parse(text);
-  return {.call_ns = j.at("call_ns"), .launches = j.at("launches"), .launch_ns = j.at("launch_ns")};
+  return {.operator_ns = j.at("operator_ns"),
+          .launches = j.at("launches"),
+          .launch_ns = j.at("launch_ns"),
+          .empty_ns = j.at("empty_ns")};
 }
 
 bool read_all(int fd, void* to, size_t bytes) {

@@ -20,7 +20,9 @@ class EncoderInstance final : public Instance {
     ITIF_ASSIGN(instance->encoder_,
                 Encoder::make(device, workload.spec(), tenants.count, tokens,
                               {.first_tenant = tenants.first, .fidelity = workload.fidelity}));
-    instance->num_threads_ = device.info().num_threads;
+    instance->is_gpu_ = device.info().kind == "cuda";
+    instance->num_values_ = 8 * std::max(1u, device.info().num_threads);
+    ITIF_ASSIGN(instance->values_, device.allocate(instance->num_values_ * sizeof(float)));
     return instance;
   }
   EncoderInstance(const Workload& workload, const TenantSpan& tenants)
@@ -39,23 +41,30 @@ class EncoderInstance final : public Instance {
     if (stream_ == nullptr) stream_ = &encoder_->meter(clock);
     stream_->clear();
     ITIF_TRY(run(tenants));
-    RunProfile profile{.launches = stream_->total().launches};
+    const device::OperatorFigures total = stream_->total();
+    RunProfile profile{.launches = total.launches};
     for (const device::OperatorFigures& one : stream_->operators())
-      if (one.launches > 0) profile.call_ns[one.name] = static_cast<double>(one.call_ns);
-    profile.launch_ns = static_cast<double>(profile.launches) * empty_launch_ns();
+      if (one.launches > 0)
+        profile.operator_ns[one.name] = static_cast<double>(is_gpu_ ? one.device_ns : one.call_ns);
+    const auto launches = static_cast<double>(total.launches);
+    ITIF_ASSIGN(const device::OperatorFigures empty, empty_launches());
+    const auto of_empty = [&](uint64_t ns) { return launches * static_cast<double>(ns) / kEmpty; };
+    profile.launch_ns = is_gpu_ ? static_cast<double>(total.call_ns) : of_empty(empty.call_ns);
+    profile.empty_ns = of_empty(empty.device_ns);
     return profile;
   }
 
  private:
-  // On all of the device's threads.
-  double empty_launch_ns() {
-    constexpr uint32_t kLaunches = 64;
-    std::vector<float> x(8 * num_threads_);
-    const kernels::RowRange range{0, static_cast<uint32_t>(x.size()), 0};
+  static constexpr uint32_t kEmpty = 64;
+  // So many, each on all of the device's threads.
+  Result<device::OperatorFigures> empty_launches() {
+    const kernels::RowRange range{0, num_values_, 0};
     stream_->clear();
-    for (uint32_t i = 0; i < kLaunches; ++i)
-      stream_->bias_activation({.x = x.data(), .bias = {}, .width = 1, .ranges = {&range, 1}});
-    return static_cast<double>(stream_->total().call_ns) / kLaunches;
+    for (uint32_t i = 0; i < kEmpty; ++i)
+      stream_->bias_activation(
+          {.x = values_->data(), .bias = {}, .width = 1, .ranges = {&range, 1}});
+    ITIF_TRY(stream_->synchronize());
+    return stream_->total();
   }
   const Encoder::Batch& batch_of(const TenantSpan& tenants) const {
     if (tenants.count == 1) return alone_[tenants.first - tenants_.first];
@@ -66,7 +75,9 @@ class EncoderInstance final : public Instance {
   const TenantSpan tenants_;
   const Encoder::Batch all_;  // of every tenant of the workload
   std::vector<Encoder::Batch> alone_;
-  uint32_t num_threads_ = 1;
+  bool is_gpu_ = false;
+  uint32_t num_values_ = 0;
+  std::unique_ptr<device::Buffer> values_;  // that are next to nothing
   std::unique_ptr<Encoder> encoder_;
   device::MeteredStream* stream_ = nullptr;  // the encoder's, once it is metered
 };

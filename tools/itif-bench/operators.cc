@@ -177,13 +177,14 @@ Status block_rows(OperatorRows& rows, uint32_t tokens) {
 Status bench_operators(const BenchOptions& options, Report& report) {
   return on_each_device(
       options, report, [&](device::Device& device, const std::string& dtype) -> Status {
-        ITIF_ASSIGN(const auto rows, OperatorRows::make(options, dtype, device, report));
+        ITIF_ASSIGN(auto rows, OperatorRows::make(options, dtype, device, report));
         for (const uint32_t tokens : kTokens) ITIF_TRY(block_rows(*rows, tokens));
         if (rows->is_gpu()) {
           ITIF_TRY(block_rows(*rows, kGpuTokens));
           ITIF_TRY(mixed_attention_rows(*rows, kGpuTokens, kSegment));
         }
         ITIF_TRY(image_and_decoder_rows(*rows));
+        rows.reset();  // its buffers: what follows is as large as a model
         ITIF_TRY(thesis_rows(options, dtype, device, report));
         return get_qkv_rows(options, dtype, device, report);
       });

@@ -86,5 +86,59 @@ TEST_F(MeteredStreamTest, ABatchedGemmIsALaunchAShape) {
   EXPECT_EQ(stream_->of("batched_gemm").launches, 2u);
 }
 
+// On a stream that runs launches later.
+class OperatorsOnADevice : public MeteredStreamTest {
+ protected:
+  OperatorsOnADevice() {
+    auto apart = device_->make_stream({}, {.runs_apart = true, .clock = &clock_}).value();
+    stream_ =
+        std::make_unique<MeteredStream>(std::move(apart), clock_, MeteredStream::Times::kOnDevice);
+  }
+};
+
+TEST_F(OperatorsOnADevice, EachHasRunAndIsTimedWhenItsCallReturns) {
+  float x = 1, bias = 2, copied = 0;
+  bias_activation(&x, &bias);
+  EXPECT_EQ(x, 3);
+  bias_activation(&x, &bias);
+  EXPECT_EQ(x, 5);
+  stream_->copy_to_host(&x, sizeof x, &copied);
+  EXPECT_EQ(copied, 5);
+  EXPECT_EQ(stream_->of("bias_activation").launches, 2u);
+  EXPECT_GE(stream_->of("bias_activation").call_ns, 2u);
+  EXPECT_GE(stream_->of("bias_activation").device_ns, 2u);
+  EXPECT_EQ(stream_->total().device_ns, stream_->of("bias_activation").device_ns);
+  const uint64_t of_operators_ns = stream_->total().device_ns;
+  const Stream::Event first = stream_->record(), second = stream_->record();
+  EXPECT_TRUE(stream_->is_done(first) && stream_->inputs_read(second));
+  const Stream::Completion done = stream_->wait(first);
+  EXPECT_TRUE(done.status);
+  EXPECT_GT(done.device_ns, of_operators_ns) << "the copy, too";
+  EXPECT_EQ(stream_->wait(second).device_ns, 0u);
+  EXPECT_FALSE(stream_->make_ready()) << "everything runs";
+  stream_->clear();
+  EXPECT_EQ(stream_->total().device_ns, 0u);
+}
+
+TEST_F(OperatorsOnADevice, AFailureIsOfTheEventBehindIt) {
+  float x = 1, bias = 2;
+  const kernels::RowRange range{0, 1, 0};
+  stream_->gemm({.a = floats(16),
+                 .weights = {floats(16), 0},
+                 .bias = {},
+                 .out = floats(16),
+                 .n = 4,
+                 .k = 4,
+                 .ranges = {&range, 1},
+                 .prepared = nullptr});
+  bias_activation(&x, &bias);
+  const Stream::Event failed = stream_->record();
+  bias_activation(&x, &bias);
+  const Stream::Event good = stream_->record();
+  EXPECT_FALSE(stream_->wait(failed).status);
+  EXPECT_TRUE(stream_->wait(good).status);
+  EXPECT_EQ(x, 5);
+}
+
 }  // namespace
 }  // namespace itif::device
