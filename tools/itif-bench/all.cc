@@ -20,7 +20,7 @@ extern char** environ;
 namespace itif::bench {
 namespace {
 
-std::vector<std::string> arguments_of(const BenchOptions& options) {
+std::vector<std::string> arguments_of(const BenchOptions& options, bool attends = true) {
   std::vector<std::string> arguments;
   if (options.quick) arguments.emplace_back("--quick");
   if (options.threads != 0) {
@@ -30,6 +30,10 @@ std::vector<std::string> arguments_of(const BenchOptions& options) {
   if (options.device != "auto") {
     arguments.emplace_back("--device");
     arguments.push_back(options.device);
+  }
+  if (options.attention != "itif" && attends) {
+    arguments.emplace_back("--attention");
+    arguments.push_back(options.attention);
   }
   arguments.emplace_back("--dtype");
   arguments.push_back(fmt::format("{}", fmt::join(options.dtypes, ",")));
@@ -76,7 +80,7 @@ Results run_bench(const Bench& bench, const BenchOptions& options, const std::st
   const std::string path = fmt::format("{}/{}.json", directory, bench.name);
   std::error_code ignored;
   std::filesystem::remove(path, ignored);  // of a run before
-  std::vector<std::string> arguments = arguments_of(options);
+  std::vector<std::string> arguments = arguments_of(options, bench.attends);
   arguments.insert(arguments.begin(), {bench.name, "--json", path});
   const uint64_t before_ns = clock.now_ns();
   const std::string ended = run_self(std::move(arguments));

@@ -22,7 +22,8 @@ Workload make_workload(const BenchOptions& options, uint32_t tenants, uint32_t r
                     .layers = options.quick ? kQuickLayers : 0,
                     .requests = {.name = {}, .lengths = {}},
                     .on = on,
-                    .fidelity = options.form()};
+                    .fidelity = options.form(),
+                    .attention = options.attention};
   workload.requests.lengths.resize(tenants);
   Random random(requests);
   for (uint32_t i = 0; i < requests; ++i)

@@ -16,7 +16,7 @@ struct BenchOptions {
   bool quick = false;
   uint32_t threads = 0;             // 0: all CPUs
   std::string device = "auto";      // auto, host, cuda
-  std::string attention = "itif";   // itif, cudnn
+  std::string attention = "itif";   // itif, cudnn; of the benches that attend
   std::vector<std::string> dtypes;  // those that the CPU lacks are skipped
   std::vector<std::string> cases;   // empty: all
   // Of the forward passes of encoder, tenants, batching, mixed and scaling.
@@ -40,6 +40,7 @@ struct Bench {
   const char* description;
   const char* limit_name;  // what its rows' limit is
   Status (*run)(const BenchOptions& options, Report& report);
+  bool attends = true;  // through Stream::attention, so that it matters whose that is
 };
 
 // GEMMs bare and through the device, in GFLOP/s.

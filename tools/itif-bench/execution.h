@@ -28,6 +28,7 @@ struct Workload {
   Hardware on;           // its threads: in all
   // Of encoders. In the thesis's form each request is padded to its tenant's longest, as FasterTransformer's batches are.
   backbone::Fidelity fidelity = backbone::Fidelity::kFused;
+  std::string attention = "itif";  // device::DeviceOptions::attention
 
   model::BackboneSpec spec() const;
   bool decodes() const { return steps != 0; }

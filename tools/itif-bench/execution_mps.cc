@@ -27,7 +27,8 @@ std::string to_text(const Workload& w) {
   return json{{"preset", w.preset},      {"layers", w.layers},
               {"steps", w.steps},        {"lengths", w.requests.lengths},
               {"is_gpu", w.on.is_gpu},   {"dtype", w.on.type},
-              {"threads", w.on.threads}, {"is_thesis", w.fidelity == backbone::Fidelity::kThesis}}
+              {"threads", w.on.threads}, {"is_thesis", w.fidelity == backbone::Fidelity::kThesis},
+              {"attention", w.attention}}
       .dump();
 }
 
@@ -38,7 +39,8 @@ Workload from_text(const std::string& text) {
           .steps = j.at("steps"),
           .requests = {.name = {}, .lengths = j.at("lengths")},
           .on = {.is_gpu = j.at("is_gpu"), .type = j.at("dtype"), .threads = j.at("threads")},
-          .fidelity = j.at("is_thesis") ? backbone::Fidelity::kThesis : backbone::Fidelity::kFused};
+          .fidelity = j.at("is_thesis") ? backbone::Fidelity::kThesis : backbone::Fidelity::kFused,
+          .attention = j.at("attention")};
 }
 
 std::string to_text(const RunProfile& p) {

@@ -22,13 +22,15 @@ namespace {
 
 using namespace itif;
 
+// A decoder's steps attend to cached blocks.
+constexpr bool kNoAttention = false;
 constexpr bench::Bench kBenches[] = {
     {"gemm", "GEMMs through the device, against oneDNN or cuBLAS alone (ratio: share of its rate)",
-     "bare", bench::bench_gemm},
+     "bare", bench::bench_gemm, kNoAttention},
     {"gemm-choice",
      "the GEMMs of several tenants in turn or at once, and which is chosen, against one of as many "
      "rows",
-     "one GEMM", bench::bench_gemm_choice},
+     "one GEMM", bench::bench_gemm_choice, kNoAttention},
     {"encoder", "BERT-base and ViT-base forward passes, against their GEMMs alone", "floor",
      bench::bench_encoder},
     {"operators",
@@ -37,11 +39,11 @@ constexpr bench::Bench kBenches[] = {
      "Q/K/V: GEMMs)",
      "limit", bench::bench_operators},
     {"gather", "token ids and pixels from packets, against a copy of as many bytes", "copy",
-     bench::bench_gather},
+     bench::bench_gather, kNoAttention},
     {"tenants", "Table 5.2: 2 to 64 tenants, by execution mode, against their GEMMs alone", "floor",
      bench::bench_tenants},
     {"decoder", "a step of Marian's decoder, together and in turn, and among finished sequences",
-     "floor", bench::bench_decoder},
+     "floor", bench::bench_decoder, kNoAttention},
     {"batching", "Figures 5.2 to 5.4: ALBERT-large, 2 to 64 requests of 2 to 5 tenants, by mode",
      "floor", bench::bench_batching},
     {"mixed", "64 requests of mixed lengths, by planner, against their GEMMs without padding",
@@ -54,17 +56,31 @@ constexpr bench::Bench kBenches[] = {
      "forward passes", bench::bench_overlap},
 };
 
-void add_options(CLI::App& command, bench::BenchOptions& options) {
+std::string that_attend() {
+  std::vector<std::string_view> names;
+  for (const bench::Bench& which : kBenches)
+    if (which.attends) names.emplace_back(which.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// attends: whether --attention is for it; else who asks is told.
+void add_options(CLI::App& command, bench::BenchOptions& options, bool attends) {
   command.add_flag("--quick", options.quick, "a few repetitions only");
   command.add_option("--threads", options.threads, "default: all CPUs")
       ->check(CLI::Range(1u, 1024u));
   command.add_option("--device", options.device, "host, cuda, or auto: a GPU if there is one")
       ->check(CLI::IsMember({"auto", "host", "cuda"}))
       ->capture_default_str();
-  command
-      .add_option("--attention", options.attention, "whose kernels attend on a GPU: itif, cudnn")
-      ->check(CLI::IsMember({"itif", "cudnn"}))
-      ->capture_default_str();
+  CLI::Option* const attention =
+      command
+          .add_option("--attention", options.attention,
+                      "whose kernels attend on a GPU: itif, cudnn (not with --fidelity thesis)")
+          ->check(CLI::IsMember({"itif", "cudnn"}))
+          ->capture_default_str();
+  if (!attends)
+    attention->group("")->check([name = command.get_name()](const std::string&) {
+      return fmt::format("{} runs no such attention; it is for {}", name, that_attend());
+    });
   command.add_option("--dtype", options.dtypes, "f32, bf16, f16 (on a GPU) or several of them")
       ->delimiter(',')
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
@@ -118,7 +134,9 @@ int main(int argc, char** argv) {
     return bench::run_tenant_process(argv[2], argv[3]);
   CLI::App app{
       "Times parts of itif on this machine. Each bench checks its results before it times them.\n"
-      "Example: itif-bench encoder --quick --json encoder.json"};
+      "Example: itif-bench encoder --quick --json encoder.json\n"
+      "--attention is for " +
+      that_attend() + "."};
   bench::BenchOptions options;
   options.dtypes = {"f32", "bf16"};
   std::string json_path;
@@ -128,12 +146,12 @@ int main(int argc, char** argv) {
   for (const bench::Bench& which : kBenches) {
     names.emplace_back(which.name);
     CLI::App* command = app.add_subcommand(which.name, which.description);
-    add_options(*command, options);
+    add_options(*command, options, which.attends);
     command->add_option("--json", json_path, "also write the figures to this file");
   }
   CLI::App* every = app.add_subcommand(
       "all", "every bench, and a report of them beside the thesis's figures, with plots");
-  add_options(*every, options);
+  add_options(*every, options, true);
   every->add_option("--out", all.directory, "for report.md, plots and a JSON file a bench")
       ->required();
   every->add_option("--only", all.only, "these benches")
@@ -154,6 +172,10 @@ int main(int argc, char** argv) {
   }
 
   if (shown->parsed()) return show(kBenches, files);
+  if (options.attention != "itif" && options.fidelity == "thesis")
+    return failed(
+        {Code::kInvalidArgument,
+         "--attention cudnn: the thesis's form (--fidelity) has an attention of its own"});
   if (every->parsed()) {
     const auto num_failed = bench::run_all(kBenches, options, all);
     if (!num_failed) return failed(num_failed.error());

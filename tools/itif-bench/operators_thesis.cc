@@ -139,7 +139,8 @@ Status thesis_rows(const BenchOptions& options, const std::string& dtype, device
                     .layers = options.quick ? kQuickLayers : 0,
                     .requests = {.name = {}, .lengths = {kTenants, std::vector<uint32_t>{kLength}}},
                     .on = hardware_of(device.info()),
-                    .fidelity = backbone::Fidelity::kThesis};
+                    .fidelity = backbone::Fidelity::kThesis,
+                    .attention = options.attention};  // of the fused form beside it
   const Effort effort = options.quick ? Effort{.seconds = 0.2, .least = 5} : Effort{};
   ITIF_ASSIGN(const std::vector<ModeProfile> modes, profile_modes(workload, effort));
   const auto of_paper = [&](const std::optional<PaperRow>& row, const ModeProfile& mode) {

@@ -99,7 +99,8 @@ Workload make_workload(const BenchOptions& options, const Model& model, size_t r
                     .steps = steps_of(model, options.quick),
                     .requests = {.name = {}, .lengths = {}},
                     .on = on,
-                    .fidelity = options.form()};
+                    .fidelity = options.form(),
+                    .attention = options.attention};
   workload.requests.lengths.assign(kTenants[row], {model.length});
   return workload;
 }
@@ -110,6 +111,11 @@ Status run_case(const BenchOptions& options, const Model& model, size_t row, con
                                        kTenants[row], dtype_name(on.type));
   if (!options.wants(name) && !options.wants(model.name)) return {};
   const Workload workload = make_workload(options, model, row, on);
+  if (workload.decodes() && options.attention != "itif") {
+    report.note(fmt::format(
+        "skipped {}: its steps attend to cached blocks, with itif's kernels alone", name));
+    return {};
+  }
   const Effort effort =
       options.quick ? Effort{.seconds = 0.3, .least = 1, .warm_ups = 1} : kLongRuns;
   const auto modes = measure_modes(workload, effort);

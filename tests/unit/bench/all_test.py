@@ -78,11 +78,21 @@ def main(program):
         for what, words, said in (
                 ("figures", ("gemm", "--quick", "--case", "1x768x768", "--json", folder), folder),
                 ("nothing", (), "batching"), ("no bench", ("gem",), "gemm, gemm-choice"),
-                ("no option", ("gemm", "--fast"), "--fast")):
+                ("no option", ("gemm", "--fast"), "--fast"),
+                ("attention where there is none", ("gemm", "--attention", "cudnn"), "it is for encoder, operators, "),
+                ("attention in two forms", ("tenants", "--attention", "cudnn", "--fidelity", "thesis"), "of its own")):
             done = subprocess.run([program, *words], capture_output=True, text=True, timeout=60)
             results.append((f"asked for {what} that it cannot give, it says so at once",
                             done.returncode != 0 and said in done.stderr and "median" not in done.stdout,
                             done.stdout + done.stderr))
+
+        done = run(program, Path(folder, "attention"), "--attention", "cudnn", "--device", "host", "--only",
+                   "gemm,encoder", "--case", "1x768x768", "--case", "1x128")
+        notes = [json.loads(Path(folder, "attention", f"{bench}.json").read_text())["notes"]
+                 for bench in ("gemm", "encoder")]
+        results.append(("whose attention is for the benches that attend",
+                        done.returncode == 0 and "--attention cudnn" in Path(folder, "attention", "report.md").read_text()
+                        and ["attention by cudnn" in str(one) for one in notes] == [False, True], str(notes)))
 
         results.append(("killed, it takes the bench that runs along", killed_whole(program, Path(folder, "killed")), ""))
 
