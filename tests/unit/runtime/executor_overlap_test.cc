@@ -40,6 +40,17 @@ TEST_F(OverlappedExecutor, BeginsABatchAndDoesNotWaitForIt) {
   EXPECT_EQ(executor_->num_executing(), 0u);
 }
 
+TEST_F(OverlappedExecutor, ABatchIsNotChargedForTheOneAheadOfIt) {
+  for (const uint32_t tokens : {100, 10}) {
+    submit(tokens);
+    step();
+  }
+  ASSERT_EQ(group_.batches, 2u);
+  clock_.advance_ns(40 * kMs);  // the host notices late
+  EXPECT_EQ(step().execute_ns, 20 * kMs);
+  EXPECT_EQ(step().execute_ns, 11 * kMs);
+}
+
 // Until shortly before the first ends the second's membership is open: the last to arrive rides too.
 TEST_F(OverlappedExecutor, ChoosesTheNextBatchAsLateAsItCan) {
   learn();
