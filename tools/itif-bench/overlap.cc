@@ -168,6 +168,7 @@ Result<std::unique_ptr<Serving>> serve(runtime::Group& group, device::Device& de
                                   .on_done = [bell = serving->bell.get()] { bell->release(); }}));
   runtime::ExecutorOptions options;
   options.limits = {.max_tokens = kMaxTokens, .max_requests = kRequests};
+  options.max_wait_ns = 0;  // every request is to be answered, however slow the device
   if (group.decoder() != nullptr) {
     ITIF_ASSIGN(serving->executor, runtime::GenerationExecutor::create(group, **serving->stream,
                                                                        kSystemClock, options));
