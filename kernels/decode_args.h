@@ -39,7 +39,10 @@ struct KvPool {
   constexpr size_t block_elements() const { return size_t{num_layers} * 2 * block_tokens * hidden; }
 };
 
-// Writes row r's key and value to places[r] of one layer. No place occurs twice.
+// Nowhere: of a form's padding.
+inline constexpr uint32_t kNoKvPlace = UINT32_MAX;
+
+// Writes row r's key and value to places[r] of one layer. No place but kNoKvPlace occurs twice.
 struct AppendKv {
   const void* key = nullptr;         // act, of row 0
   const void* value = nullptr;       // act, of row 0
@@ -62,7 +65,7 @@ struct CopyKv {
 // One query a row over the first num_tokens tokens of its blocks: softmax(q kᵀ · scale) v.
 struct KvTable {
   uint32_t first = 0;       // of its blocks in CachedAttention::blocks
-  uint32_t num_tokens = 0;  // at least 1
+  uint32_t num_tokens = 0;  // 0: of a form's padding; nothing is written
 };
 struct CachedAttention {
   const void* query = nullptr;  // act, of row 0
@@ -70,6 +73,7 @@ struct CachedAttention {
   void* out = nullptr;          // act [R, H]
   std::span<const KvTable> tables;
   std::span<const uint32_t> blocks;
+  uint32_t max_blocks = 0;  // of launches that are to be alike
   KvPool pool;
   uint32_t layer = 0;
   uint32_t num_heads = 0;
@@ -84,13 +88,15 @@ struct BannedTokens {
 };
 struct TopTokens {
   float* logits = nullptr;  // f32 [R, vocab]; overwritten
-  uint32_t rows = 0;
+  uint32_t rows = 0;        // to find tokens of
+  std::span<const uint32_t> chosen =
+      {};  // [rows], host: which of the R, each once; empty: the first ones
   uint32_t vocab = 0;
-  std::span<const BannedTokens> banned_of = {};  // [R], host; empty: none
+  std::span<const BannedTokens> banned_of = {};  // [rows], host; empty: none
   std::span<const int32_t> banned = {};          // host, each in [0, vocab)
   uint32_t count = 0;                            // at most kMaxTopTokens
-  float* log_probabilities = nullptr;            // f32 [R, count]
-  int32_t* tokens = nullptr;                     // [R, count]
+  float* log_probabilities = nullptr;            // f32 [rows, count]
+  int32_t* tokens = nullptr;                     // [rows, count]
 };
 
 }  // namespace itif::kernels

@@ -13,6 +13,7 @@ constexpr uint32_t kWarps = kThreads / kWarp;
 template <class T, uint32_t kWidth>
 __global__ void append_kv_kernel(AppendKv args, const uint32_t* places) {
   const uint32_t row = blockIdx.x, width = args.pool.hidden, place = places[row];
+  if (place == kNoKvPlace) return;
   for (uint32_t i = threadIdx.x * kWidth; i < 2 * width; i += kThreads * kWidth) {
     const bool is_value = i >= width;
     const uint32_t column = is_value ? i - width : i;
@@ -63,6 +64,7 @@ __global__ void __launch_bounds__(kThreads, 5)
   const uint32_t lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const uint32_t team = threadIdx.x / kLanes, first = threadIdx.x % kLanes * kWidth;
   const KvTable table = tables[row];
+  if (table.num_tokens == 0) return;
   const uint32_t* my_blocks = blocks + table.first;
   const uint32_t shift = head * args.head_size, block_tokens = args.pool.block_tokens;
   const size_t block_values = args.pool.block_elements();

@@ -62,9 +62,9 @@ void copy_kv(const Launcher& launch, const CopyKv& args, const KvCopy* copies, u
 // tables: [num_rows].
 void cached_attention(const Launcher& launch, const CachedAttention& args, const KvTable* tables,
                       const uint32_t* blocks, uint32_t num_rows);
-// banned_of: [args.rows], nullptr: none.
-void top_tokens(const Launcher& launch, const TopTokens& args, const BannedTokens* banned_of,
-                const int32_t* banned);
+// chosen: [args.rows], nullptr: the first rows. banned_of: [args.rows], nullptr: none.
+void top_tokens(const Launcher& launch, const TopTokens& args, const uint32_t* chosen,
+                const BannedTokens* banned_of, const int32_t* banned);
 
 // segments: [num_segments], of every row of a segment its number in `segment_of_row`, of others -1.
 void split_heads(const Launcher& launch, const HeadPart& part, const SplitHeads& args,

@@ -45,6 +45,9 @@ struct Slices {
 constexpr uint32_t kFoundAt = 2;
 static_assert(kFoundAt + 2 * kMaxTopTokens <= kMostOfSlice / 4, "a slice holds what it leaves");
 
+__device__ inline float* logits_of(const TopTokens& args, const uint32_t* chosen, uint32_t row) {
+  return args.logits + size_t{chosen == nullptr ? row : chosen[row]} * args.vocab;
+}
 __device__ inline void write_found(const TopTokens& args, uint32_t row, uint32_t place,
                                    const Best& best, float most, float log_sum) {
   const size_t at = size_t{row} * args.count + place;
@@ -53,8 +56,8 @@ __device__ inline void write_found(const TopTokens& args, uint32_t row, uint32_t
 }
 
 __global__ void __launch_bounds__(kThreads)
-    top_tokens_kernel(TopTokens args, Slices slices, const BannedTokens* banned_of,
-                      const int32_t* banned) {
+    top_tokens_kernel(TopTokens args, Slices slices, const uint32_t* chosen,
+                      const BannedTokens* banned_of, const int32_t* banned) {
   SharedMemory shared;
   float* most_of = shared.take<float>(kWarps);
   float* sum_of = shared.take<float>(kWarps);
@@ -65,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t row = blockIdx.x, first = blockIdx.y * slices.length;
   const uint32_t length = min(slices.length, args.vocab - first);
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  float* logits = args.logits + size_t{row} * args.vocab + first;
+  float* logits = logits_of(args, chosen, row) + first;
 
   float mine[kOfThread];
   float most = -INFINITY;
@@ -161,9 +164,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // A token's place is how many of all slices are better: those of a slice stand in order, and so do the slices' tokens.
-__global__ void __launch_bounds__(kThreads) join_slices_kernel(TopTokens args, Slices slices) {
+__global__ void __launch_bounds__(kThreads)
+    join_slices_kernel(TopTokens args, Slices slices, const uint32_t* chosen) {
   const uint32_t row = blockIdx.x;
-  const float* of_row = args.logits + size_t{row} * args.vocab;
+  const float* of_row = logits_of(args, chosen, row);
   float most = -INFINITY;
   for (uint32_t s = 0; s < slices.count; ++s) most = fmaxf(most, of_row[size_t{s} * slices.length]);
   float sum = 0;
@@ -197,18 +201,18 @@ __global__ void __launch_bounds__(kThreads) join_slices_kernel(TopTokens args, S
 
 }  // namespace
 
-void top_tokens(const Launcher& launch, const TopTokens& args, const BannedTokens* banned_of,
-                const int32_t* banned) {
+void top_tokens(const Launcher& launch, const TopTokens& args, const uint32_t* chosen,
+                const BannedTokens* banned_of, const int32_t* banned) {
   const Slices slices(args.vocab);
   launch({.blocks = dim3(args.rows, slices.count),
           .threads = dim3(kThreads),
           .shared_bytes = 2 * shared_bytes<float>(kWarps) + shared_bytes<Best>(kWarps) +
                           shared_bytes<uint32_t>(1) + shared_bytes<float>(kMostOfSlice) +
                           shared_bytes<uint16_t>(kMostOfSlice)},
-         top_tokens_kernel, args, slices, banned_of, banned);
+         top_tokens_kernel, args, slices, chosen, banned_of, banned);
   if (slices.count > 1)
-    launch({.blocks = dim3(args.rows), .threads = dim3(kThreads)}, join_slices_kernel, args,
-           slices);
+    launch({.blocks = dim3(args.rows), .threads = dim3(kThreads)}, join_slices_kernel, args, slices,
+           chosen);
 }
 
 }  // namespace itif::kernels::cuda

@@ -30,6 +30,8 @@ HWY_INLINE float Dot(const float* q, const T* k, size_t size) {
 template <class T>
 void AttendOne(const CachedAttention& args, uint32_t row, uint32_t head) {
   const hn::ScalableTag<float> d;
+  const KvTable& table = args.tables[row];
+  if (table.num_tokens == 0) return;
   const KvPool& pool = args.pool;
   const size_t size = args.head_size;
   const size_t shift = size_t{head} * size;
@@ -43,7 +45,6 @@ void AttendOne(const CachedAttention& args, uint32_t row, uint32_t head) {
   });
   float most = -std::numeric_limits<float>::infinity();
   float total = 0;
-  const KvTable& table = args.tables[row];
   for (uint32_t done = 0; done < table.num_tokens; done += pool.block_tokens) {
     const uint32_t block = args.blocks[table.first + done / pool.block_tokens];
     const uint32_t count = std::min(pool.block_tokens, table.num_tokens - done);

@@ -16,6 +16,7 @@ void append_kv(const AppendKv& args, const HostLaunch& launch) noexcept {
   parallel_rows(launch, static_cast<uint32_t>(args.places.size()), 64,
                 [&](uint32_t begin, uint32_t end) {
                   for (uint32_t row = begin; row < end; ++row) {
+                    if (args.places[row] == kNoKvPlace) continue;
                     write(args.key, row, args.places[row], 0);
                     write(args.value, row, args.places[row], 1);
                   }

@@ -80,7 +80,7 @@ void FindBest(const float* x, size_t count, Best& best) {
 
 void TopTokenRows(const TopTokens& args, uint32_t begin, uint32_t end) {
   for (size_t row = begin; row < end; ++row) {
-    float* logits = args.logits + row * args.vocab;
+    float* logits = args.logits + (args.chosen.empty() ? row : args.chosen[row]) * args.vocab;
     const float most = Most(logits, args.vocab);
     const auto log_sum = static_cast<float>(std::log(SumOfExp(logits, args.vocab, most)));
     if (!args.banned_of.empty()) {

@@ -15,29 +15,34 @@ namespace itif::backbone {
 
 struct DecoderOptions {
   uint32_t max_rows = 0;         // of sources encoded at once
-  uint32_t max_step_rows = 0;    // live beams of one step
-  uint64_t max_cache_bytes = 0;  // the pool is no larger, nor than max_step_rows could ever need
+  uint32_t max_beams = 0;        // live ones of one step
+  uint32_t max_step_rows = 0;    // of one step: beams, or with a form's padding more
+  uint64_t max_cache_bytes = 0;  // the pool is no larger, nor than max_beams could ever need
 };
 
-// One step: the tokens that were chosen last. Host memory; `tokens` stay until the step has run, the rest is read
-// before launch_step() returns.
+// One step: the tokens that were chosen last, a row each, and a form's padding. Host memory; `tokens` stay until the step
+// has run, the rest is read before launch_step() returns.
 struct DecoderStep {
-  std::span<const int32_t> tokens;            // [R]
-  std::span<const uint32_t> positions;        // [R], from 0
-  std::span<const uint32_t> places;           // [R]: where each token's K and V go
+  std::span<const int32_t> tokens;      // [R]
+  std::span<const uint32_t> positions;  // [R], from 0
+  std::span<const uint32_t> places;     // [R]: where each token's K and V go; padding: nowhere
   std::span<const kernels::KvTable> history;  // [R]: the beam's own tokens, this one included
   std::span<const kernels::KvTable> memory;   // [R]: the source's
   std::span<const uint32_t> blocks;           // that both name
-  std::span<const kernels::RowRange> ranges;  // one a tenant
-  std::span<const kernels::BannedTokens> banned_of;  // [R]
+  uint32_t max_blocks = 0;                    // of any step
+  std::span<const kernels::RowRange> ranges;  // one a tenant; of a form equally long
+  bool has_form = false;
+  // Rows whose next tokens are to be found: all but the padding; empty: all.
+  std::span<const uint32_t> beams = {};
+  std::span<const kernels::BannedTokens> banned_of;  // one each, or none
   std::span<const int32_t> banned;
-  uint32_t num_candidates = 0;  // best tokens to find of each row
+  uint32_t num_candidates = 0;  // best tokens to find of each
   kernels::GemmModes gemm_mode = {};
 };
 
 // Device memory, valid until the next launch.
 struct StepResult {
-  const float* log_probabilities = nullptr;  // [R, num_candidates], best first
+  const float* log_probabilities = nullptr;  // [beams, num_candidates], best first
   const int32_t* tokens = nullptr;           // -1: none
 };
 

@@ -89,8 +89,9 @@ class MarianDecoder final : public Decoder {
   void launch_encode(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
                      std::span<const uint32_t> places) noexcept override {
     DCHECK(places.size() == pass.num_rows);
-    embed(stream, weights, pass.pieces, pass.positions, pass.ranges);
+    gather(stream, pass.pieces);
     stream.end_inputs();
+    embed(stream, weights, pass.positions, pass.ranges);
     for (uint32_t layer = 0; layer < spec_.layers; ++layer)
       block_->launch(stream, weights, pass, kBlocks + layer * kNumBlockKinds, hidden_->data());
     for (uint32_t layer = 0; layer < layers_; ++layer) {
@@ -116,8 +117,10 @@ class MarianDecoder final : public Decoder {
                     .token_types = {},
                     .segments = {},
                     .ranges = step.ranges,
+                    .has_form = step.has_form,
                     .gemm_mode = step.gemm_mode};
-    embed(stream, weights, {&tokens, 1}, step.positions, step.ranges);
+    gather(stream, {&tokens, 1});
+    embed(stream, weights, step.positions, step.ranges);
     for (uint32_t layer = 0; layer < layers_; ++layer)
       launch_block(stream, weights, pass, step, layer);
     stream.gemm({.a = hidden_->data(),
@@ -130,10 +133,13 @@ class MarianDecoder final : public Decoder {
                  .mode = step.gemm_mode,
                  .prepared = output_.handle.get(),
                  .f32_out = true});
+    // How many tokens are to be found of which rows differs where steps are alike otherwise.
+    stream.begin_part();
     auto* scores = reinterpret_cast<float*>(scores_->data());
     auto* found = reinterpret_cast<int32_t*>(found_->data());
     stream.top_tokens({.logits = reinterpret_cast<float*>(logits_->data()),
-                       .rows = rows,
+                       .rows = step.beams.empty() ? rows : static_cast<uint32_t>(step.beams.size()),
+                       .chosen = step.beams,
                        .vocab = spec_.vocab,
                        .banned_of = step.banned_of,
                        .banned = step.banned,
@@ -192,7 +198,7 @@ class MarianDecoder final : public Decoder {
     ITIF_ASSIGN(found_, device.allocate(step * kernels::kMaxTopTokens * sizeof(int32_t)));
     // A beam of its own source, both as long as they may be.
     const uint64_t most_blocks =
-        uint64_t{2} * step_rows * ((spec_.max_positions - 1) / kBlockTokens + 1);
+        uint64_t{2} * options.max_beams * ((spec_.max_positions - 1) / kBlockTokens + 1);
     const uint64_t block_bytes = kv_block_bytes(spec_, device.info().compute);
     num_blocks_ =
         static_cast<uint32_t>(std::min(most_blocks, options.max_cache_bytes / block_bytes));
@@ -212,12 +218,15 @@ class MarianDecoder final : public Decoder {
     return kBlocks + spec_.layers * kNumBlockKinds + layer * kNumDecoderKinds;
   }
 
+  void gather(device::Stream& stream, std::span<const kernels::IdPiece> pieces) noexcept {
+    stream.gather_ids({.pieces = pieces,
+                       .ids = reinterpret_cast<int32_t*>(ids_->data()),
+                       .vocab_size = spec_.vocab});
+  }
   void embed(device::Stream& stream, const model::WeightView& weights,
-             std::span<const kernels::IdPiece> pieces, std::span<const uint32_t> positions,
+             std::span<const uint32_t> positions,
              std::span<const kernels::RowRange> ranges) noexcept {
-    auto* ids = reinterpret_cast<int32_t*>(ids_->data());
-    stream.gather_ids({.pieces = pieces, .ids = ids, .vocab_size = spec_.vocab});
-    stream.embed_positions({.ids = ids,
+    stream.embed_positions({.ids = reinterpret_cast<const int32_t*>(ids_->data()),
                             .positions = positions,
                             .ranges = ranges,
                             .word = weights[kEmbedding],
@@ -251,6 +260,7 @@ class MarianDecoder final : public Decoder {
            .out = context_->data(),
            .tables = tables,
            .blocks = step.blocks,
+           .max_blocks = step.max_blocks,
            .pool = pool_,
            .layer = layer,
            .num_heads = heads_,

@@ -191,6 +191,8 @@ class Stream {
   // What is launched from here on, and what was since the last call, may come again each with others: a device that
   // makes what comes again by one launch takes them for two things.
   virtual void begin_part() {}
+  // Likewise, of what is the same whether something came before it or not, as a decoder's step is with sources.
+  virtual void begin_step() { begin_part(); }
   // Instead of record(): nothing that was launched since the last event runs, but its parts are as if they had come
   // before. Device pointers need not lead anywhere. Errors: kInternal. REQUIRES: DeviceInfo::form_rows; no copies.
   virtual Status make_ready() { return fail(Code::kUnsupported, "the device keeps no launches"); }

@@ -72,6 +72,7 @@ class MeteredStream final : public Stream {
     if (!waits_) stream_->end_inputs();
   }
   void begin_part() override { stream_->begin_part(); }
+  void begin_step() override { stream_->begin_step(); }
   Status make_ready() override;
   Graphs graphs() const noexcept override { return stream_->graphs(); }
   Event record() override;

@@ -13,6 +13,8 @@ constexpr uint32_t kTileRows = 64;
 // Rows for a segment, of few requests and of many short ones.
 constexpr uint32_t kRowsPerSegment[] = {16, 4};
 constexpr uint32_t kLeastSegments[] = {2, 4};
+// Of a step's ranges, which hold a few beams of each tenant: what a tensor core's tile takes at least.
+constexpr uint32_t kStepRows[] = {128, 64, 32, 16, 8};
 
 uint64_t cost_of(const BatchForm& form) {
   return uint64_t{form.num_ranges} * std::max(form.range_rows, kTileRows) + form.num_rows() +
@@ -37,7 +39,27 @@ BatchForms::BatchForms(uint32_t max_rows, uint32_t image_tokens) {
         forms_.push_back({rows, count, segments, 2 * segments + 8, 0});
       }
     }
+  sort();
+}
+
+BatchForms BatchForms::of_steps(uint32_t max_rows) {
+  BatchForms steps;
+  for (const uint32_t rows : kStepRows)
+    for (const uint32_t count : kCounts)
+      if (uint64_t{rows} * count <= max_rows)
+        steps.forms_.push_back({.range_rows = rows, .num_ranges = count});
+  steps.sort();
+  return steps;
+}
+
+void BatchForms::sort() noexcept {
   std::ranges::stable_sort(forms_, {}, cost_of);
+}
+
+uint32_t BatchForms::max_rows() const noexcept {
+  uint32_t most = 0;
+  for (const BatchForm& form : forms_) most = std::max(most, form.num_rows());
+  return most;
 }
 
 const BatchForm* BatchForms::find(std::span<const kernels::RowRange> runs, size_t num_segments,
@@ -51,6 +73,26 @@ const BatchForm* BatchForms::find(std::span<const kernels::RowRange> runs, size_
     if (ranges <= form.num_ranges) return &form;
   }
   return nullptr;
+}
+
+uint32_t append_ranges(const BatchForm* form, uint32_t first_row, uint32_t num_rows, uint32_t slot,
+                       std::vector<kernels::RowRange>& ranges) noexcept {
+  if (form == nullptr) {
+    ranges.push_back({first_row, num_rows, slot});
+    return first_row + num_rows;
+  }
+  const uint32_t step = form->range_rows;
+  uint32_t row = first_row;
+  for (; row < first_row + num_rows; row += step) ranges.push_back({row, step, slot});
+  return row;
+}
+
+uint32_t fill_ranges(const BatchForm& form, uint32_t next_row,
+                     std::vector<kernels::RowRange>& ranges) noexcept {
+  const uint32_t slot = ranges.empty() ? 0 : ranges.back().slot;
+  for (; ranges.size() < form.num_ranges; next_row += form.range_rows)
+    ranges.push_back({next_row, form.range_rows, slot});
+  return next_row;
 }
 
 }  // namespace itif::runtime

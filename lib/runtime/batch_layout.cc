@@ -156,7 +156,7 @@ void BatchLayout::lay_out() noexcept {
   for (size_t run = 0; run < runs_.size(); ++run) {
     const uint32_t first_row = num_rows_;
     for (uint32_t i = 0; i < run_segments_[run]; ++i) place(live_[next++]);
-    add_ranges(first_row, runs_[run].slot);
+    pad_rows_to(append_ranges(form_, first_row, num_rows_ - first_row, runs_[run].slot, ranges_));
   }
   if (form_ != nullptr) fill_form();
 }
@@ -165,7 +165,7 @@ void BatchLayout::place(Live& live) noexcept {
   Segment& segment = *live.segment;
   const uint32_t first_row = live.first_row = num_rows_;
   segments_.push_back({first_row, segment.num_tokens});
-  pad_rows(std::max(segment.num_rows, segment.num_tokens));
+  pad_rows_to(first_row + std::max(segment.num_rows, segment.num_tokens));
   std::iota(positions_.begin() + first_row, positions_.begin() + first_row + segment.num_tokens,
             0u);
   if (!segment.token_types.empty()) {
@@ -185,30 +185,14 @@ void BatchLayout::place(Live& live) noexcept {
 }
 
 // Padding computes something that nobody reads: at position 0, of whatever token was there before.
-void BatchLayout::pad_rows(uint32_t num_rows) noexcept {
-  num_rows_ += num_rows;
+void BatchLayout::pad_rows_to(uint32_t num_rows) noexcept {
+  num_rows_ = num_rows;
   positions_.resize(num_rows_, 0);
   token_types_.resize(num_rows_, 0);
 }
 
-// Of the rows from first_row on: one, or as many as their form has for them.
-void BatchLayout::add_ranges(uint32_t first_row, uint32_t slot) noexcept {
-  const uint32_t num_rows = num_rows_ - first_row;
-  if (form_ == nullptr) {
-    ranges_.push_back({first_row, num_rows, slot});
-    return;
-  }
-  const uint32_t step = form_->range_rows;
-  pad_rows((step - num_rows % step) % step);
-  for (uint32_t row = first_row; row < num_rows_; row += step) ranges_.push_back({row, step, slot});
-}
-
 void BatchLayout::fill_form() noexcept {
-  const uint32_t slot = ranges_.empty() ? 0 : ranges_.back().slot;
-  while (ranges_.size() < form_->num_ranges) {
-    ranges_.push_back({num_rows_, form_->range_rows, slot});
-    pad_rows(form_->range_rows);
-  }
+  pad_rows_to(fill_ranges(*form_, num_rows_, ranges_));
   segments_.resize(form_->num_segments, {num_rows_, 0});
   pieces_.resize(form_->num_pieces);
   images_.resize(form_->num_images);

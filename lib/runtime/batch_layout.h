@@ -57,8 +57,7 @@ class BatchLayout {
   void admit(Segment& segment, TenantEntry* tenant) noexcept;
   void lay_out() noexcept;
   void place(Live& live) noexcept;
-  void pad_rows(uint32_t num_rows) noexcept;
-  void add_ranges(uint32_t first_row, uint32_t slot) noexcept;
+  void pad_rows_to(uint32_t num_rows) noexcept;
   void fill_form() noexcept;
   void sort_by_tenant() noexcept;
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "runtime/result_bytes.h"
+#include "runtime/step_launch.h"
 
 namespace itif::runtime {
 namespace {
@@ -51,13 +52,13 @@ GenerationExecutor::GenerationExecutor(Group& group, device::Stream& stream, con
       stream_(stream),
       clock_(clock),
       options_(options),
-      decoder_(*group.decoder()),
       max_beams_(group.options().max_beams),
       scheduler_(std::move(scheduler)),
       queue_(options.queue),
       preparation_({.max_tokens = options.limits.max_tokens, .image = {}, .generates = true}),
-      blocks_(decoder_.num_blocks()),
-      layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions) {
+      blocks_(group.decoder()->num_blocks()),
+      layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions,
+              group.generation_forms()) {
   waiting_.reserve(options.limits.max_requests);
   // As many again may have ended and not be answered when others enter.
   for (uint32_t i = 0; i < 2 * max_beams_; ++i) spare_.push_back(std::make_unique<Sequence>());
@@ -178,19 +179,15 @@ size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
   begin_ns_ = now_ns;
   encode_entered();
   layout_.build_step(running_, blocks_);
-  decoder_.launch_copies(stream_, layout_.copies());
-  // Steps are alike whatever is encoded and copied ahead of them.
-  stream_.begin_part();
-  backbone::DecoderStep step = layout_.step();
-  step.gemm_mode = group_.gemm_modes(step.ranges);
-  const backbone::StepResult result = decoder_.launch_step(stream_, group_.weights(), step);
-  const size_t found = size_t{layout_.num_rows()} * layout_.num_candidates();
+  const backbone::StepResult result = launch_step(group_, stream_, layout_);
+  const size_t found = size_t{layout_.num_beams()} * layout_.num_candidates();
   stream_.copy_to_host(result.log_probabilities, found * sizeof(float), log_probabilities_.data());
   stream_.copy_to_host(result.tokens, found * sizeof(int32_t), tokens_.data());
   event_ = stream_.record();
   in_flight_ = true;
   figures_ = {};
-  figures_.num_tokens = figures_.num_rows = layout_.num_source_rows() + layout_.num_rows();
+  figures_.num_tokens = layout_.num_source_tokens() + layout_.num_beams();
+  figures_.num_rows = layout_.num_rows();
   for (size_t i = 0; i < running_.size(); ++i)
     figures_.num_tenants += i == 0 || running_[i]->request->slot != running_[i - 1]->request->slot;
   return refused;
@@ -306,10 +303,7 @@ void GenerationExecutor::encode_entered() noexcept {
           row += num_ids;
         }
       });
-  if (!layout_.any_sources()) return;
-  backbone::Pass sources = layout_.sources();
-  sources.gemm_mode = group_.gemm_modes(sources.ranges);
-  decoder_.launch_encode(stream_, group_.weights(), sources, layout_.source_places());
+  if (layout_.any_sources()) launch_sources(group_, stream_, layout_);
 }
 
 void GenerationExecutor::advance() noexcept {

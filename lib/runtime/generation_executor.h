@@ -91,7 +91,6 @@ class GenerationExecutor final : public RequestExecutor {
   device::Stream& stream_;
   const Clock& clock_;
   const ExecutorOptions options_;
-  backbone::Decoder& decoder_;
   const uint32_t max_beams_;
   std::unique_ptr<sched::Scheduler> scheduler_;
   sched::GroupQueue queue_;

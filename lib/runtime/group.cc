@@ -14,6 +14,7 @@
 #include "runtime/batch_layout.h"
 #include "runtime/gemm_scheduler.h"
 #include "runtime/head_runner.h"
+#include "runtime/step_launch.h"
 #include "runtime/tenant_entry.h"
 
 namespace itif::runtime {
@@ -23,6 +24,8 @@ using wire::StatusCode;
 
 // Part of the device's memory that a K/V cache may take: the rest is for weights and other groups.
 constexpr uint64_t kCacheShare = 4;
+// A step's rows for each beam that may live, at most: a tenant's beams take ranges of their own.
+constexpr uint32_t kStepPadding = 8;
 
 void drop_result(Segment& segment, StatusCode status, const char* detail) noexcept {
   std::free(segment.result.data);
@@ -42,8 +45,16 @@ class BackboneGroup final : public Group {
         slots_(options.max_tenants),
         gemms_(device.info().num_threads, std::max(options.max_requests, options.max_beams),
                std::max(options.max_tokens, options.max_beams)) {
-    if (!family.make_decoder && options.fidelity == backbone::Fidelity::kFused)
-      forms_ = BatchForms(std::min(device.info().form_rows, options.max_tokens),
+    const uint32_t form_rows = device.info().form_rows;
+    if (family.make_decoder) {
+      step_forms_ = {
+          .sources = BatchForms(std::min(form_rows, options.max_tokens), 0),
+          .steps = BatchForms::of_steps(std::min(form_rows, kStepPadding * options.max_beams))};
+      step_layout_.emplace(options.max_beams, options.max_tokens, spec.max_positions, step_forms_);
+      return;
+    }
+    if (options.fidelity == backbone::Fidelity::kFused)
+      forms_ = BatchForms(std::min(form_rows, options.max_tokens),
                           spec.takes_images() ? spec.max_tokens() : 0);
     for (uint32_t place = 0; place < kMaxInFlight; ++place)
       flights_.emplace_back(options, forms_, place);
@@ -72,7 +83,8 @@ class BackboneGroup final : public Group {
         std::min<uint64_t>(options_.max_cache_bytes, device_.available_bytes() / kCacheShare);
     ITIF_ASSIGN(decoder_, family_.make_decoder(device_, spec_,
                                                {.max_rows = options_.max_tokens,
-                                                .max_step_rows = options_.max_beams,
+                                                .max_beams = options_.max_beams,
+                                                .max_step_rows = max_step_rows(),
                                                 .max_cache_bytes = cache_bytes}));
     return {};
   }
@@ -117,10 +129,23 @@ class BackboneGroup final : public Group {
   uint32_t num_kv_blocks() const noexcept override { return decoder_ ? decoder_->num_blocks() : 0; }
   model::WeightView weights() const noexcept override { return weights_->view(); }
 
-  size_t num_forms() const noexcept override { return forms_.all().size(); }
+  const GenerationForms& generation_forms() const noexcept override { return step_forms_; }
+
+  size_t num_forms() const noexcept override {
+    if (decoder_) return step_forms_.sources.all().size() + step_forms_.steps.all().size();
+    return forms_.all().size();
+  }
   Status make_ready(device::Stream& stream, size_t form) noexcept override {
-    form_layout_->build(forms_.all()[form]);
-    (void)launch_backbone(stream, form_layout_->pass());
+    if (!decoder_) {
+      form_layout_->build(forms_.all()[form]);
+      (void)launch_backbone(stream, form_layout_->pass());
+    } else if (const auto steps = step_forms_.steps.all(); form < steps.size()) {
+      step_layout_->build_step(steps[form]);
+      (void)launch_step(*this, stream, *step_layout_);
+    } else {
+      step_layout_->build_sources(step_forms_.sources.all()[form - steps.size()]);
+      launch_sources(*this, stream, *step_layout_);
+    }
     return stream.make_ready();
   }
 
@@ -185,6 +210,9 @@ class BackboneGroup final : public Group {
     bool has_ids = false;
   };
 
+  uint32_t max_step_rows() const noexcept {
+    return std::max(options_.max_beams, step_forms_.steps.max_rows());
+  }
   std::vector<model::WeightKind> kinds_of(const model::BackboneSpec& spec) const {
     return backbone::weight_kinds(
         family_, spec, family_.make_decoder ? backbone::Fidelity::kFused : options_.fidelity);
@@ -280,21 +308,31 @@ class BackboneGroup final : public Group {
   BatchForms forms_;
   std::vector<Flight> flights_;             // by place
   std::optional<BatchLayout> form_layout_;  // of make_ready()
+  // Of groups that generate, instead.
+  GenerationForms step_forms_;
+  std::optional<StepLayout> step_layout_;
 };
 
 }  // namespace
 
+const GenerationForms& Group::generation_forms() const noexcept {
+  static const GenerationForms kNone;
+  return kNone;
+}
+
 device::StreamLimits Group::stream_limits() const noexcept {
   constexpr size_t kAlignment = 16;  // of a piece
   const size_t tokens = options().max_tokens, requests = options().max_requests;
-  device::StreamLimits limits = {.max_tokens = options().max_tokens,
+  const uint32_t step_rows = num_kv_blocks() == 0 ? 0 : kStepPadding * options().max_beams;
+  device::StreamLimits limits = {.max_tokens = std::max(options().max_tokens, step_rows),
                                  .max_segments = options().max_tokens};
-  // Texts' ids and resized pictures.
+  // Texts' ids and a step's, and resized pictures.
   if (spec().takes_images())
     limits.unregistered_bytes =
         std::min(requests, tokens / spec().max_tokens()) * (spec().image.values() + kAlignment);
   else
-    limits.unregistered_bytes = tokens * sizeof(int32_t) + requests * kAlignment;
+    limits.unregistered_bytes =
+        (tokens + step_rows) * sizeof(int32_t) + (requests + 1) * kAlignment;
   // All hidden rows, which are more than other heads give, unless one has more labels than a row has values; and the
   // ids. A step of a decoder brings some candidates a beam.
   if (num_kv_blocks() == 0)

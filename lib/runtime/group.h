@@ -31,6 +31,8 @@ class Decoder;
 
 namespace itif::runtime {
 
+struct GenerationForms;
+
 // A request's place in a batch. The upper half is the caller's, the lower is written by finish().
 struct Segment {
   uint32_t slot = 0;
@@ -117,6 +119,8 @@ class Group {
   // What a group that generates is run by (GenerationExecutor); nullptr: begin() is.
   virtual backbone::Decoder* decoder() noexcept { return nullptr; }
   virtual uint32_t num_kv_blocks() const noexcept { return 0; }
+  // What its sources and steps are padded to. REQUIRES: decoder().
+  virtual const GenerationForms& generation_forms() const noexcept;
   // The slots' weights.
   virtual model::WeightView weights() const noexcept { return {}; }
 

@@ -1,18 +1,14 @@
 #include "runtime/step_layout.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace itif::runtime {
 namespace {
 
 constexpr uint32_t kBlockTokens = backbone::Decoder::kBlockTokens;
 
-// A row of slot `slot` behind those of `ranges`.
-void add_range(std::vector<kernels::RowRange>& ranges, uint32_t first_row, uint32_t num_rows,
-               uint32_t slot) noexcept {
-  if (ranges.empty() || ranges.back().slot != slot) ranges.push_back({first_row, 0, slot});
-  ranges.back().num_rows += num_rows;
+uint32_t slot_of(const Sequence& sequence) noexcept {
+  return sequence.request->slot;
 }
 
 }  // namespace
@@ -40,24 +36,47 @@ void Sequence::let_go_of_all(KvBlocks& blocks) noexcept {
   reserved_blocks = 0;
 }
 
-StepLayout::StepLayout(uint32_t max_beams, uint32_t max_source_tokens, uint32_t max_positions) {
-  pieces_.reserve(max_source_tokens);
+StepLayout::StepLayout(uint32_t max_beams, uint32_t max_source_tokens, uint32_t max_positions,
+                       const GenerationForms& forms)
+    : forms_(forms), max_blocks_(2 * max_beams * ((max_positions - 1) / kBlockTokens + 1)) {
+  size_t pieces = max_source_tokens, segments = max_beams, source_ranges = max_beams;
+  for (const BatchForm& form : forms.sources.all()) {
+    pieces = std::max<size_t>(pieces, form.num_pieces);
+    segments = std::max<size_t>(segments, form.num_segments);
+    source_ranges = std::max<size_t>(source_ranges, form.num_ranges);
+  }
+  runs_.reserve(max_beams);
+  entered_.reserve(max_beams);
+  pieces_.reserve(pieces);
   positions_.reserve(max_source_tokens);
   source_places_.reserve(max_source_tokens);
-  segments_.reserve(max_beams);
-  source_ranges_.reserve(max_beams);
-  tokens_.reserve(max_beams);
-  step_positions_.reserve(max_beams);
-  places_.reserve(max_beams);
-  history_.reserve(max_beams);
-  memory_.reserve(max_beams);
-  block_list_.reserve(size_t{2} * max_beams * ((max_positions - 1) / kBlockTokens + 1));
-  ranges_.reserve(max_beams);
+  segments_.reserve(segments);
+  source_ranges_.reserve(source_ranges);
+  const size_t rows = std::max(max_beams, forms.steps.max_rows());
+  stepping_.reserve(max_beams);
+  beams_.reserve(max_beams);
+  tokens_.reserve(rows);
+  step_positions_.reserve(rows);
+  places_.reserve(rows);
+  history_.reserve(rows);
+  memory_.reserve(rows);
+  block_list_.reserve(max_blocks_);
+  ranges_.reserve(rows);
   banned_of_.reserve(max_beams);
   copies_.reserve(max_beams);
 }
 
+// REQUIRES: neighbours of a slot come one behind the other.
+void StepLayout::add_run(uint32_t slot, uint32_t num_rows) noexcept {
+  if (runs_.empty() || runs_.back().slot != slot) runs_.push_back({0, 0, slot});
+  runs_.back().num_rows += num_rows;
+}
+
 void StepLayout::clear_sources() noexcept {
+  runs_.clear();
+  source_form_ = nullptr;
+  entered_.clear();
+  num_source_tokens_ = 0;
   pieces_.clear();
   positions_.clear();
   source_places_.clear();
@@ -65,17 +84,51 @@ void StepLayout::clear_sources() noexcept {
   source_ranges_.clear();
 }
 
-void StepLayout::add_source(Sequence& sequence, size_t first_piece, KvBlocks& blocks) noexcept {
+void StepLayout::lay_out_sources(KvBlocks& blocks) noexcept {
+  for (const Entered& entered : entered_)
+    add_run(slot_of(*entered.sequence), entered.sequence->source_tokens);
+  source_form_ = forms_.sources.find(runs_, entered_.size(), pieces_.size());
+  size_t next = 0;
+  for (const kernels::RowRange& run : runs_) {
+    const auto first_row = static_cast<uint32_t>(positions_.size());
+    while (next < entered_.size() && slot_of(*entered_[next].sequence) == run.slot)
+      add_source(next++, blocks);
+    pad_sources(append_ranges(source_form_, first_row, run.num_rows, run.slot, source_ranges_));
+  }
+  if (source_form_ != nullptr) fill_sources();
+}
+
+void StepLayout::add_source(size_t index, KvBlocks& blocks) noexcept {
+  const auto [sequence, first_piece] = entered_[index];
+  const size_t end = index + 1 < entered_.size() ? entered_[index + 1].first_piece : pieces_.size();
   const auto first_row = static_cast<uint32_t>(positions_.size());
-  const uint32_t rows = sequence.source_tokens;
-  for (size_t i = first_piece; i < pieces_.size(); ++i) pieces_[i].first_row += first_row;
+  const uint32_t rows = sequence->source_tokens;
+  for (size_t i = first_piece; i < end; ++i) pieces_[i].first_row += first_row;
   segments_.push_back({first_row, rows});
   for (uint32_t token = 0; token < rows; ++token) {
-    if (token % kBlockTokens == 0) sequence.memory.push_back(blocks.take());
-    source_places_.push_back(sequence.memory.back() * kBlockTokens + token % kBlockTokens);
+    if (token % kBlockTokens == 0) sequence->memory.push_back(blocks.take());
+    source_places_.push_back(sequence->memory.back() * kBlockTokens + token % kBlockTokens);
     positions_.push_back(token);
   }
-  add_range(source_ranges_, first_row, rows, sequence.request->slot);
+  num_source_tokens_ += rows;
+}
+
+void StepLayout::pad_sources(uint32_t num_rows) noexcept {
+  positions_.resize(num_rows, 0);
+  source_places_.resize(num_rows, kernels::kNoKvPlace);
+}
+
+void StepLayout::fill_sources() noexcept {
+  const auto next_row = static_cast<uint32_t>(positions_.size());
+  pad_sources(fill_ranges(*source_form_, next_row, source_ranges_));
+  segments_.resize(source_form_->num_segments, {static_cast<uint32_t>(positions_.size()), 0});
+  pieces_.resize(source_form_->num_pieces);
+}
+
+void StepLayout::build_sources(const BatchForm& form) noexcept {
+  clear_sources();
+  source_form_ = &form;
+  fill_sources();
 }
 
 backbone::Pass StepLayout::sources() const noexcept {
@@ -84,10 +137,15 @@ backbone::Pass StepLayout::sources() const noexcept {
           .positions = positions_,
           .token_types = {},
           .segments = segments_,
-          .ranges = source_ranges_};
+          .ranges = source_ranges_,
+          .has_form = source_form_ != nullptr};
 }
 
 void StepLayout::clear_step() noexcept {
+  runs_.clear();
+  step_form_ = nullptr;
+  stepping_.clear();
+  beams_.clear();
   tokens_.clear();
   step_positions_.clear();
   places_.clear();
@@ -98,12 +156,25 @@ void StepLayout::clear_step() noexcept {
   banned_of_.clear();
   banned_.clear();
   copies_.clear();
-  num_candidates_ = 0;
+  num_candidates_ = 1;
+}
+
+void StepLayout::lay_out_step(KvBlocks& blocks) noexcept {
+  for (const Sequence* sequence : stepping_)
+    add_run(slot_of(*sequence), sequence->search.num_beams());
+  step_form_ = forms_.steps.find(runs_, 0, 0);
+  size_t next = 0;
+  for (const kernels::RowRange& run : runs_) {
+    const auto first_row = static_cast<uint32_t>(tokens_.size());
+    while (next < stepping_.size() && slot_of(*stepping_[next]) == run.slot)
+      add_rows(*stepping_[next++], blocks);
+    pad_step(append_ranges(step_form_, first_row, run.num_rows, run.slot, ranges_));
+  }
+  if (step_form_ != nullptr) fill_step();
 }
 
 void StepLayout::add_rows(Sequence& sequence, KvBlocks& blocks) noexcept {
   const BeamSearch& search = sequence.search;
-  const auto first_row = static_cast<uint32_t>(tokens_.size());
   const uint32_t position = search.position();
   const auto memory_first = static_cast<uint32_t>(block_list_.size());
   block_list_.insert(block_list_.end(), sequence.memory.begin(), sequence.memory.end());
@@ -118,6 +189,7 @@ void StepLayout::add_rows(Sequence& sequence, KvBlocks& blocks) noexcept {
       blocks.let_go(table.back());
       table.back() = own;
     }
+    beams_.push_back(static_cast<uint32_t>(tokens_.size()));
     places_.push_back(table.back() * kBlockTokens + within);
     history_.push_back({static_cast<uint32_t>(block_list_.size()), position + 1});
     memory_.push_back({memory_first, sequence.source_tokens});
@@ -131,8 +203,26 @@ void StepLayout::add_rows(Sequence& sequence, KvBlocks& blocks) noexcept {
     search.append_banned(beam, banned_);
     banned_of_.push_back({first_banned, static_cast<uint32_t>(banned_.size()) - first_banned});
   }
-  add_range(ranges_, first_row, search.num_beams(), sequence.request->slot);
   num_candidates_ = std::max(num_candidates_, sequence.config().candidates_per_beam());
+}
+
+void StepLayout::pad_step(uint32_t num_rows) noexcept {
+  tokens_.resize(num_rows, 0);
+  step_positions_.resize(num_rows, 0);
+  places_.resize(num_rows, kernels::kNoKvPlace);
+  history_.resize(num_rows, {});
+  memory_.resize(num_rows, {});
+}
+
+void StepLayout::fill_step() noexcept {
+  pad_step(fill_ranges(*step_form_, static_cast<uint32_t>(tokens_.size()), ranges_));
+  if (block_list_.empty()) block_list_.push_back(0);  // a list is there, as in every step
+}
+
+void StepLayout::build_step(const BatchForm& form) noexcept {
+  clear_step();
+  step_form_ = &form;
+  fill_step();
 }
 
 backbone::DecoderStep StepLayout::step() const noexcept {
@@ -142,7 +232,10 @@ backbone::DecoderStep StepLayout::step() const noexcept {
           .history = history_,
           .memory = memory_,
           .blocks = block_list_,
+          .max_blocks = max_blocks_,
           .ranges = ranges_,
+          .has_form = step_form_ != nullptr,
+          .beams = beams_,
           .banned_of = banned_of_,
           .banned = banned_,
           .num_candidates = num_candidates_};

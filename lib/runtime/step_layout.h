@@ -2,6 +2,9 @@
 //
 // A beam's table names the blocks that hold its tokens' K and V. Beams share the blocks of what they have
 // in common; whoever is to write into a shared one takes a copy first.
+//
+// Where the device asks for forms (batch_forms.h), sources and steps are padded to one each: rows that write nowhere and
+// attend to nothing.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +14,7 @@
 #include "backbone/decoder.h"
 #include "model/tenant_model.h"
 #include "request/request.h"
+#include "runtime/batch_forms.h"
 #include "runtime/beam_search.h"
 #include "runtime/kv_blocks.h"
 
@@ -34,10 +38,17 @@ struct Sequence {
   void let_go_of_all(KvBlocks& blocks) noexcept;
 };
 
+// What sources and steps are padded to.
+struct GenerationForms {
+  BatchForms sources, steps;
+};
+
 // Allocated once, for the largest step and the largest batch of sources.
 class StepLayout {
  public:
-  StepLayout(uint32_t max_beams, uint32_t max_source_tokens, uint32_t max_positions);
+  // `forms` outlive it.
+  StepLayout(uint32_t max_beams, uint32_t max_source_tokens, uint32_t max_positions,
+             const GenerationForms& forms);
 
   // The sources of those that entered. Their blocks are taken here. `pieces_of(sequence, out)` appends
   // the pieces of a sequence's ids, first_row from 0.
@@ -47,12 +58,14 @@ class StepLayout {
     clear_sources();
     for (const auto& sequence : running) {
       if (!sequence->entered) continue;
-      const size_t first_piece = pieces_.size();
+      entered_.push_back({sequence.get(), pieces_.size()});
       pieces_of(*sequence, pieces_);
-      add_source(*sequence, first_piece, blocks);
       sequence->entered = false;
     }
+    lay_out_sources(blocks);
   }
+  // Nothing but a form's padding. REQUIRES: one of the sources'.
+  void build_sources(const BatchForm& form) noexcept;
   bool any_sources() const noexcept { return !segments_.empty(); }
   backbone::Pass sources() const noexcept;
   std::span<const uint32_t> source_places() const noexcept { return source_places_; }
@@ -61,27 +74,54 @@ class StepLayout {
   template <class Sequences>
   void build_step(const Sequences& running, KvBlocks& blocks) noexcept {
     clear_step();
-    for (const auto& sequence : running) add_rows(*sequence, blocks);
+    for (const auto& sequence : running) stepping_.push_back(sequence.get());
+    lay_out_step(blocks);
   }
+  // Nothing but a form's padding. REQUIRES: one of the steps'.
+  void build_step(const BatchForm& form) noexcept;
   backbone::DecoderStep step() const noexcept;
   std::span<const kernels::KvCopy> copies() const noexcept { return copies_; }
-  uint32_t num_rows() const noexcept { return static_cast<uint32_t>(tokens_.size()); }
-  uint32_t num_source_rows() const noexcept { return static_cast<uint32_t>(positions_.size()); }
+  uint32_t num_beams() const noexcept { return static_cast<uint32_t>(beams_.size()); }
+  uint32_t num_source_tokens() const noexcept { return num_source_tokens_; }
+  // Of sources and step, padding included.
+  uint32_t num_rows() const noexcept {
+    return static_cast<uint32_t>(positions_.size() + tokens_.size());
+  }
   uint32_t num_candidates() const noexcept { return num_candidates_; }
 
  private:
+  struct Entered {
+    Sequence* sequence = nullptr;
+    size_t first_piece = 0;
+  };
   void clear_sources() noexcept;
-  void add_source(Sequence& sequence, size_t first_piece, KvBlocks& blocks) noexcept;
+  void lay_out_sources(KvBlocks& blocks) noexcept;
+  void add_source(size_t index, KvBlocks& blocks) noexcept;
+  void pad_sources(uint32_t num_rows) noexcept;
+  void fill_sources() noexcept;
   void clear_step() noexcept;
+  void add_run(uint32_t slot, uint32_t num_rows) noexcept;
+  void lay_out_step(KvBlocks& blocks) noexcept;
   void add_rows(Sequence& sequence, KvBlocks& blocks) noexcept;
+  void pad_step(uint32_t num_rows) noexcept;
+  void fill_step() noexcept;
 
+  const GenerationForms& forms_;
+  std::vector<kernels::RowRange> runs_;  // of what is laid out: rows of a tenant, without padding
   // Sources.
+  const BatchForm* source_form_ = nullptr;  // null: they have none
+  std::vector<Entered> entered_;
+  uint32_t num_source_tokens_ = 0;
   std::vector<kernels::IdPiece> pieces_;
   std::vector<uint32_t> positions_;
   std::vector<uint32_t> source_places_;
   std::vector<kernels::SegmentRows> segments_;
   std::vector<kernels::RowRange> source_ranges_;
   // A step.
+  const BatchForm* step_form_ = nullptr;  // null: it has none
+  std::vector<Sequence*> stepping_;
+  const uint32_t max_blocks_;    // that block_list_ names
+  std::vector<uint32_t> beams_;  // their rows
   std::vector<int32_t> tokens_;
   std::vector<uint32_t> step_positions_;
   std::vector<uint32_t> places_;

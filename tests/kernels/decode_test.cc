@@ -61,7 +61,7 @@ TEST_P(DecodeTest, EmbedsScaledWithPositions) {
 }
 
 // Rows are appended in any order of blocks, blocks are copied, and each row attends to what a plain
-// array of its tokens says.
+// array of its tokens says. Padding, ahead of the last row, appends nothing and leaves what it would attend to.
 TEST_P(DecodeTest, AttendsOverBlocksAppendedAndCopied) {
   struct Case {
     uint32_t heads, head_size, block_tokens, layers;
@@ -74,6 +74,7 @@ TEST_P(DecodeTest, AttendsOverBlocksAppendedAndCopied) {
     const uint32_t hidden = c.heads * c.head_size, kRows = 6, kBlocks = 64;
     const std::vector<uint32_t> lengths = {
         1, 2, c.block_tokens, c.block_tokens + 1, 3 * c.block_tokens, 2 * c.block_tokens + 1};
+    constexpr uint32_t kPadding = kRows - 1;  // its row among those that attend
     KvPool pool{.num_layers = c.layers, .block_tokens = c.block_tokens, .hidden = hidden};
     // What nobody wrote would show: NaN.
     pool.base =
@@ -107,6 +108,10 @@ TEST_P(DecodeTest, AttendsOverBlocksAppendedAndCopied) {
         std::vector<float> qkv;
         for (uint32_t r = 0; r < kRows; ++r) {
           if (t >= lengths[r]) continue;
+          if (r == kRows - 1) {
+            at.push_back(kNoKvPlace);
+            qkv.insert(qkv.end(), 3 * hidden, std::nanf(""));
+          }
           at.push_back(places[r][t]);
           const auto row = random_activations(3 * hidden);
           qkv.insert(qkv.end(), row.begin(), row.end());
@@ -123,13 +128,18 @@ TEST_P(DecodeTest, AttendsOverBlocksAppendedAndCopied) {
                             .layer = layer});
       }
       stream_->copy_kv({.copies = copies, .pool = pool});
-      const auto query = random_activations(kRows * 2 * hidden);
-      std::byte* out = make_output(kRows * hidden, activation());
+      auto query = random_activations(kRows * 2 * hidden);
+      auto padded_query = query;
+      padded_query.insert(padded_query.begin() + kPadding * 2 * hidden, 2 * hidden, std::nanf(""));
+      std::vector<KvTable> padded = tables;
+      padded.insert(padded.begin() + kPadding, KvTable{.first = UINT32_MAX, .num_tokens = 0});
+      const auto before = random_activations((kRows + 1) * hidden);
+      std::byte* out = upload_activations(before);
       const float scale = 1.0f / std::sqrt(static_cast<float>(c.head_size));
-      stream_->cached_attention({.query = upload_activations(query),
+      stream_->cached_attention({.query = upload_activations(padded_query),
                                  .query_stride = 2 * size_t{hidden},
                                  .out = out,
-                                 .tables = tables,
+                                 .tables = padded,
                                  .blocks = blocks,
                                  .pool = pool,
                                  .layer = layer,
@@ -155,7 +165,11 @@ TEST_P(DecodeTest, AttendsOverBlocksAppendedAndCopied) {
             expected.push_back(sum);
           }
         }
-      expect_close(download_activations(out, kRows * hidden), expected, unit() + 4e-6, "attention");
+      auto got = download_activations(out, (kRows + 1) * hidden);
+      const auto padding = got.begin() + kPadding * hidden;
+      EXPECT_TRUE(std::equal(padding, padding + hidden, before.begin() + kPadding * hidden));
+      got.erase(padding, padding + hidden);
+      expect_close(got, expected, unit() + 4e-6, "attention");
     }
   }
 }
@@ -216,6 +230,43 @@ TEST_P(DecodeTest, FindsTheBestTokensOfEachRow) {
         }
       }
     }
+  }
+}
+
+// Those of a step that are no padding: the others' logits are nobody's.
+TEST_P(DecodeTest, FindsTokensOfChosenRowsAlone) {
+  constexpr uint32_t kRows = 9;
+  for (const uint32_t vocab : {50u, 5003u}) {
+    std::vector<float> logits(kRows * vocab, std::nanf(""));
+    const std::vector<uint32_t> chosen = {1, 4, 5, 8};
+    std::vector<BannedTokens> banned_of;
+    std::vector<int32_t> banned, expected;
+    for (const uint32_t row : chosen) {
+      const auto best = static_cast<int32_t>(5 * row), next = static_cast<int32_t>(vocab - row);
+      std::fill_n(logits.begin() + row * vocab, vocab, 0.5f);
+      logits[row * vocab + static_cast<uint32_t>(best)] = 3;
+      logits[row * vocab + static_cast<uint32_t>(next)] = 2;
+      banned_of.push_back({static_cast<uint32_t>(banned.size()), row == 5});
+      if (row == 5) banned.push_back(best);
+      for (const int32_t token : row == 5 ? std::vector{next, 0} : std::vector{best, next})
+        expected.push_back(token);
+    }
+    std::byte* scores = make_output(8, DType::kF32);
+    std::byte* tokens = make_output(8, DType::kF32);
+    stream_->top_tokens({.logits = reinterpret_cast<float*>(upload(logits, DType::kF32)),
+                         .rows = 4,
+                         .chosen = chosen,
+                         .vocab = vocab,
+                         .banned_of = banned_of,
+                         .banned = banned,
+                         .count = 2,
+                         .log_probabilities = reinterpret_cast<float*>(scores),
+                         .tokens = reinterpret_cast<int32_t*>(tokens)});
+    std::vector<int32_t> got(8);
+    stream_->copy_to_host(tokens, got.size() * 4, got.data());
+    ASSERT_TRUE(stream_->synchronize());
+    EXPECT_EQ(got, expected) << vocab;
+    for (const float score : download(scores, 8, DType::kF32)) EXPECT_LT(score, 0);
   }
 }
 

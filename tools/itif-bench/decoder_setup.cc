@@ -77,6 +77,7 @@ Result<std::unique_ptr<DecoderSetup>> DecoderSetup::make(device::Device& device,
   ITIF_ASSIGN(setup->decoder_,
               family->make_decoder(device, spec,
                                    {.max_rows = kSourceTokens,
+                                    .max_beams = options.max_sequences * kBeams,
                                     .max_step_rows = options.max_sequences * kBeams,
                                     .max_cache_bytes = uint64_t{4} << 30}));
   if (setup->decoder_->num_blocks() <

@@ -24,10 +24,14 @@ bool are_few_rows(std::span<const kernels::RowRange> ranges) {
   return ranges.back().first_row + ranges.back().num_rows <= kFormRows;
 }
 // Behind pointers that stand on the device cuBLAS cannot see how its operands are aligned, and takes them for what it
-// asks of such calls: 16 bytes where k is a multiple of 8, 4 where it is even. Only an output's rows may not be.
-bool are_rows_aligned(const kernels::GroupedGemm& args, size_t element_bytes) {
+// asks of such calls: 16 bytes where k is a multiple of 8, 4 where it is even. Only an output's rows may not be: those
+// of an odd vocabulary are where ranges begin at every eighth row.
+bool are_outputs_aligned(const kernels::GroupedGemm& args, size_t element_bytes) {
   const size_t alignment = args.k % 8 == 0 ? 16 : args.k % 2 == 0 ? 4 : 1;
-  return args.n * (args.f32_out ? sizeof(float) : element_bytes) % alignment == 0;
+  const size_t row_bytes = args.n * (args.f32_out ? sizeof(float) : element_bytes);
+  return std::ranges::all_of(args.ranges, [&](const kernels::RowRange& range) {
+    return range.first_row * row_bytes % alignment == 0;
+  });
 }
 bool are_equally_long(std::span<const kernels::RowRange> ranges) {
   return std::ranges::all_of(
@@ -104,7 +108,7 @@ cudaDataType Gemms::type_of_output(const kernels::GroupedGemm& args) const {
 bool Gemms::runs_in_turn(const kernels::GroupedGemm& args) const {
   if (args.mode.of(args.n, args.k) == kernels::GemmMode::kInTurn) return true;
   if (args.ranges.size() == 1) return !are_few_rows(args.ranges);
-  if (!are_rows_aligned(args, dtype_bytes(compute_))) return true;
+  if (!are_outputs_aligned(args, dtype_bytes(compute_))) return true;
   // Grouped calls have no f32 results of 16-bit operands.
   return !are_equally_long(args.ranges) && args.f32_out && compute_ != DType::kF32;
 }

@@ -19,6 +19,7 @@ Result<PlanMemory> PlanMemory::make(std::shared_ptr<Buffer> device) {
 void PlanMemory::clear() noexcept {
   pieces_.clear();
   used_ = copied_ = 0;
+  gap_at_ = kStepAt;
 }
 
 kernels::cuda::Rows PlanMemory::rows(const kernels::cuda::Launcher& launch,
@@ -100,10 +101,19 @@ const PlanMemory::Piece* PlanMemory::find(Use use, uint32_t variant, const Sourc
 
 cudaError_t PlanMemory::copy(cudaStream_t stream) {
   const size_t end = std::min(used_, host_.bytes());  // beyond it put() has found no room
-  const size_t begin = std::exchange(copied_, end);
-  if (begin == end) return cudaSuccess;
-  return cudaMemcpyAsync(device_->data() + begin, host_.data() + begin, end - begin,
-                         cudaMemcpyHostToDevice, stream);
+  const auto copy = [&](size_t from, size_t to) {
+    if (from == to) return cudaSuccess;
+    return cudaMemcpyAsync(device_->data() + from, host_.data() + from, to - from,
+                           cudaMemcpyHostToDevice, stream);
+  };
+  size_t begin = std::exchange(copied_, end);
+  if (gap_at_ < kStepAt) {
+    if (const cudaError_t error = copy(begin, std::exchange(gap_at_, kStepAt));
+        error != cudaSuccess)
+      return error;
+    begin = kStepAt;
+  }
+  return copy(begin, end);
 }
 
 }  // namespace itif::device::cuda

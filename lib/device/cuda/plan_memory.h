@@ -23,13 +23,27 @@ namespace itif::device::cuda {
 
 class PlanMemory {
  public:
+  // That the batches of a stream need: by row and by segment, of all operators, beside a decoder's step.
+  static size_t bytes_of(const StreamLimits& limits) {
+    return (size_t{1} << 20) + size_t{64} * limits.max_tokens + size_t{1024} * limits.max_segments;
+  }
   // Errors: kResourceExhausted.
   static Result<PlanMemory> make(std::shared_ptr<Buffer> device);
 
   // From here on nothing is there. REQUIRES: what was put has been read.
   void clear() noexcept;
   // What is put from here on stands where it did though what stands before it, up to some KiB, is another.
-  void begin_part() noexcept { used_ = (used_ + kPartRoom - 1) / kPartRoom * kPartRoom; }
+  void begin_part() noexcept {
+    used_ = round_up(used_, kPartRoom);
+    pieces_.clear();  // nor does it depend on what they are
+  }
+  // Likewise though nothing, or much more, stands before it: up to kStepAt bytes.
+  void begin_step() noexcept {
+    pieces_.clear();
+    if (used_ >= kStepAt) return;
+    gap_at_ = used_;
+    used_ = kStepAt;
+  }
   // Copies what was put since the last time, ahead of what the stream is given next.
   cudaError_t copy(cudaStream_t stream);
 
@@ -40,12 +54,16 @@ class PlanMemory {
     return made_of<T>(launch, Use::kItself, values, values.size(),
                       [&](T* to) { std::memcpy(to, values.data(), values.size_bytes()); });
   }
-  // Likewise values whose number differs from batch to batch: what is put behind them stands where it did.
+  // Likewise values whose number differs from batch to batch: what is put behind them stands where it did, if they were
+  // as many, or about as many where `most` is 0.
   template <class T>
-  const T* put_roomily(const kernels::cuda::Launcher& launch, std::span<const T> values) {
+  const T* put_roomily(const kernels::cuda::Launcher& launch, std::span<const T> values,
+                       size_t most = 0) {
     const size_t before = used_;
     const T* put = this->put(launch, values);
-    if (used_ != before) used_ = (used_ + kRoom - 1) / kRoom * kRoom;
+    if (used_ != before)
+      used_ =
+          round_up(before + round_up(std::max(most, values.size()) * sizeof(T), kAlignment), kRoom);
     return put;
   }
   // Likewise the slot of each row of `ranges`.
@@ -102,7 +120,8 @@ class PlanMemory {
   }
 
  private:
-  static constexpr size_t kRoom = 4096, kPartRoom = 16384;
+  static constexpr size_t kAlignment = 256, kRoom = 4096, kPartRoom = 16384, kStepAt = 256 << 10;
+  static constexpr size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
   using Sources = std::array<std::span<const std::byte>, 2>;
   // Made of the bytes at `sources`, which stand in pinned memory, too, to be compared with.
   struct Piece {
@@ -124,7 +143,7 @@ class PlanMemory {
   const Piece* find(Use use, uint32_t variant, const Sources& sources) const;
   size_t take(size_t bytes) {
     const size_t at = used_;
-    used_ += (bytes + 255) / 256 * 256;
+    used_ += round_up(bytes, kAlignment);
     return at;
   }
 
@@ -132,6 +151,7 @@ class PlanMemory {
   std::shared_ptr<Buffer> device_;
   std::vector<Piece> pieces_;
   size_t used_ = 0, copied_ = 0;
+  size_t gap_at_ = kStepAt;  // to kStepAt: nothing is there to be copied
 };
 
 }  // namespace itif::device::cuda

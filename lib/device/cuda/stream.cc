@@ -23,11 +23,6 @@ namespace {
 
 using kernels::cuda::Rows;
 
-// A plan's data by row and by segment, of all operators of a batch, with room for what a decoder's steps show.
-constexpr size_t kPlanBytesOfRow = 64;
-constexpr size_t kPlanBytesOfSegment = 1024;
-constexpr size_t kLeastPlanBytes = 1 << 20;
-
 class CudaStream final : public Stream {
  public:
   static Result<std::unique_ptr<Stream>> make(const StreamParts& parts, const StreamLimits& limits,
@@ -41,9 +36,8 @@ class CudaStream final : public Stream {
       ITIF_ASSIGN(made->cudnn_, CudnnAttention::make(*parts.cudnn, parts.compute, parts.cudnn_only,
                                                      stream, parts.budget));
     }
-    const size_t plan_bytes = kLeastPlanBytes + kPlanBytesOfRow * limits.max_tokens +
-                              kPlanBytesOfSegment * limits.max_segments;
-    ITIF_ASSIGN(const std::shared_ptr<Buffer> plan, allocate_buffer(parts.budget, plan_bytes));
+    ITIF_ASSIGN(const std::shared_ptr<Buffer> plan,
+                allocate_buffer(parts.budget, PlanMemory::bytes_of(limits)));
     ITIF_ASSIGN(const auto staging, ResultStaging::make(parts.budget, limits.result_bytes));
     for (Work& work : made->works_) {
       ITIF_ASSIGN(work.plan, PlanMemory::make(plan));
@@ -185,15 +179,17 @@ class CudaStream final : public Stream {
   void cached_attention(const kernels::CachedAttention& args) override {
     CHECK(args.pool.block_tokens <= kernels::kMaxKvBlockTokens);
     const auto* tables = put(args.tables);
-    const auto* blocks = plan().put_roomily(launch_, args.blocks);
+    const auto* blocks = plan().put_roomily(launch_, args.blocks, args.max_blocks);
     kernels::cuda::cached_attention(launch(args, tables, blocks, count(args.tables)), args, tables,
                                     blocks, count(args.tables));
   }
   void top_tokens(const kernels::TopTokens& args) override {
     CHECK(args.count > 0 && args.count <= kernels::kMaxTopTokens);
+    const auto* chosen = put(args.chosen);
     const auto* banned_of = put(args.banned_of);
     const auto* banned = plan().put_roomily(launch_, args.banned);
-    kernels::cuda::top_tokens(launch(args, banned_of, banned), args, banned_of, banned);
+    kernels::cuda::top_tokens(launch(args, chosen, banned_of, banned), args, chosen, banned_of,
+                              banned);
   }
   void bias_activation(const kernels::BiasActivation& args) override {
     const Rows all = rows(args.ranges);
@@ -233,6 +229,10 @@ class CudaStream final : public Stream {
   void begin_part() override {
     launch_pending_bias();
     if (parts_.end_part()) plan().begin_part();
+  }
+  void begin_step() override {
+    begin_part();
+    plan().begin_step();
   }
   Status make_ready() override {
     CHECK(!work().results->has_unstaged());

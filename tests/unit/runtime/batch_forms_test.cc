@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 #include "support/ask.h"
 #include "support/small_group.h"
@@ -64,6 +65,41 @@ TEST(BatchForms, OfImagesHoldOneARange) {
   ASSERT_EQ(forms.all().size(), 2u);
   EXPECT_EQ(forms.find(runs_of({394}), 2, 0)->num_rows(), 2 * 208u);
   EXPECT_EQ(forms.find(runs_of({591}), 3, 0), nullptr);
+}
+
+TEST(BatchForms, OfStepsAreOneEachAndHoldAFewBeamsOfManyTenants) {
+  const BatchForms forms = BatchForms::of_steps(512);
+  EXPECT_LE(forms.all().size(), 60u);
+  EXPECT_EQ(forms.max_rows(), 512u);
+  EXPECT_EQ(BatchForms().max_rows(), 0u);
+  EXPECT_TRUE(BatchForms::of_steps(7).all().empty());
+  std::set<std::pair<uint32_t, uint32_t>> kinds;
+  for (const BatchForm& form : forms.all()) {
+    EXPECT_EQ(form.range_rows % 8, 0u);
+    kinds.emplace(form.range_rows, form.num_ranges);
+  }
+  EXPECT_EQ(kinds.size(), forms.all().size());
+  EXPECT_EQ(forms.find(runs_of({4}), 0, 0)->num_rows(), 8u);
+  EXPECT_EQ(forms.find(runs_of({4, 1, 4, 6}), 0, 0)->num_rows(), 32u);
+  EXPECT_EQ(forms.find(runs_of({128}), 0, 0)->num_ranges, 1u);
+}
+
+TEST(BatchForms, RangesHoldARunEachAndThenTheFormsOthers) {
+  const BatchForm form = {.range_rows = 8, .num_ranges = 5};
+  std::vector<RowRange> ranges;
+  EXPECT_EQ(append_ranges(&form, 0, 9, 3, ranges), 16u);
+  EXPECT_EQ(append_ranges(&form, 16, 8, 1, ranges), 24u);
+  EXPECT_EQ(fill_ranges(form, 24, ranges), 40u);
+  const RowRange expected[] = {{0, 8, 3}, {8, 8, 3}, {16, 8, 1}, {24, 8, 1}, {32, 8, 1}};
+  ASSERT_EQ(ranges.size(), std::size(expected));
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    EXPECT_EQ(ranges[i].first_row, expected[i].first_row);
+    EXPECT_EQ(ranges[i].num_rows, expected[i].num_rows);
+    EXPECT_EQ(ranges[i].slot, expected[i].slot);
+  }
+  ranges.clear();
+  EXPECT_EQ(append_ranges(nullptr, 2, 9, 3, ranges), 11u);
+  EXPECT_EQ(ranges.size(), 1u);
 }
 
 // A batch of up to 8 requests, tenants ascending; some cannot run.

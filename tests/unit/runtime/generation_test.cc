@@ -75,6 +75,33 @@ TEST_F(Generation, SameTokensFromPlainLoops) {
   for (size_t i = 0; i < all.size(); ++i) expect_tokens(*all[i], cases[i].tokens);
 }
 
+// Tenants come and go between steps, whatever form each is padded to.
+TEST_F(Generation, SameTokensWhereStepsArePaddedToForms) {
+  const auto first = cases_of("beams-4"), second = cases_of("beams-3-smaller");
+  for (const uint32_t rows : {16u, 64u, 512u}) {
+    SCOPED_TRACE(rows);
+    auto device = std::make_unique<testing::PlainDevice>();
+    device->ask_for_forms(rows);
+    open("beams-4", {.max_beams = 24}, std::move(device));
+    ASSERT_GT(group_->num_forms(), 0u);
+    admit("beams-3-smaller");
+    std::vector<std::pair<const request::Request*, const Case*>> all;
+    uint32_t num_padded = 0;
+    for (size_t i = 0; i < 8; ++i) {
+      const Case& c = (i % 2 ? second : first)[i];
+      all.emplace_back(&submit(c.ids, i % 2, 64), &c);
+      for (size_t steps = 0; steps < 2 * i; ++steps) {
+        const BatchFigures figures = step();
+        EXPECT_GE(figures.num_rows, figures.num_tokens);
+        num_padded += figures.num_rows > figures.num_tokens;
+      }
+    }
+    run_all();
+    EXPECT_GT(num_padded, 5u);
+    for (const auto& [request, c] : all) expect_tokens(*request, c->tokens);
+  }
+}
+
 // Groups that generate have one form of a block, whatever the others have.
 TEST_F(Generation, FidelityIsOfEncodersOnly) {
   open("beams-4", {.fidelity = backbone::Fidelity::kThesis});

@@ -235,7 +235,7 @@ class PlainStream final : public device::ImmediateStream {
   void append_kv(const kernels::AppendKv& args) override {
     auto* pool = reinterpret_cast<float*>(args.pool.base);
     for (size_t row = 0; row < args.places.size(); ++row)
-      for (size_t i = 0; i < args.pool.hidden; ++i) {
+      for (size_t i = 0; i < args.pool.hidden && args.places[row] != kernels::kNoKvPlace; ++i) {
         pool[args.pool.offset(args.places[row], args.layer, 0) + i] =
             floats(args.key)[row * args.row_stride + i];
         pool[args.pool.offset(args.places[row], args.layer, 1) + i] =
@@ -260,6 +260,7 @@ class PlainStream final : public device::ImmediateStream {
     for (size_t row = 0; row < args.tables.size(); ++row)
       for (uint32_t head = 0; head < args.num_heads; ++head) {
         const kernels::KvTable& table = args.tables[row];
+        if (table.num_tokens == 0) continue;
         const size_t shift = size_t{head} * args.head_size;
         const auto vector_of = [&](uint32_t token, uint32_t value) {
           const uint32_t block = args.blocks[table.first + token / args.pool.block_tokens];
@@ -289,7 +290,8 @@ class PlainStream final : public device::ImmediateStream {
 
   void top_tokens(const kernels::TopTokens& args) override {
     for (size_t row = 0; row < args.rows; ++row) {
-      std::span<float> logits(args.logits + row * args.vocab, args.vocab);
+      const size_t of = args.chosen.empty() ? row : args.chosen[row];
+      std::span<float> logits(args.logits + of * args.vocab, args.vocab);
       double most = *std::ranges::max_element(logits), sum = 0;
       for (const float x : logits) sum += std::exp(x - most);
       if (!args.banned_of.empty())
