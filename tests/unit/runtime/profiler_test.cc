@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/planner.h"
+#include "support/null_stream.h"
 #include "support/plain_device.h"
 
 namespace itif::runtime {
@@ -84,6 +85,22 @@ TEST_F(ProfilerTest, MeasuresBothWaysToShareAndPlansByTheCheaper) {
   EXPECT_EQ(tables->shared_gemms[0].in_turn_ns, (std::vector<double>{100, 100}));
   EXPECT_EQ(tables->shared_gemms[0].at_once_ns, (std::vector<double>{40, 40}));
   EXPECT_EQ(tables->shared_gemms[1].at_once_ns, (std::vector<double>{700, 700}));
+}
+
+// A device that says what its work took knows better than who waits for it.
+TEST_F(ProfilerTest, TakesADevicesOwnTimes) {
+  class Saying final : public testing::NullStream {
+   public:
+    Completion wait(Event) override { return {.status = {}, .device_ns = ns += 1000}; }
+    uint64_t ns = 0;
+  } stream;
+  Profiler profiler(*device_, clock_, {{{.n = 64, .k = 32}, 1}}, "tiny",
+                    {.max_rows = 8, .max_length = 8, .max_requests = 1, .max_tenants = 1});
+  while (profiler.step(stream)) {
+  }
+  const auto tables = profiler.finish();
+  ASSERT_TRUE(tables) << tables.error().message;
+  EXPECT_EQ(tables->gemm_ns, std::vector<double>{2000}) << "the first but the warm-up";
 }
 
 // Two tenants' weights are always measured, more as far as they may take memory.
