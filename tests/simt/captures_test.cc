@@ -26,6 +26,7 @@ class Captures : public ::testing::Test {
       const auto n = static_cast<uint32_t>(8 + (&prepared - prepared_.data()));
       stream.gemm({.a = memory_->data(),
                    .weights = {memory_->data(), 0},
+                   .bias = {},
                    .out = memory_->data() + 262144,
                    .n = n,
                    .k = 32,

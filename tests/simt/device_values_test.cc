@@ -99,6 +99,7 @@ class Products : public CudaDevice {
     for (const auto& out : outs_)
       stream_->gemm({.a = memory_->data(),
                      .weights = {memory_->data(), width_ * kDepth * sizeof(float)},
+                     .bias = {},
                      .out = out->data(),
                      .n = width_,
                      .k = kDepth,
