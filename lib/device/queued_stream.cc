@@ -220,7 +220,8 @@ void QueuedStream::cached_attention(const kernels::CachedAttention& args) {
                                  &kernels::CachedAttention::blocks);
 }
 void QueuedStream::top_tokens(const kernels::TopTokens& args) {
-  add<&Stream::top_tokens>(args, &kernels::TopTokens::banned_of, &kernels::TopTokens::banned);
+  add<&Stream::top_tokens>(args, &kernels::TopTokens::chosen, &kernels::TopTokens::banned_of,
+                           &kernels::TopTokens::banned);
 }
 void QueuedStream::bias_activation(const kernels::BiasActivation& args) {
   add<&Stream::bias_activation>(args, &kernels::BiasActivation::ranges);

@@ -183,6 +183,24 @@ TEST_F(QueuedStreamTest, KeepsThePiecesOfImages) {
   EXPECT_EQ(out, (std::vector<float>{1, 2, 3, 4}));
 }
 
+TEST_F(QueuedStreamTest, KeepsWhichRowsTokensAreFoundOf) {
+  const auto stream = make_stream();
+  std::vector<float> logits = {1, 2, 3, 9, 7, 8};
+  std::vector<uint32_t> chosen = {1};
+  float log_probability = 0;
+  int32_t token = -1;
+  stream->top_tokens({.logits = logits.data(),
+                      .rows = 1,
+                      .chosen = chosen,
+                      .vocab = 3,
+                      .count = 1,
+                      .log_probabilities = &log_probability,
+                      .tokens = &token});
+  chosen.assign(1, 0);
+  ASSERT_TRUE(stream->synchronize());
+  EXPECT_EQ(token, 0);
+}
+
 // Memory for a work's launches is taken once; what does not fit comes from the heap and goes again.
 TEST_F(QueuedStreamTest, TakesMoreLaunchesThanItHasReserved) {
   const auto stream = make_stream();
