@@ -20,8 +20,8 @@ struct DecoderOptions {
   uint64_t max_cache_bytes = 0;  // the pool is no larger, nor than max_beams could ever need
 };
 
-// One step: the tokens that were chosen last, a row each, and a form's padding. Host memory; `tokens` stay until the step
-// has run, the rest is read before launch_step() returns.
+// One step: the tokens that were chosen last, a row each, and a form's padding. Host memory; `tokens` stay until the
+// step has run, the rest is read before launch_step() returns.
 struct DecoderStep {
   std::span<const int32_t> tokens;      // [R]
   std::span<const uint32_t> positions;  // [R], from 0

@@ -73,6 +73,7 @@ struct GemmShape {
 struct StreamLimits {
   uint32_t max_tokens = 16384;   // rows of a batch, and the longest segment
   uint32_t max_segments = 4096;  // segments, ranges and id pieces of a batch, each
+  uint32_t max_blocks = 0;       // of the K/V cache that a decoder's step names
   // Of a batch, with room to align each piece. Where it is more, the first such batches wait for memory.
   size_t result_bytes = 0;        // that copy_to_host() brings
   size_t unregistered_bytes = 0;  // ids and pixels outside registered memory
@@ -193,6 +194,8 @@ class Stream {
   virtual void begin_part() {}
   // Likewise, of what is the same whether something came before it or not, as a decoder's step is with sources.
   virtual void begin_step() { begin_part(); }
+  // From here on each launch is made by itself though it came before: for who times them.
+  virtual void launch_one_by_one() {}
   // Instead of record(): nothing that was launched since the last event runs, but its parts are as if they had come
   // before. Device pointers need not lead anywhere. Errors: kInternal. REQUIRES: DeviceInfo::form_rows; no copies.
   virtual Status make_ready() { return fail(Code::kUnsupported, "the device keeps no launches"); }

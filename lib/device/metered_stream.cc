@@ -50,6 +50,7 @@ enum MeteredStream::Operator : size_t {
 MeteredStream::MeteredStream(std::unique_ptr<Stream> stream, const Clock& clock, Times times)
     : stream_(std::move(stream)), clock_(clock), waits_(times == Times::kOnDevice) {
   static_assert(std::size(kNames) == kNumOperators && kSoftmax + 1 == kNumOperators);
+  if (waits_) stream_->launch_one_by_one();
   clear();
 }
 

@@ -31,8 +31,8 @@ class MeteredStream final : public Stream {
   enum class Times : bool {
     kCalls,
     // Each operator is recorded and waited for alone: calls are those that launch it, with its plan's copy and two
-    // events, and nothing overlaps. What waits for the next launch (a GEMM's bias) is launched with its own, and no
-    // part of a batch is long enough for a CUDA graph. On an idle device an operator's time begins with its launching.
+    // events, and nothing overlaps. What waits for the next launch (a GEMM's bias) is launched with its own, and
+    // nothing is a CUDA graph. On an idle device an operator's time begins with its launching.
     kOnDevice
   };
   // `clock` outlives the stream. REQUIRES of kOnDevice: `stream` has no event pending.

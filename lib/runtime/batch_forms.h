@@ -47,8 +47,8 @@ class BatchForms {
   std::vector<BatchForm> forms_;
 };
 
-// Appends the ranges of rows [first_row, first_row + num_rows) of a tenant's: one, or as many as the batch's form, if it
-// has one, has for them. Returns the row behind the last, padding included.
+// Appends the ranges of rows [first_row, first_row + num_rows) of a tenant's: one, or as many as the batch's form, if
+// it has one, has for them. Returns the row behind the last, padding included.
 uint32_t append_ranges(const BatchForm* form, uint32_t first_row, uint32_t num_rows, uint32_t slot,
                        std::vector<kernels::RowRange>& ranges) noexcept;
 // Appends those that the form has beyond them, from next_row on. Returns the row behind the last.

@@ -323,9 +323,13 @@ const GenerationForms& Group::generation_forms() const noexcept {
 device::StreamLimits Group::stream_limits() const noexcept {
   constexpr size_t kAlignment = 16;  // of a piece
   const size_t tokens = options().max_tokens, requests = options().max_requests;
-  const uint32_t step_rows = num_kv_blocks() == 0 ? 0 : kStepPadding * options().max_beams;
-  device::StreamLimits limits = {.max_tokens = std::max(options().max_tokens, step_rows),
-                                 .max_segments = options().max_tokens};
+  const bool generates = num_kv_blocks() > 0;
+  const uint32_t step_rows =
+      generates ? std::max(options().max_beams, generation_forms().steps.max_rows()) : 0;
+  device::StreamLimits limits = {
+      .max_tokens = std::max(options().max_tokens, step_rows),
+      .max_segments = options().max_tokens,
+      .max_blocks = generates ? max_step_blocks(options().max_beams, spec().max_positions) : 0};
   // Texts' ids and a step's, and resized pictures.
   if (spec().takes_images())
     limits.unregistered_bytes =
@@ -335,7 +339,7 @@ device::StreamLimits Group::stream_limits() const noexcept {
         (tokens + step_rows) * sizeof(int32_t) + (requests + 1) * kAlignment;
   // All hidden rows, which are more than other heads give, unless one has more labels than a row has values; and the
   // ids. A step of a decoder brings some candidates a beam.
-  if (num_kv_blocks() == 0)
+  if (!generates)
     limits.result_bytes =
         tokens * (spec().hidden + 1) * sizeof(float) + (2 * requests + 1) * kAlignment;
   return limits;

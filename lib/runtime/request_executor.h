@@ -19,7 +19,7 @@ struct BatchFigures {
   uint32_t num_tokens = 0;    // computed; 0: nothing ran
   uint32_t num_rows = 0;      // that were computed: tokens and the plan's padding
   uint32_t num_tenants = 0;
-  uint64_t execute_ns = 0;
+  uint64_t execute_ns = 0;  // by the device's own time where it says it (Completion::device_ns)
   uint32_t kv_blocks_used = 0, kv_blocks_reserved = 0;  // GenerationExecutor, after the step
   bool device_failed = false;
 };

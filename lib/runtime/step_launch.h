@@ -1,4 +1,5 @@
-// What a group that generates launches: for the sequences that it runs, and for the forms that a device is made ready for.
+// What a group that generates launches: for the sequences that it runs, and for the forms that a device is made ready
+// for.
 #pragma once
 
 #include "backbone/decoder.h"

@@ -3,8 +3,8 @@
 // A beam's table names the blocks that hold its tokens' K and V. Beams share the blocks of what they have
 // in common; whoever is to write into a shared one takes a copy first.
 //
-// Where the device asks for forms (batch_forms.h), sources and steps are padded to one each: rows that write nowhere and
-// attend to nothing.
+// Where the device asks for forms (batch_forms.h), sources and steps are padded to one each: rows that write nowhere
+// and attend to nothing.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +42,9 @@ struct Sequence {
 struct GenerationForms {
   BatchForms sources, steps;
 };
+
+// That a step's tables name at most: a beam of its own source each, both as long as they may be.
+uint32_t max_step_blocks(uint32_t max_beams, uint32_t max_positions) noexcept;
 
 // Allocated once, for the largest step and the largest batch of sources.
 class StepLayout {

@@ -47,11 +47,12 @@ class Gauge {
 struct alignas(kCacheLineBytes) WorkerCounters {
   Counter received;  // datagrams (frames) taken from the port
   Counter received_bytes;
-  Counter forwarded;  // consumed with effect: a request's pieces once they are read, answered ARP, …
-  Gauge held;         // datagrams held by requests in progress
-  Gauge contexts;     // requests in progress
-  Gauge held_bytes;   // of packet buffers
-  Counter sent;       // datagrams given to the port
+  Counter
+      forwarded;   // consumed with effect: a request's pieces once they are read, answered ARP, …
+  Gauge held;      // datagrams held by requests in progress
+  Gauge contexts;  // requests in progress
+  Gauge held_bytes;  // of packet buffers
+  Counter sent;      // datagrams given to the port
   Counter sent_bytes;
   Counter send_dropped;      // frames that the port refused for too long
   Counter send_no_mbuf;      // answers that found no packet buffer
@@ -109,7 +110,7 @@ struct alignas(kCacheLineBytes) ExecutorCounters {
   Counter rows;     // computed for them: tokens and padding
   Counter tenants;  // Σ distinct tenants of a batch: / batches is the mix
   Counter refused;  // ended by the executor with a status
-  Counter busy_ns;  // in a batch
+  Counter busy_ns;  // in a batch, by the device's own time where it says it
   Gauge queued;     // requests waiting
   Gauge last_batch_requests;
   Gauge last_batch_tokens;

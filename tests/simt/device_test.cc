@@ -166,6 +166,47 @@ TEST_F(CudaDevice, AStreamHasTheMemoryOfItsLargestBatchFromTheStart) {
   EXPECT_EQ(allocations_of_first_batch(limits), 0u);
 }
 
+// However few a step names: what is put behind them has a place, too, and nothing between is copied.
+TEST_F(CudaDevice, AsManyBlocksOfACacheHaveRoomAsItsLimitsSay) {
+  constexpr uint32_t kBlocks = 1 << 20, kHidden = 4;
+  const auto stream =
+      device_->make_stream({.max_tokens = 16, .max_segments = 16, .max_blocks = kBlocks}).value();
+  const std::vector<float> ones(1024, 1.0f);
+  const auto memory = device_->allocate(ones.size() * sizeof(float)).value();
+  const auto out = device_->allocate(2 * kHidden * sizeof(float)).value();
+  ASSERT_TRUE(device_->upload(
+      {reinterpret_cast<const std::byte*>(ones.data()), DType::kF32, Shape{ones.size()}},
+      DType::kF32, memory->data()));
+  const kernels::KvTable table{0, 1};
+  const uint32_t block = 0, chosen = 0;
+  const kernels::SegmentRows segment{0, 1};
+  const uint64_t before = simt::counts().launches;
+  stream->begin_step();
+  stream->cached_attention(
+      {.query = memory->data(),
+       .query_stride = kHidden,
+       .out = out->data(),
+       .tables = {&table, 1},
+       .blocks = {&block, 1},
+       .max_blocks = kBlocks,
+       .pool = {.base = memory->data(), .num_layers = 1, .block_tokens = 16, .hidden = kHidden},
+       .num_heads = 1,
+       .head_size = kHidden,
+       .scale = 1});
+  stream->pool_segments({.x = memory->data(),
+                         .segments = {&segment, 1},
+                         .chosen = {&chosen, 1},
+                         .hidden = kHidden,
+                         .out = reinterpret_cast<float*>(out->data()) + kHidden});
+  std::vector<float> got(2 * kHidden);
+  stream->copy_to_host(out->data(), got.size() * sizeof(float), got.data());
+  const Status done = stream->synchronize();
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(got, std::vector<float>(2 * kHidden, 1.0f));
+  // The plan on either side of the room, the operators, what brings the results together, the results.
+  EXPECT_EQ(simt::counts().launches - before, 2 + 2 + 1 + 1u);
+}
+
 // Results that are put aside before there is more memory move along, and so do those of the batch before.
 TEST_F(CudaDevice, ResultsLargerThanSaidStillCome) {
   constexpr uint32_t kMany = 1 << 20;

@@ -12,8 +12,8 @@ struct RunProfile {
   // By operator, named as in device::Stream: a GPU's own time, of a host that of the calls.
   std::map<std::string, double> operator_ns = {};
   uint64_t launches = 0;
-  double launch_ns =
-      0;  // a GPU: of the calls; a host: of so many launches with next to nothing to do
+  // A GPU: of the calls; a host: of so many launches with next to nothing to do.
+  double launch_ns = 0;
   double empty_ns = 0;  // a GPU: its own time of so many launches with next to nothing to do
   void add(const RunProfile& other) {
     for (const auto& [name, ns] : other.operator_ns) operator_ns[name] += ns;

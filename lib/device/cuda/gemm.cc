@@ -242,7 +242,7 @@ Status Gemms::add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& pl
                 .count = to_int(args.ranges.size()),
                 .type_out = type_of_output(args)};
   if (call.weights == nullptr || call.inputs == nullptr || call.outputs == nullptr)
-    return fail(Code::kInternal, "a batch's plan is larger than its memory");
+    return fail(Code::kResourceExhausted, "a batch's plan is larger than its memory");
   if (!are_equally_long(args.ranges)) call.groups = &make_groups(args.ranges, call.m, call.k);
   for (const void* pointers :
        {static_cast<const void*>(call.weights), static_cast<const void*>(call.inputs),

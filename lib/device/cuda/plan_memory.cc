@@ -13,13 +13,14 @@ Result<PlanMemory> PlanMemory::make(std::shared_ptr<Buffer> device) {
   ITIF_ASSIGN(memory.host_, Pinned::allocate(device->bytes()));
   memory.device_ = std::move(device);
   memory.pieces_.reserve(256);
+  memory.gaps_.reserve(16);
   return memory;
 }
 
 void PlanMemory::clear() noexcept {
   pieces_.clear();
   used_ = copied_ = 0;
-  gap_at_ = kStepAt;
+  gaps_.clear();
 }
 
 kernels::cuda::Rows PlanMemory::rows(const kernels::cuda::Launcher& launch,
@@ -107,12 +108,11 @@ cudaError_t PlanMemory::copy(cudaStream_t stream) {
                            cudaMemcpyHostToDevice, stream);
   };
   size_t begin = std::exchange(copied_, end);
-  if (gap_at_ < kStepAt) {
-    if (const cudaError_t error = copy(begin, std::exchange(gap_at_, kStepAt));
-        error != cudaSuccess)
-      return error;
-    begin = kStepAt;
+  for (const Gap& gap : gaps_) {
+    if (const cudaError_t error = copy(begin, gap.from); error != cudaSuccess) return error;
+    begin = gap.to;
   }
+  gaps_.clear();
   return copy(begin, end);
 }
 

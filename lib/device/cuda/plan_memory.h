@@ -23,9 +23,13 @@ namespace itif::device::cuda {
 
 class PlanMemory {
  public:
-  // That the batches of a stream need: by row and by segment, of all operators, beside a decoder's step.
+  // That the batches of a stream need: by row and by segment, of all operators, and for a decoder's step.
   static size_t bytes_of(const StreamLimits& limits) {
-    return (size_t{1} << 20) + size_t{64} * limits.max_tokens + size_t{1024} * limits.max_segments;
+    const size_t of_steps = limits.max_blocks == 0
+                                ? 0
+                                : kStepAt + round_up(limits.max_blocks * sizeof(uint32_t), kRoom);
+    return (size_t{1} << 20) + size_t{64} * limits.max_tokens + size_t{1024} * limits.max_segments +
+           of_steps;
   }
   // Errors: kResourceExhausted.
   static Result<PlanMemory> make(std::shared_ptr<Buffer> device);
@@ -40,9 +44,7 @@ class PlanMemory {
   // Likewise though nothing, or much more, stands before it: up to kStepAt bytes.
   void begin_step() noexcept {
     pieces_.clear();
-    if (used_ >= kStepAt) return;
-    gap_at_ = used_;
-    used_ = kStepAt;
+    if (used_ < kStepAt) leave_room(kStepAt);
   }
   // Copies what was put since the last time, ahead of what the stream is given next.
   cudaError_t copy(cudaStream_t stream);
@@ -62,8 +64,8 @@ class PlanMemory {
     const size_t before = used_;
     const T* put = this->put(launch, values);
     if (used_ != before)
-      used_ =
-          round_up(before + round_up(std::max(most, values.size()) * sizeof(T), kAlignment), kRoom);
+      leave_room(round_up(before + round_up(std::max(most, values.size()) * sizeof(T), kAlignment),
+                          kRoom));
     return put;
   }
   // Likewise the slot of each row of `ranges`.
@@ -120,7 +122,8 @@ class PlanMemory {
   }
 
  private:
-  static constexpr size_t kAlignment = 256, kRoom = 4096, kPartRoom = 16384, kStepAt = 256 << 10;
+  static constexpr size_t kAlignment = 256, kRoom = 4096, kPartRoom = 16384, kStepAt = 256 << 10,
+                          kLeastGap = 64 << 10;  // which takes as long as another copy
   static constexpr size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
   using Sources = std::array<std::span<const std::byte>, 2>;
   // Made of the bytes at `sources`, which stand in pinned memory, too, to be compared with.
@@ -141,6 +144,15 @@ class PlanMemory {
     return piece;
   }
   const Piece* find(Use use, uint32_t variant, const Sources& sources) const;
+  struct Gap {
+    size_t from = 0, to = 0;
+  };
+  // What is put next stands at `at`. Of much room between, nothing is copied.
+  void leave_room(size_t at) {
+    if (at > host_.bytes()) return;
+    if (at - used_ >= kLeastGap) gaps_.push_back({used_, at});
+    used_ = at;
+  }
   size_t take(size_t bytes) {
     const size_t at = used_;
     used_ += round_up(bytes, kAlignment);
@@ -151,7 +163,7 @@ class PlanMemory {
   std::shared_ptr<Buffer> device_;
   std::vector<Piece> pieces_;
   size_t used_ = 0, copied_ = 0;
-  size_t gap_at_ = kStepAt;  // to kStepAt: nothing is there to be copied
+  std::vector<Gap> gaps_;  // of what is not copied yet, in their order
 };
 
 }  // namespace itif::device::cuda

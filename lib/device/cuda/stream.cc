@@ -234,6 +234,7 @@ class CudaStream final : public Stream {
     begin_part();
     plan().begin_step();
   }
+  void launch_one_by_one() override { one_by_one_ = true; }
   Status make_ready() override {
     CHECK(!work().results->has_unstaged());
     launch_pending_bias();
@@ -338,7 +339,8 @@ class CudaStream final : public Stream {
     say_inputs_read(num_made);
     parts_.for_each([&](const LaunchPart& part) {
       // A batch that has failed already may lack what its kernels read: a GPU does not get over that.
-      if (launch_.error() == cudaSuccess && status_) launch_.keep(graphs_.launch(stream_, part));
+      if (launch_.error() == cudaSuccess && status_)
+        launch_.keep(one_by_one_ ? part.make(stream_) : graphs_.launch(stream_, part));
       say_inputs_read(++num_made);
     });
     forget();
@@ -372,7 +374,7 @@ class CudaStream final : public Stream {
 
   const cudaStream_t stream_;
   LaunchParts parts_;  // that are not made
-  bool ends_inputs_ = false;
+  bool one_by_one_ = false, ends_inputs_ = false;
   size_t num_input_parts_ = 0;
   GraphCache graphs_;
   const kernels::cuda::Launcher launch_;

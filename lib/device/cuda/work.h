@@ -46,14 +46,12 @@ struct Work {
   // Waits for its end; then nothing is in it.
   Stream::Completion finish() {
     Stream::Completion completion{.status = std::move(status)};
-    cudaError_t ended = end.wait();
-    if (ended == cudaSuccess && completion.status && has_begun)
-      ended = end.since(begin, completion.device_ns);
-    Status came = check(ended, "the GPU failed a batch");
+    Status came = check(end.wait(), "the GPU failed a batch");
     // What a batch was refused is not to be taken for a failure of the next one.
     const cudaError_t last = cudaGetLastError();
     if (completion.status && came) came = check(last, "the GPU failed a batch");
     if (completion.status && !came) completion.status = std::move(came);
+    if (completion.status && has_begun) completion.device_ns = end.since(begin);
     if (completion.status) results->deliver();
     results->clear();
     plan.clear();
