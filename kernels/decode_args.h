@@ -89,8 +89,8 @@ struct BannedTokens {
 struct TopTokens {
   float* logits = nullptr;  // f32 [R, vocab]; overwritten
   uint32_t rows = 0;        // to find tokens of
-  std::span<const uint32_t> chosen =
-      {};  // [rows], host: which of the R, each once; empty: the first ones
+  // [rows], host: which of the R, each once; empty: the first ones.
+  std::span<const uint32_t> chosen = {};
   uint32_t vocab = 0;
   std::span<const BannedTokens> banned_of = {};  // [rows], host; empty: none
   std::span<const int32_t> banned = {};          // host, each in [0, vocab)

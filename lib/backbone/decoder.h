@@ -49,6 +49,10 @@ struct StepResult {
 class Decoder {
  public:
   static constexpr uint32_t kBlockTokens = 16;
+  // That the tables of a step name at most: a beam of its own source each, both as long as they may be.
+  static constexpr uint32_t max_blocks(uint32_t max_beams, uint32_t max_positions) {
+    return 2 * max_beams * ((max_positions - 1) / kBlockTokens + 1);
+  }
 
   virtual ~Decoder() = default;
   // Encodes sources and writes their keys and values, all layers, row r's to places[r].

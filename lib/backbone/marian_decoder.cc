@@ -196,9 +196,7 @@ class MarianDecoder final : public Decoder {
     ITIF_ASSIGN(logits_, device.allocate(step * spec_.vocab * sizeof(float)));
     ITIF_ASSIGN(scores_, device.allocate(step * kernels::kMaxTopTokens * sizeof(float)));
     ITIF_ASSIGN(found_, device.allocate(step * kernels::kMaxTopTokens * sizeof(int32_t)));
-    // A beam of its own source, both as long as they may be.
-    const uint64_t most_blocks =
-        uint64_t{2} * options.max_beams * ((spec_.max_positions - 1) / kBlockTokens + 1);
+    const uint64_t most_blocks = max_blocks(options.max_beams, spec_.max_positions);
     const uint64_t block_bytes = kv_block_bytes(spec_, device.info().compute);
     num_blocks_ =
         static_cast<uint32_t>(std::min(most_blocks, options.max_cache_bytes / block_bytes));

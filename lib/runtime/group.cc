@@ -329,7 +329,8 @@ device::StreamLimits Group::stream_limits() const noexcept {
   device::StreamLimits limits = {
       .max_tokens = std::max(options().max_tokens, step_rows),
       .max_segments = options().max_tokens,
-      .max_blocks = generates ? max_step_blocks(options().max_beams, spec().max_positions) : 0};
+      .max_blocks =
+          generates ? backbone::Decoder::max_blocks(options().max_beams, spec().max_positions) : 0};
   // Texts' ids and a step's, and resized pictures.
   if (spec().takes_images())
     limits.unregistered_bytes =

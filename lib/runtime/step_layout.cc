@@ -36,13 +36,9 @@ void Sequence::let_go_of_all(KvBlocks& blocks) noexcept {
   reserved_blocks = 0;
 }
 
-uint32_t max_step_blocks(uint32_t max_beams, uint32_t max_positions) noexcept {
-  return 2 * max_beams * ((max_positions - 1) / kBlockTokens + 1);
-}
-
 StepLayout::StepLayout(uint32_t max_beams, uint32_t max_source_tokens, uint32_t max_positions,
                        const GenerationForms& forms)
-    : forms_(forms), max_blocks_(max_step_blocks(max_beams, max_positions)) {
+    : forms_(forms), max_blocks_(backbone::Decoder::max_blocks(max_beams, max_positions)) {
   size_t pieces = max_source_tokens, segments = max_beams, source_ranges = max_beams;
   for (const BatchForm& form : forms.sources.all()) {
     pieces = std::max<size_t>(pieces, form.num_pieces);

@@ -43,9 +43,6 @@ struct GenerationForms {
   BatchForms sources, steps;
 };
 
-// That a step's tables name at most: a beam of its own source each, both as long as they may be.
-uint32_t max_step_blocks(uint32_t max_beams, uint32_t max_positions) noexcept;
-
 // Allocated once, for the largest step and the largest batch of sources.
 class StepLayout {
  public:
