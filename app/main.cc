@@ -1,4 +1,5 @@
-// itifd, the appliance: configuration → objects → threads, and back in the reverse order.
+// itifd, the appliance: builds objects and threads from the configuration, and stops them in the
+// reverse order.
 #include <pthread.h>
 #include <signal.h>
 #include <sodium.h>
@@ -7,8 +8,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "appliance/local_appliance.h"
-#include "appliance/metrics.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
@@ -16,8 +15,10 @@
 #include "device/host/pool_wait.h"
 #include "net/announce.h"
 #include "net/eal.h"
-#include "pipeline/dpdk_telemetry.h"
 #include "pipeline/lcores.h"
+#include "serving/dpdk_telemetry.h"
+#include "serving/local_appliance.h"
+#include "serving/metrics.h"
 #include "telemetry/prometheus.h"
 
 namespace itif::app {
@@ -31,7 +32,7 @@ sigset_t stop_signals() {
   return set;
 }
 
-// 0: none has come.
+// Returns 0 if no signal is pending.
 int pending_stop_signal() {
   const sigset_t signals = stop_signals();
   const timespec no_wait{};
@@ -58,8 +59,8 @@ Status start_environment(const config::Config& config, const pipeline::CpuPlan& 
   return net::start_eal(eal.args);
 }
 
-// A capture begins when its port is served, and nobody sends its requests again: it waits for the
-// tenants' models.
+// Returns true if a port replays a capture. Such a port must start after the tenants' models are
+// loaded: the replay begins when the port starts, and its requests are not repeated.
 bool replays_capture(const pipeline::Pipeline& plane) {
   return std::ranges::any_of(plane.ports(),
                              [](const auto& port) { return port->info().driver == "net_pcap"; });
@@ -73,25 +74,24 @@ Status start_ports(pipeline::Pipeline& plane) {
   return plane.start();
 }
 
-// The host, in the type that the GPU computes in if it can.
+// Opens the CPU as the fallback device, with the configured data type if the CPU supports it.
 Result<std::unique_ptr<device::Device>> open_fallback(const config::Device& device,
                                                       uint32_t threads) {
   device::DeviceOptions options{.kind = "host", .dtype = device.dtype, .num_threads = threads};
-  options.reason = "the GPU is out of order";
+  options.reason = "the GPU has failed";
   auto opened = device::open_device(options);
   if (opened || opened.error().code != Code::kUnsupported) return opened;
   options.dtype = "auto";
   return device::open_device(options);
 }
 
-// Serves until SIGTERM or SIGINT; a second one does not wait for the drain.
+// Serves until SIGTERM or SIGINT. A second signal ends the process during the drain.
 Status serve(const config::Config& config) {
   const SystemClock clock;
-  // What can fail without a port fails first: another itifd, a damaged registry, a device asked for
-  // that is not there.
+  // Before opening ports, fail on another itifd, a damaged registry or a missing device.
   ITIF_ASSIGN(auto server, control::Server::open(server_options(config.control), clock));
   ITIF_ASSIGN(const auto cpus, pipeline::plan_cpus(config, pipeline::usable_cpus()));
-  // A thread for each CPU that executors may use, unless the configuration says how many.
+  // By default one thread per CPU that executors may use.
   const auto threads = config.device.threads != 0
                            ? config.device.threads
                            : static_cast<uint32_t>(cpus.executor_cpus.size());
@@ -110,27 +110,28 @@ Status serve(const config::Config& config) {
   randombytes_buf(&seed, sizeof seed);
   Random random(seed);
   ITIF_ASSIGN(auto plane, pipeline::Pipeline::create(config, clock, token_secret, random));
-  // Left before the packets' memory, which is registered with it.
+  // Destroyed before `plane`, whose packet memory is registered with it.
   const std::unique_ptr<device::Device> device = std::move(opened_device);
   if (const Status registered = plane->register_packet_memory(*device); !registered)
-    log::warning("{}: the packets there are copied for it", registered.error().message);
-  pipeline::Directory directory(*plane, *device, clock, config, cpus.executor_cpus);
+    log::warning("{}: packets in that memory are copied before the device reads them",
+                 registered.error().message);
+  serving::TenantService service(*plane, *device, clock, config, cpus.executor_cpus);
   if (device->info().kind != "host")
-    directory.set_fallback([&config, threads] { return open_fallback(config.device, threads); },
-                           [&server] { server->leave_failed_device(); });
-  appliance::LocalAppliance local(config, clock, *device, *plane, directory);
+    service.set_fallback([&config, threads] { return open_fallback(config.device, threads); },
+                         [&server] { server->leave_failed_device(); });
+  serving::LocalAppliance local(config, clock, *device, *plane, service);
   std::unique_ptr<telemetry::PrometheusEndpoint> prometheus;
   if (!config.telemetry.prometheus.empty()) {
     ITIF_ASSIGN(prometheus, telemetry::PrometheusEndpoint::start(config.telemetry.prometheus, [&] {
-                  return appliance::collect_metrics(*plane, directory);
+                  return serving::collect_metrics(*plane, service);
                 }));
   }
-  const pipeline::DpdkTelemetry dpdk_telemetry(*plane, directory);
+  const serving::DpdkTelemetry dpdk_telemetry(*plane, service);
   server->attach(local);  // before the first packet
   const bool replays = replays_capture(*plane);
   if (!replays) ITIF_TRY(start_ports(*plane));
   server->start();
-  // Signals are looked at meanwhile: with many tenants this takes minutes.
+  // Poll for signals meanwhile: restoring many tenants takes minutes.
   constexpr uint64_t kSignalPeriodNs = 50'000'000;
   int signal = 0;
   while (signal == 0 && !server->wait_restored(kSignalPeriodNs)) signal = pending_stop_signal();
@@ -142,14 +143,14 @@ Status serve(const config::Config& config) {
   }
   if (signal == 0) {
     const device::DeviceInfo& info = device->info();
-    log::info("ready: {} tenants, {} workers, device {} {}", directory.num_loaded(),
+    log::info("ready: {} tenants, {} workers, device {} {}", service.num_loaded(),
               plane->workers().size(), info.kind, dtype_name(info.compute));
     const sigset_t signals = stop_signals();
     sigwait(&signals, &signal);
   }
-  log::info("{}: draining, at most {}", signal == SIGTERM ? "SIGTERM" : "SIGINT",
+  log::info("{}: draining for at most {}", signal == SIGTERM ? "SIGTERM" : "SIGINT",
             format_duration_ns(config.drain_timeout_ns));
-  // The second signal ends the process at once, as it would without us.
+  // Unblock the signals, so that a second one ends the process immediately.
   const sigset_t signals = stop_signals();
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   if (const auto left = server->drain(config.drain_timeout_ns); left && *left > 0)
@@ -169,7 +170,7 @@ int run(int argc, char** argv) {
   cli.set_version_flag("--version", "itifd " ITIF_VERSION);
   cli.footer(
       "Administration: itifctl. Every key of the configuration: conf/itifd.conf.\n"
-      "Ends on SIGTERM or SIGINT, after answering what it has accepted.\n"
+      "Ends on SIGTERM or SIGINT, after answering accepted requests.\n"
       "Exit status: 0 stopped, 1 could not start, 2 wrong arguments.");
   try {
     cli.parse(argc, argv);
@@ -186,11 +187,11 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (const auto level = log::parse_level(config->telemetry.log_level)) log::set_level(*level);
-  // Before any thread is made, so that only main() ever sees them.
+  // Block before any thread starts, so that only the main thread gets these signals.
   const sigset_t signals = stop_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   if (sodium_init() < 0) {
-    log::error("libsodium does not start: no source of randomness");
+    log::error("cannot initialise libsodium: no source of randomness");
     return 1;
   }
   if (const Status status = serve(*config); !status) {

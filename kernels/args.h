@@ -1,11 +1,10 @@
 // Arguments of the operators that every device implements: plain structs of pointers, sizes and
-// spans, so that host code, CUDA code and tests share them. All pointers are device pointers unless
-// said otherwise; spans of plan data are host memory and are read before the call returns.
+// spans, shared by host code, CUDA code and tests. All pointers are device pointers unless said
+// otherwise. Spans of plan data are host memory and are read before the call returns.
 //
-// T is the number of tokens of the batch, laid end to end without padding (rows 0 … T−1); H the hidden
-// size. `act` is the device's activation type (DeviceInfo::compute): f32, bf16 or f16.
-// "Slab" pointers hold one entry a tenant slot (ITIF, equation 3.1): entry s stands at
-// base + s · stride_bytes.
+// T is the number of tokens of the batch, laid end to end without padding (rows 0 … T−1); H the
+// hidden size. `act` is the device's activation type (DeviceInfo::compute): f32, bf16 or f16. A
+// Slab holds one entry per tenant slot (ITIF, equation 3.1): entry s is at base + s · stride_bytes.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +25,8 @@ struct RowRange {
   uint32_t slot = 0;
 };
 
-// The rows of one segment that hold its tokens. Segments in a span are ascending and do not overlap; rows
-// between them are padding, which is neither attended to nor pooled.
+// The rows of one segment that hold its tokens. Segments in a span are ascending and do not
+// overlap. Rows between them are padding, which is neither attended to nor pooled.
 struct SegmentRows {
   uint32_t first_row = 0;
   uint32_t num_rows = 0;
@@ -39,11 +38,11 @@ struct Slab {
   constexpr std::byte* at(uint32_t slot) const { return base + slot * stride_bytes; }
 };
 
-// Reads token ids straight from packet buffers (host memory, registered with the device).
+// Reads token ids directly from packet buffers (host memory, registered with the device).
 struct IdPiece {
   const std::byte* data = nullptr;  // 4-byte aligned
   uint32_t num_ids = 0;
-  uint32_t first_row = 0;  // where its ids go
+  uint32_t first_row = 0;  // row of its first id
   uint8_t id_bytes = 2;    // 2: u16, 4: u32
 };
 struct GatherIds {
@@ -68,33 +67,35 @@ struct EmbedLayerNorm {
   void* out = nullptr;  // act [T, hidden]
 };
 
-// The most values of one pixel row of a patch: patch size · channels.
+// The largest pixel row of a patch, in values: patch size · channels.
 inline constexpr uint32_t kMaxPatchRow = 4096;
 
-// An image where it arrived (host memory, registered with the device): pieces of any length at any address
-// that hold, end to end, skip_bytes of something else and then height · width · channels values, HWC.
-// Nothing outside a piece is read.
+// An image in the packets that carried it (host memory, registered with the device). The pieces may
+// have any length and any address. Laid end to end they hold skip_bytes of other data, then
+// height · width · channels values (HWC). The device reads nothing outside a piece.
 struct ImagePixels {
   std::span<const BytePiece> pieces;
   uint32_t skip_bytes = 0;
   uint8_t value_bytes = 1;       // 1: u8, 4: f32
-  uint32_t first_row = 0;        // of out: where its first patch goes
-  const float* scale = nullptr;  // host, [channels]; nullptr: values are taken as they are
+  uint32_t first_row = 0;        // of out, for its first patch
+  const float* scale = nullptr;  // host, [channels]; nullptr: values are not scaled
   const float* shift = nullptr;  // host, [channels]
 };
 
 // Cuts images into patches, row by row of the image: out row first_row + i holds patch i as
-// [channels, patch, patch], value · scale[channel] + shift[channel], which is the order that a convolution's
-// weight [n, channels, patch, patch] flattens to. Pixels past the last whole patch are left out.
+// [channels, patch, patch], the order in which a convolution's weight [n, channels, patch, patch]
+// is flattened. Each value becomes value · scale[channel] + shift[channel]. Pixels past the last
+// whole patch are dropped.
 struct GatherPatches {
   std::span<const ImagePixels> images;
   uint32_t height = 0, width = 0, channels = 0;  // of every image
-  uint32_t patch = 0;   // REQUIRES: at most height and width; patch · channels ≤ kMaxPatchRow
-  void* out = nullptr;  // act [T, channels · patch²]; rows of no patch are left as they are
+  uint32_t patch = 0;   // REQUIRES: ≤ height and width; patch · channels ≤ kMaxPatchRow
+  void* out = nullptr;  // act [T, channels · patch²]; rows of no patch are unchanged
 };
 
-// Puts a class token in front of each segment's patches and adds the positions: a segment's first row
-// becomes class_token + position[0], row i of it x + position[i]. In place; rows of no segment are left.
+// Puts a class token before each segment's patches and adds the positions, in place: a segment's
+// first row becomes class_token + position[0], its row i becomes x + position[i]. Rows of no
+// segment are unchanged.
 struct EmbedPatches {
   void* x = nullptr;  // act [T, hidden]
   std::span<const SegmentRows> segments;
@@ -106,20 +107,21 @@ struct EmbedPatches {
 
 enum class Activation : uint8_t { kNone, kGelu, kGeluTanh, kRelu, kTanh, kSilu };
 
-// How the ranges of a grouped GEMM share the device. Results are equal up to the order of sums.
+// How the ranges of a grouped GEMM share the device. Results differ only in the order of sums.
 enum class GemmMode : uint8_t {
-  kInTurn,  // one after another, each by the whole device
-  kAtOnce,  // side by side, each by a part of the device (host: one thread)
+  kSequential,  // sequentially, each range on the whole device
+  kConcurrent,  // concurrently, each range on a part of the device (host: one thread)
 };
 
-// The mode of a GEMM by its shape: of each that is named, and of all others. The names outlive it.
+// The mode of a GEMM by its shape, with a default for shapes that are not listed. The span must
+// outlive the object.
 struct ShapeMode {
   uint32_t n = 0, k = 0;
-  GemmMode mode = GemmMode::kInTurn;
+  GemmMode mode = GemmMode::kSequential;
 };
 class GemmModes {
  public:
-  constexpr GemmModes(GemmMode others = GemmMode::kInTurn) : others_(others) {}
+  constexpr GemmModes(GemmMode others = GemmMode::kSequential) : others_(others) {}
   constexpr GemmModes(std::span<const ShapeMode> shapes, GemmMode others)
       : shapes_(shapes), others_(others) {}
   constexpr GemmMode of(uint32_t n, uint32_t k) const {
@@ -135,7 +137,7 @@ class GemmModes {
   GemmMode others_;
 };
 
-// A GEMM shape that a device has prepared (Device::prepare); what is behind it is the device's.
+// Opaque handle of a GEMM shape that Device::prepare() has prepared.
 struct PreparedGemm {};
 
 // out[r] = activation(a[r] · W[slot]ᵀ + bias[slot]) for the rows of each range.
@@ -150,8 +152,8 @@ struct GroupedGemm {
   Activation activation = Activation::kNone;
   std::span<const RowRange> ranges;
   GemmModes mode = {};
-  const PreparedGemm* prepared = nullptr;  // of n, k, f32_out and whether there is a bias
-  bool f32_out = false;                    // out is f32 whatever act is. REQUIRES: no activation
+  const PreparedGemm* prepared = nullptr;  // for n, k, f32_out and presence of a bias
+  bool f32_out = false;                    // out is f32 for any act. REQUIRES: no activation
 };
 
 // x[r] = activation(x[r] + bias[slot]) in place.
@@ -165,19 +167,19 @@ struct BiasActivation {
 
 // Self-attention within each segment: softmax(q kᵀ · scale) v, heads side by side.
 struct Attention {
-  const void* qkv = nullptr;  // act [T, 3·H]: q, k, v of a row beside each other
-  void* out = nullptr;        // act [T, H]; rows of no segment are left as they are
+  const void* qkv = nullptr;  // act [T, 3·H]: q, k and v of a row, concatenated
+  void* out = nullptr;        // act [T, H]; rows of no segment are unchanged
   std::span<const SegmentRows> segments;
   uint32_t num_heads = 0;
   uint32_t head_size = 0;
   float scale = 0;  // 1/√head_size
-  // Of a batch that was padded to a form: all of its rows. What is launched then depends on them and on the number
-  // of segments alone, of which some may be empty. 0: there is no form.
-  uint32_t form_rows = 0;
+  // All rows of a batch that is padded to a graph bucket; 0: the batch is not padded. With it the
+  // launches depend only on this value and the number of segments, some of which may be empty.
+  uint32_t max_bucket_rows = 0;
 };
 
-// out = LayerNorm(x + bias + residual), each row with its tenant's bias, gamma and beta; sum = what is
-// normalised, where it is asked for. out and sum may each be x or residual, not the same.
+// sum = x + bias + residual, out = LayerNorm(sum), each row with its tenant's bias, gamma and beta.
+// out and sum may each be x or residual, but not the same buffer.
 struct ResidualLayerNorm {
   const void* x = nullptr;         // act [T, H]
   Slab bias = {};                  // f32 [H]; base nullptr: none
@@ -195,7 +197,7 @@ enum class Pooling : uint8_t { kFirst, kMean, kMax, kMeanSqrtLength, kLast };
 struct PoolSegments {
   const void* x = nullptr;  // act [T, H]
   std::span<const SegmentRows> segments;
-  std::span<const uint32_t> chosen;  // which of them to pool, in output order
+  std::span<const uint32_t> chosen;  // indices into segments, in output order
   Pooling pooling = Pooling::kFirst;
   bool normalize = false;
   uint32_t hidden = 0;
@@ -209,8 +211,8 @@ struct ToF32 {
   size_t count = 0;
 };
 
-// out[r] = activation(x[r] · Wᵀ + bias) in f32: the small heads (pooler, classifier), a few rows each. Those of all
-// tenants of a batch go together.
+// out[r] = activation(x[r] · Wᵀ + bias) in f32: the small heads (pooler, classifier), a few rows
+// each. The heads of all tenants of a batch are launched together.
 struct SmallLinear {
   const float* x = nullptr;       // f32 [rows, k]
   const float* weight = nullptr;  // f32 [n, k] row-major

@@ -1,5 +1,6 @@
-// Arguments of the operators that only decoders use: token by token over a K/V cache in blocks. The
-// conventions are those of kernels/args.h; R is the number of rows of a step, one a live beam.
+// Arguments of the operators that only decoders use: generation token by token over a paged K/V
+// cache. The conventions of kernels/args.h apply. R is the number of rows of a step, one per live
+// beam.
 #pragma once
 
 #include "kernels/args.h"
@@ -7,7 +8,7 @@
 namespace itif::kernels {
 
 inline constexpr uint32_t kMaxKvBlockTokens = 64;
-// Tokens of a row that top_tokens finds, at most.
+// The largest TopTokens::count.
 inline constexpr uint32_t kMaxTopTokens = 160;
 
 // out = word[id] · scale + position[pos]; an id of -1 reads as 0.
@@ -22,37 +23,38 @@ struct EmbedPositions {
   void* out = nullptr;  // act [T, hidden]
 };
 
-// Keys and values of all layers in blocks of tokens. Who owns which block is the caller's knowledge.
+// Keys and values of all layers in blocks of tokens. The caller tracks which sequence owns which
+// block.
 struct KvPool {
   std::byte* base = nullptr;  // act [num_blocks, num_layers, 2 (K, V), block_tokens, hidden]
   uint32_t num_layers = 0;
   uint32_t block_tokens = 0;  // at most kMaxKvBlockTokens
   uint32_t hidden = 0;
 
-  // Elements before the vector of a token: block · block_tokens + its place in the block.
-  constexpr size_t offset(uint32_t token_place, uint32_t layer, uint32_t is_value) const {
-    const size_t block = token_place / block_tokens;
-    return (((block * num_layers + layer) * 2 + is_value) * block_tokens +
-            token_place % block_tokens) *
+  // Elements before the vector of a token. kv_row: block · block_tokens + index in the block.
+  constexpr size_t offset(uint32_t kv_row, uint32_t layer, uint32_t is_value) const {
+    const size_t block = kv_row / block_tokens;
+    return (((block * num_layers + layer) * 2 + is_value) * block_tokens + kv_row % block_tokens) *
            hidden;
   }
   constexpr size_t block_elements() const { return size_t{num_layers} * 2 * block_tokens * hidden; }
 };
 
-// Nowhere: of a form's padding.
-inline constexpr uint32_t kNoKvPlace = UINT32_MAX;
+// The place of a padding row of a graph bucket: nothing is written.
+inline constexpr uint32_t kNoKvRow = UINT32_MAX;
 
-// Writes row r's key and value to places[r] of one layer. No place but kNoKvPlace occurs twice.
+// Writes row r's key and value to kv_rows[r] of one layer. No place occurs twice, except kNoKvRow.
 struct AppendKv {
-  const void* key = nullptr;         // act, of row 0
-  const void* value = nullptr;       // act, of row 0
-  size_t row_stride = 0;             // elements from a row to the next, of both
-  std::span<const uint32_t> places;  // [R], host
+  const void* key = nullptr;          // act, of row 0
+  const void* value = nullptr;        // act, of row 0
+  size_t row_stride = 0;              // elements from a row to the next, for both
+  std::span<const uint32_t> kv_rows;  // [R], host
   KvPool pool;
   uint32_t layer = 0;
 };
 
-// Copies the first tokens of a block, all layers. No block is written twice, or written and read.
+// Copies the first tokens of a block, all layers. A block is written at most once, and not read
+// then.
 struct KvCopy {
   uint32_t from = 0, to = 0;  // blocks
   uint32_t num_tokens = 0;
@@ -62,10 +64,11 @@ struct CopyKv {
   KvPool pool;
 };
 
-// One query a row over the first num_tokens tokens of its blocks: softmax(q kᵀ · scale) v.
+// Attention of one query per row over the first num_tokens tokens of the row's blocks:
+// softmax(q kᵀ · scale) v.
 struct KvTable {
-  uint32_t first = 0;       // of its blocks in CachedAttention::blocks
-  uint32_t num_tokens = 0;  // 0: of a form's padding; nothing is written
+  uint32_t first = 0;       // index of its first block in CachedAttention::blocks
+  uint32_t num_tokens = 0;  // 0: padding row of a graph bucket; nothing is written
 };
 struct CachedAttention {
   const void* query = nullptr;  // act, of row 0
@@ -73,7 +76,8 @@ struct CachedAttention {
   void* out = nullptr;          // act [R, H]
   std::span<const KvTable> tables;
   std::span<const uint32_t> blocks;
-  uint32_t max_blocks = 0;  // of launches that are to be alike
+  // Largest number of blocks of any step: graph replay needs room for as many in each.
+  uint32_t max_blocks = 0;
   KvPool pool;
   uint32_t layer = 0;
   uint32_t num_heads = 0;
@@ -81,15 +85,16 @@ struct CachedAttention {
   float scale = 0;
 };
 
-// The best tokens of each row by log-softmax, best first, of equals the lowest; banned ones count in the
-// softmax but are not found. Fewer than `count` that are neither banned nor NaN leave -1 at the end.
+// The `count` best tokens of each row by log-softmax, best first. Ties go to the lowest token.
+// Banned tokens count in the softmax but are not returned. Places that no token fills (all others
+// are banned or NaN) become -1, at the end.
 struct BannedTokens {
   uint32_t first = 0, count = 0;  // in TopTokens::banned
 };
 struct TopTokens {
   float* logits = nullptr;  // f32 [R, vocab]; overwritten
-  uint32_t rows = 0;        // to find tokens of
-  // [rows], host: which of the R, each once; empty: the first ones.
+  uint32_t rows = 0;        // rows whose tokens are wanted
+  // [rows], host: distinct rows of the R; empty: the first ones.
   std::span<const uint32_t> chosen = {};
   uint32_t vocab = 0;
   std::span<const BannedTokens> banned_of = {};  // [rows], host; empty: none

@@ -1,22 +1,25 @@
-// Arguments of the operators that only the thesis's form of a block uses (ITIF, sections 4.2.2 and 4.2.3),
-// where attention is five operators with its scores in memory: split heads, Q·Kᵀ, softmax, P·V, merge
-// heads. The conventions are those of kernels/args.h. Each runs once for all tenants and mini-batches.
+// Arguments of the operators that only the thesis fusion mode of a block uses (ITIF, sections 4.2.2
+// and 4.2.3). There attention is five operators with its scores in memory: split heads, Q·Kᵀ,
+// softmax, P·V, merge heads. The conventions of kernels/args.h apply. Each operator runs once for
+// all tenants and mini-batches.
 #pragma once
 
 #include "kernels/args.h"
 
 namespace itif::kernels {
 
-// A request's rows, padding included. Segments in a span are ascending and do not overlap. By heads, the
-// values of a segment's rows stand at the same place, as [heads, num_rows, head_size].
+// A request's rows, padding included. Segments in a span are ascending and do not overlap. In the
+// layout "by heads", a segment's values take the same place in memory as its rows, ordered
+// [heads, num_rows, head_size].
 struct PaddedSegment {
   uint32_t first_row = 0;
   uint32_t num_rows = 0;
   uint32_t num_tokens = 0;  // at most num_rows
-  size_t first_score = 0;   // where its [heads, num_rows, num_rows] scores stand among all
+  // Elements before its [heads, num_rows, num_rows] scores.
+  size_t first_score = 0;
 };
 
-// out = x + bias, by heads: each row finds its tenant's bias (Algorithm 3: model weights rotation).
+// out = x + bias, by heads, each row with its tenant's bias (Algorithm 3: model weights rotation).
 struct HeadPart {
   const void* x = nullptr;  // act [T, H]
   Slab bias;                // f32 [H]; base nullptr: none
@@ -30,7 +33,7 @@ struct SplitHeads {
   uint32_t head_size = 0;
 };
 
-// out[r] = the row whose heads stand apart in x; rows of no segment are left as they are.
+// out[r] = row r of x, its heads joined again. Rows of no segment are unchanged.
 struct MergeHeads {
   const void* x = nullptr;  // act, by heads
   void* out = nullptr;      // act [T, H]; not x
@@ -39,7 +42,7 @@ struct MergeHeads {
   uint32_t head_size = 0;
 };
 
-// x = softmax(x · scale) over the keys that are tokens; the other columns become 0. In place.
+// x = softmax(x · scale) over the keys that are tokens, in place. The other columns become 0.
 struct Softmax {
   void* x = nullptr;  // act, the segments' scores
   std::span<const PaddedSegment> segments;
@@ -47,15 +50,15 @@ struct Softmax {
   float scale = 0;
 };
 
-// `count` products of one shape, each behind the one before; a, b and out are where the first stands,
-// in elements. What cuBLAS calls strided batched.
+// `count` products of one shape, stored one after another (cuBLAS: strided batched). a, b and out
+// are the offsets of the first, in elements.
 struct MatrixBatch {
   size_t a = 0, b = 0, out = 0;
   uint32_t m = 0, n = 0, k = 0;
   uint32_t count = 0;
 };
-// out [m, n] = a [m, k] · b. REQUIRES: the smaller of n and k is at most kMaxHeadSize, the larger at most
-// StreamLimits::max_tokens.
+// out [m, n] = a [m, k] · b. REQUIRES: the smaller of n and k is at most kMaxHeadSize, the larger
+// at most StreamLimits::max_tokens.
 struct BatchedGemm {
   const void* a = nullptr;       // act
   const void* b = nullptr;       // act [k, n], or [n, k]

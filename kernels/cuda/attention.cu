@@ -1,13 +1,14 @@
-// Self-attention of the requests of all tenants in one launch, without padding: a block a tile of queries of one
-// head of one segment, over that segment's keys and values, which go by in tiles, too; the softmax is corrected as
-// larger scores appear (Dao et al., FlashAttention-2), so that no scores are kept in memory.
+// Self-attention of the requests of all tenants in one launch, without padding. A block computes a
+// tile of queries of one head of one segment, over that segment's keys and values, also in tiles.
+// The softmax is rescaled as larger scores appear (Dao et al., FlashAttention-2), so that no scores
+// are kept in memory.
 //
-// Two forms: on tensor cores, of head sizes that are multiples of 16 up to 128, in 16 bits; and a plain one, a warp a
-// query, for f32 and all other head sizes.
+// There are two kernels. One uses tensor cores, for 16-bit types and head sizes that are multiples
+// of 16 up to 128. The plain one, a warp per query, takes f32 and all other head sizes.
 //
-// The one on tensor cores adds the bias of queries, keys and values. Of the queries as they come. The keys' adds the
-// same to all scores of a query, which softmax does not see: it is left out. The weights of a query's values sum to
-// one: what each value lacks the result lacks, and gets it in the end.
+// The tensor-core kernel adds the bias of queries, keys and values. Queries get theirs when they
+// are loaded. The keys' bias is omitted: it adds the same to all scores of a query, which cancels
+// in the softmax. The values' bias is added to the result, as the weights of a query sum to one.
 #include "kernels/cuda/approximate.h"
 #include "kernels/cuda/attention_row.h"
 #include "kernels/cuda/shared_memory.h"
@@ -46,41 +47,44 @@ __global__ void attention_plain_kernel(Attention args, const AttentionTile* tile
 
 constexpr uint32_t kWarps = 4;
 constexpr uint32_t kThreads = kWarps * kWarp;
-constexpr uint32_t kTile = kTensorQueries;  // queries of a block, keys of a step
+constexpr uint32_t kTile = kTensorQueries;  // queries per block, keys per step
 constexpr uint32_t kWarpQueries = kTile / kWarps;
 static_assert(kWarpQueries == 16);
-constexpr uint32_t kTensorHead = 128,
-                   kTensorHeadStep = 16;  // the largest, and what all are multiples of
+// The largest head size, and the common divisor of all.
+constexpr uint32_t kTensorHead = 128, kTensorHeadStep = 16;
 
-// Of a multiprocessor at once: what the registers are to suffice for.
+// Resident blocks per multiprocessor, which bounds the registers of a thread.
 template <uint32_t kHead>
 constexpr uint32_t kBlocks = kHead <= 32   ? 5
                              : kHead <= 64 ? 4
                                            : 3;
-// Rows of a tile in shared memory. Eight more values than a head keep the rows of a load apart in the banks.
+// Values from a row of a tile to the next in shared memory. The eight extra values avoid bank
+// conflicts.
 template <uint32_t kHead>
 constexpr uint32_t kRowValues = kHead + 8;
 template <uint32_t kHead>
 constexpr uint32_t kTileValues = kTile* kRowValues<kHead>;
 
-// Copies tiles of kTile rows: packs l, l + 32, … of a warp's 16 rows are lane l's; queries of a warp are thus its own.
+// Copies tiles of kTile rows. Lane l copies packs l, l + 32, … of its warp's 16 rows, so that each
+// warp copies its own queries.
 template <class T, uint32_t kHead>
 class TileCopy {
  public:
-  // `stride`: from a row to the next, where tiles are brought from.
+  // `stride`: elements from a row to the next in the source.
   __device__ explicit TileCopy(uint32_t stride) : stride_(stride) {}
 
-  // Where the lane's first pack of a tile stands that begins at `tile`.
+  // Returns the address of the lane's first pack in the tile that begins at `tile`.
   __device__ const T* mine(const T* tile) const {
     return tile + size_t{first_row()} * stride_ + first_pack() * kWidth;
   }
-  // Brings the tile of mine(), whose rows from num_rows on are zeros instead, though others may stand there.
+  // Starts copying the tile of mine(). Rows from num_rows on become zeros, whatever the source
+  // holds there.
   __device__ void bring(T* tile, const T* mine, int num_rows) const {
     T* const to = tile + first_row() * kRowValues<kHead> + first_pack() * kWidth;
     const int rows_left = num_rows - static_cast<int>(first_row());
 #pragma unroll
     for (uint32_t n = 0; n < kWarpQueries * kPacks / kWarp; ++n) {
-      // In constants as far as can be: it is done twice a step.
+      // Offsets are constants where possible: this runs twice per step.
       constexpr uint32_t kToNext = kRowValues<kHead> - kHead;
       const uint32_t rows = n * kWarp / kPacks, values = n * kWarp % kPacks * kWidth;
       const bool is_next_row = first_pack() * kWidth + values >= kHead;
@@ -112,7 +116,7 @@ __device__ uint32_t pair_of(float first, float second) {
   } const pair = {{from_float<T>(first), from_float<T>(second)}};
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
-// Rounded as if the bias had been there in memory.
+// Rounds as if the biased values had been stored.
 template <class T>
 __device__ uint32_t biased_pair(uint32_t pair, float2 bias) {
   struct alignas(4) Pair {
@@ -122,7 +126,7 @@ __device__ uint32_t biased_pair(uint32_t pair, float2 bias) {
   return pair_of<T>(to_float(of.values[0]) + bias.x, to_float(of.values[1]) + bias.y);
 }
 
-// Over the four lanes that hold a row's columns.
+// Reduces over the four lanes that hold a row's columns.
 __device__ inline float quad_max(float value) {
   value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, 1));
   return fmaxf(value, __shfl_xor_sync(kAllLanes, value, 2));
@@ -142,12 +146,12 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kHead>)
   SharedMemory shared;
   T* const keys = shared.take<T>(kTileValues<kHead>);
   T* const values = shared.take<T>(kTileValues<kHead>);
-  T* const queries = values;  // until they are in registers
+  T* const queries = values;  // until the queries are in registers
 
   const AttentionTile tile = tiles[blockIdx.x];
   if (tile.num_rows == 0) return;
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  const uint32_t pair_column = lane % 4 * 2;  // of what the lane holds of 8 columns
+  const uint32_t pair_column = lane % 4 * 2;  // the lane's first of 8 columns
   const uint32_t hidden = args.num_heads * kHead;
   const T* const first = static_cast<const T*>(args.qkv) + size_t{tile.first_row} * 3 * hidden +
                          size_t{blockIdx.y} * kHead;
@@ -168,7 +172,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kHead>)
       of_queries[i] = *reinterpret_cast<const float2*>(biases + i * 8);
 
   wait_for_copies<1>();
-  __syncwarp();  // a warp's queries are of its own lanes
+  __syncwarp();  // a warp copied its own queries
   FragmentA q[kSteps];
 #pragma unroll
   for (uint32_t step = 0; step < kSteps; ++step) {
@@ -187,11 +191,13 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kHead>)
 
   for (int keys_left = num_rows; keys_left > 0; keys_left -= kTile) {
     wait_for_copies<0>();
-    __syncthreads();  // the keys are there, and the values before, or the queries, no longer needed
+    // The keys have arrived. The previous values (at first the queries) are no longer read.
+    __syncthreads();
     copy.bring(values, next_keys + hidden, keys_left);
     next_keys += size_t{kTile} * 3 * hidden;
 
-    // Scores of 16 queries and kTile keys. Two tiles of keys, of both halves of a step, a load.
+    // Scores of 16 queries and kTile keys. One load brings two tiles of keys, both halves of a
+    // step.
     Sums scores[kScoreTiles] = {};
 #pragma unroll
     for (uint32_t pair = 0; pair < kScoreTiles / 2; ++pair)
@@ -205,7 +211,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kHead>)
       }
     const bool is_last = keys_left <= static_cast<int>(kTile);
     if (!is_last) {
-      __syncthreads();  // nobody reads these keys any more: the next, while scores become weights
+      // These keys are no longer read: copy the next ones during the softmax.
+      __syncthreads();
       copy.bring(keys, next_keys, keys_left - static_cast<int>(kTile));
     } else if (keys_left < static_cast<int>(kTile)) {
       const int mine_left = keys_left - static_cast<int>(pair_column);
@@ -238,9 +245,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kHead>)
     if (is_last)
       wait_for_copies<0>();
     else
-      wait_for_copies<1>();  // the values; the next keys may be under way
+      wait_for_copies<1>();  // the values; the next keys may still be in flight
     __syncthreads();
-    // Weights as they lie in the sums of two tiles are a fragment of [16 queries, 16 keys].
+    // The weights in the sums of two tiles form a fragment of [16 queries, 16 keys].
 #pragma unroll
     for (uint32_t step = 0; step < kTile / 16; ++step) {
       const Sums &left = scores[2 * step], &right = scores[2 * step + 1];
@@ -277,7 +284,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kHead>)
   }
 }
 
-// Calls body.operator()<kHead>() and returns true, if there is a kernel of so large a head.
+// Calls body.operator()<kHead>() and returns true if a kernel exists for this head size.
 template <uint32_t kHead = kTensorHead, class Body>
 bool with_tensor_head(uint32_t head_size, const Body& body) {
   if (head_size == kHead) {

@@ -1,4 +1,4 @@
-// Attention of one query by one warp, keys wherever they are.
+// Attention of one query by one warp, over keys at any addresses.
 #pragma once
 
 #include "kernels/cuda/rows.h"
@@ -7,8 +7,9 @@ namespace itif::kernels::cuda {
 
 inline constexpr uint32_t kTensorQueries = 64, kPlainQueries = 4;
 
-// Softmax over scores that come 32 at a time, corrected as larger ones appear. A lane scores a key, and
-// afterwards holds values l, l + 32, … of the head. KeyOf, ValueOf: from a key's number to its vector.
+// The softmax takes 32 scores at a time and is rescaled as larger ones appear. Lane l scores one
+// key, then accumulates values l, l + 32, … of the head. KeyOf, ValueOf: map a key's number to its
+// vector.
 template <class T, uint32_t kPerLane, class KeyOf, class ValueOf>
 __device__ void attend_row(const T* query, const KeyOf& key_of, const ValueOf& value_of,
                            uint32_t num_keys, uint32_t head_size, float scale, T* out) {
@@ -40,7 +41,7 @@ __device__ void attend_row(const T* query, const KeyOf& key_of, const ValueOf& v
     if (lane + i * kWarp < head_size) out[lane + i * kWarp] = from_float<T>(sums[i] / total);
 }
 
-// Calls body.operator()<kPerLane>(): the values of a head that a lane holds. REQUIRES: ≤ kMaxHeadSize.
+// Calls body.operator()<kPerLane>() with the values of a head per lane. REQUIRES: ≤ kMaxHeadSize.
 template <class Body>
 void with_values_per_lane(uint32_t head_size, const Body& body) {
   static_assert(kMaxHeadSize == 8 * kWarp);

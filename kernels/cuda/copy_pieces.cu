@@ -1,12 +1,13 @@
-// A batch's results side by side in one run of memory, for one copy to the host: a column of blocks a piece.
+// Gathers a batch's results into contiguous memory, for one copy to the host. Grid: x is the piece,
+// y its blocks.
 #include "kernels/cuda/operators.h"
 
 namespace itif::kernels::cuda {
 namespace {
 
-constexpr uint32_t kMostThreads = 256, kLeastThreads = 32;
-constexpr uint32_t kMostBlocks = 256;  // of a piece
-constexpr uint32_t kTogether = 4;      // units of a thread on their way at once
+constexpr uint32_t kMaxThreads = 256, kMinThreads = 32;
+constexpr uint32_t kMaxBlocks = 256;  // per piece
+constexpr uint32_t kTogether = 4;     // loads in flight per thread
 
 template <class Unit>
 __device__ void copy_units(const CopyPiece& piece, std::byte* to) {
@@ -25,7 +26,7 @@ __device__ void copy_units(const CopyPiece& piece, std::byte* to) {
   }
 }
 
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMaxThreads)
     copy_pieces_kernel(const CopyPiece* pieces, std::byte* to) {
   const CopyPiece piece = pieces[blockIdx.x];
   const auto odd = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(piece.from) |
@@ -43,9 +44,9 @@ __global__ void __launch_bounds__(kMostThreads)
 void copy_pieces(const Launcher& launch, const CopyPiece* pieces, uint32_t num_pieces,
                  uint32_t longest_bytes, std::byte* to) {
   const uint32_t packs = div_up(longest_bytes, sizeof(uint4));
-  const uint32_t threads = packs <= kLeastThreads ? kLeastThreads : kMostThreads;
+  const uint32_t threads = packs <= kMinThreads ? kMinThreads : kMaxThreads;
   const uint32_t blocks = div_up(packs, threads);
-  launch({.blocks = dim3(num_pieces, blocks < kMostBlocks ? blocks : kMostBlocks),
+  launch({.blocks = dim3(num_pieces, blocks < kMaxBlocks ? blocks : kMaxBlocks),
           .threads = dim3(threads)},
          copy_pieces_kernel, pieces, to);
 }

@@ -1,4 +1,5 @@
-// What decoders add: keys and values into and between the cache's blocks, and attention over them.
+// Operators of decoders: writing keys and values to blocks of the cache, copying blocks, and
+// attention over them.
 #include "kernels/cuda/part.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/shared_memory.h"
@@ -9,26 +10,27 @@ namespace {
 constexpr uint32_t kThreads = 128;
 constexpr uint32_t kWarps = kThreads / kWarp;
 
-// A block a row, its threads along the key and the value behind it.
+// One block per row. Its threads copy the key, then the value.
 template <class T, uint32_t kWidth>
-__global__ void append_kv_kernel(AppendKv args, const uint32_t* places) {
-  const uint32_t row = blockIdx.x, width = args.pool.hidden, place = places[row];
-  if (place == kNoKvPlace) return;
+__global__ void append_kv_kernel(AppendKv args, const uint32_t* kv_rows) {
+  const uint32_t row = blockIdx.x, width = args.pool.hidden, kv_row = kv_rows[row];
+  if (kv_row == kNoKvRow) return;
   for (uint32_t i = threadIdx.x * kWidth; i < 2 * width; i += kThreads * kWidth) {
     const bool is_value = i >= width;
     const uint32_t column = is_value ? i - width : i;
     const T* from =
         static_cast<const T*>(is_value ? args.value : args.key) + row * args.row_stride + column;
-    T* to = reinterpret_cast<T*>(args.pool.base) + args.pool.offset(place, args.layer, is_value) +
+    T* to = reinterpret_cast<T*>(args.pool.base) + args.pool.offset(kv_row, args.layer, is_value) +
             column;
     *reinterpret_cast<Part<T, kWidth>*>(to) = load_part<kWidth>(from);
   }
 }
 
-// A block a copy and a layer's keys or values. What a thread has is loaded before any of it is stored.
+// One block per copy, layer, and keys or values. A thread loads kConcurrent parts before it stores the
+// first.
 template <class T, uint32_t kWidth>
 __global__ void copy_kv_kernel(KvPool pool, const KvCopy* copies) {
-  constexpr uint32_t kAtOnce = 8;
+  constexpr uint32_t kConcurrent = 8;
   const KvCopy copy = copies[blockIdx.x];
   const uint32_t layer = blockIdx.y / 2, is_value = blockIdx.y % 2;
   T* base = reinterpret_cast<T*>(pool.base);
@@ -36,26 +38,27 @@ __global__ void copy_kv_kernel(KvPool pool, const KvCopy* copies) {
   T* to = base + pool.offset(copy.to * pool.block_tokens, layer, is_value);
   const uint32_t count = copy.num_tokens * pool.hidden;
   constexpr uint32_t kStep = kThreads * kWidth;
-  for (uint32_t first = threadIdx.x * kWidth; first < count; first += kAtOnce * kStep) {
-    Part<T, kWidth> parts[kAtOnce];
+  for (uint32_t first = threadIdx.x * kWidth; first < count; first += kConcurrent * kStep) {
+    Part<T, kWidth> parts[kConcurrent];
 #pragma unroll
-    for (uint32_t i = 0; i < kAtOnce; ++i)
+    for (uint32_t i = 0; i < kConcurrent; ++i)
       if (first + i * kStep < count) parts[i] = load_part<kWidth>(from + first + i * kStep);
 #pragma unroll
-    for (uint32_t i = 0; i < kAtOnce; ++i)
+    for (uint32_t i = 0; i < kConcurrent; ++i)
       if (first + i * kStep < count)
         *reinterpret_cast<Part<T, kWidth>*>(to + first + i * kStep) = parts[i];
   }
 }
 
-// A block a row's head. Each kLanes of its lanes are a team, which has a key at a time, kParts times kWidth values a
-// lane: team t of n the keys t, t + n, …, with a softmax of its own. The teams' results meet in the end. Who has which
-// key, and so the order of all sums, follows from the row's length alone.
+// One block per row and head. Every kLanes lanes form a team that handles one key at a time, kParts
+// times kWidth values per lane. Team t of n handles keys t, t + n, … with a separate softmax; the
+// results of the teams are merged at the end. The row's length alone determines which team handles
+// a key, and so the order of all sums.
 template <class T, uint32_t kWidth, uint32_t kLanes, uint32_t kParts>
 __global__ void __launch_bounds__(kThreads, 5)
     cached_attention_kernel(CachedAttention args, const KvTable* tables, const uint32_t* blocks) {
   constexpr uint32_t kTeams = kThreads / kLanes;
-  constexpr uint32_t kKeys = kWidth * kParts > 8 ? 2 : 4;  // of a team that are under way at once
+  constexpr uint32_t kKeys = kWidth * kParts > 8 ? 2 : 4;  // in flight per team
   SharedMemory shared;
   float* most_of = shared.take<float>(kWarps);
   float* total_of = shared.take<float>(kWarps);
@@ -79,7 +82,7 @@ __global__ void __launch_bounds__(kThreads, 5)
     return round + key * kTeams + team < table.num_tokens;
   };
 
-  // Scores are in powers of two.
+  // The query includes log2(e): the softmax uses exp2.
   float query[kParts][kWidth] = {};
   const T* my_query = static_cast<const T*>(args.query) + row * args.query_stride + shift + first;
 #pragma unroll
@@ -93,26 +96,26 @@ __global__ void __launch_bounds__(kThreads, 5)
 
   float sums[kParts][kWidth] = {};
   float most = -INFINITY, total = 0;
-  // Where the team's next key stands; its blocks go by without a division.
-  uint32_t block = 0, place = team;
-  // All lanes of a warp go round as often: they exchange parts of scores.
+  // The block and the kv_row of the team's next key, advanced without a division.
+  uint32_t block = 0, offset = team;
+  // All lanes of a warp make the same number of rounds: they exchange parts of scores.
   for (uint32_t round = 0; round < table.num_tokens; round += kTeams * kKeys) {
-    // The blocks of all keys first: each is a load that those of its key wait for.
-    uint32_t block_of[kKeys], place_of[kKeys];
+    // Load the block numbers of all keys first: the loads of each key depend on them.
+    uint32_t block_of[kKeys], offset_of[kKeys];
 #pragma unroll
     for (uint32_t k = 0; k < kKeys; ++k) {
-      while (place >= block_tokens) {
-        place -= block_tokens;
+      while (offset >= block_tokens) {
+        offset -= block_tokens;
         ++block;
       }
       block_of[k] = is_there(round, k) ? my_blocks[block] : 0;
-      place_of[k] = place;
-      place += kTeams;
+      offset_of[k] = offset;
+      offset += kTeams;
     }
     Part<T, kWidth> keys[kKeys][kParts], values[kKeys][kParts];
 #pragma unroll
     for (uint32_t k = 0; k < kKeys; ++k) {
-      const T* key = pool + block_of[k] * block_values + place_of[k] * args.pool.hidden;
+      const T* key = pool + block_of[k] * block_values + offset_of[k] * args.pool.hidden;
 #pragma unroll
       for (uint32_t p = 0; p < kParts; ++p) {
         keys[k][p] = values[k][p] = {};
@@ -141,7 +144,7 @@ __global__ void __launch_bounds__(kThreads, 5)
       if (!is_there(round, k)) scores[k] = -INFINITY;
       largest = fmaxf(largest, scores[k]);
     }
-    // A team that has had no key yet: nothing to correct, and weights of 0.
+    // A team without a key so far has nothing to rescale, and weights of 0.
     const float shift_by = largest == -INFINITY ? 0 : largest;
     const float correction = exp2f(most - shift_by);
     most = largest;
@@ -162,7 +165,7 @@ __global__ void __launch_bounds__(kThreads, 5)
     }
   }
 
-  // The teams of a warp, then the warps.
+  // Merge the teams of a warp, then the warps.
   const float of_warp = warp_max(most);
   const float correction = of_warp == -INFINITY ? 0 : exp2f(most - of_warp);
   total *= correction;
@@ -221,12 +224,12 @@ void launch_attention(const Launcher& launch, const CachedAttention& args, const
 
 }  // namespace
 
-void append_kv(const Launcher& launch, const AppendKv& args, const uint32_t* places,
+void append_kv(const Launcher& launch, const AppendKv& args, const uint32_t* kv_rows,
                uint32_t num_rows) {
   with_activation(launch.activation(), [&]<class T>() {
     const bool is_wide = is_packed<T>(args.pool.hidden) && args.row_stride % Pack<T>::kWidth == 0;
     launch({.blocks = dim3(num_rows), .threads = dim3(kThreads)},
-           is_wide ? append_kv_kernel<T, Pack<T>::kWidth> : append_kv_kernel<T, 1>, args, places);
+           is_wide ? append_kv_kernel<T, Pack<T>::kWidth> : append_kv_kernel<T, 1>, args, kv_rows);
   });
 }
 

@@ -1,15 +1,16 @@
-// Operators whose elements know nothing of one another: biases and activations by row, and conversions.
+// Elementwise operators: biases and activations by row, and conversions.
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/rows.h"
 
 namespace itif::kernels::cuda {
 namespace {
 
-constexpr uint32_t kThreads = 128;  // a divisor of most models' rows of packs
-constexpr uint32_t kManyRows = 4;   // a thread's, where there are enough for all multiprocessors
+constexpr uint32_t kThreads = 128;  // divides the packs per row of most models
+constexpr uint32_t kManyRows = 4;   // per thread, if enough for all multiprocessors
 
-// A thread has the same columns of kRows rows, which it reads before it waits for any; its tenant's bias it reads once
-// for rows that follow one another. Rows by x, of which a grid has many, columns by y.
+// A thread handles the same columns of kRows rows. It loads all of them before it uses any, and
+// loads a tenant's bias once for consecutive rows. Grid: x is the rows (the dimension with the
+// largest limit), y the columns.
 template <class T, uint32_t kWidth, uint32_t kRows, Activation kActivation>
 __global__ void bias_activation_kernel(BiasActivation args, Rows rows) {
   const uint32_t column = (blockIdx.y * kThreads + threadIdx.x) * kWidth;

@@ -1,4 +1,5 @@
-// Embeddings: rows of each tenant's tables, by token, position and type, and the norm behind them.
+// Embeddings: sums of rows of each tenant's tables, by token, position and type, and the LayerNorm
+// that follows.
 #include "kernels/cuda/rows.h"
 
 namespace itif::kernels::cuda {

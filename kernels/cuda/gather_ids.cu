@@ -1,6 +1,6 @@
-// Token ids straight from packets in host memory, a block a piece: one launch for all packets of a batch, so that
-// the bus has as many reads in flight as it can take. A thread asks for all it reads of a packet before it looks at
-// any of it.
+// Reads token ids directly from packets in host memory, one block per piece. One launch covers all
+// packets of a batch, so that the bus has as many reads in flight as it can take. A thread issues
+// kWords reads before it uses the first.
 //
 // Pieces are 4-byte aligned: u16 ids are read two at a time.
 #include "kernels/cuda/in_place.h"
@@ -11,7 +11,7 @@ namespace itif::kernels::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 128;
-constexpr uint32_t kWords = 8;  // of a thread on their way at once
+constexpr uint32_t kWords = 8;  // in flight per thread
 
 __device__ int32_t checked(uint32_t id, uint32_t vocab_size) {
   return id < vocab_size ? static_cast<int32_t>(id) : -1;
@@ -23,10 +23,11 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t bytes = piece.num_ids * (piece.is_wide ? 4 : 2), num_words = bytes / kBusWord;
   const InPlace from(piece.data, bytes);
   int32_t* to = ids + piece.first_row;
-  // Nothing behind a piece is read.
+  // A last u16 is read alone: no read may go past the piece.
   const bool brings_last = bytes % kBusWord != 0 && threadIdx.x == 0;
   const uint32_t last = brings_last ? from.at<uint16_t>(num_words * kBusWord) : 0;
-  const uint32_t ahead = from.in_line(0) / kBusWord;  // words of the line: numbered past all others
+  // Words of the line before the piece. Their index wraps around, which skips them.
+  const uint32_t ahead = from.in_line(0) / kBusWord;
   for (uint32_t first = threadIdx.x; first < ahead + num_words; first += kThreads * kWords) {
     uint32_t words[kWords];
 #pragma unroll

@@ -1,21 +1,22 @@
-// The thesis's form of attention: rows to heads and back, and softmax over scores in memory. Launches have its
-// geometry (ITIF, equations 4.3 and 4.4): blocks of as many threads as a row has values, up to 1,024, and no more of
-// them than the GPU holds at once, each going from rows to rows. As a thread moves a pack of values, a block has several
-// rows at a time.
+// Attention of the thesis fusion mode: rows to heads and back, and softmax over scores in memory.
+// Launches have the thesis's geometry (ITIF, equations 4.3 and 4.4). A block has as many threads as
+// a row has values, up to 1,024. A grid has at most as many blocks as the GPU holds at once, each
+// iterating over rows. A thread moves a pack of values, so that a block handles several rows at a
+// time.
 #include "kernels/cuda/approximate.h"
 #include "kernels/cuda/rows.h"
 
 namespace itif::kernels::cuda {
 namespace {
 
-constexpr uint32_t kMostThreads = 1024;      // a block's
-constexpr uint32_t kResidentThreads = 2048;  // a multiprocessor's
-constexpr uint32_t kRowsAtOnce = 2;          // of a thread, under way together
+constexpr uint32_t kMaxThreads = 1024;       // per block
+constexpr uint32_t kResidentThreads = 2048;  // per multiprocessor
+constexpr uint32_t kRowsAtOnce = 2;          // in flight per thread
 
-// A thread's columns and rows: of each row that it has kWidth values from `column` on, of one head.
+// A thread's rows and columns. In each row it handles kWidth values of one head, from `column` on.
 struct Turn {
-  uint32_t first_row, rows_a_block;  // of a block's threads at a time
-  uint32_t column, columns;          // the next ones are so many behind
+  uint32_t first_row, rows_a_block;  // rows_a_block: that a block handles at a time
+  uint32_t column, columns;          // the first, and the step to the next
 };
 template <uint32_t kWidth>
 __device__ Turn my_turn(uint32_t hidden) {
@@ -26,7 +27,7 @@ __device__ Turn my_turn(uint32_t hidden) {
           hidden};
 }
 
-// Where value `column` of a row stands by heads, in elements.
+// Returns the offset of value `column` of a row in the layout by heads, in elements.
 __device__ size_t by_heads(const PaddedSegment& segment, uint32_t row, uint32_t column,
                            uint32_t hidden, uint32_t head_size) {
   const uint32_t head = column / head_size;
@@ -35,8 +36,8 @@ __device__ size_t by_heads(const PaddedSegment& segment, uint32_t row, uint32_t 
          (column - head * head_size);
 }
 
-// body(first, step, column, of_row) for a thread's rows, first and first + step at a time, of which it says the
-// segments: -1 of those that are of none.
+// Calls body(first, step, column, of_row) for a thread's rows, two at a time: first and first +
+// step. of_row holds their segments; -1: none.
 template <uint32_t kWidth, class Body>
 __device__ void for_each_turn(uint32_t hidden, uint32_t num_rows, const int32_t* segment_of_row,
                               const Body& body) {
@@ -53,7 +54,7 @@ __device__ void for_each_turn(uint32_t hidden, uint32_t num_rows, const int32_t*
 }
 
 template <class T, uint32_t kWidth>
-__global__ void __launch_bounds__(kMostThreads, kResidentThreads / kMostThreads)
+__global__ void __launch_bounds__(kMaxThreads, kResidentThreads / kMaxThreads)
     split_heads_kernel(HeadPart part, uint32_t hidden, uint32_t head_size, Rows rows,
                        const PaddedSegment* segments, const int32_t* segment_of_row) {
   for_each_turn<kWidth>(
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(kMostThreads, kResidentThreads / kMostThreads)
 }
 
 template <class T, uint32_t kWidth>
-__global__ void __launch_bounds__(kMostThreads, kResidentThreads / kMostThreads)
+__global__ void __launch_bounds__(kMaxThreads, kResidentThreads / kMaxThreads)
     merge_heads_kernel(MergeHeads args, uint32_t num_rows, const PaddedSegment* segments,
                        const int32_t* segment_of_row) {
   const uint32_t hidden = args.num_heads * args.head_size;
@@ -104,8 +105,8 @@ __global__ void __launch_bounds__(kMostThreads, kResidentThreads / kMostThreads)
       });
 }
 
-// A row of scores by kLanes neighbouring lanes, each with kPacks packs of kWidth of them in registers.
-// REQUIRES: called by whole warps; rows that are not there have no tokens and no columns.
+// Softmax of a row of scores by kLanes neighbouring lanes, each with kPacks packs of kWidth scores
+// in registers. REQUIRES: called by whole warps. Rows past the last have no tokens and no columns.
 template <class T, uint32_t kWidth, uint32_t kLanes, uint32_t kPacks>
 __device__ void softmax_of_row(T* row, uint32_t num_tokens, uint32_t num_columns, float scale) {
   float values[kPacks][kWidth];
@@ -123,7 +124,7 @@ __device__ void softmax_of_row(T* row, uint32_t num_tokens, uint32_t num_columns
     }
   }
   most = lanes_max<kLanes>(most);
-  if (num_tokens == 0) most = 0;  // and all become 0
+  if (num_tokens == 0) most = 0;  // all weights become 0
   float sum = 0;
 #pragma unroll
   for (uint32_t p = 0; p < kPacks; ++p)
@@ -142,7 +143,7 @@ __device__ void softmax_of_row(T* row, uint32_t num_tokens, uint32_t num_columns
   }
 }
 
-// Longer rows, in three passes over memory.
+// Softmax of a longer row, in three passes over memory.
 template <class T>
 __device__ void softmax_of_long_row(T* row, uint32_t num_tokens, uint32_t num_columns,
                                     float scale) {
@@ -159,7 +160,8 @@ __device__ void softmax_of_long_row(T* row, uint32_t num_tokens, uint32_t num_co
         i < num_tokens ? exp2_approximately(to_float(row[i]) * scale - most) * inverse : 0.0f);
 }
 
-// Segments by x, of which a grid has many; by y, and beyond it in turns, the rows of scores of all heads of one.
+// Grid: x is the segment (the dimension with the largest limit). y iterates over the rows of scores
+// of all its heads.
 template <class T, uint32_t kLanes, uint32_t kPacks>
 __global__ void softmax_kernel(Softmax args, const PaddedSegment* segments) {
   constexpr uint32_t kWide = Pack<T>::kWidth, kRows = kRowsPerBlock * (kWarp / kLanes);
@@ -183,11 +185,12 @@ __global__ void softmax_kernel(Softmax args, const PaddedSegment* segments) {
   }
 }
 
-// Calls body.operator()<kLanes, kPacks>() with what holds rows of `longest` scores.
+// Calls body.operator()<kLanes, kPacks>() with the smallest product that holds `longest` scores in
+// registers, or kPacks = 0 if none does.
 template <class T, class Body>
 void with_scores_of(uint32_t longest, const Body& body) {
-  constexpr uint32_t kPair =
-      2 * Pack<T>::kWidth;  // a lane's packs, so that a warp has several short rows
+  // Values of a lane, so that several short rows share a warp.
+  constexpr uint32_t kPair = 2 * Pack<T>::kWidth;
   if (longest <= 4 * kPair) return body.template operator()<4, 2>();
   if (longest <= 8 * kPair) return body.template operator()<8, 2>();
   if (longest <= 16 * kPair) return body.template operator()<16, 2>();
@@ -197,9 +200,9 @@ void with_scores_of(uint32_t longest, const Body& body) {
   return body.template operator()<32, 0>();
 }
 
-// Equations 4.3 and 4.4 for rows of `hidden` values, of which a thread takes `width` at a time.
+// Equations 4.3 and 4.4 for rows of `hidden` values. A thread handles `width` values at a time.
 Grid grid_of_thesis(uint32_t hidden, uint32_t width, uint32_t rows, uint32_t num_multiprocessors) {
-  const uint32_t threads = hidden < kMostThreads ? hidden : kMostThreads;
+  const uint32_t threads = hidden < kMaxThreads ? hidden : kMaxThreads;
   const uint32_t packs = hidden / width;
   const uint32_t blocks = div_up(rows, packs < threads ? threads / packs : 1);
   const uint32_t most = kResidentThreads / threads * num_multiprocessors;

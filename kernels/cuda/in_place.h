@@ -1,8 +1,9 @@
-// A piece of host memory that a kernel reads where it stands. A name for it, so that tests/simt, whose header of this
-// name comes first there, can tell what a GPU could not read or should not.
+// A piece of host memory that a kernel reads in place. It is a class so that tests/simt can detect
+// reads that a GPU could not or should not make: its header of this name is found first there.
 //
-// The bus is read by lines of 128 bytes, which a warp asks for at once where its lanes read a line's words: pieces
-// begin anywhere in a line, and reads begin where the line does, with the lanes ahead of the piece left out.
+// The bus moves lines of 128 bytes. A warp requests a whole line if its lanes read the line's
+// words. Pieces begin anywhere in a line, but reads begin at the start of the line; lanes before
+// the piece stay idle.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,16 +19,18 @@ class InPlace {
  public:
   __device__ InPlace(const std::byte* data, uint32_t) : data_(data) {}
 
-  // How far behind the beginning of a line byte `offset` stands.
+  // Returns the position of byte `offset` within its line.
   __device__ uint32_t in_line(uint32_t offset) const {
     return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(data_ + offset)) % kBusLine;
   }
-  // REQUIRES: aligned. (From an address in a plan nvcc cannot tell that it is one of global memory.)
+  // REQUIRES: aligned. (nvcc cannot infer that an address from a plan is in global memory: __ldg
+  // says so.)
   template <class T>
   __device__ T at(uint32_t offset) const {
     return __ldg(reinterpret_cast<const T*>(data_ + offset));
   }
-  // Brings a word to shared memory, both aligned: it is there when the thread has waited for what it brings.
+  // Starts copying a word to shared memory; both are aligned. It has arrived after
+  // wait_for_words().
   __device__ void bring_word(uint32_t offset, void* shared) const {
     const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(data_ + offset));

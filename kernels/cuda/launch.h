@@ -1,5 +1,5 @@
-// How kernels are put onto a stream: all of them through Launcher, which logs them to be made together and keeps the
-// first error. Both compilers understand it: nvcc's, and the host's over tests/simt.
+// Kernel launches. All go through Launcher, which adds them to a LaunchLog and keeps the first
+// error. Both nvcc and the host's compiler (over tests/simt) accept this file.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,7 +16,7 @@ namespace itif::kernels::cuda {
 
 struct Grid {
   dim3 blocks;
-  dim3 threads;  // a block's
+  dim3 threads;  // per block
   size_t shared_bytes = 0;
 };
 
@@ -26,11 +26,12 @@ constexpr uint32_t div_up(uint32_t value, uint32_t by) {
 
 class Launcher {
  public:
-  // Logs to `log`, which outlives it. `num_multiprocessors`: what fills the device.
+  // `log` must outlive the launcher. `num_multiprocessors`: of the device, to size grids that fill
+  // it.
   Launcher(LaunchLog& log, DType activation, uint32_t num_multiprocessors)
       : log_(&log), activation_(activation), num_multiprocessors_(num_multiprocessors) {}
 
-  // An empty grid is nothing to do.
+  // Ignores an empty grid.
   template <class... Parameters, class... Arguments>
   void operator()(const Grid& grid, void (*kernel)(Parameters...), Arguments&&... arguments) const {
     if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
@@ -45,7 +46,7 @@ class Launcher {
   DType activation() const { return activation_; }
   uint32_t num_multiprocessors() const { return num_multiprocessors_; }
   cudaError_t error() const { return error_; }
-  // The first since it was last asked.
+  // Returns the first error and clears it.
   cudaError_t take_error() const { return std::exchange(error_, cudaSuccess); }
 
  private:

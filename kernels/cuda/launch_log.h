@@ -1,5 +1,5 @@
-// Launches that wait to be made: kernels and what libraries do, each with its arguments by value. They are made one
-// after another on a stream, which may be capturing a graph.
+// A log of launches to make later: kernels and library calls, each with its arguments by value.
+// They are made in order on a stream, which may be capturing a graph.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,7 +13,7 @@ namespace itif::kernels::cuda {
 
 class LaunchLog {
  public:
-  // Makes a launch of what add() was given.
+  // Launches what add() stored.
   template <class T>
   using Make = cudaError_t (*)(const T& what, cudaStream_t stream);
 
@@ -37,18 +37,19 @@ class LaunchLog {
               what};
     ++size_;
   }
-  // Keeps the memory.
+  // Keeps the allocated memory.
   void clear() {
     bytes_.clear();
     size_ = 0;
   }
-  // A place between two launches.
+  // A position between two launches.
   struct Mark {
     size_t bytes = 0, size = 0;
   };
   Mark end() const { return {bytes_.size(), size_}; }
-  // Those from a mark to another. Returns the first error: the others are made all the same, so that what a launch
-  // forks another joins, or none is (a capture that is spoilt, in which what follows would run at once).
+  // Makes the launches between two marks and returns the first error. kGoOn continues after an
+  // error, so that every fork is joined. kStop does not: after an invalidated capture, further
+  // launches would run immediately.
   enum class After : bool { kGoOn, kStop };
   cudaError_t make(Mark from, Mark to, cudaStream_t stream, After error_is = After::kGoOn) const {
     cudaError_t first = cudaSuccess;
@@ -69,7 +70,7 @@ class LaunchLog {
     cudaError_t (*run)(const Head&, cudaStream_t);
     void (*make)();
   };
-  std::vector<std::byte> bytes_;  // moved as bytes where it grows: what is added is plain
+  std::vector<std::byte> bytes_;  // entries are plain data: growth moves them as bytes
   size_t size_ = 0;
 };
 

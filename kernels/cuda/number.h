@@ -1,5 +1,5 @@
-// Activation types on the GPU: conversions to and from f32, in which everything is computed, and access to
-// memory in packs of 16 bytes, the most that one instruction moves.
+// Activation types on the GPU: conversions to and from f32, the type of all arithmetic, and memory
+// access in packs of 16 bytes, the most that one instruction moves.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -24,7 +24,7 @@ __device__ inline float to_float(Bf16 value) {
 __device__ inline float to_float(Half value) {
   return __half2float(value);
 }
-// To nearest, ties to even.
+// Rounds to nearest, ties to even.
 template <class T>
 __device__ T from_float(float value);
 template <>
@@ -40,7 +40,7 @@ __device__ inline Half from_float<Half>(float value) {
   return __float2half_rn(value);
 }
 
-// Sixteen bytes of a row. REQUIRES of what is accessed as packs: 16-byte aligned.
+// Sixteen bytes of a row. REQUIRES: memory accessed as packs is 16-byte aligned.
 template <class T>
 struct alignas(16) Pack {
   static constexpr uint32_t kWidth = 16 / sizeof(T);
@@ -54,13 +54,13 @@ template <class T>
 __device__ Pack<T>& pack_at(T* row, uint32_t pack) {
   return reinterpret_cast<Pack<T>*>(row)[pack];
 }
-// Whether rows of `width` values can be accessed as packs where the first can.
+// Returns whether all rows of `width` values are aligned for packs if the first is.
 template <class T>
 constexpr bool is_packed(uint32_t width) {
   return width % Pack<T>::kWidth == 0;
 }
 
-// So many values that one instruction moves; as wide a pack of f32 as there are of T beside it.
+// kWidth values, moved by one instruction; the f32 counterpart of a 16-bit pack takes two.
 template <class T, uint32_t kWidth>
 struct alignas(kWidth * sizeof(T) > 16 ? 16 : kWidth * sizeof(T)) Values {
   T values[kWidth];
@@ -74,7 +74,7 @@ __device__ void store_at(T* at, const Values<T, kWidth>& values) {
   *reinterpret_cast<Values<T, kWidth>*>(at) = values;
 }
 
-// Calls body.operator()<T>() with the type that stands for `type`. REQUIRES: one of the three.
+// Calls body.operator()<T>() with the C++ type of `type`. REQUIRES: f32, bf16 or f16.
 template <class Body>
 void with_activation(DType type, const Body& body) {
   switch (type) {

@@ -1,4 +1,4 @@
-// Values side by side that one instruction moves: a pack, or fewer where a row does not consist of packs.
+// Adjacent values that one instruction moves: a pack, or fewer if a row does not consist of packs.
 #pragma once
 
 #include "kernels/cuda/number.h"

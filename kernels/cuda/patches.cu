@@ -1,9 +1,10 @@
-// Images: pixels straight from packets in host memory to rows of patches, normalised on the way, and class tokens
-// and positions added to their embeddings.
+// Images: gathers pixels directly from packets in host memory into rows of patches, normalises
+// them, and adds class tokens and positions to the patches' embeddings.
 //
-// A block takes a part of a row of patches that stands in one run in its image's message: several rows of pixels, or,
-// where a row is too long, some of its patches. It asks for all lines of all pieces that hold it at once, with no
-// register in between, and spreads what came over the patches: a thread as many values as one store takes.
+// A block handles a part of a row of patches that is contiguous in its image's message: several
+// rows of pixels, or some of the patches if a row is too long. It requests all bus lines of the
+// part at once, straight into shared memory without registers. Then it distributes the values to
+// the patches; a thread makes as many values as one store takes.
 #include "kernels/cuda/in_place.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/shared_memory.h"
@@ -12,17 +13,19 @@ namespace itif::kernels::cuda {
 namespace {
 
 constexpr uint32_t kThreads = 256, kWarps = kThreads / kWarp;
-constexpr uint32_t kTogether = 4;  // lines
+constexpr uint32_t kTogether = 4;  // lines of a group
 constexpr uint32_t kGroupBytes = kTogether * kBusLine;
-constexpr uint32_t kValueBytes = sizeof(float);  // at most
-constexpr uint32_t kPartBytes = 24 << 10;        // in such values
+constexpr uint32_t kValueBytes = sizeof(float);  // of the wider type
+constexpr uint32_t kPartBytes = 24 << 10;        // holds a part as f32
 static_assert(kMaxPatchRow * kValueBytes <= kPartBytes && kPartBytes < kSharedUnlessAllowed);
 
-// How rows of patches are cut into parts: alike in all images, whose values may have one byte or four.
+// How rows of patches are cut into parts. All images share the cut, whether their values have one
+// byte or four.
 struct Parts {
   uint32_t rows, patches;  // of a part
-  uint32_t down, across;   // parts of a row of patches
-  uint32_t bytes;  // room for the values of one, which stand in words as they do in the message
+  uint32_t down, across;   // parts per row of patches
+  // Shared memory of a part. Values are aligned to words as in the message.
+  uint32_t bytes;
 };
 Parts parts_of(const GatherPatches& args) {
   const uint32_t patches = args.width / args.patch;
@@ -44,7 +47,8 @@ Parts parts_of(const GatherPatches& args) {
           .bytes = together * patch_bytes + kBusWord};
 }
 
-// The one of an image's pieces that holds byte `begin` of its message. All lanes of the warp.
+// Returns the piece of an image that holds byte `begin` of its message. All lanes of the warp must
+// call it.
 __device__ uint32_t piece_that_holds(const PixelPiece* pieces, uint32_t num_pieces,
                                      uint32_t begin) {
   uint32_t first = 0, count = num_pieces;
@@ -58,14 +62,15 @@ __device__ uint32_t piece_that_holds(const PixelPiece* pieces, uint32_t num_piec
   return first;
 }
 
-// What a part takes of a piece. Offsets count from its first byte on; those ahead of it wrap around.
+// The bytes of a piece that belong to a part. Offsets count from the first of them. Offsets before
+// it wrap around.
 struct Run {
   InPlace piece;
   uint32_t first, bytes;  // of the piece
   uint8_t* to;
 
   __device__ bool holds_word(uint32_t at) const { return at < bytes && bytes - at >= kBusWord; }
-  // Its bytes in their places, without those that are not the run's.
+  // Returns the word at `at`. Bytes outside the run are 0.
   __device__ uint32_t word(uint32_t at) const {
     if (holds_word(at)) return piece.at<uint32_t>(first + at);
     uint32_t word = 0;
@@ -79,11 +84,12 @@ struct Run {
   }
 };
 
-// Brings bytes [begin, end) of an image's message; words of them are there when the thread has waited for them.
+// Copies bytes [begin, end) of an image's message. Whole words arrive asynchronously:
+// wait_for_words().
 __device__ void bring_bytes(const PixelPiece* pieces, uint32_t num_pieces, uint32_t begin,
                             uint32_t end, uint8_t* to) {
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  uint32_t taken = 0;  // groups of lines of the pieces so far: warps take them by turns
+  uint32_t taken = 0;  // line groups of the pieces so far; warps take groups round-robin
   uint32_t p = piece_that_holds(pieces, num_pieces, begin);
   PixelPiece next = pieces[p];
   while (next.begin < end) {
@@ -127,7 +133,7 @@ __device__ void bring_bytes(const PixelPiece* pieces, uint32_t num_pieces, uint3
   }
 }
 
-// Exact below 2^22.
+// value / divisor, of inverse = 1 / divisor. Exact below 2^22.
 __device__ uint32_t quotient(uint32_t value, float inverse) {
   return static_cast<uint32_t>((static_cast<float>(value) + 0.5f) * inverse);
 }
@@ -137,24 +143,25 @@ struct alignas(kWidth * sizeof(T)) Values {
   T values[kWidth];
 };
 
-// Where a part's values go.
-struct Place {
+// The target of a part's values.
+struct Target {
   uint32_t rows, patches;  // of the part
-  uint32_t row;            // its first, within its patches
-  size_t first_row;        // of out: its first patch's
+  uint32_t row;            // its first row of pixels, within its patches
+  size_t first_row;        // of out, for its first patch
 };
-// scale: [channels], shifts behind them; nullptr: values are taken as they are.
+// scale: [channels], then the shifts; nullptr: values are not scaled.
 template <class T, uint32_t kWidth, class Value>
-__device__ void spread(const GatherPatches& args, const Place& place, const float* scale,
+__device__ void spread(const GatherPatches& args, const Target& target, const float* scale,
                        const Value* values) {
   const uint32_t patch = args.patch, channels = args.channels, packs = patch / kWidth;
-  const float of_packs = 1.0f / packs, of_rows = 1.0f / place.rows, of_channels = 1.0f / channels;
+  const float of_packs = 1.0f / packs, of_rows = 1.0f / target.rows, of_channels = 1.0f / channels;
   const size_t plane_values = size_t{patch} * patch;
-  T* const out = static_cast<T*>(args.out) + place.first_row * channels * plane_values;
-  for (uint32_t i = threadIdx.x; i < place.patches * channels * place.rows * packs; i += kThreads) {
+  T* const out = static_cast<T*>(args.out) + target.first_row * channels * plane_values;
+  for (uint32_t i = threadIdx.x; i < target.patches * channels * target.rows * packs;
+       i += kThreads) {
     const uint32_t row = quotient(i, of_packs), plane = quotient(row, of_rows);
     const uint32_t of = quotient(plane, of_channels), channel = plane - of * channels;
-    const uint32_t x = (i - row * packs) * kWidth, y = row - plane * place.rows;
+    const uint32_t x = (i - row * packs) * kWidth, y = row - plane * target.rows;
     const Value* from = values + (y * args.width + of * patch + x) * channels + channel;
     Values<T, kWidth> made;
     float read[kWidth];
@@ -167,7 +174,7 @@ __device__ void spread(const GatherPatches& args, const Place& place, const floa
     }
 #pragma unroll
     for (uint32_t v = 0; v < kWidth; ++v) made.values[v] = from_float<T>(read[v]);
-    *reinterpret_cast<Values<T, kWidth>*>(out + plane * plane_values + (place.row + y) * patch +
+    *reinterpret_cast<Values<T, kWidth>*>(out + plane * plane_values + (target.row + y) * patch +
                                           x) = made;
   }
 }
@@ -182,14 +189,14 @@ __global__ void __launch_bounds__(kThreads)
   if (image.num_pieces == 0) return;
   const uint32_t band = blockIdx.y / parts.down, across = args.width / args.patch;
   const uint32_t first_patch = blockIdx.z * parts.patches;
-  Place place{.rows = 0,
-              .patches = min(parts.patches, across - first_patch),
-              .row = blockIdx.y % parts.down * parts.rows,
-              .first_row = size_t{image.first_row} + band * across + first_patch};
-  place.rows = min(parts.rows, args.patch - place.row);
+  Target target{.rows = 0,
+                .patches = min(parts.patches, across - first_patch),
+                .row = blockIdx.y % parts.down * parts.rows,
+                .first_row = size_t{image.first_row} + band * across + first_patch};
+  target.rows = min(parts.rows, args.patch - target.row);
   const uint32_t row_values = args.width * args.channels, patch_values = args.patch * args.channels;
-  const uint32_t first = (band * args.patch + place.row) * row_values + first_patch * patch_values;
-  const uint32_t values = (place.rows - 1) * row_values + place.patches * patch_values;
+  const uint32_t first = (band * args.patch + target.row) * row_values + first_patch * patch_values;
+  const uint32_t values = (target.rows - 1) * row_values + target.patches * patch_values;
   const uint32_t begin = image.skip_bytes + first * image.value_bytes;
   if (image.value_bytes == 1) bytes += begin % kBusWord;
   bring_bytes(pieces + image.first_piece, image.num_pieces, begin,
@@ -198,9 +205,9 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   const float* scale = image.first_scale == ~0u ? nullptr : scales + image.first_scale;
   if (image.value_bytes == 1)
-    spread<T, kWidth>(args, place, scale, bytes);
+    spread<T, kWidth>(args, target, scale, bytes);
   else
-    spread<T, kWidth>(args, place, scale, reinterpret_cast<const float*>(bytes));
+    spread<T, kWidth>(args, target, scale, reinterpret_cast<const float*>(bytes));
 }
 
 template <class T, uint32_t kWidth, uint32_t kPacks>

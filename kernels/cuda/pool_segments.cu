@@ -1,6 +1,6 @@
-// Pooling as sentence-transformers defines it, in f32: a block a segment and as many columns as a warp's lanes have
-// packs, or, where a segment's columns are brought to unit length, all of them. Its warps go down the rows side by
-// side and their results meet in shared memory.
+// Pooling as sentence-transformers defines it, in f32. A block handles one segment and as many
+// columns as a warp's lanes have packs, or all columns if they are scaled to unit length. Its warps
+// share the rows and merge their results in shared memory.
 #include "kernels/cuda/part.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/shared_memory.h"
@@ -18,7 +18,7 @@ __device__ inline float joined(bool is_max, float a, float b) {
   return is_max ? fmaxf(a, b) : a + b;
 }
 
-// A lane's columns of every kWarps-th row, from the warp's own on.
+// Pools a lane's columns of every kWarps-th row, from the warp's own on.
 template <bool kIsMax, class T, uint32_t kWidth>
 __device__ void pool_rows(const T* x, size_t stride, uint32_t num_rows, float (&values)[kWidth]) {
 #pragma unroll 4
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kThreads)
   float squares = 0;
   for (uint32_t band = blockIdx.y * kColumns; band < args.hidden; band += gridDim.y * kColumns) {
     const uint32_t first = band + lane * kWidth;
-    // A NaN is less than anything to fmaxf, but stays where there is nothing else.
+    // A maximum starts at NaN: fmaxf() drops it unless all values are NaN.
     const float start = is_max && num_rows > 0 ? NAN : 0;
     float values[kWidth];
 #pragma unroll
@@ -71,14 +71,14 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < kColumns && band + i < args.hidden; i += kThreads) {
       float value = of_warps[i];
-      // Of few rows not every warp has had one.
+      // If there are fewer rows than warps, the other warps have no result.
       for (uint32_t other = 1; other < min(kWarps, num_rows); ++other)
         value = joined(is_max, value, of_warps[other * kColumns + i]);
       value /= divisor;
       out[band + i] = value;
       squares += value * value;
     }
-    __syncthreads();  // before the next columns are written over them
+    __syncthreads();  // before the next columns overwrite them
   }
   if (!args.normalize) return;
   squares = warp_sum(squares);

@@ -1,4 +1,4 @@
-// Bias, residual and LayerNorm in one pass over memory, each row with its tenant's bias, gamma and beta.
+// Bias, residual and LayerNorm in one pass over memory, each row with its tenant's parameters.
 #include "kernels/cuda/rows.h"
 
 namespace itif::kernels::cuda {
@@ -21,7 +21,7 @@ __global__ void residual_layer_norm_kernel(ResidualLayerNorm args, Rows rows) {
   values.set(x);
   values.add(bias);
   values.add(residual);
-  // The norm is that of the sum as it is stored.
+  // Normalise the sum as it is stored.
   if (args.sum != nullptr) values.store_rounded(static_cast<T*>(args.sum) + first);
   values.normalize(gamma, beta, args.epsilon);
   values.store(static_cast<T*>(args.out) + first);

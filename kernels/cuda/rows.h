@@ -1,8 +1,10 @@
-// Kernels that give each row to a warp: how rows find their warp and their tenant, and a warp's sums.
+// Building blocks of kernels with one warp per row: how rows map to warps and tenants, and
+// reductions over a warp.
 //
-// Model weights rotation (ITIF, Algorithm 3): one launch for the rows of all tenants, each row meeting its own
-// tenant's weights. The thesis's threads compare their row with the index at which the next tenant begins; here
-// a row's slot stands in an array that the batch brings along, and is read once a row, whatever the row's width.
+// Model weights rotation (ITIF, Algorithm 3): one launch for the rows of all tenants, each row with
+// its tenant's weights. In the thesis a thread compares its row with the index at which the next
+// tenant begins. Here an array of the batch holds each row's slot, which is read once per row, for
+// any row width.
 #pragma once
 
 #include "kernels/args.h"
@@ -14,7 +16,7 @@ namespace itif::kernels::cuda {
 
 inline constexpr uint32_t kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
-inline constexpr uint32_t kRowsPerBlock = 4;  // a warp each
+inline constexpr uint32_t kRowsPerBlock = 4;  // one warp each
 
 inline Grid grid_of_rows(uint32_t rows) {
   return {.blocks = dim3(div_up(rows, kRowsPerBlock)), .threads = dim3(kWarp, kRowsPerBlock)};
@@ -23,7 +25,7 @@ __device__ inline uint32_t my_row() {
   return blockIdx.x * kRowsPerBlock + threadIdx.y;
 }
 
-// Over each kLanes neighbouring lanes of a warp, all of whose lanes call it.
+// Reduces over each kLanes neighbouring lanes. All lanes of the warp must call it.
 template <uint32_t kLanes>
 __device__ float lanes_sum(float value) {
 #pragma unroll
@@ -50,19 +52,19 @@ __device__ const T* slab_at(const Slab& slab, uint32_t slot) {
   return reinterpret_cast<const T*>(slab.at(slot));
 }
 
-// The most packs that a lane has in the next smaller kernel of with_row_of.
+// The kPacks of the next smaller kernel of with_row_of.
 constexpr uint32_t packs_below(uint32_t packs) {
   return packs > 16 ? 16 : packs > 8 ? 8 : packs > 6 ? 6 : packs > 4 ? 4 : packs - 1;
 }
 
-// A warp's row in registers: lane l has packs l, l + 32, … of kWidth values each. kPacks: of a lane, at most.
+// A warp's row in registers: lane l holds packs l, l + 32, … of kWidth values each, at most kPacks.
 template <class T, uint32_t kWidth, uint32_t kPacks>
 class WarpRow {
  public:
   __device__ explicit WarpRow(uint32_t width) : width_(width) {}
 
-  // Another row, of what it has in memory: read when this is made, where a lane's registers hold it, so that what
-  // several rows have is under way before any is waited for. Zeros: of nullptr.
+  // Another row, in memory; nullptr reads as zeros. If a lane's registers can hold it, the
+  // constructor loads it, so that the loads of several rows are in flight together.
   template <class Of>
   class Read {
    public:
@@ -85,16 +87,16 @@ class WarpRow {
   __device__ Read<T> read(const T* row) const { return Read<T>(*this, row); }
   __device__ Read<float> read_f32(const float* row) const { return Read<float>(*this, row); }
 
-  // body(p, first): the lane's pack p begins with the row's value `first`.
+  // Calls body(p, first) for each of the lane's packs p, which begins at value `first` of the row.
   template <class Body>
   __device__ void for_each_first(const Body& body) const {
-#pragma unroll
+#pragma unroll kUnrolledPacks
     for (uint32_t p = 0; p < kPacks; ++p) {
       const uint32_t first = (threadIdx.x + p * kWarp) * kWidth;
       if (p + 1 <= kFullPacks || first < width_) body(p, first);
     }
   }
-  // body(value)
+  // Calls body(value) for each of the lane's values.
   template <class Body>
   __device__ void for_each(const Body& body) {
     for_each_first([&](uint32_t p, uint32_t) {
@@ -124,7 +126,7 @@ class WarpRow {
   __device__ void scale(float by) {
     for_each([&](float& value) { value *= by; });
   }
-  // And goes on with what is stored.
+  // Stores the row and keeps the rounded values.
   __device__ void store_rounded(T* row) {
     for_each_first([&](uint32_t p, uint32_t first) {
       const Values<T, kWidth> pack = rounded(p);
@@ -133,7 +135,7 @@ class WarpRow {
       for (uint32_t i = 0; i < kWidth; ++i) values_[p][i] = to_float(pack.values[i]);
     });
   }
-  // LayerNorm. Mean and variance in two passes over registers: no cancellation, whatever the mean.
+  // LayerNorm. Mean and variance take two passes over registers, which avoids cancellation.
   __device__ void normalize(const Read<float>& gamma, const Read<float>& beta, float epsilon) {
     const float share = 1.0f / static_cast<float>(width_);
     float sum = 0;
@@ -151,7 +153,10 @@ class WarpRow {
   }
 
  private:
-  // Packs that every lane has: rows of fewer are given to kernels of fewer (with_row_of).
+  // Rows that registers cannot hold are looped over in local memory: unrolled, such kernels spill as
+  // much and take minutes to compile.
+  static constexpr uint32_t kUnrolledPacks = kPacks * kWidth <= 128 ? kPacks : 1;
+  // Packs that every lane has; with_row_of() gives narrower rows to smaller kernels.
   static constexpr uint32_t kFullPacks = kWidth == 1 ? 0 : packs_below(kPacks);
 
   __device__ Values<T, kWidth> rounded(uint32_t p) const {
@@ -168,8 +173,9 @@ class WarpRow {
 // The widest row. A warp's registers hold 4,096 values; wider rows spill, but no model has them.
 inline constexpr uint32_t kMaxRowWidth = 8192;
 
-// Calls body.operator()<kWidth, kPacks>() with the widest packs that rows of `width` consist of, and the least
-// number of them a lane. REQUIRES: width ≤ kMaxRowWidth, and rows begin where packs may.
+// Calls body.operator()<kWidth, kPacks>() with the widest packs that rows of `width` consist of,
+// and the least number of them per lane. REQUIRES: width ≤ kMaxRowWidth, and rows begin at
+// addresses where packs may.
 template <class T, class Body>
 void with_row_of(uint32_t width, const Body& body) {
   constexpr uint32_t kWide = Pack<T>::kWidth;

@@ -1,8 +1,8 @@
-// A block's dynamic shared memory, piece by piece. Every thread takes the same pieces in the same order; the
-// launch says how many bytes they are together (shared_bytes).
+// A block's dynamic shared memory, taken piece by piece. Every thread takes the same pieces in the
+// same order. The launch states their total size (shared_bytes).
 //
-// (Kernels have no other shared memory, so that each piece can be given guards of its own where kernels run on
-// the CPU: tests/simt has a header of this name.)
+// (Kernels have no other shared memory, so that tests/simt can guard each piece when kernels run on
+// the CPU: it has a header of this name.)
 #pragma once
 
 #include <cstddef>
@@ -24,11 +24,12 @@ class SharedMemory {
   uint32_t taken_ = 0;
 };
 
-// What a launch may take of a kernel that was not allowed more. What one is allowed is one figure for all threads and
-// streams, which the next call also lowers: it is set once, and never by what a launch happens to need.
+// The dynamic shared memory that a launch may use if its kernel's limit was not raised. A kernel's
+// limit holds for all threads and streams, and the next call may lower it. Set it once, never by
+// the needs of one launch.
 inline constexpr size_t kSharedUnlessAllowed = 48 << 10;
 
-// What a piece counts in a launch's shared_bytes.
+// Bytes of a piece within a launch's shared_bytes.
 template <class T>
 constexpr size_t shared_bytes(size_t count) {
   return (count * sizeof(T) + 15) / 16 * 16;

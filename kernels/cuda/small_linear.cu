@@ -1,5 +1,6 @@
-// The small heads in f32, those of all tenants in one launch: a warp a column of up to eight rows, its lanes along
-// k, so that a weight is read once for all of them. A row's sum has the same order whatever rows are beside it.
+// The small heads in f32, all tenants in one launch. A warp handles one column of up to eight rows,
+// its lanes along k, so that each weight is read once for all of them. A row's sum has the same
+// order whatever the other rows are.
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/rows.h"
 
@@ -19,7 +20,8 @@ __device__ void load(const float* from, float (&to)[kWidth]) {
   }
 }
 
-// Of rows [first, last): lane r ends with the sum of row first + r. What is past the last row is the last once more.
+// Lane r returns the sum of row first + r, for rows [first, last). Rows past the last repeat the
+// last one.
 template <uint32_t kRows, uint32_t kWidth>
 __device__ float sum_of_lane(const SmallLinear& args, uint32_t column, uint32_t first,
                              uint32_t last) {

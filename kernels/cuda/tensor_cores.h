@@ -1,9 +1,11 @@
-// Products of small tiles on tensor cores (PTX: mma.sync m16n8k16), the loads that bring tiles from shared memory
-// into their layout (ldmatrix), and copies to shared memory that run meanwhile (cp.async).
+// Products of small tiles on tensor cores (PTX: mma.sync m16n8k16), loads of tiles from shared
+// memory into the layout of these products (ldmatrix), and asynchronous copies to shared memory
+// (cp.async).
 //
-// Of lane l, with g = l / 4 and t = l % 4, a fragment holds: of a [16, 16]: rows g and g + 8, columns 2t, 2t + 1,
-// 2t + 8, 2t + 9; of b [16, 8]: column g, rows 2t, 2t + 1, 2t + 8, 2t + 9; of sums [16, 8]: rows g (values 0, 1)
-// and g + 8 (2, 3), columns 2t, 2t + 1.
+// A lane l holds these values of a fragment (g = l / 4, t = l % 4).
+//   a [16, 16]     rows g and g + 8, columns 2t, 2t + 1, 2t + 8, 2t + 9
+//   b [16, 8]      column g, rows 2t, 2t + 1, 2t + 8, 2t + 9
+//   sums [16, 8]   rows g (values 0, 1) and g + 8 (values 2, 3), columns 2t, 2t + 1
 //
 // (tests/simt has a header of this name for kernels on the CPU.)
 #pragma once
@@ -23,12 +25,13 @@ struct FragmentB {
 struct Sums {
   float values[4];
 };
-// Four tiles of 8 × 8: of each, row g, columns 2t and 2t + 1; or, transposed, rows 2t and 2t + 1, column g.
+// Four tiles of 8 × 8. A lane holds row g, columns 2t and 2t + 1 of each; transposed: rows 2t and
+// 2t + 1, column g.
 struct FourTiles {
   uint32_t parts[4];
 };
 
-// sums += a · b. All lanes of the warp.
+// sums += a · b. All lanes of the warp must call it.
 __device__ inline void multiply_add(Sums& sums, const FragmentA& a, const FragmentB& b, Bf16) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"
@@ -44,7 +47,8 @@ __device__ inline void multiply_add(Sums& sums, const FragmentA& a, const Fragme
         "r"(b.parts[1]));
 }
 
-// Lane l gives row l % 8 of tile l / 8, in shared memory, 16-byte aligned. All lanes of the warp.
+// Lane l passes the address of row l % 8 of tile l / 8, in shared memory, 16-byte aligned. All
+// lanes of the warp must call it.
 __device__ inline FourTiles load_tiles(const void* row) {
   FourTiles tiles;
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(row));
@@ -64,8 +68,8 @@ __device__ inline FourTiles load_tiles_transposed(const void* row) {
   return tiles;
 }
 
-// Sixteen bytes: the first `bytes` of those at `global`, and zeros behind them. Both ends 16-byte aligned, though
-// nothing is read; there when they were waited for.
+// Starts copying 16 bytes: the first `bytes` of those at `global`, then zeros. Both addresses must
+// be 16-byte aligned, even if bytes is 0. They have arrived after wait_for_copies().
 __device__ inline void copy_async(void* shared, const void* global, uint32_t bytes = 16) {
   const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes));
@@ -73,7 +77,8 @@ __device__ inline void copy_async(void* shared, const void* global, uint32_t byt
 __device__ inline void commit_copies() {
   asm volatile("cp.async.commit_group;");
 }
-// Until all but the last kLeft groups that the thread committed have come; others' need a barrier behind it.
+// Waits until all but the last kLeft groups that this thread committed have arrived. Copies of
+// other threads also need a barrier afterwards.
 template <int kLeft>
 __device__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");

@@ -1,6 +1,7 @@
-// Log-softmax over a vocabulary and its best tokens, in two launches: a block a slice of a row, which it reads once
-// and holds in registers, and a block a row, which joins its slices. How a row is cut follows from the vocabulary
-// alone, and so does the order of its sums.
+// Log-softmax over a vocabulary and its best tokens, in two launches. In the first, each block
+// reads a slice of a row once and holds it in registers. In the second, each block merges the
+// slices of a row; a row of one slice needs none. The size of the vocabulary alone determines the
+// slices, and so the order of sums.
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/shared_memory.h"
 
@@ -10,13 +11,13 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWarps = kThreads / kWarp;
 constexpr uint32_t kOfThread = 16;
-constexpr uint32_t kMostOfSlice = kThreads * kOfThread;
+constexpr uint32_t kMaxOfSlice = kThreads * kOfThread;
 
 struct Best {
   float logit = -INFINITY;
   int32_t token = -1;
 };
-// Of equals the lowest token; a NaN is never better, -∞ is nobody's.
+// Ties go to the lowest token. A NaN is never better. -∞ belongs to no token.
 __device__ inline bool is_better(const Best& a, const Best& b) {
   if (a.logit != b.logit) return a.logit > b.logit;
   return a.token >= 0 && (b.token < 0 || a.token < b.token);
@@ -29,28 +30,29 @@ __device__ inline Best best_of_warp(Best best) {
   }
   return best;
 }
-// Σ exp(x − most) with its `most`, which may be -∞.
+// The factor that rescales Σ exp(x − most) from `most`, which may be -∞, to `largest`.
 __device__ inline float weight_of(float most, float largest) {
   return most == -INFINITY ? 0 : expf(most - largest);
 }
 
-// A row's slices: the first leaves what joins the others in their place, as soon as their logits are in registers.
+// The slices of a row. Once its logits are in registers, the first launch overwrites them with the
+// slice's result, which the second launch reads.
 struct Slices {
   uint32_t count, length;
 
   explicit Slices(uint32_t vocab)
-      : count(div_up(vocab, kMostOfSlice)), length(div_up(vocab, count)) {}
+      : count(div_up(vocab, kMaxOfSlice)), length(div_up(vocab, count)) {}
 };
-// most, sum, and the best tokens, best first: logits, then tokens.
+// A slice's result: most, sum, then the logits of its best tokens, best first, then these tokens.
 constexpr uint32_t kFoundAt = 2;
-static_assert(kFoundAt + 2 * kMaxTopTokens <= kMostOfSlice / 4, "a slice holds what it leaves");
+static_assert(kFoundAt + 2 * kMaxTopTokens <= kMaxOfSlice / 4, "a slice holds what it leaves");
 
 __device__ inline float* logits_of(const TopTokens& args, const uint32_t* chosen, uint32_t row) {
   return args.logits + size_t{chosen == nullptr ? row : chosen[row]} * args.vocab;
 }
-__device__ inline void write_found(const TopTokens& args, uint32_t row, uint32_t place,
+__device__ inline void write_found(const TopTokens& args, uint32_t row, uint32_t rank,
                                    const Best& best, float most, float log_sum) {
-  const size_t at = size_t{row} * args.count + place;
+  const size_t at = size_t{row} * args.count + rank;
   args.tokens[at] = best.token;
   args.log_probabilities[at] = best.token < 0 ? -INFINITY : best.logit - most - log_sum;
 }
@@ -63,8 +65,8 @@ __global__ void __launch_bounds__(kThreads)
   float* sum_of = shared.take<float>(kWarps);
   Best* least_of = shared.take<Best>(kWarps);
   uint32_t* num_candidates = shared.take<uint32_t>(1);
-  float* candidates = shared.take<float>(kMostOfSlice);
-  uint16_t* places = shared.take<uint16_t>(kMostOfSlice);  // in the slice
+  float* candidates = shared.take<float>(kMaxOfSlice);
+  uint16_t* slice_indices = shared.take<uint16_t>(kMaxOfSlice);  // in the slice
   const uint32_t row = blockIdx.x, first = blockIdx.y * slices.length;
   const uint32_t length = min(slices.length, args.vocab - first);
   const uint32_t warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
@@ -98,8 +100,9 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
 
-  // Each warp has `wanted` tokens at least as good as the least of its lanes' best that is found here; all warps
-  // together have args.count as good as the least of those.
+  // `least` becomes a lower bound of the args.count best. In each warp, `wanted` tokens are at
+  // least as good as the wanted-th best of its lanes' best tokens. In all warps together,
+  // args.count are as good as the least of those.
   Best best;
 #pragma unroll
   for (uint32_t i = 0; i < kOfThread; ++i)
@@ -130,11 +133,11 @@ __global__ void __launch_bounds__(kThreads)
       if (one.logit > -INFINITY && !is_better(least, one)) {
         const uint32_t at = atomicAdd(num_candidates, 1u);
         candidates[at] = one.logit;
-        places[at] = static_cast<uint16_t>(i * kThreads + threadIdx.x);
+        slice_indices[at] = static_cast<uint16_t>(i * kThreads + threadIdx.x);
       }
     }
   }
-  __syncthreads();  // in any order: each has its own place among them
+  __syncthreads();  // candidates are in any order: each counts its own rank
   most = -INFINITY;
   for (uint32_t w = 0; w < kWarps; ++w) most = fmaxf(most, most_of[w]);
   sum = 0;
@@ -145,25 +148,26 @@ __global__ void __launch_bounds__(kThreads)
     logits[0] = most;
     logits[1] = sum;
   }
-  const auto found = [&](uint32_t place, const Best& one) {
-    if (is_whole) return write_found(args, row, place, one, most, log_sum);
-    logits[kFoundAt + place] = one.logit;
-    reinterpret_cast<int32_t*>(logits)[kFoundAt + args.count + place] = one.token;
+  const auto found = [&](uint32_t rank, const Best& one) {
+    if (is_whole) return write_found(args, row, rank, one, most, log_sum);
+    logits[kFoundAt + rank] = one.logit;
+    reinterpret_cast<int32_t*>(logits)[kFoundAt + args.count + rank] = one.token;
   };
   const uint32_t of_all = *num_candidates;
   for (uint32_t c = threadIdx.x; c < of_all; c += kThreads) {
     const float logit = candidates[c];
-    const uint32_t at = places[c];
-    uint32_t place = 0;
+    const uint32_t at = slice_indices[c];
+    uint32_t rank = 0;
     for (uint32_t other = 0; other < of_all; ++other)
-      place += candidates[other] > logit || (candidates[other] == logit && places[other] < at);
-    if (place < args.count) found(place, {logit, static_cast<int32_t>(first + at)});
+      rank +=
+          candidates[other] > logit || (candidates[other] == logit && slice_indices[other] < at);
+    if (rank < args.count) found(rank, {logit, static_cast<int32_t>(first + at)});
   }
-  for (uint32_t place = of_all + threadIdx.x; place < args.count; place += kThreads)
-    found(place, {});
+  for (uint32_t rank = of_all + threadIdx.x; rank < args.count; rank += kThreads) found(rank, {});
 }
 
-// A token's place is how many of all slices are better: those of a slice stand in order, and so do the slices' tokens.
+// A token's rank is the number of better tokens in all slices. A slice's tokens are sorted, so
+// that a binary search counts them. Slices ascend by token, which breaks ties.
 __global__ void __launch_bounds__(kThreads)
     join_slices_kernel(TopTokens args, Slices slices, const uint32_t* chosen) {
   const uint32_t row = blockIdx.x;
@@ -178,10 +182,10 @@ __global__ void __launch_bounds__(kThreads)
   const float log_sum = logf(sum);
   for (uint32_t i = threadIdx.x; i < slices.count * args.count; i += kThreads) {
     const uint32_t mine = i / args.count;
-    uint32_t place = i % args.count;
+    uint32_t rank = i % args.count;
     const float* found = of_row + mine * slices.length + kFoundAt;
-    const Best one = {found[place], reinterpret_cast<const int32_t*>(found)[args.count + place]};
-    for (uint32_t s = 0; s < slices.count && place < args.count; ++s) {
+    const Best one = {found[rank], reinterpret_cast<const int32_t*>(found)[args.count + rank]};
+    for (uint32_t s = 0; s < slices.count && rank < args.count; ++s) {
       if (s == mine) continue;
       const float* others = of_row + s * slices.length + kFoundAt;
       uint32_t begin = 0, end = args.count;
@@ -193,9 +197,9 @@ __global__ void __launch_bounds__(kThreads)
         else
           end = middle;
       }
-      place += begin;
+      rank += begin;
     }
-    if (place < args.count) write_found(args, row, place, one, most, log_sum);
+    if (rank < args.count) write_found(args, row, rank, one, most, log_sum);
   }
 }
 
@@ -207,8 +211,8 @@ void top_tokens(const Launcher& launch, const TopTokens& args, const uint32_t* c
   launch({.blocks = dim3(args.rows, slices.count),
           .threads = dim3(kThreads),
           .shared_bytes = 2 * shared_bytes<float>(kWarps) + shared_bytes<Best>(kWarps) +
-                          shared_bytes<uint32_t>(1) + shared_bytes<float>(kMostOfSlice) +
-                          shared_bytes<uint16_t>(kMostOfSlice)},
+                          shared_bytes<uint32_t>(1) + shared_bytes<float>(kMaxOfSlice) +
+                          shared_bytes<uint16_t>(kMaxOfSlice)},
          top_tokens_kernel, args, slices, chosen, banned_of, banned);
   if (slices.count > 1)
     launch({.blocks = dim3(args.rows), .threads = dim3(kThreads)}, join_slices_kernel, args, slices,

@@ -1,5 +1,5 @@
-// Loads and stores of activations (f32 or bf16 in memory, f32 in registers) for Highway kernels, whole
-// vectors and tails. Included once a target: hence the guard that toggles.
+// Loads and stores of activations (f32 or bf16 in memory, f32 in registers) for Highway kernels,
+// whole vectors and tails. Highway includes this once per target, hence the guard that toggles.
 #if defined(ITIF_KERNELS_HOST_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ITIF_KERNELS_HOST_ACTIVATION_INL_H_
 #undef ITIF_KERNELS_HOST_ACTIVATION_INL_H_
@@ -51,7 +51,7 @@ HWY_INLINE void StoreAct([[maybe_unused]] D d, hn::Vec<D> v, Bf16* p) {
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, half)), d16, reinterpret_cast<uint16_t*>(p));
 }
 
-// The first n lanes, 0 < n < Lanes(d); the others read as 0. Touches no memory past them.
+// Loads the first n lanes, 0 < n < Lanes(d); the others are 0. Reads no memory past them.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> LoadActN(D d, const T* p, size_t n) {
   HWY_ALIGN T lanes[hn::MaxLanes(D())] = {};
@@ -66,8 +66,8 @@ HWY_INLINE void StoreActN(D d, hn::Vec<D> v, T* p, size_t n) {
   std::memcpy(p, lanes, n * sizeof(T));
 }
 
-// Calls body(i, n) for lanes [i, i + n) until `count`: n is Lanes(d) but for the last call.
-// `Part` tells body at compile time which it is, so that the whole vectors take no branch.
+// ForLanes() calls body(part, i, n) for lanes [i, i + n) up to `count`. n is Lanes(d), except in
+// the last call. `part` is Whole or Tail, so that whole vectors take no branch.
 struct Whole {
   template <class D, class T>
   static HWY_INLINE hn::Vec<D> load(D d, const T* p, size_t) {

@@ -1,5 +1,5 @@
-// Shares the tasks of a batch's attention among the threads and picks the fastest kernel that this
-// CPU has.
+// Distributes the attention tasks of a batch among the threads and picks the fastest kernel of this
+// CPU.
 #include "kernels/host/operators.h"
 
 #include <atomic>
@@ -43,7 +43,7 @@ void attention(const Attention& args, const HostLaunch& launch,
   if (rows == 0) return;
   const AttentionTaskFunction run = choose_task(launch);
   std::atomic<uint64_t> next{0};
-  // Below some thousand scores waking the pool costs more than it saves.
+  // Waking the pool for fewer than some thousand scores costs more than it saves.
   if (launch.num_threads <= 1 || rows * args.num_heads < 64) {
     run_tasks(args, 1, run, next, scratch.base);
     return;

@@ -1,14 +1,15 @@
-// One head of one segment in bf16 products with f32 sums, for the kernels that include this
-// (attention_bf16_avx512.cc, attention_bf16_amx.cc), which bring the product of a tile of rows with a
-// packed matrix.
+// One head of one segment in bf16 products with f32 sums. The files that include this
+// (attention_bf16_avx512.cc, attention_bf16_amx.cc) supply Product, which multiplies a tile of rows
+// by a packed matrix.
 //
-// Scores (Q · Kᵀ) and results (P · V) are the same product: rows of bf16 pairs times a matrix packed in
-// panels of 16 columns, [panel][pairs][16][2], which is what VDPBF16PS and TDPBF16PS both multiply
-// with. K's columns are keys and its pairs run along the head; V's columns are the head's and its pairs
-// are keys. Padding is zero everywhere, so that products need no edges. Probabilities are rounded to
-// bf16; their sums are of the unrounded ones.
+// Scores (Q · Kᵀ) and results (P · V) are the same product: rows of bf16 pairs times a matrix in
+// panels of 16 columns, [panel][pairs][16][2]. VDPBF16PS and TDPBF16PS both take this layout. K's
+// columns are keys and its pairs run along the head; V's columns are the head's and its pairs are
+// keys. Padding is zero, so that products need no edge cases. Probabilities are rounded to bf16;
+// their sums are of the unrounded ones.
 //
-// Everything here is compiled for AVX512-BF16: include only in files that run on CPUs that have it.
+// Everything here is compiled for AVX512-BF16: include it only in files that run on CPUs that have
+// it.
 #pragma once
 
 #include <immintrin.h>
@@ -32,8 +33,8 @@ constexpr size_t round_up(size_t n, size_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-// What Product::run multiplies: c[rows][16·num_panels] = a[rows][2·num_pairs] · b.
-// num_pairs is a multiple of 16. Products may write all kTileRows rows of c and read as many of a.
+// The operands of Product::run(): c[rows][16·num_panels] = a[rows][2·num_pairs] · b. num_pairs is a
+// multiple of 16. A product may write all kTileRows rows of c and read as many of a.
 struct TileProduct {
   const uint16_t* a = nullptr;
   size_t a_stride = 0;  // elements
@@ -46,7 +47,7 @@ struct TileProduct {
   size_t rows = 0;
 };
 
-// The first min(n, 32) elements, then zeros.
+// Loads the first min(n, 32) elements, then zeros.
 inline __m512i load_row(const uint16_t* p, size_t n) {
   if (n >= 32) return _mm512_loadu_si512(p);
   return _mm512_maskz_loadu_epi16(static_cast<__mmask32>((uint64_t{1} << n) - 1), p);
@@ -83,7 +84,7 @@ inline void transpose_16x16(__m512i* r) {
   }
 }
 
-// K's rows [keys][head_size] to panels of 16 keys, pairs along the head.
+// Packs K's rows [keys][head_size] into panels of 16 keys, pairs along the head.
 inline void pack_keys(const uint16_t* rows, size_t row_stride, size_t keys, size_t head_size,
                       size_t num_pairs, uint16_t* packed) {
   for (size_t key = 0; key < round_up(keys, kPanelColumns); key += kPanelColumns) {
@@ -102,7 +103,7 @@ inline void pack_keys(const uint16_t* rows, size_t row_stride, size_t keys, size
   }
 }
 
-// V's rows [keys][head_size] to panels of 16 of the head's columns, pairs of keys.
+// Packs V's rows [keys][head_size] into panels of 16 of the head's columns, pairs of keys.
 inline void pack_values(const uint16_t* rows, size_t row_stride, size_t keys, size_t head_size,
                         size_t num_pairs, uint16_t* packed) {
   alignas(64) static constexpr uint16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
@@ -137,8 +138,8 @@ inline __m512 exp2_of(__m512 x) {
   return _mm512_scalef_ps(p, n);
 }
 
-// Scores of one query to unnormalised probabilities in bf16, zeros up to `stride` (a multiple of 32);
-// returns 1 / their sum. `scale` includes log2(e).
+// Turns the scores of one query into unnormalised probabilities in bf16, zeros up to `stride` (a
+// multiple of 32). Returns 1 / their sum. `scale` includes log2(e).
 inline float softmax_row(const float* scores, size_t keys, size_t stride, float scale,
                          uint16_t* probabilities) {
   const size_t whole = keys / 16 * 16;

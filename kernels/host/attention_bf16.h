@@ -1,13 +1,14 @@
-// Attention in bf16 products, for bf16 activations on CPUs that have them.
+// Attention in bf16 products, for bf16 activations on CPUs that support them.
 #pragma once
 
 #include "kernels/host/attention_tasks.h"
 
 namespace itif::kernels::host {
 
-// AVX512-BF16. REQUIRES: the CPU has it, for the function that is returned.
+// REQUIRES: the returned function runs only on CPUs with AVX512-BF16.
 AttentionTaskFunction attention_avx512_bf16_task();
-// AMX-BF16. REQUIRES: as above, AVX512-BF16, and the system's permission to use tiles.
+// REQUIRES: the returned function runs only on CPUs with AVX512-BF16 and AMX-BF16, with the
+// system's permission to use tiles.
 AttentionTaskFunction attention_amx_bf16_task();
 size_t attention_bf16_scratch_bytes(uint32_t max_tokens);
 

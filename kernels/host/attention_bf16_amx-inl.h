@@ -1,24 +1,25 @@
-// The product of attention_bf16-inl.h by AMX tiles. `Tiles` are the eight tile registers, each of 16
-// rows of 64 bytes: the hardware's in attention_bf16_amx.cc, arrays in the tests, so that this is
-// checked on CPUs without AMX, too.
+// The product of attention_bf16-inl.h on AMX tiles. `Tiles` are the eight tile registers, each of
+// 16 rows of 64 bytes: the hardware's in attention_bf16_amx.cc, arrays in the tests, which check
+// this code on CPUs without AMX.
 //
 //   Tiles::load<t>(address, stride_bytes), store<t>(…), zero<t>()
-//   Tiles::multiply<c, a, b>()   c (16 × 16 f32) += a (16 rows of 16 pairs) · b (16 pairs of 16 columns)
+//   Tiles::multiply<c, a, b>()
+//       c (16 × 16 f32) += a (16 rows of 16 pairs) · b (16 pairs of 16 columns)
 #pragma once
 
 #include "kernels/host/attention_bf16-inl.h"
 
-// So that the hardware's operations can be inlined. The compiler makes up no tile code of its own.
+// Lets the hardware's operations be inlined. The compiler generates no other tile code.
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,amx-tile,amx-bf16")
 
 namespace itif::kernels::host::bf16 {
 
-// Four panels at a time: four independent sums (tiles 0–3) hide the latency of a product; the rows
-// stand in tile 4, the panels pass through 5–7.
+// Four panels at a time: four independent sums (tiles 0–3) hide the latency of a product. Tile 4
+// holds the rows; the panels pass through tiles 5–7.
 template <class Tiles>
 struct TiledProduct {
-  Tiles tiles;  // configured while it lives
+  Tiles tiles;  // configured during its lifetime
 
   void run(const TileProduct& p) {
     size_t panel = 0;

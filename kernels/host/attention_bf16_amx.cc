@@ -1,4 +1,4 @@
-// AMX's tile registers for attention_bf16_amx-inl.h.
+// The AMX tile registers for attention_bf16_amx-inl.h.
 #include "kernels/host/attention_bf16.h"
 #include "kernels/host/attention_bf16_amx-inl.h"
 #include "kernels/host/batched_gemm_bf16-inl.h"
@@ -9,7 +9,7 @@
 namespace itif::kernels::host {
 namespace {
 
-// All tiles of the largest shape. Source: Intel SDM, volume 1, table 18-1 (palette 1).
+// All tiles have the largest shape. Source: Intel SDM, volume 1, table 18-1 (palette 1).
 struct alignas(64) TileConfig {
   uint8_t palette = 1;
   uint8_t start_row = 0;
@@ -18,7 +18,7 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 static_assert(sizeof(TileConfig) == 64);
-// Of static storage: GCC's intrinsic tells the compiler of the first eight bytes only.
+// Static, because GCC's intrinsic tells the compiler about the first eight bytes only.
 constexpr TileConfig kTileConfig;
 
 // The intrinsics take register numbers as literals only.
@@ -54,7 +54,7 @@ struct HardwareTiles {
   }
   template <int kTile>
   void load(const void* address, size_t stride_bytes) {
-    // GCC's intrinsic does not say that it reads memory: stores must not move past it.
+    // GCC's intrinsic does not declare that it reads memory: stores must not move past it.
     __asm__ volatile("" ::: "memory");
 #define ITIF_LOAD(t) _tile_loadd(t, address, stride_bytes)
     ITIF_EACH_TILE(kTile, ITIF_LOAD);

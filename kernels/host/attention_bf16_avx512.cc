@@ -1,5 +1,5 @@
-// The product of attention_bf16-inl.h and batched_gemm_bf16-inl.h by VDPBF16PS: a tile of six rows and four panels accumulates in
-// 24 registers, the pairs of a row are broadcast.
+// The product of attention_bf16-inl.h and batched_gemm_bf16-inl.h by VDPBF16PS. A tile of six rows
+// and four panels accumulates in 24 registers; the pairs of a row are broadcast.
 #include "kernels/host/attention_bf16-inl.h"
 #include "kernels/host/attention_bf16.h"
 #include "kernels/host/batched_gemm_bf16-inl.h"

@@ -1,9 +1,9 @@
 // One head of one segment in f32 registers.
 //
-// K is packed into panels of one vector of keys, [panel][head_size][lanes], so that a tile of queries
-// multiplies it with broadcasts and whole-vector loads only; V into rows of whole vectors. Score rows
-// are kept whole: six of them stay in the L1 cache up to about a thousand keys, and need no rescaling
-// as running maxima would.
+// K is packed into panels of one vector of keys, [panel][head_size][lanes]. A tile of queries then
+// multiplies it with broadcasts and whole-vector loads only. V is packed into rows of whole
+// vectors. Score rows are kept whole: six of them stay in the L1 cache up to about a thousand keys,
+// and they need no rescaling, as running maxima would.
 #include "kernels/host/attention_f32.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -29,7 +29,7 @@ namespace HWY_NAMESPACE {
 
 using D = hn::CappedTag<float, kMaxLanes>;
 using V = hn::Vec<D>;
-// Vectors side by side in a tile: with six queries, 24 of AVX-512's 32 registers, 12 of AVX2's 16.
+// Vectors per row of a tile: with six queries, 24 of AVX-512's 32 registers, 12 of AVX2's 16.
 constexpr size_t kTileVectors = hn::MaxLanes(D()) >= 16 ? 4 : 2;
 
 template <class T>
@@ -63,7 +63,8 @@ HWY_INLINE void ScoreTile(const float* queries, size_t head_size, const float* k
     for (size_t p = 0; p < P; ++p) hn::StoreU(sums[q][p], d, scores + q * stride + p * lanes);
 }
 
-// Turns `length` scores into unnormalised probabilities, zeroes up to `stride`; returns 1 / their sum.
+// Turns `length` scores into unnormalised probabilities, with zeros up to `stride`. Returns 1 /
+// their sum.
 HWY_INLINE float SoftmaxRow(float* scores, size_t length, size_t stride) {
   const D d;
   const size_t lanes = hn::Lanes(d);
@@ -112,7 +113,7 @@ struct HeadView {
   float* scores;        // [kTileQueries][stride]
 };
 
-// Q queries, packed and scaled, to out [Q][kMaxHeadSize].
+// Computes out [Q][kMaxHeadSize] of Q packed and scaled queries.
 template <size_t Q>
 HWY_NOINLINE void QueryTile(const HeadView& head, const float* queries, float* out) {
   const D d;
@@ -159,10 +160,10 @@ void AttentionTaskOf(const Attention& args, const AttentionTask& task, std::byte
   head.scores = values + head.length * head.value_stride;
 
   HWY_ALIGN float rows[kTileQueries * kMaxHeadSize];
-  for (size_t j = 0; j < head.stride; j += lanes) {  // one panel: lanes keys, transposed
+  for (size_t j = 0; j < head.stride; j += lanes) {  // one panel: `lanes` keys, transposed
     float* panel = keys + j * head_size;
     for (size_t lane = 0; lane < lanes; ++lane) {
-      // Lanes past the last key hold some key: their scores are discarded, but must not be NaN.
+      // Lanes past the last key repeat it: their scores are discarded, but must not be NaN.
       WidenRow(k_rows + std::min(j + lane, head.length - 1) * 3 * hidden, head_size, 1.0f, rows);
       for (size_t i = 0; i < head_size; ++i) panel[i * lanes + lane] = rows[i];
     }

@@ -1,4 +1,4 @@
-// Attention computed in f32, for f32 activations and for bf16 ones on CPUs without bf16 products.
+// Attention computed in f32, for f32 activations, and for bf16 ones on CPUs without bf16 products.
 #pragma once
 
 #include "kernels/host/attention_tasks.h"

@@ -1,6 +1,6 @@
-// Attention cut into tasks of about equal work that threads draw in turn: a block of queries of one
-// head of one segment. A task packs its head's K and V for itself, hence blocks no smaller than
-// kMinQueries.
+// Attention cut into tasks of about equal work: a block of queries of one head of one segment.
+// Threads draw tasks from a shared counter. Each task packs its head's K and V again, so that
+// blocks have at least kMinQueries queries.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +19,12 @@ struct AttentionTask {
   uint32_t query_end = 0;
 };
 
-// The runs of one head's task; `scratch` is the thread's.
+// Runs a task. `scratch` belongs to the thread.
 using AttentionTaskFunction = void (*)(const Attention& args, const AttentionTask& task,
                                        std::byte* scratch);
 
-// Walks the tasks of a batch in a fixed order; one a thread, asked for ascending numbers.
+// Finds the tasks of a batch by number, in a fixed order. One per thread, which asks for ascending
+// numbers.
 class AttentionTaskCursor {
  public:
   static constexpr uint32_t kMinQueries = 96;
@@ -39,7 +40,7 @@ class AttentionTaskCursor {
     enter_segment();
   }
 
-  // False when there is no task of this number.
+  // Returns false if there is no task of this number.
   bool seek(uint64_t number, AttentionTask& task) {
     while (segment_ < args_.segments.size() && number >= first_number_ + segment_tasks()) {
       first_number_ += segment_tasks();
@@ -67,7 +68,7 @@ class AttentionTaskCursor {
     if (length_ == 0) return;
     const uint64_t queries = std::clamp<uint64_t>(work_per_task_ / length_, kMinQueries, 1u << 30);
     num_blocks_ = static_cast<uint32_t>((length_ + queries - 1) / queries);
-    // Even blocks, in multiples of the largest tile of queries.
+    // Equal blocks, in multiples of the largest tile of queries.
     block_queries_ = ((length_ + num_blocks_ - 1) / num_blocks_ + 15) / 16 * 16;
     num_blocks_ = (length_ + block_queries_ - 1) / block_queries_;
   }

@@ -1,4 +1,5 @@
-// Shares the products of a batched GEMM among the threads and picks the fastest kernel that this CPU has.
+// Distributes the products of a batched GEMM among the threads and picks the fastest kernel of this
+// CPU.
 #include "kernels/host/batched_gemm.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace itif::kernels::host {
 namespace {
 
-constexpr uint32_t kMinRows = 96;  // of a task: packing b must not outweigh multiplying with it
+constexpr uint32_t kMinRows = 96;  // per task: packing b must not outweigh multiplying by it
 constexpr uint32_t kTasksPerThread = 4;
 
 BatchedGemmFunction choose_task(const HostLaunch& launch) {
@@ -21,14 +22,14 @@ BatchedGemmFunction choose_task(const HostLaunch& launch) {
   return batched_gemm_f32_task(launch.activation);
 }
 
-// Every product of more rows than this is divided.
+// Products of more rows than the result are split.
 uint32_t rows_of_task(uint64_t rows, uint32_t num_threads) {
   if (num_threads <= 1) return UINT32_MAX;
   const uint64_t share = rows / (uint64_t{num_threads} * kTasksPerThread) + 1;
   return static_cast<uint32_t>(std::clamp<uint64_t>((share + 15) / 16 * 16, kMinRows, 1u << 30));
 }
 
-// A thread's, of either kernel: its b packed, a tile of rows of a, their sums.
+// Scratch of a thread, enough for all kernels: packed b, a tile of rows of a, their sums.
 size_t scratch_bytes(size_t n, size_t k) {
   const auto round_up = [](size_t count, size_t multiple) {
     return (count + multiple - 1) / multiple * multiple;

@@ -1,5 +1,5 @@
-// Batched GEMMs cut into tasks that threads draw in turn: a block of rows of one product. A task packs
-// its b for itself, into its thread's scratch.
+// Batched GEMMs cut into tasks: a block of rows of one product. Threads draw tasks from a shared
+// counter. Each task packs its b into its thread's scratch.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 namespace itif::kernels::host {
 
 struct BatchedGemmTask {
-  size_t a = 0, b = 0, out = 0;  // of the product, elements
+  size_t a = 0, b = 0, out = 0;  // offsets of the product, in elements
   uint32_t m_begin = 0, m_end = 0;
   uint32_t n = 0, k = 0;
 };
@@ -19,7 +19,7 @@ using BatchedGemmFunction = void (*)(const BatchedGemm& args, const BatchedGemmT
                                      std::byte* scratch);
 
 BatchedGemmFunction batched_gemm_f32_task(DType activation);
-// REQUIRES: the CPU has the products, for the functions that are returned.
+// REQUIRES: the returned functions run only on CPUs that support the products.
 BatchedGemmFunction batched_gemm_avx512_bf16_task();
 BatchedGemmFunction batched_gemm_amx_bf16_task();
 

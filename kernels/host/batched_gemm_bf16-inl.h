@@ -1,5 +1,5 @@
 // One product of a batched GEMM in bf16 products with f32 sums, with the tiles and the packing of
-// attention_bf16-inl.h: include only where that may be.
+// attention_bf16-inl.h. The same restriction on includes applies.
 #pragma once
 
 #include "kernels/host/attention_bf16-inl.h"

@@ -1,5 +1,6 @@
-// One product of a batched GEMM in f32 registers: b in panels of one vector of columns,
-// [panel][k][lanes], so that a tile of rows multiplies it with broadcasts and whole-vector loads only.
+// One product of a batched GEMM in f32 registers. b is packed into panels of one vector of columns,
+// [panel][k][lanes], so that a tile of rows multiplies it with broadcasts and whole-vector loads
+// only.
 #include "kernels/host/batched_gemm.h"
 #include "kernels/host/launch.h"
 
@@ -15,7 +16,7 @@ namespace HWY_NAMESPACE {
 
 using D = hn::CappedTag<float, 16>;
 constexpr size_t kTileRows = 6;
-// Vectors side by side in a tile: with six rows, 24 of AVX-512's 32 registers, 12 of AVX2's 16.
+// Vectors per row of a tile: with six rows, 24 of AVX-512's 32 registers, 12 of AVX2's 16.
 constexpr size_t kTilePanels = hn::MaxLanes(D()) >= 16 ? 4 : 2;
 
 struct Product {
@@ -62,14 +63,14 @@ void CopyRow(const T* from, size_t count, float* to) {
   });
 }
 
-// `row` holds one row of b, in whole vectors.
+// `row`: scratch for one row of b, in whole vectors.
 template <class T>
 void Pack(const T* b, bool is_transposed, size_t n, size_t k, float* row, float* packed) {
   const size_t lanes = hn::Lanes(D());
   const size_t columns = (n + lanes - 1) / lanes * lanes;
   if (is_transposed) {
     for (size_t j = 0; j < columns; ++j) {
-      // Columns past the last are some column: their sums are discarded.
+      // Columns past the last repeat it: their sums are discarded.
       CopyRow(b + std::min(j, n - 1) * k, k, row);
       float* panel = packed + j / lanes * lanes * k + j % lanes;
       for (size_t i = 0; i < k; ++i) panel[i * lanes] = row[i];

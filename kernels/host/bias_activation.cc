@@ -1,4 +1,4 @@
-// One pass over the rows of a GEMM's output while they are in the cache.
+// Adds bias and activation in one pass over a GEMM's output while it is in the cache.
 #include "kernels/host/operators.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -18,7 +18,7 @@ void BiasActivationRows(const BiasActivation& args, uint32_t begin, uint32_t end
   for_each_range(
       args.ranges, begin, end, [&](uint32_t slot, uint32_t first, uint32_t last) HWY_ATTR {
         T* x = static_cast<T*>(args.x) + first * size_t{width};
-        if (args.bias.base == nullptr) {  // the rows of a range are one run of memory
+        if (args.bias.base == nullptr) {  // the rows of a range are contiguous
           ForLanes(d, (last - first) * width, [&](auto part, size_t i, size_t n) HWY_ATTR {
             part.store(d, Activate<kActivation, T>(d, part.load(d, x + i, n)), x + i, n);
           });

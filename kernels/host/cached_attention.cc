@@ -1,5 +1,5 @@
-// Attention of one query a row over blocks of keys and values, in one pass: the softmax is corrected as
-// larger scores appear, so that nothing grows with the length.
+// Attention of one query per row over blocks of keys and values, in one pass. The softmax is
+// rescaled as larger scores appear, so that no memory grows with the length.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -26,7 +26,7 @@ HWY_INLINE float Dot(const float* q, const T* k, size_t size) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
-// One head of one row.
+// Computes one head of one row.
 template <class T>
 void AttendOne(const CachedAttention& args, uint32_t row, uint32_t head) {
   const hn::ScalableTag<float> d;
@@ -107,12 +107,12 @@ void cached_attention(const CachedAttention& args, const HostLaunch& launch) noe
   const auto run = launch.activation == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(CachedAttentionBf16)
                                                      : HWY_DYNAMIC_DISPATCH(CachedAttentionF32);
   const auto heads = static_cast<uint32_t>(args.tables.size()) * args.num_heads;
-  // A thread's share is worth waiting for from some 10 µs on.
-  constexpr uint64_t kLeastProducts = 1u << 16;
+  // A thread's share of at least some 10 µs is worth waking it.
+  constexpr uint64_t kMinProducts = 1u << 16;
   uint64_t tokens = 0;
   for (const KvTable& table : args.tables) tokens += table.num_tokens;
   const uint64_t of_a_head = 2 * tokens * args.head_size / std::max<size_t>(1, args.tables.size());
-  const auto least = static_cast<uint32_t>(kLeastProducts / std::max<uint64_t>(1, of_a_head) + 1);
+  const auto least = static_cast<uint32_t>(kMinProducts / std::max<uint64_t>(1, of_a_head) + 1);
   parallel_rows(launch, heads, least, [&](uint32_t begin, uint32_t end) { run(args, begin, end); });
 }
 

@@ -1,4 +1,5 @@
-// Class token and positions in one pass over the patch embeddings, each row with its tenant's.
+// Adds class tokens and positions in one pass over the patch embeddings, each row with its
+// tenant's.
 #include "kernels/host/operators.h"
 
 #undef HWY_TARGET_INCLUDE

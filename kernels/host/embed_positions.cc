@@ -1,4 +1,4 @@
-// Scaled embeddings and positions in one pass.
+// Adds scaled embeddings and positions in one pass.
 #include "kernels/host/operators.h"
 
 #undef HWY_TARGET_INCLUDE

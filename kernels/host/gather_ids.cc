@@ -1,5 +1,6 @@
-// A loop over the pieces, on the caller's thread: a batch has some thousands of ids at most. Ids come
-// from peers: each is checked against the vocabulary. The compiler vectorises the inner loops.
+// Loops over the pieces on the caller's thread: a batch has a few thousand ids at most. Ids come
+// from peers, so that each is checked against the vocabulary. The compiler vectorises the inner
+// loops.
 #include "kernels/host/operators.h"
 
 namespace itif::kernels::host {

@@ -1,6 +1,6 @@
-// From pixels scattered over packets to rows of a matrix, in one pass. A thread takes whole rows of
-// patches. Each row of a patch's pixels is first copied out of its pieces: they may end anywhere, and
-// whole vectors must not read past them.
+// Gathers pixels that are scattered over packets into rows of a matrix, in one pass. A thread
+// handles whole rows of patches. Each pixel row of a patch is first copied out of its pieces: they
+// may end anywhere, and whole-vector loads must not read past them.
 #include <cstring>
 
 #include "kernels/host/operators.h"
@@ -20,7 +20,8 @@ class PieceReader {
  public:
   explicit PieceReader(std::span<const BytePiece> pieces) : pieces_(pieces) {}
 
-  // REQUIRES: offset is not before the end of the last read, and the pieces hold what is asked for.
+  // REQUIRES: offset is at or after the end of the last read, and the pieces hold all requested
+  // bytes.
   void read(size_t offset, size_t bytes, uint8_t* out) {
     while (offset >= first_ + pieces_[piece_].bytes) first_ += pieces_[piece_++].bytes;
     for (;;) {
@@ -64,8 +65,8 @@ HWY_INLINE void Load3(F32 d, const float* from, hn::Vec<F32>& r, hn::Vec<F32>& g
   hn::LoadInterleaved3(d, from, r, g, b);
 }
 
-// One row of a patch, [patch, channels] → [channels] runs of `patch`, `plane` apart. Whole vectors may be
-// read past the row's values.
+// Transposes one pixel row of a patch, [patch, channels], to [channels] runs of `patch` values,
+// `plane` apart. May read whole vectors past the row's values.
 template <class T, class Value>
 HWY_INLINE void Spread(const Value* HWY_RESTRICT row, uint32_t patch, uint32_t channels,
                        const float* scale, const float* shift, size_t plane, T* out) {
@@ -96,7 +97,7 @@ HWY_INLINE void Spread(const Value* HWY_RESTRICT row, uint32_t patch, uint32_t c
   }
 }
 
-// Rows of patches [begin, end) of the batch: image after image, from top to bottom.
+// Gathers rows of patches [begin, end) of the batch, numbered image by image from top to bottom.
 template <class T>
 void PatchRows(const GatherPatches& args, uint32_t begin, uint32_t end) {
   constexpr size_t kSlack = 3 * hn::MaxLanes(F32()) * sizeof(float);

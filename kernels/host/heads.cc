@@ -1,4 +1,4 @@
-// Rows to heads and back: the transposes around attention in the thesis's form.
+// Rows to heads and back: the transposes around attention in the thesis fusion mode.
 #include <cstring>
 
 #include "kernels/host/operators.h"
@@ -24,7 +24,8 @@ void for_each_padded_row(std::span<const PaddedSegment> segments, uint32_t begin
     for (uint32_t row = std::max(begin, segment->first_row); row < last; ++row) body(*segment, row);
   }
 }
-// Where the first of a row's heads stands by heads, in elements; the next is num_rows · head_size on.
+// Returns the offset of a row's first head in the layout by heads, in elements. The next head is
+// num_rows · head_size further.
 inline size_t first_head(const PaddedSegment& segment, uint32_t row, size_t hidden,
                          size_t head_size) {
   return segment.first_row * hidden + (row - segment.first_row) * head_size;

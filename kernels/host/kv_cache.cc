@@ -1,4 +1,4 @@
-// Moves keys and values into and between the cache's blocks: copies of whole vectors, whatever their type.
+// Copies keys and values into and between the blocks of the cache, as bytes of any activation type.
 #include <cstring>
 
 #include "kernels/host/operators.h"
@@ -8,17 +8,17 @@ namespace itif::kernels::host {
 void append_kv(const AppendKv& args, const HostLaunch& launch) noexcept {
   const size_t element = dtype_bytes(launch.activation);
   const size_t vector_bytes = args.pool.hidden * element;
-  const auto write = [&](const void* rows, size_t row, uint32_t place, uint32_t is_value) {
+  const auto write = [&](const void* rows, size_t row, uint32_t kv_row, uint32_t is_value) {
     const std::byte* from = static_cast<const std::byte*>(rows) + row * args.row_stride * element;
-    std::memcpy(args.pool.base + args.pool.offset(place, args.layer, is_value) * element, from,
+    std::memcpy(args.pool.base + args.pool.offset(kv_row, args.layer, is_value) * element, from,
                 vector_bytes);
   };
-  parallel_rows(launch, static_cast<uint32_t>(args.places.size()), 64,
+  parallel_rows(launch, static_cast<uint32_t>(args.kv_rows.size()), 64,
                 [&](uint32_t begin, uint32_t end) {
                   for (uint32_t row = begin; row < end; ++row) {
-                    if (args.places[row] == kNoKvPlace) continue;
-                    write(args.key, row, args.places[row], 0);
-                    write(args.value, row, args.places[row], 1);
+                    if (args.kv_rows[row] == kNoKvRow) continue;
+                    write(args.key, row, args.kv_rows[row], 0);
+                    write(args.value, row, args.kv_rows[row], 1);
                   }
                 });
 }

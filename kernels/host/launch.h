@@ -1,4 +1,4 @@
-// What every host operator is told besides its arguments, and how it shares its rows among threads.
+// Parameters of every host operator besides its arguments, and the partition of rows among threads.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace itif::kernels::host {
 
-// How bf16 numbers are multiplied: as f32, or by the CPU's own instructions.
+// How bf16 numbers are multiplied: widened to f32, or by the CPU's bf16 instructions.
 enum class Bf16Products : uint8_t { kWidened, kAvx512, kAmx };
 
 struct HostLaunch {
@@ -24,9 +24,10 @@ struct Bf16 {
   uint16_t bits = 0;
 };
 
-// Runs body(begin, end) over a partition of [0, count) on the OpenMP pool that oneDNN uses, too, or on
-// the caller alone when a thread's share would be less than min_share. Never uses a part of the
-// threads: libgomp ends the surplus threads of a smaller team and must start them anew.
+// Runs body(begin, end) over a partition of [0, count) on the OpenMP pool, which oneDNN also uses.
+// Runs it on the caller alone if a thread's share would be less than min_share. Never uses only
+// some of the threads: libgomp ends the surplus threads of a smaller team and must start them
+// again.
 template <class Body>
 void parallel_rows(const HostLaunch& launch, uint32_t count, uint32_t min_share, Body&& body) {
   if (launch.num_threads <= 1 || count < 2 * min_share) {

@@ -1,4 +1,4 @@
-// LayerNorm of one row, whatever the row is the sum of. Two passes for the statistics: the variance
+// LayerNorm of one row, which may be a sum of sources. Statistics take two passes: the variance
 // about the mean does not cancel as Σx² − (Σx)² does. The sources stay in the L1 cache meanwhile.
 #if defined(ITIF_KERNELS_HOST_LAYER_NORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ITIF_KERNELS_HOST_LAYER_NORM_INL_H_
@@ -15,11 +15,11 @@ HWY_BEFORE_NAMESPACE();
 namespace itif::kernels::host {
 namespace HWY_NAMESPACE {
 
-// Rows up to this size are summed and widened once and kept on the stack, in the L1 cache; the rare
-// larger ones are read from their sources in each pass.
+// Rows up to this size are summed and widened once and kept on the stack, in the L1 cache. Larger
+// rows, which are rare, are read from their sources in each pass.
 inline constexpr size_t kStackRow = 4096;
 
-// read(part, i, n) gives lanes [i, i + n) of the row.
+// read(part, i, n) returns lanes [i, i + n) of the row.
 template <class T, class Read>
 HWY_INLINE void NormalizeRow(size_t hidden, const Read& read, hn::Vec<hn::ScalableTag<float>> sum,
                              const float* gamma, const float* beta, float epsilon, T* out) {
@@ -55,7 +55,7 @@ HWY_INLINE void NormalizeRow(size_t hidden, const Read& read, hn::Vec<hn::Scalab
   });
 }
 
-// source(part, i, n) gives lanes [i, i + n) of the row. out may be one of the source's inputs.
+// source(part, i, n) returns lanes [i, i + n) of the row. out may be one of the source's inputs.
 template <class T, class Source>
 HWY_INLINE void LayerNormRow(size_t hidden, const Source& source, const float* gamma,
                              const float* beta, float epsilon, T* out) {

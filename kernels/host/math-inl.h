@@ -12,8 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace itif::kernels::host {
 namespace HWY_NAMESPACE {
 
-// |error| < 2e-7. The rational approximation x·P(x²)/Q(x²) on [-4, 4], beyond which erf is ±1 in f32.
-// Source: Eigen, generic_fast_erf_float (a minimax fit).
+// Erf: |error| < 2e-7. A rational approximation x·P(x²)/Q(x²) on [-4, 4]; beyond it erf is ±1 in
+// f32. Source: Eigen, generic_fast_erf_float (a minimax fit).
 template <class D>
 HWY_INLINE hn::Vec<D> Erf(D d, hn::Vec<D> value) {
   const auto x = hn::Clamp(value, hn::Set(d, -4.0f), hn::Set(d, 4.0f));
@@ -33,9 +33,9 @@ HWY_INLINE hn::Vec<D> Erf(D d, hn::Vec<D> value) {
   return hn::Div(hn::Mul(x, p), q);
 }
 
-// |error| < 8e-6, for results that are rounded to bf16: no division. A minimax fit of erf(x)/x in x² up
-// to 3.2², weighted for x·erf(x), about the middle of that interval, where its terms do not cancel;
-// beyond it erf is ±1.
+// ErfForBf16: |error| < 8e-6, for results that are rounded to bf16. Needs no division. A minimax
+// fit of erf(x)/x in x² up to 3.2², weighted for x·erf(x). The polynomial is centred on that
+// interval, where its terms do not cancel. Beyond it erf is ±1.
 template <class D>
 HWY_INLINE hn::Vec<D> ErfForBf16(D d, hn::Vec<D> x) {
   const auto square = hn::Mul(x, x);
@@ -54,8 +54,8 @@ HWY_INLINE hn::Vec<D> ErfForBf16(D d, hn::Vec<D> x) {
   return hn::IfThenElse(is_far, hn::CopySign(hn::Set(d, 1.0f), x), hn::Mul(x, p));
 }
 
-// e^x, relative error < 3e-7; 0 below -87 (no subnormals), e^88 above 88.
-// x = n·ln2 + r with |r| ≤ ln2/2 in two steps (Cody-Waite), a Taylor polynomial for e^r, 2ⁿ by its bits.
+// e^x, relative error < 3e-7; 0 below -87 (no subnormals), e^88 above 88. Splits x = n·ln2 + r with
+// |r| ≤ ln2/2 in two steps (Cody-Waite). A Taylor polynomial gives e^r, exponent bits give 2ⁿ.
 template <class D>
 HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> value) {
   const hn::RebindToSigned<D> di;
@@ -84,7 +84,7 @@ HWY_INLINE hn::Vec<D> Tanh(D d, hn::Vec<D> x) {
   return hn::CopySign(hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(e, one))), x);
 }
 
-// T is what the result is stored as.
+// T: the type in which the result is stored.
 template <Activation kActivation, class T, class D>
 HWY_INLINE hn::Vec<D> Activate(D d, hn::Vec<D> x) {
   if constexpr (kActivation == Activation::kGelu) {

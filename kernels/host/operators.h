@@ -1,4 +1,5 @@
-// The operators of kernels/args.h on the host: what the host device's stream calls. One .cc each.
+// The operators of kernels/args.h on the host, as the host device's stream calls them. One .cc file
+// each.
 #pragma once
 
 #include <cstddef>
@@ -29,14 +30,14 @@ void split_heads(const SplitHeads& args, const HostLaunch& launch) noexcept;
 void merge_heads(const MergeHeads& args, const HostLaunch& launch) noexcept;
 void softmax(const Softmax& args, const HostLaunch& launch) noexcept;
 
-// Working memory of the threads, made once for the longest segment: the packed K and V of one head and
-// the scores of one tile of queries, or the packed b of one product. Only what a batch needs of it is
-// ever touched.
+// Working memory of the threads, allocated once for the longest segment. It holds the packed K and
+// V of one head and the scores of one tile of queries, or the packed b of one product. A batch
+// touches only what it needs.
 struct AttentionScratch {
   std::byte* base = nullptr;  // 64-byte aligned, num_threads · bytes_per_thread
   size_t bytes_per_thread = 0;
 };
-size_t attention_scratch_bytes(uint32_t max_tokens);  // a thread
+size_t attention_scratch_bytes(uint32_t max_tokens);  // per thread
 
 void attention(const Attention& args, const HostLaunch& launch,
                const AttentionScratch& scratch) noexcept;

@@ -1,4 +1,4 @@
-// Pooling as sentence-transformers defines it, in f32, one segment after the other.
+// Pooling as sentence-transformers defines it, in f32, one segment after another.
 #include "kernels/host/operators.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,7 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace itif::kernels::host {
 namespace HWY_NAMESPACE {
 
-// x: rows of one segment. `kMax` takes the largest value of each column, else the sum times scale.
+// x: rows of one segment. kMax: takes the largest value of each column; otherwise the sum times
+// scale.
 template <bool kMax, class T>
 void Reduce(const T* x, size_t rows, size_t hidden, float scale, float* out) {
   const hn::ScalableTag<float> d;

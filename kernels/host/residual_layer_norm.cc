@@ -1,4 +1,4 @@
-// Bias, residual and LayerNorm in one pass over memory, each row with its tenant's bias, gamma and beta.
+// Bias, residual and LayerNorm in one pass over memory, each row with its tenant's parameters.
 #include <cstring>
 
 #include "kernels/host/operators.h"
@@ -40,8 +40,8 @@ void RowsWith(const ResidualLayerNorm& args, uint32_t begin, uint32_t end) {
             LayerNormRow(hidden, read, gamma, beta, args.epsilon, out);
             continue;
           }
-          // First, and read again: rows larger than LayerNormRow's stack are read more than once, and
-          // sum may be one of the sources. So the norm is that of the sum as it is stored.
+          // Store the sum first, then read it back: LayerNormRow() reads large rows more than once,
+          // and sum may be one of the sources. The stored, rounded sum is thus normalised.
           T* sum = static_cast<T*>(args.sum) + row * hidden;
           ForLanes(d, hidden, [&](auto part, size_t i, size_t n) HWY_ATTR {
             part.store(d, read(part, i, n), sum + i, n);

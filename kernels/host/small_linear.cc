@@ -1,5 +1,5 @@
-// Dot products of a few rows with the rows of a small weight: four outputs at a time share each load
-// of x, and every weight row is read once for all rows while it is in the cache.
+// Dot products of a few rows with the rows of a small weight. Four outputs at a time share each
+// load of x. All rows use a weight row while it is in the cache.
 #include "kernels/host/operators.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -36,7 +36,7 @@ void Finish(float* x, const float* bias, size_t count) {
   });
 }
 
-// Columns [begin, end) of every row.
+// Computes columns [begin, end) of every row.
 void SmallLinearColumns(const SmallLinear& args, uint32_t begin, uint32_t end) {
   const size_t k = args.k;
   uint32_t column = begin;

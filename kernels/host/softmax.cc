@@ -11,7 +11,7 @@ HWY_BEFORE_NAMESPACE();
 namespace itif::kernels::host {
 namespace HWY_NAMESPACE {
 
-// Rows up to this size keep their exponentials on the stack; those of longer ones are computed twice.
+// Rows up to this size keep their exponentials on the stack. Longer rows compute them twice.
 inline constexpr size_t kStackKeys = 2048;
 
 template <class T>
@@ -44,7 +44,7 @@ void SoftmaxRow(T* x, size_t length, size_t keys, float factor) {
   for (size_t i = keys; i < length; ++i) x[i] = T{};
 }
 
-// Rows [begin, end) of those of all heads of all segments.
+// Computes rows [begin, end), numbered across all heads of all segments.
 template <class T>
 void SoftmaxRows(const Softmax& args, uint64_t begin, uint64_t end) {
   uint64_t before = 0;  // rows of earlier segments

@@ -28,7 +28,7 @@ namespace itif::kernels::host {
 HWY_EXPORT(WidenBf16);
 
 void to_f32(const ToF32& args, const HostLaunch& launch) noexcept {
-  constexpr size_t kBlock = 1024;  // the unit of sharing, so that counts fit 32 bits
+  constexpr size_t kBlock = 1024;  // values per unit of the partition, so that counts fit 32 bits
   const auto blocks = static_cast<uint32_t>((args.count + kBlock - 1) / kBlock);
   const auto widen = HWY_DYNAMIC_DISPATCH(WidenBf16);
   parallel_rows(launch, blocks, 16, [&](uint32_t begin, uint32_t end) {

@@ -1,5 +1,5 @@
-// Log-softmax over a vocabulary and its best tokens: two passes over a row, of which the second mostly
-// compares with the worst that was kept.
+// Log-softmax over a vocabulary and its best tokens, in two passes over a row. The second mostly
+// compares with the worst token that was kept.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -27,7 +27,8 @@ float Most(const float* x, size_t count) {
   return result;
 }
 
-// Σ exp(x − most). Partial sums in f64: a vocabulary is long for f32, and beams are compared by it.
+// Returns Σ exp(x − most). Partial sums are added in f64: beams are compared by the sum of a whole
+// vocabulary, for which f32 is not precise enough.
 double SumOfExp(const float* x, size_t count, float most) {
   constexpr size_t kPart = 1024;
   const hn::ScalableTag<float> d;
@@ -49,17 +50,17 @@ struct Best {
   float logits[kMaxTopTokens];
   int32_t tokens[kMaxTopTokens];
   uint32_t count = 0, most = 0;
-  float least = -std::numeric_limits<float>::infinity();  // to be beaten
+  float least = -std::numeric_limits<float>::infinity();  // the worst that was kept
 
   // REQUIRES: logit > least; tokens come in ascending order.
   void add(float logit, int32_t token) {
-    uint32_t place = count < most ? count++ : most - 1;
-    for (; place > 0 && logits[place - 1] < logit; --place) {
-      logits[place] = logits[place - 1];
-      tokens[place] = tokens[place - 1];
+    uint32_t rank = count < most ? count++ : most - 1;
+    for (; rank > 0 && logits[rank - 1] < logit; --rank) {
+      logits[rank] = logits[rank - 1];
+      tokens[rank] = tokens[rank - 1];
     }
-    logits[place] = logit;
-    tokens[place] = token;
+    logits[rank] = logit;
+    tokens[rank] = token;
     if (count == most) least = logits[most - 1];
   }
 };
@@ -111,9 +112,9 @@ HWY_EXPORT(TopTokenRows);
 
 void top_tokens(const TopTokens& args, const HostLaunch& launch) noexcept {
   const auto run = HWY_DYNAMIC_DISPATCH(TopTokenRows);
-  // A thread's share is worth waiting for from some 10 µs on.
-  constexpr uint32_t kLeastLogits = 1u << 15;
-  parallel_rows(launch, args.rows, std::max(1u, kLeastLogits / std::max(1u, args.vocab)),
+  // A thread's share of at least some 10 µs is worth waking it.
+  constexpr uint32_t kMinLogits = 1u << 15;
+  parallel_rows(launch, args.rows, std::max(1u, kMinLogits / std::max(1u, args.vocab)),
                 [&](uint32_t begin, uint32_t end) { run(args, begin, end); });
 }
 

@@ -1,16 +1,16 @@
-// ALBERT: narrow embeddings projected to the hidden size, and blocks shared by layers: each is stored
-// once and run many times.
-// Source: Lan et al., "ALBERT: A Lite BERT for Self-supervised Learning", 2020; tensor names and order
-// of operations as transformers' AlbertModel.
+// ALBERT: narrow embeddings are projected to the hidden size, and layers share blocks: each block
+// is stored once and runs many times.
+// Source: Lan et al., "ALBERT: A Lite BERT for Self-supervised Learning", 2020; tensor names and
+// order of operations as in transformers' AlbertModel.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "backbone/encoder_config.h"
 #include "backbone/text_encoder.h"
-#include "model/json_file.h"
+#include "json/json_file.h"
 
-namespace itif::backbone {
+namespace itif::backbone::albert {
 namespace {
 
 using model::BackboneSpec;
@@ -54,10 +54,10 @@ Preset preset(std::string_view name, uint32_t layers, uint32_t hidden, uint32_t 
 Result<BackboneSpec> parse(const nlohmann::json& config, const std::string& origin) {
   ITIF_ASSIGN(BackboneSpec spec, parse_encoder(config, origin, "albert", kKeys));
   ITIF_ASSIGN(const uint64_t embedding,
-              model::get_uint_or(config, kEmbedding, 1, 16384, 128, origin));
+              json_file::get_uint_or(config, kEmbedding, 1, 16384, 128, origin));
   ITIF_ASSIGN(const uint64_t groups,
-              model::get_uint_or(config, kGroups, 1, spec.layers, 1, origin));
-  ITIF_ASSIGN(const uint64_t inner, model::get_uint_or(config, kInner, 1, 256, 1, origin));
+              json_file::get_uint_or(config, kGroups, 1, spec.layers, 1, origin));
+  ITIF_ASSIGN(const uint64_t inner, json_file::get_uint_or(config, kInner, 1, 256, 1, origin));
   spec.own = {{kEmbedding, embedding}, {kGroups, groups}, {kInner, inner}};
   return spec;
 }
@@ -97,7 +97,7 @@ TextEncoderLayout layout(const BackboneSpec& spec) {
 
 }  // namespace
 
-const Family& albert_family() {
+const Family& family() {
   static const Family family = {
       .model_type = "albert",
       .heads = {.prefix = "albert", .pooler = "pooler", .architectures = kArchitectures},
@@ -112,4 +112,4 @@ const Family& albert_family() {
   return family;
 }
 
-}  // namespace itif::backbone
+}  // namespace itif::backbone::albert

@@ -1,12 +1,12 @@
 // BERT: post-LayerNorm encoder with learned positions and token types.
-// Source: Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 2019; tensor names
-// and order of operations as transformers' BertModel.
+// Source: Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 2019; tensor
+// names and order of operations as in transformers' BertModel.
 #include <nlohmann/json.hpp>
 
 #include "backbone/encoder_config.h"
 #include "backbone/text_encoder.h"
 
-namespace itif::backbone {
+namespace itif::backbone::bert {
 namespace {
 
 using model::BackboneSpec;
@@ -66,7 +66,7 @@ TextEncoderLayout layout(const BackboneSpec& spec) {
 
 }  // namespace
 
-const Family& bert_family() {
+const Family& family() {
   static const Family family = {
       .model_type = "bert",
       .heads = {.prefix = "bert", .pooler = "pooler.dense", .architectures = kArchitectures},
@@ -83,4 +83,4 @@ const Family& bert_family() {
   return family;
 }
 
-}  // namespace itif::backbone
+}  // namespace itif::backbone::bert

@@ -1,13 +1,13 @@
-// DistilBERT: BERT's encoder without token types and without pooler, under names of its own. Positions
-// are a table also where they were made as sinusoids: checkpoints hold them.
-// Source: Sanh et al., "DistilBERT, a distilled version of BERT", 2019; tensor names as transformers'
-// DistilBertModel.
+// DistilBERT: BERT's encoder without token types and pooler, with different tensor names. Positions
+// are always a table, because checkpoints store sinusoidal positions too.
+// Source: Sanh et al., "DistilBERT, a distilled version of BERT", 2019; tensor names as in
+// transformers' DistilBertModel.
 #include <nlohmann/json.hpp>
 
 #include "backbone/encoder_config.h"
 #include "backbone/text_encoder.h"
 
-namespace itif::backbone {
+namespace itif::backbone::distilbert {
 namespace {
 
 using model::BackboneSpec;
@@ -50,7 +50,7 @@ Preset preset(std::string_view name, uint32_t layers, uint32_t hidden, uint32_t 
 Result<BackboneSpec> parse(const nlohmann::json& config, const std::string& origin) {
   ITIF_ASSIGN(BackboneSpec spec, parse_encoder(config, origin, "distilbert", kKeys));
   spec.type_vocab = 0;
-  spec.layer_norm_eps = 1e-12f;  // fixed in its code
+  spec.layer_norm_eps = 1e-12f;  // fixed in transformers' code
   return spec;
 }
 
@@ -74,7 +74,7 @@ TextEncoderLayout layout(const BackboneSpec& spec) {
 
 }  // namespace
 
-const Family& distilbert_family() {
+const Family& family() {
   static const Family family = {
       .model_type = "distilbert",
       .heads = {.prefix = "distilbert", .pooler = "", .architectures = kArchitectures},
@@ -88,4 +88,4 @@ const Family& distilbert_family() {
   return family;
 }
 
-}  // namespace itif::backbone
+}  // namespace itif::backbone::distilbert

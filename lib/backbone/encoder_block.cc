@@ -85,24 +85,24 @@ BlockShapes::BlockShapes(const BackboneSpec& spec)
       up{spec.intermediate, spec.hidden, spec.activation},
       down{spec.hidden, spec.intermediate} {}
 
-EncoderBlock::EncoderBlock(const BackboneSpec& spec, Fidelity fidelity) : spec_(spec) {
+EncoderBlock::EncoderBlock(const BackboneSpec& spec, FusionMode fusion_mode) : spec_(spec) {
   const BlockShapes shapes(spec);
   qkv_.shape = shapes.qkv;
-  out_.shape = in_form(shapes.out, fidelity);
-  up_.shape = in_form(shapes.up, fidelity);
-  down_.shape = in_form(shapes.down, fidelity);
+  out_.shape = in_bucket(shapes.out, fusion_mode);
+  up_.shape = in_bucket(shapes.up, fusion_mode);
+  down_.shape = in_bucket(shapes.down, fusion_mode);
 }
 EncoderBlock::~EncoderBlock() = default;
 
 Result<std::unique_ptr<EncoderBlock>> EncoderBlock::make(device::Device& device,
                                                          const BackboneSpec& spec,
                                                          const MakeOptions& options) {
-  std::unique_ptr<EncoderBlock> block(new EncoderBlock(spec, options.fidelity));
+  std::unique_ptr<EncoderBlock> block(new EncoderBlock(spec, options.fusion_mode));
   const auto prepare = [&](PreparedShape& gemm) -> Status {
     ITIF_ASSIGN(gemm.handle, device.prepare(gemm.shape, options.max_rows));
     return {};
   };
-  if (options.fidelity == Fidelity::kThesis) {
+  if (options.fusion_mode == FusionMode::kThesis) {
     ITIF_ASSIGN(block->thesis_, ThesisAttention::make(device, spec, options));
   } else {
     ITIF_TRY(prepare(block->qkv_));
@@ -118,7 +118,7 @@ Result<std::unique_ptr<EncoderBlock>> EncoderBlock::make(device::Device& device,
   return block;
 }
 
-// The bias is part of the GEMM, or of whatever adds the residual.
+// The GEMM adds the bias, or the operator that adds the residual does.
 Addend EncoderBlock::addend(device::Stream& stream, const model::WeightView& weights,
                             const Pass& pass, const PreparedShape& gemm, size_t kind,
                             const void* a) noexcept {
@@ -142,7 +142,7 @@ Addend EncoderBlock::launch_attention(device::Stream& stream, const model::Weigh
                       .num_heads = spec_.heads,
                       .head_size = spec_.head_size(),
                       .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size())),
-                      .form_rows = pass.has_form ? pass.num_rows : 0});
+                      .max_bucket_rows = pass.has_bucket ? pass.num_rows : 0});
   }
   return addend(stream, weights, pass, out_, base + kOutWeight, context_->data());
 }

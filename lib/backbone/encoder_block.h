@@ -1,22 +1,23 @@
-// The transformer block that encoders repeat: attention and a feed-forward network, each followed by
-// residual and LayerNorm (post-LayerNorm, as BERT), or each behind a LayerNorm of its own and followed by a
-// residual (pre-LayerNorm: a family puts the two halves together itself). Families say what its tensors
-// are called and how many blocks there are.
+// The transformer block that encoders repeat: attention and a feed-forward network. In a
+// post-LayerNorm block (BERT), a residual and a LayerNorm follow each half. In a pre-LayerNorm
+// block (ViT), a LayerNorm precedes each half and a residual follows it; the family launches the
+// two halves itself. Families supply the tensor names and the number of blocks.
 //
-// Every operator runs once a batch for all tenants: GEMMs by tenant ranges, memory-bound operators with
-// each row's slot (ITIF's weights rotation).
+// Every operator runs once per batch for all tenants: GEMMs by tenant ranges, memory-bound
+// operators with each row's slot (ITIF's weights rotation).
 //
-// Query, key and value are one GEMM. As three side by side, which the thesis's form keeps (fidelity.h), they
-// are nowhere faster on the host, and slower at few rows: rows are read three times. Three over one, each by
-// the better of in turn and at once, 1 to 16 tenants (`itif-bench gemm-choice --case qkv`; 2 Zen 4 cores, bf16):
+// Query, key and value are one GEMM. The thesis fusion mode keeps three (fusion_mode.h). On the host,
+// three are never faster than one, and slower at few rows, because they read the rows three times.
+// Time of three relative to one, each with the faster of sequential and concurrent ranges, 1 to 16
+// tenants (`itif-bench gemm-choice --case qkv`; 2 Zen 4 cores, bf16):
 //
 //   rows of a tenant      4            32           256
 //   hidden 512       1.03 - 1.18  1.00 - 1.03  1.00 - 1.01
 //   hidden 768       1.00 - 1.09  1.00 - 1.04  1.01 - 1.02
 //   hidden 1024      1.00 - 1.68  1.01 - 1.13  1.00 - 1.01
 //
-// So nothing chooses between them when a group is made. For a device that says otherwise, in_form() would: it
-// shapes the weights before they are packed.
+// The choice is therefore not made per group. For a device where three are faster, in_bucket() could
+// make it: it shapes the weights before they are packed.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,7 @@
 
 namespace itif::backbone {
 
-// A block's weight kinds, in this order, whether its LayerNorms stand behind attention and feed-forward
-// network or in front of them.
+// A block's weight kinds, in order. Post- and pre-LayerNorm blocks have the same order.
 enum BlockKind : size_t {
   kQkvWeight,
   kQkvBias,
@@ -47,24 +47,24 @@ enum BlockKind : size_t {
   kNumBlockKinds
 };
 
-// Modules of a block, as they stand behind the block's own name.
+// Names of a block's modules, relative to the block.
 struct BlockNames {
   std::string_view query, key, value, attention_output, attention_norm, up, down, output_norm;
   bool has_qkv_bias = true;
 };
 
-// What a tensor may be called, the bare model's name first: as it stands, behind "<prefix>.", and with
-// the first names of LayerNorm's parameters (gamma, beta).
+// Returns the names that a tensor may have: `name`, "<prefix>.<name>", and both with LayerNorm's
+// old parameter names (gamma, beta).
 model::Source tensor(std::string_view prefix, const std::string& name);
 
 // Appends a LayerNorm's two vectors.
 void append_norm(std::string_view prefix, const std::string& module, const std::string& title,
                  uint64_t size, std::vector<model::WeightKind>& kinds);
-// Appends the weight and the bias of one GEMM, of several modules stacked.
+// Appends the weight and the bias of one GEMM that stacks `modules`.
 void append_linear(std::string_view prefix, const std::vector<std::string>& modules,
                    const std::string& title, const device::GemmShape& shape,
                    std::vector<model::WeightKind>& kinds);
-// Appends the kNumBlockKinds kinds of the block whose modules stand behind `base`.
+// Appends the kNumBlockKinds kinds of a block. `base` precedes the names of its modules.
 void append_block(const model::BackboneSpec& spec, std::string_view prefix, const std::string& base,
                   const std::string& title, const BlockNames& names,
                   std::vector<model::WeightKind>& kinds);
@@ -82,13 +82,13 @@ struct BlockShapes {
 
 class ThesisAttention;
 
-// What one half of a block adds to the residual: rows + bias, each row with its tenant's.
+// The output of half a block, to be added to the residual: rows + bias of each row's tenant.
 struct Addend {
   const void* rows = nullptr;  // act [num_rows, hidden]
   kernels::Slab bias = {};     // f32 [hidden]; base nullptr: none
 };
 
-// The workspace and GEMMs of a block; one serves all blocks of a backbone in turn.
+// The workspace and GEMMs of a block. One object serves all blocks of a backbone sequentially.
 class EncoderBlock {
  public:
   // Errors: kResourceExhausted, kUnsupported.
@@ -97,11 +97,12 @@ class EncoderBlock {
                                                     const MakeOptions& options);
   ~EncoderBlock();
 
-  // hidden [num_rows, hidden] → hidden, with the weights whose first kind is `base`.
+  // Runs a post-LayerNorm block in place on hidden [num_rows, hidden]. `base`: its first kind.
   void launch(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
               size_t base, void* hidden) noexcept;
-  // The halves of a block, without residual and LayerNorm: x [num_rows, hidden] → [num_rows, hidden],
-  // which is the block's own and valid until the next half. x is not one of those.
+  // Half a block without residual and LayerNorm: x [num_rows, hidden] → [num_rows, hidden]. The
+  // result is in the block's workspace and valid until the next half. REQUIRES: x is not such a
+  // result.
   Addend launch_attention(device::Stream& stream, const model::WeightView& weights,
                           const Pass& pass, size_t base, const void* x) noexcept;
   Addend launch_feed_forward(device::Stream& stream, const model::WeightView& weights,
@@ -109,7 +110,7 @@ class EncoderBlock {
   uint64_t workspace_bytes() const;
 
  private:
-  EncoderBlock(const model::BackboneSpec& spec, Fidelity fidelity);
+  EncoderBlock(const model::BackboneSpec& spec, FusionMode fusion_mode);
   Addend addend(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
                 const PreparedShape& gemm, size_t kind, const void* a) noexcept;
 
@@ -118,14 +119,14 @@ class EncoderBlock {
   std::unique_ptr<ThesisAttention> thesis_;    // nullptr: fused
   std::unique_ptr<device::Buffer> context_;    // [T, hidden]
   std::unique_ptr<device::Buffer> projected_;  // [T, hidden]
-  std::unique_ptr<device::Buffer> wide_;       // [T, 3·hidden] if fused, then [T, intermediate]
+  std::unique_ptr<device::Buffer> wide_;       // fused: [T, 3·hidden]; then [T, intermediate]
 };
 
-// out = a · Wᵀ, to be launched. REQUIRES: the GEMM has no bias.
+// Returns the arguments of out = a · Wᵀ; launches nothing. REQUIRES: the GEMM has no bias.
 kernels::GroupedGemm product(const kernels::Slab& weight, const Pass& pass,
                              const PreparedShape& gemm, const void* a, void* out) noexcept;
-// out = activation(a · Wᵀ + bias) with the weight kind `kind` and the bias behind it, as one operator or,
-// where the GEMM has no bias, as two.
+// out = activation(a · Wᵀ + bias): weight kind `kind`, bias kind + 1. Launches two operators if the
+// GEMM has no bias, else one.
 void launch_linear(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
                    const PreparedShape& gemm, size_t kind, const void* a, void* out) noexcept;
 

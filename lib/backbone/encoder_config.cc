@@ -5,15 +5,15 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "model/json_file.h"
+#include "json/json_file.h"
 
 namespace itif::backbone {
 namespace {
 
 using model::BackboneSpec;
 
-// Bounds of what a config may claim, far above any real encoder: sizes multiply without overflow,
-// and a hostile file cannot make us reserve the machine.
+// Limits far above any real encoder: products of sizes do not overflow, and a hostile file cannot
+// claim all memory.
 constexpr uint32_t kMaxLayers = 256;
 constexpr uint32_t kMaxHidden = 16384;
 constexpr uint32_t kMaxHeads = 512;
@@ -38,7 +38,7 @@ Status check_heads(const BackboneSpec& spec, const EncoderKeys& keys, const std:
 
 Result<BackboneSpec> parse_blocks(const nlohmann::json& config, const std::string& origin,
                                   const char* family, const EncoderKeys& keys) {
-  using model::get_uint;
+  using json_file::get_uint;
   BackboneSpec spec;
   spec.family = family;
   ITIF_ASSIGN(spec.layers, get_uint(config, keys.layers, 1, kMaxLayers, origin));
@@ -46,11 +46,11 @@ Result<BackboneSpec> parse_blocks(const nlohmann::json& config, const std::strin
   ITIF_ASSIGN(spec.heads, get_uint(config, keys.heads, 1, kMaxHeads, origin));
   ITIF_ASSIGN(spec.intermediate, get_uint(config, keys.intermediate, 1, kMaxIntermediate, origin));
   ITIF_ASSIGN(const double epsilon,
-              model::get_number_or(config, "layer_norm_eps", 0, 1, 1e-12, origin));
+              json_file::get_number_or(config, "layer_norm_eps", 0, 1, 1e-12, origin));
   spec.layer_norm_eps = static_cast<float>(epsilon);
   ITIF_TRY(check_heads(spec, keys, origin));
   ITIF_ASSIGN(const std::string activation,
-              model::get_string_or(config, keys.activation, keys.default_activation, origin));
+              json_file::get_string_or(config, keys.activation, keys.default_activation, origin));
   ITIF_ASSIGN(spec.activation, parse_activation(activation, origin, keys.activation));
   return spec;
 }
@@ -71,7 +71,7 @@ nlohmann::ordered_json blocks_config(const BackboneSpec& spec, const EncoderKeys
 
 Result<BackboneSpec> parse_encoder(const nlohmann::json& config, const std::string& origin,
                                    const char* family, const EncoderKeys& keys) {
-  using model::get_uint, model::get_uint_or;
+  using json_file::get_uint, json_file::get_uint_or;
   ITIF_ASSIGN(BackboneSpec spec, parse_blocks(config, origin, family, keys));
   ITIF_ASSIGN(spec.vocab, get_uint(config, "vocab_size", 1, kMaxVocab, origin));
   ITIF_ASSIGN(spec.max_positions,
@@ -79,14 +79,14 @@ Result<BackboneSpec> parse_encoder(const nlohmann::json& config, const std::stri
   ITIF_ASSIGN(spec.type_vocab, get_uint_or(config, "type_vocab_size", 1, kMaxTypes, 2, origin));
 
   ITIF_ASSIGN(const std::string position,
-              model::get_string_or(config, "position_embedding_type", "absolute", origin));
+              json_file::get_string_or(config, "position_embedding_type", "absolute", origin));
   if (position != "absolute")
     return fail(Code::kUnsupported,
                 fmt::format("{}: 'position_embedding_type' must be \"absolute\", found {}", origin,
-                            model::shown(nlohmann::json(position))));
+                            json_file::shown(nlohmann::json(position))));
   for (const char* key : {"is_decoder", "add_cross_attention", "is_encoder_decoder"}) {
     if (keys.is_encoder_decoder && std::string_view(key) == "is_encoder_decoder") continue;
-    ITIF_ASSIGN(const bool set, model::get_bool_or(config, key, false, origin));
+    ITIF_ASSIGN(const bool set, json_file::get_bool_or(config, key, false, origin));
     if (set)
       return fail(Code::kUnsupported,
                   fmt::format("{}: '{}' must be false (encoders only), found true", origin, key));
@@ -116,7 +116,7 @@ Result<kernels::Activation> parse_activation(const std::string& name, const std:
   return fail(Code::kUnsupported,
               fmt::format("{}: '{}' must be gelu, gelu_new, gelu_pytorch_tanh, relu, tanh, silu or "
                           "swish, found {}",
-                          origin, key, model::shown(nlohmann::json(name))));
+                          origin, key, json_file::shown(nlohmann::json(name))));
 }
 
 }  // namespace itif::backbone

@@ -1,4 +1,4 @@
-// What the config.json of transformers' encoders have in common, under the keys of each family.
+// Reads the config.json fields that transformers' encoders share, under each family's keys.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -16,24 +16,25 @@ struct EncoderKeys {
   const char* intermediate = "intermediate_size";
   const char* activation = "hidden_act";
   const char* default_activation = "gelu";
-  bool is_encoder_decoder = false;  // the family has a decoder and reads its part itself
+  bool is_encoder_decoder = false;  // the family has a decoder and parses its fields itself
 };
 
-// Sizes, activation and epsilon of the blocks, each within bounds. Errors: as Family::parse.
+// Parses sizes, activation and epsilon of the blocks, each within bounds. Errors: as Family::parse.
 Result<model::BackboneSpec> parse_blocks(const nlohmann::json& config, const std::string& origin,
                                          const char* family, const EncoderKeys& keys = {});
-// The fields that parse_blocks reads.
+// Writes the fields that parse_blocks reads.
 nlohmann::ordered_json blocks_config(const model::BackboneSpec& spec, const EncoderKeys& keys = {});
 
-// The blocks of a text encoder and its tables; what would change the computation (relative positions,
-// decoders) is refused by name. Errors: as Family::parse.
+// Parses the blocks and tables of a text encoder. Settings that would change the computation
+// (relative positions, decoders) are refused by name. Errors: as Family::parse.
 Result<model::BackboneSpec> parse_encoder(const nlohmann::json& config, const std::string& origin,
                                           const char* family, const EncoderKeys& keys = {});
-// The fields that parse_encoder reads.
+// Writes the fields that parse_encoder reads.
 nlohmann::ordered_json encoder_config(const model::BackboneSpec& spec,
                                       const EncoderKeys& keys = {});
 
-// The activation that transformers calls `name`. Errors: kUnsupported, with those that are.
+// Returns the activation that transformers calls `name`. Errors: kUnsupported, listing the
+// supported ones.
 Result<kernels::Activation> parse_activation(const std::string& name, const std::string& origin,
                                              const char* key = "hidden_act");
 

@@ -4,14 +4,17 @@
 
 namespace itif::backbone {
 
-// families.inc holds ITIF_FAMILY(name) for each of meson.build's list; lib/backbone/<name>.cc defines it.
-#define ITIF_FAMILY(name) const Family& name##_family();
+// families.inc has ITIF_FAMILY(name) per name in meson.build; lib/backbone/<name>.cc defines it.
+#define ITIF_FAMILY(name) \
+  namespace name {        \
+  const Family& family(); \
+  }
 #include "backbone/families.inc"
 #undef ITIF_FAMILY
 
 std::span<const Family* const> families() {
   static const Family* const all[] = {
-#define ITIF_FAMILY(name) &name##_family(),
+#define ITIF_FAMILY(name) &name::family(),
 #include "backbone/families.inc"
 #undef ITIF_FAMILY
   };

@@ -1,7 +1,7 @@
-// Marian: post-LayerNorm encoder and decoder with sinusoidal positions and one embedding for source,
-// target and output; translation models.
-// Source: Junczys-Dowmunt et al., "Marian: Fast Neural Machine Translation in C++", 2018; tensor names and
-// order of operations as transformers' MarianMTModel.
+// Marian translation models: post-LayerNorm encoder and decoder, sinusoidal positions, and one
+// embedding for source, target and output.
+// Source: Junczys-Dowmunt et al., "Marian: Fast Neural Machine Translation in C++", 2018; tensor
+// names and order of operations as in transformers' MarianMTModel.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,9 +10,9 @@
 
 #include "backbone/encoder_config.h"
 #include "backbone/marian_decoder.h"
-#include "model/json_file.h"
+#include "json/json_file.h"
 
-namespace itif::backbone {
+namespace itif::backbone::marian {
 namespace {
 
 using model::BackboneSpec;
@@ -57,13 +57,13 @@ Status refuse_other_layouts(const nlohmann::json& config, const std::string& ori
                                                 {"share_encoder_decoder_embeddings", true},
                                                 {"tie_word_embeddings", true}};
   for (const auto& [key, wanted] : flags) {
-    ITIF_ASSIGN(const bool found, model::get_bool_or(config, key, wanted, origin));
+    ITIF_ASSIGN(const bool found, json_file::get_bool_or(config, key, wanted, origin));
     if (found != wanted)
       return fail(Code::kUnsupported,
                   fmt::format("{}: '{}' must be {}, found {}", origin, key, wanted, found));
   }
   ITIF_ASSIGN(const uint32_t decoder_vocab,
-              model::get_uint_or(config, "decoder_vocab_size", 1, UINT32_MAX, vocab, origin));
+              json_file::get_uint_or(config, "decoder_vocab_size", 1, UINT32_MAX, vocab, origin));
   if (decoder_vocab != vocab)
     return fail(Code::kUnsupported,
                 fmt::format("{}: 'decoder_vocab_size' must be 'vocab_size' ({}), "
@@ -76,13 +76,14 @@ Result<BackboneSpec> parse(const nlohmann::json& config, const std::string& orig
   ITIF_ASSIGN(BackboneSpec spec, parse_encoder(config, origin, "marian", kKeys));
   ITIF_TRY(refuse_other_layouts(config, origin, spec.vocab));
   spec.type_vocab = 0;
-  spec.layer_norm_eps = 1e-5f;  // torch's, fixed in its code
-  using model::get_uint;
+  spec.layer_norm_eps = 1e-5f;  // torch's default; transformers' code sets no other
+  using json_file::get_uint;
   ITIF_ASSIGN(const uint64_t layers, get_uint(config, marian::kLayers, 1, 256, origin));
   ITIF_ASSIGN(const uint64_t heads, get_uint(config, marian::kHeads, 1, 512, origin));
   ITIF_ASSIGN(const uint64_t intermediate,
               get_uint(config, marian::kIntermediate, 1, 131072, origin));
-  ITIF_ASSIGN(const bool scale, model::get_bool_or(config, marian::kScaleEmbedding, false, origin));
+  ITIF_ASSIGN(const bool scale,
+              json_file::get_bool_or(config, marian::kScaleEmbedding, false, origin));
   if (spec.hidden % heads != 0 || spec.hidden / heads > kernels::kMaxHeadSize)
     return fail(
         Code::kInvalidArgument,
@@ -108,7 +109,7 @@ nlohmann::ordered_json config(const BackboneSpec& spec) {
   config["static_position_embeddings"] = true;
   config["share_encoder_decoder_embeddings"] = true;
   config["tie_word_embeddings"] = true;
-  // As the published models: the last id is the padding, and the decoder starts with it.
+  // As in the published models, the last id is both the padding and the decoder's first token.
   config["pad_token_id"] = spec.vocab - 1;
   config["decoder_start_token_id"] = spec.vocab - 1;
   config["eos_token_id"] = 0;
@@ -118,7 +119,7 @@ nlohmann::ordered_json config(const BackboneSpec& spec) {
 
 }  // namespace
 
-const Family& marian_family() {
+const Family& family() {
   static const Family family = {
       .model_type = "marian",
       .heads = {.prefix = "model", .pooler = "", .architectures = kArchitectures},
@@ -132,4 +133,4 @@ const Family& marian_family() {
   return family;
 }
 
-}  // namespace itif::backbone
+}  // namespace itif::backbone::marian

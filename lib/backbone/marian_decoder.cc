@@ -23,10 +23,10 @@ constexpr BlockNames kEncoderNames = {.query = "self_attn.q_proj",
                                       .down = "fc2",
                                       .output_norm = "final_layer_norm"};
 
-// Of the whole model, before the encoder's blocks.
+// Weight kinds of the whole model. The blocks of the encoder follow, then those of the decoder.
 enum Kind : size_t { kEmbedding, kOutput, kOutputBias, kBlocks };
 
-// Of a decoder block. A weight is followed by its bias, a gamma by its beta.
+// Weight kinds of a decoder block. A bias follows its weight, a beta its gamma.
 enum DecoderKind : size_t {
   kSelfQkv = 0,
   kSelfOut = 2,
@@ -61,7 +61,8 @@ uint64_t kv_block_bytes(const BackboneSpec& spec, DType compute) {
          dtype_bytes(compute);
 }
 
-// Source: transformers' MarianSinusoidalPositionalEmbedding: sines in the first half, cosines in the second.
+// Source: transformers' MarianSinusoidalPositionalEmbedding: sines in the first half of a row,
+// cosines in the second.
 std::vector<float> sinusoids(uint32_t num_positions, uint32_t hidden) {
   std::vector<float> table(size_t{num_positions} * hidden);
   const uint32_t sines = hidden / 2 + hidden % 2;
@@ -87,8 +88,8 @@ class MarianDecoder final : public Decoder {
   }
 
   void launch_encode(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
-                     std::span<const uint32_t> places) noexcept override {
-    DCHECK(places.size() == pass.num_rows);
+                     std::span<const uint32_t> kv_rows) noexcept override {
+    DCHECK(kv_rows.size() == pass.num_rows);
     gather(stream, pass.pieces);
     stream.end_inputs();
     embed(stream, weights, pass.positions, pass.ranges);
@@ -97,7 +98,7 @@ class MarianDecoder final : public Decoder {
     for (uint32_t layer = 0; layer < layers_; ++layer) {
       launch_linear(stream, weights, pass, kv_, block_of(layer) + kCrossKv, hidden_->data(),
                     wide_->data());
-      append(stream, wide_->data(), 0, 2, places, layer);
+      append(stream, wide_->data(), 0, 2, kv_rows, layer);
     }
   }
 
@@ -117,7 +118,7 @@ class MarianDecoder final : public Decoder {
                     .token_types = {},
                     .segments = {},
                     .ranges = step.ranges,
-                    .has_form = step.has_form,
+                    .has_bucket = step.has_bucket,
                     .gemm_mode = step.gemm_mode};
     gather(stream, {&tokens, 1});
     embed(stream, weights, step.positions, step.ranges);
@@ -133,8 +134,8 @@ class MarianDecoder final : public Decoder {
                  .mode = step.gemm_mode,
                  .prepared = output_.handle.get(),
                  .f32_out = true});
-    // How many tokens are to be found of which rows differs where steps are alike otherwise.
-    stream.begin_part();
+    // A separate graph segment: its rows and candidate count differ between otherwise equal steps.
+    stream.end_graph_segment();
     auto* scores = reinterpret_cast<float*>(scores_->data());
     auto* found = reinterpret_cast<int32_t*>(found_->data());
     stream.top_tokens({.logits = reinterpret_cast<float*>(logits_->data()),
@@ -234,14 +235,14 @@ class MarianDecoder final : public Decoder {
                             .out = hidden_->data()});
   }
 
-  // K is part `first` of each row of `parts` vectors, V the one behind it.
+  // Each row has `parts` vectors: K is vector `first`, V the next one.
   void append(device::Stream& stream, const std::byte* rows, size_t first, size_t parts,
-              std::span<const uint32_t> places, uint32_t layer) noexcept {
+              std::span<const uint32_t> kv_rows, uint32_t layer) noexcept {
     const size_t vector_bytes = spec_.hidden * element_bytes_;
     stream.append_kv({.key = rows + first * vector_bytes,
                       .value = rows + (first + 1) * vector_bytes,
                       .row_stride = parts * spec_.hidden,
-                      .places = places,
+                      .kv_rows = kv_rows,
                       .pool = pool_,
                       .layer = layer});
   }
@@ -276,7 +277,7 @@ class MarianDecoder final : public Decoder {
                                   .out = hidden});
     };
     launch_linear(stream, weights, pass, qkv_, base + kSelfQkv, hidden, wide);
-    append(stream, wide, 1, 3, step.places, layer);
+    append(stream, wide, 1, 3, step.kv_rows, layer);
     attend(3 * size_t{spec_.hidden}, step.history);
     launch_linear(stream, weights, pass, square_, base + kSelfOut, context_->data(),
                   projected_->data());
@@ -294,7 +295,7 @@ class MarianDecoder final : public Decoder {
   const BackboneSpec spec_;
   const uint32_t layers_;
   const uint32_t heads_;
-  const float scale_;         // of embeddings
+  const float scale_;         // factor of embeddings
   size_t element_bytes_ = 0;  // of the activation type
   PreparedShape qkv_, square_, kv_, up_, down_, output_;
   std::unique_ptr<EncoderBlock> block_;
@@ -302,9 +303,9 @@ class MarianDecoder final : public Decoder {
   uint32_t num_blocks_ = 0;
   std::unique_ptr<device::Buffer> cache_;
   std::unique_ptr<device::Buffer> positions_;            // f32 [max_positions, hidden]
-  std::unique_ptr<device::Buffer> ids_;                  // of sources, or of a step
-  std::unique_ptr<device::Buffer> hidden_;               // the same rows, [., hidden]
-  std::unique_ptr<device::Buffer> wide_;                 // Q, K, V, or the feed-forward network's
+  std::unique_ptr<device::Buffer> ids_;                  // of the sources, or of the step
+  std::unique_ptr<device::Buffer> hidden_;               // [rows of ids_, hidden]
+  std::unique_ptr<device::Buffer> wide_;                 // Q, K, V, or feed-forward activations
   std::unique_ptr<device::Buffer> context_, projected_;  // [R, hidden]
   std::unique_ptr<device::Buffer> logits_;               // f32 [R, vocab]
   std::unique_ptr<device::Buffer> scores_, found_;       // [R, kMaxTopTokens]
@@ -315,7 +316,7 @@ class MarianDecoder final : public Decoder {
 std::vector<WeightKind> weight_kinds(const BackboneSpec& spec) {
   constexpr std::string_view kPrefix = "model";
   const DecoderShapes shapes(spec);
-  // Tied: written under one of these names, whichever the file was made from.
+  // The embeddings are tied; a checkpoint stores them under any one of these names.
   model::Source shared = tensor(kPrefix, "shared.weight");
   for (const char* name :
        {"lm_head.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"})
@@ -330,7 +331,7 @@ std::vector<WeightKind> weight_kinds(const BackboneSpec& spec) {
                    .sources = {shared},
                    .source_shape = {spec.vocab, spec.hidden},
                    .gemm = shapes.output});
-  // Tokens that a tenant's smaller vocabulary lacks can never follow.
+  // -inf: tokens beyond a tenant's smaller vocabulary are never generated.
   kinds.push_back({.name = "output bias",
                    .storage = Storage::kVector,
                    .sources = {{{"final_logits_bias"}}},

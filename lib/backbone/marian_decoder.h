@@ -1,4 +1,4 @@
-// What marian.cc's family is made of: its weights in order, and its forward passes.
+// Marian's weight kinds, in order, and its forward passes. The family is in marian.cc.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace itif::backbone::marian {
 
-// BackboneSpec::own, and config.json's keys.
+// Keys of BackboneSpec::own and of config.json.
 inline constexpr const char* kLayers = "decoder_layers";
 inline constexpr const char* kHeads = "decoder_attention_heads";
 inline constexpr const char* kIntermediate = "decoder_ffn_dim";

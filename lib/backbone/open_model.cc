@@ -6,19 +6,19 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
-#include "model/json_file.h"
+#include "json/json_file.h"
 
 namespace itif::backbone {
 namespace {
 
 using model::BackboneSpec;
-using model::Tokenizer;
+using text::Tokenizer;
 
-// Null where the directory holds no vocabulary, or one of a kind that we do not run: such a tenant is
-// served token ids. A vocabulary that is damaged is an error.
+// Returns null if the directory has no vocabulary, or an unsupported one: the tenant's requests are
+// then token ids. A damaged vocabulary is an error.
 Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const std::string& directory,
                                                         const BackboneSpec& spec) {
-  auto loaded = model::load_tokenizer(directory);
+  auto loaded = text::load_tokenizer(directory);
   if (!loaded &&
       (loaded.error().code == Code::kNotFound || loaded.error().code == Code::kUnsupported)) {
     log::warning("{}: served without text payloads: {}", directory, loaded.error().message);
@@ -32,7 +32,8 @@ Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const std::string& direc
   return tokenizer;
 }
 
-// As the tokenizer: a tenant without is served f32 pixels, which need no preparation.
+// Returns nullopt if the configuration is missing or unsupported: the tenant's requests are then
+// f32 pixels, which need no preprocessing.
 Result<std::optional<model::ImageProcessing>> open_image_processing(const std::string& directory,
                                                                     const BackboneSpec& spec) {
   auto read = model::read_image_processing(directory, spec.image);
@@ -45,7 +46,7 @@ Result<std::optional<model::ImageProcessing>> open_image_processing(const std::s
 }
 
 Result<const Family*> family_of(const nlohmann::json& config, const std::string& origin) {
-  ITIF_ASSIGN(const std::string type, model::get_string_or(config, "model_type", "", origin));
+  ITIF_ASSIGN(const std::string type, json_file::get_string_or(config, "model_type", "", origin));
   auto family = find_family(type);
   if (!family)
     return fail(family.error().code, fmt::format("{}: {}", origin, family.error().message));
@@ -61,13 +62,13 @@ Result<BackboneSpec> parse_backbone_spec(const nlohmann::json& config, const std
 
 Result<BackboneSpec> read_backbone_spec(const std::string& directory) {
   const std::string path = directory + "/config.json";
-  ITIF_ASSIGN(const nlohmann::json config, model::read_json_file(path));
+  ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
   return parse_backbone_spec(config, path);
 }
 
 Result<OpenedModel> open_model(const std::string& directory) {
   const std::string path = directory + "/config.json";
-  ITIF_ASSIGN(const nlohmann::json config, model::read_json_file(path));
+  ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
   ITIF_ASSIGN(const Family* family, family_of(config, path));
   ITIF_ASSIGN(BackboneSpec spec, family->parse(config, path));
   ITIF_ASSIGN(model::Checkpoint checkpoint, model::Checkpoint::open(directory));

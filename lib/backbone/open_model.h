@@ -1,4 +1,4 @@
-// A model's directory, opened: everything that is checked before a group is chosen or a slot taken.
+// Opens a model's directory and checks it before a group is chosen or a slot taken.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@
 #include "model/head.h"
 #include "model/image_processing.h"
 #include "model/spec.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace itif::backbone {
 
-// The architecture of the Hugging Face directory `directory`, from its config.json. Errors:
-// kNotFound (no such directory or file), kCorrupt (not JSON), kInvalidArgument (a field missing, of
-// the wrong type or out of range), kUnsupported (an architecture or setting that this build does
-// not run, by name).
+// Reads the architecture of a Hugging Face directory from its config.json. Errors: kNotFound (no
+// such directory or file), kCorrupt (not JSON), kInvalidArgument (a field missing, of the wrong
+// type or out of range), kUnsupported (an architecture or setting that this build does not support,
+// by name).
 Result<model::BackboneSpec> read_backbone_spec(const std::string& directory);
 
-// The same of a config.json that has been read; `origin` names it in errors.
+// Same, from a config.json in memory; `origin` names it in errors.
 Result<model::BackboneSpec> parse_backbone_spec(const nlohmann::json& config,
                                                 const std::string& origin);
 
@@ -30,14 +30,14 @@ struct OpenedModel {
   model::BackboneSpec spec;
   model::HeadSpec head;
   model::Checkpoint checkpoint;
-  std::shared_ptr<const model::Tokenizer> tokenizer;  // null: no vocabulary, or not one that we run
-  // None: the model takes no images, or came without a preprocessor_config.json that we run.
+  std::shared_ptr<const text::Tokenizer> tokenizer;  // null: no vocabulary, or an unsupported one
+  // Empty: the model takes no images, or has no preprocessor_config.json that is supported.
   std::optional<model::ImageProcessing> images;
-  uint32_t max_text_tokens = 0;  // by the tokenizer's and the head's own limits
+  uint32_t max_text_tokens = 0;  // smallest limit of the model, the tokenizer and the head
 };
 
-// Errors: as for read_backbone_spec, Checkpoint::open, read_head_spec and read_image_processing;
-// kInvalidArgument, the vocabulary is larger than the model's embeddings.
+// Errors: those of read_backbone_spec, Checkpoint::open, read_head_spec and read_image_processing;
+// kInvalidArgument: the vocabulary is larger than the model's embeddings.
 Result<OpenedModel> open_model(const std::string& directory);
 
 }  // namespace itif::backbone

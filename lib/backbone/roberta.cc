@@ -1,18 +1,18 @@
-// RoBERTa: BERT's encoder, positions counted from behind the padding id, and a classification head of
-// its own instead of the pooler. Also what XLM-RoBERTa and CamemBERT checkpoints would need, but for
-// their tokenizers.
-// Source: Liu et al., "RoBERTa: A Robustly Optimized BERT Pretraining Approach", 2019; tensor names as
-// transformers' RobertaModel. There, padding ids inside a text take no position; here they are tokens
-// like others: send none.
+// RoBERTa: BERT's encoder. Positions start after the padding id, and a classification head with its
+// own dense layer replaces the pooler. This also fits XLM-RoBERTa and CamemBERT checkpoints, except
+// for their tokenizers.
+// Source: Liu et al., "RoBERTa: A Robustly Optimized BERT Pretraining Approach", 2019; tensor names
+// as in transformers' RobertaModel. There, padding ids inside a text take no position; here they
+// are ordinary tokens, so clients must not send them.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "backbone/encoder_config.h"
 #include "backbone/text_encoder.h"
-#include "model/json_file.h"
+#include "json/json_file.h"
 
-namespace itif::backbone {
+namespace itif::backbone::roberta {
 namespace {
 
 using model::BackboneSpec;
@@ -58,12 +58,12 @@ Preset preset(std::string_view name, uint32_t layers, uint32_t hidden, uint32_t 
 Result<BackboneSpec> parse(const nlohmann::json& config, const std::string& origin) {
   ITIF_ASSIGN(BackboneSpec spec, parse_encoder(config, origin, "roberta"));
   ITIF_ASSIGN(const uint32_t padding,
-              model::get_uint_or(config, kPadding, 0, spec.vocab - 1, 1, origin));
+              json_file::get_uint_or(config, kPadding, 0, spec.vocab - 1, 1, origin));
   if (padding + 1 >= spec.max_positions)
     return fail(
         Code::kInvalidArgument,
         fmt::format("{}: 'max_position_embeddings' must be more than '{}' + 1, as positions "
-                    "start behind it, found {} and {}",
+                    "start after it, found {} and {}",
                     origin, kPadding, spec.max_positions, padding));
   return with_padding(std::move(spec), padding);
 }
@@ -92,7 +92,7 @@ TextEncoderLayout layout(const BackboneSpec& spec) {
 
 }  // namespace
 
-const Family& roberta_family() {
+const Family& family() {
   static const Family family = {
       .model_type = "roberta",
       .heads = {.prefix = "roberta", .pooler = "pooler.dense", .architectures = kArchitectures},
@@ -107,4 +107,4 @@ const Family& roberta_family() {
   return family;
 }
 
-}  // namespace itif::backbone
+}  // namespace itif::backbone::roberta

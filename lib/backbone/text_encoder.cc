@@ -7,7 +7,7 @@ using model::BackboneSpec;
 using model::Storage;
 using model::WeightKind;
 
-// Where each weight kind stands in text_encoder_kinds().
+// Index of each weight kind in text_encoder_kinds().
 struct Kinds {
   size_t word = 0, position = 1;
   size_t type;  // only with token types
@@ -28,7 +28,7 @@ class TextEncoder final : public Backbone {
   static Result<std::unique_ptr<Backbone>> make(device::Device& device, const BackboneSpec& spec,
                                                 const TextEncoderLayout& layout,
                                                 const MakeOptions& options) {
-    std::unique_ptr<TextEncoder> encoder(new TextEncoder(spec, layout, options.fidelity));
+    std::unique_ptr<TextEncoder> encoder(new TextEncoder(spec, layout, options.fusion_mode));
     ITIF_ASSIGN(encoder->block_, EncoderBlock::make(device, spec, options));
     const size_t rows = static_cast<size_t>(options.max_rows) + device.row_slack();
     const size_t act = rows * dtype_bytes(device.info().compute);
@@ -77,9 +77,9 @@ class TextEncoder final : public Backbone {
   }
 
  private:
-  TextEncoder(const BackboneSpec& spec, const TextEncoderLayout& layout, Fidelity fidelity)
+  TextEncoder(const BackboneSpec& spec, const TextEncoderLayout& layout, FusionMode fusion_mode)
       : spec_(spec), layout_(layout), kinds_(spec, layout) {
-    projection_.shape = in_form({.n = spec.hidden, .k = layout.embedding}, fidelity);
+    projection_.shape = in_bucket({.n = spec.hidden, .k = layout.embedding}, fusion_mode);
   }
 
   const BackboneSpec spec_;

@@ -12,7 +12,7 @@ Result<std::unique_ptr<ThesisAttention>> ThesisAttention::make(device::Device& d
                                                                const MakeOptions& options) {
   std::unique_ptr<ThesisAttention> attention(new ThesisAttention(spec));
   PreparedShape& part = attention->part_;
-  part.shape = in_form(BlockShapes(spec).qkv, Fidelity::kThesis, 3);
+  part.shape = in_bucket(BlockShapes(spec).qkv, FusionMode::kThesis, 3);
   ITIF_ASSIGN(part.handle, device.prepare(part.shape, options.max_rows));
   ITIF_ASSIGN(attention->part_bytes_, model::gemm_stride_bytes(device, part.shape));
   const size_t element = dtype_bytes(device.info().compute);
@@ -30,7 +30,7 @@ Result<std::unique_ptr<ThesisAttention>> ThesisAttention::make(device::Device& d
   return attention;
 }
 
-// A segment's padding reaches to the next segment.
+// A segment's padding extends to the next segment.
 void ThesisAttention::lay_out(const Pass& pass) noexcept {
   segments_.clear();
   scores_of_.clear();

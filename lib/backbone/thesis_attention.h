@@ -1,6 +1,7 @@
-// Attention as ITIF runs it: three GEMMs, split heads with add-bias, a BatchedGEMM for Q·Kᵀ, softmax, a
-// BatchedGEMM for P·V, merge heads. Requests are padded to their mini-batch's length, padding included in
-// all of it but the keys of softmax. Neighbours of one length, of whatever tenants, are one batch.
+// Attention as in ITIF: three GEMMs, split heads with add-bias, a BatchedGEMM for Q·Kᵀ, softmax, a
+// BatchedGEMM for P·V, merge heads. Requests are padded to the length of their mini-batch. All
+// operators compute the padding too, except that softmax skips padded keys. Adjacent requests of
+// one length form one GEMM batch, even if their tenants differ.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,7 @@ class ThesisAttention {
                                                        const model::BackboneSpec& spec,
                                                        const MakeOptions& options);
 
-  // x [num_rows, hidden] → context [num_rows, hidden], with the weights whose first kind is `base`.
+  // x [num_rows, hidden] → context [num_rows, hidden]. `base` is the block's first weight kind.
   void launch(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
               size_t base, const void* x, void* context) noexcept;
   uint64_t workspace_bytes() const;

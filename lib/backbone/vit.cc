@@ -1,16 +1,18 @@
-// ViT: patches of an image as tokens behind a class token, pre-LayerNorm blocks, a LayerNorm at the end.
-// The patch embedding, a convolution whose windows do not overlap, is one GEMM over gathered pixels.
-// Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021; tensor names and order of operations as
-// transformers' ViTModel. What a half of a block adds to the hidden states is added by the next LayerNorm.
+// ViT: a class token and the patches of an image as tokens, pre-LayerNorm blocks, a LayerNorm at
+// the end. The patch embedding, a convolution whose windows do not overlap, is one GEMM over
+// gathered pixels. Each LayerNorm operator first adds the output of the preceding half block to the
+// hidden states.
+// Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021; tensor names and order of
+// operations as in transformers' ViTModel.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "backbone/encoder_block.h"
 #include "backbone/encoder_config.h"
-#include "model/json_file.h"
+#include "json/json_file.h"
 
-namespace itif::backbone {
+namespace itif::backbone::vit {
 namespace {
 
 using model::BackboneSpec;
@@ -25,7 +27,7 @@ constexpr std::string_view kPrefix = "vit";
 constexpr uint32_t kMaxImageSide = 4096;
 constexpr uint32_t kMaxPatch = 256;
 constexpr uint32_t kMaxChannels = 16;
-constexpr uint32_t kMaxPatches = 65535;  // a group's batch holds an image at least
+constexpr uint32_t kMaxPatches = 65535;  // a batch must hold at least one image
 
 constexpr model::Architecture kArchitectures[] = {
     {.name = "ViTModel"},
@@ -58,7 +60,7 @@ Status parse_image_size(const nlohmann::json& config, const std::string& origin,
   const auto it = config.find("image_size");
   if (it == config.end() || !it->is_array()) {
     ITIF_ASSIGN(image.height,
-                model::get_uint_or(config, "image_size", 1, kMaxImageSide, 224, origin));
+                json_file::get_uint_or(config, "image_size", 1, kMaxImageSide, 224, origin));
     image.width = image.height;
     return {};
   }
@@ -70,7 +72,7 @@ Status parse_image_size(const nlohmann::json& config, const std::string& origin,
     if (side < 1 || side > kMaxImageSide)
       return fail(Code::kInvalidArgument,
                   fmt::format("{}: 'image_size' must be an integer or two, from 1 to {}, found {}",
-                              origin, kMaxImageSide, model::shown(*it)));
+                              origin, kMaxImageSide, json_file::shown(*it)));
   image.height = static_cast<uint32_t>(sides[0]);
   image.width = static_cast<uint32_t>(sides[1]);
   return {};
@@ -80,15 +82,15 @@ Result<BackboneSpec> parse(const nlohmann::json& config, const std::string& orig
   ITIF_ASSIGN(BackboneSpec spec, parse_blocks(config, origin, "vit"));
   ImageInput image;
   ITIF_TRY(parse_image_size(config, origin, image));
-  ITIF_ASSIGN(image.patch, model::get_uint_or(config, "patch_size", 1, kMaxPatch, 16, origin));
+  ITIF_ASSIGN(image.patch, json_file::get_uint_or(config, "patch_size", 1, kMaxPatch, 16, origin));
   ITIF_ASSIGN(image.channels,
-              model::get_uint_or(config, "num_channels", 1, kMaxChannels, 3, origin));
+              json_file::get_uint_or(config, "num_channels", 1, kMaxChannels, 3, origin));
   if (image.patch > image.height || image.patch > image.width || image.patches() > kMaxPatches)
     return fail(Code::kInvalidArgument,
                 fmt::format("{}: 'patch_size' must cut 'image_size' ({}x{}) into 1 to {} patches, "
                             "found {}",
                             origin, image.height, image.width, kMaxPatches, image.patch));
-  ITIF_ASSIGN(const bool qkv_bias, model::get_bool_or(config, kQkvBias, true, origin));
+  ITIF_ASSIGN(const bool qkv_bias, json_file::get_bool_or(config, kQkvBias, true, origin));
   return with_image(std::move(spec), image, qkv_bias);
 }
 
@@ -105,7 +107,7 @@ nlohmann::ordered_json config(const BackboneSpec& spec) {
   return config;
 }
 
-// Where each weight kind stands.
+// Index of each weight kind in weight_kinds().
 enum Kind : size_t {
   kProjection,  // weight and bias
   kClassToken = 2,
@@ -162,7 +164,7 @@ class VisionTransformer final : public Backbone {
  public:
   static Result<std::unique_ptr<Backbone>> make(device::Device& device, const BackboneSpec& spec,
                                                 const MakeOptions& options) {
-    std::unique_ptr<VisionTransformer> model(new VisionTransformer(spec, options.fidelity));
+    std::unique_ptr<VisionTransformer> model(new VisionTransformer(spec, options.fusion_mode));
     ITIF_ASSIGN(model->projection_.handle,
                 device.prepare(model->projection_.shape, options.max_rows));
     ITIF_ASSIGN(model->block_, EncoderBlock::make(device, spec, options));
@@ -177,7 +179,7 @@ class VisionTransformer final : public Backbone {
   Hidden launch(device::Stream& stream, const model::WeightView& weights,
                 const Pass& pass) noexcept override {
     launch_embeddings(stream, weights, pass);
-    Addend addend;  // of the hidden states; none at first
+    Addend addend;  // not yet added to the hidden states; empty at first
     for (uint32_t layer = 0; layer < spec_.layers; ++layer) {
       const size_t base = kBlocks + layer * kNumBlockKinds;
       launch_norm(stream, weights, pass, base + kAttentionGamma, addend);
@@ -194,12 +196,12 @@ class VisionTransformer final : public Backbone {
   }
 
  private:
-  VisionTransformer(const BackboneSpec& spec, Fidelity fidelity) : spec_(spec) {
-    projection_.shape = in_form(projection_shape(spec), fidelity);
+  VisionTransformer(const BackboneSpec& spec, FusionMode fusion_mode) : spec_(spec) {
+    projection_.shape = in_bucket(projection_shape(spec), fusion_mode);
   }
 
-  // The rows of class tokens go through the GEMM, too, and are overwritten behind it: one row in some two
-  // hundred, for which the ranges stay those of the batch.
+  // The GEMM also computes the class tokens' rows, which embed_patches overwrites. They are about
+  // one row in 200; skipping them would need other ranges than the batch's.
   void launch_embeddings(device::Stream& stream, const model::WeightView& weights,
                          const Pass& pass) noexcept {
     stream.gather_patches({.images = pass.images,
@@ -219,7 +221,7 @@ class VisionTransformer final : public Backbone {
                           .hidden = spec_.hidden});
   }
 
-  // hidden += addend, if there is one; normed = LayerNorm(hidden).
+  // hidden += addend, unless it is empty; normed = LayerNorm(hidden).
   void launch_norm(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
                    size_t gamma, const Addend& addend) noexcept {
     stream.residual_layer_norm({.x = addend.rows ? addend.rows : hidden_->data(),
@@ -244,7 +246,7 @@ class VisionTransformer final : public Backbone {
 
 }  // namespace
 
-const Family& vit_family() {
+const Family& family() {
   static const Family family = {
       .model_type = "vit",
       .heads = {.prefix = kPrefix, .pooler = "pooler.dense", .architectures = kArchitectures},
@@ -260,4 +262,4 @@ const Family& vit_family() {
   return family;
 }
 
-}  // namespace itif::backbone
+}  // namespace itif::backbone::vit

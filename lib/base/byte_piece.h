@@ -1,4 +1,4 @@
-// A run of bytes somewhere in memory: what scattered payloads are made of. Borrowed.
+// A contiguous span of bytes, borrowed. A scattered payload is a list of pieces.
 #pragma once
 
 #include <cstddef>

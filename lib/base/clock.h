@@ -1,5 +1,5 @@
-// Time is injected: everything in lib/ that needs it takes a Clock, so that a test or a simulation
-// can run the same stages on a virtual clock. Nothing else in lib/ may read the system's clocks.
+// Time is injected: code in lib/ takes a Clock, so that tests and simulations can run the same
+// stages on a virtual clock. Only clock.cc may read the system's clocks.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class SystemClock final : public Clock {
   uint64_t unix_ns() const noexcept override;
 };
 
-// Stands still until told to move. Thread-safe.
+// Advances only by advance_ns(). Thread-safe.
 class VirtualClock final : public Clock {
  public:
   explicit VirtualClock(uint64_t start_ns = 1'000'000'000) : now_ns_(start_ns) {}

@@ -1,4 +1,4 @@
-// A sum whose terms fade with time: what happened of late.
+// A sum whose terms decay exponentially with time: a measure of recent events.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace itif {
 
-// A term counts 1/e after kMemoryNs. Owned by one thread; `now_ns` of a monotonic clock.
+// A term's weight falls to 1/e after kMemoryNs. One owner thread; `now_ns` is of a monotonic clock.
 class DecayedSum {
  public:
   static constexpr double kMemoryNs = 10e9;

@@ -1,6 +1,6 @@
-// Errors of start-up and control: a code and one sentence that says what was wrong, where, and what
-// to do. The data plane does not use these: it ends a datagram with a drop reason and a request with
-// a wire status.
+// Errors of start-up and control: a code and one sentence that states the error, its place and the
+// remedy. The data plane does not use them: it ends a datagram with a drop reason and a request
+// with a wire status.
 #pragma once
 
 #include <expected>
@@ -11,17 +11,17 @@ namespace itif {
 
 enum class Code {
   kInvalidArgument,    // the caller's input is wrong: fix it and call again
-  kNotFound,           // a file, tenant, group or key that is not there
-  kAlreadyExists,      // a name that is taken
-  kPermission,         // the operating system or a key said no
-  kResourceExhausted,  // memory, slots, disk, hugepages
+  kNotFound,           // a file, tenant, group or key does not exist
+  kAlreadyExists,      // the name is taken
+  kPermission,         // the operating system denied access, or a key is not authorised
+  kResourceExhausted,  // out of memory, slots, disk or hugepages
   kUnavailable,        // busy or not started: the same call may succeed later
-  kUnsupported,        // well-formed, but this build or device cannot
-  kCorrupt,            // a file that is truncated or contradicts itself
-  kInternal,           // a defect of ours
+  kUnsupported,        // well-formed, but this build or device lacks it
+  kCorrupt,            // a file is truncated or contradicts itself
+  kInternal,           // a bug in itif
 };
 
-// The code's name as it stands in JSON and logs: "invalid_argument", ….
+// Returns the code's name in JSON and logs: "invalid_argument", ….
 const char* code_name(Code code);
 
 struct Error {
@@ -37,24 +37,24 @@ inline std::unexpected<Error> fail(Code code, std::string message) {
   return std::unexpected<Error>(Error{code, std::move(message)});
 }
 
-// "<strerror(errno_value)>" without the thread-unsafe buffer.
+// A thread-safe strerror().
 std::string errno_text(int errno_value);
 
 }  // namespace itif
 
 // Returns from the enclosing function with the error of `expression`, if it has one.
-#define ITIF_TRY(expression)                                                     \
-  do {                                                                           \
-    if (auto itif_try_result = (expression); !itif_try_result)                   \
-      return std::unexpected(std::move(itif_try_result.error()));                \
+#define ITIF_TRY(expression)                                      \
+  do {                                                            \
+    if (auto itif_try_result = (expression); !itif_try_result)    \
+      return std::unexpected(std::move(itif_try_result.error())); \
   } while (0)
 
 // Declares `declaration` from the value of `expression`, or returns its error.
 #define ITIF_ASSIGN(declaration, expression) \
   ITIF_ASSIGN_IMPL(ITIF_CONCAT(itif_result_, __LINE__), declaration, expression)
-#define ITIF_ASSIGN_IMPL(temporary, declaration, expression)                     \
-  auto temporary = (expression);                                                 \
-  if (!temporary) return std::unexpected(std::move(temporary.error()));          \
+#define ITIF_ASSIGN_IMPL(temporary, declaration, expression)            \
+  auto temporary = (expression);                                        \
+  if (!temporary) return std::unexpected(std::move(temporary.error())); \
   declaration = std::move(*temporary)
 #define ITIF_CONCAT(a, b) ITIF_CONCAT_IMPL(a, b)
 #define ITIF_CONCAT_IMPL(a, b) a##b

@@ -1,7 +1,7 @@
-// A histogram of HdrHistogram's kind: log-linear buckets of a fixed relative width, so that p99.9 of
-// a minute's latencies costs 15 KiB and an increment. Debian packages no C++ HdrHistogram, hence ours.
+// A histogram like HdrHistogram: log-linear buckets with a bounded relative error. It takes 30 KiB,
+// and recording a value is an increment. Debian packages no C++ HdrHistogram.
 //
-// One writer; readers merge() snapshots made by the owner. Values are unit-free (we record ns).
+// One writer; readers merge() snapshots made by the owner. Values have any unit; itif records ns.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class Histogram {
   uint64_t min() const noexcept { return count_ ? min_ : 0; }
   uint64_t max() const noexcept { return max_; }
   double mean() const noexcept { return count_ ? sum_ / static_cast<double>(count_) : 0; }
-  // The least recorded value (upper edge of its bucket, clamped to max) that at least `percent` of
-  // all values do not exceed; 0 when empty. REQUIRES: 0 ≤ percent ≤ 100.
+  // Returns the smallest recorded value that at least `percent` of all values do not exceed, as the
+  // upper edge of its bucket clamped to [min, max]; 0 when empty. REQUIRES: 0 ≤ percent ≤ 100.
   uint64_t percentile(double percent) const noexcept;
 
  private:

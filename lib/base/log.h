@@ -1,5 +1,5 @@
-// One log line an event, through spdlog, kept out of this header so that including it stays cheap.
-// Never call these per datagram or per request: count instead.
+// Writes one log line per event. The header does not include spdlog, so that it compiles fast.
+// Never log per datagram or per request: use a counter.
 #pragma once
 
 #include <fmt/core.h>

@@ -1,12 +1,13 @@
-// Which file to execute to run this program once more.
+// Finds the file to execute to start this program again.
 #pragma once
 
 #include <string>
 
 namespace itif {
 
-// The path in the variable ITIF_PROGRAM, else /proc/self/exe's: in a bundle (tools/make-bundle) the latter is the
-// dynamic loader, and the launcher sets the variable to its own path. Empty: neither is there; errno says why.
+// Returns the path in the environment variable ITIF_PROGRAM, else the target of /proc/self/exe. In
+// a bundle (tools/make-bundle) /proc/self/exe is the dynamic loader, so the launcher sets
+// ITIF_PROGRAM to its own path. Returns an empty string if neither exists; errno has the reason.
 std::string own_program();
 
 }  // namespace itif

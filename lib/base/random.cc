@@ -28,11 +28,13 @@ uint64_t Random::next() noexcept {
 }
 
 uint64_t Random::below(uint64_t bound) noexcept {
-  // Lemire's multiply-shift; the bias below 2^-32 for the bounds used here is of no consequence.
+  // Lemire's multiply-shift. The bias is negligible: below 2^-32 for the bounds used here.
   return static_cast<uint64_t>((static_cast<unsigned __int128>(next()) * bound) >> 64);
 }
 
-double Random::uniform() noexcept { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
+double Random::uniform() noexcept {
+  return static_cast<double>(next() >> 11) * 0x1.0p-53;
+}
 
 double Random::normal() noexcept {
   for (;;) {
@@ -43,6 +45,8 @@ double Random::normal() noexcept {
   }
 }
 
-double Random::exponential() noexcept { return -std::log1p(-uniform()); }
+double Random::exponential() noexcept {
+  return -std::log1p(-uniform());
+}
 
 }  // namespace itif

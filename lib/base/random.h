@@ -1,5 +1,5 @@
-// Seeded randomness: everything in lib/ that needs it takes a Random, so that a run can be repeated.
-// Not for keys: those come from libsodium.
+// A seeded random generator, so that runs can be repeated: code in lib/ takes a Random. Not for
+// keys: those come from libsodium.
 #pragma once
 
 #include <cstdint>

@@ -1,16 +1,17 @@
-// How much of a bounded resource one of its users may take, so that none can take it from the others.
+// Limits one user's share of a bounded resource, so that no user can starve the others.
 //
-// Source: dynamic thresholds (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory
-// packet switches", IEEE/ACM Transactions on Networking, 1998) with a factor of 1: a user may hold as
-// much as is still free. One greedy user then gets half, k of them k/(k+1), and what stays free is as
-// much as each of them has: a newcomer always finds room.
+// Source: dynamic thresholds (Choudhury and Hahne, "Dynamic queue length thresholds for
+// shared-memory packet switches", IEEE/ACM Transactions on Networking, 1998) with a factor of 1: a
+// user may hold at most as much as is free. One greedy user then gets half; k greedy users get
+// k/(k+1) together, and the free rest equals the share of each. A new user always finds room.
 #pragma once
 
 #include <cstdint>
 
 namespace itif {
 
-// Whether a user that holds `own` of the `used` may take `amount` more. REQUIRES: own ≤ used.
+// Returns true if a user that holds `own` of the `used` units may take `amount` more.
+// REQUIRES: own ≤ used.
 constexpr bool within_share(uint64_t own, uint64_t amount, uint64_t used, uint64_t capacity) {
   return used < capacity && own + amount <= capacity - used;
 }

@@ -1,4 +1,3 @@
-// See blocking_client.h.
 #include "client/blocking_client.h"
 
 #include <fmt/format.h>
@@ -12,7 +11,7 @@
 namespace itif::client {
 namespace {
 
-constexpr unsigned kIdsPerCallBits = 20;  // a call takes several ids when it retries overload
+constexpr unsigned kIdsPerCallBits = 20;  // a call takes a new id for each retry of a refusal
 
 }  // namespace
 
@@ -45,7 +44,7 @@ struct BlockingClient::State final : OutcomeSink {
   BlockingOptions options;
   std::unique_ptr<SocketTransport> transport;
   std::unique_ptr<ClientEngine> engine;
-  // Random: who cannot read our datagrams cannot forge an answer that needs no key.
+  // Random, so that only a host that sees our datagrams can forge an untagged answer.
   uint64_t first_request = 0;
   uint64_t sequence = 0;
   bool ended = false;
@@ -70,8 +69,8 @@ Result<std::unique_ptr<BlockingClient>> BlockingClient::connect(const Clock& clo
 Result<Answer> BlockingClient::infer(const Credential& credential, const Query& query,
                                      uint64_t timeout_ns) {
   State& s = *state_;
-  // An engine a call: the timeout is the call's, and nothing of an earlier call can be mistaken for
-  // an answer to this one, because request ids go on.
+  // Make an engine per call, with the call's timeout. Request ids continue across calls, so a late
+  // answer to an earlier call never matches this one.
   EngineOptions options{.session = s.options.session,
                         .first_request = s.first_request + (++s.sequence << kIdsPerCallBits),
                         .max_in_flight = 1,
@@ -90,34 +89,34 @@ Result<Answer> BlockingClient::infer(const Credential& credential, const Query& 
                          .user_tag = s.sequence};
   if (s.engine->submit(spec) != Submit::kAccepted)
     return fail(Code::kInvalidArgument,
-                fmt::format("a payload of {} bytes is too large: the protocol takes {}",
+                fmt::format("a payload of {} bytes is too large: the limit is {}",
                             query.payload.size(), wire::kMaxTotalBytes));
   while (!s.ended) {
     const size_t moved = s.engine->poll();
     if (s.ended) break;
-    // While the transport is full there is nothing to do but to give it time.
+    // Wait a little if the transport is full.
     constexpr uint64_t kFullNs = 100'000;
     const uint64_t now_ns = s.clock.now_ns();
     uint64_t next_ns = s.engine->next_timer_ns();
     if (s.engine->has_unsent()) next_ns = moved > 0 ? now_ns : now_ns + kFullNs;
     if (next_ns > now_ns) s.transport->wait(std::min<uint64_t>(next_ns - now_ns, 100'000'000));
   }
-  s.engine->poll();  // the ack of a response of several datagrams
+  s.engine->poll();  // sends the ack of a response of several datagrams
   if (s.kind != OutcomeKind::kLost) return std::move(s.answer);
   const SocketStats& after = s.transport->stats();
-  const char* why = "nothing was heard: check that the server runs and that UDP reaches it";
+  const char* why = "nothing arrived: check that the server runs and that UDP reaches it";
   if (after.too_big > before.too_big)
-    why = "the datagrams are larger than the path takes: choose a smaller fragment size";
+    why = "the datagrams exceed the path MTU: choose a smaller fragment size";
   else if (after.unreachable > before.unreachable)
-    why = "the network says that nobody listens there";
+    why = "the network reports (ICMP) that nobody listens there";
   else if (const auto& stats = s.engine->stats(); stats.busy > 0)
-    why = "the server has the request but had not answered it yet: allow more time";
+    why = "the server has the request but has not answered yet: allow more time";
   else if (stats.dropped[static_cast<size_t>(Drop::kBadTag)] > 0)
-    why = "answers came with a wrong tag: the key is not the server's";
+    why = "answers had a wrong tag: the key differs from the server's";
   else if (credential.auth != wire::Auth::kNone)
     why =
-        "nothing was heard: check that the server runs, that UDP reaches it, and that the key is "
-        "right (a server drops what it cannot authenticate in silence)";
+        "nothing arrived: check that the server runs, that UDP reaches it, and that the key is "
+        "right (a server silently drops datagrams that it cannot authenticate)";
   return fail(Code::kUnavailable,
               fmt::format("no answer from {} port {} within {} ms: {}", s.socket_options.server,
                           s.socket_options.port, timeout_ns / 1'000'000, why));

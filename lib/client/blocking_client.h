@@ -1,4 +1,4 @@
-// One request at a time over a UDP socket, for tools and scripts:
+// Sends one request at a time over a UDP socket, for tools and scripts:
 //
 //   SystemClock clock;
 //   auto client = BlockingClient::connect(clock, {.server = "198.18.0.1"});
@@ -36,9 +36,9 @@ struct Answer {
   wire::StatusCode status = wire::StatusCode::kOk;
   wire::ResultKind result_kind = wire::ResultKind::kDefault;
   std::vector<std::byte> result;  // status kOk
-  std::string detail;             // any other status: the server's sentence, or empty
-  uint32_t retry_after_us = 0;    // refused: when to try again; 0: the server does not know
-  uint32_t server_us = 0;         // what the server says it took
+  std::string detail;             // any other status: the server's message, or empty
+  uint32_t retry_after_us = 0;    // refused: delay before a retry; 0: unknown
+  uint32_t server_us = 0;         // the time that the server reports
   uint32_t result_rows = 0;       // rows (tokens, classes, …) in the result
   uint32_t tries = 0;
   uint64_t latency_ns = 0;  // from the call to the last piece
@@ -47,19 +47,19 @@ struct Answer {
 struct BlockingOptions {
   uint32_t session = 0;  // 0: random (libsodium)
   uint32_t fragment_bytes = wire::kDefaultFragmentBytes;
-  RetryPolicy retry = {};  // its timeout_ns is replaced by infer()'s
+  RetryPolicy retry = {};  // infer() replaces its timeout_ns
 };
 
 class BlockingClient {
  public:
-  // Errors: SocketTransport's and ClientEngine's. `clock` outlives the client.
+  // Errors: SocketTransport's and ClientEngine's. `clock` must outlive the client.
   static Result<std::unique_ptr<BlockingClient>> connect(const Clock& clock,
                                                          const SocketOptions& socket,
                                                          const BlockingOptions& options = {});
   ~BlockingClient();
 
-  // Sends one request and waits. Errors: kUnavailable (nothing answered within timeout_ns, with
-  // what the network said), kInvalidArgument (payload too large).
+  // Sends one request and waits for its answer. Errors: kUnavailable (no answer within timeout_ns;
+  // the message names the likely cause), kInvalidArgument (payload too large).
   Result<Answer> infer(const Credential& credential, const Query& query, uint64_t timeout_ns);
 
  private:

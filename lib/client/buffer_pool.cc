@@ -1,4 +1,3 @@
-// See buffer_pool.h.
 #include "client/buffer_pool.h"
 
 #include <bit>

@@ -1,8 +1,9 @@
-// The client library, whole: include this, or only the parts.
-//   blocking_client.h   one request at a time: the simplest way to ask
-//   engine.h            many requests in flight, no threads or sockets of its own
-//   socket_transport.h  the engine's way to a server over UDP sockets
-//   result.h            what the bytes of a response mean
+// Includes the whole client library. Its parts:
+//
+//   blocking_client.h   sends one request at a time: the simplest interface
+//   engine.h            many requests in flight; has no threads or sockets
+//   socket_transport.h  connects an engine to a server over UDP sockets
+//   result.h            decodes the bytes of a response
 #pragma once
 
 #include "client/blocking_client.h"

@@ -1,4 +1,4 @@
-// Start and end of requests; the engine's public face.
+// Starts and ends requests; the engine's public interface.
 #include "client/engine.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace itif::client {
 namespace {
 
 constexpr uint32_t kMaxInFlight = 1u << 22;
-constexpr size_t kReceiveRounds = 8;  // batches one poll() receives before it looks at its timers
+constexpr size_t kReceiveRounds = 8;  // batches that one poll() receives before it runs timers
 constexpr size_t kOutcomeBatch = 128;
 
 Status check(const EngineOptions& options, uint32_t num_flows) {
@@ -26,7 +26,7 @@ Status check(const EngineOptions& options, uint32_t num_flows) {
         fmt::format("fragment_bytes is {}: choose a multiple of 4 from {} to {}",
                     options.fragment_bytes, wire::kMinFragmentBytes, wire::kMaxFragmentBytes));
   if (options.burst_datagrams == 0)
-    return fail(Code::kInvalidArgument, "burst_datagrams is 0: nothing would ever be sent");
+    return fail(Code::kInvalidArgument, "burst_datagrams is 0: choose at least 1");
   if (options.retry.max_tries == 0 || options.retry.initial_rto_ns == 0 ||
       options.retry.timeout_ns == 0)
     return fail(Code::kInvalidArgument,
@@ -45,10 +45,10 @@ ClientEngine::State::State(const Clock& clock, Transport& transport, OutcomeSink
       options_(options),
       capacity_(std::bit_ceil(options.max_in_flight)),
       num_flows_(transport.num_flows()),
-      // The slot number takes the low bits; what remains of 64 bits never runs out.
+      // The slot number takes the low bits of an id; the sequence in the other bits never wraps.
       next_sequence_(options.first_request >> std::countr_zero(capacity_)),
       slots_(capacity_),
-      wheel_(capacity_, clock.now_ns()),
+      wheel_(capacity_, {.shift = 17, .num_ticks = 2048}, clock.now_ns()),
       send_lists_(num_flows_, capacity_),
       token_lists_(num_flows_, capacity_),
       pool_(options.max_reassembly_bytes) {
@@ -85,7 +85,7 @@ Submit ClientEngine::State::submit(const RequestSpec& spec) noexcept {
   return Submit::kAccepted;
 }
 
-// Begins to ask, under a new id: at submission, and again after a refusal that time cures.
+// Sends the request under a new id: at submission, and again after a temporary refusal.
 void ClientEngine::State::start(uint32_t index, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   const auto slot_bits = static_cast<unsigned>(std::countr_zero(capacity_));
@@ -115,7 +115,8 @@ Outcome ClientEngine::State::outcome_of(const Slot& slot, OutcomeKind kind,
   return outcome;
 }
 
-// The slot is free at once, so that the sink may submit; a response's memory lives until delivery.
+// Frees the slot before delivery, so that the sink may submit. A response's memory lives until
+// delivery.
 void ClientEngine::State::finish(uint32_t index, const Outcome& outcome) noexcept {
   Slot& slot = slots_[index];
   switch (outcome.kind) {
@@ -155,12 +156,13 @@ size_t ClientEngine::State::poll() noexcept {
     if (count == 0) break;
     const uint64_t now_ns = clock_.now_ns();
     for (size_t i = 0; i < count; ++i) on_datagram(incoming_[i], now_ns);
-    deliver();  // before the next receive(): results may lie in the transport's memory
+    deliver();  // before the next receive(): results may be in the transport's memory
     moved += count;
     if (count < kReceiveBatch) break;
   }
   const uint64_t now_ns = clock_.now_ns();
-  wheel_.advance(now_ns, [&](uint32_t index) { on_timer(index, now_ns); });
+  for (uint32_t index; (index = wheel_.next_expired(now_ns)) != TimerWheel::kNil;)
+    on_timer(index, now_ns);
   deliver();
   return moved + flush();
 }

@@ -1,14 +1,13 @@
-// The client's side of the protocol (docs/protocol.md) as a state machine without threads or
-// sockets.
+// The client side of the protocol (docs/protocol.md) as a state machine without threads or sockets.
 //
-// A request is cut into pieces and sent; it ends exactly once: answered, refused, lost or
-// cancelled. Between the two the engine retransmits after silence, serves the server's resend
-// requests, asks for missing pieces of a response, says hello when the server wants an address
-// token, and acknowledges responses of several datagrams. It never trusts a datagram: tag, session,
-// request and geometry are checked first, and what fails is counted under a Drop.
+// The engine cuts a request into pieces and sends them. Each request ends exactly once: answered,
+// refused, lost or cancelled. Until then the engine retransmits after silence, serves the server's
+// resend requests, asks for missing pieces of a response, sends a hello if the server requires an
+// address token, and acknowledges responses of several datagrams. It checks each datagram's tag,
+// session, request and geometry before use, and counts a failed one under a Drop.
 //
-// One owner thread. Nothing is allocated after construction but buffers for responses of several
-// datagrams, which are pooled and bounded. Time comes from the Clock.
+// One owner thread. After construction the engine allocates only buffers for responses of several
+// datagrams; they are pooled and bounded. Time comes from the Clock.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +22,19 @@
 namespace itif::client {
 
 struct EngineOptions {
-  uint32_t session = 0;           // random: tells this client's requests from an earlier one's
-  uint64_t first_request = 0;     // where request ids start; random makes them hard to guess
-  uint32_t max_in_flight = 1024;  // requests at a time; rounded up to a power of two
+  uint32_t session = 0;           // random: separates this client's requests from an earlier one's
+  uint64_t first_request = 0;     // the first request id; random makes ids hard to guess
+  uint32_t max_in_flight = 1024;  // concurrent requests; rounded up to a power of two
   uint32_t fragment_bytes = wire::kDefaultFragmentBytes;  // payload of a request's piece
   uint32_t max_response_bytes = wire::kMaxTotalBytes;
-  uint64_t max_reassembly_bytes = 64u << 20;  // of half-received responses, all requests together
-  uint32_t burst_datagrams = 256;             // sent by one poll() at most, per flow
+  uint64_t max_reassembly_bytes = 64u << 20;  // for incomplete responses, all requests together
+  uint32_t burst_datagrams = 256;             // most that one poll() sends, per flow
   RetryPolicy retry = {};
 };
 
 enum class Submit : uint8_t {
   kAccepted,
-  kFull,      // max_in_flight requests are under way: poll() and try again
+  kFull,      // max_in_flight requests are in flight: poll() and try again
   kTooLarge,  // the payload is above wire::kMaxTotalBytes
 };
 
@@ -49,19 +48,20 @@ class ClientEngine {
   ClientEngine(const ClientEngine&) = delete;
   ClientEngine& operator=(const ClientEngine&) = delete;
 
-  // Takes a request; its first datagrams leave at the next poll() or flush().
+  // Accepts a request; the next poll() or flush() sends its first datagrams.
   Submit submit(const RequestSpec& spec) noexcept;
   // Receives, runs timers, delivers outcomes, sends. Returns the datagrams received and sent.
   size_t poll() noexcept;
   // Sends what is due now; poll() includes it.
   size_t flush() noexcept;
-  // Ends all requests as kCancelled and delivers that; submit() says kFull meanwhile.
+  // Ends all requests as kCancelled and delivers the outcomes; submit() returns kFull meanwhile.
   void cancel_all() noexcept;
 
   uint32_t in_flight() const noexcept;
-  // True if datagrams wait for the transport: poll() again soon.
+  // Returns true if datagrams wait for the transport: poll() again soon.
   bool has_unsent() const noexcept;
-  // When poll() is next needed if nothing arrives, rounded to the timers' tick; UINT64_MAX: never.
+  // Returns when poll() must run next if nothing arrives, rounded to the timers' tick; UINT64_MAX:
+  // never.
   uint64_t next_timer_ns() const noexcept;
   const EngineStats& stats() const noexcept;
 

@@ -1,5 +1,5 @@
-// What arrives. Nothing of a datagram is believed before its session, request, tenant and tag are
-// right; every datagram is used or dropped under a name.
+// Handles arriving datagrams. Checks a datagram's session, request, tenant and tag before trusting
+// its contents. Every datagram is used, or dropped and counted under a Drop.
 #include <algorithm>
 #include <bit>
 
@@ -8,7 +8,7 @@
 namespace itif::client {
 namespace {
 
-// These a server says without a tag: it has no key in common with us.
+// A server sends these statuses without a tag, because it shares no key with the client.
 bool untagged_status_allowed(wire::StatusCode code) noexcept {
   switch (code) {
     case wire::StatusCode::kUnknownTenant:
@@ -23,8 +23,8 @@ bool passes_with_time(wire::StatusCode code) noexcept {
          code == wire::StatusCode::kNotAdmitted;
 }
 
-// Rounds of hello and token, at most one per initial_rto_ns, before token_required is the outcome. A
-// status does not say which send it is about, so late ones cost rounds as well.
+// Rounds of hello and token before the outcome is token_required; at most one per initial_rto_ns. A
+// status does not name the send that it refuses, so late ones also use up rounds.
 constexpr uint32_t kMaxTokenRefusals = 64;
 
 }  // namespace
@@ -124,8 +124,8 @@ bool ClientEngine::State::on_status(uint32_t index, const wire::Datagram& datagr
   Slot& slot = slots_[index];
   const wire::Header& header = datagram.header;
   if (header.status == wire::StatusCode::kTokenRequired) {
-    // Every piece of the request may be refused; one refusal is enough, and those of the send before
-    // the last may come late.
+    // The server may refuse every piece of a send; react to the first refusal only. Refusals of the
+    // previous send may arrive late.
     if (slot.phase == Phase::kAwaitingToken) return true;
     if (slot.token_refusals > 0 && now_ns - slot.token_sent_ns < options_.retry.initial_rto_ns)
       return true;
@@ -133,7 +133,7 @@ bool ClientEngine::State::on_status(uint32_t index, const wire::Datagram& datagr
       ++slot.token_refusals;
       Flow& flow = *flows_[slot.flow];
       if (flow.token != 0 && flow.token != slot.sent_token) {
-        send_with_token(index, now_ns);  // a newer token has come since
+        send_with_token(index, now_ns);  // a newer token has arrived since
         return true;
       }
       flow.token = 0;
@@ -163,14 +163,14 @@ bool ClientEngine::State::on_status(uint32_t index, const wire::Datagram& datagr
   Outcome outcome = outcome_of(slot, OutcomeKind::kRefused, now_ns);
   outcome.status = static_cast<uint16_t>(header.status) < wire::kNumStatusCodes
                        ? header.status
-                       : wire::StatusCode::kInternal;  // of a later version
+                       : wire::StatusCode::kInternal;  // a later version's code
   outcome.retry_after_us = header.aux;
   outcome.result = datagram.payload;
   finish(index, outcome);
   return true;
 }
 
-// The server lacks pieces of our request: send every piece that its ranges touch.
+// The server lacks pieces of the request: sends every piece that its ranges touch.
 bool ClientEngine::State::on_resend(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,
                                     Drop& why) noexcept {
   Slot& slot = slots_[index];
@@ -183,11 +183,11 @@ bool ClientEngine::State::on_resend(uint32_t index, const wire::Datagram& datagr
     why = Drop::kBadGeometry;
     return false;
   }
-  if (slot.phase != Phase::kWaiting) return true;  // the token comes first, then everything is sent
+  if (slot.phase != Phase::kWaiting) return true;  // all is sent when the token arrives
   sign_of_life(slot);
   arm(index, now_ns + slot.rto_ns);
   ++stats_.resends_served;
-  if (options_.retry.max_tries == 1) return true;  // the policy: send once
+  if (options_.retry.max_tries == 1) return true;  // policy: send once
   uint32_t sent_to = 0;
   for (const wire::Range& range : std::span(ranges).first(count)) {
     const uint32_t from = std::max(range.offset / fragment * fragment, sent_to);
@@ -223,7 +223,7 @@ bool ClientEngine::State::on_token(uint32_t flow_index, const wire::Header& head
   if (!flow.hello_pending || header.request_id != flow.hello_id || header.aux == 0) return false;
   flow.hello_pending = false;
   flow.token = header.aux;
-  // Renewed at half its life, so that a steady load never meets token_required again.
+  // Renew the token at half its lifetime, so that a steady load never gets token_required again.
   flow.token_renew_ns =
       header.budget_us == 0 ? UINT64_MAX : now_ns + uint64_t{header.budget_us} * 500;
   for (uint32_t index; (index = token_lists_.front(flow_index)) != IndexLists::kNone;) {

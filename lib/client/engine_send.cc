@@ -1,5 +1,5 @@
-// What leaves: pieces of requests, in the order in which they were queued, and control datagrams
-// ahead of them. Heads are built only when they are about to be sent; payloads are never copied here.
+// Sends control datagrams first, then pieces of requests in the order in which they were queued.
+// Builds heads just before sending; never copies payloads.
 #include <algorithm>
 #include <cstring>
 
@@ -22,7 +22,7 @@ void ClientEngine::State::enter_send_list(uint32_t index) noexcept {
     send_lists_.push_back(slots_[index].flow, index);
 }
 
-// The request once more from its beginning; what was still queued of it is part of that.
+// Queues the whole request, in place of any ranges of it that are still queued.
 void ClientEngine::State::queue_whole(uint32_t index) noexcept {
   Slot& slot = slots_[index];
   slot.ranges[0] = {0, static_cast<uint32_t>(slot.spec.payload.size())};
@@ -33,14 +33,15 @@ void ClientEngine::State::queue_whole(uint32_t index) noexcept {
   enter_send_list(index);
 }
 
-// The first piece alone: enough to make a server answer that knows the request.
+// Queues only the first piece: enough for a reply from a server that knows the request.
 void ClientEngine::State::queue_probe(uint32_t index) noexcept {
   Slot& slot = slots_[index];
   queue_whole(index);
   slot.ranges[0].to = std::min(slot.ranges[0].to, options_.fragment_bytes);
 }
 
-// Whole pieces that the server asked for. Beyond kMaxSendRanges it has to ask again.
+// Queues whole pieces that the server asked for. Drops ranges beyond kMaxSendRanges; the server
+// asks for them again.
 void ClientEngine::State::queue_range(uint32_t index, SendRange range) noexcept {
   Slot& slot = slots_[index];
   if (slot.next_range == slot.num_ranges) slot.next_range = slot.num_ranges = 0;
@@ -102,7 +103,7 @@ void ClientEngine::State::stage(uint32_t flow_index, size_t budget) noexcept {
   }
 }
 
-// Forgets staged pieces of a request that has ended: their payload is its owner's again.
+// Drops staged pieces of a request that has ended: the engine no longer borrows their payload.
 void ClientEngine::State::unstage(uint32_t index) noexcept {
   Staged& staged = flows_[slots_[index].flow]->staged;
   if (staged.begin == staged.end) return;
@@ -121,7 +122,7 @@ void ClientEngine::State::unstage(uint32_t index) noexcept {
   staged.end = kept;
 }
 
-// False if the transport is full.
+// Returns false if the transport is full.
 bool ClientEngine::State::send_control(uint32_t flow_index, size_t& budget) noexcept {
   Flow& flow = *flows_[flow_index];
   std::array<Outgoing, kControlQueue> batch;
@@ -181,8 +182,8 @@ size_t ClientEngine::State::flush() noexcept {
   return sent;
 }
 
-// False if the queue is full: then a timer asks again, or an ack is never sent, which costs the server
-// a cache entry for a while.
+// Returns false if the queue is full. A timer repeats a lost resend or hello. A lost ack is not
+// sent again; the server then keeps a cache entry for longer.
 bool ClientEngine::State::queue_control(uint32_t flow_index, const wire::Header& header,
                                         std::span<const std::byte> payload,
                                         const wire::Key& key) noexcept {
@@ -202,7 +203,7 @@ void ClientEngine::State::send_ack(const Slot& slot) noexcept {
 void ClientEngine::State::ask_for_missing(const Slot& slot) noexcept {
   std::array<wire::Range, wire::kMaxRanges> ranges;
   std::array<std::byte, sizeof(ranges)> payload;
-  // The server takes no more than one piece of the message would have room for.
+  // The server accepts no more ranges than fit in one piece of the response.
   const size_t limit =
       std::min<size_t>(wire::kMaxRanges, slot.response.fragment_bytes() / sizeof(wire::Range));
   const size_t count = slot.response.missing(std::span(ranges).first(limit));
@@ -224,7 +225,7 @@ void ClientEngine::State::say_hello(uint32_t flow_index, uint64_t now_ns) noexce
   wire::Header header;
   header.type = wire::Type::kHello;
   header.session = options_.session;
-  // As hard to guess as first_request, and never that of a request.
+  // As hard to guess as first_request, and never the id of a request.
   header.request_id = ~(options_.first_request + (stats_.hellos << 32));
   if (!queue_control(flow_index, header, {}, wire::Key{})) return;
   flow.hello_id = header.request_id;

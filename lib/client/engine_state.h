@@ -1,15 +1,15 @@
-// The engine's state, private to lib/client: slots of requests under way, flows, timers.
+// The engine's state, private to lib/client: slots of requests in flight, flows, timers.
 //
 // A slot is free or holds one request. Its number is the low bits of the request id, so an arriving
-// datagram finds its request by indexing. A request's life:
+// datagram finds its request by indexing. A request's states:
 //
-//   kWaiting ──response whole / status / tries or time used up──► ended (outcome)
+//   kWaiting ──whole response / status / tries or time exhausted──► ended (outcome)
 //     │  ▲
 //     │  └─ token arrived ── kAwaitingToken ◄── status token_required
-//     └──── a refusal that time cures ──► kPaused ── retry-after over ──► kWaiting, a new id
+//     └──── temporary refusal ──► kPaused ── retry-after elapsed ──► kWaiting, a new id
 //
-// engine.cc: start and end of requests; engine_send.cc: what leaves; engine_receive.cc: what arrives;
-// engine_timers.cc: silence.
+// engine.cc starts and ends requests, engine_send.cc sends, engine_receive.cc handles arriving
+// datagrams, engine_timers.cc handles silence.
 #pragma once
 
 #include <array>
@@ -17,11 +17,11 @@
 #include <span>
 #include <vector>
 
+#include "base/timer_wheel.h"
 #include "client/buffer_pool.h"
 #include "client/engine.h"
 #include "client/index_list.h"
 #include "client/reassembly.h"
-#include "client/timer_wheel.h"
 #include "wire/geometry.h"
 #include "wire/ranges.h"
 
@@ -48,7 +48,7 @@ class ClientEngine::State {
  private:
   enum class Phase : uint8_t { kFree, kWaiting, kAwaitingToken, kPaused };
 
-  // Part of a request's payload that is to be sent; whole pieces.
+  // A range of a request's payload to send; whole pieces.
   struct SendRange {
     uint32_t from = 0;
     uint32_t to = 0;
@@ -62,29 +62,29 @@ class ClientEngine::State {
     uint8_t num_ranges = 0;
     uint8_t next_range = 0;
     uint32_t flow = 0;
-    uint32_t sends = 0;         // of the request, in all
-    uint32_t silent_tries = 0;  // since the last sign of life
+    uint32_t sends = 0;         // of the request, in total
+    uint32_t silent_tries = 0;  // sends since the server last replied
     uint32_t token_refusals = 0;
     uint32_t refusal_retries = 0;
-    uint32_t sent_token = 0;     // the address token that the last send carried
-    uint64_t token_sent_ns = 0;  // when it was sent again with a new token
+    uint32_t sent_token = 0;     // the address token in the last send
+    uint64_t token_sent_ns = 0;  // when the request was resent with a new token
     uint64_t submitted_ns = 0;
     uint64_t give_up_ns = 0;
-    uint64_t action_ns = 0;  // when silence has lasted too long
-    uint64_t armed_ns = 0;   // what the wheel knows; never later than the next thing to do
+    uint64_t action_ns = 0;  // when to act on silence
+    uint64_t armed_ns = 0;   // the time set in the wheel; never later than the next action
     uint64_t rto_ns = 0;
     Reassembly response;
     std::array<SendRange, kMaxSendRanges> ranges;
   };
 
-  // Acks, resends and hellos: built whole, kept until the transport takes them.
+  // A complete ack, resend or hello, kept until the transport takes it.
   struct ControlDatagram {
     std::array<std::byte, kMaxHeadBytes + wire::kMaxRanges * sizeof(wire::Range)> bytes;
     uint32_t size = 0;
   };
   static constexpr uint32_t kControlQueue = 64;
 
-  // Pieces whose head is built. Usually empty between calls: only what the transport did not take.
+  // Pieces whose heads are built. Between calls: only pieces that the transport did not take.
   struct Staged {
     std::array<std::array<std::byte, kMaxHeadBytes>, kSendBatch> heads;
     std::array<Outgoing, kSendBatch> datagrams;
@@ -155,18 +155,18 @@ class ClientEngine::State {
   const EngineOptions options_;
   const uint32_t capacity_;  // a power of two
   const uint32_t num_flows_;
-  uint64_t next_sequence_;  // the part of a request id above the slot number
+  uint64_t next_sequence_;  // bits of the next request id above the slot number
   uint32_t next_flow_ = 0;
   std::vector<Slot> slots_;
-  std::vector<uint32_t> free_;  // free slots; the last one freed is used again first
+  std::vector<uint32_t> free_;  // free slots, a stack
   TimerWheel wheel_;
-  IndexLists send_lists_;   // a list a flow: slots with pieces to send
-  IndexLists token_lists_;  // a list a flow: slots in kAwaitingToken
+  IndexLists send_lists_;   // a list per flow: slots with pieces to send
+  IndexLists token_lists_;  // a list per flow: slots in kAwaitingToken
   std::vector<std::unique_ptr<Flow>> flows_;
   BufferPool pool_;
   std::array<Incoming, kReceiveBatch> incoming_;
   std::vector<Outcome> outcomes_;                    // ended, not yet delivered
-  std::vector<BufferPool::Buffer> outcome_buffers_;  // behind some of outcomes_
+  std::vector<BufferPool::Buffer> outcome_buffers_;  // memory of results in outcomes_
   bool cancelling_ = false;
   EngineStats stats_;
 };

@@ -1,4 +1,4 @@
-// Silence: what is done when nothing has been heard of a request for a while.
+// Handles timers: acts if no datagram arrives for a request in time.
 #include <algorithm>
 
 #include "client/engine_state.h"
@@ -9,8 +9,8 @@ void ClientEngine::State::sign_of_life(Slot& slot) noexcept {
   slot.rto_ns = options_.retry.initial_rto_ns;
 }
 
-// Sets when silence has lasted too long. The wheel is touched only if that is earlier than what it
-// knows: a later time is seen when the timer fires.
+// Sets when to act on silence. Updates the wheel only if that is earlier than the time set there; a
+// later time is checked when the timer fires.
 void ClientEngine::State::arm(uint32_t index, uint64_t action_ns) noexcept {
   Slot& slot = slots_[index];
   const bool waits_once = options_.retry.max_tries == 1 && slot.phase == Phase::kWaiting;
@@ -51,7 +51,7 @@ void ClientEngine::State::on_silence(uint32_t index, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   const RetryPolicy& retry = options_.retry;
   if (send_lists_.list_of(index) != IndexLists::kNone) {
-    arm(index, now_ns + slot.rto_ns);  // not all sent yet: it is we who are silent
+    arm(index, now_ns + slot.rto_ns);  // not all sent yet: the server cannot reply
     return;
   }
   if (slot.silent_tries >= retry.max_tries && retry.max_tries > 1) {
@@ -66,7 +66,7 @@ void ClientEngine::State::on_silence(uint32_t index, uint64_t now_ns) noexcept {
     ask_for_missing(slot);
   } else {
     ++stats_.retransmissions;
-    queue_probe(index);  // the server then says what it is missing
+    queue_probe(index);  // the server replies with the ranges it lacks
   }
   arm(index, now_ns + slot.rto_ns);
 }

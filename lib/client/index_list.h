@@ -1,5 +1,5 @@
-// Doubly linked lists over slot numbers: a slot is in at most one list of a set, and leaves it in O(1).
-// Memory is taken once, at construction.
+// A set of doubly linked lists over slot numbers. A slot is in at most one list of the set, and is
+// removed in O(1). Allocates only at construction.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class IndexLists {
 
   uint32_t front(uint32_t list) const noexcept { return heads_[list].first; }
   bool empty(uint32_t list) const noexcept { return heads_[list].first == kNone; }
-  // The list that the slot is in, or kNone.
+  // Returns the list that holds the slot, or kNone.
   uint32_t list_of(uint32_t slot) const noexcept { return links_[slot].list; }
 
  private:

@@ -1,4 +1,3 @@
-// See reassembly.h.
 #include "client/reassembly.h"
 
 #include <cstring>

@@ -1,7 +1,7 @@
-// Puts the pieces of one response together, whatever their order.
+// Reassembles one response from pieces in any order.
 //
-// Invariants: total, fragment and kind are those of every piece that is here; a bit per piece says
-// that it is here; num_missing is the number of bits that are not set.
+// Invariants: all received pieces have the same total, fragment size and kind. The bitmap has one
+// bit per piece, set if it was received. num_missing_ is the number of clear bits.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ class Reassembly {
   uint32_t total_bytes() const noexcept { return total_bytes_; }
   uint32_t fragment_bytes() const noexcept { return fragment_bytes_; }
 
-  // A piece of other geometry than those before it begins anew: the request was run again.
+  // A piece of another geometry or kind restarts the reassembly: the server ran the request again.
   // REQUIRES: wire::parse accepted the datagram, of type response.
   Added add(const wire::Datagram& datagram, BufferPool& pool) noexcept;
-  // Ranges that are missing, ascending; returns how many were written.
+  // Writes the missing ranges in ascending order, as many as fit; returns their number.
   size_t missing(std::span<wire::Range> out) const noexcept;
-  // The response. REQUIRES: add() said kWhole.
+  // Returns the response. REQUIRES: add() returned kWhole.
   std::span<const std::byte> bytes() const noexcept { return {buffer_.data, total_bytes_}; }
-  // Hands the memory to the caller; back to not started.
+  // Hands the memory to the caller, who releases it; resets to not started.
   BufferPool::Buffer take() noexcept;
 
  private:

@@ -1,4 +1,3 @@
-// See result.h.
 #include "client/result.h"
 
 #include <fmt/format.h>
@@ -14,7 +13,7 @@ namespace {
 template <class T>
 Result<std::vector<T>> decode_values(std::span<const std::byte> result, const char* what) {
   if (result.size() % sizeof(T) != 0)
-    return fail(Code::kCorrupt, fmt::format("a result of {} bytes is no array of {}-byte {}",
+    return fail(Code::kCorrupt, fmt::format("a result of {} bytes is not an array of {}-byte {}",
                                             result.size(), sizeof(T), what));
   std::vector<T> values(result.size() / sizeof(T));
   if (!values.empty()) std::memcpy(values.data(), result.data(), result.size());

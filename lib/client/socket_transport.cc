@@ -1,4 +1,3 @@
-// See socket_transport.h.
 #include "client/socket_transport.h"
 
 #include <fmt/format.h>
@@ -38,8 +37,8 @@ Status resolve(const std::string& host, uint16_t port, int family, int flags, Ad
   hints.ai_flags = AI_NUMERICSERV | flags;
   const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &out.first);
   if (error == 0) return {};
-  return fail(Code::kNotFound,
-              fmt::format("'{}' is no address or known host name: {}", host, gai_strerror(error)));
+  return fail(Code::kNotFound, fmt::format("'{}' is not an address or a known host name: {}", host,
+                                           gai_strerror(error)));
 }
 
 std::unexpected<Error> socket_error(const char* what, const std::string& where) {
@@ -59,7 +58,7 @@ std::unexpected<Error> socket_error(const char* what, const std::string& where) 
   return fail(code, fmt::format("{} {}: {}; {}", what, where, errno_text(error), remedy));
 }
 
-// Best effort: what a kernel does not offer changes speed, not meaning.
+// Best effort: an option that the kernel lacks changes speed, not behaviour.
 void set_option(int fd, int level, int name, int value) {
   (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
@@ -67,7 +66,7 @@ void set_option(int fd, int level, int name, int value) {
 void set_buffer(int fd, int name, int forced_name, uint32_t bytes) {
   if (bytes == 0) return;
   const int value = static_cast<int>(std::min<uint32_t>(bytes, 1u << 30));
-  // The forced form ignores net.core.[rw]mem_max but needs CAP_NET_ADMIN.
+  // SO_RCVBUFFORCE and SO_SNDBUFFORCE ignore net.core.[rw]mem_max but need CAP_NET_ADMIN.
   if (setsockopt(fd, SOL_SOCKET, forced_name, &value, sizeof(value)) != 0)
     set_option(fd, SOL_SOCKET, name, value);
 }
@@ -100,9 +99,9 @@ struct SocketTransport::Sockets {
     for (const pollfd& entry : polled) close(entry.fd);
   }
 
-  std::vector<pollfd> polled;  // a socket a flow
+  std::vector<pollfd> polled;  // one socket per flow
   std::vector<uint16_t> ports;
-  uint32_t next_flow = 0;  // where receive() begins, so that no flow starves
+  uint32_t next_flow = 0;  // the flow that receive() reads first, so that none starves
   uint32_t receive_buffer_bytes = 0;
   SocketStats stats;
   std::vector<std::byte> memory;
@@ -188,12 +187,12 @@ size_t SocketTransport::send(uint32_t flow, std::span<const Outgoing> batch) noe
       ++s.stats.too_big;
     } else if (error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH) {
       ++s.stats.unreachable;
-      // The error may be an ICMP message about an earlier datagram: this one was not tried yet.
+      // The error may be an ICMP message about an earlier datagram: try this one once more.
       if (!std::exchange(error_was_reported, true)) continue;
     } else {
       ++s.stats.other_errors;
     }
-    ++taken;  // never to be sent: the request's timers decide
+    ++taken;  // cannot be sent: the request's timers handle the loss
     error_was_reported = false;
   }
   return taken;
@@ -231,7 +230,7 @@ Result<SocketOptions> parse_server(const std::string& text, SocketOptions option
                 fmt::format("'{}' is not HOST, HOST:PORT or [IPV6]:PORT", text));
   };
   std::optional<std::string> port;
-  options.server = text;  // a name or an address without a port, unless
+  options.server = text;  // default: no port
   if (text.starts_with('[')) {
     const size_t end = text.find(']');
     if (end == text.npos) return wrong();

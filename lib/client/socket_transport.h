@@ -1,5 +1,5 @@
-// UDP sockets as a transport: one connected socket a flow, batched by sendmmsg/recvmmsg, IPv4 or
-// IPv6, never fragmented by IP. One owner thread.
+// A transport over UDP sockets: one connected socket per flow, batches by sendmmsg/recvmmsg, IPv4
+// or IPv6, no IP fragmentation. One owner thread.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,28 @@ namespace itif::client {
 struct SocketOptions {
   std::string server = {};  // IPv4 or IPv6 address (scope allowed), or a host name
   uint16_t port = wire::kDefaultPort;
-  std::string local = {};                    // address to send from; empty: the route's
-  uint32_t num_flows = 1;                    // sockets, each with a source port of its own
-  uint32_t receive_buffer_bytes = 4u << 20;  // asked of the kernel per socket; it may give less
+  std::string local = {};                    // address to send from; empty: chosen by the route
+  uint32_t num_flows = 1;                    // sockets, each with its own source port
+  uint32_t receive_buffer_bytes = 4u << 20;  // per socket; the kernel may grant less
   uint32_t send_buffer_bytes = 4u << 20;
   uint32_t busy_poll_us = 0;  // SO_BUSY_POLL; 0: leave the system's setting
 };
 
-// "198.18.0.1", "198.18.0.1:9009", "fd00::1", "[fd00::1]:9009", "name", "name:9009" into `options`'
-// server and, where the text has one, port. Errors: kInvalidArgument.
+// Parses "198.18.0.1", "198.18.0.1:9009", "fd00::1", "[fd00::1]:9009", "name" or "name:9009" into
+// options.server and, if the text has a port, options.port. Errors: kInvalidArgument.
 Result<SocketOptions> parse_server(const std::string& text, SocketOptions options = {});
 
 struct SocketStats {
   uint64_t too_big = 0;      // EMSGSIZE: above the path MTU; choose smaller pieces
-  uint64_t unreachable = 0;  // ICMP said that nobody listens there, or no route
+  uint64_t unreachable = 0;  // ICMP port unreachable, or no route
   uint64_t other_errors = 0;
   int last_errno = 0;
 };
 
 class SocketTransport final : public Transport {
  public:
-  // Errors: kNotFound (name), kInvalidArgument, kPermission, kUnavailable; with server and remedy.
+  // Errors: kNotFound (host name), kInvalidArgument, kPermission, kResourceExhausted, kUnavailable;
+  // the message names the server and the remedy.
   static Result<std::unique_ptr<SocketTransport>> connect(const SocketOptions& options);
   ~SocketTransport() override;
 
@@ -45,7 +46,7 @@ class SocketTransport final : public Transport {
   void wait(uint64_t timeout_ns) noexcept override;
 
   const SocketStats& stats() const noexcept;
-  // What the kernel gave of receive_buffer_bytes.
+  // Returns the receive buffer size that the kernel granted.
   uint32_t receive_buffer_bytes() const noexcept;
   uint16_t local_port(uint32_t flow) const noexcept;
 

@@ -1,9 +1,8 @@
 // Moves UDP payloads between one thread and one server. The engine builds and reads datagrams; a
 // transport only carries them, so that sockets, DPDK ports and a test's memory are interchangeable.
 //
-// A transport has one or more flows: distinct source ports, so that a server that spreads its work
-// by 5-tuple has something to spread. All datagrams of a request stay on one flow. One owner
-// thread.
+// A transport has one or more flows, each with its own source port, so that a server can distribute
+// work by 5-tuple. All datagrams of a request use one flow. One owner thread.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +32,7 @@ class Transport {
   virtual size_t send(uint32_t flow, std::span<const Outgoing> batch) noexcept = 0;
   // Fills the front of `batch`; returns how many datagrams arrived. Never blocks.
   virtual size_t receive(std::span<Incoming> batch) noexcept = 0;
-  // Returns when a datagram may have arrived or the time is over. May return early.
+  // Returns when a datagram may have arrived or after timeout_ns. May return early.
   virtual void wait(uint64_t timeout_ns) noexcept = 0;
 };
 

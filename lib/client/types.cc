@@ -1,4 +1,3 @@
-// Names and small constructions of the client's types.
 #include "client/types.h"
 
 namespace itif::client {

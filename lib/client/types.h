@@ -1,4 +1,4 @@
-// What a caller says of a request and what it is told of its end.
+// Types of the client: a request, its outcome, the retry policy and statistics.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace itif::client {
 
-// What `itifctl tenant add` prints: who asks, and the key that proves it.
+// A tenant's id and key, as `itifctl tenant add` prints them.
 struct Credential {
   uint32_t tenant_id = 0;
   wire::Key key{};
@@ -23,16 +23,16 @@ struct RequestSpec {
   wire::PayloadKind payload_kind = wire::PayloadKind::kText;
   wire::ResultKind result_kind = wire::ResultKind::kDefault;
   uint16_t flags = 0;      // wire::Flag
-  uint32_t budget_us = 0;  // deadline, counted by the server from the first piece; 0: none
+  uint32_t budget_us = 0;  // deadline, from the first piece's arrival at the server; 0: none
   // Borrowed until the request's outcome has been delivered.
   std::span<const std::byte> payload = {};
-  uint64_t user_tag = 0;  // comes back in the outcome
+  uint64_t user_tag = 0;  // copied to the outcome
 };
 
 enum class OutcomeKind : uint8_t {
   kAnswered,   // `result` holds the response
   kRefused,    // the server ended it with `status`
-  kLost,       // nothing came in time, or the tries ran out
+  kLost,       // no answer in time, or no try is left
   kCancelled,  // cancel_all()
 };
 const char* outcome_name(OutcomeKind kind);
@@ -41,19 +41,20 @@ struct Outcome {
   uint64_t user_tag = 0;
   uint32_t tenant_id = 0;
   OutcomeKind kind = OutcomeKind::kLost;
-  wire::StatusCode status = wire::StatusCode::kOk;  // kRefused: why
+  wire::StatusCode status = wire::StatusCode::kOk;  // kRefused: the reason
   wire::ResultKind result_kind = wire::ResultKind::kDefault;
-  uint32_t tries = 0;           // times the request was sent, the first included
-  uint32_t retry_after_us = 0;  // kRefused: when to try again, 0 if the server does not know
-  uint32_t server_us = 0;       // kAnswered: what the server says it took
+  uint32_t tries = 0;           // times the request was sent, including the first
+  uint32_t retry_after_us = 0;  // kRefused: delay before a retry; 0: unknown
+  uint32_t server_us = 0;       // kAnswered: the time that the server reports
   uint32_t result_rows = 0;     // kAnswered: rows (tokens, classes, …) in the result
   uint64_t submitted_ns = 0;
   uint64_t completed_ns = 0;
-  // The response's bytes, or the server's sentence (UTF-8) on a refusal. Borrowed for the callback.
+  // The response, or the server's message (UTF-8) on a refusal. Valid during the callback.
   std::span<const std::byte> result;
 };
 
-// Called by ClientEngine::poll() with what has ended since the last call. May call submit().
+// Receives the outcomes of requests that have ended, from ClientEngine::poll() and cancel_all().
+// May call submit().
 class OutcomeSink {
  public:
   virtual ~OutcomeSink() = default;
@@ -61,30 +62,30 @@ class OutcomeSink {
 };
 
 struct RetryPolicy {
-  uint32_t max_tries = 5;                // sends without a sign of life, the first included
+  uint32_t max_tries = 5;                // sends without a reply, including the first
   uint64_t initial_rto_ns = 50'000'000;  // silence after which the request is sent again
-  uint32_t backoff_percent = 200;        // each silence is this much longer than the one before
+  uint32_t backoff_percent = 200;        // each RTO in percent of the previous one
   uint64_t max_rto_ns = 1'000'000'000;
-  uint64_t timeout_ns = 10'000'000'000;  // from submit: then it is lost, whatever was heard
-  uint64_t resend_after_ns = 5'000'000;  // gap in a half-received response: ask for the rest
-  // How often a request refused with kOverloaded, kOverQuota or kNotAdmitted is asked again, after
-  // the time that the server names (initial_rto_ns if it names none).
+  uint64_t timeout_ns = 10'000'000'000;  // from submit(); then the request is lost in any case
+  uint64_t resend_after_ns = 5'000'000;  // gap in an incomplete response: ask for missing pieces
+  // Retries of a request refused with kOverloaded, kOverQuota or kNotAdmitted. Each waits the time
+  // that the server gives (initial_rto_ns if it gives none).
   uint32_t max_refusal_retries = 0;
 
-  // Every request is sent once and waited for until timeout_ns.
+  // Sends each request once and waits timeout_ns for its answer.
   static RetryPolicy none(uint64_t timeout_ns) noexcept;
 };
 
-// Why an arriving datagram was not used. Each has a counter.
+// Reasons for not using an arriving datagram. Each has a counter.
 enum class Drop : uint8_t {
   kMalformed,    // wire::parse refused it
-  kNotOurs,      // another session, or a type only a server receives
-  kLate,         // its request has ended (or never was)
+  kNotOurs,      // another session, or a type that only servers receive
+  kLate,         // its request has ended or never existed
   kBadTag,       // tag missing, of another kind, or wrong
-  kBadGeometry,  // asks for what we did not send
-  kDuplicate,    // a piece that is here already
+  kBadGeometry,  // asks for pieces that the request does not have
+  kDuplicate,    // a piece received before
   kTooLarge,     // a response beyond max_response_bytes
-  kNoMemory,     // reassembly memory is used up; the server is asked again later
+  kNoMemory,     // reassembly memory is exhausted; a timer asks the server again
 };
 constexpr size_t kNumDrops = 8;
 const char* drop_name(Drop drop);
@@ -102,8 +103,8 @@ struct EngineStats {
   uint64_t bytes_received = 0;
   uint64_t datagrams_used = 0;
   uint64_t retransmissions = 0;  // requests sent again after silence
-  uint64_t resends_asked = 0;    // by us, for missing pieces of responses
-  uint64_t resends_served = 0;   // asked by the server, for missing pieces of requests
+  uint64_t resends_asked = 0;    // sent, for missing pieces of responses
+  uint64_t resends_served = 0;   // received, for missing pieces of requests
   uint64_t busy = 0;
   uint64_t hellos = 0;
   uint64_t send_blocked = 0;  // the transport took less than a batch

@@ -108,12 +108,12 @@ class Checker {
       descriptors += uint64_t{port.num_queues} * (port.rx_descriptors + port.tx_descriptors);
     }
     if (queues > kMaxWorkers)
-      return refuse("ports ask for {} queues together (the sum of num_queues): there may be {}",
+      return refuse("ports ask for {} queues together (the sum of num_queues): the limit is {}",
                     queues, kMaxWorkers);
     if (!plane.worker_lcores.empty() && plane.worker_lcores.size() != queues)
       return refuse(
           "data_plane.worker_lcores lists {} lcores for {} queues (the sum of the ports' "
-          "num_queues): list one a queue, or none",
+          "num_queues): list one per queue, or none",
           plane.worker_lcores.size(), queues);
     if (std::set<unsigned>(plane.worker_lcores.begin(), plane.worker_lcores.end()).size() !=
         plane.worker_lcores.size())
@@ -133,7 +133,7 @@ class Checker {
     return {};
   }
 
-  // The local endpoints carry no authentication, hence ipc only: the socket's mode guards them.
+  // Local endpoints have no authentication; only the mode of the ipc socket file protects them.
   Status endpoint(const char* key, const std::string& value) const {
     constexpr std::string_view kIpc = "ipc://";
     if (!value.starts_with(kIpc) || value.size() == kIpc.size())
@@ -142,8 +142,8 @@ class Checker {
           "TCP, which needs keys, set control.tcp_endpoint)",
           key, value);
     if (value.size() - kIpc.size() > kMaxSocketPath)
-      return refuse("{}: the path of '{}' is longer than the {} bytes of a Unix socket's", key,
-                    value, kMaxSocketPath);
+      return refuse("{}: the path of '{}' is longer than the {} bytes that a Unix socket allows",
+                    key, value, kMaxSocketPath);
     return {};
   }
 
@@ -151,7 +151,7 @@ class Checker {
     const Control& control = config_.control;
     if (control.endpoint == control.events_endpoint)
       return refuse("control.endpoint and control.events_endpoint are both '{}'", control.endpoint);
-    if (control.state_dir.empty()) return refuse("control.state_dir is empty: tenants need a home");
+    if (control.state_dir.empty()) return refuse("control.state_dir is empty: name a directory");
     if (control.tcp_endpoint.empty()) return {};
     constexpr std::string_view kTcp = "tcp://";
     if (!control.tcp_endpoint.starts_with(kTcp) ||

@@ -1,5 +1,4 @@
-// What no single key shows: contradictions between keys, and the grammar of addresses and
-// endpoints.
+// Checks that involve several keys, and the syntax of addresses and endpoints.
 #pragma once
 
 #include <string>
@@ -8,8 +7,8 @@
 
 namespace itif::config {
 
-// Errors: kInvalidArgument; the message starts with `path` and names the keys that contradict each
-// other or the value that is not what its key wants.
+// Errors: kInvalidArgument; the message starts with `path` and names the contradicting keys or the
+// invalid value.
 Status check(const Config& config, const std::string& path);
 
 }  // namespace itif::config

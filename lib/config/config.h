@@ -1,5 +1,5 @@
-// itifd's configuration file (libconfig syntax), as structs. conf/itifd.conf lists every key with its
-// unit, default and cost; the loader refuses unknown keys and wrong types by name, file and line.
+// itifd's configuration file (libconfig syntax) as structs. conf/itifd.conf explains every key with
+// unit, default and cost. The loader refuses unknown keys and wrong types with name, file and line.
 #pragma once
 
 #include <cstdint>
@@ -10,34 +10,35 @@
 
 namespace itif::config {
 
-// Queues of all ports together, as each has a worker and the snapshot of tenants so many readers.
+// Limit of the queues of all ports together: each has a worker, and each worker needs a reader slot
+// of the tenant snapshot.
 constexpr uint32_t kMaxWorkers = 64;
 
 struct Eal {
-  std::vector<std::string> args;  // EAL arguments as for any DPDK program, without argv[0]
+  std::vector<std::string> args;  // EAL arguments of DPDK, without argv[0]
 };
 
 struct Port {
   std::string device;  // DPDK device name: "net_af_packet0", "0000:3b:00.0"; empty: the first
-  std::vector<std::string> ipv4;  // "198.18.0.1/24": addresses we answer for
+  std::vector<std::string> ipv4;  // "198.18.0.1/24": addresses that itifd answers for
   std::vector<std::string> ipv6;  // "fd00::1/64"; the link-local address is added
   uint16_t udp_port = 9009;
   uint16_t vlan = 0;        // 0: untagged and priority-tagged frames; else this VLAN as well
-  uint16_t num_queues = 1;  // a worker each
+  uint16_t num_queues = 1;  // each has one worker
   uint16_t rx_descriptors = 1024;
   uint16_t tx_descriptors = 1024;
-  uint32_t mtu = 1500;    // of the link
+  uint32_t mtu = 1500;    // the link's MTU
   uint32_t path_mtu = 0;  // largest packet that reaches clients; 0: mtu
 };
 
 struct DataPlane {
-  std::vector<unsigned> worker_lcores;   // empty: one a queue, from the EAL's worker lcores
+  std::vector<unsigned> worker_lcores;   // empty: one of the EAL's worker lcores per queue
   std::string polling = "adaptive";      // "busy" | "adaptive"
   uint64_t idle_sleep_ns = 50'000;       // adaptive: longest sleep of an idle worker
   uint32_t mbufs = 32768;                // packet buffers, all queues together
-  uint32_t mbuf_bytes = 2048;            // data room of one
+  uint32_t mbuf_bytes = 2048;            // data room of an mbuf
   uint32_t max_contexts = 16384;         // requests being reassembled or executed, per worker
-  uint64_t max_held_bytes = 256u << 20;  // of packet buffers held by them, per worker
+  uint64_t max_held_bytes = 256u << 20;  // packet buffers that these requests hold, per worker
   uint32_t tenant_max_contexts = 4096;
   uint64_t tenant_max_held_bytes = 128u << 20;
   uint64_t reassembly_timeout_ns = 500'000'000;
@@ -50,25 +51,26 @@ struct DataPlane {
 struct Device {
   std::string kind = "auto";       // auto | host | cuda
   std::string dtype = "auto";      // auto | f32 | bf16 | f16
-  std::string attention = "itif";  // itif | cudnn
-  uint32_t threads = 0;            // host: 0 for one a core
-  std::vector<unsigned> cpus;      // where executors and their threads may run; empty: anywhere
-  uint64_t memory_bytes = 0;       // for weights and workspaces; 0: what the machine has
+  std::string attention = "itif";  // attention kernels: itif | cudnn
+  uint32_t threads = 0;            // host: threads per batch; 0: one per core
+  std::vector<unsigned> cpus;      // CPUs of executors and their threads; empty: any
+  uint64_t memory_bytes = 0;       // limit for weights and workspaces; 0: the machine's memory
 };
 
 struct Batching {
   std::string scheduler = "fair";  // fair | fcfs
-  std::string fidelity = "fused";  // fused, thesis
-  std::string overlap = "auto";    // auto, on, off
-  std::string planner =
-      "packed";  // packed | naive | turbo | itif: of groups that control has set none for
-  uint32_t max_tokens = 1024;            // of one batch
-  uint32_t max_requests = 256;           // of one batch
-  uint32_t max_tenants = 64;             // slots of a group
-  uint32_t max_beams = 128;              // of one step of a group that generates
-  uint64_t kv_cache_bytes = 1u << 30;    // of such a group, at most
-  uint32_t queue_requests = 4096;        // waiting in a group; beyond: overloaded
-  uint64_t max_wait_ns = 2'000'000'000;  // expected, behind the tenant's own; beyond: overloaded
+  std::string fidelity = "fused";  // fusion mode: fused | thesis
+  std::string overlap = "auto";    // prepare a batch while another computes: auto | on | off
+  // packed | naive | turbo | itif, for groups whose planner control has not set.
+  std::string planner = "packed";
+  uint32_t max_tokens = 1024;          // per batch
+  uint32_t max_requests = 256;         // per batch
+  uint32_t max_tenants = 64;           // slots per group
+  uint32_t max_beams = 128;            // per step, in groups that generate
+  uint64_t kv_cache_bytes = 1u << 30;  // limit per group that generates
+  uint32_t queue_requests = 4096;      // waiting in a group; beyond: overloaded
+  // Longest expected wait behind the tenant's own requests; beyond: overloaded. 0: no limit.
+  uint64_t max_wait_ns = 2'000'000'000;
 };
 
 struct Control {

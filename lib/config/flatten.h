@@ -1,5 +1,5 @@
-// A configuration as "section.key" → value text, every key included: what `config check` and a
-// debug log print, and what the tests compare.
+// Lists a configuration as "section.key" → value text, every key included: printed by `config
+// check` and a debug log, compared by tests.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Reads the file with libconfig++ and fills the structs by the schema. libconfig's exceptions end
-// here.
+// Reads the file with libconfig++ and fills the structs by the schema. Catches libconfig's
+// exceptions.
 #include <libconfig.h++>
 
 #include "config/check.h"

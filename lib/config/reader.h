@@ -1,5 +1,5 @@
-// Takes keys out of libconfig settings as the schema visits them; wrong types, values out of range and
-// foreign keys become one error with file, line and key.
+// Reads the keys of libconfig settings that the schema visits. Reports a wrong type, a value out of
+// range or an unknown key as one error with file, line and key.
 #pragma once
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ using libconfig::Setting;
 // "an integer", "a group { }", …
 const char* type_text(const Setting& setting);
 
-// Where errors are collected: the first one wins, in the order of the schema.
+// Keeps the first error, in the order of the schema.
 struct Report {
   std::string path;
   std::optional<Error> error;
@@ -34,8 +34,7 @@ struct Report {
   }
 };
 
-// Visitor: takes each key that is present out of one group, and knows at the end which were
-// foreign.
+// A schema visitor: reads each key that is present in one group, then refuses unknown keys.
 class Reader {
  public:
   Reader(Report& report, const Setting& group, std::string section)
@@ -124,7 +123,7 @@ class Reader {
     }
   }
 
-  // A subgroup of the file, or nullptr: absent, or not a group.
+  // Returns a subgroup; nullptr if it is absent or not a group.
   const Setting* group(const char* key) {
     const Setting* setting = take(key);
     if (setting && !setting->isGroup()) {
@@ -149,7 +148,7 @@ class Reader {
       const Setting& setting = group_[i];
       if (std::find(known_.begin(), known_.end(), setting.getName()) == known_.end())
         report(setting, setting.getName(),
-               fmt::format("unknown key; known here are: {}", fmt::join(known_, ", ")));
+               fmt::format("unknown key; the keys here are: {}", fmt::join(known_, ", ")));
     }
   }
 
@@ -163,7 +162,7 @@ class Reader {
     return setting.getType() == Setting::TypeInt || setting.getType() == Setting::TypeInt64;
   }
 
-  // libconfig keeps small integers apart from 64-bit ones and converts neither.
+  // libconfig has separate 32-bit and 64-bit integer types and does not convert them.
   static long long integer_of(const Setting& setting) {
     if (setting.getType() == Setting::TypeInt) return static_cast<int>(setting);
     return static_cast<long long>(setting);

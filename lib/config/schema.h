@@ -1,9 +1,8 @@
-// Every key of the configuration, once: name, field, range. Readers, the list of known keys and the
-// flattened form are visitors over these functions, so that none of them can forget a key.
+// The schema: name, field and range of every configuration key. The reader, the list of known keys
+// and flatten() are visitors over these functions, so that none of them misses a key.
 //
-// A key is its field's name without the unit suffix: durations and sizes carry their unit in the
-// value
-// ("50us", "64MiB").
+// A key is its field's name without the unit suffix: values of durations and sizes include their
+// unit ("50us", "64MiB").
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,8 @@
 
 namespace itif::config {
 
-// What a visitor V offers; `field` may be const in visitors that only read the structs.
+// Functions of a visitor V. `field` may be const in visitors that only read the structs.
+//
 //   v.boolean(key, bool&)
 //   v.integer(key, field&, min, max)            unsigned integers of any width
 //   v.duration(key, uint64_t& ns, min_ns, max_ns)

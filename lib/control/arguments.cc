@@ -108,8 +108,7 @@ std::optional<size_t> Arguments::optional_choice(const char* name,
 }
 
 Status Arguments::finish() {
-  // An unknown field first: a misspelt name is the likelier mistake than the one that it left
-  // missing.
+  // Report an unknown field first: if a name is misspelt, "missing" would hide the cause.
   for (const auto& [name, value] : args_.items()) {
     if (std::ranges::find(known_, name) != known_.end()) continue;
     return fail(Code::kInvalidArgument,

@@ -1,5 +1,5 @@
-// Reads the args object of a request field by field. The first thing wrong is kept and told by
-// name: a field that is missing, unknown, of another type or out of range.
+// Reads the args object of a request field by field. Keeps the first error and names its field:
+// missing, unknown, of the wrong type or out of range.
 //
 //   Arguments in("tenant.add", args);
 //   add.name = in.text("name", kNameRule);
@@ -19,7 +19,7 @@
 
 namespace itif::control {
 
-// What a text field may hold: returns what is wrong with it, or nullptr.
+// Checks a text field: returns nullptr if it is valid, else the text that follows "must be".
 using TextRule = const char* (*)(std::string_view text);
 
 const char* tenant_name_rule(std::string_view text);  // a letter, then letters, digits, . _ -; ≤ 63
@@ -28,20 +28,20 @@ const char* absolute_path_rule(std::string_view text);  // "/…", ≤ 4095 byte
 
 class Arguments {
  public:
-  // REQUIRES: args is an object and outlives this.
+  // REQUIRES: args is an object and outlives *this.
   Arguments(std::string_view op, const nlohmann::json& args) : op_(op), args_(args) {}
 
   std::string text(const char* name, TextRule rule);
   std::optional<std::string> optional_text(const char* name, TextRule rule);
   std::optional<uint64_t> optional_number(const char* name, uint64_t min, uint64_t max);
   bool flag(const char* name);  // absent: false
-  // One of `choices`; its index.
+  // Returns the index of the field's value in `choices`.
   std::optional<size_t> optional_choice(const char* name, std::span<const char* const> choices);
-  // The field itself, for one that may have several types; nullptr if it is not there.
+  // Returns a field that may have several types; nullptr if absent.
   const nlohmann::json* any(const char* name) { return find(name); }
   void wrong(const char* name, std::string_view must);  // "tenant.add: 'name' must be …"
 
-  // The first error; or unknown fields, by name. Call last.
+  // Returns an error for an unknown field, else the first error kept. Call last.
   Status finish();
 
  private:

@@ -37,9 +37,9 @@ class Client::Impl {
                                       const Progress& progress);
 
  private:
-  // The next event of the connection, 0 if there is none now.
+  // Returns the next event of the connection, 0 if there is none.
   int next_event();
-  // Waits for a message or an event, at most until deadline_ns (0: no limit) and 100 ms.
+  // Waits for a message or an event, at most 100 ms and not past deadline_ns (0: none).
   void wait(uint64_t deadline_ns);
   bool passed(uint64_t deadline_ns) const {
     return deadline_ns != 0 && clock_.now_ns() >= deadline_ns;
@@ -99,17 +99,16 @@ std::expected<void, CallError> Client::Impl::connect() {
     }
   }
   dealer_.set(zmq::sockopt::linger, 0);
-  // A connection that breaks is told of, not made again: a request would be lost in between.
+  // Never reconnect: a request sent in between would be lost without an error.
   dealer_.set(zmq::sockopt::reconnect_ivl, -1);
   if (zmq_socket_monitor(dealer_.handle(), kMonitor, kMonitored) != 0)
     return call_fail(Kind::kUnreachable, Code::kInternal, zmq_strerror(zmq_errno()));
   monitor_.set(zmq::sockopt::linger, 0);
   monitor_.connect(kMonitor);
   if (zmq_connect(dealer_.handle(), endpoint.c_str()) != 0)
-    return call_fail(
-        Kind::kUnreachable, Code::kInvalidArgument,
-        fmt::format("cannot connect to {}: {}: an endpoint is ipc:///PATH or tcp://HOST:PORT",
-                    endpoint, zmq_strerror(zmq_errno())));
+    return call_fail(Kind::kUnreachable, Code::kInvalidArgument,
+                     fmt::format("cannot connect to {}: {}: use ipc:///PATH or tcp://HOST:PORT",
+                                 endpoint, zmq_strerror(zmq_errno())));
 
   const uint64_t deadline = clock_.now_ns() + options_.connect_timeout_ns;
   while (!passed(deadline)) {
@@ -128,7 +127,7 @@ std::expected<void, CallError> Client::Impl::connect() {
         return call_fail(
             Kind::kUnreachable, Code::kPermission,
             fmt::format("{} broke off the handshake: check the server's public key and that "
-                        "an itifd is what listens there",
+                        "itifd listens there",
                         endpoint));
       case ZMQ_EVENT_CONNECT_RETRIED:
       case ZMQ_EVENT_CLOSED:
@@ -166,7 +165,8 @@ std::expected<json, CallError> Client::Impl::call(const std::string& op, const j
     zmq::message_t frame;
     if (dealer_.recv(frame, zmq::recv_flags::dontwait)) {
       const json answer = json::parse(frame.to_string_view(), nullptr, false);
-      if (!answer.is_object() || answer.value("id", json()) != id) continue;  // of a call given up
+      if (!answer.is_object() || answer.value("id", json()) != id)
+        continue;  // answers a call that timed out
       if (answer.contains("progress") && answer["progress"].is_object()) {
         const json& step = answer["progress"];
         deadline = deadline_from_now();
@@ -178,7 +178,7 @@ std::expected<json, CallError> Client::Impl::call(const std::string& op, const j
       return call_fail(Kind::kRefused, parse_code(error.value("code", "")),
                        error.value("message", "the server gave no reason"));
     }
-    // Only after everything received was looked at: the answer may stand before the disconnection.
+    // Read every message before giving up: the answer may precede the disconnection.
     if (disconnected) return gone();
     const int event = next_event();
     if (event == ZMQ_EVENT_DISCONNECTED || event == ZMQ_EVENT_CLOSED) {

@@ -1,5 +1,5 @@
-// The other end of the control server: used by itifctl, tests and whoever scripts an appliance in
-// C++. One thread.
+// The client of the control server: used by itifctl, tests and C++ programs that script an
+// appliance. One thread.
 #pragma once
 
 #include <array>
@@ -27,9 +27,9 @@ struct ClientOptions {
 
 struct CallError {
   enum class Kind {
-    kUnreachable,  // no server there, or it went away; nothing is known of the operation
-    kTimeout,      // the server is there and has not answered in time; it goes on working
-    kRefused,      // the server's answer
+    kUnreachable,  // no server, or the connection was lost: the operation's outcome is unknown
+    kTimeout,      // no answer in time; the server may still be working on the operation
+    kRefused,      // the server answered with an error
   };
   Kind kind = Kind::kRefused;
   Error error;
@@ -42,8 +42,8 @@ class Client {
                                                                    const Clock& clock);
   ~Client();
 
-  // Sends {"op":op,"args":args} and waits for its answer's "ok". `progress` may be null. timeout_ns
-  // counts from the call and anew from each progress message; 0: none.
+  // Sends {"op":op,"args":args} and returns the answer's "ok". `progress` may be null. timeout_ns
+  // restarts with each progress message; 0: no limit.
   std::expected<nlohmann::json, CallError> call(const std::string& op, const nlohmann::json& args,
                                                 uint64_t timeout_ns,
                                                 const Progress& progress = nullptr);
@@ -54,14 +54,14 @@ class Client {
   std::unique_ptr<Impl> impl_;
 };
 
-// Receives what the server publishes on its events endpoint.
+// Receives the messages that the server publishes on its events endpoint.
 class EventStream {
  public:
   // Errors: kUnreachable.
   static std::expected<std::unique_ptr<EventStream>, CallError> subscribe(
       const std::string& events_endpoint, bool with_stats);
   ~EventStream();
-  // The next message, or nothing when timeout_ms have passed.
+  // Returns the next message; nullopt after timeout_ms.
   std::optional<nlohmann::json> next(int timeout_ms);
 
  private:

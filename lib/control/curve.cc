@@ -91,8 +91,8 @@ Result<CurveKeyPair> read_key_pair(const std::string& path) {
   crypto_scalarmult_base(derived.data(), pair.secret_key.data());
   if (derived != pair.public_key)
     return fail(Code::kCorrupt, path +
-                                    ": the public key is not the secret key's: make a new key file "
-                                    "with `itifctl keygen`");
+                                    ": the public key does not match the secret key: make a new "
+                                    "key file with `itifctl keygen`");
   return pair;
 }
 

@@ -1,10 +1,10 @@
-// CURVE keys for control over TCP: text files, and who is let in.
+// CURVE keys for control over TCP: key files and the list of authorised clients.
 //
 //   key file (mode 0600):         authorised keys file (not writable by others):
 //     public <64 hex digits>        <64 hex digits> <name, for people>
 //     secret <64 hex digits>        # comment
 //
-// Hex, not Z85: Z85's alphabet has '#', '$' and '&', which shells and comments take for themselves.
+// Keys are hex, not Z85: Z85 uses '#', '$' and '&', which are special in shells and in these files.
 #pragma once
 
 #include <array>
@@ -28,11 +28,11 @@ struct CurveKeyPair {
 CurveKeyPair make_curve_key_pair();
 
 // Writes `path` (0600, both keys) and `path`.pub (0644, one line for an authorised keys file).
-// Errors: kAlreadyExists (either file is there), those of write_file.
+// Errors: kAlreadyExists (either file exists), those of write_file.
 Status write_key_pair(const std::string& path, const std::string& name, const CurveKeyPair& pair);
 // Errors: kNotFound, kPermission (group or others can read it), kCorrupt with the line.
 Result<CurveKeyPair> read_key_pair(const std::string& path);
-// 64 hex digits, or the path of a .pub file. Errors: kInvalidArgument, kNotFound.
+// Accepts 64 hex digits or the path of a .pub file. Errors: kInvalidArgument, kNotFound.
 Result<CurvePublicKey> parse_public_key(const std::string& hex_or_path);
 
 struct AuthorizedKey {

@@ -121,7 +121,7 @@ Result<std::vector<Row>> Database::run(std::string_view sql, std::span<const Val
   int code =
       sqlite3_prepare_v2(handle_.get(), sql.data(), static_cast<int>(sql.size()), &raw, nullptr);
   Statement statement(raw);
-  // The constant SQL of this program, so the first word says what was being done.
+  // All SQL is constant text of this program, so its first word names the access.
   const bool reads = sql.starts_with("SELECT") || sql.starts_with("PRAGMA");
   const std::string_view doing = reads ? "read" : "write to";
   if (code != SQLITE_OK) return std::unexpected(error(code, doing));
@@ -151,7 +151,7 @@ Status Database::transaction(const std::function<Status()>& body) {
     if (committed) return {};
     result = std::unexpected(committed.error());
   }
-  // SQLite rolls back by itself after some errors (a full disk); then there is nothing to do.
+  // After some errors (a full disk) SQLite has rolled back already.
   if (sqlite3_get_autocommit(handle_.get()) == 0) {
     if (auto undone = run("ROLLBACK"); !undone) return std::unexpected(undone.error());
   }

@@ -1,5 +1,5 @@
-// The little of SQLite that the registry needs: statements with bound values, errors as one line
-// that names the file, the cause and the remedy. SQLite's own header stays out of this one.
+// A small SQLite wrapper for the registry: statements with bound values, and one-line errors that
+// name the file, the cause and the remedy. This header does not include SQLite's.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ using Blob = std::vector<std::byte>;
 using Value = std::variant<int64_t, std::string, Blob>;
 using Row = std::vector<Value>;
 
-// The Error for an SQLite result code (extended or primary). `system_errno` is what the operating
-// system said, 0 if it was not asked.
+// Returns the Error for an SQLite result code (extended or primary). `system_errno` is the errno of
+// the failed system call, 0 if none.
 Error database_error(int sqlite_code, const std::string& path, std::string_view doing,
                      std::string_view detail, int system_errno);
 
 class Database {
  public:
-  // Opens or makes the file. REQUIRES: nobody else has it open for writing.
+  // Opens or creates the file. REQUIRES: no other connection writes to it.
   static Result<Database> open(const std::string& path);
   Database(Database&&) noexcept = default;
   Database& operator=(Database&&) noexcept = default;
@@ -37,9 +37,9 @@ class Database {
   // Runs one statement with `values` bound to its ?1, ?2, …. Returns its rows.
   // Errors: as database_error.
   Result<std::vector<Row>> run(std::string_view sql, std::span<const Value> values = {});
-  // Rows changed by the last statement.
+  // Returns the number of rows that the last statement changed.
   int64_t changes() const;
-  // `body` inside one transaction: committed (durable on return) if it succeeds, else rolled back.
+  // Runs `body` in one transaction: commits (durable on return) if it succeeds, else rolls back.
   Status transaction(const std::function<Status()>& body);
 
   const std::string& path() const { return path_; }

@@ -55,7 +55,7 @@ void Dispatcher::cancel() {
   appliance_.cancel();
 }
 
-json Dispatcher::health(const WorkerStatus& worker) const {
+json Dispatcher::health(const JobThreadStatus& worker) const {
   json appliance = appliance_.health();
   json failed = tenants_.failures();
   const bool appliance_ok = appliance.is_object() && appliance.value("status", "ok") == "ok";
@@ -74,7 +74,7 @@ json Dispatcher::health(const WorkerStatus& worker) const {
   return out;
 }
 
-Result<json> Dispatcher::answer(const QuickOperation& op, const WorkerStatus& worker) const {
+Result<json> Dispatcher::answer(const QuickOperation& op, const JobThreadStatus& worker) const {
   return guarded([&] {
     return std::visit(
         Overloaded{
@@ -115,7 +115,7 @@ Result<uint64_t> Dispatcher::drain(uint64_t timeout_ns) {
 void Dispatcher::leave_failed_device() {
   notify_("device.failed", json::object());
   const Status left = appliance_.leave_failed_device({});
-  if (!left) log::error("control: some tenants stay without a device: {}", left.error().message);
+  if (!left) log::error("control: some tenants have no device: {}", left.error().message);
   notify_("device.left", {{"error", left ? "" : left.error().message}});
 }
 

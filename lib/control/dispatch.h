@@ -1,5 +1,5 @@
-// Runs operations: the quick ones for the I/O thread, the others for the worker thread. Knows
-// nothing of sockets.
+// Runs operations: the quick ones on the I/O thread, the others on the worker thread. Knows no
+// sockets.
 #pragma once
 
 #include <atomic>
@@ -8,9 +8,9 @@
 #include <string>
 
 #include "control/groups.h"
+#include "control/job_thread.h"
 #include "control/operation.h"
 #include "control/tenants.h"
-#include "control/worker.h"
 
 namespace itif::control {
 
@@ -18,24 +18,24 @@ constexpr uint64_t kDefaultDrainNs = 10'000'000'000;
 
 class Dispatcher {
  public:
-  // All outlive this; `notify` may be called from any thread.
+  // All must outlive this object; `notify` may be called from any thread.
   Dispatcher(Registry& registry, Appliance& appliance, const Clock& clock, Notify notify,
              std::string events_endpoint);
 
-  // The registry's rows; they count as loading until restored. Before any other call, on any thread.
+  // Lists the registry's rows as loading, until restore(). REQUIRES: no other call came before.
   void list_as_loading(const std::vector<TenantRecord>& records);
   void restore();  // worker thread
-  // For a shutdown: what runs ends early. Any thread.
+  // Ends running operations early, for a shutdown. Any thread.
   void cancel();
 
-  // I/O thread. Never blocks for long.
-  Result<nlohmann::json> answer(const QuickOperation& op, const WorkerStatus& worker) const;
-  // Worker thread.
+  // I/O thread. Does not block for long.
+  Result<nlohmann::json> answer(const QuickOperation& op, const JobThreadStatus& worker) const;
+  // JobThread thread.
   Result<nlohmann::json> run(const WorkerOperation& op, const Progress& progress);
   void leave_failed_device();                   // worker thread
   Result<uint64_t> drain(uint64_t timeout_ns);  // any thread
 
-  // The appliance's figures, for subscribers. I/O thread.
+  // Returns the appliance's statistics, for subscribers. I/O thread.
   Result<nlohmann::json> stats() const;
 
  private:
@@ -52,7 +52,7 @@ class Dispatcher {
   Result<nlohmann::json> run_one(const Op& op, const Progress& progress) {
     return tenants_.run(op, progress);
   }
-  nlohmann::json health(const WorkerStatus& worker) const;
+  nlohmann::json health(const JobThreadStatus& worker) const;
 
   Appliance& appliance_;
   const Clock& clock_;

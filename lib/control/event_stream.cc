@@ -1,4 +1,4 @@
-// EventStream of client.h: a SUB socket on the server's events endpoint.
+// EventStream (client.h): a SUB socket on the server's events endpoint.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

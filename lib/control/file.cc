@@ -86,12 +86,12 @@ Status make_private_directory(const std::string& path) {
               path, info.st_mode & 07777, path));
     return {};
   }
-  if (errno != ENOENT) return errno_fail(errno, "cannot look at " + path);
+  if (errno != ENOENT) return errno_fail(errno, "cannot access " + path);
   const std::string parent = parent_of(path);
   if (::stat(parent.c_str(), &info) != 0) ITIF_TRY(make_private_directory(parent));
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
     return errno_fail(errno, "cannot make " + path);
-  // The entry in the parent must survive a power cut too.
+  // Sync the parent, so that the new entry survives a power cut.
   Descriptor parent_fd(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (parent_fd) ::fsync(parent_fd.get());
   return {};
@@ -121,7 +121,7 @@ Result<std::string> read_file(const std::string& path, size_t max_bytes) {
 
 Status check_mode(const std::string& path, unsigned forbidden_mode_bits) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return errno_fail(errno, "cannot look at " + path);
+  if (::stat(path.c_str(), &info) != 0) return errno_fail(errno, "cannot access " + path);
   if ((info.st_mode & forbidden_mode_bits) != 0)
     return fail(Code::kPermission,
                 fmt::format("{} has mode {:04o}, so others could {} it: chmod {:o} {}", path,

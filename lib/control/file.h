@@ -1,4 +1,5 @@
-// Files and directories of control: owner-only, locked against a second process, written whole.
+// The control server's files and directories: owner-only, locked against a second process,
+// replaced atomically.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,8 @@ class Descriptor {
 // An exclusive flock, held until destruction.
 class FileLock {
  public:
-  // Errors: kUnavailable (held by another process; `holder` says whose that would be and what to
-  // do), kPermission, kNotFound.
+  // Errors: kUnavailable (another process holds it; the message ends with `holder`, which names
+  // that process and the remedy), kPermission, kNotFound.
   static Result<FileLock> acquire(const std::string& path, const std::string& holder);
 
  private:
@@ -38,17 +39,16 @@ class FileLock {
   Descriptor fd_;
 };
 
-// Makes `path` (parents too) with mode 0700 if it is not there. A directory that is there is left
-// as it is: Errors: kPermission if group or others may enter or write it, kInvalidArgument if it is
-// no directory.
+// Makes `path` and its parents with mode 0700. Does not change an existing directory.
+// Errors: kPermission (group or others have any access to it), kInvalidArgument (not a directory).
 Status make_private_directory(const std::string& path);
 
-// The text of a file that must be short. Errors: kNotFound, kPermission, kInvalidArgument (too
-// long, no regular file).
+// Returns a file's text. Errors: kNotFound, kPermission, kInvalidArgument (longer than max_bytes,
+// or not a regular file).
 Result<std::string> read_file(const std::string& path, size_t max_bytes);
-// Errors: kPermission if group or others may do any of `forbidden_mode_bits`, kNotFound.
+// Errors: kPermission (the file's mode has any of `forbidden_mode_bits`), kNotFound.
 Status check_mode(const std::string& path, unsigned forbidden_mode_bits);
-// Writes beside and renames, so that a reader sees the old text or the new; mode as given.
+// Writes a temporary file and renames it to `path`, so that readers see the old text or the new.
 // Errors: kPermission, kNotFound, kResourceExhausted.
 Status write_file(const std::string& path, const std::string& text, unsigned mode);
 

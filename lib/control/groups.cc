@@ -10,8 +10,8 @@ Result<json> Groups::run(const UpdateGroup& op, const Progress& progress) {
   ITIF_ASSIGN(const std::string before, appliance_.set_planner(op.group, op.planner, progress));
   if (Status put = registry_.put_planner(op.group, op.planner); !put) {
     if (auto back = appliance_.set_planner(op.group, before, {}); !back)
-      log::error("control: group {} keeps planner {}, which is not in the registry: {}", op.group,
-                 op.planner, back.error().message);
+      log::error("control: group {} runs planner {}, which is not saved in the registry: {}",
+                 op.group, op.planner, back.error().message);
     return std::unexpected(put.error());
   }
   notify_("group.updated", {{"group", op.group}, {"planner", op.planner}});

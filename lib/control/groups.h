@@ -1,8 +1,8 @@
-// What control changes of groups: how their batches are laid out, and what that is chosen by. Every change
-// runs in the order: the appliance accepts it, the registry commits it, the caller is told. A failed
-// commit puts the appliance back.
+// Changes the settings of groups: their planner and their profile (measured GEMM costs). A planner
+// change is applied to the appliance, committed to the registry, then answered. If the commit
+// fails, the old planner is restored.
 //
-// The worker thread's.
+// Used by the worker thread only.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ namespace itif::control {
 
 class Groups {
  public:
-  // All outlive this.
+  // All must outlive this object.
   Groups(Registry& registry, Appliance& appliance, const Notify& notify)
       : registry_(registry), appliance_(appliance), notify_(notify) {}
 

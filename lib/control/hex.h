@@ -1,4 +1,4 @@
-// Keys as people copy them: lower-case hex.
+// Converts keys to and from hex text.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 namespace itif::control {
 
 std::string to_hex(std::span<const std::byte> bytes);
-// False unless `text` is exactly two hex digits for each byte of `out`.
+// Returns false unless `text` has exactly two hex digits for each byte of `out`.
 bool from_hex(std::string_view text, std::span<std::byte> out);
 
 }  // namespace itif::control

@@ -28,13 +28,12 @@ sockaddr_un address_of(const std::string& path) {
 
 Result<std::string> ipc_path(const std::string& endpoint) {
   if (!endpoint.starts_with(kScheme))
-    return fail(
-        Code::kInvalidArgument,
-        fmt::format("endpoint '{}' is not ipc://PATH: over the network, control.tcp_endpoint with "
-                    "CURVE keys is the only way",
-                    endpoint));
+    return fail(Code::kInvalidArgument,
+                fmt::format("endpoint '{}' is not ipc://PATH: for access over the network set "
+                            "control.tcp_endpoint and CURVE keys",
+                            endpoint));
   std::string path = endpoint.substr(kScheme.size());
-  // Abstract names ("@…") have no file, hence no mode that keeps others out.
+  // An abstract name ("@…") has no file, so no mode protects it.
   if (!path.starts_with('/') || path.ends_with('/'))
     return fail(Code::kInvalidArgument,
                 fmt::format("endpoint '{}' must name a socket file by an absolute path", endpoint));
@@ -50,7 +49,7 @@ Status probe_ipc(const std::string& path) {
   if (!fd) return fail(Code::kResourceExhausted, "cannot make a socket: " + errno_text(errno));
   const sockaddr_un address = address_of(path);
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
-      errno == EAGAIN)  // its backlog is full: there is someone
+      errno == EAGAIN)  // a full backlog: a server listens
     return {};
   switch (errno) {
     case ENOENT:
@@ -71,7 +70,7 @@ Result<Descriptor> listen_on_ipc(const std::string& path) {
   struct stat info {};
   if (::stat(directory.c_str(), &info) != 0) ITIF_TRY(make_private_directory(directory));
 
-  // Two servers starting at once must not both find the other's socket stale: one looks at a time.
+  // Serialises servers that start together: one could unlink the other's new socket as stale.
   Descriptor guard(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!guard)
     return fail(Code::kPermission, fmt::format("cannot open {}: {}", directory, errno_text(errno)));
@@ -80,7 +79,7 @@ Result<Descriptor> listen_on_ipc(const std::string& path) {
   if (::lstat(path.c_str(), &info) == 0) {
     if (!S_ISSOCK(info.st_mode))
       return fail(Code::kInvalidArgument,
-                  path + " is there and is not a socket: move it away, or set another endpoint");
+                  path + " exists and is not a socket: move it away, or set another endpoint");
     const Status live = probe_ipc(path);
     if (live)
       return fail(Code::kUnavailable,
@@ -97,8 +96,7 @@ Result<Descriptor> listen_on_ipc(const std::string& path) {
 
   Descriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return fail(Code::kResourceExhausted, "cannot make a socket: " + errno_text(errno));
-  // On the descriptor before bind: Linux gives the file this mode at once, so there is no moment in
-  // which others could connect.
+  // Set the mode before bind(): Linux creates the file with it, so others can never connect.
   const sockaddr_un address = address_of(path);
   if (::fchmod(fd.get(), 0600) != 0 ||
       ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||

@@ -1,5 +1,5 @@
-// "ipc://PATH" endpoints: the socket file is its owner's alone, one left behind by a crash is
-// replaced, one that a live server listens on is not.
+// "ipc://PATH" endpoints. The socket file is accessible to its owner only. A stale file of a
+// crashed server is replaced; the file of a live server is not.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace itif::control {
 
-// PATH of "ipc://PATH". Errors: kInvalidArgument (another transport, an abstract or wildcard name,
-// relative, too long for a socket address).
+// Returns PATH of "ipc://PATH". Errors: kInvalidArgument (another transport, an abstract or
+// wildcard name, a relative path, a path too long for a socket address).
 Result<std::string> ipc_path(const std::string& endpoint);
 
-// A listening stream socket on `path` with mode 0600; its directory is made (0700) if it is not
-// there. The caller unlinks the file. Errors: kUnavailable (a server listens there), kPermission,
-// kInvalidArgument (something else than a socket is there).
+// Returns a stream socket that listens on `path` (mode 0600); makes its directory (0700). The
+// caller unlinks the file. Errors: kUnavailable (a server listens there), kPermission,
+// kInvalidArgument (`path` exists and is not a socket).
 Result<Descriptor> listen_on_ipc(const std::string& path);
 
-// Whether a server accepts on `path` now. Errors: kNotFound (no file), kUnavailable (nobody
-// listens), kPermission.
+// Succeeds if a server accepts connections on `path`. Errors: kNotFound (no file), kUnavailable (no
+// server listens), kPermission.
 Status probe_ipc(const std::string& path);
 
 }  // namespace itif::control

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "json/json_text.h"
+
 namespace itif::control {
 namespace {
 
@@ -11,30 +13,8 @@ using nlohmann::json;
 
 constexpr size_t kMaxIdBytes = 64;
 
-// Nesting of a JSON text, without parsing it: a parser that built a value first would have spent
-// the memory. On text that is not JSON the figure means nothing, and the parser refuses it anyway.
-int depth_of(std::string_view text) {
-  int depth = 0;
-  int deepest = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return deepest;
-}
-
-// Text of ours may quote bytes of a file or peer that are not UTF-8: replaced rather than thrown
-// at.
+// Messages may quote bytes of a file or a peer that are not UTF-8. Replaces them: the default
+// handler would throw.
 std::string dump(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -54,7 +34,7 @@ std::expected<Request, Refusal> parse_request(std::string_view bytes) {
     return refuse(Code::kInvalidArgument,
                   fmt::format("the request has {} bytes: at most {} are allowed", bytes.size(),
                               kMaxRequestBytes));
-  if (depth_of(bytes) > kMaxDepth)
+  if (json_depth(bytes) > kMaxDepth)
     return refuse(Code::kInvalidArgument,
                   fmt::format("the request is nested deeper than {} levels", kMaxDepth));
   json message = json::parse(bytes, nullptr, false);
@@ -65,7 +45,7 @@ std::expected<Request, Refusal> parse_request(std::string_view bytes) {
         Code::kInvalidArgument,
         fmt::format("the request is a JSON {}: it must be an object", message.type_name()));
 
-  // The id first, so that whatever else is wrong is told to the one who asked.
+  // Read the id first, so that every later error carries it.
   const auto found_id = message.find("id");
   if (found_id == message.end()) return refuse(Code::kInvalidArgument, "field 'id' is missing");
   const bool text_id =

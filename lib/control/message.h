@@ -1,12 +1,12 @@
-// The envelope of a control message: JSON, one frame, UTF-8. docs/control.md is its long form.
+// The envelope of a control message: JSON, one frame, UTF-8. docs/control.md specifies it.
 //
-//   request  = {"v":1, "id":ID, "op":NAME, "args":{…}}     args may be left out
+//   request  = {"v":1, "id":ID, "op":NAME, "args":{…}}     args is optional
 //   progress = {"v":1, "id":ID, "progress":{"stage":TEXT, "fraction":0…1}}
 //   answer   = {"v":1, "id":ID, "ok":{…}} | {"v":1, "id":ID, "error":{"code":NAME, "message":TEXT}}
 //   event    = {"v":1, "event":NAME, "unix_ns":N, …}
 //
-// ID is the client's: a string of up to 64 bytes or an unsigned integer; it comes back as it is, or
-// null if the request had none that could be read.
+// The client chooses ID: a string of up to 64 bytes or an unsigned integer. Answers repeat it, or
+// have null if the request's ID could not be read.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ std::string ok_message(const nlohmann::json& id, const nlohmann::json& result);
 std::string error_message(const nlohmann::json& id, const Error& error);
 std::string progress_message(const nlohmann::json& id, const std::string& stage, double fraction);
 
-// Code of its name; kInternal if it is none of ours.
+// Returns the code of that name; kInternal if the name is unknown.
 Code parse_code(std::string_view name);
 
 }  // namespace itif::control

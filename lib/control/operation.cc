@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kMaxSloNs = 3600'000'000'000;  // an hour: more is a mistake in the unit
+constexpr uint64_t kMaxSloNs = 3600'000'000'000;  // an hour: a larger value is in the wrong unit
 constexpr uint64_t kMaxDrainNs = 24 * 3600'000'000'000;
 constexpr uint64_t kMaxWeight = 1000;
 constexpr uint64_t kMaxQuotaRps = 1'000'000'000;
@@ -104,7 +104,7 @@ Result<Operation> of_group(Arguments& in) {
   return Kind(std::move(op));
 }
 
-// An operation that takes a tenant and nothing else.
+// An operation whose only argument is a tenant.
 template <class Kind, class Op>
 Result<Operation> of_tenant(Arguments& in) {
   Op op{tenant_ref(in)};
@@ -154,7 +154,7 @@ Result<Operation> parse_operation(std::string_view op, const json& args) {
     Arguments in(op, args);
     return entry.parse(in);
   }
-  return fail(Code::kNotFound, fmt::format("op '{}' is unknown: there are {}", op.substr(0, 64),
+  return fail(Code::kNotFound, fmt::format("op '{}' is unknown: use one of {}", op.substr(0, 64),
                                            fmt::join(operation_names(), ", ")));
 }
 

@@ -1,5 +1,5 @@
-// The operations of the control server as data: what each takes, checked, and where it runs.
-// Adding one: a struct here, a parser in operation.cc's table, a visit in dispatch.cc,
+// The operations of the control server: their checked arguments and the thread that runs them.
+// To add one: a struct here, a parser in operation.cc's table, a case in dispatch.cc, and
 // docs/control.md.
 #pragma once
 
@@ -28,7 +28,7 @@ struct AddTenant {
   uint8_t auth = 1;  // wire::Auth
 };
 
-// Absent fields stay as they are.
+// Absent fields do not change.
 struct UpdateTenant {
   TenantRef tenant;
   std::optional<std::string> name;
@@ -51,14 +51,14 @@ struct RemoveTenant {
 };
 struct RotateKey {
   TenantRef tenant;
-  bool drop_previous = false;  // forget the previous key; make no new one
+  bool drop_previous = false;  // only drop the previous key; make no new key
 };
 struct Drain {
   std::optional<uint64_t> timeout_ns;
 };
 struct Undrain {};
 
-// How a group lays out its batches.
+// Changes a group's planner.
 struct UpdateGroup {
   std::string group;
   std::string planner;
@@ -83,16 +83,16 @@ struct ShowDevice {};
 struct Health {};
 struct DataAddress {};
 
-// May take long or changes something: the worker thread runs it.
+// Operations that may take long or change something; the worker thread runs them.
 using WorkerOperation =
     std::variant<AddTenant, UpdateTenant, PauseTenant, ResumeTenant, RemoveTenant, RotateKey,
                  UpdateGroup, RunProfile, ResetDevice, Drain, Undrain>;
-// Quick and changes nothing: the I/O thread answers.
+// Quick, read-only operations; the I/O thread answers them.
 using QuickOperation = std::variant<ListTenants, ShowTenant, ListGroups, ShowProfile, Stats, Drops,
                                     ShowDevice, Health, DataAddress>;
 using Operation = std::variant<QuickOperation, WorkerOperation>;
 
-// Errors: kInvalidArgument (arguments, by name), kNotFound (no such operation; lists them).
+// Errors: kInvalidArgument (names the argument), kNotFound (unknown operation; lists all).
 // REQUIRES: args is an object.
 Result<Operation> parse_operation(std::string_view op, const nlohmann::json& args);
 

@@ -27,7 +27,7 @@ void Outbox::push(Outgoing outgoing) {
 
 void Outbox::wake() {
   const uint64_t one = 1;
-  // Fails only if the counter is about to overflow: then it is readable already.
+  // write() fails only if the counter would overflow; then the descriptor is already readable.
   [[maybe_unused]] const ssize_t written = ::write(event_fd_.get(), &one, sizeof one);
 }
 

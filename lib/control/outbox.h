@@ -1,5 +1,5 @@
-// What other threads want sent: collected here, sent by the I/O thread, which alone may touch
-// sockets. The descriptor is readable while something waits.
+// Collects messages that other threads want to send. Only the I/O thread may use sockets, so it
+// sends them. The descriptor is readable while messages wait.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace itif::control {
 
-// Who asked: a connection of one of the server's ROUTER sockets.
+// The sender of a request: a connection of one of the server's ROUTER sockets.
 struct Peer {
   size_t router = 0;
   std::string routing_id;
-  bool delimiter = false;  // a REQ socket: an empty frame stands before the message
+  bool delimiter = false;  // a REQ socket: an empty frame precedes the message
 };
 
 struct Reply {
@@ -41,7 +41,7 @@ class Outbox {
 
   void push(Outgoing outgoing);  // any thread
   void wake();                   // any thread: makes the descriptor readable
-  std::vector<Outgoing> take();  // I/O thread: all that waits; the descriptor is quiet again
+  std::vector<Outgoing> take();  // I/O thread: takes all messages and resets the descriptor
   int descriptor() const { return event_fd_.get(); }
 
  private:

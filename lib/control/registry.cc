@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kApplicationId = 0x69746966;  // "itif", in the file's header
 
-// kMigrations[n] brings schema version n (PRAGMA user_version) to n + 1. Never edit an entry that
-// was released: add the next.
+// kMigrations[n] upgrades schema version n (PRAGMA user_version) to n + 1. Never edit a released
+// entry; append a new one.
 const std::vector<std::vector<std::string_view>> kMigrations = {
     {"CREATE TABLE tenant ("
      " id INTEGER PRIMARY KEY,"
@@ -34,7 +34,7 @@ const std::vector<std::vector<std::string_view>> kMigrations = {
      " created_unix_ns INTEGER NOT NULL,"
      " updated_unix_ns INTEGER NOT NULL"
      ") STRICT",
-     // Holds the last id given out, so that a removed tenant's id is never given to another.
+     // Holds the last allocated id, so that a removed tenant's id is never reused.
      "CREATE TABLE sequence (last_id INTEGER NOT NULL) STRICT", "INSERT INTO sequence VALUES (0)"},
     {"CREATE TABLE group_setting (name TEXT PRIMARY KEY, planner TEXT NOT NULL) STRICT"},
 };
@@ -63,7 +63,7 @@ Status migrate(Database& database) {
   if (application != kApplicationId && (application != 0 || version != 0 || tables != 0))
     return fail(Code::kCorrupt, database.path() +
                                     " is another program's database: set control.state_dir "
-                                    "to a directory of itif's own");
+                                    "to a directory that only itifd uses");
   const auto newest = static_cast<int64_t>(kMigrations.size());
   if (version > newest)
     return fail(
@@ -83,7 +83,7 @@ Status migrate(Database& database) {
   return {};
 }
 
-// Makes the file with mode 0600 before SQLite sees it, which gives -wal and -shm the same mode.
+// Creates the file with mode 0600 before SQLite opens it; SQLite copies the mode to -wal and -shm.
 Status make_private_file(const std::string& path) {
   Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!fd)
@@ -96,7 +96,7 @@ Blob blob_of(const tenant::Key& key) {
   return {key.bytes.begin(), key.bytes.end()};
 }
 
-// Columns in the order of kColumns, without the id.
+// The column values of a row, in the order of the table's definition.
 std::vector<Value> values_of(const TenantRecord& r) {
   return {static_cast<int64_t>(r.id),
           r.name,
@@ -115,7 +115,7 @@ std::vector<Value> values_of(const TenantRecord& r) {
           static_cast<int64_t>(r.updated_unix_ns)};
 }
 
-// Reads a row's columns one by one; remembers the first that does not hold what it should.
+// Reads a row's columns in order and remembers the first invalid one.
 class RowReader {
  public:
   explicit RowReader(const Row& row) : row_(row) {}
@@ -133,7 +133,7 @@ class RowReader {
     const auto* value = next<std::string>(name);
     return value ? *value : std::string();
   }
-  // False if the blob is empty.
+  // Returns false if the blob is empty or invalid.
   bool key(const char* name, tenant::Key& out) {
     const auto* value = next<Blob>(name);
     if (value == nullptr || value->empty()) return false;

@@ -1,10 +1,13 @@
-// The durable list of tenants, and the settings of groups: one SQLite file, `<state_dir>/registry.db`.
+// The durable list of tenants and of group settings: an SQLite file, `<state_dir>/registry.db`.
 //
-// Invariants: a call that returned success is on disk (WAL, synchronous=FULL: fsync before return),
-// so kill -9 or a power cut loses no acknowledged change; an id once allocated is never given out
-// again, not even after its tenant is gone. Keys are in the file: it has mode 0600, its directory
-// 0700. One process at a time: `<state_dir>/registry.lock` is held with flock while a Registry
-// lives. Owned by one thread at a time.
+// Invariants:
+//
+// - A change is on disk when its call returns success (WAL, synchronous=FULL: fsync before return).
+//   kill -9 or a power cut loses no acknowledged change.
+// - A tenant's id is never reused, not even after the tenant is removed.
+// - The file holds keys: it has mode 0600, its directory 0700.
+// - One process at a time: a Registry holds a flock on `<state_dir>/registry.lock`.
+// One thread at a time owns it.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +25,19 @@ namespace itif::control {
 
 class Registry {
  public:
-  // The registry in `state_dir`, made if it is not there. Checks the file's integrity and brings an
-  // older schema up to date.
+  // Opens or creates the registry in `state_dir`. Checks the file's integrity and upgrades an older
+  // schema.
   // Errors: kUnavailable (another itifd or program holds it), kPermission (directory, file or their
-  // modes), kResourceExhausted (disk full), kCorrupt (damaged, or not ours), kUnsupported (written
-  // by a newer itif), kInvalidArgument (state_dir is no directory).
+  // modes), kResourceExhausted (disk full), kCorrupt (damaged, or another program's), kUnsupported
+  // (written by a newer itif), kInvalidArgument (state_dir is not a directory).
   static Result<std::unique_ptr<Registry>> open(const std::string& state_dir);
 
-  // Every tenant, by id. Errors: kCorrupt, with the row.
+  // Returns every tenant, in order of id. Errors: kCorrupt (names the row).
   Result<std::vector<TenantRecord>> load();
-  // The planners of groups, by the groups' names. Errors: kCorrupt, with the row.
+  // Returns planners keyed by group name. Errors: kCorrupt (names the row).
   Result<std::map<std::string, std::string>> load_planners();
   Status put_planner(const std::string& group, const std::string& planner);
-  // A new id, durable before it is returned. Ids count up from 1.
+  // Returns a new id, after making it durable. Ids count up from 1.
   Result<uint32_t> allocate_id();
   // Errors: kAlreadyExists (id or name).
   Status insert(const TenantRecord& record);

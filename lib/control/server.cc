@@ -12,20 +12,20 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "control/dispatch.h"
+#include "control/job_thread.h"
 #include "control/message.h"
 #include "control/operation.h"
 #include "control/outbox.h"
 #include "control/registry.h"
 #include "control/sockets.h"
-#include "control/worker.h"
 
 namespace itif::control {
 namespace {
 
 using nlohmann::json;
 
-// Looks at the injected clock this often while somebody is subscribed to figures: it need not run
-// at the pace of the system's.
+// Interval for reading the injected clock while stats have subscribers; its rate may differ from
+// the system clock's.
 constexpr int kStatsPollMs = 50;
 constexpr double kProgressStep = 0.01;
 
@@ -47,7 +47,7 @@ class Server::Impl {
         planners_(std::move(planners)),
         sockets_(std::move(sockets)),
         outbox_(std::move(outbox)),
-        worker_(options.max_waiting) {}
+        jobs_(options.max_waiting) {}
   ~Impl() { stop(); }
 
   void attach(Appliance& appliance);
@@ -71,11 +71,11 @@ class Server::Impl {
   const Clock& clock_;
   std::unique_ptr<Registry> registry_;
   std::vector<TenantRecord> records_;            // until attach()
-  std::map<std::string, std::string> planners_;  // of groups, likewise
+  std::map<std::string, std::string> planners_;  // keyed by group; until attach()
   std::unique_ptr<Sockets> sockets_;
   std::unique_ptr<Outbox> outbox_;
   std::optional<Dispatcher> dispatcher_;
-  Worker worker_;
+  JobThread jobs_;
   std::thread io_thread_;
   std::atomic<bool> stopping_{false};
   uint64_t next_stats_ns_ = 0;  // I/O thread
@@ -103,14 +103,14 @@ void Server::Impl::start() {
     restored_ = true;
     restored_changed_.notify_all();
   };
-  worker_.post({"restore",
-                [this, done] {
-                  dispatcher_->restore();
-                  done();
-                },
-                done},
-               Worker::Place::kNext);
-  worker_.start();
+  jobs_.post({"restore",
+              [this, done] {
+                dispatcher_->restore();
+                done();
+              },
+              done},
+             JobThread::Order::kNext);
+  jobs_.start();
   io_thread_ = std::thread([this] { serve(); });
 }
 
@@ -122,15 +122,15 @@ bool Server::Impl::wait_restored(uint64_t timeout_ns) {
 
 Result<uint64_t> Server::Impl::drain(uint64_t timeout_ns) {
   if (stopping_.load()) return std::unexpected(stopping_error());
-  worker_.close();
+  jobs_.close();
   dispatcher_->cancel();
   return dispatcher_->drain(timeout_ns);
 }
 
 void Server::Impl::leave_failed_device() {
-  // Every group that meets the failure asks: what one job has done, the next finds done.
-  worker_.post({"device.leave", [this] { dispatcher_->leave_failed_device(); }, [] {}},
-               Worker::Place::kNext);
+  // Every affected group posts this job; repeating it is harmless.
+  jobs_.post({"device.leave", [this] { dispatcher_->leave_failed_device(); }, [] {}},
+             JobThread::Order::kNext);
 }
 
 void Server::Impl::publish(const std::string& name, const json& fields) {
@@ -142,8 +142,8 @@ void Server::Impl::publish(const std::string& name, const json& fields) {
 }
 
 void Server::Impl::stop() {
-  // The worker first: what it finishes is still answered, by the I/O thread.
-  worker_.stop();
+  // Stop the worker first, so that the I/O thread still sends its last answer.
+  jobs_.stop();
   if (io_thread_.joinable()) {
     publish("server.stopping", json::object());
     stopping_.store(true);
@@ -155,7 +155,7 @@ void Server::Impl::stop() {
 
 void Server::Impl::serve() {
   while (true) {
-    // Read before the outbox is emptied: what was pushed before stop() asked is sent.
+    // Read the flag before emptying the outbox: messages pushed before stop() are still sent.
     const bool last = stopping_.load();
     for (const Outgoing& outgoing : outbox_->take()) sockets_->send(outgoing);
     if (last) return;
@@ -164,8 +164,8 @@ void Server::Impl::serve() {
                       [this](const Peer& peer, size_t num_frames) {
                         reply(peer,
                               error_message(nullptr, {Code::kInvalidArgument,
-                                                      fmt::format("the request has {} frames: it "
-                                                                  "must be one",
+                                                      fmt::format("the request has {} frames: send "
+                                                                  "one",
                                                                   num_frames)}));
                       });
     if (sockets_->someone_wants_stats()) publish_stats();
@@ -190,7 +190,7 @@ void Server::Impl::on_request(const Peer& peer, std::string_view bytes) {
   if (!operation) return reply(peer, error_message(request->id, operation.error()));
   if (auto* long_one = std::get_if<WorkerOperation>(&*operation))
     return enqueue(peer, std::move(*request), std::move(*long_one));
-  const auto result = dispatcher_->answer(std::get<QuickOperation>(*operation), worker_.status());
+  const auto result = dispatcher_->answer(std::get<QuickOperation>(*operation), jobs_.status());
   reply(peer,
         result ? ok_message(request->id, *result) : error_message(request->id, result.error()));
 }
@@ -203,7 +203,7 @@ void Server::Impl::enqueue(const Peer& peer, Request request, WorkerOperation op
     std::string last_stage;
     double last_fraction = 0;
     const Progress progress = [&](const std::string& stage, double fraction) {
-      // A loader may report every tensor; people and sockets need a hundred steps a stage at most.
+      // A loader may report every tensor; send at most about 100 messages per stage.
       const bool finished = fraction >= 1 && last_fraction < 1;
       if (stage == last_stage && fraction < last_fraction + kProgressStep && !finished) return;
       last_stage = stage;
@@ -214,8 +214,8 @@ void Server::Impl::enqueue(const Peer& peer, Request request, WorkerOperation op
     reply(peer, result ? ok_message(id, *result) : error_message(id, result.error()));
   };
   job.refuse = [this, peer, id] { reply(peer, error_message(id, stopping_error())); };
-  if (worker_.post(std::move(job), Worker::Place::kLast)) return;
-  const WorkerStatus status = worker_.status();
+  if (jobs_.post(std::move(job), JobThread::Order::kLast)) return;
+  const JobThreadStatus status = jobs_.status();
   const Error busy{Code::kUnavailable,
                    fmt::format("{} operations wait for '{}' to finish: try again later",
                                status.waiting, status.running)};

@@ -1,16 +1,16 @@
-// The control server: JSON requests over ZeroMQ in, calls on the Appliance and the registry out.
-// docs/control.md is the format and every operation.
+// The control server: receives JSON requests over ZeroMQ and calls the Appliance and the registry.
+// docs/control.md specifies the format and every operation.
 //
-// Threads: an I/O thread owns the sockets and answers what is quick (health, stats, list, show); a
-// worker thread runs what may take long or changes something (admit, update, remove, drain), one at
-// a time, so that loading a model never keeps health from answering.
+// Threads: an I/O thread owns the sockets and answers quick requests (health, stats, list, show). A
+// worker thread runs long or changing operations (admit, update, remove, drain), one at a time.
+// Loading a model therefore never delays health.
 //
-// A change is acknowledged only when it is in the appliance and committed to the registry; if the
-// commit fails, the appliance is put back as it was.
+// A change is acknowledged after the appliance has applied it and the registry has committed it. If
+// the commit fails, the appliance is restored to its previous state.
 //
 //   ITIF_ASSIGN(auto server, control::Server::open(options, clock));  // binds
-//   server->attach(appliance);  // before the first packet: the tenants are known
-//   server->start();            // threads; restores the tenants
+//   server->attach(appliance);  // before the first packet: lists the tenants
+//   server->start();            // starts the threads; restores the tenants
 //   …
 //   server->drain(timeout_ns);
 //   server->stop();
@@ -32,7 +32,7 @@ struct ServerOptions {
   std::string events_endpoint = "ipc:///run/itif/events.sock";  // owner-only; empty: no events
   std::string tcp_endpoint;          // "tcp://0.0.0.0:9010"; empty: none; needs both files below
   std::string curve_secret_file;     // made by `itifctl keygen`; mode 0600
-  std::string authorized_keys_file;  // a client's public key a line; read anew for each connection
+  std::string authorized_keys_file;  // one client public key per line; read for each connection
   std::string state_dir = "/var/lib/itif";
   uint64_t stats_period_ns = 1'000'000'000;  // between "stats" messages to subscribers
   uint32_t max_waiting = 64;                 // long operations queued before new ones are refused
@@ -40,29 +40,29 @@ struct ServerOptions {
 
 class Server {
  public:
-  // Opens the registry and binds the sockets; nothing is answered yet. `clock` outlives the server.
+  // Opens the registry and binds the sockets; does not answer yet. `clock` must outlive the server.
   // Errors: those of Registry::open; kUnavailable (another server listens, or the TCP port is
-  // taken), kPermission, kInvalidArgument (endpoints, key files), one line each with what to do.
+  // taken), kPermission, kInvalidArgument (endpoints, key files), one line each with the remedy.
   static Result<std::unique_ptr<Server>> open(const ServerOptions& options, const Clock& clock);
   ~Server();  // stop()
 
-  // Tells the appliance which tenants to expect, so that it can refuse their requests by name until
-  // they are admitted. `appliance` outlives stop(). REQUIRES: called once, before start().
+  // Passes the registered tenants to the appliance, which refuses their requests with not_admitted
+  // until they are admitted. `appliance` must outlive stop(). REQUIRES: called once, before
+  // start().
   void attach(Appliance& appliance);
-  // Starts answering; the first thing the worker does is to admit every tenant of the registry. One
-  // that cannot be admitted is logged and listed as "failed". REQUIRES: called once.
+  // Starts answering. The worker first admits every tenant of the registry; one that cannot be
+  // admitted is logged and listed as "failed". REQUIRES: called once.
   void start();
-  // Blocks until every tenant of the registry was admitted or has failed; false: not within the time.
+  // Blocks until every tenant of the registry is admitted or failed; false after timeout_ns.
   bool wait_restored(uint64_t timeout_ns);
-  // For a shutdown: what runs ends early, what waits is refused, and the appliance drains at once;
-  // blocks. Any thread of the application. Errors: kUnavailable (stopped), those of
-  // Appliance::drain.
+  // Shuts down: ends the running operation early, refuses waiting ones, and drains the appliance.
+  // Blocks. Any application thread. Errors: kUnavailable (stopped), those of Appliance::drain.
   Result<uint64_t> drain(uint64_t timeout_ns);
-  // Has the worker bring tenants away from a device that has failed, after what it is at. Any thread.
+  // Makes the worker move tenants off a failed device after its current operation. Any thread.
   void leave_failed_device();
   // Sends {"v":1,"event":name,"unix_ns":…, fields…} to subscribers. Any thread.
   void publish_event(const std::string& name, const nlohmann::json& fields);
-  // Finishes the operation that is running, refuses those waiting, closes the sockets. Idempotent.
+  // Finishes the running operation, refuses waiting ones, closes the sockets. Idempotent.
   void stop();
 
  private:

@@ -20,6 +20,7 @@ constexpr int kHeartbeatMs = 5000;  // finds dead TCP peers
 constexpr int kMaxPerTurn = 64;
 constexpr std::string_view kStatsTopic = "stats";
 
+// Bounds the queues, and the frame length that libzmq allocates when a peer announces it.
 void set_limits(zmq::socket_t& socket) {
   socket.set(zmq::sockopt::linger, kLingerMs);
   socket.set(zmq::sockopt::sndhwm, kQueuedMessages);
@@ -31,12 +32,11 @@ void set_limits(zmq::socket_t& socket) {
 
 Result<std::unique_ptr<Sockets>> Sockets::bind(const ServerOptions& options) try {
   std::unique_ptr<Sockets> sockets(new Sockets);
-  // Before a socket is bound and until after all are closed (the order of the members): libzmq lets
-  // everybody in over TCP while there is no handler.
+  // The handler is made before any socket is bound and destroyed after all are closed (order of the
+  // members): without a handler libzmq accepts every TCP client.
   sockets->zap_.emplace(sockets->context_, options.tcp_endpoint.empty()
                                                ? std::string()
                                                : options.authorized_keys_file);
-  // No frame is ever allocated for what a peer merely announces.
   sockets->routers_.emplace_back(sockets->context_, zmq::socket_type::router);
   set_limits(sockets->routers_.back());
   ITIF_TRY(sockets->bind_ipc(sockets->routers_.back(), options.endpoint));
@@ -60,8 +60,7 @@ Status Sockets::bind_ipc(zmq::socket_t& socket, const std::string& endpoint) {
   ITIF_ASSIGN(Descriptor listener, listen_on_ipc(path));
   socket_files_.push_back(path);
   socket.set(zmq::sockopt::zap_domain, std::string(ZapHandler::kLocalDomain));
-  // libzmq would unlink a live server's socket and leave the mode to the umask, so it is given
-  // ours.
+  // Pass our listener: libzmq would unlink a live server's socket and take the mode from the umask.
   const int fd = listener.get();
   if (zmq_setsockopt(socket.handle(), ZMQ_USE_FD, &fd, sizeof fd) != 0 ||
       zmq_bind(socket.handle(), endpoint.c_str()) != 0)
@@ -118,7 +117,7 @@ void Sockets::wait(int wake_fd, int timeout_ms) {
   for (zmq::socket_t& router : routers_) items.push_back({router.handle(), 0, ZMQ_POLLIN, 0});
   if (zap_) items.push_back({zap_->socket().handle(), 0, ZMQ_POLLIN, 0});
   if (publisher_) items.push_back({publisher_->handle(), 0, ZMQ_POLLIN, 0});
-  // EINTR is as good as a time-out: the caller looks at everything anyway.
+  // EINTR needs no handling: the caller polls every socket anyway.
   zmq_poll(items.data(), static_cast<int>(items.size()), timeout_ms);
 }
 
@@ -137,7 +136,8 @@ void Sockets::receive_request(size_t router, const OnRequest& on_request,
   zmq::message_t frame;
   if (!socket.recv(frame, zmq::recv_flags::dontwait)) return;
   Peer peer{router, frame.to_string(), false};
-  // A DEALER sends one frame, a REQ an empty one before it. More is read to its end and refused.
+  // A DEALER sends one frame; a REQ sends an empty frame before it. A message with more frames is
+  // read to its end and refused.
   zmq::message_t body;
   size_t num_frames = 0;
   while (frame.more()) {
@@ -151,7 +151,7 @@ void Sockets::receive_request(size_t router, const OnRequest& on_request,
     body = std::move(frame);
     if (!more) return on_request(peer, {static_cast<const char*>(body.data()), body.size()});
     frame.rebuild();
-    // The flag moved away with the message, so the rest is asked of the socket.
+    // The move took the frame's `more` flag, so ask the socket instead.
     while (socket.get(zmq::sockopt::rcvmore)) {
       if (!socket.recv(frame, zmq::recv_flags::dontwait)) return;
       ++num_frames;

@@ -1,8 +1,8 @@
-// The server's ZeroMQ sockets: bound, received from and sent to. The I/O thread's, once it runs.
+// The server's ZeroMQ sockets. The I/O thread owns them once it runs.
 //
-// ROUTER sockets take requests: one on ipc (kept private by the file's mode) and, if configured,
-// one on TCP, which is given its CURVE keys before it is bound: without keys there is no such
-// socket. A PUB socket (XPUB, so that figures are only gathered for somebody) sends events.
+// ROUTER sockets receive requests: one on ipc (protected by the file's mode) and, if configured,
+// one on TCP. The TCP socket gets its CURVE keys before it is bound; without keys it is not opened.
+// An XPUB socket sends events: it sees subscriptions, so stats are gathered only for subscribers.
 #pragma once
 
 #include <cstddef>
@@ -28,15 +28,15 @@ class Sockets {
   static Result<std::unique_ptr<Sockets>> bind(const ServerOptions& options);
   ~Sockets();
 
-  // Called with each request's single frame; the second overload when it had several.
+  // OnRequest gets a request's single frame; OnGarbage is called if there is not exactly one.
   using OnRequest = std::function<void(const Peer& peer, std::string_view bytes)>;
   using OnGarbage = std::function<void(const Peer& peer, size_t num_frames)>;
 
   // Waits for a message, for wake_fd to be readable, or timeout_ms (-1: no limit).
   void wait(int wake_fd, int timeout_ms);
-  // Handles what waits, a bounded number from each socket so that none starves the others.
+  // Handles waiting messages, a bounded number per socket so that none starves the others.
   void receive(const OnRequest& on_request, const OnGarbage& on_garbage);
-  // Never blocks: a peer that is gone, or does not read, loses its message.
+  // Never blocks. Drops the message if the peer is gone or does not read.
   void send(const Outgoing& outgoing);
   bool someone_wants_stats() const { return !stats_topics_.empty(); }
 

@@ -24,12 +24,12 @@ tenant::Key make_key(uint16_t epoch) {
   return key;
 }
 
-// Epoch 0 is what a header without a key carries, so it is left out when the count wraps.
+// Skips epoch 0 when the count wraps: a header without a key carries 0.
 uint16_t next_epoch(uint16_t epoch) {
   return epoch == UINT16_MAX ? 1 : static_cast<uint16_t>(epoch + 1);
 }
 
-// Loaders may throw from libraries of theirs; a tenant is never worth the server.
+// A loader's libraries may throw; a bad model must not stop the server.
 template <class F>
 auto guarded(F&& call) -> decltype(call()) {
   try {
@@ -86,7 +86,7 @@ Result<Tenants::Entry> Tenants::find(const TenantRef& ref) const {
     const auto at = entries_.find(*id);
     if (at != entries_.end()) return at->second;
     return fail(Code::kNotFound, fmt::format("there is no tenant with id {}: `itifctl tenant list` "
-                                             "shows those there are",
+                                             "shows all tenants",
                                              *id));
   }
   const std::string& name = std::get<std::string>(ref);
@@ -95,7 +95,7 @@ Result<Tenants::Entry> Tenants::find(const TenantRef& ref) const {
   }
   return fail(Code::kNotFound,
               fmt::format("there is no tenant named '{}': `itifctl tenant list` shows "
-                          "those there are",
+                          "all tenants",
                           name));
 }
 
@@ -165,7 +165,7 @@ Result<json> Tenants::run(const AddTenant& op, const Progress& progress) {
     }
     if (entries_.size() >= tenant::kMaxTenants)
       return fail(Code::kResourceExhausted,
-                  fmt::format("there are {} tenants, as many as an appliance can have: remove one",
+                  fmt::format("there are {} tenants, the maximum of an appliance: remove one",
                               entries_.size()));
   }
   Entry entry;
@@ -192,8 +192,8 @@ Result<json> Tenants::run(const AddTenant& op, const Progress& progress) {
   if (auto committed = registry_.insert(r); !committed) {
     erase(r.id);
     if (auto undone = guarded([&] { return appliance_.remove(r.id); }); !undone)
-      log::error("tenant '{}' could not be saved, and stays in the appliance until it restarts: {}",
-                 r.name, undone.error().message);
+      log::error("tenant '{}' could not be saved and serves until itifd restarts: {}", r.name,
+                 undone.error().message);
     return std::unexpected(committed.error());
   }
   put(entry);
@@ -216,9 +216,8 @@ void Tenants::put_back(const Entry& old, const Entry& changed, bool reload) {
     appliance_.expect({old.record});
   }
   if (!undone)
-    log::error(
-        "tenant '{}' runs with settings that could not be saved, until the appliance restarts: {}",
-        old.record.name, undone.error().message);
+    log::error("tenant '{}' runs with settings that could not be saved, until itifd restarts: {}",
+               old.record.name, undone.error().message);
 }
 
 Result<Tenants::Entry> Tenants::change(const Entry& old, TenantRecord next, bool reload,
@@ -277,7 +276,7 @@ Result<json> Tenants::run(const ResumeTenant& op, const Progress& progress) {
   ITIF_ASSIGN(const Entry old, find(op.tenant));
   TenantRecord next = old.record;
   next.state = tenant::State::kServing;
-  // A tenant that failed at start is tried again: its model may be back in place.
+  // Retry a tenant that failed at start: its model may have been repaired.
   const bool reload = old.condition != Condition::kAdmitted;
   ITIF_ASSIGN(const Entry entry, change(old, std::move(next), reload, progress));
   return announce("tenant.resumed", entry);
@@ -306,14 +305,13 @@ Result<json> Tenants::run(const RotateKey& op, const Progress& progress) {
 Result<json> Tenants::run(const RemoveTenant& op, const Progress&) {
   ITIF_ASSIGN(const Entry old, find(op.tenant));
   const uint32_t id = old.record.id;
-  // The registry first, for here undoing is cheap on that side: a row goes back in one commit,
-  // while a model would have to be loaded again.
+  // Delete from the registry first, since that is cheap to undo: one commit restores a row, but a
+  // removed model would have to be loaded again.
   ITIF_TRY(registry_.remove(id));
   if (auto removed = guarded([&] { return appliance_.remove(id); }); !removed) {
     if (auto undone = registry_.insert(old.record); !undone)
-      log::error(
-          "tenant '{}' is gone from the registry and stays in the appliance until it restarts: {}",
-          old.record.name, undone.error().message);
+      log::error("tenant '{}' is deleted from the registry but serves until itifd restarts: {}",
+                 old.record.name, undone.error().message);
     return std::unexpected(removed.error());
   }
   erase(id);

@@ -1,8 +1,8 @@
-// The tenants as control knows them: the registry's rows and what became of each in the appliance.
-// Every change here runs in the order: the appliance accepts it, the registry commits it, the
-// caller is told. A failed commit puts the appliance back.
+// The tenants of the control server: the registry's rows and the state of each in the appliance.
+// A change is applied to the appliance, committed to the registry, then answered. If the commit
+// fails, the appliance is restored. A removal is committed before it is applied.
 //
-// Changes come from the worker thread only; list(), show() and counts() from any thread.
+// Only the worker thread makes changes. list(), show(), counts() and failures(): any thread.
 #pragma once
 
 #include <atomic>
@@ -25,15 +25,15 @@ using Notify = std::function<void(const std::string& event, const nlohmann::json
 
 class Tenants {
  public:
-  // All outlive this. `notify` is called from the worker thread.
+  // All must outlive this object. `notify` is called from the worker thread.
   Tenants(Registry& registry, Appliance& appliance, const Clock& clock, Notify notify)
       : registry_(registry), appliance_(appliance), clock_(clock), notify_(std::move(notify)) {}
 
-  // The rows, as tenants that are loading; the appliance is told to expect them. Before any other
-  // call, on any thread.
+  // Lists the rows as loading and passes them to the appliance's expect(). REQUIRES: no other call
+  // came before, on any thread.
   void list_as_loading(const std::vector<TenantRecord>& records);
-  // Admits each; one that cannot be is "failed" from then on, with the reason. Ends early, with the
-  // rest still loading, after cancel().
+  // Admits each tenant; one that cannot be admitted becomes "failed", with the reason. cancel()
+  // makes it return early; the remaining tenants stay loading.
   void restore();
   void cancel() { cancelled_.store(true); }  // any thread
 
@@ -46,9 +46,8 @@ class Tenants {
 
   nlohmann::json list() const;
   Result<nlohmann::json> show(const TenantRef& ref) const;  // Errors: kNotFound
-  // {"serving":n,"paused":n,"loading":n,"failed":n}, and the failed ones with their messages.
-  nlohmann::json counts() const;
-  nlohmann::json failures() const;
+  nlohmann::json counts() const;    // {"serving":n,"paused":n,"loading":n,"failed":n}
+  nlohmann::json failures() const;  // [{"id":n,"name":TEXT,"message":TEXT}] of failed tenants
 
  private:
   enum class Condition : uint8_t { kLoading, kAdmitted, kFailed };
@@ -56,13 +55,13 @@ class Tenants {
     TenantRecord record;
     AdmittedModel model;  // kAdmitted
     Condition condition = Condition::kLoading;
-    std::string message;  // kFailed: why
+    std::string message;  // kFailed: the reason
   };
 
   Result<Entry> find(const TenantRef& ref) const;  // a copy
   void put(Entry entry);
   void erase(uint32_t id);
-  // Brings `next` into the appliance and the registry in place of `old`.
+  // Replaces `old` by `next` in the appliance and the registry.
   Result<Entry> change(const Entry& old, TenantRecord next, bool reload, const Progress& progress);
   void put_back(const Entry& old, const Entry& changed, bool reload);
   nlohmann::json announce(const char* event, const Entry& entry);

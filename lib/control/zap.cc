@@ -10,7 +10,7 @@
 namespace itif::control {
 namespace {
 
-// version, request id, domain, address, identity, mechanism, then the mechanism's credentials.
+// The frames of a ZAP request.
 enum Frame : size_t {
   kVersion,
   kRequestId,
@@ -34,7 +34,7 @@ ZapHandler::ZapHandler(zmq::context_t& context, std::string authorized_keys_file
 bool ZapHandler::authorized(const std::string& public_key, std::string& name) const {
   const auto keys = read_authorized_keys(authorized_keys_file_);
   if (!keys) {
-    log::error("control: no client is let in over TCP: {}", keys.error().message);
+    log::error("control: all TCP clients are refused: {}", keys.error().message);
     return false;
   }
   for (const AuthorizedKey& known : *keys) {

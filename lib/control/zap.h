@@ -1,9 +1,9 @@
-// ZeroMQ's authentication protocol (ZAP, RFC 27): says which CURVE clients may connect. Must
-// be bound before the TCP socket: with no handler libzmq lets every client in.
+// ZeroMQ's authentication protocol (ZAP, RFC 27): decides which CURVE clients may connect. It must
+// be bound before the TCP socket: without a handler libzmq accepts every client.
 //
-// Local endpoints are guarded by their files' modes, and let everyone in who got so far. They ask all
-// the same, because libzmq refuses peers of ZMTP 1 and 2 where it must ask: in their handshake libzmq
-// 4.3.4 aborts the process if the peer has hung up meanwhile.
+// Local endpoints are protected by their files' modes, so the handler accepts every local peer.
+// They still use ZAP because libzmq then refuses ZMTP 1 and 2 peers. In the handshake with such a
+// peer, libzmq 4.3.4 aborts the process if the peer has hung up.
 #pragma once
 
 #include <string>
@@ -16,13 +16,13 @@ class ZapHandler {
   static constexpr const char* kDomain = "itif-control";     // CURVE
   static constexpr const char* kLocalDomain = "itif-local";  // no mechanism
 
-  // Binds in `context`. The file is empty if nobody is let in over TCP. REQUIRES: no other handler
-  // there.
+  // Binds in `context`. An empty file name: no TCP endpoint. REQUIRES: `context` has no other
+  // handler.
   ZapHandler(zmq::context_t& context, std::string authorized_keys_file);
 
   zmq::socket_t& socket() { return socket_; }
-  // Answers every request that waits. Reads the file anew each time, so that a key added or removed
-  // counts from the next connection on.
+  // Answers every waiting request. Reads the file for each, so that added and removed keys take
+  // effect with the next connection.
   void poll();
 
  private:

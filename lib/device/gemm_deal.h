@@ -1,13 +1,14 @@
-// How the ranges of GEMMs that run at once (kernels::GemmMode::kAtOnce) are dealt out to the parts of a
-// device that compute side by side, such as threads. Who runs them and who chooses whether to (the runtime's
-// GEMM scheduler) count alike.
+// Partitions the ranges of concurrent GEMMs (kernels::GemmMode::kConcurrent) into tasks for the parts
+// of a device that compute in parallel, such as threads. The host's GEMM runner and the runtime's
+// GEMM scheduler share this code, so that the scheduler predicts what the runner does.
 //
-// A range is divided into tasks of at most kMostTaskRows rows, which keep their part's cache, and of fewer, no
-// less than kLeastTaskRows, where that evens out the deal: three tenants on two threads. Fewer rows than that
-// would cost more than they even out: each task reads all of its weights.
+// A range is divided into tasks of at most kMaxTaskRows rows, which stay in their part's cache.
+// Smaller tasks, down to kMinTaskRows rows, are used if they balance the load: three tenants on
+// two threads. Even smaller ones would cost more than the balance gains, because each task reads
+// all of its weights.
 //
-// A task is computed as whole_rows() of its rows, of which what is too much would be written over its neighbours':
-// it goes elsewhere, and the rest is copied. In turn nothing is, since the next range comes later.
+// Tasks round up to whole_rows(); surplus rows go to scratch, valid rows are copied back.
+// Sequential GEMMs copy nothing: the next range overwrites the surplus rows.
 #pragma once
 
 #include <cstdint>
@@ -20,35 +21,36 @@ namespace itif::device {
 
 class GemmDeal {
  public:
-  static constexpr uint32_t kMostTaskRows = 128;
-  static constexpr uint32_t kLeastTaskRows = 32;
-  // Tasks of half the size are not tried where those at hand can be dealt out as evenly as this.
+  static constexpr uint32_t kMaxTaskRows = 128;
+  static constexpr uint32_t kMinTaskRows = 32;
+  // Smaller tasks are tried only while the unevenness exceeds this.
   static constexpr double kEven = 1.1;
 
-  // Allocates nothing later if no more ranges and rows are added. REQUIRES: parts > 0.
+  // Later calls allocate nothing for up to max_ranges ranges and max_rows rows.
+  // REQUIRES: parts > 0.
   explicit GemmDeal(uint32_t parts, uint32_t max_ranges = 0, uint32_t max_rows = 0);
 
   void clear() noexcept { ranges_.clear(); }
   void add(std::span<const kernels::RowRange> ranges) noexcept;
 
-  // Rows that are computed where there are so many: 1, 2, 4, 8, and multiples of 16.
+  // Rounds up to the rows that a GEMM computes: 1, 2, 4, 8, and multiples of 16.
   static constexpr uint32_t whole_rows(uint32_t rows) {
     return rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : rows <= 8 ? 8 : (rows + 15) / 16 * 16;
   }
 
   struct Dealt {
-    uint32_t task_rows = kMostTaskRows;
+    uint32_t task_rows = kMaxTaskRows;
     double unevenness = 1;  // rows of the most loaded part over the mean
-    double copied = 0;      // share of rows that are
+    double copied = 0;      // share of rows copied from scratch
   };
-  // Of all that was added since clear().
+  // Partitions all ranges added since clear().
   Dealt deal() noexcept;
 
  private:
   Dealt dealt(uint32_t task_rows) noexcept;
 
   std::vector<uint32_t> ranges_;  // rows of each
-  std::vector<uint32_t> tasks_;   // likewise
+  std::vector<uint32_t> tasks_;   // rows of each
   std::vector<uint64_t> load_;    // [parts], rows
 };
 

@@ -1,4 +1,4 @@
-// Builds without the CUDA toolkit.
+// Replaces the CUDA device in builds without the CUDA toolkit.
 #include "device/cuda/device.h"
 
 namespace itif::device {

@@ -1,4 +1,4 @@
-// Chooses the device, and says which and why in one log line.
+// Chooses the device, and logs which one and why.
 #include <fmt/format.h>
 
 #include "base/log.h"
@@ -20,7 +20,7 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options) {
         fmt::format("attention '{}' is none of itif, cudnn, cudnn-only", options.attention));
   DeviceOptions chosen = options;
   if (chosen.reason.empty())
-    chosen.reason = options.kind == "auto" ? "a GPU is there" : "as configured";
+    chosen.reason = options.kind == "auto" ? "a GPU was found" : "as configured";
   Result<std::unique_ptr<Device>> device =
       options.kind == "host" ? open_host_device(chosen, detect_cpu()) : open_cuda_device(chosen);
   if (!device && options.kind == "cuda")
@@ -34,8 +34,8 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options) {
   if (!device) return device;
   if (options.attention != "itif" && (*device)->info().kind == "host")
     return fail(Code::kUnsupported,
-                fmt::format("attention by cudnn is a GPU's, and this device is the host ({}): "
-                            "attention itif is for both",
+                fmt::format("attention cudnn needs a GPU, but the device is the host ({}): "
+                            "use attention itif",
                             (*device)->info().reason));
   const DeviceInfo& info = (*device)->info();
   log::info("device {} {}: {} ({})", info.kind, dtype_name(info.compute), info.description,

@@ -1,4 +1,4 @@
-// What is packed into one weight: views that fill it from the top down.
+// Checks the tensor views that are packed into one weight, from the top down.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace itif::device {
 
-// Errors: kInvalidArgument, unless they have as many elements as a GEMM of this shape.
+// Errors: kInvalidArgument, the views have more or fewer elements than a weight of this shape.
 Status check_weight(const GemmShape& shape, std::span<const TensorView> weight);
 
 }  // namespace itif::device

@@ -9,11 +9,11 @@
 #include <cerrno>
 #include <set>
 
-#include "model/json_file.h"
+#include "json/json_file.h"
 
 namespace itif::model {
 
-// An open file and its identity when its header was checked.
+// An open file and its attributes when its header was checked.
 struct Checkpoint::File {
   std::string path;
   int fd = -1;
@@ -50,7 +50,7 @@ bool exists(const std::string& path) {
   return ::access(path.c_str(), F_OK) == 0;
 }
 
-// A shard is a file of the directory itself: its name must not lead elsewhere.
+// A shard must be in the directory itself; its name must not lead elsewhere.
 bool is_plain_file_name(std::string_view name) {
   return !name.empty() && name.size() < 256 && name != "." && name != ".." &&
          name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
@@ -114,34 +114,36 @@ Status Checkpoint::add_file(const std::string& path) {
   const size_t file_index = files_.size();
   for (TensorEntry& entry : entries) {
     const std::string name = entry.name;
-    const auto [it, added] = tensors_.try_emplace(name, Place{std::move(entry), file_index});
+    const auto [it, added] = tensors_.try_emplace(name, Location{std::move(entry), file_index});
     if (!added)
-      return fail(Code::kCorrupt,
-                  fmt::format("{}: tensor {} stands in {} too", path, shown(nlohmann::json(name)),
-                              files_[it->second.file]->path));
+      return fail(Code::kCorrupt, fmt::format("{}: tensor {} is also in {}", path,
+                                              json_file::shown(nlohmann::json(name)),
+                                              files_[it->second.file]->path));
   }
   files_.push_back(std::move(file));
   return {};
 }
 
 Status Checkpoint::open_shards(const std::string& index_path) {
-  ITIF_ASSIGN(const nlohmann::json index, read_json_file(index_path));
+  ITIF_ASSIGN(const nlohmann::json index, json_file::read_json_file(index_path));
   const auto map = index.find("weight_map");
   if (map == index.end() || !map->is_object())
-    return fail(Code::kCorrupt, fmt::format("{}: expected an object 'weight_map', found {}",
-                                            index_path, map == index.end() ? "none" : shown(*map)));
+    return fail(Code::kCorrupt,
+                fmt::format("{}: expected an object 'weight_map', found {}", index_path,
+                            map == index.end() ? "none" : json_file::shown(*map)));
   std::set<std::string> shards;
   for (const auto& item : map->items()) {
     const nlohmann::json name(item.key());
     if (!item.value().is_string())
-      return fail(Code::kCorrupt, fmt::format("{}: tensor {}: expected a file name, found {}",
-                                              index_path, shown(name), shown(item.value())));
+      return fail(Code::kCorrupt,
+                  fmt::format("{}: tensor {}: expected a file name, found {}", index_path,
+                              json_file::shown(name), json_file::shown(item.value())));
     const std::string shard = item.value().get<std::string>();
     if (!is_plain_file_name(shard))
       return fail(
           Code::kCorrupt,
           fmt::format("{}: tensor {}: expected the name of a file in this directory, found {}",
-                      index_path, shown(name), shown(item.value())));
+                      index_path, json_file::shown(name), json_file::shown(item.value())));
     shards.insert(shard);
   }
   for (const std::string& shard : shards) ITIF_TRY(add_file(directory_ + "/" + shard));
@@ -151,7 +153,7 @@ Status Checkpoint::open_shards(const std::string& index_path) {
     if (!entry || files_[tensors_.find(item.key())->second.file]->path != path)
       return fail(Code::kCorrupt,
                   fmt::format("{}: tensor {}: expected it in {}, found {}", index_path,
-                              shown(nlohmann::json(item.key())), path,
+                              json_file::shown(nlohmann::json(item.key())), path,
                               entry ? files_[tensors_.find(item.key())->second.file]->path
                                     : std::string("it in no shard")));
   }

@@ -1,9 +1,9 @@
-// The tensors of a model's directory, wherever they lie: model.safetensors, or the shards of
-// model.safetensors.index.json.
+// The tensors of a model's directory: those of model.safetensors, or of the shards that
+// model.safetensors.index.json lists.
 //
-// Tensors are read on demand with pread, not mapped: a file that somebody overwrites while it is
-// being loaded would turn a mapping into SIGBUS and take every tenant down; a short read is an
-// error of one admission. unchanged() tells afterwards whether what was read is what was checked.
+// Tensors are read on demand with pread, not mapped. If a file is overwritten during a load, a
+// mapping would raise SIGBUS and take every tenant down. A short read fails only one admission.
+// Afterwards, unchanged() verifies that the files read are the files that were checked.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,8 @@ struct HostTensor {
 
 class Checkpoint {
  public:
-  // Errors: kNotFound (no weights), kUnsupported (only in another format), kCorrupt, kPermission.
+  // Errors: kNotFound (no weights), kUnsupported (weights only in another format), kCorrupt,
+  // kPermission.
   static Result<Checkpoint> open(const std::string& directory);
 
   ~Checkpoint();
@@ -40,21 +41,22 @@ class Checkpoint {
   // nullptr: there is none.
   const TensorEntry* find(std::string_view name) const;
 
-  // The first of `names` that is there. If none is, the one that the other tensors suggest, for the
-  // message: whose first part ("bert" of "bert.embeddings…") others have. REQUIRES: one name at least.
+  // Returns the first of `names` that exists. If none does, returns a name for the error message:
+  // one whose first part ("bert" of "bert.embeddings…") other tensors share, else the first.
+  // REQUIRES: at least one name.
   const std::string& choose(std::span<const std::string> names) const;
 
-  // Floating-point tensor `name`. Errors: kInvalidArgument (missing, another shape, another type
-  // than F32, F16 or BF16), kCorrupt (the file ends early); all with file, tensor, expected and
-  // found.
+  // Reads the floating-point tensor `name`. Errors: kInvalidArgument (missing, another shape, a
+  // type other than F32, F16 and BF16), kCorrupt (the file ends early); all with file, tensor,
+  // expected and found.
   Result<HostTensor> read(std::string_view name, const Shape& expected) const;
 
-  // Errors: kCorrupt: a file is not what it was when it was opened.
+  // Errors: kCorrupt: a file has changed since it was opened.
   Status unchanged() const;
 
  private:
   struct File;
-  struct Place {
+  struct Location {
     TensorEntry entry;
     size_t file;
   };
@@ -64,9 +66,9 @@ class Checkpoint {
   Status open_shards(const std::string& index_path);
 
   std::string directory_;
-  std::string names_file_;  // where a missing tensor should have been named
+  std::string names_file_;  // the file that lists all tensors, for errors
   std::vector<std::unique_ptr<File>> files_;
-  std::map<std::string, Place, std::less<>> tensors_;
+  std::map<std::string, Location, std::less<>> tensors_;
 };
 
 }  // namespace itif::model

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "model/json_file.h"
+#include "json/json_file.h"
 
 namespace itif::model {
 namespace {
@@ -16,8 +16,8 @@ using nlohmann::json;
 constexpr size_t kMaxBadWords = 4096;
 constexpr size_t kMaxBadWordTokens = 32;
 
-// Settings that would change the output, and the value at which they do not. null and an absent key
-// are neutral, too.
+// Settings that would change the output, each with its neutral value. null and an absent key are
+// neutral, too.
 struct Neutral {
   const char* key;
   json value;
@@ -57,7 +57,7 @@ Status refuse_unimplemented(const json& object, const std::string& origin) {
     if (it == object.end() || it->is_null() || *it == setting.value) continue;
     return fail(Code::kUnsupported,
                 fmt::format("{}: '{}' is not implemented: it must be {}, found {}", origin,
-                            setting.key, setting.value.dump(), shown(*it)));
+                            setting.key, setting.value.dump(), json_file::shown(*it)));
   }
   return {};
 }
@@ -69,10 +69,10 @@ Result<int32_t> token_of(const json& value, const char* key, const std::string& 
     return value.get<int32_t>();
   return fail(Code::kInvalidArgument,
               fmt::format("{}: '{}' must be a token id from 0 to {}, found {}", origin, key,
-                          backbone.vocab - 1, shown(value)));
+                          backbone.vocab - 1, json_file::shown(value)));
 }
 
-// One id, several in an array, or none.
+// Reads one id, an array of ids, or none.
 Result<std::vector<int32_t>> tokens_of(const json& object, const char* key,
                                        const std::string& origin, const BackboneSpec& backbone) {
   std::vector<int32_t> tokens;
@@ -105,18 +105,18 @@ Result<std::vector<std::vector<int32_t>>> bad_words_of(const json& object,
   if (!it->is_array() || it->size() > kMaxBadWords)
     return fail(Code::kInvalidArgument,
                 fmt::format("{}: '{}' must be an array of at most {} arrays of token ids, found {}",
-                            origin, kKey, kMaxBadWords, shown(*it)));
+                            origin, kKey, kMaxBadWords, json_file::shown(*it)));
   for (const json& sequence : *it) {
     if (!sequence.is_array() || sequence.empty() || sequence.size() > kMaxBadWordTokens)
       return fail(Code::kInvalidArgument,
                   fmt::format("{}: '{}' must hold arrays of 1 to {} token ids, found {}", origin,
-                              kKey, kMaxBadWordTokens, shown(sequence)));
+                              kKey, kMaxBadWordTokens, json_file::shown(sequence)));
     std::vector<int32_t> word;
     for (const json& value : sequence) {
       ITIF_ASSIGN(const int32_t token, token_of(value, kKey, origin, backbone));
       word.push_back(token);
     }
-    // As transformers: an end of sequence cannot be forbidden.
+    // As in transformers, an eos token cannot be forbidden.
     if (word.size() == 1 && std::ranges::find(eos, word.front()) != eos.end()) continue;
     words.push_back(std::move(word));
   }
@@ -130,19 +130,20 @@ Result<EarlyStopping> early_stopping_of(const json& object, const std::string& o
   if (*it == "never") return EarlyStopping::kNever;
   return fail(Code::kInvalidArgument,
               fmt::format("{}: 'early_stopping' must be false, true or \"never\", found {}", origin,
-                          shown(*it)));
+                          json_file::shown(*it)));
 }
 
-// Tokens with the decoder's first one. Fed to the decoder are all but the last.
+// Counts the decoder's first token. The last token is not fed to the decoder and needs no position.
 Result<uint32_t> max_length_of(const json& object, const std::string& origin,
                                const BackboneSpec& backbone) {
   const uint32_t most = backbone.max_positions + 1;
   const auto it = object.find("max_new_tokens");
   if (it != object.end() && !it->is_null()) {
-    ITIF_ASSIGN(const uint32_t more, get_uint(object, "max_new_tokens", 1, most - 1, origin));
+    ITIF_ASSIGN(const uint32_t more,
+                json_file::get_uint(object, "max_new_tokens", 1, most - 1, origin));
     return more + 1;
   }
-  return get_uint_or(object, "max_length", 2, most, std::min(20u, most), origin);
+  return json_file::get_uint_or(object, "max_length", 2, most, std::min(20u, most), origin);
 }
 
 }  // namespace
@@ -152,9 +153,10 @@ Result<GenerationConfig> parse_generation_config(const json& object, const std::
   ITIF_TRY(refuse_unimplemented(object, origin));
   GenerationConfig config;
   ITIF_ASSIGN(config.max_length, max_length_of(object, origin, backbone));
-  ITIF_ASSIGN(config.num_beams,
-              get_uint_or(object, "num_beams", 1, GenerationConfig::kMaxBeams, 1, origin));
-  ITIF_ASSIGN(config.length_penalty, get_number_or(object, "length_penalty", -100, 100, 1, origin));
+  ITIF_ASSIGN(config.num_beams, json_file::get_uint_or(object, "num_beams", 1,
+                                                       GenerationConfig::kMaxBeams, 1, origin));
+  ITIF_ASSIGN(config.length_penalty,
+              json_file::get_number_or(object, "length_penalty", -100, 100, 1, origin));
   ITIF_ASSIGN(config.early_stopping, early_stopping_of(object, origin));
   ITIF_ASSIGN(config.eos, tokens_of(object, "eos_token_id", origin, backbone));
   if (config.eos.empty())
@@ -189,7 +191,7 @@ Result<GenerationConfig> parse_generation_config(const json& object, const std::
 Result<GenerationConfig> read_generation_config(const std::string& directory, const json& config,
                                                 const BackboneSpec& backbone) {
   const std::string path = directory + "/generation_config.json";
-  auto file = read_json_file(path);
+  auto file = json_file::read_json_file(path);
   if (!file && file.error().code == Code::kNotFound)
     return parse_generation_config(config, directory + "/config.json", backbone);
   ITIF_ASSIGN(const json object, std::move(file));

@@ -1,8 +1,8 @@
-// How a model's decoder generates, as its directory says: generation_config.json, or the same keys of
-// config.json where there is none (transformers' GenerationConfig).
+// How a model's decoder generates: from generation_config.json, or from the same keys of
+// config.json if there is none (transformers' GenerationConfig).
 //
-// Beam search and greedy search; whatever else would change the output is refused by name, never
-// ignored. What only matters to sampling (temperature, top_k, …) is read past.
+// Beam search and greedy search are supported. Any other setting that would change the output is
+// refused by name. Settings that affect only sampling (temperature, top_k, …) are ignored.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace itif::model {
 
-// When a search with as many finished hypotheses as beams ends.
+// When a search ends, once it has as many finished hypotheses as beams.
 enum class EarlyStopping : uint8_t {
   kNo,     // when the best open beam cannot win if it ended now
-  kYes,    // at once
+  kYes,    // immediately
   kNever,  // when no open beam can ever win
 };
 
@@ -31,13 +31,13 @@ struct GenerationConfig {
   double length_penalty = 1;
   EarlyStopping early_stopping = EarlyStopping::kNo;
   int32_t decoder_start = 0;
-  std::vector<int32_t> eos;  // one at least; what ends a hypothesis is written as the first
-  int32_t forced_bos = -1;   // the first generated token; -1: none
-  std::vector<int32_t> forced_eos = {};  // the last one at max_length; empty: none
-  // Sequences that are never completed. A single eos is not among them.
+  std::vector<int32_t> eos;              // at least one; beam search ends its result with the first
+  int32_t forced_bos = -1;               // the first generated token; -1: any
+  std::vector<int32_t> forced_eos = {};  // the last token at max_length; empty: any
+  // Token sequences that are never generated. They do not include a single eos.
   std::vector<std::vector<int32_t>> bad_words = {};
 
-  // Best tokens of each beam that a step of the search needs.
+  // The number of best tokens per beam that a search step needs.
   uint32_t candidates_per_beam() const {
     const auto eos_and_one = static_cast<uint32_t>(eos.size()) + 1;
     return num_beams == 1 ? 1 : (eos_and_one > 2 ? eos_and_one : 2) * num_beams;
@@ -45,18 +45,18 @@ struct GenerationConfig {
   bool operator==(const GenerationConfig&) const = default;
 };
 
-// `config` is the directory's config.json, parsed. Errors: as for every file of a model;
-// kUnsupported, a setting that we do not implement.
+// `config` is the directory's parsed config.json. Errors: as for every file of a model;
+// kUnsupported: a setting that is not implemented.
 Result<GenerationConfig> read_generation_config(const std::string& directory,
                                                 const nlohmann::json& config,
                                                 const BackboneSpec& backbone);
 
-// The same of one object; `origin` names it in errors.
+// Same, from one object; `origin` names it in errors.
 Result<GenerationConfig> parse_generation_config(const nlohmann::json& object,
                                                  const std::string& origin,
                                                  const BackboneSpec& backbone);
 
-// For people: "beams 4, at most 512 tokens".
+// Human-readable: "4 beams, at most 512 tokens".
 std::string describe(const GenerationConfig& config);
 
 }  // namespace itif::model

@@ -4,14 +4,14 @@
 
 #include <array>
 
+#include "json/json_file.h"
 #include "model/checkpoint.h"
-#include "model/json_file.h"
 #include "model/sentence_transformers.h"
 
 namespace itif::model {
 namespace {
 
-// Far above real models, and low enough that an answer with every name fits one message.
+// Far above real models, but low enough that an answer with all label names fits one message.
 constexpr uint32_t kMaxLabels = 32768;
 constexpr uint32_t kMaxTokenLabels = 4096;
 constexpr size_t kMaxLabelBytes = 256;
@@ -20,7 +20,7 @@ bool has(const Checkpoint& checkpoint, std::string_view module) {
   return checkpoint.find(fmt::format("{}.weight", module)) != nullptr;
 }
 
-// By name if config.json names one, else by the tensors that are there.
+// Finds the architecture that config.json names, or else the one that fits the tensors present.
 Result<const Architecture*> find_architecture(const nlohmann::json& config,
                                               const HeadLayout& layout, bool has_pooler,
                                               const Checkpoint& checkpoint,
@@ -39,15 +39,16 @@ Result<const Architecture*> find_architecture(const nlohmann::json& config,
   if (!it->is_array() || it->size() != 1 || !(*it)[0].is_string())
     return fail(Code::kInvalidArgument,
                 fmt::format("{}: 'architectures' must be an array of one name, found {}", origin,
-                            shown(*it)));
+                            json_file::shown(*it)));
   const std::string name = (*it)[0].get<std::string>();
   std::string known;
   for (const Architecture& row : layout.architectures) {
     if (name == row.name) return &row;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
   }
-  return fail(Code::kUnsupported, fmt::format("{}: 'architectures' must be one of {}, found {}",
-                                              origin, known, shown(nlohmann::json(name))));
+  return fail(Code::kUnsupported,
+              fmt::format("{}: 'architectures' must be one of {}, found {}", origin, known,
+                          json_file::shown(nlohmann::json(name))));
 }
 
 Result<std::vector<std::string>> read_labels(const nlohmann::json& config,
@@ -61,13 +62,14 @@ Result<std::vector<std::string>> read_labels(const nlohmann::json& config,
         fmt::format("{}: 'id2label' must name the labels \"0\" to \"n-1\", {}", origin, what));
   };
   if (!it->is_object() || it->empty() || it->size() > kMaxLabels)
-    return wrong("found " + shown(*it));
+    return wrong("found " + json_file::shown(*it));
   labels.resize(it->size());
   for (size_t i = 0; i < labels.size(); ++i) {
     const auto label = it->find(std::to_string(i));
     if (label == it->end()) return wrong(fmt::format("found no \"{}\"", i));
     if (!label->is_string() || label->get_ref<const std::string&>().size() > kMaxLabelBytes)
-      return wrong(fmt::format("of at most {} bytes, found {}", kMaxLabelBytes, shown(*label)));
+      return wrong(
+          fmt::format("of at most {} bytes, found {}", kMaxLabelBytes, json_file::shown(*label)));
     labels[i] = label->get<std::string>();
   }
   return labels;
@@ -99,7 +101,7 @@ Status read_classifier(const nlohmann::json& config, const Architecture& archite
       for (uint64_t i = 0; i < weight->dims[0]; ++i)
         head.labels.push_back(fmt::format("LABEL_{}", i));  // as transformers names them
     if (head.labels.empty())
-      head.labels = {"LABEL_0", "LABEL_1"};  // so that loading names the tensor
+      head.labels = {"LABEL_0", "LABEL_1"};  // loading then reports the missing tensor
   }
   if (head.kind == HeadKind::kTokenClassification && head.labels.size() > kMaxTokenLabels)
     return fail(Code::kUnsupported,
@@ -108,7 +110,8 @@ Status read_classifier(const nlohmann::json& config, const Architecture& archite
   linear.n = static_cast<uint32_t>(head.labels.size());
   head.classifier.push_back(std::move(linear));
 
-  ITIF_ASSIGN(const std::string problem, get_string_or(config, "problem_type", "", origin));
+  ITIF_ASSIGN(const std::string problem,
+              json_file::get_string_or(config, "problem_type", "", origin));
   if (problem.empty())
     head.problem = head.labels.size() == 1 ? Problem::kRegression : Problem::kSingleLabel;
   else if (problem == "single_label_classification")
@@ -121,7 +124,7 @@ Status read_classifier(const nlohmann::json& config, const Architecture& archite
     return fail(Code::kUnsupported,
                 fmt::format("{}: 'problem_type' must be regression, single_label_classification or "
                             "multi_label_classification, found {}",
-                            origin, shown(nlohmann::json(problem))));
+                            origin, json_file::shown(nlohmann::json(problem))));
   return {};
 }
 
@@ -221,7 +224,7 @@ Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::js
     if (!architecture->classifier.empty())
       ITIF_TRY(read_classifier(config, *architecture, backbone, checkpoint, origin, head));
     stands_on_dense = architecture->on_pooler || !architecture->dense.empty();
-    // What a classifier passes by is no pooler of its own.
+    // The classifier skips the pooler, so the model does not answer with it either.
     if (!stands_on_dense) head.answers_pooled = false;
     if (!architecture->dense.empty()) {
       head.answers_pooled = false;
@@ -230,7 +233,7 @@ Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::js
       dense.activation = architecture->dense_activation;
     }
   }
-  // A classifier of whole texts stands on it: if it is missing, loading says so.
+  // A classifier of whole texts needs the dense layer; loading reports a missing one.
   if (head.answers_pooled || (head.kind == HeadKind::kClassification && stands_on_dense))
     head.pooler.push_back(std::move(dense));
   return head;

@@ -1,8 +1,8 @@
-// What a tenant's model gives beyond hidden states: its head, as the model's directory describes it
-// (HeadSpec) and as the device holds it (Head).
+// A tenant's head turns hidden states into the model's results. HeadSpec describes it as the
+// model's directory does; Head holds its tensors on the device.
 //
-// Heads are small and differ from tenant to tenant, so they are not concatenated: each tenant owns
-// its own f32 tensors.
+// Heads are small and differ between tenants, so they are not concatenated: each tenant has its own
+// f32 tensors.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ enum class HeadKind : uint8_t {
   kHidden,          // raw hidden states
   kPooler,          // BERT's pooler: tanh(W · hidden[0] + b)
   kEmbedding,       // sentence-transformers: pooling, optional dense layers, optional unit length
-  kClassification,  // one set of labels a text
-  kTokenClassification,  // one set of labels a token
+  kClassification,  // one set of labels per text
+  kTokenClassification,  // one set of labels per token
   kGeneration,           // a decoder's output, token by token
 };
 // "hidden", "pooler", "embedding", "classification", "token_classification", "generation".
@@ -36,31 +36,32 @@ const char* head_kind_name(HeadKind kind);
 // How logits become probabilities.
 enum class Problem : uint8_t { kSingleLabel, kMultiLabel, kRegression };
 
-// out = activation(weight · x + bias), named by the tensors that hold it.
+// out = activation(weight · x + bias), given by tensor names.
 struct LinearSpec {
   std::string weight;     // tensor name, [n, k]
   std::string bias;       // tensor name, [n]; empty: none
-  std::string directory;  // of the checkpoint that holds them; empty: the model's own
+  std::string directory;  // checkpoint that holds them; empty: the model's
   uint32_t n = 0, k = 0;
   kernels::Activation activation = kernels::Activation::kNone;
 };
 
-// A class of transformers that config.json's `architectures` may name. Heads that we do not compute but
-// whose encoder we serve (masked language modelling) give hidden states.
+// A transformers class that config.json's `architectures` may name. If we serve a class's encoder
+// but do not compute its head (masked language modelling), the result is hidden states.
 struct Architecture {
   std::string_view name;  // "BertForSequenceClassification"
   HeadKind kind = HeadKind::kHidden;
   std::string_view classifier = {};  // module; empty: none
   std::string_view labels = {};      // comma-separated if the head fixes them; empty: id2label
-  // kClassification: the module between the first token and the classifier; empty: the pooler, or nothing.
+  // kClassification: the module between the first token and the classifier; empty: see on_pooler.
   std::string_view dense = {};
-  bool on_pooler = true;  // with `dense` empty: whether the pooler is between them
+  bool on_pooler = true;  // if `dense` is empty: the pooler (true) or nothing is between them
   kernels::Activation dense_activation = kernels::Activation::kTanh;
 };
 
-// What the heads of a backbone family are called.
+// The head names of a backbone family.
 struct HeadLayout {
-  std::string_view prefix;                      // of the encoder's tensors beside a head: "bert"
+  // Prefix of the encoder's tensors in a checkpoint with a head: "bert".
+  std::string_view prefix;
   std::string_view pooler;                      // module; empty: the family has none
   std::span<const Architecture> architectures;  // the first is the bare encoder
 };
@@ -71,16 +72,16 @@ struct HeadSpec {
   kernels::Pooling pooling = kernels::Pooling::kMean;
   bool normalize = false;
   std::vector<LinearSpec> dense;  // after pooling, in order
-  // The pooler, if the model has one, or the dense layer that a classifier of whole texts stands on.
+  // The pooler, if the model has one, or the dense layer before a classifier of whole texts.
   std::vector<LinearSpec> pooler;  // empty or one
-  bool answers_pooled = false;     // it is a pooler, whose output is a result
+  bool answers_pooled = false;     // it is a pooler, and clients may request its output
   // kClassification, kTokenClassification.
   std::vector<LinearSpec> classifier;  // empty or one
   std::vector<std::string> labels;     // by index
   Problem problem = Problem::kSingleLabel;
   // kGeneration.
   std::vector<GenerationConfig> generation;  // empty or one
-  // Longest text the model was trained for (sentence-transformers' max_seq_length); 0: not said.
+  // Longest text the model was trained for (sentence-transformers' max_seq_length); 0: unknown.
   uint32_t max_text_tokens = 0;
 };
 
@@ -97,26 +98,27 @@ struct Head {
   std::vector<Linear> pooler;      // empty or one
   std::vector<Linear> classifier;  // empty or one
   std::vector<Linear> dense;
-  size_t bytes = 0;  // of device memory
+  size_t bytes = 0;  // device memory
 
   // Length of an embedding.
   uint32_t embedding_size(uint32_t hidden) const { return dense.empty() ? hidden : dense.back().n; }
 };
 
-// Finds out the head of the model in `directory` from its config.json (parsed), its family's layout, the
-// tensors present and the files of sentence-transformers. Errors: kUnsupported (an architecture or module that this
-// build does not run, by name), kCorrupt and kInvalidArgument as for every file of a model.
+// Determines the head of the model in `directory` from its parsed config.json, its family's layout,
+// the tensors present and the files of sentence-transformers. Errors: kUnsupported (an architecture
+// or module that this build does not support, by name), kCorrupt and kInvalidArgument as for every
+// file of a model.
 Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::json& config,
                                 const HeadLayout& layout, const BackboneSpec& backbone,
                                 const Checkpoint& checkpoint);
 
-// Device memory that load_head() will take.
+// Bytes of device memory that load_head() will take.
 uint64_t head_bytes(const HeadSpec& spec);
 // Uploads the head's tensors. Errors: kInvalidArgument (a tensor missing or misshapen), kCorrupt,
 // kResourceExhausted.
 Result<Head> load_head(device::Device& device, const HeadSpec& spec, const Checkpoint& checkpoint);
 
-// For people: "classification (3 labels)", "embedding (mean, unit length, 384)".
+// Human-readable: "classification (3 labels)", "embedding (mean, unit length, 384)".
 std::string describe(const HeadSpec& spec, const BackboneSpec& backbone);
 
 }  // namespace itif::model

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "model/json_file.h"
+#include "json/json_file.h"
 
 namespace itif::model {
 namespace {
@@ -13,8 +13,8 @@ using nlohmann::json;
 
 std::unexpected<Error> wrong(const std::string& origin, const char* key,
                              const std::string& expected, const json& found) {
-  return fail(Code::kInvalidArgument,
-              fmt::format("{}: '{}' must be {}, found {}", origin, key, expected, shown(found)));
+  return fail(Code::kInvalidArgument, fmt::format("{}: '{}' must be {}, found {}", origin, key,
+                                                  expected, json_file::shown(found)));
 }
 
 // {"height": h, "width": w}, or one number for both.
@@ -28,8 +28,8 @@ Status check_size(const json& config, const ImageInput& input, const std::string
   json size = *it;
   if (size.is_number_integer()) size = {{"height", size}, {"width", size}};
   if (size.is_object() && size.contains("shortest_edge"))
-    return fail(Code::kUnsupported,
-                fmt::format("{}: 'size' must give height and width, found {}", origin, shown(*it)));
+    return fail(Code::kUnsupported, fmt::format("{}: 'size' must give height and width, found {}",
+                                                origin, json_file::shown(*it)));
   if (!size.is_object() || size.value("height", json()) != json(input.height) ||
       size.value("width", json()) != json(input.width))
     return wrong(origin, "size",
@@ -37,7 +37,7 @@ Status check_size(const json& config, const ImageInput& input, const std::string
   return {};
 }
 
-// One number for all channels, or one a channel.
+// One number for all channels, or one per channel.
 Result<std::vector<double>> per_channel(const json& config, const char* key, uint32_t channels,
                                         double absent, const std::string& origin) {
   const auto it = config.find(key);
@@ -54,13 +54,13 @@ Result<std::vector<double>> per_channel(const json& config, const char* key, uin
 
 Status check_processor(const json& config, const std::string& origin) {
   for (const char* key : {"image_processor_type", "feature_extractor_type"}) {
-    ITIF_ASSIGN(const std::string type, get_string_or(config, key, "", origin));
+    ITIF_ASSIGN(const std::string type, json_file::get_string_or(config, key, "", origin));
     if (type.empty() || type == "ViTImageProcessor" || type == "ViTFeatureExtractor" ||
         type == "ViTImageProcessorFast")
       continue;
     return fail(Code::kUnsupported,
                 fmt::format("{}: '{}' must be ViTImageProcessor or ViTFeatureExtractor, found {}",
-                            origin, key, shown(json(type))));
+                            origin, key, json_file::shown(json(type))));
   }
   return {};
 }
@@ -70,7 +70,7 @@ Status check_processor(const json& config, const std::string& origin) {
 Result<ImageProcessing> read_image_processing(const std::string& directory,
                                               const ImageInput& input) {
   const std::string origin = directory + "/preprocessor_config.json";
-  ITIF_ASSIGN(const json config, read_json_file(origin));
+  ITIF_ASSIGN(const json config, json_file::read_json_file(origin));
   return parse_image_processing(config, origin, input);
 }
 
@@ -78,20 +78,21 @@ Result<ImageProcessing> parse_image_processing(const json& config, const std::st
                                                const ImageInput& input) {
   ITIF_TRY(check_processor(config, origin));
   ImageProcessing processing;
-  ITIF_ASSIGN(const bool resizes, get_bool_or(config, "do_resize", true, origin));
+  ITIF_ASSIGN(const bool resizes, json_file::get_bool_or(config, "do_resize", true, origin));
   if (resizes) {
     ITIF_TRY(check_size(config, input, origin));
-    ITIF_ASSIGN(const uint32_t filter, get_uint_or(config, "resample", 0, 5, 2, origin));
-    // As many channels as Pillow resizes one by one.
+    ITIF_ASSIGN(const uint32_t filter, json_file::get_uint_or(config, "resample", 0, 5, 2, origin));
+    // Pillow resizes each channel independently only for these channel counts.
     if (input.channels == 1 || input.channels == 3)
       processing.resize = static_cast<ResizeFilter>(filter);
   }
-  ITIF_ASSIGN(const bool rescales, get_bool_or(config, "do_rescale", true, origin));
+  ITIF_ASSIGN(const bool rescales, json_file::get_bool_or(config, "do_rescale", true, origin));
   double factor = 1;
   if (rescales) {
-    ITIF_ASSIGN(factor, get_number_or(config, "rescale_factor", -1e6, 1e6, 1.0 / 255, origin));
+    ITIF_ASSIGN(factor,
+                json_file::get_number_or(config, "rescale_factor", -1e6, 1e6, 1.0 / 255, origin));
   }
-  ITIF_ASSIGN(const bool normalizes, get_bool_or(config, "do_normalize", true, origin));
+  ITIF_ASSIGN(const bool normalizes, json_file::get_bool_or(config, "do_normalize", true, origin));
   std::vector<double> mean(input.channels, 0.0), deviation(input.channels, 1.0);
   if (normalizes) {
     ITIF_ASSIGN(mean, per_channel(config, "image_mean", input.channels, 0.5, origin));

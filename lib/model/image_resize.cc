@@ -94,7 +94,7 @@ void PictureResizer::Axis::build(uint32_t from, uint32_t to, ResizeFilter filter
 
 void PictureResizer::nearest(std::span<const std::byte> from, PictureSize from_size,
                              PictureSize to_size, std::span<std::byte> to) {
-  // Positions are added up, as Pillow does, so that their rounding errors are the same.
+  // Positions are accumulated as in Pillow, for the same rounding errors.
   const size_t pixel = from_size.channels;
   const auto positions = [](uint32_t of, uint32_t out, std::vector<uint32_t>& at) {
     const double step = static_cast<double>(of) / out;
@@ -118,7 +118,7 @@ void PictureResizer::resize(std::span<const std::byte> from, PictureSize from_si
   if (filter == ResizeFilter::kNearest) return nearest(from, from_size, to_size, to);
   constexpr int32_t kHalf = 1 << (kPrecisionBits - 1);
   const size_t channels = from_size.channels;
-  // Rows that are as wide as the output.
+  // Rows of the output's width.
   const std::byte* narrow = from.data();
   const size_t row_bytes = to_size.width * channels;
   if (from_size.width != to_size.width) {

@@ -1,8 +1,10 @@
-// Pictures of 8-bit channels resized as Pillow does, bit for bit: what transformers' image processors call.
-// Source: Pillow's src/libImaging/Resample.c (and Geometry.c for the nearest pixel): separable filters
-// whose support grows with the reduction, coefficients in fixed point, the image rounded to 8 bits
-// between the horizontal and the vertical pass, in this order: Pillow 13 takes the vertical one first where the
-// height shrinks much more than the width, and then rounds differently.
+// Resizes pictures of 8-bit channels as Pillow does, bit for bit; transformers' image processors
+// call Pillow.
+// Source: Pillow's src/libImaging/Resample.c (Geometry.c for the nearest pixel). Filters are
+// separable, their support grows with the reduction, and coefficients are fixed-point. The
+// horizontal pass comes first, and the image is rounded to 8 bits before the vertical pass. Pillow
+// 13 does the vertical pass first if the height shrinks much more than the width, and then rounds
+// differently.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +14,7 @@
 
 namespace itif::model {
 
-// Pillow's numbers, as preprocessor_config.json's `resample` has them.
+// Pillow's numbers, which preprocessor_config.json gives in `resample`.
 enum class ResizeFilter : uint8_t {
   kNearest = 0,
   kLanczos = 1,
@@ -28,14 +30,14 @@ struct PictureSize {
   size_t bytes() const { return size_t{height} * width * channels; }
 };
 
-// The longest side that a picture to be resized may have.
+// The longest side of a picture that can be resized.
 inline constexpr uint32_t kMaxPictureSide = 8192;
 
-// Keeps its working memory from one picture to the next. One thread at a time.
+// Reuses its working memory for the next picture. One thread at a time.
 class PictureResizer {
  public:
-  // REQUIRES: `from` holds from_size.bytes(), `to` to_size.bytes(); sides between 1 and kMaxPictureSide;
-  // channels equal and 1 or 3. Throws std::bad_alloc.
+  // REQUIRES: `from` holds from_size.bytes(), `to` to_size.bytes(); sides between 1 and
+  // kMaxPictureSide; channels equal and 1 or 3. Throws std::bad_alloc.
   void resize(std::span<const std::byte> from, PictureSize from_size, ResizeFilter filter,
               PictureSize to_size, std::span<std::byte> to);
 
@@ -51,7 +53,7 @@ class PictureResizer {
                std::span<std::byte> to);
 
   Axis axis_;
-  std::vector<int32_t> sums_;       // of one row of the vertical pass
+  std::vector<int32_t> sums_;       // one row of the vertical pass
   std::vector<std::byte> between_;  // after the horizontal pass
 };
 

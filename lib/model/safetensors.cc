@@ -7,7 +7,7 @@
 #include <limits>
 #include <string_view>
 
-#include "model/json_file.h"
+#include "json/json_file.h"
 
 namespace itif::model {
 namespace {
@@ -33,18 +33,18 @@ const TypeRow* find_type(std::string_view name) {
   return nullptr;
 }
 
-// One entry, with offsets still counted from the data's start.
+// Reads one entry; its offsets still count from the data's start.
 class EntryReader {
  public:
   EntryReader(const std::string& file, const std::string& name) : file_(file), name_(name) {}
 
   Result<TensorEntry> read(const nlohmann::json& value) const {
-    if (!value.is_object()) return corrupt("expected an object, found " + shown(value));
+    if (!value.is_object()) return corrupt("expected an object, found " + json_file::shown(value));
     for (const char* key : {"dtype", "shape", "data_offsets"})
       if (!value.contains(key)) return corrupt(fmt::format("expected '{}', found none", key));
     for (const auto& item : value.items())
       if (item.key() != "dtype" && item.key() != "shape" && item.key() != "data_offsets")
-        return corrupt("unknown key " + shown(nlohmann::json(item.key())));
+        return corrupt("unknown key " + json_file::shown(nlohmann::json(item.key())));
 
     TensorEntry entry;
     entry.name = name_;
@@ -55,17 +55,18 @@ class EntryReader {
     }
     if (!type)
       return corrupt("expected a dtype of the format (F32, F16, BF16, …), found " +
-                     shown(value["dtype"]));
+                     json_file::shown(value["dtype"]));
     entry.dtype = type->dtype;
 
     const nlohmann::json& shape = value["shape"];
     if (!shape.is_array() || shape.size() > kMaxTensorRank)
       return corrupt(fmt::format("expected a shape of at most {} dimensions, found {}",
-                                 kMaxTensorRank, shown(shape)));
+                                 kMaxTensorRank, json_file::shown(shape)));
     uint64_t expected_bytes = type->bytes;
     for (const nlohmann::json& dim : shape) {
       if (!dim.is_number_unsigned())
-        return corrupt("expected a shape of non-negative integers, found " + shown(shape));
+        return corrupt("expected a shape of non-negative integers, found " +
+                       json_file::shown(shape));
       entry.dims.push_back(dim.get<uint64_t>());
       if (__builtin_mul_overflow(expected_bytes, entry.dims.back(), &expected_bytes))
         return corrupt("the product of shape " + shape_text(entry.dims) + " overflows");
@@ -74,11 +75,11 @@ class EntryReader {
     const nlohmann::json& offsets = value["data_offsets"];
     if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
         !offsets[1].is_number_unsigned())
-      return corrupt("expected data_offsets [begin, end], found " + shown(offsets));
+      return corrupt("expected data_offsets [begin, end], found " + json_file::shown(offsets));
     entry.begin = offsets[0].get<uint64_t>();
     entry.end = offsets[1].get<uint64_t>();
     if (entry.end < entry.begin)
-      return corrupt("data_offsets end before they begin: " + shown(offsets));
+      return corrupt("data_offsets end before they begin: " + json_file::shown(offsets));
     if (entry.end - entry.begin != expected_bytes)
       return corrupt(fmt::format("expected {} bytes for {} {}, found {}", expected_bytes,
                                  entry.dtype_text, shape_text(entry.dims),
@@ -88,8 +89,8 @@ class EntryReader {
 
  private:
   std::unexpected<Error> corrupt(const std::string& what) const {
-    return fail(Code::kCorrupt,
-                fmt::format("{}: tensor {}: {}", file_, shown(nlohmann::json(name_)), what));
+    return fail(Code::kCorrupt, fmt::format("{}: tensor {}: {}", file_,
+                                            json_file::shown(nlohmann::json(name_)), what));
   }
   const std::string& file_;
   const std::string& name_;
@@ -125,7 +126,8 @@ Result<std::vector<TensorEntry>> parse_safetensors_header(std::span<const std::b
     return fail(
         Code::kCorrupt,
         fmt::format("{}: expected a header that starts with '{{': not a safetensors file", file));
-  ITIF_ASSIGN(const nlohmann::json document, parse_json_object(text, file + " (header)"));
+  ITIF_ASSIGN(const nlohmann::json document,
+              json_file::parse_json_object(text, file + " (header)"));
 
   std::vector<TensorEntry> entries;
   entries.reserve(document.size());
@@ -144,8 +146,8 @@ Result<std::vector<TensorEntry>> parse_safetensors_header(std::span<const std::b
   uint64_t covered = 0;
   for (TensorEntry& entry : entries) {
     const auto corrupt = [&](const std::string& what) {
-      return fail(Code::kCorrupt,
-                  fmt::format("{}: tensor {}: {}", file, shown(nlohmann::json(entry.name)), what));
+      return fail(Code::kCorrupt, fmt::format("{}: tensor {}: {}", file,
+                                              json_file::shown(nlohmann::json(entry.name)), what));
     };
     if (entry.end > data_bytes)
       return corrupt(fmt::format("expected data up to byte {}, found {} bytes: truncated",

@@ -1,13 +1,12 @@
-// The safetensors header: which tensors a file holds and where. Pure: bytes in, entries out.
+// Parses the safetensors header: which tensors a file holds and where. Pure: bytes in, entries out.
 //
 //   file   = u64 header_bytes (little-endian), header, data
-//   header = JSON object: name → {"dtype", "shape", "data_offsets": [begin, end]}, counted from
-//   data;
+//   header = JSON object: name → {"dtype", "shape", "data_offsets": [begin, end] in data},
 //            "__metadata__" → object of strings
 //
-// Invariants of what is returned, as in the reference implementation: entries cover data without
-// gap or overlap, and each is exactly as long as its dtype and shape say. Source:
-// https://github.com/huggingface/safetensors, "Format".
+// The entries returned cover data without gap or overlap, and each is exactly as long as its dtype
+// and shape say, as in the reference implementation.
+// Source: https://github.com/huggingface/safetensors, "Format".
 #pragma once
 
 #include <cstddef>
@@ -27,7 +26,7 @@ constexpr uint64_t kMaxSafetensorsHeaderBytes = 16u << 20;
 struct TensorEntry {
   std::string name;
   std::string dtype_text;      // as in the file: "BF16"
-  std::optional<DType> dtype;  // empty: a type of the format that we never compute with ("F8_E4M3")
+  std::optional<DType> dtype;  // empty: a type that we never compute with ("F8_E4M3")
   std::vector<uint64_t> dims;
   uint64_t begin = 0, end = 0;  // bytes from the start of the file
 };
@@ -35,13 +34,13 @@ struct TensorEntry {
 // "[30522, 768]"
 std::string shape_text(std::span<const uint64_t> dims);
 
-// The length of the header from the first eight bytes. Errors: kCorrupt (longer than the file or
-// than kMaxSafetensorsHeaderBytes).
+// Returns the length of the header from the first eight bytes. Errors: kCorrupt (longer than the
+// file or than kMaxSafetensorsHeaderBytes).
 Result<uint64_t> parse_safetensors_prefix(std::span<const std::byte, 8> prefix, uint64_t file_bytes,
                                           const std::string& file);
 
-// `header` is what follows the prefix; `file` names the file in errors. Entries come in file order.
-// Errors: kCorrupt, naming file, tensor, what was expected and what was found.
+// Parses the header, which follows the prefix, into entries in file order. `file` names the file in
+// errors. Errors: kCorrupt, with file, tensor, expected and found.
 Result<std::vector<TensorEntry>> parse_safetensors_header(std::span<const std::byte> header,
                                                           uint64_t file_bytes,
                                                           const std::string& file);

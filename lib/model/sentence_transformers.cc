@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "model/json_file.h"
+#include "json/json_file.h"
 
 namespace itif::model {
 namespace {
@@ -13,8 +13,8 @@ namespace {
 constexpr uint32_t kMaxDenseSize = 16384;
 
 struct Mode {
-  const char* key;   // as 1_Pooling/config.json has had it from the start
-  const char* name;  // as its later versions name it in 'pooling_mode'
+  const char* key;   // a boolean in 1_Pooling/config.json
+  const char* name;  // the value of 'pooling_mode' in later versions of that file
   std::optional<kernels::Pooling> pooling;
 };
 constexpr Mode kModes[] = {
@@ -28,17 +28,17 @@ constexpr Mode kModes[] = {
 };
 
 Status read_pooling(const std::string& path, const BackboneSpec& backbone, HeadSpec& head) {
-  ITIF_ASSIGN(const nlohmann::json config, read_json_file(path));
-  ITIF_ASSIGN(const uint32_t size, get_uint_or(config, "word_embedding_dimension", 1, UINT32_MAX,
-                                               backbone.hidden, path));
+  ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
+  ITIF_ASSIGN(const uint32_t size, json_file::get_uint_or(config, "word_embedding_dimension", 1,
+                                                          UINT32_MAX, backbone.hidden, path));
   if (size != backbone.hidden)
     return fail(Code::kInvalidArgument,
                 fmt::format("{}: 'word_embedding_dimension' must be the hidden size {}, found {}",
                             path, backbone.hidden, size));
-  ITIF_ASSIGN(const std::string named, get_string_or(config, "pooling_mode", "", path));
+  ITIF_ASSIGN(const std::string named, json_file::get_string_or(config, "pooling_mode", "", path));
   const Mode* chosen = nullptr;
   for (const Mode& mode : kModes) {
-    ITIF_ASSIGN(const bool set, get_bool_or(config, mode.key, named == mode.name, path));
+    ITIF_ASSIGN(const bool set, json_file::get_bool_or(config, mode.key, named == mode.name, path));
     if (!set) continue;
     if (!mode.pooling)
       return fail(Code::kUnsupported, fmt::format("{}: '{}' is not supported", path, mode.key));
@@ -51,7 +51,7 @@ Status read_pooling(const std::string& path, const BackboneSpec& backbone, HeadS
   if (!chosen)
     return fail(Code::kInvalidArgument,
                 fmt::format("{}: expected a pooling mode, found {}", path,
-                            named.empty() ? "none" : shown(nlohmann::json(named))));
+                            named.empty() ? "none" : json_file::shown(nlohmann::json(named))));
   head.pooling = *chosen->pooling;
   return {};
 }
@@ -67,31 +67,31 @@ Result<kernels::Activation> parse_dense_activation(const std::string& name,
   return fail(Code::kUnsupported,
               fmt::format("{}: 'activation_function' must be Identity, Tanh, ReLU "
                           "or GELU, found {}",
-                          path, shown(nlohmann::json(name))));
+                          path, json_file::shown(nlohmann::json(name))));
 }
 
 Result<LinearSpec> read_dense(const std::string& module_directory, uint32_t in_size) {
   const std::string path = module_directory + "/config.json";
-  ITIF_ASSIGN(const nlohmann::json config, read_json_file(path));
+  ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
   LinearSpec dense;
   dense.directory = module_directory;
   dense.weight = "linear.weight";
-  ITIF_ASSIGN(dense.k, get_uint(config, "in_features", 1, kMaxDenseSize, path));
-  ITIF_ASSIGN(dense.n, get_uint(config, "out_features", 1, kMaxDenseSize, path));
+  ITIF_ASSIGN(dense.k, json_file::get_uint(config, "in_features", 1, kMaxDenseSize, path));
+  ITIF_ASSIGN(dense.n, json_file::get_uint(config, "out_features", 1, kMaxDenseSize, path));
   if (dense.k != in_size)
     return fail(Code::kInvalidArgument,
-                fmt::format("{}: 'in_features' must be {}, the size before it, found {}", path,
+                fmt::format("{}: 'in_features' must be {}, the size of its input, found {}", path,
                             in_size, dense.k));
-  ITIF_ASSIGN(const bool bias, get_bool_or(config, "bias", true, path));
+  ITIF_ASSIGN(const bool bias, json_file::get_bool_or(config, "bias", true, path));
   if (bias) dense.bias = "linear.bias";
-  ITIF_ASSIGN(
-      const std::string activation,
-      get_string_or(config, "activation_function", "torch.nn.modules.activation.Tanh", path));
+  ITIF_ASSIGN(const std::string activation,
+              json_file::get_string_or(config, "activation_function",
+                                       "torch.nn.modules.activation.Tanh", path));
   ITIF_ASSIGN(dense.activation, parse_dense_activation(activation, path));
   return dense;
 }
 
-// A module's folder is a folder of the model's directory: "1_Pooling".
+// A module's folder must be directly in the model's directory: "1_Pooling".
 bool is_plain_folder(const std::string& path) {
   return !path.empty() && path != "." && path != ".." && path.find('/') == std::string::npos &&
          path.find('\0') == std::string::npos;
@@ -103,11 +103,12 @@ Result<bool> read_sentence_transformers(const std::string& directory, const Back
                                         HeadSpec& head) {
   const std::string path = directory + "/modules.json";
   if (::access(path.c_str(), F_OK) != 0) return false;
-  ITIF_ASSIGN(const std::string text, read_text_file(path, kMaxJsonFileBytes));
-  ITIF_ASSIGN(const nlohmann::json modules, parse_json(text, path));
+  ITIF_ASSIGN(const std::string text,
+              json_file::read_text_file(path, json_file::kMaxJsonFileBytes));
+  ITIF_ASSIGN(const nlohmann::json modules, json_file::parse_json(text, path));
   if (!modules.is_array() || modules.empty())
-    return fail(Code::kCorrupt,
-                fmt::format("{}: expected an array of modules, found {}", path, shown(modules)));
+    return fail(Code::kCorrupt, fmt::format("{}: expected an array of modules, found {}", path,
+                                            json_file::shown(modules)));
 
   head.kind = HeadKind::kEmbedding;
   head.normalize = false;
@@ -116,12 +117,12 @@ Result<bool> read_sentence_transformers(const std::string& directory, const Back
   for (const nlohmann::json& module : modules) {
     if (!module.is_object())
       return fail(Code::kCorrupt,
-                  fmt::format("{}: expected modules, found {}", path, shown(module)));
-    ITIF_ASSIGN(const std::string type, get_string_or(module, "type", "", path));
-    ITIF_ASSIGN(const std::string folder, get_string_or(module, "path", "", path));
+                  fmt::format("{}: expected modules, found {}", path, json_file::shown(module)));
+    ITIF_ASSIGN(const std::string type, json_file::get_string_or(module, "type", "", path));
+    ITIF_ASSIGN(const std::string folder, json_file::get_string_or(module, "path", "", path));
     const auto refused = [&](const std::string& why) {
-      return fail(Code::kUnsupported,
-                  fmt::format("{}: module {}: {}", path, shown(nlohmann::json(type)), why));
+      return fail(Code::kUnsupported, fmt::format("{}: module {}: {}", path,
+                                                  json_file::shown(nlohmann::json(type)), why));
     };
     if (type.ends_with(".Transformer")) {
       if (has_transformer || !folder.empty())
@@ -138,7 +139,7 @@ Result<bool> read_sentence_transformers(const std::string& directory, const Back
     }
     if (!is_plain_folder(folder))
       return refused("expected a 'path' in the model's directory, found " +
-                     shown(nlohmann::json(folder)));
+                     json_file::shown(nlohmann::json(folder)));
     if (type.ends_with(".Pooling") && !has_pooling) {
       ITIF_TRY(read_pooling(directory + "/" + folder + "/config.json", backbone, head));
       has_pooling = true;
@@ -155,9 +156,10 @@ Result<bool> read_sentence_transformers(const std::string& directory, const Back
 
   const std::string settings = directory + "/sentence_bert_config.json";
   if (::access(settings.c_str(), F_OK) == 0) {
-    ITIF_ASSIGN(const nlohmann::json config, read_json_file(settings));
-    ITIF_ASSIGN(head.max_text_tokens, get_uint_or(config, "max_seq_length", 1, UINT32_MAX,
-                                                  head.max_text_tokens, settings));
+    ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(settings));
+    ITIF_ASSIGN(head.max_text_tokens,
+                json_file::get_uint_or(config, "max_seq_length", 1, UINT32_MAX,
+                                       head.max_text_tokens, settings));
   }
   return true;
 }

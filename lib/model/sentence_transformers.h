@@ -1,4 +1,4 @@
-// The files that sentence-transformers puts beside a model: modules.json and a folder a module.
+// Reads the files that sentence-transformers adds to a model: modules.json, one folder per module.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace itif::model {
 
 // If `directory` has a modules.json, sets kind, pooling, dense, normalize and max_text_tokens of
 // `head` and returns true. Errors: kUnsupported (a module or pooling mode that this build does not
-// run, by name), kCorrupt, kInvalidArgument.
+// support, by name), kCorrupt, kInvalidArgument.
 Result<bool> read_sentence_transformers(const std::string& directory, const BackboneSpec& backbone,
                                         HeadSpec& head);
 

@@ -126,7 +126,7 @@ Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
       tensors.push_back(std::move(tensor));
     }
     std::byte* target = slabs_[i].at(slot);
-    // Tables are read by ids that the model has: nothing is behind them.
+    // Tables need no fill: lookups use only ids that the model has.
     const uint64_t missing =
         kind.storage == Storage::kTable ? 0 : elements(kinds_[i]) - elements(kind);
     const std::vector<float> filling(missing, kind.fill);

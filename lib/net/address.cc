@@ -24,11 +24,11 @@ Result<std::array<uint8_t, kBytes>> parse(std::string_view text, int family, con
     unsigned bits = 0;
     const auto [end, error] = std::from_chars(prefix.data(), prefix.data() + prefix.size(), bits);
     if (error != std::errc() || end != prefix.data() + prefix.size() || bits > kBytes * 8)
-      return refuse("its prefix length is out of range");
+      return refuse("bad prefix length");
   }
   std::array<uint8_t, kBytes> address{};
   if (inet_pton(family, std::string(text.substr(0, slash)).c_str(), address.data()) != 1)
-    return refuse("its form is wrong");
+    return refuse("malformed");
   return address;
 }
 

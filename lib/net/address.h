@@ -1,7 +1,7 @@
-// The addresses a port answers for, and the peer's address to which an answer goes.
+// The addresses that a port owns, and both ends of a conversation with a peer.
 //
-// Answers go back to the MAC address, VLAN and IP address that the question came from, so the data
-// plane needs no neighbour table, no routes and no ARP requests of its own.
+// A reply goes to the MAC address, VLAN and IP address that its request came from. The data plane
+// therefore needs no neighbour table and no routes, and sends no ARP requests.
 #pragma once
 
 #include <array>
@@ -20,12 +20,13 @@ using MacAddress = std::array<uint8_t, 6>;
 using Ipv4Address = std::array<uint8_t, 4>;   // network order
 using Ipv6Address = std::array<uint8_t, 16>;  // network order
 
-// "198.18.0.1" or "198.18.0.1/24"; the prefix length is checked and not used, as we never route.
-// Errors: kInvalidArgument, with the text; also for addresses that no host can own.
+// Parses "198.18.0.1" or "198.18.0.1/24". The prefix length is checked but not used, because we
+// never route. Errors: kInvalidArgument, with the text; also for addresses that no host can own.
 Result<Ipv4Address> parse_ipv4(std::string_view text);
 Result<Ipv6Address> parse_ipv6(std::string_view text);
-// Whether one host can own the address: not unspecified, loopback, multicast or (IPv4) reserved.
-// What claims to come from any other address is never answered.
+// Returns false for unspecified, loopback, multicast and (IPv4) reserved addresses, which no single
+// host can own. Frames from such a source are not answered, except IPv6 duplicate address
+// detection.
 bool can_be_host(const Ipv4Address& address) noexcept;
 bool can_be_host(const Ipv6Address& address) noexcept;
 std::string format_mac(const MacAddress& mac);
@@ -35,13 +36,13 @@ std::string format_ipv6(const Ipv6Address& address);
 // fe80::/64 with the modified EUI-64 of the MAC. Source: RFC 4291, appendix A.
 Ipv6Address link_local(const MacAddress& mac);
 
-// What one port answers for. Immutable once workers run.
+// The addresses that one port owns. Immutable once workers run.
 struct LocalAddresses {
   MacAddress mac{};
   std::vector<Ipv4Address> ipv4;
-  std::vector<Ipv6Address> ipv6;  // with the link-local one: see make_local_addresses
+  std::vector<Ipv6Address> ipv6;  // includes the link-local address
   uint16_t udp_port = 0;          // host order
-  uint16_t vlan = 0;  // 0: untagged and priority-tagged frames only; else also this VLAN
+  uint16_t vlan = 0;              // accepted besides untagged and priority-tagged frames; 0: none
 
   bool owns(const Ipv4Address& address) const noexcept;
   bool owns(const Ipv6Address& address) const noexcept;
@@ -53,10 +54,11 @@ struct AddressConfig {
   uint16_t udp_port = 0;
   uint16_t vlan = 0;
 };
-// Adds the link-local address. Errors: as parse_ipv4; a VLAN above 4094; port 0.
+// Parses the addresses and adds the link-local one. Errors: kInvalidArgument (an address, as
+// parse_ipv4; a VLAN above 4094; port 0).
 Result<LocalAddresses> make_local_addresses(const MacAddress& mac, const AddressConfig& config);
 
-// The two ends of a conversation, as seen from here.
+// Both ends of a conversation: the peer and us.
 struct Endpoint {
   MacAddress peer_mac{};
   MacAddress our_mac{};
@@ -69,7 +71,7 @@ struct Endpoint {
   uint16_t peer_port = 0;  // host order
   uint16_t our_port = 0;
 
-  // The peer's address, 4 or 16 bytes, for wire::address_token.
+  // Returns the peer's address, 4 or 16 bytes, for wire::address_token.
   std::span<const std::byte> peer_address_bytes() const noexcept {
     return std::as_bytes(std::span(peer_address.data(), ip_version == 4 ? 4u : 16u));
   }

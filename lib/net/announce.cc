@@ -14,14 +14,14 @@ namespace {
 constexpr uint8_t kNeighbourAdvertisement = 136, kGroupReport = 143;
 constexpr size_t kAdvertisementBytes = 32;  // with the target link-layer address option
 constexpr size_t kRouterAlertBytes = 8, kReportBytes = 8, kRecordBytes = 20;
-// What a report holds within IPv6's smallest MTU.
+// Groups that fit a report within IPv6's minimum MTU.
 constexpr size_t kMaxGroups = (1280 - kIpv6Bytes - kRouterAlertBytes - kReportBytes) / kRecordBytes;
 
 constexpr Ipv6Address kAllNodes = {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
 constexpr Ipv6Address kAllReportListeners = {0xff, 0x02, 0, 0, 0, 0, 0, 0,
                                              0,    0,    0, 0, 0, 0, 0, 0x16};
 
-// Calls visit(address) for one address of each solicited-node group.
+// Calls visit(address) for one address of each solicited-node group, at most kMaxGroups.
 template <class Visit>
 void for_each_group(const LocalAddresses& local, Visit visit) noexcept {
   size_t groups = 0;
@@ -42,7 +42,7 @@ void send_to(Endpoint& ends, const Ipv6Address& group) noexcept {
   ends.peer_mac = {0x33, 0x33, group[12], group[13], group[14], group[15]};
 }
 
-// A request for our own address, as hosts announce it: more of them heed it than heed a reply.
+// An ARP request for our own address: more hosts heed it than an unsolicited reply.
 std::vector<std::byte> gratuitous_arp(Endpoint ends, const LocalAddresses& local,
                                       const Ipv4Address& address) {
   ends.peer_mac.fill(0xff);

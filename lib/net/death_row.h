@@ -1,5 +1,5 @@
-// Mbufs waiting to be freed: the fast path never frees inline. Owned by one worker, which flushes
-// it once a poll.
+// Mbufs to be freed in bulk, because the fast path never frees inline. Owned by one worker, which
+// flushes it once per poll.
 #pragma once
 
 #include <array>

@@ -1,13 +1,13 @@
-// Why a datagram ended here instead of being answered or kept: one counter each per worker, and per
-// tenant for those that name one.
+// The reasons to drop a datagram. Each worker has one counter per reason, and one per tenant for
+// datagrams that name a tenant.
 //
-// The identity that tests assert, at any moment, per worker:
+// Tests assert at any moment, for each worker:
 //   received = forwarded + held + Σ dropped
-// `forwarded` counts datagrams that did their work: answered in place, or consumed by what they
-// asked for (a piece whose request has been released, an ack, a resend). `held` is a gauge: pieces
-// whose request is still here. When a request is given up (timeout, deadline), its pieces move from
-// held to dropped under that reason. What the NIC lost before us stands beside it as rx_missed,
-// rx_no_mbuf and rx_errors in PortStats.
+// `forwarded` counts datagrams that served their purpose: answered directly (echo, hello, resend),
+// acks, and pieces whose payload has been read. `held` is a gauge of the pieces that requests still
+// hold. When a request is abandoned (timeout, deadline), its pieces move from held to dropped,
+// under that reason. Losses in the NIC are counted separately, in PortStats: rx_missed, rx_no_mbuf
+// and rx_errors.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ enum class DropReason : uint8_t {
   kRunt,             // shorter than the headers it claims
   kMultiSegment,     // larger than a packet buffer: raise mbuf_bytes or lower the MTU
   kNotEthernetOurs,  // unicast to another MAC address, or not ARP/IPv4/IPv6
-  kVlanOther,        // another VLAN, or more than two tags
-  kSourceInvalid,    // multicast MAC, or an IP address or port that cannot be answered, or our own
+  kVlanOther,        // another VLAN, or more than two VLAN tags
+  kSourceInvalid,    // source is a multicast MAC, our own IP address, or cannot be replied to
   kIpMalformed,
   kIpHeaderUnsupported,  // an IPv6 extension header or IP option that a host must not ignore
   kIpFragment,           // the protocol never relies on IP fragmentation
@@ -43,9 +43,9 @@ enum class DropReason : uint8_t {
   kArpNotOurs,  // another host's address, or not a request
   kIcmpMalformed,
   kIcmpChecksum,
-  kIcmpUnsupported,  // neither echo nor a neighbour solicitation for us
+  kIcmpUnsupported,  // not an echo, a neighbour solicitation for us or an MLDv2 query
 
-  // Datagram: one for each wire::ParseError but kNone, in its order.
+  // Datagram: one per wire::ParseError except kNone, in the same order.
   kWireTooShort,
   kWireBadMagic,
   kWireBadVersion,
@@ -55,11 +55,11 @@ enum class DropReason : uint8_t {
   kWireBadKind,
   kWireBadGeometry,
   kWireBadField,
-  kWireUnexpectedType,  // well-formed, but of a type that only a server sends
+  kWireUnexpectedType,  // well-formed, but a type that only a server sends
 
   // Tenant and admission (pipeline).
   kUnknownTenant,
-  kBadAuth,  // authenticated more weakly than the tenant asks
+  kBadAuth,  // weaker authentication than the tenant requires
   kBadEpoch,
   kBadTag,
   kTokenRequired,
@@ -69,24 +69,24 @@ enum class DropReason : uint8_t {
   kTooLong,
   kUnsupportedKind,
 
-  // Reassembly.
-  kContextsFull,  // "tenant": the tenant has its share of them, and others still find room
+  // Reassembly. kTenant…: the tenant has used up its share, but other tenants still have room.
+  kContextsFull,
   kTenantContextsFull,
   kHeldBytesFull,
   kTenantHeldBytesFull,
-  kPiecesFull,  // no room for the table of this request's pieces
+  kPiecesFull,  // no room for the request's piece table
   kTenantPiecesFull,
-  kTooManyPieces,    // the request is cut into more than any may have
-  kRefusedBefore,    // a further piece of a request that has just been refused
+  kTooManyPieces,    // more pieces than a request may have
+  kRefusedBefore,    // a further piece of a request that was just refused
   kGeometryChanged,  // contradicts the request's first piece
-  kDuplicate,        // a piece that is here already
-  kLate,             // a piece of a request that is being executed
+  kDuplicate,        // a piece that has already arrived
+  kLate,             // a piece of a request that is already executing
   kReassemblyTimeout,
   kDeadlineReassembly,
 
   // Responses.
-  kAnsweredFromCache,  // a repeated request: answered, its payload not needed
-  kNothingToResend,    // a resend or ack for a message that is not kept
+  kAnsweredFromCache,  // a repeated request: its payload is not needed
+  kNothingToResend,    // a resend or ack for a response that is not in the cache
   kNoMbuf,
   kTransmitQueueFull,
 
@@ -94,7 +94,7 @@ enum class DropReason : uint8_t {
 };
 constexpr size_t kNumDropReasons = static_cast<size_t>(DropReason::kCount);
 
-// "runt", "wire_bad_magic", …: as counters, documents and JSON name it.
+// Returns the name used in counters, documents and JSON: "runt", "wire_bad_magic", ….
 std::string_view drop_reason_name(DropReason reason);
 
 constexpr DropReason drop_reason(wire::ParseError error) {
@@ -105,7 +105,7 @@ constexpr DropReason drop_reason(wire::ParseError error) {
 static_assert(drop_reason(wire::ParseError::kBadField) == DropReason::kWireBadField);
 static_assert(static_cast<size_t>(wire::ParseError::kBadField) + 1 == wire::kNumParseErrors);
 
-// How one datagram ended. kHeld: its mbuf now belongs to a request; else it is the caller's.
+// The outcome of one datagram. kHeld: a request now owns the mbuf; otherwise the caller still does.
 struct Outcome {
   enum Kind : uint8_t { kForwarded, kHeld, kDropped };
 

@@ -25,7 +25,7 @@ struct Cause {
   std::string_view remedy;
 };
 
-// First match wins: the more telling lines first.
+// The first entry that matches any line wins, so the most specific ones come first.
 constexpr Cause kCauses[] = {
     {"another primary process", Code::kUnavailable,
      "another DPDK process runs under this file prefix: stop it, or add --file-prefix=NAME"},
@@ -53,7 +53,7 @@ constexpr Cause kCauses[] = {
     {"option", Code::kInvalidArgument, "check eal.args"},
 };
 
-// Lines that only say that something failed, not what.
+// Returns true for lines that do not say what failed.
 bool is_vague(const std::string& line) {
   for (const char* words : {"FATAL", "Cannot probe devices", "Invalid 'command line' arguments"})
     if (line.find(words) != line.npos) return true;
@@ -85,15 +85,14 @@ Error explain(std::vector<std::string> lines, int error) {
                     : error == ENOMEM                 ? Code::kResourceExhausted
                     : error == EALREADY               ? Code::kAlreadyExists
                                                       : Code::kInternal;
-  // The first grave line is the cause, what follows are its consequences.
+  // The first line is the cause; later lines are its consequences.
   const std::string first = lines.empty() ? "" : lines.front() + ": ";
   return {code, fmt::format("DPDK does not start: {}{}: check eal.args and, with log_level debug, "
                             "what it printed",
                             first, rte_strerror(error))};
 }
 
-// EAL starts without a --vdev that cannot be made. Who asked for it shall not find out later, from a
-// port that is missing.
+// EAL starts without a --vdev that it cannot create. Fails here, not later at a missing port.
 Status check_devices(const std::vector<std::string>& lines) {
   constexpr std::string_view kFailed = "vdev_probe(): failed to initialize ";
   const auto failed = std::find_if(lines.begin(), lines.end(), [&](const std::string& line) {
@@ -102,7 +101,7 @@ Status check_devices(const std::vector<std::string>& lines) {
   if (failed == lines.end()) return {};
   std::string name = failed->substr(failed->find(kFailed) + kFailed.size());
   name.resize(std::min(name.size(), name.find(" device")));
-  // Drivers say why right before; permission is the cause of what else they say.
+  // A driver logs its reason in the line before. A permission error is the cause of any others.
   const auto refused = std::find_if(lines.begin(), failed, [](const std::string& line) {
     const Cause* cause = cause_in(line);
     return cause != nullptr && cause->code == Code::kPermission;
@@ -113,18 +112,17 @@ Status check_devices(const std::vector<std::string>& lines) {
   if (why.ends_with('.')) why.pop_back();
   if (refused != failed)
     return fail(Code::kPermission,
-                fmt::format("DPDK cannot make {}: {}: run as root, or grant CAP_NET_ADMIN and "
+                fmt::format("DPDK cannot create {}: {}: run as root, or grant CAP_NET_ADMIN and "
                             "CAP_NET_RAW",
                             name, why));
-  return fail(
-      Code::kNotFound,
-      fmt::format("DPDK cannot make {}: {}: {}check its arguments in eal.args (does what they "
-                  "name exist?)",
-                  name, why, geteuid() == 0 ? "" : "run as root, or "));
+  return fail(Code::kNotFound,
+              fmt::format("DPDK cannot create {}: {}: {}check its arguments in eal.args (does the "
+                          "interface or file they name exist?)",
+                          name, why, geteuid() == 0 ? "" : "run as root, or "));
 }
 
-// When EAL dislikes an argument it prints its usage, some hundred lines, to standard output, and to
-// standard error what it logs as well.
+// Redirects standard output and error during rte_eal_init. On a bad argument EAL prints about a
+// hundred lines of usage to standard output and repeats its log on standard error.
 class QuietOutput {
  public:
   QuietOutput() {
@@ -135,7 +133,7 @@ class QuietOutput {
       dup2(null, STDOUT_FILENO);
       close(null);
     }
-    if (std::FILE* kept = eal_stderr()) stderr = kept;  // glibc: a variable, for this
+    if (std::FILE* kept = eal_stderr()) stderr = kept;  // glibc allows assigning to stderr
   }
   ~QuietOutput() {
     fflush(stderr);
@@ -170,7 +168,7 @@ void start_packet_capture(const std::vector<std::string>& args) {
 }  // namespace
 
 Status start_eal(const std::vector<std::string>& args) {
-  if (g_started) return fail(Code::kAlreadyExists, "DPDK has been started already");
+  if (g_started) return fail(Code::kAlreadyExists, "DPDK is already running");
   // EAL keeps pointers into argv and reorders it.
   static std::vector<std::string> words;
   static std::vector<char*> argv;
@@ -180,10 +178,10 @@ Status start_eal(const std::vector<std::string>& args) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
 
-  // --help would print and exit; an argument that is not an option would be left over.
+  // --help and --version would print and exit; -- would leave the arguments after it unparsed.
   for (const std::string& arg : args)
     if (arg == "-h" || arg == "--help" || arg == "-v" || arg == "--version" || arg == "--")
-      return fail(Code::kInvalidArgument, fmt::format("eal.args: '{}' cannot be used here", arg));
+      return fail(Code::kInvalidArgument, fmt::format("eal.args: '{}' is not allowed here", arg));
 
   log::debug("starting DPDK: {}", fmt::join(args, " "));
   capture_eal_log();

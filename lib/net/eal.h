@@ -1,7 +1,7 @@
 // Starts and stops DPDK's environment (EAL). Main thread only.
 //
-// rte_eal_init can be called once a process, so what it would fail on is looked at before: a
-// machine without hugepages gets --no-huge, with one line that says so and what to do.
+// rte_eal_init can be called only once per process, so plan_eal() checks for hugepages first.
+// Without them it adds --no-huge and a one-line warning with the remedy.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace itif::net {
 
 struct Hugepages {
   uint64_t free_bytes = 0;
-  bool mounted = false;   // a hugetlbfs is mounted …
-  bool writable = false;  // … and we may create files in it
+  bool mounted = false;   // a hugetlbfs is mounted
+  bool writable = false;  // we may create files in it
   std::string mount_point;
 };
 // Reads <root>/proc/mounts and <root>/sys/kernel/mm/hugepages.
@@ -24,30 +24,30 @@ Hugepages inspect_hugepages(const std::string& root = "");
 struct EalPlan {
   std::vector<std::string> args;  // without argv[0]
   bool no_huge = false;
-  std::string warning;  // one line, empty if hugepages are used
+  std::string warning;  // one line; empty unless --no-huge was added
 };
-// Adds what is missing to the configured arguments: --no-huge -m <no_huge_mb> when there are no
-// hugepages to use and the arguments do not decide it themselves.
+// Adds --no-huge to the configured arguments if too few hugepages are usable. Adds -m <needed_mb>
+// if --no-huge applies and the arguments set no amount of memory.
 EalPlan plan_eal(std::vector<std::string> args, const Hugepages& hugepages, uint32_t needed_mb);
 
-// Why these arguments keep other processes, and with them dpdk-dumpcap, from our memory; empty if
-// they do not.
+// Returns why these arguments prevent other processes, such as dpdk-dumpcap, from attaching to our
+// memory; empty if they do not.
 std::string keeps_captures_out(const std::vector<std::string>& args);
 
-// rte_eal_init with the log routed to ours (warnings and errors), then rte_pdump_init; where the
-// arguments forbid captures, one line says so. Standard error is redirected while it runs: call
-// before other threads are made that print. A --vdev that cannot be made is an error with its driver's
-// reason. The calling thread is pinned to the main lcore's CPU from then on, and threads it starts
-// inherit that.
+// Runs rte_eal_init with its log routed to ours, then rte_pdump_init. If the arguments rule out
+// captures, logs one line that says why. Redirects standard output and error while it runs: call it
+// before starting threads that print. A --vdev that cannot be created is an error with the driver's
+// reason. Pins the calling thread to the main lcore's CPU; threads that it starts later inherit
+// that.
 // Errors: kPermission, kResourceExhausted, kNotFound (a device), kUnavailable (another primary
-// process), kInvalidArgument (an argument), each one line with EAL's last words and a remedy; EAL is
-// then stopped.
+// process), kInvalidArgument (an argument). Each message is one line: EAL's most specific log line
+// and a remedy. EAL is then stopped.
 Status start_eal(const std::vector<std::string>& args);
 
-// Whether dpdk-dumpcap can attach.
+// Returns true if dpdk-dumpcap can attach.
 bool packet_capture_ready();
 
-// Closes ports, ends packet capture, frees EAL's memory. Harmless if EAL never started.
+// Closes ports, ends packet capture, frees EAL's memory. Does nothing if EAL is not running.
 void stop_eal();
 
 }  // namespace itif::net

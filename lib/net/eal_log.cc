@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxKept = 64;
 
-// Warnings of every healthy start.
+// Warnings that every healthy start prints.
 constexpr std::string_view kHarmless[] = {"No legacy callbacks", "multiq qdisc", "rte flow support",
                                           "qdisc kind is unknown"};
 
@@ -46,7 +46,7 @@ struct EalLog {
         stderr_line += text[i];
         continue;
       }
-      // EAL logs these as well; getopt is asked more than once.
+      // EAL also logs these. getopt prints its message once per parse, and EAL parses repeatedly.
       const bool repeated =
           stderr_line.starts_with("EAL: FATAL") || (!kept.empty() && kept.back() == stderr_line);
       if (!stderr_line.empty() && !repeated) keep(stderr_line);
@@ -75,7 +75,7 @@ struct EalLog {
 };
 
 EalLog& eal_log() {
-  static EalLog* log = new EalLog;  // DPDK may log until the process is gone
+  static EalLog* log = new EalLog;  // never freed: DPDK may log until the process exits
   return *log;
 }
 

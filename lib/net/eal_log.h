@@ -1,7 +1,7 @@
-// Sends DPDK's log lines to ours: errors and warnings as they are, the rest as debug.
+// Routes DPDK's log lines to ours: errors and warnings as warnings, the rest as debug.
 //
-// While EAL starts, its warnings and errors are kept back: a start that fails is told in one line,
-// not in twenty.
+// Warnings and errors are held back while EAL starts, so that a failed start is reported in one
+// line instead of twenty.
 #pragma once
 
 #include <cstdio>
@@ -11,15 +11,15 @@
 
 namespace itif::net {
 
-// From now on DPDK logs through us; keeps back until release_eal_log().
+// Routes DPDK's log to ours and holds back warnings and errors until release_eal_log().
 void capture_eal_log();
-// What has been kept back, oldest first; afterwards lines go straight to the log.
+// Returns the lines held back, oldest first. Later lines go straight to the log.
 std::vector<std::string> release_eal_log();
-// A stream for what is printed to standard error while EAL starts; kept back like the log, without
-// what the log says too. nullptr if there is no memory.
+// Returns a stream to use as standard error while EAL starts. Its lines are held back like the
+// log's; lines that EAL also logs are left out. nullptr if out of memory.
 std::FILE* eal_stderr();
-// The first of the lines kept back while EAL started that names `device`, empty if none does: EAL starts
-// without a device that failed, and only its log says why.
+// Returns the first line held back while EAL started that names `device`; empty if there is none.
+// EAL starts without a device that failed, and only its log says why.
 std::string eal_complaint_about(std::string_view device);
 
 }  // namespace itif::net

@@ -12,8 +12,8 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-// Options of a type whose two high bits are not 00 must not be skipped by a host that does not know
-// them (RFC 8200, section 4.2). Router alert (5) and padding are the ones we meet.
+// A host must not skip an unknown option unless the two high bits of its type are 00 (RFC 8200,
+// section 4.2). In practice we receive router alert (5) and padding.
 DropReason check_ipv6_options(Bytes options) noexcept {
   while (!options.empty()) {
     const uint8_t type = load_u8(options.data());
@@ -30,7 +30,7 @@ DropReason check_ipv6_options(Bytes options) noexcept {
   return DropReason::kNone;
 }
 
-// Loose and strict source routes would have to be reversed in answers: refused, as by every host.
+// Refuses loose and strict source routes, as every host does: replies would have to reverse them.
 DropReason check_ipv4_options(Bytes options) noexcept {
   while (!options.empty()) {
     const uint8_t type = load_u8(options.data());
@@ -48,7 +48,7 @@ DropReason check_ipv4_options(Bytes options) noexcept {
   return DropReason::kNone;
 }
 
-// ff02::1, or ff02::1:ffXX:XXXX of one of our addresses.
+// Returns true for ff02::1 and for ff02::1:ffXX:XXXX of one of our addresses.
 bool is_our_multicast(const Ipv6Address& address, const LocalAddresses& local) noexcept {
   static constexpr Ipv6Address kAllNodes = {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
   static constexpr std::array<uint8_t, 13> kSolicitedNode = {0xff, 0x02, 0, 0, 0, 0,   0,
@@ -185,7 +185,7 @@ class Parser {
     for (int skipped = 0; next == kProtocolHopByHop || next == kProtocolDestinationOptions;
          ++skipped) {
       if (skipped == kMaxExtensionHeaders) return DropReason::kIpHeaderUnsupported;
-      // Hop-by-hop options are only ever first (RFC 8200, section 4.1).
+      // Hop-by-hop options may only come first (RFC 8200, section 4.1).
       if (next == kProtocolHopByHop && skipped > 0) return DropReason::kIpMalformed;
       if (left < 8) return DropReason::kIpMalformed;
       const size_t bytes = (size_t{load_u8(here() + 1)} + 1) * 8;
@@ -198,7 +198,7 @@ class Parser {
     }
     if (next == kProtocolFragment) return DropReason::kIpFragment;
     if (next == kProtocolRouting) return DropReason::kIpHeaderUnsupported;
-    // Only a neighbour solicitation may come from nowhere (duplicate address detection).
+    // Only ICMPv6 may have the unspecified source address (duplicate address detection).
     const bool unspecified = source == Ipv6Address{};
     if (!can_be_host(source) && !(unspecified && next == kProtocolIcmpV6))
       return DropReason::kSourceInvalid;

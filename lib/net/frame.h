@@ -1,10 +1,10 @@
-// Parses an Ethernet frame down to UDP's payload, or to what neighbour.h answers.
+// Parses an Ethernet frame down to the UDP payload, or to the ARP or ICMP message for neighbour.h.
 //
 //   frame = Ethernet, 0 to 2 VLAN tags (802.1Q, 802.1ad), ARP | IPv4 | IPv6
 //   IPv4  = header with options, UDP | ICMP
 //   IPv6  = header, at most kMaxExtensionHeaders hop-by-hop or destination options, UDP | ICMPv6
 //
-// Pure: bytes in, struct out; safe on any input; bytes behind IP's length (padding) are ignored.
+// Pure: bytes in, struct out; safe on any input. Bytes after IP's length (padding) are ignored.
 #pragma once
 
 #include <cstddef>
@@ -20,22 +20,23 @@ namespace itif::net {
 
 constexpr int kMaxExtensionHeaders = 4;
 
-// What a NIC said of a checksum, or what the driver is known to leave undone.
+// The state of a received checksum, from the NIC's flags or from what the driver is known to omit.
 enum class ChecksumState : uint8_t {
-  kUnknown,  // check it here
+  kUnknown,  // verify in software
   kGood,
   kBad,
-  kPartial,  // check it here, but accept the bare pseudo-header sum that a kernel leaves in UDP's
-             // field for an offload which a virtual link (veth, tap) never performs
+  // Verify in software, but also accept the bare pseudo-header sum. A kernel leaves it in UDP's
+  // field for an offload that a virtual link (veth, tap) never performs.
+  kPartial,
 };
 
 struct FrameInfo {
   ChecksumState ip_checksum = ChecksumState::kUnknown;
   ChecksumState l4_checksum = ChecksumState::kUnknown;
-  bool vlan_stripped = false;  // the outermost tag is in vlan_tci instead of the frame
+  bool vlan_stripped = false;  // the outermost tag is in vlan_tci, not in the frame
   uint16_t vlan_tci = 0;
 };
-// `partial_checksums`: the port is a virtual link (PortInfo::partial_checksums).
+// Reads the mbuf's flags. `partial_checksums`: PortInfo::partial_checksums of its port.
 FrameInfo frame_info(const rte_mbuf& mbuf, bool partial_checksums) noexcept;
 
 struct Frame {
@@ -43,7 +44,7 @@ struct Frame {
 
   Kind kind = kUdp;
   uint8_t hop_limit = 0;        // IP's TTL or hop limit; a neighbour solicitation needs 255
-  bool to_multicast = false;    // IPv6 multicast destination: neighbour solicitations only
+  bool to_multicast = false;    // IPv6 multicast destination: ICMPv6 only
   uint16_t l3_offset = 0;       // of ARP or IP
   uint16_t l4_offset = 0;       // of UDP or ICMP
   uint16_t payload_offset = 0;  // kUdp: of its payload; else l4_offset
@@ -51,16 +52,17 @@ struct Frame {
   Endpoint peer;                // kArp: MAC and VLAN only; ports: kUdp only
 };
 
-// kNone and `out`, or why the frame ends here. ICMP checksums are neighbour.h's business.
+// Parses a frame into `out`. Returns kNone, or the reason to drop the frame. neighbour.h verifies
+// ICMP checksums.
 DropReason parse_frame(std::span<const std::byte> bytes, const FrameInfo& info,
                        const LocalAddresses& local, Frame& out) noexcept;
 
-// The same for a received mbuf. A chained mbuf is made contiguous if its tail room allows (then it
-// is copied once, which only oddly configured drivers ask for), else kMultiSegment.
+// Parses a received mbuf. A chained mbuf, which only unusual driver settings produce, is copied
+// into its first segment; kMultiSegment if the tail room is too small.
 DropReason parse_frame(rte_mbuf& mbuf, bool partial_checksums, const LocalAddresses& local,
                        Frame& out) noexcept;
 
-// UDP's payload. REQUIRES: kind kUdp, parsed from this mbuf.
+// Returns the UDP payload. REQUIRES: `frame` was parsed from `mbuf` and is kUdp.
 std::span<const std::byte> udp_payload(const rte_mbuf& mbuf, const Frame& frame) noexcept;
 
 }  // namespace itif::net

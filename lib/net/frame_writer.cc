@@ -90,7 +90,7 @@ void write_udp_headers(rte_mbuf& mbuf, const Endpoint& peer, size_t payload_byte
   mbuf.l3_len = l3 - mbuf.l2_len;
   const bool ipv4 = peer.ip_version == 4;
   uint64_t flags = 0;
-  if (offloads.udp_checksum) {  // the device finishes what the pseudo-header began
+  if (offloads.udp_checksum) {  // the device expects the pseudo-header sum in the field
     store_be16(udp + 6, pseudo_header_sum(peer, kProtocolUdp, static_cast<uint32_t>(udp_bytes)));
     flags |= RTE_MBUF_F_TX_UDP_CKSUM | (ipv4 ? RTE_MBUF_F_TX_IPV4 : RTE_MBUF_F_TX_IPV6);
   } else {

@@ -1,5 +1,4 @@
-// Big-endian fields at any alignment, and the constants of the headers around ours: Ethernet, IP,
-// UDP.
+// Unaligned big-endian fields, and constants of the Ethernet, IP and UDP headers.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,6 @@ inline uint8_t load_u8(const std::byte* at) noexcept {
   return static_cast<uint8_t>(*at);
 }
 
-// Header constants, where each is defined once.
 constexpr uint16_t kEtherIpv4 = 0x0800;
 constexpr uint16_t kEtherArp = 0x0806;
 constexpr uint16_t kEtherVlan = 0x8100;

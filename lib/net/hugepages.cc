@@ -1,5 +1,5 @@
-// What of hugepages is there to use, the EAL arguments that follow, and what arguments mean for processes
-// that want to share them. See eal.h.
+// Finds usable hugepages, adapts EAL's arguments to them, and tells which arguments keep other
+// processes out. See eal.h.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ bool has_option(const std::vector<std::string>& args, std::string_view option) {
                      [&](const std::string& arg) { return is_option(arg, option); });
 }
 
-// "-m" takes its number as a word of its own or attached.
+// "-m" takes its number attached or as a separate argument.
 bool has_memory_option(const std::vector<std::string>& args) {
   return has_option(args, "--socket-mem") ||
          std::any_of(args.begin(), args.end(),
@@ -79,8 +79,8 @@ EalPlan plan_eal(std::vector<std::string> args, const Hugepages& hugepages, uint
   if (!why.empty()) {
     plan.no_huge = true;
     plan.args.push_back("--no-huge");
-    plan.warning = fmt::format(
-        "running without hugepages, which is slower and keeps dpdk-dumpcap out: {}", why);
+    plan.warning =
+        fmt::format("running without hugepages (slower, and dpdk-dumpcap cannot attach): {}", why);
   }
   if (plan.no_huge && !has_memory_option(plan.args)) {
     plan.args.push_back("-m");
@@ -90,12 +90,13 @@ EalPlan plan_eal(std::vector<std::string> args, const Hugepages& hugepages, uint
 }
 
 std::string keeps_captures_out(const std::vector<std::string>& args) {
-  if (has_option(args, "--no-huge")) return "it needs hugepages, which --no-huge forgoes";
+  if (has_option(args, "--no-huge")) return "it needs hugepages, which --no-huge disables";
   for (const char* option : {"--in-memory", "--no-shconf"})
-    if (has_option(args, option)) return fmt::format("{} keeps other processes out", option);
+    if (has_option(args, option))
+      return fmt::format("{} prevents other processes from attaching", option);
   for (const std::string& arg : args)
     if (arg == "--huge-unlink" || arg == "--huge-unlink=always")
-      return "--huge-unlink leaves no files by which another process could map our memory";
+      return "--huge-unlink removes the hugepage files, so a second process cannot attach";
   return {};
 }
 

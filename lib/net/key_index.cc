@@ -31,7 +31,8 @@ bool KeyIndex::erase(const MessageKey& key) noexcept {
   size_t hole = home(key);
   while (buckets_[hole].slot != kAbsent && !(buckets_[hole].key == key)) hole = (hole + 1) & mask_;
   if (buckets_[hole].slot == kAbsent) return false;
-  // Knuth, volume 3, section 6.4, algorithm R: move back what the hole would cut off from its home.
+  // Moves back keys that the hole would cut off from their home bucket. Source: Knuth, volume 3,
+  // section 6.4, algorithm R.
   for (size_t at = (hole + 1) & mask_; buckets_[at].slot != kAbsent; at = (at + 1) & mask_) {
     const size_t probes_needed = (at - home(buckets_[at].key)) & mask_;
     if (probes_needed >= ((at - hole) & mask_)) {

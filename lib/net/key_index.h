@@ -1,6 +1,6 @@
 // A hash index of fixed capacity: MessageKey → slot number of the owner's array. Open addressing
-// with linear probing and backward-shift deletion, at most half full; allocates at construction
-// only. One owner thread.
+// with linear probing and backward-shift deletion, at most half full. Allocates only at
+// construction. One owner thread.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ class KeyIndex {
   static constexpr uint32_t kAbsent = UINT32_MAX;
 
   KeyIndex(uint32_t capacity, uint64_t seed);
-  // kAbsent if the key is not there.
+  // Returns kAbsent if the key is not there.
   uint32_t find(const MessageKey& key) const noexcept;
-  // REQUIRES: the key is absent, fewer than capacity keys are in.
+  // REQUIRES: the key is absent and size() < capacity.
   void insert(const MessageKey& key, uint32_t slot) noexcept;
-  // False if the key was not there.
+  // Returns false if the key was not there.
   bool erase(const MessageKey& key) noexcept;
   uint32_t size() const noexcept { return size_; }
 

@@ -12,7 +12,7 @@ namespace {
 constexpr uint32_t kMinMbufs = 64;
 constexpr uint32_t kMinMbufBytes = 256;
 constexpr uint32_t kMaxMbufBytes = UINT16_MAX - RTE_PKTMBUF_HEADROOM;
-constexpr uint32_t kCache = 256;  // mbufs an lcore keeps to itself
+constexpr uint32_t kCache = 256;  // mbufs cached per lcore
 }  // namespace
 
 void MempoolFree::operator()(rte_mempool* pool) const noexcept {
@@ -43,7 +43,7 @@ Result<Mempool> create_mempool(const MempoolConfig& config) {
     case EEXIST: return fail(Code::kAlreadyExists, what + "a pool of this name exists");
     case ENAMETOOLONG: return fail(Code::kInvalidArgument, what + "the name is too long");
     case ENOMEM:
-    case ENOBUFS:  // there was room for some of them
+    case ENOBUFS:  // only some of the buffers fit
       return fail(Code::kResourceExhausted,
                   what +
                       "not enough memory: raise vm.nr_hugepages (or -m with --no-huge), or lower "

@@ -1,4 +1,4 @@
-// Packet buffers. One pool a port, shared by its workers; created at start, never grown.
+// Packet buffers. One pool per port, shared by its workers; created at start, never grown.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace itif::net {
 struct MempoolConfig {
   std::string name;  // unique in the process, at most 25 characters
   uint32_t mbufs = 32768;
-  uint32_t mbuf_bytes = 2048;  // data room behind the headroom (128 bytes)
+  uint32_t mbuf_bytes = 2048;  // data room after the headroom (128 bytes)
   int socket = -1;             // NUMA node; -1: any
 };
 
@@ -27,7 +27,7 @@ using Mempool = std::unique_ptr<rte_mempool, MempoolFree>;
 // how to provide them), kAlreadyExists.
 Result<Mempool> create_mempool(const MempoolConfig& config);
 
-// Megabytes such a pool takes, for --no-huge -m and for messages.
+// Returns the megabytes that such a pool needs, for --no-huge -m and for messages.
 uint64_t mempool_mb(const MempoolConfig& config);
 
 }  // namespace itif::net

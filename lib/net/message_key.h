@@ -1,4 +1,4 @@
-// What names a request on one worker: tenant, client session, request id.
+// Identifies a request on one worker: tenant, client session, request id.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ inline MessageKey message_key(const wire::Header& header) noexcept {
   return {header.tenant_id, header.session, header.request_id};
 }
 
-// Keyed, because clients choose session and request id and must not be able to choose collisions.
-// A folded 64×64 multiply per half, as in wyhash; `seed` is secret and odd bits of it are mixed
-// twice.
+// Hashes a key. `seed` is secret, because clients choose session and request id and must not be
+// able to choose collisions. Two folded 64×64 multiplies, as in wyhash; the seed's high half enters
+// both factors of the first.
 inline uint64_t hash_key(const MessageKey& key, uint64_t seed) noexcept {
   const auto fold = [](uint64_t a, uint64_t b) {
     const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;

@@ -24,16 +24,16 @@ constexpr uint8_t kSourceLinkLayerOption = 1, kTargetLinkLayerOption = 2;
 constexpr uint8_t kSolicited = 0x40, kOverride = 0x20;
 constexpr uint8_t kNeighbourHopLimit = 255, kEchoHopLimit = 64;
 
-// Makes the mbuf `headers` + `body` bytes long, its body starting where byte `body_offset` is now.
-// Received headers are never shorter than ours but for a VLAN tag that the NIC took out: then the
-// headroom gives. nullptr if the buffer is too small.
+// Makes the mbuf `headers` + `body` bytes long, with the body at the current byte `body_offset`.
+// Our headers are longer than the received ones only if the NIC stripped a VLAN tag; then they
+// extend into the headroom. Returns nullptr if the buffer is too small.
 std::byte* reframe(rte_mbuf& mbuf, size_t body_offset, size_t headers, size_t body) noexcept {
   const size_t body_at = mbuf.data_off + body_offset;
   if (headers > body_at || body_at + body > mbuf.buf_len) return nullptr;
   mbuf.data_off = static_cast<uint16_t>(body_at - headers);
   mbuf.data_len = static_cast<uint16_t>(headers + body);
   mbuf.pkt_len = mbuf.data_len;
-  // What the driver said of the received frame is no instruction for sending this one.
+  // Receive flags must not act as transmit flags.
   mbuf.ol_flags &= RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
   mbuf.vlan_tci = 0;
   return rte_pktmbuf_mtod(&mbuf, std::byte*);
@@ -44,13 +44,13 @@ DropReason answer_arp(rte_mbuf& mbuf, const Frame& frame, const LocalAddresses& 
   if (load_be16(arp) != 1 || load_be16(arp + 2) != kEtherIpv4 || load_u8(arp + 4) != 6 ||
       load_u8(arp + 5) != 4)
     return DropReason::kArpMalformed;
-  if (load_be16(arp + 6) != 1) return DropReason::kArpNotOurs;  // replies teach us nothing we need
+  if (load_be16(arp + 6) != 1) return DropReason::kArpNotOurs;  // we need no replies
   std::array<std::byte, 10> sender;                             // MAC and IP
   Ipv4Address target;
   std::memcpy(sender.data(), arp + 8, sender.size());
   std::memcpy(target.data(), arp + 24, target.size());
-  // From our own address: our announcement, on a link that loops back. (The MAC address does not tell:
-  // the kernel's end of a tap has ours.)
+  // A request from our own IP address is our announcement, on a link that loops back. The MAC
+  // address cannot tell, because the kernel's end of a tap has ours.
   Ipv4Address source;
   std::memcpy(source.data(), sender.data() + 6, source.size());
   if (!local.owns(target) || local.owns(source)) return DropReason::kArpNotOurs;
@@ -81,7 +81,7 @@ DropReason answer_echo(rte_mbuf& mbuf, const Frame& frame) noexcept {
 }
 
 DropReason answer_echo_v6(rte_mbuf& mbuf, const Frame& frame) noexcept {
-  if (frame.to_multicast) return DropReason::kIcmpUnsupported;  // no amplifying of ff02::1
+  if (frame.to_multicast) return DropReason::kIcmpUnsupported;  // ff02::1 could amplify an attack
   if (Ipv6Address(frame.peer.peer_address) == Ipv6Address{}) return DropReason::kSourceInvalid;
   std::byte* out = reframe(mbuf, frame.l4_offset, l3_header_bytes(frame.peer), frame.payload_bytes);
   if (out == nullptr) return DropReason::kNoMbuf;
@@ -93,7 +93,7 @@ DropReason answer_echo_v6(rte_mbuf& mbuf, const Frame& frame) noexcept {
   return DropReason::kNone;
 }
 
-// RFC 4861, section 7.1.1: what makes a solicitation valid.
+// Validates a solicitation. Source: RFC 4861, section 7.1.1.
 DropReason check_solicitation(std::span<const std::byte> icmp, const Frame& frame,
                               bool unspecified) noexcept {
   static constexpr uint8_t kSolicitedNode[] = {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff};
@@ -125,7 +125,7 @@ DropReason answer_solicitation(rte_mbuf& mbuf, const Frame& frame, const LocalAd
 
   Endpoint peer = frame.peer;
   peer.our_address = target;
-  if (unspecified) {  // a DAD probe: everyone must hear that the address is taken
+  if (unspecified) {  // a DAD probe: tell all nodes that the address is taken
     peer.peer_address = {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
     peer.peer_mac = {0x33, 0x33, 0, 0, 0, 1};
   }
@@ -143,9 +143,9 @@ DropReason answer_solicitation(rte_mbuf& mbuf, const Frame& frame, const LocalAd
   return DropReason::kNone;
 }
 
-// RFC 3810, section 5.1: MLDv2's general query, and those for a group of ours. Its report may come at
-// any time up to the query's longest delay: at once is simplest. Version 1's shorter query, of
-// routers that would not understand the report, is left alone.
+// Answers MLDv2's general query and queries for our groups (RFC 3810, section 5.1). A report may be
+// sent at any time up to the query's maximum delay; sending it immediately is simplest. The shorter
+// query of version 1 is not answered, because its router would not understand the report.
 DropReason answer_group_query(rte_mbuf& mbuf, const Frame& frame, const LocalAddresses& local,
                               std::span<const std::byte> icmp) noexcept {
   if (icmp.size() < kGroupQueryBytes) return DropReason::kIcmpUnsupported;

@@ -1,9 +1,10 @@
-// Answers what keeps a host reachable: ARP requests, IPv6 neighbour solicitations (RFC 4861, with
-// duplicate address detection's unspecified source), ICMP and ICMPv6 echo, MLDv2 queries (RFC 3810).
+// Answers the requests that keep a host reachable: ARP requests, IPv6 neighbour solicitations (RFC
+// 4861, including the unspecified source of duplicate address detection), ICMP and ICMPv6 echo,
+// MLDv2 queries (RFC 3810).
 //
-// The answer is written into the received mbuf and goes to the MAC address the question came from:
-// no neighbour table is kept. Solicitations come by multicast, so the port must receive all
-// multicast (Port does). Called by the worker that owns the mbuf.
+// The reply is written into the received mbuf and goes to the MAC address that the request came
+// from, so there is no neighbour table. Solicitations arrive by multicast, so the port must receive
+// all multicast; Port enables that. Called by the worker that owns the mbuf.
 #pragma once
 
 #include "net/address.h"
@@ -14,7 +15,7 @@ struct rte_mbuf;
 
 namespace itif::net {
 
-// kNone: the mbuf now holds the answer: transmit it. Otherwise drop it under that reason.
+// Returns kNone if the mbuf now holds the reply to transmit; otherwise the reason to drop the mbuf.
 // REQUIRES: `frame` was parsed from `mbuf` and is not kUdp.
 DropReason answer_neighbour(rte_mbuf& mbuf, const Frame& frame,
                             const LocalAddresses& local) noexcept;

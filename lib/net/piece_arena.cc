@@ -7,8 +7,8 @@
 
 namespace itif::net {
 
-// Blocks are numbered by their first minimal block ("unit"); an order-k block spans 2^k units and
-// starts at a multiple of 2^k, so its buddy is its number with bit k flipped.
+// A block's number is that of its first minimal block ("unit"). An order-k block spans 2^k units
+// and starts at a multiple of 2^k, so flipping bit k gives its buddy's number.
 PieceArena::PieceArena(uint32_t num_pieces)
     : pieces_(std::bit_ceil(std::max(num_pieces, kMinBlock))),
       mbufs_(pieces_.size()),

@@ -1,6 +1,6 @@
-// Where requests of many pieces keep their piece tables: contiguous blocks of a fixed array, handed
-// out by a binary buddy allocator, so that request::Request::pieces is one span whatever the order
-// of arrival. Bounded, allocated once, no allocation later. One owner thread.
+// Holds the piece tables of requests with many pieces: contiguous blocks of a fixed array, from a
+// binary buddy allocator. request::Request::pieces is thus one span for any order of arrival.
+// Bounded; allocates only at construction. One owner thread.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,14 @@ namespace itif::net {
 
 class PieceArena {
  public:
-  static constexpr uint32_t kMinBlock = 64;  // pieces: a word of the arrival bitmap
+  static constexpr uint32_t kMinBlock = 64;  // in pieces; one word of the arrival bitmap
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  // Rounds up to a power of two ≥ kMinBlock.
+  // Rounds num_pieces up to a power of two ≥ kMinBlock.
   explicit PieceArena(uint32_t num_pieces);
 
-  // The first slot of a block of at least num_pieces, its bitmap clear, or kNone.
+  // Returns the first slot of a block of at least num_pieces, with its bitmap cleared; kNone if no
+  // block is free.
   uint32_t allocate(uint32_t num_pieces) noexcept;
   // REQUIRES: `first` came from allocate(num_pieces).
   void release(uint32_t first, uint32_t num_pieces) noexcept;
@@ -29,7 +30,7 @@ class PieceArena {
   request::Piece* pieces(uint32_t first) noexcept { return &pieces_[first]; }
   rte_mbuf** mbufs(uint32_t first) noexcept { return &mbufs_[first]; }
   uint64_t* arrived(uint32_t first) noexcept { return &arrived_[first / 64]; }
-  // What a block for num_pieces takes of the capacity.
+  // Returns the size of a block for num_pieces.
   static uint32_t block_pieces(uint32_t num_pieces) noexcept {
     return kMinBlock << order_for(num_pieces);
   }
@@ -48,9 +49,9 @@ class PieceArena {
   std::vector<request::Piece> pieces_;
   std::vector<rte_mbuf*> mbufs_;
   std::vector<uint64_t> arrived_;
-  std::vector<Link> links_;          // one a minimal block
-  std::vector<uint8_t> free_order_;  // one a minimal block: order + 1 if a free block starts there
-  std::vector<uint32_t> heads_;      // one an order
+  std::vector<Link> links_;          // per minimal block
+  std::vector<uint8_t> free_order_;  // per minimal block: order + 1 if a free block starts there
+  std::vector<uint32_t> heads_;      // per order
   uint32_t free_pieces_ = 0;
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint64_t kRxChecksums = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_RX_OFFLOAD_UDP_CKSUM;
 
-// Drivers of links whose other end is a kernel that may leave UDP checksums to an offload which
+// Returns true for drivers of links to a kernel that may leave UDP checksums to an offload, which
 // such a link does not perform.
 bool leaves_checksums_partial(std::string_view driver) {
   for (const char* name :
@@ -62,13 +62,14 @@ Error driver_error(const std::string& device, const char* step, int result) {
                                                             : Code::kUnsupported;
   const char* remedy =
       code == Code::kResourceExhausted
-          ? "lower the descriptors, or let a device frame fit data_plane.mbuf_bytes"
+          ? "lower rx_descriptors and tx_descriptors, or raise data_plane.mbuf_bytes to the "
+            "device's frame size"
       : code == Code::kPermission ? "run as root"
                                   : "check the device's arguments in eal.args";
   return {code, fmt::format("port {}: {}: {}: {}", device, step, errno_text(-result), remedy)};
 }
 
-// What the device is asked for, given what it offers.
+// Chooses the device's configuration from its capabilities.
 rte_eth_conf plan_configuration(const rte_eth_dev_info& device, PortInfo& info) {
   rte_eth_conf conf{};
   conf.rxmode.offloads = device.rx_offload_capa & kRxChecksums;
@@ -81,7 +82,8 @@ rte_eth_conf plan_configuration(const rte_eth_dev_info& device, PortInfo& info) 
   if (!info.tx_offloads.ipv4_checksum || !info.tx_offloads.udp_checksum)
     log::info("port {}: {} does not compute {} checksums: done in software", info.device,
               info.driver, info.tx_offloads.ipv4_checksum ? "UDP" : "IPv4 or UDP");
-  // Every mbuf we send is of the port's one pool and has one owner.
+  // RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE is safe: every mbuf that we send is from the port's only pool
+  // and has one owner.
   conf.txmode.offloads =
       device.tx_offload_capa & (RTE_ETH_TX_OFFLOAD_IPV4_CKSUM | RTE_ETH_TX_OFFLOAD_UDP_CKSUM |
                                 RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE);
@@ -94,7 +96,7 @@ rte_eth_conf plan_configuration(const rte_eth_dev_info& device, PortInfo& info) 
     if (info.rss)
       conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
     else
-      log::info("port {}: {} has no RSS: it spreads flows over {} queues in its own way",
+      log::info("port {}: {} has no RSS: the driver decides how flows spread over {} queues",
                 info.device, info.driver, info.num_queues);
   }
   return conf;
@@ -112,7 +114,7 @@ uint16_t plan_queues(const PortConfig& config, const rte_eth_dev_info& device,
 
 uint32_t plan_mtu(const PortConfig& config, const rte_eth_dev_info& device,
                   const std::string& name) {
-  // As ethdev: what the device adds to an MTU to make a frame.
+  // Frame bytes on top of the MTU, computed as in ethdev.
   const uint32_t overhead = device.max_mtu != UINT16_MAX && device.max_rx_pktlen > device.max_mtu
                                 ? device.max_rx_pktlen - device.max_mtu
                                 : RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
@@ -125,16 +127,15 @@ uint32_t plan_mtu(const PortConfig& config, const rte_eth_dev_info& device,
   return mtu;
 }
 
-// Neighbour solicitations come by multicast. A device that cannot receive all of it may take
-// everything instead.
+// Receives all multicast, because neighbour solicitations need it; else falls back to promiscuous.
 void receive_multicast(const PortConfig& config, const PortInfo& info) {
   if (config.promiscuous && rte_eth_promiscuous_enable(info.id) != 0)
-    log::warning("port {}: {} cannot be promiscuous", info.device, info.driver);
+    log::warning("port {}: {} does not support promiscuous mode", info.device, info.driver);
   if (rte_eth_allmulticast_enable(info.id) == 0) return;
   if (rte_eth_promiscuous_enable(info.id) == 0) return;
   log::info(
-      "port {}: {} cannot be told to receive multicast: if IPv6 peers do not find us, give them a "
-      "static neighbour entry",
+      "port {}: {} cannot enable multicast reception: if IPv6 peers do not resolve our address, "
+      "give them a static neighbour entry",
       info.device, info.driver);
 }
 
@@ -149,7 +150,7 @@ Result<Port> Port::open(const PortConfig& config) {
   info.device = name;
   rte_eth_dev_info device{};
   if (const int result = rte_eth_dev_info_get(info.id, &device); result != 0)
-    return std::unexpected(driver_error(info.device, "its properties", result));
+    return std::unexpected(driver_error(info.device, "cannot query the device", result));
   info.driver = device.driver_name == nullptr ? "?" : device.driver_name;
   info.socket = rte_eth_dev_socket_id(info.id);
   info.partial_checksums = leaves_checksums_partial(info.driver);
@@ -166,15 +167,15 @@ Result<Port> Port::open(const PortConfig& config) {
 
   rte_eth_conf conf = plan_configuration(device, info);
   conf.rxmode.mtu = info.mtu;
-  port.open_ = true;  // from here on a failure must close the device
+  port.open_ = true;  // from now on a failure must close the device
   if (const int result = rte_eth_dev_configure(info.id, info.num_queues, info.num_queues, &conf);
       result != 0)
-    return std::unexpected(driver_error(info.device, "configuring it", result));
+    return std::unexpected(driver_error(info.device, "cannot configure the device", result));
   uint16_t rx_descriptors = config.rx_descriptors, tx_descriptors = config.tx_descriptors;
   if (const int result =
           rte_eth_dev_adjust_nb_rx_tx_desc(info.id, &rx_descriptors, &tx_descriptors);
       result != 0 && result != -ENOTSUP)
-    return std::unexpected(driver_error(info.device, "choosing descriptors", result));
+    return std::unexpected(driver_error(info.device, "cannot set descriptor counts", result));
   device.default_rxconf.offloads = conf.rxmode.offloads;
   device.default_txconf.offloads = conf.txmode.offloads;
   const auto socket = static_cast<unsigned>(info.socket);
@@ -182,14 +183,14 @@ Result<Port> Port::open(const PortConfig& config) {
     if (const int result = rte_eth_rx_queue_setup(info.id, queue, rx_descriptors, socket,
                                                   &device.default_rxconf, config.pool);
         result != 0)
-      return std::unexpected(driver_error(info.device, "its receive queue", result));
+      return std::unexpected(driver_error(info.device, "cannot set up a receive queue", result));
     if (const int result =
             rte_eth_tx_queue_setup(info.id, queue, tx_descriptors, socket, &device.default_txconf);
         result != 0)
-      return std::unexpected(driver_error(info.device, "its transmit queue", result));
+      return std::unexpected(driver_error(info.device, "cannot set up a transmit queue", result));
   }
   if (const int result = rte_eth_dev_start(info.id); result != 0)
-    return std::unexpected(driver_error(info.device, "starting it", result));
+    return std::unexpected(driver_error(info.device, "cannot start the device", result));
   receive_multicast(config, info);
 
   rte_ether_addr mac{};

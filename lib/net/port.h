@@ -1,5 +1,4 @@
-// One DPDK port, any driver: opened with what the device offers, one log line for each thing it
-// lacks.
+// One DPDK port, of any driver. Uses the device's offloads and logs one line for each missing one.
 //
 // Opened and closed by the main thread; queue q is used by one worker only.
 #pragma once
@@ -18,13 +17,13 @@ struct rte_mempool;
 namespace itif::net {
 
 struct PortConfig {
-  std::string device;       // "net_af_packet0", "0000:3b:00.0", as EAL names it; empty: the first
-  uint16_t num_queues = 1;  // fewer if the device has fewer
-  uint16_t rx_descriptors = 1024;  // clamped to what the device takes
+  std::string device;       // EAL's name: "net_af_packet0", "0000:3b:00.0"; empty: the first device
+  uint16_t num_queues = 1;  // reduced to what the device has
+  uint16_t rx_descriptors = 1024;  // clamped to the device's limits
   uint16_t tx_descriptors = 1024;
-  uint32_t mtu = 1500;  // of an IP packet; VLAN tags come on top
+  uint32_t mtu = 1500;  // bytes of an IP packet, without VLAN tags
   rte_mempool* pool = nullptr;
-  bool promiscuous = false;  // only needed if the device cannot filter for its own MAC address
+  bool promiscuous = false;  // needed only if the device cannot filter for its own MAC address
 };
 
 struct PortInfo {
@@ -36,7 +35,7 @@ struct PortInfo {
   uint32_t mtu = 1500;
   TxOffloads tx_offloads;
   bool rss = false;
-  bool rx_checksums = false;       // the device verifies; flags in each mbuf tell
+  bool rx_checksums = false;       // the device verifies and sets flags in each mbuf
   bool partial_checksums = false;  // a virtual link whose kernel leaves UDP checksums unfinished
   int socket = -1;
 };
@@ -59,9 +58,10 @@ struct Link {
 
 class Port {
  public:
-  // Starts the port. A link that is down is logged, not an error. Errors: kNotFound (no such
-  // device; lists those there are), kInvalidArgument (an MTU that the mbufs cannot hold),
-  // kUnsupported, kResourceExhausted; the message says what the driver answered and what to do.
+  // Opens and starts the port. A link that is down is logged and is not an error. Errors: kNotFound
+  // (no such device; lists the existing ones), kPermission, kInvalidArgument (an MTU that the mbufs
+  // cannot hold), kUnsupported, kResourceExhausted. The message gives the driver's error and the
+  // remedy.
   static Result<Port> open(const PortConfig& config);
   Port(Port&& other) noexcept;
   Port& operator=(Port&& other) noexcept;
@@ -71,9 +71,9 @@ class Port {
   PortStats stats() const noexcept;
   Link link() const noexcept;
 
-  // Up to out.size() received mbufs, now the caller's.
+  // Receives up to out.size() mbufs, which the caller then owns.
   uint16_t rx_burst(uint16_t queue, std::span<rte_mbuf*> out) const noexcept;
-  // Hands a prefix of `mbufs` to the device and returns its length; the rest stays the caller's.
+  // Hands a prefix of `mbufs` to the device and returns its length. The caller keeps the rest.
   uint16_t tx_burst(uint16_t queue, std::span<rte_mbuf*> mbufs) const noexcept;
 
  private:

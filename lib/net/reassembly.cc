@@ -32,15 +32,15 @@ bool same_geometry(const Context& context, const wire::Header& header) noexcept 
          ((context.request.flags ^ header.flags) & ~kVolatileFlags) == 0;
 }
 
-// Bytes of piece `i`, or 0 if there is none but in an empty message.
+// Returns the bytes of piece `i`; 0 for the only piece of an empty message.
 uint32_t piece_bytes(const Context& context, uint32_t i) noexcept {
   const uint64_t offset = uint64_t{i} * context.fragment_bytes;
   const uint32_t total = context.request.payload_bytes;
   return static_cast<uint32_t>(std::min<uint64_t>(context.fragment_bytes, total - offset));
 }
 
-// wire::parse has checked the datagram against itself, same_geometry against the request: this is
-// the last look before it becomes an index.
+// The last check before the offset becomes an index: wire::parse has checked the datagram alone,
+// and same_geometry has compared it with the request.
 bool fits(const Context& context, const Arrival& arrival) noexcept {
   const uint32_t offset = arrival.header->offset;
   return offset % context.fragment_bytes == 0 &&
@@ -56,7 +56,7 @@ Reassembler::Reassembler(const ReassemblyLimits& limits, uint64_t seed)
       first_free_(0),
       index_(limits.max_contexts, seed),
       arena_(limits.piece_slots),
-      timers_(limits.max_contexts),
+      timers_(limits.max_contexts, {.shift = 20, .num_ticks = 1024}),
       tenants_(limits.max_tenants) {
   for (uint32_t i = 0; i < limits.max_contexts; ++i) contexts_[i].next_free = i + 1;
 }
@@ -155,7 +155,7 @@ Reassembler::Added Reassembler::start(const Arrival& arrival, const Admission& a
   if (context.num_arrived == context.num_pieces)
     become_whole(context, arrival.now_ns);
   else
-    schedule(context, arrival.now_ns);
+    schedule(context);
   return {Outcome::held(), &context, context.state == ContextState::kExecuting};
 }
 
@@ -175,8 +175,8 @@ Reassembler::Added Reassembler::add(Context& context, const Arrival& arrival) no
 }
 
 void Reassembler::hold(Context& context, const Arrival& arrival) noexcept {
-  // Readers load 4-byte words. The header in front of the payload has been read and is ours to
-  // overwrite, so the payload slides down in its own buffer.
+  // Readers load 4-byte words, so an unaligned payload is moved down in its buffer, over the end of
+  // the header, which has been read.
   const std::byte* data = arrival.payload.data();
   const size_t excess = reinterpret_cast<uintptr_t>(data) % 4;
   if (excess != 0 && !arrival.payload.empty()) {
@@ -209,11 +209,11 @@ void Reassembler::become_whole(Context& context, uint64_t now_ns) noexcept {
     context.request.pieces = {table(context).pieces, context.num_pieces};
 }
 
-void Reassembler::schedule(Context& context, uint64_t now_ns) noexcept {
+void Reassembler::schedule(Context& context) noexcept {
   const request::Request& request = context.request;
   uint64_t expiry_ns = std::min(request.arrival_ns + limits_.timeout_ns, context.next_stall_ns);
   if (request.deadline_ns != 0) expiry_ns = std::min(expiry_ns, request.deadline_ns);
-  timers_.schedule(slot_of(context), expiry_ns, now_ns);
+  timers_.set(slot_of(context), expiry_ns);
 }
 
 size_t Reassembler::sweep(uint64_t now_ns, std::span<Due> due) noexcept {
@@ -229,7 +229,7 @@ size_t Reassembler::sweep(uint64_t now_ns, std::span<Due> due) noexcept {
     } else if (timeout_ns <= now_ns) {
       due[count++] = {&context, Due::kTimeout};
     } else {
-      // Pieces since then put the stall off; the timer is only moved here, not by each of them.
+      // Pieces that arrived meanwhile postpone the stall. The timer moves only here, not per piece.
       const uint64_t quiet_until_ns = context.last_piece_ns + context.stall_gap_ns;
       if (quiet_until_ns <= now_ns) {
         due[count++] = {&context, Due::kStalled};
@@ -238,7 +238,7 @@ size_t Reassembler::sweep(uint64_t now_ns, std::span<Due> due) noexcept {
       } else {
         context.next_stall_ns = quiet_until_ns;
       }
-      schedule(context, now_ns);
+      schedule(context);
     }
   }
   return count;

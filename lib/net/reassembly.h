@@ -1,17 +1,17 @@
 // Joins the pieces of requests. Pieces stay in their mbufs; nothing is copied.
 //
-// Owned by one worker. Contexts, piece tables, index and timers are allocated at construction and
-// never again. Bounded: contexts, held buffer bytes and piece tables, each in all and per tenant; on
-// top, a tenant may take of each only as much as is still free (base/share.h), so that no tenant can
-// keep the others out. Verification (tag, tenant, quota) comes before start(): an unverified datagram
-// never takes a context.
+// Owned by one worker. Contexts, piece tables, index and timers are allocated only at construction.
+// Contexts, held buffer bytes and piece tables are bounded, in total and per tenant. A tenant may
+// take of each at most as much as is still free (base/share.h), so no tenant can lock the others
+// out. Verification (tag, tenant, quota) comes before start(): an unverified datagram never takes a
+// context.
 //
 // A context is kAssembling from start() until its last piece arrives, then kExecuting (lent to the
-// executor as request::Request) until release(). What a finished request answered is
-// ResponseCache's.
+// executor as request::Request) until release(). ResponseCache keeps the answers of finished
+// requests.
 //
-// An mbuf belongs to the context from Outcome::held() to release_pieces() or release(), which put all of
-// them on the DeathRow at once; with any other outcome it stays the caller's.
+// The context owns an mbuf from Outcome::held() until release_pieces() or release(), which put all
+// its mbufs on the DeathRow. With any other outcome the caller keeps the mbuf.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,13 @@
 #include <span>
 #include <vector>
 
+#include "base/timer_wheel.h"
 #include "net/address.h"
 #include "net/death_row.h"
 #include "net/drop_reason.h"
 #include "net/key_index.h"
 #include "net/message_key.h"
 #include "net/piece_arena.h"
-#include "net/timer_wheel.h"
 #include "request/request.h"
 #include "wire/datagram.h"
 
@@ -34,18 +34,19 @@ namespace itif::net {
 
 struct ReassemblyLimits {
   uint32_t max_contexts = 16384;
-  // Whole packet buffers, not payload: a 64-byte piece keeps 2 KiB. Keep it well below the pool's
-  // size, or a flood of halves starves the receive queues.
+  // Counts whole packet buffers, not payload: a 64-byte piece holds 2 KiB. Keep it well below the
+  // pool's size; otherwise a flood of incomplete requests starves the receive queues.
   uint64_t max_held_bytes = 256u << 20;
   uint32_t tenant_max_contexts = 4096;
   uint64_t tenant_max_held_bytes = 128u << 20;
-  uint32_t max_tenants = 4096;              // tenant_index is below
-  uint32_t max_pieces_per_request = 16384;  // 16 MiB at 1,384 bytes takes 12,123
-  // Tables of requests of more than Context::kInlinePieces pieces, 24 bytes a slot.
+  uint32_t max_tenants = 4096;              // tenant_index is below this
+  uint32_t max_pieces_per_request = 16384;  // 16 MiB in pieces of 1,384 bytes takes 12,123
+  // For piece tables of requests with more than Context::kInlinePieces pieces; 24 bytes per slot.
   uint32_t piece_slots = 262144;
   uint64_t timeout_ns = 500'000'000;  // from a request's first piece
-  uint64_t stall_ns =
-      0;  // no piece for this long: report kStalled, again after twice as long; 0: never
+  // Reports kStalled after this time without a piece, then again after twice that time, and so on;
+  // 0: never.
+  uint64_t stall_ns = 0;
 };
 
 enum class ContextState : uint8_t { kFree, kAssembling, kExecuting };
@@ -53,15 +54,15 @@ enum class ContextState : uint8_t { kFree, kAssembling, kExecuting };
 struct Context {
   static constexpr uint32_t kInlinePieces = 4;
 
-  request::Request request;  // first: see of()
+  request::Request request;  // must be the first member: see of()
   MessageKey key;
-  // The sender of the newest piece that was not a duplicate. A replayed datagram cannot move it, a
-  // client whose address changed mid-request is followed.
+  // The sender of the newest piece that was not a duplicate: follows a client whose address changes
+  // mid-request, but not a replayed datagram.
   Endpoint peer;
   ContextState state = ContextState::kFree;
-  wire::Auth auth = wire::Auth::kNone;  // of the first piece: answers use the same
-  uint16_t key_epoch = 0;               // likewise
-  wire::Key key_bytes{};  // the pipeline's: signs the answer, even if the tenant is gone
+  wire::Auth auth = wire::Auth::kNone;  // of the first piece; replies use the same
+  uint16_t key_epoch = 0;               // of the first piece; replies use the same
+  wire::Key key_bytes{};  // set by the pipeline; signs replies even after the tenant is removed
   uint16_t fragment_bytes = 0;
   uint32_t budget_us = 0;
   uint32_t num_pieces = 0;
@@ -69,7 +70,7 @@ struct Context {
   uint64_t held_bytes = 0;  // of packet buffers
   uint64_t last_piece_ns = 0;
 
-  // Reassembler's own.
+  // Private to Reassembler.
   uint64_t next_stall_ns = 0;
   uint64_t stall_gap_ns = 0;
   uint32_t arena_first = PieceArena::kNone;
@@ -93,13 +94,13 @@ struct Arrival {
   uint64_t now_ns = 0;
 };
 
-// What the pipeline decided when it admitted a request.
+// The pipeline's decisions on admitting a request.
 struct Admission {
   uint32_t tenant_index = 0;
   uint32_t slot = 0;
   uint16_t group = 0;
   uint16_t worker = 0;
-  std::atomic<uint32_t>* in_flight = nullptr;  // carried in the request; counted by the pipeline
+  std::atomic<uint32_t>* in_flight = nullptr;  // copied to the request; counted by the pipeline
   uint64_t deadline_ns = 0;                    // 0: none
 };
 
@@ -111,19 +112,19 @@ class Reassembler {
   Reassembler& operator=(const Reassembler&) = delete;
   ~Reassembler();  // frees what is still held
 
-  // nullptr if no such request is here.
+  // Returns nullptr if there is no such request.
   Context* find(const MessageKey& key) noexcept;
 
   struct Added {
     Outcome outcome;
-    Context* context = nullptr;  // not if start() failed
-    bool whole = false;          // this piece completed it: context->request may be lent out
+    Context* context = nullptr;  // nullptr if start() failed
+    bool whole = false;          // this piece completed context->request, which may be lent out
   };
-  // A request's first piece to arrive. REQUIRES: find() said nullptr.
+  // Starts a request with its first piece to arrive. REQUIRES: find() returned nullptr.
   // Drops: kContextsFull, kTenantContextsFull, kHeldBytesFull, kTenantHeldBytesFull, kPiecesFull,
   // kTenantPiecesFull, kTooManyPieces, kWireBadGeometry.
   Added start(const Arrival& arrival, const Admission& admission) noexcept;
-  // A further piece. Drops: kGeometryChanged, kDuplicate, kLate (it is executing),
+  // Adds a further piece. Drops: kGeometryChanged, kDuplicate, kLate (the request is executing),
   // kHeldBytesFull, kTenantHeldBytesFull.
   Added add(Context& context, const Arrival& arrival) noexcept;
 
@@ -132,35 +133,36 @@ class Reassembler {
     Context* context = nullptr;
     Why why = kTimeout;
   };
-  // Contexts still assembling whose time is up, at most due.size(); call again when it was filled.
-  // The caller answers and releases kTimeout and kDeadline; kStalled is a hint to send a resend
-  // datagram. Up to one timer tick (1.05 ms) late.
+  // Writes contexts that are still assembling and whose timer has expired, at most due.size();
+  // returns their number. Call it again if it filled `due`. The caller answers and releases
+  // kTimeout and kDeadline; kStalled is a hint to send a resend datagram. Up to one timer tick
+  // (1.05 ms) late.
   size_t sweep(uint64_t now_ns, std::span<Due> due) noexcept;
 
-  // The byte ranges of pieces that have not arrived, ascending, as many as fit; returns their
-  // number.
+  // Writes the byte ranges of missing pieces, ascending, as many as fit; returns their number.
   size_t missing_ranges(Context& context, std::span<wire::Range> out) noexcept;
 
-  // Its mbufs go to the death row, and the table of its pieces to others; the request goes on. Returns how
-  // many there were: none the second time. REQUIRES: it is executing; nobody reads request.pieces any more.
+  // Puts the request's mbufs on the death row and frees its piece table; the request continues.
+  // Returns the number of mbufs; 0 on a second call. REQUIRES: the context is kExecuting, and
+  // nobody reads request.pieces any more.
   uint32_t release_pieces(Context& context) noexcept;
-  // Ends the context and what it holds. Returns how many mbufs there were.
+  // Frees the context and everything that it holds. Returns the number of mbufs.
   // REQUIRES: nobody else uses context.request any more.
   uint32_t release(Context& context) noexcept;
 
-  // Frees what was put aside: once a poll.
+  // Frees the mbufs on the death row. Call it once per poll.
   void flush() noexcept { death_row_.flush(); }
 
   uint32_t num_contexts() const noexcept { return index_.size(); }
   uint64_t held_bytes() const noexcept { return held_bytes_; }
   uint64_t held_pieces() const noexcept { return held_pieces_; }
-  // Payloads that a driver delivered off 4-byte alignment and that were moved within their mbuf.
+  // Payloads that were not 4-byte aligned on arrival and were moved within their mbuf.
   uint64_t realigned() const noexcept { return realigned_; }
   uint32_t tenant_contexts(uint32_t tenant_index) const noexcept;
   uint64_t tenant_held_bytes(uint32_t tenant_index) const noexcept;
   uint64_t tenant_held_pieces(uint32_t tenant_index) const noexcept;
 
-  // Calls visit(Context&) for every live context (draining, device failure). It may release it.
+  // Calls visit(Context&) for every live context (draining, device failure). visit may release it.
   template <class Visit>
   void for_each(Visit&& visit) {
     for (uint32_t i = 0; i < limits_.max_contexts; ++i)
@@ -174,7 +176,7 @@ class Reassembler {
     uint32_t held_pieces = 0;
     uint32_t piece_slots = 0;
   };
-  struct Table {  // a context's pieces, wherever they are
+  struct Table {  // a context's piece table, inline or in the arena
     request::Piece* pieces;
     rte_mbuf** mbufs;
     uint64_t* arrived;
@@ -185,7 +187,7 @@ class Reassembler {
   DropReason charge_refusal(uint32_t tenant_index, uint64_t bytes) const noexcept;
   void hold(Context& context, const Arrival& arrival) noexcept;
   void become_whole(Context& context, uint64_t now_ns) noexcept;
-  void schedule(Context& context, uint64_t now_ns) noexcept;
+  void schedule(Context& context) noexcept;
   uint32_t slot_of(const Context& context) const noexcept {
     return static_cast<uint32_t>(&context - contexts_.get());
   }

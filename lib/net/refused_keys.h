@@ -1,8 +1,8 @@
-// Requests that were refused a moment ago, so that their further pieces do not start them again: the
-// tail of a refused request would otherwise take the quota and the contexts of whole ones.
+// Remembers recently refused requests, so that their further pieces do not start them again.
+// Otherwise the tail of a refused request would take quota and contexts from complete requests.
 //
-// A direct-mapped table with a short memory; a newer refusal takes an older one's place. What it
-// forgets costs a context for a while, and nothing else. One owner thread.
+// A direct-mapped table with a short memory; a newer refusal replaces an older one. A forgotten
+// refusal costs a context for a while and is otherwise harmless. One owner thread.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace itif::net {
 
 class RefusedKeys {
  public:
-  // `seed`: secret, for the hash. `memory_ns`: how long a refusal is known.
+  // `seed`: secret, for the hash. `memory_ns`: how long a refusal is remembered.
   RefusedKeys(uint64_t seed, uint64_t memory_ns) : seed_(seed), memory_ns_(memory_ns) {}
 
   void add(const MessageKey& key, uint64_t now_ns) noexcept { entry(key) = {key, now_ns}; }
@@ -23,7 +23,7 @@ class RefusedKeys {
     const Entry& found = entry(key);
     return found.key == key && found.refused_ns != 0 && now_ns - found.refused_ns < memory_ns_;
   }
-  // It has been accepted after all.
+  // Forgets a refusal after the request has been accepted.
   void erase(const MessageKey& key) noexcept {
     Entry& found = entry(key);
     if (found.key == key) found.refused_ns = 0;

@@ -31,8 +31,8 @@ bool ResponseCache::above_equal_share(uint32_t tenant_index) const noexcept {
          uint64_t{use.entries} * active_tenants_ > limits_.max_entries;
 }
 
-// Whoever has too much has much, and so is met soon from the oldest on: a short look suffices, and the
-// oldest of all goes where it does not.
+// Evicts the oldest entry of a tenant above its equal share, else the oldest entry. Such a tenant
+// has many entries, so it is usually found among the kLook oldest.
 void ResponseCache::make_room() noexcept {
   constexpr unsigned kLook = 64;
   uint32_t victim = oldest_;
@@ -50,7 +50,7 @@ CachedResponse* ResponseCache::put(const Put& put) noexcept {
          (first_free_ == kNil || (keep && kept_bytes_ + put.result.bytes > limits_.max_bytes))) {
     make_room();
   }
-  // Results that no longer can be found, or never could, live while they are sent: as many bytes again.
+  // Results outside the index live until they are transmitted; they may take as many bytes again.
   const bool sending = bytes_ > kept_bytes_;
   if (first_free_ == kNil || (sending && bytes_ + put.result.bytes > 2 * limits_.max_bytes)) {
     std::free(put.result.data);

@@ -1,11 +1,11 @@
-// What finished requests answered, for a while: a repeated request id is answered from here and
-// runs nothing, a client's resend is served from here, an ack ends it.
+// Keeps the answers of finished requests for a while. It answers a repeated request id without
+// running anything and serves a client's resend; an ack removes the entry.
 //
 // Owned by one worker. Owns the ResultBuffers (std::free). Bounded in entries and bytes; entries
-// are allocated at construction. The oldest go first, by age (TTL) or for room; for room, those of
-// tenants that have more than an equal share go before others', so that a tenant with many or large
-// answers pushes out its own. An entry that is being transmitted is pinned: it may leave the index,
-// but its bytes stay until the last unpin().
+// are allocated at construction. Entries leave oldest first, by age (TTL) or to make room. To make
+// room, entries of tenants above an equal share leave first, so a tenant with many or large answers
+// evicts its own. An entry that is being transmitted is pinned: it may leave the index, but its
+// bytes stay until the last unpin().
 #pragma once
 
 #include <cstddef>
@@ -24,19 +24,20 @@ struct ResponseCacheLimits {
   uint32_t max_entries = 65536;
   uint64_t max_bytes = 64u << 20;
   uint64_t ttl_ns = 2'000'000'000;
-  uint32_t max_tenants = 4096;  // tenant_index is below
+  uint32_t max_tenants = 4096;  // tenant_index is below this
 };
 
 struct CachedResponse {
   MessageKey key;
-  // The message's header, but for what differs per datagram: type kResponse or kStatus, kinds,
-  // status, total_bytes, fragment_bytes, aux. Auth and epoch are those of whoever is answered.
+  // The header fields shared by the message's datagrams: type (kResponse or kStatus), kinds,
+  // status, total_bytes, fragment_bytes, aux. Auth and key epoch are set from the datagram being
+  // answered.
   wire::Header header;
   request::ResultBuffer result;  // empty for a status
   uint64_t stored_ns = 0;
   uint32_t tenant_index = 0;
 
-  // ResponseCache's own.
+  // Private to ResponseCache.
   uint32_t pins = 0;
   bool indexed = false;
   uint32_t older = UINT32_MAX;
@@ -50,11 +51,11 @@ class ResponseCache {
   ResponseCache& operator=(const ResponseCache&) = delete;
   ~ResponseCache();
 
-  // Takes `result` (also when it fails: then it is freed). The entry comes pinned once: unpin() it
-  // when it has been transmitted. An older answer under the same key is forgotten. With keep =
-  // false, and when it alone is larger than the cache, it cannot be found again and dies with its
-  // last pin. nullptr: every entry is pinned, or results that are being transmitted take as much
-  // as the cache.
+  // Takes over `result`, which is freed on failure. Replaces an older answer under the same key.
+  // The entry is pinned once: unpin() it after its transmission. With keep = false, or if the
+  // result alone exceeds max_bytes, find() does not return the entry and its last unpin() frees it.
+  // Returns nullptr if every entry is pinned, or if results that are only being transmitted take as
+  // much as the cache.
   struct Put {
     MessageKey key;
     wire::Header header;
@@ -65,18 +66,18 @@ class ResponseCache {
   };
   CachedResponse* put(const Put& put) noexcept;
 
-  // nullptr if there is none or it has outlived the TTL.
+  // Returns nullptr if there is no entry or it has outlived the TTL.
   CachedResponse* find(const MessageKey& key, uint64_t now_ns) noexcept;
   void pin(CachedResponse& entry) noexcept { ++entry.pins; }
   void unpin(CachedResponse& entry) noexcept;
-  // An ack. False if there was none.
+  // Removes the entry (on an ack). Returns false if there was none.
   bool erase(const MessageKey& key) noexcept;
-  // Forgets what has outlived the TTL, oldest first, at most `most`; returns how many.
+  // Removes entries that have outlived the TTL, oldest first, at most `most`; returns their number.
   size_t expire(uint64_t now_ns, size_t most) noexcept;
 
   uint32_t num_entries() const noexcept { return used_; }
   uint64_t bytes() const noexcept { return bytes_; }
-  uint64_t evictions() const noexcept { return evictions_; }  // for room, before their time; tests
+  uint64_t evictions() const noexcept { return evictions_; }  // to make room; for tests
 
  private:
   struct TenantUse {
@@ -85,7 +86,8 @@ class ResponseCache {
   };
   void make_room() noexcept;
   bool above_equal_share(uint32_t tenant_index) const noexcept;
-  void forget(CachedResponse& entry) noexcept;  // out of index and list; freed if not pinned
+  // Removes the entry from index and list, and frees it unless it is pinned.
+  void forget(CachedResponse& entry) noexcept;
   void free_entry(CachedResponse& entry) noexcept;
   uint32_t slot_of(const CachedResponse& entry) const noexcept {
     return static_cast<uint32_t>(&entry - entries_.get());
@@ -98,11 +100,11 @@ class ResponseCache {
   uint32_t oldest_;
   uint32_t newest_;
   uint32_t used_ = 0;
-  uint64_t bytes_ = 0;       // pinned ones included
-  uint64_t kept_bytes_ = 0;  // of what can be found: the bound
+  uint64_t bytes_ = 0;       // of all entries, including pinned ones that are not indexed
+  uint64_t kept_bytes_ = 0;  // of indexed entries; at most max_bytes
   uint64_t evictions_ = 0;
-  std::vector<TenantUse> tenants_;  // of what can be found
-  uint32_t active_tenants_ = 0;     // that have something here
+  std::vector<TenantUse> tenants_;  // of indexed entries
+  uint32_t active_tenants_ = 0;     // tenants with indexed entries
 };
 
 }  // namespace itif::net

@@ -36,7 +36,7 @@ Cursor Cursor::resend(const wire::Header& header, std::span<const wire::Range> r
   const uint64_t fragment = header.fragment_bytes;
   const uint64_t total = header.total_bytes;
   if (fragment == 0) return cursor;
-  uint64_t sent_to = 0;  // nothing is sent twice, whatever the ranges say
+  uint64_t sent_to = 0;  // overlapping ranges are sent once
   for (const wire::Range& range : ranges.first(std::min(ranges.size(), wire::kMaxRanges))) {
     if (range.bytes == 0 || range.offset >= total) continue;
     const uint64_t begin = std::max(range.offset / fragment * fragment, sent_to);

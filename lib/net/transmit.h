@@ -1,5 +1,6 @@
-// Cuts a message into datagrams, each in a fresh mbuf with its own tag: resumable, so that a
-// message of megabytes shares the queue with others and waits when the queue or the pool is full.
+// Cuts a message into datagrams, each in a fresh mbuf with its own tag. Resumable, so that a
+// message of megabytes shares the queue with others, and waits while the queue is full or the pool
+// empty.
 #pragma once
 
 #include <array>
@@ -17,35 +18,36 @@ struct rte_mempool;
 
 namespace itif::net {
 
-// The largest piece that reaches a peer unfragmented: path MTU − IP − UDP − header − tag, rounded
-// down to a multiple of 4, at most kMaxFragmentBytes. VLAN tags are outside an MTU. 0 if less than
-// kMinFragmentBytes is left.
+// Returns the largest piece that reaches a peer unfragmented: path MTU − IP − UDP − header − tag,
+// rounded down to a multiple of 4, at most kMaxFragmentBytes; 0 if less than kMinFragmentBytes is
+// left. VLAN tags do not count towards an MTU.
 uint32_t fragment_bytes_for(uint32_t path_mtu, uint8_t ip_version, wire::Auth auth) noexcept;
 
-// The largest piece that fits the pool's buffers over IPv6, with a tag and two VLAN tags.
+// Returns the largest piece that fits the pool's buffers over IPv6, with a tag and two VLAN tags.
 uint32_t max_fragment_bytes(rte_mempool* pool) noexcept;
 
-// Where a message goes and under which key. header: as for the whole message, with total_bytes,
-// fragment_bytes, auth and key_epoch; offset, payload_bytes and header_bytes are set per datagram.
+// A message to send to `peer`, authenticated with `key`.
 struct Message {
+  // The caller sets total_bytes, fragment_bytes, auth and key_epoch. transmit() sets offset,
+  // payload_bytes and header_bytes per datagram.
   wire::Header header;
   std::span<const std::byte> payload;  // header.total_bytes long
   Endpoint peer;
   wire::Key key{};
 };
 
-// What of a message is still to be sent: ascending ranges of whole pieces.
+// The unsent parts of a message: ascending ranges of whole pieces.
 class Cursor {
  public:
-  // The whole message; one empty datagram if it has no payload.
+  // Covers the whole message; one empty datagram if it has no payload.
   static Cursor whole(const wire::Header& header) noexcept;
-  // What a resend datagram asks for, widened to whole pieces and clipped to the message; ranges
-  // that make no sense are left out.
+  // Covers the ranges of a resend datagram, widened to whole pieces and clipped to the message.
+  // Empty, overlapping and out-of-range parts are left out.
   static Cursor resend(const wire::Header& header, std::span<const wire::Range> ranges) noexcept;
 
   bool done() const noexcept { return current_ == count_; }
   uint32_t offset() const noexcept { return ranges_[current_].offset; }
-  // Past the piece at offset(), which was `bytes` long. REQUIRES: !done().
+  // Moves past the piece at offset(), which is `bytes` long. REQUIRES: !done().
   void advance(uint32_t bytes) noexcept;
 
  private:
@@ -56,16 +58,16 @@ class Cursor {
 
 struct Transmitted {
   size_t count = 0;      // mbufs written to `out`
-  bool no_mbuf = false;  // stopped for want of a buffer: try again later
+  bool no_mbuf = false;  // the pool is empty: try again later
 };
-// Builds the next datagrams of the message, at most out.size(). Done when cursor.done().
-// REQUIRES: header.total_bytes = payload.size(), header.fragment_bytes ≤
-// max_fragment_bytes(pool); a header without fragment size (status) is sent as one datagram.
+// Builds the next datagrams of the message, at most out.size(). The message is complete when
+// cursor.done(). A header with fragment_bytes 0 (status) makes one datagram. REQUIRES:
+// header.total_bytes = payload.size(), header.fragment_bytes ≤ max_fragment_bytes(pool).
 Transmitted transmit(const Message& message, Cursor& cursor, rte_mempool* pool,
                      const TxOffloads& offloads, std::span<rte_mbuf*> out) noexcept;
 
-// One datagram on its own (status, busy, token, pong, resend); nullptr if there is no buffer or the
-// payload does not fit one.
+// Builds a single datagram (status, busy, token, pong, resend). Returns nullptr if the pool is
+// empty or the payload does not fit a buffer.
 rte_mbuf* build_datagram(const wire::Header& header, std::span<const std::byte> payload,
                          const wire::Key& key, const Endpoint& peer, rte_mempool* pool,
                          const TxOffloads& offloads) noexcept;

@@ -1,6 +1,6 @@
-// A worker's responses on their way out, a few datagrams of each in turn: round-robin over tenants,
-// and over each tenant's responses, with a quantum, so that a short answer does not wait behind a long
-// one, nor a tenant behind another's many.
+// The responses that a worker is sending. Round-robin over tenants and over each tenant's
+// responses, kQuantum datagrams at a time. A short answer thus does not wait for a long one, and a
+// tenant does not wait for the many answers of another.
 //
 // Owned by one worker; jobs are allocated at construction. A job pins its cache entry. A tenant may
 // have as many jobs as are still free (base/share.h).
@@ -18,17 +18,17 @@ namespace itif::net {
 
 class TransmitQueue {
  public:
-  static constexpr size_t kQuantum = 8;  // datagrams of one job in its turn
+  static constexpr size_t kQuantum = 8;  // datagrams per job and round
 
-  // Entries' tenant_index is below max_tenants.
+  // REQUIRES: the tenant_index of every entry is below max_tenants.
   TransmitQueue(uint32_t max_jobs, uint32_t max_tenants, ResponseCache& cache);
   TransmitQueue(const TransmitQueue&) = delete;
   TransmitQueue& operator=(const TransmitQueue&) = delete;
   ~TransmitQueue();  // unpins what is left
 
-  // Sends what `cursor` says of `entry` to `peer`. Takes over one pin of the entry in any case.
-  // `header`: entry.header with the peer's auth and key epoch. False:
-  // DropReason::kTransmitQueueFull.
+  // Queues the part of `entry` that `cursor` covers, to be sent to `peer`. `header`: entry.header
+  // with the peer's auth and key epoch. Takes over one pin of the entry, also on failure. Returns
+  // false if the queue, or the tenant's share of it, is full (DropReason::kTransmitQueueFull).
   struct Job {
     CachedResponse* entry = nullptr;
     wire::Header header;
@@ -38,8 +38,7 @@ class TransmitQueue {
   };
   bool push(const Job& job) noexcept;
 
-  // Builds datagrams into `out` while it has room; returns how many. Leaves the flush to the
-  // caller.
+  // Builds datagrams into `out` while it has room; returns their number. The caller flushes.
   size_t poll(TxBuffer& out, rte_mempool* pool, const TxOffloads& offloads) noexcept;
 
   size_t size() const noexcept { return count_; }
@@ -52,7 +51,7 @@ class TransmitQueue {
     Job job;
     uint32_t next = kNil;
   };
-  // A tenant's jobs in the order of their turns; `next`: the tenant whose turn is after this one's.
+  // A tenant's jobs in service order. `next`: the tenant to serve after this one.
   struct Lane {
     uint32_t head = kNil;
     uint32_t tail = kNil;

@@ -1,8 +1,9 @@
-// The frames a worker is about to send on its queue, and what it does when the queue is full.
+// The frames that a worker is about to send on its queue.
 //
-// Owned by one worker. push() takes the mbuf in any case. flush() offers everything to the device
-// once; what the queue refuses stays for the next flush, and after kMaxRefusals flushes in a row
-// that moved nothing the frames are freed and counted: a dead link must not hold mbufs for ever.
+// Owned by one worker. push() takes over the mbuf, also on failure. flush() offers all frames to
+// the device once; refused frames stay for the next flush. After kMaxRefusals consecutive flushes
+// without progress the frames are freed and counted, so that a dead link does not hold mbufs for
+// ever.
 #pragma once
 
 #include <array>
@@ -23,12 +24,12 @@ class TxBuffer {
   TxBuffer& operator=(const TxBuffer&) = delete;
   ~TxBuffer();
 
-  // Frames that can still be pushed.
+  // Returns the number of frames that can still be pushed.
   size_t room() const noexcept { return kCapacity - count_; }
   size_t pending() const noexcept { return count_; }
-  // False: full even after a flush; the mbuf has been freed and counted in dropped().
+  // Returns false if full even after a flush; the mbuf is then freed and counted in dropped().
   bool push(rte_mbuf* mbuf) noexcept;
-  // Returns the frames handed to the device.
+  // Returns the number of frames handed to the device.
   size_t flush() noexcept;
 
   uint64_t sent() const noexcept { return sent_; }
@@ -44,7 +45,8 @@ class TxBuffer {
   uint64_t dropped_ = 0;
   uint64_t sent_bytes_ = 0;
   std::array<rte_mbuf*, kCapacity> mbufs_;
-  std::array<uint32_t, kCapacity> bytes_;  // of each: the device may free what it takes at once
+  // Frame lengths, kept because the device may free a frame as soon as it accepts it.
+  std::array<uint32_t, kCapacity> bytes_;
 };
 
 }  // namespace itif::net

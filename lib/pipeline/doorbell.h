@@ -1,7 +1,7 @@
-// Wakes a thread that found nothing to do, without costing anything while it is busy.
+// Wakes a thread that sleeps because it found nothing to do. Costs a busy thread nothing.
 //
-// One sleeper, any number of ringers. A ringer first makes its work visible (puts it on a ring), then
-// calls ring(): a fence and a load if the sleeper is awake, a futex call if it is not.
+// One sleeper, any number of ringers. A ringer first makes its work visible (puts it on a ring),
+// then calls ring(): a fence and a load if the sleeper is awake, a futex call if it sleeps.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,8 @@ class Doorbell {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (asleep_.load(std::memory_order_relaxed) != 0) wake();
   }
-  // Sleeps until rung, at most max_ns, unless `ready()` finds work after the sleep was announced.
+  // Sleeps until rung, at most max_ns. Does not sleep if `ready()` finds work after the sleep has
+  // been announced.
   template <class Ready>
   void wait(uint64_t max_ns, Ready&& ready) noexcept {
     asleep_.store(1, std::memory_order_relaxed);
@@ -31,7 +32,7 @@ class Doorbell {
   alignas(64) std::atomic<uint32_t> asleep_{0};
 };
 
-// Lets this thread's sleeps end on time: the kernel's default slack of 50 µs is as long as they are.
+// Minimises this thread's timer slack: the kernel's default of 50 µs is as long as our sleeps.
 void use_precise_sleeps() noexcept;
 
 }  // namespace itif::pipeline

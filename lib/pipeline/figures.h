@@ -1,4 +1,4 @@
-// Sums of the workers' counters, for whoever shows them. Any thread.
+// Sums of the workers' counters, for display. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ using Workers = std::span<const std::unique_ptr<Worker>>;
 
 struct TenantFigures {
   uint64_t received = 0, forwarded = 0;                  // datagrams
-  uint64_t held = 0;                                     // a level: taken over, not subtracted
+  uint64_t held = 0;                                     // a gauge: operator-= does not change it
   std::array<uint64_t, net::kNumDropReasons> dropped{};  // by net::DropReason
   uint64_t requests = 0, responses = 0, deadline_missed = 0, slo_missed = 0, tokens = 0;
   std::array<uint64_t, wire::kNumStatusCodes> statuses{};  // by wire::StatusCode

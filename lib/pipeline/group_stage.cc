@@ -7,14 +7,14 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "runtime/generation_executor.h"
+#include "runtime/generate/generation_executor.h"
 
 namespace itif::pipeline {
 namespace {
 
 constexpr std::chrono::milliseconds kTaskPoll{2};
-constexpr uint64_t kRunningSleepNs = 100'000'000;  // a bell that rings ends it
-constexpr uint64_t kDevicePollNs = 10'000;         // of a device that rings none
+constexpr uint64_t kRunningSleepNs = 100'000'000;  // the bell ends it earlier
+constexpr uint64_t kDevicePollNs = 10'000;         // for devices that do not ring the bell
 
 }  // namespace
 
@@ -40,7 +40,8 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   ITIF_ASSIGN(stage->stream_,
               device.make_stream(stage->group_->stream_limits(),
                                  {.cpus = options.cpus,
-                                  .runs_apart = options.overlaps,
+                                  .is_async = options.overlaps,
+                                  .shares_cpus = !options.sharing_workers.empty(),
                                   .clock = &clock,
                                   .on_done = [bell = &stage->ring_->bell] { bell->ring(); }}));
   if (generates) {
@@ -87,7 +88,8 @@ void GroupStage::run() noexcept {
   task_.store(nullptr, std::memory_order_release);
 }
 
-// While batches run nothing has to be looked for where the device rings as requests do.
+// While batches run, the thread sleeps until a request or the device rings the bell. Devices that
+// do not ring it are polled.
 void GroupStage::rest(Idle& idle) noexcept {
   const auto ready = [this] {
     return !ring_->empty() || executor_->has_results() || executor_->has_read_packets() ||
@@ -117,7 +119,7 @@ void GroupStage::perform(StageTask& task, const std::function<void()>& meanwhile
 size_t GroupStage::run_task() noexcept {
   StageTask* task = task_.load(std::memory_order_acquire);
   if (task == nullptr) return 0;
-  finish_batches();  // it has the device for itself
+  finish_batches();  // the task has the device to itself
   if (!task->step(*stream_)) task_.store(nullptr, std::memory_order_release);
   return 1;
 }
@@ -133,30 +135,45 @@ void GroupStage::finish_batches() noexcept {
 size_t GroupStage::poll() noexcept {
   std::array<request::Request*, 64> arrived;
   size_t taken = 0;
-  // Bounded: requests that arrive without end must not keep a batch from starting.
+  // Bounded, so that a steady stream of requests cannot keep a batch from starting.
   while (taken < runtime::RequestExecutor::kMaxIntake) {
     const unsigned count = ring_->pop(arrived.data(), arrived.size());
     if (count == 0) break;
     for (unsigned i = 0; i < count; ++i) executor_->submit(arrived[i]);
     taken += count;
   }
+  choose_waiting();
   runtime::BatchFigures figures;
   const size_t completed = executor_->step(*this, figures);
   count(figures);
-  // Of sequences that go on, nothing is completed.
+  // A generation step may complete no request, so its tokens count as work too.
   const size_t done = taken + completed + figures.num_tokens + run_task();
-  return done > 0 ? done : make_ready();
+  return done > 0 ? done : warm_up();
 }
 
-// One form a turn, while nobody waits: whoever comes meanwhile waits for one at most.
-size_t GroupStage::make_ready() noexcept {
-  if (next_form_ >= group_->num_forms() || executor_->num_executing() > 0 || device_failed())
+// Called before each batch. Reads the workers' counters once per window of SpinChoice.
+void GroupStage::choose_waiting() noexcept {
+  if (options_.sharing_workers.empty() || executor_->num_queued() == 0) return;
+  const uint64_t now_ns = clock_->now_ns();
+  if (!spin_choice_.wants_count(now_ns)) return;
+  uint64_t unserved = counters_.refused.read();
+  for (const telemetry::WorkerCounters* worker : options_.sharing_workers)
+    unserved += worker->total_dropped();
+  const bool before = spin_choice_.sleeps_early();
+  spin_choice_.measure(now_ns, unserved);
+  if (spin_choice_.sleeps_early() != before) stream_->sleep_early(!before);
+}
+
+// Captures one graph bucket per idle poll, so that a new request waits for at most one capture.
+size_t GroupStage::warm_up() noexcept {
+  if (next_bucket_ >= group_->num_buckets() || executor_->num_executing() > 0 || device_failed())
     return 0;
-  Status made = group_->make_ready(*stream_, next_form_++);
+  Status made = group_->warm_up(*stream_, next_bucket_++);
   count_graphs();
   if (made) return 1;
-  log::warning("group {}: small batches are not made ready for: {}", name_, made.error().message);
-  next_form_ = group_->num_forms();
+  log::warning("group {}: CUDA graph warm-up failed; small batches launch kernel by kernel: {}",
+               name_, made.error().message);
+  next_bucket_ = group_->num_buckets();
   return 0;
 }
 
@@ -191,14 +208,14 @@ void GroupStage::count(const runtime::BatchFigures& figures) noexcept {
 
 void GroupStage::complete(std::span<request::Request* const> requests) noexcept {
   for (request::Request* request : requests) {
-    // Sized for every context of the worker, so a full ring is a defect.
+    // The ring has room for every context of the worker, so a full ring is a bug.
     CHECK(returns_[request->worker]->push(request));
   }
   for (ReturnRing* ring : returns_)
     if (!ring->empty()) ring->bell().ring();
 }
 
-// Rings no bell: a worker looks here before it receives again, and nobody waits for it otherwise.
+// Rings no bell: the worker checks the ring at its next poll, and nobody waits for the packets.
 void GroupStage::release_packets(std::span<request::Request* const> requests) noexcept {
   for (request::Request* request : requests)
     CHECK(returns_[request->worker]->push_packets(request));

@@ -1,8 +1,8 @@
-// A group as a stage of the pipeline: requests in by a ring, batches through the executor, requests
-// back to their workers by theirs.
+// A group as a stage of the pipeline: takes requests from a ring, executes them in batches, and
+// returns them to their workers by the workers' rings.
 //
-// Workers call push(); poll() and run() belong to the group's own thread; control calls the Group's
-// admit() and release(), start() and stop().
+// Threads: workers call push(); the group's thread runs poll() and run(); control calls start() and
+// stop(), and the Group's admit() and release().
 #pragma once
 
 #include <atomic>
@@ -19,32 +19,36 @@
 #include "pipeline/idle.h"
 #include "pipeline/request_ring.h"
 #include "pipeline/return_ring.h"
-#include "runtime/executor.h"
+#include "pipeline/spin_choice.h"
+#include "runtime/batch/executor.h"
 #include "runtime/group.h"
 #include "telemetry/counters.h"
 
 namespace itif::pipeline {
 
 struct GroupStageOptions {
-  runtime::ExecutorOptions executor;
-  IdlePolicy idle;
-  std::vector<unsigned> cpus;  // where its thread and the device's threads may run; empty: anywhere
-  // Launches run apart from the group's thread: it prepares a batch while another computes.
+  runtime::ExecutorOptions executor = {};
+  IdlePolicy idle = {};
+  std::vector<unsigned> cpus = {};  // for its thread and the device's threads; empty: any
+  // Launches run asynchronously: the group's thread prepares a batch while another computes.
   bool overlaps = false;
-  std::function<void()> on_device_failed = {};  // by the group's thread
+  // Workers whose threads need the pool's CPUs: SpinChoice then decides how the pool waits. Empty:
+  // the pool has its CPUs to itself and spins. They outlive the stage.
+  std::vector<const telemetry::WorkerCounters*> sharing_workers = {};
+  std::function<void()> on_device_failed = {};  // called by the group's thread
 };
 
-// Work that control has a group's thread do between its batches, a piece at a time.
+// Work that a group's thread does for control between its batches, one step at a time.
 class StageTask {
  public:
   virtual ~StageTask() = default;
-  virtual bool step(device::Stream& stream) noexcept = 0;  // false: done
+  virtual bool step(device::Stream& stream) noexcept = 0;  // returns false when done
 };
 
 class GroupStage final : private runtime::CompletionSink {
  public:
-  // `returns[w]` takes worker w's requests back, and their packets; sized so that it cannot be full. Everything
-  // referred to outlives the stage. Errors: those of make_stream and RequestRing::create.
+  // `returns[w]` takes back worker w's requests and packets; its size must be such that it is never
+  // full. All references outlive the stage. Errors: those of make_stream and RequestRing::create.
   static Result<std::unique_ptr<GroupStage>> create(std::string name,
                                                     std::unique_ptr<runtime::Group> group,
                                                     device::Device& device, const Clock& clock,
@@ -58,46 +62,48 @@ class GroupStage final : private runtime::CompletionSink {
   device::Device& device() const noexcept { return *device_; }
   const telemetry::ExecutorCounters& counters() const noexcept { return counters_; }
 
-  // A worker lends a request. There is room for all that workers can have: which of them may wait is
-  // decided per tenant by the executor's queue, not by who fills a ring first.
+  // Lends a request; called by its worker. The ring has room for all requests that the workers can
+  // have. The executor's queue limits waiting requests per tenant, so no tenant can fill the ring.
   void push(request::Request* request) noexcept {
     CHECK(ring_->push(request));
     ring_->bell.ring();
   }
-  // Requests waiting for the executor, about.
+  // Returns the approximate number of requests that wait for the executor.
   uint32_t num_waiting() const noexcept {
     return static_cast<uint32_t>(counters_.queued.read()) + ring_->size();
   }
 
   uint32_t num_executing() const noexcept { return executor_->num_executing(); }
 
-  // The device has failed: every request is refused, and will be.
+  // Returns true once the device has failed; the group then refuses every request.
   bool device_failed() const noexcept { return counters_.device_errors.read() > 0; }
-  // Whether the thread spins when it finds nothing, or sleeps after a while. Any thread.
+  // Makes the idle thread spin (true), or sleep after a while (false). Any thread.
   void set_busy(bool busy) noexcept { busy_.store(busy, std::memory_order_relaxed); }
   bool busy() const noexcept { return busy_.load(std::memory_order_relaxed); }
 
-  // Has the group's thread run a task and waits for its end; calls `meanwhile` now and then.
+  // Makes the group's thread run a task and waits for its end; calls `meanwhile` periodically.
   // REQUIRES: started, and one caller at a time.
   void perform(StageTask& task, const std::function<void()>& meanwhile);
 
-  // Whether its batches are laid out by a planner: not those of a group that generates.
+  // Returns true if a planner lays out the group's batches; false for a group that generates.
   bool has_planner() const noexcept { return planned_ != nullptr; }
-  // How the next batches are laid out. Any thread. REQUIRES: has_planner(); made for plan_limits().
+  // Sets the planner of the next batches. Any thread. REQUIRES: has_planner(), and `planner` was
+  // made for plan_limits().
   void set_planner(std::unique_ptr<plan::Planner> planner) noexcept {
     planned_->set_planner(std::move(planner));
   }
   plan::PlanLimits plan_limits() const noexcept { return planned_->plan_limits(); }
 
-  // One turn: takes what has come, completes and begins at most one batch, and does one piece of a task; where there
-  // was nothing to do, makes the stream ready for one form of small batches. Returns how much it did.
+  // Runs one iteration: takes new requests, completes and begins at most one batch, runs one step
+  // of a task. If there was nothing to do, captures the CUDA graph of one bucket ahead of its first
+  // use. Returns the amount of work done.
   size_t poll() noexcept;
 
-  void start();  // makes the thread
-  // Ends it when the batches that run are done. What waits is not computed: REQUIRES that nobody waits
-  // for its answers, because nothing is in flight or the workers have stopped.
+  void start();  // starts the thread
+  // Ends the thread after the running batches. Requests that wait are not executed. REQUIRES:
+  // nobody waits for their answers, because nothing is in flight or the workers have stopped.
   void stop();
-  // Whether stop() was called. Any thread.
+  // Returns true after stop() was called. Any thread.
   bool stopping() const noexcept { return stopping_.load(std::memory_order_acquire); }
 
  private:
@@ -105,9 +111,10 @@ class GroupStage final : private runtime::CompletionSink {
   void run() noexcept;
   void rest(Idle& idle) noexcept;
   void count(const runtime::BatchFigures& figures) noexcept;
+  void choose_waiting() noexcept;
   void finish_batches() noexcept;
   size_t run_task() noexcept;
-  size_t make_ready() noexcept;
+  size_t warm_up() noexcept;
   void count_graphs() noexcept;
   void complete(std::span<request::Request* const> requests) noexcept override;
   void release_packets(std::span<request::Request* const> requests) noexcept override;
@@ -119,11 +126,12 @@ class GroupStage final : private runtime::CompletionSink {
   std::unique_ptr<runtime::Group> group_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<runtime::RequestExecutor> executor_;
-  runtime::GroupExecutor* planned_ = nullptr;  // the same; null: it generates
+  runtime::GroupExecutor* planned_ = nullptr;  // executor_, if it has a planner; else null
   std::vector<ReturnRing*> returns_;
   GroupStageOptions options_;
   telemetry::ExecutorCounters counters_;
-  size_t next_form_ = 0;  // of the group's, that the stream has not been made ready for
+  size_t next_bucket_ = 0;  // the group's next graph bucket to capture ahead
+  SpinChoice spin_choice_;
   std::atomic<StageTask*> task_{nullptr};
   std::atomic<bool> busy_{false};
   std::atomic<bool> stopping_{false};

@@ -1,5 +1,5 @@
-// The groups by number, as workers find them. A group's number is in the tenants' snapshot; control
-// clears an entry only when no reader holds a snapshot that names it.
+// Maps the group numbers in tenant snapshots to groups, for the workers. Control clears an entry
+// only when no reader holds a snapshot that names it.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// What a polling loop does between polls that found nothing: spin (busy), or spin a little and then
-// sleep for longer and longer (adaptive), so that two cores can run the whole product.
+// Idles a polling loop after polls that found nothing. Busy: spins. Adaptive: spins briefly, then
+// sleeps for longer and longer, so that two cores can run the whole product.
 #pragma once
 
 #include <rte_pause.h>
@@ -14,7 +14,7 @@ namespace itif::pipeline {
 struct IdlePolicy {
   bool busy = false;
   uint32_t spins = 200;           // empty polls before the first sleep
-  uint64_t min_sleep_ns = 2'000;  // doubles up to
+  uint64_t min_sleep_ns = 2'000;  // doubles up to max_sleep_ns
   uint64_t max_sleep_ns = 50'000;
 };
 
@@ -27,7 +27,7 @@ class Idle {
     empty_polls_ = 0;
     sleep_ns_ = policy_.min_sleep_ns;
   }
-  // `ready()`: whether something that rings `bell` has come meanwhile.
+  // `ready()` returns true if work that rings `bell` has arrived meanwhile.
   template <class Ready>
   void found_nothing(Doorbell& bell, Ready&& ready) noexcept {
     if (policy_.busy || empty_polls_ < policy_.spins) {

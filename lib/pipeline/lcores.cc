@@ -42,6 +42,19 @@ Result<CpuPlan> plan_cpus(const config::Config& config, const std::vector<unsign
   return plan;
 }
 
+std::vector<size_t> workers_sharing_cpus(const PoolCpus& pool) {
+  const std::vector<unsigned>& named = pool.executor_cpus;
+  const auto is_pools = [&](unsigned cpu) {
+    return named.empty() || std::ranges::find(named, cpu) != named.end();
+  };
+  std::vector<size_t> sharing;
+  for (size_t worker = 0; worker < pool.worker_cpus.size(); ++worker)
+    if (std::ranges::any_of(pool.worker_cpus[worker], is_pools)) sharing.push_back(worker);
+  const size_t num_cpus = named.empty() ? pool.num_process_cpus : named.size();
+  if (pool.num_threads == 0 || pool.num_threads + sharing.size() <= num_cpus) sharing.clear();
+  return sharing;
+}
+
 std::vector<unsigned> usable_cpus() {
   std::vector<unsigned> cpus;
   cpu_set_t set;

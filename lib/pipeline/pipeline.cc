@@ -21,7 +21,7 @@ net::MempoolConfig pool_config(const config::Config& config, size_t index) {
           .mbuf_bytes = config.data_plane.mbuf_bytes};
 }
 
-constexpr uint32_t kEthernetAndVlanBytes = 22;  // in front of an IP packet, in the same buffer
+constexpr uint32_t kEthernetAndVlanBytes = 22;  // before the IP packet, in the same buffer
 
 std::vector<unsigned> eal_worker_lcores() {
   std::vector<unsigned> lcores;
@@ -33,7 +33,7 @@ std::vector<unsigned> eal_worker_lcores() {
 }  // namespace
 
 uint32_t needed_memory_mb(const config::Config& config) {
-  uint64_t mb = 96;  // EAL's own, rings, drivers
+  uint64_t mb = 96;  // for EAL, rings and drivers
   for (size_t i = 0; i < config.ports.size(); ++i)
     mb += net::mempool_mb(pool_config(config, i)) + 8u * config.ports[i].num_queues;
   return static_cast<uint32_t>(mb);
@@ -82,13 +82,13 @@ Status Pipeline::open_port(const config::Config& config, const config::Port& por
           ready.info().mac,
           {.ipv4 = port.ipv4, .ipv6 = port.ipv6, .udp_port = port.udp_port, .vlan = port.vlan}));
   const config::DataPlane& plane = config.data_plane;
-  // Of what the receive queues leave of the port's buffers, requests may hold two thirds: the rest keeps
-  // receiving and answering. A buffer counts with its headroom (Reassembler::hold).
+  // Requests may hold two thirds of the port's buffers that its queues do not fill; the rest serve
+  // receiving and sending. A buffer counts with its headroom (Reassembler::hold).
   const uint64_t in_queues =
       (uint64_t{port.rx_descriptors} + port.tx_descriptors) * ready.info().num_queues;
   const uint64_t holdable = std::max<uint64_t>((plane.mbufs - in_queues) * 2 / 3, plane.mbufs / 8) *
                             (plane.mbuf_bytes + RTE_PKTMBUF_HEADROOM) / ready.info().num_queues;
-  // What a response is cut to: the path's MTU, but no more than the device takes and a buffer holds.
+  // The MTU of responses: the path's, limited by the device's MTU and the size of a buffer.
   const uint32_t path_mtu =
       std::min({port.path_mtu != 0 ? port.path_mtu : port.mtu, uint32_t{ready.info().mtu},
                 plane.mbuf_bytes - kEthernetAndVlanBytes});
@@ -152,7 +152,7 @@ Status Pipeline::start() {
         },
         workers_[i].get(), lcores_[i]);
     if (error != 0) {
-      return fail(Code::kInternal, fmt::format("lcore {} did not take worker {}: {}", lcores_[i], i,
+      return fail(Code::kInternal, fmt::format("lcore {} cannot run worker {}: {}", lcores_[i], i,
                                                errno_text(-error)));
     }
   }
@@ -170,6 +170,17 @@ std::vector<ReturnRing*> Pipeline::return_rings() const {
   std::vector<ReturnRing*> rings;
   for (const auto& worker : workers_) rings.push_back(&worker->returns());
   return rings;
+}
+
+std::vector<std::vector<unsigned>> Pipeline::worker_cpus() const {
+  std::vector<std::vector<unsigned>> all;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const rte_cpuset_t set = rte_lcore_cpuset(lcores_[i]);
+    std::vector<unsigned>& cpus = all.emplace_back();
+    for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return all;
 }
 
 }  // namespace itif::pipeline

@@ -1,7 +1,7 @@
-// The data plane as one object: packet pools, ports, a worker a queue, and what they share.
+// The data plane: packet pools, ports, one worker per queue, and their shared state.
 //
-// Made, started and stopped by the main thread, after EAL; groups come and go while it runs (see
-// directory.h).
+// Created, started and stopped by the main thread, after EAL has started. Groups are added and
+// removed while it runs (tenant_service.h).
 #pragma once
 
 #include <memory>
@@ -18,20 +18,21 @@
 
 namespace itif::pipeline {
 
-// Megabytes of packet and ring memory that the configuration asks for: what --no-huge must get.
+// Returns the megabytes of packet and ring memory that the configuration needs, for -m.
 uint32_t needed_memory_mb(const config::Config& config);
 
 class Pipeline {
  public:
   // Opens every port. `clock` outlives the pipeline; `random` seeds the secrets of hash tables.
-  // Errors: those of Port::open and create_mempool; kInvalidArgument (addresses; fewer worker lcores
-  // than queues).
+  // Errors: those of Port::open and create_mempool; kInvalidArgument (addresses; fewer worker
+  // lcores than queues).
   static Result<std::unique_ptr<Pipeline>> create(const config::Config& config, const Clock& clock,
                                                   const wire::Key& token_secret, Random& random);
   ~Pipeline();  // stop()
 
-  // Lets the device read packet memory in place, as much as it takes. Before start(). REQUIRES: the device goes before
-  // the pipeline. Errors: the device's first.
+  // Registers all packet memory with the device, which then reads it in place. Continues after an
+  // error and returns the first one. REQUIRES: called before start(); the device is destroyed
+  // before the pipeline.
   Status register_packet_memory(device::Device& device);
   Status start();  // launches the workers on their lcores
   void stop() noexcept;
@@ -41,6 +42,7 @@ class Pipeline {
   std::span<const std::unique_ptr<Worker>> workers() const noexcept { return workers_; }
   std::span<const std::unique_ptr<net::Port>> ports() const noexcept { return ports_; }
   std::vector<ReturnRing*> return_rings() const;
+  std::vector<std::vector<unsigned>> worker_cpus() const;  // that each worker may run on
 
  private:
   Pipeline() = default;

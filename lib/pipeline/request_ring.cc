@@ -12,8 +12,8 @@ Result<std::unique_ptr<RequestRing>> RequestRing::create(const std::string& name
                                     RING_F_MP_RTS_ENQ | RING_F_SC_DEQ | RING_F_EXACT_SZ));
   if (!made->ring_) {
     return fail(Code::kResourceExhausted,
-                fmt::format("cannot make the ring {} of {} requests: {}; give DPDK more memory",
-                            name, capacity, rte_strerror(rte_errno)));
+                fmt::format("cannot create ring {} of {} requests: {}; give DPDK more memory", name,
+                            capacity, rte_strerror(rte_errno)));
   }
   return made;
 }

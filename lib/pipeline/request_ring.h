@@ -1,6 +1,6 @@
-// A ring of requests between a worker and an executor: rte_ring, many producers, one consumer, with
-// the consumer's doorbell beside it. Producers' tails are relaxed (RTS): they share cores with
-// other threads, and one that is preempted half-way must not keep the others spinning.
+// A ring of requests between workers and executors: an rte_ring with many producers and one
+// consumer, and the consumer's doorbell. Producers use relaxed tail sync (RTS), because they share
+// cores with other threads: one that is preempted during an enqueue must not make the others spin.
 #pragma once
 
 #include <rte_ring.h>
@@ -20,14 +20,14 @@ struct RingFree {
 
 class RequestRing {
  public:
-  // `name` is unique in the process. Holds at least `capacity`. Errors: kResourceExhausted.
+  // Holds `capacity` requests. `name` is unique in the process. Errors: kResourceExhausted.
   static Result<std::unique_ptr<RequestRing>> create(const std::string& name, uint32_t capacity);
 
-  // Any thread. False: full.
+  // Any thread. Returns false if the ring is full.
   bool push(request::Request* request) noexcept {
     return rte_ring_enqueue(ring_.get(), request) == 0;
   }
-  // The consumer.
+  // The consumer's thread.
   unsigned pop(request::Request** out, unsigned count) noexcept {
     return rte_ring_sc_dequeue_burst(ring_.get(), reinterpret_cast<void**>(out), count, nullptr);
   }

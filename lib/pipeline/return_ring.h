@@ -1,6 +1,6 @@
-// What groups give back to a worker: packets that have been read, of requests that go on, and requests that
-// have ended. One ring for both, so that a request's packets never come behind the request, which then may be
-// another's.
+// The ring by which groups return requests to a worker: first a request's packets, once they have
+// been read, then the request, when it has ended. Both use one ring, so that packets never arrive
+// after their request, whose context may then hold another request.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace itif::pipeline {
 
 class ReturnRing {
  public:
-  // What comes back of a request.
+  // A request that has ended, or only the packets of one that continues.
   class Item {
    public:
     request::Request& request() const noexcept {
@@ -25,26 +25,27 @@ class ReturnRing {
     uintptr_t tagged_;
   };
 
-  // Holds what so many requests can give back. `name` is unique in the process. Errors: kResourceExhausted.
+  // Has room for everything that `requests` requests can return. `name` is unique in the process.
+  // Errors: kResourceExhausted.
   static Result<std::unique_ptr<ReturnRing>> create(const std::string& name, uint32_t requests) {
     auto made = std::make_unique<ReturnRing>();
     ITIF_ASSIGN(made->ring_, RequestRing::create(name, kItemsOfRequest * requests));
     return made;
   }
 
-  // Any thread. False: full.
+  // Any thread. Returns false if the ring is full.
   bool push(request::Request* request) noexcept { return ring_->push(request); }
-  // REQUIRES: at most once for each request, and before push() of it, by the same thread.
+  // REQUIRES: called at most once per request, before its push(), by the same thread.
   bool push_packets(request::Request* request) noexcept {
     return ring_->push(
         reinterpret_cast<request::Request*>(reinterpret_cast<uintptr_t>(request) | kPacketsOnly));
   }
-  // The worker.
+  // The worker's thread.
   unsigned pop(Item* out, unsigned count) noexcept {
     static_assert(sizeof(Item) == sizeof(request::Request*));
     return ring_->pop(reinterpret_cast<request::Request**>(out), count);
   }
-  // Requests.
+  // In requests.
   unsigned capacity() const noexcept { return ring_->capacity() / kItemsOfRequest; }
   bool empty() const noexcept { return ring_->empty(); }
   unsigned size() const noexcept { return ring_->size(); }

@@ -1,5 +1,6 @@
-// Latency of each tenant's requests in a worker, coarse enough to be kept for every possible tenant:
-// four buckets an octave from 1 µs to 16 s, 800 bytes a tenant. One writer; readers see each count.
+// Latency histograms of a worker, one per possible tenant and therefore coarse: four buckets per
+// octave from 1 µs to 16 s, 800 bytes per tenant. One writer, any number of readers; single counts
+// are atomic.
 #pragma once
 
 #include <array>
@@ -24,12 +25,12 @@ class TenantLatencyTable {
     std::atomic<uint64_t>& count = rows_[tenant_index][bucket_of(ns)];
     count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  // Any thread: adds the tenant's counts to `into`.
+  // Adds the tenant's counts to `into`. Any thread.
   void merge_into(uint32_t tenant_index, Counts& into) const noexcept {
     for (size_t i = 0; i < kBuckets; ++i)
       into[i] += rows_[tenant_index][i].load(std::memory_order_relaxed);
   }
-  // The upper edge of the bucket that holds the percentile, in ns; 0 when there are no counts.
+  // Returns the upper edge in ns of the bucket that holds the percentile; 0 if there are no counts.
   static uint64_t percentile(const Counts& counts, double percent) noexcept {
     uint64_t total = 0;
     for (uint64_t count : counts) total += count;

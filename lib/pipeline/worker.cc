@@ -22,9 +22,9 @@ static_assert(tenant::kMaxTenants == telemetry::kMaxTenants);
 Result<std::unique_ptr<Worker>> Worker::create(const net::Port& port, Shared& shared,
                                                const WorkerOptions& options) {
   if (options.id >= tenant::SnapshotCell::kMaxReaders) {
-    return fail(Code::kResourceExhausted, "there can be " +
+    return fail(Code::kResourceExhausted, "at most " +
                                               std::to_string(tenant::SnapshotCell::kMaxReaders) +
-                                              " workers in all: lower num_queues");
+                                              " workers are possible: lower num_queues");
   }
   std::unique_ptr<Worker> worker(new Worker(port, shared, options));
   ITIF_ASSIGN(worker->returns_, ReturnRing::create("itif_return_" + std::to_string(options.id),
@@ -67,7 +67,7 @@ void Worker::run() noexcept {
       return !returns_->empty() || stopping_.load(std::memory_order_acquire);
     });
   }
-  // What has been answered is sent, as far as the port takes it.
+  // Sends the remaining answers, for at most kLastAnswersNs.
   const uint64_t give_up_ns = shared_.clock.now_ns() + kLastAnswersNs;
   while (transmit_.size() + tx_.pending() > 0 && shared_.clock.now_ns() < give_up_ns) poll();
   shared_.tenants.go_idle(options_.id);
@@ -134,8 +134,8 @@ void Worker::sweep() noexcept {
   publish();
 }
 
-// A link that comes up again may be plugged elsewhere, and what was announced while it was down
-// reached nobody.
+// Announces our addresses whenever the link comes up: the cable may now be elsewhere, and
+// announcements made while the link was down were lost.
 void Worker::watch_link() noexcept {
   if (now_ns_ < next_link_ns_) return;
   next_link_ns_ = now_ns_ + kLinkPeriodNs;
@@ -146,12 +146,12 @@ void Worker::watch_link() noexcept {
   if (up) net::announce(port_, options_.pool, announcements_);
 }
 
-// What other objects keep, copied to where other threads may read it.
+// Copies figures of other objects to counters that any thread may read.
 void Worker::publish() noexcept {
   counters_.sent.add(tx_.sent() - counters_.sent.read());
   counters_.sent_bytes.add(tx_.sent_bytes() - counters_.sent_bytes.read());
   counters_.send_dropped.add(tx_.dropped() - counters_.send_dropped.read());
-  // Figures of requests are at most this old, and a copy costs some 10 µs.
+  // Published figures of requests are at most this old. Publishing them costs about 10 µs.
   constexpr uint64_t kStagesPeriodNs = 200'000'000;
   if (counters_.responses.read() != published_responses_ && now_ns_ >= next_stages_ns_) {
     published_responses_ = counters_.responses.read();

@@ -1,14 +1,14 @@
-// A worker: one queue of one port, and everything that happens to its datagrams and requests.
+// A worker: receives from one queue of one port, and processes its datagrams and requests.
 //
 //   rx burst → frame → datagram → tenant → tag → reassembly → group ring ┄ executor ┄ return ring →
 //   response cache → transmit queue → tx burst
 //
-// Owned by one thread, which calls poll() (or run(), which does so until stopped). Every received
-// datagram is counted as forwarded, held or dropped for a reason; every accepted request ends as one
-// response or one status. Nothing is allocated while polling, no lock is taken.
+// Owned by one thread, which calls poll(), or run(), which polls until stopped. Every received
+// datagram is counted as forwarded, held or dropped for a reason. Every accepted request ends as
+// one response or one status. Polling allocates no memory and takes no lock.
 //
-// worker.cc: the loop and its timers; worker_receive.cc: what a datagram asks for;
-// worker_request.cc: verification and admission; worker_respond.cc: answers.
+// worker.cc: the loop and its timers; worker_receive.cc: dispatch of datagrams; worker_request.cc:
+// verification and admission; worker_respond.cc: answers.
 #pragma once
 
 #include <rte_mbuf.h>
@@ -39,7 +39,7 @@
 
 namespace itif::pipeline {
 
-// What all workers share; outlives them.
+// The state that all workers share; outlives them.
 struct Shared {
   explicit Shared(const Clock& injected_clock) : clock(injected_clock) {}
 
@@ -51,7 +51,7 @@ struct Shared {
 };
 
 struct WorkerOptions {
-  uint16_t id = 0;     // of all workers: snapshot reader, return ring
+  uint16_t id = 0;     // among all workers: its snapshot reader and return ring
   uint16_t queue = 0;  // of the port
   rte_mempool* pool = nullptr;
   net::LocalAddresses local;
@@ -64,7 +64,7 @@ struct WorkerOptions {
   uint64_t seed = 0;  // secret: hash tables
 };
 
-// How long an address token's period lasts; a token is good for the rest of its period and the next.
+// The period of address tokens. A token is valid for the rest of its period and the next.
 constexpr uint64_t kTokenPeriodNs = 30'000'000'000;
 
 class Worker {
@@ -74,9 +74,9 @@ class Worker {
                                                 const WorkerOptions& options);
   ~Worker();
 
-  // One turn of the loop; returns how much it did.
+  // Runs one iteration of the loop; returns the amount of work done.
   size_t poll() noexcept;
-  // poll() until stop(); sleeps between as the idle policy says.
+  // Polls until stop(); idles between polls according to the idle policy.
   void run() noexcept;
   void stop() noexcept;
 
@@ -84,7 +84,7 @@ class Worker {
   const WorkerOptions& options() const noexcept { return options_; }
   const net::Port& port() const noexcept { return port_; }
 
-  // Figures, for any thread.
+  // Figures. Any thread.
   const telemetry::WorkerCounters& counters() const noexcept { return counters_; }
   const telemetry::TenantCounterTable& tenant_counters() const noexcept { return tenants_; }
   const telemetry::StageHistograms& stages() const noexcept { return stages_; }
@@ -141,7 +141,7 @@ class Worker {
   void respond_status(net::Context& context) noexcept;
   void account_end(net::Context& context) noexcept;
   void ask_for_missing(net::Context& context) noexcept;
-  // False: the transmit queue, or the tenant's share of it, is full.
+  // Returns false if the transmit queue, or the tenant's share of it, is full.
   bool transmit_cached(net::CachedResponse& entry, const Arrived& arrived, const Verified& verified,
                        const net::Cursor& cursor) noexcept;
   wire::Header answer_header(const net::Context& context, wire::Type type) const noexcept;
@@ -160,12 +160,12 @@ class Worker {
   telemetry::TenantCounterTable tenants_;
   telemetry::StageHistograms stages_;
   TenantLatencyTable latencies_;
-  const std::vector<std::vector<std::byte>> announcements_;  // queue 0's; the others have none
+  const std::vector<std::vector<std::byte>> announcements_;  // empty unless queue is 0
   bool link_up_;
 
-  const tenant::Snapshot* snapshot_ = nullptr;  // of this turn
+  const tenant::Snapshot* snapshot_ = nullptr;  // of this poll
   const tenant::Tenant* addressee_ = nullptr;   // of the datagram being handled
-  uint64_t now_ns_ = 0;                         // of this turn
+  uint64_t now_ns_ = 0;                         // of this poll
   uint64_t next_sweep_ns_ = 0;
   uint64_t next_stages_ns_ = 0;
   uint64_t next_link_ns_ = 0;

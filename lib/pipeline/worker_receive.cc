@@ -1,5 +1,5 @@
-// From a received mbuf to what its datagram asks for; answers what needs no request: neighbours,
-// echo, ping, hello, ack, resend.
+// Parses received mbufs and dispatches their datagrams. Handles all that need no request:
+// neighbours, echo, ping, hello, ack, resend.
 #include <rte_mbuf.h>
 
 #include "net/neighbour.h"
@@ -19,7 +19,7 @@ void Worker::receive(rte_mbuf* mbuf) noexcept {
   const auto count = [&outcome](auto& counters) {
     switch (outcome.kind) {
       case Outcome::kForwarded: counters.forwarded.add(); break;
-      case Outcome::kHeld: break;  // the gauge is the reassembler's
+      case Outcome::kHeld: break;  // the reassembler keeps this gauge
       case Outcome::kDropped: counters.dropped[static_cast<size_t>(outcome.reason)].add(); break;
     }
   };
@@ -100,14 +100,14 @@ Outcome Worker::on_ack(const Arrived& arrived) noexcept {
   return Outcome::forwarded();
 }
 
-// The client asks for pieces of a response that it has not seen.
+// The client requests pieces of a response that it is missing.
 Outcome Worker::on_resend(const Arrived& arrived) noexcept {
   const wire::Header& header = arrived.datagram.header;
   if ((header.flags & wire::kFlagOfResponse) == 0)
     return Outcome::dropped(DropReason::kWireUnexpectedType);
   const Verified verified = verify(arrived);
   if (verified.refusal != DropReason::kNone) return Outcome::dropped(verified.refusal);
-  // A resend can ask for megabytes with one datagram: it needs the same proof of address.
+  // One resend can request megabytes, so it needs the same proof of address as a request.
   if (options_.require_token && !token_is_valid(arrived))
     return Outcome::dropped(DropReason::kTokenRequired);
   net::CachedResponse* entry = cache_.find(net::message_key(header), now_ns_);

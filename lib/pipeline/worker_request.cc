@@ -1,4 +1,4 @@
-// Request datagrams: who sent them, whether they may, and where their pieces go.
+// Request datagrams: verification, admission, reassembly, dispatch to groups.
 #include "pipeline/worker.h"
 #include "wire/payload.h"
 
@@ -19,7 +19,8 @@ const wire::Key* key_of_epoch(const tenant::Tenant& tenant, uint16_t epoch) noex
 
 }  // namespace
 
-// Tenant, strength of authentication, epoch, tag, in this order; the first that is wrong.
+// Checks tenant, strength of authentication, epoch and tag, in this order, and returns the first
+// failure.
 Worker::Verified Worker::verify(const Arrived& arrived) noexcept {
   const wire::Header& header = arrived.datagram.header;
   Verified verified;
@@ -52,8 +53,8 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
       return refuse(arrived, verified, verified.refusal, StatusCode::kUnknownTenant,
                     "no such tenant");
     default:
-      // Saying why would help whoever guesses; a misconfigured client is helped by the counter, or
-      // by switching answers on.
+      // An answer would help an attacker who guesses keys. The drop counter, or answer_bad_tags,
+      // helps to find a misconfigured client.
       if (!options_.answer_bad_tags) return Outcome::dropped(verified.refusal);
       return refuse(
           arrived, verified, verified.refusal,
@@ -62,15 +63,15 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
   }
 
   const wire::Header& header = arrived.datagram.header;
-  // Of every datagram, not only of a request's first: a repeat is answered with all of its response,
-  // and a further piece says where that goes.
+  // Every datagram needs a token, not only a request's first: a repeat triggers the whole response,
+  // and a further piece sets the response's destination.
   if (options_.require_token && !token_is_valid(arrived))
     return refuse(arrived, verified, DropReason::kTokenRequired, StatusCode::kTokenRequired,
-                  "say hello first");
+                  "send a hello first");
   const net::MessageKey key = net::message_key(header);
   if (net::Context* context = reassembler_.find(key)) {
     if (context->state == net::ContextState::kExecuting && header.offset == 0) {
-      // The client repeats itself because it has heard nothing: tell it that we are at work.
+      // The client repeats the request because it has heard nothing: reply that it is queued.
       const GroupStage* stage = shared_.groups.find(context->request.group);
       wire::Header busy = answer_header(*context, wire::Type::kBusy);
       busy.aux = stage ? stage->num_waiting() : 0;
@@ -79,8 +80,8 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
     return add_piece(*context, arrived);
   }
   if (net::CachedResponse* entry = cache_.find(key, now_ns_)) {
-    // Only the first piece asks for the answer again, else n pieces would fetch it n times; and only
-    // when it is not on its way.
+    // Only the first piece triggers the answer; otherwise n pieces would send it n times. A pinned
+    // answer is already being sent.
     if (header.offset == 0 && entry->pins == 0) {
       if (!transmit_cached(*entry, arrived, verified, net::Cursor::whole(entry->header)))
         return Outcome::dropped(DropReason::kTransmitQueueFull);
@@ -116,11 +117,11 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
                   "no payload of this kind has this length");
   if (header.total_bytes > tenant.max_payload_bytes)
     return refuse(arrived, verified, DropReason::kTooLong, StatusCode::kTooLong,
-                  "longer than the tenant's model takes");
+                  "longer than the tenant's model accepts");
   uint32_t retry_after_us = 0;
   if (!shared_.quota.admit(tenant.index, tenant.quota_rps, now_ns_, retry_after_us))
     return refuse(arrived, verified, DropReason::kOverQuota, StatusCode::kOverQuota,
-                  "over the tenant's rate", retry_after_us);
+                  "over the tenant's request rate", retry_after_us);
 
   const net::Arrival arrival{&header, arrived.datagram.payload, arrived.mbuf, &arrived.frame.peer,
                              now_ns_};
@@ -158,12 +159,12 @@ Outcome Worker::add_piece(net::Context& context, const Arrived& arrived) noexcep
   } else if (added.outcome.reason == DropReason::kDuplicate &&
              arrived.datagram.header.offset == 0 &&
              context.state == net::ContextState::kAssembling) {
-    ask_for_missing(context);  // a repeat: the client waits for us while we wait for it
+    ask_for_missing(context);  // a repeat: the client waits for us, and we for missing pieces
   }
   return added.outcome;
 }
 
-// The request is whole: lends it to its group.
+// Lends a complete request to its group.
 void Worker::dispatch(net::Context& context) noexcept {
   request::Request& request = context.request;
   GroupStage* stage = shared_.groups.find(request.group);

@@ -1,4 +1,4 @@
-// Answers: results and statuses of requests, refusals of datagrams, responses sent again.
+// Answers: results and statuses of requests, refusals of datagrams, retransmitted responses.
 #include "net/transmit.h"
 #include "pipeline/worker.h"
 #include "wire/geometry.h"
@@ -12,8 +12,8 @@ using wire::StatusCode;
 
 namespace {
 
-// Statuses that a repeat of the same request would meet again; the others are worth another try, so
-// they are not kept.
+// Returns true for statuses that a repeat of the request would get again. The others are not
+// cached, because a retry may succeed.
 bool is_final(StatusCode status) noexcept {
   switch (status) {
     case StatusCode::kOverloaded:
@@ -54,8 +54,8 @@ wire::Header Worker::answer_header(const net::Context& context, wire::Type type)
   return header;
 }
 
-// A datagram that starts nothing: counted under `reason`, and answered if it could have been a
-// request's first piece. What an unverified sender is told is never longer than what it sent.
+// Drops a datagram under `reason`, and answers it with a status if it may be a request's first
+// piece. The answer to an unverified sender is never longer than its datagram.
 Outcome Worker::refuse(const Arrived& arrived, const Verified& verified, DropReason reason,
                        StatusCode status, const char* detail, uint32_t retry_after_us) noexcept {
   const wire::Header& asked = arrived.datagram.header;
@@ -70,7 +70,7 @@ Outcome Worker::refuse(const Arrived& arrived, const Verified& verified, DropRea
     key = verified.key;
     tenants_[verified.tenant->index].statuses[static_cast<size_t>(status)].add();
   } else {
-    header.auth = wire::Auth::kNone;  // we share no key that would prove anything
+    header.auth = wire::Auth::kNone;  // there is no shared key to authenticate with
     header.key_epoch = 0;
     room = arrived.datagram.payload.size();
   }
@@ -81,7 +81,7 @@ Outcome Worker::refuse(const Arrived& arrived, const Verified& verified, DropRea
   return Outcome::dropped(reason);
 }
 
-// The executor gave the request back.
+// Answers and releases a request that the executor has returned.
 void Worker::finish(net::Context& context) noexcept {
   if (context.request.status != StatusCode::kOk || !respond(context)) respond_status(context);
   account_end(context);
@@ -89,7 +89,7 @@ void Worker::finish(net::Context& context) noexcept {
   release(context);
 }
 
-// What a request consisted of has been read, or never will be.
+// Frees a request's packets, which have been read or never will be.
 void Worker::take_packets(net::Context& context) noexcept {
   const uint32_t index = context.request.tenant_index;
   const uint32_t pieces = reassembler_.release_pieces(context);
@@ -98,7 +98,7 @@ void Worker::take_packets(net::Context& context) noexcept {
   tenants_[index].held.set(reassembler_.tenant_held_pieces(index));
 }
 
-// Ends the context; returns how many pieces it held.
+// Frees the context; returns the number of pieces that it held.
 uint32_t Worker::release(net::Context& context) noexcept {
   const uint32_t index = context.request.tenant_index;
   const uint32_t pieces = reassembler_.release(context);
@@ -106,7 +106,7 @@ uint32_t Worker::release(net::Context& context) noexcept {
   return pieces;
 }
 
-// The request is abandoned before it was whole: its pieces are drops.
+// Abandons an incomplete request; its pieces count as dropped.
 void Worker::give_up(net::Context& context, DropReason reason, StatusCode status,
                      const char* detail) noexcept {
   context.request.status = status;
@@ -119,7 +119,8 @@ void Worker::give_up(net::Context& context, DropReason reason, StatusCode status
   tenant.dropped[static_cast<size_t>(reason)].add(pieces);
 }
 
-// False: there is no room for it to wait for transmission; the request's status then says so.
+// Queues the response for transmission. Returns false if there is no room; the request's status
+// then says so.
 bool Worker::respond(net::Context& context) noexcept {
   request::Request& request = context.request;
   wire::Header header = answer_header(context, wire::Type::kResponse);
@@ -144,7 +145,7 @@ bool Worker::respond(net::Context& context) noexcept {
                                            .cursor = net::Cursor::whole(header)})) {
     counters_.transmit_refused.add();
     request.status = StatusCode::kOverloaded;
-    request.detail = "the answers to this tenant cannot be sent as fast as they are asked for";
+    request.detail = "this tenant's responses are requested faster than they can be sent";
     request.retry_after_us = 20'000;
     return false;
   }

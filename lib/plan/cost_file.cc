@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kMagic = "itif-cost-tables ";
 constexpr std::string_view kVersion = "3";
-// The largest tables there can be, at 25 bytes a cost, and change.
+// The largest possible tables, at 25 bytes per cost, plus room for the other lines.
 constexpr size_t kMaxFileBytes =
     kMaxBuckets * kMaxBuckets * (kMaxBuckets + 1 + 2 * kMaxShapes) * 25 + 16384;
 
@@ -35,12 +35,12 @@ void put_costs(std::string& text, const char* name, const std::vector<double>& c
     text += fmt::format("{}{}", costs[i], (i + 1) % columns == 0 ? '\n' : ' ');
 }
 
-// Reads line by line; the first error stays, and whatever is read after it is empty.
+// Reads line by line. Keeps the first error; later reads return empty values.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}
 
-  // The rest of the next line, which must begin with `start`.
+  // Returns the rest of the next line, which must begin with `start`.
   std::string_view line(std::string_view start) {
     ++number_;
     const size_t end = text_.find('\n');
@@ -66,7 +66,7 @@ class Reader {
     return values;
   }
 
-  // `rows` lines of `columns` costs.
+  // Reads `rows` lines of `columns` costs.
   std::vector<double> costs(std::string_view heading, size_t rows, size_t columns) {
     if (!line(heading).empty()) wrong(fmt::format("should be '{}'", heading));
     std::vector<double> values;
@@ -154,8 +154,8 @@ Result<CostTables> parse_cost_tables(std::string_view text) {
   if (last == std::string_view::npos ||
       text.substr(last + 1) != fmt::format("end {:016x}\n", fnv1a(text.substr(0, last + 1))))
     return fail(Code::kCorrupt,
-                "cost tables that were cut off or damaged: the last line is not the "
-                "checksum of those before");
+                "cost tables are truncated or damaged: the last line is not the "
+                "checksum of the lines before it");
   Reader reader(text.substr(0, last + 1));
   CostTables tables;
   reader.line(kMagic);
@@ -201,7 +201,7 @@ Result<CostTables> read_cost_tables(const std::string& path) {
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(file.gcount()));
   if (text.size() > kMaxFileBytes)
-    return fail(Code::kCorrupt, fmt::format("{}: longer than any cost tables", path));
+    return fail(Code::kCorrupt, fmt::format("{}: larger than any file of cost tables", path));
   auto tables = parse_cost_tables(text);
   if (!tables)
     return fail(tables.error().code, fmt::format("{}: {}", path, tables.error().message));

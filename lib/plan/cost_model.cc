@@ -5,13 +5,13 @@
 namespace itif::plan {
 namespace {
 
-// Where a value stands on an axis: between two of its points, or before, on or behind all of them.
-struct Place {
+// A value's position on an axis: between two points, on one, or outside all of them.
+struct AxisPosition {
   size_t lower = 0, upper = 0;
   double lower_weight = 1, upper_weight = 0;
 };
 
-Place place_on(const std::vector<uint32_t>& axis, uint32_t value) noexcept {
+AxisPosition position_on(const std::vector<uint32_t>& axis, uint32_t value) noexcept {
   if (value <= axis.front()) return {};
   const size_t last = axis.size() - 1;
   if (value >= axis.back()) return {last, last, static_cast<double>(value) / axis.back(), 0};
@@ -29,7 +29,7 @@ CostModel::CostModel(const CostTables& tables, uint32_t max_requests)
   const size_t num_batches = tables.batches.size();
   gemm_.resize(lengths_.size() * gemm_stride_);
   for (uint32_t batch = 1; batch <= max_requests; ++batch) {
-    const Place at = place_on(tables.batches, batch);
+    const AxisPosition at = position_on(tables.batches, batch);
     for (size_t l = 0; l < lengths_.size(); ++l) {
       const double* costs = &tables.gemm_ns[l * num_batches];
       gemm_[l * gemm_stride_ + batch] =
@@ -46,9 +46,9 @@ CostModel::CostModel(const CostTables& tables, uint32_t max_requests)
   batched_gemm_.resize(lengths_.size() * batched_stride_);
   const size_t num_sizes = tables.sizes.size(), num_cells = tables.counts.size() * num_sizes;
   for (uint32_t size = 1; size <= max_requests; ++size) {
-    const Place s = place_on(tables.sizes, size);
+    const AxisPosition s = position_on(tables.sizes, size);
     for (uint32_t count = 2; count <= max_requests / size; ++count) {
-      const Place c = place_on(tables.counts, count);
+      const AxisPosition c = position_on(tables.counts, count);
       for (size_t l = 0; l < lengths_.size(); ++l) {
         const double* lower = &tables.batched_gemm_ns[l * num_cells + c.lower * num_sizes];
         const double* upper = &tables.batched_gemm_ns[l * num_cells + c.upper * num_sizes];
@@ -61,13 +61,13 @@ CostModel::CostModel(const CostTables& tables, uint32_t max_requests)
 }
 
 CostRow CostModel::gemm(uint32_t length) const noexcept {
-  const Place at = place_on(lengths_, length);
+  const AxisPosition at = position_on(lengths_, length);
   return {&gemm_[at.lower * gemm_stride_], &gemm_[at.upper * gemm_stride_], at.lower_weight,
           at.upper_weight};
 }
 
 CostRow CostModel::batched_gemm(uint32_t length, uint32_t size) const noexcept {
-  const Place at = place_on(lengths_, length);
+  const AxisPosition at = position_on(lengths_, length);
   const double* costs = batched_gemm_.data() + size_offset_[size];
   return {costs + at.lower * batched_stride_, costs + at.upper * batched_stride_, at.lower_weight,
           at.upper_weight};

@@ -1,11 +1,12 @@
-// The cost of any shape from tables of some shapes: what the planners ask in their inner loops.
+// Costs of any shape, interpolated from tables of some shapes. Planners query it in their inner
+// loops.
 //
-// Linear between measured points. Below the first: the first's cost, for a GEMM call does not become
-// free. Beyond the last: in proportion to the work, so that shapes never measured are not chosen for
-// looking cheap. At a measured point: the measured cost, exactly. Monotone where the tables are.
+// Linear between measured points. Below the first point: the first's cost, because no GEMM call is
+// free. Beyond the last: in proportion to the work, so that unmeasured shapes do not look cheap. At
+// a measured point: exactly the measured cost. Monotone where the tables are.
 //
-// Along batches, counts and sizes the interpolation is done ahead for every value that a batch of
-// max_requests can hold; only lengths are interpolated when planning. Immutable.
+// Batches, counts and sizes are interpolated at construction, for every value that a batch of
+// max_requests can hold. Only lengths are interpolated while planning. Immutable.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ struct CostRow {
 
 class CostModel {
  public:
-  // REQUIRES: validate(tables), 1 ≤ max_requests ≤ 2^16. Takes 8 bytes · lengths · max_requests for A
-  // and about log(max_requests) times that for B.
+  // REQUIRES: validate(tables), 1 ≤ max_requests ≤ 2^16. Takes 8 bytes · lengths · max_requests for
+  // A and about log(max_requests) times that for B.
   CostModel(const CostTables& tables, uint32_t max_requests);
 
   // A[length][batch], batch in [1, max_requests].
@@ -43,7 +44,7 @@ class CostModel {
   std::vector<uint32_t> lengths_;
   std::vector<double> gemm_;           // [lengths, max_requests + 1], by batch
   std::vector<double> batched_gemm_;   // [lengths, batched_stride_], by size, then count
-  std::vector<uint32_t> size_offset_;  // [max_requests + 1]: where a size's counts begin
+  std::vector<uint32_t> size_offset_;  // [max_requests + 1]: offset of each size's counts
   size_t gemm_stride_ = 0;
   size_t batched_stride_ = 0;
 };

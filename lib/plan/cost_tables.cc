@@ -75,12 +75,12 @@ Status check_shared(const CostTables& tables) {
   return {};
 }
 
-// Where a value lies on an axis: between `lower` and `lower + 1`.
-struct AxisPlace {
+// A value's position on an axis: between the points `lower` and `lower + 1`.
+struct TablePosition {
   size_t lower = 0;
-  double beyond = 0;  // share of the way to the next
+  double beyond = 0;  // fraction of the way to the next point
 };
-AxisPlace place_on(const std::vector<uint32_t>& axis, double value) noexcept {
+TablePosition position_in(const std::vector<uint32_t>& axis, double value) noexcept {
   if (axis.size() < 2 || value <= axis.front()) return {};
   if (value >= axis.back()) return {axis.size() - 2, 1};
   size_t lower = 0;
@@ -88,8 +88,8 @@ AxisPlace place_on(const std::vector<uint32_t>& axis, double value) noexcept {
   return {lower, (value - axis[lower]) / (axis[lower + 1] - axis[lower])};
 }
 
-// In place along every axis of the row-major `costs`: the largest so far going up, or the smallest so
-// far going down. After one axis has been done the others keep it monotone.
+// Replaces each of the row-major `costs`, axis by axis, by the largest so far going up, or the
+// smallest so far going down. Later axes keep the earlier ones monotone.
 void envelope(std::vector<double>& costs, std::span<const size_t> shape, bool upper) {
   size_t stride = costs.size();
   for (const size_t extent : shape) {
@@ -132,7 +132,8 @@ Status validate(const CostTables& tables) {
 
 double shared_gemm_ns(const CostTables& tables, const std::vector<double>& costs_ns, double count,
                       double rows) noexcept {
-  const AxisPlace c = place_on(tables.range_counts, count), r = place_on(tables.range_rows, rows);
+  const TablePosition c = position_in(tables.range_counts, count),
+                      r = position_in(tables.range_rows, rows);
   const size_t columns = tables.range_rows.size();
   const auto of_count = [&](size_t index) {
     const double* costs = costs_ns.data() + index * columns + r.lower;

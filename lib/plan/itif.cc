@@ -1,12 +1,13 @@
 // ITIF's two stages: mini-batches within each tenant (tenant_batching.h), then BatchedGEMMs of
 // mini-batches of all tenants (operator_batching.h).
 //
-// Each stage is optimal; the two in sequence need not be, for the first does not know what the second
-// could merge: it may divide two tenants differently where equal mini-batches would have shared a call.
-// (All batches of 4 and 5 requests of 3 tenants, against the best of all plans: 9 % above it on average
-// where a launch costs as much as 12 rows, up to twice where launches are all that costs.)
-// So the conventional plan, all padded to the longest, goes through the second stage as well, and the
-// cheaper of both is taken: by the tables this planner is never worse than naive or turbo.
+// Each stage is optimal, but the two in sequence need not be. The first does not know what the
+// second could merge: it may divide two tenants differently where equal mini-batches would have
+// shared a call. (All batches of 4 and 5 requests of 3 tenants, against the best of all plans: 9 %
+// above it on average where a launch costs as much as 12 rows, up to twice where only launches cost
+// anything.) So the conventional plan, with all requests padded to the longest, also goes through
+// the second stage, and the cheaper plan is used. By the tables, this planner is never worse than
+// naive or turbo.
 #include "plan/operator_batching.h"
 #include "plan/planners.h"
 #include "plan/tenant_batching.h"

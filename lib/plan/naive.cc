@@ -1,6 +1,7 @@
-// Every request padded to the longest of the batch; the requests of a tenant are one mini-batch, and
-// each mini-batch a GEMM: the conventional way, that ITIF compares with (section 4.1, "packages all
-// requests with a fixed length"). Requests that exceed the workspace once padded go to further passes.
+// Pads every request to the longest of the batch. A tenant's requests are one mini-batch, and each
+// mini-batch is one GEMM. This is the conventional way that ITIF compares with (section 4.1,
+// "packages all requests with a fixed length"). Requests that exceed the workspace once padded go
+// to further passes.
 #include <optional>
 
 #include "plan/cost_model.h"

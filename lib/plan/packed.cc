@@ -12,8 +12,8 @@ class Packed final : public Planner {
  public:
   explicit Packed(const PlanLimits& limits) : limits_(limits) {}
 
-  // One mini-batch and one GEMM a tenant. Schedulers keep batches within the workspace, so that there
-  // is one pass; should the tokens not fit, requests move on to further passes one by one.
+  // Each tenant is one mini-batch and one GEMM. Schedulers keep batches within the workspace, so
+  // one pass is enough. If the tokens do not fit, the remaining requests go to further passes.
   void plan(std::span<const Item> items, Plan& plan) noexcept override {
     CHECK(items.size() <= limits_.max_requests);
     plan.clear();
@@ -57,7 +57,8 @@ void plan_packed(std::span<const Item> items, std::vector<Segment>& segments) {
   segments.clear();
   for (uint32_t i = 0; i < items.size(); ++i)
     segments.push_back({i, items[i].slot, 0, items[i].num_tokens, items[i].num_tokens});
-  // By item within a slot: std::sort with the index in the key needs no buffer, unlike stable_sort.
+  // Ties within a slot go by item: std::sort with the index in the key needs no buffer, unlike
+  // stable_sort.
   std::sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) {
     return a.slot != b.slot ? a.slot < b.slot : a.item < b.item;
   });

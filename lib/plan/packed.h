@@ -1,6 +1,6 @@
-// The packed planner: tokens of all requests of a batch end to end, no padding, requests of a tenant
-// beside each other so that each GEMM weight is applied to one range of rows. Needs no tables: by
-// construction no other layout has fewer rows or fewer GEMMs. The default.
+// The packed planner: lays the tokens of all requests end to end, without padding. A tenant's
+// requests are adjacent, so that each GEMM weight applies to one range of rows. Needs no tables: no
+// other layout has fewer rows or fewer GEMMs. The default.
 #pragma once
 
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace itif::plan {
 
-// Segments ordered by slot, then by input order; rows [0, T) without a gap. `segments` is replaced.
-// O(n log n); allocates only if `segments` has to grow.
+// Replaces `segments`, ordered by slot, then by input order, on rows [0, T) without a gap.
+// O(n log n); allocates only if `segments` must grow.
 void plan_packed(std::span<const Item> items, std::vector<Segment>& segments);
 
 }  // namespace itif::plan

@@ -43,9 +43,9 @@ void append_call(const RequestOrder& order, std::span<const PaddedBatch> batches
     DCHECK(batch.size == size);
     plan.mini_batches.push_back({order.slot(batch.first), row, batch_rows,
                                  static_cast<uint32_t>(plan.segments.size()), size});
-    for (uint32_t place = batch.first; place < batch.first + size; ++place) {
-      const uint32_t num_tokens = order.length(place);
-      plan.segments.push_back({order.item(place), order.slot(place), row, length, num_tokens});
+    for (uint32_t rank = batch.first; rank < batch.first + size; ++rank) {
+      const uint32_t num_tokens = order.length(rank);
+      plan.segments.push_back({order.item(rank), order.slot(rank), row, length, num_tokens});
       plan.num_tokens += num_tokens;
       row += length;
     }

@@ -1,4 +1,4 @@
-// Padded mini-batches, and how calls of them are laid out in a plan. Shared by naive, turbo and itif.
+// Padded mini-batches, and the layout of their calls in a plan. Shared by naive, turbo and itif.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ struct PaddedBatch {
   uint32_t length = 0;
 };
 
-// Replaces `batches`: one a tenant, all padded to the longest request there is. A tenant whose
-// requests do not fit one pass has more than one.
+// Replaces `batches`: one per tenant, all padded to the longest request. A tenant whose requests do
+// not fit one pass gets several.
 void pad_to_longest(const RequestOrder& order, uint32_t max_rows,
                     std::vector<PaddedBatch>& batches) noexcept;
 
-// Appends one call for `batches`, which have one size, padded to the longest of them; opens a pass
-// where the last has no room. REQUIRES: the call's rows are at most max_rows.
+// Appends one call for `batches`, which have one size, padded to the longest of them. Opens a pass
+// if the last one has no room. REQUIRES: the call's rows are at most max_rows.
 void append_call(const RequestOrder& order, std::span<const PaddedBatch> batches, uint32_t max_rows,
                  Plan& plan) noexcept;
 

@@ -1,26 +1,26 @@
-// A batch plan: where each request stands in a batch, and which GEMM calls cover it. One form for all
-// planners.
+// A batch plan: each request's place in a batch, and the GEMM calls that cover it. All planners use
+// this representation.
 //
-// ITIF carries the layout in a linked list with a node a request: its location, its length after
-// padding and its operator type; batching reorders locations and never memory (sections 3.3.1, 4.2.3).
-// The same contract here in flat arrays, each a run of the next:
+// ITIF carries the layout in a linked list with one node per request: its location, its length
+// after padding and its operator type. Batching reorders locations and never memory (sections
+// 3.3.1, 4.2.3). We keep the same contract in flat arrays. Each element covers a run of the array
+// above it:
 //
-//   segments      one a request, in the order of their rows       (the list's nodes)
+//   segments      one per request, in the order of their rows     (the list's nodes)
 //   mini_batches  consecutive segments of one tenant              (Algorithm 1's result)
 //   calls         consecutive mini-batches of equal shape         (Algorithm 2's result)
 //   passes        consecutive calls that fit the workspace together
 //
 // Invariants (verify.h checks them):
-//  1. Every item stands in exactly one segment; segments, mini-batches and calls are covered by the
-//     next array in order, without gap.
+//  1. Every item has exactly one segment. Each array covers the one above it in order, without gap.
 //  2. Rows count from 0 in each pass, without gap: segments, mini-batches and calls are adjacent.
-//  3. num_rows - num_tokens rows of a segment, its last ones, are padding: their values are never
-//     read as a result and must not be attended to.
-//  4. The mini-batches of a call with more than one have equal numbers of segments, all of equal
+//  3. The last num_rows - num_tokens rows of a segment are padding: they are never read as a result
+//     and must not be attended to.
+//  4. If a call has several mini-batches, they have equal numbers of segments, all of equal
 //     num_rows: one BatchedGEMM with num_rows × hidden inputs at a constant stride. A tenant may
 //     occur in it more than once.
-//  5. A pass has at most PlanLimits::max_rows rows. Passes run one after another; within a pass
-//     operators that are not GEMMs run once over all of its rows.
+//  5. A pass has at most PlanLimits::max_rows rows. Passes run sequentially; within a pass, each
+//     operator that is not a GEMM runs once over all rows.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ struct Segment {
   uint32_t num_tokens = 0;  // its length
 };
 
-// Rows that meet one tenant's weights together: the A of one GEMM, num_rows × k.
+// Adjacent rows that share one tenant's weights: the A of one GEMM, num_rows × k.
 struct MiniBatch {
   uint32_t slot = 0;
   uint32_t first_row = 0;
@@ -56,13 +56,13 @@ struct MiniBatch {
 // One GEMM call for each compute-bound operator.
 struct Call {
   uint32_t first_mini_batch = 0;
-  uint32_t num_mini_batches = 0;  // 1: a GEMM; more: a BatchedGEMM of so many
+  uint32_t num_mini_batches = 0;  // 1: a GEMM; more: a BatchedGEMM
   uint32_t num_rows = 0;          // of each of its mini-batches
 
   bool batched() const noexcept { return num_mini_batches > 1; }
 };
 
-// What runs through the encoder at once.
+// Calls that run through the encoder together.
 struct Pass {
   uint32_t first_call = 0;
   uint32_t num_calls = 0;
@@ -85,9 +85,9 @@ struct Plan {
   std::vector<Pass> passes;
   uint64_t num_tokens = 0;  // of all passes
   uint64_t num_rows = 0;    // of all passes, padding included
-  double cost_ns = 0;       // of its calls by the cost tables; 0: the planner does not predict
+  double cost_ns = 0;       // of its calls, by the cost tables; 0: the planner does not predict
 
-  // Room for any plan of so many requests: planning then allocates nothing.
+  // Reserves room for any plan of max_requests requests. Planning then allocates nothing.
   void reserve(size_t max_requests);
   void clear() noexcept;
 };

@@ -20,7 +20,7 @@ constexpr Entry kPlanners[] = {
     {"turbo", make_turbo, true, kMaxPaddedRequests},
     {"itif", make_itif, true, kMaxPaddedRequests},
 };
-constexpr uint32_t kMostRows = (1u << 24) - 1;  // what the sort keys of request_order.h hold
+constexpr uint32_t kMaxRows = (1u << 24) - 1;  // limit of the sort keys in request_order.h
 
 }  // namespace
 
@@ -33,9 +33,9 @@ Result<std::unique_ptr<Planner>> make_planner(std::string_view name,
       return fail(Code::kInvalidArgument,
                   fmt::format("planner '{}' takes batches of 1 to {} requests, not {}", name,
                               entry.most_requests, limits.max_requests));
-    if (limits.max_rows < 1 || limits.max_rows > kMostRows)
+    if (limits.max_rows < 1 || limits.max_rows > kMaxRows)
       return fail(Code::kInvalidArgument,
-                  fmt::format("planner '{}' takes passes of 1 to {} rows, not {}", name, kMostRows,
+                  fmt::format("planner '{}' takes passes of 1 to {} rows, not {}", name, kMaxRows,
                               limits.max_rows));
     if (entry.needs_tables && !options.tables)
       return fail(Code::kInvalidArgument,
@@ -45,13 +45,13 @@ Result<std::unique_ptr<Planner>> make_planner(std::string_view name,
     if (options.tables) ITIF_TRY(validate(*options.tables));
     if (entry.needs_tables && !options.tables->serve_planners())
       return fail(Code::kInvalidArgument,
-                  fmt::format("planner '{}' chooses by measured costs of passes, and the tables "
-                              "are of a decoder",
+                  fmt::format("planner '{}' needs measured costs of passes, and a decoder's tables "
+                              "have none",
                               name));
     return entry.make(options);
   }
   return fail(Code::kInvalidArgument,
-              fmt::format("no planner '{}': there are {}", name, planner_names()));
+              fmt::format("unknown planner '{}': use one of {}", name, planner_names()));
 }
 
 std::string planner_names() {

@@ -1,7 +1,7 @@
-// How a batch is laid out: one file a planner; registered in planner.cc.
+// Lays out batches. One file per planner; registered in planner.cc.
 //
-// A planner belongs to one thread. It may be replaced between batches: what a plan needs of it is in
-// the plan.
+// A planner belongs to one thread. It may be replaced between batches: a plan does not refer to its
+// planner.
 #pragma once
 
 #include <memory>
@@ -25,25 +25,25 @@ class Planner {
 
 struct PlannerOptions {
   PlanLimits limits = {};
-  // Read while the planner is made only. Needed by those that choose by cost; naive predicts its cost
-  // if it has them.
+  // Read only while the planner is made. Planners that choose by cost need them; naive uses them,
+  // if given, to predict its cost.
   const CostTables* tables = nullptr;
 };
 
-// Most requests in a batch of the planners that pad: turbo's and itif's time grows with its square.
+// Largest batch of the padding planners, in requests: turbo's and itif's time is quadratic in it.
 inline constexpr uint32_t kMaxPaddedRequests = 4096;
 
-//   packed  no padding: the requests of a tenant end to end (the default)
-//   naive   every request padded to the longest of the batch, a GEMM a tenant
-//   turbo   mini-batches of similar lengths within each tenant, a GEMM each (TurboTransformers)
+//   packed  no padding: each tenant's requests end to end (the default)
+//   naive   every request padded to the longest of the batch, one GEMM per tenant
+//   turbo   mini-batches of similar lengths within each tenant, one GEMM each (TurboTransformers)
 //   itif    the same, and mini-batches of different tenants packed into BatchedGEMMs (ITIF)
-// Errors: kInvalidArgument: no such planner (with the names there are), no tables where they are
-// needed, tables that validate() refuses, limits out of range.
+// Errors: kInvalidArgument: an unknown planner (lists the names), missing tables that the planner
+// needs, tables that validate() refuses, limits out of range.
 Result<std::unique_ptr<Planner>> make_planner(std::string_view name, const PlannerOptions& options);
 
 // "packed, naive, turbo, itif"
 std::string planner_names();
-// Whether make_planner() needs tables for it. False for names that are not there.
+// Returns true if make_planner() needs tables for this planner; false for unknown names.
 bool needs_cost_tables(std::string_view name) noexcept;
 
 }  // namespace itif::plan

@@ -1,4 +1,4 @@
-// The factories of the planners, one a file; planner.cc registers them by name.
+// Factories of the planners, one per file; planner.cc registers them by name.
 #pragma once
 
 #include <memory>

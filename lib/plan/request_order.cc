@@ -18,16 +18,16 @@ void RequestOrder::sort(std::span<const Item> items) noexcept {
   std::sort(keys_.begin(), keys_.end());
 }
 
-uint32_t RequestOrder::tenant_end(uint32_t place) const noexcept {
-  const uint32_t tenant = slot(place);
-  do ++place;
-  while (place < size() && slot(place) == tenant);
-  return place;
+uint32_t RequestOrder::tenant_end(uint32_t rank) const noexcept {
+  const uint32_t tenant = slot(rank);
+  do ++rank;
+  while (rank < size() && slot(rank) == tenant);
+  return rank;
 }
 
 uint32_t RequestOrder::longest() const noexcept {
   uint32_t longest = 0;
-  for (uint32_t place = 0; place < size(); ++place) longest = std::max(longest, length(place));
+  for (uint32_t rank = 0; rank < size(); ++rank) longest = std::max(longest, length(rank));
   return longest;
 }
 

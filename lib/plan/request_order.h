@@ -1,5 +1,5 @@
-// The requests of a batch by tenant, then by length, then by arrival: the order in which the planners
-// that pad take them (Algorithm 1, line 3).
+// A batch's requests by tenant, then by length, then by arrival: the order that the padding
+// planners use (ITIF, Algorithm 1, line 3).
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,21 @@ class RequestOrder {
   void sort(std::span<const Item> items) noexcept;
 
   uint32_t size() const noexcept { return static_cast<uint32_t>(keys_.size()); }
-  uint32_t slot(uint32_t place) const noexcept { return static_cast<uint32_t>(keys_[place] >> 40); }
-  uint32_t length(uint32_t place) const noexcept {
-    return static_cast<uint32_t>(keys_[place] >> 16) & 0xffffff;
+  uint32_t slot(uint32_t rank) const noexcept { return static_cast<uint32_t>(keys_[rank] >> 40); }
+  uint32_t length(uint32_t rank) const noexcept {
+    return static_cast<uint32_t>(keys_[rank] >> 16) & 0xffffff;
   }
-  uint32_t item(uint32_t place) const noexcept {
-    return static_cast<uint32_t>(keys_[place]) & 0xffff;
+  uint32_t item(uint32_t rank) const noexcept {
+    return static_cast<uint32_t>(keys_[rank]) & 0xffff;
   }
-  // The place behind the last request of the tenant whose first stands at `place`.
-  uint32_t tenant_end(uint32_t place) const noexcept;
-  // 0: there is none.
+  // Returns the rank after the last request of the tenant whose first is at `rank`.
+  uint32_t tenant_end(uint32_t rank) const noexcept;
+  // Returns the length of the longest request; 0: there are no requests.
   uint32_t longest() const noexcept;
 
  private:
-  // slot: 24 bits, length: 24, item: 16. One integer sorts several times faster than a struct, and
-  // sorting is most of what a small plan costs.
+  // slot: 24 bits, length: 24, item: 16. An integer sorts several times faster than a struct, and
+  // sorting dominates the cost of a small plan.
   std::vector<uint64_t> keys_;
   const PlanLimits limits_;
 };

@@ -1,20 +1,20 @@
-// ITIF's first stage: the requests of each tenant divided into padded mini-batches.
+// ITIF's first stage: divides each tenant's requests into padded mini-batches.
 //
 // Source: ITIF, Algorithm 1 and equation 4.1:
 //   state[i] = min over 0 < j ≤ i of state[j - 1] + A[length of request i][i - j + 1]
-// with a tenant's requests in ascending order of length, so that request i sets the padding of j … i.
-// It is TurboTransformers' batch scheduler, tenant by tenant; there A holds the cost a request, and the
-// second term is multiplied by i - j + 1.
+// with a tenant's requests in ascending order of length: request i sets the padding of j … i. This
+// is TurboTransformers' batch scheduler, applied to each tenant. There A holds the cost per
+// request, and the second term is multiplied by i - j + 1.
 //
-// Optimal over all divisions into consecutive mini-batches; and over all divisions whatsoever if A
-// never falls with length (make_monotone()).
+// Optimal over all divisions into consecutive mini-batches. Optimal over all divisions if A never
+// falls with length (make_monotone()).
 //
-// Where the printed algorithm cannot be meant, equation 4.1 is followed:
-//  - N is the number of all requests, but indexes each tenant's own: here each tenant's number.
-//  - state[t][0] is read and never set: 0.
-//  - The linked list is updated for each i within the loop, where start_id is not known to be part of
-//    the optimum yet: here the starts are kept, and followed back from the last request.
-// Added: a mini-batch that would not fit the workspace is no choice.
+// We follow equation 4.1 where the printed algorithm cannot be right:
+//  - N is the number of all requests, but indexes each tenant's own. We use the tenant's number.
+//  - state[t][0] is read and never set. We use 0.
+//  - The linked list is updated for each i within the loop, before start_id is known to be part of
+//    the optimum. We keep the starts and follow them back from the last request.
+// Added: mini-batches that do not fit the workspace are not considered.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ class TenantBatching {
   // `costs` outlives this.
   TenantBatching(const CostModel& costs, const PlanLimits& limits);
 
-  // Replaces `batches`, tenants in their order, mini-batches of a tenant by ascending length. Returns
-  // their cost as separate GEMMs. Allocates nothing within max_requests. O(Σ n²) for n requests of a
-  // tenant.
+  // Replaces `batches`, tenants in their order, mini-batches of a tenant by ascending length.
+  // Returns their cost as separate GEMMs. Allocates nothing within max_requests. O(Σ n²) for n
+  // requests of a tenant.
   double divide(const RequestOrder& order, std::vector<PaddedBatch>& batches) noexcept;
 
  private:
@@ -42,7 +42,7 @@ class TenantBatching {
   const CostModel& costs_;
   const PlanLimits limits_;
   std::vector<double> state_;    // [n + 1]: the least cost of the first i requests
-  std::vector<uint32_t> start_;  // [n + 1]: how many of them stand before the last mini-batch
+  std::vector<uint32_t> start_;  // [n + 1]: how many of them precede the last mini-batch
 };
 
 }  // namespace itif::plan

@@ -1,6 +1,6 @@
-// TurboTransformers' batch scheduler: requests of similar lengths together, by dynamic programming over
-// profiled costs. It knows one model, so a batch of several tenants is planned tenant by tenant, each
-// mini-batch a GEMM of its own: ITIF's first stage without the second.
+// TurboTransformers' batch scheduler: batches requests of similar lengths, by dynamic programming
+// over profiled costs. It knows one model, so a batch is planned tenant by tenant, with one GEMM
+// per mini-batch: ITIF's first stage without the second.
 //
 // Source: Fang et al., "TurboTransformers: an efficient GPU serving system for transformer models",
 // PPoPP 2021, Algorithm 2.

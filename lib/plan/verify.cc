@@ -25,7 +25,7 @@ Status verify_items(const Plan& plan, std::span<const Item> items) {
   for (size_t i = 0; i < plan.segments.size(); ++i) {
     const Segment& segment = plan.segments[i];
     if (segment.item >= items.size() || seen[segment.item])
-      return wrong("segment {}: item {} is not there or a second time", i, segment.item);
+      return wrong("segment {}: item {} does not exist or has two segments", i, segment.item);
     seen[segment.item] = true;
     ITIF_EXPECT("segment", i, segment.slot, items[segment.item].slot);
     ITIF_EXPECT("segment", i, segment.num_tokens, items[segment.item].num_tokens);
@@ -35,7 +35,7 @@ Status verify_items(const Plan& plan, std::span<const Item> items) {
   return {};
 }
 
-// What has been walked so far.
+// Totals of the elements checked so far.
 struct Walk {
   uint32_t call = 0, mini_batch = 0, segment = 0;
   uint32_t row = 0;  // of the pass

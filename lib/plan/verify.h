@@ -1,4 +1,4 @@
-// The invariants of a plan (plan.h) as a check, for tests and for benches before they time anything.
+// Checks the invariants of a plan (plan.h), for tests and for benches before they time anything.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace itif::plan {
 
-// Errors: kInternal, with the first thing that is wrong.
+// Errors: kInternal, naming the first violation.
 Status verify(const Plan& plan, std::span<const Item> items, const PlanLimits& limits);
 
 }  // namespace itif::plan

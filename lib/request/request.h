@@ -1,10 +1,10 @@
-// A request on its way through the appliance, and who owns what of it.
+// A request on its way through the appliance, and who owns its parts.
 //
-// Ownership, once: the worker that reassembled a request owns the Request and the mbufs behind its
-// pieces. It lends both to the group's executor through a ring and gets them back through another: the
-// mbufs, and `pieces` with them, as soon as they have been read, if that is long before the request ends;
-// the Request with a result or a status. Until then only the executor touches what it was lent. Nobody
-// but that worker frees an mbuf or a Request, and it frees each once, whichever way it comes back.
+// Ownership: the worker that reassembled a request owns the Request and the mbufs that its pieces
+// point into. It lends both to the group's executor through one ring and gets them back through
+// another. The mbufs and `pieces` come back as soon as they have been read, if that is long before
+// the request ends; the Request comes back with a result or a status. Until then only the executor
+// touches what it was lent. Only that worker frees an mbuf or a Request, once each, on every path.
 //
 // Plain data: no DPDK, no device. `pieces` point into packet buffers; nothing has been copied.
 #pragma once
@@ -20,12 +20,12 @@
 
 namespace itif::request {
 
-// One datagram's share of the payload. Pieces are ordered by offset, cover the payload without gap or
-// overlap, and start 4-byte aligned in memory.
+// One datagram's share of the payload. Pieces are ordered by offset, cover the payload without gap
+// or overlap, and start 4-byte aligned in memory.
 using Piece = BytePiece;
 
-// The bytes of a result. Allocated by the executor, freed (std::free) by the worker when the response
-// has been sent and is no longer cached.
+// The bytes of a result. Allocated by the executor, freed (std::free) by the worker when the
+// response has been sent and is no longer cached.
 struct ResultBuffer {
   std::byte* data = nullptr;
   uint32_t bytes = 0;
@@ -46,29 +46,29 @@ struct Request {
   uint32_t tenant_index = 0;  // dense: indexes per-tenant counters
   uint32_t slot = 0;          // of the tenant's weights in its group's slabs
   uint16_t group = 0;
-  uint64_t slo_ns = 0;                         // latency aimed at; 0: none
-  std::atomic<uint32_t>* in_flight = nullptr;  // keeps the slot alive; the worker counts it down
+  uint64_t slo_ns = 0;                         // latency objective; 0: none
+  std::atomic<uint32_t>* in_flight = nullptr;  // keeps the slot alive; the worker decrements it
 
   // Times by the pipeline's Clock. deadline_ns 0: none.
   uint64_t arrival_ns = 0;   // of the first piece
   uint64_t complete_ns = 0;  // of the last
   uint64_t deadline_ns = 0;
-  uint64_t launch_ns = 0;  // its batch began
+  uint64_t launch_ns = 0;  // start of its batch
   uint64_t done_ns = 0;
 
   // The outcome, written by the executor.
   wire::StatusCode status = wire::StatusCode::kOk;
   wire::ResultKind result_kind_out = wire::ResultKind::kDefault;
   ResultBuffer result;          // status kOk
-  uint32_t result_rows = 0;     // its first dimension
-  const char* detail = "";      // any other status: a literal, one sentence
+  uint32_t result_rows = 0;     // the result's first dimension
+  const char* detail = "";      // status other than kOk: a literal, one sentence
   uint32_t retry_after_us = 0;  // kOverloaded
 
-  // For whoever holds it.
+  // For the current holder.
   uint32_t num_tokens = 0;  // set by the executor when the request enters its queue
   uint32_t weight = 1;      // the tenant's share, for fair scheduling
-  Request* next = nullptr;  // link of the queue that it is in
-  uint32_t prepared = 0;    // the executor's: where its tokenised text is; 0: nowhere
+  Request* next = nullptr;  // link of the queue that holds it
+  uint32_t prepared = 0;    // handle of the executor's prepared input (text, image); 0: none
   uint16_t worker = 0;
 };
 

@@ -11,23 +11,24 @@
 #include "backbone/open_model.h"
 #include "base/check.h"
 #include "base/units.h"
-#include "runtime/batch_layout.h"
-#include "runtime/gemm_scheduler.h"
-#include "runtime/head_runner.h"
-#include "runtime/step_launch.h"
-#include "runtime/tenant_entry.h"
+#include "runtime/admitted_tenant.h"
+#include "runtime/batch/batch_layout.h"
+#include "runtime/batch/head_runner.h"
+#include "runtime/cost/gemm_scheduler.h"
+#include "runtime/generate/step_launch.h"
 
 namespace itif::runtime {
 namespace {
 
 using wire::StatusCode;
 
-// Part of the device's memory that a K/V cache may take: the rest is for weights and other groups.
+// A K/V cache takes at most 1/kCacheShare of the device's memory; the rest is for weights and other
+// groups.
 constexpr uint64_t kCacheShare = 4;
-// A step's rows for each beam that may live, at most: a tenant's beams take ranges of their own.
+// Most rows in a step bucket per live beam: each tenant's beams take separate, padded ranges.
 constexpr uint32_t kStepPadding = 8;
 
-void drop_result(Segment& segment, StatusCode status, const char* detail) noexcept {
+void drop_result(BatchRequest& segment, StatusCode status, const char* detail) noexcept {
   std::free(segment.result.data);
   segment.result = {};
   segment.status = status;
@@ -45,20 +46,21 @@ class BackboneGroup final : public Group {
         slots_(options.max_tenants),
         gemms_(device.info().num_threads, std::max(options.max_requests, options.max_beams),
                std::max(options.max_tokens, options.max_beams)) {
-    const uint32_t form_rows = device.info().form_rows;
+    const uint32_t max_bucket_rows = device.info().max_bucket_rows;
     if (family.make_decoder) {
-      step_forms_ = {
-          .sources = BatchForms(std::min(form_rows, options.max_tokens), 0),
-          .steps = BatchForms::of_steps(std::min(form_rows, kStepPadding * options.max_beams))};
-      step_layout_.emplace(options.max_beams, options.max_tokens, spec.max_positions, step_forms_);
+      step_buckets_ = {.sources = GraphBuckets(std::min(max_bucket_rows, options.max_tokens), 0),
+                       .steps = GraphBuckets::of_steps(
+                           std::min(max_bucket_rows, kStepPadding * options.max_beams))};
+      step_layout_.emplace(options.max_beams, options.max_tokens, spec.max_positions,
+                           step_buckets_);
       return;
     }
-    if (options.fidelity == backbone::Fidelity::kFused)
-      forms_ = BatchForms(std::min(form_rows, options.max_tokens),
-                          spec.takes_images() ? spec.max_tokens() : 0);
-    for (uint32_t place = 0; place < kMaxInFlight; ++place)
-      flights_.emplace_back(options, forms_, place);
-    form_layout_.emplace(options, forms_, 0);
+    if (options.fusion_mode == backbone::FusionMode::kFused)
+      buckets_ = GraphBuckets(std::min(max_bucket_rows, options.max_tokens),
+                              spec.takes_images() ? spec.max_tokens() : 0);
+    for (uint32_t flight_index = 0; flight_index < kMaxInFlight; ++flight_index)
+      flights_.emplace_back(options, buckets_, flight_index);
+    bucket_layout_.emplace(options, buckets_, 0);
   }
 
   ~BackboneGroup() override {
@@ -67,9 +69,9 @@ class BackboneGroup final : public Group {
 
   Status allocate() {
     if (family_.make_decoder) return allocate_decoder();
-    ITIF_ASSIGN(backbone_,
-                family_.make(device_, spec_,
-                             {.max_rows = options_.max_tokens, .fidelity = options_.fidelity}));
+    ITIF_ASSIGN(backbone_, family_.make(device_, spec_,
+                                        {.max_rows = options_.max_tokens,
+                                         .fusion_mode = options_.fusion_mode}));
     ITIF_ASSIGN(heads_, HeadRunner::make(device_, spec_, options_));
     ITIF_ASSIGN(weights_,
                 model::WeightStore::create(device_, kinds_of(spec_), options_.max_tenants));
@@ -100,7 +102,7 @@ class BackboneGroup final : public Group {
   const GroupOptions& options() const noexcept override { return options_; }
 
   Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) override {
-    // Third-party code and containers may throw on a file that is large and strange.
+    // Third-party code and containers may throw on a very large or malformed file.
     try {
       return try_admit(directory, progress);
     } catch (const std::bad_alloc&) {
@@ -112,7 +114,7 @@ class BackboneGroup final : public Group {
 
   void release(uint32_t slot) override {
     CHECK(slot < slots_.size());
-    TenantEntry* entry = slots_[slot].exchange(nullptr);
+    AdmittedTenant* entry = slots_[slot].exchange(nullptr);
     CHECK(entry);
     weight_bytes_ -= entry->model.weight_bytes;
     --num_tenants_;
@@ -121,7 +123,7 @@ class BackboneGroup final : public Group {
   }
 
   const model::TenantModel* model(uint32_t slot) const noexcept override {
-    const TenantEntry* entry = this->entry(slot);
+    const AdmittedTenant* entry = this->entry(slot);
     return entry ? &entry->model : nullptr;
   }
 
@@ -129,24 +131,24 @@ class BackboneGroup final : public Group {
   uint32_t num_kv_blocks() const noexcept override { return decoder_ ? decoder_->num_blocks() : 0; }
   model::WeightView weights() const noexcept override { return weights_->view(); }
 
-  const GenerationForms& generation_forms() const noexcept override { return step_forms_; }
+  const GenerationBuckets& generation_buckets() const noexcept override { return step_buckets_; }
 
-  size_t num_forms() const noexcept override {
-    if (decoder_) return step_forms_.sources.all().size() + step_forms_.steps.all().size();
-    return forms_.all().size();
+  size_t num_buckets() const noexcept override {
+    if (decoder_) return step_buckets_.sources.all().size() + step_buckets_.steps.all().size();
+    return buckets_.all().size();
   }
-  Status make_ready(device::Stream& stream, size_t form) noexcept override {
+  Status warm_up(device::Stream& stream, size_t bucket) noexcept override {
     if (!decoder_) {
-      form_layout_->build(forms_.all()[form]);
-      (void)launch_backbone(stream, form_layout_->pass());
-    } else if (const auto steps = step_forms_.steps.all(); form < steps.size()) {
-      step_layout_->build_step(steps[form]);
+      bucket_layout_->build(buckets_.all()[bucket]);
+      (void)launch_backbone(stream, bucket_layout_->pass());
+    } else if (const auto steps = step_buckets_.steps.all(); bucket < steps.size()) {
+      step_layout_->build_step(steps[bucket]);
       (void)launch_step(*this, stream, *step_layout_);
     } else {
-      step_layout_->build_sources(step_forms_.sources.all()[form - steps.size()]);
+      step_layout_->build_sources(step_buckets_.sources.all()[bucket - steps.size()]);
       launch_sources(*this, stream, *step_layout_);
     }
-    return stream.make_ready();
+    return stream.warm_up();
   }
 
   uint32_t num_tenants() const noexcept override { return num_tenants_; }
@@ -156,9 +158,9 @@ class BackboneGroup final : public Group {
     return backbone_->workspace_bytes() + heads_->workspace_bytes();
   }
 
-  void begin(device::Stream& stream, Batch& batch, uint32_t place) noexcept override {
+  void begin(device::Stream& stream, Batch& batch, uint32_t flight_index) noexcept override {
     CHECK(backbone_ != nullptr);
-    Flight& flight = flights_[place];
+    Flight& flight = flights_[flight_index];
     BatchLayout& layout = flight.layout;
     layout.build(batch.segments, [this](uint32_t slot) { return entry(slot); });
     flight.has_ids = false;
@@ -172,12 +174,12 @@ class BackboneGroup final : public Group {
     stream.copy_to_host(hidden.ids, pass.num_rows * sizeof(int32_t), flight.ids.data());
   }
 
-  Status finish(Batch& batch, uint32_t place, Status computed) noexcept override {
-    const Flight& flight = flights_[place];
+  Status finish(Batch& batch, uint32_t flight_index, Status computed) noexcept override {
+    const Flight& flight = flights_[flight_index];
     if (flight.layout.live().empty()) return {};
     if (!computed) {
       const bool is_out_of_memory = computed.error().code == Code::kResourceExhausted;
-      for (Segment& segment : batch.segments) {
+      for (BatchRequest& segment : batch.segments) {
         if (is_out_of_memory)
           drop_result(segment, StatusCode::kOverloaded, "the device has no memory for the batch");
         else
@@ -191,37 +193,38 @@ class BackboneGroup final : public Group {
   }
 
  private:
-  // A part by itself: which heads and results are behind it differs where batches are alike otherwise.
+  // Ends the graph segment after the backbone: heads and results differ between otherwise equal
+  // batches.
   backbone::Hidden launch_backbone(device::Stream& stream, backbone::Pass pass) noexcept {
-    // One call, which names no tenant.
-    pass.gemm_mode = pass.has_form ? kernels::GemmMode::kAtOnce : gemm_modes(pass.ranges);
+    // A bucket's GEMM is one concurrent call: the captured graph must not depend on tenants.
+    pass.gemm_mode = pass.has_bucket ? kernels::GemmMode::kConcurrent : gemm_modes(pass.ranges);
     const backbone::Hidden hidden = backbone_->launch(stream, weights_->view(), pass);
-    stream.begin_part();
+    stream.end_graph_segment();
     return hidden;
   }
 
-  // A batch between begin() and finish(): what the host reads and writes for it. Memory of the device is
-  // shared by all, since their launches run one after another.
+  // A batch between begin() and finish(): its host memory. All batches share device memory, since
+  // their launches run sequentially.
   struct Flight {
-    Flight(const GroupOptions& options, const BatchForms& forms, uint32_t place)
-        : layout(options, forms, place), ids(options.max_tokens) {}
+    Flight(const GroupOptions& options, const GraphBuckets& buckets, uint32_t flight_index)
+        : layout(options, buckets, flight_index), ids(options.max_tokens) {}
     BatchLayout layout;
-    std::vector<int32_t> ids;  // [max_tokens], as they were gathered
+    std::vector<int32_t> ids;  // [max_tokens], as gathered
     bool has_ids = false;
   };
 
   uint32_t max_step_rows() const noexcept {
-    return std::max(options_.max_beams, step_forms_.steps.max_rows());
+    return std::max(options_.max_beams, step_buckets_.steps.max_rows());
   }
   std::vector<model::WeightKind> kinds_of(const model::BackboneSpec& spec) const {
     return backbone::weight_kinds(
-        family_, spec, family_.make_decoder ? backbone::Fidelity::kFused : options_.fidelity);
+        family_, spec, family_.make_decoder ? backbone::FusionMode::kFused : options_.fusion_mode);
   }
-  TenantEntry* entry(uint32_t slot) const noexcept {
+  AdmittedTenant* entry(uint32_t slot) const noexcept {
     return slot < slots_.size() ? slots_[slot].load(std::memory_order_acquire) : nullptr;
   }
 
-  // Ids are only known once they were gathered; rows never mix, so a bad id spoils its own segment.
+  // Ids are known only after the gather. Rows never mix, so a bad id affects only its own segment.
   static void refuse_unknown_ids(const Flight& flight) noexcept {
     for (const BatchLayout::Live& live : flight.layout.live()) {
       const std::span<const int32_t> ids =
@@ -243,8 +246,8 @@ class BackboneGroup final : public Group {
       return fail(fits.error().code, fmt::format("{}/config.json does not fit the group: {}",
                                                  directory, fits.error().message));
 
-    // Before anything is loaded: reading gigabytes to find that the last tensor has no room would cost
-    // the tenants that serve.
+    // Checked before loading: reading gigabytes only to find no room for the last tensor would slow
+    // the tenants that are served.
     const uint64_t needed_bytes = weights_->slot_bytes() + model::head_bytes(opened.head) +
                                   HeadScratch::bytes_of(opened.head, options_);
     if (const uint64_t left_bytes = device_.available_bytes(); needed_bytes > left_bytes)
@@ -253,7 +256,7 @@ class BackboneGroup final : public Group {
                               "tenant or raise device.memory",
                               directory, format_bytes(needed_bytes), format_bytes(left_bytes)));
 
-    // Given back unless the tenant is published.
+    // Releases the slot unless the tenant is published.
     struct SlotGuard {
       model::WeightStore* weights;
       uint32_t slot;
@@ -270,7 +273,7 @@ class BackboneGroup final : public Group {
              0.95 * static_cast<double>(kind) / static_cast<double>(kinds.size()));
     }));
     report("loading the head", 0.95);
-    auto entry = std::make_unique<TenantEntry>();
+    auto entry = std::make_unique<AdmittedTenant>();
     ITIF_ASSIGN(entry->model.head, model::load_head(device_, opened.head, opened.checkpoint));
     ITIF_ASSIGN(entry->scratch, HeadScratch::make(device_, opened.head, options_));
     ITIF_TRY(opened.checkpoint.unchanged());
@@ -297,49 +300,49 @@ class BackboneGroup final : public Group {
   const GroupOptions options_;
   const backbone::Family& family_;
   std::unique_ptr<model::WeightStore> weights_;
-  std::vector<std::atomic<TenantEntry*>> slots_;
+  std::vector<std::atomic<AdmittedTenant*>> slots_;
   std::atomic<uint32_t> num_tenants_ = 0;
   std::atomic<uint64_t> weight_bytes_ = 0;
-  // The executor's.
-  std::unique_ptr<backbone::Backbone> backbone_;
-  std::unique_ptr<backbone::Decoder> decoder_;  // instead
+  // Used by the executor's thread.
+  std::unique_ptr<backbone::Backbone> backbone_;  // null in groups that generate
+  std::unique_ptr<backbone::Decoder> decoder_;    // null in other groups
   std::unique_ptr<HeadRunner> heads_;
   GemmScheduler gemms_;
-  BatchForms forms_;
-  std::vector<Flight> flights_;             // by place
-  std::optional<BatchLayout> form_layout_;  // of make_ready()
-  // Of groups that generate, instead.
-  GenerationForms step_forms_;
+  GraphBuckets buckets_;
+  std::vector<Flight> flights_;               // by flight_index
+  std::optional<BatchLayout> bucket_layout_;  // for warm_up()
+  // Used instead in groups that generate.
+  GenerationBuckets step_buckets_;
   std::optional<StepLayout> step_layout_;
 };
 
 }  // namespace
 
-const GenerationForms& Group::generation_forms() const noexcept {
-  static const GenerationForms kNone;
+const GenerationBuckets& Group::generation_buckets() const noexcept {
+  static const GenerationBuckets kNone;
   return kNone;
 }
 
 device::StreamLimits Group::stream_limits() const noexcept {
-  constexpr size_t kAlignment = 16;  // of a piece
+  constexpr size_t kAlignment = 16;  // alignment of each piece
   const size_t tokens = options().max_tokens, requests = options().max_requests;
   const bool generates = num_kv_blocks() > 0;
   const uint32_t step_rows =
-      generates ? std::max(options().max_beams, generation_forms().steps.max_rows()) : 0;
+      generates ? std::max(options().max_beams, generation_buckets().steps.max_rows()) : 0;
   device::StreamLimits limits = {
       .max_tokens = std::max(options().max_tokens, step_rows),
       .max_segments = options().max_tokens,
       .max_blocks =
           generates ? backbone::Decoder::max_blocks(options().max_beams, spec().max_positions) : 0};
-  // Texts' ids and a step's, and resized pictures.
+  // Resized pictures, or the ids of texts and of a step.
   if (spec().takes_images())
     limits.unregistered_bytes =
         std::min(requests, tokens / spec().max_tokens()) * (spec().image.values() + kAlignment);
   else
     limits.unregistered_bytes =
         (tokens + step_rows) * sizeof(int32_t) + (requests + 1) * kAlignment;
-  // All hidden rows, which are more than other heads give, unless one has more labels than a row has values; and the
-  // ids. A step of a decoder brings some candidates a beam.
+  // All hidden rows, and the ids. No other head gives more, unless it has more labels than a row
+  // has values. A decoder's step copies only a few candidates per beam.
   if (!generates)
     limits.result_bytes =
         tokens * (spec().hidden + 1) * sizeof(float) + (2 * requests + 1) * kAlignment;

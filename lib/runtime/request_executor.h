@@ -1,25 +1,40 @@
-// What runs a group's requests: in by submit(), out by the sink, exactly once each, from step() alone.
+// Runs a group's requests. submit() takes them in; step() and finish() hand each to the sink
+// exactly once.
 //
-// Owned by one thread (the group's). GroupExecutor runs batches that end with their forward pass,
-// GenerationExecutor sequences that stay for many steps. Virtual at batch granularity.
+// Owned by one thread (the group's). GroupExecutor runs batches that end with their forward pass;
+// GenerationExecutor runs sequences that stay for many steps. Virtual at batch granularity.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "request/request.h"
 #include "runtime/completion.h"
+#include "sched/group_queue.h"
+#include "sched/scheduler.h"
 
 namespace itif::runtime {
 
-// What one step did, for the counters of whoever drives the executor.
+struct ExecutorOptions {
+  sched::BatchLimits limits = {};
+  sched::GroupQueue::Limits queue = {};
+  std::string scheduler = "fair";
+  std::string planner = "packed";  // must need no tables; set_planner() accepts any planner
+  // Longest expected wait in a tenant's lane; a request that would wait longer is refused
+  // immediately. Its client would have given up before its turn, and later requests would wait in
+  // vain. 0: no limit.
+  uint64_t max_wait_ns = 2'000'000'000;
+};
+
+// The work of one step, for the caller's counters.
 struct BatchFigures {
-  uint32_t num_requests = 0;  // completed that were run
-  uint32_t num_refused = 0;   // completed that were not
+  uint32_t num_requests = 0;  // completed after they ran
+  uint32_t num_refused = 0;   // completed without running
   uint32_t num_tokens = 0;    // computed; 0: nothing ran
-  uint32_t num_rows = 0;      // that were computed: tokens and the plan's padding
+  uint32_t num_rows = 0;      // computed, padding included
   uint32_t num_tenants = 0;
-  uint64_t execute_ns = 0;  // by the device's own time where it says it (Completion::device_ns)
+  uint64_t execute_ns = 0;  // device time if the device measures it (Completion::device_ns)
   uint32_t kv_blocks_used = 0, kv_blocks_reserved = 0;  // GenerationExecutor, after the step
   bool device_failed = false;
 };
@@ -29,25 +44,27 @@ class RequestExecutor {
   static constexpr uint32_t kMaxIntake = 1024;
 
   virtual ~RequestExecutor() = default;
-  // REQUIRES: at most kMaxIntake calls between two of step(): what a flood costs the batch that waits.
+  // REQUIRES: at most kMaxIntake calls between two calls of step(). This bounds how long a flood
+  // delays the next batch.
   virtual void submit(request::Request* request) noexcept = 0;
-  // Completes the oldest batch that runs, if it is done, releases packets of others that have been read, begins
-  // another batch, if anything waits and it is time, and completes what was refused since the last step. Returns
-  // the requests completed; `figures` are of the batch that was.
+  // Completes the oldest running batch if it has ended. Releases packets that other batches have
+  // read. Begins another batch if requests wait and it is time. Completes the requests refused
+  // since the last step. Returns the number of completed requests; `figures` describe the completed
+  // batch.
   virtual size_t step(CompletionSink& sink, BatchFigures& figures) noexcept = 0;
-  // Waits for the oldest batch that runs and completes it, as step() does; without one, figures.num_tokens
-  // is 0. Begins none.
+  // Waits for the oldest running batch and completes it, as step() does. Begins none.
+  // figures.num_tokens is 0 if none ran.
   virtual size_t finish(CompletionSink& sink, BatchFigures& figures) noexcept = 0;
-  // When step() is to be called though nothing was submitted; 0: need not be. What runs apart calls on its
-  // own when it is done (StreamOptions::on_done).
+  // Returns when step() must be called even if nothing is submitted; 0: never. An asynchronous
+  // stream notifies separately when a batch ends (StreamOptions::on_done).
   virtual uint64_t next_step_ns() const noexcept = 0;
-  // Whether step() would complete a batch.
+  // Returns true if step() would complete a batch.
   virtual bool has_results() const noexcept = 0;
-  // Whether step() would release packets.
+  // Returns true if step() would release packets.
   virtual bool has_read_packets() const noexcept = 0;
 
   virtual uint32_t num_queued() const noexcept = 0;
-  // Requests that run now. Any thread.
+  // Number of running requests. Any thread.
   virtual uint32_t num_executing() const noexcept = 0;
   virtual bool device_failed() const noexcept = 0;
 };

@@ -16,7 +16,7 @@ using wire::ResultKind;
 
 namespace {
 
-// Entries with the names alone: their length does not depend on the rest.
+// Encodes entries with only their names: the length does not depend on the other fields.
 uint64_t classes_bytes(const HeadSpec& head) noexcept {
   uint64_t bytes = 0;
   for (const std::string& label : head.labels) {
@@ -36,7 +36,7 @@ ResultKind default_result_kind(const HeadSpec& head) noexcept {
     case HeadKind::kClassification:
       return head.problem == Problem::kRegression ? ResultKind::kLogits : ResultKind::kClasses;
     case HeadKind::kTokenClassification: return ResultKind::kTokenLogits;
-    case HeadKind::kGeneration: return ResultKind::kText;  // of ids: kTokens
+    case HeadKind::kGeneration: return ResultKind::kText;  // kTokens if the payload is ids
   }
   return ResultKind::kHidden;
 }
@@ -93,7 +93,7 @@ void to_probabilities(std::span<float> logits, Problem problem) noexcept {
     for (float& x : logits) sum += x = std::exp(x - most);
     for (float& x : logits) x = static_cast<float>(x / sum);
   }
-  // A model with broken weights must not break the order of the classes.
+  // Non-finite values of a model with broken weights would break the sort of the classes.
   for (float& x : logits)
     if (!std::isfinite(x)) x = 0;
 }

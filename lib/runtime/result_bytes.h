@@ -1,4 +1,4 @@
-// How large each kind of result is, and what of it is computed on the host.
+// Sizes of each kind of result, and the parts of it that the host computes.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 
 namespace itif::runtime {
 
-// Exact bytes of a result. REQUIRES: the head supports `kind`, and it is not kDefault.
+// Returns the exact bytes of a result. REQUIRES: the head supports `kind`, and it is not kDefault.
 uint64_t result_bytes(const model::HeadSpec& head, uint32_t hidden_size, wire::ResultKind kind,
                       uint32_t num_tokens) noexcept;
 
-// The first dimension of a result, as the wire's `aux` gives it.
+// Returns the first dimension of a result, as in the wire's `aux`.
 uint32_t result_rows(const model::HeadSpec& head, wire::ResultKind kind,
                      uint32_t num_tokens) noexcept;
 
-// logits → probabilities, in place: softmax for one label, a sigmoid each for several. Logits that are
-// not finite give probabilities of 0.
+// logits → probabilities, in place: softmax for one label, a sigmoid each for several. Logits that
+// are not finite give probabilities of 0.
 void to_probabilities(std::span<float> logits, model::Problem problem) noexcept;
 
-// Writes `probabilities` [num labels] as the wire's kClasses, best first, ties by index. `entries` is
-// scratch of as many. REQUIRES: out has result_bytes().
+// Writes `probabilities` [num labels] as the wire's kClasses, best first, ties by index. `entries`
+// is scratch of as many. REQUIRES: out has result_bytes().
 void write_classes(const model::HeadSpec& head, std::span<const float> probabilities,
                    std::span<wire::ClassEntry> entries, std::span<std::byte> out) noexcept;
 
-// In memory of its own; without data: there is none.
+// Returns a copy in its own memory; data is null if there is no memory.
 request::ResultBuffer copy_of(std::span<const std::byte> result) noexcept;
 
 // Scales to unit length; zeros stay zeros.

@@ -9,11 +9,12 @@ void BatchBound::ran(uint32_t num_tokens, uint64_t execute_ns, uint64_t slo_ns) 
   const uint64_t target_ns = slo_ns * 2 / 5;
   if (execute_ns > target_ns) {
     const double fits = static_cast<double>(target_ns) / static_cast<double>(execute_ns);
-    // A small batch that is late says that the objective is tight, or the machine busy: no more than
-    // halved at once, and never below one token (which lets one request through).
+    // A small batch may be late because the objective is tight or the machine busy. So one late
+    // batch lowers the bound to no less than half of its tokens, and to at least one token, which
+    // lets one request through.
     const auto lowered = static_cast<uint32_t>(num_tokens * std::max(0.5, 0.9 * fits));
     tokens_ = std::max(1u, std::min(tokens_, lowered));
-  } else if (num_tokens >= tokens_ - tokens_ / 8) {  // the bound was what ended the batch
+  } else if (num_tokens >= tokens_ - tokens_ / 8) {  // the bound limited the batch
     tokens_ = std::min<uint64_t>(max_tokens_, uint64_t{tokens_} + tokens_ / 16 + 1);
   }
 }

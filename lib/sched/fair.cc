@@ -1,11 +1,13 @@
-// Deficit round robin over tenants, in tokens, by weight: while several tenants wait, each gets tokens
-// in proportion to its weight, whatever the others send. The default.
+// Deficit round robin over tenants, in tokens, by weight. While several tenants wait, each gets
+// tokens in proportion to its weight, whatever the others send. The default.
 //
-// Source: Shreedhar and Varghese, "Efficient fair queueing using deficit round robin", SIGCOMM 1995.
-// The quantum of a turn is the tenant's share of a batch, by weight among those that wait: a round of
-// all of them is about one batch, so that a batch mixes tenants and nobody waits for a heavy one's many.
-// A request counts as no less than its share of a batch that is full of requests: where max_requests
-// binds and not max_tokens, it is requests that are shared by weight.
+// A turn's quantum is the tenant's weighted share of a batch among the waiting tenants. One round
+// over all of them is about one batch, so a batch mixes tenants and none waits for a heavy tenant's
+// backlog. A request costs at least max_tokens / max_requests: if max_requests is the limit that
+// binds, requests are shared by weight instead of tokens.
+//
+// Source: Shreedhar and Varghese, "Efficient fair queueing using deficit round robin", SIGCOMM
+// 1995.
 #include <algorithm>
 
 #include "sched/policies.h"
@@ -13,9 +15,9 @@
 namespace itif::sched {
 namespace {
 
-// Bounds the rounds until the lightest tenant's longest request has its turn. Below 1/256 of the weights
-// of a batch of 4,096 tokens a tenant thus gets more than its share.
-constexpr int64_t kLeastQuantumTokens = 16;
+// Bounds the rounds until the lightest tenant's longest request has its turn. In batches of 4,096
+// tokens, a tenant with less than 1/256 of the weights thus gets more than its share.
+constexpr int64_t kMinQuantumTokens = 16;
 
 class Fair final : public Scheduler {
  public:
@@ -32,8 +34,8 @@ class Fair final : public Scheduler {
         const uint32_t tokens = lane.head->num_tokens;
         const int64_t cost = std::max(tokens, least_cost);
         if (lane.deficit_tokens < cost) break;
-        // The turn is kept for the next batch: the lane stays first with what it has saved, less the
-        // quantum that it will be given again.
+        // The lane keeps its turn for the next batch: it stays first with its deficit, less the
+        // quantum that the next call adds again.
         if ((tokens > left && !batch.empty()) || batch.size() == limits.max_requests) {
           lane.deficit_tokens -= quantum;
           return;
@@ -53,7 +55,7 @@ class Fair final : public Scheduler {
     uint64_t weights = 0;
     for (const uint32_t slot : queue.active_slots()) weights += queue.lane(slot).weight;
     const uint64_t share = uint64_t{limits.max_tokens} * lane.weight / weights;
-    return std::max(kLeastQuantumTokens, static_cast<int64_t>(share));
+    return std::max(kMinQuantumTokens, static_cast<int64_t>(share));
   }
 };
 

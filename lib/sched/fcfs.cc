@@ -1,5 +1,5 @@
-// First come, first served over all tenants of the group: the order of arrival, for comparison with
-// fair and as the papers' baseline.
+// First come, first served over all tenants of the group, in order of arrival. For comparison with
+// fair, and the papers' baseline.
 #include <algorithm>
 
 #include "sched/policies.h"

@@ -1,8 +1,8 @@
-// The requests that wait for a group's executor: a FIFO a tenant, bounded in all and per tenant, so
-// that one tenant's flood fills its own share and no other's.
+// The requests that wait for a group's executor: one FIFO (lane) per tenant. The total and each
+// lane are bounded, so that one tenant's flood fills only its own share.
 //
-// Owned by the executor's thread. Requests are linked through Request::next; nothing is allocated after
-// construction. A tenant is identified by its slot in the group.
+// Owned by the executor's thread. Requests are linked through Request::next; nothing is allocated
+// after construction. A tenant is identified by its slot in the group.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class GroupQueue {
     uint32_t max_slots = 64;
   };
   static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
-  // What waits of one tenant.
+  // One tenant's waiting requests.
   struct Lane {
     request::Request* head = nullptr;
     request::Request* tail = nullptr;
@@ -32,23 +32,24 @@ class GroupQueue {
     int64_t deficit_tokens = 0;  // the fair scheduler's
     bool active = false;         // listed in active_slots()
     uint64_t slo_ns = 0;         // of its last request; 0: none
-    uint64_t alone_ns = 0;       // what its last request takes in a batch by itself; 0: not known
+    uint64_t alone_ns = 0;       // time of its last request in a batch alone; 0: unknown
     uint64_t last_push_ns = kNever;
-    DecayedSum waiting_tokens;  // found at the turns of late, summed (objectives.h)
-    uint64_t objective_ns = 0;  // of this turn (objectives.h); 0: none
+    DecayedSum waiting_tokens;  // sampled at each batch selection (objectives.h)
+    uint64_t objective_ns = 0;  // for the next batch (objectives.h); 0: none
   };
 
   explicit GroupQueue(const Limits& limits);
-  // Whether one more of the lane's would be taken: within max_tenant_requests, and within the lane's
-  // share of max_requests (base/share.h). REQUIRES: slot < max_slots.
+  // Returns true if the lane can take one more request: it is within max_tenant_requests and within
+  // its share of max_requests (base/share.h). REQUIRES: slot < max_slots.
   bool has_room(uint32_t slot) const noexcept;
-  // False if it has no room. `alone_ns`: what the request would take in a batch by itself, if known.
+  // Returns false if the lane has no room. `alone_ns`: the request's time in a batch alone; 0:
+  // unknown.
   bool push(request::Request* request, uint64_t now_ns = 0, uint64_t alone_ns = 0) noexcept;
-  // The oldest of a lane, removed. REQUIRES: the lane is not empty.
+  // Removes and returns the lane's oldest request. REQUIRES: the lane is not empty.
   request::Request* pop(uint32_t slot) noexcept;
   // Slots whose lanes hold requests, in the order in which they became active.
   const std::vector<uint32_t>& active_slots() const noexcept { return active_; }
-  // Moves the first active slot behind the others.
+  // Moves the first active slot to the end.
   void rotate() noexcept;
   Lane& lane(uint32_t slot) noexcept { return lanes_[slot]; }
   const Lane& lane(uint32_t slot) const noexcept { return lanes_[slot]; }

@@ -9,7 +9,7 @@ bool sent_of_late(const GroupQueue::Lane& lane, uint64_t now_ns) {
   return lane.last_push_ns != GroupQueue::kNever && now_ns - lane.last_push_ns < kObjectiveMemoryNs;
 }
 
-// What was found waiting of late, and the weights of those that sent it.
+// Decayed queued tokens of the active tenants, and the sum of their weights.
 struct Load {
   double tokens = 0;
   uint64_t weights = 0;

@@ -1,4 +1,4 @@
-// The factories of the policies, one a file; scheduler.cc registers them by name.
+// Factories of the policies, one per file; scheduler.cc registers them by name.
 #pragma once
 
 #include <memory>

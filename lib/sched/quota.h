@@ -1,7 +1,7 @@
-// Request quotas per tenant, shared by all workers: one atomic word a tenant, no lock.
+// Request quotas per tenant, shared by all workers: one atomic word per tenant, no lock.
 //
-// Source: the generic cell rate algorithm (ITU-T I.371, virtual scheduling): a request conforms if it
-// arrives no earlier than `tolerance` before its theoretical arrival time.
+// Source: the generic cell rate algorithm (ITU-T I.371, virtual scheduling): a request conforms if
+// it arrives no earlier than `tolerance` before its theoretical arrival time.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@ namespace itif::sched {
 
 class Quota {
  public:
-  // Whether one more request of the tenant conforms to `quota_rps` (0: unlimited); counts it if so.
-  // Bursts of up to a tenth of a second's worth, at least 8 requests, pass. Any thread; wait-free but
-  // for contention on one tenant. When it returns false, `retry_after_us` says when to come again.
+  // Returns true, and counts the request, if it conforms to `quota_rps` (0: unlimited). Allows
+  // bursts of a tenth of a second's requests, at least 8. On false, `retry_after_us` is the time
+  // until a retry conforms. Any thread; wait-free except under contention on one tenant.
   bool admit(uint32_t tenant_index, uint32_t quota_rps, uint64_t now_ns,
              uint32_t& retry_after_us) noexcept;
-  // Forgets the tenant's history. Control, when an index is given to another tenant.
+  // Forgets the tenant's history. Called by control when it gives an index to another tenant.
   void reset(uint32_t tenant_index) noexcept;
 
  private:

@@ -34,7 +34,8 @@ Result<std::unique_ptr<Scheduler>> make_scheduler(std::string_view name) {
     names += names.empty() ? "" : ", ";
     names += entry.name;
   }
-  return fail(Code::kInvalidArgument, fmt::format("no scheduler '{}': there are {}", name, names));
+  return fail(Code::kInvalidArgument,
+              fmt::format("unknown scheduler '{}': use one of {}", name, names));
 }
 
 }  // namespace itif::sched

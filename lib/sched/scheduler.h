@@ -1,4 +1,5 @@
-// Which waiting requests make the next batch. One file a policy; registered in scheduler.cc.
+// Chooses which waiting requests form the next batch. One file per policy; registered in
+// scheduler.cc.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +20,20 @@ struct BatchLimits {
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
-  // Moves requests from the queue to `batch`, behind those that it holds, so that all of it is within
-  // the limits; a request of more than max_tokens alone. Leaves `batch` empty only if the queue is.
-  // noexcept and free of allocation once `batch` has its capacity.
+  // Moves requests from the queue to the end of `batch`, which may hold some. The whole batch stays
+  // within the limits; a request of more than max_tokens gets a batch alone. Leaves `batch` empty
+  // only if the queue is empty. Allocates nothing once `batch` has its capacity.
   virtual void select(GroupQueue& queue, const BatchLimits& limits, uint64_t now_ns,
                       std::vector<request::Request*>& batch) noexcept = 0;
-  // Whether tenants that send little are kept from waiting for those that flood (objectives.h).
+  // Returns true if the policy shields tenants that send little from those that flood
+  // (objectives.h).
   virtual bool isolates() const noexcept = 0;
 };
 
-// Tokens that a batch of `limits` has left behind those of `batch`.
+// Returns the tokens that fit in `limits` after those of `batch`.
 uint64_t room(const BatchLimits& limits, const std::vector<request::Request*>& batch) noexcept;
 
-// "fair" or "fcfs". Errors: kInvalidArgument, with the names there are.
+// `name`: "fair" or "fcfs". Errors: kInvalidArgument, which lists the names.
 Result<std::unique_ptr<Scheduler>> make_scheduler(std::string_view name);
 
 }  // namespace itif::sched

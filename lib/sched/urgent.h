@@ -1,9 +1,11 @@
-// Requests of tenants with a latency objective go before the scheduler's choice, so that what others have
-// queued costs them the batch that runs when they arrive, and hardly more: while others wait, they ride
-// in a batch that ends within a fifth of their objective from their arrival, or without the others.
+// Puts requests of tenants with a latency objective before the scheduler's choice. The backlog of
+// the others then costs them little more than the batch that runs when they arrive. While others
+// wait, an urgent request rides in a batch that ends within a fifth of its objective after its
+// arrival, or in a batch without the others.
 //
-// The others keep their share: a tenant goes first only while what it has waiting is one request or no
-// more than its share of a batch, and a batch without the others is followed by the scheduler's own.
+// The others keep their share. A tenant goes first only while it has one request waiting, or no
+// more than its share of a batch. After a batch without the others, the scheduler alone chooses the
+// next.
 // Owned by the executor's thread.
 #pragma once
 
@@ -22,19 +24,19 @@ class Urgent {
 
   explicit Urgent(uint32_t max_slots) { lanes_.reserve(max_slots); }
 
-  // Moves such requests to `batch`, by deadline (arrival and objective), within the limits, as
-  // Scheduler::select does. Returns how long the batch may take with others in it, ns; kNoLimit: there
-  // are none, and `batch` is as it was.
+  // Moves urgent requests to `batch` by deadline (arrival + objective), within the limits, as
+  // Scheduler::select does. Returns how long the batch may take if others join it, ns. Returns
+  // kNoLimit and leaves `batch` unchanged if no request goes first.
   uint64_t select(GroupQueue& queue, const BatchLimits& limits, uint64_t now_ns,
                   std::vector<request::Request*>& batch) noexcept;
-  // The whole batch, when the scheduler has added to it.
+  // Notes the whole batch, after the scheduler has added to it.
   void chosen(const GroupQueue& queue, const std::vector<request::Request*>& batch) noexcept;
 
  private:
   void find_lanes(const GroupQueue& queue, const BatchLimits& limits) noexcept;
 
-  std::vector<uint32_t> lanes_;  // slots that go first, of this turn
-  size_t num_urgent_ = 0;        // requests, of this turn
+  std::vector<uint32_t> lanes_;  // slots that go first in this batch
+  size_t num_urgent_ = 0;        // requests of this batch
   bool others_next_ = false;
 };
 

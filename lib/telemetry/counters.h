@@ -1,9 +1,9 @@
 // Counters of the data plane: one writer each, any number of readers, no locks, no shared writes.
 //
 // A worker owns its WorkerCounters; a group's executor owns its ExecutorCounters. The owner adds
-// with a relaxed load and store (an ordinary increment on x86, no lock prefix); others read at any
-// time and see a recent value of each counter. Two counters read together may be apart by what
-// happened between the reads; sums are exact once the owner rests.
+// with a relaxed load and store (an ordinary increment on x86, no lock prefix). Other threads may
+// read at any time and see a recent value of each counter. Events between two reads can make two
+// counters disagree; sums are exact while the owner is idle.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@
 
 namespace itif::telemetry {
 
-constexpr size_t kMaxTenants = 4096;  // = tenant::kMaxTenants, which lies in another layer
+constexpr size_t kMaxTenants = 4096;  // = tenant::kMaxTenants, which is in another layer
 constexpr size_t kCacheLineBytes = 64;
 constexpr size_t kMaxStatusCodes = 24;  // room for wire::StatusCode
-constexpr size_t kMaxDropReasons = 96;  // room for net::DropReason, which lies in another layer
+constexpr size_t kMaxDropReasons = 96;  // room for net::DropReason, which is in another layer
 
-// A monotonic count. Owner: add(); anyone: read().
+// A monotonic count. Owner: add(); any thread: read().
 class Counter {
  public:
   void add(uint64_t n = 1) noexcept {
@@ -31,7 +31,7 @@ class Counter {
   std::atomic<uint64_t> value_{0};
 };
 
-// A level that goes up and down. Owner: set(); anyone: read().
+// A value that goes up and down. Owner: set(); any thread: read().
 class Gauge {
  public:
   void set(uint64_t value) noexcept { value_.store(value, std::memory_order_relaxed); }
@@ -41,28 +41,28 @@ class Gauge {
   std::atomic<uint64_t> value_{0};
 };
 
-// What one worker counted of the datagrams it received. Invariant, exact whenever the worker rests:
+// Counts of one worker's datagrams. Invariant, exact while the worker is idle:
 //   received = forwarded + held + Σ dropped
-// where `held` are datagrams whose mbufs wait in reassembly or with an executor right now.
+// `held`: datagrams whose mbufs are in reassembly or with an executor.
 struct alignas(kCacheLineBytes) WorkerCounters {
   Counter received;  // datagrams (frames) taken from the port
   Counter received_bytes;
-  Counter
-      forwarded;   // consumed with effect: a request's pieces once they are read, answered ARP, …
-  Gauge held;      // datagrams held by requests in progress
-  Gauge contexts;  // requests in progress
+  // Datagrams that took effect: pieces of requests after they are read, answered ARP requests, ….
+  Counter forwarded;
+  Gauge held;        // datagrams held by requests in progress
+  Gauge contexts;    // requests in progress
   Gauge held_bytes;  // of packet buffers
   Counter sent;      // datagrams given to the port
   Counter sent_bytes;
-  Counter send_dropped;      // frames that the port refused for too long
-  Counter send_no_mbuf;      // answers that found no packet buffer
-  Counter transmit_refused;  // results that found no room to wait for transmission
-  Counter requests;          // complete and handed to an executor
+  Counter send_dropped;      // frames dropped after the port refused them for too long
+  Counter send_no_mbuf;      // answers dropped for lack of a packet buffer
+  Counter transmit_refused;  // results refused because the transmit queue or the cache was full
+  Counter requests;          // requests completed and handed to an executor
   Counter responses;         // requests that ended with a result
   Counter statuses;          // requests that ended with a status
-  Counter cache_hits;        // answered again from the response cache
-  Counter polls;             // turns of the loop
-  Counter idle_polls;        // of which found nothing
+  Counter cache_hits;        // repeated requests answered from the response cache
+  Counter polls;             // iterations of the loop
+  Counter idle_polls;        // iterations that found no work
   alignas(kCacheLineBytes) std::array<Counter, kMaxDropReasons> dropped;  // by net::DropReason
 
   uint64_t total_dropped() const noexcept {
@@ -72,25 +72,25 @@ struct alignas(kCacheLineBytes) WorkerCounters {
   }
 };
 
-// One tenant's share of a worker's counts. Of datagrams, those whose header is well-formed and names
-// the tenant, whether or not they could prove it; the same invariant holds:
+// One tenant's part of a worker's counts. Counts datagrams whose header is well-formed and names
+// the tenant, authenticated or not. The same invariant holds:
 //   received = forwarded + held + Σ dropped
 struct alignas(kCacheLineBytes) TenantCounters {
   Counter received;
   Counter forwarded;
   Gauge held;
   std::array<Counter, kMaxDropReasons> dropped;  // by net::DropReason
-  Counter requests;                              // accepted: complete and queued
-  Counter responses;                             // of those, ended with a result
-  // Ended with a status, accepted or not, by wire::StatusCode.
+  Counter requests;                              // requests accepted: complete and queued
+  Counter responses;                             // accepted requests that ended with a result
+  // Requests that ended with a status, accepted or not, by wire::StatusCode.
   std::array<Counter, kMaxStatusCodes> statuses;
-  Counter deadline_missed;  // ended with a status that says so
-  Counter slo_missed;       // answered, and later than the tenant's objective
-  Counter tokens;           // run
+  Counter deadline_missed;  // requests that ended with a deadline status
+  Counter slo_missed;       // requests answered later than the tenant's objective
+  Counter tokens;           // tokens computed
 };
 
-// The per-tenant counters of one worker, indexed by Tenant::index. Allocated once at start-up, in
-// whole (4 MiB): the data plane never allocates.
+// The per-tenant counters of one worker, indexed by Tenant::index. All 4 MiB are allocated at
+// start-up, since the data plane never allocates.
 class TenantCounterTable {
  public:
   TenantCounterTable() : rows_(std::make_unique<TenantCounters[]>(kMaxTenants)) {}
@@ -102,22 +102,22 @@ class TenantCounterTable {
   std::unique_ptr<TenantCounters[]> rows_;
 };
 
-// What one group's executor counted.
+// Counts of one group's executor.
 struct alignas(kCacheLineBytes) ExecutorCounters {
   Counter batches;
-  Counter requests;  // run in them
-  Counter tokens;
-  Counter rows;     // computed for them: tokens and padding
-  Counter tenants;  // Σ distinct tenants of a batch: / batches is the mix
-  Counter refused;  // ended by the executor with a status
-  Counter busy_ns;  // in a batch, by the device's own time where it says it
-  Gauge queued;     // requests waiting
+  Counter requests;  // in batches
+  Counter tokens;    // in batches
+  Counter rows;      // computed in batches: tokens and padding
+  Counter tenants;   // Σ distinct tenants of each batch; / batches: mean tenants per batch
+  Counter refused;   // requests that the executor ended with a status
+  Counter busy_ns;   // time in batches; the device's own measurement if it has one
+  Gauge queued;      // requests waiting
   Gauge last_batch_requests;
   Gauge last_batch_tokens;
-  Gauge kv_blocks_used;      // of a group that generates: in sequences' tables, now
-  Gauge kv_blocks_reserved;  // what they may need at most
-  Gauge graphs;              // that the group's stream keeps
-  Gauge graph_launches;      // of them, so far
+  Gauge kv_blocks_used;      // groups that generate: blocks in sequences' tables
+  Gauge kv_blocks_reserved;  // most blocks that these sequences may need
+  Gauge graphs;              // CUDA graphs that the group's stream keeps
+  Gauge graph_launches;      // launches of CUDA graphs so far
   Counter device_errors;
 };
 

@@ -18,7 +18,7 @@ class Collector final : public prometheus::Collectable {
     try {
       return collect_();
     } catch (const std::exception& error) {
-      log::error("prometheus: collecting the figures failed: {}", error.what());
+      log::error("prometheus: cannot collect metrics: {}", error.what());
       return {};
     }
   }
@@ -37,7 +37,7 @@ prometheus::MetricFamily family(std::string name, std::string help, prometheus::
 
 }  // namespace
 
-// The exposer keeps a weak reference, so the collector must live beside it.
+// Keeps the collector alive: the exposer only has a weak reference to it.
 class PrometheusEndpoint::Server {
  public:
   Server(const std::string& address, std::function<Families()> collect)
@@ -51,7 +51,7 @@ class PrometheusEndpoint::Server {
   }
 
  private:
-  std::shared_ptr<Collector> collector_;
+  std::shared_ptr<prometheus::Collectable> collector_;
   prometheus::Exposer exposer_;
 };
 
@@ -68,7 +68,7 @@ Result<std::unique_ptr<PrometheusEndpoint>> PrometheusEndpoint::start(
     return fail(
         Code::kUnavailable,
         fmt::format("telemetry.prometheus: cannot listen on {}: the address is in use or not "
-                    "this machine's ({}); choose another or leave the key empty",
+                    "local ({}); choose another or leave the key empty",
                     address, error.what()));
   }
 }

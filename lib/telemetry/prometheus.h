@@ -1,5 +1,5 @@
-// The Prometheus endpoint: an HTTP server of its own threads, off the data plane, which asks
-// `collect` for the figures whenever it is scraped.
+// The Prometheus endpoint: an HTTP server with its own threads, separate from the data plane. It
+// calls `collect` for each scrape.
 #pragma once
 
 #include <prometheus/metric_family.h>
@@ -19,16 +19,16 @@ using Label = prometheus::ClientMetric::Label;
 
 class PrometheusEndpoint {
  public:
-  // Serves http://<address>/metrics until destroyed. `collect` is called from the server's thread;
-  // it reads counters and must not block the data plane. What it throws becomes an empty scrape.
-  // Errors: kInvalidArgument (not HOST:PORT), kUnavailable (the address is in use or not ours).
+  // Serves http://<address>/metrics until destroyed. Calls `collect` from the server's thread; it
+  // reads counters and must not block the data plane. If it throws, the scrape is empty.
+  // Errors: kInvalidArgument (not HOST:PORT), kUnavailable (the address is in use or not local).
   static Result<std::unique_ptr<PrometheusEndpoint>> start(const std::string& address,
                                                            std::function<Families()> collect);
   ~PrometheusEndpoint();
   PrometheusEndpoint(const PrometheusEndpoint&) = delete;
   PrometheusEndpoint& operator=(const PrometheusEndpoint&) = delete;
 
-  // The TCP port it listens on: what was asked for, or what the system chose for port 0.
+  // Returns the TCP port that it listens on. For port 0 the system chooses one.
   int port() const;
 
  private:
@@ -37,9 +37,7 @@ class PrometheusEndpoint {
   std::unique_ptr<Server> server_;
 };
 
-// Builders of families, so that collectors stay short. A family's name ends in its unit; counters
-// in
-// "_total".
+// Build metric families. A family's name ends in its unit; a counter's ends in "_total".
 prometheus::MetricFamily counter_family(std::string name, std::string help);
 prometheus::MetricFamily gauge_family(std::string name, std::string help);
 prometheus::MetricFamily summary_family(std::string name, std::string help);

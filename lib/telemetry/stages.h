@@ -1,8 +1,8 @@
-// How long requests spend in each stage, as histograms that one thread writes and others read.
+// Histograms of the time that requests spend in each stage. One thread writes, others read.
 //
-// The owner records into private histograms and now and then copies them into a published snapshot
-// (150 KiB, some 10 µs). Readers get the newest snapshot; they never touch what the owner writes to,
-// and the owner never waits for them.
+// The owner records into private histograms and copies them at intervals into a published snapshot
+// (150 KiB, about 10 µs). Readers get the newest snapshot and never access the private histograms.
+// The owner never waits for readers.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@ namespace itif::telemetry {
 
 enum class Stage : uint8_t {
   kReassembly,  // first piece → complete
-  kQueue,       // complete → its batch began
-  kExecute,     // its batch
+  kQueue,       // complete → start of its batch
+  kExecute,     // start → end of its batch
   kRespond,     // result → handed over for transmission
-  kTotal,       // first piece → the response handed over for transmission
+  kTotal,       // first piece → response handed over for transmission
   kCount,
 };
 constexpr size_t kNumStages = static_cast<size_t>(Stage::kCount);
@@ -32,8 +32,8 @@ class StageHistograms {
 
   // Owner.
   void record(Stage stage, uint64_t ns) noexcept { live_[static_cast<size_t>(stage)].record(ns); }
-  // Owner: copies what it has recorded to where readers look. Nothing if a reader is copying just
-  // now: the next call does it.
+  // Owner: publishes a copy of the recorded histograms. Does nothing while a reader is copying; the
+  // next call publishes.
   void publish() noexcept;
 
   // Any thread: adds the newest published histograms to `into`.
@@ -41,7 +41,7 @@ class StageHistograms {
 
  private:
   Set live_;  // owner only
-  // The owner only tries it (never waits); readers hold it while they copy.
+  // The owner uses try_lock only; readers hold the lock while they copy.
   mutable std::mutex published_mutex_;
   Set published_;
 };

@@ -49,8 +49,9 @@ const Snapshot& SnapshotCell::acquire(size_t r) noexcept {
   Reader& reader = readers_[r];
   const Snapshot* seen = current_.load(std::memory_order_acquire);
   if (seen == reader.held) return *seen;
-  // Announce 0, which protects every snapshot, before looking: a publisher that saw this reader idle
-  // did so before the announcement, so after its publication, which the load below therefore sees.
+  // Announce 0, which protects every snapshot, before the load. A publisher that saw this reader
+  // idle read the counter before the announcement, and had stored its snapshot before that read.
+  // The load below therefore sees that snapshot.
   reader.generation.store(0, std::memory_order_seq_cst);
   seen = current_.load(std::memory_order_seq_cst);
   reader.generation.store(seen->generation(), std::memory_order_seq_cst);

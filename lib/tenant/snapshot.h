@@ -1,8 +1,8 @@
-// What the data plane knows of the tenants: an immutable table, replaced whole by control.
+// The data plane's view of the tenants: an immutable table that control replaces as a whole.
 //
-// Control builds a Snapshot, publishes it in a SnapshotCell and may free the one before only when
-// every reader has been seen quiescent after the publication (SnapshotCell::readers_passed). Readers
-// take no lock and write nothing shared but their own counter.
+// Control builds a Snapshot and publishes it in a SnapshotCell. It may free the previous one only
+// after every reader was seen quiescent since the publication (SnapshotCell::readers_passed).
+// Readers take no lock; the only shared memory they write is their own counter.
 #pragma once
 
 #include <array>
@@ -15,11 +15,11 @@
 
 namespace itif::tenant {
 
-// kNotLoaded: known, so that its datagrams can be verified, and without a model; never in the registry.
+// kNotLoaded: has no model, but its datagrams can be verified. Never stored in the registry.
 enum class State : uint8_t { kServing, kPaused, kNotLoaded };
 
-// Keeps a model's slot in its group alive: counted up by a worker when it starts to reassemble a
-// request, down when the request has ended. Outlives every snapshot that names it.
+// Keeps a model's slot in its group alive. A worker increments it when it starts to reassemble a
+// request and decrements it when the request ends. Outlives every snapshot that names it.
 struct Lease {
   std::atomic<uint32_t> in_flight{0};
 };
@@ -36,14 +36,14 @@ struct Tenant {
   State state = State::kServing;
   uint8_t auth = 1;  // wire::Auth
   Key key;           // current epoch
-  Key previous_key;  // honoured beside it after a rotation
+  Key previous_key;  // also accepted, after a rotation
   bool has_previous_key = false;
   uint16_t group = 0;
   uint32_t slot = 0;
-  uint32_t max_payload_bytes = 0;  // more can only be too long for the model
+  uint32_t max_payload_bytes = 0;  // a longer payload is too long for the model
   uint32_t max_tokens = 0;
-  uint64_t slo_ns = 0;  // latency aimed at; nothing is refused for it. 0: none
-  uint16_t payload_kinds = 0;  // bit k: wire::PayloadKind k is taken
+  uint64_t slo_ns = 0;         // latency objective, never a reason to refuse; 0: none
+  uint16_t payload_kinds = 0;  // bit k: wire::PayloadKind k is accepted
   uint32_t weight = 1;         // share among tenants of the group
   uint32_t quota_rps = 0;      // 0: unlimited
   std::shared_ptr<Lease> lease;
@@ -55,7 +55,7 @@ class Snapshot {
  public:
   // Errors: none. REQUIRES: ids are distinct.
   explicit Snapshot(std::vector<Tenant> tenants, uint64_t generation = 0, bool draining = false);
-  // nullptr if there is none. noexcept, lock-free.
+  // Returns nullptr if no tenant has this id. Lock-free.
   const Tenant* find(uint32_t id) const noexcept;
   const std::vector<Tenant>& tenants() const noexcept { return tenants_; }
   uint64_t generation() const noexcept { return generation_; }
@@ -68,22 +68,22 @@ class Snapshot {
   bool draining_;
 };
 
-// Where the current snapshot is found. One publisher (control), up to kMaxReaders readers.
+// Holds the current snapshot. One publisher (control), up to kMaxReaders readers.
 class SnapshotCell {
  public:
   static constexpr size_t kMaxReaders = 64;
 
   SnapshotCell();
-  // Reader `r`, at the top of its loop: the current snapshot, valid until its next call or
-  // go_idle(r).
+  // Returns the current snapshot, valid until reader `r` calls acquire(r) or go_idle(r). A reader
+  // calls it at the top of its loop.
   const Snapshot& acquire(size_t r) noexcept;
   // Reader `r` holds no snapshot until its next acquire().
   void go_idle(size_t r) noexcept;
 
-  // Publisher. The new snapshot is what readers get from now on; retired ones are freed by
-  // reclaim() once no reader can hold them.
+  // Publisher only. Readers acquire the new snapshot from now on. reclaim() frees retired snapshots
+  // once no reader can hold them.
   void publish(std::unique_ptr<const Snapshot> next);
-  // True once every active reader has acquired a snapshot of at least `generation`.
+  // Returns true once every active reader has acquired a snapshot of at least `generation`.
   bool readers_passed(uint64_t generation) const noexcept;
   void reclaim();
   const Snapshot& current() const noexcept { return *current_.load(std::memory_order_acquire); }
@@ -92,7 +92,7 @@ class SnapshotCell {
   static constexpr uint64_t kIdle = UINT64_MAX;
   struct alignas(64) Reader {
     std::atomic<uint64_t> generation{kIdle};
-    const Snapshot* held = nullptr;  // the reader's own
+    const Snapshot* held = nullptr;  // touched by the reader alone
   };
 
   std::atomic<const Snapshot*> current_;

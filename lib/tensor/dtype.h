@@ -20,7 +20,7 @@ constexpr size_t dtype_bytes(DType type) {
   return 0;
 }
 
-// "f32", "bf16", …: as users and logs name them.
+// The name for users and logs: "f32", "bf16", ….
 constexpr std::string_view dtype_name(DType type) {
   switch (type) {
     case DType::kF32: return "f32";
@@ -39,7 +39,7 @@ inline float bf16_to_f32(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-// Round to nearest even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 inline uint16_t f32_to_bf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
@@ -58,16 +58,16 @@ inline float f16_to_f32(uint16_t half) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
 }
 
-// Round to nearest even; too large becomes infinite, NaN stays NaN.
+// Rounds to nearest, ties to even; overflow becomes infinity, NaN stays NaN.
 inline uint16_t f32_to_f16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
   const auto with_sign = [sign](uint32_t half) { return static_cast<uint16_t>(sign | half); };
   if (magnitude > 0x7f800000u) return with_sign(0x7e00u);
-  if (magnitude >= 0x477ff000u) return with_sign(0x7c00u);  // 65520 and more
+  if (magnitude >= 0x477ff000u) return with_sign(0x7c00u);  // from 65520 on
   if (magnitude < 0x38800000u) {
-    // Subnormal: adding 0.5 rounds to multiples of 2^-24, to even, in f32's own arithmetic.
+    // Subnormal: adding 0.5 in f32 rounds to a multiple of 2^-24, ties to even.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     return with_sign(std::bit_cast<uint32_t>(shifted) - 0x3f000000u);
   }

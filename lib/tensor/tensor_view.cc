@@ -27,7 +27,7 @@ std::string Shape::text() const {
 }
 
 float TensorView::at(uint64_t i) const {
-  // memcpy: safetensors data may stand at any address.
+  // memcpy because safetensors data may be unaligned.
   if (dtype == DType::kF32) {
     float value;
     std::memcpy(&value, data + i * 4, 4);

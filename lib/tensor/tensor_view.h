@@ -35,7 +35,7 @@ struct TensorView {
   size_t bytes() const { return shape.elements() * dtype_bytes(dtype); }
   // Element i as f32. REQUIRES: a floating-point dtype.
   float at(uint64_t i) const;
-  // All elements as f32 into out[0, elements). REQUIRES: a floating-point dtype.
+  // Writes all elements as f32 to out[0, elements). REQUIRES: a floating-point dtype.
   void to_f32(float* out) const;
 };
 

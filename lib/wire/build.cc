@@ -1,4 +1,4 @@
-// Building datagrams, for both ends.
+// Builds datagrams, for client and server.
 #include <cstring>
 
 #include "wire/datagram.h"

@@ -3,7 +3,7 @@
 //   payload = entry*                header.aux counts the entries
 //   entry   = u32 index, f32 probability, u32 name_bytes, name (UTF-8), 0 to 3 bytes of zero
 //
-// so that every entry starts 4-byte aligned.
+// The zero bytes keep every entry 4-byte aligned.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@ struct ClassEntry {
   std::string_view name;  // borrowed
 };
 
-// Bytes that encode_classes() writes.
+// Returns the bytes that encode_classes() writes.
 size_t encoded_classes_bytes(std::span<const ClassEntry> classes) noexcept;
 
-// Names are cut to kMaxClassNameBytes, between characters. Returns the bytes written, 0 if `out` is
-// too small.
+// Cuts names to kMaxClassNameBytes, at a character boundary. Returns the bytes written; 0 if `out`
+// is too small.
 size_t encode_classes(std::span<const ClassEntry> classes, std::span<std::byte> out) noexcept;
 
 // Reads entries one by one; safe on any payload.
@@ -35,7 +35,7 @@ size_t encode_classes(std::span<const ClassEntry> classes, std::span<std::byte> 
 class ClassReader {
  public:
   explicit ClassReader(std::span<const std::byte> payload) noexcept : rest_(payload) {}
-  // False at the end, and at the first entry that is cut short or malformed (then !ok()).
+  // Returns false at the end, and at the first truncated or malformed entry (then ok() is false).
   bool next(ClassEntry& out) noexcept;
   bool ok() const noexcept { return ok_; }
 

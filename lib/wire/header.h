@@ -1,15 +1,19 @@
-// The datagram header of wire format version 1: the grammar, once. docs/protocol.md is its long form.
+// The datagram header of wire format version 1. docs/protocol.md describes the format in full.
 //
 //   datagram = header [tag] payload            inside one UDP datagram; little-endian throughout
-//   header   = 50 bytes, below                 50 ≡ 2 (mod 4): UDP's payload stands at 42 or 62 in an
-//   tag      = 16 bytes, present if auth ≠ 0   Ethernet frame (+4 a VLAN tag), so our payload is
-//   payload  = payload_bytes bytes             4-byte aligned in the frame over IPv4 and IPv6
+//   header   = 50 bytes, see struct Header
+//   tag      = 16 bytes, present if auth ≠ 0
+//   payload  = payload_bytes bytes
 //
-// Geometry: a message (request or response) of total_bytes is cut into pieces of fragment_bytes, all
-// but the last exactly that long. Every piece carries total_bytes, fragment_bytes and its offset, so
-// pieces may arrive in any order and a duplicate is recognised by its offset alone. Pieces never
-// overlap: an offset that is no multiple of fragment_bytes is malformed. A resend carries total_bytes
-// and fragment_bytes of the message it asks about; the other types are one datagram each.
+// Alignment: a datagram starts at byte 42 (IPv4) or 62 (IPv6) of its Ethernet frame, plus 4 bytes
+// per VLAN tag. As 50 ≡ 2 (mod 4), the payload is 4-byte aligned in the frame.
+//
+// Geometry: a message (request or response) of total_bytes is cut into pieces of fragment_bytes;
+// only the last piece may be shorter. Every piece carries total_bytes, fragment_bytes and its
+// offset, so pieces may arrive in any order and the offset alone identifies a duplicate. Pieces
+// never overlap: an offset that is not a multiple of fragment_bytes is malformed. A resend carries
+// total_bytes and fragment_bytes of the message that it refers to. Each of the other types is a
+// single datagram.
 //
 // Pure data and functions: no I/O, no allocation, never trusts a length.
 #pragma once
@@ -24,7 +28,7 @@ constexpr uint8_t kVersion = 1;
 constexpr uint32_t kHeaderBytes = 50;
 constexpr uint32_t kTagBytes = 16;
 constexpr uint16_t kDefaultPort = 9009;
-// A piece's payload: a multiple of 4, and so small that a frame never needs IP fragmentation.
+// Payload of a piece: a multiple of 4, small enough that no frame needs IP fragmentation.
 constexpr uint32_t kMinFragmentBytes = 64;
 constexpr uint32_t kMaxFragmentBytes = 8896;  // 9,018-byte jumbo frame, IPv6, two VLAN tags, tag
 // 1,500-byte MTU − IPv6 40 − UDP 8 − header 50 − tag 16, rounded down to a multiple of 4.
@@ -37,13 +41,13 @@ enum class Type : uint8_t {
   kRequest = 1,   // client → server: a piece of a request
   kResponse = 2,  // server → client: a piece of its result
   kStatus = 3,    // server → client: the request ends without a result; says why
-  kResend = 4,    // either way: the ranges of a message that the sender of this has not seen
-  kBusy = 5,      // server → client: request is whole and queued; keep waiting
-  kAck = 6,       // client → server: response is whole; it may be forgotten
-  kHello = 7,     // client → server: asks for an address token
+  kResend = 4,    // both directions: ranges of a message that this datagram's sender is missing
+  kBusy = 5,      // server → client: the request is complete and queued; keep waiting
+  kAck = 6,       // client → server: the response is complete; the server may drop it
+  kHello = 7,     // client → server: requests an address token
   kToken = 8,     // server → client: the token for this address
-  kPing = 9,      // client → server: are you there; payload comes back
-  kPong = 10,     // server → client
+  kPing = 9,      // client → server: liveness check; the payload is echoed
+  kPong = 10,     // server → client: echo of a ping
 };
 
 enum class Auth : uint8_t { kNone = 0, kHeader = 1, kFull = 2 };
@@ -54,20 +58,20 @@ enum class PayloadKind : uint8_t {
   kTokensU32 = 2,
   kText = 3,      // UTF-8; U+0000 separates the two texts of a pair
   kImageU8 = 4,   // u16 height, u16 width, u16 channels, u16 0, then HWC bytes
-  kImageF32 = 5,  // the same prefix, then HWC f32
+  kImageF32 = 5,  // same prefix, then HWC f32
   kRaw = 6,
 };
 
 enum class ResultKind : uint8_t {
-  kDefault = 0,      // what the tenant's head gives
+  kDefault = 0,      // the default of the tenant's head
   kHidden = 1,       // f32 [num_tokens, hidden]
   kPooled = 2,       // f32 [hidden]
   kEmbedding = 3,    // f32 [hidden]
   kLogits = 4,       // f32 [num_labels]
   kTokenLogits = 5,  // f32 [num_tokens, num_labels]
   kClasses = 6,      // best first: {u32 index, f32 probability, u32 name_bytes, name padded to 4}
-  kTokens = 7,       // u32 [num_generated]: token ids that the model generated
-  kText = 8,         // UTF-8: the same as text; may be empty
+  kTokens = 7,       // u32 [num_generated]: generated token ids
+  kText = 8,         // UTF-8: generated text; may be empty
 };
 
 inline constexpr ResultKind kResultKinds[] = {
@@ -77,12 +81,13 @@ inline constexpr ResultKind kResultKinds[] = {
 
 // header.flags
 enum Flag : uint16_t {
-  kFlagNoCache = 1u << 0,     // request: do not keep the response for retransmission
-  kFlagSegments = 1u << 1,    // request, token ids: token type 1 after the first separator
-  kFlagRetry = 1u << 2,       // request: sent before (for figures only)
-  kFlagOfResponse = 1u << 3,  // resend: the ranges are of the response, so the client asks. Tells a
-                              // client's resend from a reflected resend of the server's
-  kFlagTruncate = 1u << 4,    // request, text: cut to what the model takes rather than refuse
+  kFlagNoCache = 1u << 0,   // request: do not keep the response for retransmission
+  kFlagSegments = 1u << 1,  // request, token ids: token type 1 after the first separator
+  kFlagRetry = 1u << 2,     // request: a repeat (for statistics only)
+  // resend: the client requests ranges of the response. Distinguishes a client's resend from one of
+  // the server's that was reflected.
+  kFlagOfResponse = 1u << 3,
+  kFlagTruncate = 1u << 4,  // request, text: truncate to the model's limit instead of refusing
 };
 
 enum class StatusCode : uint16_t {
@@ -100,45 +105,44 @@ enum class StatusCode : uint16_t {
   kDraining = 11,
   kDeviceFailed = 12,
   kInternal = 13,
-  kBadTag = 14,         // only sent when configured: by default a bad tag is dropped in silence
-  kTokenRequired = 15,  // say hello first
-  kBadEpoch = 16,       // the key's epoch is neither the current nor the previous one
+  kBadTag = 14,         // sent only if configured; by default a bad tag is dropped silently
+  kTokenRequired = 15,  // send a hello first
+  kBadEpoch = 16,       // key_epoch is neither the current nor the previous epoch of the key
 };
 constexpr uint16_t kNumStatusCodes = 17;
 
-// Field order and widths are the wire's. 16- and 32-bit fields are naturally aligned in the frame;
-// request_id is 4-aligned.
+// The wire layout; trailing comments give byte offsets. 16- and 32-bit fields are naturally aligned
+// in the frame; request_id is 4-byte aligned.
 struct [[gnu::packed]] Header {
-  uint16_t magic = kMagic;                        // 0
-  uint8_t version = kVersion;                     // 2
-  Type type = Type::kRequest;                     // 3
-  uint8_t header_bytes = kHeaderBytes;            // 4   offset of the payload: 50, or 66 with a tag
-  Auth auth = Auth::kNone;                        // 5
-  uint32_t tenant_id = 0;                         // 6
-  uint32_t session = 0;                           // 10  the client's random number
-  uint64_t request_id = 0;                        // 14  unique in the session
-  uint32_t total_bytes = 0;                       // 22  of the whole message's payload
-  uint32_t offset = 0;                            // 26  of this piece in it
-  uint32_t budget_us = 0;                         // 30  request: deadline from arrival of its first
-                                                  //     piece, 0 none; response: µs in the server;
-                                                  //     token: µs for which it is good
+  uint16_t magic = kMagic;              // 0
+  uint8_t version = kVersion;           // 2
+  Type type = Type::kRequest;           // 3
+  uint8_t header_bytes = kHeaderBytes;  // 4   offset of the payload: 50, or 66 with a tag
+  Auth auth = Auth::kNone;              // 5
+  uint32_t tenant_id = 0;               // 6
+  uint32_t session = 0;                 // 10  random number chosen by the client
+  uint64_t request_id = 0;              // 14  unique in the session
+  uint32_t total_bytes = 0;             // 22  payload of the whole message
+  uint32_t offset = 0;                  // 26  of this piece in the message
+  // request: deadline after arrival of its first piece, 0: none; response: time in the server;
+  // token: remaining validity. Microseconds.
+  uint32_t budget_us = 0;                         // 30
   uint16_t payload_bytes = 0;                     // 34  in this datagram
   PayloadKind payload_kind = PayloadKind::kNone;  // 36
   ResultKind result_kind = ResultKind::kDefault;  // 37
   uint16_t flags = 0;                             // 38
   uint16_t key_epoch = 0;                         // 40
-  StatusCode status = StatusCode::kOk;            // 42  status datagrams
+  StatusCode status = StatusCode::kOk;            // 42  status only
   uint16_t fragment_bytes = 0;                    // 44
-  uint32_t aux = 0;                               // 46  request, client's resend: address token;
-                                                  //     response: rows (first dimension) of the
-                                                  //     result; status: retry-after µs; busy:
-                                                  //     requests waiting; token: the token
+  // request, client's resend: address token; response: rows (first dimension) of the result;
+  // status: retry-after in µs; busy: requests waiting; token: the token.
+  uint32_t aux = 0;  // 46
 };
 static_assert(sizeof(Header) == kHeaderBytes);
 static_assert(offsetof(Header, tenant_id) == 6 && offsetof(Header, request_id) == 14);
 static_assert(offsetof(Header, payload_bytes) == 34 && offsetof(Header, aux) == 46);
 
-// "request", "deadline_queue", …: as documents, logs and JSON name them. Unknown values: "?".
+// Names used in documents, logs and JSON: "request", "deadline_queue", …. Unknown values: "?".
 const char* type_name(Type type);
 const char* auth_name(Auth auth);
 const char* payload_kind_name(PayloadKind kind);

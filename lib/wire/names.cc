@@ -1,4 +1,4 @@
-// Names of the wire's enumerators, as documents, logs and JSON spell them.
+// Names of the wire format's enumerators in documents, logs and JSON.
 #include "wire/datagram.h"
 #include "wire/header.h"
 

@@ -1,5 +1,5 @@
-// Parsing: one pass of cheap checks over the header, no allocation; which check failed is worked
-// out only when one did.
+// Parses datagrams in one pass of cheap checks over the header, without allocation. Only a failed
+// datagram is checked again to find the error to report.
 #include <array>
 #include <cstring>
 
@@ -8,15 +8,15 @@
 namespace itif::wire {
 namespace {
 
-// How a type's sizes fit together.
+// The size rules of a type.
 enum class Shape : uint8_t {
-  kPiece,   // of a message: request, response
-  kRanges,  // resend: the geometry of the message it is about, 1 … 64 ranges as payload
+  kPiece,   // request, response: a piece of a message
+  kRanges,  // resend: the geometry of the message it refers to, 1 … 64 ranges as payload
   kSingle,  // one datagram: total_bytes = payload_bytes ≤ max_payload_bytes
 };
 
 constexpr size_t kHeaderWords = 7;
-using HeaderWords = std::array<uint64_t, kHeaderWords>;  // the header, then 6 bytes of zero
+using HeaderWords = std::array<uint64_t, kHeaderWords>;  // the header, padded with 6 zero bytes
 
 struct TypeRule {
   HeaderWords must_be_zero{};
@@ -73,8 +73,9 @@ constexpr std::array<TypeRule, kNumRules> kRules = [] {
   std::array<TypeRule, kNumRules> rules{};
   const auto set = [&](Type type, TypeRule r) { rules[static_cast<size_t>(type)] = r; };
   constexpr unsigned kMessage = kAuth | kTotal | kPayload | kEpoch | kFragment | kAux;
-  set(Type::kRequest, rule(Shape::kPiece, kMessage | kOffset | kBudget | kPayloadKind | kResultKind,
-                           kFlagNoCache | kFlagSegments | kFlagRetry | kFlagTruncate, kMaxFragmentBytes));
+  set(Type::kRequest,
+      rule(Shape::kPiece, kMessage | kOffset | kBudget | kPayloadKind | kResultKind,
+           kFlagNoCache | kFlagSegments | kFlagRetry | kFlagTruncate, kMaxFragmentBytes));
   set(Type::kResponse,
       rule(Shape::kPiece, kMessage | kOffset | kBudget | kResultKind, 0, kMaxFragmentBytes));
   set(Type::kResend, rule(Shape::kRanges, kMessage, kFlagOfResponse, kMaxRanges * sizeof(Range)));
@@ -94,7 +95,7 @@ constexpr unsigned kMaxPayloadKind = static_cast<unsigned>(PayloadKind::kRaw);
 constexpr unsigned kMaxResultKind = std::size(kResultKinds) - 1;
 
 bool bad_fragment_size(uint32_t fragment_bytes) noexcept {
-  // Unsigned: below the least wraps around to above the largest.
+  // Unsigned: a value below the minimum wraps around to one above the maximum.
   return fragment_bytes - kMinFragmentBytes > kMaxFragmentBytes - kMinFragmentBytes ||
          fragment_bytes % 4 != 0;
 }
@@ -125,7 +126,7 @@ bool bad_fields(const HeaderWords& words, const TypeRule& rule) noexcept {
   return set != 0;
 }
 
-// The first check that fails, in the order of the fields. REQUIRES: one does.
+// Returns the first failed check, in field order. REQUIRES: a check has failed.
 [[gnu::cold]] ParseError first_error(const Header& h, const HeaderWords& words, size_t bytes) {
   if (h.magic != kMagic) return ParseError::kBadMagic;
   if (h.version != kVersion) return ParseError::kBadVersion;
@@ -153,7 +154,7 @@ ParseError parse(std::span<const std::byte> udp_payload, Datagram& out) noexcept
   const Header& h = out.header;
 
   const TypeRule& rule = kRules[static_cast<size_t>(h.type) % kNumRules];
-  // Summed up without branches: good datagrams are what arrives.
+  // Branch-free, because almost all datagrams are valid.
   unsigned bad = h.magic != kMagic;
   bad |= h.version != kVersion;
   bad |= static_cast<size_t>(h.type) >= kNumRules;

@@ -18,7 +18,7 @@ bool is_continuation(unsigned char byte) noexcept {
   return (byte & 0xc0) == 0x80;
 }
 
-// Bytes of the character at text[i], 0 if there is no valid one.
+// Returns the bytes of the character at text[i]; 0 if it is invalid.
 size_t character_bytes(std::string_view text, size_t i) noexcept {
   const auto at = [&](size_t j) { return static_cast<unsigned char>(text[j]); };
   const unsigned char lead = at(i);

@@ -5,7 +5,7 @@
 namespace itif::wire {
 namespace {
 
-// REQUIRES: `previous_end` is the end of the range before, or 0 for the first.
+// REQUIRES: `previous_end` is the end of the previous range, or 0 for the first.
 bool follows(const Range& range, uint64_t previous_end, bool first, uint32_t total_bytes) noexcept {
   const uint64_t end = static_cast<uint64_t>(range.offset) + range.bytes;
   if (range.bytes == 0 || end > total_bytes) return false;

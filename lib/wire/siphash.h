@@ -1,6 +1,6 @@
-// SipHash-2-4 with a 128-bit output over two adjacent pieces of input that need not be adjacent in
-// memory, so that a full tag covers header and payload without copying either; libsodium's
-// crypto_shorthash_siphashx24 gives the same output but wants one buffer.
+// SipHash-2-4 with a 128-bit output over two separate buffers. A full tag thus covers header and
+// payload without copying either. libsodium's crypto_shorthash_siphashx24 has the same output but
+// needs one contiguous buffer.
 //
 // Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012, and its reference code.
 #pragma once
@@ -17,7 +17,7 @@ namespace itif::wire {
 class SipHash128 {
  public:
   explicit SipHash128(const std::array<std::byte, 16>& key) noexcept {
-    static_assert(std::endian::native == std::endian::little, "words are read as they stand");
+    static_assert(std::endian::native == std::endian::little, "words are read in native order");
     uint64_t k[2];
     std::memcpy(k, key.data(), sizeof k);
     v0_ = k[0] ^ 0x736f6d6570736575u;
@@ -71,14 +71,14 @@ inline uint64_t load_word(const std::byte* data) noexcept {
   return value;
 }
 
-// Up to 7 bytes as a little-endian number.
+// Reads up to 7 bytes as a little-endian number.
 inline uint64_t load_bytes(const std::byte* data, size_t bytes) noexcept {
   uint64_t value = 0;
   for (size_t i = 0; i < bytes; ++i) value |= static_cast<uint64_t>(data[i]) << (8 * i);
   return value;
 }
 
-// The hash of head ‖ tail.
+// Hashes head ‖ tail.
 inline std::array<std::byte, 16> siphash128(const std::array<std::byte, 16>& key,
                                             std::span<const std::byte> head,
                                             std::span<const std::byte> tail) noexcept {
@@ -88,8 +88,8 @@ inline std::array<std::byte, 16> siphash128(const std::array<std::byte, 16>& key
   size_t left = head.size();
   for (; left >= 8; p += 8, left -= 8) hash.word(load_word(p));
 
-  // `carry` bytes of the head wait for the first of the tail; each later word of the tail is split
-  // at the same place.
+  // The head's last `carry` bytes share a word with the tail's first bytes. Every later word of the
+  // tail is split at the same position.
   uint64_t pending = load_bytes(p, left);
   const size_t carry = left;
   const unsigned shift = static_cast<unsigned>(carry) * 8;

@@ -23,7 +23,7 @@ bool verify_tag(const Key& key, const Datagram& datagram) noexcept {
 
 uint32_t address_token(const Key& secret, std::span<const std::byte> address, uint16_t port,
                        uint32_t session, uint64_t period) noexcept {
-  // 16 bytes of address, its length, then the rest: no two inputs share an encoding.
+  // Fixed-width fields, with the address's length: no two inputs share an encoding.
   struct [[gnu::packed]] {
     std::array<std::byte, 16> address{};
     uint64_t period;
@@ -39,7 +39,7 @@ uint32_t address_token(const Key& secret, std::span<const std::byte> address, ui
   input.address_bytes = static_cast<uint16_t>(address_bytes);
   const auto hash = siphash128(secret, std::as_bytes(std::span(&input, 1)), {});
   const auto token = static_cast<uint32_t>(load_bytes(hash.data(), 4));
-  return token == 0 ? 1 : token;  // 0 on the wire means: no token
+  return token == 0 ? 1 : token;  // 0 on the wire means "no token"
 }
 
 bool address_token_valid(const Key& secret, std::span<const std::byte> address, uint16_t port,

@@ -1,4 +1,4 @@
-"""Fixtures of the end-to-end tests: real processes, real sockets, namespaces. They need root."""
+"""Fixtures of the end-to-end tests, which use real processes, sockets and namespaces. They need root."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ def _tag():
 
 
 def _interrupted(*_):
-    """The fixtures remove what they made; a second signal may not end that."""
+    """Ends the run so that fixtures clean up, and ignores further signals meanwhile."""
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     raise KeyboardInterrupt
@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """The end of each appliance's log stands beside a failure."""
+    """Adds the end of each appliance's log to the report of a failure."""
     outcome = yield
     report = outcome.get_result()
     if report.failed:
@@ -73,7 +73,7 @@ def namespaces():
 
 @pytest.fixture(scope="session")
 def scratch(tmp_path_factory):
-    """Short, because Unix socket paths are; removed at the end."""
+    """A temporary directory with a short path, because Unix socket paths are limited."""
     directory = Path("/tmp") / f"itif-e2e-{os.getpid()}"
     directory.mkdir()
     yield directory
@@ -82,8 +82,8 @@ def scratch(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def models(scratch):
-    """models(name, seed=…, head=…, labels=…): the directory of a small model, made once; options of itif-mkmodel
-    may stand behind the backbone's name."""
+    """models(seed=…, head=…, labels=…, backbone=…): the directory of a small model, made once. The backbone's name may
+    be followed by options of itif-mkmodel."""
     made = {}
 
     def make(seed=1, head="classification", labels="a,b,c", backbone="bert-tiny", dtype="f32"):
@@ -101,7 +101,7 @@ def models(scratch):
 
 @pytest.fixture
 def new_appliance(namespaces, scratch):
-    """new_appliance(): an appliance that is configured and not started; ended with the test."""
+    """new_appliance(): an appliance that is configured but not started. It ends with the test."""
     made = []
 
     def make():

@@ -1,8 +1,8 @@
-"""Datagrams of the itif wire protocol, version 1, written from docs/protocol.md and nothing else.
+"""Datagrams of the itif wire protocol, version 1, written from docs/protocol.md only.
 
 Pure Python 3.11, standard library only, so that end-to-end tests check the appliance against the
-document and not against its own code. parse() is as strict as the document; build() writes what it
-is told, so that a test can be wrong on purpose.
+document instead of its code. parse() is as strict as the document. build() does not check fields, so that a
+test can send wrong ones.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Malformed(ValueError):
     """The datagram breaks the protocol."""
 
 
-# Section 2's table: (field, bytes), in the order in which they stand.
+# Section 2's table in order: (field, bytes).
 LAYOUT = (
     ("magic", 2), ("version", 1), ("type", 1), ("header_bytes", 1), ("auth", 1),
     ("tenant_id", 4), ("session", 4), ("request_id", 8), ("total_bytes", 4), ("offset", 4),
@@ -152,7 +152,7 @@ def build(header: Header, payload: bytes = b"", key: bytes = bytes(16)) -> bytes
 
 
 _MESSAGE = {"auth", "key_epoch", "total_bytes", "fragment_bytes", "payload_bytes", "aux"}
-_USED = {  # of the fields that not every type uses (section 2, "Types")
+_USED = {  # optional fields that each type uses (section 2, "Types")
     REQUEST: _MESSAGE | {"offset", "budget_us", "payload_kind", "result_kind"},
     RESPONSE: _MESSAGE | {"offset", "budget_us", "result_kind"},
     STATUS: {"auth", "key_epoch", "total_bytes", "payload_bytes", "status", "aux"},
@@ -174,7 +174,7 @@ def _need(condition: bool, what: str) -> None:
 
 
 def parse(data: bytes) -> Datagram:
-    """Checks everything that sections 2 and 3 demand. Raises Malformed."""
+    """Parses a datagram and checks all rules of sections 2 and 3. Raises Malformed."""
     _need(len(data) >= HEADER_BYTES, "shorter than a header")
     h = Header.unpack(data)
     _need(h.magic == MAGIC, "magic")
@@ -228,7 +228,7 @@ def fragment_bytes_for_mtu(mtu: int) -> int:
 
 
 def offsets(total_bytes: int, fragment_bytes: int) -> list[int]:
-    """Where the pieces of a message stand."""
+    """The offsets of a message's pieces."""
     return list(range(0, total_bytes, fragment_bytes)) or [0]
 
 

@@ -1,13 +1,13 @@
-"""A client of the itif wire protocol, version 1, written from docs/protocol.md and nothing else.
+"""A client of the itif wire protocol, version 1, written from docs/protocol.md only.
 
-Pure Python 3.11, standard library only. Client does the right thing (infer_text, infer_tokens);
-message(), send_pieces(), send_raw() and wait() let a test do the wrong thing precisely.
+Pure Python 3.11, standard library only. infer_text() and infer_tokens() follow the protocol. Tests of wrong
+behaviour use message(), send_pieces(), send_raw() and wait().
 
     client = Client("198.18.0.1", 9009, tenant_id=1, key=bytes.fromhex("…"), epoch=1)
     answer = client.infer_text("a fine day")      # Answer, or raises Refused or Lost
     answer.value()                                # lists of floats, or classes
 
-    message = client.tokens(range(2000))          # mischief: the second piece twice, the first last
+    message = client.tokens(range(2000))          # send the second piece twice, the first last
     client.send_pieces(message, [1, 1, 2, 0])
     answer = client.wait(message)
 """
@@ -20,7 +20,7 @@ import struct
 import time
 from dataclasses import dataclass, field
 
-from itif_format import *  # noqa: F403: tests find everything here
+from itif_format import *  # noqa: F403: tests import all names from here
 from itif_format import (
     ACK, AUTHS, BUSY, DEFAULT_FRAGMENT_BYTES, DEFAULT_PORT, HELLO, MAX_RANGES, NO_CACHE, OF_RESPONSE,
     PAYLOAD_KINDS, PING, PONG, REQUEST, RESEND, RESPONSE, RESULT_KINDS, RETRY, STATUS, STATUSES,
@@ -28,7 +28,7 @@ from itif_format import (
     parse_ranges,
 )  # fmt: skip
 
-# Where the server shares no key with the client (section 7).
+# Statuses without a tag, because client and server share no key (section 7).
 UNTAGGED_STATUSES = {"unknown_tenant", "bad_tag", "bad_epoch"}
 
 
@@ -46,19 +46,19 @@ class Refused(Exception):
 
 
 class Lost(Exception):
-    """Nothing came, or not enough, in time."""
+    """No complete answer arrived in time."""
 
 
 @dataclass
 class Answer:
-    """A whole response, and what it took to get it."""
+    """A complete response, and statistics of its transfer."""
 
     result_kind: str = ""
     payload: bytes = b""
     rows: int = 0
     server_us: int = 0
     pieces: int = 0
-    tries: int = 1  # sends of the request, not counting what the server asked for
+    tries: int = 1  # sends of the request, without pieces that the server asked for
     resends_served: int = 0
     resends_asked: int = 0
     busy: int = 0
@@ -90,9 +90,9 @@ class Answer:
 
 @dataclass
 class Message:
-    """A request between being made and being sent."""
+    """A request that has not been sent yet."""
 
-    header: Header  # of every piece, but for its offset and payload_bytes
+    header: Header  # of every piece, except offset and payload_bytes
     payload: bytes
     key: bytes
 
@@ -143,7 +143,7 @@ class Client:
             self.socket.bind(self.local)
         self.socket.connect(socket.getaddrinfo(self.address, self.port, family)[0][4])
         self.next_request_id = int.from_bytes(os.urandom(8), "little") >> 1
-        self.received: list[bytes] = []  # every datagram that came, for tests to look at
+        self.received: list[bytes] = []  # every datagram received, for tests
 
     def close(self):
         self.socket.close()
@@ -157,7 +157,7 @@ class Client:
     # Datagrams.
 
     def send_raw(self, data: bytes):
-        """Sends bytes as they are. That nobody listens (yet) is for the timers to notice."""
+        """Sends bytes unchanged. Ignores errors of a server that does not listen (yet); timers handle that."""
         try:
             self.socket.send(data)
         except ConnectionRefusedError:
@@ -191,7 +191,7 @@ class Client:
         return None
 
     def receive_for(self, request_id: int, timeout_s: float) -> Datagram | None:
-        """The next datagram about a request that is as authentic as we ask."""
+        """The next datagram about a request that passes authentic()."""
         deadline = time.monotonic() + timeout_s
         while (left := deadline - time.monotonic()) > 0:
             if (datagram := self.receive(left)) is None:
@@ -241,7 +241,7 @@ class Client:
     # Sending them.
 
     def send_pieces(self, message: Message, order: list[int] | None = None, **changes):
-        """Sends pieces by index, in this order, with these repeats and gaps. None: all, in order."""
+        """Sends the pieces with the indices in `order`, which may repeat or omit some. None: all, in order."""
         pieces = message.pieces(**changes)
         for index in range(len(pieces)) if order is None else order:
             self.send_raw(pieces[index])
@@ -268,12 +268,12 @@ class Client:
         return self.infer(message, timeout_s)
 
     def infer(self, message: Message, timeout_s=10.0) -> Answer:
-        """Sends a request and sees it through. Raises Refused or Lost."""
+        """Sends a request and waits for its answer. Raises Refused or Lost."""
         self.send_pieces(message)
         return self.wait(message, timeout_s)
 
     def wait(self, message: Message, timeout_s=10.0, retransmit=True) -> Answer:
-        """Sees a request through of which some pieces have been sent. retransmit=False: only
+        """Waits for the answer to a request, some pieces of which have been sent. retransmit=False: only
         listens. Raises Refused or Lost."""
         started = time.monotonic()
         deadline = started + timeout_s
@@ -349,12 +349,12 @@ class Client:
         return 1
 
     def hello(self, timeout_s=2.0) -> int:
-        """Asks for an address token, keeps it for requests to come, and returns it."""
+        """Asks for an address token, keeps it for later requests, and returns it."""
         self.token = self._exchange(HELLO, TOKEN, b"", timeout_s).header.aux
         return self.token
 
     def ping(self, payload: bytes = b"ping", timeout_s=2.0) -> float:
-        """Seconds for the way there and back."""
+        """The round trip in seconds."""
         started = time.monotonic()
         if self._exchange(PING, PONG, payload, timeout_s).payload != payload:
             raise Malformed("pong with another payload")

@@ -1,4 +1,4 @@
-"""Answers over the wire are right: against transformers' figures, in company, in any shape of sending."""
+"""Answers over the wire match transformers, alone and in mixed batches, for requests sent in any way."""
 
 import json
 import random
@@ -13,7 +13,7 @@ from harness.appliance import program
 from harness.clients import Golden, assert_accounted, connect, dropped, wait_until
 from harness.namespaces import SERVER_IPV4, SERVER_IPV6
 
-F32 = 1e-4  # what the kernels promise in f32
+F32 = 1e-4  # tolerance of the kernels in f32
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def test_every_golden_model_alone_and_all_at_once(f32_appliance, namespaces):
 @pytest.mark.parametrize(
     "batching", [{"fidelity": "thesis", "planner": "naive"}, {"overlap": "on", "max_requests": 2}], ids=["thesis", "overlap"]
 )
-def test_however_batches_run_answers_are_the_same(new_appliance, namespaces, batching):
-    """With the thesis's operators and a planner that pads; with many small batches, two of them in flight."""
+def test_answers_are_the_same_for_each_way_of_batching(new_appliance, namespaces, batching):
+    """Once with the thesis's fusion mode and a planner that pads, once with small batches, two of them in flight."""
     appliance = new_appliance()
     appliance.sections["device"] = {"dtype": "f32"}
     appliance.sections["batching"] |= batching
@@ -71,7 +71,7 @@ def test_however_batches_run_answers_are_the_same(new_appliance, namespaces, bat
 
 
 def test_tenants_of_one_backbone_are_not_mixed_up(f32_appliance, namespaces, models):
-    """Each tenant's answer in a crowd is its answer alone."""
+    """Each tenant's answer in mixed batches equals its answer alone."""
     added = [f32_appliance.add_tenant(f"t{i}", models(seed=i + 1)) for i in range(4)]
     assert len({each["tenant"]["group"] for each in added}) == 1
     inputs = [[101] + [1000 + i * 7 + j for j in range(length)] + [102]
@@ -95,11 +95,11 @@ def test_tenants_of_one_backbone_are_not_mixed_up(f32_appliance, namespaces, mod
             done.result()
     groups = f32_appliance.ctl_json("group", "list")["groups"]
     assert len(groups) == 1 and groups[0]["slots_used"] == 4
-    assert groups[0]["mean_batch_tenants"] > 1, "batches mix tenants"
+    assert groups[0]["mean_batch_tenants"] > 1, "batches must mix tenants"
     assert_accounted(f32_appliance)
 
 
-def test_answers_equal_those_of_the_same_model_in_a_process(f32_appliance, namespaces, models):
+def test_answers_equal_those_of_itif_run(f32_appliance, namespaces, models):
     """Texts and token ids of four tenants at once, against itif-run with one model and one line at a time."""
     lines = [{"ids": [101, 2000 + i, *range(3000, 3000 + i * 7), 102]} for i in range(6)]
     lines += [{"text": text} for text in ("good morning", "A naïve café, 北京!", "unaffable " * 20)]
@@ -159,7 +159,7 @@ def test_missing_pieces_are_asked_for(appliance, namespaces, models):
 
 
 def test_a_large_response_survives_loss_on_the_way_back(appliance, namespaces, models):
-    """Hidden states of 400 tokens: many pieces; some are thrown away and asked for again."""
+    """Hidden states of 400 tokens take many pieces; some are dropped and requested again."""
     added = appliance.add_tenant("large", models())
     ids = [101] + list(range(1000, 1398)) + [102]
     with connect(namespaces, added) as client:
@@ -202,8 +202,8 @@ def test_text_is_tokenised_and_labels_come_back(appliance, namespaces, models):
 
 
 @pytest.mark.parametrize("family", ["roberta", "albert"])
-def test_a_text_is_what_its_ids_are(appliance, namespaces, models, scratch, family):
-    """Of families with tokenizers of their own: byte-level BPE and SentencePiece."""
+def test_a_text_and_its_ids_get_the_same_answer(appliance, namespaces, models, scratch, family):
+    """For families with other tokenizers than BERT's: byte-level BPE and SentencePiece."""
     directory = scratch / f"{family}-text"
     shutil.copytree(models(backbone=f"{family}-tiny"), directory)
     (directory / "vocab.txt").unlink()

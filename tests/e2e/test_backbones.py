@@ -1,4 +1,4 @@
-"""All backbones at once, a group each, on the host and on the simulated GPU: every answer is transformers'."""
+"""All backbones at once, one group each, on the host and on the simulated GPU. Answers must match transformers."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ def f32_appliance(request, new_appliance):
 
 
 class Texts:
-    """Sequences of token ids to hidden states or logits."""
+    """Asks for hidden states or logits of token ids."""
 
     def __init__(self, name):
         self.golden = Golden(name)
@@ -65,7 +65,7 @@ def test_all_backbones_side_by_side(f32_appliance, namespaces):
     served = {"bert": Texts("classifier-bf16"), "albert": Texts("albert-classifier-f32"),
               "vit": Images("vit-classifier-f32"), "marian": Sequences("greedy")}
     added = {name: f32_appliance.add_tenant(name, each.directory) for name, each in served.items()}
-    assert len({each["tenant"]["group"] for each in added.values()}) == len(served), "a group each"
+    assert len({each["tenant"]["group"] for each in added.values()}) == len(served), "one group per backbone"
 
     def ask(name):
         rng = random.Random(name)

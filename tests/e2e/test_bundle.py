@@ -1,5 +1,5 @@
-"""A bundle runs, moved after it was unpacked, where there is nothing else: no shell, no loader, no library, no /proc.
-It answers as the programs that it was made of."""
+"""An unpacked and moved bundle runs in an otherwise empty root: no shell, loader, library or /proc. Its answers equal
+those of the programs it was made from."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from harness.namespaces import run
 
 SOURCE = Path(__file__).parents[2]
 MAKE_BUNDLE = SOURCE / "tools" / "make-bundle"
-HERE = "/opt/moved here"  # the bundle's folder, in the root that it has for itself
+HERE = "/opt/moved here"  # the bundle's folder in its root
 FROM_THE_MACHINE = re.compile(r"lib(cuda|cublas|cudnn|nvidia|nvrtc|nvJitLink)")
 TEXT = "a fine day"
 HAS_GPU_TESTS = (BUILD / "tests" / "gpu" / "models_on_gpu").exists()  # built with the CUDA toolkit
@@ -28,7 +28,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def root(scratch):
-    """A root with nothing in it but the bundle."""
+    """A root that contains only the bundle."""
     base = scratch / "bundle"
     base.mkdir()
     output = run(MAKE_BUNDLE, "--build", BUILD, "--level", "0", "--out", base / "itif.tar.xz",
@@ -51,7 +51,7 @@ def inside(root, name, *arguments, **options):
 
 @pytest.fixture(scope="module")
 def model(root):
-    """The path of a model that the bundle has made, as seen from within."""
+    """The path, within the root, of a model that the bundle's itif-mkmodel made."""
     made = inside(root, "itif-mkmodel", "--backbone", "bert-tiny", "--head", "classification", "--labels", "a,b,c",
                   "--dtype", "f32", "--seed", "3", "--out", "/models/three")
     assert made.returncode == 0, made.stdout + made.stderr
@@ -63,7 +63,7 @@ def elf_files(root):
             if path.is_file() and not path.is_symlink() and path.open("rb").read(4) == b"\x7fELF"]
 
 
-def test_all_libraries_are_within(root):
+def test_the_bundle_has_all_libraries(root):
     bundle = root / HERE[1:]
     needed = {name: file
               for file in elf_files(bundle)
@@ -76,7 +76,7 @@ def test_all_libraries_are_within(root):
     assert not [name for name in present if FROM_THE_MACHINE.match(name)]
 
 
-def test_it_does_not_know_where_it_was_made(root):
+def test_no_file_names_the_build_directories(root):
     bundle = root / HERE[1:]
     places = {str(place).encode() for place in (SOURCE, BUILD, BUILD.parent)}
     told = re.compile(rb"(?<![\w./-])(?:" + b"|".join(map(re.escape, places)) + rb")/")
@@ -87,7 +87,7 @@ def test_it_does_not_know_where_it_was_made(root):
             assert data[:4] != b"\x7fELF" or b"\0.debug_info" not in data, f"{path} is not stripped"
 
 
-def test_models_run_as_they_do_outside(root, model):
+def test_models_give_the_same_results_as_outside(root, model):
     line = json.dumps({"text": TEXT})
     arguments = ("--device", "host", "--dtype", "f32", "--kind", "logits")
     (root / "run-models").symlink_to(f"{HERE}/bin/itif-run")
@@ -105,20 +105,20 @@ def test_every_program_starts(root, name):
     assert result.returncode == 0 and "--help" in result.stdout and not result.stderr, result.stderr
 
 
-def test_a_program_that_is_not_there_is_one_line(root):
+def test_the_error_for_a_missing_program_is_one_line(root):
     os.link(root / f"{HERE[1:]}/bin/itifctl", root / f"{HERE[1:]}/bin/itif")
     result = inside(root, "itif", "--help")
     assert result.returncode == 127 and len(result.stderr.splitlines()) == 1, result.stderr
 
 
 def loaded_by_itifctl(bundle, **environment):
-    """The libraries that itifctl of the bundle is initialised with, outside."""
+    """The libraries that the bundle's itifctl loads when it runs outside of the root."""
     result = subprocess.run((f"{bundle}/bin/itifctl", "--help"), env={"LD_DEBUG": "files", **environment},
                             capture_output=True, text=True, timeout=60, check=True)
     return set(re.findall(r"calling init: (/.*\.so\S*)", result.stderr))
 
 
-def test_the_c_library_is_the_machines_unless_that_is_older(root, tmp_path):
+def test_the_newer_c_library_of_machine_and_bundle_is_used(root, tmp_path):
     bundle = root / HERE[1:]
     own, others = f"{bundle}/lib/c/", f"{bundle}/lib/"
     machines = {path for path in loaded_by_itifctl(bundle) if not path.startswith(others)}
@@ -138,8 +138,8 @@ def test_the_c_library_is_the_machines_unless_that_is_older(root, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["ld.so release version 2.17.", "ld.so release version 9.9.", "", "musl"])
-def test_any_loader_of_the_machines_will_do(root, text):
-    """An old one, one that is new but cannot be executed, one that says nothing."""
+def test_any_loader_of_the_machine_is_accepted(root, text):
+    """An old one, a new one that cannot be executed, and one that prints no version."""
     loader = root / "lib64" / "ld-linux-x86-64.so.2"
     loader.parent.mkdir(exist_ok=True)
     try:
@@ -164,13 +164,13 @@ def test_the_gpus_tests_find_their_data(root):
 @pytest.mark.skipif(not CAN_REHEARSE, reason="built without the CUDA toolkit or tests/simt")
 @pytest.mark.parametrize("user, part", [("root", "tests"), ("nobody", "serve")])
 def test_its_gpu_check_passes(root, user, part):
-    """On the simulated GPU of the build, all else the bundle's: as root, and as a user that may and has nothing."""
+    """Runs the bundle's check on the build's simulated GPU, as root and as a user without rights or environment."""
     bundle = root / HERE[1:]
-    with tempfile.TemporaryDirectory() as folder:  # of a short name: sockets are made in it
+    with tempfile.TemporaryDirectory() as folder:  # a short path, for sockets
         os.chmod(folder, 0o777)
         readable = [parent for path in (bundle, BUILD) for parent in path.parents]
         if user != "root" and not all(parent.stat().st_mode & 0o5 == 0o5 for parent in readable):
-            pytest.skip("the tests' folders are not everybody's to read")
+            pytest.skip("other users may not read the tests' folders")
         ids = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
         result = subprocess.run((*(ids if user != "root" else []), f"{bundle}/bin/itif-gpu-check", "--rehearse",
                                  "--build", BUILD, "--part", part),
@@ -183,8 +183,8 @@ def test_its_gpu_check_passes(root, user, part):
         assert {row["result"] for row in document["rows"]} - {"skipped"} == {"passed"}
 
 
-def test_outside_it_leaves_the_machines_libraries_alone(root, new_appliance):
-    """As those of a DPDK that is installed here: its drivers would be there twice."""
+def test_outside_it_does_not_load_the_machines_dpdk(root, new_appliance):
+    """The drivers of a DPDK that is installed here would otherwise be registered twice."""
     appliance = new_appliance()
     appliance.itifd = lambda: (f"{root}{HERE}/bin/itifd", "--config", str(appliance.config_path))
     appliance.start()
@@ -198,16 +198,16 @@ def test_outside_it_leaves_the_machines_libraries_alone(root, new_appliance):
 @pytest.mark.parametrize("arguments", [
     ("--build",), ("--build", "/nonexistent"), ("--build", "/"), ("--out", "bundle.zip"), ("--out", "/nonexistent/a.tar.xz"),
     ("--level", "10"), ("--fast",), ("x",)], ids=" ".join)
-def test_wrong_arguments_are_one_line(arguments):
+def test_the_error_for_wrong_arguments_is_one_line(arguments):
     result = subprocess.run((MAKE_BUNDLE, *arguments), capture_output=True, text=True, timeout=60, check=False)
     lines = (result.stdout + result.stderr).strip().splitlines()
     assert result.returncode == 1 and len(lines) == 1 and lines[0].startswith("make-bundle: "), lines
 
 
 class BundledAppliance(Appliance):
-    """itifd and itifctl of the bundle, within its root, where /run is our directory.
+    """itifd and itifctl of the bundle within its root, with the test's directory as /run.
 
-    Of the machine itifd needs /sys (for its cores) and a /var/run to put DPDK's files in.
+    itifd needs the machine's /sys (for its cores) and a /var/run for DPDK's files.
     """
 
     def __init__(self, namespaces, root, tag):
@@ -224,7 +224,7 @@ class BundledAppliance(Appliance):
             (root / folder).mkdir(parents=True, exist_ok=True)
 
     def itifd(self):
-        # In the mount namespace that `ip netns exec` makes: it is gone with the process.
+        # `ip netns exec` makes a mount namespace, so that the mount ends with the process.
         return ("sh", "-c", 'mount --rbind /sys "$0/sys" && exec chroot "$0" "$@"', str(self.root),
                 f"{HERE}/bin/itifd", "--config", "/run/itifd.conf")
 
@@ -237,7 +237,7 @@ def test_it_serves(root, model, namespaces):
     try:
         appliance.start()
         name = Path(f"/proc/{appliance.process.pid}/comm").read_text(encoding="utf-8").strip()
-        assert name == "itifd", "what process lists and service managers know it by"
+        assert name == "itifd", "process lists and service managers must see the name itifd"
         appliance.add_tenant("t", model)
         answer = json.loads(appliance.ctl("--json", "infer", "t", TEXT, "--result", "logits",
                                           namespace=namespaces.client).stdout)

@@ -1,5 +1,5 @@
-"""dpdk-dumpcap and dpdk-telemetry.py at a running appliance, and which EAL arguments forbid them: each cell
-of the README's table is tried."""
+"""dpdk-dumpcap and dpdk-telemetry.py on a running appliance, and the EAL arguments that disable them: one test for
+each cell of the table in docs/operations.md."""
 
 import re
 import time
@@ -13,7 +13,7 @@ from harness.dpdk_tools import dumpcap, telemetry
 from harness.namespaces import CLIENT_IPV4, SERVER_IPV4
 from itif_wire import NO_CACHE
 
-README = Path(__file__).parents[2] / "README.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "operations.md"
 MARK = b"seen by dumpcap"
 needs_hugepages = pytest.mark.skipif(
     not HUGEPAGES, reason="no hugepages: dpdk-dumpcap is a secondary process and needs them")
@@ -24,7 +24,7 @@ def datagrams(path):
 
 
 def capture(appliance, send, seen, seconds=15):
-    """Runs dpdk-dumpcap and calls send() until seen(datagrams) or it has ended; returns it and the datagrams."""
+    """Runs dpdk-dumpcap and calls send() until seen(datagrams) or dumpcap ends. Returns dumpcap and the datagrams."""
     path = appliance.directory / "capture.pcapng"
     path.unlink(missing_ok=True)
     deadline = time.monotonic() + seconds
@@ -36,7 +36,7 @@ def capture(appliance, send, seen, seconds=15):
 
 
 @needs_hugepages
-def test_dumpcap_shows_requests_and_responses_as_they_are(appliance, namespaces, models):
+def test_dumpcap_shows_requests_and_responses_unchanged(appliance, namespaces, models):
     added = appliance.add_tenant("t", models())
     with connect(namespaces, added) as client:
         message = client.tokens([101, 2000, 102], result_kind="logits", flags=NO_CACHE)
@@ -50,7 +50,7 @@ def test_dumpcap_shows_requests_and_responses_as_they_are(appliance, namespaces,
         def is_answer(each):
             return each.source == (SERVER_IPV4, UDP_PORT) and each.payload in client.received
 
-        def both(seen):  # it may begin between a request and its answer
+        def both(seen):  # the capture may begin between a request and its answer
             return any(map(is_answer, seen)) and not all(map(is_answer, seen))
 
         _, status, output, seen = capture(appliance, ask, both)
@@ -60,11 +60,11 @@ def test_dumpcap_shows_requests_and_responses_as_they_are(appliance, namespaces,
         assert asked and answered, output
         assert all(each.source[0] == CLIENT_IPV4 and each.payload in requests for each in asked)
         assert all(each.checksums_hold for each in answered)
-        ask()  # after the capture has gone
+        ask()  # after the capture has ended
     assert appliance.stop() == 0
 
 
-# Arguments, and which of telemetry and dumpcap work with them.
+# Argument, whether telemetry works with it, whether dumpcap does.
 CELLS = [
     ("--no-telemetry", False, True),
     ("--no-huge", True, False),
@@ -81,7 +81,7 @@ CELLS = [
 
 @needs_hugepages
 @pytest.mark.parametrize("argument, has_telemetry, has_dumpcap", CELLS, ids=[cell[0] for cell in CELLS])
-def test_what_an_argument_forbids(new_appliance, namespaces, argument, has_telemetry, has_dumpcap):
+def test_eal_arguments_disable_telemetry_and_dumpcap(new_appliance, namespaces, argument, has_telemetry, has_dumpcap):
     appliance = new_appliance()
     appliance.eal.remove("--single-file-segments")
     appliance.eal.append(argument)
@@ -103,8 +103,8 @@ def test_what_an_argument_forbids(new_appliance, namespaces, argument, has_telem
     assert appliance.stop() == 0
 
 
-def test_the_readme_has_the_same_table():
-    rows = re.findall(r"^\| (`--[^|]*) \| ([^|]*) \| ([^|]*) \|$", README.read_text(encoding="utf-8"), re.M)
+def test_the_document_has_the_same_table():
+    rows = re.findall(r"^\| (`--[^|]*) \| ([^|]*) \| ([^|]*) \|$", DOCUMENT.read_text(encoding="utf-8"), re.M)
     written = [(argument, not telemetry_cell.startswith("off"), not dumpcap_cell.startswith("off"))
                for arguments, telemetry_cell, dumpcap_cell in rows
                for argument in re.findall(r"`(--[^`]*)`", arguments)]

@@ -1,5 +1,5 @@
-"""The appliance on the CUDA device, whose kernels the CPU runs here (tests/simt): packets are gathered where they
-arrived, and a GPU that fails is left and taken up again while requests come in."""
+"""The appliance on the CUDA device, whose kernels run on the CPU here (tests/simt). Packets are gathered where they
+arrived. Under traffic, groups leave a failed GPU and return after its reset."""
 
 import json
 import random
@@ -31,7 +31,7 @@ def only_group(appliance):
     return group
 
 
-def test_encoders_of_one_group_and_another(cuda_appliance, namespaces):
+def test_encoders_of_two_groups(cuda_appliance, namespaces):
     device = cuda_appliance.ctl_json("device")
     assert (device["kind"], device["dtype"], device["state"]) == ("cuda", "f32", "ok")
     names = ["plain-f32", "classifier-bf16", "sentence-mean-f16", "albert-f32"]
@@ -47,23 +47,23 @@ def test_encoders_of_one_group_and_another(cuda_appliance, namespaces):
         for done in [pool.submit(ask, name) for name in names * 2]:
             done.result()
     for group in cuda_appliance.ctl_json("group", "list")["groups"]:
-        assert group["graphs"] > 50, "its small batches were made ready for"
+        assert group["graphs"] > 50, "graphs of small batches must be captured ahead"
         assert 0 < group["graph_launches"] <= group["batches"]
-        assert group["rows"] > group["tokens"], "padded to forms"
+        assert group["rows"] > group["tokens"], "batches must be padded to graph buckets"
     assert_accounted(cuda_appliance)
 
 
-def test_sequences_to_decode(cuda_appliance, namespaces):
+def test_generation(cuda_appliance, namespaces):
     cases = json.loads((GENERATION / "greedy" / "golden.json").read_text(encoding="utf-8"))["cases"]
     added = cuda_appliance.add_tenant("greedy", GENERATION / "greedy")
     with connect(namespaces, added) as client:
         for case in cases[:4]:
             assert client.infer_tokens(case["ids"], timeout_s=30).value() == case["tokens"]
     assert_accounted(cuda_appliance)
-    assert cuda_appliance.stop() == 0, "packet memory is the GPU's no more when it goes"
+    assert cuda_appliance.stop() == 0, "packet memory must be unregistered from the GPU before exit"
 
 
-def test_a_fault_is_left_and_the_device_taken_up_again(cuda_appliance, namespaces, models):
+def test_groups_leave_a_failed_device_and_return_after_its_reset(cuda_appliance, namespaces, models):
     added = [cuda_appliance.add_tenant(f"t{i}", models(seed=i + 1)) for i in range(2)]
     state = lambda: cuda_appliance.ctl_json("device")["state"]
     with Traffic(connect(namespaces, added[0])) as traffic, connect(namespaces, added[1]) as client:
@@ -78,7 +78,7 @@ def test_a_fault_is_left_and_the_device_taken_up_again(cuda_appliance, namespace
         wait_until(lambda: [g["device"] for g in cuda_appliance.ctl_json("group", "list")["groups"]] == ["host"],
                    "the group has moved", 30)
         traffic.wait_for(5)
-        assert set(traffic.refusals) <= {"device_failed"}, "what it met was refused by name"
+        assert set(traffic.refusals) <= {"device_failed"}, "requests that met the fault get device_failed"
         assert ask() == expected
         group = only_group(cuda_appliance)
         assert (group["name"], sorted(group["tenants"])) == (before["name"], ["t0", "t1"])
@@ -92,16 +92,16 @@ def test_a_fault_is_left_and_the_device_taken_up_again(cuda_appliance, namespace
         assert (group["name"], group["device"], sorted(group["tenants"])) == (before["name"], "cuda", ["t0", "t1"])
         traffic.wait_for(5)
         assert ask() == expected
-        assert len(traffic.refusals) == refused, "moving back refuses nothing"
+        assert len(traffic.refusals) == refused, "moving back must refuse no request"
         assert not traffic.losses
     assert state() == "ok"
     assert cuda_appliance.ctl("health").returncode == 0
-    # A device in order may be reset, too.
+    # A working device may be reset, too.
     cuda_appliance.ctl("device", "reset")
     assert only_group(cuda_appliance)["device"] == "cuda"
 
 
-def test_a_device_that_does_not_come_back_is_the_hosts_until_a_restart(cuda_appliance, namespaces, models):
+def test_the_host_serves_until_a_restart_if_the_reset_fails(cuda_appliance, namespaces, models):
     added = cuda_appliance.add_tenant("t", models(seed=1))
     on = lambda: [group["device"] for group in cuda_appliance.ctl_json("group", "list")["groups"]]
     with Traffic(connect(namespaces, added)) as traffic:

@@ -1,54 +1,58 @@
-"""A flood from one source leaves the other tenants' latency within 2×.
+"""Floods of one tenant cost another tenant no request, and none of its share of the group.
 
-Latency is that of a quiet tenant's requests at a low rate, as itif-loadgen measures it, alone and under the
-flood, in turns; the best of a few turns counts, because client, flood and appliance share the cores of
-whatever machine this is. The figures of every turn are in the test's output and in the JUnit file.
+Judged by counts only: every request of the quiet tenant is answered, and the group computes exactly its tokens besides
+those of accepted requests of the flood. tests/unit/runtime/executor_test.cc and tests/unit/sched prove the order of
+batches under a flood, with a virtual clock. tools/bench-fairness measures latencies.
 """
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from harness.appliance import program
-from harness.clients import assert_accounted
+from harness.clients import assert_accounted, wait_until
 from harness.namespaces import SERVER_IPV4
 
-TURNS = 3
 FLOOD_RATE = 3000
+REQUESTS, TOKENS = 60, 64
 
 
-def loadgen(namespaces, *arguments):
-    return ("ip", "netns", "exec", namespaces.client, program("itif-loadgen"), SERVER_IPV4, "--quiet", *arguments)
+def loadgen(namespaces, tenant_file, *options):
+    return ("ip", "netns", "exec", namespaces.client, program("itif-loadgen"), SERVER_IPV4, "--quiet", "--tenants",
+            str(tenant_file), "--lengths", f"fixed:{TOKENS}", *options)
 
 
-def measured(namespaces, directory, tenant_file):
-    """p50 and p99 in µs of the quiet tenant, all of whose requests must be answered."""
+def send_quietly(namespaces, directory, tenant_file):
+    """Sends the quiet tenant's requests, 20 per second, and returns loadgen's total. A datagram that the kernel loses
+    is sent again; the limits of time are far beyond those of a slow machine."""
     out = directory / "results.json"
-    out.unlink(missing_ok=True)
-    result = subprocess.run(loadgen(namespaces, "--tenants", str(tenant_file), "--rate", "20", "--duration", "2s",
-                                    "--warmup", "300ms", "--lengths", "fixed:64", "--json", str(out)),
-                            capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(loadgen(namespaces, tenant_file, "--rate", "20", "--requests", str(REQUESTS), "--duration",
+                                    "10m", "--tries", "30", "--timeout", "2m", "--drain", "2m", "--json", str(out)),
+                            capture_output=True, text=True, timeout=300, check=False)
     assert out.exists(), result.stderr
-    total = json.loads(out.read_text(encoding="utf-8"))["total"]
-    assert total["lost"] == 0 and total["refused"] == 0, f"the quiet tenant suffered: {total}"
-    return total["latency"]["p50_us"], total["latency"]["p99_us"]
+    return json.loads(out.read_text(encoding="utf-8"))["total"]
 
 
 @contextlib.contextmanager
-def flood(command):
+def flood(appliance, command):
+    """Runs the flood for the block, which begins once the flood has arrived."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        time.sleep(0.5)
-        assert process.poll() is None, f"the flood ended at once: {command}"
+        wait_until(lambda: received(appliance) > 500, lambda: f"the flood: {process.poll()}", 60)
+        before = received(appliance)
         yield
+        assert process.poll() is None, f"the flood ended early: {command}"
+        assert received(appliance) - before > REQUESTS, "the flood went on"
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(30)
+
+
+def received(appliance):
+    return appliance.ctl_json("drops")["total"]["received"]
 
 
 def flood_command(kind, namespaces, noisy_file):
@@ -57,38 +61,48 @@ def flood_command(kind, namespaces, noisy_file):
                 str(Path(__file__).parent / "harness" / "half_sender.py"), SERVER_IPV4, str(noisy_file),
                 str(FLOOD_RATE // 3))
     damage = ("--malform", "1") if kind == "damaged datagrams" else ()
-    return loadgen(namespaces, "--tenants", str(noisy_file), "--flood", "--rate", str(FLOOD_RATE), *damage,
-                   "--lengths", "fixed:64", "--duration", "60s", "--timeout", "1s")
+    return loadgen(namespaces, noisy_file, "--flood", "--rate", str(FLOOD_RATE), *damage, "--duration", "10m",
+                   "--timeout", "1s")
 
 
-KINDS = ["requests over the quota", "damaged datagrams", "half-sent requests", "requests against an objective",
-         "requests without a quota"]
+# Floods whose requests reach the group; of the others it computes nothing.
+COMPUTED = ("requests over the quota", "requests against an objective", "requests without a quota")
+
+# A client repeats a request that waits for long. Its repetitions are dropped for these reasons only.
+REPEATS = {"duplicate", "late", "answered_from_cache", "nothing_to_resend"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_flood_leaves_others_within_twice_their_latency(appliance, namespaces, models, kind, record_property):
-    model = dict(backbone="bert-tiny")
-    quota = ("--quota-rps", "20") if kind == "requests over the quota" else ()
+@pytest.mark.parametrize("kind", [*COMPUTED, "damaged datagrams", "half-sent requests"])
+def test_a_flood_costs_others_no_request(appliance, namespaces, models, kind):
+    options = {"quiet": ("--slo", "5ms") if kind == "requests against an objective" else (),
+               "noisy": ("--quota-rps", "20") if kind == "requests over the quota" else ()}
     files = {}
-    for i, (name, options) in enumerate({"quiet": (), "noisy": quota}.items()):
-        added = appliance.add_tenant(name, models(seed=i + 1, **model), *options)
+    for seed, (name, wanted) in enumerate(options.items(), 1):
+        added = appliance.add_tenant(name, models(seed=seed, backbone="bert-tiny"), *wanted)
         files[name] = appliance.directory / f"{name}.json"
         files[name].write_text(json.dumps(added), encoding="utf-8")
-    ratios, load_before = [], os.getloadavg()[0]
-    for turn in range(TURNS):
-        alone = measured(namespaces, appliance.directory, files["quiet"])
-        if kind == "requests against an objective":
-            appliance.ctl("tenant", "update", "quiet", "--slo", f"{2 * alone[0]:.0f}us")
-        with flood(flood_command(kind, namespaces, files["noisy"])):
-            flooded = measured(namespaces, appliance.directory, files["quiet"])
-        ratios.append(flooded[0] / alone[0])
-        figures = (f"{kind}, {FLOOD_RATE}/s: the quiet tenant's p50 {alone[0]:.0f} → {flooded[0]:.0f} µs, "
-                   f"p99 {alone[1]:.0f} → {flooded[1]:.0f} µs")
-        print(figures)
-        record_property(f"turn {turn}", figures)
-        if ratios[-1] <= 2:
-            break
-    if min(ratios) > 2 and load_before > os.cpu_count() + 1:
-        pytest.skip(f"this machine is too busy to judge latencies (load {load_before:.0f}): {figures}")
-    assert min(ratios) <= 2, f"p50 grew by {ratios}"
-    assert_accounted(appliance, 15)
+
+    with flood(appliance, flood_command(kind, namespaces, files["noisy"])):
+        total = send_quietly(namespaces, appliance.directory, files["quiet"])
+    assert (total["sent"], total["answered"]) == (REQUESTS, REQUESTS), f"{total}"
+    assert total["lost"] == total["refused"] == 0, f"{total}"
+
+    # Requests in the queue and half-sent ones end after the flood.
+    wait_until(lambda: appliance.ctl_json("stats")["total"]["in_flight"] == 0, "no request is in flight", 60)
+    drops = assert_accounted(appliance, 60)
+    dropped, = (row["dropped"] for row in drops["tenants"] if row["name"] == "quiet")
+    assert {reason for reason, count in dropped.items() if count} <= REPEATS, f"the quiet tenant had no room: {dropped}"
+    tenants = {tenant["name"]: tenant for tenant in appliance.ctl_json("stats")["tenants"]}
+    quiet, noisy = tenants["quiet"], tenants["noisy"]
+    group, = appliance.ctl_json("group", "list")["groups"]
+    assert quiet["answered"] == REQUESTS and not quiet["refused"] and quiet["deadline_missed"] == 0, quiet
+    assert quiet["tokens"] == REQUESTS * TOKENS, "each of its requests is computed once"
+    assert group["requests"] == quiet["answered"] + noisy["answered"], (group, noisy)
+    assert group["tokens"] == quiet["tokens"] + noisy["tokens"], (group, noisy)
+    assert group["rows"] == group["tokens"], "no padding"
+    assert group["busy_s"] > 0, group
+    if kind not in COMPUTED:
+        assert noisy["answered"] == noisy["tokens"] == 0, noisy
+        assert sum(drops["total"]["dropped"].values()) > REQUESTS, "the workers have dropped the flood"
+    if kind == "requests over the quota":
+        assert noisy["refused"]["over_quota"] > REQUESTS and group["refused"] == 0, (noisy, group)

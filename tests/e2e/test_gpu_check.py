@@ -1,4 +1,4 @@
-"""tools/gpu-check on the simulated GPU: the script runs, serves over memif, and writes what it found."""
+"""tools/gpu-check on the simulated GPU: the script runs, serves over memif, and writes its results."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def run(*arguments):
 
 
 def processes(word):
-    """The command lines that hold it."""
+    """The command lines of running processes that contain the word."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -35,8 +35,8 @@ def processes(word):
 
 
 @needs_simt
-def test_interrupted_it_leaves_nothing_behind(tmp_path):
-    with tempfile.TemporaryDirectory() as scratch:  # of a short name: sockets are made in it
+def test_it_cleans_up_when_interrupted(tmp_path):
+    with tempfile.TemporaryDirectory() as scratch:  # a short path, for sockets
         check = subprocess.Popen((GPU_CHECK, "--build", BUILD, "--rehearse", "--part", "serve", "--out", tmp_path),
                                  env={**os.environ, "TMPDIR": scratch}, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -49,8 +49,8 @@ def test_interrupted_it_leaves_nothing_behind(tmp_path):
         assert not processes(f"{scratch}/") and not list(Path(scratch).iterdir())
 
 
-def test_what_fails_is_said_and_counts(tmp_path):
-    """With programs of ours: one that fails and prints what JSON must quote, one that is killed, one that passes."""
+def test_failures_are_reported_and_counted(tmp_path):
+    """With fake programs: one fails and prints text that JSON must escape, one is killed, one passes."""
     build = tmp_path / "build"
     (build / "meson-info").mkdir(parents=True)
     for name, script in {
@@ -77,20 +77,20 @@ def test_what_fails_is_said_and_counts(tmp_path):
 
 
 @needs_simt
-def test_parts_are_named_in_the_file_and_nothing_passed_is_no_success(tmp_path):
+def test_the_file_names_the_parts_and_a_run_without_a_pass_fails(tmp_path):
     result = run("--rehearse", "--part", "sanitizer,sanitizer", "--out", tmp_path)
     assert result.returncode == 1 and result.stdout.splitlines()[-1] == "0 passed, 0 failed, 2 skipped"
     assert [path.name[10:] for path in tmp_path.glob("*/*.md")] == ["-sanitizer-sanitizer.md"]
 
 
 @needs_simt
-def test_where_it_cannot_write_it_says_so_first():
+def test_an_unwritable_output_is_reported_first():
     result = run("--rehearse", "--out", "/proc")
     assert result.returncode == 2 and "--out" in result.stderr and len(result.stderr.splitlines()) == 1
 
 
 @needs_simt
-def test_a_rehearsal_passes_and_is_written_down(tmp_path):
+def test_a_rehearsal_passes_and_writes_its_results(tmp_path):
     result = run("--rehearse", "--out", tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.splitlines()[-1] == "8 passed, 0 failed, 3 skipped"
@@ -102,7 +102,7 @@ def test_a_rehearsal_passes_and_is_written_down(tmp_path):
         *5 * ["tests"], "sanitizer", "serve", *3 * ["bench"], "tenants"]
     serve = document["rows"][6]
     assert serve["median_us"] > 0 and serve["requests_per_s"] > 0
-    assert serve["result"] == "passed" and " 0 lost" in serve["detail"] and "requests a batch" in serve["detail"]
+    assert serve["result"] == "passed" and " 0 lost" in serve["detail"] and "requests per batch" in serve["detail"]
     assert written.with_suffix(".md").read_text(encoding="utf-8").count("| passed |") == 8
     assert [bench["bench"] for bench in document["benches"]] == ["gather", "gemm", "operators"]
     for bench in document["benches"]:
@@ -118,13 +118,13 @@ def test_a_rehearsal_passes_and_is_written_down(tmp_path):
     (("--nonsense",), "unknown option"),
     (("--build", "/nowhere"), "--build wants"),
 ])
-def test_wrong_arguments_are_one_line(arguments, words):
+def test_the_error_for_wrong_arguments_is_one_line(arguments, words):
     result = run(*arguments)
     assert result.returncode == 2 and words in result.stderr and len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="there is a GPU")
-def test_without_a_gpu_it_says_so():
+def test_a_missing_gpu_is_reported():
     result = run()
     assert result.returncode == 2
     assert "gpu-check: " in result.stderr and len(result.stderr.splitlines()) == 1

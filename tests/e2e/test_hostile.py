@@ -1,4 +1,4 @@
-"""Bad input never crashes, leaks or stalls anything, and each datagram is counted under its reason."""
+"""Bad input causes no crash, leak or stall, and each datagram is counted under a drop reason."""
 
 import os
 import random
@@ -20,13 +20,13 @@ def tenant(appliance, models):
 
 
 def changed(client, **changes):
-    """A good request with some header fields changed before it is tagged."""
+    """A valid request, some header fields of which are changed before it is tagged."""
     message = client.tokens(IDS, result_kind="logits")
     return build(message.header.replaced(**changes), message.payload, message.key)
 
 
 def silent_end(client, message, timeout_s):
-    """The status that ends a request whose client answers nothing, not even a resend."""
+    """The status that ends a request whose client stays silent, even to a resend."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         datagram = client.receive_for(message.header.request_id, timeout_s)
@@ -42,7 +42,7 @@ def send_and_expect(appliance, client, reason, datagrams):
     wait_dropped(appliance, reason, before + len(datagrams))
 
 
-def test_each_kind_of_bad_datagram_has_its_reason(appliance, namespaces, tenant):
+def test_each_kind_of_bad_datagram_has_a_reason(appliance, namespaces, tenant):
     with connect(namespaces, tenant) as client:
         good = changed(client)
         for reason, datagrams in {
@@ -69,7 +69,7 @@ def test_each_kind_of_bad_datagram_has_its_reason(appliance, namespaces, tenant)
     assert_accounted(appliance)
 
 
-def test_what_is_answered_and_what_is_met_with_silence(appliance, namespaces, tenant, models):
+def test_bad_requests_get_a_status_and_wrong_tags_no_answer(appliance, namespaces, tenant, models):
     with connect(namespaces, tenant) as client:
         client.tenant_id += 1000
         with pytest.raises(itif_wire.Refused, match="unknown_tenant"):
@@ -95,7 +95,7 @@ def test_what_is_answered_and_what_is_met_with_silence(appliance, namespaces, te
     assert_accounted(appliance)
 
 
-def test_a_storm_of_random_and_mutated_datagrams(appliance, namespaces, tenant):
+def test_random_and_mutated_datagrams(appliance, namespaces, tenant):
     rng = random.Random(20)
     with connect(namespaces, tenant) as client, stranger(namespaces) as other:
         good = [changed(client), *client.tokens(list(range(1000, 1200)), fragment_bytes=64).pieces(),
@@ -115,14 +115,14 @@ def test_a_storm_of_random_and_mutated_datagrams(appliance, namespaces, tenant):
             (client if sent % 2 else other).send_raw(bytes(datagram))
             sent += 1
             if sent % 200 == 0:
-                time.sleep(0.002)  # let the receiver keep up: here we look for crashes, not for speed
+                time.sleep(0.002)  # lets the receiver keep up: this test is for crashes, not for speed
         assert appliance.alive()
         drops = assert_accounted(appliance, 10)
         assert drops["total"]["received"] >= sent * 0.9
         assert sum(drops["total"]["dropped"].values()) >= sent * 0.5
         with connect(namespaces, tenant) as fresh:
             assert fresh.infer_tokens(IDS, "logits").payload
-    wait_until(lambda: appliance.ctl_json("stats")["datagrams"]["contexts"] == 0, "nothing is left behind", 5)
+    wait_until(lambda: appliance.ctl_json("stats")["datagrams"]["contexts"] == 0, "all contexts are released", 5)
     assert appliance.ctl_json("stats")["datagrams"]["held_bytes"] == 0
 
 
@@ -176,7 +176,7 @@ def test_half_sent_requests_are_bounded_per_tenant(new_appliance, namespaces, mo
     assert_accounted(appliance)
 
 
-def test_deadlines_say_where_they_passed(appliance, namespaces, tenant):
+def test_the_status_says_where_a_deadline_passed(appliance, namespaces, tenant):
     with connect(namespaces, tenant) as client:
         with pytest.raises(itif_wire.Refused) as refused:
             client.infer_tokens([101] + [2000] * 400 + [102], budget_us=1)
@@ -187,9 +187,9 @@ def test_deadlines_say_where_they_passed(appliance, namespaces, tenant):
         assert silent_end(client, message, 2) == "deadline_reassembly"
 
 
-def test_frames_that_are_wrong_below_our_protocol(appliance, namespaces, tenant):
+def test_frames_with_wrong_lower_layers(appliance, namespaces, tenant):
     ping = build(Header(type=itif_wire.PING, total_bytes=4), b"ping")
-    # No IP fragments: the kernel reassembles them for af_packet's sockets. Unit tests have them.
+    # IP fragments are tested in unit tests only, because the kernel reassembles them for af_packet's sockets.
     frames = {
         "ip_checksum": [ipv4(udp(ping), UDP, header_checksum=1)],
         "ip_malformed": [ipv4(udp(ping), UDP, total=1400), b"\x35" + ipv4(udp(ping), UDP)[1:]],
@@ -208,7 +208,7 @@ def test_frames_that_are_wrong_below_our_protocol(appliance, namespaces, tenant)
                 wire.send(packet)
             wait_dropped(appliance, reason, before + len(packets))
         wire.send(ipv4(udp(build(Header(type=itif_wire.PING, total_bytes=5), b"pong!")), UDP))
-        assert wire.receive(b"pong!"), "a good frame is answered"
+        assert wire.receive(b"pong!"), "a valid frame must be answered"
     with connect(namespaces, tenant) as client:
         assert client.infer_tokens(IDS, "logits").payload
     assert_accounted(appliance)

@@ -1,4 +1,4 @@
-"""Images over the wire: a hundred datagrams each, in any order, answered as by the model run alone."""
+"""Images over the wire, a hundred datagrams each, in any order. Answers must equal those of the model alone."""
 
 import json
 import random
@@ -29,7 +29,7 @@ def animals(models):
 
 
 def alone(directory, payloads, scratch, kind="logits"):
-    """What itif-run gives for each payload by itself."""
+    """The answers of itif-run to each payload, one at a time."""
     lines = []
     for number, payload in enumerate(payloads):
         path = scratch / f"image{number}.bin"
@@ -49,7 +49,7 @@ def test_images_of_several_tenants_in_shuffled_datagrams(new_appliance, namespac
     directories = [animals(seed) for seed in (1, 2, 3)]
     added = [appliance.add_tenant(f"t{i}", each) for i, each in enumerate(directories)]
     assert len({each["tenant"]["group"] for each in added}) == 1
-    # The last is resized by the server.
+    # The server resizes the last one.
     payloads = [image(1), image(2), image(3, height=200, width=301)]
     assert len(payloads[0]) == 150_536
     expected = [alone(each, payloads, scratch) for each in directories]
@@ -71,7 +71,7 @@ def test_images_of_several_tenants_in_shuffled_datagrams(new_appliance, namespac
     with ThreadPoolExecutor(6) as pool:
         for done in [pool.submit(ask, turn) for turn in range(6)]:
             done.result()
-    # f32 pixels of the model's own size, which are four times as many.
+    # f32 pixels of the model's size: four times the bytes.
     with connect(namespaces, added[0]) as client:
         values = [(byte / 255 - 0.5) / 0.5 for byte in payloads[0][8:]]
         payload = payloads[0][:8] + struct.pack(f"<{len(values)}f", *values)
@@ -80,7 +80,7 @@ def test_images_of_several_tenants_in_shuffled_datagrams(new_appliance, namespac
     assert_accounted(appliance)
 
 
-def test_what_is_no_image_of_the_model_gets_its_status(appliance, namespaces, animals, models):
+def test_each_wrong_image_gets_a_status(appliance, namespaces, animals, models):
     of_images = appliance.add_tenant("animals", animals())
     of_text = appliance.add_tenant("text", models())
     assert of_images["tenant"]["group"] != of_text["tenant"]["group"]
@@ -101,7 +101,7 @@ def test_what_is_no_image_of_the_model_gets_its_status(appliance, namespaces, an
                 client.infer(client.message(kind, payload))
             assert refused.value.status == status, (kind, detail)
             assert detail in str(refused.value), (kind, detail)
-        # Cut on the way: its last piece never comes, although the server asks for it.
+        # The last piece never arrives, although the server asks for it.
         client._serve_resend = lambda *_: 0
         message = client.message("image_u8", image(1))
         client.send_pieces(message, range(len(message.offsets()) - 1))

@@ -1,5 +1,5 @@
-"""itif-loadgen --eal over the veth's other end, where the kernel listens too; and command lines that cannot
-work, each of which ends in one line that names the cause. (Over memif: test_ports.py.)"""
+"""itif-loadgen --eal on the veth's other end, which it shares with the kernel. Command lines that cannot work end with
+one line that names the cause. test_ports.py uses memif."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from harness.clients import assert_accounted
 from harness.namespaces import CLIENT_IPV6, SERVER_IPV4, SERVER_IPV6
 
 TENANT = "acme:1:000102030405060708090a0b0c0d0e0f"
-OTHER_IPV4 = "198.18.0.3"  # not the kernel's, which would answer for its own
+OTHER_IPV4 = "198.18.0.3"  # must differ from the kernel's address, for which the kernel would answer
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def loadgen(namespaces, scratch):
 
 
 @pytest.mark.parametrize("server, local", [(SERVER_IPV4, OTHER_IPV4), (SERVER_IPV6, "fd00:18::3")])
-def test_it_asks_and_finds_the_server_by_itself(appliance, namespaces, models, loadgen, server, local):
+def test_it_resolves_the_server_and_gets_answers(appliance, namespaces, models, loadgen, server, local):
     tenant = appliance.directory / "tenant.json"
     tenant.write_text(json.dumps(appliance.add_tenant("t", models())), encoding="utf-8")
     port = f"--vdev=net_af_packet0,iface={namespaces.client_link},blocksz=65536,framesz=2048,framecnt=2048"
@@ -63,12 +63,12 @@ WRONG = {
     "a role that does not exist": ("--vdev=net_memif0,role=queen", HERE, 1, "Unknown role: queen"),
     "an interface that does not exist": ("--vdev=net_af_packet0,iface=nosuch", HERE, 1, "No such device"),
     "a port that does not exist": (NULL, (*HERE, "--eal-device", "net_null7"), 1, "there is: net_null0"),
-    "nobody there": (NULL, HERE, 1, f"nobody answers for {SERVER_IPV4}"),
+    "nobody there": (NULL, HERE, 1, f"no answer to address resolution of {SERVER_IPV4}"),
 }
 
 
 @pytest.mark.parametrize("eal, options, status, words", WRONG.values(), ids=WRONG.keys())
-def test_what_cannot_work_is_one_line(loadgen, eal, options, status, words):
+def test_the_error_for_impossible_options_is_one_line(loadgen, eal, options, status, words):
     if eal == " ":
         result = loadgen("--eal", eal, *options)
     else:
@@ -76,10 +76,10 @@ def test_what_cannot_work_is_one_line(loadgen, eal, options, status, words):
     lines = result.stderr.strip().splitlines()
     assert result.returncode == status and len(lines) == 1 and not result.stdout, result.stdout + result.stderr
     assert lines[0].startswith("itif-loadgen: ") and words in lines[0], lines[0]
-    assert "eal.args" not in lines[0], "a word of the appliance's configuration"
+    assert "eal.args" not in lines[0], "eal.args is a key of the appliance's configuration"
 
 
 @pytest.mark.parametrize("option", [("--eal-device", "net_null0"), ("--server-mac", "02:00:00:00:00:01")])
 def test_options_of_the_port_without_one(loadgen, option):
     result = loadgen(*option)
-    assert result.returncode == 2 and "they need --eal" in result.stderr
+    assert result.returncode == 2 and "need --eal" in result.stderr

@@ -1,5 +1,5 @@
-"""Packets go back to their pool when they have been read, not when the answer is there: on the host where batches run
-apart from the group's thread, and on the simulated GPU."""
+"""Packets return to their pool once they have been read, before the answer is ready. Tested on the host with
+asynchronous batches, and on the simulated GPU."""
 
 import json
 import random
@@ -19,7 +19,7 @@ SIDE = 224
 
 @pytest.fixture(params=["host", "cuda"])
 def small_pool(request, new_appliance):
-    """Requests may hold some 340 packets, and one tenant as many as it leaves to others: one image, not two."""
+    """Requests may hold about 340 packets, and one tenant at most as many as remain free: one image, not two."""
     made = new_appliance()
     made.sections["device"] = {"kind": request.param, "dtype": "f32", "threads": 1}
     made.sections["batching"] = {"overlap": "on"}
@@ -55,9 +55,9 @@ def send(client, seed):
     return message
 
 
-def test_a_second_image_arrives_in_the_place_of_one_that_is_computed(small_pool, namespaces, models):
-    """Of a pool in which a tenant may hold one image. Whether the first is still being computed when its packets have
-    gone is a matter of luck: of some tries one has to find it so."""
+def test_a_second_image_fits_while_the_first_is_computed(small_pool, namespaces, models):
+    """The tenant may hold packets of one image. Each try may miss the time between the release of the first image's
+    packets and its answer, so one of several tries must observe it."""
     backbone = "vit-tiny --layers 1 --hidden 48" if is_simulated(small_pool) else "vit-small"
     added = small_pool.add_tenant("animals", models(labels="cat,dog", backbone=backbone))
     with connect(namespaces, added) as one, connect(namespaces, added) as other:
@@ -79,14 +79,14 @@ def test_a_second_image_arrives_in_the_place_of_one_that_is_computed(small_pool,
                 assert client.wait(message, timeout_s=60).floats() == pytest.approx(expected[seed], abs=1e-4)
             if is_computed_without:
                 break
-        assert is_computed_without, "packets went back with the answer"
-        assert count_no_room(small_pool) == no_room, "the second found room"
+        assert is_computed_without, "packets must be freed before the answer"
+        assert count_no_room(small_pool) == no_room, "the second image must find room"
     assert_accounted(small_pool)
     assert held(small_pool) == 0
 
 
-def test_nothing_is_lost_of_a_pool_that_is_too_small(small_pool, namespaces, models):
-    """More images at once than there is room for: those that find none are sent again, and all are answered."""
+def test_all_images_are_answered_with_a_small_pool(small_pool, namespaces, models):
+    """More images at once than the pool has room for. Those without room are sent again, and all are answered."""
     added = small_pool.add_tenant("animals", models(labels="cat,dog", backbone="vit-tiny --layers 2 --hidden 48"))
     with connect(namespaces, added) as client:
         expected = {seed: client.infer(client.message("image_u8", image(seed), result_kind="logits"), 60).floats()
@@ -96,7 +96,7 @@ def test_nothing_is_lost_of_a_pool_that_is_too_small(small_pool, namespaces, mod
     def ask(seed):
         with connect(namespaces, added) as client:
             client.max_silent_tries = 50
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 300  # far beyond what any machine needs
             for _ in range(turns):
                 while True:
                     assert time.monotonic() < deadline
@@ -111,11 +111,11 @@ def test_nothing_is_lost_of_a_pool_that_is_too_small(small_pool, namespaces, mod
     with ThreadPoolExecutor(len(expected)) as pool:
         for done in [pool.submit(ask, seed) for seed in expected]:
             done.result()
-    wait_until(lambda: held(small_pool) == 0, "all are back")
+    wait_until(lambda: held(small_pool) == 0, "all packets are freed")
     assert_accounted(small_pool)
 
 
-def test_sequences_do_not_hold_their_packets_while_they_are_decoded(small_pool, namespaces):
+def test_generation_does_not_hold_packets(small_pool, namespaces):
     cases = json.loads((GENERATION / "greedy" / "golden.json").read_text(encoding="utf-8"))["cases"]
     added = small_pool.add_tenant("greedy", GENERATION / "greedy")
     with connect(namespaces, added) as client:

@@ -1,4 +1,4 @@
-"""Each planner answers alike, and may be chosen while requests run."""
+"""All planners give the same answers, and can be changed under traffic."""
 
 import json
 
@@ -7,7 +7,7 @@ from harness.appliance import CtlError
 from harness.clients import Traffic, assert_accounted, connect
 
 PLANNERS = ["naive", "turbo", "itif", "packed"]
-# Lengths that each planner lays out in another way.
+# Each planner lays these lengths out differently.
 REQUESTS = [[101, *range(2000, 2000 + length), 102] for length in (1, 60, 7, 30, 2, 61)]
 
 
@@ -16,7 +16,7 @@ def group_of(appliance):
     return group
 
 
-def test_every_planner_answers_alike_under_traffic(appliance, namespaces, models):
+def test_every_planner_gives_the_same_answers_under_traffic(appliance, namespaces, models):
     added = [appliance.add_tenant(f"tenant{i}", models(seed=i + 1)) for i in range(3)]
     name = group_of(appliance)["name"]
     with connect(namespaces, added[0]) as client:
@@ -44,7 +44,7 @@ def test_padding_is_counted(appliance, namespaces, models):
             client.infer_tokens(ids, "logits")
     group = group_of(appliance)
     assert group["tokens"] == sum(len(ids) for ids in REQUESTS)
-    assert group["rows"] == group["tokens"], "one request a batch has nothing to be padded to"
+    assert group["rows"] == group["tokens"], "a batch of one request needs no padding"
     assert "PADDING" in appliance.ctl("group", "list").stdout
 
 
@@ -59,7 +59,7 @@ def test_the_planner_and_the_profile_survive_a_restart(appliance, models):
     appliance.start()
     assert group_of(appliance)["planner"] == "itif"
     assert appliance.ctl_json("profile", "show", name) == shown
-    # Damaged: measured again.
+    # A damaged profile is measured again.
     appliance.stop()
     kept.write_text(kept.read_text(encoding="utf-8")[:-30], encoding="utf-8")
     appliance.start()
@@ -73,7 +73,7 @@ def test_the_planner_and_the_profile_survive_a_restart(appliance, models):
     (("profile", "run", "none"), "no group 'none'"),
     (("group", "update", "none", "--planner", "best"), "best"),
 ])
-def test_wrong_names_are_told(appliance, command, said):
+def test_errors_quote_wrong_names(appliance, command, said):
     with pytest.raises(CtlError) as error:
         appliance.ctl(*command)
     assert said in str(error.value), json.dumps(str(error.value))

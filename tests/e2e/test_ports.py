@@ -1,6 +1,5 @@
-"""Every kind of port that needs no NIC, with real requests wherever it can carry any: memif, tap, AF_XDP,
-pcap; ring and null, which cannot, at least start, account for what comes, and stop. (AF_PACKET carries
-every other test.)"""
+"""Every kind of port that needs no NIC. memif, tap, AF_XDP and pcap carry real requests. ring and null cannot; they
+start, account for their datagrams, and stop. All other tests use AF_PACKET."""
 
 import itertools
 import json
@@ -20,7 +19,7 @@ from harness.namespaces import CLIENT_IPV4, CLIENT_IPV6, SERVER_IPV4, SERVER_IPV
 from harness.xdp import why_no_xdp
 from itif_wire import Client
 
-F32 = 1e-4  # what the kernels promise in f32
+F32 = 1e-4  # tolerance of the kernels in f32
 SHORT_IDS = [101, 2000, 102]
 
 
@@ -40,14 +39,14 @@ def stops_cleanly(appliance):
 
 @pytest.fixture
 def f32_appliance(new_appliance):
-    """Not started: the test chooses its port."""
+    """Not started, so that the test can choose its port."""
     made = new_appliance()
     made.sections["device"] = {"dtype": "f32"}
     return made
 
 
 def same_as_golden(appliance, namespaces, name="plain-f32", **options):
-    """Every case of a golden model, over this appliance's port."""
+    """Checks every case of a golden model over this appliance's port."""
     golden = Golden(name)
     with connect(namespaces, appliance.add_tenant(name, golden.directory), rto_s=5, **options) as client:
         for case in golden.cases:
@@ -59,7 +58,7 @@ def same_as_golden(appliance, namespaces, name="plain-f32", **options):
 
 
 def loadgen_over_memif(appliance, tenants, server, local, *options):
-    """The report of a run in which nothing may be sent twice."""
+    """The report of a run without retransmissions."""
     report = appliance.directory / "loadgen.json"
     report.unlink(missing_ok=True)
     result = subprocess.run(
@@ -82,7 +81,7 @@ def test_memif(new_appliance, models):
     tenants = appliance.directory / "tenants.json"
     tenants.write_text(json.dumps(added), encoding="utf-8")
     try:
-        # IPv4 with many pieces a request; then another peer over the same socket, IPv6 with one piece each.
+        # IPv4 with many pieces per request, then another peer over the same socket: IPv6 with one piece per request.
         runs = [loadgen_over_memif(appliance, tenants, SERVER_IPV4, CLIENT_IPV4, "--rate", "400", "--requests",
                                    "400", "--lengths", "uniform:8-128", "--fragment-bytes", "64", "--flows", "4"),
                 loadgen_over_memif(appliance, tenants, SERVER_IPV6, CLIENT_IPV6, "--concurrency", "16",
@@ -98,7 +97,7 @@ def test_memif(new_appliance, models):
         assert each["answered"] == sum(row["answered"] for report in runs for row in report["tenants"]
                                        if row["name"] == each["name"])
     assert stats["datagrams"]["send_dropped"] == 0
-    # net_memif forgets its figures when its peer leaves.
+    # net_memif resets its statistics when its peer leaves.
     total = assert_accounted(appliance, ports=False)["total"]
     assert total["received"] > 800 and total["nic_missed"] == 0 and total["dropped"] == {}, total
     wait_until(lambda: health(appliance)["problems"], "the peer has left")
@@ -127,7 +126,7 @@ def test_tap(f32_appliance, namespaces):
                             fragment_bytes=64)
     wait_until(lambda: appliance.ctl_json("stats")["total"]["answered"] == asked, "all are counted")
     total = assert_accounted(appliance)["total"]
-    # What the kernel says by itself on a new interface is not for us.
+    # The kernel sends unsolicited frames on a new interface.
     assert set(total["dropped"]) <= {"ip_not_ours", "icmp_unsupported", "ip_header_unsupported"}, total
     assert total["nic_missed"] == 0
     stops_cleanly(appliance)
@@ -162,7 +161,7 @@ def test_af_xdp(f32_appliance, namespaces):
 
 
 class Recording(Client):
-    """A client whose datagrams go to a list, as frames of `source_port`, and come from one."""
+    """A client that sends into a list, as frames of `source_port`, and receives from a list."""
 
     def __post_init__(self):
         super().__post_init__()
@@ -197,7 +196,7 @@ def arp_request():
 
 
 def test_pcap(f32_appliance, namespaces):
-    """Tenants of the registry answer a capture from its first frame on."""
+    """Restored tenants answer a capture from its first frame on."""
     appliance = f32_appliance
     golden = Golden("sentence-mean-f16")
     appliance.use_port("net_null0", "no-rx=1").start()
@@ -214,7 +213,7 @@ def test_pcap(f32_appliance, namespaces):
             order = list(range(len(message.offsets())))
             client.send_pieces(message, order[::-1])  # the last piece first
             asked.append((client, case, message))
-    liar.send_raw(liar.tokens(SHORT_IDS).piece(0)[:-1] + b"\0\0")  # longer than it says
+    liar.send_raw(liar.tokens(SHORT_IDS).piece(0)[:-1] + b"\0\0")  # longer than its header says
     liar.key = bytes(16)
     liar.send_pieces(liar.tokens(SHORT_IDS))  # tagged with a wrong key
     liar.send_raw(b"neither long enough")
@@ -230,23 +229,23 @@ def test_pcap(f32_appliance, namespaces):
     assert repeated == 1 and total["dropped"] == {"wire_bad_length": 1, "bad_tag": 1, "wire_too_short": 1}, total
     stops_cleanly(appliance)
 
-    written = [frame for frame in read_frames(responses) if not frame[0] & 1]  # but announcements
+    written = [frame for frame in read_frames(responses) if not frame[0] & 1]  # without announcements
     assert all(frame[:6] == OUR_MAC and frame[6:12] == PCAP_MAC for frame in written)
     assert sum(frame[12:14] == ETH_ARP.to_bytes(2, "big") for frame in written) == 1
     datagrams = [each for frame in written if (each := udp_of(frame))]
     assert all(each.checksums_hold and each.source == (SERVER_IPV4, UDP_PORT) for each in datagrams)
     for client in (whole, pieces, liar):
         client.hear(datagrams)
-    assert not liar.heard, "junk and a wrong tag have no answer"
+    assert not liar.heard, "junk and wrong tags must get no answer"
     for client, case, message in asked:
         heard = list(client.heard)
         golden.compare(case, client.wait(message, timeout_s=0.5, retransmit=False), F32)
-        client.heard = heard  # in whatever order they were answered
+        client.heard = heard  # answers may be in any order
     for client in (whole, pieces, liar):
         client.close()
 
 
-def test_a_pcap_that_is_not_there(new_appliance):
+def test_a_missing_pcap_file(new_appliance):
     appliance = new_appliance()
     appliance.use_port("net_pcap0", "rx_pcap=/nonexistent/requests.pcap,tx_pcap=/tmp/never.pcap")
     status, output = appliance.run_to_the_end()
@@ -259,8 +258,8 @@ def test_a_pcap_that_is_not_there(new_appliance):
 
 
 @pytest.mark.parametrize("device, arguments", [("net_ring0", ""), ("net_null0", "no-rx=1")])
-def test_a_port_on_which_nobody_asks(new_appliance, models, device, arguments):
-    """It serves control: tenants come and go. A ring brings back our own announcements."""
+def test_a_port_without_requests(new_appliance, models, device, arguments):
+    """Control works: tenants are added and removed. A ring loops our announcements back."""
     appliance = new_appliance().use_port(device, arguments)
     appliance.start()
     assert health(appliance)["status"] == "ok"
@@ -269,19 +268,19 @@ def test_a_port_on_which_nobody_asks(new_appliance, models, device, arguments):
     assert appliance.ctl("tenant", "remove", "t").returncode == 0
     total = assert_accounted(appliance)["total"]
     assert total["forwarded"] == total["held"] == 0
-    assert total["received"] == (4 if device == "net_ring0" else 0), "3 addresses, and their groups"
+    assert total["received"] == (4 if device == "net_ring0" else 0), "announcements of 3 addresses and their groups"
     stops_cleanly(appliance)
 
 
 def test_null_floods_junk(new_appliance, models):
-    """Frames of zeros as fast as they can be read: each is counted, none is kept, control answers."""
+    """Endless frames of zeros are counted, none is held, and control answers."""
     appliance = new_appliance().use_port("net_null0", "size=128,copy=1")
     appliance.start()
     before = dropped(appliance, "not_ethernet_ours")
     appliance.add_tenant("t", models())
     wait_dropped(appliance, "not_ethernet_ours", before + 100_000)
     assert health(appliance)["status"] == "ok"
-    drops = assert_accounted(appliance, settle_s=10, ports=False)  # whose figures are of another moment
+    drops = assert_accounted(appliance, settle_s=10, ports=False)  # its statistics are read at another moment
     assert drops["total"]["held"] == drops["total"]["forwarded"] == 0
     assert set(drops["total"]["dropped"]) == {"not_ethernet_ours"}
     assert port_figures(appliance)["rx_no_mbuf"] == 0

@@ -1,4 +1,4 @@
-"""The appliance is a host like others: ARP, neighbour discovery, ping, the protocol's own ping."""
+"""The appliance behaves as a host: ARP, neighbour discovery, ping, and the protocol's ping."""
 
 import re
 import socket
@@ -23,7 +23,7 @@ def test_ping_and_neighbours_of_both_families(appliance, namespaces):
     neighbours = namespaces.in_client("ip", "neigh")
     for address in (SERVER_IPV4, SERVER_IPV6):
         assert re.search(rf"^{address} .*lladdr", neighbours, re.M), neighbours
-    # As large as one frame takes, with every byte back.
+    # The largest ping that fits one frame.
     namespaces.in_client("ping", "-c", "2", "-i", "0.05", "-W", "2", "-M", "do", "-s", "1472", SERVER_IPV4)
     assert_accounted(appliance)
 
@@ -49,8 +49,8 @@ def test_the_protocols_ping_and_hello(appliance, namespaces, address):
         assert client.hello() != 0
 
 
-def test_checksums_that_the_kernel_left_to_hardware(appliance, namespaces):
-    """Over a veth, UDP checksums of local senders are never completed; of forged ones, wrong is wrong."""
+def test_udp_checksums_left_to_hardware(appliance, namespaces):
+    """Over a veth, the kernel never completes UDP checksums of local senders. Forged wrong checksums are dropped."""
     with stranger(namespaces) as client:
         client.ping(b"with a partial checksum")
     assert assert_accounted(appliance)["total"]["dropped"].get("udp_checksum", 0) == 0
@@ -89,7 +89,7 @@ def test_vlan_tagged_frames(new_appliance, namespaces):
 
 
 def groups_of_report(frame, mac):
-    """The groups in an MLDv2 report of ours; None if the frame is another."""
+    """The groups in the appliance's MLDv2 report, or None if the frame is no report."""
     if frame[:6] != ALL_REPORT_LISTENERS or frame[6:12] != mac_bytes(mac) or frame[62] != MLD_REPORT:
         return None
     source, target, message = frame[22:38], frame[38:54], frame[62:]
@@ -107,11 +107,11 @@ def expected_groups(mac):
     return {solicited_node(socket.inet_pton(socket.AF_INET6, SERVER_IPV6)[13:]), solicited_node(mac_bytes(mac)[3:])}
 
 
-def test_a_starting_appliance_is_known_before_anyone_asks(new_appliance, namespaces):
-    """Hosts that knew another machine under its addresses learn the new one; switches, its groups."""
+def test_a_starting_appliance_announces_itself(new_appliance, namespaces):
+    """Hosts that had another machine's MAC address for its addresses learn the new one. Switches learn its groups."""
     link = namespaces.client_link
     for family, address in (("ipv4", SERVER_IPV4), ("ipv6", SERVER_IPV6)):
-        if family == "ipv4":  # else what is younger than a second is kept
+        if family == "ipv4":  # by default entries younger than a second are kept
             namespaces.in_client("sysctl", "-qw", f"net.ipv4.neigh.{link}.locktime=0")
         namespaces.in_client("ip", "neigh", "replace", address, "lladdr", "02:00:00:00:00:77", "dev", link,
                              "nud", "stale")
@@ -128,7 +128,7 @@ def test_a_starting_appliance_is_known_before_anyone_asks(new_appliance, namespa
 
 
 def test_a_group_query_is_answered(appliance):
-    """As a switch that snoops asks, every two minutes or so."""
+    """A snooping switch sends such queries about every two minutes."""
     mac = appliance.ctl_json("health")["appliance"]["ports"][0]["mac"]
     source = socket.inet_pton(socket.AF_INET6, "fe80::77")
     target = socket.inet_pton(socket.AF_INET6, "ff02::1")

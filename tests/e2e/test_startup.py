@@ -1,4 +1,4 @@
-"""What cannot start says so in one line that names the cause and the remedy, and ends with a status."""
+"""A failed start prints one line that names the cause and the remedy, and ends with an exit status."""
 
 import os
 import socket
@@ -44,19 +44,19 @@ def test_config_check_finds_the_same(new_appliance):
     assert result.returncode > 0 and "device.kind" in result.stdout + result.stderr
 
 
-def test_an_interface_that_is_not_there(new_appliance):
+def test_a_missing_interface(new_appliance):
     appliance = new_appliance()
     appliance.eal[-1] = "--vdev=net_af_packet0,iface=nosuchlink"
     refusal(appliance, "net_af_packet0")
 
 
-def test_a_port_that_no_one_made(new_appliance):
+def test_a_missing_port(new_appliance):
     appliance = new_appliance()
     appliance.port["device"] = "net_af_packet7"
     refusal(appliance, "net_af_packet7")
 
 
-def test_an_eal_argument_that_does_not_exist(new_appliance):
+def test_an_unknown_eal_argument(new_appliance):
     appliance = new_appliance()
     appliance.eal.append("--no-such-argument")
     refusal(appliance, "eal")
@@ -95,10 +95,10 @@ def test_a_busy_prometheus_port(new_appliance, namespaces):
         refusal(appliance, "127.0.0.1:9464", "in use")
 
 
-@pytest.mark.skipif(not HUGEPAGES, reason="no hugepages on this machine: their absence cannot be made")
+@pytest.mark.skipif(not HUGEPAGES, reason="no hugepages on this machine to hide from itifd")
 def test_no_hugepages(new_appliance, namespaces):
-    """A mount namespace without hugetlbfs, as on a fresh machine: one line says what it costs and what
-    to do, and it serves."""
+    """A mount namespace without hugetlbfs, as on a new machine. itifd serves, and one line gives the cost and the
+    remedy."""
     appliance = new_appliance()
     script = 'umount -a -t hugetlbfs; exec "$@"'
     appliance.start(prefix=("unshare", "--mount", "sh", "-c", script, "sh"))
@@ -115,7 +115,7 @@ def test_no_permission(new_appliance):
     refusal(appliance, prefix=("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"))
 
 
-def test_a_state_directory_that_cannot_be_made(new_appliance):
+def test_a_state_directory_that_cannot_be_created(new_appliance):
     appliance = new_appliance()
     blocker = appliance.directory / "file"
     blocker.write_text("not a directory", encoding="utf-8")
@@ -141,7 +141,7 @@ def fill(path):
 
 
 def test_a_full_disk(new_appliance, models):
-    """The registry on a small file system without room: adding says so, and nothing breaks."""
+    """The registry on a small, full file system. Adding a tenant reports it, and the appliance keeps working."""
     appliance = new_appliance()
     state = appliance.directory / "small"
     state.mkdir()
@@ -152,7 +152,7 @@ def test_a_full_disk(new_appliance, models):
         added = appliance.add_tenant("before", models(seed=1))
         fill(state / "filler")
         failed = None
-        for turn in range(40):  # what SQLite has allocated already may take a few rows
+        for turn in range(40):  # SQLite's allocated pages may hold a few more rows
             result = appliance.ctl("tenant", "add", f"t{turn}", "--model", str(models(seed=1)), check=False)
             if result.returncode != 0:
                 failed = result

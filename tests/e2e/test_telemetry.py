@@ -1,11 +1,10 @@
-"""Figures as operators get them: dpdk-telemetry.py, Prometheus, itifctl."""
+"""Metrics for operators: dpdk-telemetry.py, Prometheus, itifctl."""
 
 import json
 import re
-import time
 from pathlib import Path
 
-from harness.clients import assert_accounted, connect, wait_until
+from harness.clients import assert_accounted, connect, wait_dropped, wait_until
 from harness.dpdk_tools import telemetry
 from harness.namespaces import SERVER_IPV4, run
 
@@ -44,7 +43,7 @@ def test_prometheus_serves_the_same_figures(new_appliance, namespaces, models):
         for turn in range(5):
             client.infer_tokens([101, 1000 + turn, 102], "logits")
         client.send_raw(b"rubbish")
-        time.sleep(0.2)
+        wait_dropped(appliance, "wire_too_short", 1)
     script = ("import urllib.request as u; "
               "print(u.urlopen('http://127.0.0.1:9464/metrics', timeout=5).read().decode())")
     text = run("ip", "netns", "exec", namespaces.server, "/usr/bin/python3", "-c", script)
@@ -67,7 +66,7 @@ def test_stats_add_up(appliance, namespaces, models):
     by_name = {tenant["name"]: tenant for tenant in stats["tenants"]}
     assert by_name["t0"]["answered"] == 3 and by_name["t1"]["answered"] == 4
     assert stats["total"]["answered"] == 7
-    # Histograms are published when a reader has asked: the second look is the current one.
+    # Reading asks for publication of the histograms, so that the second read is current.
     wait_until(lambda: appliance.ctl_json("stats")["stages"]["total"]["count"] == 7, "stages are counted")
     assert stats["stages"]["execute"]["p50_us"] > 0
     for arguments in (["stats"], ["drops"], ["device"], ["health"], ["group", "list"], ["tenant", "list"]):
@@ -77,7 +76,7 @@ def test_stats_add_up(appliance, namespaces, models):
     assert_accounted(appliance)
 
 
-def test_nothing_is_left_behind_by_a_run(appliance, namespaces):
+def test_stop_removes_the_control_socket(appliance, namespaces):
     namespaces.in_client("ping", "-c", "1", "-W", "2", SERVER_IPV4)
     assert appliance.stop() == 0
     assert not Path(appliance.endpoint.removeprefix("ipc://")).exists()

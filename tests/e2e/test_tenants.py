@@ -1,4 +1,4 @@
-"""Tenants come, change and go under traffic, and nobody else loses anything."""
+"""Tenants are added, changed and removed under traffic, without losses for other tenants."""
 
 import contextlib
 
@@ -12,7 +12,7 @@ IDS = [101, 2000, 2001, 102]
 
 @contextlib.contextmanager
 def bystanders(appliance, namespaces, models, count=2):
-    """Traffic of tenants that nothing is done to; at the end all of it must have been answered."""
+    """Traffic of other tenants, all of which must be answered."""
     added = [appliance.add_tenant(f"bystander{i}", models(seed=i + 1)) for i in range(count)]
     traffic = [Traffic(connect(namespaces, each)) for each in added]
     with contextlib.ExitStack() as stack:
@@ -26,7 +26,7 @@ def bystanders(appliance, namespaces, models, count=2):
         assert not each.losses and not each.refusals, (each.losses, each.refusals)
 
 
-def test_adding_updating_and_removing_disturbs_no_one(appliance, namespaces, models):
+def test_adding_updating_and_removing_disturbs_no_others(appliance, namespaces, models):
     with bystanders(appliance, namespaces, models) as traffic:
         for turn in range(4):
             added = appliance.add_tenant("passing", models(seed=10 + turn))
@@ -43,7 +43,7 @@ def test_adding_updating_and_removing_disturbs_no_one(appliance, namespaces, mod
     assert_accounted(appliance)
 
 
-def test_a_model_swap_under_its_own_traffic_loses_nothing(appliance, namespaces, models):
+def test_a_model_swap_under_traffic_loses_no_request(appliance, namespaces, models):
     added = appliance.add_tenant("swapped", models(seed=1))
     with Traffic(connect(namespaces, added)) as traffic:
         for turn in range(4):
@@ -80,7 +80,7 @@ def test_keys_rotate_one_generation_at_a_time(appliance, namespaces, models):
             assert client.infer_tokens(IDS, "logits")
 
 
-def test_a_quota_refuses_the_excess_and_says_when(appliance, namespaces, models):
+def test_a_quota_refuses_the_excess_and_says_when_to_retry(appliance, namespaces, models):
     added = appliance.add_tenant("quota", models(), "--quota-rps", "5")
     refused = []
     with connect(namespaces, added) as client:
@@ -120,7 +120,7 @@ def tenants(appliance):
     return answer["tenants"] if isinstance(answer, dict) else answer
 
 
-def test_names_are_taken_once_and_unknown_ones_are_named(appliance, models):
+def test_errors_quote_taken_and_unknown_names(appliance, models):
     appliance.add_tenant("one", models())
     with pytest.raises(CtlError, match="one"):
         appliance.add_tenant("one", models())

@@ -1,5 +1,5 @@
-"""The Python client against a scripted server on the loopback: each thing that section 9 of
-docs/protocol.md makes it do. Needs no root and no appliance."""
+"""The Python client against a scripted server on the loopback: each rule of section 9 of docs/protocol.md.
+Needs no root and no appliance."""
 
 import socket
 import struct
@@ -13,7 +13,7 @@ KEY = bytes(range(16))
 
 
 class Server:
-    """Answers the n-th well-formed datagram with script(n, datagram): a list of datagrams."""
+    """Answers the n-th well-formed datagram with the list of datagrams that script(n, datagram) returns."""
 
     def __init__(self, script):
         self.script = script
@@ -86,7 +86,7 @@ def types(server) -> list[str]:
     return [wire.TYPES[d.header.type] for d in server.seen]
 
 
-def test_one_there_one_back(serve):
+def test_one_datagram_each_way(serve):
     server, client = serve(lambda n, d: response(d, [1.0, 2.0]))
     got = client.infer_tokens([101, 2003, 102], result_kind="embedding", budget_us=25_000)
     assert got.value() == [1.0, 2.0]
@@ -104,16 +104,16 @@ def test_silence_repeats_the_first_piece(serve):
     assert offsets == [(0, False), (64, False), (0, True), (0, True)]
 
 
-def test_silence_for_ever_is_lost(serve):
+def test_a_request_without_any_answer_is_lost(serve):
     server, client = serve(lambda n, d: [])
     with pytest.raises(wire.Lost):
         client.infer_text("anyone?")
     assert len(server.seen) == 1 + client.max_silent_tries
 
 
-def test_the_servers_resend_is_served(serve):
+def test_the_servers_resend_is_answered(serve):
     def script(n, d):
-        if n == 3:  # all but the middle piece
+        if n == 3:  # the middle pieces are missing
             return [answer(d, wire.RESEND, wire.build_ranges([(64, 128)]), total_bytes=300, fragment_bytes=64)]
         return response(d, [3.0]) if n == 5 else []
 
@@ -159,7 +159,7 @@ def test_a_whole_response_of_several_pieces_is_acknowledged(serve):
     assert types(server) == ["request", "ack"]
 
 
-def test_busy_is_a_sign_of_life(serve):
+def test_busy_keeps_a_request_alive(serve):
     def script(n, d):
         return response(d, [1.0]) if n == 9 else [answer(d, wire.BUSY, aux=3)]
 
@@ -190,7 +190,7 @@ def test_a_token_is_fetched_when_required(serve):
     assert types(server)[3:] == ["request"]
 
 
-def test_wrong_and_missing_tags_are_not_believed(serve):
+def test_wrong_and_missing_tags_are_ignored(serve):
     forged = {
         1: lambda d: response(d, [9.0], key=bytes(16)),
         2: lambda d: response(d, [9.0], auth=0),
@@ -202,7 +202,7 @@ def test_wrong_and_missing_tags_are_not_believed(serve):
     assert len(server.seen) == 4
 
 
-def test_an_unknown_tenant_is_told_without_a_tag(serve):
+def test_unknown_tenant_needs_no_tag(serve):
     server, client = serve(lambda n, d: [answer(d, wire.STATUS, b"no such tenant", auth=0, status=1)])
     with pytest.raises(wire.Refused) as refused:
         client.infer_text("hello?")
@@ -237,7 +237,7 @@ def test_ping_and_hello(serve):
     assert client.hello() == 5 and client.token == 5
 
 
-def test_mischief(serve):
+def test_wrong_pieces_can_be_sent(serve):
     server, client = serve(lambda n, d: [])
     message = client.tokens(range(100), fragment_bytes=64)
     client.send_pieces(message, [3, 0, 0])

@@ -1,4 +1,4 @@
-"""docs/protocol.md against tests/e2e/itif_format.py, which was written from it. Needs no root and no
+"""Checks docs/protocol.md against tests/e2e/itif_format.py, which was written from it. Needs no root and no
 appliance."""
 
 import re
@@ -95,7 +95,7 @@ def test_name_tables():
 def test_vectors_of_the_tag():
     assert wire.siphash128(KEY, b"").hex() in DOCUMENT
     assert wire.siphash128(KEY, b"\0").hex() in DOCUMENT
-    # From the reference code's vectors_sip128: the input 00 01 … of 15 bytes, a whole word and a rest.
+    # From the reference code's vectors_sip128: the input 00 01 … of 15 bytes, a full and a partial word.
     assert wire.siphash128(KEY, bytes(range(15))).hex() == "5493e99933b0a8117e08ec0f97cfc3d9"
 
 
@@ -117,7 +117,7 @@ def test_the_classes_of_the_example():
     assert wire.encode_classes(classes) == datagram.payload
 
 
-def test_what_is_said_to_the_unproven_is_not_larger_than_what_it_answers():
+def test_answers_to_unverified_senders_are_not_larger_than_requests():
     for question, answer in (("hello", "token"), ("ping", "pong"), ("request", "status_token_required")):
         assert len(BLOCKS[answer][0]) <= len(BLOCKS[question][0])
 

@@ -1,5 +1,5 @@
-// One input of the tokenizers' fuzz targets: a text, in which the first U+0000 separates a pair, encoded and
-// checked for what every tokenizer promises.
+// Encodes one input of the tokenizers' fuzz targets, a text in which the first U+0000 separates a
+// pair, and checks the guarantees of every tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "base/check.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace itif::fuzz {
 
-// What three bits choose of.
+// The values of max_tokens that three bits of the input choose from.
 inline constexpr uint32_t kTokenLimits[] = {UINT32_MAX, 2, 3, 4, 5, 8, 16, 64};
 
-inline void encode_input(const model::Tokenizer& tokenizer, std::string_view text,
-                         const model::EncodeOptions& options) {
+inline void encode_input(const text::Tokenizer& tokenizer, std::string_view text,
+                         const text::EncodeOptions& options) {
   std::optional<std::string_view> pair;
   if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
     pair = text.substr(zero + 1);
@@ -24,9 +24,9 @@ inline void encode_input(const model::Tokenizer& tokenizer, std::string_view tex
   }
   std::vector<int32_t> ids{-7};
   std::vector<uint8_t> types{9};
-  const model::EncodeStatus status = tokenizer.encode(text, pair, options, ids, types);
+  const text::EncodeStatus status = tokenizer.encode(text, pair, options, ids, types);
   CHECK(ids.size() == types.size() && ids[0] == -7 && types[0] == 9);
-  if (status != model::EncodeStatus::kOk) {
+  if (status != text::EncodeStatus::kOk) {
     CHECK(ids.size() == 1);
     return;
   }

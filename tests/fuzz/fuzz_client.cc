@@ -1,5 +1,5 @@
-// What a client hears: any sequence of datagrams and silences, against requests in flight. Every
-// request ends at most once, and all of them once they are cancelled.
+// Datagrams and silences in any sequence, received by a client with requests in flight. Every
+// request must end at most once, and exactly once after cancel().
 //
 //   input = { u8: the silence before, 2^(n mod 32) ns; u16 bytes (little-endian); datagram }*
 #include <array>
@@ -17,7 +17,7 @@ using namespace itif;
 
 constexpr size_t kRequests = 3;
 
-// Takes everything that is sent; gives what the test holds out.
+// Accepts all datagrams sent, and receives the one that the test sets.
 class OneDatagram final : public client::Transport {
  public:
   uint32_t num_flows() const noexcept override { return 1; }

@@ -1,4 +1,4 @@
-// A config.json that a tenant brought; of an image model its text is a preprocessor_config.json, too.
+// A tenant's config.json. For an image model the same text also serves as preprocessor_config.json.
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -6,12 +6,12 @@
 
 #include "backbone/open_model.h"
 #include "base/check.h"
-#include "model/json_file.h"
+#include "json/json_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace itif::model;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto json = parse_json_object(text, "config.json");
+  const auto json = itif::json_file::parse_json_object(text, "config.json");
   if (!json) {
     CHECK(!json.error().message.empty());
     return 0;

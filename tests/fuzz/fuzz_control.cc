@@ -1,5 +1,5 @@
-// A control message from anyone who may connect: its envelope, its operation, and the answer that
-// tells what is wrong with it, which must itself be sound JSON.
+// A control message from a client that may connect: its envelope, its operation, and the error
+// answer, which must be valid JSON.
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>

@@ -1,5 +1,6 @@
-// A file of cost tables, which a disk may have damaged and anyone with the folder may have written. The
-// input is everything before the checksum line: what the checksum would stop is not worth fuzzing.
+// A file of cost tables, possibly damaged by a disk or written by anyone with access to the folder.
+// The input is the text before the checksum line, so that inputs are not stopped by a wrong
+// checksum.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// An Ethernet frame from anywhere, with anything a NIC may have said of it: parsed, answered if it is
-// a neighbour's question or an echo, and its UDP payload parsed as a datagram.
+// An Ethernet frame with any offload flags of a NIC. It is parsed, answered if it is a neighbour or
+// echo request, and its UDP payload is parsed as a datagram.
 //
 //   input = u8: checksum states (2 bits IP, 2 bits UDP), VLAN stripped (1 bit); then the frame
 #include <rte_mbuf.h>
@@ -30,8 +30,8 @@ const net::LocalAddresses& local_addresses() {
   return local;
 }
 
-// Lets the answer be written into the frame's own buffer, which is as long as the frame and has the
-// usual headroom in front.
+// Has the answer written into the frame's buffer, which is as long as the frame and has the usual
+// headroom.
 void answer(std::span<const std::byte> bytes, const net::Frame& frame) {
   std::vector<std::byte> buffer(RTE_PKTMBUF_HEADROOM + bytes.size());
   std::memcpy(buffer.data() + RTE_PKTMBUF_HEADROOM, bytes.data(), bytes.size());
@@ -55,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                             .l4_checksum = static_cast<net::ChecksumState>(data[0] >> 2 & 3),
                             .vlan_stripped = (data[0] & 0x10) != 0,
                             .vlan_tci = 7};
-  // A copy of its own, so that AddressSanitizer sees a read in front of the frame, too.
+  // A copy, so that AddressSanitizer also sees a read before the frame.
   const std::vector<uint8_t> exact(data + 1, data + size);
   const auto bytes = std::as_bytes(std::span(exact));
   net::Frame frame;

@@ -1,5 +1,5 @@
-// A text payload, as RoBERTa's and ALBERT's tokenizers see it: any bytes, with and without a pair, cut or
-// refused.
+// A text payload for RoBERTa's and ALBERT's tokenizers: any bytes, with and without a pair,
+// truncated or refused.
 //
 //   input = u8: which tokenizer, truncation, 3 bits of max_tokens; text, in which the first U+0000
 //           separates a pair
@@ -11,11 +11,11 @@
 
 #include "base/check.h"
 #include "encode_input.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace {
 
-using namespace itif::model;
+using namespace itif::text;
 
 std::unique_ptr<Tokenizer> open(const char* family) {
   auto loaded = load_tokenizer(std::string(ITIF_TEST_DATA) + "/" + family + "_tokenizer");

@@ -1,4 +1,4 @@
-// A generation_config.json that a tenant brought.
+// A tenant's generation_config.json.
 //
 //   input = the file
 #include <cstddef>
@@ -6,14 +6,14 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "json/json_file.h"
 #include "model/generation_config.h"
-#include "model/json_file.h"
 #include "model/spec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace itif::model;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto object = parse_json_object(text, "generation_config.json");
+  const auto object = itif::json_file::parse_json_object(text, "generation_config.json");
   if (!object) {
     CHECK(!object.error().message.empty());
     return 0;

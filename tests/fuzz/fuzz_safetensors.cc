@@ -1,4 +1,4 @@
-// A whole .safetensors file that a tenant brought: its prefix and header.
+// A tenant's .safetensors file: its prefix and header.
 #include <cstddef>
 #include <cstdint>
 #include <span>

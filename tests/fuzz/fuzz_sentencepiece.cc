@@ -1,5 +1,5 @@
-// A SentencePiece model that a tenant brought, and a text through it. The library is not ours, but a model
-// must not take the appliance down.
+// A tenant's SentencePiece model, and a text encoded with it. The library is third-party, but no
+// model may crash the appliance.
 //
 //   input = the file
 #include <cstddef>
@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "base/check.h"
-#include "model/sentencepiece_file.h"
+#include "text/sentencepiece_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   sentencepiece::SentencePieceProcessor model;
   const std::string bytes(reinterpret_cast<const char*>(data), size);
-  if (const auto read = itif::model::parse_sentencepiece(bytes, "spiece.model", model); !read) {
+  if (const auto read = itif::text::parse_sentencepiece(bytes, "spiece.model", model); !read) {
     CHECK(!read.error().message.empty());
     return 0;
   }

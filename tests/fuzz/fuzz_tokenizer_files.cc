@@ -1,4 +1,4 @@
-// A tokenizer.json or vocab.txt that a tenant brought, and a text through the tokenizer it makes.
+// A tenant's tokenizer.json or vocab.txt, and a text encoded with that tokenizer.
 //
 //   input = u8: 0 a tokenizer.json, else a vocab.txt; then the file
 #include <cstddef>
@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/check.h"
-#include "model/wordpiece_files.h"
+#include "text/wordpiece_files.h"
 
 namespace {
 
-using namespace itif::model;
+using namespace itif::text;
 
 void use(const WordPieceConfig& config) {
   const auto tokenizer = WordPieceTokenizer::create(config);

@@ -1,4 +1,4 @@
-// A UDP payload from anywhere: parse it, and read what it carries as every kind it could be.
+// A UDP payload: parses it, then reads its contents as every kind that it could be.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -59,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   read_payload(datagram);
 
-  // What was parsed can be built again: the same bytes but for the tag, which then is valid.
+  // Building the parsed datagram again gives the same bytes, except the tag, which is then valid.
   const Key key{};
   verify_tag(key, datagram);
   std::vector<std::byte> again(size);

@@ -1,4 +1,5 @@
-// A text payload, as the tokenizers see it: any bytes, with and without a pair, cut or refused.
+// A text payload for the WordPiece tokenizer: any bytes, with and without a pair, truncated or
+// refused.
 //
 //   input = u8: options (lower case, accents, Chinese, cleaning, truncation; 3 bits of max_tokens); text,
 //           in which the first U+0000 separates a pair
@@ -9,11 +10,11 @@
 
 #include "base/check.h"
 #include "encode_input.h"
-#include "model/wordpiece.h"
+#include "text/wordpiece.h"
 
 namespace {
 
-using namespace itif::model;
+using namespace itif::text;
 
 const Tokenizer& tokenizer(unsigned options) {
   static std::unique_ptr<WordPieceTokenizer> made[16];

@@ -1,6 +1,6 @@
-// Runs a fuzz target without a fuzzer: every file of a corpus as it is, then a bounded number of
-// seeded mutations of them. This is what `meson test --suite fuzz` does in an ordinary build, so that
-// a target never rots; finding new inputs is libFuzzer's work (-Dfuzz=true with CXX=clang++).
+// Runs a fuzz target without a fuzzer: every file of a corpus, then a bounded number of seeded
+// mutations. `meson test --suite fuzz` uses it in an ordinary build. libFuzzer finds new inputs
+// (-Dfuzz=true with CXX=clang++).
 //
 //   fuzz_<name> CORPUS_DIRECTORY [RUNS] [SEED]      fuzz_<name> FILE     one input, to look at a crash
 //
@@ -23,7 +23,7 @@
 #include "base/random.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-// The sanitizers', if they are linked.
+// Defined only if a sanitizer is linked.
 extern "C" void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));
 
 namespace {
@@ -53,7 +53,7 @@ void on_signal(int signal_number) {
 
 void run(const Input& input) {
   current_input = &input;
-  // An exact allocation, so that AddressSanitizer sees a read past the end.
+  // An allocation of the exact size, so that AddressSanitizer sees a read past the end.
   const Input exact(input);
   LLVMFuzzerTestOneInput(exact.data(), exact.size());
   current_input = nullptr;
@@ -64,7 +64,7 @@ Input read_file(const std::filesystem::path& path) {
   return Input(std::istreambuf_iterator<char>(file), {});
 }
 
-// Values at which lengths and offsets go wrong.
+// Boundary values of lengths and offsets.
 uint64_t boundary_value(itif::Random& random) {
   constexpr uint64_t kValues[] = {0,
                                   1,
@@ -96,14 +96,14 @@ size_t position(itif::Random& random, const Input& input) {
 void mutate(itif::Random& random, const std::vector<Input>& corpus, Input& input) {
   const auto at = [&](size_t i) { return input.begin() + static_cast<std::ptrdiff_t>(i); };
   switch (random.below(8)) {
-    case 0:  // a bit
+    case 0:  // flip a bit
       if (!input.empty())
         input[random.below(input.size())] ^= static_cast<uint8_t>(1u << random.below(8));
       break;
-    case 1:  // a byte
+    case 1:  // replace a byte
       if (!input.empty()) input[random.below(input.size())] = static_cast<uint8_t>(random.next());
       break;
-    case 2: {  // a number
+    case 2: {  // write a boundary value
       const uint64_t value = boundary_value(random);
       const size_t bytes = size_t{1} << random.below(4);
       if (input.size() >= bytes) {
@@ -113,16 +113,16 @@ void mutate(itif::Random& random, const std::vector<Input>& corpus, Input& input
       }
       break;
     }
-    case 3:  // cut the end
+    case 3:  // truncate
       input.resize(position(random, input));
       break;
-    case 4: {  // take a span out
+    case 4: {  // remove a span
       const size_t first = position(random, input);
       const size_t last = std::min(input.size(), first + static_cast<size_t>(random.below(16)));
       input.erase(at(first), at(last));
       break;
     }
-    case 5: {  // put bytes in
+    case 5: {  // insert bytes
       Input added(random.below(16) + 1);
       for (auto& byte : added) byte = static_cast<uint8_t>(random.next());
       input.insert(at(position(random, input)), added.begin(), added.end());
@@ -135,7 +135,7 @@ void mutate(itif::Random& random, const std::vector<Input>& corpus, Input& input
       input.insert(at(position(random, input)), copy.begin(), copy.end());
       break;
     }
-    case 7: {  // go on as another input does
+    case 7: {  // continue with the rest of another input
       const Input& other = corpus[random.below(corpus.size())];
       const size_t from = position(random, other);
       input.resize(position(random, input));
@@ -170,7 +170,7 @@ int main(int argc, char** argv) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(path, error))
     if (entry.is_regular_file()) files.push_back(entry.path());
-  std::sort(files.begin(), files.end());  // so that a seed means the same everywhere
+  std::sort(files.begin(), files.end());  // so that a seed gives the same run on every machine
   if (files.empty()) {
     std::fprintf(stderr, "%s: no corpus there\n", path.c_str());
     return 2;

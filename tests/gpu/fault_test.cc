@@ -1,5 +1,5 @@
-// A GPU's own fault, which the simulator can only pretend: a kernel writes where there is no memory. Run apart from
-// other tests: it takes the process's device from them.
+// A real GPU fault, which the simulator can only imitate: a kernel writes to an address without
+// memory. It runs in a separate process, because it breaks the process's device for other tests.
 #include "../simt/device_fixture.h"
 
 namespace itif::device {

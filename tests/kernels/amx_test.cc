@@ -1,5 +1,6 @@
-// The AMX kernel on emulated tiles, on any CPU with AVX512-BF16: what is checked is the walk over
-// tiles, panels and padding. On CPUs with AMX the suite runs the same kernel on the hardware's.
+// The AMX kernels on emulated tiles, on any CPU with AVX512-BF16. They check the iteration over
+// tiles, panels and padding. On CPUs with AMX the suite runs the same kernels on the hardware's
+// tiles.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,7 +18,8 @@
 namespace itif::kernels {
 namespace {
 
-// As the hardware: 16 rows of 64 bytes; strided loads and stores; even elements of a pair first.
+// Tiles like the hardware's: 16 rows of 64 bytes, strided loads and stores, even elements of a pair
+// first.
 struct EmulatedTiles {
   uint32_t tile[8][16][16];
 
@@ -75,7 +77,7 @@ TEST(AmxAttention, MatchesTheReferenceOnEmulatedTiles) {
                            .num_heads = kHeads,
                            .head_size = head_size,
                            .scale = scale};
-      // Scratch holds whatever the last batch left: NaN must not spread from it.
+      // Scratch keeps data of the last batch: its NaNs must not spread.
       const size_t bytes = host::attention_bf16_scratch_bytes(length);
       std::vector<uint16_t> scratch(bytes / 2 + 32, 0x7fc0);
       for (uint32_t head = 0; head < kHeads; ++head)
@@ -109,7 +111,7 @@ TEST(AmxBatchedGemm, MatchesTheReferenceOnEmulatedTiles) {
       std::vector<uint16_t> a(m * k), b(n * k), out(m * n + 1, 0x7fc0);
       for (uint16_t& v : a) v = f32_to_bf16(static_cast<float>(random.normal()));
       for (uint16_t& v : b) v = f32_to_bf16(static_cast<float>(random.normal()));
-      // NaN: what the last product left must not spread.
+      // Scratch keeps data of the last product: its NaNs must not spread.
       std::vector<uint16_t> scratch(1 << 16, 0x7fc0);
       host::bf16::run_batched_gemm<host::bf16::TiledProduct<EmulatedTiles>>(
           {.a = a.data(),

@@ -37,8 +37,8 @@ void AttentionTest::run(const Case& c) {
                       .num_heads = c.num_heads,
                       .head_size = c.head_size,
                       .scale = static_cast<float>(scale)});
-  // The probabilities may be rounded to the activation type, and the result is: weighted means of
-  // values of size 1, the largest some 4.
+  // The result is rounded to the activation type, and the probabilities may be. Results are
+  // weighted means of values of size 1, the largest about 4.
   const double tolerance = 2.5 * unit() + 1e-5 * c.score_scale;
   expect_close(download_activations(out, rows * hidden),
                reference::attention(qkv, offsets, c.num_heads, c.head_size, scale), tolerance,
@@ -50,7 +50,8 @@ TEST_P(AttentionTest, HeadSizes) {
        {1u, 2u, 7u, 12u, 16u, 20u, 32u, 40u, 48u, 64u, 80u, 96u, 112u, 128u, 144u, 250u, 256u})
     run({.num_heads = 3, .head_size = head_size, .lengths = {5, 1, 37}});
 }
-// Of all sizes that tensor cores take: one step, several, the last one full or of a key.
+// All head sizes of the tensor-core kernel: one step, several steps, the last one full or with a
+// single key.
 TEST_P(AttentionTest, HeadSizesOfLongSegments) {
   for (uint32_t head_size = 16; head_size <= 128; head_size += 16)
     run({.num_heads = 2, .head_size = head_size, .lengths = {64, 0, 65, 1, 129, 63, 192}});
@@ -72,12 +73,12 @@ TEST_P(AttentionTest, LongSegmentsAreCutIntoBlocks) {
   run({.num_heads = 2, .head_size = 24, .lengths = {1, 700, 2}});
   run({.num_heads = 1, .head_size = 16, .lengths = {1500}});
 }
-// Softmax must subtract the maximum: e^300 is not an f32.
+// Softmax must subtract the maximum: e^300 exceeds f32.
 TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
   run({.num_heads = 2, .head_size = 64, .lengths = {40, 9}, .score_scale = 40.0});
 }
 
-// What a device keeps of the segments of a batch is of one kind of attention.
+// The segment data that a device keeps for a batch depends on the head size.
 TEST_P(AttentionTest, HeadsOfTwoSizesInOneBatch) {
   const std::vector<SegmentRows> segments = segments_of(std::array{0u, 30u, 95u});
   const std::vector<std::pair<uint32_t, uint32_t>> kinds = {{2, 64}, {3, 24}, {4, 32}, {5, 12}};
@@ -102,8 +103,8 @@ TEST_P(AttentionTest, HeadsOfTwoSizesInOneBatch) {
   }
 }
 
-// A segment's result must not depend on its neighbours: not on their sizes, not on their NaNs.
-TEST_P(AttentionTest, SegmentsDoNotSeeEachOther) {
+// A segment's result must not depend on its neighbours' sizes or NaNs.
+TEST_P(AttentionTest, SegmentsAreIndependent) {
   constexpr uint32_t kHeads = 2, kHeadSize = 32, kHidden = kHeads * kHeadSize;
   const std::vector<SegmentRows> segments = segments_of(std::array{0u, 3u, 40u, 45u});
   auto qkv = random_activations(45 * 3 * kHidden);
@@ -124,8 +125,9 @@ TEST_P(AttentionTest, SegmentsDoNotSeeEachOther) {
                "between NaNs");
 }
 
-// Rows between segments are neither read nor written; whether cuDNN writes them, nobody says.
-TEST_P(AttentionTest, PaddingIsNeitherAttendedToNorWritten) {
+// Rows between segments are neither read nor written, except that cuDNN does not specify whether it
+// writes them.
+TEST_P(AttentionTest, PaddingIsNeitherReadNorWritten) {
   constexpr uint32_t kHeads = 2, kHeadSize = 32, kHidden = kHeads * kHeadSize;
   const SegmentRows segments[] = {{0, 5}, {8, 37}};
   auto qkv = random_activations(50 * 3 * kHidden);

@@ -1,5 +1,6 @@
-// Biases of GEMMs whose result the next launch reads: a device may leave them to that launch, or to whatever comes
-// instead. The GEMMs multiply by the identity, so that all that is rounded is what the bias is added to.
+// Biases of GEMMs whose result the next launch reads. A device may fuse the bias into that launch,
+// and must add it itself if another launch comes between. The GEMMs multiply by the identity, so
+// that only the biased sums are rounded.
 #include "fixture.h"
 #include "reference.h"
 
@@ -9,10 +10,10 @@ namespace {
 class BiasTest : public DeviceTest {
  protected:
   static constexpr uint32_t kSlots[] = {2, 0, 1};
-  // What comes between the GEMM and its reader.
+  // The operation between the GEMM and its reader.
   enum class Between { kNothing, kAnotherLaunch, kACopy, kAnotherGemm };
 
-  // x + bias of each row's tenant, in a buffer that is written by a GEMM.
+  // x + bias of each row's tenant, in a buffer that a GEMM writes.
   struct Sums {
     std::vector<float> x;
     std::vector<std::vector<float>> bias;
@@ -25,7 +26,7 @@ class BiasTest : public DeviceTest {
   struct Case {
     uint32_t head_size = 64, num_heads = 2;
     std::vector<uint32_t> rows_of = {67, 9, 40};
-    GemmMode mode = GemmMode::kAtOnce;
+    GemmMode mode = GemmMode::kConcurrent;
     Between between = Between::kNothing;
   };
   void attend(const Case& c);
@@ -95,7 +96,8 @@ void BiasTest::launch(const Sums& sums, Between between) {
   }
 }
 
-// Queries, keys and values with their biases, segments of several tenants, padding between them.
+// Attention over queries, keys and values with biases; segments of several tenants, padding between
+// them.
 void BiasTest::attend(const Case& c) {
   const auto ranges = make_ranges(c.rows_of, kSlots);
   const uint32_t rows = total_rows(ranges), hidden = c.num_heads * c.head_size;
@@ -120,36 +122,36 @@ void BiasTest::attend(const Case& c) {
     const auto part = std::span(qkv.expected)
                           .subspan(segment.first_row * 3 * hidden, segment.num_rows * 3 * hidden);
     const uint32_t alone[] = {0, segment.num_rows};
-    // Rounded are queries, keys and values, which score at most some 20, the weights, and the result.
+    // Queries, keys, values, weights and the result are rounded; scores are at most about 20.
     expect_close(
         std::span(got).subspan(segment.first_row * hidden, segment.num_rows * hidden),
         reference::attention(part, alone, c.num_heads, c.head_size, scale), 6 * unit() + 1e-5,
         std::to_string(c.head_size) + " a head, rows from " + std::to_string(segment.first_row));
   }
 }
-TEST_P(BiasTest, AttentionOfBiasedQueriesKeysAndValues) {
+TEST_P(BiasTest, AttentionAddsQkvBias) {
   for (const uint32_t head_size : {12u, 16u, 32u, 48u, 64u, 80u, 96u, 128u, 144u})
-    for (const GemmMode mode : {GemmMode::kInTurn, GemmMode::kAtOnce})
+    for (const GemmMode mode : {GemmMode::kSequential, GemmMode::kConcurrent})
       attend({.head_size = head_size, .mode = mode});
   attend({.rows_of = {150}});
   attend({.head_size = 32, .num_heads = 12, .rows_of = {5, 3, 4, 7, 300}});
 }
-TEST_P(BiasTest, AttentionBehindAnotherLaunch) {
+TEST_P(BiasTest, AttentionAfterAnotherLaunch) {
   for (const Between between : {Between::kAnotherLaunch, Between::kAnotherGemm})
     attend({.between = between});
 }
-TEST_P(BiasTest, ACopyHasTheBias) {
+TEST_P(BiasTest, CopyIncludesBias) {
   attend({.between = Between::kACopy});
   const auto ranges = make_ranges(std::vector<uint32_t>{7, 3}, kSlots);
-  const Sums alone = sums(36, ranges, GemmMode::kAtOnce);
+  const Sums alone = sums(36, ranges, GemmMode::kConcurrent);
   launch(alone, Between::kACopy);
   ASSERT_EQ(copied_.size(), alone.expected.size());
   for (size_t i = 0; i < copied_.size(); ++i) EXPECT_EQ(copied_[i], rounded(alone.expected[i]));
 }
-// A result that is no attention's queries, keys and values: of other rows, of another width, another buffer.
-TEST_P(BiasTest, AttentionOverSomethingElse) {
+// The attention reads another buffer than the GEMM wrote, so that it must not add the GEMM's bias.
+TEST_P(BiasTest, AttentionOverAnotherBuffer) {
   const auto ranges = make_ranges(std::vector<uint32_t>{20, 30}, kSlots);
-  const Sums before = sums(192, ranges, GemmMode::kAtOnce);
+  const Sums before = sums(192, ranges, GemmMode::kConcurrent);
   const auto other = random_activations(50 * 192);
   const SegmentRows segments[] = {{0, 20}, {20, 30}};
   const uint32_t offsets[] = {0, 20, 50};
@@ -167,7 +169,7 @@ TEST_P(BiasTest, AttentionOverSomethingElse) {
   for (size_t i = 0; i < sum.size(); ++i) EXPECT_EQ(sum[i], rounded(before.expected[i]));
 }
 
-TEST_P(BiasTest, LayerNormOfABiasedSum) {
+TEST_P(BiasTest, LayerNormAddsBias) {
   constexpr uint32_t kHidden = 72;
   const auto ranges = make_ranges(std::vector<uint32_t>{13, 1, 30}, kSlots);
   const std::vector<RowRange> one = {{.first_row = 0, .num_rows = 44, .slot = 1}};
@@ -181,9 +183,9 @@ TEST_P(BiasTest, LayerNormOfABiasedSum) {
   };
   for (const Way& way : {Way{"with a residual"}, Way{.what = "alone", .has_residual = false},
                          Way{.what = "both addends", .is_twice = true},
-                         Way{.what = "with a bias of its own", .has_bias = true},
+                         Way{.what = "with a second bias", .has_bias = true},
                          Way{.what = "of another tenant", .of_one = true}}) {
-    const Sums sum = sums(kHidden, ranges, GemmMode::kAtOnce);
+    const Sums sum = sums(kHidden, ranges, GemmMode::kConcurrent);
     const auto residual = random_activations(44 * kHidden);
     stream_->gemm(sum.gemm);
     std::byte* out = make_output(44 * kHidden, activation());

@@ -1,4 +1,5 @@
-// The operators of decoders: positions, the K/V cache, attention over it, the best tokens.
+// The operators of decoders: embedding with positions, the K/V cache, attention over it, the best
+// tokens.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -20,7 +21,7 @@ class DecodeTest : public DeviceTest {
 };
 ITIF_DEVICE_SUITE(DecodeTest);
 
-TEST_P(DecodeTest, EmbedsScaledWithPositions) {
+TEST_P(DecodeTest, EmbedsScaledWordsAndPositions) {
   constexpr size_t kVocab = 40, kPositions = 30, kSlots = 3;
   for (const size_t hidden : {64u, 36u, 3u, 512u}) {
     std::vector<std::vector<float>> word;
@@ -60,9 +61,10 @@ TEST_P(DecodeTest, EmbedsScaledWithPositions) {
   }
 }
 
-// Rows are appended in any order of blocks, blocks are copied, and each row attends to what a plain
-// array of its tokens says. Padding, ahead of the last row, appends nothing and leaves what it would attend to.
-TEST_P(DecodeTest, AttendsOverBlocksAppendedAndCopied) {
+// Appends rows in any order of blocks, copies blocks, and compares each row's attention with one
+// over a plain array of its tokens. A padding row, before the last row, appends nothing and leaves
+// its output unchanged.
+TEST_P(DecodeTest, AttendsOverAppendedAndCopiedBlocks) {
   struct Case {
     uint32_t heads, head_size, block_tokens, layers;
   };
@@ -74,19 +76,19 @@ TEST_P(DecodeTest, AttendsOverBlocksAppendedAndCopied) {
     const uint32_t hidden = c.heads * c.head_size, kRows = 6, kBlocks = 64;
     const std::vector<uint32_t> lengths = {
         1, 2, c.block_tokens, c.block_tokens + 1, 3 * c.block_tokens, 2 * c.block_tokens + 1};
-    constexpr uint32_t kPadding = kRows - 1;  // its row among those that attend
+    constexpr uint32_t kPadding = kRows - 1;  // its index among the queries
     KvPool pool{.num_layers = c.layers, .block_tokens = c.block_tokens, .hidden = hidden};
-    // What nobody wrote would show: NaN.
+    // NaNs show reads of kv_rows that were never written.
     pool.base =
         upload(std::vector<float>(kBlocks * pool.block_elements(), std::nanf("")), activation());
-    // Blocks in a shuffled order; a spare one of each row takes a copy of its last block.
+    // Blocks in a shuffled order. Each row has a spare block, which takes a copy of its last one.
     std::vector<uint32_t> order(kBlocks);
     std::iota(order.begin(), order.end(), 0u);
     for (uint32_t i = kBlocks - 1; i > 0; --i) std::swap(order[i], order[random_.below(i + 1)]);
     std::vector<uint32_t> blocks;
     std::vector<KvTable> tables;
     std::vector<KvCopy> copies;
-    std::vector<std::vector<uint32_t>> places(kRows);
+    std::vector<std::vector<uint32_t>> kv_rows(kRows);
     for (uint32_t r = 0; r < kRows; ++r) {
       tables.push_back({static_cast<uint32_t>(blocks.size()), lengths[r]});
       for (uint32_t t = 0; t < lengths[r]; ++t) {
@@ -94,14 +96,14 @@ TEST_P(DecodeTest, AttendsOverBlocksAppendedAndCopied) {
           blocks.push_back(order.back());
           order.pop_back();
         }
-        places[r].push_back(blocks.back() * c.block_tokens + t % c.block_tokens);
+        kv_rows[r].push_back(blocks.back() * c.block_tokens + t % c.block_tokens);
       }
       copies.push_back({blocks.back(), order.back(), (lengths[r] - 1) % c.block_tokens + 1});
       blocks.back() = order.back();
       order.pop_back();
     }
     for (uint32_t layer = 0; layer < c.layers; ++layer) {
-      // q, k, v of a row side by side, as one GEMM gives them: the cache takes k and v.
+      // q, k and v of a row adjacent, as a fused QKV GEMM writes them: the cache takes k and v.
       std::vector<std::vector<float>> keys(kRows), values(kRows);
       for (uint32_t t = 0; t < *std::ranges::max_element(lengths); ++t) {
         std::vector<uint32_t> at;
@@ -109,10 +111,10 @@ TEST_P(DecodeTest, AttendsOverBlocksAppendedAndCopied) {
         for (uint32_t r = 0; r < kRows; ++r) {
           if (t >= lengths[r]) continue;
           if (r == kRows - 1) {
-            at.push_back(kNoKvPlace);
+            at.push_back(kNoKvRow);
             qkv.insert(qkv.end(), 3 * hidden, std::nanf(""));
           }
-          at.push_back(places[r][t]);
+          at.push_back(kv_rows[r][t]);
           const auto row = random_activations(3 * hidden);
           qkv.insert(qkv.end(), row.begin(), row.end());
           keys[r].insert(keys[r].end(), row.begin() + hidden, row.begin() + 2 * hidden);
@@ -123,7 +125,7 @@ TEST_P(DecodeTest, AttendsOverBlocksAppendedAndCopied) {
         stream_->append_kv({.key = rows + vector_bytes,
                             .value = rows + 2 * vector_bytes,
                             .row_stride = 3 * size_t{hidden},
-                            .places = at,
+                            .kv_rows = at,
                             .pool = pool,
                             .layer = layer});
       }
@@ -179,7 +181,7 @@ TEST_P(DecodeTest, FindsTheBestTokensOfEachRow) {
     for (const uint32_t count : {1u, 8u, 24u, kMaxTopTokens}) {
       constexpr uint32_t kRows = 5;
       auto logits = random_values(kRows * vocab, 3.0);
-      // Many equals in the third row; nothing but a few in the fourth.
+      // The third row has many ties; the fourth has few finite logits.
       for (uint32_t v = 0; v < vocab; ++v) {
         logits[2 * vocab + v] = std::round(logits[2 * vocab + v]);
         if (v % 700 != 0) logits[3 * vocab + v] = -std::numeric_limits<float>::infinity();
@@ -188,7 +190,7 @@ TEST_P(DecodeTest, FindsTheBestTokensOfEachRow) {
       std::vector<int32_t> banned;
       for (uint32_t r = 0; r < kRows; ++r) {
         banned_of.push_back({static_cast<uint32_t>(banned.size()), r});
-        for (uint32_t i = 0; i < r; ++i)  // the best one among them
+        for (uint32_t i = 0; i < r; ++i)  // the first is the row's best token
           banned.push_back(
               i == 0 ? static_cast<int32_t>(std::max_element(logits.begin() + r * vocab,
                                                              logits.begin() + (r + 1) * vocab) -
@@ -233,8 +235,8 @@ TEST_P(DecodeTest, FindsTheBestTokensOfEachRow) {
   }
 }
 
-// Those of a step that are no padding: the others' logits are nobody's.
-TEST_P(DecodeTest, FindsTokensOfChosenRowsAlone) {
+// The chosen rows are those that are not padding. The logits of the others are NaN.
+TEST_P(DecodeTest, FindsTokensOfChosenRowsOnly) {
   constexpr uint32_t kRows = 9;
   for (const uint32_t vocab : {50u, 5003u}) {
     std::vector<float> logits(kRows * vocab, std::nanf(""));
@@ -270,7 +272,7 @@ TEST_P(DecodeTest, FindsTokensOfChosenRowsAlone) {
   }
 }
 
-TEST_P(DecodeTest, EqualLogitsGiveTheLowestTokensAndNansNone) {
+TEST_P(DecodeTest, TiesGoToLowestTokenAndNansAreSkipped) {
   std::vector<float> logits(2 * 50, 1.0f);
   logits[30] = 2.0f;
   std::fill(logits.begin() + 50, logits.end(), std::nanf(""));

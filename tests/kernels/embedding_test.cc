@@ -1,4 +1,4 @@
-// Ids from packets, and the fused embedding.
+// Gathering ids from packets, and the fused embedding.
 #include "fixture.h"
 #include "reference.h"
 
@@ -8,7 +8,7 @@ namespace {
 class EmbeddingTest : public DeviceTest {};
 ITIF_DEVICE_SUITE(EmbeddingTest);
 
-TEST_P(EmbeddingTest, GathersPiecesOfBothWidthsAndRefusesIdsPastTheVocabulary) {
+TEST_P(EmbeddingTest, GathersBothIdWidthsAndRejectsIdsPastVocabulary) {
   alignas(4) const uint16_t narrow[] = {5, 0, 99, 100, 65535};
   alignas(4) const uint32_t wide[] = {99, 100, 0xffffffffu, 0x80000000u, 7};
   std::byte* ids = make_output(11, DType::kF32);
@@ -31,7 +31,8 @@ TEST_P(EmbeddingTest, GathersPiecesOfBothWidthsAndRefusesIdsPastTheVocabulary) {
   EXPECT_EQ(got, (std::vector<int32_t>{5, 0, 99, -1, -1, 99, -1, -1, -1, 7}));
 }
 
-// Sum of up to three rows, rounded once at the end: a few units of the output's type.
+// The sum of up to three rows is rounded once at the end: an error of a few units of the output's
+// type.
 TEST_P(EmbeddingTest, EmbedsEachRowWithItsTenantsTables) {
   constexpr size_t kVocab = 50, kPositions = 40, kTypes = 2, kSlots = 3;
   for (const size_t hidden : {36u, 64u, 80u, 768u, 3u}) {

@@ -17,7 +17,7 @@ class GemmTest : public DeviceTest {
     bool f32_out = false;
   };
   void run(const Case& c);
-  // A weight a slot, and its bias where there is one.
+  // One weight per slot, and its bias if there is one.
   Slab pack(const device::GemmShape& shape, const std::vector<std::vector<float>>& weights,
             const std::vector<std::vector<float>>& bias = {});
 };
@@ -57,7 +57,8 @@ void GemmTest::run(const Case& c) {
   const auto prepared = device_->prepare(shape, std::max(1u, rows));
   ASSERT_TRUE(prepared) << prepared.error().message;
 
-  // The slack: NaN in the rows past T, which a GEMM may read and must not let into the results.
+  // The slack holds NaNs in the rows past T. A GEMM may read them, but they must not reach the
+  // results.
   const uint32_t slack = device_->row_slack();
   auto a = random_activations(rows * c.k);
   std::vector<float> a_and_slack = a;
@@ -80,13 +81,14 @@ void GemmTest::run(const Case& c) {
         range.num_rows, c.n, c.k, c.activation);
     expected.insert(expected.end(), part.begin(), part.end());
   }
-  for (const GemmMode mode : {GemmMode::kInTurn, GemmMode::kAtOnce}) {
-    // Products of about 1/√k summed in f32; rounded once, twice where the activation is a second pass.
+  for (const GemmMode mode : {GemmMode::kSequential, GemmMode::kConcurrent}) {
+    // Products of about 1/√k summed in f32, rounded once, or twice if the activation is a second
+    // pass.
     const bool is_plain = !c.has_bias && c.activation == Activation::kNone;
     const bool is_once =
-        is_plain || (mode == GemmMode::kInTurn && c.n % 8 == 0 && c.k % 8 == 0 &&
+        is_plain || (mode == GemmMode::kSequential && c.n % 8 == 0 && c.k % 8 == 0 &&
                      (c.activation == Activation::kNone || c.activation == Activation::kRelu));
-    const double units = is_once ? in_turn_units() : gemm_units();
+    const double units = is_once ? sequential_units() : gemm_units();
     const double tolerance = c.f32_out ? 4e-6 : units * unit() + 4e-6;
     std::byte* out = make_output((rows + slack) * c.n, type);
     args.out = out;
@@ -94,7 +96,7 @@ void GemmTest::run(const Case& c) {
     stream_->gemm(args);
     expect_close(download(out, rows * c.n, type), expected, tolerance,
                  std::to_string(c.n) + " x " + std::to_string(c.k) +
-                     (mode == GemmMode::kAtOnce ? " at once" : " in turn"));
+                     (mode == GemmMode::kConcurrent ? " concurrent" : " sequential"));
   }
 }
 
@@ -120,8 +122,8 @@ TEST_P(GemmTest, MoreRowsThanTheLadder) {
   run({.n = 32, .k = 32, .rows_of = {513, 1030}});
   run({.n = 32, .k = 32, .rows_of = {3, 1021, 511}});
 }
-// A call may write past its range: what follows must come out right all the same.
-TEST_P(GemmTest, GarbageRowsAreOverwrittenByTheirOwners) {
+// A call may write past its range. The rows that follow must still come out right.
+TEST_P(GemmTest, SurplusRowsDoNotReachOtherRanges) {
   run({.n = 48, .k = 32, .rows_of = std::vector<uint32_t>(70, 1)});
   run({.n = 48, .k = 32, .rows_of = {9, 1, 1, 1, 9, 1, 3, 17, 1, 1, 33, 2}});
   run({.n = 48, .k = 32, .rows_of = {0, 9, 0, 0, 1, 0}});
@@ -139,8 +141,9 @@ TEST_P(GemmTest, ResultsInF32) {
     run({.n = 101, .k = 36, .rows_of = {4, 9, 1, 17}, .has_bias = has_bias, .f32_out = true});
 }
 
-// Different shapes over one input, some in turn and some at once, or all of either: what each gives alone.
-TEST_P(GemmTest, SideBySideAsOneByOne) {
+// GEMMs of different shapes over one input give the same results together as alone, whether all run
+// sequentially, all concurrently, or some of each.
+TEST_P(GemmTest, ConcurrentGemmsMatchSeparateOnes) {
   constexpr uint32_t kDepth = 36;
   constexpr uint32_t kWidths[] = {36, 50, 7};
   const uint32_t slots[] = {1, 0};
@@ -174,9 +177,9 @@ TEST_P(GemmTest, SideBySideAsOneByOne) {
       expected.back().insert(expected.back().end(), part.begin(), part.end());
     }
   }
-  const ShapeMode middle[] = {{50, kDepth, GemmMode::kAtOnce}};
-  for (const GemmModes& modes : {GemmModes(GemmMode::kInTurn), GemmModes(GemmMode::kAtOnce),
-                                 GemmModes(middle, GemmMode::kInTurn)}) {
+  const ShapeMode middle[] = {{50, kDepth, GemmMode::kConcurrent}};
+  for (const GemmModes& modes : {GemmModes(GemmMode::kSequential), GemmModes(GemmMode::kConcurrent),
+                                 GemmModes(middle, GemmMode::kSequential)}) {
     for (GroupedGemm& args : all) {
       args.out = make_output((rows + slack) * args.n, activation());
       args.mode = modes;
@@ -193,9 +196,10 @@ TEST_P(GemmTest, SideBySideAsOneByOne) {
   EXPECT_FALSE(stream_->synchronize());
 }
 
-// In bf16 GELU is a cheaper approximation: over the whole range of inputs, tails included.
+// In bf16 GELU is a cheaper approximation. Checks the whole range of inputs, tails included.
 TEST_P(GemmTest, GeluIsAccurateEverywhere) {
-  constexpr uint32_t kRows = 401, kWidth = 8;  // as libraries of fused activations take it
+  // kWidth: a width that libraries with fused activations accept.
+  constexpr uint32_t kRows = 401, kWidth = 8;
   std::vector<float> a(kRows * kWidth);
   for (uint32_t r = 0; r < kRows; ++r)
     a[kWidth * r] = (static_cast<float>(r) - 200.0f) / 16.0f;  // exact in bf16
@@ -226,7 +230,7 @@ TEST_P(GemmTest, GeluIsAccurateEverywhere) {
 }
 
 // Fused QKV: three [H, H] become one [3H, H].
-TEST_P(GemmTest, PacksSeveralViewsFromTheTopDown) {
+TEST_P(GemmTest, PacksSeveralViewsInOrder) {
   constexpr uint32_t kHidden = 36, kRows = 5;
   const device::GemmShape shape{.n = 3 * kHidden, .k = kHidden, .has_bias = false};
   const auto weight = random_activations(3 * kHidden * kHidden, 0.1);
@@ -265,13 +269,13 @@ TEST_P(GemmTest, RefusesToPackWeightsOfAnotherSize) {
   EXPECT_EQ(status.error().code, Code::kInvalidArgument);
 }
 
-// 256 shapes that nobody uses any more made the next one abort.
-TEST_P(GemmTest, AnyNumberOfShapesMayComeAndGo) {
+// Regression: after 256 released shapes, preparing another aborted.
+TEST_P(GemmTest, PreparesAndReleasesManyShapes) {
   for (uint32_t n = 1; n <= 300; ++n) ASSERT_TRUE(device_->prepare({.n = n, .k = 3}, 1)) << n;
   run({.n = 11, .k = 13, .rows_of = {4}});
 }
 
-TEST_P(GemmTest, AGemmThatWasNotPreparedIsAnErrorAtSynchronize) {
+TEST_P(GemmTest, SynchronizeReportsUnpreparedGemm) {
   const RowRange range{.first_row = 0, .num_rows = 1, .slot = 0};
   std::byte* memory = make_output(1 << 16, activation());
   stream_->gemm({.a = memory,

@@ -1,4 +1,4 @@
-// What turns hidden states into results: pooling, conversion, the small linear layers.
+// Operators between hidden states and results: pooling, conversion, the small linear layers.
 #include <algorithm>
 
 #include "fixture.h"
@@ -12,7 +12,7 @@ ITIF_DEVICE_SUITE(HeadsTest);
 
 TEST_P(HeadsTest, Pooling) {
   const std::vector<uint32_t> offsets = {0, 1, 4, 24, 25, 90};
-  const std::vector<uint32_t> segments = {3, 0, 4, 1};  // a choice, in another order
+  const std::vector<uint32_t> segments = {3, 0, 4, 1};  // a subset, in another order
   for (const uint32_t hidden : {36u, 48u, 384u, 3u}) {
     const auto x = random_activations(offsets.back() * hidden);
     const std::byte* device_x = upload_activations(x);
@@ -105,8 +105,8 @@ TEST_P(HeadsTest, SmallLinear) {
   }
 }
 
-// A tenant's answers do not say how many others asked beside it.
-TEST_P(HeadsTest, SmallLinearGivesARowTheSameBitsBesideAnyOthers) {
+// Bit-identical results keep a tenant's answers from revealing how many others share the batch.
+TEST_P(HeadsTest, SmallLinearRowIsIndependentOfOtherRows) {
   constexpr uint32_t kRows = 19, kN = 5;
   for (const uint32_t k : {768u, 33u}) {
     const auto x = random_values(kRows * k);
@@ -149,7 +149,7 @@ TEST_P(HeadsTest, SmallLinearOfManyRows) {
   EXPECT_EQ(download(out, kRows, DType::kF32), expected);
 }
 
-// Over the whole range of inputs, tails included, through a 1 × 1 layer.
+// Checks the whole range of inputs, tails included, through a 1 × 1 layer.
 TEST_P(HeadsTest, ActivationsAreAccurateEverywhere) {
   std::vector<float> x;
   for (int i = -12000; i <= 12000; ++i) x.push_back(static_cast<float>(i) / 1000.0f);

@@ -1,4 +1,4 @@
-// The kernels' suite on the host device.
+// The devices of the kernel suite on the host.
 #include "fixture.h"
 
 namespace itif::kernels {

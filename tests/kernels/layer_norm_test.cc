@@ -14,7 +14,7 @@ class LayerNormTest : public DeviceTest {
     bool in_place = false;
     enum class Sum { kNone, kOwn, kResidual } sum = Sum::kNone;
     bool has_bias = false;
-    double offset = 0;  // of all inputs: variance must not suffer from a large mean
+    double offset = 0;  // of all inputs: a large mean must not distort the variance
   };
   void run(const Case& c);
 };
@@ -59,8 +59,8 @@ void LayerNormTest::run(const Case& c) {
     const auto normalized = reference::layer_norm(row, gamma[slot_of[r]], beta[slot_of[r]], 1e-12);
     expected.insert(expected.end(), normalized.begin(), normalized.end());
   }
-  // One rounding of the result; f32 sums of `hidden` terms, worse about a large mean.
-  // A sum that is stored is rounded before it is normalised.
+  // The result is rounded once; f32 sums of `hidden` terms are less accurate about a large mean. A
+  // stored sum is rounded before it is normalised.
   const double tolerance = (sum && (c.has_residual || c.has_bias) ? 4.0 : 1.01) * unit() +
                            2e-6 * (1 + std::abs(c.offset));
   expect_close(download_activations(out, rows * c.hidden), expected, tolerance,
@@ -71,7 +71,7 @@ void LayerNormTest::run(const Case& c) {
                  "sum, hidden " + std::to_string(c.hidden));
 }
 
-TEST_P(LayerNormTest, SizesThatFillNoVector) {
+TEST_P(LayerNormTest, SizesThatAreNoVectorMultiple) {
   for (const size_t hidden : {2u, 5u, 12u, 16u, 17u, 31u, 33u, 36u, 48u, 63u, 65u, 100u, 312u})
     run({.hidden = hidden, .rows_of = {3, 1, 5}});
 }
@@ -82,7 +82,7 @@ TEST_P(LayerNormTest, SizesOfModels) {
 TEST_P(LayerNormTest, ManyRangesOfOneRow) {
   run({.hidden = 36, .rows_of = std::vector<uint32_t>(101, 1)});
 }
-TEST_P(LayerNormTest, EmptyRangesAndNone) {
+TEST_P(LayerNormTest, EmptyRangesAndNoRanges) {
   run({.hidden = 64, .rows_of = {0, 3, 0, 0, 2, 0}});
   run({.hidden = 64, .rows_of = {}});
 }
@@ -91,7 +91,7 @@ TEST_P(LayerNormTest, WithoutResidualAndInPlace) {
   run({.hidden = 36, .rows_of = {7, 4}, .in_place = true});
   run({.hidden = 36, .rows_of = {7, 4}, .has_residual = false, .in_place = true});
 }
-TEST_P(LayerNormTest, AlsoGivesTheSum) {
+TEST_P(LayerNormTest, WritesTheSum) {
   using Sum = Case::Sum;
   for (const size_t hidden : {5u, 36u, 768u, 4101u}) {
     run({.hidden = hidden, .rows_of = {7, 4}, .sum = Sum::kOwn});
@@ -114,7 +114,7 @@ TEST_P(LayerNormTest, AddsEachTenantsBias) {
          .has_bias = true});
   }
 }
-TEST_P(LayerNormTest, ALargeMeanDoesNotCancel) {
+TEST_P(LayerNormTest, LargeMeanDoesNotCancel) {
   run({.hidden = 768, .rows_of = {5}, .offset = 100.0});
 }
 

@@ -1,4 +1,4 @@
-// Images from packets to patch embeddings.
+// Images: from packets to patch embeddings.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,8 +10,8 @@
 namespace itif::kernels {
 namespace {
 
-// Copies of pieces that each end where their page does, the next one being out of bounds: who reads past
-// a piece crashes.
+// Copies of pieces, each at the end of a page that an inaccessible page follows: reading past a
+// piece crashes.
 class GuardedPieces {
  public:
   ~GuardedPieces() {
@@ -55,7 +55,7 @@ void PatchesTest::run(const Case& c) {
   const uint32_t across = c.width / c.patch, down = c.height / c.patch;
   const size_t k = size_t{c.channels} * c.patch * c.patch;
   const size_t count = size_t{c.height} * c.width * c.channels;
-  const uint32_t stride = across * down + 2;  // rows that belong to no patch
+  const uint32_t stride = across * down + 2;  // two more rows, of no patch
   GuardedPieces memory;
   std::vector<std::vector<BytePiece>> pieces(kImages);
   std::vector<std::vector<float>> values(kImages), scale(kImages), shift(kImages);
@@ -122,12 +122,12 @@ TEST_P(PatchesTest, SizesOfModels) {
   run({.height = 224, .width = 224, .channels = 3, .patch = 32, .max_piece = 2768});
   run({.height = 56, .width = 84, .channels = 3, .patch = 14});
 }
-TEST_P(PatchesTest, SizesThatFillNoVectorAndPixelsPastTheLastPatch) {
+TEST_P(PatchesTest, OddSizesAndPixelsPastTheLastPatch) {
   for (const uint32_t channels : {1u, 2u, 3u, 4u, 13u})
     for (const uint32_t patch : {1u, 5u, 7u, 17u})
       run({.height = 35, .width = 20, .channels = channels, .patch = patch, .max_piece = 200});
 }
-TEST_P(PatchesTest, FloatsAreTakenAsTheyAre) {
+TEST_P(PatchesTest, FloatsAreNotNormalised) {
   for (const uint32_t channels : {1u, 3u})
     run({.height = 28,
          .width = 21,
@@ -142,17 +142,17 @@ TEST_P(PatchesTest, PiecesOfAnyLengthAtAnyAddress) {
   run({.height = 9, .width = 9, .channels = 3, .patch = 3, .max_piece = 64, .skip = 0});
   run({.height = 36, .width = 36, .channels = 3, .patch = 9, .max_piece = 3, .skip = 5});
 }
-// In one step.
-TEST_P(PatchesTest, RowsOfPatchesThatADeviceCannotHold) {
+// Rows of patches that exceed a block's shared memory, so that a block handles a part of one.
+TEST_P(PatchesTest, PatchRowsLargerThanSharedMemory) {
   run({.height = 14, .width = 700, .channels = 3, .patch = 7});
   run({.height = 20, .width = 400, .channels = 3, .patch = 10, .value_bytes = 4});
   for (const uint8_t value_bytes : {1, 4})
     run({.height = 16, .width = 1403, .channels = 16, .patch = 8, .value_bytes = value_bytes});
 }
 
-TEST_P(PatchesTest, ClassTokenAndPositionsAreTheTenants) {
+TEST_P(PatchesTest, EmbedsEachTenantsClassTokenAndPositions) {
   for (const size_t hidden : {36u, 768u, 5u}) {
-    // Segments of five rows; one row of padding behind the second, in the second tenant's range.
+    // Segments of five rows. One padding row follows the second, in the second tenant's range.
     const SegmentRows segments[] = {{0, 5}, {5, 5}, {11, 5}, {16, 5}};
     const RowRange ranges[] = {{0, 5, 1}, {5, 11, 0}, {16, 5, 2}};
     constexpr uint32_t kRows = 21;

@@ -1,4 +1,4 @@
-// The operators as their definitions read, in double precision, with no regard for speed. They share no
+// The operators as they are defined, in double precision and without optimisation. They share no
 // code with the kernels under test.
 #pragma once
 

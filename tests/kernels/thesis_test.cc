@@ -1,4 +1,4 @@
-// The operators of the thesis's form of a block: add-bias, heads apart and together, batched products,
+// The operators of the thesis fusion mode: add-bias, splitting and merging heads, batched products,
 // softmax.
 #include <algorithm>
 #include <numeric>
@@ -14,7 +14,7 @@ class ThesisTest : public DeviceTest {
   struct Padded {
     uint32_t num_rows, num_tokens;
   };
-  // Segments end to end, with `gap` rows of nobody in front of the first.
+  // Segments end to end, after `gap` rows that belong to none.
   static std::vector<PaddedSegment> segments(const std::vector<Padded>& of, uint32_t num_heads,
                                              uint32_t gap = 0) {
     std::vector<PaddedSegment> all;
@@ -27,7 +27,7 @@ class ThesisTest : public DeviceTest {
     }
     return all;
   }
-  // Where a value of a row stands by heads.
+  // Returns the index of a row's value in the layout by heads.
   static size_t by_heads(const PaddedSegment& s, size_t heads, size_t head_size, size_t row,
                          size_t head, size_t i) {
     return s.first_row * heads * head_size + (head * s.num_rows + row - s.first_row) * head_size +
@@ -71,13 +71,13 @@ TEST_P(ThesisTest, AddsEachTenantsBiasAndActivates) {
   run_bias(Activation::kGelu, 768, {5, 2}, false);
 }
 
-// More than a GPU's grid has in any direction but x, of narrow rows.
-TEST_P(ThesisTest, AddsBiasesToMoreRowsThanAGridIsHigh) {
+// Narrow rows, more than a GPU's grid has blocks in any dimension but x.
+TEST_P(ThesisTest, AddsBiasesToMoreRowsThanGridHeight) {
   run_bias(Activation::kGelu, 8, {40'001, 3, 25'533});
 }
 
-// Rounded once, however large or small, on a GPU; and what is no number stays none.
-TEST_P(ThesisTest, ActivatesAnyNumber) {
+// On a GPU, results of any size are rounded once, and NaN stays NaN.
+TEST_P(ThesisTest, ActivatesExtremeValues) {
   const double least = device_->info().kind == "cuda" ? 3e-7 : 1.6e-5;
   for (const Activation activation_of :
        {Activation::kGelu, Activation::kGeluTanh, Activation::kSilu}) {
@@ -107,7 +107,7 @@ void ThesisTest::run_heads(uint32_t heads, uint32_t head_size, const std::vector
   const uint32_t hidden = heads * head_size;
   const auto all = segments(of, heads, kGap);
   const uint32_t rows = all.empty() ? kGap : all.back().first_row + all.back().num_rows;
-  // Tenants change within segments and at their edges.
+  // Tenants change within segments and at their boundaries.
   const uint32_t rows_of[] = {rows / 3, rows / 4, rows - rows / 3 - rows / 4};
   const uint32_t slots[] = {2, 0, 1};
   const auto ranges = make_ranges(rows_of, slots);
@@ -155,7 +155,7 @@ TEST_P(ThesisTest, SplitsAndMergesHeads) {
 }
 
 void ThesisTest::run_gemm(std::vector<MatrixBatch> batches, bool is_b_transposed) {
-  size_t a_size = 3, b_size = 5, out_size = 1;  // odd places
+  size_t a_size = 3, b_size = 5, out_size = 1;  // unaligned offsets
   for (MatrixBatch& batch : batches) {
     batch.a = a_size;
     batch.b = b_size;
@@ -201,7 +201,7 @@ TEST_P(ThesisTest, BatchedProducts) {
     run_gemm({{.m = 0, .n = 4, .k = 4, .count = 2}, {.m = 4, .n = 3, .k = 2, .count = 0}},
              is_b_transposed);
     run_gemm({}, is_b_transposed);
-    // Long ones, cut into tasks.
+    // Long products, which are cut into tasks.
     run_gemm({{.m = 701, .n = 701, .k = 20, .count = 1}, {.m = 300, .n = 96, .k = 300, .count = 1}},
              is_b_transposed);
   }
@@ -211,8 +211,8 @@ TEST_P(ThesisTest, SoftmaxOverTokensOnly) {
   for (const uint32_t heads : {1u, 3u, 12u}) {
     const auto all = segments({{5, 3}, {1, 1}, {4, 0}, {37, 37}, {64, 33}, {17, 16}}, heads);
     const size_t count = all.back().first_score + size_t{heads} * 17 * 17;
-    auto x = random_activations(count, 40.0);  // e^300 is not an f32
-    for (const PaddedSegment& s : all)         // what stands at padding must not matter
+    auto x = random_activations(count, 40.0);  // e^300 exceeds f32
+    for (const PaddedSegment& s : all)         // scores at padding must not matter
       for (size_t i = 0; i < size_t{heads} * s.num_rows * s.num_rows; ++i)
         if (i % s.num_rows >= s.num_tokens) x[s.first_score + i] = std::nanf("");
     std::byte* device_x = upload_activations(x);
@@ -235,7 +235,7 @@ TEST_P(ThesisTest, SoftmaxOverTokensOnly) {
   }
 }
 
-TEST_P(ThesisTest, SoftmaxOfMoreSegmentsThanAGridIsHigh) {
+TEST_P(ThesisTest, SoftmaxOfMoreSegmentsThanGridHeight) {
   std::vector<PaddedSegment> all(65'537);
   for (uint32_t i = 0; i < all.size(); ++i) all[i] = {i, 1, i % 2, i};
   std::byte* device_x = upload_activations(random_activations(all.size()));
@@ -244,7 +244,7 @@ TEST_P(ThesisTest, SoftmaxOfMoreSegmentsThanAGridIsHigh) {
   for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], static_cast<float>(i % 2)) << i;
 }
 
-// Rows that fill a lane's packs, a part of them, and none: each has a kernel by the batch's longest.
+// The longest row selects the kernel: rows that fill a lane's packs, or only a part of them.
 TEST_P(ThesisTest, SoftmaxOfAnyLength) {
   for (const uint32_t length : {8u, 31u, 64u, 65u, 128u, 136u, 250u, 512u, 1000u, 1024u, 1032u}) {
     const auto all = segments({{length, length - 3}, {3, 2}, {8, 8}}, 2);
@@ -266,7 +266,7 @@ TEST_P(ThesisTest, SoftmaxOfAnyLength) {
   }
 }
 
-// Longer rows than the kernel keeps.
+// Rows too long for a kernel that keeps them in registers.
 TEST_P(ThesisTest, SoftmaxOfLongRows) {
   const std::vector<PaddedSegment> all = {{0, 2101, 2090, 0}};
   const auto x = random_activations(2101 * 2101);

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""BERT-base's encoder in PyTorch on a GPU: the rows of `itif-bench encoder`, with a model for each tenant those of
-`itif-bench tenants`, and attention by cuDNN's and FlashAttention's kernels, of `itif-bench operators`; for
-tools/gpu-check, in the same run as those.
+"""BERT-base in PyTorch on a GPU, for comparison with itif-bench: the encoder (`itif-bench encoder`), one model per
+tenant (`itif-bench tenants`), and attention by cuDNN's and FlashAttention's kernels (`itif-bench operators`).
+tools/gpu-check runs it after those benches.
 
-Two ways: eager (scaled_dot_product_attention) and the same replayed as a CUDA graph. Several tenants: their models one after another, and each on a stream of
-its own. Weights are random: what is timed does not depend on them. Each way is checked against f32 before it is timed.
+Each case runs eagerly (scaled_dot_product_attention) and as a replayed CUDA graph. Models of several tenants run one
+after another, and each on a separate stream. Weights are random, because times do not depend on them. Results are
+checked against f32 before they are timed.
 
---beside names what those benches wrote with --json; their figures stand beside PyTorch's, and the
-ratio is how many times as long PyTorch takes. --json writes the rows as itif-bench does (`itif-bench show` prints
-them). The spread is itif-bench's: (90th percentile - 10th) / median. Needs nothing but PyTorch.
+--beside names the files that those benches wrote with --json. Their figures are printed beside PyTorch's; the ratio is
+PyTorch's time divided by ours. --json writes rows in the format of itif-bench (`itif-bench show` prints them). The
+spread is itif-bench's: (90th percentile - 10th) / median. Needs PyTorch only.
 """
 
 import argparse
@@ -24,14 +25,14 @@ import torch.nn.functional as F
 
 LAYERS, HIDDEN, HEADS, INTERMEDIATE, VOCAB, POSITIONS = 12, 768, 12, 3072, 30522, 512
 
-# As in tools/itif-bench/encoder.cc, and one large batch.
+# The cases of tools/itif-bench/benches/encoder.cc, and one large batch.
 CASES = [("1x32", [32]), ("1x128", [128]), ("4x128", [128] * 4), ("8x64", [64] * 8), ("128x128", [128] * 128)]
 TENANTS = [2, 3, 4, 5]
 LENGTH = 128
 
 
 class Bert:
-    """Token ids to the last hidden states."""
+    """Computes the last hidden states of token ids."""
 
     def __init__(self, seed, device, dtype):
         generator = torch.Generator().manual_seed(seed)
@@ -74,7 +75,7 @@ def finish(device):
 
 
 def time_ms(call, device, seconds):
-    """Each from its start on the host to its end on the device."""
+    """Times of calls, each from its start on the host to its end on the device."""
     for _ in range(3):
         call()
     finish(device)
@@ -128,7 +129,7 @@ class Report:
 
 
 def captured(call):
-    """Replays `call` as a graph; what it returned stands where it stood then."""
+    """Captures `call` as a graph. Returns its replay function and its outputs, which each replay overwrites."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -196,7 +197,7 @@ def run_tenants(report, device, dtype, seconds, name_of_type):
 
 
 def run_attention(report, device, dtype, seconds, name_of_type):
-    """The attention of `tokens` rows in segments of 128, as often in a row as hides that the GPU is waited for."""
+    """Attention of `tokens` rows in segments of 128, repeated often enough to hide the wait for the GPU."""
     repeats = 32 if device == "cuda" else 1
     backends = {"PyTorch": None}
     if device == "cuda":
@@ -226,7 +227,7 @@ def run_attention(report, device, dtype, seconds, name_of_type):
                 else:
                     with sdpa_kernel(backend):
                         times = timed()
-            except RuntimeError as error:  # not for this GPU, type or size
+            except RuntimeError as error:  # unsupported for this GPU, type or size
                 print(f"skipped: attention by {name}: {str(error).splitlines()[0]}", flush=True)
                 continue
             report.add(f"attention {tokens}", f"{name}, {name_of_type}", times, "us")

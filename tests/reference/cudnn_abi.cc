@@ -1,7 +1,8 @@
-// That lib/device/cuda/cudnn_abi.h and cudnn.h say what cuDNN's own headers do. Compiled by check_cudnn.py.
+// Asserts that lib/device/cuda/cudnn/cudnn_abi.h and cudnn.h match cuDNN's headers. check_cudnn.py
+// compiles it.
 #include <cudnn.h>
 
-#include "device/cuda/cudnn.h"
+#include "device/cuda/cudnn/cudnn.h"
 
 namespace ours = itif::device::cuda::cudnn;
 
@@ -61,7 +62,7 @@ SAME(Attribute::kSdpaForwardScale, CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC);
 SAME(Attribute::kSdpaForwardQueryLengths, CUDNN_ATTR_OPERATION_SDPA_FWD_SEQ_LEN_QDESC);
 SAME(Attribute::kSdpaForwardKeyLengths, CUDNN_ATTR_OPERATION_SDPA_FWD_SEQ_LEN_KVDESC);
 
-// Functions as cuDNN declares them, called as we do: with arguments that convert, and the same number of them.
+// Calls cuDNN's declarations with our arguments, so that their number and types are checked.
 [[maybe_unused]] static void calls() {
   cudnnHandle_t handle = nullptr;
   cudnnBackendDescriptor_t descriptor = nullptr;

@@ -1,4 +1,4 @@
-"""Asks itif-run (tools/itif-run) for results: one process, JSON lines in and out."""
+"""Runs itif-run (tools/itif-run) in one process, with JSON lines in and out."""
 
 import json
 import pathlib

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes tests/data/beam_search.json: what transformers' generate() answers for random configurations.
+"""Writes tests/data/beam_search.json: the answers of transformers' generate() for random configurations.
 
-The "model" is a hash of the tokens so far (hash_logits), which tests/unit/runtime/beam_search_test.cc computes,
-too: what is compared is the search alone.
+The "model" is a hash of the previous tokens (hash_logits). tests/unit/runtime/beam_search_test.cc computes the same
+hash, so that only the search is compared.
 
     /opt/ref/bin/python tests/reference/make_beam_goldens.py      # in the reference environment: see README.md
 """
@@ -90,7 +90,7 @@ def random_case(choose: random.Random, number: int) -> dict:
         words = [[choose.randrange(vocab)] for _ in range(choose.choice([1, 2, 6]))]
         words += [[choose.randrange(vocab) for _ in range(choose.choice([2, 2, 3]))] for _ in range(40)]
         if choose.random() < 0.3:
-            words.append([eos[0]])  # transformers does not take it from a search
+            words.append([eos[0]])  # transformers ignores a ban of the end token
         config["bad_words_ids"] = words
     if choose.random() < 0.25:
         config["forced_bos_token_id"] = choose.randrange(vocab)
@@ -118,7 +118,7 @@ def main() -> None:
         case = random_case(choose, len(cases) + skipped)
         try:
             case["result"] = generate(case)
-        except ValueError as error:  # what transformers itself cannot run
+        except ValueError as error:  # transformers cannot run this case
             print("skipped:", error)
             skipped += 1
             assert skipped < CASES / 10

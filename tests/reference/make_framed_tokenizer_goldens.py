@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/data/roberta_tokenizer and tests/data/albert_tokenizer: small tokenizers trained on this repository's
-documents, and what transformers' fast tokenizers make of difficult texts:
+documents, and the output of transformers' fast tokenizers for difficult texts:
 
     golden.json: {"texts": [[text, [ids]], …], "pairs": [[text, pair, [ids], [types]], …],
                   "cut": [[text, pair, max_tokens, [ids]], …]}
@@ -52,7 +52,7 @@ def write(out, tokenizer, specials, seed, upper=True):
     some = [choose.choice(all_texts) for _ in range(120)]
     pairs, cut = [], []
     for a, b in zip(some[::2], some[1::2]):
-        if not b:  # taken for no pair
+        if not b:  # an empty second text counts as no pair
             continue
         both = tokenizer(a, b, return_token_type_ids=True)
         pairs.append([a, b, both["input_ids"], both["token_type_ids"]])
@@ -88,12 +88,12 @@ def albert():
             num_threads=1, minloglevel=2, pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, control_symbols="[CLS],[SEP],[MASK]",
         )  # fmt: skip
     tokenizer = AlbertTokenizerFast.from_pretrained(out)
-    # As in the published models' tokenizer.json; the conversion leaves the first step out.
+    # The published models' tokenizer.json has these two steps; the conversion omits the first.
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement="▁", add_prefix_space=True)]
     )
     (out / "tokenizer_config.json").write_text(json.dumps(dict(do_lower_case=True, model_max_length=512)) + "\n")
-    write(out, tokenizer, ["[CLS]", "[SEP]", "<unk>", "<pad>", "[MASK]"], 7, upper=False)  # lowered, "<PAD>" would be a piece
+    write(out, tokenizer, ["[CLS]", "[SEP]", "<unk>", "<pad>", "[MASK]"], 7, upper=False)  # "<PAD>" is lower-cased to a piece
 
 
 if __name__ == "__main__":

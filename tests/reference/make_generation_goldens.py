@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes tests/data/generation: small MarianMT models of odd sizes with seeded weights, and the token ids that
-transformers' generate() answers, one source at a time:
+transformers' generate() returns, one source at a time:
 
     golden.json: {"reference": …, "cases": [{"ids": [...], "tokens": [...]}, ...]}
 
-tokens are what follows the decoder's first token. Run it in the environment of requirements.txt.
+"tokens" follow the decoder's first token. Run it in the environment of requirements.txt.
 """
 
 import json
@@ -23,7 +23,7 @@ from transformers import GenerationConfig, MarianConfig, MarianMTModel
 torch.set_num_threads(1)
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Two tenants of one group: the second has fewer words, and searches otherwise.
+# Two tenants of one group. The second has a smaller vocabulary and other search settings.
 ODD = dict(
     d_model=36, encoder_layers=2, encoder_attention_heads=3, encoder_ffn_dim=52,
     decoder_layers=3, decoder_attention_heads=2, decoder_ffn_dim=100,
@@ -73,7 +73,7 @@ def randomise(model, seed, eos, eos_bias):
             continue
         noise = torch.randn(parameter.shape, generator=generator)
         if "decoder" in name and "final_layer_norm.weight" in name:
-            parameter.data = 1.5 * noise  # signs at random: or else each token would be followed by itself
+            parameter.data = 1.5 * noise  # random signs, so that tokens do not repeat themselves
         elif "layer_norm.weight" in name:
             parameter.data = 1.0 + 0.1 * noise
         elif name.endswith(".bias"):
@@ -92,7 +92,7 @@ def make(name, spec, seed):
     vocab = spec["config"]["vocab_size"]
     generation = dict(eos_token_id=0, pad_token_id=vocab - 1, decoder_start_token_id=vocab - 1, bos_token_id=0)
     generation.update(spec["generation"])
-    # Random models like to repeat one token: with this they cannot, and every step has its own bans.
+    # Random models tend to repeat one token. These bans prevent that, and every step has different bans.
     generation["bad_words_ids"] = generation["bad_words_ids"] + [[t, t] for t in range(1, vocab)]
     config = MarianConfig(**spec["config"], pad_token_id=vocab - 1, decoder_start_token_id=vocab - 1,
                           eos_token_id=0, forced_eos_token_id=None)

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Writes the small models of tests/data/goldens and what transformers computes with them.
+"""Writes the small models of tests/data/goldens and the results of transformers.
 
-Each directory is a Hugging Face (or sentence-transformers) model as one would download it, with seeded
-random weights, and golden.json:
+Each directory is a Hugging Face (or sentence-transformers) model in the format of downloads, with seeded random
+weights, and golden.json:
 
     {"model": NAME, "reference": "transformers 4.36.2, torch 1.13.1",
      "cases": [{"ids": [...], "token_types": [...], "kind": "hidden", "shape": [n, hidden],
                 "values": [... row-major f32 ...]}, ...]}
 
 kind is one of hidden, pooled, embedding, logits, token_logits. Expected values are computed in f32 from
-the weights as they stand in the file, so F16 and BF16 files carry their rounding into the goldens.
+the weights in the file, so the goldens include the rounding of F16 and BF16 files.
 Run it in the environment of requirements.txt; the same versions write the same weights.
 """
 
@@ -34,7 +34,7 @@ WORDS = ["the", "and", "good", "bad", "movie", "paris", "##ing", "##ed", "##s", 
 
 
 def vocabulary(size):
-    """Special tokens, every letter alone and continued, digits and marks, then a few words."""
+    """Special tokens, every letter as start and continuation, digits and marks, then a few words."""
     tokens = (
         SPECIAL + list(LETTERS) + ["##" + c for c in LETTERS] + list("0123456789.,!?'-") + WORDS
     )
@@ -149,7 +149,7 @@ MODELS = {
             type_vocab_size=1,
         ),
     ),
-    # As the oldest published checkpoints are: "bert." before every name, LayerNorm.gamma and .beta,
+    # The format of the oldest published checkpoints: "bert." before every name, LayerNorm.gamma and .beta,
     # a position_ids buffer, and the tensors of the pre-training heads.
     "pretraining-f32": dict(
         cls="BertForPreTraining",
@@ -163,7 +163,7 @@ MODELS = {
             vocab_size=97,
         ),
     ),
-    # Positions start behind the padding id; the classifier has a dense layer of its own.
+    # Positions start after the padding id; the classifier has a dense layer.
     "roberta-f32": dict(
         cls="RobertaModel",
         dtype=torch.float32,
@@ -197,7 +197,7 @@ MODELS = {
             label2id={"no": 0, "yes": 1, "maybe": 2},
         ),
     ),
-    # No token types, no pooler, names of its own; made-up positions are stored like others.
+    # No token types, no pooler, other tensor names; computed (sinusoidal) positions are stored like learned ones.
     "distilbert-f32": dict(
         cls="DistilBertModel",
         dtype=torch.float32,
@@ -230,7 +230,7 @@ MODELS = {
             label2id={"no": 0, "yes": 1, "maybe": 2},
         ),
     ),
-    # Narrow embeddings; five layers from two groups of two blocks each, stored once.
+    # Narrow embeddings; five layers share two groups of two blocks each, stored once.
     "albert-f32": dict(
         cls="AlbertModel",
         dtype=torch.float32,
@@ -284,7 +284,7 @@ MODELS = {
 
 
 def randomise(model, seed):
-    """Weights large enough that every layer, bias and embedding shows in the output."""
+    """Sets weights so large that every layer, bias and embedding affects the output."""
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in sorted(model.named_parameters()):
         noise = torch.randn(parameter.shape, generator=generator)
@@ -363,9 +363,9 @@ def write_tokenizer(directory, config, cls):
 
 
 def inputs(config, seed):
-    """Lengths 1, 2, odd and even middles, and the longest; token types where the model has two."""
+    """Lengths 1, 2, some odd and even ones, and the longest; token types if the model has two."""
     generator = np.random.default_rng(seed)
-    # RoBERTa: the table's first rows are no positions, and padding is no token.
+    # RoBERTa: the first rows of the position table are unused, and padding has no position.
     roberta = config.model_type == "roberta"
     longest = config.max_position_embeddings - (config.pad_token_id + 1 if roberta else 0)
     num_types = getattr(config, "type_vocab_size", 1)
@@ -378,7 +378,7 @@ def inputs(config, seed):
         if num_types > 1 and length > 2 and index % 2 == 0:
             types[int(generator.integers(1, length)) :] = 1
         yield ids, types
-    # Any id at any place: the last of the vocabulary first, padding's id inside.
+    # Ids at unusual places: the vocabulary's last id first, the padding id in the middle.
     ids = generator.integers(0, config.vocab_size, 9)
     ids[0] = config.vocab_size - 1
     ids[4] = 0
@@ -442,7 +442,7 @@ def make(name, spec, seed, root):
     if spec.get("old_names"):
         use_old_names(directory)
     tokenizer = spec.get("tokenizer", "BertTokenizer")
-    if tokenizer:  # otherwise of a kind that the product does not run: token ids only
+    if tokenizer:  # other tokenizers are not supported by the product: token ids only
         write_tokenizer(directory, config, tokenizer)
     if "pooling" in spec:
         write_pooling(directory, spec["pooling"], spec["normalize"], config)
@@ -451,7 +451,7 @@ def make(name, spec, seed, root):
     cases = []
     for index, (ids, types) in enumerate(inputs(config, seed)):
         for kind, value in outputs(spec, model, directory, ids, types):
-            # Hidden states are large: for models with a head, of three inputs only.
+            # Hidden states are large, so models with a head write them for three inputs only.
             if kind == "hidden" and not spec["cls"].endswith("Model") and index not in (0, 2, 6):
                 continue
             spread = float(value.std(unbiased=False)) if value.numel() > 1 else 1.0

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Writes the small image models of tests/data/goldens and what transformers computes with them.
+"""Writes the small image models of tests/data/goldens and the results of transformers.
 
-Each directory is a Hugging Face model as one would download it, with seeded random weights and its
+Each directory is a Hugging Face model in the format of downloads, with seeded random weights,
 preprocessor_config.json, and image_golden.json:
 
     {"model": NAME, "reference": "transformers 4.36.2, torch 1.13.1, Pillow …",
      "images": [{"payload": "u8", "height": h, "width": w, "channels": c, "base64": …}, …],
      "cases": [{"image": 0, "kind": "hidden", "shape": [n, hidden], "values": [… row-major f32 …]}, …]}
 
-An image_f32 payload holds the pixel values that the image processor made of a u8 image, HWC. Images of
-another size than the model's go through the processor's resize. Run it in the environment of requirements.txt.
+An image_f32 payload holds the pixel values that the image processor made from a u8 image, HWC. The processor resizes
+images whose size differs from the model's. Run it in the environment of requirements.txt.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import transformers
 from make_goldens import shortest
 
 MODELS = {
-    # Not square, an odd patch, a pooler; every channel normalised by its own figures.
+    # Not square, an odd patch, a pooler; each channel has different mean and deviation.
     "vit-f32": dict(
         cls="ViTModel",
         dtype=torch.float32,
@@ -35,7 +35,7 @@ MODELS = {
         processor=dict(resample=2, image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225]),
         others=[(40, 33), (9, 11), (28, 50)],
     ),
-    # One channel, pixels past the last whole patch, no biases of q, k and v, no pooler.
+    # One channel, pixels past the last complete patch, no biases of q, k and v, no pooler.
     "vit-gray-f16": dict(
         cls="ViTModel",
         dtype=torch.float16,
@@ -55,7 +55,7 @@ MODELS = {
         processor=dict(resample=1, do_normalize=False),
         others=[(100, 47), (32, 31)],
     ),
-    # Pixels are normalised as bytes, and never resized.
+    # Pixels are normalised as bytes, without resizing.
     "vit-classifier-f32": dict(
         cls="ViTForImageClassification",
         dtype=torch.float32,
@@ -68,7 +68,7 @@ MODELS = {
 
 
 def randomise(model, seed):
-    """Weights large enough that every layer, bias and embedding shows in the output."""
+    """Sets weights so large that every layer, bias and embedding affects the output."""
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in sorted(model.named_parameters()):
         noise = torch.randn(parameter.shape, generator=generator)
@@ -87,7 +87,7 @@ def randomise(model, seed):
 
 
 def picture(generator, height, width, channels):
-    """Noise on waves: neither flat nor without structure."""
+    """Waves with added noise."""
     y, x, c = np.meshgrid(np.arange(height), np.arange(width), np.arange(channels), indexing="ij")
     waves = 110 * np.sin(y / (3 + c) + generator.random()) * np.cos(x / (4 + c) + generator.random())
     return np.clip(127 + waves + generator.normal(0, 40, waves.shape), 0, 255).astype(np.uint8)
@@ -129,7 +129,7 @@ def make(name, spec, seed, root):
     for index, (height, width) in enumerate(sizes):
         pixels = picture(generator, height, width, config.num_channels)
         values = processor(pixels, return_tensors="pt", input_data_format="channels_last")["pixel_values"]
-        # The second goes as what the processor makes of it.
+        # The second is sent as the processor's output.
         as_f32 = index == 1
         images.append(payload("f32", values[0].permute(1, 2, 0).numpy()) if as_f32 else payload("u8", pixels))
         for kind, value in outputs(model, values):

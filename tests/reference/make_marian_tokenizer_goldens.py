@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/data/marian_tokenizer: a Marian directory's tokenizer, trained on this repository's documents, and what
-transformers' MarianTokenizer makes of difficult texts and ids:
+"""Writes tests/data/marian_tokenizer: the tokenizer of a Marian model, trained on this repository's documents, and the
+output of transformers' MarianTokenizer for difficult texts and ids:
 
     golden.json: {"encode": [[text, [ids]], …], "decode": [[[ids], text], …]}
 

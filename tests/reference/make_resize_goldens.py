@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/data/resize/cases.json: what Pillow makes of pictures that anyone can make again.
+"""Writes tests/data/resize/cases.json: hashes of pictures that Pillow resized.
 
 A picture's byte i comes from the i-th state of s' = s · 6364136223846793005 + 1442695040888963407 (mod 2^64),
 starting at the case's seed: its top 8 bits ("noise"), or 0 or 255 by its top bit ("edges", at which filters
-overshoot). What comes out is given by its FNV-1a hash of 64 bits. Filters are numbered as in Pillow.
+overshoot). The result is stored as its 64-bit FNV-1a hash. Filters are numbered as in Pillow.
 """
 
 import argparse

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Writes lib/model/unicode_ranges.h: which code points the reference drops, splits at or strips.
+"""Writes lib/text/unicode_ranges.h: the code points that the reference drops, splits at or strips.
 
-The tokenizers library classifies characters by its own tables, which are older than any current
-Unicode version; a character assigned since then (an accent, a punctuation mark) is an ordinary letter
-to it, and so it was when the models were trained. So the classes are read out of the library itself,
-one code point at a time, and not out of a Unicode library of today.
+The tokenizers library classifies characters by tables of an old Unicode version. It treats a character assigned
+since then (an accent, a punctuation mark) as an ordinary letter, as it did when the models were trained. This
+script therefore queries the library for each code point, instead of using a current Unicode library.
 Run it in the environment of requirements.txt.
 """
 
@@ -48,7 +47,7 @@ SPLIT = pre_tokenizers.BertPreTokenizer()
 
 
 def classes(character):
-    """The names of the tables that a character belongs in."""
+    """The names of the tables that contain a character."""
     cleaned = CLEAN.normalize_str(character)
     words = SPLIT.pre_tokenize_str(f"a{character}b")
     if cleaned == "":
@@ -59,7 +58,7 @@ def classes(character):
         yield "kPunctuation"
     if len(CHINESE.normalize_str(character)) == 3:
         yield "kChinese"
-    # A composite of marks alone, such as U+0344, is decomposed before its parts are looked up.
+    # A composite of only marks, such as U+0344, is decomposed before its parts are looked up.
     if (
         STRIP.normalize_str(character) == ""
         and unicodedata.normalize("NFD", character) == character
@@ -101,7 +100,7 @@ def table(name, points):
 def main():
     root = pathlib.Path(__file__).resolve().parents[2]
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=pathlib.Path, default=root / "lib/model/unicode_ranges.h")
+    parser.add_argument("--out", type=pathlib.Path, default=root / "lib/text/unicode_ranges.h")
     out = parser.parse_args().out
     points = {name: [] for name in COMMENTS}
     for point in range(0x110000):

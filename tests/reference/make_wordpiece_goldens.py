@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/data/wordpiece: what transformers' BertTokenizerFast makes of difficult texts.
+"""Writes tests/data/wordpiece: the output of transformers' BertTokenizerFast for difficult texts.
 
     vocabularies/uncased.txt   special tokens, single characters and frequent pieces, cut out of the
                                vocabulary of all-MiniLM-L6-v2 (bert-base-uncased's, Apache 2.0)
@@ -195,7 +195,7 @@ def vocabularies(root):
 
 
 def random_texts(seed, count):
-    """Texts of characters from all over Unicode, with many marks and many of the vocabulary's."""
+    """Random texts of characters from all of Unicode, with many marks and many characters of the vocabulary."""
     generator = random.Random(seed)
     blocks = (
         [(0x20, 0x7F)] * 6
@@ -225,7 +225,7 @@ def random_texts(seed, count):
 
 def encode(tokenizer, text, pair=None, max_tokens=None):
     limits = dict(truncation="longest_first", max_length=max_tokens) if max_tokens else {}
-    # As a batch of one: given alone, an empty pair would count as none.
+    # Encoded as a batch of one, because an empty second text counts as no pair otherwise.
     encoded = tokenizer([text] if pair is None else [(text, pair)], **limits)
     return dict(
         text=text,
@@ -277,7 +277,7 @@ VARIANTS = {
 
 
 def make_added(root, reference):
-    """A directory of today's format: tokenizer.json, added tokens plain and special."""
+    """Writes a directory in the current format: tokenizer.json, plain and special added tokens."""
     folder = root / "added"
     shutil.rmtree(folder, ignore_errors=True)
     tokens = (
@@ -321,7 +321,7 @@ def fnv1a(text, state):
 
 
 def make_normalizer(root, reference):
-    """The words of "a<c>b" for every code point c, hashed; and random texts normalised."""
+    """Writes hashes of the words of "a<c>b" for every code point c, and random texts normalised."""
     split = pre_tokenizers.BertPreTokenizer()
     rows = []
     for strip in (False, True):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What other programs need for the same work on the same machine: BERT-base's encoder, in milliseconds.
+"""Times of other programs for the same work on the same machine: BERT-base's encoder, in milliseconds.
 
-For each batch × length the medians of ONNX Runtime f32, PyTorch f32 and bf16, and itif-run f32 and bf16,
-each checked against PyTorch f32 before it is timed, all with the same number of threads. One at a time,
-in turn, so that a machine that slows down does so for all. Run it on a quiet machine: --rounds repeats
-the whole table and the median of all is printed, with the spread.
+Prints the medians of ONNX Runtime f32, PyTorch f32 and bf16, and itif-run f32 and bf16 for each batch × length. Each
+is checked against PyTorch f32 before it is timed, and all use the same number of threads. They run alternately, so
+that a slower phase of the machine affects all. Run it on an idle machine. --rounds repeats the whole table; the
+median of all rounds is printed, with the spread.
 """
 
 import argparse
@@ -30,7 +30,7 @@ SHAPES = [(1, 128), (4, 128), (8, 64), (1, 32)]
 
 
 def time_ms(call, seconds):
-    """Times of single calls, after a warm-up of two."""
+    """Times of single calls, after two warm-up calls."""
     call(), call()
     times = []
     end = time.perf_counter() + seconds

@@ -1,5 +1,5 @@
-"""Runs itif-bench on the simulated GPU: what it computes agrees between execution modes, with whichever attention was
-asked for in each. Prints TAP.
+"""Runs itif-bench on the simulated GPU. Checks that the execution modes compute the same and use the requested
+attention. Prints TAP.
 
 usage: bench_test.py BENCH_ON_SIMT
 """
@@ -17,8 +17,8 @@ def main(program):
     results = []
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out.json")
-        # In f32 each device says that cuDNN does not attend: the bench's own, that of seq and itif, multi-stream's,
-        # mps's, and its two processes'.
+        # In f32, each device logs that it does not use cuDNN: the bench's, that of seq and itif, multi-stream's,
+        # mps's, and those of mps's two processes.
         done = subprocess.run(
             (program, "batching", "--quick", "--device", "cuda", "--attention", "cudnn", "--dtype", "f32", "--case",
              "albert-large (2 layers), 2 tenants, 2 requests, f32", "--json", str(out)),
@@ -26,8 +26,8 @@ def main(program):
         rows = json.loads(out.read_text())["rows"]
         results.append(("every mode runs on a GPU", done.returncode == 0 and {row["mode"] for row in rows} >= MODES,
                         done.stderr + done.stdout))
-        said = (done.stderr + done.stdout).count("attention stays with itif's kernels")
-        results.append(("and attends with what it was asked for", said == 6, f"{said}: {done.stderr}{done.stdout}"))
+        said = (done.stderr + done.stdout).count("attention uses itif's kernels")
+        results.append(("every device uses the requested attention", said == 6, f"{said}: {done.stderr}{done.stdout}"))
     for number, (name, passed, details) in enumerate(results, 1):
         print(f"{'ok' if passed else 'not ok'} {number} - {name}")
         if not passed:

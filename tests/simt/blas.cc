@@ -1,4 +1,4 @@
-// cuBLAS, as far as the CUDA device calls it.
+// The part of cuBLAS that the CUDA device calls.
 #include <cblas.h>
 #include <cublas_v2.h>
 
@@ -23,11 +23,11 @@ cublasStatus_t put(Blas* handle, std::function<void()> work) {
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
-// What stands behind pointers on the device has to be aligned as cuBLAS's manual says of such calls.
+// Operands given by device pointers must be aligned, as cuBLAS's manual requires of such calls.
 void multiply_aligned(const Product& p, const void* a, const void* b, void* c) {
   const uintptr_t alignment = p.k % 8 == 0 ? 16 : p.k % 2 == 0 ? 4 : 1;
   for (const void* at : {a, b, static_cast<const void*>(c)})
-    if (reinterpret_cast<uintptr_t>(at) % alignment != 0) fail("a misaligned operand of cuBLAS");
+    if (reinterpret_cast<uintptr_t>(at) % alignment != 0) fail("cuBLAS: a misaligned operand");
   multiply(p, a, b, c);
 }
 
@@ -69,7 +69,7 @@ const char* cublasGetStatusString(cublasStatus_t status) {
 }
 cublasStatus_t cublasCreate(cublasHandle_t* handle) {
   if (simt::wait_for_device() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
-  openblas_set_num_threads(1);  // the tests run side by side
+  openblas_set_num_threads(1);  // the tests run in parallel
   *handle = new simt::Blas;
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -1,5 +1,6 @@
-// cuBLASLt, as far as the CUDA device calls it. An algorithm is good for the problem that it was found for, of as many
-// columns or fewer, at addresses aligned as was said then; but for one number of columns that nobody has asked about.
+// The part of cuBLASLt that the CUDA device calls. An algorithm fits the problem that it was found
+// for, with as many columns or fewer, at addresses aligned as stated then. For one number of
+// columns, kFewerThanRuns below the largest, cublasLtMatmul() refuses it.
 #include <cblas.h>
 #include <cublasLt.h>
 
@@ -16,9 +17,9 @@ class BlasLt {};
 
 namespace {
 
-constexpr uint32_t kMagic = 0x17f17f;  // of what was initialised
+constexpr uint32_t kMagic = 0x17f17f;  // marks initialised objects
 constexpr size_t kWorkspaceBytes = 64 << 10;
-constexpr uint32_t kLeastAlignment = 4;  // what the kernels for 16 bits need
+constexpr uint32_t kMinAlignment = 4;  // what the kernels for 16 bits need
 constexpr uint32_t kFewerThanRuns = 3;
 
 struct Matmul {
@@ -27,7 +28,7 @@ struct Matmul {
   cudaDataType_t scale = CUDA_R_32F;
   int32_t trans_a = CUBLAS_OP_N;
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  int32_t bias_type = -1;  // as the result's
+  int32_t bias_type = -1;  // -1: the result's type
   const void* bias = nullptr;
 };
 struct Layout {
@@ -48,7 +49,7 @@ struct Algo {
   uint32_t epilogue = 0;
   uint32_t m = 0, k = 0, most_n = 0;
   uint8_t type = 0, type_d = 0;
-  bool rounds_parts = false;  // in the result's type, before the epilogue
+  bool rounds_parts = false;  // rounds partial sums to the result's type, before the epilogue
   uint16_t alignment_a = 0, alignment_b = 0, alignment_d = 0, alignment_bias = 0;
   uint64_t workspace_bytes = 0;
 };
@@ -80,7 +81,8 @@ struct Problem {
   uint32_t k() const { return static_cast<uint32_t>(b.rows); }
 };
 
-// What the table of types and the epilogues' conditions have of it.
+// Returns the problem, or nullopt if cuBLASLt's table of types or an epilogue's conditions exclude
+// it.
 std::optional<Problem> problem_of(cublasLtMatmulDesc_t matmul, cublasLtMatrixLayout_t a,
                                   cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                                   cublasLtMatrixLayout_t d) {
@@ -158,7 +160,7 @@ using simt::Problem;
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   if (simt::wait_for_device() != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED;
-  openblas_set_num_threads(1);  // the tests run side by side
+  openblas_set_num_threads(1);  // the tests run in parallel
   *handle = new simt::BlasLt;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -225,7 +227,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const auto p = simt::problem_of(matmul, a, b, c, d);
   const auto wish = simt::of<simt::Preference>(preference);
   if (!p || wish.magic != simt::kMagic || wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
-  if (std::min({wish.alignment_a, wish.alignment_b, wish.alignment_d}) < simt::kLeastAlignment ||
+  if (std::min({wish.alignment_a, wish.alignment_b, wish.alignment_d}) < simt::kMinAlignment ||
       wish.workspace_bytes < simt::kWorkspaceBytes)
     return CUBLAS_STATUS_NOT_SUPPORTED;
   const Algo algo{.epilogue = p->matmul.epilogue,

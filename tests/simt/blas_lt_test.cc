@@ -1,4 +1,4 @@
-// What cuBLASLt refuses, so does what stands for it here.
+// The simulated cuBLASLt refuses what the real one refuses.
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
@@ -68,31 +68,31 @@ class BlasLt : public ::testing::Test {
   cublasLtMatmulHeuristicResult_t found_ = {};
 };
 
-TEST_F(BlasLt, RunsWhatItWasAskedFor) {
+TEST_F(BlasLt, RunsRequestedMatmul) {
   ASSERT_EQ(find(), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(run(), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 }
-TEST_F(BlasLt, ABiasIsOfTheResultsType) {
+TEST_F(BlasLt, RejectsBiasOfAnotherType) {
   ASSERT_EQ(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t{CUDA_R_32F}), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(find(), CUBLAS_STATUS_INVALID_VALUE);
   lay_out(d_, kHeight, kColumns, CUDA_R_32F);
   EXPECT_EQ(find(), CUBLAS_STATUS_SUCCESS);
 }
-TEST_F(BlasLt, ABiasIsThere) {
+TEST_F(BlasLt, RejectsNullBias) {
   ASSERT_EQ(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(nullptr)),
             CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(find(), CUBLAS_STATUS_INVALID_VALUE);
 }
-TEST_F(BlasLt, AttributesHaveTheirSizes) {
+TEST_F(BlasLt, RejectsAttributesOfWrongSize) {
   EXPECT_EQ(set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint64_t{1}), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, uint32_t{1}), CUBLAS_STATUS_INVALID_VALUE);
 }
-TEST_F(BlasLt, MatricesFitTogether) {
+TEST_F(BlasLt, RejectsMismatchedMatrices) {
   lay_out(b_, kDepth + 1, kColumns);
   EXPECT_EQ(find(), CUBLAS_STATUS_INVALID_VALUE);
 }
-TEST_F(BlasLt, AnAlgorithmIsForItsProblem) {
+TEST_F(BlasLt, AlgorithmFitsOnlyItsProblem) {
   ASSERT_EQ(find(), CUBLAS_STATUS_SUCCESS);
   lay_out(b_, kDepth, kColumns + 1);
   lay_out(d_, kHeight, kColumns + 1);
@@ -103,12 +103,12 @@ TEST_F(BlasLt, AnAlgorithmIsForItsProblem) {
   set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t{CUBLASLT_EPILOGUE_BIAS});
   EXPECT_EQ(run(), CUBLAS_STATUS_INVALID_VALUE);
 }
-TEST_F(BlasLt, MemoryIsAlignedAsWasSaid) {
+TEST_F(BlasLt, RejectsMisalignedMemory) {
   ASSERT_EQ(find(), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(run(16), CUBLAS_STATUS_NOT_SUPPORTED);
   EXPECT_EQ(run(0, 128), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(run(0, 0, 1024), CUBLAS_STATUS_INVALID_VALUE);
-  EXPECT_EQ(run(0, 256), CUBLAS_STATUS_INVALID_VALUE) << "of which the end is nobody's";
+  EXPECT_EQ(run(0, 256), CUBLAS_STATUS_INVALID_VALUE) << "the workspace exceeds the allocation";
 }
 
 }  // namespace

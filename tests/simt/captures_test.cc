@@ -1,4 +1,4 @@
-// Graphs that are spoilt while they are being captured, by other groups that come and go.
+// Stream captures that other groups invalidate by creating and destroying streams.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,7 +20,7 @@ class Captures : public ::testing::Test {
       prepared_.push_back(device_->prepare({.n = 8 + i, .k = 32, .has_bias = false}, 64).value());
   }
   ~Captures() override { simt::break_captures_after(UINT64_MAX); }
-  // Of four tenants each, which run on four streams beside one another.
+  // Launches GEMMs of four tenants each, on four concurrent streams.
   void launch_gemms(Stream& stream) {
     for (const GemmHandle& prepared : prepared_) {
       const auto n = static_cast<uint32_t>(8 + (&prepared - prepared_.data()));
@@ -31,11 +31,11 @@ class Captures : public ::testing::Test {
                    .n = n,
                    .k = 32,
                    .ranges = ranges_,
-                   .mode = kernels::GemmMode::kInTurn,
+                   .mode = kernels::GemmMode::kSequential,
                    .prepared = prepared.get()});
     }
   }
-  // How many launches it took.
+  // Returns the number of launches that it took.
   uint64_t run() {
     const uint64_t before = simt::counts().launches;
     launch_gemms(*stream_);
@@ -52,20 +52,20 @@ class Captures : public ::testing::Test {
   std::vector<GemmHandle> prepared_;
 };
 
-// Wherever it happens, no launch of the spoilt graph is made on its own.
-TEST_F(Captures, WhatIsSpoiltIsLaunchedOnceAndCapturedLater) {
+// At whatever point a capture is invalidated, none of its launches runs on its own.
+TEST_F(Captures, InvalidatedCaptureLaunchesOnceAndIsRetried) {
   const uint64_t one_by_one = run();
   EXPECT_EQ(one_by_one, 4u * kGemms);
-  for (const uint64_t captured : {0, 5}) {  // 0: before the other streams have joined in
+  for (const uint64_t captured : {0, 5}) {  // 0: before the other streams have joined
     simt::break_captures_after(captured);
-    EXPECT_EQ(run(), one_by_one) << "spoilt behind " << captured;
+    EXPECT_EQ(run(), one_by_one) << "invalidated after " << captured;
   }
   EXPECT_EQ(stream_->graphs().launches, 0u);
   EXPECT_EQ(run(), 1u);
   EXPECT_EQ(stream_->graphs().launches, 1u);
 }
 
-TEST_F(Captures, WhatIsSpoiltTimeAndAgainStaysWithoutAGraph) {
+TEST_F(Captures, RepeatedInvalidationGivesUpCapture) {
   const uint64_t one_by_one = run();
   for (int turn = 0; turn < 3; ++turn) {
     simt::break_captures_after(5);
@@ -75,17 +75,17 @@ TEST_F(Captures, WhatIsSpoiltTimeAndAgainStaysWithoutAGraph) {
   EXPECT_EQ(stream_->graphs().launches, 0u);
 }
 
-// A stream makes cuBLAS's handles, and ends them.
-TEST_F(Captures, StreamsComeAndGoMeanwhile) {
+// Creating and destroying a stream also creates and destroys cuBLAS handles.
+TEST_F(Captures, CapturesWhileStreamsAreMadeAndDestroyed) {
   std::atomic<bool> ends = false;
   size_t num_ready = 0, num_graphs = 0;
   std::thread capturing([&] {
     while (!ends) {
       const auto stream = device_->make_stream({.max_tokens = 64, .max_segments = 8}).value();
-      for (int form = 0; form < 10; ++form) {
-        for (int again = 0; again <= form; ++again) launch_gemms(*stream);
-        num_ready += static_cast<bool>(stream->make_ready());
-        num_graphs += stream->graphs().kept == static_cast<size_t>(form + 1);
+      for (int bucket = 0; bucket < 10; ++bucket) {
+        for (int again = 0; again <= bucket; ++again) launch_gemms(*stream);
+        num_ready += static_cast<bool>(stream->warm_up());
+        num_graphs += stream->graphs().kept == static_cast<size_t>(bucket + 1);
       }
       num_ready -= 10;
       num_graphs -= 10;
@@ -99,7 +99,7 @@ TEST_F(Captures, StreamsComeAndGoMeanwhile) {
   ends = true;
   capturing.join();
   EXPECT_EQ(num_ready, 0u);
-  EXPECT_EQ(num_graphs, 0u) << "a graph was spoilt";
+  EXPECT_EQ(num_graphs, 0u) << "a capture was invalidated";
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kWorkspaceBytesOfSegment = 256;
 
-// One call, with what it reads of the device when it is done.
+// One call, with the addresses that it reads when it runs.
 struct Run {
   Operation op;
   std::map<int64_t, void*> pointers;
@@ -35,13 +35,13 @@ struct Run {
   int32_t length(const Tensor& lengths, int64_t segment) const {
     return static_cast<const int32_t*>(pointers.at(lengths.id))[segment];
   }
-  // Of the first value of a head's row.
+  // Returns the index of the first value of a head's row.
   size_t at(const Tensor& tensor, int64_t segment, int64_t head, int64_t row) const {
     const auto* const offsets = static_cast<const int32_t*>(pointers.at(tensor.offsets));
     return static_cast<size_t>(offsets[segment] + head * tensor.strides[1] +
                                row * tensor.strides[2]);
   }
-  // [num_rows][head size]
+  // Returns [num_rows][head size].
   std::vector<float> rows(const Tensor& tensor, int64_t segment, int64_t head,
                           int64_t num_rows) const {
     const auto width = static_cast<size_t>(tensor.extents[3]);
@@ -74,7 +74,7 @@ struct Run {
       for (size_t key = 0; key < scores.size(); ++key) {
         const float weight = std::exp(scores[key] - most);
         total += weight;
-        const float narrow = rounded(weight, type());  // what tensor cores take
+        const float narrow = rounded(weight, type());  // the type that tensor cores take
         for (size_t i = 0; i < width; ++i) sum[i] += narrow * v[key * width + i];
       }
       for (float& value : sum) value /= total;

@@ -1,13 +1,14 @@
-// cuDNN, as far as the CUDA device calls it: descriptors with the attributes that they were given, and attention over
-// ragged rows.
+// The part of cuDNN that the CUDA device calls: descriptors with their attributes, and attention
+// over ragged rows.
 //
-// Stricter than the real one: what its documents call required is, and what a plan was made of stays until the plan is
-// gone. Of what it proposes for an operation the first does not compile. Rows of the results that the lengths leave
-// out, up to where the next segment begins, are overwritten with NaNs, and so is the workspace: nobody says what they
-// hold.
+// It is stricter than the real one: attributes that are documented as required are required, and a
+// descriptor cannot be destroyed before those made of it. The first engine configuration that the
+// heuristics propose does not compile. The workspace is overwritten with NaNs, and so are rows of
+// the results past a segment's length, up to the next segment: cuDNN does not specify their
+// contents.
 #pragma once
 
-#include "device/cuda/cudnn.h"
+#include "device/cuda/cudnn/cudnn.h"
 
 namespace simt {
 

@@ -1,4 +1,4 @@
-// Where attention is cuDNN's, and how it stands among the other launches.
+// Tests of attention by cuDNN: when the device uses it, and how its calls join the other launches.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -42,7 +42,7 @@ class CudnnAttention : public ::testing::Test {
   std::unique_ptr<Buffer> memory_;
 };
 
-TEST_F(CudnnAttention, IsOfSixteenBitsAndHeadsOfEights) {
+TEST_F(CudnnAttention, TakesSixteenBitTypesAndHeadsThatAreMultiplesOfEight) {
   for (const char* dtype : {"bf16", "f16"}) {
     open(dtype);
     EXPECT_NE(device_->info().description.find("attention by cuDNN 9.19.0"), std::string::npos);
@@ -50,25 +50,25 @@ TEST_F(CudnnAttention, IsOfSixteenBitsAndHeadsOfEights) {
     EXPECT_EQ(calls({.heads = 1, .head_size = 24}), 1u);
     EXPECT_EQ(calls({.heads = 3, .head_size = 12}), 0u) << "rows of 24 bytes";
     EXPECT_EQ(calls({.segments = {{0, 0}}}), 0u) << "nothing to attend to";
-    EXPECT_EQ(calls({.head_size = 264}), 0u) << "cuDNN has none";
+    EXPECT_EQ(calls({.head_size = 264}), 0u) << "cuDNN has no kernel";
   }
   open("f32");
   EXPECT_EQ(calls({}), 0u);
   EXPECT_EQ(device_->info().description.find("cuDNN"), std::string::npos);
 }
 
-TEST_F(CudnnAttention, FailsWhereItIsToBeCudnnsAlone) {
+TEST_F(CudnnAttention, CudnnOnlyFailsForUnsupportedHeads) {
   open("bf16", "cudnn-only");
   EXPECT_EQ(calls({}), 1u);
   launch({.heads = 3, .head_size = 12});
   EXPECT_FALSE(stream_->synchronize());
-  EXPECT_EQ(calls({}), 1u) << "the device is as it was";
+  EXPECT_EQ(calls({}), 1u) << "the device still works";
   const auto f32 = open_cuda_device({.kind = "cuda", .dtype = "f32", .attention = "cudnn-only"});
   ASSERT_FALSE(f32);
   EXPECT_EQ(f32.error().code, Code::kUnsupported);
 }
 
-TEST_F(CudnnAttention, IsRefusedWhereItIsNotThere) {
+TEST_F(CudnnAttention, OpenFailsWithoutCudnn) {
   struct Restored {
     ~Restored() { simt::set_device({}); }
   } restored;
@@ -80,14 +80,14 @@ TEST_F(CudnnAttention, IsRefusedWhereItIsNotThere) {
     return opened.error().message;
   };
   EXPECT_NE(refusal(0).find("cuDNN cannot be loaded"), std::string::npos);
-  EXPECT_NE(refusal(91400).find("cuDNN 9.14.0 is too old for this GPU: 9.15.0 is the least"),
+  EXPECT_NE(refusal(91400).find("cuDNN 9.14.0 is too old for this GPU: it needs 9.15.0 or later"),
             std::string::npos);
   simt::set_device({.cudnn_version = 0});
-  EXPECT_TRUE(open_cuda_device({.kind = "cuda"})) << "nobody asks for it";
+  EXPECT_TRUE(open_cuda_device({.kind = "cuda"})) << "cuDNN is not requested";
 }
 
-// A batch of a kind that came before allocates nothing, and all its layers are one graph.
-TEST_F(CudnnAttention, IsPartOfAGraph) {
+// A repeated kind of batch allocates nothing, and all its layers are one graph.
+TEST_F(CudnnAttention, IsCapturedIntoGraph) {
   open("bf16");
   const auto again = [&](uint32_t length) {
     const uint64_t before = simt::counts().cudnn_calls;
@@ -98,8 +98,8 @@ TEST_F(CudnnAttention, IsPartOfAGraph) {
   };
   EXPECT_EQ(again(20), 10u);
   const uint64_t allocations = simt::counts().allocations;
-  EXPECT_EQ(again(13), 10u);  // into the graph
-  EXPECT_EQ(again(7), 0u);    // by it: lengths stand in the plan memory
+  EXPECT_EQ(again(13), 10u);  // captures the graph
+  EXPECT_EQ(again(7), 0u);    // replays it: lengths are in the plan memory
   EXPECT_EQ(simt::counts().allocations, allocations);
 }
 

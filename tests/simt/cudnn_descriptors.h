@@ -1,4 +1,5 @@
-// The simulated cuDNN's descriptors: what they take and what was given to them, and the operation that they describe.
+// The descriptors of the simulated cuDNN: the attributes that they accept and hold, and the
+// operation that they describe.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +10,13 @@
 #include <optional>
 #include <vector>
 
-#include "device/cuda/cudnn.h"
+#include "device/cuda/cudnn/cudnn.h"
 
 namespace simt {
 
 using namespace itif::device::cuda::cudnn;
 
-// What a descriptor takes: an attribute's type and how many values it has.
+// An attribute that a descriptor accepts: its type and number of values.
 struct Rule {
   Attribute attribute;
   AttributeType type;
@@ -25,7 +26,7 @@ struct Rule {
 };
 using Rules = std::vector<Rule>;
 
-// nullptr: there is no such descriptor.
+// Returns nullptr if there is no such descriptor.
 const Rules* rules_of(DescriptorType type);
 size_t bytes_of_value(AttributeType type);
 
@@ -35,7 +36,7 @@ class Node {
 
   const DescriptorType type;
   bool is_final = false, compiles = true;
-  int num_users = 0;  // that were made of it
+  int num_users = 0;  // descriptors made of it
   std::map<Attribute, std::vector<std::byte>> attributes;
   std::vector<Node*> uses;
 
@@ -55,7 +56,7 @@ class Node {
   const Node* node(Attribute attribute) const { return one<Node*>(attribute); }
 };
 
-// Whether it has what its kind requires, and that fits.
+// Returns whether the node has valid values for all required attributes.
 bool is_good(const Node& node);
 
 // A tensor as an operation reads it.
@@ -63,24 +64,24 @@ struct Tensor {
   int64_t id = 0;
   DataType type = DataType::kFloat;
   std::vector<int64_t> extents, strides;
-  int64_t alignment = 0, offsets = 0;  // by whose id; 0: it is not ragged
+  int64_t alignment = 0, offsets = 0;  // offsets: id of its offsets' tensor; 0: not ragged
   bool is_by_value = false;
 };
 
 struct Operation {
   std::optional<Tensor> q, k, v, o, scale, lengths_q, lengths_k;
-  std::vector<Tensor> all;  // what a pack has to hold, offsets among them
+  std::vector<Tensor> all;  // tensors that a variant pack must hold, offsets included
   int64_t segments() const { return q->extents[0]; }
 };
 Operation operation_of(const Node* node);
-// Whether this cuDNN has a kernel for it.
+// Returns whether this cuDNN has a kernel for the operation.
 bool has_plan(const Operation& op);
 
-// All there are.
+// All live descriptors.
 class Descriptors {
  public:
   Node* add(DescriptorType type) { return all_.emplace_back(std::make_unique<Node>(type)).get(); }
-  // nullptr: there is none, or no longer.
+  // Returns nullptr if the descriptor does not exist or no longer exists.
   Node* find(Descriptor descriptor) {
     const auto found = std::ranges::find(
         all_, descriptor, [](const auto& one) { return static_cast<Descriptor>(one.get()); });
@@ -98,7 +99,7 @@ class Descriptors {
   std::vector<std::unique_ptr<Node>> all_;
 };
 Descriptors& descriptors();
-// `used` stays until `user` is gone.
+// Keeps `used` alive until `user` is destroyed.
 void use(Node& user, Node& used);
 
 }  // namespace simt

@@ -1,5 +1,6 @@
-// What cuDNN refuses and what it makes a plan of, as far as the CUDA device relies on it: the simulated one here,
-// and by tests/reference/check_cudnn.py the real one, which then compiles for a GPU that is described to it.
+// The behaviour of cuDNN that the CUDA device relies on: what it refuses and what it makes plans
+// for. These tests run on the simulated cuDNN. tests/reference/check_cudnn.py runs them on the real
+// one, which then compiles for a GPU that is described to it.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -9,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "device/cuda/cudnn_plan.h"
+#include "device/cuda/cudnn/cudnn_plan.h"
 
 namespace itif::device::cuda {
 namespace {
@@ -104,12 +105,12 @@ class CudnnTest : public ::testing::Test {
   std::vector<Descriptor> made_;
 };
 
-TEST_F(CudnnTest, IsNewEnough) {
+TEST_F(CudnnTest, VersionIsNewEnough) {
   EXPECT_TRUE(lib_.check_version(8));
   EXPECT_TRUE(lib_.check_version(9));
 }
 
-TEST_F(CudnnTest, PlansAreMadeOfWhatTheDeviceAsksFor) {
+TEST_F(CudnnTest, MakesPlansForShapesOfTheDevice) {
   for (const DType type : {DType::kBF16, DType::kF16})
     for (const uint32_t head_size : {8u, 24u, 32u, 64u, 128u}) {
       std::string why;
@@ -119,7 +120,7 @@ TEST_F(CudnnTest, PlansAreMadeOfWhatTheDeviceAsksFor) {
     EXPECT_NE(plan(shape_of(segments, rows, 12, 64)), nullptr) << segments << "x" << rows;
 }
 
-TEST_F(CudnnTest, OddHeadsHaveNoPlan) {
+TEST_F(CudnnTest, RefusesOddHeadSizes) {
   for (const uint32_t head_size : {12u, 20u, 7u}) {
     std::string why;
     EXPECT_EQ(plan(shape_of(16, 64, 2, head_size), &why), nullptr) << head_size;
@@ -127,7 +128,7 @@ TEST_F(CudnnTest, OddHeadsHaveNoPlan) {
   }
 }
 
-TEST_F(CudnnTest, AttributesAreOfTheirDescriptorTypeAndNumber) {
+TEST_F(CudnnTest, RefusesAttributesOfWrongDescriptorTypeOrCount) {
   const Descriptor one = create(DescriptorType::kTensor);
   EXPECT_FALSE(set<int64_t>(one, Attribute::kTensorUniqueId, AttributeType::kDataType, {1}));
   EXPECT_FALSE(set<int64_t>(one, Attribute::kTensorUniqueId, AttributeType::kInt64, {1, 2}));
@@ -135,7 +136,7 @@ TEST_F(CudnnTest, AttributesAreOfTheirDescriptorTypeAndNumber) {
   EXPECT_TRUE(set<int64_t>(one, Attribute::kTensorUniqueId, AttributeType::kInt64, {1}));
 }
 
-TEST_F(CudnnTest, WhatIsMissingIsRefused) {
+TEST_F(CudnnTest, RefusesToFinalizeWithoutRequiredAttributes) {
   for (const Attribute without :
        {Attribute::kTensorDimensions, Attribute::kTensorStrides, Attribute::kTensorByteAlignment})
     EXPECT_FALSE(finalize(unfinished({}, without))) << static_cast<int>(without);
@@ -143,12 +144,12 @@ TEST_F(CudnnTest, WhatIsMissingIsRefused) {
   EXPECT_FALSE(finalize(create(DescriptorType::kEngineHeuristics)));
 }
 
-TEST_F(CudnnTest, WhatIsFinalStaysAsItIs) {
+TEST_F(CudnnTest, RefusesToChangeFinalDescriptor) {
   const Descriptor one = tensor({});
   EXPECT_FALSE(set<int64_t>(one, Attribute::kTensorUniqueId, AttributeType::kInt64, {7}));
 }
 
-TEST_F(CudnnTest, OperationsAreOfTensorsThatAreFinalAndFit) {
+TEST_F(CudnnTest, RefusesUnfinishedOrMismatchedTensors) {
   const Descriptor offsets = ints(10, 3);
   const auto good = [&](int64_t id) { return tensor({.id = id, .offsets = offsets}); };
   struct Operands {
@@ -174,7 +175,7 @@ TEST_F(CudnnTest, OperationsAreOfTensorsThatAreFinalAndFit) {
       << "results of other heads";
 }
 
-TEST_F(CudnnTest, NothingIsReadBeforeItIsFinal) {
+TEST_F(CudnnTest, RefusesToReadUnfinishedDescriptor) {
   int64_t count = 0, bytes = 0;
   EXPECT_NE(lib_.get_attribute(create(DescriptorType::kExecutionPlan),
                                Attribute::kExecutionPlanWorkspaceSize, AttributeType::kInt64, 1,

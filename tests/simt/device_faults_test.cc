@@ -1,5 +1,5 @@
-// What the CUDA device does when something is refused it: a fault and the reset behind it, memory, a driver; as the
-// simulator makes them happen.
+// Failures of the CUDA device, as the simulator produces them: a fault and the reset that follows,
+// refused memory, a missing driver.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace itif::device {
 namespace {
 
-TEST_F(CudaDevice, AFaultSticksUntilTheReset) {
+TEST_F(CudaDevice, FaultPersistsUntilReset) {
   ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
   simt::fail_after(0);
   gather();
@@ -33,8 +33,8 @@ TEST_F(CudaDevice, AFaultSticksUntilTheReset) {
       << in_use.error().message;
   stream_.reset();
   out_.reset();
-  Status
-      reset;  // by the thread that controls: the one that saw the fault keeps it as its last error
+  // Reset from the control thread: the thread that saw the fault keeps it as its last error.
+  Status reset;
   std::thread([&] { reset = device_->reset(); }).join();
   ASSERT_TRUE(reset) << reset.error().message;
   stream_ = device_->make_stream({.max_tokens = 256, .max_segments = 64}).value();
@@ -45,17 +45,18 @@ TEST_F(CudaDevice, AFaultSticksUntilTheReset) {
   EXPECT_EQ(gathered()[5], 77) << "packets are registered again";
 }
 
-// Whoever asks again for a slot that could not be had is refused again, and takes nothing.
-TEST_F(CudaDevice, ASlotThatCannotBeClearedIsNotTaken) {
+// A repeated commit of such a slot fails again and takes no memory.
+TEST_F(CudaDevice, CommitFailsIfSlotCannotBeCleared) {
   const auto slab = device_->reserve_slab(100'000, 4).value();
-  simt::fail_after(0);  // what clears it
+  simt::fail_after(0);  // fails the memset that clears the slot
   for (int turn = 0; turn < 2; ++turn) EXPECT_FALSE(slab->commit(1));
   (void)cudaDeviceReset();
   (void)cudaGetLastError();
 }
 
-// Where the GPU refuses packet memory, it is copied first: at the start, and after a reset.
-TEST_F(CudaDevice, MemoryThatIsNotRegisteredIsCopied) {
+// If the GPU cannot register packet memory, packets are copied first, at the start and after a
+// reset.
+TEST_F(CudaDevice, CopiesPacketsIfRegistrationFails) {
   const auto expect_copied = [&] {
     ids()[5] = 5;
     gather();
@@ -80,8 +81,8 @@ TEST_F(CudaDevice, MemoryThatIsNotRegisteredIsCopied) {
   expect_copied();
 }
 
-// Slabs are reserved, filled and freed by whichever thread controls.
-TEST_F(CudaDevice, SlabsAreAnyThreads) {
+// Any control thread may reserve, fill and free slabs.
+TEST_F(CudaDevice, AnyThreadMayUseSlabs) {
   std::unique_ptr<SlabMemory> slab;
   Status committed;
   std::thread([&] { slab = device_->reserve_slab(100'000, 4).value(); }).join();
@@ -95,7 +96,7 @@ TEST_F(CudaDevice, SlabsAreAnyThreads) {
   EXPECT_LT(simt::counts().live_device_bytes, before);
 }
 
-TEST_F(CudaDevice, ASlotsMemoryIsMadeAccessibleAtOnce) {
+TEST_F(CudaDevice, CommitSetsAccessOnce) {
   const auto slab = device_->reserve_slab(1'000'000, 4).value();
   const uint64_t before = simt::counts().access_changes;
   ASSERT_TRUE(slab->commit(1));
@@ -108,8 +109,8 @@ size_t free_bytes() {
   return free;
 }
 
-// Slabs' memory is of no context: a reset leaves what a device with a fault has not taken back.
-TEST_F(CudaDevice, NoMemoryIsLostByAFault) {
+// Slab memory belongs to no context: a reset does not free what a faulty device failed to release.
+TEST_F(CudaDevice, FaultLeaksNoMemory) {
   stream_.reset();
   out_.reset();
   const size_t before = free_bytes();
@@ -130,7 +131,7 @@ TEST_F(CudaDevice, NoMemoryIsLostByAFault) {
   }
 }
 
-TEST_F(CudaDevice, MemoryThatDoesNotComeBackIsSaid) {
+TEST_F(CudaDevice, ResetReportsUnreleasedMemory) {
   stream_.reset();
   out_.reset();
   const size_t before = free_bytes();
@@ -141,7 +142,7 @@ TEST_F(CudaDevice, MemoryThatDoesNotComeBackIsSaid) {
   for (int turn = 0; turn < 2; ++turn) {
     const Status reset = device_->reset();
     ASSERT_FALSE(reset);
-    EXPECT_NE(reset.error().message.find("do not come back: restart itifd"), std::string::npos)
+    EXPECT_NE(reset.error().message.find("of its memory: restart itifd"), std::string::npos)
         << reset.error().message;
   }
   simt::set_device({});
@@ -150,8 +151,8 @@ TEST_F(CudaDevice, MemoryThatDoesNotComeBackIsSaid) {
   EXPECT_EQ(free_bytes(), before);
 }
 
-// Whoever asks what the device has, asks while another thread resets it, too.
-TEST_F(CudaDevice, SaysWhatItHasDuringAReset) {
+// Other threads may ask for the available memory during a reset.
+TEST_F(CudaDevice, ReportsAvailableMemoryDuringReset) {
   stream_.reset();
   out_.reset();
   const size_t before = device_->available_bytes();
@@ -166,8 +167,8 @@ TEST_F(CudaDevice, SaysWhatItHasDuringAReset) {
   EXPECT_TRUE(reset) << reset.error().message;
 }
 
-// Then it says what to do, however often it is asked.
-TEST_F(CudaDevice, AFaultThatOutlastsTheResetIsSaid) {
+// Each reset reports what to do.
+TEST_F(CudaDevice, ResetReportsPersistentFault) {
   simt::fail_after(0, true);
   gather();
   ASSERT_FALSE(stream_->synchronize());
@@ -184,7 +185,7 @@ TEST_F(CudaDevice, AFaultThatOutlastsTheResetIsSaid) {
   EXPECT_TRUE(reset) << reset.error().message;
 }
 
-TEST(OpenCuda, LeavesMemoryForWhatTheDriverTakesLater) {
+TEST(OpenCuda, LeavesMemoryForTheDriver) {
   for (const size_t limit : {size_t{0}, size_t{1} << 40}) {
     const auto device =
         open_cuda_device({.kind = "cuda", .dtype = "f32", .memory_limit_bytes = limit}).value();
@@ -197,7 +198,7 @@ TEST(OpenCuda, LeavesMemoryForWhatTheDriverTakesLater) {
   }
 }
 
-TEST(OpenCuda, WithoutADriverItIsRefusedWithTheCause) {
+TEST(OpenCuda, ReportsMissingDriver) {
   simt::set_device({.is_there = false});
   const auto device = open_cuda_device({.kind = "cuda"});
   ASSERT_FALSE(device);
@@ -211,8 +212,8 @@ TEST(OpenCuda, WithoutADriverItIsRefusedWithTheCause) {
   EXPECT_EQ(open_device({.kind = "auto", .dtype = "f32"}).value()->info().kind, "cuda");
 }
 
-// It is listed, but nothing can be done with it.
-TEST(OpenCuda, ADeviceThatIsNotToBeHadIsLeft) {
+// The device is listed but cannot be used.
+TEST(OpenCuda, ReportsUnusableDevice) {
   for (const auto& [device, cause] :
        {std::pair<simt::DeviceOptions, const char*>{{.is_free = false}, "Unavailable"},
         {{.has_virtual_memory = false}, "virtual memory"}}) {
@@ -225,7 +226,7 @@ TEST(OpenCuda, ADeviceThatIsNotToBeHadIsLeft) {
     EXPECT_NE(opened.error().message.find(cause), std::string::npos) << opened.error().message;
     ASSERT_TRUE(fallback) << fallback.error().message;
     EXPECT_EQ((*fallback)->info().kind, "host");
-    EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "nobody else meets it";
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess) << "the error is cleared";
   }
 }
 

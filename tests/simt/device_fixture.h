@@ -1,4 +1,4 @@
-// A CUDA device with a stream that gathers token ids: the simulated one, or, in tests/gpu, a GPU.
+// A CUDA device with a stream that gathers token ids: the simulated one, or a GPU in tests/gpu.
 #pragma once
 
 #include <gtest/gtest.h>

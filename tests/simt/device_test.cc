@@ -1,5 +1,5 @@
-// What the CUDA device promises beside its operators, as the simulator counts it: what it launches and allocates
-// while it serves.
+// Guarantees of the CUDA device besides its operators, as the simulator counts them: launches and
+// allocations while it serves.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace itif::device {
 namespace {
 
-TEST_F(CudaDevice, ResultsComeSideBySideByOneCopy) {
+TEST_F(CudaDevice, GathersResultsIntoOneCopy) {
   gather();
   std::vector<int32_t> got(kIds);
   std::byte odd[3];
@@ -26,12 +26,12 @@ TEST_F(CudaDevice, ResultsComeSideBySideByOneCopy) {
   std::iota(expected.begin(), expected.end(), 0);
   EXPECT_EQ(got, expected);
   EXPECT_EQ(std::to_integer<int>(odd[0]) | std::to_integer<int>(odd[1]), 0);
-  // Where the pieces are, the kernel, the copy.
+  // Three launches: the copy of the plan, the kernel, the copy to the host.
   EXPECT_EQ(simt::counts().launches - before, 3u);
 }
 
-// A batch of the same launches as one before is one launch, and reads its own data.
-TEST_F(CudaDevice, WhatComesAgainIsOneLaunch) {
+// A batch with the same launches as an earlier one is one launch, and reads its own data.
+TEST_F(CudaDevice, ReplaysRepeatedBatchAsOneLaunch) {
   std::vector<std::unique_ptr<Buffer>> outs;
   for (int i = 0; i < 12; ++i) outs.push_back(device_->allocate(kIds * sizeof(int32_t)).value());
   const auto batch = [&](uint32_t first, uint32_t count) {
@@ -50,20 +50,20 @@ TEST_F(CudaDevice, WhatComesAgainIsOneLaunch) {
     EXPECT_EQ(got[count - 1], static_cast<int32_t>(first + count - 1));
     return simt::counts().launches - before;
   };
-  // The plan, its launches, the results.
+  // The plan, the launches, the copy of the results.
   const uint64_t one_by_one = batch(0, kIds);
   EXPECT_EQ(one_by_one, 1 + 13 + 1u);
   EXPECT_EQ(stream_->graphs().kept, 0u);
-  // The plan, the graph, what brings the results together, the results.
+  // The plan, the graph, the kernel that gathers the results, their copy.
   for (uint32_t turn = 1; turn < 12; ++turn) EXPECT_EQ(batch(10 * turn, kIds), 4u);
-  // How many ids a piece holds stands in the plan: the same graph.
+  // The number of ids of a piece is in the plan, so the graph is the same.
   EXPECT_EQ(batch(5, kIds / 2), 4u);
   EXPECT_EQ(stream_->graphs().kept, 1u);
   EXPECT_EQ(stream_->graphs().launches, 12u);
 }
 
-// Without having run.
-TEST_F(CudaDevice, WhatWasMadeReadyIsOneLaunchAtOnce) {
+// The batch has not run before its first use.
+TEST_F(CudaDevice, ReplaysPreparedBatchOnFirstUse) {
   ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
   std::vector<std::unique_ptr<Buffer>> outs;
   for (int i = 0; i < 12; ++i) outs.push_back(device_->allocate(kIds * sizeof(int32_t)).value());
@@ -73,11 +73,11 @@ TEST_F(CudaDevice, WhatWasMadeReadyIsOneLaunchAtOnce) {
       stream_->gather_ids({.pieces = {&piece, 1},
                            .ids = reinterpret_cast<int32_t*>(out->data()),
                            .vocab_size = 1000});
-    stream_->begin_part();
+    stream_->end_graph_segment();
   };
   const uint64_t before = simt::counts().launches;
   launch(nullptr, 0);
-  ASSERT_TRUE(stream_->make_ready());
+  ASSERT_TRUE(stream_->warm_up());
   EXPECT_EQ(simt::counts().launches, before) << "nothing runs";
   EXPECT_EQ(stream_->graphs().kept, 1u);
   for (int turn = 0; turn < 4; ++turn) {
@@ -91,8 +91,8 @@ TEST_F(CudaDevice, WhatWasMadeReadyIsOneLaunchAtOnce) {
   EXPECT_EQ(stream_->graphs().launches, 4u);
 }
 
-// The plan, the gather, the graph of the rest, what brings the results together, the results.
-TEST_F(CudaDevice, TellingWhenPacketsHaveBeenReadTakesOneLaunchMore) {
+// The plan, the gather, the graph of the rest, the kernel that gathers the results, their copy.
+TEST_F(CudaDevice, EndInputsCostsOneLaunch) {
   std::vector<std::unique_ptr<Buffer>> outs;
   for (int i = 0; i < 12; ++i) outs.push_back(device_->allocate(kIds * sizeof(float)).value());
   const auto batch = [&](bool ends_inputs) {
@@ -113,7 +113,7 @@ TEST_F(CudaDevice, TellingWhenPacketsHaveBeenReadTakesOneLaunchMore) {
   EXPECT_EQ(batch(true), 5u);
 }
 
-TEST_F(CudaDevice, PacketsHaveBeenReadLongBeforeTheBatchEnds) {
+TEST_F(CudaDevice, ReportsPacketsReadBeforeBatchEnds) {
   uint32_t num_early = 0;
   for (int turn = 0; turn < 50; ++turn) {
     gather();
@@ -129,7 +129,7 @@ TEST_F(CudaDevice, PacketsHaveBeenReadLongBeforeTheBatchEnds) {
   EXPECT_GT(num_early, 10u);
 }
 
-TEST_F(CudaDevice, AllocatesNothingOnceItHasServed) {
+TEST_F(CudaDevice, AllocatesNothingAfterFirstBatches) {
   for (int i = 0; i < 3; ++i) {
     gather();
     (void)gathered();
@@ -142,7 +142,7 @@ TEST_F(CudaDevice, AllocatesNothingOnceItHasServed) {
   EXPECT_EQ(simt::counts().allocations, before);
 }
 
-TEST_F(CudaDevice, AStreamHasTheMemoryOfItsLargestBatchFromTheStart) {
+TEST_F(CudaDevice, StreamAllocatesForLargestBatchAtStart) {
   constexpr size_t kBytes = 3 << 20;
   const auto values = device_->allocate(kBytes).value();
   std::vector<std::byte> unregistered(kBytes), got(kBytes, std::byte{1});
@@ -166,8 +166,9 @@ TEST_F(CudaDevice, AStreamHasTheMemoryOfItsLargestBatchFromTheStart) {
   EXPECT_EQ(allocations_of_first_batch(limits), 0u);
 }
 
-// However few a step names: what is put behind them has a place, too, and nothing between is copied.
-TEST_F(CudaDevice, AsManyBlocksOfACacheHaveRoomAsItsLimitsSay) {
+// A step names few blocks but reserves room for the limit. Data behind that room has its place, and
+// the room is not copied.
+TEST_F(CudaDevice, StepReservesRoomForMaxBlocks) {
   constexpr uint32_t kBlocks = 1 << 20, kHidden = 4;
   const auto stream =
       device_->make_stream({.max_tokens = 16, .max_segments = 16, .max_blocks = kBlocks}).value();
@@ -203,12 +204,14 @@ TEST_F(CudaDevice, AsManyBlocksOfACacheHaveRoomAsItsLimitsSay) {
   const Status done = stream->synchronize();
   ASSERT_TRUE(done) << done.error().message;
   EXPECT_EQ(got, std::vector<float>(2 * kHidden, 1.0f));
-  // The plan on either side of the room, the operators, what brings the results together, the results.
+  // The plan before and after the reserved room, the operators, the kernel that gathers the
+  // results, their copy.
   EXPECT_EQ(simt::counts().launches - before, 2 + 2 + 1 + 1u);
 }
 
-// Results that are put aside before there is more memory move along, and so do those of the batch before.
-TEST_F(CudaDevice, ResultsLargerThanSaidStillCome) {
+// Results that were staged before the memory grew are moved, and so are those of the previous
+// batch.
+TEST_F(CudaDevice, ReturnsResultsLargerThanLimit) {
   constexpr uint32_t kMany = 1 << 20;
   const auto many = device_->allocate(kMany * sizeof(float)).value();
   std::vector<int32_t> before(kIds), first(kIds), last(kIds);

@@ -1,5 +1,6 @@
-// What the CUDA device promises beside its operators, by what arrives: what it reads in place, what it copies, and
-// that a batch that comes again reads its own data. tests/gpu runs these on a GPU, too.
+// Guarantees of the CUDA device besides its operators, by the values that arrive: memory read in
+// place, memory copied, and replayed batches that read their own data. tests/gpu runs these on a
+// GPU, too.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,35 +14,35 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "device/metered_stream.h"
+#include "device/stream/metered_stream.h"
 #include "device_fixture.h"
 
 namespace itif::device {
 namespace {
 
-// Launches are made when they are waited for: what is read in place may have changed by then.
-TEST_F(CudaDevice, RegisteredMemoryIsReadWhereItStands) {
+// Launches run when they are waited for: data that is read in place may change until then.
+TEST_F(CudaDevice, ReadsRegisteredMemoryInPlace) {
   ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
   gather();
   ids()[5] = 77;
   EXPECT_EQ(gathered()[5], 77);
 }
 
-TEST_F(CudaDevice, OtherMemoryIsCopiedFirst) {
+TEST_F(CudaDevice, CopiesUnregisteredMemory) {
   gather();
   ids()[5] = 77;
   EXPECT_EQ(gathered()[5], 5);
 }
 
-TEST_F(CudaDevice, RegistersByWholePagesAndNoneTwice) {
+TEST_F(CudaDevice, RegistersWholePagesOnce) {
   std::vector<std::byte> memory(10 * 4096);
   for (const auto& [offset, bytes] :
        {std::pair<size_t, size_t>{4096, 100}, {5000, 9000}, {0, 40960}, {100, 1}})
     EXPECT_TRUE(device_->register_host_memory(memory.data() + offset, bytes));
 }
 
-// What one needs of a multiprocessor does not bound what the other may take.
-TEST_F(CudaDevice, GroupsOfLargeAndOfSmallImagesAreServedAtOnce) {
+// The shared memory that one group's kernel needs does not limit the other's.
+TEST_F(CudaDevice, ServesLargeAndSmallImagesConcurrently) {
   constexpr uint32_t kPatch = 16;
   struct Group {
     uint32_t width = 0;
@@ -78,7 +79,7 @@ TEST_F(CudaDevice, GroupsOfLargeAndOfSmallImagesAreServedAtOnce) {
   }
 }
 
-// Ten products of the same values and of weights of two tenants: enough for a graph.
+// Ten products of the same values and of two tenants' weights: enough launches for a graph.
 class Products : public CudaDevice {
  protected:
   static constexpr uint32_t kRows = 64, kDepth = 64, kLaunches = 10;
@@ -104,7 +105,7 @@ class Products : public CudaDevice {
                      .n = width_,
                      .k = kDepth,
                      .ranges = ranges,
-                     .mode = kernels::GemmMode::kAtOnce,
+                     .mode = kernels::GemmMode::kConcurrent,
                      .prepared = prepared_.get()});
     std::vector<float> got(kRows * width_);
     stream_->copy_to_host(outs_.back()->data(), got.size() * sizeof(float), got.data());
@@ -119,8 +120,9 @@ class Products : public CudaDevice {
   std::vector<std::unique_ptr<Buffer>> outs_;
 };
 
-// What a grouped product's sizes were when a graph was made, not what stands in their place when it runs.
-TEST_F(Products, GraphsOfUnequalRangesKeepTheirSizes) {
+// A graph keeps the sizes of a grouped product from its capture. It does not read sizes when it is
+// replayed.
+TEST_F(Products, GraphsKeepSizesOfUnequalRanges) {
   prepare(64);
   const auto first = run({{0, 20, 0}, {20, 44, 1}});
   EXPECT_EQ(run({{0, 20, 0}, {20, 44, 1}}), first) << "captured";
@@ -133,8 +135,9 @@ TEST_F(Products, GraphsOfUnequalRangesKeepTheirSizes) {
   EXPECT_EQ(stream_->graphs().kept, 2u);
 }
 
-// cuBLAS takes what is behind pointers for aligned. Rows of an odd vocabulary are not, but ranges of a form are.
-TEST_F(Products, OfAnOddWidthAreOneGraphForAllTenantsWhereTheirRangesAreAligned) {
+// cuBLAS assumes that operands given by pointers are aligned. Rows of an odd vocabulary are not,
+// but the ranges of a graph bucket are.
+TEST_F(Products, TenantsShareGraphOfOddWidthIfRangesAreAligned) {
   prepare(37);
   const auto first = run({{0, 8, 0}, {8, 8, 1}});
   const auto other = run({{0, 8, 1}, {8, 8, 0}});
@@ -142,17 +145,17 @@ TEST_F(Products, OfAnOddWidthAreOneGraphForAllTenantsWhereTheirRangesAreAligned)
   EXPECT_EQ(run({{0, 8, 0}, {8, 8, 1}}), first);
   EXPECT_EQ(stream_->graphs().kept, 1u);
   EXPECT_EQ(stream_->graphs().launches, 2u);
-  // In turn instead: each names its tenant.
+  // Unaligned ranges run sequentially instead, and each launch names its tenant.
   const auto unaligned = run({{0, 7, 0}, {7, 9, 1}});
   for (int turn = 0; turn < 2; ++turn) run({{0, 7, 1}, {7, 9, 0}});
   EXPECT_EQ(stream_->graphs().kept, 2u);
   EXPECT_TRUE(std::equal(first.begin(), first.begin() + 7 * 37, unaligned.begin()));
 }
 
-// More than a grid's second and third dimensions count.
+// More than a grid's second and third dimensions can count.
 constexpr uint32_t kMany = 65'537;
 
-TEST_F(CudaDevice, AnyNumberOfResultsComes) {
+TEST_F(CudaDevice, ReturnsMoreResultsThanGridHeight) {
   const auto stream = device_->make_stream({.max_tokens = kMany, .max_segments = 64}).value();
   gather();
   (void)gathered();
@@ -164,8 +167,8 @@ TEST_F(CudaDevice, AnyNumberOfResultsComes) {
   for (uint32_t i = 0; i < kMany; ++i) ASSERT_EQ(got[i], static_cast<int32_t>(i % kIds)) << i;
 }
 
-// Ready is what could run.
-TEST_F(CudaDevice, AnyNumberOfImagesCanBeGathered) {
+// Capturing succeeds only if the launches are valid.
+TEST_F(CudaDevice, GathersMoreImagesThanGridHeight) {
   const auto stream = device_->make_stream({.max_tokens = kMany, .max_segments = 4096}).value();
   const std::vector<kernels::ImagePixels> images(kMany);
   for (int i = 0; i < 12; ++i)
@@ -175,13 +178,13 @@ TEST_F(CudaDevice, AnyNumberOfImagesCanBeGathered) {
                             .channels = 1,
                             .patch = 1,
                             .out = out_->data()});
-  const Status ready = stream->make_ready();
+  const Status ready = stream->warm_up();
   ASSERT_TRUE(ready) << ready.error().message;
   EXPECT_EQ(stream->graphs().kept, 1u);
 }
 
-// What was to be copied is not what a launch behind writes there.
-TEST_F(CudaDevice, CopiesKeepTheirPlaceAmongLaunches) {
+// A copy of results brings the values from before a later launch overwrites them.
+TEST_F(CudaDevice, CopiesAreOrderedWithLaunches) {
   gather();
   std::vector<int32_t> first(kIds), second(kIds);
   stream_->copy_to_host(out_->data(), kIds * sizeof(int32_t), first.data());
@@ -193,8 +196,8 @@ TEST_F(CudaDevice, CopiesKeepTheirPlaceAmongLaunches) {
   EXPECT_EQ(second[3], 503);
 }
 
-// Packets and plan are another batch's, the launches the same: by then they are a graph.
-TEST_F(CudaDevice, ABatchThatComesAgainReadsItsOwnData) {
+// Packets and plan belong to the new batch, while the launches are a replayed graph.
+TEST_F(CudaDevice, ReplayedBatchReadsItsOwnData) {
   std::vector<std::unique_ptr<Buffer>> outs;
   for (int i = 0; i < 12; ++i) outs.push_back(device_->allocate(kIds * sizeof(int32_t)).value());
   ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
@@ -221,9 +224,9 @@ TEST_F(CudaDevice, ABatchThatComesAgainReadsItsOwnData) {
   }
 }
 
-// What is overwritten too early arrives overwritten. Two batches are under way, each with its own packets, and the
-// launches behind their gathers are a graph.
-TEST_F(CudaDevice, PacketsMayBeOverwrittenOnceTheyHaveBeenRead) {
+// A packet that is overwritten too early would arrive overwritten. Two batches are in flight, each
+// with its own packets, and the launches after their gathers are a graph.
+TEST_F(CudaDevice, PacketsMayBeOverwrittenAfterInputsRead) {
   ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
   struct Batch {
     uint32_t* ids = nullptr;
@@ -268,7 +271,7 @@ TEST_F(CudaDevice, PacketsMayBeOverwrittenOnceTheyHaveBeenRead) {
       ask(newer);
     }
     while (!older.was_read) ask(older);
-    ASSERT_TRUE(stream_->wait(older.event).status) << "asking is no failure";
+    ASSERT_TRUE(stream_->wait(older.event).status) << "polling inputs_read() is not an error";
     std::vector<int32_t> expected(kIds);
     std::iota(expected.begin(), expected.end(), older.first);
     ASSERT_EQ(older.got, expected) << turn;
@@ -276,8 +279,8 @@ TEST_F(CudaDevice, PacketsMayBeOverwrittenOnceTheyHaveBeenRead) {
   ASSERT_TRUE(stream_->wait(batches[1].event).status);
 }
 
-// What runs before a batch is not its own time, nor is what its events were recorded for before.
-TEST_F(CudaDevice, ABatchIsChargedForItsOwnTime) {
+// A batch's time excludes launches before it and earlier uses of its events.
+TEST_F(CudaDevice, ChargesBatchForItsOwnTime) {
   using Time = std::chrono::steady_clock;
   std::vector<int32_t> got(kIds);
   const auto record = [&](int num_launches) {
@@ -303,8 +306,9 @@ TEST_F(CudaDevice, ABatchIsChargedForItsOwnTime) {
   }
 }
 
-// One by one operators compute the same: a bias that LayerNorm would add is added behind its GEMM.
-TEST_F(CudaDevice, OperatorsAreTimedOneByOne) {
+// Separately launched operators compute the same: a bias that LayerNorm would fuse is added after
+// its GEMM.
+TEST_F(CudaDevice, TimesOperatorsSeparately) {
   constexpr uint32_t kSize = 64;
   std::vector<float> noise(2 * kSize * kSize);
   for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<float>(i * 37 % 101) - 50;
@@ -316,7 +320,7 @@ TEST_F(CudaDevice, OperatorsAreTimedOneByOne) {
   const auto prepared = device_->prepare({.n = kSize, .k = kSize}, kSize).value();
   const auto product = device_->allocate(kSize * kSize * sizeof(float)).value();
   const auto out = device_->allocate(kSize * kSize * sizeof(float)).value();
-  std::vector<kernels::RowRange> ranges;  // in turn: enough launches for a graph
+  std::vector<kernels::RowRange> ranges;  // sequential: enough launches for a graph
   for (uint32_t row = 0; row < kSize; row += 8) ranges.push_back({row, 8, 0});
   const auto run = [&](Stream& stream) {
     stream.gemm({.a = memory->data(),
@@ -353,8 +357,8 @@ TEST_F(CudaDevice, OperatorsAreTimedOneByOne) {
   EXPECT_EQ(metered.graphs().kept, 0u);
 }
 
-// A batch whose results need more memory is begun in two goes.
-TEST_F(CudaDevice, ABatchBeginsWithItsFirstLaunches) {
+// A batch whose results need more memory is submitted in two steps.
+TEST_F(CudaDevice, BatchTimeStartsWithFirstLaunch) {
   constexpr uint32_t kMuch = 1 << 20;
   const auto much = device_->allocate(kMuch * sizeof(float)).value();
   std::vector<float> got(kMuch);
@@ -367,8 +371,8 @@ TEST_F(CudaDevice, ABatchBeginsWithItsFirstLaunches) {
   EXPECT_GE(done.device_ns, 19'000'000u);
 }
 
-// Into memory of any alignment, of any length.
-TEST_F(CudaDevice, ResultsOfAnyLengthArriveWhole) {
+// Copies go to memory of any alignment, with any length.
+TEST_F(CudaDevice, CopiesResultsOfAnyLengthAndAlignment) {
   for (uint32_t i = 0; i < kIds; ++i) ids()[i] = 0x01010101u * (i + 1);  // no byte is 0
   const kernels::IdPiece piece{
       .data = pages_.data(), .num_ids = kIds, .first_row = 0, .id_bytes = 4};

@@ -1,4 +1,4 @@
-// The kernels' suite on the CUDA device, on the CPU.
+// The devices of the kernel suite: the CUDA device, on the CPU.
 #include "device/cuda/device.h"
 #include "fixture.h"
 

@@ -1,5 +1,5 @@
-// Where the CUDA device adds biases and activations: in cuBLASLt's epilogues, in the launch that reads the result, or
-// in one of its own.
+// The CUDA device adds biases and activations in cuBLASLt's epilogues, in the launch that reads the
+// result, or in a separate launch.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -11,8 +11,8 @@
 namespace itif::device {
 namespace {
 
-// A bias is a launch of its own only where nobody adds it.
-TEST(CudaBias, IsAddedByWhoReadsTheResult) {
+// A bias takes a separate launch only if no reader fuses it.
+TEST(CudaBias, IsFusedIntoNextReader) {
   const auto device = open_cuda_device({.kind = "cuda", .dtype = "bf16"}).value();
   const auto stream = device->make_stream({.max_tokens = 64, .max_segments = 8}).value();
   const auto memory = device->allocate(1 << 20).value();
@@ -28,12 +28,12 @@ TEST(CudaBias, IsAddedByWhoReadsTheResult) {
                                                      .n = n,
                                                      .k = 64,
                                                      .ranges = ranges,
-                                                     .mode = kernels::GemmMode::kAtOnce,
+                                                     .mode = kernels::GemmMode::kConcurrent,
                                                      .prepared = prepared.get()}});
     const uint64_t before = simt::counts().launches;
     reader(at + 65536);
     EXPECT_TRUE(stream->synchronize());
-    return simt::counts().launches - before - 1;  // without the plan's
+    return simt::counts().launches - before - 1;  // without the copy of the plan
   };
   const auto attention = [&](uint32_t heads, uint32_t head_size) {
     return [&, heads, head_size](std::byte* x) {
@@ -61,7 +61,7 @@ TEST(CudaBias, IsAddedByWhoReadsTheResult) {
   EXPECT_EQ(launches(192, layer_norm), 2u);
   EXPECT_EQ(launches(192, to_f32), 3u);
   EXPECT_EQ(launches(192, attention(8, 8)), 3u) << "not on tensor cores";
-  EXPECT_EQ(launches(384, attention(2, 32)), 3u) << "of other values";
+  EXPECT_EQ(launches(384, attention(2, 32)), 3u) << "another width";
   EXPECT_EQ(launches(192,
                      [&](std::byte* x) {
                        to_f32(x);
@@ -78,7 +78,7 @@ class CudaEpilogue : public ::testing::Test {
     GemmShape shape = {.n = 64, .k = 32};
     uint32_t prepared_rows = 64;
     std::vector<kernels::RowRange> ranges = {{0, 20, 0}, {20, 20, 1}};
-    kernels::GemmMode mode = kernels::GemmMode::kInTurn;
+    kernels::GemmMode mode = kernels::GemmMode::kSequential;
   };
   void open(const char* dtype) {
     stream_.reset();
@@ -115,7 +115,7 @@ class CudaEpilogue : public ::testing::Test {
   std::unique_ptr<Buffer> memory_;
 };
 
-TEST_F(CudaEpilogue, IsTakenForWhatComesOutTheSame) {
+TEST_F(CudaEpilogue, IsUsedForEquivalentActivations) {
   for (const char* dtype : {"bf16", "f16", "f32"}) {
     open(dtype);
     const bool is_narrow = dtype != std::string_view("f32");
@@ -135,21 +135,25 @@ TEST_F(CudaEpilogue, IsTakenForWhatComesOutTheSame) {
   }
 }
 
-TEST_F(CudaEpilogue, IsLeftToALaunchElsewhere) {
+TEST_F(CudaEpilogue, IsNotUsedForUnsupportedCases) {
   open("bf16");
   EXPECT_EQ(epilogues({.ranges = {{0, 40, 1}}}), 1u);
-  EXPECT_EQ(epilogues({.ranges = {{0, 40, 1}}, .mode = kernels::GemmMode::kAtOnce}), 0u)
-      << "a form's, by pointers";
-  EXPECT_EQ(epilogues({.mode = kernels::GemmMode::kAtOnce}), 0u) << "of two tenants at once";
-  EXPECT_EQ(epilogues({.ranges = {{0, 0, 0}, {0, 20, 1}}}), 1u) << "of none of a range's rows";
-  EXPECT_EQ(epilogues({.shape = {.n = 5, .k = 7}}), 0u) << "cuBLASLt has nothing for it";
-  EXPECT_EQ(epilogues({.prepared_rows = 8, .ranges = {{0, 40, 0}}}), 0u) << "of more rows";
-  EXPECT_EQ(epilogues({.prepared_rows = 8, .ranges = {{0, 9, 0}}}), 1u) << "of the same rung";
-  EXPECT_EQ(epilogues({.ranges = {{0, 29, 0}}}), 1u) << "the rung's algorithm refuses so many rows";
+  EXPECT_EQ(epilogues({.ranges = {{0, 40, 1}}, .mode = kernels::GemmMode::kConcurrent}), 0u)
+      << "a graph bucket, by pointers";
+  EXPECT_EQ(epilogues({.mode = kernels::GemmMode::kConcurrent}), 0u) << "two tenants concurrently";
+  EXPECT_EQ(epilogues({.ranges = {{0, 0, 0}, {0, 20, 1}}}), 1u) << "none for an empty range";
+  EXPECT_EQ(epilogues({.shape = {.n = 5, .k = 7}}), 0u) << "cuBLASLt has no algorithm";
+  EXPECT_EQ(epilogues({.prepared_rows = 8, .ranges = {{0, 40, 0}}}), 0u)
+      << "more rows than prepared";
+  EXPECT_EQ(epilogues({.prepared_rows = 8, .ranges = {{0, 9, 0}}}), 1u)
+      << "rows within the prepared rung";
+  EXPECT_EQ(epilogues({.ranges = {{0, 29, 0}}}), 1u)
+      << "the rung's algorithm refuses this many rows";
 }
 
-// Captured like any other launch, and nothing is looked for or allocated behind prepare().
-TEST_F(CudaEpilogue, IsPartOfAGraph) {
+// Epilogues are captured like any other launch. After prepare() nothing is searched for or
+// allocated.
+TEST_F(CudaEpilogue, IsCapturedIntoGraph) {
   open("bf16");
   std::vector<Case> cases;
   std::vector<GemmHandle> prepared;
@@ -164,9 +168,9 @@ TEST_F(CudaEpilogue, IsPartOfAGraph) {
     return simt::counts().epilogues - before;
   };
   EXPECT_EQ(again(), 12u);
-  EXPECT_EQ(again(), 12u);  // into the graph
+  EXPECT_EQ(again(), 12u);  // captures the graph
   const uint64_t allocations = simt::counts().allocations;
-  EXPECT_EQ(again(), 0u);  // by it
+  EXPECT_EQ(again(), 0u);  // replays it
   EXPECT_EQ(simt::counts().allocations, allocations);
 }
 

@@ -1,5 +1,5 @@
-// A program that this is linked into loses its GPU on SIGUSR2, as by a fault, until the device is reset; on SIGUSR1 for
-// as long as it runs.
+// A program linked with this file gets a GPU fault on a signal: on SIGUSR2 until the device is
+// reset, on SIGUSR1 for the rest of the run.
 #include <pthread.h>
 
 #include <csignal>
@@ -9,7 +9,7 @@
 
 namespace {
 
-// Before any other thread is made, so that none takes the signal.
+// Runs before any other thread is created, so that no thread takes the signals.
 const bool started = [] {
   sigset_t signals;
   sigemptyset(&signals);

@@ -1,5 +1,6 @@
-// The gather against packets of every kind: any number of pieces, of any length, in any order of memory, at any address
-// that a packet's payload may begin at, registered with the GPU or not. Bit for bit what the host's gather writes.
+// The gathers against packets of every kind: any number of pieces of any length, in any order of
+// memory, at any payload address, registered with the GPU or not. The result must match the host's
+// bit for bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,16 +15,16 @@ namespace itif::device {
 namespace {
 
 constexpr uint32_t kTurns = 60;
-constexpr uint32_t kMostRows = 2048;
+constexpr uint32_t kMaxRows = 2048;
 
-// Memory in which packets lie: half of it is the GPU's to read.
+// Memory that holds packets. Half of it is registered with the GPU.
 class Packets {
  public:
   explicit Packets(Random& random) : random_(random), memory_(kBytes) {
-    // No four of them are a NaN: which of its bits survive is nobody's promise.
+    // No four bytes bucket a NaN, whose bits are not guaranteed to survive.
     for (std::byte& byte : memory_) byte = static_cast<std::byte>(random.below(127));
   }
-  // Room for a piece that begins at a multiple of `alignment`, apart from the others.
+  // Returns room for a piece at a multiple of `alignment`, apart from the others.
   std::byte* take(size_t bytes, size_t alignment) {
     const size_t block = next_++ * kStride % kBytes;
     return memory_.data() + block + random_.below((kStride - bytes) / alignment) * alignment;
@@ -52,11 +53,11 @@ class Gather : public ::testing::TestWithParam<uint64_t> {
     host_.device = open_device({.kind = "host", .dtype = "f32", .num_threads = 1}).value();
     for (Side* side : {&gpu_, &host_}) {
       side->stream =
-          side->device->make_stream({.max_tokens = kMostRows, .max_segments = 4096}).value();
+          side->device->make_stream({.max_tokens = kMaxRows, .max_segments = 4096}).value();
       side->out = side->device->allocate(kOutBytes).value();
     }
   }
-  // What launch(stream, out) has written on both.
+  // Expects launch(stream, out) to write the same on both devices.
   template <class Launch>
   void expect_same(const Launch& launch) {
     std::vector<std::byte> got[2];
@@ -72,12 +73,12 @@ class Gather : public ::testing::TestWithParam<uint64_t> {
     EXPECT_TRUE(gpu == got[0].end()) << "from byte " << gpu - got[0].begin() << " on";
   }
 
-  // Of a packet at most; some are jumbo frames'.
+  // Returns the largest payload of a packet; some are jumbo frames.
   uint32_t payload() { return random_.below(8) == 0 ? 8900 : 1384; }
 
-  static constexpr size_t kOutBytes = size_t{kMostRows} * 3 * 16 * sizeof(float);
+  static constexpr size_t kOutBytes = size_t{kMaxRows} * 3 * 16 * sizeof(float);
   Random random_{GetParam()};
-  Packets packets_{random_};  // goes after the device that it is registered with
+  Packets packets_{random_};  // must outlive the device that it is registered with
   Side gpu_, host_;
 };
 
@@ -86,9 +87,9 @@ TEST_P(Gather, Ids) {
     SCOPED_TRACE(turn);
     packets_.clear();
     std::vector<kernels::IdPiece> pieces;
-    for (uint32_t row = 0; row < kMostRows && pieces.size() < 512;) {
+    for (uint32_t row = 0; row < kMaxRows && pieces.size() < 512;) {
       const uint8_t id_bytes = random_.below(2) == 0 ? 2 : 4;
-      const auto most = std::min<uint64_t>(payload() / id_bytes, kMostRows - row);
+      const auto most = std::min<uint64_t>(payload() / id_bytes, kMaxRows - row);
       const auto ids = static_cast<uint32_t>(random_.below(most + 1));
       pieces.push_back({packets_.take(size_t{ids} * id_bytes, 4), ids, row, id_bytes});
       row += ids + static_cast<uint32_t>(random_.below(3));
@@ -117,12 +118,12 @@ TEST_P(Gather, Pixels) {
                  << channels << " / " << patch << ", " << int{value_bytes} << " bytes a value");
     std::vector<std::vector<BytePiece>> pieces(count);
     std::vector<kernels::ImagePixels> images;
-    for (uint32_t i = 0; i < count && (i + 1) * patches <= kMostRows / 2; ++i) {
+    for (uint32_t i = 0; i < count && (i + 1) * patches <= kMaxRows / 2; ++i) {
       const bool is_scaled = random_.below(4) > 0;
       const auto skip = static_cast<uint32_t>(4 * random_.below(4));
       const uint32_t bytes = skip + side * side * channels * value_bytes;
       for (uint32_t at = 0; at < bytes;) {
-        // f32 values may lie across pieces, too.
+        // f32 values may be split across pieces, too.
         const auto piece = static_cast<uint32_t>(std::min<uint64_t>(
             1 + random_.below(random_.below(3) == 0 ? 20 : payload()), bytes - at));
         pieces[i].push_back({packets_.take(piece, 1), piece});

@@ -1,4 +1,4 @@
-// A program that this is linked into has a GPU that holds whole models.
+// Gives a program linked with this file a GPU with enough memory for whole models.
 #include "runtime.h"
 
 namespace {

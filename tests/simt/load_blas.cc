@@ -1,5 +1,5 @@
-// In the place of lib/device/cuda/blas.cc: those of this folder are linked, not loaded.
-#include "device/cuda/blas.h"
+// Replaces lib/device/cuda/gemm/blas.cc: the functions of this folder are linked, not loaded.
+#include "device/cuda/gemm/blas.h"
 
 namespace itif::device::cuda {
 

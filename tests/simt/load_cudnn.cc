@@ -1,4 +1,4 @@
-// In the place of lib/device/cuda/cudnn.cc.
+// Replaces lib/device/cuda/cudnn/cudnn.cc.
 #include "cudnn.h"
 
 namespace itif::device::cuda {

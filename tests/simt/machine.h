@@ -1,4 +1,4 @@
-// The state of the machine that runtime.h speaks of. For this folder's own sources.
+// The state of the simulated machine (runtime.h). Only for the sources of this folder.
 #pragma once
 
 #include <cuda.h>
@@ -24,10 +24,10 @@ namespace simt {
 
 using Work = std::function<void()>;
 
-// A place in a stream's order.
+// A position in a stream.
 struct Mark {
   Stream* stream = nullptr;
-  uint64_t number = 0;  // of works that are done by then
+  uint64_t number = 0;  // items that are done by then
 };
 
 class Graph;
@@ -38,24 +38,24 @@ class Event {
   const unsigned flags;
   Mark mark;
   bool is_recorded = false;
-  Graph* captured_in = nullptr;  // that its stream captured when it was recorded
+  Graph* captured_in = nullptr;  // the graph that its stream was capturing then
   Stream* captured_from = nullptr;
-  double ms = 0;  // when it came
+  double ms = 0;  // time of completion
 };
 
 struct Item {
-  Work work;               // or
-  Event* event = nullptr;  // that comes here
-  Mark waits_for;          // what must be done before
+  Work work;               // either this
+  Event* event = nullptr;  // or an event that completes here
+  Mark waits_for;          // must be reached before
 };
 
 class Graph {
  public:
   std::vector<Work> works;
-  bool is_broken =
-      false;  // by what cannot be captured, or by what another thread made the device wait for
-  std::set<Stream*>
-      unjoined;  // streams that an event took in, and whose work nobody has waited for
+  // Invalidated by a call that cannot be captured, or by another thread's device-wide wait.
+  bool is_broken = false;
+  // Streams that an event forked into the capture and that have not been joined.
+  std::set<Stream*> unjoined;
 };
 class GraphExec {
  public:
@@ -67,7 +67,7 @@ class Stream {
   std::deque<Item> items;
   uint64_t num_put = 0, num_done = 0;
   Graph* captures = nullptr;
-  bool begins_capture = false;  // or an event took it in
+  bool begins_capture = false;  // false: an event forked it into the capture
 };
 
 class Runtime {
@@ -97,13 +97,13 @@ class Runtime {
   std::mt19937_64 random{1};
   std::map<const void*, size_t> most_shared;
 
-  Runtime() { streams.push_back(std::make_unique<Stream>()); }  // the default one
+  Runtime() { streams.push_back(std::make_unique<Stream>()); }  // the default stream
 
   cudaError_t set(cudaError_t error) {
     if (error != cudaSuccess) last_error = error;
     return error;
   }
-  // What every call that touches the device answers while it is out of order.
+  // Returns the error of every runtime call that uses the device while it is unusable.
   cudaError_t check() {
     if (!device.is_there) return set(cudaErrorInsufficientDriver);
     if (!device.is_free) return set(cudaErrorDevicesUnavailable);
@@ -112,7 +112,7 @@ class Runtime {
     return is_faulty ? set(cudaErrorIllegalAddress) : cudaSuccess;
   }
 
-  // Likewise the driver's calls.
+  // The same for calls of the driver.
   CUresult check_driver() const {
     if (context == 0 || context_of_thread != context) return CUDA_ERROR_INVALID_CONTEXT;
     return is_faulty ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
@@ -165,7 +165,7 @@ class Runtime {
       item.event->ms = std::chrono::duration<double, std::milli>(now).count();
     }
   }
-  // Others may get ahead meanwhile, as on a device.
+  // Other streams may advance meanwhile, as on a device.
   void reach(const Mark& mark) {
     Stream& stream = *mark.stream;
     while (stream.num_done < mark.number) {
@@ -176,7 +176,7 @@ class Runtime {
       if (stream.num_done < mark.number) advance_one(stream);
     }
   }
-  // What waits for the whole device spoils all graphs that are being captured on it, and fails itself.
+  // A device-wide synchronisation invalidates every capture in progress, and itself fails.
   cudaError_t break_captures() {
     bool is_any = false;
     for (auto& stream : streams) {
@@ -191,12 +191,13 @@ class Runtime {
   }
 
  private:
-  // Whether a stream's first item has to wait, perhaps for what waits for it.
+  // Returns whether a stream's first item must wait for another stream, which may wait for this
+  // one.
   static bool waits(const Stream& stream) {
     const Mark& mark = stream.items.front().waits_for;
     return mark.stream != nullptr && mark.stream->num_done < mark.number;
   }
-  // A stream whose first item waits for another is not entered twice.
+  // Does not enter a stream twice whose first item waits for another stream.
   void advance_one(Stream& stream) {
     if (std::ranges::find(advancing_, &stream) != advancing_.end()) return;
     advancing_.push_back(&stream);
@@ -207,7 +208,7 @@ class Runtime {
 };
 
 Runtime& runtime();
-// Not the driver's virtual memory, which is of no context.
+// Does not free the driver's virtual memory, which belongs to no context.
 void free_memory_of_context();
 class Lock {
  public:

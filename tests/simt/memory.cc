@@ -1,4 +1,4 @@
-// Memory of the machine: device memory, pinned host memory, copies, and the driver's virtual memory.
+// The machine's memory: device memory, pinned host memory, copies, and the driver's virtual memory.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   void* made = nullptr;
   if (posix_memalign(&made, 256, std::max<size_t>(1, bytes)) != 0)
     return r.set(cudaErrorMemoryAllocation);
-  std::memset(made, 0xFF, bytes);  // whoever reads what nobody wrote finds NaNs
+  std::memset(made, 0xFF, bytes);  // NaNs show reads of unwritten memory
   r.device_memory[static_cast<std::byte*>(made)] = bytes;
   r.counts.live_device_bytes += bytes;
   ++r.counts.allocations;
@@ -119,12 +119,13 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                                                        : true;
   if (!fits) return r.set(cudaErrorInvalidValue);
   if ((!to_device && !r.is_pinned(to, bytes)) || (!from_device && !r.is_pinned(from, bytes))) {
-    std::fprintf(stderr, "simt: an asynchronous copy of memory that is not pinned waits for it\n");
+    std::fprintf(stderr,
+                 "simt: cudaMemcpyAsync of host memory that is neither pinned nor registered\n");
     return r.set(cudaErrorInvalidValue);
   }
   return r.put(stream, {.work = [=] { std::memcpy(to, from, bytes); }, .waits_for = {}}, true);
 }
-// To the device it returns when what is not pinned has been put aside for the copy, not when it has been copied.
+// A copy to the device returns when unpinned memory has been staged, not when the copy is done.
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
@@ -161,7 +162,7 @@ cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
 // ---- The driver's virtual memory ----
 
 namespace {
-constexpr size_t kGranularity = 64 << 10;  // small, so that tests see slots that share a piece
+constexpr size_t kGranularity = 64 << 10;  // small, so that slots share a piece in tests
 }
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute, CUdevice) {
@@ -179,7 +180,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* address, size_t bytes, size_t, CUdevic
   Lock lock(runtime().mutex);
   if (const CUresult error = runtime().check_driver(); error != CUDA_SUCCESS) return error;
   if (bytes % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
-  // Aligned as a device's, by the kernel's leave.
+  // Aligned to pages, as mmap() returns it.
   void* made = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (made == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   *address = reinterpret_cast<CUdeviceptr>(made);
@@ -209,7 +210,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
 }
 
 namespace {
-// A piece is freed when it is neither mapped nor held.
+// Frees a piece that is neither mapped nor held.
 void free_unless_used(uint64_t number) {
   auto& r = runtime();
   const simt::Runtime::Piece& piece = r.pieces.at(number);
@@ -226,7 +227,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   if (!r.device.takes_back) return CUDA_ERROR_INVALID_VALUE;
   const auto it = r.pieces.find(handle);
   if (it == r.pieces.end() || !it->second.is_held)
-    simt::fail("a piece that is nobody's is released");
+    simt::fail("cuMemRelease of a handle that is not held");
   it->second.is_held = false;
   free_unless_used(handle);
   return CUDA_SUCCESS;

@@ -30,7 +30,7 @@ void store(void* at, cudaDataType type, size_t i, float value) {
 
 namespace {
 
-// Of rows × columns, column-major, without the gaps.
+// Returns rows × columns values, column-major, without the gaps of `ld`.
 std::vector<float> widened(const void* at, cudaDataType type, int rows, int columns, int ld) {
   std::vector<float> values(static_cast<size_t>(rows) * static_cast<size_t>(columns));
   for (int c = 0; c < columns; ++c)

@@ -105,7 +105,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 cudaError_t cudaGetLastError() {
   Lock lock(runtime().mutex);
   const cudaError_t error = runtime().last_error;
-  if (!runtime().is_faulty) runtime().last_error = cudaSuccess;  // a fault sticks
+  if (!runtime().is_faulty) runtime().last_error = cudaSuccess;  // a fault is sticky
   return error;
 }
 cudaError_t cudaPeekAtLastError() {
@@ -173,7 +173,7 @@ cudaError_t cudaDeviceReset() {
     Lock lock(r.mutex);
     r.resetting_thread = std::this_thread::get_id();
   }
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time for others to come
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time for calls of other threads
   Lock lock(r.mutex);
   r.resetting_thread = std::thread::id{};
   if (const cudaError_t error = r.break_captures(); error != cudaSuccess) return error;
@@ -188,7 +188,7 @@ cudaError_t cudaDeviceReset() {
   const cudaError_t answer = r.is_faulty ? cudaErrorIllegalAddress : cudaSuccess;
   r.is_faulty &= r.fault_stays;
   r.faults_after = UINT64_MAX;
-  r.last_error = answer;  // of other threads it stays
+  r.last_error = answer;  // other threads keep theirs
   return answer;
 }
 cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
@@ -227,7 +227,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (!event->is_recorded) return cudaSuccess;
   simt::Stream& of = runtime().of(stream);
   if (event->captured_in != nullptr) {
-    // Takes the stream into the capture, or joins it there.
+    // Forks the stream into the capture, or joins it there.
     if (of.captures == nullptr) of.captures = event->captured_in;
     of.captures->is_broken |= of.captures != event->captured_in;
     if (of.captures->is_broken) return runtime().set(cudaErrorStreamCaptureInvalidated);
@@ -235,7 +235,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
   }
   if (of.captures != nullptr) {
-    of.captures->is_broken = true;  // by what no graph knows
+    of.captures->is_broken = true;  // by an event outside the capture
     return runtime().set(cudaErrorStreamCaptureUnsupported);
   }
   return runtime().put(stream, {.work = nullptr, .waits_for = event->mark}, false);
@@ -271,7 +271,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (!event->is_recorded) return cudaSuccess;
   if (event->mark.stream->num_done < event->mark.number && r.random() % 4 == 0)
     r.reach(event->mark);
-  // An error like others for who asks for the last.
+  // Not ready is an error that cudaGetLastError() returns, too.
   return event->mark.stream->num_done >= event->mark.number ? cudaSuccess
                                                             : r.set(cudaErrorNotReady);
 }

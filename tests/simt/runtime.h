@@ -1,12 +1,15 @@
-// The machine that include/cuda_runtime.h shows: one device, its memory, streams, events and graphs.
+// The machine that include/cuda_runtime.h presents: one device, its memory, streams, events and
+// graphs.
 //
-// What is put onto a stream is done late: when somebody waits for it, or by chance when another stream is
-// waited for; so are a memset and a copy of unpinned memory on the default stream, which no other waits for. Streams
-// go on in an order that the seed decides, so that a missing event shows. Copies to and from host memory that is not
-// pinned are refused, where CUDA would silently wait for them. The driver's functions are refused to a thread whose
-// context is none or one that a reset has ended; any call of the runtime's on the device gives it one.
+// Work on a stream runs late: when somebody waits for it, or by chance when another stream is
+// waited for. The same holds for a memset and for a copy of unpinned memory on the default stream,
+// which no other stream waits for. Streams advance in an order that the seed determines, so that a
+// missing event shows. Copies to and from host memory that is not pinned are refused; CUDA would
+// silently wait for them. The driver's functions are refused to a thread without a context, or with
+// one that a reset has ended. Any runtime call that uses the device gives the thread its context.
 //
-// Any thread; one lock for all. But a call while another thread resets the device ends the process.
+// Any thread may call; there is one lock for all. A call during another thread's device reset ends
+// the process.
 #pragma once
 
 #include <cstddef>
@@ -18,30 +21,33 @@ struct DeviceOptions {
   size_t memory_bytes = size_t{1} << 30;
   int num_multiprocessors = 4;
   bool is_there = true;            // false: as without a driver
-  bool is_free = true;             // false: it is listed, but another process has it for itself
-  bool has_virtual_memory = true;  // the driver's
-  bool takes_back = true;          // false: not that memory
-  bool registers_memory = true;    // the host's
-  size_t cudnn_version = 91900;    // 0: it is not installed
+  bool is_free = true;             // false: it is listed, but another process has exclusive use
+  bool has_virtual_memory = true;  // false: the driver has none
+  bool takes_back = true;          // false: releasing virtual memory fails
+  bool registers_memory = true;    // false: registering host memory fails
+  size_t cudnn_version = 91900;    // 0: not installed
 };
-// In order. REQUIRES: nothing of a former device is left.
+// Replaces the device by one without a fault. REQUIRES: nothing allocated on the former device is
+// left.
 void set_device(const DeviceOptions& options);
 
-// From the count-th launch, copy or memset on, every call fails as after a fault, and nothing is freed, until
-// cudaDeviceReset(), which answers the fault though it has ended it; or, where it `stays`, for ever.
+// From the count-th launch, copy or memset on, every call fails as after a fault, and nothing is
+// freed. cudaDeviceReset() ends the fault but still returns its error. If it `stays`, it never
+// ends.
 void fail_after(uint64_t count, bool stays = false);
 
-// Breaks every capture when count more launches have been captured, as a wait for the whole device by another thread does.
+// Invalidates every capture when count more launches have been captured, as a device-wide
+// synchronisation by another thread does.
 void break_captures_after(uint64_t count);
 
-// Since the start of the program.
+// Totals since the start of the program.
 struct Counts {
   uint64_t launches = 0;
-  uint64_t allocations = 0;  // of device and of pinned memory
+  uint64_t allocations = 0;  // of device and pinned memory
   uint64_t live_device_bytes = 0;
   uint64_t access_changes = 0;  // of the driver's virtual memory
-  uint64_t epilogues = 0;       // cublasLtMatmul's, captured ones included
-  uint64_t cudnn_calls = 0;     // likewise
+  uint64_t epilogues = 0;       // cublasLtMatmul calls, captured ones included
+  uint64_t cudnn_calls = 0;     // captured ones included
 };
 Counts counts();
 

@@ -1,4 +1,4 @@
-// Tests of the machine behind cuda_runtime.h: what it does late, and what it refuses.
+// Tests of the machine behind cuda_runtime.h: which work it does late, and which calls it refuses.
 #include "runtime.h"
 
 #include <cuda_runtime.h>
@@ -36,14 +36,14 @@ class Runtime : public ::testing::Test {
   unsigned char* host_ = nullptr;
 };
 
-TEST_F(Runtime, WorkIsDoneWhenItIsWaitedFor) {
+TEST_F(Runtime, WorkRunsWhenWaitedFor) {
   ASSERT_EQ(set(a_, 3), cudaSuccess);
   EXPECT_NE(device_[0], 3);
   ASSERT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
   EXPECT_EQ(device_[63], 3);
 }
 
-TEST_F(Runtime, StreamsGoOnInAnyOrderUnlessAnEventSaysOtherwise) {
+TEST_F(Runtime, OnlyEventsOrderStreams) {
   bool seen[2] = {};
   for (int turn = 0; turn < 64; ++turn) {
     ASSERT_EQ(set(a_, 1), cudaSuccess);
@@ -65,7 +65,7 @@ TEST_F(Runtime, StreamsGoOnInAnyOrderUnlessAnEventSaysOtherwise) {
   (void)cudaEventDestroy(event);
 }
 
-TEST_F(Runtime, TimesAreOfEventsThatHaveComeAndWereMadeForIt) {
+TEST_F(Runtime, ElapsedTimeNeedsCompletedTimingEvents) {
   cudaEvent_t begin = nullptr, end = nullptr, untimed = nullptr;
   ASSERT_EQ(cudaEventCreateWithFlags(&begin, cudaEventDefault), cudaSuccess);
   ASSERT_EQ(cudaEventCreateWithFlags(&end, cudaEventBlockingSync), cudaSuccess);
@@ -89,7 +89,7 @@ TEST_F(Runtime, TimesAreOfEventsThatHaveComeAndWereMadeForIt) {
   for (cudaEvent_t event : {begin, end, untimed}) (void)cudaEventDestroy(event);
 }
 
-TEST_F(Runtime, AnAsynchronousCopyNeedsPinnedMemory) {
+TEST_F(Runtime, AsyncCopyNeedsPinnedMemory) {
   std::vector<unsigned char> anywhere(64);
   EXPECT_EQ(cudaMemcpyAsync(anywhere.data(), device_, 64, cudaMemcpyDeviceToHost, a_),
             cudaErrorInvalidValue);
@@ -100,7 +100,7 @@ TEST_F(Runtime, AnAsynchronousCopyNeedsPinnedMemory) {
   ASSERT_EQ(cudaHostUnregister(anywhere.data()), cudaSuccess);
 }
 
-TEST_F(Runtime, AGraphDoesItAgain) {
+TEST_F(Runtime, GraphReplaysCapturedWork) {
   ASSERT_EQ(set(a_, 9), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
   ASSERT_EQ(cudaStreamBeginCapture(a_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
@@ -111,7 +111,7 @@ TEST_F(Runtime, AGraphDoesItAgain) {
   cudaGraphExec_t exec = nullptr;
   ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
-  EXPECT_EQ(device_[0], 9) << "captured, not done";
+  EXPECT_EQ(device_[0], 9) << "captured, not run";
   for (int turn = 0; turn < 2; ++turn) {
     host_[0] = 0;
     ASSERT_EQ(cudaGraphLaunch(exec, a_), cudaSuccess);
@@ -122,7 +122,7 @@ TEST_F(Runtime, AGraphDoesItAgain) {
   (void)cudaGraphDestroy(graph);
 }
 
-TEST_F(Runtime, ACaptureTakesOtherStreamsInAndNeedsThemBack) {
+TEST_F(Runtime, CaptureForksAndMustJoinStreams) {
   cudaEvent_t forked = nullptr, joined = nullptr;
   for (cudaEvent_t* event : {&forked, &joined})
     ASSERT_EQ(cudaEventCreateWithFlags(event, cudaEventDisableTiming), cudaSuccess);
@@ -138,7 +138,7 @@ TEST_F(Runtime, ACaptureTakesOtherStreamsInAndNeedsThemBack) {
     cudaGraph_t graph = nullptr;
     EXPECT_EQ(cudaStreamEndCapture(a_, &graph) == cudaSuccess, joins);
     (void)cudaGraphDestroy(graph);
-    // Neither captures any more.
+    // Neither stream captures any more.
     ASSERT_EQ(set(b_, joins ? 6 : 7), cudaSuccess);
     ASSERT_EQ(cudaStreamSynchronize(b_), cudaSuccess);
     EXPECT_EQ(device_[0], joins ? 6 : 7);
@@ -147,14 +147,15 @@ TEST_F(Runtime, ACaptureTakesOtherStreamsInAndNeedsThemBack) {
   (void)cudaEventDestroy(joined);
 }
 
-TEST_F(Runtime, AFaultSticks) {
+TEST_F(Runtime, FaultPersists) {
   fail_after(1);
   EXPECT_EQ(set(a_, 1), cudaSuccess);
   EXPECT_EQ(set(a_, 2), cudaErrorIllegalAddress);
   EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorIllegalAddress);
   EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
   EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
-  EXPECT_EQ(cudaDeviceReset(), cudaErrorIllegalAddress) << "which is over";
+  EXPECT_EQ(cudaDeviceReset(), cudaErrorIllegalAddress)
+      << "the reset returns the error of the fault that it ends";
   EXPECT_EQ(cudaGetLastError(), cudaErrorIllegalAddress);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   ASSERT_EQ(cudaMalloc(&device_, 64), cudaSuccess);
@@ -172,7 +173,7 @@ TEST_F(Runtime, MemoryIsLimited) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
-TEST_F(Runtime, TheLastErrorIsTheThreadsOwn) {
+TEST_F(Runtime, LastErrorIsPerThread) {
   void* memory = nullptr;
   (void)cudaGetLastError();
   std::thread([&] {

@@ -20,7 +20,7 @@ namespace context = boost::context;
 
 // Frames are larger under the sanitizers.
 constexpr size_t kStackBytes = 256 << 10;
-constexpr uint32_t kMostThreads = 1024;
+constexpr uint32_t kMaxThreads = 1024;
 constexpr int kUnset = 0xFF;  // NaN in every floating type
 
 enum class State : uint8_t { kReady, kAtBlock, kAtWarp, kReturned };
@@ -41,7 +41,7 @@ struct Thread {
   Place place;
   uint32_t lane = 0;
   Warp* warp = nullptr;
-  uint64_t exchanges = 0;  // of its warp that it took part in
+  uint64_t exchanges = 0;  // exchanges of its warp that it took part in
   size_t pieces_taken = 0;
   std::vector<AsyncCopy> copies;
   uint64_t copy_group = 0;
@@ -49,7 +49,7 @@ struct Thread {
   size_t stack_bytes = 0;
 };
 
-// A guarded stack whose place the thread knows.
+// A guarded stack whose address the thread knows.
 class Stack {
  public:
   explicit Stack(Thread& thread) : thread_(&thread) {}
@@ -66,12 +66,13 @@ class Stack {
   Thread* thread_;
 };
 
-// Two sets of slots: who reads those of one exchange cannot be overtaken by the writes of the next but one.
+// Two sets of slots, used alternately: a lane that still reads one exchange is not overwritten by
+// the next one.
 struct Warp {
-  alignas(16) std::array<std::array<std::byte, kWarpThreads * kMostExchanged>, 2> slots;
+  alignas(16) std::array<std::array<std::byte, kWarpThreads * kMaxExchanged>, 2> slots;
   uint32_t waiting = 0;  // lanes
   uint32_t mask = 0;     // that they wait for
-  uint32_t lanes = 0;    // that it has
+  uint32_t lanes = 0;    // that the warp has
 };
 
 struct Free {
@@ -93,7 +94,7 @@ class Machine {
     shared_bytes_ = shared_bytes;
     body_ = &thread;
     const uint64_t count = block.count();
-    if (count == 0 || count > kMostThreads) fail("a block has no threads, or more than 1024");
+    if (count == 0 || count > kMaxThreads) fail("a block has no threads, or more than 1024");
     std::vector<uint64_t> order(grid.count());
     for (uint64_t i = 0; i < order.size(); ++i) order[i] = i;
     std::shuffle(order.begin(), order.end(), random_);
@@ -104,7 +105,7 @@ class Machine {
   }
 
   Thread& current() {
-    if (current_ == nullptr) fail("what only a kernel has is used outside one");
+    if (current_ == nullptr) fail("a function for kernels is called outside of a kernel");
     return *current_;
   }
 
@@ -119,8 +120,8 @@ class Machine {
     if (at_block_ == num_threads_) {
       at_block_ = 0;
       for (uint32_t i = 0; i < num_threads_; ++i)
-        if (threads_[i]->state == State::kAtBlock) make_ready(*threads_[i]);
-      make_ready(current());
+        if (threads_[i]->state == State::kAtBlock) warm_up(*threads_[i]);
+      warm_up(current());
       switch_out(current());
     } else {
       wait(State::kAtBlock);
@@ -131,23 +132,22 @@ class Machine {
     Thread& self = current();
     Warp& warp = *self.warp;
     if ((mask & warp.lanes) != mask || !(mask >> self.lane & 1))
-      fail("a warp's mask names lanes that it does not have, or not the caller's");
+      fail("a warp mask names lanes that do not exist, or not the caller's");
     if (warp.waiting != 0 && warp.mask != mask) fail("lanes of a warp wait for different masks");
     warp.mask = mask;
     warp.waiting |= 1u << self.lane;
     if (warp.waiting != mask) return wait(State::kAtWarp);
     warp.waiting = 0;
     for (uint32_t i = 0; i < num_threads_; ++i)
-      if (threads_[i]->warp == &warp && threads_[i]->state == State::kAtWarp)
-        make_ready(*threads_[i]);
-    make_ready(self);
+      if (threads_[i]->warp == &warp && threads_[i]->state == State::kAtWarp) warm_up(*threads_[i]);
+    warm_up(self);
     switch_out(self);
   }
 
   Exchanged exchange(uint32_t mask, const void* value, size_t bytes) {
     Thread& self = current();
     auto& slots = self.warp->slots[self.exchanges++ % 2];
-    std::memcpy(slots.data() + self.lane * kMostExchanged, value, bytes);
+    std::memcpy(slots.data() + self.lane * kMaxExchanged, value, bytes);
     sync_warp(mask);
     return Exchanged(slots.data());
   }
@@ -190,13 +190,14 @@ class Machine {
                                     [this, &thread](context::fiber&& scheduler) {
                                       thread.scheduler = std::move(scheduler);
                                       finish_first_switch();
-                                      // One fiber runs a thread of many blocks: to make one takes longer than most threads.
+                                      // One fiber runs a thread of many blocks: creating a fiber
+                                      // takes longer than most threads run.
                                       for (;;) {
                                         (*body_)();
                                         thread.state = State::kReturned;
                                         switch_out(thread);
                                       }
-                                      return std::move(thread.scheduler);  // never
+                                      return std::move(thread.scheduler);  // never reached
                                     });
     }
   }
@@ -221,7 +222,7 @@ class Machine {
       thread.exchanges = thread.pieces_taken = 0;
       thread.copies.clear();
       thread.copy_group = 0;
-      make_ready(thread);
+      warm_up(thread);
     }
     uint32_t returned = 0;
     while (!ready_.empty()) {
@@ -237,10 +238,10 @@ class Machine {
       }
     }
     if (returned < num_threads_)
-      fail("threads wait for a barrier or an exchange that others have returned without");
+      fail("threads wait for a barrier or an exchange, but others have returned");
   }
 
-  void make_ready(Thread& thread) {
+  void warm_up(Thread& thread) {
     thread.state = State::kReady;
     ready_.push_back(&thread);
   }
@@ -267,7 +268,7 @@ class Machine {
     thread.scheduler = std::move(thread.scheduler).resume();
 #endif
   }
-  // When a fiber runs for the first time.
+  // Called when a fiber runs for the first time.
   void finish_first_switch() {
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(nullptr, &scheduler_bottom_, &scheduler_bytes_);

@@ -1,5 +1,5 @@
-// Tests of what tests the kernels: what a GPU would let pass, or answer with chance, ends a kernel here, or spoils
-// its result.
+// Tests of the simulator: behaviour that a GPU would let pass, or that gives random results there,
+// ends a kernel here or spoils its result.
 #include "simt.h"
 
 #include <cuda_runtime.h>
@@ -21,10 +21,10 @@ using cuda::SharedMemory;
 
 constexpr uint32_t kThreads = 256, kBlocks = 64;
 
-// Sums kThreads values a block, with or without the barriers that it needs.
+// Sums kThreads values per block, with or without the barriers that this needs.
 struct Reduction {
   bool has_first_barrier = true, has_later_barriers = true;
-  uint32_t shift = 0;  // of where threads write: beyond the piece, if not 0
+  uint32_t shift = 0;  // of the places where threads write: past the piece, if not 0
 };
 std::vector<float> reduce(const Reduction& how) {
   std::vector<float> in(kBlocks * kThreads), out(kBlocks);
@@ -53,20 +53,20 @@ size_t num_wrong(const std::vector<float>& sums) {
   return wrong;
 }
 
-TEST(Simt, ABlockSumsWithBarriers) {
+TEST(Simt, BlockSumsWithBarriers) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     set_seed(seed);
     EXPECT_EQ(num_wrong(reduce({})), 0u) << "seed " << seed;
   }
 }
 
-TEST(Simt, AMissingBarrierShows) {
+TEST(Simt, MissingBarrierGivesWrongResults) {
   set_seed(1);
   EXPECT_GT(num_wrong(reduce({.has_first_barrier = false})), kBlocks / 2);
   EXPECT_GT(num_wrong(reduce({.has_later_barriers = false})), kBlocks / 2);
 }
 
-TEST(Simt, TheSameSeedGivesTheSameOrder) {
+TEST(Simt, SeedDeterminesOrder) {
   const auto order = [](uint64_t seed) {
     set_seed(seed);
     std::vector<uint32_t> order;
@@ -78,7 +78,7 @@ TEST(Simt, TheSameSeedGivesTheSameOrder) {
   EXPECT_NE(order(5), order(6));
 }
 
-TEST(Simt, EveryThreadOfAGridRunsOnce) {
+TEST(Simt, EveryThreadRunsOnce) {
   std::vector<int> seen(3 * 2 * 2 * 40);
   run_grid("all", {3, 2, 2}, {5, 4, 2}, 0, [&] {
     const uint32_t block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -89,7 +89,7 @@ TEST(Simt, EveryThreadOfAGridRunsOnce) {
   EXPECT_EQ(std::ranges::count(seen, 1), std::ssize(seen));
 }
 
-TEST(Simt, LanesExchange) {
+TEST(Simt, LanesExchangeValues) {
   run_grid("lanes", {2}, {64}, 0, [&] {
     const auto value = static_cast<float>(lane());
     float sum = value;
@@ -106,14 +106,14 @@ TEST(Simt, LanesExchange) {
   });
 }
 
-TEST(Simt, SharedMemoryStartsAsNothing) {
+TEST(Simt, SharedMemoryStartsAsNan) {
   run_grid("unset", {1}, {1}, 64, [&] {
     SharedMemory shared;
     EXPECT_TRUE(std::isnan(shared.take<float>(16)[3]));
   });
 }
 
-// A product of tiles against a plain one: what the lanes hold is where PTX says.
+// Compares a product of tiles with a plain one: the lanes hold the values that PTX documents.
 TEST(Simt, TensorCoresMultiply) {
   using namespace cuda;
   std::vector<float> a(16 * 16), b(16 * 8);
@@ -146,7 +146,7 @@ TEST(Simt, TensorCoresMultiply) {
     }
 }
 
-TEST(Simt, ACopyIsThereWhenItWasWaitedForAndNotBefore) {
+TEST(Simt, AsyncCopyArrivesWhenWaitedFor) {
   alignas(16) const float from[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   run_grid("copies", {1}, {1}, 32, [&] {
     SharedMemory shared;
@@ -164,7 +164,7 @@ TEST(Simt, ACopyIsThereWhenItWasWaitedForAndNotBefore) {
   });
 }
 
-TEST(Simt, ACopyOfFewerBytesEndsWithZeros) {
+TEST(Simt, AsyncCopyZeroFills) {
   alignas(16) const float from[4] = {1, 2, 3, 4};
   for (const uint32_t floats : {0u, 1u, 3u, 4u})
     run_grid("copies", {1}, {1}, 16, [&] {
@@ -178,8 +178,8 @@ TEST(Simt, ACopyOfFewerBytesEndsWithZeros) {
     });
 }
 
-// Nothing is read past the end, so that what would stand there need not be memory.
-TEST(Simt, ACopyOfNothingReadsNothing) {
+// Reads nothing past the end, so the address there need not be memory.
+TEST(Simt, AsyncCopyOfZeroBytesReadsNothing) {
   run_grid("copies", {1}, {1}, 16, [&] {
     SharedMemory shared;
     auto* to = shared.take<float>(4);
@@ -190,8 +190,8 @@ TEST(Simt, ACopyOfNothingReadsNothing) {
   });
 }
 
-// A copy may come at any time from its issue on: what stood there is not to be read any more.
-TEST(Simt, ACopySpoilsWhatItWillWriteOver) {
+// A copy may arrive at any time after its issue: the old contents must not be read any more.
+TEST(Simt, AsyncCopyPoisonsTargetUntilItArrives) {
   alignas(16) const float from[4] = {1, 2, 3, 4};
   run_grid("copies", {1}, {1}, 16, [&] {
     SharedMemory shared;
@@ -204,7 +204,7 @@ TEST(Simt, ACopySpoilsWhatItWillWriteOver) {
   });
 }
 
-TEST(Simt, PowersOfTwoAreAsFarOffAsOnAGpu) {
+TEST(Simt, Exp2HasErrorOfGpu) {
   double worst = 0;
   for (float x = -125; x < 127; x += 0.37f) {
     const double exact = std::exp2(static_cast<double>(x));
@@ -219,47 +219,47 @@ TEST(Simt, PowersOfTwoAreAsFarOffAsOnAGpu) {
 
 using SimtDeathTest = ::testing::Test;
 
-TEST(SimtDeathTest, ABarrierThatAThreadNeverReaches) {
+TEST(SimtDeathTest, BarrierMissedByThread) {
   EXPECT_DEATH(run_grid("some", {1}, {64}, 0,
                         [&] {
                           if (threadIdx.x != 13) __syncthreads();
                         }),
                "simt: kernel some: threads wait for a barrier");
 }
-TEST(SimtDeathTest, AnExchangeThatALaneDoesNotJoin) {
+TEST(SimtDeathTest, ExchangeMissedByLane) {
   EXPECT_DEATH(run_grid("some", {1}, {32}, 0,
                         [&] {
                           if (lane() != 13) (void)__shfl_sync(~0u, 1.0f, 0);
                         }),
                "wait for a barrier or an exchange");
 }
-TEST(SimtDeathTest, AMaskWithoutTheCaller) {
+TEST(SimtDeathTest, MaskWithoutCaller) {
   EXPECT_DEATH(run_grid("some", {1}, {32}, 0, [&] { __syncwarp(1u << (lane() + 1) % 32); }),
-               "mask names lanes that it does not have");
+               "mask names lanes that do not exist");
 }
-TEST(SimtDeathTest, MoreSharedMemoryThanWasAskedFor) {
+TEST(SimtDeathTest, TooMuchSharedMemory) {
   EXPECT_DEATH(run_grid("some", {1}, {1}, 60, [&] { SharedMemory().take<float>(16); }),
                "more shared memory than it was launched with");
 }
-TEST(SimtDeathTest, ACopyThatNobodyWaitsFor) {
+TEST(SimtDeathTest, AsyncCopyNeverWaitedFor) {
   alignas(16) static const float from[4] = {};
   EXPECT_DEATH(run_grid("some", {1}, {1}, 16,
                         [&] { cuda::copy_async(SharedMemory().take<float>(4), from); }),
                "asynchronous copies that it never waited for");
 }
-TEST(SimtDeathTest, ACopyOfMoreThanThereIsRoomFor) {
+TEST(SimtDeathTest, AsyncCopyReadsMoreThanItWrites) {
   alignas(16) static const float from[8] = {};
   EXPECT_DEATH(run_grid("some", {1}, {1}, 32,
                         [&] { cuda::copy_async(SharedMemory().take<float>(8), from, 32); }),
-               "cp.async: more bytes are to be read than copied");
+               "cp.async: more bytes to read than to write");
 }
-TEST(SimtDeathTest, AnUnalignedCopyThoughNothingIsRead) {
+TEST(SimtDeathTest, UnalignedAsyncCopyOfZeroBytes) {
   alignas(16) static const float from[4] = {};
   EXPECT_DEATH(run_grid("some", {1}, {1}, 32,
                         [&] { cuda::copy_async(SharedMemory().take<float>(8), from + 1, 0); }),
                "cp.async: an address is not 16-byte aligned");
 }
-TEST(SimtDeathTest, AnUnalignedTensorCoreLoad) {
+TEST(SimtDeathTest, UnalignedTensorCoreLoad) {
   EXPECT_DEATH(run_grid("some", {1}, {32}, 1024,
                         [&] {
                           auto* tile = SharedMemory().take<uint16_t>(512);
@@ -269,7 +269,7 @@ TEST(SimtDeathTest, AnUnalignedTensorCoreLoad) {
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-TEST(SimtDeathTest, WritingBehindAPieceOfSharedMemory) {
+TEST(SimtDeathTest, WritePastSharedMemoryPiece) {
   EXPECT_DEATH(reduce({.shift = 1}), "heap-buffer-overflow");
 }
 #endif

@@ -1,4 +1,4 @@
-// Whole models on the CUDA device, on the CPU.
+// Runs the whole-model tests on the CUDA device, on the CPU.
 #include "support/tested_device.h"
 
 #include <cstdlib>
@@ -6,6 +6,14 @@
 #include "device/cuda/device.h"
 
 namespace itif::testing {
+
+size_t max_cases() {
+#ifdef ITIF_FEW_CASES
+  return 6;
+#else
+  return SIZE_MAX;
+#endif
+}
 
 Result<std::unique_ptr<device::Device>> open_tested_device(const std::string& dtype) {
   const char* attention = std::getenv("ITIF_TESTED_ATTENTION");

@@ -11,9 +11,9 @@
 
 #include "base/clock.h"
 #include "base/own_program.h"
-#include "gnuplot.h"
-#include "summary.h"
-#include "write_text.h"
+#include "report/gnuplot.h"
+#include "report/summary.h"
+#include "report/write_text.h"
 
 extern char** environ;
 
@@ -37,9 +37,9 @@ std::vector<std::string> arguments_of(const BenchOptions& options, bool attends 
   }
   arguments.emplace_back("--dtype");
   arguments.push_back(fmt::format("{}", fmt::join(options.dtypes, ",")));
-  if (options.fidelity != "fused") {
+  if (options.fusion != "fused") {
     arguments.emplace_back("--fidelity");
-    arguments.push_back(options.fidelity);
+    arguments.push_back(options.fusion);
   }
   for (const std::string& name : options.cases) {
     arguments.emplace_back("--case");
@@ -48,7 +48,7 @@ std::vector<std::string> arguments_of(const BenchOptions& options, bool attends 
   return arguments;
 }
 
-// As it was typed, but for the directory.
+// The command line as typed, without the directory.
 std::string command_of(const BenchOptions& options, const AllOptions& all) {
   std::string command = "itif-bench all";
   for (const std::string& argument : arguments_of(options))
@@ -57,7 +57,7 @@ std::string command_of(const BenchOptions& options, const AllOptions& all) {
   return command;
 }
 
-// This program again, which ends when this one does. Returns how it ended badly; empty: well.
+// Runs this program as a child, which ends when we end. Returns how it failed; empty: success.
 std::string run_self(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(),
                    {"/usr/bin/setpriv", "--pdeathsig", "TERM", "--", own_program()});
@@ -67,19 +67,19 @@ std::string run_self(std::vector<std::string> arguments) {
   pid_t pid = 0;
   if (const int error = ::posix_spawn(&pid, argv[0], nullptr, nullptr, argv.data(), environ);
       error != 0)
-    return fmt::format("could not be started: {}", errno_text(error));
+    return fmt::format("cannot start it: {}", errno_text(error));
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0)
-    if (errno != EINTR) return fmt::format("was lost: {}", errno_text(errno));
-  if (WIFSIGNALED(status)) return fmt::format("was ended by signal {}", WTERMSIG(status));
-  return WEXITSTATUS(status) == 0 ? "" : fmt::format("ended with status {}", WEXITSTATUS(status));
+    if (errno != EINTR) return fmt::format("cannot wait for it: {}", errno_text(errno));
+  if (WIFSIGNALED(status)) return fmt::format("killed by signal {}", WTERMSIG(status));
+  return WEXITSTATUS(status) == 0 ? "" : fmt::format("exit status {}", WEXITSTATUS(status));
 }
 
 Results run_bench(const Bench& bench, const BenchOptions& options, const std::string& directory) {
   const SystemClock clock;
   const std::string path = fmt::format("{}/{}.json", directory, bench.name);
   std::error_code ignored;
-  std::filesystem::remove(path, ignored);  // of a run before
+  std::filesystem::remove(path, ignored);  // from an earlier run
   std::vector<std::string> arguments = arguments_of(options, bench.attends);
   arguments.insert(arguments.begin(), {bench.name, "--json", path});
   const uint64_t before_ns = clock.now_ns();
@@ -94,13 +94,14 @@ Results run_bench(const Bench& bench, const BenchOptions& options, const std::st
   return results;
 }
 
-// Why there are no pictures; empty: there are. Errors: kPermission, kResourceExhausted.
+// Draws the figures. Returns why there are no pictures; empty: success. Errors: kPermission,
+// kResourceExhausted.
 Result<std::string> draw(const std::vector<Figure>& figures, const AllOptions& all) {
   for (const Figure& figure : figures) ITIF_TRY(write_figure(figure, all.directory));
   for (const Figure& figure : figures)
     if (Status drawn = draw_figure(figure, all.directory, all.gnuplot); !drawn)
       return fmt::format(
-          "No plots: {}. With gnuplot (Debian: gnuplot-nox) `gnuplot NAME.gp` draws them.",
+          "No plots: {}. Install gnuplot (Debian: gnuplot-nox); then `gnuplot NAME.gp` draws them.",
           drawn.error().message);
   return std::string();
 }
@@ -116,7 +117,7 @@ Result<uint32_t> run_all(std::span<const Bench> benches, const BenchOptions& opt
                 fmt::format("cannot make {}: {}", all.directory, error.message()));
   const std::string path = all.directory + "/report.md";
   ITIF_TRY(write_text(
-      path, "# Benches of itif\n\nThey are still running.\n"));  // before they take theirs
+      path, "# Benches of itif\n\nThey are still running.\n"));  // fails now, not after the benches
   std::vector<Results> results;
   uint32_t num_failed = 0;
   for (const Bench& bench : benches) {

@@ -1,5 +1,5 @@
-// itif-bench all: every bench in a process of its own, so that one that crashes or leaves memory behind
-// does not touch the next; then a report of them all.
+// itif-bench all: runs every bench in its own process, so that a crash or a leak does not affect
+// the next bench; then writes one report.
 #pragma once
 
 #include <span>
@@ -11,14 +11,14 @@
 namespace itif::bench {
 
 struct AllOptions {
-  std::string directory;            // made if it is not there
+  std::string directory;            // created if missing
   std::vector<std::string> only;    // benches; empty: all
-  std::string gnuplot = "gnuplot";  // a path, or a name to be looked up
+  std::string gnuplot = "gnuplot";  // a path, or a name that is searched on PATH
 };
 
-// Writes NAME.json of each bench, report.md, and each figure's data, script and pictures. Returns how
-// many benches failed: the report says of each why, and the others have run.
-// Errors: kPermission, kResourceExhausted: of `directory`.
+// Writes NAME.json of each bench, report.md, and each figure's data, script and pictures. Returns
+// the number of failed benches. A failed bench does not stop the others; the report says why it
+// failed. Errors: kPermission, kResourceExhausted: `directory` cannot be made or written.
 Result<uint32_t> run_all(std::span<const Bench> benches, const BenchOptions& options,
                          const AllOptions& all);
 

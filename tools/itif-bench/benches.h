@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "backbone/fidelity.h"
+#include "backbone/fusion_mode.h"
 #include "base/error.h"
-#include "report.h"
-#include "timing.h"
+#include "report/report.h"
+#include "report/timing.h"
 
 namespace itif::bench {
 
@@ -16,17 +16,17 @@ struct BenchOptions {
   bool quick = false;
   uint32_t threads = 0;             // 0: all CPUs
   std::string device = "auto";      // auto, host, cuda
-  std::string attention = "itif";   // itif, cudnn; of the benches that attend
-  std::vector<std::string> dtypes;  // those that the CPU lacks are skipped
+  std::string attention = "itif";   // itif, cudnn; for benches with Bench::attends
+  std::vector<std::string> dtypes;  // types that the CPU lacks are skipped
   std::vector<std::string> cases;   // empty: all
-  // Of the forward passes of encoder, tenants, batching, mixed and scaling.
-  std::string fidelity = "fused";
+  // Fusion mode of the forward passes in encoder, tenants, batching, mixed and scaling.
+  std::string fusion = "fused";
 
   Effort effort() const {
     return quick ? Effort{.seconds = 0.6, .least = 5, .most = 500} : Effort{};
   }
-  // REQUIRES: fidelity is one there is.
-  backbone::Fidelity form() const { return backbone::parse_fidelity(fidelity).value(); }
+  // REQUIRES: fusion is "fused" or "thesis".
+  backbone::FusionMode fusion_mode() const { return backbone::parse_fusion_mode(fusion).value(); }
   bool wants(const std::string& name) const {
     if (cases.empty()) return true;
     for (const std::string& wanted : cases)
@@ -38,19 +38,20 @@ struct BenchOptions {
 struct Bench {
   const char* name;
   const char* description;
-  const char* limit_name;  // what its rows' limit is
+  const char* limit_name;  // names the limit of its rows
   Status (*run)(const BenchOptions& options, Report& report);
-  bool attends = true;  // through Stream::attention, so that it matters whose that is
+  bool attends = true;  // calls Stream::attention, so that --attention matters
 };
 
-// GEMMs bare and through the device, in GFLOP/s.
+// GEMMs through the library alone and through the device, in GFLOP/s.
 Status bench_gemm(const BenchOptions& options, Report& report);
-// GEMMs of several tenants, by how they share the device.
+// GEMMs of several tenants, run sequentially and concurrently.
 Status bench_gemm_choice(const BenchOptions& options, Report& report);
-// BERT-base forward passes against the same GEMMs run bare.
+// Forward passes of BERT-base and ViT-base against the same GEMMs through the library alone.
 Status bench_encoder(const BenchOptions& options, Report& report);
 
-// Each operator at BERT-base's sizes against a copy of as many bytes, attention against GEMMs.
+// Each operator at BERT-base's sizes: against a copy of the same number of bytes; attention against
+// GEMMs.
 Status bench_operators(const BenchOptions& options, Report& report);
 
 // Payloads from packets, in GB/s over the bus.
@@ -58,19 +59,19 @@ Status bench_gather(const BenchOptions& options, Report& report);
 
 // The thesis's Table 5.2, continued to 64 tenants.
 Status bench_tenants(const BenchOptions& options, Report& report);
-// Table 5.2's row of Decoding: a step of the decoder over given memories.
+// The row Decoding of Table 5.2: a step of the decoder over given encoder outputs.
 Status bench_decoder(const BenchOptions& options, Report& report);
 // The thesis's Figures 5.2 to 5.4.
 Status bench_batching(const BenchOptions& options, Report& report);
-// Planners side by side over batches of mixed lengths, in tokens/s.
+// Compares planners on batches of mixed lengths, in tokens/s.
 Status bench_mixed(const BenchOptions& options, Report& report);
-// Tokens/s, latency and memory against each dimension alone.
+// Tokens/s, latency and memory, varying one dimension at a time.
 Status bench_scaling(const BenchOptions& options, Report& report);
 
-// Planning a batch of 64 requests, by planner, against 2 % of the batch's own time.
+// Planning time of 64 requests by planner, against 2 % of the batch's run time.
 Status bench_plan(const BenchOptions& options, Report& report);
 
-// Texts through a group's executor, batches one after another and overlapped.
+// Texts through a group's executor, with batches sequential and overlapped.
 Status bench_overlap(const BenchOptions& options, Report& report);
 
 }  // namespace itif::bench

@@ -1,4 +1,4 @@
-// itif-bench: the command line over benches.h.
+// itif-bench: the command line of benches.h.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -13,36 +13,36 @@
 #include "benches.h"
 #include "commit.h"
 #include "device/host/pool_wait.h"
-#include "execution.h"
-#include "machine.h"
-#include "results.h"
-#include "summary.h"
+#include "peers/execution.h"
+#include "report/machine.h"
+#include "report/results.h"
+#include "report/summary.h"
 
 namespace {
 
 using namespace itif;
 
-// A decoder's steps attend to cached blocks.
+// For benches without Stream::attention; a decoder's steps use cached attention.
 constexpr bool kNoAttention = false;
 constexpr bench::Bench kBenches[] = {
-    {"gemm", "GEMMs through the device, against oneDNN or cuBLAS alone (ratio: share of its rate)",
+    {"gemm", "GEMMs through the device, against oneDNN or cuBLAS alone (ratio: share of that rate)",
      "bare", bench::bench_gemm, kNoAttention},
     {"gemm-choice",
-     "the GEMMs of several tenants in turn or at once, and which is chosen, against one of as many "
-     "rows",
+     "GEMMs of several tenants sequentially and concurrently, and the scheduler's choice, against "
+     "one GEMM with all rows",
      "one GEMM", bench::bench_gemm_choice, kNoAttention},
     {"encoder", "BERT-base and ViT-base forward passes, against their GEMMs alone", "floor",
      bench::bench_encoder},
     {"operators",
-     "Tables 5.3 and 5.4, Figure 5.5, and each operator against a copy of as many bytes "
-     "(attention, "
-     "Q/K/V: GEMMs)",
+     "Tables 5.3 and 5.4, Figure 5.5, and each operator against a copy of the same size "
+     "(attention, Q/K/V: against GEMMs)",
      "limit", bench::bench_operators},
-    {"gather", "token ids and pixels from packets, against a copy of as many bytes", "copy",
+    {"gather", "token ids and pixels from packets, against a copy of the same size", "copy",
      bench::bench_gather, kNoAttention},
     {"tenants", "Table 5.2: 2 to 64 tenants, by execution mode, against their GEMMs alone", "floor",
      bench::bench_tenants},
-    {"decoder", "a step of Marian's decoder, together and in turn, and among finished sequences",
+    {"decoder",
+     "a step of Marian's decoder: tenants together and sequentially, and with finished sequences",
      "floor", bench::bench_decoder, kNoAttention},
     {"batching", "Figures 5.2 to 5.4: ALBERT-large, 2 to 64 requests of 2 to 5 tenants, by mode",
      "floor", bench::bench_batching},
@@ -50,9 +50,9 @@ constexpr bench::Bench kBenches[] = {
      "floor", bench::bench_mixed},
     {"scaling", "tokens/s, latency and memory against tenants, layers, hidden size and length",
      "floor", bench::bench_scaling},
-    {"plan", "planning 64 requests, by planner, against 2 % of the time of the batch", "2 %",
+    {"plan", "planning time of 64 requests, by planner, against 2 % of the batch's run time", "2 %",
      bench::bench_plan},
-    {"overlap", "texts through the executor, batches one after another and overlapped",
+    {"overlap", "texts through the executor, with batches sequential and overlapped",
      "forward passes", bench::bench_overlap},
 };
 
@@ -63,34 +63,36 @@ std::string that_attend() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// attends: whether --attention is for it; else who asks is told.
+// attends: the bench accepts --attention; otherwise the option is hidden and refused with a
+// message.
 void add_options(CLI::App& command, bench::BenchOptions& options, bool attends) {
-  command.add_flag("--quick", options.quick, "a few repetitions only");
-  command.add_option("--threads", options.threads, "default: all CPUs")
+  command.add_flag("--quick", options.quick, "fewer repetitions and smaller cases");
+  command.add_option("--threads", options.threads, "CPU threads; default: all CPUs")
       ->check(CLI::Range(1u, 1024u));
-  command.add_option("--device", options.device, "host, cuda, or auto: a GPU if there is one")
+  command.add_option("--device", options.device, "host, cuda, or auto (a GPU if there is one)")
       ->check(CLI::IsMember({"auto", "host", "cuda"}))
       ->capture_default_str();
   CLI::Option* const attention =
       command
           .add_option("--attention", options.attention,
-                      "whose kernels attend on a GPU: itif, cudnn (not with --fidelity thesis)")
+                      "attention kernels on a GPU: itif or cudnn (not with --fidelity thesis)")
           ->check(CLI::IsMember({"itif", "cudnn"}))
           ->capture_default_str();
   if (!attends)
     attention->group("")->check([name = command.get_name()](const std::string&) {
-      return fmt::format("{} runs no such attention; it is for {}", name, that_attend());
+      return fmt::format("{} does not run attention within segments; --attention is for {}", name,
+                         that_attend());
     });
-  command.add_option("--dtype", options.dtypes, "f32, bf16, f16 (on a GPU) or several of them")
+  command.add_option("--dtype", options.dtypes, "f32, bf16, f16 (GPU only), or several of them")
       ->delimiter(',')
       ->check(CLI::IsMember({"f32", "bf16", "f16"}))
       ->capture_default_str();
   command
-      .add_option("--fidelity", options.fidelity,
-                  "of the encoders' operators: fused, or as the thesis has them")
+      .add_option("--fidelity", options.fusion,
+                  "fusion mode of encoders: fused, or thesis (its separate operators)")
       ->check(CLI::IsMember({"fused", "thesis"}))
       ->capture_default_str();
-  command.add_option("--case", options.cases, "only the row of this name; may be repeated");
+  command.add_option("--case", options.cases, "only the case of this name; may be repeated");
 }
 
 int failed(const Error& error) {
@@ -101,7 +103,7 @@ int failed(const Error& error) {
 int run_one(const bench::Bench& which, const bench::BenchOptions& options,
             const std::string& json_path) {
   bench::Report report(which.name, which.limit_name);
-  // Before it takes its time.
+  // Before the bench, so that a path that cannot be written fails first.
   if (!json_path.empty())
     if (Status writable = report.keep_json(json_path); !writable) return failed(writable.error());
   fmt::print("itif-bench {}, commit {}, on {}\n", which.name, bench::kCommit,
@@ -109,7 +111,7 @@ int run_one(const bench::Bench& which, const bench::BenchOptions& options,
   const Status status = which.run(options, report);
   if (!status) report.set_error(status.error().message);
   if (status && report.num_rows() == 0 && !options.cases.empty())
-    report.note("no row has that name");
+    report.note("no case has that name: run without --case to see the names");
   if (Status written = report.finish(); !written) return failed(written.error());
   return status ? 0 : failed(status.error());
 }
@@ -135,7 +137,7 @@ int main(int argc, char** argv) {
   CLI::App app{
       "Times parts of itif on this machine. Each bench checks its results before it times them.\n"
       "Example: itif-bench encoder --quick --json encoder.json\n"
-      "--attention is for " +
+      "--attention is for the benches " +
       that_attend() + "."};
   bench::BenchOptions options;
   options.dtypes = {"f32", "bf16"};
@@ -147,23 +149,22 @@ int main(int argc, char** argv) {
     names.emplace_back(which.name);
     CLI::App* command = app.add_subcommand(which.name, which.description);
     add_options(*command, options, which.attends);
-    command->add_option("--json", json_path, "also write the figures to this file");
+    command->add_option("--json", json_path, "also write the results to this file");
   }
   CLI::App* every = app.add_subcommand(
-      "all", "every bench, and a report of them beside the thesis's figures, with plots");
+      "all", "every bench, and a report that compares them with the thesis's figures, with plots");
   add_options(*every, options, true);
-  every->add_option("--out", all.directory, "for report.md, plots and a JSON file a bench")
+  every->add_option("--out", all.directory, "folder for report.md, plots and a JSON file per bench")
       ->required();
-  every->add_option("--only", all.only, "these benches")
+  every->add_option("--only", all.only, "run only these benches")
       ->delimiter(',')
       ->check(CLI::IsMember(names));
   std::vector<std::string> files;
-  CLI::App* shown =
-      app.add_subcommand("show", "what benches wrote with --json, as tables in Markdown");
+  CLI::App* shown = app.add_subcommand("show", "print files written by --json as Markdown tables");
   shown->add_option("FILE", files)->required()->check(CLI::ExistingFile);
   if (argc > 1 && argv[1][0] != '-' && std::string_view(argv[1]) != "all" &&
       std::string_view(argv[1]) != "show" && std::ranges::find(names, argv[1]) == names.end())
-    return failed({Code::kInvalidArgument, fmt::format("no bench is named {}; there are all, {}",
+    return failed({Code::kInvalidArgument, fmt::format("no bench is named {}; there are: all, {}",
                                                        argv[1], fmt::join(names, ", "))});
   CLI11_PARSE(app, argc, argv);
   if (app.get_subcommands().empty()) {
@@ -172,10 +173,10 @@ int main(int argc, char** argv) {
   }
 
   if (shown->parsed()) return show(kBenches, files);
-  if (options.attention != "itif" && options.fidelity == "thesis")
+  if (options.attention != "itif" && options.fusion == "thesis")
     return failed(
         {Code::kInvalidArgument,
-         "--attention cudnn: the thesis's form (--fidelity) has an attention of its own"});
+         "--attention cudnn does not work with --fidelity thesis, which has its own attention"});
   if (every->parsed()) {
     const auto num_failed = bench::run_all(kBenches, options, all);
     if (!num_failed) return failed(num_failed.error());

@@ -1,4 +1,3 @@
-// See damage.h.
 #include "damage.h"
 
 #include <algorithm>
@@ -12,9 +11,9 @@ namespace itif::loadgen {
 namespace {
 
 constexpr unsigned kNumResultKinds = std::size(wire::kResultKinds);
-constexpr uint32_t kPieceBytes = 256;  // of those that claim to be part of something larger
+constexpr uint32_t kPieceBytes = 256;  // of datagrams that claim to be a piece of a larger request
 
-// Overwrites a field of a datagram that has been sealed already.
+// Overwrites a field of a datagram after it was tagged.
 template <class Value>
 void poke(std::span<std::byte> datagram, size_t offset, Value value) noexcept {
   std::memcpy(datagram.data() + offset, &value, sizeof(value));
@@ -65,7 +64,7 @@ size_t damaged(Damage damage, const Target& target, uint32_t session, uint64_t r
   std::byte filler[kPieceBytes];
   for (std::byte& b : filler) b = static_cast<std::byte>(random.next());
 
-  // Before it is tagged.
+  // Damage before tagging.
   switch (damage) {
     case Damage::kKind:
       if (random.below(2))
@@ -109,7 +108,7 @@ size_t damaged(Damage damage, const Target& target, uint32_t session, uint64_t r
       payload = filler;
       break;
     case Damage::kChangedGeometry:
-      // Few ids: pieces of one request that contradict each other.
+      // Few different ids, so that pieces of one request contradict each other.
       header.request_id = random.below(8);
       header.total_bytes = kPieceBytes * (2 + static_cast<uint32_t>(random.below(100)));
       header.offset = 0;
@@ -119,7 +118,7 @@ size_t damaged(Damage damage, const Target& target, uint32_t session, uint64_t r
   }
   size_t bytes = wire::build(header, payload, target.credential.key, out);
 
-  // After it.
+  // Damage after tagging.
   const size_t head_bytes = wire::header_size(header.auth);
   switch (damage) {
     case Damage::kShortHeader: bytes = 1 + random.below(wire::kHeaderBytes - 1); break;
@@ -155,7 +154,7 @@ size_t damaged(Damage damage, const Target& target, uint32_t session, uint64_t r
       break;
     case Damage::kTag:
       if (header.auth == wire::Auth::kNone) {
-        // Without a tag to break: one that is not expected to be right either.
+        // The target uses no tag to break: add one with a wrong key.
         header.auth = wire::Auth::kHeader;
         bytes = wire::build(header, payload, wire::Key{}, out);
       }

@@ -1,4 +1,4 @@
-// See eal_resolve.h. Sources: RFC 826 (ARP), RFC 4861 sections 4.3, 4.4 and 7.2 (neighbour discovery).
+// Source: RFC 826 (ARP); RFC 4861 sections 4.3, 4.4 and 7.2 (neighbour discovery).
 #include "eal_resolve.h"
 
 #include <fmt/format.h>
@@ -59,7 +59,7 @@ size_t write_solicitation(std::byte* out, const net::Endpoint& peer) {
   return at + kSolicitationBytes;
 }
 
-// True if the frame says which MAC address the server has.
+// Sets peer.peer_mac and returns true if the frame is the server's answer.
 bool read_answer(const rte_mbuf& mbuf, const net::Frame& frame, net::Endpoint& peer) {
   if (frame.kind == net::Frame::kArp && peer.ip_version == 4) {
     const auto* arp = rte_pktmbuf_mtod_offset(&mbuf, const std::byte*, frame.l3_offset);
@@ -112,7 +112,7 @@ Status resolve_mac(const Clock& clock, const net::Port& port, rte_mempool* pool,
         peer.ip_version == 4 ? write_arp_request(out, peer) : write_solicitation(out, peer);
     mbuf->data_len = static_cast<uint16_t>(bytes);
     mbuf->pkt_len = mbuf->data_len;
-    // A link that is not up yet takes nothing: the next question may pass.
+    // A link that is not up yet rejects the frame; the next attempt may succeed.
     if (port.tx_burst(0, std::span(&mbuf, 1)) == 0) rte_pktmbuf_free(mbuf);
     const uint64_t until_ns = clock.now_ns() + kAskEvery_ns;
     while (clock.now_ns() < until_ns) {
@@ -121,14 +121,15 @@ Status resolve_mac(const Clock& clock, const net::Port& port, rte_mempool* pool,
       nanosleep(&nap, nullptr);
     }
   }
-  return fail(Code::kUnavailable,
-              fmt::format("nobody answers for {}: check that the appliance runs, that the link "
-                          "({}) is up and that both ends are in one subnet, or give --server-mac",
-                          peer.ip_version == 4
-                              ? net::format_ipv4({peer.peer_address[0], peer.peer_address[1],
-                                                  peer.peer_address[2], peer.peer_address[3]})
-                              : net::format_ipv6(peer.peer_address),
-                          port.info().device));
+  return fail(
+      Code::kUnavailable,
+      fmt::format(
+          "no answer to address resolution of {}: check that the appliance runs, that the link "
+          "({}) is up and that both ends are in one subnet, or give --server-mac",
+          peer.ip_version == 4 ? net::format_ipv4({peer.peer_address[0], peer.peer_address[1],
+                                                   peer.peer_address[2], peer.peer_address[3]})
+                               : net::format_ipv6(peer.peer_address),
+          port.info().device));
 }
 
 }  // namespace itif::loadgen

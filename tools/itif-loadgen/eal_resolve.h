@@ -1,4 +1,4 @@
-// Finds the MAC address behind the server's IP address: ARP, or an IPv6 neighbour solicitation.
+// Resolves the server's IP address to its MAC address, by ARP or IPv6 neighbour solicitation.
 #pragma once
 
 #include "base/clock.h"
@@ -8,9 +8,9 @@
 
 namespace itif::loadgen {
 
-// Asks up to three times a second for three seconds and answers the server's own questions meanwhile.
-// Reads peer.our_mac, our_address, peer_address and ip_version; sets peer.peer_mac.
-// Errors: kUnavailable, if nobody answers; kResourceExhausted (no mbuf).
+// Asks three times a second for up to three seconds; meanwhile answers the server's own
+// solicitations. Reads peer.our_mac, our_address, peer_address and ip_version; sets peer.peer_mac.
+// Errors: kUnavailable (no answer); kResourceExhausted (no mbuf).
 Status resolve_mac(const Clock& clock, const net::Port& port, rte_mempool* pool,
                    const net::LocalAddresses& local, net::Endpoint& peer);
 

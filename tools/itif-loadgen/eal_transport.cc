@@ -1,5 +1,5 @@
-// See eal_transport.h. The single thread that polls the engine owns the port's one queue; it answers
-// ARP, neighbour solicitations and pings between datagrams.
+// The single thread that polls the engine owns the port's one queue. It also answers ARP, neighbour
+// solicitations and pings.
 #include "eal_transport.h"
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ constexpr uint16_t kFirstSourcePort = 40000;
 constexpr uint32_t kMbufs = 16384;
 constexpr uint32_t kMbufBytes = 2048;
 constexpr size_t kBurst = 64;
-constexpr uint64_t kLongestNap_ns = 50'000;  // between polls: a DPDK port does not wake anybody
+constexpr uint64_t kLongestNap_ns = 50'000;  // between polls, because a DPDK port wakes no thread
 
 class EalTransport final : public client::Transport {
  public:
@@ -47,7 +47,7 @@ class EalTransport final : public client::Transport {
     net::stop_eal();
   }
 
-  // `peer` is what parse_addresses() made of the options.
+  // peer: the result of parse_addresses(options).
   Status resolve(const Clock& clock, const EalTransportOptions& options, net::Endpoint peer) {
     peer.our_mac = port_.info().mac;
     if (options.server_mac.empty())
@@ -56,7 +56,7 @@ class EalTransport final : public client::Transport {
       peer.our_port = static_cast<uint16_t>(kFirstSourcePort + i);
       peers_.push_back(peer);
     }
-    // 8: UDP's own header.
+    // 8: the UDP header.
     max_datagram_bytes_ = port_.info().mtu - (peer.ip_version == 4 ? 20u : 40u) - 8;
     log::info("sending through {} ({}) from {} to {} at {}", port_.info().device,
               port_.info().driver, options.local_ip, options.server_ip,
@@ -86,8 +86,8 @@ class EalTransport final : public client::Transport {
         mbufs[count++] = mbuf;
       }
       if (count == 0) {
-        if (bytes <= max_datagram_bytes_) break;  // no mbuf: they come back as the device sends
-        ++taken;                                  // never to be sent: the timers decide
+        if (bytes <= max_datagram_bytes_) break;  // no mbuf now: the device frees some as it sends
+        ++taken;                                  // too large: dropped, the request times out
         continue;
       }
       const uint16_t sent = port_.tx_burst(0, std::span(mbufs).first(count));
@@ -102,7 +102,8 @@ class EalTransport final : public client::Transport {
 
   size_t receive(std::span<client::Incoming> batch) noexcept override {
     release_received();
-    // The owner thread is not EAL's: without an lcore id it has no mempool cache. Fails harmlessly.
+    // Registers the owner thread with EAL: without an lcore id it has no mempool cache. May fail
+    // harmlessly.
     if (!std::exchange(registered_, true)) (void)rte_thread_register();
     std::array<rte_mbuf*, kBurst> burst;
     const uint16_t count =
@@ -133,7 +134,7 @@ class EalTransport final : public client::Transport {
   }
 
  private:
-  // Each flow has a port, and hence LocalAddresses, of its own.
+  // Each flow has its own port and therefore its own LocalAddresses.
   net::DropReason parse(rte_mbuf& mbuf, net::Frame& frame, uint32_t& flow) noexcept {
     const bool partial = port_.info().partial_checksums;
     const net::DropReason reason = net::parse_frame(mbuf, partial, locals_[0], frame);
@@ -151,11 +152,11 @@ class EalTransport final : public client::Transport {
 
   net::Mempool pool_;
   net::Port port_;
-  std::vector<net::LocalAddresses> locals_;  // one a flow
-  std::vector<net::Endpoint> peers_;         // one a flow
-  size_t max_datagram_bytes_ = 0;            // that fit the link's MTU
+  std::vector<net::LocalAddresses> locals_;  // per flow
+  std::vector<net::Endpoint> peers_;         // per flow
+  size_t max_datagram_bytes_ = 0;            // UDP payload that fits the link's MTU
   bool registered_ = false;
-  std::array<rte_mbuf*, kBurst> received_;  // behind what receive() handed out
+  std::array<rte_mbuf*, kBurst> received_;  // hold the datagrams that receive() returned
   unsigned num_received_ = 0;
 };
 
@@ -167,15 +168,15 @@ bool parse_mac(const std::string& text, net::MacAddress& out) {
       static_cast<size_t>(end) != text.size())
     return false;
   for (size_t i = 0; i < 6; ++i) out[i] = static_cast<uint8_t>(b[i]);
-  return (out[0] & 1) == 0;  // one host's
+  return (out[0] & 1) == 0;  // not a group address
 }
 
-// "198.18.0.2" or "fd00::2" of IP version `version`, named in the message if it is not.
+// Parses "198.18.0.2" or "fd00::2" as an address of IP version `version`. The error names `option`.
 Status parse_ip(const char* option, const std::string& text, int version,
                 std::array<uint8_t, 16>& out) {
   const auto refuse = [&] {
     return fail(Code::kInvalidArgument,
-                fmt::format("{} {}: with --eal it is an IPv{} address, written as {}{}", option,
+                fmt::format("{} {}: with --eal it must be an IPv{} address, as in {}{}", option,
                             text, version, version == 4 ? "198.18.0.2" : "fd00:18::2",
                             std::string_view(option) == "--local-ip"
                                 ? ", of the same family as the server's"
@@ -194,7 +195,7 @@ Status parse_ip(const char* option, const std::string& text, int version,
   return {};
 }
 
-// What the options say of both ends; the server's MAC address only if they do.
+// Parses the addresses of both ends. Sets the server's MAC address only if it is given.
 Result<net::Endpoint> parse_addresses(const EalTransportOptions& options) {
   net::Endpoint peer;
   peer.ip_version = options.server_ip.find(':') == std::string::npos ? 4 : 6;
@@ -202,13 +203,14 @@ Result<net::Endpoint> parse_addresses(const EalTransportOptions& options) {
   ITIF_TRY(parse_ip("--server", options.server_ip, peer.ip_version, peer.peer_address));
   ITIF_TRY(parse_ip("--local-ip", options.local_ip, peer.ip_version, peer.our_address));
   if (!options.server_mac.empty() && !parse_mac(options.server_mac, peer.peer_mac))
-    return fail(Code::kInvalidArgument,
-                fmt::format("--server-mac {}: one host's address, written as 02:00:00:00:00:01",
-                            options.server_mac));
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("--server-mac {}: must be a unicast MAC address, as in 02:00:00:00:00:01",
+                    options.server_mac));
   return peer;
 }
 
-// Errors of lib/net speak of the appliance's configuration.
+// Replaces the appliance's configuration keys in errors of lib/net by our options.
 Error in_our_words(Error error) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kWords{
       {{"eal.args", "--eal"}, {"ports.device", "--eal-device"}, {" and data_plane.mbufs", ""}}};

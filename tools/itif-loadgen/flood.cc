@@ -1,4 +1,3 @@
-// See flood.h.
 #include "flood.h"
 
 #include <algorithm>
@@ -130,7 +129,7 @@ bool Flooder::step() noexcept {
   if (options_.max_requests > 0 && results_.requests >= options_.max_requests) return false;
   if (batch_begin_ == batch_end_) {
     batch_begin_ = batch_end_ = 0;
-    // A request's pieces must share a flow, so it changes only between requests.
+    // The pieces of a request must share a flow, so the flow changes only between requests.
     if (!in_request_) flow_ = flow_ + 1 >= transport_.num_flows() ? 0 : flow_ + 1;
     while (batch_end_ < kBatch) {
       if (options_.rate_given && !in_request_) {

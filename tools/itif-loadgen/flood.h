@@ -1,5 +1,5 @@
-// Flood mode: datagrams as fast as they leave (or at a rate), a share of them damaged, no retries, no
-// waiting for answers; what comes back is counted by type.
+// Flood mode: sends datagrams as fast as possible or at a given rate, a share of them damaged. It
+// neither retries nor waits for answers; it counts received datagrams by type.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 namespace itif::loadgen {
 
 struct FloodResults {
-  uint64_t requests = 0;        // whole and undamaged
+  uint64_t requests = 0;        // complete and undamaged
   uint64_t datagrams_sent = 0;  // damaged ones included
   uint64_t bytes_sent = 0;
   std::array<uint64_t, kNumDamages> damaged{};
@@ -39,9 +39,10 @@ nlohmann::ordered_json flood_json(const Options& options, const FloodResults& re
 
 class Flooder {
  public:
-  // As Sender; nothing of a flood is measured by the engine.
+  // Arguments as for Sender. A flood does not use ClientEngine.
   Flooder(const Clock& clock, client::Transport& transport, const SenderConfig& config);
-  // Sends one batch, if one is due, and counts what has arrived. False when it is over.
+  // Sends a batch if one is due, and counts received datagrams. Returns false at the end of the
+  // flood.
   bool step() noexcept;
   void run() noexcept;
 
@@ -51,7 +52,7 @@ class Flooder {
  private:
   static constexpr size_t kBatch = 64;
 
-  // Fills the next place of the batch.
+  // Fills entry `place` of the batch.
   void make(size_t place) noexcept;
   void make_damaged(size_t place, uint32_t target) noexcept;
   void make_piece(size_t place) noexcept;
@@ -68,7 +69,7 @@ class Flooder {
   uint64_t next_id_;
   uint32_t flow_ = 0;
 
-  // The undamaged request whose pieces are being sent.
+  // The undamaged request that is being sent piece by piece.
   RequestMix::Draw current_;
   uint32_t offset_ = 0;
   bool in_request_ = false;
@@ -77,7 +78,7 @@ class Flooder {
   size_t batch_begin_ = 0;
   size_t batch_end_ = 0;
   std::array<std::array<std::byte, wire::kHeaderBytes + wire::kTagBytes>, kBatch> heads_;
-  std::vector<std::byte> scratch_;  // kMaxDamagedBytes a place
+  std::vector<std::byte> scratch_;  // kMaxDamagedBytes per entry of the batch
   FloodResults results_;
   LiveCounts live_counts_;
   Histogram no_latencies_;

@@ -1,4 +1,4 @@
-// What a flood prints.
+// Prints the results of a flood.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@ std::string flood_table(const FloodResults& r) {
   const double rate = seconds > 0 ? static_cast<double>(r.datagrams_sent) / seconds : 0;
   const double gigabits = seconds > 0 ? static_cast<double>(r.bytes_sent) * 8e-9 / seconds : 0;
   std::string text = fmt::format(
-      "sent: {} datagrams in {:.2f} s, {:.0f} datagrams/s, {:.2f} Gb/s of UDP payload; {} whole "
+      "sent: {} datagrams in {:.2f} s, {:.0f} datagrams/s, {:.2f} Gb/s of UDP payload; {} complete "
       "requests, {} damaged datagrams\n",
       r.datagrams_sent, seconds, rate, gigabits, r.requests, r.total_damaged());
   if (r.total_damaged() > 0) {

@@ -1,7 +1,8 @@
-// How a sending thread shows its progress to the thread that prints the live line.
+// Passes progress from a sending thread to the thread that prints the live line.
 //
-// The sender owns its counters and an interval histogram. The printer asks once a second; the sender
-// copies both over at its next turn. Neither waits for the other, so printing never delays sending.
+// The sender owns its counters and an interval histogram. The printer asks for them once a second;
+// the sender copies both in its next step. Neither waits for the other, so printing never delays
+// sending.
 #pragma once
 
 #include <atomic>
@@ -22,8 +23,8 @@ struct LiveCounts {
 
 class LiveFeed {
  public:
-  // Sender: counts since the start, and the latencies since the last time. True if it was asked; then
-  // `interval` has been emptied.
+  // Sender: offers counts since the start, and latencies since the last report. If the printer has
+  // asked, copies them, clears `interval` and returns true.
   bool offer(const LiveCounts& counts, Histogram& interval) noexcept {
     if (!asked_.load(std::memory_order_acquire)) return false;
     counts_ = counts;
@@ -34,7 +35,7 @@ class LiveFeed {
     return true;
   }
 
-  // Sender: these were the last, and nothing is offered any more.
+  // Sender: sets the final counts. REQUIRES: no call of offer() follows.
   void end(const LiveCounts& counts, const Histogram& interval) noexcept {
     last_counts_ = counts;
     last_interval_.clear();
@@ -42,9 +43,10 @@ class LiveFeed {
     ended_.store(true, std::memory_order_release);
   }
 
-  // Printer: asks for the next report. REQUIRES: the last one has been taken.
+  // Printer: asks for the next report. REQUIRES: the previous report was taken.
   void ask() noexcept { asked_.store(true, std::memory_order_release); }
-  // Printer: adds what the sender reported, or its last counts; false if it has not yet.
+  // Printer: adds the sender's report or, after end(), its final counts. Returns false if there is
+  // no report yet.
   bool take(LiveCounts& counts, Histogram& interval) noexcept {
     if (ended_.load(std::memory_order_acquire)) {
       add(counts, last_counts_);
@@ -68,10 +70,10 @@ class LiveFeed {
     sum.warming_up |= one.warming_up;
   }
 
-  std::atomic<bool> asked_{false};  // true: the two fields below are the sender's
+  std::atomic<bool> asked_{false};  // true: the sender owns the next two fields
   LiveCounts counts_;
   Histogram interval_;
-  std::atomic<bool> ended_{false};  // false: these are the sender's
+  std::atomic<bool> ended_{false};  // false: the sender owns the next two fields
   LiveCounts last_counts_;
   Histogram last_interval_;
 };

@@ -1,4 +1,4 @@
-// itif-loadgen: command line → transports and senders → threads → table. The work is in the parts.
+// itif-loadgen: command line → transports and senders → threads → table.
 #include <fmt/format.h>
 #include <sodium.h>
 #include <sys/prctl.h>
@@ -27,7 +27,7 @@ namespace {
 std::atomic<int> stop_requested{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// The first Ctrl-C ends sending, the second the waiting for answers.
+// The first Ctrl-C ends sending, the second also ends waiting for answers.
 extern "C" void on_signal(int) {
   const int now = stop_requested.load(std::memory_order_relaxed);
   stop_requested.store(now < 2 ? now + 1 : 2, std::memory_order_relaxed);
@@ -62,23 +62,25 @@ Result<std::unique_ptr<client::Transport>> make_transport(const Clock& clock,
   return transport;
 }
 
-// What a transport has to say of lost datagrams, or nothing.
+// Explains a transport's lost datagrams; empty if there is nothing to report.
 std::string transport_note(const client::Transport& transport) {
   const auto* sockets = dynamic_cast<const client::SocketTransport*>(&transport);
   if (sockets == nullptr) return {};
   const client::SocketStats& stats = sockets->stats();
   if (stats.too_big > 0)
-    return fmt::format("{} datagrams were larger than the path takes: lower --fragment-bytes",
+    return fmt::format("{} datagrams were larger than the path MTU: lower --fragment-bytes",
                        stats.too_big);
   if (stats.unreachable > 0)
-    return fmt::format("the network said {} times that nobody listens there", stats.unreachable);
+    return fmt::format(
+        "received {} ICMP \"unreachable\" errors: is itifd running on that address and port?",
+        stats.unreachable);
   if (stats.other_errors > 0)
     return fmt::format("{} datagrams could not be sent: {}", stats.other_errors,
                        errno_text(stats.last_errno));
   return {};
 }
 
-// Prints a line a second until every feed's thread has ended.
+// Prints a line per second until every feed's thread has ended.
 void print_live(std::span<LiveFeed* const> feeds, const Options& options,
                 const std::atomic<size_t>& running) {
   using namespace std::chrono;
@@ -126,7 +128,7 @@ Status write_json(const std::string& path, const nlohmann::ordered_json& json) {
   return {};
 }
 
-// Runs one worker a thread, prints progress meanwhile. Worker has run() and live().
+// Runs each worker on its own thread and prints progress. REQUIRES: Worker has run() and live().
 template <class Worker>
 void run_threads(std::span<const std::unique_ptr<Worker>> workers, const Options& options) {
   std::atomic<size_t> running{workers.size()};
@@ -135,7 +137,7 @@ void run_threads(std::span<const std::unique_ptr<Worker>> workers, const Options
   for (const auto& worker : workers) {
     feeds.push_back(&worker->live());
     threads.emplace_back([&running, &worker] {
-      prctl(PR_SET_TIMERSLACK, 1'000, 0, 0, 0);  // sleeps end within 1 µs of what was asked
+      prctl(PR_SET_TIMERSLACK, 1'000, 0, 0, 0);  // sleeps end at most 1 µs late
       worker->run();
       running.fetch_sub(1);
     });
@@ -158,7 +160,7 @@ Result<int> run(const Options& options) {
   const auto config = [&](uint32_t thread, uint64_t start_ns) {
     SenderConfig c{.options = &options, .pool = &pool, .stop = &stop_requested, .thread = thread};
     c.session = randombytes_random();
-    randombytes_buf(&c.first_request, 7);  // 56 bits: room to count up
+    randombytes_buf(&c.first_request, 7);  // 56 bits, so that counting up does not overflow
     c.start_ns = start_ns;
     return c;
   };

@@ -1,4 +1,4 @@
-// Takes every datagram and forgets it: what the sending side costs by itself, without a kernel.
+// Discards every datagram, for measuring the cost of the sending side alone, without a kernel.
 #pragma once
 
 #include "client/transport.h"

@@ -1,4 +1,3 @@
-// See options.h.
 #include "options.h"
 
 #include <fmt/format.h>
@@ -23,9 +22,9 @@ Examples:
   itif-loadgen 198.18.0.1 --tenants tenants.json --flood --malform 0.2 --duration 5s
 
 Exit status: 0 every measured request was answered; 1 some were not, or the run could not start;
-2 the command line is wrong.)";
+2 invalid command line.)";
 
-// CLI11 keeps texts; they are turned into values, with our messages, after it has parsed.
+// Options that are parsed after CLI11, so that errors have our messages.
 struct Texts {
   std::string server;
   std::vector<std::string> tenants, tenant_files, weights;
@@ -40,83 +39,89 @@ void define(CLI::App& app, Options& o, Texts& t) {
   app.add_option("server,-s,--server", t.server,
                  "the appliance: ADDRESS, NAME, ADDRESS:PORT or [IPV6]:PORT")
       ->required();
-  app.add_option("-p,--port", o.port, "its UDP port, unless given with the address")
+  app.add_option("-p,--port", o.port, "its UDP port, unless the address includes one")
       ->capture_default_str();
-  app.add_option("--local-ip", o.local_address, "address to send from (with --eal: required)");
+  app.add_option("--local-ip", o.local_address, "address to send from (required with --eal)");
 
   auto* who = app.add_option_group("Tenants");
   who->add_option("-t,--tenant", t.tenants,
-                  "NAME:ID:KEY[:EPOCH[:AUTH]], or a file as --tenants takes; may be repeated");
-  who->add_option(
-      "--tenants", t.tenant_files,
-      "JSON file of tenants, as itifctl --json tenant add prints them; may be repeated");
-  who->add_option("--weight", t.weights, "NAME=W: share of the requests (default 1)");
+                  "NAME:ID:KEY[:EPOCH[:AUTH]], or a file as for --tenants; may be repeated");
+  who->add_option("--tenants", t.tenant_files,
+                  "JSON file of tenants, as printed by itifctl --json tenant add; may be repeated");
+  who->add_option("--weight", t.weights, "NAME=W: relative share of the requests (default 1)");
 
   auto* when = app.add_option_group("Arrivals");
-  when->add_option("-r,--rate", o.rate, "requests/s of all tenants together (open loop)")
+  when->add_option("-r,--rate", o.rate, "requests/s in total over all tenants (open loop)")
       ->capture_default_str();
   when->add_option("--arrivals", t.arrivals, "poisson or constant (open loop)")
       ->capture_default_str();
   when->add_option("-c,--concurrency,--closed", o.concurrency,
-                   "closed loop: this many requests under way, the next when one ends");
-  when->add_option("-d,--duration", t.duration, "how long to send, warm-up apart")
+                   "closed loop: keep this many requests in flight");
+  when->add_option("-d,--duration", t.duration, "how long to send after the warm-up")
       ->capture_default_str();
   when->add_option("-n,--requests", o.max_requests, "stop after this many requests (0: no limit)");
-  when->add_option("--warmup", t.warmup, "sent before, and not counted")->capture_default_str();
-  when->add_option("--drain", t.drain, "how long to wait for the last answers")
+  when->add_option("--warmup", t.warmup, "how long to send before measuring")
       ->capture_default_str();
+  when->add_option("--drain", t.drain, "longest wait for the last answers")->capture_default_str();
 
   auto* what = app.add_option_group("Requests");
   what->add_option("--payload", t.payload,
-                   "tokens_u16, tokens_u32, text, or random images as in image_u8:224x224x3 or "
+                   "tokens_u16, tokens_u32, text, or random images, as in image_u8:224x224x3 or "
                    "image_f32:… (default: tokens_u16, or text with --texts)");
   what->add_option("--lengths,--tokens", t.lengths,
-                   "tokens: fixed:N, uniform:A-B or normal:MEAN,DEVIATION")
+                   "tokens per request: fixed:N, uniform:A-B or normal:MEAN,DEVIATION")
       ->capture_default_str();
-  what->add_option("--vocab", o.vocab, "token ids are below this")->capture_default_str();
-  what->add_option("--texts", o.texts_file, "file of texts, one a line, taken at random");
+  what->add_option("--vocab", o.vocab, "token ids are random below this")->capture_default_str();
+  what->add_option("--texts", o.texts_file, "file of texts, one per line, chosen at random");
   what->add_option(
           "--result", t.result,
           "default, hidden, pooled, embedding, logits, token_logits, classes, tokens or text")
       ->capture_default_str();
-  what->add_option("--fragment-bytes", o.fragment_bytes, "payload of a datagram")
+  what->add_option("--fragment-bytes", o.fragment_bytes, "payload bytes per datagram")
       ->capture_default_str();
-  what->add_option("--budget", t.budget, "deadline that requests carry, as in 25ms");
+  what->add_option("--budget", t.budget, "deadline of each request, as in 25ms");
   what->add_flag("--no-cache", t.no_cache, "ask the server not to keep responses");
-  what->add_flag("--truncate", t.truncate, "have long texts cut to what the model takes");
+  what->add_flag("--truncate", t.truncate,
+                 "let the server truncate texts that are too long for the model");
 
   auto* retry = app.add_option_group("Retries");
-  retry->add_option("--tries", o.retry.max_tries, "times a silent request is sent; 1: never again")
+  retry
+      ->add_option("--tries", o.retry.max_tries,
+                   "how often an unanswered request is sent; 1: no retries")
       ->capture_default_str();
-  retry->add_option("--rto", t.rto, "silence before it is sent again; doubles")
+  retry->add_option("--rto", t.rto, "wait before the first retry; doubles with each retry")
       ->capture_default_str();
-  retry->add_option("--timeout", t.timeout, "then a request is lost")->capture_default_str();
+  retry->add_option("--timeout", t.timeout, "an unanswered request is then lost")
+      ->capture_default_str();
   retry
       ->add_option("--refusal-retries", o.retry.max_refusal_retries,
-                   "times a request refused for lack of room or quota is asked again")
+                   "how often a request refused by load or quota is sent again")
       ->capture_default_str();
 
   auto* how = app.add_option_group("Sending");
   how->add_option("--threads", o.threads, "sending threads")->capture_default_str();
-  how->add_option("--flows", o.flows, "source ports a thread, for the server's RSS")
+  how->add_option("--flows", o.flows, "source ports per thread, for the server's RSS")
       ->capture_default_str();
-  how->add_option("--max-in-flight", o.max_in_flight, "requests under way, per thread")
+  how->add_option("--max-in-flight", o.max_in_flight, "most requests in flight per thread")
       ->capture_default_str();
-  how->add_flag("--busy", o.busy, "spin instead of sleeping: exact times, a whole core a thread");
+  how->add_flag("--busy", o.busy, "spin instead of sleeping: exact times, a whole core per thread");
   how->add_option("--busy-poll", o.busy_poll_us, "SO_BUSY_POLL of the sockets, in µs");
-  how->add_option("--seed", o.seed, "of arrivals, lengths and payloads")->capture_default_str();
+  how->add_option("--seed", o.seed, "seed of arrivals, lengths and payloads")
+      ->capture_default_str();
   how->add_option("--eal", o.eal_args, "send through DPDK with these EAL arguments");
   how->add_option("--eal-device", o.eal_device, "DPDK port to use (default: the first)");
-  how->add_option("--server-mac", o.server_mac, "with --eal: do not resolve the server's address");
+  how->add_option("--server-mac", o.server_mac,
+                  "with --eal: the server's MAC address, which is then not resolved");
 
   auto* stress = app.add_option_group("Stress");
-  stress->add_flag("--flood", o.flood, "send as fast as possible (or at --rate), count what comes");
-  stress->add_option("--malform", o.malform, "share of a flood's datagrams to damage, 0 to 1");
+  stress->add_flag("--flood", o.flood,
+                   "send as fast as possible (or at --rate), count the answers by type");
+  stress->add_option("--malform", o.malform, "share of damaged datagrams in a flood, 0 to 1");
   stress->add_flag("--null-sink", o.null_sink,
-                   "send into nothing: how fast this program is by itself");
+                   "discard all datagrams, to measure this program alone");
 
   auto* output = app.add_option_group("Output");
-  output->add_option("--json", o.json_file, "write all results to FILE; - is standard output");
+  output->add_option("--json", o.json_file, "write all results to FILE; -: standard output");
   output->add_flag("-q,--quiet", o.quiet, "no live line");
   app.set_version_flag("--version", "itif-loadgen " ITIF_VERSION);
 }
@@ -151,7 +156,7 @@ Status set_kinds(Options& o, const Texts& t) {
     o.payload_kind = *found;
   }
   if ((o.payload_kind == wire::PayloadKind::kText) != !o.texts_file.empty())
-    return usage("text payloads and --texts FILE go together: give both or neither");
+    return usage("--payload text needs --texts FILE, and --texts needs --payload text or none");
   for (const wire::ResultKind kind : wire::kResultKinds) {
     o.result_kind = kind;
     if (t.result == wire::result_kind_name(kind)) return {};
@@ -186,18 +191,18 @@ Status set_targets(Options& o, const Texts& t) {
     ITIF_ASSIGN(std::vector<Target> targets, read_targets(path));
     std::ranges::move(targets, std::back_inserter(o.targets));
   }
-  if (o.targets.empty()) return usage("no tenant to ask: give --tenant or --tenants");
+  if (o.targets.empty()) return usage("no tenant is given: give --tenant or --tenants");
   std::map<std::string, Target*> by_name;
   for (Target& target : o.targets) {
     if (!by_name.emplace(target.name, &target).second)
       return usage(
-          fmt::format("two tenants are named '{}': give each a name of its own", target.name));
+          fmt::format("two tenants are named '{}': give each a different name", target.name));
   }
   for (const std::string& text : t.weights) {
     const size_t at = text.rfind('=');
     const auto found = by_name.find(text.substr(0, at));
     if (at == std::string::npos || found == by_name.end())
-      return usage(fmt::format("--weight {}: write NAME=W with the name of a tenant", text));
+      return usage(fmt::format("--weight {}: must be NAME=W with the name of a tenant", text));
     char* end = nullptr;
     const double weight = std::strtod(text.c_str() + at + 1, &end);
     if (end == text.c_str() + at + 1 || *end != '\0' || !(weight > 0) || weight > 1e9)
@@ -218,7 +223,7 @@ Status read_texts(Options& o) {
       return usage(fmt::format("--texts {}: a line is longer than 16 MiB", o.texts_file));
     if (!line.empty()) o.texts.push_back(std::move(line));
   }
-  if (o.texts.empty()) return usage(fmt::format("--texts {}: no text in it", o.texts_file));
+  if (o.texts.empty()) return usage(fmt::format("--texts {}: the file has no text", o.texts_file));
   return {};
 }
 
@@ -232,7 +237,7 @@ Status check(Options& o, const Texts& t) {
     uint64_t budget_ns = 0;
     ITIF_TRY(set_duration("--budget", t.budget, budget_ns));
     if (budget_ns < 1000 || budget_ns / 1000 > UINT32_MAX)
-      return usage(fmt::format("--budget {}: from 1us to 71m", t.budget));
+      return usage(fmt::format("--budget {}: must be from 1us to 71m", t.budget));
     o.budget_us = static_cast<uint32_t>(budget_ns / 1000);
   }
   if (o.concurrency > 0)
@@ -244,41 +249,42 @@ Status check(Options& o, const Texts& t) {
   else
     return usage(fmt::format("--arrivals {}: choose poisson or constant", t.arrivals));
   if (o.concurrency > 0 && o.rate_given)
-    return usage("--rate is for open loop, --concurrency for closed loop: give one of them");
+    return usage("--rate is for open loop, --concurrency for closed loop: give only one of them");
   if (!(o.rate > 0) || o.rate > 1e9) return usage("--rate must be above 0");
   if (o.duration_ns == 0) return usage("--duration must be above 0");
   if (o.retry.max_tries == 0) return usage("--tries must be at least 1");
   if (o.retry.initial_rto_ns == 0 || o.retry.timeout_ns == 0)
     return usage("--rto and --timeout must be above 0");
-  if (o.threads == 0 || o.threads > 256) return usage("--threads: from 1 to 256");
-  if (o.flows == 0 || o.flows > 1024) return usage("--flows: from 1 to 1024");
+  if (o.threads == 0 || o.threads > 256) return usage("--threads: must be from 1 to 256");
+  if (o.flows == 0 || o.flows > 1024) return usage("--flows: must be from 1 to 1024");
   if (o.max_in_flight == 0 || o.max_in_flight > (1u << 22))
-    return usage("--max-in-flight: from 1 to 4194304");
+    return usage("--max-in-flight: must be from 1 to 4194304");
   if (o.concurrency > 0 && o.concurrency < o.threads)
     return usage("--concurrency must be at least --threads");
   if (o.concurrency > 0 && (o.concurrency + o.threads - 1) / o.threads > o.max_in_flight)
     return usage("--concurrency is more than --max-in-flight allows");
   if (!wire::fragment_size_valid(o.fragment_bytes))
-    return usage(fmt::format("--fragment-bytes {}: a multiple of 4 from {} to {}", o.fragment_bytes,
-                             wire::kMinFragmentBytes, wire::kMaxFragmentBytes));
-  if (!(o.malform >= 0 && o.malform <= 1)) return usage("--malform: a share from 0 to 1");
+    return usage(fmt::format("--fragment-bytes {}: must be a multiple of 4 from {} to {}",
+                             o.fragment_bytes, wire::kMinFragmentBytes, wire::kMaxFragmentBytes));
+  if (!(o.malform >= 0 && o.malform <= 1)) return usage("--malform: must be a share from 0 to 1");
   if (o.malform > 0 && !o.flood) return usage("--malform needs --flood");
-  if (o.flood && o.concurrency > 0) return usage("--flood has no closed loop");
+  if (o.flood && o.concurrency > 0)
+    return usage("--flood and --concurrency exclude each other: a flood has no closed loop");
   if (t.eal_given && o.eal_args.find_first_not_of(' ') == std::string::npos)
-    return usage(
-        "--eal needs EAL arguments, one of which makes a port: --eal \"--no-pci --vdev=…\"");
+    return usage("--eal needs EAL arguments that make a port: --eal \"--no-pci --vdev=…\"");
   if (!t.eal_given && (!o.eal_device.empty() || !o.server_mac.empty()))
-    return usage("--eal-device and --server-mac are for sending through DPDK: they need --eal");
+    return usage("--eal-device and --server-mac need --eal: they are for sending through DPDK");
   if (!o.eal_args.empty() && o.null_sink) return usage("--eal and --null-sink exclude each other");
   if (!o.eal_args.empty() && o.local_address.empty())
     return usage("--eal needs --local-ip: the address to send from");
-  if (!o.eal_args.empty() && o.threads > 1) return usage("--eal runs on one thread");
+  if (!o.eal_args.empty() && o.threads > 1)
+    return usage("--eal runs on one thread: drop --threads");
   o.flags = static_cast<uint16_t>((t.no_cache ? wire::kFlagNoCache : 0) |
                                   (t.truncate ? wire::kFlagTruncate : 0));
   ITIF_TRY(set_server(o, t.server));
   ITIF_TRY(set_kinds(o, t));
   if (o.vocab == 0 || (o.payload_kind == wire::PayloadKind::kTokensU16 && o.vocab > 65536))
-    return usage("--vocab: from 1 to 65536, or more with --payload tokens_u32");
+    return usage("--vocab: must be from 1 to 65536, or more with --payload tokens_u32");
   ITIF_ASSIGN(o.lengths, parse_lengths(t.lengths));
   ITIF_TRY(set_targets(o, t));
   return read_texts(o);
@@ -312,7 +318,7 @@ Command parse_command(std::span<const std::string> arguments) {
     return command;
   } catch (const CLI::ParseError& error) {
     command.exit_code = 2;
-    command.text = fmt::format("itif-loadgen: {}; --help lists the options\n", error.what());
+    command.text = fmt::format("itif-loadgen: {} (see --help)\n", error.what());
     return command;
   }
   command.options.rate_given = app.count("--rate") > 0;

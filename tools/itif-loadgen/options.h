@@ -16,18 +16,18 @@ namespace itif::loadgen {
 struct Target {
   std::string name;
   client::Credential credential;
-  double weight = 1;  // share of the requests, relative to the others'
+  double weight = 1;  // share of the requests, relative to other targets
 };
 
 enum class Arrivals : uint8_t { kPoisson, kConstant, kClosed };
 const char* arrivals_name(Arrivals arrivals);
 
-// Tokens a request has.
+// Distribution of tokens per request.
 struct Lengths {
   enum class Kind : uint8_t { kFixed, kUniform, kNormal };
   Kind kind = Kind::kFixed;
-  double first = 128;  // fixed: the length; uniform: the least; normal: the mean
-  double second = 0;   // uniform: the most; normal: the standard deviation
+  double first = 128;  // fixed: the length; uniform: the minimum; normal: the mean
+  double second = 0;   // uniform: the maximum; normal: the standard deviation
 };
 
 struct Options {
@@ -37,19 +37,19 @@ struct Options {
   std::vector<Target> targets;
 
   Arrivals arrivals = Arrivals::kPoisson;
-  double rate = 100;         // requests/s, all tenants and threads together
-  uint32_t concurrency = 0;  // closed loop: requests under way, all threads together
+  double rate = 100;         // requests/s of all tenants and threads
+  uint32_t concurrency = 0;  // closed loop: requests in flight of all threads
   uint64_t duration_ns = 10'000'000'000;
   uint64_t warmup_ns = 0;
   uint64_t drain_ns = 5'000'000'000;
-  uint64_t max_requests = 0;  // 0: as many as duration and rate make
+  uint64_t max_requests = 0;  // 0: limited only by the duration
 
   wire::PayloadKind payload_kind = wire::PayloadKind::kTokensU16;
   Lengths lengths;
   uint32_t vocab = 30522;
   std::string texts_file;
   std::vector<std::string> texts;
-  wire::ImagePrefix image;  // of image payloads: their size
+  wire::ImagePrefix image;  // size of image payloads
   wire::ResultKind result_kind = wire::ResultKind::kDefault;
   uint32_t fragment_bytes = wire::kDefaultFragmentBytes;
   uint32_t budget_us = 0;
@@ -64,37 +64,38 @@ struct Options {
   uint32_t busy_poll_us = 0;
 
   bool flood = false;
-  double malform = 0;       // share of a flood's datagrams that are damaged
-  bool rate_given = false;  // a flood without a rate goes as fast as it can
+  double malform = 0;       // share of damaged datagrams in a flood
+  bool rate_given = false;  // a flood without a rate sends as fast as possible
   bool null_sink = false;
 
   std::string eal_args;  // not empty: DPDK instead of sockets
   std::string eal_device;
   std::string server_mac;  // empty: resolved
 
-  std::string json_file;  // "-": standard output, and the table goes to standard error
+  std::string json_file;  // "-": standard output; the table then goes to standard error
   bool quiet = false;     // no live line
 };
 
-// What a command line amounts to: options to run with, or a text and the exit code to end with.
+// The result of parsing: options to run with or, if !run, a text to print and the exit code.
 struct Command {
   bool run = false;
   Options options;
   int exit_code = 0;  // 0 for --help and --version, 2 for a usage error
   std::string text;
 };
-// `arguments` without the program's name. Reads the files that it names.
+// `arguments` excludes the program's name. Reads the files that they name.
 Command parse_command(std::span<const std::string> arguments);
 
 // "name:id:key[:epoch[:auth]]", key as 32 hexadecimal digits. Errors: kInvalidArgument.
 Result<Target> parse_target(const std::string& text);
-// JSON as `itifctl --json tenant add` prints it: {"tenant": {"id", "name", "auth", "key_epoch", …},
-// "key"}. Also taken: all in one object, "epoch" for "key_epoch", an array of objects, or one under
-// "tenants". Errors: kNotFound, kInvalidArgument, with file and field.
+// Reads JSON as `itifctl --json tenant add` prints it: {"tenant": {"id", "name", "auth",
+// "key_epoch", …}, "key"}. Also accepts all fields in one object, "epoch" for "key_epoch", an array
+// of objects, or an array under "tenants". Errors: kNotFound, kInvalidArgument; the message names
+// file and field.
 Result<std::vector<Target>> read_targets(const std::string& path);
 // "image_u8:HEIGHTxWIDTHxCHANNELS", or image_f32. Errors: kInvalidArgument.
 Status parse_image(const std::string& text, wire::PayloadKind& kind, wire::ImagePrefix& image);
-// "fixed:N", "uniform:A-B", "normal:MEAN,DEVIATION"; a colon also separates. Errors:
+// "fixed:N", "uniform:A-B", "normal:MEAN,DEVIATION"; a colon may replace '-' and ','. Errors:
 // kInvalidArgument.
 Result<Lengths> parse_lengths(const std::string& text);
 

@@ -1,4 +1,4 @@
-// The live line and the table. See report.h.
+// The live line and the table.
 #include "report.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 namespace itif::loadgen {
 namespace {
 
-// Times in a column: "812 us", "25.1 ms"; "-" without answers.
+// A percentile as "812 us" or "25.1 ms"; "-" without answers.
 std::string time_cell(const Histogram& histogram, double percent) {
   return histogram.count() == 0 ? "-" : format_duration_ns(histogram.percentile(percent));
 }
@@ -63,12 +63,12 @@ std::string table(const Options& options, const Results& results) {
   }
   if (results.unsent > 0)
     text += fmt::format(
-        "not sent: {} requests were due but {} were under way per thread: lower --rate or raise "
+        "not sent: {} requests were due while {} were in flight per thread: lower --rate or raise "
         "--max-in-flight\n",
         results.unsent, options.max_in_flight);
   if (results.sent_again > 0)
     text += fmt::format(
-        "asked again after {} of silence: {} requests ({} times the server said busy)\n",
+        "retried after {} without an answer: {} requests (the server answered busy {} times)\n",
         format_duration_ns(options.retry.initial_rto_ns), results.sent_again, results.engine.busy);
   if (total.answered > 0)
     text += fmt::format("in the server: p50 {}, p99 {}; sent late by: p50 {}, p99 {}\n",

@@ -1,4 +1,4 @@
-// What the user sees: the live line, the table at the end, the JSON document.
+// The output of a run: live line, final table, JSON document.
 #pragma once
 
 #include <cstdio>
@@ -12,25 +12,25 @@
 
 namespace itif::loadgen {
 
-// "  3.0 s  500 sent/s  499 answered/s …": the change between two reports `interval_s` apart.
+// "  3.0 s  500 sent/s  499 answered/s …": rates between two reports that are `interval_s` apart.
 std::string live_line(double elapsed_s, double interval_s, const LiveCounts& before,
                       const LiveCounts& now, const Histogram& interval);
 
-// A row a tenant, one for all, and below what else there is to know of the run.
+// A row per tenant, a total row, and lines with further figures of the run.
 std::string table(const Options& options, const Results& results);
 
 // The configuration (without keys) and every figure.
 nlohmann::ordered_json to_json(const Options& options, const Results& results);
 
-// True if at least one request was measured and all were answered.
+// True if at least one request was measured and every measured request was answered.
 bool all_answered(const Results& results);
 
-// Prints lines over each other on a terminal, one below the other elsewhere.
+// Prints progress lines. On a terminal each overwrites the previous one.
 class LivePrinter {
  public:
   explicit LivePrinter(std::FILE* out);
   void print(const std::string& line);
-  // Ends a line that could still be overwritten.
+  // Keeps the last line: further output starts on a new line.
   void finish();
 
  private:

@@ -1,4 +1,4 @@
-// The JSON document: the run's configuration and every figure, with units in the names.
+// The JSON document: the run's configuration and all figures, with units in the names.
 #include <nlohmann/json.hpp>
 
 #include "report.h"

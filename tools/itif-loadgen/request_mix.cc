@@ -1,4 +1,3 @@
-// See request_mix.h.
 #include "request_mix.h"
 
 #include <algorithm>
@@ -12,7 +11,7 @@ namespace {
 constexpr uint32_t kPoolTokens = 1u << 16;
 constexpr size_t kPoolImages = 16;
 
-// Noise: u8 of any value, f32 as a model's normalised pixels.
+// Random pixels: u8 of any value, f32 in the range of normalised pixels.
 std::vector<std::byte> random_image(const Options& options, Random& random) {
   std::vector<std::byte> payload(wire::image_payload_bytes(options.payload_kind, options.image));
   std::memcpy(payload.data(), &options.image, sizeof options.image);
@@ -39,7 +38,7 @@ std::vector<double> weights_of(const Options& options) {
 WeightedChoice::WeightedChoice(std::span<const double> weights) : columns_(weights.size()) {
   const double mean =
       std::accumulate(weights.begin(), weights.end(), 0.0) / static_cast<double>(weights.size());
-  std::vector<double> rest;  // of a column's probability, the mean being 1
+  std::vector<double> rest;  // unassigned probability of each column, scaled so that the mean is 1
   std::vector<uint32_t> small, large;
   for (uint32_t i = 0; i < weights.size(); ++i) {
     rest.push_back(weights[i] / mean);

@@ -1,5 +1,5 @@
-// What each request is: whose, how long, which bytes. Everything is drawn from memory made ahead;
-// drawing allocates nothing.
+// Draws each request's tenant, length and payload. Payloads are made in advance, so that drawing
+// does not allocate.
 #pragma once
 
 #include <cstddef>
@@ -29,22 +29,22 @@ class WeightedChoice {
   std::vector<Column> columns_;
 };
 
-// At least 1, at most max_tokens(lengths).
+// Returns a length from 1 to max_tokens(lengths).
 uint32_t draw_length(const Lengths& lengths, Random& random) noexcept;
 uint32_t max_tokens(const Lengths& lengths) noexcept;
 
-// The bytes behind all payloads; shared by the threads, never changed.
+// The bytes of all payloads. Immutable; shared by the threads.
 class PayloadPool {
  public:
   explicit PayloadPool(const Options& options);
-  // Valid while the pool is.
+  // The result is valid for the life of the pool.
   std::span<const std::byte> draw(Random& random) const noexcept;
 
  private:
   const Options& options_;
   uint32_t token_bytes_ = 0;                    // 0: texts or images
   std::vector<std::vector<std::byte>> images_;  // whole payloads
-  std::vector<std::byte> tokens_;               // random ids; a payload is a window of them
+  std::vector<std::byte> tokens_;               // random ids; a payload is a slice of them
 };
 
 class RequestMix {

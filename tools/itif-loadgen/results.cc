@@ -1,4 +1,3 @@
-// See results.h.
 #include "results.h"
 
 #include <algorithm>

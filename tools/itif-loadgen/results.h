@@ -1,4 +1,4 @@
-// What a run measured. Each thread fills its own; they are merged when it has ended.
+// Measurements of a run. Each thread fills its own; they are merged at the end.
 #pragma once
 
 #include <array>
@@ -11,12 +11,12 @@
 namespace itif::loadgen {
 
 struct TargetResults {
-  uint64_t sent = 0;  // measured requests handed to the engine
+  uint64_t sent = 0;  // measured requests given to the engine
   uint64_t answered = 0;
-  uint64_t lost = 0;  // no answer in time, or by the end of the drain
+  uint64_t lost = 0;  // not answered before the timeout or the end of the drain
   uint64_t refused = 0;
   std::array<uint64_t, wire::kNumStatusCodes> refused_by{};
-  Histogram latency_ns;  // of answers, from the intended time
+  Histogram latency_ns;  // of answers, from the intended send time
 
   void merge(const TargetResults& other);
 };
@@ -26,11 +26,11 @@ struct Results {
 
   std::vector<TargetResults> targets;
   uint64_t warmup_requests = 0;
-  uint64_t unsent = 0;       // due, but there was no room to send them before the end
-  uint64_t sent_again = 0;   // requests that were sent or probed for more than once
-  uint64_t measured_ns = 0;  // how long measured requests were sent
-  Histogram lateness_ns;     // how much later than intended requests were handed over
-  Histogram server_ns;       // what the server says answers took it
+  uint64_t unsent = 0;       // requests due but not sent: max_in_flight was reached until the end
+  uint64_t sent_again = 0;   // requests that were sent or probed more than once
+  uint64_t measured_ns = 0;  // duration of sending measured requests
+  Histogram lateness_ns;     // actual minus intended send time
+  Histogram server_ns;       // time in the server, as it reports
   client::EngineStats engine;
 
   TargetResults total() const;

@@ -1,4 +1,3 @@
-// See sender.h.
 #include "sender.h"
 
 #include <algorithm>
@@ -7,10 +6,10 @@
 namespace itif::loadgen {
 namespace {
 
-constexpr uint32_t kSendsPerTurn = 64;          // then the engine receives again
-constexpr uint64_t kShortestSleep_ns = 30'000;  // below, a sleep would end late: spin
+constexpr uint32_t kSendsPerTurn = 64;          // sends before the engine receives again
+constexpr uint64_t kShortestSleep_ns = 30'000;  // spins below this, because sleeps end late
 constexpr uint64_t kGrace_ns = 100'000'000;
-constexpr uint64_t kLongestSleep_ns = 50'000'000;  // how late a Ctrl-C may be noticed
+constexpr uint64_t kLongestSleep_ns = 50'000'000;  // bounds the delay of a Ctrl-C
 
 uint32_t share_of(uint64_t whole, uint32_t thread, uint32_t threads) {
   return static_cast<uint32_t>(whole / threads + (thread < whole % threads ? 1 : 0));
@@ -91,8 +90,8 @@ void Sender::send_due(uint64_t now_ns) noexcept {
   }
 }
 
-// What was due before the end is sent even if a late turn makes it late, as long as there is room and
-// it does not take longer than the grace.
+// True if sending can end. Requests that were due before the end are still sent after it, for at
+// most kGrace_ns and while max_in_flight allows.
 bool Sender::sent_all_due(uint64_t now_ns) const noexcept {
   if (now_ns < send_until_ns_) return false;
   if (options_.arrivals == Arrivals::kClosed || free_records_.empty()) return true;
@@ -190,7 +189,7 @@ void Sender::on_outcomes(std::span<const client::Outcome> outcomes) noexcept {
         ++target.refused_by[static_cast<size_t>(outcome.status)];
         break;
       case client::OutcomeKind::kLost:
-      case client::OutcomeKind::kCancelled:  // the drain is over: as good as lost
+      case client::OutcomeKind::kCancelled:  // unanswered at the end of the drain
         ++live_counts_.lost;
         if (record.measured) ++target.lost;
         break;

@@ -1,6 +1,6 @@
-// One sending thread's work, without the thread: draws requests when they are due, hands them to a
-// client engine, and records how they ended. Time comes from the Clock, so that a test can stall a
-// server and see the stall in the percentiles.
+// The work of one sending thread, without the thread: draws requests when they are due, gives them
+// to a client engine, and records their outcomes. Time comes from the Clock, so that a test can
+// stall a server and see the stall in the percentiles.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace itif::loadgen {
 
-// How hard the user wants to stop: written by the signal handler, read by the senders.
+// Set by the signal handler, read by the senders.
 enum class Stop : int { kNo = 0, kDrain = 1, kNow = 2 };
 
 struct SenderConfig {
@@ -29,19 +29,20 @@ struct SenderConfig {
   uint32_t thread = 0;                     // 0 … options->threads − 1
   uint32_t session = 0;                    // random; differs between threads
   uint64_t first_request = 0;              // random
-  uint64_t start_ns = 0;                   // by the clock; the same for all threads
+  uint64_t start_ns = 0;                   // clock time; the same for all threads
 };
 
 class Sender final : public client::OutcomeSink {
  public:
-  // Errors: ClientEngine's. REQUIRES: everything handed in outlives the sender.
+  // Errors: those of ClientEngine. REQUIRES: all arguments, and what config points to, outlive the
+  // sender.
   static Result<std::unique_ptr<Sender>> create(const Clock& clock, client::Transport& transport,
                                                 const SenderConfig& config);
 
-  // One turn: receives, sends what is due. Returns when the next turn is due at the latest.
+  // Receives, then sends the requests that are due. Returns the latest time for the next call.
   uint64_t step() noexcept;
   bool done() const noexcept { return phase_ == Phase::kDone; }
-  // step() until done(), sleeping in between (unless options.busy).
+  // Calls step() until done(); sleeps in between unless options.busy.
   void run() noexcept;
 
   const Results& results() const noexcept { return results_; }
@@ -52,7 +53,7 @@ class Sender final : public client::OutcomeSink {
  private:
   enum class Phase : uint8_t { kSending, kDraining, kDone };
 
-  // What is remembered of a request until its end; its number is the engine's user tag.
+  // State of a request in flight. The engine's user tag is its index.
   struct Record {
     uint64_t intended_ns = 0;
     uint32_t target = 0;

@@ -1,4 +1,4 @@
-// Tenants to ask, from arguments and from itifctl's JSON.
+// Parses tenants from arguments and from itifctl's JSON.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -10,8 +10,6 @@
 
 namespace itif::loadgen {
 namespace {
-
-using Json = nlohmann::json;
 
 template <class Number>
 bool parse_number(std::string_view text, Number& out) {
@@ -42,20 +40,20 @@ bool parse_auth(std::string_view text, wire::Auth& out) {
 
 std::unexpected<Error> bad_target(const std::string& text, const char* what) {
   return fail(Code::kInvalidArgument,
-              fmt::format("--tenant {}: {}; write NAME:ID:KEY[:EPOCH[:AUTH]], as in "
+              fmt::format("--tenant {}: {}; must be NAME:ID:KEY[:EPOCH[:AUTH]], as in "
                           "acme:1:000102030405060708090a0b0c0d0e0f:1:header",
                           text, what));
 }
 
-Result<Target> target_of(const Json& json, const std::string& where) {
+Result<Target> target_of(const nlohmann::json& json, const std::string& where) {
   const auto bad = [&](const char* field, const char* expected) {
     return fail(Code::kInvalidArgument, fmt::format("{}: '{}' must be {}", where, field, expected));
   };
   if (!json.is_object())
     return fail(Code::kInvalidArgument, fmt::format("{}: a tenant must be a JSON object", where));
-  // itifctl puts the key beside the tenant.
-  const Json& tenant = json.contains("tenant") ? json["tenant"] : json;
-  const Json& holder = json.contains("key") ? json : tenant;
+  // itifctl writes the key next to the object "tenant", not in it.
+  const nlohmann::json& tenant = json.contains("tenant") ? json["tenant"] : json;
+  const nlohmann::json& holder = json.contains("key") ? json : tenant;
   if (!tenant.is_object()) return bad("tenant", "an object");
   Target target;
   const auto id = tenant.find("id");
@@ -100,26 +98,26 @@ Result<Target> parse_target(const std::string& text) {
   Target target{.name = std::string(fields[0]), .credential = {}};
   if (target.name.empty()) return bad_target(text, "the name is empty");
   if (!parse_number(fields[1], target.credential.tenant_id))
-    return bad_target(text, "the id is no number");
+    return bad_target(text, "the id is not a number");
   if (!parse_key(fields[2], target.credential.key))
     return bad_target(text, "the key is not 32 hexadecimal digits");
   if (fields.size() > 3 && !parse_number(fields[3], target.credential.key_epoch))
-    return bad_target(text, "the epoch is no number up to 65535");
+    return bad_target(text, "the epoch is not a number up to 65535");
   if (fields.size() > 4 && !parse_auth(fields[4], target.credential.auth))
-    return bad_target(text, "auth is none, header or full");
+    return bad_target(text, "auth must be none, header or full");
   return target;
 }
 
 Result<std::vector<Target>> read_targets(const std::string& path) {
   std::ifstream file(path);
   if (!file)
-    return fail(Code::kNotFound, fmt::format("{}: the file cannot be read; make one by "
+    return fail(Code::kNotFound, fmt::format("{}: cannot read the file; make one with "
                                              "itifctl --json tenant add … > FILE",
                                              path));
-  const Json json = Json::parse(file, nullptr, false);
+  const nlohmann::json json = nlohmann::json::parse(file, nullptr, false);
   if (json.is_discarded())
-    return fail(Code::kInvalidArgument, fmt::format("{}: this is not JSON", path));
-  const Json* root = &json;
+    return fail(Code::kInvalidArgument, fmt::format("{}: the file is not JSON", path));
+  const nlohmann::json* root = &json;
   for (const char* wrapper : {"result", "tenants"}) {
     if (root->is_object() && root->contains(wrapper)) root = &(*root)[wrapper];
   }
@@ -134,7 +132,7 @@ Result<std::vector<Target>> read_targets(const std::string& path) {
     targets.push_back(std::move(target));
   }
   if (targets.empty())
-    return fail(Code::kInvalidArgument, fmt::format("{}: no tenant in it", path));
+    return fail(Code::kInvalidArgument, fmt::format("{}: the file has no tenant", path));
   return targets;
 }
 
@@ -157,7 +155,7 @@ Status parse_image(const std::string& text, wire::PayloadKind& kind, wire::Image
   if (good && wire::image_payload_bytes(kind, image) != 0) return {};
   return fail(
       Code::kInvalidArgument,
-      fmt::format("--payload {}: write image_u8:HEIGHTxWIDTHxCHANNELS or image_f32:…, of at "
+      fmt::format("--payload {}: must be image_u8:HEIGHTxWIDTHxCHANNELS or image_f32:…, of at "
                   "most 16 MiB",
                   text));
 }
@@ -165,8 +163,8 @@ Status parse_image(const std::string& text, wire::PayloadKind& kind, wire::Image
 Result<Lengths> parse_lengths(const std::string& text) {
   const auto bad = [&] {
     return fail(Code::kInvalidArgument,
-                fmt::format("--lengths {}: write fixed:N, uniform:A-B or normal:MEAN,DEVIATION, in "
-                            "tokens from 1 to 65536",
+                fmt::format("--lengths {}: must be fixed:N, uniform:A-B or normal:MEAN,DEVIATION, "
+                            "in tokens from 1 to 65536",
                             text));
   };
   const auto split = [&](std::string_view rest, char separator, Lengths& out) {

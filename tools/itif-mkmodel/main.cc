@@ -1,4 +1,4 @@
-// itif-mkmodel: the command line over make_model.h.
+// itif-mkmodel: the command line of make_model.h.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,8 +14,7 @@ using namespace itif;
 Result<DType> parse_dtype(const std::string& name) {
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16})
     if (name == dtype_name(type)) return type;
-  return fail(Code::kInvalidArgument,
-              fmt::format("--dtype must be f32, f16 or bf16, is '{}'", name));
+  return fail(Code::kInvalidArgument, fmt::format("--dtype {}: must be f32, f16 or bf16", name));
 }
 
 struct Arguments {
@@ -39,7 +38,7 @@ Status replace_image(const std::string& text, uint32_t patch, model::BackboneSpe
                         static_cast<size_t>(end) != text.size()))
     return fail(
         Code::kInvalidArgument,
-        fmt::format("--image must be height, width and channels as in 224x224x3, is '{}'", text));
+        fmt::format("--image {}: must be height, width and channels, as in 224x224x3", text));
   if (patch) image.patch = patch;
   spec.max_positions = image.patches() + 1;
   return {};
@@ -60,7 +59,7 @@ Status run(const Arguments& arguments) {
   replace(options.spec.intermediate, arguments.intermediate);
   replace(options.spec.vocab, arguments.vocab);
   replace(options.spec.max_positions, arguments.max_positions);
-  // A decoder is as deep and as wide as its encoder.
+  // A decoder gets its encoder's sizes.
   for (const auto& [key, given] : {std::pair{"decoder_layers", arguments.layers},
                                    {"decoder_attention_heads", arguments.heads},
                                    {"decoder_ffn_dim", arguments.intermediate}})
@@ -80,10 +79,12 @@ Status run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app{
-      "Writes a Hugging Face directory of seeded random weights, to try, test and time itif with.\n"
+      "Writes a Hugging Face directory of seeded random weights, for trying, testing and measuring "
+      "itif.\n"
       "Example: itif-mkmodel --backbone minilm-l6 --head classification --labels spam,ham --out m"};
   app.add_option("--backbone", arguments.backbone, backbone::preset_names())->capture_default_str();
-  app.add_option("--layers", arguments.layers, "instead of the backbone's")
+  app.add_option("--layers", arguments.layers,
+                 "number of layers; this and the next five replace the backbone's")
       ->check(CLI::Range(1u, 256u));
   app.add_option("--hidden", arguments.hidden)->check(CLI::Range(1u, 16384u));
   app.add_option("--heads", arguments.heads)->check(CLI::Range(1u, 512u));
@@ -91,17 +92,19 @@ int main(int argc, char** argv) {
   app.add_option("--vocab", arguments.vocab)->check(CLI::Range(5u, 1u << 22));
   app.add_option("--max-positions", arguments.max_positions)->check(CLI::Range(1u, 65536u));
   app.add_option("--image", arguments.image,
-                 "of an image model: height, width, channels: 224x224x3");
-  app.add_option("--patch", arguments.patch, "of an image model: side of a patch")
+                 "image models: height, width and channels, as in 224x224x3");
+  app.add_option("--patch", arguments.patch, "image models: side of a patch in pixels")
       ->check(CLI::Range(1u, 256u));
   app.add_option("--head", arguments.head,
                  "none, pooler, embedding, classification or token-classification")
       ->capture_default_str();
-  app.add_option("--labels", arguments.labels, "of a classification: a,b,c")->delimiter(',');
-  app.add_option("--dtype", arguments.dtype, "of the file: f32, f16 or bf16")
+  app.add_option("--labels", arguments.labels, "labels of a classification head: a,b,c")
+      ->delimiter(',');
+  app.add_option("--dtype", arguments.dtype, "element type of the file: f32, f16 or bf16")
       ->capture_default_str();
   app.add_option("--seed", arguments.seed)->capture_default_str();
-  app.add_option("--out", arguments.directory, "made if need be; must not hold a model yet")
+  app.add_option("--out", arguments.directory,
+                 "output directory, created if missing; must not hold a model")
       ->required();
   CLI11_PARSE(app, argc, argv);
   if (itif::Status status = run(arguments); !status) {

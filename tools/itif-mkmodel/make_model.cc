@@ -32,9 +32,9 @@ constexpr HeadRow kHeads[] = {
     {"token-classification", HeadChoice::kTokenClassification},
 };
 
-// Of what is generated: random weights rarely end a sequence by themselves.
+// Longest generated sequence. With random weights a sequence rarely ends before.
 constexpr uint32_t kMaxLength = 64;
-constexpr float kClassifierRange = 0.2f;  // wider, so that labels do not all come out alike
+constexpr float kClassifierRange = 0.2f;  // wide, so that probabilities of labels differ
 
 std::vector<std::string> labels_of(const ModelOptions& options) {
   if (!options.labels.empty()) return options.labels;
@@ -48,7 +48,8 @@ bool has_classifier(const ModelOptions& options) {
          options.head == HeadChoice::kTokenClassification;
 }
 
-// Nearly normal and very quick: the sum of four uniform 16-bit numbers (variance 4/12).
+// Fast approximation of a normal distribution: the sum of four uniform 16-bit numbers (variance
+// 4/12).
 class Noise {
  public:
   explicit Noise(uint64_t seed) : random_(seed) {}
@@ -63,18 +64,18 @@ class Noise {
   Random random_;
 };
 
-// The architecture of the family's that the head asks for. Errors: kInvalidArgument, it has none.
+// Returns the family's architecture with this head. Errors: kInvalidArgument, it has none.
 Result<const model::Architecture*> architecture_of(const backbone::Family& family, HeadChoice head,
                                                    bool takes_images) {
   const model::HeadKind kind =
       head == HeadChoice::kClassification        ? model::HeadKind::kClassification
       : head == HeadChoice::kTokenClassification ? model::HeadKind::kTokenClassification
                                                  : model::HeadKind::kHidden;
-  // A family that generates gives nothing else.
+  // A family that generates has no other head.
   const model::Architecture& first = family.heads.architectures.front();
   const bool generates = first.kind == model::HeadKind::kGeneration;
   if (head == HeadChoice::kNone && generates) return &first;
-  // sentence-transformers are text models.
+  // sentence-transformers supports only text models here.
   const bool is_there = head == HeadChoice::kPooler      ? !family.heads.pooler.empty()
                         : head == HeadChoice::kEmbedding ? !takes_images && !generates
                                                          : true;
@@ -82,13 +83,14 @@ Result<const model::Architecture*> architecture_of(const backbone::Family& famil
     for (const model::Architecture& row : family.heads.architectures)
       if (row.kind == kind) return &row;
   return fail(Code::kInvalidArgument,
-              fmt::format("{} has no such head: choose another --head", family.model_type));
+              fmt::format("{} does not have this head: choose another --head", family.model_type));
 }
 
-// All tensors, in the order of the family's weight kinds. `noise` outlives what is returned.
+// Lists all tensors in the order of the family's weight kinds. REQUIRES: `noise` outlives the
+// result.
 std::vector<TensorToWrite> list_tensors(const ModelOptions& options, const backbone::Family& family,
                                         const model::Architecture& architecture, Noise& noise) {
-  // Beside a head the encoder's tensors stand behind its prefix: their second name.
+  // In a model with a head the encoder's tensors have a prefix: use their second name.
   const bool generates = architecture.kind == model::HeadKind::kGeneration;
   const size_t naming = architecture.classifier.empty() && !generates ? 0 : 1;
   std::vector<TensorToWrite> tensors;
@@ -106,9 +108,9 @@ std::vector<TensorToWrite> list_tensors(const ModelOptions& options, const backb
     const Shape& shape = kind.source_shape;
     const std::vector<uint64_t> dims(shape.dims.begin(), shape.dims.begin() + shape.rank);
     for (const model::Source& source : kind.sources) {
-      if (source.names.empty()) continue;  // what the architecture leaves out
+      if (source.names.empty()) continue;  // not in this architecture
       const std::string& name = source.names[std::min(naming, source.names.size() - 1)];
-      // A tensor of two kinds, as an embedding that is also the output's weight.
+      // A shared tensor: an embedding that is also the output's weight.
       if (std::ranges::find(tensors, name, &TensorToWrite::name) != tensors.end()) continue;
       if (kind.init == model::Init::kNormal)
         random(name, dims, options.initializer_range);
@@ -198,7 +200,8 @@ Status write_preprocessor(const ModelOptions& options, const std::string& direct
                      {"image_std", half}});
 }
 
-// As the published translation models: the last id is the padding and the decoder's first token.
+// As in published translation models, the last id is both the padding and the decoder's first
+// token.
 Status write_generation(const ModelOptions& options, const std::string& directory) {
   const uint32_t padding = options.spec.vocab - 1;
   const std::vector<std::string> pieces = make_pieces(options.spec.vocab - 3);
@@ -257,7 +260,7 @@ Result<HeadChoice> parse_head(const std::string& name) {
     if (name == row.name) return row.head;
     known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
-  return fail(Code::kNotFound, fmt::format("no head '{}'; there are {}", name, known));
+  return fail(Code::kNotFound, fmt::format("no head '{}'; choose one of {}", name, known));
 }
 
 Status make_model(const ModelOptions& options, const std::string& directory) {
@@ -270,13 +273,13 @@ Status make_model(const ModelOptions& options, const std::string& directory) {
     if (value == 0)
       return fail(Code::kInvalidArgument, fmt::format("--{} must be at least 1", what));
   if (spec.hidden % spec.heads)
-    return fail(
-        Code::kInvalidArgument,
-        fmt::format("--hidden must be a multiple of --heads ({}), is {}", spec.heads, spec.hidden));
+    return fail(Code::kInvalidArgument,
+                fmt::format("--hidden must be a multiple of --heads ({}), but is {}", spec.heads,
+                            spec.hidden));
   if (spec.vocab < 5 && !spec.takes_images())
     return fail(Code::kInvalidArgument, "--vocab must be at least 5: the special tokens");
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
-  ITIF_TRY(family->parse(family->config(spec), "the backbone asked for"));
+  ITIF_TRY(family->parse(family->config(spec), "the requested backbone"));
   ITIF_ASSIGN(const model::Architecture* architecture,
               architecture_of(*family, options.head, spec.takes_images()));
 
@@ -296,7 +299,7 @@ Status make_model(const ModelOptions& options, const std::string& directory) {
   Noise noise(options.seed);
   ITIF_TRY(write_safetensors(directory + "/model.safetensors",
                              list_tensors(options, *family, *architecture, noise), options.dtype));
-  // Last: the model is whole.
+  // Written last, as the mark of a complete model.
   return write_json(directory + "/config.json", config_of(options, *family, *architecture));
 }
 

@@ -1,5 +1,5 @@
-// Writes a safetensors file tensor by tensor: values are made as they are written, so that a large
-// model needs no more memory than its largest row of output.
+// Writes a safetensors file. Values are generated while they are written, so that a large model
+// needs little memory.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace itif::mkmodel {
 struct TensorToWrite {
   std::string name;
   std::vector<uint64_t> dims;
-  std::function<float()> next;  // called once an element, row-major
+  std::function<float()> next;  // called once per element, in row-major order
 };
 
-// `type` is kF32, kF16 or kBF16. Errors: kResourceExhausted, kPermission (with the path).
+// REQUIRES: type is kF32, kF16 or kBF16. Errors: kResourceExhausted, kPermission (with the path).
 Status write_safetensors(const std::string& path, const std::vector<TensorToWrite>& tensors,
                          DType type);
 

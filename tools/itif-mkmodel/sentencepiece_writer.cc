@@ -10,7 +10,7 @@
 namespace itif::mkmodel {
 namespace {
 
-constexpr const char* kMetaSpace = "\xe2\x96\x81";  // ▁, where a word begins
+constexpr const char* kMetaSpace = "\xe2\x96\x81";  // ▁, begins a word
 enum class PieceType : uint8_t { kNormal = 1, kUnknown = 2, kControl = 3 };
 
 void append_varint(std::string& out, uint64_t value) {
@@ -45,7 +45,7 @@ std::vector<std::string> make_pieces(uint32_t count) {
   };
   add(kMetaSpace);
   for (char c = '!'; c <= '~'; ++c) add(std::string(1, c));
-  // Words: as they begin one, or as they continue one.
+  // Pieces that begin a word, and pieces that continue one.
   for (const std::string& token : make_vocabulary(count + 200)) {
     if (token.starts_with("[") && token.size() > 1) continue;
     if (token.starts_with("##"))
@@ -65,10 +65,10 @@ std::string sentencepiece_model(const std::vector<std::string>& pieces) {
   add("<unk>", 0, PieceType::kUnknown);
   add("<s>", 0, PieceType::kControl);
   add("</s>", 0, PieceType::kControl);
-  // Nearly alike, so that the fewest win; of as many, those that come first.
+  // Nearly equal scores prefer the fewest pieces; ties go to earlier pieces.
   float score = -8;
   for (const std::string& piece : pieces) add(piece, score -= 1e-4f, PieceType::kNormal);
-  append_bytes(model, 2, "");  // trainer: unigram and the ids above are the defaults
+  append_bytes(model, 2, "");  // trainer: its defaults are unigram and the ids above
   std::string normalizer;
   append_bytes(normalizer, 1, "identity");
   append_bytes(model, 3, normalizer);

@@ -1,6 +1,6 @@
-// A SentencePiece model for models that never saw a text: letters, digits and marks, so that little is
-// unknown, and the words of a WordPiece vocabulary. Written as the library's own format (protocol buffers:
-// sentencepiece_model.proto), of which a unigram model without normalisation needs little.
+// Makes a SentencePiece model for untrained models: letters, digits and punctuation, so that little
+// is unknown, and the words of a WordPiece vocabulary. It is a unigram model without normalisation,
+// in the library's format (protocol buffers: sentencepiece_model.proto).
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace itif::mkmodel {
 
-// `count` distinct pieces without the special ones, in a fixed order.
+// Returns `count` distinct pieces in a fixed order, without special pieces.
 std::vector<std::string> make_pieces(uint32_t count);
 
-// The bytes of a .spm file with these pieces behind <unk>, <s> and </s>. Texts become as few of them as
-// possible.
+// Returns the bytes of a .spm file with <unk>, <s>, </s> and then these pieces. It splits a text
+// into as few pieces as possible.
 std::string sentencepiece_model(const std::vector<std::string>& pieces);
 
 }  // namespace itif::mkmodel

@@ -14,7 +14,7 @@ constexpr std::string_view kMarks = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 constexpr std::string_view kConsonants = "tnsrlcdmphgbfkvwyxzjq";
 constexpr std::string_view kVowels = "eaoiuy";
 
-// The commonest words of English prose and of short reviews, requests and news.
+// The most common words of English prose, short reviews, requests and news.
 constexpr const char* kWords =
     "the of and to in is was for that on as with he it by at from his an were are which be this "
     "had "

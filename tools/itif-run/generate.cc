@@ -1,10 +1,10 @@
-// Inputs to whole generated sequences.
+// Generates whole sequences.
 #include <cstdlib>
 #include <deque>
 
 #include "base/clock.h"
 #include "runner.h"
-#include "runtime/generation_executor.h"
+#include "runtime/generate/generation_executor.h"
 
 namespace itif::run {
 namespace {
@@ -39,7 +39,7 @@ Status Runner::generate(const std::vector<Input>& inputs, const std::vector<size
     request.pieces = {&pieces.emplace_back(request::Piece{
                           reinterpret_cast<const std::byte*>(ids.data()), request.payload_bytes}),
                       1};
-    // As the appliance answers a text.
+    // Like the appliance, answers a text with a text.
     request.result_kind = inputs[i].kind == wire::ResultKind::kDefault && inputs[i].text
                               ? wire::ResultKind::kText
                               : inputs[i].kind;

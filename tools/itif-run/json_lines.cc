@@ -80,21 +80,21 @@ std::string format_result(const Output& output) {
   }
 }
 
-// The file that 'image_u8' or 'image_f32' names, if one is there.
+// Reads the file of 'image_u8' or 'image_f32', if the line has one.
 Status read_image(const json& object, Input& input) {
   for (const wire::PayloadKind kind : {wire::PayloadKind::kImageU8, wire::PayloadKind::kImageF32}) {
     const char* key = wire::payload_kind_name(kind);
     const auto it = object.find(key);
     if (it == object.end()) continue;
     if (!it->is_string())
-      return fail(Code::kInvalidArgument, fmt::format("'{}' must be the name of a file", key));
+      return fail(Code::kInvalidArgument, fmt::format("'{}' must be a file name", key));
     if (!input.image.empty())
-      return fail(Code::kInvalidArgument, "a line has either 'image_u8' or 'image_f32'");
+      return fail(Code::kInvalidArgument, "a line may have 'image_u8' or 'image_f32', not both");
     std::ifstream file(it->get<std::string>(), std::ios::binary);
     const std::string bytes(std::istreambuf_iterator<char>(file), {});
     if (bytes.empty() || bytes.size() > wire::kMaxTotalBytes)
       return fail(Code::kNotFound,
-                  fmt::format("'{}': {} holds no payload of at most 16 MiB", key, it->dump()));
+                  fmt::format("'{}': {} is missing, empty or larger than 16 MiB", key, it->dump()));
     const auto payload = std::as_bytes(std::span(bytes));
     input.image.assign(payload.begin(), payload.end());
     input.image_kind = kind;
@@ -151,7 +151,7 @@ Result<Input> parse_input(const std::string& line, ResultKind default_kind) {
   ITIF_TRY(read_image(object, input));
   if (input.text.has_value() + !input.ids.empty() + !input.image.empty() != 1)
     return fail(Code::kInvalidArgument,
-                "a line needs either 'ids' (not empty), 'text', 'image_u8' or 'image_f32'");
+                "a line needs exactly one of 'ids' (not empty), 'text', 'image_u8', 'image_f32'");
   if (!input.token_types.empty() && input.token_types.size() != input.ids.size())
     return fail(Code::kInvalidArgument, "'token_types' must be as long as 'ids'");
   if (input.pair && !input.text) return fail(Code::kInvalidArgument, "'pair' needs 'text'");

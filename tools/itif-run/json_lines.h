@@ -1,11 +1,12 @@
-// The lines that itif-run reads and writes.
+// The JSON lines of itif-run.
 //
-//   in   {"ids": [101, …], "token_types": [0, …]} or {"text": "…", "pair": "…", "truncate": true}, or
-//        {"image_u8": "FILE"} or "image_f32", FILE holding a payload as on the wire;
-//        either with "model": 0 and "kind": "embedding"
+//   in   {"ids": [101, …], "token_types": [0, …]}, {"text": "…", "pair": "…", "truncate": true},
+//        {"image_u8": "FILE"} or {"image_f32": "FILE"}; FILE holds a payload as on the wire.
+//        Optional in each: "model": 0, "kind": "embedding"
 //   out  {"status": "ok", "ids": […], "token_types": […], "kind": "embedding", "shape": [384],
-//        "values": […], "us": 1234.5}; "classes" instead of shape and values for kind classes; no
-//        more than the tokens if nothing was run; {"status": "too_long", "detail": "…"}
+//        "values": […], "us": 1234.5}. Kind classes has "classes", tokens "tokens" and text "text"
+//        in place of shape and values. Only ids and token_types if nothing was run.
+//        {"status": "too_long", "detail": "…"} on an error
 #pragma once
 
 #include <string>
@@ -16,13 +17,13 @@
 
 namespace itif::run {
 
-// "hidden", "pooled", …: the wire's names. Errors: kInvalidArgument.
+// Parses "hidden", "pooled", …, the names of the wire format. Errors: kInvalidArgument.
 Result<wire::ResultKind> parse_kind(std::string_view name);
 
-// Errors: kInvalidArgument, by key.
+// Errors: kInvalidArgument, kNotFound (an image's file); the message names the key.
 Result<Input> parse_input(const std::string& line, wire::ResultKind default_kind);
 
-// `us`: the median time of the batch's runs.
+// us: median time of the batch's runs.
 std::string format_output(const Output& output, double us);
 
 }  // namespace itif::run

@@ -1,4 +1,4 @@
-// itif-run: models in this process, JSON lines in and out.
+// itif-run: runs models in this process; reads and writes JSON lines.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -64,56 +64,57 @@ Status run_lines(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  device::limit_pool_spinning(argv);  // as the appliance does
+  device::limit_pool_spinning(argv);  // as in the appliance
   Arguments arguments;
   CLI::App app{
-      "Runs models in this process: a JSON object a line on standard input, one on standard "
-      "output.\n"
+      "Runs models in this process. Reads one JSON object per line from standard input and writes "
+      "one per line to standard output.\n"
       "  {\"text\": \"good morning\"}            a text, for a model with a vocabulary\n"
       "  {\"ids\": [101, 2204, 102]}           token ids\n"
       "  {\"image_u8\": \"picture.bin\"}       a file with an image payload, prefix and pixels\n"
       "Also: \"pair\", \"truncate\", \"token_types\", \"kind\", \"model\" (index of --model).\n"
       "Example: echo '{\"text\": \"good morning\"}' | itif-run --model all-MiniLM-L6-v2"};
   app.add_option("--model", arguments.runner.models,
-                 "a Hugging Face directory; several of one backbone make one group")
+                 "a Hugging Face directory; several with the same backbone form one group")
       ->required();
   app.add_option("--device", arguments.runner.device.kind, "auto, host or cuda")
       ->capture_default_str();
   app.add_option("--dtype", arguments.runner.device.dtype, "auto, f32, bf16 or f16")
       ->capture_default_str();
   app.add_option("--attention", arguments.runner.device.attention,
-                 "whose kernels attend on a GPU: itif's or cudnn's")
+                 "attention kernels on a GPU: itif or cudnn")
       ->check(CLI::IsMember({"itif", "cudnn"}))
       ->capture_default_str();
-  app.add_option("--fidelity", arguments.runner.fidelity,
-                 "of the operators: fused, or the thesis's (encoders)")
+  app.add_option("--fidelity", arguments.runner.fusion_mode,
+                 "fusion mode: fused, or thesis (encoders only)")
       ->check(CLI::IsMember({"fused", "thesis"}))
       ->capture_default_str();
   app.add_option("--threads", arguments.runner.device.num_threads,
-                 "of the host device; 0: all cores")
+                 "threads of the host device; 0: all cores")
       ->capture_default_str();
-  app.add_option(
-         "--kind", arguments.kind,
-         "default, hidden, pooled, embedding, logits, token_logits, classes, tokens or text")
+  app.add_option("--kind", arguments.kind,
+                 "kind of result: default, hidden, pooled, embedding, logits, token_logits, "
+                 "classes, tokens or text")
       ->capture_default_str();
-  app.add_option("--batch", arguments.batch, "lines that run as one batch")
+  app.add_option("--batch", arguments.batch, "number of lines that run as one batch")
       ->check(CLI::Range(1u, 256u))
       ->capture_default_str();
-  app.add_option("--max-tokens", arguments.runner.max_tokens, "of one batch")
+  app.add_option("--max-tokens", arguments.runner.max_tokens, "most tokens of a batch")
       ->check(CLI::Range(1u, 65536u))
       ->capture_default_str();
   app.add_option("--repeat", arguments.repeats,
-                 "runs of each batch; \"us\" is their median; 0: only tokens")
+                 "runs of each batch; \"us\" is their median; 0: only tokenise")
       ->check(CLI::Range(0u, 100000u))
       ->capture_default_str();
-  app.add_option("--interval", arguments.interval,
-                 "from one repeat to the next, as in 50ms: each run then begins on rested cores")
+  app.add_option(
+         "--interval", arguments.interval,
+         "time between the starts of two repeats, as in 50ms, so that cores are idle before each")
       ->check([](const std::string& text) {
         return parse_duration_ns(text) ? std::string()
-                                       : "'" + text + "' is no duration, as in 50ms";
+                                       : "'" + text + "' is not a duration, as in 50ms";
       })
       ->capture_default_str();
-  app.add_flag("--verbose", arguments.verbose, "log the device and what is loaded");
+  app.add_flag("--verbose", arguments.verbose, "log the device and the loaded models");
   CLI11_PARSE(app, argc, argv);
   log::set_level(arguments.verbose ? log::Level::kInfo : log::Level::kWarning);
   std::ios::sync_with_stdio(false);

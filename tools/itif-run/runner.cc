@@ -1,4 +1,4 @@
-// Inputs to segments, segments to outputs.
+// Converts inputs to segments, and segments to outputs.
 #include "runner.h"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 
 #include "backbone/open_model.h"
 #include "base/clock.h"
-#include "model/tokenizer.h"
+#include "text/tokenizer.h"
 #include "wire/payload.h"
 
 namespace itif::run {
@@ -20,12 +20,13 @@ Result<std::unique_ptr<Runner>> Runner::open(const RunnerOptions& options) {
   std::unique_ptr<Runner> runner(new Runner);
   ITIF_ASSIGN(runner->device_, device::open_device(options.device));
   ITIF_ASSIGN(const model::BackboneSpec spec, backbone::read_backbone_spec(options.models.at(0)));
-  ITIF_ASSIGN(const backbone::Fidelity fidelity, backbone::parse_fidelity(options.fidelity));
+  ITIF_ASSIGN(const backbone::FusionMode fusion_mode,
+              backbone::parse_fusion_mode(options.fusion_mode));
   const runtime::GroupOptions group_options{
       .max_tokens = std::max(options.max_tokens, spec.max_positions),
       .max_requests = 256,
       .max_tenants = static_cast<uint32_t>(options.models.size()),
-      .fidelity = fidelity};
+      .fusion_mode = fusion_mode};
   ITIF_ASSIGN(runner->group_, runtime::Group::create(*runner->device_, spec, group_options));
   ITIF_ASSIGN(runner->stream_, runner->device_->make_stream(runner->group_->stream_limits()));
   runner->stream_->attach_thread();
@@ -46,20 +47,20 @@ void Runner::tokenize(const Input& input, Output& output) const {
   }
   if (!model.tokenizer) {
     output.status = wire::StatusCode::kUnsupportedKind;
-    output.detail = "the model has no tokenizer that this build runs";
+    output.detail = "this build does not support the model's tokenizer, or it has none";
     return;
   }
   std::vector<int32_t> ids;
-  const model::EncodeOptions options{
+  const text::EncodeOptions options{
       .max_tokens = model.max_text_tokens,
-      .truncation = input.truncate ? model::Truncation::kLongestFirst : model::Truncation::kRefuse};
+      .truncation = input.truncate ? text::Truncation::kLongestFirst : text::Truncation::kRefuse};
   switch (model.tokenizer->encode(*input.text, input.pair, options, ids, output.token_types)) {
-    case model::EncodeStatus::kOk: break;
-    case model::EncodeStatus::kMalformed:
+    case text::EncodeStatus::kOk: break;
+    case text::EncodeStatus::kMalformed:
       output.status = wire::StatusCode::kMalformed;
-      output.detail = "not UTF-8";
+      output.detail = "the text is not UTF-8";
       return;
-    case model::EncodeStatus::kTooLong:
+    case text::EncodeStatus::kTooLong:
       output.status = wire::StatusCode::kTooLong;
       output.detail = fmt::format("more than {} tokens", model.max_text_tokens);
       return;
@@ -67,7 +68,7 @@ void Runner::tokenize(const Input& input, Output& output) const {
   output.ids.assign(ids.begin(), ids.end());
 }
 
-// As GroupExecutor, which says more finely why not.
+// Like GroupExecutor, whose error messages are more detailed.
 void Runner::prepare_image(const Input& input, Output& output) const {
   const model::TenantModel& model = this->model(input.model);
   const model::ImageInput& size = model.spec.image;
@@ -79,9 +80,9 @@ void Runner::prepare_image(const Input& input, Output& output) const {
   wire::ImagePrefix picture;
   if (!wire::parse_image_prefix(input.image_kind, input.image,
                                 static_cast<uint32_t>(input.image.size()), picture))
-    return refused(wire::StatusCode::kMalformed, "the payload is no image");
+    return refused(wire::StatusCode::kMalformed, "the payload is not an image");
   if (!model.spec.takes_images() || picture.channels != size.channels || (!is_f32 && !model.images))
-    return refused(wire::StatusCode::kUnsupportedKind, "the model takes no such images");
+    return refused(wire::StatusCode::kUnsupportedKind, "the model does not accept such images");
   const auto pixels = std::span(input.image).subspan(sizeof picture);
   if (picture.height == size.height && picture.width == size.width) {
     output.pixels.assign(pixels.begin(), pixels.end());
@@ -89,7 +90,8 @@ void Runner::prepare_image(const Input& input, Output& output) const {
   }
   if (is_f32 || !model.images->resize ||
       std::max(picture.height, picture.width) > model::kMaxPictureSide)
-    return refused(wire::StatusCode::kUnsupportedKind, "the image is not of the model's size");
+    return refused(wire::StatusCode::kUnsupportedKind,
+                   "the image does not have the model's size and cannot be resized");
   output.pixels.resize(size.values());
   model::PictureResizer().resize(pixels, {picture.height, picture.width, picture.channels},
                                  *model.images->resize, {size.height, size.width, size.channels},
@@ -99,7 +101,7 @@ void Runner::prepare_image(const Input& input, Output& output) const {
 Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, uint32_t repeats,
                                             uint64_t interval_ns, std::vector<double>& us) {
   std::vector<Output> outputs(inputs.size());
-  std::vector<size_t> order;  // of those that run, ascending by slot
+  std::vector<size_t> order;  // indices of inputs that run, ascending by slot
   size_t num_tokens = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].model >= slots_.size())
@@ -117,8 +119,9 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
   if (order.size() > limits.max_requests || num_tokens > limits.max_tokens)
     return fail(
         Code::kInvalidArgument,
-        fmt::format("a batch of {} inputs and {} tokens; at most {} and {} fit: lower --batch",
-                    order.size(), num_tokens, limits.max_requests, limits.max_tokens));
+        fmt::format(
+            "a batch of {} inputs and {} tokens is too large, at most {} and {}: lower --batch",
+            order.size(), num_tokens, limits.max_requests, limits.max_tokens));
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return slots_[inputs[a].model] < slots_[inputs[b].model];
   });
@@ -132,9 +135,9 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
   pieces.reserve(order.size());
   std::vector<BytePiece> pixels;
   pixels.reserve(order.size());
-  std::vector<runtime::Segment> segments;
+  std::vector<runtime::BatchRequest> segments;
   for (const size_t i : order) {
-    runtime::Segment& segment = segments.emplace_back();
+    runtime::BatchRequest& segment = segments.emplace_back();
     segment.slot = slots_[inputs[i].model];
     segment.kind = inputs[i].kind;
     if (!inputs[i].image.empty()) {
@@ -154,7 +157,7 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
   const SystemClock clock;
   uint64_t due_ns = clock.now_ns();
   for (uint32_t run = 0; run < repeats && !segments.empty(); ++run) {
-    std::vector<runtime::Segment> batch_segments = segments;
+    std::vector<runtime::BatchRequest> batch_segments = segments;
     runtime::Batch batch{batch_segments};
     if (const uint64_t now_ns = clock.now_ns(); now_ns < due_ns)
       std::this_thread::sleep_for(std::chrono::nanoseconds(due_ns - now_ns));
@@ -163,7 +166,7 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
     const Status status = group_->forward(*stream_, batch);
     us.push_back(static_cast<double>(clock.now_ns() - start_ns) / 1000);
     for (size_t at = 0; at < order.size(); ++at) {
-      const runtime::Segment& segment = batch_segments[at];
+      const runtime::BatchRequest& segment = batch_segments[at];
       Output& output = outputs[order[at]];
       output.status = segment.status;
       output.detail = segment.detail;

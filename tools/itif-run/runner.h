@@ -1,7 +1,7 @@
-// Models in this process: one group on one device, with no network, no control and no scheduler between
-// a caller and the forward pass. For comparing results with other programs.
+// Runs models in this process: one group on one device, without network, control or scheduler. For
+// comparing results with other programs.
 //
-// One owner thread.
+// Owned by one thread.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@
 namespace itif::run {
 
 struct RunnerOptions {
-  std::vector<std::string> models;  // directories of one backbone; the first makes the group
+  std::vector<std::string> models;  // directories with the same backbone; the first defines it
   device::DeviceOptions device;
-  uint32_t max_tokens = 4096;  // of one batch
-  std::string fidelity = "fused";
+  uint32_t max_tokens = 4096;  // per batch
+  std::string fusion_mode = "fused";
 };
 
-// Ids (token_types empty: all 0), a text, or an image.
+// Token ids, a text, or an image.
 struct Input {
   uint32_t model = 0;  // index into RunnerOptions::models
   std::vector<uint32_t> ids;
-  std::vector<uint8_t> token_types;
+  std::vector<uint8_t> token_types;  // empty: all 0
   std::optional<std::string> text;
   std::optional<std::string> pair;
-  bool truncate = false;         // a text that is too long
+  bool truncate = false;         // truncates a text that is too long
   std::vector<std::byte> image;  // a payload as on the wire: prefix and pixels
   wire::PayloadKind image_kind = wire::PayloadKind::kImageU8;
   wire::ResultKind kind = wire::ResultKind::kDefault;
@@ -38,11 +38,11 @@ struct Input {
 
 struct Output {
   wire::StatusCode status = wire::StatusCode::kOk;
-  std::string detail;  // any other status
+  std::string detail;  // explains any other status
   wire::ResultKind kind = wire::ResultKind::kDefault;
-  std::vector<uint32_t> ids;  // what the model saw
+  std::vector<uint32_t> ids;  // the model's input
   std::vector<uint8_t> token_types;
-  std::vector<std::byte> pixels;  // what the model saw: u8 of its own size, or f32
+  std::vector<std::byte> pixels;  // the model's input: u8, resized to its size, or f32
   std::vector<std::byte> result;
   uint32_t rows = 0;  // of the result
 };
@@ -52,9 +52,9 @@ class Runner {
   // Errors: as open_device, Group::create and Group::admit.
   static Result<std::unique_ptr<Runner>> open(const RunnerOptions& options);
 
-  // Runs `inputs` as one batch `repeats` times, one every `interval_ns` (0: back to back); the outputs
-  // are the last run's. `us` gets the time of each run. Errors: kInvalidArgument, more inputs or tokens than a batch holds, or a model index
-  // out of range; kInternal, a device fault.
+  // Runs `inputs` as one batch `repeats` times, every `interval_ns` (0: back to back). Returns the
+  // outputs of the last run; adds the time of each run to `us`. Errors: kInvalidArgument, more
+  // inputs or tokens than a batch holds, or a model index out of range; kInternal, a device fault.
   Result<std::vector<Output>> forward(const std::vector<Input>& inputs, uint32_t repeats,
                                       uint64_t interval_ns, std::vector<double>& us);
 
@@ -65,7 +65,7 @@ class Runner {
   Runner() = default;
   void tokenize(const Input& input, Output& output) const;
   void prepare_image(const Input& input, Output& output) const;
-  // A decoder's whole sequences: `order` says which inputs run, in which order.
+  // Generates the whole sequences of a decoder. order: indices of the inputs to run.
   Status generate(const std::vector<Input>& inputs, const std::vector<size_t>& order,
                   std::vector<Output>& outputs, std::vector<double>& us);
 

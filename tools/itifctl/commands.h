@@ -1,4 +1,4 @@
-// The commands, a function a family. Each adds subcommands whose callback sets context.action.
+// The commands, one function per family. Each adds subcommands whose callbacks set context.action.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -21,12 +21,12 @@ void add_drain_commands(CommandLine& line);   // drain, undrain
 void add_infer_command(CommandLine& line);    // infer
 void add_local_commands(CommandLine& line);   // keygen, config check, completion
 
-// Checks a duration like "25ms" while the command line is parsed, so that a mistake is a usage error.
+// Checks a duration like "25ms" while the command line is parsed; a mistake is then a usage error.
 CLI::Validator duration_text();
 
-// The positional NAME of a tenant (or its id).
+// Adds the positional TENANT: a tenant's name or id.
 CLI::Option* add_tenant_argument(CommandLine& line, CLI::App* command, std::string& tenant);
-// The `tenant` argument of an operation: a number is an id, for names start with a letter.
+// The `tenant` argument of an operation. A number is an id, because names start with a letter.
 nlohmann::json tenant_ref(const std::string& name_or_id);
 
 }  // namespace itif::ctl

@@ -15,12 +15,12 @@ using nlohmann::json;
 void add_drain_commands(CommandLine& line) {
   Context& context = line.context;
   auto within = std::make_shared<std::string>("10s");
-  CLI::App* drain = line.app.add_subcommand("drain", "Refuse new requests, answer those accepted");
-  drain->add_option("--within", *within, "wait so long for them [10s]")
+  CLI::App* drain = line.app.add_subcommand("drain", "Refuse new requests, answer accepted ones");
+  drain->add_option("--within", *within, "longest wait for the answers [10s]")
       ->type_name("TIME")
       ->check(duration_text());
   drain->footer(
-      "Exit code 4 if some are still in flight then. Example:\n"
+      "Exit code 4 if requests are still in flight after that time. Example:\n"
       "  itifctl drain --within 30s && systemctl stop itifd");
   drain->callback([&context, within] {
     context.action = [&context, within] {
@@ -39,7 +39,7 @@ void add_drain_commands(CommandLine& line) {
     };
   });
 
-  CLI::App* undrain = line.app.add_subcommand("undrain", "Let requests in again");
+  CLI::App* undrain = line.app.add_subcommand("undrain", "Accept requests again");
   undrain->footer("Example:\n  itifctl undrain");
   undrain->callback([&context] {
     context.action = [&context] {
@@ -48,7 +48,7 @@ void add_drain_commands(CommandLine& line) {
       if (context.globals.json)
         context.print_json(*answer);
       else
-        fmt::print("requests are let in\n");
+        fmt::print("undrained: requests are accepted\n");
       return static_cast<int>(kDone);
     };
   });

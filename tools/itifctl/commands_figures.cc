@@ -1,4 +1,4 @@
-// itifctl stats, drops, device, health, events: what the appliance says of itself.
+// itifctl stats, drops, device, health, events: the state and counters of the appliance.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ using Show = int (*)(const json& document);
 
 constexpr int kEventPollMs = 1000;
 
-// The sum of an object of counters, and its entries that are not 0.
+// The sum of an object of counters.
 uint64_t sum_of(const json& counters) {
   uint64_t sum = 0;
   if (!counters.is_object()) return sum;
@@ -43,7 +43,7 @@ int show_stats(const json& document) {
                {"P99", kRight},
                {"P99.9", kRight},
                {"LATE", kRight}});
-  // LATE: past the request's deadline, or answered past the tenant's objective.
+  // LATE: missed the request's deadline, or answered later than the tenant's objective.
   const auto add = [&](const std::string& name, const json& s) {
     table.add({name, count_cell(s, "received"), count_cell(s, "answered"),
                with_thousands(sum_of(s.value("refused", json::object()))),
@@ -193,11 +193,12 @@ void add_stats(CommandLine& line) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       line.app.add_subcommand("stats", "Requests and latencies, per tenant and in total");
-  command->add_flag("--watch,-w", options->watch, "again and again, until interrupted");
-  command->add_option("--interval", options->interval, "of --watch [1s]")
+  command->add_flag("--watch,-w", options->watch, "repeat until interrupted");
+  command->add_option("--interval", options->interval, "with --watch: time between tables [1s]")
       ->type_name("TIME")
       ->check(duration_text());
-  command->add_option("--count", options->count, "of --watch: end after N tables")->type_name("N");
+  command->add_option("--count", options->count, "with --watch: end after N tables")
+      ->type_name("N");
   command->footer(
       "Examples:\n  itifctl stats\n  itifctl stats --watch --interval 5s\n"
       "  itifctl --json stats | jq .total.p99_ns");
@@ -210,7 +211,7 @@ void add_stats(CommandLine& line) {
         const auto answer = context.call("stats");
         if (!answer) return answer.error();
         if (context.globals.json) {
-          // A document a line, so that a reader can take them one by one.
+          // --watch prints one document per line, so that a program can read line by line.
           fmt::print("{}\n", options->watch ? answer->dump() : answer->dump(2));
         } else {
           if (options->watch && terminal) fmt::print("\033[H\033[2J");
@@ -247,11 +248,12 @@ void add_events(CommandLine& line) {
     uint32_t count = 0;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = line.app.add_subcommand("events", "Follow what changes, until interrupted");
-  command->add_flag("--stats", options->stats, "figures too, once a second");
+  CLI::App* command =
+      line.app.add_subcommand("events", "Print the appliance's events until interrupted");
+  command->add_flag("--stats", options->stats, "also print statistics once a second");
   command->add_option("--count", options->count, "end after N messages")->type_name("N");
   command->footer(
-      "Only on the appliance itself (ipc). Examples:\n  itifctl events\n"
+      "Works only on the appliance's own machine (ipc). Examples:\n  itifctl events\n"
       "  itifctl --json events --stats");
   Context& context = line.context;
   command->callback([&context, options] {
@@ -281,11 +283,11 @@ void add_events(CommandLine& line) {
 }
 
 void add_device_reset(CommandLine& line, CLI::App* device) {
-  CLI::App* reset = device->add_subcommand(
-      "reset", "Start a device that has failed anew, and move its tenants back to it");
+  CLI::App* reset =
+      device->add_subcommand("reset", "Restart a failed device and move its tenants back to it");
   reset->footer(
-      "The host serves meanwhile. A device in use is left by its tenants first.\n"
-      "Where it does not come back, the host stays: restart itifd when it suits.\n"
+      "The host serves meanwhile. Tenants still on the device move to the host first.\n"
+      "If the device does not recover, the host keeps serving: restart itifd when convenient.\n"
       "Example:\n  itifctl device reset");
   Context& context = line.context;
   reset->callback([&context] {
@@ -306,14 +308,15 @@ void add_device_reset(CommandLine& line, CLI::App* device) {
 void add_figure_commands(CommandLine& line) {
   add_stats(line);
   CLI::App* drops =
-      line.app.add_subcommand("drops", "What became of datagrams, per worker, tenant and reason");
+      line.app.add_subcommand("drops", "Received, forwarded and dropped datagrams, with reasons");
   drops->footer("Example:\n  itifctl drops");
   add_document(line, drops, "drops", show_drops);
-  CLI::App* device = line.app.add_subcommand("device", "What computes, and why it was chosen");
+  CLI::App* device = line.app.add_subcommand("device", "The compute device, and why it was chosen");
   device->footer("Example:\n  itifctl device");
   add_document(line, device, "device", show_device);
   add_device_reset(line, device);
-  CLI::App* health = line.app.add_subcommand("health", "Whether all is well; exit code 1 if not");
+  CLI::App* health =
+      line.app.add_subcommand("health", "State of the appliance; exit code 1 if not ok");
   health->footer(
       "Examples:\n  itifctl health\n  until itifctl health >/dev/null; do sleep 1; done");
   add_document(line, health, "health", show_health);

@@ -1,5 +1,5 @@
-// itifctl group list, update; profile show, run: the running groups, how they lay out their batches, and
-// the costs that this is chosen by.
+// itifctl group list, update; profile show, run: the running groups, their planners, and the costs
+// that planners use.
 #include <fmt/format.h>
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-// What share of the computed rows was padding.
+// Share of padding in the computed rows.
 std::string padding_cell(const json& group) {
   const double rows = group.value("rows", 0.0);
   if (rows <= 0) return "-";
@@ -49,7 +49,7 @@ std::string ms_cell(const json& ns) {
   return ns.is_number() ? fmt::format("{:.3f}", ns.get<double>() * 1e-6) : "-";
 }
 
-// A table of costs: a row a length, a column a number of requests.
+// A table of costs: one row per length, one column per number of requests.
 std::string cost_table(const json& lengths, const json& numbers, const json& costs,
                        const std::function<const json&(size_t)>& row_of) {
   std::vector<Table::Column> columns = {{"LENGTH", Table::Align::kRight}};
@@ -66,7 +66,8 @@ std::string cost_table(const json& lengths, const json& numbers, const json& cos
   return table.text();
 }
 
-// A row a number of ranges, a column their rows; each cell both costs, the lower one marked.
+// One row per number of ranges, one column per rows of a range. A cell holds both costs; '*' marks
+// the lower one.
 std::string shared_table(const json& counts, const json& rows, const json& shape) {
   std::vector<Table::Column> columns = {{"RANGES", Table::Align::kRight}};
   for (const json& number : rows)
@@ -97,14 +98,14 @@ void print_profile(const json& p) {
   };
   fmt::print("{} on {}\n\n", text_cell(p, "backbone"), text_cell(p, "device"));
   if (array("lengths").empty())
-    fmt::print("It generates: no planner lays out its steps.\n");
+    fmt::print("It generates: its steps use no planner.\n");
   else
-    fmt::print("A: the GEMMs of a pass over one mini-batch, ms, by length and requests\n{}",
+    fmt::print("A: GEMMs of a pass over one mini-batch, ms, by length and number of requests\n{}",
                cost_table(array("lengths"), array("batches"), array("gemm_ns"),
                           [&](size_t l) -> const json& { return array("gemm_ns")[l]; }));
   for (size_t c = 0; c < array("counts").size(); ++c)
     fmt::print(
-        "\nB: over {} mini-batches of different tenants, ms, by length and requests of each\n{}",
+        "\nB: over {} mini-batches of different tenants, ms, by length and requests per batch\n{}",
         array("counts")[c].dump(),
         cost_table(array("lengths"), array("sizes"), array("batched_gemm_ns"),
                    [&](size_t l) -> const json& {
@@ -113,35 +114,33 @@ void print_profile(const json& p) {
                    }));
   for (const json& shape : array("shared_gemms"))
     fmt::print(
-        "\nA GEMM of {} x {} over ranges of different tenants, ms, one after another / side by "
-        "side "
-        "(*: the cheaper)\n{}",
+        "\nA GEMM of {} x {} over ranges of different tenants, ms, sequential / concurrent "
+        "(*: the faster)\n{}",
         text_cell(shape, "n"), text_cell(shape, "k"),
         shared_table(array("range_counts"), array("range_rows"), shape));
 }
 
 void add_group_argument(CLI::App* command, std::string& group) {
-  command->add_option("GROUP", group, "its name, as `itifctl group list` shows it")->required();
+  command->add_option("GROUP", group, "name of the group, from `itifctl group list`")->required();
 }
 
-void add_update(CommandLine& line, CLI::App* groups) {
+void add_group_update(CommandLine& line, CLI::App* groups) {
   struct Options {
     std::string group, planner;
   };
   auto options = std::make_shared<Options>();
   Context& context = line.context;
-  CLI::App* update = groups->add_subcommand("update", "Change a group while it serves");
+  CLI::App* update = groups->add_subcommand("update", "Change a group while it is serving");
   add_group_argument(update, options->group);
   CLI::Option* planner =
-      update->add_option("--planner", options->planner, "how its batches are laid out")->required();
+      update->add_option("--planner", options->planner, "layout of its batches")->required();
   const std::vector<std::string> planners = {"packed", "naive", "turbo", "itif"};
   planner->check(CLI::IsMember(planners))->type_name("PLANNER");
   line.hints[planner] = {ValueHint::Kind::kChoice, planners};
   update->footer(
-      "packed: no padding, the default; naive, turbo and itif pad, for comparison.\n"
-      "Kept over restarts. Example:\n  itifctl group update bert-12x768-12-3072-gelu-1e-12 "
-      "--planner "
-      "itif");
+      "packed (default): no padding. naive, turbo, itif: with padding, for comparison.\n"
+      "Restarts keep the setting. Example:\n"
+      "  itifctl group update bert-12x768-12-3072-gelu-1e-12 --planner itif");
   update->callback([&context, options] {
     context.action = [&context, options] {
       const auto answer = context.call_long(
@@ -150,7 +149,7 @@ void add_update(CommandLine& line, CLI::App* groups) {
       if (context.globals.json)
         context.print_json(*answer);
       else
-        fmt::print("group {} lays out its batches by {}\n", text_cell(*answer, "group"),
+        fmt::print("group {} now uses planner {}\n", text_cell(*answer, "group"),
                    text_cell(*answer, "planner"));
       return static_cast<int>(kDone);
     };
@@ -183,9 +182,9 @@ void add_profile(CommandLine& line, CLI::App* profile, const char* name, const c
 
 void add_group_commands(CommandLine& line) {
   CLI::App* group =
-      line.app.add_subcommand("group", "The running groups of tenants of one backbone");
+      line.app.add_subcommand("group", "List and change groups (tenants with the same backbone)");
   group->require_subcommand(1);
-  CLI::App* list = group->add_subcommand("list", "All groups");
+  CLI::App* list = group->add_subcommand("list", "List all groups");
   list->footer("Example:\n  itifctl group list");
   Context& context = line.context;
   list->callback([&context] {
@@ -199,14 +198,14 @@ void add_group_commands(CommandLine& line) {
       return static_cast<int>(kDone);
     };
   });
-  add_update(line, group);
-  CLI::App* profile = line.app.add_subcommand(
-      "profile", "What the GEMMs of a group's backbone cost on this device");
+  add_group_update(line, group);
+  CLI::App* profile =
+      line.app.add_subcommand("profile", "Costs of the GEMMs of a group's backbone on this device");
   profile->require_subcommand(1);
-  add_profile(line, profile, "show", "The costs that planners and the GEMM scheduler choose by",
+  add_profile(line, profile, "show", "Show the costs that planners and the GEMM scheduler use",
               "profile.show", false);
-  add_profile(line, profile, "run", "Measure them again, while the group serves", "profile.run",
-              true);
+  add_profile(line, profile, "run", "Measure the costs again while the group is serving",
+              "profile.run", true);
 }
 
 }  // namespace itif::ctl

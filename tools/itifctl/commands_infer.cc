@@ -1,4 +1,4 @@
-// itifctl infer: one real request over UDP, as a client would send it.
+// itifctl infer: sends one request over UDP, as a client does.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -39,7 +39,7 @@ struct Options {
   std::string key;
   std::string key_file;
   uint32_t key_epoch = 0;
-  std::string address;  // "HOST", "HOST:PORT" or "[V6]:PORT"; empty: asked of the server
+  std::string address;  // "HOST", "HOST:PORT" or "[V6]:PORT"; empty: the server is asked for it
 };
 
 struct Key {
@@ -51,10 +51,10 @@ Result<Key> parse_key(const std::string& hex, uint16_t epoch, const std::string&
   Key key{.epoch = epoch};
   if (control::from_hex(hex, key.bytes)) return key;
   return fail(Code::kInvalidArgument,
-              where + " is not a key: 32 hex digits, as `itifctl tenant add` printed them");
+              where + " is not a key: give the 32 hex digits that `itifctl tenant add` printed");
 }
 
-// From --key, --key-file, ITIF_KEY or the store, in this order.
+// Takes the key from --key, --key-file, ITIF_KEY or the key store, in this order.
 Result<Key> find_key(const Context& context, const Options& options, const json& tenant) {
   const uint16_t current = tenant.value("key_epoch", uint16_t{0});
   const auto epoch = options.key_epoch != 0 ? static_cast<uint16_t>(options.key_epoch) : current;
@@ -74,11 +74,11 @@ Result<Key> find_key(const Context& context, const Options& options, const json&
   const char* remedy = "pass --key, or make a new one with `itifctl tenant rotate-key`";
   if (!stored || stored->created_unix_ns != tenant.value("created_unix_ns", uint64_t{0}))
     return fail(Code::kNotFound,
-                fmt::format("{} has no key of tenant {}: {}", store.path(), name, remedy));
+                fmt::format("{} has no key for tenant {}: {}", store.path(), name, remedy));
   if (stored->epoch != current && stored->epoch != tenant.value("previous_key_epoch", uint16_t{0}))
     return fail(Code::kNotFound,
-                fmt::format("the key of tenant {} in {} is of epoch {} and the server "
-                            "accepts {}: {}",
+                fmt::format("the key of tenant {} in {} has epoch {}, but the server "
+                            "accepts epoch {}: {}",
                             name, store.path(), stored->epoch, current, remedy));
   return parse_key(stored->key_hex, stored->epoch, store.path());
 }
@@ -91,7 +91,7 @@ json decoded(const client::Answer& answer) {
   return out;
 }
 
-// The result's fields added to `out`. Errors: kCorrupt.
+// Adds the result's fields to `out`. Errors: kCorrupt.
 Status decode(const client::Answer& answer, json& out) {
   if (answer.result_kind == wire::ResultKind::kClasses) {
     ITIF_ASSIGN(const auto classes, client::decode_classes(answer.result));
@@ -246,11 +246,11 @@ int infer(Context& context, const Options& options) {
 void add_infer_command(CommandLine& line) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      line.app.add_subcommand("infer", "Send one real request and print its answer");
+      line.app.add_subcommand("infer", "Send one request over UDP and print its answer");
   add_tenant_argument(line, command, options->tenant);
   CLI::Option* text =
-      command->add_option("TEXT", options->text, "the input; - reads standard input");
-  command->add_option("--pair", options->pair, "second text, for models of text pairs")
+      command->add_option("TEXT", options->text, "input text; - reads standard input");
+  command->add_option("--pair", options->pair, "second text, for models that take text pairs")
       ->type_name("TEXT")
       ->needs(text);
   CLI::Option* ids = command->add_option("--ids", options->ids, "token ids instead of a text")
@@ -264,7 +264,9 @@ void add_infer_command(CommandLine& line) {
                            ->excludes(text)
                            ->excludes(ids);
   line.hints[image] = {ValueHint::Kind::kFile};
-  command->add_option("--channels", options->channels, "of the image: 3 for RGB, 1 for grey [3]")
+  command
+      ->add_option("--channels", options->channels,
+                   "channels of the image: 3 for RGB, 1 for grey [3]")
       ->type_name("N")
       ->check(CLI::IsMember({1, 3}))
       ->needs(image);
@@ -273,27 +275,28 @@ void add_infer_command(CommandLine& line) {
     kinds.emplace_back(wire::result_kind_name(kind));
   line.hints[command
                  ->add_option("--result", options->result,
-                              "kind of result [default: the model's head's]")
+                              "kind of result [the default of the model's head]")
                  ->type_name("KIND")
                  ->check(CLI::IsMember(kinds))] = {ValueHint::Kind::kChoice, kinds};
   command
       ->add_option("--deadline", options->deadline,
-                   "refuse the request if it cannot be answered by then [none]")
+                   "refuse the request if it cannot be answered within TIME [none]")
       ->type_name("TIME")
       ->check(duration_text());
-  command->add_option("--key", options->key, "the tenant's key (others see it in the process list)")
+  command
+      ->add_option("--key", options->key,
+                   "the tenant's key (visible to others in the process list)")
       ->type_name("HEX");
   line.hints[command->add_option("--key-file", options->key_file, "file with the key, mode 0600")
                  ->type_name("FILE")] = {ValueHint::Kind::kFile};
-  command->add_option("--key-epoch", options->key_epoch, "the key's epoch [the current one]")
+  command->add_option("--key-epoch", options->key_epoch, "epoch of the key [current]")
       ->type_name("N")
       ->check(CLI::Range(1, 65535));
-  command->add_option("--address", options->address, "where to send it [asked of the server]")
+  command->add_option("--address", options->address, "destination [the server's data address]")
       ->type_name("HOST[:PORT]");
   command->footer(
-      "The key comes from --key, --key-file, the variable ITIF_KEY, or is the one that `tenant "
-      "add` or\n"
-      "`rotate-key` kept. Examples:\n"
+      "The key is taken from --key, --key-file, the variable ITIF_KEY, or from where `tenant add`\n"
+      "or `tenant rotate-key` saved it. Examples:\n"
       "  itifctl infer sentiment \"a fine film\"\n"
       "  echo \"a fine film\" | itifctl infer sentiment - --deadline 25ms\n"
       "  itifctl infer animals --image heron.jpg\n"

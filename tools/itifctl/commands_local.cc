@@ -1,4 +1,4 @@
-// itifctl keygen, config check, completion: what needs no server.
+// itifctl keygen, config check, completion: commands that need no server.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -32,10 +32,11 @@ void add_keygen(CommandLine& line) {
       line.app.add_subcommand("keygen", "Make a CURVE key pair for control over TCP");
   CLI::Option* file = command
                           ->add_option("FILE", options->path,
-                                       "the pair goes to FILE (0600), the public key to FILE.pub")
+                                       "writes the pair to FILE (0600), the public key to FILE.pub")
                           ->required();
   line.hints[file] = {ValueHint::Kind::kFile};
-  command->add_option("--name", options->name, "whose key it is, for people")->type_name("TEXT");
+  command->add_option("--name", options->name, "comment that says whose key it is")
+      ->type_name("TEXT");
   command->footer(
       "Examples:\n  itifctl keygen /etc/itif/server.key --name appliance-1\n"
       "  itifctl keygen ~/.config/itif/admin.key");
@@ -51,8 +52,8 @@ void add_keygen(CommandLine& line) {
       else
         fmt::print(
             "public key  {}\nkey pair    {}\n"
-            "A server names the file as control.curve_secret_file; a client's line in {}.pub goes "
-            "into the server's control.authorized_keys_file.\n",
+            "For a server: set control.curve_secret_file to the key pair's file. For a client: add "
+            "the line in {}.pub to the server's control.authorized_keys_file.\n",
             public_hex, options->path, options->path);
       return static_cast<int>(kDone);
     };
@@ -61,12 +62,13 @@ void add_keygen(CommandLine& line) {
 
 void add_config(CommandLine& line) {
   auto path = std::make_shared<std::string>();
-  CLI::App* config = line.app.add_subcommand("config", "itifd's configuration file");
+  CLI::App* config = line.app.add_subcommand("config", "Check itifd's configuration file");
   config->require_subcommand(1);
-  CLI::App* check = config->add_subcommand("check", "Read a configuration file as itifd would");
+  CLI::App* check =
+      config->add_subcommand("check", "Read a configuration file as itifd does and report errors");
   line.hints[check->add_option("FILE", *path, "itifd.conf")->required()] = {ValueHint::Kind::kFile};
   check->footer(
-      "Exit code 5 if it is wrong. Example:\n  itifctl config check /etc/itif/itifd.conf");
+      "Exit code 5 if the file is invalid. Example:\n  itifctl config check /etc/itif/itifd.conf");
   Context& context = line.context;
   check->callback([&context, path] {
     context.action = [&context, path] {

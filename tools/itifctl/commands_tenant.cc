@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of `tenant add` and `tenant update`; empty: not given.
+// Settings of `tenant add` and `tenant update`; empty: not given.
 struct Settings {
   std::string model;
   std::string group;
@@ -30,28 +30,30 @@ struct Settings {
 
 void add_settings(CommandLine& line, CLI::App* command, Settings& settings) {
   CLI::Option* model =
-      command->add_option("--model", settings.model, "model directory, on the appliance")
+      command->add_option("--model", settings.model, "model directory on the appliance's machine")
           ->type_name("DIR");
   command
       ->add_option("--slo", settings.slo,
-                   "latency aimed at: bounds batches, misses are counted (25ms, 1s; 0s: none) [0s]")
+                   "latency objective (25ms, 1s; 0s: none): limits batch sizes; misses are counted "
+                   "[0s]")
       ->type_name("TIME")
       ->check(duration_text());
-  settings.weight_option =
-      command->add_option("--weight", settings.weight, "share in the group, 1 to 1000 [1]")
-          ->type_name("N")
-          ->check(CLI::Range(1, 1000));
+  settings.weight_option = command
+                               ->add_option("--weight", settings.weight,
+                                            "weight of its share in the group, 1 to 1000 [1]")
+                               ->type_name("N")
+                               ->check(CLI::Range(1, 1000));
   settings.quota_option = command
                               ->add_option("--quota-rps", settings.quota_rps,
-                                           "requests a second let in, 0: unlimited [0]")
+                                           "accepted requests per second, 0: unlimited [0]")
                               ->type_name("N")
                               ->check(CLI::Range(0u, 1'000'000'000u));
   const std::vector<std::string> auths = {"header", "full", "none"};
   CLI::Option* auth =
       command
           ->add_option("--auth", settings.auth,
-                       "what a datagram's tag covers: header, full (payload too) or none "
-                       "[header]")
+                       "part of a datagram that its tag covers: header, full (payload too) or "
+                       "none [header]")
           ->type_name("KIND")
           ->check(CLI::IsMember(auths));
   line.hints[model] = {ValueHint::Kind::kDirectory};
@@ -60,7 +62,7 @@ void add_settings(CommandLine& line, CLI::App* command, Settings& settings) {
 
 json to_args(const Settings& settings) {
   json args = json::object();
-  // The server wants an absolute path, for its working directory is not ours.
+  // The server needs an absolute path, because its working directory differs from ours.
   if (!settings.model.empty())
     args["model_dir"] = std::filesystem::absolute(settings.model).lexically_normal().string();
   if (!settings.group.empty()) args["group"] = settings.group;
@@ -141,7 +143,7 @@ void print_list(const json& tenants) {
   fmt::print("{}{}", table.text(), notes);
 }
 
-// Keeps a new key for `infer`; that it cannot be kept is no reason to fail, for it was printed.
+// Saves a new key for `infer`. Failing to save it is not an error, because the key is printed.
 std::string keep_key(const Context& context, const json& answer) {
   const json& tenant = answer["tenant"];
   auto store = KeyStore::of_user();
@@ -154,7 +156,7 @@ std::string keep_key(const Context& context, const json& answer) {
         {tenant["name"], tenant["created_unix_ns"], tenant["key_epoch"], answer["key"]});
   }
   if (saved) return "kept in " + store->path();
-  fmt::print(stderr, "itifctl: the key is not kept for `itifctl infer`: {}\n",
+  fmt::print(stderr, "itifctl: the key is not kept for `itifctl infer`, pass it with --key: {}\n",
              saved.error().message);
   return "not kept";
 }
@@ -167,7 +169,7 @@ void print_key(const Context& context, const json& answer, bool save) {
   facts.add("id", text_cell(answer["tenant"], "id"));
   facts.add("key", text_cell(answer, "key"));
   facts.add("key epoch", text_cell(answer["tenant"], "key_epoch"));
-  fmt::print("{}The key is shown this once ({}).\n", facts.text(), where);
+  fmt::print("{}The key is shown only now ({}).\n", facts.text(), where);
 }
 
 int show_changed(const Context& context, const std::expected<json, int>& answer, const char* done) {
@@ -185,12 +187,14 @@ void add_add(CommandLine& line, CLI::App* tenants) {
     bool no_save_key = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = tenants->add_subcommand("add", "Load a model and let its traffic in");
-  command->add_option("NAME", options->name, "a letter, then letters, digits, '.', '_', '-'")
+  CLI::App* command = tenants->add_subcommand("add", "Load a model and serve it as a tenant");
+  command
+      ->add_option("NAME", options->name,
+                   "tenant name: a letter, then letters, digits, '.', '_', '-'")
       ->required();
   add_settings(line, command, *options);
   command->get_option("--model")->required();
-  command->add_option("--group", options->group, "group to join [chosen from the architecture]")
+  command->add_option("--group", options->group, "group to join [the architecture's group]")
       ->type_name("NAME");
   command->add_flag("--no-save-key", options->no_save_key,
                     "do not keep the key for `itifctl infer`");
@@ -211,7 +215,7 @@ void add_add(CommandLine& line, CLI::App* tenants) {
   });
 }
 
-void add_update(CommandLine& line, CLI::App* tenants) {
+void add_tenant_update(CommandLine& line, CLI::App* tenants) {
   struct Options : Settings {
     std::string tenant;
     std::string name;
@@ -219,13 +223,13 @@ void add_update(CommandLine& line, CLI::App* tenants) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      tenants->add_subcommand("update", "Change settings, or swap in another model without a gap");
+      tenants->add_subcommand("update", "Change settings or the model while serving");
   add_tenant_argument(line, command, options->tenant);
   add_settings(line, command, *options);
   command->add_option("--name", options->name, "new name")->type_name("NAME");
   command->add_flag("--reload", options->reload, "load the model directory again");
   command->footer(
-      "What is not given stays. Examples:\n"
+      "Settings that are not given stay unchanged. Examples:\n"
       "  itifctl tenant update sentiment --weight 4 --quota-rps 0\n"
       "  itifctl tenant update sentiment --model /models/bert-sst2-v2");
   Context& context = line.context;
@@ -248,10 +252,10 @@ void add_rotate_key(CommandLine& line, CLI::App* tenants) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      tenants->add_subcommand("rotate-key", "Make a new key; the one before stays valid beside it");
+      tenants->add_subcommand("rotate-key", "Make a new key; the previous one stays valid, too");
   add_tenant_argument(line, command, options->tenant);
   command->add_flag("--drop-previous", options->drop_previous,
-                    "make no new key: end the previous one's validity");
+                    "make no new key, but invalidate the previous one");
   command->add_flag("--no-save-key", options->no_save_key,
                     "do not keep the key for `itifctl infer`");
   command->footer(
@@ -276,7 +280,7 @@ void add_rotate_key(CommandLine& line, CLI::App* tenants) {
 void add_remove(CommandLine& line, CLI::App* tenants) {
   auto tenant = std::make_shared<std::string>();
   CLI::App* command =
-      tenants->add_subcommand("remove", "Answer what was accepted, then free the tenant's weights");
+      tenants->add_subcommand("remove", "Answer accepted requests, then remove the tenant");
   add_tenant_argument(line, command, *tenant);
   command->footer("Example:\n  itifctl tenant remove sentiment");
   Context& context = line.context;
@@ -297,7 +301,7 @@ void add_remove(CommandLine& line, CLI::App* tenants) {
   });
 }
 
-// A command that takes a tenant and changes its state.
+// Adds a command that changes a tenant's state.
 void add_switch(CommandLine& line, CLI::App* tenants, const char* name, const char* op,
                 const char* description, const char* done) {
   auto tenant = std::make_shared<std::string>();
@@ -314,7 +318,7 @@ void add_switch(CommandLine& line, CLI::App* tenants, const char* name, const ch
 
 void add_list_and_show(CommandLine& line, CLI::App* tenants) {
   Context& context = line.context;
-  CLI::App* list = tenants->add_subcommand("list", "All tenants");
+  CLI::App* list = tenants->add_subcommand("list", "List all tenants");
   list->footer(
       "Examples:\n  itifctl tenant list\n  itifctl --json tenant list | jq '.tenants[].name'");
   list->callback([&context] {
@@ -330,7 +334,7 @@ void add_list_and_show(CommandLine& line, CLI::App* tenants) {
   });
 
   auto tenant = std::make_shared<std::string>();
-  CLI::App* show = tenants->add_subcommand("show", "One tenant, its model and its settings");
+  CLI::App* show = tenants->add_subcommand("show", "Show one tenant, its model and its settings");
   add_tenant_argument(line, show, *tenant);
   show->footer("Example:\n  itifctl tenant show sentiment");
   show->callback([&context, tenant] {
@@ -374,11 +378,11 @@ void add_tenant_commands(CommandLine& line) {
   tenants->require_subcommand(1);
   add_add(line, tenants);
   add_list_and_show(line, tenants);
-  add_update(line, tenants);
+  add_tenant_update(line, tenants);
   add_switch(line, tenants, "pause", "tenant.pause",
              "Refuse a tenant's requests; its model stays loaded", "paused");
   add_switch(line, tenants, "resume", "tenant.resume",
-             "Let a paused tenant's requests in; load a failed one again", "resumed");
+             "Accept a paused tenant's requests; load a failed tenant again", "resumed");
   add_rotate_key(line, tenants);
   add_remove(line, tenants);
 }

@@ -32,7 +32,7 @@ _itifctl() {
 compdef _itifctl itifctl
 )";
 
-// The option that `word` names, here or (global options fall through) in a parent.
+// Finds the option named `word` in `app` or, because global options fall through, in a parent.
 const CLI::Option* option_named(const CLI::App* app, const std::string& word) {
   for (; app != nullptr; app = app->get_parent()) {
     if (const CLI::Option* option = app->get_option_no_throw(word)) return option;

@@ -1,5 +1,5 @@
-// Shell completion, decided here and not in shell: `itifctl __complete WORD…` prints the candidates for
-// the last word, one a line, or ":files" or ":dirs"; the scripts only pass words and lines on.
+// Shell completion. `itifctl __complete -- WORD…` prints the candidates for the last word, one per
+// line, or ":files" or ":dirs". The bash and zsh scripts only call it.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,7 +10,7 @@
 
 namespace itif::ctl {
 
-// What an option or positional takes.
+// The kind of value of an option or positional.
 struct ValueHint {
   enum class Kind { kNothing, kTenant, kFile, kDirectory, kChoice };
   Kind kind = Kind::kNothing;
@@ -18,13 +18,13 @@ struct ValueHint {
 };
 using ValueHints = std::map<const CLI::Option*, ValueHint>;
 
-// `words` without the program's name; the last one is being typed and may be empty. `tenants` is asked
-// for names only if they are wanted.
+// Returns the candidates for the last of `words`, which may be empty. `words` excludes the
+// program's name. `tenants` returns tenant names and is called only if they are needed.
 std::vector<std::string> complete(const CLI::App& app, const ValueHints& hints,
                                   const std::vector<std::string>& words,
                                   const std::function<std::vector<std::string>()>& tenants);
 
-// "bash" or "zsh".
+// shell: "bash" or "zsh".
 std::string completion_script(const std::string& shell);
 
 }  // namespace itif::ctl

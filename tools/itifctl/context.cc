@@ -42,7 +42,7 @@ void Context::print_json(const json& document) const {
 
 uint64_t Context::timeout_ns(uint64_t otherwise) const {
   if (globals.timeout.empty()) return otherwise;
-  return parse_duration_ns(globals.timeout).value_or(otherwise);  // checked when it was parsed
+  return parse_duration_ns(globals.timeout).value_or(otherwise);  // the command line was checked
 }
 
 std::expected<control::Client*, int> Context::client() {

@@ -1,5 +1,5 @@
-// What every command of itifctl shares: the global options, the connection, how results and errors
-// are told, exit codes.
+// Shared by all commands of itifctl: global options, the connection, printing of results and
+// errors, exit codes.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace itif::ctl {
 
-// docs/control.md lists them: scripts depend on the numbers.
+// Documented in docs/control.md. Do not change the numbers: scripts depend on them.
 enum ExitCode : int {
   kDone = 0,
   kRefused = 1,
@@ -29,11 +29,11 @@ struct Globals {
   std::string endpoint = "ipc:///run/itif/control.sock";
   std::string server_key;       // hex or .pub file
   std::string client_key_file;  // made by keygen
-  std::string timeout;          // "10s"; empty: the command's own
+  std::string timeout;          // "10s"; empty: the command's default
   bool json = false;
 };
 
-// How long to wait for an answer, unless --timeout says otherwise.
+// Default timeouts of an answer; --timeout overrides them.
 constexpr uint64_t kQuickTimeoutNs = 10'000'000'000;
 constexpr uint64_t kLoadTimeoutNs = 600'000'000'000;  // between two progress messages
 
@@ -44,15 +44,16 @@ class Context {
   Globals globals;
   std::function<int()> action;  // the chosen command; returns the exit code
 
-  // Calls the server. On failure the error has been told and the exit code is returned.
+  // Calls the server. On failure prints the error and returns the exit code.
   std::expected<nlohmann::json, int> call(const std::string& op, const nlohmann::json& args = {},
                                           uint64_t timeout_ns = kQuickTimeoutNs);
-  // The same with a progress display, for operations that load a model.
+  // As call(), with a progress display, for operations that load a model.
   std::expected<nlohmann::json, int> call_long(const std::string& op, const nlohmann::json& args);
 
-  // "itifctl: message" on standard error, or {"error":…} on standard output with --json.
+  // Prints "itifctl: message" to standard error, or {"error":…} to standard output with --json.
+  // Returns exit_code.
   int fail(int exit_code, const Error& error) const;
-  // One JSON document, indented; with --json only.
+  // Prints an indented JSON document. For --json only.
   void print_json(const nlohmann::json& document) const;
   uint64_t timeout_ns(uint64_t otherwise) const;
   const Clock& clock() const { return clock_; }
@@ -68,7 +69,7 @@ class Context {
   std::unique_ptr<control::Client> client_;
 };
 
-// Text of the server's, safe on a terminal: control characters become '?'.
+// Makes a server's text safe on a terminal: control characters become '?'.
 std::string printable(const std::string& text);
 
 }  // namespace itif::ctl

@@ -28,11 +28,11 @@ Result<json> read(const std::string& path) {
   json document = json::parse(*text, nullptr, false);
   const bool good = document.is_object() && document.value("v", json()) == 1 &&
                     document.contains("keys") && document["keys"].is_object();
-  if (!good) return fail(Code::kCorrupt, path + " is not a key file of itifctl's: move it away");
+  if (!good) return fail(Code::kCorrupt, path + " is not a key file of itifctl: move it away");
   return document;
 }
 
-// Reads, changes and writes the file while no other itifctl does.
+// Reads, changes and writes the file under a lock.
 Status edit(const std::string& path, const std::function<void(json& keys)>& change) {
   ITIF_TRY(control::make_private_directory(path.substr(0, path.rfind('/'))));
   const std::string lock_path = path + ".lock";
@@ -53,8 +53,7 @@ Result<KeyStore> KeyStore::of_user() {
   const char* home = std::getenv("HOME");
   if (home != nullptr && home[0] == '/')
     return KeyStore(std::string(home) + "/.config/itif/keys.json");
-  return fail(Code::kNotFound,
-              "HOME is not set: there is no place to keep keys; pass --key or ITIF_KEY");
+  return fail(Code::kNotFound, "HOME is not set, so keys cannot be stored: pass --key or ITIF_KEY");
 }
 
 Result<std::optional<StoredKey>> KeyStore::find(const std::string& endpoint,
@@ -68,7 +67,7 @@ Result<std::optional<StoredKey>> KeyStore::find(const std::string& endpoint,
                      entry.at("key")};
   } catch (const json::exception&) {
     return fail(Code::kCorrupt,
-                fmt::format("{}: the entry of tenant {} is damaged: remove it, and pass "
+                fmt::format("{}: the entry of tenant {} is damaged: remove it and pass "
                             "--key",
                             path_, tenant_id));
   }

@@ -1,10 +1,11 @@
-// Tenants' keys on the admin's side, so that `itifctl infer` works after `tenant add` without copying
-// a key about: $XDG_CONFIG_HOME/itif/keys.json (~/.config/…), mode 0600.
+// Stores tenants' keys for the administrator, so that `itifctl infer` works after `tenant add`
+// without passing a key: $XDG_CONFIG_HOME/itif/keys.json (or ~/.config/itif/keys.json), mode 0600.
 //
 //   {"v":1, "keys":{"<control endpoint>":{"<tenant id>":
 //      {"name":…, "created_unix_ns":…, "epoch":…, "key":"<32 hex digits>"}}}}
 //
-// By id, for names change; with the time of creation, for ids start anew if a registry is thrown away.
+// Keys are found by id, because names can change. The time of creation tells tenants with the same
+// id apart: a new registry reuses ids.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace itif::ctl {
 
 struct StoredKey {
   std::string name;
-  uint64_t created_unix_ns = 0;  // the tenant, not the key
+  uint64_t created_unix_ns = 0;  // creation of the tenant, not of the key
   uint16_t epoch = 0;
   std::string key_hex;
 };
@@ -25,7 +26,7 @@ struct StoredKey {
 class KeyStore {
  public:
   explicit KeyStore(std::string path) : path_(std::move(path)) {}
-  // The user's. Errors: kNotFound (neither XDG_CONFIG_HOME nor HOME is set).
+  // The user's key store. Errors: kNotFound (neither XDG_CONFIG_HOME nor HOME is set).
   static Result<KeyStore> of_user();
 
   // Errors: kPermission (others can read the file), kCorrupt.

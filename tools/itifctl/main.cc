@@ -25,25 +25,26 @@ void add_globals(CommandLine& line) {
       ->envname("ITIF_ENDPOINT")
       ->capture_default_str();
   line.hints[app.add_option("--server-key", globals.server_key,
-                            "tcp: the server's public key, hex or .pub file")
+                            "tcp only: the server's public key, in hex or a .pub file")
                  ->type_name("KEY")
                  ->envname("ITIF_SERVER_KEY")] = {ValueHint::Kind::kFile};
   line.hints[app.add_option("--client-key-file", globals.client_key_file,
-                            "tcp: our key file, made by `itifctl keygen`")
+                            "tcp only: your key file, made by `itifctl keygen`")
                  ->type_name("FILE")
                  ->envname("ITIF_CLIENT_KEY_FILE")] = {ValueHint::Kind::kFile};
   app.add_option("--timeout", globals.timeout,
-                 "wait so long for an answer [10s; 10m while a model loads]")
+                 "longest wait for an answer [10s; 10m while a model loads]")
       ->type_name("TIME")
       ->check(duration_text());
-  app.add_flag("--json", globals.json, "JSON for programs instead of tables");
+  app.add_flag("--json", globals.json, "print JSON for programs instead of tables");
 }
 
-// The words after "__complete --". Standard error is the shell's: nothing must go there.
+// Completes the words after "__complete --". Must not write to standard error, which the shell
+// shows.
 int print_completions(const CommandLine& line, std::span<char*> arguments) {
   std::vector<std::string> words(arguments.begin(), arguments.end());
   Context& context = line.context;
-  // CLI11 does not parse here, for the line is not finished: what the server needs is picked out.
+  // CLI11 cannot parse an unfinished line: find only the options of the connection.
   if (const char* endpoint = std::getenv("ITIF_ENDPOINT")) context.globals.endpoint = endpoint;
   if (const char* key = std::getenv("ITIF_SERVER_KEY")) context.globals.server_key = key;
   if (const char* file = std::getenv("ITIF_CLIENT_KEY_FILE"))
@@ -76,7 +77,7 @@ int run(int argc, char** argv) {
   ValueHints hints;
   CommandLine line{app, context, hints};
   app.require_subcommand(1);
-  app.fallthrough();  // global options may stand after the command too
+  app.fallthrough();  // accepts global options after the command, too
   app.set_version_flag("--version", std::string("itifctl ") + ITIF_VERSION);
   add_globals(line);
   add_tenant_commands(line);
@@ -85,7 +86,7 @@ int run(int argc, char** argv) {
   add_drain_commands(line);
   add_infer_command(line);
   add_local_commands(line);
-  // Last, for subcommands inherit what stands when they are made.
+  // After all subcommands are made: they would inherit the footer.
   app.footer(
       "Exit codes: 0 done, 1 refused, 2 usage, 3 unreachable, 4 timed out, 5 local file.\n"
       "Examples:\n"
@@ -105,7 +106,7 @@ int run(int argc, char** argv) {
                  printable(unknown[0]));
       return kUsage;
     }
-    // 0 for --help and --version; CLI11 numbers its errors otherwise than we do.
+    // CLI11 returns 0 for --help and --version; its error numbers differ from ours.
     return app.exit(e) == 0 ? kDone : kUsage;
   }
   return context.action ? context.action() : kUsage;

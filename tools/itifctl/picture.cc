@@ -26,7 +26,7 @@ bool begins_with(const std::string& bytes, const unsigned char (&magic)[N]) {
   return bytes.size() >= N && std::memcmp(bytes.data(), magic, N) == 0;
 }
 
-// The prefix, and room for the pixels behind it.
+// Returns the prefix followed by space for the pixels.
 Result<std::vector<std::byte>> payload_for(const std::string& path, uint64_t height, uint64_t width,
                                            uint32_t channels) {
   wire::ImagePrefix prefix;
@@ -36,9 +36,9 @@ Result<std::vector<std::byte>> payload_for(const std::string& path, uint64_t hei
               .channels = static_cast<uint16_t>(channels)};
   const uint32_t bytes = wire::image_payload_bytes(wire::PayloadKind::kImageU8, prefix);
   if (bytes == 0)
-    return fail(Code::kResourceExhausted,
-                fmt::format("{}: {}x{} pixels are more than a request of 16 MiB holds", path,
-                            height, width));
+    return fail(
+        Code::kResourceExhausted,
+        fmt::format("{}: {}x{} pixels do not fit in a request of 16 MiB", path, height, width));
   std::vector<std::byte> payload(bytes);
   std::memcpy(payload.data(), &prefix, sizeof prefix);
   return payload;
@@ -55,7 +55,7 @@ Result<std::vector<std::byte>> read_png(const std::string& path, const std::stri
   if (png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()) == 0) return corrupt();
   ITIF_ASSIGN(std::vector<std::byte> payload,
               payload_for(path, image.height, image.width, channels));
-  // With its alpha, which is then left out: libpng itself would blend it with a background.
+  // Reads alpha, too, and drops it below: without it libpng would blend with a background.
   image.format = channels == 1 ? PNG_FORMAT_GA : PNG_FORMAT_RGBA;
   std::vector<png_byte> pixels(PNG_IMAGE_SIZE(image));
   if (png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr) == 0) return corrupt();
@@ -65,9 +65,9 @@ Result<std::vector<std::byte>> read_png(const std::string& path, const std::stri
   return payload;
 }
 
-// libjpeg reports errors by calling this, and must not be returned to.
+// libjpeg's error callbacks. on_error() must not return.
 struct JpegErrors {
-  jpeg_error_mgr manager;  // first: libjpeg hands it back as this
+  jpeg_error_mgr manager;  // must be first: on_error() casts it to JpegErrors
   std::jmp_buf escape;
   char message[JMSG_LENGTH_MAX];
 
@@ -76,13 +76,14 @@ struct JpegErrors {
     info->err->format_message(info, self->message);
     std::longjmp(self->escape, 1);
   }
-  // Warnings are libjpeg's to repair, but for a file that ends early.
+  // Ignores warnings, which libjpeg repairs, except a file that ends early.
   static void on_message(j_common_ptr info, int level) {
     if (level < 0 && info->err->msg_code == JWRN_JPEG_EOF) on_error(info);
   }
 };
 
-// Only plain data in here: longjmp passes destructors by. `open` sizes the payload; false: it has failed.
+// Holds only plain data, because longjmp skips destructors. `open` allocates the payload. Returns
+// false on an error.
 template <class Open>
 bool decode_jpeg(const std::string& bytes, uint32_t channels, JpegErrors& errors,
                  const Open& open) {

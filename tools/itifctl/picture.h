@@ -1,5 +1,5 @@
-// PNG and JPEG files as image_u8 payloads. libpng and libjpeg read them: strangers' files are theirs to
-// survive, not ours.
+// Reads PNG and JPEG files as image_u8 payloads. libpng and libjpeg decode them, because they are
+// hardened against malicious files.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,10 @@
 
 namespace itif::ctl {
 
-// The payload of an image_u8 request: the prefix, then RGB, or grey if `channels` is 1; transparency is left
-// out, as by Pillow's convert("RGB"). REQUIRES: channels is 1 or 3. Errors: kNotFound, kUnsupported (neither PNG nor JPEG), kCorrupt,
-// kResourceExhausted (larger than a request can be).
+// Returns the payload of an image_u8 request: the prefix, then RGB, or grey if `channels` is 1.
+// Drops transparency, as Pillow's convert("RGB") does. REQUIRES: channels is 1 or 3. Errors:
+// kNotFound, kUnsupported (neither PNG nor JPEG), kCorrupt, kResourceExhausted (larger than a
+// request can be).
 Result<std::vector<std::byte>> read_picture(const std::string& path, uint32_t channels);
 
 }  // namespace itif::ctl

@@ -31,7 +31,8 @@ void ProgressDisplay::show(const std::string& stage, double fraction) {
     drawn_ = true;
     return;
   }
-  // A loader names a stage for every tensor: the fraction decides, and starts anew if it falls.
+  // Prints by fraction only, because a loader reports a stage per tensor. A smaller fraction starts
+  // again.
   const int quarter = static_cast<int>(clamped * 4);
   if (quarter == quarter_) return;
   quarter_ = quarter;

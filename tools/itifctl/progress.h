@@ -1,5 +1,4 @@
-// Progress of long work on standard error: a bar that is redrawn on a terminal, otherwise a line for
-// each quarter.
+// Shows progress on standard error: a bar on a terminal, otherwise a line per quarter.
 #pragma once
 
 #include <string>

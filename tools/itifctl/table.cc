@@ -18,7 +18,7 @@ using nlohmann::json;
 constexpr const char* kNothing = "-";
 constexpr size_t kGap = 2;
 
-// Columns on a terminal, as good as code points tell.
+// Approximate width on a terminal: the number of code points.
 size_t width_of(const std::string& text) {
   return static_cast<size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));

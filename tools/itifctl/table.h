@@ -1,4 +1,4 @@
-// Aligned columns for people. Numbers to the right, text to the left.
+// Text tables with aligned columns.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ class Table {
   };
 
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  // REQUIRES: a cell for each column. Cells are made printable.
+  // Adds a row; control characters in cells become '?'. REQUIRES: a cell for each column.
   void add(std::vector<std::string> cells);
-  // Lines end in '\n' and have no blanks before it.
+  // Lines end in '\n' and have no trailing blanks.
   std::string text() const;
 
  private:
@@ -27,7 +27,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// "name  value" lines.
+// Aligned lines of "name  value".
 class Facts {
  public:
   void add(std::string name, std::string value);
@@ -37,12 +37,12 @@ class Facts {
   std::vector<std::pair<std::string, std::string>> lines_;
 };
 
-// Fields of the server's documents as cells; "-" for one that is missing or of another type.
+// Formats a field of a server document as a cell; "-" if it is missing or has another type.
 std::string text_cell(const nlohmann::json& object, const char* field);
 std::string count_cell(const nlohmann::json& object, const char* field);  // 1,234,567
 std::string rate_cell(const nlohmann::json& object, const char* field);   // 1,234.5
-std::string duration_cell(const nlohmann::json& object,
-                          const char* field);  // ns → "9.8 ms"; 0: "-"
+// ns → "9.8 ms"; 0: "-"
+std::string duration_cell(const nlohmann::json& object, const char* field);
 std::string bytes_cell(const nlohmann::json& object, const char* field);
 std::string time_cell(const nlohmann::json& object, const char* field);  // unix ns → local time
 

@@ -1,10 +1,10 @@
-# Configures, starts and asks an itifd in the server namespace. Sourced after run.sh.
+# Configures and starts an itifd in the server namespace. Sourced after run.sh.
 #
 # REQUIRES: an open run. Sets: itifd_pid, ITIF_ENDPOINT for itifctl.
 
 itifd_pid=""
 
-# Not functions that print them: Debian 12's bash may fail to run a trap inside a command substitution.
+# Variables, not functions that print paths: Debian 12's bash may fail to run a trap inside a command substitution.
 itifd_program=$source_root/build/app/itifd
 itifctl_program=$source_root/build/tools/itifctl/itifctl
 loadgen_program=$source_root/build/tools/itif-loadgen/itif-loadgen
@@ -35,11 +35,11 @@ CONF
 # Starts itifd and waits until it answers. Fails if it does not.
 appliance_start() {
   local waited=0
-  # setsid: an interrupt typed at the terminal is for us; we stop itifd ourselves.
+  # setsid: an interrupt from the terminal must not reach itifd; we stop it ourselves.
   setsid ip netns exec "$server_namespace" "$itifd_program" --config "$run_directory/itifd.conf" \
     >"$run_directory/itifd.log" 2>&1 </dev/null &
   itifd_pid=$!
-  disown "$itifd_pid"  # or bash would report its death in words of its own
+  disown "$itifd_pid"  # keeps bash from reporting its end
   run_note itifd "$itifd_pid" "$(process_start "$itifd_pid")"
   until "$itifctl_program" health >/dev/null 2>&1; do
     if ! kill -0 "$itifd_pid" 2>/dev/null || [ $waited -ge 600 ]; then return 1; fi

@@ -1,7 +1,7 @@
 # Configures and builds a build directory. Sourced after common.sh.
 
 # build_tree DIRECTORY "MESON OPTIONS" [TARGET…]   (no target: everything)
-# Fails, having said why, if it cannot be built.
+# Prints why and fails if it cannot be built.
 build_tree() {
   local directory=$source_root/$1 options=$2 lock status=0
   shift 2
@@ -21,7 +21,7 @@ build_tree() {
 configure() {
   local directory=$1 options=$2 how=""
   if [ -f "$directory/build.ninja" ] && ! grep -qsF "\"source\": \"$source_root\"" "$directory/meson-info/meson-info.json"; then
-    say "${directory##*/} was made for a source tree elsewhere: configuring it anew"
+    say "${directory##*/} was made for another source tree: configuring it again"
     how=--wipe
   elif [ -f "$directory/build.ninja" ] && [ "$(cat "$directory/options" 2>/dev/null)" != "$options" ]; then
     how=--reconfigure

@@ -1,26 +1,26 @@
-# Lays out what tools/make-bundle packs. Sourced after common.sh.
+# Makes the tree that tools/make-bundle packs. Sourced after common.sh.
 #
-#   bin/NAME              tools/lib/launcher.c, which executes
-#   libexec/NAME          the program, with
-#   libexec/machine/NAME  a link to the machine's dynamic loader, for when that is new enough, or
-#   libexec/loader/NAME   a link to ours in
+#   bin/NAME              tools/lib/launcher.c, which executes libexec/NAME by one of the two loaders
+#   libexec/NAME          the program
+#   libexec/machine/NAME  a link to the machine's dynamic loader, used if it is new enough
+#   libexec/loader/NAME   a link to the bundle's loader in lib/c/
 #   lib/c/                the C library
-#   lib/                  every other library under the name by which it is asked for, DPDK's drivers among them
-#   tests/NAME            as bin/NAME, of test programs
-#   bin/itif-gpu-check    tools/gpu-check, which executes them; they read
-#   tests/data/
+#   lib/                  all other libraries, under the names by which programs load them, and DPDK's drivers
+#   tests/NAME            like bin/NAME, for test programs
+#   bin/itif-gpu-check    tools/gpu-check, which runs the tests
+#   tests/data/           data of the tests
 #   conf/ share/doc/ COMMIT LICENSE README.txt
 
-# They come from the machine that it runs on.
+# Libraries that the target machine provides.
 bundle_left_out='^lib(cuda|cublas|cudnn|nvidia|nvrtc|nvJitLink)'
 
-# Parts of the C library that ours do not ask for, but the GPU driver's may: older systems' do not fit our own.
+# Parts of the C library that our programs do not load but the GPU driver may. An older system's would not fit ours.
 bundle_c_library=(libdl.so.2 libpthread.so.0 librt.so.1 libresolv.so.2 libutil.so.1)
-# All parts that there may be. They fit only each other and their loader.
+# All parts of the C library. They work only together and with their loader.
 bundle_is_c_library='^(ld-linux-x86-64|lib(c|m|mvec|dl|pthread|rt|resolv|util|anl|nss_[a-z]+))\.so\.'
 
 # bundle_make TREE PROGRAM… [-- TEST_PROGRAM…]
-# REQUIRES: programs that run here.
+# REQUIRES: the programs run on this machine.
 bundle_make() {
   local tree=$1 folder=bin path drivers=()
   shift
@@ -39,7 +39,7 @@ bundle_make() {
   bundle_add_texts "$tree"
 }
 
-# "NAME PATH" of the libraries that OBJECT… need, each once; the name is what they are asked for by.
+# bundle_libraries OBJECT…: prints "NAME PATH" of each library that the objects need; programs load it by NAME.
 bundle_libraries() {
   local lines missing
   lines=$(ldd "$@" 2>/dev/null | awk -v left_out="$bundle_left_out" '
@@ -52,7 +52,7 @@ bundle_libraries() {
   printf '%s\n' "$lines"
 }
 
-# Sets `drivers`, the paths of what bundle-drivers.txt lists, and driver_folder, where EAL looks for them.
+# Sets `drivers`, the paths of the drivers in bundle-drivers.txt, and driver_folder, EAL's folder of drivers.
 bundle_find_drivers() {
   local eal name names
   eal=$(bundle_libraries "$1" | awk '$1 ~ /^librte_eal\.so\./ {print $2}')
@@ -62,11 +62,11 @@ bundle_find_drivers() {
   mapfile -t names < <(sed -e 's/#.*//' -e 's/[[:space:]]//g' -e '/^$/d' "$source_root/tools/lib/bundle-drivers.txt")
   for name in "${names[@]}"; do
     drivers+=("$driver_folder/librte_$name.so.${eal##*.so.}")
-    [ -f "${drivers[-1]}" ] || die "${drivers[-1]} is not there, a driver that tools/lib/bundle-drivers.txt lists"
+    [ -f "${drivers[-1]}" ] || die "${drivers[-1]} is missing, a driver that tools/lib/bundle-drivers.txt lists"
   done
 }
 
-# Both kinds of launcher, in DIRECTORY.
+# bundle_compile_launchers DIRECTORY: compiles launcher and launcher-dpdk.
 bundle_compile_launchers() {
   local directory=$1 names=("${drivers[@]##*/}") source=$source_root/tools/lib/launcher.c
   local command=(cc -static -Os -s -Wall -Wextra "$source" -o)
@@ -86,7 +86,7 @@ bundle_add_program() {
   ln -s /lib64/ld-linux-x86-64.so.2 "$tree/libexec/machine/$name"
   libraries=$(bundle_libraries "$3")
   case $libraries in *librte_eal.so.*) launcher="launcher-dpdk" ;; esac
-  ln "${tree%/*}/$launcher" "$tree/$2/$name"  # one file of many names, in the archive too
+  ln "${tree%/*}/$launcher" "$tree/$2/$name"  # hard links: one copy, in the archive, too
 }
 
 # bundle_add_libraries TREE [OBJECT | --]…
@@ -111,21 +111,21 @@ bundle_add_libraries() {
   bundle_add_licences "$tree" "${lines//$'\n'/ }"
 }
 
-# On a machine with DPDK installed as here, EAL would load that folder's drivers besides those of the bundle, each
-# a second time. A folder without a name is none to it.
+# Clears the drivers' folder in librte_eal. On a machine with DPDK in the same folder, EAL would load those drivers in
+# addition to the bundle's. An empty name makes EAL load none.
 bundle_forget_driver_folder() {
-  [ "$(grep -zaxcF "$driver_folder" "$1")" = 1 ] || die "${1##*/} does not hold the name of its drivers' folder once"
+  [ "$(grep -zaxcF "$driver_folder" "$1")" = 1 ] || die "${1##*/} does not contain its drivers' folder exactly once"
   sed -z -i "s|^$driver_folder\$|\\x00${driver_folder:1}|" "$1"
-  if grep -zaxqF "$driver_folder" "$1"; then die "${1##*/} still has the name of its drivers' folder"; fi
+  if grep -zaxqF "$driver_folder" "$1"; then die "${1##*/} still contains its drivers' folder"; fi
 }
 
-# bundle_add_licences TREE "NAME PATH NAME PATH…": of the Debian packages that the libraries are from, and of those
-# that are compiled into programs.
+# bundle_add_licences TREE "NAME PATH NAME PATH…": adds the licences of the libraries' Debian packages, and of those
+# that are compiled into the programs.
 bundle_add_licences() {
   local tree=$1 paths=() packages package path copyright
   # shellcheck disable=SC2086  # names and paths are words
   for path in $(printf '%s\n' $2 | grep / | xargs realpath); do
-    paths+=("$path" "${path#/usr}")  # dpkg knows a file by one of the two
+    paths+=("$path" "${path#/usr}")  # dpkg lists a file under one of the two
   done
   packages=$({
     dpkg-query -S "${paths[@]}" 2>/dev/null |
@@ -144,7 +144,7 @@ bundle_add_licences() {
       head -n 1 >>"$tree/share/doc/packages.txt"
   done
   cp -RL /usr/share/common-licenses "$tree/share/doc/common-licenses"
-  # The launcher is linked with the C library statically: its source lets it be linked with another.
+  # The launcher is linked with the C library statically: with its source it can be linked with another.
   install -m 644 "$source_root/tools/lib/launcher.c" "$tree/share/doc/launcher.c"
 }
 
@@ -155,7 +155,7 @@ bundle_add_gpu_check() {
   cp -R "$source_root"/tests/data/{goldens,generation} "$1/tests/data"
   cat >>"$1/README.txt" <<'TEXT'
 
-  bin/itif-gpu-check        runs the GPU's tests, serves on it, and writes results/GPU/DATE.md; --help says what it needs
+  bin/itif-gpu-check        tests and measures the GPU and writes results/GPU/DATE.md; --help lists its needs
 TEXT
 }
 
@@ -165,15 +165,16 @@ bundle_add_texts() {
   install -m 644 "$source_root/conf/itifd.conf" "$1/conf/itifd.conf"
   cp -R "$source_root/conf/examples" "$1/conf/examples"
   cat >"$1/README.txt" <<TEXT
-itif $version: a network appliance for transformer inference, for any x86-64 Linux. Nothing is installed: run it here.
+itif $version: a network appliance for transformer inference, for any x86-64 Linux. Run it from this folder, without
+installing anything.
 
-  bin/itifd --config FILE   the appliance; conf/itifd.conf explains every key, conf/examples/ has a file a kind of port
+  bin/itifd --config FILE   the appliance; conf/itifd.conf explains every key, conf/examples/ has one file per port type
   bin/itifctl --help        administration
-  bin/itif-*                models of random weights, models without a network, load, measurements: each has --help
+  bin/itif-*                random models, models without a network, load, measurements: each has --help
 
-The folder may be moved; links to bin/ may stand on PATH. lib/ has all libraries and DPDK's drivers, lib/c/ the C
-library, for machines whose own is older. A GPU's libraries are this machine's: those that its loader does not find by
-itself, name in LD_LIBRARY_PATH.
-share/doc/ has the libraries' licences; packages.txt there names the Debian packages, with sources, that they are from.
+You can move the folder, and put links to bin/ on PATH. lib/ has all libraries and DPDK's drivers; lib/c/ has a C
+library for machines with an older one. The GPU's libraries must be on this machine: if its loader does not find them,
+add their folder to LD_LIBRARY_PATH.
+share/doc/ has the libraries' licences; packages.txt there lists their Debian packages and sources.
 TEXT
 }

@@ -1,7 +1,7 @@
-# What tools/quickstart and tools/run-tests share. Sourced, never run.
+# Functions shared by tools/quickstart, tools/run-tests and tools/make-bundle. Sourced, never run.
 #
-# Sets: program (for messages), source_root. Debian's own tools come first on PATH, so that a Python or
-# compiler wrapper installed elsewhere cannot change what is built.
+# Sets: program (for messages), source_root. Debian's own tools come first on PATH, so that a Python or compiler
+# wrapper installed elsewhere cannot change the build.
 
 program=${0##*/}
 source_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -11,7 +11,7 @@ unset PYTHONPATH PYTHONHOME
 
 say() { printf '%s: %s\n' "$program" "$*"; }
 
-# One line on standard error, and the end.
+# Prints one line to standard error and exits.
 die() {
   printf '%s: %s\n' "$program" "$*" >&2
   exit 1
@@ -19,16 +19,16 @@ die() {
 
 is_root() { [ "$(id -u)" -eq 0 ]; }
 
-# The comment at the top of the calling program.
+# Prints the comment at the top of the calling program.
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; }
 
 # ---- Ending early ----------------------------------------------------------------------------------
 child_pid=""
 
-# rest SECONDS, without a process that a signal would have to end, too.
+# rest SECONDS: sleeps without starting a process.
 rest() { read -rt "$1" -u "$never" || true; }
 
-# Whether a child runs. Not `kill -0`: while a trap is at work bash takes no notice of children's ends.
+# Succeeds while a child runs. Not `kill -0`, because inside a trap bash does not reap children.
 is_running() {
   local stat
   { read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 1
@@ -36,31 +36,31 @@ is_running() {
   [ "${stat%% *}" != Z ]
 }
 
-# Runs a program that ends when a signal ends us: bash itself would first wait for it, and a SIGKILL
-# would leave it alone. Its output goes to the file that `output` names, if any; ours does not, so that what
-# we say when we are interrupted is seen.
+# Runs a program that ends when a signal ends us. A plain call would make bash wait for it first, and a SIGKILL would
+# leave it running. Its output goes to FILE, if given; our own output does not, so that messages after an interrupt are
+# visible.
 #   [output=FILE] interruptible PROGRAM…
 output=""
-exec {never}<> <(:)  # nothing ever comes of it
+exec {never}<> <(:)  # a pipe from which nothing can be read
 interruptible() {
   local status=0
   (
     exec {never}<&-
     [ -z "$output" ] || exec >"$output" 2>&1
     trap - HUP INT QUIT PIPE TERM  # a shell's background processes ignore the keyboard otherwise
-    # The kernel tells it when we die; if we died before that was asked for, its parent is another.
+    # The kernel ends the program when we die. If we died before setpriv asked for that, its parent has changed.
     exec setpriv --pdeathsig TERM -- sh -c '[ "$PPID" -eq "$0" ] || exit 1; exec "$@"' "$$" "$@"
   ) &
   child_pid=$!
-  # `wait` alone misses a signal that comes just before it blocks, and sits the program out.
+  # `wait` alone would miss a signal that comes just before it blocks, and wait for the program's end.
   while is_running "$child_pid"; do rest 0.2; done
   wait "$child_pid" || status=$?
   child_pid=""
   return "$status"
 }
 
-# on_end FUNCTION: calls FUNCTION STATUS exactly once at the end, whichever way it comes (SIGKILL apart);
-# no further signal disturbs it.
+# on_end FUNCTION: calls FUNCTION STATUS exactly once at the end, except after SIGKILL. Signals are ignored during the
+# call.
 on_end() {
   end_function=$1
   trap end_now EXIT
@@ -76,7 +76,7 @@ end_now() {
   trap '' HUP INT QUIT PIPE TERM
   trap - EXIT
   set +e
-  # Again and again: one that has just been forked takes the first for its shell's.
+  # Repeats the signal, because a child that was just forked may still have the shell's trap.
   while [ -n "$child_pid" ] && is_running "$child_pid"; do
     kill -TERM "$child_pid" 2>/dev/null
     rest 0.2
@@ -86,7 +86,7 @@ end_now() {
   exit "$status"
 }
 
-# Runs a program with its output in a log; shows the log's tail if it fails.
+# Runs a program with its output in a log; prints the end of the log if it fails.
 #   logged LOG PROGRAM…
 logged() {
   local log=$1
@@ -97,14 +97,14 @@ logged() {
   return 1
 }
 
-# Gives what was made under sudo to who called it, so that the next build without sudo can use it.
+# Makes the caller of sudo the owner of files, so that the next build without sudo can use them.
 give_to_caller() {
   if is_root && [ -n "${SUDO_UID:-}" ] && [ "$SUDO_UID" != 0 ]; then
     chown -R "$SUDO_UID:${SUDO_GID:-$SUDO_UID}" "$@"
   fi
 }
 
-# Parallel jobs: one a core, and a gigabyte of memory for each.
+# Prints the number of parallel jobs: one per core, limited to one per GiB of available memory.
 build_jobs() {
   local cores memory_gib
   cores=$(nproc)

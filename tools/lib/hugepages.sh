@@ -1,17 +1,17 @@
 # Reserves 2 MiB hugepages for a run and gives them back. Sourced after common.sh.
 #
-# A run adds as many pages as it needs and takes back as many, so that runs side by side do not take each
-# other's; only where the kernel has no more does it use those that are there.
+# A run adds the pages that it needs and removes the same number, so that concurrent runs do not take each other's
+# pages. It uses existing free pages only if the kernel cannot add enough.
 # Sets: hugepages_ready (yes | no), hugepages_why (when no).
 
 hugepages_sysfs=/sys/kernel/mm/hugepages/hugepages-2048kB
 hugepages_ready=no
 hugepages_why=""
 
-# hugepages_prepare PAGES DIRECTORY: mounts a hugetlbfs of our own on DIRECTORY, which run_remove unmounts.
+# hugepages_prepare PAGES DIRECTORY: mounts a separate hugetlbfs on DIRECTORY; run_remove unmounts it.
 hugepages_prepare() {
   if [ ! -w "$hugepages_sysfs/nr_hugepages" ]; then
-    hugepages_why="the kernel or this container lets no one reserve them"
+    hugepages_why="the kernel or this container does not allow reserving them"
     return 0
   fi
   mkdir -p "$2"
@@ -40,7 +40,7 @@ hugepages_reserve() {
   if [ "$free" -ge "$1" ]; then return 0; fi
   hugepages_give_back $((after - before))
   run_note hugepages 0
-  hugepages_why="the kernel found only $free of $1 pages: memory is short or fragmented, or they are forbidden"
+  hugepages_why="only $free of $1 pages are free: memory is short or fragmented, or reserving them is forbidden"
   return 1
 }
 

@@ -1,15 +1,19 @@
-// bin/NAME of a bundle (tools/make-bundle): executes libexec/NAME with the bundle's own libraries and DPDK drivers.
+// bin/NAME of a bundle (tools/make-bundle): executes libexec/NAME with the bundle's own libraries
+// and DPDK drivers.
 //
-// The C library and its dynamic loader are the machine's if they are at least as new as the bundle's: a GPU driver's
-// libraries, which are the machine's too, may have been linked with them. Else, or with ITIF_C_LIBRARY=bundle in the
-// environment, they are the bundle's. A loader says its release in its text, for its option --version.
+// It uses the machine's C library and dynamic loader if they are at least as new as the bundle's,
+// because the libraries of the machine's GPU driver may need them. Otherwise, or with
+// ITIF_C_LIBRARY=bundle in the environment, it uses the bundle's. A loader's file contains its
+// release as text, for its option --version.
 //
-// Statically linked, and no script, so that it starts where there is neither a loader nor a shell. It finds the
-// bundle by its own path, which the kernel gives it, so that the bundle may stand anywhere and needs no /proc.
+// The launcher is statically linked, and not a script, so that it needs neither a loader nor a
+// shell. It finds the bundle by its own path, which the kernel passes, so that the bundle works in
+// any folder and without /proc.
 //
-// DRIVERS, a string that make-bundle defines, lists the drivers by their libraries' names; it is empty for
-// programs without DPDK. They are loaded before the program starts, as in programs that are linked with
-// them statically: EAL's own option for a folder of drivers refuses those below a world-writable one, /tmp say.
+// DRIVERS, a string that make-bundle defines, lists the names of the drivers' libraries; it is
+// empty for programs without DPDK. The loader loads them before the program starts. EAL's own
+// option for a folder of drivers cannot be used: it refuses folders below a world-writable one such
+// as /tmp.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +29,7 @@
 
 static int fail(const char* path, const char* why) {
   fprintf(stderr, "itif: %s: %s\n", path, why);
-  return 127;  // as of a shell that cannot execute something
+  return 127;  // as a shell does for a program that it cannot execute
 }
 
 static char* text(const char* format, const char* a, const char* b) {
@@ -33,7 +37,7 @@ static char* text(const char* format, const char* a, const char* b) {
   return asprintf(&made, format, a, b) < 0 ? NULL : made;
 }
 
-// Of the C library whose loader stands at `path`: 2036 for 2.36; 0 if it tells none.
+// Returns the release of the C library with the loader `path`: 2036 for 2.36; 0 if it is unknown.
 static int release(const char* path) {
   static const char kBefore[] = " release version ";
   struct stat status;
@@ -58,15 +62,16 @@ static int release(const char* path) {
   return 1000 * major + minor;
 }
 
-// The folders in which libraries are looked for before the machine's own.
+// Returns the folders that are searched for libraries before the machine's own.
 static char* library_folders(const char* root, int takes_own_c_library) {
   char* folders = text(takes_own_c_library ? "%s/lib/c:%s/lib" : "%s/lib", root, root);
-  const char* more = getenv("LD_LIBRARY_PATH");  // which the loader's option replaces
+  const char* more = getenv("LD_LIBRARY_PATH");  // the loader's option replaces it, so add it here
   if (folders != NULL && more != NULL && more[0] != '\0') folders = text("%s:%s", folders, more);
   const char* cuda = getenv("CUDA_HOME");
   if (folders != NULL && cuda != NULL && cuda[0] != '\0')
     folders = text("%s:%s/lib64", folders, cuda);
-  // Where containers get the driver's libraries, whatever their loader's configuration says.
+  // In containers the driver's libraries are here, even if the loader's configuration does not list
+  // the folder.
   return folders == NULL ? NULL : text("%s:%s", folders, "/usr/local/nvidia/lib64");
 }
 
@@ -80,12 +85,12 @@ int main(int argc, char** argv) {
   char* name = strrchr(own, '/') + 1;
   for (int i = 0; i < 2; ++i) {
     char* slash = strrchr(root, '/');
-    if (slash == NULL) return fail(own, "it stands in no bundle");
+    if (slash == NULL) return fail(own, "it is not in a bundle");
     *slash = '\0';
   }
-  // Either would part the list of folders in two; the loader knows no way to write them.
+  // Both separate folders in the loader's list, and cannot be escaped.
   if (strpbrk(root, ":;") != NULL)
-    return fail(own, "a bundle cannot stand below a folder with : or ; in its name");
+    return fail(own, "a bundle does not work below a folder with : or ; in its name");
 
   char* own_loader = text("%s/lib/c/%s", root, LOADER);
   char* program = text("%s/libexec/%s", root, name);
@@ -98,7 +103,7 @@ int main(int argc, char** argv) {
                   release("/lib64/" LOADER) < release(own_loader);
 
   for (;; takes_own = 1) {
-    // A link to the loader that has the program's name: that is what the kernel then calls the process.
+    // A link to the loader with the program's name, because the kernel names the process after it.
     char* loader = text(takes_own ? "%s/libexec/loader/%s" : "%s/libexec/machine/%s", root, name);
     char* folders = library_folders(root, takes_own);
     if (loader == NULL || folders == NULL) return fail(own, strerror(errno));

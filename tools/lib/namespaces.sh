@@ -1,12 +1,12 @@
-# Two network namespaces joined by a veth: the appliance's side has no address in the kernel, because
-# the appliance answers for it; the clients' side is an ordinary host. Sourced after common.sh.
+# Two network namespaces connected by a veth. The appliance's side has no kernel address, because the appliance answers
+# for it. The clients' side is an ordinary host. Sourced after common.sh.
 
 server_ipv4=198.18.0.1
 client_ipv4=198.18.0.2
 server_ipv6=fd00:18::1
 client_ipv6=fd00:18::2
 
-# namespaces_names TAG: at most eight characters, for a link's name has at most fifteen.
+# namespaces_names TAG: sets the names. TAG: at most eight characters, because a link's name has at most fifteen.
 namespaces_names() {
   server_namespace=itif-srv-$1
   client_namespace=itif-cli-$1
@@ -18,7 +18,7 @@ namespaces_make() {
   ip netns add "$server_namespace" && ip netns add "$client_namespace" || return 1
   ip link add "$server_link" netns "$server_namespace" type veth \
     peer name "$client_link" netns "$client_namespace" || return 1
-  # The kernel must not speak on the appliance's side: no IPv6 address of its own.
+  # The kernel must not send on the appliance's side: disable its IPv6 address.
   ip netns exec "$server_namespace" sysctl -qw "net.ipv6.conf.$server_link.disable_ipv6=1" || return 1
   ip -n "$server_namespace" link set "$server_link" up || return 1
   ip -n "$client_namespace" link set lo up || return 1
@@ -32,7 +32,7 @@ namespaces_remove() {
   ip netns del "$server_namespace" 2>/dev/null || true  # the veth goes with it
 }
 
-# namespaces_pids NAME…: the processes in either namespace that run one of these programs.
+# namespaces_pids NAME…: prints the processes in both namespaces that run one of these programs.
 namespaces_pids() {
   local namespace pid name
   for namespace in "$server_namespace" "$client_namespace"; do

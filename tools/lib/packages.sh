@@ -1,20 +1,20 @@
-# Installs what tools/lib/packages.txt lists and this machine lacks. Sourced after common.sh.
+# Installs the packages in tools/lib/packages.txt that this machine lacks. Sourced after common.sh.
 
 listed_packages() { sed -e 's/#.*//' -e 's/[[:space:]]//g' -e '/^$/d' "$source_root/tools/lib/packages.txt"; }
 
 missing_packages() {
   local installed
-  # dpkg-query exits 1 when it does not know one of them; what it knows it prints all the same.
+  # dpkg-query exits 1 if it does not know a package, but still prints the others.
   installed=$(listed_packages | xargs dpkg-query -W -f '${Package} ${db:Status-Status}\n' 2>/dev/null |
     awk '$2 == "installed" {print $1}' || true)
   listed_packages | grep -vxF -f <(printf '%s\n' "$installed") || true
 }
 
-# The first of the given packages that no package source offers, or nothing.
+# Prints the first of the given packages that no package source offers; nothing if all are offered.
 unavailable_package() {
   local package policy
   for package in "$@"; do
-    # Read whole into a variable: with pipefail, a grep -q that leaves early looks like a failure.
+    # Not `| grep -q`: with pipefail its early exit would look like a failure of apt-cache.
     policy=$(LC_ALL=C apt-cache policy "$package" 2>/dev/null)
     case $policy in
       *"Candidate: (none)"* | "") echo "$package" && return ;;
@@ -22,7 +22,7 @@ unavailable_package() {
   done
 }
 
-# Why apt-get failed, from its log: its first error line, without the mark.
+# Prints the first error line of apt-get's log, without its prefix "E: ".
 apt_error() { sed -n 's/^E: //p' "$1" | head -n 1; }
 
 install_packages() {
@@ -34,10 +34,10 @@ install_packages() {
   is_root || die "needs root to install ${missing[*]}: run sudo $0"
   say "installing ${#missing[@]} packages: ${missing[*]}"
   log=$(mktemp --tmpdir itif-packages.XXXXXX)
-  apt-get update >"$log" 2>&1 || true  # a source that is down matters only if it has what we need
+  apt-get update >"$log" 2>&1 || true  # a failing source matters only if it has a package that we need
   package=$(unavailable_package "${missing[@]}")
   [ -z "$package" ] ||
-    die "package $package cannot be had from this machine's package sources: check /etc/apt/sources.list (Debian 12, main) and the network (log: $log)"
+    die "no package source of this machine offers $package: check /etc/apt/sources.list (Debian 12, main) and the network (log: $log)"
   if ! DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
     -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "${missing[@]}" </dev/null >"$log" 2>&1; then
     die "installing failed: $(apt_error "$log") (log: $log)"

@@ -1,4 +1,4 @@
-"""The quick start's last line from itif-loadgen's results and itifctl's device document.
+"""Prints the last line of the quick start, from itif-loadgen's results and itifctl's device document.
 
 usage: quickstart_summary.py LOADGEN_JSON DEVICE_JSON
 

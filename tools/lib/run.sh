@@ -1,14 +1,14 @@
-# One run of quickstart or run-tests: what it makes is written down in a record before it is made, so that
-# whoever ends the run can remove it: the run itself, --stop, or the next run after a SIGKILL.
+# One run of quickstart or run-tests. It records each resource before it makes it, so that the resources can be removed
+# by the run itself, by --stop, or by the next run after a SIGKILL.
 # Sourced after common.sh, namespaces.sh and hugepages.sh.
 #
-# A record is RUN_DIRECTORY/record, lines of "key value…", the last line of a key counts:
-#   boot ID           after a reboot nothing but the directory is left
-#   owner PID START   who made it; START tells a process from a later one of the same number
+# A record is RUN_DIRECTORY/record: lines of "key value…". The last line of a key counts:
+#   boot ID           of the kernel; after a reboot only the directory is left
+#   owner PID START   process of the run; START tells it from a later process with the same id
 #   itifd PID START
-#   hugepages N       how many it added to the kernel's
-#   kept              goes on after its owner
-# The names of namespaces, links and DPDK's files follow from the directory's own (run_names).
+#   hugepages N       number of pages that the run added to the kernel's
+#   kept              the run outlives its owner (--keep)
+# The names of namespaces, links and DPDK's files derive from the directory's name (run_names).
 
 run_directory=""
 file_prefix=""
@@ -26,14 +26,14 @@ run_note() { printf '%s\n' "$*" >>"$run_directory/record"; }
 # run_value DIRECTORY KEY
 run_value() { awk -v key="$2" '$1 == key {$1 = ""; value = substr($0, 2)} END {print value}' "$1/record"; }
 
-# Sets the names of what the run of that directory makes. Not by process id: what is kept outlives it.
+# Sets the names of the resources of that directory's run. They do not contain the process id: a kept run outlives it.
 run_names() {
   local tag=${1##*.}
   namespaces_names "$tag"
   file_prefix=itif-qs-$tag
 }
 
-# Whether DIRECTORY is one of ours: others may write in /tmp, and what we read there we act on as root.
+# Succeeds if DIRECTORY was made by us. Checks the owner, because anybody can write in /tmp and we act on it as root.
 is_run_directory() {
   [[ $1 =~ /itif-(quickstart|run-tests)\.[A-Za-z0-9]{6}$ ]] && [ -d "$1" ] && [ ! -L "$1" ] && [ -O "$1" ] &&
     [ -f "$1/record" ]
@@ -41,7 +41,7 @@ is_run_directory() {
 
 is_kept() { grep -qsx kept "$1/record"; }
 
-# When a process started, in ticks since boot; nothing for one that has ended.
+# Prints the start time of a process in ticks since boot; nothing if it has ended.
 process_start() {
   local stat
   stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 0
@@ -53,7 +53,7 @@ process_start() {
 # process_lives "PID START"
 process_lives() { [ -n "${1% *}" ] && [ "$(process_start "${1% *}")" = "${1#* }" ]; }
 
-# Ends our programs in the run's namespaces: SIGTERM drains; SIGKILL to what is left after 20 s.
+# Ends our programs in the run's namespaces: SIGTERM, which drains, then SIGKILL after 20 s.
 stop_processes() {
   local itifd pids waited=0 signal=TERM
   itifd=$(run_value "$1" itifd)
@@ -69,7 +69,7 @@ stop_processes() {
   done
 }
 
-# Removes all that the run of DIRECTORY has made outside of it. May be interrupted and done again.
+# Removes everything that the run of DIRECTORY made outside it. Can be interrupted and repeated.
 run_remove() {
   local directory=$1
   if [ ! -f "$directory/record" ]; then return 0; fi
@@ -85,7 +85,7 @@ run_remove() {
   rm -f "$directory/record"
 }
 
-# Removes what runs left behind that were killed.
+# Removes the leftovers of killed runs.
 runs_sweep() {
   local directory lock
   for directory in "${TMPDIR:-/tmp}"/itif-{quickstart,run-tests}.??????; do
@@ -95,7 +95,7 @@ runs_sweep() {
     if process_lives "$(run_value "$directory" owner)"; then continue; fi
     exec {lock}<"$directory"
     if flock -n "$lock" && [ -f "$directory/record" ]; then
-      say "removing what a run that was killed has left ($directory)"
+      say "removing the leftovers of a killed run ($directory)"
       run_remove "$directory"
       rm -rf "$directory"
     fi

@@ -2,9 +2,8 @@
 
 usage: test_results.py FILE…      a meson log base ("…/testlog-unit"), a JUnit file ("….xml") or "failed:WHAT"
 
-Prints the failed cases and why others were skipped, then "N passed, N failed, N skipped"; exits 1 if any failed.
-Every case counts by itself. A program that ended badly without a failed case (a crash, a time-out)
-counts as one failure.
+Prints the failed cases and the reasons of skipped ones, then "N passed, N failed, N skipped"; exits 1 if any failed.
+Counts cases, not programs; a program that failed without a failed case (a crash, a time-out) is one failure.
 """
 
 import json
@@ -68,7 +67,7 @@ def main(paths):
             else:
                 add_meson(totals, path)
         except (OSError, ValueError, ElementTree.ParseError) as error:
-            totals.failures.append(f"{Path(path).stem}: ended without results ({error})")
+            totals.failures.append(f"{Path(path).stem}: cannot read its results ({error})")
     for reason, count in totals.skips.items():
         print(f"skipped {count}: {reason}")
     for name in totals.failures:

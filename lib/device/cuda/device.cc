@@ -10,14 +10,14 @@
 
 #include "base/log.h"
 #include "base/units.h"
-#include "device/cuda/blas.h"
-#include "device/cuda/cudnn.h"
-#include "device/cuda/error.h"
-#include "device/cuda/gemm.h"
-#include "device/cuda/memory.h"
+#include "device/convert.h"
+#include "device/cuda/cudnn/cudnn.h"
+#include "device/cuda/driver/error.h"
+#include "device/cuda/gemm/blas.h"
+#include "device/cuda/gemm/gemm.h"
+#include "device/cuda/memory/memory.h"
+#include "device/cuda/memory/virtual_memory.h"
 #include "device/cuda/stream.h"
-#include "device/cuda/virtual_memory.h"
-#include "device/host/convert.h"
 #include "device/weight_views.h"
 
 namespace itif::device {
@@ -25,24 +25,25 @@ namespace {
 
 using cuda::check;
 
-constexpr size_t kUsualDifference = 64 << 20;  // of its free memory, from context to context
-// Of the memory that is free at the start: what the driver and cuBLAS take for kernels and graphs while we serve.
+constexpr size_t kUsualDifference = 64 << 20;  // free memory varies by this from context to context
+// One part in kShareOfDriver of the memory free at the start is left to the driver and cuBLAS, for
+// kernels and graphs that they load while we serve.
 constexpr size_t kShareOfDriver = 32;
-constexpr int kLeastMajor = 8;  // bf16 on tensor cores, asynchronous copies to shared memory
 
 bool is_float(DType type) {
   return type == DType::kF32 || type == DType::kBF16 || type == DType::kF16;
 }
 
-// The calling thread's context. Whoever waits for the device sleeps, and leaves its CPU to others.
+// Enters the device's context in the calling thread. Threads that wait for the device sleep and
+// leave the CPU to others.
 Status enter_context() {
   ITIF_TRY(check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "the GPU cannot be used"));
   return check(cudaSetDevice(0), "the GPU cannot be used");
 }
 
-// Whether it does what it is asked for.
+// Checks that the device works: a stream, an allocation, a memset.
 Status try_out() {
-  constexpr const char* kWhat = "the GPU does not come back";
+  constexpr const char* kWhat = "the GPU does not work after its reset";
   constexpr size_t kBytes = 4096;
   ITIF_TRY(enter_context());
   cudaStream_t stream = nullptr;
@@ -112,7 +113,7 @@ class CudaDevice final : public Device {
     ITIF_TRY(check_weight(shape, weight));
     ITIF_TRY(upload_all(weight, static_cast<std::byte*>(target)));
     if (!cuda::has_packed_bias(info_.compute, shape)) return {};
-    // NaN until pack_bias() comes, lest it be forgotten.
+    // NaN until pack_bias() is called, so that a missing call shows.
     return cuda::finish_write(
         cudaMemset(static_cast<std::byte*>(target) + cuda::packed_bias_offset(info_.compute, shape),
                    0xFF, shape.n * dtype_bytes(info_.compute)),
@@ -137,11 +138,12 @@ class CudaDevice final : public Device {
 
   Status reset() override {
     if (parts_.budget->used_bytes() > 0)
-      return fail(Code::kInternal, fmt::format("{} of the device's memory are still in use",
-                                               format_bytes(parts_.budget->used_bytes())));
+      return fail(Code::kInternal,
+                  fmt::format("cannot reset the GPU: {} of its memory is still in use",
+                              format_bytes(parts_.budget->used_bytes())));
     const std::unique_lock lock(resetting_);
     epilogues_.close();
-    (void)cudaDeviceReset();  // may answer the fault that it has ended
+    (void)cudaDeviceReset();  // may return the fault that it clears
     (void)cudaGetLastError();
     Status is_back = try_out();
     if (is_back) is_back = take_back_memory();
@@ -157,22 +159,22 @@ class CudaDevice final : public Device {
   }
 
  private:
-  // What it refused to take back while it was out of order.
+  // Frees the memory that the device refused to take back while it was faulty.
   Status take_back_memory() {
     const size_t refused = virtual_memory_->free_refused();
     const size_t free = cuda::free_bytes();
     if (refused > 0 && free + refused <= free_at_start_)
-      return fail(Code::kInternal,
-                  fmt::format("{} of the GPU's memory do not come back", format_bytes(refused)));
+      return fail(Code::kInternal, fmt::format("the GPU's reset did not free {} of its memory",
+                                               format_bytes(refused)));
     virtual_memory_->forget_refused();
     if (free + kUsualDifference < free_at_start_)
       log::warning(
-          "the GPU has {} less free than at the start: what no other process has comes "
-          "back when itifd is restarted",
+          "the GPU has {} less free memory than at the start; restart itifd to free what no "
+          "other process uses",
           format_bytes(free_at_start_ - free));
     return {};
   }
-  // Side by side, in the activation type.
+  // Uploads the views one after another, in the activation type.
   Status upload_all(std::span<const TensorView> views, std::byte* to) {
     for (const TensorView& view : views) {
       ITIF_TRY(upload(view, info_.compute, to));
@@ -186,7 +188,8 @@ class CudaDevice final : public Device {
   const cuda::StreamParts parts_;
   cuda::Epilogues epilogues_;
   const size_t free_at_start_;
-  // The runtime's calls must not meet a reset: whoever shows what there is gets the last figure meanwhile.
+  // Held exclusively during a reset, when no CUDA runtime call may run. available_bytes() then
+  // returns the last figure.
   mutable std::shared_mutex resetting_;
   mutable std::atomic<size_t> last_available_bytes_{0};
 };
@@ -199,15 +202,15 @@ Result<DType> compute_type(const std::string& name) {
               fmt::format("dtype '{}' is none of auto, f32, bf16, f16", name));
 }
 
-// nullptr: attention is ours.
+// Returns nullptr if our kernels run attention.
 Result<const cuda::Cudnn*> cudnn_for(const DeviceOptions& options, DType compute, int major) {
   if (options.attention == "itif") return nullptr;
   ITIF_ASSIGN(const cuda::Cudnn* cudnn, cuda::load_cudnn());
   ITIF_TRY(cudnn->check_version(major));
   if (compute != DType::kF32) return cudnn;
   if (options.attention == "cudnn-only")
-    return fail(Code::kUnsupported, "it attends in 16-bit types only");
-  log::warning("attention stays with itif's kernels: cuDNN's is of 16-bit types");
+    return fail(Code::kUnsupported, "cuDNN's attention supports only 16-bit types");
+  log::warning("attention uses itif's kernels: cuDNN's supports only 16-bit types");
   return nullptr;
 }
 
@@ -218,16 +221,19 @@ Result<std::unique_ptr<Device>> open_first(const DeviceOptions& options, DType c
   if (count == 0) return fail(Code::kUnsupported, "there is no CUDA device");
   cudaDeviceProp properties{};
   ITIF_TRY(check(cudaGetDeviceProperties(&properties, 0), "the GPU does not answer"));
-  if (properties.major < kLeastMajor)
-    return fail(Code::kUnsupported,
-                fmt::format("{} has compute capability {}.{}: {}.0 is the least", properties.name,
-                            properties.major, properties.minor, kLeastMajor));
+  if (properties.major * 10 + properties.minor < ITIF_LOWEST_CUDA_ARCH)
+    return fail(
+        Code::kUnsupported,
+        fmt::format("{} has compute capability {}.{}, but this build needs {}.{}: configure it "
+                    "with -Dgpu_archs={}{}",
+                    properties.name, properties.major, properties.minor, ITIF_LOWEST_CUDA_ARCH / 10,
+                    ITIF_LOWEST_CUDA_ARCH % 10, properties.major, properties.minor));
   ITIF_TRY(cuda::load_blas());
   const auto cudnn = cudnn_for(options, compute, properties.major);
   if (!cudnn)
-    return fail(
-        cudnn.error().code,
-        fmt::format("attention by cudnn: {}; attention itif needs nothing", cudnn.error().message));
+    return fail(cudnn.error().code,
+                fmt::format("attention cudnn cannot be used: {}; use attention itif",
+                            cudnn.error().message));
   int can_use_host_pointers = 0;
   ITIF_TRY(check(cudaDeviceGetAttribute(&can_use_host_pointers,
                                         cudaDevAttrCanUseHostPointerForRegisteredMem, 0),
@@ -246,7 +252,7 @@ Result<std::unique_ptr<Device>> open_first(const DeviceOptions& options, DType c
   if (*cudnn != nullptr)
     info.description += fmt::format(", attention by cuDNN {}", (*cudnn)->version());
   info.reason = options.reason;
-  info.form_rows = cuda::kFormRows;
+  info.max_bucket_rows = cuda::kMaxBucketRows;
   return std::make_unique<CudaDevice>(std::move(info), properties, *cudnn,
                                       std::move(virtual_memory), options);
 }
@@ -257,7 +263,7 @@ Result<std::unique_ptr<Device>> open_cuda_device(const DeviceOptions& options) {
   ITIF_ASSIGN(const DType compute, compute_type(options.dtype));
   auto opened = open_first(options, compute);
   if (opened) return opened;
-  (void)cudaGetLastError();  // the calling thread's, whom it may meet elsewhere
+  (void)cudaGetLastError();  // clears the thread's error for later CUDA calls
   return fail(Code::kUnsupported, std::move(opened.error().message));
 }
 

@@ -1,5 +1,5 @@
-// The GPU as a device: cuBLAS's GEMMs, our own operators (kernels/cuda). A build without the CUDA toolkit has
-// no_cuda.cc instead.
+// The CUDA device: cuBLAS GEMMs and our own operators (kernels/cuda). Builds without the CUDA
+// toolkit link no_cuda.cc instead.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace itif::device {
 
-// Errors: kUnsupported (no GPU, driver or cuBLAS, too old ones, or a GPU that is not to be had), kInvalidArgument
-// (dtype's name).
+// Errors: kUnsupported (the GPU, driver or cuBLAS is missing, too old or unavailable),
+// kInvalidArgument (unknown dtype).
 Result<std::unique_ptr<Device>> open_cuda_device(const DeviceOptions& options);
 
 }  // namespace itif::device

@@ -5,17 +5,17 @@
 #include <vector>
 
 #include "base/check.h"
-#include "device/cuda/cudnn_attention.h"
-#include "device/cuda/error.h"
-#include "device/cuda/gemm.h"
-#include "device/cuda/graphs.h"
-#include "device/cuda/launch_parts.h"
-#include "device/cuda/pending_bias.h"
-#include "device/cuda/pixel_plan.h"
-#include "device/cuda/plan_memory.h"
-#include "device/cuda/results.h"
+#include "device/cuda/cudnn/cudnn_attention.h"
+#include "device/cuda/driver/error.h"
+#include "device/cuda/gemm/gemm.h"
+#include "device/cuda/gemm/pending_bias.h"
+#include "device/cuda/graph/graphs.h"
+#include "device/cuda/graph/launch_parts.h"
+#include "device/cuda/graph/results.h"
+#include "device/cuda/memory/pixel_plan.h"
+#include "device/cuda/memory/plan_memory.h"
 #include "device/cuda/work.h"
-#include "device/host/cpu.h"
+#include "device/threads.h"
 #include "kernels/cuda/operators.h"
 
 namespace itif::device::cuda {
@@ -56,7 +56,7 @@ class CudaStream final : public Stream {
 
   void attach_thread() override {
     use_cpus(cpus_);
-    (void)cudaGetLastError();  // a fault's, from before a reset: the thread keeps it
+    (void)cudaGetLastError();  // the thread keeps the error of a fault before a reset
     launch_.keep(cudaSetDevice(0));
   }
 
@@ -119,7 +119,7 @@ class CudaStream final : public Stream {
         bias_activation(behind);
         continue;
       }
-      // For values that are f32 whatever the activations are.
+      // These results are f32, regardless of the activation type.
       const Rows all_rows = rows(behind.ranges);
       const kernels::cuda::Launcher of_floats(parts_.log(), DType::kF32,
                                               launch_.num_multiprocessors());
@@ -167,9 +167,9 @@ class CudaStream final : public Stream {
                                    positions);
   }
   void append_kv(const kernels::AppendKv& args) override {
-    const auto* places = put(args.places);
-    kernels::cuda::append_kv(launch(args, places, count(args.places)), args, places,
-                             count(args.places));
+    const auto* kv_rows = put(args.kv_rows);
+    kernels::cuda::append_kv(launch(args, kv_rows, count(args.kv_rows)), args, kv_rows,
+                             count(args.kv_rows));
   }
   void copy_kv(const kernels::CopyKv& args) override {
     const auto* copies = put(args.copies);
@@ -226,16 +226,16 @@ class CudaStream final : public Stream {
                            count(args.segments), longest);
   }
 
-  void begin_part() override {
+  void end_graph_segment() override {
     launch_pending_bias();
-    if (parts_.end_part()) plan().begin_part();
+    if (parts_.end_part()) plan().end_graph_segment();
   }
   void begin_step() override {
-    begin_part();
+    end_graph_segment();
     plan().begin_step();
   }
-  void launch_one_by_one() override { one_by_one_ = true; }
-  Status make_ready() override {
+  void disable_graphs() override { without_graphs_ = true; }
+  Status warm_up() override {
     CHECK(!work().results->has_unstaged());
     launch_pending_bias();
     parts_.for_each(
@@ -257,7 +257,7 @@ class CudaStream final : public Stream {
 
   void end_inputs() override {
     CHECK(!ends_inputs_ && !work().says_inputs_read);
-    begin_part();
+    end_graph_segment();
     ends_inputs_ = true;
     num_input_parts_ = parts_.size();
   }
@@ -278,7 +278,7 @@ class CudaStream final : public Stream {
   bool is_done(Event event) const noexcept override {
     return works_[event % works_.size()].end.has_come();
   }
-  // A driver's callback costs more than asking.
+  // Polling costs less than a driver callback.
   bool calls_on_done() const noexcept override { return false; }
   Completion wait(Event event) override {
     CHECK(event == next_wait_ && event < next_event_);
@@ -321,7 +321,7 @@ class CudaStream final : public Stream {
     Status status = std::exchange(status_, {});
     return status ? std::move(launched) : std::move(status);
   }
-  // What an operator's launches go through: `what` is everything that they depend on.
+  // Every operator launches through this. `args` and `what` are all that its launches depend on.
   template <class Args, class... What>
   const kernels::cuda::Launcher& launch(const Args& args, const What&... what) {
     stage_copies();
@@ -331,21 +331,21 @@ class CudaStream final : public Stream {
     (parts_.key().add_arguments(what), ...);
     return launch_;
   }
-  // Hands what has been logged to the GPU, behind the plan that it reads.
+  // Submits the plan's copy and then the logged launches to the GPU.
   void flush() {
     launch_.keep(plan().copy(stream_));
     if (!parts_.empty()) launch_.keep(work().say_begun(stream_));
     size_t num_made = 0;
     say_inputs_read(num_made);
     parts_.for_each([&](const LaunchPart& part) {
-      // A batch that has failed already may lack what its kernels read: a GPU does not get over that.
+      // A failed batch's kernels may lack their input: a fault that a GPU does not recover from.
       if (launch_.error() == cudaSuccess && status_)
-        launch_.keep(one_by_one_ ? part.make(stream_) : graphs_.launch(stream_, part));
+        launch_.keep(without_graphs_ ? part.make(stream_) : graphs_.launch(stream_, part));
       say_inputs_read(++num_made);
     });
     forget();
   }
-  // Behind the parts that end with the gathers.
+  // Records the event after the segments that end with the gathers.
   void say_inputs_read(size_t num_made) {
     if (!ends_inputs_ || num_made != num_input_parts_) return;
     ends_inputs_ = false;
@@ -361,20 +361,20 @@ class CudaStream final : public Stream {
           launch(pending->args, pending->rows.count, pending->rows.slots), pending->args,
           pending->rows);
   }
-  // What is to be copied, as it stands ahead of the next launch: which results are asked for differs where batches
-  // are alike otherwise.
+  // Gathers pending results before the next launch can overwrite them. They get a separate graph
+  // segment, because otherwise equal batches may ask for different results.
   void stage_copies() {
     launch_pending_bias();
     Results& results = *work().results;
     if (!results.has_unstaged()) return;
-    begin_part();
+    end_graph_segment();
     keep(results.stage(launch_, plan(), parts_.key(), stream_, [this] { flush(); }));
-    begin_part();
+    end_graph_segment();
   }
 
   const cudaStream_t stream_;
-  LaunchParts parts_;  // that are not made
-  bool one_by_one_ = false, ends_inputs_ = false;
+  LaunchParts parts_;  // not submitted yet
+  bool without_graphs_ = false, ends_inputs_ = false;
   size_t num_input_parts_ = 0;
   GraphCache graphs_;
   const kernels::cuda::Launcher launch_;
@@ -382,12 +382,12 @@ class CudaStream final : public Stream {
   const std::shared_ptr<const RegisteredMemory> registered_;
   std::unique_ptr<Gemms> gemms_;
   std::unique_ptr<CudnnAttention> cudnn_;    // null: attention is ours
-  PendingBias pending_bias_;                 // of what was logged last
-  std::array<Work, kMaxPending + 1> works_;  // those pending, and the one that is being made
+  PendingBias pending_bias_;                 // of the last logged GEMM
+  std::array<Work, kMaxPending + 1> works_;  // the pending events, and the batch being launched
   std::vector<kernels::cuda::IdRun> ids_;
   PixelPlan pixels_;
   Event next_event_ = 0, next_wait_ = 0;
-  Status status_;  // the first failure of what is being made
+  Status status_;  // the first failure of the batch being launched
 };
 
 }  // namespace

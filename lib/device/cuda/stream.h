@@ -1,11 +1,11 @@
-// A stream of launches on the GPU.
+// Streams of the CUDA device.
 #pragma once
 
 #include <memory>
 
-#include "device/cuda/cudnn.h"
-#include "device/cuda/host_memory.h"
-#include "device/cuda/memory.h"
+#include "device/cuda/cudnn/cudnn.h"
+#include "device/cuda/memory/host_memory.h"
+#include "device/cuda/memory/memory.h"
 #include "device/device.h"
 
 namespace itif::device::cuda {
@@ -15,8 +15,8 @@ struct StreamParts {
   uint32_t num_multiprocessors = 1;
   std::shared_ptr<Budget> budget;
   std::shared_ptr<RegisteredMemory> registered;
-  const Cudnn* cudnn = nullptr;  // which attends, if it is given
-  bool cudnn_only = false;       // and nobody else
+  const Cudnn* cudnn = nullptr;  // nullptr: attention is ours
+  bool cudnn_only = false;       // no fallback to our attention
 };
 
 // Errors: kResourceExhausted, kInternal.

@@ -1,14 +1,14 @@
-// What a stream keeps of the launches between two events.
+// State of a stream for the launches between two events.
 #pragma once
 
 #include <optional>
 #include <utility>
 
-#include "device/cuda/error.h"
-#include "device/cuda/event.h"
-#include "device/cuda/host_memory.h"
-#include "device/cuda/plan_memory.h"
-#include "device/cuda/results.h"
+#include "device/cuda/driver/error.h"
+#include "device/cuda/driver/event.h"
+#include "device/cuda/graph/results.h"
+#include "device/cuda/memory/host_memory.h"
+#include "device/cuda/memory/plan_memory.h"
 #include "device/device.h"
 
 namespace itif::device::cuda {
@@ -18,19 +18,19 @@ struct Work {
   std::optional<HostReads> reads;
   std::optional<Results> results;
   StreamEvent begin, inputs_read, end;
-  bool has_begun = false;         // something was launched behind the event
-  bool says_inputs_read = false;  // or the end does
+  bool has_begun = false;         // `begin` is recorded
+  bool says_inputs_read = false;  // `inputs_read` is recorded; false: use `end`
   Status status;
 
   Status make_events() {
     ITIF_ASSIGN(begin, StreamEvent::make(cudaEventDefault));
-    // Blocking: whoever waits sleeps, and leaves its CPU to others.
+    // Blocking: waiting threads sleep and leave the CPU to others.
     ITIF_ASSIGN(end, StreamEvent::make(cudaEventBlockingSync));
     ITIF_ASSIGN(inputs_read, StreamEvent::make(cudaEventDisableTiming));
     return {};
   }
-  // Ahead of launches; of the first alone it is said when they begin. On a device that still runs another batch that is
-  // when this one's turn has come, on an idle one at once: then what the host takes to make them counts.
+  // Records `begin` ahead of the first launches. A busy device reaches it after the previous batch.
+  // An idle device reaches it at once, so that the measured time includes the host's launching.
   cudaError_t say_begun(cudaStream_t stream) {
     if (has_begun) return cudaSuccess;
     const cudaError_t recorded = begin.record(stream);
@@ -43,11 +43,11 @@ struct Work {
     says_inputs_read = recorded == cudaSuccess;
     return recorded;
   }
-  // Waits for its end; then nothing is in it.
+  // Waits for the end of the launches, then clears the state.
   Stream::Completion finish() {
     Stream::Completion completion{.status = std::move(status)};
     Status came = check(end.wait(), "the GPU failed a batch");
-    // What a batch was refused is not to be taken for a failure of the next one.
+    // Clear the thread's error: it must not fail the next batch.
     const cudaError_t last = cudaGetLastError();
     if (completion.status && came) came = check(last, "the GPU failed a batch");
     if (completion.status && !came) completion.status = std::move(came);

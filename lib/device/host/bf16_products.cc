@@ -15,7 +15,7 @@ namespace {
 
 using kernels::host::Bf16Products;
 
-// Two segments that fill no tile, two heads.
+// Runs attention of two heads over two segments that do not fill a tile.
 std::vector<float> small_attention(Bf16Products products) {
   constexpr uint32_t kHeads = 2, kHeadSize = 48, kHidden = kHeads * kHeadSize;
   constexpr uint32_t kRows = 58;
@@ -48,7 +48,7 @@ Bf16Products choose_bf16_products(const CpuFeatures& cpu) {
   const std::vector<float> expected = small_attention(Bf16Products::kAvx512);
   const std::vector<float> actual = small_attention(Bf16Products::kAmx);
   for (size_t i = 0; i < expected.size(); ++i) {
-    // The order of sums differs: up to one rounding of the result and one of a probability.
+    // Sums in another order may differ by one rounding of the result and one of a probability.
     if (std::abs(actual[i] - expected[i]) <= 0.02f * std::max(1.0f, std::abs(expected[i])))
       continue;
     log::warning("attention does not use AMX: {} has it, but its results are wrong", cpu.name);

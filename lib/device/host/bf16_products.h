@@ -1,4 +1,4 @@
-// Which of the CPU's ways to multiply bf16 numbers our own operators use.
+// Chooses the CPU instructions by which our own operators multiply bf16 numbers.
 #pragma once
 
 #include "device/host/cpu.h"
@@ -6,9 +6,9 @@
 
 namespace itif::device {
 
-// AMX if the CPU has it and its results on a small problem are those of AVX-512: tile instructions
-// reach few of the machines that itif is developed on, and a hypervisor or emulator that gets them wrong
-// must cost speed and a log line, not answers.
+// Returns AMX if the CPU has it and it gives the results of AVX-512 on a small problem. Few of the
+// machines that itif is developed on have tile instructions. A hypervisor or emulator that gets
+// them wrong must cost speed and a log line, not wrong answers.
 kernels::host::Bf16Products choose_bf16_products(const CpuFeatures& cpu);
 
 }  // namespace itif::device

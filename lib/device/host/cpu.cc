@@ -11,18 +11,6 @@
 namespace itif::device {
 namespace {
 
-struct ProcessCpus {
-  cpu_set_t set;
-  uint32_t count = 1;
-  ProcessCpus() {
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof(set), &set) == 0)
-      count = std::max(1u, static_cast<uint32_t>(CPU_COUNT(&set)));
-  }
-};
-// Filled before main(): the mask is still the one the process was started with.
-const ProcessCpus process_cpus;
-
 std::string cpu_name() {
   char name[49] = {};
   for (unsigned leaf = 0; leaf < 3; ++leaf) {
@@ -38,7 +26,7 @@ std::string cpu_name() {
   return first == std::string::npos ? "x86-64 CPU" : text.substr(first, last - first + 1);
 }
 
-// AMX's tile registers must be asked for: the kernel then saves them on every context switch.
+// A process must request AMX's tile registers; the kernel then saves them on every context switch.
 bool amx_is_permitted() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
@@ -71,18 +59,6 @@ CpuFeatures detect_cpu() {
     features.best_isa = "SSE";
   }
   return features;
-}
-
-uint32_t num_process_cpus() {
-  return process_cpus.count;
-}
-
-void use_cpus(std::span<const unsigned> cpus) {
-  cpu_set_t set = process_cpus.set;
-  if (!cpus.empty()) CPU_ZERO(&set);
-  for (const unsigned cpu : cpus)
-    if (cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
-  sched_setaffinity(0, sizeof(set), &set);
 }
 
 }  // namespace itif::device

@@ -6,15 +6,16 @@
 #include <algorithm>
 #include <exception>
 
-#include "device/host/convert.h"
+#include "device/convert.h"
 #include "device/host/gemm_ladder.h"
 #include "device/weight_views.h"
 
 namespace itif::device {
 namespace {
 
-// oneDNN splits work by the OpenMP setting of the calling thread: when a primitive is created and when
-// it runs. Control threads pack with one, so as not to start a second pool beside the executor's.
+// Sets the calling thread's number of OpenMP threads, which oneDNN uses when a primitive is created
+// and when it runs. Control threads pack with one thread, so that they do not start a second pool
+// beside the executor's.
 class OpenMpThreads {
  public:
   explicit OpenMpThreads(uint32_t count) : previous_(omp_get_max_threads()) {
@@ -28,9 +29,10 @@ class OpenMpThreads {
   int previous_;
 };
 
-// A GEMM of fewer products runs on its caller alone: 1 to 10 µs of work, of which a second thread can take
-// some at best, and on busy cores has to be waited for. A decoder's steps are made of such GEMMs.
-constexpr uint64_t kLeastSharedProducts = 1u << 19;
+// A GEMM of fewer products runs on the calling thread alone. It is 1 to 10 µs of work: a second
+// thread could take only a part, and on busy cores the caller would have to wait for it. Decoder
+// steps consist of such GEMMs.
+constexpr uint64_t kMinSharedProducts = 1u << 19;
 
 dnnl::memory::data_type dnnl_type(DType type) {
   return type == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
@@ -73,8 +75,8 @@ std::shared_ptr<Ladder> GemmLibrary::State::find_or_add(const GemmShape& shape) 
   ladder->k = shape.k;
   ladder->has_bias = shape.has_bias;
   ladder->f32_out = shape.f32_out;
-  // The layout that a middling number of rows likes; the others came out equal where measured, and
-  // are made to take it in any case.
+  // The layout that oneDNN prefers for 128 rows. Measurements gave the same layout for other
+  // numbers of rows; all rungs use it in any case.
   const dnnl::memory::desc any({shape.k, shape.n}, dnnl_type(compute),
                                dnnl::memory::format_tag::any);
   const OpenMpThreads threads(num_threads);
@@ -93,7 +95,7 @@ void GemmLibrary::State::add_rung(const Ladder& ladder, Rungs& rungs, uint32_t i
                                   uint32_t most_threads) {
   auto rung = std::make_unique<Rung>();
   const uint64_t products = uint64_t{rung_rows(index)} * ladder.n * ladder.k;
-  rung->num_threads = products < kLeastSharedProducts ? 1 : most_threads;
+  rung->num_threads = products < kMinSharedProducts ? 1 : most_threads;
   const OpenMpThreads threads(rung->num_threads);
   const auto description = describe(ladder, rung_rows(index), ladder.weights);
   rung->primitive = dnnl::matmul(description);
@@ -158,9 +160,10 @@ Result<GemmHandle> GemmLibrary::prepare(const GemmShape& shape, uint32_t max_row
     state_->add_rungs(*ladder, ladder->all_threads, rung_of(std::min(max_rows, kMaxRows)),
                       state_->num_threads);
     if (state_->num_threads > 1) {
-      state_->add_rungs(*ladder, ladder->one_thread, rung_of(std::min(max_rows, kAtOnceRows)), 1);
+      state_->add_rungs(*ladder, ladder->one_thread, rung_of(std::min(max_rows, kConcurrentRows)),
+                        1);
       raise(state_->staging_bytes,
-            size_t{kAtOnceRows} * shape.n *
+            size_t{kConcurrentRows} * shape.n *
                 (shape.f32_out ? sizeof(float) : dtype_bytes(state_->compute)));
     }
     return GemmHandle(ladder);

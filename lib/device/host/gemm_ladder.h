@@ -1,5 +1,5 @@
-// What GemmLibrary and its runners share: oneDNN's primitives by shape, rows and threads. For gemm.cc and
-// gemm_runner.cc only.
+// oneDNN's primitives by shape, rows and threads, shared by GemmLibrary and its runners. For
+// gemm.cc and gemm_runner.cc only.
 #pragma once
 
 #include <array>
@@ -32,7 +32,8 @@ struct Rung {
   size_t scratch_bytes = 0;
 };
 
-// Primitives for one number of threads, by rung. They are added while streams look them up.
+// Primitives for one number of threads, by rung. Control threads add them while streams look them
+// up.
 struct Rungs {
   std::array<std::unique_ptr<Rung>, kNumRungs> owned;
   std::array<std::atomic<const Rung*>, kNumRungs> shared{};
@@ -63,14 +64,15 @@ struct GemmLibrary::State {
   const DType compute;
   const uint32_t num_threads;
   dnnl::engine engine;
-  std::mutex mutex;  // of creation; look-ups take none
+  std::mutex mutex;  // guards creation; look-ups do not take it
   std::vector<std::weak_ptr<Ladder>> ladders;
-  std::atomic<size_t> scratch_bytes{0};  // of the hungriest primitive so far
-  std::atomic<size_t> staging_bytes{0};  // of the widest task's output so far
+  std::atomic<size_t> scratch_bytes{0};  // most of any primitive so far
+  std::atomic<size_t> staging_bytes{0};  // most of any task's output so far
 
-  // The ladder of a shape, shared with whoever holds it. REQUIRES: mutex is held. Throws.
+  // Returns the ladder of a shape, shared with its other holders. REQUIRES: mutex is held. Throws.
   std::shared_ptr<Ladder> find_or_add(const GemmShape& shape);
-  // Makes those missing up to rung `last`, of at most so many threads. REQUIRES, throws: likewise.
+  // Makes missing rungs up to `last`, of at most most_threads threads. REQUIRES: mutex is held.
+  // Throws.
   void add_rungs(Ladder& ladder, Rungs& rungs, uint32_t last, uint32_t most_threads);
 
  private:

@@ -1,4 +1,4 @@
-// Running grouped GEMMs: ranges in turn on all threads, or at once on one thread each.
+// Runs grouped GEMMs: ranges sequentially on all threads, or concurrently on one thread each.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -14,23 +14,23 @@ namespace itif::device {
 namespace {
 
 static_assert([] {
-  for (uint32_t rows = 1; rows <= GemmDeal::kMostTaskRows; ++rows)
+  for (uint32_t rows = 1; rows <= GemmDeal::kMaxTaskRows; ++rows)
     if (rung_rows(rung_of(rows)) != GemmDeal::whole_rows(rows)) return false;
   return true;
 }());
 
-// What one thread needs to run primitives: oneDNN's stream, and handles for addresses that change with
+// Runs primitives on one thread. Holds oneDNN's stream, and handles for addresses that change with
 // every call.
 class Executor {
  public:
   explicit Executor(const dnnl::engine& engine) : stream_(engine) {
-    // oneDNN takes the layouts from the primitive, so that these need none; with the true ones it would
-    // write zeros into the padding of the (shared) weights whenever an address is set.
+    // oneDNN takes the layouts from the primitive, so the handles need none. With the true layouts
+    // it would zero the padding of the (shared) weights each time an address is set.
     const dnnl::memory::desc bytes({1}, dnnl::memory::data_type::u8, dnnl::memory::format_tag::a);
     for (dnnl::memory& handle : handles_) handle = dnnl::memory(bytes, engine, nullptr);
   }
 
-  // out[0, rows of the rung) = a · W of the slot. Throws.
+  // Computes out[0, rows of the rung) = a · Wᵀ with the slot's W. Throws.
   void run(const Rung& rung, const kernels::GroupedGemm& args, uint32_t slot, const std::byte* a,
            std::byte* out) {
     if (rung.scratch_bytes > scratch_.size()) grow_scratch(rung.scratch_bytes);
@@ -54,7 +54,7 @@ class Executor {
         "could not run a matmul");
   }
 
-  // When the stream is made; on a launch only if a larger shape has been prepared since.
+  // Called when the stream is made. A launch calls it only if a larger shape was prepared since.
   void grow_scratch(size_t bytes) {
     scratch_.resize(bytes + 64);
     const auto address = reinterpret_cast<uintptr_t>(scratch_.data());
@@ -71,7 +71,7 @@ class Executor {
   dnnl::stream stream_;
   std::array<dnnl::memory, kNumHandles> handles_;
   std::vector<std::byte> scratch_;
-  std::vector<std::byte> staging_;  // rows of a rung that are more than a task's
+  std::vector<std::byte> staging_;  // output of tasks with fewer rows than their rung
 };
 
 class DnnlRunner final : public GemmLibrary::Runner {
@@ -95,10 +95,11 @@ class DnnlRunner final : public GemmLibrary::Runner {
     const bool may_share = state_->num_threads > 1;
     const kernels::GroupedGemm* running = all.data();
     try {
-      if (may_share && std::ranges::all_of(all, runs_at_once)) return run_at_once(all);
+      if (may_share && std::ranges::all_of(all, runs_concurrently)) return run_concurrently(all);
       for (const kernels::GroupedGemm& args : all) {
         running = &args;
-        ITIF_TRY(may_share && runs_at_once(args) ? run_at_once({&args, 1}) : run_in_turn(args));
+        ITIF_TRY(may_share && runs_concurrently(args) ? run_concurrently({&args, 1})
+                                                      : run_sequentially(args));
       }
     } catch (const std::exception& error) {  // dnnl::error, or no memory for scratch
       return failed(*running, error.what());
@@ -118,8 +119,8 @@ class DnnlRunner final : public GemmLibrary::Runner {
   static const Ladder& ladder_of(const kernels::GroupedGemm& args) {
     return static_cast<const Ladder&>(*args.prepared);
   }
-  static bool runs_at_once(const kernels::GroupedGemm& args) {
-    return args.mode.of(args.n, args.k) == kernels::GemmMode::kAtOnce;
+  static bool runs_concurrently(const kernels::GroupedGemm& args) {
+    return args.mode.of(args.n, args.k) == kernels::GemmMode::kConcurrent;
   }
 
   static std::unexpected<Error> not_prepared(const GemmShape& shape, uint32_t rows) {
@@ -141,7 +142,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
     return static_cast<std::byte*>(args.out) + row * output_row_bytes(args);
   }
 
-  Status run_in_turn(const kernels::GroupedGemm& args) {
+  Status run_sequentially(const kernels::GroupedGemm& args) {
     for (const kernels::RowRange& range : args.ranges) {
       const uint32_t end = range.first_row + range.num_rows;
       for (uint32_t row = range.first_row; row < end;) {
@@ -156,8 +157,8 @@ class DnnlRunner final : public GemmLibrary::Runner {
     return {};
   }
 
-  // The largest tasks first, so that threads end at about the same time.
-  Status run_at_once(std::span<const kernels::GroupedGemm> all) {
+  // Runs the largest tasks first, so that threads end at about the same time.
+  Status run_concurrently(std::span<const kernels::GroupedGemm> all) {
     tasks_.clear();
     deal_.clear();
     for (const kernels::GroupedGemm& args : all) deal_.add(args.ranges);
@@ -171,7 +172,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
           tasks_.push_back(
               {&args, range.first_row + row, rows, range.slot, uint64_t{rows} * args.n * args.k});
         }
-    // Not stable_sort, which allocates.
+    // stable_sort would allocate.
     std::ranges::sort(tasks_, [](const Task& a, const Task& b) {
       return std::tie(b.products, a.gemm, a.row) < std::tie(a.products, b.gemm, b.row);
     });

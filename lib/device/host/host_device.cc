@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "device/convert.h"
 #include "device/host/bf16_products.h"
-#include "device/host/convert.h"
 #include "device/host/host_stream.h"
+#include "device/threads.h"
 
 namespace itif::device {
 
@@ -16,7 +18,8 @@ HostDevice::HostDevice(DeviceInfo info, kernels::host::Bf16Products products,
       launch_{
           .activation = info_.compute, .num_threads = info_.num_threads, .bf16_products = products},
       budget_(std::make_shared<MemoryBudget>(memory_limit_bytes)),
-      gemms_(info_.compute, info_.num_threads) {
+      gemms_(info_.compute, info_.num_threads),
+      throttle_(num_process_cpus() - std::min(num_process_cpus(), info_.num_threads) + 1) {
   info_.memory_bytes = budget_->available_bytes();
 }
 
@@ -56,7 +59,7 @@ Result<GemmHandle> HostDevice::prepare(const GemmShape& shape, uint32_t max_rows
 
 Result<std::unique_ptr<Stream>> HostDevice::make_stream(const StreamLimits& limits,
                                                         const StreamOptions& options) {
-  return make_host_stream(gemms_, launch_, limits, options);
+  return make_host_stream(gemms_, launch_, throttle_, limits, options);
 }
 
 Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
@@ -72,7 +75,7 @@ Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
   } else if (options.dtype == "f32") {
     info.compute = DType::kF32;
   } else if (options.dtype == "bf16") {
-    // Emulated bf16 is slower than f32 and no more accurate: there is no reason to allow it.
+    // Reject emulated bf16: it is slower than f32 and no more accurate.
     if (!cpu.has_avx512_bf16)
       return fail(Code::kUnsupported,
                   fmt::format("dtype bf16 needs a CPU with AVX512-BF16 or AMX-BF16; "

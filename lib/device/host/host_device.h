@@ -1,4 +1,4 @@
-// The device that is always there: the machine's CPUs. oneDNN's GEMMs, our own operators.
+// The host device, which is always available: oneDNN GEMMs and our own operators on the CPUs.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 #include "device/host/cpu.h"
 #include "device/host/gemm.h"
 #include "device/host/memory.h"
+#include "device/host/pool_throttle.h"
 #include "kernels/host/launch.h"
 
 namespace itif::device {
@@ -37,9 +38,10 @@ class HostDevice final : public Device {
   const kernels::host::HostLaunch launch_;
   std::shared_ptr<MemoryBudget> budget_;
   GemmLibrary gemms_;
+  PoolThrottle throttle_;
 };
 
-// Errors: kUnsupported (dtype that this CPU does not compute natively), kInvalidArgument.
+// Errors: kUnsupported (a dtype that this CPU does not compute natively), kInvalidArgument.
 Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
                                                  const CpuFeatures& cpu);
 

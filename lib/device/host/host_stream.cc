@@ -4,9 +4,10 @@
 #include <vector>
 
 #include "base/check.h"
-#include "device/host/cpu.h"
 #include "device/host/memory.h"
-#include "device/queued_stream.h"
+#include "device/host/pool_wait.h"
+#include "device/stream/async_stream.h"
+#include "device/threads.h"
 #include "kernels/host/operators.h"
 
 namespace itif::device {
@@ -16,14 +17,20 @@ class HostStream final : public ImmediateStream {
  public:
   HostStream(const kernels::host::HostLaunch& launch, const StreamLimits& limits,
              std::span<const unsigned> cpus, std::unique_ptr<GemmLibrary::Runner> gemms,
-             LazyMapping scratch)
+             LazyMapping scratch, PoolThrottle* throttle)
       : launch_(launch),
         limits_(limits),
         cpus_(cpus.begin(), cpus.end()),
         gemms_(std::move(gemms)),
-        scratch_(std::move(scratch)) {}
+        scratch_(std::move(scratch)),
+        throttle_(throttle) {}
+  ~HostStream() override { sleep_early(false); }
 
   void attach_thread() override { use_cpus(cpus_); }
+  void sleep_early(bool early) noexcept override {
+    if (throttle_ == nullptr || std::exchange(sleeps_early_, early) == early) return;
+    early ? throttle_->hold() : throttle_->release();
+  }
 
   void gather_ids(const kernels::GatherIds& args) override { kernels::host::gather_ids(args); }
 
@@ -127,24 +134,28 @@ class HostStream final : public ImmediateStream {
   const StreamLimits limits_;
   const std::vector<unsigned> cpus_;
   std::unique_ptr<GemmLibrary::Runner> gemms_;
-  LazyMapping scratch_;  // of attention and batched GEMMs
-  Status status_;        // the first failure since synchronize()
+  LazyMapping scratch_;           // for attention and batched GEMMs
+  PoolThrottle* const throttle_;  // null: the pool always spins
+  bool sleeps_early_ = false;     // holds throttle_
+  Status status_;                 // the first failure since synchronize()
 };
 
 }  // namespace
 
 Result<std::unique_ptr<Stream>> make_host_stream(GemmLibrary& gemms,
                                                  const kernels::host::HostLaunch& launch,
-                                                 const StreamLimits& limits,
+                                                 PoolThrottle& throttle, const StreamLimits& limits,
                                                  const StreamOptions& options) {
   ITIF_ASSIGN(auto runner, gemms.make_runner());
   ITIF_ASSIGN(auto scratch,
               LazyMapping::reserve(kernels::host::attention_scratch_bytes(limits.max_tokens) *
                                    launch.num_threads));
+  const bool throttles = options.shares_cpus && launch.num_threads > 1 && chooses_pool_spinning();
+  if (throttles) ITIF_TRY(throttle.start());
   auto stream = std::make_unique<HostStream>(launch, limits, options.cpus, std::move(runner),
-                                             std::move(scratch));
-  if (!options.runs_apart) return stream;
-  return QueuedStream::make(std::move(stream), limits, options);
+                                             std::move(scratch), throttles ? &throttle : nullptr);
+  if (!options.is_async) return stream;
+  return AsyncStream::make(std::move(stream), limits, options);
 }
 
 }  // namespace itif::device

@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kHugePageBytes = 2u << 20;
-// Left to the rest of the system when the machine's memory is the limit.
+// Left to the rest of the system.
 constexpr size_t kReserveBytes = 64u << 20;
 
 size_t round_up(size_t bytes, size_t multiple) {
@@ -41,13 +41,13 @@ size_t mem_available_bytes() {
   return std::numeric_limits<size_t>::max();
 }
 
-// Makes the pages of a mapping exist. Fails with ENOMEM where a limit does not allow it.
+// Allocates the pages of a mapping. Returns 0 or errno: ENOMEM if a limit does not allow it.
 int populate(std::byte* data, size_t bytes) {
   constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, Linux 5.14
   while (madvise(data, bytes, kPopulateWrite) != 0) {
     if (errno == EINTR || errno == EAGAIN) continue;
     if (errno != EINVAL) return errno;
-    // An older kernel.
+    // An older kernel: touch every page.
     for (size_t i = 0; i < bytes; i += kPageBytes) *reinterpret_cast<volatile char*>(data + i) = 0;
     return 0;
   }
@@ -82,7 +82,7 @@ class HostBuffer final : public Buffer {
 
 class HostSlabMemory final : public SlabMemory {
  public:
-  // The slots lie in `mapping`, from the first multiple of `alignment` on.
+  // Slots begin at the first multiple of `alignment` in `mapping`.
   HostSlabMemory(std::shared_ptr<MemoryBudget> budget, LazyMapping mapping, size_t alignment,
                  size_t stride_bytes, uint32_t max_slots)
       : budget_(std::move(budget)), mapping_(std::move(mapping)), committed_(max_slots, false) {
@@ -191,11 +191,12 @@ LazyMapping::~LazyMapping() {
 Result<std::unique_ptr<Buffer>> allocate_host_buffer(std::shared_ptr<MemoryBudget> budget,
                                                      size_t bytes) {
   if (bytes > SIZE_MAX / 2)
-    return fail(Code::kResourceExhausted, fmt::format("a buffer of {} bytes cannot exist", bytes));
+    return fail(Code::kResourceExhausted,
+                fmt::format("a buffer of {} bytes exceeds the address space", bytes));
   const size_t mapped_bytes = round_up(std::max<size_t>(bytes, 1), kPageBytes);
   ITIF_TRY(budget->take(mapped_bytes, "a buffer"));
   std::byte* data = map(mapped_bytes);
-  // Huge pages spare activations and weights most of their TLB misses.
+  // Huge pages avoid most TLB misses of activations and weights.
   if (data != nullptr && mapped_bytes >= kHugePageBytes) madvise(data, mapped_bytes, MADV_HUGEPAGE);
   const int error = data == nullptr ? errno : populate(data, mapped_bytes);
   if (error != 0) {
@@ -210,8 +211,8 @@ Result<std::unique_ptr<Buffer>> allocate_host_buffer(std::shared_ptr<MemoryBudge
 Result<std::unique_ptr<SlabMemory>> reserve_host_slab(std::shared_ptr<MemoryBudget> budget,
                                                       size_t slot_bytes, uint32_t max_slots) {
   CHECK(slot_bytes > 0 && max_slots > 0);
-  // Slots of whole pages can be given back alone; large ones start on a huge page, too, where that
-  // wastes little.
+  // Slots are whole pages, so that each can be freed separately. Slots of 8 huge pages or more also
+  // start on a huge page, which wastes little.
   size_t stride_bytes = round_up(slot_bytes, kPageBytes);
   if (stride_bytes >= 8 * kHugePageBytes) stride_bytes = round_up(slot_bytes, kHugePageBytes);
   // A mapping starts on a page; huge pages need the slots to start on one of theirs.

@@ -1,5 +1,6 @@
-// Host memory of buffers and slabs: anonymous mappings, counted against what the machine has, so that
-// running short is an error at admission and not the kernel's out-of-memory killer later.
+// Host memory of buffers and slabs: anonymous mappings, counted against the machine's memory. A
+// shortage is therefore an error at admission, and the kernel's out-of-memory killer does not
+// strike later.
 #pragma once
 
 #include <atomic>
@@ -10,18 +11,18 @@
 
 namespace itif::device {
 
-// What a device may occupy. Thread-safe. Memory is populated as it is granted, so that the system's own
-// figure of what is available includes it from then on.
+// Limits the memory of a device. Thread-safe. Memory is populated when it is granted; the system's
+// figure of available memory is lower from then on.
 class MemoryBudget {
  public:
-  // limit_bytes 0: no limit but the system's.
+  // limit_bytes 0: only the system's limit.
   explicit MemoryBudget(size_t limit_bytes) : limit_bytes_(limit_bytes) {}
 
   // Errors: kResourceExhausted, naming `what` and both figures.
   Status take(size_t bytes, const char* what);
   void give_back(size_t bytes);
   size_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
-  // What could be taken now.
+  // Bytes that take() grants now.
   size_t available_bytes() const;
 
  private:
@@ -29,11 +30,11 @@ class MemoryBudget {
   std::atomic<size_t> used_bytes_{0};
 };
 
-// Bytes that new pages may take without swapping: MemAvailable, and the limits of the control group.
+// Bytes that new pages may take without swapping, by MemAvailable and the control groups' limits.
 size_t available_system_bytes();
 
-// Addresses whose pages exist from their first use on: scratch for the worst case of which a batch
-// uses a small part. Move-only.
+// Addresses whose pages are allocated on first use: worst-case scratch, of which a batch uses a
+// small part. Move-only.
 class LazyMapping {
  public:
   // Errors: kResourceExhausted.
@@ -51,7 +52,7 @@ class LazyMapping {
   size_t bytes_ = 0;
 };
 
-// Zeroed, 64-byte aligned (a page), backed by huge pages where they help. Errors: kResourceExhausted.
+// Zeroed, page-aligned, backed by huge pages where they help. Errors: kResourceExhausted.
 Result<std::unique_ptr<Buffer>> allocate_host_buffer(std::shared_ptr<MemoryBudget> budget,
                                                      size_t bytes);
 // Slots of slot_bytes rounded up to whole pages. Errors: kResourceExhausted.

@@ -1,1 +1,1 @@
-"""What the end-to-end tests stand on: namespaces, a running itifd, models."""
+"""Helpers of the end-to-end tests: namespaces, a running itifd, clients."""

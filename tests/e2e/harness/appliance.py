@@ -1,4 +1,4 @@
-"""An itifd process of its own: configuration, start, itifctl, ends of every kind."""
+"""An itifd process: configuration, start, itifctl, stop and kill."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def setting(value):
 
 
 class Appliance:
-    """One directory, one --file-prefix; may be started several times."""
+    """An appliance with one directory and one --file-prefix. It can be started several times."""
 
     def __init__(self, namespaces, directory, tag):
         self.namespaces = namespaces
@@ -90,14 +90,14 @@ class Appliance:
     # ---- the process
 
     def itifd(self):
-        """Its command line, up to our configuration."""
+        """The command line, including the configuration."""
         return (self.program, "--config", str(self.config_path))
 
     def itifctl(self):
         return (program("itifctl"),)
 
     def launch(self, prefix=(), write_config=True):
-        """Starts the process and does not wait for it."""
+        """Starts the process without waiting until it is ready."""
         if write_config:
             self.write_config()
         with open(self.log_path, "ab") as log:
@@ -107,14 +107,15 @@ class Appliance:
         return self
 
     def use_port(self, device, arguments=""):
-        """Another port than the veth's: DPDK's name, and the rest of its --vdev."""
+        """Replaces the veth's port by another DPDK device; `arguments` are the rest of its --vdev."""
         self.eal = [argument for argument in self.eal if not argument.startswith("--vdev")]
         self.eal.append(f"--vdev={device}{arguments and ','}{arguments}")
         self.port["device"] = device
         return self
 
     def start(self, prefix=(), link="up"):
-        """Returns when it is ready, and healthy but for a link that may be down until someone connects."""
+        """Starts the process and returns when it is ready and healthy. `link` is the link's expected state, which may
+        be down until a peer connects."""
         self.launch(prefix)
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
@@ -126,7 +127,7 @@ class Appliance:
         raise AssertionError(f"itifd does not answer:\n{self.log()[-4000:]}")
 
     def run_to_the_end(self, seconds=30, prefix=()):
-        """Starts a process that is expected to refuse; returns its exit status and output."""
+        """Runs a process that is expected to fail at start. Returns its exit status and output."""
         self.log_path.unlink(missing_ok=True)
         self.launch(prefix)
         status = self.process.wait(seconds)
@@ -137,7 +138,7 @@ class Appliance:
         return self.process is not None and self.process.poll() is None
 
     def stop(self, seconds=20):
-        """SIGTERM; returns the exit status."""
+        """Sends SIGTERM and returns the exit status."""
         if not self.alive():
             return None
         self.process.send_signal(signal.SIGTERM)
@@ -153,7 +154,7 @@ class Appliance:
             self.process.wait()
 
     def forget(self):
-        """Removes what a killed DPDK process leaves behind."""
+        """Kills the process if it runs, and removes the files that a killed DPDK process leaves."""
         self.kill()
         remove_dpdk_files(self.prefix)
 
@@ -172,5 +173,5 @@ class Appliance:
         return json.loads(self.ctl("--json", *arguments).stdout)
 
     def add_tenant(self, name, model, *options):
-        """Returns the answer: id and key among it."""
+        """Returns itifctl's answer, which contains id and key."""
         return self.ctl_json("tenant", "add", name, "--model", str(model), *options)

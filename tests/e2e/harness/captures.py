@@ -1,4 +1,4 @@
-"""Capture files: pcap written for net_pcap to replay, pcap and pcapng read back, and the UDP in them."""
+"""Capture files: writes pcap for net_pcap, reads pcap and pcapng, and parses the UDP datagrams in them."""
 
 import socket
 import struct
@@ -13,7 +13,7 @@ LINKTYPE_ETHERNET = 1
 
 
 def write_pcap(path, frames):
-    """One frame a microsecond."""
+    """Writes frames with timestamps one microsecond apart."""
     with open(path, "wb") as file:
         file.write(struct.pack("<IHHiIII", PCAP_MAGIC, 2, 4, 0, 0, 65535, LINKTYPE_ETHERNET))
         for at, frame in enumerate(frames):
@@ -21,7 +21,7 @@ def write_pcap(path, frames):
 
 
 def read_frames(path):
-    """Every whole frame of a pcap or pcapng file; what its writer has not finished is left out."""
+    """All complete frames of a pcap or pcapng file. A frame that is still being written is left out."""
     data = Path(path).read_bytes()
     if len(data) < 4:
         return []
@@ -63,7 +63,7 @@ class Udp:
     source: tuple
     target: tuple
     payload: bytes
-    checksums_hold: bool  # of IPv4 and UDP; a local sender's kernel leaves UDP's unfinished on a veth
+    checksums_hold: bool  # of IPv4 and UDP; on a veth the kernel leaves UDP checksums of local senders incomplete
 
 
 def udp_of(frame):

@@ -1,4 +1,4 @@
-"""Clients of the wire protocol in the clients' namespace, for tenants that itifctl has added."""
+"""Clients of the wire protocol in the clients' namespace, for tenants added with itifctl."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ GOLDENS = Path(__file__).parents[2] / "data" / "goldens"
 
 
 def connect(namespaces, added, auth="header", address=SERVER_IPV4, namespace=None, make=Client, **options):
-    """A client of the tenant that `appliance.add_tenant` returned; in the clients' namespace if none is named."""
+    """A client of a tenant that `appliance.add_tenant` returned, by default in the clients' namespace."""
     tenant = added["tenant"]
     with namespaces.inside(namespace or namespaces.client):
         return make(address, UDP_PORT, tenant_id=tenant["id"], key=bytes.fromhex(added["key"]),
@@ -30,7 +30,7 @@ def stranger(namespaces, address=SERVER_IPV4, **options):
 
 
 class Golden:
-    """A small model and what transformers answers for it."""
+    """A small model and the answers of transformers."""
 
     def __init__(self, name):
         self.directory = GOLDENS / name
@@ -50,14 +50,14 @@ class Golden:
 
 
 class Traffic:
-    """Requests one after the other from a thread, until stopped; nothing of it may be lost."""
+    """Sends requests one after the other in a thread until stopped, and records answers, refusals and losses."""
 
     def __init__(self, client, tokens=16, result_kind="logits"):
         self.client = client
         self.client.max_silent_tries = 8
         self.message_ids = [101] + [200 + i for i in range(tokens - 2)] + [102]
         self.result_kind = result_kind
-        self.answers, self.refusals, self.losses, self.latencies = [], [], [], []
+        self.answers, self.refusals, self.losses = [], [], []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -67,11 +67,9 @@ class Traffic:
                 return
             ids = list(self.message_ids)
             ids[1] = 200 + turn % 500
-            started = time.monotonic()
             try:
                 answer = self.client.infer_tokens(ids, result_kind=self.result_kind, timeout_s=20)
                 self.answers.append((ids[1], answer.payload))
-                self.latencies.append(time.monotonic() - started)
             except Refused as refused:
                 self.refusals.append(refused.status)
                 time.sleep(0.01)
@@ -90,7 +88,7 @@ class Traffic:
         self._thread.join(30)
 
     def wait_for(self, answers, seconds=30):
-        """Returns when that many more answers have come."""
+        """Returns after `answers` more answers have arrived."""
         goal = len(self.answers) + answers
         deadline = time.monotonic() + seconds
         while len(self.answers) < goal:
@@ -98,15 +96,11 @@ class Traffic:
                 f"{len(self.answers)} answers, refused {self.refusals[-3:]}, lost {self.losses[-3:]}")
             time.sleep(0.01)
 
-    def percentile(self, percent):
-        ordered = sorted(self.latencies)
-        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
-
 
 def assert_accounted(appliance, settle_s=3.0, ports=True):
-    """received = forwarded + held + Σ dropped, of every worker, every tenant and all; what the port delivered is
-    what the workers received (`ports`: if the driver can tell), and what it lost is shown; returns the drops
-    document."""
+    """Asserts received = forwarded + held + Σ dropped for every worker, every tenant and in total. With `ports` (if the
+    driver counts) the datagrams that the ports delivered must equal those that the workers received. Returns the
+    drops document."""
     deadline = time.monotonic() + settle_s
     while True:
         drops = appliance.ctl_json("drops")

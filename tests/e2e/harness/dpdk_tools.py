@@ -1,4 +1,4 @@
-"""DPDK's own tools at a running appliance: dpdk-telemetry.py and dpdk-dumpcap."""
+"""DPDK's tools on a running appliance: dpdk-telemetry.py and dpdk-dumpcap."""
 
 import contextlib
 import json
@@ -7,7 +7,7 @@ import subprocess
 
 
 def telemetry(appliance, command):
-    """What dpdk-telemetry.py answers to one command; None if nobody listens."""
+    """The answer of dpdk-telemetry.py to a command, or None if telemetry is off."""
     result = subprocess.run(("/usr/bin/python3", "/usr/bin/dpdk-telemetry.py", "-f", appliance.prefix),
                             input=f"{command}\n", capture_output=True, text=True, timeout=20, check=False)
     if "Error connecting to" in result.stdout + result.stderr:
@@ -17,7 +17,7 @@ def telemetry(appliance, command):
 
 
 class Dumpcap:
-    """dpdk-dumpcap while it runs."""
+    """A running dpdk-dumpcap."""
 
     def __init__(self, appliance, path):
         self.output = ""
@@ -30,7 +30,7 @@ class Dumpcap:
         return self._process.poll() is None
 
     def stop(self):
-        """As Ctrl-C does; returns the exit status."""
+        """Sends SIGINT and returns the exit status."""
         if self.alive():
             self._process.send_signal(signal.SIGINT)
         try:

@@ -1,4 +1,4 @@
-"""Ethernet frames made by hand, for what a socket would not send."""
+"""Hand-made Ethernet frames that a socket would not send."""
 
 import contextlib
 import socket
@@ -30,7 +30,7 @@ def ipv4(payload, protocol, source=CLIENT_IPV4, target=SERVER_IPV4, fragment=0x4
 
 
 def udp(payload, source_port=4000, target_port=9009, value=None, length=None):
-    """With the checksum `value`, or the right one between the two ends."""
+    """A UDP datagram with the checksum `value`, by default the right one for client and server."""
     length = 8 + len(payload) if length is None else length
     datagram = struct.pack(">HHHH", source_port, target_port, length, 0) + payload
     if value is None:
@@ -57,7 +57,7 @@ class Wire:
         self.server = mac_bytes(server_mac)
         self.raw = namespaces.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
         self.raw.bind((namespaces.client_link, ETH_P_ALL))
-        self.raw.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)  # the kernel takes VLAN tags off
+        self.raw.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)  # the kernel strips VLAN tags
 
     def close(self):
         self.raw.close()

@@ -1,4 +1,4 @@
-"""Sends the first pieces of requests that never become whole.
+"""Sends only the first pieces of requests, which never complete.
 
 usage: half_sender.py SERVER TENANT_JSON PER_SECOND
 """

@@ -1,4 +1,4 @@
-"""Removes what test runs left behind that were killed: processes, namespaces, files."""
+"""Removes the processes, namespaces and files of killed test runs."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ def hugetlbfs_mounts():
 
 
 def remove_dpdk_files(prefix):
-    """The files of DPDK processes whose --file-prefix matches the pattern `prefix`."""
+    """Removes the files of DPDK processes whose --file-prefix matches the pattern `prefix`."""
     for mount in hugetlbfs_mounts():
         for path in mount.glob(f"{prefix}map_*"):
             path.unlink(missing_ok=True)
@@ -26,7 +26,7 @@ def remove_dpdk_files(prefix):
 
 
 def remove_quickstarts(directory):
-    """Ends the kept and the killed quick starts of a directory, and removes it unless others go on in it."""
+    """Ends kept and killed quick starts in a directory, and removes the directory unless others still run in it."""
     for record in Path(directory).glob("itif-quickstart.*/record"):
         subprocess.run((QUICKSTART, "--stop", record.parent), capture_output=True, check=False)
     if not any(Path(directory).glob("itif-quickstart.*/record")):
@@ -38,7 +38,7 @@ def _ip(*arguments):
 
 
 def _dead(paths, pattern):
-    """(name, process id) of the names that carry the id of a test run that has ended."""
+    """(name, process id) of the names that contain the id of a test run that has ended."""
     for name in paths:
         found = re.fullmatch(pattern, name)
         if found and not Path("/proc", found[1]).exists():

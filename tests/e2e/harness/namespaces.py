@@ -1,7 +1,7 @@
-"""Two network namespaces joined by a veth, like tools/lib/namespaces.sh makes them.
+"""Two network namespaces joined by a veth, as tools/lib/namespaces.sh makes them.
 
-The tests' own sockets live in the clients' namespace although the tests do not: a socket belongs to the
-namespace in which it was made, so `socket()` steps in for the moment of making it.
+Tests run outside of the namespaces, but their sockets belong to the clients' namespace: a socket belongs to the
+namespace in which it is created, so `socket()` enters it for that moment.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def run(*command, **options):
-    """Runs a command that must succeed; returns what it printed."""
+    """Runs a command that must succeed, and returns its output."""
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                             timeout=options.pop("timeout", 60), **options)
     assert result.returncode == 0, f"{' '.join(command)}: {result.returncode}\n{result.stdout}"
@@ -58,7 +58,7 @@ class Namespaces:
             subprocess.run(("ip", "netns", "del", name), stderr=subprocess.DEVNULL, check=False)
 
     def inside_client(self):
-        """This thread is in the clients' namespace within the block."""
+        """Moves this thread into the clients' namespace for the block."""
         return self.inside(self.client)
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Whether this kernel lets us use AF_XDP: the two things that it may lack or refuse, tried by themselves."""
+"""Tells if this kernel allows AF_XDP, by trying the two steps that it may lack or refuse."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
 
 
 def why_no_xdp():
-    """None, or the reason."""
+    """None if AF_XDP works, else the reason."""
     try:
         socket.socket(AF_XDP, socket.SOCK_RAW).close()
     except OSError as error:

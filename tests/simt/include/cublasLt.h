@@ -1,5 +1,5 @@
-// Stands for the CUDA toolkit's header of this name: cublasLtMatmul with epilogues, as itif's CUDA device calls it, onto
-// OpenBLAS (../blas_lt.cc), which refuses what the documentation does not have.
+// Replaces the CUDA toolkit's header of this name: cublasLtMatmul with epilogues, as itif's CUDA
+// device calls it, on OpenBLAS (../blas_lt.cc). It refuses what the documentation does not list.
 #pragma once
 
 #include <cublas_v2.h>

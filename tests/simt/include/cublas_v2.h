@@ -1,5 +1,5 @@
-// Stands for the CUDA toolkit's header of this name: the GEMMs that itif's CUDA device calls, onto OpenBLAS in
-// f32 (../blas.cc). Matrices are column-major, as BLAS's.
+// Replaces the CUDA toolkit's header of this name: the GEMMs that itif's CUDA device calls, on
+// OpenBLAS in f32 (../blas.cc). Matrices are column-major, as in BLAS.
 #pragma once
 
 #include <cuda_runtime.h>

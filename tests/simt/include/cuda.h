@@ -1,5 +1,5 @@
-// Stands for the CUDA toolkit's header of this name: the driver's virtual memory, which has no runtime form. As
-// there, its functions are asked for by name (cudaGetDriverEntryPointByVersion).
+// Replaces the CUDA toolkit's header of this name: the driver's virtual memory, which the runtime
+// does not offer. As there, functions are looked up by name (cudaGetDriverEntryPointByVersion).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Stands for the CUDA toolkit's header of this name: bfloat16 as storage, and its conversions.
+// Replaces the CUDA toolkit's header of this name: bfloat16 as storage, and its conversions.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@ struct alignas(2) __nv_bfloat16 {
 inline float __bfloat162float(__nv_bfloat16 value) {
   return std::bit_cast<float>(uint32_t{value.bits} << 16);
 }
-// To nearest, ties to even.
+// Rounds to nearest, ties to even.
 inline __nv_bfloat16 __float2bfloat16_rn(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if (value != value) return {0x7FFF};

@@ -1,4 +1,4 @@
-// Stands for the CUDA toolkit's header of this name: half precision as storage, and its conversions.
+// Replaces the CUDA toolkit's header of this name: half precision as storage, and its conversions.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@ struct alignas(2) __half {
 inline float __half2float(__half value) {
   return static_cast<float>(std::bit_cast<_Float16>(value.bits));
 }
-// To nearest, ties to even.
+// Rounds to nearest, ties to even.
 inline __half __float2half_rn(float value) {
   return {std::bit_cast<uint16_t>(static_cast<_Float16>(value))};
 }

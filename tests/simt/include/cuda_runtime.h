@@ -1,6 +1,7 @@
-// Stands for the CUDA toolkit's header of this name: as much of its language and runtime as itif's kernels and
-// CUDA device use, on the CPU (../simt.h, ../runtime.h). Names, types and meanings are the toolkit's; what it
-// documents as asynchronous is done late, and what it documents as an error or as undefined ends in one.
+// Replaces the CUDA toolkit's header of this name on the CPU (../simt.h, ../runtime.h): the part of
+// its language and runtime that itif's kernels and CUDA device use. Names, types and meanings are
+// the toolkit's. Calls documented as asynchronous run late. Documented errors and undefined
+// behaviour end in an error.
 #pragma once
 
 #include <cmath>
@@ -21,7 +22,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
-// No __shared__: kernels take shared memory by kernels/cuda/shared_memory.h.
+// No __shared__: kernels take shared memory through kernels/cuda/shared_memory.h.
 
 struct uint2 {
   unsigned x, y;
@@ -53,7 +54,7 @@ struct dim3 {
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 namespace simt {
-// Read as the thread that runs has it.
+// A coordinate of the running thread.
 struct Coordinate {
   uint32_t (*read)();
   operator uint32_t() const { return read(); }
@@ -119,7 +120,7 @@ inline int __all_sync(unsigned mask, int predicate) {
   return __ballot_sync(mask, predicate) == mask;
 }
 
-// Threads of a block run one at a time: what a GPU does atomically is one step here.
+// Threads of a block run one at a time, so that these are atomic.
 template <class T>
 T atomicAdd(T* at, T value) {
   const T before = *at;
@@ -229,12 +230,13 @@ class Stream;
 class Event;
 class Graph;
 class GraphExec;
-// Puts a grid onto a stream, or into the graph that it captures.
+// Adds a grid to a stream, or to the graph that the stream is capturing.
 cudaError_t enqueue_grid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes,
                          Stream* stream, std::function<void()> thread);
-// Likewise what a library computes.
+// The same for the work of a library.
 cudaError_t enqueue_work(Stream* stream, std::function<void()> work);
-// What cuBLAS does when a handle is made or ended: refused where a graph is being captured, which it spoils.
+// Device-wide synchronisation, as cuBLAS does when a handle is created or destroyed. If captures
+// are in progress, it invalidates them and fails.
 cudaError_t wait_for_device();
 }  // namespace simt
 using cudaStream_t = simt::Stream*;
@@ -345,7 +347,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                                Arguments&&... arguments) {
   return simt::enqueue_grid(reinterpret_cast<const void*>(kernel), config->gridDim,
                             config->blockDim, config->dynamicSmemBytes, config->stream,
-                            // Parameters are copied at the launch, as a GPU's are.
+                            // Parameters are copied at the launch, as on a GPU.
                             [kernel, ... copies = static_cast<std::decay_t<Parameters>>(
                                          arguments)] { kernel(copies...); });
 }

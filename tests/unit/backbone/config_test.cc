@@ -32,7 +32,7 @@ TEST(Config, BertIsReadWithItsDefaults) {
             "bert 12x768, 12 heads, intermediate 3072, vocabulary 30522, 512 positions");
 }
 
-TEST(Config, ActivationsAreTheReferences) {
+TEST(Config, ActivationNamesFollowTransformers) {
   using kernels::Activation;
   EXPECT_EQ(parse_activation("gelu_new", "f").value(), Activation::kGeluTanh);
   EXPECT_EQ(parse_activation("gelu_pytorch_tanh", "f").value(), Activation::kGeluTanh);
@@ -40,7 +40,7 @@ TEST(Config, ActivationsAreTheReferences) {
   EXPECT_EQ(parse_activation("mish", "f").error().code, Code::kUnsupported);
 }
 
-TEST(Config, WhatDoesNotFitIsRefusedByName) {
+TEST(Config, WrongFieldsAreRefusedByName) {
   const struct {
     const char* key;
     nlohmann::json value;  // discarded: the key is removed
@@ -84,7 +84,7 @@ TEST(Config, WhatDoesNotFitIsRefusedByName) {
   }
 }
 
-// What each family writes is what it reads, and what transformers would.
+// Each family must read back the config.json that it writes.
 TEST(Config, PresetsOfAllFamiliesAreReadBack) {
   size_t count = 0;
   for (const Family* family : families()) {

@@ -29,7 +29,7 @@ const HeadLayout& bert_heads() {
   return backbone::find_family("bert").value()->heads;
 }
 
-// A checkpoint with zero tensors of these shapes, 2-D ones written as {n, k}.
+// Writes a checkpoint of these tensors, filled with zeros. 2-D shapes are {n, k}.
 void write_weights(const TempDirectory& directory, const std::string& folder,
                    const std::vector<std::pair<std::string, std::vector<uint64_t>>>& tensors) {
   std::string header = "{";
@@ -102,7 +102,7 @@ TEST(Head, LabelsAndProblemComeFromTheConfig) {
   EXPECT_EQ(head.labels, (std::vector<std::string>{"a", "b", "c"}));
   EXPECT_EQ(head.problem, Problem::kSingleLabel);
   EXPECT_EQ(head.pooler[0].weight, "bert.pooler.dense.weight");
-  // As transformers names labels that the config does not.
+  // Labels that the config omits get the names of transformers.
   head = read(directory, {{"architectures", architecture}}).value();
   EXPECT_EQ(head.labels, (std::vector<std::string>{"LABEL_0", "LABEL_1", "LABEL_2"}));
   head = read(directory,
@@ -203,7 +203,7 @@ TEST(Head, SentenceTransformersAreEmbeddings) {
   EXPECT_EQ(spec.pooling, kernels::Pooling::kMax);
   EXPECT_TRUE(spec.normalize);
   EXPECT_EQ(spec.max_text_tokens, 17u);
-  EXPECT_EQ(spec.pooler.size(), 1u);  // still there to be asked for
+  EXPECT_EQ(spec.pooler.size(), 1u);  // requests may still ask for it
   EXPECT_EQ(describe(spec, tiny()), "embedding (max, unit length, 2)");
   testing::PlainDevice device;
   const auto checkpoint = Checkpoint::open(directory.path()).value();
@@ -214,7 +214,7 @@ TEST(Head, SentenceTransformersAreEmbeddings) {
   EXPECT_EQ(head.bytes, (4 * 4 + 4 + 2 * 4 + 2) * sizeof(float));
 }
 
-TEST(Head, PoolingIsReadAsEitherVersionWritesIt) {
+TEST(Head, ReadsPoolingOfBothFileVersions) {
   const struct {
     std::string config;
     kernels::Pooling pooling;
@@ -279,7 +279,7 @@ TEST(Head, WrongSentenceTransformersFilesAreRefusedByName) {
        "must be the hidden size 4, found 5"},
       {kModules, pooling, "{}", "'in_features'"},
       {kModules, pooling, R"({"in_features":5,"out_features":2})",
-       "must be 4, the size before it, found 5"},
+       "must be 4, the size of its input, found 5"},
       {kModules, pooling, R"({"in_features":4,"out_features":2,"activation_function":"x.Sin"})",
        "found \"x.Sin\""},
   };

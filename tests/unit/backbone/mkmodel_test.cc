@@ -1,4 +1,4 @@
-// What itif-mkmodel writes is what the loader reads.
+// The loader reads back the models that itif-mkmodel writes.
 #include "make_model.h"
 
 #include <gtest/gtest.h>
@@ -53,8 +53,8 @@ TEST(MakeModel, EveryHeadAndTypeIsReadBack) {
   }
 }
 
-// Whatever a family calls its tensors and heads.
-TEST(MakeModel, EveryFamilyIsReadBackAndItsWeightsAreAllThere) {
+// Covers the tensor and head names of each family.
+TEST(MakeModel, EveryFamilyIsReadBackWithAllWeights) {
   for (const backbone::Family* family : backbone::families()) {
     for (const HeadChoice head : {HeadChoice::kNone, HeadChoice::kPooler, HeadChoice::kEmbedding,
                                   HeadChoice::kClassification, HeadChoice::kTokenClassification}) {
@@ -121,7 +121,7 @@ TEST(MakeModel, VocabulariesOfAnySizeHaveDistinctTokens) {
   }
 }
 
-TEST(MakeModel, EnglishTextBecomesFewPiecesAndNoneUnknown) {
+TEST(MakeModel, EnglishTextHasFewPiecesAndNoUnknowns) {
   TempDirectory directory;
   ModelOptions options = tiny(HeadChoice::kNone);
   options.spec.vocab = 30522;
@@ -132,7 +132,7 @@ TEST(MakeModel, EnglishTextBecomesFewPiecesAndNoneUnknown) {
   const std::string text =
       "The quick brown fox jumps over the lazy dog, and nobody complained about unreasonably "
       "transparent microprocessors in 2024!";
-  ASSERT_EQ(opened.tokenizer->encode(text, std::nullopt, {}, ids, types), model::EncodeStatus::kOk);
+  ASSERT_EQ(opened.tokenizer->encode(text, std::nullopt, {}, ids, types), text::EncodeStatus::kOk);
   EXPECT_EQ(std::ranges::count(ids, 100), 0);  // [UNK]
   EXPECT_EQ(ids.front(), 101);
   EXPECT_EQ(ids.back(), 102);

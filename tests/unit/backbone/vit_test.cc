@@ -44,7 +44,7 @@ TEST(VitConfig, SidesMayDifferAndPatchesMayLeavePixelsOut) {
   EXPECT_EQ(family->parse(family->config(spec), "again").value(), spec);
 }
 
-TEST(VitConfig, WhatDoesNotFitIsRefusedByName) {
+TEST(VitConfig, WrongFieldsAreRefusedByName) {
   const struct {
     const char* key;
     nlohmann::json value;
@@ -89,8 +89,8 @@ TEST(VitConfig, GroupsTakeImagesOfOneSize) {
             "32; qkv_bias: group has 1, model has 0");
 }
 
-// A bias that the architecture leaves out is zeros, whatever the slot held before.
-TEST(Vit, BiasesThatAreNotThereAreZeros) {
+// Loading zeroes a bias that the architecture omits, even in a slot that was used before.
+TEST(Vit, MissingBiasesAreZero) {
   mkmodel::ModelOptions options;
   options.spec = find_preset("vit-tiny").value()->spec;
   options.spec.layers = 1;

@@ -28,7 +28,7 @@ TEST(Random, MomentsAreRight) {
   EXPECT_NEAR(exponential / n, 1, 0.01);
 }
 
-TEST(Random, BelowReachesEveryValueAndNoMore) {
+TEST(Random, BelowReachesEveryValueInRangeOnly) {
   Random random(4);
   bool seen[7] = {};
   for (int i = 0; i < 1000; ++i) seen[random.below(7)] = true;

@@ -5,14 +5,14 @@
 namespace itif {
 namespace {
 
-TEST(Units, DurationsAreRead) {
+TEST(Units, ParsesDurations) {
   EXPECT_EQ(parse_duration_ns("25ms").value(), 25'000'000u);
   EXPECT_EQ(parse_duration_ns("1.5s").value(), 1'500'000'000u);
   EXPECT_EQ(parse_duration_ns("250 us").value(), 250'000u);
   EXPECT_EQ(parse_duration_ns("0ns").value(), 0u);
 }
 
-TEST(Units, WrongDurationsAreRefusedWithTheText) {
+TEST(Units, ErrorsForWrongDurationsQuoteTheText) {
   for (const char* text : {"", "ms", "25", "25 parsecs", "-1s", "nans", "1e40s"}) {
     const auto result = parse_duration_ns(text);
     ASSERT_FALSE(result) << text;
@@ -21,7 +21,7 @@ TEST(Units, WrongDurationsAreRefusedWithTheText) {
   }
 }
 
-TEST(Units, SizesAreRead) {
+TEST(Units, ParsesSizes) {
   EXPECT_EQ(parse_bytes("65536").value(), 65536u);
   EXPECT_EQ(parse_bytes("64KiB").value(), 65536u);
   EXPECT_EQ(parse_bytes("2GiB").value(), 2147483648u);

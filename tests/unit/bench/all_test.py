@@ -18,7 +18,7 @@ def run(program, out, *options, environment=None):
 
 
 def killed_whole(program, out):
-    """Whether nothing of a run is left when it was killed. The bench would take minutes."""
+    """True if the bench, which would take minutes, ends when `all` is killed."""
     process = subprocess.Popen([program, "all", "--dtype", "f32", "--out", str(out), "--only", "tenants"],
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -29,12 +29,12 @@ def killed_whole(program, out):
             time.sleep(0.01)
     finally:
         process.kill()
-    process.communicate(timeout=60)  # until nobody has its output open
+    process.communicate(timeout=60)  # until all processes have closed its output
     for _ in range(1000):
         try:
             if ") Z " in Path(f"/proc/{child}/stat").read_text():
                 return True
-        except (FileNotFoundError, ProcessLookupError):  # somebody has reaped it
+        except (FileNotFoundError, ProcessLookupError):  # its parent has reaped it
             return True
         time.sleep(0.01)
     return False
@@ -42,7 +42,7 @@ def killed_whole(program, out):
 
 def main(program):
     results = []
-    # One row of gemm, and none of gemm-choice.
+    # Selects one row of gemm and none of gemm-choice.
     small = ("--only", "gemm,gemm-choice", "--case", "1x768x768")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "new", "out")
@@ -58,9 +58,9 @@ def main(program):
         (out / "gemm.json" / "in the way").touch()
         done = run(program, out, *small)
         report = (out / "report.md").read_text()
-        results.append(("one that fails is named, and the other still runs",
+        results.append(("a failing bench is reported, and the other still runs",
                         done.returncode == 1 and report.count("| **failed** |") == 1
-                        and "**Failed: ended with status 1**" in report
+                        and "**Failed: exit status 1**" in report
                         and json.loads((out / "gemm-choice.json").read_text())["bench"] == "gemm-choice",
                         done.stderr + report))
 
@@ -72,17 +72,17 @@ def main(program):
         (out / "report.md").mkdir()
         (out / "gemm-choice.json").unlink()
         done = run(program, out, *small)
-        results.append(("what cannot be written is refused before anything runs",
+        results.append(("an unwritable report is refused before any bench runs",
                         done.returncode == 1 and "report.md" in done.stderr
                         and not (out / "gemm-choice.json").exists(), done.stderr))
         for what, words, said in (
-                ("figures", ("gemm", "--quick", "--case", "1x768x768", "--json", folder), folder),
-                ("nothing", (), "batching"), ("no bench", ("gem",), "gemm, gemm-choice"),
-                ("no option", ("gemm", "--fast"), "--fast"),
-                ("attention where there is none", ("gemm", "--attention", "cudnn"), "it is for encoder, operators, "),
-                ("attention in two forms", ("tenants", "--attention", "cudnn", "--fidelity", "thesis"), "of its own")):
+                ("--json with a directory", ("gemm", "--quick", "--case", "1x768x768", "--json", folder), folder),
+                ("no bench", (), "batching"), ("an unknown bench", ("gem",), "gemm, gemm-choice"),
+                ("an unknown option", ("gemm", "--fast"), "--fast"),
+                ("--attention without attention", ("gemm", "--attention", "cudnn"), "--attention is for encoder, operators, "),
+                ("--attention with thesis", ("tenants", "--attention", "cudnn", "--fidelity", "thesis"), "its own attention")):
             done = subprocess.run([program, *words], capture_output=True, text=True, timeout=60)
-            results.append((f"asked for {what} that it cannot give, it says so at once",
+            results.append((f"refused before it measures: {what}",
                             done.returncode != 0 and said in done.stderr and "median" not in done.stdout,
                             done.stdout + done.stderr))
 
@@ -90,15 +90,15 @@ def main(program):
                    "gemm,encoder", "--case", "1x768x768", "--case", "1x128")
         notes = [json.loads(Path(folder, "attention", f"{bench}.json").read_text())["notes"]
                  for bench in ("gemm", "encoder")]
-        results.append(("whose attention is for the benches that attend",
+        results.append(("--attention applies to the benches with attention only",
                         done.returncode == 0 and "--attention cudnn" in Path(folder, "attention", "report.md").read_text()
-                        and ["attention by cudnn" in str(one) for one in notes] == [False, True], str(notes)))
+                        and ["attention cudnn needs a GPU" in str(one) for one in notes] == [False, True], str(notes)))
 
-        results.append(("killed, it takes the bench that runs along", killed_whole(program, Path(folder, "killed")), ""))
+        results.append(("the running bench ends when it is killed", killed_whole(program, Path(folder, "killed")), ""))
 
         done = run(program, Path(folder, "qkv"), "--only", "operators", "--case", "get Q/K/V, f32")
         report = Path(folder, "qkv", "report.md").read_text()
-        results.append(("Figure 5.5 is of the operator that the bench times",
+        results.append(("Figure 5.5 shows the operator that the bench times",
                         done.returncode == 0 and Path(folder, "qkv", "figure-5.5.gp").exists()
                         and "| get Q/K/V | f32 |" in report, done.stderr + report))
 
@@ -107,7 +107,7 @@ def main(program):
         operators = json.loads(Path(folder, "launches", "operators.json").read_text())["rows"]
         launches = {row["mode"]: row["value"] for row in operators if row["unit"] == "launches"}
         modes = ["seq", "multi-stream", "mps", "itif"]
-        results.append(("Table 5.4 has every mode: tenants alone launch as often as in turn, together less",
+        results.append(("Table 5.4 has every mode: separate tenants launch like sequential ones, fused ones less",
                         list(launches) == [*modes, "itif fused"] and launches["itif"] < launches["seq"]
                         and launches["seq"] == launches["multi-stream"] == launches["mps"]
                         and launches["itif fused"] < launches["itif"], done.stderr + str(launches)))
@@ -115,23 +115,23 @@ def main(program):
                         [row["mode"] for row in operators if row["case"].startswith("softmax")] == modes,
                         done.stderr + str(operators)))
 
-        # Encoders in the thesis's form agree between execution modes, too, and the report says which form ran.
+        # In the thesis's fusion mode execution modes give equal results, too, and the report names the fusion mode.
         done = run(program, Path(folder, "thesis"), "--only", "batching", "--fidelity", "thesis", "--case",
                    "albert-large (2 layers), 2 tenants, 2 requests, f32")
         report = Path(folder, "thesis", "report.md").read_text()
         batching = json.loads(Path(folder, "thesis", "batching.json").read_text())
         rows = batching["rows"]
-        results.append(("the thesis's form", done.returncode == 0 and "--fidelity thesis" in report
+        results.append(("the thesis's fusion mode", done.returncode == 0 and "--fidelity thesis" in report
                         and {row["mode"] for row in rows} >= {"seq", "multi-stream", "mps", "itif"},
                         done.stderr + report))
-        results.append(("modes are of the same device as other benches, and against a limit",
+        results.append(("modes name the same device as other benches, and have a limit",
                         batching["device"] == gemm["device"] and batching["device"].startswith("f32 on ")
                         and all(row["limit"] > 0 for row in rows if row["unit"] != "times"), str(batching)))
 
         done = run(program, Path(folder, "plain"), "--only", "scaling", "--case", "1 layers",
                    environment={**os.environ, "PATH": folder})
         report = Path(folder, "plain", "report.md").read_text()
-        results.append(("without gnuplot there are data and scripts, and a line that says so",
+        results.append(("without gnuplot it writes data and scripts, and reports it",
                         done.returncode == 0 and "No plots: cannot run gnuplot" in report
                         and Path(folder, "plain", "scaling-f32.gp").exists() and ".svg" not in report,
                         done.stderr + report))

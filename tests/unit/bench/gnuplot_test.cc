@@ -1,5 +1,5 @@
-// Figures from canned rows, and their files.
-#include "gnuplot.h"
+// Figures from fixed rows, and the files written for them.
+#include "report/gnuplot.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ Row row(const std::string& name, const std::string& mode, double value, const st
   return {.name = name, .mode = mode, .value = value, .unit = unit};
 }
 
-// One bench's figures by name.
+// Returns the figure called `name` of one bench.
 Figure figure_of(const std::string& bench, std::vector<Row> rows, const std::string& name) {
   const Results results{.bench = bench, .limit_name = "floor", .rows = std::move(rows)};
   for (const Figure& figure : make_figures({&results, 1}))
@@ -75,7 +75,7 @@ TEST(Figures, BatchingGivesLatencyAndThroughput) {
   EXPECT_EQ(last.panels[1].lines[1].y[0], 1000.0);
 }
 
-TEST(Figures, OfTheOtherBenches) {
+TEST(Figures, OtherBenchesGiveTheirFigures) {
   const Figure scaling = figure_of(
       "scaling",
       {row("8 tenants, f32", "packed", 5, "tokens/s"),
@@ -126,17 +126,17 @@ Figure odd() {
                       .lines = {{"lengths 1-128", {7}}}}}};
 }
 
-TEST(Gnuplot, DataHasABlockAPanel) {
+TEST(Gnuplot, DataHasOneBlockPerPanel) {
   EXPECT_EQ(gnuplot_data(odd()),
             "# lines\n# x \"a \\\"b\\\"\" \"c\"\n2 1.5 ?\n4 2 3\n\n\n"
             "# bars\n# x \"a\"\n\"lengths 1-128\" 7\n");
 }
 
-TEST(Gnuplot, ScriptDrawsBothFormats) {
+TEST(Gnuplot, ScriptDrawsOnePicture) {
   const std::string script = gnuplot_script(odd());
   for (const char* part :
-       {"# Draws odd.svg and odd.png from odd.dat, in this folder: gnuplot odd.gp\n",
-        "set output 'odd.'.format", "title 'an ''odd'' one'",
+       {"# Draws odd.svg from odd.dat, in this folder: gnuplot odd.gp\n",
+        "set output 'odd.svg'", "title 'an ''odd'' one'",
         "'odd.dat' index 0 using 1:2 with linespoints title 'a \"b\"'",
         "'odd.dat' index 0 using 1:3 with linespoints title 'c'",
         "'odd.dat' index 1 using 2:xtic(1) with histograms title 'a'"})
@@ -158,16 +158,15 @@ class GnuplotFiles : public testing::Test {
   std::string folder_;
 };
 
-TEST_F(GnuplotFiles, AreDrawnAgainFromTheFolder) {
+TEST_F(GnuplotFiles, CanBeDrawnFromTheFolder) {
   ASSERT_TRUE(write_figure(odd(), folder_));
   const Status drawn = draw_figure(odd(), folder_);
   if (!drawn && drawn.error().code == Code::kNotFound) GTEST_SKIP() << drawn.error().message;
   ASSERT_TRUE(drawn) << drawn.error().message;
   EXPECT_NE(start_of("odd.svg").find("<svg"), std::string::npos);
-  EXPECT_EQ(start_of("odd.png").substr(1, 3), "PNG");
 }
 
-TEST_F(GnuplotFiles, SaysThatThereIsNoGnuplotOrThatItFailed) {
+TEST_F(GnuplotFiles, ErrorSaysThatGnuplotIsMissingOrFailed) {
   ASSERT_TRUE(write_figure(odd(), folder_));
   const Status none = draw_figure(odd(), folder_, "no-such-gnuplot");
   ASSERT_FALSE(none);

@@ -1,4 +1,4 @@
-#include "results.h"
+#include "report/results.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ std::string document(const std::string& rows, const std::string& more = "") {
          ", \"rows\": [" + rows + "]}";
 }
 
-TEST(Results, ReadsWhatABenchWrote) {
+TEST(Results, ReadsTheOutputOfABench) {
   const auto results = parse_results(document(
       R"({"case": "x, 2 tenants", "mode": "seq", "value": 1.5, "unit": "ms", "spread": 0.25,
                    "limit": 1, "ratio": 1.5, "paper": 6.9},
@@ -35,7 +35,7 @@ TEST(Results, ReadsWhatABenchWrote) {
   EXPECT_FALSE(results->rows[1].paper);
 }
 
-TEST(Results, RefusesWhatNoBenchWrote) {
+TEST(Results, RefusesMalformedOutput) {
   for (const std::string& text :
        {std::string(), std::string("{"), std::string("[]"), std::string("{\"bench\": \"b\"}"),
         document(R"({"case": "x", "mode": "seq", "unit": "ms"})"),
@@ -48,7 +48,7 @@ TEST(Results, RefusesWhatNoBenchWrote) {
   EXPECT_EQ(read_results("/tmp").error().code, Code::kNotFound);
 }
 
-TEST(Results, NamesHaveParts) {
+TEST(Results, SplitsNamesIntoParts) {
   EXPECT_EQ(parts_of("bert-base (2 layers, 8 heads), 4 tenants, bf16"),
             (std::vector<std::string>{"bert-base (2 layers, 8 heads)", "4 tenants", "bf16"}));
   EXPECT_EQ(parts_of("1x32"), std::vector<std::string>{"1x32"});

@@ -1,9 +1,9 @@
-// The report from canned rows.
-#include "summary.h"
+// The report from fixed rows.
+#include "report/summary.h"
 
 #include <gtest/gtest.h>
 
-#include "tables.h"
+#include "report/tables.h"
 
 namespace itif::bench {
 namespace {
@@ -53,7 +53,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(Tables, AreInTheThesissLayout) {
+TEST(Tables, UseTheLayoutOfTheThesis) {
   EXPECT_EQ(markdown_tables(tenants()),
             "ms, spread at most 5.0 %:\n\n"
             "| case |  |  | seq | itif | seq / itif | floor |\n"
@@ -64,7 +64,7 @@ TEST(Tables, AreInTheThesissLayout) {
             " 57.45 × [1.51] | 32.00 |\n");
 }
 
-TEST(Tables, AUnitHasATableOfItsOwn) {
+TEST(Tables, EachUnitHasASeparateTable) {
   Results results = tenants();
   results.rows.push_back(
       {.name = "bert-base, 2 tenants, bf16", .mode = "itif", .value = 117.4, .unit = "MB"});
@@ -73,7 +73,7 @@ TEST(Tables, AUnitHasATableOfItsOwn) {
   EXPECT_TRUE(contains(text, "| bert-base | 2 tenants | bf16 | 117.4 |\n")) << text;
 }
 
-TEST(Tables, RowsWithLimitsOfTheirOwnStandOneBelowTheOther) {
+TEST(Tables, RowsWithSeparateLimitsAreListedVertically) {
   Results results{.bench = "b",
                   .rows = {{.name = "a|b",
                             .mode = "x",
@@ -96,7 +96,7 @@ TEST(Tables, RowsWithLimitsOfTheirOwnStandOneBelowTheOther) {
             "| a\\|b | y | 3.00 |  | 4.00 | 0.75 | 0.356 |\n");
 }
 
-TEST(Tables, SpeedUpsOfOtherCasesAreATable) {
+TEST(Tables, SpeedUpsOfOtherCasesHaveATable) {
   Results results = tenants();
   results.rows.push_back(
       {.name = "bf16", .mode = "seq / itif", .value = 1.9, .unit = "times", .paper = 1.87});
@@ -105,7 +105,7 @@ TEST(Tables, SpeedUpsOfOtherCasesAreATable) {
   EXPECT_TRUE(contains(text, "| bf16 | 1.90 [1.87] |")) << text;
 }
 
-TEST(Tables, FiguresHaveTheDigitsTheyAreWorth) {
+TEST(Tables, FiguresHaveSignificantDigitsOnly) {
   EXPECT_EQ(figure_text(0.0254), "0.025");
   EXPECT_EQ(figure_text(33.984), "33.98");
   EXPECT_EQ(figure_text(123.44), "123.4");
@@ -113,8 +113,8 @@ TEST(Tables, FiguresHaveTheDigitsTheyAreWorth) {
   EXPECT_EQ(figure_text(-999999), "-999,999");
 }
 
-TEST(Report, HasMachineBenchesFiguresAndWhatFailed) {
-  Results broken{.bench = "mixed", .description = "planners", .error = "was ended by signal 6"};
+TEST(Report, HasMachineBenchesFiguresAndFailures) {
+  Results broken{.bench = "mixed", .description = "planners", .error = "killed by signal 6"};
   const std::vector<Results> all = {broken, tenants()};
   const std::vector<Figure> figures = make_figures(all);
   const std::string text = markdown_report("itif-bench all --quick", all, figures, true, "");
@@ -122,8 +122,8 @@ TEST(Report, HasMachineBenchesFiguresAndWhatFailed) {
        {"| command | `itif-bench all --quick` |", "| commit | abc123 |", "| machine | a CPU |",
         "| [mixed](#mixed) | planners | 0 s | **failed** |",
         "| [tenants](#tenants) | Table 5.2 | 12 s | 6 figures, [tenants.json](tenants.json) |",
-        "**Failed: was ended by signal 6**", "![Figure 5.1: ", "(figure-5.1-bf16.svg)",
-        "(figure-5.1-bf16.png)", "(tenants-bf16.gp)", "40.00 [6.90] (2.50)",
+        "**Failed: killed by signal 6**", "![Figure 5.1: ", "(figure-5.1-bf16.svg)",
+        "(tenants-bf16.svg)", "40.00 [6.90] (2.50)",
         "\n- skipped vit-base, 64 tenants"})
     EXPECT_TRUE(contains(text, part)) << part << "\nis not in\n" << text;
 

@@ -1,4 +1,4 @@
-#include "timing.h"
+#include "report/timing.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ Samples samples_of(const std::vector<double>& ns) {
   return samples;
 }
 
-// Takes the next of `seconds` at each call, then the last again.
+// Each call takes the next of `seconds` on the clock; further calls take the last.
 class Work {
  public:
   Work(VirtualClock& clock, std::vector<double> seconds)
@@ -39,7 +39,7 @@ TEST(Timing, MedianAndSpreadOfFewSamples) {
   EXPECT_EQ(samples_of({9, 5, 6}).spread(), 4.0 / 6);
 }
 
-TEST(Timing, CallsAheadDoNotCount) {
+TEST(Timing, WarmUpCallsDoNotCount) {
   VirtualClock clock;
   Work work(clock, {0.1, 0.1, 0.01});
   const Samples samples =
@@ -49,14 +49,14 @@ TEST(Timing, CallsAheadDoNotCount) {
   EXPECT_EQ(samples.ns.back(), 1e7);
 }
 
-TEST(Timing, OfALongCallTheFirstIsEnoughToWarmUp) {
+TEST(Timing, LongCallsWarmUpOnce) {
   VirtualClock clock;
   Work work(clock, {3});
   EXPECT_EQ(measure({work.function()}, {.least = 3, .warm_ups = 2}, clock)[0].ns.size(), 3u);
   EXPECT_EQ(work.calls, 4u);
 }
 
-TEST(Timing, TakesItsSecondsOfSamples) {
+TEST(Timing, SamplesFillTheGivenSeconds) {
   VirtualClock clock;
   Work a(clock, {0.25}), b(clock, {0.75});
   const auto samples = measure({a.function(), b.function()}, {.seconds = 9.5, .least = 2}, clock);
@@ -73,7 +73,7 @@ TEST(Timing, TwoSamplesAreEnoughIfAllAgree) {
   EXPECT_EQ(measure({close.function(), apart.function()}, effort, clock)[1].ns.size(), 3u);
 }
 
-TEST(Timing, TwoSamplesAreEnoughAfterLong) {
+TEST(Timing, TwoSamplesAreEnoughAfterThePatience) {
   VirtualClock clock;
   Work apart(clock, {4, 5, 6});
   const Effort effort{.seconds = 1, .least = 3, .warm_ups = 0, .patience = 8};

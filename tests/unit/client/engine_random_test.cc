@@ -1,6 +1,6 @@
-// Thousands of seeded runs with loss, reordering, duplication, damage, a blocking transport, tokens,
-// refusals and slow servers together. Whatever happens every request ends exactly once, with the right
-// bytes; and while the network lets something through, every request is answered.
+// Thousands of seeded runs that combine loss, reordering, duplication, damage, a blocking
+// transport, tokens, refusals and slow servers. Every request must end exactly once, with the right
+// bytes. It must be answered if the network delivers some datagrams.
 #include <gtest/gtest.h>
 
 #include "tests/unit/client/world.h"
@@ -58,7 +58,8 @@ void run_one(uint64_t seed, bool damage) {
                .service_us = static_cast<uint32_t>(choose.below(50'000))};
     if (choose.below(5) == 0) e.order.status = static_cast<uint32_t>(1 + choose.below(6));
     if (choose.below(5) == 0) e.order.overloaded = static_cast<uint32_t>(choose.below(4));
-    // Damage that a tag does not cover stays out: UDP's checksum is what guards those bytes.
+    // With damage, use the tenant whose tag covers the payload. Only UDP's checksum guards the
+    // others.
     e.credential = world.credentials[damage ? 1 : choose.below(3)];
     const size_t bytes = choose.below(choose.below(3) ? 200 : 9000);
     expected[world.submit(e.order, bytes, e.credential)] = e;
@@ -83,18 +84,18 @@ void run_one(uint64_t seed, bool damage) {
   check_accounts(world, num_requests);
 }
 
-TEST(ClientEngineRandom, EveryRequestEndsOnceAndRight) {
+TEST(ClientEngineRandom, EveryRequestEndsOnceWithTheRightResult) {
   for (uint64_t seed = 1; seed <= 2000 && !testing::Test::HasFailure(); ++seed)
     run_one(seed, false);
 }
 
-TEST(ClientEngineRandom, DamagedDatagramsChangeNothing) {
+TEST(ClientEngineRandom, DamagedDatagramsDoNotChangeResults) {
   for (uint64_t seed = 1; seed <= 1000 && !testing::Test::HasFailure(); ++seed) run_one(seed, true);
 }
 
-// Impatient policies, networks that lose nearly everything, noise instead of datagrams: answers are
-// not promised, ends are.
-TEST(ClientEngineRandom, EndsWhateverHappens) {
+// Impatient policies, networks that lose nearly all datagrams, and noise. Requests may stay
+// unanswered, but each must end.
+TEST(ClientEngineRandom, EveryRequestEndsUnderExtremeFaults) {
   for (uint64_t seed = 1; seed <= 2000 && !testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Random choose(seed);

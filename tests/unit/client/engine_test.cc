@@ -1,5 +1,5 @@
-// ClientEngine against the server model: the protocol case by case, on a network without faults or
-// with one chosen fault. engine_random_test.cc does the same with everything going wrong at once.
+// ClientEngine against the server model: one protocol case per test, on a network with at most one
+// kind of fault. engine_random_test.cc combines all faults.
 #include "client/engine.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(ClientEngine, AnswersASmallRequest) {
   EXPECT_EQ(end.outcome.result_kind, wire::ResultKind::kHidden);
   EXPECT_EQ(end.outcome.tries, 1u);
   EXPECT_GE(end.outcome.completed_ns - end.outcome.submitted_ns, 520'000u);
-  EXPECT_EQ(world.server.acks, 0u);  // one datagram needs none
+  EXPECT_EQ(world.server.acks, 0u);  // an answer of one datagram needs none
 }
 
 TEST(ClientEngine, AnswersAnEmptyResponse) {
@@ -87,7 +87,7 @@ TEST(ClientEngine, UnknownTenantIsRefusedWithoutATag) {
   EXPECT_EQ(world.ended(tag).outcome.status, wire::StatusCode::kUnknownTenant);
 }
 
-TEST(ClientEngine, AWrongKeyIsSilenceAndThenLost) {
+TEST(ClientEngine, WrongKeyGetsNoAnswerAndIsLost) {
   World world({});
   Credential wrong = world.credentials[0];
   wrong.key[3] ^= std::byte{1};
@@ -114,7 +114,7 @@ TEST(ClientEngine, RetransmitsAfterSilenceWithBackoff) {
   EXPECT_LE(waited_ns, 152'000'000u);
 }
 
-TEST(ClientEngine, WithoutRetriesNothingIsSentTwice) {
+TEST(ClientEngine, WithoutRetriesEachDatagramIsSentOnce) {
   WorldOptions options;
   options.faults.loss = 1;
   options.engine.retry = RetryPolicy::none(300'000'000);
@@ -127,12 +127,12 @@ TEST(ClientEngine, WithoutRetriesNothingIsSentTwice) {
   EXPECT_GE(outcome.completed_ns - outcome.submitted_ns, 300'000'000u);
 }
 
-TEST(ClientEngine, BusyKeepsARequestAliveAndIsNotRunTwice) {
+TEST(ClientEngine, BusyKeepsARequestAliveAndItRunsOnce) {
   WorldOptions options;
   options.engine.retry = {.max_tries = 2, .initial_rto_ns = 5'000'000};
   options.engine.retry.timeout_ns = 10'000'000'000;
   World world(options);
-  // 900 ms of service against tries that would be used up after 15 ms.
+  // Service takes 900 ms; without busy answers the tries would be exhausted after 15 ms.
   const uint64_t tag = world.submit({.seed = 1, .response_bytes = 10, .service_us = 900'000}, 9000);
   world.run();
   EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
@@ -140,7 +140,7 @@ TEST(ClientEngine, BusyKeepsARequestAliveAndIsNotRunTwice) {
   EXPECT_GT(world.engine->stats().busy, 5u);
 }
 
-TEST(ClientEngine, TheTimeoutEndsEvenABusyRequest) {
+TEST(ClientEngine, TimeoutEndsABusyRequest) {
   WorldOptions options;
   options.engine.retry.timeout_ns = 200'000'000;
   World world(options);
@@ -158,7 +158,7 @@ TEST(ClientEngine, SaysHelloOnceWhenATokenIsRequired) {
   world.run();
   for (uint64_t tag : tags) EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
   EXPECT_EQ(world.server.tokens_given, 1u);
-  // Later ones carry the token at once.
+  // Later requests carry the token at once.
   const uint64_t sent = world.engine->stats().datagrams_sent;
   const uint64_t tag = world.submit({.seed = 99}, 64);
   world.run();
@@ -176,7 +176,7 @@ TEST(ClientEngine, RenewsItsTokenBeforeItExpires) {
     world.run();
     EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
     if (i > 0 && world.ended(tag).outcome.tries > 1) ++refused;
-    world.clock.advance_ns(20'000'000);  // 2 s in all, five lives of a token
+    world.clock.advance_ns(20'000'000);  // 2 s in total, five lifetimes of a token
   }
   EXPECT_EQ(refused, 0u);
   EXPECT_GE(world.server.tokens_given, 5u);
@@ -195,7 +195,7 @@ TEST(ClientEngine, WaitsAndRetriesWhenOverloaded) {
   EXPECT_EQ(world.ended(unlucky).outcome.retry_after_us, 2000u);
 }
 
-TEST(ClientEngine, RefusesMoreThanItsSlots) {
+TEST(ClientEngine, RefusesRequestsBeyondItsSlots) {
   WorldOptions options;
   options.engine.max_in_flight = 4;
   World world(options);
@@ -207,7 +207,7 @@ TEST(ClientEngine, RefusesMoreThanItsSlots) {
   EXPECT_EQ(world.engine->in_flight(), 0u);
 }
 
-TEST(ClientEngine, CancelEndsEverythingOnce) {
+TEST(ClientEngine, CancelEndsEveryRequestOnce) {
   World world({});
   std::vector<uint64_t> tags;
   for (uint32_t i = 0; i < 300; ++i) tags.push_back(world.submit({.seed = i}, 64));
@@ -240,7 +240,7 @@ TEST(ClientEngine, ResponsesAboveTheLimitAreCounted) {
   EXPECT_GT(world.engine->stats().dropped[static_cast<size_t>(Drop::kTooLarge)], 0u);
 }
 
-TEST(ClientEngine, LooksAtNothingButItsOwn) {
+TEST(ClientEngine, DropsDatagramsOfOthers) {
   World world({});
   const uint64_t tag = world.submit({.seed = 1, .response_bytes = 8}, 64);
   const auto inject = [&](wire::Header header, std::string_view payload, const wire::Key& key) {
@@ -266,7 +266,7 @@ TEST(ClientEngine, LooksAtNothingButItsOwn) {
   header.request_id += 1;  // a free slot
   inject(header, "", tenant.key);
   header = good;
-  header.request_id += uint64_t{1} << 40;  // the slot's number, another request
+  header.request_id += uint64_t{1} << 40;  // the same slot, another request
   inject(header, "", tenant.key);
   inject(good, "", wire::Key{});  // wrong key
   header = good;
@@ -294,7 +294,7 @@ TEST(ClientEngine, LooksAtNothingButItsOwn) {
   EXPECT_EQ(dropped[static_cast<size_t>(Drop::kBadTag)], 3u);
 }
 
-TEST(ClientEngine, AResendOfWhatWasNotSentIsRefused) {
+TEST(ClientEngine, ResendOfAnotherSizeIsDropped) {
   World world({});
   const uint64_t tag = world.submit({.seed = 1, .response_bytes = 8, .service_us = 1000}, 5000);
   const Credential& tenant = world.credentials[0];

@@ -1,5 +1,5 @@
-"""The client library as others get it: installed into a directory of the test's own, found by pkg-config, and
-used by the example of the documents, which no header or library of the source tree helps."""
+"""The installed client library: installs it into a temporary directory, finds it with pkg-config, and builds and runs
+the documents' example with it, without headers or libraries of the source tree."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ def main(build, source, compiler):
         flags = subprocess.run(("pkg-config", "--cflags", "--libs", "itif-client"), check=True, text=True,
                                stdout=subprocess.PIPE, env=environment).stdout.split()
         program = Path(root) / "ask"
-        example = Path(root) / "ask.cc"  # away from the source tree, whose headers would be found beside it
+        example = Path(root) / "ask.cc"  # outside of the source tree, so that its headers are not found
         example.write_bytes((Path(source) / "docs/examples/ask.cc").read_bytes())
         subprocess.run((compiler, "-Wall", "-Wextra", "-Werror", "-o", program, example, *flags), check=True, cwd=root)
         ran = subprocess.run((program,), capture_output=True, text=True)

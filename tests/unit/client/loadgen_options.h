@@ -1,4 +1,4 @@
-// Options that the tests of itif-loadgen start from: two tenants, one asked three times as often.
+// Basic options for tests of itif-loadgen: two tenants, one of which gets three times the requests.
 #pragma once
 
 #include "tools/itif-loadgen/options.h"

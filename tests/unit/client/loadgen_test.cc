@@ -37,7 +37,8 @@ TEST(Schedule, PoissonGapsHaveTheRightMeanAndVariance) {
   const double mean = sum / kCount;
   const double variance = squares / kCount - mean * mean;
   EXPECT_NEAR(mean, 1e6, 1e4);
-  EXPECT_NEAR(std::sqrt(variance), 1e6, 2e4);  // an exponential's deviation is its mean
+  EXPECT_NEAR(std::sqrt(variance), 1e6,
+              2e4);  // an exponential distribution's deviation equals its mean
 }
 
 TEST(Schedule, SharesOfAConstantRateInterleave) {
@@ -104,7 +105,7 @@ TEST(PayloadPool, TokenIdsAreBelowTheVocabulary) {
   }
 }
 
-TEST(PayloadPool, ImagesAreWholeAndOfTheirSize) {
+TEST(PayloadPool, ImagesAreCompleteAndHaveTheirSize) {
   Options options = basic_options();
   for (const auto kind : {wire::PayloadKind::kImageU8, wire::PayloadKind::kImageF32}) {
     const std::string text = std::string(wire::payload_kind_name(kind)) + ":5x7x3";
@@ -124,7 +125,7 @@ TEST(PayloadPool, ImagesAreWholeAndOfTheirSize) {
   }
 }
 
-TEST(Damage, EveryKindIsWhatItSays) {
+TEST(Damage, EveryKindDamagesAsNamed) {
   const Options options = basic_options();
   Random random(11);
   const Bytes payload(100, std::byte{1});
@@ -153,7 +154,7 @@ TEST(Damage, EveryKindIsWhatItSays) {
           ASSERT_TRUE(wire::verify_tag(target.credential.key, datagram));
           break;
         default:
-          // A server refuses it as it stands, or as a type that only servers send.
+          // A server refuses it as malformed, or because only servers send that type.
           ASSERT_TRUE(error != wire::ParseError::kNone ||
                       datagram.header.type != wire::Type::kRequest);
       }
@@ -208,16 +209,16 @@ TEST(Flood, SendsWholeRequestsAndTheShareOfDamage) {
   EXPECT_EQ(json["requests_sent"], results.requests);
 }
 
-TEST(LiveFeed, AFeedThatEndedKeepsNobodyWaiting) {
+TEST(LiveFeed, EndedFeedDoesNotDelayOthers) {
   LiveFeed going, ended;
   Histogram interval;
   interval.record(1000);
   ended.ask();
-  ended.end({.sent = 7, .answered = 5}, interval);  // asked, and not offered any more
+  ended.end({.sent = 7, .answered = 5}, interval);  // asked for counts, but ended before an offer
   going.ask();
   Histogram none;
   EXPECT_TRUE(going.offer({.sent = 2}, none));
-  for (const uint64_t expected : {1u, 0u}) {  // its latencies count once
+  for (const uint64_t expected : {1u, 0u}) {  // latencies of the ended feed count once
     LiveCounts counts;
     Histogram latencies;
     EXPECT_TRUE(going.take(counts, latencies));

@@ -1,5 +1,5 @@
-// A network in memory between a client's transport and a server model: datagrams are lost, doubled,
-// delayed past each other and damaged, all from one seed, on a virtual clock.
+// A network in memory between a client's transport and a server model, on a virtual clock. From one
+// seed it loses, duplicates, reorders and damages datagrams.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ using Bytes = std::vector<std::byte>;
 struct NetworkFaults {
   double loss = 0;
   double duplication = 0;
-  double corruption = 0;  // of what UDP's checksum would let through: see MemoryNetwork::corrupt
+  double corruption = 0;  // damage that UDP's checksum does not detect: see MemoryNetwork::corrupt
   uint64_t min_delay_ns = 10'000;
-  uint64_t jitter_ns = 0;  // beyond a datagram's spacing: reorders
-  double blocked = 0;      // share of send() calls that take only part of the batch
+  uint64_t jitter_ns = 0;  // larger than the datagrams' spacing: reorders
+  double blocked = 0;      // share of send() calls that accept only part of the batch
 };
 
 class MemoryNetwork final : public Transport {
@@ -35,12 +35,12 @@ class MemoryNetwork final : public Transport {
 
   void set_server(Deliver deliver) { server_ = std::move(deliver); }
   void set_faults(const NetworkFaults& faults) { faults_ = faults; }
-  // How a datagram is damaged; by default one random byte changes.
+  // Sets how a datagram is damaged. The default changes one random byte.
   void set_corrupt(std::function<void(Bytes&)> corrupt) { corrupt_ = std::move(corrupt); }
 
   // The server's side.
   void send_to_client(uint32_t flow, Bytes bytes) { enqueue(false, flow, std::move(bytes)); }
-  // Moves what has arrived at the server by now to it.
+  // Delivers the datagrams that are due at the server.
   void deliver_to_server() {
     while (!to_server_.empty() && to_server_.top().when_ns <= clock_.now_ns()) {
       const Packet packet = to_server_.top();
@@ -88,7 +88,7 @@ class MemoryNetwork final : public Transport {
     uint64_t order = 0;
     uint32_t flow = 0;
     Bytes bytes;
-    bool operator<(const Packet& other) const {  // the queue's top is the earliest
+    bool operator<(const Packet& other) const {  // the earliest is the queue's top
       return when_ns != other.when_ns ? when_ns > other.when_ns : order > other.order;
     }
   };

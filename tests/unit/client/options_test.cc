@@ -1,4 +1,4 @@
-// itif-loadgen's command line: what it takes, and how it says no.
+// itif-loadgen's command line: options it accepts, and the errors for wrong ones.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -47,7 +47,7 @@ TEST(LoadgenOptions, DefaultsAndTenant) {
   EXPECT_EQ(options.targets[0].credential.key[15], std::byte{15});
 }
 
-TEST(LoadgenOptions, EverythingAtOnce) {
+TEST(LoadgenOptions, AllOptionsTogether) {
   TemporaryFile texts("one\r\n\ntwo words\n");
   const Command command = parse({"::1",
                                  "-p",
@@ -130,7 +130,7 @@ TEST(LoadgenOptions, HelpAndVersionAreNoErrors) {
   EXPECT_NE(parse({"--help"}).text.find("Exit status"), std::string::npos);
 }
 
-TEST(LoadgenOptions, MistakesAreNamed) {
+TEST(LoadgenOptions, ErrorsNameTheMistake) {
   const struct {
     std::vector<std::string> arguments;
     const char* expected;
@@ -139,7 +139,7 @@ TEST(LoadgenOptions, MistakesAreNamed) {
       {{"h"}, "--tenant"},
       {{"h", "--tenant", kTenant, "--no-such-option"}, "no-such-option"},
       {{"h", "--tenant", "a:1"}, "3 to 5 fields"},
-      {{"h", "--tenant", "a:x:000102030405060708090a0b0c0d0e0f"}, "id is no number"},
+      {{"h", "--tenant", "a:x:000102030405060708090a0b0c0d0e0f"}, "id is not a number"},
       {{"h", "--tenant", "a:1:0001"}, "32 hexadecimal"},
       {{"h", "--tenant", "a:1:000102030405060708090a0b0c0d0e0g"}, "32 hexadecimal"},
       {{"h", "--tenant", "a:1:000102030405060708090a0b0c0d0e0f:70000"}, "epoch"},
@@ -162,7 +162,7 @@ TEST(LoadgenOptions, MistakesAreNamed) {
       {{"h", "--tenant", kTenant, "--lengths", "fixed:nan"}, "--lengths"},
       {{"h", "--tenant", kTenant, "--payload", "audio"}, "--payload"},
       {{"h", "--tenant", kTenant, "--payload", "text"}, "--texts"},
-      {{"h", "--tenant", kTenant, "--payload", "image_u8"}, "--payload image_u8: write"},
+      {{"h", "--tenant", kTenant, "--payload", "image_u8"}, "--payload image_u8: must be"},
       {{"h", "--tenant", kTenant, "--payload", "image_u8:224x224"}, "--payload"},
       {{"h", "--tenant", kTenant, "--payload", "image_u8:224x224x3x1"}, "--payload"},
       {{"h", "--tenant", kTenant, "--payload", "image_u8:224x0x3"}, "--payload"},
@@ -180,9 +180,9 @@ TEST(LoadgenOptions, MistakesAreNamed) {
       {{"h", "--tenant", kTenant, "--flood", "--malform", "1.5"}, "--malform"},
       {{"h", "--tenant", kTenant, "--eal", "--no-pci"}, "--local-ip"},
       {{"h", "--tenant", kTenant, "--local-ip", "198.18.0.2", "--eal", " "}, "--eal needs"},
-      {{"h", "--tenant", kTenant, "--eal-device", "net_null0"}, "they need --eal"},
-      {{"h", "--tenant", kTenant, "--server-mac", "02:00:00:00:00:01"}, "they need --eal"},
-      {{"h", "--tenants", "/no/such/file"}, "cannot be read"},
+      {{"h", "--tenant", kTenant, "--eal-device", "net_null0"}, "need --eal"},
+      {{"h", "--tenant", kTenant, "--server-mac", "02:00:00:00:00:01"}, "need --eal"},
+      {{"h", "--tenants", "/no/such/file"}, "cannot read"},
   };
   for (const auto& one : kCases) {
     const Command command = parse(one.arguments);
@@ -200,7 +200,7 @@ TEST(LoadgenOptions, TenantFiles) {
   constexpr const char* kObject =
       R"({"id": 3, "name": "a", "key": "000102030405060708090a0b0c0d0e0f", "epoch": 2,
           "auth": "none", "group": "ignored"})";
-  // As `itifctl tenant add --json` prints it.
+  // The format of `itifctl tenant add --json`.
   constexpr const char* kAnswer =
       R"({"key": "000102030405060708090a0b0c0d0e0f",
           "tenant": {"id": 3, "name": "a", "key_epoch": 2, "auth": "none", "group": "ignored"}})";
@@ -215,7 +215,7 @@ TEST(LoadgenOptions, TenantFiles) {
     EXPECT_EQ((*targets)[0].credential.key_epoch, 2u);
     EXPECT_EQ((*targets)[0].credential.auth, wire::Auth::kNone);
   }
-  // As itifctl --json tenant add prints it.
+  // The format of `itifctl --json tenant add`.
   const TemporaryFile added(
       R"({"tenant": {"id": 4, "name": "reviews", "auth": "full", "key_epoch": 6, "weight": 9},
           "key": "ff0102030405060708090a0b0c0d0e0f"})");
@@ -227,7 +227,7 @@ TEST(LoadgenOptions, TenantFiles) {
   EXPECT_EQ(target.credential.key_epoch, 6u);
   EXPECT_EQ(target.credential.auth, wire::Auth::kFull);
   EXPECT_EQ(target.credential.key[0], std::byte{0xff});
-  EXPECT_EQ(target.weight, 1);  // the appliance's weight is no share of the traffic
+  EXPECT_EQ(target.weight, 1);  // the appliance's weight does not set the share of traffic
 
   const struct {
     const char* text;

@@ -1,4 +1,4 @@
-// The small parts of the client: timers, buffers, reassembly, decoding of results.
+// Small parts of the client: timers, buffers, reassembly, decoding of results.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -9,69 +9,11 @@
 #include "client/buffer_pool.h"
 #include "client/reassembly.h"
 #include "client/result.h"
-#include "client/timer_wheel.h"
 #include "wire/classes.h"
 #include "wire/geometry.h"
 
 namespace itif::client {
 namespace {
-
-TEST(TimerWheel, FiresOnceNeverEarlyAtMostATickLate) {
-  constexpr uint32_t kSlots = 500;
-  constexpr uint64_t kTick = uint64_t{1} << TimerWheel::kTickShift;
-  Random random(1);
-  uint64_t now = 123'456'789;
-  TimerWheel wheel(kSlots, now);
-  std::map<uint32_t, uint64_t> due;
-  for (int round = 0; round < 20'000; ++round) {
-    const auto slot = static_cast<uint32_t>(random.below(kSlots));
-    switch (random.below(4)) {
-      case 0:
-        wheel.cancel(slot);
-        due.erase(slot);
-        break;
-      case 1: now += random.below(random.below(50) == 0 ? 2'000'000'000 : 300'000); break;
-      default:
-        due[slot] = now + random.below(random.below(10) == 0 ? 3'000'000'000 : 5'000'000);
-        wheel.set(slot, due[slot]);
-    }
-    if (!due.empty()) {
-      uint64_t earliest = UINT64_MAX;
-      for (const auto& [s, when] : due) earliest = std::min(earliest, when);
-      ASSERT_LE(wheel.next_ns(), std::max(earliest, now) + kTick);
-    } else {
-      ASSERT_EQ(wheel.next_ns(), UINT64_MAX);
-    }
-    wheel.advance(now, [&](uint32_t fired) {
-      ASSERT_TRUE(due.contains(fired));
-      ASSERT_LE(due[fired], now);
-      due.erase(fired);
-    });
-    for (const auto& [s, when] : due) ASSERT_GT(when, now) << "slot " << s << " did not fire";
-  }
-}
-
-TEST(TimerWheel, WhatFiresMaySetAndCancelOthers) {
-  TimerWheel wheel(4, 0);
-  for (uint32_t slot : {0u, 1u, 2u}) wheel.set(slot, 1000);
-  std::vector<uint32_t> fired;
-  wheel.advance(2000, [&](uint32_t slot) {
-    fired.push_back(slot);
-    if (slot != 0) return;
-    wheel.cancel(1);
-    wheel.set(3, 10);  // already due: fires at the next turn
-    wheel.set(0, 500'000'000);
-  });
-  EXPECT_EQ(fired, (std::vector<uint32_t>{0, 2}));
-  fired.clear();
-  wheel.advance(2001, [&](uint32_t slot) { fired.push_back(slot); });
-  EXPECT_EQ(fired, (std::vector<uint32_t>{3}));
-  fired.clear();
-  wheel.advance(499'000'000, [&](uint32_t slot) { fired.push_back(slot); });
-  EXPECT_TRUE(fired.empty());
-  wheel.advance(501'000'000, [&](uint32_t slot) { fired.push_back(slot); });
-  EXPECT_EQ(fired, (std::vector<uint32_t>{0}));
-}
 
 TEST(BufferPool, IsBoundedAndReuses) {
   BufferPool pool(1 << 20);
@@ -85,7 +27,7 @@ TEST(BufferPool, IsBoundedAndReuses) {
   auto b = pool.acquire(6000);
   EXPECT_EQ(b.data, first);
   pool.release(b);
-  auto whole = pool.acquire(1 << 20);  // what is kept makes room
+  auto whole = pool.acquire(1 << 20);  // free buffers make room
   EXPECT_NE(whole.data, nullptr);
   pool.release(whole);
   BufferPool large(64 << 20);
@@ -107,7 +49,7 @@ wire::Datagram piece_of(const std::vector<std::byte>& message, uint32_t fragment
   return datagram;
 }
 
-TEST(Reassembly, SaysWhatIsMissing) {
+TEST(Reassembly, ListsMissingRanges) {
   BufferPool pool(1 << 20);
   const std::vector<std::byte> message(1000, std::byte{9});
   Reassembly response;
@@ -128,7 +70,7 @@ TEST(Reassembly, SaysWhatIsMissing) {
   pool.release(buffer);
 }
 
-TEST(Reassembly, AnotherGeometryBeginsAnew) {
+TEST(Reassembly, ChangedGeometryStartsOver) {
   BufferPool pool(1 << 20);
   const std::vector<std::byte> first(1000, std::byte{1}), second(900, std::byte{2});
   Reassembly response;

@@ -1,4 +1,5 @@
-// A whole sender of itif-loadgen on a virtual clock, against a server that can stall, refuse and lose.
+// A complete itif-loadgen sender on a virtual clock, against a server that can stall, refuse and
+// lose.
 #include "tools/itif-loadgen/sender.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ using client::test::Bytes;
 using client::test::MemoryNetwork;
 using client::test::NetworkFaults;
 
-// A server that answers every request after a fixed time, but stands still during a stall.
+// A server that answers every request after a fixed time, except during a stall.
 class StallingServer {
  public:
   StallingServer(VirtualClock& clock, MemoryNetwork& network, const Options& options)
@@ -27,7 +28,7 @@ class StallingServer {
   uint64_t stall_from_ns = UINT64_MAX;
   uint64_t stall_until_ns = 0;
   uint16_t refuse_tenant = 0;
-  uint64_t ignored = 0;  // of every three requests of this tenant id's, ignore one
+  uint64_t ignored = 0;  // requests not answered: every third of lossy_tenant
   uint32_t lossy_tenant = 0;
 
   void on_datagram(uint32_t flow, const Bytes& bytes) {
@@ -139,15 +140,15 @@ TEST(Sender, OpenLoopSendsAtTheRateAndAnswersAll) {
   EXPECT_EQ(results.unsent, 0u);
 }
 
-// The server stands still for one second of ten: whoever was due in that second waited, and an open
-// loop must say so although most of them could be sent only late or were answered in a burst.
-TEST(Sender, AStallShowsInThePercentiles) {
+// The server stalls for one second of ten. An open loop must report the waits of all requests due
+// in that second, although most of them are sent late or answered in a burst.
+TEST(Sender, StallShowsInThePercentiles) {
   Options options = basic_options();
   options.rate = 1000;
   options.arrivals = Arrivals::kConstant;
   options.duration_ns = 10'000'000'000;
   options.retry = client::RetryPolicy::none(5'000'000'000);
-  options.max_in_flight = 50;  // far less than what is due in the stall
+  options.max_in_flight = 50;  // far fewer than the requests due in the stall
   Trial trial(options);
   trial.server.stall_from_ns = trial.clock.now_ns() + 4'000'000'000;
   trial.server.stall_until_ns = trial.clock.now_ns() + 5'000'000'000;
@@ -161,7 +162,7 @@ TEST(Sender, AStallShowsInThePercentiles) {
   EXPECT_GT(trial.sender->results().lateness_ns.percentile(99), 100'000'000u);
 }
 
-// Its first requests went out before the common start, and were taken for warm-up.
+// The first requests were once sent before the common start and counted as warm-up.
 TEST(Sender, ClosedLoopCountsItsFirstRequests) {
   Options options = basic_options();
   options.arrivals = Arrivals::kClosed;
@@ -225,7 +226,7 @@ TEST(Sender, StopEndsSendingAndWaitsForAnswers) {
   EXPECT_LT(trial.sender->results().measured_ns, 50'000'000'000u);
 }
 
-TEST(Sender, TheDrainEndsTheWaitForTheSilent) {
+TEST(Sender, DrainEndsTheWaitForAnswers) {
   Options options = basic_options();
   options.rate = 100;
   options.duration_ns = 1'000'000'000;

@@ -1,6 +1,5 @@
-// A server of the protocol, small enough to be seen to be right: what docs/protocol.md asks of a
-// server, without models. A request's payload says what is to become of it (Order), so that a test
-// knows every outcome ahead.
+// A minimal server of docs/protocol.md, without models. A request's payload orders its outcome
+// (Order), so that a test knows every outcome in advance.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +20,14 @@ namespace itif::client::test {
 struct Order {
   uint32_t seed = 0;
   uint32_t response_bytes = 0;
-  uint32_t status = 0;      // ≠ 0: refuse with it
+  uint32_t status = 0;      // ≠ 0: refuse with this status
   uint32_t service_us = 0;  // time between the last piece and the answer
-  uint32_t overloaded = 0;  // this often refused with kOverloaded first
+  uint32_t overloaded = 0;  // first refuse this many times with kOverloaded
 };
 
-// A payload of an order, at least sizeof(Order) bytes.
+// Returns a payload for an order. REQUIRES: bytes ≥ sizeof(Order).
 Bytes make_payload(const Order& order, size_t bytes);
-// What the server answers to it.
+// Returns the server's answer to an order.
 Bytes make_response(const Order& order);
 
 struct ServerOptions {
@@ -36,7 +35,7 @@ struct ServerOptions {
   bool require_token = false;
   uint64_t token_life_ns = 400'000'000;
   uint64_t resend_after_ns = 3'000'000;
-  uint64_t context_life_ns = 2'000'000'000;  // then a half-sent request is forgotten
+  uint64_t context_life_ns = 2'000'000'000;  // a half-sent request is dropped after this
 };
 
 class ServerModel {
@@ -48,13 +47,13 @@ class ServerModel {
 
   void add_tenant(const Credential& credential) { tenants_[credential.tenant_id] = credential; }
   void on_datagram(uint32_t flow, const Bytes& bytes);
-  // Answers what is due, asks for missing pieces.
+  // Sends due answers and asks for missing pieces.
   void poll();
   uint64_t next_event_ns() const;
 
-  uint64_t executed = 0;  // requests run, each once
+  uint64_t executed = 0;  // requests run, repeats not counted
   uint64_t acks = 0;
-  uint64_t wrong_payloads = 0;  // a whole request whose bytes are not what the client was given
+  uint64_t wrong_payloads = 0;  // whole requests whose bytes differ from the client's
   uint64_t refused_datagrams = 0;
   uint64_t resends_asked = 0;
   uint64_t tokens_given = 0;
@@ -69,10 +68,10 @@ class ServerModel {
     std::vector<bool> here;
     size_t num_missing = 0;
     bool answered = false;
-    bool overloaded = false;  // the answer was kOverloaded, and stays that for this id
+    bool overloaded = false;  // answered kOverloaded; repeats of this id get the same
     uint64_t created_ns = 0;
-    uint64_t done_ns = 0;  // whole: when the answer is ready
-    uint64_t ask_ns = 0;   // not whole: when to ask for the rest
+    uint64_t done_ns = 0;  // of a whole request: when the answer is ready
+    uint64_t ask_ns = 0;   // of a partial request: when to ask for the rest
     Order order;
   };
 

@@ -1,4 +1,4 @@
-// Real sockets over the loopback interface: the server model behind a UDP socket and a thread.
+// Real sockets over the loopback interface: the server model on a UDP socket, in a thread.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -23,7 +23,7 @@ Credential credential() {
   return c;
 }
 
-// The source port of a client stands for its flow.
+// Identifies a flow by the client's source port.
 class LoopbackServer {
  public:
   explicit LoopbackServer(bool ipv6, ServerOptions options = {})
@@ -55,7 +55,7 @@ class LoopbackServer {
     close(fd_);
   }
 
-  uint16_t port = 0;                                    // 0: no such address family here
+  uint16_t port = 0;                                    // 0: the machine lacks this address family
   size_t num_clients() const { return peers_.size(); }  // after the thread has ended
   void stop() {
     stop_ = true;
@@ -127,7 +127,7 @@ TEST(Sockets, BlockingClientOverIpv6) {
   ask("::1", true);
 }
 
-// Request ids are what a forger of unauthenticated answers must guess.
+// Forging an unauthenticated answer requires the request id.
 TEST(Sockets, RequestIdsOfABlockingClientAreHardToGuess) {
   const int listener = socket(AF_INET, SOCK_DGRAM, 0);
   sockaddr_in address{};
@@ -158,7 +158,7 @@ TEST(Sockets, RequestIdsOfABlockingClientAreHardToGuess) {
   EXPECT_EQ(ids.size(), 8u);
 }
 
-TEST(Sockets, NobodyListeningIsSaid) {
+TEST(Sockets, ErrorSaysThatNobodyListens) {
   SystemClock clock;
   uint16_t port;
   {
@@ -175,7 +175,7 @@ TEST(Sockets, NobodyListeningIsSaid) {
       << answer.error().message;
 }
 
-TEST(Sockets, AWrongKeyIsNoAnswerAndTheMessageSaysWhatItMayBe) {
+TEST(Sockets, ErrorWithoutAnswerMentionsTheKey) {
   LoopbackServer server(false);
   SystemClock clock;
   auto client = BlockingClient::connect(clock, {.server = "127.0.0.1", .port = server.port});
@@ -201,7 +201,7 @@ TEST(Sockets, BadAddressesAreNamed) {
             std::string::npos);
 }
 
-TEST(Sockets, AnEngineOverManyFlowsAnswersEverything) {
+TEST(Sockets, EngineOverManyFlowsAnswersEveryRequest) {
   LoopbackServer server(false);
   SystemClock clock;
   auto transport =
@@ -232,8 +232,8 @@ TEST(Sockets, AnEngineOverManyFlowsAnswersEverything) {
   EXPECT_EQ(server.num_clients(), 4u);
 }
 
-// More than the loopback's MTU of 64 KiB cannot be asked for; the path MTU is what EMSGSIZE is about.
-TEST(Sockets, DatagramsThatCannotBeSentAreTakenAndCounted) {
+// A datagram beyond 64 KiB fails with EMSGSIZE, as one above the path MTU does.
+TEST(Sockets, DatagramsThatAreTooBigAreCounted) {
   auto transport = SocketTransport::connect({.server = "127.0.0.1", .port = 9});
   ASSERT_TRUE(transport);
   const Bytes large(70'000), small(10);

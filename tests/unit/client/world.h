@@ -1,5 +1,5 @@
-// An engine, a network and a server model on one virtual clock; every request's end is recorded, and
-// ending twice fails the test.
+// An engine, a network and a server model on one virtual clock. It records how every request ends,
+// and fails the test if one ends twice.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -65,10 +65,10 @@ class World final : public OutcomeSink {
     return tag;
   }
 
-  // Until all requests have ended (and a little longer, for acks). Fails if that takes too long.
+  // Runs until all requests have ended, and a little longer for acks. Fails if that takes too long.
   void run() {
     for (uint64_t steps = 0; engine->in_flight() > 0; ++steps) {
-      ASSERT_LT(steps, 2'000'000u) << "the engine never comes to an end";
+      ASSERT_LT(steps, 2'000'000u) << "the engine never finishes";
       step();
     }
     for (int i = 0; i < 3 || engine->has_unsent(); ++i) {
@@ -78,7 +78,7 @@ class World final : public OutcomeSink {
     }
   }
 
-  // Moves to the next event and lets everyone act.
+  // Advances the clock to the next event and polls engine, network and server.
   void step() {
     engine->poll();
     const uint64_t now_ns = clock.now_ns();

@@ -13,7 +13,7 @@
 namespace itif::config {
 namespace {
 
-// Writes `text` to a file of its own and loads it.
+// Writes `text` to a temporary file and loads it.
 class ConfigTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -30,7 +30,7 @@ class ConfigTest : public testing::Test {
     return load(path_);
   }
 
-  // The message of the error that `text` gives, or "" if it loads.
+  // Returns the error message for `text`, or "" if it loads.
   std::string error_of(const std::string& text) {
     const auto config = load_text(text);
     if (config) return "";
@@ -56,7 +56,7 @@ TEST_F(ConfigTest, ExampleHasEveryKeyWithItsDefault) {
   defaults.ports[0].ipv4 = {"198.18.0.1/24"};
   EXPECT_EQ(flatten(*loaded), flatten(defaults));
 
-  // Every key stands in the file itself, not only by its default.
+  // The file must name every key, even if the default applies.
   std::ifstream file(path);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);) {

@@ -1,5 +1,5 @@
-// docs/control.md tells the truth: its requests pass the server's own checks, in the order of the
-// document against a real server, and the answers have the fields it shows.
+// Checks docs/control.md against a real server: its requests, sent in the order of the document,
+// pass the server's checks, and the answers have the fields it shows.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -22,7 +22,7 @@ std::string document() {
   return text.str();
 }
 
-// The contents of the ```json blocks.
+// Returns the contents of the ```json blocks.
 std::vector<std::string> examples() {
   std::vector<std::string> found;
   std::istringstream lines(document());
@@ -42,7 +42,7 @@ std::vector<std::string> examples() {
   return found;
 }
 
-// The fields of both, at every depth; figures and texts may differ.
+// Expects the same fields at every depth; numbers and texts may differ.
 void expect_same_shape(const json& shown, const json& got, const std::string& where) {
   EXPECT_STREQ(shown.type_name(), got.type_name()) << where;
   if (shown.is_object() && got.is_object()) {
@@ -61,7 +61,7 @@ void expect_same_shape(const json& shown, const json& got, const std::string& wh
 
 class DocsTest : public ServerFixture {};
 
-TEST_F(DocsTest, ExamplesAreWhatTheServerDoes) {
+TEST_F(DocsTest, ExamplesMatchTheServer) {
   start();
   auto connected = client();
   json answer;  // to the last request
@@ -87,13 +87,14 @@ TEST_F(DocsTest, ExamplesAreWhatTheServerDoes) {
       json shown = example;
       shown.erase("v");
       shown.erase("id");
-      // The appliance's own documents are not this layer's.
+      // FakeAppliance makes up the contents of these answers.
       const std::set<std::string> appliances = {"group.list", "stats", "drops", "device",
                                                 "device.reset"};
       if (shown.contains("ok") && appliances.contains(op)) continue;
       if (op == "health") {
         shown["ok"]["appliance"] = answer["ok"]["appliance"];
-        // There while an operation runs; the one before may have answered and not yet ended.
+        // Present while an operation runs. The previous one may have answered without having ended
+        // yet.
         answer["ok"].erase("running");
       }
       expect_same_shape(shown, answer, op);

@@ -1,4 +1,5 @@
-// An Appliance over nothing: remembers what it was told, fails or waits where a test wants it to.
+// An Appliance without a data plane. It records all calls, and fails or waits where a test asks for
+// it.
 #pragma once
 
 #include <atomic>
@@ -120,7 +121,7 @@ class FakeAppliance final : public Appliance {
     return {{"address", "198.18.0.1"}, {"port", 9009}, {"fragment_bytes", 1384}};
   }
 
-  // Any thread.
+  // Thread-safe.
   bool has(uint32_t id) const {
     const std::lock_guard lock(mutex_);
     return records_.contains(id);
@@ -129,7 +130,7 @@ class FakeAppliance final : public Appliance {
     const std::lock_guard lock(mutex_);
     return records_.at(id);
   }
-  // Known, and not admitted.
+  // Returns the tenants that are known but not admitted.
   std::map<uint32_t, TenantRecord> expected() const {
     const std::lock_guard lock(mutex_);
     return expected_;
@@ -138,7 +139,7 @@ class FakeAppliance final : public Appliance {
     const std::lock_guard lock(mutex_);
     return records_.size();
   }
-  // From now on admit() waits, in its middle, until open_gate().
+  // From now on each admit() blocks midway until open_gate().
   void close_gate() {
     const std::lock_guard lock(mutex_);
     gate_open_ = false;
@@ -153,9 +154,9 @@ class FakeAppliance final : public Appliance {
     changed_.wait(lock, [this] { return inside_; });
   }
 
-  std::vector<std::string> calls;        // worker thread; tests read it when that is idle
-  std::set<std::string> refused_models;  // model_dir of models that do not load; set before start
-  std::function<void()> before_return;   // called when a model has loaded
+  std::vector<std::string> calls;        // written by the worker thread; read it while that is idle
+  std::set<std::string> refused_models;  // model_dir of models that fail to load; set before start
+  std::function<void()> before_return;   // called after a model has loaded
   std::atomic<bool> fail_removals{false};
   std::atomic<bool> throw_in_admit{false};
   std::atomic<bool> throw_in_device{false};

@@ -1,4 +1,4 @@
-// Runs the itifctl program as a shell would, with a server in this process.
+// Runs the itifctl program in a child process, with a server in this process.
 #pragma once
 
 #include <fcntl.h>
@@ -65,7 +65,8 @@ class ItifctlTest : public ServerFixture {
     EXPECT_EQ(ran.exit_code, 0) << ran.err << ran.out;
     return ran.out;
   }
-  // Exit code, one line on standard error that says `part`, nothing on standard output.
+  // Expects the exit code, one line on standard error that contains `part`, and empty standard
+  // output.
   void expect_failure(const std::vector<std::string>& arguments, int exit_code,
                       const std::string& part) {
     const Ran ran = run(arguments);

@@ -1,4 +1,4 @@
-// itifctl infer, against a responder on a UDP socket, and the keys that it keeps for that.
+// itifctl infer against a responder on a UDP socket, and the file in which it keeps tenants' keys.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -34,7 +34,7 @@ TEST_F(ItifctlTest, KeepsKeysForInferInAPrivateFile) {
 
   good({"tenant", "add", "b", "--model", "/m", "--no-save-key"});
   EXPECT_FALSE(*store.find(options_.endpoint, 2));
-  // A key that cannot be kept has still been shown: no failure, but a word of it.
+  // If a key cannot be kept, itifctl still prints it, warns, and exits with 0.
   ::chmod(path.c_str(), 0644);
   const Ran added = run({"tenant", "add", "c", "--model", "/m"});
   EXPECT_EQ(added.exit_code, 0);
@@ -68,7 +68,7 @@ TEST_F(ItifctlTest, InfersOverUdp) {
   expect_failure({"infer", "sentiment", "x", "--address", address}, 1, "over_quota");
 }
 
-TEST_F(ItifctlTest, InfersIdsAndPrintsWhatWasGenerated) {
+TEST_F(ItifctlTest, InfersIdsAndPrintsGeneratedText) {
   start();
   add_sentiment();
   Responder responder(appliance_->record(1).key.bytes);
@@ -90,7 +90,7 @@ TEST_F(ItifctlTest, InfersPictures) {
   add_sentiment();
   Responder responder(appliance_->record(1).key.bytes);
   const std::string address = "127.0.0.1:" + std::to_string(responder.port);
-  // Two pixels beside each other, one red, one blue.
+  // One red and one blue pixel, side by side.
   const unsigned char png[] = {137, 80,  78,  71,  13,  10, 26,  10, 0,  0,  0,   13,  73,  72,
                                68,  82,  0,   0,   0,   2,  0,   0,  0,  1,  8,   2,   0,   0,
                                0,   123, 64,  232, 221, 0,  0,   0,  13, 73, 68,  65,  84,  120,
@@ -107,9 +107,9 @@ TEST_F(ItifctlTest, InfersPictures) {
   EXPECT_EQ(run({"infer", "1", "x", "--image", "p", "--address", address}).exit_code, 2);
 }
 
-TEST_F(ItifctlTest, InferTakesTheKeyFromWhereItIs) {
+TEST_F(ItifctlTest, InferTakesTheKeyFromOptionFileOrEnvironment) {
   start();
-  const std::string key = add("a")["key"];  // not through itifctl: no key is kept
+  const std::string key = add("a")["key"];  // not added by itifctl, so no key is kept
   Responder responder(appliance_->record(1).key.bytes);
   const std::string address = "127.0.0.1:" + std::to_string(responder.port);
   expect_failure({"infer", "a", "x", "--address", address}, 5, "--key");
@@ -129,11 +129,11 @@ TEST_F(ItifctlTest, InferTakesTheKeyFromWhereItIs) {
   expect_failure({"infer", "a", "x", "--address", "h:0"}, 2, "HOST:PORT");
 }
 
-TEST_F(ItifctlTest, ATenantOfAnotherTimeIsNotConfused) {
+TEST_F(ItifctlTest, KeysOfAnOldRegistryAreNotUsed) {
   start();
   add_sentiment();
   server_.reset();
-  options_.state_dir = dir_ / "fresh";  // the registry was thrown away: ids start anew
+  options_.state_dir = dir_ / "fresh";  // a new registry: ids start at 1 again
   clock_.advance_ns(1);
   appliance_ = std::make_unique<FakeAppliance>();
   start();

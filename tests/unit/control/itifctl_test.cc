@@ -1,4 +1,4 @@
-// The itifctl program itself: tables, JSON, exit codes, completion.
+// The itifctl program: tables, JSON, exit codes, completion.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -27,7 +27,7 @@ TEST_F(ItifctlTest, AdministersATenant) {
   EXPECT_EQ(record.auth, 2);
   EXPECT_EQ(record.group, "g");
   EXPECT_TRUE(has(added.out, to_hex(record.key.bytes))) << added.out;
-  EXPECT_TRUE(has(added.err, "packing 100%\n")) << added.err;  // progress, in lines
+  EXPECT_TRUE(has(added.err, "packing 100%\n")) << added.err;  // progress as lines
 
   const std::string list = good({"tenant", "list"});
   EXPECT_TRUE(has(list, "ID  NAME")) << list;
@@ -91,7 +91,7 @@ TEST_F(ItifctlTest, ShowsFiguresToPeople) {
   EXPECT_TRUE(has(profile, "A GEMM of 2304 x 768")) << profile;
   EXPECT_TRUE(has(profile, "4.100 / 3.900*")) << profile;
   EXPECT_TRUE(has(profile, "4.200* / 4.500")) << profile;
-  EXPECT_TRUE(has(profile, "A: the GEMMs of a pass")) << profile;
+  EXPECT_TRUE(has(profile, "A: GEMMs of a pass")) << profile;
   const std::string of_steps = good({"profile", "show", "marian-512"});
   EXPECT_TRUE(has(of_steps, "2.000 / 1.000*")) << of_steps;
   EXPECT_FALSE(has(of_steps, "A: ")) << of_steps;
@@ -108,7 +108,7 @@ TEST_F(ItifctlTest, FollowsEvents) {
     return Client::connect({.endpoint = options_.endpoint}, system_clock_) ? 0 : 1;
   });
   followed.get();
-  // Events that are sent before the subscription has arrived are missed: send until it has.
+  // Events sent before the subscription arrives are lost, so send until one is received.
   std::atomic<bool> done{false};
   std::thread publisher([&] {
     while (!done) {
@@ -151,7 +151,7 @@ TEST_F(ItifctlTest, ExitCodesSayWhatWentWrong) {
   slow.get();
 }
 
-TEST_F(ItifctlTest, UnhealthyIsAnExitCode) {
+TEST_F(ItifctlTest, UnhealthyHasAnExitCode) {
   start();
   add("bad");
   appliance_->refused_models = {"/models/bad"};
@@ -197,7 +197,7 @@ TEST_F(ItifctlTest, CompletesCommandsOptionsAndTenantNames) {
   EXPECT_EQ(complete({"tenant", "add", "x", "--quo"}), "--quota-rps\n");
   EXPECT_EQ(complete({"tenant", "add", "x", "--js"}), "--json\n");
   EXPECT_EQ(complete({"completion", ""}), "bash\nzsh\n");
-  EXPECT_EQ(complete({"tenant", "show", ""}), "");  // no server: nothing, and no noise
+  EXPECT_EQ(complete({"tenant", "show", ""}), "");  // no server: no names and no error
   start();
   add("alpha");
   add("beta");
@@ -238,7 +238,7 @@ TEST_F(ItifctlTest, EveryCommandHasHelpWithAnExample) {
   }
 }
 
-TEST_F(ItifctlTest, TerminalControlInServerTextIsDefused) {
+TEST_F(ItifctlTest, TerminalControlInServerTextIsEscaped) {
   start();
   appliance_->refused_models = {"/models/\x1b[2J"};
   const Ran ran = run({"tenant", "add", "a", "--model", "/models/\x1b[2J"});

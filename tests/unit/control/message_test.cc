@@ -1,4 +1,4 @@
-// Requests that are wrong are refused by name. Tables of input and what the refusal must say.
+// Wrong requests, and the part of the refusal that names the fault.
 #include "control/message.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"Long", std::string(kMaxRequestBytes + 1, ' '), "65537 bytes"}),
     [](const auto& info) { return info.param.name; });
 
-TEST(Message, AcceptsWhatItShould) {
+TEST(Message, AcceptsValidRequests) {
   const auto plain = parse_request(R"({"v":1,"id":18446744073709551615,"op":"health"})");
   ASSERT_TRUE(plain);
   EXPECT_EQ(plain->id, std::numeric_limits<uint64_t>::max());
@@ -79,7 +79,7 @@ TEST(Message, AcceptsWhatItShould) {
   EXPECT_TRUE(parse_request(nested(15)).error().error.message.find("'args'") != std::string::npos);
 }
 
-TEST(Message, MutatedRequestsNeverDoHarm) {
+TEST(Message, MutatedRequestsGetValidJsonAnswers) {
   const std::string good =
       R"({"v":1,"id":1,"op":"tenant.add","args":{"name":"a","model_dir":"/m","slo_ns":25}})";
   Random random(7);
@@ -94,7 +94,7 @@ TEST(Message, MutatedRequestsNeverDoHarm) {
       }
     }
     const auto request = parse_request(bytes);
-    // Whatever came of it can be told.
+    // Both outcomes must give an answer of valid JSON.
     const std::string answer = request ? ok_message(request->id, json::object())
                                        : error_message(request.error().id, request.error().error);
     EXPECT_TRUE(json::accept(answer));
@@ -102,7 +102,7 @@ TEST(Message, MutatedRequestsNeverDoHarm) {
   }
 }
 
-TEST(Message, AnswersAreJsonWhateverTheyQuote) {
+TEST(Message, AnswersAreJsonEvenIfTheyQuoteInvalidText) {
   EXPECT_TRUE(json::accept(error_message("id", {Code::kInternal, "bytes \xff\xfe \"quoted\"\n"})));
   EXPECT_EQ(json::parse(ok_message(3, {{"a", 1}})),
             (json{{"v", 1}, {"id", 3}, {"ok", {{"a", 1}}}}));

@@ -1,4 +1,4 @@
-// Pictures as payloads: what libpng and libjpeg wrote, read back, whole and damaged.
+// Reads back pictures that libpng and libjpeg wrote, intact and damaged, as payloads.
 #include "picture.h"
 
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ class Picture : public ::testing::Test {
   control::TempDir dir_;
 };
 
-TEST_F(Picture, PngsAreReadToTheBit) {
+TEST_F(Picture, PngsAreReadExactly) {
   for (const uint32_t channels : {1u, 3u, 4u}) {
     const Pixels pixels = waves(13, 9, channels);
     const auto payload = read(png_of(pixels), channels == 1 ? 1 : 3);
@@ -108,7 +108,7 @@ TEST_F(Picture, PngsAreReadToTheBit) {
         ASSERT_EQ(value(*payload, pixel * kept + c), pixels.values[pixel * channels + c])
             << channels << " channels, pixel " << pixel;
   }
-  // A grey file for a model of colours.
+  // A grey file for a colour model.
   const Pixels grey = waves(5, 5, 1);
   const auto payload = read(png_of(grey), 3);
   ASSERT_TRUE(payload) << payload.error().message;
@@ -116,7 +116,7 @@ TEST_F(Picture, PngsAreReadToTheBit) {
   EXPECT_EQ(value(*payload, 3 * 7 + 2), grey.values[7]);
 }
 
-TEST_F(Picture, JpegsAreReadNearly) {
+TEST_F(Picture, JpegsAreReadWithinTolerance) {
   for (const uint32_t channels : {1u, 3u}) {
     const Pixels pixels = waves(24, 31, channels);
     const auto payload = read(jpeg_of(pixels), channels);
@@ -127,7 +127,7 @@ TEST_F(Picture, JpegsAreReadNearly) {
   }
 }
 
-TEST_F(Picture, WhatIsNoPictureIsRefused) {
+TEST_F(Picture, RefusesFilesThatAreNoPicture) {
   EXPECT_EQ(read("GIF89a").error().code, Code::kUnsupported);
   EXPECT_EQ(read("").error().code, Code::kUnsupported);
   EXPECT_EQ(read_picture(dir_ / "none", 3).error().code, Code::kNotFound);
@@ -140,7 +140,7 @@ TEST_F(Picture, WhatIsNoPictureIsRefused) {
   EXPECT_NE(huge.error().message.find("1x70000 pixels"), std::string::npos) << huge.error().message;
 }
 
-TEST_F(Picture, DamagedFilesAreErrorsOrPictures) {
+TEST_F(Picture, DamagedFilesGiveErrorsOrPictures) {
   Random random(3);
   for (const std::string& whole : {png_of(waves(13, 9, 3)), jpeg_of(waves(24, 31, 3))}) {
     for (int i = 0; i < 40; ++i) {

@@ -1,5 +1,5 @@
-// The durability promise: what was acknowledged before kill -9, or before the disk was full, is
-// there after reopening. Children are forked before this process starts any thread.
+// Durability: changes acknowledged before kill -9, or before the disk was full, are there after
+// reopening. Children are forked before this process starts any thread.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -20,7 +20,7 @@
 namespace itif::control {
 namespace {
 
-// What the child tells of a change: first that it begins, then that it was acknowledged.
+// The child's report of a change, sent when the change begins and again once it is acknowledged.
 struct Word {
   bool acknowledged = false;
   bool removed = false;
@@ -83,7 +83,7 @@ class Reporter {
   }
 }
 
-// Weight by id: what a registry holds, or must hold.
+// Weight by tenant id, as the registry holds it or must hold it.
 using Contents = std::map<uint32_t, uint32_t>;
 
 void take(const Word& word, Contents& contents) {
@@ -107,8 +107,8 @@ TEST(RegistryCrash, KillAtAnyMomentLosesNoAcknowledgedChange) {
     ASSERT_GE(child, 0);
     if (child == 0) write_until_killed(state, ends[1], 1000 + static_cast<uint64_t>(round));
     ::close(ends[1]);
-    // Killed a random moment after a random number of changes: on a machine of any speed it is in the
-    // middle of something.
+    // Kills the child a random time after a random number of changes, so that a change is in
+    // progress on machines of any speed.
     uint64_t changes_left = random.below(12);
     const auto kill_soon = [&, after_us = random.below(3000)] {
       std::this_thread::sleep_for(std::chrono::microseconds(after_us));
@@ -127,7 +127,7 @@ TEST(RegistryCrash, KillAtAnyMomentLosesNoAcknowledgedChange) {
     ::close(ends[0]);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "the child gave up with " << WEXITSTATUS(status);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended with " << WEXITSTATUS(status);
 
     auto registry = Registry::open(state);
     ASSERT_TRUE(registry) << registry.error().message;
@@ -135,18 +135,17 @@ TEST(RegistryCrash, KillAtAnyMomentLosesNoAcknowledgedChange) {
     ASSERT_TRUE(records) << records.error().message;
     Contents found;
     for (const TenantRecord& r : *records) found[r.id] = r.weight;
-    // The change that was under way may be there or not; nothing else may differ.
+    // The unacknowledged change may be there or not. All others must match.
     if (!last.acknowledged && found != expected) take(last, expected);
     EXPECT_EQ(found, expected) << "round " << round;
     const auto fresh = (*registry)->allocate_id();
     ASSERT_TRUE(fresh);
     EXPECT_GT(*fresh, last_id);
   }
-  EXPECT_GT(num_acknowledged, 50u)
-      << "killed before they did anything, the children showed nothing";
+  EXPECT_GT(num_acknowledged, 50u) << "the children were killed too early to test anything";
 }
 
-// A mount namespace of this process's own, as root or through a user namespace.
+// Enters a new mount namespace, as root or through a user namespace.
 bool enter_mount_namespace() {
   if (::geteuid() == 0) {
     if (::unshare(CLONE_NEWNS) != 0) return false;
@@ -158,8 +157,8 @@ bool enter_mount_namespace() {
   return ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
 }
 
-// A child in a file system of its own, small enough to fill. Exit status: 0 good, 77 not allowed
-// here.
+// Runs in a child, on a new file system that is small enough to fill. Exit status: 0 success, 77
+// mount namespaces are not allowed.
 int fill_a_small_disk(const std::string& mount_point) {
   if (!enter_mount_namespace()) return 77;
   if (::mount("itif-test", mount_point.c_str(), "tmpfs", 0, "size=256k,mode=0700") != 0) return 77;
@@ -181,7 +180,7 @@ int fill_a_small_disk(const std::string& mount_point) {
       if (id > 1000) return 13;
     }
     if (acknowledged == 0) return 14;
-    // Still answers, and still holds what it held.
+    // It still answers and has lost no record.
     const auto records = (*registry)->load();
     if (!records || records->size() != acknowledged) return 15;
   }
@@ -191,7 +190,7 @@ int fill_a_small_disk(const std::string& mount_point) {
   return records && records->size() == acknowledged ? 0 : 17;
 }
 
-TEST(RegistryCrash, AFullDiskIsAnErrorAndLosesNothing) {
+TEST(RegistryCrash, FullDiskGivesAnErrorAndLosesNoRecord) {
   TempDir dir;
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);

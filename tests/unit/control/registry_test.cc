@@ -187,7 +187,7 @@ TEST_F(RegistryTest, RefusesASecondProcess) {
   EXPECT_NE(error.message.find("another itifd"), std::string::npos) << error.message;
 }
 
-TEST_F(RegistryTest, TellsOfAnotherProgramThatHoldsTheFile) {
+TEST_F(RegistryTest, ErrorNamesAnotherProgramThatLocksTheFile) {
   auto registry = open();
   auto other = Database::open(state_ + "/registry.db");
   ASSERT_TRUE(other->run("BEGIN IMMEDIATE"));
@@ -252,8 +252,8 @@ TEST_F(RegistryTest, KeepsTheGroupsPlanners) {
   EXPECT_EQ(*open()->load_planners(), expected);
 }
 
-// Made by the first version, which knew tenants only.
-TEST_F(RegistryTest, BringsAnOldFileUpToDate) {
+// The schema of version 1 had tenants only.
+TEST_F(RegistryTest, UpgradesAnOldSchema) {
   ASSERT_TRUE(open()->insert(record_of(1, "alpha")));
   sql("DROP TABLE group_setting");
   sql("PRAGMA user_version = 1");
@@ -262,7 +262,7 @@ TEST_F(RegistryTest, BringsAnOldFileUpToDate) {
   EXPECT_EQ(registry->load()->size(), 1u);
 }
 
-TEST_F(RegistryTest, NamesTheRowThatMakesNoSense) {
+TEST_F(RegistryTest, NamesTheInvalidRow) {
   for (const char* change : {"key = x'0102'", "auth = 9", "state = 2", "slo_ns = -1", "id = -4",
                              "weight = 4294967296", "previous_key = x'01'"}) {
     state_ = dir_ / ("state" + std::string(change).substr(0, 3));

@@ -1,4 +1,4 @@
-// The least of an appliance's data plane: a UDP socket on loopback that answers.
+// A minimal data plane: answers requests on a UDP socket on loopback.
 #pragma once
 
 #include <arpa/inet.h>
@@ -19,7 +19,8 @@
 
 namespace itif::control {
 
-// Answers whole requests in one datagram: a class list for text, if the tag is right.
+// Answers requests of one datagram whose tag is valid, with tokens or text on request, else
+// classes.
 class Responder {
  public:
   explicit Responder(wire::Key key)

@@ -1,4 +1,4 @@
-// A server with a FakeAppliance on sockets in a directory of the test's own.
+// A server with a FakeAppliance, on sockets in a temporary directory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace itif::control {
 
-constexpr uint64_t kTestTimeoutNs = 20'000'000'000;  // of a call: only a defect takes this long
+constexpr uint64_t kTestTimeoutNs = 20'000'000'000;  // of a call; reached only through a defect
 
 class ServerFixture : public ::testing::Test {
  protected:
@@ -33,7 +33,7 @@ class ServerFixture : public ::testing::Test {
     EXPECT_FALSE(server);
     return server ? Error{} : server.error();
   }
-  // `restored` false: returns while the tenants are still being admitted.
+  // With `restored` false it returns while tenants are still being admitted.
   void start(bool restored = true) {
     auto server = Server::open(options_, clock_);
     ASSERT_TRUE(server) << server.error().message;
@@ -45,7 +45,7 @@ class ServerFixture : public ::testing::Test {
       ASSERT_TRUE(server_->wait_restored(kTestTimeoutNs));
     }
   }
-  // As if the process had been started anew.
+  // Replaces server and appliance, as a restart of the process does.
   void restart(bool restored = true) {
     server_.reset();
     auto old = std::move(appliance_);

@@ -1,4 +1,4 @@
-// The server's endpoints: who may connect, stale and busy sockets, what clients are told.
+// The server's endpoints: permissions, stale and busy sockets, errors that clients see.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ using nlohmann::json;
 
 class ServerSocketsTest : public ServerFixture {};
 
-TEST_F(ServerSocketsTest, StopsWithoutHavingStarted) {
+TEST_F(ServerSocketsTest, StopsWithoutStart) {
   auto server = Server::open(options_, clock_);
   ASSERT_TRUE(server);
   (*server)->stop();
@@ -26,7 +26,7 @@ TEST_F(ServerSocketsTest, StopsWithoutHavingStarted) {
   EXPECT_TRUE(Server::open(options_, clock_));
 }
 
-TEST_F(ServerSocketsTest, TheSocketsAreTheirOwnersAlone) {
+TEST_F(ServerSocketsTest, SocketsAreAccessibleToTheirOwnerOnly) {
   start();
   for (const char* name : {"control.sock", "events.sock"}) {
     struct stat info {};
@@ -50,7 +50,7 @@ TEST_F(ServerSocketsTest, ReplacesASocketThatACrashLeft) {
   EXPECT_EQ(ok("health")["status"], "ok");
 }
 
-TEST_F(ServerSocketsTest, LeavesALiveServersSocketAlone) {
+TEST_F(ServerSocketsTest, KeepsTheSocketOfARunningServer) {
   start();
   options_.state_dir = dir_ / "other";
   const Error error = open_error();
@@ -94,7 +94,7 @@ TEST_F(ServerSocketsTest, ClientsSayWhatToDoWhenThereIsNoServer) {
   EXPECT_EQ(answer.error().kind, CallError::Kind::kUnreachable) << answer.error().error.message;
 }
 
-TEST_F(ServerSocketsTest, ACallTimesOutAndTheNextOneGetsItsOwnAnswer) {
+TEST_F(ServerSocketsTest, CallAfterATimeoutGetsTheRightAnswer) {
   start();
   appliance_->close_gate();
   auto connected = client();

@@ -15,7 +15,7 @@ using nlohmann::json;
 
 class ServerTest : public ServerFixture {
  protected:
-  // Another program that writes to the registry: every commit of the server fails meanwhile.
+  // Locks the registry as another program; every commit of the server fails meanwhile.
   class HeldRegistry {
    public:
     explicit HeldRegistry(const std::string& state_dir)
@@ -57,7 +57,7 @@ TEST_F(ServerTest, AddsListsAndShowsATenant) {
 
   EXPECT_EQ(ok("tenant.list")["tenants"].size(), 1u);
   EXPECT_EQ(ok("tenant.show", {{"tenant", "a"}}), ok("tenant.show", {{"tenant", 1}}));
-  // The key is told once.
+  // Later answers do not contain the key.
   EXPECT_EQ(ok("tenant.list").dump().find(key), std::string::npos);
   EXPECT_EQ(ok("tenant.show", {{"tenant", "a"}}).dump().find(key), std::string::npos);
 }
@@ -75,7 +75,7 @@ TEST_F(ServerTest, RefusesATakenNameBeforeLoading) {
   EXPECT_EQ(appliance_->calls.size(), calls);
 }
 
-TEST_F(ServerTest, AModelThatDoesNotLoadLeavesNothingBehind) {
+TEST_F(ServerTest, FailedLoadLeavesNoTenant) {
   start();
   appliance_->refused_models = {"/models/bad"};
   const Error error = refusal("tenant.add", {{"name", "bad"}, {"model_dir", "/models/bad"}});
@@ -86,7 +86,7 @@ TEST_F(ServerTest, AModelThatDoesNotLoadLeavesNothingBehind) {
   EXPECT_EQ(refusal("tenant.add", {{"name", "b"}, {"model_dir", "/m"}}).code, Code::kInternal);
   EXPECT_TRUE(ok("tenant.list")["tenants"].empty());
   appliance_->throw_in_admit = false;
-  // The ids of failed attempts are burnt, never given to another.
+  // The ids of failed attempts are never reused.
   EXPECT_EQ(add("c")["tenant"]["id"], 3);
   restart();
   EXPECT_EQ(ok("tenant.list")["tenants"].size(), 1u);
@@ -106,10 +106,10 @@ TEST_F(ServerTest, ChangesSurviveARestart) {
   EXPECT_EQ(ok("tenant.list"), before);
   EXPECT_EQ(appliance_->record(2).key.bytes, bee.key.bytes);
   EXPECT_EQ(appliance_->record(1).state, tenant::State::kPaused);
-  EXPECT_EQ(add("d")["tenant"]["id"], 4) << "the id of a removed tenant was given out again";
+  EXPECT_EQ(add("d")["tenant"]["id"], 4) << "the id of a removed tenant was reused";
 }
 
-TEST_F(ServerTest, ATenantThatCannotBeRestoredIsListedAndCanBeRepaired) {
+TEST_F(ServerTest, TenantThatCannotBeRestoredIsListedAndRepairable) {
   start();
   add("good");
   add("bad");
@@ -125,7 +125,7 @@ TEST_F(ServerTest, ATenantThatCannotBeRestoredIsListedAndCanBeRepaired) {
             (json{{"serving", 1}, {"failed", 1}, {"paused", 0}, {"loading", 0}}));
   EXPECT_EQ(ok("tenant.show", {{"tenant", "good"}})["tenant"]["state"], "serving");
 
-  // Settings can be changed without loading; loading is tried again when asked for.
+  // Settings can be changed without loading; a reload must be requested.
   EXPECT_EQ(ok("tenant.update", {{"tenant", "bad"}, {"weight", 5}})["tenant"]["state"], "failed");
   EXPECT_EQ(refusal("tenant.resume", {{"tenant", "bad"}}).code, Code::kInvalidArgument);
   EXPECT_EQ(
@@ -144,7 +144,7 @@ TEST_F(ServerTest, AFailedTenantCanBeRemoved) {
   EXPECT_TRUE(ok("tenant.list")["tenants"].empty());
 }
 
-TEST_F(ServerTest, TheApplianceExpectsTenantsThatAreNotLoaded) {
+TEST_F(ServerTest, ApplianceKnowsTenantsThatAreNotLoaded) {
   start();
   add("good");
   add("bad");
@@ -154,13 +154,13 @@ TEST_F(ServerTest, TheApplianceExpectsTenantsThatAreNotLoaded) {
   appliance_->refused_models = {"/models/bad"};
   appliance_->close_gate();
   start(false);
-  EXPECT_EQ(appliance_->expected().size(), 2u) << "known before the server answers anybody";
+  EXPECT_EQ(appliance_->expected().size(), 2u) << "known before the server answers clients";
   appliance_->open_gate();
   EXPECT_TRUE(server_->wait_restored(kTestTimeoutNs));
   ASSERT_EQ(appliance_->expected().size(), 1u);
   EXPECT_EQ(appliance_->expected().at(2).name, "bad");
 
-  // What is changed meanwhile is what its requests are checked against.
+  // Changes to a tenant that is not loaded reach the appliance, which checks requests with them.
   ok("tenant.rotate_key", {{"tenant", "bad"}});
   EXPECT_EQ(appliance_->expected().at(2).key.epoch, 2);
   {
@@ -168,7 +168,7 @@ TEST_F(ServerTest, TheApplianceExpectsTenantsThatAreNotLoaded) {
     refusal("tenant.rotate_key", {{"tenant", "bad"}});
     EXPECT_EQ(appliance_->expected().at(2).key.epoch, 2);
     refusal("tenant.update", {{"tenant", "bad"}, {"model_dir", "/models/fixed"}});
-    EXPECT_TRUE(appliance_->expected().contains(2)) << "as before the change that failed";
+    EXPECT_TRUE(appliance_->expected().contains(2)) << "a failed change must be undone";
     EXPECT_FALSE(appliance_->has(2));
   }
   ok("tenant.remove", {{"tenant", "bad"}});
@@ -191,7 +191,7 @@ TEST_F(ServerTest, AnswersWhileTenantsAreRestored) {
   EXPECT_EQ(ok("health")["status"], "ok");
 }
 
-TEST_F(ServerTest, ASlowAdmissionDoesNotKeepOthersWaiting) {
+TEST_F(ServerTest, SlowAdmissionDelaysNoOtherCalls) {
   start();
   appliance_->close_gate();
   auto slow = std::async(std::launch::async, [this] { return add("slow"); });
@@ -203,7 +203,7 @@ TEST_F(ServerTest, ASlowAdmissionDoesNotKeepOthersWaiting) {
   EXPECT_EQ(slow.get()["tenant"]["state"], "serving");
 }
 
-TEST_F(ServerTest, ProgressArrivesInOrderAndThinned) {
+TEST_F(ServerTest, ProgressArrivesInOrderAndRateLimited) {
   start();
   std::vector<std::pair<std::string, double>> steps;
   auto answer = client()->call(
@@ -217,7 +217,7 @@ TEST_F(ServerTest, ProgressArrivesInOrderAndThinned) {
   for (size_t i = 2; i < steps.size(); ++i) EXPECT_GT(steps[i].second, steps[i - 1].second);
 }
 
-TEST_F(ServerTest, MoreThanMaxWaitingAreRefused) {
+TEST_F(ServerTest, OperationsBeyondMaxWaitingAreRefused) {
   options_.max_waiting = 2;
   start();
   appliance_->close_gate();
@@ -235,7 +235,7 @@ TEST_F(ServerTest, MoreThanMaxWaitingAreRefused) {
   for (auto& one : waiting) EXPECT_EQ(one.get()["tenant"]["state"], "serving");
 }
 
-TEST_F(ServerTest, UpdateReloadsOnlyWhenAskedTo) {
+TEST_F(ServerTest, UpdateReloadsOnlyOnRequest) {
   start();
   add("a");
   ok("tenant.update", {{"tenant", "a"}, {"slo_ns", 5}, {"quota_rps", 6}, {"auth", "none"}});
@@ -252,7 +252,7 @@ TEST_F(ServerTest, UpdateReloadsOnlyWhenAskedTo) {
   EXPECT_EQ(appliance_->record(1).model_dir, "/models/new");
 }
 
-TEST_F(ServerTest, AnUpdateThatDoesNotLoadChangesNothing) {
+TEST_F(ServerTest, FailedReloadKeepsTheOldSettings) {
   start();
   add("a");
   const json before = ok("tenant.show", {{"tenant", "a"}});
@@ -266,7 +266,7 @@ TEST_F(ServerTest, RenamingToATakenNameIsRefused) {
   add("a");
   add("b");
   EXPECT_EQ(refusal("tenant.update", {{"tenant", "a"}, {"name", "b"}}).code, Code::kAlreadyExists);
-  // To its own name is no change, and no error.
+  // Renaming to the present name is allowed.
   EXPECT_EQ(ok("tenant.update", {{"tenant", "a"}, {"name", "a"}})["tenant"]["name"], "a");
 }
 
@@ -301,7 +301,7 @@ TEST_F(ServerTest, RotationKeepsThePreviousKeyUntilDropped) {
             Code::kNotFound);
 }
 
-TEST_F(ServerTest, AFailedCommitPutsTheApplianceBack) {
+TEST_F(ServerTest, FailedCommitRevertsTheAppliance) {
   start();
   add("a");
   const TenantRecord before = appliance_->record(1);
@@ -313,7 +313,7 @@ TEST_F(ServerTest, AFailedCommitPutsTheApplianceBack) {
   EXPECT_EQ(appliance_->record(1).weight, before.weight);
   EXPECT_EQ(ok("tenant.show", {{"tenant", "a"}})["tenant"]["weight"], 1);
 
-  // An admission whose commit fails: another program takes the file while the model loads.
+  // The commit of an admission fails, because another program locks the file while the model loads.
   std::unique_ptr<HeldRegistry> held;
   appliance_->before_return = [&] { held = std::make_unique<HeldRegistry>(options_.state_dir); };
   EXPECT_EQ(refusal("tenant.add", {{"name", "b"}, {"model_dir", "/m"}}).code, Code::kUnavailable);
@@ -325,7 +325,7 @@ TEST_F(ServerTest, AFailedCommitPutsTheApplianceBack) {
   add("b");
 }
 
-TEST_F(ServerTest, ARemovalThatFailsKeepsTheTenant) {
+TEST_F(ServerTest, FailedRemovalKeepsTheTenant) {
   start();
   add("a");
   appliance_->fail_removals = true;
@@ -363,7 +363,7 @@ TEST_F(ServerTest, DrainsAndReturns) {
   EXPECT_EQ(server_->drain(7).error().code, Code::kUnavailable);
 }
 
-TEST_F(ServerTest, AShutdownEndsTheRestoreAtOnce) {
+TEST_F(ServerTest, ShutdownEndsTheRestoreAtOnce) {
   start();
   add("a");
   add("b");
@@ -376,13 +376,14 @@ TEST_F(ServerTest, AShutdownEndsTheRestoreAtOnce) {
   while (ok("health")["waiting"] != 1) std::this_thread::yield();
   EXPECT_EQ(*server_->drain(7), 0u);
   EXPECT_EQ(waiting.get().code, Code::kUnavailable);
-  EXPECT_EQ(refusal("undrain").code, Code::kUnavailable) << "nothing starts any more";
+  EXPECT_EQ(refusal("undrain").code, Code::kUnavailable)
+      << "no operation may start during shutdown";
   server_->stop();
   EXPECT_EQ(appliance_->size(), 0u);
   EXPECT_EQ(appliance_->calls, (std::vector<std::string>{"admit a", "drain 7"}));
 }
 
-TEST_F(ServerTest, AShutdownEndsTheOperationThatRuns) {
+TEST_F(ServerTest, ShutdownEndsTheRunningOperation) {
   start();
   appliance_->close_gate();
   auto running = std::async(std::launch::async, [this] {
@@ -396,7 +397,7 @@ TEST_F(ServerTest, AShutdownEndsTheOperationThatRuns) {
   EXPECT_TRUE(ok("tenant.list")["tenants"].empty());
 }
 
-TEST_F(ServerTest, PassesTheAppliancesDocumentsOn) {
+TEST_F(ServerTest, ForwardsTheAppliancesDocuments) {
   start();
   EXPECT_EQ(ok("group.list"), appliance_->groups());
   EXPECT_EQ(ok("stats"), appliance_->stats());
@@ -409,15 +410,15 @@ TEST_F(ServerTest, PassesTheAppliancesDocumentsOn) {
   ok("health");
 }
 
-TEST_F(ServerTest, SendsEventsAndFigures) {
+TEST_F(ServerTest, SendsEventsAndStats) {
   start();
   auto stream = EventStream::subscribe(options_.events_endpoint, true);
   ASSERT_TRUE(stream) << stream.error().error.message;
-  // Figures come as soon as the subscription is there, and then whenever the clock says so.
+  // Stats arrive at once after the subscription, and then at intervals of the clock.
   std::optional<json> message;
   while (!message) message = (*stream)->next(20'000);
   EXPECT_EQ((*message)["stats"], appliance_->stats());
-  EXPECT_FALSE((*stream)->next(200)) << "the clock stands still";
+  EXPECT_FALSE((*stream)->next(200)) << "the clock has not advanced";
   clock_.advance_ns(options_.stats_period_ns);
   message = (*stream)->next(20'000);
   ASSERT_TRUE(message && message->contains("stats"));
@@ -437,7 +438,7 @@ TEST_F(ServerTest, SendsEventsAndFigures) {
   EXPECT_EQ((*message)["event"], "device.failed");
 }
 
-TEST_F(ServerTest, StoppingRefusesWhatWaitsAndFinishesWhatRuns) {
+TEST_F(ServerTest, StopRefusesWaitingAndFinishesRunningOperations) {
   start();
   appliance_->close_gate();
   auto running = std::async(std::launch::async, [this] { return add("running"); });
@@ -447,7 +448,7 @@ TEST_F(ServerTest, StoppingRefusesWhatWaitsAndFinishesWhatRuns) {
   });
   while (ok("health")["waiting"] != 1) std::this_thread::yield();
   auto stopper = std::async(std::launch::async, [this] { server_->stop(); });
-  // Refused by stop(), so the operation that runs is let on only once stop() has begun.
+  // stop() refuses it. Only then does the running operation continue.
   EXPECT_EQ(waiting.get().code, Code::kUnavailable);
   appliance_->open_gate();
   EXPECT_EQ(running.get()["tenant"]["name"], "running");

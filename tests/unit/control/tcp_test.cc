@@ -1,4 +1,4 @@
-// Control over TCP: CURVE or nothing. On loopback, ports chosen by the kernel.
+// Control over TCP requires CURVE. Tests use loopback and ports chosen by the kernel.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 using Kind = CallError::Kind;
 
-// A free port, as good as one can know it.
+// Returns a port that was free a moment ago.
 uint16_t free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -77,7 +77,7 @@ TEST_F(TcpTest, AnAuthorisedClientIsServed) {
   EXPECT_EQ(ok("tenant.list")["tenants"].size(), 1u);  // over ipc
 }
 
-TEST_F(TcpTest, AnotherKeyGetsNothing) {
+TEST_F(TcpTest, UnknownKeyGetsNoAnswer) {
   start();
   auto client = connect(server_keys_.public_key, make_curve_key_pair());
   ASSERT_FALSE(client);
@@ -87,7 +87,7 @@ TEST_F(TcpTest, AnotherKeyGetsNothing) {
   EXPECT_EQ(ok("health")["status"], "ok");
 }
 
-TEST_F(TcpTest, AnImpostorOfTheServerIsFoundOut) {
+TEST_F(TcpTest, WrongServerKeyIsDetected) {
   start();
   auto client = connect(make_curve_key_pair().public_key, client_keys_);
   ASSERT_FALSE(client);
@@ -95,7 +95,7 @@ TEST_F(TcpTest, AnImpostorOfTheServerIsFoundOut) {
       << client.error().error.message;
 }
 
-TEST_F(TcpTest, PlainZeroMqGetsNothing) {
+TEST_F(TcpTest, PlainZeroMqGetsNoAnswer) {
   start();
   zmq::context_t context(1);
   zmq::socket_t dealer(context, zmq::socket_type::dealer);
@@ -109,7 +109,7 @@ TEST_F(TcpTest, PlainZeroMqGetsNothing) {
   EXPECT_TRUE(appliance_->calls.empty());
 }
 
-TEST_F(TcpTest, KeysCountFromTheNextConnectionOn) {
+TEST_F(TcpTest, KeyFileChangesApplyToNewConnections) {
   authorize({});
   start();
   EXPECT_FALSE(connect(server_keys_.public_key, client_keys_));
@@ -121,7 +121,7 @@ TEST_F(TcpTest, KeysCountFromTheNextConnectionOn) {
   EXPECT_FALSE(connect(server_keys_.public_key, client_keys_));
 }
 
-TEST_F(TcpTest, AFileOfKeysThatOthersCanWriteLetsNobodyIn) {
+TEST_F(TcpTest, WritableKeyFileAdmitsNoClient) {
   start();
   ::chmod(options_.authorized_keys_file.c_str(), 0666);
   EXPECT_FALSE(connect(server_keys_.public_key, client_keys_));
@@ -129,7 +129,7 @@ TEST_F(TcpTest, AFileOfKeysThatOthersCanWriteLetsNobodyIn) {
   EXPECT_EQ(open_error().code, Code::kPermission);
 }
 
-TEST_F(TcpTest, IsNotBoundWithoutKeys) {
+TEST_F(TcpTest, RequiresKeyFiles) {
   const ServerOptions good = options_;
   options_.curve_secret_file = "";
   EXPECT_NE(open_error().message.find("itifctl keygen"), std::string::npos);
@@ -149,7 +149,7 @@ TEST_F(TcpTest, IsNotBoundWithoutKeys) {
   EXPECT_EQ(open_error().code, Code::kInvalidArgument);
 }
 
-TEST_F(TcpTest, ATakenPortIsNamed) {
+TEST_F(TcpTest, ErrorNamesAPortInUse) {
   start();
   options_.endpoint = "ipc://" + (dir_ / "c2.sock");
   options_.events_endpoint = "";
@@ -159,7 +159,7 @@ TEST_F(TcpTest, ATakenPortIsNamed) {
   EXPECT_NE(error.message.find(options_.tcp_endpoint), std::string::npos) << error.message;
 }
 
-TEST_F(TcpTest, ClientsSayWhatToDoWhenNobodyAnswers) {
+TEST_F(TcpTest, ClientsSayWhatToDoWithoutAnAnswer) {
   auto client = connect(server_keys_.public_key, client_keys_);
   ASSERT_FALSE(client);
   EXPECT_EQ(client.error().kind, Kind::kUnreachable);

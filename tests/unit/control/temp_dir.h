@@ -1,4 +1,4 @@
-// A directory of the test's own, mode 0700, removed with what is in it.
+// A temporary directory of mode 0700, removed with its contents.
 #pragma once
 
 #include <gtest/gtest.h>

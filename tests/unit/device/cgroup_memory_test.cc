@@ -1,4 +1,4 @@
-// Limits of control groups, from files as Linux writes them.
+// Memory limits of control groups, read from files as Linux writes them.
 #include "device/host/cgroup_memory.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class CgroupMemory : public ::testing::Test {
   std::string root_;
 };
 
-TEST_F(CgroupMemory, NoFilesAreNoLimit) {
+TEST_F(CgroupMemory, MissingFilesMeanNoLimit) {
   EXPECT_EQ(available(), SIZE_MAX);
   write("/self", "");
   EXPECT_EQ(available(), SIZE_MAX);
@@ -35,8 +35,8 @@ TEST_F(CgroupMemory, NoFilesAreNoLimit) {
   EXPECT_EQ(available(), SIZE_MAX);
 }
 
-// Reading models fills the page cache: it is not use.
-TEST_F(CgroupMemory, CachedFilesAreNotUse) {
+// Reading models fills the page cache, which does not count as used memory.
+TEST_F(CgroupMemory, ThePageCacheIsNotCounted) {
   write("/self", "0::/\n");
   write("/memory.max", "1000000\n");
   write("/memory.current", "900000\n");
@@ -45,7 +45,7 @@ TEST_F(CgroupMemory, CachedFilesAreNotUse) {
   EXPECT_EQ(available(), 800000u);
 }
 
-TEST_F(CgroupMemory, TheServicesLimitAndThoseAboveItHold) {
+TEST_F(CgroupMemory, LimitsOfAllAncestorsApply) {
   write("/self", "0::/system.slice/itifd.service\n");
   write("/system.slice/itifd.service/memory.max", "5000\n");
   write("/system.slice/itifd.service/memory.current", "1000\n");
@@ -57,7 +57,7 @@ TEST_F(CgroupMemory, TheServicesLimitAndThoseAboveItHold) {
   EXPECT_EQ(available(), 0u);
 }
 
-TEST_F(CgroupMemory, Version1) {
+TEST_F(CgroupMemory, ReadsVersion1) {
   write("/self", "9:cpu,cpuacct:/a\n4:hugetlb,memory:/a/b\n1:name=systemd:/x\n");
   write("/memory/a/b/memory.limit_in_bytes", "9000\n");
   write("/memory/a/b/memory.usage_in_bytes", "4000\n");
@@ -65,7 +65,7 @@ TEST_F(CgroupMemory, Version1) {
   EXPECT_EQ(available(), 6500u);
 }
 
-TEST_F(CgroupMemory, APathThatIsNotToBeSeenHereIsTheRoot) {
+TEST_F(CgroupMemory, AnInvisiblePathFallsBackToTheRoot) {
   write("/self", "0::/docker/abcdef\nnonsense\n0:\n::\n");
   write("/memory.max", "3000\n");
   write("/memory.current", "1000\n");

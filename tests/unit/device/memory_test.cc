@@ -1,4 +1,5 @@
-// Buffers and slabs: one address range, memory only where committed, refusals instead of overcommitment.
+// Buffers and slabs: one address range, memory only for committed slots, refusals instead of
+// overcommitment.
 #include "device/host/memory.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +48,7 @@ TEST(HostMemory, LargeSlotsStartOnAHugePage) {
   }
 }
 
-TEST(HostMemory, TheLimitIsKept) {
+TEST(HostMemory, EnforcesTheLimit) {
   const auto budget = std::make_shared<MemoryBudget>(10 * kPage);
   auto most = allocate_host_buffer(budget, 9 * kPage);
   ASSERT_TRUE(most);
@@ -61,7 +62,7 @@ TEST(HostMemory, TheLimitIsKept) {
   EXPECT_TRUE(allocate_host_buffer(budget, 10 * kPage));
 }
 
-TEST(HostMemory, MoreThanTheMachineHasIsRefusedAndNotOvercommitted) {
+TEST(HostMemory, RefusesMoreThanTheMachineHas) {
   const size_t available = available_system_bytes();
   ASSERT_GT(available, 0u);
   for (const size_t bytes : {available + (size_t{1} << 30), size_t{1} << 46, SIZE_MAX - 1}) {
@@ -120,7 +121,7 @@ TEST(HostMemory, ASlotThatDoesNotFitFailsCleanly) {
   EXPECT_TRUE((*slab)->commit(2));
 }
 
-TEST(HostMemory, ADestroyedSlabGivesBackWhatItHeld) {
+TEST(HostMemory, ADestroyedSlabFreesItsMemory) {
   const auto budget = unlimited();
   {
     const auto slab = reserve_host_slab(budget, kPage, 4);
@@ -131,12 +132,12 @@ TEST(HostMemory, ADestroyedSlabGivesBackWhatItHeld) {
   EXPECT_EQ(budget->used_bytes(), 0u);
 }
 
-TEST(HostMemory, AddressesThatCannotExistAreRefused) {
+TEST(HostMemory, RefusesImpossibleAddressRanges) {
   EXPECT_FALSE(reserve_host_slab(unlimited(), SIZE_MAX / 2, 1000));
   EXPECT_FALSE(reserve_host_slab(unlimited(), size_t{1} << 50, 1));
 }
 
-TEST(HostMemory, LazyMappingsOccupyWhatWasTouched) {
+TEST(HostMemory, LazyMappingsOccupyOnlyTouchedPages) {
   auto mapping = LazyMapping::reserve(1 << 20);
   ASSERT_TRUE(mapping);
   EXPECT_EQ(resident_pages(mapping->data(), 1 << 20), 0u);

@@ -1,5 +1,5 @@
-// What the metered stream counts and times, and that launches pass through it.
-#include "device/metered_stream.h"
+// Counts and times of the metered stream, which forwards every launch.
+#include "device/stream/metered_stream.h"
 
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ class MeteredStreamTest : public ::testing::Test {
   std::vector<std::unique_ptr<Buffer>> buffers_;
 };
 
-TEST_F(MeteredStreamTest, CountsAndTimesWhatItPassesOn) {
+TEST_F(MeteredStreamTest, CountsAndTimesLaunches) {
   float x = 1, bias = 2;
   bias_activation(&x, &bias);
   bias_activation(&x, &bias);
@@ -52,7 +52,7 @@ TEST_F(MeteredStreamTest, CountsAndTimesWhatItPassesOn) {
   EXPECT_EQ(stream_->total().call_ns, 0u);
 }
 
-TEST_F(MeteredStreamTest, AGemmIsALaunchARangeUnlessAllRunAtOnce) {
+TEST_F(MeteredStreamTest, SequentialGemmsCountALaunchPerRange) {
   const GemmShape shape{.n = 4, .k = 4, .has_bias = false};
   const GemmHandle prepared = device_->prepare(shape, 8).value();
   const kernels::RowRange ranges[] = {{0, 3, 0}, {3, 0, 0}, {3, 2, 0}};
@@ -66,10 +66,10 @@ TEST_F(MeteredStreamTest, AGemmIsALaunchARangeUnlessAllRunAtOnce) {
                             .prepared = prepared.get()};
   stream_->gemm(args);
   EXPECT_EQ(stream_->of("gemm").launches, 2u);
-  args.mode = kernels::GemmMode::kAtOnce;
+  args.mode = kernels::GemmMode::kConcurrent;
   stream_->gemm(args);
   EXPECT_EQ(stream_->of("gemm").launches, 3u);
-  // Side by side: as many as alone, in one call.
+  // Concurrent GEMMs count as many launches as separate ones, in one call.
   const uint64_t call_ns = stream_->of("gemm").call_ns;
   std::array three = {args, args, args};
   for (kernels::GroupedGemm& one : three) one.out = floats(100);
@@ -79,24 +79,24 @@ TEST_F(MeteredStreamTest, AGemmIsALaunchARangeUnlessAllRunAtOnce) {
   EXPECT_TRUE(stream_->synchronize());
 }
 
-TEST_F(MeteredStreamTest, ABatchedGemmIsALaunchAShape) {
+TEST_F(MeteredStreamTest, BatchedGemmsCountALaunchPerShape) {
   const kernels::MatrixBatch batches[] = {{.m = 1, .n = 1, .k = 1, .count = 5},
                                           {.m = 2, .n = 1, .k = 2, .count = 2}};
   stream_->batched_gemm({.a = floats(20), .b = floats(20), .out = floats(20), .batches = batches});
   EXPECT_EQ(stream_->of("batched_gemm").launches, 2u);
 }
 
-// On a stream that runs launches later.
+// Meters an asynchronous stream.
 class OperatorsOnADevice : public MeteredStreamTest {
  protected:
   OperatorsOnADevice() {
-    auto apart = device_->make_stream({}, {.runs_apart = true, .clock = &clock_}).value();
+    auto apart = device_->make_stream({}, {.is_async = true, .clock = &clock_}).value();
     stream_ =
         std::make_unique<MeteredStream>(std::move(apart), clock_, MeteredStream::Times::kOnDevice);
   }
 };
 
-TEST_F(OperatorsOnADevice, EachHasRunAndIsTimedWhenItsCallReturns) {
+TEST_F(OperatorsOnADevice, EachCallRunsAndTimesItsOperator) {
   float x = 1, bias = 2, copied = 0;
   bias_activation(&x, &bias);
   EXPECT_EQ(x, 3);
@@ -113,14 +113,14 @@ TEST_F(OperatorsOnADevice, EachHasRunAndIsTimedWhenItsCallReturns) {
   EXPECT_TRUE(stream_->is_done(first) && stream_->inputs_read(second));
   const Stream::Completion done = stream_->wait(first);
   EXPECT_TRUE(done.status);
-  EXPECT_GT(done.device_ns, of_operators_ns) << "the copy, too";
+  EXPECT_GT(done.device_ns, of_operators_ns) << "includes the copy";
   EXPECT_EQ(stream_->wait(second).device_ns, 0u);
-  EXPECT_FALSE(stream_->make_ready()) << "everything runs";
+  EXPECT_FALSE(stream_->warm_up()) << "operators run, nothing is captured";
   stream_->clear();
   EXPECT_EQ(stream_->total().device_ns, 0u);
 }
 
-TEST_F(OperatorsOnADevice, AFailureIsOfTheEventBehindIt) {
+TEST_F(OperatorsOnADevice, AFailureIsReportedAtTheNextEvent) {
   float x = 1, bias = 2;
   const kernels::RowRange range{0, 1, 0};
   stream_->gemm({.a = floats(16),

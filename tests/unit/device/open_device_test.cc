@@ -1,4 +1,4 @@
-// Which device open_device takes, and what it refuses with which words.
+// Devices that open_device() chooses, and its errors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "device/host/cpu.h"
 #include "device/host/host_device.h"
+#include "device/threads.h"
 
 namespace itif::device {
 namespace {
@@ -40,14 +41,14 @@ TEST(OpenDevice, CudaIsRefusedWithTheCause) {
   EXPECT_GT(message.size(), 60u) << message;
 }
 
-TEST(OpenDevice, TheDtypeIsTakenAsConfigured) {
+TEST(OpenDevice, UsesTheConfiguredDtype) {
   const auto device = open_device({.kind = "host", .dtype = "f32", .num_threads = 3});
   ASSERT_TRUE(device);
   EXPECT_EQ((*device)->info().compute, DType::kF32);
   EXPECT_EQ((*device)->info().num_threads, 3u);
 }
 
-TEST(OpenDevice, Bf16NeedsACpuThatHasIt) {
+TEST(OpenDevice, Bf16NeedsCpuSupport) {
   CpuFeatures old_cpu{.name = "Old CPU", .best_isa = "AVX2", .has_avx512_bf16 = false};
   const auto refused = open_host_device({.dtype = "bf16"}, old_cpu);
   ASSERT_FALSE(refused);
@@ -60,15 +61,15 @@ TEST(OpenDevice, Bf16NeedsACpuThatHasIt) {
   EXPECT_EQ((*fallback)->info().compute, DType::kF32);
 }
 
-TEST(OpenDevice, CudnnIsNotTheHosts) {
+TEST(OpenDevice, TheHostRefusesCudnn) {
   const auto refused = open_device({.kind = "host", .attention = "cudnn"});
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::kUnsupported);
-  EXPECT_NE(refused.error().message.find("attention by cudnn is a GPU's"), std::string::npos)
+  EXPECT_NE(refused.error().message.find("attention cudnn needs a GPU"), std::string::npos)
       << refused.error().message;
 }
 
-TEST(OpenDevice, WhatTheHostCannotDoIsRefused) {
+TEST(OpenDevice, RefusesUnsupportedOptions) {
   const auto half = open_device({.kind = "host", .dtype = "f16"});
   ASSERT_FALSE(half);
   EXPECT_EQ(half.error().code, Code::kUnsupported);

@@ -1,4 +1,4 @@
-// A clock on which a nanosecond passes at every look, from whichever thread: what is timed takes some.
+// A clock that advances by 1 ns at every read on any thread, so that no timed call takes 0 ns.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-"""Runs itif-run on a golden model and on lines that it must refuse. Prints TAP.
+"""Runs itif-run on golden models and on lines that it must refuse. Prints TAP.
 
 usage: itif_run_test.py ITIF_RUN TESTS_DATA
 """
@@ -11,14 +11,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-# A line, and what the one error line must contain.
+# An input line, and a part of the one error line.
 REFUSED = (
     ("{", "line 1: not a JSON object"),
     ("[]", "line 1: not a JSON object"),
     ('{"txt": "a"}', "unknown key 'txt'"),
-    ("{}", "either 'ids'"),
-    ('{"ids": []}', "either 'ids'"),
-    ('{"ids": [1], "text": "a"}', "either 'ids'"),
+    ("{}", "exactly one of 'ids'"),
+    ('{"ids": []}', "exactly one of 'ids'"),
+    ('{"ids": [1], "text": "a"}', "exactly one of 'ids'"),
     ('{"ids": [-1]}', "'ids' must be from 0"),
     ('{"ids": 7}', "'ids' must be an array"),
     ('{"ids": [1, 2], "token_types": [0]}', "'token_types' must be as long"),
@@ -26,8 +26,8 @@ REFUSED = (
     ('{"text": 7}', "'text' must be a string"),
     ('{"text": "a", "kind": "poem"}', "kind 'poem' must be one of"),
     ('{"text": "a", "truncate": 1}', "'truncate' must be true or false"),
-    ('{"image_u8": 7}', "'image_u8' must be the name of a file"),
-    ('{"image_f32": "/nonexistent"}', "holds no payload"),
+    ('{"image_u8": 7}', "'image_u8' must be a file name"),
+    ('{"image_f32": "/nonexistent"}', "is missing, empty or larger"),
     ('{"text": "a", "model": 1}', "names model 1; there are 1"),
 )
 
@@ -85,7 +85,7 @@ def check_golden(tap, program, directory, batch):
 
 
 def check_image_golden(tap, program, directory, folder):
-    """Image payloads from files, one to be resized among them, in one batch."""
+    """Runs image payloads from files in one batch; one of them is resized."""
     golden = json.loads((directory / "image_golden.json").read_text())
     lines = []
     for number, case in enumerate(golden["cases"]):
@@ -119,7 +119,7 @@ def main(program, data):
         cut.write_bytes(struct.pack("<4H", 28, 21, 3, 0) + bytes(28 * 21 * 3 - 1))
         line = json.dumps({"image_u8": str(cut)})
         done = run(program, line + "\n", "--model", str(goldens / "vit-f32"))
-        tap.result('"malformed"' in done.stdout, "a cut image is malformed", done.stdout + done.stderr)
+        tap.result('"malformed"' in done.stdout, "a truncated image is malformed", done.stdout + done.stderr)
 
     done = run(
         program,
@@ -152,7 +152,7 @@ def main(program, data):
         answers[0]["status"] == "too_long"
         and len(answers[1]["ids"]) == 32
         and "values" not in answers[1],
-        "a long text is refused or cut; repeat 0 gives tokens only",
+        "a long text is refused or truncated; repeat 0 gives tokens only",
         answers,
     )
 

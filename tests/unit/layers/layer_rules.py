@@ -1,8 +1,8 @@
 """Which layer may include which, and where each foreign library may appear.
 
-The table points downwards only: a layer may include itself and what its row names, and every name in a
-row stands above that row. `check(root)` reads the sources under root and returns the violations as
-"file:line: what, and what is allowed".
+The table points downwards only: a layer may include itself and the layers that its row names, and a row names
+only layers of earlier rows. `check(root)` reads the sources under root and returns the violations as
+"file:line: the violation, and what is allowed", with the number of files.
 """
 
 import re
@@ -21,39 +21,54 @@ LAYERS = {
     "telemetry": ("base",),
     "kernels": ("base", "tensor"),
     "device": ("base", "tensor", "kernels"),
-    "model": ("base", "tensor", "kernels", "device"),
-    "backbone": ("base", "tensor", "kernels", "device", "model"),
+    "json": ("base",),
+    "text": ("base", "json"),
+    "model": ("base", "tensor", "kernels", "device", "json", "text"),
+    "backbone": ("base", "tensor", "kernels", "device", "json", "text", "model"),
     "runtime": ("base", "wire", "tensor", "request", "tenant", "plan", "sched", "telemetry",
-                "kernels", "device", "model", "backbone"),
+                "kernels", "device", "json", "text", "model", "backbone"),
     "net": ("base", "wire", "request"),
     "pipeline": ("base", "wire", "tensor", "request", "tenant", "plan", "sched", "config",
-                 "telemetry", "kernels", "device", "model", "backbone", "runtime", "net"),
-    "control": ("base", "wire", "tenant", "telemetry", "model"),
-    "appliance": ("base", "wire", "tensor", "request", "tenant", "plan", "sched", "config", "telemetry",
-                  "kernels", "device", "model", "backbone", "runtime", "net", "pipeline", "control"),
+                 "telemetry", "kernels", "device", "json", "text", "model", "backbone", "runtime", "net"),
+    "control": ("base", "wire", "tenant", "telemetry", "json", "model"),
+    "serving": ("base", "wire", "tensor", "request", "tenant", "plan", "sched", "config", "telemetry",
+                "kernels", "device", "json", "text", "model", "backbone", "runtime", "net", "pipeline", "control"),
     "client": ("base", "wire"),
 }
+# Rooms inside a folder, lowest first: a room may include itself and the rooms above it in this list, and
+# files of the folder itself. "" stands for those files; where it comes first they include no room.
+ROOMS = {
+    "lib/device/cuda": ("driver", "memory", "graph", "gemm", "cudnn", ""),
+    "lib/runtime": ("", "cost", "batch", "generate"),
+    "tools/itif-bench": ("report", "limits", "workload", "peers", "benches", ""),
+}
+# Rooms that do not know each other though one stands above the other.
+APART = {("lib/device/cuda", "cudnn", "gemm"), ("lib/runtime", "generate", "batch"),
+         ("tools/itif-bench", "limits", "report")}
+# Makes both kinds of group, so it includes their rooms.
+ROOMS_EXEMPT = ("lib/runtime/group.cc",)
+
 # Programs may include every layer.
 PROGRAMS = ("app", "tools")
 
-# Foreign headers (a regular expression of the name between the brackets), and the only paths, as
-# prefixes, that may include them.
+# Foreign headers (a regular expression of the name between the brackets), and the path prefixes (regular
+# expressions, too) that may include them.
 FOREIGN = (
-    ("DPDK", r"rte_|ethdev_|bus_", ("lib/net/", "lib/pipeline/", r"tools/[^/]+/(dpdk|eal)_")),
+    ("DPDK", r"rte_|ethdev_|bus_", ("lib/net/", "lib/pipeline/", "lib/serving/", r"tools/[^/]+/(dpdk|eal)_")),
     ("ZeroMQ", r"zmq", ("lib/control/", "tools/itifctl/")),
-    ("oneDNN", r"dnnl|oneapi/dnnl", ("lib/device/host", "kernels/host/", "tools/itif-bench/bare_host")),
+    ("oneDNN", r"dnnl|oneapi/dnnl", ("lib/device/host", "kernels/host/", "tools/itif-bench/limits/bare_host")),
     ("CUDA", r"cu(da|blas)|nv(rtc|ml)|mma\.h|cooperative_groups", ("kernels/cuda/", "lib/device/cuda")),
     ("SQLite", r"sqlite3", ("lib/control/",)),
     ("libconfig", r"libconfig", ("lib/config/",)),
     ("spdlog", r"spdlog/", (r"lib/base/log\.cc",)),
     ("prometheus-cpp", r"prometheus/", ("lib/telemetry/",)),
     ("Highway", r"hwy/", ("kernels/host/", "lib/device/host")),
-    ("utf8proc", r"utf8proc", ("lib/model/",)),
-    ("SentencePiece", r"sentencepiece", (r"lib/model/sentencepiece_file\.h",)),
+    ("utf8proc", r"utf8proc", ("lib/text/",)),
+    ("SentencePiece", r"sentencepiece", (r"lib/text/sentencepiece_file\.h",)),
     ("libpng and libjpeg", r"png\.h|jpeglib|jerror", ("tools/itifctl/picture", "tests/unit/control/picture")),
 )
 
-# Time and randomness are injected: what would read them behind our back, and who may.
+# Calls that read ambient time or randomness, which are injected instead, and the files that may call them.
 AMBIENT = re.compile(
     r"\b(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|random_device"
     r"|rte_rdtsc\w*|rte_get_tsc_cycles|rte_get_timer_cycles|rte_rand\w*|__rdtsc\w*"
@@ -97,6 +112,28 @@ def check_include(path, layer, name, quoted):
         yield f"{layer} may not include {target}: it may include {', '.join(LAYERS[layer]) or 'none'}"
 
 
+def room_of(folder, path):
+    """"lib/device/cuda", "lib/device/cuda/gemm/blas.h" → "gemm"; "" for a file of the folder itself."""
+    inner = path.removeprefix(folder + "/").split("/")
+    return inner[0] if len(inner) > 1 else ""
+
+
+def check_room(path, name):
+    for folder, rooms in ROOMS.items():
+        target = name if folder.startswith("tools/") else "lib/" + name
+        if folder.startswith("tools/") and path.startswith(folder + "/"):
+            target = f"{folder}/{name}"
+        if not path.startswith(folder + "/") or not target.startswith(folder + "/") or path in ROOMS_EXEMPT:
+            continue
+        mine, other = room_of(folder, path), room_of(folder, target)
+        if mine not in rooms or (other not in rooms and not folder.startswith("tools/")):
+            yield f"{other if mine in rooms else mine} is no room of {folder}: add it to tests/unit/layers/layer_rules.py"
+        elif other not in rooms:
+            continue  # a header of another library
+        elif (folder, mine, other) in APART or (other != "" and rooms.index(other) > rooms.index(mine)):
+            yield f"{folder}/{mine} may not include {folder}/{other}: rooms include those before them in {rooms}"
+
+
 def check_file(path, text):
     layer = layer_of(path)
     if layer not in LAYERS and layer not in PROGRAMS:
@@ -110,6 +147,8 @@ def check_file(path, text):
         if include:
             name = include.group(1) or include.group(2)
             for what in check_include(path, layer, name, include.group(1) is not None):
+                yield f"{path}:{number}: {what}"
+            for what in check_room(path, name) if include.group(1) else ():
                 yield f"{path}:{number}: {what}"
         elif layer not in PROGRAMS and path not in AMBIENT_ALLOWED:
             ambient = AMBIENT.search(STRING.sub('""', line))

@@ -1,13 +1,15 @@
-"""Runs the layer rules over the sources, and over bad files that they must refuse. Prints TAP."""
+"""Runs the layer rules and the rules of plain words over the repository, and over bad files that they must refuse.
+Prints TAP."""
 
 import sys
 import tempfile
 from pathlib import Path
 
 import layer_rules
+import plain_words
 
-# path, content, what the violation must contain ("" for: must be allowed)
-CASES = (
+# path, content, a part of the violation ("": the file is allowed)
+LAYER_CASES = (
     ("lib/base/x.h", '#include "wire/header.h"\n', "lib/base/x.h:1: base may not include wire"),
     ("lib/net/x.cc", '\n#include "tenant/snapshot.h"\n', "lib/net/x.cc:2: net may not include tenant"),
     ("lib/runtime/x.cc", '#include "net/port.h"\n', "runtime may not include net"),
@@ -37,7 +39,44 @@ CASES = (
     ("lib/device/host_device.cc", "#include <dnnl.hpp>\n", ""),
     ("kernels/cuda/x.cu", '#include <cuda_bf16.h>\n#include "kernels/args.h"\n', ""),
     ("tools/itif-loadgen/dpdk_sender.cc", "#include <rte_ethdev.h>\n", ""),
+    ("lib/device/cuda/memory/x.h", '#include "device/cuda/graph/graphs.h"\n', "memory may not include"),
+    ("lib/device/cuda/cudnn/x.cc", '#include "device/cuda/gemm/gemm.h"\n', "cudnn may not include"),
+    ("lib/device/cuda/gemm/x.cc", '#include "device/cuda/driver/error.h"\n#include "device/device.h"\n', ""),
+    ("lib/device/cuda/x.cc", '#include "device/cuda/gemm/gemm.h"\n', ""),
+    ("lib/device/cuda/odd/x.cc", '#include "device/cuda/gemm/gemm.h"\n', "odd is no room"),
+    ("lib/runtime/x.cc", '#include "runtime/batch/executor.h"\n', "may not include lib/runtime/batch"),
+    ("lib/runtime/generate/x.cc", '#include "runtime/batch/executor.h"\n', "generate may not include"),
+    ("lib/runtime/batch/x.cc", '#include "runtime/cost/cost_floor.h"\n#include "runtime/group.h"\n', ""),
+    ("tools/itif-bench/workload/x.cc", '#include "peers/modes.h"\n', "workload may not include"),
+    ("tools/itif-bench/benches/x.cc", '#include "peers/modes.h"\n#include "benches.h"\n', ""),
     ("app/itifd.cc", '#include "pipeline/worker.h"\n#include "control/server.h"\n', ""),
+)
+
+WORD_CASES = (
+    ("lib/a.h", "int x;\n\n// Of equals the youngest.\n", "lib/a.h:3: opens with 'Of'"),
+    ("lib/b.cc", "// A long lead\n// ends here. What waits is\n// not computed.\n", "lib/b.cc:2: opens with 'What'"),
+    ("lib/c.cc", "int x;  // a field\nint y;  // Nobody reads this\n", "lib/c.cc:2: opens with 'Nobody'"),
+    ("kernels/d.cu", "/* Whether a row\n * is padding. */\n", "kernels/d.cu:1: opens with 'Whether'"),
+    ("lib/e.cc", "// Errors: None of it is freed.\n", "opens with 'None'"),
+    ("lib/f.cc", "// The figures of\n// late turns are a sum of late.\n", "'of late' is an idiom"),
+    ("app/g.cc", 'log_warn("small batches are "\n         "not made, come again");\n', "app/g.cc:1: 'come again'"),
+    ("tools/h.cc", 'fail(Code::kInternal, "Whoever waits for it, spoils it");\n', "opens with 'Whoever'"),
+    ("tools/i", "#!/bin/bash\nx=1  # Where the files are\n", "tools/i:2: opens with 'Where'"),
+    ("tests/unit/j.py", "x = 1\n# Likewise of the others.\n", "tests/unit/j.py:2: opens with 'Likewise'"),
+    ("tools/meson.build", "# That is made of all sources.\n", "opens with 'That'"),
+    ("conf/k.conf", "# Bytes. Nothing is kept of them.\n", "conf/k.conf:1: opens with 'Nothing'"),
+    ("docs/l.md", "# Title\n\nA list:\n- Who asks first, is first.\n", "docs/l.md:4: opens with 'Who'"),
+    ("README.md", "It serves without hugepages\nall the same.\n", "'all the same' is an idiom"),
+    ("lib/m.h", "// Ties go to the youngest hypothesis. Is it whole? What if not?\n", ""),
+    ("lib/n.h", "int x;  // a sum of\nint y;  // late packets\n", ""),
+    ("lib/o.cc", "// Offers a row; all rows are\n// all the same size. Whatsoever is a word.\n", ""),
+    ("tests/p.cc", 'check("What a fine day, come again");\n', ""),
+    ("tools/q.py", 'x = None  # None: all, in order\ny = "# Of no comment here"\n', ""),
+    ("docs/r.md", "## What runs where\n\n## 2. Who may connect\n\n```\nOf what is code\n```\n", ""),
+    ("docs/v.md", "Do not write `let go` or \"anew\".\n", ""),
+    ("tests/data/s.md", "Of what is data.\n", ""),
+    ("tests/fuzz/corpus/t.md", "Of what is data.\n", ""),
+    ("results/u.md", "Of what was measured.\n", ""),
 )
 
 
@@ -54,12 +93,12 @@ class Tap:
             print(f"# {line}")
 
 
-def run_case(tap, path, content, expected):
+def run_case(tap, rules, path, content, expected):
     with tempfile.TemporaryDirectory() as root:
         file = Path(root, path)
-        file.parent.mkdir(parents=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content, encoding="utf-8")
-        violations, _ = layer_rules.check(root)
+        violations, _ = rules.check(root)
     if expected:
         passed = len(violations) == 1 and expected in violations[0]
     else:
@@ -75,11 +114,13 @@ def main(root):
         foreign = [name for name in allowed if name not in above]
         tap.result(not foreign, f"the row of {layer} points downwards only", foreign)
         above.append(layer)
-    for case in CASES:
-        run_case(tap, *case)
-    violations, count = layer_rules.check(root)
-    tap.result(count > 50, f"the sources are found ({count} files)")
-    tap.result(not violations, "the sources keep the layers", violations)
+    for rules, cases, name in ((layer_rules, LAYER_CASES, "the sources keep the layers"),
+                               (plain_words, WORD_CASES, "comments, messages and documents use plain words")):
+        for case in cases:
+            run_case(tap, rules, *case)
+        violations, count = rules.check(root)
+        tap.result(count > 50, f"the files are found ({count} files)")
+        tap.result(not violations, name, violations)
     print(f"1..{tap.count}")
     return 1 if tap.failed else 0
 

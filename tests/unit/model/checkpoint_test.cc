@@ -39,7 +39,7 @@ TEST(Checkpoint, ReadsEveryFloatingType) {
   EXPECT_TRUE(checkpoint.unchanged());
 }
 
-TEST(Checkpoint, ShardsAreOneCheckpoint) {
+TEST(Checkpoint, ShardsFormOneCheckpoint) {
   testing::TempDirectory directory;
   directory.write("model-1.safetensors", one_tensor("a", 1));
   directory.write("model-2.safetensors", one_tensor("b", 2));
@@ -112,7 +112,7 @@ TEST(Checkpoint, HostileIndexesAreRefused) {
       {index_of("\"a\":\"model-2.safetensors\",\"b\":\"model-1.safetensors\""),
        "tensor \"a\": expected it in"},
       {index_of("\"a\":\"model-1.safetensors\",\"b\":\"model-3.safetensors\""),
-       "tensor \"a\": stands in"},
+       "tensor \"a\" is also in"},
   };
   for (const auto& row : rows) {
     testing::TempDirectory directory;
@@ -123,15 +123,15 @@ TEST(Checkpoint, HostileIndexesAreRefused) {
     const auto result = Checkpoint::open(directory.path());
     ASSERT_FALSE(result) << row.index;
     std::string message = result.error().message;
-    if (row.expected == "tensor \"a\": stands in") {
-      EXPECT_NE(message.find(" stands in "), std::string::npos) << message;
+    if (row.expected == "tensor \"a\" is also in") {
+      EXPECT_NE(message.find(" is also in "), std::string::npos) << message;
     } else {
       EXPECT_NE(message.find(row.expected), std::string::npos) << row.index << "\n" << message;
     }
   }
 }
 
-TEST(Checkpoint, FilesThatChangeWhileTheyAreReadAreNoticed) {
+TEST(Checkpoint, DetectsFilesThatChangeDuringReading) {
   testing::TempDirectory directory;
   const std::string file = directory.write("model.safetensors", one_tensor("a", 1));
   const auto checkpoint = Checkpoint::open(directory.path()).value();
@@ -143,7 +143,7 @@ TEST(Checkpoint, FilesThatChangeWhileTheyAreReadAreNoticed) {
   EXPECT_EQ(checkpoint.unchanged().error().code, Code::kCorrupt);
 }
 
-TEST(Checkpoint, TheFirstNameThatIsThereIsChosen) {
+TEST(Checkpoint, ChoosesTheFirstNamePresent) {
   testing::TempDirectory directory;
   directory.write(
       "model.safetensors",
@@ -159,7 +159,7 @@ TEST(Checkpoint, TheFirstNameThatIsThereIsChosen) {
                     "embeddings.LayerNorm.gamma", "bert.embeddings.LayerNorm.gamma"}),
             "bert.embeddings.LayerNorm.gamma");
   EXPECT_EQ(choose({"classifier.bias"}), "classifier.bias");
-  // Absent: as its neighbours are named.
+  // An absent tensor gets the prefix of its neighbours.
   EXPECT_EQ(choose({"encoder.layer.0.output.dense.bias", "bert.encoder.layer.0.output.dense.bias"}),
             "bert.encoder.layer.0.output.dense.bias");
   EXPECT_EQ(choose({"nothing", "like.it"}), "nothing");

@@ -1,4 +1,4 @@
-// generation_config.json: what is read, and what is refused by name.
+// generation_config.json: settings that are read, and settings that are refused by name.
 #include "model/generation_config.h"
 
 #include <unistd.h>
@@ -34,7 +34,7 @@ json marian() {
           {"transformers_version", "4.36.2"}};
 }
 
-TEST(GenerationConfig, ReadsMarians) {
+TEST(GenerationConfig, ReadsMarianConfigs) {
   const auto config = parse_generation_config(marian(), "f", backbone());
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(*config, (GenerationConfig{.max_length = 64,
@@ -47,7 +47,7 @@ TEST(GenerationConfig, ReadsMarians) {
   EXPECT_EQ(describe(*config), "4 beams, at most 64 tokens");
 }
 
-TEST(GenerationConfig, DefaultsAreTransformers) {
+TEST(GenerationConfig, DefaultsEqualTransformers) {
   const auto config = parse_generation_config(
       {{"eos_token_id", {3, 5}}, {"bos_token_id", 2}, {"early_stopping", nullptr}}, "f",
       backbone());
@@ -55,7 +55,7 @@ TEST(GenerationConfig, DefaultsAreTransformers) {
   EXPECT_EQ(*config, (GenerationConfig{.decoder_start = 2, .eos = {3, 5}}));
 }
 
-TEST(GenerationConfig, NewTokensCountBehindTheFirst) {
+TEST(GenerationConfig, MaxNewTokensExcludesTheStartToken) {
   json object = marian();
   object["max_new_tokens"] = 9;
   object["early_stopping"] = "never";
@@ -67,7 +67,7 @@ TEST(GenerationConfig, NewTokensCountBehindTheFirst) {
   EXPECT_EQ(config->length_penalty, 0.6);
 }
 
-TEST(GenerationConfig, WhatWouldChangeTheOutputIsRefusedByName) {
+TEST(GenerationConfig, SettingsThatChangeTheOutputAreRefusedByName) {
   const std::pair<const char*, json> settings[] = {
       {"do_sample", true},
       {"num_beam_groups", 2},
@@ -134,7 +134,7 @@ TEST(GenerationConfig, WrongValuesAreNamed) {
   }
 }
 
-TEST(GenerationConfig, ComesFromConfigJsonWhereThereIsNoFile) {
+TEST(GenerationConfig, FallsBackToConfigJson) {
   const std::string directory =
       std::filesystem::temp_directory_path() / ("itif_generation_" + std::to_string(::getpid()));
   std::filesystem::create_directories(directory);

@@ -1,4 +1,4 @@
-// preprocessor_config.json: what is taken, and what is refused by name.
+// preprocessor_config.json: settings that are accepted, and settings that are refused by name.
 #include "model/image_processing.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ Result<ImageProcessing> read(const std::string& text, const ImageInput& input = 
   return read_image_processing(directory.path(), input);
 }
 
-TEST(ImageProcessing, LeftOutFieldsAreTransformers) {
+TEST(ImageProcessing, MissingFieldsDefaultAsInTransformers) {
   const ImageInput usual{.height = 224, .width = 224, .channels = 3, .patch = 16};
   const auto processing = read("{}", usual).value();
   EXPECT_EQ(processing.resize, ResizeFilter::kBilinear);
@@ -25,7 +25,7 @@ TEST(ImageProcessing, LeftOutFieldsAreTransformers) {
   EXPECT_FLOAT_EQ(processing.shift[2], -1);
 }
 
-TEST(ImageProcessing, EachStepCanBeLeftOut) {
+TEST(ImageProcessing, EachStepCanBeDisabled) {
   auto processing =
       read(R"({"do_resize": false, "do_rescale": false, "do_normalize": false})").value();
   EXPECT_FALSE(processing.resize);
@@ -39,7 +39,7 @@ TEST(ImageProcessing, EachStepCanBeLeftOut) {
   EXPECT_EQ(processing.shift, (std::vector<float>{-0.25f, -0.5f, -0.75f}));
 }
 
-TEST(ImageProcessing, OldFilesGiveOneNumber) {
+TEST(ImageProcessing, AcceptsTheSingleSizeOfOldFiles) {
   const ImageInput square{.height = 32, .width = 32, .channels = 1, .patch = 8};
   const auto processing = read(
       R"({"feature_extractor_type": "ViTFeatureExtractor", "size": 32, "resample": 0})", square);
@@ -48,7 +48,7 @@ TEST(ImageProcessing, OldFilesGiveOneNumber) {
   EXPECT_EQ(processing->scale.size(), 1u);
 }
 
-TEST(ImageProcessing, WhatDoesNotFitIsRefusedByName) {
+TEST(ImageProcessing, WrongSettingsAreRefusedByName) {
   const struct {
     std::string text;
     Code code;

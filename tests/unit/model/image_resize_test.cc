@@ -1,4 +1,4 @@
-// Resized pictures against Pillow's, bit for bit (tests/reference/make_resize_goldens.py).
+// Resized pictures compared with Pillow's, bit for bit (tests/reference/make_resize_goldens.py).
 #include "model/image_resize.h"
 
 #include <gtest/gtest.h>
@@ -26,11 +26,12 @@ std::string fnv(std::span<const std::byte> bytes) {
   return text;
 }
 
-TEST(PictureResizer, IsPillowsBitForBit) {
+TEST(PictureResizer, EqualsPillowBitForBit) {
   std::ifstream file(ITIF_TEST_DATA "/resize/cases.json");
   const nlohmann::json cases = nlohmann::json::parse(file)["cases"];
   ASSERT_GT(cases.size(), 50u);
-  PictureResizer resizer;  // one for all: what it keeps from a picture must not show in the next
+  // Shared by all cases: no state of one picture may affect the next.
+  PictureResizer resizer;
   for (const auto& one : cases) {
     const PictureSize from{one["from"][0], one["from"][1], one["channels"]};
     const PictureSize to{one["to"][0], one["to"][1], one["channels"]};

@@ -19,7 +19,7 @@ Result<std::vector<TensorEntry>> parse(const std::string& file) {
   return parse_safetensors_header(bytes.subspan(8, header), file.size(), "m.safetensors");
 }
 
-TEST(Safetensors, EntriesComeInFileOrderWithPlaces) {
+TEST(Safetensors, EntriesAreInFileOrderWithOffsets) {
   const std::string header =
       "{\"__metadata__\":{\"format\":\"pt\"}," + entry("b", "F16", "[2,3]", 4, 16) + "," +
       entry("a", "F32", "[1]", 0, 4) + "," + entry("empty", "F32", "[0,5]", 16, 16) + "," +
@@ -36,7 +36,7 @@ TEST(Safetensors, EntriesComeInFileOrderWithPlaces) {
   EXPECT_EQ(entries[3].dims.size(), 0u);
 }
 
-TEST(Safetensors, TypesWeDoNotComputeWithAreReadButMarked) {
+TEST(Safetensors, UnsupportedTypesAreReadButMarked) {
   const auto entries =
       parse(safetensors("{" + entry("t", "F8_E4M3", "[3]", 0, 3) + "}", "abc")).value();
   EXPECT_FALSE(entries[0].dtype);
@@ -53,7 +53,7 @@ struct Hostile {
 TEST(Safetensors, HostileHeadersAreRefusedByName) {
   const std::string a4 = entry("a", "F32", "[1]", 0, 4);
   const Hostile rows[] = {
-      // The header's length lies.
+      // Wrong header lengths and headers that are not JSON objects.
       {"{}", "", 1000, "truncated"},
       {"{}", "", INT64_MAX, "at most"},
       {"{}", "", static_cast<int64_t>(kMaxSafetensorsHeaderBytes) + 1, "at most"},
@@ -65,7 +65,7 @@ TEST(Safetensors, HostileHeadersAreRefusedByName) {
       {"{", "", -1, "not JSON"},
       {"{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}", "", -1, "deeper"},
       {"{" + a4 + "," + a4 + "}", "1234", -1, "twice"},
-      // An entry is not what it should be.
+      // Wrong entries.
       {"{\"a\":3}", "", -1, "tensor \"a\": expected an object, found 3"},
       {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", "1234", -1,
        "tensor \"a\": expected 'dtype'"},

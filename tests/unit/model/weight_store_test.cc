@@ -55,8 +55,8 @@ std::vector<float> contents(const WeightStore& store, size_t kind, uint32_t slot
   return values;
 }
 
-// Each GEMM's weights stand on a cache line of their own.
-TEST(WeightStore, AMatrixOfSeveralGemmsKeepsThemApart) {
+// Each GEMM's weights start on their own cache line.
+TEST(WeightStore, GemmsOfOneMatrixStartOnCacheLines) {
   PlainDevice device;
   std::vector<WeightKind> kinds = small_kinds(3);
   kinds[2].num_gemms = 2;
@@ -73,10 +73,10 @@ TEST(WeightStore, AMatrixOfSeveralGemmsKeepsThemApart) {
             (std::vector<float>{8, 9, 10, 11}));
   EXPECT_EQ(std::vector<float>(values.end() - 4, values.end()),
             (std::vector<float>{12, 13, 14, 15}));
-  EXPECT_TRUE(device.state().packed_biases.empty()) << "of several GEMMs";
+  EXPECT_TRUE(device.state().packed_biases.empty()) << "a matrix of several GEMMs packs no bias";
 }
 
-TEST(WeightStore, KindsOfAllTenantsStandConcatenated) {
+TEST(WeightStore, TenantsAreConcatenatedByWeightKind) {
   PlainDevice device;
   const auto store = WeightStore::create(device, small_kinds(3), 4).value();
   EXPECT_EQ(device.state().live_slots, 0u);
@@ -98,7 +98,7 @@ TEST(WeightStore, KindsOfAllTenantsStandConcatenated) {
   EXPECT_EQ(contents(*store, 3, 1, 4), (std::vector<float>{114, 115, 116, 117}));
   EXPECT_EQ(device.state().packed_biases[store->slab(2).at(1)],
             (std::vector<float>{114, 115, 116, 117}));
-  // Vectors share a slab: two tables and matrices of their own, one for both vectors.
+  // Two tenants use three slabs each: the table, the matrix, and one that both vectors share.
   EXPECT_EQ(device.state().live_slots, 2u * 3);
   EXPECT_EQ(store->slab(1).stride_bytes, store->slab(3).stride_bytes);
   EXPECT_EQ((store->slab(3).base - store->slab(1).base) % 64, 0);
@@ -122,7 +122,7 @@ TEST(WeightStore, SlotsAreReusedAndRunOut) {
   EXPECT_EQ(device.state().live_slots, 0u);
 }
 
-TEST(WeightStore, FailureToCommitLeavesNothingBehind) {
+TEST(WeightStore, AFailedCommitLeaksNothing) {
   for (int budget = 0; budget < 3; ++budget) {
     PlainDevice device;
     const auto store = WeightStore::create(device, small_kinds(3), 2).value();

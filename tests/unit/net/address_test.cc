@@ -11,7 +11,7 @@ TEST(Address, ParsesWithAndWithoutPrefix) {
   EXPECT_EQ(format_ipv6(*parse_ipv6("FD00:0::1/64")), "fd00::1");
 }
 
-TEST(Address, RefusesWhatNoHostCanOwn) {
+TEST(Address, RefusesMalformedAndNonHostAddresses) {
   for (const char* text :
        {"", "198.18.0", "198.18.0.1/33", "198.18.0.1/", "198.18.0.1/x", "1.2.3.4 ", "198.18.0.1/-1",
         "0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "fd00::1"}) {
@@ -29,7 +29,7 @@ TEST(Address, LinkLocalIsTheModifiedEui64) {
             "fe80::3656:78ff:fe9a:bcde");
 }
 
-TEST(Address, LocalAddressesHoldEachOnceAndTheLinkLocalOne) {
+TEST(Address, LocalAddressesAreUniqueAndIncludeLinkLocal) {
   const MacAddress mac = {2, 0, 0, 0, 0, 1};
   const auto local =
       make_local_addresses(mac, {{"198.18.0.1", "198.18.0.1/24"}, {"fd00::1"}, 9009, 4094});

@@ -1,5 +1,5 @@
-// Frames that nobody asked for, and the report that a querier asks for. Expected bytes by hand, checksums by
-// packet.h's own arithmetic.
+// Unsolicited announcements, and reports that answer an MLD query. Expected bytes are written by
+// hand, their checksums computed by packet.h.
 #include "net/announce.h"
 
 #include <rte_dev.h>
@@ -29,7 +29,7 @@ Bytes join(const char* hex, const Bytes& rest) {
   return whole;
 }
 
-// Both addresses of local_addresses() end in 00:0001: one group.
+// Both addresses of local_addresses() end in 00:0001, so they share one multicast group.
 Bytes expected_report(const char* l2, int record) {
   Bytes message = from_hex(
       "8f 00 00 00 00 00 00 01  00 00 00 00 ff 02 00 00 00 00 00 00 00 00 00 01 ff 00 00 01");
@@ -59,7 +59,7 @@ TEST(Announcements, ReportsGroupsThenNamesEveryAddress) {
                                 "fd00::1", "ff02::1"))));
 }
 
-TEST(Announcements, InAVlanAsWell) {
+TEST(Announcements, CarryTheVlanTag) {
   const auto frames = announcements(local_addresses(100));
   ASSERT_EQ(frames.size(), 8u);
   EXPECT_EQ(to_hex(frames[4]),
@@ -68,7 +68,7 @@ TEST(Announcements, InAVlanAsWell) {
             "ff ff ff ff ff ff 02 00 00 00 00 01 81 00 00 64 08 06 00 01");
 }
 
-TEST(Announcements, OfManyAddressesStayWithinTheSmallestMtu) {
+TEST(Announcements, StayWithinTheSmallestMtu) {
   LocalAddresses local = local_addresses();
   for (int i = 0; i < 200; ++i) {
     Ipv6Address address = local.ipv6[0];
@@ -83,7 +83,7 @@ TEST(Announcements, OfManyAddressesStayWithinTheSmallestMtu) {
   EXPECT_EQ(static_cast<unsigned>(report[14 + 40 + 8 + 7]), records);
 }
 
-TEST(Announcements, OfIpv4AloneAreArpAlone) {
+TEST(Announcements, AreOnlyArpWithoutIpv6Addresses) {
   LocalAddresses local = local_addresses();
   local.ipv6.clear();
   EXPECT_EQ(announcements(local).size(), 1u);
@@ -91,8 +91,8 @@ TEST(Announcements, OfIpv4AloneAreArpAlone) {
 
 class Announce : public EalTest {};
 
-// net_ring brings them back: nothing of ours may be answered, or it would go round for ever.
-TEST_F(Announce, OurOwnComeBackAndAreDropped) {
+// net_ring loops sent frames back. Answering our own announcements would loop for ever.
+TEST_F(Announce, LoopedBackAnnouncementsAreDropped) {
   ASSERT_EQ(rte_eal_hotplug_add("vdev", "net_ring_announce", ""), 0);
   PortConfig config;
   config.device = "net_ring_announce";
@@ -112,7 +112,7 @@ TEST_F(Announce, OurOwnComeBackAndAreDropped) {
   }
 }
 
-TEST_F(Announce, APortThatTakesNothingLosesNoBuffer) {
+TEST_F(Announce, FullPortLeaksNoBuffer) {
   ASSERT_EQ(rte_eal_hotplug_add("vdev", "net_ring_full", ""), 0);
   PortConfig config;
   config.device = "net_ring_full";
@@ -166,7 +166,7 @@ TEST_F(GroupQuery, IsAnsweredByAReportToAllRouters) {
             to_hex(expected_report("33 33 00 00 00 16 02 00 00 00 00 01 81 00 00 64 86 dd", 2)));
 }
 
-TEST_F(GroupQuery, ThatNoRouterOfThisLinkSendsIsDropped) {
+TEST_F(GroupQuery, IsDroppedIfMalformedOrFromOffLink) {
   const auto changed = [&](auto change) {
     Packet packet = query();
     change(packet);

@@ -24,14 +24,14 @@ TEST(Checksum, Rfc1071Example) {
   EXPECT_EQ(ones_sum(from_hex("00 01 f2 03 f4 f5 f6 f7")), 0xddf2);
 }
 
-TEST(Checksum, CarriesOfLongRunsOfOnes) {
+TEST(Checksum, LongRunsOfOnesCarryCorrectly) {
   const std::vector<std::byte> ones(65534, std::byte{0xff});
   EXPECT_EQ(ones_sum(ones), 0xffff);
   EXPECT_EQ(ones_sum(ones, 0xffffffff), 0xffff);
 }
 
 TEST(Checksum, UdpNeverSendsZero) {
-  // Two bytes of payload that bring the sum to 0xffff.
+  // Two payload bytes bring the sum to 0xffff.
   Endpoint peer;
   auto datagram = from_hex("00 00 00 00 00 00 00 00 00 00");
   const auto pseudo = pseudo_header_sum(peer, 17, 10);

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A system's /proc and /sys, made up.
+// Fakes /proc and /sys.
 class HugepagesTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -37,7 +37,7 @@ class HugepagesTest : public testing::Test {
   std::string root_;
 };
 
-TEST_F(HugepagesTest, NothingThere) {
+TEST_F(HugepagesTest, MissingFilesMeanNoHugepages) {
   const Hugepages found = inspect_hugepages(root_ + "/nowhere");
   EXPECT_EQ(found.free_bytes, 0u);
   EXPECT_FALSE(found.mounted);
@@ -54,7 +54,7 @@ TEST_F(HugepagesTest, CountsEverySizeAndFindsTheMount) {
   EXPECT_EQ(found.mount_point, "/dev/hugepages");
 }
 
-TEST_F(HugepagesTest, AMountThatIsNotOurs) {
+TEST_F(HugepagesTest, UnwritableMountIsNotUsed) {
   pages("2048kB", 100);
   mounts("nodev /dev/absent hugetlbfs rw 0 0\n");
   const Hugepages found = inspect_hugepages(root_);
@@ -85,7 +85,7 @@ TEST_F(HugepagesTest, PlansFallBackWithOneLine) {
   EXPECT_NE(unmounted.warning.find("mount -t hugetlbfs"), std::string::npos);
 }
 
-TEST_F(HugepagesTest, PlansRespectWhatTheArgumentsSay) {
+TEST_F(HugepagesTest, PlansRespectExplicitArguments) {
   const EalPlan asked = plan_eal({"--no-huge", "-m", "512"}, kGood, 128);
   EXPECT_EQ(joined(asked), "--no-huge -m 512 ");
   EXPECT_EQ(asked.warning, "");
@@ -109,7 +109,8 @@ TEST(KeepsCapturesOut, NamesTheArgument) {
     EXPECT_EQ(keeps_captures_out({argument}), "") << argument;
 }
 
-// Each in a process of its own: EAL starts once. Nothing but our line is printed: `<` begins it.
+// Runs start_eal() in a child process, because EAL starts once per process. Standard error must
+// hold only our message, printed as <message>.
 void expect_refusal(std::vector<std::string> args, Code code, const std::string& words) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   args.insert(args.begin(), {"--no-huge", "-m", "32", "--no-pci", "--no-telemetry", "--no-shconf"});
@@ -117,7 +118,7 @@ void expect_refusal(std::vector<std::string> args, Code code, const std::string&
       {
         const Status status = start_eal(args);
         if (status) exit(99);
-        fprintf(stderr, "<%s>", status.error().message.c_str());  // where tests of `words` look
+        fprintf(stderr, "<%s>", status.error().message.c_str());
         exit(status.error().message.find('\n') == std::string::npos
                  ? static_cast<int>(status.error().code)
                  : 98);
@@ -125,29 +126,29 @@ void expect_refusal(std::vector<std::string> args, Code code, const std::string&
       testing::ExitedWithCode(static_cast<int>(code)), "^<[^\n]*" + words + "[^\n]*>$");
 }
 
-TEST(StartEalDeathTest, ArgumentsThatDoNotExist) {
+TEST(StartEalDeathTest, RefusesUnknownArguments) {
   expect_refusal({"--no-such-option"}, Code::kInvalidArgument, "'--no-such-option'.*eal.args");
   expect_refusal({"--vdev"}, Code::kInvalidArgument, "'--vdev' requires an argument");
   expect_refusal({"-l", "0", "stray"}, Code::kInvalidArgument, "'stray'");
   expect_refusal({"--help"}, Code::kInvalidArgument, "'--help'");
 }
 
-TEST(StartEalDeathTest, CoresThatDoNotExist) {
+TEST(StartEalDeathTest, RefusesUnknownCores) {
   expect_refusal({"-l", "4000"}, Code::kInvalidArgument, "check -l");
 }
 
-TEST(StartEalDeathTest, DevicesThatDoNotExist) {
+TEST(StartEalDeathTest, RefusesUnknownDevices) {
   expect_refusal({"-l", "0", "--vdev=net_nonsense0"}, Code::kNotFound, "net_nonsense0");
 }
 
-TEST(StartEalDeathTest, DevicesThatCannotBeMade) {
+TEST(StartEalDeathTest, ReportsDevicesThatFailToStart) {
   expect_refusal({"-l", "0", "--vdev=net_memif0,role=queen"}, Code::kNotFound,
                  "net_memif0: .*Unknown role: queen:.*check its arguments");
   expect_refusal({"-l", "0", "--vdev=net_null0", "--vdev=net_pcap0,rx_pcap=/nonexistent.pcap"},
                  Code::kNotFound, "net_pcap0: .*/nonexistent.pcap");
 }
 
-TEST(StartEalDeathTest, OptionsThatExcludeEachOther) {
+TEST(StartEalDeathTest, RefusesConflictingOptions) {
   expect_refusal({"--huge-unlink"}, Code::kInvalidArgument,
                  "cannot be specified together.*leave one");
 }

@@ -1,4 +1,5 @@
-// What parse_frame says of a good frame, and of what drivers add to it; damaged frames stay in bounds.
+// The fields that parse_frame fills in for a good frame, driver flags included. Damaged frames must
+// not lead it out of bounds.
 #include <memory>
 
 #include "net/frame.h"
@@ -8,7 +9,7 @@ namespace itif::net::test {
 namespace {
 
 const net::test::Frame kPadding = bytes_of({1, 4, 0, 0, 0, 0});         // PadN
-const net::test::Frame kRouterAlert = bytes_of({5, 2, 0, 0, 1, 0});     // and PadN(0)
+const net::test::Frame kRouterAlert = bytes_of({5, 2, 0, 0, 1, 0});     // then PadN(0)
 const net::test::Frame kUnknownSkip = bytes_of({0x1e, 4, 9, 9, 9, 9});  // 00: skip
 
 std::string text_of(const net::test::Frame& frame, const net::Frame& parsed) {
@@ -39,7 +40,7 @@ TEST(ParseFrameResult, Ipv4WithOptionsPaddingAndTwoTags) {
   EXPECT_EQ(out.peer.our_port, kOurPort);
 }
 
-TEST(ParseFrameResult, Ipv6BehindExtensions) {
+TEST(ParseFrameResult, Ipv6WithExtensionHeaders) {
   Packet packet = Packet::v6();
   packet.vlans = {{0x8100, 100}};
   packet.extensions = {{0, kRouterAlert}, {60, kPadding}};
@@ -68,7 +69,7 @@ TEST(ParseFrameResult, TheInnerVlanDecides) {
   EXPECT_EQ(reason({{0x88a8, 5}, {0x8100, 0}}), DropReason::kVlanOther);
 }
 
-TEST(ParseFrameResult, ATagThatTheNicTookOutCountsAndComesBack) {
+TEST(ParseFrameResult, StrippedVlanTagIsCheckedAndKept) {
   FrameInfo info;
   info.vlan_stripped = true;
   info.vlan_tci = 100;
@@ -81,7 +82,7 @@ TEST(ParseFrameResult, ATagThatTheNicTookOutCountsAndComesBack) {
   EXPECT_EQ(parse_frame(Packet().build(), info, local_addresses(100), out), DropReason::kVlanOther);
 }
 
-TEST(ParseFrameResult, WhatTheNicSaysOfChecksumsIsBelieved) {
+TEST(ParseFrameResult, ChecksumFlagsOfTheNicAreTrusted) {
   Packet packet;
   packet.checksum = 0x1111;
   auto frame = packet.build();
@@ -96,8 +97,8 @@ TEST(ParseFrameResult, WhatTheNicSaysOfChecksumsIsBelieved) {
   EXPECT_EQ(parse_frame(Packet().build(), info, local, out), DropReason::kUdpChecksum);
 }
 
-// A kernel sending into a veth leaves the pseudo-header's sum in the field.
-TEST(ParseFrameResult, PartialChecksumsOfVirtualLinks) {
+// A kernel that sends into a veth leaves only the pseudo-header's sum in the checksum field.
+TEST(ParseFrameResult, PartialChecksumsOfVirtualLinksAreAccepted) {
   for (Packet packet : {Packet(), Packet::v6()}) {
     const auto from = ip_bytes(packet.version, packet.source_ip);
     const auto to = ip_bytes(packet.version, packet.destination_ip);
@@ -116,7 +117,7 @@ TEST(ParseFrameResult, PartialChecksumsOfVirtualLinks) {
   }
 }
 
-TEST(ParseFrameResult, PayloadIsAlignedOverBothVersionsWithAnyTags) {
+TEST(ParseFrameResult, PayloadIsAlignedForEachIpVersionAndTagCount) {
   for (Packet packet : {Packet(), Packet::v6()}) {
     for (int tags = 0; tags <= 2; ++tags) {
       packet.vlans.assign(static_cast<size_t>(tags), {0x8100, 0});
@@ -128,8 +129,8 @@ TEST(ParseFrameResult, PayloadIsAlignedOverBothVersionsWithAnyTags) {
   }
 }
 
-// Every prefix and every single-byte change of good frames: nothing may be read out of bounds (the
-// copies are exact, so that ASan sees it) and the payload stays inside.
+// Every prefix and every single-byte change of good frames. Reads must stay in bounds (copies are
+// exact in size, so that ASan sees a violation), and so must the payload.
 TEST(ParseFrameResult, DamagedFramesStayInBounds) {
   const LocalAddresses local = local_addresses();
   Packet rich = Packet::v6();
@@ -197,7 +198,7 @@ TEST_F(FrameOfMbuf, ChainsAreJoinedIfTheyFit) {
     if (tail_bytes == 2000) {
       EXPECT_EQ(reason, DropReason::kMultiSegment);
     } else {
-      // 42 bytes of headers behind 500 + 500 of the frame: cut, as the length shows.
+      // The chain holds 1000 of the frame's 1042 bytes, fewer than its IP length says.
       EXPECT_EQ(reason, DropReason::kIpMalformed);
       EXPECT_EQ(head->nb_segs, 1);
     }

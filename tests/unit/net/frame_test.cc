@@ -1,4 +1,4 @@
-// Packet in, reason out: every way a frame can end in parse_frame, and what a good one says.
+// A table of frames and the drop reason that parse_frame gives each.
 #include "net/frame.h"
 
 #include <functional>
@@ -14,14 +14,14 @@ struct Case {
   DropReason expected;
 };
 
-// `change` applied to a good packet.
+// Returns a builder of a good packet after `change`.
 std::function<Frame()> with(std::function<void(Packet&)> change, Packet packet = {}) {
   return [=]() mutable {
     change(packet);
     return packet.build();
   };
 }
-// `change` applied to a good packet's bytes.
+// Returns a builder of a good packet whose bytes are passed to `change`.
 std::function<Frame()> bytes(std::function<void(Frame&)> change, Packet packet = {}) {
   return [=] {
     Frame frame = packet.build();
@@ -38,7 +38,7 @@ std::function<Frame()> bytes_v6(std::function<void(Frame&)> change) {
 std::function<Frame()> cut_to(size_t size, Packet packet = {}) {
   return bytes([=](Frame& f) { f.resize(size); }, packet);
 }
-// Sets a field of the IPv4 header and makes its checksum right again.
+// Sets a field of the IPv4 header and fixes its checksum.
 std::function<Frame()> ipv4_field(size_t at, uint16_t value) {
   return bytes([=](Frame& f) {
     put16(f, 14 + at, value);
@@ -47,7 +47,7 @@ std::function<Frame()> ipv4_field(size_t at, uint16_t value) {
 }
 
 const Frame kPadding6 = bytes_of({1, 4, 0, 0, 0, 0});        // PadN
-const Frame kRouterAlert = bytes_of({5, 2, 0, 0, 1, 0});     // and PadN(0)
+const Frame kRouterAlert = bytes_of({5, 2, 0, 0, 1, 0});     // then PadN(0)
 const Frame kUnknownSkip = bytes_of({0x1e, 4, 9, 9, 9, 9});  // 00: skip
 const Frame kUnknownStop = bytes_of({0x9e, 4, 9, 9, 9, 9});  // 10: discard
 const Frame kLyingOption = bytes_of({0x1e, 9, 9, 9, 9, 9});

@@ -1,4 +1,4 @@
-// Question in, exact answer out. The expected frames are written by hand.
+// Neighbour and echo requests, and the exact reply to each. Expected frames are written by hand.
 #include "net/neighbour.h"
 
 #include "packet.h"
@@ -8,7 +8,7 @@ namespace {
 
 class Neighbour : public EalTest {
  protected:
-  // The answer to `frame`, or nothing and `reason_`.
+  // Returns the reply to `frame` in hexadecimal, or the drop reason's name.
   std::string answer(const net::test::Frame& frame, const LocalAddresses& local = local_addresses(),
                      bool vlan_stripped = false) {
     rte_mbuf* mbuf = mbuf_of(frame);
@@ -37,13 +37,14 @@ const char* const kArpQuestion =
 
 TEST_F(Neighbour, ArpRequest) {
   auto question = from_hex(kArpQuestion);
-  question.resize(60);  // as Ethernet pads
+  question.resize(60);  // Ethernet's minimum
   EXPECT_EQ(answer(question), hex("02 00 00 00 00 99 02 00 00 00 00 01 08 06 "
                                   "00 01 08 00 06 04 00 02 02 00 00 00 00 01 c6 12 00 01 "
                                   "02 00 00 00 00 99 c6 12 00 02"));
 }
 
-TEST_F(Neighbour, ArpProbeFromNowhereIsAnswered) {  // RFC 5227: the prober must learn of us
+TEST_F(Neighbour,
+       ArpProbeWithoutSourceAddressIsAnswered) {  // RFC 5227: the prober must see the conflict
   auto question = from_hex(kArpQuestion);
   for (size_t i = 28; i < 32; ++i) question[i] = std::byte{0};
   EXPECT_EQ(answer(question), hex("02 00 00 00 00 99 02 00 00 00 00 01 08 06 "
@@ -51,18 +52,18 @@ TEST_F(Neighbour, ArpProbeFromNowhereIsAnswered) {  // RFC 5227: the prober must
                                   "02 00 00 00 00 99 00 00 00 00"));
 }
 
-// The kernel's end of a tap has our own MAC address, and asks.
+// The kernel's end of a tap has our own MAC address and sends ARP requests.
 TEST_F(Neighbour, ArpFromOurMacAddressIsAnswered) {
   auto question = from_hex(kArpQuestion);
   question[11] = question[27] = std::byte{1};
   EXPECT_EQ(answer(question), hex("02 00 00 00 00 01 02 00 00 00 00 01 08 06 "
                                   "00 01 08 00 06 04 00 02 02 00 00 00 00 01 c6 12 00 01 "
                                   "02 00 00 00 00 01 c6 12 00 02"));
-  question[31] = std::byte{1};  // and our IP address: an announcement of ours
+  question[31] = std::byte{1};  // with our IP address, too: our own announcement
   EXPECT_EQ(answer(question), "arp_not_ours");
 }
 
-TEST_F(Neighbour, ArpInAVlanIsAnsweredInIt) {
+TEST_F(Neighbour, ArpInAVlanIsAnsweredInThatVlan) {
   auto question = from_hex(kArpQuestion);
   const auto tag = from_hex("81 00 60 64");
   question.insert(question.begin() + 12, tag.begin(), tag.end());
@@ -72,14 +73,14 @@ TEST_F(Neighbour, ArpInAVlanIsAnsweredInIt) {
   EXPECT_EQ(answer(question, local_addresses(100)), expected);
 }
 
-TEST_F(Neighbour, ArpWhoseTagTheNicTookOutIsAnsweredWithTheTag) {
+TEST_F(Neighbour, ArpWithStrippedVlanTagIsAnsweredWithTheTag) {
   EXPECT_EQ(answer(from_hex(kArpQuestion), local_addresses(100), true),
             hex("02 00 00 00 00 99 02 00 00 00 00 01 81 00 00 64 08 06 "
                 "00 01 08 00 06 04 00 02 02 00 00 00 00 01 c6 12 00 01 "
                 "02 00 00 00 00 99 c6 12 00 02"));
 }
 
-TEST_F(Neighbour, ArpThatIsNotForUs) {
+TEST_F(Neighbour, ArpForOthersOrMalformedIsDropped) {
   auto other = from_hex(kArpQuestion);
   other.back() = std::byte{7};
   EXPECT_EQ(answer(other), "arp_not_ours");
@@ -150,7 +151,7 @@ TEST_F(Neighbour, PingV6OfEverySize) {
   }
 }
 
-TEST_F(Neighbour, BadPings) {
+TEST_F(Neighbour, InvalidPingsAreDropped) {
   Packet question;
   question.protocol = 1;
   question.payload = echo(8, 8);
@@ -158,7 +159,7 @@ TEST_F(Neighbour, BadPings) {
   EXPECT_EQ(answer(question.build()), "icmp_checksum");
   question.payload = bytes_of({8, 0, 0xf7, 0xff, 0});
   EXPECT_EQ(answer(question.build()), "icmp_malformed");
-  question.payload = bytes_of({8, 1, 0, 0, 0, 0, 0, 0});  // a code that echo has not
+  question.payload = bytes_of({8, 1, 0, 0, 0, 0, 0, 0});  // an undefined code
   put16(question.payload, 2, plain_checksum(question.payload));
   EXPECT_EQ(answer(question.build()), "icmp_unsupported");
   question.payload = bytes_of({0, 0, 0xff, 0xff, 0, 0, 0, 0});  // an echo reply
@@ -178,7 +179,6 @@ TEST_F(Neighbour, BadPings) {
   EXPECT_EQ(answer(v6.build()), "icmp_unsupported");
 }
 
-// A solicitation for `target`.
 Packet solicitation(const std::string& source, const std::string& destination,
                     const std::string& target, bool with_option) {
   Packet packet = Packet::v6();
@@ -214,7 +214,7 @@ TEST_F(Neighbour, SolicitationByMulticast) {
 }
 
 TEST_F(Neighbour, SolicitationByUnicastWithoutOption) {
-  // The same answer: it grows by the option.
+  // The answer is the same: it includes the link-layer address option.
   EXPECT_EQ(answer(solicitation("fd00::2", "fd00::1", "fd00::1", false).build()),
             answer(solicitation("fd00::2", "ff02::1:ff00:1", "fd00::1", true).build()));
 }
@@ -227,7 +227,7 @@ TEST_F(Neighbour, SolicitationOfTheLinkLocalAddress) {
             std::string::npos);
 }
 
-TEST_F(Neighbour, DuplicateAddressDetectionIsToldToAll) {
+TEST_F(Neighbour, DuplicateAddressDetectionIsAnsweredByMulticast) {
   EXPECT_EQ(answer(solicitation("::", "ff02::1:ff00:1", "fd00::1", false).build()),
             hex("33 33 00 00 00 01 02 00 00 00 00 01 86 dd "
                 "60 00 00 00 00 20 3a ff "
@@ -237,7 +237,7 @@ TEST_F(Neighbour, DuplicateAddressDetectionIsToldToAll) {
                 "02 01 02 00 00 00 00 01"));
 }
 
-TEST_F(Neighbour, InvalidSolicitations) {
+TEST_F(Neighbour, InvalidSolicitationsAreDropped) {
   const auto changed = [&](auto change) {
     Packet packet = solicitation("fd00::2", "ff02::1:ff00:1", "fd00::1", true);
     change(packet);

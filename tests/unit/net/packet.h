@@ -1,5 +1,5 @@
-// Builds the frames that tests feed in, by hand and with a checksum of its own: nothing here comes
-// from the code under test.
+// Builds test frames by hand, with separate checksum code: it shares no code with the code under
+// test.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@ struct Packet {
   std::string source_ip = "198.18.0.2";
   std::string destination_ip = "198.18.0.1";
   Frame ipv4_options;                             // a multiple of 4 bytes
-  std::vector<std::pair<int, Frame>> extensions;  // IPv6: header type, its bytes from the third on
+  std::vector<std::pair<int, Frame>> extensions;  // IPv6: header type, bytes 2 and up
   int protocol = 17;
   uint16_t source_port = kPeerPort;
   uint16_t destination_port = kOurPort;
   uint16_t flags_and_fragment = 0x4000;
   int hop_limit = 64;
-  int checksum = -1;                          // UDP's field; -1: the right one
-  Frame payload = bytes_of({1, 2, 3, 4, 5});  // of UDP, or the whole of another protocol's message
-  size_t padding = 0;                         // behind IP, as Ethernet pads
+  int checksum = -1;                          // the UDP checksum; -1: compute it
+  Frame payload = bytes_of({1, 2, 3, 4, 5});  // of UDP, or a whole message of another protocol
+  size_t padding = 0;                         // bytes after the IP packet, as Ethernet pads
 
   static Packet v6() {
     Packet packet;

@@ -1,4 +1,5 @@
-// Ports on in-process devices: net_ring (what is sent comes back) and net_null (frames without end).
+// Ports on in-process devices: net_ring (loops sent frames back) and net_null (receives endless
+// frames).
 #include "net/port.h"
 
 #include <rte_dev.h>
@@ -18,7 +19,7 @@ namespace {
 
 class PortTest : public EalTest {
  protected:
-  // A device of its own for every use: DPDK cannot reopen one that was closed.
+  // Makes a new device for every use, because DPDK cannot reopen a closed one.
   static std::string device(const std::string& driver) {
     static int number = 0;
     const std::string name = driver + "_" + std::to_string(++number);
@@ -33,7 +34,7 @@ class PortTest : public EalTest {
   }
 };
 
-TEST_F(PortTest, WhatIsSentOverARingComesBack) {
+TEST_F(PortTest, RingDeviceReturnsSentFrames) {
   auto port = Port::open(config(device("net_ring")));
   ASSERT_TRUE(port) << port.error().message;
   EXPECT_EQ(port->info().driver, "net_ring");
@@ -58,10 +59,10 @@ TEST_F(PortTest, WhatIsSentOverARingComesBack) {
   EXPECT_EQ(stats.rx_missed, 0u);
 }
 
-TEST_F(PortTest, AFullQueueKeepsFramesAndADeadOneGivesThemUp) {
+TEST_F(PortTest, FullQueueKeepsFramesAndDeadQueueDropsThem) {
   auto port = Port::open(config(device("net_ring")));
   ASSERT_TRUE(port) << port.error().message;
-  // Nobody reads: fill the ring behind the device.
+  // Without a reader, the ring of the device fills up.
   size_t in_ring = 0;
   for (rte_mbuf* mbuf; port->tx_burst(0, {&(mbuf = mbuf_of(Packet().build())), 1}) == 1 ||
                        (rte_pktmbuf_free(mbuf), false);)
@@ -72,7 +73,7 @@ TEST_F(PortTest, AFullQueueKeepsFramesAndADeadOneGivesThemUp) {
   EXPECT_EQ(buffer.room(), 0u);
   EXPECT_FALSE(buffer.push(mbuf_of(Packet().build())));
   EXPECT_EQ(buffer.dropped(), 1u);
-  // One place in the ring, one frame out.
+  // One free place in the ring lets one frame out.
   rte_mbuf* mbufs[64];
   ASSERT_EQ(port->rx_burst(0, std::span(mbufs).first(1)), 1);
   rte_pktmbuf_free(mbufs[0]);
@@ -90,7 +91,7 @@ TEST_F(PortTest, AFullQueueKeepsFramesAndADeadOneGivesThemUp) {
   EXPECT_EQ(drained, in_ring);
 }
 
-TEST_F(PortTest, ResponsesShareTheQueueInTurns) {
+TEST_F(PortTest, ResponsesShareTheTransmitQueue) {
   auto port = Port::open(config(device("net_ring")));
   ASSERT_TRUE(port) << port.error().message;
   ResponseCache cache({}, 1);
@@ -115,7 +116,7 @@ TEST_F(PortTest, ResponsesShareTheQueueInTurns) {
     EXPECT_TRUE(queue.push(job_of(1, 64 * 300)));
     EXPECT_TRUE(queue.push(job_of(2, 64 * 2)));
     EXPECT_TRUE(queue.push(job_of(3, 64 * 20)));
-    EXPECT_FALSE(queue.push(job_of(4, 64)));  // full: its entry is gone again
+    EXPECT_FALSE(queue.push(job_of(4, 64)));  // full: its cache entry is removed
     EXPECT_EQ(cache.num_entries(), 3u);
     const auto round = [&] {
       queue.poll(buffer, pool(), {});
@@ -132,7 +133,7 @@ TEST_F(PortTest, ResponsesShareTheQueueInTurns) {
     };
     round();
     ASSERT_EQ(order.size(), TxBuffer::kCapacity);
-    EXPECT_EQ(queue.size(), 1u);  // the short ones are through
+    EXPECT_EQ(queue.size(), 1u);  // the short ones are done
     const std::vector<uint64_t> begin(order.begin(), order.begin() + 19);
     EXPECT_EQ(begin,
               (std::vector<uint64_t>{1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 1}));
@@ -141,13 +142,13 @@ TEST_F(PortTest, ResponsesShareTheQueueInTurns) {
     round();
     EXPECT_EQ(queue.size(), 0u);
     EXPECT_EQ(order.size(), 300u + 2 + 20 + 1);
-    EXPECT_TRUE(queue.push(job_of(6, 64 * 3)));  // left behind: the queue lets go of it
+    EXPECT_TRUE(queue.push(job_of(6, 64 * 3)));  // still queued: the destructor releases it
   }
   EXPECT_EQ(cache.num_entries(), 0u);
   EXPECT_EQ(cache.bytes(), 0u);
 }
 
-// However many answers one tenant has waiting, another's is next but one.
+// However many answers one tenant has queued, another tenant's is served after one quantum.
 TEST_F(PortTest, TenantsTakeTurnsInTheTransmitQueue) {
   auto port = Port::open(config(device("net_ring")));
   ASSERT_TRUE(port) << port.error().message;
@@ -171,7 +172,7 @@ TEST_F(PortTest, TenantsTakeTurnsInTheTransmitQueue) {
   };
   uint64_t greedy = 0;
   while (push(0, greedy)) ++greedy;
-  EXPECT_EQ(greedy, 32u);  // as many as it leaves free
+  EXPECT_EQ(greedy, 32u);  // a tenant may hold at most as many as remain free
   EXPECT_TRUE(push(1, 1));
   queue.poll(buffer, pool(), {});
   buffer.flush();
@@ -191,7 +192,7 @@ TEST_F(PortTest, TenantsTakeTurnsInTheTransmitQueue) {
   EXPECT_EQ(std::count(order.begin() + quantum, order.begin() + 2 * quantum, 1u), quantum);
 }
 
-TEST_F(PortTest, QueuesAreCutToWhatTheDeviceHas) {
+TEST_F(PortTest, QueueCountIsLimitedByTheDevice) {
   PortConfig wanted = config(device("net_ring"));
   wanted.num_queues = 1024;
   auto port = Port::open(wanted);
@@ -200,7 +201,7 @@ TEST_F(PortTest, QueuesAreCutToWhatTheDeviceHas) {
   EXPECT_LT(port->info().num_queues, 1024);
 }
 
-TEST_F(PortTest, NullDeviceFloodsAndIsParsed) {
+TEST_F(PortTest, NullDeviceFramesAreParsed) {
   auto port = Port::open(config(device("net_null")));
   ASSERT_TRUE(port) << port.error().message;
   rte_mbuf* mbufs[32];
@@ -225,14 +226,14 @@ TEST_F(PortTest, MovesAndCloses) {
   EXPECT_FALSE(Port::open(config(name)));  // closed
 }
 
-TEST_F(PortTest, WrongDevicesAndSizesAreRefusedWithTheRemedy) {
+TEST_F(PortTest, ErrorsForWrongDevicesAndSizesNameTheRemedy) {
   const auto unknown = Port::open(config("net_tap9"));
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().code, Code::kNotFound);
   EXPECT_NE(unknown.error().message.find("'net_tap9'"), std::string::npos);
   EXPECT_NE(unknown.error().message.find("eal.args"), std::string::npos);
 
-  // EAL started without it, as it does with a NIC that fails; its reason is in the message.
+  // EAL starts without a NIC that fails; our message must quote EAL's reason.
   capture_eal_log();
   rte_log(RTE_LOG_ERR, RTE_LOGTYPE_USER1, "EAL: 0000:ff:00.0 VFIO group is not viable!\n");
   release_eal_log();
@@ -251,7 +252,7 @@ TEST_F(PortTest, WrongDevicesAndSizesAreRefusedWithTheRemedy) {
   EXPECT_NE(large.error().message.find("9022"), std::string::npos);
 }
 
-TEST_F(PortTest, PoolsOfImpossibleSizes) {
+TEST_F(PortTest, RefusesPoolsOfImpossibleSizes) {
   EXPECT_EQ(create_mempool({"p1", 1, 2048, -1}).error().code, Code::kInvalidArgument);
   EXPECT_EQ(create_mempool({"p2", 1024, 1u << 20, -1}).error().code, Code::kInvalidArgument);
   EXPECT_EQ(create_mempool({"test", 1024, 2048, -1}).error().code, Code::kAlreadyExists);

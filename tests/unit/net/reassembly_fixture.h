@@ -1,4 +1,4 @@
-// A Reassembler fed as the worker feeds it, with payloads that can be recognised.
+// Feeds a Reassembler as the worker does. Each payload byte follows from request id and offset.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,8 @@ class Reassembly : public EalTest {
     EalTest::TearDown();
   }
 
-  // As the worker does it: finds or starts, and frees what was not held.
+  // Acts as the worker: finds or starts the request's context, and frees a datagram that is not
+  // held.
   Reassembler::Added feed(const wire::Header& header, uint32_t tenant = 0, size_t skew = 0,
                           uint64_t deadline_ns = 0) {
     net::test::Frame frame(92 + skew, std::byte{0xaa});

@@ -7,8 +7,8 @@
 namespace itif::net::test {
 namespace {
 
-// Random pieces of random requests, with lies, duplicates, losses and time passing; the sum of what
-// became of every datagram is what went in, and every buffer comes back.
+// Random pieces of random requests, with wrong headers, duplicates, losses and time passing. The
+// outcomes of all datagrams must sum to the datagrams fed in, and every buffer must be freed.
 TEST_F(Reassembly, Storm) {
   make({.max_contexts = 40,
         .max_held_bytes = 400 * 2176,

@@ -6,7 +6,7 @@
 namespace itif::net::test {
 namespace {
 
-TEST_F(Reassembly, OnePieceIsWholeAtOnceAndNotCopied) {
+TEST_F(Reassembly, OnePieceRequestCompletesWithoutCopy) {
   const auto added = feed(header_of(1, 100, 1384, 0));
   ASSERT_TRUE(added.whole);
   EXPECT_EQ(added.outcome, Outcome::held());
@@ -30,8 +30,8 @@ TEST_F(Reassembly, OnePieceIsWholeAtOnceAndNotCopied) {
   EXPECT_EQ(reassembler_->find({5, 77, 1}), nullptr);
 }
 
-// Of a request of a few pieces, and of one that has a table of its own.
-TEST_F(Reassembly, PiecesMayGoAheadOfTheirRequest) {
+// Requests of few pieces keep them in the context; larger requests have a separate piece table.
+TEST_F(Reassembly, PiecesCanBeReleasedBeforeTheirRequest) {
   for (const uint32_t count : {1u, Context::kInlinePieces, 200u}) {
     make({.piece_slots = 512});
     Context* context = nullptr;
@@ -45,12 +45,12 @@ TEST_F(Reassembly, PiecesMayGoAheadOfTheirRequest) {
     EXPECT_TRUE(context->request.pieces.empty());
     reassembler_->flush();
     EXPECT_EQ(buffers_in_use(), 0u);
-    // It is still here, and a repeat is a repeat.
+    // The context is still here, and a repeat counts as late.
     EXPECT_EQ(reassembler_->num_contexts(), 1u);
     EXPECT_EQ(drop_of(header_of(1, count * 64, 64, (count - 1) * 64)), DropReason::kLate);
-    // Its table may be another's.
+    // Another request may reuse its piece table.
     for (uint32_t i = 0; i < 200; ++i) feed(header_of(2, 200 * 64, 64, i * 64));
-    EXPECT_EQ(reassembler_->release_pieces(*context), 0u) << "the second time";
+    EXPECT_EQ(reassembler_->release_pieces(*context), 0u) << "released twice";
     EXPECT_EQ(reassembler_->release(*context), 0u);
     Context* other = reassembler_->find({5, 77, 2});
     expect_intact(other->request);
@@ -93,7 +93,7 @@ TEST_F(Reassembly, DuplicatesChangeNothing) {
   peer_ = other;
   EXPECT_EQ(drop_of(header_of(1, 192, 64, 64)), DropReason::kDuplicate);
   Context* context = reassembler_->find({5, 77, 1});
-  EXPECT_EQ(context->peer, first);  // a replay does not move the answer
+  EXPECT_EQ(context->peer, first);  // a replay does not redirect the answer
   EXPECT_EQ(context->num_arrived, 1u);
   feed(header_of(1, 192, 64, 0));
   EXPECT_EQ(context->peer, other);  // a new piece does
@@ -103,7 +103,7 @@ TEST_F(Reassembly, DuplicatesChangeNothing) {
   finish(*context);
 }
 
-TEST_F(Reassembly, ChangedGeometryAndLyingLengths) {
+TEST_F(Reassembly, DropsPiecesWithChangedGeometryOrWrongLength) {
   feed(header_of(1, 192, 64, 0));
   const auto changed = [&](auto change) {
     wire::Header header = header_of(1, 192, 64, 64);
@@ -156,8 +156,8 @@ TEST_F(Reassembly, LimitsOfContexts) {
   EXPECT_EQ(drop_of(header_of(5, 128, 64, 0), 5), DropReason::kNone);
 }
 
-// Half-sent requests of two tenants, as many as they like, never keep a third out: of contexts, of
-// buffers, and of piece tables.
+// Any number of half-sent requests of two tenants leave contexts, buffers and piece tables for a
+// third.
 TEST_F(Reassembly, GreedyTenantsLeaveRoomForOthers) {
   constexpr uint64_t kBuffer = 2048 + RTE_PKTMBUF_HEADROOM;
   struct Case {
@@ -219,7 +219,7 @@ TEST_F(Reassembly, PieceTablesAreBounded) {
   EXPECT_EQ(reassembler_->num_contexts(), 5u);
 }
 
-TEST_F(Reassembly, LargeRequestBackwards) {
+TEST_F(Reassembly, LargeRequestArrivesInReverseOrder) {
   constexpr uint32_t kPieces = 1500;
   for (uint32_t i = kPieces; i-- > 0;)
     ASSERT_EQ(feed(header_of(1, kPieces * 64 - 3, 64, i * 64)).whole, i == 0);
@@ -242,7 +242,7 @@ TEST_F(Reassembly, TimeoutsAndDeadlines) {
   make({.timeout_ns = 500 * kMs});
   feed(header_of(1, 128, 64, 0));
   feed(header_of(2, 128, 64, 0), 0, 0, now_ns_ + 20 * kMs);
-  feed(header_of(3, 64, 64, 0), 0, 0, now_ns_ + 20 * kMs);  // whole: not ours to time any more
+  feed(header_of(3, 64, 64, 0), 0, 0, now_ns_ + 20 * kMs);  // whole: no longer timed here
   feed(header_of(4, 128, 64, 0), 0, 0, now_ns_ + 900 * kMs);
   now_ns_ += 19 * kMs;
   EXPECT_TRUE(sweep().empty());
@@ -264,7 +264,7 @@ TEST_F(Reassembly, TimeoutsAndDeadlines) {
   EXPECT_EQ(reassembler_->num_contexts(), 2u);
 }
 
-TEST_F(Reassembly, StallsAreReportedAtGrowingGapsAndPutOffByPieces) {
+TEST_F(Reassembly, StallsAreReportedAtGrowingGapsAndDelayedByPieces) {
   make({.timeout_ns = 500 * kMs, .stall_ns = 20 * kMs});
   feed(header_of(1, 64 * 10, 64, 0));
   now_ns_ += 15 * kMs;

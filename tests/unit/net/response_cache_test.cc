@@ -21,14 +21,14 @@ CachedResponse* put(ResponseCache& cache, uint64_t id, uint32_t bytes, uint64_t 
                     bool keep = true) {
   return cache.put({key_of(id), {}, result_of(bytes), 0, keep, now_ns});
 }
-// As after its transmission.
+// Caches a response that has been transmitted.
 void put_sent(ResponseCache& cache, uint64_t id, uint32_t bytes, uint64_t now_ns) {
   cache.unpin(*put(cache, id, bytes, now_ns));
 }
 
 constexpr ResponseCacheLimits kLimits = {.max_entries = 4, .max_bytes = 1000, .ttl_ns = 100};
 
-TEST(ResponseCache, FindsUntilItsTimeIsUp) {
+TEST(ResponseCache, FindsEntriesUntilTheirTtl) {
   ResponseCache cache(kLimits, 1);
   put_sent(cache, 1, 10, 1000);
   put_sent(cache, 2, 0, 1050);  // a status
@@ -45,7 +45,7 @@ TEST(ResponseCache, FindsUntilItsTimeIsUp) {
   EXPECT_EQ(cache.evictions(), 0u);
 }
 
-TEST(ResponseCache, TheOldestGoForRoom) {
+TEST(ResponseCache, EvictsTheOldestEntries) {
   ResponseCache cache(kLimits, 1);
   for (uint64_t id = 1; id <= 3; ++id) put_sent(cache, id, 300, 10);
   put_sent(cache, 4, 300, 11);
@@ -85,14 +85,14 @@ TEST(ResponseCache, AnAckWhileSendingFreesAfterwards) {
   EXPECT_EQ(cache.bytes(), 0u);
 }
 
-TEST(ResponseCache, WhatIsNotKeptOrTooLargeLivesOnlyWhileSent) {
+TEST(ResponseCache, UncachedOrOversizedResultsLiveOnlyWhileSent) {
   ResponseCache cache(kLimits, 1);
   put_sent(cache, 9, 10, 10);
   CachedResponse* once = put(cache, 1, 10, 10, false);
   CachedResponse* large = put(cache, 2, 1001, 10);
   EXPECT_EQ(cache.find(key_of(1), 10), nullptr);
   EXPECT_EQ(cache.find(key_of(2), 10), nullptr);
-  EXPECT_NE(cache.find(key_of(9), 10), nullptr);  // nobody made way for them
+  EXPECT_NE(cache.find(key_of(9), 10), nullptr);  // they evicted no entry
   cache.unpin(*once);
   cache.unpin(*large);
   EXPECT_EQ(cache.bytes(), 10u);
@@ -127,8 +127,8 @@ TEST(ResponseCache, RefusesOnlyWhenEverythingIsPinned) {
   EXPECT_NE(put(cache, 6, 10, 10), nullptr);
 }
 
-// One tenant's many answers push out its own and not another's, in entries and in bytes.
-TEST(ResponseCache, ATenantWithManyAnswersPushesOutItsOwn) {
+// A tenant that exceeds its share of entries or bytes evicts its own answers only.
+TEST(ResponseCache, TenantWithManyAnswersEvictsItsOwn) {
   for (const uint32_t bytes : {0u, 500u}) {
     ResponseCache cache({.max_entries = bytes == 0 ? 8u : 1000u, .max_bytes = 4000, .ttl_ns = 1000},
                         1);

@@ -19,11 +19,11 @@ void EalTest::SetUpTestSuite() {
   ASSERT_TRUE(started) << started.error().message;
   Result<Mempool> pool = create_mempool({"test", kMbufs, 2048, -1});
   ASSERT_TRUE(pool) << pool.error().message;
-  g_pool = pool->release();  // for the life of the process
+  g_pool = pool->release();  // lives as long as the process
 }
 
 void EalTest::TearDown() {
-  EXPECT_EQ(buffers_in_use(), 0u) << "packet buffers were lost";
+  EXPECT_EQ(buffers_in_use(), 0u) << "packet buffers were leaked";
 }
 
 rte_mempool* EalTest::pool() {

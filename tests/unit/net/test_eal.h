@@ -1,4 +1,4 @@
-// EAL, a packet pool and frames for tests: no root, no hugepages, no devices but those made here.
+// EAL, a packet pool and frames for tests, without root, hugepages or devices of the machine.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@ namespace itif::net::test {
 
 using Frame = std::vector<std::byte>;
 
-// Starts EAL once a process; every test that touches an mbuf derives from this or calls start().
+// Starts EAL once per process. Every test that touches an mbuf derives from this or calls start().
 class EalTest : public testing::Test {
  public:
   static constexpr unsigned kMbufs = 2047;
   static void SetUpTestSuite();
 
  protected:
-  // Fails the test if it lost a buffer.
+  // Fails the test if it leaked a buffer.
   void TearDown() override;
   static rte_mempool* pool();
   static unsigned buffers_in_use();
@@ -35,7 +35,7 @@ class EalTest : public testing::Test {
 };
 
 Frame bytes_of(std::initializer_list<int> values);
-// "00 11 22…" in any spacing.
+// Parses "00 11 22…", spaced in any way.
 Frame from_hex(std::string_view hex);
 std::string to_hex(std::span<const std::byte> bytes);
 

@@ -1,4 +1,4 @@
-// A message cut into datagrams, sent through parse_frame and wire::parse again.
+// Messages cut into datagrams, read back by parse_frame and wire::parse.
 #include "net/transmit.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ std::vector<std::byte> random_bytes(size_t bytes) {
   return data;
 }
 
-// The peer as seen from here: what parse_frame would have said of its request.
+// Returns the peer as parse_frame would report it from a request.
 Endpoint endpoint(int version, int tags) {
   Packet packet = version == 4 ? Packet() : Packet::v6();
   packet.vlans.assign(static_cast<size_t>(tags), {0x8100, 0});
@@ -28,7 +28,7 @@ Endpoint endpoint(int version, int tags) {
   return parsed.peer;
 }
 
-// The peer's own addresses: what it sends from is where we send to.
+// Returns the peer's local addresses, to which we send.
 LocalAddresses peer_addresses() {
   auto local = make_local_addresses(kPeerMac, {{"198.18.0.2"}, {"fd00::2"}, kPeerPort, 0});
   return *local;
@@ -54,7 +54,7 @@ const wire::Key kKey = [] {
 
 class Transmit : public EalTest {
  protected:
-  // What the peer makes of the frames: verifies each, puts the payload into `received`.
+  // Acts as the peer: verifies each frame and puts its payload into `received`.
   void receive(std::span<rte_mbuf* const> mbufs, uint32_t path_mtu,
                std::vector<std::byte>& received, bool offloaded = false) {
     for (rte_mbuf* mbuf : mbufs) {
@@ -92,7 +92,7 @@ TEST_F(Transmit, RoundTripsOverBothVersionsMtusTagsAndAuths) {
             Cursor cursor = Cursor::whole(message.header);
             std::vector<std::byte> received(total);
             datagrams_ = 0;
-            while (!cursor.done()) {  // in dribs, as a full queue makes it
+            while (!cursor.done()) {  // a few at a time, as with a full queue
               rte_mbuf* out[7];
               const Transmitted sent = transmit(message, cursor, pool(), {}, out);
               ASSERT_FALSE(sent.no_mbuf);
@@ -118,7 +118,7 @@ TEST_F(Transmit, FragmentSizes) {
   EXPECT_EQ(max_fragment_bytes(pool()), 2048u - 14 - 8 - 40 - 8 - 50 - 16);
 }
 
-TEST_F(Transmit, OffloadedChecksumsAreBegunAndFlagged) {
+TEST_F(Transmit, OffloadedChecksumsHoldThePseudoHeaderSumAndFlags) {
   const auto data = random_bytes(100);
   for (const int version : {4, 6}) {
     const Endpoint peer = endpoint(version, 1);
@@ -131,7 +131,8 @@ TEST_F(Transmit, OffloadedChecksumsAreBegunAndFlagged) {
         RTE_MBUF_F_TX_UDP_CKSUM |
         (version == 4 ? RTE_MBUF_F_TX_IPV4 | RTE_MBUF_F_TX_IP_CKSUM : RTE_MBUF_F_TX_IPV6);
     EXPECT_EQ(mbuf->ol_flags, expected);
-    // The pseudo-header's sum, to which the device adds the rest; it finds IPv4's field zero.
+    // The UDP field holds the pseudo-header's sum, to which the device adds the rest; the IPv4
+    // header checksum is zero.
     const auto* frame = rte_pktmbuf_mtod(mbuf, const std::byte*);
     const size_t udp = 18 + mbuf->l3_len;
     const auto ours = ip_bytes(version, version == 4 ? "198.18.0.1" : "fd00::1");
@@ -163,9 +164,9 @@ TEST_F(Transmit, ResendsWholePiecesOnce) {
   EXPECT_EQ(offsets({{0, 100}}), "0 ");
   EXPECT_EQ(offsets({{100, 200}, {900, 100}}), "100 200 900 ");
   EXPECT_EQ(offsets({{150, 1}, {399, 2}}), "100 300 400 ");
-  EXPECT_EQ(offsets({{0, 150}, {150, 100}, {150, 100}}), "0 100 200 ");  // nothing twice
+  EXPECT_EQ(offsets({{0, 150}, {150, 100}, {150, 100}}), "0 100 200 ");  // each piece once
   EXPECT_EQ(offsets({{950, UINT32_MAX}}), "900 ");
-  EXPECT_EQ(offsets({{500, 100}, {0, 100}}), "500 ");  // ranges ascend, says the format
+  EXPECT_EQ(offsets({{500, 100}, {0, 100}}), "500 ");  // the format requires ascending ranges
   EXPECT_EQ(offsets({{1000, 1}, {5, 0}, {UINT32_MAX, UINT32_MAX}}), "");
   EXPECT_EQ(offsets({}), "");
   EXPECT_EQ(offsets(std::vector<wire::Range>(1000, {0, 1000})),
@@ -215,7 +216,7 @@ TEST_F(Transmit, AnEmptyPoolStopsAndResumes) {
   EXPECT_EQ(received, data);
 }
 
-TEST_F(Transmit, WhatDoesNotFitABufferIsRefused) {
+TEST_F(Transmit, RefusesDatagramsLargerThanABuffer) {
   const auto data = random_bytes(2000);
   EXPECT_EQ(build_datagram(response_header(2000, 2000, wire::Auth::kNone), data, kKey,
                            endpoint(4, 0), pool(), {}),

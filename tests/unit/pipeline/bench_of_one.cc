@@ -46,7 +46,7 @@ Bytes ipv4_frame(const Bytes& datagram) {
   put16(ip + 10, ~sum & 0xffff);
   put16(ip + 20, 40000);
   put16(ip + 22, 9009);
-  put16(ip + 24, static_cast<unsigned>(8 + datagram.size()));  // UDP checksum 0: not used
+  put16(ip + 24, static_cast<unsigned>(8 + datagram.size()));  // UDP checksum 0: none
   std::copy(datagram.begin(), datagram.end(), frame.begin() + kHeaders);
   return frame;
 }
@@ -65,7 +65,7 @@ void WorkerTest::SetUpTestSuite() {
   start_test_eal();
   auto made = net::create_mempool({"test", 8191, 2048, -1});
   ASSERT_TRUE(made) << made.error().message;
-  pool = made->release();  // for the life of the process
+  pool = made->release();  // lives as long as the process
   to_worker = rte_ring_create("to_worker", 4096, SOCKET_ID_ANY, 0);
   from_worker = rte_ring_create("from_worker", 4096, SOCKET_ID_ANY, 0);
   ASSERT_GE(rte_eth_from_rings("itif_test", &to_worker, 1, &from_worker, 1, 0), 0);
@@ -113,7 +113,7 @@ void WorkerTest::TearDown() {
   EXPECT_EQ(lease->in_flight.load(), 0u);
   stage.reset();
   worker.reset();
-  EXPECT_EQ(buffers_in_use(), 0u) << "packet buffers were lost";
+  EXPECT_EQ(buffers_in_use(), 0u) << "packet buffers were leaked";
 }
 
 unsigned WorkerTest::buffers_in_use() {

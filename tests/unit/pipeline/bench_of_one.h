@@ -1,5 +1,5 @@
-// One worker on a ring port, one group on a fake model, a virtual clock: datagrams in, datagrams out,
-// one poll at a time.
+// A worker on a ring port, a group with a fake model and a virtual clock. The test feeds datagrams,
+// polls step by step and reads the datagrams sent.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ struct Answer {
   Bytes payload;
 };
 
-// Once a process: EAL without hugepages, devices or files of its own.
+// Starts EAL, once per process, without hugepages, devices or shared files.
 void start_test_eal();
 
 class WorkerTest : public ::testing::Test {
@@ -33,30 +33,30 @@ class WorkerTest : public ::testing::Test {
 
   static void SetUpTestSuite();
   void SetUp() override;
-  // Everything that was received has ended, nothing is held, no packet buffer is lost.
+  // Checks that every received datagram is accounted for, none is held and no packet buffer leaked.
   void TearDown() override;
 
   WorkerOptions options;
   virtual void configure() {}
 
-  // A request's header with sensible fields.
+  // Returns a valid request header.
   wire::Header request(uint64_t id, uint32_t total_bytes) const;
   static Bytes token_payload(std::initializer_list<uint16_t> ids);
   static Bytes token_payload(uint32_t count);
-  // The whole request's datagrams, in order of offset.
+  // Returns all datagrams of a request, in order of offset.
   std::vector<Bytes> datagrams(const wire::Header& header, const Bytes& payload) const;
   static Bytes seal(const wire::Header& header, std::span<const std::byte> payload,
                     const wire::Key& key = kKey);
 
-  // As from a client: in an IPv4 frame for the worker's address.
+  // Sends a datagram as a client does: in an IPv4 frame to the worker's address.
   void send(const Bytes& datagram);
   void send_frame(const Bytes& frame);
-  // Worker and group, until both rest.
+  // Polls worker and group until both are idle.
   void run();
   void poll_worker();
-  // What has been answered since the last call, tags checked.
+  // Returns the datagrams answered since the last call, and checks their tags.
   std::vector<Answer> answers();
-  // What has been sent since the last call, as it is.
+  // Returns the frames sent since the last call, unparsed.
   static std::vector<Bytes> sent_frames();
 
   void publish(std::vector<tenant::Tenant> tenants, bool draining = false);

@@ -10,7 +10,7 @@
 namespace itif::pipeline {
 namespace {
 
-// A lost wake-up would let the sleeper sleep its whole minute: the test would time out.
+// After a lost wake-up the sleeper would sleep for a minute, and the test would time out.
 TEST(Doorbell, NoWakeUpIsLost) {
   Doorbell bell;
   std::atomic<int> work{0};
@@ -47,7 +47,7 @@ TEST(TenantLatency, BucketsCoverAndOrder) {
   }
 }
 
-TEST(CpuPlan, AdaptiveSharesAllCpusAndBusyGivesWorkersTheirOwn) {
+TEST(CpuPlan, AdaptiveSharesAllCpusAndBusyGivesWorkersSeparateCpus) {
   config::Config config;
   config.ports.resize(1);
   config.ports[0].num_queues = 1;

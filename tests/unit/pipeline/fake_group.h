@@ -1,5 +1,6 @@
-// A Group without a model: answers each request with its own token ids as f32, `per_token` of them a
-// token, so that a test can tell whose answer it got and make responses of any length.
+// A Group without a model. It answers each request with the request's token ids as f32, each
+// repeated `per_token` times. A test can so match answers to requests and make responses of any
+// length.
 #pragma once
 
 #include <array>
@@ -13,7 +14,7 @@
 
 #include "base/clock.h"
 #include "device/device.h"
-#include "device/queued_stream.h"
+#include "device/stream/async_stream.h"
 #include "runtime/group.h"
 #include "support/null_stream.h"
 
@@ -24,8 +25,8 @@ class FakeGroup final : public runtime::Group {
   uint32_t per_token = 1;
   bool fail_next = false;
   std::atomic<uint32_t> batches = 0;
-  std::function<void()> on_forward;  // in each batch
-  uint64_t cost_ns_per_token = 0;    // on `clock`
+  std::function<void()> on_forward;  // called in each batch
+  uint64_t cost_ns_per_token = 0;    // added to `clock`
   uint64_t cost_ns_per_batch = 0;
   VirtualClock* clock = nullptr;
 
@@ -40,7 +41,8 @@ class FakeGroup final : public runtime::Group {
   }
   const model::BackboneSpec& spec() const noexcept override { return spec_; }
   const runtime::GroupOptions& options() const noexcept override { return options_; }
-  // Calls on_admit, which may throw, as a loader's progress may; gives slots out in turn.
+  // Calls on_admit, which may throw as a loader's progress callback may, and assigns consecutive
+  // slots.
   std::function<void(const model::Progress&)> on_admit;
   Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) override {
     try {
@@ -54,13 +56,13 @@ class FakeGroup final : public runtime::Group {
   const model::TenantModel* model(uint32_t slot) const noexcept override {
     return slot < 4 ? &model_ : nullptr;
   }
-  size_t forms = 0;
-  std::vector<size_t> made_ready;  // forms
-  size_t failing_form = SIZE_MAX;
-  size_t num_forms() const noexcept override { return forms; }
-  Status make_ready(device::Stream&, size_t form) noexcept override {
-    made_ready.push_back(form);
-    if (form == failing_form) return fail(Code::kInternal, "the device keeps no launches");
+  size_t buckets = 0;
+  std::vector<size_t> warmed_up;  // graph buckets captured, by index
+  size_t failing_bucket = SIZE_MAX;
+  size_t num_buckets() const noexcept override { return buckets; }
+  Status warm_up(device::Stream&, size_t bucket) noexcept override {
+    warmed_up.push_back(bucket);
+    if (bucket == failing_bucket) return fail(Code::kInternal, "the device has no graphs");
     return {};
   }
   uint32_t num_tenants() const noexcept override { return num_tenants_; }
@@ -72,7 +74,7 @@ class FakeGroup final : public runtime::Group {
     if (on_forward) on_forward();
     if (clock) clock->advance_ns(cost_ns_per_batch);
     answers_[place].clear();
-    for (const runtime::Segment& segment : batch.segments) {
+    for (const runtime::BatchRequest& segment : batch.segments) {
       if (clock) clock->advance_ns(cost_ns_per_token * segment.num_tokens);
       std::vector<float>& out = answers_[place].emplace_back();
       for (const kernels::IdPiece& piece : segment.pieces) {
@@ -87,7 +89,7 @@ class FakeGroup final : public runtime::Group {
   }
   Status finish(runtime::Batch& batch, uint32_t place, Status) noexcept override {
     for (size_t s = 0; s < batch.segments.size(); ++s) {
-      runtime::Segment& segment = batch.segments[s];
+      runtime::BatchRequest& segment = batch.segments[s];
       if (fail_next) {
         segment.status = wire::StatusCode::kDeviceFailed;
         segment.detail = "the device failed";
@@ -112,7 +114,7 @@ class FakeGroup final : public runtime::Group {
   std::array<std::vector<std::vector<float>>, kMaxInFlight> answers_;  // by place, by segment
 };
 
-// Has read what a batch was begun with at once, and ends it when it is let.
+// Reports a batch's inputs as read at once, and ends no batch while `holds` is set.
 class LateStream final : public testing::NullStream {
  public:
   explicit LateStream(const std::atomic<bool>& holds) : holds_(holds) {}
@@ -128,7 +130,7 @@ class LateStream final : public testing::NullStream {
   const std::atomic<bool>& holds_;
 };
 
-class FakeDevice final : public device::Device {
+class FakeDevice : public device::Device {
  public:
   const device::DeviceInfo& info() const override { return info_; }
   size_t available_bytes() const override { return 0; }
@@ -154,14 +156,14 @@ class FakeDevice final : public device::Device {
   }
   int num_resets = 0;
   bool fails_reset = false;
-  bool is_late = false;            // LateStream, which
-  std::atomic<bool> holds{false};  // ends no batch
+  bool is_late = false;            // makes LateStreams
+  std::atomic<bool> holds{false};  // LateStreams end no batch
   Result<std::unique_ptr<device::Stream>> make_stream(
       const device::StreamLimits& limits, const device::StreamOptions& options) override {
     if (is_late) return std::make_unique<LateStream>(holds);
     auto stream = std::make_unique<testing::NullStream>();
-    if (!options.runs_apart) return stream;
-    return device::QueuedStream::make(std::move(stream), limits, options);
+    if (!options.is_async) return stream;
+    return device::AsyncStream::make(std::move(stream), limits, options);
   }
 
  private:

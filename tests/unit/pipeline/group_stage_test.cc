@@ -1,4 +1,4 @@
-// A group's thread on a fake model: when it is stopped, while batches overlap, and for tasks.
+// A group's thread with a fake model: stopping, overlapping batches, tasks.
 #include "pipeline/group_stage.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace itif::pipeline::test {
 namespace {
 
-// A stage with one worker, and requests of two ids for it.
+// A stage with one worker and requests of two token ids each.
 class GroupStageTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -39,7 +39,7 @@ class GroupStageTest : public ::testing::Test {
     stage_ =
         GroupStage::create("stage", std::move(group), device_, clock_, returns, options).value();
   }
-  // Waits for so many that have ended.
+  // Waits until `count` requests have ended, and returns them.
   std::vector<request::Request*> take(size_t count) {
     std::vector<request::Request*> taken;
     while (taken.size() < count) {
@@ -62,7 +62,7 @@ class GroupStageTest : public ::testing::Test {
   std::array<request::Request, 9> requests_;
 };
 
-TEST_F(GroupStageTest, DoesNotComputeTheBacklogWhenItIsStopped) {
+TEST_F(GroupStageTest, DoesNotComputeTheBacklogWhenStopped) {
   make_stage({});
   std::binary_semaphore inside{0}, leave{0};
   group_->on_forward = [&] {
@@ -83,37 +83,38 @@ TEST_F(GroupStageTest, DoesNotComputeTheBacklogWhenItIsStopped) {
   EXPECT_TRUE(returned_->empty());
 }
 
-// A form a turn.
-TEST_F(GroupStageTest, MakesReadyForSmallBatchesWhileNobodyWaits) {
+// Each idle poll captures one graph bucket.
+TEST_F(GroupStageTest, CapturesGraphsForSmallBatchesWhileIdle) {
   make_stage({});
-  group_->forms = 3;
+  group_->buckets = 3;
   EXPECT_EQ(stage_->poll(), 1u);
-  EXPECT_EQ(group_->made_ready, (std::vector<size_t>{0}));
+  EXPECT_EQ(group_->warmed_up, (std::vector<size_t>{0}));
   stage_->push(&requests_[0]);
   stage_->poll();
   EXPECT_EQ(take(1).front()->status, wire::StatusCode::kOk);
-  EXPECT_EQ(group_->made_ready.size(), 1u) << "the request went first";
+  EXPECT_EQ(group_->warmed_up.size(), 1u) << "a request goes before captures";
   EXPECT_EQ(stage_->poll(), 1u);
   EXPECT_EQ(stage_->poll(), 1u);
   EXPECT_EQ(stage_->poll(), 0u) << "nothing is left to do";
-  EXPECT_EQ(group_->made_ready, (std::vector<size_t>{0, 1, 2}));
+  EXPECT_EQ(group_->warmed_up, (std::vector<size_t>{0, 1, 2}));
   EXPECT_EQ(stage_->counters().batches.read(), 1u);
 }
 
-TEST_F(GroupStageTest, ServesThoughItCannotBeMadeReady) {
+TEST_F(GroupStageTest, ServesAfterAFailedGraphCapture) {
   make_stage({});
-  group_->forms = 3;
-  group_->failing_form = 1;
+  group_->buckets = 3;
+  group_->failing_bucket = 1;
   EXPECT_EQ(stage_->poll(), 1u);
   for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(stage_->poll(), 0u);
-  EXPECT_EQ(group_->made_ready, (std::vector<size_t>{0, 1})) << "it is not tried for ever";
+  EXPECT_EQ(group_->warmed_up, (std::vector<size_t>{0, 1}))
+      << "a failed capture is not tried again";
   stage_->push(&requests_[0]);
   stage_->poll();
   EXPECT_EQ(take(1).front()->status, wire::StatusCode::kOk);
 }
 
-// What runs apart must wake the thread: it sleeps while a batch computes.
-TEST_F(GroupStageTest, AnswersEveryRequestWhereBatchesOverlap) {
+// A batch that runs asynchronously must wake the thread when it ends, because the thread sleeps.
+TEST_F(GroupStageTest, AnswersEveryRequestOfOverlappingBatches) {
   make_stage({.executor = {.limits = {.max_requests = 2}}, .overlaps = true});
   stage_->start();
   for (int turn = 0; turn < 200; ++turn) {
@@ -129,7 +130,7 @@ TEST_F(GroupStageTest, AnswersEveryRequestWhereBatchesOverlap) {
   EXPECT_EQ(stage_->num_executing(), 0u);
 }
 
-TEST_F(GroupStageTest, GivesBackWhatRunsApartWhenItIsStopped) {
+TEST_F(GroupStageTest, ReturnsRequestsInFlightWhenStopped) {
   make_stage({.executor = {.limits = {.max_requests = 1}}, .overlaps = true});
   std::counting_semaphore<9> inside{0};
   group_->on_forward = [&] { inside.release(); };
@@ -142,8 +143,9 @@ TEST_F(GroupStageTest, GivesBackWhatRunsApartWhenItIsStopped) {
   EXPECT_TRUE(returned_->empty());
 }
 
-// The thread asks a device that does not ring, and packets do not wait for the answers.
-TEST_F(GroupStageTest, PacketsComeBackOnceAndBeforeTheirRequests) {
+// The device signals no completion, so the thread polls it. Packets are returned before the
+// answers.
+TEST_F(GroupStageTest, PacketsAreReturnedOnceAndBeforeTheirRequests) {
   device_.is_late = device_.holds = true;
   make_stage({.executor = {.limits = {.max_requests = 2}}});
   for (request::Request& request : requests_) stage_->push(&request);
@@ -159,7 +161,7 @@ TEST_F(GroupStageTest, PacketsComeBackOnceAndBeforeTheirRequests) {
     }
     (item.has_ended() ? ended : packets).push_back(request);
   };
-  while (packets.size() < 4) take_one();  // two batches are under way
+  while (packets.size() < 4) take_one();  // two batches are in flight
   EXPECT_TRUE(ended.empty());
   EXPECT_TRUE(returned_->empty());
   EXPECT_EQ(stage_->num_executing(), 4u);
@@ -168,7 +170,7 @@ TEST_F(GroupStageTest, PacketsComeBackOnceAndBeforeTheirRequests) {
   EXPECT_TRUE(returned_->empty());
 }
 
-TEST_F(GroupStageTest, ATaskHasTheDeviceToItself) {
+TEST_F(GroupStageTest, TaskHasExclusiveUseOfTheDevice) {
   make_stage({.overlaps = true});
   struct Task final : StageTask {
     GroupStage* stage = nullptr;

@@ -1,4 +1,5 @@
-// What a worker refuses, how it is counted, and what storms of wrong datagrams leave behind: nothing.
+// Refusals of a worker: the status sent, the drop reason counted, and no leak after random bad
+// datagrams.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -16,7 +17,7 @@ using wire::Type;
 struct Case {
   const char* name;
   DropReason reason;
-  StatusCode status;  // kOk: no answer at all
+  StatusCode status;  // kOk: no answer
 };
 
 class Refusals : public WorkerTest {
@@ -37,7 +38,7 @@ class Refusals : public WorkerTest {
   Bytes one(const wire::Header& header) { return datagrams(header, token_payload({9}))[0]; }
 };
 
-TEST_F(Refusals, EachHasItsReasonAndItsStatus) {
+TEST_F(Refusals, EachHasAReasonAndAStatus) {
   wire::Header header = request(1, 2);
   header.tenant_id = 8;
   expect({"unknown tenant", DropReason::kUnknownTenant, StatusCode::kUnknownTenant}, one(header));
@@ -76,7 +77,7 @@ TEST_F(Refusals, EachHasItsReasonAndItsStatus) {
   expect({"draining", DropReason::kDraining, StatusCode::kDraining}, one(request(9, 2)));
 }
 
-TEST_F(Refusals, QuotaSaysWhenToComeAgain) {
+TEST_F(Refusals, QuotaRefusalSaysWhenToRetry) {
   tenant::Tenant limited = default_tenant();
   limited.quota_rps = 10;
   publish({limited});
@@ -96,7 +97,7 @@ TEST_F(Refusals, QuotaSaysWhenToComeAgain) {
   EXPECT_EQ(refused, 12u);
 }
 
-TEST_F(Refusals, PreviousKeyIsHonouredBesideTheCurrent) {
+TEST_F(Refusals, PreviousKeyIsAcceptedAfterRotation) {
   tenant::Tenant rotated = default_tenant();
   rotated.previous_key = rotated.key;
   rotated.has_previous_key = true;
@@ -110,7 +111,7 @@ TEST_F(Refusals, PreviousKeyIsHonouredBesideTheCurrent) {
   EXPECT_EQ(got[0].header.type, Type::kResponse);
 }
 
-TEST_F(Refusals, WhatAnUnverifiedSenderIsToldIsNoLongerThanWhatItSent) {
+TEST_F(Refusals, StatusToAnUnverifiedSenderIsNoLongerThanItsDatagram) {
   wire::Header header = request(1, 2);
   header.tenant_id = 8;
   const Bytes datagram = one(header);
@@ -121,9 +122,9 @@ TEST_F(Refusals, WhatAnUnverifiedSenderIsToldIsNoLongerThanWhatItSent) {
   EXPECT_LE(wire::kHeaderBytes + got[0].payload.size(), datagram.size());
 }
 
-// The rest of a refused request must not start it again and take contexts from whole ones; its client's
-// next try, from its first piece on, is looked at anew.
-TEST_F(Refusals, TheTailOfARefusedRequestStartsNothing) {
+// Later pieces of a refused request must not start it again and take contexts from other requests.
+// A retry, which starts with the first piece, is checked again.
+TEST_F(Refusals, LaterPiecesOfARefusedRequestAreDropped) {
   tenant::Tenant paused = default_tenant();
   paused.state = tenant::State::kPaused;
   publish({paused});
@@ -154,11 +155,12 @@ TEST_F(Refusals, ContextsAreBounded) {
   EXPECT_EQ(overloaded, 200u);
 }
 
-// A backlog that would outlast the clients' patience is refused at once, with a time to come again.
+// A request is refused at once, with a time to retry, if the backlog takes longer than the longest
+// wait.
 TEST_F(Refusals, ABacklogBeyondTheLongestWaitIsRefused) {
   group->cost_ns_per_token = 1'000'000;  // 1 ms: 2 s of waiting are 2,000 tokens
   group->clock = &clock;
-  // Batches of several sizes, so that the pace is known; the first of all counts as a cold one.
+  // Batches of several sizes give an estimate of the pace; the very first counts as a cold start.
   for (const uint32_t tokens : {100u, 20u, 300u}) {
     for (const Bytes& piece : datagrams(request(tokens, 2 * tokens), token_payload(tokens)))
       send(piece);
@@ -180,8 +182,8 @@ TEST_F(Refusals, ABacklogBeyondTheLongestWaitIsRefused) {
   EXPECT_LE(overloaded, 35u);
 }
 
-// A first batch of one token and of the cold start's time made 300 tokens look like seconds of work.
-TEST_F(Refusals, AShortFirstBatchDoesNotSetThePace) {
+// A cold first batch of one token once made 300 tokens look like seconds of work.
+TEST_F(Refusals, ShortFirstBatchDoesNotSetThePace) {
   group->cost_ns_per_batch = 8'000'000;
   group->clock = &clock;
   send(one(request(1, 2)));
@@ -196,8 +198,8 @@ TEST_F(Refusals, AShortFirstBatchDoesNotSetThePace) {
     EXPECT_NE(answer.header.status, StatusCode::kOverloaded) << answer.header.request_id;
 }
 
-// A tenant that goes while its request runs: the request is still answered, under its key.
-TEST_F(Refusals, RemovalDoesNotLoseWhatWasAccepted) {
+// The request of a tenant that is removed meanwhile is still answered, with the tenant's key.
+TEST_F(Refusals, RemovalDoesNotLoseAcceptedRequests) {
   send(one(request(1, 2)));
   poll_worker();
   publish({});
@@ -213,7 +215,7 @@ class Tokens : public Refusals {
   void configure() override { options.require_token = true; }
 };
 
-TEST_F(Tokens, RequestsNeedOneAndHelloGivesIt) {
+TEST_F(Tokens, RequestsNeedATokenAndHelloReturnsOne) {
   expect({"no token", DropReason::kTokenRequired, StatusCode::kTokenRequired}, one(request(1, 2)));
   wire::Header hello;
   hello.type = Type::kHello;
@@ -229,7 +231,7 @@ TEST_F(Tokens, RequestsNeedOneAndHelloGivesIt) {
   got = answers();
   ASSERT_EQ(got.size(), 1u);
   EXPECT_EQ(got[0].header.type, Type::kResponse);
-  // A repeat would have the whole answer sent to wherever it says it comes from.
+  // A repeat without a valid token must not have the whole answer sent to a forged source address.
   wire::Header repeat = header;
   repeat.aux ^= 1;
   group->batches = 0;
@@ -241,9 +243,9 @@ TEST_F(Tokens, RequestsNeedOneAndHelloGivesIt) {
   expect({"other session", DropReason::kTokenRequired, StatusCode::kTokenRequired}, one(header));
 }
 
-// Random and mutated datagrams, half requests, floods, time passing: TearDown checks that each
-// datagram was accounted for and that no buffer, context or lease is left.
-TEST_F(WorkerTest, StormsLeaveNothingBehind) {
+// Random and mutated datagrams, half requests, floods, time passing. TearDown checks that each
+// datagram is accounted for and that no buffer, context or lease is left.
+TEST_F(WorkerTest, RandomDatagramsLeakNothing) {
   Random random(17);
   uint64_t id = 1;
   for (int round = 0; round < 3000; ++round) {
@@ -253,7 +255,7 @@ TEST_F(WorkerTest, StormsLeaveNothingBehind) {
     if (random.below(4) == 0) header.budget_us = static_cast<uint32_t>(random.below(2000));
     for (Bytes piece : datagrams(header, payload)) {
       if (random.below(8) == 0) continue;  // lost
-      if (random.below(6) == 0) {          // sealed anew, so that the lie is authenticated
+      if (random.below(6) == 0) {          // sealed again, so that the wrong field is authenticated
         wire::Header lie;
         std::memcpy(static_cast<void*>(&lie), piece.data(), sizeof lie);
         reinterpret_cast<uint8_t*>(&lie)[6 + random.below(44)] ^=

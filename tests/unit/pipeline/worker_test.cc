@@ -1,4 +1,4 @@
-// What a worker does with well-formed traffic: answers, joins, repeats, refuses.
+// A worker under well-formed traffic: answers, reassembly, repeats, budgets, failures.
 #include <gtest/gtest.h>
 #include <rte_ethdev.h>
 
@@ -31,9 +31,9 @@ TEST_F(WorkerTest, AnswersARequestOfOneDatagram) {
   EXPECT_EQ(figures().forwarded, 1u);
 }
 
-TEST_F(WorkerTest, SendsWhatIsQueuedBeforeItStops) {
+TEST_F(WorkerTest, SendsQueuedAnswersBeforeItStops) {
   group->per_token = 1000;
-  const Bytes payload = token_payload(500);  // an answer of 2 MB, some 1,400 datagrams
+  const Bytes payload = token_payload(500);  // an answer of 2 MB in about 1,400 datagrams
   for (const Bytes& piece : datagrams(request(1, 1000), payload)) send(piece);
   worker->poll();
   stage->poll();
@@ -65,7 +65,7 @@ TEST_F(WorkerTest, JoinsPiecesInAnyOrderAndIgnoresDuplicates) {
       std::memcpy(&value, answer.payload.data(), 4);
       EXPECT_EQ(value, static_cast<float>(answer.header.offset / 4));
     }
-    // A late duplicate of the first piece may fetch the answer again, whole.
+    // A late duplicate of the first piece may fetch the whole answer again.
     ASSERT_GE(responses, 1u);
     EXPECT_EQ(bytes, responses * payload.size() * 2);
   }
@@ -93,8 +93,9 @@ TEST_F(WorkerTest, RepeatIsAnsweredFromTheCacheUntilAcked) {
   EXPECT_EQ(group->batches, 2u);  // forgotten, so run again
 }
 
-// What names the tenant is counted for it, proven or not; what does not, for the worker alone.
-TEST_F(WorkerTest, ATenantsDatagramsAreCountedByWhatBecameOfThem) {
+// A datagram that names a tenant counts for it, even with a wrong tag. All others count for the
+// worker only.
+TEST_F(WorkerTest, DatagramsOfATenantAreCountedByOutcome) {
   const auto tenant = [&] { return tenant_figures({&worker, 1}, default_tenant().index); };
   const auto count = [&](DropReason reason) {
     return tenant().dropped[static_cast<size_t>(reason)];
@@ -138,7 +139,7 @@ TEST_F(WorkerTest, AnswersPastTheObjectiveAreCounted) {
   }
 }
 
-TEST_F(WorkerTest, RepeatWhileExecutingIsToldBusy) {
+TEST_F(WorkerTest, RepeatWhileExecutingIsAnsweredBusy) {
   const Bytes datagram = datagrams(request(1, 2), token_payload({9}))[0];
   send(datagram);
   poll_worker();
@@ -153,7 +154,7 @@ TEST_F(WorkerTest, RepeatWhileExecutingIsToldBusy) {
   EXPECT_EQ(got[0].header.type, Type::kResponse);
 }
 
-TEST_F(WorkerTest, HalfARequestIsAskedForThenSwept) {
+TEST_F(WorkerTest, MissingPiecesAreRequestedThenSwept) {
   auto pieces = datagrams(request(1, 200), token_payload(100));
   ASSERT_EQ(pieces.size(), 4u);
   send(pieces[2]);
@@ -178,7 +179,7 @@ TEST_F(WorkerTest, HalfARequestIsAskedForThenSwept) {
   EXPECT_EQ(buffers_in_use(), 0u);
 }
 
-TEST_F(WorkerTest, LongResponsesComeInPiecesAndMayBeAskedForAgain) {
+TEST_F(WorkerTest, LongResponsesAreFragmentedAndResent) {
   group->per_token = 300;
   const uint32_t total = 20 * 300 * 4;
   send(datagrams(request(1, 40), token_payload(20))[0]);
@@ -208,7 +209,7 @@ TEST_F(WorkerTest, LongResponsesComeInPiecesAndMayBeAskedForAgain) {
   EXPECT_EQ(again[0].payload, got[3].payload);
 }
 
-TEST_F(WorkerTest, AFailedDeviceIsSaidOnceAndForEveryLaterRequest) {
+TEST_F(WorkerTest, FailedDeviceIsReportedForEveryRequest) {
   group->fail_next = true;
   for (uint64_t id = 1; id <= 3; ++id) send(datagrams(request(id, 2), token_payload({9}))[0]);
   run();
@@ -219,7 +220,7 @@ TEST_F(WorkerTest, AFailedDeviceIsSaidOnceAndForEveryLaterRequest) {
   for (const Answer& answer : got) EXPECT_EQ(answer.header.status, StatusCode::kDeviceFailed);
 }
 
-TEST_F(WorkerTest, BudgetsAreKeptInTheQueue) {
+TEST_F(WorkerTest, RequestsPastTheirBudgetAreRefusedInTheQueue) {
   wire::Header header = request(1, 2);
   header.budget_us = 500;
   send(datagrams(header, token_payload({9}))[0]);
@@ -232,7 +233,7 @@ TEST_F(WorkerTest, BudgetsAreKeptInTheQueue) {
   EXPECT_EQ(group->batches, 0u);
 }
 
-// A group whose batches end when they are let; what they read they have read at once.
+// A group that reads its inputs at once, and whose batches end only when device.holds is cleared.
 class LateWorkerTest : public WorkerTest {
  protected:
   void configure() override { device.is_late = device.holds = true; }
@@ -240,7 +241,7 @@ class LateWorkerTest : public WorkerTest {
     device.holds = false;
     WorkerTest::TearDown();
   }
-  // The group begins a batch, and sees that its packets have been read.
+  // Lets the group begin a batch and return its packets, and the worker free them.
   void begin() {
     poll_worker();
     for (int i = 0; i < 3; ++i) stage->poll();
@@ -248,7 +249,7 @@ class LateWorkerTest : public WorkerTest {
   }
 };
 
-TEST_F(LateWorkerTest, PacketsGoBackToTheirPoolAheadOfTheAnswer) {
+TEST_F(LateWorkerTest, PacketsReturnToTheirPoolBeforeTheAnswer) {
   const Bytes payload = token_payload(500);
   const auto pieces = datagrams(request(1, 1000), payload);
   ASSERT_EQ(pieces.size(), 16u);
@@ -289,7 +290,7 @@ TEST_F(LateWorkerTest, PacketsGoBackToTheirPoolAheadOfTheAnswer) {
   EXPECT_EQ(figures().forwarded, 16u);
 }
 
-TEST_F(LateWorkerTest, AFailureBehindTheGatherIsAnswered) {
+TEST_F(LateWorkerTest, FailureAfterTheGatherIsAnswered) {
   send(datagrams(request(1, 2), token_payload({9}))[0]);
   begin();
   EXPECT_EQ(buffers_in_use(), 0u);
@@ -301,8 +302,8 @@ TEST_F(LateWorkerTest, AFailureBehindTheGatherIsAnswered) {
   EXPECT_EQ(got[0].header.status, StatusCode::kDeviceFailed);
 }
 
-// What the group has given back and the worker has not taken is freed once, too.
-TEST_F(LateWorkerTest, EndsWithPacketsOnTheirWayBack) {
+// Packets that the group returned and the worker has not taken yet are freed once.
+TEST_F(LateWorkerTest, StopsWithPacketsInTheReturnRing) {
   send(datagrams(request(1, 2), token_payload({9}))[0]);
   send(datagrams(request(2, 2), token_payload({9}))[0]);
   poll_worker();
@@ -313,8 +314,8 @@ TEST_F(LateWorkerTest, EndsWithPacketsOnTheirWayBack) {
   EXPECT_EQ(buffers_in_use(), 1u);
 }
 
-// Requests of any length, repeats, budgets that pass in the queue, batches that end at any time.
-TEST_F(LateWorkerTest, NoPacketIsLostOrFreedTwiceWhateverTheOrder) {
+// Requests of any length, repeats, budgets that expire in the queue, batches that end at any time.
+TEST_F(LateWorkerTest, NoPacketIsLeakedOrFreedTwiceInAnyOrder) {
   Random random(11);
   uint64_t id = 0;
   uint32_t answered = 0;
@@ -363,7 +364,7 @@ TEST_F(WorkerTest, PingAndHelloNeedNoTenant) {
   EXPECT_NE(got[1].header.aux, 0u);
 }
 
-TEST_F(WorkerTest, ALinkThatComesUpAgainIsToldOurAddresses) {
+TEST_F(WorkerTest, AnnouncesAddressesWhenTheLinkComesUp) {
   const uint16_t id = worker->port().info().id;
   ASSERT_EQ(rte_eth_dev_set_link_down(id), 0);
   clock.advance_ns(200'000'000);

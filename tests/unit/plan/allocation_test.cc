@@ -1,4 +1,4 @@
-// Planning allocates nothing: counted through operator new of this whole program.
+// Planning allocates nothing. Counts the calls of this program's operator new.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,7 +12,7 @@ namespace {
 std::atomic<size_t> num_allocations{0};
 }
 
-// Not inlined: GCC would see only half of a pair and warn of a mismatch.
+// noinline: otherwise GCC sees half of a new/delete pair and warns of a mismatch.
 [[gnu::noinline]] void* operator new(size_t bytes) {
   ++num_allocations;
   if (void* memory = std::malloc(bytes ? bytes : 1)) return memory;
@@ -40,7 +40,7 @@ TEST(Planners, AllocateNothingWhenPlanning) {
     Random random(1);
     std::vector<Item> items(limits.max_requests);
     for (int round = 0; round < 100; ++round) {
-      // Including the batch that fills every array: each request a mini-batch, a call, a pass.
+      // Round 0 fills every array: each request is a mini-batch, a call and a pass.
       for (Item& item : items)
         item = {static_cast<uint32_t>(random.below(round == 0 ? 1u << 24 : 6)),
                 round == 0 ? 512u : 1 + static_cast<uint32_t>(random.below(128))};

@@ -38,7 +38,7 @@ uint64_t fnv1a(const std::string& bytes) {
   return hash;
 }
 
-// The text without its last line, and with a right one again.
+// body() removes the last line, which holds the checksum. sealed() appends a valid one.
 std::string body(const std::string& text) {
   return text.substr(0, text.rfind("end "));
 }
@@ -75,7 +75,7 @@ TEST(CostFile, ReadsBackTheSameNumbers) {
   EXPECT_EQ(*steps, of_decoder);
 }
 
-TEST(CostFile, IsTheDocumentedText) {
+TEST(CostFile, WritesTheDocumentedText) {
   CostTables tables = full_tables(
       {16, 64}, 2, [](uint32_t l, uint32_t b) { return l * b + 0.5; },
       [](uint32_t l, uint32_t c, uint32_t s) { return 1000.0 * l * c * s; });
@@ -111,7 +111,7 @@ TEST(CostFile, EveryChangedByteIsRefused) {
   ASSERT_FALSE(parse_cost_tables(text + text));
 }
 
-// The checksum proves nothing: whoever can write the file can compute it.
+// A valid checksum proves nothing: anyone who can write the file can compute it.
 TEST(CostFile, HostileContentsAreRefusedWithTheLine) {
   const std::string good = body(format_cost_tables(tables_of(1)));
   struct Case {
@@ -166,18 +166,18 @@ TEST(CostFile, HostileContentsAreRefusedWithTheLine) {
   }
 }
 
-TEST(CostFile, SaysWhatItIsNot) {
+TEST(CostFile, RefusesOtherFormatsAndVersions) {
   EXPECT_EQ(parse_cost_tables("").error().code, Code::kCorrupt);
   EXPECT_EQ(parse_cost_tables("{\"a\": 1}\n").error().code, Code::kCorrupt);
   const auto newer = parse_cost_tables(sealed("itif-cost-tables 4\nanything\n"));
   EXPECT_EQ(newer.error().code, Code::kUnsupported);
   EXPECT_NE(newer.error().message.find("version 4"), std::string::npos);
-  // Of before decoders had tables: measured anew.
+  // Version 2 has no tables for decoders: the costs must be measured again.
   const auto older = parse_cost_tables(sealed("itif-cost-tables 2\nanything\n"));
   EXPECT_EQ(older.error().code, Code::kUnsupported);
 }
 
-TEST(CostFile, RandomDamageWithARightChecksumNeverGetsThrough) {
+TEST(CostFile, RandomDamageWithAValidChecksumNeverGivesInvalidTables) {
   const std::string good = body(format_cost_tables(tables_of(1)));
   Random random(8);
   for (int round = 0; round < 20000; ++round) {
@@ -190,7 +190,7 @@ TEST(CostFile, RandomDamageWithARightChecksumNeverGetsThrough) {
         case 2: changed.insert(at, changed.substr(random.below(changed.size()), 5)); break;
       }
     }
-    // What passes is valid, though it need not be what was written.
+    // An accepted file is valid. It may differ from the original.
     const auto read = parse_cost_tables(sealed(changed));
     ASSERT_TRUE(!read || validate(*read));
   }
@@ -229,7 +229,7 @@ TEST_F(CostFileOnDisk, RefusesWithThePath) {
   std::ofstream(path()) << std::string(16 << 20, 'x');
   const auto large = read_cost_tables(path());
   EXPECT_EQ(large.error().code, Code::kCorrupt);
-  EXPECT_NE(large.error().message.find("longer than"), std::string::npos);
+  EXPECT_NE(large.error().message.find("larger than"), std::string::npos);
   EXPECT_FALSE(read_cost_tables(folder_));
 
   CostTables broken = tables_of(1);

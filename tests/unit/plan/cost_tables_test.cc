@@ -105,7 +105,7 @@ TEST(CostTables, SharedGemmsAreLinearBetweenPointsAndFlatBeyond) {
   EXPECT_EQ(cost(2, 1000), 2);
 }
 
-TEST(CostTables, MakeMonotoneLeavesNoFallInAnyDirection) {
+TEST(CostTables, MakeMonotoneRemovesEveryDecrease) {
   const std::vector<uint32_t> lengths = {1, 5, 9, 30};
   Random random(4);
   for (int round = 0; round < 100; ++round) {
@@ -143,7 +143,7 @@ TEST(CostTables, MakeMonotoneLeavesNoFallInAnyDirection) {
   }
 }
 
-TEST(CostTables, MakeMonotoneKeepsWhatIsMonotoneAndSharesAnOutlier) {
+TEST(CostTables, MakeMonotoneKeepsMonotoneTablesAndAveragesOutliers) {
   CostTables tables = good();
   make_monotone(tables);
   EXPECT_EQ(tables, good());

@@ -1,4 +1,4 @@
-// Both stages against all divisions of all small batches.
+// Compares both planning stages with all divisions of all small batches.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,8 +21,8 @@ struct Planners {
   std::unique_ptr<Planner> naive, turbo, itif;
 };
 
-// The first stage's mini-batches are turbo's, proven optimal by its own test; the second's are tried
-// exhaustively, and so are those of all requests padded to the longest.
+// The first stage yields turbo's mini-batches, which turbo_test.cc proves optimal. The second stage
+// is compared with an exhaustive search over those and over all requests padded to the longest.
 void expect_optimal(uint32_t max_requests, const std::vector<uint32_t>& lengths,
                     uint32_t num_tenants, uint32_t max_rows) {
   size_t batched_calls = 0, longest_won = 0;
@@ -51,7 +51,7 @@ void expect_optimal(uint32_t max_requests, const std::vector<uint32_t>& lengths,
       longest_won += longest < two_stages;
     });
   }
-  // The test would otherwise prove little.
+  // Otherwise the test would prove little.
   EXPECT_GT(batched_calls, 1000u);
   EXPECT_GT(longest_won, 10u);
 }
@@ -65,7 +65,7 @@ TEST(Itif, IsOptimalOnEverySmallBatchOfThreeTenants) {
   expect_optimal(5, {1, 3, 7, 16}, 3, 1000);
 }
 
-TEST(Itif, IsOptimalAmongWhatFitsTheWorkspace) {
+TEST(Itif, IsOptimalWithinTheWorkspace) {
   expect_optimal(5, {1, 3, 7, 16}, 3, 16);
   expect_optimal(6, {1, 3, 7}, 3, 15);
 }
@@ -89,7 +89,7 @@ TEST(Itif, EqualShapesOfTenantsShareABatchedGemm) {
   for (uint32_t slot = 0; slot < 3; ++slot) EXPECT_EQ(plan.mini_batches[slot].slot, slot);
 }
 
-// Section 3.3.1: in the second stage, too, "zero-padding is added for the short requests".
+// ITIF section 3.3.1: in the second stage, too, "zero-padding is added for the short requests".
 TEST(Itif, PadsShorterMiniBatchesIntoACallWhereThatIsCheaper) {
   const CostTables tables = gpu_like({60, 64}, 4);
   const Planners planners(tables, {});
@@ -101,7 +101,7 @@ TEST(Itif, PadsShorterMiniBatchesIntoACallWhereThatIsCheaper) {
   EXPECT_EQ(plan.num_tokens, 124u);
 }
 
-TEST(Itif, LeavesAUniqueShapeAGemm) {
+TEST(Itif, KeepsAUniqueShapeAsAGemm) {
   const CostTables tables = gpu_like({16, 512}, 4);
   const Planners planners(tables, {});
   const std::vector<Item> items = {{0, 16}, {1, 512}};
@@ -111,7 +111,7 @@ TEST(Itif, LeavesAUniqueShapeAGemm) {
   EXPECT_EQ(plan.num_rows, 528u);
 }
 
-// One tenant's mini-batches of equal shape may meet in a call: nothing limits it to one a tenant.
+// A call may hold several mini-batches of one tenant if their shapes are equal.
 TEST(Itif, ATenantMayOccurTwiceInACall) {
   const CostTables tables = full_tables(
       {8}, 4, [](uint32_t, uint32_t b) { return b == 2 ? 2.0 : 100.0 * b; },

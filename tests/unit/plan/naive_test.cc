@@ -39,10 +39,10 @@ TEST(Naive, PredictsItsCostIfItHasTables) {
   EXPECT_DOUBLE_EQ(plan.cost_ns, cost_of(tables, plan));
 }
 
-TEST(Naive, GoesOnInFurtherPassesWhenPaddingExceedsTheWorkspace) {
+TEST(Naive, SplitsIntoPassesWhenPaddingExceedsTheWorkspace) {
   const PlanLimits limits{.max_requests = 16, .max_rows = 25};
   const auto planner = *make_planner("naive", {.limits = limits});
-  // Padded to 10 each: two requests a pass, three of tenant 0 in two GEMMs.
+  // Each request is padded to 10 rows: two requests a pass, and two GEMMs for tenant 0's three.
   const std::vector<Item> items = {{0, 1}, {0, 1}, {0, 1}, {1, 10}};
   Plan plan;
   planner->plan(items, plan);

@@ -50,7 +50,7 @@ TEST(Packed, RandomBatchesAreAPermutationWithoutGapOrPadding) {
   }
 }
 
-TEST(Packed, PlansOneGemmATenantWithoutPadding) {
+TEST(Packed, PlansOneGemmPerTenantWithoutPadding) {
   const auto planner = *make_planner("packed", {});
   const std::vector<Item> items = {{2, 5}, {0, 3}, {2, 1}, {1, 4}, {0, 2}};
   Plan plan;
@@ -71,7 +71,7 @@ TEST(Packed, PlansOneGemmATenantWithoutPadding) {
   EXPECT_EQ(plan.num_tokens, 15u);
 }
 
-TEST(Packed, GoesOnInFurtherPassesWhenTokensExceedTheWorkspace) {
+TEST(Packed, SplitsIntoPassesWhenTokensExceedTheWorkspace) {
   const PlanLimits limits{.max_requests = 8, .max_rows = 10};
   const auto planner = *make_planner("packed", {.limits = limits});
   const std::vector<Item> items = {{0, 4}, {0, 4}, {0, 4}, {1, 6}, {1, 10}};

@@ -1,4 +1,4 @@
-// What holds for every planner, on random batches far larger than can be tried exhaustively.
+// Invariants of every planner, on random batches far too large for an exhaustive search.
 #include "plan/planner.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 
 const char* const kNames[] = {"packed", "naive", "turbo", "itif"};
 
-// A device's, with few buckets: lengths and numbers are interpolated.
+// Tables with few buckets, as those of a device: lengths and counts in between are interpolated.
 CostTables coarse_tables() {
   CostTables tables;
   tables.device = "a device";
@@ -68,7 +68,7 @@ TEST(Planners, RandomBatchesKeepEveryInvariantAndLimit) {
   }
 }
 
-TEST(Planners, NoneIsWorseThanNaiveAndItifNotThanTurbo) {
+TEST(Planners, AreNeverWorseThanSimplerPlanners) {
   CostTables noisy = coarse_tables();
   Random random(5);
   for (double& cost : noisy.gemm_ns) cost *= 0.3 + random.uniform();
@@ -88,7 +88,7 @@ TEST(Planners, NoneIsWorseThanNaiveAndItifNotThanTurbo) {
         itif->plan(items, both);
         ASSERT_LE(both.cost_ns, padded.cost_ns * (1 + 1e-12));
         ASSERT_LE(both.cost_ns, one.cost_ns * (1 + 1e-12));
-        // Turbo is proof against naive only where costs grow with length.
+        // Turbo is never worse than naive only if costs grow with length.
         if (tables == noisy) continue;
         ASSERT_LE(one.cost_ns, padded.cost_ns * (1 + 1e-12));
       }
@@ -114,7 +114,7 @@ TEST(Planners, TheSameBatchGivesTheSamePlan) {
   }
 }
 
-// Which request stands where may change with the order of arrival; what the batch costs may not.
+// The order of arrival may change the position of requests, but not the cost of the batch.
 TEST(Planners, TheOrderOfArrivalDoesNotChangeTheShape) {
   const CostTables tables = coarse_tables();
   for (const char* name : kNames) {
@@ -137,7 +137,7 @@ TEST(Planners, TheOrderOfArrivalDoesNotChangeTheShape) {
   }
 }
 
-TEST(Planners, TakeTheLargestBatchAndTheEmptyOne) {
+TEST(Planners, AcceptTheLargestAndTheEmptyBatch) {
   const CostTables tables = coarse_tables();
   const PlanLimits limits{.max_requests = 300, .max_rows = 1u << 20};
   for (const char* name : kNames) {
@@ -157,7 +157,7 @@ TEST(Planners, TakeTheLargestBatchAndTheEmptyOne) {
   }
 }
 
-TEST(PlannersDeath, RequestsBeyondWhatWasPromisedAreAProgrammingError) {
+TEST(PlannersDeath, RequestsBeyondTheLimitsAbort) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const CostTables tables = coarse_tables();
   for (const char* name : kNames) {
@@ -184,7 +184,7 @@ TEST(MakePlanner, KnowsItsNames) {
   EXPECT_FALSE(needs_cost_tables("best"));
 }
 
-TEST(MakePlanner, RefusesWhatItCannotHold) {
+TEST(MakePlanner, RefusesImpossibleLimitsAndTables) {
   const CostTables tables = coarse_tables();
   for (const char* name : kNames) {
     for (const PlanLimits limits : {PlanLimits{0, 100}, PlanLimits{1u << 17, 100},

@@ -1,4 +1,4 @@
-// The single-tenant dynamic programme against all divisions of all small batches.
+// Compares the dynamic programme of one tenant with all divisions of all small batches.
 #include <gtest/gtest.h>
 
 #include "plan/planner.h"
@@ -38,7 +38,7 @@ void expect_optimal(uint32_t max_requests, const std::vector<uint32_t>& lengths,
       planner->plan(items, plan);
       const Status status = verify(plan, items, limits);
       ASSERT_TRUE(status) << named.name << ": " << status.error().message;
-      // All divisions whatsoever where costs grow with length, those of neighbours where they do not.
+      // Compares with all divisions if costs grow with length, else only with runs of neighbours.
       const double least = least_cost(named.tables, items, max_rows, !named.monotone);
       ASSERT_NEAR(plan.cost_ns, least, 1e-9 * least) << named.name;
       ASSERT_NEAR(cost_of(named.tables, plan), least, 1e-9 * least) << named.name;
@@ -54,7 +54,7 @@ TEST(Turbo, IsOptimalOnEverySmallBatchOfThreeTenants) {
   expect_optimal(6, {1, 3, 7, 16}, 3, 1000);
 }
 
-TEST(Turbo, IsOptimalAmongWhatFitsTheWorkspace) {
+TEST(Turbo, IsOptimalWithinTheWorkspace) {
   expect_optimal(6, {1, 3, 7, 16}, 1, 16);
   expect_optimal(6, {1, 3, 7, 16}, 1, 29);
 }

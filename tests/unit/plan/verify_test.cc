@@ -1,4 +1,4 @@
-// verify() itself: each way in which a plan can be wrong is found.
+// verify() must find every kind of fault in a plan.
 #include "plan/verify.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ TEST(Verify, FindsEachFault) {
   EXPECT_FALSE(verify(plan, items, {.max_requests = 8, .max_rows = 100}));
 }
 
-// Equal rows are not equal shapes: 2 × 6 and 3 × 4 rows are no BatchedGEMM of one padded length.
+// Equal row counts are not equal shapes: 2 × 6 and 3 × 4 rows cannot share a BatchedGEMM.
 TEST(Verify, ABatchedCallNeedsOneShape) {
   const std::vector<Item> items = {{0, 6}, {0, 6}, {1, 4}, {1, 4}, {1, 4}};
   Plan plan;

@@ -1,5 +1,6 @@
-// The search against transformers' generate(), on a model that is a hash of the tokens so far.
-#include "runtime/beam_search.h"
+// Beam search compared with transformers' generate(), on a model whose logits are a hash of the
+// tokens so far.
+#include "runtime/generate/beam_search.h"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +26,7 @@ uint64_t splitmix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// As tests/reference/make_beam_goldens.py's hash_logits().
+// Same as hash_logits() of tests/reference/make_beam_goldens.py.
 std::vector<float> hash_logits(const json& c, std::span<const int32_t> tokens) {
   uint64_t state = splitmix(c["seed"].get<uint64_t>());
   for (const int32_t token : tokens) state = splitmix(state ^ static_cast<uint64_t>(token + 1));
@@ -47,7 +48,8 @@ GenerationConfig config_of(const json& c) {
   return config ? *config : GenerationConfig{};
 }
 
-// What the device's operator gives: log-softmax over all, the best of those that are not banned.
+// Emulates the device's top_tokens(): log-softmax over all tokens, then the best that are not
+// banned.
 void best_of(std::vector<float> logits, const std::vector<int32_t>& banned,
              std::span<Candidate> out) {
   const float most = std::ranges::max(logits);
@@ -68,7 +70,7 @@ void best_of(std::vector<float> logits, const std::vector<int32_t>& banned,
   }
 }
 
-// The tokens of each beam are kept here by parents() alone, as the K/V cache's tables are.
+// Tracks the tokens of each beam only by parents(), as the K/V cache's block tables are.
 std::vector<int32_t> search_all(const json& c, const GenerationConfig& config, BeamSearch& search) {
   search.reset(config);
   std::vector<std::vector<int32_t>> beams(1);
@@ -101,7 +103,7 @@ json golden_cases() {
 TEST(BeamSearch, SameTokensAsTransformers) {
   const json cases = golden_cases();
   ASSERT_GE(cases.size(), 300u);
-  BeamSearch search;  // one for all: nothing of a case may reach the next
+  BeamSearch search;  // shared: no state may reach the next case
   for (const json& c : cases) {
     const GenerationConfig config = config_of(c);
     EXPECT_EQ(search_all(c, config, search), c["result"].get<std::vector<int32_t>>())
@@ -109,7 +111,7 @@ TEST(BeamSearch, SameTokensAsTransformers) {
   }
 }
 
-TEST(BeamSearch, NothingButBannedTokensStillEnds) {
+TEST(BeamSearch, EndsIfAllTokensAreBanned) {
   GenerationConfig config{.max_length = 4, .num_beams = 2, .eos = {1}};
   BeamSearch search;
   search.reset(config);
@@ -120,7 +122,7 @@ TEST(BeamSearch, NothingButBannedTokensStillEnds) {
   EXPECT_EQ(search.result().size(), 3u);
 }
 
-TEST(BeamSearch, ScoresThatAreNoNumbersEnd) {
+TEST(BeamSearch, EndsOnNanScores) {
   for (const uint32_t beams : {1u, 3u}) {
     GenerationConfig config{.max_length = 6, .num_beams = beams, .eos = {1}};
     BeamSearch search;

@@ -1,5 +1,5 @@
-// What a batch costs, from batches that cost 10 ms and 0.1 ms a token.
-#include "runtime/cost_estimate.h"
+// Learns the cost of batches from samples that cost 10 ms plus 0.1 ms a token.
+#include "runtime/cost/cost_estimate.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ uint64_t true_ns(uint32_t tokens) {
   return 10'000'000 + uint64_t{tokens} * 100'000;
 }
 
-TEST(CostEstimate, NothingIsKnownAtFirstAndTheColdBatchIsNotCounted) {
+TEST(CostEstimate, IsZeroAtFirstAndIgnoresTheColdBatch) {
   CostEstimate cost;
   EXPECT_EQ(cost.batch_ns(512), 0);
   EXPECT_EQ(cost.backlog_ns(1e6, 1, 1024), 0);
@@ -31,9 +31,9 @@ TEST(CostEstimate, FindsFixedAndPerTokenParts) {
   EXPECT_NEAR(cost.backlog_ns(4096, 1, 1024), 40 * kMs + 409.6 * kMs, 25 * kMs);
 }
 
-TEST(CostEstimate, SmallBatchesSayLittleOfLargeOnes) {
+TEST(CostEstimate, SmallBatchesDoNotInflateLargeEstimates) {
   CostEstimate cost;
-  // ± 1 ms of noise that happens to grow with the size.
+  // Noise of ±1 ms that happens to grow with the batch size.
   for (int i = 0; i < 100; ++i)
     for (const uint32_t tokens : {3u, 4u, 5u})
       cost.add(tokens, true_ns(tokens) + (tokens - 3) * 1'000'000);
@@ -48,7 +48,7 @@ TEST(CostEstimate, FollowsAMachineThatGetsFaster) {
   EXPECT_NEAR(cost.batch_ns(128), 20 * kMs, kMs);
 }
 
-TEST(CostEstimate, DistrustLowersIt) {
+TEST(CostEstimate, DistrustLowersTheEstimate) {
   CostEstimate cost;
   for (int i = 0; i < 10; ++i) cost.add(128, 100'000'000);
   const double before = cost.batch_ns(128);

@@ -1,5 +1,6 @@
-// What batches take on an undisturbed machine, from batches that cost 1 ms and 0.01 ms a token, and often more.
-#include "runtime/cost_floor.h"
+// Finds the undisturbed time of batches from samples that cost 1 ms plus 0.01 ms a token, and often
+// more.
+#include "runtime/cost/cost_floor.h"
 
 #include <gtest/gtest.h>
 
@@ -10,29 +11,29 @@
 namespace itif::runtime {
 namespace {
 
-uint64_t true_ns(uint32_t tokens) {
+uint64_t linear_ns(uint32_t tokens) {
   return 1'000'000 + uint64_t{tokens} * 10'000;
 }
 
-TEST(CostFloor, NothingIsKnownAtFirst) {
+TEST(CostFloor, HasNoBoundAtFirst) {
   const CostFloor floor;
   EXPECT_EQ(floor.batch_ns(100), 0u);
   EXPECT_EQ(floor.tokens_within(1), std::numeric_limits<uint32_t>::max());
 }
 
-TEST(CostFloor, SeesThroughADisturbedMachine) {
+TEST(CostFloor, IgnoresDisturbances) {
   CostFloor floor;
   Random random(3);
   for (int i = 0; i < 2000; ++i)
     for (const uint32_t tokens : {10u, 64u, 128u, 1024u})
-      floor.add(tokens, true_ns(tokens) * (1 + random.below(20) * random.below(2)));
+      floor.add(tokens, linear_ns(tokens) * (1 + random.below(20) * random.below(2)));
   for (const uint32_t tokens : {10u, 64u, 128u, 1024u}) {
-    EXPECT_GE(floor.batch_ns(tokens), true_ns(tokens));
-    EXPECT_LE(floor.batch_ns(tokens), true_ns(tokens) * 11 / 10);
+    EXPECT_GE(floor.batch_ns(tokens), linear_ns(tokens));
+    EXPECT_LE(floor.batch_ns(tokens), linear_ns(tokens) * 11 / 10);
   }
 }
 
-TEST(CostFloor, OtherSizesInProportion) {
+TEST(CostFloor, UnseenSizesAreProportional) {
   CostFloor floor;
   floor.add(100, 2'000'000);
   floor.add(1000, 11'000'000);
@@ -47,21 +48,21 @@ TEST(CostFloor, OtherSizesInProportion) {
   EXPECT_EQ(floor.tokens_within(0), 0u);
 }
 
-TEST(CostFloor, NeverBeyondASizeThatTakesLonger) {
+TEST(CostFloor, StaysBelowASizeThatTookLonger) {
   CostFloor floor;
   floor.add(100, 2'000'000);
   floor.add(150, 9'000'000);
   EXPECT_EQ(floor.tokens_within(8'000'000), 149u);
 }
 
-TEST(CostFloor, ASlowerMachineIsBelievedInTime) {
+TEST(CostFloor, AdaptsToASlowerMachine) {
   CostFloor floor;
   floor.add(64, 1'000'000);
   for (int i = 0; i < 300; ++i) floor.add(64, 3'000'000);
   EXPECT_EQ(floor.batch_ns(64), 3'000'000u);
 }
 
-TEST(CostFloor, AnySizeHasAClass) {
+TEST(CostFloor, AcceptsAnySizeAndTime) {
   CostFloor floor;
   floor.add(std::numeric_limits<uint32_t>::max(), 1);
   floor.add(1, std::numeric_limits<uint64_t>::max());

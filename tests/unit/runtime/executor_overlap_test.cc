@@ -1,4 +1,4 @@
-// The executor on a stream that runs apart: what it prepares while a batch computes, and when.
+// The executor on an asynchronous stream: what it prepares while a batch computes, and when.
 #include "support/executor_fixture.h"
 
 namespace itif::runtime {
@@ -6,12 +6,12 @@ namespace {
 
 using wire::StatusCode;
 
-constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kOverlapMs = 1'000'000;
 
 class OverlappedExecutor : public testing::ExecutorFixture {
  protected:
-  OverlappedExecutor() { stream_.runs_apart = true; }
-  // So that it knows what batches take: 10 ms and 0.1 ms a token.
+  OverlappedExecutor() { stream_.is_async = true; }
+  // Teaches the executor the cost of batches: 10 ms plus 0.1 ms a token.
   void learn() {
     for (int i = 0; i < 100; ++i) {
       submit(50 + 50 * (i % 3));
@@ -29,30 +29,30 @@ TEST_F(OverlappedExecutor, BeginsABatchAndDoesNotWaitForIt) {
   EXPECT_EQ(executor_->num_executing(), 1u);
   EXPECT_FALSE(executor_->has_results());
   EXPECT_TRUE(completed_.empty());
-  clock_.advance_ns(20 * kMs);
+  clock_.advance_ns(20 * kOverlapMs);
   EXPECT_TRUE(executor_->has_results());
   const BatchFigures figures = step();
   EXPECT_EQ(figures.num_requests, 1u);
   EXPECT_EQ(figures.num_tokens, 100u);
-  EXPECT_EQ(figures.execute_ns, 20 * kMs);
+  EXPECT_EQ(figures.execute_ns, 20 * kOverlapMs);
   EXPECT_EQ(completed_, (std::vector<request::Request*>{&r}));
   EXPECT_EQ(r.status, StatusCode::kOk);
   EXPECT_EQ(executor_->num_executing(), 0u);
 }
 
-TEST_F(OverlappedExecutor, ABatchIsNotChargedForTheOneAheadOfIt) {
+TEST_F(OverlappedExecutor, ExecuteTimeExcludesTheBatchAhead) {
   for (const uint32_t tokens : {100, 10}) {
     submit(tokens);
     step();
   }
   ASSERT_EQ(group_.batches, 2u);
-  clock_.advance_ns(40 * kMs);  // the host notices late
-  EXPECT_EQ(step().execute_ns, 20 * kMs);
-  EXPECT_EQ(step().execute_ns, 11 * kMs);
+  clock_.advance_ns(40 * kOverlapMs);  // the host notices late
+  EXPECT_EQ(step().execute_ns, 20 * kOverlapMs);
+  EXPECT_EQ(step().execute_ns, 11 * kOverlapMs);
 }
 
-// Until shortly before the first ends the second's membership is open: the last to arrive rides too.
-TEST_F(OverlappedExecutor, ChoosesTheNextBatchAsLateAsItCan) {
+// The second batch stays open until shortly before the first ends, so late arrivals still join it.
+TEST_F(OverlappedExecutor, ChoosesTheNextBatchAsLateAsPossible) {
   learn();
   submit(100);
   step();
@@ -62,14 +62,14 @@ TEST_F(OverlappedExecutor, ChoosesTheNextBatchAsLateAsItCan) {
   EXPECT_EQ(group_.batches, 1u);
   const uint64_t next_ns = executor_->next_step_ns();
   EXPECT_LT(next_ns, end_ns);
-  EXPECT_GT(next_ns, end_ns - 2 * kMs);
+  EXPECT_GT(next_ns, end_ns - 2 * kOverlapMs);
   clock_.advance_ns(next_ns - 1 - clock_.now_ns());
   submit(20);
   step();
   EXPECT_EQ(group_.batches, 1u);
   clock_.advance_ns(1);
   size_t riding = 0;
-  group_.on_batch = [&](std::span<Segment> segments) { riding = segments.size(); };
+  group_.on_batch = [&](std::span<BatchRequest> segments) { riding = segments.size(); };
   EXPECT_EQ(step().num_requests, 0u) << "the first still runs";
   EXPECT_EQ(group_.batches, 2u);
   EXPECT_EQ(riding, 2u);
@@ -96,7 +96,7 @@ TEST_F(OverlappedExecutor, TheDeviceIsNeverIdleWhileRequestsWait) {
 }
 
 TEST_F(OverlappedExecutor, AtMostTwoBatchesAreInFlight) {
-  // Nothing is known of what they take: the second is begun at once, a third is not.
+  // Without known costs the second batch begins immediately. A third must wait.
   for (int i = 0; i < 3; ++i) {
     submit(10);
     step();
@@ -109,11 +109,11 @@ TEST_F(OverlappedExecutor, AtMostTwoBatchesAreInFlight) {
   EXPECT_EQ(completed_.size(), 3u);
 }
 
-// The next batch's launches would come between two passes of this one.
-TEST_F(OverlappedExecutor, PassesOfABatchAreNotPartedByTheNext) {
+// Otherwise the next batch's launches would run between two passes of this one.
+TEST_F(OverlappedExecutor, TheNextBatchDoesNotInterleaveWithPasses) {
   executor_->set_planner(plan::make_planner("naive", {.limits = executor_->plan_limits()}).value());
   std::vector<size_t> passes;
-  group_.on_batch = [&](std::span<Segment> segments) { passes.push_back(segments.size()); };
+  group_.on_batch = [&](std::span<BatchRequest> segments) { passes.push_back(segments.size()); };
   for (int i = 0; i < 9; ++i) submit(i == 4 ? 500 : 10, 0, static_cast<uint32_t>(i % 3));
   step();
   submit(10);
@@ -132,11 +132,11 @@ TEST_F(OverlappedExecutor, PassesOfABatchAreNotPartedByTheNext) {
 
 using Requests = std::vector<request::Request*>;
 
-TEST_F(OverlappedExecutor, PacketsGoBackWhenTheyHaveBeenRead) {
-  stream_.reading_ns = 2 * kMs;
+TEST_F(OverlappedExecutor, ReleasesPacketsOnceTheyAreRead) {
+  stream_.reading_ns = 2 * kOverlapMs;
   request::Request& first = submit(100);
   step();
-  clock_.advance_ns(2 * kMs - 1);
+  clock_.advance_ns(2 * kOverlapMs - 1);
   EXPECT_FALSE(executor_->has_read_packets());
   step();
   EXPECT_TRUE(released_.empty());
@@ -152,12 +152,12 @@ TEST_F(OverlappedExecutor, PacketsGoBackWhenTheyHaveBeenRead) {
   request::Request& second = submit(10);
   step();
   EXPECT_EQ(group_.batches, 2u);
-  EXPECT_FALSE(executor_->has_read_packets()) << "it stands behind the first";
-  clock_.advance_ns(18 * kMs);
+  EXPECT_FALSE(executor_->has_read_packets()) << "it runs after the first";
+  clock_.advance_ns(18 * kOverlapMs);
   step();
   EXPECT_EQ(completed_, (Requests{&first}));
   EXPECT_EQ(released_.size(), 1u);
-  clock_.advance_ns(2 * kMs);
+  clock_.advance_ns(2 * kOverlapMs);
   step();
   EXPECT_EQ(released_, (Requests{&first, &second}));
   run_all();
@@ -165,40 +165,40 @@ TEST_F(OverlappedExecutor, PacketsGoBackWhenTheyHaveBeenRead) {
   EXPECT_EQ(second.status, StatusCode::kOk);
 }
 
-TEST_F(OverlappedExecutor, WhatHasEndedIsCompletedWithItsPackets) {
+TEST_F(OverlappedExecutor, CompletionReturnsPacketsNotYetReleased) {
   for (const uint64_t reading_ns : {UINT64_MAX, uint64_t{1}}) {
     stream_.reading_ns = reading_ns;
     submit(100);
     step();
-    clock_.advance_ns(30 * kMs);
+    clock_.advance_ns(30 * kOverlapMs);
     step();
   }
   EXPECT_EQ(completed_.size(), 2u);
   EXPECT_TRUE(released_.empty());
 }
 
-// Those of later passes are still to be read.
-TEST_F(OverlappedExecutor, EachPassGivesBackThePacketsOfItsOwnRequests) {
+// The packets of later passes have not been read yet.
+TEST_F(OverlappedExecutor, EachPassReleasesOnlyItsOwnPackets) {
   executor_->set_planner(plan::make_planner("naive", {.limits = executor_->plan_limits()}).value());
-  stream_.reading_ns = kMs;
+  stream_.reading_ns = kOverlapMs;
   std::vector<size_t> passes;
-  group_.on_batch = [&](std::span<Segment> segments) {
+  group_.on_batch = [&](std::span<BatchRequest> segments) {
     passes.push_back(segments.size());
     EXPECT_EQ(released_.size(), completed_.size()) << "passes run one by one";
-    for (const Segment& segment : segments) EXPECT_EQ(segment.pieces.front().data, ids_);
+    for (const BatchRequest& segment : segments) EXPECT_EQ(segment.pieces.front().data, ids_);
   };
   for (int i = 0; i < 9; ++i) submit(i == 4 ? 500 : 10, 0, static_cast<uint32_t>(i % 3));
-  for (step(); executor_->num_executing() > 0; step()) clock_.advance_ns(kMs / 2);
+  for (step(); executor_->num_executing() > 0; step()) clock_.advance_ns(kOverlapMs / 2);
   EXPECT_EQ(passes, (std::vector<size_t>{6, 3}));
   EXPECT_EQ(completed_.size(), 9u);
   EXPECT_EQ(released_, completed_);
 }
 
-TEST_F(OverlappedExecutor, AFailureBehindTheGatherAnswersWhoseNoPacketsAreLeft) {
-  stream_.reading_ns = kMs;
+TEST_F(OverlappedExecutor, AFailureAfterTheGatherAnswersRequestsWithoutPackets) {
+  stream_.reading_ns = kOverlapMs;
   request::Request& r = submit(100);
   step();
-  clock_.advance_ns(kMs);
+  clock_.advance_ns(kOverlapMs);
   step();
   EXPECT_EQ(released_, (Requests{&r}));
   stream_.fails = true;
@@ -207,20 +207,20 @@ TEST_F(OverlappedExecutor, AFailureBehindTheGatherAnswersWhoseNoPacketsAreLeft) 
   EXPECT_EQ(r.status, StatusCode::kDeviceFailed);
 }
 
-// What runs before it counts: alone it would be in time.
-TEST_F(OverlappedExecutor, DeadlinesAreHeldAgainstTheEndOfWhatRuns) {
+// The running batch counts: alone the late request would be in time.
+TEST_F(OverlappedExecutor, DeadlinesIncludeTheRunningBatch) {
   learn();
   submit(100);
   step();
-  clock_.advance_ns(executor_->next_step_ns() == 0 ? 15 * kMs : 0);
-  request::Request& late = submit(100, 22 * kMs);     // 5 of the first, 20 of its own
-  request::Request& in_time = submit(100, 60 * kMs);  // both would be 35
+  clock_.advance_ns(executor_->next_step_ns() == 0 ? 15 * kOverlapMs : 0);
+  request::Request& late = submit(100, 22 * kOverlapMs);  // 5 ms of the first batch, 20 of its own
+  request::Request& in_time = submit(100, 60 * kOverlapMs);  // both together take 35 ms
   run_all();
   EXPECT_EQ(late.status, StatusCode::kDeadlineLaunch);
   EXPECT_EQ(in_time.status, StatusCode::kOk);
 }
 
-TEST_F(OverlappedExecutor, AFailedDeviceAnswersBothBatchesAndWhatWaits) {
+TEST_F(OverlappedExecutor, AFailedDeviceAnswersBothBatchesAndTheQueue) {
   for (int i = 0; i < 2; ++i) {
     submit(10);
     step();
@@ -235,7 +235,7 @@ TEST_F(OverlappedExecutor, AFailedDeviceAnswersBothBatchesAndWhatWaits) {
   for (const request::Request* r : completed_) EXPECT_EQ(r->status, StatusCode::kDeviceFailed);
 }
 
-TEST_F(OverlappedExecutor, FinishesWhatRunsAndBeginsNoMore) {
+TEST_F(OverlappedExecutor, FinishEndsRunningBatchesAndBeginsNone) {
   for (int i = 0; i < 3; ++i) {
     submit(10);
     step();
@@ -249,8 +249,8 @@ TEST_F(OverlappedExecutor, FinishesWhatRunsAndBeginsNoMore) {
   EXPECT_EQ(group_.batches, 2u);
 }
 
-// As on a stream that runs at once (executor_test.cc), and the time that a batch is chosen early.
-TEST_F(OverlappedExecutor, ATenantThatSendsLittleDoesNotWaitForAFloodsBatches) {
+// The bound of a synchronous stream (executor_test.cc) plus 0.5 ms, since batches are chosen early.
+TEST_F(OverlappedExecutor, ALightTenantDoesNotWaitForAFlood) {
   uint64_t longest_ns = 0;
   const auto flood = [&] {
     while (executor_->num_queued() < 100) submit(50);
@@ -260,13 +260,13 @@ TEST_F(OverlappedExecutor, ATenantThatSendsLittleDoesNotWaitForAFloodsBatches) {
   for (int turn = 0; turn < 100; ++turn) {
     const uint32_t before = group_.batches;
     while (group_.batches == before) flood();
-    const uint64_t arrival_ns =
-        clock_.now_ns();  // just after a batch was launched: the worst moment
+    // Just after a batch was launched: the worst moment.
+    const uint64_t arrival_ns = clock_.now_ns();
     request::Request& quiet = submit(50, 0, 1);
     while (quiet.done_ns == 0) flood();
     if (turn > 20) longest_ns = std::max(longest_ns, quiet.done_ns - arrival_ns);
   }
-  EXPECT_LE(longest_ns, 39 * kMs + kMs / 2);
+  EXPECT_LE(longest_ns, 39 * kOverlapMs + kOverlapMs / 2);
   run_all();
 }
 

@@ -1,5 +1,5 @@
-// The executor against a group that computes nothing and takes a known time.
-#include "runtime/executor.h"
+// The executor with a group that computes nothing and takes a known time.
+#include "runtime/batch/executor.h"
 
 #include "support/executor_fixture.h"
 
@@ -18,18 +18,18 @@ class Executor : public testing::ExecutorFixture {
 };
 
 // 128 tokens take 23 ms; batches of 1 to 4 tokens cost 2.5 to 10 ms a token.
-TEST_F(Executor, SmallBatchesDoNotMakeFeasibleRequestsRefused) {
+TEST_F(Executor, SmallBatchesDoNotCauseRefusalsOfFeasibleRequests) {
   for (uint32_t i = 0; i < 50; ++i) ASSERT_EQ(run(1 + i % 4), StatusCode::kOk);
   EXPECT_EQ(run(128, 40'000'000), StatusCode::kOk);
   EXPECT_EQ(run(512, 80'000'000), StatusCode::kOk);
-  // Nor are two batches' worth more than two seconds of waiting.
+  // Nor is a burst refused: it would wait less than max_wait_ns (2 s).
   std::vector<request::Request*> burst;
   for (int i = 0; i < 8; ++i) burst.push_back(&submit(512));
   while (executor_->num_queued()) step();
   for (const request::Request* r : burst) EXPECT_EQ(r->status, StatusCode::kOk);
 }
 
-TEST_F(Executor, WhatCannotBeComputedInTimeIsRefusedAtOnce) {
+TEST_F(Executor, RefusesRequestsThatWouldMissTheirDeadline) {
   for (int i = 0; i < 20; ++i)
     for (const uint32_t tokens : {16u, 128u, 400u}) ASSERT_EQ(run(tokens), StatusCode::kOk);
   const uint32_t before = group_.batches;
@@ -37,7 +37,7 @@ TEST_F(Executor, WhatCannotBeComputedInTimeIsRefusedAtOnce) {
   EXPECT_EQ(group_.batches, before);
 }
 
-TEST_F(Executor, AnEstimateThatRefusesEverythingIsTriedAgain) {
+TEST_F(Executor, AnEstimateThatRefusesEverythingRecovers) {
   group_.slower = 50;
   for (int i = 0; i < 20; ++i) ASSERT_EQ(run(128), StatusCode::kOk);
   group_.slower = 1;
@@ -49,11 +49,11 @@ TEST_F(Executor, AnEstimateThatRefusesEverythingIsTriedAgain) {
   EXPECT_EQ(run(128, 40'000'000), StatusCode::kOk);
 }
 
-// A tenant floods; another sends a request now and then, which takes 15 ms by itself. With an objective of
-// 60 ms, its own or the one that the fair scheduler owes those who send little, the flood's batches are of
-// no more than 24 ms, and its request takes 15 without the flood's: 39 at the worst moment. First come,
-// first served, the flood's 100 requests before it are one batch of 510 ms.
-TEST_F(Executor, ATenantThatSendsLittleDoesNotWaitForAFloodsBatches) {
+// One tenant floods. Another sends a request now and then, which takes 15 ms alone. Its objective
+// is 60 ms: its own, or the one that the fair scheduler implies. The flood's batches are then
+// limited to 24 ms, so the request takes at most 24 + 15 = 39 ms. With fcfs and no objective, the
+// flood's 100 requests before it bucket one batch of 510 ms.
+TEST_F(Executor, ALightTenantDoesNotWaitForAFlood) {
   struct Case {
     const char* scheduler;
     uint64_t slo_ns;
@@ -71,7 +71,7 @@ TEST_F(Executor, ATenantThatSendsLittleDoesNotWaitForAFloodsBatches) {
     uint64_t longest_ns = 0;
     for (int turn = 0; turn < 100; ++turn) {
       const uint64_t arrival_ns = clock_.now_ns() + 1;
-      flooded_step();  // it arrives just after this batch was launched: at the worst moment
+      flooded_step();  // the request arrives just after this launch: the worst moment
       request::Request& quiet = submit(50, 0, 1, c.slo_ns);
       while (quiet.done_ns == 0) flooded_step();
       if (turn > 20) longest_ns = std::max(longest_ns, quiet.done_ns - arrival_ns);
@@ -85,14 +85,14 @@ TEST_F(Executor, ATenantThatSendsLittleDoesNotWaitForAFloodsBatches) {
   }
 }
 
-// The machine becomes ten times as slow while the flood lasts: what the bound is derived from does not
-// give way to it.
+// The machine runs ten times slower during the flood. The bound is derived from undisturbed times
+// (CostFloor), so it must not grow.
 TEST_F(Executor, AFloodThatSlowsTheMachineDoesNotLoosenItsBound) {
   ExecutorOptions options;
   options.max_wait_ns = 0;
   make_executor(options);
   uint32_t most_tokens = 0;
-  group_.on_batch = [&](std::span<Segment> segments) {
+  group_.on_batch = [&](std::span<BatchRequest> segments) {
     most_tokens = std::max(most_tokens, static_cast<uint32_t>(50 * segments.size()));
   };
   for (int i = 0; i < 10; ++i) {
@@ -110,14 +110,14 @@ TEST_F(Executor, AFloodThatSlowsTheMachineDoesNotLoosenItsBound) {
   while (executor_->num_queued()) step();
 }
 
-// The naive planner pads to the longest, and what then exceeds the workspace rides in another pass.
+// The naive planner pads to the longest request. Rows beyond the workspace go to another pass.
 TEST_F(Executor, RunsAPlanPassByPass) {
   std::vector<std::vector<uint32_t>> passes;  // rows of the segments
   std::vector<size_t> completed_before;
-  group_.on_batch = [&](std::span<Segment> segments) {
+  group_.on_batch = [&](std::span<BatchRequest> segments) {
     completed_before.push_back(completed_.size());
     auto& rows = passes.emplace_back();
-    for (const Segment& segment : segments) rows.push_back(segment.num_rows);
+    for (const BatchRequest& segment : segments) rows.push_back(segment.num_rows);
   };
   executor_->set_planner(plan::make_planner("naive", {.limits = executor_->plan_limits()}).value());
   for (int i = 0; i < 9; ++i) submit(i == 4 ? 500 : 10, 0, static_cast<uint32_t>(i % 3));
@@ -154,7 +154,7 @@ TEST_F(Executor, RefusalsDoNotWaitForTheBatch) {
   EXPECT_EQ(malformed.status, StatusCode::kMalformed);
 }
 
-TEST_F(Executor, ResultRowsAreTheGroups) {
+TEST_F(Executor, ResultRowsComeFromTheGroup) {
   request::Request& r = submit(7);
   step();
   EXPECT_EQ(r.result_rows, 1u);

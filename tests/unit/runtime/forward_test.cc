@@ -1,4 +1,4 @@
-// A batch of many tenants against an implementation that knows one text at a time.
+// Batches of many tenants compared with a reference that computes one text at a time.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -83,7 +83,7 @@ const std::vector<std::pair<uint32_t, ResultKind>> kAnswered = {
     {3, ResultKind::kPooled},      {3, ResultKind::kLogits},    {3, ResultKind::kHidden},
     {4, ResultKind::kTokenLogits}, {4, ResultKind::kHidden},    {4, ResultKind::kTokenLogits}};
 
-TEST_P(Forward, EveryKindOfEveryTenantEqualsThePlainImplementation) {
+TEST_P(Forward, EveryResultKindEqualsTheReference) {
   Random random(1);
   for (int round = 0; round < 4; ++round) {
     std::vector<Ask> asks;
@@ -120,7 +120,7 @@ TEST_P(Forward, LongestRequestAndFullBatchFit) {
   }
 }
 
-TEST_P(Forward, AloneEqualsAmongStrangers) {
+TEST_P(Forward, BatchedResultsEqualSingleResults) {
   Random random(3);
   std::vector<Ask> asks;
   for (const auto& [slot, kind] : kAnswered)
@@ -133,9 +133,9 @@ TEST_P(Forward, AloneEqualsAmongStrangers) {
   }
 }
 
-// A planner may put a tenant's requests anywhere: the second run of a tenant overwrote the first one's
-// logits, and the classes were another request's.
-TEST_P(Forward, TenantsMayStandInAnyOrder) {
+// Regression: a planner may order segments freely. A tenant's second run of segments overwrote the
+// logits of its first, so the classes belonged to another request.
+TEST_P(Forward, SegmentsMayComeInAnyTenantOrder) {
   Random random(4);
   std::vector<Ask> asks;
   for (const auto& [slot, kind] : {std::pair{3u, ResultKind::kClasses},
@@ -169,7 +169,7 @@ TEST_P(Forward, TenantsMayStandInAnyOrder) {
   }
 }
 
-TEST_P(Forward, PaddingChangesNothing) {
+TEST_P(Forward, PaddingDoesNotChangeResults) {
   Random random(5);
   std::vector<Ask> asks;
   for (const auto& [slot, kind] : kAnswered) {
@@ -187,7 +187,7 @@ TEST_P(Forward, PaddingChangesNothing) {
   }
 }
 
-TEST_P(Forward, AskingForTheDefaultGivesTheHeadsOwnKind) {
+TEST_P(Forward, TheDefaultKindFollowsTheHead) {
   Random random(4);
   std::vector<Ask> asks;
   for (uint32_t slot = 0; slot < 5; ++slot)
@@ -201,13 +201,13 @@ TEST_P(Forward, AskingForTheDefaultGivesTheHeadsOwnKind) {
   for (const Answer& answer : answers) EXPECT_TRUE(answer.ok()) << answer.detail;
 }
 
-TEST_P(Forward, ClassesAreTheSoftmaxOfLogitsBestFirstWithNames) {
+TEST_P(Forward, ClassesAreTheNamedSortedSoftmaxOfLogits) {
   Random random(5);
   Ask logits = random_ask(random, spec_, 3, 7, ResultKind::kLogits);
   Ask classes = logits;
   classes.kind = ResultKind::kClasses;
   const Ask pooled = random_ask(random, spec_, 3, 9, ResultKind::kPooled);
-  // Rows of logits and classes must not be mixed up by what stands between.
+  // The pooled result in between must not mix up the rows of logits and classes.
   const std::vector<Answer> answers =
       run({random_ask(random, spec_, 3, 4, ResultKind::kClasses), logits, pooled, classes});
   const std::vector<float> raw = answers[1].floats();
@@ -228,7 +228,7 @@ TEST_P(Forward, ClassesAreTheSoftmaxOfLogitsBestFirstWithNames) {
   EXPECT_NEAR(entries[0].probability + entries[1].probability, 1, 1e-5);
 }
 
-TEST_P(Forward, OneBadSegmentDoesNotTouchTheOthers) {
+TEST_P(Forward, BadSegmentsDoNotAffectOthers) {
   Random random(6);
   const auto good = [&](uint32_t slot, ResultKind kind) {
     return random_ask(random, spec_, slot, 6, kind);
@@ -239,7 +239,7 @@ TEST_P(Forward, OneBadSegmentDoesNotTouchTheOthers) {
                            good(2, ResultKind::kEmbedding), good(3, ResultKind::kLogits),
                            good(3, ResultKind::kLogits),    good(4, ResultKind::kTokenLogits),
                            good(5, ResultKind::kHidden),    good(99, ResultKind::kHidden)};
-  asks[1].ids[3] = spec_.vocab;  // the first id that is not
+  asks[1].ids[3] = spec_.vocab;  // the first invalid id
   asks[1].id_bytes = 4;
   asks[4].ids.clear();
   asks[4].token_types.clear();
@@ -265,7 +265,7 @@ TEST_P(Forward, OneBadSegmentDoesNotTouchTheOthers) {
   }
 }
 
-TEST_P(Forward, UnsupportedKindsAreRefusedBySegment) {
+TEST_P(Forward, UnsupportedKindsAreRefusedPerSegment) {
   Random random(7);
   const bool answered[5][7] = {// default hidden pooled embedding logits token_logits classes
                                {true, true, false, false, false, false, false},
@@ -286,7 +286,7 @@ TEST_P(Forward, UnsupportedKindsAreRefusedBySegment) {
   }
 }
 
-TEST_P(Forward, PiecesThatDoNotAddUpAreMalformed) {
+TEST_P(Forward, InconsistentPiecesAreMalformed) {
   const std::vector<uint32_t> ids = {1, 2, 3, 4};
   const auto* data = reinterpret_cast<const std::byte*>(ids.data());
   const std::vector<std::vector<kernels::IdPiece>> wrong = {
@@ -300,7 +300,7 @@ TEST_P(Forward, PiecesThatDoNotAddUpAreMalformed) {
       {{data, 4, 0, 4}, {data, 0, 4, 4}},
   };
   for (const auto& pieces : wrong) {
-    Segment segment;
+    BatchRequest segment;
     segment.num_tokens = 4;
     segment.pieces = pieces;
     Batch batch{{&segment, 1}};
@@ -310,7 +310,7 @@ TEST_P(Forward, PiecesThatDoNotAddUpAreMalformed) {
   }
 }
 
-TEST_P(Forward, EmptyBatchIsNothing) {
+TEST_P(Forward, AnEmptyBatchSucceeds) {
   Batch batch;
   EXPECT_TRUE(tenants_->group->forward(*tenants_->stream, batch));
 }
@@ -318,7 +318,7 @@ TEST_P(Forward, EmptyBatchIsNothing) {
 INSTANTIATE_TEST_SUITE_P(Devices, Forward, ::testing::Values("plain", "f32", "bf16"),
                          [](const auto& info) { return info.param; });
 
-TEST(ForwardFault, EverySegmentSaysDeviceFailed) {
+TEST(ForwardFault, EverySegmentGetsDeviceFailed) {
   testing::PlainDevice device;
   SmallGroup tenants(device);
   device.state().fail_synchronize = true;
@@ -334,7 +334,7 @@ TEST(ForwardFault, EverySegmentSaysDeviceFailed) {
   EXPECT_FALSE(fault);
 }
 
-TEST(ForwardFault, WithoutMemoryABatchIsRefusedAndTheDeviceGoesOn) {
+TEST(ForwardFault, ABatchWithoutMemoryIsRefusedAndTheDeviceRecovers) {
   testing::PlainDevice device;
   SmallGroup tenants(device);
   device.state().fail_synchronize = true;

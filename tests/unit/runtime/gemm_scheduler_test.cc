@@ -1,4 +1,4 @@
-#include "runtime/gemm_scheduler.h"
+#include "runtime/cost/gemm_scheduler.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ kernels::GemmMode choose(uint32_t parts, const std::vector<uint32_t>& rows) {
   return GemmScheduler(parts, 256, 4096).choose(ranges_of(rows)).of(1, 1);
 }
 
-// Of 2 and 8 ranges of 16 and 64 rows each.
+// Cost tables for 2 and 8 ranges of 16 and 64 rows each.
 plan::CostTables costs(const std::vector<plan::SharedGemm>& gemms) {
   plan::CostTables tables;
   tables.device = "a device";
@@ -41,7 +41,7 @@ plan::CostTables costs(const std::vector<plan::SharedGemm>& gemms) {
   return tables;
 }
 
-// The modes of a 300 × 100 and a 100 × 400.
+// The modes of a 300 × 100 and a 100 × 400 GEMM (n × k).
 struct Modes {
   kernels::GemmMode wide, deep;
   bool operator==(const Modes&) const = default;
@@ -51,139 +51,142 @@ Modes choose(GemmScheduler& scheduler, const std::vector<uint32_t>& rows) {
   const kernels::GemmModes modes = scheduler.choose(ranges);
   return {modes.of(300, 100), modes.of(100, 400)};
 }
-constexpr Modes kBothInTurn{kInTurn, kInTurn}, kBothAtOnce{kAtOnce, kAtOnce};
+constexpr Modes kBothSequential{kSequential, kSequential},
+    kBothConcurrent{kConcurrent, kConcurrent};
 
 std::shared_ptr<const plan::CostTables> share(plan::CostTables tables) {
   return std::make_shared<const plan::CostTables>(std::move(tables));
 }
 
-// At once costs a tenth in some cells of the table, and ten times as much elsewhere.
+// Concurrent GEMMs cost a tenth in some cells of the table, and ten times as much in others.
 const std::vector<plan::SharedGemm> kOpposite = {
     {300, 100, {100, 100, 100, 100}, {10, 10, 1000, 1000}},    // cheaper with 2 ranges
-    {100, 400, {100, 100, 100, 100}, {1000, 10, 1000, 1000}},  // and this, of 64 rows only
+    {100, 400, {100, 100, 100, 100}, {1000, 10, 1000, 1000}},  // cheaper with 2 ranges of 64 rows
 };
 
-TEST(GemmScheduler, OneRangeHasTheWholeDevice) {
-  EXPECT_EQ(choose(2, {1000}), kInTurn);
-  EXPECT_EQ(choose(2, {}), kInTurn);
+TEST(GemmScheduler, OneRangeUsesTheWholeDevice) {
+  EXPECT_EQ(choose(2, {1000}), kSequential);
+  EXPECT_EQ(choose(2, {}), kSequential);
 }
 
-TEST(GemmScheduler, EvenRangesRunAtOnce) {
-  EXPECT_EQ(choose(2, {64, 64}), kAtOnce);
-  EXPECT_EQ(choose(2, std::vector<uint32_t>(8, 32)), kAtOnce);
-  EXPECT_EQ(choose(2, std::vector<uint32_t>(9, 32)), kInTurn);  // five of them against four
-  EXPECT_EQ(choose(2, std::vector<uint32_t>(8, 4)), kAtOnce);
+TEST(GemmScheduler, EvenRangesRunConcurrently) {
+  EXPECT_EQ(choose(2, {64, 64}), kConcurrent);
+  EXPECT_EQ(choose(2, std::vector<uint32_t>(8, 32)), kConcurrent);
+  // One part gets five, the other four.
+  EXPECT_EQ(choose(2, std::vector<uint32_t>(9, 32)), kSequential);
+  EXPECT_EQ(choose(2, std::vector<uint32_t>(8, 4)), kConcurrent);
 }
 
-// Rows that are computed with more than they are would have to be copied.
-TEST(GemmScheduler, RangesOfOddRowsRunInTurn) {
-  EXPECT_EQ(choose(2, std::vector<uint32_t>(8, 30)), kInTurn);
-  EXPECT_EQ(choose(2, std::vector<uint32_t>(8, 197)), kInTurn);
+// Rounding these ranges up to whole_rows() would require copies.
+TEST(GemmScheduler, RangesThatNeedCopiesRunSequentially) {
+  EXPECT_EQ(choose(2, std::vector<uint32_t>(8, 30)), kSequential);
+  EXPECT_EQ(choose(2, std::vector<uint32_t>(8, 197)), kSequential);
 }
 
-TEST(GemmScheduler, ALargeRangeIsDividedBeforeItIsDealt) {
-  EXPECT_EQ(choose(2, {512, 16, 16}), kAtOnce);
-  EXPECT_EQ(choose(2, {128, 16, 16}), kAtOnce);
-  EXPECT_EQ(choose(2, {128, 128, 128}), kAtOnce);
-  EXPECT_EQ(choose(2, {32, 16}), kInTurn);
+TEST(GemmScheduler, LargeRangesAreSplitBeforeDistribution) {
+  EXPECT_EQ(choose(2, {512, 16, 16}), kConcurrent);
+  EXPECT_EQ(choose(2, {128, 16, 16}), kConcurrent);
+  EXPECT_EQ(choose(2, {128, 128, 128}), kConcurrent);
+  EXPECT_EQ(choose(2, {32, 16}), kSequential);
 }
 
-TEST(GemmScheduler, MorePartsThanTasksRunInTurn) {
-  EXPECT_EQ(choose(16, {64, 64, 64, 64}), kInTurn);
-  EXPECT_EQ(choose(1, {64, 64, 64, 64}), kInTurn);
+TEST(GemmScheduler, FewerTasksThanPartsRunSequentially) {
+  EXPECT_EQ(choose(16, {64, 64, 64, 64}), kSequential);
+  EXPECT_EQ(choose(1, {64, 64, 64, 64}), kSequential);
 }
 
-// A GPU: no deal of ours is uneven, nothing is copied.
-TEST(GemmScheduler, WhatDealsByItselfIsChosenByCostsAlone) {
-  EXPECT_EQ(choose(0, {64}), kInTurn);
-  EXPECT_EQ(choose(0, {1, 500, 30}), kAtOnce);
+// 0 parts: a GPU, which distributes the work. No distribution is uneven, and no rows are copied.
+TEST(GemmScheduler, GpuModesDependOnCostsAlone) {
+  EXPECT_EQ(choose(0, {64}), kSequential);
+  EXPECT_EQ(choose(0, {1, 500, 30}), kConcurrent);
   GemmScheduler scheduler(0, 256, 4096);
   scheduler.set_costs(share(costs(kOpposite)));
-  EXPECT_EQ(choose(scheduler, {16, 16}), (Modes{kAtOnce, kInTurn}));
-  EXPECT_EQ(choose(scheduler, {2, 30}), (Modes{kAtOnce, kInTurn}));
-  EXPECT_EQ(choose(scheduler, std::vector<uint32_t>(8, 64)), kBothInTurn);
+  EXPECT_EQ(choose(scheduler, {16, 16}), (Modes{kConcurrent, kSequential}));
+  EXPECT_EQ(choose(scheduler, {2, 30}), (Modes{kConcurrent, kSequential}));
+  EXPECT_EQ(choose(scheduler, std::vector<uint32_t>(8, 64)), kBothSequential);
 }
 
-TEST(GemmScheduler, EachShapeIsChosenByItsOwnCosts) {
+TEST(GemmScheduler, EachShapeFollowsItsOwnCosts) {
   GemmScheduler scheduler(2, 256, 4096);
   scheduler.set_costs(share(costs(kOpposite)));
-  EXPECT_EQ(choose(scheduler, {16, 16}), (Modes{kAtOnce, kInTurn}));
-  EXPECT_EQ(choose(scheduler, {64, 64}), kBothAtOnce);
-  EXPECT_EQ(choose(scheduler, std::vector<uint32_t>(8, 64)), kBothInTurn);
-  // Beyond the table, as at its nearest point; one range has no choice.
-  EXPECT_EQ(choose(scheduler, {500, 500}), kBothAtOnce);
-  EXPECT_EQ(choose(scheduler, std::vector<uint32_t>(100, 3)), kBothInTurn);
-  EXPECT_EQ(choose(scheduler, {64}), kBothInTurn);
-  // A shape that was not measured follows the deal.
+  EXPECT_EQ(choose(scheduler, {16, 16}), (Modes{kConcurrent, kSequential}));
+  EXPECT_EQ(choose(scheduler, {64, 64}), kBothConcurrent);
+  EXPECT_EQ(choose(scheduler, std::vector<uint32_t>(8, 64)), kBothSequential);
+  // Beyond the table its nearest point counts. One range has no choice.
+  EXPECT_EQ(choose(scheduler, {500, 500}), kBothConcurrent);
+  EXPECT_EQ(choose(scheduler, std::vector<uint32_t>(100, 3)), kBothSequential);
+  EXPECT_EQ(choose(scheduler, {64}), kBothSequential);
+  // An unmeasured shape follows the evenness of the distribution.
   const auto even = ranges_of({64, 64}), uneven = ranges_of({10, 100});
-  EXPECT_EQ(scheduler.choose(even).of(7, 7), kAtOnce);
-  EXPECT_EQ(scheduler.choose(uneven).of(7, 7), kInTurn);
+  EXPECT_EQ(scheduler.choose(even).of(7, 7), kConcurrent);
+  EXPECT_EQ(scheduler.choose(uneven).of(7, 7), kSequential);
 }
 
 TEST(GemmScheduler, CostsBetweenMeasuredPointsAreLinear) {
   GemmScheduler scheduler(2, 256, 4096);
-  // At once is cheaper until about halfway between 16 and 64 rows, by more than the 5 % it may be longer.
+  // Concurrent GEMMs are chosen up to 1.05 times the sequential cost: up to about 40 rows.
   scheduler.set_costs(share(costs({{300, 100, {100, 100, 100, 100}, {0.1, 210, 0.1, 210}}})));
-  EXPECT_EQ(choose(scheduler, {32, 32}).wide, kAtOnce);
-  EXPECT_EQ(choose(scheduler, {48, 48}).wide, kInTurn);
-  EXPECT_EQ(choose(scheduler, {32, 32, 32, 32}).wide, kAtOnce);
+  EXPECT_EQ(choose(scheduler, {32, 32}).wide, kConcurrent);
+  EXPECT_EQ(choose(scheduler, {48, 48}).wide, kSequential);
+  EXPECT_EQ(choose(scheduler, {32, 32, 32, 32}).wide, kConcurrent);
 }
 
-TEST(GemmScheduler, AtOnceTakesAsMuchLongerAsItsDealIsUneven) {
+TEST(GemmScheduler, UnevenDistributionRaisesTheConcurrentCost) {
   GemmScheduler scheduler(2, 256, 4096);
   scheduler.set_costs(share(costs({{300, 100, {100, 100, 100, 100}, {80, 80, 80, 80}}})));
-  EXPECT_EQ(choose(scheduler, {32, 32}).wide, kAtOnce);
-  EXPECT_EQ(choose(scheduler, {16, 16, 16, 16, 16}).wide, kAtOnce);  // 80 · 48/40
-  EXPECT_EQ(choose(scheduler, {32, 16}).wide, kInTurn);              // 80 · 32/24
+  EXPECT_EQ(choose(scheduler, {32, 32}).wide, kConcurrent);
+  EXPECT_EQ(choose(scheduler, {16, 16, 16, 16, 16}).wide, kConcurrent);  // 80 · 48/40
+  EXPECT_EQ(choose(scheduler, {32, 16}).wide, kSequential);              // 80 · 32/24
 }
 
-TEST(GemmScheduler, AtOnceTakesLongerByWhatIsCopied) {
+TEST(GemmScheduler, CopiedRowsRaiseTheConcurrentCost) {
   GemmScheduler scheduler(2, 256, 4096);
   scheduler.set_costs(share(costs({{300, 100, {100, 100, 100, 100}, {95, 95, 95, 95}}})));
-  EXPECT_EQ(choose(scheduler, {32, 32}).wide, kAtOnce);
-  EXPECT_EQ(choose(scheduler, {30, 30}).wide, kInTurn);          // 95 · 1.2
-  EXPECT_EQ(choose(scheduler, {32, 32, 30, 30}).wide, kAtOnce);  // 95 · 1.1
+  EXPECT_EQ(choose(scheduler, {32, 32}).wide, kConcurrent);
+  EXPECT_EQ(choose(scheduler, {30, 30}).wide, kSequential);          // 95 · 1.2
+  EXPECT_EQ(choose(scheduler, {32, 32, 30, 30}).wide, kConcurrent);  // 95 · 1.1
 }
 
-// Between two and eight ranges the table knows no odd number: the deal does.
-TEST(GemmScheduler, ThreeRangesOnTwoPartsTakeAsLongAsFour) {
+// The table has no odd numbers of ranges. Their distribution over the parts accounts for them.
+TEST(GemmScheduler, ThreeRangesOnTwoPartsCostAsMuchAsFour) {
   GemmScheduler scheduler(2, 256, 4096);
-  // In turn 10 a range, at once 8 a range, on both parts.
+  // Sequential: 10 ns a range. Concurrent: 8 ns a range, on both parts.
   scheduler.set_costs(share(costs({{300, 100, {20, 20, 80, 80}, {16, 16, 64, 64}}})));
-  EXPECT_EQ(choose(scheduler, {16, 16}).wide, kAtOnce);
-  EXPECT_EQ(choose(scheduler, {16, 16, 16}).wide, kInTurn);  // 24 · 4/3 against 30
-  EXPECT_EQ(choose(scheduler, {16, 16, 16, 16}).wide, kAtOnce);
-  EXPECT_EQ(choose(scheduler, {16, 16, 16, 16, 16}).wide, kAtOnce);  // 40 · 6/5 against 50
+  EXPECT_EQ(choose(scheduler, {16, 16}).wide, kConcurrent);
+  EXPECT_EQ(choose(scheduler, {16, 16, 16}).wide, kSequential);  // 24 · 4/3 against 30
+  EXPECT_EQ(choose(scheduler, {16, 16, 16, 16}).wide, kConcurrent);
+  EXPECT_EQ(choose(scheduler, {16, 16, 16, 16, 16}).wide, kConcurrent);  // 40 · 6/5 against 50
 }
 
-// What was measured at once with more parts than ranges says what ranges take that fill the parts.
-TEST(GemmScheduler, MeasuredRangesThatLeftPartsIdleAreNotHeldAgainstMore) {
+// A cost measured with fewer ranges than parts is divided by its unevenness. The quotient is the
+// cost of ranges that fill all parts.
+TEST(GemmScheduler, CorrectsMeasurementsThatLeftPartsIdle) {
   GemmScheduler scheduler(8, 256, 4096);
   scheduler.set_costs(share(costs({{300, 100, {20, 20, 80, 80}, {40, 40, 40, 40}}})));
-  EXPECT_EQ(choose(scheduler, {16, 16}).wide, kInTurn);
-  EXPECT_EQ(choose(scheduler, {16, 16, 16, 16, 16}).wide, kAtOnce);
-  EXPECT_EQ(choose(scheduler, std::vector<uint32_t>(8, 16)).wide, kAtOnce);
+  EXPECT_EQ(choose(scheduler, {16, 16}).wide, kSequential);
+  EXPECT_EQ(choose(scheduler, {16, 16, 16, 16, 16}).wide, kConcurrent);
+  EXPECT_EQ(choose(scheduler, std::vector<uint32_t>(8, 16)).wide, kConcurrent);
 }
 
-TEST(GemmScheduler, WithoutCostsTheDealDecides) {
+TEST(GemmScheduler, WithoutCostsTheDistributionDecides) {
   GemmScheduler scheduler(2, 256, 4096);
-  EXPECT_EQ(choose(scheduler, {64, 64}), kBothAtOnce);
+  EXPECT_EQ(choose(scheduler, {64, 64}), kBothConcurrent);
   scheduler.set_costs(share(costs(kOpposite)));
-  scheduler.set_costs(
-      share(costs({{300, 100, {1, 1, 1, 1}, {9, 9, 9, 9}}})));  // before the first is taken
-  EXPECT_EQ(choose(scheduler, {64, 64}), (Modes{kInTurn, kAtOnce}));
+  // Replaces the first tables before they are used.
+  scheduler.set_costs(share(costs({{300, 100, {1, 1, 1, 1}, {9, 9, 9, 9}}})));
+  EXPECT_EQ(choose(scheduler, {64, 64}), (Modes{kSequential, kConcurrent}));
   plan::CostTables planners_only = costs(kOpposite);
   planners_only.range_counts.clear();
   planners_only.range_rows.clear();
   planners_only.shared_gemms.clear();
   scheduler.set_costs(share(planners_only));
-  EXPECT_EQ(choose(scheduler, {64, 64}), kBothAtOnce);
+  EXPECT_EQ(choose(scheduler, {64, 64}), kBothConcurrent);
   scheduler.set_costs(share(costs(kOpposite)));
   scheduler.set_costs(nullptr);
-  EXPECT_EQ(choose(scheduler, {64, 64}), kBothAtOnce);
+  EXPECT_EQ(choose(scheduler, {64, 64}), kBothConcurrent);
 }
 
-TEST(GemmScheduler, AGroupsPassesFollowItsProfile) {
+TEST(GemmScheduler, GroupPassesFollowTheProfile) {
   testing::PlainDevice device(2);
   testing::SmallGroup small(device);
   const uint32_t hidden = testing::odd_spec().hidden;
@@ -199,15 +202,15 @@ TEST(GemmScheduler, AGroupsPassesFollowItsProfile) {
     return by_shape;
   };
   const std::pair qkv{3 * hidden, hidden}, out{hidden, hidden};
-  EXPECT_EQ(modes().at(qkv), kAtOnce);
-  EXPECT_EQ(modes().at(out), kAtOnce);
+  EXPECT_EQ(modes().at(qkv), kConcurrent);
+  EXPECT_EQ(modes().at(out), kConcurrent);
   small.group->set_costs(share(costs({{3 * hidden, hidden, {1, 1, 1, 1}, {9, 9, 9, 9}},
                                       {hidden, hidden, {9, 9, 9, 9}, {1, 1, 1, 1}}})));
-  EXPECT_EQ(modes().at(qkv), kInTurn);
-  EXPECT_EQ(modes().at(out), kAtOnce);
+  EXPECT_EQ(modes().at(qkv), kSequential);
+  EXPECT_EQ(modes().at(out), kConcurrent);
   EXPECT_EQ(modes(), modes());
   small.group->set_costs(nullptr);
-  EXPECT_EQ(modes().at(qkv), kAtOnce);
+  EXPECT_EQ(modes().at(qkv), kConcurrent);
 }
 
 }  // namespace

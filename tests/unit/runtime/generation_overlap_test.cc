@@ -1,4 +1,4 @@
-// What overlaps with a step of a group that generates: requests that come in, refusals, answers.
+// Work that overlaps with a step of a generating group: new requests, refusals, answers.
 #include "support/generation.h"
 
 namespace itif::runtime {
@@ -8,12 +8,12 @@ using wire::StatusCode;
 
 class OverlappedGeneration : public Generation {
  protected:
-  OverlappedGeneration() { runs_apart_ = true; }
+  OverlappedGeneration() { is_async_ = true; }
   ~OverlappedGeneration() override { stream_clock_.release(); }
 };
 
-// Requests come in and are refused or made ready, and refusals are answered, while a step computes.
-TEST_F(OverlappedGeneration, TakesRequestsInWhileAStepRuns) {
+// While a step computes, requests are accepted and prepared, and refusals are answered.
+TEST_F(OverlappedGeneration, AcceptsRequestsWhileAStepRuns) {
   open("beams-4");
   const auto cases = cases_of("beams-4");
   stream_clock_.holds = true;
@@ -37,8 +37,8 @@ TEST_F(OverlappedGeneration, TakesRequestsInWhileAStepRuns) {
   expect_tokens(second, cases[1].tokens);
 }
 
-// A sequence takes many steps; what it was asked with is needed in the first.
-TEST_F(OverlappedGeneration, PacketsGoBackOnceTheSourceIsEncoded) {
+// A sequence takes many steps. Only the first reads the request's packets.
+TEST_F(OverlappedGeneration, ReleasesPacketsOnceTheSourceIsEncoded) {
   open("beams-4");
   const auto c = cases_of("beams-4")[7];
   ASSERT_GT(c.tokens.size(), 2u);
@@ -59,7 +59,7 @@ TEST_F(OverlappedGeneration, PacketsGoBackOnceTheSourceIsEncoded) {
   expect_tokens(requests_[0], c.tokens);
 }
 
-TEST_P(GenerationBothWays, EachGivesItsPacketsBackOnce) {
+TEST_P(GenerationBothWays, ReleasesEachRequestsPacketsOnce) {
   open("beams-4");
   const auto cases = cases_of("beams-4");
   for (const Case& one : cases) {
@@ -73,8 +73,9 @@ TEST_P(GenerationBothWays, EachGivesItsPacketsBackOnce) {
   }
 }
 
-// A sequence that has ended gives its beams and blocks to the next, which runs when it is answered.
-TEST_F(OverlappedGeneration, WhoWaitsEntersBeforeWhoEndedIsAnswered) {
+// A finished sequence frees its beams and blocks. The next sequence already runs when it is
+// answered.
+TEST_F(OverlappedGeneration, WaitingSequencesEnterBeforeFinishedOnesAreAnswered) {
   open("beams-4", {.max_beams = 4});
   const auto c = cases_of("beams-4")[7];
   for (int i = 0; i < 3; ++i) submit(c.ids);
@@ -87,7 +88,7 @@ TEST_F(OverlappedGeneration, WhoWaitsEntersBeforeWhoEndedIsAnswered) {
   for (const request::Request& r : requests_) expect_tokens(r, c.tokens);
 }
 
-TEST_F(OverlappedGeneration, FinishEndsTheStepThatRunsAndBeginsNone) {
+TEST_F(OverlappedGeneration, FinishEndsTheRunningStepAndBeginsNone) {
   open("beams-4");
   const auto c = cases_of("beams-4")[7];
   submit(c.ids);
@@ -97,7 +98,7 @@ TEST_F(OverlappedGeneration, FinishEndsTheStepThatRunsAndBeginsNone) {
   stream_clock_.release();
   executor_->finish(*this, figures);
   EXPECT_EQ(figures.num_tokens, c.ids.size() + 1);
-  EXPECT_EQ(executor_->num_executing(), 1u) << "the sequence goes on";
+  EXPECT_EQ(executor_->num_executing(), 1u) << "the sequence continues";
   EXPECT_FALSE(executor_->has_results());
   executor_->finish(*this, figures);
   EXPECT_EQ(figures.num_tokens, 0u);

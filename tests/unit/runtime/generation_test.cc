@@ -1,5 +1,5 @@
-// Whole generations: small MarianMT models against the token ids of transformers' generate()
-// (tests/reference/make_generation_goldens.py), in every company and at every size of the K/V cache.
+// Complete generations: small MarianMT models must give the token ids of transformers' generate()
+// (tests/reference/make_generation_goldens.py) in any batch and with any size of the K/V cache.
 #include "support/generation.h"
 
 #include <map>
@@ -16,8 +16,8 @@ using wire::StatusCode;
 INSTANTIATE_TEST_SUITE_P(, GenerationBothWays, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Apart" : "AtOnce"; });
 
-// Sources and steps alike, the projection onto the vocabulary included.
-TEST_F(Generation, ItsGemmsShareTheDeviceByTheGroupsCosts) {
+// Covers the GEMMs of sources and of steps, including the projection onto the vocabulary.
+TEST_F(Generation, GemmModesFollowTheGroupsCosts) {
   auto made = std::make_unique<testing::PlainDevice>(2);
   std::vector<kernels::ShapeMode>& launched = made->state().gemms;
   open("beams-4", {}, std::move(made));
@@ -33,7 +33,7 @@ TEST_F(Generation, ItsGemmsShareTheDeviceByTheGroupsCosts) {
     return by_shape;
   };
   using enum kernels::GemmMode;
-  for (const auto& [shape, of] : modes()) EXPECT_EQ(of, std::set{kAtOnce}) << shape.first;
+  for (const auto& [shape, of] : modes()) EXPECT_EQ(of, std::set{kConcurrent}) << shape.first;
 
   auto costs = std::make_shared<plan::CostTables>();
   costs->device = costs->backbone = "any";
@@ -44,9 +44,10 @@ TEST_F(Generation, ItsGemmsShareTheDeviceByTheGroupsCosts) {
   group_->set_costs(costs);
   for (const auto& [shape, of] : modes()) {
     const bool named = shape.second == hidden && (shape.first == hidden || shape.first == vocab);
-    EXPECT_EQ(of, std::set{named ? kInTurn : kAtOnce}) << shape.first << " x " << shape.second;
+    EXPECT_EQ(of, std::set{named ? kSequential : kConcurrent})
+        << shape.first << " x " << shape.second;
   }
-  // What is to be profiled says which are a step's.
+  // The list of GEMMs to profile marks those of a step.
   std::set<uint32_t> of_step;
   for (const backbone::GemmUse& use : group_->gemms())
     if (use.in_step) of_step.insert(use.shape.n);
@@ -75,15 +76,15 @@ TEST_F(Generation, SameTokensFromPlainLoops) {
   for (size_t i = 0; i < all.size(); ++i) expect_tokens(*all[i], cases[i].tokens);
 }
 
-// Tenants come and go between steps, whatever form each is padded to.
-TEST_F(Generation, SameTokensWhereStepsArePaddedToForms) {
+// Sequences enter and leave between steps. Each step is padded to a graph bucket.
+TEST_F(Generation, SameTokensWithStepsPaddedToBuckets) {
   const auto first = cases_of("beams-4"), second = cases_of("beams-3-smaller");
   for (const uint32_t rows : {16u, 64u, 512u}) {
     SCOPED_TRACE(rows);
     auto device = std::make_unique<testing::PlainDevice>();
-    device->ask_for_forms(rows);
+    device->use_buckets_of(rows);
     open("beams-4", {.max_beams = 24}, std::move(device));
-    ASSERT_GT(group_->num_forms(), 0u);
+    ASSERT_GT(group_->num_buckets(), 0u);
     admit("beams-3-smaller");
     std::vector<std::pair<const request::Request*, const Case*>> all;
     uint32_t num_padded = 0;
@@ -102,18 +103,18 @@ TEST_F(Generation, SameTokensWhereStepsArePaddedToForms) {
   }
 }
 
-// Groups that generate have one form of a block, whatever the others have.
-TEST_F(Generation, FidelityIsOfEncodersOnly) {
-  open("beams-4", {.fidelity = backbone::Fidelity::kThesis});
+// Decoders implement a block in one way, in either fusion mode.
+TEST_F(Generation, DecodersIgnoreTheFusionMode) {
+  open("beams-4", {.fusion_mode = backbone::FusionMode::kThesis});
   const auto cases = cases_of("beams-4");
   const request::Request& r = submit(cases[0].ids);
   run_all();
   expect_tokens(r, cases[0].tokens);
 }
 
-// Sequences of two tenants enter whenever they come and leave when they are done; each gets what it gets
-// alone.
-TEST_P(GenerationBothWays, StrangersComeAndGoBetweenSteps) {
+// Sequences of two tenants enter when they arrive and leave when they are done. Each gives the same
+// tokens as alone.
+TEST_P(GenerationBothWays, SequencesEnterAndLeaveBetweenSteps) {
   const auto first = cases_of("beams-4"), second = cases_of("beams-3-smaller");
   for (const uint32_t max_beams : {4u, 11u, 64u}) {
     SCOPED_TRACE(max_beams);
@@ -133,7 +134,8 @@ TEST_P(GenerationBothWays, StrangersComeAndGoBetweenSteps) {
   }
 }
 
-// 40 tokens of 4 beams are 12 blocks, the source up to 4: room for one, two and a few sequences at once.
+// 40 tokens of 4 beams take 12 blocks, the source up to 4. The sizes hold one, two or a few
+// sequences.
 TEST_P(GenerationBothWays, TooFewBlocksMakeSequencesWait) {
   const auto cases = cases_of("beams-4");
   const uint64_t block_bytes =
@@ -156,7 +158,7 @@ TEST_P(GenerationBothWays, TooFewBlocksMakeSequencesWait) {
   }
 }
 
-TEST_F(Generation, WhatCouldNeverFitIsRefusedByName) {
+TEST_F(Generation, RefusesSequencesLargerThanTheCache) {
   const uint64_t block_bytes =
       uint64_t{3} * 2 * backbone::Decoder::kBlockTokens * 36 * sizeof(float);
   open("beams-4", {.max_cache_bytes = 13 * block_bytes});
@@ -168,7 +170,7 @@ TEST_F(Generation, WhatCouldNeverFitIsRefusedByName) {
   EXPECT_NE(std::string(never.detail).find("K/V memory"), std::string::npos);
 }
 
-TEST_P(GenerationBothWays, EachRefusalIsItsOwn) {
+TEST_P(GenerationBothWays, RefusalsDoNotAffectOtherRequests) {
   open("beams-4");
   const auto good = cases_of("beams-4")[7];
   const request::Request& before = submit(good.ids);
@@ -196,7 +198,7 @@ TEST_P(GenerationBothWays, EachRefusalIsItsOwn) {
   expect_tokens(before, good.tokens);
 }
 
-TEST_P(GenerationBothWays, DeadlinesEndWhatWaitsAndWhatRuns) {
+TEST_P(GenerationBothWays, DeadlinesEndWaitingAndRunningSequences) {
   open("beams-4", {.max_beams = 4});
   deadline_ns_ = clock_.now_ns() + 1'000'000;
   const request::Request& runs = submit(cases_of("beams-4")[8].ids);
@@ -214,8 +216,9 @@ TEST_P(GenerationBothWays, DeadlinesEndWhatWaitsAndWhatRuns) {
   expect_tokens(patient, last.tokens);
 }
 
-// 40 steps of 10 ms a sequence, one at a time: what would wait longer than 2 s is refused at once.
-TEST_P(GenerationBothWays, WhatWouldWaitTooLongIsRefused) {
+// Sequences run one at a time and take 40 steps of 10 ms. Waits above 2 s are refused at
+// submission.
+TEST_P(GenerationBothWays, RefusesRequestsThatWouldWaitTooLong) {
   open("beams-4", {.max_beams = 4});
   const auto c = cases_of("beams-4")[7];
   ASSERT_EQ(c.tokens.size(), 39u);
@@ -237,8 +240,8 @@ TEST_P(GenerationBothWays, WhatWouldWaitTooLongIsRefused) {
   run_all();
 }
 
-// Requests that come together and find room are not refused because one alone took long.
-TEST_P(GenerationBothWays, WhatFindsRoomDoesNotWait) {
+// Requests that fit together are not refused because an earlier one took long.
+TEST_P(GenerationBothWays, AcceptsRequestsThatFit) {
   open("beams-4", {.max_beams = 64});
   const auto c = cases_of("beams-4")[7];
   submit(c.ids);
@@ -251,12 +254,12 @@ TEST_P(GenerationBothWays, WhatFindsRoomDoesNotWait) {
   for (const request::Request& r : requests_) EXPECT_EQ(r.status, StatusCode::kOk) << r.detail;
 }
 
-TEST_P(GenerationBothWays, AFailedDeviceRefusesEverything) {
+TEST_P(GenerationBothWays, AFailedDeviceFailsAllRequests) {
   auto plain = std::make_unique<testing::PlainDevice>();
   testing::PlainDevice& device = *plain;
   open("beams-4", {.max_beams = 4}, std::move(plain));
   for (int i = 0; i < 3; ++i) submit(cases_of("beams-4")[3].ids);
-  stream_clock_.holds = true;  // what runs apart does not run before it is to fail
+  stream_clock_.holds = true;  // the step must not run before the failure is set
   BatchFigures figures;
   executor_->step(*this, figures);
   device.state().fail_synchronize = true;
@@ -269,7 +272,7 @@ TEST_P(GenerationBothWays, AFailedDeviceRefusesEverything) {
   for (const request::Request& r : requests_) EXPECT_EQ(r.status, StatusCode::kDeviceFailed);
 }
 
-TEST_P(GenerationBothWays, WithoutMemoryAStepIsRefusedAndTheDeviceGoesOn) {
+TEST_P(GenerationBothWays, AStepWithoutMemoryIsRefusedAndTheDeviceRecovers) {
   auto plain = std::make_unique<testing::PlainDevice>();
   testing::PlainDevice& device = *plain;
   open("beams-4", {.max_beams = 4}, std::move(plain));
@@ -288,7 +291,7 @@ TEST_P(GenerationBothWays, WithoutMemoryAStepIsRefusedAndTheDeviceGoesOn) {
   expect_tokens(requests_[1], cases_of("beams-4")[3].tokens);
 }
 
-// Rows of a step are those of live beams alone: what has finished costs nothing.
+// A step has rows only for live beams: finished sequences cost nothing.
 TEST_F(Generation, FinishedSequencesLeaveTheStep) {
   open("beams-4");
   const auto cases = cases_of("beams-4");
@@ -296,12 +299,12 @@ TEST_F(Generation, FinishedSequencesLeaveTheStep) {
   while (completed_ < requests_.size()) {
     const uint32_t running = executor_->num_executing();
     const BatchFigures figures = step();
-    if (running == 0) continue;  // the first: sources, too
+    if (running == 0) continue;  // the first step also encodes sources
     EXPECT_EQ(figures.num_tokens, 4 * running);
   }
 }
 
-TEST_F(Generation, InBf16SequencesEnd) {
+TEST_F(Generation, Bf16SequencesEnd) {
   auto device = testing::open_tested_device("bf16");
   if (!device) GTEST_SKIP() << device.error().message;
   open("beams-4", {}, std::move(*device));

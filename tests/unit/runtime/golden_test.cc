@@ -1,5 +1,5 @@
-// Small models of Hugging Face transformers against what the library computed with them
-// (tests/reference/make_goldens.py), on the host device in every type it offers.
+// Results of small Hugging Face models compared with those of transformers
+// (tests/reference/make_goldens.py), on the tested device in every type it offers.
 #include "support/golden_model.h"
 
 namespace itif::runtime {
@@ -37,7 +37,7 @@ class Golden : public testing::GoldenModel {
     expect_close(answer.floats(), test_case.expected);
   }
 
-  // As many as fit in each.
+  // Each batch takes as many cases as fit.
   void run_in_batches(bool are_padded) {
     for (size_t first = 0; first < cases_.size();) {
       std::vector<Ask> asks;
@@ -76,7 +76,7 @@ TEST_P(Golden, OneByOne) {
 TEST_P(Golden, AllInBatches) {
   run_in_batches(false);
 }
-// As the planners of the papers lay batches out: every request as long as the longest.
+// Every request is padded to the longest, as the naive planner does.
 TEST_P(Golden, AllInPaddedBatches) {
   run_in_batches(true);
 }

@@ -1,5 +1,5 @@
-// Admission and release: what is refused and how it is said, slots and memory, and that neither
-// disturbs who is being served.
+// Admission and release of tenants: refusals and their messages, slots and memory. Neither disturbs
+// tenants that are being served.
 #include "runtime/group.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class GroupTest : public ::testing::Test {
  protected:
   GroupTest() : group_(Group::create(device_, testing::odd_spec(), kOptions).value()) {}
 
-  // Makes a tenant's directory, with a classifier, of this seed.
+  // Makes a model directory: a classifier with random weights of this seed.
   std::string make(const std::string& name, uint64_t seed,
                    const model::BackboneSpec& spec = testing::odd_spec()) {
     const std::string directory = files_.file(name);
@@ -64,7 +64,7 @@ TEST_F(GroupTest, OptionsAndFamiliesAreChecked) {
       "'model_type' must be one of albert, bert, distilbert, marian, roberta, vit, found \"gpt2\"");
 }
 
-TEST_F(GroupTest, AdmittedModelsSayWhatTheyAre) {
+TEST_F(GroupTest, AdmittedModelsReportTheirProperties) {
   std::vector<std::string> stages;
   double last = -1;
   const std::string directory = make("a", 1);
@@ -84,7 +84,7 @@ TEST_F(GroupTest, AdmittedModelsSayWhatTheyAre) {
   EXPECT_EQ(model->head.spec.labels, (std::vector<std::string>{"negative", "positive"}));
   ASSERT_NE(model->tokenizer, nullptr);
   EXPECT_EQ(group_->num_tenants(), 1u);
-  // The backbone's parameters, in f32 on this device, and the head.
+  // Parameters of the backbone, in f32 on this device, and of the head.
   const uint64_t h = 21, i = 37;
   const uint64_t layer = 4 * h * h + 4 * h + 2 * h * i + i + h + 4 * h;
   const uint64_t parameters = (131 + 41 + 2) * h + 2 * h + 2 * layer + h * h + h + 2 * h + 2;
@@ -96,7 +96,7 @@ TEST_F(GroupTest, AdmittedModelsSayWhatTheyAre) {
   EXPECT_EQ(group_->model(1000), nullptr);
 }
 
-TEST_F(GroupTest, SlotsAreReusedAndNothingIsLeftBehind) {
+TEST_F(GroupTest, SlotsAreReusedWithoutLeaks) {
   const size_t idle_buffers = device_.state().live_buffers;
   const std::string a = make("a", 1), b = make("b", 2), c = make("c", 3), d = make("d", 4);
   ASSERT_EQ(group_->admit(a, nullptr).value(), 0u);
@@ -130,7 +130,7 @@ TEST_F(GroupTest, DestructionFreesTenants) {
   EXPECT_EQ(device_.state().live_slots, 0u);
 }
 
-TEST_F(GroupTest, SmallerTablesFitAndTheirBoundsHold) {
+TEST_F(GroupTest, SmallerModelsFitAndKeepTheirOwnBounds) {
   model::BackboneSpec spec = testing::odd_spec();
   spec.vocab = 100;
   spec.max_positions = 17;
@@ -146,7 +146,7 @@ TEST_F(GroupTest, SmallerTablesFitAndTheirBoundsHold) {
   EXPECT_EQ(answers[2].status, wire::StatusCode::kTooLong);
 }
 
-// A change to a good directory, and what the refusal must say.
+// A change to a valid directory, and the expected refusal.
 struct Refusal {
   std::string name;
   void (*spoil)(const TempDirectory&, const std::string& folder);
@@ -240,7 +240,7 @@ const Refusal kRefusals[] = {
      [](const auto& f, const auto& d) { edit_tensor(f, d, "classifier.bias", "other", nullptr); },
      Code::kInvalidArgument,
      {"\"classifier.bias\"", "expected [2], found none"}},
-    {"labels that the tensor has not",
+    {"more labels than the tensor has",
      [](const auto& f, const auto& d) {
        edit_config(f, d, "id2label", {{"0", "a"}, {"1", "b"}, {"2", "c"}});
      },
@@ -261,7 +261,7 @@ const Refusal kRefusals[] = {
      {"ids up to 131", "131 word embeddings"}},
 };
 
-TEST_F(GroupTest, WithoutRoomForAllOfItNothingIsLoaded) {
+TEST_F(GroupTest, AModelLargerThanFreeMemoryIsNotLoaded) {
   const uint32_t first = group_->admit(make("good", 1), nullptr).value();
   const uint64_t bytes = group_->model(first)->weight_bytes;
   const size_t buffers = device_.state().live_buffers, slots = device_.state().live_slots;
@@ -279,7 +279,7 @@ TEST_F(GroupTest, WithoutRoomForAllOfItNothingIsLoaded) {
   EXPECT_TRUE(group_->admit(files_.file("good"), progress));
 }
 
-TEST_F(GroupTest, WhatDoesNotFitIsRefusedAndTheGroupIsUntouched) {
+TEST_F(GroupTest, RefusedModelsLeaveTheGroupUnchanged) {
   ASSERT_EQ(group_->admit(make("good", 1), nullptr).value(), 0u);
   const auto before = logits(0);
   const size_t buffers = device_.state().live_buffers, slots = device_.state().live_slots;
@@ -308,7 +308,7 @@ TEST_F(GroupTest, WhatDoesNotFitIsRefusedAndTheGroupIsUntouched) {
   EXPECT_EQ(group_->admit(files_.file("template"), nullptr).value(), 1u);
 }
 
-TEST_F(GroupTest, MemoryThatRunsOutAnywhereLeavesNothingBehind) {
+TEST_F(GroupTest, AFailedAllocationDuringAdmissionLeaksNothing) {
   ASSERT_TRUE(group_->admit(make("good", 1), nullptr));
   const auto before = logits(0);
   const std::string other = make("other", 2);
@@ -329,7 +329,7 @@ TEST_F(GroupTest, MemoryThatRunsOutAnywhereLeavesNothingBehind) {
   EXPECT_EQ(logits(0), before);
 }
 
-TEST_F(GroupTest, CreationFailsWhenMemoryDoes) {
+TEST_F(GroupTest, CreationFailsWithoutMemory) {
   for (int budget = 0; budget < 6; ++budget) {
     PlainDevice device;
     device.state().allocations_until_failure = budget;
@@ -339,9 +339,9 @@ TEST_F(GroupTest, CreationFailsWhenMemoryDoes) {
   }
 }
 
-// Control admits and releases while the executor serves somebody else: with -Dsanitize or a thread
-// sanitizer this also shows races.
-TEST_F(GroupTest, ServingGoesOnWhileTenantsComeAndGo) {
+// Control admits and releases one tenant while the executor serves another. With -Dsanitize or a
+// thread sanitizer this also finds races.
+TEST_F(GroupTest, ServingContinuesDuringAdmissionAndRelease) {
   ASSERT_EQ(group_->admit(make("steady", 1), nullptr).value(), 0u);
   const std::string guest = make("guest", 2);
   const auto before = logits(0);

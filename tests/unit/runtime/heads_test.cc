@@ -1,5 +1,5 @@
-// Heads that only some models have: several labels, regression, dense layers behind the pooling; and
-// what is computed on the host.
+// Heads that only some models have (several labels, regression, dense layers after the pooling),
+// and results that the host computes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -53,7 +53,7 @@ class Heads : public ::testing::Test {
   std::unique_ptr<device::Stream> stream_;
 };
 
-TEST_F(Heads, SeveralLabelsAreASigmoidEach) {
+TEST_F(Heads, MultiLabelHeadsApplyASigmoidPerLabel) {
   const std::string directory =
       make("m", mkmodel::HeadChoice::kClassification, {"urgent", "spam", "question"});
   edit_config("m", "problem_type", "multi_label_classification");
@@ -85,7 +85,7 @@ TEST(ResultRows, AreTokensLabelsOrOne) {
   EXPECT_EQ(result_rows(head, ResultKind::kPooled, 9), 1u);
 }
 
-TEST_F(Heads, SegmentsSayHowManyRowsTheirResultHas) {
+TEST_F(Heads, SegmentsReportResultRows) {
   const uint32_t slot =
       group_->admit(make("m", mkmodel::HeadChoice::kClassification, {"a", "b", "c"}), nullptr)
           .value();
@@ -102,7 +102,7 @@ TEST_F(Heads, RegressionAnswersANumberAndHasNoClasses) {
   EXPECT_EQ(ask(slot, ResultKind::kClasses).status, StatusCode::kUnsupportedKind);
 }
 
-TEST_F(Heads, DenseLayersStandBetweenPoolingAndUnitLength) {
+TEST_F(Heads, DenseLayersRunAfterPoolingAndBeforeNormalization) {
   const std::string directory = make("m", mkmodel::HeadChoice::kEmbedding);
   const std::string type = "sentence_transformers.models.";
   files_.write("m/modules.json", json({{{"path", ""}, {"type", type + "Transformer"}},
@@ -112,7 +112,7 @@ TEST_F(Heads, DenseLayersStandBetweenPoolingAndUnitLength) {
                                      .dump());
   files_.write("m/2_Dense/config.json", R"({"in_features":21,"out_features":2,"bias":true,
       "activation_function":"torch.nn.modules.activation.Tanh"})");
-  // Row 0 picks component 0, row 1 component 20; the bias tells them apart.
+  // Row 0 picks component 0, row 1 component 20. Their biases differ.
   std::vector<float> values(2 * 21 + 2);
   values[0] = 1;
   values[21 + 20] = 1;
@@ -128,7 +128,7 @@ TEST_F(Heads, DenseLayersStandBetweenPoolingAndUnitLength) {
   const auto mean = testing::ReferenceBert::mean(reference.hidden(kIds, {}), false);
   double x = std::tanh(mean[0] + 0.5), y = std::tanh(mean[20] - 0.25);
   const double length = std::hypot(x, y);
-  // Beside a tenant that pools alike but has no dense layer.
+  // Batched with a tenant that has the same pooling but no dense layer.
   const uint32_t other = group_->admit(make("n", mkmodel::HeadChoice::kEmbedding), nullptr).value();
   const auto answers = testing::run_batch(
       *group_, *stream_,
@@ -144,7 +144,7 @@ TEST_F(Heads, DenseLayersStandBetweenPoolingAndUnitLength) {
             1e-5);
 }
 
-TEST_F(Heads, BrokenWeightsHurtOnlyTheirTenant) {
+TEST_F(Heads, BrokenWeightsAffectOnlyTheirTenant) {
   const uint32_t good =
       group_->admit(make("good", mkmodel::HeadChoice::kClassification), nullptr).value();
   const std::vector<float> before = ask(good, ResultKind::kLogits).floats();
@@ -167,7 +167,7 @@ TEST_F(Heads, BrokenWeightsHurtOnlyTheirTenant) {
   EXPECT_TRUE(reader.ok());
 }
 
-TEST_F(Heads, ResultsLongerThanAMessageAreTooLong) {
+TEST_F(Heads, ResultsLongerThanAMessageAreRefused) {
   model::BackboneSpec spec = testing::odd_spec();
   spec.layers = 1;
   spec.hidden = spec.intermediate = 4;
@@ -189,7 +189,7 @@ TEST_F(Heads, ResultsLongerThanAMessageAreTooLong) {
   EXPECT_EQ(answer.detail, "the result would be longer than a response can be");
 }
 
-TEST(ResultBytes, SoftmaxSurvivesLargeAndBrokenLogits) {
+TEST(ResultBytes, SoftmaxHandlesLargeAndNonFiniteLogits) {
   std::vector<float> x = {1000, 1000, -1000};
   to_probabilities(x, Problem::kSingleLabel);
   EXPECT_FLOAT_EQ(x[0], 0.5f);
@@ -205,7 +205,7 @@ TEST(ResultBytes, SoftmaxSurvivesLargeAndBrokenLogits) {
   EXPECT_FLOAT_EQ(x[2], 1);
 }
 
-TEST(ResultBytes, ClassesComeBestFirstAndTiesByIndex) {
+TEST(ResultBytes, ClassesAreSortedByProbabilityThenIndex) {
   model::HeadSpec head;
   head.kind = model::HeadKind::kClassification;
   head.labels = {"a", "bb", "ccccc", ""};
@@ -220,7 +220,7 @@ TEST(ResultBytes, ClassesComeBestFirstAndTiesByIndex) {
   EXPECT_EQ(order, (std::vector<uint32_t>{3, 0, 2, 1}));
 }
 
-TEST(ResultBytes, UnitLength) {
+TEST(ResultBytes, NormalizeGivesUnitLength) {
   std::vector<float> x = {3, 4};
   normalize(x);
   EXPECT_FLOAT_EQ(x[0], 0.6f);

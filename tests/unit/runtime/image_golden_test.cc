@@ -1,5 +1,6 @@
-// Small image models of Hugging Face transformers against what the library computed with them, picture to
-// result (tests/reference/make_image_goldens.py): resize, rescale, normalise, patches, blocks, heads.
+// Results of small Hugging Face image models compared with those of transformers, from picture to
+// result (tests/reference/make_image_goldens.py): resize, rescale, normalise, patches, blocks,
+// heads.
 #include "support/golden_model.h"
 #include "support/image_requests.h"
 

@@ -1,4 +1,4 @@
-// Image tenants side by side, and images that are not what they should be.
+// Image tenants that share batches, and images that are malformed or unsupported.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -40,7 +40,8 @@ void write(const std::string& path, const std::string& text) {
   std::ofstream(path) << text;
 }
 
-// Tenant i's images are normalised with its own mean; the last tenant has no preprocessor_config.json.
+// Tenant i's images are normalised with its own mean; the last tenant has no
+// preprocessor_config.json.
 class Images : public ::testing::TestWithParam<std::string> {
  protected:
   static constexpr uint32_t kTenants = 4, kNoResize = 2, kF32Only = 3;
@@ -85,7 +86,7 @@ class Images : public ::testing::TestWithParam<std::string> {
   Random random_{9};
 };
 
-TEST_P(Images, BatchedWithOtherTenantsAsAlone) {
+TEST_P(Images, BatchedResultsEqualSingleResults) {
   struct Sent {
     uint32_t slot;
     std::vector<std::byte> payload;
@@ -102,7 +103,7 @@ TEST_P(Images, BatchedWithOtherTenantsAsAlone) {
   for (Sent& one : sent)
     one.batched = &requests_->submit(one.slot, PayloadKind::kImageU8, one.payload, hidden, 100);
   requests_->run();
-  EXPECT_GE(requests_->largest_batch, 7u);  // 17 rows each of 120
+  EXPECT_GE(requests_->largest_batch, 7u);  // 120 rows hold 7 images of 17 rows
   std::vector<std::vector<float>> results;
   for (const Sent& one : sent) {
     const request::Request& alone =
@@ -120,7 +121,7 @@ TEST_P(Images, BatchedWithOtherTenantsAsAlone) {
   EXPECT_GT(testing::max_difference(results[0], results[1]), 0.1);  // tenants differ
 }
 
-TEST_P(Images, WhatIsNotTheModelsImageGetsItsOwnStatus) {
+TEST_P(Images, EachWrongImageGetsItsStatus) {
   const auto u8 = [&](uint16_t h, uint16_t w, uint16_t c, int more = 0, uint16_t reserved = 0) {
     return image_payload({h, w, c, reserved},
                          random_pixels(random_, static_cast<size_t>(h * w * c + more)));
@@ -167,9 +168,9 @@ TEST_P(Images, WhatIsNotTheModelsImageGetsItsOwnStatus) {
   }
 }
 
-// Or a flood of large pictures would cost the others' batches more than its turns, and memory for as many
-// as wait.
-TEST_P(Images, AreResizedWhenItIsTheirTurn) {
+// Resizing on arrival would let a flood of large pictures delay other tenants' batches, and would
+// take memory for every queued picture.
+TEST_P(Images, AreResizedWhenTheirBatchIsChosen) {
   std::vector<const request::Request*> sent;
   for (int i = 0; i < 10; ++i)
     sent.push_back(&requests_->submit(
@@ -192,14 +193,14 @@ TEST_P(Images, AreRefusedByTextModels) {
   EXPECT_STREQ(r.detail, "the tenant's model takes token ids or text");
 }
 
-// What forward() itself checks: a caller's mistake must not read memory that is not there.
-TEST_P(Images, SegmentsThatDoNotAddUpTakeNoPartInABatch) {
+// forward() checks segments itself: a caller's mistake must not read out of bounds.
+TEST_P(Images, InconsistentSegmentsAreExcludedFromTheBatch) {
   const std::vector<std::byte> pixels = random_pixels(random_, 28 * 28 * 3);
   const BytePiece whole{pixels.data(), 28 * 28 * 3}, cut{pixels.data(), 28 * 28 * 3 - 1};
   const uint32_t id = 3;
   const kernels::IdPiece ids{reinterpret_cast<const std::byte*>(&id), 1, 0, 4};
-  std::array<Segment, 6> segments;
-  for (Segment& segment : segments) {
+  std::array<BatchRequest, 6> segments;
+  for (BatchRequest& segment : segments) {
     segment.slot = 1;
     segment.num_tokens = 17;
     segment.image.pieces = {&whole, 1};
@@ -221,7 +222,7 @@ TEST_P(Images, SegmentsThatDoNotAddUpTakeNoPartInABatch) {
   EXPECT_EQ(segments[3].status, StatusCode::kUnsupportedKind);
   EXPECT_EQ(segments[4].status, StatusCode::kUnsupportedKind);
   EXPECT_EQ(segments[5].status, StatusCode::kUnsupportedKind);
-  for (const Segment& segment : segments) std::free(segment.result.data);
+  for (const BatchRequest& segment : segments) std::free(segment.result.data);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Images, ::testing::Values("plain", "f32", "bf16"),

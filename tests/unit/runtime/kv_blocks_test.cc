@@ -1,5 +1,5 @@
-// The accounting of K/V blocks against one that counts holders naively.
-#include "runtime/kv_blocks.h"
+// The accounting of K/V blocks compared with a naive count of their holders.
+#include "runtime/generate/kv_blocks.h"
 
 #include <gtest/gtest.h>
 
@@ -16,8 +16,8 @@ TEST(KvBlocks, RandomUseAgreesWithCounting) {
     Random random(seed);
     const auto total = static_cast<uint32_t>(1 + random.below(12));
     KvBlocks blocks(total);
-    std::map<uint32_t, uint32_t> holders;  // those with one at least
-    std::vector<uint32_t> held;            // one entry a holder
+    std::map<uint32_t, uint32_t> holders;  // of blocks with at least one
+    std::vector<uint32_t> held;            // one entry per holder
     uint32_t reserved = 0;
     for (int i = 0; i < 400; ++i) {
       switch (random.below(5)) {
@@ -69,7 +69,7 @@ TEST(KvBlocks, RandomUseAgreesWithCounting) {
   }
 }
 
-TEST(KvBlocks, MoreThanReservedIsADefect) {
+TEST(KvBlocks, TakingMoreThanReservedAborts) {
   KvBlocks blocks(2);
   ASSERT_TRUE(blocks.reserve(1));
   blocks.take();

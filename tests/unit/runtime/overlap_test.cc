@@ -1,4 +1,4 @@
-// Two batches in flight on a stream that runs apart: each is answered as it is by itself.
+// Two batches in flight on an asynchronous stream give the same results as each batch alone.
 #include <gtest/gtest.h>
 
 #include "support/ask.h"
@@ -13,7 +13,8 @@ using testing::AskedBatch;
 using testing::SmallGroup;
 using wire::ResultKind;
 
-// Requests of every tenant and of every kind that its head gives, as `seed` would have them.
+// Requests to every tenant, for the result kinds of its head. `seed` determines lengths, ids and
+// padding.
 std::vector<Ask> all_kinds(uint32_t seed) {
   std::vector<Ask> asks;
   const auto add = [&](uint32_t slot, ResultKind kind) {
@@ -43,18 +44,18 @@ void expect_equal(const std::vector<Answer>& seen, const std::vector<Answer>& al
   }
 }
 
-class Overlap : public ::testing::TestWithParam<std::pair<const char*, backbone::Fidelity>> {};
+class Overlap : public ::testing::TestWithParam<std::pair<const char*, backbone::FusionMode>> {};
 
-TEST_P(Overlap, TwoBatchesInFlightAreAnsweredAsEachByItself) {
+TEST_P(Overlap, TwoBatchesInFlightEqualSingleBatches) {
   const auto device = testing::make_device(GetParam().first);
   ASSERT_TRUE(device);
   SmallGroup tenants(
       *device, testing::odd_spec(),
-      {.max_tokens = 200, .max_requests = 16, .max_tenants = 6, .fidelity = GetParam().second});
+      {.max_tokens = 200, .max_requests = 16, .max_tenants = 6, .fusion_mode = GetParam().second});
   Group& group = *tenants.group;
   const SystemClock clock;
   const auto apart =
-      device->make_stream(group.stream_limits(), {.runs_apart = true, .clock = &clock}).value();
+      device->make_stream(group.stream_limits(), {.is_async = true, .clock = &clock}).value();
 
   constexpr uint32_t kBatches = 7;
   std::vector<std::vector<Answer>> alone;
@@ -80,36 +81,36 @@ TEST_P(Overlap, TwoBatchesInFlightAreAnsweredAsEachByItself) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Overlap,
-                         ::testing::Values(std::pair("plain", backbone::Fidelity::kFused),
-                                           std::pair("plain", backbone::Fidelity::kThesis),
-                                           std::pair("f32", backbone::Fidelity::kFused),
-                                           std::pair("f32", backbone::Fidelity::kThesis)),
+                         ::testing::Values(std::pair("plain", backbone::FusionMode::kFused),
+                                           std::pair("plain", backbone::FusionMode::kThesis),
+                                           std::pair("f32", backbone::FusionMode::kFused),
+                                           std::pair("f32", backbone::FusionMode::kThesis)),
                          [](const auto& info) {
                            return std::string(info.param.first) +
-                                  (info.param.second == backbone::Fidelity::kFused ? "Fused"
-                                                                                   : "Thesis");
+                                  (info.param.second == backbone::FusionMode::kFused ? "Fused"
+                                                                                     : "Thesis");
                          });
 
-TEST(OverlapFault, EveryBatchInFlightIsToldOfIt) {
+TEST(OverlapFault, EveryBatchInFlightFails) {
   testing::PlainDevice device;
   SmallGroup tenants(device);
   Group& group = *tenants.group;
   const SystemClock clock;
   const auto apart =
-      device.make_stream(group.stream_limits(), {.runs_apart = true, .clock = &clock}).value();
+      device.make_stream(group.stream_limits(), {.is_async = true, .clock = &clock}).value();
   device.state().fail_synchronize = true;
   AskedBatch first(all_kinds(1)), second(all_kinds(2));
   AskedBatch* asked[] = {&first, &second};
   device::Stream::Event events[2];
-  for (uint32_t place = 0; place < 2; ++place) {
-    Batch batch = asked[place]->batch();
-    group.begin(*apart, batch, place);
-    events[place] = apart->record();
+  for (uint32_t flight_index = 0; flight_index < 2; ++flight_index) {
+    Batch batch = asked[flight_index]->batch();
+    group.begin(*apart, batch, flight_index);
+    events[flight_index] = apart->record();
   }
-  for (uint32_t place = 0; place < 2; ++place) {
-    Batch batch = asked[place]->batch();
-    EXPECT_FALSE(group.finish(batch, place, apart->wait(events[place]).status));
-    for (const Answer& answer : asked[place]->answers()) {
+  for (uint32_t flight_index = 0; flight_index < 2; ++flight_index) {
+    Batch batch = asked[flight_index]->batch();
+    EXPECT_FALSE(group.finish(batch, flight_index, apart->wait(events[flight_index]).status));
+    for (const Answer& answer : asked[flight_index]->answers()) {
       EXPECT_EQ(answer.status, wire::StatusCode::kDeviceFailed);
       EXPECT_TRUE(answer.bytes.empty());
     }

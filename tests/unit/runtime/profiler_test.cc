@@ -1,5 +1,5 @@
-// The profiler on the host device: what it measures, and how it ends.
-#include "runtime/profiler.h"
+// The profiler on the host device: its measurements and its results.
+#include "runtime/cost/profiler.h"
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ class ProfilerTest : public ::testing::Test {
   SystemClock clock_;
 };
 
-TEST_F(ProfilerTest, MeasuresTablesThatPlannersTake) {
+TEST_F(ProfilerTest, MeasuresTablesThatPlannersAccept) {
   Profiler profiler(*device_, clock_, kGemms, "tiny",
                     {.max_rows = 100, .max_length = 40, .max_requests = 20, .max_tenants = 5});
   double progress = 0;
@@ -47,18 +47,19 @@ TEST_F(ProfilerTest, MeasuresTablesThatPlannersTake) {
   ASSERT_EQ(tables->shared_gemms.size(), 2u);
   EXPECT_EQ(tables->shared_gemms[0].n, 64u);
   EXPECT_EQ(tables->shared_gemms[1].k, 64u);
-  // 64 · 32 rows were not measured, but they cost no less than what was.
+  // 64 · 32 rows exceed max_rows: their cost is scaled up from measured points.
   EXPECT_GE(tables->gemm_ns.back(), tables->gemm_ns.front() * 8);
 }
 
-// A clock on which a GEMM takes 100 ns, at once 40, and at once of the second shape 700.
+// A clock on which a sequential GEMM takes 100 ns. A concurrent one takes 40 ns, or 700 ns if it
+// has the second shape.
 class GemmClock final : public Clock {
  public:
   explicit GemmClock(const testing::PlainDeviceState& state) : state_(state) {}
   uint64_t now_ns() const noexcept override {
     uint64_t ns = 1;
     for (const kernels::ShapeMode& gemm : state_.gemms)
-      ns += gemm.mode == kernels::GemmMode::kInTurn ? 100 : gemm.n == 64 ? 40 : 700;
+      ns += gemm.mode == kernels::GemmMode::kSequential ? 100 : gemm.n == 64 ? 40 : 700;
     return ns;
   }
   uint64_t unix_ns() const noexcept override { return now_ns(); }
@@ -67,7 +68,7 @@ class GemmClock final : public Clock {
   const testing::PlainDeviceState& state_;
 };
 
-TEST_F(ProfilerTest, MeasuresBothWaysToShareAndPlansByTheCheaper) {
+TEST_F(ProfilerTest, MeasuresBothGemmModesAndTabulatesTheCheaper) {
   testing::PlainDevice device(2);
   const auto stream = device.make_stream({}).value();
   const GemmClock clock(device.state());
@@ -80,15 +81,15 @@ TEST_F(ProfilerTest, MeasuresBothWaysToShareAndPlansByTheCheaper) {
   ASSERT_TRUE(tables) << tables.error().message;
   EXPECT_EQ(tables->gemm_ns, std::vector<double>{600});
   EXPECT_EQ(tables->batched_gemm_ns, std::vector<double>{3 * 40 + 100 + 2 * 40});
-  ASSERT_EQ(tables->shared_gemms.size(), 2u);  // a shape once
+  ASSERT_EQ(tables->shared_gemms.size(), 2u);  // each shape once
   EXPECT_EQ(tables->range_rows, (std::vector<uint32_t>{8, 16}));
   EXPECT_EQ(tables->shared_gemms[0].in_turn_ns, (std::vector<double>{100, 100}));
   EXPECT_EQ(tables->shared_gemms[0].at_once_ns, (std::vector<double>{40, 40}));
   EXPECT_EQ(tables->shared_gemms[1].at_once_ns, (std::vector<double>{700, 700}));
 }
 
-// A device that says what its work took knows better than who waits for it.
-TEST_F(ProfilerTest, TakesADevicesOwnTimes) {
+// A time that the device measures is more exact than the time that the host waits.
+TEST_F(ProfilerTest, PrefersTheDevicesOwnTimes) {
   class Saying final : public testing::NullStream {
    public:
     Completion wait(Event) override { return {.status = {}, .device_ns = ns += 1000}; }
@@ -100,11 +101,11 @@ TEST_F(ProfilerTest, TakesADevicesOwnTimes) {
   }
   const auto tables = profiler.finish();
   ASSERT_TRUE(tables) << tables.error().message;
-  EXPECT_EQ(tables->gemm_ns, std::vector<double>{2000}) << "the first but the warm-up";
+  EXPECT_EQ(tables->gemm_ns, std::vector<double>{2000}) << "the first sample after the warm-up";
 }
 
-// Two tenants' weights are always measured, more as far as they may take memory.
-TEST_F(ProfilerTest, TenantsBeyondTheMemoryForWeightsAreInProportion) {
+// Two tenants are always measured. More are measured only while their weights fit max_weight_bytes.
+TEST_F(ProfilerTest, ScalesCostsBeyondTheWeightMemoryLimit) {
   testing::PlainDevice device(2);
   const auto stream = device.make_stream({}).value();
   const GemmClock clock(device.state());
@@ -126,9 +127,9 @@ TEST_F(ProfilerTest, TenantsBeyondTheMemoryForWeightsAreInProportion) {
   EXPECT_EQ(tables->batched_gemm_ns, (std::vector<double>{140, 180}));
 }
 
-// A tenant has a few rows in a decoder's step, and no planner. The projection onto the vocabulary is in f32
-// and prepared for the step's rows alone.
-TEST_F(ProfilerTest, AStepsGemmsAreMeasuredFromOneRowOn) {
+// In a decoder's step a tenant has few rows, and no planner is used. The vocabulary projection
+// outputs f32 and is prepared for the step's rows only.
+TEST_F(ProfilerTest, MeasuresStepGemmsFromOneRow) {
   Profiler profiler(*device_, clock_,
                     {{{.n = 32, .k = 32}, 2},
                      {.shape = {.n = 48, .k = 32}, .times = 2},
@@ -137,7 +138,7 @@ TEST_F(ProfilerTest, AStepsGemmsAreMeasuredFromOneRowOn) {
                     "tiny", {.max_rows = 64, .max_step_rows = 20, .max_tenants = 5, .samples = 1});
   size_t steps = 1;
   while (profiler.step(*stream_)) ++steps;
-  EXPECT_EQ(steps, (3u + 3u) + (2u + 1u) + (2u + 2u));  // of 2 and of 4 tenants, by shape
+  EXPECT_EQ(steps, (3u + 3u) + (2u + 1u) + (2u + 2u));  // for 2 and for 4 tenants, per shape
   EXPECT_EQ(profiler.progress(), 1);
   const auto tables = profiler.finish();
   ASSERT_TRUE(tables) << tables.error().message;
@@ -146,18 +147,19 @@ TEST_F(ProfilerTest, AStepsGemmsAreMeasuredFromOneRowOn) {
   EXPECT_EQ(tables->range_rows, (std::vector<uint32_t>{1, 4, 8, 16, 32}));
   ASSERT_EQ(tables->shared_gemms.size(), 3u);
   EXPECT_EQ(tables->shared_gemms[2].n, 300u);
-  // Of a pass's shape fewer rows than eight cost as much, more than were measured in proportion.
+  // A pass's shape costs the same below eight rows. Beyond the measured rows, costs are
+  // proportional.
   const std::vector<double>& of_pass = tables->shared_gemms[1].in_turn_ns;
   EXPECT_EQ(of_pass[0], of_pass[2]);
   const std::vector<double>& of_step = tables->shared_gemms[2].in_turn_ns;
   EXPECT_EQ(of_step[3], 4 * of_step[1]);
   const auto planner = plan::make_planner("itif", {.tables = &*tables});
   ASSERT_FALSE(planner);
-  EXPECT_NE(planner.error().message.find("of a decoder"), std::string::npos);
+  EXPECT_NE(planner.error().message.find("a decoder's tables"), std::string::npos);
   EXPECT_TRUE(plan::make_planner("packed", {.tables = &*tables}));
 }
 
-TEST_F(ProfilerTest, ADecoderOfOneTenantHasNothingToChoose) {
+TEST_F(ProfilerTest, ADecoderOfOneTenantNeedsNoMeasurement) {
   Profiler profiler(*device_, clock_, {{.shape = {.n = 32, .k = 32}, .in_step = true}}, "tiny",
                     {.max_step_rows = 8, .max_tenants = 1});
   EXPECT_FALSE(profiler.step(*stream_));
@@ -178,7 +180,7 @@ TEST_F(ProfilerTest, OneTenantHasNoBatchedGemms) {
   EXPECT_TRUE(tables->shared_gemms.empty());
 }
 
-TEST_F(ProfilerTest, SaysWhatTheDeviceCouldNotDo) {
+TEST_F(ProfilerTest, ReportsTheDevicesError) {
   auto small =
       device::open_device({.kind = "host", .num_threads = 1, .memory_limit_bytes = 1 << 16});
   ASSERT_TRUE(small);

@@ -12,7 +12,7 @@ constexpr uint64_t cost_ns(uint32_t tokens) {
   return 2 * kMs + tokens * 100'000;  // 2 ms and 0.1 ms a token
 }
 
-// A flood fills every batch to its bound.
+// Runs batches that are filled to the bound, as in a flood. Returns the last bound.
 uint32_t settle(BatchBound& bound, uint64_t slo_ns, int batches = 200) {
   uint32_t tokens = 0;
   for (int i = 0; i < batches; ++i) {
@@ -35,14 +35,14 @@ TEST(BatchBound, SettlesWhereTwoBatchesFitTheObjective) {
   EXPECT_LE(most, 155u);
 }
 
-TEST(BatchBound, WithoutAnObjectiveOnlyTheGroupsOwn) {
+TEST(BatchBound, WithoutAnObjectiveOnlyTheGroupsBoundApplies) {
   BatchBound bound(1024);
   settle(bound, 10 * kMs);
   EXPECT_LT(bound.tokens(10 * kMs), 100u);
   EXPECT_EQ(bound.tokens(0), 1024u);
 }
 
-TEST(BatchBound, AnObjectiveThatCannotBeKeptLetsOneRequestThrough) {
+TEST(BatchBound, AnImpossibleObjectiveAllowsOneRequest) {
   BatchBound bound(1024);
   EXPECT_EQ(settle(bound, kMs), 1u);
 }
@@ -53,8 +53,8 @@ TEST(BatchBound, RecoversWhenBatchesGetFaster) {
   EXPECT_GT(settle(bound, 400 * kMs, 400), 900u);
 }
 
-// Batches that end for want of requests say nothing of what would fit.
-TEST(BatchBound, IdleTimesDoNotRaiseIt) {
+// Batches that are small for lack of requests do not show what would fit.
+TEST(BatchBound, SmallBatchesDoNotRaiseTheBound) {
   BatchBound bound(1024);
   const uint32_t settled = settle(bound, 40 * kMs);
   for (int i = 0; i < 1000; ++i) bound.ran(8, cost_ns(8), 40 * kMs);

@@ -38,7 +38,7 @@ TEST(GroupQueue, OneTenantCannotFillIt) {
   EXPECT_TRUE(queue.push(&r[3]));
 }
 
-// Greedy tenants, however many, leave as much free as each of them has.
+// Any number of greedy tenants leaves as much room free as each of them takes.
 TEST(GroupQueue, ManyGreedyTenantsLeaveRoomForAnother) {
   constexpr uint32_t kSlots = 8, kRequests = 64;
   for (uint32_t greedy = 1; greedy < kSlots; ++greedy) {

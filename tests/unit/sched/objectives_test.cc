@@ -1,4 +1,4 @@
-// What tenants are owed, by what they have set and by what all have sent of late.
+// Latency objectives of tenants: those that are set, and those implied by recent traffic.
 #include "sched/objectives.h"
 
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 namespace itif::sched {
 namespace {
 
-constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kSecond = 1000 * kMs;
+constexpr uint64_t kObjectiveMs = 1'000'000;
+constexpr uint64_t kSecond = 1000 * kObjectiveMs;
 
 class ObjectivesTest : public testing::Test {
  protected:
@@ -19,17 +19,17 @@ class ObjectivesTest : public testing::Test {
     r.num_tokens = 10;
     r.slo_ns = slo_ns;
     r.weight = slot == 2 ? 8 : 1;
-    EXPECT_TRUE(queue.push(&r, now_ns, kMs));
+    EXPECT_TRUE(queue.push(&r, now_ns, kObjectiveMs));
   }
-  // Ten seconds of turns of 1 ms, at which so many requests of each are found waiting, and served; of
-  // slot 0 only every `period` turns.
+  // Runs 10 s in turns of 1 ms. In each turn waiting[slot] requests are queued and then served.
+  // Slot 0 sends only every `period` turns.
   Objectives traffic(std::initializer_list<uint32_t> waiting, uint64_t period = 1,
                      uint64_t slo_of_first_ns = 0, bool isolate = true) {
     Objectives objectives;
-    for (uint64_t end_ns = now_ns + 10 * kSecond; now_ns < end_ns; now_ns += kMs) {
+    for (uint64_t end_ns = now_ns + 10 * kSecond; now_ns < end_ns; now_ns += kObjectiveMs) {
       uint32_t slot = 0;
       for (const uint32_t count : waiting) {
-        for (uint32_t i = 0; i < count && (slot != 0 || now_ns / kMs % period == 0); ++i)
+        for (uint32_t i = 0; i < count && (slot != 0 || now_ns / kObjectiveMs % period == 0); ++i)
           push(slot, now_ns, slot == 0 ? slo_of_first_ns : 0);
         ++slot;
       }
@@ -40,12 +40,12 @@ class ObjectivesTest : public testing::Test {
   }
   uint64_t owed(uint32_t slot) { return queue.lane(slot).objective_ns; }
 
-  uint64_t now_ns = kMs;
+  uint64_t now_ns = kObjectiveMs;
   std::deque<request::Request> requests;
   GroupQueue queue{{.max_requests = 1000, .max_tenant_requests = 1000, .max_slots = 4}};
 };
 
-TEST_F(ObjectivesTest, TheTightestOfThoseWhoSend) {
+TEST_F(ObjectivesTest, ReturnsTheTightestActiveObjective) {
   EXPECT_EQ(set_objectives(queue, 0, true).slo_ns, 0u);
   push(3, 1);
   EXPECT_EQ(set_objectives(queue, 1, false).slo_ns, 0u);
@@ -55,44 +55,44 @@ TEST_F(ObjectivesTest, TheTightestOfThoseWhoSend) {
   EXPECT_EQ(owed(1), 50u);
   EXPECT_EQ(owed(2), 20u);
   EXPECT_EQ(owed(3), 0u);
-  queue.pop(2);  // remembered: its next may come while a batch runs
+  queue.pop(2);  // still counts: its next request may arrive while a batch runs
   EXPECT_EQ(set_objectives(queue, 9 * kSecond, false).slo_ns, 20u);
   EXPECT_EQ(set_objectives(queue, 10 * kSecond + 5, false).slo_ns, 50u);
   EXPECT_EQ(owed(2), 0u);
 }
 
-TEST_F(ObjectivesTest, WhoSendsLittleAmongAFloodIsOwedFourTimesItsOwnTime) {
+TEST_F(ObjectivesTest, ALightTenantAmongAFloodGetsFourTimesItsOwnTime) {
   const Objectives objectives = traffic({1, 20}, 50);
   EXPECT_EQ(objectives.slo_ns, 0u);
   EXPECT_EQ(objectives.batch_ns, 1'600'000u);
-  EXPECT_EQ(owed(0), 4 * kMs);
-  EXPECT_EQ(owed(1), 0u) << "who floods is owed nothing";
+  EXPECT_EQ(owed(0), 4 * kObjectiveMs);
+  EXPECT_EQ(owed(1), 0u) << "a flooding tenant gets no objective";
 }
 
-TEST_F(ObjectivesTest, FirstComeFirstServedNobodyIs) {
+TEST_F(ObjectivesTest, WithoutIsolationNoObjectiveIsImplied) {
   EXPECT_EQ(traffic({1, 20}, 50, 0, false).batch_ns, 0u);
   EXPECT_EQ(owed(0), 0u);
 }
 
-TEST_F(ObjectivesTest, AmongTheirLikeNobodyIs) {
+TEST_F(ObjectivesTest, SimilarLoadsImplyNoObjective) {
   EXPECT_EQ(traffic({4, 4, 32, 2}).batch_ns, 0u);
 }
 
-TEST_F(ObjectivesTest, AloneNobodyIs) {
+TEST_F(ObjectivesTest, ALoneTenantImpliesNoObjective) {
   EXPECT_EQ(traffic({30}).batch_ns, 0u);
 }
 
-// The third weighs 8 of 10: what it sends is its share, and the others send no less than theirs.
-TEST_F(ObjectivesTest, AHeavyTenantMaySendMore) {
+// Slot 2 weighs 8 of 10, so 8 of 10 requests are its share. The others send their shares, too.
+TEST_F(ObjectivesTest, ATenantMaySendInProportionToItsWeight) {
   EXPECT_EQ(traffic({1, 1, 8}).batch_ns, 0u);
   EXPECT_EQ(traffic({1, 8, 8}, 10).batch_ns, 1'600'000u);
 }
 
-TEST_F(ObjectivesTest, WhatATenantHasSetStands) {
-  const Objectives objectives = traffic({1, 20}, 50, 700 * kMs);
-  EXPECT_EQ(objectives.slo_ns, 700 * kMs);
+TEST_F(ObjectivesTest, AConfiguredObjectiveIsKept) {
+  const Objectives objectives = traffic({1, 20}, 50, 700 * kObjectiveMs);
+  EXPECT_EQ(objectives.slo_ns, 700 * kObjectiveMs);
   EXPECT_EQ(objectives.batch_ns, 0u);
-  EXPECT_EQ(owed(0), 700 * kMs);
+  EXPECT_EQ(owed(0), 700 * kObjectiveMs);
 }
 
 TEST_F(ObjectivesTest, AFloodThatEndsIsForgotten) {

@@ -51,7 +51,7 @@ TEST_P(Schedulers, EveryRequestLeavesOnceWithinTheLimits) {
 
 INSTANTIATE_TEST_SUITE_P(All, Schedulers, testing::Values("fair", "fcfs"));
 
-// A bound that has been lowered below what one request takes still lets it through, alone.
+// A request larger than a lowered token limit still runs, alone.
 TEST_P(Schedulers, ARequestLargerThanTheLimitRunsAlone) {
   auto scheduler = make_scheduler(GetParam()).value();
   GroupQueue queue({});
@@ -74,7 +74,7 @@ TEST(Scheduler, UnknownNameListsTheNames) {
   EXPECT_NE(result.error().message.find("fair, fcfs"), std::string::npos);
 }
 
-TEST(Fcfs, LeavesInOrderOfArrival) {
+TEST(Fcfs, TakesRequestsInArrivalOrder) {
   auto scheduler = make_scheduler("fcfs").value();
   GroupQueue queue({});
   request::Request r[4];
@@ -91,8 +91,8 @@ TEST(Fcfs, LeavesInOrderOfArrival) {
   EXPECT_EQ(batch, (std::vector<request::Request*>{&r[0], &r[1], &r[2], &r[3]}));
 }
 
-// A backlogged tenant gets tokens in proportion to its weight, and one that floods takes nothing from
-// one that does not.
+// Backlogged tenants get tokens in proportion to their weights. A flood takes nothing from the
+// others.
 TEST(Fair, BackloggedTenantsShareTokensByWeight) {
   auto scheduler = make_scheduler("fair").value();
   GroupQueue queue({.max_requests = 100'000, .max_tenant_requests = 100'000, .max_slots = 3});
@@ -118,11 +118,11 @@ TEST(Fair, BackloggedTenantsShareTokensByWeight) {
   EXPECT_NEAR(tokens[2] / tokens[0], 3, 0.15);
 }
 
-// Tokens that each of two backlogged tenants got in `batches` batches.
 struct Shares {
   double tokens[2] = {};
-  uint64_t longest_gap[2] = {};  // batches without the tenant
+  uint64_t longest_gap[2] = {};  // most batches in a row without the tenant
 };
+// Runs `batches` batches of two backlogged tenants.
 Shares share(uint32_t weight0, uint32_t tokens0, uint32_t weight1, uint32_t tokens1,
              const BatchLimits& limits, int batches) {
   auto scheduler = make_scheduler("fair").value();
@@ -154,27 +154,29 @@ Shares share(uint32_t weight0, uint32_t tokens0, uint32_t weight1, uint32_t toke
   return shares;
 }
 
-// A turn of 64 tokens a unit of weight was 62 whole batches of the heavy one's.
-TEST(Fair, AHeavyTenantDoesNotKeepOthersOutForManyBatches) {
+// Regression: with turns of 64 tokens per unit of weight, the heavy tenant filled 62 batches in a
+// row.
+TEST(Fair, AHeavyTenantDoesNotStarveOthers) {
   const Shares shares = share(1000, 64, 1, 64, {.max_tokens = 1024, .max_requests = 256}, 400);
   EXPECT_LE(shares.longest_gap[1], 6u);
   EXPECT_GT(shares.tokens[0], 40 * shares.tokens[1]);
 }
 
-TEST(Fair, WeightsHoldWhereTheNumberOfRequestsBinds) {
+TEST(Fair, WeightsHoldAtTheRequestLimit) {
   const Shares shares = share(3, 1, 1, 1, {.max_tokens = 4096, .max_requests = 64}, 300);
   EXPECT_NEAR(shares.tokens[0] / shares.tokens[1], 3, 0.2);
   EXPECT_LE(shares.longest_gap[1], 2u);
 }
 
-// Credit of turns that ended by max_requests grew without end and was spent at once later.
+// Regression: credit of turns that ended at max_requests grew without bound and was later spent in
+// one go.
 TEST(Fair, EqualWeightsMixInEveryBatch) {
   const Shares shares = share(1, 1, 1, 200, {.max_tokens = 2048, .max_requests = 64}, 200);
   EXPECT_LE(shares.longest_gap[0], 1u);
   EXPECT_LE(shares.longest_gap[1], 1u);
 }
 
-TEST(Fair, AFloodDoesNotDelayAnotherTenantsOnlyRequest) {
+TEST(Fair, AFloodDoesNotDelayALoneRequest) {
   auto scheduler = make_scheduler("fair").value();
   GroupQueue queue({.max_requests = 4096, .max_tenant_requests = 4000, .max_slots = 2});
   std::deque<request::Request> flood(4000);

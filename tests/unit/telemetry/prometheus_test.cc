@@ -10,7 +10,7 @@
 namespace itif::telemetry {
 namespace {
 
-// The body of GET `path` from 127.0.0.1:`port`, head included.
+// Returns the response to GET `path` from 127.0.0.1:`port`, headers included.
 std::string get(int port, const std::string& path) {
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -32,7 +32,7 @@ std::string get(int port, const std::string& path) {
 #define EXPECT_CONTAINS(text, part) \
   EXPECT_NE((text).find(part), std::string::npos) << "text: " << (text)
 
-TEST(Prometheus, ServesWhatTheCollectorGives) {
+TEST(Prometheus, ServesTheCollectorsMetrics) {
   const auto endpoint = PrometheusEndpoint::start("127.0.0.1:0", [] {
     auto dropped = counter_family("itif_dropped_total", "Datagrams dropped.");
     add_sample(dropped, {{"reason", "bad_tag"}, {"worker", "0"}}, 3);
@@ -54,14 +54,14 @@ TEST(Prometheus, ServesWhatTheCollectorGives) {
   EXPECT_CONTAINS(text, "itif_stage_seconds{stage=\"queue\",quantile=\"0.99\"} 0.002");
 }
 
-TEST(Prometheus, AThrowingCollectorIsAnEmptyScrapeNotACrash) {
+TEST(Prometheus, ThrowingCollectorGivesAnEmptyScrape) {
   const auto endpoint = PrometheusEndpoint::start(
       "127.0.0.1:0", []() -> Families { throw std::runtime_error("no figures"); });
   ASSERT_TRUE(endpoint);
   EXPECT_CONTAINS(get((*endpoint)->port(), "/metrics"), "200 OK");
 }
 
-TEST(Prometheus, ABusyAddressIsOneLineThatNamesIt) {
+TEST(Prometheus, ErrorForABusyAddressNamesIt) {
   const auto first = PrometheusEndpoint::start("127.0.0.1:0", [] { return Families{}; });
   ASSERT_TRUE(first);
   const std::string address = "127.0.0.1:" + std::to_string((*first)->port());
@@ -72,7 +72,7 @@ TEST(Prometheus, ABusyAddressIsOneLineThatNamesIt) {
   EXPECT_EQ(second.error().message.find('\n'), std::string::npos);
 }
 
-TEST(Prometheus, AnAddressWithoutPortIsRefused) {
+TEST(Prometheus, AddressWithoutPortIsRefused) {
   const auto endpoint = PrometheusEndpoint::start("localhost", [] { return Families{}; });
   ASSERT_FALSE(endpoint);
   EXPECT_EQ(endpoint.error().code, Code::kInvalidArgument);

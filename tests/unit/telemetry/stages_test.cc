@@ -16,7 +16,7 @@ Histogram read(const StageHistograms& stages, Stage stage) {
   return set[static_cast<size_t>(stage)];
 }
 
-TEST(Stages, ReadersSeeWhatWasPublished) {
+TEST(Stages, ReadersSeePublishedValues) {
   StageHistograms stages;
   stages.record(Stage::kQueue, 5);
   stages.publish();
@@ -42,7 +42,7 @@ TEST(Stages, MergingAddsSeveralOwners) {
   EXPECT_EQ(set[static_cast<size_t>(Stage::kTotal)].count(), 0u);
 }
 
-// Each snapshot is whole: its count is what its sum says, however owner and readers interleave.
+// Each snapshot is consistent: count and sum agree for any interleaving of owner and readers.
 TEST(Stages, ReadersSeeWholeSnapshotsWhileTheOwnerRecords) {
   StageHistograms stages;
   std::atomic<int> reads{0};

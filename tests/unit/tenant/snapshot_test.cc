@@ -1,4 +1,4 @@
-// The tenants' table, and the cell that replaces it under readers.
+// The snapshot of the tenants, and the cell that replaces it while readers use it.
 #include "tenant/snapshot.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace itif::tenant {
 namespace {
 
-// A snapshot whose every tenant says which generation it is of.
+// A snapshot whose tenants all carry its generation.
 std::unique_ptr<const Snapshot> snapshot(uint64_t generation, uint32_t num_tenants = 3) {
   std::vector<Tenant> tenants(num_tenants);
   for (uint32_t i = 0; i < num_tenants; ++i) {
@@ -24,7 +24,7 @@ TEST(Snapshot, FindsEveryTenantAndNoOther) {
   std::vector<Tenant> tenants;
   for (uint32_t i = 0; i < kMaxTenants; ++i) {
     Tenant& t = tenants.emplace_back();
-    t.id = i * 64 + 1;  // ids of a long life, far apart
+    t.id = i * 64 + 1;  // sparse ids, as after years of use
     t.index = i;
   }
   const Snapshot all(std::move(tenants), 1);
@@ -38,7 +38,7 @@ TEST(Snapshot, FindsEveryTenantAndNoOther) {
   EXPECT_EQ(Snapshot({}).find(0), nullptr);
 }
 
-TEST(SnapshotCell, FreesWhatNoReaderHolds) {
+TEST(SnapshotCell, FreesSnapshotsWithoutReaders) {
   SnapshotCell cell;
   const auto lease = std::make_shared<Lease>();
   std::vector<Tenant> tenants(1);
@@ -63,12 +63,13 @@ TEST(SnapshotCell, AnIdleReaderHoldsNothing) {
   EXPECT_FALSE(cell.readers_passed(2));
   cell.go_idle(0);
   EXPECT_TRUE(cell.readers_passed(2));
-  EXPECT_EQ(cell.acquire(0).generation(), 2u) << "and comes back to the newest";
+  EXPECT_EQ(cell.acquire(0).generation(), 2u) << "it resumes with the newest";
 }
 
-// Readers come, look and go as fast as they can while snapshots are replaced. What a reader holds must
-// stay whole: under sanitizers a snapshot freed too early is an error, without them a mixed one.
-TEST(SnapshotCell, WhatAReaderHoldsStaysWhole) {
+// Readers acquire snapshots and go idle in a loop while snapshots are replaced. A held snapshot
+// must stay intact. If it is freed too early, sanitizers report it; without them its generations
+// differ.
+TEST(SnapshotCell, AHeldSnapshotStaysIntact) {
   SnapshotCell cell;
   cell.publish(snapshot(1));
   std::atomic<bool> stop{false};
@@ -79,7 +80,7 @@ TEST(SnapshotCell, WhatAReaderHoldsStaysWhole) {
       uint64_t last = 0;
       for (uint64_t turn = 0; !stop.load(); ++turn) {
         const Snapshot& s = cell.acquire(r);
-        if (s.generation() < last) ++wrong;  // never back
+        if (s.generation() < last) ++wrong;  // generations only grow
         last = s.generation();
         for (const Tenant& t : s.tenants())
           if (t.slo_ns != s.generation() || t.name != std::to_string(s.generation())) ++wrong;

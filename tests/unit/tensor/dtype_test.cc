@@ -1,4 +1,5 @@
-// Conversions between floating types, against the compiler's own (f16) and against the definition (bf16).
+// Conversions between floating types, compared with the compiler's (f16) and with the definition
+// (bf16).
 #include "tensor/dtype.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ void expect_same(float value) {
     EXPECT_EQ(got, expected) << value;
 }
 
-TEST(DType, EveryF16IsAnF32AndComesBack) {
+TEST(DType, EveryF16RoundTripsThroughF32) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const auto half = static_cast<uint16_t>(bits);
     const float value = f16_to_f32(half);
@@ -36,7 +37,7 @@ TEST(DType, EveryF16IsAnF32AndComesBack) {
   }
 }
 
-// Halfway between two neighbours, and a little to either side, where rounding is decided.
+// Values halfway between two neighbours and slightly to either side, where rounding decides.
 TEST(DType, F32RoundsToTheNearestF16) {
   for (uint32_t bits = 0; bits < 0x7C00; ++bits) {
     const float low = f16_to_f32(static_cast<uint16_t>(bits));

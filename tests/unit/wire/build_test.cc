@@ -1,5 +1,5 @@
-// Building: what the builder refuses, what it fills in, how answers are addressed; and that damaged
-// datagrams, whatever the damage, only ever end in a verdict.
+// The builder: refusals, filled-in fields, reply headers. The parser must survive any damaged
+// datagram.
 #include <gtest/gtest.h>
 
 #include "base/random.h"
@@ -13,7 +13,7 @@ using test::encode;
 using test::pattern;
 using test::sample_header;
 
-TEST(Build, RefusesWhatDoesNotFit) {
+TEST(Build, RefusesOversizedPayloadsAndSmallBuffers) {
   const Bytes payload = pattern(100);
   const Header header = sample_header(Type::kRequest, Auth::kHeader, 100);
   Bytes out(166);
@@ -25,7 +25,7 @@ TEST(Build, RefusesWhatDoesNotFit) {
   EXPECT_EQ(build(header, pattern(65'600), test::test_key(), large), 0u);
 }
 
-TEST(Build, WritesNothingBehindTheDatagram) {
+TEST(Build, WritesNothingPastTheDatagram) {
   Bytes out(100, std::byte{0xaa});
   ASSERT_EQ(build(sample_header(Type::kAck, Auth::kNone, 0), {}, test::test_key(), out), 50u);
   for (size_t i = 50; i < out.size(); ++i) ASSERT_EQ(out[i], std::byte{0xaa});
@@ -53,7 +53,7 @@ TEST(Build, SingleDatagramTypesGetTheirTotal) {
   EXPECT_EQ(parsed.header.total_bytes, 12u);
 }
 
-TEST(ReplyHeader, NamesTheRequestAndNothingElse) {
+TEST(ReplyHeader, CopiesOnlyTheFieldsThatNameTheRequest) {
   Header request = sample_header(Type::kRequest, Auth::kFull, 64);
   request.key_epoch = 3;
   request.aux = 0xdddd;
@@ -73,7 +73,7 @@ TEST(ReplyHeader, NamesTheRequestAndNothingElse) {
   }
 }
 
-// A seeded storm: random bytes, and good datagrams with bytes changed, cut off or added.
+// Random bytes from a seed, and good datagrams with bytes changed, cut off or added.
 TEST(Parse, RandomAndMutatedDatagramsNeverCrash) {
   Random random(20);
   size_t accepted = 0;
@@ -91,7 +91,7 @@ TEST(Parse, RandomAndMutatedDatagramsNeverCrash) {
         datagram[random.below(datagram.size())] = static_cast<std::byte>(random.next());
       if (random.below(8) == 0) datagram.resize(random.below(datagram.size() + 8));
     }
-    // An exact allocation, so that AddressSanitizer sees a read past the end.
+    // An allocation of the exact size, so that AddressSanitizer sees a read past the end.
     const Bytes exact(datagram);
     Datagram parsed;
     if (parse(exact, parsed) != ParseError::kNone) continue;
@@ -103,7 +103,7 @@ TEST(Parse, RandomAndMutatedDatagramsNeverCrash) {
     std::array<Range, kMaxRanges> ranges;
     parse_ranges(parsed.payload, parsed.header.total_bytes, ranges);
   }
-  EXPECT_GT(accepted, 10'000u);  // the storm reaches past the first checks
+  EXPECT_GT(accepted, 10'000u);  // enough datagrams pass the first checks
 }
 
 }  // namespace

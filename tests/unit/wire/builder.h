@@ -1,4 +1,4 @@
-// Makes datagrams for tests: sensible by default, each field open to damage.
+// Builds valid datagrams for tests, any field of which can be overwritten.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ inline Bytes pattern(size_t bytes) {
   return out;
 }
 
-// A well-formed header of `type` for a payload of `payload_bytes` (of a message of one piece).
+// Returns a valid header of `type` for a message of one piece of `payload_bytes`.
 inline Header sample_header(Type type, Auth auth, size_t payload_bytes) {
   Header header;
   header.type = type;
@@ -52,7 +52,7 @@ inline Bytes encode(const Header& header, const Bytes& payload = {}, const Key& 
   return out;
 }
 
-// Overwrites a field where it stands, after the datagram was built.
+// Overwrites the field at `offset` of a built datagram.
 template <class T>
 Bytes with(Bytes datagram, size_t offset, T value) {
   std::memcpy(datagram.data() + offset, &value, sizeof value);

@@ -1,5 +1,5 @@
-// docs/protocol.md against the code: its tables name the code's values, and every example parses, is
-// tagged as it says, and holds the fields that its comments name. The document cannot drift.
+// Checks docs/protocol.md against the code: its tables name the code's values, and every example
+// parses, has the tag it says and the field values that its comments name.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -36,7 +36,7 @@ std::string trimmed(const std::string& text) {
                                     : text.substr(first, text.find_last_not_of(" `") - first + 1);
 }
 
-// The body of the n-th table (from 0) under a heading.
+// Returns the body of the n-th table (from 0) under a heading.
 std::vector<Row> table(const std::string& heading, int n = 0) {
   const auto lines = document_lines();
   size_t i = 0;
@@ -51,7 +51,7 @@ std::vector<Row> table(const std::string& heading, int n = 0) {
       i = end;
       continue;
     }
-    for (size_t j = i + 2; j < end; ++j) {  // below the head and its rule
+    for (size_t j = i + 2; j < end; ++j) {  // after the head and its rule
       std::istringstream cells(lines[j].substr(1));
       Row row;
       for (std::string cell; std::getline(cells, cell, '|');) row.push_back(trimmed(cell));
@@ -82,7 +82,7 @@ const std::map<std::string, Field>& fields() {
   return all;
 }
 
-TEST(Document, HeaderTableIsTheStruct) {
+TEST(Document, HeaderTableMatchesTheStruct) {
   size_t end = 0;
   const auto rows = table("### Header");
   EXPECT_EQ(rows.size(), fields().size());
@@ -97,7 +97,7 @@ TEST(Document, HeaderTableIsTheStruct) {
   EXPECT_EQ(end, kHeaderBytes);
 }
 
-// A table whose rows begin with a value and its name, complete and in order from `first`.
+// Checks a table whose rows begin with a value and its name, complete and ascending from `first`.
 template <class Enum>
 void expect_names(const std::vector<Row>& rows, const char* (*name)(Enum), unsigned first) {
   unsigned value = first;
@@ -106,7 +106,8 @@ void expect_names(const std::vector<Row>& rows, const char* (*name)(Enum), unsig
     EXPECT_EQ(row.at(1), name(static_cast<Enum>(value)));
     ++value;
   }
-  EXPECT_STREQ(name(static_cast<Enum>(value)), "?") << "the code knows more than the document";
+  EXPECT_STREQ(name(static_cast<Enum>(value)), "?")
+      << "a value of the code is missing in the document";
 }
 
 TEST(Document, TablesNameEveryValue) {
@@ -117,7 +118,7 @@ TEST(Document, TablesNameEveryValue) {
   expect_names(table("## 7. Authentication"), auth_name, 0);
 }
 
-TEST(Document, FlagsTable) {
+TEST(Document, FlagsTableMatchesTheCode) {
   const std::map<std::string, Flag> flags{{"no_cache", kFlagNoCache},
                                           {"segments", kFlagSegments},
                                           {"retry", kFlagRetry},
@@ -128,7 +129,7 @@ TEST(Document, FlagsTable) {
   for (const Row& row : rows) EXPECT_EQ(1u << std::stoul(row.at(0)), flags.at(row.at(1)));
 }
 
-TEST(Document, Limits) {
+TEST(Document, LimitsMatchTheCode) {
   const config::DataPlane defaults;
   const std::vector<uint64_t> limits{kDefaultPort,      kHeaderBytes,      kTagBytes,
                                      kMinFragmentBytes, kMaxFragmentBytes, kDefaultFragmentBytes,
@@ -163,7 +164,7 @@ struct Example {
   std::string comments;
 };
 
-// Every fenced block with the info string "hex NAME".
+// Returns every fenced block with the info string "hex NAME".
 std::vector<Example> examples() {
   std::vector<Example> out;
   bool inside = false;
@@ -220,7 +221,7 @@ TEST(Document, EveryExampleIsValid) {
     ++datagrams;
   }
   EXPECT_GT(datagrams, 10u);
-  EXPECT_EQ(types.size(), 10u);  // an example of each
+  EXPECT_EQ(types.size(), 10u);  // one example of each
   EXPECT_EQ(auths.size(), 3u);
 }
 

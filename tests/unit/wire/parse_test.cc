@@ -1,4 +1,4 @@
-// Tables of datagrams in and verdicts out: every ParseError, every type's rules.
+// Tables of datagrams and the parser's verdicts: every ParseError, the rules of every type.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -145,7 +145,8 @@ TEST(Parse, Geometry) {
       header.total_bytes = c.total;
       header.offset = c.offset;
       header.fragment_bytes = static_cast<uint16_t>(c.fragment);
-      // build() refuses payloads longer than any datagram's: write the header by hand.
+      // Writes the header by hand, because build() refuses payloads that are too long for any
+      // datagram.
       Bytes datagram(kHeaderBytes + c.payload);
       header.payload_bytes = static_cast<uint16_t>(c.payload);
       std::memcpy(datagram.data(), &header, kHeaderBytes);
@@ -176,7 +177,7 @@ TEST(Parse, ResendGeometry) {
   EXPECT_EQ(resend(4000, 1002, 8), ParseError::kBadGeometry);
 }
 
-TEST(Parse, SingleDatagramTypesHaveTheirOwnLimits) {
+TEST(Parse, SingleDatagramTypesHaveSeparateLimits) {
   EXPECT_EQ(verdict(encode(sample_header(Type::kStatus, Auth::kNone, 0), pattern(kMaxDetailBytes))),
             ParseError::kNone);
   EXPECT_EQ(
@@ -189,13 +190,13 @@ TEST(Parse, SingleDatagramTypesHaveTheirOwnLimits) {
       EXPECT_EQ(verdict(encode(sample_header(type, Auth::kNone, 0), pattern(4))),
                 ParseError::kBadField);
     }
-  // total_bytes is the payload's.
+  // total_bytes must equal the payload's length.
   EXPECT_EQ(verdict(with<uint32_t>(encode(sample_header(Type::kPing, Auth::kNone, 0), pattern(8)),
                                    22, 9)),
             ParseError::kBadGeometry);
 }
 
-// One row a field: the types that may set it. Everything else must refuse it.
+// One row per field: the types that may set it. The parser must refuse it in all other types.
 TEST(Parse, UnusedFieldsMustBeZero) {
   const std::set<Type> messages{Type::kRequest, Type::kResponse};
   const struct {
@@ -238,7 +239,7 @@ TEST(Parse, UnusedFieldsMustBeZero) {
   };
   for (const auto& field : fields)
     for (Type type : kAllTypes) {
-      // Two pieces' worth, so that an offset of 1384 is good where it is allowed.
+      // Two pieces, so that offset 1384 is valid for types that allow an offset.
       const size_t payload = type == Type::kResend ? 8 : messages.contains(type) ? 1384 : 0;
       Header header = sample_header(type, Auth::kNone, payload);
       if (messages.contains(type)) header.total_bytes = 2 * 1384;

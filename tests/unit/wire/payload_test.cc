@@ -1,4 +1,4 @@
-// Ranges, status texts, image prefixes, classes: round trips and every way in which they can be wrong.
+// Ranges, status texts, image prefixes, classes: round trips and every kind of invalid payload.
 #include "wire/payload.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ size_t parse_as(std::initializer_list<Range> ranges, uint32_t total_bytes) {
   if (!payload.empty()) std::memcpy(payload.data(), ranges.begin(), payload.size());
   std::array<Range, kMaxRanges> out;
   const size_t count = parse_ranges(payload, total_bytes, out);
-  // The writer takes exactly what the reader takes.
+  // The writer accepts exactly the ranges that the reader accepts.
   Bytes built(payload.size());
   const size_t bytes = build_ranges(std::span(ranges.begin(), ranges.size()), total_bytes, built);
   EXPECT_EQ(bytes, count == 0 ? 0 : payload.size());
@@ -45,7 +45,8 @@ TEST(Ranges, RefusesEverythingElse) {
   EXPECT_EQ(parse_as({}, 100), 0u);
   EXPECT_EQ(parse_as({{0, 0}}, 100), 0u);
   EXPECT_EQ(parse_as({{2, 4}}, 100), 0u);
-  EXPECT_EQ(parse_as({{0, 6}}, 100), 0u);           // ends off 4, not at the message's end
+  EXPECT_EQ(parse_as({{0, 6}}, 100),
+            0u);  // ends neither on a multiple of 4 nor at the message's end
   EXPECT_EQ(parse_as({{0, 104}}, 100), 0u);         // past the end
   EXPECT_EQ(parse_as({{100, 4}}, 100), 0u);         // starts at the end
   EXPECT_EQ(parse_as({{8, 4}, {0, 4}}, 100), 0u);   // descending
@@ -107,7 +108,7 @@ TEST(Image, PrefixMustAccountForEveryByte) {
   EXPECT_EQ(image_payload_bytes(PayloadKind::kImageU8, {2048, 2730, 3, 0}), 16773120u + 8);
 }
 
-TEST(PayloadSize, EachKindHasItsRule) {
+TEST(PayloadSize, EachKindHasARule) {
   using enum PayloadKind;
   const struct {
     PayloadKind kind;
@@ -195,7 +196,7 @@ TEST(Classes, LongNamesAreCutBetweenCharacters) {
   EXPECT_EQ(entry.name, std::string(kMaxClassNameBytes - 1, 'x'));
 }
 
-TEST(Classes, DamageIsNoticed) {
+TEST(Classes, DamagedListsAreRefused) {
   const ClassEntry entries[] = {{4, 0.75f, "joy"}, {1, 0.25f, "anger"}};
   Bytes payload(encoded_classes_bytes(entries));
   ASSERT_EQ(encode_classes(entries, payload), payload.size());
@@ -212,7 +213,7 @@ TEST(Classes, DamageIsNoticed) {
     EXPECT_EQ(count(std::span(payload).first(bytes)), bytes == 16 ? 1 : -1) << bytes;
   EXPECT_EQ(count(test::with<uint32_t>(payload, 8, 0xfffffffd)), -1);  // rounding up must not wrap
   EXPECT_EQ(count(test::with<uint32_t>(payload, 8, kMaxClassNameBytes + 1)), -1);
-  Bytes long_name(12 + kMaxClassNameBytes + 4, std::byte{'x'});  // all there, but too long
+  Bytes long_name(12 + kMaxClassNameBytes + 4, std::byte{'x'});  // complete, but too long
   EXPECT_EQ(count(test::with<uint32_t>(long_name, 8, kMaxClassNameBytes + 4)), -1);
   long_name.resize(12 + kMaxClassNameBytes);
   EXPECT_EQ(count(test::with<uint32_t>(long_name, 8, kMaxClassNameBytes)), 1);

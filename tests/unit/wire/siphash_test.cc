@@ -1,4 +1,4 @@
-// Our SipHash-2-4-128 against the reference vectors and against libsodium at every split.
+// Checks our SipHash-2-4-128 against the reference vectors, and against libsodium at every split.
 #include "wire/siphash.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(Tag, FullCoversHeaderThenPayloadAsOneInput) {
   EXPECT_EQ(std::memcmp(datagram.data() + kHeaderBytes, expected.data(), 16), 0);
 }
 
-// Flips every bit of a datagram and says whether it was noticed.
+// Flips each bit of a datagram in turn and calls noticed(byte, whether the flip was detected).
 template <class Noticed>
 void flip_every_bit(test::Bytes datagram, Noticed noticed) {
   for (size_t bit = 0; bit < datagram.size() * 8; ++bit) {
@@ -81,7 +81,7 @@ TEST(Tag, HeaderModeNoticesEveryBitOfHeaderAndTag) {
   const auto datagram =
       test::encode(test::sample_header(Type::kRequest, Auth::kHeader, 64), test::pattern(64));
   flip_every_bit(datagram, [](size_t byte, bool noticed) {
-    // The payload is not covered: docs/protocol.md says so.
+    // The tag does not cover the payload, as docs/protocol.md says.
     EXPECT_EQ(noticed, byte < kHeaderBytes + kTagBytes) << "byte " << byte;
   });
 }

@@ -1,4 +1,4 @@
-// A stream that runs nothing, for groups of tests that compute by themselves.
+// A stream that runs nothing, for tests that need no computation.
 #pragma once
 
 #include "device/device.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "device/queued_stream.h"
+#include "device/stream/async_stream.h"
 #include "support/plain_stream.h"
 
 namespace itif::testing {
@@ -25,7 +25,7 @@ struct PlainBuffer final : device::Buffer {
   std::shared_ptr<PlainDeviceState> state;
 };
 
-// Uncommitted and released slots are poisoned, so that a use shows in the results.
+// Poisons uncommitted and released slots, so that using them shows in the results.
 struct PlainSlab final : device::SlabMemory {
   PlainSlab(std::shared_ptr<PlainDeviceState> owner, size_t slot_bytes, uint32_t max_slots)
       : state(std::move(owner)),
@@ -117,8 +117,8 @@ Status PlainDevice::pack_bias(const device::GemmShape& shape, std::span<const Te
 Result<std::unique_ptr<device::Stream>> PlainDevice::make_stream(
     const device::StreamLimits& limits, const device::StreamOptions& options) {
   auto stream = make_plain_stream(state_, limits);
-  if (!options.runs_apart) return stream;
-  return device::QueuedStream::make(std::move(stream), limits, options);
+  if (!options.is_async) return stream;
+  return device::AsyncStream::make(std::move(stream), limits, options);
 }
 
 }  // namespace itif::testing

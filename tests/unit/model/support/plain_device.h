@@ -1,5 +1,5 @@
-// A device of plain loops in f32, for tests: no library, no threads, and failures on request. It is
-// also an independent check of what the operators mean (kernels/args.h).
+// A device of plain loops in f32, for tests: no library, no threads, and failures on request. Its
+// loops also check the definitions of the operators (kernels/args.h) independently.
 #pragma once
 
 #include <map>
@@ -10,16 +10,16 @@
 
 namespace itif::testing {
 
-// What the device counts, and where it is told to fail. Shared by the device and what it made.
+// Counters and requested failures. The device shares them with its buffers, slabs and streams.
 struct PlainDeviceState {
   int allocations_until_failure = -1;  // buffers and slots together; -1: never fails
   bool fail_synchronize = false;
-  Code failure = Code::kInternal;  // its code
+  Code failure = Code::kInternal;  // of fail_synchronize
   size_t available_bytes = size_t{1} << 40;
   size_t live_buffers = 0;
   size_t live_slots = 0;                                    // committed
-  std::vector<kernels::ShapeMode> gemms;                    // launched, and how
-  std::map<const void*, std::vector<float>> packed_biases;  // by the weight
+  std::vector<kernels::ShapeMode> gemms;                    // launched, with modes
+  std::map<const void*, std::vector<float>> packed_biases;  // by weight address
 
   bool may_allocate() {
     if (allocations_until_failure < 0) return true;
@@ -29,13 +29,14 @@ struct PlainDeviceState {
 
 class PlainDevice final : public device::Device {
  public:
-  // num_threads: what it says it has.
+  // `num_threads` is only reported in info().
   explicit PlainDevice(uint32_t num_threads = 0);
   const device::DeviceInfo& info() const override { return info_; }
   size_t available_bytes() const override { return state_->available_bytes; }
   PlainDeviceState& state() { return *state_; }
-  // For groups made from here on: DeviceInfo::form_rows.
-  void ask_for_forms(uint32_t rows) { info_.form_rows = rows; }
+  // Sets the largest graph bucket in rows (DeviceInfo::max_bucket_rows) for groups that are created
+  // later.
+  void use_buckets_of(uint32_t rows) { info_.max_bucket_rows = rows; }
 
   Result<std::unique_ptr<device::Buffer>> allocate(size_t bytes) override;
   Result<std::unique_ptr<device::SlabMemory>> reserve_slab(size_t slot_bytes,

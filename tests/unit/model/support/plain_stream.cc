@@ -55,7 +55,8 @@ void linear(const float* a, const float* weight, const float* bias, uint32_t n, 
   }
 }
 
-// body(row, column, place by heads) for every value of the segments' rows.
+// Calls body(row, column, index) for every value of the segments' rows. `index` is the value's
+// place in [num_heads, num_rows, head_size] of each segment.
 template <class Body>
 void for_each_head_value(std::span<const kernels::PaddedSegment> segments, size_t num_heads,
                          size_t head_size, const Body& body) {
@@ -234,11 +235,11 @@ class PlainStream final : public device::ImmediateStream {
 
   void append_kv(const kernels::AppendKv& args) override {
     auto* pool = reinterpret_cast<float*>(args.pool.base);
-    for (size_t row = 0; row < args.places.size(); ++row)
-      for (size_t i = 0; i < args.pool.hidden && args.places[row] != kernels::kNoKvPlace; ++i) {
-        pool[args.pool.offset(args.places[row], args.layer, 0) + i] =
+    for (size_t row = 0; row < args.kv_rows.size(); ++row)
+      for (size_t i = 0; i < args.pool.hidden && args.kv_rows[row] != kernels::kNoKvRow; ++i) {
+        pool[args.pool.offset(args.kv_rows[row], args.layer, 0) + i] =
             floats(args.key)[row * args.row_stride + i];
-        pool[args.pool.offset(args.places[row], args.layer, 1) + i] =
+        pool[args.pool.offset(args.kv_rows[row], args.layer, 1) + i] =
             floats(args.value)[row * args.row_stride + i];
       }
   }
@@ -264,8 +265,8 @@ class PlainStream final : public device::ImmediateStream {
         const size_t shift = size_t{head} * args.head_size;
         const auto vector_of = [&](uint32_t token, uint32_t value) {
           const uint32_t block = args.blocks[table.first + token / args.pool.block_tokens];
-          const uint32_t place = block * args.pool.block_tokens + token % args.pool.block_tokens;
-          return pool + args.pool.offset(place, args.layer, value) + shift;
+          const uint32_t kv_row = block * args.pool.block_tokens + token % args.pool.block_tokens;
+          return pool + args.pool.offset(kv_row, args.layer, value) + shift;
         };
         const float* query = floats(args.query) + row * args.query_stride + shift;
         std::vector<double> weights(table.num_tokens);
@@ -382,7 +383,7 @@ class PlainStream final : public device::ImmediateStream {
   }
 
   Status synchronize() override {
-    if (state_->fail_synchronize) return fail(state_->failure, "the device was told to fail");
+    if (state_->fail_synchronize) return fail(state_->failure, "the test requested a failure");
     return {};
   }
 

@@ -1,4 +1,4 @@
-// The operators of the device of plain loops, each as kernels/args.h says it and as slow as it is plain.
+// The operators of PlainDevice: direct loops that follow kernels/args.h, not optimised.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Safetensors files as strings, right and wrong.
+// Valid and invalid safetensors files as strings.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace itif::testing {
 
-// A file of exactly this header and data; `claimed` replaces the header's true length.
+// Returns a file of this header and data. `claimed` replaces the header's true length.
 inline std::string safetensors(const std::string& header, const std::string& data,
                                int64_t claimed = -1) {
   uint64_t length = claimed < 0 ? header.size() : static_cast<uint64_t>(claimed);
@@ -17,7 +17,7 @@ inline std::string safetensors(const std::string& header, const std::string& dat
   return prefix + header + data;
 }
 
-// One tensor's entry: "name":{"dtype":…}.
+// Returns one tensor's entry: "name":{"dtype":…}.
 inline std::string entry(const std::string& name, const std::string& dtype,
                          const std::string& shape, uint64_t begin, uint64_t end) {
   return "\"" + name + "\":{\"dtype\":\"" + dtype + "\",\"shape\":" + shape +

@@ -1,4 +1,4 @@
-// A directory that lives as long as the test, and files in it.
+// A temporary directory and its files, removed with the object.
 #pragma once
 
 #include <gtest/gtest.h>

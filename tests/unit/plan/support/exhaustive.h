@@ -1,5 +1,5 @@
-// Optimal plans by trying everything: what the planners are compared with. Knows nothing of how they
-// work; reads costs by plain indexing.
+// Optimal plans by exhaustive search, the reference for the planners. Shares no code with them and
+// reads costs by plain indexing.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@
 
 namespace itif::plan {
 
-// Calls `visit` with every division of 0 … n - 1 into groups: group_of[i] is the group of i, groups
-// count from 0 in order of their least member. With `consecutive` only those of neighbours.
+// Calls `visit` with every division of 0 … n - 1 into groups: group_of[i] is the group of i, and
+// groups count from 0 in order of their least member. With `consecutive`, groups are runs of
+// neighbours.
 void for_each_division(
     uint32_t n, bool consecutive,
     const std::function<void(std::span<const uint32_t> group_of, uint32_t num_groups)>& visit);
 
-// The least cost of one tenant's requests as separate padded GEMMs, over all divisions (consecutive:
-// over those of neighbours by length).
+// Returns the least cost of one tenant's requests as separate padded GEMMs, over all divisions
+// (consecutive: into runs of neighbours by length).
 double least_tenant_cost(const CostTables& tables, std::vector<uint32_t> lengths, uint32_t max_rows,
                          bool consecutive);
 
@@ -27,16 +28,17 @@ struct Shape {
   uint32_t length = 0;
   uint32_t size = 0;
 };
-// The least cost of mini-batches, each alone or in a BatchedGEMM with others of its size, padded.
+// Returns the least cost of mini-batches, each alone or padded in a BatchedGEMM with others of its
+// size.
 double least_call_cost(const CostTables& tables, std::vector<Shape> shapes, uint32_t max_rows,
                        bool consecutive);
 
-// What a plan's calls cost by the tables.
+// Returns the cost of a plan's calls by the tables.
 double cost_of(const CostTables& tables, const Plan& plan);
 std::vector<Shape> mini_batch_shapes(const Plan& plan);
 
-// Every batch of 1 … max_requests requests of these lengths and slots 0 … num_tenants - 1, but for
-// the order of the requests.
+// Visits every batch of 1 … max_requests requests of these lengths and slots 0 … num_tenants - 1.
+// Batches that differ only in the order of their requests count once.
 void for_each_batch(uint32_t max_requests, const std::vector<uint32_t>& lengths,
                     uint32_t num_tenants,
                     const std::function<void(const std::vector<Item>&)>& visit);

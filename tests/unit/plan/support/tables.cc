@@ -66,12 +66,12 @@ std::vector<NamedTables> many_tables(const std::vector<uint32_t>& lengths, uint3
       return launch + a_row * length * count * size;
     };
   };
-  // A GPU's: rows are computed in tiles of 8, several at once.
+  // Like a GPU: rows are computed in tiles of 8, four tiles at a time.
   const auto tiles = [](double rows) { return 20 + 10 * std::ceil(std::ceil(rows / 8) / 4); };
   std::vector<NamedTables> all = {
       {"launches are free", true, make(affine(0.001, 1), affine_batched(0.001, 1))},
-      {"launches dear", true, make(affine(1000, 1), affine_batched(1000, 1))},
-      {"launches as dear as rows", true, make(affine(12, 1), affine_batched(13, 1.1))},
+      {"launches are expensive", true, make(affine(1000, 1), affine_batched(1000, 1))},
+      {"launches cost as much as rows", true, make(affine(12, 1), affine_batched(13, 1.1))},
       {"merging never pays", true, make(affine(12, 1), affine_batched(13, 100))},
       {"merging is free", true, make(affine(12, 1), affine_batched(0.5, 1e-6))},
       {"no BatchedGEMM", true, full_tables(lengths, max_requests, affine(12, 1), nullptr)},
@@ -80,11 +80,11 @@ std::vector<NamedTables> many_tables(const std::vector<uint32_t>& lengths, uint3
             [&](uint32_t l, uint32_t c, uint32_t s) {
               return tiles(c * 8 * std::ceil(l * s / 8.0));
             })},
-      // Longer is cheaper: only consecutive mini-batches can be optimal.
+      // Costs fall with length: the planners are optimal only among consecutive mini-batches.
       {"falling with length", false,
        make([](uint32_t l, uint32_t b) { return 1 + 100.0 * b / l; },
             [](uint32_t l, uint32_t c, uint32_t s) { return 2 + 90.0 * c * s / l; })},
-      // Pairs only: a third in a mini-batch or a call is ruinous.
+      // Only pairs are cheap: a third member of a mini-batch or call is very expensive.
       {"pairs", true,
        make([](uint32_t l, uint32_t b) { return b == 2 ? 1.5 * l : 1e4 * b + l; },
             [](uint32_t l, uint32_t c, uint32_t s) { return c == 2 ? 2.0 * l * s : 1e6 * c + l; })},

@@ -1,4 +1,4 @@
-// Cost tables for tests, and all their costs by plain indexing.
+// Cost tables for tests, and their costs by plain indexing.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace itif::plan {
 
-// Tables with a bucket for each of `lengths` and for every batch, count and size up to max_requests:
-// nothing is interpolated.
+// Returns tables with a bucket for each of `lengths` and for every batch, count and size up to
+// max_requests, so that nothing is interpolated.
 CostTables full_tables(
     const std::vector<uint32_t>& lengths, uint32_t max_requests,
     const std::function<double(uint32_t length, uint32_t batch)>& gemm,
@@ -22,11 +22,11 @@ struct NamedTables {
   bool monotone;  // in length
   CostTables tables;
 };
-// Of every kind that planners could trip over: launches that cost nothing or everything, steps,
-// BatchedGEMMs that are free, or never pay, or do not exist, and random costs.
+// Returns tables that planners may handle wrongly: launches that are free or very expensive,
+// stepwise costs, BatchedGEMMs that are free, never pay or do not exist, and random costs.
 std::vector<NamedTables> many_tables(const std::vector<uint32_t>& lengths, uint32_t max_requests);
 
-// Cells of tables whose axes hold the values asked for.
+// Return a cell of the tables. REQUIRES: the axes hold these values.
 double gemm_ns(const CostTables& tables, uint32_t length, uint32_t batch);
 double batched_gemm_ns(const CostTables& tables, uint32_t length, uint32_t count, uint32_t size);
 

@@ -1,4 +1,4 @@
-// Requests to a group, without packets: ids are cut into pieces as datagrams would cut them.
+// Requests to a group, without packets: ids are cut into pieces like datagrams.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Ask {
   wire::ResultKind kind = wire::ResultKind::kDefault;
   uint8_t id_bytes = 4;
   uint32_t ids_a_piece = 16;
-  uint32_t padding = 0;  // rows behind its tokens
+  uint32_t padding = 0;  // rows after its tokens
 };
 
 struct Answer {
@@ -38,7 +38,7 @@ struct Answer {
   }
 };
 
-// A batch of them, with the memory that it is read from. REQUIRES: asks are ascending by slot.
+// A batch of asks, and the memory that their ids lie in.
 class AskedBatch {
  public:
   explicit AskedBatch(const std::vector<Ask>& asks)
@@ -49,11 +49,11 @@ class AskedBatch {
   AskedBatch& operator=(const AskedBatch&) = delete;
 
   runtime::Batch batch() { return {segments_}; }
-  // Once, when the group has finished the batch.
+  // Frees the results. REQUIRES: called once, after the group has finished the batch.
   std::vector<Answer> answers() {
     std::vector<Answer> answers(segments_.size());
     for (size_t i = 0; i < segments_.size(); ++i) {
-      const runtime::Segment& segment = segments_[i];
+      const runtime::BatchRequest& segment = segments_[i];
       answers[i] = {segment.status, segment.kind_out, segment.detail, {}, segment.result_rows};
       if (segment.result.data)
         answers[i].bytes.assign(segment.result.data, segment.result.data + segment.result.bytes);
@@ -74,7 +74,7 @@ class AskedBatch {
       pieces_[i].push_back(
           {bytes + size_t{t} * ask.id_bytes, std::min(ask.ids_a_piece, left), t, ask.id_bytes});
     }
-    runtime::Segment& segment = segments_[i];
+    runtime::BatchRequest& segment = segments_[i];
     segment.slot = ask.slot;
     segment.num_tokens = static_cast<uint32_t>(ask.ids.size());
     segment.num_rows = segment.num_tokens + ask.padding;
@@ -84,12 +84,12 @@ class AskedBatch {
   }
 
   const std::vector<Ask> asks_;
-  std::vector<runtime::Segment> segments_;
+  std::vector<runtime::BatchRequest> segments_;
   std::vector<std::vector<uint32_t>> storage_;  // 4-byte aligned
   std::vector<std::vector<kernels::IdPiece>> pieces_;
 };
 
-// One batch. `fault` receives forward()'s status.
+// Runs one batch. `fault` receives forward()'s status.
 inline std::vector<Answer> run_batch(runtime::Group& group, device::Stream& stream,
                                      const std::vector<Ask>& asks, Status* fault = nullptr) {
   AskedBatch asked(asks);

@@ -1,5 +1,5 @@
-// An executor on a virtual clock: its group computes nothing and takes a known time, on a stream that runs
-// batches at once or apart.
+// An executor on a virtual clock. Its group computes nothing and takes a known time, on a
+// synchronous or an asynchronous stream.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,30 +11,31 @@
 #include <functional>
 #include <vector>
 
-#include "runtime/executor.h"
+#include "runtime/batch/executor.h"
 #include "support/null_stream.h"
 
 namespace itif::testing {
 
-// Work takes its time on the clock: at once it advances it; apart it ends when somebody else has.
+// Work takes virtual time. A synchronous stream advances the clock; work of an asynchronous one
+// ends when the test has advanced it.
 class TimedStream final : public NullStream {
  public:
   explicit TimedStream(VirtualClock& clock) : clock_(clock) {}
-  bool runs_apart = false;
-  uint64_t reading_ns =
-      UINT64_MAX;  // from a work's start until its inputs have been read, if it lasts as long
+  bool is_async = false;
+  // From a work's start until its inputs have been read; at the latest at its end.
+  uint64_t reading_ns = UINT64_MAX;
 
   void add(uint64_t ns) {
-    if (runs_apart)
+    if (is_async)
       launched_ns_ += ns;
     else
       clock_.advance_ns(ns);
   }
-  // When everything recorded is done.
+  // The end of all recorded work.
   uint64_t end_ns() const { return end_ns_; }
-  // Of what is recorded and not yet waited for, the first.
+  // The end of the oldest recorded work that was not waited for; 0: none.
   uint64_t next_end_ns() const { return num_waited_ < num_recorded_ ? of(num_waited_).end_ns : 0; }
-  uint64_t idle_ns = 0;  // between two works
+  uint64_t idle_ns = 0;  // gaps between works
 
   Event record() override {
     const uint64_t start_ns = std::max(end_ns_, clock_.now_ns());
@@ -54,7 +55,7 @@ class TimedStream final : public NullStream {
   Completion wait(Event event) override {
     EXPECT_EQ(event, num_waited_++);
     if (!is_done(event)) clock_.advance_ns(of(event).end_ns - clock_.now_ns());
-    return {.status = fails ? Status(fail(Code::kInternal, "told to fail")) : Status(),
+    return {.status = fails ? Status(fail(Code::kInternal, "failure on request")) : Status(),
             .device_ns = of(event).ns};
   }
   bool fails = false;
@@ -71,14 +72,14 @@ class TimedStream final : public NullStream {
   Event num_recorded_ = 0, num_waited_ = 0;
 };
 
-// Takes 10 ms and 0.1 ms a token, and answers each segment with one number.
+// Takes 10 ms plus 0.1 ms a token, and answers each segment with one number.
 class TimedGroup final : public runtime::Group {
  public:
   TimedGroup() { model_.max_tokens = model_.max_text_tokens = 512; }
   uint32_t batches = 0;
   uint64_t slower = 1;
   std::function<void()> on_begin = [] {};
-  std::function<void(std::span<runtime::Segment>)> on_batch = [](auto) {};
+  std::function<void(std::span<runtime::BatchRequest>)> on_batch = [](auto) {};
 
   const model::BackboneSpec& spec() const noexcept override { return spec_; }
   const runtime::GroupOptions& options() const noexcept override { return options_; }
@@ -88,20 +89,21 @@ class TimedGroup final : public runtime::Group {
   uint32_t num_tenants() const noexcept override { return 1; }
   uint64_t weight_bytes() const noexcept override { return 0; }
   uint64_t workspace_bytes() const noexcept override { return 0; }
-  void begin(device::Stream& stream, runtime::Batch& batch, uint32_t place) noexcept override {
-    EXPECT_FALSE(running_[place]);
-    running_[place] = true;
+  void begin(device::Stream& stream, runtime::Batch& batch,
+             uint32_t flight_index) noexcept override {
+    EXPECT_FALSE(running_[flight_index]);
+    running_[flight_index] = true;
     on_begin();
     on_batch(batch.segments);
     ++batches;
     uint64_t tokens = 0;
-    for (const runtime::Segment& segment : batch.segments) tokens += segment.num_tokens;
+    for (const runtime::BatchRequest& segment : batch.segments) tokens += segment.num_tokens;
     static_cast<TimedStream&>(stream).add(slower * (10'000'000 + 100'000 * tokens));
   }
-  Status finish(runtime::Batch& batch, uint32_t place, Status computed) noexcept override {
-    EXPECT_TRUE(running_[place]);
-    running_[place] = false;
-    for (runtime::Segment& segment : batch.segments) {
+  Status finish(runtime::Batch& batch, uint32_t flight_index, Status computed) noexcept override {
+    EXPECT_TRUE(running_[flight_index]);
+    running_[flight_index] = false;
+    for (runtime::BatchRequest& segment : batch.segments) {
       if (!computed) {
         segment.status = wire::StatusCode::kDeviceFailed;
         continue;
@@ -133,8 +135,8 @@ class ExecutorFixture : public ::testing::Test, protected runtime::CompletionSin
   }
   void release_packets(std::span<request::Request* const> requests) noexcept override {
     for (request::Request* r : requests) {
-      EXPECT_EQ(std::ranges::count(released_, r), 0) << "twice";
-      EXPECT_EQ(std::ranges::count(completed_, r), 0) << "it is another's by now";
+      EXPECT_EQ(std::ranges::count(released_, r), 0) << "released twice";
+      EXPECT_EQ(std::ranges::count(completed_, r), 0) << "released after completion";
       r->pieces = {};
       released_.push_back(r);
     }
@@ -159,7 +161,7 @@ class ExecutorFixture : public ::testing::Test, protected runtime::CompletionSin
     executor_->step(*this, figures);
     return figures;
   }
-  // Until the executor wants to be called, or a batch is done.
+  // Advances the clock to the executor's next step or the end of a batch.
   void pass_time() {
     uint64_t until_ns = stream_.next_end_ns();
     if (const uint64_t next_ns = executor_->next_step_ns()) until_ns = std::min(until_ns, next_ns);
@@ -180,7 +182,7 @@ class ExecutorFixture : public ::testing::Test, protected runtime::CompletionSin
   std::deque<request::Request> requests_;
   std::deque<request::Piece> pieces_;
   std::vector<request::Request*> completed_;
-  std::vector<request::Request*> released_;  // their packets
+  std::vector<request::Request*> released_;  // requests whose packets were released
 };
 
 }  // namespace itif::testing

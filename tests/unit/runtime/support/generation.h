@@ -1,4 +1,5 @@
-// A group of the small MarianMT models that transformers' generate() answered for, and its executor's steps.
+// Fixture: a generating group and its executor, for small MarianMT models. The expected tokens come
+// from transformers' generate().
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@
 #include <vector>
 
 #include "backbone/open_model.h"
-#include "runtime/generation_executor.h"
+#include "runtime/generate/generation_executor.h"
 #include "support/test_data.h"
 #include "support/tested_device.h"
 
@@ -46,7 +47,8 @@ inline std::vector<Case> cases_of(const std::string& name) {
 inline constexpr const char* kModels[] = {"beams-4", "beams-3-smaller", "greedy", "long-never",
                                           "beams-2-gelu"};
 
-// The clock of a stream that runs apart: its thread reads it before it runs anything, and is held there.
+// The clock of an asynchronous stream. The stream's thread reads it before it runs anything;
+// `holds` blocks it there.
 class HoldingClock final : public Clock {
  public:
   std::atomic<bool> holds{false};
@@ -83,7 +85,7 @@ class Generation : public ::testing::Test, protected CompletionSink {
     admit(name);
     stream_ = device_
                   ->make_stream(group_->stream_limits(),
-                                {.runs_apart = runs_apart_, .clock = &stream_clock_})
+                                {.is_async = is_async_, .clock = &stream_clock_})
                   .value();
     ExecutorOptions executor;
     executor.limits.max_tokens = options.max_tokens;
@@ -95,7 +97,7 @@ class Generation : public ::testing::Test, protected CompletionSink {
     return slot.value_or(0);
   }
 
-  // The payload in pieces of at most `piece_bytes`.
+  // Cuts the payload into pieces of at most `piece_bytes`.
   request::Request& submit(const std::vector<uint32_t>& ids, uint32_t slot = 0,
                            uint32_t piece_bytes = 1384) {
     const bool wide = requests_.size() % 2 == 0;
@@ -115,7 +117,8 @@ class Generation : public ::testing::Test, protected CompletionSink {
     executor_->submit(&r);
     return r;
   }
-  // Until a step has ended or requests were refused. Where steps run apart, the next may have begun.
+  // Returns when a step has ended or requests were refused. On an asynchronous stream the next step
+  // may already run.
   BatchFigures step() {
     BatchFigures figures;
     while (executor_->step(*this, figures) == 0 && figures.num_tokens == 0 &&
@@ -135,11 +138,11 @@ class Generation : public ::testing::Test, protected CompletionSink {
     completed_ += requests.size();
     for (const request::Request* r : requests) order_.push_back(r);
   }
-  // Nobody may miss them.
+  // Overwrites the packets, so that a later read shows in the results.
   void release_packets(std::span<request::Request* const> requests) noexcept override {
     for (request::Request* r : requests) {
-      EXPECT_TRUE(released_.insert(r).second) << "twice";
-      EXPECT_EQ(std::ranges::count(order_, r), 0) << "it is another's by now";
+      EXPECT_TRUE(released_.insert(r).second) << "released twice";
+      EXPECT_EQ(std::ranges::count(order_, r), 0) << "released after completion";
       for (const request::Piece& piece : r->pieces)
         std::memset(const_cast<std::byte*>(piece.data), 0xff, piece.bytes);
       r->pieces = {};
@@ -156,7 +159,7 @@ class Generation : public ::testing::Test, protected CompletionSink {
 
   VirtualClock clock_;
   HoldingClock stream_clock_;
-  bool runs_apart_ = false;
+  bool is_async_ = false;
   uint64_t deadline_ns_ = 0;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<Group> group_;
@@ -166,14 +169,14 @@ class Generation : public ::testing::Test, protected CompletionSink {
   std::deque<std::vector<request::Piece>> pieces_;
   std::deque<request::Request> requests_;
   std::vector<const request::Request*> order_;
-  std::set<const request::Request*> released_;  // their packets
+  std::set<const request::Request*> released_;  // requests whose packets were released
   size_t completed_ = 0;
 };
 
-// On a stream that runs steps at once, and on one that runs them apart.
+// Runs a test on a synchronous stream (false) and on an asynchronous one (true).
 class GenerationBothWays : public Generation, public ::testing::WithParamInterface<bool> {
  protected:
-  GenerationBothWays() { runs_apart_ = GetParam(); }
+  GenerationBothWays() { is_async_ = GetParam(); }
 };
 
 }  // namespace itif::runtime

@@ -1,5 +1,5 @@
-// A directory of tests/data/goldens as a tenant, on the tested device in a type and form of choice, and how
-// close its results must come to those of Hugging Face transformers.
+// Fixture: a directory of tests/data/goldens as a tenant on the tested device, in a given type and
+// fusion mode. Compares results with those of Hugging Face transformers, within a tolerance.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 
 namespace itif::testing {
 
-// Directories that hold `file`.
+// Returns the directories that hold `file`.
 inline std::vector<std::string> golden_names(const std::string& file) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(test_data("goldens")))
@@ -39,7 +39,7 @@ inline wire::ResultKind kind_of(const std::string& name) {
   return wire::ResultKind::kDefault;
 }
 
-// Directory, type, form.
+// Directory, type, fusion mode.
 using GoldenParam = std::tuple<std::string, std::string, std::string>;
 
 inline auto golden_params(const std::string& file) {
@@ -57,7 +57,7 @@ class GoldenModel : public ::testing::TestWithParam<GoldenParam> {
  protected:
   const std::string& dtype() const { return std::get<1>(GetParam()); }
 
-  // Reads `file` to golden_. Skips the test where this CPU lacks the type.
+  // Reads `file` into golden_. Skips the test if the tested device lacks the type.
   void open(const std::string& file, uint32_t max_tokens) {
     auto opened = open_tested_device(dtype());
     if (!opened && opened.error().code == Code::kUnsupported)
@@ -67,10 +67,12 @@ class GoldenModel : public ::testing::TestWithParam<GoldenParam> {
     const std::string directory = test_data("goldens/" + std::get<0>(GetParam()));
     const auto spec = backbone::read_backbone_spec(directory);
     ASSERT_TRUE(spec) << spec.error().message;
-    const auto fidelity = backbone::parse_fidelity(std::get<2>(GetParam())).value();
-    auto group = runtime::Group::create(
-        *device_, *spec,
-        {.max_tokens = max_tokens, .max_requests = 64, .max_tenants = 1, .fidelity = fidelity});
+    const auto fusion_mode = backbone::parse_fusion_mode(std::get<2>(GetParam())).value();
+    auto group = runtime::Group::create(*device_, *spec,
+                                        {.max_tokens = max_tokens,
+                                         .max_requests = 64,
+                                         .max_tenants = 1,
+                                         .fusion_mode = fusion_mode});
     ASSERT_TRUE(group) << group.error().message;
     group_ = std::move(*group);
     const auto slot = group_->admit(directory, nullptr);
@@ -88,7 +90,7 @@ class GoldenModel : public ::testing::TestWithParam<GoldenParam> {
       EXPECT_LE(max_difference(got, expected), 1e-4);
     else if (got.size() > 8)
       EXPECT_GE(cosine(got, expected), 0.999);
-    else  // a few numbers have hardly a direction
+    else  // the cosine of a few numbers says little
       EXPECT_LE(max_difference(got, expected), 0.02);
   }
 

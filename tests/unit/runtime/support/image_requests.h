@@ -1,5 +1,5 @@
-// Image requests to an executor, without packets: payloads are cut into pieces as datagrams would cut them,
-// which stand in memory in any order.
+// Image requests to an executor, without packets. Payloads are cut into pieces like datagrams,
+// which lie in memory in random order.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "runtime/executor.h"
+#include "runtime/batch/executor.h"
 #include "wire/payload.h"
 
 namespace itif::testing {
@@ -55,7 +55,7 @@ class ImageRequests final : public runtime::CompletionSink {
       order[i] = i;
       std::swap(order[i], order[random_.below(i + 1)]);
     }
-    // Each piece in memory of its own, so that a sanitizer sees who reads past it.
+    // Each piece has its own allocation, so that a sanitizer finds reads past its end.
     for (const size_t i : order) {
       const size_t first = i * fragment_bytes;
       const size_t bytes = std::min<size_t>(fragment_bytes, payload.size() - first);
@@ -67,7 +67,7 @@ class ImageRequests final : public runtime::CompletionSink {
     executor_->submit(&r);
     return r;
   }
-  // Until nothing waits or runs.
+  // Runs until no request is queued or executing.
   void run() {
     do {
       runtime::BatchFigures figures;

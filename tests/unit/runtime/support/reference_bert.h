@@ -1,5 +1,5 @@
-// BERT for one text in double precision, written from the paper: what every batch must agree with. It
-// shares nothing with the runtime but the reader of checkpoints.
+// BERT for one text in double precision, written from the paper: the reference for every batch. It
+// shares only the reader of config.json and the f16 and bf16 conversions with the product.
 #pragma once
 
 #include <cstdint>

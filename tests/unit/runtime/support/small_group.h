@@ -14,7 +14,7 @@
 
 namespace itif::testing {
 
-// Odd in every size: 3 heads of 7, an intermediate size that is no multiple of anything.
+// Every size is odd: 3 heads of 7, and a prime intermediate size.
 inline model::BackboneSpec odd_spec() {
   model::BackboneSpec spec;
   spec.family = "bert";
@@ -40,7 +40,8 @@ inline mkmodel::ModelOptions loud_model(const model::BackboneSpec& spec, mkmodel
   return options;
 }
 
-// "plain": loops in f32; "f32" and "bf16": the host device. Null if this machine cannot.
+// "plain": loops in f32; "f32" and "bf16": the host device. Returns null if this machine lacks the
+// type.
 inline std::unique_ptr<device::Device> make_device(const std::string& kind) {
   if (kind == "plain") return std::make_unique<PlainDevice>();
   device::DeviceOptions options;
@@ -51,7 +52,7 @@ inline std::unique_ptr<device::Device> make_device(const std::string& kind) {
   return device ? std::move(*device) : nullptr;
 }
 
-// One tenant of each head, in slots 0 to 4.
+// One tenant for each kind of head, in slots 0 to 4.
 class SmallGroup {
  public:
   static constexpr mkmodel::HeadChoice kHeads[] = {

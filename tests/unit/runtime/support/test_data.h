@@ -1,15 +1,11 @@
-// Where the tests find tests/data: in the folder that ITIF_TEST_DATA in the environment names, as in a bundle
-// (tools/gpu-check), else where the build was told that it is.
+// The folder tests/data: the one that ITIF_TEST_DATA in the environment names, as in a bundle (tools/gpu-check), else
+// the source tree's. A program links test_data.cc, compiled with the macro ITIF_TEST_DATA.
 #pragma once
 
-#include <cstdlib>
 #include <string>
 
 namespace itif::testing {
 
-inline std::string test_data(const std::string& path) {
-  const char* const told = std::getenv("ITIF_TEST_DATA");
-  return std::string(told != nullptr ? told : ITIF_TEST_DATA) + "/" + path;
-}
+std::string test_data(const std::string& path);
 
 }  // namespace itif::testing

@@ -11,19 +11,15 @@
 
 namespace itif::testing {
 
-// A device that the CPU simulates is too slow for all cases of a model.
-#ifdef ITIF_FEW_CASES
-inline constexpr size_t kMostCases = 6;
-#else
-inline constexpr size_t kMostCases = SIZE_MAX;
-#endif
-// Drops what is more than those, evenly.
+// The most cases of a model that are tested. A simulated device is too slow for all of them.
+size_t max_cases();
+// Keeps max_cases() of the cases, evenly spread.
 template <class Cases>
 void keep_few(Cases& cases) {
-  const size_t all = cases.size();
-  if (all <= kMostCases) return;
+  const size_t all = cases.size(), most = max_cases();
+  if (all <= most) return;
   Cases few;
-  for (size_t i = 0; i < kMostCases; ++i) few.push_back(cases[i * all / kMostCases]);
+  for (size_t i = 0; i < most; ++i) few.push_back(cases[i * all / most]);
   cases = std::move(few);
 }
 

@@ -1,5 +1,5 @@
-// Stands for the header of this name in kernels/cuda: off by as much as the instruction may be, so that no test needs
-// more than a GPU gives.
+// Replaces the header of this name in kernels/cuda. Results have the largest error of the GPU's
+// instructions, so that no test needs more accuracy than a GPU gives.
 #pragma once
 
 #include <cfloat>

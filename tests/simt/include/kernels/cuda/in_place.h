@@ -1,5 +1,5 @@
-// Stands for the header of this name in kernels/cuda: what is not registered a GPU may not read, and nobody reads
-// outside the piece that he named.
+// Replaces the header of this name in kernels/cuda. It refuses memory that is not registered with
+// the GPU, and reads outside the piece.
 #pragma once
 
 #include <cstddef>

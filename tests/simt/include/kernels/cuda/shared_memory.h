@@ -1,4 +1,4 @@
-// Stands for the header of this name in kernels/cuda: each piece is an allocation of its own.
+// Replaces the header of this name in kernels/cuda: each piece is a separate allocation.
 #pragma once
 
 #include <cstddef>

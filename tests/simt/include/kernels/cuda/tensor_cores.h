@@ -1,6 +1,6 @@
-// Stands for the header of this name in kernels/cuda: the same fragments, multiplied by plain loops. What the
-// lanes hold and hand each other is as PTX's documentation has it, so that a wrong layout in a kernel gives wrong
-// results here, too.
+// Replaces the header of this name in kernels/cuda: the same fragments, multiplied by plain loops.
+// The lanes hold and exchange values as PTX documents, so that a wrong layout in a kernel gives
+// wrong results here, too.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ namespace on_simt {
 
 inline constexpr uint32_t kAll = 0xFFFFFFFFu;
 
-// The lower or upper value of a pair.
+// Returns the lower or upper value of a pair.
 template <class T>
 float half_of(uint32_t pair, uint32_t upper) {
   const auto bits = static_cast<uint16_t>(upper ? pair >> 16 : pair);
@@ -56,7 +56,7 @@ void multiply_add(Sums& sums, const FragmentA& a, const FragmentB& b) {
 }
 
 inline FourTiles load(const void* row, bool is_transposed) {
-  // The row as it is now: nobody may write it before all have read.
+  // The row's values at this moment: no thread may write them before all have read.
   struct Row {
     uint16_t values[8];
   } mine;
@@ -94,7 +94,7 @@ inline FourTiles load_tiles_transposed(const void* row) {
 inline void copy_async(void* shared, const void* global, uint32_t bytes = 16) {
   if ((reinterpret_cast<uintptr_t>(shared) | reinterpret_cast<uintptr_t>(global)) % 16 != 0)
     simt::fail("cp.async: an address is not 16-byte aligned");
-  if (bytes > 16) simt::fail("cp.async: more bytes are to be read than copied");
+  if (bytes > 16) simt::fail("cp.async: more bytes to read than to write");
   simt::copy_async(shared, 16, global, bytes);
 }
 inline void commit_copies() {

@@ -1,0 +1,60 @@
+#include "control/job_thread.h"
+
+#include <utility>
+
+namespace itif::control {
+
+void JobThread::start() {
+  thread_ = std::thread([this] { loop(); });
+}
+
+bool JobThread::post(Job job, Order order) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_ || (order == Order::kLast && queue_.size() >= max_waiting_)) return false;
+    if (order == Order::kNext)
+      queue_.push_front(std::move(job));
+    else
+      queue_.push_back(std::move(job));
+  }
+  changed_.notify_one();
+  return true;
+}
+
+JobThreadStatus JobThread::status() const {
+  const std::lock_guard lock(mutex_);
+  return {running_, queue_.size()};
+}
+
+void JobThread::close() {
+  std::deque<Job> left;  // refused outside the lock: a job may ask for status()
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    left = std::exchange(queue_, {});
+  }
+  changed_.notify_one();
+  for (const Job& job : left) job.refuse();
+}
+
+void JobThread::stop() {
+  close();
+  if (thread_.joinable()) thread_.join();
+}
+
+void JobThread::loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (stopping_) return;
+    const Job job = std::move(queue_.front());
+    queue_.pop_front();
+    running_ = job.name;
+    lock.unlock();
+    job.run();
+    lock.lock();
+    running_.clear();
+  }
+}
+
+}  // namespace itif::control

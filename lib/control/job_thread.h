@@ -1,0 +1,53 @@
+// A thread that runs long operations sequentially, from a bounded queue.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace itif::control {
+
+struct JobThreadStatus {
+  std::string running;  // the operation's name; empty: none
+  size_t waiting = 0;
+};
+
+struct Job {
+  std::string name;
+  std::function<void()> run;
+  std::function<void()> refuse;  // called instead of run if the worker stops first
+};
+
+class JobThread {
+ public:
+  enum class Order { kLast, kNext };
+
+  explicit JobThread(size_t max_waiting) : max_waiting_(max_waiting) {}
+  ~JobThread() { stop(); }
+
+  void start();
+  // Returns false if the queue is full (kLast only) or the worker has stopped. Any thread.
+  bool post(Job job, Order order);
+  JobThreadStatus status() const;
+  // Starts no more jobs and refuses waiting ones. Not from the worker thread.
+  void close();
+  // Finishes the running job, refuses the rest. Idempotent; not from the worker thread.
+  void stop();
+
+ private:
+  void loop();
+
+  const size_t max_waiting_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> queue_;
+  std::string running_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace itif::control

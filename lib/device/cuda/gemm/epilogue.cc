@@ -1,0 +1,217 @@
+#include "device/cuda/gemm/epilogue.h"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <optional>
+#include <shared_mutex>
+
+#include "base/check.h"
+#include "device/cuda/driver/captures.h"
+
+namespace itif::device::cuda {
+namespace {
+
+using kernels::Activation;
+
+// The strictest alignment, in bytes, that tensor cores, vector loads and cuBLASLt's bias need.
+constexpr uint32_t kMaxAlignment = 16;
+constexpr size_t kBiasAlignment = 256;
+
+bool is_narrow(DType compute, const GemmShape& shape) {
+  return compute != DType::kF32 && !shape.f32_out;
+}
+
+std::optional<cublasLtEpilogue_t> epilogue_of(DType compute, const GemmShape& shape) {
+  switch (shape.activation) {
+    case Activation::kNone:
+      if (!shape.has_bias) return std::nullopt;
+      return CUBLASLT_EPILOGUE_BIAS;
+    case Activation::kRelu:
+      return shape.has_bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case Activation::kGeluTanh:
+      if (!is_narrow(compute, shape)) return std::nullopt;
+      return shape.has_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    case Activation::kGelu:
+    case Activation::kTanh:
+    case Activation::kSilu: break;
+  }
+  return std::nullopt;
+}
+
+// 1, 16, 24, 32, 48, 64, 96, …
+uint32_t next_rung(uint32_t rows) {
+  if (rows < 16) return 16;
+  return (rows & (rows - 1)) == 0 ? rows / 2 * 3 : rows / 3 * 4;
+}
+
+bool is_aligned(const void* at, size_t alignment) {
+  return reinterpret_cast<uintptr_t>(at) % alignment == 0;
+}
+
+}  // namespace
+
+cudaDataType type_of(DType type) {
+  switch (type) {
+    case DType::kBF16: return CUDA_R_16BF;
+    case DType::kF16: return CUDA_R_16F;
+    default: return CUDA_R_32F;
+  }
+}
+
+bool has_packed_bias(DType compute, const GemmShape& shape) {
+  return shape.has_bias && is_narrow(compute, shape) && epilogue_of(compute, shape).has_value();
+}
+size_t packed_bias_offset(DType compute, const GemmShape& shape) {
+  const size_t weights = size_t{shape.n} * shape.k * dtype_bytes(compute);
+  return (weights + kBiasAlignment - 1) / kBiasAlignment * kBiasAlignment;
+}
+size_t packed_bytes(DType compute, const GemmShape& shape) {
+  if (has_packed_bias(compute, shape))
+    return packed_bias_offset(compute, shape) + shape.n * dtype_bytes(compute);
+  return size_t{shape.n} * shape.k * dtype_bytes(compute);
+}
+
+struct EpilogueGemm::Problem {
+  cublasLtMatmulDescOpaque_t matmul = {};
+  cublasLtMatrixLayoutOpaque_t weight = {}, a = {}, out = {};
+};
+
+// Operands are row-major and cuBLASLt is column-major: out = a · Wᵀ is computed as outᵀ = W · aᵀ.
+bool EpilogueGemm::describe(const Blas& blas, uint32_t rows, const void* bias,
+                            Problem& problem) const {
+  bool is_good = blas.lt_init_matmul(&problem.matmul, sizeof problem.matmul, CUBLAS_COMPUTE_32F,
+                                     CUDA_R_32F) == CUBLAS_STATUS_SUCCESS;
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    is_good = is_good && blas.lt_set_matmul(&problem.matmul, attribute, &value, sizeof value) ==
+                             CUBLAS_STATUS_SUCCESS;
+  };
+  const auto lay_out = [&](cublasLtMatrixLayoutOpaque_t& layout, cudaDataType type, uint32_t height,
+                           uint32_t width) {
+    is_good = is_good && blas.lt_init_layout(&layout, sizeof layout, type, height, width, height) ==
+                             CUBLAS_STATUS_SUCCESS;
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, int32_t{CUBLAS_OP_T});
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t{epilogue_});
+  if (shape_.has_bias) {
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t{type_out_});
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  }
+  lay_out(problem.weight, type_, shape_.k, shape_.n);
+  lay_out(problem.a, type_, shape_.k, rows);
+  lay_out(problem.out, type_out_, shape_.n, rows);
+  return is_good;
+}
+
+uint32_t EpilogueGemm::alignment(size_t row_bytes) {
+  return static_cast<uint32_t>(std::min<size_t>(kMaxAlignment, row_bytes & -row_bytes));
+}
+
+EpilogueGemm::EpilogueGemm(const Blas& blas, cublasLtHandle_t handle, DType compute,
+                           const GemmShape& shape, uint32_t max_rows)
+    : shape_(shape) {
+  const auto epilogue = epilogue_of(compute, shape);
+  if (!epilogue) return;
+  epilogue_ = *epilogue;
+  type_ = type_of(compute);
+  const DType out = shape.f32_out ? DType::kF32 : compute;
+  type_out_ = type_of(out);
+  weight_alignment_ = alignment(shape.k * dtype_bytes(compute));
+  out_alignment_ = alignment(shape.n * dtype_bytes(out));
+  uint32_t least = 1;
+  for (uint32_t most = 1;; most = next_rung(most)) {
+    rungs_.push_back(choose(blas, handle, least, most));
+    least = most + 1;
+    if (most >= max_rows) break;
+  }
+}
+
+// Returns the best algorithm for most_rows that also supports least_rows.
+EpilogueGemm::Rung EpilogueGemm::choose(const Blas& blas, cublasLtHandle_t handle,
+                                        uint32_t least_rows, uint32_t most_rows) const {
+  Rung rung{.most_rows = most_rows};
+  cublasLtMatmulPreferenceOpaque_t preference = {};
+  bool is_good = blas.lt_init_preference(&preference, sizeof preference) == CUBLAS_STATUS_SUCCESS;
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    is_good = is_good && blas.lt_set_preference(&preference, attribute, &value, sizeof value) ==
+                             CUBLAS_STATUS_SUCCESS;
+  };
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kEpilogueWorkspaceBytes});
+  // Reducing partial sums in the result's type would round them first.
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+         uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, weight_alignment_);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, weight_alignment_);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, out_alignment_);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, out_alignment_);
+  // Never read: only its alignment counts.
+  const auto* bias = reinterpret_cast<const void*>(uintptr_t{kMaxAlignment});
+  Problem most, least;
+  is_good =
+      is_good && describe(blas, most_rows, bias, most) && describe(blas, least_rows, bias, least);
+  std::array<cublasLtMatmulHeuristicResult_t, 4> found = {};
+  int count = 0;
+  if (!is_good ||
+      blas.lt_find(handle, &most.matmul, &most.weight, &most.a, &most.out, &most.out, &preference,
+                   static_cast<int>(found.size()), found.data(), &count) != CUBLAS_STATUS_SUCCESS)
+    return rung;
+  for (const auto& one : std::span(found).first(static_cast<size_t>(std::max(0, count)))) {
+    cublasLtMatmulHeuristicResult_t checked = {};
+    if (one.state != CUBLAS_STATUS_SUCCESS || one.workspaceSize > kEpilogueWorkspaceBytes ||
+        blas.lt_check(handle, &least.matmul, &least.weight, &least.a, &least.out, &least.out,
+                      &one.algo, &checked) != CUBLAS_STATUS_SUCCESS ||
+        checked.workspaceSize > kEpilogueWorkspaceBytes)
+      continue;
+    rung.algo = one.algo;
+    rung.is_there = true;
+    break;
+  }
+  return rung;
+}
+
+bool EpilogueGemm::runs(const Call& call) const {
+  const auto rung = std::ranges::lower_bound(rungs_, call.rows, {}, &Rung::most_rows);
+  return rung != rungs_.end() && rung->is_there && is_aligned(call.weight, weight_alignment_) &&
+         is_aligned(call.a, weight_alignment_) && is_aligned(call.out, out_alignment_) &&
+         is_aligned(call.bias, kMaxAlignment);
+}
+
+cublasStatus_t EpilogueGemm::run(const Blas& blas, cublasLtHandle_t handle, const Call& call,
+                                 void* workspace, cudaStream_t stream) const {
+  const auto rung = std::ranges::lower_bound(rungs_, call.rows, {}, &Rung::most_rows);
+  DCHECK(rung != rungs_.end());
+  Problem problem;
+  if (!describe(blas, call.rows, call.bias, problem)) return CUBLAS_STATUS_INVALID_VALUE;
+  const auto multiply = [&](const cublasLtMatmulAlgo_t* algo) {
+    return blas.lt_matmul(handle, &problem.matmul, &kOne, call.weight, &problem.weight, call.a,
+                          &problem.a, &kZero, call.out, &problem.out, call.out, &problem.out, algo,
+                          workspace, kEpilogueWorkspaceBytes, stream);
+  };
+  const cublasStatus_t made = multiply(&rung->algo);
+  if (made != CUBLAS_STATUS_NOT_SUPPORTED && made != CUBLAS_STATUS_INVALID_VALUE) return made;
+  // choose() checked only the ends of the rung.
+  const Rung own = choose(blas, handle, call.rows, call.rows);
+  return own.is_there ? multiply(&own.algo) : made;
+}
+
+EpilogueGemm Epilogues::prepare(DType compute, const GemmShape& shape, uint32_t max_rows) {
+  const auto blas = load_blas();
+  const std::lock_guard lock(mutex_);
+  if (!blas) return {};
+  if (handle_ == nullptr) {
+    const std::unique_lock alone(captures());
+    if ((*blas)->lt_create(&handle_) != CUBLAS_STATUS_SUCCESS) handle_ = nullptr;
+  }
+  if (handle_ == nullptr) return {};
+  return {**blas, handle_, compute, shape, max_rows};
+}
+
+void Epilogues::close() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (handle_ == nullptr) return;
+  const std::unique_lock alone(captures());
+  (void)(*load_blas())->lt_destroy(handle_);
+  handle_ = nullptr;
+}
+
+}  // namespace itif::device::cuda

@@ -1,0 +1,354 @@
+#include "device/cuda/gemm/gemm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "device/cuda/driver/captures.h"
+#include "device/cuda/driver/error.h"
+
+namespace itif::device::cuda {
+
+Status check(cublasStatus_t error, const char* what) {
+  if (error == CUBLAS_STATUS_SUCCESS) return {};
+  return fail(error == CUBLAS_STATUS_ALLOC_FAILED ? Code::kResourceExhausted : Code::kInternal,
+              fmt::format("{}: {}", what, (*load_blas())->status_string(error)));
+}
+namespace {
+
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // cuBLAS's recommendation for Hopper
+constexpr size_t kSideWorkspaceBytes = kEpilogueWorkspaceBytes;
+constexpr const char* kStart = "cannot start cuBLAS";
+
+// Up to kMaxBucketRows rows, launches cost more than pointer lookups: all tenants share one graph.
+bool are_few_rows(std::span<const kernels::RowRange> ranges) {
+  return ranges.back().first_row + ranges.back().num_rows <= kMaxBucketRows;
+}
+// cuBLAS cannot check the alignment of operands behind pointers in device memory. It assumes what
+// it requires of such calls: 16 bytes if k is a multiple of 8, 4 bytes if k is even. Only output
+// rows of an odd vocabulary may violate this, unless ranges begin at multiples of 8 rows.
+bool are_outputs_aligned(const kernels::GroupedGemm& args, size_t element_bytes) {
+  const size_t alignment = args.k % 8 == 0 ? 16 : args.k % 2 == 0 ? 4 : 1;
+  const size_t row_bytes = args.n * (args.f32_out ? sizeof(float) : element_bytes);
+  return std::ranges::all_of(args.ranges, [&](const kernels::RowRange& range) {
+    return range.first_row * row_bytes % alignment == 0;
+  });
+}
+bool are_equally_long(std::span<const kernels::RowRange> ranges) {
+  return std::ranges::all_of(
+      ranges, [&](const kernels::RowRange& r) { return r.num_rows == ranges[0].num_rows; });
+}
+int to_int(size_t value) {
+  CHECK(value <= INT32_MAX);
+  return static_cast<int>(value);
+}
+Status check_prepared(const kernels::GroupedGemm& args) {
+  const auto* prepared = static_cast<const PreparedShape*>(args.prepared);
+  if (prepared != nullptr && prepared->shape.n == args.n && prepared->shape.k == args.k &&
+      prepared->shape.has_bias == (args.bias.base != nullptr) &&
+      prepared->shape.f32_out == args.f32_out)
+    return {};
+  return fail(Code::kInternal, fmt::format("a GEMM of {} × {}{} was not prepared", args.n, args.k,
+                                           args.bias.base != nullptr ? " with bias" : ""));
+}
+}  // namespace
+
+Gemms::Gemms(DType compute, const Blas& blas)
+    : compute_(compute), type_(type_of(compute)), blas_(blas) {}
+
+Result<std::unique_ptr<Gemms>> Gemms::make(DType compute, cudaStream_t stream,
+                                           std::shared_ptr<Budget> budget) {
+  ITIF_ASSIGN(const Blas* blas, load_blas());
+  std::unique_ptr<Gemms> gemms(new Gemms(compute, *blas));
+  const std::unique_lock alone(captures());
+  gemms->lanes_[0].stream = stream;
+  for (Lane& lane : gemms->lanes_) {
+    if (lane.stream == nullptr)
+      ITIF_TRY(check(cudaStreamCreateWithFlags(&lane.stream, cudaStreamNonBlocking), kStart));
+    ITIF_TRY(gemms->open_lane(lane, budget,
+                              lane.stream == stream ? kWorkspaceBytes : kSideWorkspaceBytes));
+  }
+  ITIF_TRY(check(blas->lt_create(&gemms->lt_), kStart));
+  return gemms;
+}
+
+Status Gemms::open_lane(Lane& lane, const std::shared_ptr<Budget>& budget, size_t workspace_bytes) {
+  ITIF_TRY(check(cudaEventCreateWithFlags(&lane.reached, cudaEventDisableTiming), kStart));
+  ITIF_TRY(check(blas_.create(&lane.handle), kStart));
+  ITIF_TRY(check(blas_.set_stream(lane.handle, lane.stream), kStart));
+  // Reduce partial sums in f32, not in the result's type.
+  ITIF_TRY(check(blas_.set_math_mode(lane.handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
+                 kStart));
+  ITIF_ASSIGN(lane.workspace, allocate_buffer(budget, workspace_bytes));
+  return check(blas_.set_workspace(lane.handle, lane.workspace->data(), workspace_bytes), kStart);
+}
+
+Gemms::~Gemms() {
+  const std::unique_lock alone(captures());
+  if (lt_ != nullptr) (void)blas_.lt_destroy(lt_);
+  for (Lane& lane : lanes_) {
+    if (lane.handle != nullptr) (void)blas_.destroy(lane.handle);
+    if (lane.reached != nullptr) (void)cudaEventDestroy(lane.reached);
+    if (&lane != &lanes_[0] && lane.stream != nullptr) (void)cudaStreamDestroy(lane.stream);
+  }
+}
+
+const std::byte* Gemms::input(const kernels::GroupedGemm& args,
+                              const kernels::RowRange& range) const {
+  return static_cast<const std::byte*>(args.a) +
+         size_t{range.first_row} * args.k * dtype_bytes(compute_);
+}
+std::byte* Gemms::output(const kernels::GroupedGemm& args, const kernels::RowRange& range) const {
+  return static_cast<std::byte*>(args.out) +
+         size_t{range.first_row} * args.n * (args.f32_out ? sizeof(float) : dtype_bytes(compute_));
+}
+cudaDataType Gemms::type_of_output(const kernels::GroupedGemm& args) const {
+  return args.f32_out ? CUDA_R_32F : type_;
+}
+
+bool Gemms::runs_sequentially(const kernels::GroupedGemm& args) const {
+  if (args.mode.of(args.n, args.k) == kernels::GemmMode::kSequential) return true;
+  if (args.ranges.size() == 1) return !are_few_rows(args.ranges);
+  if (!are_outputs_aligned(args, dtype_bytes(compute_))) return true;
+  // Grouped calls do not support f32 results of 16-bit operands.
+  return !are_equally_long(args.ranges) && args.f32_out && compute_ != DType::kF32;
+}
+
+bool Gemms::has_epilogue(const kernels::GroupedGemm& args) const {
+  const auto* prepared = static_cast<const PreparedShape*>(args.prepared);
+  return prepared != nullptr && prepared->shape.activation == args.activation &&
+         runs_sequentially(args) && std::ranges::all_of(args.ranges, [&](const auto& range) {
+           return prepared->with_epilogue.runs(with_epilogue(args, range));
+         });
+}
+
+EpilogueGemm::Call Gemms::with_epilogue(const kernels::GroupedGemm& args,
+                                        const kernels::RowRange& range) const {
+  const GemmShape& shape = static_cast<const PreparedShape*>(args.prepared)->shape;
+  EpilogueGemm::Call call{.rows = range.num_rows,
+                          .weight = args.weights.at(range.slot),
+                          .a = input(args, range),
+                          .out = output(args, range)};
+  if (has_packed_bias(compute_, shape))
+    call.bias = args.weights.at(range.slot) + packed_bias_offset(compute_, shape);
+  else if (shape.has_bias)
+    call.bias = args.bias.at(range.slot);
+  return call;
+}
+
+Status Gemms::run(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
+                  std::span<const kernels::GroupedGemm> all) {
+  size_t calls = 0;  // independent calls, to be spread over lanes
+  for (const kernels::GroupedGemm& args : all) {
+    ITIF_TRY(check_prepared(args));
+    if (!args.ranges.empty() && runs_sequentially(args)) calls += args.ranges.size();
+  }
+  const Join join_of{this, std::min(calls, kLanes)};
+  if (calls > 1) launch.log().add<Join>(&fork, join_of);
+  size_t next_lane = 0;
+  for (const kernels::GroupedGemm& args : all) {
+    if (args.ranges.empty()) continue;
+    key.add_arguments(args);
+    if (runs_sequentially(args)) {
+      const bool is_with_epilogue = has_epilogue(args);
+      key.add(is_with_epilogue);
+      for (const kernels::RowRange& range : args.ranges) {
+        const size_t lane = next_lane++ % kLanes;
+        key.add(range);
+        if (is_with_epilogue) {
+          const auto* prepared = static_cast<const PreparedShape*>(args.prepared);
+          launch.log().add<WithEpilogue>(&make_with_epilogue, {this, lane, &prepared->with_epilogue,
+                                                               with_epilogue(args, range)});
+          continue;
+        }
+        Strided call = single(args, range);
+        call.lane = lane;
+        launch.log().add<Strided>(&make_strided, call);
+      }
+    } else if (!add_strided(launch, key, args)) {
+      ITIF_TRY(add_pointers(launch, plan, key, args));
+    }
+  }
+  if (calls > 1) launch.log().add<Join>(&join, join_of);
+  return {};
+}
+
+Gemms::Strided Gemms::single(const kernels::GroupedGemm& args, const kernels::RowRange& range) {
+  Strided call;
+  call.gemms = this;
+  call.m = to_int(args.n);
+  call.n = to_int(range.num_rows);
+  call.k = call.ldw = to_int(args.k);
+  call.w = args.weights.at(range.slot);
+  call.a = input(args, range);
+  call.out = output(args, range);
+  call.type_out = type_of_output(args);
+  return call;
+}
+
+// Returns false if the ranges do not suit a strided call.
+bool Gemms::add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
+                        const kernels::GroupedGemm& args) {
+  if (are_few_rows(args.ranges)) return false;
+  const kernels::RowRange &first = args.ranges[0], &second = args.ranges[1];
+  const uint32_t step = second.slot - first.slot;
+  bool are_even = second.slot >= first.slot && are_equally_long(args.ranges);
+  for (size_t i = 1; i < args.ranges.size(); ++i)
+    are_even = are_even && args.ranges[i].slot == first.slot + i * step;
+  if (!are_even) return false;
+  Strided call = single(args, first);
+  call.stride_w = static_cast<long long>(args.weights.stride_bytes * step / dtype_bytes(compute_));
+  call.stride_a = static_cast<long long>(call.n) * call.k;
+  call.stride_out = static_cast<long long>(call.n) * call.m;
+  call.count = to_int(args.ranges.size());
+  launch.log().add<Strided>(&make_strided, call);
+  for (const kernels::RowRange& range : args.ranges) key.add(range);
+  return true;
+}
+
+Gemms::Groups& Gemms::make_groups(std::span<const kernels::RowRange> ranges, int m, int k) {
+  if (num_groups_ == groups_.size()) groups_.emplace_back();
+  Groups& g = groups_[num_groups_++];
+  const size_t count = ranges.size();
+  g.trans_w.assign(count, CUBLAS_OP_T);
+  g.trans_a.assign(count, CUBLAS_OP_N);
+  g.one.assign(count, 1.0f);
+  g.zero.assign(count, 0.0f);
+  g.sizes.assign(count, 1);
+  for (auto* ints : {&g.m, &g.ldc}) ints->assign(count, m);
+  for (auto* ints : {&g.k, &g.ldw, &g.lda}) ints->assign(count, k);
+  g.n.clear();
+  for (const kernels::RowRange& range : ranges) g.n.push_back(to_int(range.num_rows));
+  return g;
+}
+
+Status Gemms::add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
+                           const kernels::GroupedGemm& args) {
+  weights_.clear();
+  inputs_.clear();
+  outputs_.clear();
+  for (const kernels::RowRange& range : args.ranges) {
+    weights_.push_back(args.weights.at(range.slot));
+    inputs_.push_back(input(args, range));
+    outputs_.push_back(output(args, range));
+    key.add(range.num_rows);
+  }
+  Pointers call{.gemms = this,
+                .m = to_int(args.n),
+                .n = to_int(args.ranges[0].num_rows),
+                .k = to_int(args.k),
+                .weights = plan.put(launch, std::span<const void* const>(weights_)),
+                .inputs = plan.put(launch, std::span<const void* const>(inputs_)),
+                .outputs = plan.put(launch, std::span<void* const>(outputs_)),
+                .count = to_int(args.ranges.size()),
+                .type_out = type_of_output(args)};
+  if (call.weights == nullptr || call.inputs == nullptr || call.outputs == nullptr)
+    return fail(Code::kResourceExhausted, "a batch's plan data does not fit its memory");
+  if (!are_equally_long(args.ranges)) call.groups = &make_groups(args.ranges, call.m, call.k);
+  for (const void* pointers :
+       {static_cast<const void*>(call.weights), static_cast<const void*>(call.inputs),
+        static_cast<const void*>(call.outputs)})
+    key.add(pointers);
+  launch.log().add<Pointers>(&make_pointers, call);
+  return {};
+}
+
+void Gemms::run(const kernels::cuda::Launcher& launch, LaunchKey& key,
+                const kernels::BatchedGemm& args) {
+  const size_t element = dtype_bytes(compute_);
+  const auto size = [](int rows, int columns) {
+    return static_cast<long long>(rows) * static_cast<long long>(columns);
+  };
+  for (const kernels::MatrixBatch& batch : args.batches) {
+    Strided call;
+    call.gemms = this;
+    call.trans_w = args.is_b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    call.m = to_int(batch.n);
+    call.n = to_int(batch.m);
+    call.k = to_int(batch.k);
+    call.w = static_cast<const std::byte*>(args.b) + batch.b * element;
+    call.a = static_cast<const std::byte*>(args.a) + batch.a * element;
+    call.out = static_cast<std::byte*>(args.out) + batch.out * element;
+    call.ldw = args.is_b_transposed ? call.k : call.m;
+    call.stride_w = size(call.k, call.m);
+    call.stride_a = size(call.n, call.k);
+    call.stride_out = size(call.n, call.m);
+    call.count = to_int(batch.count);
+    call.type_out = type_;
+    key.add(batch);
+    launch.log().add<Strided>(&make_strided, call);
+  }
+  key.add(args.a);
+  key.add(args.b);
+  key.add(args.out);
+  key.add(args.is_b_transposed);
+}
+
+// Converts a cuBLAS status to the error type of launches. Logs a new kind of failure.
+cudaError_t Gemms::as_launch(cublasStatus_t status) {
+  if (status == CUBLAS_STATUS_SUCCESS) return cudaSuccess;
+  if (status == CUBLAS_STATUS_ALLOC_FAILED) return cudaErrorMemoryAllocation;
+  if (std::exchange(refused_, status) != status)
+    log::warning("cuBLAS rejected a GEMM: {}", blas_.status_string(status));
+  return cudaErrorLaunchFailure;
+}
+
+cudaError_t Gemms::make_strided(const Strided& c, cudaStream_t) {
+  Gemms& g = *c.gemms;
+  const cublasHandle_t handle = g.lanes_[c.lane].handle;
+  if (c.count == 1)
+    return g.as_launch(g.blas_.gemm(handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w,
+                                    g.type_, c.ldw, c.a, g.type_, c.k, &kZero, c.out, c.type_out,
+                                    c.m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+  return g.as_launch(g.blas_.gemm_strided_batched(
+      handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w, g.type_, c.ldw, c.stride_w, c.a,
+      g.type_, c.k, c.stride_a, &kZero, c.out, c.type_out, c.m, c.stride_out, c.count,
+      CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+cudaError_t Gemms::make_with_epilogue(const WithEpilogue& c, cudaStream_t) {
+  if (c.call.rows == 0) return cudaSuccess;
+  Gemms& g = *c.gemms;
+  const Lane& lane = g.lanes_[c.lane];
+  return g.as_launch(c.gemm->run(g.blas_, g.lt_, c.call, lane.workspace->data(), lane.stream));
+}
+
+cudaError_t Gemms::make_pointers(const Pointers& c, cudaStream_t) {
+  Gemms& g = *c.gemms;
+  const cublasHandle_t handle = g.lanes_[0].handle;
+  if (c.groups == nullptr)
+    return g.as_launch(g.blas_.gemm_batched(handle, CUBLAS_OP_T, CUBLAS_OP_N, c.m, c.n, c.k, &kOne,
+                                            c.weights, g.type_, c.k, c.inputs, g.type_, c.k, &kZero,
+                                            c.outputs, c.type_out, c.m, c.count, CUBLAS_COMPUTE_32F,
+                                            CUBLAS_GEMM_DEFAULT));
+  const Groups& of = *c.groups;
+  return g.as_launch(g.blas_.gemm_grouped_batched(
+      handle, of.trans_w.data(), of.trans_a.data(), of.m.data(), of.n.data(), of.k.data(),
+      of.one.data(), c.weights, g.type_, of.ldw.data(), c.inputs, g.type_, of.lda.data(),
+      of.zero.data(), c.outputs, g.type_, of.ldc.data(), c.count, of.sizes.data(),
+      CUBLAS_COMPUTE_32F));
+}
+
+cudaError_t Gemms::fork(const Join& call, cudaStream_t) {
+  auto& lanes = call.gemms->lanes_;
+  cudaError_t error = cudaEventRecord(lanes[0].reached, lanes[0].stream);
+  for (size_t i = 1; error == cudaSuccess && i < call.num_lanes; ++i)
+    error = cudaStreamWaitEvent(lanes[i].stream, lanes[0].reached);
+  return error;
+}
+
+cudaError_t Gemms::join(const Join& call, cudaStream_t) {
+  auto& lanes = call.gemms->lanes_;
+  cudaError_t error = cudaSuccess;
+  for (size_t i = 1; error == cudaSuccess && i < call.num_lanes; ++i) {
+    error = cudaEventRecord(lanes[i].reached, lanes[i].stream);
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(lanes[0].stream, lanes[i].reached);
+  }
+  return error;
+}
+
+}  // namespace itif::device::cuda

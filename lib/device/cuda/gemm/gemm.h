@@ -1,0 +1,147 @@
+// GEMMs of tenants' rows through cuBLAS. Activations and weights are row-major and cuBLAS is
+// column-major, so out = a · Wᵀ is computed as outᵀ = W · aᵀ.
+//
+// Sequential GEMMs (GemmMode::kSequential) make one call per range, spread over streams that join
+// before the next launch. A call adds bias and activation in an epilogue where possible
+// (epilogue.h).
+//
+// Concurrent GEMMs (GemmMode::kConcurrent) make one call for all ranges:
+// - Strided, for many rows, if ranges are equally long and their slots equally far apart. It needs
+//   no pointers.
+// - Pointer-batched, if ranges are equally long.
+// - Grouped otherwise.
+//
+// The batch's plan memory holds the pointers, so that one graph serves all tenants; a single range
+// of few rows uses pointers for the same reason. One launch then adds bias and activation for all
+// tenants (ITIF: model weights rotation), because no epilogue of such a call finds each row's
+// tenant.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "device/cuda/gemm/blas.h"
+#include "device/cuda/gemm/epilogue.h"
+#include "device/cuda/graph/graphs.h"
+#include "device/cuda/memory/plan_memory.h"
+#include "device/device.h"
+
+namespace itif::device::cuda {
+
+// The largest batch, in rows, whose launches cost more than its arithmetic: DeviceInfo::max_bucket_rows.
+inline constexpr uint32_t kMaxBucketRows = 512;
+
+// The result of preparing a shape. cuBLAS needs no preparation without an epilogue, but a GEMM of
+// an unprepared shape is still an error.
+struct PreparedShape final : kernels::PreparedGemm {
+  PreparedShape(const GemmShape& shape, EpilogueGemm with_epilogue)
+      : shape(shape), with_epilogue(std::move(with_epilogue)) {}
+  const GemmShape shape;
+  const EpilogueGemm with_epilogue;
+};
+
+class Gemms {
+ public:
+  // For launches on `stream`. Errors: kResourceExhausted, kInternal.
+  static Result<std::unique_ptr<Gemms>> make(DType compute, cudaStream_t stream,
+                                             std::shared_ptr<Budget> budget);
+  ~Gemms();
+  Gemms(const Gemms&) = delete;
+  Gemms& operator=(const Gemms&) = delete;
+
+  // Adds bias and activation only if has_epilogue(). REQUIRES: none writes what another reads or
+  // writes.
+  Status run(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
+             std::span<const kernels::GroupedGemm> all);
+  bool has_epilogue(const kernels::GroupedGemm& args) const;
+  // Products of activations, for attention in thesis fusion mode.
+  void run(const kernels::cuda::Launcher& launch, LaunchKey& key, const kernels::BatchedGemm& args);
+  // Call once all logged launches have been made.
+  void clear() noexcept { num_groups_ = 0; }
+
+ private:
+  // A lane holds a stream and its cuBLAS handle and workspace. The first lane is the launches'
+  // stream.
+  struct Lane {
+    cublasHandle_t handle = nullptr;
+    cudaStream_t stream = nullptr;
+    std::unique_ptr<Buffer> workspace;
+    cudaEvent_t reached = nullptr;
+  };
+  static constexpr size_t kLanes = 4;
+  // One GEMM, or `count` of them at constant strides. Sizes and strides are in elements.
+  struct Strided {
+    Gemms* gemms = nullptr;
+    size_t lane = 0;
+    cublasOperation_t trans_w = CUBLAS_OP_T;
+    int m = 0, n = 0, k = 0;
+    const void *w = nullptr, *a = nullptr;
+    void* out = nullptr;
+    int ldw = 0;
+    long long stride_w = 0, stride_a = 0, stride_out = 0;
+    int count = 1;
+    cudaDataType type_out = CUDA_R_32F;
+  };
+  // Arguments of a grouped call, by range: host memory that must last until the call is made.
+  struct Groups {
+    std::vector<cublasOperation_t> trans_w, trans_a;
+    std::vector<int> m, n, k, ldw, lda, ldc, sizes;
+    std::vector<float> one, zero;
+  };
+  struct Pointers {
+    Gemms* gemms = nullptr;
+    int m = 0, n = 0, k = 0;         // of every GEMM; not used if `groups` is set
+    const Groups* groups = nullptr;  // sizes by range
+    const void *const *weights = nullptr, *const *inputs = nullptr;
+    void* const* outputs = nullptr;
+    int count = 0;
+    cudaDataType type_out = CUDA_R_32F;
+  };
+  struct WithEpilogue {
+    Gemms* gemms = nullptr;
+    size_t lane = 0;
+    const EpilogueGemm* gemm = nullptr;
+    EpilogueGemm::Call call;
+  };
+  struct Join {
+    Gemms* gemms = nullptr;
+    size_t num_lanes = 0;
+  };
+
+  Gemms(DType compute, const Blas& blas);
+  Status open_lane(Lane& lane, const std::shared_ptr<Budget>& budget, size_t workspace_bytes);
+  bool runs_sequentially(const kernels::GroupedGemm& args) const;
+  Strided single(const kernels::GroupedGemm& args, const kernels::RowRange& range);
+  EpilogueGemm::Call with_epilogue(const kernels::GroupedGemm& args,
+                                   const kernels::RowRange& range) const;
+  bool add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
+                   const kernels::GroupedGemm& args);
+  Status add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
+                      const kernels::GroupedGemm& args);
+  Groups& make_groups(std::span<const kernels::RowRange> ranges, int m, int k);
+  const std::byte* input(const kernels::GroupedGemm& args, const kernels::RowRange& range) const;
+  std::byte* output(const kernels::GroupedGemm& args, const kernels::RowRange& range) const;
+  cudaDataType type_of_output(const kernels::GroupedGemm& args) const;
+
+  cudaError_t as_launch(cublasStatus_t status);
+  static cudaError_t make_strided(const Strided& call, cudaStream_t stream);
+  static cudaError_t make_with_epilogue(const WithEpilogue& call, cudaStream_t stream);
+  static cudaError_t make_pointers(const Pointers& call, cudaStream_t stream);
+  static cudaError_t fork(const Join& call, cudaStream_t stream);
+  static cudaError_t join(const Join& call, cudaStream_t stream);
+
+  const DType compute_;
+  const cudaDataType type_;
+  const Blas& blas_;
+  std::array<Lane, kLanes> lanes_;
+  cublasLtHandle_t lt_ = nullptr;
+  cublasStatus_t refused_ = CUBLAS_STATUS_SUCCESS;  // the last one logged
+  std::deque<Groups> groups_;                       // kept from batch to batch
+  size_t num_groups_ = 0;
+  std::vector<const void*> weights_, inputs_;
+  std::vector<void*> outputs_;
+};
+
+}  // namespace itif::device::cuda

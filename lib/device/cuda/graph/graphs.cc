@@ -1,0 +1,94 @@
+#include "device/cuda/graph/graphs.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+
+#include "device/cuda/driver/captures.h"
+
+namespace itif::device::cuda {
+namespace {
+
+constexpr size_t kMaxGraphs = 192;  // each takes some MiB of device memory
+constexpr size_t kMinLaunches = 8;  // a graph of fewer saves nothing
+constexpr size_t kMaxLaunches = 1024;
+constexpr uint32_t kMaxTries = 3;
+
+uint64_t hash_of(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return std::max<uint64_t>(1, std::hash<std::string_view>{}(text));
+}
+bool is_worth_it(const LaunchPart& part) {
+  return part.size() >= kMinLaunches && part.size() <= kMaxLaunches;
+}
+
+}  // namespace
+
+GraphCache::~GraphCache() {
+  for (auto& [hash, graph] : graphs_)
+    if (graph.exec != nullptr) (void)cudaGraphExecDestroy(graph.exec);
+}
+
+cudaError_t GraphCache::launch(cudaStream_t stream, const LaunchPart& part) {
+  if (!is_worth_it(part)) return part.make(stream);
+  const uint64_t hash = hash_of(part.key);
+  const auto found = graphs_.find(hash);
+  if (found == graphs_.end() && std::ranges::find(seen_, hash) == seen_.end()) {
+    seen_[next_seen_++ % seen_.size()] = hash;
+    return part.make(stream);
+  }
+  Graph& graph = found == graphs_.end() ? add(part, hash) : found->second;
+  graph.last_used = ++turn_;
+  if (!std::ranges::equal(graph.key, part.key)) return part.make(stream);
+  if (graph.exec == nullptr && graph.num_tries < kMaxTries)
+    if (const std::shared_lock lock(captures(), std::try_to_lock); lock)
+      if (const cudaError_t error = capture(stream, part, graph); error != cudaSuccess)
+        return error;
+  if (graph.exec == nullptr) return part.make(stream);
+  ++num_graph_launches_;
+  return cudaGraphLaunch(graph.exec, stream);
+}
+
+cudaError_t GraphCache::prepare(cudaStream_t stream, const LaunchPart& part) {
+  const uint64_t hash = hash_of(part.key);
+  if (!is_worth_it(part) || graphs_.contains(hash)) return cudaSuccess;
+  const std::shared_lock lock(captures());
+  Graph& graph = add(part, hash);
+  const cudaError_t error = capture(stream, part, graph);
+  if (graph.exec != nullptr) return cudaGraphUpload(graph.exec, stream);
+  graphs_.erase(hash);
+  return error;
+}
+
+GraphCache::Graph& GraphCache::add(const LaunchPart& part, uint64_t hash) {
+  make_room();
+  return graphs_[hash] = {.key = {part.key.begin(), part.key.end()}, .last_used = ++turn_};
+}
+
+// A segment that cannot be captured stays without a graph. Only a faulty device is an error.
+cudaError_t GraphCache::capture(cudaStream_t stream, const LaunchPart& part, Graph& of) {
+  ++of.num_tries;
+  if (const cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+      error != cudaSuccess)
+    return error;
+  const cudaError_t made = part.capture(stream);
+  cudaGraph_t graph = nullptr;
+  const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+  if (made == cudaSuccess && ended == cudaSuccess &&
+      cudaGraphInstantiate(&of.exec, graph, 0) != cudaSuccess)
+    of.exec = nullptr;
+  if (graph != nullptr) (void)cudaGraphDestroy(graph);
+  (void)cudaGetLastError();
+  return cudaSuccess;
+}
+
+void GraphCache::make_room() {
+  if (graphs_.size() < kMaxGraphs) return;
+  const auto oldest = std::ranges::min_element(
+      graphs_, {}, [](const auto& entry) { return entry.second.last_used; });
+  if (oldest->second.exec != nullptr) (void)cudaGraphExecDestroy(oldest->second.exec);
+  graphs_.erase(oldest);
+}
+
+}  // namespace itif::device::cuda

@@ -1,0 +1,116 @@
+// CUDA graphs of repeated graph segments. Launches dominate the cost of small batches; a graph
+// makes all launches of a segment by a single one. Stream::end_graph_segment() separates segments. A
+// segment's key holds everything that its launches depend on (LaunchKey). Segments of the same key
+// may differ only in data that the batch's plan memory holds: token ids, positions, addresses of
+// weights.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "kernels/cuda/launch_log.h"
+
+namespace itif::device::cuda {
+
+// The values that launches depend on.
+class LaunchKey {
+ public:
+  // Adds an operator's arguments without their spans of host memory, which is gone when the launch
+  // runs.
+  template <class Args>
+  void add_arguments(Args args) {
+    forget_spans(args);
+    add(args);
+  }
+  template <class T>
+  void add(T value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+#if __has_builtin(__builtin_clear_padding)
+    __builtin_clear_padding(&value);
+#endif
+    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+    bytes_.insert(bytes_.end(), bytes, bytes + sizeof value);
+  }
+  void clear() {
+    bytes_.clear();
+  }
+  std::span<const std::byte> bytes() const {
+    return bytes_;
+  }
+
+ private:
+  template <class Args>
+  static void forget_spans(Args& args) {
+    if constexpr (requires { args.ranges; }) args.ranges = {};
+    if constexpr (requires { args.segments; }) args.segments = {};
+    if constexpr (requires { args.positions; }) args.positions = {};
+    if constexpr (requires { args.token_types; }) args.token_types = {};
+    if constexpr (requires { args.pieces; }) args.pieces = {};
+    if constexpr (requires { args.images; }) args.images = {};
+    if constexpr (requires { args.chosen; }) args.chosen = {};
+    if constexpr (requires { args.kv_rows; }) args.kv_rows = {};
+    if constexpr (requires { args.copies; }) args.copies = {};
+    if constexpr (requires { args.tables; }) args.tables = {};
+    if constexpr (requires { args.blocks; }) args.blocks = {};
+    if constexpr (requires { args.banned; }) args.banned = {};
+    if constexpr (requires { args.banned_of; }) args.banned_of = {};
+    if constexpr (requires { args.parts; }) args.parts = {};
+    if constexpr (requires { args.mode; }) args.mode = {};
+  }
+  std::vector<std::byte> bytes_;
+};
+
+// A graph segment of a batch's launches, and its key.
+struct LaunchPart {
+  const kernels::cuda::LaunchLog& log;
+  kernels::cuda::LaunchLog::Mark from, to;
+  std::span<const std::byte> key;
+
+  size_t size() const { return to.size - from.size; }
+  cudaError_t make(cudaStream_t stream) const { return log.make(from, to, stream); }
+  cudaError_t capture(cudaStream_t stream) const {
+    return log.make(from, to, stream, kernels::cuda::LaunchLog::After::kStop);
+  }
+};
+
+class GraphCache {
+ public:
+  GraphCache() = default;
+  ~GraphCache();
+  GraphCache(const GraphCache&) = delete;
+  GraphCache& operator=(const GraphCache&) = delete;
+
+  // Makes the launches of a segment. The second launch of a key captures it; from then on one graph
+  // launch replays it. No capture starts while another thread synchronises the device (captures.h).
+  // Returns the first error.
+  cudaError_t launch(cudaStream_t stream, const LaunchPart& part);
+  // Captures a segment without running it; waits for threads that synchronise the device. If the
+  // capture fails, launch() may try again.
+  cudaError_t prepare(cudaStream_t stream, const LaunchPart& part);
+  size_t size() const { return graphs_.size(); }
+  uint64_t num_graph_launches() const { return num_graph_launches_; }
+
+ private:
+  struct Graph {
+    std::vector<std::byte> key;
+    cudaGraphExec_t exec = nullptr;  // null: not captured so far
+    uint32_t num_tries = 0;
+    uint64_t last_used = 0;
+  };
+  static cudaError_t capture(cudaStream_t stream, const LaunchPart& part, Graph& graph);
+  Graph& add(const LaunchPart& part, uint64_t hash);
+  void make_room();
+
+  std::unordered_map<uint64_t, Graph> graphs_;  // by the key's hash
+  std::array<uint64_t, 256> seen_{};            // hashes of the latest keys seen once
+  size_t next_seen_ = 0;
+  uint64_t turn_ = 0, num_graph_launches_ = 0;
+};
+
+}  // namespace itif::device::cuda

@@ -1,0 +1,52 @@
+// The launches of a batch so far, in graph segments that Stream::end_graph_segment() separates. Each
+// segment has a key.
+#pragma once
+
+#include <vector>
+
+#include "device/cuda/graph/graphs.h"
+
+namespace itif::device::cuda {
+
+class LaunchParts {
+ public:
+  kernels::cuda::LaunchLog& log() { return log_; }
+  LaunchKey& key() { return key_; }
+  bool empty() const { return log_.end().size == 0; }
+
+  // Ends a segment. Returns false if nothing was launched since the last one ended.
+  bool end_part() {
+    if (log_.end().size == ends_.back().launches.size) return false;
+    ends_.push_back({log_.end(), key_.bytes().size()});
+    return true;
+  }
+  // Number of ended segments.
+  size_t size() const { return ends_.size() - 1; }
+  template <class Body>
+  void for_each(const Body& body) {
+    (void)end_part();
+    for (size_t i = 1; i < ends_.size(); ++i)
+      body(LaunchPart{.log = log_,
+                      .from = ends_[i - 1].launches,
+                      .to = ends_[i].launches,
+                      .key = key_.bytes().subspan(ends_[i - 1].key_bytes,
+                                                  ends_[i].key_bytes - ends_[i - 1].key_bytes)});
+  }
+  // Keeps allocated memory.
+  void clear() {
+    log_.clear();
+    key_.clear();
+    ends_.resize(1);
+  }
+
+ private:
+  struct End {
+    kernels::cuda::LaunchLog::Mark launches;
+    size_t key_bytes = 0;
+  };
+  kernels::cuda::LaunchLog log_;
+  LaunchKey key_;
+  std::vector<End> ends_ = {{}};  // ends_[0]: where the first segment begins
+};
+
+}  // namespace itif::device::cuda

@@ -1,0 +1,91 @@
+#include "device/cuda/memory/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/units.h"
+
+namespace itif::device::cuda {
+namespace {
+
+class CudaBuffer final : public Buffer {
+ public:
+  CudaBuffer(std::shared_ptr<Budget> budget, void* data, size_t bytes)
+      : budget_(std::move(budget)) {
+    data_ = static_cast<std::byte*>(data);
+    bytes_ = bytes;
+  }
+  ~CudaBuffer() override {
+    (void)cudaFree(data_);
+    budget_->give_back(bytes_);
+  }
+  CudaBuffer(const CudaBuffer&) = delete;
+  CudaBuffer& operator=(const CudaBuffer&) = delete;
+
+ private:
+  std::shared_ptr<Budget> budget_;
+};
+
+}  // namespace
+
+size_t free_bytes() {
+  size_t free = 0, all = 0;
+  return cudaMemGetInfo(&free, &all) == cudaSuccess ? free : 0;
+}
+
+Status Budget::take(size_t bytes, const char* what) {
+  const size_t used = used_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  if (used <= limit_bytes_) return {};
+  give_back(bytes);
+  return fail(Code::kResourceExhausted,
+              fmt::format("no device memory for {}: {} over the limit of {}", what,
+                          format_bytes(used - limit_bytes_), format_bytes(limit_bytes_)));
+}
+
+size_t Budget::available_bytes() const {
+  const size_t free = free_bytes();
+  const size_t used = used_bytes_.load(std::memory_order_relaxed);
+  return std::min(free, limit_bytes_ - std::min(limit_bytes_, used));
+}
+
+Status finish_write(cudaError_t started, const char* what) {
+  ITIF_TRY(check(started, what));
+  return check(cudaStreamSynchronize(cudaStreamLegacy), what);
+}
+
+Result<std::unique_ptr<Buffer>> allocate_buffer(std::shared_ptr<Budget> budget, size_t bytes) {
+  bytes = std::max<size_t>(1, bytes);
+  ITIF_TRY(budget->take(bytes, "a buffer"));
+  void* data = nullptr;
+  Status made = check(cudaMalloc(&data, bytes), "cannot allocate device memory");
+  if (made) made = finish_write(cudaMemset(data, 0, bytes), "cannot clear device memory");
+  if (!made) {
+    (void)cudaFree(data);
+    budget->give_back(bytes);
+    return std::unexpected(made.error());
+  }
+  return std::make_unique<CudaBuffer>(std::move(budget), data, bytes);
+}
+
+Result<Pinned> Pinned::allocate(size_t bytes) {
+  Pinned pinned;
+  ITIF_TRY(check(cudaHostAlloc(reinterpret_cast<void**>(&pinned.data_), std::max<size_t>(1, bytes),
+                               cudaHostAllocPortable),
+                 "cannot allocate pinned host memory"));
+  pinned.bytes_ = bytes;
+  return pinned;
+}
+Pinned::Pinned(Pinned&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+Pinned& Pinned::operator=(Pinned&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+Pinned::~Pinned() {
+  if (data_ != nullptr) (void)cudaFreeHost(data_);
+}
+
+}  // namespace itif::device::cuda

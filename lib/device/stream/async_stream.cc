@@ -1,0 +1,261 @@
+#include "device/stream/async_stream.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include "base/check.h"
+
+namespace itif::device {
+namespace {
+
+// Memory for a batch's launches: 24 layers of 7 launches over 256 ranges take half of it.
+constexpr size_t kWorkBytes = 1 << 20;
+constexpr size_t kWorkLaunches = 1024;
+
+struct InputsRead {
+  std::atomic<Stream::Event>* num_read;
+  Stream::Event event;
+  const std::function<void()>* on_done;
+};
+
+struct CopyToHost {
+  const void* source;
+  size_t bytes;
+  void* target;
+};
+
+}  // namespace
+
+AsyncStream::Work::Work() : memory_(new std::byte[kWorkBytes]), arena_(memory_.get(), kWorkBytes) {
+  launches.reserve(kWorkLaunches);
+}
+
+void AsyncStream::Work::clear() {
+  launches.clear();
+  arena_.release();
+}
+
+template <class T>
+const T* AsyncStream::Work::keep(const T& value) {
+  static_assert(std::is_trivially_destructible_v<T>);
+  return new (arena_.allocate(sizeof(T), alignof(T))) T(value);
+}
+
+template <class T>
+std::span<const T> AsyncStream::Work::keep(std::span<const T> values) {
+  if (values.empty()) return {};
+  T* kept = static_cast<T*>(arena_.allocate(values.size_bytes(), alignof(T)));
+  std::uninitialized_copy(values.begin(), values.end(), kept);
+  return {kept, values.size()};
+}
+
+Result<std::unique_ptr<Stream>> AsyncStream::make(std::unique_ptr<Stream> stream,
+                                                  const StreamLimits& limits,
+                                                  const StreamOptions& options) {
+  CHECK(options.clock != nullptr);
+  std::unique_ptr<AsyncStream> queued(new AsyncStream(std::move(stream), options));
+  queued->pixels_.reserve(limits.max_segments);
+  queued->gemms_.reserve(8);
+  try {
+    queued->thread_ = std::thread([queued = queued.get()] { queued->run(); });
+  } catch (const std::system_error& error) {
+    return fail(Code::kResourceExhausted,
+                std::string("cannot start a stream's thread: ") + error.what());
+  }
+  return queued;
+}
+
+AsyncStream::AsyncStream(std::unique_ptr<Stream> stream, const StreamOptions& options)
+    : stream_(std::move(stream)), clock_(*options.clock), on_done_(options.on_done) {}
+
+AsyncStream::~AsyncStream() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  handed_.notify_one();
+  thread_.join();
+}
+
+void AsyncStream::run() noexcept {
+  pthread_setname_np(pthread_self(), "itif-stream");
+  stream_->attach_thread();
+  for (std::unique_lock lock(mutex_);;) {
+    const Event event = num_done_.load(std::memory_order_relaxed);
+    handed_.wait(lock, [&] { return num_handed_ > event || stopping_; });
+    if (num_handed_ == event) return;
+    lock.unlock();
+    run(of(event));
+    lock.lock();
+    num_done_.store(event + 1, std::memory_order_release);
+    came_.notify_one();
+    if (on_done_) {
+      lock.unlock();
+      on_done_();
+      lock.lock();
+    }
+  }
+}
+
+void AsyncStream::run(Work& work) noexcept {
+  const uint64_t start_ns = clock_.now_ns();
+  for (const Launch& launch : work.launches) launch.run(*stream_, launch.args);
+  work.completion = {.status = stream_->synchronize(), .device_ns = clock_.now_ns() - start_ns};
+}
+
+Stream::Event AsyncStream::record() {
+  CHECK(next_event_ - next_wait_ < kMaxPending);
+  {
+    const std::lock_guard lock(mutex_);
+    num_handed_ = ++next_event_;
+  }
+  handed_.notify_one();
+  return next_event_ - 1;
+}
+
+bool AsyncStream::is_done(Event event) const noexcept {
+  return num_done_.load(std::memory_order_acquire) > event;
+}
+
+bool AsyncStream::inputs_read(Event event) const noexcept {
+  return num_read_.load(std::memory_order_acquire) > event || is_done(event);
+}
+
+Stream::Completion AsyncStream::wait(Event event) {
+  CHECK(event == next_wait_ && event < next_event_);
+  {
+    std::unique_lock lock(mutex_);
+    came_.wait(lock, [&] { return is_done(event); });
+  }
+  ++next_wait_;
+  Work& work = of(event);
+  work.clear();
+  return std::move(work.completion);
+}
+
+Status AsyncStream::synchronize() {
+  CHECK(next_event_ == next_wait_);
+  return wait(record()).status;
+}
+
+template <auto method, class Args, class... Spans>
+void AsyncStream::add(Args args, Spans... spans) {
+  Work& work = of(next_event_);
+  ((args.*spans = work.keep(args.*spans)), ...);
+  work.launches.push_back(
+      {[](Stream& stream, const void* kept) { (stream.*method)(*static_cast<const Args*>(kept)); },
+       work.keep(args)});
+}
+
+void AsyncStream::gather_ids(const kernels::GatherIds& args) {
+  add<&Stream::gather_ids>(args, &kernels::GatherIds::pieces);
+}
+void AsyncStream::embed_layer_norm(const kernels::EmbedLayerNorm& args) {
+  add<&Stream::embed_layer_norm>(args, &kernels::EmbedLayerNorm::positions,
+                                 &kernels::EmbedLayerNorm::token_types,
+                                 &kernels::EmbedLayerNorm::ranges);
+}
+void AsyncStream::gather_patches(const kernels::GatherPatches& args) {
+  Work& work = of(next_event_);
+  pixels_.assign(args.images.begin(), args.images.end());
+  for (kernels::ImagePixels& image : pixels_) image.pieces = work.keep(image.pieces);
+  kernels::GatherPatches kept = args;
+  kept.images = pixels_;
+  add<&Stream::gather_patches>(kept, &kernels::GatherPatches::images);
+}
+void AsyncStream::embed_patches(const kernels::EmbedPatches& args) {
+  add<&Stream::embed_patches>(args, &kernels::EmbedPatches::segments,
+                              &kernels::EmbedPatches::ranges);
+}
+void AsyncStream::gemms(std::span<const kernels::GroupedGemm> all) {
+  using Gemms = std::span<const kernels::GroupedGemm>;
+  Work& work = of(next_event_);
+  gemms_.assign(all.begin(), all.end());
+  for (kernels::GroupedGemm& gemm : gemms_) {
+    gemm.ranges = work.keep(gemm.ranges);
+    gemm.mode = {work.keep(gemm.mode.shapes()), gemm.mode.others()};
+  }
+  work.launches.push_back(
+      {[](Stream& stream, const void* kept) { stream.gemms(*static_cast<const Gemms*>(kept)); },
+       work.keep<Gemms>(work.keep(Gemms(gemms_)))});
+}
+void AsyncStream::attention(const kernels::Attention& args) {
+  add<&Stream::attention>(args, &kernels::Attention::segments);
+}
+void AsyncStream::residual_layer_norm(const kernels::ResidualLayerNorm& args) {
+  add<&Stream::residual_layer_norm>(args, &kernels::ResidualLayerNorm::ranges);
+}
+void AsyncStream::pool_segments(const kernels::PoolSegments& args) {
+  add<&Stream::pool_segments>(args, &kernels::PoolSegments::segments,
+                              &kernels::PoolSegments::chosen);
+}
+void AsyncStream::to_f32(const kernels::ToF32& args) {
+  add<&Stream::to_f32>(args);
+}
+void AsyncStream::small_linears(std::span<const kernels::SmallLinear> all) {
+  using Linears = std::span<const kernels::SmallLinear>;
+  Work& work = of(next_event_);
+  work.launches.push_back({[](Stream& stream, const void* kept) {
+                             stream.small_linears(*static_cast<const Linears*>(kept));
+                           },
+                           work.keep<Linears>(work.keep(all))});
+}
+void AsyncStream::embed_positions(const kernels::EmbedPositions& args) {
+  add<&Stream::embed_positions>(args, &kernels::EmbedPositions::positions,
+                                &kernels::EmbedPositions::ranges);
+}
+void AsyncStream::append_kv(const kernels::AppendKv& args) {
+  add<&Stream::append_kv>(args, &kernels::AppendKv::kv_rows);
+}
+void AsyncStream::copy_kv(const kernels::CopyKv& args) {
+  add<&Stream::copy_kv>(args, &kernels::CopyKv::copies);
+}
+void AsyncStream::cached_attention(const kernels::CachedAttention& args) {
+  add<&Stream::cached_attention>(args, &kernels::CachedAttention::tables,
+                                 &kernels::CachedAttention::blocks);
+}
+void AsyncStream::top_tokens(const kernels::TopTokens& args) {
+  add<&Stream::top_tokens>(args, &kernels::TopTokens::chosen, &kernels::TopTokens::banned_of,
+                           &kernels::TopTokens::banned);
+}
+void AsyncStream::bias_activation(const kernels::BiasActivation& args) {
+  add<&Stream::bias_activation>(args, &kernels::BiasActivation::ranges);
+}
+void AsyncStream::split_heads(const kernels::SplitHeads& args) {
+  add<&Stream::split_heads>(args, &kernels::SplitHeads::parts, &kernels::SplitHeads::segments,
+                            &kernels::SplitHeads::ranges);
+}
+void AsyncStream::merge_heads(const kernels::MergeHeads& args) {
+  add<&Stream::merge_heads>(args, &kernels::MergeHeads::segments);
+}
+void AsyncStream::batched_gemm(const kernels::BatchedGemm& args) {
+  add<&Stream::batched_gemm>(args, &kernels::BatchedGemm::batches);
+}
+void AsyncStream::softmax(const kernels::Softmax& args) {
+  add<&Stream::softmax>(args, &kernels::Softmax::segments);
+}
+void AsyncStream::copy_to_host(const void* source, size_t bytes, void* target) {
+  Work& work = of(next_event_);
+  work.launches.push_back({[](Stream& stream, const void* kept) {
+                             const auto& copy = *static_cast<const CopyToHost*>(kept);
+                             stream.copy_to_host(copy.source, copy.bytes, copy.target);
+                           },
+                           work.keep(CopyToHost{source, bytes, target})});
+}
+
+void AsyncStream::end_inputs() {
+  Work& work = of(next_event_);
+  work.launches.push_back({[](Stream&, const void* kept) {
+                             const auto& inputs = *static_cast<const InputsRead*>(kept);
+                             inputs.num_read->store(inputs.event + 1, std::memory_order_release);
+                             if (*inputs.on_done) (*inputs.on_done)();
+                           },
+                           work.keep(InputsRead{&num_read_, next_event_, &on_done_})});
+}
+
+}  // namespace itif::device

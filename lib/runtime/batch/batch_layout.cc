@@ -1,0 +1,232 @@
+#include "runtime/batch/batch_layout.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "runtime/result_bytes.h"
+
+namespace itif::runtime {
+namespace {
+
+using wire::StatusCode;
+
+// Returns true if the pieces ascend and cover the segment. Anything else would leave rows
+// unwritten.
+bool covers(const BatchRequest& segment) noexcept {
+  uint64_t next = 0;
+  for (const kernels::IdPiece& piece : segment.pieces) {
+    if (piece.first_row != next || piece.num_ids == 0) return false;
+    if (piece.id_bytes != 2 && piece.id_bytes != 4) return false;
+    next += piece.num_ids;
+  }
+  return next == segment.num_tokens;
+}
+
+// Returns true if the pieces hold exactly one image of the model's size.
+bool covers(const kernels::ImagePixels& image, const model::ImageInput& input) noexcept {
+  uint64_t bytes = 0;
+  for (const BytePiece& piece : image.pieces) bytes += piece.bytes;
+  return bytes == image.skip_bytes + input.values() * image.value_bytes;
+}
+
+void refuse(BatchRequest& segment, StatusCode status, const char* detail) noexcept {
+  segment.status = status;
+  segment.detail = detail;
+}
+
+void check_tokens(BatchRequest& segment, const model::TenantModel& model) noexcept {
+  if (!segment.image.pieces.empty()) {
+    refuse(segment, StatusCode::kUnsupportedKind, "the model takes token ids, not images");
+  } else if (segment.num_tokens == 0) {
+    refuse(segment, StatusCode::kMalformed, "the request has no tokens");
+  } else if (segment.num_tokens > model.max_tokens) {
+    refuse(segment, StatusCode::kTooLong, "the request has more tokens than the model takes");
+  } else if (!covers(segment)) {
+    refuse(segment, StatusCode::kMalformed,
+           "the pieces of token ids do not cover the request's tokens");
+  } else if (!segment.token_types.empty() &&
+             (segment.token_types.size() != segment.num_tokens ||
+              std::ranges::any_of(segment.token_types, [&](uint8_t t) {
+                return t >= std::max(1u, model.spec.type_vocab);
+              }))) {
+    refuse(segment, StatusCode::kMalformed, "the model has no such token type");
+  }
+}
+
+void check_image(BatchRequest& segment, const model::TenantModel& model) noexcept {
+  const kernels::ImagePixels& image = segment.image;
+  if (image.pieces.empty() || !segment.pieces.empty()) {
+    refuse(segment, StatusCode::kUnsupportedKind, "the model takes images, not token ids");
+  } else if (image.value_bytes != 4 && (image.value_bytes != 1 || !model.images)) {
+    refuse(segment, StatusCode::kUnsupportedKind, "the model takes f32 pixels only");
+  } else if (segment.num_tokens != model.spec.max_tokens() || !covers(image, model.spec.image)) {
+    refuse(segment, StatusCode::kMalformed, "the pixels do not have the model's image size");
+  }
+}
+
+// Sets the segment's status; true if it can run.
+bool check(BatchRequest& segment, const model::TenantModel* model) noexcept {
+  segment.status = StatusCode::kOk;
+  segment.detail = "";
+  segment.result = {};
+  segment.kind_out = segment.kind;
+  if (!model) {
+    refuse(segment, StatusCode::kNotAdmitted, "the tenant has no model in this group");
+    return false;
+  }
+  if (model->spec.takes_images())
+    check_image(segment, *model);
+  else
+    check_tokens(segment, *model);
+  if (segment.status == StatusCode::kOk && !supports(model->head.spec, segment.kind)) {
+    refuse(segment, StatusCode::kUnsupportedKind, "the model has no head for this kind of result");
+  }
+  if (segment.kind == wire::ResultKind::kDefault)
+    segment.kind_out = default_result_kind(model->head.spec);
+  segment.result_rows = result_rows(model->head.spec, segment.kind_out, segment.num_tokens);
+  if (segment.status == StatusCode::kOk &&
+      result_bytes(model->head.spec, model->spec.hidden, segment.kind_out, segment.num_tokens) >
+          wire::kMaxTotalBytes)
+    refuse(segment, StatusCode::kTooLong, "the result would be longer than a response can be");
+  return segment.status == StatusCode::kOk;
+}
+
+}  // namespace
+
+BatchLayout::BatchLayout(const GroupOptions& options, const GraphBuckets& buckets,
+                         uint32_t flight_index)
+    : flight_index_(flight_index),
+      max_tokens_(options.max_tokens),
+      max_requests_(options.max_requests),
+      buckets_(buckets) {
+  size_t segments = max_requests_, ranges = max_requests_, images = max_requests_;
+  size_t pieces = max_tokens_;  // a piece holds at least one id
+  for (const GraphBucket& bucket : buckets_.all()) {
+    segments = std::max<size_t>(segments, bucket.num_segments);
+    ranges = std::max<size_t>(ranges, bucket.num_ranges);
+    pieces = std::max<size_t>(pieces, bucket.num_pieces);
+    images = std::max<size_t>(images, bucket.num_images);
+  }
+  live_.reserve(max_requests_);
+  by_tenant_.reserve(max_requests_);
+  runs_.reserve(max_requests_);
+  run_segments_.reserve(max_requests_);
+  segments_.reserve(segments);
+  positions_.reserve(max_tokens_);
+  token_types_.reserve(max_tokens_);
+  pieces_.reserve(pieces);
+  images_.reserve(images);
+  ranges_.reserve(ranges);  // a tenant may occur more than once
+}
+
+void BatchLayout::clear() noexcept {
+  bucket_ = nullptr;
+  has_token_types_ = false;
+  live_.clear();
+  runs_.clear();
+  run_segments_.clear();
+  num_rows_ = asked_rows_ = 0;
+  num_pieces_ = 0;
+  segments_.clear();
+  positions_.clear();
+  token_types_.clear();
+  pieces_.clear();
+  images_.clear();
+  ranges_.clear();
+}
+
+void BatchLayout::admit(BatchRequest& segment, AdmittedTenant* tenant) noexcept {
+  if (!check(segment, tenant ? &tenant->model : nullptr)) return;
+  const uint32_t rows = std::max(segment.num_rows, segment.num_tokens);
+  CHECK(live_.size() < max_requests_ && rows <= max_tokens_ - asked_rows_);
+  live_.push_back({&segment, tenant, 0});
+  num_pieces_ += segment.pieces.size();
+  if (runs_.empty() || runs_.back().slot != segment.slot || mini_batch_ != segment.mini_batch) {
+    runs_.push_back({asked_rows_, 0, segment.slot});
+    run_segments_.push_back(0);
+  }
+  mini_batch_ = segment.mini_batch;
+  runs_.back().num_rows += rows;
+  ++run_segments_.back();
+  asked_rows_ += rows;
+}
+
+void BatchLayout::lay_out() noexcept {
+  bucket_ = buckets_.find(runs_, live_.size(), num_pieces_);
+  size_t next = 0;
+  for (size_t run = 0; run < runs_.size(); ++run) {
+    const uint32_t first_row = num_rows_;
+    for (uint32_t i = 0; i < run_segments_[run]; ++i) lay_out(live_[next++]);
+    pad_rows_to(append_ranges(bucket_, first_row, num_rows_ - first_row, runs_[run].slot, ranges_));
+  }
+  if (bucket_ != nullptr) fill_bucket();
+}
+
+void BatchLayout::lay_out(Live& live) noexcept {
+  BatchRequest& segment = *live.segment;
+  const uint32_t first_row = live.first_row = num_rows_;
+  segments_.push_back({first_row, segment.num_tokens});
+  pad_rows_to(first_row + std::max(segment.num_rows, segment.num_tokens));
+  std::iota(positions_.begin() + first_row, positions_.begin() + first_row + segment.num_tokens,
+            0u);
+  if (!segment.token_types.empty()) {
+    std::ranges::copy(segment.token_types, token_types_.begin() + first_row);
+    has_token_types_ = true;
+  }
+  for (kernels::IdPiece piece : segment.pieces) {
+    piece.first_row += first_row;
+    pieces_.push_back(piece);
+  }
+  if (!live.tenant->model.spec.takes_images()) return;
+  kernels::ImagePixels& image = images_.emplace_back(segment.image);
+  image.first_row = first_row + 1;  // after the class token
+  const bool is_raw = image.value_bytes == 1;
+  image.scale = is_raw ? live.tenant->model.images->scale.data() : nullptr;
+  image.shift = is_raw ? live.tenant->model.images->shift.data() : nullptr;
+}
+
+// Padding rows compute values that are never read: position 0, with the token that the row held
+// before.
+void BatchLayout::pad_rows_to(uint32_t num_rows) noexcept {
+  num_rows_ = num_rows;
+  positions_.resize(num_rows_, 0);
+  token_types_.resize(num_rows_, 0);
+}
+
+void BatchLayout::fill_bucket() noexcept {
+  pad_rows_to(fill_ranges(*bucket_, num_rows_, ranges_));
+  segments_.resize(bucket_->num_segments, {num_rows_, 0});
+  pieces_.resize(bucket_->num_pieces);
+  images_.resize(bucket_->num_images);
+  has_token_types_ = true;  // zeros if no segment has any
+}
+
+void BatchLayout::build(const GraphBucket& bucket) noexcept {
+  clear();
+  bucket_ = &bucket;
+  fill_bucket();
+  sort_by_tenant();
+}
+
+void BatchLayout::sort_by_tenant() noexcept {
+  by_tenant_.resize(live_.size());
+  std::iota(by_tenant_.begin(), by_tenant_.end(), 0u);
+  std::ranges::sort(by_tenant_, {},
+                    [&](uint32_t i) { return std::pair(live_[i].segment->slot, i); });
+}
+
+backbone::Pass BatchLayout::pass() const noexcept {
+  return {.num_rows = num_rows_,
+          .pieces = pieces_,
+          .images = images_,
+          .positions = positions_,
+          .token_types = has_token_types_ ? std::span<const uint8_t>(token_types_)
+                                          : std::span<const uint8_t>(),
+          .segments = segments_,
+          .ranges = ranges_,
+          .has_bucket = bucket_ != nullptr};
+}
+
+}  // namespace itif::runtime

@@ -1,0 +1,398 @@
+#include "runtime/batch/executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "wire/payload.h"
+
+namespace itif::runtime {
+namespace {
+
+using wire::StatusCode;
+
+constexpr size_t kTextBytesPerToken = 32;  // longer texts make the scratch grow once
+// The next batch begins this many times its recent preparation time plus prediction error, and a
+// thread's wake-up, before the running batch is expected to end. Beginning too late leaves the
+// device idle.
+constexpr uint64_t kSafety = 2;
+constexpr uint64_t kWakeUpNs = 100'000;
+
+// A decaying maximum: shrinks by 1/16 per value.
+uint64_t largest_of_late(uint64_t largest, uint64_t value) {
+  return std::max(value, largest - largest / 16);
+}
+
+// Returns the pixels where they arrived, or the resized ones.
+kernels::ImagePixels image_of(const request::Request& request, const PreparedInput* resized) {
+  if (resized) return {.pieces = {&resized->pixels_piece, 1}};
+  const bool is_f32 = request.payload_kind == wire::PayloadKind::kImageF32;
+  return {.pieces = request.pieces,
+          .skip_bytes = sizeof(wire::ImagePrefix),
+          .value_bytes = static_cast<uint8_t>(is_f32 ? 4 : 1)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(Group& group, device::Stream& stream,
+                                                             const Clock& clock,
+                                                             const ExecutorOptions& options) {
+  ITIF_ASSIGN(auto scheduler, sched::make_scheduler(options.scheduler));
+  ITIF_ASSIGN(auto planner, plan::make_planner(options.planner, {.limits = plan_limits(options)}));
+  return std::unique_ptr<GroupExecutor>(
+      new GroupExecutor(group, stream, clock, options, std::move(scheduler), std::move(planner)));
+}
+
+GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& clock,
+                             const ExecutorOptions& options,
+                             std::unique_ptr<sched::Scheduler> scheduler,
+                             std::unique_ptr<plan::Planner> planner)
+    : group_(group),
+      stream_(stream),
+      clock_(clock),
+      options_(options),
+      scheduler_(std::move(scheduler)),
+      planner_(std::move(planner)),
+      queue_(options.queue),
+      preparation_({.max_tokens = options.limits.max_tokens,
+                    .image = group.spec().image,
+                    .text_bytes = size_t{options.limits.max_tokens} * kTextBytesPerToken}),
+      bound_(options.limits.max_tokens),
+      urgent_(options.queue.max_slots),
+      last_batch_(options.queue.max_slots) {
+  const size_t max_requests = options.limits.max_requests;
+  batch_.reserve(max_requests);
+  items_.reserve(max_requests);
+  refused_.reserve(size_t{options.queue.max_requests} + kMaxIntake);
+  for (Flight& flight : flights_) {
+    flight.plan.reserve(max_requests);
+    flight.ordered.reserve(max_requests);
+    flight.segments.reserve(max_requests);
+    // A piece is at least kMinFragmentBytes of ids; a request's last one may be shorter.
+    flight.pieces.reserve(max_requests +
+                          size_t{options.limits.max_tokens} * 4 / wire::kMinFragmentBytes);
+  }
+}
+
+GroupExecutor::~GroupExecutor() {
+  CHECK(num_in_flight_ == 0);
+  delete next_planner_.load();
+}
+
+void GroupExecutor::set_planner(std::unique_ptr<plan::Planner> planner) noexcept {
+  delete next_planner_.exchange(planner.release(), std::memory_order_acq_rel);
+}
+
+void GroupExecutor::refuse(request::Request* request, wire::StatusCode status,
+                           const char* detail) noexcept {
+  preparation_.release(*request);
+  request->status = status;
+  request->detail = detail;
+  request->done_ns = clock_.now_ns();
+  refused_.push_back(request);
+}
+
+void GroupExecutor::submit(request::Request* request) noexcept {
+  request->prepared = 0;
+  if (device_failed_) {
+    refuse(request, StatusCode::kDeviceFailed, "the group's device has failed");
+    return;
+  }
+  // Checked before the text is read: a request of a flooding tenant must not cost the shared
+  // executor more than this.
+  const double wait_ns = expected_wait_ns(request->slot);
+  const bool too_long =
+      options_.max_wait_ns != 0 && wait_ns > static_cast<double>(options_.max_wait_ns);
+  if (too_long || !queue_.has_room(request->slot)) {
+    // Half the backlog should be served by then.
+    request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
+    refuse(request, StatusCode::kOverloaded,
+           too_long ? "the tenant's requests wait longer than the group allows"
+                    : "the group's queue, or the tenant's share of it, is full");
+    return;
+  }
+  const model::TenantModel* model = group_.model(request->slot);
+  if (model == nullptr)
+    return refuse(request, StatusCode::kNotAdmitted, "the tenant's model is not loaded");
+  if (const Refusal why = preparation_.prepare(*request, *model)) return refuse(request, why);
+  const auto alone_ns = floor_.batch_ns(request->num_tokens);
+  CHECK(queue_.push(request, clock_.now_ns(), alone_ns));
+}
+
+// Time to serve the tenant's lane at the recent pace, while every other lane takes its turns.
+double GroupExecutor::expected_wait_ns(uint32_t slot) noexcept {
+  const sched::GroupQueue::Lane& lane = queue_.lane(slot);
+  const auto lanes = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
+  const double tokens = std::min(static_cast<double>(lane.num_tokens) * lanes,
+                                 static_cast<double>(queue_.num_tokens()));
+  const double requests =
+      std::min(lane.num_requests * lanes, static_cast<double>(queue_.num_requests()));
+  return cost_.backlog_ns(tokens, requests / options_.limits.max_requests,
+                          options_.limits.max_tokens);
+}
+
+size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept {
+  figures = {};
+  size_t completed = 0, refused = 0;
+  if (has_results()) completed += finish_oldest(sink, figures);
+  release_packets(sink);
+  if (may_begin(clock_.now_ns())) {
+    refused += begin(sink);
+    // On a synchronous stream the batch has already ended.
+    while (figures.num_tokens == 0 && has_results()) completed += finish_oldest(sink, figures);
+  }
+  if (device_failed_) {
+    while (queue_.num_requests() > 0)
+      refuse(queue_.pop(queue_.active_slots().front()), StatusCode::kDeviceFailed,
+             "the group's device has failed");
+  }
+  refused += complete_refused(sink);
+  figures.num_refused = static_cast<uint32_t>(refused);
+  return completed + refused;
+}
+
+size_t GroupExecutor::finish(CompletionSink& sink, BatchFigures& figures) noexcept {
+  figures = {};
+  size_t completed = 0;
+  while (num_in_flight_ > 0 && figures.num_tokens == 0) completed += finish_oldest(sink, figures);
+  return completed;
+}
+
+uint64_t GroupExecutor::expected_end_ns() const noexcept {
+  uint64_t end_ns = last_end_ns_;
+  for (uint32_t i = 0; i < num_in_flight_; ++i) {
+    const Flight& flight = in_flight(i);
+    end_ns = std::max(end_ns, flight.begin_ns) +
+             static_cast<uint64_t>(cost_.batch_ns(flight.figures.num_tokens));
+  }
+  return end_ns;
+}
+
+uint64_t GroupExecutor::next_step_ns() const noexcept {
+  if (queue_.num_requests() == 0 || !has_room()) return 0;
+  const uint64_t end_ns = expected_end_ns();
+  // Begin no earlier than halfway: one badly predicted batch must not make later ones begin
+  // immediately.
+  const uint64_t half_ns = (end_ns - std::min(end_ns, oldest().begin_ns)) / 2;
+  return end_ns - std::min(kSafety * (preparation_ns_ + early_ns_) + kWakeUpNs, half_ns);
+}
+
+bool GroupExecutor::may_begin(uint64_t now_ns) const noexcept {
+  if (queue_.num_requests() == 0 || !has_room() || device_failed_) return false;
+  return num_in_flight_ == 0 || now_ns >= next_step_ns();
+}
+
+size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
+  const uint64_t now_ns = clock_.now_ns();
+  const auto objectives = sched::set_objectives(queue_, now_ns, scheduler_->isolates());
+  choose_batch(now_ns, objectives);
+  expire(batch_, now_ns);
+  if (group_.spec().takes_images()) resize_images(batch_);
+  // Refused requests are answered before the batch: they have waited long enough.
+  const size_t refused = complete_refused(sink);
+  if (batch_.empty()) return refused;
+  Flight& flight = in_flight(num_in_flight_);
+  flight.begin_ns = now_ns;
+  flight.slo_ns = objectives.slo_ns;
+  flight.pass = 0;
+  plan_batch(flight);
+  num_executing_.fetch_add(flight.figures.num_requests, std::memory_order_relaxed);
+  ++num_in_flight_;
+  flight.expected_end_ns = expected_end_ns();
+  launch_pass(flight);
+  preparation_ns_ = largest_of_late(preparation_ns_, clock_.now_ns() - now_ns);
+  return refused;
+}
+
+void GroupExecutor::choose_batch(uint64_t now_ns, const sched::Objectives& objectives) noexcept {
+  batch_.clear();
+  sched::BatchLimits limits{.max_tokens = bound_.tokens(objectives.slo_ns),
+                            .max_requests = options_.limits.max_requests};
+  if (objectives.batch_ns != 0)
+    limits.max_tokens = std::min(limits.max_tokens, floor_.tokens_within(objectives.batch_ns));
+  const uint64_t time_ns = urgent_.select(queue_, limits, now_ns, batch_);
+  if (!batch_.empty())
+    limits.max_tokens = std::min(limits.max_tokens, cost_.tokens_within(time_ns));
+  if (batch_.empty() || sched::room(limits, batch_) > 0)
+    scheduler_->select(queue_, limits, now_ns, batch_);
+  urgent_.chosen(queue_, batch_);
+}
+
+size_t GroupExecutor::complete_refused(CompletionSink& sink) noexcept {
+  const size_t count = refused_.size();
+  if (count > 0) sink.complete(refused_);
+  refused_.clear();
+  return count;
+}
+
+// Refuses requests whose deadline has passed, or will pass before a batch of that request alone
+// could end.
+void GroupExecutor::expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept {
+  bool by_estimate = false;
+  const auto start_ns = static_cast<double>(std::max(now_ns, expected_end_ns()));
+  std::erase_if(batch, [&](request::Request* request) {
+    if (request->deadline_ns == 0) return false;
+    if (request->deadline_ns <= now_ns) {
+      refuse(request, StatusCode::kDeadlineQueue, "the deadline passed in the group's queue");
+      return true;
+    }
+    if (static_cast<double>(request->deadline_ns) - start_ns <
+        cost_.batch_ns(request->num_tokens)) {
+      by_estimate = true;
+      refuse(request, StatusCode::kDeadlineLaunch,
+             "the deadline would pass before the request could be computed");
+      return true;
+    }
+    return false;
+  });
+  if (by_estimate && batch.empty()) cost_.distrust();
+}
+
+void GroupExecutor::resize_images(std::vector<request::Request*>& batch) noexcept {
+  std::erase_if(batch, [&](request::Request* request) {
+    const Refusal why = preparation_.resize(*request, *group_.model(request->slot));
+    if (why) refuse(request, why);
+    return static_cast<bool>(why);
+  });
+}
+
+void GroupExecutor::plan_batch(Flight& flight) noexcept {
+  items_.clear();
+  ++batch_number_;
+  flight.figures = {};
+  for (const request::Request* request : batch_) {
+    items_.push_back({request->slot, request->num_tokens});
+    flight.figures.num_tenants +=
+        std::exchange(last_batch_[request->slot], batch_number_) != batch_number_;
+  }
+  if (plan::Planner* next = next_planner_.exchange(nullptr, std::memory_order_acq_rel))
+    planner_.reset(next);
+  plan::Plan& plan = flight.plan;
+  planner_->plan(items_, plan);
+  flight.figures.num_requests = static_cast<uint32_t>(batch_.size());
+  flight.figures.num_tokens = static_cast<uint32_t>(plan.num_tokens);
+  flight.figures.num_rows = static_cast<uint32_t>(plan.num_rows);
+  flight.ordered.clear();
+  flight.segments.clear();
+  flight.pieces.clear();
+  for (uint32_t mini_batch = 0; mini_batch < plan.mini_batches.size(); ++mini_batch)
+    for (uint32_t i = 0; i < plan.mini_batches[mini_batch].num_segments; ++i)
+      add_segment(flight, plan.segments[flight.segments.size()], mini_batch);
+}
+
+void GroupExecutor::add_segment(Flight& flight, const plan::Segment& planned,
+                                uint32_t mini_batch) noexcept {
+  request::Request* request = batch_[planned.item];
+  request->launch_ns = flight.begin_ns;
+  flight.ordered.push_back(request);
+  BatchRequest& segment = flight.segments.emplace_back();
+  segment.slot = request->slot;
+  segment.num_tokens = request->num_tokens;
+  segment.num_rows = planned.num_rows;
+  segment.mini_batch = mini_batch;
+  segment.kind = request->result_kind;
+  const size_t first_piece = flight.pieces.size();
+  const PreparedInput* text = preparation_.made(*request);
+  if (text) segment.token_types = text->token_types;
+  if (group_.spec().takes_images()) {
+    segment.image = image_of(*request, text);
+    return;
+  }
+  if (text && !text->ids.empty()) {
+    flight.pieces.push_back(
+        {reinterpret_cast<const std::byte*>(text->ids.data()), request->num_tokens, 0, 4});
+  } else {
+    const uint8_t id_bytes = request->payload_kind == wire::PayloadKind::kTokensU32 ? 4 : 2;
+    uint32_t row = 0;
+    for (const request::Piece& piece : request->pieces) {
+      const uint32_t num_ids = piece.bytes / id_bytes;
+      flight.pieces.push_back({piece.data, num_ids, row, id_bytes});
+      row += num_ids;
+    }
+  }
+  // pieces were reserved for the largest batch, so earlier spans stay valid.
+  segment.pieces = std::span(flight.pieces).subspan(first_piece);
+}
+
+void GroupExecutor::launch_pass(Flight& flight) noexcept {
+  const plan::Pass& pass = flight.plan.passes[flight.pass];
+  Batch batch{std::span(flight.segments).subspan(pass.first_segment, pass.num_segments)};
+  group_.begin(stream_, batch, static_cast<uint32_t>(&flight - flights_.data()));
+  flight.figures.num_rows += batch.num_padding_rows;
+  flight.event = stream_.record();
+  flight.holds_packets = true;
+}
+
+bool GroupExecutor::has_read_packets() const noexcept {
+  for (uint32_t i = 0; i < num_in_flight_; ++i)
+    if (in_flight(i).holds_packets) return stream_.inputs_read(in_flight(i).event);
+  return false;
+}
+
+// Releases the packets that running passes have read. A pass that has ended completes its requests
+// instead.
+void GroupExecutor::release_packets(CompletionSink& sink) noexcept {
+  for (uint32_t i = 0; i < num_in_flight_; ++i) {
+    Flight& flight = in_flight(i);
+    if (!flight.holds_packets) continue;
+    if (!stream_.inputs_read(flight.event)) return;
+    flight.holds_packets = false;
+    sink.release_packets(riding(flight));
+  }
+}
+
+// Waits for the running pass and completes its requests: those of an early pass do not wait for
+// later passes. Sets `figures` after the batch's last pass.
+size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures) noexcept {
+  Flight& flight = oldest();
+  const plan::Pass pass = flight.plan.passes[flight.pass];
+  Batch batch{std::span(flight.segments).subspan(pass.first_segment, pass.num_segments)};
+  device::Stream::Completion done = stream_.wait(flight.event);
+  flight.figures.execute_ns += done.device_ns;
+  if (!group_.finish(batch, first_, std::move(done.status)))
+    device_failed_ = flight.figures.device_failed = true;
+  finish_pass(flight);
+  num_executing_.fetch_sub(pass.num_segments, std::memory_order_relaxed);
+  sink.complete(riding(flight));
+  if (++flight.pass < flight.plan.passes.size()) {
+    launch_pass(flight);
+    return pass.num_segments;
+  }
+  const uint64_t now_ns = clock_.now_ns();
+  if (flight.figures.execute_ns == 0)
+    flight.figures.execute_ns = now_ns - std::max(flight.begin_ns, last_end_ns_);
+  last_end_ns_ = now_ns;
+  early_ns_ =
+      largest_of_late(early_ns_, flight.expected_end_ns - std::min(now_ns, flight.expected_end_ns));
+  first_ = (first_ + 1) % flights_.size();
+  --num_in_flight_;
+  figures = flight.figures;
+  learn(flight);
+  return pass.num_segments;
+}
+
+void GroupExecutor::learn(const Flight& flight) noexcept {
+  if (device_failed_) return;
+  const BatchFigures& figures = flight.figures;
+  cost_.add(figures.num_tokens, figures.execute_ns);
+  floor_.add(figures.num_tokens, figures.execute_ns);
+  bound_.ran(figures.num_tokens, figures.execute_ns, flight.slo_ns);
+}
+
+void GroupExecutor::finish_pass(Flight& flight) noexcept {
+  const plan::Pass& pass = flight.plan.passes[flight.pass];
+  const uint64_t done_ns = clock_.now_ns();
+  for (uint32_t i = pass.first_segment; i < pass.first_segment + pass.num_segments; ++i) {
+    request::Request* request = flight.ordered[i];
+    const BatchRequest& segment = flight.segments[i];
+    request->status = segment.status;
+    request->detail = segment.detail;
+    request->result = segment.result;
+    request->result_kind_out = segment.kind_out;
+    request->result_rows = segment.result_rows;
+    request->done_ns = done_ns;
+    preparation_.release(*request);
+  }
+}
+
+}  // namespace itif::runtime

@@ -1,0 +1,161 @@
+// A group's executor: queue → scheduler → planner → Group::begin … finish, pass by pass →
+// completion.
+//
+// Owned by one thread (the group's). submit() checks a request against its model, tokenises text
+// and queues it. step() begins at most one batch. step() and finish(), never submit(), hand each
+// request to the sink exactly once: with a result, or with a status that says why not. Requests
+// stay their worker's (request.h); the executor only borrows them.
+//
+// On an asynchronous stream batches overlap: while one computes, requests arrive and are tokenised,
+// and the next batch is chosen, planned and launched. The choice is made as late as possible,
+// shortly before the running batch is expected to end: until then, arriving requests can still join
+// the next batch or go first in it. On a synchronous stream a batch ends in the step that began it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "plan/planner.h"
+#include "runtime/completion.h"
+#include "runtime/cost/cost_estimate.h"
+#include "runtime/cost/cost_floor.h"
+#include "runtime/group.h"
+#include "runtime/input_preparation.h"
+#include "runtime/request_executor.h"
+#include "sched/batch_bound.h"
+#include "sched/group_queue.h"
+#include "sched/objectives.h"
+#include "sched/scheduler.h"
+#include "sched/urgent.h"
+
+namespace itif::runtime {
+
+class GroupExecutor final : public RequestExecutor {
+ public:
+  // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (scheduler,
+  // planner).
+  static Result<std::unique_ptr<GroupExecutor>> create(Group& group, device::Stream& stream,
+                                                       const Clock& clock,
+                                                       const ExecutorOptions& options);
+
+  void submit(request::Request* request) noexcept override;
+  size_t step(CompletionSink& sink, BatchFigures& figures) noexcept override;
+  size_t finish(CompletionSink& sink, BatchFigures& figures) noexcept override;
+  uint64_t next_step_ns() const noexcept override;
+  bool has_results() const noexcept override {
+    return num_in_flight_ > 0 && stream_.is_done(oldest().event);
+  }
+  bool has_read_packets() const noexcept override;
+
+  // REQUIRES: no batch runs: finish() was called until none was left.
+  ~GroupExecutor() override;
+  // Takes effect with the next batch. Any thread. REQUIRES: the planner was made for plan_limits().
+  void set_planner(std::unique_ptr<plan::Planner> planner) noexcept;
+  plan::PlanLimits plan_limits() const noexcept { return plan_limits(options_); }
+
+  uint32_t num_queued() const noexcept override { return queue_.num_requests(); }
+  uint64_t queued_tokens() const noexcept { return queue_.num_tokens(); }
+  // Requests of the batches that run now. Any thread.
+  uint32_t num_executing() const noexcept override {
+    return num_executing_.load(std::memory_order_relaxed);
+  }
+  bool device_failed() const noexcept override { return device_failed_; }
+
+ private:
+  // A batch between its choice and its completion.
+  struct Flight {
+    plan::Plan plan;
+    std::vector<request::Request*> ordered;  // in the plan's order
+    std::vector<BatchRequest> segments;
+    std::vector<kernels::IdPiece> pieces;
+    BatchFigures figures;
+    uint64_t begin_ns = 0;
+    uint64_t expected_end_ns = 0;
+    uint64_t slo_ns = 0;         // tightest objective that a tenant has set; 0: none
+    size_t pass = 0;             // the plan's pass that runs
+    bool holds_packets = false;  // that pass's packets are not released yet
+    device::Stream::Event event = 0;
+  };
+
+  GroupExecutor(Group& group, device::Stream& stream, const Clock& clock,
+                const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler,
+                std::unique_ptr<plan::Planner> planner);
+  void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
+  void refuse(request::Request* request, const Refusal& why) noexcept {
+    refuse(request, why.status, why.detail);
+  }
+  // Resizes the pictures of the chosen batch.
+  void resize_images(std::vector<request::Request*>& batch) noexcept;
+  void expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept;
+  bool may_begin(uint64_t now_ns) const noexcept;
+  size_t begin(CompletionSink& sink) noexcept;  // returns the number of refused requests
+  void launch_pass(Flight& flight) noexcept;
+  void release_packets(CompletionSink& sink) noexcept;
+  size_t finish_oldest(CompletionSink& sink, BatchFigures& figures) noexcept;
+  void learn(const Flight& flight) noexcept;
+  uint64_t expected_end_ns() const noexcept;
+  // Returns true if another batch may begin. A batch's passes are launched one by one, and the next
+  // batch follows its last pass.
+  bool has_room() const noexcept {
+    return num_in_flight_ == 0 ||
+           (num_in_flight_ < flights_.size() && oldest().pass + 1 == oldest().plan.passes.size());
+  }
+  Flight& oldest() noexcept { return flights_[first_]; }
+  const Flight& oldest() const noexcept { return flights_[first_]; }
+  // The i-th batch in flight, oldest first.
+  Flight& in_flight(uint32_t i) noexcept { return flights_[(first_ + i) % flights_.size()]; }
+  const Flight& in_flight(uint32_t i) const noexcept {
+    return flights_[(first_ + i) % flights_.size()];
+  }
+  // The requests of the pass that runs.
+  static std::span<request::Request* const> riding(const Flight& flight) noexcept {
+    const plan::Pass& pass = flight.plan.passes[flight.pass];
+    return std::span(flight.ordered).subspan(pass.first_segment, pass.num_segments);
+  }
+  size_t complete_refused(CompletionSink& sink) noexcept;
+  void choose_batch(uint64_t now_ns, const sched::Objectives& objectives) noexcept;
+  static plan::PlanLimits plan_limits(const ExecutorOptions& options) noexcept {
+    return {.max_requests = options.limits.max_requests, .max_rows = options.limits.max_tokens};
+  }
+  void plan_batch(Flight& flight) noexcept;
+  void add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch) noexcept;
+  void finish_pass(Flight& flight) noexcept;
+  double expected_wait_ns(uint32_t slot) noexcept;
+
+  Group& group_;
+  device::Stream& stream_;
+  const Clock& clock_;
+  ExecutorOptions options_;
+  std::unique_ptr<sched::Scheduler> scheduler_;
+  std::unique_ptr<plan::Planner> planner_;
+  std::atomic<plan::Planner*> next_planner_{nullptr};  // owned
+  sched::GroupQueue queue_;
+  InputPreparation preparation_;
+  std::vector<request::Request*> refused_;
+  std::vector<request::Request*> batch_;
+  std::vector<plan::Item> items_;
+  std::array<Flight, Group::kMaxInFlight> flights_;  // by place
+  uint32_t first_ = 0;                               // the oldest in flight; others follow it
+  uint32_t num_in_flight_ = 0;
+  uint64_t last_end_ns_ = 0;  // end of the last batch
+  // Decaying maximum of the time from a batch's choice to its launch.
+  uint64_t preparation_ns_ = 0;
+  // Decaying maximum of how early batches ended, compared with their expected ends.
+  uint64_t early_ns_ = 0;
+  CostEstimate cost_;
+  CostFloor floor_;
+  sched::BatchBound bound_;
+  sched::Urgent urgent_;
+  uint64_t batch_number_ = 0;
+  std::vector<uint64_t> last_batch_;  // by slot: number of the last batch with a request of it
+  bool device_failed_ = false;
+  std::atomic<uint32_t> num_executing_{0};
+};
+
+}  // namespace itif::runtime

@@ -1,0 +1,358 @@
+#include "runtime/batch/head_runner.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "runtime/result_bytes.h"
+
+namespace itif::runtime {
+namespace {
+
+using model::HeadKind;
+using wire::ResultKind;
+using wire::StatusCode;
+using Live = BatchLayout::Live;
+
+bool wants(const Live& live, ResultKind kind) noexcept {
+  return live.segment->status == StatusCode::kOk && live.segment->kind_out == kind;
+}
+
+bool stands_on_pooler(const Live& live) noexcept {
+  return wants(live, ResultKind::kPooled) || wants(live, ResultKind::kLogits) ||
+         wants(live, ResultKind::kClasses);
+}
+
+float* floats(const std::unique_ptr<device::Buffer>& buffer) noexcept {
+  return reinterpret_cast<float*>(buffer->data());
+}
+
+std::span<float> result_floats(const Live& live) noexcept {
+  return {reinterpret_cast<float*>(live.segment->result.data),
+          live.segment->result.bytes / sizeof(float)};
+}
+
+void allocate_results(std::span<const Live> all) noexcept {
+  for (const Live& live : all) {
+    BatchRequest& segment = *live.segment;
+    const auto& model = live.tenant->model;
+    const uint64_t bytes =
+        result_bytes(model.head.spec, model.spec.hidden, segment.kind_out, segment.num_tokens);
+    // The layout has bounded it by kMaxTotalBytes.
+    segment.result = {static_cast<std::byte*>(std::malloc(bytes)), static_cast<uint32_t>(bytes)};
+    if (!segment.result.data) {
+      segment.result = {};
+      segment.status = StatusCode::kInternal;
+      segment.detail = "no memory for the result";
+    }
+  }
+}
+
+// Calls body(first, last) for each longest run of adjacent segments with `same(first, other)`.
+template <class Same, class Body>
+void for_each_run(std::span<const Live> live, const Same& same, const Body& body) noexcept {
+  for (size_t first = 0, last; first < live.size(); first = last) {
+    for (last = first + 1; last < live.size() && same(live[first], live[last]); ++last) {
+    }
+    body(first, last);
+  }
+}
+
+// Calls body(first, last) for each longest run of `chosen` (live segments, sorted by tenant) in
+// which `same` holds between neighbours.
+template <class Same, class Body>
+void for_each_part(std::span<const uint32_t> chosen, const Same& same, const Body& body) noexcept {
+  for (size_t first = 0, last; first < chosen.size(); first = last) {
+    for (last = first + 1; last < chosen.size() && same(chosen[last - 1], chosen[last]); ++last) {
+    }
+    body(first, last);
+  }
+}
+
+// Returns the number of classifier outputs of the largest batch.
+uint64_t logit_count(const model::HeadSpec& head, const GroupOptions& options) noexcept {
+  if (head.classifier.empty()) return 0;
+  const uint64_t rows =
+      head.kind == HeadKind::kTokenClassification ? options.max_tokens : options.max_requests;
+  return rows * head.labels.size();
+}
+
+// Layers reserved per request: a pooler and a classifier, or two dense layers.
+constexpr size_t kLinearsOfRequest = 2;
+
+uint32_t rows_of(std::span<const Live> live, size_t first, size_t last) noexcept {
+  return live[last - 1].first_row + live[last - 1].segment->num_tokens - live[first].first_row;
+}
+
+}  // namespace
+
+uint64_t HeadScratch::bytes_of(const model::HeadSpec& head, const GroupOptions& options) {
+  uint64_t floats = logit_count(head, options);
+  for (const model::LinearSpec& dense : head.dense)
+    floats += uint64_t{options.max_requests} * dense.n;
+  return floats * sizeof(float);
+}
+
+Result<HeadScratch> HeadScratch::make(device::Device& device, const model::HeadSpec& head,
+                                      const GroupOptions& options) {
+  HeadScratch scratch;
+  const uint64_t labels = head.labels.size();
+  if (const uint64_t count = logit_count(head, options); count > 0) {
+    ITIF_ASSIGN(scratch.logits, device.allocate(count * sizeof(float)));
+    if (head.kind != HeadKind::kTokenClassification) {
+      for (std::vector<float>& logits : scratch.host_logits) logits.resize(count);
+      scratch.classes.resize(labels);
+    }
+  }
+  for (const model::LinearSpec& dense : head.dense) {
+    ITIF_ASSIGN(auto buffer,
+                device.allocate(uint64_t{options.max_requests} * dense.n * sizeof(float)));
+    scratch.dense.push_back(std::move(buffer));
+  }
+  return scratch;
+}
+
+uint64_t HeadScratch::bytes() const {
+  uint64_t bytes = logits ? logits->bytes() : 0;
+  for (const auto& buffer : dense) bytes += buffer->bytes();
+  return bytes;
+}
+
+HeadRunner::HeadRunner(const model::BackboneSpec& spec, DType compute, const GroupOptions& options)
+    : hidden_size_(spec.hidden), compute_(compute) {
+  chosen_.reserve(options.max_requests);
+  linears_.reserve(kLinearsOfRequest * options.max_requests);
+  stages_.reserve(kLinearsOfRequest * options.max_requests);
+  stage_.reserve(options.max_requests);
+  copies_.reserve(2 * size_t{options.max_requests});
+}
+
+Result<std::unique_ptr<HeadRunner>> HeadRunner::make(device::Device& device,
+                                                     const model::BackboneSpec& spec,
+                                                     const GroupOptions& options) {
+  std::unique_ptr<HeadRunner> runner(new HeadRunner(spec, device.info().compute, options));
+  const size_t row_bytes = size_t{spec.hidden} * sizeof(float);
+  if (runner->compute_ != DType::kF32) {
+    ITIF_ASSIGN(runner->hidden_f32_, device.allocate(options.max_tokens * row_bytes));
+  }
+  ITIF_ASSIGN(runner->rows_, device.allocate(options.max_requests * row_bytes));
+  ITIF_ASSIGN(runner->pooled_, device.allocate(options.max_requests * row_bytes));
+  return runner;
+}
+
+uint64_t HeadRunner::workspace_bytes() const {
+  return (hidden_f32_ ? hidden_f32_->bytes() : 0) + rows_->bytes() + pooled_->bytes();
+}
+
+void HeadRunner::launch(device::Stream& stream, const void* hidden,
+                        const BatchLayout& layout) noexcept {
+  linears_.clear();
+  stages_.clear();
+  copies_.clear();
+  allocate_results(layout.live());
+  launch_hidden(stream, hidden, layout.live());
+  launch_token_logits(stream, hidden, layout);
+  const size_t num_pooled = launch_pooled(stream, hidden, layout);
+  launch_embeddings(stream, hidden, layout, num_pooled);
+  launch_linears(stream);
+  for (const Copy& copy : copies_) stream.copy_to_host(copy.from, copy.bytes, copy.to);
+}
+
+void HeadRunner::add_linear(uint32_t stage, const model::Linear& linear, const float* x, float* out,
+                            size_t num_rows) noexcept {
+  stages_.push_back(stage);
+  linears_.push_back({.x = x,
+                      .weight = floats(linear.weight),
+                      .bias = linear.bias ? floats(linear.bias) : nullptr,
+                      .out = out,
+                      .rows = static_cast<uint32_t>(num_rows),
+                      .n = linear.n,
+                      .k = linear.k,
+                      .activation = linear.activation});
+}
+
+// Makes one launch per stage, with the layers of all tenants.
+void HeadRunner::launch_linears(device::Stream& stream) noexcept {
+  for (uint32_t stage = 0;; ++stage) {
+    stage_.clear();
+    for (size_t i = 0; i < linears_.size(); ++i)
+      if (stages_[i] == stage) stage_.push_back(linears_[i]);
+    if (stage_.empty()) return;
+    stream.small_linears(stage_);
+  }
+}
+
+void HeadRunner::copy_result(const float* from, const Live& live) noexcept {
+  copies_.push_back({from, live.segment->result.bytes, live.segment->result.data});
+}
+
+const float* HeadRunner::rows_f32(device::Stream& stream, const void* hidden, uint32_t first_row,
+                                  uint32_t num_rows) noexcept {
+  const size_t first = size_t{first_row} * hidden_size_;
+  const std::byte* x = static_cast<const std::byte*>(hidden) + first * dtype_bytes(compute_);
+  if (!hidden_f32_) return reinterpret_cast<const float*>(x);
+  float* out = floats(hidden_f32_) + first;
+  stream.to_f32({.x = x, .out = out, .count = size_t{num_rows} * hidden_size_});
+  return out;
+}
+
+void HeadRunner::launch_hidden(device::Stream& stream, const void* hidden,
+                               std::span<const Live> live) noexcept {
+  const auto same = [](const Live& a, const Live& b) {
+    return wants(a, ResultKind::kHidden) && wants(b, ResultKind::kHidden);
+  };
+  for_each_run(live, same, [&](size_t first, size_t last) {
+    if (!wants(live[first], ResultKind::kHidden)) return;
+    const float* rows = rows_f32(stream, hidden, live[first].first_row, rows_of(live, first, last));
+    for (size_t i = first; i < last; ++i) {
+      const size_t row = live[i].first_row - live[first].first_row;
+      copy_result(rows + row * hidden_size_, live[i]);
+    }
+  });
+}
+
+template <class Wanted>
+std::span<const uint32_t> HeadRunner::choose(const BatchLayout& layout,
+                                             const Wanted& wanted) noexcept {
+  chosen_.clear();
+  for (const uint32_t i : layout.by_tenant())
+    if (wanted(layout.live()[i])) chosen_.push_back(i);
+  return chosen_;
+}
+
+void HeadRunner::launch_token_logits(device::Stream& stream, const void* hidden,
+                                     const BatchLayout& layout) noexcept {
+  const std::span<const Live> live = layout.live();
+  const auto chosen =
+      choose(layout, [](const Live& l) { return wants(l, ResultKind::kTokenLogits); });
+  // Adjacent segments of a tenant are one multiplication.
+  const auto same = [&](uint32_t a, uint32_t b) {
+    return live[a].tenant == live[b].tenant && b == a + 1;
+  };
+  uint32_t used_rows = 0;  // rows used of the tenant's logits
+  const AdmittedTenant* previous = nullptr;
+  for_each_part(chosen, same, [&](size_t first, size_t last) {
+    const Live& begin = live[chosen[first]];
+    AdmittedTenant& tenant = *begin.tenant;
+    if (&tenant != previous) used_rows = 0;
+    previous = &tenant;
+    const model::Linear& classifier = tenant.model.head.classifier.front();
+    const uint32_t num_rows = rows_of(live, chosen[first], chosen[last - 1] + 1);
+    const float* rows = rows_f32(stream, hidden, begin.first_row, num_rows);
+    float* logits = floats(tenant.scratch.logits) + size_t{used_rows} * classifier.n;
+    used_rows += num_rows;
+    add_linear(0, classifier, rows, logits, num_rows);
+    for (size_t i = first; i < last; ++i) {
+      const Live& one = live[chosen[i]];
+      copy_result(logits + size_t{one.first_row - begin.first_row} * classifier.n, one);
+    }
+  });
+}
+
+// Launches the pooler and the classifier that reads its output. Without a pooler the classifier
+// reads the first token's rows.
+size_t HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
+                                 const BatchLayout& layout) noexcept {
+  const std::span<const Live> live = layout.live();
+  const auto chosen = choose(layout, stands_on_pooler);
+  if (chosen.empty()) return 0;
+  stream.pool_segments({.x = hidden,
+                        .segments = layout.segments(),
+                        .chosen = chosen,
+                        .pooling = kernels::Pooling::kFirst,
+                        .hidden = hidden_size_,
+                        .out = floats(rows_)});
+  const auto same = [&](uint32_t a, uint32_t b) { return live[a].tenant == live[b].tenant; };
+  for_each_part(chosen, same, [&](size_t first, size_t last) {
+    AdmittedTenant& tenant = *live[chosen[first]].tenant;
+    const model::Head& head = tenant.model.head;
+    float* pooled = floats(rows_) + first * hidden_size_;
+    if (!head.pooler.empty()) {
+      const float* rows = pooled;
+      pooled = floats(pooled_) + first * hidden_size_;
+      add_linear(0, head.pooler.front(), rows, pooled, last - first);
+    }
+    bool any_logits = false;
+    for (size_t i = first; i < last; ++i)
+      any_logits |= !wants(live[chosen[i]], ResultKind::kPooled);
+    float* logits = any_logits ? floats(tenant.scratch.logits) : nullptr;
+    if (any_logits)
+      add_linear(head.pooler.empty() ? 0 : 1, head.classifier.front(), pooled, logits,
+                 last - first);
+    const size_t labels = head.spec.labels.size();
+    for (size_t i = first; i < last; ++i) {
+      const Live& one = live[chosen[i]];
+      if (wants(one, ResultKind::kPooled))
+        copy_result(pooled + (i - first) * hidden_size_, one);
+      else if (wants(one, ResultKind::kLogits))
+        copy_result(logits + (i - first) * labels, one);
+    }
+    // finish() turns logits into classes on the host: one row per segment of the tenant, in their
+    // order.
+    if (any_logits)
+      copies_.push_back({logits, (last - first) * labels * sizeof(float),
+                         tenant.scratch.host_logits[layout.flight_index()].data()});
+  });
+  return chosen.size();
+}
+
+// Embedding rows follow the pooled rows in rows_.
+void HeadRunner::launch_embeddings(device::Stream& stream, const void* hidden,
+                                   const BatchLayout& layout, size_t num_pooled) noexcept {
+  const std::span<const Live> live = layout.live();
+  const auto chosen =
+      choose(layout, [](const Live& l) { return wants(l, ResultKind::kEmbedding); });
+  // Tenants that pool in the same way share a launch, unless they have dense layers.
+  const auto same = [&](uint32_t a, uint32_t b) {
+    const model::HeadSpec& x = live[a].tenant->model.head.spec;
+    const model::HeadSpec& y = live[b].tenant->model.head.spec;
+    return live[a].tenant == live[b].tenant ||
+           (x.pooling == y.pooling && x.normalize == y.normalize && x.dense.empty() &&
+            y.dense.empty());
+  };
+  for_each_part(chosen, same, [&](size_t first, size_t last) {
+    AdmittedTenant& tenant = *live[chosen[first]].tenant;
+    const model::Head& head = tenant.model.head;
+    float* rows = floats(rows_) + (num_pooled + first) * hidden_size_;
+    stream.pool_segments({.x = hidden,
+                          .segments = layout.segments(),
+                          .chosen = chosen.subspan(first, last - first),
+                          .pooling = head.spec.pooling,
+                          .normalize = head.spec.normalize && head.dense.empty(),
+                          .hidden = hidden_size_,
+                          .out = rows});
+    size_t width = hidden_size_;
+    for (size_t i = 0; i < head.dense.size(); ++i) {
+      float* out = floats(tenant.scratch.dense[i]);
+      add_linear(static_cast<uint32_t>(i), head.dense[i], rows, out, last - first);
+      rows = out;
+      width = head.dense[i].n;
+    }
+    for (size_t i = first; i < last; ++i) copy_result(rows + (i - first) * width, live[chosen[i]]);
+  });
+}
+
+void HeadRunner::finish(const BatchLayout& layout) noexcept {
+  const AdmittedTenant* previous = nullptr;
+  size_t row = 0;  // of the tenant's host_logits
+  for (const uint32_t i : layout.by_tenant()) {
+    const Live& live = layout.live()[i];
+    AdmittedTenant& tenant = *live.tenant;
+    const model::HeadSpec& head = tenant.model.head.spec;
+    if (&tenant != previous) row = 0;
+    previous = &tenant;
+    if (wants(live, ResultKind::kEmbedding) && head.normalize && !head.dense.empty())
+      normalize(result_floats(live));
+    if (wants(live, ResultKind::kClasses)) {
+      const size_t labels = head.labels.size();
+      const std::span<float> logits(
+          tenant.scratch.host_logits[layout.flight_index()].data() + row * labels, labels);
+      to_probabilities(logits, head.problem);
+      write_classes(head, logits, tenant.scratch.classes,
+                    {live.segment->result.data, live.segment->result.bytes});
+    }
+    row += stands_on_pooler(live);
+  }
+}
+
+}  // namespace itif::runtime

@@ -1,0 +1,58 @@
+#include "runtime/cost/cost_floor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <ranges>
+
+namespace itif::runtime {
+namespace {
+
+constexpr uint64_t kForgetPart = 128;  // a figure grows by 1/128 with each slower batch of its size
+
+uint64_t in_proportion(uint64_t value, uint64_t numerator, uint64_t denominator) {
+  return static_cast<uint64_t>(static_cast<double>(value) * static_cast<double>(numerator) /
+                               static_cast<double>(denominator));
+}
+
+}  // namespace
+
+uint32_t CostFloor::class_of(uint32_t num_tokens) noexcept {
+  return static_cast<uint32_t>(kClassesPerOctave * std::log2(std::max(1u, num_tokens)));
+}
+
+void CostFloor::add(uint32_t num_tokens, uint64_t execute_ns) noexcept {
+  Class& c = classes_[class_of(num_tokens)];
+  if (c.num_tokens != 0) c.ns += c.ns / kForgetPart;
+  if (c.num_tokens != 0 && c.ns <= execute_ns) return;
+  c = {.num_tokens = num_tokens, .ns = execute_ns};
+}
+
+uint64_t CostFloor::batch_ns(uint32_t num_tokens) const noexcept {
+  const Class* nearest = nullptr;
+  for (const Class& c : classes_) {
+    if (c.num_tokens == 0) continue;
+    nearest = &c;
+    if (c.num_tokens >= num_tokens) break;
+  }
+  return nearest ? in_proportion(nearest->ns, num_tokens, nearest->num_tokens) : 0;
+}
+
+uint32_t CostFloor::tokens_within(uint64_t ns) const noexcept {
+  constexpr uint32_t kAll = std::numeric_limits<uint32_t>::max();
+  const Class* larger = nullptr;  // the next class, whose batches take longer than `ns`
+  for (const Class& c : classes_ | std::views::reverse) {
+    if (c.num_tokens == 0) continue;
+    if (c.ns > ns) {
+      larger = &c;
+      continue;
+    }
+    // Between two sizes seen, or beyond the largest: in proportion to the smaller.
+    const uint64_t tokens = in_proportion(c.num_tokens, ns, std::max<uint64_t>(1, c.ns));
+    return static_cast<uint32_t>(
+        std::min<uint64_t>(tokens, larger ? larger->num_tokens - 1 : kAll));
+  }
+  return larger ? static_cast<uint32_t>(in_proportion(larger->num_tokens, ns, larger->ns)) : kAll;
+}
+
+}  // namespace itif::runtime

@@ -1,0 +1,37 @@
+// The least time that batches of each size have taken: their cost on an undisturbed machine.
+//
+// A mean (cost_estimate.h) predicts when a batch ends, but it grows with all other load on the
+// machine. A bound derived from it would yield to the very flood that it must hold back. Forgets
+// slowly: a figure that does not recur fades within some hundred batches of its size.
+// Owned by the executor's thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace itif::runtime {
+
+class CostFloor {
+ public:
+  // Learns from a batch that ran. REQUIRES: num_tokens > 0.
+  void add(uint32_t num_tokens, uint64_t execute_ns) noexcept;
+  // Returns the time of one batch; 0 before the first measurement. A size not seen is scaled from
+  // the next larger size seen, else from the largest.
+  uint64_t batch_ns(uint32_t num_tokens) const noexcept;
+  // Returns the largest batch that takes at most `ns`; UINT32_MAX before the first measurement.
+  uint32_t tokens_within(uint64_t ns) const noexcept;
+
+ private:
+  static constexpr uint32_t kClassesPerOctave = 4;
+  // Class c holds sizes from 2^(c/4), up to 2^32 tokens: the least time, and the size of that
+  // batch.
+  struct Class {
+    uint32_t num_tokens = 0;  // 0: no batch seen
+    uint64_t ns = 0;
+  };
+  static uint32_t class_of(uint32_t num_tokens) noexcept;
+
+  std::array<Class, 32 * kClassesPerOctave> classes_{};
+};
+
+}  // namespace itif::runtime

@@ -1,0 +1,233 @@
+#include "runtime/cost/profiler.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "base/check.h"
+
+namespace itif::runtime {
+namespace {
+
+constexpr size_t kSlotAlignment = 4096;
+
+// Returns `least` times 1, 2, 4, …, up to at least `most`, so that no plan lies beyond the table.
+std::vector<uint32_t> powers_of_two(uint32_t least, uint32_t most) {
+  std::vector<uint32_t> powers;
+  for (uint32_t power = least; power < most; power *= 2) powers.push_back(power);
+  powers.push_back(std::max(least, std::bit_ceil(most)));
+  return powers;
+}
+
+}  // namespace
+
+Profiler::Profiler(device::Device& device, const Clock& clock,
+                   const std::vector<backbone::GemmUse>& gemms, std::string backbone,
+                   const ProfileOptions& options)
+    : device_(device), clock_(clock), backbone_(std::move(backbone)), options_(options) {
+  CHECK(!gemms.empty());
+  for (const backbone::GemmUse& use : gemms) add_use(use);
+  for (Shape& shape : shapes_) {
+    make_points(shape);
+    num_points_ += shape.points.size();
+  }
+}
+
+void Profiler::add_use(const backbone::GemmUse& use) {
+  const device::GemmShape& gemm = use.shape;
+  auto same = std::ranges::find_if(shapes_, [&](const Shape& shape) {
+    const device::GemmShape& known = shape.shape;
+    return known.n == gemm.n && known.k == gemm.k && known.has_bias == gemm.has_bias &&
+           known.f32_out == gemm.f32_out;
+  });
+  const uint32_t least = use.in_step ? 1 : kMinRows;
+  const uint32_t most =
+      std::max(least, std::bit_floor(use.in_step ? options_.max_step_rows : options_.max_rows));
+  if (same == shapes_.end())
+    same = shapes_.insert(shapes_.end(), {.shape = gemm, .least_rows = least, .points = {}});
+  same->times += use.times;
+  same->least_rows = std::min(same->least_rows, least);
+  same->most_rows = std::max(same->most_rows, most);
+}
+
+void Profiler::make_points(Shape& shape) const {
+  const size_t weight_bytes =
+      size_t{shape.shape.n} * shape.shape.k * dtype_bytes(device_.info().compute);
+  const auto fitting = static_cast<uint32_t>(
+      std::min<size_t>(kMaxCount, std::max<size_t>(2, options_.max_weight_bytes / weight_bytes)));
+  const uint32_t most =
+      std::min({fitting, options_.max_tenants, shape.most_rows / shape.least_rows});
+  // Only planners need the cost of a GEMM with one range.
+  const bool is_planned = options_.max_step_rows == 0;
+  for (uint32_t count = is_planned ? 1 : 2; count <= std::max(1u, most); count *= 2)
+    for (uint32_t rows = shape.least_rows; rows * count <= shape.most_rows;
+         rows *= is_planned ? 2 : 4)
+      shape.points.push_back({.count = count, .rows = rows});
+}
+
+bool Profiler::step(device::Stream& stream) noexcept {
+  while (shape_ < shapes_.size() && shapes_[shape_].points.empty()) ++shape_;
+  if (shape_ == shapes_.size() || !status_) return false;
+  status_ = measure(stream);
+  ++num_measured_;
+  if (++point_ == shapes_[shape_].points.size()) {
+    point_ = 0;
+    ++shape_;
+    for (auto* buffer : {&weights_, &bias_, &input_, &output_}) buffer->reset();
+    handle_ = nullptr;
+  }
+  return num_measured_ < num_points_ && status_;
+}
+
+double Profiler::progress() const noexcept {
+  return num_points_ == 0 ? 1
+                          : static_cast<double>(num_measured_) / static_cast<double>(num_points_);
+}
+
+Status Profiler::start_shape() {
+  const device::GemmShape& shape = shapes_[shape_].shape;
+  const uint32_t most_rows = shapes_[shape_].most_rows;
+  const size_t rows = size_t{most_rows} + device_.row_slack();
+  const DType type = device_.info().compute;
+  ITIF_ASSIGN(handle_, device_.prepare(shape, most_rows));
+  ITIF_ASSIGN(weight_bytes_, device_.packed_bytes(shape));
+  weight_bytes_ = (weight_bytes_ + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+  num_slots_ = std::max(shapes_[shape_].points.back().count,
+                        static_cast<uint32_t>(std::min<size_t>(
+                            options_.max_tenants, options_.cache_bytes / weight_bytes_)));
+  next_slot_ = 0;
+  ITIF_ASSIGN(weights_, device_.allocate(num_slots_ * weight_bytes_));
+  ITIF_ASSIGN(bias_, device_.allocate(shape.n * sizeof(float)));
+  ITIF_ASSIGN(input_, device_.allocate(rows * shape.k * dtype_bytes(type)));
+  ITIF_ASSIGN(output_,
+              device_.allocate(rows * shape.n * dtype_bytes(shape.f32_out ? DType::kF32 : type)));
+  return {};
+}
+
+Status Profiler::measure(device::Stream& stream) {
+  if (!weights_) ITIF_TRY(start_shape());
+  const device::GemmShape& shape = shapes_[shape_].shape;
+  Point& point = shapes_[shape_].points[point_];
+  kernels::GroupedGemm args = {
+      .a = input_->data(),
+      .weights = {.base = weights_->data(), .stride_bytes = weight_bytes_},
+      .bias = shape.has_bias ? kernels::Slab{bias_->data(), 0} : kernels::Slab{},
+      .out = output_->data(),
+      .n = shape.n,
+      .k = shape.k,
+      .ranges = {},
+      .prepared = handle_.get(),
+      .f32_out = shape.f32_out};
+  ITIF_ASSIGN(point.in_turn_ns, fastest_ns(stream, args));
+  point.at_once_ns = point.in_turn_ns;
+  if (point.count == 1) return {};
+  args.mode = kernels::GemmMode::kConcurrent;
+  ITIF_ASSIGN(point.at_once_ns, fastest_ns(stream, args));
+  return {};
+}
+
+void Profiler::next_ranges(const Point& point) {
+  ranges_.clear();
+  for (uint32_t i = 0; i < point.count; ++i, next_slot_ = (next_slot_ + 1) % num_slots_)
+    ranges_.push_back({.first_row = i * point.rows, .num_rows = point.rows, .slot = next_slot_});
+}
+
+Result<double> Profiler::fastest_ns(device::Stream& stream, kernels::GroupedGemm args) {
+  uint64_t least_ns = UINT64_MAX;
+  for (uint32_t sample = 0; sample <= options_.samples; ++sample) {
+    next_ranges(shapes_[shape_].points[point_]);
+    args.ranges = ranges_;
+    const uint64_t before_ns = clock_.now_ns();
+    stream.gemm(args);
+    // Device time is preferred: the overhead of waiting for one GEMM is not part of a batch of
+    // many.
+    const device::Stream::Completion done = stream.wait(stream.record());
+    if (!done.status) return std::unexpected(done.status.error());
+    if (sample == 0) continue;  // warm-up
+    least_ns =
+        std::min(least_ns, done.device_ns != 0 ? done.device_ns : clock_.now_ns() - before_ns);
+  }
+  return static_cast<double>(std::max<uint64_t>(1, least_ns));
+}
+
+// Returns the nearest measured point at or below (count, rows), and the factor that scales its
+// costs.
+// REQUIRES: a point of at most `count` mini-batches was measured.
+Profiler::Nearest Profiler::nearest(const Shape& shape, uint32_t count, uint32_t rows) {
+  const Point* best = nullptr;
+  for (const Point& point : shape.points)  // ascending
+    if (point.count <= count && point.rows <= std::max(rows, shape.least_rows)) best = &point;
+  CHECK(best != nullptr);
+  return {best, static_cast<double>(count) / best->count *
+                    std::max(1.0, static_cast<double>(rows) / best->rows)};
+}
+
+double Profiler::gemms_ns(uint32_t count, uint32_t rows) const {
+  double ns = 0;
+  for (const Shape& shape : shapes_) {
+    const auto [point, times] = nearest(shape, count, rows);
+    ns += std::min(point->in_turn_ns, point->at_once_ns) * times * shape.times;
+  }
+  return ns;
+}
+
+void Profiler::add_planners(plan::CostTables& tables) const {
+  tables.lengths = powers_of_two(kMinRows, options_.max_length);
+  tables.batches = powers_of_two(1, options_.max_requests);
+  for (const uint32_t length : tables.lengths)
+    for (const uint32_t batch : tables.batches)
+      tables.gemm_ns.push_back(gemms_ns(1, length * batch));
+  uint32_t most = 1;
+  for (const Shape& shape : shapes_) most = std::max(most, shape.points.back().count);
+  for (uint32_t count = 2; count <= most; count *= 2) tables.counts.push_back(count);
+  if (!tables.counts.empty()) tables.sizes = tables.batches;
+  for (const uint32_t length : tables.lengths)
+    for (const uint32_t count : tables.counts)
+      for (const uint32_t size : tables.sizes)
+        tables.batched_gemm_ns.push_back(gemms_ns(count, length * size));
+}
+
+void Profiler::add_shared(plan::CostTables& tables) const {
+  std::set<uint32_t> counts, rows;
+  for (const Shape& shape : shapes_)
+    for (const Point& point : shape.points)
+      if (point.count > 1) {
+        counts.insert(point.count);
+        rows.insert(point.rows);
+      }
+  if (counts.empty()) return;
+  tables.range_counts.assign(counts.begin(), counts.end());
+  tables.range_rows.assign(rows.begin(), rows.end());
+  for (const Shape& shape : shapes_) {
+    const auto same = [&](const plan::SharedGemm& gemm) {
+      return gemm.n == shape.shape.n && gemm.k == shape.shape.k;
+    };
+    if (tables.shared_gemms.size() == plan::kMaxShapes || shape.points.empty() ||
+        std::ranges::any_of(tables.shared_gemms, same))
+      continue;
+    plan::SharedGemm gemm{
+        .n = shape.shape.n, .k = shape.shape.k, .in_turn_ns = {}, .at_once_ns = {}};
+    for (const uint32_t count : counts)
+      for (const uint32_t size : rows) {
+        const auto [point, times] = nearest(shape, count, size);
+        gemm.in_turn_ns.push_back(point->in_turn_ns * times);
+        gemm.at_once_ns.push_back(point->at_once_ns * times);
+      }
+    tables.shared_gemms.push_back(std::move(gemm));
+  }
+}
+
+Result<plan::CostTables> Profiler::finish() const {
+  if (!status_) return std::unexpected(status_.error());
+  CHECK(num_measured_ == num_points_);
+  plan::CostTables tables;
+  tables.device = device_.info().description;
+  tables.backbone = backbone_;
+  if (options_.max_step_rows == 0) add_planners(tables);
+  add_shared(tables);
+  ITIF_TRY(plan::validate(tables));
+  if (!tables.lengths.empty()) plan::make_monotone(tables);
+  return tables;
+}
+
+}  // namespace itif::runtime

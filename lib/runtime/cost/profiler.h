@@ -1,0 +1,112 @@
+// Measures the costs of a backbone's GEMMs on a device. Planners use the tables A[length][batch]
+// and B[length][count][size] (ITIF, section 4.1: "profiled during the preprocessing"; defined in
+// plan/cost_tables.h). The GEMM scheduler uses each shape's cost for several tenants' ranges, run
+// sequentially and concurrently; B takes the cheaper.
+//
+// A GEMM's cost depends on its rows. It is measured at powers of two, from kMinRows to the
+// workspace's rows, for one tenant and for calls with several tenants' weights. Length times batch
+// gives the rows to look up. Shapes larger than the workspace are never planned; their costs are
+// scaled in proportion. So are those of more tenants than max_weight_bytes has room for.
+//
+// A decoder's steps have one row per live beam, so they are measured from one row on. No planner
+// lays out a decoder's batches: it has no A and B, and powers of four are enough.
+//
+// Measurements cycle through more weights than a cache holds, as a pass does. With few rows,
+// reading the weights is the cost, and cached weights would hide it.
+//
+// Owned by the thread of the stream that it measures on. Takes one measurement at a time, so that
+// requests are served in between.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backbone/family.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "device/device.h"
+#include "plan/cost_tables.h"
+
+namespace itif::runtime {
+
+struct ProfileOptions {
+  uint32_t max_rows = 1024;     // of a pass
+  uint32_t max_step_rows = 0;   // of a decoder's step; 0: not a decoder
+  uint32_t max_length = 512;    // tokens of a request
+  uint32_t max_requests = 256;  // of a batch
+  uint32_t max_tenants = 64;
+  uint32_t samples = 3;  // per measurement; the fastest counts, since noise only adds
+  // Weights per shape; room for two tenants' is always taken.
+  size_t max_weight_bytes = size_t{256} << 20;
+  // Weights to cycle through, more than the device's cache; less if max_tenants' weights are less.
+  size_t cache_bytes = size_t{64} << 20;
+};
+
+class Profiler {
+ public:
+  static constexpr uint32_t kMinRows = 8;    // of a pass
+  static constexpr uint32_t kMaxCount = 16;  // mini-batches per call; more are scaled
+
+  // `device` and `clock` outlive the profiler. `backbone`: its name in the tables. REQUIRES: gemms
+  // is not empty.
+  Profiler(device::Device& device, const Clock& clock, const std::vector<backbone::GemmUse>& gemms,
+           std::string backbone, const ProfileOptions& options);
+
+  // Takes one measurement. Returns false if nothing is left to measure, or a measurement failed.
+  bool step(device::Stream& stream) noexcept;
+  double progress() const noexcept;  // 0 … 1
+  // REQUIRES: step() has returned false. Errors: those of the device.
+  Result<plan::CostTables> finish() const;
+
+ private:
+  // A measured call: `count` mini-batches of `rows` rows each.
+  struct Point {
+    uint32_t count = 1;
+    uint32_t rows = 0;
+    double in_turn_ns = 0;
+    double at_once_ns = 0;  // count 1: not measured, equal to in_turn_ns
+  };
+  // All GEMMs of one shape, anywhere in the pass.
+  struct Shape {
+    device::GemmShape shape;
+    uint32_t times = 0;
+    uint32_t least_rows = 0, most_rows = 0;
+    std::vector<Point> points;
+  };
+  void add_use(const backbone::GemmUse& use);
+  void make_points(Shape& shape) const;
+  Status measure(device::Stream& stream);
+  Status start_shape();
+  Result<double> fastest_ns(device::Stream& stream, kernels::GroupedGemm args);
+  void next_ranges(const Point& point);
+  struct Nearest {
+    const Point* point = nullptr;
+    double times = 1;  // factor for the point's costs
+  };
+  static Nearest nearest(const Shape& shape, uint32_t count, uint32_t rows);
+  double gemms_ns(uint32_t count, uint32_t rows) const;  // of all shapes, each in its cheaper mode
+  void add_planners(plan::CostTables& tables) const;
+  void add_shared(plan::CostTables& tables) const;
+
+  device::Device& device_;
+  const Clock& clock_;
+  const std::string backbone_;
+  const ProfileOptions options_;
+  std::vector<Shape> shapes_;
+  size_t num_points_ = 0, num_measured_ = 0;
+  size_t shape_ = 0;  // being measured
+  size_t point_ = 0;  // the shape's next point
+  Status status_;
+  // State of the shape being measured.
+  device::GemmHandle handle_;
+  std::unique_ptr<device::Buffer> weights_, bias_, input_, output_;
+  size_t weight_bytes_ = 0;  // of one slot
+  uint32_t num_slots_ = 0;
+  uint32_t next_slot_ = 0;
+  std::vector<kernels::RowRange> ranges_;
+};
+
+}  // namespace itif::runtime

@@ -1,0 +1,391 @@
+#include "runtime/generate/generation_executor.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "runtime/generate/step_launch.h"
+#include "runtime/result_bytes.h"
+
+namespace itif::runtime {
+namespace {
+
+using wire::StatusCode;
+
+constexpr uint32_t kBlockTokens = backbone::Decoder::kBlockTokens;
+constexpr double kPaceShare = 0.1;  // weight of the newest value in the pace
+constexpr const char* kFailed = "the group's device has failed";
+
+uint32_t blocks_of(uint32_t tokens) noexcept {
+  return (tokens + kBlockTokens - 1) / kBlockTokens;
+}
+
+Refusal check_result_kind(const request::Request& request,
+                          const model::TenantModel& model) noexcept {
+  using wire::ResultKind;
+  const ResultKind kind = request.result_kind;
+  if (kind != ResultKind::kDefault && !supports(model.head.spec, kind))
+    return {StatusCode::kUnsupportedKind,
+            "the model generates: ask for tokens, text or the default result"};
+  const bool wants_text =
+      kind == ResultKind::kText ||
+      (kind == ResultKind::kDefault && request.payload_kind == wire::PayloadKind::kText);
+  if (wants_text && !model.tokenizer)
+    return {StatusCode::kUnsupportedKind,
+            "the tenant's model came without a vocabulary: send token ids and ask for tokens"};
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GenerationExecutor>> GenerationExecutor::create(
+    Group& group, device::Stream& stream, const Clock& clock, const ExecutorOptions& options) {
+  CHECK(group.decoder() != nullptr);
+  ITIF_ASSIGN(auto scheduler, sched::make_scheduler(options.scheduler));
+  return std::unique_ptr<GenerationExecutor>(
+      new GenerationExecutor(group, stream, clock, options, std::move(scheduler)));
+}
+
+GenerationExecutor::GenerationExecutor(Group& group, device::Stream& stream, const Clock& clock,
+                                       const ExecutorOptions& options,
+                                       std::unique_ptr<sched::Scheduler> scheduler)
+    : group_(group),
+      stream_(stream),
+      clock_(clock),
+      options_(options),
+      max_beams_(group.options().max_beams),
+      scheduler_(std::move(scheduler)),
+      queue_(options.queue),
+      preparation_({.max_tokens = options.limits.max_tokens, .image = {}, .generates = true}),
+      blocks_(group.decoder()->num_blocks()),
+      layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions,
+              group.generation_buckets()) {
+  waiting_.reserve(options.limits.max_requests);
+  // Twice the beams: ended sequences may still be unanswered when others enter.
+  for (uint32_t i = 0; i < 2 * max_beams_; ++i) spare_.push_back(std::make_unique<Sequence>());
+  running_.reserve(max_beams_);
+  ended_.reserve(max_beams_);
+  encoded_.reserve(max_beams_);
+  const size_t found = size_t{max_beams_} * kernels::kMaxTopTokens;
+  candidates_.reserve(size_t{model::GenerationConfig::kMaxBeams} * kernels::kMaxTopTokens);
+  log_probabilities_.resize(found);
+  tokens_.resize(found);
+  done_.reserve(size_t{options.queue.max_requests} + kMaxIntake + max_beams_ +
+                options.limits.max_requests);
+}
+
+GenerationExecutor::~GenerationExecutor() {
+  CHECK(!in_flight_);
+}
+
+void GenerationExecutor::refuse(request::Request* request, StatusCode status,
+                                const char* detail) noexcept {
+  preparation_.release(*request);
+  request->status = status;
+  request->detail = detail;
+  request->done_ns = clock_.now_ns();
+  done_.push_back(request);
+}
+
+void GenerationExecutor::submit(request::Request* request) noexcept {
+  request->prepared = 0;
+  if (device_failed_) return refuse(request, StatusCode::kDeviceFailed, kFailed);
+  const model::TenantModel* model = group_.model(request->slot);
+  if (model == nullptr)
+    return refuse(request, StatusCode::kNotAdmitted, "the tenant's model is not loaded");
+  const double wait_ns = expected_wait_ns(request->slot, model->head.spec.generation.front());
+  const bool too_long =
+      options_.max_wait_ns != 0 && wait_ns > static_cast<double>(options_.max_wait_ns);
+  if (too_long || !queue_.has_room(request->slot)) {
+    // Half the backlog should be served by then.
+    request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
+    return refuse(request, StatusCode::kOverloaded,
+                  too_long ? "the tenant's requests wait longer than the group allows"
+                           : "the group's queue, or the tenant's share of it, is full");
+  }
+  if (const Refusal why = check_result_kind(*request, *model)) return refuse(request, why);
+  if (const Refusal why = preparation_.prepare(*request, *model)) return refuse(request, why);
+  const model::GenerationConfig& config = model->head.spec.generation.front();
+  if (config.num_beams > max_beams_ || blocks_needed(*request, config) > blocks_.num_blocks())
+    return refuse(request, StatusCode::kTooLong,
+                  "the sequence may need more K/V memory than the group has");
+  CHECK(queue_.push(request, clock_.now_ns()));
+}
+
+// Time to serve the tenant's lane at the recent pace, while every other lane takes its turns.
+// Excludes sequences that find room at the next step.
+double GenerationExecutor::expected_wait_ns(uint32_t slot,
+                                            const model::GenerationConfig& config) const noexcept {
+  const auto lanes = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
+  const auto chosen = static_cast<double>(waiting_.size() - next_waiting_);
+  const double ahead = chosen + std::min(queue_.lane(slot).num_requests * lanes,
+                                         static_cast<double>(queue_.num_requests()));
+  const uint32_t blocks = 1 + config.num_beams * blocks_of(config.max_length - 1);
+  const uint32_t enter = std::min((max_beams_ - num_beams_) / config.num_beams,
+                                  (blocks_.num_blocks() - blocks_.num_reserved()) / blocks);
+  return pace_ns_ * std::max(0.0, ahead + 1 - enter);
+}
+
+void GenerationExecutor::learn_pace(uint64_t start_ns) noexcept {
+  if (last_step_ns_ != 0) busy_ns_ += static_cast<double>(start_ns - last_step_ns_);
+  if (num_left_ > 0) {
+    const double pace_ns = busy_ns_ / num_left_;
+    const double share = pace_ns_ == 0 ? 1 : kPaceShare;
+    pace_ns_ += share * (pace_ns - pace_ns_);
+    busy_ns_ = 0;
+    num_left_ = 0;
+  }
+  last_step_ns_ = running_.empty() ? 0 : start_ns;
+}
+
+// Assumes that beams share no blocks from the first token on. The last token is never fed.
+uint32_t GenerationExecutor::blocks_needed(const request::Request& request,
+                                           const model::GenerationConfig& config) const noexcept {
+  return blocks_of(request.num_tokens) + config.num_beams * blocks_of(config.max_length - 1);
+}
+
+size_t GenerationExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept {
+  figures = {};
+  size_t refused = 0;
+  if (has_results()) end_step(sink, figures);
+  if (has_read_packets()) release_packets(sink);
+  if (!in_flight_) {
+    refused += begin_step(sink);
+    // On a synchronous stream the step has already ended.
+    if (figures.num_tokens == 0 && has_results()) end_step(sink, figures);
+  }
+  const size_t completed = refused + answer_ended(sink, figures);
+  figures.num_refused = static_cast<uint32_t>(completed) - figures.num_requests;
+  return completed;
+}
+
+size_t GenerationExecutor::finish(CompletionSink& sink, BatchFigures& figures) noexcept {
+  figures = {};
+  if (in_flight_) end_step(sink, figures);
+  const size_t completed = answer_ended(sink, figures);
+  figures.num_refused = static_cast<uint32_t>(completed) - figures.num_requests;
+  return completed;
+}
+
+size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
+  const uint64_t now_ns = clock_.now_ns();
+  learn_pace(now_ns);
+  expire_running(now_ns);
+  admit(now_ns);
+  if (last_step_ns_ == 0 && !running_.empty()) last_step_ns_ = now_ns;
+  // Refused requests are answered before the step: they have waited long enough.
+  const size_t refused = complete(sink);
+  num_executing_.store(static_cast<uint32_t>(running_.size()), std::memory_order_relaxed);
+  if (running_.empty()) return refused;
+  begin_ns_ = now_ns;
+  encode_entered();
+  layout_.build_step(running_, blocks_);
+  const backbone::StepResult result = launch_step(group_, stream_, layout_);
+  const size_t found = size_t{layout_.num_beams()} * layout_.num_candidates();
+  stream_.copy_to_host(result.log_probabilities, found * sizeof(float), log_probabilities_.data());
+  stream_.copy_to_host(result.tokens, found * sizeof(int32_t), tokens_.data());
+  event_ = stream_.record();
+  in_flight_ = true;
+  figures_ = {};
+  figures_.num_tokens = layout_.num_source_tokens() + layout_.num_beams();
+  figures_.num_rows = layout_.num_rows();
+  for (size_t i = 0; i < running_.size(); ++i)
+    figures_.num_tenants += i == 0 || running_[i]->request->slot != running_[i - 1]->request->slot;
+  return refused;
+}
+
+void GenerationExecutor::end_step(CompletionSink& sink, BatchFigures& figures) noexcept {
+  const device::Stream::Completion completion = stream_.wait(event_);
+  in_flight_ = false;
+  release_packets(sink);
+  figures = figures_;
+  if (completion.status) {
+    advance();
+  } else if (completion.status.error().code == Code::kResourceExhausted) {
+    fail_running(StatusCode::kOverloaded, "the device has no memory for the step");
+  } else {
+    device_failed_ = figures.device_failed = true;
+    fail_all();
+  }
+  figures.execute_ns =
+      completion.device_ns != 0 ? completion.device_ns : clock_.now_ns() - begin_ns_;
+  figures.num_requests = num_left_ = static_cast<uint32_t>(ended_.size());
+  num_executing_.store(static_cast<uint32_t>(running_.size()), std::memory_order_relaxed);
+}
+
+// Also completes the requests refused since the last step.
+size_t GenerationExecutor::answer_ended(CompletionSink& sink, BatchFigures& figures) noexcept {
+  for (std::unique_ptr<Sequence>& sequence : ended_) {
+    answer(*sequence);
+    spare_.push_back(std::move(sequence));
+  }
+  ended_.clear();
+  figures.kv_blocks_used = blocks_.num_used();
+  figures.kv_blocks_reserved = blocks_.num_reserved();
+  return complete(sink);
+}
+
+// Sequences run for many steps, but their packets are needed only until the source is encoded.
+void GenerationExecutor::release_packets(CompletionSink& sink) noexcept {
+  if (!encoded_.empty()) sink.release_packets(encoded_);
+  encoded_.clear();
+}
+
+size_t GenerationExecutor::complete(CompletionSink& sink) noexcept {
+  const size_t count = done_.size();
+  if (count > 0) sink.complete(done_);
+  done_.clear();
+  return count;
+}
+
+// Admits requests while there is room. Requests that the scheduler has chosen keep their order.
+void GenerationExecutor::admit(uint64_t now_ns) noexcept {
+  if (device_failed_) return;
+  uint32_t source_rows = 0;
+  for (;;) {
+    if (next_waiting_ == waiting_.size()) {
+      waiting_.clear();
+      next_waiting_ = 0;
+      if (queue_.num_requests() == 0 || spare_.empty()) return;
+      scheduler_->select(queue_, options_.limits, now_ns, waiting_);
+      if (waiting_.empty()) return;
+    }
+    request::Request* request = waiting_[next_waiting_];
+    if (request->deadline_ns != 0 && request->deadline_ns <= now_ns) {
+      ++next_waiting_;
+      refuse(request, StatusCode::kDeadlineQueue, "the deadline passed in the group's queue");
+      continue;
+    }
+    if (source_rows + request->num_tokens > options_.limits.max_tokens) return;
+    if (!enter(request, now_ns)) return;
+    source_rows += request->num_tokens;
+    ++next_waiting_;
+  }
+}
+
+bool GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexcept {
+  const model::TenantModel& model = *group_.model(request->slot);
+  const model::GenerationConfig& config = model.head.spec.generation.front();
+  const uint32_t needed = blocks_needed(*request, config);
+  if (spare_.empty() || num_beams_ + config.num_beams > max_beams_ || !blocks_.reserve(needed))
+    return false;
+  std::unique_ptr<Sequence> sequence = std::move(spare_.back());
+  spare_.pop_back();
+  sequence->request = request;
+  sequence->model = &model;
+  sequence->search.reset(config);
+  sequence->tables.assign(1, {});
+  sequence->source_tokens = request->num_tokens;
+  sequence->reserved_blocks = needed;
+  sequence->entered = true;
+  encoded_.push_back(request);
+  request->launch_ns = now_ns;
+  num_beams_ += config.num_beams;
+  const auto place = std::ranges::upper_bound(
+      running_, request->slot, {}, [](const auto& running) { return running->request->slot; });
+  running_.insert(place, std::move(sequence));
+  return true;
+}
+
+void GenerationExecutor::encode_entered() noexcept {
+  layout_.build_sources(
+      running_, blocks_, [this](const Sequence& sequence, std::vector<kernels::IdPiece>& pieces) {
+        const request::Request& request = *sequence.request;
+        if (const PreparedInput* text = preparation_.made(request)) {
+          pieces.push_back(
+              {reinterpret_cast<const std::byte*>(text->ids.data()), sequence.source_tokens, 0, 4});
+          return;
+        }
+        const uint8_t id_bytes = request.payload_kind == wire::PayloadKind::kTokensU32 ? 4 : 2;
+        uint32_t row = 0;
+        for (const request::Piece& piece : request.pieces) {
+          const uint32_t num_ids = piece.bytes / id_bytes;
+          pieces.push_back({piece.data, num_ids, row, id_bytes});
+          row += num_ids;
+        }
+      });
+  if (layout_.any_sources()) launch_sources(group_, stream_, layout_);
+}
+
+void GenerationExecutor::advance() noexcept {
+  const uint32_t stride = layout_.num_candidates();
+  size_t row = 0;
+  for (size_t i = 0; i < running_.size();) {
+    Sequence& sequence = *running_[i];
+    const uint32_t per_beam = sequence.config().candidates_per_beam();
+    candidates_.clear();
+    for (uint32_t beam = 0; beam < sequence.search.num_beams(); ++beam, ++row)
+      for (uint32_t c = 0; c < per_beam; ++c)
+        candidates_.push_back({log_probabilities_[row * stride + c], tokens_[row * stride + c]});
+    sequence.search.advance(candidates_);
+    if (!sequence.search.done()) {
+      sequence.continue_beams(blocks_);
+      ++i;
+      continue;
+    }
+    ended_.push_back(leave(i));
+  }
+}
+
+// Removes the sequence at `index`, which gives back its beams and K/V blocks.
+std::unique_ptr<Sequence> GenerationExecutor::leave(size_t index) noexcept {
+  std::unique_ptr<Sequence> sequence = std::move(running_[index]);
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+  num_beams_ -= sequence->config().num_beams;
+  sequence->let_go_of_all(blocks_);
+  return sequence;
+}
+
+void GenerationExecutor::answer(const Sequence& sequence) noexcept {
+  request::Request* request = sequence.request;
+  const std::span<const int32_t> ids = sequence.search.result();
+  const bool as_text = request->result_kind == wire::ResultKind::kText ||
+                       (request->result_kind == wire::ResultKind::kDefault &&
+                        request->payload_kind == wire::PayloadKind::kText);
+  preparation_.release(*request);
+  if (as_text) {
+    const std::string text = sequence.model->tokenizer->decode(ids);
+    request->result = copy_of(std::as_bytes(std::span(text)));
+    request->result_rows = 1;
+  } else {
+    request->result = copy_of(std::as_bytes(ids));
+    request->result_rows = static_cast<uint32_t>(ids.size());
+  }
+  request->result_kind_out = as_text ? wire::ResultKind::kText : wire::ResultKind::kTokens;
+  request->done_ns = clock_.now_ns();
+  request->status = request->result.data ? StatusCode::kOk : StatusCode::kOverloaded;
+  request->detail = request->result.data ? "" : "no memory for the result";
+  done_.push_back(request);
+}
+
+// Drops sequences past their deadline, freeing blocks for the rest.
+void GenerationExecutor::expire_running(uint64_t now_ns) noexcept {
+  for (size_t i = 0; i < running_.size();) {
+    request::Request* request = running_[i]->request;
+    if (request->deadline_ns == 0 || request->deadline_ns > now_ns) {
+      ++i;
+      continue;
+    }
+    spare_.push_back(leave(i));
+    refuse(request, StatusCode::kDeadlineLaunch,
+           "the deadline passed while the sequence was generated");
+  }
+}
+
+void GenerationExecutor::fail_running(StatusCode status, const char* why) noexcept {
+  while (!running_.empty()) {
+    request::Request* request = running_.back()->request;
+    spare_.push_back(leave(running_.size() - 1));
+    refuse(request, status, why);
+  }
+  num_executing_.store(0, std::memory_order_relaxed);
+}
+
+void GenerationExecutor::fail_all() noexcept {
+  fail_running(StatusCode::kDeviceFailed, kFailed);
+  for (; next_waiting_ < waiting_.size(); ++next_waiting_)
+    refuse(waiting_[next_waiting_], StatusCode::kDeviceFailed, kFailed);
+  while (queue_.num_requests() > 0)
+    refuse(queue_.pop(queue_.active_slots().front()), StatusCode::kDeviceFailed, kFailed);
+}
+
+}  // namespace itif::runtime

@@ -1,0 +1,126 @@
+// The executor of groups that generate: decodes requests of all tenants token by token, with
+// continuous batching.
+//
+// Between two steps, finished sequences leave and waiting ones enter; none waits for the longest of
+// a batch. Each step: admit → encode the sequences that entered → one token for every live beam of
+// every sequence → search → complete the finished sequences.
+//
+// Before it enters, a sequence reserves its worst case of K/V blocks and of step rows. If too
+// little is left, it waits in its place; if it could never fit, it is refused with a status. A
+// running sequence therefore never finds the cache full.
+//
+// A step needs the tokens of the previous step, so at most one runs. On an asynchronous stream,
+// requests are taken in and tokenised while a step runs, and ended sequences are turned into
+// answers during the next step.
+//
+// Owned by one thread (see RequestExecutor).
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backbone/decoder.h"
+#include "base/clock.h"
+#include "runtime/generate/beam_search.h"
+#include "runtime/generate/kv_blocks.h"
+#include "runtime/generate/step_layout.h"
+#include "runtime/group.h"
+#include "runtime/input_preparation.h"
+#include "runtime/request_executor.h"
+#include "sched/group_queue.h"
+#include "sched/scheduler.h"
+
+namespace itif::runtime {
+
+class GenerationExecutor final : public RequestExecutor {
+ public:
+  // `group`, `stream` and `clock` outlive the executor. REQUIRES: group.decoder(). Errors:
+  // kInvalidArgument (scheduler's name).
+  static Result<std::unique_ptr<GenerationExecutor>> create(Group& group, device::Stream& stream,
+                                                            const Clock& clock,
+                                                            const ExecutorOptions& options);
+
+  void submit(request::Request* request) noexcept override;
+  size_t step(CompletionSink& sink, BatchFigures& figures) noexcept override;
+  size_t finish(CompletionSink& sink, BatchFigures& figures) noexcept override;
+  uint64_t next_step_ns() const noexcept override { return 0; }
+  bool has_results() const noexcept override { return in_flight_ && stream_.is_done(event_); }
+  bool has_read_packets() const noexcept override {
+    return !encoded_.empty() && stream_.inputs_read(event_);
+  }
+  // REQUIRES: finish() was called, so that no step runs.
+  ~GenerationExecutor() override;
+  uint32_t num_queued() const noexcept override {
+    return queue_.num_requests() + static_cast<uint32_t>(waiting_.size() - next_waiting_);
+  }
+  uint32_t num_executing() const noexcept override {
+    return num_executing_.load(std::memory_order_relaxed);
+  }
+  bool device_failed() const noexcept override { return device_failed_; }
+  const KvBlocks& blocks() const noexcept { return blocks_; }
+
+ private:
+  GenerationExecutor(Group& group, device::Stream& stream, const Clock& clock,
+                     const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler);
+  void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
+  void refuse(request::Request* request, const Refusal& why) noexcept {
+    refuse(request, why.status, why.detail);
+  }
+  uint32_t blocks_needed(const request::Request& request,
+                         const model::GenerationConfig& config) const noexcept;
+  void admit(uint64_t now_ns) noexcept;
+  bool enter(request::Request* request, uint64_t now_ns) noexcept;
+  void encode_entered() noexcept;
+  size_t begin_step(CompletionSink& sink) noexcept;  // returns the number of refused requests
+  void end_step(CompletionSink& sink, BatchFigures& figures) noexcept;
+  std::unique_ptr<Sequence> leave(size_t index) noexcept;
+  void advance() noexcept;
+  size_t answer_ended(CompletionSink& sink, BatchFigures& figures) noexcept;
+  void answer(const Sequence& sequence) noexcept;
+  void expire_running(uint64_t now_ns) noexcept;
+  void fail_running(wire::StatusCode status, const char* why) noexcept;
+  void fail_all() noexcept;
+  size_t complete(CompletionSink& sink) noexcept;
+  void release_packets(CompletionSink& sink) noexcept;
+  void learn_pace(uint64_t start_ns) noexcept;
+  double expected_wait_ns(uint32_t slot, const model::GenerationConfig& config) const noexcept;
+
+  Group& group_;
+  device::Stream& stream_;
+  const Clock& clock_;
+  const ExecutorOptions options_;
+  const uint32_t max_beams_;
+  std::unique_ptr<sched::Scheduler> scheduler_;
+  sched::GroupQueue queue_;
+  InputPreparation preparation_;
+  KvBlocks blocks_;
+  // Chosen by the scheduler; those from next_waiting_ on have not entered yet.
+  std::vector<request::Request*> waiting_;
+  size_t next_waiting_ = 0;
+  std::vector<std::unique_ptr<Sequence>> spare_;    // unused; they keep their allocations
+  std::vector<std::unique_ptr<Sequence>> running_;  // by slot
+  std::vector<std::unique_ptr<Sequence>> ended_;    // ended in the last step, not answered yet
+  uint32_t num_beams_ = 0;                          // reserved by running sequences
+  StepLayout layout_;
+  std::vector<Candidate> candidates_;
+  std::vector<float> log_probabilities_;  // [max_beams, kMaxTopTokens]
+  std::vector<int32_t> tokens_;
+  std::vector<request::Request*> done_;  // to be completed
+  bool in_flight_ = false;               // a step runs
+  device::Stream::Event event_ = 0;      // end of the step
+  uint64_t begin_ns_ = 0;
+  BatchFigures figures_;  // figures known when the step begins
+  // Requests whose sources the step encodes, until their packets are released.
+  std::vector<request::Request*> encoded_;
+  // Recent busy time per sequence that leaves (decaying mean); 0: none has left yet.
+  double pace_ns_ = 0;
+  uint64_t last_step_ns_ = 0;  // start of the last step; 0: nothing ran
+  double busy_ns_ = 0;         // busy time since a sequence last left
+  uint32_t num_left_ = 0;      // sequences that left in the last step
+  bool device_failed_ = false;
+  std::atomic<uint32_t> num_executing_{0};
+};
+
+}  // namespace itif::runtime

@@ -1,0 +1,99 @@
+#include "runtime/graph_buckets.h"
+
+#include <algorithm>
+
+namespace itif::runtime {
+namespace {
+
+constexpr uint32_t kAlignment = 16;                   // rows of a tensor-core tile
+constexpr uint32_t kRangeRows[] = {128, 64, 32, 16};  // at equal cost, longer ranges are preferred
+constexpr uint32_t kCounts[] = {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32};
+// A GEMM computes whole tiles of about this many rows, full or not.
+constexpr uint32_t kTileRows = 64;
+// Rows per segment: for few requests, and for many short ones.
+constexpr uint32_t kRowsPerSegment[] = {16, 4};
+constexpr uint32_t kMinSegments[] = {2, 4};
+// Range rows of decoder steps, which hold a few beams per tenant. Tensor-core tiles have at least
+// 8.
+constexpr uint32_t kStepRows[] = {128, 64, 32, 16, 8};
+
+uint64_t cost_of(const GraphBucket& bucket) {
+  return uint64_t{bucket.num_ranges} * std::max(bucket.range_rows, kTileRows) + bucket.num_rows() +
+         bucket.num_segments;
+}
+
+}  // namespace
+
+GraphBuckets::GraphBuckets(uint32_t max_rows, uint32_t image_tokens) {
+  const uint32_t image_rows = (image_tokens + kAlignment - 1) / kAlignment * kAlignment;
+  const std::span<const uint32_t> sizes =
+      image_tokens == 0 ? std::span<const uint32_t>(kRangeRows) : std::span(&image_rows, 1);
+  for (const uint32_t rows : sizes)
+    for (const uint32_t count : kCounts) {
+      if (uint64_t{rows} * count > max_rows) break;
+      if (image_tokens > 0) {
+        buckets_.push_back({rows, count, count, 0, count});
+        continue;
+      }
+      for (size_t i = 0; i < std::size(kRowsPerSegment); ++i) {
+        const uint32_t segments = std::max(kMinSegments[i], rows * count / kRowsPerSegment[i]);
+        buckets_.push_back({rows, count, segments, 2 * segments + 8, 0});
+      }
+    }
+  sort();
+}
+
+GraphBuckets GraphBuckets::of_steps(uint32_t max_rows) {
+  GraphBuckets steps;
+  for (const uint32_t rows : kStepRows)
+    for (const uint32_t count : kCounts)
+      if (uint64_t{rows} * count <= max_rows)
+        steps.buckets_.push_back({.range_rows = rows, .num_ranges = count});
+  steps.sort();
+  return steps;
+}
+
+void GraphBuckets::sort() noexcept {
+  std::ranges::stable_sort(buckets_, {}, cost_of);
+}
+
+uint32_t GraphBuckets::max_rows() const noexcept {
+  uint32_t most = 0;
+  for (const GraphBucket& bucket : buckets_) most = std::max(most, bucket.num_rows());
+  return most;
+}
+
+const GraphBucket* GraphBuckets::find(std::span<const kernels::RowRange> runs, size_t num_segments,
+                                      size_t num_pieces) const noexcept {
+  if (runs.empty()) return nullptr;
+  for (const GraphBucket& bucket : buckets_) {  // by cost
+    if (bucket.num_segments < num_segments || bucket.num_pieces < num_pieces) continue;
+    uint64_t ranges = 0;
+    for (const kernels::RowRange& run : runs)
+      ranges += (run.num_rows + bucket.range_rows - 1) / bucket.range_rows;
+    if (ranges <= bucket.num_ranges) return &bucket;
+  }
+  return nullptr;
+}
+
+uint32_t append_ranges(const GraphBucket* bucket, uint32_t first_row, uint32_t num_rows,
+                       uint32_t slot, std::vector<kernels::RowRange>& ranges) noexcept {
+  if (bucket == nullptr) {
+    ranges.push_back({first_row, num_rows, slot});
+    return first_row + num_rows;
+  }
+  const uint32_t step = bucket->range_rows;
+  uint32_t row = first_row;
+  for (; row < first_row + num_rows; row += step) ranges.push_back({row, step, slot});
+  return row;
+}
+
+uint32_t fill_ranges(const GraphBucket& bucket, uint32_t next_row,
+                     std::vector<kernels::RowRange>& ranges) noexcept {
+  const uint32_t slot = ranges.empty() ? 0 : ranges.back().slot;
+  for (; ranges.size() < bucket.num_ranges; next_row += bucket.range_rows)
+    ranges.push_back({next_row, bucket.range_rows, slot});
+  return next_row;
+}
+
+}  // namespace itif::runtime

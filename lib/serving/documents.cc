@@ -1,0 +1,309 @@
+// Builds the JSON documents for control; lib/control/appliance.h lists their fields.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "net/drop_reason.h"
+#include "net/transmit.h"
+#include "pipeline/figures.h"
+#include "serving/local_appliance.h"
+
+namespace itif::serving {
+
+using nlohmann::json;
+
+namespace {
+
+double ratio(uint64_t a, uint64_t b) {
+  return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b);
+}
+
+// Figures: of a worker, of all workers or of a tenant.
+template <class Figures>
+json drop_counts(const Figures& figures) {
+  json counts = json::object();
+  for (size_t i = 0; i < figures.dropped.size(); ++i)
+    if (figures.dropped[i] > 0)
+      counts[std::string(net::drop_reason_name(static_cast<net::DropReason>(i)))] =
+          figures.dropped[i];
+  return counts;
+}
+
+template <class Figures>
+json identity(const Figures& figures) {
+  return {{"received", figures.received},
+          {"forwarded", figures.forwarded},
+          {"held", figures.held},
+          {"dropped", drop_counts(figures)}};
+}
+
+json percentiles(const Histogram& ns) {
+  return {{"count", ns.count()},
+          {"p50_us", static_cast<double>(ns.percentile(50)) / 1e3},
+          {"p99_us", static_cast<double>(ns.percentile(99)) / 1e3},
+          {"p999_us", static_cast<double>(ns.percentile(99.9)) / 1e3},
+          {"max_us", static_cast<double>(ns.max()) / 1e3}};
+}
+
+json refusals(const pipeline::TenantFigures& f) {
+  json counts = json::object();
+  for (size_t i = 0; i < f.statuses.size(); ++i)
+    if (f.statuses[i] > 0)
+      counts[wire::status_name(static_cast<wire::StatusCode>(i))] = f.statuses[i];
+  return counts;
+}
+
+// `all`: since the start; `recent`: in the last interval.
+json request_stats(const pipeline::TenantFigures& all, const pipeline::TenantFigures& recent,
+                   uint64_t interval_ns, uint64_t in_flight) {
+  const auto percentile = [&](double percent) {
+    return pipeline::TenantLatencyTable::percentile(recent.latency, percent);
+  };
+  return {{"received", all.responses + all.total_statuses() + in_flight},
+          {"answered", all.responses},
+          {"refused", refusals(all)},
+          {"in_flight", in_flight},
+          {"requests_per_s", 1e9 * ratio(recent.responses, interval_ns)},
+          {"p50_ns", percentile(50)},
+          {"p99_ns", percentile(99)},
+          {"p999_ns", percentile(99.9)},
+          {"deadline_missed", all.deadline_missed},
+          {"slo_missed", all.slo_missed}};
+}
+
+const char* state_name(const TenantInfo& entry) {
+  if (entry.settings.state == tenant::State::kPaused) return "paused";
+  return entry.loaded ? "serving" : "not_loaded";
+}
+
+std::string bare_address(const std::string& with_prefix) {
+  return with_prefix.substr(0, with_prefix.find('/'));
+}
+
+}  // namespace
+
+json LocalAppliance::groups() const {
+  json list = json::array();
+  for (const GroupInfo& g : service_.groups()) {
+    list.push_back({{"name", g.name},
+                    {"backbone", g.backbone},
+                    {"device", g.device},
+                    {"dtype", dtype_name(g.dtype)},
+                    {"tenants", g.tenant_names},
+                    {"slots", g.max_tenants},
+                    {"slots_used", g.tenant_names.size()},
+                    {"weight_bytes", g.weight_bytes},
+                    {"workspace_bytes", g.workspace_bytes},
+                    {"requests_waiting", g.waiting},
+                    {"requests_executing", g.executing},
+                    {"scheduler", config_.batching.scheduler},
+                    {"planner", g.planner},
+                    {"batches", g.batches},
+                    {"requests", g.requests},
+                    {"tokens", g.tokens},
+                    {"rows", g.rows},
+                    {"refused", g.refused},
+                    {"mean_batch_requests", ratio(g.requests, g.batches)},
+                    {"mean_batch_tokens", ratio(g.tokens, g.batches)},
+                    {"mean_batch_tenants", ratio(g.tenants, g.batches)},
+                    {"busy_s", static_cast<double>(g.busy_ns) * 1e-9},
+                    {"device_failed", g.device_failed}});
+    if (g.keeps_graphs) {
+      list.back()["graphs"] = g.graphs;
+      list.back()["graph_launches"] = g.graph_launches;
+    }
+    if (g.kv_blocks > 0) {
+      list.back()["kv_blocks"] = g.kv_blocks;
+      list.back()["kv_blocks_used"] = g.kv_blocks_used;
+      list.back()["kv_blocks_reserved"] = g.kv_blocks_reserved;
+    }
+  }
+  return {{"groups", std::move(list)}};
+}
+
+Result<json> LocalAppliance::profile(const std::string& group) const {
+  ITIF_ASSIGN(const auto tables, service_.profile(group));
+  json gemm = json::array(), batched = json::array();
+  const size_t batches = tables->batches.size(), sizes = tables->sizes.size();
+  for (size_t l = 0; l < tables->lengths.size(); ++l) {
+    const auto row = tables->gemm_ns.begin() + static_cast<ptrdiff_t>(l * batches);
+    gemm.push_back(std::vector<double>(row, row + static_cast<ptrdiff_t>(batches)));
+    json by_count = json::array();
+    for (size_t c = 0; c < tables->counts.size(); ++c) {
+      const auto costs = tables->batched_gemm_ns.begin() +
+                         static_cast<ptrdiff_t>((l * tables->counts.size() + c) * sizes);
+      by_count.push_back(std::vector<double>(costs, costs + static_cast<ptrdiff_t>(sizes)));
+    }
+    batched.push_back(std::move(by_count));
+  }
+  json shared = json::array();
+  for (const plan::SharedGemm& shape : tables->shared_gemms) {
+    const auto by_count = [&](const std::vector<double>& costs) {
+      json rows = json::array();
+      const size_t columns = tables->range_rows.size();
+      for (size_t at = 0; at < costs.size(); at += columns)
+        rows.push_back(std::vector<double>(costs.begin() + static_cast<ptrdiff_t>(at),
+                                           costs.begin() + static_cast<ptrdiff_t>(at + columns)));
+      return rows;
+    };
+    shared.push_back({{"n", shape.n},
+                      {"k", shape.k},
+                      {"in_turn_ns", by_count(shape.in_turn_ns)},
+                      {"at_once_ns", by_count(shape.at_once_ns)}});
+  }
+  return json{{"group", group},
+              {"device", tables->device},
+              {"backbone", tables->backbone},
+              {"lengths", tables->lengths},
+              {"batches", tables->batches},
+              {"gemm_ns", std::move(gemm)},
+              {"counts", tables->counts},
+              {"sizes", tables->sizes},
+              {"batched_gemm_ns", std::move(batched)},
+              {"range_counts", tables->range_counts},
+              {"range_rows", tables->range_rows},
+              {"shared_gemms", std::move(shared)}};
+}
+
+json LocalAppliance::stats() const {
+  const std::vector<TenantInfo> entries = service_.list();
+  Window::Reading now;
+  for (const TenantInfo& entry : entries) {
+    pipeline::TenantFigures& figures = now[entry.settings.id];
+    figures = pipeline::tenant_figures(pipeline_.workers(), entry.index);
+    figures -= entry.before;
+  }
+  const Window::Recent recent = window_.advance(clock_.now_ns(), now);
+  json document = {
+      {"uptime_s", uptime_s()}, {"interval_ns", recent.interval_ns}, {"tenants", json::array()}};
+  pipeline::TenantFigures all, all_recent;
+  uint64_t in_flight = 0;
+  for (const TenantInfo& entry : entries) {
+    const pipeline::TenantFigures& f = now[entry.settings.id];
+    const pipeline::TenantFigures& r = recent.since.at(entry.settings.id);
+    json row = request_stats(f, r, recent.interval_ns, entry.in_flight);
+    row["id"] = entry.settings.id;
+    row["name"] = entry.settings.name;
+    row["group"] = entry.group;
+    row["state"] = state_name(entry);
+    row["datagrams"] = f.received;
+    row["dropped"] = f.total_dropped();
+    row["tokens"] = f.tokens;
+    document["tenants"].push_back(std::move(row));
+    all += f;
+    all_recent += r;
+    in_flight += entry.in_flight;
+  }
+  document["total"] = request_stats(all, all_recent, recent.interval_ns, in_flight);
+  const pipeline::WorkerFigures total = pipeline::total_figures(pipeline_.workers());
+  document["datagrams"] = {
+      {"received", total.received},         {"received_bytes", total.received_bytes},
+      {"forwarded", total.forwarded},       {"held", total.held},
+      {"dropped", total.total_dropped()},   {"sent", total.sent},
+      {"sent_bytes", total.sent_bytes},     {"send_dropped", total.send_dropped},
+      {"send_no_mbuf", total.send_no_mbuf}, {"transmit_refused", total.transmit_refused},
+      {"contexts", total.contexts},         {"held_bytes", total.held_bytes},
+      {"cache_hits", total.cache_hits}};
+  const telemetry::StageHistograms::Set stages = pipeline::stage_histograms(pipeline_.workers());
+  for (size_t i = 0; i < stages.size(); ++i)
+    document["stages"][telemetry::stage_name(static_cast<telemetry::Stage>(i))] =
+        percentiles(stages[i]);
+  return document;
+}
+
+json LocalAppliance::drops() const {
+  json document = {{"workers", json::array()}, {"ports", json::array()}};
+  for (const auto& worker : pipeline_.workers()) {
+    json row = identity(pipeline::worker_figures(*worker));
+    row["worker"] = worker->options().id;
+    row["port"] = worker->port().info().device;
+    row["queue"] = worker->options().queue;
+    document["workers"].push_back(std::move(row));
+  }
+  document["tenants"] = json::array();
+  for (const TenantInfo& entry : service_.list()) {
+    pipeline::TenantFigures figures = pipeline::tenant_figures(pipeline_.workers(), entry.index);
+    figures -= entry.before;
+    json row = identity(figures);
+    row["id"] = entry.settings.id;
+    row["name"] = entry.settings.name;
+    document["tenants"].push_back(std::move(row));
+  }
+  document["total"] = identity(pipeline::total_figures(pipeline_.workers()));
+  uint64_t missed = 0;
+  for (const auto& port : pipeline_.ports()) {
+    const net::PortStats stats = port->stats();
+    missed += stats.rx_missed + stats.rx_no_mbuf;
+    document["ports"].push_back({{"device", port->info().device},
+                                 {"rx_packets", stats.rx_packets},
+                                 {"rx_missed", stats.rx_missed},
+                                 {"rx_no_mbuf", stats.rx_no_mbuf},
+                                 {"rx_errors", stats.rx_errors},
+                                 {"tx_packets", stats.tx_packets},
+                                 {"tx_errors", stats.tx_errors}});
+  }
+  document["total"]["nic_missed"] = missed;
+  return document;
+}
+
+json LocalAppliance::device() const {
+  const device::DeviceInfo& info = device_.info();
+  return {{"kind", info.kind},
+          {"name", info.description},
+          {"dtype", dtype_name(info.compute)},
+          {"threads", info.num_threads},
+          {"memory_bytes", info.memory_bytes},
+          {"available_bytes", device_.available_bytes()},
+          {"reason", info.reason},
+          {"state", service_.uses_fallback() ? "failed" : "ok"}};
+}
+
+json LocalAppliance::health() const {
+  json ports = json::array();
+  for (size_t i = 0; i < pipeline_.ports().size(); ++i) {
+    const net::Port& port = *pipeline_.ports()[i];
+    const net::Link link = port.link();
+    json addresses = json::array();
+    for (const std::string& address : config_.ports[i].ipv4) addresses.push_back(address);
+    for (const std::string& address : config_.ports[i].ipv6) addresses.push_back(address);
+    ports.push_back({{"device", port.info().device},
+                     {"driver", port.info().driver},
+                     {"mac", net::format_mac(port.info().mac)},
+                     {"link_up", link.up},
+                     {"speed_mbps", link.speed_mbps},
+                     {"mtu", port.info().mtu},
+                     {"addresses", std::move(addresses)}});
+  }
+  json problems = json::array();
+  if (service_.uses_fallback())
+    problems.push_back("the device has failed: the CPU computes until `itifctl device reset`");
+  for (const GroupInfo& g : service_.groups())
+    if (g.device_failed) problems.push_back("the device of group " + g.name + " has failed");
+  for (const json& port : ports)
+    if (!port["link_up"])
+      problems.push_back("port " + port["device"].get<std::string>() + ": link down");
+  const char* status = service_.draining() ? "draining" : problems.empty() ? "ok" : "degraded";
+  return {{"status", status},
+          {"problems", std::move(problems)},
+          {"uptime_s", uptime_s()},
+          {"in_flight", service_.in_flight()},
+          {"tenants", service_.num_loaded()},
+          {"workers", pipeline_.workers().size()},
+          {"polling", config_.data_plane.polling},
+          {"ports", std::move(ports)}};
+}
+
+json LocalAppliance::data_address() const {
+  const config::Port& port = config_.ports.front();
+  const bool has_ipv4 = !port.ipv4.empty();
+  const std::string address = has_ipv4            ? port.ipv4.front()
+                              : port.ipv6.empty() ? std::string()
+                                                  : port.ipv6.front();
+  return {
+      {"address", bare_address(address)},
+      {"port", port.udp_port},
+      {"fragment_bytes", net::fragment_bytes_for(pipeline_.workers().front()->options().path_mtu,
+                                                 has_ipv4 ? 4 : 6, wire::Auth::kFull)}};
+}
+
+}  // namespace itif::serving

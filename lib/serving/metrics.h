@@ -1,0 +1,13 @@
+// Collects the metrics that Prometheus scrapes, named itif_….
+#pragma once
+
+#include "pipeline/pipeline.h"
+#include "serving/tenant_service.h"
+#include "telemetry/prometheus.h"
+
+namespace itif::serving {
+
+telemetry::Families collect_metrics(const pipeline::Pipeline& pipeline,
+                                    const TenantService& service);
+
+}  // namespace itif::serving

@@ -1,0 +1,254 @@
+// The tenant service's groups: finds the group for a model, creates and removes groups.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "backbone/open_model.h"
+#include "base/log.h"
+#include "device/threads.h"
+#include "pipeline/lcores.h"
+#include "serving/tenant_service.h"
+#include "wire/payload.h"
+
+namespace itif::serving {
+namespace {
+
+// Limits the text of one request. Not a limit on tokens: truncation makes long texts legal.
+constexpr uint32_t kTextBytesPerToken = 32;
+constexpr const char* kFirstPlanner = "packed";  // an executor's initial planner
+
+// Thrown by a progress callback to abort a load. Group::admit() converts it to an error.
+struct Cancelled : std::exception {
+  const char* what() const noexcept override { return "cancelled"; }
+};
+
+std::unexpected<Error> stopping() {
+  return fail(Code::kUnavailable, "itifd is stopping: start it again and repeat the request");
+}
+
+uint16_t kind_bit(wire::PayloadKind kind) {
+  return static_cast<uint16_t>(1u << static_cast<unsigned>(kind));
+}
+
+// Sets the payload kinds that the model accepts, and the length above which a payload of any kind
+// is too long.
+void set_payloads(const model::TenantModel& model, uint16_t& kinds, uint32_t& max_bytes) {
+  using wire::PayloadKind;
+  if (model.spec.takes_images()) {
+    kinds = kind_bit(PayloadKind::kImageF32);
+    max_bytes = static_cast<uint32_t>(std::min<uint64_t>(
+        sizeof(wire::ImagePrefix) + 4 * model.spec.image.values(), wire::kMaxTotalBytes));
+    if (!model.images) return;
+    kinds |= kind_bit(PayloadKind::kImageU8);
+    if (model.images->resize) max_bytes = wire::kMaxTotalBytes;
+    return;
+  }
+  kinds = kind_bit(PayloadKind::kTokensU16) | kind_bit(PayloadKind::kTokensU32);
+  max_bytes = model.max_tokens * 4;
+  if (!model.tokenizer) return;
+  kinds |= kind_bit(PayloadKind::kText);
+  max_bytes = model.max_tokens * kTextBytesPerToken;
+}
+
+}  // namespace
+
+Result<std::optional<uint16_t>> TenantService::find_group(const std::string& name,
+                                                          const model::BackboneSpec& spec) const {
+  for (uint16_t i = 0; i < stages_.size(); ++i) {
+    if (!stages_[i]) continue;
+    const pipeline::GroupStage& stage = *stages_[i];
+    if (!name.empty()) {
+      if (stage.name() != name) continue;
+      if (stage.device_failed()) {
+        return fail(
+            Code::kUnavailable,
+            fmt::format(
+                "group {} refuses all requests because its device has failed: wait until "
+                "it has moved to the fallback, name another group or none, or restart itifd",
+                name));
+      }
+      // The admin chose this group. Group::admit() checks that the model fits.
+      return i;
+    }
+    if (!stage.device_failed() && model::check_fits(stage.group().spec(), spec) &&
+        stage.group().num_tenants() < group_options_.max_tenants)
+      return i;
+  }
+  return std::nullopt;
+}
+
+// Returns true if the group should prepare a batch while another computes. On the host this needs a
+// CPU that the device's threads do not use; otherwise the extra thread costs as much as it gains.
+// Generation does not overlap on the host: each step waits for the previous one, and two wake-ups
+// per step cost as much as the overlap saves. `itif-bench overlap` measures both.
+bool TenantService::overlaps(runtime::Group& group, const device::Device& device) const {
+  if (overlap_ != "auto") return overlap_ == "on";
+  if (device.info().kind != "host") return true;
+  return num_executor_cpus_ > device.info().num_threads && group.decoder() == nullptr;
+}
+
+Result<uint16_t> TenantService::start_group(const std::string& name,
+                                            const model::BackboneSpec& spec,
+                                            const model::Progress& progress) {
+  std::string made_name = name.empty() ? model::signature(spec) : name;
+  for (int suffix = 2; std::any_of(stages_.begin(), stages_.end(),
+                                   [&](const auto& s) { return s && s->name() == made_name; });
+       ++suffix)
+    made_name = fmt::format("{}.{}", model::signature(spec), suffix);
+  ITIF_ASSIGN(const uint16_t number, make_group(made_name, spec, serving_device()));
+  prepare_planner(number, progress);
+  return number;
+}
+
+Result<uint16_t> TenantService::make_group(const std::string& name, const model::BackboneSpec& spec,
+                                           device::Device& device) {
+  const auto unused = std::find(stages_.begin(), stages_.end(), nullptr);
+  if (unused == stages_.end()) {
+    return fail(Code::kResourceExhausted,
+                fmt::format("there are {} groups already: remove all tenants of one first",
+                            pipeline::GroupTable::kMaxGroups));
+  }
+  runtime::GroupOptions options = group_options_;
+  options.max_tokens = std::max(options.max_tokens, spec.max_tokens());
+  pipeline::GroupStageOptions stage_options = stage_options_;
+  stage_options.executor.limits.max_tokens = options.max_tokens;
+  ITIF_ASSIGN(auto group, make_group_(device, spec, options));
+  stage_options.overlaps = overlaps(*group, device);
+  for (const size_t worker :
+       pipeline::workers_sharing_cpus({.num_threads = device.info().num_threads,
+       .num_process_cpus = device::num_process_cpus(),
+       .executor_cpus = stage_options.cpus,
+       .worker_cpus = pipeline_.worker_cpus()}))
+    stage_options.sharing_workers.push_back(&pipeline_.workers()[worker]->counters());
+  const std::vector<pipeline::ReturnRing*> returns = pipeline_.return_rings();
+  ITIF_ASSIGN(auto stage, pipeline::GroupStage::create(name, std::move(group), device, clock_,
+                                                       returns, stage_options));
+  stage->start();
+  const auto number = static_cast<uint16_t>(unused - stages_.begin());
+  {
+    const std::lock_guard lock(mutex_);
+    stages_[number] = std::move(stage);
+    layouts_[number].planner = kFirstPlanner;
+  }
+  share_cpus();
+  pipeline_.shared().groups.set(number, stages_[number].get());
+  log::info("group {} serves {} on {}", name, model::describe(spec), device.info().kind);
+  return number;
+}
+
+// Lets executors spin only while each has its own CPU. One that spins on a CPU needed by another
+// costs that one a scheduler time slice per batch. A sleeping executor is woken by its doorbell.
+void TenantService::share_cpus() {
+  const auto groups = std::count_if(stages_.begin(), stages_.end(),
+                                    [](const auto& stage) { return stage != nullptr; });
+  for (const auto& stage : stages_)
+    if (stage) stage->set_busy(busy_ && static_cast<size_t>(groups) <= num_executor_cpus_);
+}
+
+void TenantService::drop_group_if_empty(uint16_t group) {
+  if (!stages_[group] || stages_[group]->group().num_tenants() > 0) return;
+  pipeline_.shared().groups.set(group, nullptr);
+  std::unique_ptr<pipeline::GroupStage> last;
+  {
+    const std::lock_guard lock(mutex_);
+    last = std::move(stages_[group]);
+    layouts_[group] = {};
+  }
+  last->stop();
+  share_cpus();
+  log::info("group {} is removed: it has no tenants left", last->name());
+}
+
+Result<TenantService::Serving> TenantService::load(const TenantSettings& settings,
+                                                   const model::Progress& progress) {
+  if (cancelled_.load()) return stopping();
+  ITIF_ASSIGN(const model::BackboneSpec spec, backbone::read_backbone_spec(settings.model_dir));
+  ITIF_ASSIGN(std::optional<uint16_t> found, find_group(settings.group, spec));
+  if (!found) {
+    // Creating a group reserves memory for the architecture, so first check that the model opens.
+    ITIF_TRY(backbone::open_model(settings.model_dir));
+    ITIF_ASSIGN(found, start_group(settings.group, spec, progress));
+  }
+  return load_into(*found, settings, progress);
+}
+
+Result<TenantService::Serving> TenantService::load_into(uint16_t number,
+                                                        const TenantSettings& settings,
+                                                        const model::Progress& progress) {
+  runtime::Group& group = stages_[number]->group();
+  auto slot = group.admit(settings.model_dir, [&](const std::string& stage, double fraction) {
+    if (cancelled_.load()) throw Cancelled();
+    if (progress) progress(stage, fraction);
+  });
+  if (!slot) {
+    drop_group_if_empty(number);
+    if (cancelled_.load()) return stopping();
+    return std::unexpected(slot.error());
+  }
+  const model::TenantModel& model = *group.model(*slot);
+  Serving serving;
+  serving.group = number;
+  serving.slot = *slot;
+  set_payloads(model, serving.payload_kinds, serving.max_payload_bytes);
+  TenantInfo& entry = serving.entry;
+  entry.settings = settings;
+  entry.loaded = true;
+  entry.group = stages_[number]->name();
+  entry.backbone = model::describe(model.spec);
+  entry.head = model::describe(model.head.spec, model.spec);
+  entry.labels = model.head.spec.labels;
+  entry.default_result = runtime::default_result_kind(model.head.spec);
+  entry.max_tokens = model.max_tokens;
+  entry.weight_bytes = model.weight_bytes;
+  entry.shared_bytes = group.workspace_bytes();
+  return serving;
+}
+
+void TenantService::unload(const Serving& serving) {
+  stages_[serving.group]->group().release(serving.slot);
+  drop_group_if_empty(serving.group);
+}
+
+std::vector<GroupInfo> TenantService::groups() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<GroupInfo> entries;
+  for (size_t number = 0; number < stages_.size(); ++number) {
+    if (!stages_[number]) continue;
+    const pipeline::GroupStage& stage = *stages_[number];
+    const runtime::Group& group = stage.group();
+    const telemetry::ExecutorCounters& c = stage.counters();
+    GroupInfo& entry = entries.emplace_back();
+    entry.number = static_cast<uint16_t>(number);
+    entry.name = stage.name();
+    entry.backbone = model::describe(group.spec());
+    entry.max_tenants = group.options().max_tenants;
+    entry.weight_bytes = group.weight_bytes();
+    entry.workspace_bytes = group.workspace_bytes();
+    entry.waiting = stage.num_waiting();
+    entry.executing = stage.num_executing();
+    entry.batches = c.batches.read();
+    entry.requests = c.requests.read();
+    entry.tokens = c.tokens.read();
+    entry.rows = c.rows.read();
+    entry.planner = layouts_[number].planner;
+    entry.tenants = c.tenants.read();
+    entry.refused = c.refused.read();
+    entry.busy_ns = c.busy_ns.read();
+    entry.kv_blocks = group.num_kv_blocks();
+    entry.kv_blocks_used = c.kv_blocks_used.read();
+    entry.kv_blocks_reserved = c.kv_blocks_reserved.read();
+    entry.keeps_graphs = stage.device().info().max_bucket_rows > 0;
+    entry.graphs = c.graphs.read();
+    entry.graph_launches = c.graph_launches.read();
+    entry.device_failed = stage.device_failed();
+    entry.dtype = stage.device().info().compute;
+    entry.device = stage.device().info().kind;
+    for (const Serving& serving : tenants_)
+      if (serving.entry.loaded && serving.group == number)
+        entry.tenant_names.push_back(serving.entry.settings.name);
+  }
+  return entries;
+}
+
+}  // namespace itif::serving

@@ -1,0 +1,161 @@
+// The planners of the tenant service's groups, and the cost tables that the planners use.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/log.h"
+#include "model/spec.h"
+#include "plan/cost_file.h"
+#include "plan/planner.h"
+#include "runtime/cost/profiler.h"
+#include "serving/tenant_service.h"
+
+namespace itif::serving {
+namespace {
+
+constexpr const char* kStepsPlanner = "packed";  // how decoder steps are laid out
+
+class ProfileTask final : public pipeline::StageTask {
+ public:
+  ProfileTask(runtime::Profiler& profiler, const std::atomic<bool>& cancelled)
+      : profiler_(profiler), cancelled_(cancelled) {}
+
+  bool step(device::Stream& stream) noexcept override {
+    if (cancelled_.load()) return false;
+    const bool more = profiler_.step(stream);
+    progress_.store(profiler_.progress(), std::memory_order_relaxed);
+    return more;
+  }
+  double progress() const { return progress_.load(std::memory_order_relaxed); }
+
+ private:
+  runtime::Profiler& profiler_;
+  const std::atomic<bool>& cancelled_;
+  std::atomic<double> progress_{0};
+};
+
+}  // namespace
+
+Result<uint16_t> TenantService::number_of(const std::string& group) const {
+  for (uint16_t i = 0; i < stages_.size(); ++i)
+    if (stages_[i] && stages_[i]->name() == group) return i;
+  return fail(Code::kNotFound, fmt::format("there is no group '{}': itifctl group list", group));
+}
+
+void TenantService::expect_planners(std::map<std::string, std::string> planners) {
+  planners_ = std::move(planners);
+}
+
+// Sets the planner of a new group. Falls back to packed, so that the group serves in any case.
+void TenantService::prepare_planner(uint16_t group, const model::Progress& progress) {
+  const std::string& name = stages_[group]->name();
+  const auto set = planners_.find(name);
+  const std::string& planner = set == planners_.end() ? default_planner_ : set->second;
+  Status ready = find_tables(group, progress);
+  if (ready || !plan::needs_cost_tables(planner)) ready = use_planner(group, planner);
+  if (ready) return;
+  log::warning("group {}: using planner packed, because {} cannot be used: {}", name, planner,
+               ready.error().message);
+  if (Status packed = use_planner(group, "packed"); !packed)
+    log::error("group {}: {}", name, packed.error().message);
+}
+
+Status TenantService::use_planner(uint16_t group, const std::string& planner) {
+  pipeline::GroupStage& stage = *stages_[group];
+  if (!stage.has_planner()) {
+    if (planner == kStepsPlanner) return {};
+    return fail(Code::kUnsupported,
+                "the group generates token by token, so its only planner is packed");
+  }
+  const auto tables = layouts_[group].tables;
+  ITIF_ASSIGN(auto made,
+              plan::make_planner(planner, {.limits = stage.plan_limits(), .tables = tables.get()}));
+  stage.set_planner(std::move(made));
+  const std::lock_guard lock(mutex_);
+  layouts_[group].planner = planner;
+  return {};
+}
+
+Result<std::string> TenantService::set_planner(const std::string& group, const std::string& planner,
+                                               const model::Progress& progress) {
+  ITIF_ASSIGN(const uint16_t number, number_of(group));
+  if (plan::needs_cost_tables(planner)) ITIF_TRY(find_tables(number, progress));
+  std::string before = layouts_[number].planner;
+  ITIF_TRY(use_planner(number, planner));
+  planners_[group] = planner;
+  return before;
+}
+
+// Finds the group's cost tables: measured by this process, else read from the profile of an earlier
+// process on this device, else measured now.
+Status TenantService::find_tables(uint16_t group, const model::Progress& progress) {
+  if (layouts_[group].tables) return {};
+  const pipeline::GroupStage& stage = *stages_[group];
+  if (stage.group().gemms().empty())
+    return fail(Code::kUnsupported, "its backbone has no GEMMs to profile");
+  const std::string backbone = model::signature(stage.group().spec());
+  const std::string& device = stage.device().info().description;
+  auto read = plan::read_cost_tables(profile_dir_ + "/" + plan::cost_file_name(device, backbone));
+  if (!read || read->device != device || read->backbone != backbone)
+    return measure_tables(group, progress);
+  use_tables(group, std::move(*read));
+  return {};
+}
+
+Status TenantService::measure_tables(uint16_t group, const model::Progress& progress) {
+  pipeline::GroupStage& stage = *stages_[group];
+  const runtime::Group& of = stage.group();
+  const runtime::GroupOptions& options = of.options();
+  runtime::Profiler profiler(
+      stage.device(), clock_, of.gemms(), model::signature(of.spec()),
+      {.max_rows = options.max_tokens,
+       .max_step_rows = stage.has_planner() ? 0 : options.max_beams,
+       .max_length = of.spec().max_tokens(),
+       .max_requests = std::min(options.max_requests, plan::kMaxPaddedRequests),
+       .max_tenants = options.max_tenants});
+  ProfileTask task(profiler, cancelled_);
+  stage.perform(task, [&] {
+    if (progress && !cancelled_.load()) progress("profiling GEMMs", task.progress());
+  });
+  if (cancelled_.load()) return fail(Code::kUnavailable, "itifd is stopping");
+  ITIF_ASSIGN(plan::CostTables tables, profiler.finish());
+  std::error_code error;
+  std::filesystem::create_directories(profile_dir_, error);
+  const std::string path =
+      profile_dir_ + "/" + plan::cost_file_name(tables.device, tables.backbone);
+  if (Status written = plan::write_cost_tables(tables, path); !written)
+    log::warning("the profile of group {} is not saved; the next start measures it again: {}",
+                 stage.name(), written.error().message);
+  use_tables(group, std::move(tables));
+  return {};
+}
+
+void TenantService::use_tables(uint16_t group, plan::CostTables tables) {
+  const auto shared = std::make_shared<const plan::CostTables>(std::move(tables));
+  stages_[group]->group().set_costs(shared);
+  const std::lock_guard lock(mutex_);
+  layouts_[group].tables = shared;
+}
+
+Result<std::shared_ptr<const plan::CostTables>> TenantService::profile(
+    const std::string& group) const {
+  const std::lock_guard lock(mutex_);
+  ITIF_ASSIGN(const uint16_t number, number_of(group));
+  if (!layouts_[number].tables)
+    return fail(
+        Code::kNotFound,
+        fmt::format("group '{}' has not been profiled: itifctl profile run {}", group, group));
+  return layouts_[number].tables;
+}
+
+Status TenantService::run_profile(const std::string& group, const model::Progress& progress) {
+  ITIF_ASSIGN(const uint16_t number, number_of(group));
+  if (stages_[number]->group().gemms().empty())
+    return fail(Code::kUnsupported,
+                fmt::format("the backbone of group '{}' has no GEMMs to profile", group));
+  ITIF_TRY(measure_tables(number, progress));
+  if (!stages_[number]->has_planner()) return {};
+  return use_planner(number, std::string(layouts_[number].planner));
+}
+
+}  // namespace itif::serving

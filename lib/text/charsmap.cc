@@ -1,0 +1,135 @@
+#include "text/charsmap.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace itif::text {
+namespace {
+
+// Field numbers of ModelProto and NormalizerSpec.
+constexpr uint32_t kNormalizerSpec = 3;
+constexpr uint32_t kDenormalizerSpec = 5;
+constexpr uint32_t kPrecompiledCharsmap = 2;
+
+// A field of a protocol buffer. `bytes` is the content of a length-delimited field.
+struct Field {
+  uint32_t number = 0;
+  bool is_bytes = false;
+  std::string_view bytes;
+};
+
+bool take_varint(std::string_view& rest, uint64_t& value) {
+  value = 0;
+  for (int shift = 0; shift < 64 && !rest.empty(); shift += 7) {
+    const auto byte = static_cast<uint8_t>(rest[0]);
+    rest.remove_prefix(1);
+    value |= uint64_t{byte & 0x7fu} << shift;
+    if (byte < 0x80) return true;
+  }
+  return false;
+}
+
+bool take(std::string_view& rest, size_t bytes) {
+  if (rest.size() < bytes) return false;
+  rest.remove_prefix(bytes);
+  return true;
+}
+
+// Returns false if no valid field follows. Groups, which the format has deprecated, are invalid
+// here.
+bool take_field(std::string_view& rest, Field& field) {
+  uint64_t tag = 0, value = 0;
+  if (!take_varint(rest, tag) || tag > UINT32_MAX) return false;
+  field = {.number = static_cast<uint32_t>(tag >> 3), .is_bytes = (tag & 7) == 2, .bytes = {}};
+  switch (tag & 7) {
+    case 0: return take_varint(rest, value);
+    case 1: return take(rest, 8);
+    case 2:
+      if (!take_varint(rest, value) || value > rest.size()) return false;
+      field.bytes = rest.substr(0, value);
+      return take(rest, value);
+    case 5: return take(rest, 4);
+    default: return false;
+  }
+}
+
+// A trie of u32 units. Byte b at a node leads to unit `node ^ b`, if b is the label of that unit.
+// The unit's offset gives the next node. If the unit has a leaf, the unit at the next node holds
+// the value.
+class DoubleArray {
+ public:
+  explicit DoubleArray(std::string_view bytes) : units_(bytes.size() / sizeof(uint32_t)) {
+    std::memcpy(units_.data(), bytes.data(), units_.size() * sizeof(uint32_t));
+  }
+
+  // Returns true if every lookup of a byte at every reachable node stays in the array, and all
+  // values are at most `most_value`.
+  bool stays_inside(size_t most_value) const {
+    if (units_.empty()) return false;
+    std::vector<bool> seen(units_.size());
+    std::vector<uint32_t> nodes{offset(units_[0])};
+    while (!nodes.empty()) {
+      const uint32_t node = nodes.back();
+      nodes.pop_back();
+      if ((node | 0xff) >= units_.size()) return false;
+      for (uint32_t byte = 0; byte < 256; ++byte) {
+        const uint32_t at = node ^ byte;
+        const uint32_t unit = units_[at];
+        if ((unit & kLabel) != byte || seen[at]) continue;
+        seen[at] = true;
+        const uint32_t next = at ^ offset(unit);
+        if ((unit & kHasLeaf) != 0 && (next >= units_.size() || value(units_[next]) > most_value))
+          return false;
+        nodes.push_back(next);
+      }
+    }
+    return true;
+  }
+
+ private:
+  static constexpr uint32_t kLabel = 1u << 31 | 0xff;
+  static constexpr uint32_t kHasLeaf = 1u << 8;
+  static uint32_t offset(uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); }
+  static uint32_t value(uint32_t unit) { return unit & ((1u << 31) - 1); }
+
+  std::vector<uint32_t> units_;
+};
+
+// Format: size of the trie in bytes (u32); the trie; zero-terminated strings, indexed by the trie's
+// values.
+bool is_charsmap(std::string_view bytes) {
+  if (bytes.empty()) return true;
+  uint32_t trie_bytes = 0;
+  if (bytes.size() <= sizeof trie_bytes) return false;
+  std::memcpy(&trie_bytes, bytes.data(), sizeof trie_bytes);
+  bytes.remove_prefix(sizeof trie_bytes);
+  if (trie_bytes >= bytes.size() || trie_bytes % sizeof(uint32_t) != 0) return false;
+  const std::string_view strings = bytes.substr(trie_bytes);
+  return strings.back() == '\0' &&
+         DoubleArray(bytes.substr(0, trie_bytes)).stays_inside(strings.size() - 1);
+}
+
+}  // namespace
+
+Status check_charsmaps(std::string_view model, const std::string& origin) {
+  const auto corrupt = [&](const char* what) {
+    return fail(Code::kCorrupt, fmt::format("{}: not a SentencePiece model: {}", origin, what));
+  };
+  for (Field field; !model.empty();) {
+    if (!take_field(model, field)) return corrupt("its fields are damaged");
+    if (!field.is_bytes || (field.number != kNormalizerSpec && field.number != kDenormalizerSpec))
+      continue;
+    std::string_view spec = field.bytes;
+    for (Field inner; !spec.empty();) {
+      if (!take_field(spec, inner)) return corrupt("its normaliser's fields are damaged");
+      if (inner.is_bytes && inner.number == kPrecompiledCharsmap && !is_charsmap(inner.bytes))
+        return corrupt("its normaliser's table has an offset outside itself");
+    }
+  }
+  return {};
+}
+
+}  // namespace itif::text

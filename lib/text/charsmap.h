@@ -1,0 +1,18 @@
+// Checks the normalisation table of a SentencePiece model before the library uses it. The library
+// does not check the table's offsets, so a damaged or hostile file would end the process.
+//
+// Source: sentencepiece_model.proto (ModelProto, NormalizerSpec) and the double array of Yata et
+// al., "A compact static double-array keeping character codes", 2007, as darts-clone stores it.
+#pragma once
+
+#include <string_view>
+
+#include "base/error.h"
+
+namespace itif::text {
+
+// `model` holds the bytes of a file; `origin` names it in errors. Errors: kCorrupt: not a protocol
+// buffer, or a table with an offset outside itself.
+Status check_charsmaps(std::string_view model, const std::string& origin);
+
+}  // namespace itif::text

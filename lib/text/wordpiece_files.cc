@@ -1,0 +1,241 @@
+// Reads vocab.txt and the small JSON files beside it.
+#include "text/wordpiece_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "json/json_file.h"
+#include "text/unicode.h"
+
+namespace itif::text {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxVocabularyBytes = 16u << 20;
+constexpr size_t kMaxAddedTokens = 65536;
+constexpr std::array kSpecialNames = {"unk_token", "sep_token", "pad_token", "cls_token",
+                                      "mask_token"};
+// Classes whose constructor overrides the normaliser of tokenizer.json.
+constexpr std::array<std::string_view, 5> kBertClasses = {"BertTokenizer", "DistilBertTokenizer",
+                                                          "ElectraTokenizer", "MobileBertTokenizer",
+                                                          "LayoutLMTokenizer"};
+
+bool is_bert_class(std::string_view name) {
+  if (name.ends_with("Fast")) name.remove_suffix(4);
+  return std::find(kBertClasses.begin(), kBertClasses.end(), name) != kBertClasses.end();
+}
+
+// Returns an empty object if the file does not exist.
+Result<json> read_optional_json(const std::string& path) {
+  Result<json> document = json_file::read_json_file(path);
+  if (!document && document.error().code == Code::kNotFound) return json::object();
+  return document;
+}
+
+// Reads a name, given as a string or as an added token's object. Empty: not set.
+Result<std::string> special_name(const json& object, const char* key, const std::string& origin) {
+  const auto it = object.find(key);
+  if (it != object.end() && it->is_object())
+    return json_file::get_string_or(*it, "content", "", origin);
+  return json_file::get_string_or(object, key, "", origin);
+}
+
+// Adds to a config's added tokens. Hashes names: files of a million entries must not take hours.
+class AddedTokens {
+ public:
+  explicit AddedTokens(WordPieceConfig& config) : config_(config) {
+    for (const AddedToken& token : config.added_tokens) known_.insert(token.content);
+    // If a token occurs twice, the later id is used.
+    for (const auto& [token, id] : config.tokens) ids_.insert_or_assign(token, id);
+  }
+
+  // Does nothing if the token is already there. Errors: kUnsupported: too many.
+  Status add(AddedToken token, const std::string& origin) {
+    if (!known_.insert(token.content).second) return {};
+    if (config_.added_tokens.size() == kMaxAddedTokens)
+      return fail(Code::kUnsupported,
+                  fmt::format("{}: more than {} added tokens", origin, kMaxAddedTokens));
+    config_.added_tokens.push_back(std::move(token));
+    return {};
+  }
+  // Adds a special token, if the vocabulary has it. The model has no embedding for others.
+  Status add_special(const std::string& name, const std::string& origin) {
+    const auto it = ids_.find(name);
+    if (name.empty() || it == ids_.end()) return {};
+    return add({name, it->second, false}, origin);
+  }
+
+ private:
+  WordPieceConfig& config_;
+  std::unordered_set<std::string> known_;
+  std::unordered_map<std::string_view, int32_t> ids_;  // into config_.tokens, which do not change
+};
+
+Status read_normalizer_options(const json& settings, const std::string& origin,
+                               NormalizerOptions& options) {
+  ITIF_ASSIGN(options.lower_case, json_file::get_bool_or(settings, "do_lower_case", true, origin));
+  ITIF_ASSIGN(options.tokenize_chinese_chars,
+              json_file::get_bool_or(settings, "tokenize_chinese_chars", true, origin));
+  ITIF_ASSIGN(options.strip_accents,
+              json_file::get_bool_or(settings, "strip_accents", options.lower_case, origin));
+  return {};
+}
+
+Status read_added_decoder(const json& decoder, const std::string& origin, AddedTokens& added) {
+  if (!decoder.is_object())
+    return fail(Code::kCorrupt,
+                fmt::format("{}: 'added_tokens_decoder' must be an object", origin));
+  for (const auto& [key, entry] : decoder.items()) {
+    int32_t id = -1;
+    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || id < 0 ||
+        !entry.is_object())
+      return fail(Code::kCorrupt,
+                  fmt::format("{}: added_tokens_decoder must map ids to objects, "
+                              "found {}: {}",
+                              origin, json_file::shown(json(key)), json_file::shown(entry)));
+    ITIF_ASSIGN(AddedToken token, read_added_token(entry, origin));
+    token.id = id;
+    ITIF_TRY(added.add(std::move(token), origin));
+  }
+  return {};
+}
+
+// Reads {"token": id}, which older versions wrote. REQUIRES: special tokens have been added.
+Status read_added_file(const std::string& path, AddedTokens& added) {
+  ITIF_ASSIGN(const json document, read_optional_json(path));
+  for (const auto& [content, id] : document.items()) {
+    if (content.empty() || !id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX)
+      return fail(Code::kCorrupt,
+                  fmt::format("{}: must map tokens to ids, found {}: {}", path,
+                              json_file::shown(json(content)), json_file::shown(id)));
+    ITIF_TRY(added.add({content, id.get<int32_t>(), true}, path));
+  }
+  return {};
+}
+
+Status read_special_tokens(const std::string& directory, const json& settings,
+                           const std::string& origin, bool names_from_settings,
+                           WordPieceConfig& config) {
+  const bool has_decoder = settings.contains("added_tokens_decoder");
+  AddedTokens added(config);
+  json map = json::object();
+  const std::string map_path = directory + "/special_tokens_map.json";
+  if (!has_decoder) {
+    ITIF_ASSIGN(map, read_optional_json(map_path));
+  } else {
+    ITIF_TRY(read_added_decoder(settings["added_tokens_decoder"], origin, added));
+  }
+  const std::array<std::string*, 5> targets = {&config.unknown_token, &config.separator_token,
+                                               nullptr, &config.classifier_token, nullptr};
+  const std::array<const char*, 5> defaults = {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"};
+  for (size_t i = 0; i < kSpecialNames.size(); ++i) {
+    ITIF_ASSIGN(std::string name, special_name(map, kSpecialNames[i], map_path));
+    if (name.empty()) {
+      ITIF_ASSIGN(name, special_name(settings, kSpecialNames[i], origin));
+    }
+    if (name.empty()) name = defaults[i];
+    ITIF_TRY(added.add_special(name, origin));
+    if (names_from_settings && targets[i]) *targets[i] = name;
+  }
+  for (const json* source : {static_cast<const json*>(&settings), static_cast<const json*>(&map)}) {
+    const auto more = source->find("additional_special_tokens");
+    if (more == source->end() || !more->is_array()) continue;
+    for (const json& entry : *more) {
+      if (entry.is_string()) ITIF_TRY(added.add_special(entry.get<std::string>(), origin));
+      if (entry.is_object()) {
+        ITIF_ASSIGN(const std::string name, json_file::get_string_or(entry, "content", "", origin));
+        ITIF_TRY(added.add_special(name, origin));
+      }
+    }
+  }
+  if (!has_decoder) return read_added_file(directory + "/added_tokens.json", added);
+  return {};
+}
+
+// sentence-transformers may lower-case a text before its tokenizer reads it.
+Status check_sentence_settings(const std::string& directory, const WordPieceConfig& config) {
+  const std::string path = directory + "/sentence_bert_config.json";
+  ITIF_ASSIGN(const json settings, read_optional_json(path));
+  ITIF_ASSIGN(const bool lowers, json_file::get_bool_or(settings, "do_lower_case", false, path));
+  if (lowers && !config.normalizer.lower_case)
+    return fail(Code::kUnsupported,
+                fmt::format("{}: do_lower_case is true, but the tokenizer keeps case; set "
+                            "do_lower_case in tokenizer_config.json",
+                            path));
+  return {};
+}
+
+}  // namespace
+
+Result<WordPieceVocabulary::Tokens> parse_vocabulary(std::string_view text,
+                                                     const std::string& origin) {
+  WordPieceVocabulary::Tokens tokens;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find_first_of("\r\n"), text.size());
+    const std::string_view line = text.substr(0, end);
+    if (!is_utf8(line))
+      return fail(Code::kCorrupt,
+                  fmt::format("{}: line {} is not UTF-8", origin, tokens.size() + 1));
+    tokens.emplace_back(line, static_cast<int32_t>(tokens.size()));
+    text.remove_prefix(end);
+    if (text.starts_with("\r\n")) text.remove_prefix(1);
+    if (!text.empty()) text.remove_prefix(1);
+  }
+  return tokens;
+}
+
+Result<WordPieceConfig> read_wordpiece_files(const std::string& directory) {
+  const std::string settings_path = directory + "/tokenizer_config.json";
+  const std::string json_path = directory + "/tokenizer.json";
+  const std::string vocabulary_path = directory + "/vocab.txt";
+  ITIF_ASSIGN(const json settings, read_optional_json(settings_path));
+  ITIF_ASSIGN(
+      const std::string class_name,
+      json_file::get_string_or(settings, "tokenizer_class", "BertTokenizer", settings_path));
+
+  WordPieceConfig config;
+  Result<std::string> text = json_file::read_text_file(json_path, json_file::kMaxJsonFileBytes);
+  const bool has_json = text.has_value();
+  if (has_json) {
+    ITIF_ASSIGN(config, parse_tokenizer_json(*text, json_path));
+  } else if (text.error().code != Code::kNotFound) {
+    return std::unexpected(text.error());
+  } else {
+    if (!is_bert_class(class_name))
+      return fail(Code::kUnsupported, fmt::format("{}: tokenizer_class is '{}'; without a "
+                                                  "tokenizer.json this build runs BertTokenizer",
+                                                  settings_path, class_name));
+    text = json_file::read_text_file(vocabulary_path, kMaxVocabularyBytes);
+    if (!text && text.error().code == Code::kNotFound)
+      return fail(Code::kNotFound, fmt::format("{}: neither tokenizer.json nor vocab.txt; a model "
+                                               "without them takes token ids only",
+                                               directory));
+    if (!text) return std::unexpected(text.error());
+    ITIF_ASSIGN(config.tokens, parse_vocabulary(*text, vocabulary_path));
+  }
+  if (!has_json || is_bert_class(class_name))
+    ITIF_TRY(read_normalizer_options(settings, settings_path, config.normalizer));
+  ITIF_TRY(read_special_tokens(directory, settings, settings_path, !has_json, config));
+  ITIF_TRY(check_sentence_settings(directory, config));
+  // Hugging Face writes 1e30 for "no limit".
+  const auto limit = settings.find("model_max_length");
+  if (limit != settings.end() && limit->is_number()) {
+    const double tokens = limit->get<double>();
+    if (!(tokens >= 2))
+      return fail(Code::kInvalidArgument,
+                  fmt::format("{}: model_max_length must be at least 2, found {}", settings_path,
+                              json_file::shown(*limit)));
+    if (tokens < UINT32_MAX) config.max_tokens = static_cast<uint32_t>(tokens);
+  }
+  return config;
+}
+
+}  // namespace itif::text

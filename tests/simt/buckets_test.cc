@@ -1,0 +1,198 @@
+// Small batches on the CUDA device: after the warm-up of its graph buckets, every small batch is
+// one graph, whoever the tenants are and however long the requests.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "device/cuda/device.h"
+#include "runtime.h"
+#include "support/ask.h"
+#include "support/generation.h"
+#include "support/small_group.h"
+
+namespace itif::runtime {
+namespace {
+
+using testing::Answer;
+using testing::Ask;
+using testing::SmallGroup;
+
+constexpr GroupOptions kOptions = {.max_tokens = 128, .max_requests = 16, .max_tenants = 6};
+constexpr uint32_t kVocab = 131;
+
+class Buckets : public ::testing::TestWithParam<std::string> {
+ protected:
+  Buckets()
+      : device_(device::open_cuda_device({.kind = "cuda",
+                                          .dtype = GetParam() == "f32" ? "f32" : "bf16",
+                                          .attention = is_cudnn() ? "cudnn" : "itif"})
+                    .value()),
+        all_(*device_, spec(), kOptions) {}
+  static bool is_cudnn() { return GetParam() == "cudnn"; }
+  static model::BackboneSpec spec() {
+    model::BackboneSpec spec = testing::odd_spec();
+    if (is_cudnn()) {  // heads that cuDNN supports, and rows aligned for products by pointers
+      spec.hidden = 24;
+      spec.intermediate = 40;
+    }
+    return spec;
+  }
+
+  uint32_t any(uint32_t most) { return static_cast<uint32_t>(random_() % most); }
+  Ask ask(uint32_t slot, uint32_t length) {
+    Ask ask{.slot = slot};
+    for (uint32_t i = 0; i < length; ++i) ask.ids.push_back(any(kVocab));
+    return ask;
+  }
+  // Returns requests of up to three tenants.
+  std::vector<Ask> small_batch() {
+    std::vector<Ask> asks;
+    for (uint32_t i = 0, count = 1 + any(3); i < count; ++i)
+      asks.push_back(ask(any(5), 1 + any(any(8) == 0 ? 32 : 12)));
+    std::ranges::sort(asks, {}, &Ask::slot);
+    return asks;
+  }
+  std::vector<Answer> run(const std::vector<Ask>& asks) {
+    return run_batch(*all_.group, *all_.stream, asks);
+  }
+  void warm_up() {
+    for (size_t bucket = 0; bucket < all_.group->num_buckets(); ++bucket)
+      ASSERT_TRUE(all_.group->warm_up(*all_.stream, bucket));
+  }
+  device::Stream::Graphs graphs() const { return all_.stream->graphs(); }
+
+  std::mt19937 random_{3};
+  std::unique_ptr<device::Device> device_;
+  SmallGroup all_;
+};
+
+TEST_P(Buckets, AfterWarmUpEverySmallBatchIsOneGraph) {
+  const simt::Counts before_all = simt::counts();
+  warm_up();
+  EXPECT_EQ(simt::counts().launches - before_all.launches,
+            simt::counts().allocations - before_all.allocations)
+      << "nothing runs except clearing new memory";
+  EXPECT_EQ(simt::counts().cudnn_calls > before_all.cudnn_calls, is_cudnn());
+  // cuDNN's plans may need memory.
+  const uint64_t allocations = is_cudnn() ? simt::counts().allocations : before_all.allocations;
+  // Buckets may share a cuDNN plan, and with it all launches.
+  const uint64_t kept = graphs().kept;
+  if (is_cudnn())
+    EXPECT_GT(kept, all_.group->num_buckets() / 2);
+  else
+    ASSERT_EQ(kept, all_.group->num_buckets());
+  for (uint32_t slot = 0; slot < 5; ++slot) {
+    const uint64_t before = graphs().launches;
+    EXPECT_TRUE(run({ask(slot, 1 + any(41))})[0].ok());
+    EXPECT_EQ(graphs().launches, before + 1) << "the first request of tenant " << slot;
+  }
+  const uint64_t before = graphs().launches;
+  for (int turn = 0; turn < 200; ++turn) run(small_batch());
+  EXPECT_EQ(graphs().kept, kept) << "no batch needed another graph";
+  EXPECT_EQ(graphs().launches, before + 200);
+  EXPECT_EQ(simt::counts().allocations, allocations);
+}
+
+TEST_P(Buckets, LargestFirstBatchAllocatesNothing) {
+  if (is_cudnn()) warm_up();
+  const uint64_t allocations = simt::counts().allocations;
+  std::vector<Ask> asks;
+  for (uint32_t i = 0; i < kOptions.max_requests; ++i) {
+    asks.push_back(ask(i * 5 / kOptions.max_requests, kOptions.max_tokens / kOptions.max_requests));
+    asks.back().kind = wire::ResultKind::kHidden;
+  }
+  for (const Answer& answer : run(asks)) EXPECT_TRUE(answer.ok());
+  EXPECT_EQ(simt::counts().allocations, allocations);
+}
+
+TEST_P(Buckets, TenantsShareGraphs) {
+  run({ask(0, 9), ask(1, 12)});
+  run({ask(2, 3), ask(4, 16)});
+  run({ask(0, 9)});
+  run({ask(2, 3)});
+  ASSERT_EQ(graphs().kept, 2u);
+  const uint64_t before = graphs().launches;
+  EXPECT_TRUE(run({ask(1, 1), ask(3, 5)})[0].ok());
+  EXPECT_TRUE(run({ask(4, 16)})[0].ok());
+  EXPECT_EQ(graphs().kept, 2u);
+  EXPECT_EQ(graphs().launches, before + 2);
+}
+
+// The answer does not depend on earlier contents of padding rows, on other requests, or on
+// replaying a graph.
+TEST_P(Buckets, AnswerIsSameInEveryBatchOfItsBucket) {
+  const std::vector<Ask> one = {ask(2, 11), ask(3, 14)};
+  const std::vector<Answer> expected = run(one);
+  for (int turn = 0; turn < 8; ++turn) {
+    run(small_batch());
+    const std::vector<Answer> again = run(one);
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(again[i].bytes, expected[i].bytes);
+    const std::vector<Answer> beside_others = run({one[0], ask(3, 5), ask(3, 2)});
+    EXPECT_EQ(beside_others[0].bytes, expected[0].bytes);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Buckets, ::testing::Values("f32", "bf16", "cudnn"),
+                         [](const auto& info) { return info.param; });
+
+// Compares batches in graph buckets with the host's, which have no padding.
+TEST(CudaBuckets, AgreeWithTheHost) {
+  const auto device = device::open_cuda_device({.kind = "cuda", .dtype = "f32"}).value();
+  SmallGroup on_cuda(*device, testing::odd_spec(), kOptions);
+  testing::PlainDevice plain;
+  SmallGroup on_host(plain, testing::odd_spec(), kOptions);
+  std::mt19937 random(5);
+  for (int turn = 0; turn < 15; ++turn) {
+    std::vector<Ask> asks(1 + random() % 4);
+    for (Ask& ask : asks) {
+      ask.slot = random() % 5;
+      for (uint32_t i = 0, length = 1 + random() % 30; i < length; ++i)
+        ask.ids.push_back(random() % kVocab);
+    }
+    std::ranges::sort(asks, {}, &Ask::slot);
+    const auto answers = run_batch(*on_cuda.group, *on_cuda.stream, asks);
+    const auto expected = run_batch(*on_host.group, *on_host.stream, asks);
+    for (size_t i = 0; i < asks.size(); ++i) {
+      ASSERT_EQ(answers[i].bytes.size(), expected[i].bytes.size());
+      if (answers[i].kind == wire::ResultKind::kClasses) continue;  // names between the numbers
+      EXPECT_LT(testing::max_difference(answers[i].floats(), expected[i].floats()), 1e-4)
+          << "turn " << turn << ", tenant " << asks[i].slot;
+    }
+  }
+}
+
+// A sequence grows by a token per step, and so does what its steps read. Block copies and new
+// sources of any tenant come before some steps.
+class Steps : public Generation {
+ protected:
+  void release_packets(std::span<request::Request* const> requests) noexcept override {
+    ++num_encoded_;
+    Generation::release_packets(requests);
+  }
+  void run_step() { num_steps_ += step().num_tokens > 0; }
+  size_t num_steps_ = 0, num_encoded_ = 0;  // steps, and encodings of sources before them
+};
+
+TEST_F(Steps, AfterWarmUpEveryStepIsOneGraph) {
+  open("beams-4", {.max_beams = 16});
+  admit("beams-3-smaller");
+  for (size_t bucket = 0; bucket < group_->num_buckets(); ++bucket)
+    ASSERT_TRUE(group_->warm_up(*stream_, bucket));
+  const uint64_t kept = stream_->graphs().kept, allocations = simt::counts().allocations;
+  ASSERT_EQ(kept, group_->num_buckets());
+  const std::vector<Case> cases[] = {cases_of("beams-4"), cases_of("beams-3-smaller")};
+  std::vector<std::pair<const request::Request*, const Case*>> all;
+  for (size_t i = 0; i < 2 * cases[0].size(); ++i) {
+    const Case& c = cases[i % 2][i / 2];
+    all.emplace_back(&submit(c.ids, i % 2), &c);
+    for (size_t steps = 0; steps < 3; ++steps) run_step();
+  }
+  while (completed_ < requests_.size()) run_step();
+  for (const auto& [request, c] : all) expect_tokens(*request, c->tokens);
+  EXPECT_EQ(stream_->graphs().kept, kept) << "no step needed another graph";
+  EXPECT_EQ(stream_->graphs().launches, num_steps_ + num_encoded_);
+  EXPECT_EQ(simt::counts().allocations, allocations);
+}
+
+}  // namespace
+}  // namespace itif::runtime

@@ -1,0 +1,122 @@
+// When the device fails, its groups move to the fallback. A reset of the device moves them back.
+#include <filesystem>
+
+#include "tenant_service_fixture.h"
+
+namespace itif::serving::test {
+namespace {
+
+class TenantServiceDevice : public TenantServiceTest {
+ protected:
+  void SetUp() override {
+    TenantServiceTest::SetUp();
+    service->set_fallback(
+        [this]() -> Result<std::unique_ptr<device::Device>> {
+          if (!has_fallback) return fail(Code::kUnavailable, "no host");
+          auto made = std::make_unique<FakeDevice>();
+          fallback = made.get();
+          return made;
+        },
+        [this] { ++failures; });
+  }
+
+  bool has_fallback = true;
+  device::Device* fallback = nullptr;
+  std::atomic<int> failures{0};
+};
+
+TEST_F(TenantServiceDevice, GroupsStayOnAWorkingDevice) {
+  ASSERT_TRUE(admit(settings(1)));
+  ASSERT_TRUE(service->leave_failed_device({}));
+  EXPECT_EQ(groups.size(), 1u);
+  EXPECT_FALSE(service->uses_fallback());
+}
+
+TEST_F(TenantServiceDevice, AllGroupsMoveAndKeepNamesIndicesAndPlanners) {
+  for (const uint32_t id : {1u, 2u}) ASSERT_TRUE(admit(settings(id)));
+  TenantSettings apart = settings(3);
+  apart.group = "apart";
+  ASSERT_TRUE(admit(apart));
+  ASSERT_TRUE(service->set_planner("apart", "naive", {}));
+  const std::vector<TenantInfo> before = service->list();
+  break_device();
+  while (failures == 0)
+    std::this_thread::yield();  // reported after the event that break_device() waits for
+  EXPECT_EQ(failures, 1);
+  const Status left = service->leave_failed_device({});
+  ASSERT_TRUE(left) << left.error().message;
+  EXPECT_TRUE(service->uses_fallback());
+  ASSERT_EQ(devices.size(), 4u);
+  EXPECT_EQ(devices[2], fallback);
+  EXPECT_EQ(devices[3], fallback)
+      << "all groups of the failed device move, not only the first to notice";
+  const std::vector<TenantInfo> after = service->list();
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(after[i].group, before[i].group);
+    EXPECT_EQ(after[i].index, before[i].index);
+    EXPECT_EQ(stage(snapshot().find(after[i].settings.id)->group)->name(), before[i].group);
+  }
+  ASSERT_EQ(service->groups().size(), 2u) << "the old groups have ended";
+  for (const GroupInfo& group : service->groups()) {
+    EXPECT_FALSE(group.device_failed);
+    EXPECT_EQ(group.planner, group.name == "apart" ? "naive" : "packed");
+  }
+  ASSERT_TRUE(admit(settings(4)));
+  EXPECT_EQ(groups.size(), 4u) << "a new tenant joins a group that moved";
+}
+
+TEST_F(TenantServiceDevice, ResetMovesGroupsBack) {
+  ASSERT_TRUE(admit(settings(1)));
+  break_device();
+  ASSERT_TRUE(service->leave_failed_device({}));
+  const Status reset = service->reset_device({});
+  ASSERT_TRUE(reset) << reset.error().message;
+  EXPECT_FALSE(service->uses_fallback());
+  EXPECT_EQ(device.num_resets, 1);
+  EXPECT_EQ(devices, (std::vector<device::Device*>{&device, fallback, &device}));
+  // Groups leave a working device, too, and return to it after the reset.
+  ASSERT_TRUE(service->reset_device({}));
+  EXPECT_EQ(devices.size(), 5u);
+  EXPECT_EQ(devices.back(), &device);
+}
+
+TEST_F(TenantServiceDevice, FallbackServesWhenTheResetFails) {
+  ASSERT_TRUE(admit(settings(1)));
+  device.fails_reset = true;
+  EXPECT_FALSE(service->reset_device({}));
+  EXPECT_TRUE(service->uses_fallback());
+  ASSERT_EQ(service->groups().size(), 1u);
+  EXPECT_EQ(devices.back(), fallback);
+}
+
+TEST_F(TenantServiceDevice, GroupWithoutItsModelFilesStaysFailed) {
+  const auto copy =
+      std::filesystem::temp_directory_path() / ("itif-gone-" + std::to_string(getpid()));
+  std::filesystem::copy(settings(1).model_dir, copy);
+  TenantSettings gone = settings(1);
+  gone.model_dir = copy;
+  ASSERT_TRUE(admit(gone));
+  ASSERT_TRUE(admit(settings(2)));
+  std::filesystem::remove_all(copy);
+  on_admit = [tries = std::make_shared<int>(0)](const model::Progress&) {
+    if ((*tries)++ == 0) throw std::runtime_error("no such directory");
+  };
+  break_device();
+  const Status left = service->leave_failed_device({});
+  ASSERT_FALSE(left);
+  EXPECT_TRUE(stage(snapshot().find(1)->group)->device_failed());
+  EXPECT_FALSE(stage(snapshot().find(2)->group)->device_failed());
+}
+
+TEST_F(TenantServiceDevice, LeavingTheDeviceFailsWithoutAFallback) {
+  ASSERT_TRUE(admit(settings(1)));
+  has_fallback = false;
+  break_device();
+  const Status left = service->leave_failed_device({});
+  ASSERT_FALSE(left);
+  EXPECT_EQ(left.error().code, Code::kUnavailable);
+  EXPECT_EQ(service->groups().size(), 1u);
+}
+
+}  // namespace
+}  // namespace itif::serving::test

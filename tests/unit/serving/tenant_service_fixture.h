@@ -1,0 +1,99 @@
+// A tenant service over fake groups, and a reader that holds snapshots as a worker does.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <rte_eth_ring.h>
+#include <rte_ring.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench_of_one.h"
+#include "serving/tenant_service.h"
+
+namespace itif::serving::test {
+
+using namespace pipeline::test;
+
+inline constexpr size_t kReader =
+    0;  // the test reads in place of the only worker, which does not run
+
+class TenantServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    start_test_eal();
+    // Makes a new port for each test, because closing a port removes its device.
+    static int serial = 0;
+    const std::string name = "service" + std::to_string(serial++);
+    rte_ring* ring = rte_ring_create(name.c_str(), 64, SOCKET_ID_ANY, 0);
+    ASSERT_GE(rte_eth_from_rings(name.c_str(), &ring, 1, &ring, 1, 0), 0);
+    config.ports = {{.device = "net_ring_" + name, .ipv4 = {"198.18.0.1/24"}, .ipv6 = {}}};
+    config.data_plane.mbufs = 4096;
+    config.data_plane.max_contexts = 64;
+    wire::Key secret{};
+    Random random(1);
+    auto made = pipeline::Pipeline::create(config, clock, secret, random);
+    ASSERT_TRUE(made) << made.error().message;
+    pipeline = std::move(*made);
+    remake();
+  }
+  void TearDown() override {
+    if (pipeline) pipeline->shared().tenants.go_idle(kReader);
+  }
+  void remake() {
+    service.reset();
+    service = std::make_unique<TenantService>(
+        *pipeline, device, clock, config, std::vector<unsigned>{0},
+        [this](device::Device& of, const model::BackboneSpec& spec,
+               const runtime::GroupOptions& options) -> Result<std::unique_ptr<runtime::Group>> {
+          devices.push_back(&of);
+          auto group = std::make_unique<FakeGroup>(spec, options);
+          group->on_admit = on_admit;
+          groups.push_back(group.get());
+          return group;
+        });
+  }
+  static TenantSettings settings(uint32_t id) {
+    TenantSettings s;
+    s.id = id;
+    s.name = "t" + std::to_string(id);
+    s.model_dir = ITIF_GOLDENS_DIR "/plain-f32";
+    s.key.epoch = 1;
+    return s;
+  }
+  Result<TenantInfo> admit(const TenantSettings& s) { return service->admit(s, {}); }
+  const tenant::Snapshot& snapshot() { return pipeline->shared().tenants.current(); }
+  pipeline::GroupStage* stage(uint16_t number = 0) {
+    return pipeline->shared().groups.find(number);
+  }
+  // Makes the group's device fail with a batch, and waits until the stage has noticed.
+  void break_device(uint16_t number = 0) {
+    groups[number]->fail_next = true;
+    const uint16_t id = 5;
+    const request::Piece piece{reinterpret_cast<const std::byte*>(&id), 2};
+    request::Request request;
+    request.payload_kind = wire::PayloadKind::kTokensU16;
+    request.payload_bytes = 2;
+    request.pieces = std::span(&piece, 1);
+    stage(number)->push(&request);
+    while (pipeline->workers()[0]->returns().pop(&returned_, 1) == 0) std::this_thread::yield();
+    while (!stage(number)->device_failed()) std::this_thread::yield();
+  }
+
+  SystemClock clock;
+  config::Config config;
+  FakeDevice device;
+  // In the order in which they were made, including groups that have ended.
+  std::vector<FakeGroup*> groups;
+  std::vector<device::Device*> devices;  // of each of `groups`
+  std::function<void(const model::Progress&)> on_admit;
+  std::unique_ptr<pipeline::Pipeline> pipeline;
+  std::unique_ptr<TenantService> service;
+
+ private:
+  pipeline::ReturnRing::Item returned_{};
+};
+
+}  // namespace itif::serving::test

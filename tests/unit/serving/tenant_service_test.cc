@@ -1,0 +1,190 @@
+// The tenant service: admission, update, removal, drain, cancellation.
+#include "tenant_service_fixture.h"
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+namespace itif::serving::test {
+namespace {
+
+TEST_F(TenantServiceTest, AdmittedTenantIsPublished) {
+  TenantSettings s = settings(7);
+  s.weight = 3;
+  s.quota_rps = 9;
+  const auto entry = admit(s);
+  ASSERT_TRUE(entry) << entry.error().message;
+  EXPECT_EQ(entry->max_tokens, 512u);
+  const tenant::Tenant* t = snapshot().find(7);
+  ASSERT_NE(t, nullptr);
+  EXPECT_EQ(t->state, tenant::State::kServing);
+  EXPECT_EQ(t->weight, 3u);
+  EXPECT_EQ(t->quota_rps, 9u);
+  EXPECT_EQ(t->group, 0);
+  EXPECT_NE(stage(), nullptr);
+  EXPECT_EQ(admit(s).error().code, Code::kAlreadyExists);
+  EXPECT_EQ(service->groups().at(0).tenant_names, std::vector<std::string>{"t7"});
+}
+
+TEST_F(TenantServiceTest, ExpectedTenantsAreKnownAndNotServed) {
+  TenantSettings paused = settings(2);
+  paused.state = tenant::State::kPaused;
+  service->expect({settings(1), paused});
+  ASSERT_NE(snapshot().find(1), nullptr);
+  EXPECT_EQ(snapshot().find(1)->state, tenant::State::kNotLoaded);
+  EXPECT_EQ(snapshot().find(1)->key.epoch, 1);
+  EXPECT_EQ(snapshot().find(2)->state, tenant::State::kPaused);
+  EXPECT_NE(snapshot().find(1)->index, snapshot().find(2)->index);
+  EXPECT_EQ(service->num_loaded(), 0u);
+  EXPECT_EQ(service->list().size(), 2u);
+
+  TenantSettings rotated = settings(1);
+  rotated.key.epoch = 2;
+  service->expect({rotated});
+  EXPECT_EQ(snapshot().find(1)->key.epoch, 2);
+  EXPECT_EQ(service->update(rotated, false, {}).error().code, Code::kNotFound);
+
+  const uint32_t index = snapshot().find(1)->index;
+  ASSERT_TRUE(admit(rotated));
+  EXPECT_EQ(snapshot().find(1)->state, tenant::State::kServing);
+  EXPECT_EQ(snapshot().find(1)->index, index) << "its counters continue";
+  EXPECT_TRUE(service->remove(2));
+  EXPECT_EQ(snapshot().find(2), nullptr);
+}
+
+TEST_F(TenantServiceTest, MissingWeightsMakeNoGroup) {
+  const auto dir = std::filesystem::temp_directory_path() / "itif-directory-test";
+  std::filesystem::create_directories(dir);
+  std::filesystem::copy_file(ITIF_GOLDENS_DIR "/plain-f32/config.json", dir / "config.json",
+                             std::filesystem::copy_options::overwrite_existing);
+  TenantSettings s = settings(1);
+  s.model_dir = dir;  // a config.json without weights
+  service->expect({s});
+  EXPECT_FALSE(admit(s));
+  EXPECT_TRUE(groups.empty()) << "memory was reserved for a model without weights";
+  EXPECT_EQ(snapshot().find(1)->state, tenant::State::kNotLoaded);
+  std::filesystem::remove_all(dir);
+}
+
+TEST_F(TenantServiceTest, AFailedGroupTakesNoNewTenants) {
+  ASSERT_TRUE(admit(settings(1)));
+  const std::string failed = service->list().at(0).group;
+  break_device();
+  EXPECT_TRUE(service->groups().at(0).device_failed);
+  TenantSettings named = settings(2);
+  named.group = failed;
+  const auto refused = admit(named);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnavailable);
+  EXPECT_NE(refused.error().message.find("device has failed"), std::string::npos);
+  const auto elsewhere = admit(settings(3));
+  ASSERT_TRUE(elsewhere);
+  EXPECT_NE(elsewhere->group, failed);
+  // A reload moves the tenant off the failed group, which then ends.
+  ASSERT_TRUE(service->update(settings(1), true, {}));
+  EXPECT_EQ(service->groups().size(), 1u);
+  EXPECT_EQ(service->list().at(0).group, elsewhere->group);
+}
+
+TEST_F(TenantServiceTest, RemovedTenantKeepsItsSlotWhileInUse) {
+  ASSERT_TRUE(admit(settings(1)));
+  ASSERT_TRUE(admit(settings(2)));
+  auto& cell = pipeline->shared().tenants;
+  const tenant::Snapshot& held = cell.acquire(kReader);
+  const tenant::Tenant* t = held.find(1);
+  t->lease->in_flight.fetch_add(1);  // one of its requests is in flight
+  auto removal = std::async(std::launch::async, [&] { return service->remove(1); });
+  while (snapshot().find(1) != nullptr) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(groups[0]->num_tenants(), 2u) << "a reader holds the old snapshot";
+  EXPECT_EQ(t->id, 1u);
+  EXPECT_EQ(service->in_flight(), 1u) << "a drain waits for tenants being removed";
+  tenant::Lease& lease = *t->lease;
+  cell.acquire(kReader);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(groups[0]->num_tenants(), 2u) << "a request is in flight";
+  lease.in_flight.fetch_sub(1);
+  EXPECT_TRUE(removal.get());
+  EXPECT_EQ(groups[0]->num_tenants(), 1u);
+}
+
+TEST_F(TenantServiceTest, AReloadSwapsSlotsAndKeepsTheIndex) {
+  ASSERT_TRUE(admit(settings(1)));
+  const tenant::Tenant before = *snapshot().find(1);
+  ASSERT_TRUE(service->update(settings(1), true, {}));
+  EXPECT_NE(snapshot().find(1)->slot, before.slot);
+  EXPECT_EQ(snapshot().find(1)->index, before.index);
+  EXPECT_EQ(groups[0]->num_tenants(), 1u) << "the old slot is free again";
+  ASSERT_TRUE(service->remove(1));
+  EXPECT_EQ(stage(), nullptr) << "a group without tenants ends";
+}
+
+TEST_F(TenantServiceTest, DrainEndsWhenIdleOrTimedOut) {
+  ASSERT_TRUE(admit(settings(1)));
+  snapshot().find(1)->lease->in_flight = 2;
+  EXPECT_EQ(service->drain(1'000'000), 2u);
+  EXPECT_TRUE(snapshot().draining());
+  snapshot().find(1)->lease->in_flight = 0;
+  EXPECT_EQ(service->drain(60'000'000'000), 0u);
+  service->resume_from_drain();
+  EXPECT_FALSE(snapshot().draining());
+}
+
+TEST_F(TenantServiceTest, CancellingEndsALoad) {
+  std::promise<void> inside;
+  on_admit = [&](const model::Progress& progress) {
+    inside.set_value();
+    for (;;) {
+      progress("packing", 0.5);
+      std::this_thread::yield();
+    }
+  };
+  service->expect({settings(1)});
+  auto load = std::async(std::launch::async, [&] { return admit(settings(1)); });
+  inside.get_future().wait();
+  EXPECT_EQ(service->drain(0), 0u) << "a drain does not wait for the load";
+  EXPECT_TRUE(snapshot().draining());
+  service->cancel();
+  EXPECT_EQ(load.get().error().code, Code::kUnavailable);
+  EXPECT_EQ(stage(), nullptr);
+  EXPECT_EQ(snapshot().find(1)->state, tenant::State::kNotLoaded);
+}
+
+TEST_F(TenantServiceTest, CancellingEndsWaitsAndKeepsSlotsInUse) {
+  ASSERT_TRUE(admit(settings(1)));
+  ASSERT_TRUE(admit(settings(2)));
+  auto lease = snapshot().find(1)->lease;
+  lease->in_flight = 1;
+  auto removal = std::async(std::launch::async, [&] { return service->remove(1); });
+  while (snapshot().find(1) != nullptr) std::this_thread::yield();
+  auto drain = std::async(std::launch::async, [&] { return service->drain(86'400'000'000'000); });
+  while (!snapshot().draining()) std::this_thread::yield();
+  service->cancel();
+  EXPECT_EQ(drain.get(), 1u);
+  EXPECT_TRUE(removal.get());
+  EXPECT_EQ(groups[0]->num_tenants(), 2u) << "a request still refers to the slot";
+  service->resume_from_drain();
+  EXPECT_TRUE(snapshot().draining()) << "a shutdown's drain stays";
+  auto last = std::async(std::launch::async, [&] { return service->drain(60'000'000'000); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  lease->in_flight = 0;
+  EXPECT_EQ(last.get(), 0u) << "the shutdown's own drain waits for it";
+}
+
+TEST_F(TenantServiceTest, ExecutorsSpinOnlyWhileEachHasACpu) {
+  config.data_plane.polling = "busy";
+  remake();  // one executor CPU
+  TenantSettings first = settings(1), second = settings(2);
+  first.group = "a";
+  second.group = "b";
+  ASSERT_TRUE(admit(first));
+  EXPECT_TRUE(stage(0)->busy());
+  ASSERT_TRUE(admit(second));
+  EXPECT_FALSE(stage(0)->busy());
+  EXPECT_FALSE(stage(1)->busy());
+  ASSERT_TRUE(service->remove(1));
+  EXPECT_TRUE(stage(1)->busy());
+}
+
+}  // namespace
+}  // namespace itif::serving::test

@@ -1,0 +1,120 @@
+// Marian's tokenizer compared with transformers' MarianTokenizer
+// (tests/reference/make_marian_tokenizer_goldens.py), and damaged directories.
+#include "text/marian_tokenizer.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace itif::text {
+namespace {
+
+using nlohmann::json;
+
+const std::string kDirectory = std::string(ITIF_TEST_DATA) + "/marian_tokenizer";
+
+json golden() {
+  std::ifstream file(kDirectory + "/golden.json");
+  return json::parse(file);
+}
+
+std::unique_ptr<Tokenizer> open() {
+  auto loaded = load_tokenizer(kDirectory);
+  EXPECT_TRUE(loaded) << loaded.error().message;
+  return std::move(*loaded);
+}
+
+TEST(MarianTokenizer, EncodesAsTransformers) {
+  const auto tokenizer = open();
+  EXPECT_EQ(tokenizer->max_tokens(), 512u);
+  const json cases = golden();
+  ASSERT_GE(cases["encode"].size(), 300u);
+  for (const json& c : cases["encode"]) {
+    std::vector<int32_t> ids;
+    std::vector<uint8_t> types;
+    ASSERT_EQ(tokenizer->encode(c[0].get<std::string>(), {}, {}, ids, types), EncodeStatus::kOk);
+    EXPECT_EQ(ids, c[1].get<std::vector<int32_t>>()) << c[0];
+    EXPECT_EQ(types.size(), ids.size());
+  }
+}
+
+TEST(MarianTokenizer, DecodesAsTransformers) {
+  const auto tokenizer = open();
+  const json cases = golden();
+  ASSERT_GE(cases["decode"].size(), 300u);
+  for (const json& c : cases["decode"])
+    EXPECT_EQ(tokenizer->decode(c[0].get<std::vector<int32_t>>()), c[1].get<std::string>()) << c[0];
+}
+
+TEST(MarianTokenizer, TruncationKeepsTheEndToken) {
+  const auto tokenizer = open();
+  std::vector<int32_t> whole, cut;
+  std::vector<uint8_t> types;
+  const std::string text = "a request is cut into fragments of equal size";
+  ASSERT_EQ(tokenizer->encode(text, {}, {}, whole, types), EncodeStatus::kOk);
+  const EncodeOptions options{.max_tokens = 5, .truncation = Truncation::kLongestFirst};
+  cut = {7};
+  types = {0};
+  ASSERT_EQ(tokenizer->encode(text, {}, options, cut, types), EncodeStatus::kOk);
+  EXPECT_EQ(cut, (std::vector<int32_t>{7, whole[0], whole[1], whole[2], whole[3], whole.back()}));
+  EXPECT_EQ(types.size(), 6u);
+  EXPECT_EQ(tokenizer->encode(text, {}, {.max_tokens = 5}, cut, types), EncodeStatus::kTooLong);
+  EXPECT_EQ(cut.size(), 6u);
+  EXPECT_EQ(tokenizer->encode("\xff", {}, {}, cut, types), EncodeStatus::kMalformed);
+  EXPECT_EQ(tokenizer->encode("a", "b", {}, cut, types), EncodeStatus::kMalformed);
+}
+
+class MarianDirectory : public ::testing::Test {
+ protected:
+  MarianDirectory()
+      : path_(std::filesystem::temp_directory_path() / ("itif_spm_" + std::to_string(getpid()))) {
+    std::filesystem::remove_all(path_);
+    std::filesystem::copy(kDirectory, path_);
+  }
+  ~MarianDirectory() override { std::filesystem::remove_all(path_); }
+  void expect_refused(const std::string& file, const std::string& text, Code code,
+                      const std::string& message) {
+    std::ofstream(path_ / file) << text;
+    const auto loaded = load_tokenizer(path_);
+    ASSERT_FALSE(loaded) << file;
+    EXPECT_EQ(loaded.error().code, code) << loaded.error().message;
+    EXPECT_NE(loaded.error().message.find(message), std::string::npos) << loaded.error().message;
+    std::filesystem::copy_file(kDirectory + "/" + file, path_ / file,
+                               std::filesystem::copy_options::overwrite_existing);
+    EXPECT_TRUE(load_tokenizer(path_));
+  }
+  const std::filesystem::path path_;
+};
+
+TEST_F(MarianDirectory, DamagedFilesAreNamed) {
+  expect_refused("source.spm", "no model", Code::kCorrupt, "source.spm: not a SentencePiece model");
+  expect_refused("target.spm", "", Code::kCorrupt, "target.spm: not a SentencePiece model");
+  expect_refused("vocab.json", "{\"a\": -1}", Code::kCorrupt, "vocab.json: 'a' must be an id");
+  expect_refused("vocab.json", "{\"</s>\": 0}", Code::kCorrupt, "'<unk>' is missing");
+  expect_refused("vocab.json", "[]", Code::kCorrupt, "vocab.json");
+  expect_refused("tokenizer_config.json", "{\"separate_vocabs\": true}", Code::kUnsupported,
+                 "'separate_vocabs' must be false");
+  expect_refused("tokenizer_config.json", "{\"sp_model_kwargs\": {\"alpha\": 0.1}}",
+                 Code::kUnsupported, "'sp_model_kwargs' must be empty");
+  expect_refused("tokenizer_config.json", "{\"eos_token\": \"\"}", Code::kInvalidArgument,
+                 "'eos_token' must be a token");
+  std::filesystem::remove(path_ / "vocab.json");
+  EXPECT_EQ(load_tokenizer(path_).error().code, Code::kNotFound);
+}
+
+// A truncated model is refused or loaded. It never ends the process.
+TEST_F(MarianDirectory, AnyPrefixOfAModelIsSafe) {
+  std::ifstream file(kDirectory + "/target.spm", std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(file)), {});
+  for (size_t length = 0; length < whole.size(); length += 97) {
+    std::ofstream(path_ / "target.spm", std::ios::binary) << whole.substr(0, length);
+    const auto loaded = load_tokenizer(path_);
+    if (loaded) (*loaded)->decode(std::vector<int32_t>{5, 6, 7});
+  }
+}
+
+}  // namespace
+}  // namespace itif::text

@@ -1,0 +1,163 @@
+// itif-bench mixed: tokens/s and share of padding by planner; BERT-base, 64 requests (GPU: 512) of
+// 4 tenants. Lengths are uniform in 1-128 and, as in the thesis, in 33-128. The limit is the GEMMs
+// of the same requests without padding.
+#include <fmt/format.h>
+
+#include "base/random.h"
+#include "benches.h"
+#include "plan/planner.h"
+#include "plan/verify.h"
+#include "workload/costs.h"
+#include "workload/devices.h"
+#include "workload/encoder_setup.h"
+
+namespace itif::bench {
+namespace {
+
+constexpr uint32_t kMixedTenants = 4;
+constexpr plan::PlanLimits kHostLimits{.max_requests = 64, .max_rows = 1024};
+constexpr plan::PlanLimits kGpuLimits{.max_requests = 512, .max_rows = 32768};
+constexpr uint32_t kQuickMixedLayers = 2;
+constexpr const char* kPlanners[] = {"naive", "turbo", "itif", "packed"};
+
+struct Lengths {
+  const char* name;
+  uint32_t shortest, longest;
+};
+constexpr Lengths kLengths[] = {{"lengths 1-128", 1, 128}, {"lengths 33-128", 33, 128}};
+
+std::vector<plan::Item> make_items(const Lengths& lengths, uint32_t num_requests) {
+  Random random(lengths.shortest);
+  std::vector<plan::Item> items(num_requests);
+  for (uint32_t i = 0; i < num_requests; ++i)
+    items[i] = {i % kMixedTenants, lengths.shortest + static_cast<uint32_t>(random.below(
+                                                          lengths.longest - lengths.shortest + 1))};
+  return items;
+}
+
+// A plan, ready to run.
+struct Planned {
+  plan::Plan plan;
+  std::vector<Encoder::Batch> passes;
+};
+
+Result<Planned> make_plan(const char* name, const std::vector<plan::Item>& items,
+                          const plan::PlanLimits& limits, const plan::CostTables& tables,
+                          uint32_t vocab) {
+  ITIF_ASSIGN(const auto planner, plan::make_planner(name, {.limits = limits, .tables = &tables}));
+  Planned planned;
+  planner->plan(items, planned.plan);
+  ITIF_TRY(plan::verify(planned.plan, items, limits));
+  for (const plan::Pass& pass : planned.plan.passes)
+    planned.passes.push_back(Encoder::of_pass(planned.plan, pass, vocab));
+  return planned;
+}
+
+// The last hidden state of each item's last token, [items, hidden].
+Result<std::vector<float>> last_states(Encoder& encoder, const Planned& planned, size_t num_items,
+                                       uint32_t hidden) {
+  std::vector<float> last(num_items * hidden);
+  for (size_t p = 0; p < planned.passes.size(); ++p) {
+    ITIF_ASSIGN(const std::vector<float> states, encoder.hidden_states(planned.passes[p]));
+    const plan::Pass& pass = planned.plan.passes[p];
+    for (uint32_t s = pass.first_segment; s < pass.first_segment + pass.num_segments; ++s) {
+      const plan::Segment& segment = planned.plan.segments[s];
+      const size_t row = segment.first_row + segment.num_tokens - 1;
+      std::copy_n(states.begin() + static_cast<ptrdiff_t>(row * hidden), hidden,
+                  last.begin() + ptrdiff_t{segment.item} * hidden);
+    }
+  }
+  return last;
+}
+
+EncoderCase floor_case(const std::vector<plan::Item>& items) {
+  EncoderCase c{.name = {}, .lengths = std::vector<std::vector<uint32_t>>(kMixedTenants)};
+  for (const plan::Item& item : items) c.lengths[item.slot].push_back(item.num_tokens);
+  return c;
+}
+
+Status mix_dtype(const BenchOptions& options, device::Device& device, const std::string& dtype,
+                 Report& report) {
+  model::BackboneSpec spec = bert_base();
+  if (options.quick) spec.layers = kQuickMixedLayers;
+  const plan::PlanLimits& limits = device.info().kind == "cuda" ? kGpuLimits : kHostLimits;
+  ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, kMixedTenants, limits.max_rows,
+                                                {.fusion_mode = options.fusion_mode()}));
+  ITIF_ASSIGN(const auto tables, measure_costs(device, encoder->stream(), spec,
+                                               {.max_rows = limits.max_rows,
+                                                .max_length = 128,
+                                                .max_requests = limits.max_requests,
+                                                .max_tenants = kMixedTenants}));
+
+  for (const Lengths& lengths : kLengths) {
+    const std::string name =
+        fmt::format("{}{}, {}", lengths.name, options.quick ? " (2 layers)" : "", dtype);
+    if (!options.wants(name) && !options.wants(lengths.name)) continue;
+    const std::vector<plan::Item> items = make_items(lengths, limits.max_requests);
+    std::vector<Planned> plans;
+    std::vector<float> expected;
+    for (const char* planner : kPlanners) {
+      ITIF_ASSIGN(Planned planned, make_plan(planner, items, limits, *tables, spec.vocab));
+      plans.push_back(std::move(planned));
+      ITIF_ASSIGN(std::vector<float> states,
+                  last_states(*encoder, plans.back(), items.size(), spec.hidden));
+      if (expected.empty()) expected = states;
+      for (uint32_t i = 0; i < items.size(); ++i) {
+        const size_t at = size_t{i} * spec.hidden;
+        const double similarity = cosine(states.data() + at, expected.data() + at, spec.hidden);
+        if (!(similarity >= 0.999))
+          return fail(Code::kInternal,
+                      fmt::format("{}: request {} differs from {}'s result, cosine {}", planner, i,
+                                  kPlanners[0], similarity));
+      }
+    }
+    ITIF_ASSIGN(const auto floor,
+                encoder_floor(hardware_of(device.info()), spec, floor_case(items)));
+    Status status;
+    std::vector<std::function<void()>> runs;
+    for (const Planned& planned : plans)
+      runs.push_back([&] {
+        for (const Encoder::Batch& pass : planned.passes)
+          if (Status s = encoder->forward(pass); !s) status = s;
+      });
+    runs.push_back([&] { floor->run(); });
+    const auto samples = measure(
+        runs,
+        options.quick
+            ? Effort{.seconds = 0, .least = 3}
+            : Effort{.seconds = 10, .least = 5, .settled = kLongRuns.settled, .patience = 30});
+    ITIF_TRY(std::move(status));
+    const auto tokens = static_cast<double>(plans[0].plan.num_tokens);
+    const double limit = tokens / (samples.back().median() * 1e-9);
+    for (size_t p = 0; p < plans.size(); ++p) {
+      const double rate = tokens / (samples[p].median() * 1e-9);
+      report.add({.name = name,
+                  .mode = kPlanners[p],
+                  .value = rate,
+                  .unit = "tokens/s",
+                  .spread = samples[p].spread(),
+                  .limit = limit,
+                  .ratio = rate / limit});
+    }
+    for (size_t p = 0; p < plans.size(); ++p)
+      report.add({.name = name,
+                  .mode = kPlanners[p],
+                  .value = 100 * (1 - tokens / static_cast<double>(plans[p].plan.num_rows)),
+                  .unit = "% pad"});
+    report.add({.name = name,
+                .mode = "packed/naive",
+                .value = samples[0].median() / samples[3].median(),
+                .unit = "times"});
+  }
+  return {};
+}
+
+}  // namespace
+
+Status bench_mixed(const BenchOptions& options, Report& report) {
+  return on_each_device(options, report, [&](device::Device& device, const std::string& dtype) {
+    return mix_dtype(options, device, dtype, report);
+  });
+}
+
+}  // namespace itif::bench

@@ -1,0 +1,45 @@
+// The hardware limits that figures are compared with: GEMMs through the vendor library alone
+// (prepacked, without bias or activation, exactly the rows given), and copies.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "device/device.h"
+
+namespace itif::bench {
+
+struct Hardware {
+  bool is_gpu = false;
+  DType type = DType::kF32;  // host: kF32 or kBF16
+  uint32_t threads = 1;      // host only
+};
+Hardware hardware_of(const device::DeviceInfo& info);
+// Number of back-to-back repeats of a short operation, so that waiting for a GPU does not count.
+uint32_t short_repeats(const Hardware& on);
+
+// Prepared work.
+class Bare {
+ public:
+  virtual ~Bare() = default;
+  // Runs the work and waits until it is complete.
+  virtual void run() = 0;
+};
+
+struct GemmSize {
+  uint32_t rows = 0, n = 0, k = 0;
+};
+// Runs gemms[i] for each i of `order`, sequentially. Each GEMM has its own weights and buffers.
+// Errors: kResourceExhausted, kUnsupported.
+Result<std::unique_ptr<Bare>> bare_gemms(const Hardware& on, std::span<const GemmSize> gemms,
+                                         std::span<const uint32_t> order);
+// Runs each GEMM once.
+Result<std::unique_ptr<Bare>> bare_gemms(const Hardware& on, std::span<const GemmSize> gemms);
+// `times` copies in a row. Each moves `bytes`, reads and writes together.
+Result<std::unique_ptr<Bare>> bare_copy(const Hardware& on, size_t bytes, uint32_t times);
+// The same copies from host memory to device memory, over the bus. On a host: bare_copy().
+Result<std::unique_ptr<Bare>> bare_upload(const Hardware& on, size_t bytes, uint32_t times);
+
+}  // namespace itif::bench

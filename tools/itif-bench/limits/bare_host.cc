@@ -1,0 +1,158 @@
+
+#include <omp.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
+#include <vector>
+
+#include "base/check.h"
+#include "base/random.h"
+#include "kernels/host/launch.h"
+#include "limits/bare_parts.h"
+#include "limits/noise.h"
+
+namespace itif::bench {
+namespace {
+
+using dnnl::memory;
+
+dnnl::engine& engine() {
+  static dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+struct Unmap {
+  size_t bytes;
+  void operator()(void* data) const { munmap(data, bytes); }
+};
+using Pages = std::unique_ptr<void, Unmap>;
+
+// Huge pages, as for the device's buffers: otherwise the floor would be slower than the run that it
+// bounds.
+Pages map_pages(size_t bytes) {
+  constexpr size_t kHugePage = 2u << 20;
+  bytes = std::max<size_t>(bytes, 1);
+  if (bytes > kHugePage) bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(data != MAP_FAILED);
+  if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
+  return Pages(data, Unmap{bytes});
+}
+
+template <class Element>
+void fill(void* data, size_t count, Element (*rounded)(float), Random& random) {
+  static const std::vector<Element> noise = [&] {
+    std::vector<Element> values(1 << 20);
+    for (Element& v : values) v = rounded(static_cast<float>(random.uniform() - 0.5) * 0.1f);
+    return values;
+  }();
+  fill_from<Element>(noise, random.below(noise.size()), {static_cast<Element*>(data), count});
+}
+
+// Small random numbers: zeros would let the hardware save power.
+void fill(void* data, size_t count, DType type, Random& random) {
+  if (type == DType::kBF16)
+    fill<uint16_t>(data, count, f32_to_bf16, random);
+  else
+    fill<float>(
+        data, count, [](float value) { return value; }, random);
+}
+
+class DnnlGemm {
+ public:
+  DnnlGemm(const Hardware& on, const GemmSize& size)
+      : stream_(engine()), threads_(static_cast<int>(on.threads)) {
+    const DType type = on.type;
+    const auto [rows, n, k] = size;
+    omp_set_num_threads(threads_);
+    const auto element = type == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
+    const memory::desc a({rows, k}, element, memory::format_tag::ab);
+    const memory::desc w({k, n}, element, memory::format_tag::any);
+    const memory::desc out({rows, n}, element, memory::format_tag::ab);
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+#if DNNL_VERSION_MAJOR >= 3
+    const dnnl::matmul::primitive_desc description(engine(), a, w, out, attr);
+#else
+    const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, w, out), attr, engine());
+#endif
+    primitive_ = dnnl::matmul(description);
+    Random random(rows + n + k);
+    const auto add = [&](int argument, const memory::desc& layout, bool is_input) {
+      pages_.push_back(map_pages(layout.get_size()));
+      void* data = pages_.back().get();
+      if (is_input) fill(data, layout.get_size() / dtype_bytes(type), type, random);
+      arguments_.emplace(argument, memory(layout, engine(), data));
+    };
+    add(DNNL_ARG_SRC, a, true);
+    add(DNNL_ARG_WEIGHTS, description.weights_desc(), true);
+    add(DNNL_ARG_DST, out, false);
+    add(DNNL_ARG_SCRATCHPAD, description.scratchpad_desc(), false);
+  }
+
+  void run() {
+    omp_set_num_threads(threads_);
+    primitive_.execute(stream_, arguments_);
+  }
+
+ private:
+  dnnl::stream stream_;
+  int threads_;
+  dnnl::matmul primitive_;
+  std::vector<Pages> pages_;
+  std::unordered_map<int, memory> arguments_;
+};
+
+class DnnlGemms final : public Bare {
+ public:
+  DnnlGemms(const Hardware& on, std::span<const GemmSize> sizes, std::span<const uint32_t> order)
+      : order_(order.begin(), order.end()) {
+    for (const GemmSize& size : sizes) gemms_.push_back(std::make_unique<DnnlGemm>(on, size));
+  }
+  void run() override {
+    for (const uint32_t at : order_) gemms_[at]->run();
+  }
+
+ private:
+  std::vector<std::unique_ptr<DnnlGemm>> gemms_;
+  const std::vector<uint32_t> order_;
+};
+
+class HostCopy final : public Bare {
+ public:
+  HostCopy(size_t bytes, uint32_t times, uint32_t threads)
+      : times_(times), threads_(threads), from_(bytes), to_(bytes) {}
+  void run() override {
+    for (uint32_t i = 0; i < times_; ++i)
+      copy_bytes(to_.data(), from_.data(), from_.size(), threads_);
+  }
+
+ private:
+  const uint32_t times_, threads_;
+  std::vector<std::byte> from_, to_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Bare>> host_gemms(const Hardware& on, std::span<const GemmSize> gemms,
+                                         std::span<const uint32_t> order) {
+  return std::make_unique<DnnlGemms>(on, gemms, order);
+}
+
+Result<std::unique_ptr<Bare>> host_copy(const Hardware& on, size_t bytes, uint32_t times) {
+  return std::make_unique<HostCopy>(bytes, times, on.threads);
+}
+
+void copy_bytes(void* to, const void* from, size_t bytes, uint32_t threads) {
+  kernels::host::parallel_rows({.num_threads = threads}, static_cast<uint32_t>(bytes), 4096,
+                               [&](uint32_t begin, uint32_t end) {
+                                 std::memcpy(static_cast<std::byte*>(to) + begin,
+                                             static_cast<const std::byte*>(from) + begin,
+                                             end - begin);
+                               });
+}
+
+}  // namespace itif::bench

@@ -1,0 +1,202 @@
+#include "peers/execution.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <barrier>
+#include <thread>
+
+#include "backbone/marian_decoder.h"
+#include "base/check.h"
+#include "peers/execution_modes.h"
+#include "peers/instance.h"
+
+namespace itif::bench {
+namespace {
+
+constexpr uint32_t kVocab = 1024;
+constexpr std::string_view kModes[] = {"seq", "multi-stream", "mps", "itif"};
+
+// One instance for all tenants. Their requests run together (itif) or tenant by tenant (seq).
+class OneInstance final : public Execution {
+ public:
+  static Result<std::unique_ptr<Execution>> make(const Workload& workload, std::string_view mode) {
+    auto one = std::make_unique<OneInstance>();
+    one->all_.count = workload.num_tenants();
+    CHECK(one->switch_to(mode));
+    ITIF_ASSIGN(one->device_, open_device(workload, workload.on.threads));
+    ITIF_ASSIGN(one->instance_, make_instance(*one->device_, workload, one->all_));
+    return one;
+  }
+  bool switch_to(std::string_view mode) override {
+    if (mode != "itif" && mode != "seq") return false;
+    turns_.clear();
+    if (mode == "itif") turns_ = {all_};
+    for (uint32_t tenant = 0; mode == "seq" && tenant < all_.count; ++tenant)
+      turns_.push_back({.first = tenant, .count = 1});
+    return true;
+  }
+  Status run() override {
+    for (const TenantSpan& tenants : turns_) ITIF_TRY(instance_->run(tenants));
+    return {};
+  }
+  Result<std::vector<float>> last_states() override {
+    std::vector<float> all;
+    for (const TenantSpan& tenants : turns_) {
+      ITIF_ASSIGN(const std::vector<float> states, instance_->states(tenants));
+      all.insert(all.end(), states.begin(), states.end());
+    }
+    return all;
+  }
+  Result<RunProfile> profile() override {
+    RunProfile all;
+    for (const TenantSpan& tenants : turns_) {
+      ITIF_ASSIGN(const RunProfile one, instance_->profile(tenants));
+      all.add(one);
+    }
+    return all;
+  }
+
+ private:
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<Instance> instance_;
+  TenantSpan all_;
+  std::vector<TenantSpan> turns_;
+};
+
+class MultiStream final : public Execution {
+ public:
+  explicit MultiStream(const Workload& workload)
+      : workload_(workload), lanes_(workload.num_tenants()), turn_(workload.num_tenants() + 1) {}
+
+  static Result<std::unique_ptr<Execution>> make(const Workload& workload) {
+    auto streams = std::make_unique<MultiStream>(workload);
+    ITIF_ASSIGN(streams->device_, open_device(workload, threads_of_tenant(workload)));
+    for (uint32_t tenant = 0; tenant < workload.num_tenants(); ++tenant)
+      streams->lanes_[tenant].thread =
+          std::thread([streams = streams.get(), tenant] { streams->serve(tenant); });
+    ITIF_TRY(streams->do_all(Command::kMake));
+    return streams;
+  }
+  ~MultiStream() override {
+    if (!lanes_[0].thread.joinable()) return;
+    (void)do_all(Command::kEnd);
+    for (Lane& lane : lanes_) lane.thread.join();
+  }
+  Status run() override { return do_all(Command::kRun); }
+  Result<std::vector<float>> last_states() override {
+    ITIF_TRY(do_all(Command::kStates));
+    std::vector<float> last;
+    for (const Lane& lane : lanes_) last.insert(last.end(), lane.last.begin(), lane.last.end());
+    return last;
+  }
+  Result<RunProfile> profile() override {
+    ITIF_TRY(do_all(Command::kProfile));
+    RunProfile all;
+    for (const Lane& lane : lanes_) all.add(lane.profile);
+    return all;
+  }
+
+ private:
+  enum class Command { kMake, kRun, kStates, kProfile, kEnd };
+  struct Lane {
+    std::thread thread;
+    std::unique_ptr<Instance> instance;
+    std::vector<float> last;
+    RunProfile profile;
+    Status status;
+  };
+
+  // Thread of one tenant. It owns the tenant's lane, because its device stream is bound to the
+  // thread.
+  void serve(uint32_t tenant) {
+    Lane& lane = lanes_[tenant];
+    for (;;) {
+      turn_.arrive_and_wait();
+      const Command command = command_;
+      lane.status = obey(command, tenant, lane);
+      if (command == Command::kEnd) lane.instance.reset();
+      turn_.arrive_and_wait();
+      if (command == Command::kEnd) return;
+    }
+  }
+  Status obey(Command command, uint32_t tenant, Lane& lane) {
+    switch (command) {
+      case Command::kMake: {
+        ITIF_ASSIGN(lane.instance, make_instance(*device_, workload_, {.first = tenant}));
+        return {};
+      }
+      case Command::kRun: return lane.instance->run({.first = tenant});
+      case Command::kStates: {
+        ITIF_ASSIGN(lane.last, lane.instance->states({.first = tenant}));
+        return {};
+      }
+      case Command::kProfile: {
+        ITIF_ASSIGN(lane.profile, lane.instance->profile({.first = tenant}));
+        return {};
+      }
+      case Command::kEnd: return {};
+    }
+    return {};
+  }
+  Status do_all(Command command) {
+    command_ = command;
+    turn_.arrive_and_wait();
+    turn_.arrive_and_wait();
+    for (Lane& lane : lanes_)
+      if (!lane.status) return std::unexpected(lane.status.error());
+    return {};
+  }
+
+  const Workload workload_;
+  std::unique_ptr<device::Device> device_;
+  std::vector<Lane> lanes_;
+  Command command_ = Command::kMake;
+  std::barrier<> turn_;
+};
+
+}  // namespace
+
+model::BackboneSpec Workload::spec() const {
+  model::BackboneSpec spec = backbone::find_preset(preset).value()->spec;
+  if (!decodes())  // in a decoder the vocabulary is one of the GEMMs: keep its size
+    spec.vocab = std::min(spec.vocab, kVocab);
+  if (layers != 0) {
+    spec.layers = layers;
+    for (model::SpecField& field : spec.own)
+      if (field.key == backbone::marian::kLayers) field.value = uint64_t{layers};
+  }
+  return spec;
+}
+
+Encoder::Batch Workload::batch() const {
+  const model::BackboneSpec spec = this->spec();
+  if (spec.takes_images()) return Encoder::make_images(requests, spec);
+  return fusion_mode == backbone::FusionMode::kThesis
+             ? Encoder::make_padded_batch(requests, spec.vocab)
+             : Encoder::make_batch(requests, spec.vocab);
+}
+
+Result<std::unique_ptr<device::Device>> open_device(const Workload& workload, uint32_t threads) {
+  return device::open_device({.kind = workload.on.is_gpu ? "cuda" : "host",
+                              .dtype = std::string(dtype_name(workload.on.type)),
+                              .attention = workload.attention,
+                              .num_threads = threads});
+}
+
+uint32_t threads_of_tenant(const Workload& workload) {
+  return std::max(1u, workload.on.threads / workload.num_tenants());
+}
+
+std::span<const std::string_view> execution_modes() {
+  return kModes;
+}
+
+Result<std::unique_ptr<Execution>> make_execution(std::string_view mode, const Workload& workload) {
+  if (mode == "itif" || mode == "seq") return OneInstance::make(workload, mode);
+  if (mode == "multi-stream") return MultiStream::make(workload);
+  if (mode == "mps") return make_mps(workload);
+  return fail(Code::kInvalidArgument, fmt::format("no execution mode '{}'", mode));
+}
+
+}  // namespace itif::bench

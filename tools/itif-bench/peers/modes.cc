@@ -1,0 +1,88 @@
+#include "peers/modes.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "workload/decoder_setup.h"
+
+namespace itif::bench {
+namespace {
+
+// Modes that share an instance; their runs alternate.
+const std::vector<std::string_view> kModesOfInstances[] = {
+    {"seq", "itif"}, {"multi-stream"}, {"mps"}};
+
+}  // namespace
+
+Status check_same(std::string_view mode, const std::vector<float>& got,
+                  const std::vector<float>& expected, const Workload& workload) {
+  if (got.size() != expected.size())
+    return fail(Code::kInternal,
+                fmt::format("{} returns {} values, a different number than the other modes", mode,
+                            got.size()));
+  const size_t width = expected.size() / workload.num_tenants();
+  for (size_t at = 0; at < got.size(); at += width) {
+    const double similarity = cosine(got.data() + at, expected.data() + at, width);
+    if (!(similarity >= workload.least_similarity()))
+      return fail(Code::kInternal, fmt::format("{}: tenant {} differs from the other modes' "
+                                               "result, cosine {}",
+                                               mode, at / width, similarity));
+  }
+  return {};
+}
+
+std::optional<double> ModeSamples::speed_up() const {
+  const auto seq = by_mode.find("seq"), itif = by_mode.find("itif");
+  if (seq == by_mode.end() || itif == by_mode.end()) return std::nullopt;
+  return seq->second.median() / itif->second.median();
+}
+
+Result<ModeSamples> measure_modes(const Workload& workload, const Effort& effort) {
+  ModeSamples all;
+  std::vector<float> expected;
+  for (const auto& modes : kModesOfInstances) {
+    auto made = make_execution(modes[0], workload);
+    if (!made && made.error().code == Code::kResourceExhausted && !expected.empty()) {
+      all.missing.push_back(fmt::format("{}: {}", modes[0], made.error().message));
+      continue;
+    }
+    if (!made) return std::unexpected(made.error());
+    Execution& execution = **made;
+    Status status;
+    std::vector<std::function<void()>> runs;
+    for (const std::string_view mode : modes) {
+      const auto switch_to_mode = [&execution, &modes, mode] {
+        CHECK(modes.size() == 1 || execution.switch_to(mode));
+      };
+      switch_to_mode();
+      ITIF_ASSIGN(std::vector<float> states, execution.last_states());
+      if (expected.empty())
+        expected = std::move(states);
+      else
+        ITIF_TRY(check_same(mode, states, expected, workload));
+      runs.push_back([&execution, &status, switch_to_mode] {
+        switch_to_mode();
+        if (Status ran = execution.run(); !ran) status = ran;
+      });
+    }
+    const std::vector<Samples> samples = measure(runs, effort);
+    ITIF_TRY(std::move(status));
+    for (size_t i = 0; i < modes.size(); ++i) all.by_mode[std::string(modes[i])] = samples[i];
+  }
+  return all;
+}
+
+Result<Samples> measure_floor(const Workload& workload, Effort effort) {
+  effort.warm_ups = Effort{}.warm_ups;  // unlike the modes, the floor was not warmed up by a check
+  if (!workload.decodes()) {
+    ITIF_ASSIGN(const auto floor, encoder_floor(workload.on, workload.spec(), workload.requests));
+    return measure({[&] { floor->run(); }}, effort)[0];
+  }
+  std::vector<kernels::RowRange> ranges;
+  for (uint32_t tenant = 0; tenant < workload.num_tenants(); ++tenant)
+    ranges.push_back({tenant * kBeams, kBeams, tenant});
+  ITIF_ASSIGN(const auto floor, step_floor(workload.on, workload.spec(), ranges, workload.steps));
+  return measure({[&] { floor->run(); }}, effort)[0];
+}
+
+}  // namespace itif::bench

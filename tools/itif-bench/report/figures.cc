@@ -1,0 +1,239 @@
+#include "report/figures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+namespace itif::bench {
+namespace {
+
+// The point of a row in a figure.
+struct Point {
+  std::string x, series;
+};
+using Placing =
+    std::function<std::optional<Point>(const std::vector<std::string>& parts, const Row& row)>;
+
+void put(Panel& panel, const Point& point, double y) {
+  const auto series = std::ranges::find(panel.series, point.series);
+  const auto column = static_cast<size_t>(series - panel.series.begin());
+  if (series == panel.series.end()) panel.series.push_back(point.series);
+  auto line = std::ranges::find(panel.lines, point.x, &Panel::Line::x);
+  if (line == panel.lines.end()) {
+    panel.lines.push_back({.x = point.x, .y = {}});
+    line = panel.lines.end() - 1;
+  }
+  if (line->y.size() <= column) line->y.resize(column + 1);
+  line->y[column] = y;
+}
+
+// Adds the rows with `unit` for which `placing` returns a point, and their limits as a further
+// series.
+Panel panel_of(const Results& results, Panel panel, const std::string& unit,
+               const Placing& placing) {
+  for (const Row& row : results.rows) {
+    if (row.unit != unit) continue;
+    const auto point = placing(parts_of(row.name), row);
+    if (!point) continue;
+    put(panel, *point, row.value);
+    if (row.limit && !results.limit_name.empty())
+      put(panel, {point->x, results.limit_name}, *row.limit);
+  }
+  for (Panel::Line& line : panel.lines) line.y.resize(panel.series.size());
+  return panel;
+}
+
+// part: "4 tenants", word: "tenants" → "4"; empty if `part` differs.
+std::string number_before(const std::string& part, const std::string& word) {
+  const size_t space = part.find(' ');
+  if (space == std::string::npos || part.substr(space + 1) != word ||
+      part.find_first_not_of("0123456789") != space)
+    return {};
+  return part.substr(0, space);
+}
+
+std::string words_of(const std::string& part) {
+  std::string words = part;
+  std::erase_if(words, [](char c) { return c >= '0' && c <= '9'; });
+  const size_t first = words.find_first_not_of(' ');
+  if (first == std::string::npos) return {};
+  return words.substr(first, words.find_last_not_of(' ') + 1 - first);
+}
+std::string digits_of(std::string part) {
+  std::erase_if(part, [](char c) { return c < '0' || c > '9'; });
+  return part;
+}
+
+std::vector<std::string> distinct(const Results& results,
+                                  const std::function<std::string(const Row&)>& key) {
+  std::vector<std::string> all;
+  for (const Row& row : results.rows)
+    if (std::string one = key(row); !one.empty() && std::ranges::find(all, one) == all.end())
+      all.push_back(std::move(one));
+  return all;
+}
+std::vector<std::string> dtypes(const Results& results) {
+  return distinct(results, [](const Row& row) {
+    const std::string last = parts_of(row.name).back();
+    return last == "f32" || last == "bf16" ? last : std::string();
+  });
+}
+
+void add(std::vector<Figure>& figures, Figure figure) {
+  std::erase_if(figure.panels, [](const Panel& panel) { return panel.lines.empty(); });
+  if (!figure.panels.empty()) figures.push_back(std::move(figure));
+}
+
+// Speed-ups of ITIF over each baseline with four tenants: ours and, if known, the thesis's.
+Panel speed_ups(const Results& results, const std::string& dtype) {
+  Panel panel{.title = "4 tenants, one request each",
+              .y_label = "times as fast as",
+              .kind = Panel::Kind::kBars};
+  const auto in = [&](const Row& row) {
+    const auto parts = parts_of(row.name);
+    return parts.size() == 3 && parts[1] == "4 tenants" && parts[2] == dtype && row.unit == "ms";
+  };
+  for (const Row& itif : results.rows) {
+    if (!in(itif) || itif.mode != "itif") continue;
+    const std::string model = parts_of(itif.name)[0];
+    for (const Row& row : results.rows)
+      if (in(row) && row.name == itif.name && row.mode != "itif")
+        put(panel, {model, row.mode}, row.value / itif.value);
+    for (const Row& row : results.rows)
+      if (in(row) && row.name == itif.name && row.mode != "itif" && row.paper && itif.paper)
+        put(panel, {model, row.mode + " (thesis)"}, *row.paper / *itif.paper);
+  }
+  for (Panel::Line& line : panel.lines) line.y.resize(panel.series.size());
+  return panel;
+}
+
+void tenants(const Results& results, std::vector<Figure>& figures) {
+  for (const std::string& dtype : dtypes(results)) {
+    add(figures, {.name = "figure-5.1-" + dtype,
+                  .title = "Figure 5.1: speed-up of ITIF over each baseline, " + dtype,
+                  .bench = results.bench,
+                  .panels = {speed_ups(results, dtype)}});
+    Figure figure{.name = "tenants-" + dtype,
+                  .title = "Table 5.2 continued: latency against tenants, " + dtype,
+                  .bench = results.bench};
+    const auto first_part = [](const Row& row) {
+      const auto parts = parts_of(row.name);
+      return parts.size() == 3 ? parts[0] : std::string();
+    };
+    for (const std::string& model : distinct(results, first_part))
+      figure.panels.push_back(
+          panel_of(results, {.title = model, .x_label = "tenants", .y_label = "ms"}, "ms",
+                   [&](const auto& parts, const Row& row) -> std::optional<Point> {
+                     if (parts.size() != 3 || parts[0] != model || parts[2] != dtype) return {};
+                     return Point{number_before(parts[1], "tenants"), row.mode};
+                   }));
+    add(figures, std::move(figure));
+  }
+}
+
+void batching(const Results& results, std::vector<Figure>& figures) {
+  struct Of {
+    const char *name, *what, *unit;
+    std::vector<const char*> tenants;
+  };
+  const Of all[] = {{"5.2", "latency", "ms", {"2", "3", "4", "5"}},
+                    {"5.3", "throughput", "requests/s", {"2", "3"}},
+                    {"5.4", "throughput", "requests/s", {"4", "5"}}};
+  for (const std::string& dtype : dtypes(results))
+    for (const Of& of : all) {
+      Figure figure{
+          .name = fmt::format("figure-{}-{}", of.name, dtype),
+          .title = fmt::format("Figure {}: {} of ALBERT-large, {}", of.name, of.what, dtype),
+          .bench = results.bench};
+      for (const std::string tenants : of.tenants)
+        figure.panels.push_back(panel_of(
+            results, {.title = tenants + " tenants", .x_label = "requests", .y_label = of.unit},
+            of.unit, [&](const auto& parts, const Row& row) -> std::optional<Point> {
+              if (parts.size() != 4 || number_before(parts[1], "tenants") != tenants ||
+                  parts[3] != dtype)
+                return {};
+              return Point{number_before(parts[2], "requests"), row.mode};
+            }));
+      add(figures, std::move(figure));
+    }
+}
+
+void scaling(const Results& results, std::vector<Figure>& figures) {
+  struct Of {
+    const char *name, *what, *unit;
+  };
+  constexpr Of all[] = {{"scaling-", "Tokens/s", "tokens/s"},
+                        {"scaling-latency-", "Latency of a batch", "ms"},
+                        {"scaling-memory-", "Memory", "MB"}};
+  for (const std::string& dtype : dtypes(results))
+    for (const Of& of : all) {
+      const std::string unit = of.unit;
+      Figure figure{.name = of.name + dtype,
+                    .title = fmt::format("{} against each dimension alone, {}", of.what, dtype),
+                    .bench = results.bench};
+      const auto dimension = [](const Row& row) { return words_of(parts_of(row.name)[0]); };
+      for (const std::string& what : distinct(results, dimension))
+        figure.panels.push_back(
+            panel_of(results, {.title = what, .x_label = what, .y_label = unit}, unit,
+                     [&](const auto& parts, const Row& row) -> std::optional<Point> {
+                       if (parts.size() != 2 || words_of(parts[0]) != what || parts[1] != dtype)
+                         return {};
+                       return Point{digits_of(parts[0]), row.mode};
+                     }));
+      add(figures, std::move(figure));
+    }
+}
+
+void mixed(const Results& results, std::vector<Figure>& figures) {
+  for (const std::string& dtype : dtypes(results)) {
+    Figure figure{.name = "mixed-" + dtype,
+                  .title = "64 requests of mixed lengths, by planner, " + dtype,
+                  .bench = results.bench};
+    for (const std::string unit : {"tokens/s", "% pad"})
+      figure.panels.push_back(
+          panel_of(results, {.y_label = unit, .kind = Panel::Kind::kBars}, unit,
+                   [&](const auto& parts, const Row& row) -> std::optional<Point> {
+                     if (parts.size() != 2 || parts[1] != dtype) return {};
+                     return Point{parts[0], row.mode};
+                   }));
+    add(figures, std::move(figure));
+  }
+}
+
+// Operators have only Figure 5.5.
+void operators(const Results& results, std::vector<Figure>& figures) {
+  const auto is_it = [](const Row& row) {
+    std::string name = row.name;
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    return name.find("get q/k/v") != std::string::npos;
+  };
+  Panel panel{
+      .title = "4 tenants, 4 requests each, 64 tokens", .y_label = {}, .kind = Panel::Kind::kBars};
+  for (const Row& row : results.rows) {
+    if (!is_it(row) || (!panel.y_label.empty() && row.unit != panel.y_label)) continue;
+    panel.y_label = row.unit;
+    put(panel, {row.name, row.mode}, row.value);
+  }
+  for (Panel::Line& line : panel.lines) line.y.resize(panel.series.size());
+  add(figures, {.name = "figure-5.5",
+                .title = "Figure 5.5: the operator \"get Q, K, V\"",
+                .bench = results.bench,
+                .panels = {std::move(panel)}});
+}
+
+}  // namespace
+
+std::vector<Figure> make_figures(std::span<const Results> all) {
+  std::vector<Figure> figures;
+  for (const Results& results : all) {
+    if (results.bench == "tenants") tenants(results, figures);
+    if (results.bench == "batching") batching(results, figures);
+    if (results.bench == "scaling") scaling(results, figures);
+    if (results.bench == "mixed") mixed(results, figures);
+    if (results.bench == "operators") operators(results, figures);
+  }
+  return figures;
+}
+
+}  // namespace itif::bench

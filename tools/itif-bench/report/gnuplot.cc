@@ -1,0 +1,102 @@
+#include "report/gnuplot.h"
+
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include "report/write_text.h"
+
+extern char** environ;
+
+namespace itif::bench {
+namespace {
+
+// Quotes a string for a gnuplot script (') or its data (").
+std::string quoted(const std::string& text, char quote) {
+  std::string all(1, quote);
+  for (const char c : text) {
+    if (c == quote) all += quote == '\'' ? "'" : "\\";
+    all += c;
+  }
+  return all + quote;
+}
+
+std::string panel_script(const Figure& figure, size_t index) {
+  const Panel& panel = figure.panels[index];
+  const bool bars = panel.kind == Panel::Kind::kBars;
+  std::string text =
+      fmt::format("set title {}\nset xlabel {}\nset ylabel {}\n", quoted(panel.title, '\''),
+                  quoted(panel.x_label, '\''), quoted(panel.y_label, '\''));
+  text += bars ? "unset logscale x\nset yrange [0:*]\nset xtics autofreq\n"
+               : "set logscale x 2\nset yrange [0:*]\nset xtics autofreq\n";
+  text += "plot";
+  for (size_t s = 0; s < panel.series.size(); ++s)
+    text += fmt::format("{} {} index {} using {} with {} title {}", s > 0 ? ", \\\n      " : "",
+                        quoted(figure.name + ".dat", '\''), index,
+                        bars ? fmt::format("{}:xtic(1)", s + 2) : fmt::format("1:{}", s + 2),
+                        bars ? "histograms" : "linespoints", quoted(panel.series[s], '\''));
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string gnuplot_data(const Figure& figure) {
+  std::string text;
+  for (const Panel& panel : figure.panels) {
+    if (!text.empty()) text += "\n\n";
+    text += fmt::format("# {}\n# x", panel.title);
+    for (const std::string& series : panel.series) text += fmt::format(" {}", quoted(series, '"'));
+    text += '\n';
+    for (const Panel::Line& line : panel.lines) {
+      text += panel.kind == Panel::Kind::kBars ? quoted(line.x, '"') : line.x;
+      for (const auto& y : line.y) text += y ? fmt::format(" {:.6g}", *y) : " ?";
+      text += '\n';
+    }
+  }
+  return text;
+}
+
+std::string gnuplot_script(const Figure& figure) {
+  const size_t columns = figure.panels.size() > 1 ? 2 : 1;
+  const size_t rows = (figure.panels.size() + columns - 1) / columns;
+  const size_t width = columns == 1 ? 900 : 1200, height = 80 + 380 * rows;
+  std::string text = fmt::format(
+      "# Draws {0}.svg from {0}.dat, in this folder: gnuplot {0}.gp\n"
+      "set datafile missing '?'\nset style data histograms\nset style histogram clustered gap 1\n"
+      "set style fill solid 0.8 border -1\nset boxwidth 0.9\nset grid ytics\nset key outside "
+      "bottom "
+      "center horizontal\n"
+      "set terminal svg size {1},{2} noenhanced background 'white'\n"
+      "set output '{0}.svg'\n"
+      "set multiplot layout {3},{4} title {5}\n",
+      figure.name, width, height, rows, columns, quoted(figure.title, '\''));
+  for (size_t index = 0; index < figure.panels.size(); ++index) text += panel_script(figure, index);
+  return text + "unset multiplot\nunset output\n";
+}
+
+Status write_figure(const Figure& figure, const std::string& directory) {
+  const std::string path = directory + "/" + figure.name;
+  ITIF_TRY(write_text(path + ".dat", gnuplot_data(figure)));
+  return write_text(path + ".gp", gnuplot_script(figure));
+}
+
+Status draw_figure(const Figure& figure, const std::string& directory, const std::string& program) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addchdir_np(&actions, directory.c_str());
+  std::string name = program, script = figure.name + ".gp";
+  char* argv[] = {name.data(), script.data(), nullptr};
+  pid_t pid = 0;
+  const int error = ::posix_spawnp(&pid, name.c_str(), &actions, nullptr, argv, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0)
+    return fail(error == ENOENT ? Code::kNotFound : Code::kInternal,
+                fmt::format("cannot run {}: {}", program, errno_text(error)));
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    return fail(Code::kInternal, fmt::format("{} could not draw {}", program, script));
+  return {};
+}
+
+}  // namespace itif::bench

@@ -1,0 +1,82 @@
+#include "report/report.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "commit.h"
+#include "report/machine.h"
+#include "report/write_text.h"
+
+namespace itif::bench {
+
+void Report::add_device(const std::string& device) {
+  device_ += (device_.empty() ? "" : "; ") + device;
+}
+
+void Report::add(Row row) {
+  if (rows_.empty())
+    fmt::print("{:<34} {:>12} {:>12} {:<8} {:>7} {:>12} {:>7}\n", "case", "mode", "median", "unit",
+               "spread", limit_name_, limit_name_.empty() ? "" : "ratio");
+  fmt::print("{:<34} {:>12} {:>12.3f} {:<8} {:>6.1f}%", row.name, row.mode, row.value, row.unit,
+             100 * row.spread);
+  fmt::print(" {:>12}", row.limit ? fmt::format("{:.3f}", *row.limit) : "");
+  fmt::print(" {:>7}", row.ratio ? fmt::format("{:.2f}", *row.ratio) : "");
+  if (row.paper) fmt::print("  thesis {:g}", *row.paper);
+  fmt::print("\n");
+  std::fflush(stdout);
+  rows_.push_back(std::move(row));
+  if (!path_.empty()) (void)write_text(path_, json() + "\n");  // finish() reports an error
+}
+
+void Report::note(const std::string& text) {
+  fmt::print("{}\n", text);
+  std::fflush(stdout);
+  notes_.push_back(text);
+}
+
+std::string Report::json() const {
+  const Machine machine = this_machine();
+  nlohmann::ordered_json document = {
+      {"bench", bench_},
+      {"commit", kCommit},
+      {"machine",
+       {{"cpu", machine.cpu},
+        {"cpus", machine.cpus},
+        {"memory_bytes", machine.memory_bytes},
+        {"kernel", machine.kernel}}},
+      {"device", device_},
+      {"limit_name", limit_name_},
+      {"notes", notes_},
+      {"rows", nlohmann::ordered_json::array()},
+  };
+  if (!error_.empty())
+    document["error"] = error_;
+  else if (!is_complete_)
+    document["error"] = "incomplete: the bench ended before its last row";
+  for (const Row& row : rows_) {
+    nlohmann::ordered_json entry = {{"case", row.name},
+                                    {"mode", row.mode},
+                                    {"value", row.value},
+                                    {"unit", row.unit},
+                                    {"spread", row.spread}};
+    if (row.limit) entry["limit"] = *row.limit;
+    if (row.ratio) entry["ratio"] = *row.ratio;
+    if (row.paper) entry["paper"] = *row.paper;
+    document["rows"].push_back(std::move(entry));
+  }
+  return document.dump(2);
+}
+
+Status Report::keep_json(const std::string& path) {
+  path_ = path;
+  return write_text(path_, json() + "\n");
+}
+
+Status Report::finish() {
+  is_complete_ = true;
+  return path_.empty() ? Status() : write_text(path_, json() + "\n");
+}
+
+}  // namespace itif::bench

@@ -1,0 +1,60 @@
+// The results of a bench: a table for people, one JSON object for programs.
+//
+//   {"bench": "encoder", "commit": "…", "machine": {…}, "device": "…",
+//    "limit_name": "floor", "notes": ["skipped …"], "error": "why it ended early",
+//    "rows": [{"case": "1x128", "mode": "bf16", "value": 52.1, "unit": "ms", "limit": 50.2,
+//              "ratio": 1.04}]}
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace itif::bench {
+
+struct Row {
+  std::string name;   // the case: "1x128"
+  std::string mode;   // how it ran: "bf16"
+  double value = 0;   // median
+  std::string unit;   // "ms", "GFLOP/s"
+  double spread = 0;  // (p90 − p10) / median
+  // The machine's limit, measured in the same run; Report's limit_name names it.
+  std::optional<double> limit = {};
+  // value / limit: 1 is best; times are above 1, rates below.
+  std::optional<double> ratio = {};
+  std::optional<double> paper = {};  // the thesis's figure, on its machine
+};
+
+class Report {
+ public:
+  Report(std::string bench, std::string limit_name)
+      : bench_(std::move(bench)), limit_name_(std::move(limit_name)) {}
+
+  // Adds a device to the list in the report: "bf16 on AMD EPYC, AVX512-BF16, 2 threads, …; f32 on
+  // …".
+  void add_device(const std::string& device);
+  // Prints the row immediately; the first call prints the heading, too.
+  void add(Row row);
+  // Adds a line between rows.
+  void note(const std::string& text);
+  // Marks the bench as failed. Rows measured until then are still written.
+  void set_error(std::string message) { error_ = std::move(message); }
+  size_t num_rows() const { return rows_.size(); }
+  // Writes all results so far to `path`, now and after each row, marked as incomplete. Errors:
+  // kPermission, kResourceExhausted.
+  Status keep_json(const std::string& path);
+  // Marks the JSON file, if any, as complete. Errors: as keep_json().
+  Status finish();
+
+ private:
+  std::string json() const;
+
+  std::string bench_, limit_name_, device_, error_, path_;
+  bool is_complete_ = false;
+  std::vector<std::string> notes_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace itif::bench

@@ -1,0 +1,46 @@
+// Repeated measurement: warms up, measures until a time budget is spent, and keeps every sample.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "base/clock.h"
+
+namespace itif::bench {
+
+struct Samples {
+  std::vector<double> ns;  // sorted
+  void add(double one_ns) { ns.insert(std::upper_bound(ns.begin(), ns.end(), one_ns), one_ns); }
+  // With an even number of samples: the mean of the middle two.
+  double median() const { return (ns[(ns.size() - 1) / 2] + ns[ns.size() / 2]) / 2; }
+  double min() const { return ns.front(); }
+  double spread() const { return (at(0.9) - at(0.1)) / median(); }
+  double at(double fraction) const;
+};
+
+struct Effort {
+  double seconds = 3.0;  // approximate time spent on one row
+  uint32_t least = 9;    // fewest samples, however long they take
+  uint32_t most = 2000;  // most samples
+  // Calls of each function before measuring. One is enough if it takes long.
+  uint32_t warm_ups = 2;
+  // Two samples are enough after `seconds` if all spreads are below `settled`, and always after
+  // `patience` seconds.
+  double settled = 0;
+  double patience = std::numeric_limits<double>::infinity();
+};
+// For runs that may take seconds and were warmed up by their check.
+inline constexpr Effort kLongRuns{
+    .seconds = 1, .least = 3, .warm_ups = 0, .settled = 0.02, .patience = 8};
+
+inline const SystemClock kSystemClock;
+
+// Samples of each function. Calls alternate (a, b, a, b …), so that other load on the machine
+// affects all functions alike.
+std::vector<Samples> measure(const std::vector<std::function<void()>>& functions,
+                             const Effort& effort, const Clock& clock = kSystemClock);
+
+}  // namespace itif::bench

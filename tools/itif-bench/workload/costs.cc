@@ -1,0 +1,32 @@
+#include "workload/costs.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <string>
+
+#include "backbone/family.h"
+#include "base/clock.h"
+
+namespace itif::bench {
+
+Result<std::shared_ptr<const plan::CostTables>> measure_costs(
+    device::Device& device, device::Stream& stream, const model::BackboneSpec& spec,
+    const runtime::ProfileOptions& options) {
+  static const SystemClock clock;
+  static std::map<std::string, std::shared_ptr<const plan::CostTables>> measured;
+  const std::string key =
+      fmt::format("{}, {}, {} {} {} {}", device.info().description, model::signature(spec),
+                  options.max_rows, options.max_step_rows, options.max_length, options.max_tenants);
+  auto& known = measured[key];
+  if (known) return known;
+  ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
+  runtime::Profiler profiler(device, clock, family->gemms(spec), model::signature(spec), options);
+  while (profiler.step(stream)) {
+  }
+  ITIF_ASSIGN(plan::CostTables tables, profiler.finish());
+  known = std::make_shared<const plan::CostTables>(std::move(tables));
+  return known;
+}
+
+}  // namespace itif::bench

@@ -1,0 +1,37 @@
+"""The machine and commit that benches record beside their figures, and the time that a hypervisor took away."""
+
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parent.parent.parent
+
+
+def machine():
+    cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"cpu": cpu, "cpus": os.cpu_count(), "memory_bytes": memory, "kernel": platform.release()}
+
+
+def commit():
+    result = subprocess.run(["git", "-C", str(TOP), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return result.stdout.strip() or "unknown"
+
+
+def write_json(path, bench, rows):
+    """Writes the rows in the format of itif-bench."""
+    document = {"bench": bench, "commit": commit(), "machine": machine(), "device": "host", "rows": rows}
+    Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def cpu_times():
+    """Ticks of all CPUs since the machine started: in total, and those that the hypervisor gave to others (steal)."""
+    ticks = [int(each) for each in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+    return sum(ticks), ticks[7]
+
+
+def steal_share(before, after):
+    """The share of CPU time that was stolen between two results of cpu_times()."""
+    return (after[1] - before[1]) / max(1, after[0] - before[0])
