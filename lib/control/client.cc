@@ -25,6 +25,7 @@ constexpr int kMonitored = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_F
                            ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_CLOSED | ZMQ_EVENT_CONNECT_RETRIED;
 constexpr const char* kMonitor = "inproc://monitor";
 constexpr uint64_t kNsPerMs = 1'000'000;
+constexpr int kNeverMs = 1'000'000'000;  // eleven days
 
 }  // namespace
 
@@ -37,7 +38,7 @@ class Client::Impl {
                                       const Progress& progress);
 
  private:
-  // Returns the next event of the connection, 0 if there is none.
+  // Returns the next event of the connection, 0 if there is none. Remembers its end.
   int next_event();
   // Waits for a message or an event, at most 100 ms and not past deadline_ns (0: none).
   void wait(uint64_t deadline_ns);
@@ -51,6 +52,7 @@ class Client::Impl {
   zmq::socket_t dealer_{context_, zmq::socket_type::dealer};
   zmq::socket_t monitor_{context_, zmq::socket_type::pair};
   uint64_t next_id_ = 1;
+  bool disconnected_ = false;
 };
 
 int Client::Impl::next_event() {
@@ -59,6 +61,7 @@ int Client::Impl::next_event() {
   if (event.more()) (void)monitor_.recv(address);
   uint16_t number = 0;
   if (event.size() >= sizeof number) std::memcpy(&number, event.data(), sizeof number);
+  if (number == ZMQ_EVENT_DISCONNECTED || number == ZMQ_EVENT_CLOSED) disconnected_ = true;
   return number;
 }
 
@@ -99,8 +102,9 @@ std::expected<void, CallError> Client::Impl::connect() {
     }
   }
   dealer_.set(zmq::sockopt::linger, 0);
-  // Never reconnect: a request sent in between would be lost without an error.
-  dealer_.set(zmq::sockopt::reconnect_ivl, -1);
+  // Never reconnect: a request sent in between would be lost without an error. This interval
+  // outlasts every call; with -1 libzmq drops answers that arrived just before the connection ended.
+  dealer_.set(zmq::sockopt::reconnect_ivl, kNeverMs);
   if (zmq_socket_monitor(dealer_.handle(), kMonitor, kMonitored) != 0)
     return call_fail(Kind::kUnreachable, Code::kInternal, zmq_strerror(zmq_errno()));
   monitor_.set(zmq::sockopt::linger, 0);
@@ -156,11 +160,12 @@ std::expected<json, CallError> Client::Impl::call(const std::string& op, const j
                     "whether the change was made",
                     op));
   };
-  if (!dealer_.send(zmq::buffer(text), zmq::send_flags::dontwait)) return gone();
+  while (next_event() != 0) continue;
+  if (disconnected_ || !dealer_.send(zmq::buffer(text), zmq::send_flags::dontwait)) return gone();
 
   const auto deadline_from_now = [&] { return timeout_ns ? clock_.now_ns() + timeout_ns : 0; };
   uint64_t deadline = deadline_from_now();
-  bool disconnected = false;
+  bool all_read = false;
   for (;;) {
     zmq::message_t frame;
     if (dealer_.recv(frame, zmq::recv_flags::dontwait)) {
@@ -179,13 +184,12 @@ std::expected<json, CallError> Client::Impl::call(const std::string& op, const j
                        error.value("message", "the server gave no reason"));
     }
     // Read every message before giving up: the answer may precede the disconnection.
-    if (disconnected) return gone();
-    const int event = next_event();
-    if (event == ZMQ_EVENT_DISCONNECTED || event == ZMQ_EVENT_CLOSED) {
-      disconnected = true;
+    if (all_read) return gone();
+    if (disconnected_) {
+      all_read = true;  // after one more look at the messages
       continue;
     }
-    if (event != 0) continue;
+    if (next_event() != 0) continue;
     if (passed(deadline))
       return call_fail(
           Kind::kTimeout, Code::kUnavailable,

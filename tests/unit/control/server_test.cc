@@ -457,5 +457,26 @@ TEST_F(ServerTest, StopRefusesWaitingAndFinishesRunningOperations) {
   EXPECT_EQ(ok("tenant.list")["tenants"].size(), 1u);
 }
 
+TEST_F(ServerTest, AnswerIsReadAfterTheServerHasGone) {
+  start();
+  appliance_->close_gate();
+  std::promise<void> gone;
+  auto wait = gone.get_future();
+  auto answer = std::async(std::launch::async, [&, client = client()] {
+    return client->call("tenant.add", {{"name", "a"}, {"model_dir", "/m"}}, kTestTimeoutNs,
+                        [&](const std::string&, double) {
+                          if (wait.valid()) wait.get();
+                        });
+  });
+  appliance_->wait_until_inside();
+  appliance_->open_gate();
+  server_->stop();
+  // Time for the answer and the end of the connection to reach the client's I/O thread.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  gone.set_value();
+  const auto answered = answer.get();
+  EXPECT_TRUE(answered) << answered.error().error.message;
+}
+
 }  // namespace
 }  // namespace itif::control
