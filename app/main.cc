@@ -16,8 +16,8 @@
 #include "net/announce.h"
 #include "net/eal.h"
 #include "pipeline/lcores.h"
+#include "serving/appliance_documents.h"
 #include "serving/dpdk_telemetry.h"
-#include "serving/local_appliance.h"
 #include "serving/metrics.h"
 #include "telemetry/prometheus.h"
 
@@ -119,7 +119,7 @@ Status serve(const config::Config& config) {
   if (device->info().kind != "host")
     service.set_fallback([&config, threads] { return open_fallback(config.device, threads); },
                          [&server] { server->leave_failed_device(); });
-  serving::LocalAppliance local(config, clock, *device, *plane, service);
+  const serving::ApplianceDocuments documents(config, clock, *device, *plane, service);
   std::unique_ptr<telemetry::PrometheusEndpoint> prometheus;
   if (!config.telemetry.prometheus.empty()) {
     ITIF_ASSIGN(prometheus, telemetry::PrometheusEndpoint::start(config.telemetry.prometheus, [&] {
@@ -127,7 +127,7 @@ Status serve(const config::Config& config) {
                 }));
   }
   const serving::DpdkTelemetry dpdk_telemetry(*plane, service);
-  server->attach(local);  // before the first packet
+  server->attach(service, documents);  // before the first packet
   const bool replays = replays_capture(*plane);
   if (!replays) ITIF_TRY(start_ports(*plane));
   server->start();

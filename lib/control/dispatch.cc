@@ -30,18 +30,19 @@ Result<json> guarded(F&& call) {
 
 }  // namespace
 
-Dispatcher::Dispatcher(Registry& registry, Appliance& appliance, const Clock& clock, Notify notify,
-                       std::string events_endpoint)
+Dispatcher::Dispatcher(Registry& registry, Appliance& appliance, const Documents& documents,
+                       const Clock& clock, Notify notify, std::string events_endpoint)
     : appliance_(appliance),
+      documents_(documents),
       clock_(clock),
       notify_(notify),
       events_endpoint_(std::move(events_endpoint)),
-      groups_(registry, appliance, notify_),
+      groups_(registry, appliance, documents, notify_),
       tenants_(registry, appliance, clock, std::move(notify)),
       started_unix_ns_(clock.unix_ns()) {}
 
-void Dispatcher::list_as_loading(const std::vector<TenantRecord>& records) {
-  tenants_.list_as_loading(records);
+void Dispatcher::list_as_loading(std::vector<tenant::Record> records) {
+  tenants_.list_as_loading(std::move(records));
 }
 
 void Dispatcher::restore() {
@@ -56,7 +57,7 @@ void Dispatcher::cancel() {
 }
 
 json Dispatcher::health(const JobThreadStatus& worker) const {
-  json appliance = appliance_.health();
+  json appliance = documents_.health();
   json failed = tenants_.failures();
   const bool appliance_ok = appliance.is_object() && appliance.value("status", "ok") == "ok";
   const char* status = draining_.load()                   ? "draining"
@@ -80,19 +81,19 @@ Result<json> Dispatcher::answer(const QuickOperation& op, const JobThreadStatus&
         Overloaded{
             [&](const ListTenants&) -> Result<json> { return tenants_.list(); },
             [&](const ShowTenant& show) -> Result<json> { return tenants_.show(show.tenant); },
-            [&](const ListGroups&) -> Result<json> { return appliance_.groups(); },
-            [&](const ShowProfile& show) -> Result<json> { return appliance_.profile(show.group); },
-            [&](const Stats&) -> Result<json> { return appliance_.stats(); },
-            [&](const Drops&) -> Result<json> { return appliance_.drops(); },
-            [&](const ShowDevice&) -> Result<json> { return appliance_.device(); },
+            [&](const ListGroups&) -> Result<json> { return documents_.groups(); },
+            [&](const ShowProfile& show) -> Result<json> { return documents_.profile(show.group); },
+            [&](const Stats&) -> Result<json> { return documents_.stats(); },
+            [&](const Drops&) -> Result<json> { return documents_.drops(); },
+            [&](const ShowDevice&) -> Result<json> { return documents_.device(); },
             [&](const Health&) -> Result<json> { return health(worker); },
-            [&](const DataAddress&) -> Result<json> { return appliance_.data_address(); }},
+            [&](const DataAddress&) -> Result<json> { return documents_.data_address(); }},
         op);
   });
 }
 
 Result<json> Dispatcher::stats() const {
-  return guarded([&]() -> Result<json> { return appliance_.stats(); });
+  return guarded([&]() -> Result<json> { return documents_.stats(); });
 }
 
 Result<json> Dispatcher::run(const WorkerOperation& op, const Progress& progress) {
@@ -100,15 +101,11 @@ Result<json> Dispatcher::run(const WorkerOperation& op, const Progress& progress
       [&] { return std::visit([&](const auto& one) { return run_one(one, progress); }, op); });
 }
 
-Result<uint64_t> Dispatcher::drain(uint64_t timeout_ns) {
-  const bool was_draining = draining_.exchange(true);
+uint64_t Dispatcher::drain(uint64_t timeout_ns) {
+  draining_.store(true);
   notify_("drain.started", {{"timeout_ns", timeout_ns}});
-  auto in_flight = appliance_.drain(timeout_ns);
-  if (!in_flight) {
-    draining_.store(was_draining);
-    return in_flight;
-  }
-  notify_("drain.finished", {{"in_flight", *in_flight}});
+  const uint64_t in_flight = appliance_.drain(timeout_ns);
+  notify_("drain.finished", {{"in_flight", in_flight}});
   return in_flight;
 }
 
@@ -122,11 +119,11 @@ void Dispatcher::leave_failed_device() {
 Result<json> Dispatcher::run_one(const ResetDevice&, const Progress& progress) {
   ITIF_TRY(appliance_.reset_device(progress));
   notify_("device.reset", json::object());
-  return appliance_.device();
+  return documents_.device();
 }
 
 Result<json> Dispatcher::run_one(const Drain& op, const Progress&) {
-  ITIF_ASSIGN(const uint64_t in_flight, drain(op.timeout_ns.value_or(kDefaultDrainNs)));
+  const uint64_t in_flight = drain(op.timeout_ns.value_or(kDefaultDrainNs));
   return json{{"in_flight", in_flight}, {"drained", in_flight == 0}};
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "control/documents.h"
 #include "control/groups.h"
 #include "control/job_thread.h"
 #include "control/operation.h"
@@ -19,11 +20,11 @@ constexpr uint64_t kDefaultDrainNs = 10'000'000'000;
 class Dispatcher {
  public:
   // All must outlive this object; `notify` may be called from any thread.
-  Dispatcher(Registry& registry, Appliance& appliance, const Clock& clock, Notify notify,
-             std::string events_endpoint);
+  Dispatcher(Registry& registry, Appliance& appliance, const Documents& documents,
+             const Clock& clock, Notify notify, std::string events_endpoint);
 
   // Lists the registry's rows as loading, until restore(). REQUIRES: no other call came before.
-  void list_as_loading(const std::vector<TenantRecord>& records);
+  void list_as_loading(std::vector<tenant::Record> records);
   void restore();  // worker thread
   // Ends running operations early, for a shutdown. Any thread.
   void cancel();
@@ -32,8 +33,8 @@ class Dispatcher {
   Result<nlohmann::json> answer(const QuickOperation& op, const JobThreadStatus& worker) const;
   // JobThread thread.
   Result<nlohmann::json> run(const WorkerOperation& op, const Progress& progress);
-  void leave_failed_device();                   // worker thread
-  Result<uint64_t> drain(uint64_t timeout_ns);  // any thread
+  void leave_failed_device();           // worker thread
+  uint64_t drain(uint64_t timeout_ns);  // any thread; returns the requests in flight
 
   // Returns the appliance's statistics, for subscribers. I/O thread.
   Result<nlohmann::json> stats() const;
@@ -55,6 +56,7 @@ class Dispatcher {
   nlohmann::json health(const JobThreadStatus& worker) const;
 
   Appliance& appliance_;
+  const Documents& documents_;
   const Clock& clock_;
   Notify notify_;
   std::string events_endpoint_;

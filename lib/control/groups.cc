@@ -21,7 +21,7 @@ Result<json> Groups::run(const UpdateGroup& op, const Progress& progress) {
 Result<json> Groups::run(const RunProfile& op, const Progress& progress) {
   ITIF_TRY(appliance_.run_profile(op.group, progress));
   notify_("group.profiled", {{"group", op.group}});
-  return appliance_.profile(op.group);
+  return documents_.profile(op.group);
 }
 
 }  // namespace itif::control

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "control/appliance.h"
+#include "control/documents.h"
 #include "control/operation.h"
 #include "control/registry.h"
 #include "control/tenants.h"
@@ -19,8 +20,8 @@ namespace itif::control {
 class Groups {
  public:
   // All must outlive this object.
-  Groups(Registry& registry, Appliance& appliance, const Notify& notify)
-      : registry_(registry), appliance_(appliance), notify_(notify) {}
+  Groups(Registry& registry, Appliance& appliance, const Documents& documents, const Notify& notify)
+      : registry_(registry), appliance_(appliance), documents_(documents), notify_(notify) {}
 
   Result<nlohmann::json> run(const UpdateGroup& op, const Progress& progress);
   Result<nlohmann::json> run(const RunProfile& op, const Progress& progress);
@@ -28,6 +29,7 @@ class Groups {
  private:
   Registry& registry_;
   Appliance& appliance_;
+  const Documents& documents_;
   const Notify& notify_;
 };
 

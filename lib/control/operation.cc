@@ -4,27 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
 #include "control/arguments.h"
-#include "wire/header.h"
 
 namespace itif::control {
 namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kMaxSloNs = 3600'000'000'000;  // an hour: a larger value is in the wrong unit
 constexpr uint64_t kMaxDrainNs = 24 * 3600'000'000'000;
-constexpr uint64_t kMaxWeight = 1000;
-constexpr uint64_t kMaxQuotaRps = 1'000'000'000;
 
-// In the order of wire::Auth.
-const std::array<const char*, 3> kAuthNames = {wire::auth_name(wire::Auth::kNone),
-                                               wire::auth_name(wire::Auth::kHeader),
-                                               wire::auth_name(wire::Auth::kFull)};
-
-TenantRef tenant_ref(Arguments& in) {
+tenant::Ref tenant_ref(Arguments& in) {
   constexpr const char* kMust = "a tenant's name (string) or id (integer)";
   const json* value = in.any("tenant");
   if (value != nullptr && value->is_string() &&
@@ -36,14 +26,16 @@ TenantRef tenant_ref(Arguments& in) {
   return uint32_t{0};
 }
 
-template <class T>
-std::optional<T> narrow(std::optional<uint64_t> value) {
-  return value ? std::optional<T>(static_cast<T>(*value)) : std::nullopt;
-}
-
-std::optional<uint8_t> auth(Arguments& in) {
-  const auto choice = in.optional_choice("auth", kAuthNames);
-  return choice ? std::optional(static_cast<uint8_t>(*choice)) : std::nullopt;
+SettingChanges setting_changes(Arguments& in) {
+  SettingChanges changes;
+  for (size_t i = 0; i < changes.values.size(); ++i) {
+    const tenant::SettingField& field = tenant::kSettingFields[i];
+    if (field.choices.empty())
+      changes.values[i] = in.optional_number(field.name, field.min, field.max);
+    else
+      changes.values[i] = in.optional_choice(field.name, field.choices);
+  }
+  return changes;
 }
 
 Result<Operation> add_tenant(Arguments& in) {
@@ -51,10 +43,7 @@ Result<Operation> add_tenant(Arguments& in) {
   add.name = in.text("name", tenant_name_rule);
   add.model_dir = in.text("model_dir", absolute_path_rule);
   add.group = in.optional_text("group", group_name_rule).value_or("");
-  add.slo_ns = in.optional_number("slo_ns", 0, kMaxSloNs).value_or(0);
-  add.weight = narrow<uint32_t>(in.optional_number("weight", 1, kMaxWeight)).value_or(1);
-  add.quota_rps = narrow<uint32_t>(in.optional_number("quota_rps", 0, kMaxQuotaRps)).value_or(0);
-  add.auth = auth(in).value_or(static_cast<uint8_t>(wire::Auth::kHeader));
+  setting_changes(in).apply(add.settings);
   ITIF_TRY(in.finish());
   return WorkerOperation(std::move(add));
 }
@@ -64,18 +53,18 @@ Result<Operation> update_tenant(Arguments& in) {
   update.tenant = tenant_ref(in);
   update.name = in.optional_text("name", tenant_name_rule);
   update.model_dir = in.optional_text("model_dir", absolute_path_rule);
-  update.slo_ns = in.optional_number("slo_ns", 0, kMaxSloNs);
-  update.weight = narrow<uint32_t>(in.optional_number("weight", 1, kMaxWeight));
-  update.quota_rps = narrow<uint32_t>(in.optional_number("quota_rps", 0, kMaxQuotaRps));
-  update.auth = auth(in);
+  update.settings = setting_changes(in);
   update.reload = in.flag("reload") || update.model_dir.has_value();
   ITIF_TRY(in.finish());
-  if (!update.name && !update.slo_ns && !update.weight && !update.quota_rps && !update.auth &&
-      !update.reload)
-    return fail(
-        Code::kInvalidArgument,
-        "tenant.update: nothing to change: give name, model_dir, slo_ns, weight, quota_rps, auth "
-        "or reload");
+  if (!update.name && update.settings.empty() && !update.reload) {
+    std::string settings;
+    for (const tenant::SettingField& field : tenant::kSettingFields)
+      settings += fmt::format("{}, ", field.name);
+    settings.resize(settings.size() - 2);
+    return fail(Code::kInvalidArgument,
+                fmt::format("tenant.update: nothing to change: give name, model_dir, {} or reload",
+                            settings));
+  }
   return WorkerOperation(std::move(update));
 }
 
@@ -147,6 +136,15 @@ constexpr Entry kOperations[] = {
 };
 
 }  // namespace
+
+bool SettingChanges::empty() const {
+  return std::ranges::none_of(values, [](const auto& value) { return value.has_value(); });
+}
+
+void SettingChanges::apply(tenant::Settings& settings) const {
+  for (size_t i = 0; i < values.size(); ++i)
+    if (values[i]) tenant::kSettingFields[i].set(settings, *values[i]);
+}
 
 Result<Operation> parse_operation(std::string_view op, const json& args) {
   for (const Entry& entry : kOperations) {

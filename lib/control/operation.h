@@ -3,6 +3,7 @@
 // docs/control.md.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -12,45 +13,45 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tenant/record.h"
 
 namespace itif::control {
-
-// A tenant by id (unsigned integer) or name (string).
-using TenantRef = std::variant<uint32_t, std::string>;
 
 struct AddTenant {
   std::string name;
   std::string model_dir;
   std::string group;
-  uint64_t slo_ns = 0;
-  uint32_t weight = 1;
-  uint32_t quota_rps = 0;
-  uint8_t auth = 1;  // wire::Auth
+  tenant::Settings settings;
+};
+
+// New values of some settings, in the order of tenant::kSettingFields.
+struct SettingChanges {
+  std::array<std::optional<uint64_t>, tenant::kSettingFields.size()> values;
+
+  bool empty() const;
+  void apply(tenant::Settings& settings) const;
 };
 
 // Absent fields do not change.
 struct UpdateTenant {
-  TenantRef tenant;
+  tenant::Ref tenant;
   std::optional<std::string> name;
   std::optional<std::string> model_dir;  // implies reload
-  std::optional<uint64_t> slo_ns;
-  std::optional<uint32_t> weight;
-  std::optional<uint32_t> quota_rps;
-  std::optional<uint8_t> auth;
+  SettingChanges settings;
   bool reload = false;
 };
 
 struct PauseTenant {
-  TenantRef tenant;
+  tenant::Ref tenant;
 };
 struct ResumeTenant {
-  TenantRef tenant;
+  tenant::Ref tenant;
 };
 struct RemoveTenant {
-  TenantRef tenant;
+  tenant::Ref tenant;
 };
 struct RotateKey {
-  TenantRef tenant;
+  tenant::Ref tenant;
   bool drop_previous = false;  // only drop the previous key; make no new key
 };
 struct Drain {
@@ -74,7 +75,7 @@ struct ResetDevice {};
 
 struct ListTenants {};
 struct ShowTenant {
-  TenantRef tenant;
+  tenant::Ref tenant;
 };
 struct ListGroups {};
 struct Stats {};

@@ -15,7 +15,8 @@ namespace {
 constexpr int64_t kApplicationId = 0x69746966;  // "itif", in the file's header
 
 // kMigrations[n] upgrades schema version n (PRAGMA user_version) to n + 1. Never edit a released
-// entry; append a new one.
+// entry; append a new one. A new setting (tenant/settings.h) needs
+// "ALTER TABLE tenant ADD COLUMN <name> INTEGER NOT NULL DEFAULT <value>".
 const std::vector<std::vector<std::string_view>> kMigrations = {
     {"CREATE TABLE tenant ("
      " id INTEGER PRIMARY KEY,"
@@ -96,23 +97,42 @@ Blob blob_of(const tenant::Key& key) {
   return {key.bytes.begin(), key.bytes.end()};
 }
 
-// The column values of a row, in the order of the table's definition.
-std::vector<Value> values_of(const TenantRecord& r) {
-  return {static_cast<int64_t>(r.id),
-          r.name,
-          r.model_dir,
-          r.group,
-          static_cast<int64_t>(r.slo_ns),
-          static_cast<int64_t>(r.weight),
-          static_cast<int64_t>(r.quota_rps),
-          static_cast<int64_t>(r.auth),
-          static_cast<int64_t>(r.state),
-          static_cast<int64_t>(r.key.epoch),
-          blob_of(r.key),
-          static_cast<int64_t>(r.has_previous_key ? r.previous_key.epoch : 0),
-          r.has_previous_key ? blob_of(r.previous_key) : Blob{},
-          static_cast<int64_t>(r.created_unix_ns),
-          static_cast<int64_t>(r.updated_unix_ns)};
+// The columns that no setting is stored in; values_of() and load() follow this order. A column for
+// each of tenant::kSettingFields comes after them.
+constexpr std::string_view kColumns =
+    "id, name, model_dir, group_name, state, key_epoch, key, previous_key_epoch, previous_key, "
+    "created_unix_ns, updated_unix_ns";
+
+std::string columns() {
+  std::string list(kColumns);
+  for (const tenant::SettingField& field : tenant::kSettingFields)
+    list += fmt::format(", {}", field.name);
+  return list;
+}
+
+// The values of a row, in the order of columns().
+std::vector<Value> values_of(const tenant::Record& r) {
+  std::vector<Value> values = {static_cast<int64_t>(r.id),
+                               r.name,
+                               r.model_dir,
+                               r.group,
+                               static_cast<int64_t>(r.state),
+                               static_cast<int64_t>(r.key.epoch),
+                               blob_of(r.key),
+                               static_cast<int64_t>(r.has_previous_key ? r.previous_key.epoch : 0),
+                               r.has_previous_key ? blob_of(r.previous_key) : Blob{},
+                               static_cast<int64_t>(r.created_unix_ns),
+                               static_cast<int64_t>(r.updated_unix_ns)};
+  for (const tenant::SettingField& field : tenant::kSettingFields)
+    values.emplace_back(static_cast<int64_t>(field.get(r)));
+  return values;
+}
+
+// "?1, ?2, …" for the values of a row.
+std::string parameters(size_t count) {
+  std::string list = "?1";
+  for (size_t i = 2; i <= count; ++i) list += fmt::format(", ?{}", i);
+  return list;
 }
 
 // Reads a row's columns in order and remembers the first invalid one.
@@ -186,24 +206,17 @@ Result<std::unique_ptr<Registry>> Registry::open(const std::string& state_dir) {
   return std::unique_ptr<Registry>(new Registry(std::move(lock), std::move(database)));
 }
 
-Result<std::vector<TenantRecord>> Registry::load() {
-  ITIF_ASSIGN(
-      const auto rows,
-      database_.run("SELECT id, name, model_dir, group_name, slo_ns, weight, quota_rps, auth, "
-                    "state, key_epoch, key, previous_key_epoch, previous_key, created_unix_ns, "
-                    "updated_unix_ns FROM tenant ORDER BY id"));
-  std::vector<TenantRecord> records;
+Result<std::vector<tenant::Record>> Registry::load() {
+  ITIF_ASSIGN(const auto rows,
+              database_.run(fmt::format("SELECT {} FROM tenant ORDER BY id", columns())));
+  std::vector<tenant::Record> records;
   for (const Row& row : rows) {
     RowReader reader(row);
-    TenantRecord& r = records.emplace_back();
+    tenant::Record& r = records.emplace_back();
     r.id = reader.number<uint32_t>("id");
     r.name = reader.text("name");
     r.model_dir = reader.text("model_dir");
     r.group = reader.text("group_name");
-    r.slo_ns = reader.number<uint64_t>("slo_ns", kMaxNs);
-    r.weight = reader.number<uint32_t>("weight");
-    r.quota_rps = reader.number<uint32_t>("quota_rps");
-    r.auth = reader.number<uint8_t>("auth", 2);
     r.state = static_cast<tenant::State>(reader.number<uint8_t>("state", 1));
     r.key.epoch = reader.number<uint16_t>("key_epoch");
     if (!reader.key("key", r.key)) reader.note("key");
@@ -212,6 +225,8 @@ Result<std::vector<TenantRecord>> Registry::load() {
     if (r.has_previous_key) r.previous_key.epoch = previous_epoch;
     r.created_unix_ns = reader.number<uint64_t>("created_unix_ns", kMaxNs);
     r.updated_unix_ns = reader.number<uint64_t>("updated_unix_ns", kMaxNs);
+    for (const tenant::SettingField& field : tenant::kSettingFields)
+      field.set(r, reader.number<uint64_t>(field.name, field.storage_max));
     if (reader.wrong() != nullptr)
       return fail(
           Code::kCorrupt,
@@ -254,10 +269,11 @@ Result<uint32_t> Registry::allocate_id() {
   return static_cast<uint32_t>(std::get<int64_t>(rows[0][0]));
 }
 
-Status Registry::insert(const TenantRecord& record) {
+Status Registry::insert(const tenant::Record& record) {
+  const std::vector<Value> values = values_of(record);
   auto done = database_.run(
-      "INSERT INTO tenant VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15)",
-      values_of(record));
+      fmt::format("INSERT INTO tenant ({}) VALUES ({})", columns(), parameters(values.size())),
+      values);
   if (done) return {};
   if (done.error().code == Code::kAlreadyExists)
     return fail(
@@ -266,12 +282,11 @@ Status Registry::insert(const TenantRecord& record) {
   return std::unexpected(done.error());
 }
 
-Status Registry::update(const TenantRecord& record) {
-  auto done = database_.run(
-      "UPDATE tenant SET name=?2, model_dir=?3, group_name=?4, slo_ns=?5, weight=?6, quota_rps=?7, "
-      "auth=?8, state=?9, key_epoch=?10, key=?11, previous_key_epoch=?12, previous_key=?13, "
-      "created_unix_ns=?14, updated_unix_ns=?15 WHERE id=?1",
-      values_of(record));
+Status Registry::update(const tenant::Record& record) {
+  const std::vector<Value> values = values_of(record);
+  auto done = database_.run(fmt::format("UPDATE tenant SET ({}) = ({}) WHERE id = ?1", columns(),
+                                        parameters(values.size())),
+                            values);
   if (!done) {
     if (done.error().code == Code::kAlreadyExists)
       return fail(Code::kAlreadyExists,

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "control/appliance.h"
 #include "control/database.h"
 #include "control/file.h"
+#include "tenant/record.h"
 
 namespace itif::control {
 
@@ -33,16 +33,16 @@ class Registry {
   static Result<std::unique_ptr<Registry>> open(const std::string& state_dir);
 
   // Returns every tenant, in order of id. Errors: kCorrupt (names the row).
-  Result<std::vector<TenantRecord>> load();
+  Result<std::vector<tenant::Record>> load();
   // Returns planners keyed by group name. Errors: kCorrupt (names the row).
   Result<std::map<std::string, std::string>> load_planners();
   Status put_planner(const std::string& group, const std::string& planner);
   // Returns a new id, after making it durable. Ids count up from 1.
   Result<uint32_t> allocate_id();
   // Errors: kAlreadyExists (id or name).
-  Status insert(const TenantRecord& record);
+  Status insert(const tenant::Record& record);
   // Replaces the row of record.id. Errors: kNotFound, kAlreadyExists (name).
-  Status update(const TenantRecord& record);
+  Status update(const tenant::Record& record);
   // Errors: kNotFound.
   Status remove(uint32_t id);
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -38,7 +39,7 @@ Error stopping_error() {
 class Server::Impl {
  public:
   Impl(const ServerOptions& options, const Clock& clock, std::unique_ptr<Registry> registry,
-       std::vector<TenantRecord> records, std::map<std::string, std::string> planners,
+       std::vector<tenant::Record> records, std::map<std::string, std::string> planners,
        std::unique_ptr<Sockets> sockets, std::unique_ptr<Outbox> outbox)
       : options_(options),
         clock_(clock),
@@ -50,7 +51,7 @@ class Server::Impl {
         jobs_(options.max_waiting) {}
   ~Impl() { stop(); }
 
-  void attach(Appliance& appliance);
+  void attach(Appliance& appliance, const Documents& documents);
   void start();
   bool wait_restored(uint64_t timeout_ns);
   Result<uint64_t> drain(uint64_t timeout_ns);
@@ -70,7 +71,7 @@ class Server::Impl {
   const ServerOptions options_;
   const Clock& clock_;
   std::unique_ptr<Registry> registry_;
-  std::vector<TenantRecord> records_;            // until attach()
+  std::vector<tenant::Record> records_;          // until attach()
   std::map<std::string, std::string> planners_;  // keyed by group; until attach()
   std::unique_ptr<Sockets> sockets_;
   std::unique_ptr<Outbox> outbox_;
@@ -85,15 +86,14 @@ class Server::Impl {
   bool restored_ = false;
 };
 
-void Server::Impl::attach(Appliance& appliance) {
+void Server::Impl::attach(Appliance& appliance, const Documents& documents) {
   CHECK(!dispatcher_);
   dispatcher_.emplace(
-      *registry_, appliance, clock_,
+      *registry_, appliance, documents, clock_,
       [this](const std::string& event, const json& fields) { publish(event, fields); },
       options_.events_endpoint);
-  appliance.expect_planners(planners_);
-  dispatcher_->list_as_loading(records_);
-  records_.clear();
+  appliance.expect_planners(std::exchange(planners_, {}));
+  dispatcher_->list_as_loading(std::exchange(records_, {}));
 }
 
 void Server::Impl::start() {
@@ -235,8 +235,8 @@ Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, const
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
-void Server::attach(Appliance& appliance) {
-  impl_->attach(appliance);
+void Server::attach(Appliance& appliance, const Documents& documents) {
+  impl_->attach(appliance, documents);
 }
 void Server::start() {
   impl_->start();

@@ -9,7 +9,7 @@
 // the commit fails, the appliance is restored to its previous state.
 //
 //   ITIF_ASSIGN(auto server, control::Server::open(options, clock));  // binds
-//   server->attach(appliance);  // before the first packet: lists the tenants
+//   server->attach(appliance, documents);  // before the first packet: lists the tenants
 //   server->start();            // starts the threads; restores the tenants
 //   …
 //   server->drain(timeout_ns);
@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "control/appliance.h"
+#include "control/documents.h"
 
 namespace itif::control {
 
@@ -47,9 +48,9 @@ class Server {
   ~Server();  // stop()
 
   // Passes the registered tenants to the appliance, which refuses their requests with not_admitted
-  // until they are admitted. `appliance` must outlive stop(). REQUIRES: called once, before
+  // until they are admitted. Both must outlive stop(). REQUIRES: called once, before
   // start().
-  void attach(Appliance& appliance);
+  void attach(Appliance& appliance, const Documents& documents);
   // Starts answering. The worker first admits every tenant of the registry; one that cannot be
   // admitted is logged and listed as "failed". REQUIRES: called once.
   void start();

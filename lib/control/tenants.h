@@ -1,17 +1,15 @@
-// The tenants of the control server: the registry's rows and the state of each in the appliance.
-// A change is applied to the appliance, committed to the registry, then answered. If the commit
-// fails, the appliance is restored. A removal is committed before it is applied.
+// Changes to tenants: each is applied to the appliance, which owns the tenants' state, committed to
+// the registry, then answered. If the commit fails, the appliance is restored. A removal is
+// committed before it is applied.
 //
 // Only the worker thread makes changes. list(), show(), counts() and failures(): any thread.
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <functional>
-#include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -29,9 +27,8 @@ class Tenants {
   Tenants(Registry& registry, Appliance& appliance, const Clock& clock, Notify notify)
       : registry_(registry), appliance_(appliance), clock_(clock), notify_(std::move(notify)) {}
 
-  // Lists the rows as loading and passes them to the appliance's expect(). REQUIRES: no other call
-  // came before, on any thread.
-  void list_as_loading(const std::vector<TenantRecord>& records);
+  // Lists the registry's rows as loading. REQUIRES: no other call came before, on any thread.
+  void list_as_loading(std::vector<tenant::Record> records);
   // Admits each tenant; one that cannot be admitted becomes "failed", with the reason. cancel()
   // makes it return early; the remaining tenants stay loading.
   void restore();
@@ -45,37 +42,24 @@ class Tenants {
   Result<nlohmann::json> run(const RotateKey& op, const Progress& progress);
 
   nlohmann::json list() const;
-  Result<nlohmann::json> show(const TenantRef& ref) const;  // Errors: kNotFound
+  Result<nlohmann::json> show(const tenant::Ref& ref) const;  // Errors: kNotFound
   nlohmann::json counts() const;    // {"serving":n,"paused":n,"loading":n,"failed":n}
   nlohmann::json failures() const;  // [{"id":n,"name":TEXT,"message":TEXT}] of failed tenants
 
  private:
-  enum class Condition : uint8_t { kLoading, kAdmitted, kFailed };
-  struct Entry {
-    TenantRecord record;
-    AdmittedModel model;  // kAdmitted
-    Condition condition = Condition::kLoading;
-    std::string message;  // kFailed: the reason
-  };
-
-  Result<Entry> find(const TenantRef& ref) const;  // a copy
-  void put(Entry entry);
-  void erase(uint32_t id);
-  // Replaces `old` by `next` in the appliance and the registry.
-  Result<Entry> change(const Entry& old, TenantRecord next, bool reload, const Progress& progress);
-  void put_back(const Entry& old, const Entry& changed, bool reload);
-  nlohmann::json announce(const char* event, const Entry& entry);
-
-  static const char* state_name(const Entry& entry);
-  static nlohmann::json document(const Entry& entry, bool with_labels);
+  Result<tenant::Info> find(const tenant::Ref& ref) const;
+  // Replaces `old` by `next` in the appliance and the registry. Returns the changed tenant.
+  Result<tenant::Info> change(const tenant::Info& old, tenant::Record next, bool reload,
+                              const Progress& progress);
+  void put_back(const tenant::Info& old, bool reload);
+  nlohmann::json announce(const char* event, const tenant::Info& info);
 
   Registry& registry_;
   Appliance& appliance_;
   const Clock& clock_;
   Notify notify_;
+  std::vector<tenant::Record> records_;  // from list_as_loading() to restore()
   std::atomic<bool> cancelled_{false};
-  mutable std::mutex mutex_;  // guards entries_ only: never held while loading or committing
-  std::map<uint32_t, Entry> entries_;
 };
 
 }  // namespace itif::control

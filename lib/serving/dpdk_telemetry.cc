@@ -92,7 +92,7 @@ int tenants(const char*, const char* params, rte_tel_data* data) {
   if (source_service == nullptr || !first) return -1;
   std::vector<uint32_t> ids;
   for (const TenantInfo& entry : source_service->list())
-    if (entry.settings.id >= *first) ids.push_back(entry.settings.id);
+    if (entry.record.id >= *first) ids.push_back(entry.record.id);
   std::ranges::sort(ids);
   rte_tel_data_start_array(data, RTE_TEL_U64_VAL);
   for (const uint32_t id : ids)
@@ -105,12 +105,12 @@ int tenant(const char*, const char* params, rte_tel_data* data) {
   const std::optional<uint32_t> id = number(params);
   if (source_service == nullptr || !id) return -1;
   for (const TenantInfo& entry : source_service->list()) {
-    if (entry.settings.id != *id) continue;
+    if (entry.record.id != *id) continue;
     pipeline::TenantFigures f = pipeline::tenant_figures(source_pipeline->workers(), entry.index);
     f -= entry.before;
     rte_tel_data_start_dict(data);
-    rte_tel_data_add_dict_string(data, "name", entry.settings.name.c_str());
-    rte_tel_data_add_dict_string(data, "group", entry.group.c_str());
+    rte_tel_data_add_dict_string(data, "name", entry.record.name.c_str());
+    rte_tel_data_add_dict_string(data, "group", entry.model ? entry.model->group.c_str() : "");
     add(data, "received", f.received);
     add(data, "forwarded", f.forwarded);
     add(data, "held", f.held);

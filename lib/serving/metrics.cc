@@ -84,7 +84,7 @@ void add_tenants(telemetry::Families& families, const pipeline::Pipeline& pipeli
   for (const TenantInfo& entry : service.list()) {
     pipeline::TenantFigures f = pipeline::tenant_figures(pipeline.workers(), entry.index);
     f -= entry.before;
-    const telemetry::Label label{"tenant", entry.settings.name};
+    const telemetry::Label label{"tenant", entry.record.name};
     add_sample(requests, {label}, static_cast<double>(f.requests));
     add_sample(responses, {label}, static_cast<double>(f.responses));
     add_sample(statuses, {label}, static_cast<double>(f.total_statuses()));

@@ -61,7 +61,7 @@ TenantService::~TenantService() {
 
 TenantService::Serving* TenantService::find(uint32_t id) {
   for (Serving& serving : tenants_)
-    if (serving.entry.settings.id == id) return &serving;
+    if (serving.info.record.id == id) return &serving;
   return nullptr;
 }
 
@@ -71,7 +71,7 @@ Result<uint32_t> TenantService::free_index() {
     const uint32_t index = next_index_;
     next_index_ = (next_index_ + 1) % tenant::kMaxTenants;
     if (std::none_of(tenants_.begin(), tenants_.end(),
-                     [&](const Serving& s) { return s.entry.index == index; }))
+                     [&](const Serving& s) { return s.info.index == index; }))
       return index;
   }
   return fail(Code::kResourceExhausted,
@@ -96,25 +96,22 @@ uint64_t TenantService::publish() {
   const std::lock_guard lock(mutex_);
   std::vector<tenant::Tenant> tenants;
   for (const Serving& serving : tenants_) {
-    const TenantSettings& settings = serving.entry.settings;
+    const tenant::Record& record = serving.info.record;
     tenant::Tenant& t = tenants.emplace_back();
-    t.id = settings.id;
-    t.index = serving.entry.index;
-    t.name = settings.name;
-    const bool waits_for_model = !serving.entry.loaded && settings.state == tenant::State::kServing;
-    t.state = waits_for_model ? tenant::State::kNotLoaded : settings.state;
-    t.auth = settings.auth;
-    t.key = settings.key;
-    t.previous_key = settings.previous_key;
-    t.has_previous_key = settings.has_previous_key;
+    static_cast<tenant::Settings&>(t) = record;
+    t.id = record.id;
+    t.index = serving.info.index;
+    t.name = record.name;
+    const bool waits_for_model = !serving.info.model && record.state == tenant::State::kServing;
+    t.state = waits_for_model ? tenant::State::kNotLoaded : record.state;
+    t.key = record.key;
+    t.previous_key = record.previous_key;
+    t.has_previous_key = record.has_previous_key;
     t.group = serving.group;
     t.slot = serving.slot;
     t.max_payload_bytes = serving.max_payload_bytes;
-    t.max_tokens = serving.entry.max_tokens;
+    t.max_tokens = serving.info.model ? serving.info.model->max_tokens : 0;
     t.payload_kinds = serving.payload_kinds;
-    t.slo_ns = settings.slo_ns;
-    t.weight = settings.weight;
-    t.quota_rps = settings.quota_rps;
     t.lease = serving.lease;
   }
   pipeline_.shared().tenants.publish(
@@ -136,98 +133,133 @@ bool TenantService::wait_unused(const tenant::Lease& lease, uint64_t generation)
 }
 
 void TenantService::give_index(Serving& serving, uint32_t index) {
-  serving.entry.index = index;
-  serving.entry.before = pipeline::tenant_figures(pipeline_.workers(), index);
+  serving.info.index = index;
+  serving.info.before = pipeline::tenant_figures(pipeline_.workers(), index);
   pipeline_.shared().quota.reset(index);
 }
 
-void TenantService::expect(const std::vector<TenantSettings>& all) {
-  for (const TenantSettings& settings : all) {
-    Serving* known = find(settings.id);
-    CHECK(known == nullptr || !known->entry.loaded);
+Status TenantService::add(const tenant::Record& record, const std::string& failure) {
+  ITIF_ASSIGN(const uint32_t index, free_index());
+  Serving serving;
+  serving.info.record = record;
+  if (!failure.empty()) {
+    serving.info.condition = tenant::Condition::kFailed;
+    serving.info.failure = failure;
+  }
+  give_index(serving, index);
+  const std::lock_guard lock(mutex_);
+  tenants_.push_back(std::move(serving));
+  return {};
+}
+
+void TenantService::erase(uint32_t id) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(tenants_, [&](const Serving& s) { return s.info.record.id == id; });
+}
+
+// Puts `fresh` in the place of a tenant, whose counters continue; `fresh` becomes what was there.
+void TenantService::replace(Serving& serving, Serving& fresh) {
+  fresh.info.index = serving.info.index;
+  fresh.info.before = serving.info.before;
+  const std::lock_guard lock(mutex_);
+  std::swap(serving, fresh);
+}
+
+void TenantService::set_failure(Serving& serving, const std::string& failure) {
+  const std::lock_guard lock(mutex_);
+  serving.info.condition = tenant::Condition::kFailed;
+  serving.info.failure = failure;
+}
+
+void TenantService::expect(const std::vector<tenant::Record>& records, const std::string& failure) {
+  for (const tenant::Record& record : records) {
+    Serving* known = find(record.id);
+    CHECK(known == nullptr || !known->info.model);
     if (known != nullptr) {
       const std::lock_guard lock(mutex_);
-      known->entry.settings = settings;
+      known->info.record = record;
       continue;
     }
-    const auto index = free_index();
-    if (!index) break;  // admit() reports the error
-    Serving serving;
-    serving.entry.settings = settings;
-    give_index(serving, *index);
-    const std::lock_guard lock(mutex_);
-    tenants_.push_back(std::move(serving));
+    if (!add(record, failure)) break;  // admit() reports the error
   }
   publish();
 }
 
-Result<TenantInfo> TenantService::admit(const TenantSettings& settings,
-                                        const model::Progress& progress) {
-  Serving* known = find(settings.id);
-  if (known != nullptr && known->entry.loaded)
-    return fail(Code::kAlreadyExists,
-                fmt::format("tenant {} is already being served", settings.id));
-  uint32_t index = 0;
-  if (known == nullptr) {
-    ITIF_ASSIGN(index, free_index());
+Status TenantService::admit(const tenant::Record& record, const control::Progress& progress) {
+  Serving* known = find(record.id);
+  if (known != nullptr && known->info.model)
+    return fail(Code::kAlreadyExists, fmt::format("tenant {} is already being served", record.id));
+  const bool is_new = known == nullptr;
+  if (is_new) {
+    ITIF_TRY(add(record, ""));
+    publish();
+    known = find(record.id);
   }
-  ITIF_ASSIGN(Serving serving, load(settings, progress));
-  if (known != nullptr) {
-    serving.entry.index = known->entry.index;
-    serving.entry.before = known->entry.before;
-  } else {
-    give_index(serving, index);
+  auto loaded = load(record, progress);
+  if (!loaded) {
+    if (is_new) {
+      erase(record.id);
+      publish();
+    } else if (!cancelled_.load()) {
+      set_failure(*known, loaded.error().message);
+    }
+    return std::unexpected(loaded.error());
   }
-  const TenantInfo entry = serving.entry;
-  {
-    const std::lock_guard lock(mutex_);
-    if (known != nullptr)
-      *known = std::move(serving);
-    else
-      tenants_.push_back(std::move(serving));
-  }
+  replace(*known, *loaded);
   publish();
-  return entry;
+  return {};
 }
 
-Result<TenantInfo> TenantService::update(const TenantSettings& settings, bool reload,
-                                         const model::Progress& progress) {
-  Serving* serving = find(settings.id);
-  if (serving == nullptr || !serving->entry.loaded)
-    return fail(Code::kNotFound, fmt::format("tenant {} is not being served", settings.id));
+Status TenantService::update(const tenant::Record& record, bool reload,
+                             const control::Progress& progress) {
+  Serving* serving = find(record.id);
+  if (serving == nullptr || !serving->info.model)
+    return fail(Code::kNotFound, fmt::format("tenant {} is not being served", record.id));
   if (!reload) {
     {
       const std::lock_guard lock(mutex_);
-      serving->entry.settings = settings;
+      serving->info.record = record;
     }
     publish();
-    return serving->entry;
+    return {};
   }
-  ITIF_ASSIGN(Serving fresh, load(settings, progress));
-  fresh.entry.index = serving->entry.index;
-  fresh.entry.before = serving->entry.before;
-  const TenantInfo entry = fresh.entry;
-  {
-    const std::lock_guard lock(mutex_);
-    std::swap(*serving, fresh);
-  }
+  ITIF_ASSIGN(Serving fresh, load(record, progress));
+  replace(*serving, fresh);
   leave(std::move(fresh));
-  return entry;
+  return {};
 }
 
 Status TenantService::remove(uint32_t id) {
   const Serving* serving = find(id);
   if (serving == nullptr) return fail(Code::kNotFound, fmt::format("there is no tenant {}", id));
   Serving gone = *serving;
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(tenants_, [&](const Serving& s) { return s.entry.settings.id == id; });
-  }
-  if (gone.entry.loaded)
+  erase(id);
+  if (gone.info.model)
     leave(std::move(gone));
   else
     publish();
   return {};
+}
+
+std::vector<tenant::Info> TenantService::tenants() const {
+  std::vector<tenant::Info> infos;
+  {
+    const std::lock_guard lock(mutex_);
+    infos.reserve(tenants_.size());
+    for (const Serving& serving : tenants_) infos.push_back(serving.info);
+  }
+  std::ranges::sort(infos, {}, [](const tenant::Info& info) { return info.record.id; });
+  return infos;
+}
+
+std::optional<tenant::Info> TenantService::tenant(const tenant::Ref& ref) const {
+  const auto* id = std::get_if<uint32_t>(&ref);
+  const auto* name = std::get_if<std::string>(&ref);
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find_if(tenants_, [&](const Serving& s) {
+    return id ? s.info.record.id == *id : s.info.record.name == *name;
+  });
+  return found == tenants_.end() ? std::nullopt : std::optional<tenant::Info>(found->info);
 }
 
 uint64_t TenantService::in_flight() const {
@@ -271,7 +303,7 @@ std::vector<TenantInfo> TenantService::list() const {
   const std::lock_guard lock(mutex_);
   std::vector<TenantInfo> entries;
   for (const Serving& serving : tenants_) {
-    entries.push_back(serving.entry);
+    entries.push_back(serving.info);
     entries.back().in_flight = serving.lease->in_flight.load(std::memory_order_relaxed);
   }
   return entries;
@@ -279,8 +311,8 @@ std::vector<TenantInfo> TenantService::list() const {
 
 size_t TenantService::num_loaded() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<size_t>(std::count_if(tenants_.begin(), tenants_.end(),
-                                           [](const Serving& s) { return s.entry.loaded; }));
+  return static_cast<size_t>(std::count_if(
+      tenants_.begin(), tenants_.end(), [](const Serving& s) { return s.info.model.has_value(); }));
 }
 
 }  // namespace itif::serving

@@ -1,4 +1,5 @@
-// The tenant service: loads models into groups and publishes the workers' snapshot of tenants.
+// The tenant service: owns the tenants' state, loads models into groups, and publishes the workers'
+// snapshot of tenants. lib/control/appliance.h describes what control asks of it.
 //
 //   expect: the tenant is known, but its requests are refused with not_admitted until admit()
 //   admit:  read the spec → find or create a group → load the model while the group serves others →
@@ -9,13 +10,14 @@
 //           its slot
 //
 // If the device fails, its groups are created again on the fallback device, their tenants move
-// there, and requests follow. After a reset they move back in the same way (directory_device.cc).
+// there, and requests follow. After a reset they move back in the same way (tenant_service_device.cc).
 //
 // Threads: one thread at a time makes changes (control's worker). Any thread may call drain(),
 // cancel() and the functions that return figures.
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,41 +27,18 @@
 #include <vector>
 
 #include "config/config.h"
+#include "control/appliance.h"
 #include "device/device.h"
 #include "model/tenant_model.h"
 #include "pipeline/figures.h"
 #include "pipeline/pipeline.h"
 #include "plan/cost_tables.h"
+#include "tenant/record.h"
 
 namespace itif::serving {
 
-struct TenantSettings {
-  uint32_t id = 0;
-  std::string name;
-  std::string model_dir;
-  std::string group;  // empty: by the model's architecture
-  uint64_t slo_ns = 0;
-  uint32_t weight = 1;
-  uint32_t quota_rps = 0;
-  uint8_t auth = 1;  // wire::Auth
-  tenant::State state = tenant::State::kServing;
-  tenant::Key key;
-  tenant::Key previous_key;
-  bool has_previous_key = false;
-};
-
-// A tenant and its state.
-struct TenantInfo {
-  TenantSettings settings;
-  bool loaded = false;   // false: only expected; group to weight_bytes are empty
-  std::string group;     // its group's name
-  std::string backbone;  // model::describe
-  std::string head;      // "classification (3 labels)"
-  std::vector<std::string> labels;
-  wire::ResultKind default_result = wire::ResultKind::kDefault;
-  uint32_t max_tokens = 0;
-  uint64_t weight_bytes = 0;  // of the tenant's own weights
-  uint64_t shared_bytes = 0;  // of its group's workspaces
+// A tenant and its figures' place.
+struct TenantInfo : tenant::Info {
   uint32_t index = 0;
   uint32_t in_flight = 0;          // requests at the time of list()
   pipeline::TenantFigures before;  // the index's figures when this tenant received the index
@@ -90,76 +69,51 @@ using OpenDevice = std::function<Result<std::unique_ptr<device::Device>>()>;
 using MakeGroup = std::function<Result<std::unique_ptr<runtime::Group>>(
     device::Device&, const model::BackboneSpec&, const runtime::GroupOptions&)>;
 
-class TenantService {
+class TenantService final : public control::Appliance {
  public:
   // All references outlive this object. `executor_cpus`: see lcores.h.
   TenantService(pipeline::Pipeline& pipeline, device::Device& device, const Clock& clock,
                 const config::Config& config, std::vector<unsigned> executor_cpus,
                 MakeGroup make_group = runtime::Group::create);
-  ~TenantService();  // stops the groups; REQUIRES: the workers have stopped
+  ~TenantService() override;  // stops the groups; REQUIRES: the workers have stopped
 
   // Sets the fallback device, which is opened when the device first fails. A group's thread then
   // calls `on_failure`, perhaps more than once. Without a fallback, groups of a failed device
   // refuse all requests. REQUIRES: called before the first tenant is added.
   void set_fallback(OpenDevice open, std::function<void()> on_failure);
-  // Moves the groups of a failed device to the fallback. A tenant's requests are refused with
-  // device_failed until it has moved. Does nothing if no device has failed. Errors: kUnavailable
-  // (no fallback), or the first error of loading a tenant; requests of such tenants are still
-  // refused.
-  Status leave_failed_device(const model::Progress& progress);
-  // Moves the device's groups to the fallback, resets the device, and moves the groups back, while
-  // they serve. Errors: those of Device::reset (the fallback then serves everything) and of
-  // loading.
-  Status reset_device(const model::Progress& progress);
   // Returns true while the fallback is in use. Any thread.
   bool uses_fallback() const noexcept { return uses_fallback_.load(); }
 
-  // Adds tenants whose models are not loaded: their requests are verified and refused with
-  // not_admitted. Replaces the settings of tenants that are already expected; leaves out tenants
-  // beyond kMaxTenants. REQUIRES: none of them is loaded.
-  void expect(const std::vector<TenantSettings>& all);
-  // Loads and serves a new or an expected tenant. On error an expected tenant stays expected.
-  // Errors: kAlreadyExists (id), those of open_model and Group::admit, kResourceExhausted (groups,
-  // tenants), kUnavailable (the device of the group that the settings name has failed).
-  Result<TenantInfo> admit(const TenantSettings& settings, const model::Progress& progress);
-  // Changes the settings of a loaded tenant and, with `reload`, loads settings.model_dir in place
-  // of its model. On error nothing has changed. Errors: kNotFound; with `reload` those of admit().
-  Result<TenantInfo> update(const TenantSettings& settings, bool reload,
-                            const model::Progress& progress);
-  // Removes a loaded or expected tenant. Errors: kNotFound.
-  Status remove(uint32_t id);
-
-  // Sets the planner of a group, also for later groups of that name. Returns the previous planner.
-  // Errors: kInvalidArgument (planner), kNotFound (no such group), kUnavailable (its cost tables
-  // could not be measured).
+  void expect(const std::vector<tenant::Record>& records, const std::string& failure) override;
+  Status admit(const tenant::Record& record, const control::Progress& progress) override;
+  Status update(const tenant::Record& record, bool reload,
+                const control::Progress& progress) override;
+  Status remove(uint32_t id) override;
+  std::vector<tenant::Info> tenants() const override;
+  std::optional<tenant::Info> tenant(const tenant::Ref& ref) const override;
+  void expect_planners(std::map<std::string, std::string> planners) override;
   Result<std::string> set_planner(const std::string& group, const std::string& planner,
-                                  const model::Progress& progress);
-  // Sets the planners of future groups, by group name. REQUIRES: every planner exists.
-  void expect_planners(std::map<std::string, std::string> planners);
+                                  const control::Progress& progress) override;
+  Status run_profile(const std::string& group, const control::Progress& progress) override;
+  Status leave_failed_device(const control::Progress& progress) override;
+  Status reset_device(const control::Progress& progress) override;
+  uint64_t drain(uint64_t timeout_ns) override;
+  void resume_from_drain() override;  // does nothing after cancel()
+  void cancel() noexcept override { cancelled_.store(true); }
+
   // Returns the GEMM costs of a group, as measured or read from its profile. Errors: kNotFound (no
   // such group, or no costs yet). Any thread.
   Result<std::shared_ptr<const plan::CostTables>> profile(const std::string& group) const;
-  // Measures the GEMM costs again, between the group's batches. Errors: kNotFound, kUnavailable,
-  // those of the device.
-  Status run_profile(const std::string& group, const model::Progress& progress);
-
-  // Refuses new requests with `draining` from now on. Waits until no request is in flight or the
-  // timeout has passed; returns the number of requests left. Any thread.
-  uint64_t drain(uint64_t timeout_ns);
-  void resume_from_drain();  // does nothing after cancel()
-  // Ends running operations early, for a shutdown: a load fails with kUnavailable, a drain in
-  // progress returns, a slot in use is not freed. Any thread.
-  void cancel() noexcept { cancelled_.store(true); }
+  // The calls below: any thread.
   bool draining() const;
   uint64_t in_flight() const;
-
   std::vector<TenantInfo> list() const;
   size_t num_loaded() const;
   std::vector<GroupInfo> groups() const;
 
  private:
   struct Serving {  // a tenant and, if it is loaded, the place of its model
-    TenantInfo entry;
+    TenantInfo info;
     uint16_t group = 0;
     uint32_t slot = 0;
     std::shared_ptr<tenant::Lease> lease = std::make_shared<tenant::Lease>();
@@ -167,31 +121,35 @@ class TenantService {
     uint32_t max_payload_bytes = 0;
   };
 
-  Result<Serving> load(const TenantSettings& settings, const model::Progress& progress);
-  Result<Serving> load_into(uint16_t group, const TenantSettings& settings,
-                            const model::Progress& progress);
+  // The functions below run on control's worker thread. An exception of a loader's library becomes
+  // kInternal: a bad model must not end the process.
+  static std::unexpected<Error> unexpected_failure(const tenant::Record& record,
+                                                   const std::exception& e);
+  Result<Serving> load(const tenant::Record& record, const control::Progress& progress);
+  Result<Serving> load_into(uint16_t group, const tenant::Record& record,
+                            const control::Progress& progress);
   // Returns nullopt if a group must be created.
   Result<std::optional<uint16_t>> find_group(const std::string& name,
                                              const model::BackboneSpec& spec) const;
   bool overlaps(runtime::Group& group, const device::Device& device) const;
   Result<uint16_t> start_group(const std::string& name, const model::BackboneSpec& spec,
-                               const model::Progress& progress);
+                               const control::Progress& progress);
   // Creates a group that serves with the packed planner until prepare_planner().
   Result<uint16_t> make_group(const std::string& name, const model::BackboneSpec& spec,
                               device::Device& device);
-  // directory_device.cc
+  // tenant_service_device.cc
   device::Device& serving_device() const noexcept;
   Status use_fallback();
   Status move_groups(const device::Device& from, device::Device& to,
-                     const model::Progress& progress);
-  Status move_group(uint16_t number, device::Device& to, const model::Progress& progress);
-  // directory_profile.cc
+                     const control::Progress& progress);
+  Status move_group(uint16_t number, device::Device& to, const control::Progress& progress);
+  // tenant_service_profile.cc
   Result<uint16_t> number_of(const std::string& group) const;
-  void prepare_planner(uint16_t group, const model::Progress& progress);
+  void prepare_planner(uint16_t group, const control::Progress& progress);
   Status use_planner(uint16_t group, const std::string& planner);
-  Status find_tables(uint16_t group, const model::Progress& progress);
+  Status find_tables(uint16_t group, const control::Progress& progress);
   void use_tables(uint16_t group, plan::CostTables tables);
-  Status measure_tables(uint16_t group, const model::Progress& progress);
+  Status measure_tables(uint16_t group, const control::Progress& progress);
 
   void share_cpus();
   void drop_group_if_empty(uint16_t group);
@@ -200,6 +158,10 @@ class TenantService {
   uint64_t publish();
   bool wait_unused(const tenant::Lease& lease, uint64_t generation);
   Serving* find(uint32_t id);
+  Status add(const tenant::Record& record, const std::string& failure);
+  void erase(uint32_t id);
+  void replace(Serving& serving, Serving& fresh);
+  void set_failure(Serving& serving, const std::string& failure);
   Result<uint32_t> free_index();
   void give_index(Serving& serving, uint32_t index);
 

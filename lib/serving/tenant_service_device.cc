@@ -27,17 +27,22 @@ Status TenantService::use_fallback() {
   return {};
 }
 
-Status TenantService::leave_failed_device(const model::Progress& progress) {
+Status TenantService::leave_failed_device(const control::Progress& progress) {
   const bool any_failed = std::ranges::any_of(stages_, [this](const auto& stage) {
     return stage && stage->device_failed() && &stage->device() == &device_;
   });
   if (!any_failed) return {};
   // All groups move, because the others are about to meet the same failure.
-  ITIF_TRY(use_fallback());
+  if (Status used = use_fallback(); !used) {
+    for (Serving& serving : tenants_)
+      if (serving.info.model && &stages_[serving.group]->device() == &device_)
+        set_failure(serving, "its device has failed: " + used.error().message);
+    return used;
+  }
   return move_groups(device_, *fallback_, progress);
 }
 
-Status TenantService::reset_device(const model::Progress& progress) {
+Status TenantService::reset_device(const control::Progress& progress) {
   if (!open_fallback_) return device_.reset();  // a host device, which refuses to be reset
   ITIF_TRY(use_fallback());
   ITIF_TRY(move_groups(device_, *fallback_, progress));
@@ -47,7 +52,7 @@ Status TenantService::reset_device(const model::Progress& progress) {
 }
 
 Status TenantService::move_groups(const device::Device& from, device::Device& to,
-                                  const model::Progress& progress) {
+                                  const control::Progress& progress) {
   Status first;
   for (uint16_t number = 0; number < stages_.size(); ++number) {
     if (!stages_[number] || &stages_[number]->device() != &from) continue;
@@ -61,33 +66,41 @@ Status TenantService::move_groups(const device::Device& from, device::Device& to
   return first;
 }
 
-// Creates the group again on `to` and moves its tenants, whose requests follow. A tenant whose
-// model cannot be loaded stays behind.
+// Creates the group again on `to` and moves its tenants, whose requests follow. A tenant that
+// cannot move stays behind and is failed.
 Status TenantService::move_group(uint16_t number, device::Device& to,
-                                 const model::Progress& progress) {
-  const std::string name = stages_[number]->name();
+                                 const control::Progress& progress) {
   std::optional<uint16_t> target;
+  const auto load_again = [&](const tenant::Record& record) -> Result<Serving> {
+    try {
+      if (!target) {
+        const pipeline::GroupStage& stage = *stages_[number];
+        ITIF_ASSIGN(target, make_group(stage.name(), stage.group().spec(), to));
+      }
+      auto fresh = load_into(*target, record, progress);
+      if (!fresh && !stages_[*target])
+        target.reset();  // load_into() dropped the group, which was still empty
+      return fresh;
+    } catch (const std::exception& e) {
+      return unexpected_failure(record, e);
+    }
+  };
   Status first;
   std::vector<Serving> left;
   for (Serving& serving : tenants_) {
-    if (!serving.entry.loaded || serving.group != number) continue;
-    if (!target) {
-      ITIF_ASSIGN(target, make_group(name, stages_[number]->group().spec(), to));
-    }
-    auto fresh = load_into(*target, serving.entry.settings, progress);
-    if (!fresh) {
-      log::error("tenant {} cannot move to {}: {}", serving.entry.settings.name, to.info().kind,
-                 fresh.error().message);
-      if (first) first = std::unexpected(fresh.error());
-      if (!stages_[*target])
-        target.reset();  // load_into() dropped the group, which was still empty
+    if (!serving.info.model || serving.group != number) continue;
+    auto fresh = load_again(serving.info.record);
+    if (fresh) {
+      replace(serving, *fresh);
+      left.push_back(std::move(*fresh));
       continue;
     }
-    fresh->entry.index = serving.entry.index;
-    fresh->entry.before = serving.entry.before;
-    const std::lock_guard lock(mutex_);
-    std::swap(serving, *fresh);
-    left.push_back(std::move(*fresh));
+    if (first) first = std::unexpected(fresh.error());
+    if (cancelled_.load()) break;
+    const std::string why =
+        fmt::format("cannot move to {}: {}", to.info().kind, fresh.error().message);
+    log::error("tenant {} {}", serving.info.record.name, why);
+    set_failure(serving, why);
   }
   for (Serving& serving : left) leave(std::move(serving));
   if (target) prepare_planner(*target, progress);

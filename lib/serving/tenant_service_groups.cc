@@ -55,26 +55,26 @@ void set_payloads(const model::TenantModel& model, uint16_t& kinds, uint32_t& ma
 
 Result<std::optional<uint16_t>> TenantService::find_group(const std::string& name,
                                                           const model::BackboneSpec& spec) const {
+  bool named_one_failed = false;
   for (uint16_t i = 0; i < stages_.size(); ++i) {
     if (!stages_[i]) continue;
     const pipeline::GroupStage& stage = *stages_[i];
     if (!name.empty()) {
       if (stage.name() != name) continue;
-      if (stage.device_failed()) {
-        return fail(
-            Code::kUnavailable,
-            fmt::format(
-                "group {} refuses all requests because its device has failed: wait until "
-                "it has moved to the fallback, name another group or none, or restart itifd",
-                name));
-      }
       // The admin chose this group. Group::admit() checks that the model fits.
+      if (!stage.device_failed()) return i;
+      named_one_failed = true;  // its namesake on the fallback may exist
+    } else if (!stage.device_failed() && model::check_fits(stage.group().spec(), spec) &&
+               stage.group().num_tenants() < group_options_.max_tenants) {
       return i;
     }
-    if (!stage.device_failed() && model::check_fits(stage.group().spec(), spec) &&
-        stage.group().num_tenants() < group_options_.max_tenants)
-      return i;
   }
+  if (named_one_failed)
+    return fail(Code::kUnavailable,
+                fmt::format("group {} refuses all requests because its device has failed: wait "
+                            "until it has moved to the fallback, name another group or none, or "
+                            "restart itifd",
+                            name));
   return std::nullopt;
 }
 
@@ -90,7 +90,7 @@ bool TenantService::overlaps(runtime::Group& group, const device::Device& device
 
 Result<uint16_t> TenantService::start_group(const std::string& name,
                                             const model::BackboneSpec& spec,
-                                            const model::Progress& progress) {
+                                            const control::Progress& progress) {
   std::string made_name = name.empty() ? model::signature(spec) : name;
   for (int suffix = 2; std::any_of(stages_.begin(), stages_.end(),
                                    [&](const auto& s) { return s && s->name() == made_name; });
@@ -160,24 +160,32 @@ void TenantService::drop_group_if_empty(uint16_t group) {
   log::info("group {} is removed: it has no tenants left", last->name());
 }
 
-Result<TenantService::Serving> TenantService::load(const TenantSettings& settings,
-                                                   const model::Progress& progress) {
+Result<TenantService::Serving> TenantService::load(const tenant::Record& record,
+                                                   const control::Progress& progress) try {
   if (cancelled_.load()) return stopping();
-  ITIF_ASSIGN(const model::BackboneSpec spec, backbone::read_backbone_spec(settings.model_dir));
-  ITIF_ASSIGN(std::optional<uint16_t> found, find_group(settings.group, spec));
+  ITIF_ASSIGN(const model::BackboneSpec spec, backbone::read_backbone_spec(record.model_dir));
+  ITIF_ASSIGN(std::optional<uint16_t> found, find_group(record.group, spec));
   if (!found) {
     // Creating a group reserves memory for the architecture, so first check that the model opens.
-    ITIF_TRY(backbone::open_model(settings.model_dir));
-    ITIF_ASSIGN(found, start_group(settings.group, spec, progress));
+    ITIF_TRY(backbone::open_model(record.model_dir));
+    ITIF_ASSIGN(found, start_group(record.group, spec, progress));
   }
-  return load_into(*found, settings, progress);
+  return load_into(*found, record, progress);
+} catch (const std::exception& e) {
+  return unexpected_failure(record, e);
+}
+
+std::unexpected<Error> TenantService::unexpected_failure(const tenant::Record& record,
+                                                         const std::exception& e) {
+  return fail(Code::kInternal,
+              fmt::format("{}: unexpected failure: {}", record.model_dir, e.what()));
 }
 
 Result<TenantService::Serving> TenantService::load_into(uint16_t number,
-                                                        const TenantSettings& settings,
-                                                        const model::Progress& progress) {
+                                                        const tenant::Record& record,
+                                                        const control::Progress& progress) {
   runtime::Group& group = stages_[number]->group();
-  auto slot = group.admit(settings.model_dir, [&](const std::string& stage, double fraction) {
+  auto slot = group.admit(record.model_dir, [&](const std::string& stage, double fraction) {
     if (cancelled_.load()) throw Cancelled();
     if (progress) progress(stage, fraction);
   });
@@ -191,17 +199,17 @@ Result<TenantService::Serving> TenantService::load_into(uint16_t number,
   serving.group = number;
   serving.slot = *slot;
   set_payloads(model, serving.payload_kinds, serving.max_payload_bytes);
-  TenantInfo& entry = serving.entry;
-  entry.settings = settings;
-  entry.loaded = true;
-  entry.group = stages_[number]->name();
-  entry.backbone = model::describe(model.spec);
-  entry.head = model::describe(model.head.spec, model.spec);
-  entry.labels = model.head.spec.labels;
-  entry.default_result = runtime::default_result_kind(model.head.spec);
-  entry.max_tokens = model.max_tokens;
-  entry.weight_bytes = model.weight_bytes;
-  entry.shared_bytes = group.workspace_bytes();
+  serving.info.record = record;
+  serving.info.condition = tenant::Condition::kLoaded;
+  serving.info.model = {
+      .group = stages_[number]->name(),
+      .backbone = model::describe(model.spec),
+      .head = model::describe(model.head.spec, model.spec),
+      .labels = std::make_shared<const std::vector<std::string>>(model.head.spec.labels),
+      .result_kind = wire::result_kind_name(runtime::default_result_kind(model.head.spec)),
+      .max_tokens = model.max_tokens,
+      .weight_bytes = model.weight_bytes,
+      .shared_bytes = group.workspace_bytes()};
   return serving;
 }
 
@@ -245,8 +253,8 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.dtype = stage.device().info().compute;
     entry.device = stage.device().info().kind;
     for (const Serving& serving : tenants_)
-      if (serving.entry.loaded && serving.group == number)
-        entry.tenant_names.push_back(serving.entry.settings.name);
+      if (serving.info.model && serving.group == number)
+        entry.tenant_names.push_back(serving.info.record.name);
   }
   return entries;
 }

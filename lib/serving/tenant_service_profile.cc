@@ -47,7 +47,7 @@ void TenantService::expect_planners(std::map<std::string, std::string> planners)
 }
 
 // Sets the planner of a new group. Falls back to packed, so that the group serves in any case.
-void TenantService::prepare_planner(uint16_t group, const model::Progress& progress) {
+void TenantService::prepare_planner(uint16_t group, const control::Progress& progress) {
   const std::string& name = stages_[group]->name();
   const auto set = planners_.find(name);
   const std::string& planner = set == planners_.end() ? default_planner_ : set->second;
@@ -77,7 +77,7 @@ Status TenantService::use_planner(uint16_t group, const std::string& planner) {
 }
 
 Result<std::string> TenantService::set_planner(const std::string& group, const std::string& planner,
-                                               const model::Progress& progress) {
+                                               const control::Progress& progress) {
   ITIF_ASSIGN(const uint16_t number, number_of(group));
   if (plan::needs_cost_tables(planner)) ITIF_TRY(find_tables(number, progress));
   std::string before = layouts_[number].planner;
@@ -88,7 +88,7 @@ Result<std::string> TenantService::set_planner(const std::string& group, const s
 
 // Finds the group's cost tables: measured by this process, else read from the profile of an earlier
 // process on this device, else measured now.
-Status TenantService::find_tables(uint16_t group, const model::Progress& progress) {
+Status TenantService::find_tables(uint16_t group, const control::Progress& progress) {
   if (layouts_[group].tables) return {};
   const pipeline::GroupStage& stage = *stages_[group];
   if (stage.group().gemms().empty())
@@ -102,7 +102,7 @@ Status TenantService::find_tables(uint16_t group, const model::Progress& progres
   return {};
 }
 
-Status TenantService::measure_tables(uint16_t group, const model::Progress& progress) {
+Status TenantService::measure_tables(uint16_t group, const control::Progress& progress) {
   pipeline::GroupStage& stage = *stages_[group];
   const runtime::Group& of = stage.group();
   const runtime::GroupOptions& options = of.options();
@@ -148,7 +148,7 @@ Result<std::shared_ptr<const plan::CostTables>> TenantService::profile(
   return layouts_[number].tables;
 }
 
-Status TenantService::run_profile(const std::string& group, const model::Progress& progress) {
+Status TenantService::run_profile(const std::string& group, const control::Progress& progress) {
   ITIF_ASSIGN(const uint16_t number, number_of(group));
   if (stages_[number]->group().gemms().empty())
     return fail(Code::kUnsupported,

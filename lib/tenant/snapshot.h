@@ -13,10 +13,9 @@
 #include <string>
 #include <vector>
 
-namespace itif::tenant {
+#include "tenant/record.h"
 
-// kNotLoaded: has no model, but its datagrams can be verified. Never stored in the registry.
-enum class State : uint8_t { kServing, kPaused, kNotLoaded };
+namespace itif::tenant {
 
 // Keeps a model's slot in its group alive. A worker increments it when it starts to reassemble a
 // request and decrements it when the request ends. Outlives every snapshot that names it.
@@ -24,17 +23,11 @@ struct Lease {
   std::atomic<uint32_t> in_flight{0};
 };
 
-struct Key {
-  uint16_t epoch = 0;
-  std::array<std::byte, 16> bytes{};
-};
-
-struct Tenant {
+struct Tenant : Settings {
   uint32_t id = 0;     // on the wire; never reused
   uint32_t index = 0;  // dense and stable while the tenant lives: indexes counters; < kMaxTenants
   std::string name;
   State state = State::kServing;
-  uint8_t auth = 1;  // wire::Auth
   Key key;           // current epoch
   Key previous_key;  // also accepted, after a rotation
   bool has_previous_key = false;
@@ -42,10 +35,7 @@ struct Tenant {
   uint32_t slot = 0;
   uint32_t max_payload_bytes = 0;  // a longer payload is too long for the model
   uint32_t max_tokens = 0;
-  uint64_t slo_ns = 0;         // latency objective, never a reason to refuse; 0: none
   uint16_t payload_kinds = 0;  // bit k: wire::PayloadKind k is accepted
-  uint32_t weight = 1;         // share among tenants of the group
-  uint32_t quota_rps = 0;      // 0: unlimited
   std::shared_ptr<Lease> lease;
 };
 

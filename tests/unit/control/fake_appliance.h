@@ -2,11 +2,15 @@
 // it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -14,21 +18,36 @@
 #include <vector>
 
 #include "control/appliance.h"
+#include "control/documents.h"
 
 namespace itif::control {
 
-class FakeAppliance final : public Appliance {
+class FakeAppliance final : public Appliance, public Documents {
  public:
-  void expect(const std::vector<TenantRecord>& records) override {
+  void expect(const std::vector<tenant::Record>& records, const std::string& failure) override {
     const std::lock_guard lock(mutex_);
-    for (const TenantRecord& record : records) expected_[record.id] = record;
+    for (const tenant::Record& record : records) {
+      tenant::Info& info = infos_[record.id];
+      info.record = record;
+      if (!failure.empty()) set_failure(info, failure);
+    }
   }
-  Result<AdmittedModel> admit(const TenantRecord& record, const Progress& progress) override {
+  Status admit(const tenant::Record& record, const Progress& progress) override {
     calls.push_back("admit " + record.name);
-    return take_in(record, progress);
+    bool is_new = false;
+    {
+      const std::lock_guard lock(mutex_);
+      is_new = infos_.try_emplace(record.id, tenant::Info{.record = record}).second;
+    }
+    Status loaded = take_in(record, progress);
+    const std::lock_guard lock(mutex_);
+    if (!loaded && is_new)
+      infos_.erase(record.id);
+    else if (!loaded && !cancelled_)
+      set_failure(infos_[record.id], loaded.error().message);
+    return loaded;
   }
-  Result<AdmittedModel> update(const TenantRecord& record, bool reload,
-                               const Progress& progress) override {
+  Status update(const tenant::Record& record, bool reload, const Progress& progress) override {
     calls.push_back(std::string(reload ? "reload " : "update ") + record.name);
     if (!has(record.id)) return fail(Code::kNotFound, "not admitted");
     return take_in(record, progress);
@@ -37,11 +56,23 @@ class FakeAppliance final : public Appliance {
     calls.push_back("remove " + std::to_string(id));
     if (fail_removals) return fail(Code::kInternal, "cannot remove");
     const std::lock_guard lock(mutex_);
-    if (records_.erase(id) + expected_.erase(id) == 0) return fail(Code::kNotFound, "not admitted");
+    if (infos_.erase(id) == 0) return fail(Code::kNotFound, "not admitted");
     return {};
   }
-  void expect_planners(const std::map<std::string, std::string>& expected) override {
-    planners = expected;
+  std::vector<tenant::Info> tenants() const override {
+    const std::lock_guard lock(mutex_);
+    std::vector<tenant::Info> all;
+    for (const auto& [id, info] : infos_) all.push_back(info);
+    return all;
+  }
+  std::optional<tenant::Info> tenant(const tenant::Ref& ref) const override {
+    for (tenant::Info& info : tenants())
+      if (ref == tenant::Ref(info.record.id) || ref == tenant::Ref(info.record.name))
+        return std::move(info);
+    return std::nullopt;
+  }
+  void expect_planners(std::map<std::string, std::string> expected) override {
+    planners = std::move(expected);
   }
   Result<std::string> set_planner(const std::string& group, const std::string& planner,
                                   const Progress& progress) override {
@@ -93,13 +124,13 @@ class FakeAppliance final : public Appliance {
                              {"at_once_ns", {{3.9e6, 4.5e6}}}}}}};
   }
   std::map<std::string, std::string> planners{{"bert-768", "packed"}};
-  Result<uint64_t> drain(uint64_t timeout_ns) override {
+  uint64_t drain(uint64_t timeout_ns) override {
     wait_until_outside();
     calls.push_back("drain " + std::to_string(timeout_ns));
     return in_flight_after_drain;
   }
   void resume_from_drain() override { calls.push_back("undrain"); }
-  void cancel() override {
+  void cancel() noexcept override {
     const std::lock_guard lock(mutex_);
     cancelled_ = true;
     changed_.notify_all();
@@ -124,20 +155,29 @@ class FakeAppliance final : public Appliance {
   // Thread-safe.
   bool has(uint32_t id) const {
     const std::lock_guard lock(mutex_);
-    return records_.contains(id);
+    return infos_.contains(id) && infos_.at(id).model;
   }
-  TenantRecord record(uint32_t id) const {
+  tenant::Record record(uint32_t id) const {
     const std::lock_guard lock(mutex_);
-    return records_.at(id);
+    return infos_.at(id).record;
   }
-  // Returns the tenants that are known but not admitted.
-  std::map<uint32_t, TenantRecord> expected() const {
-    const std::lock_guard lock(mutex_);
-    return expected_;
+  // Returns the tenants that are listed but not loaded.
+  std::map<uint32_t, tenant::Record> expected() const {
+    std::map<uint32_t, tenant::Record> records;
+    for (const tenant::Info& info : tenants())
+      if (!info.model) records[info.record.id] = info.record;
+    return records;
   }
+  // Returns the number of loaded tenants.
   size_t size() const {
+    const std::vector<tenant::Info> all = tenants();
+    return static_cast<size_t>(
+        std::ranges::count_if(all, [](const auto& info) { return info.model.has_value(); }));
+  }
+  // Changes what the appliance says of a loaded tenant, as a move to another device does.
+  void change(uint32_t id, const std::function<void(tenant::Info&)>& edit) {
     const std::lock_guard lock(mutex_);
-    return records_.size();
+    edit(infos_.at(id));
   }
   // From now on each admit() blocks midway until open_gate().
   void close_gate() {
@@ -158,14 +198,18 @@ class FakeAppliance final : public Appliance {
   std::set<std::string> refused_models;  // model_dir of models that fail to load; set before start
   std::function<void()> before_return;   // called after a model has loaded
   std::atomic<bool> fail_removals{false};
-  std::atomic<bool> throw_in_admit{false};
+  std::atomic<bool> fail_loads{false};
   std::atomic<bool> throw_in_device{false};
   std::atomic<uint64_t> in_flight_after_drain{0};
 
  private:
-  Result<AdmittedModel> take_in(const TenantRecord& record, const Progress& progress) {
+  static void set_failure(tenant::Info& info, const std::string& failure) {
+    info.condition = tenant::Condition::kFailed;
+    info.failure = failure;
+  }
+  Status take_in(const tenant::Record& record, const Progress& progress) {
     progress("reading", 0.0);
-    if (throw_in_admit) throw std::runtime_error("loader threw");
+    if (fail_loads) return fail(Code::kInternal, "loader threw");
     {
       std::unique_lock lock(mutex_);
       inside_ = true;
@@ -180,18 +224,22 @@ class FakeAppliance final : public Appliance {
       return fail(Code::kInvalidArgument, record.model_dir + ": tensor 'x' is misshapen");
     {
       const std::lock_guard lock(mutex_);
-      records_[record.id] = record;
-      expected_.erase(record.id);
+      infos_[record.id] = {
+          .record = record,
+          .condition = tenant::Condition::kLoaded,
+          .failure = {},
+          .model = tenant::LoadedModel{.group = record.group.empty() ? "bert-768" : record.group,
+                                       .backbone = "bert 12x768, 12 heads",
+                                       .head = "classification (2 labels)",
+                                       .labels = std::make_shared<const std::vector<std::string>>(
+                                           std::vector<std::string>{"NEGATIVE", "POSITIVE"}),
+                                       .result_kind = "classes",
+                                       .max_tokens = 512,
+                                       .weight_bytes = 1234,
+                                       .shared_bytes = 1234}};
     }
     if (before_return) before_return();
-    return AdmittedModel{.group = record.group.empty() ? "bert-768" : record.group,
-                         .backbone = "bert 12x768, 12 heads",
-                         .head = "classification (2 labels)",
-                         .labels = {"NEGATIVE", "POSITIVE"},
-                         .max_tokens = 512,
-                         .weight_bytes = 1234,
-                         .shared_bytes = 1234,
-                         .result_kind = "classes"};
+    return {};
   }
 
   void wait_until_outside() {
@@ -201,7 +249,7 @@ class FakeAppliance final : public Appliance {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<uint32_t, TenantRecord> records_, expected_;
+  std::map<uint32_t, tenant::Info> infos_;
   bool gate_open_ = true;
   bool inside_ = false;
   bool cancelled_ = false;

@@ -20,7 +20,7 @@ TEST_F(ItifctlTest, AdministersATenant) {
   const Ran added = run({"tenant", "add", "sentiment", "--model", "/models/s", "--slo", "25ms",
                          "--weight", "2", "--quota-rps", "500", "--auth", "full", "--group", "g"});
   EXPECT_EQ(added.exit_code, 0) << added.err;
-  const TenantRecord record = appliance_->record(1);
+  const tenant::Record record = appliance_->record(1);
   EXPECT_EQ(record.slo_ns, 25'000'000u);
   EXPECT_EQ(record.weight, 2u);
   EXPECT_EQ(record.quota_rps, 500u);

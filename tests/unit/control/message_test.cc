@@ -207,10 +207,28 @@ TEST(Operation, FillsInTheDefaults) {
   ASSERT_TRUE(operation);
   const auto& add = std::get<AddTenant>(std::get<WorkerOperation>(*operation));
   EXPECT_EQ(add.group, "");
-  EXPECT_EQ(add.slo_ns, 0u);
-  EXPECT_EQ(add.weight, 1u);
-  EXPECT_EQ(add.quota_rps, 0u);
-  EXPECT_EQ(add.auth, 1);
+  EXPECT_EQ(add.settings.slo_ns, 0u);
+  EXPECT_EQ(add.settings.weight, 1u);
+  EXPECT_EQ(add.settings.quota_rps, 0u);
+  EXPECT_EQ(add.settings.auth, 1);
+}
+
+TEST(Operation, ChangesOnlyTheSettingsThatAreGiven) {
+  for (const tenant::SettingField& given : tenant::kSettingFields) {
+    json args = {{"tenant", "a"}};
+    if (given.choices.empty())
+      args[given.name] = given.max;
+    else
+      args[given.name] = given.choices[given.max];
+    const auto operation = parse_operation("tenant.update", args);
+    ASSERT_TRUE(operation) << given.name;
+    tenant::Settings changed;
+    const tenant::Settings before;
+    std::get<UpdateTenant>(std::get<WorkerOperation>(*operation)).settings.apply(changed);
+    for (const tenant::SettingField& field : tenant::kSettingFields)
+      EXPECT_EQ(field.get(changed), field.name == given.name ? given.max : field.get(before))
+          << field.name << " when " << given.name << " is given";
+  }
 }
 
 }  // namespace

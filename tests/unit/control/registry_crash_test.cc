@@ -55,11 +55,11 @@ class Reporter {
   if (!registry) ::_exit(2);
   Reporter reporter(pipe_fd);
   Random random(seed);
-  std::vector<TenantRecord> mine;
+  std::vector<tenant::Record> mine;
   for (;;) {
     const uint64_t dice = random.below(10);
     if (mine.empty() || dice < 5) {
-      TenantRecord r;
+      tenant::Record r;
       const auto id = (*registry)->allocate_id();
       if (!id) ::_exit(3);
       r.id = *id;
@@ -69,7 +69,7 @@ class Reporter {
       if (!(*registry)->insert(r)) ::_exit(4);
       mine.push_back(r);
     } else if (dice < 8) {
-      TenantRecord& r = mine[random.below(mine.size())];
+      tenant::Record& r = mine[random.below(mine.size())];
       r.weight = static_cast<uint32_t>(random.below(1000));
       reporter.begin({.id = r.id, .weight = r.weight});
       if (!(*registry)->update(r)) ::_exit(5);
@@ -134,7 +134,7 @@ TEST(RegistryCrash, KillAtAnyMomentLosesNoAcknowledgedChange) {
     const auto records = (*registry)->load();
     ASSERT_TRUE(records) << records.error().message;
     Contents found;
-    for (const TenantRecord& r : *records) found[r.id] = r.weight;
+    for (const tenant::Record& r : *records) found[r.id] = r.weight;
     // The unacknowledged change may be there or not. All others must match.
     if (!last.acknowledged && found != expected) take(last, expected);
     EXPECT_EQ(found, expected) << "round " << round;
@@ -167,7 +167,7 @@ int fill_a_small_disk(const std::string& mount_point) {
     auto registry = Registry::open(mount_point);
     if (!registry) return 10;
     for (uint32_t id = 1;; ++id) {
-      TenantRecord r;
+      tenant::Record r;
       r.id = id;
       r.name = "t" + std::to_string(id);
       r.model_dir = "/" + std::string(2000, 'm');

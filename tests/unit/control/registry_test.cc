@@ -13,8 +13,8 @@
 namespace itif::control {
 namespace {
 
-TenantRecord record_of(uint32_t id, const std::string& name) {
-  TenantRecord r;
+tenant::Record record_of(uint32_t id, const std::string& name) {
+  tenant::Record r;
   r.id = id;
   r.name = name;
   r.model_dir = "/models/" + name;
@@ -34,7 +34,7 @@ TenantRecord record_of(uint32_t id, const std::string& name) {
   return r;
 }
 
-void expect_equal(const TenantRecord& a, const TenantRecord& b) {
+void expect_equal(const tenant::Record& a, const tenant::Record& b) {
   EXPECT_EQ(a.id, b.id);
   EXPECT_EQ(a.name, b.name);
   EXPECT_EQ(a.model_dir, b.model_dir);
@@ -82,7 +82,7 @@ class RegistryTest : public ::testing::Test {
 };
 
 TEST_F(RegistryTest, KeepsEveryFieldAcrossReopening) {
-  const TenantRecord written = record_of(5, "alpha");
+  const tenant::Record written = record_of(5, "alpha");
   ASSERT_TRUE(open()->insert(written));
   const auto records = open()->load();
   ASSERT_TRUE(records) << records.error().message;
@@ -94,7 +94,7 @@ TEST_F(RegistryTest, UpdateAndRemove) {
   auto registry = open();
   ASSERT_TRUE(registry->insert(record_of(1, "a")));
   ASSERT_TRUE(registry->insert(record_of(2, "b")));
-  TenantRecord changed = record_of(1, "renamed");
+  tenant::Record changed = record_of(1, "renamed");
   changed.has_previous_key = false;
   changed.previous_key = {};
   changed.weight = 9;

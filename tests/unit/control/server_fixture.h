@@ -39,7 +39,7 @@ class ServerFixture : public ::testing::Test {
     ASSERT_TRUE(server) << server.error().message;
     server_ = std::move(*server);
     if (!appliance_) appliance_ = std::make_unique<FakeAppliance>();
-    server_->attach(*appliance_);
+    server_->attach(*appliance_, *appliance_);
     server_->start();
     if (restored) {
       ASSERT_TRUE(server_->wait_restored(kTestTimeoutNs));

@@ -45,7 +45,7 @@ TEST_F(ServerTest, AddsListsAndShowsATenant) {
   EXPECT_EQ(key.size(), 32u);
   EXPECT_EQ(key.find_first_not_of("0123456789abcdef"), std::string::npos);
 
-  const TenantRecord record = appliance_->record(1);
+  const tenant::Record record = appliance_->record(1);
   EXPECT_EQ(record.name, "a");
   EXPECT_EQ(record.group, "g");
   EXPECT_EQ(record.slo_ns, 25'000'000u);
@@ -82,10 +82,10 @@ TEST_F(ServerTest, FailedLoadLeavesNoTenant) {
   EXPECT_EQ(error.code, Code::kInvalidArgument);
   EXPECT_NE(error.message.find("tensor 'x'"), std::string::npos);
   EXPECT_TRUE(ok("tenant.list")["tenants"].empty());
-  appliance_->throw_in_admit = true;
+  appliance_->fail_loads = true;
   EXPECT_EQ(refusal("tenant.add", {{"name", "b"}, {"model_dir", "/m"}}).code, Code::kInternal);
   EXPECT_TRUE(ok("tenant.list")["tenants"].empty());
-  appliance_->throw_in_admit = false;
+  appliance_->fail_loads = false;
   // The ids of failed attempts are never reused.
   EXPECT_EQ(add("c")["tenant"]["id"], 3);
   restart();
@@ -101,7 +101,7 @@ TEST_F(ServerTest, ChangesSurviveARestart) {
   ok("tenant.pause", {{"tenant", "a"}});
   ok("tenant.remove", {{"tenant", "c"}});
   const json before = ok("tenant.list");
-  const TenantRecord bee = appliance_->record(2);
+  const tenant::Record bee = appliance_->record(2);
   restart();
   EXPECT_EQ(ok("tenant.list"), before);
   EXPECT_EQ(appliance_->record(2).key.bytes, bee.key.bytes);
@@ -240,7 +240,7 @@ TEST_F(ServerTest, UpdateReloadsOnlyOnRequest) {
   add("a");
   ok("tenant.update", {{"tenant", "a"}, {"slo_ns", 5}, {"quota_rps", 6}, {"auth", "none"}});
   EXPECT_EQ(appliance_->calls.back(), "update a");
-  const TenantRecord record = appliance_->record(1);
+  const tenant::Record record = appliance_->record(1);
   EXPECT_EQ(record.slo_ns, 5u);
   EXPECT_EQ(record.quota_rps, 6u);
   EXPECT_EQ(record.auth, 0);
@@ -282,7 +282,7 @@ TEST_F(ServerTest, PausesAndResumes) {
 TEST_F(ServerTest, RotationKeepsThePreviousKeyUntilDropped) {
   start();
   const std::string first = add("a")["key"];
-  const TenantRecord before = appliance_->record(1);
+  const tenant::Record before = appliance_->record(1);
   const json rotated = ok("tenant.rotate_key", {{"tenant", "a"}});
   EXPECT_NE(rotated["key"], first);
   EXPECT_EQ(rotated["tenant"]["key_epoch"], 2);
@@ -304,7 +304,7 @@ TEST_F(ServerTest, RotationKeepsThePreviousKeyUntilDropped) {
 TEST_F(ServerTest, FailedCommitRevertsTheAppliance) {
   start();
   add("a");
-  const TenantRecord before = appliance_->record(1);
+  const tenant::Record before = appliance_->record(1);
   {
     HeldRegistry held(options_.state_dir);
     EXPECT_EQ(refusal("tenant.update", {{"tenant", "a"}, {"weight", 9}}).code, Code::kUnavailable);
@@ -323,6 +323,42 @@ TEST_F(ServerTest, FailedCommitRevertsTheAppliance) {
   EXPECT_EQ(appliance_->size(), 1u);
   EXPECT_EQ(ok("tenant.list")["tenants"].size(), 1u);
   add("b");
+}
+
+TEST_F(ServerTest, FailedCommitLeavesAFailedTenantAsItWas) {
+  appliance_ = std::make_unique<FakeAppliance>();
+  start();
+  add("bad");
+  appliance_->refused_models = {"/models/bad"};
+  restart();
+  const json before = ok("tenant.show", {{"tenant", "bad"}});
+  ASSERT_EQ(before["tenant"]["state"], "failed");
+  std::unique_ptr<HeldRegistry> held;
+  appliance_->before_return = [&] { held = std::make_unique<HeldRegistry>(options_.state_dir); };
+  EXPECT_EQ(refusal("tenant.update", {{"tenant", "bad"}, {"model_dir", "/models/fixed"}}).code,
+            Code::kUnavailable);
+  held.reset();
+  EXPECT_EQ(ok("tenant.show", {{"tenant", "bad"}}), before);
+}
+
+TEST_F(ServerTest, ShowsATenantAsTheApplianceHasItNow) {
+  start();
+  add("a");
+  add("b");
+  appliance_->change(1, [](tenant::Info& info) { info.model->weight_bytes = 77; });
+  EXPECT_EQ(ok("tenant.show", {{"tenant", "a"}})["tenant"]["weight_bytes"], 77);
+  EXPECT_EQ(ok("tenant.list")["tenants"][0]["weight_bytes"], 77);
+  // It could not leave a failed device, whose group still holds its model.
+  appliance_->change(1, [](tenant::Info& info) {
+    info.condition = tenant::Condition::kFailed;
+    info.failure = "cannot move to host: no memory";
+  });
+  const json shown = ok("tenant.show", {{"tenant", "a"}})["tenant"];
+  EXPECT_EQ(shown["state"], "failed");
+  EXPECT_EQ(shown["message"], "cannot move to host: no memory");
+  EXPECT_EQ(ok("health")["failed"][0]["name"], "a");
+  EXPECT_EQ(ok("tenant.resume", {{"tenant", "a"}})["tenant"]["state"], "serving");
+  EXPECT_EQ(appliance_->calls.back(), "reload a");
 }
 
 TEST_F(ServerTest, FailedRemovalKeepsTheTenant) {

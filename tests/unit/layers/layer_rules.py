@@ -14,7 +14,7 @@ LAYERS = {
     "wire": ("base",),
     "tensor": ("base",),
     "request": ("base", "wire"),
-    "tenant": ("base",),
+    "tenant": ("base", "wire"),
     "plan": ("base",),
     "sched": ("base", "request", "tenant"),
     "config": ("base",),

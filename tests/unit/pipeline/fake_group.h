@@ -53,6 +53,7 @@ class FakeGroup final : public runtime::Group {
     return num_tenants_++;
   }
   void release(uint32_t) override { --num_tenants_; }
+  void set_model_bytes(uint64_t bytes) { model_.weight_bytes = bytes; }
   const model::TenantModel* model(uint32_t slot) const noexcept override {
     return slot < 4 ? &model_ : nullptr;
   }

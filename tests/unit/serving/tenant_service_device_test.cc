@@ -34,7 +34,7 @@ TEST_F(TenantServiceDevice, GroupsStayOnAWorkingDevice) {
 
 TEST_F(TenantServiceDevice, AllGroupsMoveAndKeepNamesIndicesAndPlanners) {
   for (const uint32_t id : {1u, 2u}) ASSERT_TRUE(admit(settings(id)));
-  TenantSettings apart = settings(3);
+  tenant::Record apart = settings(3);
   apart.group = "apart";
   ASSERT_TRUE(admit(apart));
   ASSERT_TRUE(service->set_planner("apart", "naive", {}));
@@ -52,9 +52,9 @@ TEST_F(TenantServiceDevice, AllGroupsMoveAndKeepNamesIndicesAndPlanners) {
       << "all groups of the failed device move, not only the first to notice";
   const std::vector<TenantInfo> after = service->list();
   for (size_t i = 0; i < before.size(); ++i) {
-    EXPECT_EQ(after[i].group, before[i].group);
+    EXPECT_EQ(after[i].model->group, before[i].model->group);
     EXPECT_EQ(after[i].index, before[i].index);
-    EXPECT_EQ(stage(snapshot().find(after[i].settings.id)->group)->name(), before[i].group);
+    EXPECT_EQ(stage(snapshot().find(after[i].record.id)->group)->name(), before[i].model->group);
   }
   ASSERT_EQ(service->groups().size(), 2u) << "the old groups have ended";
   for (const GroupInfo& group : service->groups()) {
@@ -93,7 +93,7 @@ TEST_F(TenantServiceDevice, GroupWithoutItsModelFilesStaysFailed) {
   const auto copy =
       std::filesystem::temp_directory_path() / ("itif-gone-" + std::to_string(getpid()));
   std::filesystem::copy(settings(1).model_dir, copy);
-  TenantSettings gone = settings(1);
+  tenant::Record gone = settings(1);
   gone.model_dir = copy;
   ASSERT_TRUE(admit(gone));
   ASSERT_TRUE(admit(settings(2)));
@@ -106,6 +106,54 @@ TEST_F(TenantServiceDevice, GroupWithoutItsModelFilesStaysFailed) {
   ASSERT_FALSE(left);
   EXPECT_TRUE(stage(snapshot().find(1)->group)->device_failed());
   EXPECT_FALSE(stage(snapshot().find(2)->group)->device_failed());
+  EXPECT_EQ(service->tenant(1u)->condition, tenant::Condition::kFailed);
+  EXPECT_NE(service->tenant(1u)->failure.find("cannot move to"), std::string::npos)
+      << service->tenant(1u)->failure;
+  EXPECT_EQ(service->tenant(2u)->condition, tenant::Condition::kLoaded);
+  // `itifctl tenant resume` loads it again once its files are back.
+  ASSERT_TRUE(service->update(settings(1), true, {}));
+  EXPECT_EQ(service->tenant(1u)->condition, tenant::Condition::kLoaded);
+  EXPECT_EQ(service->tenant(1u)->failure, "");
+  EXPECT_FALSE(stage(snapshot().find(1)->group)->device_failed());
+  EXPECT_EQ(service->groups().size(), 1u) << "the failed group has ended";
+}
+
+TEST_F(TenantServiceDevice, TenantOfANamedGroupReturnsToItsNamesake) {
+  tenant::Record first = settings(1), second = settings(2);
+  first.group = second.group = "named";
+  ASSERT_TRUE(admit(first));
+  ASSERT_TRUE(admit(second));
+  on_admit = [tries = std::make_shared<int>(0)](const model::Progress&) {
+    if ((*tries)++ == 0) throw std::runtime_error("no such directory");
+  };
+  break_device();
+  ASSERT_FALSE(service->leave_failed_device({}));
+  ASSERT_EQ(service->groups().size(), 2u) << "the failed group and its namesake";
+  const Status back = service->update(first, true, {});
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(snapshot().find(1)->group, snapshot().find(2)->group);
+}
+
+TEST_F(TenantServiceDevice, GroupThatCannotBeMadeFailsItsTenants) {
+  ASSERT_TRUE(admit(settings(1)));
+  ASSERT_TRUE(admit(settings(2)));
+  on_make = [] { throw std::runtime_error("no memory"); };
+  break_device();
+  ASSERT_FALSE(service->leave_failed_device({}));
+  for (const tenant::Info& info : service->tenants()) {
+    EXPECT_EQ(info.condition, tenant::Condition::kFailed);
+    EXPECT_NE(info.failure.find("no memory"), std::string::npos);
+  }
+}
+
+TEST_F(TenantServiceDevice, MovedTenantHasTheBytesOfItsNewDevice) {
+  ASSERT_TRUE(admit(settings(1)));
+  EXPECT_EQ(service->tenant(1u)->model->weight_bytes, 100u);
+  model_bytes = 70;
+  break_device();
+  ASSERT_TRUE(service->leave_failed_device({}));
+  EXPECT_EQ(service->tenant(1u)->model->weight_bytes, 70u);
+  EXPECT_EQ(service->tenant(1u)->condition, tenant::Condition::kLoaded);
 }
 
 TEST_F(TenantServiceDevice, LeavingTheDeviceFailsWithoutAFallback) {
@@ -116,6 +164,7 @@ TEST_F(TenantServiceDevice, LeavingTheDeviceFailsWithoutAFallback) {
   ASSERT_FALSE(left);
   EXPECT_EQ(left.error().code, Code::kUnavailable);
   EXPECT_EQ(service->groups().size(), 1u);
+  EXPECT_EQ(service->tenant(1u)->condition, tenant::Condition::kFailed);
 }
 
 }  // namespace

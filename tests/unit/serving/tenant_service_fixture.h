@@ -48,22 +48,24 @@ class TenantServiceTest : public ::testing::Test {
         *pipeline, device, clock, config, std::vector<unsigned>{0},
         [this](device::Device& of, const model::BackboneSpec& spec,
                const runtime::GroupOptions& options) -> Result<std::unique_ptr<runtime::Group>> {
+          if (on_make) on_make();
           devices.push_back(&of);
           auto group = std::make_unique<FakeGroup>(spec, options);
           group->on_admit = on_admit;
+          group->set_model_bytes(model_bytes);
           groups.push_back(group.get());
           return group;
         });
   }
-  static TenantSettings settings(uint32_t id) {
-    TenantSettings s;
+  static tenant::Record settings(uint32_t id) {
+    tenant::Record s;
     s.id = id;
     s.name = "t" + std::to_string(id);
     s.model_dir = ITIF_GOLDENS_DIR "/plain-f32";
     s.key.epoch = 1;
     return s;
   }
-  Result<TenantInfo> admit(const TenantSettings& s) { return service->admit(s, {}); }
+  Status admit(const tenant::Record& s) { return service->admit(s, {}); }
   const tenant::Snapshot& snapshot() { return pipeline->shared().tenants.current(); }
   pipeline::GroupStage* stage(uint16_t number = 0) {
     return pipeline->shared().groups.find(number);
@@ -88,7 +90,9 @@ class TenantServiceTest : public ::testing::Test {
   // In the order in which they were made, including groups that have ended.
   std::vector<FakeGroup*> groups;
   std::vector<device::Device*> devices;  // of each of `groups`
+  std::function<void()> on_make;         // called before each group is made
   std::function<void(const model::Progress&)> on_admit;
+  uint64_t model_bytes = 100;  // of each model in groups made from now on
   std::unique_ptr<pipeline::Pipeline> pipeline;
   std::unique_ptr<TenantService> service;
 

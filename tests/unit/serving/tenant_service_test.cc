@@ -9,12 +9,12 @@ namespace itif::serving::test {
 namespace {
 
 TEST_F(TenantServiceTest, AdmittedTenantIsPublished) {
-  TenantSettings s = settings(7);
+  tenant::Record s = settings(7);
   s.weight = 3;
   s.quota_rps = 9;
-  const auto entry = admit(s);
-  ASSERT_TRUE(entry) << entry.error().message;
-  EXPECT_EQ(entry->max_tokens, 512u);
+  const Status admitted = admit(s);
+  ASSERT_TRUE(admitted) << admitted.error().message;
+  EXPECT_EQ(service->tenant(7u)->model->max_tokens, 512u);
   const tenant::Tenant* t = snapshot().find(7);
   ASSERT_NE(t, nullptr);
   EXPECT_EQ(t->state, tenant::State::kServing);
@@ -27,9 +27,9 @@ TEST_F(TenantServiceTest, AdmittedTenantIsPublished) {
 }
 
 TEST_F(TenantServiceTest, ExpectedTenantsAreKnownAndNotServed) {
-  TenantSettings paused = settings(2);
+  tenant::Record paused = settings(2);
   paused.state = tenant::State::kPaused;
-  service->expect({settings(1), paused});
+  service->expect({settings(1), paused}, "");
   ASSERT_NE(snapshot().find(1), nullptr);
   EXPECT_EQ(snapshot().find(1)->state, tenant::State::kNotLoaded);
   EXPECT_EQ(snapshot().find(1)->key.epoch, 1);
@@ -38,9 +38,9 @@ TEST_F(TenantServiceTest, ExpectedTenantsAreKnownAndNotServed) {
   EXPECT_EQ(service->num_loaded(), 0u);
   EXPECT_EQ(service->list().size(), 2u);
 
-  TenantSettings rotated = settings(1);
+  tenant::Record rotated = settings(1);
   rotated.key.epoch = 2;
-  service->expect({rotated});
+  service->expect({rotated}, "");
   EXPECT_EQ(snapshot().find(1)->key.epoch, 2);
   EXPECT_EQ(service->update(rotated, false, {}).error().code, Code::kNotFound);
 
@@ -57,21 +57,52 @@ TEST_F(TenantServiceTest, MissingWeightsMakeNoGroup) {
   std::filesystem::create_directories(dir);
   std::filesystem::copy_file(ITIF_GOLDENS_DIR "/plain-f32/config.json", dir / "config.json",
                              std::filesystem::copy_options::overwrite_existing);
-  TenantSettings s = settings(1);
+  tenant::Record s = settings(1);
   s.model_dir = dir;  // a config.json without weights
-  service->expect({s});
+  service->expect({s}, "");
   EXPECT_FALSE(admit(s));
   EXPECT_TRUE(groups.empty()) << "memory was reserved for a model without weights";
   EXPECT_EQ(snapshot().find(1)->state, tenant::State::kNotLoaded);
   std::filesystem::remove_all(dir);
 }
 
+TEST_F(TenantServiceTest, ExceptionOfALibraryFailsOnlyItsTenant) {
+  on_make = [] { throw std::runtime_error("loader threw"); };
+  const Status refused = admit(settings(1));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kInternal);
+  EXPECT_FALSE(service->tenant(1u)) << "a new tenant that cannot be loaded is not listed";
+  EXPECT_EQ(snapshot().find(1), nullptr);
+
+  service->expect({settings(2)}, "");
+  EXPECT_EQ(service->tenant(2u)->condition, tenant::Condition::kLoading);
+  ASSERT_FALSE(admit(settings(2)));
+  EXPECT_EQ(service->tenant(2u)->condition, tenant::Condition::kFailed);
+  EXPECT_NE(service->tenant("t2")->failure.find("loader threw"), std::string::npos);
+  on_make = nullptr;
+  ASSERT_TRUE(admit(settings(2)));
+  EXPECT_EQ(service->tenant(2u)->condition, tenant::Condition::kLoaded);
+  EXPECT_EQ(service->tenant(2u)->failure, "");
+}
+
+TEST_F(TenantServiceTest, NewTenantIsListedWhileItLoads) {
+  std::optional<tenant::Info> meanwhile;
+  on_make = [&] { meanwhile = service->tenant(9u); };
+  ASSERT_TRUE(admit(settings(9)));
+  ASSERT_TRUE(meanwhile);
+  EXPECT_EQ(meanwhile->condition, tenant::Condition::kLoading);
+  ASSERT_TRUE(admit(settings(3)));
+  const std::vector<tenant::Info> all = service->tenants();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].record.id, 3u) << "in order of ids";
+}
+
 TEST_F(TenantServiceTest, AFailedGroupTakesNoNewTenants) {
   ASSERT_TRUE(admit(settings(1)));
-  const std::string failed = service->list().at(0).group;
+  const std::string failed = service->list().at(0).model->group;
   break_device();
   EXPECT_TRUE(service->groups().at(0).device_failed);
-  TenantSettings named = settings(2);
+  tenant::Record named = settings(2);
   named.group = failed;
   const auto refused = admit(named);
   ASSERT_FALSE(refused);
@@ -79,11 +110,11 @@ TEST_F(TenantServiceTest, AFailedGroupTakesNoNewTenants) {
   EXPECT_NE(refused.error().message.find("device has failed"), std::string::npos);
   const auto elsewhere = admit(settings(3));
   ASSERT_TRUE(elsewhere);
-  EXPECT_NE(elsewhere->group, failed);
+  EXPECT_NE(service->tenant(3u)->model->group, failed);
   // A reload moves the tenant off the failed group, which then ends.
   ASSERT_TRUE(service->update(settings(1), true, {}));
   EXPECT_EQ(service->groups().size(), 1u);
-  EXPECT_EQ(service->list().at(0).group, elsewhere->group);
+  EXPECT_EQ(service->list().at(0).model->group, service->tenant(3u)->model->group);
 }
 
 TEST_F(TenantServiceTest, RemovedTenantKeepsItsSlotWhileInUse) {
@@ -139,7 +170,7 @@ TEST_F(TenantServiceTest, CancellingEndsALoad) {
       std::this_thread::yield();
     }
   };
-  service->expect({settings(1)});
+  service->expect({settings(1)}, "");
   auto load = std::async(std::launch::async, [&] { return admit(settings(1)); });
   inside.get_future().wait();
   EXPECT_EQ(service->drain(0), 0u) << "a drain does not wait for the load";
@@ -174,7 +205,7 @@ TEST_F(TenantServiceTest, CancellingEndsWaitsAndKeepsSlotsInUse) {
 TEST_F(TenantServiceTest, ExecutorsSpinOnlyWhileEachHasACpu) {
   config.data_plane.polling = "busy";
   remake();  // one executor CPU
-  TenantSettings first = settings(1), second = settings(2);
+  tenant::Record first = settings(1), second = settings(2);
   first.group = "a";
   second.group = "b";
   ASSERT_TRUE(admit(first));

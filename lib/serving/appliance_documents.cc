@@ -1,4 +1,5 @@
-// Builds the JSON documents for control; lib/control/appliance.h lists their fields.
+#include "serving/appliance_documents.h"
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -6,7 +7,6 @@
 #include "net/drop_reason.h"
 #include "net/transmit.h"
 #include "pipeline/figures.h"
-#include "serving/local_appliance.h"
 
 namespace itif::serving {
 
@@ -71,9 +71,15 @@ json request_stats(const pipeline::TenantFigures& all, const pipeline::TenantFig
           {"slo_missed", all.slo_missed}};
 }
 
+// The name of the tenant's group; empty: its model is not loaded.
+std::string group_of(const TenantInfo& entry) {
+  return entry.model ? entry.model->group : "";
+}
+
 const char* state_name(const TenantInfo& entry) {
-  if (entry.settings.state == tenant::State::kPaused) return "paused";
-  return entry.loaded ? "serving" : "not_loaded";
+  if (entry.record.state == tenant::State::kPaused) return "paused";
+  if (!entry.model) return "not_loaded";
+  return entry.condition == tenant::Condition::kFailed ? "failed" : "serving";
 }
 
 std::string bare_address(const std::string& with_prefix) {
@@ -82,7 +88,22 @@ std::string bare_address(const std::string& with_prefix) {
 
 }  // namespace
 
-json LocalAppliance::groups() const {
+ApplianceDocuments::ApplianceDocuments(const config::Config& config, const Clock& clock,
+                                       device::Device& device, pipeline::Pipeline& pipeline,
+                                       TenantService& service)
+    : config_(config),
+      clock_(clock),
+      device_(device),
+      pipeline_(pipeline),
+      service_(service),
+      started_ns_(clock.now_ns()),
+      window_(started_ns_) {}
+
+double ApplianceDocuments::uptime_s() const {
+  return static_cast<double>(clock_.now_ns() - started_ns_) * 1e-9;
+}
+
+json ApplianceDocuments::groups() const {
   json list = json::array();
   for (const GroupInfo& g : service_.groups()) {
     list.push_back({{"name", g.name},
@@ -121,7 +142,7 @@ json LocalAppliance::groups() const {
   return {{"groups", std::move(list)}};
 }
 
-Result<json> LocalAppliance::profile(const std::string& group) const {
+Result<json> ApplianceDocuments::profile(const std::string& group) const {
   ITIF_ASSIGN(const auto tables, service_.profile(group));
   json gemm = json::array(), batched = json::array();
   const size_t batches = tables->batches.size(), sizes = tables->sizes.size();
@@ -165,11 +186,11 @@ Result<json> LocalAppliance::profile(const std::string& group) const {
               {"shared_gemms", std::move(shared)}};
 }
 
-json LocalAppliance::stats() const {
+json ApplianceDocuments::stats() const {
   const std::vector<TenantInfo> entries = service_.list();
   Window::Reading now;
   for (const TenantInfo& entry : entries) {
-    pipeline::TenantFigures& figures = now[entry.settings.id];
+    pipeline::TenantFigures& figures = now[entry.record.id];
     figures = pipeline::tenant_figures(pipeline_.workers(), entry.index);
     figures -= entry.before;
   }
@@ -179,12 +200,12 @@ json LocalAppliance::stats() const {
   pipeline::TenantFigures all, all_recent;
   uint64_t in_flight = 0;
   for (const TenantInfo& entry : entries) {
-    const pipeline::TenantFigures& f = now[entry.settings.id];
-    const pipeline::TenantFigures& r = recent.since.at(entry.settings.id);
+    const pipeline::TenantFigures& f = now[entry.record.id];
+    const pipeline::TenantFigures& r = recent.since.at(entry.record.id);
     json row = request_stats(f, r, recent.interval_ns, entry.in_flight);
-    row["id"] = entry.settings.id;
-    row["name"] = entry.settings.name;
-    row["group"] = entry.group;
+    row["id"] = entry.record.id;
+    row["name"] = entry.record.name;
+    row["group"] = group_of(entry);
     row["state"] = state_name(entry);
     row["datagrams"] = f.received;
     row["dropped"] = f.total_dropped();
@@ -211,7 +232,7 @@ json LocalAppliance::stats() const {
   return document;
 }
 
-json LocalAppliance::drops() const {
+json ApplianceDocuments::drops() const {
   json document = {{"workers", json::array()}, {"ports", json::array()}};
   for (const auto& worker : pipeline_.workers()) {
     json row = identity(pipeline::worker_figures(*worker));
@@ -225,8 +246,8 @@ json LocalAppliance::drops() const {
     pipeline::TenantFigures figures = pipeline::tenant_figures(pipeline_.workers(), entry.index);
     figures -= entry.before;
     json row = identity(figures);
-    row["id"] = entry.settings.id;
-    row["name"] = entry.settings.name;
+    row["id"] = entry.record.id;
+    row["name"] = entry.record.name;
     document["tenants"].push_back(std::move(row));
   }
   document["total"] = identity(pipeline::total_figures(pipeline_.workers()));
@@ -246,7 +267,7 @@ json LocalAppliance::drops() const {
   return document;
 }
 
-json LocalAppliance::device() const {
+json ApplianceDocuments::device() const {
   const device::DeviceInfo& info = device_.info();
   return {{"kind", info.kind},
           {"name", info.description},
@@ -258,7 +279,7 @@ json LocalAppliance::device() const {
           {"state", service_.uses_fallback() ? "failed" : "ok"}};
 }
 
-json LocalAppliance::health() const {
+json ApplianceDocuments::health() const {
   json ports = json::array();
   for (size_t i = 0; i < pipeline_.ports().size(); ++i) {
     const net::Port& port = *pipeline_.ports()[i];
@@ -293,7 +314,7 @@ json LocalAppliance::health() const {
           {"ports", std::move(ports)}};
 }
 
-json LocalAppliance::data_address() const {
+json ApplianceDocuments::data_address() const {
   const config::Port& port = config_.ports.front();
   const bool has_ipv4 = !port.ipv4.empty();
   const std::string address = has_ipv4            ? port.ipv4.front()

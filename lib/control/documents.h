@@ -1,0 +1,60 @@
+// The JSON documents about the running appliance that clients ask for (docs/control.md).
+// lib/serving implements the interface over the pipeline and the tenant service; tests implement a
+// fake. Any thread. Counts start with itifd or with the tenant. Latencies are in µs, from a
+// request's first piece to the last datagram of its answer.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "base/error.h"
+
+namespace itif::control {
+
+class Documents {
+ public:
+  virtual ~Documents() = default;
+
+  // {groups: [{name, backbone, device, dtype, tenants: [name], slots, slots_used, weight_bytes,
+  //   workspace_bytes, requests_waiting, requests_executing, scheduler, planner, batches, requests,
+  //   tokens, rows, refused, mean_batch_requests, mean_batch_tokens, mean_batch_tenants, busy_s,
+  //   device_failed; on a GPU also graphs, graph_launches; groups that generate also kv_blocks,
+  //   kv_blocks_used, kv_blocks_reserved}]}
+  virtual nlohmann::json groups() const = 0;
+  // {group, device, backbone, lengths: [n], batches: [n], gemm_ns: [[ns by batch] by length],
+  //  counts: [n], sizes: [n], batched_gemm_ns: [[[ns by size] by count] by length],
+  //  range_counts: [n], range_rows: [n], shared_gemms: [{n, k, in_turn_ns: [[ns by rows] by count],
+  //  at_once_ns: [[ns by rows] by count]}]}
+  // in_turn_ns: GEMMs run sequentially; at_once_ns: concurrently. The fields lengths to
+  // batched_gemm_ns are empty for groups that generate.
+  // Errors: kNotFound (no such group, or nothing measured).
+  virtual Result<nlohmann::json> profile(const std::string& group) const = 0;
+  // {uptime_s, interval_ns,
+  //  tenants: [{id, name, group, state, received, answered, refused: {status: count}, in_flight,
+  //   requests_per_s, p50_ns, p99_ns, p999_ns, deadline_missed, slo_missed, datagrams, dropped,
+  //   tokens}],
+  //  total: {received, answered, refused, in_flight, requests_per_s, p50_ns, p99_ns, p999_ns,
+  //   deadline_missed, slo_missed},
+  //  datagrams: {received, received_bytes, forwarded, held, dropped, sent, sent_bytes,
+  //   send_dropped, send_no_mbuf, transmit_refused, contexts, held_bytes, cache_hits},
+  //  stages: {reassembly|queue|execute|respond|total: {count, p50_us, p99_us, p999_us, max_us}}}
+  // received, answered and refused count requests since the start. Rates and tenants' percentiles
+  // cover the last interval_ns.
+  virtual nlohmann::json stats() const = 0;
+  // {workers: [{worker, port, queue, received, forwarded, held, dropped: {reason: count}}],
+  //  tenants: [{id, name, received, forwarded, held, dropped: {reason: count}}],
+  //  total: {received, forwarded, held, dropped: {reason: count}, nic_missed},
+  //  ports: [{device, rx_packets, rx_missed, rx_no_mbuf, rx_errors, tx_packets, tx_errors}]}
+  // Reasons with a count of 0 are left out. received = forwarded + held + Σ dropped.
+  virtual nlohmann::json drops() const = 0;
+  // {kind, name, dtype, threads, memory_bytes, available_bytes, reason, state: "ok"|"failed"}
+  virtual nlohmann::json device() const = 0;
+  // {status: "ok"|"draining"|"degraded", problems: [text], uptime_s, in_flight, tenants, workers,
+  //  polling, ports: [{device, driver, mac, link_up, speed_mbps, mtu, addresses: [text]}]}
+  virtual nlohmann::json health() const = 0;
+  // The address that clients send requests to:
+  // {address: "198.18.0.1", port: 9009, fragment_bytes: 1384}.
+  virtual nlohmann::json data_address() const = 0;
+};
+
+}  // namespace itif::control

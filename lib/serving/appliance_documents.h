@@ -1,0 +1,43 @@
+// Builds the JSON documents about the running appliance from the pipeline's and the tenant
+// service's figures.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/clock.h"
+#include "config/config.h"
+#include "control/documents.h"
+#include "device/device.h"
+#include "pipeline/pipeline.h"
+#include "serving/tenant_service.h"
+#include "serving/window.h"
+
+namespace itif::serving {
+
+class ApplianceDocuments final : public control::Documents {
+ public:
+  // All arguments must outlive the object.
+  ApplianceDocuments(const config::Config& config, const Clock& clock, device::Device& device,
+                     pipeline::Pipeline& pipeline, TenantService& service);
+
+  nlohmann::json groups() const override;
+  Result<nlohmann::json> profile(const std::string& group) const override;
+  nlohmann::json stats() const override;
+  nlohmann::json drops() const override;
+  nlohmann::json device() const override;
+  nlohmann::json health() const override;
+  nlohmann::json data_address() const override;
+
+ private:
+  double uptime_s() const;
+
+  const config::Config& config_;
+  const Clock& clock_;
+  device::Device& device_;
+  pipeline::Pipeline& pipeline_;
+  TenantService& service_;
+  uint64_t started_ns_;
+  mutable Window window_;
+};
+
+}  // namespace itif::serving

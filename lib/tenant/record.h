@@ -1,0 +1,66 @@
+// A tenant as the admin knows it: its durable record, and the state of its model. The registry
+// (lib/control) stores the record, the tenant service (lib/serving) owns the state, and the data
+// plane reads a snapshot built from both (snapshot.h).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tenant/settings.h"
+
+namespace itif::tenant {
+
+struct Key {
+  uint16_t epoch = 0;
+  std::array<std::byte, 16> bytes{};
+};
+
+// kNotLoaded: has no model, but its datagrams can be verified. Only in snapshots, never in records.
+enum class State : uint8_t { kServing, kPaused, kNotLoaded };
+
+// A row of the registry.
+struct Record : Settings {
+  uint32_t id = 0;  // on the wire; never reused
+  std::string name;
+  std::string model_dir;
+  std::string group;  // a group's name; empty: chosen by the model's architecture
+  State state = State::kServing;
+  Key key;           // current epoch
+  Key previous_key;  // also accepted, after a rotation
+  bool has_previous_key = false;
+  uint64_t created_unix_ns = 0;
+  uint64_t updated_unix_ns = 0;
+};
+
+// A tenant by id or by name.
+using Ref = std::variant<uint32_t, std::string>;
+
+// A model as loaded into a group.
+struct LoadedModel {
+  std::string group;
+  std::string backbone;  // "bert 12x768, 12 heads"
+  std::string head;      // "classification (3 labels)"
+  std::shared_ptr<const std::vector<std::string>> labels;
+  std::string result_kind;  // wire::result_kind_name of the default result
+  uint32_t max_tokens = 0;
+  uint64_t weight_bytes = 0;  // device memory that only this tenant uses
+  uint64_t shared_bytes = 0;  // device memory that the tenants of its group share
+};
+
+enum class Condition : uint8_t { kLoading, kLoaded, kFailed };
+
+struct Info {
+  Record record;
+  Condition condition = Condition::kLoading;
+  std::string failure;  // kFailed: the reason
+  // kLoaded. Also kFailed, if the model could not leave a failed device: its group still holds it.
+  std::optional<LoadedModel> model;
+};
+
+}  // namespace itif::tenant
