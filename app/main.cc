@@ -110,16 +110,18 @@ Status serve(const config::Config& config) {
   randombytes_buf(&seed, sizeof seed);
   Random random(seed);
   ITIF_ASSIGN(auto plane, pipeline::Pipeline::create(config, clock, token_secret, random));
-  // Destroyed before `plane`, whose packet memory is registered with it.
-  const std::unique_ptr<device::Device> device = std::move(opened_device);
-  if (const Status registered = plane->register_packet_memory(*device); !registered)
+  // Destroyed before `plane`, whose packet memory is registered with its devices.
+  serving::DeviceTable devices(std::move(opened_device));
+  const device::DeviceInfo& info = devices.preferred().info();
+  if (info.kind != "host")
+    devices.add_fallback([&config, threads] { return open_fallback(config.device, threads); });
+  if (const Status registered = plane->register_packet_memory(devices.preferred()); !registered)
     log::warning("{}: packets in that memory are copied before the device reads them",
                  registered.error().message);
-  serving::TenantService service(*plane, *device, clock, config, cpus.executor_cpus);
-  if (device->info().kind != "host")
-    service.set_fallback([&config, threads] { return open_fallback(config.device, threads); },
-                         [&server] { server->leave_failed_device(); });
-  const serving::ApplianceDocuments documents(config, clock, *device, *plane, service);
+  serving::TenantService service(*plane, devices, clock, config, cpus.executor_cpus);
+  if (devices.has_fallback())
+    service.on_device_failed([&server] { server->leave_failed_device(); });
+  const serving::ApplianceDocuments documents(config, clock, devices, *plane, service);
   std::unique_ptr<telemetry::PrometheusEndpoint> prometheus;
   if (!config.telemetry.prometheus.empty()) {
     ITIF_ASSIGN(prometheus, telemetry::PrometheusEndpoint::start(config.telemetry.prometheus, [&] {
@@ -142,7 +144,6 @@ Status serve(const config::Config& config) {
     }
   }
   if (signal == 0) {
-    const device::DeviceInfo& info = device->info();
     log::info("ready: {} tenants, {} workers, device {} {}", service.num_loaded(),
               plane->workers().size(), info.kind, dtype_name(info.compute));
     const sigset_t signals = stop_signals();

@@ -89,11 +89,11 @@ std::string bare_address(const std::string& with_prefix) {
 }  // namespace
 
 ApplianceDocuments::ApplianceDocuments(const config::Config& config, const Clock& clock,
-                                       device::Device& device, pipeline::Pipeline& pipeline,
+                                       const DeviceTable& devices, pipeline::Pipeline& pipeline,
                                        TenantService& service)
     : config_(config),
       clock_(clock),
-      device_(device),
+      devices_(devices),
       pipeline_(pipeline),
       service_(service),
       started_ns_(clock.now_ns()),
@@ -268,15 +268,15 @@ json ApplianceDocuments::drops() const {
 }
 
 json ApplianceDocuments::device() const {
-  const device::DeviceInfo& info = device_.info();
+  const device::DeviceInfo& info = devices_.preferred().info();
   return {{"kind", info.kind},
           {"name", info.description},
           {"dtype", dtype_name(info.compute)},
           {"threads", info.num_threads},
           {"memory_bytes", info.memory_bytes},
-          {"available_bytes", device_.available_bytes()},
+          {"available_bytes", devices_.preferred().available_bytes()},
           {"reason", info.reason},
-          {"state", service_.uses_fallback() ? "failed" : "ok"}};
+          {"state", devices_.uses_fallback() ? "failed" : "ok"}};
 }
 
 json ApplianceDocuments::health() const {
@@ -296,7 +296,7 @@ json ApplianceDocuments::health() const {
                      {"addresses", std::move(addresses)}});
   }
   json problems = json::array();
-  if (service_.uses_fallback())
+  if (devices_.uses_fallback())
     problems.push_back("the device has failed: the CPU computes until `itifctl device reset`");
   for (const GroupInfo& g : service_.groups())
     if (g.device_failed) problems.push_back("the device of group " + g.name + " has failed");

@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "config/config.h"
 #include "control/documents.h"
-#include "device/device.h"
 #include "pipeline/pipeline.h"
+#include "serving/device_table.h"
 #include "serving/tenant_service.h"
 #include "serving/window.h"
 
@@ -17,7 +17,7 @@ namespace itif::serving {
 class ApplianceDocuments final : public control::Documents {
  public:
   // All arguments must outlive the object.
-  ApplianceDocuments(const config::Config& config, const Clock& clock, device::Device& device,
+  ApplianceDocuments(const config::Config& config, const Clock& clock, const DeviceTable& devices,
                      pipeline::Pipeline& pipeline, TenantService& service);
 
   nlohmann::json groups() const override;
@@ -33,7 +33,7 @@ class ApplianceDocuments final : public control::Documents {
 
   const config::Config& config_;
   const Clock& clock_;
-  device::Device& device_;
+  const DeviceTable& devices_;
   pipeline::Pipeline& pipeline_;
   TenantService& service_;
   uint64_t started_ns_;

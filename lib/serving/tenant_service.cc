@@ -23,11 +23,11 @@ size_t count_executor_cpus(const std::vector<unsigned>& named, size_t num_worker
 
 }  // namespace
 
-TenantService::TenantService(pipeline::Pipeline& pipeline, device::Device& device,
-                             const Clock& clock, const config::Config& config,
-                             std::vector<unsigned> executor_cpus, MakeGroup make_group)
+TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices, const Clock& clock,
+                             const config::Config& config, std::vector<unsigned> executor_cpus,
+                             MakeGroup make_group)
     : pipeline_(pipeline),
-      device_(device),
+      devices_(devices),
       clock_(clock),
       make_group_(std::move(make_group)),
       default_planner_(config.batching.planner),

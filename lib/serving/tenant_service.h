@@ -9,8 +9,8 @@
 //   remove: publish without the tenant → wait until no worker and no request refers to it → free
 //           its slot
 //
-// If the device fails, its groups are created again on the fallback device, their tenants move
-// there, and requests follow. After a reset they move back in the same way (tenant_service_device.cc).
+// If a device fails, its groups are created again on the next device of the table, their tenants
+// move there, and requests follow. After a reset they move back in the same way (tenant_service_device.cc).
 //
 // Threads: one thread at a time makes changes (control's worker). Any thread may call drain(),
 // cancel() and the functions that return figures.
@@ -33,6 +33,7 @@
 #include "pipeline/figures.h"
 #include "pipeline/pipeline.h"
 #include "plan/cost_tables.h"
+#include "serving/device_table.h"
 #include "tenant/record.h"
 
 namespace itif::serving {
@@ -64,7 +65,6 @@ struct GroupInfo {
   std::string device;         // the device's kind
 };
 
-using OpenDevice = std::function<Result<std::unique_ptr<device::Device>>()>;
 // runtime::Group::create, or a test's replacement.
 using MakeGroup = std::function<Result<std::unique_ptr<runtime::Group>>(
     device::Device&, const model::BackboneSpec&, const runtime::GroupOptions&)>;
@@ -72,17 +72,17 @@ using MakeGroup = std::function<Result<std::unique_ptr<runtime::Group>>(
 class TenantService final : public control::Appliance {
  public:
   // All references outlive this object. `executor_cpus`: see lcores.h.
-  TenantService(pipeline::Pipeline& pipeline, device::Device& device, const Clock& clock,
+  TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices, const Clock& clock,
                 const config::Config& config, std::vector<unsigned> executor_cpus,
                 MakeGroup make_group = runtime::Group::create);
   ~TenantService() override;  // stops the groups; REQUIRES: the workers have stopped
 
-  // Sets the fallback device, which is opened when the device first fails. A group's thread then
-  // calls `on_failure`, perhaps more than once. Without a fallback, groups of a failed device
-  // refuse all requests. REQUIRES: called before the first tenant is added.
-  void set_fallback(OpenDevice open, std::function<void()> on_failure);
-  // Returns true while the fallback is in use. Any thread.
-  bool uses_fallback() const noexcept { return uses_fallback_.load(); }
+  // Sets what a group's thread calls, perhaps more than once, when its device fails. Until
+  // leave_failed_device(), the groups of that device refuse all requests. REQUIRES: called before
+  // the first tenant is added.
+  void on_device_failed(std::function<void()> call) {
+    stage_options_.on_device_failed = std::move(call);
+  }
 
   void expect(const std::vector<tenant::Record>& records, const std::string& failure) override;
   Status admit(const tenant::Record& record, const control::Progress& progress) override;
@@ -138,8 +138,7 @@ class TenantService final : public control::Appliance {
   Result<uint16_t> make_group(const std::string& name, const model::BackboneSpec& spec,
                               device::Device& device);
   // tenant_service_device.cc
-  device::Device& serving_device() const noexcept;
-  Status use_fallback();
+  Status leave_device(device::Device& device, const control::Progress& progress);
   Status move_groups(const device::Device& from, device::Device& to,
                      const control::Progress& progress);
   Status move_group(uint16_t number, device::Device& to, const control::Progress& progress);
@@ -166,10 +165,7 @@ class TenantService final : public control::Appliance {
   void give_index(Serving& serving, uint32_t index);
 
   pipeline::Pipeline& pipeline_;
-  device::Device& device_;
-  OpenDevice open_fallback_;
-  std::unique_ptr<device::Device> fallback_;  // null until it is needed
-  std::atomic<bool> uses_fallback_{false};
+  DeviceTable& devices_;
   const Clock& clock_;
   runtime::GroupOptions group_options_;
   pipeline::GroupStageOptions stage_options_;

@@ -1,4 +1,5 @@
-// The tenant service's device: moves groups to the fallback on a failure, and back after a reset.
+// Moves the tenant service's groups between devices: to a fallback on a failure, and back after a
+// reset.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,53 +10,44 @@
 
 namespace itif::serving {
 
-void TenantService::set_fallback(OpenDevice open, std::function<void()> on_failure) {
-  open_fallback_ = std::move(open);
-  stage_options_.on_device_failed = std::move(on_failure);
-}
-
-device::Device& TenantService::serving_device() const noexcept {
-  return uses_fallback() ? *fallback_ : device_;
-}
-
-Status TenantService::use_fallback() {
-  if (!fallback_) {
-    if (!open_fallback_) return fail(Code::kUnavailable, "there is no device to fall back on");
-    ITIF_ASSIGN(fallback_, open_fallback_());
-  }
-  uses_fallback_.store(true);
-  return {};
-}
-
 Status TenantService::leave_failed_device(const control::Progress& progress) {
-  const bool any_failed = std::ranges::any_of(stages_, [this](const auto& stage) {
-    return stage && stage->device_failed() && &stage->device() == &device_;
-  });
-  if (!any_failed) return {};
-  // All groups move, because the others are about to meet the same failure.
-  if (Status used = use_fallback(); !used) {
-    for (Serving& serving : tenants_)
-      if (serving.info.model && &stages_[serving.group]->device() == &device_)
-        set_failure(serving, "its device has failed: " + used.error().message);
-    return used;
+  std::vector<device::Device*> failed;
+  for (const auto& stage : stages_)
+    if (stage && stage->device_failed() && std::ranges::count(failed, &stage->device()) == 0)
+      failed.push_back(&stage->device());
+  Status first;
+  for (device::Device* device : failed) {
+    // All its groups move, because the others are about to meet the same failure.
+    Status left = leave_device(*device, progress);
+    if (first) first = std::move(left);
   }
-  return move_groups(device_, *fallback_, progress);
+  return first;
+}
+
+Status TenantService::leave_device(device::Device& device, const control::Progress& progress) {
+  auto next = devices_.take_out(device);
+  if (next) return move_groups(device, **next, progress);
+  for (Serving& serving : tenants_)
+    if (serving.info.model && &stages_[serving.group]->device() == &device)
+      set_failure(serving, "its device has failed: " + next.error().message);
+  return std::unexpected(next.error());
 }
 
 Status TenantService::reset_device(const control::Progress& progress) {
-  if (!open_fallback_) return device_.reset();  // a host device, which refuses to be reset
-  ITIF_TRY(use_fallback());
-  ITIF_TRY(move_groups(device_, *fallback_, progress));
-  ITIF_TRY(device_.reset());
-  uses_fallback_.store(false);
-  return move_groups(*fallback_, device_, progress);
+  device::Device& device = devices_.to_reset();
+  if (!devices_.has_fallback()) return device.reset();  // a host device, which refuses to be reset
+  ITIF_ASSIGN(device::Device * meanwhile, devices_.take_out(device));
+  ITIF_TRY(move_groups(device, *meanwhile, progress));
+  ITIF_TRY(device.reset());
+  devices_.put_back(device);
+  return move_groups(*meanwhile, devices_.serving(), progress);
 }
 
 Status TenantService::move_groups(const device::Device& from, device::Device& to,
                                   const control::Progress& progress) {
   Status first;
   for (uint16_t number = 0; number < stages_.size(); ++number) {
-    if (!stages_[number] || &stages_[number]->device() != &from) continue;
+    if (&from == &to || !stages_[number] || &stages_[number]->device() != &from) continue;
     const std::string name = stages_[number]->name();
     Status moved = move_group(number, to, progress);
     if (cancelled_.load()) return moved;

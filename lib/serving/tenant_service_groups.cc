@@ -96,7 +96,7 @@ Result<uint16_t> TenantService::start_group(const std::string& name,
                                    [&](const auto& s) { return s && s->name() == made_name; });
        ++suffix)
     made_name = fmt::format("{}.{}", model::signature(spec), suffix);
-  ITIF_ASSIGN(const uint16_t number, make_group(made_name, spec, serving_device()));
+  ITIF_ASSIGN(const uint16_t number, make_group(made_name, spec, devices_.serving()));
   prepare_planner(number, progress);
   return number;
 }

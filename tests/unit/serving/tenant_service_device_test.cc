@@ -10,14 +10,13 @@ class TenantServiceDevice : public TenantServiceTest {
  protected:
   void SetUp() override {
     TenantServiceTest::SetUp();
-    service->set_fallback(
-        [this]() -> Result<std::unique_ptr<device::Device>> {
-          if (!has_fallback) return fail(Code::kUnavailable, "no host");
-          auto made = std::make_unique<FakeDevice>();
-          fallback = made.get();
-          return made;
-        },
-        [this] { ++failures; });
+    table.add_fallback([this]() -> Result<std::unique_ptr<device::Device>> {
+      if (!has_fallback) return fail(Code::kUnavailable, "no host");
+      auto made = std::make_unique<FakeDevice>();
+      fallback = made.get();
+      return made;
+    });
+    service->on_device_failed([this] { ++failures; });
   }
 
   bool has_fallback = true;
@@ -29,7 +28,7 @@ TEST_F(TenantServiceDevice, GroupsStayOnAWorkingDevice) {
   ASSERT_TRUE(admit(settings(1)));
   ASSERT_TRUE(service->leave_failed_device({}));
   EXPECT_EQ(groups.size(), 1u);
-  EXPECT_FALSE(service->uses_fallback());
+  EXPECT_FALSE(table.uses_fallback());
 }
 
 TEST_F(TenantServiceDevice, AllGroupsMoveAndKeepNamesIndicesAndPlanners) {
@@ -45,7 +44,7 @@ TEST_F(TenantServiceDevice, AllGroupsMoveAndKeepNamesIndicesAndPlanners) {
   EXPECT_EQ(failures, 1);
   const Status left = service->leave_failed_device({});
   ASSERT_TRUE(left) << left.error().message;
-  EXPECT_TRUE(service->uses_fallback());
+  EXPECT_TRUE(table.uses_fallback());
   ASSERT_EQ(devices.size(), 4u);
   EXPECT_EQ(devices[2], fallback);
   EXPECT_EQ(devices[3], fallback)
@@ -71,7 +70,7 @@ TEST_F(TenantServiceDevice, ResetMovesGroupsBack) {
   ASSERT_TRUE(service->leave_failed_device({}));
   const Status reset = service->reset_device({});
   ASSERT_TRUE(reset) << reset.error().message;
-  EXPECT_FALSE(service->uses_fallback());
+  EXPECT_FALSE(table.uses_fallback());
   EXPECT_EQ(device.num_resets, 1);
   EXPECT_EQ(devices, (std::vector<device::Device*>{&device, fallback, &device}));
   // Groups leave a working device, too, and return to it after the reset.
@@ -84,7 +83,7 @@ TEST_F(TenantServiceDevice, FallbackServesWhenTheResetFails) {
   ASSERT_TRUE(admit(settings(1)));
   device.fails_reset = true;
   EXPECT_FALSE(service->reset_device({}));
-  EXPECT_TRUE(service->uses_fallback());
+  EXPECT_TRUE(table.uses_fallback());
   ASSERT_EQ(service->groups().size(), 1u);
   EXPECT_EQ(devices.back(), fallback);
 }
@@ -154,6 +153,25 @@ TEST_F(TenantServiceDevice, MovedTenantHasTheBytesOfItsNewDevice) {
   ASSERT_TRUE(service->leave_failed_device({}));
   EXPECT_EQ(service->tenant(1u)->model->weight_bytes, 70u);
   EXPECT_EQ(service->tenant(1u)->condition, tenant::Condition::kLoaded);
+}
+
+TEST_F(TenantServiceDevice, GroupsGoToTheNextDeviceThatWorks) {
+  device::Device* last = nullptr;
+  table.add_fallback([&last]() -> Result<std::unique_ptr<device::Device>> {
+    auto made = std::make_unique<FakeDevice>();
+    last = made.get();
+    return made;
+  });
+  ASSERT_TRUE(admit(settings(1)));
+  break_device(0);
+  ASSERT_TRUE(service->leave_failed_device({}));
+  EXPECT_EQ(last, nullptr) << "the third device is not needed yet";
+  break_device(snapshot().find(1)->group, 1);
+  ASSERT_TRUE(service->leave_failed_device({}));
+  EXPECT_EQ(devices, (std::vector<device::Device*>{&device, fallback, last}));
+  ASSERT_TRUE(service->reset_device({}));
+  EXPECT_EQ(device.num_resets, 1);
+  EXPECT_EQ(devices.back(), &device);
 }
 
 TEST_F(TenantServiceDevice, LeavingTheDeviceFailsWithoutAFallback) {

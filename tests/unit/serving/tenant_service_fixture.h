@@ -45,7 +45,7 @@ class TenantServiceTest : public ::testing::Test {
   void remake() {
     service.reset();
     service = std::make_unique<TenantService>(
-        *pipeline, device, clock, config, std::vector<unsigned>{0},
+        *pipeline, table, clock, config, std::vector<unsigned>{0},
         [this](device::Device& of, const model::BackboneSpec& spec,
                const runtime::GroupOptions& options) -> Result<std::unique_ptr<runtime::Group>> {
           if (on_make) on_make();
@@ -70,9 +70,10 @@ class TenantServiceTest : public ::testing::Test {
   pipeline::GroupStage* stage(uint16_t number = 0) {
     return pipeline->shared().groups.find(number);
   }
-  // Makes the group's device fail with a batch, and waits until the stage has noticed.
-  void break_device(uint16_t number = 0) {
-    groups[number]->fail_next = true;
+  // Makes the group's device fail with a batch, and waits until the stage has noticed. `made`: the
+  // group's index in `groups`.
+  void break_device(uint16_t number = 0, size_t made = 0) {
+    groups[made]->fail_next = true;
     const uint16_t id = 5;
     const request::Piece piece{reinterpret_cast<const std::byte*>(&id), 2};
     request::Request request;
@@ -86,7 +87,8 @@ class TenantServiceTest : public ::testing::Test {
 
   SystemClock clock;
   config::Config config;
-  FakeDevice device;
+  FakeDevice& device = *new FakeDevice;  // owned by `table`
+  DeviceTable table{std::unique_ptr<device::Device>(&device)};
   // In the order in which they were made, including groups that have ended.
   std::vector<FakeGroup*> groups;
   std::vector<device::Device*> devices;  // of each of `groups`
