@@ -157,7 +157,7 @@ void TenantService::erase(uint32_t id) {
   std::erase_if(tenants_, [&](const Serving& s) { return s.info.record.id == id; });
 }
 
-// Puts `fresh` in the place of a tenant, whose counters continue; `fresh` becomes what was there.
+// Swaps a tenant with `fresh`, a newly loaded one of it. The counters of the tenant continue.
 void TenantService::replace(Serving& serving, Serving& fresh) {
   fresh.info.index = serving.info.index;
   fresh.info.before = serving.info.before;

@@ -38,7 +38,7 @@
 
 namespace itif::serving {
 
-// A tenant and its figures' place.
+// A tenant, and the index of its figures.
 struct TenantInfo : tenant::Info {
   uint32_t index = 0;
   uint32_t in_flight = 0;          // requests at the time of list()

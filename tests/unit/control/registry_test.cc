@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "control/database.h"
@@ -19,10 +20,11 @@ tenant::Record record_of(uint32_t id, const std::string& name) {
   r.name = name;
   r.model_dir = "/models/" + name;
   r.group = "g";
-  r.slo_ns = 25'000'000;
-  r.weight = 3;
-  r.quota_rps = 100;
-  r.auth = 2;
+  uint64_t value = 2;  // differs between settings
+  for (const tenant::SettingField& field : tenant::kSettingFields) {
+    field.set(r, std::clamp(value, field.min, field.max));
+    ++value;
+  }
   r.state = tenant::State::kPaused;
   r.key.epoch = 7;
   for (size_t i = 0; i < r.key.bytes.size(); ++i) r.key.bytes[i] = static_cast<std::byte>(i * 17);
@@ -39,10 +41,8 @@ void expect_equal(const tenant::Record& a, const tenant::Record& b) {
   EXPECT_EQ(a.name, b.name);
   EXPECT_EQ(a.model_dir, b.model_dir);
   EXPECT_EQ(a.group, b.group);
-  EXPECT_EQ(a.slo_ns, b.slo_ns);
-  EXPECT_EQ(a.weight, b.weight);
-  EXPECT_EQ(a.quota_rps, b.quota_rps);
-  EXPECT_EQ(a.auth, b.auth);
+  for (const tenant::SettingField& field : tenant::kSettingFields)
+    EXPECT_EQ(field.get(a), field.get(b)) << field.name;
   EXPECT_EQ(a.state, b.state);
   EXPECT_EQ(a.key.epoch, b.key.epoch);
   EXPECT_EQ(a.key.bytes, b.key.bytes);

@@ -12,7 +12,7 @@ using testing::Answer;
 using testing::Ask;
 using testing::SmallGroup;
 
-class FidelityTest : public ::testing::TestWithParam<std::string> {
+class FusionModeTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     device_ = testing::make_device(GetParam());
@@ -39,10 +39,10 @@ class FidelityTest : public ::testing::TestWithParam<std::string> {
 
   std::unique_ptr<device::Device> device_;
 };
-INSTANTIATE_TEST_SUITE_P(Devices, FidelityTest, ::testing::Values("plain", "f32", "bf16"),
+INSTANTIATE_TEST_SUITE_P(Devices, FusionModeTest, ::testing::Values("plain", "f32", "bf16"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(FidelityTest, BothFusionModesAgree) {
+TEST_P(FusionModeTest, BothFusionModesAgree) {
   for (const uint32_t padded_to : {0u, 11u, 17u}) {
     const std::vector<Ask> all = asks(padded_to);
     const auto fused = run(backbone::FusionMode::kFused, all);
@@ -59,7 +59,7 @@ TEST_P(FidelityTest, BothFusionModesAgree) {
 }
 
 // The same ids give a different result for each tenant.
-TEST_P(FidelityTest, EachTenantHasItsOwnParameters) {
+TEST_P(FusionModeTest, EachTenantHasItsOwnParameters) {
   std::vector<Ask> all = asks(0);
   for (Ask& ask : all) ask.ids = all[0].ids;
   const auto answers = run(backbone::FusionMode::kThesis, all);
