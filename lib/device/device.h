@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -81,10 +82,16 @@ struct StreamLimits {
   size_t unregistered_bytes = 0;  // ids and pixels outside registered memory
 };
 
-struct StreamOptions {
+// The part of a device that a stream computes on, for as long as the stream lives. A group gets
+// another share by going on with another stream.
+struct Share {
   // CPUs for the stream's thread and the compute pool that it starts; empty: all CPUs of the
-  // process.
-  std::span<const unsigned> cpus = {};
+  // process. A GPU's stream computes on all its multiprocessors.
+  std::vector<unsigned> cpus = {};
+};
+
+struct StreamOptions {
+  Share share = {};
   // Launches run asynchronously, so that the caller can prepare the next batch meanwhile. Host: the
   // stream's own thread runs them after record(); otherwise each runs in the calling thread.
   bool is_async = false;

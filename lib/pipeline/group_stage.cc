@@ -37,13 +37,7 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   const bool generates = stage->group_->decoder() != nullptr;
   ITIF_ASSIGN(stage->ring_,
               RequestRing::create("itif_group_" + std::to_string(serial++), lendable));
-  ITIF_ASSIGN(stage->stream_,
-              device.make_stream(stage->group_->stream_limits(),
-                                 {.cpus = options.cpus,
-                                  .is_async = options.overlaps,
-                                  .shares_cpus = !options.sharing_workers.empty(),
-                                  .clock = &clock,
-                                  .on_done = [bell = &stage->ring_->bell] { bell->ring(); }}));
+  ITIF_ASSIGN(stage->stream_, stage->make_stream(options.share));
   if (generates) {
     ITIF_ASSIGN(stage->executor_, runtime::GenerationExecutor::create(
                                       *stage->group_, *stage->stream_, clock, options.executor));
@@ -54,6 +48,15 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
     stage->executor_ = std::move(executor);
   }
   return stage;
+}
+
+Result<std::unique_ptr<device::Stream>> GroupStage::make_stream(const device::Share& share) {
+  return device_->make_stream(group_->stream_limits(),
+                              {.share = share,
+                               .is_async = options_.overlaps,
+                               .shares_cpus = !options_.sharing_workers.empty(),
+                               .clock = clock_,
+                               .on_done = [bell = &ring_->bell] { bell->ring(); }});
 }
 
 GroupStage::~GroupStage() {
@@ -72,13 +75,33 @@ void GroupStage::start() {
 void GroupStage::stop() {
   if (!thread_.joinable()) return;
   stopping_.store(true, std::memory_order_release);
+  end_thread();
+}
+
+void GroupStage::end_thread() {
+  leaves_loop_.store(true, std::memory_order_release);
   ring_->bell.ring();
   thread_.join();
 }
 
+// A new thread, because the host's compute pool belongs to the thread that started it, and keeps
+// the CPUs that it started on.
+Status GroupStage::change_share(const device::Share& share) {
+  CHECK(thread_.joinable());
+  ITIF_ASSIGN(auto stream, make_stream(share));
+  end_thread();
+  executor_->use_stream(*stream);
+  stream_ = std::move(stream);
+  if (spin_choice_.sleeps_early()) stream_->sleep_early(true);
+  next_bucket_ = 0;  // graphs belong to their stream
+  leaves_loop_.store(false, std::memory_order_release);
+  start();
+  return {};
+}
+
 void GroupStage::run() noexcept {
   Idle idle(options_.idle);
-  while (!stopping()) {
+  while (!leaves_loop_.load(std::memory_order_acquire)) {
     if (poll() > 0)
       idle.found_work();
     else
@@ -93,7 +116,8 @@ void GroupStage::run() noexcept {
 void GroupStage::rest(Idle& idle) noexcept {
   const auto ready = [this] {
     return !ring_->empty() || executor_->has_results() || executor_->has_read_packets() ||
-           task_.load(std::memory_order_acquire) != nullptr || stopping();
+           task_.load(std::memory_order_acquire) != nullptr ||
+           leaves_loop_.load(std::memory_order_acquire);
   };
   idle.set_busy(busy());
   if (busy() || executor_->num_executing() == 0) return idle.found_nothing(ring_->bell, ready);

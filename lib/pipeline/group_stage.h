@@ -29,7 +29,7 @@ namespace itif::pipeline {
 struct GroupStageOptions {
   runtime::ExecutorOptions executor = {};
   IdlePolicy idle = {};
-  std::vector<unsigned> cpus = {};  // for its thread and the device's threads; empty: any
+  device::Share share = {};  // of the device, until change_share()
   // Launches run asynchronously: the group's thread prepares a batch while another computes.
   bool overlaps = false;
   // Workers whose threads need the pool's CPUs: SpinChoice then decides how the pool waits. Empty:
@@ -94,6 +94,10 @@ class GroupStage final : private runtime::CompletionSink {
   }
   plan::PlanLimits plan_limits() const noexcept { return planned_->plan_limits(); }
 
+  // Continues on another share of the device after the running batches; requests wait meanwhile. On
+  // error nothing has changed. Control's thread. REQUIRES: started. Errors: those of make_stream.
+  Status change_share(const device::Share& share);
+
   // Runs one iteration: takes new requests, completes and begins at most one batch, runs one step
   // of a task. If there was nothing to do, captures the CUDA graph of one bucket ahead of its first
   // use. Returns the amount of work done.
@@ -108,6 +112,8 @@ class GroupStage final : private runtime::CompletionSink {
 
  private:
   GroupStage() = default;
+  Result<std::unique_ptr<device::Stream>> make_stream(const device::Share& share);
+  void end_thread();
   void run() noexcept;
   void rest(Idle& idle) noexcept;
   void count(const runtime::BatchFigures& figures) noexcept;
@@ -135,6 +141,7 @@ class GroupStage final : private runtime::CompletionSink {
   std::atomic<StageTask*> task_{nullptr};
   std::atomic<bool> busy_{false};
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> leaves_loop_{false};  // the thread is to end after the running batches
   std::thread thread_;
 };
 

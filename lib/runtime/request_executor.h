@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "device/device.h"
 #include "request/request.h"
 #include "runtime/completion.h"
 #include "sched/group_queue.h"
@@ -62,6 +63,10 @@ class RequestExecutor {
   virtual bool has_results() const noexcept = 0;
   // Returns true if step() would release packets.
   virtual bool has_read_packets() const noexcept = 0;
+
+  // Runs later batches on `stream`, which outlives the executor or the next call. REQUIRES: no batch
+  // runs: finish() was called until none was left.
+  virtual void use_stream(device::Stream& stream) noexcept = 0;
 
   virtual uint32_t num_queued() const noexcept = 0;
   // Number of running requests. Any thread.

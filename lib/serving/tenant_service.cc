@@ -52,7 +52,7 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
   stage_options_.executor.scheduler = batching.scheduler;
   stage_options_.executor.max_wait_ns = batching.max_wait_ns;
   stage_options_.idle.max_sleep_ns = 100'000'000;  // the doorbell wakes it earlier
-  stage_options_.cpus = std::move(executor_cpus);
+  stage_options_.share.cpus = std::move(executor_cpus);
 }
 
 TenantService::~TenantService() {
@@ -157,7 +157,7 @@ void TenantService::erase(uint32_t id) {
   std::erase_if(tenants_, [&](const Serving& s) { return s.info.record.id == id; });
 }
 
-// Swaps a tenant with `fresh`, a newly loaded one of it. The counters of the tenant continue.
+// Swaps a tenant with `fresh`, in which its model was loaded again. Its counters continue.
 void TenantService::replace(Serving& serving, Serving& fresh) {
   fresh.info.index = serving.info.index;
   fresh.info.before = serving.info.before;

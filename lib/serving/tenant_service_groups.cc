@@ -118,7 +118,7 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
   for (const size_t worker :
        pipeline::workers_sharing_cpus({.num_threads = device.info().num_threads,
        .num_process_cpus = device::num_process_cpus(),
-       .executor_cpus = stage_options.cpus,
+       .executor_cpus = stage_options.share.cpus,
        .worker_cpus = pipeline_.worker_cpus()}))
     stage_options.sharing_workers.push_back(&pipeline_.workers()[worker]->counters());
   const std::vector<pipeline::ReturnRing*> returns = pipeline_.return_rings();

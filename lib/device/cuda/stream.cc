@@ -294,7 +294,7 @@ class CudaStream final : public Stream {
   CudaStream(const StreamParts& parts, cudaStream_t stream, const StreamOptions& options)
       : stream_(stream),
         launch_(parts_.log(), parts.compute, parts.num_multiprocessors),
-        cpus_(options.cpus.begin(), options.cpus.end()),
+        cpus_(options.share.cpus),
         registered_(parts.registered) {}
 
   Work& work() { return works_[next_event_ % works_.size()]; }

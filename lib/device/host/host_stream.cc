@@ -152,7 +152,7 @@ Result<std::unique_ptr<Stream>> make_host_stream(GemmLibrary& gemms,
                                    launch.num_threads));
   const bool throttles = options.shares_cpus && launch.num_threads > 1 && chooses_pool_spinning();
   if (throttles) ITIF_TRY(throttle.start());
-  auto stream = std::make_unique<HostStream>(launch, limits, options.cpus, std::move(runner),
+  auto stream = std::make_unique<HostStream>(launch, limits, options.share.cpus, std::move(runner),
                                              std::move(scratch), throttles ? &throttle : nullptr);
   if (!options.is_async) return stream;
   return AsyncStream::make(std::move(stream), limits, options);

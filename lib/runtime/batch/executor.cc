@@ -48,7 +48,7 @@ GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& 
                              std::unique_ptr<sched::Scheduler> scheduler,
                              std::unique_ptr<plan::Planner> planner)
     : group_(group),
-      stream_(stream),
+      stream_(&stream),
       clock_(clock),
       options_(options),
       scheduler_(std::move(scheduler)),
@@ -317,15 +317,15 @@ void GroupExecutor::add_segment(Flight& flight, const plan::Segment& planned,
 void GroupExecutor::launch_pass(Flight& flight) noexcept {
   const plan::Pass& pass = flight.plan.passes[flight.pass];
   Batch batch{std::span(flight.segments).subspan(pass.first_segment, pass.num_segments)};
-  group_.begin(stream_, batch, static_cast<uint32_t>(&flight - flights_.data()));
+  group_.begin(*stream_, batch, static_cast<uint32_t>(&flight - flights_.data()));
   flight.figures.num_rows += batch.num_padding_rows;
-  flight.event = stream_.record();
+  flight.event = stream_->record();
   flight.holds_packets = true;
 }
 
 bool GroupExecutor::has_read_packets() const noexcept {
   for (uint32_t i = 0; i < num_in_flight_; ++i)
-    if (in_flight(i).holds_packets) return stream_.inputs_read(in_flight(i).event);
+    if (in_flight(i).holds_packets) return stream_->inputs_read(in_flight(i).event);
   return false;
 }
 
@@ -335,7 +335,7 @@ void GroupExecutor::release_packets(CompletionSink& sink) noexcept {
   for (uint32_t i = 0; i < num_in_flight_; ++i) {
     Flight& flight = in_flight(i);
     if (!flight.holds_packets) continue;
-    if (!stream_.inputs_read(flight.event)) return;
+    if (!stream_->inputs_read(flight.event)) return;
     flight.holds_packets = false;
     sink.release_packets(riding(flight));
   }
@@ -347,7 +347,7 @@ size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures)
   Flight& flight = oldest();
   const plan::Pass pass = flight.plan.passes[flight.pass];
   Batch batch{std::span(flight.segments).subspan(pass.first_segment, pass.num_segments)};
-  device::Stream::Completion done = stream_.wait(flight.event);
+  device::Stream::Completion done = stream_->wait(flight.event);
   flight.figures.execute_ns += done.device_ns;
   if (!group_.finish(batch, first_, std::move(done.status)))
     device_failed_ = flight.figures.device_failed = true;

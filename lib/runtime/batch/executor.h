@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "plan/planner.h"
 #include "runtime/completion.h"
@@ -49,7 +50,7 @@ class GroupExecutor final : public RequestExecutor {
   size_t finish(CompletionSink& sink, BatchFigures& figures) noexcept override;
   uint64_t next_step_ns() const noexcept override;
   bool has_results() const noexcept override {
-    return num_in_flight_ > 0 && stream_.is_done(oldest().event);
+    return num_in_flight_ > 0 && stream_->is_done(oldest().event);
   }
   bool has_read_packets() const noexcept override;
 
@@ -59,6 +60,10 @@ class GroupExecutor final : public RequestExecutor {
   void set_planner(std::unique_ptr<plan::Planner> planner) noexcept;
   plan::PlanLimits plan_limits() const noexcept { return plan_limits(options_); }
 
+  void use_stream(device::Stream& stream) noexcept override {
+    CHECK(num_in_flight_ == 0);
+    stream_ = &stream;
+  }
   uint32_t num_queued() const noexcept override { return queue_.num_requests(); }
   uint64_t queued_tokens() const noexcept { return queue_.num_tokens(); }
   // Requests of the batches that run now. Any thread.
@@ -129,7 +134,7 @@ class GroupExecutor final : public RequestExecutor {
   double expected_wait_ns(uint32_t slot) noexcept;
 
   Group& group_;
-  device::Stream& stream_;
+  device::Stream* stream_;
   const Clock& clock_;
   ExecutorOptions options_;
   std::unique_ptr<sched::Scheduler> scheduler_;

@@ -49,7 +49,7 @@ GenerationExecutor::GenerationExecutor(Group& group, device::Stream& stream, con
                                        const ExecutorOptions& options,
                                        std::unique_ptr<sched::Scheduler> scheduler)
     : group_(group),
-      stream_(stream),
+      stream_(&stream),
       clock_(clock),
       options_(options),
       max_beams_(group.options().max_beams),
@@ -179,11 +179,11 @@ size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
   begin_ns_ = now_ns;
   encode_entered();
   layout_.build_step(running_, blocks_);
-  const backbone::StepResult result = launch_step(group_, stream_, layout_);
+  const backbone::StepResult result = launch_step(group_, *stream_, layout_);
   const size_t found = size_t{layout_.num_beams()} * layout_.num_candidates();
-  stream_.copy_to_host(result.log_probabilities, found * sizeof(float), log_probabilities_.data());
-  stream_.copy_to_host(result.tokens, found * sizeof(int32_t), tokens_.data());
-  event_ = stream_.record();
+  stream_->copy_to_host(result.log_probabilities, found * sizeof(float), log_probabilities_.data());
+  stream_->copy_to_host(result.tokens, found * sizeof(int32_t), tokens_.data());
+  event_ = stream_->record();
   in_flight_ = true;
   figures_ = {};
   figures_.num_tokens = layout_.num_source_tokens() + layout_.num_beams();
@@ -194,7 +194,7 @@ size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
 }
 
 void GenerationExecutor::end_step(CompletionSink& sink, BatchFigures& figures) noexcept {
-  const device::Stream::Completion completion = stream_.wait(event_);
+  const device::Stream::Completion completion = stream_->wait(event_);
   in_flight_ = false;
   release_packets(sink);
   figures = figures_;
@@ -303,7 +303,7 @@ void GenerationExecutor::encode_entered() noexcept {
           row += num_ids;
         }
       });
-  if (layout_.any_sources()) launch_sources(group_, stream_, layout_);
+  if (layout_.any_sources()) launch_sources(group_, *stream_, layout_);
 }
 
 void GenerationExecutor::advance() noexcept {

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "backbone/decoder.h"
+#include "base/check.h"
 #include "base/clock.h"
 #include "runtime/generate/beam_search.h"
 #include "runtime/generate/kv_blocks.h"
@@ -46,12 +47,16 @@ class GenerationExecutor final : public RequestExecutor {
   size_t step(CompletionSink& sink, BatchFigures& figures) noexcept override;
   size_t finish(CompletionSink& sink, BatchFigures& figures) noexcept override;
   uint64_t next_step_ns() const noexcept override { return 0; }
-  bool has_results() const noexcept override { return in_flight_ && stream_.is_done(event_); }
+  bool has_results() const noexcept override { return in_flight_ && stream_->is_done(event_); }
   bool has_read_packets() const noexcept override {
-    return !encoded_.empty() && stream_.inputs_read(event_);
+    return !encoded_.empty() && stream_->inputs_read(event_);
   }
   // REQUIRES: finish() was called, so that no step runs.
   ~GenerationExecutor() override;
+  void use_stream(device::Stream& stream) noexcept override {
+    CHECK(!in_flight_);
+    stream_ = &stream;
+  }
   uint32_t num_queued() const noexcept override {
     return queue_.num_requests() + static_cast<uint32_t>(waiting_.size() - next_waiting_);
   }
@@ -88,7 +93,7 @@ class GenerationExecutor final : public RequestExecutor {
   double expected_wait_ns(uint32_t slot, const model::GenerationConfig& config) const noexcept;
 
   Group& group_;
-  device::Stream& stream_;
+  device::Stream* stream_;
   const Clock& clock_;
   const ExecutorOptions options_;
   const uint32_t max_beams_;

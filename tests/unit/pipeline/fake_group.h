@@ -157,10 +157,14 @@ class FakeDevice : public device::Device {
   }
   int num_resets = 0;
   bool fails_reset = false;
-  bool is_late = false;            // makes LateStreams
-  std::atomic<bool> holds{false};  // LateStreams end no batch
+  bool is_late = false;  // makes LateStreams
+  bool has_no_stream = false;
+  std::vector<device::Share> shares;  // of each stream made
+  std::atomic<bool> holds{false};     // LateStreams end no batch
   Result<std::unique_ptr<device::Stream>> make_stream(
       const device::StreamLimits& limits, const device::StreamOptions& options) override {
+    if (has_no_stream) return fail(Code::kResourceExhausted, "no stream");
+    shares.push_back(options.share);
     if (is_late) return std::make_unique<LateStream>(holds);
     auto stream = std::make_unique<testing::NullStream>();
     if (!options.is_async) return stream;

@@ -83,6 +83,35 @@ TEST_F(GroupStageTest, DoesNotComputeTheBacklogWhenStopped) {
   EXPECT_TRUE(returned_->empty());
 }
 
+TEST_F(GroupStageTest, ContinuesOnAnotherShareBetweenBatches) {
+  for (const bool overlaps : {false, true}) {
+    make_stage({.share = {.cpus = {0}}, .overlaps = overlaps});
+    device_.shares.clear();
+    stage_->start();
+    for (size_t turn = 0; turn < requests_.size(); ++turn) {
+      stage_->push(&requests_[turn]);
+      if (turn % 2 == 0) {
+        ASSERT_TRUE(stage_->change_share({.cpus = {0, static_cast<unsigned>(turn)}}));
+      }
+      std::vector<request::Request*> taken = take(1);
+      EXPECT_EQ(taken.front(), &requests_[turn]);
+      EXPECT_EQ(taken.front()->status, wire::StatusCode::kOk);
+      std::free(std::exchange(taken.front()->result.data, nullptr));
+    }
+    ASSERT_EQ(device_.shares.size(), 5u);
+    EXPECT_EQ(device_.shares.back().cpus, (std::vector<unsigned>{0, 8}));
+    EXPECT_FALSE(stage_->stopping());
+
+    device_.has_no_stream = true;
+    EXPECT_FALSE(stage_->change_share({}));
+    device_.has_no_stream = false;
+    stage_->push(&requests_[0]);
+    EXPECT_EQ(take(1).front()->status, wire::StatusCode::kOk) << "the old stream serves";
+    std::free(std::exchange(requests_[0].result.data, nullptr));
+    stage_->stop();
+  }
+}
+
 // Each idle poll captures one graph bucket.
 TEST_F(GroupStageTest, CapturesGraphsForSmallBatchesWhileIdle) {
   make_stage({});
