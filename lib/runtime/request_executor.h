@@ -12,8 +12,8 @@
 #include "device/device.h"
 #include "request/request.h"
 #include "runtime/completion.h"
+#include "sched/batch_limits.h"
 #include "sched/group_queue.h"
-#include "sched/scheduler.h"
 
 namespace itif::runtime {
 

@@ -10,7 +10,7 @@
 // 1995.
 #include <algorithm>
 
-#include "sched/policies.h"
+#include "sched/lane_policy.h"
 
 namespace itif::sched {
 namespace {
@@ -19,9 +19,9 @@ namespace {
 // tokens, a tenant with less than 1/256 of the weights thus gets more than its share.
 constexpr int64_t kMinQuantumTokens = 16;
 
-class Fair final : public Scheduler {
+class Fair final : public LaneOrder {
  public:
-  void select(GroupQueue& queue, const BatchLimits& limits, uint64_t,
+  void select(GroupQueue& queue, const BatchLimits& limits,
               std::vector<request::Request*>& batch) noexcept override {
     const uint32_t least_cost = limits.max_tokens / std::max(1u, limits.max_requests);
     uint64_t left = room(limits, batch);
@@ -61,8 +61,8 @@ class Fair final : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_fair() {
-  return std::make_unique<Fair>();
+std::unique_ptr<BatchPolicy> make_fair(const PolicyOptions& options) {
+  return std::make_unique<LanePolicy>(std::make_unique<Fair>(), options);
 }
 
 }  // namespace itif::sched

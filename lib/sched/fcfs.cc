@@ -2,14 +2,14 @@
 // fair, and the papers' baseline.
 #include <algorithm>
 
-#include "sched/policies.h"
+#include "sched/lane_policy.h"
 
 namespace itif::sched {
 namespace {
 
-class Fcfs final : public Scheduler {
+class Fcfs final : public LaneOrder {
  public:
-  void select(GroupQueue& queue, const BatchLimits& limits, uint64_t,
+  void select(GroupQueue& queue, const BatchLimits& limits,
               std::vector<request::Request*>& batch) noexcept override {
     uint64_t left = room(limits, batch);
     while (queue.num_requests() > 0 && batch.size() < limits.max_requests) {
@@ -28,8 +28,8 @@ class Fcfs final : public Scheduler {
 
 }  // namespace
 
-std::unique_ptr<Scheduler> make_fcfs() {
-  return std::make_unique<Fcfs>();
+std::unique_ptr<BatchPolicy> make_fcfs(const PolicyOptions& options) {
+  return std::make_unique<LanePolicy>(std::make_unique<Fcfs>(), options);
 }
 
 }  // namespace itif::sched

@@ -36,7 +36,7 @@ uint64_t Urgent::select(GroupQueue& queue, const BatchLimits& limits, uint64_t n
     const request::Request* head = lane.head;
     if (head->num_tokens > left && !batch.empty()) break;
     left -= std::min<uint64_t>(head->num_tokens, left);
-    // Charged to the tenant's share, as if the scheduler had chosen the request.
+    // Charged to the tenant's share, as if the order had chosen the request.
     lane.deficit_tokens -= head->num_tokens;
     const uint64_t waited_ns = now_ns - std::min(now_ns, head->complete_ns);
     const uint64_t aim_ns = lane.objective_ns / 5;

@@ -1,10 +1,10 @@
-// Puts requests of tenants with a latency objective before the scheduler's choice. The backlog of
-// the others then costs them little more than the batch that runs when they arrive. While others
-// wait, an urgent request rides in a batch that ends within a fifth of its objective after its
-// arrival, or in a batch without the others.
+// Puts requests of tenants with a latency objective before those that the order chooses. The
+// backlog of the others then costs them little more than the batch that runs when they arrive.
+// While others wait, an urgent request rides in a batch that ends within a fifth of its objective
+// after its arrival, or in a batch without the others.
 //
 // The others keep their share. A tenant goes first only while it has one request waiting, or no
-// more than its share of a batch. After a batch without the others, the scheduler alone chooses the
+// more than its share of a batch. After a batch without the others, the order alone chooses the
 // next.
 // Owned by the executor's thread.
 #pragma once
@@ -13,8 +13,8 @@
 #include <limits>
 #include <vector>
 
+#include "sched/batch_limits.h"
 #include "sched/group_queue.h"
-#include "sched/scheduler.h"
 
 namespace itif::sched {
 
@@ -25,11 +25,11 @@ class Urgent {
   explicit Urgent(uint32_t max_slots) { lanes_.reserve(max_slots); }
 
   // Moves urgent requests to `batch` by deadline (arrival + objective), within the limits, as
-  // Scheduler::select does. Returns how long the batch may take if others join it, ns. Returns
+  // LaneOrder::select does. Returns how long the batch may take if others join it, ns. Returns
   // kNoLimit and leaves `batch` unchanged if no request goes first.
   uint64_t select(GroupQueue& queue, const BatchLimits& limits, uint64_t now_ns,
                   std::vector<request::Request*>& batch) noexcept;
-  // Notes the whole batch, after the scheduler has added to it.
+  // Notes the whole batch, after the order has added to it.
   void chosen(const GroupQueue& queue, const std::vector<request::Request*>& batch) noexcept;
 
  private:

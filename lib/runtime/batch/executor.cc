@@ -37,31 +37,30 @@ kernels::ImagePixels image_of(const request::Request& request, const PreparedInp
 Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(Group& group, device::Stream& stream,
                                                              const Clock& clock,
                                                              const ExecutorOptions& options) {
-  ITIF_ASSIGN(auto scheduler, sched::make_scheduler(options.scheduler));
+  ITIF_ASSIGN(auto policy, sched::make_policy(options.scheduler,
+                                              {.limits = options.limits, .queue = options.queue}));
   ITIF_ASSIGN(auto planner, plan::make_planner(options.planner, {.limits = plan_limits(options)}));
   return std::unique_ptr<GroupExecutor>(
-      new GroupExecutor(group, stream, clock, options, std::move(scheduler), std::move(planner)));
+      new GroupExecutor(group, stream, clock, options, std::move(policy), std::move(planner)));
 }
 
 GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& clock,
                              const ExecutorOptions& options,
-                             std::unique_ptr<sched::Scheduler> scheduler,
+                             std::unique_ptr<sched::BatchPolicy> policy,
                              std::unique_ptr<plan::Planner> planner)
     : group_(group),
       stream_(&stream),
       clock_(clock),
       options_(options),
-      scheduler_(std::move(scheduler)),
+      policy_(std::move(policy)),
+      queue_(policy_->queue()),
       planner_(std::move(planner)),
-      queue_(options.queue),
       preparation_({.max_tokens = options.limits.max_tokens,
                     .image = group.spec().image,
                     .text_bytes = size_t{options.limits.max_tokens} * kTextBytesPerToken}),
-      bound_(options.limits.max_tokens),
-      urgent_(options.queue.max_slots),
       last_batch_(options.queue.max_slots) {
   const size_t max_requests = options.limits.max_requests;
-  batch_.reserve(max_requests);
+  choice_.reserve(max_requests);
   items_.reserve(max_requests);
   refused_.reserve(size_t{options.queue.max_requests} + kMaxIntake);
   for (Flight& flight : flights_) {
@@ -115,8 +114,7 @@ void GroupExecutor::submit(request::Request* request) noexcept {
   if (model == nullptr)
     return refuse(request, StatusCode::kNotAdmitted, "the tenant's model is not loaded");
   if (const Refusal why = preparation_.prepare(*request, *model)) return refuse(request, why);
-  const auto alone_ns = floor_.batch_ns(request->num_tokens);
-  CHECK(queue_.push(request, clock_.now_ns(), alone_ns));
+  CHECK(policy_->push(request, clock_.now_ns(), cost_model()));
 }
 
 // Time to serve the tenant's lane at the recent pace, while every other lane takes its turns.
@@ -142,9 +140,8 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
     while (figures.num_tokens == 0 && has_results()) completed += finish_oldest(sink, figures);
   }
   if (device_failed_) {
-    while (queue_.num_requests() > 0)
-      refuse(queue_.pop(queue_.active_slots().front()), StatusCode::kDeviceFailed,
-             "the group's device has failed");
+    while (request::Request* request = policy_->pop())
+      refuse(request, StatusCode::kDeviceFailed, "the group's device has failed");
   }
   refused += complete_refused(sink);
   figures.num_refused = static_cast<uint32_t>(refused);
@@ -184,16 +181,14 @@ bool GroupExecutor::may_begin(uint64_t now_ns) const noexcept {
 
 size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
   const uint64_t now_ns = clock_.now_ns();
-  const auto objectives = sched::set_objectives(queue_, now_ns, scheduler_->isolates());
-  choose_batch(now_ns, objectives);
-  expire(batch_, now_ns);
-  if (group_.spec().takes_images()) resize_images(batch_);
+  choose_batch(now_ns);
+  if (group_.spec().takes_images()) resize_images(choice_.batch);
   // Refused requests are answered before the batch: they have waited long enough.
   const size_t refused = complete_refused(sink);
-  if (batch_.empty()) return refused;
+  if (choice_.batch.empty()) return refused;
   Flight& flight = in_flight(num_in_flight_);
   flight.begin_ns = now_ns;
-  flight.slo_ns = objectives.slo_ns;
+  flight.slo_ns = choice_.slo_ns;
   flight.pass = 0;
   plan_batch(flight);
   num_executing_.fetch_add(flight.figures.num_requests, std::memory_order_relaxed);
@@ -204,18 +199,20 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
   return refused;
 }
 
-void GroupExecutor::choose_batch(uint64_t now_ns, const sched::Objectives& objectives) noexcept {
-  batch_.clear();
-  sched::BatchLimits limits{.max_tokens = bound_.tokens(objectives.slo_ns),
-                            .max_requests = options_.limits.max_requests};
-  if (objectives.batch_ns != 0)
-    limits.max_tokens = std::min(limits.max_tokens, floor_.tokens_within(objectives.batch_ns));
-  const uint64_t time_ns = urgent_.select(queue_, limits, now_ns, batch_);
-  if (!batch_.empty())
-    limits.max_tokens = std::min(limits.max_tokens, cost_.tokens_within(time_ns));
-  if (batch_.empty() || sched::room(limits, batch_) > 0)
-    scheduler_->select(queue_, limits, now_ns, batch_);
-  urgent_.chosen(queue_, batch_);
+void GroupExecutor::choose_batch(uint64_t now_ns) noexcept {
+  policy_->choose({.now_ns = now_ns, .start_ns = expected_end_ns(), .cost = cost_model()}, choice_);
+  bool by_estimate = false;
+  for (const sched::Refused& refused : choice_.refused) {
+    if (refused.why == sched::DeadlineMiss::kPassed) {
+      refuse(refused.request, StatusCode::kDeadlineQueue,
+             "the deadline passed in the group's queue");
+      continue;
+    }
+    by_estimate = true;
+    refuse(refused.request, StatusCode::kDeadlineLaunch,
+           "the deadline would pass before the request could be computed");
+  }
+  if (by_estimate && choice_.batch.empty()) cost_.distrust();
 }
 
 size_t GroupExecutor::complete_refused(CompletionSink& sink) noexcept {
@@ -223,29 +220,6 @@ size_t GroupExecutor::complete_refused(CompletionSink& sink) noexcept {
   if (count > 0) sink.complete(refused_);
   refused_.clear();
   return count;
-}
-
-// Refuses requests whose deadline has passed, or will pass before a batch of that request alone
-// could end.
-void GroupExecutor::expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept {
-  bool by_estimate = false;
-  const auto start_ns = static_cast<double>(std::max(now_ns, expected_end_ns()));
-  std::erase_if(batch, [&](request::Request* request) {
-    if (request->deadline_ns == 0) return false;
-    if (request->deadline_ns <= now_ns) {
-      refuse(request, StatusCode::kDeadlineQueue, "the deadline passed in the group's queue");
-      return true;
-    }
-    if (static_cast<double>(request->deadline_ns) - start_ns <
-        cost_.batch_ns(request->num_tokens)) {
-      by_estimate = true;
-      refuse(request, StatusCode::kDeadlineLaunch,
-             "the deadline would pass before the request could be computed");
-      return true;
-    }
-    return false;
-  });
-  if (by_estimate && batch.empty()) cost_.distrust();
 }
 
 void GroupExecutor::resize_images(std::vector<request::Request*>& batch) noexcept {
@@ -260,7 +234,7 @@ void GroupExecutor::plan_batch(Flight& flight) noexcept {
   items_.clear();
   ++batch_number_;
   flight.figures = {};
-  for (const request::Request* request : batch_) {
+  for (const request::Request* request : choice_.batch) {
     items_.push_back({request->slot, request->num_tokens});
     flight.figures.num_tenants +=
         std::exchange(last_batch_[request->slot], batch_number_) != batch_number_;
@@ -269,7 +243,7 @@ void GroupExecutor::plan_batch(Flight& flight) noexcept {
     planner_.reset(next);
   plan::Plan& plan = flight.plan;
   planner_->plan(items_, plan);
-  flight.figures.num_requests = static_cast<uint32_t>(batch_.size());
+  flight.figures.num_requests = static_cast<uint32_t>(choice_.batch.size());
   flight.figures.num_tokens = static_cast<uint32_t>(plan.num_tokens);
   flight.figures.num_rows = static_cast<uint32_t>(plan.num_rows);
   flight.ordered.clear();
@@ -282,7 +256,7 @@ void GroupExecutor::plan_batch(Flight& flight) noexcept {
 
 void GroupExecutor::add_segment(Flight& flight, const plan::Segment& planned,
                                 uint32_t mini_batch) noexcept {
-  request::Request* request = batch_[planned.item];
+  request::Request* request = choice_.batch[planned.item];
   request->launch_ns = flight.begin_ns;
   flight.ordered.push_back(request);
   BatchRequest& segment = flight.segments.emplace_back();
@@ -376,7 +350,9 @@ void GroupExecutor::learn(const Flight& flight) noexcept {
   const BatchFigures& figures = flight.figures;
   cost_.add(figures.num_tokens, figures.execute_ns);
   floor_.add(figures.num_tokens, figures.execute_ns);
-  bound_.ran(figures.num_tokens, figures.execute_ns, flight.slo_ns);
+  policy_->ran({.num_tokens = figures.num_tokens,
+                .execute_ns = figures.execute_ns,
+                .slo_ns = flight.slo_ns});
 }
 
 void GroupExecutor::finish_pass(Flight& flight) noexcept {

@@ -1,5 +1,4 @@
-// A group's executor: queue → scheduler → planner → Group::begin … finish, pass by pass →
-// completion.
+// A group's executor: batch policy → planner → Group::begin … finish, pass by pass → completion.
 //
 // Owned by one thread (the group's). submit() checks a request against its model, tokenises text
 // and queues it. step() begins at most one batch. step() and finish(), never submit(), hand each
@@ -29,18 +28,14 @@
 #include "runtime/group.h"
 #include "runtime/input_preparation.h"
 #include "runtime/request_executor.h"
-#include "sched/batch_bound.h"
-#include "sched/group_queue.h"
-#include "sched/objectives.h"
-#include "sched/scheduler.h"
-#include "sched/urgent.h"
+#include "sched/batch_policy.h"
 
 namespace itif::runtime {
 
 class GroupExecutor final : public RequestExecutor {
  public:
-  // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (scheduler,
-  // planner).
+  // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (batch
+  // policy, planner).
   static Result<std::unique_ptr<GroupExecutor>> create(Group& group, device::Stream& stream,
                                                        const Clock& clock,
                                                        const ExecutorOptions& options);
@@ -82,14 +77,14 @@ class GroupExecutor final : public RequestExecutor {
     BatchFigures figures;
     uint64_t begin_ns = 0;
     uint64_t expected_end_ns = 0;
-    uint64_t slo_ns = 0;         // tightest objective that a tenant has set; 0: none
+    uint64_t slo_ns = 0;         // Choice::slo_ns
     size_t pass = 0;             // the plan's pass that runs
     bool holds_packets = false;  // that pass's packets are not released yet
     device::Stream::Event event = 0;
   };
 
   GroupExecutor(Group& group, device::Stream& stream, const Clock& clock,
-                const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler,
+                const ExecutorOptions& options, std::unique_ptr<sched::BatchPolicy> policy,
                 std::unique_ptr<plan::Planner> planner);
   void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
   void refuse(request::Request* request, const Refusal& why) noexcept {
@@ -97,7 +92,7 @@ class GroupExecutor final : public RequestExecutor {
   }
   // Resizes the pictures of the chosen batch.
   void resize_images(std::vector<request::Request*>& batch) noexcept;
-  void expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept;
+  void choose_batch(uint64_t now_ns) noexcept;
   bool may_begin(uint64_t now_ns) const noexcept;
   size_t begin(CompletionSink& sink) noexcept;  // returns the number of refused requests
   void launch_pass(Flight& flight) noexcept;
@@ -124,7 +119,6 @@ class GroupExecutor final : public RequestExecutor {
     return std::span(flight.ordered).subspan(pass.first_segment, pass.num_segments);
   }
   size_t complete_refused(CompletionSink& sink) noexcept;
-  void choose_batch(uint64_t now_ns, const sched::Objectives& objectives) noexcept;
   static plan::PlanLimits plan_limits(const ExecutorOptions& options) noexcept {
     return {.max_requests = options.limits.max_requests, .max_rows = options.limits.max_tokens};
   }
@@ -132,18 +126,19 @@ class GroupExecutor final : public RequestExecutor {
   void add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch) noexcept;
   void finish_pass(Flight& flight) noexcept;
   double expected_wait_ns(uint32_t slot) noexcept;
+  sched::CostModel cost_model() const noexcept { return {cost_, floor_}; }
 
   Group& group_;
   device::Stream* stream_;
   const Clock& clock_;
   ExecutorOptions options_;
-  std::unique_ptr<sched::Scheduler> scheduler_;
+  std::unique_ptr<sched::BatchPolicy> policy_;
+  const sched::GroupQueue& queue_;  // the policy's
   std::unique_ptr<plan::Planner> planner_;
   std::atomic<plan::Planner*> next_planner_{nullptr};  // owned
-  sched::GroupQueue queue_;
   InputPreparation preparation_;
   std::vector<request::Request*> refused_;
-  std::vector<request::Request*> batch_;
+  sched::Choice choice_;
   std::vector<plan::Item> items_;
   std::array<Flight, Group::kMaxInFlight> flights_;  // by place
   uint32_t first_ = 0;                               // the oldest in flight; others follow it
@@ -155,8 +150,6 @@ class GroupExecutor final : public RequestExecutor {
   uint64_t early_ns_ = 0;
   CostEstimate cost_;
   CostFloor floor_;
-  sched::BatchBound bound_;
-  sched::Urgent urgent_;
   uint64_t batch_number_ = 0;
   std::vector<uint64_t> last_batch_;  // by slot: number of the last batch with a request of it
   bool device_failed_ = false;

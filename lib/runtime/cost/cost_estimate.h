@@ -8,9 +8,11 @@
 
 #include <cstdint>
 
+#include "sched/cost_model.h"
+
 namespace itif::runtime {
 
-class CostEstimate {
+class CostEstimate final : public sched::BatchCost {
  public:
   // Learns from a batch that ran. Skips the very first, which finds caches and pages cold.
   void add(uint32_t num_tokens, uint64_t execute_ns) noexcept;
@@ -18,11 +20,10 @@ class CostEstimate {
   // ran: a wrong estimate could otherwise never be corrected.
   void distrust() noexcept;
 
-  // Returns the cost of one batch; 0 before the first measurement. Errs low beyond the sizes seen:
-  // a request that it refuses could not have been computed in time.
-  double batch_ns(uint32_t num_tokens) const noexcept;
-  // Returns the largest batch that takes at most `ns`; UINT32_MAX before the first measurement.
-  uint32_t tokens_within(uint64_t ns) const noexcept;
+  // Unknown before the first measurement. Errs low beyond the sizes seen: a request that it refuses
+  // could not have been computed in time.
+  double batch_ns(uint32_t num_tokens) const noexcept override;
+  uint32_t tokens_within(uint64_t ns) const noexcept override;
   // Returns the cost of num_tokens in batches of at most max_tokens, at least num_batches of them.
   double backlog_ns(double num_tokens, double num_batches, uint32_t max_tokens) const noexcept;
 

@@ -28,14 +28,15 @@ void CostFloor::add(uint32_t num_tokens, uint64_t execute_ns) noexcept {
   c = {.num_tokens = num_tokens, .ns = execute_ns};
 }
 
-uint64_t CostFloor::batch_ns(uint32_t num_tokens) const noexcept {
+double CostFloor::batch_ns(uint32_t num_tokens) const noexcept {
   const Class* nearest = nullptr;
   for (const Class& c : classes_) {
     if (c.num_tokens == 0) continue;
     nearest = &c;
     if (c.num_tokens >= num_tokens) break;
   }
-  return nearest ? in_proportion(nearest->ns, num_tokens, nearest->num_tokens) : 0;
+  if (nearest == nullptr) return 0;
+  return static_cast<double>(in_proportion(nearest->ns, num_tokens, nearest->num_tokens));
 }
 
 uint32_t CostFloor::tokens_within(uint64_t ns) const noexcept {

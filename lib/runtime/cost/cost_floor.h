@@ -9,17 +9,18 @@
 #include <array>
 #include <cstdint>
 
+#include "sched/cost_model.h"
+
 namespace itif::runtime {
 
-class CostFloor {
+class CostFloor final : public sched::BatchCost {
  public:
   // Learns from a batch that ran. REQUIRES: num_tokens > 0.
   void add(uint32_t num_tokens, uint64_t execute_ns) noexcept;
-  // Returns the time of one batch; 0 before the first measurement. A size not seen is scaled from
-  // the next larger size seen, else from the largest.
-  uint64_t batch_ns(uint32_t num_tokens) const noexcept;
-  // Returns the largest batch that takes at most `ns`; UINT32_MAX before the first measurement.
-  uint32_t tokens_within(uint64_t ns) const noexcept;
+  // Unknown before the first measurement. A size not seen is scaled from the next larger size seen,
+  // else from the largest. Returns whole nanoseconds.
+  double batch_ns(uint32_t num_tokens) const noexcept override;
+  uint32_t tokens_within(uint64_t ns) const noexcept override;
 
  private:
   static constexpr uint32_t kClassesPerOctave = 4;

@@ -40,25 +40,28 @@ Refusal check_result_kind(const request::Request& request,
 Result<std::unique_ptr<GenerationExecutor>> GenerationExecutor::create(
     Group& group, device::Stream& stream, const Clock& clock, const ExecutorOptions& options) {
   CHECK(group.decoder() != nullptr);
-  ITIF_ASSIGN(auto scheduler, sched::make_scheduler(options.scheduler));
+  ITIF_ASSIGN(auto policy, sched::make_policy(options.scheduler, {.limits = options.limits,
+                                                                  .queue = options.queue,
+                                                                  .continuous = true}));
   return std::unique_ptr<GenerationExecutor>(
-      new GenerationExecutor(group, stream, clock, options, std::move(scheduler)));
+      new GenerationExecutor(group, stream, clock, options, std::move(policy)));
 }
 
 GenerationExecutor::GenerationExecutor(Group& group, device::Stream& stream, const Clock& clock,
                                        const ExecutorOptions& options,
-                                       std::unique_ptr<sched::Scheduler> scheduler)
+                                       std::unique_ptr<sched::BatchPolicy> policy)
     : group_(group),
       stream_(&stream),
       clock_(clock),
       options_(options),
       max_beams_(group.options().max_beams),
-      scheduler_(std::move(scheduler)),
-      queue_(options.queue),
+      policy_(std::move(policy)),
+      queue_(policy_->queue()),
       preparation_({.max_tokens = options.limits.max_tokens, .image = {}, .generates = true}),
       blocks_(group.decoder()->num_blocks()),
       layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions,
               group.generation_buckets()) {
+  choice_.reserve(options.limits.max_requests);
   waiting_.reserve(options.limits.max_requests);
   // Twice the beams: ended sequences may still be unanswered when others enter.
   for (uint32_t i = 0; i < 2 * max_beams_; ++i) spare_.push_back(std::make_unique<Sequence>());
@@ -108,7 +111,7 @@ void GenerationExecutor::submit(request::Request* request) noexcept {
   if (config.num_beams > max_beams_ || blocks_needed(*request, config) > blocks_.num_blocks())
     return refuse(request, StatusCode::kTooLong,
                   "the sequence may need more K/V memory than the group has");
-  CHECK(queue_.push(request, clock_.now_ns()));
+  CHECK(policy_->push(request, clock_.now_ns(), {}));
 }
 
 // Time to serve the tenant's lane at the recent pace, while every other lane takes its turns.
@@ -237,7 +240,7 @@ size_t GenerationExecutor::complete(CompletionSink& sink) noexcept {
   return count;
 }
 
-// Admits requests while there is room. Requests that the scheduler has chosen keep their order.
+// Admits requests while there is room. Requests that the policy has chosen keep their order.
 void GenerationExecutor::admit(uint64_t now_ns) noexcept {
   if (device_failed_) return;
   uint32_t source_rows = 0;
@@ -246,7 +249,8 @@ void GenerationExecutor::admit(uint64_t now_ns) noexcept {
       waiting_.clear();
       next_waiting_ = 0;
       if (queue_.num_requests() == 0 || spare_.empty()) return;
-      scheduler_->select(queue_, options_.limits, now_ns, waiting_);
+      policy_->choose({.now_ns = now_ns, .start_ns = now_ns}, choice_);
+      waiting_.swap(choice_.batch);
       if (waiting_.empty()) return;
     }
     request::Request* request = waiting_[next_waiting_];
@@ -384,8 +388,8 @@ void GenerationExecutor::fail_all() noexcept {
   fail_running(StatusCode::kDeviceFailed, kFailed);
   for (; next_waiting_ < waiting_.size(); ++next_waiting_)
     refuse(waiting_[next_waiting_], StatusCode::kDeviceFailed, kFailed);
-  while (queue_.num_requests() > 0)
-    refuse(queue_.pop(queue_.active_slots().front()), StatusCode::kDeviceFailed, kFailed);
+  while (request::Request* request = policy_->pop())
+    refuse(request, StatusCode::kDeviceFailed, kFailed);
 }
 
 }  // namespace itif::runtime

@@ -30,15 +30,14 @@
 #include "runtime/group.h"
 #include "runtime/input_preparation.h"
 #include "runtime/request_executor.h"
-#include "sched/group_queue.h"
-#include "sched/scheduler.h"
+#include "sched/batch_policy.h"
 
 namespace itif::runtime {
 
 class GenerationExecutor final : public RequestExecutor {
  public:
   // `group`, `stream` and `clock` outlive the executor. REQUIRES: group.decoder(). Errors:
-  // kInvalidArgument (scheduler's name).
+  // kInvalidArgument (batch policy's name).
   static Result<std::unique_ptr<GenerationExecutor>> create(Group& group, device::Stream& stream,
                                                             const Clock& clock,
                                                             const ExecutorOptions& options);
@@ -68,7 +67,7 @@ class GenerationExecutor final : public RequestExecutor {
 
  private:
   GenerationExecutor(Group& group, device::Stream& stream, const Clock& clock,
-                     const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler);
+                     const ExecutorOptions& options, std::unique_ptr<sched::BatchPolicy> policy);
   void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
   void refuse(request::Request* request, const Refusal& why) noexcept {
     refuse(request, why.status, why.detail);
@@ -97,11 +96,12 @@ class GenerationExecutor final : public RequestExecutor {
   const Clock& clock_;
   const ExecutorOptions options_;
   const uint32_t max_beams_;
-  std::unique_ptr<sched::Scheduler> scheduler_;
-  sched::GroupQueue queue_;
+  std::unique_ptr<sched::BatchPolicy> policy_;
+  const sched::GroupQueue& queue_;  // the policy's
   InputPreparation preparation_;
   KvBlocks blocks_;
-  // Chosen by the scheduler; those from next_waiting_ on have not entered yet.
+  sched::Choice choice_;
+  // Chosen by the policy; those from next_waiting_ on have not entered yet.
   std::vector<request::Request*> waiting_;
   size_t next_waiting_ = 0;
   std::vector<std::unique_ptr<Sequence>> spare_;    // unused; they keep their allocations

@@ -1,4 +1,5 @@
-#include "sched/scheduler.h"
+// The order of the policies, and what all of them promise.
+#include "sched/batch_policy.h"
 
 #include <gtest/gtest.h>
 
@@ -6,20 +7,32 @@
 #include <set>
 
 #include "base/random.h"
+#include "sched/policy_names.h"
 
 namespace itif::sched {
 namespace {
 
-class Schedulers : public testing::TestWithParam<const char*> {};
+std::unique_ptr<BatchPolicy> policy_of(std::string_view name, const BatchLimits& limits,
+                                       const GroupQueue::Limits& queue) {
+  return make_policy(name, {.limits = limits, .queue = queue}).value();
+}
 
-TEST_P(Schedulers, EveryRequestLeavesOnceWithinTheLimits) {
-  auto scheduler = make_scheduler(GetParam()).value();
+class EveryPolicy : public testing::TestWithParam<std::tuple<std::string_view, bool>> {
+ protected:
+  std::unique_ptr<BatchPolicy> make(const BatchLimits& limits, const GroupQueue::Limits& queue) {
+    const auto [name, continuous] = GetParam();
+    return make_policy(name, {.limits = limits, .queue = queue, .continuous = continuous}).value();
+  }
+};
+
+TEST_P(EveryPolicy, EveryRequestLeavesOnceWithinTheLimits) {
+  const BatchLimits limits{.max_tokens = 256, .max_requests = 16};
+  const auto policy =
+      make(limits, {.max_requests = 10'000, .max_tenant_requests = 10'000, .max_slots = 8});
   Random random(5);
-  GroupQueue queue({.max_requests = 10'000, .max_tenant_requests = 10'000, .max_slots = 8});
   std::deque<request::Request> all;
   std::set<request::Request*> left;
-  std::vector<request::Request*> batch;
-  const BatchLimits limits{.max_tokens = 256, .max_requests = 16};
+  Choice choice;
   for (int round = 0; round < 2000; ++round) {
     for (uint64_t n = random.below(12); n > 0 && round < 1000; --n) {
       request::Request& r = all.emplace_back();
@@ -27,75 +40,74 @@ TEST_P(Schedulers, EveryRequestLeavesOnceWithinTheLimits) {
       r.num_tokens = 1 + static_cast<uint32_t>(random.below(256));
       r.weight = 1 + r.slot;
       r.complete_ns = all.size();
-      ASSERT_TRUE(queue.push(&r));
+      ASSERT_TRUE(policy->push(&r, 0, {}));
     }
-    const bool was_empty = queue.num_requests() == 0;
-    batch.clear();
-    scheduler->select(queue, limits, 0, batch);
-    EXPECT_EQ(batch.empty(), was_empty);
-    EXPECT_LE(batch.size(), limits.max_requests);
+    const bool was_empty = policy->queue().num_requests() == 0;
+    policy->choose({}, choice);
+    EXPECT_EQ(choice.batch.empty(), was_empty);
+    EXPECT_LE(choice.batch.size(), limits.max_requests);
+    EXPECT_TRUE(choice.refused.empty());
     uint32_t tokens = 0;
-    for (request::Request* r : batch) {
+    for (request::Request* r : choice.batch) {
       tokens += r->num_tokens;
       EXPECT_TRUE(left.insert(r).second);
     }
     EXPECT_LE(tokens, limits.max_tokens);
   }
-  while (queue.num_requests()) {
-    batch.clear();
-    scheduler->select(queue, limits, 0, batch);
-    left.insert(batch.begin(), batch.end());
+  for (int i = 0; i < 100 && policy->queue().num_requests() > 0; ++i) {
+    policy->choose({}, choice);
+    left.insert(choice.batch.begin(), choice.batch.end());
   }
+  while (request::Request* r = policy->pop()) EXPECT_TRUE(left.insert(r).second);
   EXPECT_EQ(left.size(), all.size());
+  EXPECT_EQ(policy->queue().num_requests(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Schedulers, testing::Values("fair", "fcfs"));
+INSTANTIATE_TEST_SUITE_P(All, EveryPolicy,
+                         testing::Combine(testing::ValuesIn(kPolicyNames), testing::Bool()));
 
 // A request larger than a lowered token limit still runs, alone.
-TEST_P(Schedulers, ARequestLargerThanTheLimitRunsAlone) {
-  auto scheduler = make_scheduler(GetParam()).value();
-  GroupQueue queue({});
+TEST_P(EveryPolicy, ARequestLargerThanTheLimitRunsAlone) {
+  const auto policy = make({.max_tokens = 3, .max_requests = 8}, {});
   request::Request large[2];
   for (request::Request& r : large) {
     r.num_tokens = 500;
-    ASSERT_TRUE(queue.push(&r));
+    ASSERT_TRUE(policy->push(&r, 0, {}));
   }
-  std::vector<request::Request*> batch;
+  Choice choice;
   for (request::Request& r : large) {
-    batch.clear();
-    scheduler->select(queue, {.max_tokens = 3, .max_requests = 8}, 0, batch);
-    EXPECT_EQ(batch, std::vector<request::Request*>{&r});
+    policy->choose({}, choice);
+    EXPECT_EQ(choice.batch, std::vector<request::Request*>{&r});
   }
 }
 
-TEST(Scheduler, UnknownNameListsTheNames) {
-  const auto result = make_scheduler("magic");
+TEST(BatchPolicy, UnknownNameListsTheNames) {
+  const auto result = make_policy("magic", {});
   ASSERT_FALSE(result);
   EXPECT_NE(result.error().message.find("fair, fcfs"), std::string::npos);
 }
 
 TEST(Fcfs, TakesRequestsInArrivalOrder) {
-  auto scheduler = make_scheduler("fcfs").value();
-  GroupQueue queue({});
+  const auto policy = policy_of("fcfs", {}, {});
   request::Request r[4];
   const uint32_t slots[] = {3, 1, 3, 0};
   for (int i = 0; i < 4; ++i) {
     r[i].slot = slots[i];
     r[i].num_tokens = 1;
     r[i].complete_ns = static_cast<uint64_t>(i);
-    queue.push(&r[i]);
+    policy->push(&r[i], 0, {});
   }
-  std::vector<request::Request*> batch;
-  batch.clear();
-  scheduler->select(queue, {}, 0, batch);
-  EXPECT_EQ(batch, (std::vector<request::Request*>{&r[0], &r[1], &r[2], &r[3]}));
+  Choice choice;
+  policy->choose({}, choice);
+  EXPECT_EQ(choice.batch, (std::vector<request::Request*>{&r[0], &r[1], &r[2], &r[3]}));
 }
 
 // Backlogged tenants get tokens in proportion to their weights. A flood takes nothing from the
 // others.
 TEST(Fair, BackloggedTenantsShareTokensByWeight) {
-  auto scheduler = make_scheduler("fair").value();
-  GroupQueue queue({.max_requests = 100'000, .max_tenant_requests = 100'000, .max_slots = 3});
+  const auto policy =
+      policy_of("fair", {.max_tokens = 1024, .max_requests = 256},
+                {.max_requests = 100'000, .max_tenant_requests = 100'000, .max_slots = 3});
   std::deque<request::Request> all;
   Random random(9);
   for (uint32_t slot = 0; slot < 3; ++slot) {
@@ -104,15 +116,14 @@ TEST(Fair, BackloggedTenantsShareTokensByWeight) {
       r.slot = slot;
       r.weight = slot + 1;
       r.num_tokens = 1 + static_cast<uint32_t>(random.below(slot == 0 ? 128 : 20));
-      queue.push(&r);
+      policy->push(&r, 0, {});
     }
   }
-  std::vector<request::Request*> batch;
+  Choice choice;
   double tokens[3] = {};
   for (int i = 0; i < 300; ++i) {
-    batch.clear();
-    scheduler->select(queue, {.max_tokens = 1024, .max_requests = 256}, 0, batch);
-    for (request::Request* r : batch) tokens[r->slot] += r->num_tokens;
+    policy->choose({}, choice);
+    for (request::Request* r : choice.batch) tokens[r->slot] += r->num_tokens;
   }
   EXPECT_NEAR(tokens[1] / tokens[0], 2, 0.1);
   EXPECT_NEAR(tokens[2] / tokens[0], 3, 0.15);
@@ -125,24 +136,23 @@ struct Shares {
 // Runs `batches` batches of two backlogged tenants.
 Shares share(uint32_t weight0, uint32_t tokens0, uint32_t weight1, uint32_t tokens1,
              const BatchLimits& limits, int batches) {
-  auto scheduler = make_scheduler("fair").value();
-  GroupQueue queue({.max_requests = 200'000, .max_tenant_requests = 200'000, .max_slots = 2});
+  const auto policy = policy_of(
+      "fair", limits, {.max_requests = 200'000, .max_tenant_requests = 200'000, .max_slots = 2});
   std::deque<request::Request> all;
   for (uint32_t i = 0; i < 60'000; ++i) {
     request::Request& r = all.emplace_back();
     r.slot = i % 2;
     r.weight = r.slot ? weight1 : weight0;
     r.num_tokens = r.slot ? tokens1 : tokens0;
-    queue.push(&r);
+    policy->push(&r, 0, {});
   }
   Shares shares;
   uint64_t gap[2] = {};
-  std::vector<request::Request*> batch;
+  Choice choice;
   for (int i = 0; i < batches; ++i) {
-    batch.clear();
-    scheduler->select(queue, limits, 0, batch);
+    policy->choose({}, choice);
     bool seen[2] = {};
-    for (request::Request* r : batch) {
+    for (request::Request* r : choice.batch) {
       shares.tokens[r->slot] += r->num_tokens;
       seen[r->slot] = true;
     }
@@ -177,22 +187,22 @@ TEST(Fair, EqualWeightsMixInEveryBatch) {
 }
 
 TEST(Fair, AFloodDoesNotDelayALoneRequest) {
-  auto scheduler = make_scheduler("fair").value();
-  GroupQueue queue({.max_requests = 4096, .max_tenant_requests = 4000, .max_slots = 2});
+  const auto policy =
+      policy_of("fair", {.max_tokens = 1024, .max_requests = 256},
+                {.max_requests = 4096, .max_tenant_requests = 4000, .max_slots = 2});
   std::deque<request::Request> flood(4000);
   for (request::Request& r : flood) {
     r.slot = 0;
     r.num_tokens = 64;
-    queue.push(&r);
+    policy->push(&r, 0, {});
   }
   request::Request one;
   one.slot = 1;
   one.num_tokens = 128;
-  queue.push(&one);
-  std::vector<request::Request*> batch;
-  batch.clear();
-  scheduler->select(queue, {.max_tokens = 1024, .max_requests = 256}, 0, batch);
-  EXPECT_NE(std::find(batch.begin(), batch.end(), &one), batch.end());
+  policy->push(&one, 0, {});
+  Choice choice;
+  policy->choose({}, choice);
+  EXPECT_NE(std::ranges::find(choice.batch, &one), choice.batch.end());
 }
 
 }  // namespace

@@ -1,0 +1,102 @@
+// A batch policy owns a group's waiting requests and all that chooses a batch from them: order,
+// fairness, urgency, objectives, the bound of a batch's size, and refusals of requests that would
+// miss their deadlines. The executor asks one question, choose(), and reports the batches that ran.
+//
+// A policy is one file and one name in meson.build's list: lib/sched/<name>.cc defines make_<name>.
+// It reads no clock and knows no device: time and cost are arguments. A simulator therefore runs it
+// unchanged.
+//
+// Only the policy adds and removes waiting requests. A policy may therefore keep an order of its own
+// beside the queue's lanes: it overrides push() and pop().
+//
+// Owned by the executor's thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "sched/batch_limits.h"
+#include "sched/cost_model.h"
+#include "sched/group_queue.h"
+
+namespace itif::sched {
+
+struct PolicyOptions {
+  BatchLimits limits = {};
+  GroupQueue::Limits queue = {};
+  // Continuous batching: requests join a batch that runs on, so no end of a batch can be aimed at.
+  // Only order and limits apply. The policy refuses none: the executor checks deadlines as requests
+  // join.
+  bool continuous = false;
+};
+
+// The executor's state when it chooses.
+struct Turn {
+  uint64_t now_ns = 0;
+  uint64_t start_ns =
+      0;  // earliest start of the batch: when the batches that run should have ended
+  CostModel cost = {};
+};
+
+enum class DeadlineMiss : uint8_t {
+  kPassed,   // while the request waited
+  kTooSoon,  // it will pass before a batch of this request alone could end
+};
+
+struct Refused {
+  request::Request* request = nullptr;
+  DeadlineMiss why = DeadlineMiss::kPassed;
+};
+
+struct Choice {
+  std::vector<request::Request*> batch;
+  std::vector<Refused> refused;
+  uint64_t slo_ns = 0;  // the tightest objective that a tenant has set; 0: none
+
+  void reserve(size_t max_requests) {
+    batch.reserve(max_requests);
+    refused.reserve(max_requests);
+  }
+  void clear() noexcept {
+    batch.clear();
+    refused.clear();
+    slo_ns = 0;
+  }
+};
+
+// A batch that ran.
+struct BatchRun {
+  uint32_t num_tokens = 0;
+  uint64_t execute_ns = 0;
+  uint64_t slo_ns = 0;  // Choice::slo_ns
+};
+
+class BatchPolicy {
+ public:
+  explicit BatchPolicy(const GroupQueue::Limits& limits) : queue_(limits) {}
+  virtual ~BatchPolicy() = default;
+
+  const GroupQueue& queue() const noexcept { return queue_; }
+  // Returns false if the tenant's lane has no room.
+  virtual bool push(request::Request* request, uint64_t now_ns, const CostModel& cost) noexcept;
+  // Removes and returns any request, for an executor that gives up; nullptr: none waits.
+  virtual request::Request* pop() noexcept;
+  // Replaces `choice` by requests that it removes from the queue: at most max_requests in all. The
+  // batch stays within the limits; a request of more than max_tokens gets a batch alone. Chooses
+  // and refuses none only if none waits. Allocates nothing once `choice` has its capacity.
+  virtual void choose(const Turn& turn, Choice& choice) noexcept = 0;
+  // Learns from a batch that ran. Batches may be chosen before earlier ones have run.
+  virtual void ran(const BatchRun&) noexcept {}
+
+ protected:
+  GroupQueue queue_;
+};
+
+// Errors: kInvalidArgument: an unknown name; lists the names (policy_names.h).
+Result<std::unique_ptr<BatchPolicy>> make_policy(std::string_view name,
+                                                 const PolicyOptions& options);
+
+}  // namespace itif::sched

@@ -1,0 +1,34 @@
+// The time of batches, as a policy sees it. An executor learns it from batches that ran
+// (runtime/cost); a simulator or a test takes it from a table.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace itif::sched {
+
+class BatchCost {
+ public:
+  virtual ~BatchCost() = default;
+  // Returns the time of one batch, ns; 0: unknown.
+  virtual double batch_ns(uint32_t num_tokens) const noexcept = 0;
+  // Returns the largest batch that takes at most `ns`, in tokens; UINT32_MAX: unknown.
+  virtual uint32_t tokens_within(uint64_t ns) const noexcept = 0;
+};
+
+class UnknownCost final : public BatchCost {
+ public:
+  double batch_ns(uint32_t) const noexcept override { return 0; }
+  uint32_t tokens_within(uint64_t) const noexcept override {
+    return std::numeric_limits<uint32_t>::max();
+  }
+};
+inline const UnknownCost kUnknownCost;
+
+// Refers to costs that outlive it.
+struct CostModel {
+  const BatchCost& expected = kUnknownCost;     // under the present load
+  const BatchCost& undisturbed = kUnknownCost;  // without other load on the machine
+};
+
+}  // namespace itif::sched

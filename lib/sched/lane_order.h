@@ -1,0 +1,25 @@
+// The order in which requests leave the lanes of a queue: what sets one lane policy (lane_policy.h)
+// apart from another.
+#pragma once
+
+#include <vector>
+
+#include "sched/batch_limits.h"
+#include "sched/group_queue.h"
+
+namespace itif::sched {
+
+class LaneOrder {
+ public:
+  virtual ~LaneOrder() = default;
+  // Moves requests from the queue to the end of `batch`, which may hold some. The whole batch stays
+  // within the limits; a request of more than max_tokens gets a batch alone. Leaves `batch` empty
+  // only if the queue is empty. Allocates nothing once `batch` has its capacity.
+  virtual void select(GroupQueue& queue, const BatchLimits& limits,
+                      std::vector<request::Request*>& batch) noexcept = 0;
+  // Returns true if the order shields tenants that send little from those that flood
+  // (objectives.h).
+  virtual bool isolates() const noexcept = 0;
+};
+
+}  // namespace itif::sched
