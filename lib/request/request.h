@@ -67,8 +67,9 @@ struct Request {
   // For the current holder.
   uint32_t num_tokens = 0;  // set by the executor when the request enters its queue
   uint32_t weight = 1;      // the tenant's share, for fair scheduling
-  Request* next = nullptr;  // link of the queue that holds it
-  uint32_t prepared = 0;    // handle of the executor's prepared input (text, image); 0: none
+  Request* next = nullptr;  // links of the queue that holds it
+  Request* previous = nullptr;
+  uint32_t prepared = 0;  // handle of the executor's prepared input (text, image); 0: none
   uint16_t worker = 0;
 };
 

@@ -7,7 +7,7 @@
 // unchanged.
 //
 // Only the policy adds and removes waiting requests. A policy may therefore keep an order of its own
-// beside the queue's lanes: it overrides push() and pop().
+// beside the queue's lanes: it overrides push() and pop(), and removes by GroupQueue::remove().
 //
 // Owned by the executor's thread.
 #pragma once

@@ -22,6 +22,7 @@ bool GroupQueue::push(request::Request* request, uint64_t now_ns, uint64_t alone
   if (!has_room(request->slot)) return false;
   Lane& lane = lanes_[request->slot];
   request->next = nullptr;
+  request->previous = lane.tail;
   (lane.tail ? lane.tail->next : lane.head) = request;
   lane.tail = request;
   lane.weight = std::max<uint32_t>(1, request->weight);
@@ -41,21 +42,25 @@ bool GroupQueue::push(request::Request* request, uint64_t now_ns, uint64_t alone
 }
 
 request::Request* GroupQueue::pop(uint32_t slot) noexcept {
-  Lane& lane = lanes_[slot];
-  request::Request* request = lane.head;
+  request::Request* request = lanes_[slot].head;
   DCHECK(request != nullptr);
-  lane.head = request->next;
+  remove(request);
+  return request;
+}
+
+void GroupQueue::remove(request::Request* request) noexcept {
+  Lane& lane = lanes_[request->slot];
+  (request->previous ? request->previous->next : lane.head) = request->next;
+  (request->next ? request->next->previous : lane.tail) = request->previous;
   if (lane.head == nullptr) {
-    lane.tail = nullptr;
     lane.active = false;
-    active_.erase(std::find(active_.begin(), active_.end(), slot));
+    active_.erase(std::find(active_.begin(), active_.end(), request->slot));
   }
-  request->next = nullptr;
+  request->next = request->previous = nullptr;
   --lane.num_requests;
   --num_requests_;
   num_tokens_ -= request->num_tokens;
   lane.num_tokens -= request->num_tokens;
-  return request;
 }
 
 void GroupQueue::rotate() noexcept {

@@ -1,8 +1,8 @@
 // The requests that wait for a group's executor: one FIFO (lane) per tenant. The total and each
 // lane are bounded, so that one tenant's flood fills only its own share.
 //
-// Owned by the executor's thread. Requests are linked through Request::next; nothing is allocated
-// after construction. A tenant is identified by its slot in the group.
+// Owned by the executor's thread. Requests are linked through Request::next and previous; nothing
+// is allocated after construction. A tenant is identified by its slot in the group.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +47,8 @@ class GroupQueue {
   bool push(request::Request* request, uint64_t now_ns = 0, uint64_t alone_ns = 0) noexcept;
   // Removes and returns the lane's oldest request. REQUIRES: the lane is not empty.
   request::Request* pop(uint32_t slot) noexcept;
+  // Removes a request from any place of its lane. REQUIRES: this queue holds it.
+  void remove(request::Request* request) noexcept;
   // Slots whose lanes hold requests, in the order in which they became active.
   const std::vector<uint32_t>& active_slots() const noexcept { return active_; }
   // Moves the first active slot to the end.

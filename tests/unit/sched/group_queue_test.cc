@@ -29,6 +29,23 @@ TEST(GroupQueue, KeepsOrderWithinATenant) {
   EXPECT_EQ(queue.num_tokens(), 0u);
 }
 
+TEST(GroupQueue, RemovesFromAnyPlaceOfALane) {
+  for (uint32_t removed = 0; removed < 3; ++removed) {
+    GroupQueue queue({.max_requests = 8, .max_tenant_requests = 8, .max_slots = 4});
+    request::Request r[4] = {make(1, 1), make(1, 2), make(1, 4), make(1, 8)};
+    for (uint32_t i = 0; i < 3; ++i) EXPECT_TRUE(queue.push(&r[i]));
+    queue.remove(&r[removed]);
+    EXPECT_EQ(queue.num_tokens(), 7u - r[removed].num_tokens);
+    EXPECT_TRUE(queue.push(&r[3]));
+    for (uint32_t i = 0; i < 4; ++i) {
+      if (i != removed) {
+        EXPECT_EQ(queue.pop(1), &r[i]);
+      }
+    }
+    EXPECT_TRUE(queue.active_slots().empty());
+  }
+}
+
 TEST(GroupQueue, OneTenantCannotFillIt) {
   GroupQueue queue({.max_requests = 8, .max_tenant_requests = 2, .max_slots = 3});
   request::Request r[4] = {make(0, 1), make(0, 1), make(0, 1), make(1, 1)};
