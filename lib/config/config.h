@@ -58,7 +58,7 @@ struct Device {
 };
 
 struct Batching {
-  std::string scheduler = "fair";  // fair | fcfs
+  std::string scheduler = "fair";
   std::string fidelity = "fused";  // fusion mode: fused | thesis
   std::string overlap = "auto";    // prepare a batch while another computes: auto | on | off
   // packed | naive | turbo | itif, for groups whose planner control has not set.

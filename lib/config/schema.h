@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "config/config.h"
+#include "sched/policy_names.h"
 
 namespace itif::config {
 
@@ -82,7 +83,7 @@ void visit_device(V& v, Device& device) {
 
 template <class V, class Batching>
 void visit_batching(V& v, Batching& batching) {
-  v.choice("scheduler", batching.scheduler, {"fair", "fcfs"});
+  v.choice("scheduler", batching.scheduler, sched::kPolicyNames);
   v.choice("planner", batching.planner, {"packed", "naive", "turbo", "itif"});
   v.choice("fidelity", batching.fidelity, {"fused", "thesis"});
   v.choice("overlap", batching.overlap, {"auto", "on", "off"});

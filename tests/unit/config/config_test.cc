@@ -9,6 +9,7 @@
 #include <string>
 
 #include "config/flatten.h"
+#include "sched/policy_names.h"
 
 namespace itif::config {
 namespace {
@@ -69,6 +70,23 @@ TEST_F(ConfigTest, ExampleHasEveryKeyWithItsDefault) {
                                    [&](const std::string& line) { return line.starts_with(name); });
     EXPECT_TRUE(found) << key << " is missing in conf/itifd.conf";
   }
+}
+
+// A policy needs no line in lib/config, but the file must explain it.
+TEST_F(ConfigTest, KnowsAndExplainsEveryBatchPolicy) {
+  std::ifstream file(std::string(ITIF_SOURCE_ROOT) + "/conf/itifd.conf");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string names;
+  for (const std::string_view name : sched::kPolicyNames) {
+    const std::string quoted = "\"" + std::string(name) + "\"";
+    const auto config = load_text(kPort + "batching = { scheduler = " + quoted + "; };");
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_EQ(config->batching.scheduler, name);
+    EXPECT_CONTAINS(text, quoted);
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  EXPECT_CONTAINS(error_of(kPort + "batching = { scheduler = \"magic\"; };"),
+                  "batching.scheduler: 'magic' is not one of: " + names);
 }
 
 TEST_F(ConfigTest, EveryExampleLoads) {

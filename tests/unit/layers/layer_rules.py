@@ -17,7 +17,7 @@ LAYERS = {
     "tenant": ("base", "wire"),
     "plan": ("base",),
     "sched": ("base", "request", "tenant"),
-    "config": ("base",),
+    "config": ("base", "sched"),  # the policies' names
     "telemetry": ("base",),
     "kernels": ("base", "tensor"),
     "device": ("base", "tensor", "kernels"),
