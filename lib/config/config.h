@@ -59,10 +59,9 @@ struct Device {
 
 struct Batching {
   std::string scheduler = "fair";
-  std::string fidelity = "fused";  // fusion mode: fused | thesis
-  std::string overlap = "auto";    // prepare a batch while another computes: auto | on | off
-  // packed | naive | turbo | itif, for groups whose planner control has not set.
-  std::string planner = "packed";
+  std::string fidelity = "fused";      // fusion mode: fused | thesis
+  std::string overlap = "auto";        // prepare a batch while another computes: auto | on | off
+  std::string planner = "packed";      // of groups whose planner control has not set
   uint32_t max_tokens = 1024;          // per batch
   uint32_t max_requests = 256;         // per batch
   uint32_t max_tenants = 64;           // slots per group

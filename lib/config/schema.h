@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "config/config.h"
+#include "plan/planner_names.h"
 #include "sched/policy_names.h"
 
 namespace itif::config {
@@ -84,7 +85,7 @@ void visit_device(V& v, Device& device) {
 template <class V, class Batching>
 void visit_batching(V& v, Batching& batching) {
   v.choice("scheduler", batching.scheduler, sched::kPolicyNames);
-  v.choice("planner", batching.planner, {"packed", "naive", "turbo", "itif"});
+  v.choice("planner", batching.planner, plan::kPlannerNames);
   v.choice("fidelity", batching.fidelity, {"fused", "thesis"});
   v.choice("overlap", batching.overlap, {"auto", "on", "off"});
   v.integer("max_tokens", batching.max_tokens, 16, 1u << 20);

@@ -9,7 +9,7 @@
 // the second stage, and the cheaper plan is used. By the tables, this planner is never worse than
 // naive or turbo.
 #include "plan/operator_batching.h"
-#include "plan/planners.h"
+#include "plan/planner_kind.h"
 #include "plan/tenant_batching.h"
 
 namespace itif::plan {
@@ -65,8 +65,8 @@ class Itif final : public Planner {
 
 }  // namespace
 
-std::unique_ptr<Planner> make_itif(const PlannerOptions& options) {
-  return std::make_unique<Itif>(options);
+PlannerKind itif_planner() {
+  return {.make = make_planner_of<Itif>, .needs_tables = true};
 }
 
 }  // namespace itif::plan

@@ -6,7 +6,7 @@
 
 #include "plan/cost_model.h"
 #include "plan/padded.h"
-#include "plan/planners.h"
+#include "plan/planner_kind.h"
 
 namespace itif::plan {
 namespace {
@@ -37,8 +37,8 @@ class Naive final : public Planner {
 
 }  // namespace
 
-std::unique_ptr<Planner> make_naive(const PlannerOptions& options) {
-  return std::make_unique<Naive>(options);
+PlannerKind naive_planner() {
+  return {.make = make_planner_of<Naive>};
 }
 
 }  // namespace itif::plan

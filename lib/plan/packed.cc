@@ -3,16 +3,16 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "plan/planners.h"
+#include "plan/planner_kind.h"
 
 namespace itif::plan {
 namespace {
 
 class Packed final : public Planner {
  public:
-  explicit Packed(const PlanLimits& limits) : limits_(limits) {}
+  explicit Packed(const PlannerOptions& options) : limits_(options.limits) {}
 
-  // Each tenant is one mini-batch and one GEMM. Schedulers keep batches within the workspace, so
+  // Each tenant is one mini-batch and one GEMM. Batch policies keep batches within the workspace, so
   // one pass is enough. If the tokens do not fit, the remaining requests go to further passes.
   void plan(std::span<const Item> items, Plan& plan) noexcept override {
     CHECK(items.size() <= limits_.max_requests);
@@ -69,8 +69,8 @@ void plan_packed(std::span<const Item> items, std::vector<Segment>& segments) {
   }
 }
 
-std::unique_ptr<Planner> make_packed(const PlannerOptions& options) {
-  return std::make_unique<Packed>(options.limits);
+PlannerKind packed_planner() {
+  return {.make = make_planner_of<Packed>, .most_requests = 1u << 16};
 }
 
 }  // namespace itif::plan

@@ -1,4 +1,4 @@
-// Lays out batches. One file per planner; registered in planner.cc.
+// Lays out batches. A planner is one file and one name in meson.build's list.
 //
 // A planner belongs to one thread. It may be replaced between batches: a plan does not refer to its
 // planner.

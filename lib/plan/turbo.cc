@@ -4,7 +4,7 @@
 //
 // Source: Fang et al., "TurboTransformers: an efficient GPU serving system for transformer models",
 // PPoPP 2021, Algorithm 2.
-#include "plan/planners.h"
+#include "plan/planner_kind.h"
 #include "plan/tenant_batching.h"
 
 namespace itif::plan {
@@ -37,8 +37,8 @@ class Turbo final : public Planner {
 
 }  // namespace
 
-std::unique_ptr<Planner> make_turbo(const PlannerOptions& options) {
-  return std::make_unique<Turbo>(options);
+PlannerKind turbo_planner() {
+  return {.make = make_planner_of<Turbo>, .needs_tables = true};
 }
 
 }  // namespace itif::plan

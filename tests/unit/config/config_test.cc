@@ -9,6 +9,7 @@
 #include <string>
 
 #include "config/flatten.h"
+#include "plan/planner_names.h"
 #include "sched/policy_names.h"
 
 namespace itif::config {
@@ -72,21 +73,24 @@ TEST_F(ConfigTest, ExampleHasEveryKeyWithItsDefault) {
   }
 }
 
-// A policy needs no line in lib/config, but the file must explain it.
-TEST_F(ConfigTest, KnowsAndExplainsEveryBatchPolicy) {
+// A policy or planner needs no line in lib/config, but conf/itifd.conf must explain it.
+TEST_F(ConfigTest, KnowsAndExplainsEveryBatchPolicyAndPlanner) {
   std::ifstream file(std::string(ITIF_SOURCE_ROOT) + "/conf/itifd.conf");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  std::string names;
-  for (const std::string_view name : sched::kPolicyNames) {
-    const std::string quoted = "\"" + std::string(name) + "\"";
-    const auto config = load_text(kPort + "batching = { scheduler = " + quoted + "; };");
-    ASSERT_TRUE(config) << config.error().message;
-    EXPECT_EQ(config->batching.scheduler, name);
-    EXPECT_CONTAINS(text, quoted);
-    names += (names.empty() ? "" : ", ") + std::string(name);
-  }
-  EXPECT_CONTAINS(error_of(kPort + "batching = { scheduler = \"magic\"; };"),
-                  "batching.scheduler: 'magic' is not one of: " + names);
+  const auto check = [&](const std::string& key,
+                         std::initializer_list<std::string_view> known_names) {
+    std::string names;
+    for (const std::string_view name : known_names) {
+      const std::string quoted = "\"" + std::string(name) + "\"";
+      EXPECT_EQ(error_of(kPort + "batching = { " + key + " = " + quoted + "; };"), "");
+      EXPECT_CONTAINS(text, quoted);
+      names += (names.empty() ? "" : ", ") + std::string(name);
+    }
+    EXPECT_CONTAINS(error_of(kPort + "batching = { " + key + " = \"magic\"; };"),
+                    "batching." + key + ": 'magic' is not one of: " + names);
+  };
+  check("scheduler", sched::kPolicyNames);
+  check("planner", plan::kPlannerNames);
 }
 
 TEST_F(ConfigTest, EveryExampleLoads) {

@@ -1,0 +1,23 @@
+// How the registry makes a planner. lib/plan/<name>.cc defines <name>_planner().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "plan/planner.h"
+
+namespace itif::plan {
+
+struct PlannerKind {
+  // REQUIRES: options that make_planner() has checked.
+  std::unique_ptr<Planner> (*make)(const PlannerOptions& options);
+  bool needs_tables = false;
+  uint32_t most_requests = kMaxPaddedRequests;  // of a batch
+};
+
+template <class P>
+std::unique_ptr<Planner> make_planner_of(const PlannerOptions& options) {
+  return std::make_unique<P>(options);
+}
+
+}  // namespace itif::plan
