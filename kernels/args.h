@@ -131,6 +131,11 @@ class GemmModes {
   }
   constexpr std::span<const ShapeMode> shapes() const { return shapes_; }
   constexpr GemmMode others() const { return others_; }
+  // As kernels/spans.h.
+  template <class Visit>
+  constexpr void for_each_span(const Visit& visit) {
+    visit(shapes_);
+  }
 
  private:
   std::span<const ShapeMode> shapes_;

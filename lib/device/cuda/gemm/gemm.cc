@@ -152,7 +152,9 @@ Status Gemms::run(const kernels::cuda::Launcher& launch, PlanMemory& plan, Launc
   size_t next_lane = 0;
   for (const kernels::GroupedGemm& args : all) {
     if (args.ranges.empty()) continue;
-    key.add_arguments(args);
+    kernels::GroupedGemm named = args;
+    named.mode = {};  // the calls that it selects add what they depend on
+    key.add_arguments(named);
     if (runs_sequentially(args)) {
       const bool is_with_epilogue = has_epilogue(args);
       key.add(is_with_epilogue);

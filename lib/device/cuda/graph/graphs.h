@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/cuda/launch_log.h"
+#include "kernels/spans.h"
 
 namespace itif::device::cuda {
 
@@ -25,7 +26,7 @@ class LaunchKey {
   // runs.
   template <class Args>
   void add_arguments(Args args) {
-    forget_spans(args);
+    kernels::for_each_span(args, [](auto& span) { span = {}; });
     add(args);
   }
   template <class T>
@@ -45,24 +46,6 @@ class LaunchKey {
   }
 
  private:
-  template <class Args>
-  static void forget_spans(Args& args) {
-    if constexpr (requires { args.ranges; }) args.ranges = {};
-    if constexpr (requires { args.segments; }) args.segments = {};
-    if constexpr (requires { args.positions; }) args.positions = {};
-    if constexpr (requires { args.token_types; }) args.token_types = {};
-    if constexpr (requires { args.pieces; }) args.pieces = {};
-    if constexpr (requires { args.images; }) args.images = {};
-    if constexpr (requires { args.chosen; }) args.chosen = {};
-    if constexpr (requires { args.kv_rows; }) args.kv_rows = {};
-    if constexpr (requires { args.copies; }) args.copies = {};
-    if constexpr (requires { args.tables; }) args.tables = {};
-    if constexpr (requires { args.blocks; }) args.blocks = {};
-    if constexpr (requires { args.banned; }) args.banned = {};
-    if constexpr (requires { args.banned_of; }) args.banned_of = {};
-    if constexpr (requires { args.parts; }) args.parts = {};
-    if constexpr (requires { args.mode; }) args.mode = {};
-  }
   std::vector<std::byte> bytes_;
 };
 
