@@ -1,6 +1,7 @@
 // Arguments of the operators that every device implements: plain structs of pointers, sizes and
 // spans, shared by host code, CUDA code and tests. All pointers are device pointers unless said
-// otherwise. Spans of plan data are host memory and are read before the call returns.
+// otherwise. Spans of plan data are host memory and are read before the call returns. An operator's
+// kName is its name in reports.
 //
 // T is the number of tokens of the batch, laid end to end without padding (rows 0 … T−1); H the
 // hidden size. `act` is the device's activation type (DeviceInfo::compute): f32, bf16 or f16. A
@@ -14,6 +15,10 @@
 #include "base/byte_piece.h"
 
 namespace itif::kernels {
+
+// Each header of arguments ends with the list of its operators; kernels/operators.h joins them.
+template <class... Args>
+struct OperatorList {};
 
 // The largest head size that attention takes.
 inline constexpr uint32_t kMaxHeadSize = 256;
@@ -46,6 +51,7 @@ struct IdPiece {
   uint8_t id_bytes = 2;    // 2: u16, 4: u32
 };
 struct GatherIds {
+  static constexpr const char* kName = "gather_ids";
   std::span<const IdPiece> pieces;
   int32_t* ids = nullptr;  // [T]; an id ≥ vocab_size is written as -1
   uint32_t vocab_size = 0;
@@ -53,6 +59,7 @@ struct GatherIds {
 
 // out = LayerNorm(word[id] + position[position_base + pos] + type[type]); an id of -1 reads as 0.
 struct EmbedLayerNorm {
+  static constexpr const char* kName = "embed_layer_norm";
   const int32_t* ids = nullptr;         // [T]
   std::span<const uint32_t> positions;  // [T], host
   uint32_t position_base = 0;
@@ -87,6 +94,7 @@ struct ImagePixels {
 // is flattened. Each value becomes value · scale[channel] + shift[channel]. Pixels past the last
 // whole patch are dropped.
 struct GatherPatches {
+  static constexpr const char* kName = "gather_patches";
   std::span<const ImagePixels> images;
   uint32_t height = 0, width = 0, channels = 0;  // of every image
   uint32_t patch = 0;   // REQUIRES: ≤ height and width; patch · channels ≤ kMaxPatchRow
@@ -97,6 +105,7 @@ struct GatherPatches {
 // first row becomes class_token + position[0], its row i becomes x + position[i]. Rows of no
 // segment are unchanged.
 struct EmbedPatches {
+  static constexpr const char* kName = "embed_patches";
   void* x = nullptr;  // act [T, hidden]
   std::span<const SegmentRows> segments;
   std::span<const RowRange> ranges;
@@ -160,9 +169,22 @@ struct GroupedGemm {
   const PreparedGemm* prepared = nullptr;  // for n, k, f32_out and presence of a bias
   bool f32_out = false;                    // out is f32 for any act. REQUIRES: no activation
 };
+// Independent GEMMs, such as query, key and value. CUDA: calls spread over streams, which join
+// before the next launch. Host: if all are concurrent (GemmMode::kConcurrent), their ranges are
+// distributed together over the threads; otherwise the GEMMs run one after another. REQUIRES: none
+// writes what another reads or writes.
+//
+// The bias of a single GEMM may be fused into the Attention or ResidualLayerNorm that follows and
+// reads `out`; do not read `out` after that. REQUIRES of such an Attention: each segment's rows are
+// of one tenant.
+struct GroupedGemms {
+  static constexpr const char* kName = "gemm";
+  std::span<const GroupedGemm> all;
+};
 
 // x[r] = activation(x[r] + bias[slot]) in place.
 struct BiasActivation {
+  static constexpr const char* kName = "bias_activation";
   void* x = nullptr;  // act [T, width]
   Slab bias;          // f32 [width]; base nullptr: none
   uint32_t width = 0;
@@ -172,6 +194,7 @@ struct BiasActivation {
 
 // Self-attention within each segment: softmax(q kᵀ · scale) v, heads side by side.
 struct Attention {
+  static constexpr const char* kName = "attention";
   const void* qkv = nullptr;  // act [T, 3·H]: q, k and v of a row, concatenated
   void* out = nullptr;        // act [T, H]; rows of no segment are unchanged
   std::span<const SegmentRows> segments;
@@ -186,6 +209,7 @@ struct Attention {
 // sum = x + bias + residual, out = LayerNorm(sum), each row with its tenant's bias, gamma and beta.
 // out and sum may each be x or residual, but not the same buffer.
 struct ResidualLayerNorm {
+  static constexpr const char* kName = "residual_layer_norm";
   const void* x = nullptr;         // act [T, H]
   Slab bias = {};                  // f32 [H]; base nullptr: none
   const void* residual = nullptr;  // act [T, H]; nullptr: none
@@ -200,6 +224,7 @@ struct ResidualLayerNorm {
 // out[i] = pooled rows of segment chosen[i] as f32, optionally scaled to unit length.
 enum class Pooling : uint8_t { kFirst, kMean, kMax, kMeanSqrtLength, kLast };
 struct PoolSegments {
+  static constexpr const char* kName = "pool_segments";
   const void* x = nullptr;  // act [T, H]
   std::span<const SegmentRows> segments;
   std::span<const uint32_t> chosen;  // indices into segments, in output order
@@ -211,13 +236,14 @@ struct PoolSegments {
 
 // out = x converted to f32, elementwise.
 struct ToF32 {
+  static constexpr const char* kName = "to_f32";
   const void* x = nullptr;  // act [count]
   float* out = nullptr;     // f32 [count]
   size_t count = 0;
 };
 
 // out[r] = activation(x[r] · Wᵀ + bias) in f32: the small heads (pooler, classifier), a few rows
-// each. The heads of all tenants of a batch are launched together.
+// each.
 struct SmallLinear {
   const float* x = nullptr;       // f32 [rows, k]
   const float* weight = nullptr;  // f32 [n, k] row-major
@@ -226,5 +252,14 @@ struct SmallLinear {
   uint32_t rows = 0, n = 0, k = 0;
   Activation activation = Activation::kNone;
 };
+// The heads of all tenants of a batch. REQUIRES: none reads what another writes.
+struct SmallLinears {
+  static constexpr const char* kName = "small_linear";
+  std::span<const SmallLinear> all;
+};
+
+using CommonOperators =
+    OperatorList<GatherIds, EmbedLayerNorm, GatherPatches, EmbedPatches, GroupedGemms, Attention,
+                 ResidualLayerNorm, PoolSegments, ToF32, SmallLinears>;
 
 }  // namespace itif::kernels

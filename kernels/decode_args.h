@@ -13,6 +13,7 @@ inline constexpr uint32_t kMaxTopTokens = 160;
 
 // out = word[id] · scale + position[pos]; an id of -1 reads as 0.
 struct EmbedPositions {
+  static constexpr const char* kName = "embed_positions";
   const int32_t* ids = nullptr;         // [T]
   std::span<const uint32_t> positions;  // [T], host
   std::span<const RowRange> ranges;
@@ -45,6 +46,7 @@ inline constexpr uint32_t kNoKvRow = UINT32_MAX;
 
 // Writes row r's key and value to kv_rows[r] of one layer. No place occurs twice, except kNoKvRow.
 struct AppendKv {
+  static constexpr const char* kName = "append_kv";
   const void* key = nullptr;          // act, of row 0
   const void* value = nullptr;        // act, of row 0
   size_t row_stride = 0;              // elements from a row to the next, for both
@@ -60,6 +62,7 @@ struct KvCopy {
   uint32_t num_tokens = 0;
 };
 struct CopyKv {
+  static constexpr const char* kName = "copy_kv";
   std::span<const KvCopy> copies;
   KvPool pool;
 };
@@ -71,6 +74,7 @@ struct KvTable {
   uint32_t num_tokens = 0;  // 0: padding row of a graph bucket; nothing is written
 };
 struct CachedAttention {
+  static constexpr const char* kName = "cached_attention";
   const void* query = nullptr;  // act, of row 0
   size_t query_stride = 0;      // elements from a row to the next
   void* out = nullptr;          // act [R, H]
@@ -92,6 +96,7 @@ struct BannedTokens {
   uint32_t first = 0, count = 0;  // in TopTokens::banned
 };
 struct TopTokens {
+  static constexpr const char* kName = "top_tokens";
   float* logits = nullptr;  // f32 [R, vocab]; overwritten
   uint32_t rows = 0;        // rows whose tokens are wanted
   // [rows], host: distinct rows of the R; empty: the first ones.
@@ -103,5 +108,7 @@ struct TopTokens {
   float* log_probabilities = nullptr;            // f32 [rows, count]
   int32_t* tokens = nullptr;                     // [rows, count]
 };
+
+using DecoderOperators = OperatorList<EmbedPositions, AppendKv, CopyKv, CachedAttention, TopTokens>;
 
 }  // namespace itif::kernels

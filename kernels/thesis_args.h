@@ -26,6 +26,7 @@ struct HeadPart {
   void* out = nullptr;      // act, by heads; not x
 };
 struct SplitHeads {
+  static constexpr const char* kName = "split_heads";
   std::span<const HeadPart> parts;  // query, key, value
   std::span<const PaddedSegment> segments;
   std::span<const RowRange> ranges;
@@ -35,6 +36,7 @@ struct SplitHeads {
 
 // out[r] = row r of x, its heads joined again. Rows of no segment are unchanged.
 struct MergeHeads {
+  static constexpr const char* kName = "merge_heads";
   const void* x = nullptr;  // act, by heads
   void* out = nullptr;      // act [T, H]; not x
   std::span<const PaddedSegment> segments;
@@ -44,6 +46,7 @@ struct MergeHeads {
 
 // x = softmax(x · scale) over the keys that are tokens, in place. The other columns become 0.
 struct Softmax {
+  static constexpr const char* kName = "softmax";
   void* x = nullptr;  // act, the segments' scores
   std::span<const PaddedSegment> segments;
   uint32_t num_heads = 0;
@@ -60,11 +63,14 @@ struct MatrixBatch {
 // out [m, n] = a [m, k] · b. REQUIRES: the smaller of n and k is at most kMaxHeadSize, the larger
 // at most StreamLimits::max_tokens.
 struct BatchedGemm {
+  static constexpr const char* kName = "batched_gemm";
   const void* a = nullptr;       // act
   const void* b = nullptr;       // act [k, n], or [n, k]
   bool is_b_transposed = false;  // [n, k]
   void* out = nullptr;           // act; neither a nor b
   std::span<const MatrixBatch> batches;
 };
+
+using ThesisOperators = OperatorList<BiasActivation, SplitHeads, MergeHeads, BatchedGemm, Softmax>;
 
 }  // namespace itif::kernels

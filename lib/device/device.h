@@ -15,9 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "kernels/args.h"
-#include "kernels/decode_args.h"
-#include "kernels/thesis_args.h"
+#include "kernels/operators.h"
 #include "tensor/tensor_view.h"
 
 namespace itif::device {
@@ -175,38 +173,40 @@ class Stream {
   // thread, and the compute pool that it starts, to the stream's CPUs, whatever its creator was
   // pinned to.
   virtual void attach_thread() = 0;
-  virtual void gather_ids(const kernels::GatherIds& args) = 0;
-  virtual void embed_layer_norm(const kernels::EmbedLayerNorm& args) = 0;
-  virtual void gather_patches(const kernels::GatherPatches& args) = 0;
-  virtual void embed_patches(const kernels::EmbedPatches& args) = 0;
-  // The bias may be fused into the attention() or residual_layer_norm() that follows and reads
-  // `out`; do not read `out` after that. REQUIRES of such an attention(): each segment's rows are
-  // of one tenant.
-  virtual void gemm(const kernels::GroupedGemm& args) = 0;
-  // Independent GEMMs, such as query, key and value. CUDA: calls spread over streams, which join
-  // before the next launch. Host: if all are concurrent (GemmMode::kConcurrent), their ranges are
-  // distributed together over the threads; otherwise the GEMMs run one after another. REQUIRES:
-  // none writes what another reads or writes.
-  virtual void gemms(std::span<const kernels::GroupedGemm> all) = 0;
-  virtual void attention(const kernels::Attention& args) = 0;
-  virtual void residual_layer_norm(const kernels::ResidualLayerNorm& args) = 0;
-  virtual void pool_segments(const kernels::PoolSegments& args) = 0;
-  virtual void to_f32(const kernels::ToF32& args) = 0;
-  // Heads of several tenants. REQUIRES: none reads what another writes.
-  virtual void small_linears(std::span<const kernels::SmallLinear> all) = 0;
-  void small_linear(const kernels::SmallLinear& args) { small_linears({&args, 1}); }
-  // Decoders: kernels/decode_args.h.
-  virtual void embed_positions(const kernels::EmbedPositions& args) = 0;
-  virtual void append_kv(const kernels::AppendKv& args) = 0;
-  virtual void copy_kv(const kernels::CopyKv& args) = 0;
-  virtual void cached_attention(const kernels::CachedAttention& args) = 0;
-  virtual void top_tokens(const kernels::TopTokens& args) = 0;
-  // Operators of the thesis fusion mode: kernels/thesis_args.h.
-  virtual void bias_activation(const kernels::BiasActivation& args) = 0;
-  virtual void split_heads(const kernels::SplitHeads& args) = 0;
-  virtual void merge_heads(const kernels::MergeHeads& args) = 0;
-  virtual void batched_gemm(const kernels::BatchedGemm& args) = 0;
-  virtual void softmax(const kernels::Softmax& args) = 0;
+  // Launches an operator of kernels/operators.h.
+  template <kernels::OperatorArgs Args>
+  void launch(const Args& args) {
+    dispatch(&args);
+  }
+  void launch(const kernels::GroupedGemm& args) { launch(kernels::GroupedGemms{{&args, 1}}); }
+  void launch(const kernels::SmallLinear& args) { launch(kernels::SmallLinears{{&args, 1}}); }
+  // As launch(), for the code that treats all operators alike. REQUIRES: op points to arguments.
+  virtual void dispatch(kernels::Operator op) = 0;
+  // As launch().
+  void gather_ids(const kernels::GatherIds& args) { launch(args); }
+  void embed_layer_norm(const kernels::EmbedLayerNorm& args) { launch(args); }
+  void gather_patches(const kernels::GatherPatches& args) { launch(args); }
+  void embed_patches(const kernels::EmbedPatches& args) { launch(args); }
+  void attention(const kernels::Attention& args) { launch(args); }
+  void residual_layer_norm(const kernels::ResidualLayerNorm& args) { launch(args); }
+  void pool_segments(const kernels::PoolSegments& args) { launch(args); }
+  void to_f32(const kernels::ToF32& args) { launch(args); }
+  void embed_positions(const kernels::EmbedPositions& args) { launch(args); }
+  void append_kv(const kernels::AppendKv& args) { launch(args); }
+  void copy_kv(const kernels::CopyKv& args) { launch(args); }
+  void cached_attention(const kernels::CachedAttention& args) { launch(args); }
+  void top_tokens(const kernels::TopTokens& args) { launch(args); }
+  void bias_activation(const kernels::BiasActivation& args) { launch(args); }
+  void split_heads(const kernels::SplitHeads& args) { launch(args); }
+  void merge_heads(const kernels::MergeHeads& args) { launch(args); }
+  void batched_gemm(const kernels::BatchedGemm& args) { launch(args); }
+  void softmax(const kernels::Softmax& args) { launch(args); }
+  void gemm(const kernels::GroupedGemm& args) { launch(args); }
+  void gemms(std::span<const kernels::GroupedGemm> all) { launch(kernels::GroupedGemms{all}); }
+  void small_linear(const kernels::SmallLinear& args) { launch(args); }
+  void small_linears(std::span<const kernels::SmallLinear> all) {
+    launch(kernels::SmallLinears{all});
+  }
   // Makes the threads that compute sleep early (true) or spin (false, the default) while they wait
   // for each other, from one of the next launches on. Does nothing without StreamOptions::shares_cpus,
   // and on devices that do not compute on CPUs. Call it rarely: a switch wakes another thread.

@@ -60,7 +60,10 @@ class CudaStream final : public Stream {
     launch_.keep(cudaSetDevice(0));
   }
 
-  void gather_ids(const kernels::GatherIds& args) override {
+  void dispatch(kernels::Operator op) override {
+    std::visit([this](const auto* args) { run(*args); }, op);
+  }
+  void run(const kernels::GatherIds& args) {
     ids_.clear();
     for (const kernels::IdPiece& piece : args.pieces) {
       auto& run = ids_.emplace_back(nullptr, piece.first_row, piece.num_ids, piece.id_bytes == 4);
@@ -72,14 +75,14 @@ class CudaStream final : public Stream {
     kernels::cuda::gather_ids(launch(args, pieces, count(args.pieces)), args, pieces,
                               count(args.pieces));
   }
-  void embed_layer_norm(const kernels::EmbedLayerNorm& args) override {
+  void run(const kernels::EmbedLayerNorm& args) {
     const Rows all = rows(args.ranges);
     const auto* positions = put(args.positions);
     const auto* types = put(args.token_types);
     kernels::cuda::embed_layer_norm(launch(args, all.count, all.slots, positions, types), args, all,
                                     positions, types);
   }
-  void gather_patches(const kernels::GatherPatches& args) override {
+  void run(const kernels::GatherPatches& args) {
     pixels_.clear();
     for (const kernels::ImagePixels& image : args.images)
       if (!pixels_.add(image, args.channels, *work().reads))
@@ -92,17 +95,16 @@ class CudaStream final : public Stream {
     kernels::cuda::gather_patches(launch(args, images, count(args.images), pieces, scales), args,
                                   images, count(args.images), pieces, scales);
   }
-  void embed_patches(const kernels::EmbedPatches& args) override {
+  void run(const kernels::EmbedPatches& args) {
     const Rows all = rows(args.ranges);
     const int32_t* index = plan().index_in_segment(launch_, args.segments, all.count);
     if (index == nullptr) return;
     kernels::cuda::embed_patches(launch(args, all.count, all.slots, index), args, all, index);
   }
-  void gemm(const kernels::GroupedGemm& args) override { gemms({&args, 1}); }
-  void gemms(std::span<const kernels::GroupedGemm> all) override {
+  void run(const kernels::GroupedGemms& gemms) {
     stage_copies();
-    keep(gemms_->run(launch_, plan(), parts_.key(), all));
-    for (const kernels::GroupedGemm& args : all) {
+    keep(gemms_->run(launch_, plan(), parts_.key(), gemms.all));
+    for (const kernels::GroupedGemm& args : gemms.all) {
       if (args.bias.base == nullptr && args.activation == kernels::Activation::kNone) continue;
       if (gemms_->has_epilogue(args)) continue;
       const kernels::BiasActivation behind = {.x = args.out,
@@ -110,24 +112,23 @@ class CudaStream final : public Stream {
                                               .width = args.n,
                                               .activation = args.activation,
                                               .ranges = args.ranges};
-      if (all.size() == 1 && !args.f32_out && args.activation == kernels::Activation::kNone) {
-        if (const Rows all_rows = rows(args.ranges); all_rows.count > 0)
-          pending_bias_.hold(behind, all_rows);
+      const Rows all = rows(args.ranges);
+      if (gemms.all.size() == 1 && !args.f32_out && args.activation == kernels::Activation::kNone) {
+        if (all.count > 0) pending_bias_.hold(behind, all);
         continue;
       }
       if (!args.f32_out) {
-        bias_activation(behind);
+        run(behind);
         continue;
       }
       // These results are f32, regardless of the activation type.
-      const Rows all_rows = rows(behind.ranges);
       const kernels::cuda::Launcher of_floats(parts_.log(), DType::kF32,
                                               launch_.num_multiprocessors());
-      (void)launch(behind, DType::kF32, all_rows.count, all_rows.slots);
-      kernels::cuda::bias_activation(of_floats, behind, all_rows);
+      (void)launch(behind, DType::kF32, all.count, all.slots);
+      kernels::cuda::bias_activation(of_floats, behind, all);
     }
   }
-  void attention(const kernels::Attention& args) override {
+  void run(const kernels::Attention& args) {
     if (cudnn_ != nullptr && cudnn_->can_run(args)) {
       stage_copies();
       return cudnn_->run(launch_, plan(), parts_.key(), args);
@@ -138,52 +139,52 @@ class CudaStream final : public Stream {
     const kernels::Slab bias = held == nullptr ? kernels::Slab{} : pending_bias_.take()->args.bias;
     kernels::cuda::attention(launch(args, tiles, num_tiles, bias), args, tiles, num_tiles, bias);
   }
-  void residual_layer_norm(const kernels::ResidualLayerNorm& asked) override {
+  void run(const kernels::ResidualLayerNorm& asked) {
     const Rows all = rows(asked.ranges);
     kernels::ResidualLayerNorm args = asked;
     if (const kernels::Slab bias = pending_bias_.take_for(asked, all); bias.base != nullptr)
       args.bias = bias;
     kernels::cuda::residual_layer_norm(launch(args, all.count, all.slots), args, all);
   }
-  void pool_segments(const kernels::PoolSegments& args) override {
+  void run(const kernels::PoolSegments& args) {
     const auto* segments = put(args.segments);
     const auto* chosen = put(args.chosen);
     kernels::cuda::pool_segments(launch(args, segments, chosen, count(args.chosen)), args, segments,
                                  chosen, count(args.chosen));
   }
-  void to_f32(const kernels::ToF32& args) override { kernels::cuda::to_f32(launch(args), args); }
-  void small_linears(std::span<const kernels::SmallLinear> all) override {
-    const auto* items = put(all);
+  void run(const kernels::ToF32& args) { kernels::cuda::to_f32(launch(args), args); }
+  void run(const kernels::SmallLinears& args) {
+    const auto* items = put(args.all);
     if (items == nullptr) return;
-    const uint32_t columns = std::ranges::max_element(all, {}, &kernels::SmallLinear::n)->n;
-    const uint32_t rows = std::ranges::max_element(all, {}, &kernels::SmallLinear::rows)->rows;
-    kernels::cuda::small_linears(launch(items, count(all), columns, rows), items, count(all),
-                                 columns, rows);
+    const uint32_t columns = std::ranges::max_element(args.all, {}, &kernels::SmallLinear::n)->n;
+    const uint32_t rows = std::ranges::max_element(args.all, {}, &kernels::SmallLinear::rows)->rows;
+    kernels::cuda::small_linears(launch(items, count(args.all), columns, rows), items,
+                                 count(args.all), columns, rows);
   }
-  void embed_positions(const kernels::EmbedPositions& args) override {
+  void run(const kernels::EmbedPositions& args) {
     const Rows all = rows(args.ranges);
     const auto* positions = put(args.positions);
     kernels::cuda::embed_positions(launch(args, all.count, all.slots, positions), args, all,
                                    positions);
   }
-  void append_kv(const kernels::AppendKv& args) override {
+  void run(const kernels::AppendKv& args) {
     const auto* kv_rows = put(args.kv_rows);
     kernels::cuda::append_kv(launch(args, kv_rows, count(args.kv_rows)), args, kv_rows,
                              count(args.kv_rows));
   }
-  void copy_kv(const kernels::CopyKv& args) override {
+  void run(const kernels::CopyKv& args) {
     const auto* copies = put(args.copies);
     kernels::cuda::copy_kv(launch(args, copies, count(args.copies)), args, copies,
                            count(args.copies));
   }
-  void cached_attention(const kernels::CachedAttention& args) override {
+  void run(const kernels::CachedAttention& args) {
     CHECK(args.pool.block_tokens <= kernels::kMaxKvBlockTokens);
     const auto* tables = put(args.tables);
     const auto* blocks = plan().put_roomily(launch_, args.blocks, args.max_blocks);
     kernels::cuda::cached_attention(launch(args, tables, blocks, count(args.tables)), args, tables,
                                     blocks, count(args.tables));
   }
-  void top_tokens(const kernels::TopTokens& args) override {
+  void run(const kernels::TopTokens& args) {
     CHECK(args.count > 0 && args.count <= kernels::kMaxTopTokens);
     const auto* chosen = put(args.chosen);
     const auto* banned_of = put(args.banned_of);
@@ -191,11 +192,11 @@ class CudaStream final : public Stream {
     kernels::cuda::top_tokens(launch(args, chosen, banned_of, banned), args, chosen, banned_of,
                               banned);
   }
-  void bias_activation(const kernels::BiasActivation& args) override {
+  void run(const kernels::BiasActivation& args) {
     const Rows all = rows(args.ranges);
     kernels::cuda::bias_activation(launch(args, all.count, all.slots), args, all);
   }
-  void split_heads(const kernels::SplitHeads& args) override {
+  void run(const kernels::SplitHeads& args) {
     const Rows all = rows(args.ranges);
     const auto* segments = put(args.segments);
     const int32_t* of_row = plan().segment_of_row(launch_, args.segments, all.count);
@@ -204,7 +205,7 @@ class CudaStream final : public Stream {
       kernels::cuda::split_heads(launch(args, part, all.count, all.slots, segments, of_row), part,
                                  args, all, segments, of_row);
   }
-  void merge_heads(const kernels::MergeHeads& args) override {
+  void run(const kernels::MergeHeads& args) {
     if (args.segments.empty()) return;
     const uint32_t num_rows = args.segments.back().first_row + args.segments.back().num_rows;
     const auto* segments = put(args.segments);
@@ -213,11 +214,11 @@ class CudaStream final : public Stream {
       kernels::cuda::merge_heads(launch(args, segments, of_row, num_rows), args, segments, of_row,
                                  num_rows);
   }
-  void batched_gemm(const kernels::BatchedGemm& args) override {
+  void run(const kernels::BatchedGemm& args) {
     stage_copies();
     gemms_->run(launch_, parts_.key(), args);
   }
-  void softmax(const kernels::Softmax& args) override {
+  void run(const kernels::Softmax& args) {
     uint32_t longest = 0;
     for (const kernels::PaddedSegment& segment : args.segments)
       longest = std::max(longest, segment.num_rows);
@@ -254,7 +255,6 @@ class CudaStream final : public Stream {
     launch_pending_bias();
     work().results->add(source, bytes, target);
   }
-
   void end_inputs() override {
     CHECK(!ends_inputs_ && !work().says_inputs_read);
     end_graph_segment();
@@ -321,7 +321,7 @@ class CudaStream final : public Stream {
     Status status = std::exchange(status_, {});
     return status ? std::move(launched) : std::move(status);
   }
-  // Every operator launches through this. `args` and `what` are all that its launches depend on.
+  // `args` and `what` are all that an operator's launches depend on.
   template <class Args, class... What>
   const kernels::cuda::Launcher& launch(const Args& args, const What&... what) {
     stage_copies();

@@ -32,92 +32,75 @@ class HostStream final : public ImmediateStream {
     early ? throttle_->hold() : throttle_->release();
   }
 
-  void gather_ids(const kernels::GatherIds& args) override { kernels::host::gather_ids(args); }
-
-  void embed_layer_norm(const kernels::EmbedLayerNorm& args) override {
-    kernels::host::embed_layer_norm(args, launch_);
+  void dispatch(kernels::Operator op) override {
+    std::visit([this](const auto* args) { run(*args); }, op);
   }
+  void run(const kernels::GatherIds& args) { kernels::host::gather_ids(args); }
 
-  void gather_patches(const kernels::GatherPatches& args) override {
-    kernels::host::gather_patches(args, launch_);
-  }
+  void run(const kernels::EmbedLayerNorm& args) { kernels::host::embed_layer_norm(args, launch_); }
 
-  void embed_patches(const kernels::EmbedPatches& args) override {
-    kernels::host::embed_patches(args, launch_);
-  }
+  void run(const kernels::GatherPatches& args) { kernels::host::gather_patches(args, launch_); }
 
-  void gemm(const kernels::GroupedGemm& args) override { gemms({&args, 1}); }
+  void run(const kernels::EmbedPatches& args) { kernels::host::embed_patches(args, launch_); }
 
-  void gemms(std::span<const kernels::GroupedGemm> all) override {
-    if (Status status = gemms_->run(all); !status && status_) status_ = std::move(status);
-    for (const kernels::GroupedGemm& args : all)
-      if (args.activation != kernels::Activation::kNone)
-        kernels::host::bias_activation({.x = args.out,
+  void run(const kernels::GroupedGemms& args) {
+    if (Status status = gemms_->run(args.all); !status && status_) status_ = std::move(status);
+    for (const kernels::GroupedGemm& gemm : args.all)
+      if (gemm.activation != kernels::Activation::kNone)
+        kernels::host::bias_activation({.x = gemm.out,
                                         .bias = {},
-                                        .width = args.n,
-                                        .activation = args.activation,
-                                        .ranges = args.ranges},
+                                        .width = gemm.n,
+                                        .activation = gemm.activation,
+                                        .ranges = gemm.ranges},
                                        launch_);
   }
 
-  void attention(const kernels::Attention& args) override {
+  void run(const kernels::Attention& args) {
     CHECK(args.segments.size() <= limits_.max_segments);
     for (const kernels::SegmentRows& segment : args.segments)
       CHECK(segment.num_rows <= limits_.max_tokens);
     kernels::host::attention(args, launch_, scratch());
   }
 
-  void residual_layer_norm(const kernels::ResidualLayerNorm& args) override {
+  void run(const kernels::ResidualLayerNorm& args) {
     kernels::host::residual_layer_norm(args, launch_);
   }
 
-  void pool_segments(const kernels::PoolSegments& args) override {
-    kernels::host::pool_segments(args, launch_);
+  void run(const kernels::PoolSegments& args) { kernels::host::pool_segments(args, launch_); }
+
+  void run(const kernels::ToF32& args) { kernels::host::to_f32(args, launch_); }
+
+  void run(const kernels::SmallLinears& args) {
+    for (const kernels::SmallLinear& one : args.all) kernels::host::small_linear(one, launch_);
   }
 
-  void to_f32(const kernels::ToF32& args) override { kernels::host::to_f32(args, launch_); }
+  void run(const kernels::EmbedPositions& args) { kernels::host::embed_positions(args, launch_); }
 
-  void small_linears(std::span<const kernels::SmallLinear> all) override {
-    for (const kernels::SmallLinear& args : all) kernels::host::small_linear(args, launch_);
-  }
+  void run(const kernels::AppendKv& args) { kernels::host::append_kv(args, launch_); }
 
-  void embed_positions(const kernels::EmbedPositions& args) override {
-    kernels::host::embed_positions(args, launch_);
-  }
+  void run(const kernels::CopyKv& args) { kernels::host::copy_kv(args, launch_); }
 
-  void append_kv(const kernels::AppendKv& args) override {
-    kernels::host::append_kv(args, launch_);
-  }
-
-  void copy_kv(const kernels::CopyKv& args) override { kernels::host::copy_kv(args, launch_); }
-
-  void cached_attention(const kernels::CachedAttention& args) override {
+  void run(const kernels::CachedAttention& args) {
     CHECK(args.pool.block_tokens <= kernels::kMaxKvBlockTokens);
     kernels::host::cached_attention(args, launch_);
   }
 
-  void top_tokens(const kernels::TopTokens& args) override {
+  void run(const kernels::TopTokens& args) {
     CHECK(args.count > 0 && args.count <= kernels::kMaxTopTokens);
     kernels::host::top_tokens(args, launch_);
   }
 
-  void bias_activation(const kernels::BiasActivation& args) override {
-    kernels::host::bias_activation(args, launch_);
-  }
+  void run(const kernels::BiasActivation& args) { kernels::host::bias_activation(args, launch_); }
 
-  void split_heads(const kernels::SplitHeads& args) override {
-    kernels::host::split_heads(args, launch_);
-  }
+  void run(const kernels::SplitHeads& args) { kernels::host::split_heads(args, launch_); }
 
-  void merge_heads(const kernels::MergeHeads& args) override {
-    kernels::host::merge_heads(args, launch_);
-  }
+  void run(const kernels::MergeHeads& args) { kernels::host::merge_heads(args, launch_); }
 
-  void batched_gemm(const kernels::BatchedGemm& args) override {
+  void run(const kernels::BatchedGemm& args) {
     kernels::host::batched_gemm(args, launch_, scratch());
   }
 
-  void softmax(const kernels::Softmax& args) override { kernels::host::softmax(args, launch_); }
+  void run(const kernels::Softmax& args) { kernels::host::softmax(args, launch_); }
 
   void copy_to_host(const void* source, size_t bytes, void* target) override {
     if (bytes != 0) std::memcpy(target, source, bytes);
@@ -155,7 +138,7 @@ Result<std::unique_ptr<Stream>> make_host_stream(GemmLibrary& gemms,
   auto stream = std::make_unique<HostStream>(launch, limits, options.share.cpus, std::move(runner),
                                              std::move(scratch), throttles ? &throttle : nullptr);
   if (!options.is_async) return stream;
-  return AsyncStream::make(std::move(stream), limits, options);
+  return AsyncStream::make(std::move(stream), options);
 }
 
 }  // namespace itif::device

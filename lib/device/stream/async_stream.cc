@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kernels/spans.h"
 
 namespace itif::device {
 namespace {
@@ -40,26 +41,26 @@ void AsyncStream::Work::clear() {
 }
 
 template <class T>
-const T* AsyncStream::Work::keep(const T& value) {
+const T* AsyncStream::Work::keep(T value) {
   static_assert(std::is_trivially_destructible_v<T>);
+  kernels::for_each_span(value, [this](auto& span) { span = keep_all(span); });
   return new (arena_.allocate(sizeof(T), alignof(T))) T(value);
 }
 
 template <class T>
-std::span<const T> AsyncStream::Work::keep(std::span<const T> values) {
+std::span<const T> AsyncStream::Work::keep_all(std::span<const T> values) {
   if (values.empty()) return {};
   T* kept = static_cast<T*>(arena_.allocate(values.size_bytes(), alignof(T)));
   std::uninitialized_copy(values.begin(), values.end(), kept);
+  for (T& value : std::span(kept, values.size()))
+    kernels::for_each_span(value, [this](auto& span) { span = keep_all(span); });
   return {kept, values.size()};
 }
 
 Result<std::unique_ptr<Stream>> AsyncStream::make(std::unique_ptr<Stream> stream,
-                                                  const StreamLimits& limits,
                                                   const StreamOptions& options) {
   CHECK(options.clock != nullptr);
   std::unique_ptr<AsyncStream> queued(new AsyncStream(std::move(stream), options));
-  queued->pixels_.reserve(limits.max_segments);
-  queued->gemms_.reserve(8);
   try {
     queued->thread_ = std::thread([queued = queued.get()] { queued->run(); });
   } catch (const std::system_error& error) {
@@ -143,102 +144,18 @@ Status AsyncStream::synchronize() {
   return wait(record()).status;
 }
 
-template <auto method, class Args, class... Spans>
-void AsyncStream::add(Args args, Spans... spans) {
+void AsyncStream::dispatch(kernels::Operator op) {
   Work& work = of(next_event_);
-  ((args.*spans = work.keep(args.*spans)), ...);
-  work.launches.push_back(
-      {[](Stream& stream, const void* kept) { (stream.*method)(*static_cast<const Args*>(kept)); },
-       work.keep(args)});
+  std::visit(
+      [&]<class Args>(const Args* args) {
+        work.launches.push_back({[](Stream& stream, const void* kept) {
+                                   stream.launch(*static_cast<const Args*>(kept));
+                                 },
+                                 work.keep(*args)});
+      },
+      op);
 }
 
-void AsyncStream::gather_ids(const kernels::GatherIds& args) {
-  add<&Stream::gather_ids>(args, &kernels::GatherIds::pieces);
-}
-void AsyncStream::embed_layer_norm(const kernels::EmbedLayerNorm& args) {
-  add<&Stream::embed_layer_norm>(args, &kernels::EmbedLayerNorm::positions,
-                                 &kernels::EmbedLayerNorm::token_types,
-                                 &kernels::EmbedLayerNorm::ranges);
-}
-void AsyncStream::gather_patches(const kernels::GatherPatches& args) {
-  Work& work = of(next_event_);
-  pixels_.assign(args.images.begin(), args.images.end());
-  for (kernels::ImagePixels& image : pixels_) image.pieces = work.keep(image.pieces);
-  kernels::GatherPatches kept = args;
-  kept.images = pixels_;
-  add<&Stream::gather_patches>(kept, &kernels::GatherPatches::images);
-}
-void AsyncStream::embed_patches(const kernels::EmbedPatches& args) {
-  add<&Stream::embed_patches>(args, &kernels::EmbedPatches::segments,
-                              &kernels::EmbedPatches::ranges);
-}
-void AsyncStream::gemms(std::span<const kernels::GroupedGemm> all) {
-  using Gemms = std::span<const kernels::GroupedGemm>;
-  Work& work = of(next_event_);
-  gemms_.assign(all.begin(), all.end());
-  for (kernels::GroupedGemm& gemm : gemms_) {
-    gemm.ranges = work.keep(gemm.ranges);
-    gemm.mode = {work.keep(gemm.mode.shapes()), gemm.mode.others()};
-  }
-  work.launches.push_back(
-      {[](Stream& stream, const void* kept) { stream.gemms(*static_cast<const Gemms*>(kept)); },
-       work.keep<Gemms>(work.keep(Gemms(gemms_)))});
-}
-void AsyncStream::attention(const kernels::Attention& args) {
-  add<&Stream::attention>(args, &kernels::Attention::segments);
-}
-void AsyncStream::residual_layer_norm(const kernels::ResidualLayerNorm& args) {
-  add<&Stream::residual_layer_norm>(args, &kernels::ResidualLayerNorm::ranges);
-}
-void AsyncStream::pool_segments(const kernels::PoolSegments& args) {
-  add<&Stream::pool_segments>(args, &kernels::PoolSegments::segments,
-                              &kernels::PoolSegments::chosen);
-}
-void AsyncStream::to_f32(const kernels::ToF32& args) {
-  add<&Stream::to_f32>(args);
-}
-void AsyncStream::small_linears(std::span<const kernels::SmallLinear> all) {
-  using Linears = std::span<const kernels::SmallLinear>;
-  Work& work = of(next_event_);
-  work.launches.push_back({[](Stream& stream, const void* kept) {
-                             stream.small_linears(*static_cast<const Linears*>(kept));
-                           },
-                           work.keep<Linears>(work.keep(all))});
-}
-void AsyncStream::embed_positions(const kernels::EmbedPositions& args) {
-  add<&Stream::embed_positions>(args, &kernels::EmbedPositions::positions,
-                                &kernels::EmbedPositions::ranges);
-}
-void AsyncStream::append_kv(const kernels::AppendKv& args) {
-  add<&Stream::append_kv>(args, &kernels::AppendKv::kv_rows);
-}
-void AsyncStream::copy_kv(const kernels::CopyKv& args) {
-  add<&Stream::copy_kv>(args, &kernels::CopyKv::copies);
-}
-void AsyncStream::cached_attention(const kernels::CachedAttention& args) {
-  add<&Stream::cached_attention>(args, &kernels::CachedAttention::tables,
-                                 &kernels::CachedAttention::blocks);
-}
-void AsyncStream::top_tokens(const kernels::TopTokens& args) {
-  add<&Stream::top_tokens>(args, &kernels::TopTokens::chosen, &kernels::TopTokens::banned_of,
-                           &kernels::TopTokens::banned);
-}
-void AsyncStream::bias_activation(const kernels::BiasActivation& args) {
-  add<&Stream::bias_activation>(args, &kernels::BiasActivation::ranges);
-}
-void AsyncStream::split_heads(const kernels::SplitHeads& args) {
-  add<&Stream::split_heads>(args, &kernels::SplitHeads::parts, &kernels::SplitHeads::segments,
-                            &kernels::SplitHeads::ranges);
-}
-void AsyncStream::merge_heads(const kernels::MergeHeads& args) {
-  add<&Stream::merge_heads>(args, &kernels::MergeHeads::segments);
-}
-void AsyncStream::batched_gemm(const kernels::BatchedGemm& args) {
-  add<&Stream::batched_gemm>(args, &kernels::BatchedGemm::batches);
-}
-void AsyncStream::softmax(const kernels::Softmax& args) {
-  add<&Stream::softmax>(args, &kernels::Softmax::segments);
-}
 void AsyncStream::copy_to_host(const void* source, size_t bytes, void* target) {
   Work& work = of(next_event_);
   work.launches.push_back({[](Stream& stream, const void* kept) {

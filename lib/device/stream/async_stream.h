@@ -27,34 +27,13 @@ class AsyncStream final : public Stream {
   // Starts the thread that runs the launches of `stream`, which is synchronous. REQUIRES:
   // options.clock. Errors: kResourceExhausted.
   static Result<std::unique_ptr<Stream>> make(std::unique_ptr<Stream> stream,
-                                              const StreamLimits& limits,
                                               const StreamOptions& options);
   // Waits for recorded launches; the others never run.
   ~AsyncStream() override;
 
   void attach_thread() override { stream_->attach_thread(); }
   void sleep_early(bool early) noexcept override { stream_->sleep_early(early); }
-  void gather_ids(const kernels::GatherIds& args) override;
-  void embed_layer_norm(const kernels::EmbedLayerNorm& args) override;
-  void gather_patches(const kernels::GatherPatches& args) override;
-  void embed_patches(const kernels::EmbedPatches& args) override;
-  void gemm(const kernels::GroupedGemm& args) override { gemms({&args, 1}); }
-  void gemms(std::span<const kernels::GroupedGemm> all) override;
-  void attention(const kernels::Attention& args) override;
-  void residual_layer_norm(const kernels::ResidualLayerNorm& args) override;
-  void pool_segments(const kernels::PoolSegments& args) override;
-  void to_f32(const kernels::ToF32& args) override;
-  void small_linears(std::span<const kernels::SmallLinear> all) override;
-  void embed_positions(const kernels::EmbedPositions& args) override;
-  void append_kv(const kernels::AppendKv& args) override;
-  void copy_kv(const kernels::CopyKv& args) override;
-  void cached_attention(const kernels::CachedAttention& args) override;
-  void top_tokens(const kernels::TopTokens& args) override;
-  void bias_activation(const kernels::BiasActivation& args) override;
-  void split_heads(const kernels::SplitHeads& args) override;
-  void merge_heads(const kernels::MergeHeads& args) override;
-  void batched_gemm(const kernels::BatchedGemm& args) override;
-  void softmax(const kernels::Softmax& args) override;
+  void dispatch(kernels::Operator op) override;
   void copy_to_host(const void* source, size_t bytes, void* target) override;
   void end_inputs() override;
   Event record() override;
@@ -73,16 +52,17 @@ class AsyncStream final : public Stream {
   class Work {
    public:
     Work();
+    // Copies `value` and everything that its spans show.
     template <class T>
-    const T* keep(const T& value);
-    template <class T>
-    std::span<const T> keep(std::span<const T> values);
+    const T* keep(T value);
     void clear();
 
     std::vector<Launch> launches;
     Completion completion;
 
    private:
+    template <class T>
+    std::span<const T> keep_all(std::span<const T> values);
     std::unique_ptr<std::byte[]> memory_;
     std::pmr::monotonic_buffer_resource arena_;  // uses memory_, then the heap
   };
@@ -91,9 +71,6 @@ class AsyncStream final : public Stream {
 
   AsyncStream(std::unique_ptr<Stream> stream, const StreamOptions& options);
   Work& of(Event event) { return works_[event % kNumWorks]; }
-  // Keeps a launch of `method`, with copies of the named spans of its arguments.
-  template <auto method, class Args, class... Spans>
-  void add(Args args, Spans... spans);
   void run() noexcept;
   void run(Work& work) noexcept;
 
@@ -102,8 +79,6 @@ class AsyncStream final : public Stream {
   const std::function<void()> on_done_;
   std::array<Work, kNumWorks> works_;
   // Used by the calling thread only.
-  std::vector<kernels::ImagePixels> pixels_;
-  std::vector<kernels::GroupedGemm> gemms_;
   Event next_event_ = 0;  // of the launches being added
   Event next_wait_ = 0;
   std::mutex mutex_;

@@ -3,7 +3,7 @@
 //
 // A launch is one piece of work that a device starts: a CUDA kernel, or on the host one run of the
 // thread pool. An operator counts as one launch, with two exceptions. A sequential GEMM counts one
-// per range, and a batched GEMM one per shape. GEMMs passed together to gemms() count as if passed
+// per range, and a batched GEMM one per shape. GEMMs launched together count as if launched
 // alone, on any device. The extra GPU launch that adds a GEMM's bias or activation is not counted.
 //
 // call_ns is the time that calls take. On the host, which runs launches synchronously, it covers
@@ -40,7 +40,7 @@ class MeteredStream final : public Stream {
   // `clock` outlives the stream. REQUIRES: with kOnDevice, `stream` has no pending event.
   MeteredStream(std::unique_ptr<Stream> stream, const Clock& clock, Times times = Times::kCalls);
 
-  // Figures since the last clear(): by operator, named as in Stream, and in total. Copies to the
+  // Figures since the last clear(): by operator and in total. Copies to the
   // host and synchronize() are not counted.
   std::span<const OperatorFigures> operators() const { return figures_; }
   OperatorFigures of(std::string_view name) const;
@@ -48,27 +48,7 @@ class MeteredStream final : public Stream {
   void clear();
 
   void attach_thread() override { stream_->attach_thread(); }
-  void gather_ids(const kernels::GatherIds& args) override;
-  void embed_layer_norm(const kernels::EmbedLayerNorm& args) override;
-  void gather_patches(const kernels::GatherPatches& args) override;
-  void embed_patches(const kernels::EmbedPatches& args) override;
-  void gemm(const kernels::GroupedGemm& args) override;
-  void gemms(std::span<const kernels::GroupedGemm> all) override;
-  void attention(const kernels::Attention& args) override;
-  void residual_layer_norm(const kernels::ResidualLayerNorm& args) override;
-  void pool_segments(const kernels::PoolSegments& args) override;
-  void to_f32(const kernels::ToF32& args) override;
-  void small_linears(std::span<const kernels::SmallLinear> all) override;
-  void embed_positions(const kernels::EmbedPositions& args) override;
-  void append_kv(const kernels::AppendKv& args) override;
-  void copy_kv(const kernels::CopyKv& args) override;
-  void cached_attention(const kernels::CachedAttention& args) override;
-  void top_tokens(const kernels::TopTokens& args) override;
-  void bias_activation(const kernels::BiasActivation& args) override;
-  void split_heads(const kernels::SplitHeads& args) override;
-  void merge_heads(const kernels::MergeHeads& args) override;
-  void batched_gemm(const kernels::BatchedGemm& args) override;
-  void softmax(const kernels::Softmax& args) override;
+  void dispatch(kernels::Operator op) override;
   void copy_to_host(const void* source, size_t bytes, void* target) override;
   void end_inputs() override {
     if (!waits_) stream_->end_inputs();
@@ -86,17 +66,13 @@ class MeteredStream final : public Stream {
   Status synchronize() override;
 
  private:
-  enum Operator : size_t;
-  static constexpr size_t kNumOperators = 20;
-  template <class Launch>
-  void meter(Operator which, uint64_t launches, const Launch& launch);
   // Waits for `event` of stream_. Returns its time on the device.
   uint64_t finish(Event event);
 
   std::unique_ptr<Stream> stream_;
   const Clock& clock_;
   const bool waits_;
-  std::array<OperatorFigures, kNumOperators> figures_;
+  std::array<OperatorFigures, kernels::kNumOperators> figures_;
   // With Times::kOnDevice: completion of the operators since the last event, and of pending events.
   Completion since_event_;
   std::array<Completion, kMaxPending> completions_;

@@ -149,7 +149,7 @@ TEST_F(AsyncStreamTest, CopiesGemmModes) {
   auto owned = std::make_unique<MeteredStream>(device_->make_stream().value(), clock_);
   const MeteredStream& metered = *owned;
   const auto stream =
-      AsyncStream::make(std::move(owned), {}, {.is_async = true, .clock = &clock_}).value();
+      AsyncStream::make(std::move(owned), {.is_async = true, .clock = &clock_}).value();
   const GemmHandle prepared = device_->prepare({.n = 4, .k = 4, .has_bias = false}, 8).value();
   const auto buffer = device_->allocate(4096).value();
   std::vector<kernels::RowRange> ranges = {{0, 1, 0}, {1, 2, 0}};

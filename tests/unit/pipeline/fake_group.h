@@ -162,13 +162,13 @@ class FakeDevice : public device::Device {
   std::vector<device::Share> shares;  // of each stream made
   std::atomic<bool> holds{false};     // LateStreams end no batch
   Result<std::unique_ptr<device::Stream>> make_stream(
-      const device::StreamLimits& limits, const device::StreamOptions& options) override {
+      const device::StreamLimits&, const device::StreamOptions& options) override {
     if (has_no_stream) return fail(Code::kResourceExhausted, "no stream");
     shares.push_back(options.share);
     if (is_late) return std::make_unique<LateStream>(holds);
     auto stream = std::make_unique<testing::NullStream>();
     if (!options.is_async) return stream;
-    return device::AsyncStream::make(std::move(stream), limits, options);
+    return device::AsyncStream::make(std::move(stream), options);
   }
 
  private:

@@ -106,11 +106,11 @@ class ChoosingStream final : public testing::NullStream {
 class ChoosingDevice final : public FakeDevice {
  public:
   Result<std::unique_ptr<device::Stream>> make_stream(
-      const device::StreamLimits& limits, const device::StreamOptions& options) override {
+      const device::StreamLimits&, const device::StreamOptions& options) override {
     shares_cpus = options.shares_cpus;
     auto stream = std::make_unique<ChoosingStream>(calls);
     if (!options.is_async) return stream;
-    return device::AsyncStream::make(std::move(stream), limits, options);
+    return device::AsyncStream::make(std::move(stream), options);
   }
   bool shares_cpus = false;
   std::vector<bool> calls;

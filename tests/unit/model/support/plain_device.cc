@@ -118,7 +118,7 @@ Result<std::unique_ptr<device::Stream>> PlainDevice::make_stream(
     const device::StreamLimits& limits, const device::StreamOptions& options) {
   auto stream = make_plain_stream(state_, limits);
   if (!options.is_async) return stream;
-  return device::AsyncStream::make(std::move(stream), limits, options);
+  return device::AsyncStream::make(std::move(stream), options);
 }
 
 }  // namespace itif::testing

@@ -76,7 +76,11 @@ class PlainStream final : public device::ImmediateStream {
 
   void attach_thread() override {}
 
-  void gather_ids(const kernels::GatherIds& args) override {
+  void dispatch(kernels::Operator op) override {
+    std::visit([this](const auto* args) { run(*args); }, op);
+  }
+
+  void run(const kernels::GatherIds& args) {
     CHECK(args.pieces.size() <= limits_.max_segments);
     for (const kernels::IdPiece& piece : args.pieces) {
       for (uint32_t i = 0; i < piece.num_ids; ++i) {
@@ -87,7 +91,7 @@ class PlainStream final : public device::ImmediateStream {
     }
   }
 
-  void embed_layer_norm(const kernels::EmbedLayerNorm& args) override {
+  void run(const kernels::EmbedLayerNorm& args) {
     std::vector<float> sum(args.hidden);
     for (const kernels::RowRange& range : args.ranges) {
       for (uint32_t row = range.first_row; row < range.first_row + range.num_rows; ++row) {
@@ -107,7 +111,7 @@ class PlainStream final : public device::ImmediateStream {
     }
   }
 
-  void gather_patches(const kernels::GatherPatches& args) override {
+  void run(const kernels::GatherPatches& args) {
     const uint32_t across = args.width / args.patch, down = args.height / args.patch;
     for (const kernels::ImagePixels& image : args.images) {
       std::vector<std::byte> bytes;
@@ -130,7 +134,7 @@ class PlainStream final : public device::ImmediateStream {
     }
   }
 
-  void embed_patches(const kernels::EmbedPatches& args) override {
+  void run(const kernels::EmbedPatches& args) {
     for (const kernels::RowRange& range : args.ranges)
       for (const kernels::SegmentRows& segment : args.segments)
         for (uint32_t i = 0; i < segment.num_rows; ++i) {
@@ -144,7 +148,7 @@ class PlainStream final : public device::ImmediateStream {
         }
   }
 
-  void gemm(const kernels::GroupedGemm& args) override {
+  void multiply(const kernels::GroupedGemm& args) {
     state_->gemms.push_back({.n = args.n, .k = args.k, .mode = args.mode.of(args.n, args.k)});
     for (const kernels::RowRange& range : args.ranges)
       for (size_t row = range.first_row; row < range.first_row + range.num_rows; ++row)
@@ -153,11 +157,11 @@ class PlainStream final : public device::ImmediateStream {
                args.activation, static_cast<float*>(args.out) + row * args.n);
   }
 
-  void gemms(std::span<const kernels::GroupedGemm> all) override {
-    for (const kernels::GroupedGemm& args : all) gemm(args);
+  void run(const kernels::GroupedGemms& args) {
+    for (const kernels::GroupedGemm& one : args.all) multiply(one);
   }
 
-  void attention(const kernels::Attention& args) override {
+  void run(const kernels::Attention& args) {
     const size_t hidden = size_t{args.num_heads} * args.head_size;
     for (const kernels::SegmentRows& segment : args.segments)
       for (uint32_t head = 0; head < args.num_heads; ++head)
@@ -166,7 +170,7 @@ class PlainStream final : public device::ImmediateStream {
                  segment.first_row + segment.num_rows);
   }
 
-  void residual_layer_norm(const kernels::ResidualLayerNorm& args) override {
+  void run(const kernels::ResidualLayerNorm& args) {
     std::vector<float> sum(args.hidden);
     for (const kernels::RowRange& range : args.ranges) {
       for (size_t row = range.first_row; row < range.first_row + range.num_rows; ++row) {
@@ -181,7 +185,7 @@ class PlainStream final : public device::ImmediateStream {
     }
   }
 
-  void pool_segments(const kernels::PoolSegments& args) override {
+  void run(const kernels::PoolSegments& args) {
     for (size_t s = 0; s < args.chosen.size(); ++s) {
       const uint32_t first = args.segments[args.chosen[s]].first_row;
       const uint32_t last = first + args.segments[args.chosen[s]].num_rows;
@@ -211,18 +215,18 @@ class PlainStream final : public device::ImmediateStream {
     }
   }
 
-  void to_f32(const kernels::ToF32& args) override {
+  void run(const kernels::ToF32& args) {
     std::memcpy(args.out, args.x, args.count * sizeof(float));
   }
 
-  void small_linears(std::span<const kernels::SmallLinear> all) override {
-    for (const kernels::SmallLinear& args : all)
-      for (size_t row = 0; row < args.rows; ++row)
-        linear(args.x + row * args.k, args.weight, args.bias, args.n, args.k, args.activation,
-               args.out + row * args.n);
+  void run(const kernels::SmallLinears& args) {
+    for (const kernels::SmallLinear& one : args.all)
+      for (size_t row = 0; row < one.rows; ++row)
+        linear(one.x + row * one.k, one.weight, one.bias, one.n, one.k, one.activation,
+               one.out + row * one.n);
   }
 
-  void embed_positions(const kernels::EmbedPositions& args) override {
+  void run(const kernels::EmbedPositions& args) {
     for (const kernels::RowRange& range : args.ranges)
       for (size_t row = range.first_row; row < range.first_row + range.num_rows; ++row)
         for (size_t i = 0; i < args.hidden; ++i) {
@@ -233,7 +237,7 @@ class PlainStream final : public device::ImmediateStream {
         }
   }
 
-  void append_kv(const kernels::AppendKv& args) override {
+  void run(const kernels::AppendKv& args) {
     auto* pool = reinterpret_cast<float*>(args.pool.base);
     for (size_t row = 0; row < args.kv_rows.size(); ++row)
       for (size_t i = 0; i < args.pool.hidden && args.kv_rows[row] != kernels::kNoKvRow; ++i) {
@@ -244,7 +248,7 @@ class PlainStream final : public device::ImmediateStream {
       }
   }
 
-  void copy_kv(const kernels::CopyKv& args) override {
+  void run(const kernels::CopyKv& args) {
     auto* pool = reinterpret_cast<float*>(args.pool.base);
     const uint32_t block = args.pool.block_tokens;
     for (const kernels::KvCopy& copy : args.copies)
@@ -256,7 +260,7 @@ class PlainStream final : public device::ImmediateStream {
                   pool[args.pool.offset(copy.from * block + token, layer, value) + i];
   }
 
-  void cached_attention(const kernels::CachedAttention& args) override {
+  void run(const kernels::CachedAttention& args) {
     const float* pool = floats(args.pool.base);
     for (size_t row = 0; row < args.tables.size(); ++row)
       for (uint32_t head = 0; head < args.num_heads; ++head) {
@@ -289,7 +293,7 @@ class PlainStream final : public device::ImmediateStream {
       }
   }
 
-  void top_tokens(const kernels::TopTokens& args) override {
+  void run(const kernels::TopTokens& args) {
     for (size_t row = 0; row < args.rows; ++row) {
       const size_t of = args.chosen.empty() ? row : args.chosen[row];
       std::span<float> logits(args.logits + of * args.vocab, args.vocab);
@@ -311,7 +315,7 @@ class PlainStream final : public device::ImmediateStream {
     }
   }
 
-  void bias_activation(const kernels::BiasActivation& args) override {
+  void run(const kernels::BiasActivation& args) {
     for (const kernels::RowRange& range : args.ranges)
       for (size_t row = range.first_row; row < range.first_row + range.num_rows; ++row)
         for (size_t i = 0; i < args.width; ++i) {
@@ -321,7 +325,7 @@ class PlainStream final : public device::ImmediateStream {
         }
   }
 
-  void split_heads(const kernels::SplitHeads& args) override {
+  void run(const kernels::SplitHeads& args) {
     for (const kernels::HeadPart& part : args.parts)
       for (const kernels::RowRange& range : args.ranges)
         for_each_head_value(args.segments, args.num_heads, args.head_size,
@@ -335,7 +339,7 @@ class PlainStream final : public device::ImmediateStream {
                             });
   }
 
-  void merge_heads(const kernels::MergeHeads& args) override {
+  void run(const kernels::MergeHeads& args) {
     for_each_head_value(
         args.segments, args.num_heads, args.head_size,
         [&](size_t row, size_t column, size_t by_heads) {
@@ -344,7 +348,7 @@ class PlainStream final : public device::ImmediateStream {
         });
   }
 
-  void batched_gemm(const kernels::BatchedGemm& args) override {
+  void run(const kernels::BatchedGemm& args) {
     for (const kernels::MatrixBatch& batch : args.batches)
       for (size_t i = 0; i < batch.count; ++i) {
         const float* a = floats(args.a) + batch.a + i * batch.m * batch.k;
@@ -361,7 +365,7 @@ class PlainStream final : public device::ImmediateStream {
       }
   }
 
-  void softmax(const kernels::Softmax& args) override {
+  void run(const kernels::Softmax& args) {
     for (const kernels::PaddedSegment& segment : args.segments)
       for (size_t row = 0; row < size_t{args.num_heads} * segment.num_rows; ++row) {
         float* x = static_cast<float*>(args.x) + segment.first_score + row * segment.num_rows;
