@@ -126,7 +126,7 @@ Addend EncoderBlock::addend(device::Stream& stream, const model::WeightView& wei
     launch_linear(stream, weights, pass, gemm, kind, a, projected_->data());
     return {.rows = projected_->data()};
   }
-  stream.gemm(product(weights[kind], pass, gemm, a, projected_->data()));
+  stream.launch(product(weights[kind], pass, gemm, a, projected_->data()));
   return {.rows = projected_->data(), .bias = weights[kind + 1]};
 }
 
@@ -136,13 +136,14 @@ Addend EncoderBlock::launch_attention(device::Stream& stream, const model::Weigh
     thesis_->launch(stream, weights, pass, base, x, context_->data());
   } else {
     launch_linear(stream, weights, pass, qkv_, base + kQkvWeight, x, wide_->data());
-    stream.attention({.qkv = wide_->data(),
-                      .out = context_->data(),
-                      .segments = pass.segments,
-                      .num_heads = spec_.heads,
-                      .head_size = spec_.head_size(),
-                      .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size())),
-                      .max_bucket_rows = pass.has_bucket ? pass.num_rows : 0});
+    stream.launch(
+        kernels::Attention{.qkv = wide_->data(),
+                           .out = context_->data(),
+                           .segments = pass.segments,
+                           .num_heads = spec_.heads,
+                           .head_size = spec_.head_size(),
+                           .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size())),
+                           .max_bucket_rows = pass.has_bucket ? pass.num_rows : 0});
   }
   return addend(stream, weights, pass, out_, base + kOutWeight, context_->data());
 }
@@ -156,15 +157,15 @@ Addend EncoderBlock::launch_feed_forward(device::Stream& stream, const model::We
 void EncoderBlock::launch(device::Stream& stream, const model::WeightView& weights,
                           const Pass& pass, size_t base, void* hidden) noexcept {
   const auto add_and_normalize = [&](const Addend& addend, size_t gamma) {
-    stream.residual_layer_norm({.x = addend.rows,
-                                .bias = addend.bias,
-                                .residual = hidden,
-                                .gamma = weights[base + gamma],
-                                .beta = weights[base + gamma + 1],
-                                .epsilon = spec_.layer_norm_eps,
-                                .hidden = spec_.hidden,
-                                .ranges = pass.ranges,
-                                .out = hidden});
+    stream.launch(kernels::ResidualLayerNorm{.x = addend.rows,
+                                             .bias = addend.bias,
+                                             .residual = hidden,
+                                             .gamma = weights[base + gamma],
+                                             .beta = weights[base + gamma + 1],
+                                             .epsilon = spec_.layer_norm_eps,
+                                             .hidden = spec_.hidden,
+                                             .ranges = pass.ranges,
+                                             .out = hidden});
   };
   add_and_normalize(launch_attention(stream, weights, pass, base, hidden), kAttentionGamma);
   add_and_normalize(launch_feed_forward(stream, weights, pass, base, hidden), kFfnGamma);
@@ -191,24 +192,24 @@ kernels::GroupedGemm product(const kernels::Slab& weight, const Pass& pass,
 void launch_linear(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
                    const PreparedShape& gemm, size_t kind, const void* a, void* out) noexcept {
   if (!gemm.shape.has_bias) {
-    stream.gemm(product(weights[kind], pass, gemm, a, out));
-    stream.bias_activation({.x = out,
-                            .bias = weights[kind + 1],
-                            .width = gemm.shape.n,
-                            .activation = gemm.shape.activation,
-                            .ranges = pass.ranges});
+    stream.launch(product(weights[kind], pass, gemm, a, out));
+    stream.launch(kernels::BiasActivation{.x = out,
+                                          .bias = weights[kind + 1],
+                                          .width = gemm.shape.n,
+                                          .activation = gemm.shape.activation,
+                                          .ranges = pass.ranges});
     return;
   }
-  stream.gemm({.a = a,
-               .weights = weights[kind],
-               .bias = weights[kind + 1],
-               .out = out,
-               .n = gemm.shape.n,
-               .k = gemm.shape.k,
-               .activation = gemm.shape.activation,
-               .ranges = pass.ranges,
-               .mode = pass.gemm_mode,
-               .prepared = gemm.handle.get()});
+  stream.launch(kernels::GroupedGemm{.a = a,
+                                     .weights = weights[kind],
+                                     .bias = weights[kind + 1],
+                                     .out = out,
+                                     .n = gemm.shape.n,
+                                     .k = gemm.shape.k,
+                                     .activation = gemm.shape.activation,
+                                     .ranges = pass.ranges,
+                                     .mode = pass.gemm_mode,
+                                     .prepared = gemm.handle.get()});
 }
 
 }  // namespace itif::backbone

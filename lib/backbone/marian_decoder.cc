@@ -104,7 +104,7 @@ class MarianDecoder final : public Decoder {
 
   void launch_copies(device::Stream& stream,
                      std::span<const kernels::KvCopy> copies) noexcept override {
-    if (!copies.empty()) stream.copy_kv({.copies = copies, .pool = pool_});
+    if (!copies.empty()) stream.launch(kernels::CopyKv{.copies = copies, .pool = pool_});
   }
 
   StepResult launch_step(device::Stream& stream, const model::WeightView& weights,
@@ -124,29 +124,30 @@ class MarianDecoder final : public Decoder {
     embed(stream, weights, step.positions, step.ranges);
     for (uint32_t layer = 0; layer < layers_; ++layer)
       launch_block(stream, weights, pass, step, layer);
-    stream.gemm({.a = hidden_->data(),
-                 .weights = weights[kOutput],
-                 .bias = weights[kOutputBias],
-                 .out = logits_->data(),
-                 .n = output_.shape.n,
-                 .k = output_.shape.k,
-                 .ranges = step.ranges,
-                 .mode = step.gemm_mode,
-                 .prepared = output_.handle.get(),
-                 .f32_out = true});
+    stream.launch(kernels::GroupedGemm{.a = hidden_->data(),
+                                       .weights = weights[kOutput],
+                                       .bias = weights[kOutputBias],
+                                       .out = logits_->data(),
+                                       .n = output_.shape.n,
+                                       .k = output_.shape.k,
+                                       .ranges = step.ranges,
+                                       .mode = step.gemm_mode,
+                                       .prepared = output_.handle.get(),
+                                       .f32_out = true});
     // A separate graph segment: its rows and candidate count differ between otherwise equal steps.
     stream.end_graph_segment();
     auto* scores = reinterpret_cast<float*>(scores_->data());
     auto* found = reinterpret_cast<int32_t*>(found_->data());
-    stream.top_tokens({.logits = reinterpret_cast<float*>(logits_->data()),
-                       .rows = step.beams.empty() ? rows : static_cast<uint32_t>(step.beams.size()),
-                       .chosen = step.beams,
-                       .vocab = spec_.vocab,
-                       .banned_of = step.banned_of,
-                       .banned = step.banned,
-                       .count = step.num_candidates,
-                       .log_probabilities = scores,
-                       .tokens = found});
+    stream.launch(kernels::TopTokens{
+        .logits = reinterpret_cast<float*>(logits_->data()),
+        .rows = step.beams.empty() ? rows : static_cast<uint32_t>(step.beams.size()),
+        .chosen = step.beams,
+        .vocab = spec_.vocab,
+        .banned_of = step.banned_of,
+        .banned = step.banned,
+        .count = step.num_candidates,
+        .log_probabilities = scores,
+        .tokens = found});
     return {scores, found};
   }
 
@@ -218,33 +219,34 @@ class MarianDecoder final : public Decoder {
   }
 
   void gather(device::Stream& stream, std::span<const kernels::IdPiece> pieces) noexcept {
-    stream.gather_ids({.pieces = pieces,
-                       .ids = reinterpret_cast<int32_t*>(ids_->data()),
-                       .vocab_size = spec_.vocab});
+    stream.launch(kernels::GatherIds{.pieces = pieces,
+                                     .ids = reinterpret_cast<int32_t*>(ids_->data()),
+                                     .vocab_size = spec_.vocab});
   }
   void embed(device::Stream& stream, const model::WeightView& weights,
              std::span<const uint32_t> positions,
              std::span<const kernels::RowRange> ranges) noexcept {
-    stream.embed_positions({.ids = reinterpret_cast<const int32_t*>(ids_->data()),
-                            .positions = positions,
-                            .ranges = ranges,
-                            .word = weights[kEmbedding],
-                            .position = reinterpret_cast<const float*>(positions_->data()),
-                            .scale = scale_,
-                            .hidden = spec_.hidden,
-                            .out = hidden_->data()});
+    stream.launch(
+        kernels::EmbedPositions{.ids = reinterpret_cast<const int32_t*>(ids_->data()),
+                                .positions = positions,
+                                .ranges = ranges,
+                                .word = weights[kEmbedding],
+                                .position = reinterpret_cast<const float*>(positions_->data()),
+                                .scale = scale_,
+                                .hidden = spec_.hidden,
+                                .out = hidden_->data()});
   }
 
   // Each row has `parts` vectors: K is vector `first`, V the next one.
   void append(device::Stream& stream, const std::byte* rows, size_t first, size_t parts,
               std::span<const uint32_t> kv_rows, uint32_t layer) noexcept {
     const size_t vector_bytes = spec_.hidden * element_bytes_;
-    stream.append_kv({.key = rows + first * vector_bytes,
-                      .value = rows + (first + 1) * vector_bytes,
-                      .row_stride = parts * spec_.hidden,
-                      .kv_rows = kv_rows,
-                      .pool = pool_,
-                      .layer = layer});
+    stream.launch(kernels::AppendKv{.key = rows + first * vector_bytes,
+                                    .value = rows + (first + 1) * vector_bytes,
+                                    .row_stride = parts * spec_.hidden,
+                                    .kv_rows = kv_rows,
+                                    .pool = pool_,
+                                    .layer = layer});
   }
 
   void launch_block(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
@@ -253,28 +255,28 @@ class MarianDecoder final : public Decoder {
     std::byte* hidden = hidden_->data();
     std::byte* wide = wide_->data();
     const auto attend = [&](size_t query_stride, std::span<const kernels::KvTable> tables) {
-      stream.cached_attention(
-          {.query = wide,
-           .query_stride = query_stride,
-           .out = context_->data(),
-           .tables = tables,
-           .blocks = step.blocks,
-           .max_blocks = step.max_blocks,
-           .pool = pool_,
-           .layer = layer,
-           .num_heads = heads_,
-           .head_size = spec_.hidden / heads_,
-           .scale = 1.0f / std::sqrt(static_cast<float>(spec_.hidden / heads_))});
+      stream.launch(kernels::CachedAttention{
+          .query = wide,
+          .query_stride = query_stride,
+          .out = context_->data(),
+          .tables = tables,
+          .blocks = step.blocks,
+          .max_blocks = step.max_blocks,
+          .pool = pool_,
+          .layer = layer,
+          .num_heads = heads_,
+          .head_size = spec_.hidden / heads_,
+          .scale = 1.0f / std::sqrt(static_cast<float>(spec_.hidden / heads_))});
     };
     const auto add_and_normalize = [&](size_t gamma) {
-      stream.residual_layer_norm({.x = projected_->data(),
-                                  .residual = hidden,
-                                  .gamma = weights[base + gamma],
-                                  .beta = weights[base + gamma + 1],
-                                  .epsilon = spec_.layer_norm_eps,
-                                  .hidden = spec_.hidden,
-                                  .ranges = pass.ranges,
-                                  .out = hidden});
+      stream.launch(kernels::ResidualLayerNorm{.x = projected_->data(),
+                                               .residual = hidden,
+                                               .gamma = weights[base + gamma],
+                                               .beta = weights[base + gamma + 1],
+                                               .epsilon = spec_.layer_norm_eps,
+                                               .hidden = spec_.hidden,
+                                               .ranges = pass.ranges,
+                                               .out = hidden});
     };
     launch_linear(stream, weights, pass, qkv_, base + kSelfQkv, hidden, wide);
     append(stream, wide, 1, 3, step.kv_rows, layer);

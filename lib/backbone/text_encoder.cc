@@ -45,23 +45,23 @@ class TextEncoder final : public Backbone {
   Hidden launch(device::Stream& stream, const model::WeightView& weights,
                 const Pass& pass) noexcept override {
     auto* ids = reinterpret_cast<int32_t*>(ids_->data());
-    stream.gather_ids({.pieces = pass.pieces, .ids = ids, .vocab_size = spec_.vocab});
+    stream.launch(kernels::GatherIds{.pieces = pass.pieces, .ids = ids, .vocab_size = spec_.vocab});
     stream.end_inputs();
     std::byte* embedded = embedded_ ? embedded_->data() : hidden_->data();
-    stream.embed_layer_norm(
-        {.ids = ids,
-         .positions = pass.positions,
-         .position_base = layout_.position_base,
-         .token_types = pass.token_types,
-         .ranges = pass.ranges,
-         .word = weights[kinds_.word],
-         .position = weights[kinds_.position],
-         .token_type = spec_.type_vocab > 0 ? weights[kinds_.type] : kernels::Slab{},
-         .gamma = weights[kinds_.gamma],
-         .beta = weights[kinds_.beta],
-         .epsilon = spec_.layer_norm_eps,
-         .hidden = layout_.embedding,
-         .out = embedded});
+    stream.launch(kernels::EmbedLayerNorm{
+        .ids = ids,
+        .positions = pass.positions,
+        .position_base = layout_.position_base,
+        .token_types = pass.token_types,
+        .ranges = pass.ranges,
+        .word = weights[kinds_.word],
+        .position = weights[kinds_.position],
+        .token_type = spec_.type_vocab > 0 ? weights[kinds_.type] : kernels::Slab{},
+        .gamma = weights[kinds_.gamma],
+        .beta = weights[kinds_.beta],
+        .epsilon = spec_.layer_norm_eps,
+        .hidden = layout_.embedding,
+        .out = embedded});
     if (embedded_)
       launch_linear(stream, weights, pass, projection_, kinds_.projection, embedded,
                     hidden_->data());

@@ -62,7 +62,7 @@ void ThesisAttention::launch_qkv(device::Stream& stream, const model::WeightView
   for (size_t i = 0; i < 3; ++i)
     parts[i] =
         product({slab.base + i * part_bytes_, slab.stride_bytes}, pass, part_, x, rows_[i]->data());
-  stream.gemms(parts);
+  stream.launch(kernels::GroupedGemms{parts});
 }
 
 void ThesisAttention::launch(device::Stream& stream, const model::WeightView& weights,
@@ -75,29 +75,29 @@ void ThesisAttention::launch(device::Stream& stream, const model::WeightView& we
     parts[i] = {.x = rows_[i]->data(),
                 .bias = {bias.base + i * spec_.hidden * sizeof(float), bias.stride_bytes},
                 .out = heads_[i]->data()};
-  stream.split_heads({.parts = parts,
-                      .segments = segments_,
-                      .ranges = pass.ranges,
-                      .num_heads = spec_.heads,
-                      .head_size = spec_.head_size()});
-  stream.batched_gemm({.a = heads_[0]->data(),
-                       .b = heads_[1]->data(),
-                       .is_b_transposed = true,
-                       .out = scores_->data(),
-                       .batches = scores_of_});
-  stream.softmax({.x = scores_->data(),
-                  .segments = segments_,
-                  .num_heads = spec_.heads,
-                  .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size()))});
-  stream.batched_gemm({.a = scores_->data(),
-                       .b = heads_[2]->data(),
-                       .out = rows_[0]->data(),
-                       .batches = values_of_});
-  stream.merge_heads({.x = rows_[0]->data(),
-                      .out = context,
-                      .segments = segments_,
-                      .num_heads = spec_.heads,
-                      .head_size = spec_.head_size()});
+  stream.launch(kernels::SplitHeads{.parts = parts,
+                                    .segments = segments_,
+                                    .ranges = pass.ranges,
+                                    .num_heads = spec_.heads,
+                                    .head_size = spec_.head_size()});
+  stream.launch(kernels::BatchedGemm{.a = heads_[0]->data(),
+                                     .b = heads_[1]->data(),
+                                     .is_b_transposed = true,
+                                     .out = scores_->data(),
+                                     .batches = scores_of_});
+  stream.launch(kernels::Softmax{.x = scores_->data(),
+                                 .segments = segments_,
+                                 .num_heads = spec_.heads,
+                                 .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size()))});
+  stream.launch(kernels::BatchedGemm{.a = scores_->data(),
+                                     .b = heads_[2]->data(),
+                                     .out = rows_[0]->data(),
+                                     .batches = values_of_});
+  stream.launch(kernels::MergeHeads{.x = rows_[0]->data(),
+                                    .out = context,
+                                    .segments = segments_,
+                                    .num_heads = spec_.heads,
+                                    .head_size = spec_.head_size()});
 }
 
 uint64_t ThesisAttention::workspace_bytes() const {

@@ -204,36 +204,36 @@ class VisionTransformer final : public Backbone {
   // one row in 200; skipping them would need other ranges than the batch's.
   void launch_embeddings(device::Stream& stream, const model::WeightView& weights,
                          const Pass& pass) noexcept {
-    stream.gather_patches({.images = pass.images,
-                           .height = spec_.image.height,
-                           .width = spec_.image.width,
-                           .channels = spec_.image.channels,
-                           .patch = spec_.image.patch,
-                           .out = patches_->data()});
+    stream.launch(kernels::GatherPatches{.images = pass.images,
+                                         .height = spec_.image.height,
+                                         .width = spec_.image.width,
+                                         .channels = spec_.image.channels,
+                                         .patch = spec_.image.patch,
+                                         .out = patches_->data()});
     stream.end_inputs();
     launch_linear(stream, weights, pass, projection_, kProjection, patches_->data(),
                   hidden_->data());
-    stream.embed_patches({.x = hidden_->data(),
-                          .segments = pass.segments,
-                          .ranges = pass.ranges,
-                          .class_token = weights[kClassToken],
-                          .position = weights[kPositions],
-                          .hidden = spec_.hidden});
+    stream.launch(kernels::EmbedPatches{.x = hidden_->data(),
+                                        .segments = pass.segments,
+                                        .ranges = pass.ranges,
+                                        .class_token = weights[kClassToken],
+                                        .position = weights[kPositions],
+                                        .hidden = spec_.hidden});
   }
 
   // hidden += addend, unless it is empty; normed = LayerNorm(hidden).
   void launch_norm(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
                    size_t gamma, const Addend& addend) noexcept {
-    stream.residual_layer_norm({.x = addend.rows ? addend.rows : hidden_->data(),
-                                .bias = addend.bias,
-                                .residual = addend.rows ? hidden_->data() : nullptr,
-                                .gamma = weights[gamma],
-                                .beta = weights[gamma + 1],
-                                .epsilon = spec_.layer_norm_eps,
-                                .hidden = spec_.hidden,
-                                .ranges = pass.ranges,
-                                .out = normed_->data(),
-                                .sum = addend.rows ? hidden_->data() : nullptr});
+    stream.launch(kernels::ResidualLayerNorm{.x = addend.rows ? addend.rows : hidden_->data(),
+                                             .bias = addend.bias,
+                                             .residual = addend.rows ? hidden_->data() : nullptr,
+                                             .gamma = weights[gamma],
+                                             .beta = weights[gamma + 1],
+                                             .epsilon = spec_.layer_norm_eps,
+                                             .hidden = spec_.hidden,
+                                             .ranges = pass.ranges,
+                                             .out = normed_->data(),
+                                             .sum = addend.rows ? hidden_->data() : nullptr});
   }
 
   const BackboneSpec spec_;

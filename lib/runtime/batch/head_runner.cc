@@ -178,7 +178,7 @@ void HeadRunner::launch_linears(device::Stream& stream) noexcept {
     for (size_t i = 0; i < linears_.size(); ++i)
       if (stages_[i] == stage) stage_.push_back(linears_[i]);
     if (stage_.empty()) return;
-    stream.small_linears(stage_);
+    stream.launch(kernels::SmallLinears{stage_});
   }
 }
 
@@ -192,7 +192,7 @@ const float* HeadRunner::rows_f32(device::Stream& stream, const void* hidden, ui
   const std::byte* x = static_cast<const std::byte*>(hidden) + first * dtype_bytes(compute_);
   if (!hidden_f32_) return reinterpret_cast<const float*>(x);
   float* out = floats(hidden_f32_) + first;
-  stream.to_f32({.x = x, .out = out, .count = size_t{num_rows} * hidden_size_});
+  stream.launch(kernels::ToF32{.x = x, .out = out, .count = size_t{num_rows} * hidden_size_});
   return out;
 }
 
@@ -256,12 +256,12 @@ size_t HeadRunner::launch_pooled(device::Stream& stream, const void* hidden,
   const std::span<const Live> live = layout.live();
   const auto chosen = choose(layout, stands_on_pooler);
   if (chosen.empty()) return 0;
-  stream.pool_segments({.x = hidden,
-                        .segments = layout.segments(),
-                        .chosen = chosen,
-                        .pooling = kernels::Pooling::kFirst,
-                        .hidden = hidden_size_,
-                        .out = floats(rows_)});
+  stream.launch(kernels::PoolSegments{.x = hidden,
+                                      .segments = layout.segments(),
+                                      .chosen = chosen,
+                                      .pooling = kernels::Pooling::kFirst,
+                                      .hidden = hidden_size_,
+                                      .out = floats(rows_)});
   const auto same = [&](uint32_t a, uint32_t b) { return live[a].tenant == live[b].tenant; };
   for_each_part(chosen, same, [&](size_t first, size_t last) {
     AdmittedTenant& tenant = *live[chosen[first]].tenant;
@@ -314,13 +314,13 @@ void HeadRunner::launch_embeddings(device::Stream& stream, const void* hidden,
     AdmittedTenant& tenant = *live[chosen[first]].tenant;
     const model::Head& head = tenant.model.head;
     float* rows = floats(rows_) + (num_pooled + first) * hidden_size_;
-    stream.pool_segments({.x = hidden,
-                          .segments = layout.segments(),
-                          .chosen = chosen.subspan(first, last - first),
-                          .pooling = head.spec.pooling,
-                          .normalize = head.spec.normalize && head.dense.empty(),
-                          .hidden = hidden_size_,
-                          .out = rows});
+    stream.launch(kernels::PoolSegments{.x = hidden,
+                                        .segments = layout.segments(),
+                                        .chosen = chosen.subspan(first, last - first),
+                                        .pooling = head.spec.pooling,
+                                        .normalize = head.spec.normalize && head.dense.empty(),
+                                        .hidden = hidden_size_,
+                                        .out = rows});
     size_t width = hidden_size_;
     for (size_t i = 0; i < head.dense.size(); ++i) {
       float* out = floats(tenant.scratch.dense[i]);

@@ -138,7 +138,7 @@ Result<double> Profiler::fastest_ns(device::Stream& stream, kernels::GroupedGemm
     next_ranges(shapes_[shape_].points[point_]);
     args.ranges = ranges_;
     const uint64_t before_ns = clock_.now_ns();
-    stream.gemm(args);
+    stream.launch(args);
     // Device time is preferred: the overhead of waiting for one GEMM is not part of a batch of
     // many.
     const device::Stream::Completion done = stream.wait(stream.record());
