@@ -182,31 +182,6 @@ class Stream {
   void launch(const kernels::SmallLinear& args) { launch(kernels::SmallLinears{{&args, 1}}); }
   // As launch(), for the code that treats all operators alike. REQUIRES: op points to arguments.
   virtual void dispatch(kernels::Operator op) = 0;
-  // As launch().
-  void gather_ids(const kernels::GatherIds& args) { launch(args); }
-  void embed_layer_norm(const kernels::EmbedLayerNorm& args) { launch(args); }
-  void gather_patches(const kernels::GatherPatches& args) { launch(args); }
-  void embed_patches(const kernels::EmbedPatches& args) { launch(args); }
-  void attention(const kernels::Attention& args) { launch(args); }
-  void residual_layer_norm(const kernels::ResidualLayerNorm& args) { launch(args); }
-  void pool_segments(const kernels::PoolSegments& args) { launch(args); }
-  void to_f32(const kernels::ToF32& args) { launch(args); }
-  void embed_positions(const kernels::EmbedPositions& args) { launch(args); }
-  void append_kv(const kernels::AppendKv& args) { launch(args); }
-  void copy_kv(const kernels::CopyKv& args) { launch(args); }
-  void cached_attention(const kernels::CachedAttention& args) { launch(args); }
-  void top_tokens(const kernels::TopTokens& args) { launch(args); }
-  void bias_activation(const kernels::BiasActivation& args) { launch(args); }
-  void split_heads(const kernels::SplitHeads& args) { launch(args); }
-  void merge_heads(const kernels::MergeHeads& args) { launch(args); }
-  void batched_gemm(const kernels::BatchedGemm& args) { launch(args); }
-  void softmax(const kernels::Softmax& args) { launch(args); }
-  void gemm(const kernels::GroupedGemm& args) { launch(args); }
-  void gemms(std::span<const kernels::GroupedGemm> all) { launch(kernels::GroupedGemms{all}); }
-  void small_linear(const kernels::SmallLinear& args) { launch(args); }
-  void small_linears(std::span<const kernels::SmallLinear> all) {
-    launch(kernels::SmallLinears{all});
-  }
   // Makes the threads that compute sleep early (true) or spin (false, the default) while they wait
   // for each other, from one of the next launches on. Does nothing without StreamOptions::shares_cpus,
   // and on devices that do not compute on CPUs. Call it rarely: a switch wakes another thread.

@@ -11,9 +11,9 @@ TEST_F(CudaFault, SticksUntilTheReset) {
   ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
   const kernels::IdPiece piece{
       .data = pages_.data(), .num_ids = kIds, .first_row = 0, .id_bytes = 4};
-  stream_->gather_ids({.pieces = {&piece, 1},
-                       .ids = reinterpret_cast<int32_t*>(uintptr_t{1} << 20),
-                       .vocab_size = 1000});
+  stream_->launch(kernels::GatherIds{.pieces = {&piece, 1},
+                                     .ids = reinterpret_cast<int32_t*>(uintptr_t{1} << 20),
+                                     .vocab_size = 1000});
   const Status failed = stream_->synchronize();
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().code, Code::kInternal) << failed.error().message;

@@ -31,12 +31,12 @@ void AttentionTest::run(const Case& c) {
     }
   const double scale = 1.0 / std::sqrt(c.head_size);
   std::byte* out = make_output(rows * hidden, activation());
-  stream_->attention({.qkv = upload_activations(qkv),
-                      .out = out,
-                      .segments = segments,
-                      .num_heads = c.num_heads,
-                      .head_size = c.head_size,
-                      .scale = static_cast<float>(scale)});
+  stream_->launch(kernels::Attention{.qkv = upload_activations(qkv),
+                                     .out = out,
+                                     .segments = segments,
+                                     .num_heads = c.num_heads,
+                                     .head_size = c.head_size,
+                                     .scale = static_cast<float>(scale)});
   // The result is rounded to the activation type, and the probabilities may be. Results are
   // weighted means of values of size 1, the largest about 4.
   const double tolerance = 2.5 * unit() + 1e-5 * c.score_scale;
@@ -87,12 +87,12 @@ TEST_P(AttentionTest, HeadsOfTwoSizesInOneBatch) {
   for (const auto& [heads, head_size] : kinds) {
     qkv.push_back(random_activations(95 * 3 * heads * head_size));
     out.push_back(make_output(95 * heads * head_size, activation()));
-    stream_->attention({.qkv = upload_activations(qkv.back()),
-                        .out = out.back(),
-                        .segments = segments,
-                        .num_heads = heads,
-                        .head_size = head_size,
-                        .scale = 0.125f});
+    stream_->launch(kernels::Attention{.qkv = upload_activations(qkv.back()),
+                                       .out = out.back(),
+                                       .segments = segments,
+                                       .num_heads = heads,
+                                       .head_size = head_size,
+                                       .scale = 0.125f});
   }
   for (size_t i = 0; i < kinds.size(); ++i) {
     const auto& [heads, head_size] = kinds[i];
@@ -112,12 +112,12 @@ TEST_P(AttentionTest, SegmentsAreIndependent) {
   std::fill(qkv.begin(), qkv.begin() + 3 * 3 * kHidden, std::nanf(""));
   std::fill(qkv.begin() + 40 * 3 * kHidden, qkv.end(), std::nanf(""));
   std::byte* out = make_output(45 * kHidden, activation());
-  stream_->attention({.qkv = upload_activations(qkv),
-                      .out = out,
-                      .segments = segments,
-                      .num_heads = kHeads,
-                      .head_size = kHeadSize,
-                      .scale = 0.125f});
+  stream_->launch(kernels::Attention{.qkv = upload_activations(qkv),
+                                     .out = out,
+                                     .segments = segments,
+                                     .num_heads = kHeads,
+                                     .head_size = kHeadSize,
+                                     .scale = 0.125f});
   const auto got = download_activations(out, 45 * kHidden);
   const uint32_t alone[] = {0, 37};
   expect_close(std::span(got).subspan(3 * kHidden, 37 * kHidden),
@@ -135,12 +135,12 @@ TEST_P(AttentionTest, PaddingIsNeitherReadNorWritten) {
     std::fill(qkv.begin() + first * 3 * kHidden, qkv.begin() + last * 3 * kHidden, std::nanf(""));
   std::byte* out = make_output(50 * kHidden, activation());
   const auto untouched = download_activations(out, kHidden)[0];
-  stream_->attention({.qkv = upload_activations(qkv),
-                      .out = out,
-                      .segments = segments,
-                      .num_heads = kHeads,
-                      .head_size = kHeadSize,
-                      .scale = 0.125f});
+  stream_->launch(kernels::Attention{.qkv = upload_activations(qkv),
+                                     .out = out,
+                                     .segments = segments,
+                                     .num_heads = kHeads,
+                                     .head_size = kHeadSize,
+                                     .scale = 0.125f});
   const auto got = download_activations(out, 50 * kHidden);
   for (const SegmentRows& segment : segments) {
     const auto part =

@@ -74,13 +74,13 @@ BiasTest::Sums BiasTest::sums(uint32_t width, std::span<const RowRange> ranges, 
 }
 
 void BiasTest::launch(const Sums& sums, Between between) {
-  stream_->gemm(sums.gemm);
+  stream_->launch(sums.gemm);
   switch (between) {
     case Between::kNothing: break;
     case Between::kAnotherLaunch: {
       std::byte* values = make_output(4, activation());
-      stream_->to_f32(
-          {.x = values, .out = reinterpret_cast<float*>(make_output(4, DType::kF32)), .count = 4});
+      stream_->launch(kernels::ToF32{
+          .x = values, .out = reinterpret_cast<float*>(make_output(4, DType::kF32)), .count = 4});
       break;
     }
     case Between::kACopy:
@@ -91,7 +91,7 @@ void BiasTest::launch(const Sums& sums, Between between) {
       GroupedGemm other = sums.gemm;
       other.ranges = {&one, 1};
       other.out = make_output((3 + device_->row_slack()) * other.n, activation());
-      stream_->gemm(other);
+      stream_->launch(other);
     }
   }
 }
@@ -111,12 +111,12 @@ void BiasTest::attend(const Case& c) {
   launch(qkv, c.between);
   std::byte* out = make_output(rows * hidden, activation());
   const double scale = 1.0 / std::sqrt(c.head_size);
-  stream_->attention({.qkv = qkv.gemm.out,
-                      .out = out,
-                      .segments = segments,
-                      .num_heads = c.num_heads,
-                      .head_size = c.head_size,
-                      .scale = static_cast<float>(scale)});
+  stream_->launch(kernels::Attention{.qkv = qkv.gemm.out,
+                                     .out = out,
+                                     .segments = segments,
+                                     .num_heads = c.num_heads,
+                                     .head_size = c.head_size,
+                                     .scale = static_cast<float>(scale)});
   const auto got = download_activations(out, rows * hidden);
   for (const SegmentRows& segment : segments) {
     const auto part = std::span(qkv.expected)
@@ -155,14 +155,14 @@ TEST_P(BiasTest, AttentionOverAnotherBuffer) {
   const auto other = random_activations(50 * 192);
   const SegmentRows segments[] = {{0, 20}, {20, 30}};
   const uint32_t offsets[] = {0, 20, 50};
-  stream_->gemm(before.gemm);
+  stream_->launch(before.gemm);
   std::byte* out = make_output(50 * 64, activation());
-  stream_->attention({.qkv = upload_activations(other),
-                      .out = out,
-                      .segments = segments,
-                      .num_heads = 2,
-                      .head_size = 32,
-                      .scale = 0.125f});
+  stream_->launch(kernels::Attention{.qkv = upload_activations(other),
+                                     .out = out,
+                                     .segments = segments,
+                                     .num_heads = 2,
+                                     .head_size = 32,
+                                     .scale = 0.125f});
   expect_close(download_activations(out, 50 * 64),
                reference::attention(other, offsets, 2, 32, 0.125), 2.5 * unit() + 1e-5, "other");
   const auto sum = download_activations(before.gemm.out, 50 * 192);
@@ -187,18 +187,19 @@ TEST_P(BiasTest, LayerNormAddsBias) {
                          Way{.what = "of another tenant", .of_one = true}}) {
     const Sums sum = sums(kHidden, ranges, GemmMode::kConcurrent);
     const auto residual = random_activations(44 * kHidden);
-    stream_->gemm(sum.gemm);
+    stream_->launch(sum.gemm);
     std::byte* out = make_output(44 * kHidden, activation());
-    stream_->residual_layer_norm({.x = sum.gemm.out,
-                                  .bias = way.has_bias ? bias : Slab{},
-                                  .residual = way.is_twice       ? sum.gemm.out
-                                              : way.has_residual ? upload_activations(residual)
-                                                                 : nullptr,
-                                  .gamma = gamma,
-                                  .beta = beta,
-                                  .hidden = kHidden,
-                                  .ranges = way.of_one ? one : ranges,
-                                  .out = out});
+    stream_->launch(kernels::ResidualLayerNorm{.x = sum.gemm.out,
+                                               .bias = way.has_bias ? bias : Slab{},
+                                               .residual = way.is_twice ? sum.gemm.out
+                                                           : way.has_residual
+                                                               ? upload_activations(residual)
+                                                               : nullptr,
+                                               .gamma = gamma,
+                                               .beta = beta,
+                                               .hidden = kHidden,
+                                               .ranges = way.of_one ? one : ranges,
+                                               .out = out});
     std::vector<double> expected;
     const std::vector<float> ones(kHidden, 1.0f), zeros(kHidden, 0.0f);
     for (uint32_t r = 0; r < 44; ++r) {

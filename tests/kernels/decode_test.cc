@@ -40,15 +40,15 @@ TEST_P(DecodeTest, EmbedsScaledWordsAndPositions) {
     }
     const float scale = std::sqrt(static_cast<float>(hidden));
     std::byte* out = make_output(rows * hidden, activation());
-    stream_->embed_positions(
-        {.ids = reinterpret_cast<const int32_t*>(upload_bits(ids)),
-         .positions = positions,
-         .ranges = ranges,
-         .word = upload_slab(word, activation()),
-         .position = reinterpret_cast<const float*>(upload(position, DType::kF32)),
-         .scale = scale,
-         .hidden = static_cast<uint32_t>(hidden),
-         .out = out});
+    stream_->launch(kernels::EmbedPositions{
+        .ids = reinterpret_cast<const int32_t*>(upload_bits(ids)),
+        .positions = positions,
+        .ranges = ranges,
+        .word = upload_slab(word, activation()),
+        .position = reinterpret_cast<const float*>(upload(position, DType::kF32)),
+        .scale = scale,
+        .hidden = static_cast<uint32_t>(hidden),
+        .out = out});
     std::vector<double> expected;
     for (uint32_t r = 0; r < rows; ++r)
       for (size_t i = 0; i < hidden; ++i)
@@ -122,14 +122,14 @@ TEST_P(DecodeTest, AttendsOverAppendedAndCopiedBlocks) {
         }
         const std::byte* rows = upload_activations(qkv);
         const size_t vector_bytes = hidden * dtype_bytes(activation());
-        stream_->append_kv({.key = rows + vector_bytes,
-                            .value = rows + 2 * vector_bytes,
-                            .row_stride = 3 * size_t{hidden},
-                            .kv_rows = at,
-                            .pool = pool,
-                            .layer = layer});
+        stream_->launch(kernels::AppendKv{.key = rows + vector_bytes,
+                                          .value = rows + 2 * vector_bytes,
+                                          .row_stride = 3 * size_t{hidden},
+                                          .kv_rows = at,
+                                          .pool = pool,
+                                          .layer = layer});
       }
-      stream_->copy_kv({.copies = copies, .pool = pool});
+      stream_->launch(kernels::CopyKv{.copies = copies, .pool = pool});
       auto query = random_activations(kRows * 2 * hidden);
       auto padded_query = query;
       padded_query.insert(padded_query.begin() + kPadding * 2 * hidden, 2 * hidden, std::nanf(""));
@@ -138,16 +138,16 @@ TEST_P(DecodeTest, AttendsOverAppendedAndCopiedBlocks) {
       const auto before = random_activations((kRows + 1) * hidden);
       std::byte* out = upload_activations(before);
       const float scale = 1.0f / std::sqrt(static_cast<float>(c.head_size));
-      stream_->cached_attention({.query = upload_activations(padded_query),
-                                 .query_stride = 2 * size_t{hidden},
-                                 .out = out,
-                                 .tables = padded,
-                                 .blocks = blocks,
-                                 .pool = pool,
-                                 .layer = layer,
-                                 .num_heads = c.heads,
-                                 .head_size = c.head_size,
-                                 .scale = scale});
+      stream_->launch(kernels::CachedAttention{.query = upload_activations(padded_query),
+                                               .query_stride = 2 * size_t{hidden},
+                                               .out = out,
+                                               .tables = padded,
+                                               .blocks = blocks,
+                                               .pool = pool,
+                                               .layer = layer,
+                                               .num_heads = c.heads,
+                                               .head_size = c.head_size,
+                                               .scale = scale});
       std::vector<double> expected;
       for (uint32_t r = 0; r < kRows; ++r)
         for (uint32_t head = 0; head < c.heads; ++head) {
@@ -199,14 +199,15 @@ TEST_P(DecodeTest, FindsTheBestTokensOfEachRow) {
       }
       std::byte* scores = make_output(kRows * count, DType::kF32);
       std::byte* tokens = make_output(kRows * count, DType::kF32);
-      stream_->top_tokens({.logits = reinterpret_cast<float*>(upload(logits, DType::kF32)),
-                           .rows = kRows,
-                           .vocab = vocab,
-                           .banned_of = banned_of,
-                           .banned = banned,
-                           .count = count,
-                           .log_probabilities = reinterpret_cast<float*>(scores),
-                           .tokens = reinterpret_cast<int32_t*>(tokens)});
+      stream_->launch(
+          kernels::TopTokens{.logits = reinterpret_cast<float*>(upload(logits, DType::kF32)),
+                             .rows = kRows,
+                             .vocab = vocab,
+                             .banned_of = banned_of,
+                             .banned = banned,
+                             .count = count,
+                             .log_probabilities = reinterpret_cast<float*>(scores),
+                             .tokens = reinterpret_cast<int32_t*>(tokens)});
       std::vector<int32_t> got(kRows * count);
       std::vector<float> got_scores(kRows * count);
       stream_->copy_to_host(tokens, got.size() * 4, got.data());
@@ -255,15 +256,16 @@ TEST_P(DecodeTest, FindsTokensOfChosenRowsOnly) {
     }
     std::byte* scores = make_output(8, DType::kF32);
     std::byte* tokens = make_output(8, DType::kF32);
-    stream_->top_tokens({.logits = reinterpret_cast<float*>(upload(logits, DType::kF32)),
-                         .rows = 4,
-                         .chosen = chosen,
-                         .vocab = vocab,
-                         .banned_of = banned_of,
-                         .banned = banned,
-                         .count = 2,
-                         .log_probabilities = reinterpret_cast<float*>(scores),
-                         .tokens = reinterpret_cast<int32_t*>(tokens)});
+    stream_->launch(
+        kernels::TopTokens{.logits = reinterpret_cast<float*>(upload(logits, DType::kF32)),
+                           .rows = 4,
+                           .chosen = chosen,
+                           .vocab = vocab,
+                           .banned_of = banned_of,
+                           .banned = banned,
+                           .count = 2,
+                           .log_probabilities = reinterpret_cast<float*>(scores),
+                           .tokens = reinterpret_cast<int32_t*>(tokens)});
     std::vector<int32_t> got(8);
     stream_->copy_to_host(tokens, got.size() * 4, got.data());
     ASSERT_TRUE(stream_->synchronize());
@@ -278,12 +280,13 @@ TEST_P(DecodeTest, TiesGoToLowestTokenAndNansAreSkipped) {
   std::fill(logits.begin() + 50, logits.end(), std::nanf(""));
   std::byte* scores = make_output(8, DType::kF32);
   std::byte* tokens = make_output(8, DType::kF32);
-  stream_->top_tokens({.logits = reinterpret_cast<float*>(upload(logits, DType::kF32)),
-                       .rows = 2,
-                       .vocab = 50,
-                       .count = 4,
-                       .log_probabilities = reinterpret_cast<float*>(scores),
-                       .tokens = reinterpret_cast<int32_t*>(tokens)});
+  stream_->launch(
+      kernels::TopTokens{.logits = reinterpret_cast<float*>(upload(logits, DType::kF32)),
+                         .rows = 2,
+                         .vocab = 50,
+                         .count = 4,
+                         .log_probabilities = reinterpret_cast<float*>(scores),
+                         .tokens = reinterpret_cast<int32_t*>(tokens)});
   std::vector<int32_t> got(8);
   stream_->copy_to_host(tokens, got.size() * 4, got.data());
   ASSERT_TRUE(stream_->synchronize());

@@ -23,8 +23,8 @@ TEST_P(EmbeddingTest, GathersBothIdWidthsAndRejectsIdsPastVocabulary) {
        .id_bytes = 2},
       {.data = nullptr, .num_ids = 0, .first_row = 10, .id_bytes = 2},
   };
-  stream_->gather_ids(
-      {.pieces = pieces, .ids = reinterpret_cast<int32_t*>(ids), .vocab_size = 100});
+  stream_->launch(kernels::GatherIds{
+      .pieces = pieces, .ids = reinterpret_cast<int32_t*>(ids), .vocab_size = 100});
   std::vector<int32_t> got(10);
   stream_->copy_to_host(ids, got.size() * 4, got.data());
   ASSERT_TRUE(stream_->synchronize());
@@ -61,20 +61,20 @@ TEST_P(EmbeddingTest, EmbedsEachRowWithItsTenantsTables) {
           types[r] = explicit_types ? static_cast<uint8_t>(random_.below(kTypes)) : 0;
         }
         std::byte* out = make_output(rows * hidden, activation());
-        stream_->embed_layer_norm(
-            {.ids = reinterpret_cast<const int32_t*>(upload(raw_ids, DType::kF32)),
-             .positions = positions,
-             .token_types =
-                 explicit_types ? std::span<const uint8_t>(types) : std::span<const uint8_t>(),
-             .ranges = ranges,
-             .word = upload_slab(word, activation()),
-             .position = upload_slab(position, activation()),
-             .token_type = has_types ? upload_slab(type, activation()) : Slab{},
-             .gamma = upload_slab(gamma, DType::kF32),
-             .beta = upload_slab(beta, DType::kF32),
-             .epsilon = 1e-12f,
-             .hidden = static_cast<uint32_t>(hidden),
-             .out = out});
+        stream_->launch(kernels::EmbedLayerNorm{
+            .ids = reinterpret_cast<const int32_t*>(upload(raw_ids, DType::kF32)),
+            .positions = positions,
+            .token_types =
+                explicit_types ? std::span<const uint8_t>(types) : std::span<const uint8_t>(),
+            .ranges = ranges,
+            .word = upload_slab(word, activation()),
+            .position = upload_slab(position, activation()),
+            .token_type = has_types ? upload_slab(type, activation()) : Slab{},
+            .gamma = upload_slab(gamma, DType::kF32),
+            .beta = upload_slab(beta, DType::kF32),
+            .epsilon = 1e-12f,
+            .hidden = static_cast<uint32_t>(hidden),
+            .out = out});
         std::vector<double> expected;
         const auto slot_of = slot_of_rows(ranges);
         for (uint32_t r = 0; r < rows; ++r) {

@@ -93,7 +93,7 @@ void GemmTest::run(const Case& c) {
     std::byte* out = make_output((rows + slack) * c.n, type);
     args.out = out;
     args.mode = mode;
-    stream_->gemm(args);
+    stream_->launch(args);
     expect_close(download(out, rows * c.n, type), expected, tolerance,
                  std::to_string(c.n) + " x " + std::to_string(c.k) +
                      (mode == GemmMode::kConcurrent ? " concurrent" : " sequential"));
@@ -184,15 +184,15 @@ TEST_P(GemmTest, ConcurrentGemmsMatchSeparateOnes) {
       args.out = make_output((rows + slack) * args.n, activation());
       args.mode = modes;
     }
-    stream_->gemms(all);
+    stream_->launch(kernels::GroupedGemms{all});
     for (size_t i = 0; i < all.size(); ++i)
       expect_close(download_activations(all[i].out, rows * all[i].n), expected[i],
                    gemm_units() * unit() + 4e-6, std::to_string(all[i].n) + " wide");
   }
-  stream_->gemms({});
+  stream_->launch(kernels::GroupedGemms{});
   EXPECT_TRUE(stream_->synchronize());
   all[1].prepared = nullptr;
-  stream_->gemms(all);
+  stream_->launch(kernels::GroupedGemms{all});
   EXPECT_FALSE(stream_->synchronize());
 }
 
@@ -211,15 +211,15 @@ TEST_P(GemmTest, GeluIsAccurateEverywhere) {
   ASSERT_TRUE(prepared);
   std::byte* out = make_output((kRows + device_->row_slack()) * kWidth, activation());
   const RowRange range{.first_row = 0, .num_rows = kRows, .slot = 0};
-  stream_->gemm({.a = upload_activations(a, device_->row_slack() * kWidth),
-                 .weights = pack(shape, weights),
-                 .bias = {},
-                 .out = out,
-                 .n = kWidth,
-                 .k = kWidth,
-                 .activation = Activation::kGelu,
-                 .ranges = {&range, 1},
-                 .prepared = prepared->get()});
+  stream_->launch(kernels::GroupedGemm{.a = upload_activations(a, device_->row_slack() * kWidth),
+                                       .weights = pack(shape, weights),
+                                       .bias = {},
+                                       .out = out,
+                                       .n = kWidth,
+                                       .k = kWidth,
+                                       .activation = Activation::kGelu,
+                                       .ranges = {&range, 1},
+                                       .prepared = prepared->get()});
   std::vector<double> expected;
   for (uint32_t r = 0; r < kRows; ++r)
     expected.push_back(reference::activate(Activation::kGelu, a[kWidth * r]));
@@ -246,14 +246,14 @@ TEST_P(GemmTest, PacksSeveralViewsInOrder) {
   const auto a = random_activations(kRows * kHidden);
   std::byte* out = make_output((kRows + device_->row_slack()) * shape.n, activation());
   const RowRange range{.first_row = 0, .num_rows = kRows, .slot = 0};
-  stream_->gemm({.a = upload_activations(a, device_->row_slack() * kHidden),
-                 .weights = {.base = (*packed)->data(), .stride_bytes = 0},
-                 .bias = {},
-                 .out = out,
-                 .n = shape.n,
-                 .k = shape.k,
-                 .ranges = {&range, 1},
-                 .prepared = prepared->get()});
+  stream_->launch(kernels::GroupedGemm{.a = upload_activations(a, device_->row_slack() * kHidden),
+                                       .weights = {.base = (*packed)->data(), .stride_bytes = 0},
+                                       .bias = {},
+                                       .out = out,
+                                       .n = shape.n,
+                                       .k = shape.k,
+                                       .ranges = {&range, 1},
+                                       .prepared = prepared->get()});
   expect_close(download_activations(out, kRows * shape.n),
                reference::linear(a, weight, {}, kRows, shape.n, shape.k, Activation::kNone),
                1.1 * unit() + 1e-6, "fused");
@@ -278,13 +278,13 @@ TEST_P(GemmTest, PreparesAndReleasesManyShapes) {
 TEST_P(GemmTest, SynchronizeReportsUnpreparedGemm) {
   const RowRange range{.first_row = 0, .num_rows = 1, .slot = 0};
   std::byte* memory = make_output(1 << 16, activation());
-  stream_->gemm({.a = memory,
-                 .weights = {.base = memory, .stride_bytes = 0},
-                 .bias = {},
-                 .out = memory + 4096,
-                 .n = 11,
-                 .k = 13,
-                 .ranges = {&range, 1}});
+  stream_->launch(kernels::GroupedGemm{.a = memory,
+                                       .weights = {.base = memory, .stride_bytes = 0},
+                                       .bias = {},
+                                       .out = memory + 4096,
+                                       .n = 11,
+                                       .k = 13,
+                                       .ranges = {&range, 1}});
   const Status status = stream_->synchronize();
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Code::kInternal);

@@ -21,13 +21,13 @@ TEST_P(HeadsTest, Pooling) {
           kernels::Pooling::kMeanSqrtLength, kernels::Pooling::kLast}) {
       for (const bool normalize : {false, true}) {
         std::byte* out = make_output(segments.size() * hidden, DType::kF32);
-        stream_->pool_segments({.x = device_x,
-                                .segments = segments_of(offsets),
-                                .chosen = segments,
-                                .pooling = pooling,
-                                .normalize = normalize,
-                                .hidden = hidden,
-                                .out = reinterpret_cast<float*>(out)});
+        stream_->launch(kernels::PoolSegments{.x = device_x,
+                                              .segments = segments_of(offsets),
+                                              .chosen = segments,
+                                              .pooling = pooling,
+                                              .normalize = normalize,
+                                              .hidden = hidden,
+                                              .out = reinterpret_cast<float*>(out)});
         std::vector<double> expected;
         for (const uint32_t s : segments) {
           const size_t rows = offsets[s + 1] - offsets[s];
@@ -47,13 +47,13 @@ TEST_P(HeadsTest, NormalisingAZeroVectorGivesZero) {
   const SegmentRows segments[] = {{0, 2}};
   const uint32_t chosen[] = {0};
   std::byte* out = make_output(20, DType::kF32);
-  stream_->pool_segments({.x = upload_activations(std::vector<float>(40, 0.0f)),
-                          .segments = segments,
-                          .chosen = chosen,
-                          .pooling = kernels::Pooling::kMean,
-                          .normalize = true,
-                          .hidden = 20,
-                          .out = reinterpret_cast<float*>(out)});
+  stream_->launch(kernels::PoolSegments{.x = upload_activations(std::vector<float>(40, 0.0f)),
+                                        .segments = segments,
+                                        .chosen = chosen,
+                                        .pooling = kernels::Pooling::kMean,
+                                        .normalize = true,
+                                        .hidden = 20,
+                                        .out = reinterpret_cast<float*>(out)});
   EXPECT_EQ(download(out, 20, DType::kF32), std::vector<float>(20, 0.0f));
 }
 
@@ -61,8 +61,8 @@ TEST_P(HeadsTest, ToF32IsExact) {
   for (const size_t count : {0u, 1u, 15u, 16u, 17u, 1023u, 1025u, 40000u}) {
     const auto x = random_activations(count);
     std::byte* out = make_output(count + 1, DType::kF32);
-    stream_->to_f32(
-        {.x = upload_activations(x), .out = reinterpret_cast<float*>(out), .count = count});
+    stream_->launch(kernels::ToF32{
+        .x = upload_activations(x), .out = reinterpret_cast<float*>(out), .count = count});
     auto expected = x;
     expected.push_back(12345.0f);  // not written
     EXPECT_EQ(download(out, count + 1, DType::kF32), expected);
@@ -88,15 +88,15 @@ TEST_P(HeadsTest, SmallLinear) {
         const auto weight = random_values(size.n * size.k, 1.0 / std::sqrt(size.k));
         const auto bias = random_values(has_bias ? size.n : 0);
         std::byte* out = make_output(size.rows * size.n, DType::kF32);
-        stream_->small_linear(
-            {.x = reinterpret_cast<const float*>(upload(x, DType::kF32)),
-             .weight = reinterpret_cast<const float*>(upload(weight, DType::kF32)),
-             .bias = has_bias ? reinterpret_cast<const float*>(upload(bias, DType::kF32)) : nullptr,
-             .out = reinterpret_cast<float*>(out),
-             .rows = size.rows,
-             .n = size.n,
-             .k = size.k,
-             .activation = activation});
+        stream_->launch(kernels::SmallLinear{
+            .x = reinterpret_cast<const float*>(upload(x, DType::kF32)),
+            .weight = reinterpret_cast<const float*>(upload(weight, DType::kF32)),
+            .bias = has_bias ? reinterpret_cast<const float*>(upload(bias, DType::kF32)) : nullptr,
+            .out = reinterpret_cast<float*>(out),
+            .rows = size.rows,
+            .n = size.n,
+            .k = size.k,
+            .activation = activation});
         expect_close(download(out, size.rows * size.n, DType::kF32),
                      reference::linear(x, weight, bias, size.rows, size.n, size.k, activation),
                      5e-6, "activation " + std::to_string(static_cast<int>(activation)));
@@ -115,12 +115,12 @@ TEST_P(HeadsTest, SmallLinearRowIsIndependentOfOtherRows) {
     const auto* device_weight = reinterpret_cast<const float*>(upload(weight, DType::kF32));
     const auto compute = [&](uint32_t first, uint32_t rows) {
       std::byte* out = make_output(rows * kN, DType::kF32);
-      stream_->small_linear({.x = device_x + first * k,
-                             .weight = device_weight,
-                             .out = reinterpret_cast<float*>(out),
-                             .rows = rows,
-                             .n = kN,
-                             .k = k});
+      stream_->launch(kernels::SmallLinear{.x = device_x + first * k,
+                                           .weight = device_weight,
+                                           .out = reinterpret_cast<float*>(out),
+                                           .rows = rows,
+                                           .n = kN,
+                                           .k = k});
       return download(out, rows * kN, DType::kF32);
     };
     const auto all = compute(0, kRows);
@@ -137,13 +137,13 @@ TEST_P(HeadsTest, SmallLinearOfManyRows) {
   const auto x = random_values(kRows);
   const float weight = 3;
   std::byte* out = make_output(kRows, DType::kF32);
-  stream_->small_linear(
-      {.x = reinterpret_cast<const float*>(upload(x, DType::kF32)),
-       .weight = reinterpret_cast<const float*>(upload({&weight, 1}, DType::kF32)),
-       .out = reinterpret_cast<float*>(out),
-       .rows = kRows,
-       .n = 1,
-       .k = 1});
+  stream_->launch(kernels::SmallLinear{
+      .x = reinterpret_cast<const float*>(upload(x, DType::kF32)),
+      .weight = reinterpret_cast<const float*>(upload({&weight, 1}, DType::kF32)),
+      .out = reinterpret_cast<float*>(out),
+      .rows = kRows,
+      .n = 1,
+      .k = 1});
   std::vector<float> expected;
   for (const float value : x) expected.push_back(3 * value);
   EXPECT_EQ(download(out, kRows, DType::kF32), expected);
@@ -160,14 +160,15 @@ TEST_P(HeadsTest, ActivationsAreAccurateEverywhere) {
   for (const Activation activation : {Activation::kGelu, Activation::kGeluTanh, Activation::kTanh,
                                       Activation::kRelu, Activation::kSilu}) {
     std::byte* out = make_output(count, DType::kF32);
-    stream_->small_linear({.x = reinterpret_cast<const float*>(upload({&one, 1}, DType::kF32)),
-                           .weight = reinterpret_cast<const float*>(upload(x, DType::kF32)),
-                           .bias = nullptr,
-                           .out = reinterpret_cast<float*>(out),
-                           .rows = 1,
-                           .n = count,
-                           .k = 1,
-                           .activation = activation});
+    stream_->launch(
+        kernels::SmallLinear{.x = reinterpret_cast<const float*>(upload({&one, 1}, DType::kF32)),
+                             .weight = reinterpret_cast<const float*>(upload(x, DType::kF32)),
+                             .bias = nullptr,
+                             .out = reinterpret_cast<float*>(out),
+                             .rows = 1,
+                             .n = count,
+                             .k = 1,
+                             .activation = activation});
     std::vector<double> expected;
     for (const float v : x) expected.push_back(reference::activate(activation, v));
     expect_close(download(out, count, DType::kF32), expected, 1e-6,

@@ -38,16 +38,17 @@ void LayerNormTest::run(const Case& c) {
   std::byte* sum = c.sum == Case::Sum::kNone  ? nullptr
                    : c.sum == Case::Sum::kOwn ? make_output(rows * c.hidden, activation())
                                               : device_residual;
-  stream_->residual_layer_norm({.x = device_x,
-                                .bias = c.has_bias ? upload_slab(bias, DType::kF32) : Slab{},
-                                .residual = device_residual,
-                                .gamma = upload_slab(gamma, DType::kF32),
-                                .beta = upload_slab(beta, DType::kF32),
-                                .epsilon = 1e-12f,
-                                .hidden = static_cast<uint32_t>(c.hidden),
-                                .ranges = ranges,
-                                .out = out,
-                                .sum = sum});
+  stream_->launch(
+      kernels::ResidualLayerNorm{.x = device_x,
+                                 .bias = c.has_bias ? upload_slab(bias, DType::kF32) : Slab{},
+                                 .residual = device_residual,
+                                 .gamma = upload_slab(gamma, DType::kF32),
+                                 .beta = upload_slab(beta, DType::kF32),
+                                 .epsilon = 1e-12f,
+                                 .hidden = static_cast<uint32_t>(c.hidden),
+                                 .ranges = ranges,
+                                 .out = out,
+                                 .sum = sum});
   std::vector<double> expected, expected_sum;
   const auto slot_of = slot_of_rows(ranges);
   for (uint32_t r = 0; r < rows; ++r) {

@@ -95,12 +95,12 @@ void PatchesTest::run(const Case& c) {
   const size_t rows = kImages * stride + 1;
   std::byte* out = make_output(rows * k, activation());
   const auto before = download_activations(out, rows * k);
-  stream_->gather_patches({.images = images,
-                           .height = c.height,
-                           .width = c.width,
-                           .channels = c.channels,
-                           .patch = c.patch,
-                           .out = out});
+  stream_->launch(kernels::GatherPatches{.images = images,
+                                         .height = c.height,
+                                         .width = c.width,
+                                         .channels = c.channels,
+                                         .patch = c.patch,
+                                         .out = out});
   std::vector<double> expected(before.begin(), before.end());
   for (uint32_t i = 0; i < kImages; ++i)
     for (uint32_t patch = 0; patch < across * down; ++patch)
@@ -163,12 +163,12 @@ TEST_P(PatchesTest, EmbedsEachTenantsClassTokenAndPositions) {
     }
     const auto x = random_activations(kRows * hidden);
     std::byte* device_x = upload_activations(x);
-    stream_->embed_patches({.x = device_x,
-                            .segments = segments,
-                            .ranges = ranges,
-                            .class_token = upload_slab(token, DType::kF32),
-                            .position = upload_slab(position, activation()),
-                            .hidden = static_cast<uint32_t>(hidden)});
+    stream_->launch(kernels::EmbedPatches{.x = device_x,
+                                          .segments = segments,
+                                          .ranges = ranges,
+                                          .class_token = upload_slab(token, DType::kF32),
+                                          .position = upload_slab(position, activation()),
+                                          .hidden = static_cast<uint32_t>(hidden)});
     std::vector<double> expected(x.begin(), x.end());
     for (const SegmentRows& segment : segments)
       for (uint32_t i = 0; i < 5; ++i) {

@@ -49,11 +49,12 @@ void ThesisTest::run_bias(Activation activation_of, uint32_t width,
   for (int s = 0; s < 3; ++s) bias.push_back(random_values(width));
   const auto x = random_activations(slot_of.size() * width, 2.0);
   std::byte* device_x = upload_activations(x);
-  stream_->bias_activation({.x = device_x,
-                            .bias = has_bias ? upload_slab(bias, DType::kF32) : Slab{},
-                            .width = width,
-                            .activation = activation_of,
-                            .ranges = ranges});
+  stream_->launch(
+      kernels::BiasActivation{.x = device_x,
+                              .bias = has_bias ? upload_slab(bias, DType::kF32) : Slab{},
+                              .width = width,
+                              .activation = activation_of,
+                              .ranges = ranges});
   std::vector<double> expected;
   for (size_t i = 0; i < x.size(); ++i)
     expected.push_back(reference::activate(
@@ -87,11 +88,11 @@ TEST_P(ThesisTest, ActivatesExtremeValues) {
     std::byte* device_x = upload_activations(x);
     const uint32_t width = static_cast<uint32_t>(x.size());
     const RowRange range{.first_row = 0, .num_rows = 1, .slot = 0};
-    stream_->bias_activation({.x = device_x,
-                              .bias = {},
-                              .width = width,
-                              .activation = activation_of,
-                              .ranges = {&range, 1}});
+    stream_->launch(kernels::BiasActivation{.x = device_x,
+                                            .bias = {},
+                                            .width = width,
+                                            .activation = activation_of,
+                                            .ranges = {&range, 1}});
     const auto got = download_activations(device_x, width);
     EXPECT_EQ(got[0], INFINITY);
     EXPECT_TRUE(std::isnan(got[2]));
@@ -119,14 +120,14 @@ void ThesisTest::run_heads(uint32_t heads, uint32_t head_size, const std::vector
   std::byte* out_y = make_output(rows * hidden, activation());
   const HeadPart parts[] = {{upload_activations(x), upload_slab(bias, DType::kF32), out_x},
                             {upload_activations(y), {}, out_y}};
-  stream_->split_heads({.parts = parts,
-                        .segments = all,
-                        .ranges = ranges,
-                        .num_heads = heads,
-                        .head_size = head_size});
+  stream_->launch(kernels::SplitHeads{.parts = parts,
+                                      .segments = all,
+                                      .ranges = ranges,
+                                      .num_heads = heads,
+                                      .head_size = head_size});
   std::byte* merged = make_output(rows * hidden, activation());
-  stream_->merge_heads(
-      {.x = out_y, .out = merged, .segments = all, .num_heads = heads, .head_size = head_size});
+  stream_->launch(kernels::MergeHeads{
+      .x = out_y, .out = merged, .segments = all, .num_heads = heads, .head_size = head_size});
   const auto untouched = download_activations(make_output(1, activation()), 1)[0];
   std::vector<double> expected_x(rows * hidden, untouched), expected_y = expected_x,
                                                             expected_merged = expected_x;
@@ -166,11 +167,11 @@ void ThesisTest::run_gemm(std::vector<MatrixBatch> batches, bool is_b_transposed
   }
   const auto a = random_activations(a_size), b = random_activations(b_size);
   std::byte* out = make_output(out_size, activation());
-  stream_->batched_gemm({.a = upload_activations(a),
-                         .b = upload_activations(b),
-                         .is_b_transposed = is_b_transposed,
-                         .out = out,
-                         .batches = batches});
+  stream_->launch(kernels::BatchedGemm{.a = upload_activations(a),
+                                       .b = upload_activations(b),
+                                       .is_b_transposed = is_b_transposed,
+                                       .out = out,
+                                       .batches = batches});
   std::vector<double> expected(out_size, download_activations(make_output(1, activation()), 1)[0]);
   uint32_t most = 1;
   for (const MatrixBatch& t : batches) {
@@ -217,7 +218,8 @@ TEST_P(ThesisTest, SoftmaxOverTokensOnly) {
         if (i % s.num_rows >= s.num_tokens) x[s.first_score + i] = std::nanf("");
     std::byte* device_x = upload_activations(x);
     constexpr float kScale = 0.37f;
-    stream_->softmax({.x = device_x, .segments = all, .num_heads = heads, .scale = kScale});
+    stream_->launch(
+        kernels::Softmax{.x = device_x, .segments = all, .num_heads = heads, .scale = kScale});
     std::vector<double> expected(count);
     for (const PaddedSegment& s : all)
       for (size_t row = 0; row < size_t{heads} * s.num_rows; ++row) {
@@ -239,7 +241,7 @@ TEST_P(ThesisTest, SoftmaxOfMoreSegmentsThanGridHeight) {
   std::vector<PaddedSegment> all(65'537);
   for (uint32_t i = 0; i < all.size(); ++i) all[i] = {i, 1, i % 2, i};
   std::byte* device_x = upload_activations(random_activations(all.size()));
-  stream_->softmax({.x = device_x, .segments = all, .num_heads = 1, .scale = 1.0f});
+  stream_->launch(kernels::Softmax{.x = device_x, .segments = all, .num_heads = 1, .scale = 1.0f});
   const auto got = download_activations(device_x, all.size());
   for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], static_cast<float>(i % 2)) << i;
 }
@@ -251,7 +253,8 @@ TEST_P(ThesisTest, SoftmaxOfAnyLength) {
     const size_t count = all.back().first_score + 2 * 64;
     const auto x = random_activations(count, 3.0);
     std::byte* device_x = upload_activations(x);
-    stream_->softmax({.x = device_x, .segments = all, .num_heads = 2, .scale = 0.7f});
+    stream_->launch(
+        kernels::Softmax{.x = device_x, .segments = all, .num_heads = 2, .scale = 0.7f});
     std::vector<double> expected(count);
     for (const PaddedSegment& s : all)
       for (size_t row = 0; row < size_t{2} * s.num_rows; ++row) {
@@ -271,7 +274,7 @@ TEST_P(ThesisTest, SoftmaxOfLongRows) {
   const std::vector<PaddedSegment> all = {{0, 2101, 2090, 0}};
   const auto x = random_activations(2101 * 2101);
   std::byte* device_x = upload_activations(x);
-  stream_->softmax({.x = device_x, .segments = all, .num_heads = 1, .scale = 1.0f});
+  stream_->launch(kernels::Softmax{.x = device_x, .segments = all, .num_heads = 1, .scale = 1.0f});
   const auto got = download_activations(device_x, x.size());
   for (const size_t row : {0u, 1000u, 2100u}) {
     double sum = 0;

@@ -24,15 +24,15 @@ class Captures : public ::testing::Test {
   void launch_gemms(Stream& stream) {
     for (const GemmHandle& prepared : prepared_) {
       const auto n = static_cast<uint32_t>(8 + (&prepared - prepared_.data()));
-      stream.gemm({.a = memory_->data(),
-                   .weights = {memory_->data(), 0},
-                   .bias = {},
-                   .out = memory_->data() + 262144,
-                   .n = n,
-                   .k = 32,
-                   .ranges = ranges_,
-                   .mode = kernels::GemmMode::kSequential,
-                   .prepared = prepared.get()});
+      stream.launch(kernels::GroupedGemm{.a = memory_->data(),
+                                         .weights = {memory_->data(), 0},
+                                         .bias = {},
+                                         .out = memory_->data() + 262144,
+                                         .n = n,
+                                         .k = 32,
+                                         .ranges = ranges_,
+                                         .mode = kernels::GemmMode::kSequential,
+                                         .prepared = prepared.get()});
     }
   }
   // Returns the number of launches that it took.

@@ -23,12 +23,12 @@ class CudnnAttention : public ::testing::Test {
     memory_ = device_->allocate(1 << 20).value();
   }
   void launch(const Shape& shape) {
-    stream_->attention({.qkv = memory_->data(),
-                        .out = memory_->data() + 524288,
-                        .segments = shape.segments,
-                        .num_heads = shape.heads,
-                        .head_size = shape.head_size,
-                        .scale = 1});
+    stream_->launch(kernels::Attention{.qkv = memory_->data(),
+                                       .out = memory_->data() + 524288,
+                                       .segments = shape.segments,
+                                       .num_heads = shape.heads,
+                                       .head_size = shape.head_size,
+                                       .scale = 1});
   }
   uint64_t calls(const Shape& shape) {
     const uint64_t before = simt::counts().cudnn_calls;

@@ -30,9 +30,9 @@ class CudaDevice : public ::testing::Test {
   void gather() {
     const kernels::IdPiece piece{
         .data = pages_.data(), .num_ids = kIds, .first_row = 0, .id_bytes = 4};
-    stream_->gather_ids({.pieces = {&piece, 1},
-                         .ids = reinterpret_cast<int32_t*>(out_->data()),
-                         .vocab_size = 1000});
+    stream_->launch(kernels::GatherIds{.pieces = {&piece, 1},
+                                       .ids = reinterpret_cast<int32_t*>(out_->data()),
+                                       .vocab_size = 1000});
   }
   std::vector<int32_t> gathered() {
     std::vector<int32_t> got(kIds);

@@ -39,9 +39,9 @@ TEST_F(CudaDevice, ReplaysRepeatedBatchAsOneLaunch) {
     const kernels::IdPiece piece{
         .data = pages_.data(), .num_ids = count, .first_row = 0, .id_bytes = 4};
     for (const auto& out : outs)
-      stream_->gather_ids({.pieces = {&piece, 1},
-                           .ids = reinterpret_cast<int32_t*>(out->data()),
-                           .vocab_size = 1000});
+      stream_->launch(kernels::GatherIds{.pieces = {&piece, 1},
+                                         .ids = reinterpret_cast<int32_t*>(out->data()),
+                                         .vocab_size = 1000});
     std::vector<int32_t> got(kIds);
     stream_->copy_to_host(outs.back()->data(), kIds * sizeof(int32_t), got.data());
     const uint64_t before = simt::counts().launches;
@@ -70,9 +70,9 @@ TEST_F(CudaDevice, ReplaysPreparedBatchOnFirstUse) {
   const auto launch = [&](const std::byte* data, uint32_t count) {
     const kernels::IdPiece piece{.data = data, .num_ids = count, .first_row = 0, .id_bytes = 4};
     for (const auto& out : outs)
-      stream_->gather_ids({.pieces = {&piece, 1},
-                           .ids = reinterpret_cast<int32_t*>(out->data()),
-                           .vocab_size = 1000});
+      stream_->launch(kernels::GatherIds{.pieces = {&piece, 1},
+                                         .ids = reinterpret_cast<int32_t*>(out->data()),
+                                         .vocab_size = 1000});
     stream_->end_graph_segment();
   };
   const uint64_t before = simt::counts().launches;
@@ -102,8 +102,8 @@ TEST_F(CudaDevice, EndInputsCostsOneLaunch) {
       gather();
       if (ends_inputs) stream_->end_inputs();
       for (const auto& out : outs)
-        stream_->to_f32(
-            {.x = out_->data(), .out = reinterpret_cast<float*>(out->data()), .count = kIds});
+        stream_->launch(kernels::ToF32{
+            .x = out_->data(), .out = reinterpret_cast<float*>(out->data()), .count = kIds});
       (void)gathered();
       least = std::min(least, simt::counts().launches - before);
     }
@@ -152,8 +152,8 @@ TEST_F(CudaDevice, StreamAllocatesForLargestBatchAtStart) {
     const kernels::IdPiece pieces[] = {{unregistered.data() + 1, 64, 0, 4},
                                        {unregistered.data() + kBytes - 256, 64, 64, 4},
                                        {unregistered.data(), kBytes / 4 - 128, 128, 4}};
-    stream->gather_ids(
-        {.pieces = pieces, .ids = reinterpret_cast<int32_t*>(values->data()), .vocab_size = 1});
+    stream->launch(kernels::GatherIds{
+        .pieces = pieces, .ids = reinterpret_cast<int32_t*>(values->data()), .vocab_size = 1});
     stream->copy_to_host(values->data(), kBytes / 2, got.data());
     stream->copy_to_host(values->data() + kBytes / 2, kBytes / 2, got.data() + kBytes / 2);
     EXPECT_TRUE(stream->synchronize());
@@ -183,22 +183,22 @@ TEST_F(CudaDevice, StepReservesRoomForMaxBlocks) {
   const kernels::SegmentRows segment{0, 1};
   const uint64_t before = simt::counts().launches;
   stream->begin_step();
-  stream->cached_attention(
-      {.query = memory->data(),
-       .query_stride = kHidden,
-       .out = out->data(),
-       .tables = {&table, 1},
-       .blocks = {&block, 1},
-       .max_blocks = kBlocks,
-       .pool = {.base = memory->data(), .num_layers = 1, .block_tokens = 16, .hidden = kHidden},
-       .num_heads = 1,
-       .head_size = kHidden,
-       .scale = 1});
-  stream->pool_segments({.x = memory->data(),
-                         .segments = {&segment, 1},
-                         .chosen = {&chosen, 1},
-                         .hidden = kHidden,
-                         .out = reinterpret_cast<float*>(out->data()) + kHidden});
+  stream->launch(kernels::CachedAttention{
+      .query = memory->data(),
+      .query_stride = kHidden,
+      .out = out->data(),
+      .tables = {&table, 1},
+      .blocks = {&block, 1},
+      .max_blocks = kBlocks,
+      .pool = {.base = memory->data(), .num_layers = 1, .block_tokens = 16, .hidden = kHidden},
+      .num_heads = 1,
+      .head_size = kHidden,
+      .scale = 1});
+  stream->launch(kernels::PoolSegments{.x = memory->data(),
+                                       .segments = {&segment, 1},
+                                       .chosen = {&chosen, 1},
+                                       .hidden = kHidden,
+                                       .out = reinterpret_cast<float*>(out->data()) + kHidden});
   std::vector<float> got(2 * kHidden);
   stream->copy_to_host(out->data(), got.size() * sizeof(float), got.data());
   const Status done = stream->synchronize();

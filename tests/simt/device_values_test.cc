@@ -60,12 +60,12 @@ TEST_F(CudaDevice, ServesLargeAndSmallImagesConcurrently) {
     group.got.resize(values);
     const BytePiece piece{group.pixels.data(), values};
     const kernels::ImagePixels image{.pieces = {&piece, 1}};
-    group.stream->gather_patches({.images = {&image, 1},
-                                  .height = kPatch,
-                                  .width = group.width,
-                                  .channels = 1,
-                                  .patch = kPatch,
-                                  .out = group.out->data()});
+    group.stream->launch(kernels::GatherPatches{.images = {&image, 1},
+                                                .height = kPatch,
+                                                .width = group.width,
+                                                .channels = 1,
+                                                .patch = kPatch,
+                                                .out = group.out->data()});
     group.stream->copy_to_host(group.out->data(), values * sizeof(float), group.got.data());
   }
   for (Group& group : groups) {
@@ -98,15 +98,16 @@ class Products : public CudaDevice {
   }
   std::vector<float> run(std::vector<kernels::RowRange> ranges) {
     for (const auto& out : outs_)
-      stream_->gemm({.a = memory_->data(),
-                     .weights = {memory_->data(), width_ * kDepth * sizeof(float)},
-                     .bias = {},
-                     .out = out->data(),
-                     .n = width_,
-                     .k = kDepth,
-                     .ranges = ranges,
-                     .mode = kernels::GemmMode::kConcurrent,
-                     .prepared = prepared_.get()});
+      stream_->launch(
+          kernels::GroupedGemm{.a = memory_->data(),
+                               .weights = {memory_->data(), width_ * kDepth * sizeof(float)},
+                               .bias = {},
+                               .out = out->data(),
+                               .n = width_,
+                               .k = kDepth,
+                               .ranges = ranges,
+                               .mode = kernels::GemmMode::kConcurrent,
+                               .prepared = prepared_.get()});
     std::vector<float> got(kRows * width_);
     stream_->copy_to_host(outs_.back()->data(), got.size() * sizeof(float), got.data());
     EXPECT_TRUE(stream_->synchronize());
@@ -172,12 +173,8 @@ TEST_F(CudaDevice, GathersMoreImagesThanGridHeight) {
   const auto stream = device_->make_stream({.max_tokens = kMany, .max_segments = 4096}).value();
   const std::vector<kernels::ImagePixels> images(kMany);
   for (int i = 0; i < 12; ++i)
-    stream->gather_patches({.images = images,
-                            .height = 1,
-                            .width = 1,
-                            .channels = 1,
-                            .patch = 1,
-                            .out = out_->data()});
+    stream->launch(kernels::GatherPatches{
+        .images = images, .height = 1, .width = 1, .channels = 1, .patch = 1, .out = out_->data()});
   const Status ready = stream->warm_up();
   ASSERT_TRUE(ready) << ready.error().message;
   EXPECT_EQ(stream->graphs().kept, 1u);
@@ -211,9 +208,9 @@ TEST_F(CudaDevice, ReplayedBatchReadsItsOwnData) {
                                  .first_row = 0,
                                  .id_bytes = 4};
     for (const auto& out : outs)
-      stream_->gather_ids({.pieces = {&piece, 1},
-                           .ids = reinterpret_cast<int32_t*>(out->data()),
-                           .vocab_size = 1000});
+      stream_->launch(kernels::GatherIds{.pieces = {&piece, 1},
+                                         .ids = reinterpret_cast<int32_t*>(out->data()),
+                                         .vocab_size = 1000});
     std::vector<std::vector<int32_t>> got(outs.size(), std::vector<int32_t>(num_ids));
     for (size_t i = 0; i < outs.size(); ++i)
       stream_->copy_to_host(outs[i]->data(), num_ids * sizeof(int32_t), got[i].data());
@@ -245,13 +242,14 @@ TEST_F(CudaDevice, PacketsMayBeOverwrittenAfterInputsRead) {
     batch.was_read = false;
     for (uint32_t i = 0; i < kIds; ++i) batch.ids[i] = static_cast<uint32_t>(first) + i;
     const kernels::IdPiece piece{reinterpret_cast<const std::byte*>(batch.ids), kIds, 0, 4};
-    stream_->gather_ids({.pieces = {&piece, 1},
-                         .ids = reinterpret_cast<int32_t*>(out_->data()),
-                         .vocab_size = 1000});
+    stream_->launch(kernels::GatherIds{.pieces = {&piece, 1},
+                                       .ids = reinterpret_cast<int32_t*>(out_->data()),
+                                       .vocab_size = 1000});
     stream_->end_inputs();
     const std::byte* from = out_->data();
     for (const auto& copy : copies) {
-      stream_->to_f32({.x = from, .out = reinterpret_cast<float*>(copy->data()), .count = kIds});
+      stream_->launch(
+          kernels::ToF32{.x = from, .out = reinterpret_cast<float*>(copy->data()), .count = kIds});
       from = copy->data();
     }
     stream_->copy_to_host(from, kIds * sizeof(int32_t), batch.got.data());
@@ -323,21 +321,22 @@ TEST_F(CudaDevice, TimesOperatorsSeparately) {
   std::vector<kernels::RowRange> ranges;  // sequential: enough launches for a graph
   for (uint32_t row = 0; row < kSize; row += 8) ranges.push_back({row, 8, 0});
   const auto run = [&](Stream& stream) {
-    stream.gemm({.a = memory->data(),
-                 .weights = numbers,
-                 .bias = numbers,
-                 .out = product->data(),
-                 .n = kSize,
-                 .k = kSize,
-                 .ranges = ranges,
-                 .prepared = prepared.get()});
-    stream.residual_layer_norm({.x = product->data(),
-                                .residual = memory->data() + kSize * kSize * sizeof(float),
-                                .gamma = numbers,
-                                .beta = numbers,
-                                .hidden = kSize,
-                                .ranges = ranges,
-                                .out = out->data()});
+    stream.launch(kernels::GroupedGemm{.a = memory->data(),
+                                       .weights = numbers,
+                                       .bias = numbers,
+                                       .out = product->data(),
+                                       .n = kSize,
+                                       .k = kSize,
+                                       .ranges = ranges,
+                                       .prepared = prepared.get()});
+    stream.launch(
+        kernels::ResidualLayerNorm{.x = product->data(),
+                                   .residual = memory->data() + kSize * kSize * sizeof(float),
+                                   .gamma = numbers,
+                                   .beta = numbers,
+                                   .hidden = kSize,
+                                   .ranges = ranges,
+                                   .out = out->data()});
     std::vector<float> got(kSize * kSize);
     stream.copy_to_host(out->data(), got.size() * sizeof(float), got.data());
     EXPECT_TRUE(stream.synchronize());
@@ -376,9 +375,9 @@ TEST_F(CudaDevice, CopiesResultsOfAnyLengthAndAlignment) {
   for (uint32_t i = 0; i < kIds; ++i) ids()[i] = 0x01010101u * (i + 1);  // no byte is 0
   const kernels::IdPiece piece{
       .data = pages_.data(), .num_ids = kIds, .first_row = 0, .id_bytes = 4};
-  stream_->gather_ids({.pieces = {&piece, 1},
-                       .ids = reinterpret_cast<int32_t*>(out_->data()),
-                       .vocab_size = INT32_MAX});
+  stream_->launch(kernels::GatherIds{.pieces = {&piece, 1},
+                                     .ids = reinterpret_cast<int32_t*>(out_->data()),
+                                     .vocab_size = INT32_MAX});
   constexpr size_t kMost = kIds * sizeof(int32_t);
   std::vector<std::vector<std::byte>> got;
   for (size_t bytes = 1; bytes <= kMost; bytes += 1 + bytes / 3) got.emplace_back(bytes + 1);

@@ -21,15 +21,16 @@ TEST(CudaBias, IsFusedIntoNextReader) {
   const kernels::SegmentRows segments[] = {{0, 20}, {20, 20}};
   const auto launches = [&](uint32_t n, const std::function<void(std::byte*)>& reader) {
     const auto prepared = device->prepare({.n = n, .k = 64}, 40).value();
-    stream->gemms(std::vector<kernels::GroupedGemm>{{.a = at,
-                                                     .weights = {at, 0},
-                                                     .bias = {at, 0},
-                                                     .out = at + 65536,
-                                                     .n = n,
-                                                     .k = 64,
-                                                     .ranges = ranges,
-                                                     .mode = kernels::GemmMode::kConcurrent,
-                                                     .prepared = prepared.get()}});
+    stream->launch(kernels::GroupedGemms{
+        std::vector<kernels::GroupedGemm>{{.a = at,
+                                           .weights = {at, 0},
+                                           .bias = {at, 0},
+                                           .out = at + 65536,
+                                           .n = n,
+                                           .k = 64,
+                                           .ranges = ranges,
+                                           .mode = kernels::GemmMode::kConcurrent,
+                                           .prepared = prepared.get()}}});
     const uint64_t before = simt::counts().launches;
     reader(at + 65536);
     EXPECT_TRUE(stream->synchronize());
@@ -37,25 +38,26 @@ TEST(CudaBias, IsFusedIntoNextReader) {
   };
   const auto attention = [&](uint32_t heads, uint32_t head_size) {
     return [&, heads, head_size](std::byte* x) {
-      stream->attention({.qkv = x,
-                         .out = at + 262144,
-                         .segments = segments,
-                         .num_heads = heads,
-                         .head_size = head_size,
-                         .scale = 1});
+      stream->launch(kernels::Attention{.qkv = x,
+                                        .out = at + 262144,
+                                        .segments = segments,
+                                        .num_heads = heads,
+                                        .head_size = head_size,
+                                        .scale = 1});
     };
   };
   const auto layer_norm = [&](std::byte* x) {
-    stream->residual_layer_norm({.x = x,
-                                 .residual = at,
-                                 .gamma = {at, 0},
-                                 .beta = {at, 0},
-                                 .hidden = 192,
-                                 .ranges = ranges,
-                                 .out = at + 262144});
+    stream->launch(kernels::ResidualLayerNorm{.x = x,
+                                              .residual = at,
+                                              .gamma = {at, 0},
+                                              .beta = {at, 0},
+                                              .hidden = 192,
+                                              .ranges = ranges,
+                                              .out = at + 262144});
   };
   const auto to_f32 = [&](std::byte*) {
-    stream->to_f32({.x = at, .out = reinterpret_cast<float*>(at + 524288), .count = 4});
+    stream->launch(
+        kernels::ToF32{.x = at, .out = reinterpret_cast<float*>(at + 524288), .count = 4});
   };
   EXPECT_EQ(launches(192, attention(2, 32)), 2u);
   EXPECT_EQ(launches(192, layer_norm), 2u);
@@ -90,17 +92,17 @@ class CudaEpilogue : public ::testing::Test {
   GemmHandle prepare(const Case& c) { return device_->prepare(c.shape, c.prepared_rows).value(); }
   void launch(const Case& c, const GemmHandle& prepared) {
     const bool has_bias = c.shape.has_bias;
-    stream_->gemm({.a = memory_->data(),
-                   .weights = {memory_->data(), 32768},
-                   .bias = {has_bias ? memory_->data() : nullptr, 0},
-                   .out = memory_->data() + 262144,
-                   .n = c.shape.n,
-                   .k = c.shape.k,
-                   .activation = c.shape.activation,
-                   .ranges = c.ranges,
-                   .mode = c.mode,
-                   .prepared = prepared.get(),
-                   .f32_out = c.shape.f32_out});
+    stream_->launch(kernels::GroupedGemm{.a = memory_->data(),
+                                         .weights = {memory_->data(), 32768},
+                                         .bias = {has_bias ? memory_->data() : nullptr, 0},
+                                         .out = memory_->data() + 262144,
+                                         .n = c.shape.n,
+                                         .k = c.shape.k,
+                                         .activation = c.shape.activation,
+                                         .ranges = c.ranges,
+                                         .mode = c.mode,
+                                         .prepared = prepared.get(),
+                                         .f32_out = c.shape.f32_out});
   }
   uint64_t epilogues(const Case& c) {
     const GemmHandle prepared = prepare(c);

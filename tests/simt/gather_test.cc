@@ -97,8 +97,8 @@ TEST_P(Gather, Ids) {
     for (size_t i = pieces.size(); i > 1; --i) std::swap(pieces[i - 1], pieces[random_.below(i)]);
     const auto vocab = static_cast<uint32_t>(1 + random_.below(40000));
     expect_same([&](Stream& stream, std::byte* out) {
-      stream.gather_ids(
-          {.pieces = pieces, .ids = reinterpret_cast<int32_t*>(out), .vocab_size = vocab});
+      stream.launch(kernels::GatherIds{
+          .pieces = pieces, .ids = reinterpret_cast<int32_t*>(out), .vocab_size = vocab});
     });
   }
 }
@@ -137,12 +137,12 @@ TEST_P(Gather, Pixels) {
                         .shift = is_scaled ? kShift : nullptr});
     }
     expect_same([&](Stream& stream, std::byte* out) {
-      stream.gather_patches({.images = images,
-                             .height = side,
-                             .width = side,
-                             .channels = channels,
-                             .patch = patch,
-                             .out = out});
+      stream.launch(kernels::GatherPatches{.images = images,
+                                           .height = side,
+                                           .width = side,
+                                           .channels = channels,
+                                           .patch = patch,
+                                           .out = out});
     });
   }
 }

@@ -40,7 +40,7 @@ struct Bench {
   const char* description;
   const char* limit_name;  // names the limit of its rows
   Status (*run)(const BenchOptions& options, Report& report);
-  bool attends = true;  // calls Stream::attention, so that --attention matters
+  bool attends = true;  // launches kernels::Attention, so that --attention matters
 };
 
 // GEMMs through the library alone and through the device, in GFLOP/s.

@@ -22,7 +22,7 @@ namespace {
 
 using namespace itif;
 
-// For benches without Stream::attention; a decoder's steps use cached attention.
+// For benches without kernels::Attention; a decoder's steps use cached attention.
 constexpr bool kNoAttention = false;
 constexpr bench::Bench kBenches[] = {
     {"gemm", "GEMMs through the device, against oneDNN or cuBLAS alone (ratio: share of that rate)",

@@ -23,10 +23,10 @@ class AsyncStreamTest : public ::testing::Test {
   // Launches x += bias for one row of one value.
   void add(Stream& stream, float& x, float& bias) {
     range_ = {0, 1, 0};
-    stream.bias_activation({.x = &x,
-                            .bias = {reinterpret_cast<std::byte*>(&bias), 0},
-                            .width = 1,
-                            .ranges = {&range_, 1}});
+    stream.launch(kernels::BiasActivation{.x = &x,
+                                          .bias = {reinterpret_cast<std::byte*>(&bias), 0},
+                                          .width = 1,
+                                          .ranges = {&range_, 1}});
     range_ = {};  // the call has copied it
   }
 
@@ -83,7 +83,7 @@ TEST_F(AsyncStreamTest, InputsAreReadOnceTheGathersHaveRun) {
   const kernels::IdPiece piece{reinterpret_cast<const std::byte*>(ids), 2, 0, 4};
   int32_t gathered[2] = {}, copied[2] = {};
   const auto launch = [&] {
-    stream->gather_ids({.pieces = {&piece, 1}, .ids = gathered, .vocab_size = 10});
+    stream->launch(kernels::GatherIds{.pieces = {&piece, 1}, .ids = gathered, .vocab_size = 10});
     stream->end_inputs();
     stream->copy_to_host(gathered, sizeof gathered, copied);
     return stream->record();
@@ -128,14 +128,15 @@ TEST_F(AsyncStreamTest, AFailureIsReportedOnlyWithItsEvent) {
   const auto stream = make_stream();
   std::vector<float> memory(64);
   const kernels::RowRange range{0, 1, 0};
-  stream->gemm({.a = memory.data(),
-                .weights = {reinterpret_cast<std::byte*>(memory.data() + 16), 0},
-                .bias = {},
-                .out = memory.data() + 32,
-                .n = 4,
-                .k = 4,
-                .ranges = {&range, 1},
-                .prepared = nullptr});
+  stream->launch(
+      kernels::GroupedGemm{.a = memory.data(),
+                           .weights = {reinterpret_cast<std::byte*>(memory.data() + 16), 0},
+                           .bias = {},
+                           .out = memory.data() + 32,
+                           .n = 4,
+                           .k = 4,
+                           .ranges = {&range, 1},
+                           .prepared = nullptr});
   const Stream::Event first = stream->record();
   const Stream::Event second = stream->record();
   const Status failed = stream->wait(first).status;
@@ -154,15 +155,15 @@ TEST_F(AsyncStreamTest, CopiesGemmModes) {
   const auto buffer = device_->allocate(4096).value();
   std::vector<kernels::RowRange> ranges = {{0, 1, 0}, {1, 2, 0}};
   std::vector<kernels::ShapeMode> modes = {{4, 4, kernels::GemmMode::kConcurrent}};
-  stream->gemm({.a = buffer->data(),
-                .weights = {buffer->data() + 1024, 0},
-                .bias = {},
-                .out = buffer->data() + 2048,
-                .n = 4,
-                .k = 4,
-                .ranges = ranges,
-                .mode = {modes, kernels::GemmMode::kSequential},
-                .prepared = prepared.get()});
+  stream->launch(kernels::GroupedGemm{.a = buffer->data(),
+                                      .weights = {buffer->data() + 1024, 0},
+                                      .bias = {},
+                                      .out = buffer->data() + 2048,
+                                      .n = 4,
+                                      .k = 4,
+                                      .ranges = ranges,
+                                      .mode = {modes, kernels::GemmMode::kSequential},
+                                      .prepared = prepared.get()});
   modes[0] = {};
   ASSERT_TRUE(stream->synchronize());
   EXPECT_EQ(metered.of("gemm").launches, 1u);
@@ -175,8 +176,8 @@ TEST_F(AsyncStreamTest, CopiesImagePieces) {
   std::vector<kernels::ImagePixels> images(1);
   images[0].pieces = pieces;
   std::vector<float> out(4);
-  stream->gather_patches(
-      {.images = images, .height = 2, .width = 2, .channels = 1, .patch = 2, .out = out.data()});
+  stream->launch(kernels::GatherPatches{
+      .images = images, .height = 2, .width = 2, .channels = 1, .patch = 2, .out = out.data()});
   pieces.assign(2, {});
   images.assign(1, {});
   ASSERT_TRUE(stream->synchronize());
@@ -189,13 +190,13 @@ TEST_F(AsyncStreamTest, CopiesChosenRows) {
   std::vector<uint32_t> chosen = {1};
   float log_probability = 0;
   int32_t token = -1;
-  stream->top_tokens({.logits = logits.data(),
-                      .rows = 1,
-                      .chosen = chosen,
-                      .vocab = 3,
-                      .count = 1,
-                      .log_probabilities = &log_probability,
-                      .tokens = &token});
+  stream->launch(kernels::TopTokens{.logits = logits.data(),
+                                    .rows = 1,
+                                    .chosen = chosen,
+                                    .vocab = 3,
+                                    .count = 1,
+                                    .log_probabilities = &log_probability,
+                                    .tokens = &token});
   chosen.assign(1, 0);
   ASSERT_TRUE(stream->synchronize());
   EXPECT_EQ(token, 0);

@@ -19,10 +19,10 @@ class MeteredStreamTest : public ::testing::Test {
   }
   void bias_activation(float* x, float* bias) {
     const kernels::RowRange range{0, 1, 0};
-    stream_->bias_activation({.x = x,
-                              .bias = {reinterpret_cast<std::byte*>(bias), 0},
-                              .width = 1,
-                              .ranges = {&range, 1}});
+    stream_->launch(kernels::BiasActivation{.x = x,
+                                            .bias = {reinterpret_cast<std::byte*>(bias), 0},
+                                            .width = 1,
+                                            .ranges = {&range, 1}});
   }
 
   TickingClock clock_;
@@ -64,16 +64,16 @@ TEST_F(MeteredStreamTest, SequentialGemmsCountALaunchPerRange) {
                             .k = 4,
                             .ranges = ranges,
                             .prepared = prepared.get()};
-  stream_->gemm(args);
+  stream_->launch(args);
   EXPECT_EQ(stream_->of("gemm").launches, 2u);
   args.mode = kernels::GemmMode::kConcurrent;
-  stream_->gemm(args);
+  stream_->launch(args);
   EXPECT_EQ(stream_->of("gemm").launches, 3u);
   // Concurrent GEMMs count as many launches as separate ones, in one call.
   const uint64_t call_ns = stream_->of("gemm").call_ns;
   std::array three = {args, args, args};
   for (kernels::GroupedGemm& one : three) one.out = floats(100);
-  stream_->gemms(three);
+  stream_->launch(kernels::GroupedGemms{three});
   EXPECT_EQ(stream_->of("gemm").launches, 6u);
   EXPECT_EQ(stream_->of("gemm").call_ns, call_ns + 1);
   EXPECT_TRUE(stream_->synchronize());
@@ -82,7 +82,8 @@ TEST_F(MeteredStreamTest, SequentialGemmsCountALaunchPerRange) {
 TEST_F(MeteredStreamTest, BatchedGemmsCountALaunchPerShape) {
   const kernels::MatrixBatch batches[] = {{.m = 1, .n = 1, .k = 1, .count = 5},
                                           {.m = 2, .n = 1, .k = 2, .count = 2}};
-  stream_->batched_gemm({.a = floats(20), .b = floats(20), .out = floats(20), .batches = batches});
+  stream_->launch(kernels::BatchedGemm{
+      .a = floats(20), .b = floats(20), .out = floats(20), .batches = batches});
   EXPECT_EQ(stream_->of("batched_gemm").launches, 2u);
 }
 
@@ -123,14 +124,14 @@ TEST_F(OperatorsOnADevice, EachCallRunsAndTimesItsOperator) {
 TEST_F(OperatorsOnADevice, AFailureIsReportedAtTheNextEvent) {
   float x = 1, bias = 2;
   const kernels::RowRange range{0, 1, 0};
-  stream_->gemm({.a = floats(16),
-                 .weights = {floats(16), 0},
-                 .bias = {},
-                 .out = floats(16),
-                 .n = 4,
-                 .k = 4,
-                 .ranges = {&range, 1},
-                 .prepared = nullptr});
+  stream_->launch(kernels::GroupedGemm{.a = floats(16),
+                                       .weights = {floats(16), 0},
+                                       .bias = {},
+                                       .out = floats(16),
+                                       .n = 4,
+                                       .k = 4,
+                                       .ranges = {&range, 1},
+                                       .prepared = nullptr});
   bias_activation(&x, &bias);
   const Stream::Event failed = stream_->record();
   bias_activation(&x, &bias);

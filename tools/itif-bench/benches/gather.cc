@@ -99,7 +99,8 @@ Status ids_row(const Setting& row, std::byte* region, uint32_t payload, uint32_t
   auto* const ids = reinterpret_cast<int32_t*>(out->data());
   uint32_t next = 0;
   const auto launch = [&] {
-    row.stream.gather_ids({.pieces = sets[next++ % kSets], .ids = ids, .vocab_size = 1 << 16});
+    row.stream.launch(
+        kernels::GatherIds{.pieces = sets[next++ % kSets], .ids = ids, .vocab_size = 1 << 16});
   };
   launch();
   ITIF_TRY(run_to_end(row.stream));
@@ -135,12 +136,12 @@ Status images_row(const Setting& row, std::byte* region, uint32_t count) {
   ITIF_ASSIGN(const auto out, row.device.allocate(values * dtype_bytes(type)));
   uint32_t next = 0;
   const auto launch = [&] {
-    row.stream.gather_patches({.images = sets[next++ % kSets],
-                               .height = kSide,
-                               .width = kSide,
-                               .channels = kChannels,
-                               .patch = kPatch,
-                               .out = out->data()});
+    row.stream.launch(kernels::GatherPatches{.images = sets[next++ % kSets],
+                                             .height = kSide,
+                                             .width = kSide,
+                                             .channels = kChannels,
+                                             .patch = kPatch,
+                                             .out = out->data()});
   };
   launch();
   ITIF_TRY(run_to_end(row.stream));

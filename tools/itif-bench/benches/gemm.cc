@@ -78,7 +78,7 @@ Result<DeviceGemm> make_gemm(device::Device& device, const Size& size) {
 
 // Compares some elements of the result with sums in double precision.
 Status check(device::Device& device, device::Stream& stream, const DeviceGemm& gemm) {
-  stream.gemm(gemm.arguments());
+  stream.launch(gemm.arguments());
   const DType type = device.info().compute;
   const Size& size = gemm.size;
   std::vector<std::byte> raw(size_t{size.rows} * size.n * dtype_bytes(type));
@@ -118,7 +118,7 @@ Status bench_gemm(const BenchOptions& options, Report& report) {
                       bare_gemms(on, sizes, std::vector<uint32_t>(short_repeats(on), 0)));
           const kernels::GroupedGemm arguments = gemm.arguments();
           ITIF_ASSIGN(const auto samples,
-                      measure_short(*stream, on, {[&] { stream->gemm(arguments); }}, {bare.get()},
+                      measure_short(*stream, on, {[&] { stream->launch(arguments); }}, {bare.get()},
                                     options.effort()));
           const double flop = 2.0 * size.rows * size.k * size.n;
           report.add({.name = name,

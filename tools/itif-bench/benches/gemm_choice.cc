@@ -97,7 +97,7 @@ class TenantGemms {
   }
   Result<std::vector<float>> output(device::Device& device, device::Stream& stream,
                                     const kernels::GroupedGemm& args) const {
-    stream.gemm(args);
+    stream.launch(args);
     const DType type = type_of_output(device.info().compute);
     const uint64_t count = uint64_t{total_} * shape_.n;
     std::vector<std::byte> raw(count * dtype_bytes(type));
@@ -156,7 +156,7 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
   ITIF_TRY(check_same(name, in_turn, at_once, device.info().compute));
   std::vector<std::function<void()>> runs;
   for (const auto& args : {gemms.tenants(kSequential), gemms.tenants(kConcurrent), gemms.merged()})
-    runs.push_back([&stream, args] { stream.gemm(args); });
+    runs.push_back([&stream, args] { stream.launch(args); });
   ITIF_ASSIGN(const auto samples,
               measure_short(stream, hardware_of(device.info()), runs, {},
                             options.quick ? Effort{.seconds = 0.02, .least = 5}

@@ -77,17 +77,17 @@ Status block_rows(OperatorRows& rows, uint32_t tokens) {
   ITIF_TRY(rows.memory_bound(
       title_of("embedding + LayerNorm"), 3 * row,
       [&] {
-        stream.embed_layer_norm({.ids = ids_there,
-                                 .positions = positions,
-                                 .token_types = {},
-                                 .ranges = ranges,
-                                 .word = shared_slab(words),
-                                 .position = shared_slab(words),
-                                 .token_type = shared_slab(words),
-                                 .gamma = gamma,
-                                 .beta = beta,
-                                 .hidden = kHidden,
-                                 .out = out});
+        stream.launch(kernels::EmbedLayerNorm{.ids = ids_there,
+                                              .positions = positions,
+                                              .token_types = {},
+                                              .ranges = ranges,
+                                              .word = shared_slab(words),
+                                              .position = shared_slab(words),
+                                              .token_type = shared_slab(words),
+                                              .gamma = gamma,
+                                              .beta = beta,
+                                              .hidden = kHidden,
+                                              .out = out});
       },
       is_layer_norm([&](uint32_t r, uint32_t i) {
         const auto at = [&](size_t place) { return double{word_values[place * kHidden + i]}; };
@@ -96,13 +96,13 @@ Status block_rows(OperatorRows& rows, uint32_t tokens) {
   ITIF_TRY(rows.memory_bound(
       title_of("residual + LayerNorm"), 3 * row,
       [&] {
-        stream.residual_layer_norm({.x = x,
-                                    .residual = residual,
-                                    .gamma = gamma,
-                                    .beta = beta,
-                                    .hidden = kHidden,
-                                    .ranges = ranges,
-                                    .out = out});
+        stream.launch(kernels::ResidualLayerNorm{.x = x,
+                                                 .residual = residual,
+                                                 .gamma = gamma,
+                                                 .beta = beta,
+                                                 .hidden = kHidden,
+                                                 .ranges = ranges,
+                                                 .out = out});
       },
       is_layer_norm([&](uint32_t r, uint32_t i) {
         const size_t place = size_t{r} * kHidden + i;
@@ -112,11 +112,11 @@ Status block_rows(OperatorRows& rows, uint32_t tokens) {
   ITIF_TRY(rows.in_place(
       title_of("add bias + GELU"), 2 * wide_bytes, {wide_copy, wide, wide_bytes},
       [&] {
-        stream.bias_activation({.x = wide_copy,
-                                .bias = shared_slab(wide_bias),
-                                .width = kIntermediate,
-                                .activation = kernels::Activation::kGelu,
-                                .ranges = ranges});
+        stream.launch(kernels::BiasActivation{.x = wide_copy,
+                                              .bias = shared_slab(wide_bias),
+                                              .width = kIntermediate,
+                                              .activation = kernels::Activation::kGelu,
+                                              .ranges = ranges});
       },
       [&](const std::string& title) {
         const auto before = read(wide, size_t{tokens} * kIntermediate);
@@ -136,13 +136,13 @@ Status block_rows(OperatorRows& rows, uint32_t tokens) {
   ITIF_TRY(rows.memory_bound(
       title_of("mean pooling"), row,
       [&] {
-        stream.pool_segments({.x = x,
-                              .segments = segments,
-                              .chosen = chosen,
-                              .pooling = kernels::Pooling::kMean,
-                              .normalize = true,
-                              .hidden = kHidden,
-                              .out = static_cast<float*>(f32_out)});
+        stream.launch(kernels::PoolSegments{.x = x,
+                                            .segments = segments,
+                                            .chosen = chosen,
+                                            .pooling = kernels::Pooling::kMean,
+                                            .normalize = true,
+                                            .hidden = kHidden,
+                                            .out = static_cast<float*>(f32_out)});
       },
       [&](const std::string& title) {
         const auto count = static_cast<uint32_t>(segments.size());
@@ -160,8 +160,8 @@ Status block_rows(OperatorRows& rows, uint32_t tokens) {
   ITIF_TRY(rows.memory_bound(
       title_of("to f32"), row + row / element * 4,
       [&] {
-        stream.to_f32(
-            {.x = x, .out = static_cast<float*>(f32_out), .count = size_t{tokens} * kHidden});
+        stream.launch(kernels::ToF32{
+            .x = x, .out = static_cast<float*>(f32_out), .count = size_t{tokens} * kHidden});
       },
       [&](const std::string& title) {
         return check_rows(title, f32_rows(tokens), tokens, kHidden, 0, [&](uint32_t r) {

@@ -36,12 +36,12 @@ Status rows_of(OperatorRows& rows, const std::string& name,
   double flop = 0;
   for (const auto& segment : segments) flop += 4.0 * segment.num_rows * segment.num_rows * kHidden;
   const auto attend = [&](device::Stream& stream) {
-    stream.attention({.qkv = qkv,
-                      .out = out,
-                      .segments = segments,
-                      .num_heads = kHeads,
-                      .head_size = kHeadSize,
-                      .scale = 0.125f});
+    stream.launch(kernels::Attention{.qkv = qkv,
+                                     .out = out,
+                                     .segments = segments,
+                                     .num_heads = kHeads,
+                                     .head_size = kHeadSize,
+                                     .scale = 0.125f});
   };
   const auto check = [&](const std::string& title) {
     return check_rows(title, results(), tokens, kHidden, 3 * rows.tolerance(), [&](uint32_t row) {

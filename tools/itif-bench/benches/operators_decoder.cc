@@ -34,12 +34,12 @@ Status gather_patches(OperatorRows& rows) {
       "gather patches, 1 image", pixels.size(),
       size_t{kPatches} * kPatchValues * dtype_bytes(rows.type()),
       [&] {
-        stream.gather_patches({.images = {&image, 1},
-                               .height = kSide,
-                               .width = kSide,
-                               .channels = kChannels,
-                               .patch = kPatch,
-                               .out = out});
+        stream.launch(kernels::GatherPatches{.images = {&image, 1},
+                                             .height = kSide,
+                                             .width = kSide,
+                                             .channels = kChannels,
+                                             .patch = kPatch,
+                                             .out = out});
       },
       [&](const std::string& title) {
         const auto got =
@@ -72,12 +72,12 @@ Status embed_patches(OperatorRows& rows) {
   return rows.in_place(
       "embed patches, 1 image", 3 * bytes, {copy, x, bytes},
       [&] {
-        stream.embed_patches({.x = copy,
-                              .segments = {&segment, 1},
-                              .ranges = {&range, 1},
-                              .class_token = shared_slab(token),
-                              .position = shared_slab(position),
-                              .hidden = kHidden});
+        stream.launch(kernels::EmbedPatches{.x = copy,
+                                            .segments = {&segment, 1},
+                                            .ranges = {&range, 1},
+                                            .class_token = shared_slab(token),
+                                            .position = shared_slab(position),
+                                            .hidden = kHidden});
       },
       [&](const std::string& title) {
         const auto read = [&](void* data) {
@@ -115,14 +115,14 @@ Status embed_positions(OperatorRows& rows) {
   return rows.memory_bound(
       fmt::format("embed positions {}", kRows), size_t{kRows} * kWidth * (2 * element + 4),
       [&] {
-        stream.embed_positions({.ids = ids_there,
-                                .positions = positions,
-                                .ranges = {&range, 1},
-                                .word = shared_slab(words),
-                                .position = static_cast<const float*>(kv_rows),
-                                .scale = 22.6f,
-                                .hidden = kWidth,
-                                .out = out});
+        stream.launch(kernels::EmbedPositions{.ids = ids_there,
+                                              .positions = positions,
+                                              .ranges = {&range, 1},
+                                              .word = shared_slab(words),
+                                              .position = static_cast<const float*>(kv_rows),
+                                              .scale = 22.6f,
+                                              .hidden = kWidth,
+                                              .out = out});
       },
       [&](const std::string& title) {
         const auto word = read_values(rows.device(), words, size_t{kWords} * kWidth, rows.type());
@@ -159,15 +159,15 @@ Status cached_attention(OperatorRows& rows) {
   return rows.memory_bound(
       fmt::format("cached attention, {} x {}", kBeams, kCachedLength), elements * element,
       [&] {
-        stream.cached_attention({.query = query,
-                                 .query_stride = kWidth,
-                                 .out = out,
-                                 .tables = tables,
-                                 .blocks = blocks,
-                                 .pool = pool,
-                                 .num_heads = kDecoderHeads,
-                                 .head_size = kHeadSize,
-                                 .scale = 0.125f});
+        stream.launch(kernels::CachedAttention{.query = query,
+                                               .query_stride = kWidth,
+                                               .out = out,
+                                               .tables = tables,
+                                               .blocks = blocks,
+                                               .pool = pool,
+                                               .num_heads = kDecoderHeads,
+                                               .head_size = kHeadSize,
+                                               .scale = 0.125f});
       },
       [&](const std::string& title) {
         const auto all = read_values(rows.device(), cache, elements, rows.type());
@@ -204,12 +204,12 @@ Status top_tokens(OperatorRows& rows) {
       fmt::format("top tokens, {} x {}", kBeams, kMarianVocab), 4 * count,
       {copy, logits, 4 * count},
       [&] {
-        stream.top_tokens({.logits = static_cast<float*>(copy),
-                           .rows = kBeams,
-                           .vocab = kMarianVocab,
-                           .count = kCandidates,
-                           .log_probabilities = log_probabilities,
-                           .tokens = tokens});
+        stream.launch(kernels::TopTokens{.logits = static_cast<float*>(copy),
+                                         .rows = kBeams,
+                                         .vocab = kMarianVocab,
+                                         .count = kCandidates,
+                                         .log_probabilities = log_probabilities,
+                                         .tokens = tokens});
       },
       [&](const std::string& title) {
         const auto all = read_values(rows.device(), logits, count, DType::kF32);

@@ -61,8 +61,8 @@ class EncoderInstance final : public Instance {
     const kernels::RowRange range{0, num_values_, 0};
     stream_->clear();
     for (uint32_t i = 0; i < kEmpty; ++i)
-      stream_->bias_activation(
-          {.x = values_->data(), .bias = {}, .width = 1, .ranges = {&range, 1}});
+      stream_->launch(kernels::BiasActivation{
+          .x = values_->data(), .bias = {}, .width = 1, .ranges = {&range, 1}});
     ITIF_TRY(stream_->synchronize());
     return stream_->total();
   }

@@ -38,12 +38,12 @@ Status OperatorRows::open_cudnn() {
   ITIF_ASSIGN(void* const qkv, random_buffer(3 * kHidden, type()));
   ITIF_ASSIGN(void* const out, random_buffer(kHidden, type()));
   const kernels::SegmentRows one{.first_row = 0, .num_rows = 1};
-  cudnn_stream_->attention({.qkv = qkv,
-                            .out = out,
-                            .segments = {&one, 1},
-                            .num_heads = kHeads,
-                            .head_size = kHidden / kHeads,
-                            .scale = 1});
+  cudnn_stream_->launch(kernels::Attention{.qkv = qkv,
+                                           .out = out,
+                                           .segments = {&one, 1},
+                                           .num_heads = kHeads,
+                                           .head_size = kHidden / kHeads,
+                                           .scale = 1});
   return run_to_end(*cudnn_stream_);
 }
 
@@ -67,7 +67,8 @@ Result<const int32_t*> OperatorRows::ids(const std::vector<uint32_t>& ids) {
                                .num_ids = static_cast<uint32_t>(ids.size()),
                                .first_row = 0,
                                .id_bytes = 4};
-  stream_->gather_ids({.pieces = {&piece, 1}, .ids = on_device, .vocab_size = UINT32_MAX});
+  stream_->launch(
+      kernels::GatherIds{.pieces = {&piece, 1}, .ids = on_device, .vocab_size = UINT32_MAX});
   ITIF_TRY(run_to_end(*stream_));
   return on_device;
 }

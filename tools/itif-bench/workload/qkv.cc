@@ -97,7 +97,7 @@ void Qkv::launch(device::Stream& stream, std::span<const kernels::RowRange> rang
                    .ranges = ranges,
                    .mode = mode,
                    .prepared = prepared_.get()};
-  stream.gemms(std::span(gemms).first(out_.size()));
+  stream.launch(kernels::GroupedGemms{std::span(gemms).first(out_.size())});
 }
 
 Status Qkv::check(const QkvNumbers& numbers, const std::string& name) const {
