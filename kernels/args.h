@@ -15,6 +15,9 @@
 #include "base/byte_piece.h"
 
 namespace itif::kernels {
+namespace host {
+struct HostLaunch;
+}
 
 // Each header of arguments ends with the list of its operators; kernels/operators.h joins them.
 template <class... Args>
@@ -261,5 +264,18 @@ struct SmallLinears {
 using CommonOperators =
     OperatorList<GatherIds, EmbedLayerNorm, GatherPatches, EmbedPatches, GroupedGemms, Attention,
                  ResidualLayerNorm, PoolSegments, ToF32, SmallLinears>;
+
+// Implementations: kernels/host. GroupedGemms are lib/device's, by oneDNN.
+namespace host {
+void run(const GatherIds& args, const HostLaunch& launch) noexcept;
+void run(const EmbedLayerNorm& args, const HostLaunch& launch) noexcept;
+void run(const GatherPatches& args, const HostLaunch& launch) noexcept;
+void run(const EmbedPatches& args, const HostLaunch& launch) noexcept;
+void run(const Attention& args, const HostLaunch& launch) noexcept;
+void run(const ResidualLayerNorm& args, const HostLaunch& launch) noexcept;
+void run(const PoolSegments& args, const HostLaunch& launch) noexcept;
+void run(const ToF32& args, const HostLaunch& launch) noexcept;
+void run(const SmallLinears& args, const HostLaunch& launch) noexcept;
+}  // namespace host
 
 }  // namespace itif::kernels

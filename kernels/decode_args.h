@@ -111,4 +111,12 @@ struct TopTokens {
 
 using DecoderOperators = OperatorList<EmbedPositions, AppendKv, CopyKv, CachedAttention, TopTokens>;
 
+namespace host {
+void run(const EmbedPositions& args, const HostLaunch& launch) noexcept;
+void run(const AppendKv& args, const HostLaunch& launch) noexcept;
+void run(const CopyKv& args, const HostLaunch& launch) noexcept;
+void run(const CachedAttention& args, const HostLaunch& launch) noexcept;
+void run(const TopTokens& args, const HostLaunch& launch) noexcept;
+}  // namespace host
+
 }  // namespace itif::kernels

@@ -73,4 +73,12 @@ struct BatchedGemm {
 
 using ThesisOperators = OperatorList<BiasActivation, SplitHeads, MergeHeads, BatchedGemm, Softmax>;
 
+namespace host {
+void run(const BiasActivation& args, const HostLaunch& launch) noexcept;
+void run(const SplitHeads& args, const HostLaunch& launch) noexcept;
+void run(const MergeHeads& args, const HostLaunch& launch) noexcept;
+void run(const BatchedGemm& args, const HostLaunch& launch) noexcept;
+void run(const Softmax& args, const HostLaunch& launch) noexcept;
+}  // namespace host
+
 }  // namespace itif::kernels

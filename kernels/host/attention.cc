@@ -1,6 +1,6 @@
 // Distributes the attention tasks of a batch among the threads and picks the fastest kernel of this
 // CPU.
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 #include <atomic>
 
@@ -35,23 +35,22 @@ size_t attention_scratch_bytes(uint32_t max_tokens) {
   return (bytes + 4095) / 4096 * 4096;
 }
 
-void attention(const Attention& args, const HostLaunch& launch,
-               const AttentionScratch& scratch) noexcept {
+void run(const Attention& args, const HostLaunch& launch) noexcept {
   CHECK(args.head_size > 0 && args.head_size <= kMaxHeadSize);
   uint64_t rows = 0;
   for (const SegmentRows& segment : args.segments) rows += segment.num_rows;
   if (rows == 0) return;
-  const AttentionTaskFunction run = choose_task(launch);
+  const AttentionTaskFunction task = choose_task(launch);
   std::atomic<uint64_t> next{0};
   // Waking the pool for fewer than some thousand scores costs more than it saves.
   if (launch.num_threads <= 1 || rows * args.num_heads < 64) {
-    run_tasks(args, 1, run, next, scratch.base);
+    run_tasks(args, 1, task, next, launch.scratch.base);
     return;
   }
   const uint32_t threads = launch.num_threads;
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
   for (uint32_t t = 0; t < threads; ++t)
-    run_tasks(args, threads, run, next, scratch.base + t * scratch.bytes_per_thread);
+    run_tasks(args, threads, task, next, launch.scratch.base + t * launch.scratch.bytes_per_thread);
 }
 
 }  // namespace itif::kernels::host

@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "base/check.h"
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 namespace itif::kernels::host {
 namespace {
@@ -41,11 +41,10 @@ size_t scratch_bytes(size_t n, size_t k) {
 
 }  // namespace
 
-void batched_gemm(const BatchedGemm& args, const HostLaunch& launch,
-                  const AttentionScratch& scratch) noexcept {
+void run(const BatchedGemm& args, const HostLaunch& launch) noexcept {
   uint64_t rows = 0;
   for (const MatrixBatch& batch : args.batches) {
-    CHECK(scratch_bytes(batch.n, batch.k) <= scratch.bytes_per_thread);
+    CHECK(scratch_bytes(batch.n, batch.k) <= launch.scratch.bytes_per_thread);
     rows += uint64_t{batch.m} * batch.count;
   }
   if (rows == 0) return;
@@ -54,7 +53,7 @@ void batched_gemm(const BatchedGemm& args, const HostLaunch& launch,
   const uint32_t block = rows_of_task(rows, threads);
   std::atomic<uint64_t> next{0};
   const auto work = [&](uint32_t thread) {
-    std::byte* const own = scratch.base + thread * scratch.bytes_per_thread;
+    std::byte* const own = launch.scratch.base + thread * launch.scratch.bytes_per_thread;
     uint64_t before = 0;  // tasks of earlier batches
     size_t index = 0;
     for (uint64_t number; index < args.batches.size();) {

@@ -1,5 +1,5 @@
 // Adds bias and activation in one pass over a GEMM's output while it is in the cache.
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/bias_activation.cc"
@@ -64,7 +64,7 @@ namespace itif::kernels::host {
 HWY_EXPORT(BiasActivationRowsF32);
 HWY_EXPORT(BiasActivationRowsBf16);
 
-void bias_activation(const BiasActivation& args, const HostLaunch& launch) noexcept {
+void run(const BiasActivation& args, const HostLaunch& launch) noexcept {
   if (args.ranges.empty()) return;
   const uint32_t rows = args.ranges.back().first_row + args.ranges.back().num_rows;
   const auto run = launch.activation == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(BiasActivationRowsBf16)

@@ -4,7 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/host/operators.h"
+#include "base/check.h"
+#include "kernels/host/launch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/cached_attention.cc"
@@ -103,7 +104,8 @@ namespace itif::kernels::host {
 HWY_EXPORT(CachedAttentionF32);
 HWY_EXPORT(CachedAttentionBf16);
 
-void cached_attention(const CachedAttention& args, const HostLaunch& launch) noexcept {
+void run(const CachedAttention& args, const HostLaunch& launch) noexcept {
+  CHECK(args.pool.block_tokens <= kMaxKvBlockTokens);
   const auto run = launch.activation == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(CachedAttentionBf16)
                                                      : HWY_DYNAMIC_DISPATCH(CachedAttentionF32);
   const auto heads = static_cast<uint32_t>(args.tables.size()) * args.num_heads;

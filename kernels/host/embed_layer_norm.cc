@@ -1,5 +1,5 @@
 // Embedding look-up and LayerNorm in one pass: the sum is never written to memory.
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/embed_layer_norm.cc"
@@ -66,7 +66,7 @@ namespace itif::kernels::host {
 HWY_EXPORT(EmbedRowsF32);
 HWY_EXPORT(EmbedRowsBf16);
 
-void embed_layer_norm(const EmbedLayerNorm& args, const HostLaunch& launch) noexcept {
+void run(const EmbedLayerNorm& args, const HostLaunch& launch) noexcept {
   if (args.ranges.empty()) return;
   const uint32_t rows = args.ranges.back().first_row + args.ranges.back().num_rows;
   const auto run = launch.activation == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(EmbedRowsBf16)

@@ -1,6 +1,6 @@
 // Adds class tokens and positions in one pass over the patch embeddings, each row with its
 // tenant's.
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/embed_patches.cc"
@@ -56,7 +56,7 @@ namespace itif::kernels::host {
 HWY_EXPORT(EmbedPatchRowsF32);
 HWY_EXPORT(EmbedPatchRowsBf16);
 
-void embed_patches(const EmbedPatches& args, const HostLaunch& launch) noexcept {
+void run(const EmbedPatches& args, const HostLaunch& launch) noexcept {
   if (args.ranges.empty()) return;
   const uint32_t rows = args.ranges.back().first_row + args.ranges.back().num_rows;
   const auto run = launch.activation == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(EmbedPatchRowsBf16)

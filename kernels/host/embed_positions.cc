@@ -1,5 +1,5 @@
 // Adds scaled embeddings and positions in one pass.
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/embed_positions.cc"
@@ -50,7 +50,7 @@ namespace itif::kernels::host {
 HWY_EXPORT(EmbedPositionRowsF32);
 HWY_EXPORT(EmbedPositionRowsBf16);
 
-void embed_positions(const EmbedPositions& args, const HostLaunch& launch) noexcept {
+void run(const EmbedPositions& args, const HostLaunch& launch) noexcept {
   if (args.ranges.empty()) return;
   const uint32_t rows = args.ranges.back().first_row + args.ranges.back().num_rows;
   const auto run = launch.activation == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(EmbedPositionRowsBf16)

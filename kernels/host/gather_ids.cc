@@ -1,7 +1,7 @@
 // Loops over the pieces on the caller's thread: a batch has a few thousand ids at most. Ids come
 // from peers, so that each is checked against the vocabulary. The compiler vectorises the inner
 // loops.
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 namespace itif::kernels::host {
 namespace {
@@ -16,7 +16,7 @@ void gather_piece(const Id* from, uint32_t count, uint32_t vocab_size, int32_t* 
 
 }  // namespace
 
-void gather_ids(const GatherIds& args) noexcept {
+void run(const GatherIds& args, const HostLaunch&) noexcept {
   for (const IdPiece& piece : args.pieces) {
     int32_t* to = args.ids + piece.first_row;
     if (piece.id_bytes == 2)

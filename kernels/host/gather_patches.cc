@@ -3,7 +3,7 @@
 // may end anywhere, and whole-vector loads must not read past them.
 #include <cstring>
 
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/gather_patches.cc"
@@ -157,7 +157,7 @@ namespace itif::kernels::host {
 HWY_EXPORT(PatchRowsF32);
 HWY_EXPORT(PatchRowsBf16);
 
-void gather_patches(const GatherPatches& args, const HostLaunch& launch) noexcept {
+void run(const GatherPatches& args, const HostLaunch& launch) noexcept {
   const auto bands = static_cast<uint32_t>(args.images.size()) * (args.height / args.patch);
   const auto run = launch.activation == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(PatchRowsBf16)
                                                      : HWY_DYNAMIC_DISPATCH(PatchRowsF32);

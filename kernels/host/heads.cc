@@ -1,7 +1,7 @@
 // Rows to heads and back: the transposes around attention in the thesis fusion mode.
 #include <cstring>
 
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/heads.cc"
@@ -80,7 +80,7 @@ namespace itif::kernels::host {
 HWY_EXPORT(SplitRowsF32);
 HWY_EXPORT(SplitRowsBf16);
 
-void split_heads(const SplitHeads& args, const HostLaunch& launch) noexcept {
+void run(const SplitHeads& args, const HostLaunch& launch) noexcept {
   if (args.segments.empty()) return;
   const uint32_t rows = args.segments.back().first_row + args.segments.back().num_rows;
   const auto run = launch.activation == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(SplitRowsBf16)
@@ -88,7 +88,7 @@ void split_heads(const SplitHeads& args, const HostLaunch& launch) noexcept {
   parallel_rows(launch, rows, 4, [&](uint32_t begin, uint32_t end) { run(args, begin, end); });
 }
 
-void merge_heads(const MergeHeads& args, const HostLaunch& launch) noexcept {
+void run(const MergeHeads& args, const HostLaunch& launch) noexcept {
   if (args.segments.empty()) return;
   const size_t element = dtype_bytes(launch.activation);
   const size_t head_size = args.head_size, hidden = args.num_heads * head_size;

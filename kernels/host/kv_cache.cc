@@ -1,11 +1,11 @@
 // Copies keys and values into and between the blocks of the cache, as bytes of any activation type.
 #include <cstring>
 
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 namespace itif::kernels::host {
 
-void append_kv(const AppendKv& args, const HostLaunch& launch) noexcept {
+void run(const AppendKv& args, const HostLaunch& launch) noexcept {
   const size_t element = dtype_bytes(launch.activation);
   const size_t vector_bytes = args.pool.hidden * element;
   const auto write = [&](const void* rows, size_t row, uint32_t kv_row, uint32_t is_value) {
@@ -23,7 +23,7 @@ void append_kv(const AppendKv& args, const HostLaunch& launch) noexcept {
                 });
 }
 
-void copy_kv(const CopyKv& args, const HostLaunch& launch) noexcept {
+void run(const CopyKv& args, const HostLaunch& launch) noexcept {
   const size_t element = dtype_bytes(launch.activation);
   const KvPool& pool = args.pool;
   parallel_rows(launch, static_cast<uint32_t>(args.copies.size()), 2,

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "kernels/args.h"
+#include "kernels/decode_args.h"
+#include "kernels/thesis_args.h"
 #include "tensor/dtype.h"
 
 namespace itif::kernels::host {
@@ -13,10 +16,20 @@ namespace itif::kernels::host {
 // How bf16 numbers are multiplied: widened to f32, or by the CPU's bf16 instructions.
 enum class Bf16Products : uint8_t { kWidened, kAvx512, kAmx };
 
+// Working memory of the threads, allocated once for the longest segment. It holds the packed K and
+// V of one head and the scores of one tile of queries, or the packed b of one product. A batch
+// touches only what it needs.
+struct AttentionScratch {
+  std::byte* base = nullptr;  // 64-byte aligned, num_threads · bytes_per_thread
+  size_t bytes_per_thread = 0;
+};
+size_t attention_scratch_bytes(uint32_t max_tokens);  // per thread
+
 struct HostLaunch {
   DType activation = DType::kF32;  // kF32 or kBF16
   uint32_t num_threads = 1;
   Bf16Products bf16_products = Bf16Products::kWidened;  // REQUIRES: the CPU has them
+  AttentionScratch scratch = {};                        // of attention and batched GEMMs
 };
 
 // A bf16 value in memory: the upper half of an f32.

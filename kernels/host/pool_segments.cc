@@ -1,5 +1,5 @@
 // Pooling as sentence-transformers defines it, in f32, one segment after another.
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/pool_segments.cc"
@@ -87,7 +87,7 @@ namespace itif::kernels::host {
 HWY_EXPORT(PoolOutputsF32);
 HWY_EXPORT(PoolOutputsBf16);
 
-void pool_segments(const PoolSegments& args, const HostLaunch& launch) noexcept {
+void run(const PoolSegments& args, const HostLaunch& launch) noexcept {
   const auto run = launch.activation == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(PoolOutputsBf16)
                                                      : HWY_DYNAMIC_DISPATCH(PoolOutputsF32);
   parallel_rows(launch, static_cast<uint32_t>(args.chosen.size()), 4,

@@ -1,7 +1,7 @@
 // Bias, residual and LayerNorm in one pass over memory, each row with its tenant's parameters.
 #include <cstring>
 
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/residual_layer_norm.cc"
@@ -80,7 +80,7 @@ namespace itif::kernels::host {
 HWY_EXPORT(RowsF32);
 HWY_EXPORT(RowsBf16);
 
-void residual_layer_norm(const ResidualLayerNorm& args, const HostLaunch& launch) noexcept {
+void run(const ResidualLayerNorm& args, const HostLaunch& launch) noexcept {
   if (args.ranges.empty()) return;
   const uint32_t rows = args.ranges.back().first_row + args.ranges.back().num_rows;
   const auto run = launch.activation == DType::kBF16 ? HWY_DYNAMIC_DISPATCH(RowsBf16)

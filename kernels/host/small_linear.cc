@@ -1,6 +1,6 @@
 // Dot products of a few rows with the rows of a small weight. Four outputs at a time share each
 // load of x. All rows use a weight row while it is in the cache.
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/small_linear.cc"
@@ -69,9 +69,10 @@ namespace itif::kernels::host {
 
 HWY_EXPORT(SmallLinearColumns);
 
-void small_linear(const SmallLinear& args, const HostLaunch& launch) noexcept {
+void run(const SmallLinears& args, const HostLaunch& launch) noexcept {
   const auto run = HWY_DYNAMIC_DISPATCH(SmallLinearColumns);
-  parallel_rows(launch, args.n, 32, [&](uint32_t begin, uint32_t end) { run(args, begin, end); });
+  for (const SmallLinear& one : args.all)
+    parallel_rows(launch, one.n, 32, [&](uint32_t begin, uint32_t end) { run(one, begin, end); });
 }
 
 }  // namespace itif::kernels::host

@@ -1,5 +1,5 @@
 // Softmax over rows of scores in memory, one pass for all heads of all segments.
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/softmax.cc"
@@ -76,7 +76,7 @@ namespace itif::kernels::host {
 HWY_EXPORT(SoftmaxRowsF32);
 HWY_EXPORT(SoftmaxRowsBf16);
 
-void softmax(const Softmax& args, const HostLaunch& launch) noexcept {
+void run(const Softmax& args, const HostLaunch& launch) noexcept {
   uint64_t rows = 0;
   for (const PaddedSegment& segment : args.segments)
     rows += uint64_t{args.num_heads} * segment.num_rows;

@@ -1,5 +1,5 @@
 // Widens bf16 activations; copies f32 ones.
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/to_f32.cc"
@@ -27,7 +27,7 @@ namespace itif::kernels::host {
 
 HWY_EXPORT(WidenBf16);
 
-void to_f32(const ToF32& args, const HostLaunch& launch) noexcept {
+void run(const ToF32& args, const HostLaunch& launch) noexcept {
   constexpr size_t kBlock = 1024;  // values per unit of the partition, so that counts fit 32 bits
   const auto blocks = static_cast<uint32_t>((args.count + kBlock - 1) / kBlock);
   const auto widen = HWY_DYNAMIC_DISPATCH(WidenBf16);

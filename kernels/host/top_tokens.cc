@@ -4,7 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/host/operators.h"
+#include "base/check.h"
+#include "kernels/host/launch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/top_tokens.cc"
@@ -110,7 +111,8 @@ namespace itif::kernels::host {
 
 HWY_EXPORT(TopTokenRows);
 
-void top_tokens(const TopTokens& args, const HostLaunch& launch) noexcept {
+void run(const TopTokens& args, const HostLaunch& launch) noexcept {
+  CHECK(args.count > 0 && args.count <= kMaxTopTokens);
   const auto run = HWY_DYNAMIC_DISPATCH(TopTokenRows);
   // A thread's share of at least some 10 µs is worth waking it.
   constexpr uint32_t kMinLogits = 1u << 15;

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/random.h"
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 #include "tensor/dtype.h"
 
 namespace itif::device {
@@ -26,15 +26,16 @@ std::vector<float> small_attention(Bf16Products products) {
   const size_t scratch_bytes = kernels::host::attention_scratch_bytes(kRows);
   const std::unique_ptr<std::byte, decltype(&std::free)> scratch(
       static_cast<std::byte*>(std::aligned_alloc(4096, scratch_bytes)), std::free);
-  kernels::host::attention(
-      {.qkv = qkv.data(),
-       .out = out.data(),
-       .segments = kSegments,
-       .num_heads = kHeads,
-       .head_size = kHeadSize,
-       .scale = 0.144f},
-      {.activation = DType::kBF16, .num_threads = 1, .bf16_products = products},
-      {.base = scratch.get(), .bytes_per_thread = scratch_bytes});
+  kernels::host::run(kernels::Attention{.qkv = qkv.data(),
+                                        .out = out.data(),
+                                        .segments = kSegments,
+                                        .num_heads = kHeads,
+                                        .head_size = kHeadSize,
+                                        .scale = 0.144f},
+                     {.activation = DType::kBF16,
+                      .num_threads = 1,
+                      .bf16_products = products,
+                      .scratch = {.base = scratch.get(), .bytes_per_thread = scratch_bytes}});
   std::vector<float> values;
   for (const uint16_t v : out) values.push_back(bf16_to_f32(v));
   return values;

@@ -8,7 +8,7 @@
 #include "device/host/pool_wait.h"
 #include "device/stream/async_stream.h"
 #include "device/threads.h"
-#include "kernels/host/operators.h"
+#include "kernels/host/launch.h"
 
 namespace itif::device {
 namespace {
@@ -23,7 +23,10 @@ class HostStream final : public ImmediateStream {
         cpus_(cpus.begin(), cpus.end()),
         gemms_(std::move(gemms)),
         scratch_(std::move(scratch)),
-        throttle_(throttle) {}
+        throttle_(throttle) {
+    launch_.scratch = {.base = scratch_.data(),
+                       .bytes_per_thread = scratch_.bytes() / launch_.num_threads};
+  }
   ~HostStream() override { sleep_early(false); }
 
   void attach_thread() override { use_cpus(cpus_); }
@@ -35,72 +38,6 @@ class HostStream final : public ImmediateStream {
   void dispatch(kernels::Operator op) override {
     std::visit([this](const auto* args) { run(*args); }, op);
   }
-  void run(const kernels::GatherIds& args) { kernels::host::gather_ids(args); }
-
-  void run(const kernels::EmbedLayerNorm& args) { kernels::host::embed_layer_norm(args, launch_); }
-
-  void run(const kernels::GatherPatches& args) { kernels::host::gather_patches(args, launch_); }
-
-  void run(const kernels::EmbedPatches& args) { kernels::host::embed_patches(args, launch_); }
-
-  void run(const kernels::GroupedGemms& args) {
-    if (Status status = gemms_->run(args.all); !status && status_) status_ = std::move(status);
-    for (const kernels::GroupedGemm& gemm : args.all)
-      if (gemm.activation != kernels::Activation::kNone)
-        kernels::host::bias_activation({.x = gemm.out,
-                                        .bias = {},
-                                        .width = gemm.n,
-                                        .activation = gemm.activation,
-                                        .ranges = gemm.ranges},
-                                       launch_);
-  }
-
-  void run(const kernels::Attention& args) {
-    CHECK(args.segments.size() <= limits_.max_segments);
-    for (const kernels::SegmentRows& segment : args.segments)
-      CHECK(segment.num_rows <= limits_.max_tokens);
-    kernels::host::attention(args, launch_, scratch());
-  }
-
-  void run(const kernels::ResidualLayerNorm& args) {
-    kernels::host::residual_layer_norm(args, launch_);
-  }
-
-  void run(const kernels::PoolSegments& args) { kernels::host::pool_segments(args, launch_); }
-
-  void run(const kernels::ToF32& args) { kernels::host::to_f32(args, launch_); }
-
-  void run(const kernels::SmallLinears& args) {
-    for (const kernels::SmallLinear& one : args.all) kernels::host::small_linear(one, launch_);
-  }
-
-  void run(const kernels::EmbedPositions& args) { kernels::host::embed_positions(args, launch_); }
-
-  void run(const kernels::AppendKv& args) { kernels::host::append_kv(args, launch_); }
-
-  void run(const kernels::CopyKv& args) { kernels::host::copy_kv(args, launch_); }
-
-  void run(const kernels::CachedAttention& args) {
-    CHECK(args.pool.block_tokens <= kernels::kMaxKvBlockTokens);
-    kernels::host::cached_attention(args, launch_);
-  }
-
-  void run(const kernels::TopTokens& args) {
-    CHECK(args.count > 0 && args.count <= kernels::kMaxTopTokens);
-    kernels::host::top_tokens(args, launch_);
-  }
-
-  void run(const kernels::BiasActivation& args) { kernels::host::bias_activation(args, launch_); }
-
-  void run(const kernels::SplitHeads& args) { kernels::host::split_heads(args, launch_); }
-
-  void run(const kernels::MergeHeads& args) { kernels::host::merge_heads(args, launch_); }
-
-  void run(const kernels::BatchedGemm& args) {
-    kernels::host::batched_gemm(args, launch_, scratch());
-  }
-
-  void run(const kernels::Softmax& args) { kernels::host::softmax(args, launch_); }
 
   void copy_to_host(const void* source, size_t bytes, void* target) override {
     if (bytes != 0) std::memcpy(target, source, bytes);
@@ -109,15 +46,32 @@ class HostStream final : public ImmediateStream {
   Status synchronize() override { return std::exchange(status_, {}); }
 
  private:
-  kernels::host::AttentionScratch scratch() const {
-    return {.base = scratch_.data(), .bytes_per_thread = scratch_.bytes() / launch_.num_threads};
+  template <class Args>
+  void run(const Args& args) {
+    kernels::host::run(args, launch_);
+  }
+  void run(const kernels::GroupedGemms& args) {
+    if (Status status = gemms_->run(args.all); !status && status_) status_ = std::move(status);
+    for (const kernels::GroupedGemm& gemm : args.all)
+      if (gemm.activation != kernels::Activation::kNone)
+        run(kernels::BiasActivation{.x = gemm.out,
+                                    .bias = {},
+                                    .width = gemm.n,
+                                    .activation = gemm.activation,
+                                    .ranges = gemm.ranges});
+  }
+  void run(const kernels::Attention& args) {
+    CHECK(args.segments.size() <= limits_.max_segments);
+    for (const kernels::SegmentRows& segment : args.segments)
+      CHECK(segment.num_rows <= limits_.max_tokens);
+    kernels::host::run(args, launch_);
   }
 
-  const kernels::host::HostLaunch launch_;
+  kernels::host::HostLaunch launch_;
   const StreamLimits limits_;
   const std::vector<unsigned> cpus_;
   std::unique_ptr<GemmLibrary::Runner> gemms_;
-  LazyMapping scratch_;           // for attention and batched GEMMs
+  LazyMapping scratch_;           // launch_.scratch
   PoolThrottle* const throttle_;  // null: the pool always spins
   bool sleeps_early_ = false;     // holds throttle_
   Status status_;                 // the first failure since synchronize()
