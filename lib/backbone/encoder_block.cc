@@ -1,9 +1,6 @@
 #include "backbone/encoder_block.h"
 
 #include <algorithm>
-#include <cmath>
-
-#include "backbone/thesis_attention.h"
 
 namespace itif::backbone {
 
@@ -61,8 +58,8 @@ void append_linear(std::string_view prefix, const std::vector<std::string>& modu
 }
 
 void append_block(const BackboneSpec& spec, std::string_view prefix, const std::string& base,
-                  const std::string& title, const BlockNames& names,
-                  std::vector<WeightKind>& kinds) {
+                  const std::string& title, const BlockNames& names, std::vector<WeightKind>& kinds,
+                  const AttentionFactory& attention) {
   const BlockShapes shapes(spec);
   const auto module = [&](std::string_view name) { return base + std::string(name); };
   const auto titled = [&](std::string_view name) { return title + " " + std::string(name); };
@@ -77,6 +74,13 @@ void append_block(const BackboneSpec& spec, std::string_view prefix, const std::
   append_linear(prefix, {module(names.up)}, titled(names.up), shapes.up, kinds);
   append_linear(prefix, {module(names.down)}, titled(names.down), shapes.down, kinds);
   append_norm(prefix, module(names.output_norm), titled(names.output_norm), spec.hidden, kinds);
+  if (attention.kinds != nullptr)
+    for (WeightKind& kind : attention.kinds(spec, prefix, base, title))
+      kinds.push_back(std::move(kind));
+}
+
+size_t num_block_kinds(const BackboneSpec& spec, const AttentionFactory& attention) {
+  return kNumBlockKinds + (attention.kinds ? attention.kinds(spec, {}, {}, {}).size() : 0);
 }
 
 BlockShapes::BlockShapes(const BackboneSpec& spec)
@@ -87,31 +91,23 @@ BlockShapes::BlockShapes(const BackboneSpec& spec)
 
 EncoderBlock::EncoderBlock(const BackboneSpec& spec, FusionMode fusion_mode) : spec_(spec) {
   const BlockShapes shapes(spec);
-  qkv_.shape = shapes.qkv;
   out_.shape = in_bucket(shapes.out, fusion_mode);
   up_.shape = in_bucket(shapes.up, fusion_mode);
   down_.shape = in_bucket(shapes.down, fusion_mode);
 }
-EncoderBlock::~EncoderBlock() = default;
 
 Result<std::unique_ptr<EncoderBlock>> EncoderBlock::make(device::Device& device,
                                                          const BackboneSpec& spec,
-                                                         const MakeOptions& options) {
+                                                         const MakeOptions& options,
+                                                         const AttentionFactory& attention) {
   std::unique_ptr<EncoderBlock> block(new EncoderBlock(spec, options.fusion_mode));
-  const auto prepare = [&](PreparedShape& gemm) -> Status {
-    ITIF_ASSIGN(gemm.handle, device.prepare(gemm.shape, options.max_rows));
-    return {};
-  };
-  if (options.fusion_mode == FusionMode::kThesis) {
-    ITIF_ASSIGN(block->thesis_, ThesisAttention::make(device, spec, options));
-  } else {
-    ITIF_TRY(prepare(block->qkv_));
+  ITIF_ASSIGN(block->attention_, attention.make(device, spec, options));
+  for (PreparedShape* gemm : {&block->out_, &block->up_, &block->down_}) {
+    ITIF_ASSIGN(gemm->handle, device.prepare(gemm->shape, options.max_rows));
   }
-  for (PreparedShape* gemm : {&block->out_, &block->up_, &block->down_}) ITIF_TRY(prepare(*gemm));
   const size_t rows = static_cast<size_t>(options.max_rows) + device.row_slack();
   const size_t act = rows * dtype_bytes(device.info().compute);
-  const size_t qkv = block->thesis_ ? 0 : 3 * static_cast<size_t>(spec.hidden);
-  const size_t wide = std::max<size_t>(qkv, spec.intermediate);
+  const size_t wide = std::max(block->attention_->scratch_width(), spec.intermediate);
   ITIF_ASSIGN(block->context_, device.allocate(act * spec.hidden));
   ITIF_ASSIGN(block->projected_, device.allocate(act * spec.hidden));
   ITIF_ASSIGN(block->wide_, device.allocate(act * wide));
@@ -132,19 +128,8 @@ Addend EncoderBlock::addend(device::Stream& stream, const model::WeightView& wei
 
 Addend EncoderBlock::launch_attention(device::Stream& stream, const model::WeightView& weights,
                                       const Pass& pass, size_t base, const void* x) noexcept {
-  if (thesis_) {
-    thesis_->launch(stream, weights, pass, base, x, context_->data());
-  } else {
-    launch_linear(stream, weights, pass, qkv_, base + kQkvWeight, x, wide_->data());
-    stream.launch(
-        kernels::Attention{.qkv = wide_->data(),
-                           .out = context_->data(),
-                           .segments = pass.segments,
-                           .num_heads = spec_.heads,
-                           .head_size = spec_.head_size(),
-                           .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size())),
-                           .max_bucket_rows = pass.has_bucket ? pass.num_rows : 0});
-  }
+  attention_->launch(stream, weights, pass, base,
+                     {.x = x, .scratch = wide_->data(), .context = context_->data()});
   return addend(stream, weights, pass, out_, base + kOutWeight, context_->data());
 }
 
@@ -172,8 +157,7 @@ void EncoderBlock::launch(device::Stream& stream, const model::WeightView& weigh
 }
 
 uint64_t EncoderBlock::workspace_bytes() const {
-  return context_->bytes() + projected_->bytes() + wide_->bytes() +
-         (thesis_ ? thesis_->workspace_bytes() : 0);
+  return context_->bytes() + projected_->bytes() + wide_->bytes() + attention_->workspace_bytes();
 }
 
 kernels::GroupedGemm product(const kernels::Slab& weight, const Pass& pass,

@@ -1,23 +1,11 @@
 // The transformer block that encoders repeat: attention and a feed-forward network. In a
 // post-LayerNorm block (BERT), a residual and a LayerNorm follow each half. In a pre-LayerNorm
 // block (ViT), a LayerNorm precedes each half and a residual follows it; the family launches the
-// two halves itself. Families supply the tensor names and the number of blocks.
+// two halves itself. Families supply the tensor names, the number of blocks, and the attention
+// (block_attention.h).
 //
 // Every operator runs once per batch for all tenants: GEMMs by tenant ranges, memory-bound
 // operators with each row's slot (ITIF's weights rotation).
-//
-// Query, key and value are one GEMM. The thesis fusion mode keeps three (fusion_mode.h). On the host,
-// three are never faster than one, and slower at few rows, because they read the rows three times.
-// Time of three relative to one, each with the faster of sequential and concurrent ranges, 1 to 16
-// tenants (`itif-bench gemm-choice --case qkv`; 2 Zen 4 cores, bf16):
-//
-//   rows of a tenant      4            32           256
-//   hidden 512       1.03 - 1.18  1.00 - 1.03  1.00 - 1.01
-//   hidden 768       1.00 - 1.09  1.00 - 1.04  1.01 - 1.02
-//   hidden 1024      1.00 - 1.68  1.01 - 1.13  1.00 - 1.01
-//
-// The choice is therefore not made per group. For a device where three are faster, in_bucket() could
-// make it: it shapes the weights before they are packed.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +14,13 @@
 #include <string_view>
 #include <vector>
 
+#include "backbone/block_attention.h"
 #include "backbone/family.h"
 
 namespace itif::backbone {
 
-// A block's weight kinds, in order. Post- and pre-LayerNorm blocks have the same order.
+// A block's weight kinds, in order. Post- and pre-LayerNorm blocks have the same order. Kinds that
+// the attention adds follow.
 enum BlockKind : size_t {
   kQkvWeight,
   kQkvBias,
@@ -64,10 +54,12 @@ void append_norm(std::string_view prefix, const std::string& module, const std::
 void append_linear(std::string_view prefix, const std::vector<std::string>& modules,
                    const std::string& title, const device::GemmShape& shape,
                    std::vector<model::WeightKind>& kinds);
-// Appends the kNumBlockKinds kinds of a block. `base` precedes the names of its modules.
+// Appends the num_block_kinds() kinds of a block. `base` precedes the names of its modules.
 void append_block(const model::BackboneSpec& spec, std::string_view prefix, const std::string& base,
                   const std::string& title, const BlockNames& names,
-                  std::vector<model::WeightKind>& kinds);
+                  std::vector<model::WeightKind>& kinds, const AttentionFactory& attention = {});
+// Returns kNumBlockKinds plus the number of kinds that the attention adds.
+size_t num_block_kinds(const model::BackboneSpec& spec, const AttentionFactory& attention);
 
 // A GEMM and its handle on the device.
 struct PreparedShape {
@@ -79,8 +71,6 @@ struct BlockShapes {
   device::GemmShape qkv, out, up, down;
   explicit BlockShapes(const model::BackboneSpec& spec);
 };
-
-class ThesisAttention;
 
 // The output of half a block, to be added to the residual: rows + bias of each row's tenant.
 struct Addend {
@@ -94,8 +84,8 @@ class EncoderBlock {
   // Errors: kResourceExhausted, kUnsupported.
   static Result<std::unique_ptr<EncoderBlock>> make(device::Device& device,
                                                     const model::BackboneSpec& spec,
-                                                    const MakeOptions& options);
-  ~EncoderBlock();
+                                                    const MakeOptions& options,
+                                                    const AttentionFactory& attention = {});
 
   // Runs a post-LayerNorm block in place on hidden [num_rows, hidden]. `base`: its first kind.
   void launch(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
@@ -115,11 +105,11 @@ class EncoderBlock {
                 const PreparedShape& gemm, size_t kind, const void* a) noexcept;
 
   const model::BackboneSpec spec_;
-  PreparedShape qkv_, out_, up_, down_;
-  std::unique_ptr<ThesisAttention> thesis_;    // nullptr: fused
+  PreparedShape out_, up_, down_;
+  std::unique_ptr<BlockAttention> attention_;
   std::unique_ptr<device::Buffer> context_;    // [T, hidden]
   std::unique_ptr<device::Buffer> projected_;  // [T, hidden]
-  std::unique_ptr<device::Buffer> wide_;       // fused: [T, 3·hidden]; then [T, intermediate]
+  std::unique_ptr<device::Buffer> wide_;       // [T, attention's scratch]; then [T, intermediate]
 };
 
 // Returns the arguments of out = a · Wᵀ; launches nothing. REQUIRES: the GEMM has no bias.

@@ -14,13 +14,15 @@ struct Kinds {
   size_t gamma, beta;
   size_t projection;  // weight and bias; only with a projection
   size_t blocks;
+  size_t per_block;
 
   Kinds(const BackboneSpec& spec, const TextEncoderLayout& layout)
       : type(2),
         gamma(spec.type_vocab > 0 ? 3 : 2),
         beta(gamma + 1),
         projection(beta + 1),
-        blocks(layout.projection.empty() ? projection : projection + 2) {}
+        blocks(layout.projection.empty() ? projection : projection + 2),
+        per_block(num_block_kinds(spec, layout.attention)) {}
 };
 
 class TextEncoder final : public Backbone {
@@ -29,7 +31,7 @@ class TextEncoder final : public Backbone {
                                                 const TextEncoderLayout& layout,
                                                 const MakeOptions& options) {
     std::unique_ptr<TextEncoder> encoder(new TextEncoder(spec, layout, options.fusion_mode));
-    ITIF_ASSIGN(encoder->block_, EncoderBlock::make(device, spec, options));
+    ITIF_ASSIGN(encoder->block_, EncoderBlock::make(device, spec, options, layout.attention));
     const size_t rows = static_cast<size_t>(options.max_rows) + device.row_slack();
     const size_t act = rows * dtype_bytes(device.info().compute);
     ITIF_ASSIGN(encoder->ids_, device.allocate(rows * sizeof(int32_t)));
@@ -66,7 +68,7 @@ class TextEncoder final : public Backbone {
       launch_linear(stream, weights, pass, projection_, kinds_.projection, embedded,
                     hidden_->data());
     for (const uint32_t block : layout_.block_of_layer)
-      block_->launch(stream, weights, pass, kinds_.blocks + block * kNumBlockKinds,
+      block_->launch(stream, weights, pass, kinds_.blocks + block * kinds_.per_block,
                      hidden_->data());
     return {hidden_->data(), ids};
   }
@@ -127,7 +129,7 @@ std::vector<WeightKind> text_encoder_kinds(const BackboneSpec& spec,
                   {.n = spec.hidden, .k = layout.embedding}, kinds);
   for (size_t block = 0; block < layout.blocks.size(); ++block)
     append_block(spec, layout.prefix, layout.blocks[block], "layer " + std::to_string(block),
-                 layout.names, kinds);
+                 layout.names, kinds, layout.attention);
   return kinds;
 }
 

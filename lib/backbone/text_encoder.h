@@ -19,6 +19,7 @@ struct TextEncoderLayout {
   uint32_t embedding = 0;                // width of the embeddings
   std::string projection = {};           // module: embedding → hidden; empty: equal widths
   uint32_t position_base = 0;            // position-table row of a segment's first token
+  AttentionFactory attention = {};       // of every block
 };
 
 // The layout with one stored block per layer, named "<stem><layer>.".

@@ -7,9 +7,9 @@
 
 namespace itif::backbone {
 
-Result<std::unique_ptr<ThesisAttention>> ThesisAttention::make(device::Device& device,
-                                                               const model::BackboneSpec& spec,
-                                                               const MakeOptions& options) {
+Result<std::unique_ptr<BlockAttention>> ThesisAttention::make(device::Device& device,
+                                                              const model::BackboneSpec& spec,
+                                                              const MakeOptions& options) {
   std::unique_ptr<ThesisAttention> attention(new ThesisAttention(spec));
   PreparedShape& part = attention->part_;
   part.shape = in_bucket(BlockShapes(spec).qkv, FusionMode::kThesis, 3);
@@ -66,9 +66,9 @@ void ThesisAttention::launch_qkv(device::Stream& stream, const model::WeightView
 }
 
 void ThesisAttention::launch(device::Stream& stream, const model::WeightView& weights,
-                             const Pass& pass, size_t base, const void* x, void* context) noexcept {
+                             const Pass& pass, size_t base, const AttentionRows& rows) noexcept {
   lay_out(pass);
-  launch_qkv(stream, weights, pass, base, x);
+  launch_qkv(stream, weights, pass, base, rows.x);
   const kernels::Slab& bias = weights[base + kQkvBias];
   kernels::HeadPart parts[3];
   for (size_t i = 0; i < 3; ++i)
@@ -94,7 +94,7 @@ void ThesisAttention::launch(device::Stream& stream, const model::WeightView& we
                                      .out = rows_[0]->data(),
                                      .batches = values_of_});
   stream.launch(kernels::MergeHeads{.x = rows_[0]->data(),
-                                    .out = context,
+                                    .out = rows.context,
                                     .segments = segments_,
                                     .num_heads = spec_.heads,
                                     .head_size = spec_.head_size()});

@@ -7,21 +7,21 @@
 #include <memory>
 #include <vector>
 
+#include "backbone/block_attention.h"
 #include "backbone/encoder_block.h"
 
 namespace itif::backbone {
 
-class ThesisAttention {
+class ThesisAttention final : public BlockAttention {
  public:
   // Errors: kResourceExhausted, kUnsupported.
-  static Result<std::unique_ptr<ThesisAttention>> make(device::Device& device,
-                                                       const model::BackboneSpec& spec,
-                                                       const MakeOptions& options);
+  static Result<std::unique_ptr<BlockAttention>> make(device::Device& device,
+                                                      const model::BackboneSpec& spec,
+                                                      const MakeOptions& options);
 
-  // x [num_rows, hidden] → context [num_rows, hidden]. `base` is the block's first weight kind.
   void launch(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
-              size_t base, const void* x, void* context) noexcept;
-  uint64_t workspace_bytes() const;
+              size_t base, const AttentionRows& rows) noexcept override;
+  uint64_t workspace_bytes() const override;
 
  private:
   explicit ThesisAttention(const model::BackboneSpec& spec) : spec_(spec) {}
