@@ -18,6 +18,9 @@ namespace itif::kernels {
 namespace host {
 struct HostLaunch;
 }
+namespace cuda {
+class Plan;
+}
 
 // Each header of arguments ends with the list of its operators; kernels/operators.h joins them.
 template <class... Args>
@@ -265,7 +268,8 @@ using CommonOperators =
     OperatorList<GatherIds, EmbedLayerNorm, GatherPatches, EmbedPatches, GroupedGemms, Attention,
                  ResidualLayerNorm, PoolSegments, ToF32, SmallLinears>;
 
-// Implementations: kernels/host. GroupedGemms are lib/device's, by oneDNN.
+// Implementations: kernels/host and kernels/cuda. The streams of lib/device implement the others,
+// which need a library or the stream's state.
 namespace host {
 void run(const GatherIds& args, const HostLaunch& launch) noexcept;
 void run(const EmbedLayerNorm& args, const HostLaunch& launch) noexcept;
@@ -277,5 +281,13 @@ void run(const PoolSegments& args, const HostLaunch& launch) noexcept;
 void run(const ToF32& args, const HostLaunch& launch) noexcept;
 void run(const SmallLinears& args, const HostLaunch& launch) noexcept;
 }  // namespace host
+namespace cuda {
+void run(const EmbedLayerNorm& args, Plan& plan);
+void run(const EmbedPatches& args, Plan& plan);
+void run(const ResidualLayerNorm& args, Plan& plan);
+void run(const PoolSegments& args, Plan& plan);
+void run(const ToF32& args, Plan& plan);
+void run(const SmallLinears& args, Plan& plan);
+}  // namespace cuda
 
 }  // namespace itif::kernels

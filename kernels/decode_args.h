@@ -118,5 +118,12 @@ void run(const CopyKv& args, const HostLaunch& launch) noexcept;
 void run(const CachedAttention& args, const HostLaunch& launch) noexcept;
 void run(const TopTokens& args, const HostLaunch& launch) noexcept;
 }  // namespace host
+namespace cuda {
+void run(const EmbedPositions& args, Plan& plan);
+void run(const AppendKv& args, Plan& plan);
+void run(const CopyKv& args, Plan& plan);
+void run(const CachedAttention& args, Plan& plan);
+void run(const TopTokens& args, Plan& plan);
+}  // namespace cuda
 
 }  // namespace itif::kernels

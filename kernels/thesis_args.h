@@ -80,5 +80,11 @@ void run(const MergeHeads& args, const HostLaunch& launch) noexcept;
 void run(const BatchedGemm& args, const HostLaunch& launch) noexcept;
 void run(const Softmax& args, const HostLaunch& launch) noexcept;
 }  // namespace host
+namespace cuda {
+void run(const BiasActivation& args, Plan& plan);
+void run(const SplitHeads& args, Plan& plan);
+void run(const MergeHeads& args, Plan& plan);
+void run(const Softmax& args, Plan& plan);
+}  // namespace cuda
 
 }  // namespace itif::kernels

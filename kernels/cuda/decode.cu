@@ -1,6 +1,8 @@
 // Operators of decoders: writing keys and values to blocks of the cache, copying blocks, and
 // attention over them.
+#include "base/check.h"
 #include "kernels/cuda/part.h"
+#include "kernels/cuda/plan.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/shared_memory.h"
 
@@ -224,8 +226,10 @@ void launch_attention(const Launcher& launch, const CachedAttention& args, const
 
 }  // namespace
 
-void append_kv(const Launcher& launch, const AppendKv& args, const uint32_t* kv_rows,
-               uint32_t num_rows) {
+void run(const AppendKv& args, Plan& plan) {
+  const uint32_t* kv_rows = plan.put(args.kv_rows);
+  const uint32_t num_rows = count(args.kv_rows);
+  const Launcher& launch = plan.launcher(kv_rows, num_rows);
   with_activation(launch.activation(), [&]<class T>() {
     const bool is_wide = is_packed<T>(args.pool.hidden) && args.row_stride % Pack<T>::kWidth == 0;
     launch({.blocks = dim3(num_rows), .threads = dim3(kThreads)},
@@ -233,8 +237,10 @@ void append_kv(const Launcher& launch, const AppendKv& args, const uint32_t* kv_
   });
 }
 
-void copy_kv(const Launcher& launch, const CopyKv& args, const KvCopy* copies,
-             uint32_t num_copies) {
+void run(const CopyKv& args, Plan& plan) {
+  const KvCopy* copies = plan.put(args.copies);
+  const uint32_t num_copies = count(args.copies);
+  const Launcher& launch = plan.launcher(copies, num_copies);
   with_activation(launch.activation(), [&]<class T>() {
     launch(
         {.blocks = dim3(num_copies, 2 * args.pool.num_layers), .threads = dim3(kThreads)},
@@ -243,8 +249,12 @@ void copy_kv(const Launcher& launch, const CopyKv& args, const KvCopy* copies,
   });
 }
 
-void cached_attention(const Launcher& launch, const CachedAttention& args, const KvTable* tables,
-                      const uint32_t* blocks, uint32_t num_rows) {
+void run(const CachedAttention& args, Plan& plan) {
+  CHECK(args.pool.block_tokens <= kMaxKvBlockTokens);
+  const KvTable* tables = plan.put(args.tables);
+  const uint32_t* blocks = plan.put_roomily(args.blocks, args.max_blocks);
+  const uint32_t num_rows = count(args.tables);
+  const Launcher& launch = plan.launcher(tables, blocks, num_rows);
   with_activation(launch.activation(), [&]<class T>() {
     constexpr uint32_t kWide = Pack<T>::kWidth;
     static_assert(kMaxHeadSize == kWarp * 8 && kMaxHeadSize <= kWarp * kWide * 2);

@@ -1,5 +1,6 @@
 // Elementwise operators: biases and activations by row, and conversions.
 #include "kernels/cuda/activation.h"
+#include "kernels/cuda/plan.h"
 #include "kernels/cuda/rows.h"
 
 namespace itif::kernels::cuda {
@@ -70,7 +71,13 @@ void bias_activation(const Launcher& launch, const BiasActivation& args, const R
   });
 }
 
-void to_f32(const Launcher& launch, const ToF32& args) {
+void run(const BiasActivation& args, Plan& plan) {
+  const Rows rows = plan.rows(args.ranges);
+  bias_activation(plan.launcher(rows.count, rows.slots), args, rows);
+}
+
+void run(const ToF32& args, Plan& plan) {
+  const Launcher& launch = plan.launcher();
   with_activation(launch.activation(), [&]<class T>() {
     const size_t blocks = (args.count + kThreads - 1) / kThreads;
     const auto most = size_t{8} * launch.num_multiprocessors();

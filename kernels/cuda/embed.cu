@@ -1,5 +1,6 @@
 // Embeddings: sums of rows of each tenant's tables, by token, position and type, and the LayerNorm
 // that follows.
+#include "kernels/cuda/plan.h"
 #include "kernels/cuda/rows.h"
 
 namespace itif::kernels::cuda {
@@ -49,8 +50,11 @@ __global__ void embed_positions_kernel(EmbedPositions args, Rows rows, const uin
 
 }  // namespace
 
-void embed_layer_norm(const Launcher& launch, const EmbedLayerNorm& args, const Rows& rows,
-                      const uint32_t* positions, const uint8_t* token_types) {
+void run(const EmbedLayerNorm& args, Plan& plan) {
+  const Rows rows = plan.rows(args.ranges);
+  const uint32_t* positions = plan.put(args.positions);
+  const uint8_t* token_types = plan.put(args.token_types);
+  const Launcher& launch = plan.launcher(rows.count, rows.slots, positions, token_types);
   with_activation(launch.activation(), [&]<class T>() {
     with_row_of<T>(args.hidden, [&]<uint32_t kWidth, uint32_t kPacks>() {
       launch(grid_of_rows(rows.count), embed_layer_norm_kernel<T, kWidth, kPacks>, args, rows,
@@ -59,8 +63,10 @@ void embed_layer_norm(const Launcher& launch, const EmbedLayerNorm& args, const 
   });
 }
 
-void embed_positions(const Launcher& launch, const EmbedPositions& args, const Rows& rows,
-                     const uint32_t* positions) {
+void run(const EmbedPositions& args, Plan& plan) {
+  const Rows rows = plan.rows(args.ranges);
+  const uint32_t* positions = plan.put(args.positions);
+  const Launcher& launch = plan.launcher(rows.count, rows.slots, positions);
   with_activation(launch.activation(), [&]<class T>() {
     with_row_of<T>(args.hidden, [&]<uint32_t kWidth, uint32_t kPacks>() {
       launch(grid_of_rows(rows.count), embed_positions_kernel<T, kWidth, kPacks>, args, rows,

@@ -3,7 +3,10 @@
 // a row has values, up to 1,024. A grid has at most as many blocks as the GPU holds at once, each
 // iterating over rows. A thread moves a pack of values, so that a block handles several rows at a
 // time.
+#include <algorithm>
+
 #include "kernels/cuda/approximate.h"
+#include "kernels/cuda/plan.h"
 #include "kernels/cuda/rows.h"
 
 namespace itif::kernels::cuda {
@@ -209,10 +212,8 @@ Grid grid_of_thesis(uint32_t hidden, uint32_t width, uint32_t rows, uint32_t num
   return {.blocks = dim3(blocks < most ? blocks : most), .threads = dim3(threads)};
 }
 
-}  // namespace
-
-void split_heads(const Launcher& launch, const HeadPart& part, const SplitHeads& args,
-                 const Rows& rows, const PaddedSegment* segments, const int32_t* segment_of_row) {
+void split_part(const Launcher& launch, const HeadPart& part, const SplitHeads& args,
+                const Rows& rows, const PaddedSegment* segments, const int32_t* segment_of_row) {
   const uint32_t hidden = args.num_heads * args.head_size;
   with_activation(launch.activation(), [&]<class T>() {
     const auto run = [&]<uint32_t kWidth>() {
@@ -227,8 +228,25 @@ void split_heads(const Launcher& launch, const HeadPart& part, const SplitHeads&
   });
 }
 
-void merge_heads(const Launcher& launch, const MergeHeads& args, const PaddedSegment* segments,
-                 const int32_t* segment_of_row, uint32_t num_rows) {
+}  // namespace
+
+void run(const SplitHeads& args, Plan& plan) {
+  const Rows rows = plan.rows(args.ranges);
+  const PaddedSegment* segments = plan.put(args.segments);
+  const int32_t* segment_of_row = plan.segment_of_row(args.segments, rows.count);
+  if (segment_of_row == nullptr) return;
+  for (const HeadPart& part : args.parts)
+    split_part(plan.launcher(part, rows.count, rows.slots, segments, segment_of_row), part, args,
+               rows, segments, segment_of_row);
+}
+
+void run(const MergeHeads& args, Plan& plan) {
+  if (args.segments.empty()) return;
+  const uint32_t num_rows = args.segments.back().first_row + args.segments.back().num_rows;
+  const PaddedSegment* segments = plan.put(args.segments);
+  const int32_t* segment_of_row = plan.segment_of_row(args.segments, num_rows);
+  if (segment_of_row == nullptr) return;
+  const Launcher& launch = plan.launcher(segments, segment_of_row, num_rows);
   const uint32_t hidden = args.num_heads * args.head_size;
   with_activation(launch.activation(), [&]<class T>() {
     const auto run = [&]<uint32_t kWidth>() {
@@ -242,8 +260,12 @@ void merge_heads(const Launcher& launch, const MergeHeads& args, const PaddedSeg
   });
 }
 
-void softmax(const Launcher& launch, const Softmax& args, const PaddedSegment* segments,
-             uint32_t num_segments, uint32_t longest) {
+void run(const Softmax& args, Plan& plan) {
+  const PaddedSegment* segments = plan.put(args.segments);
+  const uint32_t num_segments = count(args.segments);
+  uint32_t longest = 0;
+  for (const PaddedSegment& segment : args.segments) longest = std::max(longest, segment.num_rows);
+  const Launcher& launch = plan.launcher(segments, num_segments, longest);
   if (num_segments == 0) return;
   with_activation(launch.activation(), [&]<class T>() {
     with_scores_of<T>(longest, [&]<uint32_t kLanes, uint32_t kPacks>() {

@@ -6,6 +6,7 @@
 // part at once, straight into shared memory without registers. Then it distributes the values to
 // the patches; a thread makes as many values as one store takes.
 #include "kernels/cuda/in_place.h"
+#include "kernels/cuda/plan.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/shared_memory.h"
 
@@ -241,8 +242,11 @@ void gather_patches(const Launcher& launch, const GatherPatches& args, const Pix
   });
 }
 
-void embed_patches(const Launcher& launch, const EmbedPatches& args, const Rows& rows,
-                   const int32_t* index_of_row) {
+void run(const EmbedPatches& args, Plan& plan) {
+  const Rows rows = plan.rows(args.ranges);
+  const int32_t* index_of_row = plan.index_in_segment(args.segments, rows.count);
+  if (index_of_row == nullptr) return;
+  const Launcher& launch = plan.launcher(rows.count, rows.slots, index_of_row);
   with_activation(launch.activation(), [&]<class T>() {
     with_row_of<T>(args.hidden, [&]<uint32_t kWidth, uint32_t kPacks>() {
       launch(grid_of_rows(rows.count), embed_patches_kernel<T, kWidth, kPacks>, args, rows,

@@ -2,6 +2,7 @@
 // columns as a warp's lanes have packs, or all columns if they are scaled to unit length. Its warps
 // share the rows and merge their results in shared memory.
 #include "kernels/cuda/part.h"
+#include "kernels/cuda/plan.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/shared_memory.h"
 
@@ -106,8 +107,11 @@ void launch_of_width(const Launcher& launch, const PoolSegments& args, const Seg
 
 }  // namespace
 
-void pool_segments(const Launcher& launch, const PoolSegments& args, const SegmentRows* segments,
-                   const uint32_t* chosen, uint32_t num_chosen) {
+void run(const PoolSegments& args, Plan& plan) {
+  const SegmentRows* segments = plan.put(args.segments);
+  const uint32_t* chosen = plan.put(args.chosen);
+  const uint32_t num_chosen = count(args.chosen);
+  const Launcher& launch = plan.launcher(segments, chosen, num_chosen);
   with_activation(launch.activation(), [&]<class T>() {
     constexpr uint32_t kWide = Pack<T>::kWidth;
     if (is_packed<T>(args.hidden))

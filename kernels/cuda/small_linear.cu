@@ -1,7 +1,10 @@
 // The small heads in f32, all tenants in one launch. A warp handles one column of up to eight rows,
 // its lanes along k, so that each weight is read once for all of them. A row's sum has the same
 // order whatever the other rows are.
+#include <algorithm>
+
 #include "kernels/cuda/activation.h"
+#include "kernels/cuda/plan.h"
 #include "kernels/cuda/rows.h"
 
 namespace itif::kernels::cuda {
@@ -73,8 +76,16 @@ __global__ void small_linears_kernel(const SmallLinear* items) {
 
 }  // namespace
 
-void small_linears(const Launcher& launch, const SmallLinear* items, uint32_t num_items,
-                   uint32_t columns, uint32_t rows) {
+void run(const SmallLinears& args, Plan& plan) {
+  const SmallLinear* items = plan.put(args.all);
+  if (items == nullptr) return;
+  const uint32_t num_items = count(args.all);
+  uint32_t columns = 0, rows = 0;  // the most of any item
+  for (const SmallLinear& item : args.all) {
+    columns = std::max(columns, item.n);
+    rows = std::max(rows, item.rows);
+  }
+  const Launcher& launch = plan.launcher(items, num_items, columns, rows);
   launch({.blocks = dim3(div_up(rows, kRowsAtOnce), div_up(columns, kRowsPerBlock), num_items),
           .threads = dim3(kWarp, kRowsPerBlock)},
          small_linears_kernel, items);

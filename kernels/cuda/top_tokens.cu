@@ -2,6 +2,8 @@
 // reads a slice of a row once and holds it in registers. In the second, each block merges the
 // slices of a row; a row of one slice needs none. The size of the vocabulary alone determines the
 // slices, and so the order of sums.
+#include "base/check.h"
+#include "kernels/cuda/plan.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/shared_memory.h"
 
@@ -205,8 +207,12 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void top_tokens(const Launcher& launch, const TopTokens& args, const uint32_t* chosen,
-                const BannedTokens* banned_of, const int32_t* banned) {
+void run(const TopTokens& args, Plan& plan) {
+  CHECK(args.count > 0 && args.count <= kMaxTopTokens);
+  const uint32_t* chosen = plan.put(args.chosen);
+  const BannedTokens* banned_of = plan.put(args.banned_of);
+  const int32_t* banned = plan.put_roomily(args.banned);
+  const Launcher& launch = plan.launcher(chosen, banned_of, banned);
   const Slices slices(args.vocab);
   launch({.blocks = dim3(args.rows, slices.count),
           .threads = dim3(kThreads),

@@ -17,13 +17,15 @@
 #include "device/cuda/work.h"
 #include "device/threads.h"
 #include "kernels/cuda/operators.h"
+#include "kernels/cuda/plan.h"
 
 namespace itif::device::cuda {
 namespace {
 
+using kernels::cuda::count;
 using kernels::cuda::Rows;
 
-class CudaStream final : public Stream {
+class CudaStream final : public Stream, private kernels::cuda::Plan {
  public:
   static Result<std::unique_ptr<Stream>> make(const StreamParts& parts, const StreamLimits& limits,
                                               const StreamOptions& options) {
@@ -62,169 +64,6 @@ class CudaStream final : public Stream {
 
   void dispatch(kernels::Operator op) override {
     std::visit([this](const auto* args) { run(*args); }, op);
-  }
-  void run(const kernels::GatherIds& args) {
-    ids_.clear();
-    for (const kernels::IdPiece& piece : args.pieces) {
-      auto& run = ids_.emplace_back(nullptr, piece.first_row, piece.num_ids, piece.id_bytes == 4);
-      const size_t bytes = size_t{piece.num_ids} * piece.id_bytes;
-      if (bytes > 0 && (run.data = readable(piece.data, bytes)) == nullptr) return;
-    }
-    const auto* pieces = put(std::span<const kernels::cuda::IdRun>(ids_));
-    if (pieces == nullptr) return;
-    kernels::cuda::gather_ids(launch(args, pieces, count(args.pieces)), args, pieces,
-                              count(args.pieces));
-  }
-  void run(const kernels::EmbedLayerNorm& args) {
-    const Rows all = rows(args.ranges);
-    const auto* positions = put(args.positions);
-    const auto* types = put(args.token_types);
-    kernels::cuda::embed_layer_norm(launch(args, all.count, all.slots, positions, types), args, all,
-                                    positions, types);
-  }
-  void run(const kernels::GatherPatches& args) {
-    pixels_.clear();
-    for (const kernels::ImagePixels& image : args.images)
-      if (!pixels_.add(image, args.channels, *work().reads))
-        return launch_.keep(cudaErrorMemoryAllocation);
-    pixels_.fill();
-    const auto* images = put(pixels_.images());
-    const auto* pieces = plan().put_roomily(launch_, pixels_.pieces());
-    const float* scales = plan().put_roomily(launch_, pixels_.scales());
-    if (images == nullptr || pieces == nullptr) return;
-    kernels::cuda::gather_patches(launch(args, images, count(args.images), pieces, scales), args,
-                                  images, count(args.images), pieces, scales);
-  }
-  void run(const kernels::EmbedPatches& args) {
-    const Rows all = rows(args.ranges);
-    const int32_t* index = plan().index_in_segment(launch_, args.segments, all.count);
-    if (index == nullptr) return;
-    kernels::cuda::embed_patches(launch(args, all.count, all.slots, index), args, all, index);
-  }
-  void run(const kernels::GroupedGemms& gemms) {
-    stage_copies();
-    keep(gemms_->run(launch_, plan(), parts_.key(), gemms.all));
-    for (const kernels::GroupedGemm& args : gemms.all) {
-      if (args.bias.base == nullptr && args.activation == kernels::Activation::kNone) continue;
-      if (gemms_->has_epilogue(args)) continue;
-      const kernels::BiasActivation behind = {.x = args.out,
-                                              .bias = args.bias,
-                                              .width = args.n,
-                                              .activation = args.activation,
-                                              .ranges = args.ranges};
-      const Rows all = rows(args.ranges);
-      if (gemms.all.size() == 1 && !args.f32_out && args.activation == kernels::Activation::kNone) {
-        if (all.count > 0) pending_bias_.hold(behind, all);
-        continue;
-      }
-      if (!args.f32_out) {
-        run(behind);
-        continue;
-      }
-      // These results are f32, regardless of the activation type.
-      const kernels::cuda::Launcher of_floats(parts_.log(), DType::kF32,
-                                              launch_.num_multiprocessors());
-      (void)launch(behind, DType::kF32, all.count, all.slots);
-      kernels::cuda::bias_activation(of_floats, behind, all);
-    }
-  }
-  void run(const kernels::Attention& args) {
-    if (cudnn_ != nullptr && cudnn_->can_run(args)) {
-      stage_copies();
-      return cudnn_->run(launch_, plan(), parts_.key(), args);
-    }
-    const auto* held = pending_bias_.held_for(launch_.activation(), args);
-    const auto [tiles, num_tiles] = plan().attention_tiles(launch_, args, held);
-    if (tiles == nullptr) return;
-    const kernels::Slab bias = held == nullptr ? kernels::Slab{} : pending_bias_.take()->args.bias;
-    kernels::cuda::attention(launch(args, tiles, num_tiles, bias), args, tiles, num_tiles, bias);
-  }
-  void run(const kernels::ResidualLayerNorm& asked) {
-    const Rows all = rows(asked.ranges);
-    kernels::ResidualLayerNorm args = asked;
-    if (const kernels::Slab bias = pending_bias_.take_for(asked, all); bias.base != nullptr)
-      args.bias = bias;
-    kernels::cuda::residual_layer_norm(launch(args, all.count, all.slots), args, all);
-  }
-  void run(const kernels::PoolSegments& args) {
-    const auto* segments = put(args.segments);
-    const auto* chosen = put(args.chosen);
-    kernels::cuda::pool_segments(launch(args, segments, chosen, count(args.chosen)), args, segments,
-                                 chosen, count(args.chosen));
-  }
-  void run(const kernels::ToF32& args) { kernels::cuda::to_f32(launch(args), args); }
-  void run(const kernels::SmallLinears& args) {
-    const auto* items = put(args.all);
-    if (items == nullptr) return;
-    const uint32_t columns = std::ranges::max_element(args.all, {}, &kernels::SmallLinear::n)->n;
-    const uint32_t rows = std::ranges::max_element(args.all, {}, &kernels::SmallLinear::rows)->rows;
-    kernels::cuda::small_linears(launch(items, count(args.all), columns, rows), items,
-                                 count(args.all), columns, rows);
-  }
-  void run(const kernels::EmbedPositions& args) {
-    const Rows all = rows(args.ranges);
-    const auto* positions = put(args.positions);
-    kernels::cuda::embed_positions(launch(args, all.count, all.slots, positions), args, all,
-                                   positions);
-  }
-  void run(const kernels::AppendKv& args) {
-    const auto* kv_rows = put(args.kv_rows);
-    kernels::cuda::append_kv(launch(args, kv_rows, count(args.kv_rows)), args, kv_rows,
-                             count(args.kv_rows));
-  }
-  void run(const kernels::CopyKv& args) {
-    const auto* copies = put(args.copies);
-    kernels::cuda::copy_kv(launch(args, copies, count(args.copies)), args, copies,
-                           count(args.copies));
-  }
-  void run(const kernels::CachedAttention& args) {
-    CHECK(args.pool.block_tokens <= kernels::kMaxKvBlockTokens);
-    const auto* tables = put(args.tables);
-    const auto* blocks = plan().put_roomily(launch_, args.blocks, args.max_blocks);
-    kernels::cuda::cached_attention(launch(args, tables, blocks, count(args.tables)), args, tables,
-                                    blocks, count(args.tables));
-  }
-  void run(const kernels::TopTokens& args) {
-    CHECK(args.count > 0 && args.count <= kernels::kMaxTopTokens);
-    const auto* chosen = put(args.chosen);
-    const auto* banned_of = put(args.banned_of);
-    const auto* banned = plan().put_roomily(launch_, args.banned);
-    kernels::cuda::top_tokens(launch(args, chosen, banned_of, banned), args, chosen, banned_of,
-                              banned);
-  }
-  void run(const kernels::BiasActivation& args) {
-    const Rows all = rows(args.ranges);
-    kernels::cuda::bias_activation(launch(args, all.count, all.slots), args, all);
-  }
-  void run(const kernels::SplitHeads& args) {
-    const Rows all = rows(args.ranges);
-    const auto* segments = put(args.segments);
-    const int32_t* of_row = plan().segment_of_row(launch_, args.segments, all.count);
-    if (of_row == nullptr) return;
-    for (const kernels::HeadPart& part : args.parts)
-      kernels::cuda::split_heads(launch(args, part, all.count, all.slots, segments, of_row), part,
-                                 args, all, segments, of_row);
-  }
-  void run(const kernels::MergeHeads& args) {
-    if (args.segments.empty()) return;
-    const uint32_t num_rows = args.segments.back().first_row + args.segments.back().num_rows;
-    const auto* segments = put(args.segments);
-    const int32_t* of_row = plan().segment_of_row(launch_, args.segments, num_rows);
-    if (of_row != nullptr)
-      kernels::cuda::merge_heads(launch(args, segments, of_row, num_rows), args, segments, of_row,
-                                 num_rows);
-  }
-  void run(const kernels::BatchedGemm& args) {
-    stage_copies();
-    gemms_->run(launch_, parts_.key(), args);
-  }
-  void run(const kernels::Softmax& args) {
-    uint32_t longest = 0;
-    for (const kernels::PaddedSegment& segment : args.segments)
-      longest = std::max(longest, segment.num_rows);
-    const auto* segments = put(args.segments);
-    kernels::cuda::softmax(launch(args, segments, count(args.segments), longest), args, segments,
-                           count(args.segments), longest);
   }
 
   void end_graph_segment() override {
@@ -297,16 +136,118 @@ class CudaStream final : public Stream {
         cpus_(options.share.cpus),
         registered_(parts.registered) {}
 
+  template <class Args>
+  void run(const Args& args) {
+    run_kernels(args);
+  }
+  void run(const kernels::GatherIds& args) {
+    ids_.clear();
+    for (const kernels::IdPiece& piece : args.pieces) {
+      auto& run = ids_.emplace_back(nullptr, piece.first_row, piece.num_ids, piece.id_bytes == 4);
+      const size_t bytes = size_t{piece.num_ids} * piece.id_bytes;
+      if (bytes > 0 && (run.data = readable(piece.data, bytes)) == nullptr) return;
+    }
+    const auto* pieces = put(std::span<const kernels::cuda::IdRun>(ids_));
+    if (pieces == nullptr) return;
+    kernels::cuda::gather_ids(launch(args, pieces, count(args.pieces)), args, pieces,
+                              count(args.pieces));
+  }
+  void run(const kernels::GatherPatches& args) {
+    pixels_.clear();
+    for (const kernels::ImagePixels& image : args.images)
+      if (!pixels_.add(image, args.channels, *work().reads))
+        return launch_.keep(cudaErrorMemoryAllocation);
+    pixels_.fill();
+    const auto* images = put(pixels_.images());
+    const auto* pieces = plan().put_roomily(launch_, pixels_.pieces());
+    const float* scales = plan().put_roomily(launch_, pixels_.scales());
+    if (images == nullptr || pieces == nullptr) return;
+    kernels::cuda::gather_patches(launch(args, images, count(args.images), pieces, scales), args,
+                                  images, count(args.images), pieces, scales);
+  }
+  void run(const kernels::GroupedGemms& gemms) {
+    stage_copies();
+    keep(gemms_->run(launch_, plan(), parts_.key(), gemms.all));
+    for (const kernels::GroupedGemm& args : gemms.all) {
+      if (args.bias.base == nullptr && args.activation == kernels::Activation::kNone) continue;
+      if (gemms_->has_epilogue(args)) continue;
+      const kernels::BiasActivation behind = {.x = args.out,
+                                              .bias = args.bias,
+                                              .width = args.n,
+                                              .activation = args.activation,
+                                              .ranges = args.ranges};
+      const Rows all = rows(args.ranges);
+      if (gemms.all.size() == 1 && !args.f32_out && args.activation == kernels::Activation::kNone) {
+        if (all.count > 0) pending_bias_.hold(behind, all);
+        continue;
+      }
+      if (!args.f32_out) {
+        run(behind);
+        continue;
+      }
+      // These results are f32, regardless of the activation type.
+      const kernels::cuda::Launcher of_floats(parts_.log(), DType::kF32,
+                                              launch_.num_multiprocessors());
+      (void)launch(behind, DType::kF32, all.count, all.slots);
+      kernels::cuda::bias_activation(of_floats, behind, all);
+    }
+  }
+  void run(const kernels::Attention& args) {
+    if (cudnn_ != nullptr && cudnn_->can_run(args)) {
+      stage_copies();
+      return cudnn_->run(launch_, plan(), parts_.key(), args);
+    }
+    const auto* held = pending_bias_.held_for(launch_.activation(), args);
+    const auto [tiles, num_tiles] = plan().attention_tiles(launch_, args, held);
+    if (tiles == nullptr) return;
+    const kernels::Slab bias = held == nullptr ? kernels::Slab{} : pending_bias_.take()->args.bias;
+    kernels::cuda::attention(launch(args, tiles, num_tiles, bias), args, tiles, num_tiles, bias);
+  }
+  void run(const kernels::ResidualLayerNorm& asked) {
+    kernels::ResidualLayerNorm args = asked;
+    if (const kernels::Slab bias = pending_bias_.take_for(asked, rows(asked.ranges));
+        bias.base != nullptr)
+      args.bias = bias;
+    run_kernels(args);
+  }
+  void run(const kernels::BatchedGemm& args) {
+    stage_copies();
+    gemms_->run(launch_, parts_.key(), args);
+  }
+  // Runs an operator of kernels/cuda.
+  template <class Args>
+  void run_kernels(const Args& args) {
+    static constexpr char kOperator = 0;
+    arguments_.clear();
+    arguments_.add(&kOperator);
+    arguments_.add_arguments(args);
+    kernels::cuda::run(args, *this);
+  }
+
   Work& work() { return works_[next_event_ % works_.size()]; }
   PlanMemory& plan() { return work().plan; }
-  Rows rows(std::span<const kernels::RowRange> ranges) { return plan().rows(launch_, ranges); }
-  template <class T>
-  const T* put(std::span<const T> values) {
-    return plan().put(launch_, values);
+  Rows rows(std::span<const kernels::RowRange> ranges) override {
+    return plan().rows(launch_, ranges);
   }
-  template <class T>
-  static uint32_t count(std::span<const T> values) {
-    return static_cast<uint32_t>(values.size());
+  const int32_t* segment_of_row(std::span<const kernels::PaddedSegment> segments,
+                                uint32_t num_rows) override {
+    return plan().segment_of_row(launch_, segments, num_rows);
+  }
+  const int32_t* index_in_segment(std::span<const kernels::SegmentRows> segments,
+                                  uint32_t num_rows) override {
+    return plan().index_in_segment(launch_, segments, num_rows);
+  }
+  const std::byte* put_bytes(std::span<const std::byte> bytes) override {
+    return plan().put(launch_, bytes);
+  }
+  const std::byte* put_bytes_roomily(std::span<const std::byte> bytes, size_t most) override {
+    return plan().put_roomily(launch_, bytes, most);
+  }
+  const kernels::cuda::Launcher& launcher_for(std::span<const std::byte> what) override {
+    stage_copies();
+    parts_.key().append(arguments_.bytes());
+    parts_.key().append(what);
+    return launch_;
   }
   void keep(Status status) {
     if (!status && status_) status_ = std::move(status);
@@ -373,7 +314,8 @@ class CudaStream final : public Stream {
   }
 
   const cudaStream_t stream_;
-  LaunchParts parts_;  // not submitted yet
+  LaunchParts parts_;    // not submitted yet
+  LaunchKey arguments_;  // of the operator that kernels/cuda is launching
   bool without_graphs_ = false, ends_inputs_ = false;
   size_t num_input_parts_ = 0;
   GraphCache graphs_;

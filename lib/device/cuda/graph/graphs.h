@@ -38,6 +38,9 @@ class LaunchKey {
     const auto* bytes = reinterpret_cast<const std::byte*>(&value);
     bytes_.insert(bytes_.end(), bytes, bytes + sizeof value);
   }
+  void append(std::span<const std::byte> bytes) {
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  }
   void clear() {
     bytes_.clear();
   }
