@@ -145,7 +145,7 @@ Status serve(const config::Config& config) {
   }
   if (signal == 0) {
     log::info("ready: {} tenants, {} workers, device {} {}", service.num_loaded(),
-              plane->workers().size(), info.kind, dtype_name(info.compute));
+              plane->workers().size(), info.kind, compute_name(info.compute));
     const sigset_t signals = stop_signals();
     sigwait(&signals, &signal);
   }

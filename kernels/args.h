@@ -4,7 +4,7 @@
 // kName is its name in reports.
 //
 // T is the number of tokens of the batch, laid end to end without padding (rows 0 … T−1); H the
-// hidden size. `act` is the device's activation type (DeviceInfo::compute): f32, bf16 or f16. A
+// hidden size. `act` is the device's activation type (ComputeTypes): f32, bf16 or f16. A
 // Slab holds one entry per tenant slot (ITIF, equation 3.1): entry s is at base + s · stride_bytes.
 #pragma once
 
@@ -164,7 +164,7 @@ struct PreparedGemm {};
 // Weights are in the device's packed layout of one GemmShape.
 struct GroupedGemm {
   const void* a = nullptr;  // act [T, k]; readable up to Device::row_slack() rows past T
-  Slab weights;             // packed [n, k]
+  Slab weights;             // packed [n, k] (Device::pack)
   Slab bias;                // f32 [n]; base nullptr: none
   void* out = nullptr;      // act [T, n]; writable up to Device::row_slack() rows past T
   uint32_t n = 0;

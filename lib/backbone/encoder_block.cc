@@ -106,7 +106,7 @@ Result<std::unique_ptr<EncoderBlock>> EncoderBlock::make(device::Device& device,
     ITIF_ASSIGN(gemm->handle, device.prepare(gemm->shape, options.max_rows));
   }
   const size_t rows = static_cast<size_t>(options.max_rows) + device.row_slack();
-  const size_t act = rows * dtype_bytes(device.info().compute);
+  const size_t act = rows * dtype_bytes(device.info().compute.activations);
   const size_t wide = std::max(block->attention_->scratch_width(), spec.intermediate);
   ITIF_ASSIGN(block->context_, device.allocate(act * spec.hidden));
   ITIF_ASSIGN(block->projected_, device.allocate(act * spec.hidden));

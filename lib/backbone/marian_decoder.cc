@@ -56,9 +56,9 @@ uint32_t decoder_layers(const BackboneSpec& spec) {
   return static_cast<uint32_t>(spec.number(kLayers));
 }
 
-uint64_t kv_block_bytes(const BackboneSpec& spec, DType compute) {
+uint64_t kv_block_bytes(const BackboneSpec& spec, DType type) {
   return uint64_t{decoder_layers(spec)} * 2 * Decoder::kBlockTokens * spec.hidden *
-         dtype_bytes(compute);
+         dtype_bytes(type);
 }
 
 // Source: transformers' MarianSinusoidalPositionalEmbedding: sines in the first half of a row,
@@ -184,7 +184,7 @@ class MarianDecoder final : public Decoder {
     for (PreparedShape* gemm : {&qkv_, &square_, &up_, &down_, &output_}) {
       ITIF_ASSIGN(gemm->handle, device.prepare(gemm->shape, step_rows));
     }
-    const size_t element = element_bytes_ = dtype_bytes(device.info().compute);
+    const size_t element = element_bytes_ = dtype_bytes(device.info().compute.activations);
     const size_t hidden = spec_.hidden;
     const size_t all = size_t{most} + device.row_slack();
     const size_t step = size_t{step_rows} + device.row_slack();
@@ -199,7 +199,7 @@ class MarianDecoder final : public Decoder {
     ITIF_ASSIGN(scores_, device.allocate(step * kernels::kMaxTopTokens * sizeof(float)));
     ITIF_ASSIGN(found_, device.allocate(step * kernels::kMaxTopTokens * sizeof(int32_t)));
     const uint64_t most_blocks = max_blocks(options.max_beams, spec_.max_positions);
-    const uint64_t block_bytes = kv_block_bytes(spec_, device.info().compute);
+    const uint64_t block_bytes = kv_block_bytes(spec_, device.info().compute.activations);
     num_blocks_ =
         static_cast<uint32_t>(std::min(most_blocks, options.max_cache_bytes / block_bytes));
     ITIF_ASSIGN(cache_, device.allocate(std::max<uint64_t>(1, num_blocks_) * block_bytes));

@@ -33,7 +33,7 @@ class TextEncoder final : public Backbone {
     std::unique_ptr<TextEncoder> encoder(new TextEncoder(spec, layout, options.fusion_mode));
     ITIF_ASSIGN(encoder->block_, EncoderBlock::make(device, spec, options, layout.attention));
     const size_t rows = static_cast<size_t>(options.max_rows) + device.row_slack();
-    const size_t act = rows * dtype_bytes(device.info().compute);
+    const size_t act = rows * dtype_bytes(device.info().compute.activations);
     ITIF_ASSIGN(encoder->ids_, device.allocate(rows * sizeof(int32_t)));
     ITIF_ASSIGN(encoder->hidden_, device.allocate(act * spec.hidden));
     if (!layout.projection.empty()) {

@@ -15,7 +15,7 @@ Result<std::unique_ptr<BlockAttention>> ThesisAttention::make(device::Device& de
   part.shape = in_bucket(BlockShapes(spec).qkv, FusionMode::kThesis, 3);
   ITIF_ASSIGN(part.handle, device.prepare(part.shape, options.max_rows));
   ITIF_ASSIGN(attention->part_bytes_, model::gemm_stride_bytes(device, part.shape));
-  const size_t element = dtype_bytes(device.info().compute);
+  const size_t element = dtype_bytes(device.info().compute.activations);
   const size_t rows = static_cast<size_t>(options.max_rows) + device.row_slack();
   for (size_t i = 0; i < 3; ++i) {
     ITIF_ASSIGN(attention->rows_[i], device.allocate(rows * spec.hidden * element));

@@ -169,7 +169,7 @@ class VisionTransformer final : public Backbone {
                 device.prepare(model->projection_.shape, options.max_rows));
     ITIF_ASSIGN(model->block_, EncoderBlock::make(device, spec, options));
     const size_t rows = static_cast<size_t>(options.max_rows) + device.row_slack();
-    const size_t act = rows * dtype_bytes(device.info().compute);
+    const size_t act = rows * dtype_bytes(device.info().compute.activations);
     ITIF_ASSIGN(model->patches_, device.allocate(act * spec.image.patch_values()));
     ITIF_ASSIGN(model->hidden_, device.allocate(act * spec.hidden));
     ITIF_ASSIGN(model->normed_, device.allocate(act * spec.hidden));

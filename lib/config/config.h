@@ -50,7 +50,7 @@ struct DataPlane {
 
 struct Device {
   std::string kind = "auto";       // auto | host | cuda
-  std::string dtype = "auto";      // auto | f32 | bf16 | f16
+  std::string dtype = "auto";      // auto, or a name of kComputeTypes
   std::string attention = "itif";  // attention kernels: itif | cudnn
   uint32_t threads = 0;            // host: threads per batch; 0: one per core
   std::vector<unsigned> cpus;      // CPUs of executors and their threads; empty: any

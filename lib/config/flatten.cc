@@ -24,7 +24,7 @@ struct Flattener {
     add(key, std::to_string(bytes));
   }
   void text(const char* key, const std::string& value) { add(key, value); }
-  void choice(const char* key, const std::string& value, std::initializer_list<std::string_view>) {
+  void choice(const char* key, const std::string& value, const std::vector<std::string_view>&) {
     add(key, value);
   }
   void texts(const char* key, const std::vector<std::string>& values) {

@@ -80,8 +80,7 @@ class Reader {
     field = setting->c_str();
   }
 
-  void choice(const char* key, std::string& field,
-              std::initializer_list<std::string_view> allowed) {
+  void choice(const char* key, std::string& field, const std::vector<std::string_view>& allowed) {
     const Setting* setting = take(key);
     if (!setting) return;
     if (setting->getType() != Setting::TypeString) return wrong_type(*setting, key, "a string");

@@ -6,12 +6,13 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
 #include <string_view>
+#include <vector>
 
 #include "config/config.h"
 #include "plan/planner_names.h"
 #include "sched/policy_names.h"
+#include "tensor/dtype.h"
 
 namespace itif::config {
 
@@ -75,7 +76,9 @@ void visit_data_plane(V& v, DataPlane& plane) {
 template <class V, class Device>
 void visit_device(V& v, Device& device) {
   v.choice("kind", device.kind, {"auto", "host", "cuda"});
-  v.choice("dtype", device.dtype, {"auto", "f32", "bf16", "f16"});
+  std::vector<std::string_view> dtypes = {"auto"};
+  for (const NamedComputeTypes& types : kComputeTypes) dtypes.push_back(types.name);
+  v.choice("dtype", device.dtype, dtypes);
   v.choice("attention", device.attention, {"itif", "cudnn"});
   v.integer("threads", device.threads, 0, 1024);
   v.integers("cpus", device.cpus, kMaxCpu);

@@ -21,12 +21,12 @@
 namespace itif::device {
 
 struct DeviceInfo {
-  std::string kind;             // "host", "cuda"
-  DType compute = DType::kF32;  // activations and GEMM weights; accumulation is f32
-  std::string description;      // one line for logs: CPU or GPU name, instruction set, threads
-  std::string reason;           // why this device: "as configured", "CUDA is not used: …"
-  uint32_t num_threads = 0;     // threads of the compute pool; 0: a GPU, which has no pool
-  size_t memory_bytes = 0;      // available for weights and workspaces when the device was opened
+  std::string kind;           // "host", "cuda"
+  ComputeTypes compute = {};  // accumulation is f32
+  std::string description;    // one line for logs: CPU or GPU name, instruction set, threads
+  std::string reason;         // why this device: "as configured", "CUDA is not used: …"
+  uint32_t num_threads = 0;   // threads of the compute pool; 0: a GPU, which has no pool
+  size_t memory_bytes = 0;    // available for weights and workspaces when the device was opened
   // Largest batch (rows, padding included) that is padded to a CUDA-graph bucket
   // (runtime/graph_buckets.h); 0: no graphs.
   uint32_t max_bucket_rows = 0;
@@ -124,7 +124,9 @@ class Device {
   // Copies device memory to host memory. REQUIRES: no launch in flight writes it.
   virtual void download(const void* source, size_t bytes, void* target) = 0;
 
-  // Bytes of a GEMM's weights in the layout that this device computes fastest with. Errors:
+  // Bytes of a GEMM's weights in the layout that this device computes fastest with. The layout may
+  // hold more than W, such as a copy of the bias. Scales of quantised weights (one, or [n]) belong
+  // here too: pack() computes them, and the GEMM finds them from GroupedGemm::weights. Errors:
   // kUnsupported, a shape that the device's library does not have.
   virtual Result<size_t> packed_bytes(const GemmShape& shape) = 0;
   // Packs row-major `weight` [n, k]; several views fill one W from the top down (fused
@@ -237,7 +239,7 @@ class ImmediateStream : public Stream {
 struct DeviceOptions {
   std::string kind = "auto";   // auto, host, cuda
   std::string reason = {};     // DeviceInfo::reason; empty: open_device() fills it in
-  std::string dtype = "auto";  // auto, f32, bf16, f16
+  std::string dtype = "auto";  // auto, or a name of kComputeTypes
   // Attention kernels on a GPU: itif, cudnn or cudnn-only. With cudnn, itif's kernels run what
   // cuDNN does not support; with cudnn-only that fails.
   std::string attention = "itif";

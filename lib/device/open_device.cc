@@ -38,7 +38,7 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options) {
                             "use attention itif",
                             (*device)->info().reason));
   const DeviceInfo& info = (*device)->info();
-  log::info("device {} {}: {} ({})", info.kind, dtype_name(info.compute), info.description,
+  log::info("device {} {}: {} ({})", info.kind, compute_name(info.compute), info.description,
             info.reason);
   return device;
 }

@@ -65,7 +65,8 @@ Result<std::unique_ptr<WeightStore>> WeightStore::create(device::Device& device,
         vector_bytes = round_up(vector_bytes + elements(kind) * 4, kVectorAlignment);
         break;
       case Storage::kTable: {
-        ITIF_ASSIGN(store->slabs_[i], reserve(elements(kind) * dtype_bytes(device.info().compute)));
+        ITIF_ASSIGN(store->slabs_[i],
+                    reserve(elements(kind) * dtype_bytes(device.info().compute.activations)));
         break;
       }
       case Storage::kMatrix: {
@@ -141,7 +142,8 @@ Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
     }
     if (i > 0 && has_bias(kinds_[i - 1]))
       ITIF_TRY(device_.pack_bias(kinds_[i - 1].gemm, views, slabs_[i - 1].at(slot)));
-    const DType type = kind.storage == Storage::kTable ? device_.info().compute : DType::kF32;
+    const DType type =
+        kind.storage == Storage::kTable ? device_.info().compute.activations : DType::kF32;
     for (const TensorView& view : views) {
       ITIF_TRY(device_.upload(view, type, target));
       target += view.shape.elements() * dtype_bytes(type);

@@ -109,7 +109,7 @@ json ApplianceDocuments::groups() const {
     list.push_back({{"name", g.name},
                     {"backbone", g.backbone},
                     {"device", g.device},
-                    {"dtype", dtype_name(g.dtype)},
+                    {"dtype", compute_name(g.compute)},
                     {"tenants", g.tenant_names},
                     {"slots", g.max_tenants},
                     {"slots_used", g.tenant_names.size()},
@@ -271,7 +271,7 @@ json ApplianceDocuments::device() const {
   const device::DeviceInfo& info = devices_.preferred().info();
   return {{"kind", info.kind},
           {"name", info.description},
-          {"dtype", dtype_name(info.compute)},
+          {"dtype", compute_name(info.compute)},
           {"threads", info.num_threads},
           {"memory_bytes", info.memory_bytes},
           {"available_bytes", devices_.preferred().available_bytes()},

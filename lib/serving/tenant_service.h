@@ -61,7 +61,7 @@ struct GroupInfo {
   bool keeps_graphs = false;                                           // its device captures graphs
   uint64_t graphs = 0, graph_launches = 0;
   bool device_failed = false;
-  DType dtype = DType::kF32;  // the device's compute type
+  ComputeTypes compute = {};  // of the device
   std::string device;         // the device's kind
 };
 

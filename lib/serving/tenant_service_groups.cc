@@ -250,7 +250,7 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.graphs = c.graphs.read();
     entry.graph_launches = c.graph_launches.read();
     entry.device_failed = stage.device_failed();
-    entry.dtype = stage.device().info().compute;
+    entry.compute = stage.device().info().compute;
     entry.device = stage.device().info().kind;
     for (const Serving& serving : tenants_)
       if (serving.info.model && serving.group == number)

@@ -1,4 +1,5 @@
-// Element types of tensors, and the conversions between the floating-point ones.
+// Element types of tensors, those that a device computes with, and the conversions between the
+// floating-point ones.
 #pragma once
 
 #include <bit>
@@ -32,6 +33,34 @@ constexpr std::string_view dtype_name(DType type) {
     case DType::kU16: return "u16";
     case DType::kU8: return "u8";
   }
+  return "?";
+}
+
+// The types that a device computes with; sums are f32. Scales of quantised weights are not here:
+// Device::pack() stores them with the weight that they belong to.
+struct ComputeTypes {
+  DType weights = DType::kF32;      // of GEMMs, as Device::pack() stores them
+  DType activations = DType::kF32;  // GEMM inputs and results, embedding tables, keys and values
+  bool operator==(const ComputeTypes&) const = default;
+};
+constexpr ComputeTypes uniform_types(DType type) {
+  return {.weights = type, .activations = type};
+}
+
+// The compute types that users can ask for, by name. Each device implements some of them.
+struct NamedComputeTypes {
+  std::string_view name;
+  ComputeTypes types;
+};
+inline constexpr NamedComputeTypes kComputeTypes[] = {
+    {"f32", uniform_types(DType::kF32)},
+    {"bf16", uniform_types(DType::kBF16)},
+    {"f16", uniform_types(DType::kF16)},
+};
+// The name for users and logs. REQUIRES: types of kComputeTypes.
+constexpr std::string_view compute_name(const ComputeTypes& types) {
+  for (const NamedComputeTypes& named : kComputeTypes)
+    if (named.types == types) return named.name;
   return "?";
 }
 

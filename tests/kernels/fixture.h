@@ -32,7 +32,7 @@ class DeviceTest : public testing::TestWithParam<DeviceCase> {
  protected:
   void SetUp() override;
 
-  DType activation() const { return device_->info().compute; }
+  DType activation() const { return device_->info().compute.activations; }
   // Relative error of rounding one value to the activation type: 2⁻⁸ in bf16, of 8 significant
   // bits, 2⁻¹¹ in f16.
   double unit() const {

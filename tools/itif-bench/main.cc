@@ -1,5 +1,6 @@
 // itif-bench: the command line of benches.h.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "benches.h"
 #include "commit.h"
+#include "device/compute_types.h"
 #include "device/host/pool_wait.h"
 #include "peers/execution.h"
 #include "report/machine.h"
@@ -83,9 +85,12 @@ void add_options(CLI::App& command, bench::BenchOptions& options, bool attends) 
       return fmt::format("{} does not run attention within segments; --attention is for {}", name,
                          that_attend());
     });
-  command.add_option("--dtype", options.dtypes, "f32, bf16, f16 (GPU only), or several of them")
+  command
+      .add_option("--dtype", options.dtypes,
+                  fmt::format("{}, or several; those that the device lacks are skipped",
+                              fmt::join(device::compute_names(), ", ")))
       ->delimiter(',')
-      ->check(CLI::IsMember({"f32", "bf16", "f16"}))
+      ->check(CLI::IsMember(device::compute_names()))
       ->capture_default_str();
   command
       .add_option("--fidelity", options.fusion,

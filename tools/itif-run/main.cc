@@ -1,5 +1,6 @@
 // itif-run: runs models in this process; reads and writes JSON lines.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -8,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "device/compute_types.h"
 #include "device/host/pool_wait.h"
 #include "json_lines.h"
 
@@ -79,7 +81,8 @@ int main(int argc, char** argv) {
       ->required();
   app.add_option("--device", arguments.runner.device.kind, "auto, host or cuda")
       ->capture_default_str();
-  app.add_option("--dtype", arguments.runner.device.dtype, "auto, f32, bf16 or f16")
+  app.add_option("--dtype", arguments.runner.device.dtype,
+                 fmt::format("auto, {}", fmt::join(device::compute_names(), ", ")))
       ->capture_default_str();
   app.add_option("--attention", arguments.runner.device.attention,
                  "attention kernels on a GPU: itif or cudnn")

@@ -6,19 +6,18 @@
 #include <atomic>
 #include <mutex>
 #include <shared_mutex>
-#include <vector>
 
 #include "base/log.h"
 #include "base/units.h"
-#include "device/convert.h"
+#include "device/compute_types.h"
 #include "device/cuda/cudnn/cudnn.h"
 #include "device/cuda/driver/error.h"
 #include "device/cuda/gemm/blas.h"
 #include "device/cuda/gemm/gemm.h"
+#include "device/cuda/gemm/packed_weights.h"
 #include "device/cuda/memory/memory.h"
 #include "device/cuda/memory/virtual_memory.h"
 #include "device/cuda/stream.h"
-#include "device/weight_views.h"
 
 namespace itif::device {
 namespace {
@@ -29,10 +28,6 @@ constexpr size_t kUsualDifference = 64 << 20;  // free memory varies by this fro
 // One part in kShareOfDriver of the memory free at the start is left to the driver and cuBLAS, for
 // kernels and graphs that they load while we serve.
 constexpr size_t kShareOfDriver = 32;
-
-bool is_float(DType type) {
-  return type == DType::kF32 || type == DType::kBF16 || type == DType::kF16;
-}
 
 // Enters the device's context in the calling thread. Threads that wait for the device sleep and
 // leave the CPU to others.
@@ -92,15 +87,7 @@ class CudaDevice final : public Device {
   }
 
   Status upload(const TensorView& source, DType type, void* target) override {
-    if (!is_float(source.dtype) || !is_float(type))
-      return fail(Code::kInvalidArgument,
-                  fmt::format("cannot upload {} as {}: only f32, bf16 and f16",
-                              dtype_name(source.dtype), dtype_name(type)));
-    const size_t bytes = source.shape.elements() * dtype_bytes(type);
-    std::vector<std::byte> converted(bytes);
-    convert_floats(source, type, converted.data());
-    return cuda::finish_write(cudaMemcpy(target, converted.data(), bytes, cudaMemcpyHostToDevice),
-                              "cannot upload weights");
+    return cuda::upload_floats(source, type, target);
   }
   void download(const void* source, size_t bytes, void* target) override {
     if (bytes != 0) (void)cudaMemcpy(target, source, bytes, cudaMemcpyDeviceToHost);
@@ -110,25 +97,14 @@ class CudaDevice final : public Device {
     return cuda::packed_bytes(info_.compute, shape);
   }
   Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) override {
-    ITIF_TRY(check_weight(shape, weight));
-    ITIF_TRY(upload_all(weight, static_cast<std::byte*>(target)));
-    if (!cuda::has_packed_bias(info_.compute, shape)) return {};
-    // NaN until pack_bias() is called, so that a missing call shows.
-    return cuda::finish_write(
-        cudaMemset(static_cast<std::byte*>(target) + cuda::packed_bias_offset(info_.compute, shape),
-                   0xFF, shape.n * dtype_bytes(info_.compute)),
-        "cannot pack weights");
+    return cuda::pack(info_.compute, shape, weight, target);
   }
   Status pack_bias(const GemmShape& shape, std::span<const TensorView> bias,
                    void* target) override {
-    if (!cuda::has_packed_bias(info_.compute, shape)) return {};
-    ITIF_TRY(check_weight({.n = shape.n, .k = 1}, bias));
-    return upload_all(
-        bias, static_cast<std::byte*>(target) + cuda::packed_bias_offset(info_.compute, shape));
+    return cuda::pack_bias(info_.compute, shape, bias, target);
   }
   Result<GemmHandle> prepare(const GemmShape& shape, uint32_t max_rows) override {
-    return std::make_shared<const cuda::PreparedShape>(
-        shape, epilogues_.prepare(info_.compute, shape, max_rows));
+    return cuda::Gemms::prepare(epilogues_, info_.compute, shape, max_rows);
   }
   uint32_t row_slack() const override { return 0; }
 
@@ -174,14 +150,6 @@ class CudaDevice final : public Device {
           format_bytes(free_at_start_ - free));
     return {};
   }
-  // Uploads the views one after another, in the activation type.
-  Status upload_all(std::span<const TensorView> views, std::byte* to) {
-    for (const TensorView& view : views) {
-      ITIF_TRY(upload(view, info_.compute, to));
-      to += view.shape.elements() * dtype_bytes(info_.compute);
-    }
-    return {};
-  }
 
   DeviceInfo info_;
   const std::shared_ptr<cuda::VirtualMemory> virtual_memory_;
@@ -194,27 +162,20 @@ class CudaDevice final : public Device {
   mutable std::atomic<size_t> last_available_bytes_{0};
 };
 
-Result<DType> compute_type(const std::string& name) {
-  if (name == "auto" || name == "bf16") return DType::kBF16;
-  if (name == "f16") return DType::kF16;
-  if (name == "f32") return DType::kF32;
-  return fail(Code::kInvalidArgument,
-              fmt::format("dtype '{}' is none of auto, f32, bf16, f16", name));
-}
-
 // Returns nullptr if our kernels run attention.
-Result<const cuda::Cudnn*> cudnn_for(const DeviceOptions& options, DType compute, int major) {
+Result<const cuda::Cudnn*> cudnn_for(const DeviceOptions& options, DType activation, int major) {
   if (options.attention == "itif") return nullptr;
   ITIF_ASSIGN(const cuda::Cudnn* cudnn, cuda::load_cudnn());
   ITIF_TRY(cudnn->check_version(major));
-  if (compute != DType::kF32) return cudnn;
+  if (activation != DType::kF32) return cudnn;
   if (options.attention == "cudnn-only")
     return fail(Code::kUnsupported, "cuDNN's attention supports only 16-bit types");
   log::warning("attention uses itif's kernels: cuDNN's supports only 16-bit types");
   return nullptr;
 }
 
-Result<std::unique_ptr<Device>> open_first(const DeviceOptions& options, DType compute) {
+Result<std::unique_ptr<Device>> open_first(const DeviceOptions& options,
+                                           const ComputeTypes& types) {
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess)
     return fail(Code::kUnsupported, cudaGetErrorString(error));
@@ -229,7 +190,7 @@ Result<std::unique_ptr<Device>> open_first(const DeviceOptions& options, DType c
                     properties.name, properties.major, properties.minor, ITIF_LOWEST_CUDA_ARCH / 10,
                     ITIF_LOWEST_CUDA_ARCH % 10, properties.major, properties.minor));
   ITIF_TRY(cuda::load_blas());
-  const auto cudnn = cudnn_for(options, compute, properties.major);
+  const auto cudnn = cudnn_for(options, types.activations, properties.major);
   if (!cudnn)
     return fail(cudnn.error().code,
                 fmt::format("attention cudnn cannot be used: {}; use attention itif",
@@ -245,7 +206,7 @@ Result<std::unique_ptr<Device>> open_first(const DeviceOptions& options, DType c
   ITIF_ASSIGN(auto virtual_memory, cuda::VirtualMemory::open());
   DeviceInfo info;
   info.kind = "cuda";
-  info.compute = compute;
+  info.compute = types;
   info.description = fmt::format(
       "{}, compute capability {}.{}, {} multiprocessors, {}", properties.name, properties.major,
       properties.minor, properties.multiProcessorCount, format_bytes(properties.totalGlobalMem));
@@ -260,8 +221,10 @@ Result<std::unique_ptr<Device>> open_first(const DeviceOptions& options, DType c
 }  // namespace
 
 Result<std::unique_ptr<Device>> open_cuda_device(const DeviceOptions& options) {
-  ITIF_ASSIGN(const DType compute, compute_type(options.dtype));
-  auto opened = open_first(options, compute);
+  ITIF_ASSIGN(const ComputeTypes types,
+              read_compute_types(options.dtype, uniform_types(DType::kBF16)));
+  ITIF_TRY(cuda::Gemms::check_types(types));
+  auto opened = open_first(options, types);
   if (opened) return opened;
   (void)cudaGetLastError();  // clears the thread's error for later CUDA calls
   return fail(Code::kUnsupported, std::move(opened.error().message));

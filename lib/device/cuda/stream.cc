@@ -35,8 +35,8 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     std::unique_ptr<CudaStream> made(new CudaStream(parts, stream, options));
     ITIF_ASSIGN(made->gemms_, Gemms::make(parts.compute, stream, parts.budget));
     if (parts.cudnn != nullptr) {
-      ITIF_ASSIGN(made->cudnn_, CudnnAttention::make(*parts.cudnn, parts.compute, parts.cudnn_only,
-                                                     stream, parts.budget));
+      ITIF_ASSIGN(made->cudnn_, CudnnAttention::make(*parts.cudnn, parts.compute.activations,
+                                                     parts.cudnn_only, stream, parts.budget));
     }
     ITIF_ASSIGN(const std::shared_ptr<Buffer> plan,
                 allocate_buffer(parts.budget, PlanMemory::bytes_of(limits)));
@@ -132,7 +132,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
  private:
   CudaStream(const StreamParts& parts, cudaStream_t stream, const StreamOptions& options)
       : stream_(stream),
-        launch_(parts_.log(), parts.compute, parts.num_multiprocessors),
+        launch_(parts_.log(), parts.compute.activations, parts.num_multiprocessors),
         cpus_(options.share.cpus),
         registered_(parts.registered) {}
 

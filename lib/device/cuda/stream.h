@@ -11,7 +11,7 @@
 namespace itif::device::cuda {
 
 struct StreamParts {
-  DType compute = DType::kF32;
+  ComputeTypes compute = {};
   uint32_t num_multiprocessors = 1;
   std::shared_ptr<Budget> budget;
   std::shared_ptr<RegisteredMemory> registered;

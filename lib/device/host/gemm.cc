@@ -38,9 +38,10 @@ dnnl::memory::data_type dnnl_type(DType type) {
   return type == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
-std::unexpected<Error> no_gemm(DType compute, const GemmShape& shape, const std::exception& error) {
+std::unexpected<Error> no_gemm(const ComputeTypes& types, const GemmShape& shape,
+                               const std::exception& error) {
   return fail(Code::kUnsupported, fmt::format("oneDNN has no {} GEMM of {} × {}: {}",
-                                              dtype_name(compute), shape.n, shape.k, error.what()));
+                                              compute_name(types), shape.n, shape.k, error.what()));
 }
 
 }  // namespace
@@ -48,7 +49,7 @@ std::unexpected<Error> no_gemm(DType compute, const GemmShape& shape, const std:
 dnnl::matmul::primitive_desc GemmLibrary::State::describe(const Ladder& ladder, uint32_t rows,
                                                           const dnnl::memory::desc& weights) {
   using dnnl::memory;
-  const memory::data_type type = dnnl_type(compute);
+  const memory::data_type type = dnnl_type(types.activations);
   const memory::dim m = rows, n = ladder.n, k = ladder.k;
   const memory::desc a({m, k}, type, memory::format_tag::ab);
   const memory::desc out({m, n}, ladder.f32_out ? memory::data_type::f32 : type,
@@ -77,7 +78,7 @@ std::shared_ptr<Ladder> GemmLibrary::State::find_or_add(const GemmShape& shape) 
   ladder->f32_out = shape.f32_out;
   // The layout that oneDNN prefers for 128 rows. Measurements gave the same layout for other
   // numbers of rows; all rungs use it in any case.
-  const dnnl::memory::desc any({shape.k, shape.n}, dnnl_type(compute),
+  const dnnl::memory::desc any({shape.k, shape.n}, dnnl_type(types.weights),
                                dnnl::memory::format_tag::any);
   const OpenMpThreads threads(num_threads);
   ladder->weights = describe(*ladder, 128, any).weights_desc();
@@ -105,8 +106,8 @@ void GemmLibrary::State::add_rung(const Ladder& ladder, Rungs& rungs, uint32_t i
   rungs.shared[index].store(rungs.owned[index].get(), std::memory_order_release);
 }
 
-GemmLibrary::GemmLibrary(DType compute, uint32_t num_threads)
-    : state_(std::make_shared<State>(compute, num_threads)) {}
+GemmLibrary::GemmLibrary(const ComputeTypes& types, uint32_t num_threads)
+    : state_(std::make_shared<State>(types, num_threads)) {}
 GemmLibrary::~GemmLibrary() = default;
 
 Result<size_t> GemmLibrary::packed_bytes(const GemmShape& shape) {
@@ -114,7 +115,7 @@ Result<size_t> GemmLibrary::packed_bytes(const GemmShape& shape) {
   try {
     return state_->find_or_add(shape)->weights.get_size();
   } catch (const std::exception& error) {
-    return no_gemm(state_->compute, shape, error);
+    return no_gemm(state_->types, shape, error);
   }
 }
 
@@ -127,7 +128,7 @@ size_t GemmLibrary::num_prepared() const {
 Status GemmLibrary::pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) {
   using dnnl::memory;
   ITIF_TRY(check_weight(shape, weight));
-  const DType type = state_->compute;
+  const DType type = state_->types.weights;
   std::vector<std::byte> rows(size_t{shape.n} * shape.k * dtype_bytes(type));
   std::byte* to = rows.data();
   for (const TensorView& view : weight) {
@@ -164,11 +165,11 @@ Result<GemmHandle> GemmLibrary::prepare(const GemmShape& shape, uint32_t max_row
                         1);
       raise(state_->staging_bytes,
             size_t{kConcurrentRows} * shape.n *
-                (shape.f32_out ? sizeof(float) : dtype_bytes(state_->compute)));
+                (shape.f32_out ? sizeof(float) : dtype_bytes(state_->types.activations)));
     }
     return GemmHandle(ladder);
   } catch (const std::exception& error) {
-    return no_gemm(state_->compute, shape, error);
+    return no_gemm(state_->types, shape, error);
   }
 }
 

@@ -30,8 +30,8 @@ class GemmLibrary {
   // Most rows of a single-threaded task.
   static constexpr uint32_t kConcurrentRows = GemmDeal::kMaxTaskRows;
 
-  // compute: kF32 or kBF16.
-  GemmLibrary(DType compute, uint32_t num_threads);
+  // `types`: as in check_host_types().
+  GemmLibrary(const ComputeTypes& types, uint32_t num_threads);
   ~GemmLibrary();
   GemmLibrary(const GemmLibrary&) = delete;
   GemmLibrary& operator=(const GemmLibrary&) = delete;

@@ -58,10 +58,10 @@ struct Ladder final : kernels::PreparedGemm {
 };
 
 struct GemmLibrary::State {
-  State(DType compute, uint32_t num_threads)
-      : compute(compute), num_threads(num_threads), engine(dnnl::engine::kind::cpu, 0) {}
+  State(const ComputeTypes& types, uint32_t num_threads)
+      : types(types), num_threads(num_threads), engine(dnnl::engine::kind::cpu, 0) {}
 
-  const DType compute;
+  const ComputeTypes types;
   const uint32_t num_threads;
   dnnl::engine engine;
   std::mutex mutex;  // guards creation; look-ups do not take it

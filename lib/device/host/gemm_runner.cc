@@ -133,10 +133,11 @@ class DnnlRunner final : public GemmLibrary::Runner {
                 fmt::format("oneDNN failed a GEMM of {} × {}: {}", args.n, args.k, what));
   }
   const std::byte* input(const kernels::GroupedGemm& args, size_t row) const {
-    return static_cast<const std::byte*>(args.a) + row * args.k * dtype_bytes(state_->compute);
+    return static_cast<const std::byte*>(args.a) +
+           row * args.k * dtype_bytes(state_->types.activations);
   }
   size_t output_row_bytes(const kernels::GroupedGemm& args) const {
-    return args.n * (args.f32_out ? sizeof(float) : dtype_bytes(state_->compute));
+    return args.n * (args.f32_out ? sizeof(float) : dtype_bytes(state_->types.activations));
   }
   std::byte* output(const kernels::GroupedGemm& args, size_t row) const {
     return static_cast<std::byte*>(args.out) + row * output_row_bytes(args);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "device/compute_types.h"
 #include "device/convert.h"
 #include "device/host/bf16_products.h"
 #include "device/host/host_stream.h"
@@ -15,8 +16,9 @@ namespace itif::device {
 HostDevice::HostDevice(DeviceInfo info, kernels::host::Bf16Products products,
                        size_t memory_limit_bytes)
     : info_(std::move(info)),
-      launch_{
-          .activation = info_.compute, .num_threads = info_.num_threads, .bf16_products = products},
+      launch_{.activation = info_.compute.activations,
+              .num_threads = info_.num_threads,
+              .bf16_products = products},
       budget_(std::make_shared<MemoryBudget>(memory_limit_bytes)),
       gemms_(info_.compute, info_.num_threads),
       throttle_(num_process_cpus() - std::min(num_process_cpus(), info_.num_threads) + 1) {
@@ -62,6 +64,17 @@ Result<std::unique_ptr<Stream>> HostDevice::make_stream(const StreamLimits& limi
   return make_host_stream(gemms_, launch_, throttle_, limits, options);
 }
 
+Status check_host_types(const ComputeTypes& types) {
+  if (types == uniform_types(DType::kF32) || types == uniform_types(DType::kBF16)) return {};
+  if (types.weights != types.activations)
+    return fail(Code::kUnsupported,
+                fmt::format("the host device has no GEMM of {} weights and {} activations",
+                            dtype_name(types.weights), dtype_name(types.activations)));
+  return fail(Code::kUnsupported,
+              fmt::format("dtype {} is for GPUs: the host device computes in bf16 or f32",
+                          dtype_name(types.weights)));
+}
+
 Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
                                                  const CpuFeatures& cpu) {
   DeviceInfo info;
@@ -70,26 +83,17 @@ Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
   if (info.num_threads > 1024)
     return fail(Code::kInvalidArgument,
                 fmt::format("{} threads for the host device: at most 1024", options.num_threads));
-  if (options.dtype == "auto") {
-    info.compute = cpu.has_avx512_bf16 ? DType::kBF16 : DType::kF32;
-  } else if (options.dtype == "f32") {
-    info.compute = DType::kF32;
-  } else if (options.dtype == "bf16") {
-    // Reject emulated bf16: it is slower than f32 and no more accurate.
-    if (!cpu.has_avx512_bf16)
-      return fail(Code::kUnsupported,
-                  fmt::format("dtype bf16 needs a CPU with AVX512-BF16 or AMX-BF16; "
-                              "{} has {}: use auto or f32",
-                              cpu.name, cpu.best_isa));
-    info.compute = DType::kBF16;
-  } else if (options.dtype == "f16") {
+  ITIF_ASSIGN(info.compute,
+              read_compute_types(options.dtype,
+                                 uniform_types(cpu.has_avx512_bf16 ? DType::kBF16 : DType::kF32)));
+  ITIF_TRY(check_host_types(info.compute));
+  const bool uses_bf16 = info.compute.activations == DType::kBF16;
+  // Reject emulated bf16: it is slower than f32 and no more accurate.
+  if (uses_bf16 && !cpu.has_avx512_bf16)
     return fail(Code::kUnsupported,
-                "dtype f16 is for GPUs: the host device computes in bf16 or f32");
-  } else {
-    return fail(Code::kInvalidArgument,
-                fmt::format("dtype '{}' is none of auto, f32, bf16, f16", options.dtype));
-  }
-  const bool uses_bf16 = info.compute == DType::kBF16;
+                fmt::format("dtype bf16 needs a CPU with AVX512-BF16 or AMX-BF16; "
+                            "{} has {}: use auto or f32",
+                            cpu.name, cpu.best_isa));
   const std::string isa = uses_bf16 || !cpu.has_avx512_bf16 ? cpu.best_isa : "AVX512";
   info.reason = options.reason;
   info.description = fmt::format("{}, {}, {} thread{}, {}", cpu.name, isa, info.num_threads,

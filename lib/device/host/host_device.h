@@ -14,7 +14,7 @@ namespace itif::device {
 
 class HostDevice final : public Device {
  public:
-  // compute: kF32 or kBF16. num_threads > 0.
+  // REQUIRES: check_host_types(info.compute); num_threads > 0.
   HostDevice(DeviceInfo info, kernels::host::Bf16Products products, size_t memory_limit_bytes);
 
   const DeviceInfo& info() const override { return info_; }
@@ -41,6 +41,8 @@ class HostDevice final : public Device {
   PoolThrottle throttle_;
 };
 
+// Errors: kUnsupported, naming types that the host device does not compute with.
+Status check_host_types(const ComputeTypes& types);
 // Errors: kUnsupported (a dtype that this CPU does not compute natively), kInvalidArgument.
 Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
                                                  const CpuFeatures& cpu);

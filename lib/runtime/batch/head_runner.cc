@@ -118,8 +118,9 @@ uint64_t HeadScratch::bytes() const {
   return bytes;
 }
 
-HeadRunner::HeadRunner(const model::BackboneSpec& spec, DType compute, const GroupOptions& options)
-    : hidden_size_(spec.hidden), compute_(compute) {
+HeadRunner::HeadRunner(const model::BackboneSpec& spec, DType activation,
+                       const GroupOptions& options)
+    : hidden_size_(spec.hidden), activation_(activation) {
   chosen_.reserve(options.max_requests);
   linears_.reserve(kLinearsOfRequest * options.max_requests);
   stages_.reserve(kLinearsOfRequest * options.max_requests);
@@ -130,9 +131,10 @@ HeadRunner::HeadRunner(const model::BackboneSpec& spec, DType compute, const Gro
 Result<std::unique_ptr<HeadRunner>> HeadRunner::make(device::Device& device,
                                                      const model::BackboneSpec& spec,
                                                      const GroupOptions& options) {
-  std::unique_ptr<HeadRunner> runner(new HeadRunner(spec, device.info().compute, options));
+  std::unique_ptr<HeadRunner> runner(
+      new HeadRunner(spec, device.info().compute.activations, options));
   const size_t row_bytes = size_t{spec.hidden} * sizeof(float);
-  if (runner->compute_ != DType::kF32) {
+  if (runner->activation_ != DType::kF32) {
     ITIF_ASSIGN(runner->hidden_f32_, device.allocate(options.max_tokens * row_bytes));
   }
   ITIF_ASSIGN(runner->rows_, device.allocate(options.max_requests * row_bytes));
@@ -189,7 +191,7 @@ void HeadRunner::copy_result(const float* from, const Live& live) noexcept {
 const float* HeadRunner::rows_f32(device::Stream& stream, const void* hidden, uint32_t first_row,
                                   uint32_t num_rows) noexcept {
   const size_t first = size_t{first_row} * hidden_size_;
-  const std::byte* x = static_cast<const std::byte*>(hidden) + first * dtype_bytes(compute_);
+  const std::byte* x = static_cast<const std::byte*>(hidden) + first * dtype_bytes(activation_);
   if (!hidden_f32_) return reinterpret_cast<const float*>(x);
   float* out = floats(hidden_f32_) + first;
   stream.launch(kernels::ToF32{.x = x, .out = out, .count = size_t{num_rows} * hidden_size_});

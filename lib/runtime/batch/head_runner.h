@@ -42,7 +42,7 @@ class HeadRunner {
     void* to = nullptr;
   };
 
-  HeadRunner(const model::BackboneSpec& spec, DType compute, const GroupOptions& options);
+  HeadRunner(const model::BackboneSpec& spec, DType activation, const GroupOptions& options);
   // Returns rows of the hidden states as f32: converted, or in place if the activation type is f32.
   const float* rows_f32(device::Stream& stream, const void* hidden, uint32_t first_row,
                         uint32_t num_rows) noexcept;
@@ -65,7 +65,7 @@ class HeadRunner {
   void copy_result(const float* from, const Live& live) noexcept;
 
   const uint32_t hidden_size_;
-  const DType compute_;
+  const DType activation_;
   std::unique_ptr<device::Buffer> hidden_f32_;  // [T, hidden]; null: the activation type is f32
   std::unique_ptr<device::Buffer> rows_;        // f32 [requests, hidden]: pooled hidden states
   std::unique_ptr<device::Buffer> pooled_;      // f32 [requests, hidden]: the pooler's output

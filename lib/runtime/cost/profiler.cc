@@ -52,7 +52,7 @@ void Profiler::add_use(const backbone::GemmUse& use) {
 
 void Profiler::make_points(Shape& shape) const {
   const size_t weight_bytes =
-      size_t{shape.shape.n} * shape.shape.k * dtype_bytes(device_.info().compute);
+      size_t{shape.shape.n} * shape.shape.k * dtype_bytes(device_.info().compute.weights);
   const auto fitting = static_cast<uint32_t>(
       std::min<size_t>(kMaxCount, std::max<size_t>(2, options_.max_weight_bytes / weight_bytes)));
   const uint32_t most =
@@ -88,7 +88,7 @@ Status Profiler::start_shape() {
   const device::GemmShape& shape = shapes_[shape_].shape;
   const uint32_t most_rows = shapes_[shape_].most_rows;
   const size_t rows = size_t{most_rows} + device_.row_slack();
-  const DType type = device_.info().compute;
+  const DType type = device_.info().compute.activations;
   ITIF_ASSIGN(handle_, device_.prepare(shape, most_rows));
   ITIF_ASSIGN(weight_bytes_, device_.packed_bytes(shape));
   weight_bytes_ = (weight_bytes_ + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "device/compute_types.h"
 #include "device/device.h"
 #include "device/host/cpu.h"
 #include "device/host/host_device.h"
@@ -23,7 +24,7 @@ TEST(OpenDevice, AutoFallsBackToTheHost) {
   }
   const DeviceInfo& info = (*device)->info();
   EXPECT_EQ(info.kind, "host");
-  EXPECT_EQ(info.compute, detect_cpu().has_avx512_bf16 ? DType::kBF16 : DType::kF32);
+  EXPECT_EQ(info.compute, uniform_types(detect_cpu().has_avx512_bf16 ? DType::kBF16 : DType::kF32));
   EXPECT_EQ(info.num_threads, num_process_cpus());
   EXPECT_GT(info.memory_bytes, 0u);
   EXPECT_NE(info.description.find(detect_cpu().name), std::string::npos) << info.description;
@@ -44,7 +45,7 @@ TEST(OpenDevice, CudaIsRefusedWithTheCause) {
 TEST(OpenDevice, UsesTheConfiguredDtype) {
   const auto device = open_device({.kind = "host", .dtype = "f32", .num_threads = 3});
   ASSERT_TRUE(device);
-  EXPECT_EQ((*device)->info().compute, DType::kF32);
+  EXPECT_EQ((*device)->info().compute, uniform_types(DType::kF32));
   EXPECT_EQ((*device)->info().num_threads, 3u);
 }
 
@@ -58,7 +59,7 @@ TEST(OpenDevice, Bf16NeedsCpuSupport) {
 
   const auto fallback = open_host_device({.dtype = "auto"}, old_cpu);
   ASSERT_TRUE(fallback);
-  EXPECT_EQ((*fallback)->info().compute, DType::kF32);
+  EXPECT_EQ((*fallback)->info().compute, uniform_types(DType::kF32));
 }
 
 TEST(OpenDevice, TheHostRefusesCudnn) {
@@ -82,6 +83,34 @@ TEST(OpenDevice, RefusesUnsupportedOptions) {
     EXPECT_EQ(device.error().code, Code::kInvalidArgument);
     EXPECT_FALSE(device.error().message.empty());
   }
+}
+
+TEST(ComputeTypes, EveryNameIsReadBack) {
+  for (const std::string& name : compute_names()) {
+    const auto types = read_compute_types(name, {});
+    ASSERT_TRUE(types) << name;
+    EXPECT_EQ(compute_name(*types), name);
+  }
+  EXPECT_EQ(read_compute_types("auto", uniform_types(DType::kF16)), uniform_types(DType::kF16));
+  const auto unknown = read_compute_types("fp4", {});
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, Code::kInvalidArgument);
+  EXPECT_EQ(unknown.error().message, "dtype 'fp4' is none of auto, f32, bf16, f16");
+}
+
+TEST(HostDevice, RefusesTypesItDoesNotMultiplyByName) {
+  EXPECT_TRUE(check_host_types(uniform_types(DType::kF32)));
+  EXPECT_TRUE(check_host_types(uniform_types(DType::kBF16)));
+  const Status mixed = check_host_types({.weights = DType::kU8, .activations = DType::kBF16});
+  ASSERT_FALSE(mixed);
+  EXPECT_EQ(mixed.error().code, Code::kUnsupported);
+  EXPECT_EQ(mixed.error().message,
+            "the host device has no GEMM of u8 weights and bf16 activations");
+  EXPECT_FALSE(check_host_types({.weights = DType::kBF16, .activations = DType::kF32}));
+  const Status half = check_host_types(uniform_types(DType::kF16));
+  ASSERT_FALSE(half);
+  EXPECT_EQ(half.error().code, Code::kUnsupported);
+  EXPECT_EQ(half.error().message, "dtype f16 is for GPUs: the host device computes in bf16 or f32");
 }
 
 TEST(HostDevice, UploadConvertsFloatsAndRefusesIntegers) {

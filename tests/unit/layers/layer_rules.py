@@ -17,7 +17,7 @@ LAYERS = {
     "tenant": ("base", "wire"),
     "plan": ("base",),
     "sched": ("base", "request", "tenant"),
-    "config": ("base", "plan", "sched"),  # the names of planners and batch policies
+    "config": ("base", "tensor", "plan", "sched"),  # the names of planners and batch policies
     "telemetry": ("base",),
     "kernels": ("base", "tensor"),
     "device": ("base", "tensor", "kernels"),

@@ -75,7 +75,7 @@ Status run_tenants(const BenchOptions& options, uint32_t tenants, const Hardware
   for (uint32_t requests = 2; requests <= kMaxRequests; requests *= 2) {
     if (requests < tenants) continue;
     const std::string name = fmt::format("{}, {} tenants, {} requests, {}", model, tenants,
-                                         requests, dtype_name(on.type));
+                                         requests, compute_name(on.compute));
     if (!options.wants(name)) continue;
     ITIF_ASSIGN(const auto speed_up, run_case(make_workload(options, tenants, requests, on), name,
                                               requests, effort, report));
@@ -84,7 +84,7 @@ Status run_tenants(const BenchOptions& options, uint32_t tenants, const Hardware
     ++count;
   }
   if (count > 0)
-    report.add({.name = fmt::format("{}, {} tenants, {}", model, tenants, dtype_name(on.type)),
+    report.add({.name = fmt::format("{}, {} tenants, {}", model, tenants, compute_name(on.compute)),
                 .mode = "seq / itif, mean",
                 .value = sum / count,
                 .unit = "times",

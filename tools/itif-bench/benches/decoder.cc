@@ -73,7 +73,8 @@ Status check_alone(Setup& setup, const StepRows& all, const std::vector<StepRows
     ITIF_ASSIGN(const std::vector<int32_t> found, setup.decoder->found(one));
     apart.insert(apart.end(), found.begin(), found.end());
   }
-  return check_found(setup.device.info().compute, together, apart, "with the other tenants");
+  return check_found(setup.device.info().compute.activations, together, apart,
+                     "with the other tenants");
 }
 
 Status run_tenants(const BenchOptions& options, Setup& setup, const std::string& dtype,
@@ -144,7 +145,8 @@ Status run_finished(const BenchOptions& options, Setup& setup, const std::string
     setup.decoder->encode_sources(steps[i]);
     ITIF_ASSIGN(std::vector<int32_t> found, setup.decoder->found(steps[i]));
     if (i == 0) expected = found;
-    ITIF_TRY(check_found(setup.device.info().compute, found, expected, "in " + names[i]));
+    ITIF_TRY(
+        check_found(setup.device.info().compute.activations, found, expected, "in " + names[i]));
   }
   if (std::ranges::none_of(names, [&](const std::string& name) { return options.wants(name); }))
     return {};

@@ -61,7 +61,7 @@ struct Reference {
 Status run_model(const BenchOptions& options, device::Device& device,
                  const model::BackboneSpec& spec, const std::vector<EncoderCase>& cases,
                  const std::string& dtype, Reference& reference, Report& report) {
-  const DType type = device.info().compute;
+  const DType type = device.info().compute.activations;
   std::unique_ptr<Encoder> encoder;  // made for the first selected case
   for (const EncoderCase& c : cases) {
     if (!options.wants(c.name)) continue;

@@ -131,7 +131,7 @@ Status images_row(const Setting& row, std::byte* region, uint32_t count) {
   for (uint32_t i = 0; i < kSets * count; ++i)
     sets[i / count].push_back(
         {.pieces = pieces[i], .first_row = i % count * kPatches, .scale = kScale, .shift = kShift});
-  const DType type = row.device.info().compute;
+  const DType type = row.device.info().compute.activations;
   const size_t values = size_t{count} * kPatches * kValues;
   ITIF_ASSIGN(const auto out, row.device.allocate(values * dtype_bytes(type)));
   uint32_t next = 0;

@@ -58,7 +58,7 @@ Result<DeviceGemm> make_gemm(device::Device& device, const Size& size) {
   gemm.host_a = random_floats(size_t{size.rows} * size.k, 2.0, random);
   gemm.host_weights = random_floats(size_t{size.n} * size.k, 2.0 / std::sqrt(size.k), random);
   gemm.host_bias = random_floats(size.n, 2.0, random);
-  const DType type = device.info().compute;
+  const DType type = device.info().compute.activations;
   const size_t element = dtype_bytes(type), slack = device.row_slack();
   const device::GemmShape shape{.n = size.n, .k = size.k};
   ITIF_ASSIGN(gemm.a, device.allocate((size.rows + slack) * size.k * element));
@@ -79,7 +79,7 @@ Result<DeviceGemm> make_gemm(device::Device& device, const Size& size) {
 // Compares some elements of the result with sums in double precision.
 Status check(device::Device& device, device::Stream& stream, const DeviceGemm& gemm) {
   stream.launch(gemm.arguments());
-  const DType type = device.info().compute;
+  const DType type = device.info().compute.activations;
   const Size& size = gemm.size;
   std::vector<std::byte> raw(size_t{size.rows} * size.n * dtype_bytes(type));
   stream.copy_to_host(gemm.out->data(), raw.size(), raw.data());

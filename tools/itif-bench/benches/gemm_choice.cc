@@ -63,7 +63,7 @@ class TenantGemms {
       for (float& v : values) v = static_cast<float>(random.normal() * scale);
       return values;
     };
-    const DType type = device.info().compute;
+    const DType type = device.info().compute.activations;
     const size_t element = dtype_bytes(type);
     const size_t held = size_t{gemms.total_} + device.row_slack();
     ITIF_ASSIGN(const size_t packed, device.packed_bytes(gemms.shape_));
@@ -98,7 +98,7 @@ class TenantGemms {
   Result<std::vector<float>> output(device::Device& device, device::Stream& stream,
                                     const kernels::GroupedGemm& args) const {
     stream.launch(args);
-    const DType type = type_of_output(device.info().compute);
+    const DType type = type_of_output(device.info().compute.activations);
     const uint64_t count = uint64_t{total_} * shape_.n;
     std::vector<std::byte> raw(count * dtype_bytes(type));
     stream.copy_to_host(out_->data(), raw.size(), raw.data());
@@ -153,7 +153,7 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
   ITIF_ASSIGN(const TenantGemms gemms, TenantGemms::make(device, shape, count, rows));
   ITIF_ASSIGN(const auto in_turn, gemms.output(device, stream, gemms.tenants(kSequential)));
   ITIF_ASSIGN(const auto at_once, gemms.output(device, stream, gemms.tenants(kConcurrent)));
-  ITIF_TRY(check_same(name, in_turn, at_once, device.info().compute));
+  ITIF_TRY(check_same(name, in_turn, at_once, device.info().compute.activations));
   std::vector<std::function<void()>> runs;
   for (const auto& args : {gemms.tenants(kSequential), gemms.tenants(kConcurrent), gemms.merged()})
     runs.push_back([&stream, args] { stream.launch(args); });

@@ -25,7 +25,7 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
       fmt::format("{} tenants x {} rows of {}, {}", sizes.tenants, sizes.rows, sizes.hidden, dtype);
   const std::string names[] = {"qkv as one, " + of, "q, k, v side by side, " + of};
   if (!options.wants("qkv") && !options.wants(names[0]) && !options.wants(names[1])) return {};
-  const QkvNumbers numbers(device.info().compute, sizes);
+  const QkvNumbers numbers(device.info().compute.activations, sizes);
   ITIF_ASSIGN(const Qkv one, Qkv::make(device, numbers, 1, 0, sizes.tenants));
   ITIF_ASSIGN(const Qkv three, Qkv::make(device, numbers, 3, 0, sizes.tenants));
   const kernels::RowRange merged{.first_row = 0, .num_rows = sizes.tenants * sizes.rows, .slot = 0};

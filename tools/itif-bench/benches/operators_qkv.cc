@@ -78,7 +78,7 @@ Status get_qkv_rows(const BenchOptions& options, const std::string& dtype, devic
                     Report& report) {
   const std::string name = "get Q/K/V, " + dtype;
   if (!options.wants(name)) return {};
-  const DType type = device.info().compute;
+  const DType type = device.info().compute.activations;
   const uint32_t threads = device.info().num_threads;
   const QkvNumbers numbers(type, {.hidden = kHidden, .tenants = kQkvRowsTenants, .rows = kRows});
   ITIF_ASSIGN(const auto stream, device.make_stream());

@@ -130,7 +130,7 @@ Status thesis_rows(const BenchOptions& options, const std::string& dtype, device
                    Report& report) {
   const std::string suffix = fmt::format(
       ", {}{}", options.quick ? fmt::format("{} layers, ", kQuickTableLayers) : "", dtype);
-  const auto operators = memory_bound_operators(dtype_bytes(device.info().compute));
+  const auto operators = memory_bound_operators(dtype_bytes(device.info().compute.activations));
   const std::string launches = "launches" + suffix, time = "launch time" + suffix;
   if (!options.wants(launches) && !options.wants(time) &&
       std::ranges::none_of(

@@ -252,7 +252,7 @@ Status run_preset(const BenchOptions& options, device::Device& device, const std
     one->num_tokens = one->execute_ns = 0;
   }
   if (const Status same =
-          check_same(*group, device.info().compute, *in_turn->loop, *overlapped->loop);
+          check_same(*group, device.info().compute.activations, *in_turn->loop, *overlapped->loop);
       !same)
     return fail(same.error().code, fmt::format("{}: {}", name, same.error().message));
   Samples samples[2];

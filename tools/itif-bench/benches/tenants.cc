@@ -111,7 +111,7 @@ Workload make_workload(const BenchOptions& options, const Model& model, size_t r
 Status run_case(const BenchOptions& options, const Model& model, size_t row, const Hardware& on,
                 Report& report) {
   const std::string name = fmt::format("{}, {} tenants, {}", describe(model, row, options.quick),
-                                       kTenantCounts[row], dtype_name(on.type));
+                                       kTenantCounts[row], compute_name(on.compute));
   if (!options.wants(name) && !options.wants(model.name)) return {};
   const Workload workload = make_workload(options, model, row, on);
   if (workload.decodes() && options.attention != "itif") {

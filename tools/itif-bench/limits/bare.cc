@@ -14,7 +14,7 @@ constexpr uint32_t kShortRepeats = 32;
 
 Hardware hardware_of(const device::DeviceInfo& info) {
   return {.is_gpu = info.kind == "cuda",
-          .type = info.compute,
+          .compute = info.compute,
           .threads = std::max(1u, info.num_threads)};
 }
 

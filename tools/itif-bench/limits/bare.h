@@ -13,8 +13,8 @@ namespace itif::bench {
 
 struct Hardware {
   bool is_gpu = false;
-  DType type = DType::kF32;  // host: kF32 or kBF16
-  uint32_t threads = 1;      // host only
+  ComputeTypes compute = {};  // bare GEMMs use the activations' type for their weights, too
+  uint32_t threads = 1;       // host only
 };
 Hardware hardware_of(const device::DeviceInfo& info);
 // Number of back-to-back repeats of a short operation, so that waiting for a GPU does not count.

@@ -204,7 +204,7 @@ class Copies final : public Graph {
 Result<std::unique_ptr<Bare>> cuda_gemms(const Hardware& on, std::span<const GemmSize> gemms,
                                          std::span<const uint32_t> order) {
   ITIF_ASSIGN(const Blas* blas, device::cuda::load_blas());
-  auto made = std::make_unique<CublasGemms>(*blas, on.type);
+  auto made = std::make_unique<CublasGemms>(*blas, on.compute.activations);
   ITIF_TRY(made->make(gemms, order));
   return made;
 }

@@ -65,7 +65,7 @@ class DnnlGemm {
  public:
   DnnlGemm(const Hardware& on, const GemmSize& size)
       : stream_(engine()), threads_(static_cast<int>(on.threads)) {
-    const DType type = on.type;
+    const DType type = on.compute.activations;
     const auto [rows, n, k] = size;
     omp_set_num_threads(threads_);
     const auto element = type == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;

@@ -179,7 +179,7 @@ Encoder::Batch Workload::batch() const {
 
 Result<std::unique_ptr<device::Device>> open_device(const Workload& workload, uint32_t threads) {
   return device::open_device({.kind = workload.on.is_gpu ? "cuda" : "host",
-                              .dtype = std::string(dtype_name(workload.on.type)),
+                              .dtype = std::string(compute_name(workload.on.compute)),
                               .attention = workload.attention,
                               .num_threads = threads});
 }

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/own_program.h"
+#include "device/compute_types.h"
 #include "peers/execution_modes.h"
 #include "peers/instance.h"
 
@@ -30,7 +31,7 @@ std::string to_text(const Workload& w) {
   return json{
       {"preset", w.preset},      {"layers", w.layers},
       {"steps", w.steps},        {"lengths", w.requests.lengths},
-      {"is_gpu", w.on.is_gpu},   {"dtype", w.on.type},
+      {"is_gpu", w.on.is_gpu},   {"dtype", compute_name(w.on.compute)},
       {"threads", w.on.threads}, {"is_thesis", w.fusion_mode == backbone::FusionMode::kThesis},
       {"attention", w.attention}}
       .dump();
@@ -42,7 +43,9 @@ Workload from_text(const std::string& text) {
           .layers = j.at("layers"),
           .steps = j.at("steps"),
           .requests = {.name = {}, .lengths = j.at("lengths")},
-          .on = {.is_gpu = j.at("is_gpu"), .type = j.at("dtype"), .threads = j.at("threads")},
+          .on = {.is_gpu = j.at("is_gpu"),
+                 .compute = device::read_compute_types(j.at("dtype"), {}).value(),
+                 .threads = j.at("threads")},
           .fusion_mode =
               j.at("is_thesis") ? backbone::FusionMode::kThesis : backbone::FusionMode::kFused,
           .attention = j.at("attention")};

@@ -9,9 +9,9 @@
 
 #include "base/check.h"
 #include "base/random.h"
+#include "limits/noise.h"
 #include "workload/costs.h"
 #include "workload/devices.h"
-#include "limits/noise.h"
 
 namespace itif::bench {
 namespace {
@@ -89,7 +89,7 @@ Status fill_with_noise(device::Device& device, const model::WeightStore& weights
     std::byte* target = weights.slab(kind).at(slot);
     switch (what.storage) {
       case model::Storage::kTable:
-        ITIF_TRY(device.upload(view, device.info().compute, target));
+        ITIF_TRY(device.upload(view, device.info().compute.activations, target));
         break;
       case model::Storage::kVector:
         ITIF_TRY(device.upload(view, DType::kF32, target));
@@ -292,7 +292,7 @@ Status Encoder::forward(const Batch& batch) {
 Result<std::vector<float>> Encoder::hidden_states(const Batch& batch) {
   const backbone::Hidden hidden =
       backbone_->launch(*stream_, weights_->view(), batch.pass(*gemms_));
-  const DType type = device_.info().compute;
+  const DType type = device_.info().compute.activations;
   const uint64_t count = uint64_t{batch.offsets.back()} * spec_.hidden;
   std::vector<std::byte> raw(count * dtype_bytes(type));
   stream_->copy_to_host(hidden.rows, raw.size(), raw.data());

@@ -26,7 +26,7 @@ class OperatorRows {
   // A stream of the same device with cuDNN's attention; nullptr if cuDNN is unavailable.
   device::Stream* cudnn_stream() const { return cudnn_stream_.get(); }
   bool is_gpu() const { return on_.is_gpu; }
-  DType type() const { return on_.type; }
+  DType type() const { return on_.compute.activations; }
   // Tolerance of results that are rounded to the type.
   double tolerance() const { return type() == DType::kF32 ? 1e-5 : 0.01; }
   // Seeded numbers in [-2, 2); freed with the rows.

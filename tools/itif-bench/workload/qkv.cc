@@ -57,7 +57,7 @@ Result<Qkv> Qkv::make(device::Device& device, const QkvNumbers& numbers, uint32_
   qkv.device_ = &device;
   qkv.first_tenant_ = first_tenant;
   qkv.shape_ = {.n = 3 * hidden / parts, .k = hidden, .has_bias = false};
-  const DType type = device.info().compute;
+  const DType type = device.info().compute.activations;
   const size_t rows = size_t{tenants} * tenant_rows, held = rows + device.row_slack();
   ITIF_ASSIGN(qkv.prepared_, device.prepare(qkv.shape_, static_cast<uint32_t>(rows)));
   ITIF_ASSIGN(const size_t packed, device.packed_bytes(qkv.shape_));
@@ -101,7 +101,7 @@ void Qkv::launch(device::Stream& stream, std::span<const kernels::RowRange> rang
 }
 
 Status Qkv::check(const QkvNumbers& numbers, const std::string& name) const {
-  const DType type = device_->info().compute;
+  const DType type = device_->info().compute.activations;
   const uint32_t tenant_rows = numbers.sizes.rows;
   const size_t rows = ranges_.size() * tenant_rows;
   for (size_t part = 0; part < out_.size(); ++part) {

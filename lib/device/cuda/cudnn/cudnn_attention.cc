@@ -22,11 +22,11 @@ uint32_t array_ints(uint32_t count) {
 
 }  // namespace
 
-Result<std::unique_ptr<CudnnAttention>> CudnnAttention::make(const Cudnn& cudnn, DType compute,
+Result<std::unique_ptr<CudnnAttention>> CudnnAttention::make(const Cudnn& cudnn, DType activation,
                                                              bool is_only, cudaStream_t stream,
                                                              std::shared_ptr<Budget> budget) {
   std::unique_ptr<CudnnAttention> made(
-      new CudnnAttention(cudnn, compute, is_only, std::move(budget)));
+      new CudnnAttention(cudnn, activation, is_only, std::move(budget)));
   cudnn::Status status = cudnn.create(&made->handle_);
   if (status == cudnn::Status::kSuccess) status = cudnn.set_stream(made->handle_, stream);
   if (status != cudnn::Status::kSuccess)
@@ -48,7 +48,7 @@ CudnnAttention::Entry* CudnnAttention::plan_for(const kernels::Attention& args) 
       longest = std::max(longest, segment.num_rows);
   if (longest == 0 || args.segments.empty()) return nullptr;
   const CudnnPlan::Shape shape = {
-      .type = compute_,
+      .type = activation_,
       .num_segments =
           std::max(kMinSegments, std::bit_ceil(static_cast<uint32_t>(args.segments.size()))),
       .most_rows = std::max(kMinRows, std::bit_ceil(longest)),

@@ -18,7 +18,7 @@ class CudnnAttention {
  public:
   // For launches on `stream`. is_only: attention that cuDNN does not support fails at launch.
   // Errors: kUnsupported, with cuDNN's message.
-  static Result<std::unique_ptr<CudnnAttention>> make(const Cudnn& cudnn, DType compute,
+  static Result<std::unique_ptr<CudnnAttention>> make(const Cudnn& cudnn, DType activation,
                                                       bool is_only, cudaStream_t stream,
                                                       std::shared_ptr<Budget> budget);
   ~CudnnAttention();
@@ -43,14 +43,14 @@ class CudnnAttention {
     Entry* entry = nullptr;
     CudnnPlan::Call call;
   };
-  CudnnAttention(const Cudnn& cudnn, DType compute, bool is_only, std::shared_ptr<Budget> budget)
-      : cudnn_(cudnn), compute_(compute), is_only_(is_only), budget_(std::move(budget)) {}
+  CudnnAttention(const Cudnn& cudnn, DType activation, bool is_only, std::shared_ptr<Budget> budget)
+      : cudnn_(cudnn), activation_(activation), is_only_(is_only), budget_(std::move(budget)) {}
   Entry* plan_for(const kernels::Attention& args);
   Entry& add(const CudnnPlan::Shape& shape);
   static cudaError_t make_launch(const Launch& launch, cudaStream_t stream);
 
   const Cudnn& cudnn_;
-  const DType compute_;
+  const DType activation_;
   const bool is_only_;
   const std::shared_ptr<Budget> budget_;
   cudnn::Handle handle_ = nullptr;

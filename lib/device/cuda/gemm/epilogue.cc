@@ -16,13 +16,12 @@ using kernels::Activation;
 
 // The strictest alignment, in bytes, that tensor cores, vector loads and cuBLASLt's bias need.
 constexpr uint32_t kMaxAlignment = 16;
-constexpr size_t kBiasAlignment = 256;
 
-bool is_narrow(DType compute, const GemmShape& shape) {
-  return compute != DType::kF32 && !shape.f32_out;
+bool is_narrow(const ComputeTypes& types, const GemmShape& shape) {
+  return types.activations != DType::kF32 && !shape.f32_out;
 }
 
-std::optional<cublasLtEpilogue_t> epilogue_of(DType compute, const GemmShape& shape) {
+std::optional<cublasLtEpilogue_t> epilogue_of(const ComputeTypes& types, const GemmShape& shape) {
   switch (shape.activation) {
     case Activation::kNone:
       if (!shape.has_bias) return std::nullopt;
@@ -30,7 +29,7 @@ std::optional<cublasLtEpilogue_t> epilogue_of(DType compute, const GemmShape& sh
     case Activation::kRelu:
       return shape.has_bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
     case Activation::kGeluTanh:
-      if (!is_narrow(compute, shape)) return std::nullopt;
+      if (!is_narrow(types, shape)) return std::nullopt;
       return shape.has_bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
     case Activation::kGelu:
     case Activation::kTanh:
@@ -59,17 +58,8 @@ cudaDataType type_of(DType type) {
   }
 }
 
-bool has_packed_bias(DType compute, const GemmShape& shape) {
-  return shape.has_bias && is_narrow(compute, shape) && epilogue_of(compute, shape).has_value();
-}
-size_t packed_bias_offset(DType compute, const GemmShape& shape) {
-  const size_t weights = size_t{shape.n} * shape.k * dtype_bytes(compute);
-  return (weights + kBiasAlignment - 1) / kBiasAlignment * kBiasAlignment;
-}
-size_t packed_bytes(DType compute, const GemmShape& shape) {
-  if (has_packed_bias(compute, shape))
-    return packed_bias_offset(compute, shape) + shape.n * dtype_bytes(compute);
-  return size_t{shape.n} * shape.k * dtype_bytes(compute);
+bool adds_narrow_bias(const ComputeTypes& types, const GemmShape& shape) {
+  return shape.has_bias && is_narrow(types, shape) && epilogue_of(types, shape).has_value();
 }
 
 struct EpilogueGemm::Problem {
@@ -97,8 +87,8 @@ bool EpilogueGemm::describe(const Blas& blas, uint32_t rows, const void* bias,
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, int32_t{type_out_});
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   }
-  lay_out(problem.weight, type_, shape_.k, shape_.n);
-  lay_out(problem.a, type_, shape_.k, rows);
+  lay_out(problem.weight, type_weight_, shape_.k, shape_.n);
+  lay_out(problem.a, type_a_, shape_.k, rows);
   lay_out(problem.out, type_out_, shape_.n, rows);
   return is_good;
 }
@@ -107,16 +97,18 @@ uint32_t EpilogueGemm::alignment(size_t row_bytes) {
   return static_cast<uint32_t>(std::min<size_t>(kMaxAlignment, row_bytes & -row_bytes));
 }
 
-EpilogueGemm::EpilogueGemm(const Blas& blas, cublasLtHandle_t handle, DType compute,
+EpilogueGemm::EpilogueGemm(const Blas& blas, cublasLtHandle_t handle, const ComputeTypes& types,
                            const GemmShape& shape, uint32_t max_rows)
     : shape_(shape) {
-  const auto epilogue = epilogue_of(compute, shape);
+  const auto epilogue = epilogue_of(types, shape);
   if (!epilogue) return;
   epilogue_ = *epilogue;
-  type_ = type_of(compute);
-  const DType out = shape.f32_out ? DType::kF32 : compute;
+  type_weight_ = type_of(types.weights);
+  type_a_ = type_of(types.activations);
+  const DType out = shape.f32_out ? DType::kF32 : types.activations;
   type_out_ = type_of(out);
-  weight_alignment_ = alignment(shape.k * dtype_bytes(compute));
+  weight_alignment_ = alignment(shape.k * dtype_bytes(types.weights));
+  a_alignment_ = alignment(shape.k * dtype_bytes(types.activations));
   out_alignment_ = alignment(shape.n * dtype_bytes(out));
   uint32_t least = 1;
   for (uint32_t most = 1;; most = next_rung(most)) {
@@ -141,7 +133,7 @@ EpilogueGemm::Rung EpilogueGemm::choose(const Blas& blas, cublasLtHandle_t handl
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, weight_alignment_);
-  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, weight_alignment_);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, a_alignment_);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, out_alignment_);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, out_alignment_);
   // Never read: only its alignment counts.
@@ -172,7 +164,7 @@ EpilogueGemm::Rung EpilogueGemm::choose(const Blas& blas, cublasLtHandle_t handl
 bool EpilogueGemm::runs(const Call& call) const {
   const auto rung = std::ranges::lower_bound(rungs_, call.rows, {}, &Rung::most_rows);
   return rung != rungs_.end() && rung->is_there && is_aligned(call.weight, weight_alignment_) &&
-         is_aligned(call.a, weight_alignment_) && is_aligned(call.out, out_alignment_) &&
+         is_aligned(call.a, a_alignment_) && is_aligned(call.out, out_alignment_) &&
          is_aligned(call.bias, kMaxAlignment);
 }
 
@@ -194,7 +186,8 @@ cublasStatus_t EpilogueGemm::run(const Blas& blas, cublasLtHandle_t handle, cons
   return own.is_there ? multiply(&own.algo) : made;
 }
 
-EpilogueGemm Epilogues::prepare(DType compute, const GemmShape& shape, uint32_t max_rows) {
+EpilogueGemm Epilogues::prepare(const ComputeTypes& types, const GemmShape& shape,
+                                uint32_t max_rows) {
   const auto blas = load_blas();
   const std::lock_guard lock(mutex_);
   if (!blas) return {};
@@ -203,7 +196,7 @@ EpilogueGemm Epilogues::prepare(DType compute, const GemmShape& shape, uint32_t 
     if ((*blas)->lt_create(&handle_) != CUBLAS_STATUS_SUCCESS) handle_ = nullptr;
   }
   if (handle_ == nullptr) return {};
-  return {**blas, handle_, compute, shape, max_rows};
+  return {**blas, handle_, types, shape, max_rows};
 }
 
 void Epilogues::close() noexcept {

@@ -30,11 +30,8 @@ cudaDataType type_of(DType type);
 // Alpha and beta of every GEMM.
 inline constexpr float kOne = 1, kZero = 0;
 
-// Packed weights are row-major [n, k]. If has_packed_bias(), a bias of their type follows at
-// packed_bias_offset().
-bool has_packed_bias(DType compute, const GemmShape& shape);
-size_t packed_bias_offset(DType compute, const GemmShape& shape);
-size_t packed_bytes(DType compute, const GemmShape& shape);
+// Returns true if the shape's epilogue adds a bias of 16 bits.
+bool adds_narrow_bias(const ComputeTypes& types, const GemmShape& shape);
 
 // The least workspace that every stream has for these calls.
 inline constexpr size_t kEpilogueWorkspaceBytes = size_t{4} << 20;
@@ -50,8 +47,8 @@ class EpilogueGemm {
 
   // Empty: runs() is false. The shape has no epilogue, or cuBLASLt no algorithm for it.
   EpilogueGemm() = default;
-  EpilogueGemm(const Blas& blas, cublasLtHandle_t handle, DType compute, const GemmShape& shape,
-               uint32_t max_rows);
+  EpilogueGemm(const Blas& blas, cublasLtHandle_t handle, const ComputeTypes& types,
+               const GemmShape& shape, uint32_t max_rows);
 
   bool runs(const Call& call) const;
   // REQUIRES: runs(call); kEpilogueWorkspaceBytes of workspace.
@@ -73,8 +70,8 @@ class EpilogueGemm {
 
   GemmShape shape_;
   cublasLtEpilogue_t epilogue_ = CUBLASLT_EPILOGUE_DEFAULT;
-  cudaDataType type_ = CUDA_R_32F, type_out_ = CUDA_R_32F;
-  uint32_t weight_alignment_ = 1, out_alignment_ = 1;
+  cudaDataType type_weight_ = CUDA_R_32F, type_a_ = CUDA_R_32F, type_out_ = CUDA_R_32F;
+  uint32_t weight_alignment_ = 1, a_alignment_ = 1, out_alignment_ = 1;
   std::vector<Rung> rungs_;
 };
 
@@ -82,7 +79,7 @@ class EpilogueGemm {
 class Epilogues {
  public:
   ~Epilogues() { close(); }
-  EpilogueGemm prepare(DType compute, const GemmShape& shape, uint32_t max_rows);
+  EpilogueGemm prepare(const ComputeTypes& types, const GemmShape& shape, uint32_t max_rows);
   // Call before a device reset.
   void close() noexcept;
 

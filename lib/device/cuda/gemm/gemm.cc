@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "device/cuda/driver/captures.h"
 #include "device/cuda/driver/error.h"
+#include "device/cuda/gemm/packed_weights.h"
 
 namespace itif::device::cuda {
 
@@ -57,13 +58,29 @@ Status check_prepared(const kernels::GroupedGemm& args) {
 }
 }  // namespace
 
-Gemms::Gemms(DType compute, const Blas& blas)
-    : compute_(compute), type_(type_of(compute)), blas_(blas) {}
+Status Gemms::check_types(const ComputeTypes& types) {
+  for (const DType type : {DType::kF32, DType::kBF16, DType::kF16})
+    if (types == uniform_types(type)) return {};
+  return fail(Code::kUnsupported,
+              fmt::format("cuBLAS has no GEMM of {} weights and {} activations",
+                          dtype_name(types.weights), dtype_name(types.activations)));
+}
 
-Result<std::unique_ptr<Gemms>> Gemms::make(DType compute, cudaStream_t stream,
+GemmHandle Gemms::prepare(Epilogues& epilogues, const ComputeTypes& types, const GemmShape& shape,
+                          uint32_t max_rows) {
+  return std::make_shared<const PreparedShape>(shape, epilogues.prepare(types, shape, max_rows));
+}
+
+Gemms::Gemms(const ComputeTypes& types, const Blas& blas)
+    : types_(types),
+      type_weights_(type_of(types.weights)),
+      type_activations_(type_of(types.activations)),
+      blas_(blas) {}
+
+Result<std::unique_ptr<Gemms>> Gemms::make(const ComputeTypes& types, cudaStream_t stream,
                                            std::shared_ptr<Budget> budget) {
   ITIF_ASSIGN(const Blas* blas, load_blas());
-  std::unique_ptr<Gemms> gemms(new Gemms(compute, *blas));
+  std::unique_ptr<Gemms> gemms(new Gemms(types, *blas));
   const std::unique_lock alone(captures());
   gemms->lanes_[0].stream = stream;
   for (Lane& lane : gemms->lanes_) {
@@ -100,22 +117,23 @@ Gemms::~Gemms() {
 const std::byte* Gemms::input(const kernels::GroupedGemm& args,
                               const kernels::RowRange& range) const {
   return static_cast<const std::byte*>(args.a) +
-         size_t{range.first_row} * args.k * dtype_bytes(compute_);
+         size_t{range.first_row} * args.k * dtype_bytes(types_.activations);
 }
 std::byte* Gemms::output(const kernels::GroupedGemm& args, const kernels::RowRange& range) const {
   return static_cast<std::byte*>(args.out) +
-         size_t{range.first_row} * args.n * (args.f32_out ? sizeof(float) : dtype_bytes(compute_));
+         size_t{range.first_row} * args.n *
+             (args.f32_out ? sizeof(float) : dtype_bytes(types_.activations));
 }
 cudaDataType Gemms::type_of_output(const kernels::GroupedGemm& args) const {
-  return args.f32_out ? CUDA_R_32F : type_;
+  return args.f32_out ? CUDA_R_32F : type_activations_;
 }
 
 bool Gemms::runs_sequentially(const kernels::GroupedGemm& args) const {
   if (args.mode.of(args.n, args.k) == kernels::GemmMode::kSequential) return true;
   if (args.ranges.size() == 1) return !are_few_rows(args.ranges);
-  if (!are_outputs_aligned(args, dtype_bytes(compute_))) return true;
+  if (!are_outputs_aligned(args, dtype_bytes(types_.activations))) return true;
   // Grouped calls do not support f32 results of 16-bit operands.
-  return !are_equally_long(args.ranges) && args.f32_out && compute_ != DType::kF32;
+  return !are_equally_long(args.ranges) && args.f32_out && types_.activations != DType::kF32;
 }
 
 bool Gemms::has_epilogue(const kernels::GroupedGemm& args) const {
@@ -133,8 +151,8 @@ EpilogueGemm::Call Gemms::with_epilogue(const kernels::GroupedGemm& args,
                           .weight = args.weights.at(range.slot),
                           .a = input(args, range),
                           .out = output(args, range)};
-  if (has_packed_bias(compute_, shape))
-    call.bias = args.weights.at(range.slot) + packed_bias_offset(compute_, shape);
+  if (has_packed_bias(types_, shape))
+    call.bias = args.weights.at(range.slot) + packed_bias_offset(types_, shape);
   else if (shape.has_bias)
     call.bias = args.bias.at(range.slot);
   return call;
@@ -186,6 +204,7 @@ Gemms::Strided Gemms::single(const kernels::GroupedGemm& args, const kernels::Ro
   call.n = to_int(range.num_rows);
   call.k = call.ldw = to_int(args.k);
   call.w = args.weights.at(range.slot);
+  call.type_w = type_weights_;
   call.a = input(args, range);
   call.out = output(args, range);
   call.type_out = type_of_output(args);
@@ -203,7 +222,8 @@ bool Gemms::add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
     are_even = are_even && args.ranges[i].slot == first.slot + i * step;
   if (!are_even) return false;
   Strided call = single(args, first);
-  call.stride_w = static_cast<long long>(args.weights.stride_bytes * step / dtype_bytes(compute_));
+  call.stride_w =
+      static_cast<long long>(args.weights.stride_bytes * step / dtype_bytes(types_.weights));
   call.stride_a = static_cast<long long>(call.n) * call.k;
   call.stride_out = static_cast<long long>(call.n) * call.m;
   call.count = to_int(args.ranges.size());
@@ -261,7 +281,7 @@ Status Gemms::add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& pl
 
 void Gemms::run(const kernels::cuda::Launcher& launch, LaunchKey& key,
                 const kernels::BatchedGemm& args) {
-  const size_t element = dtype_bytes(compute_);
+  const size_t element = dtype_bytes(types_.activations);
   const auto size = [](int rows, int columns) {
     return static_cast<long long>(rows) * static_cast<long long>(columns);
   };
@@ -273,6 +293,7 @@ void Gemms::run(const kernels::cuda::Launcher& launch, LaunchKey& key,
     call.n = to_int(batch.m);
     call.k = to_int(batch.k);
     call.w = static_cast<const std::byte*>(args.b) + batch.b * element;
+    call.type_w = type_activations_;
     call.a = static_cast<const std::byte*>(args.a) + batch.a * element;
     call.out = static_cast<std::byte*>(args.out) + batch.out * element;
     call.ldw = args.is_b_transposed ? call.k : call.m;
@@ -280,7 +301,7 @@ void Gemms::run(const kernels::cuda::Launcher& launch, LaunchKey& key,
     call.stride_a = size(call.n, call.k);
     call.stride_out = size(call.n, call.m);
     call.count = to_int(batch.count);
-    call.type_out = type_;
+    call.type_out = type_activations_;
     key.add(batch);
     launch.log().add<Strided>(&make_strided, call);
   }
@@ -304,11 +325,11 @@ cudaError_t Gemms::make_strided(const Strided& c, cudaStream_t) {
   const cublasHandle_t handle = g.lanes_[c.lane].handle;
   if (c.count == 1)
     return g.as_launch(g.blas_.gemm(handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w,
-                                    g.type_, c.ldw, c.a, g.type_, c.k, &kZero, c.out, c.type_out,
-                                    c.m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+                                    c.type_w, c.ldw, c.a, g.type_activations_, c.k, &kZero, c.out,
+                                    c.type_out, c.m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
   return g.as_launch(g.blas_.gemm_strided_batched(
-      handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w, g.type_, c.ldw, c.stride_w, c.a,
-      g.type_, c.k, c.stride_a, &kZero, c.out, c.type_out, c.m, c.stride_out, c.count,
+      handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w, c.type_w, c.ldw, c.stride_w, c.a,
+      g.type_activations_, c.k, c.stride_a, &kZero, c.out, c.type_out, c.m, c.stride_out, c.count,
       CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
 }
 
@@ -324,15 +345,15 @@ cudaError_t Gemms::make_pointers(const Pointers& c, cudaStream_t) {
   const cublasHandle_t handle = g.lanes_[0].handle;
   if (c.groups == nullptr)
     return g.as_launch(g.blas_.gemm_batched(handle, CUBLAS_OP_T, CUBLAS_OP_N, c.m, c.n, c.k, &kOne,
-                                            c.weights, g.type_, c.k, c.inputs, g.type_, c.k, &kZero,
-                                            c.outputs, c.type_out, c.m, c.count, CUBLAS_COMPUTE_32F,
-                                            CUBLAS_GEMM_DEFAULT));
+                                            c.weights, g.type_weights_, c.k, c.inputs,
+                                            g.type_activations_, c.k, &kZero, c.outputs, c.type_out,
+                                            c.m, c.count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
   const Groups& of = *c.groups;
   return g.as_launch(g.blas_.gemm_grouped_batched(
       handle, of.trans_w.data(), of.trans_a.data(), of.m.data(), of.n.data(), of.k.data(),
-      of.one.data(), c.weights, g.type_, of.ldw.data(), c.inputs, g.type_, of.lda.data(),
-      of.zero.data(), c.outputs, g.type_, of.ldc.data(), c.count, of.sizes.data(),
-      CUBLAS_COMPUTE_32F));
+      of.one.data(), c.weights, g.type_weights_, of.ldw.data(), c.inputs, g.type_activations_,
+      of.lda.data(), of.zero.data(), c.outputs, g.type_activations_, of.ldc.data(), c.count,
+      of.sizes.data(), CUBLAS_COMPUTE_32F));
 }
 
 cudaError_t Gemms::fork(const Join& call, cudaStream_t) {

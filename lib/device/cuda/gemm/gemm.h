@@ -44,8 +44,13 @@ struct PreparedShape final : kernels::PreparedGemm {
 
 class Gemms {
  public:
+  // Errors: kUnsupported, naming types that cuBLAS does not multiply.
+  static Status check_types(const ComputeTypes& types);
+  // Prepares GEMMs of up to max_rows rows, for all streams of a device.
+  static GemmHandle prepare(Epilogues& epilogues, const ComputeTypes& types, const GemmShape& shape,
+                            uint32_t max_rows);
   // For launches on `stream`. Errors: kResourceExhausted, kInternal.
-  static Result<std::unique_ptr<Gemms>> make(DType compute, cudaStream_t stream,
+  static Result<std::unique_ptr<Gemms>> make(const ComputeTypes& types, cudaStream_t stream,
                                              std::shared_ptr<Budget> budget);
   ~Gemms();
   Gemms(const Gemms&) = delete;
@@ -82,7 +87,7 @@ class Gemms {
     int ldw = 0;
     long long stride_w = 0, stride_a = 0, stride_out = 0;
     int count = 1;
-    cudaDataType type_out = CUDA_R_32F;
+    cudaDataType type_w = CUDA_R_32F, type_out = CUDA_R_32F;
   };
   // Arguments of a grouped call, by range: host memory that must last until the call is made.
   struct Groups {
@@ -110,7 +115,7 @@ class Gemms {
     size_t num_lanes = 0;
   };
 
-  Gemms(DType compute, const Blas& blas);
+  Gemms(const ComputeTypes& types, const Blas& blas);
   Status open_lane(Lane& lane, const std::shared_ptr<Budget>& budget, size_t workspace_bytes);
   bool runs_sequentially(const kernels::GroupedGemm& args) const;
   Strided single(const kernels::GroupedGemm& args, const kernels::RowRange& range);
@@ -132,8 +137,8 @@ class Gemms {
   static cudaError_t fork(const Join& call, cudaStream_t stream);
   static cudaError_t join(const Join& call, cudaStream_t stream);
 
-  const DType compute_;
-  const cudaDataType type_;
+  const ComputeTypes types_;
+  const cudaDataType type_weights_, type_activations_;
   const Blas& blas_;
   std::array<Lane, kLanes> lanes_;
   cublasLtHandle_t lt_ = nullptr;

@@ -10,7 +10,7 @@ namespace itif::device::cuda {
 namespace {
 
 constexpr size_t kUnlessSaid = 1 << 20;  // default size
-constexpr size_t kAlignment = 16;
+constexpr size_t kResultAlignment = 16;
 constexpr const char* kWhat = "the GPU failed a batch";
 
 }  // namespace
@@ -45,7 +45,7 @@ void Results::add(const void* source, size_t bytes, void* target) {
   pieces_.push_back(
       {.from = source, .at = static_cast<uint32_t>(used_), .bytes = static_cast<uint32_t>(bytes)});
   targets_.push_back({used_, bytes, target});
-  used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  used_ += (bytes + kResultAlignment - 1) / kResultAlignment * kResultAlignment;
 }
 
 Status Results::stage(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uintptr_t kPage = 4096;
 constexpr size_t kChunkBytes = 1 << 20;
-constexpr size_t kAlignment = 16;
+constexpr size_t kCopyAlignment = 16;
 
 uintptr_t address(const void* data) {
   return reinterpret_cast<uintptr_t>(data);
@@ -81,7 +81,7 @@ Result<HostReads> HostReads::make(const RegisteredMemory& registered, size_t unr
 
 const std::byte* HostReads::readable(const std::byte* data, size_t bytes) {
   if (registered_->holds(data, bytes)) return data;
-  const size_t needed = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t needed = (bytes + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
   while (chunk_ < chunks_.size() && chunks_[chunk_].bytes() - used_ < needed) {
     ++chunk_;
     used_ = 0;

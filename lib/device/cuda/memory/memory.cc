@@ -4,11 +4,17 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/units.h"
+#include "device/convert.h"
 
 namespace itif::device::cuda {
 namespace {
+
+bool is_float(DType type) {
+  return type == DType::kF32 || type == DType::kBF16 || type == DType::kF16;
+}
 
 class CudaBuffer final : public Buffer {
  public:
@@ -53,6 +59,18 @@ size_t Budget::available_bytes() const {
 Status finish_write(cudaError_t started, const char* what) {
   ITIF_TRY(check(started, what));
   return check(cudaStreamSynchronize(cudaStreamLegacy), what);
+}
+
+Status upload_floats(const TensorView& source, DType type, void* target) {
+  if (!is_float(source.dtype) || !is_float(type))
+    return fail(Code::kInvalidArgument,
+                fmt::format("cannot upload {} as {}: only f32, bf16 and f16",
+                            dtype_name(source.dtype), dtype_name(type)));
+  const size_t bytes = source.shape.elements() * dtype_bytes(type);
+  std::vector<std::byte> converted(bytes);
+  convert_floats(source, type, converted.data());
+  return finish_write(cudaMemcpy(target, converted.data(), bytes, cudaMemcpyHostToDevice),
+                      "cannot upload weights");
 }
 
 Result<std::unique_ptr<Buffer>> allocate_buffer(std::shared_ptr<Budget> budget, size_t bytes) {

@@ -39,6 +39,10 @@ class Budget {
 // call returns, and our streams do not wait for the default stream. Errors: kInternal.
 Status finish_write(cudaError_t started, const char* what);
 
+// Copies `source` to device memory as `type`. Errors: kInvalidArgument (not a floating type),
+// kInternal.
+Status upload_floats(const TensorView& source, DType type, void* target);
+
 // Zeroed, 256-byte aligned. Errors: kResourceExhausted.
 Result<std::unique_ptr<Buffer>> allocate_buffer(std::shared_ptr<Budget> budget, size_t bytes);
 // Zeroed slots at 256-byte multiples. Errors: kResourceExhausted.

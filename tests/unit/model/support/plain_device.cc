@@ -61,7 +61,6 @@ PlainDevice::PlainDevice(uint32_t num_threads) : state_(std::make_shared<PlainDe
   info_.kind = "plain";
   info_.description = "plain loops";
   info_.num_threads = num_threads;
-  info_.compute = DType::kF32;
   info_.memory_bytes = 1u << 30;
 }
 
