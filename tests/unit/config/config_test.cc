@@ -1,5 +1,6 @@
 #include "config/config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "config/flatten.h"
 #include "plan/planner_names.h"
 #include "sched/policy_names.h"
+#include "tensor/dtype.h"
 
 namespace itif::config {
 namespace {
@@ -91,6 +93,23 @@ TEST_F(ConfigTest, KnowsAndExplainsEveryBatchPolicyAndPlanner) {
   };
   check("scheduler", sched::kPolicyNames);
   check("planner", plan::kPlannerNames);
+}
+
+// An element type needs no line in lib/config, but the file must explain it.
+TEST_F(ConfigTest, KnowsAndExplainsEveryDtype) {
+  std::ifstream file(std::string(ITIF_SOURCE_ROOT) + "/conf/itifd.conf");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string names = "auto";
+  for (const NamedComputeTypes& named : kComputeTypes) {
+    const std::string quoted = fmt::format("\"{}\"", named.name);
+    const auto config = load_text(kPort + "device = { dtype = " + quoted + "; };");
+    ASSERT_TRUE(config) << config.error().message;
+    EXPECT_EQ(config->device.dtype, named.name);
+    EXPECT_CONTAINS(text, quoted);
+    names += fmt::format(", {}", named.name);
+  }
+  EXPECT_CONTAINS(error_of(kPort + "device = { dtype = \"int8\"; };"),
+                  "device.dtype: 'int8' is not one of: " + names);
 }
 
 TEST_F(ConfigTest, EveryExampleLoads) {
