@@ -238,6 +238,7 @@ class ImmediateStream : public Stream {
 
 struct DeviceOptions {
   std::string kind = "auto";   // auto, host, cuda
+  uint32_t ordinal = 0;        // of the GPU, as the CUDA runtime counts them
   std::string reason = {};     // DeviceInfo::reason; empty: open_device() fills it in
   std::string dtype = "auto";  // auto, or a name of kComputeTypes
   // Attention kernels on a GPU: itif, cudnn or cudnn-only. With cudnn, itif's kernels run what

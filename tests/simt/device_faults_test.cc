@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -210,6 +211,38 @@ TEST(OpenCuda, ReportsMissingDriver) {
   EXPECT_EQ((*fallback)->info().kind, "host");
   simt::set_device({});
   EXPECT_EQ(open_device({.kind = "auto", .dtype = "f32"}).value()->info().kind, "cuda");
+}
+
+// Each thread enters the device itself: without that it would use the first one.
+TEST(OpenCuda, UsesTheGpuThatIsAskedFor) {
+  simt::set_device({.ordinal = 1});
+  EXPECT_FALSE(open_cuda_device({.kind = "cuda", .dtype = "f32"}));
+  const auto beyond = open_cuda_device({.kind = "cuda", .ordinal = 2, .dtype = "f32"});
+  ASSERT_FALSE(beyond);
+  EXPECT_NE(beyond.error().message.find("there is no GPU 2: the machine has 2"), std::string::npos)
+      << beyond.error().message;
+  (void)cudaGetLastError();
+  {
+    const auto device = open_cuda_device({.kind = "cuda", .ordinal = 1, .dtype = "f32"}).value();
+    std::thread([&device] {
+      const std::array<float, 4> in = {1, 2, 3, 4};
+      std::array<float, 4> out{};
+      auto buffer = device->allocate(sizeof in).value();
+      const TensorView view{reinterpret_cast<const std::byte*>(in.data()), DType::kF32, Shape({4})};
+      ASSERT_TRUE(device->upload(view, DType::kF32, buffer->data()));
+      const auto slab = device->reserve_slab(64, 2).value();
+      EXPECT_TRUE(slab->commit(1));
+      auto stream = device->make_stream().value();
+      std::thread([&] {
+        stream->attach_thread();
+        stream->copy_to_host(buffer->data(), sizeof out, out.data());
+        EXPECT_TRUE(stream->synchronize());
+      }).join();
+      EXPECT_EQ(out, in);
+    }).join();
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  }
+  simt::set_device({});
 }
 
 // The device is listed but cannot be used.

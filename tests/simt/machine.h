@@ -77,6 +77,7 @@ class Runtime {
   Counts counts;
   static inline thread_local cudaError_t last_error = cudaSuccess;
   static inline thread_local uint64_t context_of_thread = 0;
+  static inline thread_local int device_of_thread = 0;
   uint64_t context = 0, num_contexts = 0;  // 0: none
   bool is_faulty = false, fault_stays = false;
   std::atomic<std::thread::id> resetting_thread;
@@ -106,6 +107,7 @@ class Runtime {
   // Returns the error of every runtime call that uses the device while it is unusable.
   cudaError_t check() {
     if (!device.is_there) return set(cudaErrorInsufficientDriver);
+    if (device_of_thread != device.ordinal) return set(cudaErrorInvalidDevice);
     if (!device.is_free) return set(cudaErrorDevicesUnavailable);
     if (context == 0) context = ++num_contexts;
     context_of_thread = context;

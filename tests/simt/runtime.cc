@@ -115,12 +115,12 @@ cudaError_t cudaPeekAtLastError() {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   Lock lock(runtime().mutex);
-  *count = runtime().device.is_there ? 1 : 0;
+  *count = runtime().device.is_there ? runtime().device.ordinal + 1 : 0;
   return runtime().device.is_there ? cudaSuccess : cudaErrorInsufficientDriver;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   Lock lock(runtime().mutex);
-  if (device != 0) return cudaErrorInvalidDevice;
+  if (device != runtime().device.ordinal) return cudaErrorInvalidDevice;
   *properties = {};
   std::strcpy(properties->name, "simulated device");
   properties->totalGlobalMem = runtime().device.memory_bytes;
@@ -156,7 +156,9 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 }
 cudaError_t cudaSetDevice(int device) {
   Lock lock(runtime().mutex);
-  return device == 0 ? runtime().check() : runtime().set(cudaErrorInvalidDevice);
+  if (device > runtime().device.ordinal) return runtime().set(cudaErrorInvalidDevice);
+  runtime().device_of_thread = device;
+  return runtime().check();
 }
 cudaError_t cudaSetDeviceFlags(unsigned) {
   Lock lock(runtime().mutex);

@@ -20,6 +20,7 @@ namespace simt {
 struct DeviceOptions {
   size_t memory_bytes = size_t{1} << 30;
   int num_multiprocessors = 4;
+  int ordinal = 0;                 // those below it exist, but refuse every call
   bool is_there = true;            // false: as without a driver
   bool is_free = true;             // false: it is listed, but another process has exclusive use
   bool has_virtual_memory = true;  // false: the driver has none

@@ -31,16 +31,16 @@ constexpr size_t kShareOfDriver = 32;
 
 // Enters the device's context in the calling thread. Threads that wait for the device sleep and
 // leave the CPU to others.
-Status enter_context() {
-  ITIF_TRY(check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "the GPU cannot be used"));
-  return check(cudaSetDevice(0), "the GPU cannot be used");
+Status enter_context(int ordinal) {
+  ITIF_TRY(check(cudaSetDevice(ordinal), "the GPU cannot be used"));
+  return check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "the GPU cannot be used");
 }
 
 // Checks that the device works: a stream, an allocation, a memset.
-Status try_out() {
+Status try_out(int ordinal) {
   constexpr const char* kWhat = "the GPU does not work after its reset";
   constexpr size_t kBytes = 4096;
-  ITIF_TRY(enter_context());
+  ITIF_TRY(enter_context(ordinal));
   cudaStream_t stream = nullptr;
   void* memory = nullptr;
   Status status = check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), kWhat);
@@ -63,7 +63,8 @@ class CudaDevice final : public Device {
              std::unique_ptr<cuda::VirtualMemory> virtual_memory, const DeviceOptions& options)
       : info_(std::move(info)),
         virtual_memory_(std::move(virtual_memory)),
-        parts_{.compute = info_.compute,
+        parts_{.ordinal = static_cast<int>(options.ordinal),
+               .compute = info_.compute,
                .num_multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount),
                .budget = std::make_shared<cuda::Budget>(bound(options.memory_limit_bytes)),
                .registered = std::make_shared<cuda::RegisteredMemory>(),
@@ -80,16 +81,20 @@ class CudaDevice final : public Device {
     return last_available_bytes_;
   }
   Result<std::unique_ptr<Buffer>> allocate(size_t bytes) override {
+    enter();
     return cuda::allocate_buffer(parts_.budget, bytes);
   }
   Result<std::unique_ptr<SlabMemory>> reserve_slab(size_t slot_bytes, uint32_t max_slots) override {
+    enter();
     return cuda::reserve_slab(parts_.budget, virtual_memory_, slot_bytes, max_slots);
   }
 
   Status upload(const TensorView& source, DType type, void* target) override {
+    enter();
     return cuda::upload_floats(source, type, target);
   }
   void download(const void* source, size_t bytes, void* target) override {
+    enter();
     if (bytes != 0) (void)cudaMemcpy(target, source, bytes, cudaMemcpyDeviceToHost);
   }
 
@@ -97,18 +102,22 @@ class CudaDevice final : public Device {
     return cuda::packed_bytes(info_.compute, shape);
   }
   Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) override {
+    enter();
     return cuda::pack(info_.compute, shape, weight, target);
   }
   Status pack_bias(const GemmShape& shape, std::span<const TensorView> bias,
                    void* target) override {
+    enter();
     return cuda::pack_bias(info_.compute, shape, bias, target);
   }
   Result<GemmHandle> prepare(const GemmShape& shape, uint32_t max_rows) override {
+    enter();
     return cuda::Gemms::prepare(epilogues_, info_.compute, shape, max_rows);
   }
   uint32_t row_slack() const override { return 0; }
 
   Status register_host_memory(const void* data, size_t bytes) override {
+    enter();
     return parts_.registered->add(data, bytes);
   }
 
@@ -118,10 +127,11 @@ class CudaDevice final : public Device {
                   fmt::format("cannot reset the GPU: {} of its memory is still in use",
                               format_bytes(parts_.budget->used_bytes())));
     const std::unique_lock lock(resetting_);
+    enter();
     epilogues_.close();
     (void)cudaDeviceReset();  // may return the fault that it clears
     (void)cudaGetLastError();
-    Status is_back = try_out();
+    Status is_back = try_out(parts_.ordinal);
     if (is_back) is_back = take_back_memory();
     if (!is_back)
       return fail(is_back.error().code, fmt::format("{}: restart itifd", is_back.error().message));
@@ -131,10 +141,13 @@ class CudaDevice final : public Device {
 
   Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits,
                                               const StreamOptions& options) override {
+    enter();
     return cuda::make_stream(parts_, limits, options);
   }
 
  private:
+  // Makes the GPU current in the calling thread, which may have used another one before.
+  void enter() const { (void)cudaSetDevice(parts_.ordinal); }
   // Frees the memory that the device refused to take back while it was faulty.
   Status take_back_memory() {
     const size_t refused = virtual_memory_->free_refused();
@@ -174,14 +187,18 @@ Result<const cuda::Cudnn*> cudnn_for(const DeviceOptions& options, DType activat
   return nullptr;
 }
 
-Result<std::unique_ptr<Device>> open_first(const DeviceOptions& options,
+Result<std::unique_ptr<Device>> open_ordinal(const DeviceOptions& options,
                                            const ComputeTypes& types) {
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess)
     return fail(Code::kUnsupported, cudaGetErrorString(error));
   if (count == 0) return fail(Code::kUnsupported, "there is no CUDA device");
+  const int ordinal = static_cast<int>(options.ordinal);
+  if (ordinal >= count)
+    return fail(Code::kUnsupported,
+                fmt::format("there is no GPU {}: the machine has {}", ordinal, count));
   cudaDeviceProp properties{};
-  ITIF_TRY(check(cudaGetDeviceProperties(&properties, 0), "the GPU does not answer"));
+  ITIF_TRY(check(cudaGetDeviceProperties(&properties, ordinal), "the GPU does not answer"));
   if (properties.major * 10 + properties.minor < ITIF_LOWEST_CUDA_ARCH)
     return fail(
         Code::kUnsupported,
@@ -197,13 +214,13 @@ Result<std::unique_ptr<Device>> open_first(const DeviceOptions& options,
                             cudnn.error().message));
   int can_use_host_pointers = 0;
   ITIF_TRY(check(cudaDeviceGetAttribute(&can_use_host_pointers,
-                                        cudaDevAttrCanUseHostPointerForRegisteredMem, 0),
+                                        cudaDevAttrCanUseHostPointerForRegisteredMem, ordinal),
                  "the GPU does not answer"));
   if (can_use_host_pointers == 0)
     return fail(Code::kUnsupported,
                 fmt::format("{} cannot read registered host memory in place", properties.name));
-  ITIF_TRY(enter_context());
-  ITIF_ASSIGN(auto virtual_memory, cuda::VirtualMemory::open());
+  ITIF_TRY(enter_context(ordinal));
+  ITIF_ASSIGN(auto virtual_memory, cuda::VirtualMemory::open(ordinal));
   DeviceInfo info;
   info.kind = "cuda";
   info.compute = types;
@@ -224,7 +241,7 @@ Result<std::unique_ptr<Device>> open_cuda_device(const DeviceOptions& options) {
   ITIF_ASSIGN(const ComputeTypes types,
               read_compute_types(options.dtype, uniform_types(DType::kBF16)));
   ITIF_TRY(cuda::Gemms::check_types(types));
-  auto opened = open_first(options, types);
+  auto opened = open_ordinal(options, types);
   if (opened) return opened;
   (void)cudaGetLastError();  // clears the thread's error for later CUDA calls
   return fail(Code::kUnsupported, std::move(opened.error().message));

@@ -59,7 +59,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   void attach_thread() override {
     use_cpus(cpus_);
     (void)cudaGetLastError();  // the thread keeps the error of a fault before a reset
-    launch_.keep(cudaSetDevice(0));
+    launch_.keep(cudaSetDevice(ordinal_));
   }
 
   void dispatch(kernels::Operator op) override {
@@ -132,6 +132,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
  private:
   CudaStream(const StreamParts& parts, cudaStream_t stream, const StreamOptions& options)
       : stream_(stream),
+        ordinal_(parts.ordinal),
         launch_(parts_.log(), parts.compute.activations, parts.num_multiprocessors),
         cpus_(options.share.cpus),
         registered_(parts.registered) {}
@@ -320,6 +321,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   size_t num_input_parts_ = 0;
   GraphCache graphs_;
   const kernels::cuda::Launcher launch_;
+  const int ordinal_;
   const std::vector<unsigned> cpus_;
   const std::shared_ptr<const RegisteredMemory> registered_;
   std::unique_ptr<Gemms> gemms_;

@@ -11,6 +11,7 @@
 namespace itif::device::cuda {
 
 struct StreamParts {
+  int ordinal = 0;  // the GPU, as the CUDA runtime counts them
   ComputeTypes compute = {};
   uint32_t num_multiprocessors = 1;
   std::shared_ptr<Budget> budget;

@@ -7,12 +7,14 @@
 namespace itif::device::cuda {
 namespace {
 
-constexpr CUmemLocation kHere{.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+CUmemLocation location_of(int ordinal) {
+  return {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal};
+}
 
-CUmemAllocationProp allocation_properties() {
+CUmemAllocationProp allocation_properties(int ordinal) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = kHere;
+  properties.location = location_of(ordinal);
   return properties;
 }
 
@@ -47,21 +49,21 @@ Result<VirtualMemory::Driver> VirtualMemory::find() {
   return driver;
 }
 
-Result<std::unique_ptr<VirtualMemory>> VirtualMemory::open() {
-  enter();
+Result<std::unique_ptr<VirtualMemory>> VirtualMemory::open(int ordinal) {
+  (void)cudaSetDevice(ordinal);
   ITIF_ASSIGN(const Driver driver, find());
   int is_supported = 0;
   ITIF_TRY(
       check(driver.get_attribute(&is_supported,
-                                 CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, kHere.id),
+                                 CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal),
             "the GPU does not answer"));
   if (is_supported == 0)
     return fail(Code::kUnsupported, "the GPU does not support virtual memory management");
   size_t piece_bytes = 0;
-  const CUmemAllocationProp properties = allocation_properties();
+  const CUmemAllocationProp properties = allocation_properties(ordinal);
   ITIF_TRY(check(driver.granularity(&piece_bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
                  "cannot ask for the granularity of device memory"));
-  return std::unique_ptr<VirtualMemory>(new VirtualMemory(driver, piece_bytes));
+  return std::unique_ptr<VirtualMemory>(new VirtualMemory(driver, ordinal, piece_bytes));
 }
 
 Result<CUdeviceptr> VirtualMemory::reserve(size_t bytes) {
@@ -86,7 +88,7 @@ Status VirtualMemory::map(CUdeviceptr address, std::span<Piece> pieces) {
     if (status) ++num_mapped;
   }
   if (status) {
-    const CUmemAccessDesc access{.location = kHere, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAccessDesc access{.location = location_of(ordinal_), .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     status = check(driver_.set_access(address, pieces.size() * piece_bytes_, &access, 1), kCommit);
   }
   if (!status) unmap(address, pieces.first(num_mapped));
@@ -94,7 +96,7 @@ Status VirtualMemory::map(CUdeviceptr address, std::span<Piece> pieces) {
 }
 
 Status VirtualMemory::map_piece(CUdeviceptr address, Piece& piece) {
-  const CUmemAllocationProp properties = allocation_properties();
+  const CUmemAllocationProp properties = allocation_properties(ordinal_);
   ITIF_TRY(check(driver_.create(&piece, piece_bytes_, &properties, 0), kCommit));
   Status mapped = check(driver_.map(address, piece_bytes_, 0, piece, 0), kCommit);
   if (!mapped) give_back({.address = address, .piece = piece, .is_held = true});

@@ -17,8 +17,8 @@ class VirtualMemory {
  public:
   using Piece = CUmemGenericAllocationHandle;
 
-  // Errors: kUnsupported.
-  static Result<std::unique_ptr<VirtualMemory>> open();
+  // `ordinal`: the GPU, as the CUDA runtime counts them. Errors: kUnsupported.
+  static Result<std::unique_ptr<VirtualMemory>> open(int ordinal);
   size_t piece_bytes() const { return piece_bytes_; }
 
   // REQUIRES: a multiple of piece_bytes(). Errors: kResourceExhausted, kInternal.
@@ -61,11 +61,11 @@ class VirtualMemory {
     CUdeviceptr address = 0;
     size_t bytes = 0;
   };
-  VirtualMemory(const Driver& driver, size_t piece_bytes)
-      : driver_(driver), piece_bytes_(piece_bytes) {}
+  VirtualMemory(const Driver& driver, int ordinal, size_t piece_bytes)
+      : driver_(driver), ordinal_(ordinal), piece_bytes_(piece_bytes) {}
   static Result<Driver> find();
   // Enters the device's context in the calling thread; the driver's functions need one.
-  static void enter() { (void)cudaSetDevice(0); }
+  void enter() const { (void)cudaSetDevice(ordinal_); }
   Status map_piece(CUdeviceptr address, Piece& piece);
   void give_back(Refused all);
   void take_back(Refused& rest) const;
@@ -73,6 +73,7 @@ class VirtualMemory {
   bool try_free(const Range& range) const;
 
   const Driver driver_;
+  const int ordinal_;
   const size_t piece_bytes_;
   std::mutex mutex_;  // guards the members below
   std::vector<Refused> refused_;
