@@ -28,11 +28,11 @@ constexpr uint64_t kCacheShare = 4;
 // Most rows in a step bucket per live beam: each tenant's beams take separate, padded ranges.
 constexpr uint32_t kStepPadding = 8;
 
-void drop_result(BatchRequest& segment, StatusCode status, const char* detail) noexcept {
-  std::free(segment.result.data);
-  segment.result = {};
-  segment.status = status;
-  segment.detail = detail;
+void drop_result(request::Request& request, StatusCode status, const char* detail) noexcept {
+  std::free(request.result.data);
+  request.result = {};
+  request.status = status;
+  request.detail = detail;
 }
 
 class BackboneGroup final : public Group {
@@ -179,11 +179,12 @@ class BackboneGroup final : public Group {
     if (flight.layout.live().empty()) return {};
     if (!computed) {
       const bool is_out_of_memory = computed.error().code == Code::kResourceExhausted;
-      for (BatchRequest& segment : batch.segments) {
+      for (const BatchRequest& segment : batch.segments) {
         if (is_out_of_memory)
-          drop_result(segment, StatusCode::kOverloaded, "the device has no memory for the batch");
+          drop_result(*segment.request, StatusCode::kOverloaded,
+                      "the device has no memory for the batch");
         else
-          drop_result(segment, StatusCode::kDeviceFailed, "the group's device has failed");
+          drop_result(*segment.request, StatusCode::kDeviceFailed, "the group's device has failed");
       }
       return is_out_of_memory ? Status() : std::move(computed);
     }
@@ -228,10 +229,10 @@ class BackboneGroup final : public Group {
   static void refuse_unknown_ids(const Flight& flight) noexcept {
     for (const BatchLayout::Live& live : flight.layout.live()) {
       const std::span<const int32_t> ids =
-          std::span(flight.ids).subspan(live.first_row, live.segment->num_tokens);
+          std::span(flight.ids).subspan(live.first_row, live.request->num_tokens);
       const auto vocab = static_cast<int32_t>(live.tenant->model.spec.vocab);
       if (std::ranges::any_of(ids, [vocab](int32_t id) { return id < 0 || id >= vocab; }))
-        drop_result(*live.segment, StatusCode::kMalformed,
+        drop_result(*live.request, StatusCode::kMalformed,
                     "a token id is outside the model's vocabulary");
     }
   }

@@ -32,35 +32,24 @@ class Decoder;
 namespace itif::runtime {
 
 struct GenerationBuckets;
+struct PreparedInput;
 
-// A request's place in a batch. The caller sets the upper half; finish() writes the lower half.
+// A request's place in a batch.
 struct BatchRequest {
-  uint32_t slot = 0;
-  uint32_t num_tokens = 0;
+  // begin() reads what arrived, finish() has written the outcome. REQUIRES: num_tokens is set
+  // (images: all positions of the model).
+  request::Request* request = nullptr;
+  const PreparedInput* prepared = nullptr;  // the request's; nullptr: none
   uint32_t num_rows = 0;  // rows in the batch, with padding after the tokens; 0: num_tokens
   // Adjacent segments of a tenant share a GEMM call if they are in the same mini-batch of the plan.
   uint32_t mini_batch = 0;
-  // The token ids where they arrived (packet buffers, or a tokenizer's output as u32): they are not
-  // copied on the way to the device. Here first_row counts from the segment's first token; the
-  // pieces ascend and cover [0, num_tokens) without gap.
-  std::span<const kernels::IdPiece> pieces;
-  std::span<const uint8_t> token_types;  // host, [num_tokens]; empty: all 0
-  // Used instead of pieces if the group takes images: the pixels where they arrived, of the model's
-  // size (num_tokens: all positions of the model). begin() sets first_row, scale and shift.
-  kernels::ImagePixels image;
-  wire::ResultKind kind = wire::ResultKind::kDefault;
-
-  wire::StatusCode status = wire::StatusCode::kOk;
-  wire::ResultKind kind_out = wire::ResultKind::kDefault;
-  request::ResultBuffer result;  // malloc'ed, owned by the caller. Set iff status is kOk
-  uint32_t result_rows = 0;      // the result's first dimension: tokens, entries of kClasses, or 1
-  const char* detail = "";       // status other than kOk: a literal, one sentence
 };
 
-// Host memory that begin() reads and finish() writes. The caller must not touch it between the two.
+// Host memory that begin() and finish() use. The caller must not touch it, nor the outcome of its
+// requests, between the two.
 struct Batch {
   // In any order.
-  std::span<BatchRequest> segments;
+  std::span<const BatchRequest> segments;
   // Set by begin(): rows computed beyond those of the segments, to fill the batch's graph bucket.
   uint32_t num_padding_rows = 0;
 };

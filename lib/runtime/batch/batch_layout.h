@@ -24,7 +24,8 @@ class BatchLayout {
 
   // A segment that runs.
   struct Live {
-    BatchRequest* segment = nullptr;
+    const BatchRequest* segment = nullptr;
+    request::Request* request = nullptr;  // the segment's
     AdmittedTenant* tenant = nullptr;
     uint32_t first_row = 0;
   };
@@ -32,9 +33,9 @@ class BatchLayout {
   // Checks every segment and lays out those that can run. `tenant_of(slot)` may be nullptr.
   // REQUIRES: as for Group::forward.
   template <class TenantOf>
-  void build(std::span<BatchRequest> segments, const TenantOf& tenant_of) noexcept {
+  void build(std::span<const BatchRequest> segments, const TenantOf& tenant_of) noexcept {
     clear();
-    for (BatchRequest& segment : segments) admit(segment, tenant_of(segment.slot));
+    for (const BatchRequest& segment : segments) admit(segment, tenant_of(segment.request->slot));
     lay_out();
     sort_by_tenant();
   }
@@ -54,7 +55,7 @@ class BatchLayout {
 
  private:
   void clear() noexcept;
-  void admit(BatchRequest& segment, AdmittedTenant* tenant) noexcept;
+  void admit(const BatchRequest& segment, AdmittedTenant* tenant) noexcept;
   void lay_out() noexcept;
   void lay_out(Live& live) noexcept;
   void pad_rows_to(uint32_t num_rows) noexcept;

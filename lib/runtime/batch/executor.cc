@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "wire/payload.h"
 
 namespace itif::runtime {
 namespace {
@@ -21,15 +20,6 @@ constexpr uint64_t kWakeUpNs = 100'000;
 // A decaying maximum: shrinks by 1/16 per value.
 uint64_t largest_of_late(uint64_t largest, uint64_t value) {
   return std::max(value, largest - largest / 16);
-}
-
-// Returns the pixels where they arrived, or the resized ones.
-kernels::ImagePixels image_of(const request::Request& request, const PreparedInput* resized) {
-  if (resized) return {.pieces = {&resized->pixels_piece, 1}};
-  const bool is_f32 = request.payload_kind == wire::PayloadKind::kImageF32;
-  return {.pieces = request.pieces,
-          .skip_bytes = sizeof(wire::ImagePrefix),
-          .value_bytes = static_cast<uint8_t>(is_f32 ? 4 : 1)};
 }
 
 }  // namespace
@@ -68,9 +58,6 @@ GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& 
     flight.plan.reserve(max_requests);
     flight.ordered.reserve(max_requests);
     flight.segments.reserve(max_requests);
-    // A piece is at least kMinFragmentBytes of ids; a request's last one may be shorter.
-    flight.pieces.reserve(max_requests +
-                          size_t{options.limits.max_tokens} * 4 / wire::kMinFragmentBytes);
   }
 }
 
@@ -274,7 +261,6 @@ void GroupExecutor::plan_batch(Flight& flight) noexcept {
   flight.figures.num_rows = static_cast<uint32_t>(plan.num_rows);
   flight.ordered.clear();
   flight.segments.clear();
-  flight.pieces.clear();
   for (uint32_t mini_batch = 0; mini_batch < plan.mini_batches.size(); ++mini_batch)
     for (uint32_t i = 0; i < plan.mini_batches[mini_batch].num_segments; ++i)
       add_segment(flight, plan.segments[flight.segments.size()], mini_batch);
@@ -285,33 +271,10 @@ void GroupExecutor::add_segment(Flight& flight, const plan::Segment& planned,
   request::Request* request = batch_[planned.item];
   request->launch_ns = flight.begin_ns;
   flight.ordered.push_back(request);
-  BatchRequest& segment = flight.segments.emplace_back();
-  segment.slot = request->slot;
-  segment.num_tokens = request->num_tokens;
-  segment.num_rows = planned.num_rows;
-  segment.mini_batch = mini_batch;
-  segment.kind = request->result_kind;
-  const size_t first_piece = flight.pieces.size();
-  const PreparedInput* text = preparation_.made(*request);
-  if (text) segment.token_types = text->token_types;
-  if (group_.spec().takes_images()) {
-    segment.image = image_of(*request, text);
-    return;
-  }
-  if (text && !text->ids.empty()) {
-    flight.pieces.push_back(
-        {reinterpret_cast<const std::byte*>(text->ids.data()), request->num_tokens, 0, 4});
-  } else {
-    const uint8_t id_bytes = request->payload_kind == wire::PayloadKind::kTokensU32 ? 4 : 2;
-    uint32_t row = 0;
-    for (const request::Piece& piece : request->pieces) {
-      const uint32_t num_ids = piece.bytes / id_bytes;
-      flight.pieces.push_back({piece.data, num_ids, row, id_bytes});
-      row += num_ids;
-    }
-  }
-  // pieces were reserved for the largest batch, so earlier spans stay valid.
-  segment.pieces = std::span(flight.pieces).subspan(first_piece);
+  flight.segments.push_back({.request = request,
+                             .prepared = preparation_.made(*request),
+                             .num_rows = planned.num_rows,
+                             .mini_batch = mini_batch});
 }
 
 void GroupExecutor::launch_pass(Flight& flight) noexcept {
@@ -380,16 +343,8 @@ void GroupExecutor::learn(const Flight& flight) noexcept {
 }
 
 void GroupExecutor::finish_pass(Flight& flight) noexcept {
-  const plan::Pass& pass = flight.plan.passes[flight.pass];
   const uint64_t done_ns = clock_.now_ns();
-  for (uint32_t i = pass.first_segment; i < pass.first_segment + pass.num_segments; ++i) {
-    request::Request* request = flight.ordered[i];
-    const BatchRequest& segment = flight.segments[i];
-    request->status = segment.status;
-    request->detail = segment.detail;
-    request->result = segment.result;
-    request->result_kind_out = segment.kind_out;
-    request->result_rows = segment.result_rows;
+  for (request::Request* request : riding(flight)) {
     request->done_ns = done_ns;
     preparation_.release(*request);
   }

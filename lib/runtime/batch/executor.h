@@ -73,7 +73,6 @@ class GroupExecutor final : public RequestExecutor {
     plan::Plan plan;
     std::vector<request::Request*> ordered;  // in the plan's order
     std::vector<BatchRequest> segments;
-    std::vector<kernels::IdPiece> pieces;
     BatchFigures figures;
     uint64_t begin_ns = 0;
     uint64_t expected_end_ns = 0;

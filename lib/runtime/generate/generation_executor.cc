@@ -271,6 +271,7 @@ bool GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
   std::unique_ptr<Sequence> sequence = std::move(spare_.back());
   spare_.pop_back();
   sequence->request = request;
+  sequence->prepared = preparation_.made(*request);
   sequence->model = &model;
   sequence->search.reset(config);
   sequence->tables.assign(1, {});
@@ -287,22 +288,7 @@ bool GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
 }
 
 void GenerationExecutor::encode_entered() noexcept {
-  layout_.build_sources(
-      running_, blocks_, [this](const Sequence& sequence, std::vector<kernels::IdPiece>& pieces) {
-        const request::Request& request = *sequence.request;
-        if (const PreparedInput* text = preparation_.made(request)) {
-          pieces.push_back(
-              {reinterpret_cast<const std::byte*>(text->ids.data()), sequence.source_tokens, 0, 4});
-          return;
-        }
-        const uint8_t id_bytes = request.payload_kind == wire::PayloadKind::kTokensU32 ? 4 : 2;
-        uint32_t row = 0;
-        for (const request::Piece& piece : request.pieces) {
-          const uint32_t num_ids = piece.bytes / id_bytes;
-          pieces.push_back({piece.data, num_ids, row, id_bytes});
-          row += num_ids;
-        }
-      });
+  layout_.build_sources(running_, blocks_);
   if (layout_.any_sources()) launch_sources(group_, stream_, layout_);
 }
 

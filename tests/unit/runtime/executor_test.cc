@@ -92,7 +92,7 @@ TEST_F(Executor, AFloodThatSlowsTheMachineDoesNotLoosenItsBound) {
   options.max_wait_ns = 0;
   make_executor(options);
   uint32_t most_tokens = 0;
-  group_.on_batch = [&](std::span<BatchRequest> segments) {
+  group_.on_batch = [&](std::span<const BatchRequest> segments) {
     most_tokens = std::max(most_tokens, static_cast<uint32_t>(50 * segments.size()));
   };
   for (int i = 0; i < 10; ++i) {
@@ -114,7 +114,7 @@ TEST_F(Executor, AFloodThatSlowsTheMachineDoesNotLoosenItsBound) {
 TEST_F(Executor, RunsAPlanPassByPass) {
   std::vector<std::vector<uint32_t>> passes;  // rows of the segments
   std::vector<size_t> completed_before;
-  group_.on_batch = [&](std::span<BatchRequest> segments) {
+  group_.on_batch = [&](std::span<const BatchRequest> segments) {
     completed_before.push_back(completed_.size());
     auto& rows = passes.emplace_back();
     for (const BatchRequest& segment : segments) rows.push_back(segment.num_rows);

@@ -79,7 +79,7 @@ class TimedGroup final : public runtime::Group {
   uint32_t batches = 0;
   uint64_t slower = 1;
   std::function<void()> on_begin = [] {};
-  std::function<void(std::span<runtime::BatchRequest>)> on_batch = [](auto) {};
+  std::function<void(std::span<const runtime::BatchRequest>)> on_batch = [](auto) {};
 
   const model::BackboneSpec& spec() const noexcept override { return spec_; }
   const runtime::GroupOptions& options() const noexcept override { return options_; }
@@ -97,19 +97,21 @@ class TimedGroup final : public runtime::Group {
     on_batch(batch.segments);
     ++batches;
     uint64_t tokens = 0;
-    for (const runtime::BatchRequest& segment : batch.segments) tokens += segment.num_tokens;
+    for (const runtime::BatchRequest& segment : batch.segments)
+      tokens += segment.request->num_tokens;
     static_cast<TimedStream&>(stream).add(slower * (10'000'000 + 100'000 * tokens));
   }
   Status finish(runtime::Batch& batch, uint32_t flight_index, Status computed) noexcept override {
     EXPECT_TRUE(running_[flight_index]);
     running_[flight_index] = false;
-    for (runtime::BatchRequest& segment : batch.segments) {
+    for (const runtime::BatchRequest& segment : batch.segments) {
+      request::Request& request = *segment.request;
       if (!computed) {
-        segment.status = wire::StatusCode::kDeviceFailed;
+        request.status = wire::StatusCode::kDeviceFailed;
         continue;
       }
-      segment.result = {static_cast<std::byte*>(std::calloc(1, 4)), 4};
-      segment.result_rows = 1;
+      request.result = {static_cast<std::byte*>(std::calloc(1, 4)), 4};
+      request.result_rows = 1;
     }
     return computed;
   }
