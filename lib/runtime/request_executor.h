@@ -11,6 +11,7 @@
 
 #include "request/request.h"
 #include "runtime/completion.h"
+#include "runtime/replaceable_planner.h"
 #include "sched/group_queue.h"
 #include "sched/scheduler.h"
 
@@ -20,7 +21,7 @@ struct ExecutorOptions {
   sched::BatchLimits limits = {};
   sched::GroupQueue::Limits queue = {};
   std::string scheduler = "fair";
-  std::string planner = "packed";  // must need no tables; set_planner() accepts any planner
+  std::string planner = "packed";  // must need no tables; planner() accepts any planner
   // Longest expected wait in a tenant's lane; a request that would wait longer is refused
   // immediately. Its client would have given up before its turn, and later requests would wait in
   // vain. 0: no limit.
@@ -62,6 +63,9 @@ class RequestExecutor {
   virtual bool has_results() const noexcept = 0;
   // Returns true if step() would release packets.
   virtual bool has_read_packets() const noexcept = 0;
+
+  // Lays out the batches; nullptr: the executor lays them out itself.
+  virtual ReplaceablePlanner* planner() noexcept { return nullptr; }
 
   virtual uint32_t num_queued() const noexcept = 0;
   // Number of running requests. Any thread.

@@ -30,6 +30,7 @@
 #include "pipeline/figures.h"
 #include "pipeline/pipeline.h"
 #include "plan/cost_tables.h"
+#include "runtime/make_group.h"
 
 namespace itif::serving {
 
@@ -86,7 +87,7 @@ struct GroupInfo {
 };
 
 using OpenDevice = std::function<Result<std::unique_ptr<device::Device>>()>;
-// runtime::Group::create, or a test's replacement.
+// runtime::make_group, or a test's replacement.
 using MakeGroup = std::function<Result<std::unique_ptr<runtime::Group>>(
     device::Device&, const model::BackboneSpec&, const runtime::GroupOptions&)>;
 
@@ -95,7 +96,7 @@ class TenantService {
   // All references outlive this object. `executor_cpus`: see lcores.h.
   TenantService(pipeline::Pipeline& pipeline, device::Device& device, const Clock& clock,
                 const config::Config& config, std::vector<unsigned> executor_cpus,
-                MakeGroup make_group = runtime::Group::create);
+                MakeGroup make_group = runtime::make_group);
   ~TenantService();  // stops the groups; REQUIRES: the workers have stopped
 
   // Sets the fallback device, which is opened when the device first fails. A group's thread then

@@ -11,6 +11,7 @@
 
 #include "backbone/open_model.h"
 #include "base/clock.h"
+#include "runtime/generate/decoder_group.h"
 #include "runtime/input_pool.h"
 #include "text/tokenizer.h"
 #include "wire/payload.h"
@@ -35,7 +36,15 @@ Result<std::unique_ptr<Runner>> Runner::open(const RunnerOptions& options) {
       .max_requests = 256,
       .max_tenants = static_cast<uint32_t>(options.models.size()),
       .fusion_mode = fusion_mode};
-  ITIF_ASSIGN(runner->group_, runtime::Group::create(*runner->device_, spec, group_options));
+  ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
+  if (family->make_decoder) {
+    ITIF_ASSIGN(runner->group_,
+                runtime::DecoderGroup::create(*runner->device_, spec, group_options));
+  } else {
+    ITIF_ASSIGN(auto encoder, runtime::EncoderGroup::create(*runner->device_, spec, group_options));
+    runner->encoder_ = encoder.get();
+    runner->group_ = std::move(encoder);
+  }
   ITIF_ASSIGN(runner->stream_, runner->device_->make_stream(runner->group_->stream_limits()));
   runner->stream_->attach_thread();
   for (const std::string& directory : options.models) {
@@ -134,7 +143,7 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
     return slots_[inputs[a].model] < slots_[inputs[b].model];
   });
 
-  if (group_->decoder() != nullptr) {
+  if (encoder_ == nullptr) {
     for (uint32_t run = 0; run < repeats; ++run) ITIF_TRY(generate(inputs, order, outputs, us));
     return outputs;
   }
@@ -174,7 +183,7 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
       std::this_thread::sleep_for(std::chrono::nanoseconds(due_ns - now_ns));
     due_ns += interval_ns;
     const uint64_t start_ns = clock.now_ns();
-    const Status status = group_->forward(*stream_, batch);
+    const Status status = encoder_->forward(*stream_, batch);
     us.push_back(static_cast<double>(clock.now_ns() - start_ns) / 1000);
     for (size_t at = 0; at < order.size(); ++at) {
       const request::Request& request = requests[at];

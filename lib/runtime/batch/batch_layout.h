@@ -11,6 +11,7 @@
 
 #include "backbone/family.h"
 #include "runtime/admitted_tenant.h"
+#include "runtime/batch/batch.h"
 #include "runtime/graph_buckets.h"
 #include "runtime/group.h"
 
@@ -31,7 +32,7 @@ class BatchLayout {
   };
 
   // Checks every segment and lays out those that can run. `tenant_of(slot)` may be nullptr.
-  // REQUIRES: as for Group::forward.
+  // REQUIRES: as for EncoderGroup::begin.
   template <class TenantOf>
   void build(std::span<const BatchRequest> segments, const TenantOf& tenant_of) noexcept {
     clear();

@@ -22,9 +22,14 @@ uint64_t largest_of_late(uint64_t largest, uint64_t value) {
   return std::max(value, largest - largest / 16);
 }
 
+plan::PlanLimits plan_limits(const ExecutorOptions& options) noexcept {
+  return {.max_requests = options.limits.max_requests, .max_rows = options.limits.max_tokens};
+}
+
 }  // namespace
 
-Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(Group& group, device::Stream& stream,
+Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(EncoderGroup& group,
+                                                             device::Stream& stream,
                                                              const Clock& clock,
                                                              const ExecutorOptions& options) {
   ITIF_ASSIGN(auto scheduler, sched::make_scheduler(options.scheduler));
@@ -33,7 +38,7 @@ Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(Group& group, devic
       new GroupExecutor(group, stream, clock, options, std::move(scheduler), std::move(planner)));
 }
 
-GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& clock,
+GroupExecutor::GroupExecutor(EncoderGroup& group, device::Stream& stream, const Clock& clock,
                              const ExecutorOptions& options,
                              std::unique_ptr<sched::Scheduler> scheduler,
                              std::unique_ptr<plan::Planner> planner)
@@ -42,7 +47,7 @@ GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& 
       clock_(clock),
       options_(options),
       scheduler_(std::move(scheduler)),
-      planner_(std::move(planner)),
+      planner_(std::move(planner), plan_limits(options)),
       queue_(options.queue),
       preparation_({.max_tokens = options.limits.max_tokens,
                     .image = group.spec().image,
@@ -63,11 +68,6 @@ GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& 
 
 GroupExecutor::~GroupExecutor() {
   CHECK(num_in_flight_ == 0);
-  delete next_planner_.load();
-}
-
-void GroupExecutor::set_planner(std::unique_ptr<plan::Planner> planner) noexcept {
-  delete next_planner_.exchange(planner.release(), std::memory_order_acq_rel);
 }
 
 void GroupExecutor::refuse(request::Request* request, wire::StatusCode status,
@@ -252,10 +252,8 @@ void GroupExecutor::plan_batch(Flight& flight) noexcept {
     flight.figures.num_tenants +=
         std::exchange(last_batch_[request->slot], batch_number_) != batch_number_;
   }
-  if (plan::Planner* next = next_planner_.exchange(nullptr, std::memory_order_acq_rel))
-    planner_.reset(next);
   plan::Plan& plan = flight.plan;
-  planner_->plan(items_, plan);
+  planner_.take().plan(items_, plan);
   flight.figures.num_requests = static_cast<uint32_t>(batch_.size());
   flight.figures.num_tokens = static_cast<uint32_t>(plan.num_tokens);
   flight.figures.num_rows = static_cast<uint32_t>(plan.num_rows);

@@ -1,5 +1,5 @@
-// A group's executor: queue → scheduler → planner → Group::begin … finish, pass by pass →
-// completion.
+// The executor of encoder groups: queue → scheduler → planner → EncoderGroup::begin … finish, pass
+// by pass → completion.
 //
 // Owned by one thread (the group's). submit() checks a request against its model, tokenises text
 // and queues it. step() begins at most one batch. step() and finish(), never submit(), hand each
@@ -22,10 +22,10 @@
 
 #include "base/clock.h"
 #include "plan/planner.h"
+#include "runtime/batch/encoder_group.h"
 #include "runtime/completion.h"
 #include "runtime/cost/cost_estimate.h"
 #include "runtime/cost/cost_floor.h"
-#include "runtime/group.h"
 #include "runtime/input_preparation.h"
 #include "runtime/request_executor.h"
 #include "sched/batch_bound.h"
@@ -40,7 +40,7 @@ class GroupExecutor final : public RequestExecutor {
  public:
   // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (scheduler,
   // planner).
-  static Result<std::unique_ptr<GroupExecutor>> create(Group& group, device::Stream& stream,
+  static Result<std::unique_ptr<GroupExecutor>> create(EncoderGroup& group, device::Stream& stream,
                                                        const Clock& clock,
                                                        const ExecutorOptions& options);
 
@@ -55,9 +55,7 @@ class GroupExecutor final : public RequestExecutor {
 
   // REQUIRES: no batch runs: finish() was called until none was left.
   ~GroupExecutor() override;
-  // Takes effect with the next batch. Any thread. REQUIRES: the planner was made for plan_limits().
-  void set_planner(std::unique_ptr<plan::Planner> planner) noexcept;
-  plan::PlanLimits plan_limits() const noexcept { return plan_limits(options_); }
+  ReplaceablePlanner* planner() noexcept override { return &planner_; }
 
   uint32_t num_queued() const noexcept override { return queue_.num_requests(); }
   uint64_t queued_tokens() const noexcept { return queue_.num_tokens(); }
@@ -82,7 +80,7 @@ class GroupExecutor final : public RequestExecutor {
     device::Stream::Event event = 0;
   };
 
-  GroupExecutor(Group& group, device::Stream& stream, const Clock& clock,
+  GroupExecutor(EncoderGroup& group, device::Stream& stream, const Clock& clock,
                 const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler,
                 std::unique_ptr<plan::Planner> planner);
   void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
@@ -119,28 +117,24 @@ class GroupExecutor final : public RequestExecutor {
   }
   size_t complete_refused(CompletionSink& sink) noexcept;
   void choose_batch(uint64_t now_ns, const sched::Objectives& objectives) noexcept;
-  static plan::PlanLimits plan_limits(const ExecutorOptions& options) noexcept {
-    return {.max_requests = options.limits.max_requests, .max_rows = options.limits.max_tokens};
-  }
   void plan_batch(Flight& flight) noexcept;
   void add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch) noexcept;
   void finish_pass(Flight& flight) noexcept;
   double expected_wait_ns(uint32_t slot) noexcept;
 
-  Group& group_;
+  EncoderGroup& group_;
   device::Stream& stream_;
   const Clock& clock_;
   ExecutorOptions options_;
   std::unique_ptr<sched::Scheduler> scheduler_;
-  std::unique_ptr<plan::Planner> planner_;
-  std::atomic<plan::Planner*> next_planner_{nullptr};  // owned
+  ReplaceablePlanner planner_;
   sched::GroupQueue queue_;
   InputPreparation preparation_;
   std::vector<request::Request*> refused_;
   std::vector<request::Request*> batch_;
   std::vector<plan::Item> items_;
-  std::array<Flight, Group::kMaxInFlight> flights_;  // by place
-  uint32_t first_ = 0;                               // the oldest in flight; others follow it
+  std::array<Flight, EncoderGroup::kMaxInFlight> flights_;  // by place
+  uint32_t first_ = 0;  // the oldest in flight; others follow it
   uint32_t num_in_flight_ = 0;
   uint64_t last_end_ns_ = 0;  // end of the last batch
   // Decaying maximum of the time from a batch's choice to its launch.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "runtime/generate/step_launch.h"
 #include "runtime/result_bytes.h"
 
 namespace itif::runtime {
@@ -38,15 +37,15 @@ Refusal check_result_kind(const request::Request& request,
 }  // namespace
 
 Result<std::unique_ptr<GenerationExecutor>> GenerationExecutor::create(
-    Group& group, device::Stream& stream, const Clock& clock, const ExecutorOptions& options) {
-  CHECK(group.decoder() != nullptr);
+    DecoderGroup& group, device::Stream& stream, const Clock& clock,
+    const ExecutorOptions& options) {
   ITIF_ASSIGN(auto scheduler, sched::make_scheduler(options.scheduler));
   return std::unique_ptr<GenerationExecutor>(
       new GenerationExecutor(group, stream, clock, options, std::move(scheduler)));
 }
 
-GenerationExecutor::GenerationExecutor(Group& group, device::Stream& stream, const Clock& clock,
-                                       const ExecutorOptions& options,
+GenerationExecutor::GenerationExecutor(DecoderGroup& group, device::Stream& stream,
+                                       const Clock& clock, const ExecutorOptions& options,
                                        std::unique_ptr<sched::Scheduler> scheduler)
     : group_(group),
       stream_(stream),
@@ -56,9 +55,8 @@ GenerationExecutor::GenerationExecutor(Group& group, device::Stream& stream, con
       scheduler_(std::move(scheduler)),
       queue_(options.queue),
       preparation_({.max_tokens = options.limits.max_tokens, .image = {}, .generates = true}),
-      blocks_(group.decoder()->num_blocks()),
-      layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions,
-              group.generation_buckets()) {
+      blocks_(group.num_kv_blocks()),
+      layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions, group.buckets()) {
   waiting_.reserve(options.limits.max_requests);
   // Twice the beams: ended sequences may still be unanswered when others enter.
   for (uint32_t i = 0; i < 2 * max_beams_; ++i) spare_.push_back(std::make_unique<Sequence>());
@@ -179,7 +177,7 @@ size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
   begin_ns_ = now_ns;
   encode_entered();
   layout_.build_step(running_, blocks_);
-  const backbone::StepResult result = launch_step(group_, stream_, layout_);
+  const backbone::StepResult result = group_.launch_step(stream_, layout_);
   const size_t found = size_t{layout_.num_beams()} * layout_.num_candidates();
   stream_.copy_to_host(result.log_probabilities, found * sizeof(float), log_probabilities_.data());
   stream_.copy_to_host(result.tokens, found * sizeof(int32_t), tokens_.data());
@@ -289,7 +287,7 @@ bool GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
 
 void GenerationExecutor::encode_entered() noexcept {
   layout_.build_sources(running_, blocks_);
-  if (layout_.any_sources()) launch_sources(group_, stream_, layout_);
+  if (layout_.any_sources()) group_.launch_sources(stream_, layout_);
 }
 
 void GenerationExecutor::advance() noexcept {

@@ -1,4 +1,4 @@
-// The executor of groups that generate: decodes requests of all tenants token by token, with
+// The executor of decoder groups: decodes requests of all tenants token by token, with
 // continuous batching.
 //
 // Between two steps, finished sequences leave and waiting ones enter; none waits for the longest of
@@ -21,12 +21,11 @@
 #include <string>
 #include <vector>
 
-#include "backbone/decoder.h"
 #include "base/clock.h"
 #include "runtime/generate/beam_search.h"
+#include "runtime/generate/decoder_group.h"
 #include "runtime/generate/kv_blocks.h"
 #include "runtime/generate/step_layout.h"
-#include "runtime/group.h"
 #include "runtime/input_preparation.h"
 #include "runtime/request_executor.h"
 #include "sched/group_queue.h"
@@ -36,9 +35,10 @@ namespace itif::runtime {
 
 class GenerationExecutor final : public RequestExecutor {
  public:
-  // `group`, `stream` and `clock` outlive the executor. REQUIRES: group.decoder(). Errors:
-  // kInvalidArgument (scheduler's name).
-  static Result<std::unique_ptr<GenerationExecutor>> create(Group& group, device::Stream& stream,
+  // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (scheduler's
+  // name).
+  static Result<std::unique_ptr<GenerationExecutor>> create(DecoderGroup& group,
+                                                            device::Stream& stream,
                                                             const Clock& clock,
                                                             const ExecutorOptions& options);
 
@@ -62,7 +62,7 @@ class GenerationExecutor final : public RequestExecutor {
   const KvBlocks& blocks() const noexcept { return blocks_; }
 
  private:
-  GenerationExecutor(Group& group, device::Stream& stream, const Clock& clock,
+  GenerationExecutor(DecoderGroup& group, device::Stream& stream, const Clock& clock,
                      const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler);
   void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
   void refuse(request::Request* request, const Refusal& why) noexcept {
@@ -87,7 +87,7 @@ class GenerationExecutor final : public RequestExecutor {
   void learn_pace(uint64_t start_ns) noexcept;
   double expected_wait_ns(uint32_t slot, const model::GenerationConfig& config) const noexcept;
 
-  Group& group_;
+  DecoderGroup& group_;
   device::Stream& stream_;
   const Clock& clock_;
   const ExecutorOptions options_;

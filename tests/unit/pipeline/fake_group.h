@@ -15,13 +15,13 @@
 #include "base/clock.h"
 #include "device/device.h"
 #include "device/stream/async_stream.h"
-#include "runtime/group.h"
+#include "runtime/batch/encoder_group.h"
 #include "runtime/request_ids.h"
 #include "support/null_stream.h"
 
 namespace itif::pipeline::test {
 
-class FakeGroup final : public runtime::Group {
+class FakeGroup final : public runtime::EncoderGroup {
  public:
   uint32_t per_token = 1;
   bool fail_next = false;

@@ -50,7 +50,8 @@ class Images : public ::testing::TestWithParam<std::string> {
     device_ = testing::make_device(GetParam());
     if (!device_) GTEST_SKIP() << "this machine has no " << GetParam();
     group_ =
-        Group::create(*device_, image_spec(), {.max_tokens = 120, .max_tenants = kTenants}).value();
+        EncoderGroup::create(*device_, image_spec(), {.max_tokens = 120, .max_tenants = kTenants})
+            .value();
     for (uint32_t i = 0; i < kTenants; ++i) {
       const std::string directory = files_.file("tenant" + std::to_string(i));
       auto options = testing::loud_model(image_spec(), mkmodel::HeadChoice::kClassification, i + 1);
@@ -81,7 +82,7 @@ class Images : public ::testing::TestWithParam<std::string> {
 
   TempDirectory files_;
   std::unique_ptr<device::Device> device_;
-  std::unique_ptr<Group> group_;
+  std::unique_ptr<EncoderGroup> group_;
   std::unique_ptr<ImageRequests> requests_;
   Random random_{9};
 };

@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/group.h"
-#include "runtime/input_pool.h"
+#include "runtime/batch/encoder_group.h"
 
 namespace itif::testing {
 
@@ -101,7 +100,7 @@ class AskedBatch {
 };
 
 // Runs one batch. `fault` receives forward()'s status.
-inline std::vector<Answer> run_batch(runtime::Group& group, device::Stream& stream,
+inline std::vector<Answer> run_batch(runtime::EncoderGroup& group, device::Stream& stream,
                                      const std::vector<Ask>& asks, Status* fault = nullptr) {
   AskedBatch asked(asks);
   runtime::Batch batch = asked.batch();

@@ -73,7 +73,7 @@ class TimedStream final : public NullStream {
 };
 
 // Takes 10 ms plus 0.1 ms a token, and answers each segment with one number.
-class TimedGroup final : public runtime::Group {
+class TimedGroup final : public runtime::EncoderGroup {
  public:
   TimedGroup() { model_.max_tokens = model_.max_text_tokens = 512; }
   uint32_t batches = 0;
