@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "runtime/admission.h"
 #include "runtime/batch/batch_layout.h"
 #include "runtime/batch/executor.h"
 #include "runtime/batch/head_runner.h"
@@ -16,11 +17,11 @@ namespace {
 
 using wire::StatusCode;
 
-void drop_result(request::Request& request, StatusCode status, const char* detail) noexcept {
+void drop_result(request::Request& request, const Refusal& why) noexcept {
   std::free(request.result.data);
   request.result = {};
-  request.status = status;
-  request.detail = detail;
+  request.status = why.status;
+  request.detail = why.detail;
 }
 
 GraphBuckets encoder_buckets(const device::DeviceInfo& device, const model::BackboneSpec& spec,
@@ -97,10 +98,10 @@ class BackboneGroup final : public EncoderGroup {
       const bool is_out_of_memory = computed.error().code == Code::kResourceExhausted;
       for (const BatchRequest& segment : batch.segments) {
         if (is_out_of_memory)
-          drop_result(*segment.request, StatusCode::kOverloaded,
-                      "the device has no memory for the batch");
+          drop_result(*segment.request,
+                      {StatusCode::kOverloaded, "the device has no memory for the batch"});
         else
-          drop_result(*segment.request, StatusCode::kDeviceFailed, "the group's device has failed");
+          drop_result(*segment.request, kDeviceFailure);
       }
       return is_out_of_memory ? Status() : std::move(computed);
     }
@@ -136,8 +137,8 @@ class BackboneGroup final : public EncoderGroup {
           std::span(flight.ids).subspan(live.first_row, live.request->num_tokens);
       const auto vocab = static_cast<int32_t>(live.tenant->model.spec.vocab);
       if (std::ranges::any_of(ids, [vocab](int32_t id) { return id < 0 || id >= vocab; }))
-        drop_result(*live.request, StatusCode::kMalformed,
-                    "a token id is outside the model's vocabulary");
+        drop_result(*live.request,
+                    {StatusCode::kMalformed, "a token id is outside the model's vocabulary"});
     }
   }
 

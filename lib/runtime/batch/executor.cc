@@ -49,16 +49,16 @@ GroupExecutor::GroupExecutor(EncoderGroup& group, device::Stream& stream, const 
       scheduler_(std::move(scheduler)),
       planner_(std::move(planner), plan_limits(options)),
       queue_(options.queue),
-      preparation_({.max_tokens = options.limits.max_tokens,
-                    .image = group.spec().image,
-                    .text_bytes = size_t{options.limits.max_tokens} * kTextBytesPerToken}),
+      admission_(group, clock, options, queue_,
+                 {.max_tokens = options.limits.max_tokens,
+                  .image = group.spec().image,
+                  .text_bytes = size_t{options.limits.max_tokens} * kTextBytesPerToken}),
       bound_(options.limits.max_tokens),
       urgent_(options.queue.max_slots),
       last_batch_(options.queue.max_slots) {
   const size_t max_requests = options.limits.max_requests;
   batch_.reserve(max_requests);
   items_.reserve(max_requests);
-  refused_.reserve(size_t{options.queue.max_requests} + kMaxIntake);
   for (Flight& flight : flights_) {
     flight.plan.reserve(max_requests);
     flight.ordered.reserve(max_requests);
@@ -70,40 +70,11 @@ GroupExecutor::~GroupExecutor() {
   CHECK(num_in_flight_ == 0);
 }
 
-void GroupExecutor::refuse(request::Request* request, wire::StatusCode status,
-                           const char* detail) noexcept {
-  preparation_.release(*request);
-  request->status = status;
-  request->detail = detail;
-  request->done_ns = clock_.now_ns();
-  refused_.push_back(request);
-}
-
 void GroupExecutor::submit(request::Request* request) noexcept {
-  request->prepared = 0;
-  if (device_failed_) {
-    refuse(request, StatusCode::kDeviceFailed, "the group's device has failed");
-    return;
-  }
-  // Checked before the text is read: a request of a flooding tenant must not cost the shared
-  // executor more than this.
-  const double wait_ns = expected_wait_ns(request->slot);
-  const bool too_long =
-      options_.max_wait_ns != 0 && wait_ns > static_cast<double>(options_.max_wait_ns);
-  if (too_long || !queue_.has_room(request->slot)) {
-    // Half the backlog should be served by then.
-    request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
-    refuse(request, StatusCode::kOverloaded,
-           too_long ? "the tenant's requests wait longer than the group allows"
-                    : "the group's queue, or the tenant's share of it, is full");
-    return;
-  }
-  const model::TenantModel* model = group_.model(request->slot);
-  if (model == nullptr)
-    return refuse(request, StatusCode::kNotAdmitted, "the tenant's model is not loaded");
-  if (const Refusal why = preparation_.prepare(*request, *model)) return refuse(request, why);
-  const auto alone_ns = floor_.batch_ns(request->num_tokens);
-  CHECK(queue_.push(request, clock_.now_ns(), alone_ns));
+  const model::TenantModel* model = admission_.admit(
+      request, [&](const model::TenantModel&) { return expected_wait_ns(request->slot); });
+  if (model == nullptr || !admission_.prepare(request, *model)) return;
+  admission_.push(request, floor_.batch_ns(request->num_tokens));
 }
 
 // Time to serve the tenant's lane at the recent pace, while every other lane takes its turns.
@@ -128,12 +99,7 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
     // On a synchronous stream the batch has already ended.
     while (figures.num_tokens == 0 && has_results()) completed += finish_oldest(sink, figures);
   }
-  if (device_failed_) {
-    while (queue_.num_requests() > 0)
-      refuse(queue_.pop(queue_.active_slots().front()), StatusCode::kDeviceFailed,
-             "the group's device has failed");
-  }
-  refused += complete_refused(sink);
+  refused += admission_.complete_refused(sink);
   figures.num_refused = static_cast<uint32_t>(refused);
   return completed + refused;
 }
@@ -165,7 +131,7 @@ uint64_t GroupExecutor::next_step_ns() const noexcept {
 }
 
 bool GroupExecutor::may_begin(uint64_t now_ns) const noexcept {
-  if (queue_.num_requests() == 0 || !has_room() || device_failed_) return false;
+  if (queue_.num_requests() == 0 || !has_room() || device_failed()) return false;
   return num_in_flight_ == 0 || now_ns >= next_step_ns();
 }
 
@@ -176,7 +142,7 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
   expire(batch_, now_ns);
   if (group_.spec().takes_images()) resize_images(batch_);
   // Refused requests are answered before the batch: they have waited long enough.
-  const size_t refused = complete_refused(sink);
+  const size_t refused = admission_.complete_refused(sink);
   if (batch_.empty()) return refused;
   Flight& flight = in_flight(num_in_flight_);
   flight.begin_ns = now_ns;
@@ -205,13 +171,6 @@ void GroupExecutor::choose_batch(uint64_t now_ns, const sched::Objectives& objec
   urgent_.chosen(queue_, batch_);
 }
 
-size_t GroupExecutor::complete_refused(CompletionSink& sink) noexcept {
-  const size_t count = refused_.size();
-  if (count > 0) sink.complete(refused_);
-  refused_.clear();
-  return count;
-}
-
 // Refuses requests whose deadline has passed, or will pass before a batch of that request alone
 // could end.
 void GroupExecutor::expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept {
@@ -219,15 +178,12 @@ void GroupExecutor::expire(std::vector<request::Request*>& batch, uint64_t now_n
   const auto start_ns = static_cast<double>(std::max(now_ns, expected_end_ns()));
   std::erase_if(batch, [&](request::Request* request) {
     if (request->deadline_ns == 0) return false;
-    if (request->deadline_ns <= now_ns) {
-      refuse(request, StatusCode::kDeadlineQueue, "the deadline passed in the group's queue");
-      return true;
-    }
+    if (admission_.refuse_expired(request, now_ns)) return true;
     if (static_cast<double>(request->deadline_ns) - start_ns <
         cost_.batch_ns(request->num_tokens)) {
       by_estimate = true;
-      refuse(request, StatusCode::kDeadlineLaunch,
-             "the deadline would pass before the request could be computed");
+      admission_.refuse(request, {StatusCode::kDeadlineLaunch,
+                                  "the deadline would pass before the request could be computed"});
       return true;
     }
     return false;
@@ -237,8 +193,8 @@ void GroupExecutor::expire(std::vector<request::Request*>& batch, uint64_t now_n
 
 void GroupExecutor::resize_images(std::vector<request::Request*>& batch) noexcept {
   std::erase_if(batch, [&](request::Request* request) {
-    const Refusal why = preparation_.resize(*request, *group_.model(request->slot));
-    if (why) refuse(request, why);
+    const Refusal why = admission_.preparation().resize(*request, *group_.model(request->slot));
+    if (why) admission_.refuse(request, why);
     return static_cast<bool>(why);
   });
 }
@@ -270,7 +226,7 @@ void GroupExecutor::add_segment(Flight& flight, const plan::Segment& planned,
   request->launch_ns = flight.begin_ns;
   flight.ordered.push_back(request);
   flight.segments.push_back({.request = request,
-                             .prepared = preparation_.made(*request),
+                             .prepared = admission_.preparation().made(*request),
                              .num_rows = planned.num_rows,
                              .mini_batch = mini_batch});
 }
@@ -310,8 +266,10 @@ size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures)
   Batch batch{std::span(flight.segments).subspan(pass.first_segment, pass.num_segments)};
   device::Stream::Completion done = stream_.wait(flight.event);
   flight.figures.execute_ns += done.device_ns;
-  if (!group_.finish(batch, first_, std::move(done.status)))
-    device_failed_ = flight.figures.device_failed = true;
+  if (!group_.finish(batch, first_, std::move(done.status))) {
+    flight.figures.device_failed = true;
+    admission_.fail_device();
+  }
   finish_pass(flight);
   num_executing_.fetch_sub(pass.num_segments, std::memory_order_relaxed);
   sink.complete(riding(flight));
@@ -333,7 +291,7 @@ size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures)
 }
 
 void GroupExecutor::learn(const Flight& flight) noexcept {
-  if (device_failed_) return;
+  if (device_failed()) return;
   const BatchFigures& figures = flight.figures;
   cost_.add(figures.num_tokens, figures.execute_ns);
   floor_.add(figures.num_tokens, figures.execute_ns);
@@ -344,7 +302,7 @@ void GroupExecutor::finish_pass(Flight& flight) noexcept {
   const uint64_t done_ns = clock_.now_ns();
   for (request::Request* request : riding(flight)) {
     request->done_ns = done_ns;
-    preparation_.release(*request);
+    admission_.preparation().release(*request);
   }
 }
 

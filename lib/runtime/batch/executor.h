@@ -22,11 +22,11 @@
 
 #include "base/clock.h"
 #include "plan/planner.h"
+#include "runtime/admission.h"
 #include "runtime/batch/encoder_group.h"
 #include "runtime/completion.h"
 #include "runtime/cost/cost_estimate.h"
 #include "runtime/cost/cost_floor.h"
-#include "runtime/input_preparation.h"
 #include "runtime/request_executor.h"
 #include "sched/batch_bound.h"
 #include "sched/group_queue.h"
@@ -63,7 +63,7 @@ class GroupExecutor final : public RequestExecutor {
   uint32_t num_executing() const noexcept override {
     return num_executing_.load(std::memory_order_relaxed);
   }
-  bool device_failed() const noexcept override { return device_failed_; }
+  bool device_failed() const noexcept override { return admission_.device_failed(); }
 
  private:
   // A batch between its choice and its completion.
@@ -83,10 +83,6 @@ class GroupExecutor final : public RequestExecutor {
   GroupExecutor(EncoderGroup& group, device::Stream& stream, const Clock& clock,
                 const ExecutorOptions& options, std::unique_ptr<sched::Scheduler> scheduler,
                 std::unique_ptr<plan::Planner> planner);
-  void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
-  void refuse(request::Request* request, const Refusal& why) noexcept {
-    refuse(request, why.status, why.detail);
-  }
   // Resizes the pictures of the chosen batch.
   void resize_images(std::vector<request::Request*>& batch) noexcept;
   void expire(std::vector<request::Request*>& batch, uint64_t now_ns) noexcept;
@@ -115,7 +111,6 @@ class GroupExecutor final : public RequestExecutor {
     const plan::Pass& pass = flight.plan.passes[flight.pass];
     return std::span(flight.ordered).subspan(pass.first_segment, pass.num_segments);
   }
-  size_t complete_refused(CompletionSink& sink) noexcept;
   void choose_batch(uint64_t now_ns, const sched::Objectives& objectives) noexcept;
   void plan_batch(Flight& flight) noexcept;
   void add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch) noexcept;
@@ -129,8 +124,7 @@ class GroupExecutor final : public RequestExecutor {
   std::unique_ptr<sched::Scheduler> scheduler_;
   ReplaceablePlanner planner_;
   sched::GroupQueue queue_;
-  InputPreparation preparation_;
-  std::vector<request::Request*> refused_;
+  Admission admission_;
   std::vector<request::Request*> batch_;
   std::vector<plan::Item> items_;
   std::array<Flight, EncoderGroup::kMaxInFlight> flights_;  // by place
@@ -147,7 +141,6 @@ class GroupExecutor final : public RequestExecutor {
   sched::Urgent urgent_;
   uint64_t batch_number_ = 0;
   std::vector<uint64_t> last_batch_;  // by slot: number of the last batch with a request of it
-  bool device_failed_ = false;
   std::atomic<uint32_t> num_executing_{0};
 };
 

@@ -168,7 +168,7 @@ TEST_F(GroupTest, SmallerModelsFitAndKeepTheirOwnBounds) {
 }
 
 // A change to a valid directory, and the expected refusal.
-struct Refusal {
+struct RefusedModel {
   std::string name;
   void (*spoil)(const TempDirectory&, const std::string& folder);
   Code code;
@@ -197,7 +197,7 @@ void edit_tensor(const TempDirectory& files, const std::string& folder, const st
               testing::safetensors(header.dump(), bytes.substr(8 + length)));
 }
 
-const Refusal kRefusals[] = {
+const RefusedModel kRefusals[] = {
     {"another size",
      [](const auto& f, const auto& d) { edit_config(f, d, "num_hidden_layers", 3); },
      Code::kInvalidArgument,
@@ -306,7 +306,7 @@ TEST_F(GroupTest, RefusedModelsLeaveTheGroupUnchanged) {
   const size_t buffers = device_.state().live_buffers, slots = device_.state().live_slots;
   const uint64_t bytes = group_->weight_bytes();
   make("template", 2);
-  for (const Refusal& row : kRefusals) {
+  for (const RefusedModel& row : kRefusals) {
     SCOPED_TRACE(row.name);
     std::filesystem::remove_all(files_.file("bad"));
     std::filesystem::copy(files_.file("template"), files_.file("bad"),

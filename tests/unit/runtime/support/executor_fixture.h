@@ -78,6 +78,7 @@ class TimedGroup final : public runtime::EncoderGroup {
   TimedGroup() { model_.max_tokens = model_.max_text_tokens = 512; }
   uint32_t batches = 0;
   uint64_t slower = 1;
+  uint32_t free_slot = UINT32_MAX;  // no tenant is in it
   std::function<void()> on_begin = [] {};
   std::function<void(std::span<const runtime::BatchRequest>)> on_batch = [](auto) {};
 
@@ -85,7 +86,9 @@ class TimedGroup final : public runtime::EncoderGroup {
   const runtime::GroupOptions& options() const noexcept override { return options_; }
   Result<uint32_t> admit(const std::string&, const model::Progress&) override { return 0u; }
   void release(uint32_t) override {}
-  const model::TenantModel* model(uint32_t) const noexcept override { return &model_; }
+  const model::TenantModel* model(uint32_t slot) const noexcept override {
+    return slot == free_slot ? nullptr : &model_;
+  }
   uint32_t num_tenants() const noexcept override { return 1; }
   uint64_t weight_bytes() const noexcept override { return 0; }
   uint64_t workspace_bytes() const noexcept override { return 0; }
