@@ -49,7 +49,8 @@ class StageTask {
 class GroupStage final : private runtime::CompletionSink {
  public:
   // `returns[w]` takes back worker w's requests and packets; its size must be such that it is never
-  // full. All references outlive the stage. Errors: those of make_stream and RequestRing::create.
+  // full. All references outlive the stage. Errors: those of make_stream, RequestRing::create and
+  // Group::make_executor.
   static Result<std::unique_ptr<GroupStage>> create(std::string name,
                                                     std::unique_ptr<runtime::Group> group,
                                                     device::Device& device, const Clock& clock,

@@ -24,7 +24,6 @@
 #include "model/tenant_model.h"
 #include "plan/cost_tables.h"
 #include "runtime/request_executor.h"
-#include "wire/header.h"
 
 namespace itif::runtime {
 
@@ -84,10 +83,5 @@ class Group {
   virtual bool generates() const noexcept { return false; }
   virtual uint32_t num_kv_blocks() const noexcept { return 0; }  // of its K/V cache
 };
-
-// Returns the kind that a model answers with when asked for ResultKind::kDefault.
-wire::ResultKind default_result_kind(const model::HeadSpec& head) noexcept;
-// Returns true if the model has a head for `kind`. Always true for kDefault.
-bool supports(const model::HeadSpec& head, wire::ResultKind kind) noexcept;
 
 }  // namespace itif::runtime

@@ -64,7 +64,7 @@ class RequestExecutor {
   // Returns true if step() would release packets.
   virtual bool has_read_packets() const noexcept = 0;
 
-  // Lays out the batches; nullptr: the executor lays them out itself.
+  // Lays out the batches; nullptr: the executor lays them out itself. Any thread.
   virtual ReplaceablePlanner* planner() noexcept { return nullptr; }
 
   virtual uint32_t num_queued() const noexcept = 0;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "device/threads.h"
 #include "pipeline/lcores.h"
+#include "runtime/result_bytes.h"
 #include "serving/tenant_service.h"
 #include "wire/payload.h"
 
