@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "runtime/generate/generation_executor.h"
 
 namespace itif::pipeline {
 namespace {
@@ -34,19 +33,11 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   uint32_t lendable = 0;
   for (const ReturnRing* ring : returns) lendable += ring->capacity();
   static std::atomic<unsigned> serial{0};
-  const bool generates = stage->group_->decoder() != nullptr;
   ITIF_ASSIGN(stage->ring_,
               RequestRing::create("itif_group_" + std::to_string(serial++), lendable));
   ITIF_ASSIGN(stage->stream_, stage->make_stream(options.share));
-  if (generates) {
-    ITIF_ASSIGN(stage->executor_, runtime::GenerationExecutor::create(
-                                      *stage->group_, *stage->stream_, clock, options.executor));
-  } else {
-    ITIF_ASSIGN(auto executor, runtime::GroupExecutor::create(*stage->group_, *stage->stream_,
-                                                              clock, options.executor));
-    stage->planned_ = executor.get();
-    stage->executor_ = std::move(executor);
-  }
+  ITIF_ASSIGN(stage->executor_,
+              stage->group_->make_executor(*stage->stream_, clock, options.executor));
   return stage;
 }
 

@@ -20,8 +20,9 @@
 #include "pipeline/request_ring.h"
 #include "pipeline/return_ring.h"
 #include "pipeline/spin_choice.h"
-#include "runtime/batch/executor.h"
+#include "runtime/completion.h"
 #include "runtime/group.h"
+#include "runtime/request_executor.h"
 #include "telemetry/counters.h"
 
 namespace itif::pipeline {
@@ -48,7 +49,8 @@ class StageTask {
 class GroupStage final : private runtime::CompletionSink {
  public:
   // `returns[w]` takes back worker w's requests and packets; its size must be such that it is never
-  // full. All references outlive the stage. Errors: those of make_stream and RequestRing::create.
+  // full. All references outlive the stage. Errors: those of make_stream, RequestRing::create and
+  // Group::make_executor.
   static Result<std::unique_ptr<GroupStage>> create(std::string name,
                                                     std::unique_ptr<runtime::Group> group,
                                                     device::Device& device, const Clock& clock,
@@ -86,13 +88,14 @@ class GroupStage final : private runtime::CompletionSink {
   void perform(StageTask& task, const std::function<void()>& meanwhile);
 
   // Returns true if a planner lays out the group's batches; false for a group that generates.
-  bool has_planner() const noexcept { return planned_ != nullptr; }
+  bool has_planner() const noexcept { return executor_->planner() != nullptr; }
   // Sets the planner of the next batches. Any thread. REQUIRES: has_planner(), and `planner` was
   // made for plan_limits().
   void set_planner(std::unique_ptr<plan::Planner> planner) noexcept {
-    planned_->set_planner(std::move(planner));
+    executor_->planner()->replace(std::move(planner));
   }
-  plan::PlanLimits plan_limits() const noexcept { return planned_->plan_limits(); }
+  // REQUIRES: has_planner().
+  const plan::PlanLimits& plan_limits() const noexcept { return executor_->planner()->limits(); }
 
   // Continues on another share of the device after the running batches; requests wait meanwhile. On
   // error nothing has changed. Control's thread. REQUIRES: started. Errors: those of make_stream.
@@ -132,7 +135,6 @@ class GroupStage final : private runtime::CompletionSink {
   std::unique_ptr<runtime::Group> group_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<runtime::RequestExecutor> executor_;
-  runtime::GroupExecutor* planned_ = nullptr;  // executor_, if it has a planner; else null
   std::vector<ReturnRing*> returns_;
   GroupStageOptions options_;
   telemetry::ExecutorCounters counters_;

@@ -14,12 +14,12 @@
 
 namespace itif::runtime {
 
-// Allocated at admission, so that serving allocates nothing.
+// Allocated at admission, so that serving allocates nothing. Empty for heads that generate.
 struct HeadScratch {
   std::unique_ptr<device::Buffer> logits;  // f32 [requests or tokens, labels]; null: no classifier
   std::vector<std::unique_ptr<device::Buffer>> dense;  // f32 [requests, n], one per dense layer
   // A classifier's outputs, [requests, labels], by flight index.
-  std::array<std::vector<float>, Group::kMaxInFlight> host_logits;
+  std::array<std::vector<float>, device::Stream::kMaxPending> host_logits;
   std::vector<wire::ClassEntry> classes;  // [labels], for classifiers
 
   // Returns the device memory that make() allocates.

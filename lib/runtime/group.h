@@ -1,69 +1,31 @@
 // A group: one backbone with the concatenated weights of its tenants, and the forward pass that
 // serves requests of all of them in one batch.
 //
-// Threads: control calls admit() and release(), one call at a time. The group's executor calls
-// begin() and finish(). Both may call model(). They share only the slot table, through atomic
-// pointers: admit() fills a slot before it publishes it, and release() is called when no current or
-// later segment names the slot. Neither thread waits for the other.
+// There are two kinds. An encoder group answers with one forward pass (batch/encoder_group.h). A
+// decoder group generates token by token (generate/decoder_group.h). make_group.h chooses the kind;
+// each kind makes the executor that runs its requests.
+//
+// Threads: control calls admit() and release(), one call at a time. The executor's thread calls
+// warm_up() and what the kind adds. Both may call model(). They share only the slot table, through
+// atomic pointers: admit() fills a slot before it publishes it, and release() is called when no
+// current or later segment names the slot. Neither thread waits for the other.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "backbone/family.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "device/device.h"
-#include "kernels/args.h"
 #include "model/tenant_model.h"
-#include "model/weight_store.h"
 #include "plan/cost_tables.h"
-#include "request/request.h"
-#include "wire/header.h"
-
-namespace itif::backbone {
-class Decoder;
-}
+#include "runtime/request_executor.h"
 
 namespace itif::runtime {
-
-struct GenerationBuckets;
-
-// A request's place in a batch. The caller sets the upper half; finish() writes the lower half.
-struct BatchRequest {
-  uint32_t slot = 0;
-  uint32_t num_tokens = 0;
-  uint32_t num_rows = 0;  // rows in the batch, with padding after the tokens; 0: num_tokens
-  // Adjacent segments of a tenant share a GEMM call if they are in the same mini-batch of the plan.
-  uint32_t mini_batch = 0;
-  // The token ids where they arrived (packet buffers, or a tokenizer's output as u32): they are not
-  // copied on the way to the device. Here first_row counts from the segment's first token; the
-  // pieces ascend and cover [0, num_tokens) without gap.
-  std::span<const kernels::IdPiece> pieces;
-  std::span<const uint8_t> token_types;  // host, [num_tokens]; empty: all 0
-  // Used instead of pieces if the group takes images: the pixels where they arrived, of the model's
-  // size (num_tokens: all positions of the model). begin() sets first_row, scale and shift.
-  kernels::ImagePixels image;
-  wire::ResultKind kind = wire::ResultKind::kDefault;
-
-  wire::StatusCode status = wire::StatusCode::kOk;
-  wire::ResultKind kind_out = wire::ResultKind::kDefault;
-  request::ResultBuffer result;  // malloc'ed, owned by the caller. Set iff status is kOk
-  uint32_t result_rows = 0;      // the result's first dimension: tokens, entries of kClasses, or 1
-  const char* detail = "";       // status other than kOk: a literal, one sentence
-};
-
-// Host memory that begin() reads and finish() writes. The caller must not touch it between the two.
-struct Batch {
-  // In any order.
-  std::span<BatchRequest> segments;
-  // Set by begin(): rows computed beyond those of the segments, to fill the batch's graph bucket.
-  uint32_t num_padding_rows = 0;
-};
 
 struct GroupOptions {
   uint32_t max_tokens = 4096;   // of one batch
@@ -81,13 +43,6 @@ class Group {
  public:
   virtual ~Group() = default;
 
-  // Reserves the slabs and the workspace and prepares the device's GEMMs, so that serving creates
-  // nothing. `device` outlives the group. Errors: kUnsupported (unknown family),
-  // kInvalidArgument (options that cannot hold one request), kResourceExhausted.
-  static Result<std::unique_ptr<Group>> create(device::Device& device,
-                                               const model::BackboneSpec& spec,
-                                               const GroupOptions& options);
-
   virtual const model::BackboneSpec& spec() const noexcept = 0;
   virtual const GroupOptions& options() const noexcept = 0;
 
@@ -100,17 +55,18 @@ class Group {
   // Returns the model in a slot; nullptr: the slot is free. Lock-free.
   virtual const model::TenantModel* model(uint32_t slot) const noexcept = 0;
 
+  // Makes the executor that runs the group's requests on `stream`. The group, `stream` and `clock`
+  // outlive it. Errors: kInvalidArgument (scheduler, planner).
+  virtual Result<std::unique_ptr<RequestExecutor>> make_executor(
+      device::Stream& stream, const Clock& clock, const ExecutorOptions& options) = 0;
+  // Limits that the executor's stream must support; a piece holds at least one id.
+  virtual device::StreamLimits stream_limits() const noexcept = 0;
+
   // The GEMMs of one pass, and of one step, for profiling; empty: nothing to profile.
   virtual std::vector<backbone::GemmUse> gemms() const { return {}; }
   // Sets the measured GEMM costs, from which later passes choose how GEMMs share the device. Any
   // thread.
   virtual void set_costs(std::shared_ptr<const plan::CostTables>) {}
-  // Returns the GEMM modes chosen for a pass or step over `ranges`, valid until the next call. The
-  // executor's thread.
-  virtual kernels::GemmModes gemm_modes(std::span<const kernels::RowRange>) noexcept { return {}; }
-
-  // Limits that the stream given to begin() must support; a piece holds at least one id.
-  device::StreamLimits stream_limits() const noexcept;
 
   // Number of graph buckets that small batches are padded to (graph_buckets.h); 0: the device uses
   // none.
@@ -119,43 +75,13 @@ class Group {
   // and needs no tenant. The executor's thread. Errors: those of Stream::warm_up.
   virtual Status warm_up(device::Stream&, size_t) noexcept { return {}; }
 
-  // The decoder that GenerationExecutor runs; nullptr: the group does not generate and uses
-  // begin().
-  virtual backbone::Decoder* decoder() noexcept { return nullptr; }
-  virtual uint32_t num_kv_blocks() const noexcept { return 0; }
-  // The graph buckets of the decoder's sources and steps. REQUIRES: decoder().
-  virtual const GenerationBuckets& generation_buckets() const noexcept;
-  // The slots' weights.
-  virtual model::WeightView weights() const noexcept { return {}; }
-
   virtual uint32_t num_tenants() const noexcept = 0;
   virtual uint64_t weight_bytes() const noexcept = 0;  // of all tenants
   virtual uint64_t workspace_bytes() const noexcept = 0;
 
-  // Most batches between begin() and finish(). The caller chooses a batch's place among them and
-  // passes the same one to both.
-  static constexpr uint32_t kMaxInFlight = device::Stream::kMaxPending;
-
-  // Lays a batch out and launches it after the batches that began before. Its results are complete
-  // once the stream has executed these launches. Allocates only the results. REQUIRES: at most
-  // options().max_requests segments and max_tokens tokens; always the same stream.
-  virtual void begin(device::Stream& stream, Batch& batch, uint32_t flight_index) noexcept = 0;
-  // Gives each segment a result, or a status that concerns it alone (malformed ids, too long, a
-  // kind that its model has no head for). `computed`: the stream's status of the launches. If the
-  // device had no memory for them, every segment gets kOverloaded. Errors: a device fault; every
-  // segment then gets kDeviceFailed. REQUIRES: batches finish in the order of begin().
-  virtual Status finish(Batch& batch, uint32_t flight_index, Status computed) noexcept = 0;
-
-  // Runs one batch from beginning to end.
-  Status forward(device::Stream& stream, Batch& batch) noexcept {
-    begin(stream, batch, 0);
-    return finish(batch, 0, stream.synchronize());
-  }
+  // Returns true for a decoder group.
+  virtual bool generates() const noexcept { return false; }
+  virtual uint32_t num_kv_blocks() const noexcept { return 0; }  // of its K/V cache
 };
-
-// Returns the kind that a model answers with when asked for ResultKind::kDefault.
-wire::ResultKind default_result_kind(const model::HeadSpec& head) noexcept;
-// Returns true if the model has a head for `kind`. Always true for kDefault.
-bool supports(const model::HeadSpec& head, wire::ResultKind kind) noexcept;
 
 }  // namespace itif::runtime

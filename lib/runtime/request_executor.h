@@ -12,6 +12,7 @@
 #include "device/device.h"
 #include "request/request.h"
 #include "runtime/completion.h"
+#include "runtime/replaceable_planner.h"
 #include "sched/batch_limits.h"
 #include "sched/group_queue.h"
 
@@ -21,7 +22,7 @@ struct ExecutorOptions {
   sched::BatchLimits limits = {};
   sched::GroupQueue::Limits queue = {};
   std::string scheduler = "fair";
-  std::string planner = "packed";  // must need no tables; set_planner() accepts any planner
+  std::string planner = "packed";  // must need no tables; planner() accepts any planner
   // Longest expected wait in a tenant's lane; a request that would wait longer is refused
   // immediately. Its client would have given up before its turn, and later requests would wait in
   // vain. 0: no limit.
@@ -67,6 +68,9 @@ class RequestExecutor {
   // Runs later batches on `stream`, which outlives the executor or the next call. REQUIRES: no batch
   // runs: finish() was called until none was left.
   virtual void use_stream(device::Stream& stream) noexcept = 0;
+
+  // Lays out the batches; nullptr: the executor lays them out itself. Any thread.
+  virtual ReplaceablePlanner* planner() noexcept { return nullptr; }
 
   virtual uint32_t num_queued() const noexcept = 0;
   // Number of running requests. Any thread.

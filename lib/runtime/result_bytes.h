@@ -1,15 +1,20 @@
-// Sizes of each kind of result, and the parts of it that the host computes.
+// The kinds of result that a head gives, their sizes, and the parts that the host computes.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "model/head.h"
-#include "runtime/group.h"
+#include "request/request.h"
 #include "wire/classes.h"
 #include "wire/header.h"
 
 namespace itif::runtime {
+
+// Returns the kind that a model answers with when asked for ResultKind::kDefault.
+wire::ResultKind default_result_kind(const model::HeadSpec& head) noexcept;
+// Returns true if the model has a head for `kind`. Always true for kDefault.
+bool supports(const model::HeadSpec& head, wire::ResultKind kind) noexcept;
 
 // Returns the exact bytes of a result. REQUIRES: the head supports `kind`, and it is not kDefault.
 uint64_t result_bytes(const model::HeadSpec& head, uint32_t hidden_size, wire::ResultKind kind,

@@ -33,6 +33,7 @@
 #include "pipeline/figures.h"
 #include "pipeline/pipeline.h"
 #include "plan/cost_tables.h"
+#include "runtime/make_group.h"
 #include "serving/device_table.h"
 #include "tenant/record.h"
 
@@ -65,7 +66,7 @@ struct GroupInfo {
   std::string device;         // the device's kind
 };
 
-// runtime::Group::create, or a test's replacement.
+// runtime::make_group, or a test's replacement.
 using MakeGroup = std::function<Result<std::unique_ptr<runtime::Group>>(
     device::Device&, const model::BackboneSpec&, const runtime::GroupOptions&)>;
 
@@ -74,7 +75,7 @@ class TenantService final : public control::Appliance {
   // All references outlive this object. `executor_cpus`: see lcores.h.
   TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices, const Clock& clock,
                 const config::Config& config, std::vector<unsigned> executor_cpus,
-                MakeGroup make_group = runtime::Group::create);
+                MakeGroup make_group = runtime::make_group);
   ~TenantService() override;  // stops the groups; REQUIRES: the workers have stopped
 
   // Sets what a group's thread calls, perhaps more than once, when its device fails. Until

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "device/threads.h"
 #include "pipeline/lcores.h"
+#include "runtime/result_bytes.h"
 #include "serving/tenant_service.h"
 #include "wire/payload.h"
 
@@ -85,7 +86,7 @@ Result<std::optional<uint16_t>> TenantService::find_group(const std::string& nam
 bool TenantService::overlaps(runtime::Group& group, const device::Device& device) const {
   if (overlap_ != "auto") return overlap_ == "on";
   if (device.info().kind != "host") return true;
-  return num_executor_cpus_ > device.info().num_threads && group.decoder() == nullptr;
+  return num_executor_cpus_ > device.info().num_threads && !group.generates();
 }
 
 Result<uint16_t> TenantService::start_group(const std::string& name,

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "runner.h"
-#include "runtime/generate/generation_executor.h"
 
 namespace itif::run {
 namespace {
@@ -25,8 +24,7 @@ Status Runner::generate(const std::vector<Input>& inputs, const std::vector<size
   runtime::ExecutorOptions options;
   options.limits.max_tokens = group_->options().max_tokens;
   options.queue.max_slots = group_->options().max_tenants;
-  ITIF_ASSIGN(auto executor,
-              runtime::GenerationExecutor::create(*group_, *stream_, clock, options));
+  ITIF_ASSIGN(const auto executor, group_->make_executor(*stream_, clock, options));
   std::deque<request::Request> requests;
   std::deque<request::Piece> pieces;
   const uint64_t start_ns = clock.now_ns();

@@ -1,4 +1,4 @@
-// Converts inputs to segments, and segments to outputs.
+// Converts inputs to requests, and requests to outputs.
 #include "runner.h"
 
 #include <fmt/format.h>
@@ -11,10 +11,19 @@
 
 #include "backbone/open_model.h"
 #include "base/clock.h"
+#include "runtime/generate/decoder_group.h"
+#include "runtime/input_pool.h"
 #include "text/tokenizer.h"
 #include "wire/payload.h"
 
 namespace itif::run {
+namespace {
+
+BytePiece piece_of(std::span<const std::byte> bytes) {
+  return {bytes.data(), static_cast<uint32_t>(bytes.size())};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Runner>> Runner::open(const RunnerOptions& options) {
   std::unique_ptr<Runner> runner(new Runner);
@@ -27,7 +36,15 @@ Result<std::unique_ptr<Runner>> Runner::open(const RunnerOptions& options) {
       .max_requests = 256,
       .max_tenants = static_cast<uint32_t>(options.models.size()),
       .fusion_mode = fusion_mode};
-  ITIF_ASSIGN(runner->group_, runtime::Group::create(*runner->device_, spec, group_options));
+  ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
+  if (family->make_decoder) {
+    ITIF_ASSIGN(runner->group_,
+                runtime::DecoderGroup::create(*runner->device_, spec, group_options));
+  } else {
+    ITIF_ASSIGN(auto encoder, runtime::EncoderGroup::create(*runner->device_, spec, group_options));
+    runner->encoder_ = encoder.get();
+    runner->group_ = std::move(encoder);
+  }
   ITIF_ASSIGN(runner->stream_, runner->device_->make_stream(runner->group_->stream_limits()));
   runner->stream_->attach_thread();
   for (const std::string& directory : options.models) {
@@ -126,54 +143,57 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
     return slots_[inputs[a].model] < slots_[inputs[b].model];
   });
 
-  if (group_->decoder() != nullptr) {
+  if (encoder_ == nullptr) {
     for (uint32_t run = 0; run < repeats; ++run) ITIF_TRY(generate(inputs, order, outputs, us));
     return outputs;
   }
 
-  std::vector<kernels::IdPiece> pieces;
-  pieces.reserve(order.size());
-  std::vector<BytePiece> pixels;
-  pixels.reserve(order.size());
-  std::vector<runtime::BatchRequest> segments;
-  for (const size_t i : order) {
-    runtime::BatchRequest& segment = segments.emplace_back();
-    segment.slot = slots_[inputs[i].model];
-    segment.kind = inputs[i].kind;
-    if (!inputs[i].image.empty()) {
-      const bool is_f32 = inputs[i].image_kind == wire::PayloadKind::kImageF32;
-      pixels.push_back({outputs[i].pixels.data(), static_cast<uint32_t>(outputs[i].pixels.size())});
-      segment.num_tokens = group_->spec().max_tokens();
-      segment.image = {.pieces = {&pixels.back(), 1},
-                       .value_bytes = static_cast<uint8_t>(is_f32 ? 4 : 1)};
-      continue;
+  std::vector<request::Request> requests(order.size());
+  std::vector<runtime::PreparedInput> prepared(order.size());
+  std::vector<BytePiece> pieces(order.size());
+  std::vector<runtime::BatchRequest> segments(order.size());
+  for (size_t at = 0; at < order.size(); ++at) {
+    const Input& input = inputs[order[at]];
+    const Output& output = outputs[order[at]];
+    request::Request& request = requests[at];
+    request.slot = slots_[input.model];
+    request.result_kind = input.kind;
+    request.pieces = {&pieces[at], 1};
+    segments[at].request = &request;
+    if (!input.image.empty()) {
+      request.payload_kind = input.image_kind;
+      request.num_tokens = group_->spec().max_tokens();
+      pieces[at] = piece_of(input.image);
+      // u8 pixels are of the model's size here, as are all f32 pixels.
+      if (input.image_kind == wire::PayloadKind::kImageF32) continue;
+      prepared[at].pixels_piece = piece_of(output.pixels);
+    } else {
+      request.payload_kind = wire::PayloadKind::kTokensU32;
+      request.num_tokens = static_cast<uint32_t>(output.ids.size());
+      pieces[at] = piece_of(std::as_bytes(std::span(output.ids)));
+      prepared[at].token_types = output.token_types;
     }
-    const auto size = static_cast<uint32_t>(outputs[i].ids.size());
-    pieces.push_back({reinterpret_cast<const std::byte*>(outputs[i].ids.data()), size, 0, 4});
-    segment.num_tokens = size;
-    segment.pieces = {&pieces.back(), 1};
-    segment.token_types = outputs[i].token_types;
+    segments[at].prepared = &prepared[at];
   }
   const SystemClock clock;
   uint64_t due_ns = clock.now_ns();
   for (uint32_t run = 0; run < repeats && !segments.empty(); ++run) {
-    std::vector<runtime::BatchRequest> batch_segments = segments;
-    runtime::Batch batch{batch_segments};
+    runtime::Batch batch{segments};
     if (const uint64_t now_ns = clock.now_ns(); now_ns < due_ns)
       std::this_thread::sleep_for(std::chrono::nanoseconds(due_ns - now_ns));
     due_ns += interval_ns;
     const uint64_t start_ns = clock.now_ns();
-    const Status status = group_->forward(*stream_, batch);
+    const Status status = encoder_->forward(*stream_, batch);
     us.push_back(static_cast<double>(clock.now_ns() - start_ns) / 1000);
     for (size_t at = 0; at < order.size(); ++at) {
-      const runtime::BatchRequest& segment = batch_segments[at];
+      const request::Request& request = requests[at];
       Output& output = outputs[order[at]];
-      output.status = segment.status;
-      output.detail = segment.detail;
-      output.kind = segment.kind_out;
-      output.rows = segment.result_rows;
-      output.result.assign(segment.result.data, segment.result.data + segment.result.bytes);
-      std::free(segment.result.data);
+      output.status = request.status;
+      output.detail = request.detail;
+      output.kind = request.result_kind_out;
+      output.rows = request.result_rows;
+      output.result.assign(request.result.data, request.result.data + request.result.bytes);
+      std::free(request.result.data);
     }
     ITIF_TRY(status);
   }

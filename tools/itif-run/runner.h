@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "device/device.h"
-#include "runtime/group.h"
+#include "runtime/batch/encoder_group.h"
 
 namespace itif::run {
 
@@ -49,7 +49,7 @@ struct Output {
 
 class Runner {
  public:
-  // Errors: as open_device, Group::create and Group::admit.
+  // Errors: as open_device, make_group and Group::admit.
   static Result<std::unique_ptr<Runner>> open(const RunnerOptions& options);
 
   // Runs `inputs` as one batch `repeats` times, every `interval_ns` (0: back to back). Returns the
@@ -71,6 +71,7 @@ class Runner {
 
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<runtime::Group> group_;
+  runtime::EncoderGroup* encoder_ = nullptr;  // group_; nullptr: it generates
   std::unique_ptr<device::Stream> stream_;
   std::vector<uint32_t> slots_;  // by model
 };

@@ -5,23 +5,33 @@
 #include <utility>
 
 #include "base/check.h"
+#include "runtime/request_ids.h"
 #include "runtime/result_bytes.h"
+#include "wire/payload.h"
 
 namespace itif::runtime {
 namespace {
 
+using wire::PayloadKind;
 using wire::StatusCode;
 
-// Returns true if the pieces ascend and cover the segment. Anything else would leave rows
-// unwritten.
-bool covers(const BatchRequest& segment) noexcept {
-  uint64_t next = 0;
-  for (const kernels::IdPiece& piece : segment.pieces) {
-    if (piece.first_row != next || piece.num_ids == 0) return false;
-    if (piece.id_bytes != 2 && piece.id_bytes != 4) return false;
-    next += piece.num_ids;
-  }
-  return next == segment.num_tokens;
+std::span<const uint8_t> token_types_of(const BatchRequest& segment) noexcept {
+  if (segment.prepared == nullptr) return {};
+  return segment.prepared->token_types;
+}
+
+bool has_image(const request::Request& request) noexcept {
+  return request.payload_kind == PayloadKind::kImageU8 ||
+         request.payload_kind == PayloadKind::kImageF32;
+}
+
+// Returns the pixels where they arrived, or the resized ones.
+kernels::ImagePixels image_of(const BatchRequest& segment) noexcept {
+  if (segment.prepared) return {.pieces = {&segment.prepared->pixels_piece, 1}};
+  const bool is_f32 = segment.request->payload_kind == PayloadKind::kImageF32;
+  return {.pieces = segment.request->pieces,
+          .skip_bytes = sizeof(wire::ImagePrefix),
+          .value_bytes = static_cast<uint8_t>(is_f32 ? 4 : 1)};
 }
 
 // Returns true if the pieces hold exactly one image of the model's size.
@@ -31,66 +41,69 @@ bool covers(const kernels::ImagePixels& image, const model::ImageInput& input) n
   return bytes == image.skip_bytes + input.values() * image.value_bytes;
 }
 
-void refuse(BatchRequest& segment, StatusCode status, const char* detail) noexcept {
-  segment.status = status;
-  segment.detail = detail;
+void refuse(request::Request& request, StatusCode status, const char* detail) noexcept {
+  request.status = status;
+  request.detail = detail;
 }
 
-void check_tokens(BatchRequest& segment, const model::TenantModel& model) noexcept {
-  if (!segment.image.pieces.empty()) {
-    refuse(segment, StatusCode::kUnsupportedKind, "the model takes token ids, not images");
-  } else if (segment.num_tokens == 0) {
-    refuse(segment, StatusCode::kMalformed, "the request has no tokens");
-  } else if (segment.num_tokens > model.max_tokens) {
-    refuse(segment, StatusCode::kTooLong, "the request has more tokens than the model takes");
-  } else if (!covers(segment)) {
-    refuse(segment, StatusCode::kMalformed,
+void check_tokens(const BatchRequest& segment, const model::TenantModel& model) noexcept {
+  request::Request& request = *segment.request;
+  const std::span<const uint8_t> token_types = token_types_of(segment);
+  if (has_image(request)) {
+    refuse(request, StatusCode::kUnsupportedKind, "the model takes token ids, not images");
+  } else if (request.num_tokens == 0) {
+    refuse(request, StatusCode::kMalformed, "the request has no tokens");
+  } else if (request.num_tokens > model.max_tokens) {
+    refuse(request, StatusCode::kTooLong, "the request has more tokens than the model takes");
+  } else if (!RequestIds(request, segment.prepared).cover_tokens()) {
+    refuse(request, StatusCode::kMalformed,
            "the pieces of token ids do not cover the request's tokens");
-  } else if (!segment.token_types.empty() &&
-             (segment.token_types.size() != segment.num_tokens ||
-              std::ranges::any_of(segment.token_types, [&](uint8_t t) {
-                return t >= std::max(1u, model.spec.type_vocab);
-              }))) {
-    refuse(segment, StatusCode::kMalformed, "the model has no such token type");
+  } else if (!token_types.empty() && (token_types.size() != request.num_tokens ||
+                                      std::ranges::any_of(token_types, [&](uint8_t t) {
+                                        return t >= std::max(1u, model.spec.type_vocab);
+                                      }))) {
+    refuse(request, StatusCode::kMalformed, "the model has no such token type");
   }
 }
 
-void check_image(BatchRequest& segment, const model::TenantModel& model) noexcept {
-  const kernels::ImagePixels& image = segment.image;
-  if (image.pieces.empty() || !segment.pieces.empty()) {
-    refuse(segment, StatusCode::kUnsupportedKind, "the model takes images, not token ids");
-  } else if (image.value_bytes != 4 && (image.value_bytes != 1 || !model.images)) {
-    refuse(segment, StatusCode::kUnsupportedKind, "the model takes f32 pixels only");
-  } else if (segment.num_tokens != model.spec.max_tokens() || !covers(image, model.spec.image)) {
-    refuse(segment, StatusCode::kMalformed, "the pixels do not have the model's image size");
+void check_image(const BatchRequest& segment, const model::TenantModel& model) noexcept {
+  request::Request& request = *segment.request;
+  if (!has_image(request))
+    return refuse(request, StatusCode::kUnsupportedKind, "the model takes images, not token ids");
+  const kernels::ImagePixels image = image_of(segment);
+  if (image.value_bytes == 1 && !model.images) {
+    refuse(request, StatusCode::kUnsupportedKind, "the model takes f32 pixels only");
+  } else if (request.num_tokens != model.spec.max_tokens() || !covers(image, model.spec.image)) {
+    refuse(request, StatusCode::kMalformed, "the pixels do not have the model's image size");
   }
 }
 
-// Sets the segment's status; true if it can run.
-bool check(BatchRequest& segment, const model::TenantModel* model) noexcept {
-  segment.status = StatusCode::kOk;
-  segment.detail = "";
-  segment.result = {};
-  segment.kind_out = segment.kind;
+// Sets the request's status; true if it can run.
+bool check(const BatchRequest& segment, const model::TenantModel* model) noexcept {
+  request::Request& request = *segment.request;
+  request.status = StatusCode::kOk;
+  request.detail = "";
+  request.result = {};
+  request.result_kind_out = request.result_kind;
   if (!model) {
-    refuse(segment, StatusCode::kNotAdmitted, "the tenant has no model in this group");
+    refuse(request, StatusCode::kNotAdmitted, "the tenant has no model in this group");
     return false;
   }
   if (model->spec.takes_images())
     check_image(segment, *model);
   else
     check_tokens(segment, *model);
-  if (segment.status == StatusCode::kOk && !supports(model->head.spec, segment.kind)) {
-    refuse(segment, StatusCode::kUnsupportedKind, "the model has no head for this kind of result");
-  }
-  if (segment.kind == wire::ResultKind::kDefault)
-    segment.kind_out = default_result_kind(model->head.spec);
-  segment.result_rows = result_rows(model->head.spec, segment.kind_out, segment.num_tokens);
-  if (segment.status == StatusCode::kOk &&
-      result_bytes(model->head.spec, model->spec.hidden, segment.kind_out, segment.num_tokens) >
+  const model::HeadSpec& head = model->head.spec;
+  if (request.status == StatusCode::kOk && !supports(head, request.result_kind))
+    refuse(request, StatusCode::kUnsupportedKind, "the model has no head for this kind of result");
+  if (request.result_kind == wire::ResultKind::kDefault)
+    request.result_kind_out = default_result_kind(head);
+  request.result_rows = result_rows(head, request.result_kind_out, request.num_tokens);
+  if (request.status == StatusCode::kOk &&
+      result_bytes(head, model->spec.hidden, request.result_kind_out, request.num_tokens) >
           wire::kMaxTotalBytes)
-    refuse(segment, StatusCode::kTooLong, "the result would be longer than a response can be");
-  return segment.status == StatusCode::kOk;
+    refuse(request, StatusCode::kTooLong, "the result would be longer than a response can be");
+  return request.status == StatusCode::kOk;
 }
 
 }  // namespace
@@ -137,14 +150,16 @@ void BatchLayout::clear() noexcept {
   ranges_.clear();
 }
 
-void BatchLayout::admit(BatchRequest& segment, AdmittedTenant* tenant) noexcept {
+void BatchLayout::admit(const BatchRequest& segment, AdmittedTenant* tenant) noexcept {
   if (!check(segment, tenant ? &tenant->model : nullptr)) return;
-  const uint32_t rows = std::max(segment.num_rows, segment.num_tokens);
+  const request::Request& request = *segment.request;
+  const uint32_t rows = std::max(segment.num_rows, request.num_tokens);
   CHECK(live_.size() < max_requests_ && rows <= max_tokens_ - asked_rows_);
-  live_.push_back({&segment, tenant, 0});
-  num_pieces_ += segment.pieces.size();
-  if (runs_.empty() || runs_.back().slot != segment.slot || mini_batch_ != segment.mini_batch) {
-    runs_.push_back({asked_rows_, 0, segment.slot});
+  live_.push_back({&segment, segment.request, tenant, 0});
+  if (!tenant->model.spec.takes_images())
+    num_pieces_ += RequestIds(request, segment.prepared).num_pieces();
+  if (runs_.empty() || runs_.back().slot != request.slot || mini_batch_ != segment.mini_batch) {
+    runs_.push_back({asked_rows_, 0, request.slot});
     run_segments_.push_back(0);
   }
   mini_batch_ = segment.mini_batch;
@@ -165,22 +180,19 @@ void BatchLayout::lay_out() noexcept {
 }
 
 void BatchLayout::lay_out(Live& live) noexcept {
-  BatchRequest& segment = *live.segment;
+  const BatchRequest& segment = *live.segment;
   const uint32_t first_row = live.first_row = num_rows_;
-  segments_.push_back({first_row, segment.num_tokens});
-  pad_rows_to(first_row + std::max(segment.num_rows, segment.num_tokens));
-  std::iota(positions_.begin() + first_row, positions_.begin() + first_row + segment.num_tokens,
-            0u);
-  if (!segment.token_types.empty()) {
-    std::ranges::copy(segment.token_types, token_types_.begin() + first_row);
+  const uint32_t num_tokens = live.request->num_tokens;
+  segments_.push_back({first_row, num_tokens});
+  pad_rows_to(first_row + std::max(segment.num_rows, num_tokens));
+  std::iota(positions_.begin() + first_row, positions_.begin() + first_row + num_tokens, 0u);
+  if (const std::span<const uint8_t> types = token_types_of(segment); !types.empty()) {
+    std::ranges::copy(types, token_types_.begin() + first_row);
     has_token_types_ = true;
   }
-  for (kernels::IdPiece piece : segment.pieces) {
-    piece.first_row += first_row;
-    pieces_.push_back(piece);
-  }
-  if (!live.tenant->model.spec.takes_images()) return;
-  kernels::ImagePixels& image = images_.emplace_back(segment.image);
+  if (!live.tenant->model.spec.takes_images())
+    return RequestIds(*live.request, segment.prepared).append_to(pieces_, first_row);
+  kernels::ImagePixels& image = images_.emplace_back(image_of(segment));
   image.first_row = first_row + 1;  // after the class token
   const bool is_raw = image.value_bytes == 1;
   image.scale = is_raw ? live.tenant->model.images->scale.data() : nullptr;
@@ -214,7 +226,7 @@ void BatchLayout::sort_by_tenant() noexcept {
   by_tenant_.resize(live_.size());
   std::iota(by_tenant_.begin(), by_tenant_.end(), 0u);
   std::ranges::sort(by_tenant_, {},
-                    [&](uint32_t i) { return std::pair(live_[i].segment->slot, i); });
+                    [&](uint32_t i) { return std::pair(live_[i].request->slot, i); });
 }
 
 backbone::Pass BatchLayout::pass() const noexcept {

@@ -11,6 +11,7 @@
 
 #include "backbone/family.h"
 #include "runtime/admitted_tenant.h"
+#include "runtime/batch/batch.h"
 #include "runtime/graph_buckets.h"
 #include "runtime/group.h"
 
@@ -24,17 +25,18 @@ class BatchLayout {
 
   // A segment that runs.
   struct Live {
-    BatchRequest* segment = nullptr;
+    const BatchRequest* segment = nullptr;
+    request::Request* request = nullptr;  // the segment's
     AdmittedTenant* tenant = nullptr;
     uint32_t first_row = 0;
   };
 
   // Checks every segment and lays out those that can run. `tenant_of(slot)` may be nullptr.
-  // REQUIRES: as for Group::forward.
+  // REQUIRES: as for EncoderGroup::begin.
   template <class TenantOf>
-  void build(std::span<BatchRequest> segments, const TenantOf& tenant_of) noexcept {
+  void build(std::span<const BatchRequest> segments, const TenantOf& tenant_of) noexcept {
     clear();
-    for (BatchRequest& segment : segments) admit(segment, tenant_of(segment.slot));
+    for (const BatchRequest& segment : segments) admit(segment, tenant_of(segment.request->slot));
     lay_out();
     sort_by_tenant();
   }
@@ -54,7 +56,7 @@ class BatchLayout {
 
  private:
   void clear() noexcept;
-  void admit(BatchRequest& segment, AdmittedTenant* tenant) noexcept;
+  void admit(const BatchRequest& segment, AdmittedTenant* tenant) noexcept;
   void lay_out() noexcept;
   void lay_out(Live& live) noexcept;
   void pad_rows_to(uint32_t num_rows) noexcept;

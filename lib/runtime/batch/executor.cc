@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "wire/payload.h"
 
 namespace itif::runtime {
 namespace {
@@ -23,18 +22,14 @@ uint64_t largest_of_late(uint64_t largest, uint64_t value) {
   return std::max(value, largest - largest / 16);
 }
 
-// Returns the pixels where they arrived, or the resized ones.
-kernels::ImagePixels image_of(const request::Request& request, const PreparedInput* resized) {
-  if (resized) return {.pieces = {&resized->pixels_piece, 1}};
-  const bool is_f32 = request.payload_kind == wire::PayloadKind::kImageF32;
-  return {.pieces = request.pieces,
-          .skip_bytes = sizeof(wire::ImagePrefix),
-          .value_bytes = static_cast<uint8_t>(is_f32 ? 4 : 1)};
+plan::PlanLimits plan_limits(const ExecutorOptions& options) noexcept {
+  return {.max_requests = options.limits.max_requests, .max_rows = options.limits.max_tokens};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(Group& group, device::Stream& stream,
+Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(EncoderGroup& group,
+                                                             device::Stream& stream,
                                                              const Clock& clock,
                                                              const ExecutorOptions& options) {
   ITIF_ASSIGN(auto policy, sched::make_policy(options.scheduler,
@@ -44,7 +39,7 @@ Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(Group& group, devic
       new GroupExecutor(group, stream, clock, options, std::move(policy), std::move(planner)));
 }
 
-GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& clock,
+GroupExecutor::GroupExecutor(EncoderGroup& group, device::Stream& stream, const Clock& clock,
                              const ExecutorOptions& options,
                              std::unique_ptr<sched::BatchPolicy> policy,
                              std::unique_ptr<plan::Planner> planner)
@@ -54,67 +49,31 @@ GroupExecutor::GroupExecutor(Group& group, device::Stream& stream, const Clock& 
       options_(options),
       policy_(std::move(policy)),
       queue_(policy_->queue()),
-      planner_(std::move(planner)),
-      preparation_({.max_tokens = options.limits.max_tokens,
-                    .image = group.spec().image,
-                    .text_bytes = size_t{options.limits.max_tokens} * kTextBytesPerToken}),
+      planner_(std::move(planner), plan_limits(options)),
+      admission_(group, clock, options, *policy_,
+                 {.max_tokens = options.limits.max_tokens,
+                  .image = group.spec().image,
+                  .text_bytes = size_t{options.limits.max_tokens} * kTextBytesPerToken}),
       last_batch_(options.queue.max_slots) {
   const size_t max_requests = options.limits.max_requests;
   choice_.reserve(max_requests);
   items_.reserve(max_requests);
-  refused_.reserve(size_t{options.queue.max_requests} + kMaxIntake);
   for (Flight& flight : flights_) {
     flight.plan.reserve(max_requests);
     flight.ordered.reserve(max_requests);
     flight.segments.reserve(max_requests);
-    // A piece is at least kMinFragmentBytes of ids; a request's last one may be shorter.
-    flight.pieces.reserve(max_requests +
-                          size_t{options.limits.max_tokens} * 4 / wire::kMinFragmentBytes);
   }
 }
 
 GroupExecutor::~GroupExecutor() {
   CHECK(num_in_flight_ == 0);
-  delete next_planner_.load();
-}
-
-void GroupExecutor::set_planner(std::unique_ptr<plan::Planner> planner) noexcept {
-  delete next_planner_.exchange(planner.release(), std::memory_order_acq_rel);
-}
-
-void GroupExecutor::refuse(request::Request* request, wire::StatusCode status,
-                           const char* detail) noexcept {
-  preparation_.release(*request);
-  request->status = status;
-  request->detail = detail;
-  request->done_ns = clock_.now_ns();
-  refused_.push_back(request);
 }
 
 void GroupExecutor::submit(request::Request* request) noexcept {
-  request->prepared = 0;
-  if (device_failed_) {
-    refuse(request, StatusCode::kDeviceFailed, "the group's device has failed");
-    return;
-  }
-  // Checked before the text is read: a request of a flooding tenant must not cost the shared
-  // executor more than this.
-  const double wait_ns = expected_wait_ns(request->slot);
-  const bool too_long =
-      options_.max_wait_ns != 0 && wait_ns > static_cast<double>(options_.max_wait_ns);
-  if (too_long || !queue_.has_room(request->slot)) {
-    // Half the backlog should be served by then.
-    request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
-    refuse(request, StatusCode::kOverloaded,
-           too_long ? "the tenant's requests wait longer than the group allows"
-                    : "the group's queue, or the tenant's share of it, is full");
-    return;
-  }
-  const model::TenantModel* model = group_.model(request->slot);
-  if (model == nullptr)
-    return refuse(request, StatusCode::kNotAdmitted, "the tenant's model is not loaded");
-  if (const Refusal why = preparation_.prepare(*request, *model)) return refuse(request, why);
-  CHECK(policy_->push(request, clock_.now_ns(), cost_model()));
+  const model::TenantModel* model = admission_.admit(
+      request, [&](const model::TenantModel&) { return expected_wait_ns(request->slot); });
+  if (model == nullptr || !admission_.prepare(request, *model)) return;
+  admission_.push(request, cost_model());
 }
 
 // Time to serve the tenant's lane at the recent pace, while every other lane takes its turns.
@@ -139,11 +98,7 @@ size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept
     // On a synchronous stream the batch has already ended.
     while (figures.num_tokens == 0 && has_results()) completed += finish_oldest(sink, figures);
   }
-  if (device_failed_) {
-    while (request::Request* request = policy_->pop())
-      refuse(request, StatusCode::kDeviceFailed, "the group's device has failed");
-  }
-  refused += complete_refused(sink);
+  refused += admission_.complete_refused(sink);
   figures.num_refused = static_cast<uint32_t>(refused);
   return completed + refused;
 }
@@ -175,7 +130,7 @@ uint64_t GroupExecutor::next_step_ns() const noexcept {
 }
 
 bool GroupExecutor::may_begin(uint64_t now_ns) const noexcept {
-  if (queue_.num_requests() == 0 || !has_room() || device_failed_) return false;
+  if (queue_.num_requests() == 0 || !has_room() || device_failed()) return false;
   return num_in_flight_ == 0 || now_ns >= next_step_ns();
 }
 
@@ -184,7 +139,7 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
   choose_batch(now_ns);
   if (group_.spec().takes_images()) resize_images(choice_.batch);
   // Refused requests are answered before the batch: they have waited long enough.
-  const size_t refused = complete_refused(sink);
+  const size_t refused = admission_.complete_refused(sink);
   if (choice_.batch.empty()) return refused;
   Flight& flight = in_flight(num_in_flight_);
   flight.begin_ns = now_ns;
@@ -204,28 +159,21 @@ void GroupExecutor::choose_batch(uint64_t now_ns) noexcept {
   bool by_estimate = false;
   for (const sched::Refused& refused : choice_.refused) {
     if (refused.why == sched::DeadlineMiss::kPassed) {
-      refuse(refused.request, StatusCode::kDeadlineQueue,
-             "the deadline passed in the group's queue");
+      admission_.refuse(refused.request, kDeadlinePassed);
       continue;
     }
     by_estimate = true;
-    refuse(refused.request, StatusCode::kDeadlineLaunch,
-           "the deadline would pass before the request could be computed");
+    admission_.refuse(refused.request,
+                      {StatusCode::kDeadlineLaunch,
+                       "the deadline would pass before the request could be computed"});
   }
   if (by_estimate && choice_.batch.empty()) cost_.distrust();
 }
 
-size_t GroupExecutor::complete_refused(CompletionSink& sink) noexcept {
-  const size_t count = refused_.size();
-  if (count > 0) sink.complete(refused_);
-  refused_.clear();
-  return count;
-}
-
 void GroupExecutor::resize_images(std::vector<request::Request*>& batch) noexcept {
   std::erase_if(batch, [&](request::Request* request) {
-    const Refusal why = preparation_.resize(*request, *group_.model(request->slot));
-    if (why) refuse(request, why);
+    const Refusal why = admission_.preparation().resize(*request, *group_.model(request->slot));
+    if (why) admission_.refuse(request, why);
     return static_cast<bool>(why);
   });
 }
@@ -239,16 +187,13 @@ void GroupExecutor::plan_batch(Flight& flight) noexcept {
     flight.figures.num_tenants +=
         std::exchange(last_batch_[request->slot], batch_number_) != batch_number_;
   }
-  if (plan::Planner* next = next_planner_.exchange(nullptr, std::memory_order_acq_rel))
-    planner_.reset(next);
   plan::Plan& plan = flight.plan;
-  planner_->plan(items_, plan);
+  planner_.take().plan(items_, plan);
   flight.figures.num_requests = static_cast<uint32_t>(choice_.batch.size());
   flight.figures.num_tokens = static_cast<uint32_t>(plan.num_tokens);
   flight.figures.num_rows = static_cast<uint32_t>(plan.num_rows);
   flight.ordered.clear();
   flight.segments.clear();
-  flight.pieces.clear();
   for (uint32_t mini_batch = 0; mini_batch < plan.mini_batches.size(); ++mini_batch)
     for (uint32_t i = 0; i < plan.mini_batches[mini_batch].num_segments; ++i)
       add_segment(flight, plan.segments[flight.segments.size()], mini_batch);
@@ -259,33 +204,10 @@ void GroupExecutor::add_segment(Flight& flight, const plan::Segment& planned,
   request::Request* request = choice_.batch[planned.item];
   request->launch_ns = flight.begin_ns;
   flight.ordered.push_back(request);
-  BatchRequest& segment = flight.segments.emplace_back();
-  segment.slot = request->slot;
-  segment.num_tokens = request->num_tokens;
-  segment.num_rows = planned.num_rows;
-  segment.mini_batch = mini_batch;
-  segment.kind = request->result_kind;
-  const size_t first_piece = flight.pieces.size();
-  const PreparedInput* text = preparation_.made(*request);
-  if (text) segment.token_types = text->token_types;
-  if (group_.spec().takes_images()) {
-    segment.image = image_of(*request, text);
-    return;
-  }
-  if (text && !text->ids.empty()) {
-    flight.pieces.push_back(
-        {reinterpret_cast<const std::byte*>(text->ids.data()), request->num_tokens, 0, 4});
-  } else {
-    const uint8_t id_bytes = request->payload_kind == wire::PayloadKind::kTokensU32 ? 4 : 2;
-    uint32_t row = 0;
-    for (const request::Piece& piece : request->pieces) {
-      const uint32_t num_ids = piece.bytes / id_bytes;
-      flight.pieces.push_back({piece.data, num_ids, row, id_bytes});
-      row += num_ids;
-    }
-  }
-  // pieces were reserved for the largest batch, so earlier spans stay valid.
-  segment.pieces = std::span(flight.pieces).subspan(first_piece);
+  flight.segments.push_back({.request = request,
+                             .prepared = admission_.preparation().made(*request),
+                             .num_rows = planned.num_rows,
+                             .mini_batch = mini_batch});
 }
 
 void GroupExecutor::launch_pass(Flight& flight) noexcept {
@@ -323,8 +245,10 @@ size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures)
   Batch batch{std::span(flight.segments).subspan(pass.first_segment, pass.num_segments)};
   device::Stream::Completion done = stream_->wait(flight.event);
   flight.figures.execute_ns += done.device_ns;
-  if (!group_.finish(batch, first_, std::move(done.status)))
-    device_failed_ = flight.figures.device_failed = true;
+  if (!group_.finish(batch, first_, std::move(done.status))) {
+    flight.figures.device_failed = true;
+    admission_.fail_device();
+  }
   finish_pass(flight);
   num_executing_.fetch_sub(pass.num_segments, std::memory_order_relaxed);
   sink.complete(riding(flight));
@@ -346,7 +270,7 @@ size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures)
 }
 
 void GroupExecutor::learn(const Flight& flight) noexcept {
-  if (device_failed_) return;
+  if (device_failed()) return;
   const BatchFigures& figures = flight.figures;
   cost_.add(figures.num_tokens, figures.execute_ns);
   floor_.add(figures.num_tokens, figures.execute_ns);
@@ -356,18 +280,10 @@ void GroupExecutor::learn(const Flight& flight) noexcept {
 }
 
 void GroupExecutor::finish_pass(Flight& flight) noexcept {
-  const plan::Pass& pass = flight.plan.passes[flight.pass];
   const uint64_t done_ns = clock_.now_ns();
-  for (uint32_t i = pass.first_segment; i < pass.first_segment + pass.num_segments; ++i) {
-    request::Request* request = flight.ordered[i];
-    const BatchRequest& segment = flight.segments[i];
-    request->status = segment.status;
-    request->detail = segment.detail;
-    request->result = segment.result;
-    request->result_kind_out = segment.kind_out;
-    request->result_rows = segment.result_rows;
+  for (request::Request* request : riding(flight)) {
     request->done_ns = done_ns;
-    preparation_.release(*request);
+    admission_.preparation().release(*request);
   }
 }
 

@@ -1,4 +1,5 @@
-// A group's executor: batch policy → planner → Group::begin … finish, pass by pass → completion.
+// The executor of encoder groups: batch policy → planner → EncoderGroup::begin … finish, pass
+// by pass → completion.
 //
 // Owned by one thread (the group's). submit() checks a request against its model, tokenises text
 // and queues it. step() begins at most one batch. step() and finish(), never submit(), hand each
@@ -22,11 +23,11 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "plan/planner.h"
+#include "runtime/admission.h"
+#include "runtime/batch/encoder_group.h"
 #include "runtime/completion.h"
 #include "runtime/cost/cost_estimate.h"
 #include "runtime/cost/cost_floor.h"
-#include "runtime/group.h"
-#include "runtime/input_preparation.h"
 #include "runtime/request_executor.h"
 #include "sched/batch_policy.h"
 
@@ -36,7 +37,7 @@ class GroupExecutor final : public RequestExecutor {
  public:
   // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (batch
   // policy, planner).
-  static Result<std::unique_ptr<GroupExecutor>> create(Group& group, device::Stream& stream,
+  static Result<std::unique_ptr<GroupExecutor>> create(EncoderGroup& group, device::Stream& stream,
                                                        const Clock& clock,
                                                        const ExecutorOptions& options);
 
@@ -51,9 +52,7 @@ class GroupExecutor final : public RequestExecutor {
 
   // REQUIRES: no batch runs: finish() was called until none was left.
   ~GroupExecutor() override;
-  // Takes effect with the next batch. Any thread. REQUIRES: the planner was made for plan_limits().
-  void set_planner(std::unique_ptr<plan::Planner> planner) noexcept;
-  plan::PlanLimits plan_limits() const noexcept { return plan_limits(options_); }
+  ReplaceablePlanner* planner() noexcept override { return &planner_; }
 
   void use_stream(device::Stream& stream) noexcept override {
     CHECK(num_in_flight_ == 0);
@@ -65,7 +64,7 @@ class GroupExecutor final : public RequestExecutor {
   uint32_t num_executing() const noexcept override {
     return num_executing_.load(std::memory_order_relaxed);
   }
-  bool device_failed() const noexcept override { return device_failed_; }
+  bool device_failed() const noexcept override { return admission_.device_failed(); }
 
  private:
   // A batch between its choice and its completion.
@@ -73,7 +72,6 @@ class GroupExecutor final : public RequestExecutor {
     plan::Plan plan;
     std::vector<request::Request*> ordered;  // in the plan's order
     std::vector<BatchRequest> segments;
-    std::vector<kernels::IdPiece> pieces;
     BatchFigures figures;
     uint64_t begin_ns = 0;
     uint64_t expected_end_ns = 0;
@@ -83,13 +81,9 @@ class GroupExecutor final : public RequestExecutor {
     device::Stream::Event event = 0;
   };
 
-  GroupExecutor(Group& group, device::Stream& stream, const Clock& clock,
+  GroupExecutor(EncoderGroup& group, device::Stream& stream, const Clock& clock,
                 const ExecutorOptions& options, std::unique_ptr<sched::BatchPolicy> policy,
                 std::unique_ptr<plan::Planner> planner);
-  void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
-  void refuse(request::Request* request, const Refusal& why) noexcept {
-    refuse(request, why.status, why.detail);
-  }
   // Resizes the pictures of the chosen batch.
   void resize_images(std::vector<request::Request*>& batch) noexcept;
   void choose_batch(uint64_t now_ns) noexcept;
@@ -118,30 +112,24 @@ class GroupExecutor final : public RequestExecutor {
     const plan::Pass& pass = flight.plan.passes[flight.pass];
     return std::span(flight.ordered).subspan(pass.first_segment, pass.num_segments);
   }
-  size_t complete_refused(CompletionSink& sink) noexcept;
-  static plan::PlanLimits plan_limits(const ExecutorOptions& options) noexcept {
-    return {.max_requests = options.limits.max_requests, .max_rows = options.limits.max_tokens};
-  }
   void plan_batch(Flight& flight) noexcept;
   void add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch) noexcept;
   void finish_pass(Flight& flight) noexcept;
   double expected_wait_ns(uint32_t slot) noexcept;
   sched::CostModel cost_model() const noexcept { return {cost_, floor_}; }
 
-  Group& group_;
+  EncoderGroup& group_;
   device::Stream* stream_;
   const Clock& clock_;
   ExecutorOptions options_;
   std::unique_ptr<sched::BatchPolicy> policy_;
   const sched::GroupQueue& queue_;  // the policy's
-  std::unique_ptr<plan::Planner> planner_;
-  std::atomic<plan::Planner*> next_planner_{nullptr};  // owned
-  InputPreparation preparation_;
-  std::vector<request::Request*> refused_;
+  ReplaceablePlanner planner_;
+  Admission admission_;
   sched::Choice choice_;
   std::vector<plan::Item> items_;
-  std::array<Flight, Group::kMaxInFlight> flights_;  // by place
-  uint32_t first_ = 0;                               // the oldest in flight; others follow it
+  std::array<Flight, EncoderGroup::kMaxInFlight> flights_;  // by place
+  uint32_t first_ = 0;  // the oldest in flight; others follow it
   uint32_t num_in_flight_ = 0;
   uint64_t last_end_ns_ = 0;  // end of the last batch
   // Decaying maximum of the time from a batch's choice to its launch.
@@ -152,7 +140,6 @@ class GroupExecutor final : public RequestExecutor {
   CostFloor floor_;
   uint64_t batch_number_ = 0;
   std::vector<uint64_t> last_batch_;  // by slot: number of the last batch with a request of it
-  bool device_failed_ = false;
   std::atomic<uint32_t> num_executing_{0};
 };
 

@@ -15,7 +15,7 @@ using wire::StatusCode;
 using Live = BatchLayout::Live;
 
 bool wants(const Live& live, ResultKind kind) noexcept {
-  return live.segment->status == StatusCode::kOk && live.segment->kind_out == kind;
+  return live.request->status == StatusCode::kOk && live.request->result_kind_out == kind;
 }
 
 bool stands_on_pooler(const Live& live) noexcept {
@@ -28,22 +28,22 @@ float* floats(const std::unique_ptr<device::Buffer>& buffer) noexcept {
 }
 
 std::span<float> result_floats(const Live& live) noexcept {
-  return {reinterpret_cast<float*>(live.segment->result.data),
-          live.segment->result.bytes / sizeof(float)};
+  return {reinterpret_cast<float*>(live.request->result.data),
+          live.request->result.bytes / sizeof(float)};
 }
 
 void allocate_results(std::span<const Live> all) noexcept {
   for (const Live& live : all) {
-    BatchRequest& segment = *live.segment;
+    request::Request& request = *live.request;
     const auto& model = live.tenant->model;
-    const uint64_t bytes =
-        result_bytes(model.head.spec, model.spec.hidden, segment.kind_out, segment.num_tokens);
+    const uint64_t bytes = result_bytes(model.head.spec, model.spec.hidden, request.result_kind_out,
+                                        request.num_tokens);
     // The layout has bounded it by kMaxTotalBytes.
-    segment.result = {static_cast<std::byte*>(std::malloc(bytes)), static_cast<uint32_t>(bytes)};
-    if (!segment.result.data) {
-      segment.result = {};
-      segment.status = StatusCode::kInternal;
-      segment.detail = "no memory for the result";
+    request.result = {static_cast<std::byte*>(std::malloc(bytes)), static_cast<uint32_t>(bytes)};
+    if (!request.result.data) {
+      request.result = {};
+      request.status = StatusCode::kInternal;
+      request.detail = "no memory for the result";
     }
   }
 }
@@ -69,54 +69,14 @@ void for_each_part(std::span<const uint32_t> chosen, const Same& same, const Bod
   }
 }
 
-// Returns the number of classifier outputs of the largest batch.
-uint64_t logit_count(const model::HeadSpec& head, const GroupOptions& options) noexcept {
-  if (head.classifier.empty()) return 0;
-  const uint64_t rows =
-      head.kind == HeadKind::kTokenClassification ? options.max_tokens : options.max_requests;
-  return rows * head.labels.size();
-}
-
 // Layers reserved per request: a pooler and a classifier, or two dense layers.
 constexpr size_t kLinearsOfRequest = 2;
 
 uint32_t rows_of(std::span<const Live> live, size_t first, size_t last) noexcept {
-  return live[last - 1].first_row + live[last - 1].segment->num_tokens - live[first].first_row;
+  return live[last - 1].first_row + live[last - 1].request->num_tokens - live[first].first_row;
 }
 
 }  // namespace
-
-uint64_t HeadScratch::bytes_of(const model::HeadSpec& head, const GroupOptions& options) {
-  uint64_t floats = logit_count(head, options);
-  for (const model::LinearSpec& dense : head.dense)
-    floats += uint64_t{options.max_requests} * dense.n;
-  return floats * sizeof(float);
-}
-
-Result<HeadScratch> HeadScratch::make(device::Device& device, const model::HeadSpec& head,
-                                      const GroupOptions& options) {
-  HeadScratch scratch;
-  const uint64_t labels = head.labels.size();
-  if (const uint64_t count = logit_count(head, options); count > 0) {
-    ITIF_ASSIGN(scratch.logits, device.allocate(count * sizeof(float)));
-    if (head.kind != HeadKind::kTokenClassification) {
-      for (std::vector<float>& logits : scratch.host_logits) logits.resize(count);
-      scratch.classes.resize(labels);
-    }
-  }
-  for (const model::LinearSpec& dense : head.dense) {
-    ITIF_ASSIGN(auto buffer,
-                device.allocate(uint64_t{options.max_requests} * dense.n * sizeof(float)));
-    scratch.dense.push_back(std::move(buffer));
-  }
-  return scratch;
-}
-
-uint64_t HeadScratch::bytes() const {
-  uint64_t bytes = logits ? logits->bytes() : 0;
-  for (const auto& buffer : dense) bytes += buffer->bytes();
-  return bytes;
-}
 
 HeadRunner::HeadRunner(const model::BackboneSpec& spec, DType activation,
                        const GroupOptions& options)
@@ -185,7 +145,7 @@ void HeadRunner::launch_linears(device::Stream& stream) noexcept {
 }
 
 void HeadRunner::copy_result(const float* from, const Live& live) noexcept {
-  copies_.push_back({from, live.segment->result.bytes, live.segment->result.data});
+  copies_.push_back({from, live.request->result.bytes, live.request->result.data});
 }
 
 const float* HeadRunner::rows_f32(device::Stream& stream, const void* hidden, uint32_t first_row,
@@ -351,7 +311,7 @@ void HeadRunner::finish(const BatchLayout& layout) noexcept {
           tenant.scratch.host_logits[layout.flight_index()].data() + row * labels, labels);
       to_probabilities(logits, head.problem);
       write_classes(head, logits, tenant.scratch.classes,
-                    {live.segment->result.data, live.segment->result.bytes});
+                    {live.request->result.data, live.request->result.bytes});
     }
     row += stands_on_pooler(live);
   }

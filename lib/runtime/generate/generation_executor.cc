@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "runtime/generate/step_launch.h"
 #include "runtime/result_bytes.h"
 
 namespace itif::runtime {
@@ -13,7 +12,6 @@ using wire::StatusCode;
 
 constexpr uint32_t kBlockTokens = backbone::Decoder::kBlockTokens;
 constexpr double kPaceShare = 0.1;  // weight of the newest value in the pace
-constexpr const char* kFailed = "the group's device has failed";
 
 uint32_t blocks_of(uint32_t tokens) noexcept {
   return (tokens + kBlockTokens - 1) / kBlockTokens;
@@ -38,8 +36,8 @@ Refusal check_result_kind(const request::Request& request,
 }  // namespace
 
 Result<std::unique_ptr<GenerationExecutor>> GenerationExecutor::create(
-    Group& group, device::Stream& stream, const Clock& clock, const ExecutorOptions& options) {
-  CHECK(group.decoder() != nullptr);
+    DecoderGroup& group, device::Stream& stream, const Clock& clock,
+    const ExecutorOptions& options) {
   ITIF_ASSIGN(auto policy, sched::make_policy(options.scheduler, {.limits = options.limits,
                                                                   .queue = options.queue,
                                                                   .continuous = true}));
@@ -47,8 +45,8 @@ Result<std::unique_ptr<GenerationExecutor>> GenerationExecutor::create(
       new GenerationExecutor(group, stream, clock, options, std::move(policy)));
 }
 
-GenerationExecutor::GenerationExecutor(Group& group, device::Stream& stream, const Clock& clock,
-                                       const ExecutorOptions& options,
+GenerationExecutor::GenerationExecutor(DecoderGroup& group, device::Stream& stream,
+                                       const Clock& clock, const ExecutorOptions& options,
                                        std::unique_ptr<sched::BatchPolicy> policy)
     : group_(group),
       stream_(&stream),
@@ -57,10 +55,11 @@ GenerationExecutor::GenerationExecutor(Group& group, device::Stream& stream, con
       max_beams_(group.options().max_beams),
       policy_(std::move(policy)),
       queue_(policy_->queue()),
-      preparation_({.max_tokens = options.limits.max_tokens, .image = {}, .generates = true}),
-      blocks_(group.decoder()->num_blocks()),
-      layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions,
-              group.generation_buckets()) {
+      admission_(group, clock, options, *policy_,
+                 {.max_tokens = options.limits.max_tokens, .image = {}, .generates = true},
+                 max_beams_ + options.limits.max_requests),
+      blocks_(group.num_kv_blocks()),
+      layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions, group.buckets()) {
   choice_.reserve(options.limits.max_requests);
   waiting_.reserve(options.limits.max_requests);
   // Twice the beams: ended sequences may still be unanswered when others enter.
@@ -72,46 +71,26 @@ GenerationExecutor::GenerationExecutor(Group& group, device::Stream& stream, con
   candidates_.reserve(size_t{model::GenerationConfig::kMaxBeams} * kernels::kMaxTopTokens);
   log_probabilities_.resize(found);
   tokens_.resize(found);
-  done_.reserve(size_t{options.queue.max_requests} + kMaxIntake + max_beams_ +
-                options.limits.max_requests);
+  answered_.reserve(max_beams_);
 }
 
 GenerationExecutor::~GenerationExecutor() {
   CHECK(!in_flight_);
 }
 
-void GenerationExecutor::refuse(request::Request* request, StatusCode status,
-                                const char* detail) noexcept {
-  preparation_.release(*request);
-  request->status = status;
-  request->detail = detail;
-  request->done_ns = clock_.now_ns();
-  done_.push_back(request);
-}
-
 void GenerationExecutor::submit(request::Request* request) noexcept {
-  request->prepared = 0;
-  if (device_failed_) return refuse(request, StatusCode::kDeviceFailed, kFailed);
-  const model::TenantModel* model = group_.model(request->slot);
-  if (model == nullptr)
-    return refuse(request, StatusCode::kNotAdmitted, "the tenant's model is not loaded");
-  const double wait_ns = expected_wait_ns(request->slot, model->head.spec.generation.front());
-  const bool too_long =
-      options_.max_wait_ns != 0 && wait_ns > static_cast<double>(options_.max_wait_ns);
-  if (too_long || !queue_.has_room(request->slot)) {
-    // Half the backlog should be served by then.
-    request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
-    return refuse(request, StatusCode::kOverloaded,
-                  too_long ? "the tenant's requests wait longer than the group allows"
-                           : "the group's queue, or the tenant's share of it, is full");
-  }
-  if (const Refusal why = check_result_kind(*request, *model)) return refuse(request, why);
-  if (const Refusal why = preparation_.prepare(*request, *model)) return refuse(request, why);
+  const model::TenantModel* model = admission_.admit(request, [&](const model::TenantModel& of) {
+    return expected_wait_ns(request->slot, of.head.spec.generation.front());
+  });
+  if (model == nullptr) return;
+  if (const Refusal why = check_result_kind(*request, *model))
+    return admission_.refuse(request, why);
+  if (!admission_.prepare(request, *model)) return;
   const model::GenerationConfig& config = model->head.spec.generation.front();
   if (config.num_beams > max_beams_ || blocks_needed(*request, config) > blocks_.num_blocks())
-    return refuse(request, StatusCode::kTooLong,
-                  "the sequence may need more K/V memory than the group has");
-  CHECK(policy_->push(request, clock_.now_ns(), {}));
+    return admission_.refuse(request, {StatusCode::kTooLong,
+                                       "the sequence may need more K/V memory than the group has"});
+  admission_.push(request, {});
 }
 
 // Time to serve the tenant's lane at the recent pace, while every other lane takes its turns.
@@ -176,13 +155,13 @@ size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
   admit(now_ns);
   if (last_step_ns_ == 0 && !running_.empty()) last_step_ns_ = now_ns;
   // Refused requests are answered before the step: they have waited long enough.
-  const size_t refused = complete(sink);
+  const size_t refused = admission_.complete_refused(sink);
   num_executing_.store(static_cast<uint32_t>(running_.size()), std::memory_order_relaxed);
   if (running_.empty()) return refused;
   begin_ns_ = now_ns;
   encode_entered();
   layout_.build_step(running_, blocks_);
-  const backbone::StepResult result = launch_step(group_, *stream_, layout_);
+  const backbone::StepResult result = group_.launch_step(*stream_, layout_);
   const size_t found = size_t{layout_.num_beams()} * layout_.num_candidates();
   stream_->copy_to_host(result.log_probabilities, found * sizeof(float), log_probabilities_.data());
   stream_->copy_to_host(result.tokens, found * sizeof(int32_t), tokens_.data());
@@ -204,9 +183,9 @@ void GenerationExecutor::end_step(CompletionSink& sink, BatchFigures& figures) n
   if (completion.status) {
     advance();
   } else if (completion.status.error().code == Code::kResourceExhausted) {
-    fail_running(StatusCode::kOverloaded, "the device has no memory for the step");
+    fail_running({StatusCode::kOverloaded, "the device has no memory for the step"});
   } else {
-    device_failed_ = figures.device_failed = true;
+    figures.device_failed = true;
     fail_all();
   }
   figures.execute_ns =
@@ -217,14 +196,18 @@ void GenerationExecutor::end_step(CompletionSink& sink, BatchFigures& figures) n
 
 // Also completes the requests refused since the last step.
 size_t GenerationExecutor::answer_ended(CompletionSink& sink, BatchFigures& figures) noexcept {
+  const size_t completed = admission_.complete_refused(sink) + ended_.size();
+  answered_.clear();
   for (std::unique_ptr<Sequence>& sequence : ended_) {
     answer(*sequence);
+    answered_.push_back(sequence->request);
     spare_.push_back(std::move(sequence));
   }
+  if (!ended_.empty()) sink.complete(answered_);
   ended_.clear();
   figures.kv_blocks_used = blocks_.num_used();
   figures.kv_blocks_reserved = blocks_.num_reserved();
-  return complete(sink);
+  return completed;
 }
 
 // Sequences run for many steps, but their packets are needed only until the source is encoded.
@@ -233,16 +216,9 @@ void GenerationExecutor::release_packets(CompletionSink& sink) noexcept {
   encoded_.clear();
 }
 
-size_t GenerationExecutor::complete(CompletionSink& sink) noexcept {
-  const size_t count = done_.size();
-  if (count > 0) sink.complete(done_);
-  done_.clear();
-  return count;
-}
-
 // Admits requests while there is room. Requests that the policy has chosen keep their order.
 void GenerationExecutor::admit(uint64_t now_ns) noexcept {
-  if (device_failed_) return;
+  if (device_failed()) return;
   uint32_t source_rows = 0;
   for (;;) {
     if (next_waiting_ == waiting_.size()) {
@@ -254,9 +230,8 @@ void GenerationExecutor::admit(uint64_t now_ns) noexcept {
       if (waiting_.empty()) return;
     }
     request::Request* request = waiting_[next_waiting_];
-    if (request->deadline_ns != 0 && request->deadline_ns <= now_ns) {
+    if (admission_.refuse_expired(request, now_ns)) {
       ++next_waiting_;
-      refuse(request, StatusCode::kDeadlineQueue, "the deadline passed in the group's queue");
       continue;
     }
     if (source_rows + request->num_tokens > options_.limits.max_tokens) return;
@@ -275,6 +250,7 @@ bool GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
   std::unique_ptr<Sequence> sequence = std::move(spare_.back());
   spare_.pop_back();
   sequence->request = request;
+  sequence->prepared = admission_.preparation().made(*request);
   sequence->model = &model;
   sequence->search.reset(config);
   sequence->tables.assign(1, {});
@@ -291,23 +267,8 @@ bool GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
 }
 
 void GenerationExecutor::encode_entered() noexcept {
-  layout_.build_sources(
-      running_, blocks_, [this](const Sequence& sequence, std::vector<kernels::IdPiece>& pieces) {
-        const request::Request& request = *sequence.request;
-        if (const PreparedInput* text = preparation_.made(request)) {
-          pieces.push_back(
-              {reinterpret_cast<const std::byte*>(text->ids.data()), sequence.source_tokens, 0, 4});
-          return;
-        }
-        const uint8_t id_bytes = request.payload_kind == wire::PayloadKind::kTokensU32 ? 4 : 2;
-        uint32_t row = 0;
-        for (const request::Piece& piece : request.pieces) {
-          const uint32_t num_ids = piece.bytes / id_bytes;
-          pieces.push_back({piece.data, num_ids, row, id_bytes});
-          row += num_ids;
-        }
-      });
-  if (layout_.any_sources()) launch_sources(group_, *stream_, layout_);
+  layout_.build_sources(running_, blocks_);
+  if (layout_.any_sources()) group_.launch_sources(*stream_, layout_);
 }
 
 void GenerationExecutor::advance() noexcept {
@@ -345,7 +306,7 @@ void GenerationExecutor::answer(const Sequence& sequence) noexcept {
   const bool as_text = request->result_kind == wire::ResultKind::kText ||
                        (request->result_kind == wire::ResultKind::kDefault &&
                         request->payload_kind == wire::PayloadKind::kText);
-  preparation_.release(*request);
+  admission_.preparation().release(*request);
   if (as_text) {
     const std::string text = sequence.model->tokenizer->decode(ids);
     request->result = copy_of(std::as_bytes(std::span(text)));
@@ -358,38 +319,36 @@ void GenerationExecutor::answer(const Sequence& sequence) noexcept {
   request->done_ns = clock_.now_ns();
   request->status = request->result.data ? StatusCode::kOk : StatusCode::kOverloaded;
   request->detail = request->result.data ? "" : "no memory for the result";
-  done_.push_back(request);
 }
 
 // Drops sequences past their deadline, freeing blocks for the rest.
 void GenerationExecutor::expire_running(uint64_t now_ns) noexcept {
   for (size_t i = 0; i < running_.size();) {
     request::Request* request = running_[i]->request;
-    if (request->deadline_ns == 0 || request->deadline_ns > now_ns) {
+    if (!deadline_passed(*request, now_ns)) {
       ++i;
       continue;
     }
     spare_.push_back(leave(i));
-    refuse(request, StatusCode::kDeadlineLaunch,
-           "the deadline passed while the sequence was generated");
+    admission_.refuse(request, {StatusCode::kDeadlineLaunch,
+                                "the deadline passed while the sequence was generated"});
   }
 }
 
-void GenerationExecutor::fail_running(StatusCode status, const char* why) noexcept {
+void GenerationExecutor::fail_running(const Refusal& why) noexcept {
   while (!running_.empty()) {
     request::Request* request = running_.back()->request;
     spare_.push_back(leave(running_.size() - 1));
-    refuse(request, status, why);
+    admission_.refuse(request, why);
   }
   num_executing_.store(0, std::memory_order_relaxed);
 }
 
 void GenerationExecutor::fail_all() noexcept {
-  fail_running(StatusCode::kDeviceFailed, kFailed);
+  fail_running(kDeviceFailure);
   for (; next_waiting_ < waiting_.size(); ++next_waiting_)
-    refuse(waiting_[next_waiting_], StatusCode::kDeviceFailed, kFailed);
-  while (request::Request* request = policy_->pop())
-    refuse(request, StatusCode::kDeviceFailed, kFailed);
+    admission_.refuse(waiting_[next_waiting_], kDeviceFailure);
+  admission_.fail_device();
 }
 
 }  // namespace itif::runtime

@@ -1,4 +1,4 @@
-// The executor of groups that generate: decodes requests of all tenants token by token, with
+// The executor of decoder groups: decodes requests of all tenants token by token, with
 // continuous batching.
 //
 // Between two steps, finished sequences leave and waiting ones enter; none waits for the longest of
@@ -21,14 +21,13 @@
 #include <string>
 #include <vector>
 
-#include "backbone/decoder.h"
 #include "base/check.h"
 #include "base/clock.h"
+#include "runtime/admission.h"
 #include "runtime/generate/beam_search.h"
+#include "runtime/generate/decoder_group.h"
 #include "runtime/generate/kv_blocks.h"
 #include "runtime/generate/step_layout.h"
-#include "runtime/group.h"
-#include "runtime/input_preparation.h"
 #include "runtime/request_executor.h"
 #include "sched/batch_policy.h"
 
@@ -36,9 +35,10 @@ namespace itif::runtime {
 
 class GenerationExecutor final : public RequestExecutor {
  public:
-  // `group`, `stream` and `clock` outlive the executor. REQUIRES: group.decoder(). Errors:
-  // kInvalidArgument (batch policy's name).
-  static Result<std::unique_ptr<GenerationExecutor>> create(Group& group, device::Stream& stream,
+  // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (batch
+  // policy's name).
+  static Result<std::unique_ptr<GenerationExecutor>> create(DecoderGroup& group,
+                                                            device::Stream& stream,
                                                             const Clock& clock,
                                                             const ExecutorOptions& options);
 
@@ -62,16 +62,12 @@ class GenerationExecutor final : public RequestExecutor {
   uint32_t num_executing() const noexcept override {
     return num_executing_.load(std::memory_order_relaxed);
   }
-  bool device_failed() const noexcept override { return device_failed_; }
+  bool device_failed() const noexcept override { return admission_.device_failed(); }
   const KvBlocks& blocks() const noexcept { return blocks_; }
 
  private:
-  GenerationExecutor(Group& group, device::Stream& stream, const Clock& clock,
+  GenerationExecutor(DecoderGroup& group, device::Stream& stream, const Clock& clock,
                      const ExecutorOptions& options, std::unique_ptr<sched::BatchPolicy> policy);
-  void refuse(request::Request* request, wire::StatusCode status, const char* detail) noexcept;
-  void refuse(request::Request* request, const Refusal& why) noexcept {
-    refuse(request, why.status, why.detail);
-  }
   uint32_t blocks_needed(const request::Request& request,
                          const model::GenerationConfig& config) const noexcept;
   void admit(uint64_t now_ns) noexcept;
@@ -84,21 +80,20 @@ class GenerationExecutor final : public RequestExecutor {
   size_t answer_ended(CompletionSink& sink, BatchFigures& figures) noexcept;
   void answer(const Sequence& sequence) noexcept;
   void expire_running(uint64_t now_ns) noexcept;
-  void fail_running(wire::StatusCode status, const char* why) noexcept;
+  void fail_running(const Refusal& why) noexcept;
   void fail_all() noexcept;
-  size_t complete(CompletionSink& sink) noexcept;
   void release_packets(CompletionSink& sink) noexcept;
   void learn_pace(uint64_t start_ns) noexcept;
   double expected_wait_ns(uint32_t slot, const model::GenerationConfig& config) const noexcept;
 
-  Group& group_;
+  DecoderGroup& group_;
   device::Stream* stream_;
   const Clock& clock_;
   const ExecutorOptions options_;
   const uint32_t max_beams_;
   std::unique_ptr<sched::BatchPolicy> policy_;
   const sched::GroupQueue& queue_;  // the policy's
-  InputPreparation preparation_;
+  Admission admission_;
   KvBlocks blocks_;
   sched::Choice choice_;
   // Chosen by the policy; those from next_waiting_ on have not entered yet.
@@ -112,9 +107,9 @@ class GenerationExecutor final : public RequestExecutor {
   std::vector<Candidate> candidates_;
   std::vector<float> log_probabilities_;  // [max_beams, kMaxTopTokens]
   std::vector<int32_t> tokens_;
-  std::vector<request::Request*> done_;  // to be completed
-  bool in_flight_ = false;               // a step runs
-  device::Stream::Event event_ = 0;      // end of the step
+  std::vector<request::Request*> answered_;  // of ended_
+  bool in_flight_ = false;                   // a step runs
+  device::Stream::Event event_ = 0;          // end of the step
   uint64_t begin_ns_ = 0;
   BatchFigures figures_;  // figures known when the step begins
   // Requests whose sources the step encodes, until their packets are released.
@@ -124,7 +119,6 @@ class GenerationExecutor final : public RequestExecutor {
   uint64_t last_step_ns_ = 0;  // start of the last step; 0: nothing ran
   double busy_ns_ = 0;         // busy time since a sequence last left
   uint32_t num_left_ = 0;      // sequences that left in the last step
-  bool device_failed_ = false;
   std::atomic<uint32_t> num_executing_{0};
 };
 

@@ -11,6 +11,10 @@ uint32_t slot_of(const Sequence& sequence) noexcept {
   return sequence.request->slot;
 }
 
+RequestIds ids_of(const Sequence& sequence) noexcept {
+  return {*sequence.request, sequence.prepared};
+}
+
 }  // namespace
 
 void Sequence::continue_beams(KvBlocks& blocks) noexcept {
@@ -85,29 +89,30 @@ void StepLayout::clear_sources() noexcept {
 }
 
 void StepLayout::lay_out_sources(KvBlocks& blocks) noexcept {
-  for (const Entered& entered : entered_)
-    add_run(slot_of(*entered.sequence), entered.sequence->source_tokens);
-  source_bucket_ = buckets_.sources.find(runs_, entered_.size(), pieces_.size());
+  size_t num_pieces = 0;
+  for (const Sequence* sequence : entered_) {
+    add_run(slot_of(*sequence), sequence->source_tokens);
+    num_pieces += ids_of(*sequence).num_pieces();
+  }
+  source_bucket_ = buckets_.sources.find(runs_, entered_.size(), num_pieces);
   size_t next = 0;
   for (const kernels::RowRange& run : runs_) {
     const auto first_row = static_cast<uint32_t>(positions_.size());
-    while (next < entered_.size() && slot_of(*entered_[next].sequence) == run.slot)
-      add_source(next++, blocks);
+    while (next < entered_.size() && slot_of(*entered_[next]) == run.slot)
+      add_source(*entered_[next++], blocks);
     pad_sources(append_ranges(source_bucket_, first_row, run.num_rows, run.slot, source_ranges_));
   }
   if (source_bucket_ != nullptr) fill_sources();
 }
 
-void StepLayout::add_source(size_t index, KvBlocks& blocks) noexcept {
-  const auto [sequence, first_piece] = entered_[index];
-  const size_t end = index + 1 < entered_.size() ? entered_[index + 1].first_piece : pieces_.size();
+void StepLayout::add_source(Sequence& sequence, KvBlocks& blocks) noexcept {
   const auto first_row = static_cast<uint32_t>(positions_.size());
-  const uint32_t rows = sequence->source_tokens;
-  for (size_t i = first_piece; i < end; ++i) pieces_[i].first_row += first_row;
+  const uint32_t rows = sequence.source_tokens;
+  ids_of(sequence).append_to(pieces_, first_row);
   segments_.push_back({first_row, rows});
   for (uint32_t token = 0; token < rows; ++token) {
-    if (token % kBlockTokens == 0) sequence->memory.push_back(blocks.take());
-    source_kv_rows_.push_back(sequence->memory.back() * kBlockTokens + token % kBlockTokens);
+    if (token % kBlockTokens == 0) sequence.memory.push_back(blocks.take());
+    source_kv_rows_.push_back(sequence.memory.back() * kBlockTokens + token % kBlockTokens);
     positions_.push_back(token);
   }
   num_source_tokens_ += rows;

@@ -17,11 +17,13 @@
 #include "runtime/generate/beam_search.h"
 #include "runtime/generate/kv_blocks.h"
 #include "runtime/graph_buckets.h"
+#include "runtime/request_ids.h"
 
 namespace itif::runtime {
 
 struct Sequence {
   request::Request* request = nullptr;
+  const PreparedInput* prepared = nullptr;  // the request's; nullptr: none
   const model::TenantModel* model = nullptr;
   BeamSearch search;
   std::vector<std::vector<uint32_t>> tables;  // [live beams]
@@ -50,16 +52,13 @@ class StepLayout {
   StepLayout(uint32_t max_beams, uint32_t max_source_tokens, uint32_t max_positions,
              const GenerationBuckets& buckets);
 
-  // Lays out the sources of sequences that entered, and takes their blocks. `pieces_of(sequence,
-  // out)` appends the pieces of a sequence's ids, first_row from 0.
-  template <class Sequences, class PiecesOf>
-  void build_sources(const Sequences& running, KvBlocks& blocks,
-                     const PiecesOf& pieces_of) noexcept {
+  // Lays out the sources of sequences that entered, and takes their blocks.
+  template <class Sequences>
+  void build_sources(const Sequences& running, KvBlocks& blocks) noexcept {
     clear_sources();
     for (const auto& sequence : running) {
       if (!sequence->entered) continue;
-      entered_.push_back({sequence.get(), pieces_.size()});
-      pieces_of(*sequence, pieces_);
+      entered_.push_back(sequence.get());
       sequence->entered = false;
     }
     lay_out_sources(blocks);
@@ -92,13 +91,9 @@ class StepLayout {
   uint32_t num_candidates() const noexcept { return num_candidates_; }
 
  private:
-  struct Entered {
-    Sequence* sequence = nullptr;
-    size_t first_piece = 0;
-  };
   void clear_sources() noexcept;
   void lay_out_sources(KvBlocks& blocks) noexcept;
-  void add_source(size_t index, KvBlocks& blocks) noexcept;
+  void add_source(Sequence& sequence, KvBlocks& blocks) noexcept;
   void pad_sources(uint32_t num_rows) noexcept;
   void fill_sources() noexcept;
   void clear_step() noexcept;
@@ -112,7 +107,7 @@ class StepLayout {
   std::vector<kernels::RowRange> runs_;  // rows of each tenant in this layout, without padding
   // Sources.
   const GraphBucket* source_bucket_ = nullptr;  // the sources' bucket; null: none
-  std::vector<Entered> entered_;
+  std::vector<Sequence*> entered_;
   uint32_t num_source_tokens_ = 0;
   std::vector<kernels::IdPiece> pieces_;
   std::vector<uint32_t> positions_;

@@ -36,17 +36,16 @@ LAYERS = {
     "client": ("base", "wire"),
 }
 # Rooms inside a folder, lowest first: a room may include itself and the rooms above it in this list, and
-# files of the folder itself. "" stands for those files; where it comes first they include no room.
+# files of the folder itself. "" stands for those files; where it comes first they include no room. A name with
+# ".*" is a room of files of the folder itself: those of that name, with any suffix.
 ROOMS = {
     "lib/device/cuda": ("driver", "memory", "graph", "gemm", "cudnn", ""),
-    "lib/runtime": ("", "cost", "batch", "generate"),
+    "lib/runtime": ("", "cost", "batch", "generate", "make_group.*"),
     "tools/itif-bench": ("report", "limits", "workload", "peers", "benches", ""),
 }
 # Rooms that do not know each other though one stands above the other.
 APART = {("lib/device/cuda", "cudnn", "gemm"), ("lib/runtime", "generate", "batch"),
          ("tools/itif-bench", "limits", "report")}
-# Makes both kinds of group, so it includes their rooms.
-ROOMS_EXEMPT = ("lib/runtime/group.cc",)
 
 # Programs may include every layer.
 PROGRAMS = ("app", "tools")
@@ -113,9 +112,13 @@ def check_include(path, layer, name, quoted):
 
 
 def room_of(folder, path):
-    """"lib/device/cuda", "lib/device/cuda/gemm/blas.h" → "gemm"; "" for a file of the folder itself."""
+    """"lib/device/cuda", "lib/device/cuda/gemm/blas.h" → "gemm"; "" for a file of the folder itself that is in
+    no room."""
     inner = path.removeprefix(folder + "/").split("/")
-    return inner[0] if len(inner) > 1 else ""
+    if len(inner) > 1:
+        return inner[0]
+    files = inner[0].split(".")[0] + ".*"
+    return files if files in ROOMS[folder] else ""
 
 
 def check_room(path, name):
@@ -123,7 +126,7 @@ def check_room(path, name):
         target = name if folder.startswith("tools/") else "lib/" + name
         if folder.startswith("tools/") and path.startswith(folder + "/"):
             target = f"{folder}/{name}"
-        if not path.startswith(folder + "/") or not target.startswith(folder + "/") or path in ROOMS_EXEMPT:
+        if not path.startswith(folder + "/") or not target.startswith(folder + "/"):
             continue
         mine, other = room_of(folder, path), room_of(folder, target)
         if mine not in rooms or (other not in rooms and not folder.startswith("tools/")):

@@ -15,12 +15,13 @@
 #include "base/clock.h"
 #include "device/device.h"
 #include "device/stream/async_stream.h"
-#include "runtime/group.h"
+#include "runtime/batch/encoder_group.h"
+#include "runtime/request_ids.h"
 #include "support/null_stream.h"
 
 namespace itif::pipeline::test {
 
-class FakeGroup final : public runtime::Group {
+class FakeGroup final : public runtime::EncoderGroup {
  public:
   uint32_t per_token = 1;
   bool fail_next = false;
@@ -76,9 +77,11 @@ class FakeGroup final : public runtime::Group {
     if (clock) clock->advance_ns(cost_ns_per_batch);
     answers_[place].clear();
     for (const runtime::BatchRequest& segment : batch.segments) {
-      if (clock) clock->advance_ns(cost_ns_per_token * segment.num_tokens);
+      if (clock) clock->advance_ns(cost_ns_per_token * segment.request->num_tokens);
       std::vector<float>& out = answers_[place].emplace_back();
-      for (const kernels::IdPiece& piece : segment.pieces) {
+      pieces_.clear();
+      runtime::RequestIds(*segment.request, segment.prepared).append_to(pieces_, 0);
+      for (const kernels::IdPiece& piece : pieces_) {
         for (uint32_t i = 0; i < piece.num_ids; ++i) {
           uint32_t id = 0;
           std::memcpy(&id, piece.data + i * piece.id_bytes, piece.id_bytes);
@@ -90,18 +93,20 @@ class FakeGroup final : public runtime::Group {
   }
   Status finish(runtime::Batch& batch, uint32_t place, Status) noexcept override {
     for (size_t s = 0; s < batch.segments.size(); ++s) {
-      runtime::BatchRequest& segment = batch.segments[s];
+      request::Request& request = *batch.segments[s].request;
       if (fail_next) {
-        segment.status = wire::StatusCode::kDeviceFailed;
-        segment.detail = "the device failed";
+        request.status = wire::StatusCode::kDeviceFailed;
+        request.detail = "the device failed";
         continue;
       }
       const std::vector<float>& out = answers_[place][s];
-      segment.result.bytes = static_cast<uint32_t>(out.size() * 4);
-      segment.result.data = static_cast<std::byte*>(std::malloc(out.size() * 4));
-      std::memcpy(segment.result.data, out.data(), out.size() * 4);
-      segment.kind_out = wire::ResultKind::kHidden;
-      segment.result_rows = segment.num_tokens;
+      request.status = wire::StatusCode::kOk;
+      request.detail = "";
+      request.result.bytes = static_cast<uint32_t>(out.size() * 4);
+      request.result.data = static_cast<std::byte*>(std::malloc(out.size() * 4));
+      std::memcpy(request.result.data, out.data(), out.size() * 4);
+      request.result_kind_out = wire::ResultKind::kHidden;
+      request.result_rows = request.num_tokens;
     }
     if (fail_next) return fail(Code::kInternal, "the device failed");
     return {};
@@ -112,6 +117,7 @@ class FakeGroup final : public runtime::Group {
   runtime::GroupOptions options_;
   std::atomic<uint32_t> num_tenants_{0};
   model::TenantModel model_;
+  std::vector<kernels::IdPiece> pieces_;                               // of one request
   std::array<std::vector<std::vector<float>>, kMaxInFlight> answers_;  // by place, by segment
 };
 

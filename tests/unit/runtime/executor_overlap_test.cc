@@ -69,7 +69,7 @@ TEST_F(OverlappedExecutor, ChoosesTheNextBatchAsLateAsPossible) {
   EXPECT_EQ(group_.batches, 1u);
   clock_.advance_ns(1);
   size_t riding = 0;
-  group_.on_batch = [&](std::span<BatchRequest> segments) { riding = segments.size(); };
+  group_.on_batch = [&](std::span<const BatchRequest> segments) { riding = segments.size(); };
   EXPECT_EQ(step().num_requests, 0u) << "the first still runs";
   EXPECT_EQ(group_.batches, 2u);
   EXPECT_EQ(riding, 2u);
@@ -111,9 +111,12 @@ TEST_F(OverlappedExecutor, AtMostTwoBatchesAreInFlight) {
 
 // Otherwise the next batch's launches would run between two passes of this one.
 TEST_F(OverlappedExecutor, TheNextBatchDoesNotInterleaveWithPasses) {
-  executor_->set_planner(plan::make_planner("naive", {.limits = executor_->plan_limits()}).value());
+  executor_->planner()->replace(
+      plan::make_planner("naive", {.limits = executor_->planner()->limits()}).value());
   std::vector<size_t> passes;
-  group_.on_batch = [&](std::span<BatchRequest> segments) { passes.push_back(segments.size()); };
+  group_.on_batch = [&](std::span<const BatchRequest> segments) {
+    passes.push_back(segments.size());
+  };
   for (int i = 0; i < 9; ++i) submit(i == 4 ? 500 : 10, 0, static_cast<uint32_t>(i % 3));
   step();
   submit(10);
@@ -179,13 +182,15 @@ TEST_F(OverlappedExecutor, CompletionReturnsPacketsNotYetReleased) {
 
 // The packets of later passes have not been read yet.
 TEST_F(OverlappedExecutor, EachPassReleasesOnlyItsOwnPackets) {
-  executor_->set_planner(plan::make_planner("naive", {.limits = executor_->plan_limits()}).value());
+  executor_->planner()->replace(
+      plan::make_planner("naive", {.limits = executor_->planner()->limits()}).value());
   stream_.reading_ns = kOverlapMs;
   std::vector<size_t> passes;
-  group_.on_batch = [&](std::span<BatchRequest> segments) {
+  group_.on_batch = [&](std::span<const BatchRequest> segments) {
     passes.push_back(segments.size());
     EXPECT_EQ(released_.size(), completed_.size()) << "passes run one by one";
-    for (const BatchRequest& segment : segments) EXPECT_EQ(segment.pieces.front().data, ids_);
+    for (const BatchRequest& segment : segments)
+      EXPECT_EQ(segment.request->pieces.front().data, ids_);
   };
   for (int i = 0; i < 9; ++i) submit(i == 4 ? 500 : 10, 0, static_cast<uint32_t>(i % 3));
   for (step(); executor_->num_executing() > 0; step()) clock_.advance_ns(kOverlapMs / 2);

@@ -92,7 +92,7 @@ TEST_F(Executor, AFloodThatSlowsTheMachineDoesNotLoosenItsBound) {
   options.max_wait_ns = 0;
   make_executor(options);
   uint32_t most_tokens = 0;
-  group_.on_batch = [&](std::span<BatchRequest> segments) {
+  group_.on_batch = [&](std::span<const BatchRequest> segments) {
     most_tokens = std::max(most_tokens, static_cast<uint32_t>(50 * segments.size()));
   };
   for (int i = 0; i < 10; ++i) {
@@ -114,12 +114,13 @@ TEST_F(Executor, AFloodThatSlowsTheMachineDoesNotLoosenItsBound) {
 TEST_F(Executor, RunsAPlanPassByPass) {
   std::vector<std::vector<uint32_t>> passes;  // rows of the segments
   std::vector<size_t> completed_before;
-  group_.on_batch = [&](std::span<BatchRequest> segments) {
+  group_.on_batch = [&](std::span<const BatchRequest> segments) {
     completed_before.push_back(completed_.size());
     auto& rows = passes.emplace_back();
     for (const BatchRequest& segment : segments) rows.push_back(segment.num_rows);
   };
-  executor_->set_planner(plan::make_planner("naive", {.limits = executor_->plan_limits()}).value());
+  executor_->planner()->replace(
+      plan::make_planner("naive", {.limits = executor_->planner()->limits()}).value());
   for (int i = 0; i < 9; ++i) submit(i == 4 ? 500 : 10, 0, static_cast<uint32_t>(i % 3));
   BatchFigures figures;
   EXPECT_EQ(executor_->step(*this, figures), 9u);
@@ -133,8 +134,8 @@ TEST_F(Executor, RunsAPlanPassByPass) {
   EXPECT_EQ(figures.num_tenants, 3u);
   for (const request::Request& r : requests_) EXPECT_EQ(r.status, StatusCode::kOk);
 
-  executor_->set_planner(
-      plan::make_planner("packed", {.limits = executor_->plan_limits()}).value());
+  executor_->planner()->replace(
+      plan::make_planner("packed", {.limits = executor_->planner()->limits()}).value());
   submit(10);
   submit(20);
   executor_->step(*this, figures);

@@ -286,27 +286,35 @@ TEST_P(Forward, UnsupportedKindsAreRefusedPerSegment) {
   }
 }
 
-TEST_P(Forward, InconsistentPiecesAreMalformed) {
+TEST_P(Forward, InconsistentIdsAreMalformed) {
   const std::vector<uint32_t> ids = {1, 2, 3, 4};
   const auto* data = reinterpret_cast<const std::byte*>(ids.data());
-  const std::vector<std::vector<kernels::IdPiece>> wrong = {
-      {},
-      {{data, 3, 0, 4}},
-      {{data, 2, 0, 4}, {data, 2, 1, 4}},
-      {{data, 2, 0, 4}, {data, 2, 3, 4}},
-      {{data, 5, 0, 4}},
-      {{data, 0xffffffff, 0, 4}, {data, 5, 0xffffffff, 4}},
-      {{data, 4, 0, 3}},
-      {{data, 4, 0, 4}, {data, 0, 4, 4}},
+  PreparedInput three;
+  three.ids = {1, 2, 3};
+  struct Case {
+    std::vector<request::Piece> pieces;
+    const PreparedInput* prepared = nullptr;
   };
-  for (const auto& pieces : wrong) {
-    BatchRequest segment;
-    segment.num_tokens = 4;
-    segment.pieces = pieces;
+  const std::vector<Case> wrong = {
+      {{}},
+      {{{data, 12}}},
+      {{{data, 20}}},
+      {{{data, 0xfffffffc}, {data, 20}}},
+      {{{data, 16}, {data, 0}}},
+      {{{data, 16}, {data, 3}}},
+      {{{data, 6}, {data, 10}}},  // an id in two pieces
+      {{{data, 16}}, &three},
+  };
+  for (const Case& one : wrong) {
+    request::Request request;
+    request.payload_kind = wire::PayloadKind::kTokensU32;
+    request.num_tokens = 4;
+    request.pieces = one.pieces;
+    const BatchRequest segment = {.request = &request, .prepared = one.prepared};
     Batch batch{{&segment, 1}};
     ASSERT_TRUE(tenants_->group->forward(*tenants_->stream, batch));
-    EXPECT_EQ(segment.status, StatusCode::kMalformed);
-    EXPECT_EQ(segment.result.data, nullptr);
+    EXPECT_EQ(request.status, StatusCode::kMalformed);
+    EXPECT_EQ(request.result.data, nullptr);
   }
 }
 

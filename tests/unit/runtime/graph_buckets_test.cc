@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "runtime/result_bytes.h"
 #include "support/ask.h"
 #include "support/small_group.h"
 

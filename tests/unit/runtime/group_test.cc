@@ -1,6 +1,6 @@
 // Admission and release of tenants: refusals and their messages, slots and memory. Neither disturbs
 // tenants that are being served.
-#include "runtime/group.h"
+#include "runtime/make_group.h"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +9,12 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "backbone/open_model.h"
 #include "base/random.h"
 #include "support/ask.h"
 #include "support/safetensors_text.h"
 #include "support/small_group.h"
+#include "support/test_data.h"
 
 namespace itif::runtime {
 namespace {
@@ -26,7 +28,7 @@ constexpr GroupOptions kOptions = {.max_tokens = 100, .max_requests = 8, .max_te
 
 class GroupTest : public ::testing::Test {
  protected:
-  GroupTest() : group_(Group::create(device_, testing::odd_spec(), kOptions).value()) {}
+  GroupTest() : group_(EncoderGroup::create(device_, testing::odd_spec(), kOptions).value()) {}
 
   // Makes a model directory: a classifier with random weights of this seed.
   std::string make(const std::string& name, uint64_t seed,
@@ -48,16 +50,16 @@ class GroupTest : public ::testing::Test {
 
   PlainDevice device_;
   TempDirectory files_;
-  std::unique_ptr<Group> group_;
+  std::unique_ptr<EncoderGroup> group_;
 };
 
 TEST_F(GroupTest, OptionsAndFamiliesAreChecked) {
   model::BackboneSpec spec = testing::odd_spec();
-  EXPECT_EQ(Group::create(device_, spec, {.max_tokens = 0}).error().code, Code::kInvalidArgument);
-  EXPECT_EQ(Group::create(device_, spec, {.max_requests = 0}).error().code, Code::kInvalidArgument);
-  EXPECT_EQ(Group::create(device_, spec, {.max_tenants = 0}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(make_group(device_, spec, {.max_tokens = 0}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(make_group(device_, spec, {.max_requests = 0}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(make_group(device_, spec, {.max_tenants = 0}).error().code, Code::kInvalidArgument);
   spec.family = "gpt2";
-  const auto unknown = Group::create(device_, spec, kOptions);
+  const auto unknown = make_group(device_, spec, kOptions);
   EXPECT_EQ(unknown.error().code, Code::kUnsupported);
   EXPECT_EQ(
       unknown.error().message,
@@ -123,6 +125,25 @@ TEST_F(GroupTest, SlotsAreReusedWithoutLeaks) {
   EXPECT_EQ(device_.state().live_slots, 0u);
 }
 
+// Each kind makes its executor; only an encoder group's has a planner.
+TEST_F(GroupTest, TheFamilyDecidesTheKind) {
+  const auto generating =
+      backbone::read_backbone_spec(testing::test_data("generation/beams-4")).value();
+  for (const model::BackboneSpec& spec : {testing::odd_spec(), generating}) {
+    const bool generates = spec.family == "marian";
+    const auto group = make_group(device_, spec, kOptions).value();
+    EXPECT_EQ(group->generates(), generates);
+    EXPECT_EQ(group->num_kv_blocks() > 0, generates);
+    EXPECT_EQ(group->stream_limits().max_blocks > 0, generates);
+    const auto stream = device_.make_stream(group->stream_limits()).value();
+    const SystemClock clock;
+    const auto executor = group->make_executor(*stream, clock, {}).value();
+    EXPECT_EQ(executor->planner() == nullptr, generates);
+    EXPECT_EQ(group->make_executor(*stream, clock, {.scheduler = "none"}).error().code,
+              Code::kInvalidArgument);
+  }
+}
+
 TEST_F(GroupTest, DestructionFreesTenants) {
   ASSERT_TRUE(group_->admit(make("a", 1), nullptr));
   group_.reset();
@@ -147,7 +168,7 @@ TEST_F(GroupTest, SmallerModelsFitAndKeepTheirOwnBounds) {
 }
 
 // A change to a valid directory, and the expected refusal.
-struct Refusal {
+struct RefusedModel {
   std::string name;
   void (*spoil)(const TempDirectory&, const std::string& folder);
   Code code;
@@ -176,7 +197,7 @@ void edit_tensor(const TempDirectory& files, const std::string& folder, const st
               testing::safetensors(header.dump(), bytes.substr(8 + length)));
 }
 
-const Refusal kRefusals[] = {
+const RefusedModel kRefusals[] = {
     {"another size",
      [](const auto& f, const auto& d) { edit_config(f, d, "num_hidden_layers", 3); },
      Code::kInvalidArgument,
@@ -285,7 +306,7 @@ TEST_F(GroupTest, RefusedModelsLeaveTheGroupUnchanged) {
   const size_t buffers = device_.state().live_buffers, slots = device_.state().live_slots;
   const uint64_t bytes = group_->weight_bytes();
   make("template", 2);
-  for (const Refusal& row : kRefusals) {
+  for (const RefusedModel& row : kRefusals) {
     SCOPED_TRACE(row.name);
     std::filesystem::remove_all(files_.file("bad"));
     std::filesystem::copy(files_.file("template"), files_.file("bad"),
@@ -333,7 +354,7 @@ TEST_F(GroupTest, CreationFailsWithoutMemory) {
   for (int budget = 0; budget < 6; ++budget) {
     PlainDevice device;
     device.state().allocations_until_failure = budget;
-    EXPECT_EQ(Group::create(device, testing::odd_spec(), kOptions).error().code,
+    EXPECT_EQ(make_group(device, testing::odd_spec(), kOptions).error().code,
               Code::kResourceExhausted);
     EXPECT_EQ(device.state().live_buffers, 0u);
   }

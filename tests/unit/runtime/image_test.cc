@@ -50,7 +50,8 @@ class Images : public ::testing::TestWithParam<std::string> {
     device_ = testing::make_device(GetParam());
     if (!device_) GTEST_SKIP() << "this machine has no " << GetParam();
     group_ =
-        Group::create(*device_, image_spec(), {.max_tokens = 120, .max_tenants = kTenants}).value();
+        EncoderGroup::create(*device_, image_spec(), {.max_tokens = 120, .max_tenants = kTenants})
+            .value();
     for (uint32_t i = 0; i < kTenants; ++i) {
       const std::string directory = files_.file("tenant" + std::to_string(i));
       auto options = testing::loud_model(image_spec(), mkmodel::HeadChoice::kClassification, i + 1);
@@ -81,7 +82,7 @@ class Images : public ::testing::TestWithParam<std::string> {
 
   TempDirectory files_;
   std::unique_ptr<device::Device> device_;
-  std::unique_ptr<Group> group_;
+  std::unique_ptr<EncoderGroup> group_;
   std::unique_ptr<ImageRequests> requests_;
   Random random_{9};
 };
@@ -193,36 +194,41 @@ TEST_P(Images, AreRefusedByTextModels) {
   EXPECT_STREQ(r.detail, "the tenant's model takes token ids or text");
 }
 
-// forward() checks segments itself: a caller's mistake must not read out of bounds.
-TEST_P(Images, InconsistentSegmentsAreExcludedFromTheBatch) {
-  const std::vector<std::byte> pixels = random_pixels(random_, 28 * 28 * 3);
-  const BytePiece whole{pixels.data(), 28 * 28 * 3}, cut{pixels.data(), 28 * 28 * 3 - 1};
-  const uint32_t id = 3;
-  const kernels::IdPiece ids{reinterpret_cast<const std::byte*>(&id), 1, 0, 4};
-  std::array<BatchRequest, 6> segments;
-  for (BatchRequest& segment : segments) {
-    segment.slot = 1;
-    segment.num_tokens = 17;
-    segment.image.pieces = {&whole, 1};
+// forward() checks requests itself: a caller's mistake must not read out of bounds.
+TEST_P(Images, InconsistentRequestsAreExcludedFromTheBatch) {
+  const std::vector<std::byte> payload =
+      image_payload({28, 28, 3}, random_pixels(random_, 28 * 28 * 3));
+  const auto bytes = static_cast<uint32_t>(payload.size());
+  const request::Piece whole{payload.data(), bytes}, cut{payload.data(), bytes - 1};
+  PreparedInput resized;
+  resized.pixels_piece = {payload.data(), 28 * 28 * 3 - 1};
+  std::array<request::Request, 7> requests;
+  std::array<BatchRequest, 7> segments;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].slot = 1;
+    requests[i].num_tokens = 17;
+    requests[i].payload_kind = PayloadKind::kImageU8;
+    requests[i].pieces = {&whole, 1};
+    segments[i].request = &requests[i];
   }
-  segments[0].slot = segments[1].slot = 0;
-  segments[0].image.pieces = {&cut, 1};
-  segments[2].num_tokens = 16;
-  segments[3].num_tokens = 1;
-  segments[3].image = {};
-  segments[3].pieces = {&ids, 1};
-  segments[4].pieces = {&ids, 1};
-  segments[5].image.value_bytes = 2;
+  requests[0].slot = requests[1].slot = 0;
+  requests[0].pieces = {&cut, 1};
+  requests[2].num_tokens = 16;
+  requests[3].payload_kind = PayloadKind::kTokensU32;
+  requests[4].slot = kF32Only;
+  requests[5].pieces = {};
+  segments[6].prepared = &resized;
   Batch batch{segments};
   const auto stream = device_->make_stream(group_->stream_limits()).value();
   ASSERT_TRUE(group_->forward(*stream, batch));
-  EXPECT_EQ(segments[0].status, StatusCode::kMalformed);
-  EXPECT_EQ(segments[1].status, StatusCode::kOk) << segments[1].detail;
-  EXPECT_EQ(segments[2].status, StatusCode::kMalformed);
-  EXPECT_EQ(segments[3].status, StatusCode::kUnsupportedKind);
-  EXPECT_EQ(segments[4].status, StatusCode::kUnsupportedKind);
-  EXPECT_EQ(segments[5].status, StatusCode::kUnsupportedKind);
-  for (const BatchRequest& segment : segments) std::free(segment.result.data);
+  EXPECT_EQ(requests[0].status, StatusCode::kMalformed);
+  EXPECT_EQ(requests[1].status, StatusCode::kOk) << requests[1].detail;
+  EXPECT_EQ(requests[2].status, StatusCode::kMalformed);
+  EXPECT_EQ(requests[3].status, StatusCode::kUnsupportedKind);
+  EXPECT_EQ(requests[4].status, StatusCode::kUnsupportedKind);
+  EXPECT_EQ(requests[5].status, StatusCode::kMalformed);
+  EXPECT_EQ(requests[6].status, StatusCode::kMalformed);
+  for (const request::Request& request : requests) std::free(request.result.data);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Images, ::testing::Values("plain", "f32", "bf16"),

@@ -52,7 +52,7 @@ TEST_P(Overlap, TwoBatchesInFlightEqualSingleBatches) {
   SmallGroup tenants(
       *device, testing::odd_spec(),
       {.max_tokens = 200, .max_requests = 16, .max_tenants = 6, .fusion_mode = GetParam().second});
-  Group& group = *tenants.group;
+  EncoderGroup& group = *tenants.group;
   const SystemClock clock;
   const auto apart =
       device->make_stream(group.stream_limits(), {.is_async = true, .clock = &clock}).value();
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, Overlap,
 TEST(OverlapFault, EveryBatchInFlightFails) {
   testing::PlainDevice device;
   SmallGroup tenants(device);
-  Group& group = *tenants.group;
+  EncoderGroup& group = *tenants.group;
   const SystemClock clock;
   const auto apart =
       device.make_stream(group.stream_limits(), {.is_async = true, .clock = &clock}).value();

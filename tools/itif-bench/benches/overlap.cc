@@ -19,9 +19,7 @@
 #include "base/random.h"
 #include "benches.h"
 #include "make_model.h"
-#include "runtime/batch/executor.h"
-#include "runtime/generate/generation_executor.h"
-#include "runtime/group.h"
+#include "runtime/make_group.h"
 #include "workload/devices.h"
 
 namespace itif::bench {
@@ -169,13 +167,7 @@ Result<std::unique_ptr<Serving>> serve(runtime::Group& group, device::Device& de
   runtime::ExecutorOptions options;
   options.limits = {.max_tokens = kMaxTokens, .max_requests = kOverlapRequests};
   options.max_wait_ns = 0;  // no limit: every request must be answered, however slow the device
-  if (group.decoder() != nullptr) {
-    ITIF_ASSIGN(serving->executor, runtime::GenerationExecutor::create(group, **serving->stream,
-                                                                       kSystemClock, options));
-  } else {
-    ITIF_ASSIGN(serving->executor,
-                runtime::GroupExecutor::create(group, **serving->stream, kSystemClock, options));
-  }
+  ITIF_ASSIGN(serving->executor, group.make_executor(**serving->stream, kSystemClock, options));
   serving->loop = std::make_unique<ClosedLoop>(*serving->executor);
   return serving;
 }
@@ -210,7 +202,7 @@ double share_of_others(const ClosedLoop& a, const ClosedLoop& b) {
 // Tolerates some differing tokens in bf16: other rows of a batch change the order of sums, which
 // may decide between two tokens with close scores.
 Status check_same(runtime::Group& group, DType type, const ClosedLoop& a, const ClosedLoop& b) {
-  if (group.decoder() == nullptr) {
+  if (!group.generates()) {
     const double seen = difference(a, b);
     if (seen <= (type == DType::kF32 ? 1e-4 : 0.05)) return {};
     return fail(Code::kInternal, fmt::format("answers differ by {} of the largest value", seen));
@@ -229,15 +221,14 @@ Status run_preset(const BenchOptions& options, device::Device& device, const std
                            std::thread::hardware_concurrency(), dtype);
   if (!options.wants(name) && !options.wants(std::string(preset.name))) return {};
   ITIF_ASSIGN(const auto group,
-              runtime::Group::create(device, preset.spec,
-                                     {.max_tokens = kMaxTokens, .max_tenants = kOverlapTenants}));
+              runtime::make_group(device, preset.spec,
+                                  {.max_tokens = kMaxTokens, .max_tenants = kOverlapTenants}));
   for (uint32_t tenant = 0; tenant < kOverlapTenants; ++tenant) {
     const std::string directory =
         (models.folder / fmt::format("{}-{}", preset.name, tenant)).string();
     mkmodel::ModelOptions model;
     model.spec = preset.spec;
-    model.head =
-        group->decoder() != nullptr ? mkmodel::HeadChoice::kNone : mkmodel::HeadChoice::kEmbedding;
+    model.head = group->generates() ? mkmodel::HeadChoice::kNone : mkmodel::HeadChoice::kEmbedding;
     model.seed = tenant + 1;
     if (!std::filesystem::exists(directory)) ITIF_TRY(mkmodel::make_model(model, directory));
     ITIF_TRY(group->admit(directory, nullptr));

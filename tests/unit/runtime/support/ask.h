@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/group.h"
+#include "runtime/batch/encoder_group.h"
 
 namespace itif::testing {
 
@@ -38,11 +38,16 @@ struct Answer {
   }
 };
 
-// A batch of asks, and the memory that their ids lie in.
+// A batch of asks as requests, and the memory that their ids lie in.
 class AskedBatch {
  public:
   explicit AskedBatch(const std::vector<Ask>& asks)
-      : asks_(asks), segments_(asks.size()), storage_(asks.size()), pieces_(asks.size()) {
+      : asks_(asks),
+        requests_(asks.size()),
+        prepared_(asks.size()),
+        segments_(asks.size()),
+        storage_(asks.size()),
+        pieces_(asks.size()) {
     for (size_t i = 0; i < asks_.size(); ++i) lay_out(i);
   }
   AskedBatch(const AskedBatch&) = delete;
@@ -51,13 +56,12 @@ class AskedBatch {
   runtime::Batch batch() { return {segments_}; }
   // Frees the results. REQUIRES: called once, after the group has finished the batch.
   std::vector<Answer> answers() {
-    std::vector<Answer> answers(segments_.size());
-    for (size_t i = 0; i < segments_.size(); ++i) {
-      const runtime::BatchRequest& segment = segments_[i];
-      answers[i] = {segment.status, segment.kind_out, segment.detail, {}, segment.result_rows};
-      if (segment.result.data)
-        answers[i].bytes.assign(segment.result.data, segment.result.data + segment.result.bytes);
-      std::free(segment.result.data);
+    std::vector<Answer> answers(requests_.size());
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      const request::Request& r = requests_[i];
+      answers[i] = {r.status, r.result_kind_out, r.detail, {}, r.result_rows};
+      if (r.result.data) answers[i].bytes.assign(r.result.data, r.result.data + r.result.bytes);
+      std::free(r.result.data);
     }
     return answers;
   }
@@ -72,25 +76,31 @@ class AskedBatch {
     for (uint32_t t = 0; t < ask.ids.size(); t += ask.ids_a_piece) {
       const auto left = static_cast<uint32_t>(ask.ids.size()) - t;
       pieces_[i].push_back(
-          {bytes + size_t{t} * ask.id_bytes, std::min(ask.ids_a_piece, left), t, ask.id_bytes});
+          {bytes + size_t{t} * ask.id_bytes, std::min(ask.ids_a_piece, left) * ask.id_bytes});
     }
-    runtime::BatchRequest& segment = segments_[i];
-    segment.slot = ask.slot;
-    segment.num_tokens = static_cast<uint32_t>(ask.ids.size());
-    segment.num_rows = segment.num_tokens + ask.padding;
-    segment.pieces = pieces_[i];
-    segment.token_types = ask.token_types;
-    segment.kind = ask.kind;
+    request::Request& request = requests_[i];
+    request.slot = ask.slot;
+    request.payload_kind =
+        ask.id_bytes == 4 ? wire::PayloadKind::kTokensU32 : wire::PayloadKind::kTokensU16;
+    request.result_kind = ask.kind;
+    request.num_tokens = static_cast<uint32_t>(ask.ids.size());
+    request.pieces = pieces_[i];
+    prepared_[i].token_types = ask.token_types;
+    segments_[i] = {.request = &request,
+                    .prepared = &prepared_[i],
+                    .num_rows = request.num_tokens + ask.padding};
   }
 
   const std::vector<Ask> asks_;
+  std::vector<request::Request> requests_;
+  std::vector<runtime::PreparedInput> prepared_;  // token types
   std::vector<runtime::BatchRequest> segments_;
   std::vector<std::vector<uint32_t>> storage_;  // 4-byte aligned
-  std::vector<std::vector<kernels::IdPiece>> pieces_;
+  std::vector<std::vector<request::Piece>> pieces_;
 };
 
 // Runs one batch. `fault` receives forward()'s status.
-inline std::vector<Answer> run_batch(runtime::Group& group, device::Stream& stream,
+inline std::vector<Answer> run_batch(runtime::EncoderGroup& group, device::Stream& stream,
                                      const std::vector<Ask>& asks, Status* fault = nullptr) {
   AskedBatch asked(asks);
   runtime::Batch batch = asked.batch();

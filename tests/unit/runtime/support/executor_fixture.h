@@ -73,19 +73,22 @@ class TimedStream final : public NullStream {
 };
 
 // Takes 10 ms plus 0.1 ms a token, and answers each segment with one number.
-class TimedGroup final : public runtime::Group {
+class TimedGroup final : public runtime::EncoderGroup {
  public:
   TimedGroup() { model_.max_tokens = model_.max_text_tokens = 512; }
   uint32_t batches = 0;
   uint64_t slower = 1;
+  uint32_t free_slot = UINT32_MAX;  // no tenant is in it
   std::function<void()> on_begin = [] {};
-  std::function<void(std::span<runtime::BatchRequest>)> on_batch = [](auto) {};
+  std::function<void(std::span<const runtime::BatchRequest>)> on_batch = [](auto) {};
 
   const model::BackboneSpec& spec() const noexcept override { return spec_; }
   const runtime::GroupOptions& options() const noexcept override { return options_; }
   Result<uint32_t> admit(const std::string&, const model::Progress&) override { return 0u; }
   void release(uint32_t) override {}
-  const model::TenantModel* model(uint32_t) const noexcept override { return &model_; }
+  const model::TenantModel* model(uint32_t slot) const noexcept override {
+    return slot == free_slot ? nullptr : &model_;
+  }
   uint32_t num_tenants() const noexcept override { return 1; }
   uint64_t weight_bytes() const noexcept override { return 0; }
   uint64_t workspace_bytes() const noexcept override { return 0; }
@@ -97,19 +100,21 @@ class TimedGroup final : public runtime::Group {
     on_batch(batch.segments);
     ++batches;
     uint64_t tokens = 0;
-    for (const runtime::BatchRequest& segment : batch.segments) tokens += segment.num_tokens;
+    for (const runtime::BatchRequest& segment : batch.segments)
+      tokens += segment.request->num_tokens;
     static_cast<TimedStream&>(stream).add(slower * (10'000'000 + 100'000 * tokens));
   }
   Status finish(runtime::Batch& batch, uint32_t flight_index, Status computed) noexcept override {
     EXPECT_TRUE(running_[flight_index]);
     running_[flight_index] = false;
-    for (runtime::BatchRequest& segment : batch.segments) {
+    for (const runtime::BatchRequest& segment : batch.segments) {
+      request::Request& request = *segment.request;
       if (!computed) {
-        segment.status = wire::StatusCode::kDeviceFailed;
+        request.status = wire::StatusCode::kDeviceFailed;
         continue;
       }
-      segment.result = {static_cast<std::byte*>(std::calloc(1, 4)), 4};
-      segment.result_rows = 1;
+      request.result = {static_cast<std::byte*>(std::calloc(1, 4)), 4};
+      request.result_rows = 1;
     }
     return computed;
   }

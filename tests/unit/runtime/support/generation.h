@@ -79,14 +79,14 @@ class Generation : public ::testing::Test, protected CompletionSink {
     options.max_tokens = 256;
     const auto spec = backbone::read_backbone_spec(directory_of(name));
     ASSERT_TRUE(spec) << spec.error().message;
-    auto group = Group::create(*device_, *spec, options);
+    auto group = DecoderGroup::create(*device_, *spec, options);
     ASSERT_TRUE(group) << group.error().message;
     group_ = std::move(*group);
     admit(name);
-    stream_ = device_
-                  ->make_stream(group_->stream_limits(),
-                                {.is_async = is_async_, .clock = &stream_clock_})
-                  .value();
+    stream_ =
+        device_
+            ->make_stream(group_->stream_limits(), {.is_async = is_async_, .clock = &stream_clock_})
+            .value();
     ExecutorOptions executor;
     executor.limits.max_tokens = options.max_tokens;
     executor_ = GenerationExecutor::create(*group_, *stream_, clock_, executor).value();
@@ -162,7 +162,7 @@ class Generation : public ::testing::Test, protected CompletionSink {
   bool is_async_ = false;
   uint64_t deadline_ns_ = 0;
   std::unique_ptr<device::Device> device_;
-  std::unique_ptr<Group> group_;
+  std::unique_ptr<DecoderGroup> group_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<GenerationExecutor> executor_;
   std::deque<std::vector<std::byte>> payloads_;

@@ -27,7 +27,7 @@ inline std::vector<std::byte> image_payload(wire::ImagePrefix prefix,
 
 class ImageRequests final : public runtime::CompletionSink {
  public:
-  ImageRequests(device::Device& device, runtime::Group& group)
+  ImageRequests(device::Device& device, runtime::EncoderGroup& group)
       : stream_(device.make_stream(group.stream_limits()).value()) {
     runtime::ExecutorOptions options;
     options.limits = {.max_tokens = group.options().max_tokens,

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "make_model.h"
-#include "runtime/group.h"
+#include "runtime/batch/encoder_group.h"
 #include "support/plain_device.h"
 #include "support/temp_directory.h"
 
@@ -62,7 +62,7 @@ class SmallGroup {
   explicit SmallGroup(device::Device& device, const model::BackboneSpec& spec = odd_spec(),
                       const runtime::GroupOptions& options = {
                           .max_tokens = 200, .max_requests = 16, .max_tenants = 6}) {
-    auto created = runtime::Group::create(device, spec, options);
+    auto created = runtime::EncoderGroup::create(device, spec, options);
     EXPECT_TRUE(created) << created.error().message;
     group = std::move(*created);
     for (size_t i = 0; i < std::size(kHeads); ++i) {
@@ -78,7 +78,7 @@ class SmallGroup {
 
   TempDirectory files;
   std::vector<std::string> directories;
-  std::unique_ptr<runtime::Group> group;
+  std::unique_ptr<runtime::EncoderGroup> group;
   std::unique_ptr<device::Stream> stream;
 };
 

@@ -1,0 +1,82 @@
+#include "runtime/admission.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace itif::runtime {
+
+using wire::StatusCode;
+
+Admission::Admission(const Group& group, const Clock& clock, const ExecutorOptions& options,
+                     sched::BatchPolicy& policy, const PreparationOptions& preparation,
+                     size_t num_out_of_queue)
+    : group_(group),
+      clock_(clock),
+      max_wait_ns_(options.max_wait_ns),
+      policy_(policy),
+      preparation_(preparation) {
+  refused_.reserve(size_t{options.queue.max_requests} + RequestExecutor::kMaxIntake +
+                   num_out_of_queue);
+}
+
+const model::TenantModel* Admission::find_model(request::Request* request) noexcept {
+  request->prepared = 0;
+  if (device_failed_) {
+    refuse(request, kDeviceFailure);
+    return nullptr;
+  }
+  const model::TenantModel* model = group_.model(request->slot);
+  if (model == nullptr)
+    refuse(request, {StatusCode::kNotAdmitted, "the tenant's model is not loaded"});
+  return model;
+}
+
+bool Admission::may_wait(request::Request* request, double wait_ns) noexcept {
+  const bool too_long = max_wait_ns_ != 0 && wait_ns > static_cast<double>(max_wait_ns_);
+  if (!too_long && policy_.queue().has_room(request->slot)) return true;
+  // Half the backlog should be served by then.
+  request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
+  refuse(request, {StatusCode::kOverloaded,
+                   too_long ? "the tenant's requests wait longer than the group allows"
+                            : "the group's queue, or the tenant's share of it, is full"});
+  return false;
+}
+
+bool Admission::prepare(request::Request* request, const model::TenantModel& model) noexcept {
+  const Refusal why = preparation_.prepare(*request, model);
+  if (why) refuse(request, why);
+  return !why;
+}
+
+void Admission::push(request::Request* request, const sched::CostModel& cost) noexcept {
+  CHECK(policy_.push(request, clock_.now_ns(), cost));
+}
+
+void Admission::refuse(request::Request* request, const Refusal& why) noexcept {
+  preparation_.release(*request);
+  request->status = why.status;
+  request->detail = why.detail;
+  request->done_ns = clock_.now_ns();
+  refused_.push_back(request);
+}
+
+bool Admission::refuse_expired(request::Request* request, uint64_t now_ns) noexcept {
+  if (!deadline_passed(*request, now_ns)) return false;
+  refuse(request, kDeadlinePassed);
+  return true;
+}
+
+void Admission::fail_device() noexcept {
+  device_failed_ = true;
+  while (request::Request* request = policy_.pop()) refuse(request, kDeviceFailure);
+}
+
+size_t Admission::complete_refused(CompletionSink& sink) noexcept {
+  const size_t count = refused_.size();
+  if (count > 0) sink.complete(refused_);
+  refused_.clear();
+  return count;
+}
+
+}  // namespace itif::runtime

@@ -1,0 +1,70 @@
+// A group's tenants: admits models into slots and releases them. Both kinds of group use it.
+//
+// Threads: as in group.h. admit() and release() are control's; find() is any thread's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backbone/family.h"
+#include "model/weight_store.h"
+#include "runtime/admitted_tenant.h"
+#include "runtime/group.h"
+
+namespace itif::runtime {
+
+class TenantSlots {
+ public:
+  // Reserves the slabs. `device` and `family` outlive the object. Errors: kInvalidArgument (options
+  // that cannot hold one request), kResourceExhausted.
+  static Result<std::unique_ptr<TenantSlots>> create(device::Device& device,
+                                                     const backbone::Family& family,
+                                                     const model::BackboneSpec& spec,
+                                                     const GroupOptions& options,
+                                                     backbone::FusionMode fusion_mode);
+  ~TenantSlots();
+  TenantSlots(const TenantSlots&) = delete;
+  TenantSlots& operator=(const TenantSlots&) = delete;
+
+  const model::BackboneSpec& spec() const noexcept { return spec_; }
+  const GroupOptions& options() const noexcept { return options_; }
+  std::vector<backbone::GemmUse> gemms() const { return family_.gemms(spec_); }
+
+  // Group::admit and Group::release.
+  Result<uint32_t> admit(const std::string& directory, const model::Progress& progress);
+  void release(uint32_t slot);
+
+  // Returns the tenant in a slot; nullptr: the slot is free. Lock-free.
+  AdmittedTenant* find(uint32_t slot) const noexcept {
+    return slot < slots_.size() ? slots_[slot].load(std::memory_order_acquire) : nullptr;
+  }
+  const model::TenantModel* model(uint32_t slot) const noexcept {
+    const AdmittedTenant* tenant = find(slot);
+    return tenant ? &tenant->model : nullptr;
+  }
+  model::WeightView weights() const noexcept { return weights_->view(); }  // of all slots
+  uint32_t num_tenants() const noexcept { return num_tenants_; }
+  uint64_t weight_bytes() const noexcept { return weight_bytes_; }  // of all tenants
+
+ private:
+  TenantSlots(device::Device& device, const backbone::Family& family,
+              const model::BackboneSpec& spec, const GroupOptions& options,
+              backbone::FusionMode fusion_mode);
+  std::vector<model::WeightKind> kinds_of(const model::BackboneSpec& spec) const;
+  Result<uint32_t> try_admit(const std::string& directory, const model::Progress& progress);
+
+  device::Device& device_;
+  const backbone::Family& family_;
+  const model::BackboneSpec spec_;
+  const GroupOptions options_;
+  const backbone::FusionMode fusion_mode_;
+  std::unique_ptr<model::WeightStore> weights_;
+  std::vector<std::atomic<AdmittedTenant*>> slots_;  // owned
+  std::atomic<uint32_t> num_tenants_ = 0;
+  std::atomic<uint64_t> weight_bytes_ = 0;
+};
+
+}  // namespace itif::runtime
