@@ -1,4 +1,5 @@
-// Keys of graph segments hold no host addresses: those differ between equal batches.
+// Keys of graph segments: they hold what launches depend on, and no host addresses, which differ
+// between equal batches.
 #include <gtest/gtest.h>
 
 #include <type_traits>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "device/cuda/graph/graphs.h"
+#include "device_fixture.h"
 #include "kernels/operators.h"
 
 namespace itif::device::cuda {
@@ -47,6 +49,56 @@ TEST(LaunchKey, TellsOtherArgumentsApart) {
   second.count = 2;
   EXPECT_EQ(key_of(first), key_of(first));
   EXPECT_NE(key_of(first), key_of(second));
+}
+
+class OperatorGraphs : public CudaDevice {
+ protected:
+  // Launches a segment that is long enough for a graph.
+  template <class Args>
+  void launch(const Args& args) {
+    for (int i = 0; i < 12; ++i) stream_->launch(args);
+    stream_->end_graph_segment();
+  }
+  // Gathers the ids, then launches segments until a graph replays them.
+  template <class Args>
+  void replay(const Args& args) {
+    gather();
+    stream_->end_graph_segment();
+    for (int turn = 0; turn < 4; ++turn) {
+      launch(args);
+      ASSERT_TRUE(stream_->synchronize());
+    }
+    ASSERT_GT(stream_->graphs().launches, 0u);
+  }
+};
+
+TEST_F(OperatorGraphs, DependOnArguments) {
+  const auto first = device_->allocate(kIds * sizeof(float)).value();
+  const auto second = device_->allocate(kIds * sizeof(float)).value();
+  kernels::ToF32 args{
+      .x = out_->data(), .out = reinterpret_cast<float*>(first->data()), .count = kIds};
+  replay(args);
+  args.out = reinterpret_cast<float*>(second->data());
+  launch(args);
+  int32_t last = 0;
+  stream_->copy_to_host(second->data() + (kIds - 1) * sizeof(float), sizeof last, &last);
+  ASSERT_TRUE(stream_->synchronize());
+  EXPECT_EQ(last, static_cast<int32_t>(kIds) - 1);
+}
+
+TEST_F(OperatorGraphs, DependOnTheNumberOfPlanValues) {
+  constexpr uint32_t kBlock = 8;  // values: keys and values of 4
+  const kernels::KvCopy copies[] = {{0, 1, 1}, {0, 2, 1}};
+  kernels::CopyKv args{
+      .copies = {copies, 1},
+      .pool = {.base = out_->data(), .num_layers = 1, .block_tokens = 1, .hidden = kBlock / 2}};
+  replay(args);
+  args.copies = copies;
+  launch(args);
+  const std::vector<int32_t> got = gathered();
+  EXPECT_EQ(got[kBlock + 3], 3);
+  EXPECT_EQ(got[2 * kBlock + 3], 3);
+  EXPECT_EQ(got[3 * kBlock + 3], 3 * static_cast<int32_t>(kBlock) + 3) << "no copy";
 }
 
 }  // namespace

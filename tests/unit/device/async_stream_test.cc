@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <semaphore>
+#include <span>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "base/byte_piece.h"
 #include "device/stream/metered_stream.h"
+#include "kernels/spans.h"
 #include "ticking_clock.h"
 
 namespace itif::device {
@@ -200,6 +204,57 @@ TEST_F(AsyncStreamTest, CopiesChosenRows) {
   chosen.assign(1, 0);
   ASSERT_TRUE(stream->synchronize());
   EXPECT_EQ(token, 0);
+}
+
+// Records the spans of the operators that it is given.
+class SpanRecorder final : public ImmediateStream {
+ public:
+  void attach_thread() override {}
+  void dispatch(kernels::Operator op) override {
+    std::visit(
+        [this](const auto* args) {
+          kernels::for_each_span(
+              *args, [this](const auto& span) { spans.push_back(std::as_bytes(span)); });
+        },
+        op);
+  }
+  void copy_to_host(const void*, size_t, void*) override {}
+  Status synchronize() override { return {}; }
+
+  std::vector<std::span<const std::byte>> spans;
+};
+
+template <class Args>
+void expect_copied(Stream& stream, const SpanRecorder& recorder) {
+  alignas(16) static constexpr std::byte kHost[4096] = {};
+  Args args{};
+  std::vector<size_t> sizes;
+  kernels::for_each_span(args, [&]<class T>(std::span<const T>& span) {
+    span = {reinterpret_cast<const T*>(kHost), sizes.size() + 1};
+    sizes.push_back(span.size_bytes());
+  });
+  const size_t before = recorder.spans.size();
+  stream.launch(args);
+  ASSERT_TRUE(stream.synchronize());
+  ASSERT_EQ(recorder.spans.size(), before + sizes.size()) << Args::kName;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    EXPECT_EQ(recorder.spans[before + i].size(), sizes[i]) << Args::kName;
+    EXPECT_NE(recorder.spans[before + i].data(), kHost) << Args::kName;
+  }
+}
+
+template <class... Args>
+void expect_all_copied(Stream& stream, const SpanRecorder& recorder,
+                       std::type_identity<std::variant<const Args*...>>) {
+  (expect_copied<Args>(stream, recorder), ...);
+}
+
+TEST_F(AsyncStreamTest, CopiesTheSpansOfEveryOperator) {
+  auto owned = std::make_unique<SpanRecorder>();
+  const SpanRecorder& recorder = *owned;
+  const auto stream =
+      AsyncStream::make(std::move(owned), {.is_async = true, .clock = &clock_}).value();
+  expect_all_copied(*stream, recorder, std::type_identity<kernels::Operator>());
 }
 
 // Memory for the launches is allocated once. Launches beyond it use the heap, which is freed again.
