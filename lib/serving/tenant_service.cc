@@ -98,15 +98,11 @@ uint64_t TenantService::publish() {
   for (const Serving& serving : tenants_) {
     const tenant::Record& record = serving.info.record;
     tenant::Tenant& t = tenants.emplace_back();
+    static_cast<tenant::Identity&>(t) = record;
     static_cast<tenant::Settings&>(t) = record;
-    t.id = record.id;
+    if (!serving.info.model && record.state == tenant::State::kServing)
+      t.state = tenant::State::kNotLoaded;
     t.index = serving.info.index;
-    t.name = record.name;
-    const bool waits_for_model = !serving.info.model && record.state == tenant::State::kServing;
-    t.state = waits_for_model ? tenant::State::kNotLoaded : record.state;
-    t.key = record.key;
-    t.previous_key = record.previous_key;
-    t.has_previous_key = record.has_previous_key;
     t.group = serving.group;
     t.slot = serving.slot;
     t.max_payload_bytes = serving.max_payload_bytes;

@@ -24,16 +24,20 @@ struct Key {
 // kNotLoaded: has no model, but its datagrams can be verified. Only in snapshots, never in records.
 enum class State : uint8_t { kServing, kPaused, kNotLoaded };
 
-// A row of the registry.
-struct Record : Settings {
+// The part of a record that the data plane checks datagrams against.
+struct Identity {
   uint32_t id = 0;  // on the wire; never reused
   std::string name;
-  std::string model_dir;
-  std::string group;  // a group's name; empty: chosen by the model's architecture
   State state = State::kServing;
   Key key;           // current epoch
   Key previous_key;  // also accepted, after a rotation
   bool has_previous_key = false;
+};
+
+// A row of the registry.
+struct Record : Identity, Settings {
+  std::string model_dir;
+  std::string group;  // a group's name; empty: chosen by the model's architecture
   uint64_t created_unix_ns = 0;
   uint64_t updated_unix_ns = 0;
 };

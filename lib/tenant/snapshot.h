@@ -23,14 +23,8 @@ struct Lease {
   std::atomic<uint32_t> in_flight{0};
 };
 
-struct Tenant : Settings {
-  uint32_t id = 0;     // on the wire; never reused
+struct Tenant : Identity, Settings {
   uint32_t index = 0;  // dense and stable while the tenant lives: indexes counters; < kMaxTenants
-  std::string name;
-  State state = State::kServing;
-  Key key;           // current epoch
-  Key previous_key;  // also accepted, after a rotation
-  bool has_previous_key = false;
   uint16_t group = 0;
   uint32_t slot = 0;
   uint32_t max_payload_bytes = 0;  // a longer payload is too long for the model
