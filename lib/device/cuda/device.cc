@@ -85,7 +85,6 @@ class CudaDevice final : public Device {
     return cuda::allocate_buffer(parts_.budget, bytes);
   }
   Result<std::unique_ptr<SlabMemory>> reserve_slab(size_t slot_bytes, uint32_t max_slots) override {
-    enter();
     return cuda::reserve_slab(parts_.budget, virtual_memory_, slot_bytes, max_slots);
   }
 
