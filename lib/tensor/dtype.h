@@ -14,8 +14,12 @@ enum class DType : uint8_t { kF32, kF16, kBF16, kI64, kI32, kU32, kU16, kU8 };
 constexpr size_t dtype_bytes(DType type) {
   switch (type) {
     case DType::kI64: return 8;
-    case DType::kF32: case DType::kI32: case DType::kU32: return 4;
-    case DType::kF16: case DType::kBF16: case DType::kU16: return 2;
+    case DType::kF32:
+    case DType::kI32:
+    case DType::kU32: return 4;
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kU16: return 2;
     case DType::kU8: return 1;
   }
   return 0;
@@ -80,8 +84,7 @@ inline float f16_to_f32(uint16_t half) {
   const uint32_t magnitude = half & 0x7fffu;
   if (magnitude >= 0x7c00u)  // infinity and NaN
     return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
-  if (magnitude >= 0x0400u)
-    return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000u));
+  if (magnitude >= 0x0400u) return std::bit_cast<float>(sign | ((magnitude << 13) + 0x38000000u));
   // Subnormal: magnitude · 2^-24 is exact in f32.
   const float value = static_cast<float>(magnitude) * 0x1.0p-24f;
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);

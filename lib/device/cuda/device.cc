@@ -187,7 +187,7 @@ Result<const cuda::Cudnn*> cudnn_for(const DeviceOptions& options, DType activat
 }
 
 Result<std::unique_ptr<Device>> open_ordinal(const DeviceOptions& options,
-                                           const ComputeTypes& types) {
+                                             const ComputeTypes& types) {
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess)
     return fail(Code::kUnsupported, cudaGetErrorString(error));

@@ -88,7 +88,8 @@ Status VirtualMemory::map(CUdeviceptr address, std::span<Piece> pieces) {
     if (status) ++num_mapped;
   }
   if (status) {
-    const CUmemAccessDesc access{.location = location_of(ordinal_), .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    const CUmemAccessDesc access{.location = location_of(ordinal_),
+                                 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     status = check(driver_.set_access(address, pieces.size() * piece_bytes_, &access, 1), kCommit);
   }
   if (!status) unmap(address, pieces.first(num_mapped));
