@@ -1,6 +1,6 @@
 """Floods of one tenant cost another tenant no request, and none of its share of the group.
 
-Judged by counts only: every request of the quiet tenant is answered, and the group computes exactly its tokens besides
+The appliance's limits are small, so that a flood reaches them. Judged by counts only: every request of the quiet tenant is answered, and the group computes exactly its tokens besides
 those of accepted requests of the flood. tests/unit/runtime/executor_test.cc and tests/unit/sched prove the order of
 batches under a flood, with a virtual clock. tools/bench-fairness measures latencies.
 """
@@ -18,6 +18,9 @@ from harness.namespaces import SERVER_IPV4
 
 FLOOD_RATE = 3000
 REQUESTS, TOKENS = 60, 64
+
+# Requests in progress of the worker, and waiting requests of the group.
+CONTEXTS, QUEUE_REQUESTS = 128, 32
 
 
 def loadgen(namespaces, tenant_file, *options):
@@ -73,7 +76,11 @@ REPEATS = {"duplicate", "late", "answered_from_cache", "nothing_to_resend"}
 
 
 @pytest.mark.parametrize("kind", [*COMPUTED, "damaged datagrams", "half-sent requests"])
-def test_a_flood_costs_others_no_request(appliance, namespaces, models, kind):
+def test_a_flood_costs_others_no_request(new_appliance, namespaces, models, kind):
+    appliance = new_appliance()
+    appliance.sections["data_plane"] |= {"max_contexts": CONTEXTS, "tenant_max_contexts": CONTEXTS}
+    appliance.sections["batching"]["queue_requests"] = QUEUE_REQUESTS
+    appliance.start()
     options = {"quiet": ("--slo", "5ms") if kind == "requests against an objective" else (),
                "noisy": ("--quota-rps", "20") if kind == "requests over the quota" else ()}
     files = {}
