@@ -79,9 +79,12 @@ rte_eth_conf plan_configuration(const rte_eth_dev_info& device, PortInfo& info) 
 
   info.tx_offloads.ipv4_checksum = (device.tx_offload_capa & RTE_ETH_TX_OFFLOAD_IPV4_CKSUM) != 0;
   info.tx_offloads.udp_checksum = (device.tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_CKSUM) != 0;
-  if (!info.tx_offloads.ipv4_checksum || !info.tx_offloads.udp_checksum)
-    log::info("port {}: {} does not compute {} checksums: done in software", info.device,
-              info.driver, info.tx_offloads.ipv4_checksum ? "UDP" : "IPv4 or UDP");
+  if (!info.tx_offloads.ipv4_checksum)
+    log::info("port {}: {} does not compute IPv4 checksums: done in software", info.device,
+              info.driver);
+  if (!info.tx_offloads.udp_checksum)
+    log::info("port {}: {} does not compute UDP checksums: done in software", info.device,
+              info.driver);
   // RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE is safe: every mbuf that we send is from the port's only pool
   // and has one owner.
   conf.txmode.offloads =

@@ -32,7 +32,6 @@ struct Sequence {
   uint32_t source_tokens = 0;
   uint32_t reserved_blocks = 0;
   bool entered = false;  // since the last step; its source must be encoded
-  uint64_t started_ns = 0;
 
   const model::GenerationConfig& config() const { return model->head.spec.generation.front(); }
   // Gives each beam the table of the one that it continues.
