@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "commands.h"
+#include "plan/planner_names.h"
 #include "table.h"
 
 namespace itif::ctl {
@@ -134,11 +135,11 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
   add_group_argument(update, options->group);
   CLI::Option* planner =
       update->add_option("--planner", options->planner, "layout of its batches")->required();
-  const std::vector<std::string> planners = {"packed", "naive", "turbo", "itif"};
+  const std::vector<std::string> planners(plan::kPlannerNames.begin(), plan::kPlannerNames.end());
   planner->check(CLI::IsMember(planners))->type_name("PLANNER");
   line.hints[planner] = {ValueHint::Kind::kChoice, planners};
   update->footer(
-      "packed (default): no padding. naive, turbo, itif: with padding, for comparison.\n"
+      "packed (default): no padding. The others pad, for comparison.\n"
       "Restarts keep the setting. Example:\n"
       "  itifctl group update bert-12x768-12-3072-gelu-1e-12 --planner itif");
   update->callback([&context, options] {
