@@ -30,18 +30,19 @@ struct PlannerOptions {
   const CostTables* tables = nullptr;
 };
 
-// Largest batch of the padding planners, in requests: turbo's and itif's time is quadratic in it.
+// Largest batch of the padding planners, in requests: their time is quadratic in it.
 inline constexpr uint32_t kMaxPaddedRequests = 4096;
 
 //   packed  no padding: each tenant's requests end to end (the default)
 //   naive   every request padded to the longest of the batch, one GEMM per tenant
 //   turbo   mini-batches of similar lengths within each tenant, one GEMM each (TurboTransformers)
 //   itif    the same, and mini-batches of different tenants packed into BatchedGEMMs (ITIF)
+//   joint   the cheapest plan of such calls (beyond ITIF, which decides in two stages)
 // Errors: kInvalidArgument: an unknown planner (lists the names), missing tables that the planner
 // needs, tables that validate() refuses, limits out of range.
 Result<std::unique_ptr<Planner>> make_planner(std::string_view name, const PlannerOptions& options);
 
-// "packed, naive, turbo, itif"
+// "packed, naive, turbo, …"
 std::string planner_names();
 // Returns true if make_planner() needs tables for this planner; false for unknown names.
 bool needs_cost_tables(std::string_view name) noexcept;

@@ -33,10 +33,14 @@ class TenantBatching {
   // Replaces `batches`, tenants in their order, mini-batches of a tenant by ascending length.
   // Returns their cost as separate GEMMs. Allocates nothing within max_requests. O(Σ n²) for n
   // requests of a tenant.
-  double divide(const RequestOrder& order, std::vector<PaddedBatch>& batches) noexcept;
+  //
+  // `shared_by` > 1 (beyond the thesis): a mini-batch costs its share of a BatchedGEMM over so many
+  // mini-batches of its size, where that is cheaper and fits.
+  double divide(const RequestOrder& order, std::vector<PaddedBatch>& batches,
+                uint32_t shared_by = 1) noexcept;
 
  private:
-  double divide_tenant(const RequestOrder& order, uint32_t first, uint32_t end,
+  double divide_tenant(const RequestOrder& order, uint32_t first, uint32_t end, uint32_t shared_by,
                        std::vector<PaddedBatch>& batches) noexcept;
 
   const CostModel& costs_;

@@ -6,7 +6,7 @@ import pytest
 from harness.appliance import CtlError
 from harness.clients import Traffic, assert_accounted, connect
 
-PLANNERS = ["naive", "turbo", "itif", "packed"]
+PLANNERS = ["naive", "turbo", "itif", "joint", "packed"]
 # Each planner lays these lengths out differently.
 REQUESTS = [[101, *range(2000, 2000 + length), 102] for length in (1, 60, 7, 30, 2, 61)]
 

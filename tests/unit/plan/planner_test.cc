@@ -11,7 +11,7 @@
 namespace itif::plan {
 namespace {
 
-const char* const kNames[] = {"packed", "naive", "turbo", "itif"};
+const char* const kNames[] = {"packed", "naive", "turbo", "itif", "joint"};
 
 // Tables with few buckets, as those of a device: lengths and counts in between are interpolated.
 CostTables coarse_tables() {

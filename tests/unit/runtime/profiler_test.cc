@@ -40,7 +40,7 @@ TEST_F(ProfilerTest, MeasuresTablesThatPlannersAccept) {
   EXPECT_EQ(tables->batches, (std::vector<uint32_t>{1, 2, 4, 8, 16, 32}));
   EXPECT_EQ(tables->counts, (std::vector<uint32_t>{2, 4}));
   EXPECT_EQ(tables->sizes, tables->batches);
-  for (const char* name : {"naive", "turbo", "itif"})
+  for (const char* name : {"naive", "turbo", "itif", "joint"})
     EXPECT_TRUE(plan::make_planner(name, {.tables = &*tables})) << name;
   EXPECT_EQ(tables->range_counts, tables->counts);
   EXPECT_EQ(tables->range_rows, (std::vector<uint32_t>{8, 16, 32}));

@@ -34,7 +34,7 @@ constexpr PlanCase kCases[] = {
     {"4 tenants, lengths 33-128", 4, 33, 128}, {"64 tenants, lengths 1-128", 64, 1, 128},
     {"4 tenants, lengths 1-8", 4, 1, 8},
 };
-constexpr const char* kPlanners[] = {"packed", "naive", "turbo", "itif"};
+constexpr const char* kPlanners[] = {"packed", "naive", "turbo", "itif", "joint"};
 
 std::vector<plan::Item> make_items(const PlanCase& c) {
   Random random(c.tenants);

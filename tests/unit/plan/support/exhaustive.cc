@@ -82,6 +82,44 @@ double least_call_cost(const CostTables& tables, std::vector<Shape> shapes, uint
   return least;
 }
 
+double LeastPlanCost::of(const std::vector<Item>& items) {
+  std::map<uint32_t, std::vector<uint32_t>> lengths;
+  for (const Item& item : items) lengths[item.slot].push_back(item.num_tokens);
+  double least = kImpossible;
+  std::vector<std::pair<uint32_t, uint32_t>> shapes;
+  const std::function<void(decltype(lengths)::const_iterator)> divide_from = [&](auto tenant) {
+    if (tenant == lengths.end()) {
+      auto sorted = shapes;
+      std::sort(sorted.begin(), sorted.end());
+      const auto [at, is_new] = known_.try_emplace(sorted, 0);
+      if (is_new) {
+        std::vector<Shape> all;
+        for (const auto& [length, size] : sorted) all.push_back({length, size});
+        at->second = least_call_cost(tables_, all, max_rows_, false);
+      }
+      least = std::min(least, at->second);
+      return;
+    }
+    const std::vector<uint32_t>& own = tenant->second;
+    for_each_division(static_cast<uint32_t>(own.size()), false, [&](auto group_of, uint32_t num) {
+      const size_t before = shapes.size();
+      shapes.resize(before + num);
+      bool fits = true;
+      for (size_t i = 0; i < own.size(); ++i) {
+        auto& [length, size] = shapes[before + group_of[i]];
+        length = std::max(length, own[i]);
+        ++size;
+      }
+      for (size_t i = before; i < shapes.size(); ++i)
+        fits = fits && (shapes[i].second == 1 || shapes[i].first * shapes[i].second <= max_rows_);
+      if (fits) divide_from(std::next(tenant));
+      shapes.resize(before);
+    });
+  };
+  divide_from(lengths.begin());
+  return least;
+}
+
 double cost_of(const CostTables& tables, const Plan& plan) {
   double cost = 0;
   for (const Call& call : plan.calls) {

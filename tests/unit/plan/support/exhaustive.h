@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "plan/cost_tables.h"
@@ -32,6 +34,21 @@ struct Shape {
 // size.
 double least_call_cost(const CostTables& tables, std::vector<Shape> shapes, uint32_t max_rows,
                        bool consecutive);
+
+// Returns the least cost of all plans of calls of padded mini-batches: every division of every
+// tenant's requests, then every division of those mini-batches into calls. Remembers the costs of
+// mini-batches that it has met before.
+class LeastPlanCost {
+ public:
+  LeastPlanCost(const CostTables& tables, uint32_t max_rows)
+      : tables_(tables), max_rows_(max_rows) {}
+  double of(const std::vector<Item>& items);
+
+ private:
+  const CostTables& tables_;
+  const uint32_t max_rows_;
+  std::map<std::vector<std::pair<uint32_t, uint32_t>>, double> known_;  // by length and size
+};
 
 // Returns the cost of a plan's calls by the tables.
 double cost_of(const CostTables& tables, const Plan& plan);

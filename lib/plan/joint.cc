@@ -1,0 +1,85 @@
+// The cheapest plan that calls of padded mini-batches allow: both of ITIF's stages decided together.
+// Beyond the thesis, whose first stage does not know what the second could merge.
+//
+// First come plans that a fixed number of passes over the requests finds: ITIF's own two stages,
+// the same with a first stage that expects mini-batches to be shared by 2, 4, 8, … of their size,
+// and all requests padded to the longest. Then JointSearch looks for a cheaper plan. It ends with
+// the optimum if that takes at most kMaxPlanningShare of the time that the batch needs by the
+// tables; otherwise the best of the first plans is used. By the tables, this planner is never worse
+// than naive, turbo or itif.
+#include "plan/joint_search.h"
+#include "plan/operator_batching.h"
+#include "plan/planner_kind.h"
+#include "plan/tenant_batching.h"
+
+namespace itif::plan {
+namespace {
+
+constexpr double kMaxPlanningShare = 0.01;
+constexpr double kStepNs = 10;  // time of a step of the search, measured by `itif-bench plan`
+
+class Joint final : public Planner {
+ public:
+  explicit Joint(const PlannerOptions& options)
+      : limits_(options.limits),
+        costs_(*options.tables, limits_.max_requests),
+        order_(limits_),
+        tenants_(costs_, limits_),
+        operators_(costs_, limits_),
+        search_(costs_, limits_),
+        best_(limits_.max_requests),
+        next_(limits_.max_requests) {}
+
+  void plan(std::span<const Item> items, Plan& plan) noexcept override {
+    plan.clear();
+    order_.sort(items);
+    if (order_.size() == 0) return;
+    tenants_.divide(order_, best_.batches);
+    best_.cost_ns = operators_.pack(best_.batches, best_.ends);
+    if (costs_.has_batched_gemm()) {
+      for (uint32_t shared_by = 2; shared_by <= order_.size(); shared_by *= 2) {
+        tenants_.divide(order_, next_.batches, shared_by);
+        keep_cheaper();
+      }
+    }
+    pad_to_longest(order_, limits_.max_rows, next_.batches);
+    keep_cheaper();
+    const double max_steps = kMaxPlanningShare / kStepNs * best_.cost_ns;
+    best_.cost_ns = search_.improve(order_, best_.cost_ns, static_cast<uint64_t>(max_steps),
+                                    best_.batches, best_.ends);
+    append_calls(order_, best_.batches, best_.ends, limits_.max_rows, plan);
+    plan.cost_ns = best_.cost_ns;
+  }
+
+ private:
+  struct Candidate {
+    explicit Candidate(uint32_t max_requests) {
+      batches.reserve(max_requests);
+      ends.reserve(max_requests);
+    }
+    std::vector<PaddedBatch> batches;
+    std::vector<uint32_t> ends;
+    double cost_ns = 0;
+  };
+
+  void keep_cheaper() noexcept {
+    next_.cost_ns = operators_.pack(next_.batches, next_.ends);
+    if (next_.cost_ns < best_.cost_ns) std::swap(next_, best_);
+  }
+
+  const PlanLimits limits_;
+  const CostModel costs_;
+  RequestOrder order_;
+  TenantBatching tenants_;
+  OperatorBatching operators_;
+  JointSearch search_;
+  Candidate best_, next_;
+};
+
+}  // namespace
+
+PlannerKind joint_planner() {
+  return {.make = make_planner_of<Joint>, .needs_tables = true};
+}
+
+}  // namespace itif::plan
