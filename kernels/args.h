@@ -128,18 +128,32 @@ enum class GemmMode : uint8_t {
   kConcurrent,  // concurrently, each range on a part of the device (host: one thread)
 };
 
-// The mode of a GEMM by its shape, with a default for shapes that are not listed. The span must
-// outlive the object.
+// The mode of a GEMM by its shape.
 struct ShapeMode {
   uint32_t n = 0, k = 0;
   GemmMode mode = GemmMode::kSequential;
 };
-class GemmModes {
+// One call of a batch plan: a GEMM of one range on the whole device, or a BatchedGEMM of several.
+struct GemmCall {
+  uint32_t num_ranges = 0;
+  float cost_ns = 0;  // by the cost tables, to balance streams; 0: unknown
+  bool operator==(const GemmCall&) const = default;
+};
+
+// How a GEMM's ranges are divided into calls: as planned, or by the mode of its shape. The spans
+// must outlive the object.
+class GemmSchedule {
  public:
-  constexpr GemmModes(GemmMode others = GemmMode::kSequential) : others_(others) {}
-  constexpr GemmModes(std::span<const ShapeMode> shapes, GemmMode others)
+  constexpr GemmSchedule(GemmMode others = GemmMode::kSequential) : others_(others) {}
+  // `others`: the mode of shapes that are not listed.
+  constexpr GemmSchedule(std::span<const ShapeMode> shapes, GemmMode others)
       : shapes_(shapes), others_(others) {}
-  constexpr GemmMode of(uint32_t n, uint32_t k) const {
+  // The calls cover the ranges in order, without gap. REQUIRES: not empty.
+  constexpr explicit GemmSchedule(std::span<const GemmCall> calls) : calls_(calls) {}
+
+  // Empty: mode_of() decides.
+  constexpr std::span<const GemmCall> calls() const { return calls_; }
+  constexpr GemmMode mode_of(uint32_t n, uint32_t k) const {
     for (const ShapeMode& shape : shapes_)
       if (shape.n == n && shape.k == k) return shape.mode;
     return others_;
@@ -150,11 +164,13 @@ class GemmModes {
   template <class Visit>
   constexpr void for_each_span(const Visit& visit) {
     visit(shapes_);
+    visit(calls_);
   }
 
  private:
   std::span<const ShapeMode> shapes_;
-  GemmMode others_;
+  std::span<const GemmCall> calls_;
+  GemmMode others_ = GemmMode::kSequential;
 };
 
 // Opaque handle of a GEMM shape that Device::prepare() has prepared.
@@ -171,13 +187,14 @@ struct GroupedGemm {
   uint32_t k = 0;
   Activation activation = Activation::kNone;
   std::span<const RowRange> ranges;
-  GemmModes mode = {};
+  GemmSchedule schedule = {};
   const PreparedGemm* prepared = nullptr;  // for n, k, f32_out and presence of a bias
   bool f32_out = false;                    // out is f32 for any act. REQUIRES: no activation
 };
 // Independent GEMMs, such as query, key and value. CUDA: calls spread over streams, which join
-// before the next launch. Host: if all are concurrent (GemmMode::kConcurrent), their ranges are
-// distributed together over the threads; otherwise the GEMMs run one after another. REQUIRES: none
+// before the next launch. Host: the ranges of concurrent calls (GemmMode::kConcurrent, or a planned
+// call of several ranges) are distributed together over the threads; otherwise the GEMMs run one
+// after another. REQUIRES: none
 // writes what another reads or writes.
 //
 // The bias of a single GEMM may be fused into the Attention or ResidualLayerNorm that follows and

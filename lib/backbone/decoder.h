@@ -44,7 +44,7 @@ struct DecoderStep {
   std::span<const kernels::BannedTokens> banned_of;  // one per entry of beams, or empty
   std::span<const int32_t> banned;                   // indexed by banned_of
   uint32_t num_candidates = 0;                       // best tokens to find per row
-  kernels::GemmModes gemm_mode = {};
+  kernels::GemmSchedule gemm_schedule = {};
 };
 
 // Device memory, valid until the next launch.

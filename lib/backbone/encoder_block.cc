@@ -169,7 +169,7 @@ kernels::GroupedGemm product(const kernels::Slab& weight, const Pass& pass,
           .n = gemm.shape.n,
           .k = gemm.shape.k,
           .ranges = pass.ranges,
-          .mode = pass.gemm_mode,
+          .schedule = pass.gemm_schedule,
           .prepared = gemm.handle.get()};
 }
 
@@ -192,7 +192,7 @@ void launch_linear(device::Stream& stream, const model::WeightView& weights, con
                                      .k = gemm.shape.k,
                                      .activation = gemm.shape.activation,
                                      .ranges = pass.ranges,
-                                     .mode = pass.gemm_mode,
+                                     .schedule = pass.gemm_schedule,
                                      .prepared = gemm.handle.get()});
 }
 

@@ -37,7 +37,7 @@ struct Pass {
   std::span<const kernels::RowRange> ranges;  // one per GEMM: rows of a tenant, or of a mini-batch
   // Padded to a graph bucket: ranges are equally long, and segments at the end may be empty.
   bool has_bucket = false;
-  kernels::GemmModes gemm_mode = {};
+  kernels::GemmSchedule gemm_schedule = {};
 };
 
 // Device memory, valid until the next launch().

@@ -119,7 +119,7 @@ class MarianDecoder final : public Decoder {
                     .segments = {},
                     .ranges = step.ranges,
                     .has_bucket = step.has_bucket,
-                    .gemm_mode = step.gemm_mode};
+                    .gemm_schedule = step.gemm_schedule};
     gather(stream, {&tokens, 1});
     embed(stream, weights, step.positions, step.ranges);
     for (uint32_t layer = 0; layer < layers_; ++layer)
@@ -131,7 +131,7 @@ class MarianDecoder final : public Decoder {
                                        .n = output_.shape.n,
                                        .k = output_.shape.k,
                                        .ranges = step.ranges,
-                                       .mode = step.gemm_mode,
+                                       .schedule = step.gemm_schedule,
                                        .prepared = output_.handle.get(),
                                        .f32_out = true});
     // A separate graph segment: its rows and candidate count differ between otherwise equal steps.

@@ -39,6 +39,10 @@ class CostModel {
   // B[length][count][size], count in [2, max_requests / size]. REQUIRES: has_batched_gemm().
   CostRow batched_gemm(uint32_t length, uint32_t size) const noexcept;
   bool has_batched_gemm() const noexcept { return !batched_gemm_.empty(); }
+  // Cost of a call: A for one mini-batch, B for more.
+  double call_ns(uint32_t length, uint32_t count, uint32_t size) const noexcept {
+    return count == 1 ? gemm(length)[size] : batched_gemm(length, size)[count];
+  }
 
  private:
   std::vector<uint32_t> lengths_;

@@ -27,8 +27,8 @@ class Itif final : public Planner {
     plan.clear();
     order_.sort(items);
     tenants_.divide(order_, batches_);
-    plan.cost_ns = operators_.pack(batches_, ends_);
-    append_calls(order_, batches_, ends_, limits_.max_rows, plan);
+    operators_.pack(batches_, ends_);
+    append_calls(order_, batches_, ends_, limits_.max_rows, &costs_, plan);
   }
 
  private:

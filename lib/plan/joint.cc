@@ -47,8 +47,7 @@ class Joint final : public Planner {
     const double max_steps = kMaxPlanningShare / kStepNs * best_.cost_ns;
     best_.cost_ns = search_.improve(order_, best_.cost_ns, static_cast<uint64_t>(max_steps),
                                     best_.batches, best_.ends);
-    append_calls(order_, best_.batches, best_.ends, limits_.max_rows, plan);
-    plan.cost_ns = best_.cost_ns;
+    append_calls(order_, best_.batches, best_.ends, limits_.max_rows, &costs_, plan);
   }
 
  private:

@@ -22,10 +22,7 @@ class Naive final : public Planner {
     plan.clear();
     order_.sort(items);
     pad_to_longest(order_, limits_.max_rows, batches_);
-    append_separate_calls(order_, batches_, limits_.max_rows, plan);
-    if (!costs_) return;
-    for (const PaddedBatch& batch : batches_)
-      plan.cost_ns += costs_->gemm(batch.length)[batch.size];
+    append_separate_calls(order_, batches_, limits_.max_rows, costs_ ? &*costs_ : nullptr, plan);
   }
 
  private:

@@ -21,7 +21,7 @@ void pad_to_longest(const RequestOrder& order, uint32_t max_rows,
 }
 
 void append_call(const RequestOrder& order, std::span<const PaddedBatch> batches, uint32_t max_rows,
-                 Plan& plan) noexcept {
+                 const CostModel* costs, Plan& plan) noexcept {
   const uint32_t size = batches.front().size;
   uint32_t length = 0;
   for (const PaddedBatch& batch : batches) length = std::max(length, batch.length);
@@ -37,7 +37,11 @@ void append_call(const RequestOrder& order, std::span<const PaddedBatch> batches
     pass.first_segment = static_cast<uint32_t>(plan.segments.size());
   }
   Pass& pass = plan.passes.back();
-  plan.calls.push_back({static_cast<uint32_t>(plan.mini_batches.size()), num_batches, batch_rows});
+  const double cost_ns = costs == nullptr ? 0 : costs->call_ns(length, num_batches, size);
+  plan.calls.push_back({static_cast<uint32_t>(plan.mini_batches.size()), num_batches, batch_rows,
+                        static_cast<float>(cost_ns)});
+  plan.cost_ns += cost_ns;
+  plan.has_fixed_calls = true;
   uint32_t row = pass.num_rows;
   for (const PaddedBatch& batch : batches) {
     DCHECK(batch.size == size);
@@ -58,17 +62,18 @@ void append_call(const RequestOrder& order, std::span<const PaddedBatch> batches
 }
 
 void append_calls(const RequestOrder& order, std::span<const PaddedBatch> batches,
-                  std::span<const uint32_t> ends, uint32_t max_rows, Plan& plan) noexcept {
+                  std::span<const uint32_t> ends, uint32_t max_rows, const CostModel* costs,
+                  Plan& plan) noexcept {
   uint32_t first = 0;
   for (const uint32_t end : ends) {
-    append_call(order, batches.subspan(first, end - first), max_rows, plan);
+    append_call(order, batches.subspan(first, end - first), max_rows, costs, plan);
     first = end;
   }
 }
 
 void append_separate_calls(const RequestOrder& order, std::span<const PaddedBatch> batches,
-                           uint32_t max_rows, Plan& plan) noexcept {
-  for (const PaddedBatch& batch : batches) append_call(order, {&batch, 1}, max_rows, plan);
+                           uint32_t max_rows, const CostModel* costs, Plan& plan) noexcept {
+  for (const PaddedBatch& batch : batches) append_call(order, {&batch, 1}, max_rows, costs, plan);
 }
 
 }  // namespace itif::plan

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "plan/cost_model.h"
 #include "plan/plan.h"
 #include "plan/request_order.h"
 
@@ -23,16 +24,18 @@ void pad_to_longest(const RequestOrder& order, uint32_t max_rows,
                     std::vector<PaddedBatch>& batches) noexcept;
 
 // Appends one call for `batches`, which have one size, padded to the longest of them. Opens a pass
-// if the last one has no room. REQUIRES: the call's rows are at most max_rows.
+// if the last one has no room. The device runs the plan's calls as they are. `costs` predicts the
+// call's cost; nullptr: unknown. REQUIRES: the call's rows are at most max_rows.
 void append_call(const RequestOrder& order, std::span<const PaddedBatch> batches, uint32_t max_rows,
-                 Plan& plan) noexcept;
+                 const CostModel* costs, Plan& plan) noexcept;
 
 // Appends the calls of OperatorBatching::pack(): call c takes batches [ends[c - 1], ends[c]).
 void append_calls(const RequestOrder& order, std::span<const PaddedBatch> batches,
-                  std::span<const uint32_t> ends, uint32_t max_rows, Plan& plan) noexcept;
+                  std::span<const uint32_t> ends, uint32_t max_rows, const CostModel* costs,
+                  Plan& plan) noexcept;
 
 // Appends a call for each mini-batch.
 void append_separate_calls(const RequestOrder& order, std::span<const PaddedBatch> batches,
-                           uint32_t max_rows, Plan& plan) noexcept;
+                           uint32_t max_rows, const CostModel* costs, Plan& plan) noexcept;
 
 }  // namespace itif::plan

@@ -16,6 +16,7 @@ void Plan::clear() noexcept {
   passes.clear();
   num_tokens = num_rows = 0;
   cost_ns = 0;
+  has_fixed_calls = false;
 }
 
 }  // namespace itif::plan

@@ -58,6 +58,7 @@ struct Call {
   uint32_t first_mini_batch = 0;
   uint32_t num_mini_batches = 0;  // 1: a GEMM; more: a BatchedGEMM
   uint32_t num_rows = 0;          // of each of its mini-batches
+  float cost_ns = 0;              // by the cost tables; 0: the planner does not predict
 
   bool batched() const noexcept { return num_mini_batches > 1; }
 };
@@ -86,6 +87,9 @@ struct Plan {
   uint64_t num_tokens = 0;  // of all passes
   uint64_t num_rows = 0;    // of all passes, padding included
   double cost_ns = 0;       // of its calls, by the cost tables; 0: the planner does not predict
+  // The device runs `calls` as they are. False: each mini-batch is a call of its own, and the GEMM
+  // scheduler may choose others.
+  bool has_fixed_calls = false;
 
   // Reserves room for any plan of max_requests requests. Planning then allocates nothing.
   void reserve(size_t max_requests);

@@ -23,8 +23,8 @@ class Turbo final : public Planner {
   void plan(std::span<const Item> items, Plan& plan) noexcept override {
     plan.clear();
     order_.sort(items);
-    plan.cost_ns = tenants_.divide(order_, batches_);
-    append_separate_calls(order_, batches_, limits_.max_rows, plan);
+    tenants_.divide(order_, batches_);
+    append_separate_calls(order_, batches_, limits_.max_rows, &costs_, plan);
   }
 
  private:

@@ -67,7 +67,7 @@ BiasTest::Sums BiasTest::sums(uint32_t width, std::span<const RowRange> ranges, 
                .n = width,
                .k = width,
                .ranges = ranges,
-               .mode = mode,
+               .schedule = mode,
                .prepared = prepared_.back().get()};
   buffers_.push_back(std::move(weights));
   return made;

@@ -7,6 +7,17 @@
 namespace itif::kernels {
 namespace {
 
+// Divides ranges into calls of 1, 3, 2, 1, 3, 2, … of them.
+std::vector<GemmCall> plan_calls(size_t num_ranges) {
+  std::vector<GemmCall> calls;
+  for (size_t first = 0; first < num_ranges; first += calls.back().num_ranges) {
+    constexpr uint32_t kSizes[] = {1, 3, 2};
+    const auto left = static_cast<uint32_t>(num_ranges - first);
+    calls.push_back({.num_ranges = std::min(kSizes[calls.size() % 3], left)});
+  }
+  return calls;
+}
+
 class GemmTest : public DeviceTest {
  protected:
   struct Case {
@@ -81,22 +92,27 @@ void GemmTest::run(const Case& c) {
         range.num_rows, c.n, c.k, c.activation);
     expected.insert(expected.end(), part.begin(), part.end());
   }
-  for (const GemmMode mode : {GemmMode::kSequential, GemmMode::kConcurrent}) {
+  const std::vector<GemmCall> planned = plan_calls(ranges.size());
+  std::vector<GemmSchedule> schedules = {GemmMode::kSequential, GemmMode::kConcurrent};
+  if (!planned.empty()) schedules.push_back(GemmSchedule(planned));
+  for (size_t i = 0; i < schedules.size(); ++i) {
     // Products of about 1/√k summed in f32, rounded once, or twice if the activation is a second
     // pass.
     const bool is_plain = !c.has_bias && c.activation == Activation::kNone;
     const bool is_once =
-        is_plain || (mode == GemmMode::kSequential && c.n % 8 == 0 && c.k % 8 == 0 &&
+        is_plain || (i == 0 && c.n % 8 == 0 && c.k % 8 == 0 &&
                      (c.activation == Activation::kNone || c.activation == Activation::kRelu));
     const double units = is_once ? sequential_units() : gemm_units();
     const double tolerance = c.f32_out ? 4e-6 : units * unit() + 4e-6;
     std::byte* out = make_output((rows + slack) * c.n, type);
     args.out = out;
-    args.mode = mode;
+    args.schedule = schedules[i];
     stream_->launch(args);
     expect_close(download(out, rows * c.n, type), expected, tolerance,
                  std::to_string(c.n) + " x " + std::to_string(c.k) +
-                     (mode == GemmMode::kConcurrent ? " concurrent" : " sequential"));
+                     (i == 0   ? " sequential"
+                      : i == 1 ? " concurrent"
+                               : " planned"));
   }
 }
 
@@ -178,11 +194,13 @@ TEST_P(GemmTest, ConcurrentGemmsMatchSeparateOnes) {
     }
   }
   const ShapeMode middle[] = {{50, kDepth, GemmMode::kConcurrent}};
-  for (const GemmModes& modes : {GemmModes(GemmMode::kSequential), GemmModes(GemmMode::kConcurrent),
-                                 GemmModes(middle, GemmMode::kSequential)}) {
+  const std::vector<GemmCall> planned = plan_calls(ranges.size());
+  for (const GemmSchedule& modes :
+       {GemmSchedule(GemmMode::kSequential), GemmSchedule(GemmMode::kConcurrent),
+        GemmSchedule(middle, GemmMode::kSequential), GemmSchedule(planned)}) {
     for (GroupedGemm& args : all) {
       args.out = make_output((rows + slack) * args.n, activation());
-      args.mode = modes;
+      args.schedule = modes;
     }
     stream_->launch(kernels::GroupedGemms{all});
     for (size_t i = 0; i < all.size(); ++i)

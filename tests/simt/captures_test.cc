@@ -31,7 +31,7 @@ class Captures : public ::testing::Test {
                                          .n = n,
                                          .k = 32,
                                          .ranges = ranges_,
-                                         .mode = kernels::GemmMode::kSequential,
+                                         .schedule = kernels::GemmMode::kSequential,
                                          .prepared = prepared.get()});
     }
   }

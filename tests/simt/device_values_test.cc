@@ -106,7 +106,7 @@ class Products : public CudaDevice {
                                .n = width_,
                                .k = kDepth,
                                .ranges = ranges,
-                               .mode = kernels::GemmMode::kConcurrent,
+                               .schedule = kernels::GemmMode::kConcurrent,
                                .prepared = prepared_.get()});
     std::vector<float> got(kRows * width_);
     stream_->copy_to_host(outs_.back()->data(), got.size() * sizeof(float), got.data());

@@ -29,7 +29,7 @@ TEST(CudaBias, IsFusedIntoNextReader) {
                                            .n = n,
                                            .k = 64,
                                            .ranges = ranges,
-                                           .mode = kernels::GemmMode::kConcurrent,
+                                           .schedule = kernels::GemmMode::kConcurrent,
                                            .prepared = prepared.get()}}});
     const uint64_t before = simt::counts().launches;
     reader(at + 65536);
@@ -100,7 +100,7 @@ class CudaEpilogue : public ::testing::Test {
                                          .k = c.shape.k,
                                          .activation = c.shape.activation,
                                          .ranges = c.ranges,
-                                         .mode = c.mode,
+                                         .schedule = c.mode,
                                          .prepared = prepared.get(),
                                          .f32_out = c.shape.f32_out});
   }

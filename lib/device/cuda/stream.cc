@@ -132,8 +132,8 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
  private:
   CudaStream(const StreamParts& parts, cudaStream_t stream, const StreamOptions& options)
       : stream_(stream),
-        ordinal_(parts.ordinal),
         launch_(parts_.log(), parts.compute.activations, parts.num_multiprocessors),
+        ordinal_(parts.ordinal),
         cpus_(options.share.cpus),
         registered_(parts.registered) {}
 

@@ -95,9 +95,14 @@ class DnnlRunner final : public GemmLibrary::Runner {
     const bool may_share = state_->num_threads > 1;
     const kernels::GroupedGemm* running = all.data();
     try {
+      if (have_same_calls(all)) return run_calls(all);
       if (may_share && std::ranges::all_of(all, runs_concurrently)) return run_concurrently(all);
       for (const kernels::GroupedGemm& args : all) {
         running = &args;
+        if (!args.schedule.calls().empty()) {
+          ITIF_TRY(run_calls({&args, 1}));
+          continue;
+        }
         ITIF_TRY(may_share && runs_concurrently(args) ? run_concurrently({&args, 1})
                                                       : run_sequentially(args));
       }
@@ -120,7 +125,15 @@ class DnnlRunner final : public GemmLibrary::Runner {
     return static_cast<const Ladder&>(*args.prepared);
   }
   static bool runs_concurrently(const kernels::GroupedGemm& args) {
-    return args.mode.of(args.n, args.k) == kernels::GemmMode::kConcurrent;
+    return args.schedule.calls().empty() &&
+           args.schedule.mode_of(args.n, args.k) == kernels::GemmMode::kConcurrent;
+  }
+  static bool have_same_calls(std::span<const kernels::GroupedGemm> all) {
+    return !all.empty() && !all[0].schedule.calls().empty() &&
+           std::ranges::all_of(all, [&](const kernels::GroupedGemm& args) {
+             return args.ranges.size() == all[0].ranges.size() &&
+                    std::ranges::equal(args.schedule.calls(), all[0].schedule.calls());
+           });
   }
 
   static std::unexpected<Error> not_prepared(const GemmShape& shape, uint32_t rows) {
@@ -141,6 +154,23 @@ class DnnlRunner final : public GemmLibrary::Runner {
   }
   std::byte* output(const kernels::GroupedGemm& args, size_t row) const {
     return static_cast<std::byte*>(args.out) + row * output_row_bytes(args);
+  }
+
+  // Runs planned calls in their order, which is that of their rows. REQUIRES: have_same_calls().
+  Status run_calls(std::span<const kernels::GroupedGemm> all) {
+    size_t first = 0;
+    for (const kernels::GemmCall& call : all[0].schedule.calls()) {
+      call_.assign(all.begin(), all.end());
+      for (kernels::GroupedGemm& args : call_)
+        args.ranges = args.ranges.subspan(first, call.num_ranges);
+      first += call.num_ranges;
+      if (call.num_ranges > 1 && state_->num_threads > 1) {
+        ITIF_TRY(run_concurrently(call_));
+        continue;
+      }
+      for (const kernels::GroupedGemm& args : call_) ITIF_TRY(run_sequentially(args));
+    }
+    return {};
   }
 
   Status run_sequentially(const kernels::GroupedGemm& args) {
@@ -207,6 +237,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
   std::vector<Executor> executors_;  // by thread
   GemmDeal deal_;
   std::vector<Task> tasks_;
+  std::vector<kernels::GroupedGemm> call_;  // GEMMs of one planned call
 };
 
 }  // namespace

@@ -7,11 +7,13 @@
 namespace itif::device {
 namespace {
 
-// Returns the number of non-empty ranges, or at most 1 if they run concurrently.
+// Returns the number of planned calls, else of non-empty ranges, or at most 1 if they run
+// concurrently.
 uint64_t launches_of(const kernels::GroupedGemm& args) {
+  if (!args.schedule.calls().empty()) return args.schedule.calls().size();
   const auto ranges = static_cast<uint64_t>(std::ranges::count_if(
       args.ranges, [](const kernels::RowRange& range) { return range.num_rows > 0; }));
-  return args.mode.of(args.n, args.k) == kernels::GemmMode::kConcurrent
+  return args.schedule.mode_of(args.n, args.k) == kernels::GemmMode::kConcurrent
              ? std::min<uint64_t>(ranges, 1)
              : ranges;
 }

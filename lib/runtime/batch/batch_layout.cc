@@ -126,6 +126,8 @@ BatchLayout::BatchLayout(const GroupOptions& options, const GraphBuckets& bucket
   by_tenant_.reserve(max_requests_);
   runs_.reserve(max_requests_);
   run_segments_.reserve(max_requests_);
+  run_calls_.reserve(max_requests_);
+  calls_.reserve(max_requests_);
   segments_.reserve(segments);
   positions_.reserve(max_tokens_);
   token_types_.reserve(max_tokens_);
@@ -140,6 +142,8 @@ void BatchLayout::clear() noexcept {
   live_.clear();
   runs_.clear();
   run_segments_.clear();
+  run_calls_.clear();
+  calls_.clear();
   num_rows_ = asked_rows_ = 0;
   num_pieces_ = 0;
   segments_.clear();
@@ -161,6 +165,7 @@ void BatchLayout::admit(const BatchRequest& segment, AdmittedTenant* tenant) noe
   if (runs_.empty() || runs_.back().slot != request.slot || mini_batch_ != segment.mini_batch) {
     runs_.push_back({asked_rows_, 0, request.slot});
     run_segments_.push_back(0);
+    run_calls_.push_back(segment.call);
   }
   mini_batch_ = segment.mini_batch;
   runs_.back().num_rows += rows;
@@ -168,13 +173,17 @@ void BatchLayout::admit(const BatchRequest& segment, AdmittedTenant* tenant) noe
   asked_rows_ += rows;
 }
 
-void BatchLayout::lay_out() noexcept {
-  bucket_ = buckets_.find(runs_, live_.size(), num_pieces_);
+void BatchLayout::lay_out(std::span<const plan::Call> calls) noexcept {
+  if (calls.empty()) bucket_ = buckets_.find(runs_, live_.size(), num_pieces_);
   size_t next = 0;
   for (size_t run = 0; run < runs_.size(); ++run) {
     const uint32_t first_row = num_rows_;
     for (uint32_t i = 0; i < run_segments_[run]; ++i) lay_out(live_[next++]);
     pad_rows_to(append_ranges(bucket_, first_row, num_rows_ - first_row, runs_[run].slot, ranges_));
+    if (calls.empty()) continue;
+    if (run == 0 || run_calls_[run] != run_calls_[run - 1])
+      calls_.push_back({.cost_ns = calls[run_calls_[run]].cost_ns});
+    ++calls_.back().num_ranges;
   }
   if (bucket_ != nullptr) fill_bucket();
 }
@@ -238,7 +247,8 @@ backbone::Pass BatchLayout::pass() const noexcept {
                                           : std::span<const uint8_t>(),
           .segments = segments_,
           .ranges = ranges_,
-          .has_bucket = bucket_ != nullptr};
+          .has_bucket = bucket_ != nullptr,
+          .gemm_schedule = kernels::GemmSchedule(std::span(calls_))};
 }
 
 }  // namespace itif::runtime

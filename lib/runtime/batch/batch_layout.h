@@ -31,13 +31,15 @@ class BatchLayout {
     uint32_t first_row = 0;
   };
 
-  // Checks every segment and lays out those that can run. `tenant_of(slot)` may be nullptr.
+  // Checks every segment and lays out those that can run. `tenant_of(slot)` may be nullptr. Planned
+  // calls keep the ranges of their segments that run. They and graph buckets exclude each other.
   // REQUIRES: as for EncoderGroup::begin.
   template <class TenantOf>
-  void build(std::span<const BatchRequest> segments, const TenantOf& tenant_of) noexcept {
+  void build(const Batch& batch, const TenantOf& tenant_of) noexcept {
     clear();
-    for (const BatchRequest& segment : segments) admit(segment, tenant_of(segment.request->slot));
-    lay_out();
+    for (const BatchRequest& segment : batch.segments)
+      admit(segment, tenant_of(segment.request->slot));
+    lay_out(batch.calls);
     sort_by_tenant();
   }
   // Lays out only padding rows, which no request owns. REQUIRES: `bucket` is one of the buckets.
@@ -57,7 +59,7 @@ class BatchLayout {
  private:
   void clear() noexcept;
   void admit(const BatchRequest& segment, AdmittedTenant* tenant) noexcept;
-  void lay_out() noexcept;
+  void lay_out(std::span<const plan::Call> calls) noexcept;
   void lay_out(Live& live) noexcept;
   void pad_rows_to(uint32_t num_rows) noexcept;
   void fill_bucket() noexcept;
@@ -74,6 +76,7 @@ class BatchLayout {
   // Adjacent rows of one slot and mini-batch, without a bucket's padding.
   std::vector<kernels::RowRange> runs_;
   std::vector<uint32_t> run_segments_;  // of each run
+  std::vector<uint32_t> run_calls_;     // of each run: its planned call
   uint32_t num_rows_ = 0, asked_rows_ = 0;
   size_t num_pieces_ = 0;
   uint32_t mini_batch_ = 0;  // of the last row
@@ -83,6 +86,7 @@ class BatchLayout {
   std::vector<kernels::IdPiece> pieces_;
   std::vector<kernels::ImagePixels> images_;  // one per live_, for image models
   std::vector<kernels::RowRange> ranges_;
+  std::vector<kernels::GemmCall> calls_;  // as planned; empty: none are
 };
 
 }  // namespace itif::runtime

@@ -79,7 +79,7 @@ class BackboneGroup final : public EncoderGroup {
   void begin(device::Stream& stream, Batch& batch, uint32_t flight_index) noexcept override {
     Flight& flight = flights_[flight_index];
     BatchLayout& layout = flight.layout;
-    layout.build(batch.segments, [this](uint32_t slot) { return tenants_->find(slot); });
+    layout.build(batch, [this](uint32_t slot) { return tenants_->find(slot); });
     flight.has_ids = false;
     batch.num_padding_rows = layout.num_padding_rows();
     if (layout.live().empty()) return;
@@ -124,7 +124,8 @@ class BackboneGroup final : public EncoderGroup {
   // Ends the graph segment after the backbone: heads and results differ between otherwise equal
   // batches.
   backbone::Hidden launch_backbone(device::Stream& stream, backbone::Pass pass) noexcept {
-    pass.gemm_mode = gemms_.choose(pass.ranges, pass.has_bucket);
+    if (pass.gemm_schedule.calls().empty())
+      pass.gemm_schedule = gemms_.choose(pass.ranges, pass.has_bucket);
     const backbone::Hidden hidden = backbone_->launch(stream, tenants_->weights(), pass);
     stream.end_graph_segment();
     return hidden;

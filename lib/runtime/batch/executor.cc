@@ -194,25 +194,30 @@ void GroupExecutor::plan_batch(Flight& flight) noexcept {
   flight.figures.num_rows = static_cast<uint32_t>(plan.num_rows);
   flight.ordered.clear();
   flight.segments.clear();
-  for (uint32_t mini_batch = 0; mini_batch < plan.mini_batches.size(); ++mini_batch)
-    for (uint32_t i = 0; i < plan.mini_batches[mini_batch].num_segments; ++i)
-      add_segment(flight, plan.segments[flight.segments.size()], mini_batch);
+  for (uint32_t call = 0; call < plan.calls.size(); ++call) {
+    const uint32_t first = plan.calls[call].first_mini_batch;
+    for (uint32_t m = first; m < first + plan.calls[call].num_mini_batches; ++m)
+      for (uint32_t i = 0; i < plan.mini_batches[m].num_segments; ++i)
+        add_segment(flight, plan.segments[flight.segments.size()], m, call);
+  }
 }
 
-void GroupExecutor::add_segment(Flight& flight, const plan::Segment& planned,
-                                uint32_t mini_batch) noexcept {
+void GroupExecutor::add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch,
+                                uint32_t call) noexcept {
   request::Request* request = choice_.batch[planned.item];
   request->launch_ns = flight.begin_ns;
   flight.ordered.push_back(request);
   flight.segments.push_back({.request = request,
                              .prepared = admission_.preparation().made(*request),
                              .num_rows = planned.num_rows,
-                             .mini_batch = mini_batch});
+                             .mini_batch = mini_batch,
+                             .call = call});
 }
 
 void GroupExecutor::launch_pass(Flight& flight) noexcept {
   const plan::Pass& pass = flight.plan.passes[flight.pass];
   Batch batch{std::span(flight.segments).subspan(pass.first_segment, pass.num_segments)};
+  if (flight.plan.has_fixed_calls) batch.calls = flight.plan.calls;
   group_.begin(*stream_, batch, static_cast<uint32_t>(&flight - flights_.data()));
   flight.figures.num_rows += batch.num_padding_rows;
   flight.event = stream_->record();

@@ -113,7 +113,8 @@ class GroupExecutor final : public RequestExecutor {
     return std::span(flight.ordered).subspan(pass.first_segment, pass.num_segments);
   }
   void plan_batch(Flight& flight) noexcept;
-  void add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch) noexcept;
+  void add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch,
+                   uint32_t call) noexcept;
   void finish_pass(Flight& flight) noexcept;
   double expected_wait_ns(uint32_t slot) noexcept;
   sched::CostModel cost_model() const noexcept { return {cost_, floor_}; }

@@ -38,7 +38,7 @@ void GemmScheduler::set_costs(std::shared_ptr<const plan::CostTables> costs) {
   delete next_costs_.exchange(next.release(), std::memory_order_acq_rel);
 }
 
-kernels::GemmModes GemmScheduler::choose(std::span<const kernels::RowRange> ranges) noexcept {
+kernels::GemmSchedule GemmScheduler::choose(std::span<const kernels::RowRange> ranges) noexcept {
   using enum kernels::GemmMode;
   if (Costs* next = next_costs_.exchange(nullptr, std::memory_order_acq_rel)) costs_.reset(next);
   if (ranges.size() < 2 || parts_ == 1) return kSequential;

@@ -121,7 +121,7 @@ Status Profiler::measure(device::Stream& stream) {
   ITIF_ASSIGN(point.in_turn_ns, fastest_ns(stream, args));
   point.at_once_ns = point.in_turn_ns;
   if (point.count == 1) return {};
-  args.mode = kernels::GemmMode::kConcurrent;
+  args.schedule = kernels::GemmMode::kConcurrent;
   ITIF_ASSIGN(point.at_once_ns, fastest_ns(stream, args));
   return {};
 }

@@ -90,7 +90,7 @@ Status DecoderGroup::warm_up(device::Stream& stream, size_t bucket) noexcept {
 
 void DecoderGroup::launch_sources(device::Stream& stream, const StepLayout& layout) noexcept {
   backbone::Pass sources = layout.sources();
-  sources.gemm_mode = gemms_.choose(sources.ranges, sources.has_bucket);
+  sources.gemm_schedule = gemms_.choose(sources.ranges, sources.has_bucket);
   decoder_->launch_encode(stream, tenants_->weights(), sources, layout.source_kv_rows());
 }
 
@@ -101,7 +101,7 @@ backbone::StepResult DecoderGroup::launch_step(device::Stream& stream,
   decoder_->launch_copies(stream, layout.copies());
   stream.begin_step();
   backbone::DecoderStep step = layout.step();
-  step.gemm_mode = gemms_.choose(step.ranges, step.has_bucket);
+  step.gemm_schedule = gemms_.choose(step.ranges, step.has_bucket);
   return decoder_->launch_step(stream, tenants_->weights(), step);
 }
 

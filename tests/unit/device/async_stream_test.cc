@@ -150,7 +150,7 @@ TEST_F(AsyncStreamTest, AFailureIsReportedOnlyWithItsEvent) {
 }
 
 // A GEMM's mode shows in its number of launches.
-TEST_F(AsyncStreamTest, CopiesGemmModes) {
+TEST_F(AsyncStreamTest, CopiesGemmSchedules) {
   auto owned = std::make_unique<MeteredStream>(device_->make_stream().value(), clock_);
   const MeteredStream& metered = *owned;
   const auto stream =
@@ -166,7 +166,7 @@ TEST_F(AsyncStreamTest, CopiesGemmModes) {
                                       .n = 4,
                                       .k = 4,
                                       .ranges = ranges,
-                                      .mode = {modes, kernels::GemmMode::kSequential},
+                                      .schedule = {modes, kernels::GemmMode::kSequential},
                                       .prepared = prepared.get()});
   modes[0] = {};
   ASSERT_TRUE(stream->synchronize());

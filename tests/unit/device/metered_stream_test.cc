@@ -66,7 +66,7 @@ TEST_F(MeteredStreamTest, SequentialGemmsCountALaunchPerRange) {
                             .prepared = prepared.get()};
   stream_->launch(args);
   EXPECT_EQ(stream_->of("gemm").launches, 2u);
-  args.mode = kernels::GemmMode::kConcurrent;
+  args.schedule = kernels::GemmMode::kConcurrent;
   stream_->launch(args);
   EXPECT_EQ(stream_->of("gemm").launches, 3u);
   // Concurrent GEMMs count as many launches as separate ones, in one call.

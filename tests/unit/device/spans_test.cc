@@ -23,7 +23,7 @@ static_assert(num_spans<uint32_t>() == 0 && num_spans<const void*>() == 0);
 static_assert(num_spans<Slab>() == 0 && num_spans<SmallLinear>() == 0);
 static_assert(num_spans<GatherIds>() == 1 && num_spans<ImagePixels>() == 1);
 static_assert(num_spans<EmbedLayerNorm>() == 3, "13 fields");
-static_assert(num_spans<GroupedGemm>() == 2, "ranges, and the shapes of the modes");
+static_assert(num_spans<GroupedGemm>() == 3, "ranges, and the schedule's two");
 static_assert(num_spans<CachedAttention>() == 2 && num_spans<TopTokens>() == 3);
 static_assert(num_spans<SplitHeads>() == 3);
 
@@ -51,13 +51,13 @@ TEST(Spans, AreFoundInStructsWithinStructs) {
   EXPECT_EQ(outer.second.before, 3u);
 }
 
-TEST(Spans, IncludeTheShapesOfGemmModes) {
+TEST(Spans, IncludeTheShapesOfGemmSchedules) {
   const std::array<ShapeMode, 1> shapes = {{{4, 4, GemmMode::kConcurrent}}};
   GroupedGemm args;
-  args.mode = {shapes, GemmMode::kSequential};
+  args.schedule = {shapes, GemmMode::kSequential};
   for_each_span(args, [](auto& span) { span = {}; });
-  EXPECT_TRUE(args.mode.shapes().empty());
-  EXPECT_EQ(args.mode.of(4, 4), GemmMode::kSequential);
+  EXPECT_TRUE(args.schedule.shapes().empty());
+  EXPECT_EQ(args.schedule.mode_of(4, 4), GemmMode::kSequential);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ std::vector<kernels::RowRange> ranges_of(const std::vector<uint32_t>& rows) {
 }
 
 kernels::GemmMode choose(uint32_t parts, const std::vector<uint32_t>& rows) {
-  return GemmScheduler(parts, 256, 4096).choose(ranges_of(rows)).of(1, 1);
+  return GemmScheduler(parts, 256, 4096).choose(ranges_of(rows)).mode_of(1, 1);
 }
 
 // Cost tables for 2 and 8 ranges of 16 and 64 rows each.
@@ -48,8 +48,8 @@ struct Modes {
 };
 Modes choose(GemmScheduler& scheduler, const std::vector<uint32_t>& rows) {
   const auto ranges = ranges_of(rows);
-  const kernels::GemmModes modes = scheduler.choose(ranges);
-  return {modes.of(300, 100), modes.of(100, 400)};
+  const kernels::GemmSchedule modes = scheduler.choose(ranges);
+  return {modes.mode_of(300, 100), modes.mode_of(100, 400)};
 }
 constexpr Modes kBothSequential{kSequential, kSequential},
     kBothConcurrent{kConcurrent, kConcurrent};
@@ -118,8 +118,8 @@ TEST(GemmScheduler, EachShapeFollowsItsOwnCosts) {
   EXPECT_EQ(choose(scheduler, {64}), kBothSequential);
   // An unmeasured shape follows the evenness of the distribution.
   const auto even = ranges_of({64, 64}), uneven = ranges_of({10, 100});
-  EXPECT_EQ(scheduler.choose(even).of(7, 7), kConcurrent);
-  EXPECT_EQ(scheduler.choose(uneven).of(7, 7), kSequential);
+  EXPECT_EQ(scheduler.choose(even).mode_of(7, 7), kConcurrent);
+  EXPECT_EQ(scheduler.choose(uneven).mode_of(7, 7), kSequential);
 }
 
 TEST(GemmScheduler, CostsBetweenMeasuredPointsAreLinear) {

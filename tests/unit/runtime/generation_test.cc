@@ -17,7 +17,7 @@ INSTANTIATE_TEST_SUITE_P(, GenerationBothWays, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "Apart" : "AtOnce"; });
 
 // Covers the GEMMs of sources and of steps, including the projection onto the vocabulary.
-TEST_F(Generation, GemmModesFollowTheGroupsCosts) {
+TEST_F(Generation, SchedulesFollowTheGroupsCosts) {
   auto made = std::make_unique<testing::PlainDevice>(2);
   std::vector<kernels::ShapeMode>& launched = made->state().gemms;
   open("beams-4", {}, std::move(made));

@@ -121,7 +121,7 @@ class TenantGemms {
             .n = shape_.n,
             .k = shape_.k,
             .ranges = ranges,
-            .mode = mode,
+            .schedule = mode,
             .prepared = prepared_.get(),
             .f32_out = shape_.f32_out};
   }
@@ -162,7 +162,7 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
                             options.quick ? Effort{.seconds = 0.02, .least = 5}
                                           : Effort{.seconds = 0.5, .least = 9}));
   const size_t chosen =
-      scheduler.choose(gemms.ranges()).of(shape.n, shape.k) == kConcurrent ? 1 : 0;
+      scheduler.choose(gemms.ranges()).mode_of(shape.n, shape.k) == kConcurrent ? 1 : 0;
   const char* modes[] = {"in turn", "at once"};
   const auto add = [&](const std::string& mode, const Samples& of) {
     report.add({.name = name,

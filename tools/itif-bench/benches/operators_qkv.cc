@@ -92,7 +92,7 @@ Status get_qkv_rows(const BenchOptions& options, const std::string& dtype, devic
   Streams streams;
   ITIF_TRY(streams.start(*small_device, numbers));
   runtime::GemmScheduler scheduler(threads, kQkvRowsTenants, kQkvRowsTenants * kRows);
-  const kernels::GemmMode mode = scheduler.choose(three.ranges()).of(3 * kHidden, kHidden);
+  const kernels::GemmMode mode = scheduler.choose(three.ranges()).mode_of(3 * kHidden, kHidden);
   const std::vector<GemmSize> sizes(kQkvRowsTenants, {kRows, 3 * kHidden, kHidden});
   ITIF_ASSIGN(const auto bare, bare_gemms(hardware_of(device.info()), sizes));
   Status status;

@@ -256,6 +256,9 @@ Encoder::Batch Encoder::of_pass(const plan::Plan& plan, const plan::Pass& pass, 
                             .num_rows = mini_batch.num_rows,
                             .slot = mini_batch.slot});
   }
+  if (plan.has_fixed_calls)
+    for (const plan::Call& call : std::span(plan.calls).subspan(pass.first_call, pass.num_calls))
+      batch.calls.push_back({.num_ranges = call.num_mini_batches, .cost_ns = call.cost_ns});
   return batch;
 }
 
@@ -277,7 +280,8 @@ backbone::Pass Encoder::Batch::pass(runtime::GemmScheduler& gemms) const {
           .token_types = {},
           .segments = segments,
           .ranges = ranges,
-          .gemm_mode = gemms.choose(ranges)};
+          .gemm_schedule =
+              calls.empty() ? gemms.choose(ranges) : kernels::GemmSchedule(std::span(calls))};
 }
 
 uint64_t Encoder::bytes() const {

@@ -9,9 +9,9 @@
 #include "backbone/family.h"
 #include "device/device.h"
 #include "device/stream/metered_stream.h"
+#include "limits/bare.h"
 #include "model/spec.h"
 #include "model/weight_store.h"
-#include "limits/bare.h"
 #include "plan/plan.h"
 #include "runtime/cost/gemm_scheduler.h"
 
@@ -54,6 +54,7 @@ class Encoder {
     std::vector<uint32_t> offsets;  // [segments + 1]
     std::vector<kernels::SegmentRows> segments;
     std::vector<kernels::RowRange> ranges;
+    std::vector<kernels::GemmCall> calls;  // as planned; empty: the GEMM scheduler chooses
     // Image models only, in place of ids: random pixels, split into pieces of a datagram's size.
     struct Pictures {
       std::vector<std::vector<std::byte>> pixels;

@@ -95,7 +95,7 @@ void Qkv::launch(device::Stream& stream, std::span<const kernels::RowRange> rang
                    .n = shape_.n,
                    .k = shape_.k,
                    .ranges = ranges,
-                   .mode = mode,
+                   .schedule = mode,
                    .prepared = prepared_.get()};
   stream.launch(kernels::GroupedGemms{std::span(gemms).first(out_.size())});
 }

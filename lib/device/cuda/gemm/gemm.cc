@@ -25,24 +25,6 @@ constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // cuBLAS's recommendation
 constexpr size_t kSideWorkspaceBytes = kEpilogueWorkspaceBytes;
 constexpr const char* kStart = "cannot start cuBLAS";
 
-// Up to kMaxBucketRows rows, launches cost more than pointer lookups: all tenants share one graph.
-bool are_few_rows(std::span<const kernels::RowRange> ranges) {
-  return ranges.back().first_row + ranges.back().num_rows <= kMaxBucketRows;
-}
-// cuBLAS cannot check the alignment of operands behind pointers in device memory. It assumes what
-// it requires of such calls: 16 bytes if k is a multiple of 8, 4 bytes if k is even. Only output
-// rows of an odd vocabulary may violate this, unless ranges begin at multiples of 8 rows.
-bool are_outputs_aligned(const kernels::GroupedGemm& args, size_t element_bytes) {
-  const size_t alignment = args.k % 8 == 0 ? 16 : args.k % 2 == 0 ? 4 : 1;
-  const size_t row_bytes = args.n * (args.f32_out ? sizeof(float) : element_bytes);
-  return std::ranges::all_of(args.ranges, [&](const kernels::RowRange& range) {
-    return range.first_row * row_bytes % alignment == 0;
-  });
-}
-bool are_equally_long(std::span<const kernels::RowRange> ranges) {
-  return std::ranges::all_of(
-      ranges, [&](const kernels::RowRange& r) { return r.num_rows == ranges[0].num_rows; });
-}
 int to_int(size_t value) {
   CHECK(value <= INT32_MAX);
   return static_cast<int>(value);
@@ -73,6 +55,7 @@ GemmHandle Gemms::prepare(Epilogues& epilogues, const ComputeTypes& types, const
 
 Gemms::Gemms(const ComputeTypes& types, const Blas& blas)
     : types_(types),
+      calls_(types.activations),
       type_weights_(type_of(types.weights)),
       type_activations_(type_of(types.activations)),
       blas_(blas) {}
@@ -128,18 +111,10 @@ cudaDataType Gemms::type_of_output(const kernels::GroupedGemm& args) const {
   return args.f32_out ? CUDA_R_32F : type_activations_;
 }
 
-bool Gemms::runs_sequentially(const kernels::GroupedGemm& args) const {
-  if (args.mode.of(args.n, args.k) == kernels::GemmMode::kSequential) return true;
-  if (args.ranges.size() == 1) return !are_few_rows(args.ranges);
-  if (!are_outputs_aligned(args, dtype_bytes(types_.activations))) return true;
-  // Grouped calls do not support f32 results of 16-bit operands.
-  return !are_equally_long(args.ranges) && args.f32_out && types_.activations != DType::kF32;
-}
-
 bool Gemms::has_epilogue(const kernels::GroupedGemm& args) const {
   const auto* prepared = static_cast<const PreparedShape*>(args.prepared);
   return prepared != nullptr && prepared->shape.activation == args.activation &&
-         runs_sequentially(args) && std::ranges::all_of(args.ranges, [&](const auto& range) {
+         calls_.are_single(args) && std::ranges::all_of(args.ranges, [&](const auto& range) {
            return prepared->with_epilogue.runs(with_epilogue(args, range));
          });
 }
@@ -160,40 +135,38 @@ EpilogueGemm::Call Gemms::with_epilogue(const kernels::GroupedGemm& args,
 
 Status Gemms::run(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
                   std::span<const kernels::GroupedGemm> all) {
-  size_t calls = 0;  // independent calls, to be spread over lanes
+  calls_.clear();
   for (const kernels::GroupedGemm& args : all) {
     ITIF_TRY(check_prepared(args));
-    if (!args.ranges.empty() && runs_sequentially(args)) calls += args.ranges.size();
-  }
-  const Join join_of{this, std::min(calls, kLanes)};
-  if (calls > 1) launch.log().add<Join>(&fork, join_of);
-  size_t next_lane = 0;
-  for (const kernels::GroupedGemm& args : all) {
     if (args.ranges.empty()) continue;
     kernels::GroupedGemm named = args;
-    named.mode = {};  // the calls that it selects add what they depend on
+    named.schedule = {};  // the calls that it selects add what they depend on
     key.add_arguments(named);
-    if (runs_sequentially(args)) {
-      const bool is_with_epilogue = has_epilogue(args);
-      key.add(is_with_epilogue);
-      for (const kernels::RowRange& range : args.ranges) {
-        const size_t lane = next_lane++ % kLanes;
-        key.add(range);
-        if (is_with_epilogue) {
-          const auto* prepared = static_cast<const PreparedShape*>(args.prepared);
-          launch.log().add<WithEpilogue>(&make_with_epilogue, {this, lane, &prepared->with_epilogue,
-                                                               with_epilogue(args, range)});
-          continue;
-        }
-        Strided call = single(args, range);
-        call.lane = lane;
-        launch.log().add<Strided>(&make_strided, call);
-      }
-    } else if (!add_strided(launch, key, args)) {
-      ITIF_TRY(add_pointers(launch, plan, key, args));
-    }
+    calls_.add(args, has_epilogue(args));
   }
-  if (calls > 1) launch.log().add<Join>(&join, join_of);
+  const Join join_of{this, calls_.balance()};
+  if (join_of.num_lanes > 1) launch.log().add<Join>(&fork, join_of);
+  for (const GemmCalls::Call& call : calls_.all()) {
+    key.add(call.lane);
+    key.add(call.has_epilogue);
+    if (call.is_batched) {
+      if (!add_strided(launch, key, call)) ITIF_TRY(add_pointers(launch, plan, key, call));
+      continue;
+    }
+    const kernels::RowRange& range = call.args.ranges[0];
+    key.add(range);
+    if (call.has_epilogue) {
+      const auto* prepared = static_cast<const PreparedShape*>(call.args.prepared);
+      launch.log().add<WithEpilogue>(
+          &make_with_epilogue,
+          {this, call.lane, &prepared->with_epilogue, with_epilogue(call.args, range)});
+      continue;
+    }
+    Strided single_call = single(call.args, range);
+    single_call.lane = call.lane;
+    launch.log().add<Strided>(&make_strided, single_call);
+  }
+  if (join_of.num_lanes > 1) launch.log().add<Join>(&join, join_of);
   return {};
 }
 
@@ -213,7 +186,8 @@ Gemms::Strided Gemms::single(const kernels::GroupedGemm& args, const kernels::Ro
 
 // Returns false if the ranges do not suit a strided call.
 bool Gemms::add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
-                        const kernels::GroupedGemm& args) {
+                        const GemmCalls::Call& divided) {
+  const kernels::GroupedGemm& args = divided.args;
   if (are_few_rows(args.ranges)) return false;
   const kernels::RowRange &first = args.ranges[0], &second = args.ranges[1];
   const uint32_t step = second.slot - first.slot;
@@ -222,6 +196,7 @@ bool Gemms::add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
     are_even = are_even && args.ranges[i].slot == first.slot + i * step;
   if (!are_even) return false;
   Strided call = single(args, first);
+  call.lane = divided.lane;
   call.stride_w =
       static_cast<long long>(args.weights.stride_bytes * step / dtype_bytes(types_.weights));
   call.stride_a = static_cast<long long>(call.n) * call.k;
@@ -249,7 +224,8 @@ Gemms::Groups& Gemms::make_groups(std::span<const kernels::RowRange> ranges, int
 }
 
 Status Gemms::add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
-                           const kernels::GroupedGemm& args) {
+                           const GemmCalls::Call& divided) {
+  const kernels::GroupedGemm& args = divided.args;
   weights_.clear();
   inputs_.clear();
   outputs_.clear();
@@ -260,6 +236,7 @@ Status Gemms::add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& pl
     key.add(range.num_rows);
   }
   Pointers call{.gemms = this,
+                .lane = divided.lane,
                 .m = to_int(args.n),
                 .n = to_int(args.ranges[0].num_rows),
                 .k = to_int(args.k),
@@ -342,7 +319,7 @@ cudaError_t Gemms::make_with_epilogue(const WithEpilogue& c, cudaStream_t) {
 
 cudaError_t Gemms::make_pointers(const Pointers& c, cudaStream_t) {
   Gemms& g = *c.gemms;
-  const cublasHandle_t handle = g.lanes_[0].handle;
+  const cublasHandle_t handle = g.lanes_[c.lane].handle;
   if (c.groups == nullptr)
     return g.as_launch(g.blas_.gemm_batched(handle, CUBLAS_OP_T, CUBLAS_OP_N, c.m, c.n, c.k, &kOne,
                                             c.weights, g.type_weights_, c.k, c.inputs,

@@ -1,11 +1,9 @@
 // GEMMs of tenants' rows through cuBLAS. Activations and weights are row-major and cuBLAS is
 // column-major, so out = a · Wᵀ is computed as outᵀ = W · aᵀ.
 //
-// Sequential GEMMs (GemmMode::kSequential) make one call per range, spread over streams that join
-// before the next launch. A call adds bias and activation in an epilogue where possible
-// (epilogue.h).
-//
-// Concurrent GEMMs (GemmMode::kConcurrent) make one call for all ranges:
+// A schedule divides the ranges into calls (gemm_calls.h), which run on several streams that join
+// before the next launch. A call of one range adds bias and activation in an epilogue where
+// possible (epilogue.h). A call of several ranges is:
 // - Strided, for many rows, if ranges are equally long and their slots equally far apart. It needs
 //   no pointers.
 // - Pointer-batched, if ranges are equally long.
@@ -24,14 +22,12 @@
 
 #include "device/cuda/gemm/blas.h"
 #include "device/cuda/gemm/epilogue.h"
+#include "device/cuda/gemm/gemm_calls.h"
 #include "device/cuda/graph/graphs.h"
 #include "device/cuda/memory/plan_memory.h"
 #include "device/device.h"
 
 namespace itif::device::cuda {
-
-// The largest batch, in rows, whose launches cost more than its arithmetic: DeviceInfo::max_bucket_rows.
-inline constexpr uint32_t kMaxBucketRows = 512;
 
 // The result of preparing a shape. cuBLAS needs no preparation without an epilogue, but a GEMM of
 // an unprepared shape is still an error.
@@ -75,7 +71,6 @@ class Gemms {
     std::unique_ptr<Buffer> workspace;
     cudaEvent_t reached = nullptr;
   };
-  static constexpr size_t kLanes = 4;
   // One GEMM, or `count` of them at constant strides. Sizes and strides are in elements.
   struct Strided {
     Gemms* gemms = nullptr;
@@ -97,6 +92,7 @@ class Gemms {
   };
   struct Pointers {
     Gemms* gemms = nullptr;
+    size_t lane = 0;
     int m = 0, n = 0, k = 0;         // of every GEMM; not used if `groups` is set
     const Groups* groups = nullptr;  // sizes by range
     const void *const *weights = nullptr, *const *inputs = nullptr;
@@ -117,14 +113,13 @@ class Gemms {
 
   Gemms(const ComputeTypes& types, const Blas& blas);
   Status open_lane(Lane& lane, const std::shared_ptr<Budget>& budget, size_t workspace_bytes);
-  bool runs_sequentially(const kernels::GroupedGemm& args) const;
   Strided single(const kernels::GroupedGemm& args, const kernels::RowRange& range);
   EpilogueGemm::Call with_epilogue(const kernels::GroupedGemm& args,
                                    const kernels::RowRange& range) const;
   bool add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
-                   const kernels::GroupedGemm& args);
+                   const GemmCalls::Call& divided);
   Status add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
-                      const kernels::GroupedGemm& args);
+                      const GemmCalls::Call& divided);
   Groups& make_groups(std::span<const kernels::RowRange> ranges, int m, int k);
   const std::byte* input(const kernels::GroupedGemm& args, const kernels::RowRange& range) const;
   std::byte* output(const kernels::GroupedGemm& args, const kernels::RowRange& range) const;
@@ -138,9 +133,10 @@ class Gemms {
   static cudaError_t join(const Join& call, cudaStream_t stream);
 
   const ComputeTypes types_;
+  GemmCalls calls_;  // of one launch
   const cudaDataType type_weights_, type_activations_;
   const Blas& blas_;
-  std::array<Lane, kLanes> lanes_;
+  std::array<Lane, GemmCalls::kLanes> lanes_;
   cublasLtHandle_t lt_ = nullptr;
   cublasStatus_t refused_ = CUBLAS_STATUS_SUCCESS;  // the last one logged
   std::deque<Groups> groups_;                       // kept from batch to batch

@@ -10,6 +10,11 @@
 
 namespace itif::testing {
 
+// A launched GEMM with planned calls: the ranges of each.
+struct PlannedGemm {
+  std::vector<std::vector<kernels::RowRange>> calls;
+};
+
 // Counters and requested failures. The device shares them with its buffers, slabs and streams.
 struct PlainDeviceState {
   int allocations_until_failure = -1;  // buffers and slots together; -1: never fails
@@ -19,6 +24,7 @@ struct PlainDeviceState {
   size_t live_buffers = 0;
   size_t live_slots = 0;                                    // committed
   std::vector<kernels::ShapeMode> gemms;                    // launched, with modes
+  std::vector<PlannedGemm> planned_gemms;                   // those of them that were planned
   std::map<const void*, std::vector<float>> packed_biases;  // by weight address
 
   bool may_allocate() {

@@ -149,7 +149,17 @@ class PlainStream final : public device::ImmediateStream {
   }
 
   void multiply(const kernels::GroupedGemm& args) {
-    state_->gemms.push_back({.n = args.n, .k = args.k, .mode = args.mode.of(args.n, args.k)});
+    state_->gemms.push_back(
+        {.n = args.n, .k = args.k, .mode = args.schedule.mode_of(args.n, args.k)});
+    if (!args.schedule.calls().empty()) {
+      PlannedGemm& planned = state_->planned_gemms.emplace_back();
+      auto next = args.ranges.begin();
+      for (const kernels::GemmCall& call : args.schedule.calls()) {
+        planned.calls.emplace_back(next, next + call.num_ranges);
+        next += call.num_ranges;
+      }
+      CHECK(next == args.ranges.end());
+    }
     for (const kernels::RowRange& range : args.ranges)
       for (size_t row = range.first_row; row < range.first_row + range.num_rows; ++row)
         linear(floats(args.a) + row * args.k, floats(args.weights.at(range.slot)),

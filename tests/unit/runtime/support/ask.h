@@ -54,6 +54,8 @@ class AskedBatch {
   AskedBatch& operator=(const AskedBatch&) = delete;
 
   runtime::Batch batch() { return {segments_}; }
+  std::vector<runtime::BatchRequest>& segments() { return segments_; }
+  std::vector<request::Request>& requests() { return requests_; }
   // Frees the results. REQUIRES: called once, after the group has finished the batch.
   std::vector<Answer> answers() {
     std::vector<Answer> answers(requests_.size());
@@ -83,6 +85,7 @@ class AskedBatch {
     request.payload_kind =
         ask.id_bytes == 4 ? wire::PayloadKind::kTokensU32 : wire::PayloadKind::kTokensU16;
     request.result_kind = ask.kind;
+    request.payload_bytes = static_cast<uint32_t>(ask.ids.size() * ask.id_bytes);
     request.num_tokens = static_cast<uint32_t>(ask.ids.size());
     request.pieces = pieces_[i];
     prepared_[i].token_types = ask.token_types;

@@ -1,0 +1,91 @@
+#include "device/cuda/gemm/gemm_calls.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace itif::device::cuda {
+namespace {
+
+// cuBLAS cannot check the alignment of operands behind pointers in device memory. It assumes what
+// it requires of such calls: 16 bytes if k is a multiple of 8, 4 bytes if k is even. Only output
+// rows of an odd vocabulary may violate this, unless ranges begin at multiples of 8 rows.
+bool are_outputs_aligned(const kernels::GroupedGemm& args, size_t element_bytes) {
+  const size_t alignment = args.k % 8 == 0 ? 16 : args.k % 2 == 0 ? 4 : 1;
+  const size_t row_bytes = args.n * (args.f32_out ? sizeof(float) : element_bytes);
+  return std::ranges::all_of(args.ranges, [&](const kernels::RowRange& range) {
+    return range.first_row * row_bytes % alignment == 0;
+  });
+}
+
+}  // namespace
+
+bool are_few_rows(std::span<const kernels::RowRange> ranges) {
+  return ranges.back().first_row + ranges.back().num_rows <= kMaxBucketRows;
+}
+bool are_equally_long(std::span<const kernels::RowRange> ranges) {
+  return std::ranges::all_of(
+      ranges, [&](const kernels::RowRange& r) { return r.num_rows == ranges[0].num_rows; });
+}
+bool GemmCalls::can_batch(const kernels::GroupedGemm& args) const {
+  if (args.ranges.size() == 1) return are_few_rows(args.ranges);
+  if (!are_outputs_aligned(args, dtype_bytes(activations_))) return false;
+  // Grouped calls do not support f32 results of 16-bit operands.
+  return are_equally_long(args.ranges) || !args.f32_out || activations_ == DType::kF32;
+}
+
+bool GemmCalls::are_single(const kernels::GroupedGemm& args) const {
+  const kernels::GemmSchedule& schedule = args.schedule;
+  if (!schedule.calls().empty())
+    return std::ranges::all_of(schedule.calls(),
+                               [](const kernels::GemmCall& call) { return call.num_ranges == 1; });
+  return schedule.mode_of(args.n, args.k) == kernels::GemmMode::kSequential || !can_batch(args);
+}
+
+void GemmCalls::add(const kernels::GroupedGemm& args, bool has_epilogue) {
+  const auto num_ranges = static_cast<uint32_t>(args.ranges.size());
+  // Appends calls for ranges [first, first + count): one for all of them, or one each.
+  const auto append = [&](uint32_t first, uint32_t count, bool is_one_call, double cost_ns) {
+    for (uint32_t at = 0; at < count; at += is_one_call ? count : 1) {
+      Call& call = calls_.emplace_back();
+      call.args = args;
+      call.args.ranges = args.ranges.subspan(first + at, is_one_call ? count : 1);
+      call.is_batched = is_one_call;
+      call.has_epilogue = has_epilogue;
+      call.cost_ns = is_one_call ? cost_ns : cost_ns / count;
+      for (const kernels::RowRange& range : call.args.ranges)
+        call.products += static_cast<double>(range.num_rows) * args.n * args.k;
+    }
+  };
+  if (args.schedule.calls().empty()) return append(0, num_ranges, !are_single(args), 0);
+  uint32_t first = 0;
+  for (const kernels::GemmCall& call : args.schedule.calls()) {
+    kernels::GroupedGemm batch = args;
+    batch.ranges = args.ranges.subspan(first, call.num_ranges);
+    append(first, call.num_ranges, call.num_ranges > 1 && can_batch(batch), call.cost_ns);
+    first += call.num_ranges;
+  }
+}
+
+// Assigns the longest calls first, each to the lane with the least work.
+size_t GemmCalls::balance() {
+  const bool has_costs =
+      std::ranges::all_of(calls_, [](const Call& call) { return call.cost_ns > 0; });
+  const auto work = [&](size_t call) {
+    return has_costs ? calls_[call].cost_ns : calls_[call].products;
+  };
+  longest_first_.resize(calls_.size());
+  std::iota(longest_first_.begin(), longest_first_.end(), size_t{0});
+  std::ranges::sort(longest_first_, [&](size_t a, size_t b) {
+    return work(a) != work(b) ? work(a) > work(b) : a < b;
+  });
+  std::array<double, kLanes> loads = {};
+  for (const size_t call : longest_first_) {
+    const size_t lane = static_cast<size_t>(std::ranges::min_element(loads) - loads.begin());
+    calls_[call].lane = lane;
+    loads[lane] += work(call);
+  }
+  return std::min(calls_.size(), kLanes);
+}
+
+}  // namespace itif::device::cuda

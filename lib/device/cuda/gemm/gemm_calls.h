@@ -1,0 +1,59 @@
+// Divides the ranges of a launch's GEMMs into cuBLAS calls, and the calls among streams.
+//
+// A planned call is one call. GemmMode::kSequential makes a call for each range, and
+// GemmMode::kConcurrent one for all ranges. If cuBLAS has no call for these ranges together, each
+// range gets its own.
+//
+// The calls of a launch are spread over lanes (streams), so that all lanes have equal work: by the
+// costs that come with planned calls, else by products (ITIF, section 4.2.1).
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "kernels/args.h"
+#include "tensor/dtype.h"
+
+namespace itif::device::cuda {
+
+// The largest batch, in rows, whose launches cost more than its arithmetic: DeviceInfo::max_bucket_rows.
+inline constexpr uint32_t kMaxBucketRows = 512;
+
+// Returns true if launches cost more than pointer lookups: all tenants then share one graph.
+bool are_few_rows(std::span<const kernels::RowRange> ranges);
+bool are_equally_long(std::span<const kernels::RowRange> ranges);
+
+class GemmCalls {
+ public:
+  static constexpr size_t kLanes = 3;  // as many as ITIF has: query, key and value take one each
+
+  struct Call {
+    kernels::GroupedGemm args;  // its ranges only
+    bool is_batched = false;    // one call for all its ranges; false: it has one range
+    bool has_epilogue = false;
+    size_t lane = 0;
+    double cost_ns = 0;   // as planned; 0: unknown
+    double products = 0;  // multiplications
+  };
+
+  explicit GemmCalls(DType activations) : activations_(activations) {}
+
+  // Returns true if every call has one range.
+  bool are_single(const kernels::GroupedGemm& args) const;
+  void clear() noexcept { calls_.clear(); }
+  // REQUIRES: args has ranges.
+  void add(const kernels::GroupedGemm& args, bool has_epilogue);
+  // Assigns the lanes. Returns how many are used: lanes from 0 on.
+  size_t balance();
+  std::span<const Call> all() const { return calls_; }
+
+ private:
+  bool can_batch(const kernels::GroupedGemm& args) const;
+
+  const DType activations_;
+  std::vector<Call> calls_;
+  std::vector<size_t> longest_first_;
+};
+
+}  // namespace itif::device::cuda
