@@ -91,9 +91,9 @@ BlockShapes::BlockShapes(const BackboneSpec& spec)
 
 EncoderBlock::EncoderBlock(const BackboneSpec& spec, FusionMode fusion_mode) : spec_(spec) {
   const BlockShapes shapes(spec);
-  out_.shape = in_bucket(shapes.out, fusion_mode);
-  up_.shape = in_bucket(shapes.up, fusion_mode);
-  down_.shape = in_bucket(shapes.down, fusion_mode);
+  out_.shape = in_fusion_mode(shapes.out, fusion_mode);
+  up_.shape = in_fusion_mode(shapes.up, fusion_mode);
+  down_.shape = in_fusion_mode(shapes.down, fusion_mode);
 }
 
 Result<std::unique_ptr<EncoderBlock>> EncoderBlock::make(device::Device& device,

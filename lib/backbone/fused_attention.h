@@ -11,7 +11,7 @@
 //   hidden 768       1.00 - 1.09  1.00 - 1.04  1.01 - 1.02
 //   hidden 1024      1.00 - 1.68  1.01 - 1.13  1.00 - 1.01
 //
-// The choice is therefore not made per group. For a device where three are faster, in_bucket() could
+// The choice is therefore not made per group. For a device where three are faster, in_fusion_mode() could
 // make it: it shapes the weights before they are packed.
 #pragma once
 

@@ -13,6 +13,7 @@
 namespace itif::backbone {
 
 struct Family;
+struct GemmUse;
 
 enum class FusionMode : uint8_t {
   // Query, key and value are one GEMM. GEMMs add their biases. Attention is one operator that keeps
@@ -32,9 +33,12 @@ Result<FusionMode> parse_fusion_mode(std::string_view name);
 // into one GEMM are separate GEMMs.
 std::vector<model::WeightKind> weight_kinds(const Family& family, const model::BackboneSpec& spec,
                                             FusionMode fusion_mode);
+// Returns the GEMMs of a pass in a fusion mode.
+std::vector<GemmUse> gemms(const Family& family, const model::BackboneSpec& spec,
+                           FusionMode fusion_mode);
 // Returns the shape of a GEMM of num_modules stacked modules; in thesis mode, the shape of one
 // module's GEMM, without bias because add-bias is a separate operator.
-device::GemmShape in_bucket(device::GemmShape shape, FusionMode fusion_mode,
-                            uint32_t num_modules = 1);
+device::GemmShape in_fusion_mode(device::GemmShape shape, FusionMode fusion_mode,
+                                 uint32_t num_modules = 1);
 
 }  // namespace itif::backbone

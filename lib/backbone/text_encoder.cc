@@ -81,7 +81,7 @@ class TextEncoder final : public Backbone {
  private:
   TextEncoder(const BackboneSpec& spec, const TextEncoderLayout& layout, FusionMode fusion_mode)
       : spec_(spec), layout_(layout), kinds_(spec, layout) {
-    projection_.shape = in_bucket({.n = spec.hidden, .k = layout.embedding}, fusion_mode);
+    projection_.shape = in_fusion_mode({.n = spec.hidden, .k = layout.embedding}, fusion_mode);
   }
 
   const BackboneSpec spec_;

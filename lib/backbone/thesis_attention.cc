@@ -12,7 +12,7 @@ Result<std::unique_ptr<BlockAttention>> ThesisAttention::make(device::Device& de
                                                               const MakeOptions& options) {
   std::unique_ptr<ThesisAttention> attention(new ThesisAttention(spec));
   PreparedShape& part = attention->part_;
-  part.shape = in_bucket(BlockShapes(spec).qkv, FusionMode::kThesis, 3);
+  part.shape = in_fusion_mode(BlockShapes(spec).qkv, FusionMode::kThesis, 3);
   ITIF_ASSIGN(part.handle, device.prepare(part.shape, options.max_rows));
   ITIF_ASSIGN(attention->part_bytes_, model::gemm_stride_bytes(device, part.shape));
   const size_t element = dtype_bytes(device.info().compute.activations);

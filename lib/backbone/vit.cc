@@ -197,7 +197,7 @@ class VisionTransformer final : public Backbone {
 
  private:
   VisionTransformer(const BackboneSpec& spec, FusionMode fusion_mode) : spec_(spec) {
-    projection_.shape = in_bucket(projection_shape(spec), fusion_mode);
+    projection_.shape = in_fusion_mode(projection_shape(spec), fusion_mode);
   }
 
   // The GEMM also computes the class tokens' rows, which embed_patches overwrites. They are about

@@ -11,7 +11,7 @@ namespace itif::plan {
 namespace {
 
 constexpr std::string_view kMagic = "itif-cost-tables ";
-constexpr std::string_view kVersion = "3";
+constexpr std::string_view kVersion = "4";
 // The largest possible tables, at 25 bytes per cost, plus room for the other lines.
 constexpr size_t kMaxFileBytes =
     kMaxBuckets * kMaxBuckets * (kMaxBuckets + 1 + 2 * kMaxShapes) * 25 + 16384;

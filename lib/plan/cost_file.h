@@ -1,6 +1,6 @@
 // Cost tables as text: the file in which a group keeps its measurements, by device and backbone.
 //
-//   itif-cost-tables 3
+//   itif-cost-tables 4
 //   device host, 2 CPUs, bf16
 //   backbone bert 12x768, 12 heads
 //   lengths 3 16 64 128

@@ -31,7 +31,9 @@ class TenantSlots {
 
   const model::BackboneSpec& spec() const noexcept { return spec_; }
   const GroupOptions& options() const noexcept { return options_; }
-  std::vector<backbone::GemmUse> gemms() const { return family_.gemms(spec_); }
+  std::vector<backbone::GemmUse> gemms() const {
+    return backbone::gemms(family_, spec_, fusion_mode_);
+  }
 
   // Group::admit and Group::release.
   Result<uint32_t> admit(const std::string& directory, const model::Progress& progress);

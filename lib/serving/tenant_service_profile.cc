@@ -34,6 +34,16 @@ class ProfileTask final : public pipeline::StageTask {
   std::atomic<double> progress_{0};
 };
 
+// Names what changes a group's costs, besides the device and its libraries (DeviceInfo::description).
+std::string profiled_as(const runtime::Group& group, const device::Device& device) {
+  const runtime::GroupOptions& options = group.options();
+  return fmt::format("{}, {}, {}, {} tokens, {} requests, {} beams, {} tenants",
+                     model::signature(group.spec()),
+                     options.fusion_mode == backbone::FusionMode::kFused ? "fused" : "thesis",
+                     compute_name(device.info().compute), options.max_tokens, options.max_requests,
+                     options.max_beams, options.max_tenants);
+}
+
 }  // namespace
 
 Result<uint16_t> TenantService::number_of(const std::string& group) const {
@@ -93,7 +103,7 @@ Status TenantService::find_tables(uint16_t group, const control::Progress& progr
   const pipeline::GroupStage& stage = *stages_[group];
   if (stage.group().gemms().empty())
     return fail(Code::kUnsupported, "its backbone has no GEMMs to profile");
-  const std::string backbone = model::signature(stage.group().spec());
+  const std::string backbone = profiled_as(stage.group(), stage.device());
   const std::string& device = stage.device().info().description;
   auto read = plan::read_cost_tables(profile_dir_ + "/" + plan::cost_file_name(device, backbone));
   if (!read || read->device != device || read->backbone != backbone)
@@ -107,7 +117,7 @@ Status TenantService::measure_tables(uint16_t group, const control::Progress& pr
   const runtime::Group& of = stage.group();
   const runtime::GroupOptions& options = of.options();
   runtime::Profiler profiler(
-      stage.device(), clock_, of.gemms(), model::signature(of.spec()),
+      stage.device(), clock_, of.gemms(), profiled_as(of, stage.device()),
       {.max_rows = options.max_tokens,
        .max_step_rows = stage.has_planner() ? 0 : options.max_beams,
        .max_length = of.spec().max_tokens(),

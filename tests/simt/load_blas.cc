@@ -15,6 +15,7 @@ Result<const Blas*> load_blas() {
       .gemm_strided_batched = &cublasGemmStridedBatchedEx,
       .gemm_batched = &cublasGemmBatchedEx,
       .gemm_grouped_batched = &cublasGemmGroupedBatchedEx,
+      .lt_version = &cublasLtGetVersion,
       .lt_create = &cublasLtCreate,
       .lt_destroy = &cublasLtDestroy,
       .lt_init_matmul = &cublasLtMatmulDescInit_internal,

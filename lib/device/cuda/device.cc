@@ -205,7 +205,8 @@ Result<std::unique_ptr<Device>> open_ordinal(const DeviceOptions& options,
                     "with -Dgpu_archs={}{}",
                     properties.name, properties.major, properties.minor, ITIF_LOWEST_CUDA_ARCH / 10,
                     ITIF_LOWEST_CUDA_ARCH % 10, properties.major, properties.minor));
-  ITIF_TRY(cuda::load_blas());
+  ITIF_ASSIGN(const cuda::Blas* blas, cuda::load_blas());
+  const size_t blas_version = blas->lt_version();
   const auto cudnn = cudnn_for(options, types.activations, properties.major);
   if (!cudnn)
     return fail(cudnn.error().code,
@@ -223,9 +224,11 @@ Result<std::unique_ptr<Device>> open_ordinal(const DeviceOptions& options,
   DeviceInfo info;
   info.kind = "cuda";
   info.compute = types;
-  info.description = fmt::format(
-      "{}, compute capability {}.{}, {} multiprocessors, {}", properties.name, properties.major,
-      properties.minor, properties.multiProcessorCount, format_bytes(properties.totalGlobalMem));
+  info.description =
+      fmt::format("{}, compute capability {}.{}, {} multiprocessors, {}, cuBLAS {}.{}.{}",
+                  properties.name, properties.major, properties.minor,
+                  properties.multiProcessorCount, format_bytes(properties.totalGlobalMem),
+                  blas_version / 10000, blas_version / 100 % 100, blas_version % 100);
   if (*cudnn != nullptr)
     info.description += fmt::format(", attention by cuDNN {}", (*cudnn)->version());
   info.reason = options.reason;

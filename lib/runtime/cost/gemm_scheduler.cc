@@ -26,7 +26,7 @@ void GemmScheduler::set_costs(std::shared_ptr<const plan::CostTables> costs) {
         }
         device::GemmDeal deal(parts_);
         deal.add(std::vector<kernels::RowRange>(count, {.num_rows = rows}));
-        unevenness.push_back(deal.deal().unevenness);
+        unevenness.push_back(longer(deal.deal()));
       }
     for (const plan::SharedGemm& gemm : costs->shared_gemms) {
       next->even_ns.push_back(gemm.at_once_ns);
@@ -42,14 +42,13 @@ kernels::GemmSchedule GemmScheduler::choose(std::span<const kernels::RowRange> r
   using enum kernels::GemmMode;
   if (Costs* next = next_costs_.exchange(nullptr, std::memory_order_acq_rel)) costs_.reset(next);
   if (ranges.size() < 2 || parts_ == 1) return kSequential;
-  double longer = 1;
+  double factor = 1;
   if (!deals_by_itself()) {
     deal_.clear();
     deal_.add(ranges);
-    const device::GemmDeal::Dealt dealt = deal_.deal();
-    longer = dealt.unevenness * (1 + kCopyCost * dealt.copied);
+    factor = longer(deal_.deal());
   }
-  const kernels::GemmMode unmeasured = longer <= kMaxLonger ? kConcurrent : kSequential;
+  const kernels::GemmMode unmeasured = factor <= kMaxLonger ? kConcurrent : kSequential;
   if (!costs_->tables) return unmeasured;
 
   uint64_t rows = 0;
@@ -62,7 +61,7 @@ kernels::GemmSchedule GemmScheduler::choose(std::span<const kernels::RowRange> r
       return plan::shared_gemm_ns(tables, costs_ns, count, mean_rows);
     };
     const bool is_cheaper =
-        of(costs_->even_ns[i]) * longer <= kMaxLonger * of(tables.shared_gemms[i].in_turn_ns);
+        of(costs_->even_ns[i]) * factor <= kMaxLonger * of(tables.shared_gemms[i].in_turn_ns);
     costs_->modes[i].mode = is_cheaper ? kConcurrent : kSequential;
   }
   return {costs_->modes, unmeasured};

@@ -10,8 +10,8 @@
 // The choice is made per operator, from the measured costs of both (plan::SharedGemm). The tables
 // hold some counts of equal ranges, so a pass counts as equal ranges of its mean size.
 // Concurrent cost grows with the rows of the most loaded part after partitioning
-// (device/gemm_deal.h): three short ranges on two threads take as long as four. The tables measure
-// powers of two; concurrently, other numbers of rows also cost a copy. Without tables, both count
+// (device/gemm_deal.h): three short ranges on two threads take as long as four. Numbers of rows that
+// match no kernel also cost a copy. Both factors are taken out of the measured costs first. Without tables, both count
 // as equal except for the partition.
 //
 // A GPU distributes work itself, tile by tile, so an uneven partition costs nothing there. Without
@@ -62,11 +62,15 @@ class GemmScheduler {
  private:
   struct Costs {
     std::shared_ptr<const plan::CostTables> tables;  // null: none
-    std::vector<std::vector<double>> even_ns;        // at_once_ns for an even partition
+    std::vector<std::vector<double>> even_ns;        // at_once_ns, evenly and without copies
     std::vector<kernels::ShapeMode> modes;           // the last choice for each shape
   };
 
   bool deals_by_itself() const { return parts_ == 0; }
+  // How much longer concurrent GEMMs take than if their rows were dealt evenly and without copies.
+  static double longer(const device::GemmDeal::Dealt& dealt) {
+    return dealt.unevenness * (1 + kCopyCost * dealt.copied);
+  }
 
   const uint32_t parts_;
   device::GemmDeal deal_;

@@ -11,6 +11,11 @@ namespace {
 
 constexpr size_t kSlotAlignment = 4096;
 
+// Mini-batches of the calls that are measured, besides one. Three show what an uneven division
+// among threads costs.
+constexpr uint32_t kMiniBatchCounts[] = {2, 3, 4, 8, 16};
+static_assert(std::end(kMiniBatchCounts)[-1] == Profiler::kMaxCount);
+
 // Returns `least` times 1, 2, 4, …, up to at least `most`, so that no plan lies beyond the table.
 std::vector<uint32_t> powers_of_two(uint32_t least, uint32_t most) {
   std::vector<uint32_t> powers;
@@ -58,11 +63,18 @@ void Profiler::make_points(Shape& shape) const {
   const uint32_t most =
       std::min({fitting, options_.max_tenants, shape.most_rows / shape.least_rows});
   // Only planners need the cost of a GEMM with one range.
-  const bool is_planned = options_.max_step_rows == 0;
-  for (uint32_t count = is_planned ? 1 : 2; count <= std::max(1u, most); count *= 2)
+  const auto add = [&](uint32_t count) {
     for (uint32_t rows = shape.least_rows; rows * count <= shape.most_rows;
-         rows *= is_planned ? 2 : 4)
+         rows *= is_planned() ? 2 : 4)
       shape.points.push_back({.count = count, .rows = rows});
+  };
+  if (is_planned()) add(1);
+  for (const uint32_t count : kMiniBatchCounts)
+    if (count <= most) add(count);
+}
+
+uint32_t Profiler::measured_rows(const Point& point) const {
+  return is_planned() && point.rows > 1 ? point.rows - 1 : point.rows;
 }
 
 bool Profiler::step(device::Stream& stream) noexcept {
@@ -129,7 +141,9 @@ Status Profiler::measure(device::Stream& stream) {
 void Profiler::next_ranges(const Point& point) {
   ranges_.clear();
   for (uint32_t i = 0; i < point.count; ++i, next_slot_ = (next_slot_ + 1) % num_slots_)
-    ranges_.push_back({.first_row = i * point.rows, .num_rows = point.rows, .slot = next_slot_});
+    ranges_.push_back({.first_row = i * measured_rows(point),
+                       .num_rows = measured_rows(point),
+                       .slot = next_slot_});
 }
 
 Result<double> Profiler::fastest_ns(device::Stream& stream, kernels::GroupedGemm args) {
@@ -166,7 +180,7 @@ double Profiler::gemms_ns(uint32_t count, uint32_t rows) const {
   double ns = 0;
   for (const Shape& shape : shapes_) {
     const auto [point, times] = nearest(shape, count, rows);
-    ns += std::min(point->in_turn_ns, point->at_once_ns) * times * shape.times;
+    ns += (count == 1 ? point->in_turn_ns : point->at_once_ns) * times * shape.times;
   }
   return ns;
 }
@@ -177,9 +191,10 @@ void Profiler::add_planners(plan::CostTables& tables) const {
   for (const uint32_t length : tables.lengths)
     for (const uint32_t batch : tables.batches)
       tables.gemm_ns.push_back(gemms_ns(1, length * batch));
-  uint32_t most = 1;
-  for (const Shape& shape : shapes_) most = std::max(most, shape.points.back().count);
-  for (uint32_t count = 2; count <= most; count *= 2) tables.counts.push_back(count);
+  for (const uint32_t count : kMiniBatchCounts)
+    if (std::ranges::any_of(shapes_,
+                            [&](const Shape& shape) { return shape.points.back().count >= count; }))
+      tables.counts.push_back(count);
   if (!tables.counts.empty()) tables.sizes = tables.batches;
   for (const uint32_t length : tables.lengths)
     for (const uint32_t count : tables.counts)
@@ -193,7 +208,7 @@ void Profiler::add_shared(plan::CostTables& tables) const {
     for (const Point& point : shape.points)
       if (point.count > 1) {
         counts.insert(point.count);
-        rows.insert(point.rows);
+        rows.insert(measured_rows(point));
       }
   if (counts.empty()) return;
   tables.range_counts.assign(counts.begin(), counts.end());
@@ -209,7 +224,7 @@ void Profiler::add_shared(plan::CostTables& tables) const {
         .n = shape.shape.n, .k = shape.shape.k, .in_turn_ns = {}, .at_once_ns = {}};
     for (const uint32_t count : counts)
       for (const uint32_t size : rows) {
-        const auto [point, times] = nearest(shape, count, size);
+        const auto [point, times] = nearest(shape, count, size + (is_planned() && size > 1));
         gemm.in_turn_ns.push_back(point->in_turn_ns * times);
         gemm.at_once_ns.push_back(point->at_once_ns * times);
       }
@@ -223,7 +238,7 @@ Result<plan::CostTables> Profiler::finish() const {
   plan::CostTables tables;
   tables.device = device_.info().description;
   tables.backbone = backbone_;
-  if (options_.max_step_rows == 0) add_planners(tables);
+  if (is_planned()) add_planners(tables);
   add_shared(tables);
   ITIF_TRY(plan::validate(tables));
   if (!tables.lengths.empty()) plan::make_monotone(tables);

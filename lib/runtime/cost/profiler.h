@@ -1,11 +1,12 @@
 // Measures the costs of a backbone's GEMMs on a device. Planners use the tables A[length][batch]
 // and B[length][count][size] (ITIF, section 4.1: "profiled during the preprocessing"; defined in
 // plan/cost_tables.h). The GEMM scheduler uses each shape's cost for several tenants' ranges, run
-// sequentially and concurrently; B takes the cheaper.
+// sequentially and concurrently; B is the latter.
 //
-// A GEMM's cost depends on its rows. It is measured at powers of two, from kMinRows to the
-// workspace's rows, for one tenant and for calls with several tenants' weights. Length times batch
-// gives the rows to look up. Shapes larger than the workspace are never planned; their costs are
+// A GEMM's cost depends on its rows. It is measured for each power of two, from kMinRows to the
+// workspace's rows, for one tenant and for calls with several tenants' weights. The call that is
+// measured has one row less: most batches have rows that match no kernel's tile, and on the host a
+// concurrent GEMM then copies its results. Length times batch gives the rows to look up. Shapes larger than the workspace are never planned; their costs are
 // scaled in proportion. So are those of more tenants than max_weight_bytes has room for.
 //
 // A decoder's steps have one row per live beam, so they are measured from one row on. No planner
@@ -81,13 +82,16 @@ class Profiler {
   Status measure(device::Stream& stream);
   Status start_shape();
   Result<double> fastest_ns(device::Stream& stream, kernels::GroupedGemm args);
+  bool is_planned() const { return options_.max_step_rows == 0; }
+  uint32_t measured_rows(const Point& point) const;
   void next_ranges(const Point& point);
   struct Nearest {
     const Point* point = nullptr;
     double times = 1;  // factor for the point's costs
   };
   static Nearest nearest(const Shape& shape, uint32_t count, uint32_t rows);
-  double gemms_ns(uint32_t count, uint32_t rows) const;  // of all shapes, each in its cheaper mode
+  // Sums all shapes: sequential for one mini-batch, concurrent for more, as planned calls run.
+  double gemms_ns(uint32_t count, uint32_t rows) const;
   void add_planners(plan::CostTables& tables) const;
   void add_shared(plan::CostTables& tables) const;
 

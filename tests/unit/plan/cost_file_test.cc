@@ -84,7 +84,7 @@ TEST(CostFile, WritesTheDocumentedText) {
   tables.shared_gemms = {
       {.n = 2304, .k = 768, .in_turn_ns = {1, 2, 3, 4}, .at_once_ns = {5, 6, 7, 8.5}}};
   const std::string expected =
-      "itif-cost-tables 3\ndevice a device\nbackbone a backbone\nlengths 2 16 64\nbatches 2 1 2\n"
+      "itif-cost-tables 4\ndevice a device\nbackbone a backbone\nlengths 2 16 64\nbatches 2 1 2\n"
       "counts 1 2\nsizes 2 1 2\ngemm_ns\n16.5 32.5\n64.5 128.5\nbatched_gemm_ns\n32000 64000\n"
       "128000 256000\nrange_counts 2 2 4\nrange_rows 2 8 16\nshapes 2 2304 768\nin_turn_ns\n1 2\n3 "
       "4\n"
@@ -169,9 +169,9 @@ TEST(CostFile, HostileContentsAreRefusedWithTheLine) {
 TEST(CostFile, RefusesOtherFormatsAndVersions) {
   EXPECT_EQ(parse_cost_tables("").error().code, Code::kCorrupt);
   EXPECT_EQ(parse_cost_tables("{\"a\": 1}\n").error().code, Code::kCorrupt);
-  const auto newer = parse_cost_tables(sealed("itif-cost-tables 4\nanything\n"));
+  const auto newer = parse_cost_tables(sealed("itif-cost-tables 5\nanything\n"));
   EXPECT_EQ(newer.error().code, Code::kUnsupported);
-  EXPECT_NE(newer.error().message.find("version 4"), std::string::npos);
+  EXPECT_NE(newer.error().message.find("version 5"), std::string::npos);
   // Version 2 has no tables for decoders: the costs must be measured again.
   const auto older = parse_cost_tables(sealed("itif-cost-tables 2\nanything\n"));
   EXPECT_EQ(older.error().code, Code::kUnsupported);
@@ -221,7 +221,7 @@ TEST_F(CostFileOnDisk, WritesAndReadsAndReplaces) {
 }
 
 TEST_F(CostFileOnDisk, RefusesWithThePath) {
-  std::ofstream(path()) << "itif-cost-tables 3\n";
+  std::ofstream(path()) << "itif-cost-tables 4\n";
   const auto read = read_cost_tables(path());
   EXPECT_EQ(read.error().code, Code::kCorrupt);
   EXPECT_NE(read.error().message.find(path()), std::string::npos);

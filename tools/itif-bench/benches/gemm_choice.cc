@@ -184,7 +184,7 @@ Status use_costs(const BenchOptions& options, device::Device& device, device::St
                  const GemmCases& cases, runtime::GemmScheduler& scheduler) {
   model::BackboneSpec spec = backbone::find_preset(cases.preset).value()->spec;
   if (cases.max_step_rows != 0 && options.quick) spec.vocab = kQuickVocab;
-  ITIF_ASSIGN(auto costs, measure_costs(device, stream, spec,
+  ITIF_ASSIGN(auto costs, measure_costs(device, stream, spec, backbone::FusionMode::kFused,
                                         {.max_rows = options.quick ? 512u : 2048u,
                                          .max_step_rows = cases.max_step_rows,
                                          .max_length = 128,

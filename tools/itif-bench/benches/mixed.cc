@@ -83,11 +83,12 @@ Status mix_dtype(const BenchOptions& options, device::Device& device, const std:
   const plan::PlanLimits& limits = device.info().kind == "cuda" ? kGpuLimits : kHostLimits;
   ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, kMixedTenants, limits.max_rows,
                                                 {.fusion_mode = options.fusion_mode()}));
-  ITIF_ASSIGN(const auto tables, measure_costs(device, encoder->stream(), spec,
-                                               {.max_rows = limits.max_rows,
-                                                .max_length = 128,
-                                                .max_requests = limits.max_requests,
-                                                .max_tenants = kMixedTenants}));
+  ITIF_ASSIGN(const auto tables,
+              measure_costs(device, encoder->stream(), spec, options.fusion_mode(),
+                            {.max_rows = limits.max_rows,
+                             .max_length = 128,
+                             .max_requests = limits.max_requests,
+                             .max_tenants = kMixedTenants}));
 
   for (const Lengths& lengths : kLengths) {
     const std::string name =

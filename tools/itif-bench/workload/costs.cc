@@ -12,16 +12,19 @@ namespace itif::bench {
 
 Result<std::shared_ptr<const plan::CostTables>> measure_costs(
     device::Device& device, device::Stream& stream, const model::BackboneSpec& spec,
-    const runtime::ProfileOptions& options) {
+    backbone::FusionMode fusion_mode, const runtime::ProfileOptions& options) {
   static const SystemClock clock;
   static std::map<std::string, std::shared_ptr<const plan::CostTables>> measured;
   const std::string key =
-      fmt::format("{}, {}, {} {} {} {}", device.info().description, model::signature(spec),
-                  options.max_rows, options.max_step_rows, options.max_length, options.max_tenants);
+      fmt::format("{} {}, {}, {}, {} {} {} {} {}", device.info().description,
+                  compute_name(device.info().compute), model::signature(spec),
+                  static_cast<int>(fusion_mode), options.max_rows, options.max_step_rows,
+                  options.max_length, options.max_requests, options.max_tenants);
   auto& known = measured[key];
   if (known) return known;
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
-  runtime::Profiler profiler(device, clock, family->gemms(spec), model::signature(spec), options);
+  runtime::Profiler profiler(device, clock, backbone::gemms(*family, spec, fusion_mode),
+                             model::signature(spec), options);
   while (profiler.step(stream)) {
   }
   ITIF_ASSIGN(plan::CostTables tables, profiler.finish());

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "backbone/fusion_mode.h"
 #include "base/error.h"
 #include "device/device.h"
 #include "model/spec.h"
@@ -16,6 +17,6 @@ namespace itif::bench {
 // same tables. Not thread-safe. Errors: those of the device.
 Result<std::shared_ptr<const plan::CostTables>> measure_costs(
     device::Device& device, device::Stream& stream, const model::BackboneSpec& spec,
-    const runtime::ProfileOptions& options);
+    backbone::FusionMode fusion_mode, const runtime::ProfileOptions& options);
 
 }  // namespace itif::bench

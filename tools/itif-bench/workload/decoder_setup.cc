@@ -89,10 +89,11 @@ Result<std::unique_ptr<DecoderSetup>> DecoderSetup::make(device::Device& device,
   setup->gemms_ =
       std::make_unique<runtime::GemmScheduler>(device.info().num_threads, step_rows, step_rows);
   if (options.num_tenants > 1) {
-    ITIF_ASSIGN(auto costs, measure_costs(device, *setup->stream_, spec,
-                                          {.max_rows = kSourceTokens,
-                                           .max_step_rows = step_rows,
-                                           .max_tenants = options.num_tenants}));
+    ITIF_ASSIGN(auto costs,
+                measure_costs(device, *setup->stream_, spec, backbone::FusionMode::kFused,
+                              {.max_rows = kSourceTokens,
+                               .max_step_rows = step_rows,
+                               .max_tenants = options.num_tenants}));
     setup->gemms_->set_costs(std::move(costs));
   }
   return setup;

@@ -58,7 +58,7 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
       std::make_unique<runtime::GemmScheduler>(device.info().num_threads, max_tokens, max_tokens);
   if (num_tenants == 1) return encoder;
   ITIF_ASSIGN(auto costs,
-              measure_costs(device, *encoder->stream_, spec,
+              measure_costs(device, *encoder->stream_, spec, options.fusion_mode,
                             {.max_rows = std::min(kMaxProfiledRows, std::bit_ceil(max_tokens)),
                              .max_length = spec.max_tokens(),
                              .max_tenants = std::bit_ceil(num_tenants)}));

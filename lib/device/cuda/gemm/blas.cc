@@ -23,6 +23,7 @@ Result<Blas> load_blas_entry_points() {
   ITIF_TRY(library.find("cublasGemmBatchedEx", blas.gemm_batched));
   ITIF_TRY(library.find("cublasGemmGroupedBatchedEx", blas.gemm_grouped_batched));
   ITIF_ASSIGN(const Library lt, Library::open(kBlasLt, "cuBLAS"));
+  ITIF_TRY(lt.find("cublasLtGetVersion", blas.lt_version));
   ITIF_TRY(lt.find("cublasLtCreate", blas.lt_create));
   ITIF_TRY(lt.find("cublasLtDestroy", blas.lt_destroy));
   ITIF_TRY(lt.find("cublasLtMatmulDescInit_internal", blas.lt_init_matmul));

@@ -39,6 +39,7 @@ struct Blas {
 
   // cuBLASLt. The …Init_internal functions, which the header's inline functions call, build a
   // descriptor in the caller's memory.
+  decltype(&cublasLtGetVersion) lt_version = nullptr;
   decltype(&cublasLtCreate) lt_create = nullptr;
   decltype(&cublasLtDestroy) lt_destroy = nullptr;
   decltype(&cublasLtMatmulDescInit_internal) lt_init_matmul = nullptr;
