@@ -83,6 +83,11 @@ void Runner::tokenize(const Input& input, Output& output) const {
       return;
   }
   output.ids.assign(ids.begin(), ids.end());
+  if (model.spec.type_vocab >= 2) return;
+  output.token_types.clear();
+  if (!input.pair || model.spec.type_vocab == 0) return;
+  output.status = wire::StatusCode::kUnsupportedKind;
+  output.detail = "the model has one token type: give one text";
 }
 
 // Like GroupExecutor, whose error messages are more detailed.

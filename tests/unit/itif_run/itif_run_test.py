@@ -144,6 +144,16 @@ def main(program, data):
         answers[2]["status"] == "unsupported_kind", "a kind without a head is refused", answers
     )
 
+    # DistilBERT has no token types: a pair is its two texts with separators.
+    distilbert = ("--model", str(goldens / "distilbert-classifier-f16"))
+    pair = json.loads(run(program, '{"text": "good movie", "pair": "bad"}\n', *distilbert).stdout)
+    alone = json.loads(run(program, json.dumps({"ids": pair.get("ids", [])}) + "\n", *distilbert).stdout)
+    tap.result(
+        pair["status"] == "ok" and pair["ids"].count(pair["ids"][-1]) == 2 and pair["classes"] == alone["classes"],
+        "a model without token types takes a pair",
+        (pair, alone),
+    )
+
     long_text = json.dumps({"text": "a " * 500})
     cut = json.dumps({"text": "a " * 500, "truncate": True})
     done = run(program, f"{long_text}\n{cut}\n", "--model", model, "--repeat", "0")
