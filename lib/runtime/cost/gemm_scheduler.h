@@ -11,8 +11,8 @@
 // hold some counts of equal ranges, so a pass counts as equal ranges of its mean size.
 // Concurrent cost grows with the rows of the most loaded part after partitioning
 // (device/gemm_deal.h): three short ranges on two threads take as long as four. Numbers of rows that
-// match no kernel also cost a copy. Both factors are taken out of the measured costs first. Without tables, both count
-// as equal except for the partition.
+// match no kernel also cost a copy. Both factors are taken out of the measured costs first. Without
+// tables, both modes count as equal except for the partition.
 //
 // A GPU distributes work itself, tile by tile, so an uneven partition costs nothing there. Without
 // tables the number of launches decides: concurrent GEMMs need only one.
