@@ -249,7 +249,10 @@ class VisionTransformer final : public Backbone {
 const Family& family() {
   static const Family family = {
       .model_type = "vit",
-      .heads = {.prefix = kPrefix, .pooler = "pooler.dense", .architectures = kArchitectures},
+      .heads = {.prefix = kPrefix,
+                .pooler = "pooler.dense",
+                .pooler_activation = "pooler_act",
+                .architectures = kArchitectures},
       .presets = {preset("vit-tiny", 12, 192, 3), preset("vit-small", 12, 384, 6),
                   preset("vit-base", 12, 768, 12), preset("vit-large", 24, 1024, 16)},
       .parse = parse,

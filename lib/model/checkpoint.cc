@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <optional>
 #include <set>
 
 #include "json/json_file.h"
@@ -45,6 +47,22 @@ struct Checkpoint::File {
 };
 
 namespace {
+
+// Index of the first NaN or infinity: the exponent's bits are all set.
+template <class Bits>
+std::optional<size_t> first_not_finite(const std::byte* data, size_t bytes, Bits exponent) {
+  const size_t count = bytes / sizeof(Bits);
+  for (size_t i = 0; i < count; ++i) {
+    Bits bits;
+    std::memcpy(&bits, data + i * sizeof(Bits), sizeof(Bits));
+    if ((bits & exponent) == exponent) return i;
+  }
+  return std::nullopt;
+}
+std::optional<size_t> first_not_finite(const std::byte* data, size_t bytes, DType type) {
+  if (type == DType::kF32) return first_not_finite<uint32_t>(data, bytes, 0x7f800000);
+  return first_not_finite<uint16_t>(data, bytes, type == DType::kBF16 ? 0x7f80 : 0x7c00);
+}
 
 bool exists(const std::string& path) {
   return ::access(path.c_str(), F_OK) == 0;
@@ -186,6 +204,11 @@ Result<HostTensor> Checkpoint::read(std::string_view name, const Shape& expected
   tensor.data = std::make_unique_for_overwrite<std::byte[]>(bytes);
   ITIF_TRY(file.read_at(entry.begin, bytes, tensor.data.get()));
   tensor.view = {tensor.data.get(), *entry.dtype, expected};
+  if (const auto element = first_not_finite(tensor.data.get(), bytes, *entry.dtype))
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: tensor \"{}\": element {} is {}, and every weight must be finite: "
+                            "the model is damaged",
+                            file.path, name, *element, tensor.view.at(*element)));
   return tensor;
 }
 

@@ -234,6 +234,15 @@ Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::js
     }
   }
   // A classifier of whole texts needs the dense layer; loading reports a missing one.
+  if (head.answers_pooled && *layout.pooler_activation != '\0') {
+    ITIF_ASSIGN(const std::string activation,
+                json_file::get_string_or(config, layout.pooler_activation, "tanh", origin));
+    if (activation != "tanh")
+      return fail(
+          Code::kUnsupported,
+          fmt::format("{}: '{}' must be \"tanh\" in a model with a pooler, found {}", origin,
+                      layout.pooler_activation, json_file::shown(nlohmann::json(activation))));
+  }
   if (head.answers_pooled || (head.kind == HeadKind::kClassification && stands_on_dense))
     head.pooler.push_back(std::move(dense));
   return head;

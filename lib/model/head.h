@@ -62,7 +62,9 @@ struct Architecture {
 struct HeadLayout {
   // Prefix of the encoder's tensors in a checkpoint with a head: "bert".
   std::string_view prefix;
-  std::string_view pooler;                      // module; empty: the family has none
+  std::string_view pooler;  // module; empty: the family has none
+  // The key of the pooler's activation in config.json, "tanh" if it is absent; empty: always tanh.
+  const char* pooler_activation = "";
   std::span<const Architecture> architectures;  // the first is the bare encoder
 };
 

@@ -97,6 +97,24 @@ bool is_plain_folder(const std::string& path) {
          path.find('\0') == std::string::npos;
 }
 
+// encode() would put the default prompt before each text.
+Status check_prompts(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return {};
+  ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
+  const auto name = config.find("default_prompt_name");
+  if (name == config.end() || name->is_null()) return {};
+  const auto prompts = config.find("prompts");
+  if (name->is_string() && prompts != config.end() && prompts->is_object()) {
+    const auto prompt = prompts->find(name->get<std::string>());
+    if (prompt != prompts->end() && *prompt == "") return {};
+  }
+  return fail(
+      Code::kUnsupported,
+      fmt::format("{}: 'default_prompt_name' must be null, because prompts before texts are "
+                  "not supported, found {}",
+                  path, json_file::shown(*name)));
+}
+
 }  // namespace
 
 Result<bool> read_sentence_transformers(const std::string& directory, const BackboneSpec& backbone,
@@ -110,6 +128,7 @@ Result<bool> read_sentence_transformers(const std::string& directory, const Back
     return fail(Code::kCorrupt, fmt::format("{}: expected an array of modules, found {}", path,
                                             json_file::shown(modules)));
 
+  ITIF_TRY(check_prompts(directory + "/config_sentence_transformers.json"));
   head.kind = HeadKind::kEmbedding;
   head.normalize = false;
   bool has_transformer = false, has_pooling = false;

@@ -240,6 +240,33 @@ TEST(Head, ReadsPoolingOfBothFileVersions) {
   }
 }
 
+// encode() puts the default prompt before each text.
+TEST(Head, DefaultPromptsAreRefusedByName) {
+  const struct {
+    const char* config;
+    bool is_refused;
+  } rows[] = {
+      {R"({"default_prompt_name":"query","prompts":{"query":"query: "}})", true},
+      {R"({"default_prompt_name":"other","prompts":{"query":"query: "}})", true},
+      {R"({"default_prompt_name":3})", true},
+      {R"({"default_prompt_name":"document","prompts":{"query":"q: ","document":""}})", false},
+      {R"({"default_prompt_name":null,"prompts":{"query":"query: "}})", false},
+      {R"({"__version__":{"sentence_transformers":"2.7.0"}})", false},
+  };
+  for (const auto& row : rows) {
+    TempDirectory directory;
+    write_weights(directory, "", kPooler);
+    directory.write("modules.json",
+                    R"([{"path":"","type":"x.Transformer"},{"path":"p","type":"x.Pooling"}])");
+    directory.write("p/config.json", R"({"pooling_mode":"mean"})");
+    directory.write("config_sentence_transformers.json", row.config);
+    const auto spec = read(directory, json::object());
+    EXPECT_EQ(!spec, row.is_refused) << row.config;
+    if (spec) continue;
+    EXPECT_NE(spec.error().message.find("default_prompt_name"), std::string::npos);
+  }
+}
+
 TEST(Head, WrongSentenceTransformersFilesAreRefusedByName) {
   const std::string pooling = R"({"pooling_mode_mean_tokens":true})";
   const auto modules = [](const std::string& rest) {

@@ -1,6 +1,7 @@
 // ViT's config.json and weights.
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "backbone/open_model.h"
@@ -87,6 +88,29 @@ TEST(VitConfig, GroupsTakeImagesOfOneSize) {
   EXPECT_EQ(fits.error().message,
             "image_size: group has 224x224, model has 224x160; patch_size: group has 16, model has "
             "32; qkv_bias: group has 1, model has 0");
+}
+
+// ViTModel's pooler has an activation of its own; a classifier has no pooler and never reads the key.
+TEST(Vit, OtherPoolerActivationsAreRefusedByName) {
+  mkmodel::ModelOptions options;
+  options.spec = find_preset("vit-tiny").value()->spec;
+  options.spec.layers = 1;
+  for (const auto& [head, is_refused] : {std::pair(mkmodel::HeadChoice::kPooler, true),
+                                         {mkmodel::HeadChoice::kClassification, false}}) {
+    options.head = head;
+    testing::TempDirectory directory;
+    ASSERT_TRUE(mkmodel::make_model(options, directory.path()));
+    const std::string path = directory.file("config.json");
+    nlohmann::json config = nlohmann::json::parse(std::ifstream(path));
+    for (const auto& [activation, is_known] : {std::pair("tanh", true), {"gelu", false}}) {
+      config["pooler_act"] = activation;
+      std::ofstream(path) << config;
+      const auto opened = open_model(directory.path());
+      EXPECT_EQ(opened.has_value(), is_known || !is_refused) << activation;
+      if (opened) continue;
+      EXPECT_NE(opened.error().message.find("'pooler_act'"), std::string::npos);
+    }
+  }
 }
 
 // Loading zeroes a bias that the architecture omits, even in a slot that was used before.

@@ -76,6 +76,29 @@ TEST(Checkpoint, WrongTensorsAreNamedWithExpectedAndFound) {
   }
 }
 
+TEST(Checkpoint, ValuesThatAreNotFiniteAreRefusedByTensor) {
+  const uint16_t bf16[] = {0x3f80, 0x7f80}, f16[] = {0x7c01, 0x3c00};  // 1, inf; nan, 1
+  const uint32_t f32[] = {0x3f800000, 0x7f7fffff, 0xff800000};         // 1, the largest, -inf
+  std::string data(reinterpret_cast<const char*>(f32), 12);
+  data.append(reinterpret_cast<const char*>(bf16), 4).append(reinterpret_cast<const char*>(f16), 4);
+  testing::TempDirectory directory;
+  directory.write("model.safetensors", safetensors("{" + entry("good", "F32", "[2]", 0, 8) + "," +
+                                                       entry("w", "F32", "[1]", 8, 12) + "," +
+                                                       entry("b", "BF16", "[2]", 12, 16) + "," +
+                                                       entry("h", "F16", "[2]", 16, 20) + "}",
+                                                   data));
+  const auto checkpoint = Checkpoint::open(directory.path()).value();
+  EXPECT_TRUE(checkpoint.read("good", {2})) << "the largest number is finite";
+  for (const auto& [name, count, said] : {std::tuple("w", 1u, "\"w\": element 0 is -inf"),
+                                          {"b", 2u, "\"b\": element 1 is inf"},
+                                          {"h", 2u, "\"h\": element 0 is nan"}}) {
+    const auto tensor = checkpoint.read(name, {count});
+    ASSERT_FALSE(tensor) << name;
+    EXPECT_EQ(tensor.error().code, Code::kInvalidArgument);
+    EXPECT_NE(tensor.error().message.find(said), std::string::npos) << tensor.error().message;
+  }
+}
+
 TEST(Checkpoint, DirectoriesWithoutUsableWeightsAreRefused) {
   testing::TempDirectory directory;
   EXPECT_EQ(Checkpoint::open(directory.path()).error().code, Code::kNotFound);
