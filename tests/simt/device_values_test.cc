@@ -79,26 +79,31 @@ TEST_F(CudaDevice, ServesLargeAndSmallImagesConcurrently) {
   }
 }
 
-// Ten products of the same values and of two tenants' weights: enough launches for a graph.
+// Ten products of the same values and of some tenants' weights: enough launches for a graph.
 class Products : public CudaDevice {
  protected:
-  static constexpr uint32_t kRows = 64, kDepth = 64, kLaunches = 10;
+  static constexpr uint32_t kDepth = 64, kLaunches = 10;
 
-  void prepare(uint32_t width) {
+  void prepare(uint32_t width, uint32_t rows = 64, uint32_t tenants = 2) {
     width_ = width;
-    std::vector<float> noise((kRows + 2 * width) * kDepth);
+    rows_ = rows;
+    std::vector<float> noise((rows + tenants * width) * kDepth);
     for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<float>(i * 37 % 101) - 50;
     memory_ = device_->allocate(noise.size() * sizeof(float)).value();
     const TensorView view{reinterpret_cast<const std::byte*>(noise.data()), DType::kF32,
                           Shape{noise.size()}};
     ASSERT_TRUE(device_->upload(view, DType::kF32, memory_->data()));
-    prepared_ = device_->prepare({.n = width, .k = kDepth, .has_bias = false}, kRows).value();
+    prepared_ = device_->prepare({.n = width, .k = kDepth, .has_bias = false}, rows).value();
     for (uint32_t i = 0; i < kLaunches; ++i)
-      outs_.push_back(device_->allocate(kRows * width * sizeof(float)).value());
+      outs_.push_back(device_->allocate(rows * width * sizeof(float)).value());
   }
-  std::vector<float> run(std::vector<kernels::RowRange> ranges) {
+  std::vector<float> run(const std::vector<kernels::RowRange>& ranges) {
+    return run(*stream_, ranges, kernels::GemmMode::kConcurrent);
+  }
+  std::vector<float> run(Stream& stream, const std::vector<kernels::RowRange>& ranges,
+                         const kernels::GemmSchedule& schedule) {
     for (const auto& out : outs_)
-      stream_->launch(
+      stream.launch(
           kernels::GroupedGemm{.a = memory_->data(),
                                .weights = {memory_->data(), width_ * kDepth * sizeof(float)},
                                .bias = {},
@@ -106,16 +111,16 @@ class Products : public CudaDevice {
                                .n = width_,
                                .k = kDepth,
                                .ranges = ranges,
-                               .schedule = kernels::GemmMode::kConcurrent,
+                               .schedule = schedule,
                                .prepared = prepared_.get()});
-    std::vector<float> got(kRows * width_);
-    stream_->copy_to_host(outs_.back()->data(), got.size() * sizeof(float), got.data());
-    EXPECT_TRUE(stream_->synchronize());
+    std::vector<float> got(rows_ * width_);
+    stream.copy_to_host(outs_.back()->data(), got.size() * sizeof(float), got.data());
+    EXPECT_TRUE(stream.synchronize());
     return got;
   }
 
  private:
-  uint32_t width_ = 0;
+  uint32_t width_ = 0, rows_ = 0;
   std::unique_ptr<Buffer> memory_;
   GemmHandle prepared_;
   std::vector<std::unique_ptr<Buffer>> outs_;
@@ -134,6 +139,31 @@ TEST_F(Products, GraphsKeepSizesOfUnequalRanges) {
     EXPECT_EQ(run({{0, 50, 0}, {50, 14, 1}}), other);
   }
   EXPECT_EQ(stream_->graphs().kept, 2u);
+}
+
+// Regression: above the rows of graph buckets, calls hold addresses of weights. A graph key without
+// the ranges of such calls would answer one tenant with another tenant's weights.
+TEST_F(Products, GraphsOfLargeBatchesDependOnTheirTenants) {
+  prepare(16, 1024, 5);
+  const auto plain = device_->make_stream({.max_tokens = 1024, .max_segments = 8}).value();
+  plain->disable_graphs();
+  const std::vector<kernels::GemmCall> planned = {{1}, {2}};
+  const kernels::GemmSchedule schedules[] = {kernels::GemmMode::kSequential,  // each range alone
+                                             kernels::GemmMode::kConcurrent,  // strided
+                                             kernels::GemmSchedule(planned)};
+  for (const kernels::GemmSchedule& schedule : schedules) {
+    const auto stream = device_->make_stream({.max_tokens = 1024, .max_segments = 8}).value();
+    for (int turn = 0; turn < 3; ++turn)
+      for (uint32_t slot = 0; slot < 3; ++slot) {
+        std::vector<kernels::RowRange> ranges = {{0, 256, slot}};
+        ranges.push_back({256, 256, slot + 1});
+        ranges.push_back({512, 256, slot + 2});
+        ASSERT_EQ(run(*stream, ranges, schedule), run(*plain, ranges, schedule))
+            << "schedule " << &schedule - schedules << ", turn " << turn << ", slot " << slot;
+      }
+    EXPECT_EQ(stream->graphs().kept, 3u);
+    EXPECT_GE(stream->graphs().launches, 3u);
+  }
 }
 
 // cuBLAS assumes that operands given by pointers are aligned. Rows of an odd vocabulary are not,

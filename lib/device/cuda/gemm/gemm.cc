@@ -149,12 +149,23 @@ Status Gemms::run(const kernels::cuda::Launcher& launch, PlanMemory& plan, Launc
   for (const GemmCalls::Call& call : calls_.all()) {
     key.add(call.lane);
     key.add(call.has_epilogue);
+    // Calls by pointers find weights and rows in plan memory. All others hold their addresses.
+    const bool by_pointers = call.is_batched && !has_constant_strides(call.args.ranges);
+    for (const kernels::RowRange& range : call.args.ranges) {
+      if (by_pointers)
+        key.add(range.num_rows);
+      else
+        key.add(range);
+    }
+    if (by_pointers) {
+      ITIF_TRY(add_pointers(launch, plan, key, call));
+      continue;
+    }
     if (call.is_batched) {
-      if (!add_strided(launch, key, call)) ITIF_TRY(add_pointers(launch, plan, key, call));
+      add_strided(launch, call);
       continue;
     }
     const kernels::RowRange& range = call.args.ranges[0];
-    key.add(range);
     if (call.has_epilogue) {
       const auto* prepared = static_cast<const PreparedShape*>(call.args.prepared);
       launch.log().add<WithEpilogue>(
@@ -184,18 +195,10 @@ Gemms::Strided Gemms::single(const kernels::GroupedGemm& args, const kernels::Ro
   return call;
 }
 
-// Returns false if the ranges do not suit a strided call.
-bool Gemms::add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
-                        const GemmCalls::Call& divided) {
+void Gemms::add_strided(const kernels::cuda::Launcher& launch, const GemmCalls::Call& divided) {
   const kernels::GroupedGemm& args = divided.args;
-  if (are_few_rows(args.ranges)) return false;
-  const kernels::RowRange &first = args.ranges[0], &second = args.ranges[1];
-  const uint32_t step = second.slot - first.slot;
-  bool are_even = second.slot >= first.slot && are_equally_long(args.ranges);
-  for (size_t i = 1; i < args.ranges.size(); ++i)
-    are_even = are_even && args.ranges[i].slot == first.slot + i * step;
-  if (!are_even) return false;
-  Strided call = single(args, first);
+  const uint32_t step = args.ranges[1].slot - args.ranges[0].slot;
+  Strided call = single(args, args.ranges[0]);
   call.lane = divided.lane;
   call.stride_w =
       static_cast<long long>(args.weights.stride_bytes * step / dtype_bytes(types_.weights));
@@ -203,8 +206,6 @@ bool Gemms::add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
   call.stride_out = static_cast<long long>(call.n) * call.m;
   call.count = to_int(args.ranges.size());
   launch.log().add<Strided>(&make_strided, call);
-  for (const kernels::RowRange& range : args.ranges) key.add(range);
-  return true;
 }
 
 Gemms::Groups& Gemms::make_groups(std::span<const kernels::RowRange> ranges, int m, int k) {
@@ -233,7 +234,6 @@ Status Gemms::add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& pl
     weights_.push_back(args.weights.at(range.slot));
     inputs_.push_back(input(args, range));
     outputs_.push_back(output(args, range));
-    key.add(range.num_rows);
   }
   Pointers call{.gemms = this,
                 .lane = divided.lane,

@@ -116,8 +116,7 @@ class Gemms {
   Strided single(const kernels::GroupedGemm& args, const kernels::RowRange& range);
   EpilogueGemm::Call with_epilogue(const kernels::GroupedGemm& args,
                                    const kernels::RowRange& range) const;
-  bool add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
-                   const GemmCalls::Call& divided);
+  void add_strided(const kernels::cuda::Launcher& launch, const GemmCalls::Call& divided);
   Status add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
                       const GemmCalls::Call& divided);
   Groups& make_groups(std::span<const kernels::RowRange> ranges, int m, int k);

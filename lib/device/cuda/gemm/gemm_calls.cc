@@ -27,6 +27,15 @@ bool are_equally_long(std::span<const kernels::RowRange> ranges) {
   return std::ranges::all_of(
       ranges, [&](const kernels::RowRange& r) { return r.num_rows == ranges[0].num_rows; });
 }
+bool has_constant_strides(std::span<const kernels::RowRange> ranges) {
+  if (ranges.size() < 2 || are_few_rows(ranges) || !are_equally_long(ranges)) return false;
+  if (ranges[1].slot < ranges[0].slot) return false;
+  const uint32_t step = ranges[1].slot - ranges[0].slot;
+  for (size_t i = 1; i < ranges.size(); ++i)
+    if (ranges[i].slot != ranges[0].slot + i * step) return false;
+  return true;
+}
+
 bool GemmCalls::can_batch(const kernels::GroupedGemm& args) const {
   if (args.ranges.size() == 1) return are_few_rows(args.ranges);
   if (!are_outputs_aligned(args, dtype_bytes(activations_))) return false;

@@ -23,6 +23,8 @@ inline constexpr uint32_t kMaxBucketRows = 512;
 // Returns true if launches cost more than pointer lookups: all tenants then share one graph.
 bool are_few_rows(std::span<const kernels::RowRange> ranges);
 bool are_equally_long(std::span<const kernels::RowRange> ranges);
+// Returns true if one strided call suits the ranges: many rows, equally long, slots equally apart.
+bool has_constant_strides(std::span<const kernels::RowRange> ranges);
 
 class GemmCalls {
  public:
