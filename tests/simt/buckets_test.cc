@@ -1,5 +1,5 @@
 // Small batches on the CUDA device: after the warm-up of its graph buckets, every small batch is
-// one graph, whoever the tenants are and however long the requests.
+// one graph, for any tenants and any lengths of requests.
 #include <gtest/gtest.h>
 
 #include <random>
