@@ -158,8 +158,8 @@ Result<GemmHandle> GemmLibrary::prepare(const GemmShape& shape, uint32_t max_row
   const std::lock_guard lock(state_->mutex);
   try {
     const std::shared_ptr<Ladder> ladder = state_->find_or_add(shape);
-    state_->add_rungs(*ladder, ladder->all_threads, rung_of(std::min(max_rows, kMaxRows)),
-                      state_->num_threads);
+    state_->add_rungs(*ladder, ladder->all_threads,
+                      rung_of(std::min(max_rows, call_rows(state_->types))), state_->num_threads);
     if (state_->num_threads > 1) {
       state_->add_rungs(*ladder, ladder->one_thread, rung_of(std::min(max_rows, kConcurrentRows)),
                         1);

@@ -1,8 +1,8 @@
 // GEMMs of prepacked weights through oneDNN. Only gemm.cc and gemm_runner.cc include oneDNN.
 //
 // oneDNN compiles code for a fixed number of rows. prepare() therefore makes a ladder of primitives
-// for each shape: 1, 2, 4, 8, then multiples of 16 up to kMaxRows rows. A range runs in chunks of
-// kMaxRows rows, and the rest on the first rung that holds it. This last call also reads up to
+// for each shape: 1, 2, 4, 8, then multiples of 16 up to call_rows() rows. A range runs in chunks of
+// call_rows() rows, and the rest on the first rung that holds it. This last call also reads up to
 // kRowSlack rows past its range and overwrites them with garbage. The garbage is harmless, because
 // ranges run in ascending order: a later range rewrites each garbage row, or the row lies past T,
 // in the slack. `a` and `out` must be different buffers.
@@ -25,7 +25,13 @@ namespace itif::device {
 
 class GemmLibrary {
  public:
-  static constexpr uint32_t kMaxRows = 512;  // measured: as fast per row as calls of 2,048
+  // Most rows of a call. f32: measured, as fast per row as calls of 2,048. bf16: oneDNN 2.6 divides
+  // 272 to 512 rows badly on AMX. It takes 1.1 to 3.5 times as long as for 256 rows and the rest
+  // (`itif-bench gemm`, 272, 464 and 1008 rows).
+  static constexpr uint32_t kMaxRows = 512, kMaxBf16Rows = 256;
+  static constexpr uint32_t call_rows(const ComputeTypes& types) {
+    return types.activations == DType::kBF16 ? kMaxBf16Rows : kMaxRows;
+  }
   static constexpr uint32_t kRowSlack = 15;
   // Most rows of a single-threaded task.
   static constexpr uint32_t kConcurrentRows = GemmDeal::kMaxTaskRows;

@@ -177,7 +177,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
     for (const kernels::RowRange& range : args.ranges) {
       const uint32_t end = range.first_row + range.num_rows;
       for (uint32_t row = range.first_row; row < end;) {
-        const uint32_t rows = std::min(end - row, GemmLibrary::kMaxRows);
+        const uint32_t rows = std::min(end - row, GemmLibrary::call_rows(state_->types));
         const Rung* rung = ladder_of(args).all_threads.of(rows);
         if (rung == nullptr) return not_prepared({args.n, args.k}, rows);
         omp_set_num_threads(static_cast<int>(rung->num_threads));

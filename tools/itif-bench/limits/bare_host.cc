@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/random.h"
 #include "kernels/host/launch.h"
 #include "limits/bare_parts.h"
@@ -61,16 +62,18 @@ void fill(void* data, size_t count, DType type, Random& random) {
         data, count, [](float value) { return value; }, random);
 }
 
-class DnnlGemm {
+// One call of oneDNN. Uses the weights of another call, if given.
+class DnnlCall {
  public:
-  DnnlGemm(const Hardware& on, const GemmSize& size)
+  DnnlCall(const Hardware& on, const GemmSize& size, const DnnlCall* weights_of = nullptr)
       : stream_(engine()), threads_(static_cast<int>(on.threads)) {
     const DType type = on.compute.activations;
     const auto [rows, n, k] = size;
     omp_set_num_threads(threads_);
     const auto element = type == DType::kBF16 ? memory::data_type::bf16 : memory::data_type::f32;
     const memory::desc a({rows, k}, element, memory::format_tag::ab);
-    const memory::desc w({k, n}, element, memory::format_tag::any);
+    const memory::desc w = weights_of ? weights_of->arguments_.at(DNNL_ARG_WEIGHTS).get_desc()
+                                      : memory::desc({k, n}, element, memory::format_tag::any);
     const memory::desc out({rows, n}, element, memory::format_tag::ab);
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -88,7 +91,10 @@ class DnnlGemm {
       arguments_.emplace(argument, memory(layout, engine(), data));
     };
     add(DNNL_ARG_SRC, a, true);
-    add(DNNL_ARG_WEIGHTS, description.weights_desc(), true);
+    if (weights_of)
+      arguments_.emplace(DNNL_ARG_WEIGHTS, weights_of->arguments_.at(DNNL_ARG_WEIGHTS));
+    else
+      add(DNNL_ARG_WEIGHTS, description.weights_desc(), true);
     add(DNNL_ARG_DST, out, false);
     add(DNNL_ARG_SCRATCHPAD, description.scratchpad_desc(), false);
   }
@@ -104,6 +110,46 @@ class DnnlGemm {
   dnnl::matmul primitive_;
   std::vector<Pages> pages_;
   std::unordered_map<int, memory> arguments_;
+};
+
+// A GEMM by whichever is faster: one call, or calls of at most kCallRows rows. oneDNN divides some
+// numbers of rows badly, and a limit must not.
+class DnnlGemm {
+ public:
+  DnnlGemm(const Hardware& on, const GemmSize& size) {
+    calls_.push_back(std::make_unique<DnnlCall>(on, size));
+    if (size.rows <= kCallRows) return;
+    Calls divided;
+    for (uint32_t row = 0; row < size.rows; row += kCallRows) {
+      GemmSize part = size;
+      part.rows = std::min(kCallRows, size.rows - row);
+      divided.push_back(
+          std::make_unique<DnnlCall>(on, part, row == 0 ? nullptr : divided.front().get()));
+    }
+    if (fastest_ns(divided) < fastest_ns(calls_)) calls_ = std::move(divided);
+  }
+
+  void run() { run(calls_); }
+
+ private:
+  static constexpr uint32_t kCallRows = 256;
+  using Calls = std::vector<std::unique_ptr<DnnlCall>>;
+
+  static void run(Calls& calls) {
+    for (const auto& call : calls) call->run();
+  }
+  static uint64_t fastest_ns(Calls& calls) {
+    static const SystemClock clock;
+    uint64_t least_ns = UINT64_MAX;
+    for (int i = 0; i < 4; ++i) {
+      const uint64_t before_ns = clock.now_ns();
+      run(calls);
+      least_ns = std::min(least_ns, clock.now_ns() - before_ns);
+    }
+    return least_ns;
+  }
+
+  Calls calls_;
 };
 
 class DnnlGemms final : public Bare {
