@@ -11,7 +11,7 @@ namespace itif::plan {
 namespace {
 
 constexpr std::string_view kMagic = "itif-cost-tables ";
-constexpr std::string_view kVersion = "4";
+constexpr std::string_view kVersion = "5";
 // The largest possible tables, at 25 bytes per cost, plus room for the other lines.
 constexpr size_t kMaxFileBytes =
     kMaxBuckets * kMaxBuckets * (kMaxBuckets + 1 + 2 * kMaxShapes) * 25 + 16384;
@@ -51,6 +51,11 @@ class Reader {
     const std::string_view rest = text_.substr(start.size(), end - start.size());
     text_.remove_prefix(end + 1);
     return rest;
+  }
+
+  bool line_after_next_starts(std::string_view start) const {
+    const size_t end = text_.find('\n');
+    return end != std::string_view::npos && text_.substr(end + 1).starts_with(start);
   }
 
   std::vector<uint32_t> axis(std::string_view start, size_t most = kMaxBuckets) {
@@ -128,12 +133,14 @@ std::string format_cost_tables(const CostTables& tables) {
   put_axis(text, "sizes", tables.sizes);
   put_costs(text, "gemm_ns", tables.gemm_ns, tables.batches.size());
   put_costs(text, "batched_gemm_ns", tables.batched_gemm_ns, tables.sizes.size());
+  put_costs(text, "other_row_ns", tables.other_row_ns, tables.lengths.size());
   put_axis(text, "range_counts", tables.range_counts);
   put_axis(text, "range_rows", tables.range_rows);
   std::vector<uint32_t> shapes;
   for (const SharedGemm& gemm : tables.shared_gemms) {
     shapes.push_back(gemm.n);
     shapes.push_back(gemm.k);
+    shapes.push_back(gemm.times);
   }
   put_axis(text, "shapes", shapes);
   for (const SharedGemm& gemm : tables.shared_gemms) {
@@ -169,12 +176,18 @@ Result<CostTables> parse_cost_tables(std::string_view text) {
       tables.sizes.empty() ? 0 : tables.lengths.size() * tables.counts.size();
   tables.gemm_ns = reader.costs("gemm_ns", tables.lengths.size(), tables.batches.size());
   tables.batched_gemm_ns = reader.costs("batched_gemm_ns", batched_rows, tables.sizes.size());
+  const bool has_others = !reader.line_after_next_starts("range_counts ");
+  tables.other_row_ns = reader.costs("other_row_ns", has_others ? 1 : 0, tables.lengths.size());
   tables.range_counts = reader.axis("range_counts ");
   tables.range_rows = reader.axis("range_rows ");
-  const std::vector<uint32_t> shapes = reader.axis("shapes ", 2 * kMaxShapes);
-  if (shapes.size() % 2 != 0) reader.wrong("has an n without its k");
-  for (size_t i = 0; reader.ok() && i < shapes.size(); i += 2) {
-    SharedGemm gemm{.n = shapes[i], .k = shapes[i + 1], .in_turn_ns = {}, .at_once_ns = {}};
+  const std::vector<uint32_t> shapes = reader.axis("shapes ", 3 * kMaxShapes);
+  if (shapes.size() % 3 != 0) reader.wrong("needs n, k and times of each shape");
+  for (size_t i = 0; reader.ok() && i < shapes.size(); i += 3) {
+    SharedGemm gemm{.n = shapes[i],
+                    .k = shapes[i + 1],
+                    .in_turn_ns = {},
+                    .at_once_ns = {},
+                    .times = shapes[i + 2]};
     gemm.in_turn_ns =
         reader.costs("in_turn_ns", tables.range_counts.size(), tables.range_rows.size());
     gemm.at_once_ns =

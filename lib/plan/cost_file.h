@@ -1,6 +1,6 @@
 // Cost tables as text: the file in which a group keeps its measurements, by device and backbone.
 //
-//   itif-cost-tables 4
+//   itif-cost-tables 5
 //   device host, 2 CPUs, bf16
 //   backbone bert 12x768, 12 heads
 //   lengths 3 16 64 128
@@ -13,9 +13,11 @@
 //   batched_gemm_ns
 //   310000 2300000                  one line per length and count, lengths outermost: costs by size
 //   …
-//   range_counts 2 2 16
+//   other_row_ns
+//   2100 2300 2600                  by length; no line: not measured
+//   range_counts 3 1 2 16
 //   range_rows 3 8 32 128
-//   shapes 8 2304 768 768 768 3072 768 768 3072     n and k of each
+//   shapes 12 2304 768 12 768 768 12 …              n, k and times of each
 //   in_turn_ns
 //   17000 40100 120000              one line per count: costs by rows
 //   …

@@ -49,7 +49,7 @@ Status check_costs(const char* field, const std::vector<double>& costs, size_t c
 Status check_shared(const CostTables& tables) {
   if (tables.range_counts.empty() && tables.range_rows.empty() && tables.shared_gemms.empty())
     return {};
-  ITIF_TRY(check_axis("range_counts", tables.range_counts, 2));
+  ITIF_TRY(check_axis("range_counts", tables.range_counts, 1));
   ITIF_TRY(check_axis("range_rows", tables.range_rows, 1));
   const size_t shapes = tables.shared_gemms.size(),
                cells = tables.range_counts.size() * tables.range_rows.size();
@@ -59,11 +59,11 @@ Status check_shared(const CostTables& tables) {
         fmt::format("cost tables: shared_gemms has {} shapes, not 1 to {}", shapes, kMaxShapes));
   for (size_t i = 0; i < shapes; ++i) {
     const SharedGemm& gemm = tables.shared_gemms[i];
-    for (const uint32_t size : {gemm.n, gemm.k})
+    for (const uint32_t size : {gemm.n, gemm.k, gemm.times})
       if (size == 0 || size > kMaxBucket)
-        return fail(
-            Code::kInvalidArgument,
-            fmt::format("cost tables: shape {} of shared_gemms is {} x {}", i + 1, gemm.n, gemm.k));
+        return fail(Code::kInvalidArgument,
+                    fmt::format("cost tables: shape {} of shared_gemms is {} x {}, {} times", i + 1,
+                                gemm.n, gemm.k, gemm.times));
     for (size_t j = 0; j < i; ++j)
       if (tables.shared_gemms[j].n == gemm.n && tables.shared_gemms[j].k == gemm.k)
         return fail(
@@ -116,7 +116,8 @@ Status validate(const CostTables& tables) {
   ITIF_TRY(check_name("device", tables.device));
   ITIF_TRY(check_name("backbone", tables.backbone));
   if (tables.lengths.empty() && tables.batches.empty() && tables.gemm_ns.empty() &&
-      tables.counts.empty() && tables.sizes.empty() && tables.batched_gemm_ns.empty())
+      tables.counts.empty() && tables.sizes.empty() && tables.batched_gemm_ns.empty() &&
+      tables.other_row_ns.empty())
     return check_shared(tables);
   ITIF_TRY(check_axis("lengths", tables.lengths, 1));
   ITIF_TRY(check_axis("batches", tables.batches, 1));
@@ -127,6 +128,8 @@ Status validate(const CostTables& tables) {
   }
   ITIF_TRY(check_costs("batched_gemm_ns", tables.batched_gemm_ns,
                        tables.lengths.size() * tables.counts.size() * tables.sizes.size()));
+  if (!tables.other_row_ns.empty())
+    ITIF_TRY(check_costs("other_row_ns", tables.other_row_ns, tables.lengths.size()));
   return check_shared(tables);
 }
 
@@ -135,12 +138,14 @@ double shared_gemm_ns(const CostTables& tables, const std::vector<double>& costs
   const TablePosition c = position_in(tables.range_counts, count),
                       r = position_in(tables.range_rows, rows);
   const size_t columns = tables.range_rows.size();
+  const double times = std::max(1.0, count / tables.range_counts.back()) *
+                       std::max(1.0, rows / tables.range_rows.back());
   const auto of_count = [&](size_t index) {
     const double* costs = costs_ns.data() + index * columns + r.lower;
     return r.beyond == 0 ? costs[0] : std::lerp(costs[0], costs[1], r.beyond);
   };
-  return c.beyond == 0 ? of_count(c.lower)
-                       : std::lerp(of_count(c.lower), of_count(c.lower + 1), c.beyond);
+  return times * (c.beyond == 0 ? of_count(c.lower)
+                                : std::lerp(of_count(c.lower), of_count(c.lower + 1), c.beyond));
 }
 
 void make_monotone(CostTables& tables) {

@@ -24,6 +24,7 @@ struct SharedGemm {
   uint32_t n = 0, k = 0;           // its shape
   std::vector<double> in_turn_ns;  // [range_counts, range_rows]: sequentially
   std::vector<double> at_once_ns;  // [range_counts, range_rows]: concurrently
+  uint32_t times = 1;              // GEMMs of this shape in a pass
   bool operator==(const SharedGemm&) const = default;
 };
 
@@ -40,10 +41,13 @@ struct CostTables {
   std::vector<uint32_t> counts;         // mini-batches, from 2
   std::vector<uint32_t> sizes;          // requests of each
   std::vector<double> batched_gemm_ns;  // B: [lengths, counts, sizes]
+  // The operators of a pass that are not GEMMs: cost of a row, by its request's length. Empty: not
+  // measured.
+  std::vector<double> other_row_ns;  // [lengths]
   // For the GEMM scheduler, one entry per shape. All three empty: it decides by how evenly the
-  // ranges are partitioned.
-  std::vector<uint32_t> range_counts;  // from 2
-  std::vector<uint32_t> range_rows;    // of each range
+  // ranges are partitioned. One range has the same cost in both tables.
+  std::vector<uint32_t> range_counts;
+  std::vector<uint32_t> range_rows;  // of each range
   std::vector<SharedGemm> shared_gemms;
 
   bool operator==(const CostTables&) const = default;
@@ -75,8 +79,8 @@ Status validate(const CostTables& tables);
 void make_monotone(CostTables& tables);
 
 // Returns the cost of `count` ranges of `rows` rows each, from one of a SharedGemm's tables. Linear
-// between measured points; outside them, the nearest point's cost. REQUIRES: the tables' axes are
-// not empty.
+// between measured points. Below the first point: its cost. Beyond the last: in proportion.
+// REQUIRES: the tables' axes are not empty.
 double shared_gemm_ns(const CostTables& tables, const std::vector<double>& costs_ns, double count,
                       double rows) noexcept;
 

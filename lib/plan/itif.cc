@@ -4,6 +4,7 @@
 // Each stage is optimal, but the two in sequence need not be. The first does not know what the
 // second could merge: it may divide two tenants differently where equal mini-batches would have
 // shared a call. joint.cc decides both together.
+#include "plan/call_layout.h"
 #include "plan/operator_batching.h"
 #include "plan/planner_kind.h"
 #include "plan/tenant_batching.h"
@@ -18,7 +19,8 @@ class Itif final : public Planner {
         costs_(*options.tables, limits_.max_requests),
         order_(limits_),
         tenants_(costs_, limits_),
-        operators_(costs_, limits_) {
+        operators_(costs_, limits_),
+        calls_(limits_) {
     batches_.reserve(limits_.max_requests);
     ends_.reserve(limits_.max_requests);
   }
@@ -28,7 +30,7 @@ class Itif final : public Planner {
     order_.sort(items);
     tenants_.divide(order_, batches_);
     operators_.pack(batches_, ends_);
-    append_calls(order_, batches_, ends_, limits_.max_rows, &costs_, plan);
+    calls_.append(order_, batches_, ends_, costs_, plan);
   }
 
  private:
@@ -37,6 +39,7 @@ class Itif final : public Planner {
   RequestOrder order_;
   TenantBatching tenants_;
   OperatorBatching operators_;
+  CallLayout calls_;
   std::vector<PaddedBatch> batches_;
   std::vector<uint32_t> ends_;
 };

@@ -7,6 +7,7 @@
 // the optimum if that takes at most kMaxPlanningShare of the time that the batch needs by the
 // tables; otherwise the best of the first plans is used. By the tables, this planner is never worse
 // than naive, turbo or itif.
+#include "plan/call_layout.h"
 #include "plan/joint_search.h"
 #include "plan/operator_batching.h"
 #include "plan/planner_kind.h"
@@ -27,6 +28,7 @@ class Joint final : public Planner {
         tenants_(costs_, limits_),
         operators_(costs_, limits_),
         search_(costs_, limits_),
+        calls_(limits_),
         best_(limits_.max_requests),
         next_(limits_.max_requests) {}
 
@@ -47,7 +49,7 @@ class Joint final : public Planner {
     const double max_steps = kMaxPlanningShare / kStepNs * best_.cost_ns;
     best_.cost_ns = search_.improve(order_, best_.cost_ns, static_cast<uint64_t>(max_steps),
                                     best_.batches, best_.ends);
-    append_calls(order_, best_.batches, best_.ends, limits_.max_rows, &costs_, plan);
+    calls_.append(order_, best_.batches, best_.ends, costs_, plan);
   }
 
  private:
@@ -72,6 +74,7 @@ class Joint final : public Planner {
   TenantBatching tenants_;
   OperatorBatching operators_;
   JointSearch search_;
+  CallLayout calls_;
   Candidate best_, next_;
 };
 

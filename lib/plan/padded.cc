@@ -61,16 +61,6 @@ void append_call(const RequestOrder& order, std::span<const PaddedBatch> batches
   plan.num_rows += rows;
 }
 
-void append_calls(const RequestOrder& order, std::span<const PaddedBatch> batches,
-                  std::span<const uint32_t> ends, uint32_t max_rows, const CostModel* costs,
-                  Plan& plan) noexcept {
-  uint32_t first = 0;
-  for (const uint32_t end : ends) {
-    append_call(order, batches.subspan(first, end - first), max_rows, costs, plan);
-    first = end;
-  }
-}
-
 void append_separate_calls(const RequestOrder& order, std::span<const PaddedBatch> batches,
                            uint32_t max_rows, const CostModel* costs, Plan& plan) noexcept {
   for (const PaddedBatch& batch : batches) append_call(order, {&batch, 1}, max_rows, costs, plan);

@@ -29,11 +29,6 @@ void pad_to_longest(const RequestOrder& order, uint32_t max_rows,
 void append_call(const RequestOrder& order, std::span<const PaddedBatch> batches, uint32_t max_rows,
                  const CostModel* costs, Plan& plan) noexcept;
 
-// Appends the calls of OperatorBatching::pack(): call c takes batches [ends[c - 1], ends[c]).
-void append_calls(const RequestOrder& order, std::span<const PaddedBatch> batches,
-                  std::span<const uint32_t> ends, uint32_t max_rows, const CostModel* costs,
-                  Plan& plan) noexcept;
-
 // Appends a call for each mini-batch.
 void append_separate_calls(const RequestOrder& order, std::span<const PaddedBatch> batches,
                            uint32_t max_rows, const CostModel* costs, Plan& plan) noexcept;

@@ -25,6 +25,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace itif::plan {
@@ -79,6 +80,12 @@ struct PlanLimits {
   uint32_t max_rows = 4096;     // of one pass: what the workspace holds
 };
 
+// A planner's offer for a batch, as auto compared them.
+struct Offer {
+  std::string_view planner;  // a name in planner_names.h
+  double price_ns = 0;       // predicted time of the whole batch
+};
+
 struct Plan {
   std::vector<Segment> segments;
   std::vector<MiniBatch> mini_batches;
@@ -87,9 +94,14 @@ struct Plan {
   uint64_t num_tokens = 0;  // of all passes
   uint64_t num_rows = 0;    // of all passes, padding included
   double cost_ns = 0;       // of its calls, by the cost tables; 0: the planner does not predict
+  // Made by auto: which planner's plan this is, and what the plans of all would have cost.
+  std::vector<Offer> offers;
+  uint32_t chosen_offer = 0;
   // The device runs `calls` as they are. False: each mini-batch is a call of its own, and the GEMM
   // scheduler may choose others.
   bool has_fixed_calls = false;
+
+  static constexpr size_t kMaxOffers = 4;
 
   // Reserves room for any plan of max_requests requests. Planning then allocates nothing.
   void reserve(size_t max_requests);

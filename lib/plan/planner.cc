@@ -59,6 +59,8 @@ Result<std::unique_ptr<Planner>> make_planner(std::string_view name,
                   fmt::format("planner '{}' needs measured costs of passes, and a decoder's tables "
                               "have none",
                               name));
+    if (kind.needs_pricer && !options.pricer)
+      return fail(Code::kInvalidArgument, fmt::format("planner '{}' needs a pricer", name));
     return kind.make(options);
   }
   return fail(Code::kInvalidArgument,

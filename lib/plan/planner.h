@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "plan/cost_tables.h"
 #include "plan/plan.h"
+#include "plan/plan_pricer.h"
 
 namespace itif::plan {
 
@@ -28,6 +29,8 @@ struct PlannerOptions {
   // Read only while the planner is made. Planners that choose by cost need them; naive uses them,
   // if given, to predict its cost.
   const CostTables* tables = nullptr;
+  // Needed by auto alone.
+  std::shared_ptr<PlanPricer> pricer = nullptr;
 };
 
 // Largest batch of the padding planners, in requests: their time is quadratic in it.
@@ -38,8 +41,9 @@ inline constexpr uint32_t kMaxPaddedRequests = 4096;
 //   turbo   mini-batches of similar lengths within each tenant, one GEMM each (TurboTransformers)
 //   itif    the same, and mini-batches of different tenants packed into BatchedGEMMs (ITIF)
 //   joint   the cheapest plan of such calls (beyond ITIF, which decides in two stages)
-// Errors: kInvalidArgument: an unknown planner (lists the names), missing tables that the planner
-// needs, tables that validate() refuses, limits out of range.
+//   auto    for each batch, the cheapest plan of packed, turbo, itif and joint
+// Errors: kInvalidArgument: an unknown planner (lists the names), missing tables or a missing pricer
+// that the planner needs, tables that validate() refuses, limits out of range.
 Result<std::unique_ptr<Planner>> make_planner(std::string_view name, const PlannerOptions& options);
 
 // "packed, naive, turbo, …"

@@ -12,6 +12,7 @@ struct PlannerKind {
   // REQUIRES: options that make_planner() has checked.
   std::unique_ptr<Planner> (*make)(const PlannerOptions& options);
   bool needs_tables = false;
+  bool needs_pricer = false;
   uint32_t most_requests = kMaxPaddedRequests;  // of a batch
 };
 

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,6 +65,12 @@ class Group {
 
   // The GEMMs of one pass, and of one step, for profiling; empty: nothing to profile.
   virtual std::vector<backbone::GemmUse> gemms() const { return {}; }
+  // Queues a pass over requests of one tenant with any tokens, for profiling.
+  using SamplePass =
+      std::function<void(device::Stream&, uint32_t num_requests, uint32_t num_tokens)>;
+  // Valid as long as the group, for the executor's thread. Null: every pass of the group has
+  // requests of one length, or it generates. REQUIRES of calls: the group's limits hold.
+  virtual SamplePass sample_pass() { return {}; }
   // Sets the measured GEMM costs, from which later passes choose how GEMMs share the device. Any
   // thread.
   virtual void set_costs(std::shared_ptr<const plan::CostTables>) {}

@@ -114,7 +114,7 @@ Status TenantService::find_tables(uint16_t group, const control::Progress& progr
 
 Status TenantService::measure_tables(uint16_t group, const control::Progress& progress) {
   pipeline::GroupStage& stage = *stages_[group];
-  const runtime::Group& of = stage.group();
+  runtime::Group& of = stage.group();
   const runtime::GroupOptions& options = of.options();
   runtime::Profiler profiler(
       stage.device(), clock_, of.gemms(), profiled_as(of, stage.device()),
@@ -122,7 +122,8 @@ Status TenantService::measure_tables(uint16_t group, const control::Progress& pr
        .max_step_rows = stage.has_planner() ? 0 : options.max_beams,
        .max_length = of.spec().max_tokens(),
        .max_requests = std::min(options.max_requests, plan::kMaxPaddedRequests),
-       .max_tenants = options.max_tenants});
+       .max_tenants = options.max_tenants,
+       .launch_pass = of.sample_pass()});
   ProfileTask task(profiler, cancelled_);
   stage.perform(task, [&] {
     if (progress && !cancelled_.load()) progress("profiling GEMMs", task.progress());

@@ -231,6 +231,18 @@ void BatchLayout::build(const GraphBucket& bucket) noexcept {
   sort_by_tenant();
 }
 
+void BatchLayout::build(uint32_t num_requests, uint32_t num_tokens) noexcept {
+  clear();
+  for (uint32_t i = 0; i < num_requests; ++i) {
+    const uint32_t first_row = num_rows_;
+    segments_.push_back({first_row, num_tokens});
+    pad_rows_to(first_row + num_tokens);
+    std::iota(positions_.begin() + first_row, positions_.end(), 0u);
+  }
+  ranges_.push_back({0, num_rows_, 0});
+  sort_by_tenant();
+}
+
 void BatchLayout::sort_by_tenant() noexcept {
   by_tenant_.resize(live_.size());
   std::iota(by_tenant_.begin(), by_tenant_.end(), 0u);

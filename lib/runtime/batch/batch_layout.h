@@ -44,6 +44,9 @@ class BatchLayout {
   }
   // Lays out only padding rows, which no request owns. REQUIRES: `bucket` is one of the buckets.
   void build(const GraphBucket& bucket) noexcept;
+  // Lays out requests that nobody sent, of slot 0, for a pass whose results nobody reads. REQUIRES:
+  // within the options' limits.
+  void build(uint32_t num_requests, uint32_t num_tokens) noexcept;
 
   uint32_t flight_index() const noexcept { return flight_index_; }
 

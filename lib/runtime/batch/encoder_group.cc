@@ -37,7 +37,7 @@ class BackboneGroup final : public EncoderGroup {
       : tenants_(std::move(tenants)),
         gemms_(device.info().num_threads, options().max_requests, options().max_tokens),
         buckets_(encoder_buckets(device.info(), spec(), options())),
-        bucket_layout_(options(), buckets_, 0) {
+        spare_layout_(options(), buckets_, 0) {
     for (uint32_t flight_index = 0; flight_index < kMaxInFlight; ++flight_index)
       flights_.emplace_back(options(), buckets_, flight_index);
   }
@@ -69,10 +69,18 @@ class BackboneGroup final : public EncoderGroup {
     gemms_.set_costs(std::move(costs));
   }
 
+  SamplePass sample_pass() override {
+    if (spec().takes_images()) return {};
+    return [this](device::Stream& stream, uint32_t num_requests, uint32_t num_tokens) {
+      spare_layout_.build(num_requests, num_tokens);
+      (void)launch_backbone(stream, spare_layout_.pass());
+    };
+  }
+
   size_t num_buckets() const noexcept override { return buckets_.all().size(); }
   Status warm_up(device::Stream& stream, size_t bucket) noexcept override {
-    bucket_layout_.build(buckets_.all()[bucket]);
-    (void)launch_backbone(stream, bucket_layout_.pass());
+    spare_layout_.build(buckets_.all()[bucket]);
+    (void)launch_backbone(stream, spare_layout_.pass());
     return stream.warm_up();
   }
 
@@ -150,7 +158,7 @@ class BackboneGroup final : public EncoderGroup {
   GemmScheduler gemms_;
   const GraphBuckets buckets_;
   std::vector<Flight> flights_;  // by flight_index
-  BatchLayout bucket_layout_;    // for warm_up()
+  BatchLayout spare_layout_;     // for warm_up() and sample passes
 };
 
 }  // namespace

@@ -7,15 +7,9 @@
 // for ranges of few rows (`itif-bench gemm-choice`). It is much faster if the parts have other
 // work, since a thread that is kept off its core delays one range instead of every range.
 //
-// The choice is made per operator, from the measured costs of both (plan::SharedGemm). The tables
-// hold some counts of equal ranges, so a pass counts as equal ranges of its mean size.
-// Concurrent cost grows with the rows of the most loaded part after partitioning
-// (device/gemm_deal.h): three short ranges on two threads take as long as four. Numbers of rows that
-// match no kernel also cost a copy. Both factors are taken out of the measured costs first. Without
-// tables, both modes count as equal except for the partition.
-//
-// A GPU distributes work itself, tile by tile, so an uneven partition costs nothing there. Without
-// tables the number of launches decides: concurrent GEMMs need only one.
+// The choice is made per operator, from the measured costs of both (range_costs.h). Without tables,
+// both modes count as equal except for the partition. A GPU distributes work itself; without tables
+// the number of launches decides there: concurrent GEMMs need only one.
 #pragma once
 
 #include <atomic>
@@ -24,9 +18,9 @@
 #include <span>
 #include <vector>
 
-#include "device/gemm_deal.h"
 #include "kernels/args.h"
 #include "plan/cost_tables.h"
+#include "runtime/cost/range_costs.h"
 
 namespace itif::runtime {
 
@@ -35,10 +29,6 @@ class GemmScheduler {
   // Concurrent is chosen up to this ratio to the sequential cost, since the tables were measured on
   // an idle machine.
   static constexpr double kMaxLonger = 1.05;
-  // Assumed cost of copying all rows of a GEMM, relative to the GEMM. Tuned on whole passes, not
-  // measured alone.
-  static constexpr double kCopyCost = 0.2;
-
   // `parts`: how many compute GEMMs concurrently (DeviceInfo::num_threads); 0: the device
   // distributes the work itself.
   GemmScheduler(uint32_t parts, uint32_t max_ranges, uint32_t max_rows);
@@ -49,6 +39,12 @@ class GemmScheduler {
   // Sets the tables for the next passes; null: evenness of the partition decides. Any thread.
   void set_costs(std::shared_ptr<const plan::CostTables> costs);
 
+  // The mode for the ranges of `costs`. `shape`: one of its gemms().
+  static kernels::GemmMode cheaper(const RangeCosts& costs, size_t shape) noexcept {
+    return costs.concurrent_ns(shape) <= kMaxLonger * costs.sequential_ns(shape)
+               ? kernels::GemmMode::kConcurrent
+               : kernels::GemmMode::kSequential;
+  }
   // Returns the mode of each operator, valid until the next call. One owner thread. Allocates
   // nothing.
   kernels::GemmSchedule choose(std::span<const kernels::RowRange> ranges) noexcept;
@@ -61,19 +57,12 @@ class GemmScheduler {
 
  private:
   struct Costs {
-    std::shared_ptr<const plan::CostTables> tables;  // null: none
-    std::vector<std::vector<double>> even_ns;        // at_once_ns, evenly and without copies
-    std::vector<kernels::ShapeMode> modes;           // the last choice for each shape
+    RangeCosts ranges;
+    std::vector<kernels::ShapeMode> modes;  // the last choice for each shape
   };
+  std::unique_ptr<Costs> make_costs(std::shared_ptr<const plan::CostTables> tables) const;
 
-  bool deals_by_itself() const { return parts_ == 0; }
-  // How much longer concurrent GEMMs take than if their rows were dealt evenly and without copies.
-  static double longer(const device::GemmDeal::Dealt& dealt) {
-    return dealt.unevenness * (1 + kCopyCost * dealt.copied);
-  }
-
-  const uint32_t parts_;
-  device::GemmDeal deal_;
+  const uint32_t parts_, max_ranges_, max_rows_;
   std::unique_ptr<Costs> costs_;             // owner thread only
   std::atomic<Costs*> next_costs_{nullptr};  // taken by the owner thread
 };

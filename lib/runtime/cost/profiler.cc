@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <set>
 
 #include "base/check.h"
@@ -29,12 +30,32 @@ std::vector<uint32_t> powers_of_two(uint32_t least, uint32_t most) {
 Profiler::Profiler(device::Device& device, const Clock& clock,
                    const std::vector<backbone::GemmUse>& gemms, std::string backbone,
                    const ProfileOptions& options)
-    : device_(device), clock_(clock), backbone_(std::move(backbone)), options_(options) {
+    : device_(device),
+      clock_(clock),
+      backbone_(std::move(backbone)),
+      options_(options),
+      lengths_(powers_of_two(kMinRows, options.max_length)) {
   CHECK(!gemms.empty());
   for (const backbone::GemmUse& use : gemms) add_use(use);
   for (Shape& shape : shapes_) {
     make_points(shape);
     num_points_ += shape.points.size();
+  }
+  if (options_.launch_pass && is_planned()) add_whole_passes();
+  num_points_ += passes_.size();
+}
+
+// Three lengths are enough: the cost of a row grows linearly with its request's length (attention).
+void Profiler::add_whole_passes() {
+  const size_t last = lengths_.size() - 1;
+  for (const size_t length : {size_t{0}, last / 2, last}) {
+    if (!passes_.empty() && passes_.back().length == length) continue;
+    const uint32_t num_tokens =
+        std::min({lengths_[length], options_.max_length, options_.max_rows});
+    const uint32_t rows = std::min(options_.max_rows, std::max(num_tokens, kPassRows));
+    passes_.push_back({.length = length,
+                       .num_requests = std::min(options_.max_requests, rows / num_tokens),
+                       .num_tokens = num_tokens});
   }
 }
 
@@ -62,7 +83,7 @@ void Profiler::make_points(Shape& shape) const {
       std::min<size_t>(kMaxCount, std::max<size_t>(2, options_.max_weight_bytes / weight_bytes)));
   const uint32_t most =
       std::min({fitting, options_.max_tenants, shape.most_rows / shape.least_rows});
-  // Only planners need the cost of a GEMM with one range.
+  // Only plans are priced, and need the cost of a GEMM with one range.
   const auto add = [&](uint32_t count) {
     for (uint32_t rows = shape.least_rows; rows * count <= shape.most_rows;
          rows *= is_planned() ? 2 : 4)
@@ -79,7 +100,12 @@ uint32_t Profiler::measured_rows(const Point& point) const {
 
 bool Profiler::step(device::Stream& stream) noexcept {
   while (shape_ < shapes_.size() && shapes_[shape_].points.empty()) ++shape_;
-  if (shape_ == shapes_.size() || !status_) return false;
+  if (num_measured_ == num_points_ || !status_) return false;
+  if (shape_ == shapes_.size()) {
+    status_ = measure(stream, passes_[pass_++]);
+    ++num_measured_;
+    return num_measured_ < num_points_ && status_;
+  }
   status_ = measure(stream);
   ++num_measured_;
   if (++point_ == shapes_[shape_].points.size()) {
@@ -130,11 +156,23 @@ Status Profiler::measure(device::Stream& stream) {
       .ranges = {},
       .prepared = handle_.get(),
       .f32_out = shape.f32_out};
-  ITIF_ASSIGN(point.in_turn_ns, fastest_ns(stream, args));
+  const auto launch = [&] {
+    next_ranges(point);
+    args.ranges = ranges_;
+    stream.launch(args);
+  };
+  ITIF_ASSIGN(point.in_turn_ns, fastest_ns(stream, launch));
   point.at_once_ns = point.in_turn_ns;
   if (point.count == 1) return {};
   args.schedule = kernels::GemmMode::kConcurrent;
-  ITIF_ASSIGN(point.at_once_ns, fastest_ns(stream, args));
+  ITIF_ASSIGN(point.at_once_ns, fastest_ns(stream, launch));
+  return {};
+}
+
+Status Profiler::measure(device::Stream& stream, WholePass& pass) {
+  ITIF_ASSIGN(pass.ns, fastest_ns(stream, [&] {
+                options_.launch_pass(stream, pass.num_requests, pass.num_tokens);
+              }));
   return {};
 }
 
@@ -146,13 +184,11 @@ void Profiler::next_ranges(const Point& point) {
                        .slot = next_slot_});
 }
 
-Result<double> Profiler::fastest_ns(device::Stream& stream, kernels::GroupedGemm args) {
+Result<double> Profiler::fastest_ns(device::Stream& stream, const std::function<void()>& launch) {
   uint64_t least_ns = UINT64_MAX;
   for (uint32_t sample = 0; sample <= options_.samples; ++sample) {
-    next_ranges(shapes_[shape_].points[point_]);
-    args.ranges = ranges_;
     const uint64_t before_ns = clock_.now_ns();
-    stream.launch(args);
+    launch();
     // Device time is preferred: the overhead of waiting for one GEMM is not part of a batch of
     // many.
     const device::Stream::Completion done = stream.wait(stream.record());
@@ -164,29 +200,40 @@ Result<double> Profiler::fastest_ns(device::Stream& stream, kernels::GroupedGemm
   return static_cast<double>(std::max<uint64_t>(1, least_ns));
 }
 
-// Returns the nearest measured point at or below (count, rows), and the factor that scales its
-// costs.
+// Costs of a call of `count` mini-batches of `rows` rows. Beyond the measured rows, they continue
+// the line of the last two points: a call has a fixed cost, which does not grow with its rows.
 // REQUIRES: a point of at most `count` mini-batches was measured.
-Profiler::Nearest Profiler::nearest(const Shape& shape, uint32_t count, uint32_t rows) {
-  const Point* best = nullptr;
-  for (const Point& point : shape.points)  // ascending
-    if (point.count <= count && point.rows <= std::max(rows, shape.least_rows)) best = &point;
+Profiler::Costs Profiler::costs_of(const Shape& shape, uint32_t count, uint32_t rows) {
+  const Point *best = nullptr, *before = nullptr;
+  for (const Point& point : shape.points) {  // ascending
+    if (point.count > count || point.rows > std::max(rows, shape.least_rows)) continue;
+    before = best != nullptr && best->count == point.count ? best : nullptr;
+    best = &point;
+  }
   CHECK(best != nullptr);
-  return {best, static_cast<double>(count) / best->count *
-                    std::max(1.0, static_cast<double>(rows) / best->rows)};
+  const double times = static_cast<double>(count) / best->count;
+  const double beyond = rows > best->rows ? rows - best->rows : 0;
+  const auto at = [&](double Point::*cost) {
+    const double ns = best->*cost, in_proportion = ns / best->rows;
+    double per_row = in_proportion;
+    if (before != nullptr)
+      per_row = std::clamp((ns - before->*cost) / (best->rows - before->rows), 0.0, in_proportion);
+    return times * (ns + beyond * per_row);
+  };
+  return {at(&Point::in_turn_ns), at(&Point::at_once_ns)};
 }
 
 double Profiler::gemms_ns(uint32_t count, uint32_t rows) const {
   double ns = 0;
   for (const Shape& shape : shapes_) {
-    const auto [point, times] = nearest(shape, count, rows);
-    ns += (count == 1 ? point->in_turn_ns : point->at_once_ns) * times * shape.times;
+    const Costs costs = costs_of(shape, count, rows);
+    ns += (count == 1 ? costs.in_turn_ns : costs.at_once_ns) * shape.times;
   }
   return ns;
 }
 
 void Profiler::add_planners(plan::CostTables& tables) const {
-  tables.lengths = powers_of_two(kMinRows, options_.max_length);
+  tables.lengths = lengths_;
   tables.batches = powers_of_two(1, options_.max_requests);
   for (const uint32_t length : tables.lengths)
     for (const uint32_t batch : tables.batches)
@@ -202,14 +249,35 @@ void Profiler::add_planners(plan::CostTables& tables) const {
         tables.batched_gemm_ns.push_back(gemms_ns(count, length * size));
 }
 
+// A pass's time without its GEMMs, per row. At least a thousandth of the pass: noise may hide the
+// rest.
+void Profiler::add_others(plan::CostTables& tables) const {
+  if (passes_.empty()) return;
+  std::vector<double> row_ns;  // by pass
+  for (const WholePass& pass : passes_) {
+    const uint32_t rows = pass.num_requests * pass.num_tokens;
+    row_ns.push_back(std::max(pass.ns - gemms_ns(1, rows), pass.ns / 1000) / rows);
+  }
+  size_t next = 0;
+  for (size_t i = 0; i < lengths_.size(); ++i) {
+    while (next + 1 < passes_.size() && passes_[next].length < i) ++next;
+    if (passes_[next].length == i) {
+      tables.other_row_ns.push_back(row_ns[next]);
+      continue;
+    }
+    const double from = lengths_[passes_[next - 1].length], to = lengths_[passes_[next].length];
+    tables.other_row_ns.push_back(
+        std::lerp(row_ns[next - 1], row_ns[next], (lengths_[i] - from) / (to - from)));
+  }
+}
+
 void Profiler::add_shared(plan::CostTables& tables) const {
   std::set<uint32_t> counts, rows;
   for (const Shape& shape : shapes_)
-    for (const Point& point : shape.points)
-      if (point.count > 1) {
-        counts.insert(point.count);
-        rows.insert(measured_rows(point));
-      }
+    for (const Point& point : shape.points) {
+      counts.insert(point.count);
+      rows.insert(measured_rows(point));
+    }
   if (counts.empty()) return;
   tables.range_counts.assign(counts.begin(), counts.end());
   tables.range_rows.assign(rows.begin(), rows.end());
@@ -217,16 +285,22 @@ void Profiler::add_shared(plan::CostTables& tables) const {
     const auto same = [&](const plan::SharedGemm& gemm) {
       return gemm.n == shape.shape.n && gemm.k == shape.shape.k;
     };
-    if (tables.shared_gemms.size() == plan::kMaxShapes || shape.points.empty() ||
-        std::ranges::any_of(tables.shared_gemms, same))
+    if (const auto known = std::ranges::find_if(tables.shared_gemms, same);
+        known != tables.shared_gemms.end()) {
+      known->times += shape.times;
       continue;
-    plan::SharedGemm gemm{
-        .n = shape.shape.n, .k = shape.shape.k, .in_turn_ns = {}, .at_once_ns = {}};
+    }
+    if (tables.shared_gemms.size() == plan::kMaxShapes || shape.points.empty()) continue;
+    plan::SharedGemm gemm{.n = shape.shape.n,
+                          .k = shape.shape.k,
+                          .in_turn_ns = {},
+                          .at_once_ns = {},
+                          .times = shape.times};
     for (const uint32_t count : counts)
       for (const uint32_t size : rows) {
-        const auto [point, times] = nearest(shape, count, size + (is_planned() && size > 1));
-        gemm.in_turn_ns.push_back(point->in_turn_ns * times);
-        gemm.at_once_ns.push_back(point->at_once_ns * times);
+        const Costs costs = costs_of(shape, count, size + (is_planned() && size > 1));
+        gemm.in_turn_ns.push_back(costs.in_turn_ns);
+        gemm.at_once_ns.push_back(costs.at_once_ns);
       }
     tables.shared_gemms.push_back(std::move(gemm));
   }
@@ -238,7 +312,10 @@ Result<plan::CostTables> Profiler::finish() const {
   plan::CostTables tables;
   tables.device = device_.info().description;
   tables.backbone = backbone_;
-  if (is_planned()) add_planners(tables);
+  if (is_planned()) {
+    add_planners(tables);
+    add_others(tables);
+  }
   add_shared(tables);
   ITIF_TRY(plan::validate(tables));
   if (!tables.lengths.empty()) plan::make_monotone(tables);

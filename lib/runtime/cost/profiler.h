@@ -6,8 +6,11 @@
 // A GEMM's cost depends on its rows. It is measured for each power of two, from kMinRows to the
 // workspace's rows, for one tenant and for calls with several tenants' weights. The call that is
 // measured has one row less: most batches have rows that match no kernel's tile, and on the host a
-// concurrent GEMM then copies its results. Length times batch gives the rows to look up. Shapes larger than the workspace are never planned; their costs are
-// scaled in proportion. So are those of more tenants than max_weight_bytes has room for.
+// concurrent GEMM then copies its results. Length times batch gives the rows to look up. Shapes
+// larger than the workspace are never planned; their costs continue the line of the last two. Those
+// of more tenants than max_weight_bytes has room for are scaled in proportion.
+//
+// What the other operators cost is the rest of a whole pass, measured at some lengths.
 //
 // A decoder's steps have one row per live beam, so they are measured from one row on. No planner
 // lays out a decoder's batches: it has no A and B, and powers of four are enough.
@@ -20,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -44,12 +48,16 @@ struct ProfileOptions {
   size_t max_weight_bytes = size_t{256} << 20;
   // Weights to cycle through, more than the device's cache; less if max_tenants' weights are less.
   size_t cache_bytes = size_t{64} << 20;
+  // Queues a pass over requests of one tenant, to measure the operators that are not GEMMs. Null:
+  // they are not measured. REQUIRES of the caller: at most max_rows rows and max_requests requests.
+  std::function<void(device::Stream&, uint32_t num_requests, uint32_t num_tokens)> launch_pass = {};
 };
 
 class Profiler {
  public:
-  static constexpr uint32_t kMinRows = 8;    // of a pass
-  static constexpr uint32_t kMaxCount = 16;  // mini-batches per call; more are scaled
+  static constexpr uint32_t kMinRows = 8;     // of a pass
+  static constexpr uint32_t kMaxCount = 16;   // mini-batches per call; more are scaled
+  static constexpr uint32_t kPassRows = 512;  // of the passes that are measured whole
 
   // `device` and `clock` outlive the profiler. `backbone`: its name in the tables. REQUIRES: gemms
   // is not empty.
@@ -79,30 +87,42 @@ class Profiler {
   };
   void add_use(const backbone::GemmUse& use);
   void make_points(Shape& shape) const;
+  // A pass measured whole: requests of lengths_[length].
+  struct WholePass {
+    size_t length = 0;
+    uint32_t num_requests = 0, num_tokens = 0;
+    double ns = 0;
+  };
+  void add_whole_passes();
   Status measure(device::Stream& stream);
+  Status measure(device::Stream& stream, WholePass& pass);
   Status start_shape();
-  Result<double> fastest_ns(device::Stream& stream, kernels::GroupedGemm args);
+  Result<double> fastest_ns(device::Stream& stream, const std::function<void()>& launch);
   bool is_planned() const { return options_.max_step_rows == 0; }
   uint32_t measured_rows(const Point& point) const;
   void next_ranges(const Point& point);
-  struct Nearest {
-    const Point* point = nullptr;
-    double times = 1;  // factor for the point's costs
+  struct Costs {
+    double in_turn_ns = 0;
+    double at_once_ns = 0;
   };
-  static Nearest nearest(const Shape& shape, uint32_t count, uint32_t rows);
+  static Costs costs_of(const Shape& shape, uint32_t count, uint32_t rows);
   // Sums all shapes: sequential for one mini-batch, concurrent for more, as planned calls run.
   double gemms_ns(uint32_t count, uint32_t rows) const;
   void add_planners(plan::CostTables& tables) const;
+  void add_others(plan::CostTables& tables) const;
   void add_shared(plan::CostTables& tables) const;
 
   device::Device& device_;
   const Clock& clock_;
   const std::string backbone_;
   const ProfileOptions options_;
+  const std::vector<uint32_t> lengths_;  // of the tables
   std::vector<Shape> shapes_;
+  std::vector<WholePass> passes_;
   size_t num_points_ = 0, num_measured_ = 0;
   size_t shape_ = 0;  // being measured
   size_t point_ = 0;  // the shape's next point
+  size_t pass_ = 0;   // the next whole pass
   Status status_;
   // State of the shape being measured.
   device::GemmHandle handle_;

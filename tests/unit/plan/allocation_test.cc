@@ -6,6 +6,7 @@
 #include <new>
 
 #include "plan/planner.h"
+#include "support/row_pricer.h"
 #include "support/tables.h"
 
 namespace {
@@ -32,9 +33,11 @@ TEST(Planners, AllocateNothingWhenPlanning) {
   const CostTables tables = full_tables(
       {16, 64, 128}, 8, [](uint32_t l, uint32_t b) { return 50.0 + l * b; },
       [](uint32_t l, uint32_t c, uint32_t s) { return 60.0 + 1.0 * l * c * s; });
-  for (const char* name : {"packed", "naive", "turbo", "itif", "joint"}) {
+  for (const char* name : {"packed", "naive", "turbo", "itif", "joint", "auto"}) {
     const PlanLimits limits{.max_requests = 64, .max_rows = 512};
-    const auto planner = *make_planner(name, {.limits = limits, .tables = &tables});
+    const auto planner = *make_planner(
+        name,
+        {.limits = limits, .tables = &tables, .pricer = std::make_shared<RowPricer>()});
     Plan plan;
     plan.reserve(limits.max_requests);
     Random random(1);

@@ -17,10 +17,11 @@ CostTables tables_of(uint64_t seed) {
   CostTables tables = full_tables(
       {3, 16, 64}, 3, [&](uint32_t, uint32_t) { return 1e6 * random.uniform() + 1e-9; },
       [&](uint32_t, uint32_t, uint32_t) { return 1e12 * random.uniform() + 1e-9; });
+  for (int l = 0; l < 3; ++l) tables.other_row_ns.push_back(1e3 * random.uniform() + 1e-9);
   tables.range_counts = {2, 5};
   tables.range_rows = {8, 16, 33};
   for (const uint32_t n : {768u, 2304u}) {
-    SharedGemm gemm{.n = n, .k = 768, .in_turn_ns = {}, .at_once_ns = {}};
+    SharedGemm gemm{.n = n, .k = 768, .in_turn_ns = {}, .at_once_ns = {}, .times = 12};
     for (int cell = 0; cell < 6; ++cell) {
       gemm.in_turn_ns.push_back(1e6 * random.uniform() + 1e-9);
       gemm.at_once_ns.push_back(1e6 * random.uniform() + 1e-9);
@@ -57,6 +58,7 @@ TEST(CostFile, ReadsBackTheSameNumbers) {
   without.counts.clear();
   without.sizes.clear();
   without.batched_gemm_ns.clear();
+  without.other_row_ns.clear();
   without.range_counts.clear();
   without.range_rows.clear();
   without.shared_gemms.clear();
@@ -70,6 +72,7 @@ TEST(CostFile, ReadsBackTheSameNumbers) {
     axis->clear();
   of_decoder.gemm_ns.clear();
   of_decoder.batched_gemm_ns.clear();
+  of_decoder.other_row_ns.clear();
   const auto steps = parse_cost_tables(format_cost_tables(of_decoder));
   ASSERT_TRUE(steps) << steps.error().message;
   EXPECT_EQ(*steps, of_decoder);
@@ -79,14 +82,16 @@ TEST(CostFile, WritesTheDocumentedText) {
   CostTables tables = full_tables(
       {16, 64}, 2, [](uint32_t l, uint32_t b) { return l * b + 0.5; },
       [](uint32_t l, uint32_t c, uint32_t s) { return 1000.0 * l * c * s; });
+  tables.other_row_ns = {2.5, 3};
   tables.range_counts = {2, 4};
   tables.range_rows = {8, 16};
   tables.shared_gemms = {
-      {.n = 2304, .k = 768, .in_turn_ns = {1, 2, 3, 4}, .at_once_ns = {5, 6, 7, 8.5}}};
+      {.n = 2304, .k = 768, .in_turn_ns = {1, 2, 3, 4}, .at_once_ns = {5, 6, 7, 8.5}, .times = 3}};
   const std::string expected =
-      "itif-cost-tables 4\ndevice a device\nbackbone a backbone\nlengths 2 16 64\nbatches 2 1 2\n"
+      "itif-cost-tables 5\ndevice a device\nbackbone a backbone\nlengths 2 16 64\nbatches 2 1 2\n"
       "counts 1 2\nsizes 2 1 2\ngemm_ns\n16.5 32.5\n64.5 128.5\nbatched_gemm_ns\n32000 64000\n"
-      "128000 256000\nrange_counts 2 2 4\nrange_rows 2 8 16\nshapes 2 2304 768\nin_turn_ns\n1 2\n3 "
+      "128000 256000\nother_row_ns\n2.5 3\nrange_counts 2 2 4\nrange_rows 2 8 16\nshapes 3 2304 "
+      "768 3\nin_turn_ns\n1 2\n3 "
       "4\n"
       "at_once_ns\n5 6\n7 8.5\n";
   EXPECT_EQ(format_cost_tables(tables), sealed(expected));
@@ -130,7 +135,7 @@ TEST(CostFile, HostileContentsAreRefusedWithTheLine) {
       {"lengths 3 3 16 64", "lengths 3 16 3 64", "lengths must ascend"},
       {"lengths 3 3 16 64", "lengths 0", "line 9: should begin with 'batched_gemm_ns'"},
       {"lengths 3 3 16 64", "widths 3 3 16 64", "line 4: should begin with 'lengths '"},
-      {"counts 2 2 3", "counts 0", "line 13: should begin with 'range_counts '"},
+      {"counts 2 2 3", "counts 0", "line 13: should begin with 'other_row_ns'"},
       {"counts 2 2 3", "counts 2 1 3", "counts must ascend"},
       {"device NVIDIA", "devices NVIDIA", "line 2: should begin with 'device '"},
       {"device NVIDIA", "device \x01", "device must be one line"},
@@ -138,14 +143,18 @@ TEST(CostFile, HostileContentsAreRefusedWithTheLine) {
       {"gemm_ns\n", "gemm_ns\nnan ", "line 9: should hold 3 costs"},
       {"gemm_ns\n", "gemm_ns\n\n", "line 9: a number is missing"},
       {"batched_gemm_ns\n", "batched_gemm_ns\n1 2 3\n",
-       "line 19: should begin with 'range_counts '"},
-      {"shapes 4 768", "shapes 5 1 768", "line 21: has an n without its k"},
-      {"shapes 4 768", "shapes 64 768", "line 21: has more than 32 values"},
-      {"shapes 4 768", "shapes 4 0", "shape 1 of shared_gemms is 0 x 768"},
-      {"shapes 4 768 768 2304", "shapes 4 768 768 768", "has shape 768 x 768 twice"},
-      {"shapes 4 768 768 2304 768", "shapes 2 768 768", "line 28: the tables should end before"},
-      {"range_rows 3 8 16 33", "range_rows 2 8 16", "line 23: should hold 2 costs"},
-      {"range_counts 2 2 5", "range_counts 2 1 5", "range_counts must ascend"},
+       "line 19: should begin with 'other_row_ns'"},
+      {"other_row_ns\n", "other_row_ns\n1 2 3\n", "line 21: should begin with 'range_counts '"},
+      {"other_row_ns\n", "other_row_ns\n-", "other_row_ns must be above 0"},
+      {"shapes 6 768", "shapes 7 1 768", "line 23: needs n, k and times of each shape"},
+      {"shapes 6 768", "shapes 64 768", "line 23: has more than 48 values"},
+      {"shapes 6 768", "shapes 6 0", "shape 1 of shared_gemms is 0 x 768"},
+      {"768 768 12", "768 768 0", "shape 1 of shared_gemms is 768 x 768, 0 times"},
+      {"shapes 6 768 768 12 2304", "shapes 6 768 768 12 768", "has shape 768 x 768 twice"},
+      {"shapes 6 768 768 12 2304 768 12", "shapes 3 768 768 12",
+       "line 30: the tables should end before"},
+      {"range_rows 3 8 16 33", "range_rows 2 8 16", "line 25: should hold 2 costs"},
+      {"range_counts 2 2 5", "range_counts 2 0 5", "range_counts must ascend"},
   };
   for (const Case& c : cases) {
     std::string changed = good;
@@ -169,9 +178,9 @@ TEST(CostFile, HostileContentsAreRefusedWithTheLine) {
 TEST(CostFile, RefusesOtherFormatsAndVersions) {
   EXPECT_EQ(parse_cost_tables("").error().code, Code::kCorrupt);
   EXPECT_EQ(parse_cost_tables("{\"a\": 1}\n").error().code, Code::kCorrupt);
-  const auto newer = parse_cost_tables(sealed("itif-cost-tables 5\nanything\n"));
+  const auto newer = parse_cost_tables(sealed("itif-cost-tables 6\nanything\n"));
   EXPECT_EQ(newer.error().code, Code::kUnsupported);
-  EXPECT_NE(newer.error().message.find("version 5"), std::string::npos);
+  EXPECT_NE(newer.error().message.find("version 6"), std::string::npos);
   // Version 2 has no tables for decoders: the costs must be measured again.
   const auto older = parse_cost_tables(sealed("itif-cost-tables 2\nanything\n"));
   EXPECT_EQ(older.error().code, Code::kUnsupported);
@@ -221,7 +230,7 @@ TEST_F(CostFileOnDisk, WritesAndReadsAndReplaces) {
 }
 
 TEST_F(CostFileOnDisk, RefusesWithThePath) {
-  std::ofstream(path()) << "itif-cost-tables 4\n";
+  std::ofstream(path()) << "itif-cost-tables 5\n";
   const auto read = read_cost_tables(path());
   EXPECT_EQ(read.error().code, Code::kCorrupt);
   EXPECT_NE(read.error().message.find(path()), std::string::npos);

@@ -57,10 +57,13 @@ TEST(CostTables, ValidateNamesTheFieldThatIsWrong) {
       {"batched_gemm_ns", [](CostTables& t) { t.batched_gemm_ns.pop_back(); }},
       {"batched_gemm_ns", [nan](CostTables& t) { t.batched_gemm_ns[0] = nan; }},
       {"batched_gemm_ns", [](CostTables& t) { t.counts.clear(), t.sizes.clear(); }},
-      {"range_counts", [](CostTables& t) { t.range_counts[0] = 1; }},
+      {"range_counts", [](CostTables& t) { t.range_counts[0] = 0; }},
       {"range_rows", [](CostTables& t) { t.range_rows.clear(); }},
       {"shared_gemms", [](CostTables& t) { t.shared_gemms.clear(); }},
       {"shared_gemms", [](CostTables& t) { t.shared_gemms[0].k = 0; }},
+      {"0 times", [](CostTables& t) { t.shared_gemms[0].times = 0; }},
+      {"other_row_ns", [](CostTables& t) { t.other_row_ns = {0}; }},
+      {"other_row_ns", [](CostTables& t) { t.other_row_ns.resize(t.lengths.size() + 1, 1); }},
       {"shared_gemms", [](CostTables& t) { t.shared_gemms.push_back(t.shared_gemms[0]); }},
       {"in_turn_ns", [](CostTables& t) { t.shared_gemms[0].in_turn_ns.pop_back(); }},
       {"at_once_ns", [](CostTables& t) { t.shared_gemms[0].at_once_ns[2] = -1; }},
@@ -90,7 +93,7 @@ TEST(CostTables, ValidateNamesTheFieldThatIsWrong) {
   EXPECT_FALSE(validate(without));
 }
 
-TEST(CostTables, SharedGemmsAreLinearBetweenPointsAndFlatBeyond) {
+TEST(CostTables, SharedGemmsAreLinearBetweenPointsAndProportionalBeyond) {
   const CostTables tables = good();
   const auto cost = [&](double count, double rows) {
     return shared_gemm_ns(tables, tables.shared_gemms[0].in_turn_ns, count, rows);
@@ -101,8 +104,9 @@ TEST(CostTables, SharedGemmsAreLinearBetweenPointsAndFlatBeyond) {
   EXPECT_EQ(cost(8, 64), 4);
   EXPECT_EQ(cost(5, 40), 2.5);
   EXPECT_EQ(cost(1, 1), 1);
-  EXPECT_EQ(cost(100, 1000), 4);
-  EXPECT_EQ(cost(2, 1000), 2);
+  EXPECT_EQ(cost(16, 64), 8);
+  EXPECT_EQ(cost(2, 1024), 32);
+  EXPECT_EQ(cost(80, 640), 400);
 }
 
 TEST(CostTables, MakeMonotoneRemovesEveryDecrease) {

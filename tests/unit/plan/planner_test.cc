@@ -6,12 +6,13 @@
 #include <algorithm>
 
 #include "plan/verify.h"
+#include "support/row_pricer.h"
 #include "support/tables.h"
 
 namespace itif::plan {
 namespace {
 
-const char* const kNames[] = {"packed", "naive", "turbo", "itif", "joint"};
+const char* const kNames[] = {"packed", "naive", "turbo", "itif", "joint", "auto"};
 
 // Tables with few buckets, as those of a device: lengths and counts in between are interpolated.
 CostTables coarse_tables() {
@@ -40,6 +41,10 @@ std::vector<Item> random_items(Random& random, uint32_t most, uint32_t tenants, 
   return items;
 }
 
+std::shared_ptr<PlanPricer> row_pricer() {
+  return std::make_shared<RowPricer>();
+}
+
 bool same(const Plan& a, const Plan& b) {
   const auto bytes = [](const auto& v) {
     return std::string_view(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(v[0]));
@@ -55,7 +60,8 @@ TEST(Planners, RandomBatchesKeepEveryInvariantAndLimit) {
     Random random(3);
     for (const uint32_t max_rows : {200u, 1000u, 100000u}) {
       const PlanLimits limits{.max_requests = 64, .max_rows = max_rows};
-      const auto planner = *make_planner(name, {.limits = limits, .tables = &tables});
+      const auto planner =
+          *make_planner(name, {.limits = limits, .tables = &tables, .pricer = row_pricer()});
       Plan plan;
       for (int round = 0; round < 300; ++round) {
         const uint32_t tenants = 1 + static_cast<uint32_t>(random.below(10));
@@ -76,7 +82,8 @@ TEST(Planners, AreNeverWorseThanSimplerPlanners) {
   for (const CostTables& tables : {coarse_tables(), noisy}) {
     for (const uint32_t max_rows : {400u, 100000u}) {
       const PlannerOptions options{.limits = {.max_requests = 64, .max_rows = max_rows},
-                                   .tables = &tables};
+                                   .tables = &tables,
+                                   .pricer = row_pricer()};
       const auto naive = *make_planner("naive", options), turbo = *make_planner("turbo", options),
                  itif = *make_planner("itif", options);
       Plan padded, one, both;
@@ -100,7 +107,8 @@ TEST(Planners, TheSameBatchGivesTheSamePlan) {
   const CostTables tables = coarse_tables();
   for (const char* name : kNames) {
     const PlannerOptions options{.limits = {.max_requests = 64, .max_rows = 2000},
-                                 .tables = &tables};
+                                 .tables = &tables,
+                                 .pricer = row_pricer()};
     const auto used = *make_planner(name, options);
     Random random(9);
     Plan first, second;
@@ -118,7 +126,7 @@ TEST(Planners, TheSameBatchGivesTheSamePlan) {
 TEST(Planners, TheOrderOfArrivalDoesNotChangeTheShape) {
   const CostTables tables = coarse_tables();
   for (const char* name : kNames) {
-    const auto planner = *make_planner(name, {.tables = &tables});
+    const auto planner = *make_planner(name, {.tables = &tables, .pricer = row_pricer()});
     Random random(11);
     Plan first, second;
     for (int round = 0; round < 200; ++round) {
@@ -141,7 +149,8 @@ TEST(Planners, AcceptTheLargestAndTheEmptyBatch) {
   const CostTables tables = coarse_tables();
   const PlanLimits limits{.max_requests = 300, .max_rows = 1u << 20};
   for (const char* name : kNames) {
-    const auto planner = *make_planner(name, {.limits = limits, .tables = &tables});
+    const auto planner =
+        *make_planner(name, {.limits = limits, .tables = &tables, .pricer = row_pricer()});
     Plan plan;
     std::vector<Item> items(300);
     for (uint32_t i = 0; i < 300; ++i) items[i] = {(1u << 24) - 1 - i % 3, 1 + i % 200};
@@ -161,8 +170,9 @@ TEST(PlannersDeath, RequestsBeyondTheLimitsAbort) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const CostTables tables = coarse_tables();
   for (const char* name : kNames) {
-    const auto planner =
-        *make_planner(name, {.limits = {.max_requests = 2, .max_rows = 100}, .tables = &tables});
+    const auto planner = *make_planner(name, {.limits = {.max_requests = 2, .max_rows = 100},
+                                              .tables = &tables,
+                                              .pricer = row_pricer()});
     Plan plan;
     const std::vector<Item> many(3, {0, 1}), too_long = {{0, 101}};
     EXPECT_DEATH(planner->plan(many, plan), "items.size") << name;
@@ -173,11 +183,11 @@ TEST(PlannersDeath, RequestsBeyondTheLimitsAbort) {
 TEST(MakePlanner, KnowsItsNames) {
   const CostTables tables = coarse_tables();
   for (const char* name : kNames) {
-    EXPECT_TRUE(make_planner(name, {.tables = &tables})) << name;
+    EXPECT_TRUE(make_planner(name, {.tables = &tables, .pricer = row_pricer()})) << name;
     EXPECT_NE(planner_names().find(name), std::string::npos);
     EXPECT_EQ(make_planner(name, {}).has_value(), !needs_cost_tables(name)) << name;
   }
-  const auto unknown = make_planner("best", {.tables = &tables});
+  const auto unknown = make_planner("best", {.tables = &tables, .pricer = row_pricer()});
   ASSERT_FALSE(unknown);
   EXPECT_EQ(unknown.error().code, Code::kInvalidArgument);
   EXPECT_NE(unknown.error().message.find("packed, naive, turbo, itif"), std::string::npos);
@@ -189,16 +199,17 @@ TEST(MakePlanner, RefusesImpossibleLimitsAndTables) {
   for (const char* name : kNames) {
     for (const PlanLimits limits : {PlanLimits{0, 100}, PlanLimits{1u << 17, 100},
                                     PlanLimits{16, 0}, PlanLimits{16, 1u << 24}}) {
-      const auto planner = make_planner(name, {.limits = limits, .tables = &tables});
+      const auto planner =
+          make_planner(name, {.limits = limits, .tables = &tables, .pricer = row_pricer()});
       ASSERT_FALSE(planner) << name;
       EXPECT_EQ(planner.error().code, Code::kInvalidArgument);
     }
     CostTables broken = tables;
     broken.gemm_ns.pop_back();
-    EXPECT_FALSE(make_planner(name, {.tables = &broken})) << name;
+    EXPECT_FALSE(make_planner(name, {.tables = &broken, .pricer = row_pricer()})) << name;
   }
   const PlanLimits many{.max_requests = kMaxPaddedRequests + 1, .max_rows = 4096};
-  EXPECT_FALSE(make_planner("itif", {.limits = many, .tables = &tables}));
+  EXPECT_FALSE(make_planner("itif", {.limits = many, .tables = &tables, .pricer = row_pricer()}));
   EXPECT_TRUE(make_planner("packed", {.limits = many}));
 }
 

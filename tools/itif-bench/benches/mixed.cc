@@ -7,6 +7,7 @@
 #include "benches.h"
 #include "plan/planner.h"
 #include "plan/verify.h"
+#include "runtime/cost/pass_pricer.h"
 #include "workload/costs.h"
 #include "workload/devices.h"
 #include "workload/encoder_setup.h"
@@ -18,7 +19,9 @@ constexpr uint32_t kMixedTenants = 4;
 constexpr plan::PlanLimits kHostLimits{.max_requests = 64, .max_rows = 1024};
 constexpr plan::PlanLimits kGpuLimits{.max_requests = 512, .max_rows = 32768};
 constexpr uint32_t kQuickMixedLayers = 2;
-constexpr const char* kPlanners[] = {"naive", "turbo", "itif", "joint", "packed"};
+constexpr const char* kPlanners[] = {"naive", "turbo", "itif", "joint", "packed", "auto"};
+
+constexpr size_t kPacked = 4;  // its index
 
 struct Lengths {
   const char* name;
@@ -38,15 +41,18 @@ std::vector<plan::Item> make_items(const Lengths& lengths, uint32_t num_requests
 // A plan, ready to run.
 struct Planned {
   plan::Plan plan;
+  double price_ns = 0;  // predicted time
   std::vector<Encoder::Batch> passes;
 };
 
 Result<Planned> make_plan(const char* name, const std::vector<plan::Item>& items,
                           const plan::PlanLimits& limits, const plan::CostTables& tables,
-                          uint32_t vocab) {
-  ITIF_ASSIGN(const auto planner, plan::make_planner(name, {.limits = limits, .tables = &tables}));
+                          const std::shared_ptr<plan::PlanPricer>& pricer, uint32_t vocab) {
+  ITIF_ASSIGN(const auto planner,
+              plan::make_planner(name, {.limits = limits, .tables = &tables, .pricer = pricer}));
   Planned planned;
   planner->plan(items, planned.plan);
+  planned.price_ns = pricer->price_ns(planned.plan);
   ITIF_TRY(plan::verify(planned.plan, items, limits));
   for (const plan::Pass& pass : planned.plan.passes)
     planned.passes.push_back(Encoder::of_pass(planned.plan, pass, vocab));
@@ -88,7 +94,13 @@ Status mix_dtype(const BenchOptions& options, device::Device& device, const std:
                             {.max_rows = limits.max_rows,
                              .max_length = 128,
                              .max_requests = limits.max_requests,
-                             .max_tenants = kMixedTenants}));
+                             .max_tenants = kMixedTenants,
+                             .launch_pass = [&](device::Stream& stream, uint32_t num_requests,
+                                                uint32_t num_tokens) {
+                               encoder->launch_sample(stream, num_requests, num_tokens);
+                             }}));
+  const auto pricer =
+      std::make_shared<runtime::PassPricer>(device.info().num_threads, limits, tables);
 
   for (const Lengths& lengths : kLengths) {
     const std::string name =
@@ -98,7 +110,7 @@ Status mix_dtype(const BenchOptions& options, device::Device& device, const std:
     std::vector<Planned> plans;
     std::vector<float> expected;
     for (const char* planner : kPlanners) {
-      ITIF_ASSIGN(Planned planned, make_plan(planner, items, limits, *tables, spec.vocab));
+      ITIF_ASSIGN(Planned planned, make_plan(planner, items, limits, *tables, pricer, spec.vocab));
       plans.push_back(std::move(planned));
       ITIF_ASSIGN(std::vector<float> states,
                   last_states(*encoder, plans.back(), items.size(), spec.hidden));
@@ -143,11 +155,16 @@ Status mix_dtype(const BenchOptions& options, device::Device& device, const std:
     for (size_t p = 0; p < plans.size(); ++p)
       report.add({.name = name,
                   .mode = kPlanners[p],
+                  .value = plans[p].price_ns / samples[p].median(),
+                  .unit = "predicted/measured"});
+    for (size_t p = 0; p < plans.size(); ++p)
+      report.add({.name = name,
+                  .mode = kPlanners[p],
                   .value = 100 * (1 - tokens / static_cast<double>(plans[p].plan.num_rows)),
                   .unit = "% pad"});
     report.add({.name = name,
                 .mode = "packed/naive",
-                .value = samples.front().median() / samples[std::size(kPlanners) - 1].median(),
+                .value = samples.front().median() / samples[kPacked].median(),
                 .unit = "times"});
   }
   return {};

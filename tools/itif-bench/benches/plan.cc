@@ -13,6 +13,7 @@
 #include "benches.h"
 #include "plan/planner.h"
 #include "plan/verify.h"
+#include "runtime/cost/pass_pricer.h"
 #include "workload/devices.h"
 #include "workload/encoder_costs.h"
 
@@ -34,7 +35,17 @@ constexpr PlanCase kCases[] = {
     {"4 tenants, lengths 33-128", 4, 33, 128}, {"64 tenants, lengths 1-128", 64, 1, 128},
     {"4 tenants, lengths 1-8", 4, 1, 8},
 };
-constexpr const char* kPlanners[] = {"packed", "naive", "turbo", "itif", "joint"};
+constexpr const char* kPlanners[] = {"packed", "naive", "turbo", "itif", "joint", "auto"};
+
+// Adds costs of ranges to tables without: auto's time to read them does not depend on the costs.
+plan::CostTables with_ranges(plan::CostTables tables) {
+  tables.range_counts = {1, 2, 3, 4, 8, 16};
+  tables.range_rows = {7, 15, 31, 63, 127, 255, 511, 1023};
+  const std::vector<double> costs(tables.range_counts.size() * tables.range_rows.size(), 1e5);
+  for (const auto& [n, k] : {std::pair{2304u, 768u}, {768u, 768u}, {3072u, 768u}, {768u, 3072u}})
+    tables.shared_gemms.push_back({n, k, costs, costs, 12});
+  return tables;
+}
 
 std::vector<plan::Item> make_items(const PlanCase& c) {
   Random random(c.tenants);
@@ -82,6 +93,9 @@ Status plan_dtype(const BenchOptions& options, device::Device& device, const std
   const model::BackboneSpec spec = bert_base();
   const uint32_t forwards = options.quick ? 1 : 5;
   ITIF_ASSIGN(const plan::CostTables tables, measure_encoder_costs(device, spec, forwards));
+  const auto pricer = std::make_shared<runtime::PassPricer>(
+      device.info().num_threads, kLimits,
+      std::make_shared<const plan::CostTables>(with_ranges(tables)));
   ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, 1, kLimits.max_rows));
 
   SweptTimer timer;
@@ -96,7 +110,8 @@ Status plan_dtype(const BenchOptions& options, device::Device& device, const std
     double naive_cost_ns = 0, slowest_ns = 0;
     for (const char* planner_name : kPlanners) {
       ITIF_ASSIGN(const auto planner,
-                  plan::make_planner(planner_name, {.limits = kLimits, .tables = &tables}));
+                  plan::make_planner(planner_name,
+                                     {.limits = kLimits, .tables = &tables, .pricer = pricer}));
       plan::Plan plan;
       plan.reserve(kPlannedRequests);
       planner->plan(items, plan);

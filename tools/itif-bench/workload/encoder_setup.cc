@@ -288,6 +288,12 @@ uint64_t Encoder::bytes() const {
   return num_tenants_ * weights_->slot_bytes() + backbone_->workspace_bytes();
 }
 
+void Encoder::launch_sample(device::Stream& stream, uint32_t num_requests, uint32_t num_tokens) {
+  const EncoderCase c{.name = {}, .lengths = {std::vector<uint32_t>(num_requests, num_tokens)}};
+  sample_ = make_batch(c, spec_.vocab);
+  backbone_->launch(stream, weights_->view(), sample_.pass(*gemms_));
+}
+
 Status Encoder::forward(const Batch& batch) {
   backbone_->launch(*stream_, weights_->view(), batch.pass(*gemms_));
   return run_to_end(*stream_);

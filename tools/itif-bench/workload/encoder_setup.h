@@ -77,6 +77,8 @@ class Encoder {
   // One pass of a plan, padding included; ids are seeded by request.
   static Batch of_pass(const plan::Plan& plan, const plan::Pass& pass, uint32_t vocab);
 
+  // Queues a pass over requests of slot 0, for profiling.
+  void launch_sample(device::Stream& stream, uint32_t num_requests, uint32_t num_tokens);
   // Runs the batch and waits.
   Status forward(const Batch& batch);
   device::Stream& stream() { return *stream_; }
@@ -99,6 +101,7 @@ class Encoder {
   std::unique_ptr<backbone::Backbone> backbone_;
   std::unique_ptr<runtime::GemmScheduler> gemms_;
   std::unique_ptr<device::Stream> stream_;  // a MeteredStream after meter()
+  Batch sample_;                            // of launch_sample(), kept until the pass has run
 };
 
 // All GEMMs of a forward pass in order. Each has its own weights unless the model's layers share

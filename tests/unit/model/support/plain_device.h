@@ -2,6 +2,7 @@
 // loops also check the definitions of the operators (kernels/args.h) independently.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -26,6 +27,9 @@ struct PlainDeviceState {
   std::vector<kernels::ShapeMode> gemms;                    // launched, with modes
   std::vector<PlannedGemm> planned_gemms;                   // those of them that were planned
   std::map<const void*, std::vector<float>> packed_biases;  // by weight address
+  // Told of every launch, and of each GEMM in it; null: nobody is.
+  std::function<void(const kernels::Operator&)> on_operator;
+  std::function<void(const kernels::GroupedGemm&)> on_gemm;
 
   bool may_allocate() {
     if (allocations_until_failure < 0) return true;

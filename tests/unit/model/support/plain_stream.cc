@@ -77,6 +77,7 @@ class PlainStream final : public device::ImmediateStream {
   void attach_thread() override {}
 
   void dispatch(kernels::Operator op) override {
+    if (state_->on_operator) state_->on_operator(op);
     std::visit([this](const auto* args) { run(*args); }, op);
   }
 
@@ -149,6 +150,7 @@ class PlainStream final : public device::ImmediateStream {
   }
 
   void multiply(const kernels::GroupedGemm& args) {
+    if (state_->on_gemm) state_->on_gemm(args);
     state_->gemms.push_back(
         {.n = args.n, .k = args.k, .mode = args.schedule.mode_of(args.n, args.k)});
     if (!args.schedule.calls().empty()) {

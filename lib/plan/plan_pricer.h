@@ -1,0 +1,19 @@
+// Predicts how long a plan takes on a group's device, whichever planner made it.
+//
+// The planners' own costs (Plan::cost_ns) are of planned calls only. A pricer also knows what the
+// GEMM scheduler would choose for a plan without calls, and what the rows of padding cost in the
+// other operators.
+#pragma once
+
+#include "plan/plan.h"
+
+namespace itif::plan {
+
+class PlanPricer {
+ public:
+  virtual ~PlanPricer() = default;
+  // One thread at a time. Allocates nothing.
+  virtual double price_ns(const Plan& plan) noexcept = 0;
+};
+
+}  // namespace itif::plan

@@ -1,0 +1,76 @@
+#include "runtime/cost/pass_pricer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "runtime/cost/gemm_scheduler.h"
+
+namespace itif::runtime {
+
+PassPricer::PassPricer(uint32_t parts, const plan::PlanLimits& limits,
+                       std::shared_ptr<const plan::CostTables> tables)
+    : parts_(parts), tables_(tables), costs_(parts, limits.max_requests, limits.max_rows, tables) {
+  CHECK(tables_->serve_planners() && !costs_.gemms().empty());
+  ranges_.reserve(limits.max_requests);
+}
+
+double PassPricer::price_ns(const plan::Plan& plan) noexcept {
+  double ns = 0;
+  for (const plan::Pass& pass : plan.passes) {
+    if (!plan.has_fixed_calls) {
+      set_ranges(plan, pass.first_mini_batch, pass.num_mini_batches);
+      ns += gemms_ns(Schedule::kChosen);
+      continue;
+    }
+    for (uint32_t c = pass.first_call; c < pass.first_call + pass.num_calls; ++c) {
+      const plan::Call& call = plan.calls[c];
+      set_ranges(plan, call.first_mini_batch, call.num_mini_batches);
+      ns += gemms_ns(call.batched() ? Schedule::kConcurrent : Schedule::kSequential);
+    }
+  }
+  for (const plan::Segment& segment : plan.segments)
+    ns += segment.num_rows * other_row_ns(segment.num_rows);
+  return ns;
+}
+
+void PassPricer::set_ranges(const plan::Plan& plan, uint32_t first_mini_batch,
+                            uint32_t count) noexcept {
+  ranges_.clear();
+  for (uint32_t m = first_mini_batch; m < first_mini_batch + count; ++m) {
+    const plan::MiniBatch& batch = plan.mini_batches[m];
+    ranges_.push_back(
+        {.first_row = batch.first_row, .num_rows = batch.num_rows, .slot = batch.slot});
+  }
+  costs_.set(ranges_);
+}
+
+double PassPricer::gemms_ns(Schedule schedule) const noexcept {
+  double ns = 0;
+  const auto gemms = costs_.gemms();
+  for (size_t shape = 0; shape < gemms.size(); ++shape) {
+    bool at_once = schedule == Schedule::kConcurrent;
+    if (schedule == Schedule::kChosen)
+      at_once = GemmScheduler::cheaper(costs_, shape) == kernels::GemmMode::kConcurrent;
+    if (ranges_.size() < 2 || parts_ == 1) at_once = false;
+    ns +=
+        gemms[shape].times * (at_once ? costs_.concurrent_ns(shape) : costs_.sequential_ns(shape));
+  }
+  return ns;
+}
+
+// Linear between measured lengths; outside them, the nearest one's.
+double PassPricer::other_row_ns(uint32_t length) const noexcept {
+  const std::vector<double>& costs = tables_->other_row_ns;
+  if (costs.empty()) return 0;
+  const std::vector<uint32_t>& lengths = tables_->lengths;
+  const auto above = std::ranges::lower_bound(lengths, length);
+  if (above == lengths.begin()) return costs.front();
+  if (above == lengths.end()) return costs.back();
+  const auto i = static_cast<size_t>(above - lengths.begin());
+  const double part = static_cast<double>(length - lengths[i - 1]) / (lengths[i] - lengths[i - 1]);
+  return std::lerp(costs[i - 1], costs[i], part);
+}
+
+}  // namespace itif::runtime

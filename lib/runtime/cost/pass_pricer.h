@@ -1,0 +1,38 @@
+// Predicts how long a plan's passes take: their GEMMs as the device will run them, and the other
+// operators by the rows of each request, padding included. All from a group's measured tables.
+//
+// A planned call costs what its ranges cost, in the mode in which the device runs it. Calls of one
+// operator add up, although a GPU may overlap them on several streams. Without planned calls, each
+// operator costs what the GEMM scheduler would choose for the pass.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "plan/plan_pricer.h"
+#include "runtime/cost/range_costs.h"
+
+namespace itif::runtime {
+
+class PassPricer final : public plan::PlanPricer {
+ public:
+  // `parts`: as for RangeCosts. REQUIRES: tables->serve_planners(), and shapes in shared_gemms.
+  PassPricer(uint32_t parts, const plan::PlanLimits& limits,
+             std::shared_ptr<const plan::CostTables> tables);
+
+  double price_ns(const plan::Plan& plan) noexcept override;
+
+ private:
+  enum class Schedule { kSequential, kConcurrent, kChosen };
+  void set_ranges(const plan::Plan& plan, uint32_t first_mini_batch, uint32_t count) noexcept;
+  double gemms_ns(Schedule schedule) const noexcept;
+  double other_row_ns(uint32_t length) const noexcept;
+
+  const uint32_t parts_;
+  const std::shared_ptr<const plan::CostTables> tables_;
+  RangeCosts costs_;
+  std::vector<kernels::RowRange> ranges_;
+};
+
+}  // namespace itif::runtime

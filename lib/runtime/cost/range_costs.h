@@ -1,0 +1,56 @@
+// Costs of a GEMM over several tenants' ranges, sequentially and concurrently, from the measured
+// tables (plan::SharedGemm).
+//
+// The tables hold some counts of equal ranges, so ranges count as equal ranges of their mean size.
+// Concurrent cost grows with the rows of the most loaded part after partitioning
+// (device/gemm_deal.h): three short ranges on two threads take as long as four. Numbers of rows that
+// match no kernel also cost a copy. Both factors are taken out of the measured costs first.
+//
+// A GPU distributes work itself, tile by tile, so an uneven partition costs nothing there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "device/gemm_deal.h"
+#include "kernels/args.h"
+#include "plan/cost_tables.h"
+
+namespace itif::runtime {
+
+class RangeCosts {
+ public:
+  // Assumed cost of copying all rows of a GEMM, relative to the GEMM. Tuned on whole passes, not
+  // measured alone.
+  static constexpr double kCopyCost = 0.2;
+
+  // `parts`: how many compute GEMMs concurrently (DeviceInfo::num_threads); 0: the device
+  // distributes the work itself. `tables` may be null or without shapes.
+  RangeCosts(uint32_t parts, uint32_t max_ranges, uint32_t max_rows,
+             std::shared_ptr<const plan::CostTables> tables);
+
+  // The ranges that the figures below are about. Allocates nothing. REQUIRES: not empty.
+  void set(std::span<const kernels::RowRange> ranges) noexcept;
+
+  // How much longer concurrent GEMMs take than if their rows were dealt evenly and without copies.
+  double longer() const noexcept { return longer_; }
+  // [shapes]; empty: no tables.
+  std::span<const plan::SharedGemm> gemms() const noexcept;
+  // One GEMM of gemms()[shape].
+  double sequential_ns(size_t shape) const noexcept;
+  double concurrent_ns(size_t shape) const noexcept;
+
+ private:
+  bool deals_by_itself() const noexcept { return parts_ == 0; }
+
+  const uint32_t parts_;
+  const std::shared_ptr<const plan::CostTables> tables_;
+  device::GemmDeal deal_;
+  std::vector<std::vector<double>> even_ns_;  // at_once_ns, dealt evenly and without copies
+  double count_ = 0, mean_rows_ = 0;
+  double longer_ = 1;
+};
+
+}  // namespace itif::runtime

@@ -1,0 +1,188 @@
+// Predicted against executed cost: a device whose operators take as long on a virtual clock as a
+// model of two threads says. The profile, the planners, the pricer and the whole executor run on it.
+#include "runtime/cost/pass_pricer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/random.h"
+#include "plan/planner.h"
+#include "runtime/batch/executor.h"
+#include "runtime/cost/profiler.h"
+#include "support/ask.h"
+#include "support/small_group.h"
+
+namespace itif::runtime {
+namespace {
+
+constexpr uint32_t kThreads = 2;
+constexpr plan::PlanLimits kPricedLimits{.max_requests = 16, .max_rows = 200};
+constexpr double kStartNs = 300;     // of a call on all threads
+constexpr double kProductNs = 0.01;  // on one thread
+constexpr double kCopied = 1.2;      // times as long
+constexpr double kRowNs = 40;        // of a row in LayerNorm
+
+double range_ns(const kernels::GroupedGemm& gemm, const kernels::RowRange& range) {
+  return kStartNs + kProductNs * range.num_rows * gemm.n * gemm.k / kThreads;
+}
+
+// Tasks as the host's runner cuts them, the longest first, each to the thread that is free first.
+// Rows that match no kernel are copied.
+double concurrent_ns(const kernels::GroupedGemm& gemm, std::span<const kernels::RowRange> ranges) {
+  device::GemmDeal deal(kThreads);
+  deal.add(ranges);
+  const uint32_t task_rows = deal.deal().task_rows;
+  std::vector<double> tasks;
+  for (const kernels::RowRange& range : ranges)
+    for (uint32_t row = 0; row < range.num_rows; row += task_rows) {
+      const uint32_t rows = std::min(task_rows, range.num_rows - row);
+      const double copied = rows == device::GemmDeal::whole_rows(rows) ? 1 : kCopied;
+      tasks.push_back(copied * kProductNs * rows * gemm.n * gemm.k);
+    }
+  std::ranges::sort(tasks, std::greater());
+  double threads[kThreads] = {};
+  for (const double task : tasks) *std::ranges::min_element(threads) += task;
+  return kStartNs + *std::ranges::max_element(threads);
+}
+
+class PassPricerTest : public ::testing::Test, protected CompletionSink {
+ protected:
+  PassPricerTest() {
+    device_.state().on_gemm = [&](const kernels::GroupedGemm& gemm) { run(gemm); };
+    device_.state().on_operator = [&](const kernels::Operator& op) {
+      const auto* norm = std::get_if<const kernels::ResidualLayerNorm*>(&op);
+      if (norm) spend((*norm)->ranges.back().first_row + (*norm)->ranges.back().num_rows);
+    };
+    executor_ = GroupExecutor::create(*small_.group, *small_.stream, clock_,
+                                      {.limits = {.max_tokens = 200, .max_requests = 16}})
+                    .value();
+    Profiler profiler(device_, clock_, small_.group->gemms(), "tiny",
+                      {.max_rows = kPricedLimits.max_rows,
+                       .max_length = 41,
+                       .max_requests = kPricedLimits.max_requests,
+                       .max_tenants = 5,
+                       .samples = 1,
+                       .launch_pass = small_.group->sample_pass()});
+    while (profiler.step(*small_.stream)) {
+    }
+    tables_ = std::make_shared<plan::CostTables>(profiler.finish().value());
+    small_.group->set_costs(tables_);
+    pricer_ = std::make_shared<PassPricer>(kThreads, kPricedLimits, tables_);
+  }
+
+  void complete(std::span<request::Request* const>) noexcept override {}
+  void spend(uint32_t rows) { clock_.advance_ns(static_cast<uint64_t>(kRowNs * rows)); }
+  void run(const kernels::GroupedGemm& gemm) {
+    double ns = 0;
+    auto next = gemm.ranges.begin();
+    for (const kernels::GemmCall& call : gemm.schedule.calls()) {
+      const std::span<const kernels::RowRange> ranges(next, next + call.num_ranges);
+      ns += ranges.size() > 1 ? concurrent_ns(gemm, ranges) : range_ns(gemm, ranges[0]);
+      next += call.num_ranges;
+    }
+    if (gemm.schedule.calls().empty()) {
+      if (gemm.schedule.mode_of(gemm.n, gemm.k) == kernels::GemmMode::kConcurrent)
+        ns = concurrent_ns(gemm, gemm.ranges);
+      else
+        for (const kernels::RowRange& range : gemm.ranges) ns += range_ns(gemm, range);
+    }
+    clock_.advance_ns(static_cast<uint64_t>(ns));
+  }
+
+  std::unique_ptr<plan::Planner> make(const char* name) {
+    return plan::make_planner(name,
+                              {.limits = kPricedLimits, .tables = tables_.get(), .pricer = pricer_})
+        .value();
+  }
+  double executed_ns(const std::vector<testing::Ask>& asks) {
+    testing::AskedBatch batch(asks);
+    const uint64_t before_ns = clock_.now_ns();
+    for (request::Request& request : batch.requests()) executor_->submit(&request);
+    BatchFigures figures;
+    while (executor_->num_queued() > 0 || executor_->num_executing() > 0)
+      executor_->step(*this, figures);
+    for (const testing::Answer& answer : batch.answers()) EXPECT_TRUE(answer.ok()) << answer.detail;
+    return static_cast<double>(clock_.now_ns() - before_ns);
+  }
+
+  testing::PlainDevice device_{kThreads};
+  testing::SmallGroup small_{device_};
+  VirtualClock clock_;
+  std::unique_ptr<GroupExecutor> executor_;
+  std::shared_ptr<plan::CostTables> tables_;
+  std::shared_ptr<PassPricer> pricer_;
+};
+
+std::vector<testing::Ask> unequal_asks(Random& random) {
+  std::vector<testing::Ask> asks(2 + random.below(12));
+  for (testing::Ask& ask : asks) {
+    ask.slot = static_cast<uint32_t>(random.below(5));
+    ask.ids.resize(1 + random.below(40), 7);
+  }
+  return asks;
+}
+
+std::vector<plan::Item> items_of(const std::vector<testing::Ask>& asks) {
+  std::vector<plan::Item> items;
+  for (const testing::Ask& ask : asks)
+    items.push_back({ask.slot, static_cast<uint32_t>(ask.ids.size())});
+  return items;
+}
+
+TEST_F(PassPricerTest, PredictsWhatBatchesOfUnequalRangesTake) {
+  Random random(6);
+  for (const char* name : {"packed", "naive", "turbo", "itif", "joint"}) {
+    executor_->planner()->replace(make(name));
+    const auto planner = make(name);
+    double log_error = 0, worst = 0;
+    constexpr int kBatches = 60;
+    for (int i = 0; i < kBatches; ++i) {
+      const std::vector<testing::Ask> asks = unequal_asks(random);
+      plan::Plan plan;
+      planner->plan(items_of(asks), plan);
+      const double ratio = pricer_->price_ns(plan) / executed_ns(asks);
+      log_error += std::log(ratio);
+      worst = std::max(worst, std::abs(std::log(ratio)));
+    }
+    EXPECT_LT(std::abs(log_error / kBatches), 0.05) << name;
+    EXPECT_LT(worst, 0.25) << name;
+  }
+}
+
+TEST_F(PassPricerTest, AutoTakesThePlanThatRunsShortest) {
+  Random random(7);
+  const char* const fixed[] = {"packed", "turbo", "itif", "joint"};
+  std::vector<double> total(std::size(fixed));
+  double best_each = 0, chosen_total = 0;
+  std::map<std::string_view, int> chosen;
+  const auto automatic = make("auto");
+  for (int i = 0; i < 60; ++i) {
+    const std::vector<testing::Ask> asks = unequal_asks(random);
+    double least = 1e18;
+    for (size_t p = 0; p < std::size(fixed); ++p) {
+      executor_->planner()->replace(make(fixed[p]));
+      const double ns = executed_ns(asks);
+      total[p] += ns;
+      least = std::min(least, ns);
+    }
+    best_each += least;
+    plan::Plan plan;
+    automatic->plan(items_of(asks), plan);
+    ASSERT_EQ(plan.offers.size(), 4u);
+    for (const plan::Offer& offer : plan.offers)
+      EXPECT_GE(offer.price_ns, plan.offers[plan.chosen_offer].price_ns);
+    EXPECT_EQ(pricer_->price_ns(plan), plan.offers[plan.chosen_offer].price_ns);
+    ++chosen[plan.offers[plan.chosen_offer].planner];
+    executor_->planner()->replace(make("auto"));
+    chosen_total += executed_ns(asks);
+  }
+  EXPECT_LE(chosen_total, 1.01 * best_each);
+  EXPECT_LE(chosen_total, 1.02 * *std::ranges::min_element(total));
+  EXPECT_GE(chosen.size(), 2u) << "one planner is the best for every batch";
+}
+
+}  // namespace
+}  // namespace itif::runtime
