@@ -82,6 +82,7 @@ Result<json> Dispatcher::answer(const QuickOperation& op, const JobThreadStatus&
             [&](const ListTenants&) -> Result<json> { return tenants_.list(); },
             [&](const ShowTenant& show) -> Result<json> { return tenants_.show(show.tenant); },
             [&](const ListGroups&) -> Result<json> { return documents_.groups(); },
+            [&](const ShowPlanner& show) -> Result<json> { return documents_.planner(show.group); },
             [&](const ShowProfile& show) -> Result<json> { return documents_.profile(show.group); },
             [&](const Stats&) -> Result<json> { return documents_.stats(); },
             [&](const Drops&) -> Result<json> { return documents_.drops(); },

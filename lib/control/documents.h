@@ -21,9 +21,15 @@ class Documents {
   //   device_failed; on a GPU also graphs, graph_launches; groups that generate also kv_blocks,
   //   kv_blocks_used, kv_blocks_reserved}]}
   virtual nlohmann::json groups() const = 0;
+  // {group, planner, batches: [{requests, tokens, rows, planner, execute_ns,
+  //  offers: [{planner, predicted_ns}]}]}: the last batches, oldest first. A batch's planner is the
+  // one that laid it out; `offers` is empty unless auto chose it.
+  // Errors: kNotFound (no such group), kUnsupported (it generates).
+  virtual Result<nlohmann::json> planner(const std::string& group) const = 0;
   // {group, device, backbone, lengths: [n], batches: [n], gemm_ns: [[ns by batch] by length],
   //  counts: [n], sizes: [n], batched_gemm_ns: [[[ns by size] by count] by length],
-  //  range_counts: [n], range_rows: [n], shared_gemms: [{n, k, in_turn_ns: [[ns by rows] by count],
+  //  other_row_ns: [ns by length], range_counts: [n], range_rows: [n],
+  //  shared_gemms: [{n, k, times, in_turn_ns: [[ns by rows] by count],
   //  at_once_ns: [[ns by rows] by count]}]}
   // in_turn_ns: GEMMs run sequentially; at_once_ns: concurrently. The fields lengths to
   // batched_gemm_ns are empty for groups that generate.

@@ -123,6 +123,7 @@ constexpr Entry kOperations[] = {
     {"tenant.remove", of_tenant<WorkerOperation, RemoveTenant>},
     {"group.list", plain<QuickOperation, ListGroups>},
     {"group.update", update_group},
+    {"group.planner", of_group<QuickOperation, ShowPlanner>},
     {"profile.show", of_group<QuickOperation, ShowProfile>},
     {"profile.run", of_group<WorkerOperation, RunProfile>},
     {"stats", plain<QuickOperation, Stats>},

@@ -70,6 +70,9 @@ struct RunProfile {
 struct ShowProfile {
   std::string group;
 };
+struct ShowPlanner {
+  std::string group;
+};
 
 struct ResetDevice {};
 
@@ -89,8 +92,8 @@ using WorkerOperation =
     std::variant<AddTenant, UpdateTenant, PauseTenant, ResumeTenant, RemoveTenant, RotateKey,
                  UpdateGroup, RunProfile, ResetDevice, Drain, Undrain>;
 // Quick, read-only operations; the I/O thread answers them.
-using QuickOperation = std::variant<ListTenants, ShowTenant, ListGroups, ShowProfile, Stats, Drops,
-                                    ShowDevice, Health, DataAddress>;
+using QuickOperation = std::variant<ListTenants, ShowTenant, ListGroups, ShowPlanner, ShowProfile,
+                                    Stats, Drops, ShowDevice, Health, DataAddress>;
 using Operation = std::variant<QuickOperation, WorkerOperation>;
 
 // Errors: kInvalidArgument (names the argument), kNotFound (unknown operation; lists all).

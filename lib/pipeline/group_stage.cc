@@ -209,6 +209,7 @@ void GroupStage::count(const runtime::BatchFigures& figures) noexcept {
     counters_.last_batch_requests.set(figures.num_requests);
     counters_.last_batch_tokens.set(figures.num_tokens);
     count_graphs();
+    if (has_planner()) recent_batches_.add(figures);
   }
   counters_.refused.add(figures.num_refused);
   counters_.queued.set(executor_->num_queued());

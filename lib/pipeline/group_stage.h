@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "device/device.h"
 #include "pipeline/idle.h"
+#include "pipeline/recent_batches.h"
 #include "pipeline/request_ring.h"
 #include "pipeline/return_ring.h"
 #include "pipeline/spin_choice.h"
@@ -63,6 +64,7 @@ class GroupStage final : private runtime::CompletionSink {
   const runtime::Group& group() const noexcept { return *group_; }
   device::Device& device() const noexcept { return *device_; }
   const telemetry::ExecutorCounters& counters() const noexcept { return counters_; }
+  const RecentBatches& recent_batches() const noexcept { return recent_batches_; }
 
   // Lends a request; called by its worker. The ring has room for all requests that the workers can
   // have. The executor's queue limits waiting requests per tenant, so no tenant can fill the ring.
@@ -138,6 +140,7 @@ class GroupStage final : private runtime::CompletionSink {
   std::vector<ReturnRing*> returns_;
   GroupStageOptions options_;
   telemetry::ExecutorCounters counters_;
+  RecentBatches recent_batches_;
   size_t next_bucket_ = 0;  // the group's next graph bucket to capture ahead
   SpinChoice spin_choice_;
   std::atomic<StageTask*> task_{nullptr};

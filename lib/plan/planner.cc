@@ -61,7 +61,9 @@ Result<std::unique_ptr<Planner>> make_planner(std::string_view name,
                               name));
     if (kind.needs_pricer && !options.pricer)
       return fail(Code::kInvalidArgument, fmt::format("planner '{}' needs a pricer", name));
-    return kind.make(options);
+    auto planner = kind.make(options);
+    planner->name_ = known;
+    return planner;
   }
   return fail(Code::kInvalidArgument,
               fmt::format("unknown planner '{}': use one of {}", name, planner_names()));

@@ -22,6 +22,13 @@ class Planner {
   // Replaces `plan`. The same items give the same plan. Allocates nothing once `plan` has room for
   // max_requests. REQUIRES: at most max_requests items, each as Item says.
   virtual void plan(std::span<const Item> items, Plan& plan) noexcept = 0;
+  // Its name in planner_names.h. Valid for ever.
+  std::string_view name() const noexcept { return name_; }
+
+ private:
+  friend Result<std::unique_ptr<Planner>> make_planner(std::string_view name,
+                                                       const struct PlannerOptions& options);
+  std::string_view name_;
 };
 
 struct PlannerOptions {

@@ -5,9 +5,11 @@
 // GenerationExecutor runs sequences that stay for many steps. Virtual at batch granularity.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "device/device.h"
 #include "request/request.h"
@@ -39,6 +41,11 @@ struct BatchFigures {
   uint64_t execute_ns = 0;  // device time if the device measures it (Completion::device_ns)
   uint32_t kv_blocks_used = 0, kv_blocks_reserved = 0;  // GenerationExecutor, after the step
   bool device_failed = false;
+  // Encoders: the planner that laid the batch out. Under auto also what each planner's plan was
+  // expected to take.
+  std::string_view planner;
+  std::array<plan::Offer, plan::Plan::kMaxOffers> offers;
+  uint32_t num_offers = 0;
 };
 
 class RequestExecutor {

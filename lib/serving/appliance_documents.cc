@@ -142,6 +142,23 @@ json ApplianceDocuments::groups() const {
   return {{"groups", std::move(list)}};
 }
 
+Result<json> ApplianceDocuments::planner(const std::string& group) const {
+  ITIF_ASSIGN(const auto planned, service_.planned_batches(group));
+  json batches = json::array();
+  for (const runtime::BatchFigures& batch : planned.batches) {
+    json offers = json::array();
+    for (const plan::Offer& offer : std::span(batch.offers).first(batch.num_offers))
+      offers.push_back({{"planner", offer.planner}, {"predicted_ns", offer.price_ns}});
+    batches.push_back({{"requests", batch.num_requests},
+                       {"tokens", batch.num_tokens},
+                       {"rows", batch.num_rows},
+                       {"planner", batch.planner},
+                       {"execute_ns", batch.execute_ns},
+                       {"offers", std::move(offers)}});
+  }
+  return json{{"group", group}, {"planner", planned.planner}, {"batches", std::move(batches)}};
+}
+
 Result<json> ApplianceDocuments::profile(const std::string& group) const {
   ITIF_ASSIGN(const auto tables, service_.profile(group));
   json gemm = json::array(), batched = json::array();
@@ -169,6 +186,7 @@ Result<json> ApplianceDocuments::profile(const std::string& group) const {
     };
     shared.push_back({{"n", shape.n},
                       {"k", shape.k},
+                      {"times", shape.times},
                       {"in_turn_ns", by_count(shape.in_turn_ns)},
                       {"at_once_ns", by_count(shape.at_once_ns)}});
   }
@@ -181,6 +199,7 @@ Result<json> ApplianceDocuments::profile(const std::string& group) const {
               {"counts", tables->counts},
               {"sizes", tables->sizes},
               {"batched_gemm_ns", std::move(batched)},
+              {"other_row_ns", tables->other_row_ns},
               {"range_counts", tables->range_counts},
               {"range_rows", tables->range_rows},
               {"shared_gemms", std::move(shared)}};

@@ -21,6 +21,7 @@ class ApplianceDocuments final : public control::Documents {
                      pipeline::Pipeline& pipeline, TenantService& service);
 
   nlohmann::json groups() const override;
+  Result<nlohmann::json> planner(const std::string& group) const override;
   Result<nlohmann::json> profile(const std::string& group) const override;
   nlohmann::json stats() const override;
   nlohmann::json drops() const override;

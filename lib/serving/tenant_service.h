@@ -105,6 +105,13 @@ class TenantService final : public control::Appliance {
   // Returns the GEMM costs of a group, as measured or read from its profile. Errors: kNotFound (no
   // such group, or no costs yet). Any thread.
   Result<std::shared_ptr<const plan::CostTables>> profile(const std::string& group) const;
+  // Returns the planner of a group and its last batches, oldest first. Errors: kNotFound (no such
+  // group), kUnsupported (it generates). Any thread.
+  struct PlannedBatches {
+    std::string planner;
+    std::vector<runtime::BatchFigures> batches;
+  };
+  Result<PlannedBatches> planned_batches(const std::string& group) const;
   // The calls below: any thread.
   bool draining() const;
   uint64_t in_flight() const;

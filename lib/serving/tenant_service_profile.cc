@@ -7,6 +7,7 @@
 #include "model/spec.h"
 #include "plan/cost_file.h"
 #include "plan/planner.h"
+#include "runtime/cost/pass_pricer.h"
 #include "runtime/cost/profiler.h"
 #include "serving/tenant_service.h"
 
@@ -14,6 +15,8 @@ namespace itif::serving {
 namespace {
 
 constexpr const char* kStepsPlanner = "packed";  // how decoder steps are laid out
+constexpr const char* kNoPlanner =
+    "the group generates token by token, so its only planner is packed";
 
 class ProfileTask final : public pipeline::StageTask {
  public:
@@ -74,12 +77,11 @@ Status TenantService::use_planner(uint16_t group, const std::string& planner) {
   pipeline::GroupStage& stage = *stages_[group];
   if (!stage.has_planner()) {
     if (planner == kStepsPlanner) return {};
-    return fail(Code::kUnsupported,
-                "the group generates token by token, so its only planner is packed");
+    return fail(Code::kUnsupported, kNoPlanner);
   }
   const auto tables = layouts_[group].tables;
-  ITIF_ASSIGN(auto made,
-              plan::make_planner(planner, {.limits = stage.plan_limits(), .tables = tables.get()}));
+  ITIF_ASSIGN(auto made, runtime::make_group_planner(planner, stage.device().info(),
+                                                     stage.plan_limits(), tables));
   stage.set_planner(std::move(made));
   const std::lock_guard lock(mutex_);
   layouts_[group].planner = planner;
@@ -115,15 +117,8 @@ Status TenantService::find_tables(uint16_t group, const control::Progress& progr
 Status TenantService::measure_tables(uint16_t group, const control::Progress& progress) {
   pipeline::GroupStage& stage = *stages_[group];
   runtime::Group& of = stage.group();
-  const runtime::GroupOptions& options = of.options();
-  runtime::Profiler profiler(
-      stage.device(), clock_, of.gemms(), profiled_as(of, stage.device()),
-      {.max_rows = options.max_tokens,
-       .max_step_rows = stage.has_planner() ? 0 : options.max_beams,
-       .max_length = of.spec().max_tokens(),
-       .max_requests = std::min(options.max_requests, plan::kMaxPaddedRequests),
-       .max_tenants = options.max_tenants,
-       .launch_pass = of.sample_pass()});
+  runtime::Profiler profiler(stage.device(), clock_, of.gemms(), profiled_as(of, stage.device()),
+                             runtime::profile_options(of));
   ProfileTask task(profiler, cancelled_);
   stage.perform(task, [&] {
     if (progress && !cancelled_.load()) progress("profiling GEMMs", task.progress());
@@ -157,6 +152,15 @@ Result<std::shared_ptr<const plan::CostTables>> TenantService::profile(
         Code::kNotFound,
         fmt::format("group '{}' has not been profiled: itifctl profile run {}", group, group));
   return layouts_[number].tables;
+}
+
+Result<TenantService::PlannedBatches> TenantService::planned_batches(
+    const std::string& group) const {
+  const std::lock_guard lock(mutex_);
+  ITIF_ASSIGN(const uint16_t number, number_of(group));
+  const pipeline::GroupStage& stage = *stages_[number];
+  if (!stage.has_planner()) return fail(Code::kUnsupported, kNoPlanner);
+  return PlannedBatches{layouts_[number].planner, stage.recent_batches().read()};
 }
 
 Status TenantService::run_profile(const std::string& group, const control::Progress& progress) {

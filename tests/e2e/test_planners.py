@@ -6,7 +6,7 @@ import pytest
 from harness.appliance import CtlError
 from harness.clients import Traffic, assert_accounted, connect
 
-PLANNERS = ["naive", "turbo", "itif", "joint", "packed"]
+PLANNERS = ["naive", "turbo", "itif", "joint", "auto", "packed"]
 # Each planner lays these lengths out differently.
 REQUESTS = [[101, *range(2000, 2000 + length), 102] for length in (1, 60, 7, 30, 2, 61)]
 
@@ -34,6 +34,29 @@ def test_every_planner_gives_the_same_answers_under_traffic(appliance, namespace
     for each in traffic:
         assert not each.losses and not each.refusals, (each.losses, each.refusals)
     assert_accounted(appliance)
+
+
+def test_auto_shows_what_it_compared(appliance, namespaces, models):
+    added = [appliance.add_tenant(f"tenant{i}", models(seed=i + 1)) for i in range(2)]
+    name = group_of(appliance)["name"]
+    appliance.ctl("group", "update", name, "--planner", "auto")
+    with connect(namespaces, added[0]) as client:
+        for ids in REQUESTS:
+            client.infer_tokens(ids, "logits")
+    shown = appliance.ctl_json("group", "planner", name)
+    assert shown["planner"] == "auto" and sum(batch["requests"] for batch in shown["batches"]) == len(REQUESTS)
+    for batch in shown["batches"]:
+        predicted = {offer["planner"]: offer["predicted_ns"] for offer in batch["offers"]}
+        assert set(predicted) == {"packed", "turbo", "itif", "joint"}
+        assert predicted[batch["planner"]] == min(predicted.values()) > 0
+        assert batch["execute_ns"] > 0 and batch["rows"] == batch["tokens"]
+    table = appliance.ctl("group", "planner", name).stdout
+    assert "uses planner auto" in table and "*" in table
+    appliance.ctl("group", "update", name, "--planner", "turbo")
+    with connect(namespaces, added[1]) as client:
+        client.infer_tokens(REQUESTS[0], "logits")
+    last = appliance.ctl_json("group", "planner", name)["batches"][-1]
+    assert last["planner"] == "turbo" and last["offers"] == []
 
 
 def test_padding_is_counted(appliance, namespaces, models):
@@ -69,6 +92,7 @@ def test_the_planner_and_the_profile_survive_a_restart(appliance, models):
 
 @pytest.mark.parametrize("command, said", [
     (("group", "update", "none", "--planner", "itif"), "no group 'none'"),
+    (("group", "planner", "none"), "no group 'none'"),
     (("profile", "show", "none"), "no group 'none'"),
     (("profile", "run", "none"), "no group 'none'"),
     (("group", "update", "none", "--planner", "best"), "best"),

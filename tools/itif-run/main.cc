@@ -12,6 +12,7 @@
 #include "device/compute_types.h"
 #include "device/host/pool_wait.h"
 #include "json_lines.h"
+#include "plan/planner_names.h"
 
 namespace {
 
@@ -91,6 +92,13 @@ int main(int argc, char** argv) {
   app.add_option("--fidelity", arguments.runner.fusion_mode,
                  "fusion mode: fused, or thesis (encoders only)")
       ->check(CLI::IsMember({"fused", "thesis"}))
+      ->capture_default_str();
+  app.add_option("--planner", arguments.runner.planner,
+                 "layout of batches (encoders only): packed, or one that measures this machine "
+                 "first, which takes seconds; naive measures nothing")
+      ->check(CLI::IsMember(
+          std::vector<std::string>(plan::kPlannerNames.begin(), plan::kPlannerNames.end())))
+      ->type_name("PLANNER")
       ->capture_default_str();
   app.add_option("--threads", arguments.runner.device.num_threads,
                  "threads of the host device; 0: all cores")

@@ -11,6 +11,10 @@
 
 #include "backbone/open_model.h"
 #include "base/clock.h"
+#include "base/log.h"
+#include "model/spec.h"
+#include "runtime/cost/pass_pricer.h"
+#include "runtime/cost/profiler.h"
 #include "runtime/generate/decoder_group.h"
 #include "runtime/input_pool.h"
 #include "text/tokenizer.h"
@@ -52,7 +56,30 @@ Result<std::unique_ptr<Runner>> Runner::open(const RunnerOptions& options) {
                 runner->group_->admit(directory, [](const std::string&, double) {}));
     runner->slots_.push_back(slot);
   }
+  ITIF_TRY(runner->make_planner(options.planner));
   return runner;
+}
+
+Status Runner::make_planner(const std::string& name) {
+  if (encoder_ == nullptr) {
+    if (name == "packed") return {};
+    return fail(Code::kUnsupported, "the model generates, so its only planner is packed");
+  }
+  std::shared_ptr<const plan::CostTables> tables;
+  if (plan::needs_cost_tables(name)) {
+    const SystemClock clock;
+    runtime::Profiler profiler(*device_, clock, group_->gemms(), model::signature(group_->spec()),
+                               runtime::profile_options(*group_));
+    while (profiler.step(*stream_)) {
+    }
+    ITIF_ASSIGN(plan::CostTables measured, profiler.finish());
+    tables = std::make_shared<const plan::CostTables>(std::move(measured));
+    group_->set_costs(tables);
+  }
+  const plan::PlanLimits limits{.max_requests = group_->options().max_requests,
+                                .max_rows = group_->options().max_tokens};
+  ITIF_ASSIGN(planner_, runtime::make_group_planner(name, device_->info(), limits, tables));
+  return {};
 }
 
 void Runner::tokenize(const Input& input, Output& output) const {
@@ -123,7 +150,7 @@ void Runner::prepare_image(const Input& input, Output& output) const {
 Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, uint32_t repeats,
                                             uint64_t interval_ns, std::vector<double>& us) {
   std::vector<Output> outputs(inputs.size());
-  std::vector<size_t> order;  // indices of inputs that run, ascending by slot
+  std::vector<size_t> order;  // indices of inputs that run
   size_t num_tokens = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].model >= slots_.size())
@@ -144,10 +171,6 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
         fmt::format(
             "a batch of {} inputs and {} tokens is too large, at most {} and {}: lower --batch",
             order.size(), num_tokens, limits.max_requests, limits.max_tokens));
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return slots_[inputs[a].model] < slots_[inputs[b].model];
-  });
-
   if (encoder_ == nullptr) {
     for (uint32_t run = 0; run < repeats; ++run) ITIF_TRY(generate(inputs, order, outputs, us));
     return outputs;
@@ -156,7 +179,8 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
   std::vector<request::Request> requests(order.size());
   std::vector<runtime::PreparedInput> prepared(order.size());
   std::vector<BytePiece> pieces(order.size());
-  std::vector<runtime::BatchRequest> segments(order.size());
+  std::vector<const runtime::PreparedInput*> given(order.size());  // null: as it arrived
+  std::vector<plan::Item> items;
   for (size_t at = 0; at < order.size(); ++at) {
     const Input& input = inputs[order[at]];
     const Output& output = outputs[order[at]];
@@ -164,31 +188,51 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
     request.slot = slots_[input.model];
     request.result_kind = input.kind;
     request.pieces = {&pieces[at], 1};
-    segments[at].request = &request;
     if (!input.image.empty()) {
       request.payload_kind = input.image_kind;
       request.num_tokens = group_->spec().max_tokens();
       pieces[at] = piece_of(input.image);
       // u8 pixels are of the model's size here, as are all f32 pixels.
-      if (input.image_kind == wire::PayloadKind::kImageF32) continue;
+      if (input.image_kind == wire::PayloadKind::kImageU8) given[at] = &prepared[at];
       prepared[at].pixels_piece = piece_of(output.pixels);
     } else {
       request.payload_kind = wire::PayloadKind::kTokensU32;
       request.num_tokens = static_cast<uint32_t>(output.ids.size());
       pieces[at] = piece_of(std::as_bytes(std::span(output.ids)));
       prepared[at].token_types = output.token_types;
+      given[at] = &prepared[at];
     }
-    segments[at].prepared = &prepared[at];
+    items.push_back({request.slot, request.num_tokens});
   }
+  plan::Plan plan;
+  planner_->plan(items, plan);
+  log::info("{}: {} calls, {} passes, {} of {} rows are padding",
+            plan.offers.empty() ? planner_->name() : plan.offers[plan.chosen_offer].planner,
+            plan.calls.size(), plan.passes.size(), plan.num_rows - plan.num_tokens, plan.num_rows);
+  for (const plan::Offer& offer : plan.offers)
+    log::info("  {}: {:.3f} ms expected", offer.planner, offer.price_ns * 1e-6);
+  std::vector<runtime::BatchRequest> segments;
+  runtime::for_each_segment(plan,
+                            [&](const plan::Segment& segment, uint32_t mini_batch, uint32_t call) {
+                              segments.push_back({.request = &requests[segment.item],
+                                                  .prepared = given[segment.item],
+                                                  .num_rows = segment.num_rows,
+                                                  .mini_batch = mini_batch,
+                                                  .call = call});
+                            });
   const SystemClock clock;
   uint64_t due_ns = clock.now_ns();
   for (uint32_t run = 0; run < repeats && !segments.empty(); ++run) {
-    runtime::Batch batch{segments};
     if (const uint64_t now_ns = clock.now_ns(); now_ns < due_ns)
       std::this_thread::sleep_for(std::chrono::nanoseconds(due_ns - now_ns));
     due_ns += interval_ns;
     const uint64_t start_ns = clock.now_ns();
-    const Status status = encoder_->forward(*stream_, batch);
+    Status status;
+    for (const plan::Pass& pass : plan.passes) {
+      runtime::Batch batch{std::span(segments).subspan(pass.first_segment, pass.num_segments)};
+      if (plan.has_fixed_calls) batch.calls = plan.calls;
+      if (Status ran = encoder_->forward(*stream_, batch); !ran) status = std::move(ran);
+    }
     us.push_back(static_cast<double>(clock.now_ns() - start_ns) / 1000);
     for (size_t at = 0; at < order.size(); ++at) {
       const request::Request& request = requests[at];

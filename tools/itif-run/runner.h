@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "plan/planner.h"
 #include "runtime/batch/encoder_group.h"
 
 namespace itif::run {
@@ -21,6 +22,7 @@ struct RunnerOptions {
   device::DeviceOptions device;
   uint32_t max_tokens = 4096;  // per batch
   std::string fusion_mode = "fused";
+  std::string planner = "packed";  // encoders only
 };
 
 // Token ids, a text, or an image.
@@ -49,7 +51,8 @@ struct Output {
 
 class Runner {
  public:
-  // Errors: as open_device, make_group and Group::admit.
+  // Measures the group's costs first if the planner needs them. Errors: as open_device, make_group,
+  // Group::admit and make_planner.
   static Result<std::unique_ptr<Runner>> open(const RunnerOptions& options);
 
   // Runs `inputs` as one batch `repeats` times, every `interval_ns` (0: back to back). Returns the
@@ -63,6 +66,7 @@ class Runner {
 
  private:
   Runner() = default;
+  Status make_planner(const std::string& name);
   void tokenize(const Input& input, Output& output) const;
   void prepare_image(const Input& input, Output& output) const;
   // Generates the whole sequences of a decoder. order: indices of the inputs to run.
@@ -73,7 +77,8 @@ class Runner {
   std::unique_ptr<runtime::Group> group_;
   runtime::EncoderGroup* encoder_ = nullptr;  // group_; nullptr: it generates
   std::unique_ptr<device::Stream> stream_;
-  std::vector<uint32_t> slots_;  // by model
+  std::vector<uint32_t> slots_;             // by model
+  std::unique_ptr<plan::Planner> planner_;  // encoders only
 };
 
 }  // namespace itif::run

@@ -15,7 +15,7 @@ struct CommandLine {
 };
 
 void add_tenant_commands(CommandLine& line);  // tenant add, list, show, update, …
-void add_group_commands(CommandLine& line);   // group list, update; profile show, run
+void add_group_commands(CommandLine& line);   // group list, update, planner; profile show, run
 void add_figure_commands(CommandLine& line);  // stats, drops, device, health, events
 void add_drain_commands(CommandLine& line);   // drain, undrain
 void add_infer_command(CommandLine& line);    // infer

@@ -1,6 +1,7 @@
-// itifctl group list, update; profile show, run: the running groups, their planners, and the costs
+// itifctl group list, update, planner; profile show, run: the running groups, their planners, and the costs
 // that planners use.
 #include <fmt/format.h>
+#include <algorithm>
 
 #include <functional>
 #include <memory>
@@ -139,7 +140,8 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
   planner->check(CLI::IsMember(planners))->type_name("PLANNER");
   line.hints[planner] = {ValueHint::Kind::kChoice, planners};
   update->footer(
-      "packed (default): no padding. The others pad, for comparison.\n"
+      "packed (default): no padding. auto: for each batch, the plan with the shortest predicted\n"
+      "time. naive, turbo, itif and joint pad.\n"
       "Restarts keep the setting. Example:\n"
       "  itifctl group update bert-12x768-12-3072-gelu-1e-12 --planner itif");
   update->callback([&context, options] {
@@ -152,6 +154,70 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
       else
         fmt::print("group {} now uses planner {}\n", text_cell(*answer, "group"),
                    text_cell(*answer, "planner"));
+      return static_cast<int>(kDone);
+    };
+  });
+}
+
+// One row per batch. '*' marks the plan that ran.
+void print_planner(const json& document) {
+  using enum Table::Align;
+  const json batches = document.value("batches", json::array());
+  fmt::print("group {} uses planner {}\n", text_cell(document, "group"),
+             text_cell(document, "planner"));
+  if (batches.empty()) {
+    fmt::print("It has run no batch yet.\n");
+    return;
+  }
+  std::vector<Table::Column> columns = {{"REQUESTS", kRight},
+                                        {"TOKENS", kRight},
+                                        {"ROWS", kRight},
+                                        {"PLANNER"},
+                                        {"TOOK, ms", kRight}};
+  std::vector<std::string> offering;  // planners, in the order of their offers
+  for (const json& batch : batches)
+    for (const json& offer : batch.value("offers", json::array())) {
+      const std::string name = offer.value("planner", "");
+      if (std::ranges::find(offering, name) == offering.end()) offering.push_back(name);
+    }
+  for (const std::string& name : offering) columns.push_back({name, kRight});
+  Table table(columns);
+  for (const json& batch : batches) {
+    std::vector<std::string> cells = {count_cell(batch, "requests"), count_cell(batch, "tokens"),
+                                      count_cell(batch, "rows"), text_cell(batch, "planner"),
+                                      ms_cell(batch.value("execute_ns", json()))};
+    for (const std::string& name : offering) {
+      std::string cell = "-";
+      for (const json& offer : batch.value("offers", json::array()))
+        if (offer.value("planner", "") == name)
+          cell = ms_cell(offer.value("predicted_ns", json())) +
+                 (name == batch.value("planner", "") ? "*" : "");
+      cells.push_back(std::move(cell));
+    }
+    table.add(std::move(cells));
+  }
+  fmt::print("\nIts last batches{}\n{}",
+             offering.empty() ? "" : ", and what each planner's plan was expected to take, ms",
+             table.text());
+}
+
+void add_group_planner(CommandLine& line, CLI::App* groups) {
+  auto group = std::make_shared<std::string>();
+  Context& context = line.context;
+  CLI::App* command = groups->add_subcommand(
+      "planner", "Show which planner laid out a group's last batches, and why");
+  add_group_argument(command, *group);
+  command->footer(
+      "Under planner auto, each batch has the predicted times that were compared.\n"
+      "Example:\n  itifctl group planner bert-12x768-12-3072-gelu-1e-12");
+  command->callback([&context, group] {
+    context.action = [&context, group] {
+      const auto answer = context.call("group.planner", {{"group", *group}});
+      if (!answer) return answer.error();
+      if (context.globals.json)
+        context.print_json(*answer);
+      else
+        print_planner(*answer);
       return static_cast<int>(kDone);
     };
   });
@@ -200,6 +266,7 @@ void add_group_commands(CommandLine& line) {
     };
   });
   add_group_update(line, group);
+  add_group_planner(line, group);
   CLI::App* profile =
       line.app.add_subcommand("profile", "Costs of the GEMMs of a group's backbone on this device");
   profile->require_subcommand(1);

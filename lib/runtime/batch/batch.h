@@ -33,4 +33,18 @@ struct Batch {
   uint32_t num_padding_rows = 0;
 };
 
+// Calls f(segment, mini_batch, call) for each segment of a plan, in the order of its rows, with the
+// indices of its mini-batch and call.
+template <class F>
+void for_each_segment(const plan::Plan& plan, const F& f) {
+  for (uint32_t call = 0; call < plan.calls.size(); ++call) {
+    const uint32_t first = plan.calls[call].first_mini_batch;
+    for (uint32_t m = first; m < first + plan.calls[call].num_mini_batches; ++m) {
+      const plan::MiniBatch& batch = plan.mini_batches[m];
+      for (uint32_t i = 0; i < batch.num_segments; ++i)
+        f(plan.segments[batch.first_segment + i], m, call);
+    }
+  }
+}
+
 }  // namespace itif::runtime

@@ -234,10 +234,9 @@ void BatchLayout::build(const GraphBucket& bucket) noexcept {
 void BatchLayout::build(uint32_t num_requests, uint32_t num_tokens) noexcept {
   clear();
   for (uint32_t i = 0; i < num_requests; ++i) {
-    const uint32_t first_row = num_rows_;
-    segments_.push_back({first_row, num_tokens});
-    pad_rows_to(first_row + num_tokens);
-    std::iota(positions_.begin() + first_row, positions_.end(), 0u);
+    segments_.push_back({.first_row = num_rows_, .num_rows = num_tokens});
+    pad_rows_to(num_rows_ + num_tokens);
+    std::iota(positions_.end() - num_tokens, positions_.end(), 0u);
   }
   ranges_.push_back({0, num_rows_, 0});
   sort_by_tenant();

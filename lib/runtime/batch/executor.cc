@@ -188,18 +188,20 @@ void GroupExecutor::plan_batch(Flight& flight) noexcept {
         std::exchange(last_batch_[request->slot], batch_number_) != batch_number_;
   }
   plan::Plan& plan = flight.plan;
-  planner_.take().plan(items_, plan);
+  plan::Planner& planner = planner_.take();
+  planner.plan(items_, plan);
+  flight.figures.planner =
+      plan.offers.empty() ? planner.name() : plan.offers[plan.chosen_offer].planner;
+  std::ranges::copy(plan.offers, flight.figures.offers.begin());
+  flight.figures.num_offers = static_cast<uint32_t>(plan.offers.size());
   flight.figures.num_requests = static_cast<uint32_t>(choice_.batch.size());
   flight.figures.num_tokens = static_cast<uint32_t>(plan.num_tokens);
   flight.figures.num_rows = static_cast<uint32_t>(plan.num_rows);
   flight.ordered.clear();
   flight.segments.clear();
-  for (uint32_t call = 0; call < plan.calls.size(); ++call) {
-    const uint32_t first = plan.calls[call].first_mini_batch;
-    for (uint32_t m = first; m < first + plan.calls[call].num_mini_batches; ++m)
-      for (uint32_t i = 0; i < plan.mini_batches[m].num_segments; ++i)
-        add_segment(flight, plan.segments[flight.segments.size()], m, call);
-  }
+  for_each_segment(plan, [&](const plan::Segment& segment, uint32_t mini_batch, uint32_t call) {
+    add_segment(flight, segment, mini_batch, call);
+  });
 }
 
 void GroupExecutor::add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch,

@@ -73,4 +73,14 @@ double PassPricer::other_row_ns(uint32_t length) const noexcept {
   return std::lerp(costs[i - 1], costs[i], part);
 }
 
+Result<std::unique_ptr<plan::Planner>> make_group_planner(
+    std::string_view name, const device::DeviceInfo& device, const plan::PlanLimits& limits,
+    const std::shared_ptr<const plan::CostTables>& tables) {
+  std::shared_ptr<plan::PlanPricer> pricer;
+  if (tables && tables->serve_planners())
+    pricer = std::make_shared<PassPricer>(device.num_threads, limits, tables);
+  return plan::make_planner(
+      name, {.limits = limits, .tables = tables.get(), .pricer = std::move(pricer)});
+}
+
 }  // namespace itif::runtime

@@ -8,9 +8,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
+#include "device/device.h"
 #include "plan/plan_pricer.h"
+#include "plan/planner.h"
 #include "runtime/cost/range_costs.h"
 
 namespace itif::runtime {
@@ -34,5 +37,11 @@ class PassPricer final : public plan::PlanPricer {
   RangeCosts costs_;
   std::vector<kernels::RowRange> ranges_;
 };
+
+// Makes a planner for a group on a device, with the pricer that auto needs. `tables`: the group's;
+// null: not measured. Errors: those of plan::make_planner().
+Result<std::unique_ptr<plan::Planner>> make_group_planner(
+    std::string_view name, const device::DeviceInfo& device, const plan::PlanLimits& limits,
+    const std::shared_ptr<const plan::CostTables>& tables);
 
 }  // namespace itif::runtime

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "plan/planner.h"
 
 namespace itif::runtime {
 namespace {
@@ -26,6 +27,16 @@ std::vector<uint32_t> powers_of_two(uint32_t least, uint32_t most) {
 }
 
 }  // namespace
+
+ProfileOptions profile_options(Group& group) {
+  const GroupOptions& options = group.options();
+  return {.max_rows = options.max_tokens,
+          .max_step_rows = group.generates() ? options.max_beams : 0,
+          .max_length = group.spec().max_tokens(),
+          .max_requests = std::min(options.max_requests, plan::kMaxPaddedRequests),
+          .max_tenants = options.max_tenants,
+          .launch_pass = group.sample_pass()};
+}
 
 Profiler::Profiler(device::Device& device, const Clock& clock,
                    const std::vector<backbone::GemmUse>& gemms, std::string backbone,
@@ -145,6 +156,7 @@ Status Profiler::start_shape() {
 Status Profiler::measure(device::Stream& stream) {
   if (!weights_) ITIF_TRY(start_shape());
   const device::GemmShape& shape = shapes_[shape_].shape;
+  const ComputeTypes& types = device_.info().compute;
   Point& point = shapes_[shape_].points[point_];
   kernels::GroupedGemm args = {
       .a = input_->data(),
@@ -158,6 +170,10 @@ Status Profiler::measure(device::Stream& stream) {
       .f32_out = shape.f32_out};
   const auto launch = [&] {
     next_ranges(point);
+    const size_t first_row = next_row(shapes_[shape_], point);
+    args.a = input_->data() + first_row * shape.k * dtype_bytes(types.activations);
+    args.out = output_->data() +
+               first_row * shape.n * dtype_bytes(shape.f32_out ? DType::kF32 : types.activations);
     args.ranges = ranges_;
     stream.launch(args);
   };
@@ -174,6 +190,15 @@ Status Profiler::measure(device::Stream& stream, WholePass& pass) {
                 options_.launch_pass(stream, pass.num_requests, pass.num_tokens);
               }));
   return {};
+}
+
+// Moves through the rows of the workspace, so that a call finds its rows where a pass would: not in
+// the nearest cache, where the last sample left them. A GPU keeps its addresses, which are part of
+// the keys of CUDA graphs.
+uint32_t Profiler::next_row(const Shape& shape, const Point& point) {
+  const uint32_t rows = point.count * point.rows;
+  if (device_.info().num_threads == 0 || next_row_ + rows > shape.most_rows) next_row_ = 0;
+  return std::exchange(next_row_, next_row_ + rows);
 }
 
 void Profiler::next_ranges(const Point& point) {

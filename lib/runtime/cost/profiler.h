@@ -10,20 +10,20 @@
 // larger than the workspace are never planned; their costs continue the line of the last two. Those
 // of more tenants than max_weight_bytes has room for are scaled in proportion.
 //
-// What the other operators cost is the rest of a whole pass, measured at some lengths.
+// The cost of the other operators is the rest of a whole pass, measured at some lengths.
 //
 // A decoder's steps have one row per live beam, so they are measured from one row on. No planner
 // lays out a decoder's batches: it has no A and B, and powers of four are enough.
 //
 // Measurements cycle through more weights than a cache holds, as a pass does. With few rows,
-// reading the weights is the cost, and cached weights would hide it.
+// reading the weights is the cost, and cached weights would hide it. They also move through the rows
+// of the workspace.
 //
 // Owned by the thread of the stream that it measures on. Takes one measurement at a time, so that
 // requests are served in between.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,6 +34,7 @@
 #include "base/error.h"
 #include "device/device.h"
 #include "plan/cost_tables.h"
+#include "runtime/group.h"
 
 namespace itif::runtime {
 
@@ -48,10 +49,12 @@ struct ProfileOptions {
   size_t max_weight_bytes = size_t{256} << 20;
   // Weights to cycle through, more than the device's cache; less if max_tenants' weights are less.
   size_t cache_bytes = size_t{64} << 20;
-  // Queues a pass over requests of one tenant, to measure the operators that are not GEMMs. Null:
-  // they are not measured. REQUIRES of the caller: at most max_rows rows and max_requests requests.
-  std::function<void(device::Stream&, uint32_t num_requests, uint32_t num_tokens)> launch_pass = {};
+  // Measures the operators that are not GEMMs. Null: they are not measured.
+  Group::SamplePass launch_pass = {};
 };
+
+// The options for a group's own limits. The group outlives the profiler.
+ProfileOptions profile_options(Group& group);
 
 class Profiler {
  public:
@@ -101,6 +104,7 @@ class Profiler {
   bool is_planned() const { return options_.max_step_rows == 0; }
   uint32_t measured_rows(const Point& point) const;
   void next_ranges(const Point& point);
+  uint32_t next_row(const Shape& shape, const Point& point);
   struct Costs {
     double in_turn_ns = 0;
     double at_once_ns = 0;
@@ -130,6 +134,7 @@ class Profiler {
   size_t weight_bytes_ = 0;  // of one slot
   uint32_t num_slots_ = 0;
   uint32_t next_slot_ = 0;
+  uint32_t next_row_ = 0;
   std::vector<kernels::RowRange> ranges_;
 };
 

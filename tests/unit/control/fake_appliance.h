@@ -94,6 +94,25 @@ class FakeAppliance final : public Appliance, public Documents {
     if (progress) progress("moving", 0.5);
     return {};
   }
+  Result<nlohmann::json> planner(const std::string& group) const override {
+    if (group == "marian-512")
+      return nlohmann::json{
+          {"group", group}, {"planner", "turbo"}, {"batches", nlohmann::json::array()}};
+    if (group != "bert-768") return fail(Code::kNotFound, "there is no group '" + group + "'");
+    const auto batch = [](const char* chosen, double packed_ns, double turbo_ns) {
+      return nlohmann::json{{"requests", 12},
+                            {"tokens", 90},
+                            {"rows", 90},
+                            {"planner", chosen},
+                            {"execute_ns", 2'500'000},
+                            {"offers",
+                             {{{"planner", "packed"}, {"predicted_ns", packed_ns}},
+                              {{"planner", "turbo"}, {"predicted_ns", turbo_ns}}}}};
+    };
+    return nlohmann::json{{"group", group},
+                          {"planner", "auto"},
+                          {"batches", {batch("packed", 2.25e6, 3.5e6), batch("turbo", 3e6, 2e6)}}};
+  }
   Result<nlohmann::json> profile(const std::string& group) const override {
     if (group == "marian-512")
       return nlohmann::json{

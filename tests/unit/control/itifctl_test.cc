@@ -87,6 +87,12 @@ TEST_F(ItifctlTest, ShowsFiguresToPeople) {
   EXPECT_TRUE(has(good({"drops"}), "lost before a worker"));
   EXPECT_TRUE(has(good({"device"}), "bf16"));
   EXPECT_TRUE(has(good({"device", "reset"}), "bf16"));
+  const std::string planner = good({"group", "planner", "bert-768"});
+  EXPECT_TRUE(has(planner, "uses planner auto")) << planner;
+  EXPECT_TRUE(has(planner, "2.250*")) << planner;
+  EXPECT_TRUE(has(planner, "2.000*")) << planner;
+  EXPECT_FALSE(has(planner, "3.500*")) << planner;
+  EXPECT_TRUE(has(good({"group", "planner", "marian-512"}), "no batch yet"));
   const std::string profile = good({"profile", "show", "bert-768"});
   EXPECT_TRUE(has(profile, "A GEMM of 2304 x 768")) << profile;
   EXPECT_TRUE(has(profile, "4.100 / 3.900*")) << profile;

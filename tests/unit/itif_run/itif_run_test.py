@@ -55,14 +55,17 @@ def run(program, text, *options):
     )
 
 
-def check_golden(tap, program, directory, batch):
+PLANNERS = ("packed", "naive", "turbo", "itif", "joint", "auto")
+
+
+def check_golden(tap, program, directory, batch, planner="packed"):
     golden = json.loads((directory / "golden.json").read_text())
     cases = golden["cases"]
     lines = "".join(
         json.dumps({"ids": c["ids"], "token_types": c["token_types"], "kind": c["kind"]}) + "\n"
         for c in cases
     )
-    done = run(program, lines, "--model", str(directory), "--batch", str(batch))
+    done = run(program, lines, "--model", str(directory), "--batch", str(batch), "--planner", planner)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     worst = 1.0
     if done.returncode == 0 and len(answers) == len(cases):
@@ -79,7 +82,7 @@ def check_golden(tap, program, directory, batch):
             )
     tap.result(
         worst <= 1e-4,
-        f"{directory.name} in batches of {batch}",
+        f"{directory.name} in batches of {batch}, planner {planner}",
         f"worst {worst}, {done.stderr.strip()}",
     )
 
@@ -113,6 +116,17 @@ def main(program, data):
     for batch in (1, 5):
         check_golden(tap, program, goldens / "classifier-bf16", batch)
     check_golden(tap, program, goldens / "sentence-mean-f16", 3)
+    for planner in PLANNERS:
+        check_golden(tap, program, goldens / "classifier-bf16", 5, planner)
+    done = run(program, "", "--model", model, "--planner", "best")
+    tap.result(done.returncode != 0 and "best not in" in done.stderr, "an unknown planner is refused", done.stderr)
+    marian = str(Path(data, "generation", "greedy"))
+    done = run(program, "", "--model", marian, "--planner", "turbo")
+    tap.result(
+        done.returncode == 1 and "its only planner is packed" in done.stderr,
+        "a model that generates has no planner",
+        done.stderr,
+    )
     with tempfile.TemporaryDirectory() as folder:
         check_image_golden(tap, program, goldens / "vit-f32", folder)
         cut = Path(folder, "cut.bin")
