@@ -54,6 +54,16 @@ Result<uint32_t> TenantSlots::admit(const std::string& directory, const model::P
   }
 }
 
+Result<std::shared_ptr<const uint32_t>> TenantSlots::borrow_slot() {
+  for (uint32_t slot = 0; slot < slots_.size(); ++slot)
+    if (find(slot) != nullptr) return std::make_shared<const uint32_t>(slot);
+  ITIF_ASSIGN(const uint32_t free, weights_->acquire());
+  return std::shared_ptr<const uint32_t>(new uint32_t(free), [this](const uint32_t* slot) {
+    weights_->release(*slot);
+    delete slot;
+  });
+}
+
 void TenantSlots::release(uint32_t slot) {
   CHECK(slot < slots_.size());
   AdmittedTenant* tenant = slots_[slot].exchange(nullptr);

@@ -17,6 +17,8 @@ PROGRAM = appliance_module.BUILD / "tests" / "simt" / "itifd_on_simt"
 
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="built without tests/simt")
 
+PROFILED_PASSES = 12  # of a new group: three lengths, four times each
+
 
 @pytest.fixture
 def cuda_appliance(new_appliance):
@@ -48,7 +50,7 @@ def test_encoders_of_two_groups(cuda_appliance, namespaces):
             done.result()
     for group in cuda_appliance.ctl_json("group", "list")["groups"]:
         assert group["graphs"] > 50, "graphs of small batches must be captured ahead"
-        assert 0 < group["graph_launches"] <= group["batches"]
+        assert 0 < group["graph_launches"] <= group["batches"] + PROFILED_PASSES
         assert group["rows"] > group["tokens"], "batches must be padded to graph buckets"
     assert_accounted(cuda_appliance)
 

@@ -231,14 +231,18 @@ void BatchLayout::build(const GraphBucket& bucket) noexcept {
   sort_by_tenant();
 }
 
-void BatchLayout::build(uint32_t num_requests, uint32_t num_tokens) noexcept {
+void BatchLayout::build(uint32_t slot, uint32_t num_requests, uint32_t num_tokens) {
   clear();
+  zeros_.assign(num_tokens, 0);
+  const auto* ids = reinterpret_cast<const std::byte*>(zeros_.data());
   for (uint32_t i = 0; i < num_requests; ++i) {
     segments_.push_back({.first_row = num_rows_, .num_rows = num_tokens});
+    pieces_.push_back(
+        {.data = ids, .num_ids = num_tokens, .first_row = num_rows_, .id_bytes = sizeof(uint32_t)});
     pad_rows_to(num_rows_ + num_tokens);
     std::iota(positions_.end() - num_tokens, positions_.end(), 0u);
   }
-  ranges_.push_back({0, num_rows_, 0});
+  ranges_.push_back({0, num_rows_, slot});
   sort_by_tenant();
 }
 

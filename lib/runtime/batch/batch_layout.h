@@ -44,9 +44,9 @@ class BatchLayout {
   }
   // Lays out only padding rows, which no request owns. REQUIRES: `bucket` is one of the buckets.
   void build(const GraphBucket& bucket) noexcept;
-  // Lays out requests that nobody sent, of slot 0, for a pass whose results nobody reads. REQUIRES:
-  // within the options' limits.
-  void build(uint32_t num_requests, uint32_t num_tokens) noexcept;
+  // Lays out requests that nobody sent, all of token 0, for a pass whose results nobody reads.
+  // REQUIRES: within the options' limits.
+  void build(uint32_t slot, uint32_t num_requests, uint32_t num_tokens);
 
   uint32_t flight_index() const noexcept { return flight_index_; }
 
@@ -87,6 +87,7 @@ class BatchLayout {
   std::vector<uint32_t> positions_;
   std::vector<uint8_t> token_types_;
   std::vector<kernels::IdPiece> pieces_;
+  std::vector<uint32_t> zeros_;               // ids of requests that nobody sent
   std::vector<kernels::ImagePixels> images_;  // one per live_, for image models
   std::vector<kernels::RowRange> ranges_;
   std::vector<kernels::GemmCall> calls_;  // as planned; empty: none are

@@ -71,10 +71,13 @@ class BackboneGroup final : public EncoderGroup {
 
   SamplePass sample_pass() override {
     if (spec().takes_images()) return {};
-    return [this](device::Stream& stream, uint32_t num_requests, uint32_t num_tokens) {
-      spare_layout_.build(num_requests, num_tokens);
-      (void)launch_backbone(stream, spare_layout_.pass());
-    };
+    auto slot = tenants_->borrow_slot();
+    if (!slot) return {};
+    return
+        [this, slot = *slot](device::Stream& stream, uint32_t num_requests, uint32_t num_tokens) {
+          spare_layout_.build(*slot, num_requests, num_tokens);
+          (void)launch_backbone(stream, spare_layout_.pass());
+        };
   }
 
   size_t num_buckets() const noexcept override { return buckets_.all().size(); }

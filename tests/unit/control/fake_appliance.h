@@ -134,11 +134,13 @@ class FakeAppliance final : public Appliance, public Documents {
                           {"counts", {2}},
                           {"sizes", {1, 2}},
                           {"batched_gemm_ns", {{{1.0, 2.0}}, {{2.0, 4.0}}}},
+                          {"other_row_ns", {2100.0, 2150.0}},
                           {"range_counts", {2}},
                           {"range_rows", {8, 16}},
                           {"shared_gemms",
                            {{{"n", 2304},
                              {"k", 768},
+                             {"times", 12},
                              {"in_turn_ns", {{4.1e6, 4.2e6}}},
                              {"at_once_ns", {{3.9e6, 4.5e6}}}}}}};
   }
