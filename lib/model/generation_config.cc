@@ -34,7 +34,6 @@ const std::vector<Neutral>& neutral_settings() {
       {"min_length", 0},
       {"min_new_tokens", 0},
       {"num_return_sequences", 1},
-      {"renormalize_logits", false},
       {"remove_invalid_values", false},
       {"guidance_scale", 1.0},
       {"penalty_alpha", 0.0},
@@ -47,6 +46,9 @@ const std::vector<Neutral>& neutral_settings() {
       {"begin_suppress_tokens", nullptr},
       {"forced_decoder_ids", nullptr},
       {"stop_strings", nullptr},
+      {"watermarking_config", nullptr},
+      {"dola_layers", nullptr},
+      {"token_healing", false},
   };
   return settings;
 }
@@ -134,6 +136,7 @@ Result<EarlyStopping> early_stopping_of(const json& object, const std::string& o
 }
 
 // Counts the decoder's first token. The last token is not fed to the decoder and needs no position.
+// Without a setting, transformers generates 20 tokens.
 Result<uint32_t> max_length_of(const json& object, const std::string& origin,
                                const BackboneSpec& backbone) {
   const uint32_t most = backbone.max_positions + 1;
@@ -143,7 +146,8 @@ Result<uint32_t> max_length_of(const json& object, const std::string& origin,
                 json_file::get_uint(object, "max_new_tokens", 1, most - 1, origin));
     return more + 1;
   }
-  return json_file::get_uint_or(object, "max_length", 2, most, std::min(20u, most), origin);
+  return json_file::get_uint_or(object, "max_length", 2, most,
+                                std::min(21u, backbone.max_positions), origin);
 }
 
 }  // namespace
@@ -165,6 +169,8 @@ Result<GenerationConfig> parse_generation_config(const json& object, const std::
                             "sequences would never end",
                             origin));
   ITIF_ASSIGN(config.forced_eos, tokens_of(object, "forced_eos_token_id", origin, backbone));
+  ITIF_ASSIGN(config.renormalize,
+              json_file::get_bool_or(object, "renormalize_logits", false, origin));
   ITIF_ASSIGN(config.bad_words, bad_words_of(object, config.eos, origin, backbone));
   const auto optional_token = [&](const char* key) -> Result<int32_t> {
     const auto it = object.find(key);

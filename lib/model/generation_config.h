@@ -3,6 +3,7 @@
 //
 // Beam search and greedy search are supported. Any other setting that would change the output is
 // refused by name. Settings that affect only sampling (temperature, top_k, …) are ignored.
+// The meaning of a missing setting is that of transformers 5.23.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +27,18 @@ struct GenerationConfig {
   static constexpr uint32_t kMaxBeams = 16;
   static constexpr uint32_t kMaxEosTokens = 8;
 
-  uint32_t max_length = 20;  // tokens, the decoder's first included
+  uint32_t max_length = 21;  // tokens, the decoder's first included
   uint32_t num_beams = 1;    // 1: greedy
   double length_penalty = 1;
   EarlyStopping early_stopping = EarlyStopping::kNo;
   int32_t decoder_start = 0;
-  std::vector<int32_t> eos;              // at least one; beam search ends its result with the first
+  std::vector<int32_t> eos;              // at least one
   int32_t forced_bos = -1;               // the first generated token; -1: any
   std::vector<int32_t> forced_eos = {};  // the last token at max_length; empty: any
   // Token sequences that are never generated. They do not include a single eos.
   std::vector<std::vector<int32_t>> bad_words = {};
+  // Banned tokens do not count in the softmax.
+  bool renormalize = false;
 
   // The number of best tokens per beam that a search step needs.
   uint32_t candidates_per_beam() const {

@@ -189,7 +189,9 @@ TEST_P(DecodeTest, FindsTheBestTokensOfEachRow) {
       std::vector<BannedTokens> banned_of;
       std::vector<int32_t> banned;
       for (uint32_t r = 0; r < kRows; ++r) {
-        banned_of.push_back({static_cast<uint32_t>(banned.size()), r});
+        banned_of.push_back({.first = static_cast<uint32_t>(banned.size()),
+                             .count = r,
+                             .renormalizes = r == 2 || r == 4});
         for (uint32_t i = 0; i < r; ++i)  // the first is the row's best token
           banned.push_back(
               i == 0 ? static_cast<int32_t>(std::max_element(logits.begin() + r * vocab,
@@ -216,13 +218,15 @@ TEST_P(DecodeTest, FindsTheBestTokensOfEachRow) {
       for (uint32_t r = 0; r < kRows; ++r) {
         const float* row = logits.data() + r * vocab;
         double sum = 0;
-        for (uint32_t v = 0; v < vocab; ++v) sum += std::exp(static_cast<double>(row[v]));
         std::vector<int32_t> order;
-        for (int32_t v = 0; v < static_cast<int32_t>(vocab); ++v)
-          if (std::find(banned.begin() + banned_of[r].first,
-                        banned.begin() + banned_of[r].first + banned_of[r].count,
-                        v) == banned.begin() + banned_of[r].first + banned_of[r].count)
-            if (std::isfinite(row[v])) order.push_back(v);
+        const std::span<const int32_t> of_row =
+            std::span(banned).subspan(banned_of[r].first, banned_of[r].count);
+        for (int32_t v = 0; v < static_cast<int32_t>(vocab); ++v) {
+          const bool is_banned = std::ranges::find(of_row, v) != of_row.end();
+          if (!is_banned || !banned_of[r].renormalizes)
+            sum += std::exp(static_cast<double>(row[v]));
+          if (!is_banned && std::isfinite(row[v])) order.push_back(v);
+        }
         std::ranges::stable_sort(order, [&](int32_t a, int32_t b) { return row[a] > row[b]; });
         order.resize(count, -1);
         for (uint32_t i = 0; i < count; ++i) {

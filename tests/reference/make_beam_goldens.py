@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/data/beam_search.json: the answers of transformers' generate() for random configurations.
+"""Adds to tests/data/beam_search.json the answers of the installed transformers' generate(), by version.
 
 The "model" is a hash of the previous tokens (hash_logits). tests/unit/runtime/beam_search_test.cc computes the same
-hash, so that only the search is compared.
+hash, so that only the search is compared. The first 400 cases have the answers of 4.36.2, whose search differs in
+places; itif follows the newest version of the file.
 
     /opt/ref/bin/python tests/reference/make_beam_goldens.py      # in the reference environment: see README.md
 """
@@ -12,12 +13,14 @@ import random
 from pathlib import Path
 
 import torch
-from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel
+import transformers
+from transformers import GenerationConfig, GenerationMixin, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
 ROOT = Path(__file__).resolve().parents[2]
 MASK = (1 << 64) - 1
-CASES = 400
+FIRST_CASES = 400  # of random_case()
+MORE_CASES = 300  # of another_case()
 
 
 def splitmix(x: int) -> int:
@@ -37,7 +40,7 @@ def hash_logits(case: dict, tokens: list[int]) -> list[float]:
     return logits
 
 
-class HashModel(PreTrainedModel):
+class HashModel(PreTrainedModel, GenerationMixin):
     config_class = PretrainedConfig
     main_input_name = "input_ids"
 
@@ -45,6 +48,7 @@ class HashModel(PreTrainedModel):
         super().__init__(config)
         self.case = case
         self.anchor = torch.nn.Parameter(torch.zeros(1))
+        self.post_init()
 
     def can_generate(self):
         return True
@@ -100,6 +104,24 @@ def random_case(choose: random.Random, number: int) -> dict:
     return case
 
 
+def another_case(choose: random.Random, number: int) -> dict:
+    """Settings that random_case() lacks: several forced ends, normalised scores, no length, several ends."""
+    case = random_case(choose, number)
+    config = case["config"]
+    vocab = case["vocab"]
+    if choose.random() < 0.5:
+        config["renormalize_logits"] = True
+        config.setdefault("bad_words_ids", [[choose.randrange(vocab)] for _ in range(5)])
+    if choose.random() < 0.5:
+        config["forced_eos_token_id"] = sorted(choose.sample(range(vocab), choose.choice([1, 2, 3])))
+    if choose.random() < 0.3:
+        config.pop("max_length", None)
+        config.pop("max_new_tokens", None)
+        if choose.random() < 0.5:
+            config["max_length"] = 20
+    return case
+
+
 def generate(case: dict) -> list[int]:
     given = dict(case["config"])
     start = given.pop("decoder_start_token_id")
@@ -110,23 +132,29 @@ def generate(case: dict) -> list[int]:
     return out[0].tolist()[1:]
 
 
+def new_cases() -> list[dict]:
+    choose = random.Random(20261123)
+    return [another_case(choose, 10_000 + number) for number in range(MORE_CASES)]
+
+
 def main() -> None:
-    choose = random.Random(20240607)
-    cases = []
-    skipped = 0
-    while len(cases) < CASES:
-        case = random_case(choose, len(cases) + skipped)
-        try:
-            case["result"] = generate(case)
-        except ValueError as error:  # transformers cannot run this case
-            print("skipped:", error)
-            skipped += 1
-            assert skipped < CASES / 10
-            continue
-        cases.append(case)
     path = ROOT / "tests/data/beam_search.json"
+    cases = json.loads(path.read_text())
+    if len(cases) == FIRST_CASES:
+        cases += new_cases()
+    version = transformers.__version__
+    for case in cases:
+        answers = case.setdefault("answers", {})
+        if "result" in case:
+            answers["4.36.2"] = case.pop("result")
+        try:
+            answers[version] = generate(case)
+        except ValueError as error:  # this version of transformers cannot run the case
+            print("skipped:", error)
+    cases = [case for case in cases if case["answers"]]
     path.write_text("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + "\n]\n")
-    print(f"{len(cases)} cases, {sum(len(c['result']) for c in cases)} tokens, {path.stat().st_size} bytes")
+    differ = sum(1 for c in cases if len({tuple(a) for a in c["answers"].values()}) > 1)
+    print(f"{len(cases)} cases, {differ} with different answers, {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

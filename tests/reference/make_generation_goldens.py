@@ -5,6 +5,11 @@ transformers' generate() returns, one source at a time:
     golden.json: {"reference": …, "cases": [{"ids": [...], "tokens": [...]}, ...]}
 
 "tokens" follow the decoder's first token. Run it in the environment of requirements.txt.
+
+With --newest, in an environment with the newest transformers instead: keeps the models, puts its answers beside the
+older ones where they differ, and writes variants.json, the answers of models whose generation_config.json is changed:
+
+    [{"reference": …, "model": "beams-4", "change": {key: value, null: absent}, "cases": [...]}, ...]
 """
 
 import json
@@ -12,6 +17,7 @@ import os
 import pathlib
 import shutil
 import sys
+import tempfile
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -122,7 +128,55 @@ def make(name, spec, seed):
           "distinct", len({tuple(c["tokens"]) for c in cases}))
 
 
+# Settings whose meaning newer versions changed or published models use (Helsinki-NLP/opus-mt: the last).
+VARIANTS = [
+    ("beams-4", {"max_length": None}),
+    ("beams-4", {"max_length": 20}),
+    ("greedy", {"max_new_tokens": None}),
+    ("beams-4", {"renormalize_logits": True}),
+    ("greedy", {"renormalize_logits": True}),
+    ("beams-3-smaller", {"renormalize_logits": True, "early_stopping": False}),
+    ("beams-4", {"forced_eos_token_id": [0], "max_length": 12}),
+    ("beams-3-smaller", {"early_stopping": False}),
+    ("beams-4", {"eos_token_id": [0, 5, 9]}),
+    ("beams-4", {"renormalize_logits": True, "bad_words_ids": [[96]], "max_length": 64, "forced_eos_token_id": 0}),
+]
+
+
+def answers(directory, inputs):
+    model = MarianMTModel.from_pretrained(directory, torch_dtype=torch.float32).eval()
+    with torch.no_grad():
+        return [model.generate(input_ids=torch.tensor(ids)[None])[0].tolist()[1:] for ids in inputs]
+
+
+def add_newest():
+    root = ROOT / "tests/data/generation"
+    reference = f"transformers {transformers.__version__}, torch {torch.__version__}"
+    for name in MODELS:
+        path = root / name / "golden.json"
+        golden = json.loads(path.read_text())
+        for case, tokens in zip(golden["cases"], answers(path.parent, [c["ids"] for c in golden["cases"]])):
+            if tokens != case["tokens"]:
+                case.update(older_tokens=case["tokens"], tokens=tokens)
+        lines = ",\n".join(json.dumps(c) for c in golden["cases"])
+        path.write_text(f'{{"reference": "{golden["reference"]}", "newest": "{reference}", "cases": [\n{lines}\n]}}\n')
+    variants = []
+    for name, change in VARIANTS:
+        with tempfile.TemporaryDirectory() as copy:
+            shutil.copytree(root / name, copy, dirs_exist_ok=True)
+            path = pathlib.Path(copy, "generation_config.json")
+            settings = json.loads(path.read_text()) | change
+            path.write_text(json.dumps({key: value for key, value in settings.items() if value is not None}))
+            inputs = [c["ids"] for c in json.loads((root / name / "golden.json").read_text())["cases"][::3]]
+            cases = [dict(ids=ids, tokens=tokens) for ids, tokens in zip(inputs, answers(copy, inputs))]
+        variants.append(dict(reference=reference, model=name, change=change, cases=cases))
+    (root / "variants.json").write_text("[\n" + ",\n".join(json.dumps(v) for v in variants) + "\n]\n")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--newest"]:
+        add_newest()
+        sys.exit()
     for seed, (name, spec) in enumerate(MODELS.items()):
         if len(sys.argv) < 2 or name in sys.argv[1:]:
             make(name, spec, 1000 + seed)

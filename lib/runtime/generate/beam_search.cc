@@ -40,7 +40,7 @@ void BeamSearch::reset(const model::GenerationConfig& config) {
   length_ = 1;
   num_live_ = 1;
   num_hypotheses_ = 0;
-  worst_score_ = 1e9;
+  worst_score_ = 1e9f;
   done_ = false;
 }
 
@@ -51,15 +51,15 @@ bool BeamSearch::is_eos(int32_t token) const noexcept {
 void BeamSearch::append_banned(uint32_t beam, std::vector<int32_t>& out) const noexcept {
   const std::vector<int32_t>& tokens = beams_[beam].tokens;
   for (const std::vector<int32_t>& word : config_->bad_words) {
-    if (word.size() == 1 || word.size() > length_) continue;
     const auto prefix = static_cast<std::ptrdiff_t>(word.size()) - 1;
+    if (prefix == 0 || prefix > static_cast<std::ptrdiff_t>(length_)) continue;
     if (std::equal(word.begin(), word.end() - 1, tokens.begin() + length_ - prefix))
       out.push_back(word.back());
   }
 }
 
-// Returns the only tokens that may follow, each with log-probability 0; empty: any may. The last
-// processor that forces tokens wins.
+// Returns the only tokens that may follow, all equally likely; empty: any may. The last processor
+// that forces tokens wins.
 std::span<const int32_t> BeamSearch::forced() const noexcept {
   if (!config_->forced_eos.empty() && length_ == config_->max_length - 1)
     return config_->forced_eos;
@@ -75,7 +75,9 @@ void BeamSearch::collect(std::span<const Candidate> candidates) noexcept {
   for (uint32_t beam = 0; beam < config_->num_beams; ++beam) {
     const float score = beams_[beam].score;
     if (!forced.empty()) {
-      for (const int32_t token : forced) scored_.push_back({score, beam, token});
+      // Each has log-probability 0, unless the scores are normalised afterwards.
+      const float shared = config_->renormalize ? std::log(static_cast<float>(forced.size())) : 0;
+      for (const int32_t token : forced) scored_.push_back({score - shared, beam, token});
       continue;
     }
     // At the start all beams are copies of the first.
@@ -113,18 +115,19 @@ void BeamSearch::advance(std::span<const Candidate> candidates) noexcept {
     if (!is_eos(best.token)) {
       continue_with(best.beam, best.token, best.score);
     } else if (rank < beams) {
-      add_hypothesis(best.beam, best.score, length_);
+      std::vector<int32_t>& tokens = beams_[best.beam].tokens;
+      tokens[length_] = best.token;
+      add_hypothesis(std::span(tokens).first(length_ + 1), best.score);
     }
   }
   // Too few tokens are possible: fill up with impossible beams, to keep the number of beams.
   int32_t other = 0;
   while (is_eos(other)) ++other;
   while (filled < beams) continue_with(0, other, kImpossible);
-  const float best_score = scored_.empty() ? kImpossible : scored_.front().score;
   std::swap(beams_, next_);
   num_live_ = beams;
   ++length_;
-  done_ = no_beam_can_win(best_score);
+  done_ = no_beam_can_win();
   if (done_ || length_ >= config_->max_length) finish();
 }
 
@@ -140,12 +143,17 @@ void BeamSearch::advance_greedy(std::span<const Candidate> candidates) noexcept 
   result_.assign(beams_[0].tokens.begin() + 1, beams_[0].tokens.begin() + length_);
 }
 
-void BeamSearch::add_hypothesis(uint32_t beam, float sum, uint32_t generated_length) noexcept {
-  const double score = sum / std::pow(generated_length, config_->length_penalty);
+float BeamSearch::normalized(float sum, uint32_t num_generated) const noexcept {
+  return sum / static_cast<float>(std::pow(num_generated, config_->length_penalty));
+}
+
+// `tokens`: with the decoder's first and the last generated one.
+void BeamSearch::add_hypothesis(std::span<const int32_t> tokens, float sum) noexcept {
+  const float score = normalized(sum, static_cast<uint32_t>(tokens.size()) - 1);
   if (num_hypotheses_ >= config_->num_beams && !(score > worst_score_)) return;
   Hypothesis& added = hypotheses_[num_hypotheses_++];
-  std::copy_n(beams_[beam].tokens.begin(), length_, added.tokens.begin());
-  added.length = length_;
+  std::ranges::copy(tokens, added.tokens.begin());
+  added.length = static_cast<uint32_t>(tokens.size());
   added.score = score;
   if (num_hypotheses_ <= config_->num_beams) {
     worst_score_ = std::min(score, worst_score_);
@@ -160,26 +168,22 @@ void BeamSearch::add_hypothesis(uint32_t beam, float sum, uint32_t generated_len
       std::ranges::min_element(all.first(num_hypotheses_), {}, &Hypothesis::score)->score;
 }
 
-bool BeamSearch::no_beam_can_win(float best_score) const noexcept {
+bool BeamSearch::no_beam_can_win() const noexcept {
   if (num_hypotheses_ < config_->num_beams) return false;
   if (config_->early_stopping == model::EarlyStopping::kYes) return true;
   const bool never = config_->early_stopping == model::EarlyStopping::kNever;
   const uint32_t length = never && config_->length_penalty > 0 ? config_->max_length : length_;
-  const double attainable = best_score / std::pow(length - 1, config_->length_penalty);
-  return worst_score_ >= attainable;
+  return !(normalized(beams_[0].score, length - 1) > worst_score_);
 }
 
 void BeamSearch::finish() noexcept {
   if (!done_)
     for (uint32_t beam = 0; beam < config_->num_beams; ++beam)
-      add_hypothesis(beam, beams_[beam].score, length_ - 1);
+      add_hypothesis(std::span(beams_[beam].tokens).first(length_), beams_[beam].score);
   done_ = true;
-  // Ties go to the youngest hypothesis.
-  const Hypothesis* best = &hypotheses_.front();
-  for (const Hypothesis& one : std::span(hypotheses_).first(num_hypotheses_))
-    if (one.score >= best->score) best = &one;
+  const auto all = std::span(hypotheses_).first(num_hypotheses_);
+  const auto best = std::ranges::max_element(all, {}, &Hypothesis::score);
   result_.assign(best->tokens.begin() + 1, best->tokens.begin() + best->length);
-  if (best->length < config_->max_length) result_.push_back(config_->eos.front());
 }
 
 }  // namespace itif::runtime

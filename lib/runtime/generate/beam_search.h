@@ -1,12 +1,12 @@
 // Beam search of one sequence: turns the best tokens of each live beam into the next step's beams.
 //
 // Pure: no device, no K/V. Makes the same decisions in the same arithmetic as transformers' beam
-// search (BeamSearchScorer and its logits processors: bad words, forced first and last token). With
+// search and its logits processors (bad words, forced first and last tokens, normalisation). With
 // one beam it matches transformers' greedy search. Equal scores, whose order transformers leaves
 // undefined, go to the lower beam, then to the lower token.
 //
 // Allocates only in reset(), and only for a larger configuration than before.
-// Source: transformers 4.36, generation/beam_search.py, generation/logits_process.py.
+// Source: transformers 5.23, generation/utils.py (_beam_search), generation/logits_process.py.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +56,7 @@ class BeamSearch {
   struct Hypothesis {
     std::vector<int32_t> tokens;
     uint32_t length = 0;
-    double score = 0;
+    float score = 0;
   };
   struct Scored {
     float score = 0;
@@ -67,8 +67,9 @@ class BeamSearch {
   bool is_eos(int32_t token) const noexcept;
   void collect(std::span<const Candidate> candidates) noexcept;
   void advance_greedy(std::span<const Candidate> candidates) noexcept;
-  void add_hypothesis(uint32_t beam, float score, uint32_t generated_length) noexcept;
-  bool no_beam_can_win(float best_score) const noexcept;
+  float normalized(float sum, uint32_t num_generated) const noexcept;
+  void add_hypothesis(std::span<const int32_t> tokens, float sum) noexcept;
+  bool no_beam_can_win() const noexcept;
   void finish() noexcept;
 
   const model::GenerationConfig* config_ = nullptr;
@@ -80,7 +81,7 @@ class BeamSearch {
   std::vector<Scored> scored_;
   std::vector<Hypothesis> hypotheses_;  // num_beams + 1 places
   uint32_t num_hypotheses_ = 0;
-  double worst_score_ = 0;
+  float worst_score_ = 0;
   std::vector<int32_t> result_;
 };
 

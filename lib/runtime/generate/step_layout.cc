@@ -206,7 +206,9 @@ void StepLayout::add_rows(Sequence& sequence, KvBlocks& blocks) noexcept {
     for (const std::vector<int32_t>& word : sequence.config().bad_words)
       if (word.size() == 1) banned_.push_back(word.front());
     search.append_banned(beam, banned_);
-    banned_of_.push_back({first_banned, static_cast<uint32_t>(banned_.size()) - first_banned});
+    banned_of_.push_back({.first = first_banned,
+                          .count = static_cast<uint32_t>(banned_.size()) - first_banned,
+                          .renormalizes = sequence.config().renormalize});
   }
   num_candidates_ = std::max(num_candidates_, sequence.config().candidates_per_beam());
 }

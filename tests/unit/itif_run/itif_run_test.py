@@ -5,6 +5,7 @@ usage: itif_run_test.py ITIF_RUN TESTS_DATA
 
 import base64
 import json
+import shutil
 import struct
 import subprocess
 import sys
@@ -53,6 +54,22 @@ def run(program, text, *options):
         text=True,
         timeout=300,
     )
+
+
+def check_generation_variants(tap, program, data, folder):
+    """Models whose generation_config.json has settings that newer versions of transformers treat differently."""
+    for number, variant in enumerate(json.loads(Path(data, "generation", "variants.json").read_text())):
+        copy = Path(folder, f"variant{number}")
+        shutil.copytree(Path(data, "generation", variant["model"]), copy)
+        path = copy / "generation_config.json"
+        settings = json.loads(path.read_text()) | variant["change"]
+        path.write_text(json.dumps({key: value for key, value in settings.items() if value is not None}))
+        lines = "".join(json.dumps({"ids": c["ids"], "kind": "tokens"}) + "\n" for c in variant["cases"])
+        done = run(program, lines, "--model", str(copy), "--batch", "4")
+        answers = [json.loads(line).get("tokens") for line in done.stdout.splitlines()]
+        expected = [c["tokens"] for c in variant["cases"]]
+        name = f"{variant['model']} with {json.dumps(variant['change'])}".replace("#", "\\#")
+        tap.result(answers == expected, name, (done.stderr, answers, expected))
 
 
 PLANNERS = ("packed", "naive", "turbo", "itif", "joint", "auto")
@@ -129,6 +146,7 @@ def main(program, data):
     )
     with tempfile.TemporaryDirectory() as folder:
         check_image_golden(tap, program, goldens / "vit-f32", folder)
+        check_generation_variants(tap, program, data, folder)
         cut = Path(folder, "cut.bin")
         cut.write_bytes(struct.pack("<4H", 28, 21, 3, 0) + bytes(28 * 21 * 3 - 1))
         line = json.dumps({"image_u8": str(cut)})

@@ -65,6 +65,19 @@ TEST(GenerationConfig, MaxNewTokensExcludesTheStartToken) {
   EXPECT_EQ(config->max_length, 10u);
   EXPECT_EQ(config->early_stopping, EarlyStopping::kNever);
   EXPECT_EQ(config->length_penalty, 0.6);
+  EXPECT_FALSE(config->renormalize);
+}
+
+TEST(GenerationConfig, MissingLengthsAreThoseOfTheNewestTransformers) {
+  json object = marian();
+  object.erase("max_length");
+  EXPECT_EQ(parse_generation_config(object, "f", backbone())->max_length, 21u);
+  object["max_length"] = 20;
+  EXPECT_EQ(parse_generation_config(object, "f", backbone())->max_length, 20u);
+  object["renormalize_logits"] = true;
+  EXPECT_TRUE(parse_generation_config(object, "f", backbone())->renormalize);
+  object["renormalize_logits"] = "yes";
+  EXPECT_FALSE(parse_generation_config(object, "f", backbone()));
 }
 
 TEST(GenerationConfig, SettingsThatChangeTheOutputAreRefusedByName) {
@@ -77,7 +90,6 @@ TEST(GenerationConfig, SettingsThatChangeTheOutputAreRefusedByName) {
       {"min_length", 5},
       {"min_new_tokens", 1},
       {"num_return_sequences", 2},
-      {"renormalize_logits", true},
       {"suppress_tokens", {1}},
       {"forced_decoder_ids", json::array({json::array({1, 2})})},
       {"guidance_scale", 2.0},
@@ -91,7 +103,10 @@ TEST(GenerationConfig, SettingsThatChangeTheOutputAreRefusedByName) {
       {"force_words_ids", json::array()},
       {"constraints", json::array()},
       {"max_time", 1.0},
-      {"stop_strings", "x"}};
+      {"stop_strings", "x"},
+      {"watermarking_config", json::object({{"bias", 2.5}})},
+      {"dola_layers", "high"},
+      {"token_healing", true}};
   for (const auto& [key, value] : settings) {
     json object = marian();
     object[key] = value;

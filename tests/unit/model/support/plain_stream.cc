@@ -309,12 +309,16 @@ class PlainStream final : public device::ImmediateStream {
     for (size_t row = 0; row < args.rows; ++row) {
       const size_t of = args.chosen.empty() ? row : args.chosen[row];
       std::span<float> logits(args.logits + of * args.vocab, args.vocab);
+      const kernels::BannedTokens banned =
+          args.banned_of.empty() ? kernels::BannedTokens{} : args.banned_of[row];
+      const auto ban = [&] {
+        for (const int32_t token : args.banned.subspan(banned.first, banned.count))
+          logits[static_cast<size_t>(token)] = -INFINITY;
+      };
+      if (banned.renormalizes) ban();
       double most = *std::ranges::max_element(logits), sum = 0;
       for (const float x : logits) sum += std::exp(x - most);
-      if (!args.banned_of.empty())
-        for (const int32_t token :
-             args.banned.subspan(args.banned_of[row].first, args.banned_of[row].count))
-          logits[static_cast<size_t>(token)] = -INFINITY;
+      ban();
       for (size_t i = 0; i < args.count; ++i) {
         const auto best = std::ranges::max_element(logits);
         const bool found = *best > -INFINITY;
