@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "json/json_file.h"
+#include "text/sentence_settings.h"
 
 namespace itif::model {
 namespace {
@@ -173,13 +174,8 @@ Result<bool> read_sentence_transformers(const std::string& directory, const Back
   if (!has_pooling)
     return fail(Code::kUnsupported, fmt::format("{}: expected a Pooling module, found none", path));
 
-  const std::string settings = directory + "/sentence_bert_config.json";
-  if (::access(settings.c_str(), F_OK) == 0) {
-    ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(settings));
-    ITIF_ASSIGN(head.max_text_tokens,
-                json_file::get_uint_or(config, "max_seq_length", 1, UINT32_MAX,
-                                       head.max_text_tokens, settings));
-  }
+  ITIF_ASSIGN(const text::SentenceSettings settings, text::read_sentence_settings(directory));
+  if (settings.max_seq_length != 0) head.max_text_tokens = settings.max_seq_length;
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "text/framed_tokenizer.h"
+#include "text/sentence_settings.h"
 #include "text/sentencepiece_file.h"
 #include "text/unicode.h"
 
@@ -28,6 +29,7 @@ class AlbertTokenizer final : public FramedTokenizer {
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& directory) {
     std::unique_ptr<AlbertTokenizer> tokenizer(new AlbertTokenizer);
     ITIF_ASSIGN(const TokenizerSettings settings, read_tokenizer_settings(directory));
+    ITIF_TRY(check_sentence_case(directory, settings.lower_case));
     const std::string path = directory + "/spiece.model";
     ITIF_TRY(read_sentencepiece(path, tokenizer->pieces_));
     tokenizer->lower_case_ = settings.lower_case;

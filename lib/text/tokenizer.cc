@@ -6,6 +6,7 @@
 #include "text/albert_tokenizer.h"
 #include "text/byte_bpe.h"
 #include "text/marian_tokenizer.h"
+#include "text/sentence_settings.h"
 #include "text/wordpiece.h"
 #include "text/wordpiece_files.h"
 
@@ -14,7 +15,10 @@ namespace itif::text {
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& directory) {
   if (is_marian_directory(directory)) return load_marian_tokenizer(directory);
   if (is_albert_directory(directory)) return load_albert_tokenizer(directory);
-  if (is_byte_bpe_directory(directory)) return load_byte_bpe_tokenizer(directory);
+  if (is_byte_bpe_directory(directory)) {
+    ITIF_TRY(check_sentence_case(directory, false));
+    return load_byte_bpe_tokenizer(directory);
+  }
   ITIF_ASSIGN(const WordPieceConfig config, read_wordpiece_files(directory));
   auto tokenizer = WordPieceTokenizer::create(config);
   if (!tokenizer)

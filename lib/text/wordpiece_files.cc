@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "json/json_file.h"
+#include "text/sentence_settings.h"
 #include "text/unicode.h"
 
 namespace itif::text {
@@ -160,19 +161,6 @@ Status read_special_tokens(const std::string& directory, const json& settings,
   return {};
 }
 
-// sentence-transformers may lower-case a text before its tokenizer reads it.
-Status check_sentence_settings(const std::string& directory, const WordPieceConfig& config) {
-  const std::string path = directory + "/sentence_bert_config.json";
-  ITIF_ASSIGN(const json settings, read_optional_json(path));
-  ITIF_ASSIGN(const bool lowers, json_file::get_bool_or(settings, "do_lower_case", false, path));
-  if (lowers && !config.normalizer.lower_case)
-    return fail(Code::kUnsupported,
-                fmt::format("{}: do_lower_case is true, but the tokenizer keeps case; set "
-                            "do_lower_case in tokenizer_config.json",
-                            path));
-  return {};
-}
-
 }  // namespace
 
 Result<WordPieceVocabulary::Tokens> parse_vocabulary(std::string_view text,
@@ -224,7 +212,7 @@ Result<WordPieceConfig> read_wordpiece_files(const std::string& directory) {
   if (!has_json || is_bert_class(class_name))
     ITIF_TRY(read_normalizer_options(settings, settings_path, config.normalizer));
   ITIF_TRY(read_special_tokens(directory, settings, settings_path, !has_json, config));
-  ITIF_TRY(check_sentence_settings(directory, config));
+  ITIF_TRY(check_sentence_case(directory, config.normalizer.lower_case));
   // Hugging Face writes 1e30 for "no limit".
   const auto limit = settings.find("model_max_length");
   if (limit != settings.end() && limit->is_number()) {

@@ -1,0 +1,74 @@
+// The settings that sentence-transformers keeps beside a tokenizer, under all names that it has used.
+#include "text/sentence_settings.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "support/temp_directory.h"
+#include "text/tokenizer.h"
+
+namespace itif::text {
+namespace {
+
+const char* const kSentenceNames[] = {
+    "sentence_bert_config.json",       "sentence_roberta_config.json",
+    "sentence_distilbert_config.json", "sentence_camembert_config.json",
+    "sentence_albert_config.json",     "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json"};
+
+TEST(SentenceSettings, EveryNameOfTheLibraryIsRead) {
+  for (const char* name : kSentenceNames) {
+    testing::TempDirectory model;
+    model.write(name, R"({"max_seq_length": 17, "do_lower_case": true})");
+    const auto settings = read_sentence_settings(model.path());
+    ASSERT_TRUE(settings) << settings.error().message;
+    EXPECT_EQ(settings->path, model.file(name));
+    EXPECT_EQ(settings->max_seq_length, 17u);
+    EXPECT_TRUE(settings->do_lower_case);
+  }
+  testing::TempDirectory none;
+  const auto settings = read_sentence_settings(none.path());
+  ASSERT_TRUE(settings);
+  EXPECT_TRUE(settings->path.empty());
+  EXPECT_EQ(settings->max_seq_length, 0u);
+  EXPECT_TRUE(check_sentence_case(none.path(), false));
+}
+
+TEST(SentenceSettings, TheFirstNameWins) {
+  testing::TempDirectory model;
+  model.write("sentence_bert_config.json", R"({"max_seq_length": null})");
+  model.write("sentence_roberta_config.json", R"({"max_seq_length": 9})");
+  EXPECT_EQ(read_sentence_settings(model.path())->max_seq_length, 0u);
+}
+
+TEST(SentenceSettings, ArgumentsOfLoadersAreRefusedByName) {
+  for (const char* key : {"tokenizer_args", "config_kwargs", "processing_kwargs"}) {
+    testing::TempDirectory model;
+    model.write("sentence_bert_config.json",
+                std::string("{\"") + key + "\": {\"model_max_length\": 64}}");
+    const auto settings = read_sentence_settings(model.path());
+    ASSERT_FALSE(settings) << key;
+    EXPECT_EQ(settings.error().code, Code::kUnsupported);
+    EXPECT_NE(settings.error().message.find(key), std::string::npos) << settings.error().message;
+    model.write("sentence_bert_config.json", std::string("{\"") + key + "\": {}}");
+    EXPECT_TRUE(read_sentence_settings(model.path())) << key;
+  }
+}
+
+// Byte-level BPE keeps case. Lower-casing before it would change nearly every token.
+TEST(SentenceSettings, LowerCaseBeforeATokenizerThatKeepsCaseIsRefused) {
+  testing::TempDirectory folder;
+  const std::string model = folder.file("model");
+  std::filesystem::copy(ITIF_TEST_DATA "/roberta_tokenizer", model);
+  ASSERT_TRUE(load_tokenizer(model));
+  folder.write("model/sentence_roberta_config.json",
+               R"({"max_seq_length": 64, "do_lower_case": true})");
+  const auto refused = load_tokenizer(model);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnsupported);
+  EXPECT_NE(refused.error().message.find("do_lower_case is true"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace itif::text
