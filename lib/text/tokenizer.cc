@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
+#include "json/json_file.h"
 #include "text/albert_tokenizer.h"
 #include "text/byte_bpe.h"
 #include "text/marian_tokenizer.h"
@@ -12,7 +15,29 @@
 
 namespace itif::text {
 
+namespace {
+
+// Settings of tokenizer_config.json that change the tokens of any tokenizer.
+Status refuse_unimplemented(const std::string& directory) {
+  const std::string path = directory + "/tokenizer_config.json";
+  auto settings = json_file::read_json_file(path);
+  if (!settings && settings.error().code == Code::kNotFound) return {};
+  if (!settings) return std::unexpected(settings.error());
+  const auto check = [&](const char* key, const nlohmann::json& neutral) -> Status {
+    const auto it = settings->find(key);
+    if (it == settings->end() || it->is_null() || *it == neutral) return {};
+    return fail(Code::kUnsupported,
+                fmt::format("{}: '{}' is not implemented: it must be {}, found {}", path, key,
+                            neutral.dump(), json_file::shown(*it)));
+  };
+  ITIF_TRY(check("truncation_side", "right"));
+  return check("split_special_tokens", false);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& directory) {
+  ITIF_TRY(refuse_unimplemented(directory));
   if (is_marian_directory(directory)) return load_marian_tokenizer(directory);
   if (is_albert_directory(directory)) return load_albert_tokenizer(directory);
   if (is_byte_bpe_directory(directory)) {

@@ -70,5 +70,22 @@ TEST(SentenceSettings, LowerCaseBeforeATokenizerThatKeepsCaseIsRefused) {
   EXPECT_NE(refused.error().message.find("do_lower_case is true"), std::string::npos);
 }
 
+// They change the tokens of every tokenizer.
+TEST(TokenizerSettings, CuttingFromTheLeftAndSplitSpecialTokensAreRefused) {
+  for (const auto& [key, value] :
+       {std::pair{"truncation_side", "\"left\""}, std::pair{"split_special_tokens", "true"}}) {
+    testing::TempDirectory folder;
+    const std::string model = folder.file("model");
+    std::filesystem::copy(ITIF_TEST_DATA "/roberta_tokenizer", model);
+    std::string config = folder.read("model/tokenizer_config.json");
+    config.insert(config.find('{') + 1, std::string("\"") + key + "\": " + value + ", ");
+    folder.write("model/tokenizer_config.json", config);
+    const auto refused = load_tokenizer(model);
+    ASSERT_FALSE(refused) << key;
+    EXPECT_EQ(refused.error().code, Code::kUnsupported);
+    EXPECT_NE(refused.error().message.find(key), std::string::npos) << refused.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace itif::text
