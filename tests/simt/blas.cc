@@ -146,7 +146,8 @@ cublasStatus_t cublasGemmGroupedBatchedEx(
                                     k[group], static_cast<const float*>(alpha) + group,
                                     static_cast<const float*>(beta) + group, type_a, lda[group],
                                     type_b, ldb[group], type_c, ldc[group]);
-    if (!simt::is_supported(p, true)) return CUBLAS_STATUS_INVALID_VALUE;
+    if (simt::refuses_grouped_products() || !simt::is_supported(p, true))
+      return CUBLAS_STATUS_NOT_SUPPORTED;
     products.insert(products.end(), static_cast<size_t>(group_size[group]), p);
   }
   return simt::put(handle, [=, products = std::move(products)] {

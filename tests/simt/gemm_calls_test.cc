@@ -5,7 +5,11 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <vector>
+
+#include "device/cuda/device.h"
+#include "product.h"
 
 namespace itif::device::cuda {
 namespace {
@@ -71,6 +75,83 @@ TEST(GemmCalls, AreDividedWhereCublasHasNoBatchedOne) {
   calls.add(args, false);
   EXPECT_EQ(rows_of(calls), (Rows{{16}, {24}, {8, 8}}));
   EXPECT_EQ(calls.all()[0].cost_ns, 5) << "half of the planned call";
+}
+
+// Its grouped calls of 16-bit operands want n and k to be multiples of 8.
+TEST(GemmCalls, OfOddSizesAreDividedUnlessTheyAreEquallyLong) {
+  const auto unequal = ranges_of({16, 24}), equal = ranges_of({16, 16});
+  for (const auto& [n, k, together] :
+       {std::tuple{64u, 64u, true}, {68u, 64u, false}, {64u, 60u, false}}) {
+    for (const DType type : {DType::kBF16, DType::kF32}) {
+      GemmCalls calls(type);
+      kernels::GroupedGemm args = gemm(unequal, GemmMode::kConcurrent);
+      args.n = n;
+      args.k = k;
+      calls.add(args, false);
+      EXPECT_EQ(calls.all().size(), together || type == DType::kF32 ? 1u : 2u) << n << " " << k;
+      calls.clear();
+      args.ranges = equal;
+      calls.add(args, false);
+      EXPECT_EQ(calls.all().size(), 1u) << n << " " << k;
+    }
+  }
+  GemmCalls calls(DType::kF32);
+  EXPECT_TRUE(calls.stop_grouping());
+  EXPECT_FALSE(calls.stop_grouping());
+  calls.add(gemm(unequal, GemmMode::kConcurrent), false);
+  calls.add(gemm(equal, GemmMode::kConcurrent), false);
+  EXPECT_EQ(rows_of(calls), (Rows{{16}, {24}, {16, 16}}));
+}
+
+// A GPU whose cuBLAS has no grouped kernel computes the same, call by call.
+TEST(GroupedProducts, RunAloneWhereCublasRefusesThem) {
+  const auto device = open_cuda_device({.kind = "cuda", .dtype = "f32"}).value();
+  constexpr uint32_t kRows = 64, kDepth = 32, kWidth = 24, kLaunches = 8;
+  std::vector<float> noise(1 << 16);
+  for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<float>(i * 37 % 101) - 50;
+  const auto memory = device->allocate(noise.size() * sizeof(float)).value();
+  const TensorView view{reinterpret_cast<const std::byte*>(noise.data()), DType::kF32,
+                        Shape{noise.size()}};
+  ASSERT_TRUE(device->upload(view, DType::kF32, memory->data()));
+  const auto out = device->allocate(kLaunches * kRows * kWidth * sizeof(float)).value();
+  const GemmHandle prepared =
+      device->prepare({.n = kWidth, .k = kDepth, .has_bias = false}, kRows).value();
+  const auto run = [&](Stream& stream, const std::vector<kernels::RowRange>& ranges) {
+    for (uint32_t i = 0; i < kLaunches; ++i)
+      stream.launch(
+          kernels::GroupedGemm{.a = memory->data(),
+                               .weights = {memory->data(), kWidth * kDepth * sizeof(float)},
+                               .bias = {},
+                               .out = out->data() + i * kRows * kWidth * sizeof(float),
+                               .n = kWidth,
+                               .k = kDepth,
+                               .ranges = ranges,
+                               .schedule = GemmMode::kConcurrent,
+                               .prepared = prepared.get()});
+    std::vector<float> got(kLaunches * kRows * kWidth);
+    stream.copy_to_host(out->data(), got.size() * sizeof(float), got.data());
+    EXPECT_TRUE(stream.synchronize());
+    return got;
+  };
+  const StreamLimits limits{.max_tokens = kRows, .max_segments = 8};
+  const std::vector<std::vector<kernels::RowRange>> batches = {{{0, 20, 0}, {20, 44, 1}},
+                                                               {{0, 20, 2}, {20, 44, 0}}};
+  const auto grouping = device->make_stream(limits).value();
+  std::vector<std::vector<float>> expected;
+  for (const auto& ranges : batches) expected.push_back(run(*grouping, ranges));
+  EXPECT_NE(expected[0], expected[1]);
+  // From the first batch on, and only once a graph of such calls exists.
+  for (const bool from_the_start : {true, false}) {
+    const auto stream = device->make_stream(limits).value();
+    if (!from_the_start) {
+      EXPECT_EQ(run(*stream, batches[0]), expected[0]);
+    }
+    simt::refuse_grouped_products(true);
+    for (int turn = 0; turn < 4; ++turn)
+      for (size_t i = 0; i < batches.size(); ++i)
+        EXPECT_EQ(run(*stream, batches[i]), expected[i]) << "turn " << turn;
+    simt::refuse_grouped_products(false);
+  }
 }
 
 // ITIF, section 4.2.1: query, key and value run on three streams.

@@ -3,6 +3,7 @@
 #include <cblas.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <atomic>
 
 #include <cstddef>
 #include <vector>
@@ -86,11 +87,25 @@ void multiply(const Product& p, const void* a, const void* b, void* c) {
     }
 }
 
+namespace {
+std::atomic<bool> grouped_are_refused = false;
+
+}  // namespace
+
+void refuse_grouped_products(bool refuse) {
+  grouped_are_refused = refuse;
+}
+bool refuses_grouped_products() {
+  return grouped_are_refused;
+}
+
 bool is_supported(const Product& p, bool is_grouped) {
   if (p.m < 0 || p.n < 0 || p.k <= 0) return false;
   if (p.lda < (p.trans_a == CUBLAS_OP_T ? p.k : p.m)) return false;
   if (p.ldb < (p.trans_b == CUBLAS_OP_T ? p.n : p.k) || p.ldc < p.m) return false;
   if (p.type_a != p.type_b) return false;
+  // The grouped kernels of 16-bit operands want sizes of 16 bytes.
+  if (is_grouped && p.type_a != CUDA_R_32F && (p.m % 8 != 0 || p.k % 8 != 0)) return false;
   return p.type_c == p.type_a || (p.type_c == CUDA_R_32F && !is_grouped);
 }
 

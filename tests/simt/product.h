@@ -33,4 +33,8 @@ void multiply(const Product& product, const void* a, const void* b, void* c);
 // Returns whether cuBLAS's documentation lists the product as supported.
 bool is_supported(const Product& product, bool is_grouped);
 
+// Makes grouped calls fail as on a GPU without a kernel for them, or not.
+void refuse_grouped_products(bool refuse);
+bool refuses_grouped_products();
+
 }  // namespace simt

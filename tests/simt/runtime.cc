@@ -302,6 +302,14 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   of.begins_capture = true;
   return runtime().check();
 }
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  Lock lock(runtime().mutex);
+  const simt::Graph* graph = runtime().of(stream).captures;
+  *status = graph == nullptr   ? cudaStreamCaptureStatusNone
+            : graph->is_broken ? cudaStreamCaptureStatusInvalidated
+                               : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   Lock lock(runtime().mutex);
   simt::Stream& of = runtime().of(stream);

@@ -29,6 +29,11 @@ int to_int(size_t value) {
   CHECK(value <= INT32_MAX);
   return static_cast<int>(value);
 }
+// Returns true if another call may still compute the same.
+bool is_unsupported(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_ARCH_MISMATCH ||
+         status == CUBLAS_STATUS_INVALID_VALUE;
+}
 Status check_prepared(const kernels::GroupedGemm& args) {
   const auto* prepared = static_cast<const PreparedShape*>(args.prepared);
   if (prepared != nullptr && prepared->shape.n == args.n && prepared->shape.k == args.k &&
@@ -247,7 +252,15 @@ Status Gemms::add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& pl
                 .type_out = type_of_output(args)};
   if (call.weights == nullptr || call.inputs == nullptr || call.outputs == nullptr)
     return fail(Code::kResourceExhausted, "a batch's plan data does not fit its memory");
-  if (!are_equally_long(args.ranges)) call.groups = &make_groups(args.ranges, call.m, call.k);
+  if (!are_equally_long(args.ranges)) {
+    Groups& groups = make_groups(args.ranges, call.m, call.k);
+    groups.alone.clear();
+    for (const kernels::RowRange& range : args.ranges) {
+      groups.alone.push_back(single(args, range));
+      groups.alone.back().lane = divided.lane;
+    }
+    call.groups = &groups;
+  }
   for (const void* pointers :
        {static_cast<const void*>(call.weights), static_cast<const void*>(call.inputs),
         static_cast<const void*>(call.outputs)})
@@ -326,11 +339,28 @@ cudaError_t Gemms::make_pointers(const Pointers& c, cudaStream_t) {
                                             g.type_activations_, c.k, &kZero, c.outputs, c.type_out,
                                             c.m, c.count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
   const Groups& of = *c.groups;
-  return g.as_launch(g.blas_.gemm_grouped_batched(
+  const cublasStatus_t status = g.blas_.gemm_grouped_batched(
       handle, of.trans_w.data(), of.trans_a.data(), of.m.data(), of.n.data(), of.k.data(),
       of.one.data(), c.weights, g.type_weights_, of.ldw.data(), c.inputs, g.type_activations_,
       of.lda.data(), of.zero.data(), c.outputs, g.type_activations_, of.ldc.data(), c.count,
-      of.sizes.data(), CUBLAS_COMPUTE_32F));
+      of.sizes.data(), CUBLAS_COMPUTE_32F);
+  return is_unsupported(status) ? g.make_alone(c, status) : g.as_launch(status);
+}
+
+// Runs the products of a grouped call that cuBLAS has refused one by one, and groups none from the
+// next batch on. A graph must not keep them: its key knows no weights behind pointers.
+cudaError_t Gemms::make_alone(const Pointers& call, cublasStatus_t refusal) {
+  if (calls_.stop_grouping())
+    log::warning("cuBLAS has no grouped GEMM of {} × {} ({}): each tenant's runs alone from now on",
+                 call.m, call.k, blas_.status_string(refusal));
+  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+  if (const cudaError_t error = cudaStreamIsCapturing(lanes_[call.lane].stream, &capturing);
+      error != cudaSuccess)
+    return error;
+  if (capturing != cudaStreamCaptureStatusNone) return cudaErrorNotSupported;
+  for (const Strided& one : call.groups->alone)
+    if (const cudaError_t error = make_strided(one, nullptr); error != cudaSuccess) return error;
+  return cudaSuccess;
 }
 
 cudaError_t Gemms::fork(const Join& call, cudaStream_t) {

@@ -89,6 +89,7 @@ class Gemms {
     std::vector<cublasOperation_t> trans_w, trans_a;
     std::vector<int> m, n, k, ldw, lda, ldc, sizes;
     std::vector<float> one, zero;
+    std::vector<Strided> alone;  // the same products, a call each
   };
   struct Pointers {
     Gemms* gemms = nullptr;
@@ -128,6 +129,7 @@ class Gemms {
   static cudaError_t make_strided(const Strided& call, cudaStream_t stream);
   static cudaError_t make_with_epilogue(const WithEpilogue& call, cudaStream_t stream);
   static cudaError_t make_pointers(const Pointers& call, cudaStream_t stream);
+  cudaError_t make_alone(const Pointers& call, cublasStatus_t refusal);
   static cudaError_t fork(const Join& call, cudaStream_t stream);
   static cudaError_t join(const Join& call, cudaStream_t stream);
 

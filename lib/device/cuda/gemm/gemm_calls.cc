@@ -39,8 +39,13 @@ bool has_constant_strides(std::span<const kernels::RowRange> ranges) {
 bool GemmCalls::can_batch(const kernels::GroupedGemm& args) const {
   if (args.ranges.size() == 1) return are_few_rows(args.ranges);
   if (!are_outputs_aligned(args, dtype_bytes(activations_))) return false;
-  // Grouped calls do not support f32 results of 16-bit operands.
-  return are_equally_long(args.ranges) || !args.f32_out || activations_ == DType::kF32;
+  return are_equally_long(args.ranges) || can_group(args);
+}
+
+// Grouped calls of 16-bit operands have no f32 results, and want n and k to be multiples of 8.
+bool GemmCalls::can_group(const kernels::GroupedGemm& args) const {
+  if (!may_group_) return false;
+  return activations_ == DType::kF32 || (!args.f32_out && args.n % 8 == 0 && args.k % 8 == 0);
 }
 
 bool GemmCalls::are_single(const kernels::GroupedGemm& args) const {

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kernels/args.h"
@@ -41,6 +42,10 @@ class GemmCalls {
 
   explicit GemmCalls(DType activations) : activations_(activations) {}
 
+  // From now on, ranges of unequal length get a call each: cuBLAS has refused to group them. Returns
+  // true the first time.
+  bool stop_grouping() noexcept { return std::exchange(may_group_, false); }
+
   // Returns true if every call has one range.
   bool are_single(const kernels::GroupedGemm& args) const;
   void clear() noexcept { calls_.clear(); }
@@ -52,8 +57,10 @@ class GemmCalls {
 
  private:
   bool can_batch(const kernels::GroupedGemm& args) const;
+  bool can_group(const kernels::GroupedGemm& args) const;
 
   const DType activations_;
+  bool may_group_ = true;
   std::vector<Call> calls_;
   std::vector<size_t> longest_first_;
 };
