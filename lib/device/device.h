@@ -202,6 +202,7 @@ class Stream {
   struct Graphs {
     uint64_t kept = 0;      // graphs held
     uint64_t launches = 0;  // graph launches so far
+    uint64_t failures = 0;  // captures that failed so far
   };
   virtual Graphs graphs() const noexcept { return {}; }
   // Copies device memory to host memory, in order with the launches.

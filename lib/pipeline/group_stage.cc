@@ -196,6 +196,7 @@ void GroupStage::count_graphs() noexcept {
   const device::Stream::Graphs graphs = stream_->graphs();
   counters_.graphs.set(graphs.kept);
   counters_.graph_launches.set(graphs.launches);
+  counters_.graph_failures.set(graphs.failures);
 }
 
 void GroupStage::count(const runtime::BatchFigures& figures) noexcept {

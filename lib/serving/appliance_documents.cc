@@ -132,6 +132,7 @@ json ApplianceDocuments::groups() const {
     if (g.keeps_graphs) {
       list.back()["graphs"] = g.graphs;
       list.back()["graph_launches"] = g.graph_launches;
+      list.back()["graph_failures"] = g.graph_failures;
     }
     if (g.kv_blocks > 0) {
       list.back()["kv_blocks"] = g.kv_blocks;

@@ -112,6 +112,8 @@ void add_groups(telemetry::Families& families, const TenantService& service) {
   auto graphs = gauge_family("itif_group_graphs", "CUDA graphs that a group keeps.");
   auto graph_launches =
       counter_family("itif_group_graph_launches_total", "Launches of a group's CUDA graphs.");
+  auto graph_failures = counter_family("itif_group_graph_failures_total",
+                                       "Captures of a group's CUDA graphs that failed.");
   for (const GroupInfo& g : service.groups()) {
     const telemetry::Label label{"group", g.name};
     add_sample(batches, {label}, static_cast<double>(g.batches));
@@ -124,6 +126,7 @@ void add_groups(telemetry::Families& families, const TenantService& service) {
     if (g.keeps_graphs) {
       add_sample(graphs, {label}, static_cast<double>(g.graphs));
       add_sample(graph_launches, {label}, static_cast<double>(g.graph_launches));
+      add_sample(graph_failures, {label}, static_cast<double>(g.graph_failures));
     }
     if (g.kv_blocks == 0) continue;
     add_sample(blocks, {label, {"what", "all"}}, static_cast<double>(g.kv_blocks));
@@ -131,7 +134,7 @@ void add_groups(telemetry::Families& families, const TenantService& service) {
     add_sample(blocks, {label, {"what", "reserved"}}, static_cast<double>(g.kv_blocks_reserved));
   }
   for (auto* family : {&batches, &tokens, &rows, &busy, &queued, &weights, &shared, &blocks,
-                       &graphs, &graph_launches})
+                       &graphs, &graph_launches, &graph_failures})
     families.push_back(std::move(*family));
 }
 

@@ -250,6 +250,7 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.keeps_graphs = stage.device().info().max_bucket_rows > 0;
     entry.graphs = c.graphs.read();
     entry.graph_launches = c.graph_launches.read();
+    entry.graph_failures = c.graph_failures.read();
     entry.device_failed = stage.device_failed();
     entry.compute = stage.device().info().compute;
     entry.device = stage.device().info().kind;

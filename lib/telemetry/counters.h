@@ -118,6 +118,7 @@ struct alignas(kCacheLineBytes) ExecutorCounters {
   Gauge kv_blocks_reserved;  // most blocks that these sequences may need
   Gauge graphs;              // CUDA graphs that the group's stream keeps
   Gauge graph_launches;      // launches of CUDA graphs so far
+  Gauge graph_failures;      // captures of CUDA graphs that failed so far
   Counter device_errors;
 };
 

@@ -58,7 +58,9 @@ TEST_F(Captures, InvalidatedCaptureLaunchesOnceAndIsRetried) {
   EXPECT_EQ(one_by_one, 4u * kGemms);
   for (const uint64_t captured : {0, 5}) {  // 0: before the other streams have joined
     simt::break_captures_after(captured);
+    const uint64_t failures = stream_->graphs().failures;
     EXPECT_EQ(run(), one_by_one) << "invalidated after " << captured;
+    EXPECT_EQ(stream_->graphs().failures, failures + 1);
   }
   EXPECT_EQ(stream_->graphs().launches, 0u);
   EXPECT_EQ(run(), 1u);

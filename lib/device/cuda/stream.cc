@@ -87,7 +87,9 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     return take_status();
   }
   Graphs graphs() const noexcept override {
-    return {.kept = graphs_.size(), .launches = graphs_.num_graph_launches()};
+    return {.kept = graphs_.size(),
+            .launches = graphs_.num_graph_launches(),
+            .failures = graphs_.num_failed_captures()};
   }
 
   void copy_to_host(const void* source, size_t bytes, void* target) override {

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "base/log.h"
 #include "device/cuda/driver/captures.h"
 
 namespace itif::device::cuda {
@@ -66,7 +67,8 @@ GraphCache::Graph& GraphCache::add(const LaunchPart& part, uint64_t hash) {
   return graphs_[hash] = {.key = {part.key.begin(), part.key.end()}, .last_used = ++turn_};
 }
 
-// A segment that cannot be captured stays without a graph. Only a faulty device is an error.
+// A segment that cannot be captured stays without a graph: its launches are made one by one. Only a
+// faulty device is an error.
 cudaError_t GraphCache::capture(cudaStream_t stream, const LaunchPart& part, Graph& of) {
   ++of.num_tries;
   if (const cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
@@ -75,9 +77,14 @@ cudaError_t GraphCache::capture(cudaStream_t stream, const LaunchPart& part, Gra
   const cudaError_t made = part.capture(stream);
   cudaGraph_t graph = nullptr;
   const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
-  if (made == cudaSuccess && ended == cudaSuccess &&
-      cudaGraphInstantiate(&of.exec, graph, 0) != cudaSuccess)
+  cudaError_t failure = made != cudaSuccess ? made : ended;
+  if (failure == cudaSuccess) failure = cudaGraphInstantiate(&of.exec, graph, 0);
+  if (failure != cudaSuccess) {
     of.exec = nullptr;
+    ++num_failed_captures_;
+    log::warning("no CUDA graph for a batch of {} launches, which are made one by one: {}",
+                 part.size(), cudaGetErrorString(failure));
+  }
   if (graph != nullptr) (void)cudaGraphDestroy(graph);
   (void)cudaGetLastError();
   return cudaSuccess;

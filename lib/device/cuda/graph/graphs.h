@@ -81,6 +81,7 @@ class GraphCache {
   cudaError_t prepare(cudaStream_t stream, const LaunchPart& part);
   size_t size() const { return graphs_.size(); }
   uint64_t num_graph_launches() const { return num_graph_launches_; }
+  uint64_t num_failed_captures() const { return num_failed_captures_; }
 
  private:
   struct Graph {
@@ -89,14 +90,14 @@ class GraphCache {
     uint32_t num_tries = 0;
     uint64_t last_used = 0;
   };
-  static cudaError_t capture(cudaStream_t stream, const LaunchPart& part, Graph& graph);
+  cudaError_t capture(cudaStream_t stream, const LaunchPart& part, Graph& graph);
   Graph& add(const LaunchPart& part, uint64_t hash);
   void make_room();
 
   std::unordered_map<uint64_t, Graph> graphs_;  // by the key's hash
   std::array<uint64_t, 256> seen_{};            // hashes of the latest keys seen once
   size_t next_seen_ = 0;
-  uint64_t turn_ = 0, num_graph_launches_ = 0;
+  uint64_t turn_ = 0, num_graph_launches_ = 0, num_failed_captures_ = 0;
 };
 
 }  // namespace itif::device::cuda
