@@ -25,7 +25,8 @@ def killed_whole(program, out):
     try:
         while not (child := children.read_text().strip()):
             time.sleep(0.01)
-        while b"\0tenants\0" not in (line := Path(f"/proc/{child}/cmdline").read_bytes()) or b"setpriv" in line:
+        # A new child has its parent's command line, then setpriv's, then the bench's.
+        while any(name in Path(f"/proc/{child}/cmdline").read_bytes() for name in (b"\0all\0", b"setpriv")):
             time.sleep(0.01)
     finally:
         process.kill()
