@@ -143,7 +143,8 @@ TEST_P(BiasTest, AttentionAfterAnotherLaunch) {
 TEST_P(BiasTest, CopyIncludesBias) {
   attend({.between = Between::kACopy});
   const auto ranges = make_ranges(std::vector<uint32_t>{7, 3}, kSlots);
-  const Sums alone = sums(36, ranges, GemmMode::kConcurrent);
+  // With 16 bits, cuBLAS groups only if 8 divides the width.
+  const Sums alone = sums(40, ranges, GemmMode::kConcurrent);
   launch(alone, Between::kACopy);
   ASSERT_EQ(copied_.size(), alone.expected.size());
   for (size_t i = 0; i < copied_.size(); ++i) EXPECT_EQ(copied_[i], rounded(alone.expected[i]));
