@@ -1,5 +1,5 @@
-// The list of all operators. Streams take an operator as a pointer to its arguments and visit it, so
-// that one without an implementation does not compile.
+// The list of all operators. Streams take an operator as a pointer to its arguments and visit it,
+// so that one without an implementation does not compile.
 #pragma once
 
 #include <array>

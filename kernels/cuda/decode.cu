@@ -28,8 +28,8 @@ __global__ void append_kv_kernel(AppendKv args, const uint32_t* kv_rows) {
   }
 }
 
-// One block per copy, layer, and keys or values. A thread loads kConcurrent parts before it stores the
-// first.
+// One block per copy, layer, and keys or values. A thread loads kConcurrent parts before it stores
+// the first.
 template <class T, uint32_t kWidth>
 __global__ void copy_kv_kernel(KvPool pool, const KvCopy* copies) {
   constexpr uint32_t kConcurrent = 8;

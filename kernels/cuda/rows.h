@@ -153,8 +153,8 @@ class WarpRow {
   }
 
  private:
-  // Rows that registers cannot hold are looped over in local memory: unrolled, such kernels spill as
-  // much and take minutes to compile.
+  // Rows that registers cannot hold are looped over in local memory: unrolled, such kernels spill
+  // as much and take minutes to compile.
   static constexpr uint32_t kUnrolledPacks = kPacks * kWidth <= 128 ? kPacks : 1;
   // Packs that every lane has; with_row_of() gives narrower rows to smaller kernels.
   static constexpr uint32_t kFullPacks = kWidth == 1 ? 0 : packs_below(kPacks);

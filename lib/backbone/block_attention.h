@@ -1,6 +1,6 @@
 // The attention of an encoder block, from the block's input to the context that its output
-// projection reads. The family chooses it (AttentionFactory). Masks, windows, and rotary or relative
-// positions are therefore other implementations, not branches of the block.
+// projection reads. The family chooses it (AttentionFactory). Masks, windows, and rotary or
+// relative positions are therefore other implementations, not branches of the block.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 // step by step. A step has one row per live beam, of all tenants. Keys and values are in a pool of
 // blocks.
 //
-// The caller tracks what each block holds (runtime/generate/kv_blocks.h); the decoder reads and writes the
-// blocks that the caller names. One thread at a time.
+// The caller tracks what each block holds (runtime/generate/kv_blocks.h); the decoder reads and
+// writes the blocks that the caller names. One thread at a time.
 #pragma once
 
 #include <cstdint>

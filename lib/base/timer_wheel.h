@@ -1,7 +1,7 @@
-// A hashed timer wheel over slot numbers of the owner's array: one timer per slot, set and cancelled
-// in O(1). A timer expires in the first sweep after its tick has passed: up to one tick late, never
-// early. A timer beyond the horizon (num_ticks ticks) is visited once per revolution. Allocates only
-// at construction. One owner thread.
+// A hashed timer wheel over slot numbers of the owner's array: one timer per slot, set and
+// cancelled in O(1). A timer expires in the first sweep after its tick has passed: up to one tick
+// late, never early. A timer beyond the horizon (num_ticks ticks) is visited once per revolution.
+// Allocates only at construction. One owner thread.
 // Source: Varghese and Lauck, "Hashed and hierarchical timing wheels", 1987, scheme 6.
 #pragma once
 
@@ -30,8 +30,8 @@ class TimerWheel {
   // be set and cancelled between two calls. A sweep is O(ticks passed + timers visited).
   uint32_t next_expired(uint64_t now_ns) noexcept;
 
-  // Returns a time at which next_expired() has a timer to visit, at most one tick after the earliest
-  // timer expires; UINT64_MAX without timers.
+  // Returns a time at which next_expired() has a timer to visit, at most one tick after the
+  // earliest timer expires; UINT64_MAX without timers.
   uint64_t next_ns() const noexcept;
 
  private:

@@ -103,7 +103,8 @@ std::expected<void, CallError> Client::Impl::connect() {
   }
   dealer_.set(zmq::sockopt::linger, 0);
   // Never reconnect: a request sent in between would be lost without an error. This interval
-  // outlasts every call; with -1 libzmq drops answers that arrived just before the connection ended.
+  // outlasts every call; with -1 libzmq drops answers that arrived just before the connection
+  // ended.
   dealer_.set(zmq::sockopt::reconnect_ivl, kNeverMs);
   if (zmq_socket_monitor(dealer_.handle(), kMonitor, kMonitored) != 0)
     return call_fail(Kind::kUnreachable, Code::kInternal, zmq_strerror(zmq_errno()));

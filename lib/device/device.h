@@ -93,8 +93,8 @@ struct StreamOptions {
   // Launches run asynchronously, so that the caller can prepare the next batch meanwhile. Host: the
   // stream's own thread runs them after record(); otherwise each runs in the calling thread.
   bool is_async = false;
-  // Other threads need the CPUs too, so the owner may call sleep_early(). Host: a thread is ready to
-  // shorten the pool's spinning.
+  // Other threads need the CPUs too, so the owner may call sleep_early(). Host: a thread is ready
+  // to shorten the pool's spinning.
   bool shares_cpus = false;
   const Clock* clock = nullptr;  // outlives the stream. REQUIRES: set if is_async
   // Called by the stream's thread each time an event is done, and each time its inputs were read.
@@ -185,13 +185,14 @@ class Stream {
   // As launch(), for the code that treats all operators alike. REQUIRES: op points to arguments.
   virtual void dispatch(kernels::Operator op) = 0;
   // Makes the threads that compute sleep early (true) or spin (false, the default) while they wait
-  // for each other, from one of the next launches on. Does nothing without StreamOptions::shares_cpus,
-  // and on devices that do not compute on CPUs. Call it rarely: a switch wakes another thread.
+  // for each other, from one of the next launches on. Does nothing without
+  // StreamOptions::shares_cpus, and on devices that do not compute on CPUs. Call it rarely: a
+  // switch wakes another thread.
   virtual void sleep_early(bool) noexcept {}
   // Ends a graph segment: the launches since the last call are captured and replayed as one graph.
   virtual void end_graph_segment() {}
-  // As end_graph_segment(), for a segment that must not depend on the launches before it: a decoder step,
-  // which may or may not follow new sources.
+  // As end_graph_segment(), for a segment that must not depend on the launches before it: a decoder
+  // step, which may or may not follow new sources.
   virtual void begin_step() { end_graph_segment(); }
   // Disables graph replay from now on, so that each operator can be timed.
   virtual void disable_graphs() {}

@@ -1,6 +1,6 @@
-// Partitions the ranges of concurrent GEMMs (kernels::GemmMode::kConcurrent) into tasks for the parts
-// of a device that compute in parallel, such as threads. The host's GEMM runner and the runtime's
-// GEMM scheduler share this code, so that the scheduler predicts what the runner does.
+// Partitions the ranges of concurrent GEMMs (kernels::GemmMode::kConcurrent) into tasks for the
+// parts of a device that compute in parallel, such as threads. The host's GEMM runner and the
+// runtime's GEMM scheduler share this code, so that the scheduler predicts what the runner does.
 //
 // A range is divided into tasks of at most kMaxTaskRows rows, which stay in their part's cache.
 // Smaller tasks, down to kMinTaskRows rows, are used if they balance the load: three tenants on

@@ -1,8 +1,8 @@
 // Puts the calls of a plan in the order in which the device runs them.
 //
 // Calls of one tenant follow each other. Their rows then meet in one pass where a batch needs
-// several, so that fewer passes read the tenant's weights, and the second call of a tenant finds the
-// weights in the cache that the first has read.
+// several, so that fewer passes read the tenant's weights, and the second call of a tenant finds
+// the weights in the cache that the first has read.
 #pragma once
 
 #include <cstdint>

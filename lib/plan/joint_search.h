@@ -28,8 +28,8 @@ class JointSearch {
   JointSearch(const CostModel& costs, const PlanLimits& limits);
 
   // Replaces `batches` and `ends` (as in OperatorBatching::pack) by a plan that costs less than
-  // `bound_ns`, the cheapest of all, and returns its cost. Returns bound_ns, and leaves them as they
-  // are, if there is none, or if the search would take more than max_steps. Allocates nothing.
+  // `bound_ns`, the cheapest of all, and returns its cost. Returns bound_ns, and leaves them as
+  // they are, if there is none, or if the search would take more than max_steps. Allocates nothing.
   double improve(const RequestOrder& order, double bound_ns, uint64_t max_steps,
                  std::vector<PaddedBatch>& batches, std::vector<uint32_t>& ends) noexcept;
   // Returns true if the last search ended within its steps, so that its result is the optimum.

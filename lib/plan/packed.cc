@@ -12,8 +12,8 @@ class Packed final : public Planner {
  public:
   explicit Packed(const PlannerOptions& options) : limits_(options.limits) {}
 
-  // Each tenant is one mini-batch and one GEMM. Batch policies keep batches within the workspace, so
-  // one pass is enough. If the tokens do not fit, the remaining requests go to further passes.
+  // Each tenant is one mini-batch and one GEMM. Batch policies keep batches within the workspace,
+  // so one pass is enough. If the tokens do not fit, the remaining requests go to further passes.
   void plan(std::span<const Item> items, Plan& plan) noexcept override {
     CHECK(items.size() <= limits_.max_requests);
     plan.clear();

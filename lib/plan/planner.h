@@ -49,8 +49,8 @@ inline constexpr uint32_t kMaxPaddedRequests = 4096;
 //   itif    the same, and mini-batches of different tenants packed into BatchedGEMMs (ITIF)
 //   joint   the cheapest plan of such calls (beyond ITIF, which decides in two stages)
 //   auto    for each batch, the cheapest plan of packed, turbo, itif and joint
-// Errors: kInvalidArgument: an unknown planner (lists the names), missing tables or a missing pricer
-// that the planner needs, tables that validate() refuses, limits out of range.
+// Errors: kInvalidArgument: an unknown planner (lists the names), missing tables or a missing
+// pricer that the planner needs, tables that validate() refuses, limits out of range.
 Result<std::unique_ptr<Planner>> make_planner(std::string_view name, const PlannerOptions& options);
 
 // "packed, naive, turbo, …"

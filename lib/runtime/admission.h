@@ -31,15 +31,15 @@ inline bool deadline_passed(const request::Request& request, uint64_t now_ns) no
 
 class Admission {
  public:
-  // `group`, `clock` and `policy` outlive it. `num_out_of_queue`: the most requests that are refused
-  // together after they have left the queue.
+  // `group`, `clock` and `policy` outlive it. `num_out_of_queue`: the most requests that are
+  // refused together after they have left the queue.
   Admission(const Group& group, const Clock& clock, const ExecutorOptions& options,
             sched::BatchPolicy& policy, const PreparationOptions& preparation,
             size_t num_out_of_queue = 0);
 
-  // Returns the request's model; nullptr: the request is refused, because the device has failed, the
-  // model is not loaded, or `wait_ns(model)`, its expected wait, is too long. Reads no payload: a
-  // request of a flooding tenant must not cost the shared executor more than this.
+  // Returns the request's model; nullptr: the request is refused, because the device has failed,
+  // the model is not loaded, or `wait_ns(model)`, its expected wait, is too long. Reads no payload:
+  // a request of a flooding tenant must not cost the shared executor more than this.
   template <class WaitNs>
   const model::TenantModel* admit(request::Request* request, const WaitNs& wait_ns) noexcept {
     const model::TenantModel* model = find_model(request);

@@ -72,8 +72,8 @@ class RequestExecutor {
   // Returns true if step() would release packets.
   virtual bool has_read_packets() const noexcept = 0;
 
-  // Runs later batches on `stream`, which outlives the executor or the next call. REQUIRES: no batch
-  // runs: finish() was called until none was left.
+  // Runs later batches on `stream`, which outlives the executor or the next call. REQUIRES: no
+  // batch runs: finish() was called until none was left.
   virtual void use_stream(device::Stream& stream) noexcept = 0;
 
   // Lays out the batches; nullptr: the executor lays them out itself. Any thread.

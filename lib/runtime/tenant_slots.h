@@ -39,9 +39,9 @@ class TenantSlots {
   Result<uint32_t> admit(const std::string& directory, const model::Progress& progress);
   void release(uint32_t slot);
 
-  // Returns a slot whose memory a pass may read: an admitted tenant's, or a free one's, whose memory
-  // is held as long as the result. Its values are unspecified. Control's thread; no slot may change
-  // meanwhile. Errors: kResourceExhausted.
+  // Returns a slot whose memory a pass may read: an admitted tenant's, or a free one's, whose
+  // memory is held as long as the result. Its values are unspecified. Control's thread; no slot may
+  // change meanwhile. Errors: kResourceExhausted.
   Result<std::shared_ptr<const uint32_t>> borrow_slot();
 
   // Returns the tenant in a slot; nullptr: the slot is free. Lock-free.

@@ -6,8 +6,8 @@
 // It reads no clock and knows no device: time and cost are arguments. A simulator therefore runs it
 // unchanged.
 //
-// Only the policy adds and removes waiting requests. A policy may therefore keep an order of its own
-// beside the queue's lanes: it overrides push() and pop(), and removes by GroupQueue::remove().
+// Only the policy adds and removes waiting requests. A policy may therefore keep an order of its
+// own beside the queue's lanes: it overrides push() and pop(), and removes by GroupQueue::remove().
 //
 // Owned by the executor's thread.
 #pragma once

@@ -10,7 +10,8 @@
 //           its slot
 //
 // If a device fails, its groups are created again on the next device of the table, their tenants
-// move there, and requests follow. After a reset they move back in the same way (tenant_service_device.cc).
+// move there, and requests follow. After a reset they move back in the same way
+// (tenant_service_device.cc).
 //
 // Threads: one thread at a time makes changes (control's worker). Any thread may call drain(),
 // cancel() and the functions that return figures.

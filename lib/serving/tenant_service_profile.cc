@@ -37,7 +37,8 @@ class ProfileTask final : public pipeline::StageTask {
   std::atomic<double> progress_{0};
 };
 
-// Names what changes a group's costs, besides the device and its libraries (DeviceInfo::description).
+// Names what changes a group's costs, besides the device and its libraries
+// (DeviceInfo::description).
 std::string profiled_as(const runtime::Group& group, const device::Device& device) {
   const runtime::GroupOptions& options = group.options();
   return fmt::format("{}, {}, {}, {} tokens, {} requests, {} beams, {} tenants",

@@ -15,7 +15,8 @@ struct SentenceSettings {
   bool do_lower_case = false;
 };
 
-// Errors: kCorrupt, kUnsupported: a setting that changes the result and is not implemented, by name.
+// Errors: kCorrupt, kUnsupported: a setting that changes the result and is not implemented, by
+// name.
 Result<SentenceSettings> read_sentence_settings(const std::string& directory);
 
 // sentence-transformers may lower-case a text before its tokenizer reads it. Errors: those of

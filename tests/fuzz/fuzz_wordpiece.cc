@@ -1,7 +1,8 @@
 // A text payload for the WordPiece tokenizer: any bytes, with and without a pair, truncated or
 // refused.
 //
-//   input = u8: options (lower case, accents, Chinese, cleaning, truncation; 3 bits of max_tokens); text,
+//   input = u8: options (lower case, accents, Chinese, cleaning, truncation; 3 bits of
+//           max_tokens); text,
 //           in which the first U+0000 separates a pair
 #include <cstddef>
 #include <cstdint>

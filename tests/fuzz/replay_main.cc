@@ -2,7 +2,8 @@
 // mutations. `meson test --suite fuzz` uses it in an ordinary build. libFuzzer finds new inputs
 // (-Dfuzz=true with CXX=clang++).
 //
-//   fuzz_<name> CORPUS_DIRECTORY [RUNS] [SEED]      fuzz_<name> FILE     one input, to look at a crash
+//   fuzz_<name> CORPUS_DIRECTORY [RUNS] [SEED]
+//   fuzz_<name> FILE                               one input, to look at a crash
 //
 // An input that crashes the target is left in the working directory as crash-<target>.
 #include <fcntl.h>

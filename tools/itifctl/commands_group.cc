@@ -1,5 +1,5 @@
-// itifctl group list, update, planner; profile show, run: the running groups, their planners, and the costs
-// that planners use.
+// itifctl group list, update, planner; profile show, run: the running groups, their planners, and
+// the costs that planners use.
 #include <fmt/format.h>
 #include <algorithm>
 

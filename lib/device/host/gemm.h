@@ -1,15 +1,15 @@
 // GEMMs of prepacked weights through oneDNN. Only gemm.cc and gemm_runner.cc include oneDNN.
 //
 // oneDNN compiles code for a fixed number of rows. prepare() therefore makes a ladder of primitives
-// for each shape: 1, 2, 4, 8, then multiples of 16 up to call_rows() rows. A range runs in chunks of
-// call_rows() rows, and the rest on the first rung that holds it. This last call also reads up to
-// kRowSlack rows past its range and overwrites them with garbage. The garbage is harmless, because
-// ranges run in ascending order: a later range rewrites each garbage row, or the row lies past T,
-// in the slack. `a` and `out` must be different buffers.
+// for each shape: 1, 2, 4, 8, then multiples of 16 up to call_rows() rows. A range runs in chunks
+// of call_rows() rows, and the rest on the first rung that holds it. This last call also reads up
+// to kRowSlack rows past its range and overwrites them with garbage. The garbage is harmless,
+// because ranges run in ascending order: a later range rewrites each garbage row, or the row lies
+// past T, in the slack. `a` and `out` must be different buffers.
 //
-// Concurrent ranges (GemmMode::kConcurrent) use a ladder of single-threaded primitives and run in any
-// order. A task with fewer rows than its rung computes into its thread's own memory and copies its
-// rows from there.
+// Concurrent ranges (GemmMode::kConcurrent) use a ladder of single-threaded primitives and run in
+// any order. A task with fewer rows than its rung computes into its thread's own memory and copies
+// its rows from there.
 #pragma once
 
 #include <cstddef>

@@ -16,9 +16,9 @@
 //
 // A flood needs fewer: spinning takes the CPU time in which a worker would drop the flood. A pool
 // that shares its CPUs with workers (pipeline/lcores.h) therefore spins 30,000 rounds, and 100
-// during a flood: pipeline/spin_choice.h decides, PoolThrottle switches. Measured with BERT-tiny and
-// 64 tokens on two CPUs that compilers used, too; medians of three runs in turn. Each cell has the
-// answers/s of all tenants, and p50 and p99 of a quiet tenant in ms:
+// during a flood: pipeline/spin_choice.h decides, PoolThrottle switches. Measured with BERT-tiny
+// and 64 tokens on two CPUs that compilers used, too; medians of three runs in turn. Each cell has
+// the answers/s of all tenants, and p50 and p99 of a quiet tenant in ms:
 //
 //                               30,000 (before)     100 rounds          chosen (now)
 //   flood of 6,000/s              143   78   112      931  2.7    32    1,286  2.7    22
@@ -28,8 +28,8 @@
 //   flood of damaged datagrams     48  4.0   173       47  2.1   6.3       47  1.6   5.6
 //   flood of half-sent requests    38  629   998       46  2.1   9.6       47  2.0   7.9
 //
-// Without a flood the pool spins 30,000 rounds now as before. The same on rested CPUs, medians of two
-// runs in turn:
+// Without a flood the pool spins 30,000 rounds now as before. The same on rested CPUs, medians of
+// two runs in turn:
 //
 //                               30,000              100 rounds
 //   flood of 6,000/s            1,540  2.4    31    1,429  1.6   6.4
@@ -38,9 +38,9 @@
 //   1,000/s                       990  1.0   155      990  113   361
 //   20/s of MiniLM, 32 tokens      20  3.4   6.0       20  5.8   7.9  (none instead of 100 rounds)
 //
-// The kernel's account of how long the pool's thread waits for a CPU was tried as the criterion, and
-// rejected: on rested CPUs the wait is 33 % of the thread's time in a flood, and 39 % at 1,000/s,
-// where spinning pays.
+// The kernel's account of how long the pool's thread waits for a CPU was tried as the criterion,
+// and rejected: on rested CPUs the wait is 33 % of the thread's time in a flood, and 39 % at
+// 1,000/s, where spinning pays.
 #pragma once
 
 namespace itif::device {

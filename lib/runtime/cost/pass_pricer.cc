@@ -77,7 +77,7 @@ Result<std::unique_ptr<plan::Planner>> make_group_planner(
     std::string_view name, const device::DeviceInfo& device, const plan::PlanLimits& limits,
     const std::shared_ptr<const plan::CostTables>& tables) {
   std::shared_ptr<plan::PlanPricer> pricer;
-  if (tables && tables->serve_planners())
+  if (tables && tables->serve_planners() && !tables->shared_gemms.empty())
     pricer = std::make_shared<PassPricer>(device.num_threads, limits, tables);
   return plan::make_planner(
       name, {.limits = limits, .tables = tables.get(), .pricer = std::move(pricer)});

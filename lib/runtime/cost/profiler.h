@@ -16,8 +16,8 @@
 // lays out a decoder's batches: it has no A and B, and powers of four are enough.
 //
 // Measurements cycle through more weights than a cache holds, as a pass does. With few rows,
-// reading the weights is the cost, and cached weights would hide it. They also move through the rows
-// of the workspace.
+// reading the weights is the cost, and cached weights would hide it. They also move through the
+// rows of the workspace.
 //
 // Owned by the thread of the stream that it measures on. Takes one measurement at a time, so that
 // requests are served in between.

@@ -3,8 +3,8 @@
 //
 // The tables hold some counts of equal ranges, so ranges count as equal ranges of their mean size.
 // Concurrent cost grows with the rows of the most loaded part after partitioning
-// (device/gemm_deal.h): three short ranges on two threads take as long as four. Numbers of rows that
-// match no kernel also cost a copy. Both factors are taken out of the measured costs first.
+// (device/gemm_deal.h): three short ranges on two threads take as long as four. Numbers of rows
+// that match no kernel also cost a copy. Both factors are taken out of the measured costs first.
 //
 // A GPU distributes work itself, tile by tile, so an uneven partition costs nothing there.
 #pragma once

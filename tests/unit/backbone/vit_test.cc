@@ -90,7 +90,8 @@ TEST(VitConfig, GroupsTakeImagesOfOneSize) {
             "32; qkv_bias: group has 1, model has 0");
 }
 
-// ViTModel's pooler has an activation of its own; a classifier has no pooler and never reads the key.
+// ViTModel's pooler has an activation of its own; a classifier has no pooler and never reads the
+// key.
 TEST(Vit, OtherPoolerActivationsAreRefusedByName) {
   mkmodel::ModelOptions options;
   options.spec = find_preset("vit-tiny").value()->spec;

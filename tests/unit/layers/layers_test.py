@@ -110,6 +110,24 @@ def run_case(tap, rules, path, content, expected):
                [] if passed else [f"content: {content[:80]!r}", f"got: {violations}"])
 
 
+MAX_COLUMNS = 100
+
+
+def wide_comments(text):
+    """Numbers of the lines that are comments and too wide."""
+    return [number for number, line in enumerate(text.splitlines(), 1)
+            if line.lstrip().startswith("//") and len(line) > MAX_COLUMNS]
+
+
+def check_widths(tap, root):
+    tap.result(wide_comments("  // " + 95 * "a" + "\n  // " + 96 * "a" + "\nint " + 99 * "a") == [2],
+               "a comment of 101 columns is found")
+    wide = [f"{path}:{number}" for folder in ("app", "lib", "kernels", "tools", "tests")
+            for path in sorted(Path(root, folder).rglob("*")) if path.suffix in (".cc", ".h", ".cu")
+            for number in wide_comments(path.read_text(encoding="utf-8"))]
+    tap.result(not wide, f"comments fit {MAX_COLUMNS} columns", wide)
+
+
 def main(root):
     tap = Tap()
     above = []
@@ -124,6 +142,7 @@ def main(root):
         violations, count = rules.check(root)
         tap.result(count > 50, f"the files are found ({count} files)")
         tap.result(not violations, name, violations)
+    check_widths(tap, root)
     print(f"1..{tap.count}")
     return 1 if tap.failed else 0
 

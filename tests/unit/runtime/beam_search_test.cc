@@ -51,8 +51,8 @@ GenerationConfig config_of(const json& c) {
   return config ? *config : GenerationConfig{};
 }
 
-// Emulates the device's top_tokens(): log-softmax over all tokens, or over those that are not banned,
-// then the best that are not.
+// Emulates the device's top_tokens(): log-softmax over all tokens, or over those that are not
+// banned, then the best that are not.
 void best_of(std::vector<float> logits, const std::vector<int32_t>& banned, bool renormalize,
              std::span<Candidate> out) {
   const auto ban = [&] {

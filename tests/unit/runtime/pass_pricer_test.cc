@@ -1,5 +1,6 @@
 // Predicted against executed cost: a device whose operators take as long on a virtual clock as a
-// model of two threads says. The profile, the planners, the pricer and the whole executor run on it.
+// model of two threads says. The profile, the planners, the pricer and the whole executor run on
+// it.
 #include "runtime/cost/pass_pricer.h"
 
 #include <gtest/gtest.h>

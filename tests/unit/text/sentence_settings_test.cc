@@ -1,4 +1,5 @@
-// The settings that sentence-transformers keeps beside a tokenizer, under all names that it has used.
+// The settings that sentence-transformers keeps beside a tokenizer, under all names that it has
+// used.
 #include "text/sentence_settings.h"
 
 #include <gtest/gtest.h>

@@ -5,8 +5,8 @@
 // An operator's time is the sum over all tenants' calls, as a kernel profiler reports it. If
 // tenants run concurrently, calls overlap and wait for each other; Table 5.3 shows that of the
 // thesis's streams. On a host, launch time is the time of the same number of nearly empty launches.
-// On a GPU each tenant's stream runs operators one by one (device/stream/metered_stream.h): operator time
-// is time on the GPU, launch time is the time of the calls.
+// On a GPU each tenant's stream runs operators one by one (device/stream/metered_stream.h):
+// operator time is time on the GPU, launch time is the time of the calls.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -18,7 +18,8 @@
 
 namespace itif::device::cuda {
 
-// The largest batch, in rows, whose launches cost more than its arithmetic: DeviceInfo::max_bucket_rows.
+// The largest batch, in rows, whose launches cost more than its arithmetic:
+// DeviceInfo::max_bucket_rows.
 inline constexpr uint32_t kMaxBucketRows = 512;
 
 // Returns true if launches cost more than pointer lookups: all tenants then share one graph.
@@ -42,8 +43,8 @@ class GemmCalls {
 
   explicit GemmCalls(DType activations) : activations_(activations) {}
 
-  // From now on, ranges of unequal length get a call each: cuBLAS has refused to group them. Returns
-  // true the first time.
+  // From now on, ranges of unequal length get a call each: cuBLAS has refused to group them.
+  // Returns true the first time.
   bool stop_grouping() noexcept { return std::exchange(may_group_, false); }
 
   // Returns true if every call has one range.

@@ -1,8 +1,8 @@
 // CUDA graphs of repeated graph segments. Launches dominate the cost of small batches; a graph
-// makes all launches of a segment by a single one. Stream::end_graph_segment() separates segments. A
-// segment's key holds everything that its launches depend on (LaunchKey). Segments of the same key
-// may differ only in data that the batch's plan memory holds: token ids, positions, addresses of
-// weights.
+// makes all launches of a segment by a single one. Stream::end_graph_segment() separates segments.
+// A segment's key holds everything that its launches depend on (LaunchKey). Segments of the same
+// key may differ only in data that the batch's plan memory holds: token ids, positions, addresses
+// of weights.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,5 +1,5 @@
-// The launches of a batch so far, in graph segments that Stream::end_graph_segment() separates. Each
-// segment has a key.
+// The launches of a batch so far, in graph segments that Stream::end_graph_segment() separates.
+// Each segment has a key.
 #pragma once
 
 #include <vector>
