@@ -48,8 +48,6 @@ TEST_F(ProfilerTest, MeasuresTablesThatPlannersAccept) {
   ASSERT_EQ(tables->shared_gemms.size(), 2u);
   EXPECT_EQ(tables->shared_gemms[0].n, 64u);
   EXPECT_EQ(tables->shared_gemms[1].k, 64u);
-  // 64 · 32 rows exceed max_rows: their cost is scaled up from measured points.
-  EXPECT_GE(tables->gemm_ns.back(), tables->gemm_ns.front() * 8);
 }
 
 // A clock on which a sequential GEMM takes 100 ns. A concurrent one takes 40 ns, or 700 ns if it
@@ -114,7 +112,8 @@ TEST_F(ProfilerTest, CostsBeyondTheWorkspaceContinueTheLine) {
   EXPECT_EQ(cost(4, 15), 800);   // measured
   EXPECT_EQ(cost(4, 63), 2720);  // 252 rows
   EXPECT_EQ(cost(2, 40), 900);
-  EXPECT_EQ(tables->gemm_ns.back(), 50 + 10 * 127) << "two requests of 64 tokens";
+  EXPECT_EQ(tables->gemm_ns.back(), 50 + 10 * 127)
+      << "two requests of 64 tokens exceed max_rows: scaled up from measured points";
 }
 
 // A time that the device measures is more exact than the time that the host waits.
