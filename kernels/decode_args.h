@@ -41,10 +41,11 @@ struct KvPool {
   constexpr size_t block_elements() const { return size_t{num_layers} * 2 * block_tokens * hidden; }
 };
 
-// The place of a padding row of a graph bucket: nothing is written.
+// K/V row of a padding row of a graph bucket: nothing is written.
 inline constexpr uint32_t kNoKvRow = UINT32_MAX;
 
-// Writes row r's key and value to kv_rows[r] of one layer. No place occurs twice, except kNoKvRow.
+// Writes row r's key and value to kv_rows[r] of one layer. No K/V row occurs twice, except
+// kNoKvRow.
 struct AppendKv {
   static constexpr const char* kName = "append_kv";
   const void* key = nullptr;          // act, of row 0

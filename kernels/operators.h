@@ -26,7 +26,7 @@ constexpr std::array<const char*, sizeof...(Args)> names(
 
 }  // namespace operators
 
-// An operator to launch: its arguments. index() is its place in the list.
+// An operator to launch: its arguments. index() is its position in the list.
 using Operator =
     decltype(operators::joined(CommonOperators(), DecoderOperators(), ThesisOperators()));
 inline constexpr size_t kNumOperators = std::variant_size_v<Operator>;

@@ -252,7 +252,7 @@ void run(const CopyKv& args, Plan& plan) {
 void run(const CachedAttention& args, Plan& plan) {
   CHECK(args.pool.block_tokens <= kMaxKvBlockTokens);
   const KvTable* tables = plan.put(args.tables);
-  const uint32_t* blocks = plan.put_roomily(args.blocks, args.max_blocks);
+  const uint32_t* blocks = plan.put_with_capacity(args.blocks, args.max_blocks);
   const uint32_t num_rows = count(args.tables);
   const Launcher& launch = plan.launcher(tables, blocks, num_rows);
   with_activation(launch.activation(), [&]<class T>() {

@@ -23,12 +23,13 @@ class Plan {
   const T* put(std::span<const T> values) {
     return reinterpret_cast<const T*>(put_bytes(std::as_bytes(values)));
   }
-  // As put(), for values whose number differs between batches of the same key. Leaves room for
-  // `most` values, so that the values that follow keep their addresses. If `most` is 0 they do
-  // while the numbers are similar.
+  // As put(), for values whose number differs between batches of the same graph key. Reserves room
+  // for `capacity` values, so that the values put next keep their addresses. 0: rounds the number
+  // up, which keeps the addresses while the numbers are similar.
   template <class T>
-  const T* put_roomily(std::span<const T> values, size_t most = 0) {
-    return reinterpret_cast<const T*>(put_bytes_roomily(std::as_bytes(values), most * sizeof(T)));
+  const T* put_with_capacity(std::span<const T> values, size_t capacity = 0) {
+    return reinterpret_cast<const T*>(
+        put_bytes_with_capacity(std::as_bytes(values), capacity * sizeof(T)));
   }
   // As put(), for the slot of each row of `ranges`.
   virtual Rows rows(std::span<const RowRange> ranges) = 0;
@@ -53,8 +54,8 @@ class Plan {
  protected:
   ~Plan() = default;
   virtual const std::byte* put_bytes(std::span<const std::byte> bytes) = 0;
-  virtual const std::byte* put_bytes_roomily(std::span<const std::byte> bytes,
-                                             size_t most_bytes) = 0;
+  virtual const std::byte* put_bytes_with_capacity(std::span<const std::byte> bytes,
+                                                   size_t capacity_bytes) = 0;
   virtual const Launcher& launcher_for(std::span<const std::byte> what) = 0;
 };
 

@@ -213,7 +213,7 @@ void run(const TopTokens& args, Plan& plan) {
   CHECK(args.count > 0 && args.count <= kMaxTopTokens);
   const uint32_t* chosen = plan.put(args.chosen);
   const BannedTokens* banned_of = plan.put(args.banned_of);
-  const int32_t* banned = plan.put_roomily(args.banned);
+  const int32_t* banned = plan.put_with_capacity(args.banned);
   const Launcher& launch = plan.launcher(chosen, banned_of, banned);
   const Slices slices(args.vocab);
   launch({.blocks = dim3(args.rows, slices.count),

@@ -1,16 +1,14 @@
 // Chooses how a group's compute pool waits between operators: by spinning, or by sleeping early.
 //
-// Only for a group that shares its CPUs with workers (lcores.h). Spinning makes batches faster on
-// rested cores, and while every core waits for the batch anyway: all clients wait for answers, and
-// the workers for requests. In a flood, datagrams keep arriving that no batch will serve, and the
-// pool's spinning takes the time that the workers need to drop them. device/host/pool_wait.h has
-// the measurements.
+// It is used only for a group that shares its CPUs with workers (lcores.h). Spinning makes batches
+// faster while the workers have nothing else to do. In a flood, spinning threads take the CPU time
+// that the workers need to drop datagrams. device/host/pool_wait.h has the measurements.
 //
-// So the pool sleeps early while more than kFloodPerS datagrams and requests per second are dropped
-// or refused. It spins again after kCalmNs below half of that. The number of waiting requests does
-// not count: many clients that wait for answers are served faster by a pool that spins.
+// The pool sleeps early while more than kFloodPerS datagrams and requests per second are dropped or
+// refused. It spins again after kCalmNs below half of that rate. Waiting requests are not counted:
+// clients that wait for their answers are served faster by a pool that spins.
 //
-// One owner thread, which asks before each batch. No clock of its own.
+// Owned by the group's thread, which asks before each batch. It reads no clock.
 #pragma once
 
 #include <cstdint>

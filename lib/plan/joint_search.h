@@ -1,15 +1,15 @@
-// Searches all plans for the cheapest: both of ITIF's stages at once.
+// Searches all plans for the cheapest. ITIF's two stages are optimised together.
 //
-// A plan is a sequence of calls. Order them by length, longest first. Wherever costs never fall
-// with length, exchanging requests of one tenant between calls shows that some optimal plan has
-// calls that each take the longest remaining requests of their tenants, and that each call holds
-// the longest request remaining of all. So it is enough to know how many requests of each tenant
-// remain, and the search is a dynamic program over those numbers: Π (n + 1) states for tenants of n
-// requests each.
+// The search is a dynamic program. A plan is a sequence of calls, longest first. Each call contains
+// the longest remaining request of all tenants, and takes the longest remaining requests of each of
+// its tenants. Some optimal plan has this form if costs never fall with length: exchanging two
+// requests of a tenant between calls turns any plan into one that costs no more. A state is
+// therefore the number of remaining requests of each tenant.
 //
-// This number is exponential in the number of tenants. States that cannot lead to a plan below the
-// bound are skipped: the rest of a plan costs at least each remaining request's share of the best
-// call that could hold it.
+// Tenants with n requests each have Π (n + 1) states, exponential in the number of tenants. A state
+// is skipped if no plan through it can cost less than the best known plan. The lower bound of its
+// rest is the sum, over the remaining requests, of a request's share in the cheapest call that
+// could contain it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A batch plan: each request's place in a batch, and the GEMM calls that cover it. All planners use
+// A batch plan: each request's rows in a batch, and the GEMM calls that cover it. All planners use
 // this representation.
 //
 // ITIF carries the layout in a linked list with one node per request: its location, its length
@@ -36,7 +36,7 @@ struct Item {
   uint32_t num_tokens = 0;
 };
 
-// A request's place in the batch.
+// A request's rows in the batch.
 struct Segment {
   uint32_t item = 0;  // index into the planner's input
   uint32_t slot = 0;

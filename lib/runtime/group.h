@@ -68,9 +68,9 @@ class Group {
   // Queues a pass over requests of one tenant with any tokens, for profiling.
   using SamplePass =
       std::function<void(device::Stream&, uint32_t num_requests, uint32_t num_tokens)>;
-  // For the executor's thread; destroyed by control, before the next tenant is admitted or
-  // released. Null: every pass of the group has requests of one length, it generates, or there is
-  // no memory. REQUIRES of calls: the group's limits hold.
+  // Call the result on the executor's thread, within the group's limits. Destroy it on the control
+  // thread, before a tenant is admitted or released. Null if the group generates, if all its
+  // requests have one length, or if no memory is left.
   virtual SamplePass sample_pass() { return {}; }
   // Sets the measured GEMM costs, from which later passes choose how GEMMs share the device. Any
   // thread.

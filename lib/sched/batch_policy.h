@@ -27,17 +27,16 @@ namespace itif::sched {
 struct PolicyOptions {
   BatchLimits limits = {};
   GroupQueue::Limits queue = {};
-  // Continuous batching: requests join a batch that runs on, so no end of a batch can be aimed at.
-  // Only order and limits apply. The policy refuses none: the executor checks deadlines as requests
-  // join.
+  // Continuous batching: requests join a running batch between two steps, so a batch has no
+  // expected end. Only order and limits apply. The executor checks deadlines when requests join;
+  // the policy refuses none.
   bool continuous = false;
 };
 
 // The executor's state when it chooses.
 struct Turn {
   uint64_t now_ns = 0;
-  uint64_t start_ns =
-      0;  // earliest start of the batch: when the batches that run should have ended
+  uint64_t start_ns = 0;  // earliest start: when the running batches are expected to end
   CostModel cost = {};
 };
 

@@ -5,7 +5,7 @@
 namespace itif::sched {
 namespace {
 
-bool sent_of_late(const GroupQueue::Lane& lane, uint64_t now_ns) {
+bool sent_recently(const GroupQueue::Lane& lane, uint64_t now_ns) {
   return lane.last_push_ns != GroupQueue::kNever && now_ns - lane.last_push_ns < kObjectiveMemoryNs;
 }
 
@@ -15,7 +15,7 @@ struct Load {
   uint64_t weights = 0;
 };
 
-bool waits_little(const GroupQueue::Lane& lane, uint64_t now_ns, const Load& load) {
+bool sends_little(const GroupQueue::Lane& lane, uint64_t now_ns, const Load& load) {
   return kLittlePart * lane.waiting_tokens.at(now_ns) * static_cast<double>(load.weights) <
          load.tokens * lane.weight;
 }
@@ -34,7 +34,7 @@ Objectives set_objectives(GroupQueue& queue, uint64_t now_ns, bool isolate) noex
   Load load;
   for (uint32_t slot = 0; slot < queue.num_slots(); ++slot) {
     const GroupQueue::Lane& lane = queue.lane(slot);
-    if (!sent_of_late(lane, now_ns)) continue;
+    if (!sent_recently(lane, now_ns)) continue;
     load.tokens += lane.waiting_tokens.at(now_ns);
     load.weights += lane.weight;
   }
@@ -42,10 +42,10 @@ Objectives set_objectives(GroupQueue& queue, uint64_t now_ns, bool isolate) noex
   for (uint32_t slot = 0; slot < queue.num_slots(); ++slot) {
     GroupQueue::Lane& lane = queue.lane(slot);
     lane.objective_ns = 0;
-    if (!sent_of_late(lane, now_ns)) continue;
+    if (!sent_recently(lane, now_ns)) continue;
     lane.objective_ns = lane.slo_ns;
     objectives.slo_ns = tighter(objectives.slo_ns, lane.slo_ns);
-    if (!isolate || lane.slo_ns != 0 || !waits_little(lane, now_ns, load)) continue;
+    if (!isolate || lane.slo_ns != 0 || !sends_little(lane, now_ns, load)) continue;
     lane.objective_ns = kImpliedObjective * lane.alone_ns;
     objectives.batch_ns = tighter(objectives.batch_ns, kImpliedObjective * lane.alone_ns * 2 / 5);
   }

@@ -2,16 +2,17 @@
 // set, or an implied one. A tenant that sends little while others flood has an implied objective:
 // four times the execution time of its request alone.
 //
-// A batch takes at most two fifths of an objective (batch_bound.h), and a batch shared with others
-// must end within one fifth (urgent.h). Under the implied objective a request thus waits, on
-// average, for half a batch of 1.6 times its own time, and then runs: less than twice its time
-// without the flood, however large the flood is.
+// The batch bound (batch_bound.h) limits a batch to two fifths of the tightest objective. An urgent
+// request joins other requests only if their batch ends within one fifth (urgent.h).
 //
-// A tenant sends little if its decayed share of queued tokens, sampled at each batch selection, is
-// below a quarter of its weighted share. A flooding tenant always has much waiting; one that sends
-// little has a request now and then. A single sample would not distinguish them: among tenants of
-// equal load there is always one with an empty lane, and their batches should be large. Short
-// batches cost throughput, the flood's first of all.
+// Example: a request that takes 10 ms alone has an implied objective of 40 ms, so batches take at
+// most 16 ms. On average it waits for half of such a batch, 8 ms, and then runs. Its latency is
+// less than twice that of an idle appliance, whatever the size of the flood.
+//
+// A tenant sends little if its share of the queued tokens is below a quarter of its weighted share.
+// The share is sampled whenever a batch is chosen, and decays over time. One sample alone would be
+// wrong: among tenants of equal load, one often has an empty lane just then. Their batches should
+// stay large, because short batches lower the throughput.
 // Owned by the executor's thread.
 #pragma once
 

@@ -1,11 +1,11 @@
-// Puts requests of tenants with a latency objective before those that the order chooses. The
-// backlog of the others then costs them little more than the batch that runs when they arrive.
-// While others wait, an urgent request rides in a batch that ends within a fifth of its objective
-// after its arrival, or in a batch without the others.
+// Chooses urgent requests: those of tenants with a latency objective. They enter a batch before the
+// requests that the order (lane_order.h) chooses, so they wait only for the batch that runs when
+// they arrive, not for the backlog.
 //
-// The others keep their share. A tenant goes first only while it has one request waiting, or no
-// more than its share of a batch. After a batch without the others, the order alone chooses the
-// next.
+// Other requests may join an urgent one if their batch ends within a fifth of its objective after
+// its arrival. Otherwise it gets a batch of urgent requests only, and the order alone chooses the
+// batch after that. A tenant's requests are urgent only while it has one request waiting, or no
+// more than its share of a batch. Both rules keep the share of the other tenants.
 // Owned by the executor's thread.
 #pragma once
 

@@ -121,7 +121,7 @@ class TenantService final : public control::Appliance {
   std::vector<GroupInfo> groups() const;
 
  private:
-  struct Serving {  // a tenant and, if it is loaded, the place of its model
+  struct Serving {  // a tenant and, if it is loaded, the slot of its model
     TenantInfo info;
     uint16_t group = 0;
     uint32_t slot = 0;

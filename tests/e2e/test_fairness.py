@@ -71,7 +71,8 @@ def flood_command(kind, namespaces, noisy_file):
 # Floods whose requests reach the group; of the others it computes nothing.
 COMPUTED = ("requests over the quota", "requests against an objective", "requests without a quota")
 
-# A client repeats a request that waits for long. Its repetitions are dropped for these reasons only.
+# A client repeats a request that waits for long. Its repetitions are dropped for these reasons
+# only.
 REPEATS = {"duplicate", "late", "answered_from_cache", "nothing_to_resend"}
 
 

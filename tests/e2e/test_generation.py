@@ -17,7 +17,8 @@ TEXTS = ["The movie was good, and Paris is very big.", "hello world", "a small s
 @pytest.fixture(params=["on", "off"], ids=["overlap", "in-turn"])
 def f32_appliance(request, new_appliance):
     made = new_appliance()
-    # One thread, because a sequence takes hundreds of short steps, and on a busy machine each would wait for a second.
+    # One thread, because a sequence takes hundreds of short steps, and on a busy machine each would
+    # wait for a second.
     made.sections["device"] = {"dtype": "f32", "threads": 1}
     made.sections["batching"] |= {"overlap": request.param}
     return made.start()

@@ -189,7 +189,8 @@ def test_the_status_says_where_a_deadline_passed(appliance, namespaces, tenant):
 
 def test_frames_with_wrong_lower_layers(appliance, namespaces, tenant):
     ping = build(Header(type=itif_wire.PING, total_bytes=4), b"ping")
-    # IP fragments are tested in unit tests only, because the kernel reassembles them for af_packet's sockets.
+    # IP fragments are tested in unit tests only, because the kernel reassembles them for
+    # af_packet's sockets.
     frames = {
         "ip_checksum": [ipv4(udp(ping), UDP, header_checksum=1)],
         "ip_malformed": [ipv4(udp(ping), UDP, total=1400), b"\x35" + ipv4(udp(ping), UDP)[1:]],

@@ -47,7 +47,8 @@ class Quickstart:
         self.processes = []
 
     def start(self, *arguments, prefix=()):
-        # Restores default signals, which the tests' environment may ignore (nohup, a background job).
+        # Restores default signals, which the tests' environment may ignore (nohup, a background
+        # job).
         command = ("env", "--default-signal=HUP,INT,QUIT,TERM", *prefix, QUICKSTART, *arguments)
         self.processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                                start_new_session=True, env=self.environment))

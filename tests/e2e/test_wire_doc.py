@@ -95,7 +95,8 @@ def test_name_tables():
 def test_vectors_of_the_tag():
     assert wire.siphash128(KEY, b"").hex() in DOCUMENT
     assert wire.siphash128(KEY, b"\0").hex() in DOCUMENT
-    # From the reference code's vectors_sip128: the input 00 01 … of 15 bytes, a full and a partial word.
+    # From the reference code's vectors_sip128: the input 00 01 … of 15 bytes, a full and a partial
+    # word.
     assert wire.siphash128(KEY, bytes(range(15))).hex() == "5493e99933b0a8117e08ec0f97cfc3d9"
 
 

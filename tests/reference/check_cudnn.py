@@ -17,8 +17,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 CUDA = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 
-# Compute capability times 100, name, multiprocessors, largest shared memory of a block. COMMON has the members that
-# cuDNN reads and that are equal for both.
+# Compute capability times 100, name, multiprocessors, largest shared memory of a block. COMMON has
+# the members that cuDNN reads and that are equal for both.
 GPUS = ((800, "NVIDIA A100-SXM4-80GB", 108, 166912), (900, "NVIDIA H100 80GB HBM3", 132, 232448))
 COMMON = {
     "driverVer": 13000, "cudaDeviceId": 0, "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
@@ -29,7 +29,8 @@ COMMON = {
     "l2CacheSize": 52428800, "totalGlobalMem": 85000000000,
 }
 
-# The driver's functions that load compiled code; they succeed. All others return CUDA_ERROR_STUB_LIBRARY.
+# The driver's functions that load compiled code; they succeed. All others return
+# CUDA_ERROR_STUB_LIBRARY.
 KEEPS = {"cuInit": "", "cuLibraryLoadData": "void** it", "cuLibraryGetKernel": "void** it",
          "cuKernelGetFunction": "void** it", "cuLibraryGetModule": "void** it", "cuModuleGetFunction": "void** it",
          "cuDriverGetVersion": "int* version", "cuFuncGetAttribute": "int* value", "cuKernelGetAttribute": "int* value"}

@@ -98,7 +98,8 @@ def make(name, spec, seed):
     vocab = spec["config"]["vocab_size"]
     generation = dict(eos_token_id=0, pad_token_id=vocab - 1, decoder_start_token_id=vocab - 1, bos_token_id=0)
     generation.update(spec["generation"])
-    # Random models tend to repeat one token. These bans prevent that, and every step has different bans.
+    # Random models tend to repeat one token. These bans prevent that, and every step has different
+    # bans.
     generation["bad_words_ids"] = generation["bad_words_ids"] + [[t, t] for t in range(1, vocab)]
     config = MarianConfig(**spec["config"], pad_token_id=vocab - 1, decoder_start_token_id=vocab - 1,
                           eos_token_id=0, forced_eos_token_id=None)
@@ -128,7 +129,8 @@ def make(name, spec, seed):
           "distinct", len({tuple(c["tokens"]) for c in cases}))
 
 
-# Settings whose meaning newer versions changed or published models use (Helsinki-NLP/opus-mt: the last).
+# Settings whose meaning newer versions changed or published models use (Helsinki-NLP/opus-mt: the
+# last).
 VARIANTS = [
     ("beams-4", {"max_length": None}),
     ("beams-4", {"max_length": 20}),

@@ -149,8 +149,8 @@ MODELS = {
             type_vocab_size=1,
         ),
     ),
-    # The format of the oldest published checkpoints: "bert." before every name, LayerNorm.gamma and .beta,
-    # a position_ids buffer, and the tensors of the pre-training heads.
+    # The format of the oldest published checkpoints: "bert." before every name, LayerNorm.gamma and
+    # .beta, a position_ids buffer, and the tensors of the pre-training heads.
     "pretraining-f32": dict(
         cls="BertForPreTraining",
         dtype=torch.float32,
@@ -197,7 +197,8 @@ MODELS = {
             label2id={"no": 0, "yes": 1, "maybe": 2},
         ),
     ),
-    # No token types, no pooler, other tensor names; computed (sinusoidal) positions are stored like learned ones.
+    # No token types, no pooler, other tensor names; computed (sinusoidal) positions are stored like
+    # learned ones.
     "distilbert-f32": dict(
         cls="DistilBertModel",
         dtype=torch.float32,

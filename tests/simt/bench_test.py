@@ -17,8 +17,8 @@ def main(program):
     results = []
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out.json")
-        # In f32, each device logs that it does not use cuDNN: the bench's, that of seq and itif, multi-stream's,
-        # mps's, and those of mps's two processes.
+        # In f32, each device logs that it does not use cuDNN: the bench's, that of seq and itif,
+        # multi-stream's, mps's, and those of mps's two processes.
         done = subprocess.run(
             (program, "batching", "--quick", "--device", "cuda", "--attention", "cudnn", "--dtype", "f32", "--case",
              "albert-large (2 layers), 2 tenants, 2 requests, f32", "--json", str(out)),

@@ -408,15 +408,16 @@ TEST_F(CudaDevice, CopiesResultsOfAnyLengthAndAlignment) {
   stream_->launch(kernels::GatherIds{.pieces = {&piece, 1},
                                      .ids = reinterpret_cast<int32_t*>(out_->data()),
                                      .vocab_size = INT32_MAX});
-  constexpr size_t kMost = kIds * sizeof(int32_t);
+  constexpr size_t kMaxBytes = kIds * sizeof(int32_t);
   std::vector<std::vector<std::byte>> got;
-  for (size_t bytes = 1; bytes <= kMost; bytes += 1 + bytes / 3) got.emplace_back(bytes + 1);
+  for (size_t bytes = 1; bytes <= kMaxBytes; bytes += 1 + bytes / 3) got.emplace_back(bytes + 1);
   for (std::vector<std::byte>& one : got)
-    stream_->copy_to_host(out_->data() + kMost - one.size() + 1, one.size() - 1, one.data() + 1);
+    stream_->copy_to_host(out_->data() + kMaxBytes - one.size() + 1, one.size() - 1,
+                          one.data() + 1);
   ASSERT_TRUE(stream_->synchronize());
   const auto* expected = reinterpret_cast<const std::byte*>(ids());
   for (const std::vector<std::byte>& one : got)
-    EXPECT_EQ(std::memcmp(one.data() + 1, expected + kMost - one.size() + 1, one.size() - 1), 0)
+    EXPECT_EQ(std::memcmp(one.data() + 1, expected + kMaxBytes - one.size() + 1, one.size() - 1), 0)
         << one.size() - 1;
 }
 

@@ -78,7 +78,7 @@ TEST(GemmCalls, AreDividedWhereCublasHasNoBatchedOne) {
 }
 
 // Its grouped calls of 16-bit operands want n and k to be multiples of 8.
-TEST(GemmCalls, OfOddSizesAreDividedUnlessTheyAreEquallyLong) {
+TEST(GemmCalls, DividesRangesOfOddSizesUnlessEquallyLong) {
   const auto unequal = ranges_of({16, 24}), equal = ranges_of({16, 16});
   for (const auto& [n, k, together] :
        {std::tuple{64u, 64u, true}, {68u, 64u, false}, {64u, 60u, false}}) {
@@ -155,7 +155,7 @@ TEST(GroupedProducts, RunAloneWhereCublasRefusesThem) {
 }
 
 // ITIF, section 4.2.1: query, key and value run on three streams.
-TEST(GemmCalls, OfQueryKeyAndValueTakeAStreamEach) {
+TEST(GemmCalls, QueryKeyAndValueTakeAStreamEach) {
   GemmCalls calls(DType::kF32);
   const auto ranges = ranges_of({64, 64});
   const std::vector<GemmCall> planned = {{2, 100}};

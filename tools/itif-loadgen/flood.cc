@@ -38,16 +38,16 @@ Flooder::Flooder(const Clock& clock, client::Transport& transport, const SenderC
       next_id_(config.first_request),
       scratch_(kBatch * kMaxDamagedBytes) {}
 
-void Flooder::make_damaged(size_t place, uint32_t target) noexcept {
+void Flooder::make_damaged(size_t index, uint32_t target) noexcept {
   const auto damage = static_cast<Damage>(random_.below(kNumDamages));
-  const auto out = std::span(scratch_).subspan(place * kMaxDamagedBytes, kMaxDamagedBytes);
+  const auto out = std::span(scratch_).subspan(index * kMaxDamagedBytes, kMaxDamagedBytes);
   const size_t bytes = damaged(damage, options_.targets[target], config_.session, next_id_++,
                                options_.payload_kind, current_.payload, random_, out);
   ++results_.damaged[static_cast<size_t>(damage)];
-  batch_[place] = {.head = out.first(bytes), .body = {}};
+  batch_[index] = {.head = out.first(bytes), .body = {}};
 }
 
-void Flooder::make_piece(size_t place) noexcept {
+void Flooder::make_piece(size_t index) noexcept {
   const client::Credential& credential = options_.targets[current_.target].credential;
   const auto total = static_cast<uint32_t>(current_.payload.size());
   const uint32_t bytes = wire::piece_bytes(total, options_.fragment_bytes, offset_);
@@ -68,13 +68,13 @@ void Flooder::make_piece(size_t place) noexcept {
   header.flags = options_.flags;
   header.key_epoch = credential.key_epoch;
   header.fragment_bytes = static_cast<uint16_t>(options_.fragment_bytes);
-  auto& head = heads_[place];
+  auto& head = heads_[index];
   std::memcpy(head.data(), &header, wire::kHeaderBytes);
   if (credential.auth != wire::Auth::kNone) {
     const auto tag = wire::compute_tag(credential.key, header, body);
     std::memcpy(head.data() + wire::kHeaderBytes, tag.data(), wire::kTagBytes);
   }
-  batch_[place] = {.head = std::span(head).first(header.header_bytes), .body = body};
+  batch_[index] = {.head = std::span(head).first(header.header_bytes), .body = body};
   offset_ += options_.fragment_bytes;
   if (offset_ >= total) {
     in_request_ = false;
@@ -84,17 +84,17 @@ void Flooder::make_piece(size_t place) noexcept {
   }
 }
 
-void Flooder::make(size_t place) noexcept {
+void Flooder::make(size_t index) noexcept {
   if (!in_request_) {
     current_ = mix_.draw();
     offset_ = 0;
     if (options_.malform > 0 && random_.uniform() < options_.malform) {
-      make_damaged(place, current_.target);
+      make_damaged(index, current_.target);
       return;
     }
     in_request_ = true;
   }
-  make_piece(place);
+  make_piece(index);
 }
 
 void Flooder::receive() noexcept {

@@ -52,10 +52,10 @@ class Flooder {
  private:
   static constexpr size_t kBatch = 64;
 
-  // Fills entry `place` of the batch.
-  void make(size_t place) noexcept;
-  void make_damaged(size_t place, uint32_t target) noexcept;
-  void make_piece(size_t place) noexcept;
+  // Fills entry `index` of the batch.
+  void make(size_t index) noexcept;
+  void make_damaged(size_t index, uint32_t target) noexcept;
+  void make_piece(size_t index) noexcept;
   void receive() noexcept;
 
   const Clock& clock_;

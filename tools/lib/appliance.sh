@@ -4,7 +4,8 @@
 
 itifd_pid=""
 
-# Variables, not functions that print paths: Debian 12's bash may fail to run a trap inside a command substitution.
+# Variables, not functions that print paths: Debian 12's bash may fail to run a trap inside a
+# command substitution.
 itifd_program=$source_root/build/app/itifd
 itifctl_program=$source_root/build/tools/itifctl/itifctl
 loadgen_program=$source_root/build/tools/itif-loadgen/itif-loadgen

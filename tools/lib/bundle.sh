@@ -1,11 +1,11 @@
 # Makes the tree that tools/make-bundle packs. Sourced after common.sh.
 #
-#   bin/NAME              tools/lib/launcher.c, which executes libexec/NAME by one of the two loaders
+#   bin/NAME              tools/lib/launcher.c, which runs libexec/NAME by one of the two loaders
 #   libexec/NAME          the program
 #   libexec/machine/NAME  a link to the machine's dynamic loader, used if it is new enough
 #   libexec/loader/NAME   a link to the bundle's loader in lib/c/
 #   lib/c/                the C library
-#   lib/                  all other libraries, under the names by which programs load them, and DPDK's drivers
+#   lib/                  all other libraries, under the names that programs load; DPDK's drivers
 #   tests/NAME            like bin/NAME, for test programs
 #   bin/itif-gpu-check    tools/gpu-check, which runs the tests
 #   tests/data/           data of the tests
@@ -14,7 +14,8 @@
 # Libraries that the target machine provides.
 bundle_left_out='^lib(cuda|cublas|cudnn|nvidia|nvrtc|nvJitLink)'
 
-# Parts of the C library that our programs do not load but the GPU driver may. An older system's would not fit ours.
+# Parts of the C library that our programs do not load but the GPU driver may. An older system's
+# would not fit ours.
 bundle_c_library=(libdl.so.2 libpthread.so.0 librt.so.1 libresolv.so.2 libutil.so.1)
 # All parts of the C library. They work only together and with their loader.
 bundle_is_c_library='^(ld-linux-x86-64|lib(c|m|mvec|dl|pthread|rt|resolv|util|anl|nss_[a-z]+))\.so\.'
@@ -39,7 +40,8 @@ bundle_make() {
   bundle_add_texts "$tree"
 }
 
-# bundle_libraries OBJECT…: prints "NAME PATH" of each library that the objects need; programs load it by NAME.
+# bundle_libraries OBJECT…: prints "NAME PATH" of each library that the objects need; programs load
+# it by NAME.
 bundle_libraries() {
   local lines missing
   lines=$(ldd "$@" 2>/dev/null | awk -v left_out="$bundle_left_out" '
@@ -52,7 +54,8 @@ bundle_libraries() {
   printf '%s\n' "$lines"
 }
 
-# Sets `drivers`, the paths of the drivers in bundle-drivers.txt, and driver_folder, EAL's folder of drivers.
+# Sets `drivers`, the paths of the drivers in bundle-drivers.txt, and driver_folder, EAL's folder of
+# drivers.
 bundle_find_drivers() {
   local eal name names
   eal=$(bundle_libraries "$1" | awk '$1 ~ /^librte_eal\.so\./ {print $2}')
@@ -111,16 +114,16 @@ bundle_add_libraries() {
   bundle_add_licences "$tree" "${lines//$'\n'/ }"
 }
 
-# Clears the drivers' folder in librte_eal. On a machine with DPDK in the same folder, EAL would load those drivers in
-# addition to the bundle's. An empty name makes EAL load none.
+# Clears the drivers' folder in librte_eal. On a machine with DPDK in the same folder, EAL would
+# load those drivers in addition to the bundle's. An empty name makes EAL load none.
 bundle_forget_driver_folder() {
   [ "$(grep -zaxcF "$driver_folder" "$1")" = 1 ] || die "${1##*/} does not contain its drivers' folder exactly once"
   sed -z -i "s|^$driver_folder\$|\\x00${driver_folder:1}|" "$1"
   if grep -zaxqF "$driver_folder" "$1"; then die "${1##*/} still contains its drivers' folder"; fi
 }
 
-# bundle_add_licences TREE "NAME PATH NAME PATH…": adds the licences of the libraries' Debian packages, and of those
-# that are compiled into the programs.
+# bundle_add_licences TREE "NAME PATH NAME PATH…": adds the licences of the libraries' Debian
+# packages, and of those that are compiled into the programs.
 bundle_add_licences() {
   local tree=$1 paths=() packages package path copyright
   # shellcheck disable=SC2086  # names and paths are words
@@ -144,7 +147,8 @@ bundle_add_licences() {
       head -n 1 >>"$tree/share/doc/packages.txt"
   done
   cp -RL /usr/share/common-licenses "$tree/share/doc/common-licenses"
-  # The launcher is linked with the C library statically: with its source it can be linked with another.
+  # The launcher is linked with the C library statically: with its source it can be linked with
+  # another.
   install -m 644 "$source_root/tools/lib/launcher.c" "$tree/share/doc/launcher.c"
 }
 

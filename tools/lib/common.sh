@@ -1,7 +1,7 @@
 # Functions shared by tools/quickstart, tools/run-tests and tools/make-bundle. Sourced, never run.
 #
-# Sets: program (for messages), source_root. Debian's own tools come first on PATH, so that a Python or compiler
-# wrapper installed elsewhere cannot change the build.
+# Sets: program (for messages), source_root. Debian's own tools come first on PATH, so that a Python
+# or compiler wrapper installed elsewhere cannot change the build.
 
 program=${0##*/}
 source_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -22,7 +22,7 @@ is_root() { [ "$(id -u)" -eq 0 ]; }
 # Prints the comment at the top of the calling program.
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; }
 
-# ---- Ending early ----------------------------------------------------------------------------------
+# ---- Ending early --------------------------------------------------------------------------------
 child_pid=""
 
 # rest SECONDS: sleeps without starting a process.
@@ -36,9 +36,9 @@ is_running() {
   [ "${stat%% *}" != Z ]
 }
 
-# Runs a program that ends when a signal ends us. A plain call would make bash wait for it first, and a SIGKILL would
-# leave it running. Its output goes to FILE, if given; our own output does not, so that messages after an interrupt are
-# visible.
+# Runs a program that ends when a signal ends us. A plain call would make bash wait for it first,
+# and a SIGKILL would leave it running. Its output goes to FILE, if given; our own output does not,
+# so that messages after an interrupt are visible.
 #   [output=FILE] interruptible PROGRAM…
 output=""
 exec {never}<> <(:)  # a pipe from which nothing can be read
@@ -48,19 +48,21 @@ interruptible() {
     exec {never}<&-
     [ -z "$output" ] || exec >"$output" 2>&1
     trap - HUP INT QUIT PIPE TERM  # a shell's background processes ignore the keyboard otherwise
-    # The kernel ends the program when we die. If we died before setpriv asked for that, its parent has changed.
+    # The kernel ends the program when we die. If we died before setpriv asked for that, its parent
+    # has changed.
     exec setpriv --pdeathsig TERM -- sh -c '[ "$PPID" -eq "$0" ] || exit 1; exec "$@"' "$$" "$@"
   ) &
   child_pid=$!
-  # `wait` alone would miss a signal that comes just before it blocks, and wait for the program's end.
+  # `wait` alone would miss a signal that comes just before it blocks, and wait for the program's
+  # end.
   while is_running "$child_pid"; do rest 0.2; done
   wait "$child_pid" || status=$?
   child_pid=""
   return "$status"
 }
 
-# on_end FUNCTION: calls FUNCTION STATUS exactly once at the end, except after SIGKILL. Signals are ignored during the
-# call.
+# on_end FUNCTION: calls FUNCTION STATUS exactly once at the end, except after SIGKILL. Signals are
+# ignored during the call.
 on_end() {
   end_function=$1
   trap end_now EXIT

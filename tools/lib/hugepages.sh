@@ -1,14 +1,15 @@
 # Reserves 2 MiB hugepages for a run and gives them back. Sourced after common.sh.
 #
-# A run adds the pages that it needs and removes the same number, so that concurrent runs do not take each other's
-# pages. It uses existing free pages only if the kernel cannot add enough.
-# Sets: hugepages_ready (yes | no), hugepages_why (when no).
+# A run adds the pages that it needs and removes the same number, so that concurrent runs do not
+# take each other's pages. It uses existing free pages only if the kernel cannot add enough. Sets:
+# hugepages_ready (yes | no), hugepages_why (when no).
 
 hugepages_sysfs=/sys/kernel/mm/hugepages/hugepages-2048kB
 hugepages_ready=no
 hugepages_why=""
 
-# hugepages_prepare PAGES DIRECTORY: mounts a separate hugetlbfs on DIRECTORY; run_remove unmounts it.
+# hugepages_prepare PAGES DIRECTORY: mounts a separate hugetlbfs on DIRECTORY; run_remove unmounts
+# it.
 hugepages_prepare() {
   if [ ! -w "$hugepages_sysfs/nr_hugepages" ]; then
     hugepages_why="the kernel or this container does not allow reserving them"

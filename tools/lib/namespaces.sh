@@ -1,12 +1,13 @@
-# Two network namespaces connected by a veth. The appliance's side has no kernel address, because the appliance answers
-# for it. The clients' side is an ordinary host. Sourced after common.sh.
+# Two network namespaces connected by a veth. The appliance's side has no kernel address, because
+# the appliance answers for it. The clients' side is an ordinary host. Sourced after common.sh.
 
 server_ipv4=198.18.0.1
 client_ipv4=198.18.0.2
 server_ipv6=fd00:18::1
 client_ipv6=fd00:18::2
 
-# namespaces_names TAG: sets the names. TAG: at most eight characters, because a link's name has at most fifteen.
+# namespaces_names TAG: sets the names. TAG: at most eight characters, because a link's name has at
+# most fifteen.
 namespaces_names() {
   server_namespace=itif-srv-$1
   client_namespace=itif-cli-$1

@@ -1,6 +1,6 @@
-# One run of quickstart or run-tests. It records each resource before it makes it, so that the resources can be removed
-# by the run itself, by --stop, or by the next run after a SIGKILL.
-# Sourced after common.sh, namespaces.sh and hugepages.sh.
+# One run of quickstart or run-tests. It records each resource before it makes it, so that the
+# resources can be removed by the run itself, by --stop, or by the next run after a SIGKILL. Sourced
+# after common.sh, namespaces.sh and hugepages.sh.
 #
 # A record is RUN_DIRECTORY/record: lines of "key value…". The last line of a key counts:
 #   boot ID           of the kernel; after a reboot only the directory is left
@@ -26,14 +26,16 @@ run_note() { printf '%s\n' "$*" >>"$run_directory/record"; }
 # run_value DIRECTORY KEY
 run_value() { awk -v key="$2" '$1 == key {$1 = ""; value = substr($0, 2)} END {print value}' "$1/record"; }
 
-# Sets the names of the resources of that directory's run. They do not contain the process id: a kept run outlives it.
+# Sets the names of the resources of that directory's run. They do not contain the process id: a
+# kept run outlives it.
 run_names() {
   local tag=${1##*.}
   namespaces_names "$tag"
   file_prefix=itif-qs-$tag
 }
 
-# Succeeds if DIRECTORY was made by us. Checks the owner, because anybody can write in /tmp and we act on it as root.
+# Succeeds if DIRECTORY was made by us. Checks the owner, because anybody can write in /tmp and we
+# act on it as root.
 is_run_directory() {
   [[ $1 =~ /itif-(quickstart|run-tests)\.[A-Za-z0-9]{6}$ ]] && [ -d "$1" ] && [ ! -L "$1" ] && [ -O "$1" ] &&
     [ -f "$1/record" ]

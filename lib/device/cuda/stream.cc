@@ -9,8 +9,8 @@
 #include "device/cuda/driver/error.h"
 #include "device/cuda/gemm/gemm.h"
 #include "device/cuda/gemm/pending_bias.h"
+#include "device/cuda/graph/graph_segments.h"
 #include "device/cuda/graph/graphs.h"
-#include "device/cuda/graph/launch_parts.h"
 #include "device/cuda/graph/results.h"
 #include "device/cuda/memory/pixel_plan.h"
 #include "device/cuda/memory/plan_memory.h"
@@ -68,7 +68,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
 
   void end_graph_segment() override {
     launch_pending_bias();
-    if (parts_.end_part()) plan().end_graph_segment();
+    if (segments_.end_segment()) plan().end_graph_segment();
   }
   void begin_step() override {
     end_graph_segment();
@@ -78,8 +78,8 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   Status warm_up() override {
     CHECK(!work().results->has_unstaged());
     launch_pending_bias();
-    parts_.for_each(
-        [this](const LaunchPart& part) { launch_.keep(graphs_.prepare(stream_, part)); });
+    segments_.for_each(
+        [this](const GraphSegment& segment) { launch_.keep(graphs_.prepare(stream_, segment)); });
     forget();
     ends_inputs_ = false;
     work().plan.clear();
@@ -97,14 +97,14 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     work().results->add(source, bytes, target);
   }
   void end_inputs() override {
-    CHECK(!ends_inputs_ && !work().says_inputs_read);
+    CHECK(!ends_inputs_ && !work().has_inputs_read);
     end_graph_segment();
     ends_inputs_ = true;
-    num_input_parts_ = parts_.size();
+    num_input_segments_ = segments_.size();
   }
   bool inputs_read(Event event) const noexcept override {
     const Work& work = works_[event % works_.size()];
-    return work.says_inputs_read ? work.inputs_read.has_come() : work.end.has_come();
+    return work.has_inputs_read ? work.inputs_read.has_come() : work.end.has_come();
   }
 
   Event record() override {
@@ -134,7 +134,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
  private:
   CudaStream(const StreamParts& parts, cudaStream_t stream, const StreamOptions& options)
       : stream_(stream),
-        launch_(parts_.log(), parts.compute.activations, parts.num_multiprocessors),
+        launch_(segments_.log(), parts.compute.activations, parts.num_multiprocessors),
         ordinal_(parts.ordinal),
         cpus_(options.share.cpus),
         registered_(parts.registered) {}
@@ -162,15 +162,15 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
         return launch_.keep(cudaErrorMemoryAllocation);
     pixels_.fill();
     const auto* images = put(pixels_.images());
-    const auto* pieces = plan().put_roomily(launch_, pixels_.pieces());
-    const float* scales = plan().put_roomily(launch_, pixels_.scales());
+    const auto* pieces = plan().put_with_capacity(launch_, pixels_.pieces());
+    const float* scales = plan().put_with_capacity(launch_, pixels_.scales());
     if (images == nullptr || pieces == nullptr) return;
     kernels::cuda::gather_patches(launch(args, images, count(args.images), pieces, scales), args,
                                   images, count(args.images), pieces, scales);
   }
   void run(const kernels::GroupedGemms& gemms) {
     stage_copies();
-    keep(gemms_->run(launch_, plan(), parts_.key(), gemms.all));
+    keep(gemms_->run(launch_, plan(), segments_.key(), gemms.all));
     for (const kernels::GroupedGemm& args : gemms.all) {
       if (args.bias.base == nullptr && args.activation == kernels::Activation::kNone) continue;
       if (gemms_->has_epilogue(args)) continue;
@@ -189,7 +189,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
         continue;
       }
       // These results are f32, regardless of the activation type.
-      const kernels::cuda::Launcher of_floats(parts_.log(), DType::kF32,
+      const kernels::cuda::Launcher of_floats(segments_.log(), DType::kF32,
                                               launch_.num_multiprocessors());
       (void)launch(behind, DType::kF32, all.count, all.slots);
       kernels::cuda::bias_activation(of_floats, behind, all);
@@ -198,7 +198,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   void run(const kernels::Attention& args) {
     if (cudnn_ != nullptr && cudnn_->can_run(args)) {
       stage_copies();
-      return cudnn_->run(launch_, plan(), parts_.key(), args);
+      return cudnn_->run(launch_, plan(), segments_.key(), args);
     }
     const auto* held = pending_bias_.held_for(launch_.activation(), args);
     const auto [tiles, num_tiles] = plan().attention_tiles(launch_, args, held);
@@ -215,7 +215,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   }
   void run(const kernels::BatchedGemm& args) {
     stage_copies();
-    gemms_->run(launch_, parts_.key(), args);
+    gemms_->run(launch_, segments_.key(), args);
   }
   // Runs an operator of kernels/cuda.
   template <class Args>
@@ -243,13 +243,13 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   const std::byte* put_bytes(std::span<const std::byte> bytes) override {
     return plan().put(launch_, bytes);
   }
-  const std::byte* put_bytes_roomily(std::span<const std::byte> bytes, size_t most) override {
-    return plan().put_roomily(launch_, bytes, most);
+  const std::byte* put_bytes_with_capacity(std::span<const std::byte> bytes, size_t most) override {
+    return plan().put_with_capacity(launch_, bytes, most);
   }
   const kernels::cuda::Launcher& launcher_for(std::span<const std::byte> what) override {
     stage_copies();
-    parts_.key().append(arguments_.bytes());
-    parts_.key().append(what);
+    segments_.key().append(arguments_.bytes());
+    segments_.key().append(what);
     return launch_;
   }
   void keep(Status status) {
@@ -270,33 +270,33 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   const kernels::cuda::Launcher& launch(const Args& args, const What&... what) {
     stage_copies();
     static constexpr char kOperator = 0;
-    parts_.key().add(&kOperator);
-    parts_.key().add_arguments(args);
-    (parts_.key().add_arguments(what), ...);
+    segments_.key().add(&kOperator);
+    segments_.key().add_arguments(args);
+    (segments_.key().add_arguments(what), ...);
     return launch_;
   }
   // Submits the plan's copy and then the logged launches to the GPU.
   void flush() {
     launch_.keep(plan().copy(stream_));
-    if (!parts_.empty()) launch_.keep(work().say_begun(stream_));
+    if (!segments_.empty()) launch_.keep(work().record_begin(stream_));
     size_t num_made = 0;
-    say_inputs_read(num_made);
-    parts_.for_each([&](const LaunchPart& part) {
+    record_inputs_read(num_made);
+    segments_.for_each([&](const GraphSegment& segment) {
       // A failed batch's kernels may lack their input: a fault that a GPU does not recover from.
       if (launch_.error() == cudaSuccess && status_)
-        launch_.keep(without_graphs_ ? part.make(stream_) : graphs_.launch(stream_, part));
-      say_inputs_read(++num_made);
+        launch_.keep(without_graphs_ ? segment.make(stream_) : graphs_.launch(stream_, segment));
+      record_inputs_read(++num_made);
     });
     forget();
   }
   // Records the event after the segments that end with the gathers.
-  void say_inputs_read(size_t num_made) {
-    if (!ends_inputs_ || num_made != num_input_parts_) return;
+  void record_inputs_read(size_t num_made) {
+    if (!ends_inputs_ || num_made != num_input_segments_) return;
     ends_inputs_ = false;
-    launch_.keep(work().say_inputs_read(stream_));
+    launch_.keep(work().record_inputs_read(stream_));
   }
   void forget() {
-    parts_.clear();
+    segments_.clear();
     gemms_->clear();
   }
   void launch_pending_bias() {
@@ -312,15 +312,15 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     Results& results = *work().results;
     if (!results.has_unstaged()) return;
     end_graph_segment();
-    keep(results.stage(launch_, plan(), parts_.key(), stream_, [this] { flush(); }));
+    keep(results.stage(launch_, plan(), segments_.key(), stream_, [this] { flush(); }));
     end_graph_segment();
   }
 
   const cudaStream_t stream_;
-  LaunchParts parts_;    // not submitted yet
-  LaunchKey arguments_;  // of the operator that kernels/cuda is launching
+  GraphSegments segments_;  // not submitted yet
+  LaunchKey arguments_;     // of the operator that kernels/cuda is launching
   bool without_graphs_ = false, ends_inputs_ = false;
-  size_t num_input_parts_ = 0;
+  size_t num_input_segments_ = 0;
   GraphCache graphs_;
   const kernels::cuda::Launcher launch_;
   const int ordinal_;

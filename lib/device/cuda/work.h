@@ -18,8 +18,8 @@ struct Work {
   std::optional<HostReads> reads;
   std::optional<Results> results;
   StreamEvent begin, inputs_read, end;
-  bool has_begun = false;         // `begin` is recorded
-  bool says_inputs_read = false;  // `inputs_read` is recorded; false: use `end`
+  bool has_begun = false;        // `begin` is recorded
+  bool has_inputs_read = false;  // `inputs_read` is recorded; false: use `end`
   Status status;
 
   Status make_events() {
@@ -31,16 +31,16 @@ struct Work {
   }
   // Records `begin` ahead of the first launches. A busy device reaches it after the previous batch.
   // An idle device reaches it at once, so that the measured time includes the host's launching.
-  cudaError_t say_begun(cudaStream_t stream) {
+  cudaError_t record_begin(cudaStream_t stream) {
     if (has_begun) return cudaSuccess;
     const cudaError_t recorded = begin.record(stream);
     has_begun = recorded == cudaSuccess;
     return recorded;
   }
 
-  cudaError_t say_inputs_read(cudaStream_t stream) {
+  cudaError_t record_inputs_read(cudaStream_t stream) {
     const cudaError_t recorded = inputs_read.record(stream);
-    says_inputs_read = recorded == cudaSuccess;
+    has_inputs_read = recorded == cudaSuccess;
     return recorded;
   }
   // Waits for the end of the launches, then clears the state.
@@ -56,7 +56,7 @@ struct Work {
     results->clear();
     plan.clear();
     reads->clear();
-    has_begun = says_inputs_read = false;
+    has_begun = has_inputs_read = false;
     return completion;
   }
 };

@@ -19,7 +19,7 @@
 #include <string>
 
 #include "device/device.h"
-#include "device/gemm_deal.h"
+#include "device/gemm_partitioner.h"
 
 namespace itif::device {
 
@@ -34,7 +34,7 @@ class GemmLibrary {
   }
   static constexpr uint32_t kRowSlack = 15;
   // Most rows of a single-threaded task.
-  static constexpr uint32_t kConcurrentRows = GemmDeal::kMaxTaskRows;
+  static constexpr uint32_t kConcurrentRows = GemmPartitioner::kMaxTaskRows;
 
   // `types`: as in check_host_types().
   GemmLibrary(const ComputeTypes& types, uint32_t num_threads);

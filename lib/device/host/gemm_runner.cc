@@ -14,8 +14,8 @@ namespace itif::device {
 namespace {
 
 static_assert([] {
-  for (uint32_t rows = 1; rows <= GemmDeal::kMaxTaskRows; ++rows)
-    if (rung_rows(rung_of(rows)) != GemmDeal::whole_rows(rows)) return false;
+  for (uint32_t rows = 1; rows <= GemmPartitioner::kMaxTaskRows; ++rows)
+    if (rung_rows(rung_of(rows)) != GemmPartitioner::whole_rows(rows)) return false;
   return true;
 }());
 
@@ -77,7 +77,7 @@ class Executor {
 class DnnlRunner final : public GemmLibrary::Runner {
  public:
   explicit DnnlRunner(std::shared_ptr<GemmLibrary::State> state)
-      : state_(std::move(state)), deal_(state_->num_threads) {
+      : state_(std::move(state)), partitioner_(state_->num_threads) {
     for (uint32_t thread = 0; thread < state_->num_threads; ++thread) {
       executors_.emplace_back(state_->engine);
       executors_.back().grow_scratch(state_->scratch_bytes.load(std::memory_order_relaxed));
@@ -191,9 +191,9 @@ class DnnlRunner final : public GemmLibrary::Runner {
   // Runs the largest tasks first, so that threads end at about the same time.
   Status run_concurrently(std::span<const kernels::GroupedGemm> all) {
     tasks_.clear();
-    deal_.clear();
-    for (const kernels::GroupedGemm& args : all) deal_.add(args.ranges);
-    const uint32_t task_rows = deal_.deal().task_rows;
+    partitioner_.clear();
+    for (const kernels::GroupedGemm& args : all) partitioner_.add(args.ranges);
+    const uint32_t task_rows = partitioner_.partition().task_rows;
     for (const kernels::GroupedGemm& args : all)
       for (const kernels::RowRange& range : args.ranges)
         for (uint32_t row = 0; row < range.num_rows; row += task_rows) {
@@ -235,7 +235,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
 
   std::shared_ptr<GemmLibrary::State> state_;
   std::vector<Executor> executors_;  // by thread
-  GemmDeal deal_;
+  GemmPartitioner partitioner_;
   std::vector<Task> tasks_;
   std::vector<kernels::GroupedGemm> call_;  // GEMMs of one planned call
 };

@@ -28,7 +28,7 @@
 //   flood of damaged datagrams     48  4.0   173       47  2.1   6.3       47  1.6   5.6
 //   flood of half-sent requests    38  629   998       46  2.1   9.6       47  2.0   7.9
 //
-// Without a flood the pool spins 30,000 rounds now as before. The same on rested CPUs, medians of
+// Without a flood the pool spins 30,000 rounds now as before. The same on idle CPUs, medians of
 // two runs in turn:
 //
 //                               30,000              100 rounds
@@ -39,7 +39,7 @@
 //   20/s of MiniLM, 32 tokens      20  3.4   6.0       20  5.8   7.9  (none instead of 100 rounds)
 //
 // The kernel's account of how long the pool's thread waits for a CPU was tried as the criterion,
-// and rejected: on rested CPUs the wait is 33 % of the thread's time in a flood, and 39 % at
+// and rejected: on idle CPUs the wait is 33 % of the thread's time in a flood, and 39 % at
 // 1,000/s, where spinning pays.
 #pragma once
 

@@ -1,4 +1,4 @@
-// A batch of an encoder group: its requests and their places.
+// A batch of an encoder group: its requests, their rows and the GEMM calls.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace itif::runtime {
 
-// A request's place in a batch.
+// A request in a batch.
 struct BatchRequest {
   // begin() reads the input; the outcome is complete after finish(). REQUIRES: num_tokens is set
   // (images: all positions of the model).
   request::Request* request = nullptr;
-  const PreparedInput* prepared = nullptr;  // the request's; nullptr: none
+  const PreparedInput* prepared = nullptr;  // the request's tokens or pixels; nullptr: read packets
   uint32_t num_rows = 0;  // rows in the batch, with padding after the tokens; 0: num_tokens
   // Adjacent segments of a tenant share a GEMM if they are in the same mini-batch of the plan.
   uint32_t mini_batch = 0;
@@ -25,7 +25,7 @@ struct BatchRequest {
 // Host memory that begin() and finish() use. The caller must not touch it, nor the outcome of its
 // requests, between the two.
 struct Batch {
-  // In any order; in that of the calls, if there are any.
+  // In the order of `calls`; in any order if there are none.
   std::span<const BatchRequest> segments;
   // The GEMM calls that the plan fixes. Empty: the group's GEMM scheduler chooses.
   std::span<const plan::Call> calls = {};

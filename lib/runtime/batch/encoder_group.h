@@ -24,8 +24,8 @@ class EncoderGroup : public Group {
                                                          const ExecutorOptions& options) override;
   device::StreamLimits stream_limits() const noexcept override;
 
-  // Most batches between begin() and finish(). The caller chooses a batch's place among them and
-  // passes the same one to both.
+  // Maximum number of batches between begin() and finish(). The caller passes the same free
+  // flight_index to both.
   static constexpr uint32_t kMaxInFlight = device::Stream::kMaxPending;
 
   // Lays a batch out and launches it after the batches that began before. Its results are complete

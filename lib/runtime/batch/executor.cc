@@ -11,14 +11,14 @@ namespace {
 using wire::StatusCode;
 
 constexpr size_t kTextBytesPerToken = 32;  // longer texts make the scratch grow once
-// The next batch begins this many times its recent preparation time plus prediction error, and a
-// thread's wake-up, before the running batch is expected to end. Beginning too late leaves the
-// device idle.
+// The preparation of the next batch starts before the running batch is expected to end: earlier by
+// kSafety · (recent preparation time + recent prediction error) + kWakeUpNs. A later start leaves
+// the device idle.
 constexpr uint64_t kSafety = 2;
-constexpr uint64_t kWakeUpNs = 100'000;
+constexpr uint64_t kWakeUpNs = 100'000;  // a sleeping thread's wake-up
 
 // A decaying maximum: shrinks by 1/16 per value.
-uint64_t largest_of_late(uint64_t largest, uint64_t value) {
+uint64_t decaying_max(uint64_t largest, uint64_t value) {
   return std::max(value, largest - largest / 16);
 }
 
@@ -150,7 +150,7 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
   ++num_in_flight_;
   flight.expected_end_ns = expected_end_ns();
   launch_pass(flight);
-  preparation_ns_ = largest_of_late(preparation_ns_, clock_.now_ns() - now_ns);
+  preparation_ns_ = decaying_max(preparation_ns_, clock_.now_ns() - now_ns);
   return refused;
 }
 
@@ -240,7 +240,7 @@ void GroupExecutor::release_packets(CompletionSink& sink) noexcept {
     if (!flight.holds_packets) continue;
     if (!stream_->inputs_read(flight.event)) return;
     flight.holds_packets = false;
-    sink.release_packets(riding(flight));
+    sink.release_packets(running_requests(flight));
   }
 }
 
@@ -258,7 +258,7 @@ size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures)
   }
   finish_pass(flight);
   num_executing_.fetch_sub(pass.num_segments, std::memory_order_relaxed);
-  sink.complete(riding(flight));
+  sink.complete(running_requests(flight));
   if (++flight.pass < flight.plan.passes.size()) {
     launch_pass(flight);
     return pass.num_segments;
@@ -268,7 +268,7 @@ size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures)
     flight.figures.execute_ns = now_ns - std::max(flight.begin_ns, last_end_ns_);
   last_end_ns_ = now_ns;
   early_ns_ =
-      largest_of_late(early_ns_, flight.expected_end_ns - std::min(now_ns, flight.expected_end_ns));
+      decaying_max(early_ns_, flight.expected_end_ns - std::min(now_ns, flight.expected_end_ns));
   first_ = (first_ + 1) % flights_.size();
   --num_in_flight_;
   figures = flight.figures;
@@ -288,7 +288,7 @@ void GroupExecutor::learn(const Flight& flight) noexcept {
 
 void GroupExecutor::finish_pass(Flight& flight) noexcept {
   const uint64_t done_ns = clock_.now_ns();
-  for (request::Request* request : riding(flight)) {
+  for (request::Request* request : running_requests(flight)) {
     request->done_ns = done_ns;
     admission_.preparation().release(*request);
   }

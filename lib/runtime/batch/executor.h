@@ -108,7 +108,7 @@ class GroupExecutor final : public RequestExecutor {
     return flights_[(first_ + i) % flights_.size()];
   }
   // The requests of the pass that runs.
-  static std::span<request::Request* const> riding(const Flight& flight) noexcept {
+  static std::span<request::Request* const> running_requests(const Flight& flight) noexcept {
     const plan::Pass& pass = flight.plan.passes[flight.pass];
     return std::span(flight.ordered).subspan(pass.first_segment, pass.num_segments);
   }
@@ -129,7 +129,7 @@ class GroupExecutor final : public RequestExecutor {
   Admission admission_;
   sched::Choice choice_;
   std::vector<plan::Item> items_;
-  std::array<Flight, EncoderGroup::kMaxInFlight> flights_;  // by place
+  std::array<Flight, EncoderGroup::kMaxInFlight> flights_;  // by flight index
   uint32_t first_ = 0;  // the oldest in flight; others follow it
   uint32_t num_in_flight_ = 0;
   uint64_t last_end_ns_ = 0;  // end of the last batch

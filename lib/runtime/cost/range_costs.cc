@@ -7,7 +7,9 @@ namespace itif::runtime {
 
 RangeCosts::RangeCosts(uint32_t parts, uint32_t max_ranges, uint32_t max_rows,
                        std::shared_ptr<const plan::CostTables> tables)
-    : parts_(parts), tables_(std::move(tables)), deal_(std::max(1u, parts), max_ranges, max_rows) {
+    : parts_(parts),
+      tables_(std::move(tables)),
+      partitioner_(std::max(1u, parts), max_ranges, max_rows) {
   if (gemms().empty()) return;
   std::vector<double> unevenness;
   std::vector<kernels::RowRange> ranges;
@@ -35,11 +37,11 @@ void RangeCosts::set(std::span<const kernels::RowRange> ranges) noexcept {
   count_ = static_cast<double>(ranges.size());
   mean_rows_ = static_cast<double>(rows) / count_;
   longer_ = 1;
-  if (deals_by_itself()) return;
-  deal_.clear();
-  deal_.add(ranges);
-  const device::GemmDeal::Dealt dealt = deal_.deal();
-  longer_ = dealt.unevenness * (1 + kCopyCost * dealt.copied);
+  if (partitions_itself()) return;
+  partitioner_.clear();
+  partitioner_.add(ranges);
+  const device::GemmPartitioner::Partition partition = partitioner_.partition();
+  longer_ = partition.unevenness * (1 + kCopyCost * partition.copied);
 }
 
 double RangeCosts::sequential_ns(size_t shape) const noexcept {

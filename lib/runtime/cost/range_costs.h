@@ -3,8 +3,9 @@
 //
 // The tables hold some counts of equal ranges, so ranges count as equal ranges of their mean size.
 // Concurrent cost grows with the rows of the most loaded part after partitioning
-// (device/gemm_deal.h): three short ranges on two threads take as long as four. Numbers of rows
-// that match no kernel also cost a copy. Both factors are taken out of the measured costs first.
+// (device/gemm_partitioner.h): three short ranges on two threads take as long as four. Numbers of
+// rows that match no kernel also cost a copy. Both factors are taken out of the measured costs
+// first.
 //
 // A GPU distributes work itself, tile by tile, so an uneven partition costs nothing there.
 #pragma once
@@ -14,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "device/gemm_deal.h"
+#include "device/gemm_partitioner.h"
 #include "kernels/args.h"
 #include "plan/cost_tables.h"
 
@@ -34,7 +35,7 @@ class RangeCosts {
   // The ranges that the figures below are about. Allocates nothing. REQUIRES: not empty.
   void set(std::span<const kernels::RowRange> ranges) noexcept;
 
-  // How much longer concurrent GEMMs take than if their rows were dealt evenly and without copies.
+  // Time of concurrent GEMMs over their time with an even partition and no copies.
   double longer() const noexcept { return longer_; }
   // [shapes]; empty: no tables.
   std::span<const plan::SharedGemm> gemms() const noexcept;
@@ -43,12 +44,12 @@ class RangeCosts {
   double concurrent_ns(size_t shape) const noexcept;
 
  private:
-  bool deals_by_itself() const noexcept { return parts_ == 0; }
+  bool partitions_itself() const noexcept { return parts_ == 0; }
 
   const uint32_t parts_;
   const std::shared_ptr<const plan::CostTables> tables_;
-  device::GemmDeal deal_;
-  std::vector<std::vector<double>> even_ns_;  // at_once_ns, dealt evenly and without copies
+  device::GemmPartitioner partitioner_;
+  std::vector<std::vector<double>> even_ns_;  // at_once_ns, partitioned evenly and without copies
   double count_ = 0, mean_rows_ = 0;
   double longer_ = 1;
 };

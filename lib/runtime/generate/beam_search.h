@@ -18,7 +18,7 @@
 namespace itif::runtime {
 
 // A possible next token and its log-probability. A step takes candidates_per_beam() for each live
-// beam, best first, without banned tokens. Unused places at the end have token -1.
+// beam, best first, without banned tokens. Unused entries at the end have token -1.
 struct Candidate {
   float log_probability = 0;
   int32_t token = -1;
@@ -79,7 +79,7 @@ class BeamSearch {
   std::vector<Beam> beams_, next_;
   std::vector<uint32_t> parents_;
   std::vector<Scored> scored_;
-  std::vector<Hypothesis> hypotheses_;  // num_beams + 1 places
+  std::vector<Hypothesis> hypotheses_;  // capacity: num_beams + 1
   uint32_t num_hypotheses_ = 0;
   float worst_score_ = 0;
   std::vector<int32_t> result_;

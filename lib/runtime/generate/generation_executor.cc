@@ -296,7 +296,7 @@ std::unique_ptr<Sequence> GenerationExecutor::leave(size_t index) noexcept {
   std::unique_ptr<Sequence> sequence = std::move(running_[index]);
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
   num_beams_ -= sequence->config().num_beams;
-  sequence->let_go_of_all(blocks_);
+  sequence->release_all(blocks_);
   return sequence;
 }
 

@@ -49,7 +49,7 @@ class KvBlocks {
     CHECK(holders_[block] > 0);
     ++holders_[block];
   }
-  void let_go(uint32_t block) noexcept {
+  void release(uint32_t block) noexcept {
     CHECK(holders_[block] > 0);
     if (--holders_[block] == 0) free_.push_back(block);
   }

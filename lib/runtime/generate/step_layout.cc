@@ -25,16 +25,16 @@ void Sequence::continue_beams(KvBlocks& blocks) noexcept {
     for (const uint32_t block : next[beam]) blocks.share(block);
   }
   for (const std::vector<uint32_t>& table : tables)
-    for (const uint32_t block : table) blocks.let_go(block);
+    for (const uint32_t block : table) blocks.release(block);
   std::swap(tables, next);
 }
 
-void Sequence::let_go_of_all(KvBlocks& blocks) noexcept {
+void Sequence::release_all(KvBlocks& blocks) noexcept {
   for (std::vector<uint32_t>& table : tables) {
-    for (const uint32_t block : table) blocks.let_go(block);
+    for (const uint32_t block : table) blocks.release(block);
     table.clear();
   }
-  for (const uint32_t block : memory) blocks.let_go(block);
+  for (const uint32_t block : memory) blocks.release(block);
   memory.clear();
   blocks.unreserve(reserved_blocks);
   reserved_blocks = 0;
@@ -191,7 +191,7 @@ void StepLayout::add_rows(Sequence& sequence, KvBlocks& blocks) noexcept {
     } else if (blocks.is_shared(table.back())) {
       const uint32_t own = blocks.take();
       copies_.push_back({table.back(), own, within});
-      blocks.let_go(table.back());
+      blocks.release(table.back());
       table.back() = own;
     }
     beams_.push_back(static_cast<uint32_t>(tokens_.size()));

@@ -36,7 +36,7 @@ struct Sequence {
   const model::GenerationConfig& config() const { return model->head.spec.generation.front(); }
   // Gives each beam the table of the one that it continues.
   void continue_beams(KvBlocks& blocks) noexcept;
-  void let_go_of_all(KvBlocks& blocks) noexcept;
+  void release_all(KvBlocks& blocks) noexcept;
 };
 
 // Graph buckets that sources and steps are padded to.

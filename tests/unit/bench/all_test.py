@@ -118,7 +118,8 @@ def main(program):
                         [row["mode"] for row in operators if row["case"].startswith("softmax")] == modes,
                         done.stderr + str(operators)))
 
-        # In the thesis's fusion mode execution modes give equal results, too, and the report names the fusion mode.
+        # In the thesis's fusion mode execution modes give equal results, too, and the report names
+        # the fusion mode.
         done = run(program, Path(folder, "thesis"), "--only", "batching", "--fidelity", "thesis", "--case",
                    "albert-large (2 layers), 2 tenants, 2 requests, f32")
         report = Path(folder, "thesis", "report.md").read_text()

@@ -35,23 +35,25 @@ LAYERS = {
                 "kernels", "device", "json", "text", "model", "backbone", "runtime", "net", "pipeline", "control"),
     "client": ("base", "wire"),
 }
-# Rooms inside a folder, lowest first: a room may include itself and the rooms above it in this list, and
-# files of the folder itself. "" stands for those files; where it comes first they include no room. A name with
-# ".*" is a room of files of the folder itself: those of that name, with any suffix.
+# Rooms inside a folder, lowest first: a room may include itself and the rooms above it in this
+# list, and files of the folder itself. "" stands for those files; where it comes first they include
+# no room. A name with ".*" is a room of files of the folder itself: those of that name, with any
+# suffix.
 ROOMS = {
+    "lib/device": ("", "stream", "host", "cuda", "no_cuda.*", "open_device.*"),
     "lib/device/cuda": ("driver", "memory", "graph", "gemm", "cudnn", ""),
     "lib/runtime": ("", "cost", "batch", "generate", "make_group.*"),
     "tools/itif-bench": ("report", "limits", "workload", "peers", "benches", ""),
 }
 # Rooms that do not know each other though one stands above the other.
-APART = {("lib/device/cuda", "cudnn", "gemm"), ("lib/runtime", "generate", "batch"),
+APART = {("lib/device", "cuda", "host"), ("lib/device/cuda", "cudnn", "gemm"), ("lib/runtime", "generate", "batch"),
          ("tools/itif-bench", "limits", "report")}
 
 # Programs may include every layer.
 PROGRAMS = ("app", "tools")
 
-# Foreign headers (a regular expression of the name between the brackets), and the path prefixes (regular
-# expressions, too) that may include them.
+# Foreign headers (a regular expression of the name between the brackets), and the path prefixes
+# (regular expressions, too) that may include them.
 FOREIGN = (
     ("DPDK", r"rte_|ethdev_|bus_", ("lib/net/", "lib/pipeline/", "lib/serving/", r"tools/[^/]+/(dpdk|eal)_")),
     ("ZeroMQ", r"zmq", ("lib/control/", "tools/itifctl/")),
@@ -67,7 +69,8 @@ FOREIGN = (
     ("libpng and libjpeg", r"png\.h|jpeglib|jerror", ("tools/itifctl/picture", "tests/unit/control/picture")),
 )
 
-# Calls that read ambient time or randomness, which are injected instead, and the files that may call them.
+# Calls that read ambient time or randomness, which are injected instead, and the files that may
+# call them.
 AMBIENT = re.compile(
     r"\b(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|random_device"
     r"|rte_rdtsc\w*|rte_get_tsc_cycles|rte_get_timer_cycles|rte_rand\w*|__rdtsc\w*"

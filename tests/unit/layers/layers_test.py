@@ -39,6 +39,10 @@ LAYER_CASES = (
     ("lib/device/host_device.cc", "#include <dnnl.hpp>\n", ""),
     ("kernels/cuda/x.cu", '#include <cuda_bf16.h>\n#include "kernels/args.h"\n', ""),
     ("tools/itif-loadgen/dpdk_sender.cc", "#include <rte_ethdev.h>\n", ""),
+    ("lib/device/x.cc", '#include "device/host/gemm.h"\n', "may not include lib/device/host"),
+    ("lib/device/cuda/y.cc", '#include "device/host/gemm.h"\n', "cuda may not include lib/device/host"),
+    ("lib/device/host/x.cc", '#include "device/stream/async_stream.h"\n#include "device/device.h"\n', ""),
+    ("lib/device/open_device.cc", '#include "device/host/x.h"\n#include "device/cuda/x.h"\n', ""),
     ("lib/device/cuda/memory/x.h", '#include "device/cuda/graph/graphs.h"\n', "memory may not include"),
     ("lib/device/cuda/cudnn/x.cc", '#include "device/cuda/gemm/gemm.h"\n', "cudnn may not include"),
     ("lib/device/cuda/gemm/x.cc", '#include "device/cuda/driver/error.h"\n#include "device/device.h"\n', ""),
@@ -80,6 +84,12 @@ WORD_CASES = (
     ("tests/data/s.md", "Of what is data.\n", ""),
     ("tests/fuzz/corpus/t.md", "Of what is data.\n", ""),
     ("results/u.md", "Of what was measured.\n", ""),
+    ("docs/w.md", "| word | meaning |\n|---|---|\n| plan | which rows stand where |\n", "'stand where' is an idiom"),
+    ("tools/x.py", 'def f():\n    """Whoever waits for it.\n    """\n', "opens with 'Whoever'"),
+    ("tests/unit/y.cc", "TEST(Calls, OfOddSizesAreDivided) {}\n", "opens with 'Of'"),
+    ("tests/unit/z.cc", "TEST_F(Calls, LargestOfLateWins) {}\n", "'Of Late' is an idiom"),
+    ("lib/aa.cc", "x = largest_of_late(y);\n", "lib/aa.cc:1: 'of late' is an idiom"),
+    ("lib/ab.cc", "TEST(Calls, TakesAStreamEach) {}\nTEST(Calls, ANewOneWins) {}\nx = of_latency;\n", ""),
 )
 
 
@@ -116,14 +126,15 @@ MAX_COLUMNS = 100
 def wide_comments(text):
     """Numbers of the lines that are comments and too wide."""
     return [number for number, line in enumerate(text.splitlines(), 1)
-            if line.lstrip().startswith("//") and len(line) > MAX_COLUMNS]
+            if line.lstrip().startswith(("// ", "# ")) and len(line) > MAX_COLUMNS]
 
 
 def check_widths(tap, root):
-    tap.result(wide_comments("  // " + 95 * "a" + "\n  // " + 96 * "a" + "\nint " + 99 * "a") == [2],
+    tap.result(wide_comments("  // " + 95 * "a" + "\n  // " + 96 * "a" + "\nint " + 99 * "a" + "\n# " + 99 * "a") == [2, 4],
                "a comment of 101 columns is found")
-    wide = [f"{path}:{number}" for folder in ("app", "lib", "kernels", "tools", "tests")
-            for path in sorted(Path(root, folder).rglob("*")) if path.suffix in (".cc", ".h", ".cu")
+    wide = [f"{path}:{number}" for folder in ("app", "lib", "kernels", "tools", "tests", "conf")
+            for path in sorted(Path(root, folder).rglob("*"))
+            if path.suffix in (".cc", ".h", ".cu", ".py", ".sh", ".conf") or path.name == "meson.build"
             for number in wide_comments(path.read_text(encoding="utf-8"))]
     tap.result(not wide, f"comments fit {MAX_COLUMNS} columns", wide)
 

@@ -2,8 +2,9 @@
 
 CONTRIBUTING.md asks for plain words: subject, verb, object, in the words of the field. These rules refuse the two
 habits that confused readers most: sentences that open with a clause in place of their subject, and private idioms.
-They refuse no long sentences. `check(root)` reads comments, log and error texts and Markdown under root. It returns
-the violations as "file:line: the violation: the sentence's beginning", with the number of files.
+They refuse no long sentences. `check(root)` reads comments, docstrings, log and error texts, Markdown, and the names
+of functions and tests under root. It returns the violations as "file:line: the violation: the sentence's beginning",
+with the number of files.
 """
 
 import re
@@ -36,6 +37,12 @@ CPP = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:[^"\\\n]|\\.)*\"
 HASH = re.compile(r"(^\s*|.*?\s)#+!?\s(.*)")
 QUESTION = re.compile(r"^(?:[\d.]+ )?((?:What|Where|Who|Whose)\b.*[^?])$")
 ITEM = re.compile(r"(?:[-*]|\d+\.)\s+")
+DOCSTRING = re.compile(r'^\s*(?:r?""")(.*?)"""', re.S | re.M)
+# Names: a GoogleTest case, or an identifier of several words.
+TEST_NAME = re.compile(r"\bTEST(?:_F|_P)?\(\s*\w+,\s*(\w+)\)")
+IDENTIFIER = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
+CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+NAME_IDIOM = re.compile(r"(?:^| )(?:of late|let go|told by|comes? again|say begun|made ready|make ready|roomily)(?: |$)")
 
 
 class Blocks:
@@ -99,14 +106,30 @@ def read_hash_comments(text):
     return prose.blocks
 
 
+def read_python(text):
+    prose = Blocks()
+    for match in DOCSTRING.finditer(text):
+        line = text.count("\n", 0, match.start(1)) + 1
+        for number, part in enumerate(match.group(1).split("\n"), line):
+            prose.add(number, part.strip())
+        prose.end()
+    return read_hash_comments(text) + prose.blocks
+
+
 def read_markdown(text):
-    """Paragraphs, list items and headings, without code and tables. A heading may be a question without its mark."""
+    """Paragraphs, list items, headings and table cells, without code. A heading may be a question without its mark."""
     prose, fenced, after_blank = Blocks(), False, True
     for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
         if stripped.startswith("```"):
             fenced = not fenced
-        code = fenced or stripped.startswith(("```", "|")) or (after_blank and line.startswith("    "))
+        if not fenced and stripped.startswith("|"):
+            prose.end()
+            for cell in stripped.strip("|").split(" | "):
+                prose.add(number, cell.strip())
+                prose.end()
+            continue
+        code = fenced or stripped.startswith("```") or (after_blank and line.startswith("    "))
         if not code:
             after_blank = not stripped
         if code:
@@ -145,13 +168,31 @@ def check_blocks(path, blocks):
                 yield f"{path}:{line}: '{idiom.group(0)}' is an idiom, use a plain word: {beginning}"
 
 
+def check_names(path, text):
+    """Names of tests may not open as sentences may not; no name may hold an idiom."""
+    for number, line in enumerate(text.split("\n"), 1):
+        for name in TEST_NAME.findall(line):
+            words = CAMEL.sub(" ", name)
+            opener = OPENER.match(words)
+            if opener:
+                yield f"{path}:{number}: opens with '{opener.group(1)}', say the subject first: {name}"
+            elif IDIOM.search(words):
+                yield f"{path}:{number}: '{IDIOM.search(words).group(0)}' is an idiom, use a plain word: {name}"
+        for name in IDENTIFIER.findall(line):
+            idiom = NAME_IDIOM.search(name.replace("_", " "))
+            if idiom:
+                yield f"{path}:{number}: '{idiom.group(0).strip()}' is an idiom, use a plain word: {name}"
+
+
 def reader_of(file):
     """The function that finds a file's prose, or None."""
     if file.suffix in (".h", ".cc", ".cu", ".cuh"):
         return read_cpp
     if file.suffix == ".md":
         return read_markdown
-    if file.suffix in (".py", ".sh", ".conf") or file.name in ("meson.build", "meson_options.txt"):
+    if file.suffix == ".py":
+        return read_python
+    if file.suffix in (".sh", ".conf") or file.name in ("meson.build", "meson_options.txt"):
         return read_hash_comments
     if not file.suffix and file.is_file():
         with open(file, "rb") as script:
@@ -174,4 +215,6 @@ def check(root):
             text = file.read_text(encoding="utf-8")
             blocks = read_cpp(text, path.startswith(PROGRAMS)) if reader is read_cpp else reader(text)
             violations += check_blocks(path, blocks)
+            if reader is read_cpp or reader is read_python and not path.startswith("tests/unit/layers/"):
+                violations += check_names(path, text)
     return violations, count

@@ -68,11 +68,11 @@ TEST_F(OverlappedExecutor, ChoosesTheNextBatchAsLateAsPossible) {
   step();
   EXPECT_EQ(group_.batches, 1u);
   clock_.advance_ns(1);
-  size_t riding = 0;
-  group_.on_batch = [&](std::span<const BatchRequest> segments) { riding = segments.size(); };
+  size_t batch_size = 0;
+  group_.on_batch = [&](std::span<const BatchRequest> segments) { batch_size = segments.size(); };
   EXPECT_EQ(step().num_requests, 0u) << "the first still runs";
   EXPECT_EQ(group_.batches, 2u);
-  EXPECT_EQ(riding, 2u);
+  EXPECT_EQ(batch_size, 2u);
   EXPECT_EQ(executor_->num_executing(), 3u);
   run_all();
   EXPECT_EQ(stream_.idle_ns, 0u);

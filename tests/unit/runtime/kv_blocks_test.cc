@@ -50,7 +50,7 @@ TEST(KvBlocks, RandomUseAgreesWithCounting) {
           const size_t which = random.below(held.size());
           const uint32_t block = held[which];
           held.erase(held.begin() + static_cast<std::ptrdiff_t>(which));
-          blocks.let_go(block);
+          blocks.release(block);
           if (--holders[block] == 0) holders.erase(block);
           break;
         }

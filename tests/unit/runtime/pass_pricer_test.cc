@@ -33,14 +33,14 @@ double range_ns(const kernels::GroupedGemm& gemm, const kernels::RowRange& range
 // Tasks as the host's runner cuts them, the longest first, each to the thread that is free first.
 // Rows that match no kernel are copied.
 double concurrent_ns(const kernels::GroupedGemm& gemm, std::span<const kernels::RowRange> ranges) {
-  device::GemmDeal deal(kThreads);
-  deal.add(ranges);
-  const uint32_t task_rows = deal.deal().task_rows;
+  device::GemmPartitioner partitioner(kThreads);
+  partitioner.add(ranges);
+  const uint32_t task_rows = partitioner.partition().task_rows;
   std::vector<double> tasks;
   for (const kernels::RowRange& range : ranges)
     for (uint32_t row = 0; row < range.num_rows; row += task_rows) {
       const uint32_t rows = std::min(task_rows, range.num_rows - row);
-      const double copied = rows == device::GemmDeal::whole_rows(rows) ? 1 : kCopied;
+      const double copied = rows == device::GemmPartitioner::whole_rows(rows) ? 1 : kCopied;
       tasks.push_back(copied * kProductNs * rows * gemm.n * gemm.k);
     }
   std::ranges::sort(tasks, std::greater());

@@ -30,12 +30,12 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
   ITIF_ASSIGN(const Qkv three, Qkv::make(device, numbers, 3, 0, sizes.tenants));
   const kernels::RowRange merged{.first_row = 0, .num_rows = sizes.tenants * sizes.rows, .slot = 0};
   std::vector<std::function<void()>> runs;
-  for (const Qkv* form : {&one, &three})
+  for (const Qkv* qkv : {&one, &three})
     for (const kernels::GemmMode mode : {kSequential, kConcurrent}) {
-      runs.push_back([&stream, form, mode] { form->launch(stream, form->ranges(), mode); });
+      runs.push_back([&stream, qkv, mode] { qkv->launch(stream, qkv->ranges(), mode); });
       runs.back()();
       ITIF_TRY(stream.synchronize());
-      ITIF_TRY(form->check(numbers, names[form == &one ? 0 : 1]));
+      ITIF_TRY(qkv->check(numbers, names[qkv == &one ? 0 : 1]));
     }
   runs.push_back([&] { one.launch(stream, {&merged, 1}, kSequential); });
   ITIF_ASSIGN(const auto samples,
@@ -50,8 +50,8 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
                 .spread = samples[i].spread(),
                 .limit = samples[4].median() * 1e-3,
                 .ratio = samples[i].median() / samples[4].median()});
-  const auto best = [&](size_t form) {
-    return std::min(samples[2 * form].median(), samples[2 * form + 1].median());
+  const auto best = [&](size_t qkv) {
+    return std::min(samples[2 * qkv].median(), samples[2 * qkv + 1].median());
   };
   report.add(
       {.name = names[1], .mode = "three / one", .value = best(1) / best(0), .unit = "times"});

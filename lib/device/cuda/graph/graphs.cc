@@ -20,8 +20,8 @@ uint64_t hash_of(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return std::max<uint64_t>(1, std::hash<std::string_view>{}(text));
 }
-bool is_worth_it(const LaunchPart& part) {
-  return part.size() >= kMinLaunches && part.size() <= kMaxLaunches;
+bool is_worth_it(const GraphSegment& segment) {
+  return segment.size() >= kMinLaunches && segment.size() <= kMaxLaunches;
 }
 
 }  // namespace
@@ -31,50 +31,50 @@ GraphCache::~GraphCache() {
     if (graph.exec != nullptr) (void)cudaGraphExecDestroy(graph.exec);
 }
 
-cudaError_t GraphCache::launch(cudaStream_t stream, const LaunchPart& part) {
-  if (!is_worth_it(part)) return part.make(stream);
-  const uint64_t hash = hash_of(part.key);
+cudaError_t GraphCache::launch(cudaStream_t stream, const GraphSegment& segment) {
+  if (!is_worth_it(segment)) return segment.make(stream);
+  const uint64_t hash = hash_of(segment.key);
   const auto found = graphs_.find(hash);
   if (found == graphs_.end() && std::ranges::find(seen_, hash) == seen_.end()) {
     seen_[next_seen_++ % seen_.size()] = hash;
-    return part.make(stream);
+    return segment.make(stream);
   }
-  Graph& graph = found == graphs_.end() ? add(part, hash) : found->second;
+  Graph& graph = found == graphs_.end() ? add(segment, hash) : found->second;
   graph.last_used = ++turn_;
-  if (!std::ranges::equal(graph.key, part.key)) return part.make(stream);
+  if (!std::ranges::equal(graph.key, segment.key)) return segment.make(stream);
   if (graph.exec == nullptr && graph.num_tries < kMaxTries)
     if (const std::shared_lock lock(captures(), std::try_to_lock); lock)
-      if (const cudaError_t error = capture(stream, part, graph); error != cudaSuccess)
+      if (const cudaError_t error = capture(stream, segment, graph); error != cudaSuccess)
         return error;
-  if (graph.exec == nullptr) return part.make(stream);
+  if (graph.exec == nullptr) return segment.make(stream);
   ++num_graph_launches_;
   return cudaGraphLaunch(graph.exec, stream);
 }
 
-cudaError_t GraphCache::prepare(cudaStream_t stream, const LaunchPart& part) {
-  const uint64_t hash = hash_of(part.key);
-  if (!is_worth_it(part) || graphs_.contains(hash)) return cudaSuccess;
+cudaError_t GraphCache::prepare(cudaStream_t stream, const GraphSegment& segment) {
+  const uint64_t hash = hash_of(segment.key);
+  if (!is_worth_it(segment) || graphs_.contains(hash)) return cudaSuccess;
   const std::shared_lock lock(captures());
-  Graph& graph = add(part, hash);
-  const cudaError_t error = capture(stream, part, graph);
+  Graph& graph = add(segment, hash);
+  const cudaError_t error = capture(stream, segment, graph);
   if (graph.exec != nullptr) return cudaGraphUpload(graph.exec, stream);
   graphs_.erase(hash);
   return error;
 }
 
-GraphCache::Graph& GraphCache::add(const LaunchPart& part, uint64_t hash) {
+GraphCache::Graph& GraphCache::add(const GraphSegment& segment, uint64_t hash) {
   make_room();
-  return graphs_[hash] = {.key = {part.key.begin(), part.key.end()}, .last_used = ++turn_};
+  return graphs_[hash] = {.key = {segment.key.begin(), segment.key.end()}, .last_used = ++turn_};
 }
 
 // A segment that cannot be captured stays without a graph: its launches are made one by one. Only a
 // faulty device is an error.
-cudaError_t GraphCache::capture(cudaStream_t stream, const LaunchPart& part, Graph& of) {
+cudaError_t GraphCache::capture(cudaStream_t stream, const GraphSegment& segment, Graph& of) {
   ++of.num_tries;
   if (const cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
       error != cudaSuccess)
     return error;
-  const cudaError_t made = part.capture(stream);
+  const cudaError_t made = segment.capture(stream);
   cudaGraph_t graph = nullptr;
   const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
   cudaError_t failure = made != cudaSuccess ? made : ended;
@@ -83,7 +83,7 @@ cudaError_t GraphCache::capture(cudaStream_t stream, const LaunchPart& part, Gra
     of.exec = nullptr;
     ++num_failed_captures_;
     log::warning("no CUDA graph for a batch of {} launches, which are made one by one: {}",
-                 part.size(), cudaGetErrorString(failure));
+                 segment.size(), cudaGetErrorString(failure));
   }
   if (graph != nullptr) (void)cudaGraphDestroy(graph);
   (void)cudaGetLastError();

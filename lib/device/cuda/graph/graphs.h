@@ -53,7 +53,7 @@ class LaunchKey {
 };
 
 // A graph segment of a batch's launches, and its key.
-struct LaunchPart {
+struct GraphSegment {
   const kernels::cuda::LaunchLog& log;
   kernels::cuda::LaunchLog::Mark from, to;
   std::span<const std::byte> key;
@@ -75,10 +75,10 @@ class GraphCache {
   // Makes the launches of a segment. The second launch of a key captures it; from then on one graph
   // launch replays it. No capture starts while another thread synchronises the device (captures.h).
   // Returns the first error.
-  cudaError_t launch(cudaStream_t stream, const LaunchPart& part);
+  cudaError_t launch(cudaStream_t stream, const GraphSegment& segment);
   // Captures a segment without running it; waits for threads that synchronise the device. If the
   // capture fails, launch() may try again.
-  cudaError_t prepare(cudaStream_t stream, const LaunchPart& part);
+  cudaError_t prepare(cudaStream_t stream, const GraphSegment& segment);
   size_t size() const { return graphs_.size(); }
   uint64_t num_graph_launches() const { return num_graph_launches_; }
   uint64_t num_failed_captures() const { return num_failed_captures_; }
@@ -90,8 +90,8 @@ class GraphCache {
     uint32_t num_tries = 0;
     uint64_t last_used = 0;
   };
-  cudaError_t capture(cudaStream_t stream, const LaunchPart& part, Graph& graph);
-  Graph& add(const LaunchPart& part, uint64_t hash);
+  cudaError_t capture(cudaStream_t stream, const GraphSegment& segment, Graph& graph);
+  Graph& add(const GraphSegment& segment, uint64_t hash);
   void make_room();
 
   std::unordered_map<uint64_t, Graph> graphs_;  // by the key's hash

@@ -65,8 +65,8 @@ class PlanMemory {
   // so that the pieces that follow keep their addresses. If `most` is 0 they do while the numbers
   // are similar.
   template <class T>
-  const T* put_roomily(const kernels::cuda::Launcher& launch, std::span<const T> values,
-                       size_t most = 0) {
+  const T* put_with_capacity(const kernels::cuda::Launcher& launch, std::span<const T> values,
+                             size_t most = 0) {
     const size_t before = used_;
     const T* put = this->put(launch, values);
     if (used_ != before)

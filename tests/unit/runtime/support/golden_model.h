@@ -47,8 +47,8 @@ inline auto golden_params(const std::string& file) {
                             ::testing::Values("f32", "bf16"), ::testing::Values("fused", "thesis"));
 }
 inline std::string golden_test_name(const ::testing::TestParamInfo<GoldenParam>& info) {
-  const auto& [name, dtype, form] = info.param;
-  std::string test = name + "_on_" + dtype + "_" + form;
+  const auto& [name, dtype, fusion] = info.param;
+  std::string test = name + "_on_" + dtype + "_" + fusion;
   std::ranges::replace(test, '-', '_');
   return test;
 }

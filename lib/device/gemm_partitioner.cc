@@ -1,22 +1,23 @@
-#include "device/gemm_deal.h"
+#include "device/gemm_partitioner.h"
 
 #include <algorithm>
 #include <functional>
 
 namespace itif::device {
 
-GemmDeal::GemmDeal(uint32_t parts, uint32_t max_ranges, uint32_t max_rows) : load_(parts) {
+GemmPartitioner::GemmPartitioner(uint32_t parts, uint32_t max_ranges, uint32_t max_rows)
+    : load_(parts) {
   ranges_.reserve(max_ranges);
   tasks_.reserve(size_t{max_ranges} + max_rows / kMinTaskRows);
 }
 
-void GemmDeal::add(std::span<const kernels::RowRange> ranges) noexcept {
+void GemmPartitioner::add(std::span<const kernels::RowRange> ranges) noexcept {
   for (const kernels::RowRange& range : ranges) ranges_.push_back(range.num_rows);
 }
 
 // Assigns the longest task first to the least loaded part: at most 4/3 of the optimal load. Source:
 // Graham, "Bounds on multiprocessing timing anomalies", 1969.
-GemmDeal::Dealt GemmDeal::dealt(uint32_t task_rows) noexcept {
+GemmPartitioner::Partition GemmPartitioner::partition_into(uint32_t task_rows) noexcept {
   tasks_.clear();
   uint64_t all_rows = 0, copied_rows = 0;
   for (const uint32_t rows : ranges_) {
@@ -38,13 +39,14 @@ GemmDeal::Dealt GemmDeal::dealt(uint32_t task_rows) noexcept {
           .copied = static_cast<double>(copied_rows) / all};
 }
 
-GemmDeal::Dealt GemmDeal::deal() noexcept {
-  Dealt best = dealt(kMaxTaskRows);
+GemmPartitioner::Partition GemmPartitioner::partition() noexcept {
+  Partition best = partition_into(kMaxTaskRows);
   const uint32_t longest = ranges_.empty() ? 0 : *std::ranges::max_element(ranges_);
   for (uint32_t rows = kMaxTaskRows / 2; rows >= kMinTaskRows && best.unevenness > kEven;
        rows /= 2) {
     if (longest <= rows) continue;  // the same tasks
-    if (const Dealt smaller = dealt(rows); smaller.unevenness < best.unevenness) best = smaller;
+    if (const Partition smaller = partition_into(rows); smaller.unevenness < best.unevenness)
+      best = smaller;
   }
   return best;
 }

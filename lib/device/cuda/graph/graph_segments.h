@@ -8,14 +8,14 @@
 
 namespace itif::device::cuda {
 
-class LaunchParts {
+class GraphSegments {
  public:
   kernels::cuda::LaunchLog& log() { return log_; }
   LaunchKey& key() { return key_; }
   bool empty() const { return log_.end().size == 0; }
 
   // Ends a segment. Returns false if nothing was launched since the last one ended.
-  bool end_part() {
+  bool end_segment() {
     if (log_.end().size == ends_.back().launches.size) return false;
     ends_.push_back({log_.end(), key_.bytes().size()});
     return true;
@@ -24,13 +24,13 @@ class LaunchParts {
   size_t size() const { return ends_.size() - 1; }
   template <class Body>
   void for_each(const Body& body) {
-    (void)end_part();
+    (void)end_segment();
     for (size_t i = 1; i < ends_.size(); ++i)
-      body(LaunchPart{.log = log_,
-                      .from = ends_[i - 1].launches,
-                      .to = ends_[i].launches,
-                      .key = key_.bytes().subspan(ends_[i - 1].key_bytes,
-                                                  ends_[i].key_bytes - ends_[i - 1].key_bytes)});
+      body(GraphSegment{.log = log_,
+                        .from = ends_[i - 1].launches,
+                        .to = ends_[i].launches,
+                        .key = key_.bytes().subspan(ends_[i - 1].key_bytes,
+                                                    ends_[i].key_bytes - ends_[i - 1].key_bytes)});
   }
   // Keeps allocated memory.
   void clear() {

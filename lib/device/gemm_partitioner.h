@@ -19,7 +19,7 @@
 
 namespace itif::device {
 
-class GemmDeal {
+class GemmPartitioner {
  public:
   static constexpr uint32_t kMaxTaskRows = 128;
   static constexpr uint32_t kMinTaskRows = 32;
@@ -28,7 +28,7 @@ class GemmDeal {
 
   // Later calls allocate nothing for up to max_ranges ranges and max_rows rows.
   // REQUIRES: parts > 0.
-  explicit GemmDeal(uint32_t parts, uint32_t max_ranges = 0, uint32_t max_rows = 0);
+  explicit GemmPartitioner(uint32_t parts, uint32_t max_ranges = 0, uint32_t max_rows = 0);
 
   void clear() noexcept { ranges_.clear(); }
   void add(std::span<const kernels::RowRange> ranges) noexcept;
@@ -38,16 +38,16 @@ class GemmDeal {
     return rows <= 1 ? 1 : rows <= 2 ? 2 : rows <= 4 ? 4 : rows <= 8 ? 8 : (rows + 15) / 16 * 16;
   }
 
-  struct Dealt {
+  struct Partition {
     uint32_t task_rows = kMaxTaskRows;
     double unevenness = 1;  // rows of the most loaded part over the mean
     double copied = 0;      // share of rows copied from scratch
   };
   // Partitions all ranges added since clear().
-  Dealt deal() noexcept;
+  Partition partition() noexcept;
 
  private:
-  Dealt dealt(uint32_t task_rows) noexcept;
+  Partition partition_into(uint32_t task_rows) noexcept;
 
   std::vector<uint32_t> ranges_;  // rows of each
   std::vector<uint32_t> tasks_;   // rows of each
