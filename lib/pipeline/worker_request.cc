@@ -143,8 +143,7 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
   }
   net::Context& context = *added.context;
   context.key_bytes = *verified.key;
-  context.request.weight = tenant.weight;
-  context.request.slo_ns = tenant.slo_ns;
+  context.request.settings = tenant;
   tenant.lease->in_flight.fetch_add(1, std::memory_order_relaxed);
   if (added.whole) dispatch(context);
   return added.outcome;

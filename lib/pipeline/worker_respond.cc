@@ -181,7 +181,8 @@ void Worker::account_end(net::Context& context) noexcept {
   if (request.status != StatusCode::kOk) return;
   telemetry::TenantCounters& tenant = tenants_[request.tenant_index];
   tenant.tokens.add(request.num_tokens);
-  if (request.slo_ns != 0 && now_ns_ - request.arrival_ns > request.slo_ns) tenant.slo_missed.add();
+  if (request.settings.slo_ns != 0 && now_ns_ - request.arrival_ns > request.settings.slo_ns)
+    tenant.slo_missed.add();
   using telemetry::Stage;
   stages_.record(Stage::kReassembly, request.complete_ns - request.arrival_ns);
   stages_.record(Stage::kQueue, request.launch_ns - request.complete_ns);

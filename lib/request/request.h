@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "base/byte_piece.h"
+#include "tenant/settings.h"
 #include "wire/header.h"
 
 namespace itif::request {
@@ -46,7 +47,7 @@ struct Request {
   uint32_t tenant_index = 0;  // dense: indexes per-tenant counters
   uint32_t slot = 0;          // of the tenant's weights in its group's slabs
   uint16_t group = 0;
-  uint64_t slo_ns = 0;                         // latency objective; 0: none
+  tenant::Settings settings;
   std::atomic<uint32_t>* in_flight = nullptr;  // keeps the slot alive; the worker decrements it
 
   // Times by the pipeline's Clock. deadline_ns 0: none.
@@ -66,7 +67,6 @@ struct Request {
 
   // For the current holder.
   uint32_t num_tokens = 0;  // set by the executor when the request enters its queue
-  uint32_t weight = 1;      // the tenant's share, for fair scheduling
   Request* next = nullptr;  // links of the queue that holds it
   Request* previous = nullptr;
   uint32_t prepared = 0;  // handle of the executor's prepared input (text, image); 0: none

@@ -53,8 +53,8 @@ class Fair final : public LaneOrder {
   static int64_t quantum_of(GroupQueue& queue, const GroupQueue::Lane& lane,
                             const BatchLimits& limits) noexcept {
     uint64_t weights = 0;
-    for (const uint32_t slot : queue.active_slots()) weights += queue.lane(slot).weight;
-    const uint64_t share = uint64_t{limits.max_tokens} * lane.weight / weights;
+    for (const uint32_t slot : queue.active_slots()) weights += queue.lane(slot).settings.weight;
+    const uint64_t share = uint64_t{limits.max_tokens} * lane.settings.weight / weights;
     return std::max(kMinQuantumTokens, static_cast<int64_t>(share));
   }
 };

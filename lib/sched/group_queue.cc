@@ -25,8 +25,7 @@ bool GroupQueue::push(request::Request* request, uint64_t now_ns, uint64_t alone
   request->previous = lane.tail;
   (lane.tail ? lane.tail->next : lane.head) = request;
   lane.tail = request;
-  lane.weight = std::max<uint32_t>(1, request->weight);
-  lane.slo_ns = request->slo_ns;
+  lane.settings = request->settings;
   lane.alone_ns = alone_ns;
   lane.last_push_ns = now_ns;
   ++lane.num_requests;

@@ -28,10 +28,9 @@ class GroupQueue {
     request::Request* tail = nullptr;
     uint32_t num_requests = 0;
     uint64_t num_tokens = 0;
-    uint32_t weight = 1;
     int64_t deficit_tokens = 0;  // the fair order's
     bool active = false;         // listed in active_slots()
-    uint64_t slo_ns = 0;         // of its last request; 0: none
+    tenant::Settings settings;   // of its last request
     uint64_t alone_ns = 0;       // time of its last request in a batch alone; 0: unknown
     uint64_t last_push_ns = kNever;
     DecayedSum waiting_tokens;  // sampled at each batch selection (objectives.h)

@@ -17,7 +17,7 @@ struct Load {
 
 bool sends_little(const GroupQueue::Lane& lane, uint64_t now_ns, const Load& load) {
   return kLittlePart * lane.waiting_tokens.at(now_ns) * static_cast<double>(load.weights) <
-         load.tokens * lane.weight;
+         load.tokens * lane.settings.weight;
 }
 
 uint64_t tighter(uint64_t a_ns, uint64_t b_ns) {
@@ -36,16 +36,16 @@ Objectives set_objectives(GroupQueue& queue, uint64_t now_ns, bool isolate) noex
     const GroupQueue::Lane& lane = queue.lane(slot);
     if (!sent_recently(lane, now_ns)) continue;
     load.tokens += lane.waiting_tokens.at(now_ns);
-    load.weights += lane.weight;
+    load.weights += lane.settings.weight;
   }
   Objectives objectives;
   for (uint32_t slot = 0; slot < queue.num_slots(); ++slot) {
     GroupQueue::Lane& lane = queue.lane(slot);
     lane.objective_ns = 0;
     if (!sent_recently(lane, now_ns)) continue;
-    lane.objective_ns = lane.slo_ns;
-    objectives.slo_ns = tighter(objectives.slo_ns, lane.slo_ns);
-    if (!isolate || lane.slo_ns != 0 || !sends_little(lane, now_ns, load)) continue;
+    lane.objective_ns = lane.settings.slo_ns;
+    objectives.slo_ns = tighter(objectives.slo_ns, lane.settings.slo_ns);
+    if (!isolate || lane.settings.slo_ns != 0 || !sends_little(lane, now_ns, load)) continue;
     lane.objective_ns = kImpliedObjective * lane.alone_ns;
     objectives.batch_ns = tighter(objectives.batch_ns, kImpliedObjective * lane.alone_ns * 2 / 5);
   }

@@ -7,11 +7,11 @@ namespace itif::sched {
 void Urgent::find_lanes(const GroupQueue& queue, const BatchLimits& limits) noexcept {
   lanes_.clear();
   uint64_t weights = 0;
-  for (const uint32_t slot : queue.active_slots()) weights += queue.lane(slot).weight;
+  for (const uint32_t slot : queue.active_slots()) weights += queue.lane(slot).settings.weight;
   for (const uint32_t slot : queue.active_slots()) {
     const GroupQueue::Lane& lane = queue.lane(slot);
     if (lane.objective_ns == 0) continue;
-    const uint64_t share = uint64_t{limits.max_tokens} * lane.weight / weights;
+    const uint64_t share = uint64_t{limits.max_tokens} * lane.settings.weight / weights;
     if (lane.num_requests == 1 || lane.num_tokens <= share) lanes_.push_back(slot);
   }
 }

@@ -13,8 +13,8 @@ LAYERS = {
     "base": (),
     "wire": ("base",),
     "tensor": ("base",),
-    "request": ("base", "wire"),
     "tenant": ("base", "wire"),
+    "request": ("base", "wire", "tenant"),
     "plan": ("base",),
     "sched": ("base", "request", "tenant"),
     "config": ("base", "tensor", "plan", "sched"),  # the names of planners and batch policies

@@ -38,7 +38,7 @@ TEST_P(EveryPolicy, EveryRequestLeavesOnceWithinTheLimits) {
       request::Request& r = all.emplace_back();
       r.slot = static_cast<uint32_t>(random.below(8));
       r.num_tokens = 1 + static_cast<uint32_t>(random.below(256));
-      r.weight = 1 + r.slot;
+      r.settings.weight = 1 + r.slot;
       r.complete_ns = all.size();
       ASSERT_TRUE(policy->push(&r, 0, {}));
     }
@@ -114,7 +114,7 @@ TEST(Fair, BackloggedTenantsShareTokensByWeight) {
     for (int i = 0; i < 20'000; ++i) {
       request::Request& r = all.emplace_back();
       r.slot = slot;
-      r.weight = slot + 1;
+      r.settings.weight = slot + 1;
       r.num_tokens = 1 + static_cast<uint32_t>(random.below(slot == 0 ? 128 : 20));
       policy->push(&r, 0, {});
     }
@@ -142,7 +142,7 @@ Shares share(uint32_t weight0, uint32_t tokens0, uint32_t weight1, uint32_t toke
   for (uint32_t i = 0; i < 60'000; ++i) {
     request::Request& r = all.emplace_back();
     r.slot = i % 2;
-    r.weight = r.slot ? weight1 : weight0;
+    r.settings.weight = r.slot ? weight1 : weight0;
     r.num_tokens = r.slot ? tokens1 : tokens0;
     policy->push(&r, 0, {});
   }

@@ -17,8 +17,8 @@ class ObjectivesTest : public testing::Test {
     request::Request& r = requests.emplace_back();
     r.slot = slot;
     r.num_tokens = 10;
-    r.slo_ns = slo_ns;
-    r.weight = slot == 2 ? 8 : 1;
+    r.settings.slo_ns = slo_ns;
+    r.settings.weight = slot == 2 ? 8 : 1;
     EXPECT_TRUE(queue.push(&r, now_ns, kObjectiveMs));
   }
   // Runs 10 s in turns of 1 ms. In each turn waiting[slot] requests are queued and then served.

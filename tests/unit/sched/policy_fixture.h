@@ -47,7 +47,7 @@ class PolicyFixture : public testing::Test {
     request::Request& r = requests.emplace_back();
     r.slot = arrival.slot;
     r.num_tokens = arrival.tokens;
-    r.slo_ns = arrival.slo_ns;
+    r.settings.slo_ns = arrival.slo_ns;
     r.complete_ns = arrival.at_ns;
     r.deadline_ns = arrival.deadline_ns;
     EXPECT_TRUE(policy->push(&r, arrival.at_ns, cost()));

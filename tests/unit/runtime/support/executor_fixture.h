@@ -151,7 +151,7 @@ class ExecutorFixture : public ::testing::Test, protected runtime::CompletionSin
                            uint64_t slo_ns = 0) {
     request::Request& r = requests_.emplace_back();
     r.slot = slot;
-    r.slo_ns = slo_ns;
+    r.settings.slo_ns = slo_ns;
     r.complete_ns = clock_.now_ns();
     pieces_.push_back({ids_, tokens * 2});
     r.payload_kind = wire::PayloadKind::kTokensU16;
