@@ -20,7 +20,8 @@ extern char** environ;
 namespace itif::bench {
 namespace {
 
-std::vector<std::string> arguments_of(const BenchOptions& options, bool attends = true) {
+std::vector<std::string> arguments_of(const BenchOptions& options, bool attends = true,
+                                      bool chooses_fusion = true) {
   std::vector<std::string> arguments;
   if (options.quick) arguments.emplace_back("--quick");
   if (options.threads != 0) {
@@ -37,7 +38,7 @@ std::vector<std::string> arguments_of(const BenchOptions& options, bool attends 
   }
   arguments.emplace_back("--dtype");
   arguments.push_back(fmt::format("{}", fmt::join(options.dtypes, ",")));
-  if (options.fusion != "fused") {
+  if (options.fusion != "fused" && chooses_fusion) {
     arguments.emplace_back("--fidelity");
     arguments.push_back(options.fusion);
   }
@@ -80,7 +81,7 @@ Results run_bench(const Bench& bench, const BenchOptions& options, const std::st
   const std::string path = fmt::format("{}/{}.json", directory, bench.name);
   std::error_code ignored;
   std::filesystem::remove(path, ignored);  // from an earlier run
-  std::vector<std::string> arguments = arguments_of(options, bench.attends);
+  std::vector<std::string> arguments = arguments_of(options, bench.attends, bench.chooses_fusion);
   arguments.insert(arguments.begin(), {bench.name, "--json", path});
   const uint64_t before_ns = clock.now_ns();
   const std::string ended = run_self(std::move(arguments));

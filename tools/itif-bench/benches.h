@@ -19,8 +19,7 @@ struct BenchOptions {
   std::string attention = "itif";   // itif, cudnn; for benches with Bench::attends
   std::vector<std::string> dtypes;  // types that the CPU lacks are skipped
   std::vector<std::string> cases;   // empty: all
-  // Fusion mode of the forward passes in encoder, tenants, batching, mixed and scaling.
-  std::string fusion = "fused";
+  std::string fusion = "fused";     // fusion mode, for benches with Bench::chooses_fusion
 
   Effort effort() const {
     return quick ? Effort{.seconds = 0.6, .least = 5, .most = 500} : Effort{};
@@ -40,7 +39,8 @@ struct Bench {
   const char* description;
   const char* limit_name;  // names the limit of its rows
   Status (*run)(const BenchOptions& options, Report& report);
-  bool attends = true;  // launches kernels::Attention, so that --attention matters
+  bool attends = true;          // launches kernels::Attention, so that --attention matters
+  bool chooses_fusion = false;  // --fidelity sets the fusion mode of its forward passes
 };
 
 // GEMMs through the library alone and through the device, in GFLOP/s.
@@ -63,6 +63,8 @@ Status bench_tenants(const BenchOptions& options, Report& report);
 Status bench_decoder(const BenchOptions& options, Report& report);
 // The thesis's Figures 5.2 to 5.4.
 Status bench_batching(const BenchOptions& options, Report& report);
+// Many tenants with few tokens each, by execution mode.
+Status bench_few_tokens(const BenchOptions& options, Report& report);
 // Compares planners on batches of mixed lengths, in tokens/s.
 Status bench_mixed(const BenchOptions& options, Report& report);
 // Tokens/s, latency and memory, varying one dimension at a time.

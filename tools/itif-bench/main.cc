@@ -25,7 +25,8 @@ namespace {
 using namespace itif;
 
 // For benches without kernels::Attention; a decoder's steps use cached attention.
-constexpr bool kNoAttention = false;
+constexpr bool kNoAttention = false, kAttention = true;
+constexpr bool kChoosesFusion = true;
 constexpr bench::Bench kBenches[] = {
     {"gemm", "GEMMs through the device, against oneDNN or cuBLAS alone (ratio: share of that rate)",
      "bare", bench::bench_gemm, kNoAttention},
@@ -34,7 +35,7 @@ constexpr bench::Bench kBenches[] = {
      "one GEMM with all rows",
      "one GEMM", bench::bench_gemm_choice, kNoAttention},
     {"encoder", "BERT-base and ViT-base forward passes, against their GEMMs alone", "floor",
-     bench::bench_encoder},
+     bench::bench_encoder, kAttention, kChoosesFusion},
     {"operators",
      "Tables 5.3 and 5.4, Figure 5.5, and each operator against a copy of the same size "
      "(attention, Q/K/V: against GEMMs)",
@@ -48,26 +49,32 @@ constexpr bench::Bench kBenches[] = {
      "floor", bench::bench_decoder, kNoAttention},
     {"batching", "Figures 5.2 to 5.4: ALBERT-large, 2 to 64 requests of 2 to 5 tenants, by mode",
      "floor", bench::bench_batching},
+    {"few-tokens", "up to 64 tenants with few tokens each, by mode, against their GEMMs alone",
+     "floor", bench::bench_few_tokens},
     {"mixed", "64 requests of mixed lengths, by planner, against their GEMMs without padding",
-     "floor", bench::bench_mixed},
+     "floor", bench::bench_mixed, kAttention, kChoosesFusion},
     {"scaling", "tokens/s, latency and memory against tenants, layers, hidden size and length",
-     "floor", bench::bench_scaling},
+     "floor", bench::bench_scaling, kAttention, kChoosesFusion},
     {"plan", "planning time of 64 requests, by planner, against 2 % of the batch's run time", "2 %",
      bench::bench_plan},
     {"overlap", "texts through the executor, with batches sequential and overlapped",
      "forward passes", bench::bench_overlap},
 };
 
-std::string that_attend() {
+std::string names_of(bool bench::Bench::*property) {
   std::vector<std::string_view> names;
   for (const bench::Bench& which : kBenches)
-    if (which.attends) names.emplace_back(which.name);
+    if (which.*property) names.emplace_back(which.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// attends: the bench accepts --attention; otherwise the option is hidden and refused with a
-// message.
-void add_options(CLI::App& command, bench::BenchOptions& options, bool attends) {
+// Hides an option that a bench does not have, and refuses it with a message.
+void refuse(CLI::Option* option, const std::string& why) {
+  option->group("")->check([why](const std::string&) { return why; });
+}
+
+void add_options(CLI::App& command, bench::BenchOptions& options, bool attends,
+                 bool chooses_fusion) {
   command.add_flag("--quick", options.quick, "fewer repetitions and smaller cases");
   command.add_option("--threads", options.threads, "CPU threads; default: all CPUs")
       ->check(CLI::Range(1u, 1024u));
@@ -81,10 +88,9 @@ void add_options(CLI::App& command, bench::BenchOptions& options, bool attends) 
           ->check(CLI::IsMember({"itif", "cudnn"}))
           ->capture_default_str();
   if (!attends)
-    attention->group("")->check([name = command.get_name()](const std::string&) {
-      return fmt::format("{} does not run attention within segments; --attention is for {}", name,
-                         that_attend());
-    });
+    refuse(attention,
+           fmt::format("{} does not run attention within segments; --attention is for {}",
+                       command.get_name(), names_of(&bench::Bench::attends)));
   command
       .add_option("--dtype", options.dtypes,
                   fmt::format("{}, or several; those that the device lacks are skipped",
@@ -92,11 +98,16 @@ void add_options(CLI::App& command, bench::BenchOptions& options, bool attends) 
       ->delimiter(',')
       ->check(CLI::IsMember(device::compute_names()))
       ->capture_default_str();
-  command
-      .add_option("--fidelity", options.fusion,
-                  "fusion mode of encoders: fused, or thesis (its separate operators)")
-      ->check(CLI::IsMember({"fused", "thesis"}))
-      ->capture_default_str();
+  CLI::Option* const fusion =
+      command
+          .add_option("--fidelity", options.fusion,
+                      "fusion mode of encoders: fused, or thesis (its separate operators)")
+          ->check(CLI::IsMember({"fused", "thesis"}))
+          ->capture_default_str();
+  if (!chooses_fusion)
+    refuse(fusion, fmt::format("{} has the fusion mode that each of its rows needs; --fidelity is "
+                               "for {}",
+                               command.get_name(), names_of(&bench::Bench::chooses_fusion)));
   command.add_option("--case", options.cases, "only the case of this name; may be repeated");
 }
 
@@ -143,7 +154,8 @@ int main(int argc, char** argv) {
       "Times parts of itif on this machine. Each bench checks its results before it times them.\n"
       "Example: itif-bench encoder --quick --json encoder.json\n"
       "--attention is for the benches " +
-      that_attend() + "."};
+      names_of(&bench::Bench::attends) + "; --fidelity for " +
+      names_of(&bench::Bench::chooses_fusion) + "."};
   bench::BenchOptions options;
   options.dtypes = {"f32", "bf16"};
   std::string json_path;
@@ -153,12 +165,12 @@ int main(int argc, char** argv) {
   for (const bench::Bench& which : kBenches) {
     names.emplace_back(which.name);
     CLI::App* command = app.add_subcommand(which.name, which.description);
-    add_options(*command, options, which.attends);
+    add_options(*command, options, which.attends, which.chooses_fusion);
     command->add_option("--json", json_path, "also write the results to this file");
   }
   CLI::App* every = app.add_subcommand(
       "all", "every bench, and a report that compares them with the thesis's figures, with plots");
-  add_options(*every, options, true);
+  add_options(*every, options, true, true);
   every->add_option("--out", all.directory, "folder for report.md, plots and a JSON file per bench")
       ->required();
   every->add_option("--only", all.only, "run only these benches")

@@ -29,15 +29,18 @@ TEST(Figures, TableOfTenantsGivesFigure51) {
   std::vector<Row> rows;
   for (const char* model : {"bert-base", "vit-base"})
     for (const char* tenants : {"2", "4"})
-      for (const char* mode : {"seq", "mps", "itif"}) {
+      for (const char* mode : {"seq", "mps", "itif", "seq-fused", "packed"}) {
         rows.push_back(row(fmt::format("{}, {} tenants, bf16", model, tenants), mode,
-                           std::string_view(mode) == "itif" ? 10 : 20, "ms"));
+                           std::string_view(mode) == "itif"     ? 10
+                           : std::string_view(mode) == "packed" ? 5
+                                                                : 20,
+                           "ms"));
         rows.back().limit = 8;
       }
-  rows[3].paper = 13.51;  // seq of four tenants of bert-base
-  rows[5].paper = 8.94;
+  rows[5].paper = 13.51;  // seq of four tenants of bert-base
+  rows[7].paper = 8.94;
   const Figure speed_ups = figure_of("tenants", rows, "figure-5.1-bf16");
-  ASSERT_EQ(speed_ups.panels.size(), 1u);
+  ASSERT_EQ(speed_ups.panels.size(), 2u);
   const Panel& bars = speed_ups.panels[0];
   EXPECT_EQ(bars.kind, Panel::Kind::kBars);
   EXPECT_EQ(bars.series, (std::vector<std::string>{"seq", "mps", "seq (thesis)"}));
@@ -47,10 +50,14 @@ TEST(Figures, TableOfTenantsGivesFigure51) {
   EXPECT_DOUBLE_EQ(*bars.lines[0].y[2], 13.51 / 8.94);
   EXPECT_FALSE(bars.lines[1].y[2]);
 
+  const Panel& packed = speed_ups.panels[1];
+  EXPECT_EQ(packed.series, (std::vector<std::string>{"seq", "mps", "seq-fused"}));
+  EXPECT_EQ(packed.lines[1].y[2], 4.0);
+
   const Figure curves = figure_of("tenants", rows, "tenants-bf16");
   ASSERT_EQ(curves.panels.size(), 2u);
   EXPECT_EQ(curves.panels[1].title, "vit-base");
-  EXPECT_EQ(curves.panels[1].series, (std::vector<std::string>{"seq", "floor", "mps", "itif"}));
+  EXPECT_EQ(curves.panels[1].series, (std::vector<std::string>{"seq", "floor", "mps", "itif", "seq-fused", "packed"}));
   ASSERT_EQ(curves.panels[1].lines.size(), 2u);
   EXPECT_EQ(curves.panels[1].lines[1].x, "4");
 }
@@ -89,6 +96,16 @@ TEST(Figures, OtherBenchesGiveTheirFigures) {
       figure_of("scaling", {row("hidden 512, f32", "packed", 8, "ms")}, "scaling-latency-f32");
   ASSERT_EQ(latency.panels.size(), 1u);
   EXPECT_EQ(latency.panels[0].lines[0].y[0], 8.0);
+
+  const Figure few = figure_of(
+      "few-tokens",
+      {row("bert-tiny, 4 tenants, 1-16 tokens, f32", "seq / itif", 2, "times"),
+       row("bert-tiny, 4 tenants, 1-16 tokens, f32", "seq-fused / packed", 3, "times"),
+       row("bert-tiny, 4 tenants, 1-16 tokens, f32", "seq", 4, "ms")},
+      "few-tokens-f32");
+  ASSERT_EQ(few.panels.size(), 1u);
+  EXPECT_EQ(few.panels[0].lines[0].x, "4 tenants, 1-16 tokens");
+  EXPECT_EQ(few.panels[0].lines[0].y[1], 3.0);
 
   const Figure mixed = figure_of("mixed",
                                  {row("lengths 1-128 (2 layers), f32", "naive", 5, "tokens/s"),
@@ -137,9 +154,19 @@ TEST(Gnuplot, ScriptDrawsOnePicture) {
   for (const char* part :
        {"# Draws odd.svg from odd.dat, in this folder: gnuplot odd.gp\n",
         "set output 'odd.svg'", "title 'an ''odd'' one'",
-        "'odd.dat' index 0 using 1:2 with linespoints title 'a \"b\"'",
-        "'odd.dat' index 0 using 1:3 with linespoints title 'c'",
-        "'odd.dat' index 1 using 2:xtic(1) with histograms title 'a'"})
+        "'odd.dat' index 0 using 1:2 with linespoints lc rgb '#4477AA' title 'a \"b\"'",
+        "'odd.dat' index 0 using 1:3 with linespoints lc rgb '#EE6677' title 'c'",
+        "'odd.dat' index 1 using 2:xtic(1) with histograms lc rgb '#228833' title 'a'"})
+    EXPECT_NE(script.find(part), std::string::npos) << part << "\nis not in\n" << script;
+}
+
+TEST(Gnuplot, ModesHaveOneColourInEveryPanel) {
+  Figure figure = odd();
+  figure.panels[0].series = {"mps", "itif"};
+  figure.panels[1].series = {"itif (thesis)"};
+  const std::string script = gnuplot_script(figure);
+  for (const char* part : {"lc rgb '#228833' title 'mps'", "lc rgb '#EE6677' title 'itif'",
+                           "lc rgb '#80EE6677' title 'itif (thesis)'"})
     EXPECT_NE(script.find(part), std::string::npos) << part << "\nis not in\n" << script;
 }
 

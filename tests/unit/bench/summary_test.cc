@@ -64,6 +64,14 @@ TEST(Tables, UseTheLayoutOfTheThesis) {
             " 57.45 × [1.51] | 32.00 |\n");
 }
 
+TEST(Tables, MarkFiguresWithAWideSpread) {
+  Results results = tenants();
+  results.rows[1].spread = 0.2;
+  const std::string text = markdown_tables(results);
+  EXPECT_TRUE(contains(text, "ms, spread at most 20.0 % (~: above 15 %):\n")) << text;
+  EXPECT_TRUE(contains(text, "| 40.00 [6.90] (2.50) | 20.00 ~ [4.94] (1.25) |")) << text;
+}
+
 TEST(Tables, EachUnitHasASeparateTable) {
   Results results = tenants();
   results.rows.push_back(

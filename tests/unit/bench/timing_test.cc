@@ -80,5 +80,20 @@ TEST(Timing, TwoSamplesAreEnoughAfterThePatience) {
   EXPECT_EQ(measure({apart.function()}, effort, clock)[0].ns.size(), 2u);
 }
 
+TEST(Timing, WideSpreadsAreMeasuredAgain) {
+  const Effort effort{.seconds = 0, .least = 3, .warm_ups = 0, .reruns = 2};
+  VirtualClock clock;
+  Work steady(clock, {1}), disturbed(clock, {1, 2, 3, 4, 4, 4.2, 9, 9, 9});
+  const auto samples = measure({steady.function(), disturbed.function()}, effort, clock);
+  EXPECT_EQ(disturbed.calls, 6u) << "the second run is steady";
+  EXPECT_EQ(samples[0].ns.size(), 3u);
+  EXPECT_DOUBLE_EQ(samples[1].median(), 4e9);
+
+  Work worse(clock, {1, 2, 3, 1, 5, 9, 1, 1, 2});
+  EXPECT_DOUBLE_EQ(measure({worse.function()}, effort, clock)[0].spread(), 1)
+      << "of three runs the one whose spread is smallest counts";
+  EXPECT_EQ(worse.calls, 9u);
+}
+
 }  // namespace
 }  // namespace itif::bench

@@ -115,8 +115,7 @@ Status bench_gemm(const BenchOptions& options, Report& report) {
           ITIF_TRY(check(device, *stream, gemm));
           const Hardware on = hardware_of(device.info());
           const GemmSize sizes[] = {{size.rows, size.n, size.k}};
-          ITIF_ASSIGN(const auto bare,
-                      bare_gemms(on, sizes, std::vector<uint32_t>(short_repeats(on), 0)));
+          ITIF_ASSIGN(const auto bare, bare_gemms(on, sizes, GemmOrder(short_repeats(on), {0})));
           const kernels::GroupedGemm arguments = gemm.arguments();
           ITIF_ASSIGN(const auto samples,
                       measure_short(*stream, on, {[&] { stream->launch(arguments); }}, {bare.get()},

@@ -6,11 +6,11 @@
 #include "base/random.h"
 #include "benches.h"
 #include "plan/planner.h"
-#include "plan/verify.h"
 #include "runtime/cost/pass_pricer.h"
 #include "workload/costs.h"
 #include "workload/devices.h"
 #include "workload/encoder_setup.h"
+#include "workload/planned_batch.h"
 
 namespace itif::bench {
 namespace {
@@ -36,44 +36,6 @@ std::vector<plan::Item> make_items(const Lengths& lengths, uint32_t num_requests
     items[i] = {i % kMixedTenants, lengths.shortest + static_cast<uint32_t>(random.below(
                                                           lengths.longest - lengths.shortest + 1))};
   return items;
-}
-
-// A plan, ready to run.
-struct Planned {
-  plan::Plan plan;
-  double price_ns = 0;  // predicted time
-  std::vector<Encoder::Batch> passes;
-};
-
-Result<Planned> make_plan(const char* name, const std::vector<plan::Item>& items,
-                          const plan::PlanLimits& limits, const plan::CostTables& tables,
-                          const std::shared_ptr<plan::PlanPricer>& pricer, uint32_t vocab) {
-  ITIF_ASSIGN(const auto planner,
-              plan::make_planner(name, {.limits = limits, .tables = &tables, .pricer = pricer}));
-  Planned planned;
-  planner->plan(items, planned.plan);
-  planned.price_ns = pricer->price_ns(planned.plan);
-  ITIF_TRY(plan::verify(planned.plan, items, limits));
-  for (const plan::Pass& pass : planned.plan.passes)
-    planned.passes.push_back(Encoder::of_pass(planned.plan, pass, vocab));
-  return planned;
-}
-
-// The last hidden state of each item's last token, [items, hidden].
-Result<std::vector<float>> last_states(Encoder& encoder, const Planned& planned, size_t num_items,
-                                       uint32_t hidden) {
-  std::vector<float> last(num_items * hidden);
-  for (size_t p = 0; p < planned.passes.size(); ++p) {
-    ITIF_ASSIGN(const std::vector<float> states, encoder.hidden_states(planned.passes[p]));
-    const plan::Pass& pass = planned.plan.passes[p];
-    for (uint32_t s = pass.first_segment; s < pass.first_segment + pass.num_segments; ++s) {
-      const plan::Segment& segment = planned.plan.segments[s];
-      const size_t row = segment.first_row + segment.num_tokens - 1;
-      std::copy_n(states.begin() + static_cast<ptrdiff_t>(row * hidden), hidden,
-                  last.begin() + ptrdiff_t{segment.item} * hidden);
-    }
-  }
-  return last;
 }
 
 EncoderCase floor_case(const std::vector<plan::Item>& items) {
@@ -107,13 +69,15 @@ Status mix_dtype(const BenchOptions& options, device::Device& device, const std:
         fmt::format("{}{}, {}", lengths.name, options.quick ? " (2 layers)" : "", dtype);
     if (!options.wants(name) && !options.wants(lengths.name)) continue;
     const std::vector<plan::Item> items = make_items(lengths, limits.max_requests);
-    std::vector<Planned> plans;
+    std::vector<PlannedBatch> plans;
     std::vector<float> expected;
     for (const char* planner : kPlanners) {
-      ITIF_ASSIGN(Planned planned, make_plan(planner, items, limits, *tables, pricer, spec.vocab));
+      ITIF_ASSIGN(
+          PlannedBatch planned,
+          make_planned_batch(planner, {.limits = limits, .tables = &*tables, .pricer = pricer},
+                             items, spec.vocab));
       plans.push_back(std::move(planned));
-      ITIF_ASSIGN(std::vector<float> states,
-                  last_states(*encoder, plans.back(), items.size(), spec.hidden));
+      ITIF_ASSIGN(std::vector<float> states, last_states(*encoder, plans.back()));
       if (expected.empty()) expected = states;
       for (uint32_t i = 0; i < items.size(); ++i) {
         const size_t at = size_t{i} * spec.hidden;
@@ -128,10 +92,9 @@ Status mix_dtype(const BenchOptions& options, device::Device& device, const std:
                 encoder_floor(hardware_of(device.info()), spec, floor_case(items)));
     Status status;
     std::vector<std::function<void()>> runs;
-    for (const Planned& planned : plans)
+    for (const PlannedBatch& planned : plans)
       runs.push_back([&] {
-        for (const Encoder::Batch& pass : planned.passes)
-          if (Status s = encoder->forward(pass); !s) status = s;
+        if (Status ran = forward(*encoder, planned); !ran) status = ran;
       });
     runs.push_back([&] { floor->run(); });
     const auto samples = measure(
@@ -155,7 +118,7 @@ Status mix_dtype(const BenchOptions& options, device::Device& device, const std:
     for (size_t p = 0; p < plans.size(); ++p)
       report.add({.name = name,
                   .mode = kPlanners[p],
-                  .value = plans[p].price_ns / samples[p].median(),
+                  .value = pricer->price_ns(plans[p].plan) / samples[p].median(),
                   .unit = "predicted/measured"});
     for (size_t p = 0; p < plans.size(); ++p)
       report.add({.name = name,

@@ -1,6 +1,5 @@
-// Tables 5.3 and 5.4: BERT-base's forward pass in fusion mode "thesis", profiled by operator: four
-// tenants with a request of 128 tokens each, by execution mode (execution.h), and ITIF fused for
-// comparison.
+// Tables 5.3 and 5.4: BERT-base's forward pass, profiled by operator: four tenants with a request
+// of 128 tokens each, by execution mode (execution.h).
 //
 // An operator's time is the sum over all tenants' calls, as a kernel profiler reports it. If
 // tenants run concurrently, calls overlap and wait for each other; Table 5.3 shows that of the
@@ -73,16 +72,16 @@ struct ModeProfile {
 };
 
 // Compares results with `expected`, without and with profiling. The first mode sets `expected`.
-Result<ModeProfile> profile(std::string name, std::string_view mode, const Workload& workload,
-                            const Effort& effort, std::vector<float>& expected) {
+Result<ModeProfile> profile(std::string_view mode, const Workload& workload, const Effort& effort,
+                            std::vector<float>& expected) {
   static const SystemClock clock;
   ITIF_ASSIGN(const auto execution, make_execution(mode, workload));
   ITIF_ASSIGN(std::vector<float> states, execution->last_states());
   if (expected.empty())
     expected = std::move(states);
   else
-    ITIF_TRY(check_same(name, states, expected, workload));
-  ModeProfile all{.mode = std::move(name)};
+    ITIF_TRY(check_same(mode, states, expected, workload));
+  ModeProfile all{.mode = std::string(mode)};
   for (int warm_up = 0; warm_up < 2; ++warm_up) ITIF_TRY(execution->profile());
   ITIF_ASSIGN(states, execution->last_states());
   ITIF_TRY(check_same(all.mode, states, expected, workload));
@@ -96,18 +95,22 @@ Result<ModeProfile> profile(std::string name, std::string_view mode, const Workl
   return all;
 }
 
-Result<std::vector<ModeProfile>> profile_modes(Workload workload, const Effort& effort) {
+Result<std::vector<ModeProfile>> profile_modes(const Workload& workload, const Effort& effort) {
   std::vector<ModeProfile> all;
   std::vector<float> expected;
-  for (const std::string_view mode : execution_modes()) {
-    ITIF_ASSIGN(ModeProfile one, profile(std::string(mode), mode, workload, effort, expected));
+  for (const std::string_view mode : execution_modes(workload)) {
+    if (mode == "seq-fused") continue;
+    ITIF_ASSIGN(ModeProfile one, profile(mode, workload, effort, expected));
     all.push_back(std::move(one));
   }
-  workload.fusion_mode = backbone::FusionMode::kFused;
-  ITIF_ASSIGN(ModeProfile fused, profile("itif fused", "itif", workload, effort, expected));
-  all.push_back(std::move(fused));
   return all;
 }
+
+constexpr const char* kLaunchesOfAHost =
+    "in Table 5.4, a launch on a CPU is a call of an operator: its arguments are checked and its "
+    "rows divided among the threads, which start and end together. The launch time is the time of "
+    "as many calls that compute almost nothing. No driver is involved, so a launch costs a "
+    "fraction of cudaLaunchKernel's time, and fewer launches save little";
 
 std::string how_a_gpu_is_timed(const std::vector<ModeProfile>& modes) {
   std::vector<std::string> empty;
@@ -141,8 +144,7 @@ Status thesis_rows(const BenchOptions& options, const std::string& dtype, device
       .layers = options.quick ? kQuickTableLayers : 0,
       .requests = {.name = {}, .lengths = {kTableTenants, std::vector<uint32_t>{kTableLength}}},
       .on = hardware_of(device.info()),
-      .fusion_mode = backbone::FusionMode::kThesis,
-      .attention = options.attention};  // used only by "itif fused"
+      .attention = options.attention};  // used only by packed
   const Effort effort = options.quick ? Effort{.seconds = 0.2, .least = 5} : Effort{};
   ITIF_ASSIGN(const std::vector<ModeProfile> modes, profile_modes(workload, effort));
   const auto of_paper = [&](const std::optional<PaperRow>& row, const ModeProfile& mode) {
@@ -152,7 +154,7 @@ Status thesis_rows(const BenchOptions& options, const std::string& dtype, device
   report.note(
       "times of Tables 5.3 and 5.4 are sums over the calls of all tenants; if tenants run "
       "concurrently, calls overlap and wait for each other");
-  if (workload.on.is_gpu) report.note(how_a_gpu_is_timed(modes));
+  report.note(workload.on.is_gpu ? how_a_gpu_is_timed(modes) : kLaunchesOfAHost);
   for (const MemoryBound& one : operators) {
     if (!options.wants(one.name + suffix)) continue;
     const uint32_t copies = short_repeats(workload.on);
@@ -161,8 +163,7 @@ Status thesis_rows(const BenchOptions& options, const std::string& dtype, device
     const double limit = workload.spec().layers * copy.median() / copies * 1e-6;
     for (const ModeProfile& mode : modes) {
       const auto samples = mode.operators.find(one.operator_name);
-      // "itif fused" has other operators.
-      if (samples == mode.operators.end() || mode.mode == "itif fused") continue;
+      if (samples == mode.operators.end() || mode.mode == "packed") continue;  // others are fused
       report.add({.name = one.name + suffix,
                   .mode = mode.mode,
                   .value = samples->second.median() * 1e-6,

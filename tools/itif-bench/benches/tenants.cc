@@ -1,5 +1,5 @@
 // itif-bench tenants: the thesis's Table 5.2, continued to 64 tenants: latency of one request per
-// tenant, all together, by execution mode. Figure 5.1 is its row of four tenants.
+// tenant, all together, by execution mode (execution.h). Figure 5.1 is its row of four tenants.
 //
 // "decoding" is the decoder alone over given encoder outputs, its first 8 steps with beam 4; the
 // thesis does not state its number of steps. Above the thesis's 5 tenants, backbones have a third
@@ -24,10 +24,9 @@ struct Model {
   uint32_t length;
   uint32_t layers;  // of the preset
   uint32_t steps;   // 0: an encoder
-  // Table 5.2, ms on an RTX A5000 in the order of kModesOfTable, for 2 to 5 tenants.
+  // Table 5.2, ms on an RTX A5000 in the order of execution_modes(), for 2 to 5 tenants.
   double paper[4][4];
 };
-constexpr const char* kModesOfTable[] = {"seq", "multi-stream", "mps", "itif"};
 constexpr Model kModels[] = {
     {"bert-base",
      "bert-base",
@@ -83,7 +82,7 @@ uint32_t steps_of(const Model& model, bool quick) {
 }
 
 std::optional<double> of_paper(const Model& model, size_t row, size_t mode, bool quick) {
-  if (quick || !is_in_paper(row)) return std::nullopt;
+  if (quick || !is_in_paper(row) || mode >= std::size(model.paper[row])) return std::nullopt;
   return model.paper[row][mode];
 }
 
@@ -102,7 +101,6 @@ Workload make_workload(const BenchOptions& options, const Model& model, size_t r
                     .steps = steps_of(model, options.quick),
                     .requests = {.name = {}, .lengths = {}},
                     .on = on,
-                    .fusion_mode = options.fusion_mode(),
                     .attention = options.attention};
   workload.requests.lengths.assign(kTenantCounts[row], {model.length});
   return workload;
@@ -128,31 +126,10 @@ Status run_case(const BenchOptions& options, const Model& model, size_t row, con
   }
   if (!modes) return std::unexpected(modes.error());
   ITIF_ASSIGN(const Samples floor, measure_floor(workload, effort));
-  const double floor_ns = floor.median();
-  for (size_t mode = 0; mode < std::size(kModesOfTable); ++mode) {
-    const auto samples = modes->by_mode.find(kModesOfTable[mode]);
-    if (samples == modes->by_mode.end()) continue;
-    report.add({.name = name,
-                .mode = kModesOfTable[mode],
-                .value = samples->second.median() * 1e-6,
-                .unit = "ms",
-                .spread = samples->second.spread(),
-                .limit = floor_ns * 1e-6,
-                .ratio = samples->second.median() / floor_ns,
-                .paper = of_paper(model, row, mode, options.quick)});
-  }
-  for (const std::string& why : modes->missing)
-    report.note(fmt::format("skipped {}, {}", name, why));
-  const auto seq = of_paper(model, row, 0, options.quick),
-             itif = of_paper(model, row, 3, options.quick);
-  if (const auto speed_up = modes->speed_up())
-    report.add({.name = name,
-                .mode = "seq / itif",
-                .value = *speed_up,
-                .unit = "times",
-                .limit = {},
-                .ratio = {},
-                .paper = seq ? std::optional(*seq / *itif) : std::nullopt});
+  const auto paper = [&](size_t mode) { return of_paper(model, row, mode, options.quick); };
+  add_latencies(name, workload, *modes, floor, paper, report);
+  const auto seq = paper(0), itif = paper(3);
+  add_speed_ups(name, *modes, seq ? std::optional(*seq / *itif) : std::nullopt, report);
   return {};
 }
 

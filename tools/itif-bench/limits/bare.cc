@@ -23,14 +23,14 @@ uint32_t short_repeats(const Hardware& on) {
 }
 
 Result<std::unique_ptr<Bare>> bare_gemms(const Hardware& on, std::span<const GemmSize> gemms,
-                                         std::span<const uint32_t> order) {
+                                         const GemmOrder& order) {
   return on.is_gpu ? cuda_gemms(on, gemms, order) : host_gemms(on, gemms, order);
 }
 
 Result<std::unique_ptr<Bare>> bare_gemms(const Hardware& on, std::span<const GemmSize> gemms) {
   std::vector<uint32_t> order(gemms.size());
   std::iota(order.begin(), order.end(), 0u);
-  return bare_gemms(on, gemms, order);
+  return bare_gemms(on, gemms, {order});
 }
 
 Result<std::unique_ptr<Bare>> bare_copy(const Hardware& on, size_t bytes, uint32_t times) {

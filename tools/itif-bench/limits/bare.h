@@ -31,11 +31,15 @@ class Bare {
 struct GemmSize {
   uint32_t rows = 0, n = 0, k = 0;
 };
-// Runs gemms[i] for each i of `order`, sequentially. Each GEMM has its own weights and buffers.
-// Errors: kResourceExhausted, kUnsupported.
+// Indices of GEMMs. The groups run one after another; the GEMMs of a group do not depend on each
+// other, as those of several tenants.
+using GemmOrder = std::vector<std::vector<uint32_t>>;
+// Runs gemms[i] for each i of `order`. A group's GEMMs run sequentially, each on the whole device,
+// or several at a time, whichever is faster. Each GEMM has its own weights and buffers. Errors:
+// kResourceExhausted, kUnsupported.
 Result<std::unique_ptr<Bare>> bare_gemms(const Hardware& on, std::span<const GemmSize> gemms,
-                                         std::span<const uint32_t> order);
-// Runs each GEMM once.
+                                         const GemmOrder& order);
+// Runs each GEMM once, as one group.
 Result<std::unique_ptr<Bare>> bare_gemms(const Hardware& on, std::span<const GemmSize> gemms);
 // `times` copies in a row. Each moves `bytes`, reads and writes together.
 Result<std::unique_ptr<Bare>> bare_copy(const Hardware& on, size_t bytes, uint32_t times);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 #include <vector>
@@ -112,21 +114,34 @@ class DnnlCall {
   std::unordered_map<int, memory> arguments_;
 };
 
+uint64_t fastest_ns(const std::function<void()>& function) {
+  static const SystemClock clock;
+  uint64_t least_ns = UINT64_MAX;
+  for (int i = 0; i < 4; ++i) {
+    const uint64_t before_ns = clock.now_ns();
+    function();
+    least_ns = std::min(least_ns, clock.now_ns() - before_ns);
+  }
+  return least_ns;
+}
+
 // A GEMM by whichever is faster: one call, or calls of at most kCallRows rows. oneDNN divides some
 // numbers of rows badly, and a limit must not.
 class DnnlGemm {
  public:
-  DnnlGemm(const Hardware& on, const GemmSize& size) {
-    calls_.push_back(std::make_unique<DnnlCall>(on, size));
+  DnnlGemm(const Hardware& on, const GemmSize& size, const DnnlGemm* weights_of = nullptr) {
+    const DnnlCall* weights = weights_of ? weights_of->calls_.front().get() : nullptr;
+    calls_.push_back(std::make_unique<DnnlCall>(on, size, weights));
     if (size.rows <= kCallRows) return;
     Calls divided;
     for (uint32_t row = 0; row < size.rows; row += kCallRows) {
       GemmSize part = size;
       part.rows = std::min(kCallRows, size.rows - row);
       divided.push_back(
-          std::make_unique<DnnlCall>(on, part, row == 0 ? nullptr : divided.front().get()));
+          std::make_unique<DnnlCall>(on, part, row == 0 ? weights : divided.front().get()));
     }
-    if (fastest_ns(divided) < fastest_ns(calls_)) calls_ = std::move(divided);
+    if (fastest_ns([&] { run(divided); }) < fastest_ns([&] { run(calls_); }))
+      calls_ = std::move(divided);
   }
 
   void run() { run(calls_); }
@@ -138,33 +153,69 @@ class DnnlGemm {
   static void run(Calls& calls) {
     for (const auto& call : calls) call->run();
   }
-  static uint64_t fastest_ns(Calls& calls) {
-    static const SystemClock clock;
-    uint64_t least_ns = UINT64_MAX;
-    for (int i = 0; i < 4; ++i) {
-      const uint64_t before_ns = clock.now_ns();
-      run(calls);
-      least_ns = std::min(least_ns, clock.now_ns() - before_ns);
-    }
-    return least_ns;
-  }
 
   Calls calls_;
 };
 
+// Independent GEMMs by whichever is faster: one after another on all threads, or one per thread at
+// a time.
+class DnnlGroup {
+ public:
+  DnnlGroup(const Hardware& on, std::span<const GemmSize> sizes,
+            std::vector<std::unique_ptr<DnnlGemm>>& gemms, std::span<const uint32_t> group)
+      : threads_(static_cast<int>(on.threads)) {
+    for (const uint32_t at : group) alone_.push_back(gemms[at].get());
+    if (group.size() < 2 || on.threads < 2) return;
+    std::vector<uint32_t> longest_first(group.begin(), group.end());
+    std::ranges::sort(longest_first, std::greater(), [&](uint32_t at) { return sizes[at].rows; });
+    Hardware one_thread = on;
+    one_thread.threads = 1;
+    for (const uint32_t at : longest_first)
+      together_.push_back(std::make_unique<DnnlGemm>(one_thread, sizes[at], gemms[at].get()));
+    if (fastest_ns([&] { run_alone(); }) <= fastest_ns([&] { run_together(); })) together_.clear();
+  }
+  void run() {
+    if (together_.empty())
+      run_alone();
+    else
+      run_together();
+  }
+
+ private:
+  void run_alone() {
+    for (DnnlGemm* gemm : alone_) gemm->run();
+  }
+  void run_together() {
+    omp_set_num_threads(threads_);
+#pragma omp parallel for schedule(dynamic, 1)
+    for (std::unique_ptr<DnnlGemm>& gemm : together_) gemm->run();
+  }
+
+  const int threads_;
+  std::vector<DnnlGemm*> alone_;
+  std::vector<std::unique_ptr<DnnlGemm>> together_;  // of one thread each; empty: slower
+};
+
 class DnnlGemms final : public Bare {
  public:
-  DnnlGemms(const Hardware& on, std::span<const GemmSize> sizes, std::span<const uint32_t> order)
-      : order_(order.begin(), order.end()) {
+  DnnlGemms(const Hardware& on, std::span<const GemmSize> sizes, const GemmOrder& order) {
     for (const GemmSize& size : sizes) gemms_.push_back(std::make_unique<DnnlGemm>(on, size));
+    std::map<std::vector<uint32_t>, DnnlGroup*> made;
+    for (const std::vector<uint32_t>& group : order) {
+      DnnlGroup*& known = made[group];
+      if (known == nullptr)
+        known = groups_.emplace_back(std::make_unique<DnnlGroup>(on, sizes, gemms_, group)).get();
+      order_.push_back(known);
+    }
   }
   void run() override {
-    for (const uint32_t at : order_) gemms_[at]->run();
+    for (DnnlGroup* group : order_) group->run();
   }
 
  private:
   std::vector<std::unique_ptr<DnnlGemm>> gemms_;
-  const std::vector<uint32_t> order_;
+  std::vector<std::unique_ptr<DnnlGroup>> groups_;
+  std::vector<DnnlGroup*> order_;
 };
 
 class HostCopy final : public Bare {
@@ -184,7 +235,7 @@ class HostCopy final : public Bare {
 }  // namespace
 
 Result<std::unique_ptr<Bare>> host_gemms(const Hardware& on, std::span<const GemmSize> gemms,
-                                         std::span<const uint32_t> order) {
+                                         const GemmOrder& order) {
   return std::make_unique<DnnlGemms>(on, gemms, order);
 }
 

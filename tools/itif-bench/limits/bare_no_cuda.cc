@@ -4,7 +4,7 @@
 namespace itif::bench {
 
 Result<std::unique_ptr<Bare>> cuda_gemms(const Hardware&, std::span<const GemmSize>,
-                                         std::span<const uint32_t>) {
+                                         const GemmOrder&) {
   return fail(Code::kUnsupported, "this build has no CUDA");
 }
 Result<std::unique_ptr<Bare>> cuda_copy(size_t, uint32_t, bool) {

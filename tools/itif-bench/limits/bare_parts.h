@@ -7,9 +7,9 @@
 namespace itif::bench {
 
 Result<std::unique_ptr<Bare>> host_gemms(const Hardware& on, std::span<const GemmSize> gemms,
-                                         std::span<const uint32_t> order);
+                                         const GemmOrder& order);
 Result<std::unique_ptr<Bare>> cuda_gemms(const Hardware& on, std::span<const GemmSize> gemms,
-                                         std::span<const uint32_t> order);
+                                         const GemmOrder& order);
 Result<std::unique_ptr<Bare>> host_copy(const Hardware& on, size_t bytes, uint32_t times);
 Result<std::unique_ptr<Bare>> cuda_copy(size_t bytes, uint32_t times, bool is_from_host);
 

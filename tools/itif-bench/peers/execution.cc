@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <barrier>
+#include <numeric>
 #include <thread>
 
 #include "backbone/marian_decoder.h"
@@ -15,13 +16,19 @@ namespace itif::bench {
 namespace {
 
 constexpr uint32_t kVocab = 1024;
-constexpr std::string_view kModes[] = {"seq", "multi-stream", "mps", "itif"};
+constexpr std::string_view kModes[] = {"seq", "multi-stream", "mps", "itif", "seq-fused", "packed"};
+constexpr size_t kNumModesOfThesis = 4;
 
-// One instance for all tenants. Their requests run together (itif) or tenant by tenant (seq).
+bool is_fused(std::string_view mode) {
+  return mode == "seq-fused" || mode == "packed";
+}
+
+// One instance for all tenants. Their requests run together (itif, packed) or tenant by tenant.
 class OneInstance final : public Execution {
  public:
   static Result<std::unique_ptr<Execution>> make(const Workload& workload, std::string_view mode) {
     auto one = std::make_unique<OneInstance>();
+    one->fused_ = is_fused(mode);
     one->all_.count = workload.num_tenants();
     CHECK(one->switch_to(mode));
     ITIF_ASSIGN(one->device_, open_device(workload, workload.on.threads));
@@ -29,10 +36,11 @@ class OneInstance final : public Execution {
     return one;
   }
   bool switch_to(std::string_view mode) override {
-    if (mode != "itif" && mode != "seq") return false;
+    const bool together = mode == "itif" || mode == "packed";
+    if ((!together && !mode.starts_with("seq")) || is_fused(mode) != fused_) return false;
     turns_.clear();
-    if (mode == "itif") turns_ = {all_};
-    for (uint32_t tenant = 0; mode == "seq" && tenant < all_.count; ++tenant)
+    if (together) turns_ = {all_};
+    for (uint32_t tenant = 0; !together && tenant < all_.count; ++tenant)
       turns_.push_back({.first = tenant, .count = 1});
     return true;
   }
@@ -60,6 +68,7 @@ class OneInstance final : public Execution {
  private:
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<Instance> instance_;
+  bool fused_ = false;
   TenantSpan all_;
   std::vector<TenantSpan> turns_;
 };
@@ -71,7 +80,14 @@ class MultiStream final : public Execution {
 
   static Result<std::unique_ptr<Execution>> make(const Workload& workload) {
     auto streams = std::make_unique<MultiStream>(workload);
-    ITIF_ASSIGN(streams->device_, open_device(workload, threads_of_tenant(workload)));
+    for (uint32_t tenant = 0; tenant < workload.num_tenants(); ++tenant) {
+      std::shared_ptr<device::Device>& own = streams->lanes_[tenant].device;
+      if (workload.on.is_gpu && tenant > 0) {
+        own = streams->lanes_[0].device;
+      } else {
+        ITIF_ASSIGN(own, open_device(workload, threads_of_tenant(workload, tenant)));
+      }
+    }
     for (uint32_t tenant = 0; tenant < workload.num_tenants(); ++tenant)
       streams->lanes_[tenant].thread =
           std::thread([streams = streams.get(), tenant] { streams->serve(tenant); });
@@ -101,6 +117,7 @@ class MultiStream final : public Execution {
   enum class Command { kMake, kRun, kStates, kProfile, kEnd };
   struct Lane {
     std::thread thread;
+    std::shared_ptr<device::Device> device;
     std::unique_ptr<Instance> instance;
     std::vector<float> last;
     RunProfile profile;
@@ -123,7 +140,7 @@ class MultiStream final : public Execution {
   Status obey(Command command, uint32_t tenant, Lane& lane) {
     switch (command) {
       case Command::kMake: {
-        ITIF_ASSIGN(lane.instance, make_instance(*device_, workload_, {.first = tenant}));
+        ITIF_ASSIGN(lane.instance, make_instance(*lane.device, workload_, {.first = tenant}));
         return {};
       }
       case Command::kRun: return lane.instance->run({.first = tenant});
@@ -149,7 +166,6 @@ class MultiStream final : public Execution {
   }
 
   const Workload workload_;
-  std::unique_ptr<device::Device> device_;
   std::vector<Lane> lanes_;
   Command command_ = Command::kMake;
   std::barrier<> turn_;
@@ -184,18 +200,32 @@ Result<std::unique_ptr<device::Device>> open_device(const Workload& workload, ui
                               .num_threads = threads});
 }
 
-uint32_t threads_of_tenant(const Workload& workload) {
-  return std::max(1u, workload.on.threads / workload.num_tenants());
+uint32_t threads_of_tenant(const Workload& workload, uint32_t tenant) {
+  std::vector<uint32_t> tokens, threads(workload.num_tenants(), 1);
+  for (const std::vector<uint32_t>& lengths : workload.requests.lengths)
+    tokens.push_back(std::accumulate(lengths.begin(), lengths.end(), uint32_t{0}));
+  for (uint32_t left = workload.on.threads; left > threads.size(); --left) {
+    size_t busiest = 0;
+    for (size_t t = 1; t < threads.size(); ++t)
+      if (uint64_t{tokens[t]} * threads[busiest] > uint64_t{tokens[busiest]} * threads[t])
+        busiest = t;
+    ++threads[busiest];
+  }
+  return threads[tenant];
 }
 
-std::span<const std::string_view> execution_modes() {
-  return kModes;
+std::span<const std::string_view> execution_modes(const Workload& workload) {
+  return workload.decodes() ? std::span(kModes).first(kNumModesOfThesis) : std::span(kModes);
 }
 
 Result<std::unique_ptr<Execution>> make_execution(std::string_view mode, const Workload& workload) {
-  if (mode == "itif" || mode == "seq") return OneInstance::make(workload, mode);
-  if (mode == "multi-stream") return MultiStream::make(workload);
-  if (mode == "mps") return make_mps(workload);
+  Workload own = workload;
+  own.fusion_mode = is_fused(mode) || workload.decodes() ? backbone::FusionMode::kFused
+                                                         : backbone::FusionMode::kThesis;
+  if (mode == "multi-stream") return MultiStream::make(own);
+  if (mode == "mps") return make_mps(own);
+  if (std::ranges::find(execution_modes(workload), mode) != execution_modes(workload).end())
+    return OneInstance::make(own, mode);
   return fail(Code::kInvalidArgument, fmt::format("no execution mode '{}'", mode));
 }
 

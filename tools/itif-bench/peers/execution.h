@@ -1,12 +1,20 @@
 // Runs the same requests of several tenants as ITIF does and as the thesis's baselines do (section
-// 5.1.3). All modes use the same operators; they differ only in how tenants share the device:
+// 5.1.3). The modes differ in how tenants share the device:
 //
-//   itif          one instance: every operator runs once for all tenants
 //   seq           tenants run sequentially, each on the whole device
 //   multi-stream  tenants run concurrently, each with a thread and a stream, and a share of a
-//                 host's CPUs
-//   mps           tenants run concurrently, each in a process; on a GPU without the MPS daemon they
-//                 take turns
+//                 host's CPUs that is proportional to its tokens
+//   mps           tenants run concurrently, each in a process, with the same share; on a GPU
+//                 without the MPS daemon they take turns
+//   itif          one instance for all tenants; the planner `itif` lays out the batch (sections
+//                 4.1.1 and 4.1.2), and the device executes the plan's GEMM calls
+//   packed        one instance for all tenants; the planner `packed` lays out the batch
+//   seq-fused     as seq, with the operators of packed
+//
+// The first four have the operators of the thesis (fusion mode "thesis"). There a tenant's requests
+// are padded to its longest, as FasterTransformer does, and itif pads as planned. The last two have
+// our fused operators and no padding. A decoder has only the first four, all with fused operators:
+// its steps are not planned.
 #pragma once
 
 #include <memory>
@@ -28,14 +36,12 @@ struct Workload {
   uint32_t steps = 0;    // decoder steps, from the first token on; 0: an encoder
   EncoderCase requests;  // lengths[t]: of tenant t
   Hardware on;           // its threads are shared by all tenants
-  // Encoders only. The fusion mode "thesis" pads each request to the longest of its tenant, as
-  // FasterTransformer does.
-  backbone::FusionMode fusion_mode = backbone::FusionMode::kFused;
+  backbone::FusionMode fusion_mode = backbone::FusionMode::kFused;  // set by make_execution()
   std::string attention = "itif";  // device::DeviceOptions::attention
 
   model::BackboneSpec spec() const;
   bool decodes() const { return steps != 0; }
-  // REQUIRES: !decodes().
+  // The requests as their tenants run them alone. REQUIRES: !decodes().
   Encoder::Batch batch() const;
   // Least cosine between the results of two modes for a tenant. It is lower for a decoder, because
   // the order of sums may change its last candidates.
@@ -53,11 +59,12 @@ class Execution {
   // Profile of a run, summed over tenants. Errors: kUnsupported, a decoder.
   virtual Result<RunProfile> profile() = 0;
   // Switches to `mode` if this instance supports it; returns whether it does. seq and itif share an
-  // instance, because making its weights takes longer than running it.
+  // instance, as do seq-fused and packed, because making its weights takes longer than running it.
   virtual bool switch_to(std::string_view) { return false; }
 };
 
-std::span<const std::string_view> execution_modes();
+// In the order of the thesis's tables.
+std::span<const std::string_view> execution_modes(const Workload& workload);
 // Errors: those of the device; kUnsupported, a dtype that this CPU lacks; kResourceExhausted, also
 // if a tenant's process ended.
 Result<std::unique_ptr<Execution>> make_execution(std::string_view mode, const Workload& workload);

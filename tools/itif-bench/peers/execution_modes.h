@@ -6,8 +6,9 @@
 
 namespace itif::bench {
 
-// Threads per tenant if all tenants run concurrently.
-uint32_t threads_of_tenant(const Workload& workload);
+// Threads of a tenant if all tenants run concurrently: each has one, and those that are left go
+// where the tokens per thread are most.
+uint32_t threads_of_tenant(const Workload& workload, uint32_t tenant);
 Result<std::unique_ptr<device::Device>> open_device(const Workload& workload, uint32_t threads);
 Result<std::unique_ptr<Execution>> make_mps(const Workload& workload);
 

@@ -220,7 +220,7 @@ class Mps final : public Execution {
 };
 
 Status serve_tenant(const Workload& workload, uint32_t tenant) {
-  ITIF_ASSIGN(const auto device, open_device(workload, threads_of_tenant(workload)));
+  ITIF_ASSIGN(const auto device, open_device(workload, threads_of_tenant(workload, tenant)));
   ITIF_ASSIGN(const auto instance, make_instance(*device, workload, {.first = tenant}));
   const char done = 'k';
   char command = 0;

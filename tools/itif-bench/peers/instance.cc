@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "workload/decoder_setup.h"
+#include "workload/planned_batch.h"
 
 namespace itif::bench {
 namespace {
@@ -15,26 +16,42 @@ class EncoderInstance final : public Instance {
   static Result<std::unique_ptr<Instance>> make(device::Device& device, const Workload& workload,
                                                 const TenantSpan& tenants) {
     auto instance = std::make_unique<EncoderInstance>(workload, tenants);
-    uint32_t tokens = 0;
-    for (const Encoder::Batch& batch : instance->alone_) tokens += batch.offsets.back();
-    ITIF_ASSIGN(instance->encoder_, Encoder::make(device, workload.spec(), tenants.count, tokens,
+    uint32_t rows = kMinPassRows;
+    for (const Encoder::Batch& batch : instance->alone_)
+      rows = std::max(rows, batch.offsets.back());
+    for (const std::vector<uint32_t>& lengths : workload.requests.lengths)
+      instance->num_requests_ += static_cast<uint32_t>(lengths.size());
+    if (tenants.count > 1) rows = std::max(rows, workload.requests.num_tokens());
+    instance->max_rows_ = rows;
+    ITIF_ASSIGN(instance->encoder_, Encoder::make(device, workload.spec(), tenants.count, rows,
                                                   {.first_tenant = tenants.first,
                                                    .fusion_mode = workload.fusion_mode}));
+    if (tenants.count > 1) ITIF_TRY(instance->plan_together(workload));
     instance->is_gpu_ = device.info().kind == "cuda";
     instance->num_values_ = 8 * std::max(1u, device.info().num_threads);
     ITIF_ASSIGN(instance->values_, device.allocate(instance->num_values_ * sizeof(float)));
     return instance;
   }
   EncoderInstance(const Workload& workload, const TenantSpan& tenants)
-      : tenants_(tenants), all_(workload.batch()) {
+      : tenants_(tenants), requests_(workload.batch()) {
     for (uint32_t i = 0; i < tenants.count; ++i)
-      alone_.push_back(Encoder::of_tenant(all_, tenants.first + i, i));
+      alone_.push_back(Encoder::of_tenant(requests_, tenants.first + i, i));
   }
 
-  Status run(const TenantSpan& tenants) override { return encoder_->forward(batch_of(tenants)); }
+  Status run(const TenantSpan& tenants) override {
+    return is_alone(tenants) ? encoder_->forward(alone(tenants)) : forward(*encoder_, together_);
+  }
   // The last hidden state of each tenant's last token.
   Result<std::vector<float>> states(const TenantSpan& tenants) override {
-    return encoder_->last_states(batch_of(tenants));
+    if (is_alone(tenants)) return encoder_->last_states(alone(tenants));
+    ITIF_ASSIGN(const std::vector<float> all, last_states(*encoder_, together_));
+    std::vector<float> last;
+    const uint32_t hidden = encoder_->hidden();
+    for (size_t item = 0; item < items_.size(); ++item)
+      if (item + 1 == items_.size() || items_[item + 1].slot != items_[item].slot)
+        last.insert(last.end(), all.begin() + static_cast<ptrdiff_t>(item * hidden),
+                    all.begin() + static_cast<ptrdiff_t>((item + 1) * hidden));
+    return last;
   }
   Result<RunProfile> profile(const TenantSpan& tenants) override {
     static const SystemClock clock;
@@ -66,15 +83,38 @@ class EncoderInstance final : public Instance {
     ITIF_TRY(stream_->synchronize());
     return stream_->total();
   }
-  const Encoder::Batch& batch_of(const TenantSpan& tenants) const {
-    if (tenants.count == 1) return alone_[tenants.first - tenants_.first];
-    CHECK(tenants.count == tenants_.count && tenants_.first == 0);
-    return all_;
+  // The whole workload as the planner of the fusion mode lays it out.
+  Status plan_together(const Workload& workload) {
+    CHECK(tenants_.first == 0 && tenants_.count == workload.num_tenants());
+    for (uint32_t tenant = 0; tenant < tenants_.count; ++tenant)
+      for (const uint32_t length : workload.requests.lengths[tenant])
+        items_.push_back({.slot = tenant, .num_tokens = length});
+    const bool is_thesis = workload.fusion_mode == backbone::FusionMode::kThesis;
+    ITIF_ASSIGN(together_, make_planned_batch(
+                               is_thesis ? "itif" : "packed",
+                               {.limits = {.max_requests = num_requests_, .max_rows = max_rows_},
+                                .tables = encoder_->costs().get()},
+                               items_, workload.spec().vocab,
+                               workload.spec().takes_images() ? &requests_ : nullptr));
+    return {};
+  }
+  bool is_alone(const TenantSpan& tenants) const {
+    CHECK(tenants.count == 1 || (tenants.count == tenants_.count && tenants_.first == 0));
+    return tenants.count == 1;
+  }
+  const Encoder::Batch& alone(const TenantSpan& tenants) const {
+    return alone_[tenants.first - tenants_.first];
   }
 
+  // A pass of the planner itif has at least this many rows of room, as in the appliance.
+  static constexpr uint32_t kMinPassRows = 1024;
+
   const TenantSpan tenants_;
-  const Encoder::Batch all_;  // requests of all tenants of the workload
+  const Encoder::Batch requests_;  // of all tenants of the workload
   std::vector<Encoder::Batch> alone_;
+  std::vector<plan::Item> items_;  // of all tenants; empty: one tenant
+  PlannedBatch together_;
+  uint32_t num_requests_ = 0, max_rows_ = 0;
   bool is_gpu_ = false;
   uint32_t num_values_ = 0;
   std::unique_ptr<device::Buffer> values_;  // operand of the nearly empty launches

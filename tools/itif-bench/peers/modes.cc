@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "workload/decoder_setup.h"
 
@@ -10,7 +12,7 @@ namespace {
 
 // Modes that share an instance; their runs alternate.
 const std::vector<std::string_view> kModesOfInstances[] = {
-    {"seq", "itif"}, {"multi-stream"}, {"mps"}};
+    {"seq", "itif"}, {"seq-fused", "packed"}, {"multi-stream"}, {"mps"}};
 
 }  // namespace
 
@@ -31,16 +33,19 @@ Status check_same(std::string_view mode, const std::vector<float>& got,
   return {};
 }
 
-std::optional<double> ModeSamples::speed_up() const {
-  const auto seq = by_mode.find("seq"), itif = by_mode.find("itif");
-  if (seq == by_mode.end() || itif == by_mode.end()) return std::nullopt;
-  return seq->second.median() / itif->second.median();
+std::optional<double> ModeSamples::speed_up(std::string_view mode) const {
+  const auto seq = by_mode.find(mode == "packed" ? "seq-fused" : "seq");
+  const auto together = by_mode.find(std::string(mode));
+  if (seq == by_mode.end() || together == by_mode.end()) return std::nullopt;
+  return seq->second.median() / together->second.median();
 }
 
 Result<ModeSamples> measure_modes(const Workload& workload, const Effort& effort) {
   ModeSamples all;
   std::vector<float> expected;
   for (const auto& modes : kModesOfInstances) {
+    if (std::ranges::find(execution_modes(workload), modes[0]) == execution_modes(workload).end())
+      continue;
     auto made = make_execution(modes[0], workload);
     if (!made && made.error().code == Code::kResourceExhausted && !expected.empty()) {
       all.missing.push_back(fmt::format("{}: {}", modes[0], made.error().message));
@@ -70,6 +75,40 @@ Result<ModeSamples> measure_modes(const Workload& workload, const Effort& effort
     for (size_t i = 0; i < modes.size(); ++i) all.by_mode[std::string(modes[i])] = samples[i];
   }
   return all;
+}
+
+void add_latencies(const std::string& name, const Workload& workload, const ModeSamples& modes,
+                   const Samples& floor,
+                   const std::function<std::optional<double>(size_t mode)>& paper, Report& report) {
+  const auto all = execution_modes(workload);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const auto samples = modes.by_mode.find(std::string(all[i]));
+    if (samples == modes.by_mode.end()) continue;
+    report.add({.name = name,
+                .mode = std::string(all[i]),
+                .value = samples->second.median() * 1e-6,
+                .unit = "ms",
+                .spread = samples->second.spread(),
+                .limit = floor.median() * 1e-6,
+                .ratio = samples->second.median() / floor.median(),
+                .paper = paper(i)});
+  }
+  for (const std::string& why : modes.missing)
+    report.note(fmt::format("skipped {}, {}", name, why));
+}
+
+void add_speed_ups(const std::string& name, const ModeSamples& modes, std::optional<double> paper,
+                   Report& report) {
+  if (const auto speed_up = modes.speed_up("itif"))
+    report.add({.name = name,
+                .mode = "seq / itif",
+                .value = *speed_up,
+                .unit = "times",
+                .limit = {},
+                .ratio = {},
+                .paper = paper});
+  if (const auto speed_up = modes.speed_up("packed"))
+    report.add({.name = name, .mode = "seq-fused / packed", .value = *speed_up, .unit = "times"});
 }
 
 Result<Samples> measure_floor(const Workload& workload, Effort effort) {

@@ -85,35 +85,61 @@ void add(std::vector<Figure>& figures, Figure figure) {
   if (!figure.panels.empty()) figures.push_back(std::move(figure));
 }
 
-// Speed-ups of ITIF over each baseline with four tenants: ours and, if known, the thesis's.
-Panel speed_ups(const Results& results, const std::string& dtype) {
-  Panel panel{.title = "4 tenants, one request each",
+// Speed-ups of one instance (itif, packed) over each baseline with four tenants: ours and, if
+// known, the thesis's.
+Panel speed_ups(const Results& results, const std::string& dtype, const std::string& one_instance) {
+  Panel panel{.title = one_instance + ": 4 tenants, one request each",
               .y_label = "times as fast as",
               .kind = Panel::Kind::kBars};
   const auto in = [&](const Row& row) {
     const auto parts = parts_of(row.name);
     return parts.size() == 3 && parts[1] == "4 tenants" && parts[2] == dtype && row.unit == "ms";
   };
+  const std::vector<std::string> baselines =
+      one_instance == "itif" ? std::vector<std::string>{"seq", "multi-stream", "mps"}
+                             : std::vector<std::string>{"seq", "multi-stream", "mps", "seq-fused"};
   for (const Row& itif : results.rows) {
-    if (!in(itif) || itif.mode != "itif") continue;
+    if (!in(itif) || itif.mode != one_instance) continue;
     const std::string model = parts_of(itif.name)[0];
+    const auto is_baseline = [&](const Row& row) {
+      return in(row) && row.name == itif.name &&
+             std::ranges::find(baselines, row.mode) != baselines.end();
+    };
     for (const Row& row : results.rows)
-      if (in(row) && row.name == itif.name && row.mode != "itif")
-        put(panel, {model, row.mode}, row.value / itif.value);
+      if (is_baseline(row)) put(panel, {model, row.mode}, row.value / itif.value);
     for (const Row& row : results.rows)
-      if (in(row) && row.name == itif.name && row.mode != "itif" && row.paper && itif.paper)
+      if (is_baseline(row) && row.paper && itif.paper)
         put(panel, {model, row.mode + " (thesis)"}, *row.paper / *itif.paper);
   }
   for (Panel::Line& line : panel.lines) line.y.resize(panel.series.size());
   return panel;
 }
 
+// Speed-ups of one instance over sequential execution, a panel per model.
+void few_tokens(const Results& results, std::vector<Figure>& figures) {
+  for (const std::string& dtype : dtypes(results)) {
+    Figure figure{.name = "few-tokens-" + dtype,
+                  .title = "Few tokens per tenant: one instance against sequential, " + dtype,
+                  .bench = results.bench};
+    const auto model_of = [](const Row& row) { return parts_of(row.name)[0]; };
+    for (const std::string& model : distinct(results, model_of))
+      figure.panels.push_back(panel_of(
+          results, {.title = model, .y_label = "times as fast", .kind = Panel::Kind::kBars},
+          "times", [&](const auto& parts, const Row& row) -> std::optional<Point> {
+            if (parts.size() != 4 || parts[0] != model || parts[3] != dtype) return {};
+            return Point{parts[1] + ", " + parts[2], row.mode};
+          }));
+    add(figures, std::move(figure));
+  }
+}
+
 void tenants(const Results& results, std::vector<Figure>& figures) {
   for (const std::string& dtype : dtypes(results)) {
-    add(figures, {.name = "figure-5.1-" + dtype,
-                  .title = "Figure 5.1: speed-up of ITIF over each baseline, " + dtype,
-                  .bench = results.bench,
-                  .panels = {speed_ups(results, dtype)}});
+    add(figures,
+        {.name = "figure-5.1-" + dtype,
+         .title = "Figure 5.1: speed-up of one instance over each baseline, " + dtype,
+         .bench = results.bench,
+         .panels = {speed_ups(results, dtype, "itif"), speed_ups(results, dtype, "packed")}});
     Figure figure{.name = "tenants-" + dtype,
                   .title = "Table 5.2 continued: latency against tenants, " + dtype,
                   .bench = results.bench};
@@ -229,6 +255,7 @@ std::vector<Figure> make_figures(std::span<const Results> all) {
   for (const Results& results : all) {
     if (results.bench == "tenants") tenants(results, figures);
     if (results.bench == "batching") batching(results, figures);
+    if (results.bench == "few-tokens") few_tokens(results, figures);
     if (results.bench == "scaling") scaling(results, figures);
     if (results.bench == "mixed") mixed(results, figures);
     if (results.bench == "operators") operators(results, figures);

@@ -4,6 +4,10 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
 #include "report/write_text.h"
 
 extern char** environ;
@@ -21,20 +25,54 @@ std::string quoted(const std::string& text, char quote) {
   return all + quote;
 }
 
+// The colour of a series is the same in every panel and figure: fixed for the execution modes, else
+// by its first occurrence in the figure. "NAME (thesis)" is a lighter NAME. (Colours that remain
+// distinct to the colour-blind: Paul Tol's "bright".)
+std::string colour_of(const Figure& figure, const std::string& series) {
+  struct Fixed {
+    std::string_view series, colour;
+  };
+  constexpr Fixed kFixed[] = {{"seq", "4477AA"},        {"multi-stream", "66CCEE"},
+                              {"mps", "228833"},        {"itif", "EE6677"},
+                              {"packed", "AA3377"},     {"seq-fused", "CCBB44"},
+                              {"seq / itif", "EE6677"}, {"seq-fused / packed", "AA3377"},
+                              {"floor", "BBBBBB"},      {"naive", "4477AA"},
+                              {"turbo", "66CCEE"},      {"joint", "228833"},
+                              {"auto", "CCBB44"}};
+  constexpr std::string_view kOthers[] = {"4477AA", "EE6677", "228833", "CCBB44",
+                                          "66CCEE", "AA3377", "BBBBBB"};
+  constexpr std::string_view kThesis = " (thesis)";
+  if (series.ends_with(kThesis))
+    return "80" + colour_of(figure, series.substr(0, series.size() - kThesis.size()));
+  for (const Fixed& fixed : kFixed)
+    if (fixed.series == series) return std::string(fixed.colour);
+  std::vector<std::string_view> known;
+  for (const Panel& panel : figure.panels)
+    for (const std::string& one : panel.series)
+      if (std::ranges::find(known, one) == known.end()) known.push_back(one);
+  const auto index = static_cast<size_t>(std::ranges::find(known, series) - known.begin());
+  return std::string(kOthers[index % std::size(kOthers)]);
+}
+
 std::string panel_script(const Figure& figure, size_t index) {
   const Panel& panel = figure.panels[index];
   const bool bars = panel.kind == Panel::Kind::kBars;
+  size_t longest_label = 0;
+  for (const Panel::Line& line : panel.lines)
+    longest_label = std::max(longest_label, line.x.size());
   std::string text =
       fmt::format("set title {}\nset xlabel {}\nset ylabel {}\n", quoted(panel.title, '\''),
                   quoted(panel.x_label, '\''), quoted(panel.y_label, '\''));
-  text += bars ? "unset logscale x\nset yrange [0:*]\nset xtics autofreq\n"
-               : "set logscale x 2\nset yrange [0:*]\nset xtics autofreq\n";
+  text += bars ? fmt::format("unset logscale x\nset yrange [0:*]\nset xtics autofreq {}\n",
+                             longest_label > 16 ? "rotate by -20" : "norotate")
+               : "set logscale x 2\nset yrange [0:*]\nset xtics autofreq norotate\n";
   text += "plot";
   for (size_t s = 0; s < panel.series.size(); ++s)
-    text += fmt::format("{} {} index {} using {} with {} title {}", s > 0 ? ", \\\n      " : "",
-                        quoted(figure.name + ".dat", '\''), index,
+    text += fmt::format("{} {} index {} using {} with {} lc rgb '#{}' title {}",
+                        s > 0 ? ", \\\n      " : "", quoted(figure.name + ".dat", '\''), index,
                         bars ? fmt::format("{}:xtic(1)", s + 2) : fmt::format("1:{}", s + 2),
-                        bars ? "histograms" : "linespoints", quoted(panel.series[s], '\''));
+                        bars ? "histograms" : "linespoints", colour_of(figure, panel.series[s]),
+                        quoted(panel.series[s], '\''));
   return text + "\n";
 }
 
@@ -63,9 +101,9 @@ std::string gnuplot_script(const Figure& figure) {
   std::string text = fmt::format(
       "# Draws {0}.svg from {0}.dat, in this folder: gnuplot {0}.gp\n"
       "set datafile missing '?'\nset style data histograms\nset style histogram clustered gap 1\n"
-      "set style fill solid 0.8 border -1\nset boxwidth 0.9\nset grid ytics\nset key outside "
-      "bottom "
-      "center horizontal\n"
+      "set style fill solid 0.8 border -1\nset boxwidth 0.9\nset grid ytics\n"
+      "set key inside top center horizontal maxcols 3 samplen 1.5\n"
+      "set offsets graph 0, 0, 0.35, 0\n"  // room for the key above the curves
       "set terminal svg size {1},{2} noenhanced background 'white'\n"
       "set output '{0}.svg'\n"
       "set multiplot layout {3},{4} title {5}\n",

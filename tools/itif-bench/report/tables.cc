@@ -6,6 +6,8 @@
 #include <cmath>
 #include <map>
 
+#include "report/timing.h"
+
 namespace itif::bench {
 namespace {
 
@@ -38,6 +40,11 @@ std::string heading(const std::vector<std::string>& cells, size_t num_names) {
 
 std::string paper_text(const Row& row) {
   return row.paper ? fmt::format(" [{}]", figure_text(*row.paper)) : "";
+}
+
+// Marks a figure that other load on the machine has disturbed.
+std::string mark_of(const Row& row) {
+  return row.spread > kMaxSpread ? " ~" : "";
 }
 
 struct Table {
@@ -94,7 +101,7 @@ std::string wide(const Table& table, const Table* speed_ups, const std::string& 
     for (const std::string& mode : table.modes) {
       const Row* row = table.find(name, mode);
       cells.push_back(!row ? ""
-                           : figure_text(row->value) + paper_text(*row) +
+                           : figure_text(row->value) + mark_of(*row) + paper_text(*row) +
                                  (row->ratio ? fmt::format(" ({:.2f})", *row->ratio) : ""));
     }
     if (speed_ups)
@@ -174,6 +181,8 @@ std::string markdown_tables(const Results& results) {
     text += fmt::format("{}{}", i > 0 ? "\n" : "", table.unit);
     if (beside && largest_spread(table) > 0)
       text += fmt::format(", spread at most {:.1f} %", 100 * largest_spread(table));
+    if (beside && largest_spread(table) > kMaxSpread)
+      text += fmt::format(" (~: above {:.0f} %)", 100 * kMaxSpread);
     text += ":\n\n";
     text += beside ? wide(table, joined && i == 0 ? &speed_ups : nullptr, results.limit_name)
                    : tall(table, results.limit_name);

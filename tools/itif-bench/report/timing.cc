@@ -8,8 +8,16 @@ double Samples::at(double fraction) const {
   return ns[static_cast<size_t>(fraction * static_cast<double>(ns.size() - 1) + 0.5)];
 }
 
-std::vector<Samples> measure(const std::vector<std::function<void()>>& functions,
-                             const Effort& effort, const Clock& clock) {
+namespace {
+
+double largest_spread(const std::vector<Samples>& samples) {
+  double largest = 0;
+  for (const Samples& one : samples) largest = std::max(largest, one.spread());
+  return largest;
+}
+
+std::vector<Samples> measure_once(const std::vector<std::function<void()>>& functions,
+                                  const Effort& effort, const Clock& clock) {
   constexpr double kLongNs = 0.2e9;  // one call this long warms pages, caches and thread pools
   std::vector<Samples> samples(functions.size());
   const auto time_ns = [&](const std::function<void()>& function) {
@@ -31,6 +39,18 @@ std::vector<Samples> measure(const std::vector<std::function<void()>>& functions
     for (size_t i = 0; i < functions.size(); ++i) samples[i].add(time_ns(functions[i]));
   }
   return samples;
+}
+
+}  // namespace
+
+std::vector<Samples> measure(const std::vector<std::function<void()>>& functions,
+                             const Effort& effort, const Clock& clock) {
+  std::vector<Samples> best = measure_once(functions, effort, clock);
+  for (uint32_t i = 0; i < effort.reruns && largest_spread(best) > kMaxSpread; ++i) {
+    std::vector<Samples> again = measure_once(functions, effort, clock);
+    if (largest_spread(again) < largest_spread(best)) best = std::move(again);
+  }
+  return best;
 }
 
 }  // namespace itif::bench

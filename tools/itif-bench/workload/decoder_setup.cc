@@ -140,13 +140,18 @@ Result<std::unique_ptr<Bare>> step_floor(const Hardware& on, const model::Backbo
                                          uint32_t steps) {
   const auto uses = backbone::find_family(spec.family).value()->gemms(spec);
   std::vector<GemmSize> gemms;
-  for (const kernels::RowRange& range : ranges)
-    for (const backbone::GemmUse& use : uses)
-      for (uint32_t i = 0; use.in_step && i < use.times; ++i)
+  GemmOrder one_step;
+  for (const backbone::GemmUse& use : uses)
+    for (uint32_t i = 0; use.in_step && i < use.times; ++i) {
+      one_step.emplace_back();
+      for (const kernels::RowRange& range : ranges) {
+        one_step.back().push_back(static_cast<uint32_t>(gemms.size()));
         gemms.push_back({range.num_rows, use.shape.n, use.shape.k});
-  std::vector<uint32_t> order;
+      }
+    }
+  GemmOrder order;
   for (uint32_t step = 0; step < steps; ++step)
-    for (uint32_t i = 0; i < gemms.size(); ++i) order.push_back(i);
+    order.insert(order.end(), one_step.begin(), one_step.end());
   return bare_gemms(on, gemms, order);
 }
 

@@ -46,7 +46,8 @@ class Encoder {
                                                uint32_t num_tenants, uint32_t max_tokens,
                                                const EncoderOptions& options = {});
 
-  // Host arrays of a batch; token ids are seeded by the segment's index.
+  // Host arrays of a batch. Token ids are seeded by the segment's index, so that a request has the
+  // same ids in every layout.
   struct Batch {
     std::vector<uint16_t> ids;
     std::vector<kernels::IdPiece> pieces;
@@ -74,14 +75,19 @@ class Encoder {
 
   // A batch of one tenant's segments; `slot` holds its weights. Refers to the ids of `batch`.
   static Batch of_tenant(const Batch& batch, uint32_t tenant, uint32_t slot);
-  // One pass of a plan, padding included; ids are seeded by request.
-  static Batch of_pass(const plan::Plan& plan, const plan::Pass& pass, uint32_t vocab);
+  // One pass of a plan, padding included. Item i has the ids of segment i of make_batch(), or the
+  // pixels of segment i of `images`.
+  static Batch of_pass(const plan::Plan& plan, const plan::Pass& pass, uint32_t vocab,
+                       const Batch* images = nullptr);
 
   // Queues a pass over requests of slot 0, for profiling.
   void launch_sample(device::Stream& stream, uint32_t num_requests, uint32_t num_tokens);
   // Runs the batch and waits.
   Status forward(const Batch& batch);
   device::Stream& stream() { return *stream_; }
+  uint32_t hidden() const { return spec_.hidden; }
+  // The measured costs of the GEMMs; null: there is one tenant, nothing was measured.
+  const std::shared_ptr<const plan::CostTables>& costs() const { return costs_; }
   // Counts and times all further launches; on a GPU per operator. The Encoder owns the result.
   device::MeteredStream& meter(const Clock& clock);
   // Device memory of all tenants' weights and the workspace.
@@ -100,6 +106,7 @@ class Encoder {
   std::unique_ptr<model::WeightStore> weights_;
   std::unique_ptr<backbone::Backbone> backbone_;
   std::unique_ptr<runtime::GemmScheduler> gemms_;
+  std::shared_ptr<const plan::CostTables> costs_;
   std::unique_ptr<device::Stream> stream_;  // a MeteredStream after meter()
   Batch sample_;                            // of launch_sample(), kept until the pass has run
 };

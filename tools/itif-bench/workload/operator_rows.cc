@@ -140,8 +140,7 @@ Status OperatorRows::compute_bound(const std::string& title, double flop,
   ITIF_TRY(launch_once(launch, stream));
   ITIF_TRY(check(title));
   const GemmSize size = on_.is_gpu ? kGpuGemm : kHostGemm;
-  ITIF_ASSIGN(const auto gemm,
-              bare_gemms(on_, {&size, 1}, std::vector<uint32_t>(short_repeats(on_), 0)));
+  ITIF_ASSIGN(const auto gemm, bare_gemms(on_, {&size, 1}, GemmOrder(short_repeats(on_), {0})));
   return add(title, launch, *gemm, flop / (2.0 * size.rows * size.n * size.k), stream);
 }
 
