@@ -213,6 +213,7 @@ struct BiasActivation {
   uint32_t width = 0;
   Activation activation = Activation::kNone;
   std::span<const RowRange> ranges;
+  bool has_thesis_grid = false;  // on a GPU: the launch geometry of ITIF, equations 4.3 and 4.4
 };
 
 // Self-attention within each segment: softmax(q kᵀ · scale) v, heads side by side.
@@ -240,8 +241,9 @@ struct ResidualLayerNorm {
   float epsilon = 1e-12f;
   uint32_t hidden = 0;
   std::span<const RowRange> ranges;
-  void* out = nullptr;  // act [T, H]
-  void* sum = nullptr;  // act [T, H]; nullptr: not wanted
+  void* out = nullptr;           // act [T, H]
+  void* sum = nullptr;           // act [T, H]; nullptr: not wanted
+  bool has_thesis_grid = false;  // as BiasActivation's
 };
 
 // out[i] = pooled rows of segment chosen[i] as f32, optionally scaled to unit length.

@@ -2,6 +2,7 @@
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/plan.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/thesis_rows.h"
 
 namespace itif::kernels::cuda {
 namespace {
@@ -73,7 +74,9 @@ void bias_activation(const Launcher& launch, const BiasActivation& args, const R
 
 void run(const BiasActivation& args, Plan& plan) {
   const Rows rows = plan.rows(args.ranges);
-  bias_activation(plan.launcher(rows.count, rows.slots), args, rows);
+  const Launcher& launch = plan.launcher(rows.count, rows.slots);
+  args.has_thesis_grid ? thesis_bias_activation(launch, args, rows)
+                       : bias_activation(launch, args, rows);
 }
 
 void run(const ToF32& args, Plan& plan) {

@@ -1,34 +1,16 @@
 // Attention of the thesis fusion mode: rows to heads and back, and softmax over scores in memory.
-// Launches have the thesis's geometry (ITIF, equations 4.3 and 4.4). A block has as many threads as
-// a row has values, up to 1,024. A grid has at most as many blocks as the GPU holds at once, each
-// iterating over rows. A thread moves a pack of values, so that a block handles several rows at a
-// time.
+// Launches have the thesis's geometry (thesis_grid.h).
 #include <algorithm>
 
 #include "kernels/cuda/approximate.h"
 #include "kernels/cuda/plan.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/thesis_grid.h"
 
 namespace itif::kernels::cuda {
 namespace {
 
-constexpr uint32_t kMaxThreads = 1024;       // per block
-constexpr uint32_t kResidentThreads = 2048;  // per multiprocessor
-constexpr uint32_t kRowsAtOnce = 2;          // in flight per thread
-
-// A thread's rows and columns. In each row it handles kWidth values of one head, from `column` on.
-struct Turn {
-  uint32_t first_row, rows_a_block;  // rows_a_block: that a block handles at a time
-  uint32_t column, columns;          // the first, and the step to the next
-};
-template <uint32_t kWidth>
-__device__ Turn my_turn(uint32_t hidden) {
-  const uint32_t packs = hidden / kWidth;
-  if (packs > blockDim.x) return {blockIdx.x, 1, threadIdx.x * kWidth, blockDim.x * kWidth};
-  const uint32_t rows = blockDim.x / packs, row = threadIdx.x / packs;
-  return {blockIdx.x * rows + row, rows, row < rows ? threadIdx.x % packs * kWidth : hidden,
-          hidden};
-}
+constexpr uint32_t kRowsAtOnce = 2;  // in flight per thread
 
 // Returns the offset of value `column` of a row in the layout by heads, in elements.
 __device__ size_t by_heads(const PaddedSegment& segment, uint32_t row, uint32_t column,
@@ -201,15 +183,6 @@ void with_scores_of(uint32_t longest, const Body& body) {
   if (longest <= 64 * kPair) return body.template operator()<32, 4>();
   if (longest <= 128 * kPair) return body.template operator()<32, 8>();
   return body.template operator()<32, 0>();
-}
-
-// Equations 4.3 and 4.4 for rows of `hidden` values. A thread handles `width` values at a time.
-Grid grid_of_thesis(uint32_t hidden, uint32_t width, uint32_t rows, uint32_t num_multiprocessors) {
-  const uint32_t threads = hidden < kMaxThreads ? hidden : kMaxThreads;
-  const uint32_t packs = hidden / width;
-  const uint32_t blocks = div_up(rows, packs < threads ? threads / packs : 1);
-  const uint32_t most = kResidentThreads / threads * num_multiprocessors;
-  return {.blocks = dim3(blocks < most ? blocks : most), .threads = dim3(threads)};
 }
 
 void split_part(const Launcher& launch, const HeadPart& part, const SplitHeads& args,

@@ -1,6 +1,7 @@
 // Bias, residual and LayerNorm in one pass over memory, each row with its tenant's parameters.
 #include "kernels/cuda/plan.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/thesis_rows.h"
 
 namespace itif::kernels::cuda {
 namespace {
@@ -33,6 +34,7 @@ __global__ void residual_layer_norm_kernel(ResidualLayerNorm args, Rows rows) {
 void run(const ResidualLayerNorm& args, Plan& plan) {
   const Rows rows = plan.rows(args.ranges);
   const Launcher& launch = plan.launcher(rows.count, rows.slots);
+  if (args.has_thesis_grid) return thesis_layer_norm(launch, args, rows);
   with_activation(launch.activation(), [&]<class T>() {
     with_row_of<T>(args.hidden, [&]<uint32_t kWidth, uint32_t kPacks>() {
       launch(grid_of_rows(rows.count), residual_layer_norm_kernel<T, kWidth, kPacks>, args, rows);

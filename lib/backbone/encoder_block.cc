@@ -150,7 +150,8 @@ void EncoderBlock::launch(device::Stream& stream, const model::WeightView& weigh
                                              .epsilon = spec_.layer_norm_eps,
                                              .hidden = spec_.hidden,
                                              .ranges = pass.ranges,
-                                             .out = hidden});
+                                             .out = hidden,
+                                             .has_thesis_grid = is_thesis(out_)});
   };
   add_and_normalize(launch_attention(stream, weights, pass, base, hidden), kAttentionGamma);
   add_and_normalize(launch_feed_forward(stream, weights, pass, base, hidden), kFfnGamma);
@@ -175,13 +176,14 @@ kernels::GroupedGemm product(const kernels::Slab& weight, const Pass& pass,
 
 void launch_linear(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
                    const PreparedShape& gemm, size_t kind, const void* a, void* out) noexcept {
-  if (!gemm.shape.has_bias) {
+  if (is_thesis(gemm)) {
     stream.launch(product(weights[kind], pass, gemm, a, out));
     stream.launch(kernels::BiasActivation{.x = out,
                                           .bias = weights[kind + 1],
                                           .width = gemm.shape.n,
                                           .activation = gemm.shape.activation,
-                                          .ranges = pass.ranges});
+                                          .ranges = pass.ranges,
+                                          .has_thesis_grid = true});
     return;
   }
   stream.launch(kernels::GroupedGemm{.a = a,

@@ -66,6 +66,10 @@ struct PreparedShape {
   device::GemmShape shape;
   device::GemmHandle handle = nullptr;
 };
+// Returns true for a GEMM of a pass in fusion mode "thesis", where add-bias is an operator.
+inline bool is_thesis(const PreparedShape& gemm) noexcept {
+  return !gemm.shape.has_bias;
+}
 
 struct BlockShapes {
   device::GemmShape qkv, out, up, down;

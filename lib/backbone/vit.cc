@@ -233,7 +233,8 @@ class VisionTransformer final : public Backbone {
                                              .hidden = spec_.hidden,
                                              .ranges = pass.ranges,
                                              .out = normed_->data(),
-                                             .sum = addend.rows ? hidden_->data() : nullptr});
+                                             .sum = addend.rows ? hidden_->data() : nullptr,
+                                             .has_thesis_grid = is_thesis(projection_)});
   }
 
   const BackboneSpec spec_;

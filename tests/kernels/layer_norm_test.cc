@@ -15,12 +15,21 @@ class LayerNormTest : public DeviceTest {
     enum class Sum { kNone, kOwn, kResidual } sum = Sum::kNone;
     bool has_bias = false;
     double offset = 0;  // of all inputs: a large mean must not distort the variance
+    bool has_thesis_grid = false;
   };
-  void run(const Case& c);
+  // With each launch geometry.
+  void run(Case c);
+  void run_once(const Case& c);
 };
 ITIF_DEVICE_SUITE(LayerNormTest);
 
-void LayerNormTest::run(const Case& c) {
+void LayerNormTest::run(Case c) {
+  run_once(c);
+  c.has_thesis_grid = true;
+  run_once(c);
+}
+
+void LayerNormTest::run_once(const Case& c) {
   const uint32_t slots[] = {1, 0, 2};
   const auto ranges = make_ranges(c.rows_of, slots);
   const uint32_t rows = total_rows(ranges);
@@ -48,7 +57,8 @@ void LayerNormTest::run(const Case& c) {
                                  .hidden = static_cast<uint32_t>(c.hidden),
                                  .ranges = ranges,
                                  .out = out,
-                                 .sum = sum});
+                                 .sum = sum,
+                                 .has_thesis_grid = c.has_thesis_grid});
   std::vector<double> expected, expected_sum;
   const auto slot_of = slot_of_rows(ranges);
   for (uint32_t r = 0; r < rows; ++r) {
@@ -82,6 +92,9 @@ TEST_P(LayerNormTest, SizesOfModels) {
 }
 TEST_P(LayerNormTest, ManyRangesOfOneRow) {
   run({.hidden = 36, .rows_of = std::vector<uint32_t>(101, 1)});
+}
+TEST_P(LayerNormTest, MoreRowsThanAGpuHoldsBlocks) {
+  run({.hidden = 1030, .rows_of = {500, 9}});
 }
 TEST_P(LayerNormTest, EmptyRangesAndNoRanges) {
   run({.hidden = 64, .rows_of = {0, 3, 0, 0, 2, 0}});

@@ -34,14 +34,15 @@ class ThesisTest : public DeviceTest {
            i;
   }
   void run_bias(Activation activation_of, uint32_t width, const std::vector<uint32_t>& rows_of,
-                bool has_bias = true);
+                bool has_bias = true, bool has_thesis_grid = false);
   void run_heads(uint32_t heads, uint32_t head_size, const std::vector<Padded>& of);
   void run_gemm(std::vector<MatrixBatch> batches, bool is_b_transposed);
 };
 ITIF_DEVICE_SUITE(ThesisTest);
 
 void ThesisTest::run_bias(Activation activation_of, uint32_t width,
-                          const std::vector<uint32_t>& rows_of, bool has_bias) {
+                          const std::vector<uint32_t>& rows_of, bool has_bias,
+                          bool has_thesis_grid) {
   const uint32_t slots[] = {1, 0, 2};
   const auto ranges = make_ranges(rows_of, slots);
   const auto slot_of = slot_of_rows(ranges);
@@ -54,7 +55,8 @@ void ThesisTest::run_bias(Activation activation_of, uint32_t width,
                               .bias = has_bias ? upload_slab(bias, DType::kF32) : Slab{},
                               .width = width,
                               .activation = activation_of,
-                              .ranges = ranges});
+                              .ranges = ranges,
+                              .has_thesis_grid = has_thesis_grid});
   std::vector<double> expected;
   for (size_t i = 0; i < x.size(); ++i)
     expected.push_back(reference::activate(
@@ -68,13 +70,16 @@ TEST_P(ThesisTest, AddsEachTenantsBiasAndActivates) {
        {Activation::kNone, Activation::kGelu, Activation::kGeluTanh, Activation::kRelu,
         Activation::kTanh, Activation::kSilu})
     for (const uint32_t width : {1u, 7u, 36u, 63u, 768u, 3072u})
-      run_bias(activation_of, width, {3, 0, 1, 9});
+      for (const bool has_thesis_grid : {false, true})
+        run_bias(activation_of, width, {3, 0, 1, 9}, true, has_thesis_grid);
   run_bias(Activation::kGelu, 768, {5, 2}, false);
+  run_bias(Activation::kGelu, 768, {5, 2}, false, true);
 }
 
 // Narrow rows, more than a GPU's grid has blocks in any dimension but x.
 TEST_P(ThesisTest, AddsBiasesToMoreRowsThanGridHeight) {
   run_bias(Activation::kGelu, 8, {40'001, 3, 25'533});
+  run_bias(Activation::kGelu, 8, {40'001, 3, 25'533}, true, true);
 }
 
 // On a GPU, results of any size are rounded once, and NaN stays NaN.
