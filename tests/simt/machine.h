@@ -52,6 +52,8 @@ struct Item {
 class Graph {
  public:
   std::vector<Work> works;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id thread;  // that began the capture
   // Invalidated by a call that cannot be captured, or by another thread's device-wide wait.
   bool is_broken = false;
   // Streams that an event forked into the capture and that have not been joined.
@@ -68,6 +70,7 @@ class Stream {
   uint64_t num_put = 0, num_done = 0;
   Graph* captures = nullptr;
   bool begins_capture = false;  // false: an event forked it into the capture
+  bool is_blocking = false;     // the legacy stream waits for its work
 };
 
 class Runtime {
@@ -120,7 +123,52 @@ class Runtime {
     return is_faulty ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
   }
 
-  Stream& of(Stream* stream) { return stream == nullptr ? *streams[0] : *stream; }
+  Stream& legacy() { return *streams[0]; }
+  Stream& of(Stream* stream) { return stream == nullptr ? legacy() : *stream; }
+
+  bool is_capturing(const Graph* graph) const {
+    return std::ranges::any_of(streams, [&](const auto& one) { return one->captures == graph; });
+  }
+  bool captures_blocking_stream() const {
+    return std::ranges::any_of(
+        streams, [](const auto& one) { return one->captures != nullptr && one->is_blocking; });
+  }
+  // Refuses a call that is unsafe during a capture, and invalidates the capture. It applies to
+  // captures of this thread that are not relaxed, and to global captures of any thread. Source:
+  // cudaThreadExchangeStreamCaptureMode().
+  cudaError_t refuse_unsafe() {
+    return invalidate(cudaErrorStreamCaptureUnsupported, [](const Stream& stream) {
+      const Graph& graph = *stream.captures;
+      return graph.mode == cudaStreamCaptureModeGlobal ||
+             (graph.mode == cudaStreamCaptureModeThreadLocal &&
+              graph.thread == std::this_thread::get_id());
+    });
+  }
+  // Refuses work on the legacy stream while a stream is captured that it waits for.
+  cudaError_t refuse_legacy() {
+    return invalidate(cudaErrorStreamCaptureImplicit,
+                      [](const Stream& stream) { return stream.is_blocking; });
+  }
+  // Refuses a call that waits for work on the legacy stream, such as cudaMemcpy().
+  cudaError_t refuse_synchronous() {
+    const cudaError_t error = refuse_legacy();
+    return error == cudaSuccess ? refuse_unsafe() : error;
+  }
+  // Refuses to wait for or query a stream. Captured work is not scheduled for execution.
+  cudaError_t refuse_wait(Stream* stream) {
+    const cudaError_t error = invalidate(cudaErrorStreamCaptureUnsupported, [&](const Stream& one) {
+      return one.captures == of(stream).captures;
+    });
+    if (error != cudaSuccess) return error;
+    return &of(stream) == &legacy() ? refuse_synchronous() : refuse_unsafe();
+  }
+  // The same for an event, which a capture may have recorded.
+  cudaError_t refuse_wait(const Event& event) {
+    if (event.captured_in == nullptr) return refuse_unsafe();
+    (void)invalidate(cudaErrorCapturedEvent,
+                     [&](const Stream& one) { return one.captures == event.captured_in; });
+    return set(cudaErrorCapturedEvent);
+  }
 
   static bool holds(const std::map<std::byte*, size_t>& all, const void* memory, size_t bytes) {
     const auto* at = static_cast<const std::byte*>(memory);
@@ -140,6 +188,8 @@ class Runtime {
 
   cudaError_t put(Stream* stream, Item item, bool counts_as_launch) {
     Stream& to = of(stream);
+    if (&to == &legacy())
+      if (const cudaError_t error = refuse_legacy(); error != cudaSuccess) return error;
     if (to.captures != nullptr) {
       if (breaks_captures_after != UINT64_MAX && breaks_captures_after-- == 0)
         (void)break_captures();
@@ -180,12 +230,7 @@ class Runtime {
   }
   // A device-wide synchronisation invalidates every capture in progress, and itself fails.
   cudaError_t break_captures() {
-    bool is_any = false;
-    for (auto& stream : streams) {
-      if (stream->captures == nullptr) continue;
-      stream->captures->is_broken = is_any = true;
-    }
-    return is_any ? set(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+    return invalidate(cudaErrorStreamCaptureUnsupported, [](const Stream&) { return true; });
   }
   void drain(Stream& stream) { reach({&stream, stream.num_put}); }
   void drain_all() {
@@ -193,6 +238,16 @@ class Runtime {
   }
 
  private:
+  // Invalidates the captures of the streams that `applies` to. Returns `error` if there are any.
+  template <class Applies>
+  cudaError_t invalidate(cudaError_t error, const Applies& applies) {
+    bool is_any = false;
+    for (auto& stream : streams) {
+      if (stream->captures == nullptr || !applies(*stream)) continue;
+      stream->captures->is_broken = is_any = true;
+    }
+    return is_any ? set(error) : cudaSuccess;
+  }
   // Returns whether a stream's first item must wait for another stream, which may wait for this
   // one.
   static bool waits(const Stream& stream) {

@@ -20,6 +20,7 @@ using simt::runtime;
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
+  if (const cudaError_t error = r.refuse_unsafe(); error != cudaSuccess) return error;
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   if (bytes > r.device.memory_bytes - r.counts.live_device_bytes)
     return r.set(cudaErrorMemoryAllocation);
@@ -36,6 +37,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 cudaError_t cudaFree(void* memory) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
+  if (const cudaError_t error = r.refuse_unsafe(); error != cudaSuccess) return error;
   if (memory == nullptr) return cudaSuccess;
   r.drain_all();
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
@@ -49,6 +51,7 @@ cudaError_t cudaFree(void* memory) {
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
+  if (const cudaError_t error = r.refuse_unsafe(); error != cudaSuccess) return error;
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   if (posix_memalign(memory, 4096, std::max<size_t>(1, bytes)) != 0)
     return r.set(cudaErrorMemoryAllocation);
@@ -59,6 +62,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
 cudaError_t cudaFreeHost(void* memory) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
+  if (const cudaError_t error = r.refuse_unsafe(); error != cudaSuccess) return error;
   if (memory == nullptr) return cudaSuccess;
   r.drain_all();
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
@@ -85,6 +89,7 @@ void simt::check_host_read(const void* data, size_t bytes) {
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
+  if (const cudaError_t error = r.refuse_unsafe(); error != cudaSuccess) return error;
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   if (!r.device.registers_memory) return r.set(cudaErrorOperatingSystem);
   if (r.is_pinned(memory, bytes)) return r.set(cudaErrorHostMemoryAlreadyRegistered);
@@ -94,6 +99,7 @@ cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
 cudaError_t cudaHostUnregister(void* memory) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
+  if (const cudaError_t error = r.refuse_unsafe(); error != cudaSuccess) return error;
   r.drain_all();
   const auto it = r.registered.find(static_cast<std::byte*>(memory));
   if (it == r.registered.end()) return r.set(cudaErrorHostMemoryNotRegistered);
@@ -129,6 +135,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
+  if (const cudaError_t error = r.refuse_synchronous(); error != cudaSuccess) return error;
   r.drain(*r.streams[0]);
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   if (bytes == 0) return cudaSuccess;
@@ -154,6 +161,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t 
 cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
   Lock lock(runtime().mutex);
   auto& r = runtime();
+  if (const cudaError_t error = r.refuse_synchronous(); error != cudaSuccess) return error;
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   return r.put(nullptr, {.work = [=] { std::memset(memory, value, bytes); }, .waits_for = {}},
                true);

@@ -93,8 +93,16 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaErrorHostMemoryNotRegistered: return "cudaErrorHostMemoryNotRegistered";
     case cudaErrorNotSupported: return "cudaErrorNotSupported";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    case cudaErrorIllegalState: return "cudaErrorIllegalState";
     case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated: return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureMerge: return "cudaErrorStreamCaptureMerge";
+    case cudaErrorStreamCaptureUnmatched: return "cudaErrorStreamCaptureUnmatched";
+    case cudaErrorStreamCaptureUnjoined: return "cudaErrorStreamCaptureUnjoined";
+    case cudaErrorStreamCaptureIsolation: return "cudaErrorStreamCaptureIsolation";
+    case cudaErrorStreamCaptureImplicit: return "cudaErrorStreamCaptureImplicit";
+    case cudaErrorCapturedEvent: return "cudaErrorCapturedEvent";
+    case cudaErrorStreamCaptureWrongThread: return "cudaErrorStreamCaptureWrongThread";
     case cudaErrorUnknown: break;
   }
   return "cudaErrorUnknown";
@@ -200,156 +208,6 @@ cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
   return runtime().check();
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  Lock lock(runtime().mutex);
-  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
-  *stream = runtime().streams.emplace_back(std::make_unique<simt::Stream>()).get();
-  return cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  Lock lock(runtime().mutex);
-  runtime().drain_all();  // others may wait for it
-  std::erase_if(runtime().streams, [&](const auto& one) { return one.get() == stream; });
-  return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  Lock lock(runtime().mutex);
-  runtime().drain(runtime().of(stream));
-  return runtime().check();
-}
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  Lock lock(runtime().mutex);
-  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
-  simt::Stream& of = runtime().of(stream);
-  if (of.num_done < of.num_put && runtime().random() % 4 == 0) runtime().drain(of);
-  return of.num_done == of.num_put ? cudaSuccess : cudaErrorNotReady;
-}
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  Lock lock(runtime().mutex);
-  if (!event->is_recorded) return cudaSuccess;
-  simt::Stream& of = runtime().of(stream);
-  if (event->captured_in != nullptr) {
-    // Forks the stream into the capture, or joins it there.
-    if (of.captures == nullptr) of.captures = event->captured_in;
-    of.captures->is_broken |= of.captures != event->captured_in;
-    if (of.captures->is_broken) return runtime().set(cudaErrorStreamCaptureInvalidated);
-    of.captures->unjoined.erase(event->captured_from);
-    return cudaSuccess;
-  }
-  if (of.captures != nullptr) {
-    of.captures->is_broken = true;  // by an event outside the capture
-    return runtime().set(cudaErrorStreamCaptureUnsupported);
-  }
-  return runtime().put(stream, {.work = nullptr, .waits_for = event->mark}, false);
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
-  *event = new simt::Event(flags);
-  return cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  Lock lock(runtime().mutex);
-  runtime().drain_all();
-  delete event;
-  return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  Lock lock(runtime().mutex);
-  auto& r = runtime();
-  if (const cudaError_t error =
-          r.put(stream, {.work = nullptr, .event = event, .waits_for = {}}, false);
-      error != cudaSuccess)
-    return error;
-  event->is_recorded = true;
-  event->captured_in = r.of(stream).captures;
-  event->captured_from = &r.of(stream);
-  if (event->captured_in != nullptr) return cudaSuccess;
-  event->mark = {&r.of(stream), r.of(stream).num_put};
-  return cudaSuccess;
-}
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  Lock lock(runtime().mutex);
-  auto& r = runtime();
-  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
-  if (!event->is_recorded) return cudaSuccess;
-  if (event->mark.stream->num_done < event->mark.number && r.random() % 4 == 0)
-    r.reach(event->mark);
-  // Not ready is an error that cudaGetLastError() returns, too.
-  return event->mark.stream->num_done >= event->mark.number ? cudaSuccess
-                                                            : r.set(cudaErrorNotReady);
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  Lock lock(runtime().mutex);
-  if (event->is_recorded) runtime().reach(event->mark);
-  return runtime().check();
-}
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
-  Lock lock(runtime().mutex);
-  auto& r = runtime();
-  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
-  for (const simt::Event* event : {start, end})
-    if ((event->flags & cudaEventDisableTiming) != 0 || event->mark.stream == nullptr)
-      return r.set(cudaErrorInvalidResourceHandle);
-  for (const simt::Event* event : {start, end})
-    if (event->mark.stream->num_done < event->mark.number) return r.set(cudaErrorNotReady);
-  *ms = static_cast<float>(end->ms - start->ms);
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  Lock lock(runtime().mutex);
-  simt::Stream& of = runtime().of(stream);
-  of.captures = new simt::Graph;
-  of.begins_capture = true;
-  return runtime().check();
-}
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  Lock lock(runtime().mutex);
-  const simt::Graph* graph = runtime().of(stream).captures;
-  *status = graph == nullptr   ? cudaStreamCaptureStatusNone
-            : graph->is_broken ? cudaStreamCaptureStatusInvalidated
-                               : cudaStreamCaptureStatusActive;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  Lock lock(runtime().mutex);
-  simt::Stream& of = runtime().of(stream);
-  *graph = of.captures;
-  for (auto& stream : runtime().streams)
-    if (stream->captures == *graph) {
-      stream->captures = nullptr;
-      stream->begins_capture = false;
-    }
-  if (!(*graph)->is_broken && (*graph)->unjoined.empty()) return runtime().check();
-  delete std::exchange(*graph, nullptr);
-  return runtime().set(cudaErrorStreamCaptureInvalidated);
-}
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = new simt::GraphExec{graph->works};
-  return cudaSuccess;
-}
-cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
-  Lock lock(runtime().mutex);
-  return runtime().check();
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  Lock lock(runtime().mutex);
-  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
-  return runtime().put(stream,
-                       {.work =
-                            [works = exec->works] {
-                              for (const simt::Work& work : works) work();
-                            },
-                        .waits_for = {}},
-                       true);
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  delete exec;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
-  return cudaSuccess;
-}
 cudaError_t set_most_shared_bytes(const void* kernel, int bytes) {
   Lock lock(runtime().mutex);
   if (bytes < 0 || bytes > 227 << 10) return runtime().set(cudaErrorInvalidValue);

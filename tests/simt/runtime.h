@@ -8,6 +8,8 @@
 // silently wait for them. The driver's functions are refused to a thread without a context, or with
 // one that a reset has ended. Any runtime call that uses the device gives the thread its context.
 //
+// Calls that CUDA's manuals forbid during a stream capture fail and invalidate the capture.
+//
 // Any thread may call; there is one lock for all. A call during another thread's device reset ends
 // the process.
 #pragma once

@@ -1,0 +1,95 @@
+// Stream captures of the machine, and graphs.
+#include <cuda_runtime.h>
+
+#include <thread>
+#include <utility>
+
+#include "machine.h"
+
+using simt::Lock;
+using simt::runtime;
+
+namespace {
+
+// Ends the capture of all its streams.
+void end(const simt::Graph* graph) {
+  for (auto& stream : runtime().streams)
+    if (stream->captures == graph) {
+      stream->captures = nullptr;
+      stream->begins_capture = false;
+    }
+}
+
+}  // namespace
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  Lock lock(runtime().mutex);
+  simt::Stream& of = runtime().of(stream);
+  if (&of == &runtime().legacy()) return runtime().set(cudaErrorStreamCaptureUnsupported);
+  if (of.captures != nullptr) return runtime().set(cudaErrorIllegalState);
+  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
+  of.captures = new simt::Graph;
+  of.captures->mode = mode;
+  of.captures->thread = std::this_thread::get_id();
+  of.begins_capture = true;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  Lock lock(runtime().mutex);
+  const simt::Stream& of = runtime().of(stream);
+  if (&of == &runtime().legacy() && runtime().captures_blocking_stream())
+    return runtime().set(cudaErrorStreamCaptureImplicit);
+  const simt::Graph* graph = of.captures;
+  *status = graph == nullptr   ? cudaStreamCaptureStatusNone
+            : graph->is_broken ? cudaStreamCaptureStatusInvalidated
+                               : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  Lock lock(runtime().mutex);
+  const simt::Stream& of = runtime().of(stream);
+  *graph = nullptr;
+  if (of.captures == nullptr) return runtime().set(cudaErrorIllegalState);
+  if (!of.begins_capture) return runtime().set(cudaErrorStreamCaptureUnmatched);
+  if (of.captures->mode != cudaStreamCaptureModeRelaxed &&
+      of.captures->thread != std::this_thread::get_id())
+    return runtime().set(cudaErrorStreamCaptureWrongThread);
+  simt::Graph* const captured = of.captures;
+  end(captured);
+  cudaError_t error = runtime().check();
+  if (!captured->unjoined.empty()) error = runtime().set(cudaErrorStreamCaptureUnjoined);
+  if (captured->is_broken) error = runtime().set(cudaErrorStreamCaptureInvalidated);
+  if (error == cudaSuccess)
+    *graph = captured;
+  else
+    delete captured;
+  return error;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = new simt::GraphExec{graph->works};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t stream) {
+  Lock lock(runtime().mutex);
+  if (const cudaError_t error = runtime().refuse_wait(stream); error != cudaSuccess) return error;
+  return runtime().check();
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  Lock lock(runtime().mutex);
+  if (const cudaError_t error = runtime().check(); error != cudaSuccess) return error;
+  return runtime().put(stream,
+                       {.work =
+                            [works = exec->works] {
+                              for (const simt::Work& work : works) work();
+                            },
+                        .waits_for = {}},
+                       true);
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
