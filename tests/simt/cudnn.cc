@@ -205,12 +205,13 @@ const itif::device::cuda::Cudnn cudnn = {
     .create =
         [](Handle* handle) {
           *handle = new Context;
+          if (wait_for_device() != cudaSuccess) return Status::kExecutionFailed;
           return Status::kSuccess;
         },
     .destroy =
         [](Handle handle) {
           delete handle;
-          return Status::kSuccess;
+          return wait_for_device() == cudaSuccess ? Status::kSuccess : Status::kExecutionFailed;
         },
     .set_stream =
         [](Handle handle, cudaStream_t stream) {

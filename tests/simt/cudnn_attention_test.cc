@@ -1,9 +1,16 @@
 // Tests of attention by cuDNN: when the device uses it, and how its calls join the other launches.
+#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
+#include <shared_mutex>
+#include <thread>
 #include <vector>
 
+#include "device/cuda/cudnn/cudnn_attention.h"
 #include "device/cuda/device.h"
+#include "device/cuda/driver/captures.h"
 #include "runtime.h"
 
 namespace itif::device {
@@ -101,6 +108,36 @@ TEST_F(CudnnAttention, IsCapturedIntoGraph) {
   EXPECT_EQ(again(13), 10u);  // captures the graph
   EXPECT_EQ(again(7), 0u);    // replays it: lengths are in the plan memory
   EXPECT_EQ(simt::counts().allocations, allocations);
+}
+
+// cuDNN's handles synchronise the device when they are made and destroyed.
+TEST_F(CudnnAttention, HandlesWaitForCaptures) {
+  open("bf16");
+  const cuda::Cudnn& cudnn = *cuda::load_cudnn().value();
+  const auto budget = std::make_shared<cuda::Budget>(1 << 20);
+  cudaStream_t captured = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&captured, cudaStreamNonBlocking), cudaSuccess);
+  std::unique_ptr<cuda::CudnnAttention> made;
+  const auto make = [&] {
+    auto attention = cuda::CudnnAttention::make(cudnn, DType::kBF16, false, captured, budget);
+    if (attention) made = std::move(*attention);
+  };
+  const auto destroy = [&] { made.reset(); };
+  const auto during_capture = [&](const std::function<void()>& call) {
+    std::shared_lock lock(cuda::captures());
+    ASSERT_EQ(cudaStreamBeginCapture(captured, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    std::thread other(call);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(captured, &graph), cudaSuccess);
+    lock.unlock();
+    other.join();
+    (void)cudaGraphDestroy(graph);
+  };
+  during_capture(make);
+  EXPECT_NE(made, nullptr);
+  during_capture(destroy);
+  (void)cudaStreamDestroy(captured);
 }
 
 }  // namespace

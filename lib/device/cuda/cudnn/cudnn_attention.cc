@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <mutex>
 
 #include "base/log.h"
+#include "device/cuda/driver/captures.h"
 
 namespace itif::device::cuda {
 namespace {
@@ -27,6 +29,7 @@ Result<std::unique_ptr<CudnnAttention>> CudnnAttention::make(const Cudnn& cudnn,
                                                              std::shared_ptr<Budget> budget) {
   std::unique_ptr<CudnnAttention> made(
       new CudnnAttention(cudnn, activation, is_only, std::move(budget)));
+  const std::unique_lock alone(captures());
   cudnn::Status status = cudnn.create(&made->handle_);
   if (status == cudnn::Status::kSuccess) status = cudnn.set_stream(made->handle_, stream);
   if (status != cudnn::Status::kSuccess)
@@ -37,6 +40,7 @@ Result<std::unique_ptr<CudnnAttention>> CudnnAttention::make(const Cudnn& cudnn,
 
 CudnnAttention::~CudnnAttention() {
   entries_.clear();
+  const std::unique_lock alone(captures());
   if (handle_ != nullptr) (void)cudnn_.destroy(handle_);
 }
 
