@@ -36,7 +36,8 @@ class Launcher {
   void operator()(const Grid& grid, void (*kernel)(Parameters...), Arguments&&... arguments) const {
     if (grid.blocks.x == 0 || grid.blocks.y == 0 || grid.blocks.z == 0) return;
     using Call = KernelCall<Parameters...>;
-    log_->add<Call>(&Call::make, {grid, kernel, {static_cast<Parameters>(arguments)...}});
+    log_->add<Call>(&Call::make, {grid, kernel, {static_cast<Parameters>(arguments)...}},
+                    &Call::load);
   }
   void keep(cudaError_t error) const {
     if (error_ == cudaSuccess) error_ = error;
@@ -67,6 +68,11 @@ class Launcher {
             return cudaLaunchKernelEx(&config, call.kernel, arguments...);
           },
           call.arguments);
+    }
+    // Asking for a kernel's attributes loads it. Source: CUDA's programming guide, "Lazy Loading".
+    static cudaError_t load(const KernelCall& call, cudaStream_t) {
+      cudaFuncAttributes attributes{};
+      return cudaFuncGetAttributes(&attributes, call.kernel);
     }
   };
 

@@ -1,5 +1,8 @@
 // A log of launches to make later: kernels and library calls, each with its arguments by value.
 // They are made in order on a stream, which may be capturing a graph.
+//
+// CUDA loads a kernel at its first use, which may synchronise the device, and a capture does not
+// survive that. load() therefore loads the code of launches that were never made.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,8 +20,9 @@ class LaunchLog {
   template <class T>
   using Make = cudaError_t (*)(const T& what, cudaStream_t stream);
 
+  // `load` loads the launch's code without an effect on a batch; nullptr: there is none to load.
   template <class T>
-  void add(Make<T> make, const T& what) {
+  void add(Make<T> make, const T& what, Make<T> load = nullptr) {
     static_assert(std::is_trivially_destructible_v<T> && alignof(T) <= kAlignment);
     struct Entry {
       Head head;
@@ -29,11 +33,11 @@ class LaunchLog {
     bytes_.resize(at + kBytes);
     new (bytes_.data() + at)
         Entry{{kBytes,
-               [](const Head& head, cudaStream_t stream) {
+               [](const Head& head, void (*call)(), cudaStream_t stream) {
                  const auto& entry = reinterpret_cast<const Entry&>(head);
-                 return reinterpret_cast<Make<T>>(head.make)(entry.what, stream);
+                 return reinterpret_cast<Make<T>>(call)(entry.what, stream);
                },
-               reinterpret_cast<void (*)()>(make)},
+               reinterpret_cast<void (*)()>(make), reinterpret_cast<void (*)()>(load)},
               what};
     ++size_;
   }
@@ -55,9 +59,21 @@ class LaunchLog {
     cudaError_t first = cudaSuccess;
     for (size_t at = from.bytes; at < to.bytes;) {
       const auto& head = *reinterpret_cast<const Head*>(bytes_.data() + at);
-      const cudaError_t error = head.run(head, stream);
+      const cudaError_t error = head.call(head, head.make, stream);
       if (first == cudaSuccess) first = error;
       if (error != cudaSuccess && error_is == After::kStop) break;
+      at += head.bytes;
+    }
+    return first;
+  }
+  // Loads the code of the launches between two marks. Returns the first error.
+  cudaError_t load(Mark from, Mark to, cudaStream_t stream) const {
+    cudaError_t first = cudaSuccess;
+    for (size_t at = from.bytes; at < to.bytes;) {
+      const auto& head = *reinterpret_cast<const Head*>(bytes_.data() + at);
+      if (head.load != nullptr)
+        if (const cudaError_t error = head.call(head, head.load, stream); first == cudaSuccess)
+          first = error;
       at += head.bytes;
     }
     return first;
@@ -67,8 +83,9 @@ class LaunchLog {
   static constexpr size_t kAlignment = 16;
   struct alignas(kAlignment) Head {
     size_t bytes;
-    cudaError_t (*run)(const Head&, cudaStream_t);
+    cudaError_t (*call)(const Head&, void (*)(), cudaStream_t);
     void (*make)();
+    void (*load)();
   };
   std::vector<std::byte> bytes_;  // entries are plain data: growth moves them as bytes
   size_t size_ = 0;

@@ -18,8 +18,13 @@ class Blas {
 
 namespace {
 
-cublasStatus_t put(Blas* handle, std::function<void()> work) {
-  const cudaError_t error = enqueue_work(handle->stream, std::move(work));
+// Returns numbers that distinguish the kernels of two calls.
+std::vector<int64_t> code_of(Library library, const Product& p, int64_t count) {
+  return {library, p.trans_a, p.trans_b, p.m, p.n, p.k, p.type_a, p.type_c, count};
+}
+
+cublasStatus_t put(Blas* handle, const std::vector<int64_t>& code, std::function<void()> work) {
+  const cudaError_t error = enqueue_work(handle->stream, code, std::move(work));
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
@@ -110,7 +115,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
   const Product p = simt::product(handle, trans_a, trans_b, m, n, k, alpha, beta, type_a, lda,
                                   type_b, ldb, type_c, ldc);
   if (!is_supported(p, false)) return CUBLAS_STATUS_INVALID_VALUE;
-  return simt::put(handle, [=] {
+  return simt::put(handle, simt::code_of(simt::kBlas, p, count), [=] {
     for (int i = 0; i < count; ++i)
       simt::multiply(p,
                      static_cast<const std::byte*>(a) +
@@ -130,7 +135,7 @@ cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t tran
   const Product p = simt::product(handle, trans_a, trans_b, m, n, k, alpha, beta, type_a, lda,
                                   type_b, ldb, type_c, ldc);
   if (!simt::is_supported(p, false)) return CUBLAS_STATUS_INVALID_VALUE;
-  return simt::put(handle, [=] {
+  return simt::put(handle, simt::code_of(simt::kBlasBatched, p, count), [=] {
     for (int i = 0; i < count; ++i) simt::multiply_aligned(p, a[i], b[i], c[i]);
   });
 }
@@ -140,18 +145,30 @@ cublasStatus_t cublasGemmGroupedBatchedEx(
     cudaDataType type_a, const int lda[], const void* const b[], cudaDataType type_b,
     const int ldb[], const void* beta, void* const c[], cudaDataType type_c, const int ldc[],
     int num_groups, const int group_size[], cublasComputeType_t) {
-  std::vector<Product> products;
-  for (int group = 0; group < num_groups; ++group) {
-    const Product p = simt::product(handle, trans_a[group], trans_b[group], m[group], n[group],
-                                    k[group], static_cast<const float*>(alpha) + group,
-                                    static_cast<const float*>(beta) + group, type_a, lda[group],
-                                    type_b, ldb[group], type_c, ldc[group]);
+  // A replay reads the arrays on the host again: the manual does not say that a graph copies them.
+  const auto products = [=, of = *handle] {
+    std::vector<Product> all;
+    for (int group = 0; group < num_groups; ++group)
+      all.insert(all.end(), static_cast<size_t>(group_size[group]),
+                 simt::product(&of, trans_a[group], trans_b[group], m[group], n[group], k[group],
+                               static_cast<const float*>(alpha) + group,
+                               static_cast<const float*>(beta) + group, type_a, lda[group], type_b,
+                               ldb[group], type_c, ldc[group]));
+    return all;
+  };
+  const auto multiply = [=](const std::vector<Product>& all) {
+    for (size_t i = 0; i < all.size(); ++i) simt::multiply_aligned(all[i], a[i], b[i], c[i]);
+  };
+  std::vector<int64_t> code;
+  for (const Product& p : products()) {
     if (simt::refuses_grouped_products() || !simt::is_supported(p, true))
       return CUBLAS_STATUS_NOT_SUPPORTED;
-    products.insert(products.end(), static_cast<size_t>(group_size[group]), p);
+    const std::vector<int64_t> one = simt::code_of(simt::kBlasGrouped, p, 1);
+    code.insert(code.end(), one.begin(), one.end());
   }
-  return simt::put(handle, [=, products = std::move(products)] {
-    for (size_t i = 0; i < products.size(); ++i)
-      simt::multiply_aligned(products[i], a[i], b[i], c[i]);
-  });
+  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+  (void)cudaStreamIsCapturing(handle->stream, &capturing);
+  if (capturing != cudaStreamCaptureStatusNone)
+    return simt::put(handle, code, [=] { multiply(products()); });
+  return simt::put(handle, code, [multiply, all = products()] { multiply(all); });
 }

@@ -302,9 +302,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
     if (with.rounds_parts) value = simt::rounded(value, p.d.type);
     return simt::with_epilogue(p, row, value);
   };
-  const cudaError_t error = simt::enqueue_work(stream, [=, product = std::move(product)] {
-    std::memset(workspace, 0xFF, with.workspace_bytes);
-    simt::multiply(product, a, b, d);
-  });
+  const cudaError_t error = simt::enqueue_work(
+      stream, {simt::kBlasLt, p->matmul.epilogue, p->m(), p->n(), p->k(), p->a.type, p->d.type},
+      [=, product = std::move(product)] {
+        std::memset(workspace, 0xFF, with.workspace_bytes);
+        simt::multiply(product, a, b, d);
+      });
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -69,9 +69,7 @@ class Buckets : public ::testing::TestWithParam<std::string> {
 TEST_P(Buckets, AfterWarmUpEverySmallBatchIsOneGraph) {
   const simt::Counts before_all = simt::counts();
   warm_up();
-  EXPECT_EQ(simt::counts().launches - before_all.launches,
-            simt::counts().allocations - before_all.allocations)
-      << "nothing runs except clearing new memory";
+  EXPECT_EQ(graphs().failures, 0u);
   EXPECT_EQ(simt::counts().cudnn_calls > before_all.cudnn_calls, is_cudnn());
   // cuDNN's plans may need memory.
   const uint64_t allocations = is_cudnn() ? simt::counts().allocations : before_all.allocations;

@@ -130,7 +130,8 @@ Status execute(Handle handle, Descriptor plan_descriptor, Descriptor pack_descri
     return Status::kBadParam;
   ++runtime().counts.cudnn_calls;
   lock.unlock();
-  const cudaError_t error = enqueue_work(handle->stream, std::move(run));
+  const cudaError_t error = enqueue_work(
+      handle->stream, {kCudnn, reinterpret_cast<intptr_t>(plan_descriptor)}, std::move(run));
   return error == cudaSuccess ? Status::kSuccess : Status::kExecutionFailed;
 }
 
@@ -204,8 +205,8 @@ const itif::device::cuda::Cudnn cudnn = {
     .last_error_string = [](char* message, size_t) { *message = 0; },
     .create =
         [](Handle* handle) {
-          *handle = new Context;
           if (wait_for_device() != cudaSuccess) return Status::kExecutionFailed;
+          *handle = new Context;
           return Status::kSuccess;
         },
     .destroy =

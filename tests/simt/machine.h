@@ -24,6 +24,9 @@ namespace simt {
 
 using Work = std::function<void()>;
 
+// Identifies the code of a kernel: its address, or a library's call and sizes.
+using Code = std::vector<int64_t>;
+
 // A position in a stream.
 struct Mark {
   Stream* stream = nullptr;
@@ -100,6 +103,7 @@ class Runtime {
   std::vector<std::unique_ptr<Stream>> streams;
   std::mt19937_64 random{1};
   std::map<const void*, size_t> most_shared;
+  std::set<Code> loaded;
 
   Runtime() { streams.push_back(std::make_unique<Stream>()); }  // the default stream
 
@@ -132,6 +136,19 @@ class Runtime {
   bool captures_blocking_stream() const {
     return std::ranges::any_of(
         streams, [](const auto& one) { return one->captures != nullptr && one->is_blocking; });
+  }
+  // Loads code at its first use, for a launch on `stream`. Fails during a capture, which it
+  // invalidates: loading may synchronise the device. Source: "Lazy Loading" of the programming
+  // guide.
+  cudaError_t load(const Code& code, Stream* stream) {
+    Graph* const graph = of(stream).captures;
+    if (loaded.contains(code)) return cudaSuccess;
+    if (graph != nullptr) {
+      graph->is_broken = true;
+      return set(cudaErrorStreamCaptureUnsupported);
+    }
+    loaded.insert(code);
+    return cudaSuccess;
   }
   // Refuses a call that is unsafe during a capture, and invalidates the capture. It applies to
   // captures of this thread that are not relaxed, and to global captures of any thread. Source:

@@ -22,6 +22,9 @@ struct Product {
   std::function<float(int row, float value)> epilogue = {};
 };
 
+// First numbers of the code that libraries run (machine.h).
+enum Library : int64_t { kBlas = 1, kBlasBatched, kBlasGrouped, kBlasLt, kCudnn };
+
 size_t bytes_of(cudaDataType type);
 float load(const void* at, cudaDataType type, size_t i);
 void store(void* at, cudaDataType type, size_t i, float value);

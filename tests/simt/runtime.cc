@@ -19,6 +19,7 @@ Runtime& runtime() {
 void set_device(const DeviceOptions& options) {
   Lock lock(runtime().mutex);
   runtime().device = options;
+  runtime().loaded.clear();
   runtime().is_faulty = runtime().fault_stays = false;
   runtime().faults_after = UINT64_MAX;
 }
@@ -53,6 +54,9 @@ cudaError_t enqueue_grid(const void* kernel, dim3 grid, dim3 block, size_t share
   if (threads == 0 || threads > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
       grid.y > 65535 || grid.z > 65535 || shared_bytes > most_shared)
     return r.set(cudaErrorInvalidConfiguration);
+  if (const cudaError_t error = r.load({reinterpret_cast<intptr_t>(kernel)}, stream);
+      error != cudaSuccess)
+    return error;
   return r.put(stream,
                {.work =
                     [=, thread = std::move(thread)] {
@@ -63,10 +67,20 @@ cudaError_t enqueue_grid(const void* kernel, dim3 grid, dim3 block, size_t share
                true);
 }
 
-cudaError_t enqueue_work(Stream* stream, std::function<void()> work) {
+cudaError_t load_kernel(const void* kernel) {
   Runtime& r = runtime();
   Lock lock(r.mutex);
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  r.loaded.insert({reinterpret_cast<intptr_t>(kernel)});
+  return cudaSuccess;
+}
+
+cudaError_t enqueue_work(Stream* stream, const std::vector<int64_t>& code,
+                         std::function<void()> work) {
+  Runtime& r = runtime();
+  Lock lock(r.mutex);
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  if (const cudaError_t error = r.load(code, stream); error != cudaSuccess) return error;
   return r.put(stream, {.work = std::move(work), .waits_for = {}}, true);
 }
 
@@ -193,6 +207,7 @@ cudaError_t cudaDeviceReset() {
   }
   r.registered.clear();
   r.most_shared.clear();
+  r.loaded.clear();
   simt::free_memory_of_context();
   r.context = 0;
   const cudaError_t answer = r.is_faulty ? cudaErrorIllegalAddress : cudaSuccess;

@@ -8,7 +8,8 @@
 // silently wait for them. The driver's functions are refused to a thread without a context, or with
 // one that a reset has ended. Any runtime call that uses the device gives the thread its context.
 //
-// Calls that CUDA's manuals forbid during a stream capture fail and invalidate the capture.
+// Calls that CUDA's manuals forbid during a stream capture fail and invalidate the capture. So does
+// the first use of a kernel, of cuBLAS for a kind of call and its sizes, or of a cuDNN plan.
 //
 // Any thread may call; there is one lock for all. A call during another thread's device reset ends
 // the process.

@@ -11,6 +11,7 @@
 #include <functional>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "simt.h"
 
@@ -241,8 +242,9 @@ class GraphExec;
 // Adds a grid to a stream, or to the graph that the stream is capturing.
 cudaError_t enqueue_grid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes,
                          Stream* stream, std::function<void()> thread);
-// The same for the work of a library.
-cudaError_t enqueue_work(Stream* stream, std::function<void()> work);
+// The same for the work of a library, whose call and sizes identify the code that it runs.
+cudaError_t enqueue_work(Stream* stream, const std::vector<int64_t>& code,
+                         std::function<void()> work);
 // Device-wide synchronisation, as cuBLAS does when a handle is created or destroyed. If captures
 // are in progress, it invalidates them and fails.
 cudaError_t wait_for_device();
@@ -332,6 +334,17 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 
+struct cudaFuncAttributes {
+  int maxThreadsPerBlock;
+};
+namespace simt {
+cudaError_t load_kernel(const void* kernel);
+}  // namespace simt
+template <class Kernel>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, Kernel* kernel) {
+  attributes->maxThreadsPerBlock = 1024;
+  return simt::load_kernel(reinterpret_cast<const void*>(kernel));
+}
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 cudaError_t set_most_shared_bytes(const void* kernel, int bytes);
 template <class Kernel>

@@ -122,7 +122,7 @@ void CudnnAttention::run(const kernels::cuda::Launcher& launch, PlanMemory& memo
                                 .out_offsets = ints + out_at,
                                 .scale = args.scale}};
   key.add(made);
-  launch.log().add<Launch>(&make_launch, made);
+  launch.log().add<Launch>(&make_launch, made, &load_launch);
 }
 
 cudaError_t CudnnAttention::make_launch(const Launch& made, cudaStream_t) {
@@ -130,6 +130,22 @@ cudaError_t CudnnAttention::make_launch(const Launch& made, cudaStream_t) {
   void* const workspace = entry.workspace == nullptr ? nullptr : entry.workspace->data();
   const cudnn::Status status = entry.plan->run(made.attention->handle_, made.call, workspace);
   return status == cudnn::Status::kSuccess ? cudaSuccess : cudaErrorLaunchFailure;
+}
+
+// Runs the plan once over segments without rows, which read and write nothing.
+cudaError_t CudnnAttention::load_launch(const Launch& made, cudaStream_t stream) {
+  Entry& entry = *made.entry;
+  if (entry.is_loaded) return cudaSuccess;
+  const uint32_t ints = array_ints(entry.shape.num_segments + 1);
+  auto zeros = allocate_buffer(made.attention->budget_, ints * sizeof(int32_t));
+  if (!zeros) return cudaErrorMemoryAllocation;
+  Launch empty = made;
+  empty.call.lengths = empty.call.qkv_offsets = empty.call.out_offsets =
+      reinterpret_cast<const int32_t*>((*zeros)->data());
+  cudaError_t error = make_launch(empty, stream);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(stream);
+  entry.is_loaded = error == cudaSuccess;
+  return error;
 }
 
 }  // namespace itif::device::cuda

@@ -37,6 +37,7 @@ class CudnnAttention {
     CudnnPlan::Shape shape;
     std::unique_ptr<CudnnPlan> plan;    // null: cuDNN has none
     std::unique_ptr<Buffer> workspace;  // null: it needs none
+    bool is_loaded = false;             // load_launch() has run it
   };
   struct Launch {
     CudnnAttention* attention = nullptr;
@@ -48,6 +49,7 @@ class CudnnAttention {
   Entry* plan_for(const kernels::Attention& args);
   Entry& add(const CudnnPlan::Shape& shape);
   static cudaError_t make_launch(const Launch& launch, cudaStream_t stream);
+  static cudaError_t load_launch(const Launch& launch, cudaStream_t stream);
 
   const Cudnn& cudnn_;
   const DType activation_;

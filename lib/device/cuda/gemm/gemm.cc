@@ -29,11 +29,6 @@ int to_int(size_t value) {
   CHECK(value <= INT32_MAX);
   return static_cast<int>(value);
 }
-// Returns true if another call may still compute the same.
-bool is_unsupported(cublasStatus_t status) {
-  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_ARCH_MISMATCH ||
-         status == CUBLAS_STATUS_INVALID_VALUE;
-}
 Status check_prepared(const kernels::GroupedGemm& args) {
   const auto* prepared = static_cast<const PreparedShape*>(args.prepared);
   if (prepared != nullptr && prepared->shape.n == args.n && prepared->shape.k == args.k &&
@@ -53,9 +48,12 @@ Status Gemms::check_types(const ComputeTypes& types) {
                           dtype_name(types.weights), dtype_name(types.activations)));
 }
 
-GemmHandle Gemms::prepare(Epilogues& epilogues, const ComputeTypes& types, const GemmShape& shape,
-                          uint32_t max_rows) {
-  return std::make_shared<const PreparedShape>(shape, epilogues.prepare(types, shape, max_rows));
+Result<GemmHandle> Gemms::prepare(Epilogues& epilogues, ScratchWeights& scratch,
+                                  const ComputeTypes& types, const GemmShape& shape,
+                                  uint32_t max_rows) {
+  ITIF_ASSIGN(auto weights, scratch.at_least(scratch_bytes(types, shape)));
+  return std::make_shared<const PreparedShape>(shape, epilogues.prepare(types, shape, max_rows),
+                                               std::move(weights));
 }
 
 Gemms::Gemms(const ComputeTypes& types, const Blas& blas)
@@ -78,6 +76,9 @@ Result<std::unique_ptr<Gemms>> Gemms::make(const ComputeTypes& types, cudaStream
                               lane.stream == stream ? kWorkspaceBytes : kSideWorkspaceBytes));
   }
   ITIF_TRY(check(blas->lt_create(&gemms->lt_), kStart));
+  ITIF_ASSIGN(gemms->host_scratch_pointers_, Pinned::allocate(3 * kMaxBucketRows * sizeof(void*)));
+  ITIF_ASSIGN(gemms->scratch_pointers_,
+              allocate_buffer(budget, gemms->host_scratch_pointers_.bytes()));
   return gemms;
 }
 
@@ -173,14 +174,15 @@ Status Gemms::run(const kernels::cuda::Launcher& launch, PlanMemory& plan, Launc
     const kernels::RowRange& range = call.args.ranges[0];
     if (call.has_epilogue) {
       const auto* prepared = static_cast<const PreparedShape*>(call.args.prepared);
-      launch.log().add<WithEpilogue>(
-          &make_with_epilogue,
-          {this, call.lane, &prepared->with_epilogue, with_epilogue(call.args, range)});
+      launch.log().add<WithEpilogue>(&make_with_epilogue,
+                                     {this, call.lane, &prepared->with_epilogue,
+                                      with_epilogue(call.args, range), prepared->scratch->data()},
+                                     &load_with_epilogue);
       continue;
     }
     Strided single_call = single(call.args, range);
     single_call.lane = call.lane;
-    launch.log().add<Strided>(&make_strided, single_call);
+    launch.log().add<Strided>(&make_strided, single_call, &load_strided);
   }
   if (join_of.num_lanes > 1) launch.log().add<Join>(&join, join_of);
   return {};
@@ -197,6 +199,7 @@ Gemms::Strided Gemms::single(const kernels::GroupedGemm& args, const kernels::Ro
   call.a = input(args, range);
   call.out = output(args, range);
   call.type_out = type_of_output(args);
+  call.scratch = static_cast<const PreparedShape*>(args.prepared)->scratch->data();
   return call;
 }
 
@@ -213,9 +216,16 @@ void Gemms::add_strided(const kernels::cuda::Launcher& launch, const GemmCalls::
   launch.log().add<Strided>(&make_strided, call);
 }
 
-Gemms::Groups& Gemms::make_groups(std::span<const kernels::RowRange> ranges, int m, int k) {
-  if (num_groups_ == groups_.size()) groups_.emplace_back();
-  Groups& g = groups_[num_groups_++];
+void Gemms::clear() noexcept {
+  std::erase_if(groups_, [](const auto& groups) { return groups.use_count() > 1; });
+  num_groups_ = 0;
+}
+
+std::shared_ptr<Gemms::Groups> Gemms::make_groups(std::span<const kernels::RowRange> ranges, int m,
+                                                  int k) {
+  if (num_groups_ == groups_.size()) groups_.push_back(std::make_shared<Groups>());
+  const std::shared_ptr<Groups>& made = groups_[num_groups_++];
+  Groups& g = *made;
   const size_t count = ranges.size();
   g.trans_w.assign(count, CUBLAS_OP_T);
   g.trans_a.assign(count, CUBLAS_OP_N);
@@ -226,7 +236,7 @@ Gemms::Groups& Gemms::make_groups(std::span<const kernels::RowRange> ranges, int
   for (auto* ints : {&g.k, &g.ldw, &g.lda}) ints->assign(count, k);
   g.n.clear();
   for (const kernels::RowRange& range : ranges) g.n.push_back(to_int(range.num_rows));
-  return g;
+  return made;
 }
 
 Status Gemms::add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
@@ -249,23 +259,27 @@ Status Gemms::add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& pl
                 .inputs = plan.put(launch, std::span<const void* const>(inputs_)),
                 .outputs = plan.put(launch, std::span<void* const>(outputs_)),
                 .count = to_int(args.ranges.size()),
-                .type_out = type_of_output(args)};
+                .type_out = type_of_output(args),
+                .scratch = static_cast<const PreparedShape*>(args.prepared)->scratch->data(),
+                .input = input(args, args.ranges[0]),
+                .output = output(args, args.ranges[0])};
   if (call.weights == nullptr || call.inputs == nullptr || call.outputs == nullptr)
     return fail(Code::kResourceExhausted, "a batch's plan data does not fit its memory");
   if (!are_equally_long(args.ranges)) {
-    Groups& groups = make_groups(args.ranges, call.m, call.k);
-    groups.alone.clear();
+    const std::shared_ptr<Groups> groups = make_groups(args.ranges, call.m, call.k);
+    groups->alone.clear();
     for (const kernels::RowRange& range : args.ranges) {
-      groups.alone.push_back(single(args, range));
-      groups.alone.back().lane = divided.lane;
+      groups->alone.push_back(single(args, range));
+      groups->alone.back().lane = divided.lane;
     }
-    call.groups = &groups;
+    call.groups = groups.get();
+    key.keep(groups);
   }
   for (const void* pointers :
        {static_cast<const void*>(call.weights), static_cast<const void*>(call.inputs),
         static_cast<const void*>(call.outputs)})
     key.add(pointers);
-  launch.log().add<Pointers>(&make_pointers, call);
+  launch.log().add<Pointers>(&make_pointers, call, &load_pointers);
   return {};
 }
 
@@ -293,92 +307,12 @@ void Gemms::run(const kernels::cuda::Launcher& launch, LaunchKey& key,
     call.count = to_int(batch.count);
     call.type_out = type_activations_;
     key.add(batch);
-    launch.log().add<Strided>(&make_strided, call);
+    launch.log().add<Strided>(&make_strided, call, &load_strided);
   }
   key.add(args.a);
   key.add(args.b);
   key.add(args.out);
   key.add(args.is_b_transposed);
-}
-
-// Converts a cuBLAS status to the error type of launches. Logs a new kind of failure.
-cudaError_t Gemms::as_launch(cublasStatus_t status) {
-  if (status == CUBLAS_STATUS_SUCCESS) return cudaSuccess;
-  if (status == CUBLAS_STATUS_ALLOC_FAILED) return cudaErrorMemoryAllocation;
-  if (std::exchange(refused_, status) != status)
-    log::warning("cuBLAS rejected a GEMM: {}", blas_.status_string(status));
-  return cudaErrorLaunchFailure;
-}
-
-cudaError_t Gemms::make_strided(const Strided& c, cudaStream_t) {
-  Gemms& g = *c.gemms;
-  const cublasHandle_t handle = g.lanes_[c.lane].handle;
-  if (c.count == 1)
-    return g.as_launch(g.blas_.gemm(handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w,
-                                    c.type_w, c.ldw, c.a, g.type_activations_, c.k, &kZero, c.out,
-                                    c.type_out, c.m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-  return g.as_launch(g.blas_.gemm_strided_batched(
-      handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w, c.type_w, c.ldw, c.stride_w, c.a,
-      g.type_activations_, c.k, c.stride_a, &kZero, c.out, c.type_out, c.m, c.stride_out, c.count,
-      CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-}
-
-cudaError_t Gemms::make_with_epilogue(const WithEpilogue& c, cudaStream_t) {
-  if (c.call.rows == 0) return cudaSuccess;
-  Gemms& g = *c.gemms;
-  const Lane& lane = g.lanes_[c.lane];
-  return g.as_launch(c.gemm->run(g.blas_, g.lt_, c.call, lane.workspace->data(), lane.stream));
-}
-
-cudaError_t Gemms::make_pointers(const Pointers& c, cudaStream_t) {
-  Gemms& g = *c.gemms;
-  const cublasHandle_t handle = g.lanes_[c.lane].handle;
-  if (c.groups == nullptr)
-    return g.as_launch(g.blas_.gemm_batched(handle, CUBLAS_OP_T, CUBLAS_OP_N, c.m, c.n, c.k, &kOne,
-                                            c.weights, g.type_weights_, c.k, c.inputs,
-                                            g.type_activations_, c.k, &kZero, c.outputs, c.type_out,
-                                            c.m, c.count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-  const Groups& of = *c.groups;
-  const cublasStatus_t status = g.blas_.gemm_grouped_batched(
-      handle, of.trans_w.data(), of.trans_a.data(), of.m.data(), of.n.data(), of.k.data(),
-      of.one.data(), c.weights, g.type_weights_, of.ldw.data(), c.inputs, g.type_activations_,
-      of.lda.data(), of.zero.data(), c.outputs, g.type_activations_, of.ldc.data(), c.count,
-      of.sizes.data(), CUBLAS_COMPUTE_32F);
-  return is_unsupported(status) ? g.make_alone(c, status) : g.as_launch(status);
-}
-
-// Runs the products of a grouped call that cuBLAS has refused one by one, and groups none from the
-// next batch on. A graph must not keep them: its key knows no weights behind pointers.
-cudaError_t Gemms::make_alone(const Pointers& call, cublasStatus_t refusal) {
-  if (calls_.stop_grouping())
-    log::warning("cuBLAS has no grouped GEMM of {} × {} ({}): each tenant's runs alone from now on",
-                 call.m, call.k, blas_.status_string(refusal));
-  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-  if (const cudaError_t error = cudaStreamIsCapturing(lanes_[call.lane].stream, &capturing);
-      error != cudaSuccess)
-    return error;
-  if (capturing != cudaStreamCaptureStatusNone) return cudaErrorNotSupported;
-  for (const Strided& one : call.groups->alone)
-    if (const cudaError_t error = make_strided(one, nullptr); error != cudaSuccess) return error;
-  return cudaSuccess;
-}
-
-cudaError_t Gemms::fork(const Join& call, cudaStream_t) {
-  auto& lanes = call.gemms->lanes_;
-  cudaError_t error = cudaEventRecord(lanes[0].reached, lanes[0].stream);
-  for (size_t i = 1; error == cudaSuccess && i < call.num_lanes; ++i)
-    error = cudaStreamWaitEvent(lanes[i].stream, lanes[0].reached);
-  return error;
-}
-
-cudaError_t Gemms::join(const Join& call, cudaStream_t) {
-  auto& lanes = call.gemms->lanes_;
-  cudaError_t error = cudaSuccess;
-  for (size_t i = 1; error == cudaSuccess && i < call.num_lanes; ++i) {
-    error = cudaEventRecord(lanes[i].reached, lanes[i].stream);
-    if (error == cudaSuccess) error = cudaStreamWaitEvent(lanes[0].stream, lanes[i].reached);
-  }
-  return error;
 }
 
 }  // namespace itif::device::cuda

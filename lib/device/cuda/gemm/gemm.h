@@ -9,6 +9,9 @@
 // - Pointer-batched, if ranges are equally long.
 // - Grouped otherwise.
 //
+// cuBLAS loads its kernels at their first use. Before a capture, each kind of call runs once on
+// scratch memory (gemm_loading.cc).
+//
 // The batch's plan memory holds the pointers, so that one graph serves all tenants; a single range
 // of few rows uses pointers for the same reason. One launch then adds bias and activation for all
 // tenants (ITIF: model weights rotation), because no epilogue of such a call finds each row's
@@ -16,13 +19,15 @@
 #pragma once
 
 #include <array>
-#include <deque>
+#include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
 #include "device/cuda/gemm/blas.h"
 #include "device/cuda/gemm/epilogue.h"
 #include "device/cuda/gemm/gemm_calls.h"
+#include "device/cuda/gemm/scratch_weights.h"
 #include "device/cuda/graph/graphs.h"
 #include "device/cuda/memory/plan_memory.h"
 #include "device/device.h"
@@ -32,19 +37,22 @@ namespace itif::device::cuda {
 // The result of preparing a shape. cuBLAS needs no preparation without an epilogue, but a GEMM of
 // an unprepared shape is still an error.
 struct PreparedShape final : kernels::PreparedGemm {
-  PreparedShape(const GemmShape& shape, EpilogueGemm with_epilogue)
-      : shape(shape), with_epilogue(std::move(with_epilogue)) {}
+  PreparedShape(const GemmShape& shape, EpilogueGemm with_epilogue,
+                std::shared_ptr<const Buffer> scratch)
+      : shape(shape), with_epilogue(std::move(with_epilogue)), scratch(std::move(scratch)) {}
   const GemmShape shape;
   const EpilogueGemm with_epilogue;
+  const std::shared_ptr<const Buffer> scratch;  // takes the place of weights and bias
 };
 
 class Gemms {
  public:
   // Errors: kUnsupported, naming types that cuBLAS does not multiply.
   static Status check_types(const ComputeTypes& types);
-  // Prepares GEMMs of up to max_rows rows, for all streams of a device.
-  static GemmHandle prepare(Epilogues& epilogues, const ComputeTypes& types, const GemmShape& shape,
-                            uint32_t max_rows);
+  // Prepares GEMMs of up to max_rows rows, for all streams of a device. Errors: kResourceExhausted.
+  static Result<GemmHandle> prepare(Epilogues& epilogues, ScratchWeights& scratch,
+                                    const ComputeTypes& types, const GemmShape& shape,
+                                    uint32_t max_rows);
   // For launches on `stream`. Errors: kResourceExhausted, kInternal.
   static Result<std::unique_ptr<Gemms>> make(const ComputeTypes& types, cudaStream_t stream,
                                              std::shared_ptr<Budget> budget);
@@ -59,8 +67,8 @@ class Gemms {
   bool has_epilogue(const kernels::GroupedGemm& args) const;
   // Products of activations, for attention in thesis fusion mode.
   void run(const kernels::cuda::Launcher& launch, LaunchKey& key, const kernels::BatchedGemm& args);
-  // Call once all logged launches have been made.
-  void clear() noexcept { num_groups_ = 0; }
+  // Call once all logged launches have been made and their key is cleared.
+  void clear() noexcept;
 
  private:
   // A lane holds a stream and its cuBLAS handle and workspace. The first lane is the launches'
@@ -83,8 +91,10 @@ class Gemms {
     long long stride_w = 0, stride_a = 0, stride_out = 0;
     int count = 1;
     cudaDataType type_w = CUDA_R_32F, type_out = CUDA_R_32F;
+    const void* scratch = nullptr;  // to read for weights before there are any; nullptr: not needed
   };
-  // Arguments of a grouped call, by range: host memory that must last until the call is made.
+  // Arguments of a grouped call, by range. They must last until the call is made, and as long as a
+  // graph of it: cuBLAS does not say whether a replay reads them again.
   struct Groups {
     std::vector<cublasOperation_t> trans_w, trans_a;
     std::vector<int> m, n, k, ldw, lda, ldc, sizes;
@@ -100,12 +110,15 @@ class Gemms {
     void* const* outputs = nullptr;
     int count = 0;
     cudaDataType type_out = CUDA_R_32F;
+    const void *scratch = nullptr, *input = nullptr;  // of every GEMM that load_pointers() makes
+    void* output = nullptr;
   };
   struct WithEpilogue {
     Gemms* gemms = nullptr;
     size_t lane = 0;
     const EpilogueGemm* gemm = nullptr;
     EpilogueGemm::Call call;
+    const void* scratch = nullptr;
   };
   struct Join {
     Gemms* gemms = nullptr;
@@ -120,7 +133,7 @@ class Gemms {
   void add_strided(const kernels::cuda::Launcher& launch, const GemmCalls::Call& divided);
   Status add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
                       const GemmCalls::Call& divided);
-  Groups& make_groups(std::span<const kernels::RowRange> ranges, int m, int k);
+  std::shared_ptr<Groups> make_groups(std::span<const kernels::RowRange> ranges, int m, int k);
   const std::byte* input(const kernels::GroupedGemm& args, const kernels::RowRange& range) const;
   std::byte* output(const kernels::GroupedGemm& args, const kernels::RowRange& range) const;
   cudaDataType type_of_output(const kernels::GroupedGemm& args) const;
@@ -130,6 +143,13 @@ class Gemms {
   static cudaError_t make_with_epilogue(const WithEpilogue& call, cudaStream_t stream);
   static cudaError_t make_pointers(const Pointers& call, cudaStream_t stream);
   cudaError_t make_alone(const Pointers& call, cublasStatus_t refusal);
+  static cudaError_t load_strided(const Strided& call, cudaStream_t stream);
+  static cudaError_t load_with_epilogue(const WithEpilogue& call, cudaStream_t stream);
+  static cudaError_t load_pointers(const Pointers& call, cudaStream_t stream);
+  // Numbers that distinguish calls for which cuBLAS may use different kernels.
+  using Kind = std::vector<int64_t>;
+  template <class Call>
+  cudaError_t load_once(const Kind& kind, size_t lane, const Call& call);
   static cudaError_t fork(const Join& call, cudaStream_t stream);
   static cudaError_t join(const Join& call, cudaStream_t stream);
 
@@ -138,10 +158,13 @@ class Gemms {
   const cudaDataType type_weights_, type_activations_;
   const Blas& blas_;
   std::array<Lane, GemmCalls::kLanes> lanes_;
+  std::set<Kind> loaded_;
+  std::unique_ptr<Buffer> scratch_pointers_;  // [3][kMaxBucketRows], of load_pointers()
+  Pinned host_scratch_pointers_;
   cublasLtHandle_t lt_ = nullptr;
   cublasStatus_t refused_ = CUBLAS_STATUS_SUCCESS;  // the last one logged
-  std::deque<Groups> groups_;                       // kept from batch to batch
-  size_t num_groups_ = 0;
+  std::vector<std::shared_ptr<Groups>> groups_;     // kept from batch to batch; in no graph
+  size_t num_groups_ = 0;                           // in use
   std::vector<const void*> weights_, inputs_;
   std::vector<void*> outputs_;
 };

@@ -35,6 +35,9 @@ size_t packed_bytes(const ComputeTypes& types, const GemmShape& shape) {
     return packed_bias_offset(types, shape) + shape.n * dtype_bytes(types.activations);
   return weight_bytes(types, shape);
 }
+size_t scratch_bytes(const ComputeTypes& types, const GemmShape& shape) {
+  return std::max<size_t>(packed_bytes(types, shape), shape.n * sizeof(float));
+}
 
 Status pack(const ComputeTypes& types, const GemmShape& shape, std::span<const TensorView> weight,
             void* target) {

@@ -12,6 +12,8 @@ namespace itif::device::cuda {
 bool has_packed_bias(const ComputeTypes& types, const GemmShape& shape);
 size_t packed_bias_offset(const ComputeTypes& types, const GemmShape& shape);
 size_t packed_bytes(const ComputeTypes& types, const GemmShape& shape);
+// Bytes that can take the place of the packed weight, and of a separate bias.
+size_t scratch_bytes(const ComputeTypes& types, const GemmShape& shape);
 
 // As in Device.
 Status pack(const ComputeTypes& types, const GemmShape& shape, std::span<const TensorView> weight,

@@ -17,7 +17,7 @@ class GraphSegments {
   // Ends a segment. Returns false if nothing was launched since the last one ended.
   bool end_segment() {
     if (log_.end().size == ends_.back().launches.size) return false;
-    ends_.push_back({log_.end(), key_.bytes().size()});
+    ends_.push_back({log_.end(), key_.bytes().size(), key_.kept().size()});
     return true;
   }
   // Number of ended segments.
@@ -25,12 +25,14 @@ class GraphSegments {
   template <class Body>
   void for_each(const Body& body) {
     (void)end_segment();
-    for (size_t i = 1; i < ends_.size(); ++i)
+    for (size_t i = 1; i < ends_.size(); ++i) {
+      const End &from = ends_[i - 1], &to = ends_[i];
       body(GraphSegment{.log = log_,
-                        .from = ends_[i - 1].launches,
-                        .to = ends_[i].launches,
-                        .key = key_.bytes().subspan(ends_[i - 1].key_bytes,
-                                                    ends_[i].key_bytes - ends_[i - 1].key_bytes)});
+                        .from = from.launches,
+                        .to = to.launches,
+                        .key = key_.bytes().subspan(from.key_bytes, to.key_bytes - from.key_bytes),
+                        .kept = key_.kept().subspan(from.num_kept, to.num_kept - from.num_kept)});
+    }
   }
   // Keeps allocated memory.
   void clear() {
@@ -42,7 +44,7 @@ class GraphSegments {
  private:
   struct End {
     kernels::cuda::LaunchLog::Mark launches;
-    size_t key_bytes = 0;
+    size_t key_bytes = 0, num_kept = 0;
   };
   kernels::cuda::LaunchLog log_;
   LaunchKey key_;

@@ -54,6 +54,13 @@ cudaError_t GraphCache::launch(cudaStream_t stream, const GraphSegment& segment)
 cudaError_t GraphCache::prepare(cudaStream_t stream, const GraphSegment& segment) {
   const uint64_t hash = hash_of(segment.key);
   if (!is_worth_it(segment) || graphs_.contains(hash)) return cudaSuccess;
+  {
+    const std::unique_lock alone(captures());  // loading may synchronise the device
+    if (const cudaError_t error = segment.load(stream); error != cudaSuccess)
+      log::warning("the code of {} launches could not be loaded ahead of their capture: {}",
+                   segment.size(), cudaGetErrorString(error));
+    (void)cudaGetLastError();
+  }
   const std::shared_lock lock(captures());
   Graph& graph = add(segment, hash);
   const cudaError_t error = capture(stream, segment, graph);
@@ -64,7 +71,11 @@ cudaError_t GraphCache::prepare(cudaStream_t stream, const GraphSegment& segment
 
 GraphCache::Graph& GraphCache::add(const GraphSegment& segment, uint64_t hash) {
   make_room();
-  return graphs_[hash] = {.key = {segment.key.begin(), segment.key.end()}, .last_used = ++turn_};
+  Graph& made = graphs_[hash];
+  made = {};
+  made.key.assign(segment.key.begin(), segment.key.end());
+  made.last_used = ++turn_;
+  return made;
 }
 
 // A segment that cannot be captured stays without a graph: its launches are made one by one. Only a
@@ -85,6 +96,7 @@ cudaError_t GraphCache::capture(cudaStream_t stream, const GraphSegment& segment
     log::warning("no CUDA graph for a batch of {} launches, which are made one by one: {}",
                  segment.size(), cudaGetErrorString(failure));
   }
+  if (of.exec != nullptr) of.kept.assign(segment.kept.begin(), segment.kept.end());
   if (graph != nullptr) (void)cudaGraphDestroy(graph);
   (void)cudaGetLastError();
   return cudaSuccess;

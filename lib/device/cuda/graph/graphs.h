@@ -10,8 +10,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/launch_log.h"
@@ -41,15 +43,25 @@ class LaunchKey {
   void append(std::span<const std::byte> bytes) {
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
+  // Keeps host memory that the launches may read. A graph of them keeps it, too, because a replay
+  // may read it again. The key must determine its contents.
+  void keep(std::shared_ptr<const void> memory) {
+    kept_.push_back(std::move(memory));
+  }
   void clear() {
     bytes_.clear();
+    kept_.clear();
   }
   std::span<const std::byte> bytes() const {
     return bytes_;
   }
+  std::span<const std::shared_ptr<const void>> kept() const {
+    return kept_;
+  }
 
  private:
   std::vector<std::byte> bytes_;
+  std::vector<std::shared_ptr<const void>> kept_;
 };
 
 // A graph segment of a batch's launches, and its key.
@@ -57,9 +69,11 @@ struct GraphSegment {
   const kernels::cuda::LaunchLog& log;
   kernels::cuda::LaunchLog::Mark from, to;
   std::span<const std::byte> key;
+  std::span<const std::shared_ptr<const void>> kept;  // host memory that the launches may read
 
   size_t size() const { return to.size - from.size; }
   cudaError_t make(cudaStream_t stream) const { return log.make(from, to, stream); }
+  cudaError_t load(cudaStream_t stream) const { return log.load(from, to, stream); }
   cudaError_t capture(cudaStream_t stream) const {
     return log.make(from, to, stream, kernels::cuda::LaunchLog::After::kStop);
   }
@@ -76,8 +90,8 @@ class GraphCache {
   // launch replays it. No capture starts while another thread synchronises the device (captures.h).
   // Returns the first error.
   cudaError_t launch(cudaStream_t stream, const GraphSegment& segment);
-  // Captures a segment without running it; waits for threads that synchronise the device. If the
-  // capture fails, launch() may try again.
+  // Captures a segment without running it; waits for threads that synchronise the device. Loads the
+  // code of its launches first. If the capture fails, launch() may try again.
   cudaError_t prepare(cudaStream_t stream, const GraphSegment& segment);
   size_t size() const { return graphs_.size(); }
   uint64_t num_graph_launches() const { return num_graph_launches_; }
@@ -86,6 +100,7 @@ class GraphCache {
  private:
   struct Graph {
     std::vector<std::byte> key;
+    std::vector<std::shared_ptr<const void>> kept;
     cudaGraphExec_t exec = nullptr;  // null: not captured so far
     uint32_t num_tries = 0;
     uint64_t last_used = 0;
