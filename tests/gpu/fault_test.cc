@@ -5,7 +5,34 @@
 namespace itif::device {
 namespace {
 
-class CudaFault : public CudaDevice {};
+class CudaFault : public CudaDevice {
+ protected:
+  // Checks a GEMM by cuBLAS, whose own CUDA runtime must have noticed the reset.
+  void multiply() {
+    constexpr uint32_t kSize = 16;
+    std::vector<float> ones(kSize * kSize, 1);
+    const auto factors = device_->allocate(ones.size() * sizeof(float)).value();
+    const auto product = device_->allocate(ones.size() * sizeof(float)).value();
+    const TensorView view{reinterpret_cast<const std::byte*>(ones.data()), DType::kF32,
+                          Shape{ones.size()}};
+    ASSERT_TRUE(device_->upload(view, DType::kF32, factors->data()));
+    const auto prepared =
+        device_->prepare({.n = kSize, .k = kSize, .has_bias = false}, kSize).value();
+    const kernels::RowRange all = {0, kSize, 0};
+    stream_->launch(kernels::GroupedGemm{.a = factors->data(),
+                                         .weights = {factors->data(), 0},
+                                         .bias = {},
+                                         .out = product->data(),
+                                         .n = kSize,
+                                         .k = kSize,
+                                         .ranges = {&all, 1},
+                                         .prepared = prepared.get()});
+    std::vector<float> got(ones.size());
+    stream_->copy_to_host(product->data(), got.size() * sizeof(float), got.data());
+    ASSERT_TRUE(stream_->synchronize());
+    EXPECT_EQ(got, std::vector<float>(ones.size(), kSize));
+  }
+};
 
 TEST_F(CudaFault, SticksUntilTheReset) {
   ASSERT_TRUE(device_->register_host_memory(pages_.data(), pages_.size()));
@@ -31,6 +58,7 @@ TEST_F(CudaFault, SticksUntilTheReset) {
   gather();
   ids()[5] = 77;
   EXPECT_EQ(gathered()[5], 77) << "packets are registered again";
+  multiply();
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ std::vector<int64_t> code_of(Library library, const Product& p, int64_t count) {
 }
 
 cublasStatus_t put(Blas* handle, const std::vector<int64_t>& code, std::function<void()> work) {
+  if (!blas_works()) return CUBLAS_STATUS_EXECUTION_FAILED;
   const cudaError_t error = enqueue_work(handle->stream, code, std::move(work));
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
@@ -67,6 +68,7 @@ const char* cublasGetStatusString(cublasStatus_t status) {
     case CUBLAS_STATUS_NOT_INITIALIZED: return "CUBLAS_STATUS_NOT_INITIALIZED";
     case CUBLAS_STATUS_ALLOC_FAILED: return "CUBLAS_STATUS_ALLOC_FAILED";
     case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_ARCH_MISMATCH: return "CUBLAS_STATUS_ARCH_MISMATCH";
     case CUBLAS_STATUS_EXECUTION_FAILED: return "CUBLAS_STATUS_EXECUTION_FAILED";
     case CUBLAS_STATUS_NOT_SUPPORTED: break;
   }

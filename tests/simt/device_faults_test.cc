@@ -186,6 +186,20 @@ TEST_F(CudaDevice, ResetReportsPersistentFault) {
   EXPECT_TRUE(reset) << reset.error().message;
 }
 
+// cuBLAS has a CUDA runtime of its own.
+TEST_F(CudaDevice, ResetTriesCublas) {
+  stream_.reset();
+  out_.reset();
+  simt::set_device({.blas_outlives_reset = false});
+  const Status reset = device_->reset();
+  simt::set_device({});
+  ASSERT_FALSE(reset);
+  EXPECT_NE(reset.error().message.find("cuBLAS does not work"), std::string::npos)
+      << reset.error().message;
+  EXPECT_NE(reset.error().message.find("restart itifd"), std::string::npos);
+  EXPECT_TRUE(device_->reset());
+}
+
 TEST(OpenCuda, LeavesMemoryForTheDriver) {
   for (const size_t limit : {size_t{0}, size_t{1} << 40}) {
     const auto device =

@@ -104,6 +104,7 @@ class Runtime {
   std::mt19937_64 random{1};
   std::map<const void*, size_t> most_shared;
   std::set<Code> loaded;
+  bool was_reset = false;
 
   Runtime() { streams.push_back(std::make_unique<Stream>()); }  // the default stream
 

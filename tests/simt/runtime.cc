@@ -20,6 +20,7 @@ void set_device(const DeviceOptions& options) {
   Lock lock(runtime().mutex);
   runtime().device = options;
   runtime().loaded.clear();
+  runtime().was_reset = false;
   runtime().is_faulty = runtime().fault_stays = false;
   runtime().faults_after = UINT64_MAX;
 }
@@ -37,6 +38,10 @@ cudaError_t wait_for_device() {
   const cudaError_t error = runtime().break_captures();
   if (error == cudaSuccess) runtime().drain_all();
   return error;
+}
+bool blas_works() {
+  Lock lock(runtime().mutex);
+  return runtime().device.blas_outlives_reset || !runtime().was_reset;
 }
 Counts counts() {
   Lock lock(runtime().mutex);
@@ -208,6 +213,7 @@ cudaError_t cudaDeviceReset() {
   r.registered.clear();
   r.most_shared.clear();
   r.loaded.clear();
+  r.was_reset = true;
   simt::free_memory_of_context();
   r.context = 0;
   const cudaError_t answer = r.is_faulty ? cudaErrorIllegalAddress : cudaSuccess;

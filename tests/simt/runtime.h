@@ -23,13 +23,14 @@ namespace simt {
 struct DeviceOptions {
   size_t memory_bytes = size_t{1} << 30;
   int num_multiprocessors = 4;
-  int ordinal = 0;                 // those below it exist, but refuse every call
-  bool is_there = true;            // false: as without a driver
-  bool is_free = true;             // false: it is listed, but another process has exclusive use
-  bool has_virtual_memory = true;  // false: the driver has none
-  bool takes_back = true;          // false: releasing virtual memory fails
-  bool registers_memory = true;    // false: registering host memory fails
-  size_t cudnn_version = 91900;    // 0: not installed
+  int ordinal = 0;                  // those below it exist, but refuse every call
+  bool is_there = true;             // false: as without a driver
+  bool is_free = true;              // false: it is listed, but another process has exclusive use
+  bool has_virtual_memory = true;   // false: the driver has none
+  bool takes_back = true;           // false: releasing virtual memory fails
+  bool registers_memory = true;     // false: registering host memory fails
+  bool blas_outlives_reset = true;  // false: cuBLAS's own runtime does not notice a reset
+  size_t cudnn_version = 91900;     // 0: not installed
 };
 // Replaces the device by one without a fault. REQUIRES: nothing allocated on the former device is
 // left.
@@ -43,6 +44,9 @@ void fail_after(uint64_t count, bool stays = false);
 // Invalidates every capture when count more launches have been captured, as a device-wide
 // synchronisation by another thread does.
 void break_captures_after(uint64_t count);
+
+// Returns false if cuBLAS's calls fail.
+bool blas_works();
 
 // Totals since the start of the program.
 struct Counts {

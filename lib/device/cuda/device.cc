@@ -13,6 +13,7 @@
 #include "device/cuda/cudnn/cudnn.h"
 #include "device/cuda/driver/error.h"
 #include "device/cuda/gemm/blas.h"
+#include "device/cuda/gemm/blas_trial.h"
 #include "device/cuda/gemm/gemm.h"
 #include "device/cuda/gemm/packed_weights.h"
 #include "device/cuda/memory/memory.h"
@@ -36,7 +37,7 @@ Status enter_context(int ordinal) {
   return check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "the GPU cannot be used");
 }
 
-// Checks that the device works: a stream, an allocation, a memset.
+// Checks that the device works: a stream, an allocation, a memset, a GEMM.
 Status try_out(int ordinal) {
   constexpr const char* kWhat = "the GPU does not work after its reset";
   constexpr size_t kBytes = 4096;
@@ -47,6 +48,7 @@ Status try_out(int ordinal) {
   if (status) status = check(cudaMalloc(&memory, kBytes), kWhat);
   if (status) status = check(cudaMemsetAsync(memory, 0, kBytes, stream), kWhat);
   if (status) status = check(cudaStreamSynchronize(stream), kWhat);
+  if (status) status = cuda::try_blas(stream);
   (void)cudaFree(memory);
   if (stream != nullptr) (void)cudaStreamDestroy(stream);
   return status;
