@@ -6,6 +6,7 @@
 #include <rte_mempool.h>
 
 #include <algorithm>
+#include <string_view>
 
 namespace itif::net {
 namespace {
@@ -13,6 +14,20 @@ constexpr uint32_t kMinMbufs = 64;
 constexpr uint32_t kMinMbufBytes = 256;
 constexpr uint32_t kMaxMbufBytes = UINT16_MAX - RTE_PKTMBUF_HEADROOM;
 constexpr uint32_t kCache = 256;  // mbufs cached per lcore
+// How mlx5 ends the names of pools whose memory it attaches to received packets.
+constexpr std::string_view kAttachedPool = "-mprq";
+
+using Chunks = std::vector<std::span<std::byte>>;
+
+void add_chunks(rte_mempool* pool, Chunks& to) {
+  rte_mempool_mem_iter(
+      pool,
+      [](rte_mempool*, void* chunks, rte_mempool_memhdr* chunk, unsigned) {
+        static_cast<Chunks*>(chunks)->emplace_back(static_cast<std::byte*>(chunk->addr),
+                                                   chunk->len);
+      },
+      &to);
+}
 }  // namespace
 
 void MempoolFree::operator()(rte_mempool* pool) const noexcept {
@@ -23,6 +38,18 @@ uint64_t mempool_mb(const MempoolConfig& config) {
   const uint64_t element = sizeof(rte_mbuf) + RTE_PKTMBUF_HEADROOM + config.mbuf_bytes +
                            sizeof(rte_mempool_objhdr) + RTE_CACHE_LINE_SIZE;
   return (config.mbufs * element >> 20) + 2;  // 2: the pool's ring and caches
+}
+
+std::vector<std::span<std::byte>> packet_memory(std::span<const Mempool> pools) {
+  Chunks chunks;
+  for (const Mempool& pool : pools) add_chunks(pool.get(), chunks);
+  rte_mempool_walk(
+      [](rte_mempool* pool, void* to) {
+        if (std::string_view(pool->name).ends_with(kAttachedPool))
+          add_chunks(pool, *static_cast<Chunks*>(to));
+      },
+      &chunks);
+  return chunks;
 }
 
 Result<Mempool> create_mempool(const MempoolConfig& config) {

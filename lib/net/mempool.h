@@ -1,9 +1,12 @@
 // Packet buffers. One pool per port, shared by its workers; created at start, never grown.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 
@@ -26,6 +29,11 @@ using Mempool = std::unique_ptr<rte_mempool, MempoolFree>;
 // Errors: kInvalidArgument (a size out of range), kResourceExhausted (with the megabytes needed and
 // how to provide them), kAlreadyExists.
 Result<Mempool> create_mempool(const MempoolConfig& config);
+
+// Returns all memory that received packets may be in: that of `pools`, and of the pools of drivers
+// that receive into their own memory and attach it to our buffers (mlx5's multi-packet queues).
+// REQUIRES: the ports are open.
+std::vector<std::span<std::byte>> packet_memory(std::span<const Mempool> pools);
 
 // Returns the megabytes that such a pool needs, for --no-huge -m and for messages.
 uint64_t mempool_mb(const MempoolConfig& config);

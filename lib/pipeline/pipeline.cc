@@ -125,21 +125,12 @@ Pipeline::~Pipeline() {
 }
 
 Status Pipeline::register_packet_memory(device::Device& device) {
-  struct Visit {
-    device::Device& device;
-    Status status;
-  } visit{device, {}};
-  for (const net::Mempool& pool : pools_) {
-    rte_mempool_mem_iter(
-        pool.get(),
-        [](rte_mempool*, void* opaque, rte_mempool_memhdr* chunk, unsigned) {
-          Visit& v = *static_cast<Visit*>(opaque);
-          Status registered = v.device.register_host_memory(chunk->addr, chunk->len);
-          if (v.status) v.status = std::move(registered);
-        },
-        &visit);
+  Status status;
+  for (const std::span<std::byte> chunk : net::packet_memory(pools_)) {
+    Status registered = device.register_host_memory(chunk.data(), chunk.size());
+    if (status) status = std::move(registered);
   }
-  return visit.status;
+  return status;
 }
 
 Status Pipeline::start() {

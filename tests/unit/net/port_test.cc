@@ -5,7 +5,9 @@
 #include <rte_dev.h>
 #include <rte_log.h>
 
+#include <algorithm>
 #include <set>
+#include <vector>
 
 #include "net/eal_log.h"
 #include "net/frame.h"
@@ -250,6 +252,26 @@ TEST_F(PortTest, ErrorsForWrongDevicesAndSizesNameTheRemedy) {
   EXPECT_EQ(large.error().code, Code::kInvalidArgument);
   EXPECT_NE(large.error().message.find("mbuf_bytes"), std::string::npos);
   EXPECT_NE(large.error().message.find("9022"), std::string::npos);
+}
+
+// mlx5's multi-packet queues attach memory of such a pool to our buffers.
+TEST_F(PortTest, PacketMemoryIncludesPoolsOfDrivers) {
+  std::vector<Mempool> ours;
+  ours.push_back(create_mempool({"ours", 64, 2048, -1}).value());
+  const Mempool drivers = create_mempool({"port-0-mprq", 64, 2048, -1}).value(),
+                others = create_mempool({"others", 64, 2048, -1}).value();
+  const std::vector<std::span<std::byte>> memory = packet_memory(ours);
+  const auto holds = [&](const Mempool& pool) {
+    rte_mbuf* const packet = rte_pktmbuf_alloc(pool.get());
+    const auto* const data = static_cast<const std::byte*>(packet->buf_addr);
+    rte_pktmbuf_free(packet);
+    return std::ranges::any_of(memory, [&](std::span<std::byte> chunk) {
+      return data >= chunk.data() && data < chunk.data() + chunk.size();
+    });
+  };
+  EXPECT_TRUE(holds(ours[0]));
+  EXPECT_TRUE(holds(drivers));
+  EXPECT_FALSE(holds(others));
 }
 
 TEST_F(PortTest, RefusesPoolsOfImpossibleSizes) {
