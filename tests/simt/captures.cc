@@ -65,8 +65,20 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     delete captured;
   return error;
 }
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* count) {
+  *count = graph->works.size();
+  return cudaSuccess;
+}
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = new simt::GraphExec{graph->works};
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
+  const size_t bytes = graph->works.size() * simt::kGraphNodeBytes;
+  if (bytes > r.device.memory_bytes - r.counts.live_device_bytes)
+    return r.set(cudaErrorMemoryAllocation);
+  r.counts.live_device_bytes += bytes;
+  r.graph_bytes += bytes;
+  *exec = new simt::GraphExec{graph->works, bytes, r.context};
   return cudaSuccess;
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t stream) {
@@ -86,6 +98,12 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
                        true);
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  Lock lock(runtime().mutex);
+  auto& r = runtime();
+  if (exec->context == r.context) {
+    r.counts.live_device_bytes -= exec->bytes;
+    r.graph_bytes -= exec->bytes;
+  }
   delete exec;
   return cudaSuccess;
 }

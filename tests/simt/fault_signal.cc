@@ -1,5 +1,5 @@
-// A program linked with this file gets a GPU fault on a signal: on SIGUSR2 until the device is
-// reset, on SIGUSR1 for the rest of the run.
+// A program linked with this file has a GPU of 4 GiB. The GPU fails on a signal: on SIGUSR2 until
+// the device is reset, on SIGUSR1 for the rest of the run.
 #include <pthread.h>
 
 #include <csignal>
@@ -11,6 +11,7 @@ namespace {
 
 // Runs before any other thread is created, so that no thread takes the signals.
 const bool started = [] {
+  simt::set_device({.memory_bytes = size_t{4} << 30});  // for the graphs of several groups
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGUSR1);

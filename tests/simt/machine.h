@@ -62,9 +62,13 @@ class Graph {
   // Streams that an event forked into the capture and that have not been joined.
   std::set<Stream*> unjoined;
 };
+// Device memory that a node of an instantiated graph takes.
+constexpr size_t kGraphNodeBytes = 64 << 10;
 class GraphExec {
  public:
   std::vector<Work> works;
+  size_t bytes = 0;
+  uint64_t context = 0;  // a reset frees the memory
 };
 
 class Stream {
@@ -104,6 +108,7 @@ class Runtime {
   std::mt19937_64 random{1};
   std::map<const void*, size_t> most_shared;
   std::set<Code> loaded;
+  size_t graph_bytes = 0;  // of instantiated graphs
   bool was_reset = false;
 
   Runtime() { streams.push_back(std::make_unique<Stream>()); }  // the default stream

@@ -213,6 +213,7 @@ cudaError_t cudaDeviceReset() {
   r.registered.clear();
   r.most_shared.clear();
   r.loaded.clear();
+  r.counts.live_device_bytes -= std::exchange(r.graph_bytes, 0);
   r.was_reset = true;
   simt::free_memory_of_context();
   r.context = 0;

@@ -26,9 +26,16 @@ namespace {
 using cuda::check;
 
 constexpr size_t kUsualDifference = 64 << 20;  // free memory varies by this from context to context
-// One part in kShareOfDriver of the memory free at the start is left to the driver and cuBLAS, for
-// kernels and graphs that they load while we serve.
-constexpr size_t kShareOfDriver = 32;
+
+// Memory that the limit leaves free. The driver and cuBLAS load kernels while we serve, and graphs
+// have a budget of their own.
+struct Reserve {
+  explicit Reserve(size_t free_bytes)
+      : driver_bytes(std::max(free_bytes / 32, std::min<size_t>(512 << 20, free_bytes / 16))),
+        graph_bytes(std::clamp<size_t>(free_bytes / 12, std::min<size_t>(1 << 30, free_bytes / 4),
+                                       size_t{4} << 30)) {}
+  size_t driver_bytes, graph_bytes;
+};
 
 // Enters the device's context in the calling thread. Threads that wait for the device sleep and
 // leave the CPU to others.
@@ -55,7 +62,9 @@ Status try_out(int ordinal) {
 }
 
 size_t bound(size_t limit_bytes) {
-  const size_t free = cuda::free_bytes(), most = free - free / kShareOfDriver;
+  const size_t free = cuda::free_bytes();
+  const Reserve reserve(free);
+  const size_t most = free - reserve.driver_bytes - reserve.graph_bytes;
   return limit_bytes == 0 ? most : std::min(limit_bytes, most);
 }
 
@@ -65,13 +74,15 @@ class CudaDevice final : public Device {
              std::unique_ptr<cuda::VirtualMemory> virtual_memory, const DeviceOptions& options)
       : info_(std::move(info)),
         virtual_memory_(std::move(virtual_memory)),
-        parts_{.ordinal = static_cast<int>(options.ordinal),
-               .compute = info_.compute,
-               .num_multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount),
-               .budget = std::make_shared<cuda::Budget>(bound(options.memory_limit_bytes)),
-               .registered = std::make_shared<cuda::RegisteredMemory>(),
-               .cudnn = cudnn,
-               .cudnn_only = options.attention == "cudnn-only"},
+        parts_{
+            .ordinal = static_cast<int>(options.ordinal),
+            .compute = info_.compute,
+            .num_multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount),
+            .budget = std::make_shared<cuda::Budget>(bound(options.memory_limit_bytes)),
+            .graph_budget = std::make_shared<cuda::Budget>(Reserve(cuda::free_bytes()).graph_bytes),
+            .registered = std::make_shared<cuda::RegisteredMemory>(),
+            .cudnn = cudnn,
+            .cudnn_only = options.attention == "cudnn-only"},
         scratch_weights_(parts_.budget),
         free_at_start_(cuda::free_bytes()) {
     info_.memory_bytes = available_bytes();

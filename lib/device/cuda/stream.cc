@@ -134,6 +134,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
  private:
   CudaStream(const StreamParts& parts, cudaStream_t stream, const StreamOptions& options)
       : stream_(stream),
+        graphs_(parts.graph_budget),
         launch_(segments_.log(), parts.compute.activations, parts.num_multiprocessors),
         ordinal_(parts.ordinal),
         cpus_(options.share.cpus),

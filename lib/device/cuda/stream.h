@@ -15,6 +15,7 @@ struct StreamParts {
   ComputeTypes compute = {};
   uint32_t num_multiprocessors = 1;
   std::shared_ptr<Budget> budget;
+  std::shared_ptr<Budget> graph_budget;  // of CUDA graphs
   std::shared_ptr<RegisteredMemory> registered;
   const Cudnn* cudnn = nullptr;  // nullptr: attention is ours
   bool cudnn_only = false;       // no fallback to our attention

@@ -239,6 +239,7 @@ class Stream;
 class Event;
 class Graph;
 class GraphExec;
+class GraphNode;
 // Adds a grid to a stream, or to the graph that the stream is capturing.
 cudaError_t enqueue_grid(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes,
                          Stream* stream, std::function<void()> thread);
@@ -253,6 +254,7 @@ using cudaStream_t = simt::Stream*;
 inline constexpr cudaStream_t cudaStreamLegacy = nullptr;
 using cudaEvent_t = simt::Event*;
 using cudaGraph_t = simt::Graph*;
+using cudaGraphNode_t = simt::GraphNode*;
 using cudaGraphExec_t = simt::GraphExec*;
 
 struct cudaDeviceProp {
@@ -327,6 +329,7 @@ enum cudaStreamCaptureStatus {
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
                                  unsigned long long flags);
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream);

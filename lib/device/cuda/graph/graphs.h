@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/cuda/memory/memory.h"
 #include "kernels/cuda/launch_log.h"
 #include "kernels/spans.h"
 
@@ -81,34 +82,40 @@ struct GraphSegment {
 
 class GraphCache {
  public:
-  GraphCache() = default;
+  explicit GraphCache(std::shared_ptr<Budget> budget) : budget_(std::move(budget)) {}
   ~GraphCache();
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
   // Makes the launches of a segment. The second launch of a key captures it; from then on one graph
   // launch replays it. No capture starts while another thread synchronises the device (captures.h).
+  // If the budget has no room, the least recently used graphs make room.
   // Returns the first error.
   cudaError_t launch(cudaStream_t stream, const GraphSegment& segment);
   // Captures a segment without running it; waits for threads that synchronise the device. Loads the
-  // code of its launches first. If the capture fails, launch() may try again.
+  // code of its launches first. If the capture fails, launch() may try again. If the budget has no
+  // room, that is a failure.
   cudaError_t prepare(cudaStream_t stream, const GraphSegment& segment);
   size_t size() const { return graphs_.size(); }
   uint64_t num_graph_launches() const { return num_graph_launches_; }
   uint64_t num_failed_captures() const { return num_failed_captures_; }
 
  private:
+  enum class Room : bool { kFree, kEvict };  // kEvict: evicts other graphs if the budget has none
   struct Graph {
     std::vector<std::byte> key;
     std::vector<std::shared_ptr<const void>> kept;
     cudaGraphExec_t exec = nullptr;  // null: not captured so far
+    size_t bytes = 0;                // taken from the budget
     uint32_t num_tries = 0;
     uint64_t last_used = 0;
   };
-  cudaError_t capture(cudaStream_t stream, const GraphSegment& segment, Graph& graph);
-  Graph& add(const GraphSegment& segment, uint64_t hash);
-  void make_room();
-
+  cudaError_t capture(cudaStream_t stream, const GraphSegment& segment, Graph& graph, Room room);
+  cudaError_t instantiate(cudaStream_t stream, cudaGraph_t captured, Graph& graph, Room room);
+  bool evict_other_than(cudaStream_t stream, const Graph* graph);
+  void destroy(Graph& graph);
+  Graph& add(cudaStream_t stream, const GraphSegment& segment, uint64_t hash);
+  const std::shared_ptr<Budget> budget_;        // all streams of a device share it
   std::unordered_map<uint64_t, Graph> graphs_;  // by the key's hash
   std::array<uint64_t, 256> seen_{};            // hashes of the latest keys seen once
   size_t next_seen_ = 0;
