@@ -116,6 +116,25 @@ TEST_F(ProfilerTest, CostsBeyondTheWorkspaceContinueTheLine) {
       << "two requests of 64 tokens exceed max_rows: scaled up from measured points";
 }
 
+// ALBERT-xxlarge takes 50 ms per token on two cores with AVX2. The largest cells of its tables are
+// extrapolated to hours.
+TEST_F(ProfilerTest, CostsOfALargeModelOnASlowMachineAreValid) {
+  testing::PlainDevice device(2);
+  const auto stream = device.make_stream({}).value();
+  VirtualClock clock;
+  device.state().on_gemm = [&](const kernels::GroupedGemm& gemm) {
+    for (const kernels::RowRange& range : gemm.ranges)
+      clock.advance_ns(50'000'000 * uint64_t{range.num_rows});
+  };
+  Profiler profiler(device, clock, {{{.n = 8, .k = 8}, 1}}, "tiny",
+                    {.max_rows = 64, .max_length = 512, .max_requests = 256, .max_tenants = 16});
+  while (profiler.step(*stream)) {
+  }
+  const auto tables = profiler.finish();
+  ASSERT_TRUE(tables) << tables.error().message;
+  EXPECT_GT(tables->batched_gemm_ns.back(), 1e13);
+}
+
 // A time that the device measures is more exact than the time that the host waits.
 TEST_F(ProfilerTest, PrefersTheDevicesOwnTimes) {
   class Saying final : public testing::NullStream {
