@@ -99,6 +99,7 @@ Status run_tenants(const BenchOptions& options, uint32_t tenants, const Hardware
 
 Status bench_batching(const BenchOptions& options, Report& report) {
   return on_each_device(options, report, [&](device::Device& device, const std::string&) -> Status {
+    if (device.info().kind == "host") report.note(kEffectOnHost);
     for (uint32_t tenants = 2; tenants <= 5; ++tenants)
       ITIF_TRY(run_tenants(options, tenants, hardware_of(device.info()), report));
     return {};

@@ -23,13 +23,12 @@ struct FewTokens {
   Load load;
 };
 constexpr FewTokens kCases[] = {
-    {"albert-large", 4, Load::kEight},   {"albert-large", 4, Load::kEven},
-    {"albert-large", 16, Load::kEven},   {"albert-large", 64, Load::kEven},
-    {"albert-large", 16, Load::kSkewed}, {"minilm-l6", 4, Load::kEven},
-    {"minilm-l6", 16, Load::kEven},      {"minilm-l6", 64, Load::kEven},
-    {"minilm-l6", 16, Load::kSkewed},    {"bert-tiny", 4, Load::kEven},
-    {"bert-tiny", 16, Load::kEven},      {"bert-tiny", 64, Load::kEven},
-    {"bert-tiny", 16, Load::kSkewed},
+    {"albert-large", 4, Load::kEight}, {"albert-large", 4, Load::kEven},
+    {"albert-large", 16, Load::kEven}, {"albert-large", 16, Load::kSkewed},
+    {"minilm-l6", 4, Load::kEven},     {"minilm-l6", 16, Load::kEven},
+    {"minilm-l6", 64, Load::kEven},    {"minilm-l6", 16, Load::kSkewed},
+    {"bert-tiny", 4, Load::kEven},     {"bert-tiny", 16, Load::kEven},
+    {"bert-tiny", 64, Load::kEven},    {"bert-tiny", 16, Load::kSkewed},
 };
 
 const char* name_of(Load load) {
@@ -66,7 +65,11 @@ Status run_case(const BenchOptions& options, const FewTokens& c, const Hardware&
   for (uint32_t tenant = 0; tenant < c.tenants; ++tenant)
     workload.requests.lengths.push_back(lengths_of(c, tenant));
   const Effort effort = options.quick ? Effort{.seconds = 0, .least = 1, .warm_ups = 1}
-                                      : Effort{.seconds = 1, .least = 9, .reruns = 2};
+                                      : Effort{.seconds = 1,
+                                               .least = 5,
+                                               .settled = kLongRuns.settled,
+                                               .patience = kLongRuns.patience,
+                                               .reruns = 1};
   ITIF_ASSIGN(const ModeSamples modes, measure_modes(workload, effort));
   ITIF_ASSIGN(const Samples floor, measure_floor(workload, effort));
   add_latencies(

@@ -137,6 +137,7 @@ Status run_case(const BenchOptions& options, const Model& model, size_t row, con
 
 Status bench_tenants(const BenchOptions& options, Report& report) {
   return on_each_device(options, report, [&](device::Device& device, const std::string&) -> Status {
+    if (device.info().kind == "host") report.note(kEffectOnHost);
     if (device.info().kind == "cuda")
       report.note(
           "without an MPS daemon the processes of mode mps take turns on the GPU; set "
