@@ -31,7 +31,7 @@ class Dispatcher {
 
   // I/O thread. Does not block for long.
   Result<nlohmann::json> answer(const QuickOperation& op, const JobThreadStatus& worker) const;
-  // JobThread thread.
+  // Worker thread.
   Result<nlohmann::json> run(const WorkerOperation& op, const Progress& progress);
   void leave_failed_device();           // worker thread
   uint64_t drain(uint64_t timeout_ns);  // any thread; returns the requests in flight

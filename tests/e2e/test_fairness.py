@@ -68,7 +68,7 @@ def flood_command(kind, namespaces, noisy_file):
                    "--timeout", "1s")
 
 
-# Floods whose requests reach the group; of the others it computes nothing.
+# Floods whose requests reach the group. It computes nothing for the other floods.
 COMPUTED = ("requests over the quota", "requests against an objective", "requests without a quota")
 
 # A client repeats a request that waits for long. Its repetitions are dropped for these reasons

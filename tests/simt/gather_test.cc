@@ -21,7 +21,7 @@ constexpr uint32_t kMaxRows = 2048;
 class Packets {
  public:
   explicit Packets(Random& random) : random_(random), memory_(kBytes) {
-    // No four bytes bucket a NaN, whose bits are not guaranteed to survive.
+    // No four of these bytes form a NaN, whose bits may change.
     for (std::byte& byte : memory_) byte = static_cast<std::byte>(random.below(127));
   }
   // Returns room for a piece at a multiple of `alignment`, apart from the others.

@@ -1,5 +1,5 @@
-// Predicts how long a plan's passes take: their GEMMs as the device will run them, and the other
-// operators by the rows of each request, padding included. All from a group's measured tables.
+// Predicts how long a plan's passes take, using only the group's measured tables: the GEMMs as the
+// device will run them, and the other operators by the rows of each request, padding included.
 //
 // A planned call costs what its ranges cost, in the mode in which the device runs it. Calls of one
 // operator add up, although a GPU may overlap them on several streams. Without planned calls, each

@@ -2,7 +2,7 @@
 """Runs the tests that must notice what is broken in each mutant: run.py WHOLE (PROGRAM FILTER)…  Prints TAP.
 
 Each PROGRAM must fail the tests of its FILTER. WHOLE is the program with nothing broken: it lists the tests, and every
-filter must match some; that WHOLE passes them is a test of its own. As many mutants run at a time as there are cores.
+filter must match some. A separate test checks that WHOLE passes them. As many mutants run at a time as there are cores.
 """
 
 import os

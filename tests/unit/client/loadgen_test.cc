@@ -37,8 +37,8 @@ TEST(Schedule, PoissonGapsHaveTheRightMeanAndVariance) {
   const double mean = sum / kCount;
   const double variance = squares / kCount - mean * mean;
   EXPECT_NEAR(mean, 1e6, 1e4);
-  EXPECT_NEAR(std::sqrt(variance), 1e6,
-              2e4);  // an exponential distribution's deviation equals its mean
+  // An exponential distribution's deviation equals its mean.
+  EXPECT_NEAR(std::sqrt(variance), 1e6, 2e4);
 }
 
 TEST(Schedule, SharesOfAConstantRateInterleave) {

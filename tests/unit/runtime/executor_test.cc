@@ -52,7 +52,7 @@ TEST_F(Executor, AnEstimateThatRefusesEverythingRecovers) {
 // One tenant floods. Another sends a request now and then, which takes 15 ms alone. Its objective
 // is 60 ms: its own, or the one that the fair scheduler implies. The flood's batches are then
 // limited to 24 ms, so the request takes at most 24 + 15 = 39 ms. With fcfs and no objective, the
-// flood's 100 requests before it bucket one batch of 510 ms.
+// 100 queued requests of the flood run first, in one batch of 510 ms.
 TEST_F(Executor, ALightTenantDoesNotWaitForAFlood) {
   struct Case {
     const char* scheduler;

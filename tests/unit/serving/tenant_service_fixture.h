@@ -17,8 +17,8 @@ namespace itif::serving::test {
 
 using namespace pipeline::test;
 
-inline constexpr size_t kReader =
-    0;  // the test reads in place of the only worker, which does not run
+// The test reads in place of the only worker, which does not run.
+inline constexpr size_t kReader = 0;
 
 class TenantServiceTest : public ::testing::Test {
  protected:

@@ -45,8 +45,7 @@ TEST(Ranges, RefusesEverythingElse) {
   EXPECT_EQ(parse_as({}, 100), 0u);
   EXPECT_EQ(parse_as({{0, 0}}, 100), 0u);
   EXPECT_EQ(parse_as({{2, 4}}, 100), 0u);
-  EXPECT_EQ(parse_as({{0, 6}}, 100),
-            0u);  // ends neither on a multiple of 4 nor at the message's end
+  EXPECT_EQ(parse_as({{0, 6}}, 100), 0u);           // ends off a multiple of 4, within the message
   EXPECT_EQ(parse_as({{0, 104}}, 100), 0u);         // past the end
   EXPECT_EQ(parse_as({{100, 4}}, 100), 0u);         // starts at the end
   EXPECT_EQ(parse_as({{8, 4}, {0, 4}}, 100), 0u);   // descending

@@ -1,6 +1,6 @@
 // Rows of itif-bench gemm-choice: query, key and value as one GEMM (fused) and as three (thesis),
 // each with tenants in turn and at once. The limit is one GEMM with the same total of rows and one
-// tenant's weights. backbone/encoder_block.h explains why its blocks use one GEMM.
+// tenant's weights. backbone/fused_attention.h explains why blocks use one GEMM.
 #include "benches/gemm_choice_qkv.h"
 
 #include <fmt/format.h>

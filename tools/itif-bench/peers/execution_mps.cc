@@ -111,8 +111,8 @@ std::string mps_pipes() {
   return fmt::format("CUDA_MPS_PIPE_DIRECTORY={}", folder);
 }
 
-// Our environment, with `entry`, unless it is empty, in place of the variable of that name. Points
-// into `entry`.
+// Returns our environment with `entry` in place of its variable. An empty `entry` changes nothing.
+// The result points into `entry`.
 std::vector<char*> environment_with(std::string& entry) {
   std::vector<char*> all;
   if (!entry.empty()) all.push_back(entry.data());

@@ -40,8 +40,8 @@ cudaError_t Gemms::load_with_epilogue(const WithEpilogue& call, cudaStream_t str
       call.lane, [&] { return make_with_epilogue(with, stream); });
 }
 
-// All GEMMs of the call compute the same product. Grouped calls stay as they are: a graph bucket's
-// ranges are equally long, so other graphs only are captured of such calls, after their first run.
+// All GEMMs of the call compute the same product. Grouped calls are not loaded here: no graph
+// bucket uses them, and other graphs are captured only after such a call has run.
 cudaError_t Gemms::load_pointers(const Pointers& call, cudaStream_t stream) {
   Gemms& g = *call.gemms;
   if (call.groups != nullptr || call.count > static_cast<int>(kMaxBucketRows)) return cudaSuccess;

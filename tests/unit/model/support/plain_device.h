@@ -27,7 +27,7 @@ struct PlainDeviceState {
   std::vector<kernels::ShapeMode> gemms;                    // launched, with modes
   std::vector<PlannedGemm> planned_gemms;                   // those of them that were planned
   std::map<const void*, std::vector<float>> packed_biases;  // by weight address
-  // Told of every launch, and of each GEMM in it; null: nobody is.
+  // Called for every launch, and for each GEMM in it; may be null.
   std::function<void(const kernels::Operator&)> on_operator;
   std::function<void(const kernels::GroupedGemm&)> on_gemm;
 
