@@ -11,7 +11,7 @@ from pathlib import Path
 # In dependency order, as in the top meson.build.
 LAYERS = {
     "base": (),
-    "wire": ("base",),
+    "wire": (),
     "tensor": ("base",),
     "tenant": ("base", "wire"),
     "request": ("base", "wire", "tenant"),
@@ -24,15 +24,15 @@ LAYERS = {
     "json": ("base",),
     "text": ("base", "json"),
     "model": ("base", "tensor", "kernels", "device", "json", "text"),
-    "backbone": ("base", "tensor", "kernels", "device", "json", "text", "model"),
-    "runtime": ("base", "wire", "tensor", "request", "tenant", "plan", "sched", "telemetry",
-                "kernels", "device", "json", "text", "model", "backbone"),
+    "backbone": ("base", "kernels", "device", "json", "text", "model"),
+    "runtime": ("base", "wire", "request", "plan", "sched", "kernels", "device", "text", "model",
+                "backbone"),
     "net": ("base", "wire", "request"),
-    "pipeline": ("base", "wire", "tensor", "request", "tenant", "plan", "sched", "config",
-                 "telemetry", "kernels", "device", "json", "text", "model", "backbone", "runtime", "net"),
-    "control": ("base", "wire", "tenant", "telemetry", "json", "model"),
-    "serving": ("base", "wire", "tensor", "request", "tenant", "plan", "sched", "config", "telemetry",
-                "kernels", "device", "json", "text", "model", "backbone", "runtime", "net", "pipeline", "control"),
+    "pipeline": ("base", "wire", "request", "tenant", "sched", "config", "telemetry", "device",
+                 "runtime", "net"),
+    "control": ("base", "tenant", "json"),
+    "serving": ("base", "wire", "tenant", "plan", "config", "telemetry", "device", "model",
+                "backbone", "runtime", "net", "pipeline", "control"),
     "client": ("base", "wire"),
 }
 # Rooms inside a folder, lowest first: a room may include itself and the rooms before it in this
