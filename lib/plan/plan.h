@@ -19,8 +19,8 @@
 //  4. If a call has several mini-batches, they have equal numbers of segments, all of equal
 //     num_rows: one BatchedGEMM with num_rows × hidden inputs at a constant stride. A tenant may
 //     occur in it more than once.
-//  5. A pass has at most PlanLimits::max_rows rows. Passes run sequentially; within a pass, each
-//     operator that is not a GEMM runs once over all rows.
+//  5. A pass has at most PlanLimits::max_rows rows, of at most max_pass_tenants tenants. Passes run
+//     sequentially; within a pass, each operator that is not a GEMM runs once over all rows.
 #pragma once
 
 #include <cstddef>
@@ -76,8 +76,9 @@ struct Pass {
 };
 
 struct PlanLimits {
-  uint32_t max_requests = 256;  // of one batch
-  uint32_t max_rows = 4096;     // of one pass: what the workspace holds
+  uint32_t max_requests = 256;    // of one batch
+  uint32_t max_rows = 4096;       // of one pass: what the workspace holds
+  uint32_t max_pass_tenants = 0;  // of one pass; 0: any number (tenant_passes.h)
 };
 
 // A planner's offer for a batch, as auto compared them.

@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <span>
+#include <utility>
 
 #include "plan/planner_kind.h"
 #include "plan/planner_names.h"
+#include "plan/tenant_passes.h"
 
 namespace itif::plan {
 
@@ -62,6 +64,9 @@ Result<std::unique_ptr<Planner>> make_planner(std::string_view name,
     if (kind.needs_pricer && !options.pricer)
       return fail(Code::kInvalidArgument, fmt::format("planner '{}' needs a pricer", name));
     auto planner = kind.make(options);
+    // The planners that a pricer compares have the same limits.
+    if (limits.max_pass_tenants > 0 && !kind.needs_pricer)
+      planner = std::make_unique<TenantPasses>(std::move(planner), limits);
     planner->name_ = known;
     return planner;
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <vector>
 
 namespace itif::plan {
@@ -80,6 +81,18 @@ Status verify_call(const Plan& plan, Walk& at) {
   return {};
 }
 
+Status verify_tenants(const Plan& plan, size_t index, const PlanLimits& limits) {
+  if (limits.max_pass_tenants == 0) return {};
+  const Pass& pass = plan.passes[index];
+  std::set<uint32_t> slots;
+  for (uint32_t i = 0; i < pass.num_mini_batches; ++i)
+    slots.insert(plan.mini_batches[pass.first_mini_batch + i].slot);
+  if (slots.size() > limits.max_pass_tenants)
+    return wrong("pass {}: {} tenants where {} are allowed", index, slots.size(),
+                 limits.max_pass_tenants);
+  return {};
+}
+
 }  // namespace
 
 Status verify(const Plan& plan, std::span<const Item> items, const PlanLimits& limits) {
@@ -101,6 +114,7 @@ Status verify(const Plan& plan, std::span<const Item> items, const PlanLimits& l
     ITIF_EXPECT("pass", p, pass.num_rows, at.row);
     if (at.row > limits.max_rows)
       return wrong("pass {}: {} rows where {} are allowed", p, at.row, limits.max_rows);
+    ITIF_TRY(verify_tenants(plan, p, limits));
     at.rows += at.row;
   }
   if (at.call != plan.calls.size() || at.mini_batch != plan.mini_batches.size() ||

@@ -8,6 +8,7 @@
 #include "plan/cost_file.h"
 #include "plan/planner.h"
 #include "runtime/cost/pass_pricer.h"
+#include "runtime/cost/pass_tenants.h"
 #include "runtime/cost/profiler.h"
 #include "serving/tenant_service.h"
 
@@ -41,11 +42,12 @@ class ProfileTask final : public pipeline::StageTask {
 // (DeviceInfo::description).
 std::string profiled_as(const runtime::Group& group, const device::Device& device) {
   const runtime::GroupOptions& options = group.options();
-  return fmt::format("{}, {}, {}, {} tokens, {} requests, {} beams, {} tenants",
+  return fmt::format("{}, {}, {}, {} tokens, {} requests, {} beams, {} tenants, {} per pass",
                      model::signature(group.spec()),
                      options.fusion_mode == backbone::FusionMode::kFused ? "fused" : "thesis",
                      compute_name(device.info().compute), options.max_tokens, options.max_requests,
-                     options.max_beams, options.max_tenants);
+                     options.max_beams, options.max_tenants,
+                     runtime::max_pass_tenants(device.info(), group.gemms()));
 }
 
 }  // namespace

@@ -77,7 +77,8 @@ Status Runner::make_planner(const std::string& name) {
     group_->set_costs(tables);
   }
   const plan::PlanLimits limits{.max_requests = group_->options().max_requests,
-                                .max_rows = group_->options().max_tokens};
+                                .max_rows = group_->options().max_tokens,
+                                .max_pass_tenants = encoder_->max_pass_tenants()};
   ITIF_ASSIGN(planner_, runtime::make_group_planner(name, device_->info(), limits, tables));
   return {};
 }

@@ -1,12 +1,14 @@
 #include "device/host/cpu.h"
 
 #include <cpuid.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 
 namespace itif::device {
 namespace {
@@ -40,11 +42,25 @@ bool has_amx_bf16() {
   return (edx & kAmxBf16) && (edx & kAmxTile) && amx_is_permitted();
 }
 
+// sysconf(_SC_LEVEL3_CACHE_SIZE) adds up the caches of the whole socket, also those that other CPUs
+// use.
+size_t last_cache_bytes() {
+  size_t bytes = 0;
+  for (unsigned index = 0;; ++index) {  // ascending levels
+    std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/size", index));
+    size_t kilobytes = 0;
+    char unit = 0;
+    if (!(file >> kilobytes >> unit) || unit != 'K') return bytes;
+    bytes = kilobytes << 10;
+  }
+}
+
 }  // namespace
 
 CpuFeatures detect_cpu() {
   CpuFeatures features;
   features.name = cpu_name();
+  features.cache_bytes = last_cache_bytes();
   features.has_avx512_bf16 = __builtin_cpu_supports("avx512bf16");
   features.has_amx_bf16 = features.has_avx512_bf16 && has_amx_bf16();
   if (features.has_amx_bf16) {

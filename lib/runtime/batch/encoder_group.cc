@@ -10,6 +10,7 @@
 #include "runtime/batch/executor.h"
 #include "runtime/batch/head_runner.h"
 #include "runtime/cost/gemm_scheduler.h"
+#include "runtime/cost/pass_tenants.h"
 #include "runtime/tenant_slots.h"
 
 namespace itif::runtime {
@@ -36,6 +37,7 @@ class BackboneGroup final : public EncoderGroup {
   BackboneGroup(device::Device& device, std::unique_ptr<TenantSlots> tenants)
       : tenants_(std::move(tenants)),
         gemms_(device.info().num_threads, options().max_requests, options().max_tokens),
+        max_pass_tenants_(runtime::max_pass_tenants(device.info(), tenants_->gemms())),
         buckets_(encoder_buckets(device.info(), spec(), options())),
         spare_layout_(options(), buckets_, 0) {
     for (uint32_t flight_index = 0; flight_index < kMaxInFlight; ++flight_index)
@@ -68,6 +70,8 @@ class BackboneGroup final : public EncoderGroup {
   void set_costs(std::shared_ptr<const plan::CostTables> costs) override {
     gemms_.set_costs(std::move(costs));
   }
+
+  uint32_t max_pass_tenants() const noexcept override { return max_pass_tenants_; }
 
   SamplePass sample_pass() override {
     if (spec().takes_images()) return {};
@@ -159,6 +163,7 @@ class BackboneGroup final : public EncoderGroup {
   std::unique_ptr<backbone::Backbone> backbone_;
   std::unique_ptr<HeadRunner> heads_;
   GemmScheduler gemms_;
+  const uint32_t max_pass_tenants_;
   const GraphBuckets buckets_;
   std::vector<Flight> flights_;  // by flight_index
   BatchLayout spare_layout_;     // for warm_up() and sample passes

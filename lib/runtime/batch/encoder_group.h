@@ -39,6 +39,9 @@ class EncoderGroup : public Group {
   // finish in the order of begin().
   virtual Status finish(Batch& batch, uint32_t flight_index, Status computed) noexcept = 0;
 
+  // The most tenants of a pass; 0: any number. See cost/pass_tenants.h.
+  virtual uint32_t max_pass_tenants() const noexcept { return 0; }
+
   // Runs one batch from beginning to end.
   Status forward(device::Stream& stream, Batch& batch) noexcept {
     begin(stream, batch, 0);

@@ -22,8 +22,10 @@ uint64_t decaying_max(uint64_t largest, uint64_t value) {
   return std::max(value, largest - largest / 16);
 }
 
-plan::PlanLimits plan_limits(const ExecutorOptions& options) noexcept {
-  return {.max_requests = options.limits.max_requests, .max_rows = options.limits.max_tokens};
+plan::PlanLimits plan_limits(const EncoderGroup& group, const ExecutorOptions& options) noexcept {
+  return {.max_requests = options.limits.max_requests,
+          .max_rows = options.limits.max_tokens,
+          .max_pass_tenants = group.max_pass_tenants()};
 }
 
 }  // namespace
@@ -34,7 +36,8 @@ Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(EncoderGroup& group
                                                              const ExecutorOptions& options) {
   ITIF_ASSIGN(auto policy, sched::make_policy(options.scheduler,
                                               {.limits = options.limits, .queue = options.queue}));
-  ITIF_ASSIGN(auto planner, plan::make_planner(options.planner, {.limits = plan_limits(options)}));
+  ITIF_ASSIGN(auto planner,
+              plan::make_planner(options.planner, {.limits = plan_limits(group, options)}));
   return std::unique_ptr<GroupExecutor>(
       new GroupExecutor(group, stream, clock, options, std::move(policy), std::move(planner)));
 }
@@ -49,7 +52,7 @@ GroupExecutor::GroupExecutor(EncoderGroup& group, device::Stream& stream, const 
       options_(options),
       policy_(std::move(policy)),
       queue_(policy_->queue()),
-      planner_(std::move(planner), plan_limits(options)),
+      planner_(std::move(planner), plan_limits(group, options)),
       admission_(group, clock, options, *policy_,
                  {.max_tokens = options.limits.max_tokens,
                   .image = group.spec().image,

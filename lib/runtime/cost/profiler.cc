@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "plan/planner.h"
+#include "runtime/cost/pass_tenants.h"
 
 namespace itif::runtime {
 namespace {
@@ -45,7 +46,8 @@ Profiler::Profiler(device::Device& device, const Clock& clock,
       clock_(clock),
       backbone_(std::move(backbone)),
       options_(options),
-      lengths_(powers_of_two(kMinRows, options.max_length)) {
+      lengths_(powers_of_two(kMinRows, options.max_length)),
+      max_pass_tenants_(max_pass_tenants(device.info(), gemms)) {
   CHECK(!gemms.empty());
   for (const backbone::GemmUse& use : gemms) add_use(use);
   for (Shape& shape : shapes_) {
@@ -203,10 +205,14 @@ uint32_t Profiler::next_row(const Shape& shape, const Point& point) {
 
 void Profiler::next_ranges(const Point& point) {
   ranges_.clear();
-  for (uint32_t i = 0; i < point.count; ++i, next_slot_ = (next_slot_ + 1) % num_slots_)
+  const bool fits_pass = point.count <= max_pass_tenants_;
+  const uint32_t num_slots = fits_pass ? std::min(max_pass_tenants_, num_slots_) : num_slots_;
+  for (uint32_t i = 0; i < point.count; ++i) {
+    next_slot_ %= num_slots;
     ranges_.push_back({.first_row = i * measured_rows(point),
                        .num_rows = measured_rows(point),
-                       .slot = next_slot_});
+                       .slot = next_slot_++});
+  }
 }
 
 Result<double> Profiler::fastest_ns(device::Stream& stream, const std::function<void()>& launch) {

@@ -16,8 +16,9 @@
 // lays out a decoder's batches: it has no A and B, and powers of four are enough.
 //
 // Measurements cycle through more weights than a cache holds, as a pass does. With few rows,
-// reading the weights is the cost, and cached weights would hide it. They also move through the
-// rows of the workspace.
+// reading the weights is the cost, and cached weights would hide it. If layers share weights, and a
+// pass has few tenants for that reason (pass_tenants.h), calls of so many tenants cycle through
+// their weights only. Measurements also move through the rows of the workspace.
 //
 // Owned by the thread of the stream that it measures on. Takes one measurement at a time, so that
 // requests are served in between.
@@ -121,6 +122,7 @@ class Profiler {
   const std::string backbone_;
   const ProfileOptions options_;
   const std::vector<uint32_t> lengths_;  // of the tables
+  const uint32_t max_pass_tenants_;      // 0: any number
   std::vector<Shape> shapes_;
   std::vector<WholePass> passes_;
   size_t num_points_ = 0, num_measured_ = 0;

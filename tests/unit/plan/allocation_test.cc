@@ -33,11 +33,11 @@ TEST(Planners, AllocateNothingWhenPlanning) {
   const CostTables tables = full_tables(
       {16, 64, 128}, 8, [](uint32_t l, uint32_t b) { return 50.0 + l * b; },
       [](uint32_t l, uint32_t c, uint32_t s) { return 60.0 + 1.0 * l * c * s; });
-  for (const char* name : {"packed", "naive", "turbo", "itif", "joint", "auto"}) {
-    const PlanLimits limits{.max_requests = 64, .max_rows = 512};
+  const auto expect_none = [&](const char* name, uint32_t max_pass_tenants) {
+    const PlanLimits limits{
+        .max_requests = 64, .max_rows = 512, .max_pass_tenants = max_pass_tenants};
     const auto planner = *make_planner(
-        name,
-        {.limits = limits, .tables = &tables, .pricer = std::make_shared<RowPricer>()});
+        name, {.limits = limits, .tables = &tables, .pricer = std::make_shared<RowPricer>()});
     Plan plan;
     plan.reserve(limits.max_requests);
     Random random(1);
@@ -51,7 +51,9 @@ TEST(Planners, AllocateNothingWhenPlanning) {
       planner->plan(items, plan);
       ASSERT_EQ(num_allocations - before, 0u) << name;
     }
-  }
+  };
+  for (const char* name : {"packed", "naive", "turbo", "itif", "joint", "auto"})
+    for (const uint32_t max_pass_tenants : {0u, 1u, 3u}) expect_none(name, max_pass_tenants);
 }
 
 }  // namespace

@@ -143,6 +143,24 @@ TEST_F(Executor, RunsAPlanPassByPass) {
   EXPECT_EQ(figures.num_rows, 30u);
 }
 
+// The group's layers share weights, and its cache holds one tenant's.
+TEST_F(Executor, RunsOneTenantPerPassIfTheGroupSaysSo) {
+  group_.pass_tenants = 1;
+  make_executor();
+  std::vector<std::vector<uint32_t>> passes;  // slots of the segments
+  group_.on_batch = [&](std::span<const BatchRequest> segments) {
+    auto& slots = passes.emplace_back();
+    for (const BatchRequest& segment : segments) slots.push_back(segment.request->slot);
+  };
+  for (const uint32_t slot : {2u, 0u, 2u, 1u}) submit(10, 0, slot);
+  BatchFigures figures;
+  EXPECT_EQ(executor_->step(*this, figures), 4u);
+  std::ranges::sort(passes);
+  EXPECT_EQ(passes, (std::vector<std::vector<uint32_t>>{{0}, {1}, {2, 2}}));
+  EXPECT_EQ(figures.num_tenants, 3u);
+  EXPECT_EQ(figures.num_tokens, 40u);
+}
+
 TEST_F(Executor, RefusalsDoNotWaitForTheBatch) {
   submit(100);
   request::Request& malformed = requests_.emplace_back();

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "plan/planner.h"
 #include "support/null_stream.h"
 #include "support/plain_device.h"
@@ -133,6 +136,26 @@ TEST_F(ProfilerTest, CostsOfALargeModelOnASlowMachineAreValid) {
   const auto tables = profiler.finish();
   ASSERT_TRUE(tables) << tables.error().message;
   EXPECT_GT(tables->batched_gemm_ns.back(), 1e13);
+}
+
+// Layers that share weights find one tenant's in the cache. Calls of several tenants do not.
+TEST_F(ProfilerTest, SharedLayersAreMeasuredWithWeightsInTheCache) {
+  testing::PlainDevice device(2);
+  device.use_cache_of(64 * 32 * sizeof(float));
+  const auto stream = device.make_stream({}).value();
+  std::map<size_t, std::set<uint32_t>> slots;  // by number of ranges
+  device.state().on_gemm = [&](const kernels::GroupedGemm& gemm) {
+    for (const kernels::RowRange& range : gemm.ranges) slots[gemm.ranges.size()].insert(range.slot);
+  };
+  for (const uint32_t num_weights : {1u, 4u}) {
+    slots.clear();
+    Profiler profiler(device, clock_, {{{.n = 64, .k = 32}, 4, num_weights}}, "tiny",
+                      {.max_rows = 32, .max_length = 8, .max_requests = 4, .max_tenants = 4});
+    while (profiler.step(*stream)) {
+    }
+    EXPECT_EQ(slots[1].size(), num_weights);
+    EXPECT_EQ(slots[2].size(), 4u);
+  }
 }
 
 // A time that the device measures is more exact than the time that the host waits.

@@ -88,6 +88,8 @@ class Encoder {
   uint32_t hidden() const { return spec_.hidden; }
   // The measured costs of the GEMMs; null: there is one tenant, nothing was measured.
   const std::shared_ptr<const plan::CostTables>& costs() const { return costs_; }
+  // For plan::PlanLimits.
+  uint32_t max_pass_tenants() const { return max_pass_tenants_; }
   // Counts and times all further launches; on a GPU per operator. The Encoder owns the result.
   device::MeteredStream& meter(const Clock& clock);
   // Device memory of all tenants' weights and the workspace.
@@ -103,6 +105,7 @@ class Encoder {
   device::Device& device_;
   const model::BackboneSpec spec_;
   uint64_t num_tenants_ = 0;
+  uint32_t max_pass_tenants_ = 0;
   std::unique_ptr<model::WeightStore> weights_;
   std::unique_ptr<backbone::Backbone> backbone_;
   std::unique_ptr<runtime::GemmScheduler> gemms_;

@@ -47,6 +47,7 @@ class PlainDevice final : public device::Device {
   // Sets the largest graph bucket in rows (DeviceInfo::max_bucket_rows) for groups that are created
   // later.
   void use_buckets_of(uint32_t rows) { info_.max_bucket_rows = rows; }
+  void use_cache_of(size_t bytes) { info_.cache_bytes = bytes; }
 
   Result<std::unique_ptr<device::Buffer>> allocate(size_t bytes) override;
   Result<std::unique_ptr<device::SlabMemory>> reserve_slab(size_t slot_bytes,

@@ -79,6 +79,7 @@ class TimedGroup final : public runtime::EncoderGroup {
   uint32_t batches = 0;
   uint64_t slower = 1;
   uint32_t free_slot = UINT32_MAX;  // no tenant is in it
+  uint32_t pass_tenants = 0;        // max_pass_tenants()
   std::function<void()> on_begin = [] {};
   std::function<void(std::span<const runtime::BatchRequest>)> on_batch = [](auto) {};
 
@@ -92,6 +93,7 @@ class TimedGroup final : public runtime::EncoderGroup {
   uint32_t num_tenants() const noexcept override { return 1; }
   uint64_t weight_bytes() const noexcept override { return 0; }
   uint64_t workspace_bytes() const noexcept override { return 0; }
+  uint32_t max_pass_tenants() const noexcept override { return pass_tenants; }
   void begin(device::Stream& stream, runtime::Batch& batch,
              uint32_t flight_index) noexcept override {
     EXPECT_FALSE(running_[flight_index]);

@@ -1,0 +1,50 @@
+// How many tenants a pass may have, by backbone and device.
+#include "runtime/cost/pass_tenants.h"
+
+#include <gtest/gtest.h>
+
+#include "backbone/family.h"
+
+namespace itif::runtime {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+uint32_t pass_tenants(const char* preset, DType type, size_t cache_bytes,
+                      uint32_t num_threads = 2) {
+  const backbone::Preset* found = backbone::find_preset(preset).value();
+  const backbone::Family* family = backbone::find_family(found->spec.family).value();
+  device::DeviceInfo device;
+  device.compute = uniform_types(type);
+  device.num_threads = num_threads;
+  device.cache_bytes = cache_bytes;
+  return max_pass_tenants(device, family->gemms(found->spec));
+}
+
+// ALBERT-large: 12 · 1024² shared weights, 24 MiB in bf16.
+TEST(PassTenants, OneIfTheCacheHoldsOnlyOneTenantsLayers) {
+  EXPECT_EQ(pass_tenants("albert-large", DType::kBF16, 32 * kMiB), 1u);
+  EXPECT_EQ(pass_tenants("albert-large", DType::kBF16, 24 * kMiB), 1u);
+  EXPECT_EQ(pass_tenants("albert-large", DType::kF32, 64 * kMiB), 1u);
+}
+
+TEST(PassTenants, AnyNumberIfTheCacheDoesNotHoldOne) {
+  EXPECT_EQ(pass_tenants("albert-large", DType::kBF16, 24 * kMiB - 1), 0u);
+  EXPECT_EQ(pass_tenants("albert-large", DType::kF32, 32 * kMiB), 0u);
+}
+
+// ALBERT-tiny: 12 · 256² shared weights, 1.5 MiB in bf16.
+TEST(PassTenants, AsManyAsFillAQuarterOfTheCache) {
+  EXPECT_EQ(pass_tenants("albert-tiny", DType::kBF16, 48 * kMiB), 8u);
+  EXPECT_EQ(pass_tenants("albert-large", DType::kBF16, 1024 * kMiB), 10u);
+}
+
+TEST(PassTenants, AnyNumberWithoutSharedLayersOrOnAGpu) {
+  EXPECT_EQ(pass_tenants("bert-tiny", DType::kBF16, 32 * kMiB), 0u);
+  EXPECT_EQ(pass_tenants("vit-base", DType::kBF16, 1024 * kMiB), 0u);
+  EXPECT_EQ(pass_tenants("albert-large", DType::kBF16, 32 * kMiB, 0), 0u);
+  EXPECT_EQ(pass_tenants("albert-large", DType::kBF16, 0), 0u);
+}
+
+}  // namespace
+}  // namespace itif::runtime
