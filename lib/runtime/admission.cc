@@ -49,8 +49,8 @@ bool Admission::prepare(request::Request* request, const model::TenantModel& mod
   return !why;
 }
 
-void Admission::push(request::Request* request, const sched::CostModel& cost) noexcept {
-  CHECK(policy_.push(request, clock_.now_ns(), cost));
+void Admission::push(request::Request* request, const sched::BatchCosts& costs) noexcept {
+  CHECK(policy_.push(request, clock_.now_ns(), costs));
 }
 
 void Admission::refuse(request::Request* request, const Refusal& why) noexcept {

@@ -48,7 +48,7 @@ class Admission {
   // Prepares the payload. Returns false if the request is refused.
   bool prepare(request::Request* request, const model::TenantModel& model) noexcept;
   // REQUIRES: admit() and prepare() have accepted the request.
-  void push(request::Request* request, const sched::CostModel& cost) noexcept;
+  void push(request::Request* request, const sched::BatchCosts& costs) noexcept;
 
   void refuse(request::Request* request, const Refusal& why) noexcept;
   // Refuses the request if its deadline has passed in the queue. Returns true if it did.

@@ -25,8 +25,8 @@ struct ExecutorOptions {
   sched::GroupQueue::Limits queue = {};
   std::string scheduler = "fair";
   std::string planner = "packed";  // must need no tables; planner() accepts any planner
-  // Longest expected wait in a tenant's lane; a request that would wait longer is refused
-  // immediately. Its client would have given up before its turn, and later requests would wait in
+  // Longest expected wait in a tenant's queue; a request that would wait longer is refused
+  // immediately. Its client would have given up by then, and later requests would wait in
   // vain. 0: no limit.
   uint64_t max_wait_ns = 2'000'000'000;
 };

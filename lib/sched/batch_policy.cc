@@ -12,8 +12,9 @@ namespace itif::sched {
 #include "sched/policies.inc"
 #undef ITIF_POLICY
 
-bool BatchPolicy::push(request::Request* request, uint64_t now_ns, const CostModel& cost) noexcept {
-  const double alone_ns = cost.undisturbed.batch_ns(request->num_tokens);
+bool BatchPolicy::push(request::Request* request, uint64_t now_ns,
+                       const BatchCosts& costs) noexcept {
+  const double alone_ns = costs.undisturbed.batch_ns(request->num_tokens);
   return queue_.push(request, now_ns, static_cast<uint64_t>(alone_ns));
 }
 

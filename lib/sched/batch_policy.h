@@ -7,7 +7,8 @@
 // unchanged.
 //
 // Only the policy adds and removes waiting requests. A policy may therefore keep an order of its
-// own beside the queue's lanes: it overrides push() and pop(), and removes by GroupQueue::remove().
+// own beside the tenants' queues: it overrides push() and pop(), and removes by
+// GroupQueue::remove().
 //
 // Owned by the executor's thread.
 #pragma once
@@ -18,8 +19,8 @@
 #include <vector>
 
 #include "base/error.h"
+#include "sched/batch_costs.h"
 #include "sched/batch_limits.h"
-#include "sched/cost_model.h"
 #include "sched/group_queue.h"
 
 namespace itif::sched {
@@ -34,10 +35,10 @@ struct PolicyOptions {
 };
 
 // The executor's state when it chooses.
-struct Turn {
+struct ExecutorState {
   uint64_t now_ns = 0;
   uint64_t start_ns = 0;  // earliest start: when the running batches are expected to end
-  CostModel cost = {};
+  BatchCosts costs = {};
 };
 
 enum class DeadlineMiss : uint8_t {
@@ -79,14 +80,14 @@ class BatchPolicy {
   virtual ~BatchPolicy() = default;
 
   const GroupQueue& queue() const noexcept { return queue_; }
-  // Returns false if the tenant's lane has no room.
-  virtual bool push(request::Request* request, uint64_t now_ns, const CostModel& cost) noexcept;
+  // Returns false if the tenant's queue has no room.
+  virtual bool push(request::Request* request, uint64_t now_ns, const BatchCosts& costs) noexcept;
   // Removes and returns any request, for an executor that gives up; nullptr: none waits.
   virtual request::Request* pop() noexcept;
   // Replaces `choice` by requests that it removes from the queue: at most max_requests in all. The
   // batch stays within the limits; a request of more than max_tokens gets a batch alone. Chooses
   // and refuses none only if none waits. Allocates nothing once `choice` has its capacity.
-  virtual void choose(const Turn& turn, Choice& choice) noexcept = 0;
+  virtual void choose(const ExecutorState& state, Choice& choice) noexcept = 0;
   // Learns from a batch that ran. Batches may be chosen before earlier ones have run.
   virtual void ran(const BatchRun&) noexcept {}
 

@@ -10,7 +10,7 @@
 // 1995.
 #include <algorithm>
 
-#include "sched/lane_policy.h"
+#include "sched/dynamic_batching.h"
 
 namespace itif::sched {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 // tokens, a tenant with less than 1/256 of the weights thus gets more than its share.
 constexpr int64_t kMinQuantumTokens = 16;
 
-class Fair final : public LaneOrder {
+class Fair final : public QueueOrder {
  public:
   void select(GroupQueue& queue, const BatchLimits& limits,
               std::vector<request::Request*>& batch) noexcept override {
@@ -27,34 +27,35 @@ class Fair final : public LaneOrder {
     uint64_t left = room(limits, batch);
     while (queue.num_requests() > 0) {
       const uint32_t slot = queue.active_slots().front();
-      GroupQueue::Lane& lane = queue.lane(slot);
-      const int64_t quantum = quantum_of(queue, lane, limits);
-      lane.deficit_tokens += quantum;
-      while (lane.active) {
-        const uint32_t tokens = lane.head->num_tokens;
+      GroupQueue::TenantQueue& tenant = queue.of_tenant(slot);
+      const int64_t quantum = quantum_of(queue, tenant, limits);
+      tenant.deficit_tokens += quantum;
+      while (tenant.active) {
+        const uint32_t tokens = tenant.head->num_tokens;
         const int64_t cost = std::max(tokens, least_cost);
-        if (lane.deficit_tokens < cost) break;
-        // The lane keeps its turn for the next batch: it stays first with its deficit, less the
+        if (tenant.deficit_tokens < cost) break;
+        // The tenant keeps its turn for the next batch: it stays first with its deficit, less the
         // quantum that the next call adds again.
         if ((tokens > left && !batch.empty()) || batch.size() == limits.max_requests) {
-          lane.deficit_tokens -= quantum;
+          tenant.deficit_tokens -= quantum;
           return;
         }
         left -= std::min<uint64_t>(tokens, left);
-        lane.deficit_tokens -= cost;
+        tenant.deficit_tokens -= cost;
         batch.push_back(queue.pop(slot));
       }
-      if (lane.active) queue.rotate();
+      if (tenant.active) queue.rotate();
     }
   }
   bool isolates() const noexcept override { return true; }
 
  private:
-  static int64_t quantum_of(GroupQueue& queue, const GroupQueue::Lane& lane,
+  static int64_t quantum_of(GroupQueue& queue, const GroupQueue::TenantQueue& tenant,
                             const BatchLimits& limits) noexcept {
     uint64_t weights = 0;
-    for (const uint32_t slot : queue.active_slots()) weights += queue.lane(slot).settings.weight;
-    const uint64_t share = uint64_t{limits.max_tokens} * lane.settings.weight / weights;
+    for (const uint32_t slot : queue.active_slots())
+      weights += queue.of_tenant(slot).settings.weight;
+    const uint64_t share = uint64_t{limits.max_tokens} * tenant.settings.weight / weights;
     return std::max(kMinQuantumTokens, static_cast<int64_t>(share));
   }
 };
@@ -62,7 +63,7 @@ class Fair final : public LaneOrder {
 }  // namespace
 
 std::unique_ptr<BatchPolicy> make_fair(const PolicyOptions& options) {
-  return std::make_unique<LanePolicy>(std::make_unique<Fair>(), options);
+  return std::make_unique<DynamicBatching>(std::make_unique<Fair>(), options);
 }
 
 }  // namespace itif::sched

@@ -2,12 +2,12 @@
 // fair, and the papers' baseline.
 #include <algorithm>
 
-#include "sched/lane_policy.h"
+#include "sched/dynamic_batching.h"
 
 namespace itif::sched {
 namespace {
 
-class Fcfs final : public LaneOrder {
+class Fcfs final : public QueueOrder {
  public:
   void select(GroupQueue& queue, const BatchLimits& limits,
               std::vector<request::Request*>& batch) noexcept override {
@@ -15,9 +15,9 @@ class Fcfs final : public LaneOrder {
     while (queue.num_requests() > 0 && batch.size() < limits.max_requests) {
       uint32_t oldest = queue.active_slots().front();
       for (uint32_t slot : queue.active_slots())
-        if (queue.lane(slot).head->complete_ns < queue.lane(oldest).head->complete_ns)
+        if (queue.of_tenant(slot).head->complete_ns < queue.of_tenant(oldest).head->complete_ns)
           oldest = slot;
-      const uint32_t tokens = queue.lane(oldest).head->num_tokens;
+      const uint32_t tokens = queue.of_tenant(oldest).head->num_tokens;
       if (tokens > left && !batch.empty()) return;
       left -= std::min<uint64_t>(tokens, left);
       batch.push_back(queue.pop(oldest));
@@ -29,7 +29,7 @@ class Fcfs final : public LaneOrder {
 }  // namespace
 
 std::unique_ptr<BatchPolicy> make_fcfs(const PolicyOptions& options) {
-  return std::make_unique<LanePolicy>(std::make_unique<Fcfs>(), options);
+  return std::make_unique<DynamicBatching>(std::make_unique<Fcfs>(), options);
 }
 
 }  // namespace itif::sched

@@ -7,59 +7,59 @@
 
 namespace itif::sched {
 
-GroupQueue::GroupQueue(const Limits& limits) : limits_(limits), lanes_(limits.max_slots) {
+GroupQueue::GroupQueue(const Limits& limits) : limits_(limits), tenants_(limits.max_slots) {
   active_.reserve(limits.max_slots);
 }
 
 bool GroupQueue::has_room(uint32_t slot) const noexcept {
-  DCHECK(slot < lanes_.size());
-  const uint32_t own = lanes_[slot].num_requests;
+  DCHECK(slot < tenants_.size());
+  const uint32_t own = tenants_[slot].num_requests;
   return own < limits_.max_tenant_requests &&
          within_share(own, 1, num_requests_, limits_.max_requests);
 }
 
 bool GroupQueue::push(request::Request* request, uint64_t now_ns, uint64_t alone_ns) noexcept {
   if (!has_room(request->slot)) return false;
-  Lane& lane = lanes_[request->slot];
+  TenantQueue& tenant = tenants_[request->slot];
   request->next = nullptr;
-  request->previous = lane.tail;
-  (lane.tail ? lane.tail->next : lane.head) = request;
-  lane.tail = request;
-  lane.settings = request->settings;
-  lane.alone_ns = alone_ns;
-  lane.last_push_ns = now_ns;
-  ++lane.num_requests;
+  request->previous = tenant.tail;
+  (tenant.tail ? tenant.tail->next : tenant.head) = request;
+  tenant.tail = request;
+  tenant.settings = request->settings;
+  tenant.alone_ns = alone_ns;
+  tenant.last_push_ns = now_ns;
+  ++tenant.num_requests;
   ++num_requests_;
   num_tokens_ += request->num_tokens;
-  lane.num_tokens += request->num_tokens;
-  if (!lane.active) {
-    lane.active = true;
-    lane.deficit_tokens = 0;
+  tenant.num_tokens += request->num_tokens;
+  if (!tenant.active) {
+    tenant.active = true;
+    tenant.deficit_tokens = 0;
     active_.push_back(request->slot);
   }
   return true;
 }
 
 request::Request* GroupQueue::pop(uint32_t slot) noexcept {
-  request::Request* request = lanes_[slot].head;
+  request::Request* request = tenants_[slot].head;
   DCHECK(request != nullptr);
   remove(request);
   return request;
 }
 
 void GroupQueue::remove(request::Request* request) noexcept {
-  Lane& lane = lanes_[request->slot];
-  (request->previous ? request->previous->next : lane.head) = request->next;
-  (request->next ? request->next->previous : lane.tail) = request->previous;
-  if (lane.head == nullptr) {
-    lane.active = false;
+  TenantQueue& tenant = tenants_[request->slot];
+  (request->previous ? request->previous->next : tenant.head) = request->next;
+  (request->next ? request->next->previous : tenant.tail) = request->previous;
+  if (tenant.head == nullptr) {
+    tenant.active = false;
     active_.erase(std::find(active_.begin(), active_.end(), request->slot));
   }
   request->next = request->previous = nullptr;
-  --lane.num_requests;
+  --tenant.num_requests;
   --num_requests_;
   num_tokens_ -= request->num_tokens;
-  lane.num_tokens -= request->num_tokens;
+  tenant.num_tokens -= request->num_tokens;
 }
 
 void GroupQueue::rotate() noexcept {

@@ -1,5 +1,5 @@
-// The requests that wait for a group's executor: one FIFO (lane) per tenant. The total and each
-// lane are bounded, so that one tenant's flood fills only its own share.
+// The requests that wait for a group's executor: one FIFO queue per tenant. The total and
+// each tenant's queue are bounded, so that one tenant's flood fills only its own share.
 //
 // Owned by the executor's thread. Requests are linked through Request::next and previous; nothing
 // is allocated after construction. A tenant is identified by its slot in the group.
@@ -23,7 +23,7 @@ class GroupQueue {
   };
   static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
   // One tenant's waiting requests.
-  struct Lane {
+  struct TenantQueue {
     request::Request* head = nullptr;
     request::Request* tail = nullptr;
     uint32_t num_requests = 0;
@@ -38,30 +38,30 @@ class GroupQueue {
   };
 
   explicit GroupQueue(const Limits& limits);
-  // Returns true if the lane can take one more request: it is within max_tenant_requests and within
-  // its share of max_requests (base/share.h). REQUIRES: slot < max_slots.
+  // Returns true if the tenant's queue can take one more request: it is within max_tenant_requests
+  // and within its share of max_requests (base/share.h). REQUIRES: slot < max_slots.
   bool has_room(uint32_t slot) const noexcept;
-  // Returns false if the lane has no room. `alone_ns`: the request's time in a batch alone; 0:
-  // unknown.
+  // Returns false if the tenant's queue has no room. `alone_ns`: the request's time in a batch
+  // alone; 0: unknown.
   bool push(request::Request* request, uint64_t now_ns = 0, uint64_t alone_ns = 0) noexcept;
-  // Removes and returns the lane's oldest request. REQUIRES: the lane is not empty.
+  // Removes and returns the tenant's oldest request. REQUIRES: its queue is not empty.
   request::Request* pop(uint32_t slot) noexcept;
-  // Removes a request from any place of its lane. REQUIRES: this queue holds it.
+  // Removes a request from any place of its tenant's queue. REQUIRES: this queue holds it.
   void remove(request::Request* request) noexcept;
-  // Slots whose lanes hold requests, in the order in which they became active.
+  // Slots whose tenants have requests, in the order in which they became active.
   const std::vector<uint32_t>& active_slots() const noexcept { return active_; }
   // Moves the first active slot to the end.
   void rotate() noexcept;
-  Lane& lane(uint32_t slot) noexcept { return lanes_[slot]; }
-  const Lane& lane(uint32_t slot) const noexcept { return lanes_[slot]; }
-  uint32_t num_slots() const noexcept { return static_cast<uint32_t>(lanes_.size()); }
+  TenantQueue& of_tenant(uint32_t slot) noexcept { return tenants_[slot]; }
+  const TenantQueue& of_tenant(uint32_t slot) const noexcept { return tenants_[slot]; }
+  uint32_t num_slots() const noexcept { return static_cast<uint32_t>(tenants_.size()); }
   uint32_t num_requests() const noexcept { return num_requests_; }
   uint64_t num_tokens() const noexcept { return num_tokens_; }
 
  private:
   Limits limits_;
-  std::vector<Lane> lanes_;       // [max_slots]
-  std::vector<uint32_t> active_;  // capacity max_slots
+  std::vector<TenantQueue> tenants_;  // [max_slots]
+  std::vector<uint32_t> active_;      // capacity max_slots
   uint32_t num_requests_ = 0;
   uint64_t num_tokens_ = 0;
 };

@@ -11,7 +11,7 @@
 //
 // A tenant sends little if its share of the queued tokens is below a quarter of its weighted share.
 // The share is sampled whenever a batch is chosen, and decays over time. One sample alone would be
-// wrong: among tenants of equal load, one often has an empty lane just then. Their batches should
+// wrong: among tenants of equal load, one often has an empty queue just then. Their batches should
 // stay large, because short batches lower the throughput.
 // Owned by the executor's thread.
 #pragma once
@@ -33,10 +33,10 @@ inline constexpr uint64_t kObjectiveMemoryNs = 10'000'000'000;
 // A tenant sends little if it has less than 1/kLittlePart of its weighted share of the queued
 // tokens.
 inline constexpr uint32_t kLittlePart = 4;
-inline constexpr uint32_t kImpliedObjective = 4;  // times Lane::alone_ns
+inline constexpr uint32_t kImpliedObjective = 4;  // times TenantQueue::alone_ns
 
-// Sets Lane::objective_ns of every lane. `isolate`: tenants that send little get an implied
-// objective.
+// Sets TenantQueue::objective_ns of every tenant. `isolate`: tenants that send little get an
+// implied objective.
 Objectives set_objectives(GroupQueue& queue, uint64_t now_ns, bool isolate) noexcept;
 
 }  // namespace itif::sched

@@ -1,5 +1,5 @@
 // Chooses urgent requests: those of tenants with a latency objective. They enter a batch before the
-// requests that the order (lane_order.h) chooses, so they wait only for the batch that runs when
+// requests that the order (queue_order.h) chooses, so they wait only for the batch that runs when
 // they arrive, not for the backlog.
 //
 // Other requests may join an urgent one if their batch ends within a fifth of its objective after
@@ -22,10 +22,10 @@ class Urgent {
  public:
   static constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
-  explicit Urgent(uint32_t max_slots) { lanes_.reserve(max_slots); }
+  explicit Urgent(uint32_t max_slots) { tenants_.reserve(max_slots); }
 
   // Moves urgent requests to `batch` by deadline (arrival + objective), within the limits, as
-  // LaneOrder::select does. Returns how long the batch may take if others join it, ns. Returns
+  // QueueOrder::select does. Returns how long the batch may take if others join it, ns. Returns
   // kNoLimit and leaves `batch` unchanged if no request goes first.
   uint64_t select(GroupQueue& queue, const BatchLimits& limits, uint64_t now_ns,
                   std::vector<request::Request*>& batch) noexcept;
@@ -33,10 +33,10 @@ class Urgent {
   void chosen(const GroupQueue& queue, const std::vector<request::Request*>& batch) noexcept;
 
  private:
-  void find_lanes(const GroupQueue& queue, const BatchLimits& limits) noexcept;
+  void find_tenants(const GroupQueue& queue, const BatchLimits& limits) noexcept;
 
-  std::vector<uint32_t> lanes_;  // slots that go first in this batch
-  size_t num_urgent_ = 0;        // requests of this batch
+  std::vector<uint32_t> tenants_;  // slots that go first in this batch
+  size_t num_urgent_ = 0;          // requests of this batch
   bool others_next_ = false;
 };
 

@@ -76,17 +76,17 @@ void GroupExecutor::submit(request::Request* request) noexcept {
   const model::TenantModel* model = admission_.admit(
       request, [&](const model::TenantModel&) { return expected_wait_ns(request->slot); });
   if (model == nullptr || !admission_.prepare(request, *model)) return;
-  admission_.push(request, cost_model());
+  admission_.push(request, batch_costs());
 }
 
-// Time to serve the tenant's lane at the recent pace, while every other lane takes its turns.
+// Time to serve the tenant's queue at the recent pace, while the other tenants are served, too.
 double GroupExecutor::expected_wait_ns(uint32_t slot) noexcept {
-  const sched::GroupQueue::Lane& lane = queue_.lane(slot);
-  const auto lanes = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
-  const double tokens = std::min(static_cast<double>(lane.num_tokens) * lanes,
+  const sched::GroupQueue::TenantQueue& tenant = queue_.of_tenant(slot);
+  const auto tenants = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
+  const double tokens = std::min(static_cast<double>(tenant.num_tokens) * tenants,
                                  static_cast<double>(queue_.num_tokens()));
   const double requests =
-      std::min(lane.num_requests * lanes, static_cast<double>(queue_.num_requests()));
+      std::min(tenant.num_requests * tenants, static_cast<double>(queue_.num_requests()));
   return cost_.backlog_ns(tokens, requests / options_.limits.max_requests,
                           options_.limits.max_tokens);
 }
@@ -158,7 +158,8 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
 }
 
 void GroupExecutor::choose_batch(uint64_t now_ns) noexcept {
-  policy_->choose({.now_ns = now_ns, .start_ns = expected_end_ns(), .cost = cost_model()}, choice_);
+  policy_->choose({.now_ns = now_ns, .start_ns = expected_end_ns(), .costs = batch_costs()},
+                  choice_);
   bool by_estimate = false;
   for (const sched::Refused& refused : choice_.refused) {
     if (refused.why == sched::DeadlineMiss::kPassed) {

@@ -117,7 +117,7 @@ class GroupExecutor final : public RequestExecutor {
                    uint32_t call) noexcept;
   void finish_pass(Flight& flight) noexcept;
   double expected_wait_ns(uint32_t slot) noexcept;
-  sched::CostModel cost_model() const noexcept { return {cost_, floor_}; }
+  sched::BatchCosts batch_costs() const noexcept { return {cost_, floor_}; }
 
   EncoderGroup& group_;
   device::Stream* stream_;

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "sched/cost_model.h"
+#include "sched/batch_costs.h"
 
 namespace itif::runtime {
 

@@ -9,7 +9,7 @@
 #include <array>
 #include <cstdint>
 
-#include "sched/cost_model.h"
+#include "sched/batch_costs.h"
 
 namespace itif::runtime {
 

@@ -93,13 +93,13 @@ void GenerationExecutor::submit(request::Request* request) noexcept {
   admission_.push(request, {});
 }
 
-// Time to serve the tenant's lane at the recent pace, while every other lane takes its turns.
+// Time to serve the tenant's queue at the recent pace, while the other tenants are served, too.
 // Excludes sequences that find room at the next step.
 double GenerationExecutor::expected_wait_ns(uint32_t slot,
                                             const model::GenerationConfig& config) const noexcept {
-  const auto lanes = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
+  const auto tenants = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
   const auto chosen = static_cast<double>(waiting_.size() - next_waiting_);
-  const double ahead = chosen + std::min(queue_.lane(slot).num_requests * lanes,
+  const double ahead = chosen + std::min(queue_.of_tenant(slot).num_requests * tenants,
                                          static_cast<double>(queue_.num_requests()));
   const uint32_t blocks = 1 + config.num_beams * blocks_of(config.max_length - 1);
   const uint32_t enter = std::min((max_beams_ - num_beams_) / config.num_beams,

@@ -73,7 +73,7 @@ TEST_F(AdmissionTest, RefusesARequestThatWouldWaitTooLong) {
 TEST_F(AdmissionTest, ClampsTheTimeToRetry) {
   EXPECT_TRUE(submit(a_));
   EXPECT_TRUE(submit(b_));
-  EXPECT_FALSE(submit(c_)) << "the lane is full";
+  EXPECT_FALSE(submit(c_)) << "the tenant's queue is full";
   EXPECT_STREQ(c_.detail, "the group's queue, or the tenant's share of it, is full");
   EXPECT_EQ(c_.retry_after_us, 1000u);
   EXPECT_FALSE(submit(c_, 1, 1e12));

@@ -29,7 +29,7 @@ TEST(GroupQueue, KeepsOrderWithinATenant) {
   EXPECT_EQ(queue.num_tokens(), 0u);
 }
 
-TEST(GroupQueue, RemovesFromAnyPlaceOfALane) {
+TEST(GroupQueue, RemovesFromAnyPlaceOfATenantsQueue) {
   for (uint32_t removed = 0; removed < 3; ++removed) {
     GroupQueue queue({.max_requests = 8, .max_tenant_requests = 8, .max_slots = 4});
     request::Request r[4] = {make(1, 1), make(1, 2), make(1, 4), make(1, 8)};

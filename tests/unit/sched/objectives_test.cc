@@ -38,7 +38,7 @@ class ObjectivesTest : public testing::Test {
     }
     return objectives;
   }
-  uint64_t owed(uint32_t slot) { return queue.lane(slot).objective_ns; }
+  uint64_t owed(uint32_t slot) { return queue.of_tenant(slot).objective_ns; }
 
   uint64_t now_ns = kObjectiveMs;
   std::deque<request::Request> requests;

@@ -18,18 +18,18 @@ class ShortestFirst final : public BatchPolicy {
   explicit ShortestFirst(const PolicyOptions& options)
       : BatchPolicy(options.queue), limits_(options.limits) {}
 
-  bool push(request::Request* request, uint64_t now_ns, const CostModel& cost) noexcept override {
-    return BatchPolicy::push(request, now_ns, cost) && order_.insert(request).second;
+  bool push(request::Request* request, uint64_t now_ns, const BatchCosts& costs) noexcept override {
+    return BatchPolicy::push(request, now_ns, costs) && order_.insert(request).second;
   }
   request::Request* pop() noexcept override {
     return order_.empty() ? nullptr : take(*order_.begin());
   }
-  void choose(const Turn& turn, Choice& choice) noexcept override {
+  void choose(const ExecutorState& state, Choice& choice) noexcept override {
     choice.clear();
     uint64_t tokens = 0;
     while (!order_.empty() && choice.batch.size() + choice.refused.size() < limits_.max_requests) {
       request::Request* shortest = *order_.begin();
-      if (shortest->deadline_ns != 0 && shortest->deadline_ns <= turn.now_ns) {
+      if (shortest->deadline_ns != 0 && shortest->deadline_ns <= state.now_ns) {
         choice.refused.push_back({take(shortest), DeadlineMiss::kPassed});
         continue;
       }
@@ -59,21 +59,21 @@ class OwnOrderTest : public PolicyFixture {
   }
 };
 
-TEST_F(OwnOrderTest, ChoosesAcrossLanesAndWithinThem) {
+TEST_F(OwnOrderTest, ChoosesAcrossTenantsAndWithinThem) {
   request::Request& nine = push({.slot = 0, .tokens = 9});
   request::Request& one = push({.slot = 0, .tokens = 1});
   request::Request& three = push({.slot = 1, .tokens = 3});
   request::Request& passed = push({.slot = 1, .tokens = 2, .deadline_ns = 5});
   request::Request& five = push({.slot = 0, .tokens = 5});
-  turn(5);
+  choose(5);
   EXPECT_EQ(choice.batch, (std::vector<request::Request*>{&one, &three, &five}));
   ASSERT_EQ(choice.refused.size(), 1u);
   EXPECT_EQ(choice.refused[0].request, &passed);
   EXPECT_EQ(policy->queue().num_tokens(), 9u);
-  EXPECT_EQ(policy->queue().lane(0).num_requests, 1u);
+  EXPECT_EQ(policy->queue().of_tenant(0).num_requests, 1u);
   EXPECT_EQ(policy->pop(), &nine);
   EXPECT_EQ(policy->pop(), nullptr);
-  turn(6);
+  choose(6);
   EXPECT_TRUE(choice.batch.empty());
 }
 

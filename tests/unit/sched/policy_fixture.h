@@ -50,12 +50,12 @@ class PolicyFixture : public testing::Test {
     r.settings.slo_ns = arrival.slo_ns;
     r.complete_ns = arrival.at_ns;
     r.deadline_ns = arrival.deadline_ns;
-    EXPECT_TRUE(policy->push(&r, arrival.at_ns, cost()));
+    EXPECT_TRUE(policy->push(&r, arrival.at_ns, costs()));
     return r;
   }
-  CostModel cost() const { return {expected, *undisturbed}; }
-  void turn(uint64_t now_ns) {
-    policy->choose({.now_ns = now_ns, .start_ns = now_ns, .cost = cost()}, choice);
+  BatchCosts costs() const { return {expected, *undisturbed}; }
+  void choose(uint64_t now_ns) {
+    policy->choose({.now_ns = now_ns, .start_ns = now_ns, .costs = costs()}, choice);
   }
   size_t count(uint32_t slot) const {
     return static_cast<size_t>(std::ranges::count(choice.batch, slot, &request::Request::slot));

@@ -15,14 +15,14 @@ class UrgentTest : public PolicyFixture {
 
 TEST_F(UrgentTest, WithoutObjectivesTheOrderDecidesAlone) {
   for (uint32_t i = 0; i < 10; ++i) push({.slot = i % 3, .tokens = 32});
-  turn(0);
+  choose(0);
   EXPECT_EQ(choice.batch.size(), 8u);
 }
 
 TEST_F(UrgentTest, ARequestThatHasWaitedRunsWithoutOthers) {
   for (int i = 0; i < 100; ++i) push({.slot = 0, .tokens = 32});
   push({.slot = 1, .tokens = 32, .slo_ns = 20 * kMs, .at_ns = 0});
-  turn(6 * kMs);
+  choose(6 * kMs);
   ASSERT_EQ(choice.batch.size(), 1u);
   EXPECT_EQ(choice.batch[0]->slot, 1u);
 }
@@ -30,7 +30,7 @@ TEST_F(UrgentTest, ARequestThatHasWaitedRunsWithoutOthers) {
 TEST_F(UrgentTest, AnEarlyRequestSharesABatchWithinAFifthOfItsObjective) {
   for (int i = 0; i < 100; ++i) push({.slot = 0, .tokens = 32});
   push({.slot = 1, .tokens = 32, .slo_ns = 100 * kMs, .at_ns = 0});
-  turn(4 * kMs);
+  choose(4 * kMs);
   EXPECT_EQ(choice.batch.front()->slot, 1u);
   EXPECT_EQ(count(0), 4u);  // 16 ms are 160 tokens
 }
@@ -40,7 +40,7 @@ TEST_F(UrgentTest, OrdersByDeadline) {
   push({.slot = 1, .tokens = 32, .slo_ns = 30 * kMs, .at_ns = 1 * kMs});
   push({.slot = 2, .tokens = 32, .slo_ns = 10 * kMs, .at_ns = 2 * kMs});
   push({.slot = 3, .tokens = 32, .slo_ns = 20 * kMs, .at_ns = 0});
-  turn(9 * kMs);
+  choose(9 * kMs);
   ASSERT_EQ(choice.batch.size(), 3u);
   EXPECT_EQ(choice.batch[0]->slot, 2u);
   EXPECT_EQ(choice.batch[1]->slot, 3u);
@@ -51,7 +51,7 @@ TEST_F(UrgentTest, OrdersByDeadline) {
 TEST_F(UrgentTest, AFloodWithAnObjectiveDoesNotGoFirst) {
   for (int i = 0; i < 100; ++i) push({.slot = 0, .tokens = 32});
   for (int i = 0; i < 100; ++i) push({.slot = 1, .tokens = 32, .slo_ns = kMs, .at_ns = 0});
-  turn(50 * kMs);
+  choose(50 * kMs);
   EXPECT_EQ(count(0), 4u);
   EXPECT_EQ(count(1), 4u);
 }
@@ -60,7 +60,7 @@ TEST_F(UrgentTest, OtherTenantsGetEverySecondBatch) {
   for (int i = 0; i < 100; ++i) push({.slot = 0, .tokens = 32});
   for (uint64_t now_ns = kMs; now_ns < 9 * kMs; now_ns += kMs) {
     push({.slot = 1, .tokens = 32, .slo_ns = kMs, .at_ns = 0});
-    turn(now_ns);
+    choose(now_ns);
     if (now_ns / kMs % 2 == 1) {
       EXPECT_EQ(count(0), 0u) << now_ns;
     } else {
@@ -72,7 +72,7 @@ TEST_F(UrgentTest, OtherTenantsGetEverySecondBatch) {
 TEST_F(UrgentTest, WithoutOthersBatchesDoNotAlternate) {
   for (uint64_t now_ns = kMs; now_ns < 9 * kMs; now_ns += kMs) {
     push({.slot = 1, .tokens = 32, .slo_ns = kMs, .at_ns = 0});
-    turn(now_ns);
+    choose(now_ns);
     EXPECT_EQ(choice.batch.size(), 1u);
   }
 }
@@ -80,7 +80,7 @@ TEST_F(UrgentTest, WithoutOthersBatchesDoNotAlternate) {
 TEST_F(UrgentTest, OneRequestLargerThanTheBatchRunsAlone) {
   push({.slot = 0, .tokens = 32});
   push({.slot = 1, .tokens = 500, .slo_ns = 10 * kMs, .at_ns = 0});
-  turn(kMs);
+  choose(kMs);
   ASSERT_EQ(choice.batch.size(), 1u);
   EXPECT_EQ(choice.batch[0]->num_tokens, 500u);
 }

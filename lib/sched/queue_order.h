@@ -1,5 +1,5 @@
-// The order in which requests leave the lanes of a queue: what sets one lane policy (lane_policy.h)
-// apart from another.
+// The order in which requests leave the tenants' queues. `fair` and `fcfs` are orders under one
+// policy (dynamic_batching.h).
 #pragma once
 
 #include <vector>
@@ -9,9 +9,9 @@
 
 namespace itif::sched {
 
-class LaneOrder {
+class QueueOrder {
  public:
-  virtual ~LaneOrder() = default;
+  virtual ~QueueOrder() = default;
   // Moves requests from the queue to the end of `batch`, which may hold some. The whole batch stays
   // within the limits; a request of more than max_tokens gets a batch alone. Leaves `batch` empty
   // only if the queue is empty. Allocates nothing once `batch` has its capacity.

@@ -26,7 +26,7 @@ class UnknownCost final : public BatchCost {
 inline const UnknownCost kUnknownCost;
 
 // Refers to costs that outlive it.
-struct CostModel {
+struct BatchCosts {
   const BatchCost& expected = kUnknownCost;     // under the present load
   const BatchCost& undisturbed = kUnknownCost;  // without other load on the machine
 };

@@ -1,18 +1,18 @@
 // Bounds, refusals and a flood, with virtual times and invented costs.
-#include "sched/lane_policy.h"
+#include "sched/dynamic_batching.h"
 
 #include "policy_fixture.h"
 
 namespace itif::sched {
 namespace {
 
-class LanePolicyTest : public PolicyFixture {
+class DynamicBatchingTest : public PolicyFixture {
  protected:
   static constexpr PolicyOptions kOptions{
       .limits = {.max_tokens = 1024, .max_requests = 256},
       .queue = {.max_requests = 1000, .max_tenant_requests = 1000, .max_slots = 4}};
 
-  LanePolicyTest() { make("fair", kOptions); }
+  DynamicBatchingTest() { make("fair", kOptions); }
 
   // One tenant floods with requests of 50 tokens. Another sends one just after a batch begins, the
   // worst moment. Returns the longest time until its answer.
@@ -21,7 +21,7 @@ class LanePolicyTest : public PolicyFixture {
     uint64_t now_ns = kMs;
     const auto run_batch = [&] {
       while (policy->queue().num_requests() < 100) push({.tokens = 50, .at_ns = now_ns});
-      turn(now_ns);
+      choose(now_ns);
       const auto execute_ns = static_cast<uint64_t>(expected.batch_ns(batch_tokens()));
       now_ns += execute_ns;
       policy->ran({batch_tokens(), execute_ns, choice.slo_ns});
@@ -39,11 +39,11 @@ class LanePolicyTest : public PolicyFixture {
   }
 };
 
-TEST_F(LanePolicyTest, RefusesOnlyRequestsThatWouldMissTheirDeadline) {
+TEST_F(DynamicBatchingTest, RefusesOnlyRequestsThatWouldMissTheirDeadline) {
   request::Request& passed = push({.tokens = 1, .deadline_ns = 5 * kMs});
   request::Request& late = push({.tokens = 100, .deadline_ns = 19 * kMs});
   request::Request& met = push({.tokens = 100, .deadline_ns = 20 * kMs});
-  policy->choose({.now_ns = 5 * kMs, .start_ns = 10 * kMs, .cost = cost()}, choice);
+  policy->choose({.now_ns = 5 * kMs, .start_ns = 10 * kMs, .costs = costs()}, choice);
   EXPECT_EQ(choice.batch, std::vector<request::Request*>{&met});
   ASSERT_EQ(choice.refused.size(), 2u);
   EXPECT_EQ(choice.refused[0].request, &passed);
@@ -52,13 +52,13 @@ TEST_F(LanePolicyTest, RefusesOnlyRequestsThatWouldMissTheirDeadline) {
   EXPECT_EQ(choice.refused[1].why, DeadlineMiss::kTooSoon);
 }
 
-TEST_F(LanePolicyTest, AnIdleDeviceStartsNow) {
+TEST_F(DynamicBatchingTest, AnIdleDeviceStartsNow) {
   push({.tokens = 100, .deadline_ns = 19 * kMs});
-  policy->choose({.now_ns = 10 * kMs, .start_ns = 2 * kMs, .cost = cost()}, choice);
+  policy->choose({.now_ns = 10 * kMs, .start_ns = 2 * kMs, .costs = costs()}, choice);
   EXPECT_EQ(choice.refused.size(), 1u);
 }
 
-TEST_F(LanePolicyTest, AnUnknownCostRefusesOnlyPassedDeadlines) {
+TEST_F(DynamicBatchingTest, AnUnknownCostRefusesOnlyPassedDeadlines) {
   push({.tokens = 100, .deadline_ns = 5 * kMs});
   push({.tokens = 100, .deadline_ns = 5 * kMs + 1});
   policy->choose({.now_ns = 5 * kMs}, choice);
@@ -66,11 +66,11 @@ TEST_F(LanePolicyTest, AnUnknownCostRefusesOnlyPassedDeadlines) {
   EXPECT_EQ(choice.refused.size(), 1u);
 }
 
-TEST_F(LanePolicyTest, BatchesThatRanTooLongLowerTheBound) {
+TEST_F(DynamicBatchingTest, BatchesThatRanTooLongLowerTheBound) {
   const auto fill = [&] {
     while (policy->queue().num_requests() < 100)
       push({.tokens = 16, .slo_ns = 40 * kMs, .at_ns = kMs});
-    turn(kMs);
+    choose(kMs);
   };
   fill();
   EXPECT_EQ(choice.slo_ns, 40 * kMs);
@@ -85,7 +85,7 @@ TEST_F(LanePolicyTest, BatchesThatRanTooLongLowerTheBound) {
 
 // With 10 ms a batch and 0.1 ms a token, its request takes 15 ms alone. The objective is 60 ms: its
 // own, or the implied one. The flood's batches then take at most 24 ms.
-TEST_F(LanePolicyTest, ALightTenantDoesNotWaitForAFlood) {
+TEST_F(DynamicBatchingTest, ALightTenantDoesNotWaitForAFlood) {
   expected = LinearCost(10 * kMs, 0.1 * kMs);
   undisturbed = &expected;
   EXPECT_LE(longest_wait_in_a_flood("fair", 0), 39 * kMs);
@@ -95,7 +95,7 @@ TEST_F(LanePolicyTest, ALightTenantDoesNotWaitForAFlood) {
 }
 
 // The flood itself slows the machine, so the expected cost must not move the bound.
-TEST_F(LanePolicyTest, TheImpliedBoundFollowsTheUndisturbedCost) {
+TEST_F(DynamicBatchingTest, TheImpliedBoundFollowsTheUndisturbedCost) {
   const LinearCost quiet(10 * kMs, 0.1 * kMs);
   undisturbed = &quiet;
   expected = LinearCost(100 * kMs, kMs);
@@ -103,19 +103,19 @@ TEST_F(LanePolicyTest, TheImpliedBoundFollowsTheUndisturbedCost) {
   for (uint64_t now_ns = kMs; now_ns < 100 * kMs; now_ns += kMs) {
     while (policy->queue().num_requests() < 100) push({.tokens = 50, .at_ns = now_ns});
     if (now_ns == 50 * kMs) push({.slot = 1, .tokens = 50, .at_ns = now_ns});
-    turn(now_ns);
+    choose(now_ns);
     if (now_ns > 50 * kMs) most_tokens = std::max(most_tokens, batch_tokens());
   }
   EXPECT_EQ(most_tokens, 100u);  // two requests: 140 tokens take 24 ms
 }
 
-TEST_F(LanePolicyTest, ContinuousBatchesKnowOnlyTheOrder) {
+TEST_F(DynamicBatchingTest, ContinuousBatchesKnowOnlyTheOrder) {
   PolicyOptions options = kOptions;
   options.continuous = true;
   make("fcfs", options);
   request::Request& first = push({.slot = 0, .at_ns = 1, .deadline_ns = 2});
   request::Request& second = push({.slot = 1, .slo_ns = kMs, .at_ns = 2});
-  turn(9 * kMs);
+  choose(9 * kMs);
   EXPECT_EQ(choice.batch, (std::vector<request::Request*>{&first, &second}));
   EXPECT_TRUE(choice.refused.empty());
   EXPECT_EQ(choice.slo_ns, 0u);

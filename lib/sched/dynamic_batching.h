@@ -1,0 +1,37 @@
+// A batch policy over the tenants' queues: an order, and before it what keeps latency objectives.
+//
+// Each choice sets the tenants' objectives (objectives.h), bounds the batch by them (batch_bound.h,
+// and the undisturbed cost for those that send little), puts urgent requests first (urgent.h), lets
+// the order fill the batch, and refuses requests that would miss their deadlines.
+#pragma once
+
+#include <memory>
+
+#include "sched/batch_bound.h"
+#include "sched/batch_policy.h"
+#include "sched/objectives.h"
+#include "sched/queue_order.h"
+#include "sched/urgent.h"
+
+namespace itif::sched {
+
+class DynamicBatching final : public BatchPolicy {
+ public:
+  DynamicBatching(std::unique_ptr<QueueOrder> order, const PolicyOptions& options);
+
+  void choose(const ExecutorState& state, Choice& choice) noexcept override;
+  void ran(const BatchRun& run) noexcept override;
+
+ private:
+  void fill(const ExecutorState& state, const Objectives& objectives,
+            std::vector<request::Request*>& batch) noexcept;
+  static void refuse_late(const ExecutorState& state, Choice& choice) noexcept;
+
+  const std::unique_ptr<QueueOrder> order_;
+  const BatchLimits limits_;
+  const bool continuous_;
+  BatchBound bound_;
+  Urgent urgent_;
+};
+
+}  // namespace itif::sched
