@@ -12,10 +12,8 @@ namespace itif::sched {
 #include "sched/policies.inc"
 #undef ITIF_POLICY
 
-bool BatchPolicy::push(request::Request* request, uint64_t now_ns,
-                       const BatchCosts& costs) noexcept {
-  const double alone_ns = costs.undisturbed.batch_ns(request->num_tokens);
-  return queue_.push(request, now_ns, static_cast<uint64_t>(alone_ns));
+bool BatchPolicy::push(request::Request* request, uint64_t, const BatchCosts&) noexcept {
+  return queue_.push(request);
 }
 
 request::Request* BatchPolicy::pop() noexcept {

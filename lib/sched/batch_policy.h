@@ -6,8 +6,9 @@
 // It reads no clock and knows no device: time and cost are arguments. A simulator therefore runs it
 // unchanged.
 //
-// Only the policy adds and removes waiting requests. A policy may therefore keep an order of its
-// own beside the tenants' queues: it overrides push() and pop(), and removes by
+// Only the policy adds and removes waiting requests. The queue knows no policy's state: a policy
+// keeps its own, by slot where it concerns a tenant, and overrides push() to follow the arrivals. A
+// policy with an order of its own over all requests also overrides pop(), and removes by
 // GroupQueue::remove().
 //
 // Owned by the executor's thread.

@@ -10,26 +10,37 @@ DynamicBatching::DynamicBatching(std::unique_ptr<QueueOrder> order, const Policy
       order_(std::move(order)),
       limits_(options.limits),
       continuous_(options.continuous),
+      objectives_(options.queue.max_slots),
       bound_(options.limits.max_tokens),
       urgent_(options.queue.max_slots) {}
+
+bool DynamicBatching::push(request::Request* request, uint64_t now_ns,
+                           const BatchCosts& costs) noexcept {
+  if (!BatchPolicy::push(request, now_ns, costs)) return false;
+  order_->pushed(queue_, *request);
+  const double alone_ns = costs.undisturbed.batch_ns(request->num_tokens);
+  objectives_.pushed(*request, now_ns, static_cast<uint64_t>(alone_ns));
+  return true;
+}
 
 void DynamicBatching::choose(const ExecutorState& state, Choice& choice) noexcept {
   choice.clear();
   if (continuous_) return order_->select(queue_, limits_, choice.batch);
-  const Objectives objectives = set_objectives(queue_, state.now_ns, order_->isolates());
-  choice.slo_ns = objectives.slo_ns;
-  fill(state, objectives, choice.batch);
+  const Objectives::Tightest tightest = objectives_.set(queue_, state.now_ns, order_->isolates());
+  choice.slo_ns = tightest.slo_ns;
+  fill(state, tightest, choice.batch);
   refuse_late(state, choice);
 }
 
-void DynamicBatching::fill(const ExecutorState& state, const Objectives& objectives,
+void DynamicBatching::fill(const ExecutorState& state, const Objectives::Tightest& tightest,
                            std::vector<request::Request*>& batch) noexcept {
   BatchLimits limits = limits_;
-  limits.max_tokens = bound_.tokens(objectives.slo_ns);
-  if (objectives.batch_ns != 0)
+  limits.max_tokens = bound_.tokens(tightest.slo_ns);
+  if (tightest.batch_ns != 0)
     limits.max_tokens =
-        std::min(limits.max_tokens, state.costs.undisturbed.tokens_within(objectives.batch_ns));
-  const uint64_t time_ns = urgent_.select(queue_, limits, state.now_ns, batch);
+        std::min(limits.max_tokens, state.costs.undisturbed.tokens_within(tightest.batch_ns));
+  const uint64_t time_ns = urgent_.select(queue_, objectives_, limits, state.now_ns, batch);
+  for (const request::Request* urgent : batch) order_->charge(*urgent);
   if (!batch.empty())
     limits.max_tokens = std::min(limits.max_tokens, state.costs.expected.tokens_within(time_ns));
   if (batch.empty() || room(limits, batch) > 0) order_->select(queue_, limits, batch);

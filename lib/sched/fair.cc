@@ -21,27 +21,37 @@ constexpr int64_t kMinQuantumTokens = 16;
 
 class Fair final : public QueueOrder {
  public:
+  explicit Fair(uint32_t max_slots) : deficit_tokens_(max_slots) {}
+
+  // A tenant that had no waiting request starts without credit or debt.
+  void pushed(const GroupQueue& queue, const request::Request& request) noexcept override {
+    if (queue.of_tenant(request.slot).num_requests == 1) deficit_tokens_[request.slot] = 0;
+  }
+  void charge(const request::Request& request) noexcept override {
+    deficit_tokens_[request.slot] -= request.num_tokens;
+  }
   void select(GroupQueue& queue, const BatchLimits& limits,
               std::vector<request::Request*>& batch) noexcept override {
     const uint32_t least_cost = limits.max_tokens / std::max(1u, limits.max_requests);
     uint64_t left = room(limits, batch);
     while (queue.num_requests() > 0) {
       const uint32_t slot = queue.active_slots().front();
-      GroupQueue::TenantQueue& tenant = queue.of_tenant(slot);
+      const GroupQueue::TenantQueue& tenant = queue.of_tenant(slot);
+      int64_t& deficit_tokens = deficit_tokens_[slot];
       const int64_t quantum = quantum_of(queue, tenant, limits);
-      tenant.deficit_tokens += quantum;
+      deficit_tokens += quantum;
       while (tenant.active) {
         const uint32_t tokens = tenant.head->num_tokens;
         const int64_t cost = std::max(tokens, least_cost);
-        if (tenant.deficit_tokens < cost) break;
+        if (deficit_tokens < cost) break;
         // The tenant keeps its turn for the next batch: it stays first with its deficit, less the
         // quantum that the next call adds again.
         if ((tokens > left && !batch.empty()) || batch.size() == limits.max_requests) {
-          tenant.deficit_tokens -= quantum;
+          deficit_tokens -= quantum;
           return;
         }
         left -= std::min<uint64_t>(tokens, left);
-        tenant.deficit_tokens -= cost;
+        deficit_tokens -= cost;
         batch.push_back(queue.pop(slot));
       }
       if (tenant.active) queue.rotate();
@@ -50,7 +60,7 @@ class Fair final : public QueueOrder {
   bool isolates() const noexcept override { return true; }
 
  private:
-  static int64_t quantum_of(GroupQueue& queue, const GroupQueue::TenantQueue& tenant,
+  static int64_t quantum_of(const GroupQueue& queue, const GroupQueue::TenantQueue& tenant,
                             const BatchLimits& limits) noexcept {
     uint64_t weights = 0;
     for (const uint32_t slot : queue.active_slots())
@@ -58,12 +68,15 @@ class Fair final : public QueueOrder {
     const uint64_t share = uint64_t{limits.max_tokens} * tenant.settings.weight / weights;
     return std::max(kMinQuantumTokens, static_cast<int64_t>(share));
   }
+
+  std::vector<int64_t> deficit_tokens_;  // by slot
 };
 
 }  // namespace
 
 std::unique_ptr<BatchPolicy> make_fair(const PolicyOptions& options) {
-  return std::make_unique<DynamicBatching>(std::make_unique<Fair>(), options);
+  return std::make_unique<DynamicBatching>(std::make_unique<Fair>(options.queue.max_slots),
+                                           options);
 }
 
 }  // namespace itif::sched

@@ -18,7 +18,7 @@ bool GroupQueue::has_room(uint32_t slot) const noexcept {
          within_share(own, 1, num_requests_, limits_.max_requests);
 }
 
-bool GroupQueue::push(request::Request* request, uint64_t now_ns, uint64_t alone_ns) noexcept {
+bool GroupQueue::push(request::Request* request) noexcept {
   if (!has_room(request->slot)) return false;
   TenantQueue& tenant = tenants_[request->slot];
   request->next = nullptr;
@@ -26,15 +26,12 @@ bool GroupQueue::push(request::Request* request, uint64_t now_ns, uint64_t alone
   (tenant.tail ? tenant.tail->next : tenant.head) = request;
   tenant.tail = request;
   tenant.settings = request->settings;
-  tenant.alone_ns = alone_ns;
-  tenant.last_push_ns = now_ns;
   ++tenant.num_requests;
   ++num_requests_;
   num_tokens_ += request->num_tokens;
   tenant.num_tokens += request->num_tokens;
   if (!tenant.active) {
     tenant.active = true;
-    tenant.deficit_tokens = 0;
     active_.push_back(request->slot);
   }
   return true;

@@ -5,20 +5,14 @@
 namespace itif::sched {
 namespace {
 
-bool sent_recently(const GroupQueue::TenantQueue& tenant, uint64_t now_ns) {
-  return tenant.last_push_ns != GroupQueue::kNever &&
-         now_ns - tenant.last_push_ns < kObjectiveMemoryNs;
-}
-
 // Decayed queued tokens of the active tenants, and the sum of their weights.
 struct Load {
   double tokens = 0;
   uint64_t weights = 0;
 };
 
-bool sends_little(const GroupQueue::TenantQueue& tenant, uint64_t now_ns, const Load& load) {
-  return kLittlePart * tenant.waiting_tokens.at(now_ns) * static_cast<double>(load.weights) <
-         load.tokens * tenant.settings.weight;
+bool sends_little(double waiting_tokens, uint32_t weight, const Load& load) {
+  return kLittlePart * waiting_tokens * static_cast<double>(load.weights) < load.tokens * weight;
 }
 
 uint64_t tighter(uint64_t a_ns, uint64_t b_ns) {
@@ -27,30 +21,40 @@ uint64_t tighter(uint64_t a_ns, uint64_t b_ns) {
 
 }  // namespace
 
-Objectives set_objectives(GroupQueue& queue, uint64_t now_ns, bool isolate) noexcept {
-  for (const uint32_t slot : queue.active_slots()) {
-    GroupQueue::TenantQueue& tenant = queue.of_tenant(slot);
-    tenant.waiting_tokens.add(static_cast<double>(tenant.num_tokens), now_ns);
-  }
+void Objectives::pushed(const request::Request& request, uint64_t now_ns,
+                        uint64_t alone_ns) noexcept {
+  Tenant& tenant = tenants_[request.slot];
+  tenant.alone_ns = alone_ns;
+  tenant.last_push_ns = now_ns;
+}
+
+Objectives::Tightest Objectives::set(const GroupQueue& queue, uint64_t now_ns,
+                                     bool isolate) noexcept {
+  for (const uint32_t slot : queue.active_slots())
+    tenants_[slot].waiting_tokens.add(static_cast<double>(queue.of_tenant(slot).num_tokens),
+                                      now_ns);
   Load load;
-  for (uint32_t slot = 0; slot < queue.num_slots(); ++slot) {
-    const GroupQueue::TenantQueue& tenant = queue.of_tenant(slot);
-    if (!sent_recently(tenant, now_ns)) continue;
+  for (uint32_t slot = 0; slot < tenants_.size(); ++slot) {
+    const Tenant& tenant = tenants_[slot];
+    if (!tenant.sent_recently(now_ns)) continue;
     load.tokens += tenant.waiting_tokens.at(now_ns);
-    load.weights += tenant.settings.weight;
+    load.weights += queue.of_tenant(slot).settings.weight;
   }
-  Objectives objectives;
-  for (uint32_t slot = 0; slot < queue.num_slots(); ++slot) {
-    GroupQueue::TenantQueue& tenant = queue.of_tenant(slot);
+  Tightest tightest;
+  for (uint32_t slot = 0; slot < tenants_.size(); ++slot) {
+    Tenant& tenant = tenants_[slot];
     tenant.objective_ns = 0;
-    if (!sent_recently(tenant, now_ns)) continue;
-    tenant.objective_ns = tenant.settings.slo_ns;
-    objectives.slo_ns = tighter(objectives.slo_ns, tenant.settings.slo_ns);
-    if (!isolate || tenant.settings.slo_ns != 0 || !sends_little(tenant, now_ns, load)) continue;
+    if (!tenant.sent_recently(now_ns)) continue;
+    const auto& settings = queue.of_tenant(slot).settings;
+    tenant.objective_ns = settings.slo_ns;
+    tightest.slo_ns = tighter(tightest.slo_ns, settings.slo_ns);
+    if (!isolate || settings.slo_ns != 0 ||
+        !sends_little(tenant.waiting_tokens.at(now_ns), settings.weight, load))
+      continue;
     tenant.objective_ns = kImpliedObjective * tenant.alone_ns;
-    objectives.batch_ns = tighter(objectives.batch_ns, kImpliedObjective * tenant.alone_ns * 2 / 5);
+    tightest.batch_ns = tighter(tightest.batch_ns, kImpliedObjective * tenant.alone_ns * 2 / 5);
   }
-  return objectives;
+  return tightest;
 }
 
 }  // namespace itif::sched

@@ -17,15 +17,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+#include <vector>
 
+#include "base/decayed_sum.h"
 #include "sched/group_queue.h"
 
 namespace itif::sched {
-
-struct Objectives {
-  uint64_t slo_ns = 0;    // the tightest that a tenant has set; 0: none
-  uint64_t batch_ns = 0;  // longest batch, for tenants that send little; 0: no bound
-};
 
 // A tenant's objective counts this long after its last request: the next may arrive while a batch
 // runs.
@@ -33,10 +31,39 @@ inline constexpr uint64_t kObjectiveMemoryNs = 10'000'000'000;
 // A tenant sends little if it has less than 1/kLittlePart of its weighted share of the queued
 // tokens.
 inline constexpr uint32_t kLittlePart = 4;
-inline constexpr uint32_t kImpliedObjective = 4;  // times TenantQueue::alone_ns
+inline constexpr uint32_t kImpliedObjective = 4;  // times a request's time alone
 
-// Sets TenantQueue::objective_ns of every tenant. `isolate`: tenants that send little get an
-// implied objective.
-Objectives set_objectives(GroupQueue& queue, uint64_t now_ns, bool isolate) noexcept;
+class Objectives {
+ public:
+  struct Tightest {
+    uint64_t slo_ns = 0;    // the tightest that a tenant has set; 0: none
+    uint64_t batch_ns = 0;  // longest batch, for tenants that send little; 0: no bound
+  };
+
+  explicit Objectives(uint32_t max_slots) : tenants_(max_slots) {}
+
+  // Notes a request that the queue has taken in. `alone_ns`: its time in a batch alone; 0: unknown.
+  void pushed(const request::Request& request, uint64_t now_ns, uint64_t alone_ns) noexcept;
+  // Sets the objective of every tenant for the next batch. `isolate`: tenants that send little get
+  // an implied objective.
+  Tightest set(const GroupQueue& queue, uint64_t now_ns, bool isolate) noexcept;
+  // Returns the tenant's objective for the next batch; 0: none.
+  uint64_t of_tenant_ns(uint32_t slot) const noexcept { return tenants_[slot].objective_ns; }
+
+ private:
+  static constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
+  struct Tenant {
+    uint64_t alone_ns = 0;  // time of its last request in a batch alone; 0: unknown
+    uint64_t last_push_ns = kNever;
+    DecayedSum waiting_tokens;  // sampled at each batch selection
+    uint64_t objective_ns = 0;
+
+    bool sent_recently(uint64_t now_ns) const noexcept {
+      return last_push_ns != kNever && now_ns - last_push_ns < kObjectiveMemoryNs;
+    }
+  };
+
+  std::vector<Tenant> tenants_;  // [max_slots]
+};
 
 }  // namespace itif::sched

@@ -4,42 +4,40 @@
 
 namespace itif::sched {
 
-void Urgent::find_tenants(const GroupQueue& queue, const BatchLimits& limits) noexcept {
+void Urgent::find_tenants(const GroupQueue& queue, const Objectives& objectives,
+                          const BatchLimits& limits) noexcept {
   tenants_.clear();
   uint64_t weights = 0;
   for (const uint32_t slot : queue.active_slots()) weights += queue.of_tenant(slot).settings.weight;
   for (const uint32_t slot : queue.active_slots()) {
     const GroupQueue::TenantQueue& tenant = queue.of_tenant(slot);
-    if (tenant.objective_ns == 0) continue;
+    if (objectives.of_tenant_ns(slot) == 0) continue;
     const uint64_t share = uint64_t{limits.max_tokens} * tenant.settings.weight / weights;
     if (tenant.num_requests == 1 || tenant.num_tokens <= share) tenants_.push_back(slot);
   }
 }
 
-uint64_t Urgent::select(GroupQueue& queue, const BatchLimits& limits, uint64_t now_ns,
-                        std::vector<request::Request*>& batch) noexcept {
+uint64_t Urgent::select(GroupQueue& queue, const Objectives& objectives, const BatchLimits& limits,
+                        uint64_t now_ns, std::vector<request::Request*>& batch) noexcept {
   num_urgent_ = 0;
   if (others_next_) {
     others_next_ = false;
     return kNoLimit;
   }
-  find_tenants(queue, limits);
+  find_tenants(queue, objectives, limits);
   uint64_t left = room(limits, batch);
   uint64_t time_ns = kNoLimit;
   const auto deadline_ns = [&](uint32_t slot) {
-    const GroupQueue::TenantQueue& tenant = queue.of_tenant(slot);
-    return tenant.head->complete_ns + tenant.objective_ns;
+    return queue.of_tenant(slot).head->complete_ns + objectives.of_tenant_ns(slot);
   };
   while (!tenants_.empty() && batch.size() < limits.max_requests) {
     const auto first = std::ranges::min_element(tenants_, {}, deadline_ns);
-    GroupQueue::TenantQueue& tenant = queue.of_tenant(*first);
+    const GroupQueue::TenantQueue& tenant = queue.of_tenant(*first);
     const request::Request* head = tenant.head;
     if (head->num_tokens > left && !batch.empty()) break;
     left -= std::min<uint64_t>(head->num_tokens, left);
-    // Charged to the tenant's share, as if the order had chosen the request.
-    tenant.deficit_tokens -= head->num_tokens;
     const uint64_t waited_ns = now_ns - std::min(now_ns, head->complete_ns);
-    const uint64_t aim_ns = tenant.objective_ns / 5;
+    const uint64_t aim_ns = objectives.of_tenant_ns(*first) / 5;
     time_ns = std::min(time_ns, aim_ns - std::min(aim_ns, waited_ns));
     batch.push_back(queue.pop(*first));
     ++num_urgent_;

@@ -15,6 +15,7 @@
 
 #include "sched/batch_limits.h"
 #include "sched/group_queue.h"
+#include "sched/objectives.h"
 
 namespace itif::sched {
 
@@ -27,13 +28,14 @@ class Urgent {
   // Moves urgent requests to `batch` by deadline (arrival + objective), within the limits, as
   // QueueOrder::select does. Returns how long the batch may take if others join it, ns. Returns
   // kNoLimit and leaves `batch` unchanged if no request goes first.
-  uint64_t select(GroupQueue& queue, const BatchLimits& limits, uint64_t now_ns,
-                  std::vector<request::Request*>& batch) noexcept;
+  uint64_t select(GroupQueue& queue, const Objectives& objectives, const BatchLimits& limits,
+                  uint64_t now_ns, std::vector<request::Request*>& batch) noexcept;
   // Notes the whole batch, after the order has added to it.
   void chosen(const GroupQueue& queue, const std::vector<request::Request*>& batch) noexcept;
 
  private:
-  void find_tenants(const GroupQueue& queue, const BatchLimits& limits) noexcept;
+  void find_tenants(const GroupQueue& queue, const Objectives& objectives,
+                    const BatchLimits& limits) noexcept;
 
   std::vector<uint32_t> tenants_;  // slots that go first in this batch
   size_t num_urgent_ = 0;          // requests of this batch

@@ -19,13 +19,14 @@ class ObjectivesTest : public testing::Test {
     r.num_tokens = 10;
     r.settings.slo_ns = slo_ns;
     r.settings.weight = slot == 2 ? 8 : 1;
-    EXPECT_TRUE(queue.push(&r, now_ns, kObjectiveMs));
+    EXPECT_TRUE(queue.push(&r));
+    objectives.pushed(r, now_ns, kObjectiveMs);
   }
   // Runs 10 s in turns of 1 ms. In each turn waiting[slot] requests are queued and then served.
   // Slot 0 sends only every `period` turns.
-  Objectives traffic(std::initializer_list<uint32_t> waiting, uint64_t period = 1,
-                     uint64_t slo_of_first_ns = 0, bool isolate = true) {
-    Objectives objectives;
+  Objectives::Tightest traffic(std::initializer_list<uint32_t> waiting, uint64_t period = 1,
+                               uint64_t slo_of_first_ns = 0, bool isolate = true) {
+    Objectives::Tightest tightest;
     for (uint64_t end_ns = now_ns + 10 * kSecond; now_ns < end_ns; now_ns += kObjectiveMs) {
       uint32_t slot = 0;
       for (const uint32_t count : waiting) {
@@ -33,38 +34,39 @@ class ObjectivesTest : public testing::Test {
           push(slot, now_ns, slot == 0 ? slo_of_first_ns : 0);
         ++slot;
       }
-      objectives = set_objectives(queue, now_ns, isolate);
+      tightest = objectives.set(queue, now_ns, isolate);
       while (queue.num_requests() > 0) queue.pop(queue.active_slots().front());
     }
-    return objectives;
+    return tightest;
   }
-  uint64_t owed(uint32_t slot) { return queue.of_tenant(slot).objective_ns; }
+  uint64_t owed(uint32_t slot) { return objectives.of_tenant_ns(slot); }
 
   uint64_t now_ns = kObjectiveMs;
   std::deque<request::Request> requests;
   GroupQueue queue{{.max_requests = 1000, .max_tenant_requests = 1000, .max_slots = 4}};
+  Objectives objectives{4};
 };
 
 TEST_F(ObjectivesTest, ReturnsTheTightestActiveObjective) {
-  EXPECT_EQ(set_objectives(queue, 0, true).slo_ns, 0u);
+  EXPECT_EQ(objectives.set(queue, 0, true).slo_ns, 0u);
   push(3, 1);
-  EXPECT_EQ(set_objectives(queue, 1, false).slo_ns, 0u);
+  EXPECT_EQ(objectives.set(queue, 1, false).slo_ns, 0u);
   push(2, 5, 20);
   push(1, 9 * kSecond, 50);
-  EXPECT_EQ(set_objectives(queue, 9 * kSecond, false).slo_ns, 20u);
+  EXPECT_EQ(objectives.set(queue, 9 * kSecond, false).slo_ns, 20u);
   EXPECT_EQ(owed(1), 50u);
   EXPECT_EQ(owed(2), 20u);
   EXPECT_EQ(owed(3), 0u);
   queue.pop(2);  // still counts: its next request may arrive while a batch runs
-  EXPECT_EQ(set_objectives(queue, 9 * kSecond, false).slo_ns, 20u);
-  EXPECT_EQ(set_objectives(queue, 10 * kSecond + 5, false).slo_ns, 50u);
+  EXPECT_EQ(objectives.set(queue, 9 * kSecond, false).slo_ns, 20u);
+  EXPECT_EQ(objectives.set(queue, 10 * kSecond + 5, false).slo_ns, 50u);
   EXPECT_EQ(owed(2), 0u);
 }
 
 TEST_F(ObjectivesTest, ALightTenantAmongAFloodGetsFourTimesItsOwnTime) {
-  const Objectives objectives = traffic({1, 20}, 50);
-  EXPECT_EQ(objectives.slo_ns, 0u);
-  EXPECT_EQ(objectives.batch_ns, 1'600'000u);
+  const Objectives::Tightest tightest = traffic({1, 20}, 50);
+  EXPECT_EQ(tightest.slo_ns, 0u);
+  EXPECT_EQ(tightest.batch_ns, 1'600'000u);
   EXPECT_EQ(owed(0), 4 * kObjectiveMs);
   EXPECT_EQ(owed(1), 0u) << "a flooding tenant gets no objective";
 }
@@ -89,9 +91,9 @@ TEST_F(ObjectivesTest, ATenantMaySendInProportionToItsWeight) {
 }
 
 TEST_F(ObjectivesTest, AConfiguredObjectiveIsKept) {
-  const Objectives objectives = traffic({1, 20}, 50, 700 * kObjectiveMs);
-  EXPECT_EQ(objectives.slo_ns, 700 * kObjectiveMs);
-  EXPECT_EQ(objectives.batch_ns, 0u);
+  const Objectives::Tightest tightest = traffic({1, 20}, 50, 700 * kObjectiveMs);
+  EXPECT_EQ(tightest.slo_ns, 700 * kObjectiveMs);
+  EXPECT_EQ(tightest.batch_ns, 0u);
   EXPECT_EQ(owed(0), 700 * kObjectiveMs);
 }
 
