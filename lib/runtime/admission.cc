@@ -61,10 +61,15 @@ void Admission::refuse(request::Request* request, const Refusal& why) noexcept {
   refused_.push_back(request);
 }
 
-bool Admission::refuse_expired(request::Request* request, uint64_t now_ns) noexcept {
-  if (!deadline_passed(*request, now_ns)) return false;
-  refuse(request, kDeadlinePassed);
-  return true;
+void Admission::refuse(const sched::Refused& late) noexcept {
+  switch (late.why) {
+    case sched::DeadlineMiss::kPassed:
+      return refuse(late.request,
+                    {StatusCode::kDeadlineQueue, "the deadline passed in the group's queue"});
+    case sched::DeadlineMiss::kTooSoon:
+      return refuse(late.request, {StatusCode::kDeadlineLaunch,
+                                   "the deadline would pass before the request could be computed"});
+  }
 }
 
 void Admission::fail_device() noexcept {

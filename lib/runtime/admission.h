@@ -21,14 +21,6 @@ namespace itif::runtime {
 inline constexpr Refusal kDeviceFailure = {wire::StatusCode::kDeviceFailed,
                                            "the group's device has failed"};
 
-inline constexpr Refusal kDeadlinePassed = {wire::StatusCode::kDeadlineQueue,
-                                            "the deadline passed in the group's queue"};
-
-// Returns true if the request's deadline is not after now_ns.
-inline bool deadline_passed(const request::Request& request, uint64_t now_ns) noexcept {
-  return request.deadline_ns != 0 && request.deadline_ns <= now_ns;
-}
-
 class Admission {
  public:
   // `group`, `clock` and `policy` outlive it. `num_out_of_queue`: the most requests that are
@@ -51,8 +43,8 @@ class Admission {
   void push(request::Request* request, const sched::BatchCosts& costs) noexcept;
 
   void refuse(request::Request* request, const Refusal& why) noexcept;
-  // Refuses the request if its deadline has passed in the queue. Returns true if it did.
-  bool refuse_expired(request::Request* request, uint64_t now_ns) noexcept;
+  // Refuses a request that the policy has found too late.
+  void refuse(const sched::Refused& late) noexcept;
   // Refuses the requests of the queue, and all later ones.
   void fail_device() noexcept;
   bool device_failed() const noexcept { return device_failed_; }

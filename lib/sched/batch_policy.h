@@ -20,8 +20,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "sched/batch_costs.h"
 #include "sched/batch_limits.h"
+#include "sched/deadline.h"
+#include "sched/executor_state.h"
 #include "sched/group_queue.h"
 
 namespace itif::sched {
@@ -30,21 +31,8 @@ struct PolicyOptions {
   BatchLimits limits = {};
   GroupQueue::Limits queue = {};
   // Continuous batching: requests join a running batch between two steps, so a batch has no
-  // expected end. Only order and limits apply. The executor checks deadlines when requests join;
-  // the policy refuses none.
+  // expected end. Only order, limits and capacity apply; only passed deadlines are refused.
   bool continuous = false;
-};
-
-// The executor's state when it chooses.
-struct ExecutorState {
-  uint64_t now_ns = 0;
-  uint64_t start_ns = 0;  // earliest start: when the running batches are expected to end
-  BatchCosts costs = {};
-};
-
-enum class DeadlineMiss : uint8_t {
-  kPassed,   // while the request waited
-  kTooSoon,  // it will pass before a batch of this request alone could end
 };
 
 struct Refused {
@@ -83,11 +71,14 @@ class BatchPolicy {
   const GroupQueue& queue() const noexcept { return queue_; }
   // Returns false if the tenant's queue has no room.
   virtual bool push(request::Request* request, uint64_t now_ns, const BatchCosts& costs) noexcept;
+  // Number of requests that wait, in the queue or already selected from it.
+  virtual uint32_t num_waiting() const noexcept { return queue_.num_requests(); }
   // Removes and returns any request, for an executor that gives up; nullptr: none waits.
   virtual request::Request* pop() noexcept;
   // Replaces `choice` by requests that it removes from the queue: at most max_requests in all. The
   // batch stays within the limits; a request of more than max_tokens gets a batch alone. Chooses
-  // and refuses none only if none waits. Allocates nothing once `choice` has its capacity.
+  // and refuses none only if none waits, or if the executor has no capacity for the next. Allocates
+  // nothing once `choice` has room for max_requests.
   virtual void choose(const ExecutorState& state, Choice& choice) noexcept = 0;
   // Learns from a batch that ran. Batches may be chosen before earlier ones have run.
   virtual void ran(const BatchRun&) noexcept {}

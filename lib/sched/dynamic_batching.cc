@@ -1,6 +1,7 @@
 #include "sched/dynamic_batching.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace itif::sched {
@@ -9,7 +10,6 @@ DynamicBatching::DynamicBatching(std::unique_ptr<QueueOrder> order, const Policy
     : BatchPolicy(options.queue),
       order_(std::move(order)),
       limits_(options.limits),
-      continuous_(options.continuous),
       objectives_(options.queue.max_slots),
       bound_(options.limits.max_tokens),
       urgent_(options.queue.max_slots) {}
@@ -25,7 +25,6 @@ bool DynamicBatching::push(request::Request* request, uint64_t now_ns,
 
 void DynamicBatching::choose(const ExecutorState& state, Choice& choice) noexcept {
   choice.clear();
-  if (continuous_) return order_->select(queue_, limits_, choice.batch);
   const Objectives::Tightest tightest = objectives_.set(queue_, state.now_ns, order_->isolates());
   choice.slo_ns = tightest.slo_ns;
   fill(state, tightest, choice.batch);
@@ -48,17 +47,10 @@ void DynamicBatching::fill(const ExecutorState& state, const Objectives::Tightes
 }
 
 void DynamicBatching::refuse_late(const ExecutorState& state, Choice& choice) noexcept {
-  const auto start_ns = static_cast<double>(std::max(state.now_ns, state.start_ns));
   std::erase_if(choice.batch, [&](request::Request* request) {
-    if (request->deadline_ns == 0) return false;
-    if (request->deadline_ns <= state.now_ns) {
-      choice.refused.push_back({request, DeadlineMiss::kPassed});
-      return true;
-    }
-    const double left_ns = static_cast<double>(request->deadline_ns) - start_ns;
-    if (left_ns >= state.costs.expected.batch_ns(request->num_tokens)) return false;
-    choice.refused.push_back({request, DeadlineMiss::kTooSoon});
-    return true;
+    const std::optional<DeadlineMiss> miss = deadline_miss(*request, state);
+    if (miss) choice.refused.push_back({request, *miss});
+    return miss.has_value();
   });
 }
 

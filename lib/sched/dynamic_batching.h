@@ -1,4 +1,5 @@
-// A batch policy over the tenants' queues: an order, and before it what keeps latency objectives.
+// A batch policy for batches that end as a whole: an order over the tenants' queues, and before it
+// what keeps latency objectives.
 //
 // Each choice sets the tenants' objectives (objectives.h), bounds the batch by them (batch_bound.h,
 // and the undisturbed cost for those that send little), puts urgent requests first (urgent.h), lets
@@ -30,7 +31,6 @@ class DynamicBatching final : public BatchPolicy {
 
   const std::unique_ptr<QueueOrder> order_;
   const BatchLimits limits_;
-  const bool continuous_;
   Objectives objectives_;
   BatchBound bound_;
   Urgent urgent_;

@@ -10,7 +10,7 @@
 // 1995.
 #include <algorithm>
 
-#include "sched/dynamic_batching.h"
+#include "sched/ordered_policy.h"
 
 namespace itif::sched {
 namespace {
@@ -75,8 +75,7 @@ class Fair final : public QueueOrder {
 }  // namespace
 
 std::unique_ptr<BatchPolicy> make_fair(const PolicyOptions& options) {
-  return std::make_unique<DynamicBatching>(std::make_unique<Fair>(options.queue.max_slots),
-                                           options);
+  return make_ordered_policy(std::make_unique<Fair>(options.queue.max_slots), options);
 }
 
 }  // namespace itif::sched

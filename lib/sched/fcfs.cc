@@ -2,7 +2,7 @@
 // fair, and the papers' baseline.
 #include <algorithm>
 
-#include "sched/dynamic_batching.h"
+#include "sched/ordered_policy.h"
 
 namespace itif::sched {
 namespace {
@@ -29,7 +29,7 @@ class Fcfs final : public QueueOrder {
 }  // namespace
 
 std::unique_ptr<BatchPolicy> make_fcfs(const PolicyOptions& options) {
-  return std::make_unique<DynamicBatching>(std::make_unique<Fcfs>(), options);
+  return make_ordered_policy(std::make_unique<Fcfs>(), options);
 }
 
 }  // namespace itif::sched

@@ -1,5 +1,5 @@
-// The order in which requests leave the tenants' queues. `fair` and `fcfs` are orders under one
-// policy (dynamic_batching.h).
+// The order in which requests leave the tenants' queues. Policies add the rest
+// (ordered_policy.h).
 #pragma once
 
 #include <vector>

@@ -8,8 +8,6 @@
 namespace itif::runtime {
 namespace {
 
-using wire::StatusCode;
-
 constexpr size_t kTextBytesPerToken = 32;  // longer texts make the scratch grow once
 // The preparation of the next batch starts before the running batch is expected to end: earlier by
 // kSafety · (recent preparation time + recent prediction error) + kWakeUpNs. A later start leaves
@@ -162,14 +160,8 @@ void GroupExecutor::choose_batch(uint64_t now_ns) noexcept {
                   choice_);
   bool by_estimate = false;
   for (const sched::Refused& refused : choice_.refused) {
-    if (refused.why == sched::DeadlineMiss::kPassed) {
-      admission_.refuse(refused.request, kDeadlinePassed);
-      continue;
-    }
-    by_estimate = true;
-    admission_.refuse(refused.request,
-                      {StatusCode::kDeadlineLaunch,
-                       "the deadline would pass before the request could be computed"});
+    admission_.refuse(refused);
+    by_estimate |= refused.why == sched::DeadlineMiss::kTooSoon;
   }
   if (by_estimate && choice_.batch.empty()) cost_.distrust();
 }

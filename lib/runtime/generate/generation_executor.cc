@@ -61,7 +61,6 @@ GenerationExecutor::GenerationExecutor(DecoderGroup& group, device::Stream& stre
       blocks_(group.num_kv_blocks()),
       layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions, group.buckets()) {
   choice_.reserve(options.limits.max_requests);
-  waiting_.reserve(options.limits.max_requests);
   // Twice the beams: ended sequences may still be unanswered when others enter.
   for (uint32_t i = 0; i < 2 * max_beams_; ++i) spare_.push_back(std::make_unique<Sequence>());
   running_.reserve(max_beams_);
@@ -98,9 +97,9 @@ void GenerationExecutor::submit(request::Request* request) noexcept {
 double GenerationExecutor::expected_wait_ns(uint32_t slot,
                                             const model::GenerationConfig& config) const noexcept {
   const auto tenants = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
-  const auto chosen = static_cast<double>(waiting_.size() - next_waiting_);
-  const double ahead = chosen + std::min(queue_.of_tenant(slot).num_requests * tenants,
-                                         static_cast<double>(queue_.num_requests()));
+  const auto selected = static_cast<double>(policy_->num_waiting() - queue_.num_requests());
+  const double ahead = selected + std::min(queue_.of_tenant(slot).num_requests * tenants,
+                                           static_cast<double>(queue_.num_requests()));
   const uint32_t blocks = 1 + config.num_beams * blocks_of(config.max_length - 1);
   const uint32_t enter = std::min((max_beams_ - num_beams_) / config.num_beams,
                                   (blocks_.num_blocks() - blocks_.num_reserved()) / blocks);
@@ -216,37 +215,32 @@ void GenerationExecutor::release_packets(CompletionSink& sink) noexcept {
   encoded_.clear();
 }
 
-// Admits requests while there is room. Requests that the policy has chosen keep their order.
+// Admits requests while there is room.
 void GenerationExecutor::admit(uint64_t now_ns) noexcept {
   if (device_failed()) return;
-  uint32_t source_rows = 0;
-  for (;;) {
-    if (next_waiting_ == waiting_.size()) {
-      waiting_.clear();
-      next_waiting_ = 0;
-      if (queue_.num_requests() == 0 || spare_.empty()) return;
-      policy_->choose({.now_ns = now_ns, .start_ns = now_ns}, choice_);
-      waiting_.swap(choice_.batch);
-      if (waiting_.empty()) return;
-    }
-    request::Request* request = waiting_[next_waiting_];
-    if (admission_.refuse_expired(request, now_ns)) {
-      ++next_waiting_;
-      continue;
-    }
-    if (source_rows + request->num_tokens > options_.limits.max_tokens) return;
-    if (!enter(request, now_ns)) return;
-    source_rows += request->num_tokens;
-    ++next_waiting_;
-  }
+  source_rows_ = 0;
+  do {
+    policy_->choose({.now_ns = now_ns, .start_ns = now_ns, .capacity = this}, choice_);
+    for (const sched::Refused& refused : choice_.refused) admission_.refuse(refused);
+    for (request::Request* request : choice_.batch) enter(request, now_ns);
+  } while (!choice_.batch.empty() || !choice_.refused.empty());
 }
 
-bool GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexcept {
+bool GenerationExecutor::reserve(const request::Request& request) noexcept {
+  const model::GenerationConfig& config = group_.model(request.slot)->head.spec.generation.front();
+  if (source_rows_ + request.num_tokens > options_.limits.max_tokens ||
+      num_beams_ + config.num_beams > max_beams_ ||
+      !blocks_.reserve(blocks_needed(request, config)))
+    return false;
+  source_rows_ += request.num_tokens;
+  num_beams_ += config.num_beams;
+  return true;
+}
+
+void GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexcept {
   const model::TenantModel& model = *group_.model(request->slot);
   const model::GenerationConfig& config = model.head.spec.generation.front();
-  const uint32_t needed = blocks_needed(*request, config);
-  if (spare_.empty() || num_beams_ + config.num_beams > max_beams_ || !blocks_.reserve(needed))
-    return false;
+  CHECK(!spare_.empty());  // at most max_beams_ sequences run, and as many have ended
   std::unique_ptr<Sequence> sequence = std::move(spare_.back());
   spare_.pop_back();
   sequence->request = request;
@@ -255,15 +249,13 @@ bool GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
   sequence->search.reset(config);
   sequence->tables.assign(1, {});
   sequence->source_tokens = request->num_tokens;
-  sequence->reserved_blocks = needed;
+  sequence->reserved_blocks = blocks_needed(*request, config);
   sequence->entered = true;
   encoded_.push_back(request);
   request->launch_ns = now_ns;
-  num_beams_ += config.num_beams;
   const auto place = std::ranges::upper_bound(
       running_, request->slot, {}, [](const auto& running) { return running->request->slot; });
   running_.insert(place, std::move(sequence));
-  return true;
 }
 
 void GenerationExecutor::encode_entered() noexcept {
@@ -325,7 +317,7 @@ void GenerationExecutor::answer(const Sequence& sequence) noexcept {
 void GenerationExecutor::expire_running(uint64_t now_ns) noexcept {
   for (size_t i = 0; i < running_.size();) {
     request::Request* request = running_[i]->request;
-    if (!deadline_passed(*request, now_ns)) {
+    if (!sched::deadline_passed(*request, now_ns)) {
       ++i;
       continue;
     }
@@ -346,8 +338,6 @@ void GenerationExecutor::fail_running(const Refusal& why) noexcept {
 
 void GenerationExecutor::fail_all() noexcept {
   fail_running(kDeviceFailure);
-  for (; next_waiting_ < waiting_.size(); ++next_waiting_)
-    admission_.refuse(waiting_[next_waiting_], kDeviceFailure);
   admission_.fail_device();
 }
 

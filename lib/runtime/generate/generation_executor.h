@@ -33,7 +33,7 @@
 
 namespace itif::runtime {
 
-class GenerationExecutor final : public RequestExecutor {
+class GenerationExecutor final : public RequestExecutor, private sched::Capacity {
  public:
   // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (batch
   // policy's name).
@@ -56,9 +56,7 @@ class GenerationExecutor final : public RequestExecutor {
     CHECK(!in_flight_);
     stream_ = &stream;
   }
-  uint32_t num_queued() const noexcept override {
-    return queue_.num_requests() + static_cast<uint32_t>(waiting_.size() - next_waiting_);
-  }
+  uint32_t num_queued() const noexcept override { return policy_->num_waiting(); }
   uint32_t num_executing() const noexcept override {
     return num_executing_.load(std::memory_order_relaxed);
   }
@@ -71,7 +69,10 @@ class GenerationExecutor final : public RequestExecutor {
   uint32_t blocks_needed(const request::Request& request,
                          const model::GenerationConfig& config) const noexcept;
   void admit(uint64_t now_ns) noexcept;
-  bool enter(request::Request* request, uint64_t now_ns) noexcept;
+  // Reserves the beams and K/V blocks of the request's sequence, and rows for its source.
+  bool reserve(const request::Request& request) noexcept override;
+  // REQUIRES: reserve() has returned true.
+  void enter(request::Request* request, uint64_t now_ns) noexcept;
   void encode_entered() noexcept;
   size_t begin_step(CompletionSink& sink) noexcept;  // returns the number of refused requests
   void end_step(CompletionSink& sink, BatchFigures& figures) noexcept;
@@ -96,13 +97,11 @@ class GenerationExecutor final : public RequestExecutor {
   Admission admission_;
   KvBlocks blocks_;
   sched::Choice choice_;
-  // Chosen by the policy; those from next_waiting_ on have not entered yet.
-  std::vector<request::Request*> waiting_;
-  size_t next_waiting_ = 0;
   std::vector<std::unique_ptr<Sequence>> spare_;    // unused; they keep their allocations
   std::vector<std::unique_ptr<Sequence>> running_;  // by slot
   std::vector<std::unique_ptr<Sequence>> ended_;    // ended in the last step, not answered yet
   uint32_t num_beams_ = 0;                          // reserved by running sequences
+  uint32_t source_rows_ = 0;                        // of the sequences that enter with this step
   StepLayout layout_;
   std::vector<Candidate> candidates_;
   std::vector<float> log_probabilities_;  // [max_beams, kMaxTopTokens]

@@ -107,13 +107,12 @@ TEST_F(AdmissionTest, AFailedDeviceRefusesQueuedAndLaterRequests) {
   EXPECT_EQ(complete_refused(), 0u) << "each once";
 }
 
-TEST_F(AdmissionTest, RefusesARequestWhoseDeadlineHasPassed) {
-  EXPECT_FALSE(admission_->refuse_expired(&a_, 5)) << "no deadline";
-  a_.deadline_ns = 6;
-  EXPECT_FALSE(admission_->refuse_expired(&a_, 5));
-  EXPECT_TRUE(admission_->refuse_expired(&a_, 6));
+TEST_F(AdmissionTest, ALateRequestsStatusSaysWhy) {
+  admission_->refuse({&a_, sched::DeadlineMiss::kPassed});
+  admission_->refuse({&b_, sched::DeadlineMiss::kTooSoon});
   EXPECT_EQ(a_.status, StatusCode::kDeadlineQueue);
-  EXPECT_EQ(complete_refused(), 1u);
+  EXPECT_EQ(b_.status, StatusCode::kDeadlineLaunch);
+  EXPECT_EQ(complete_refused(), 2u);
 }
 
 }  // namespace

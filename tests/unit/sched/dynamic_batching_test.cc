@@ -109,17 +109,5 @@ TEST_F(DynamicBatchingTest, TheImpliedBoundFollowsTheUndisturbedCost) {
   EXPECT_EQ(most_tokens, 100u);  // two requests: 140 tokens take 24 ms
 }
 
-TEST_F(DynamicBatchingTest, ContinuousBatchesKnowOnlyTheOrder) {
-  PolicyOptions options = kOptions;
-  options.continuous = true;
-  make("fcfs", options);
-  request::Request& first = push({.slot = 0, .at_ns = 1, .deadline_ns = 2});
-  request::Request& second = push({.slot = 1, .slo_ns = kMs, .at_ns = 2});
-  choose(9 * kMs);
-  EXPECT_EQ(choice.batch, (std::vector<request::Request*>{&first, &second}));
-  EXPECT_TRUE(choice.refused.empty());
-  EXPECT_EQ(choice.slo_ns, 0u);
-}
-
 }  // namespace
 }  // namespace itif::sched

@@ -12,7 +12,7 @@ struct Shorter {
   }
 };
 
-// The shortest requests of all tenants first; those whose deadline has passed are refused.
+// The shortest requests of all tenants first; those that would miss their deadlines are refused.
 class ShortestFirst final : public BatchPolicy {
  public:
   explicit ShortestFirst(const PolicyOptions& options)
@@ -29,8 +29,8 @@ class ShortestFirst final : public BatchPolicy {
     uint64_t tokens = 0;
     while (!order_.empty() && choice.batch.size() + choice.refused.size() < limits_.max_requests) {
       request::Request* shortest = *order_.begin();
-      if (shortest->deadline_ns != 0 && shortest->deadline_ns <= state.now_ns) {
-        choice.refused.push_back({take(shortest), DeadlineMiss::kPassed});
+      if (const auto miss = deadline_miss(*shortest, state)) {
+        choice.refused.push_back({take(shortest), *miss});
         continue;
       }
       tokens += shortest->num_tokens;

@@ -1,0 +1,32 @@
+// A batch policy for continuous batching: requests join a running batch between two steps.
+//
+// The order selects some requests at a time. Those that find no room (Capacity) keep their places
+// and go first in the next choice. The batch has no expected end, so neither objectives nor a bound
+// of its size apply, and a request is refused only after its deadline has passed.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "sched/batch_policy.h"
+#include "sched/queue_order.h"
+
+namespace itif::sched {
+
+class ContinuousBatching final : public BatchPolicy {
+ public:
+  ContinuousBatching(std::unique_ptr<QueueOrder> order, const PolicyOptions& options);
+
+  bool push(request::Request* request, uint64_t now_ns, const BatchCosts& costs) noexcept override;
+  request::Request* pop() noexcept override;
+  uint32_t num_waiting() const noexcept override;
+  void choose(const ExecutorState& state, Choice& choice) noexcept override;
+
+ private:
+  const std::unique_ptr<QueueOrder> order_;
+  const BatchLimits limits_;
+  std::vector<request::Request*> selected_;
+  size_t next_ = 0;  // index in selected_ of the first request that has not left yet
+};
+
+}  // namespace itif::sched
