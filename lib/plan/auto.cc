@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "plan/make_planner.h"
 #include "plan/planner_kind.h"
 
 namespace itif::plan {

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "model/spec.h"
 #include "plan/cost_file.h"
-#include "plan/planner.h"
+#include "plan/make_planner.h"
 #include "runtime/cost/pass_pricer.h"
 #include "runtime/cost/pass_tenants.h"
 #include "runtime/cost/profiler.h"

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "model/spec.h"
+#include "plan/make_planner.h"
 #include "runtime/cost/pass_pricer.h"
 #include "runtime/cost/profiler.h"
 #include "runtime/generate/decoder_group.h"

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "plan/make_planner.h"
 
 namespace itif::runtime {
 namespace {

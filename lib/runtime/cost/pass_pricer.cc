@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "plan/make_planner.h"
 #include "runtime/cost/gemm_scheduler.h"
 
 namespace itif::runtime {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "plan/planner.h"
+#include "plan/make_planner.h"
 #include "support/row_pricer.h"
 #include "support/tables.h"
 

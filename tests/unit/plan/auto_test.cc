@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "base/random.h"
-#include "plan/planner.h"
+#include "plan/make_planner.h"
 #include "plan/verify.h"
 #include "support/tables.h"
 

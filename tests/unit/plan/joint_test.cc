@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "plan/planner.h"
+#include "plan/make_planner.h"
 #include "plan/verify.h"
 #include "support/exhaustive.h"
 #include "support/tables.h"

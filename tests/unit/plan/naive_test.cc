@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "plan/planner.h"
+#include "plan/make_planner.h"
 #include "plan/verify.h"
 #include "support/exhaustive.h"
 #include "support/tables.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "plan/planner.h"
+#include "plan/make_planner.h"
 #include "plan/verify.h"
 
 namespace itif::plan {

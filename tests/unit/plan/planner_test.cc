@@ -1,5 +1,5 @@
 // Invariants of every planner, on random batches far too large for an exhaustive search.
-#include "plan/planner.h"
+#include "plan/make_planner.h"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/random.h"
+#include "plan/make_planner.h"
 #include "plan/verify.h"
 #include "support/row_pricer.h"
 #include "support/tables.h"

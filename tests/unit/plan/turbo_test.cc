@@ -1,7 +1,7 @@
 // Compares the dynamic programme of one tenant with all divisions of all small batches.
 #include <gtest/gtest.h>
 
-#include "plan/planner.h"
+#include "plan/make_planner.h"
 #include "plan/verify.h"
 #include "support/exhaustive.h"
 #include "support/tables.h"

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "plan/planner.h"
+#include "plan/make_planner.h"
 #include "support/tables.h"
 
 namespace itif::plan {

@@ -1,4 +1,5 @@
 // The executor on an asynchronous stream: what it prepares while a batch computes, and when.
+#include "plan/make_planner.h"
 #include "support/executor_fixture.h"
 
 namespace itif::runtime {

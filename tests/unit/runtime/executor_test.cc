@@ -1,5 +1,6 @@
 // The executor with a group that computes nothing and takes a known time.
 #include "runtime/batch/executor.h"
+#include "plan/make_planner.h"
 
 #include "support/executor_fixture.h"
 

@@ -10,7 +10,7 @@
 #include <map>
 
 #include "base/random.h"
-#include "plan/planner.h"
+#include "plan/make_planner.h"
 #include "runtime/batch/executor.h"
 #include "runtime/cost/profiler.h"
 #include "support/ask.h"

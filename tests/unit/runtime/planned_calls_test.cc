@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/random.h"
-#include "plan/planner.h"
+#include "plan/make_planner.h"
 #include "runtime/batch/executor.h"
 #include "support/ask.h"
 #include "support/small_group.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "plan/planner.h"
+#include "plan/make_planner.h"
 #include "support/null_stream.h"
 #include "support/plain_device.h"
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "benches.h"
-#include "plan/planner.h"
+#include "plan/make_planner.h"
 #include "plan/verify.h"
 #include "runtime/cost/pass_pricer.h"
 #include "workload/devices.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "plan/make_planner.h"
 #include "plan/verify.h"
 
 namespace itif::bench {

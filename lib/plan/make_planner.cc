@@ -1,4 +1,4 @@
-#include "plan/planner.h"
+#include "plan/make_planner.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
