@@ -1,15 +1,15 @@
 #include "runtime/make_group.h"
 
-#include "runtime/batch/encoder_group.h"
-#include "runtime/generate/decoder_group.h"
+#include "runtime/batch/make_encoder_group.h"
+#include "runtime/generate/make_decoder_group.h"
 
 namespace itif::runtime {
 
 Result<std::unique_ptr<Group>> make_group(device::Device& device, const model::BackboneSpec& spec,
                                           const GroupOptions& options) {
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
-  if (family->make_decoder) return DecoderGroup::create(device, spec, options);
-  return EncoderGroup::create(device, spec, options);
+  if (family->make_decoder) return make_decoder_group(device, spec, options);
+  return make_encoder_group(device, spec, options);
 }
 
 }  // namespace itif::runtime

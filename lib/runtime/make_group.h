@@ -8,7 +8,7 @@
 namespace itif::runtime {
 
 // Makes a decoder group if the spec's family generates, else an encoder group. `device` outlives
-// it. Errors: kUnsupported (unknown family), and those of the kind's create().
+// it. Errors: those of make_encoder_group() and make_decoder_group().
 Result<std::unique_ptr<Group>> make_group(device::Device& device, const model::BackboneSpec& spec,
                                           const GroupOptions& options);
 

@@ -14,9 +14,10 @@
 #include "base/log.h"
 #include "model/spec.h"
 #include "plan/make_planner.h"
+#include "runtime/batch/make_encoder_group.h"
 #include "runtime/cost/pass_pricer.h"
 #include "runtime/cost/profiler.h"
-#include "runtime/generate/decoder_group.h"
+#include "runtime/generate/make_decoder_group.h"
 #include "runtime/input_pool.h"
 #include "text/tokenizer.h"
 #include "wire/payload.h"
@@ -43,10 +44,9 @@ Result<std::unique_ptr<Runner>> Runner::open(const RunnerOptions& options) {
       .fusion_mode = fusion_mode};
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
   if (family->make_decoder) {
-    ITIF_ASSIGN(runner->group_,
-                runtime::DecoderGroup::create(*runner->device_, spec, group_options));
+    ITIF_ASSIGN(runner->group_, runtime::make_decoder_group(*runner->device_, spec, group_options));
   } else {
-    ITIF_ASSIGN(auto encoder, runtime::EncoderGroup::create(*runner->device_, spec, group_options));
+    ITIF_ASSIGN(auto encoder, runtime::make_encoder_group(*runner->device_, spec, group_options));
     runner->encoder_ = encoder.get();
     runner->group_ = std::move(encoder);
   }

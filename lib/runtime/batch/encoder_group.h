@@ -1,9 +1,8 @@
 // A group whose requests end with one forward pass: encoders of texts and images. GroupExecutor
-// runs its batches.
+// (executor.h) runs its batches; make_encoder_group.h makes it.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "runtime/batch/batch.h"
 #include "runtime/group.h"
@@ -12,16 +11,6 @@ namespace itif::runtime {
 
 class EncoderGroup : public Group {
  public:
-  // Reserves the slabs and the workspace and prepares the device's GEMMs, so that serving creates
-  // nothing. `device` outlives the group. REQUIRES: the family does not generate. Errors:
-  // kUnsupported (unknown family), kInvalidArgument (options that cannot hold one request),
-  // kResourceExhausted.
-  static Result<std::unique_ptr<EncoderGroup>> create(device::Device& device,
-                                                      const model::BackboneSpec& spec,
-                                                      const GroupOptions& options);
-
-  Result<std::unique_ptr<RequestExecutor>> make_executor(device::Stream& stream, const Clock& clock,
-                                                         const ExecutorOptions& options) override;
   device::StreamLimits stream_limits() const noexcept override;
 
   // Maximum number of batches between begin() and finish(). The caller passes the same free

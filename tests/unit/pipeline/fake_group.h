@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "device/device.h"
 #include "device/stream/async_stream.h"
-#include "runtime/batch/encoder_group.h"
+#include "runtime/batch/executor.h"
 #include "runtime/request_ids.h"
 #include "support/null_stream.h"
 
@@ -70,6 +70,11 @@ class FakeGroup final : public runtime::EncoderGroup {
   uint32_t num_tenants() const noexcept override { return num_tenants_; }
   uint64_t weight_bytes() const noexcept override { return 0; }
   uint64_t workspace_bytes() const noexcept override { return 0; }
+  Result<std::unique_ptr<runtime::RequestExecutor>> make_executor(
+      device::Stream& stream, const Clock& executor_clock,
+      const runtime::ExecutorOptions& options) override {
+    return runtime::GroupExecutor::create(*this, stream, executor_clock, options);
+  }
 
   void begin(device::Stream& stream, runtime::Batch& batch, uint32_t place) noexcept override {
     ++batches;

@@ -11,6 +11,7 @@
 
 #include "backbone/open_model.h"
 #include "base/random.h"
+#include "runtime/batch/make_encoder_group.h"
 #include "support/ask.h"
 #include "support/safetensors_text.h"
 #include "support/small_group.h"
@@ -28,7 +29,7 @@ constexpr GroupOptions kOptions = {.max_tokens = 100, .max_requests = 8, .max_te
 
 class GroupTest : public ::testing::Test {
  protected:
-  GroupTest() : group_(EncoderGroup::create(device_, testing::odd_spec(), kOptions).value()) {}
+  GroupTest() : group_(make_encoder_group(device_, testing::odd_spec(), kOptions).value()) {}
 
   // Makes a model directory: a classifier with random weights of this seed.
   std::string make(const std::string& name, uint64_t seed,

@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "runtime/batch/make_encoder_group.h"
 #include "runtime/result_bytes.h"
 #include "support/ask.h"
 #include "support/reference_bert.h"
@@ -24,8 +25,8 @@ using wire::StatusCode;
 class Heads : public ::testing::Test {
  protected:
   Heads()
-      : group_(EncoderGroup::create(device_, testing::odd_spec(),
-                                    {.max_tokens = 100, .max_requests = 8, .max_tenants = 4})
+      : group_(make_encoder_group(device_, testing::odd_spec(),
+                                  {.max_tokens = 100, .max_requests = 8, .max_tenants = 4})
                    .value()),
         stream_(device_.make_stream(group_->stream_limits()).value()) {}
 
@@ -178,9 +179,9 @@ TEST_F(Heads, ResultsLongerThanAMessageAreRefused) {
   auto options = testing::loud_model(spec, mkmodel::HeadChoice::kTokenClassification, 1);
   for (int i = 0; i < 100; ++i) options.labels.push_back("label" + std::to_string(i));
   ASSERT_TRUE(mkmodel::make_model(options, files_.file("long")));
-  const auto group = EncoderGroup::create(
-                         device_, spec, {.max_tokens = 65536, .max_requests = 1, .max_tenants = 1})
-                         .value();
+  const auto group =
+      make_encoder_group(device_, spec, {.max_tokens = 65536, .max_requests = 1, .max_tenants = 1})
+          .value();
   const uint32_t slot = group->admit(files_.file("long"), nullptr).value();
   const auto stream = device_.make_stream(group->stream_limits()).value();
   // 16 MiB are 4,194,304 floats: 41,943 tokens of 100 logits.

@@ -4,6 +4,7 @@
 #include <array>
 #include <fstream>
 
+#include "runtime/batch/make_encoder_group.h"
 #include "support/ask.h"
 #include "support/image_requests.h"
 #include "support/small_group.h"
@@ -50,7 +51,7 @@ class Images : public ::testing::TestWithParam<std::string> {
     device_ = testing::make_device(GetParam());
     if (!device_) GTEST_SKIP() << "this machine has no " << GetParam();
     group_ =
-        EncoderGroup::create(*device_, image_spec(), {.max_tokens = 120, .max_tenants = kTenants})
+        make_encoder_group(*device_, image_spec(), {.max_tokens = 120, .max_tenants = kTenants})
             .value();
     for (uint32_t i = 0; i < kTenants; ++i) {
       const std::string directory = files_.file("tenant" + std::to_string(i));

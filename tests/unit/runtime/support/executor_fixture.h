@@ -94,6 +94,11 @@ class TimedGroup final : public runtime::EncoderGroup {
   uint64_t weight_bytes() const noexcept override { return 0; }
   uint64_t workspace_bytes() const noexcept override { return 0; }
   uint32_t max_pass_tenants() const noexcept override { return pass_tenants; }
+  Result<std::unique_ptr<runtime::RequestExecutor>> make_executor(
+      device::Stream& stream, const Clock& clock,
+      const runtime::ExecutorOptions& options) override {
+    return runtime::GroupExecutor::create(*this, stream, clock, options);
+  }
   void begin(device::Stream& stream, runtime::Batch& batch,
              uint32_t flight_index) noexcept override {
     EXPECT_FALSE(running_[flight_index]);

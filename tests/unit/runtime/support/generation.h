@@ -18,6 +18,7 @@
 
 #include "backbone/open_model.h"
 #include "runtime/generate/generation_executor.h"
+#include "runtime/generate/make_decoder_group.h"
 #include "support/test_data.h"
 #include "support/tested_device.h"
 
@@ -79,7 +80,7 @@ class Generation : public ::testing::Test, protected CompletionSink {
     options.max_tokens = 256;
     const auto spec = backbone::read_backbone_spec(directory_of(name));
     ASSERT_TRUE(spec) << spec.error().message;
-    auto group = DecoderGroup::create(*device_, *spec, options);
+    auto group = make_decoder_group(*device_, *spec, options);
     ASSERT_TRUE(group) << group.error().message;
     group_ = std::move(*group);
     admit(name);

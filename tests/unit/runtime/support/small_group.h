@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "make_model.h"
-#include "runtime/batch/encoder_group.h"
+#include "runtime/batch/make_encoder_group.h"
 #include "support/plain_device.h"
 #include "support/temp_directory.h"
 
@@ -62,7 +62,7 @@ class SmallGroup {
   explicit SmallGroup(device::Device& device, const model::BackboneSpec& spec = odd_spec(),
                       const runtime::GroupOptions& options = {
                           .max_tokens = 200, .max_requests = 16, .max_tenants = 6}) {
-    auto created = runtime::EncoderGroup::create(device, spec, options);
+    auto created = runtime::make_encoder_group(device, spec, options);
     EXPECT_TRUE(created) << created.error().message;
     group = std::move(*created);
     for (size_t i = 0; i < std::size(kHeads); ++i) {

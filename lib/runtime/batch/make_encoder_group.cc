@@ -1,0 +1,191 @@
+#include "runtime/batch/make_encoder_group.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "base/check.h"
+#include "runtime/admission.h"
+#include "runtime/batch/batch_layout.h"
+#include "runtime/batch/executor.h"
+#include "runtime/batch/head_runner.h"
+#include "runtime/cost/gemm_scheduler.h"
+#include "runtime/cost/pass_tenants.h"
+#include "runtime/tenant_slots.h"
+
+namespace itif::runtime {
+namespace {
+
+using wire::StatusCode;
+
+void drop_result(request::Request& request, const Refusal& why) noexcept {
+  std::free(request.result.data);
+  request.result = {};
+  request.status = why.status;
+  request.detail = why.detail;
+}
+
+GraphBuckets encoder_buckets(const device::DeviceInfo& device, const model::BackboneSpec& spec,
+                             const GroupOptions& options) {
+  if (options.fusion_mode != backbone::FusionMode::kFused) return {};
+  return GraphBuckets(std::min(device.max_bucket_rows, options.max_tokens),
+                      spec.takes_images() ? spec.max_tokens() : 0);
+}
+
+class BackboneEncoder final : public EncoderGroup {
+ public:
+  BackboneEncoder(device::Device& device, std::unique_ptr<TenantSlots> tenants)
+      : tenants_(std::move(tenants)),
+        gemms_(device.info().num_threads, options().max_requests, options().max_tokens),
+        max_pass_tenants_(runtime::max_pass_tenants(device.info(), tenants_->gemms())),
+        buckets_(encoder_buckets(device.info(), spec(), options())),
+        spare_layout_(options(), buckets_, 0) {
+    for (uint32_t flight_index = 0; flight_index < kMaxInFlight; ++flight_index)
+      flights_.emplace_back(options(), buckets_, flight_index);
+  }
+
+  Status allocate(device::Device& device, const backbone::Family& family) {
+    ITIF_ASSIGN(backbone_, family.make(device, spec(),
+                                       {.max_rows = options().max_tokens,
+                                        .fusion_mode = options().fusion_mode}));
+    ITIF_ASSIGN(heads_, HeadRunner::make(device, spec(), options()));
+    return {};
+  }
+
+  const model::BackboneSpec& spec() const noexcept override { return tenants_->spec(); }
+  const GroupOptions& options() const noexcept override { return tenants_->options(); }
+  Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) override {
+    return tenants_->admit(directory, progress);
+  }
+  void release(uint32_t slot) override { tenants_->release(slot); }
+  const model::TenantModel* model(uint32_t slot) const noexcept override {
+    return tenants_->model(slot);
+  }
+  uint32_t num_tenants() const noexcept override { return tenants_->num_tenants(); }
+  uint64_t weight_bytes() const noexcept override { return tenants_->weight_bytes(); }
+  uint64_t workspace_bytes() const noexcept override {
+    return backbone_->workspace_bytes() + heads_->workspace_bytes();
+  }
+  std::vector<backbone::GemmUse> gemms() const override { return tenants_->gemms(); }
+  void set_costs(std::shared_ptr<const plan::CostTables> costs) override {
+    gemms_.set_costs(std::move(costs));
+  }
+
+  Result<std::unique_ptr<RequestExecutor>> make_executor(device::Stream& stream, const Clock& clock,
+                                                         const ExecutorOptions& options) override {
+    return GroupExecutor::create(*this, stream, clock, options);
+  }
+
+  uint32_t max_pass_tenants() const noexcept override { return max_pass_tenants_; }
+
+  SamplePass sample_pass() override {
+    if (spec().takes_images()) return {};
+    auto slot = tenants_->borrow_slot();
+    if (!slot) return {};
+    return
+        [this, slot = *slot](device::Stream& stream, uint32_t num_requests, uint32_t num_tokens) {
+          spare_layout_.build(*slot, num_requests, num_tokens);
+          (void)launch_backbone(stream, spare_layout_.pass());
+        };
+  }
+
+  size_t num_buckets() const noexcept override { return buckets_.all().size(); }
+  Status warm_up(device::Stream& stream, size_t bucket) noexcept override {
+    spare_layout_.build(buckets_.all()[bucket]);
+    (void)launch_backbone(stream, spare_layout_.pass());
+    return stream.warm_up();
+  }
+
+  void begin(device::Stream& stream, Batch& batch, uint32_t flight_index) noexcept override {
+    Flight& flight = flights_[flight_index];
+    BatchLayout& layout = flight.layout;
+    layout.build(batch, [this](uint32_t slot) { return tenants_->find(slot); });
+    flight.has_ids = false;
+    batch.num_padding_rows = layout.num_padding_rows();
+    if (layout.live().empty()) return;
+    const backbone::Pass pass = layout.pass();
+    const backbone::Hidden hidden = launch_backbone(stream, pass);
+    heads_->launch(stream, hidden.rows, layout);
+    if (!hidden.ids) return;
+    flight.has_ids = true;
+    stream.copy_to_host(hidden.ids, pass.num_rows * sizeof(int32_t), flight.ids.data());
+  }
+
+  Status finish(Batch& batch, uint32_t flight_index, Status computed) noexcept override {
+    const Flight& flight = flights_[flight_index];
+    if (flight.layout.live().empty()) return {};
+    if (!computed) {
+      const bool is_out_of_memory = computed.error().code == Code::kResourceExhausted;
+      for (const BatchRequest& segment : batch.segments) {
+        if (is_out_of_memory)
+          drop_result(*segment.request,
+                      {StatusCode::kOverloaded, "the device has no memory for the batch"});
+        else
+          drop_result(*segment.request, kDeviceFailure);
+      }
+      return is_out_of_memory ? Status() : std::move(computed);
+    }
+    heads_->finish(flight.layout);
+    if (flight.has_ids) refuse_unknown_ids(flight);
+    return {};
+  }
+
+ private:
+  // A batch between begin() and finish(): its host memory. All batches share device memory, since
+  // their launches run sequentially.
+  struct Flight {
+    Flight(const GroupOptions& options, const GraphBuckets& buckets, uint32_t flight_index)
+        : layout(options, buckets, flight_index), ids(options.max_tokens) {}
+    BatchLayout layout;
+    std::vector<int32_t> ids;  // [max_tokens], as gathered
+    bool has_ids = false;
+  };
+
+  // Ends the graph segment after the backbone: heads and results differ between otherwise equal
+  // batches.
+  backbone::Hidden launch_backbone(device::Stream& stream, backbone::Pass pass) noexcept {
+    if (pass.gemm_schedule.calls().empty())
+      pass.gemm_schedule = gemms_.choose(pass.ranges, pass.has_bucket);
+    const backbone::Hidden hidden = backbone_->launch(stream, tenants_->weights(), pass);
+    stream.end_graph_segment();
+    return hidden;
+  }
+
+  // Ids are known only after the gather. Rows never mix, so a bad id affects only its own request.
+  static void refuse_unknown_ids(const Flight& flight) noexcept {
+    for (const BatchLayout::Live& live : flight.layout.live()) {
+      const std::span<const int32_t> ids =
+          std::span(flight.ids).subspan(live.first_row, live.request->num_tokens);
+      const auto vocab = static_cast<int32_t>(live.tenant->model.spec.vocab);
+      if (std::ranges::any_of(ids, [vocab](int32_t id) { return id < 0 || id >= vocab; }))
+        drop_result(*live.request,
+                    {StatusCode::kMalformed, "a token id is outside the model's vocabulary"});
+    }
+  }
+
+  std::unique_ptr<TenantSlots> tenants_;
+  // Used by the executor's thread.
+  std::unique_ptr<backbone::Backbone> backbone_;
+  std::unique_ptr<HeadRunner> heads_;
+  GemmScheduler gemms_;
+  const uint32_t max_pass_tenants_;
+  const GraphBuckets buckets_;
+  std::vector<Flight> flights_;  // by flight_index
+  BatchLayout spare_layout_;     // for warm_up() and sample passes
+};
+
+}  // namespace
+
+Result<std::unique_ptr<EncoderGroup>> make_encoder_group(device::Device& device,
+                                                         const model::BackboneSpec& spec,
+                                                         const GroupOptions& options) {
+  ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
+  CHECK(family->make);
+  ITIF_ASSIGN(auto tenants,
+              TenantSlots::create(device, *family, spec, options, options.fusion_mode));
+  auto group = std::make_unique<BackboneEncoder>(device, std::move(tenants));
+  ITIF_TRY(group->allocate(device, *family));
+  return group;
+}
+
+}  // namespace itif::runtime
