@@ -38,6 +38,7 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   ITIF_ASSIGN(stage->stream_, stage->make_stream(options.share));
   ITIF_ASSIGN(stage->executor_,
               stage->group_->make_executor(*stage->stream_, clock, options.executor));
+  stage->count_cache();
   return stage;
 }
 
@@ -192,6 +193,13 @@ size_t GroupStage::warm_up() noexcept {
   return 0;
 }
 
+void GroupStage::count_cache() noexcept {
+  const runtime::CacheFigures cache = executor_->cache();
+  counters_.kv_blocks.set(cache.num_blocks);
+  counters_.kv_blocks_used.set(cache.num_used);
+  counters_.kv_blocks_reserved.set(cache.num_reserved);
+}
+
 void GroupStage::count_graphs() noexcept {
   const device::Stream::Graphs graphs = stream_->graphs();
   counters_.graphs.set(graphs.kept);
@@ -210,12 +218,11 @@ void GroupStage::count(const runtime::BatchFigures& figures) noexcept {
     counters_.last_batch_requests.set(figures.num_requests);
     counters_.last_batch_tokens.set(figures.num_tokens);
     count_graphs();
-    if (has_planner()) recent_batches_.add(figures);
+    if (!figures.planner.empty()) recent_batches_.add(figures);
   }
   counters_.refused.add(figures.num_refused);
   counters_.queued.set(executor_->num_queued());
-  counters_.kv_blocks_used.set(figures.kv_blocks_used);
-  counters_.kv_blocks_reserved.set(figures.kv_blocks_reserved);
+  count_cache();
   if (figures.device_failed && !device_failed()) {
     counters_.device_errors.add();
     log::error("group {}: the device failed; its requests are refused with device_failed", name_);

@@ -89,15 +89,11 @@ class GroupStage final : private runtime::CompletionSink {
   // REQUIRES: started, and one caller at a time.
   void perform(StageTask& task, const std::function<void()>& meanwhile);
 
-  // Returns true if a planner lays out the group's batches; false for a group that generates.
-  bool has_planner() const noexcept { return executor_->planner() != nullptr; }
-  // Sets the planner of the next batches. Any thread. REQUIRES: has_planner(), and `planner` was
-  // made for plan_limits().
-  void set_planner(std::unique_ptr<plan::Planner> planner) noexcept {
-    executor_->planner()->replace(std::move(planner));
+  // RequestExecutor::takes_planners(), and set_planner() on the group's device.
+  Status takes_planners() const { return executor_->takes_planners(); }
+  Status set_planner(std::string_view name, const std::shared_ptr<const plan::CostTables>& tables) {
+    return executor_->set_planner(name, device_->info(), tables);
   }
-  // REQUIRES: has_planner().
-  const plan::PlanLimits& plan_limits() const noexcept { return executor_->planner()->limits(); }
 
   // Continues on another share of the device after the running batches; requests wait meanwhile. On
   // error nothing has changed. Control's thread. REQUIRES: started. Errors: those of make_stream.
@@ -126,6 +122,7 @@ class GroupStage final : private runtime::CompletionSink {
   void finish_batches() noexcept;
   size_t run_task() noexcept;
   size_t warm_up() noexcept;
+  void count_cache() noexcept;
   void count_graphs() noexcept;
   void complete(std::span<request::Request* const> requests) noexcept override;
   void release_packets(std::span<request::Request* const> requests) noexcept override;

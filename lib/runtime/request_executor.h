@@ -8,13 +8,16 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "device/device.h"
+#include "plan/cost_tables.h"
+#include "plan/plan.h"
 #include "request/request.h"
 #include "runtime/completion.h"
-#include "runtime/replaceable_planner.h"
 #include "sched/batch_limits.h"
 #include "sched/group_queue.h"
 
@@ -24,7 +27,6 @@ struct ExecutorOptions {
   sched::BatchLimits limits = {};
   sched::GroupQueue::Limits queue = {};
   std::string scheduler = "fair";
-  std::string planner = "packed";  // must need no tables; planner() accepts any planner
   // Longest expected wait in a tenant's queue; a request that would wait longer is refused
   // immediately. Its client would have given up by then, and later requests would wait in
   // vain. 0: no limit.
@@ -39,13 +41,20 @@ struct BatchFigures {
   uint32_t num_rows = 0;      // computed, padding included
   uint32_t num_tenants = 0;
   uint64_t execute_ns = 0;  // device time if the device measures it (Completion::device_ns)
-  uint32_t kv_blocks_used = 0, kv_blocks_reserved = 0;  // GenerationExecutor, after the step
   bool device_failed = false;
-  // Encoders: the planner that laid the batch out. Under auto also what each planner's plan was
-  // expected to take.
+  // The planner that laid the batch out; empty: the executor did. Under auto also what each
+  // planner's plan was expected to take.
   std::string_view planner;
   std::array<plan::Offer, plan::Plan::kMaxOffers> offers;
   uint32_t num_offers = 0;
+};
+
+// Memory that running requests keep from step to step, in blocks: a decoder's K/V cache. All 0:
+// none.
+struct CacheFigures {
+  uint32_t num_blocks = 0;
+  uint32_t num_used = 0;
+  uint32_t num_reserved = 0;  // the most that running requests may need
 };
 
 class RequestExecutor {
@@ -76,9 +85,14 @@ class RequestExecutor {
   // batch runs: finish() was called until none was left.
   virtual void use_stream(device::Stream& stream) noexcept = 0;
 
-  // Lays out the batches; nullptr: the executor lays them out itself. Any thread.
-  virtual ReplaceablePlanner* planner() noexcept { return nullptr; }
+  // Returns why no planner can be chosen; OK: set_planner() accepts any. Any thread.
+  virtual Status takes_planners() const { return {}; }
+  // Lays out the next batches with a planner. `device`: the stream's. `tables`: the group's; null:
+  // not measured. Control's thread. Errors: those of takes_planners() and plan::make_planner().
+  virtual Status set_planner(std::string_view name, const device::DeviceInfo& device,
+                             const std::shared_ptr<const plan::CostTables>& tables) = 0;
 
+  virtual CacheFigures cache() const noexcept { return {}; }  // after the last step
   virtual uint32_t num_queued() const noexcept = 0;
   // Number of running requests. Any thread.
   virtual uint32_t num_executing() const noexcept = 0;

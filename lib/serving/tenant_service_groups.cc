@@ -244,7 +244,7 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.tenants = c.tenants.read();
     entry.refused = c.refused.read();
     entry.busy_ns = c.busy_ns.read();
-    entry.kv_blocks = group.num_kv_blocks();
+    entry.kv_blocks = c.kv_blocks.read();
     entry.kv_blocks_used = c.kv_blocks_used.read();
     entry.kv_blocks_reserved = c.kv_blocks_reserved.read();
     entry.keeps_graphs = stage.device().info().max_bucket_rows > 0;

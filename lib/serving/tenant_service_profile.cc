@@ -7,17 +7,12 @@
 #include "model/spec.h"
 #include "plan/cost_file.h"
 #include "plan/make_planner.h"
-#include "runtime/cost/pass_pricer.h"
 #include "runtime/cost/pass_tenants.h"
 #include "runtime/cost/profiler.h"
 #include "serving/tenant_service.h"
 
 namespace itif::serving {
 namespace {
-
-constexpr const char* kStepsPlanner = "packed";  // how decoder steps are laid out
-constexpr const char* kNoPlanner =
-    "the group generates token by token, so its only planner is packed";
 
 class ProfileTask final : public pipeline::StageTask {
  public:
@@ -77,15 +72,7 @@ void TenantService::prepare_planner(uint16_t group, const control::Progress& pro
 }
 
 Status TenantService::use_planner(uint16_t group, const std::string& planner) {
-  pipeline::GroupStage& stage = *stages_[group];
-  if (!stage.has_planner()) {
-    if (planner == kStepsPlanner) return {};
-    return fail(Code::kUnsupported, kNoPlanner);
-  }
-  const auto tables = layouts_[group].tables;
-  ITIF_ASSIGN(auto made, runtime::make_group_planner(planner, stage.device().info(),
-                                                     stage.plan_limits(), tables));
-  stage.set_planner(std::move(made));
+  ITIF_TRY(stages_[group]->set_planner(planner, layouts_[group].tables));
   const std::lock_guard lock(mutex_);
   layouts_[group].planner = planner;
   return {};
@@ -162,7 +149,7 @@ Result<TenantService::PlannedBatches> TenantService::planned_batches(
   const std::lock_guard lock(mutex_);
   ITIF_ASSIGN(const uint16_t number, number_of(group));
   const pipeline::GroupStage& stage = *stages_[number];
-  if (!stage.has_planner()) return fail(Code::kUnsupported, kNoPlanner);
+  ITIF_TRY(stage.takes_planners());
   return PlannedBatches{layouts_[number].planner, stage.recent_batches().read()};
 }
 
@@ -172,7 +159,6 @@ Status TenantService::run_profile(const std::string& group, const control::Progr
     return fail(Code::kUnsupported,
                 fmt::format("the backbone of group '{}' has no GEMMs to profile", group));
   ITIF_TRY(measure_tables(number, progress));
-  if (!stages_[number]->has_planner()) return {};
   return use_planner(number, std::string(layouts_[number].planner));
 }
 

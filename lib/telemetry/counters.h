@@ -114,7 +114,8 @@ struct alignas(kCacheLineBytes) ExecutorCounters {
   Gauge queued;      // requests waiting
   Gauge last_batch_requests;
   Gauge last_batch_tokens;
-  Gauge kv_blocks_used;      // groups that generate: blocks in sequences' tables
+  Gauge kv_blocks;           // of the K/V cache; 0: the group does not generate
+  Gauge kv_blocks_used;      // blocks in sequences' tables
   Gauge kv_blocks_reserved;  // most blocks that these sequences may need
   Gauge graphs;              // CUDA graphs that the group's stream keeps
   Gauge graph_launches;      // launches of CUDA graphs so far

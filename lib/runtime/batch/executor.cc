@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "plan/make_planner.h"
+#include "runtime/cost/pass_pricer.h"
 
 namespace itif::runtime {
 namespace {
@@ -35,8 +36,7 @@ Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(EncoderGroup& group
                                                              const ExecutorOptions& options) {
   ITIF_ASSIGN(auto policy, sched::make_policy(options.scheduler,
                                               {.limits = options.limits, .queue = options.queue}));
-  ITIF_ASSIGN(auto planner,
-              plan::make_planner(options.planner, {.limits = plan_limits(group, options)}));
+  ITIF_ASSIGN(auto planner, plan::make_planner("packed", {.limits = plan_limits(group, options)}));
   return std::unique_ptr<GroupExecutor>(
       new GroupExecutor(group, stream, clock, options, std::move(policy), std::move(planner)));
 }
@@ -69,6 +69,13 @@ GroupExecutor::GroupExecutor(EncoderGroup& group, device::Stream& stream, const 
 
 GroupExecutor::~GroupExecutor() {
   CHECK(num_in_flight_ == 0);
+}
+
+Status GroupExecutor::set_planner(std::string_view name, const device::DeviceInfo& device,
+                                  const std::shared_ptr<const plan::CostTables>& tables) {
+  ITIF_ASSIGN(auto planner, make_group_planner(name, device, planner_.limits(), tables));
+  planner_.replace(std::move(planner));
+  return {};
 }
 
 void GroupExecutor::submit(request::Request* request) noexcept {

@@ -25,6 +25,7 @@
 #include "plan/planner.h"
 #include "runtime/admission.h"
 #include "runtime/batch/encoder_group.h"
+#include "runtime/batch/replaceable_planner.h"
 #include "runtime/completion.h"
 #include "runtime/cost/cost_estimate.h"
 #include "runtime/cost/cost_floor.h"
@@ -35,8 +36,8 @@ namespace itif::runtime {
 
 class GroupExecutor final : public RequestExecutor {
  public:
-  // `group`, `stream` and `clock` outlive the executor. Errors: kInvalidArgument (batch
-  // policy, planner).
+  // `group`, `stream` and `clock` outlive the executor. Lays batches out with packed until
+  // set_planner(). Errors: kInvalidArgument (batch policy, limits).
   static Result<std::unique_ptr<GroupExecutor>> create(EncoderGroup& group, device::Stream& stream,
                                                        const Clock& clock,
                                                        const ExecutorOptions& options);
@@ -52,7 +53,10 @@ class GroupExecutor final : public RequestExecutor {
 
   // REQUIRES: no batch runs: finish() was called until none was left.
   ~GroupExecutor() override;
-  ReplaceablePlanner* planner() noexcept override { return &planner_; }
+  Status set_planner(std::string_view name, const device::DeviceInfo& device,
+                     const std::shared_ptr<const plan::CostTables>& tables) override;
+  // Any thread.
+  ReplaceablePlanner& planner() noexcept { return planner_; }
 
   void use_stream(device::Stream& stream) noexcept override {
     CHECK(num_in_flight_ == 0);

@@ -77,6 +77,16 @@ GenerationExecutor::~GenerationExecutor() {
   CHECK(!in_flight_);
 }
 
+Status GenerationExecutor::takes_planners() const {
+  return fail(Code::kUnsupported,
+              "the group generates token by token, so its only planner is packed");
+}
+
+Status GenerationExecutor::set_planner(std::string_view name, const device::DeviceInfo&,
+                                       const std::shared_ptr<const plan::CostTables>&) {
+  return name == "packed" ? Status() : takes_planners();
+}
+
 void GenerationExecutor::submit(request::Request* request) noexcept {
   const model::TenantModel* model = admission_.admit(request, [&](const model::TenantModel& of) {
     return expected_wait_ns(request->slot, of.head.spec.generation.front());
@@ -134,7 +144,7 @@ size_t GenerationExecutor::step(CompletionSink& sink, BatchFigures& figures) noe
     // On a synchronous stream the step has already ended.
     if (figures.num_tokens == 0 && has_results()) end_step(sink, figures);
   }
-  const size_t completed = refused + answer_ended(sink, figures);
+  const size_t completed = refused + answer_ended(sink);
   figures.num_refused = static_cast<uint32_t>(completed) - figures.num_requests;
   return completed;
 }
@@ -142,7 +152,7 @@ size_t GenerationExecutor::step(CompletionSink& sink, BatchFigures& figures) noe
 size_t GenerationExecutor::finish(CompletionSink& sink, BatchFigures& figures) noexcept {
   figures = {};
   if (in_flight_) end_step(sink, figures);
-  const size_t completed = answer_ended(sink, figures);
+  const size_t completed = answer_ended(sink);
   figures.num_refused = static_cast<uint32_t>(completed) - figures.num_requests;
   return completed;
 }
@@ -194,7 +204,7 @@ void GenerationExecutor::end_step(CompletionSink& sink, BatchFigures& figures) n
 }
 
 // Also completes the requests refused since the last step.
-size_t GenerationExecutor::answer_ended(CompletionSink& sink, BatchFigures& figures) noexcept {
+size_t GenerationExecutor::answer_ended(CompletionSink& sink) noexcept {
   const size_t completed = admission_.complete_refused(sink) + ended_.size();
   answered_.clear();
   for (std::unique_ptr<Sequence>& sequence : ended_) {
@@ -204,8 +214,6 @@ size_t GenerationExecutor::answer_ended(CompletionSink& sink, BatchFigures& figu
   }
   if (!ended_.empty()) sink.complete(answered_);
   ended_.clear();
-  figures.kv_blocks_used = blocks_.num_used();
-  figures.kv_blocks_reserved = blocks_.num_reserved();
   return completed;
 }
 

@@ -56,6 +56,15 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
     CHECK(!in_flight_);
     stream_ = &stream;
   }
+  Status takes_planners() const override;
+  // Steps have one layout, that of packed.
+  Status set_planner(std::string_view name, const device::DeviceInfo& device,
+                     const std::shared_ptr<const plan::CostTables>& tables) override;
+  CacheFigures cache() const noexcept override {
+    return {.num_blocks = blocks_.num_blocks(),
+            .num_used = blocks_.num_used(),
+            .num_reserved = blocks_.num_reserved()};
+  }
   uint32_t num_queued() const noexcept override { return policy_->num_waiting(); }
   uint32_t num_executing() const noexcept override {
     return num_executing_.load(std::memory_order_relaxed);
@@ -78,7 +87,7 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
   void end_step(CompletionSink& sink, BatchFigures& figures) noexcept;
   std::unique_ptr<Sequence> leave(size_t index) noexcept;
   void advance() noexcept;
-  size_t answer_ended(CompletionSink& sink, BatchFigures& figures) noexcept;
+  size_t answer_ended(CompletionSink& sink) noexcept;
   void answer(const Sequence& sequence) noexcept;
   void expire_running(uint64_t now_ns) noexcept;
   void fail_running(const Refusal& why) noexcept;

@@ -112,8 +112,8 @@ TEST_F(OverlappedExecutor, AtMostTwoBatchesAreInFlight) {
 
 // Otherwise the next batch's launches would run between two passes of this one.
 TEST_F(OverlappedExecutor, TheNextBatchDoesNotInterleaveWithPasses) {
-  executor_->planner()->replace(
-      plan::make_planner("naive", {.limits = executor_->planner()->limits()}).value());
+  executor_->planner().replace(
+      plan::make_planner("naive", {.limits = executor_->planner().limits()}).value());
   std::vector<size_t> passes;
   group_.on_batch = [&](std::span<const BatchRequest> segments) {
     passes.push_back(segments.size());
@@ -183,8 +183,8 @@ TEST_F(OverlappedExecutor, CompletionReturnsPacketsNotYetReleased) {
 
 // The packets of later passes have not been read yet.
 TEST_F(OverlappedExecutor, EachPassReleasesOnlyItsOwnPackets) {
-  executor_->planner()->replace(
-      plan::make_planner("naive", {.limits = executor_->planner()->limits()}).value());
+  executor_->planner().replace(
+      plan::make_planner("naive", {.limits = executor_->planner().limits()}).value());
   stream_.reading_ns = kOverlapMs;
   std::vector<size_t> passes;
   group_.on_batch = [&](std::span<const BatchRequest> segments) {

@@ -120,8 +120,8 @@ TEST_F(Executor, RunsAPlanPassByPass) {
     auto& rows = passes.emplace_back();
     for (const BatchRequest& segment : segments) rows.push_back(segment.num_rows);
   };
-  executor_->planner()->replace(
-      plan::make_planner("naive", {.limits = executor_->planner()->limits()}).value());
+  executor_->planner().replace(
+      plan::make_planner("naive", {.limits = executor_->planner().limits()}).value());
   for (int i = 0; i < 9; ++i) submit(i == 4 ? 500 : 10, 0, static_cast<uint32_t>(i % 3));
   BatchFigures figures;
   EXPECT_EQ(executor_->step(*this, figures), 9u);
@@ -135,8 +135,8 @@ TEST_F(Executor, RunsAPlanPassByPass) {
   EXPECT_EQ(figures.num_tenants, 3u);
   for (const request::Request& r : requests_) EXPECT_EQ(r.status, StatusCode::kOk);
 
-  executor_->planner()->replace(
-      plan::make_planner("packed", {.limits = executor_->planner()->limits()}).value());
+  executor_->planner().replace(
+      plan::make_planner("packed", {.limits = executor_->planner().limits()}).value());
   submit(10);
   submit(20);
   executor_->step(*this, figures);

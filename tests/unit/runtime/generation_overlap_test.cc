@@ -102,7 +102,7 @@ TEST_F(OverlappedGeneration, FinishEndsTheRunningStepAndBeginsNone) {
   EXPECT_FALSE(executor_->has_results());
   executor_->finish(*this, figures);
   EXPECT_EQ(figures.num_tokens, 0u);
-  EXPECT_GT(figures.kv_blocks_used, 0u);
+  EXPECT_GT(executor_->cache().num_used, 0u);
   run_all();
   expect_tokens(requests_[0], c.tokens);
 }

@@ -126,7 +126,7 @@ TEST_F(GroupTest, SlotsAreReusedWithoutLeaks) {
   EXPECT_EQ(device_.state().live_slots, 0u);
 }
 
-// Each kind makes its executor; only an encoder group's has a planner.
+// Each kind makes its executor; only an encoder group's takes planners.
 TEST_F(GroupTest, TheFamilyDecidesTheKind) {
   const auto generating =
       backbone::read_backbone_spec(testing::test_data("generation/beams-4")).value();
@@ -134,12 +134,18 @@ TEST_F(GroupTest, TheFamilyDecidesTheKind) {
     const bool generates = spec.family == "marian";
     const auto group = make_group(device_, spec, kOptions).value();
     EXPECT_EQ(group->generates(), generates);
-    EXPECT_EQ(group->num_kv_blocks() > 0, generates);
     EXPECT_EQ(group->stream_limits().max_blocks > 0, generates);
     const auto stream = device_.make_stream(group->stream_limits()).value();
     const SystemClock clock;
     const auto executor = group->make_executor(*stream, clock, {}).value();
-    EXPECT_EQ(executor->planner() == nullptr, generates);
+    EXPECT_EQ(executor->cache().num_blocks > 0, generates);
+    EXPECT_EQ(executor->takes_planners().has_value(), !generates);
+    EXPECT_TRUE(executor->set_planner("packed", device_.info(), nullptr));
+    const Status naive = executor->set_planner("naive", device_.info(), nullptr);
+    EXPECT_EQ(naive.has_value(), !generates);
+    if (generates) {
+      EXPECT_EQ(naive.error().code, Code::kUnsupported);
+    }
     EXPECT_EQ(group->make_executor(*stream, clock, {.scheduler = "none"}).error().code,
               Code::kInvalidArgument);
   }

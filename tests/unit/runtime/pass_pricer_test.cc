@@ -136,7 +136,7 @@ std::vector<plan::Item> items_of(const std::vector<testing::Ask>& asks) {
 TEST_F(PassPricerTest, PredictsWhatBatchesOfUnequalRangesTake) {
   Random random(6);
   for (const char* name : {"packed", "naive", "turbo", "itif", "joint"}) {
-    executor_->planner()->replace(make(name));
+    executor_->planner().replace(make(name));
     const auto planner = make(name);
     double log_error = 0, worst = 0;
     constexpr int kBatches = 60;
@@ -164,7 +164,7 @@ TEST_F(PassPricerTest, AutoTakesThePlanThatRunsShortest) {
     const std::vector<testing::Ask> asks = unequal_asks(random);
     double least = 1e18;
     for (size_t p = 0; p < std::size(fixed); ++p) {
-      executor_->planner()->replace(make(fixed[p]));
+      executor_->planner().replace(make(fixed[p]));
       const double ns = executed_ns(asks);
       total[p] += ns;
       least = std::min(least, ns);
@@ -177,7 +177,7 @@ TEST_F(PassPricerTest, AutoTakesThePlanThatRunsShortest) {
       EXPECT_GE(offer.price_ns, plan.offers[plan.chosen_offer].price_ns);
     EXPECT_EQ(pricer_->price_ns(plan), plan.offers[plan.chosen_offer].price_ns);
     ++chosen[plan.offers[plan.chosen_offer].planner];
-    executor_->planner()->replace(make("auto"));
+    executor_->planner().replace(make("auto"));
     chosen_total += executed_ns(asks);
   }
   EXPECT_LE(chosen_total, 1.01 * best_each);

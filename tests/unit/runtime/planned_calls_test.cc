@@ -42,7 +42,7 @@ class PlannedCalls : public ::testing::Test, protected CompletionSink {
   void complete(std::span<request::Request* const>) noexcept override {}
 
   void use(const char* planner) {
-    executor_->planner()->replace(
+    executor_->planner().replace(
         plan::make_planner(planner, {.limits = kLimits, .tables = &tables_}).value());
   }
   // Runs the asks as one batch.
