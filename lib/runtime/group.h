@@ -28,16 +28,11 @@
 
 namespace itif::runtime {
 
+// Options of both kinds; each kind adds its own.
 struct GroupOptions {
   uint32_t max_tokens = 4096;   // of one batch
   uint32_t max_requests = 256;  // of one batch
   uint32_t max_tenants = 64;    // slots
-  // Groups that generate: live beams per step, and the memory limit of the K/V cache. The cache
-  // takes no more than that many beams can need.
-  uint32_t max_beams = 128;
-  uint64_t max_cache_bytes = 1u << 30;
-  // Fusion mode of groups that do not generate; groups that generate are always fused.
-  backbone::FusionMode fusion_mode = backbone::FusionMode::kFused;
 };
 
 class Group {
@@ -57,21 +52,29 @@ class Group {
   virtual const model::TenantModel* model(uint32_t slot) const noexcept = 0;
 
   // Makes the executor that runs the group's requests on `stream`. The group, `stream` and `clock`
-  // outlive it. Errors: kInvalidArgument (scheduler, planner).
+  // outlive it. Errors: kInvalidArgument (scheduler, limits).
   virtual Result<std::unique_ptr<RequestExecutor>> make_executor(
       device::Stream& stream, const Clock& clock, const ExecutorOptions& options) = 0;
   // Limits that the executor's stream must support; a piece holds at least one id.
   virtual device::StreamLimits stream_limits() const noexcept = 0;
+
+  // Returns true if preparing a batch while another computes pays on the host, given a CPU that the
+  // device's threads do not use.
+  virtual bool overlaps_on_host() const noexcept = 0;
 
   // The GEMMs of one pass, and of one step, for profiling; empty: nothing to profile.
   virtual std::vector<backbone::GemmUse> gemms() const { return {}; }
   // Queues a pass over requests of one tenant with any tokens, for profiling.
   using SamplePass =
       std::function<void(device::Stream&, uint32_t num_requests, uint32_t num_tokens)>;
-  // Call the result on the executor's thread, within the group's limits. Destroy it on the control
-  // thread, before a tenant is admitted or released. Null if the group generates, if all its
-  // requests have one length, or if no memory is left.
-  virtual SamplePass sample_pass() { return {}; }
+  struct ProfiledWork {
+    uint32_t max_step_rows = 0;  // 0: the group takes no steps
+    // Call it on the executor's thread, within the group's limits. Destroy it on the control
+    // thread, before a tenant is admitted or released. Null: only GEMMs are measured.
+    SamplePass launch_pass = {};
+  };
+  // Returns what profiling measures and how large it may be.
+  virtual ProfiledWork profiled_work() { return {}; }
   // Sets the measured GEMM costs, from which later passes choose how GEMMs share the device. Any
   // thread.
   virtual void set_costs(std::shared_ptr<const plan::CostTables>) {}
@@ -86,10 +89,6 @@ class Group {
   virtual uint32_t num_tenants() const noexcept = 0;
   virtual uint64_t weight_bytes() const noexcept = 0;  // of all tenants
   virtual uint64_t workspace_bytes() const noexcept = 0;
-
-  // Returns true for a decoder group.
-  virtual bool generates() const noexcept { return false; }
-  virtual uint32_t num_kv_blocks() const noexcept { return 0; }  // of its K/V cache
 };
 
 }  // namespace itif::runtime

@@ -6,10 +6,10 @@
 namespace itif::runtime {
 
 Result<std::unique_ptr<Group>> make_group(device::Device& device, const model::BackboneSpec& spec,
-                                          const GroupOptions& options) {
+                                          const GroupOptions& options, const KindOptions& kinds) {
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
-  if (family->make_decoder) return make_decoder_group(device, spec, options);
-  return make_encoder_group(device, spec, options);
+  if (family->make_decoder) return make_decoder_group(device, spec, options, kinds.decoder);
+  return make_encoder_group(device, spec, options, kinds.encoder);
 }
 
 }  // namespace itif::runtime

@@ -41,9 +41,9 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
   group_options_.max_tokens = batching.max_tokens;
   group_options_.max_requests = batching.max_requests;
   group_options_.max_tenants = batching.max_tenants;
-  group_options_.max_beams = batching.max_beams;
-  group_options_.max_cache_bytes = batching.kv_cache_bytes;
-  group_options_.fusion_mode =
+  kind_options_.decoder = {.max_beams = batching.max_beams,
+                           .max_cache_bytes = batching.kv_cache_bytes};
+  kind_options_.encoder.fusion_mode =
       backbone::parse_fusion_mode(batching.fidelity).value();  // config has checked
   stage_options_.executor.queue.max_requests = batching.queue_requests;
   stage_options_.executor.queue.max_tenant_requests = std::max(1u, batching.queue_requests / 2);

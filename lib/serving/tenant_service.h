@@ -69,7 +69,8 @@ struct GroupInfo {
 
 // runtime::make_group, or a test's replacement.
 using MakeGroup = std::function<Result<std::unique_ptr<runtime::Group>>(
-    device::Device&, const model::BackboneSpec&, const runtime::GroupOptions&)>;
+    device::Device&, const model::BackboneSpec&, const runtime::GroupOptions&,
+    const runtime::KindOptions&)>;
 
 class TenantService final : public control::Appliance {
  public:
@@ -177,6 +178,7 @@ class TenantService final : public control::Appliance {
   DeviceTable& devices_;
   const Clock& clock_;
   runtime::GroupOptions group_options_;
+  runtime::KindOptions kind_options_;
   pipeline::GroupStageOptions stage_options_;
   MakeGroup make_group_;
   std::string default_planner_;

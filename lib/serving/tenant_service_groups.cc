@@ -80,13 +80,12 @@ Result<std::optional<uint16_t>> TenantService::find_group(const std::string& nam
 }
 
 // Returns true if the group should prepare a batch while another computes. On the host this needs a
-// CPU that the device's threads do not use; otherwise the extra thread costs as much as it gains.
-// Generation does not overlap on the host: each step waits for the previous one, and two wake-ups
-// per step cost as much as the overlap saves. `itif-bench overlap` measures both.
+// CPU that the device's threads do not use; otherwise the extra thread costs as much as it gains
+// (`itif-bench overlap`).
 bool TenantService::overlaps(runtime::Group& group, const device::Device& device) const {
   if (overlap_ != "auto") return overlap_ == "on";
   if (device.info().kind != "host") return true;
-  return num_executor_cpus_ > device.info().num_threads && !group.generates();
+  return num_executor_cpus_ > device.info().num_threads && group.overlaps_on_host();
 }
 
 Result<uint16_t> TenantService::start_group(const std::string& name,
@@ -114,7 +113,7 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
   options.max_tokens = std::max(options.max_tokens, spec.max_tokens());
   pipeline::GroupStageOptions stage_options = stage_options_;
   stage_options.executor.limits.max_tokens = options.max_tokens;
-  ITIF_ASSIGN(auto group, make_group_(device, spec, options));
+  ITIF_ASSIGN(auto group, make_group_(device, spec, options, kind_options_));
   stage_options.overlaps = overlaps(*group, device);
   for (const size_t worker :
        pipeline::workers_sharing_cpus({.num_threads = device.info().num_threads,

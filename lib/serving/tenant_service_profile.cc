@@ -35,13 +35,14 @@ class ProfileTask final : public pipeline::StageTask {
 
 // Names what changes a group's costs, besides the device and its libraries
 // (DeviceInfo::description).
-std::string profiled_as(const runtime::Group& group, const device::Device& device) {
+std::string profiled_as(const runtime::Group& group, const runtime::KindOptions& kinds,
+                        const device::Device& device) {
   const runtime::GroupOptions& options = group.options();
   return fmt::format("{}, {}, {}, {} tokens, {} requests, {} beams, {} tenants, {} per pass",
                      model::signature(group.spec()),
-                     options.fusion_mode == backbone::FusionMode::kFused ? "fused" : "thesis",
+                     kinds.encoder.fusion_mode == backbone::FusionMode::kFused ? "fused" : "thesis",
                      compute_name(device.info().compute), options.max_tokens, options.max_requests,
-                     options.max_beams, options.max_tenants,
+                     kinds.decoder.max_beams, options.max_tenants,
                      runtime::max_pass_tenants(device.info(), group.gemms()));
 }
 
@@ -95,7 +96,7 @@ Status TenantService::find_tables(uint16_t group, const control::Progress& progr
   const pipeline::GroupStage& stage = *stages_[group];
   if (stage.group().gemms().empty())
     return fail(Code::kUnsupported, "its backbone has no GEMMs to profile");
-  const std::string backbone = profiled_as(stage.group(), stage.device());
+  const std::string backbone = profiled_as(stage.group(), kind_options_, stage.device());
   const std::string& device = stage.device().info().description;
   auto read = plan::read_cost_tables(profile_dir_ + "/" + plan::cost_file_name(device, backbone));
   if (!read || read->device != device || read->backbone != backbone)
@@ -107,7 +108,8 @@ Status TenantService::find_tables(uint16_t group, const control::Progress& progr
 Status TenantService::measure_tables(uint16_t group, const control::Progress& progress) {
   pipeline::GroupStage& stage = *stages_[group];
   runtime::Group& of = stage.group();
-  runtime::Profiler profiler(stage.device(), clock_, of.gemms(), profiled_as(of, stage.device()),
+  runtime::Profiler profiler(stage.device(), clock_, of.gemms(),
+                             profiled_as(of, kind_options_, stage.device()),
                              runtime::profile_options(of));
   ProfileTask task(profiler, cancelled_);
   stage.perform(task, [&] {

@@ -40,13 +40,13 @@ Result<std::unique_ptr<Runner>> Runner::open(const RunnerOptions& options) {
   const runtime::GroupOptions group_options{
       .max_tokens = std::max(options.max_tokens, spec.max_positions),
       .max_requests = 256,
-      .max_tenants = static_cast<uint32_t>(options.models.size()),
-      .fusion_mode = fusion_mode};
+      .max_tenants = static_cast<uint32_t>(options.models.size())};
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
   if (family->make_decoder) {
     ITIF_ASSIGN(runner->group_, runtime::make_decoder_group(*runner->device_, spec, group_options));
   } else {
-    ITIF_ASSIGN(auto encoder, runtime::make_encoder_group(*runner->device_, spec, group_options));
+    ITIF_ASSIGN(auto encoder, runtime::make_encoder_group(*runner->device_, spec, group_options,
+                                                          {.fusion_mode = fusion_mode}));
     runner->encoder_ = encoder.get();
     runner->group_ = std::move(encoder);
   }

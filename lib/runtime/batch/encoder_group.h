@@ -4,13 +4,19 @@
 
 #include <cstdint>
 
+#include "backbone/fusion_mode.h"
 #include "runtime/batch/batch.h"
 #include "runtime/group.h"
 
 namespace itif::runtime {
 
+struct EncoderGroupOptions {
+  backbone::FusionMode fusion_mode = backbone::FusionMode::kFused;
+};
+
 class EncoderGroup : public Group {
  public:
+  bool overlaps_on_host() const noexcept final { return true; }
   device::StreamLimits stream_limits() const noexcept override;
 
   // Maximum number of batches between begin() and finish(). The caller passes the same free

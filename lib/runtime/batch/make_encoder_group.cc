@@ -26,28 +26,30 @@ void drop_result(request::Request& request, const Refusal& why) noexcept {
 }
 
 GraphBuckets encoder_buckets(const device::DeviceInfo& device, const model::BackboneSpec& spec,
-                             const GroupOptions& options) {
-  if (options.fusion_mode != backbone::FusionMode::kFused) return {};
+                             const GroupOptions& options, const EncoderGroupOptions& encoder) {
+  if (encoder.fusion_mode != backbone::FusionMode::kFused) return {};
   return GraphBuckets(std::min(device.max_bucket_rows, options.max_tokens),
                       spec.takes_images() ? spec.max_tokens() : 0);
 }
 
 class BackboneEncoder final : public EncoderGroup {
  public:
-  BackboneEncoder(device::Device& device, std::unique_ptr<TenantSlots> tenants)
+  BackboneEncoder(device::Device& device, std::unique_ptr<TenantSlots> tenants,
+                  const EncoderGroupOptions& encoder)
       : tenants_(std::move(tenants)),
         gemms_(device.info().num_threads, options().max_requests, options().max_tokens),
         max_pass_tenants_(runtime::max_pass_tenants(device.info(), tenants_->gemms())),
-        buckets_(encoder_buckets(device.info(), spec(), options())),
+        buckets_(encoder_buckets(device.info(), spec(), options(), encoder)),
         spare_layout_(options(), buckets_, 0) {
     for (uint32_t flight_index = 0; flight_index < kMaxInFlight; ++flight_index)
       flights_.emplace_back(options(), buckets_, flight_index);
   }
 
-  Status allocate(device::Device& device, const backbone::Family& family) {
+  Status allocate(device::Device& device, const backbone::Family& family,
+                  const EncoderGroupOptions& encoder) {
     ITIF_ASSIGN(backbone_, family.make(device, spec(),
                                        {.max_rows = options().max_tokens,
-                                        .fusion_mode = options().fusion_mode}));
+                                        .fusion_mode = encoder.fusion_mode}));
     ITIF_ASSIGN(heads_, HeadRunner::make(device, spec(), options()));
     return {};
   }
@@ -78,15 +80,16 @@ class BackboneEncoder final : public EncoderGroup {
 
   uint32_t max_pass_tenants() const noexcept override { return max_pass_tenants_; }
 
-  SamplePass sample_pass() override {
+  // No pass is measured if all requests have one length, or if no memory is left.
+  ProfiledWork profiled_work() override {
     if (spec().takes_images()) return {};
     auto slot = tenants_->borrow_slot();
     if (!slot) return {};
-    return
-        [this, slot = *slot](device::Stream& stream, uint32_t num_requests, uint32_t num_tokens) {
-          spare_layout_.build(*slot, num_requests, num_tokens);
-          (void)launch_backbone(stream, spare_layout_.pass());
-        };
+    return {.launch_pass = [this, slot = *slot](device::Stream& stream, uint32_t num_requests,
+                                                uint32_t num_tokens) {
+      spare_layout_.build(*slot, num_requests, num_tokens);
+      (void)launch_backbone(stream, spare_layout_.pass());
+    }};
   }
 
   size_t num_buckets() const noexcept override { return buckets_.all().size(); }
@@ -178,13 +181,14 @@ class BackboneEncoder final : public EncoderGroup {
 
 Result<std::unique_ptr<EncoderGroup>> make_encoder_group(device::Device& device,
                                                          const model::BackboneSpec& spec,
-                                                         const GroupOptions& options) {
+                                                         const GroupOptions& options,
+                                                         const EncoderGroupOptions& encoder) {
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
   CHECK(family->make);
   ITIF_ASSIGN(auto tenants,
-              TenantSlots::create(device, *family, spec, options, options.fusion_mode));
-  auto group = std::make_unique<BackboneEncoder>(device, std::move(tenants));
-  ITIF_TRY(group->allocate(device, *family));
+              TenantSlots::create(device, *family, spec, options, encoder.fusion_mode));
+  auto group = std::make_unique<BackboneEncoder>(device, std::move(tenants), encoder);
+  ITIF_TRY(group->allocate(device, *family, encoder));
   return group;
 }
 

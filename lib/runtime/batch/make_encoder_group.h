@@ -13,6 +13,7 @@ namespace itif::runtime {
 // kResourceExhausted.
 Result<std::unique_ptr<EncoderGroup>> make_encoder_group(device::Device& device,
                                                          const model::BackboneSpec& spec,
-                                                         const GroupOptions& options);
+                                                         const GroupOptions& options,
+                                                         const EncoderGroupOptions& encoder = {});
 
 }  // namespace itif::runtime

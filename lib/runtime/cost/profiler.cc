@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "plan/planner.h"
@@ -31,12 +32,13 @@ std::vector<uint32_t> powers_of_two(uint32_t least, uint32_t most) {
 
 ProfileOptions profile_options(Group& group) {
   const GroupOptions& options = group.options();
+  Group::ProfiledWork work = group.profiled_work();
   return {.max_rows = options.max_tokens,
-          .max_step_rows = group.generates() ? options.max_beams : 0,
+          .max_step_rows = work.max_step_rows,
           .max_length = group.spec().max_tokens(),
           .max_requests = std::min(options.max_requests, plan::kMaxPaddedRequests),
           .max_tenants = options.max_tenants,
-          .launch_pass = group.sample_pass()};
+          .launch_pass = std::move(work.launch_pass)};
 }
 
 Profiler::Profiler(device::Device& device, const Clock& clock,

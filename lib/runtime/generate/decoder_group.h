@@ -13,10 +13,20 @@
 
 namespace itif::runtime {
 
+struct DecoderGroupOptions {
+  uint32_t max_beams = 128;  // live beams of one step
+  // The memory limit of the K/V cache, which takes no more than that many beams can need.
+  uint64_t max_cache_bytes = 1u << 30;
+};
+
 class DecoderGroup : public Group {
  public:
-  bool generates() const noexcept final { return true; }
+  // Each step waits for the previous one. On the host, two wake-ups per step cost as much as the
+  // overlap saves (`itif-bench overlap`).
+  bool overlaps_on_host() const noexcept final { return false; }
 
+  virtual uint32_t max_beams() const noexcept = 0;
+  virtual uint32_t num_kv_blocks() const noexcept = 0;  // of the K/V cache
   // The graph buckets of sources and steps.
   virtual const GenerationBuckets& buckets() const noexcept = 0;
   // Encodes what layout.build_sources() laid out.

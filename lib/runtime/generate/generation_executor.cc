@@ -52,7 +52,7 @@ GenerationExecutor::GenerationExecutor(DecoderGroup& group, device::Stream& stre
       stream_(&stream),
       clock_(clock),
       options_(options),
-      max_beams_(group.options().max_beams),
+      max_beams_(group.max_beams()),
       policy_(std::move(policy)),
       queue_(policy_->queue()),
       admission_(group, clock, options, *policy_,

@@ -17,15 +17,17 @@ constexpr uint64_t kCacheShare = 4;
 // Most rows in a step bucket per live beam: each tenant's beams take separate, padded ranges.
 constexpr uint32_t kStepPadding = 8;
 
-GenerationBuckets decoder_buckets(const device::DeviceInfo& device, const GroupOptions& options) {
-  return {.sources = GraphBuckets(std::min(device.max_bucket_rows, options.max_tokens), 0),
-          .steps = GraphBuckets::of_steps(
-              std::min(device.max_bucket_rows, kStepPadding * options.max_beams))};
+GenerationBuckets decoder_buckets(const device::DeviceInfo& device, const GroupOptions& options,
+                                  uint32_t max_beams) {
+  return {
+      .sources = GraphBuckets(std::min(device.max_bucket_rows, options.max_tokens), 0),
+      .steps = GraphBuckets::of_steps(std::min(device.max_bucket_rows, kStepPadding * max_beams))};
 }
 
 class BackboneDecoder final : public DecoderGroup {
  public:
-  BackboneDecoder(const device::DeviceInfo& device, std::unique_ptr<TenantSlots> tenants);
+  BackboneDecoder(const device::DeviceInfo& device, std::unique_ptr<TenantSlots> tenants,
+                  const DecoderGroupOptions& decoder);
   Status allocate(device::Device& device, const backbone::Family& family);
 
   const model::BackboneSpec& spec() const noexcept override { return tenants_->spec(); }
@@ -50,6 +52,8 @@ class BackboneDecoder final : public DecoderGroup {
   device::StreamLimits stream_limits() const noexcept override;
   size_t num_buckets() const noexcept override;
   Status warm_up(device::Stream& stream, size_t bucket) noexcept override;
+  ProfiledWork profiled_work() override { return {.max_step_rows = max_beams()}; }
+  uint32_t max_beams() const noexcept override { return decoder_options_.max_beams; }
   uint32_t num_kv_blocks() const noexcept override { return decoder_->num_blocks(); }
 
   const GenerationBuckets& buckets() const noexcept override { return buckets_; }
@@ -61,6 +65,7 @@ class BackboneDecoder final : public DecoderGroup {
   uint32_t max_step_rows() const noexcept;
 
   std::unique_ptr<TenantSlots> tenants_;
+  const DecoderGroupOptions decoder_options_;
   // Used by the executor's thread.
   std::unique_ptr<backbone::Decoder> decoder_;
   GemmScheduler gemms_;
@@ -69,26 +74,27 @@ class BackboneDecoder final : public DecoderGroup {
 };
 
 BackboneDecoder::BackboneDecoder(const device::DeviceInfo& device,
-                                 std::unique_ptr<TenantSlots> tenants)
+                                 std::unique_ptr<TenantSlots> tenants,
+                                 const DecoderGroupOptions& decoder)
     : tenants_(std::move(tenants)),
-      gemms_(device.num_threads, options().max_beams,
-             std::max(options().max_tokens, options().max_beams)),
-      buckets_(decoder_buckets(device, options())),
-      bucket_layout_(options().max_beams, options().max_tokens, spec().max_positions, buckets_) {}
+      decoder_options_(decoder),
+      gemms_(device.num_threads, max_beams(), std::max(options().max_tokens, max_beams())),
+      buckets_(decoder_buckets(device, options(), decoder.max_beams)),
+      bucket_layout_(max_beams(), options().max_tokens, spec().max_positions, buckets_) {}
 
 Status BackboneDecoder::allocate(device::Device& device, const backbone::Family& family) {
   const uint64_t cache_bytes =
-      std::min<uint64_t>(options().max_cache_bytes, device.available_bytes() / kCacheShare);
+      std::min<uint64_t>(decoder_options_.max_cache_bytes, device.available_bytes() / kCacheShare);
   ITIF_ASSIGN(decoder_, family.make_decoder(device, spec(),
                                             {.max_rows = options().max_tokens,
-                                             .max_beams = options().max_beams,
+                                             .max_beams = max_beams(),
                                              .max_step_rows = max_step_rows(),
                                              .max_cache_bytes = cache_bytes}));
   return {};
 }
 
 uint32_t BackboneDecoder::max_step_rows() const noexcept {
-  return std::max(options().max_beams, buckets_.steps.max_rows());
+  return std::max(max_beams(), buckets_.steps.max_rows());
 }
 
 uint64_t BackboneDecoder::workspace_bytes() const noexcept {
@@ -106,7 +112,7 @@ device::StreamLimits BackboneDecoder::stream_limits() const noexcept {
   // A step copies only a few candidates per beam, so result_bytes stays 0.
   return {.max_tokens = std::max(options().max_tokens, max_step_rows()),
           .max_segments = options().max_tokens,
-          .max_blocks = backbone::Decoder::max_blocks(options().max_beams, spec().max_positions),
+          .max_blocks = backbone::Decoder::max_blocks(max_beams(), spec().max_positions),
           // The ids of texts and of a step.
           .unregistered_bytes =
               (tokens + max_step_rows()) * sizeof(int32_t) + (requests + 1) * kAlignment};
@@ -148,12 +154,13 @@ backbone::StepResult BackboneDecoder::launch_step(device::Stream& stream,
 
 Result<std::unique_ptr<DecoderGroup>> make_decoder_group(device::Device& device,
                                                          const model::BackboneSpec& spec,
-                                                         const GroupOptions& options) {
+                                                         const GroupOptions& options,
+                                                         const DecoderGroupOptions& decoder) {
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
   CHECK(family->make_decoder);
   ITIF_ASSIGN(auto tenants,
               TenantSlots::create(device, *family, spec, options, backbone::FusionMode::kFused));
-  auto group = std::make_unique<BackboneDecoder>(device.info(), std::move(tenants));
+  auto group = std::make_unique<BackboneDecoder>(device.info(), std::move(tenants), decoder);
   ITIF_TRY(group->allocate(device, *family));
   return group;
 }

@@ -13,6 +13,7 @@ namespace itif::runtime {
 // kResourceExhausted.
 Result<std::unique_ptr<DecoderGroup>> make_decoder_group(device::Device& device,
                                                          const model::BackboneSpec& spec,
-                                                         const GroupOptions& options);
+                                                         const GroupOptions& options,
+                                                         const DecoderGroupOptions& decoder = {});
 
 }  // namespace itif::runtime

@@ -31,9 +31,9 @@ class FusionModeTest : public ::testing::TestWithParam<std::string> {
     return all;
   }
   std::vector<Answer> run(backbone::FusionMode fusion_mode, const std::vector<Ask>& asks) {
-    SmallGroup small(
-        *device_, testing::odd_spec(),
-        {.max_tokens = 200, .max_requests = 16, .max_tenants = 6, .fusion_mode = fusion_mode});
+    SmallGroup small(*device_, testing::odd_spec(),
+                     {.max_tokens = 200, .max_requests = 16, .max_tenants = 6},
+                     {.fusion_mode = fusion_mode});
     return testing::run_batch(*small.group, *small.stream, asks);
   }
 

@@ -103,15 +103,6 @@ TEST_F(Generation, SameTokensWithStepsPaddedToBuckets) {
   }
 }
 
-// Decoders implement a block in one way, in either fusion mode.
-TEST_F(Generation, DecodersIgnoreTheFusionMode) {
-  open("beams-4", {.fusion_mode = backbone::FusionMode::kThesis});
-  const auto cases = cases_of("beams-4");
-  const request::Request& r = submit(cases[0].ids);
-  run_all();
-  expect_tokens(r, cases[0].tokens);
-}
-
 // Sequences of two tenants enter when they arrive and leave when they are done. Each gives the same
 // tokens as alone.
 TEST_P(GenerationBothWays, SequencesEnterAndLeaveBetweenSteps) {

@@ -49,9 +49,9 @@ class Overlap : public ::testing::TestWithParam<std::pair<const char*, backbone:
 TEST_P(Overlap, TwoBatchesInFlightEqualSingleBatches) {
   const auto device = testing::make_device(GetParam().first);
   ASSERT_TRUE(device);
-  SmallGroup tenants(
-      *device, testing::odd_spec(),
-      {.max_tokens = 200, .max_requests = 16, .max_tenants = 6, .fusion_mode = GetParam().second});
+  SmallGroup tenants(*device, testing::odd_spec(),
+                     {.max_tokens = 200, .max_requests = 16, .max_tenants = 6},
+                     {.fusion_mode = GetParam().second});
   EncoderGroup& group = *tenants.group;
   const SystemClock clock;
   const auto apart =

@@ -66,7 +66,7 @@ class PassPricerTest : public ::testing::Test, protected CompletionSink {
                        .max_requests = kPricedLimits.max_requests,
                        .max_tenants = 5,
                        .samples = 1,
-                       .launch_pass = small_.group->sample_pass()});
+                       .launch_pass = small_.group->profiled_work().launch_pass});
     while (profiler.step(*small_.stream)) {
     }
     tables_ = std::make_shared<plan::CostTables>(profiler.finish().value());

@@ -47,7 +47,8 @@ class TenantServiceTest : public ::testing::Test {
     service = std::make_unique<TenantService>(
         *pipeline, table, clock, config, std::vector<unsigned>{0},
         [this](device::Device& of, const model::BackboneSpec& spec,
-               const runtime::GroupOptions& options) -> Result<std::unique_ptr<runtime::Group>> {
+               const runtime::GroupOptions& options,
+               const runtime::KindOptions&) -> Result<std::unique_ptr<runtime::Group>> {
           if (on_make) on_make();
           devices.push_back(&of);
           auto group = std::make_unique<FakeGroup>(spec, options);

@@ -70,17 +70,17 @@ class Generation : public ::testing::Test, protected CompletionSink {
     for (request::Request& r : requests_) std::free(r.result.data);
   }
 
-  void open(const std::string& name, GroupOptions options = {},
+  void open(const std::string& name, const DecoderGroupOptions& decoder = {},
             std::unique_ptr<device::Device> device = nullptr) {
     executor_.reset();
     stream_.reset();
     group_.reset();
     device_ = std::move(device);
     if (!device_) device_ = testing::open_tested_device("f32").value();
-    options.max_tokens = 256;
+    constexpr uint32_t kMaxTokens = 256;
     const auto spec = backbone::read_backbone_spec(directory_of(name));
     ASSERT_TRUE(spec) << spec.error().message;
-    auto group = make_decoder_group(*device_, *spec, options);
+    auto group = make_decoder_group(*device_, *spec, {.max_tokens = kMaxTokens}, decoder);
     ASSERT_TRUE(group) << group.error().message;
     group_ = std::move(*group);
     admit(name);
@@ -89,7 +89,7 @@ class Generation : public ::testing::Test, protected CompletionSink {
             ->make_stream(group_->stream_limits(), {.is_async = is_async_, .clock = &stream_clock_})
             .value();
     ExecutorOptions executor;
-    executor.limits.max_tokens = options.max_tokens;
+    executor.limits.max_tokens = kMaxTokens;
     executor_ = GenerationExecutor::create(*group_, *stream_, clock_, executor).value();
   }
   uint32_t admit(const std::string& name) {

@@ -68,11 +68,9 @@ class GoldenModel : public ::testing::TestWithParam<GoldenParam> {
     const auto spec = backbone::read_backbone_spec(directory);
     ASSERT_TRUE(spec) << spec.error().message;
     const auto fusion_mode = backbone::parse_fusion_mode(std::get<2>(GetParam())).value();
-    auto group = runtime::make_encoder_group(*device_, *spec,
-                                             {.max_tokens = max_tokens,
-                                              .max_requests = 64,
-                                              .max_tenants = 1,
-                                              .fusion_mode = fusion_mode});
+    auto group = runtime::make_encoder_group(
+        *device_, *spec, {.max_tokens = max_tokens, .max_requests = 64, .max_tenants = 1},
+        {.fusion_mode = fusion_mode});
     ASSERT_TRUE(group) << group.error().message;
     group_ = std::move(*group);
     const auto slot = group_->admit(directory, nullptr);

@@ -60,9 +60,11 @@ class SmallGroup {
       mkmodel::HeadChoice::kClassification, mkmodel::HeadChoice::kTokenClassification};
 
   explicit SmallGroup(device::Device& device, const model::BackboneSpec& spec = odd_spec(),
-                      const runtime::GroupOptions& options = {
-                          .max_tokens = 200, .max_requests = 16, .max_tenants = 6}) {
-    auto created = runtime::make_encoder_group(device, spec, options);
+                      const runtime::GroupOptions& options = {.max_tokens = 200,
+                                                              .max_requests = 16,
+                                                              .max_tenants = 6},
+                      const runtime::EncoderGroupOptions& encoder = {}) {
+    auto created = runtime::make_encoder_group(device, spec, options, encoder);
     EXPECT_TRUE(created) << created.error().message;
     group = std::move(*created);
     for (size_t i = 0; i < std::size(kHeads); ++i) {
