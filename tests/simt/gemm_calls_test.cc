@@ -162,7 +162,7 @@ TEST(GemmCalls, QueryKeyAndValueTakeAStreamEach) {
   for (int i = 0; i < 3; ++i) calls.add(gemm(ranges, GemmSchedule(planned)), false);
   EXPECT_EQ(calls.balance(), 3u);
   std::map<size_t, int> calls_of;
-  for (const GemmCalls::Call& call : calls.all()) ++calls_of[call.lane];
+  for (const GemmCalls::Call& call : calls.all()) ++calls_of[call.stream_index];
   EXPECT_EQ(calls_of, (std::map<size_t, int>{{0, 1}, {1, 1}, {2, 1}}));
 }
 
@@ -176,8 +176,8 @@ std::vector<double> loads(const std::vector<GemmCall>& planned, const std::vecto
       gemm(ranges, planned.empty() ? GemmSchedule(GemmMode::kSequential) : GemmSchedule(planned)),
       false);
   calls.balance();
-  std::vector<double> loads(GemmCalls::kLanes);
-  for (const GemmCalls::Call& call : calls.all()) loads[call.lane] += work(call);
+  std::vector<double> loads(GemmCalls::kStreams);
+  for (const GemmCalls::Call& call : calls.all()) loads[call.stream_index] += work(call);
   std::ranges::sort(loads);
   return loads;
 }

@@ -131,17 +131,18 @@ class CublasGemms final : public Graph {
  public:
   explicit CublasGemms(const Blas& blas, DType type) : blas_(blas), type_(type) {}
   ~CublasGemms() override {
-    for (const Lane& lane : lanes_) {
-      if (lane.handle != nullptr) (void)blas_.destroy(lane.handle);
-      if (lane.done != nullptr) (void)cudaEventDestroy(lane.done);
-      if (lane.stream != nullptr && lane.stream != stream()) (void)cudaStreamDestroy(lane.stream);
+    for (const BlasStream& blas_stream : streams_) {
+      if (blas_stream.handle != nullptr) (void)blas_.destroy(blas_stream.handle);
+      if (blas_stream.done != nullptr) (void)cudaEventDestroy(blas_stream.done);
+      if (blas_stream.stream != nullptr && blas_stream.stream != stream())
+        (void)cudaStreamDestroy(blas_stream.stream);
     }
     if (fork_ != nullptr) (void)cudaEventDestroy(fork_);
   }
   Status make(std::span<const GemmSize> sizes, const GemmOrder& order) {
     ITIF_TRY(open());
     ITIF_TRY(check(cudaEventCreateWithFlags(&fork_, cudaEventDisableTiming), kWhat));
-    for (Lane& lane : lanes_) ITIF_TRY(open_lane(lane));
+    for (BlasStream& blas_stream : streams_) ITIF_TRY(open_stream(blas_stream));
     const std::vector<uint16_t> block = noise(type_);
     Random random(2);
     for (const GemmSize& size : sizes) {
@@ -153,7 +154,7 @@ class CublasGemms final : public Graph {
     }
     ITIF_TRY(record([&]() -> Status {
       for (const std::vector<uint32_t>& group : order)
-        for (const uint32_t at : group) ITIF_TRY(enqueue(gemms_[at], lanes_[0]));
+        for (const uint32_t at : group) ITIF_TRY(enqueue(gemms_[at], streams_[0]));
       return {};
     }));
     if (std::ranges::all_of(order, [](const auto& group) { return group.size() < 2; })) return {};
@@ -164,37 +165,39 @@ class CublasGemms final : public Graph {
   }
 
  private:
-  // A stream; the first is the graph's own.
-  struct Lane {
+  // A stream with its cuBLAS handle. The first is the graph's own.
+  struct BlasStream {
     cudaStream_t stream = nullptr;
     cudaEvent_t done = nullptr;
     cublasHandle_t handle = nullptr;
   };
-  static constexpr size_t kLanes = 4;
+  static constexpr size_t kStreams = 4;
 
-  Status open_lane(Lane& lane) {
-    if (&lane == &lanes_[0])
-      lane.stream = stream();
+  Status open_stream(BlasStream& blas_stream) {
+    if (&blas_stream == &streams_[0])
+      blas_stream.stream = stream();
     else
-      ITIF_TRY(check(cudaStreamCreateWithFlags(&lane.stream, cudaStreamNonBlocking), kWhat));
-    ITIF_TRY(check(cudaEventCreateWithFlags(&lane.done, cudaEventDisableTiming), kWhat));
-    ITIF_TRY(check(blas_.create(&lane.handle), kWhat));
-    ITIF_TRY(check(blas_.set_stream(lane.handle, lane.stream), kWhat));
+      ITIF_TRY(check(cudaStreamCreateWithFlags(&blas_stream.stream, cudaStreamNonBlocking), kWhat));
+    ITIF_TRY(check(cudaEventCreateWithFlags(&blas_stream.done, cudaEventDisableTiming), kWhat));
+    ITIF_TRY(check(blas_.create(&blas_stream.handle), kWhat));
+    ITIF_TRY(check(blas_.set_stream(blas_stream.handle, blas_stream.stream), kWhat));
     ITIF_TRY(check(  // as in itif's GEMMs
-        blas_.set_math_mode(lane.handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION), kWhat));
+        blas_.set_math_mode(blas_stream.handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
+        kWhat));
     ITIF_ASSIGN(void* const workspace, allocate(kWorkspaceBytes));
-    return check(blas_.set_workspace(lane.handle, workspace, kWorkspaceBytes), kWhat);
+    return check(blas_.set_workspace(blas_stream.handle, workspace, kWorkspaceBytes), kWhat);
   }
-  // Several GEMMs at a time: those of a group take the lanes by turns.
+  // Several GEMMs at a time: those of a group take the streams in rotation.
   Status enqueue_together(const std::vector<uint32_t>& group) {
-    const size_t used = std::min(kLanes, group.size());
+    const size_t used = std::min(kStreams, group.size());
     ITIF_TRY(check(cudaEventRecord(fork_, stream()), kWhat));
     for (size_t i = 1; i < used; ++i)
-      ITIF_TRY(check(cudaStreamWaitEvent(lanes_[i].stream, fork_, 0), kWhat));
-    for (size_t i = 0; i < group.size(); ++i) ITIF_TRY(enqueue(gemms_[group[i]], lanes_[i % used]));
+      ITIF_TRY(check(cudaStreamWaitEvent(streams_[i].stream, fork_, 0), kWhat));
+    for (size_t i = 0; i < group.size(); ++i)
+      ITIF_TRY(enqueue(gemms_[group[i]], streams_[i % used]));
     for (size_t i = 1; i < used; ++i) {
-      ITIF_TRY(check(cudaEventRecord(lanes_[i].done, lanes_[i].stream), kWhat));
-      ITIF_TRY(check(cudaStreamWaitEvent(stream(), lanes_[i].done, 0), kWhat));
+      ITIF_TRY(check(cudaEventRecord(streams_[i].done, streams_[i].stream), kWhat));
+      ITIF_TRY(check(cudaStreamWaitEvent(stream(), streams_[i].done, 0), kWhat));
     }
     return {};
   }
@@ -218,19 +221,19 @@ class CublasGemms final : public Graph {
     return data;
   }
   // out = a · Wᵀ, row by row.
-  Status enqueue(const Gemm& g, const Lane& lane) {
+  Status enqueue(const Gemm& g, const BlasStream& blas_stream) {
     const auto m = static_cast<int>(g.size.n), n = static_cast<int>(g.size.rows),
                k = static_cast<int>(g.size.k);
     const cudaDataType type = device::cuda::type_of(type_);
     return check(
-        blas_.gemm(lane.handle, CUBLAS_OP_T, CUBLAS_OP_N, m, n, k, &kOne, g.w, type, k, g.a, type,
-                   k, &kZero, g.out, type, m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+        blas_.gemm(blas_stream.handle, CUBLAS_OP_T, CUBLAS_OP_N, m, n, k, &kOne, g.w, type, k, g.a,
+                   type, k, &kZero, g.out, type, m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
         kWhat);
   }
 
   const Blas& blas_;
   const DType type_;
-  std::array<Lane, kLanes> lanes_;
+  std::array<BlasStream, kStreams> streams_;
   cudaEvent_t fork_ = nullptr;
   std::vector<Memory> memory_;
   std::vector<Gemm> gemms_;

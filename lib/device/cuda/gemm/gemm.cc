@@ -68,12 +68,13 @@ Result<std::unique_ptr<Gemms>> Gemms::make(const ComputeTypes& types, cudaStream
   ITIF_ASSIGN(const Blas* blas, load_blas());
   std::unique_ptr<Gemms> gemms(new Gemms(types, *blas));
   const std::unique_lock alone(captures());
-  gemms->lanes_[0].stream = stream;
-  for (Lane& lane : gemms->lanes_) {
-    if (lane.stream == nullptr)
-      ITIF_TRY(check(cudaStreamCreateWithFlags(&lane.stream, cudaStreamNonBlocking), kStart));
-    ITIF_TRY(gemms->open_lane(lane, budget,
-                              lane.stream == stream ? kWorkspaceBytes : kSideWorkspaceBytes));
+  gemms->streams_[0].stream = stream;
+  for (BlasStream& blas_stream : gemms->streams_) {
+    if (blas_stream.stream == nullptr)
+      ITIF_TRY(
+          check(cudaStreamCreateWithFlags(&blas_stream.stream, cudaStreamNonBlocking), kStart));
+    ITIF_TRY(gemms->open_stream(
+        blas_stream, budget, blas_stream.stream == stream ? kWorkspaceBytes : kSideWorkspaceBytes));
   }
   ITIF_TRY(check(blas->lt_create(&gemms->lt_), kStart));
   ITIF_ASSIGN(gemms->host_scratch_pointers_, Pinned::allocate(3 * kMaxBucketRows * sizeof(void*)));
@@ -82,24 +83,29 @@ Result<std::unique_ptr<Gemms>> Gemms::make(const ComputeTypes& types, cudaStream
   return gemms;
 }
 
-Status Gemms::open_lane(Lane& lane, const std::shared_ptr<Budget>& budget, size_t workspace_bytes) {
-  ITIF_TRY(check(cudaEventCreateWithFlags(&lane.reached, cudaEventDisableTiming), kStart));
-  ITIF_TRY(check(blas_.create(&lane.handle), kStart));
-  ITIF_TRY(check(blas_.set_stream(lane.handle, lane.stream), kStart));
+Status Gemms::open_stream(BlasStream& blas_stream, const std::shared_ptr<Budget>& budget,
+                          size_t workspace_bytes) {
+  ITIF_TRY(check(cudaEventCreateWithFlags(&blas_stream.reached, cudaEventDisableTiming), kStart));
+  ITIF_TRY(check(blas_.create(&blas_stream.handle), kStart));
+  ITIF_TRY(check(blas_.set_stream(blas_stream.handle, blas_stream.stream), kStart));
   // Reduce partial sums in f32, not in the result's type.
-  ITIF_TRY(check(blas_.set_math_mode(lane.handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
-                 kStart));
-  ITIF_ASSIGN(lane.workspace, allocate_buffer(budget, workspace_bytes));
-  return check(blas_.set_workspace(lane.handle, lane.workspace->data(), workspace_bytes), kStart);
+  ITIF_TRY(check(
+      blas_.set_math_mode(blas_stream.handle, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION),
+      kStart));
+  ITIF_ASSIGN(blas_stream.workspace, allocate_buffer(budget, workspace_bytes));
+  return check(
+      blas_.set_workspace(blas_stream.handle, blas_stream.workspace->data(), workspace_bytes),
+      kStart);
 }
 
 Gemms::~Gemms() {
   const std::unique_lock alone(captures());
   if (lt_ != nullptr) (void)blas_.lt_destroy(lt_);
-  for (Lane& lane : lanes_) {
-    if (lane.handle != nullptr) (void)blas_.destroy(lane.handle);
-    if (lane.reached != nullptr) (void)cudaEventDestroy(lane.reached);
-    if (&lane != &lanes_[0] && lane.stream != nullptr) (void)cudaStreamDestroy(lane.stream);
+  for (BlasStream& blas_stream : streams_) {
+    if (blas_stream.handle != nullptr) (void)blas_.destroy(blas_stream.handle);
+    if (blas_stream.reached != nullptr) (void)cudaEventDestroy(blas_stream.reached);
+    if (&blas_stream != &streams_[0] && blas_stream.stream != nullptr)
+      (void)cudaStreamDestroy(blas_stream.stream);
   }
 }
 
@@ -151,9 +157,9 @@ Status Gemms::run(const kernels::cuda::Launcher& launch, PlanMemory& plan, Launc
     calls_.add(args, has_epilogue(args));
   }
   const Join join_of{this, calls_.balance()};
-  if (join_of.num_lanes > 1) launch.log().add<Join>(&fork, join_of);
+  if (join_of.num_streams > 1) launch.log().add<Join>(&fork, join_of);
   for (const GemmCalls::Call& call : calls_.all()) {
-    key.add(call.lane);
+    key.add(call.stream_index);
     key.add(call.has_epilogue);
     // Calls by pointers find weights and rows in plan memory. All others hold their addresses.
     const bool by_pointers = call.is_batched && !has_constant_strides(call.args.ranges);
@@ -175,16 +181,16 @@ Status Gemms::run(const kernels::cuda::Launcher& launch, PlanMemory& plan, Launc
     if (call.has_epilogue) {
       const auto* prepared = static_cast<const PreparedShape*>(call.args.prepared);
       launch.log().add<WithEpilogue>(&make_with_epilogue,
-                                     {this, call.lane, &prepared->with_epilogue,
+                                     {this, call.stream_index, &prepared->with_epilogue,
                                       with_epilogue(call.args, range), prepared->scratch->data()},
                                      &load_with_epilogue);
       continue;
     }
     Strided single_call = single(call.args, range);
-    single_call.lane = call.lane;
+    single_call.stream_index = call.stream_index;
     launch.log().add<Strided>(&make_strided, single_call, &load_strided);
   }
-  if (join_of.num_lanes > 1) launch.log().add<Join>(&join, join_of);
+  if (join_of.num_streams > 1) launch.log().add<Join>(&join, join_of);
   return {};
 }
 
@@ -207,7 +213,7 @@ void Gemms::add_strided(const kernels::cuda::Launcher& launch, const GemmCalls::
   const kernels::GroupedGemm& args = divided.args;
   const uint32_t step = args.ranges[1].slot - args.ranges[0].slot;
   Strided call = single(args, args.ranges[0]);
-  call.lane = divided.lane;
+  call.stream_index = divided.stream_index;
   call.stride_w =
       static_cast<long long>(args.weights.stride_bytes * step / dtype_bytes(types_.weights));
   call.stride_a = static_cast<long long>(call.n) * call.k;
@@ -251,7 +257,7 @@ Status Gemms::add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& pl
     outputs_.push_back(output(args, range));
   }
   Pointers call{.gemms = this,
-                .lane = divided.lane,
+                .stream_index = divided.stream_index,
                 .m = to_int(args.n),
                 .n = to_int(args.ranges[0].num_rows),
                 .k = to_int(args.k),
@@ -270,7 +276,7 @@ Status Gemms::add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& pl
     groups->alone.clear();
     for (const kernels::RowRange& range : args.ranges) {
       groups->alone.push_back(single(args, range));
-      groups->alone.back().lane = divided.lane;
+      groups->alone.back().stream_index = divided.stream_index;
     }
     call.groups = groups.get();
     key.keep(groups);

@@ -71,9 +71,8 @@ class Gemms {
   void clear() noexcept;
 
  private:
-  // A lane holds a stream and its cuBLAS handle and workspace. The first lane is the launches'
-  // stream.
-  struct Lane {
+  // A stream with its cuBLAS handle and workspace. The first is the launches' stream.
+  struct BlasStream {
     cublasHandle_t handle = nullptr;
     cudaStream_t stream = nullptr;
     std::unique_ptr<Buffer> workspace;
@@ -82,7 +81,7 @@ class Gemms {
   // One GEMM, or `count` of them at constant strides. Sizes and strides are in elements.
   struct Strided {
     Gemms* gemms = nullptr;
-    size_t lane = 0;
+    size_t stream_index = 0;
     cublasOperation_t trans_w = CUBLAS_OP_T;
     int m = 0, n = 0, k = 0;
     const void *w = nullptr, *a = nullptr;
@@ -103,7 +102,7 @@ class Gemms {
   };
   struct Pointers {
     Gemms* gemms = nullptr;
-    size_t lane = 0;
+    size_t stream_index = 0;
     int m = 0, n = 0, k = 0;         // of every GEMM; not used if `groups` is set
     const Groups* groups = nullptr;  // sizes by range
     const void *const *weights = nullptr, *const *inputs = nullptr;
@@ -115,18 +114,19 @@ class Gemms {
   };
   struct WithEpilogue {
     Gemms* gemms = nullptr;
-    size_t lane = 0;
+    size_t stream_index = 0;
     const EpilogueGemm* gemm = nullptr;
     EpilogueGemm::Call call;
     const void* scratch = nullptr;
   };
   struct Join {
     Gemms* gemms = nullptr;
-    size_t num_lanes = 0;
+    size_t num_streams = 0;
   };
 
   Gemms(const ComputeTypes& types, const Blas& blas);
-  Status open_lane(Lane& lane, const std::shared_ptr<Budget>& budget, size_t workspace_bytes);
+  Status open_stream(BlasStream& blas_stream, const std::shared_ptr<Budget>& budget,
+                     size_t workspace_bytes);
   Strided single(const kernels::GroupedGemm& args, const kernels::RowRange& range);
   EpilogueGemm::Call with_epilogue(const kernels::GroupedGemm& args,
                                    const kernels::RowRange& range) const;
@@ -149,7 +149,7 @@ class Gemms {
   // Numbers that distinguish calls for which cuBLAS may use different kernels.
   using Kind = std::vector<int64_t>;
   template <class Call>
-  cudaError_t load_once(const Kind& kind, size_t lane, const Call& call);
+  cudaError_t load_once(const Kind& kind, size_t stream_index, const Call& call);
   static cudaError_t fork(const Join& call, cudaStream_t stream);
   static cudaError_t join(const Join& call, cudaStream_t stream);
 
@@ -157,7 +157,7 @@ class Gemms {
   GemmCalls calls_;  // of one launch
   const cudaDataType type_weights_, type_activations_;
   const Blas& blas_;
-  std::array<Lane, GemmCalls::kLanes> lanes_;
+  std::array<BlasStream, GemmCalls::kStreams> streams_;
   std::set<Kind> loaded_;
   std::unique_ptr<Buffer> scratch_pointers_;  // [3][kMaxBucketRows], of load_pointers()
   Pinned host_scratch_pointers_;

@@ -81,7 +81,7 @@ void GemmCalls::add(const kernels::GroupedGemm& args, bool has_epilogue) {
   }
 }
 
-// Assigns the longest calls first, each to the lane with the least work.
+// Assigns the longest calls first, each to the stream with the least work.
 size_t GemmCalls::balance() {
   const bool has_costs =
       std::ranges::all_of(calls_, [](const Call& call) { return call.cost_ns > 0; });
@@ -93,13 +93,13 @@ size_t GemmCalls::balance() {
   std::ranges::sort(longest_first_, [&](size_t a, size_t b) {
     return work(a) != work(b) ? work(a) > work(b) : a < b;
   });
-  std::array<double, kLanes> loads = {};
+  std::array<double, kStreams> loads = {};
   for (const size_t call : longest_first_) {
-    const size_t lane = static_cast<size_t>(std::ranges::min_element(loads) - loads.begin());
-    calls_[call].lane = lane;
-    loads[lane] += work(call);
+    const size_t stream = static_cast<size_t>(std::ranges::min_element(loads) - loads.begin());
+    calls_[call].stream_index = stream;
+    loads[stream] += work(call);
   }
-  return std::min(calls_.size(), kLanes);
+  return std::min(calls_.size(), kStreams);
 }
 
 }  // namespace itif::device::cuda

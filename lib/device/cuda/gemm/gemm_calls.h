@@ -4,7 +4,7 @@
 // GemmMode::kConcurrent one for all ranges. If cuBLAS has no call for these ranges together, each
 // range gets its own.
 //
-// The calls of a launch are spread over lanes (streams), so that all lanes have equal work: by the
+// The calls of a launch are spread over streams, so that all have equal work: by the
 // costs that come with planned calls, else by products (ITIF, section 4.2.1).
 #pragma once
 
@@ -30,13 +30,13 @@ bool has_constant_strides(std::span<const kernels::RowRange> ranges);
 
 class GemmCalls {
  public:
-  static constexpr size_t kLanes = 3;  // as many as ITIF has: query, key and value take one each
+  static constexpr size_t kStreams = 3;  // as many as ITIF has: query, key and value take one each
 
   struct Call {
     kernels::GroupedGemm args;  // its ranges only
     bool is_batched = false;    // one call for all its ranges; false: it has one range
     bool has_epilogue = false;
-    size_t lane = 0;
+    size_t stream_index = 0;
     double cost_ns = 0;   // as planned; 0: unknown
     double products = 0;  // multiplications
   };
@@ -52,7 +52,7 @@ class GemmCalls {
   void clear() noexcept { calls_.clear(); }
   // REQUIRES: args has ranges.
   void add(const kernels::GroupedGemm& args, bool has_epilogue);
-  // Assigns the lanes. Returns how many are used: lanes from 0 on.
+  // Assigns the streams. Returns how many are used: streams from 0 on.
   size_t balance();
   std::span<const Call> all() const { return calls_; }
 

@@ -26,7 +26,7 @@ cudaError_t Gemms::as_launch(cublasStatus_t status) {
 
 cudaError_t Gemms::make_strided(const Strided& c, cudaStream_t) {
   Gemms& g = *c.gemms;
-  const cublasHandle_t handle = g.lanes_[c.lane].handle;
+  const cublasHandle_t handle = g.streams_[c.stream_index].handle;
   if (c.count == 1)
     return g.as_launch(g.blas_.gemm(handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w,
                                     c.type_w, c.ldw, c.a, g.type_activations_, c.k, &kZero, c.out,
@@ -40,13 +40,14 @@ cudaError_t Gemms::make_strided(const Strided& c, cudaStream_t) {
 cudaError_t Gemms::make_with_epilogue(const WithEpilogue& c, cudaStream_t) {
   if (c.call.rows == 0) return cudaSuccess;
   Gemms& g = *c.gemms;
-  const Lane& lane = g.lanes_[c.lane];
-  return g.as_launch(c.gemm->run(g.blas_, g.lt_, c.call, lane.workspace->data(), lane.stream));
+  const BlasStream& blas_stream = g.streams_[c.stream_index];
+  return g.as_launch(
+      c.gemm->run(g.blas_, g.lt_, c.call, blas_stream.workspace->data(), blas_stream.stream));
 }
 
 cudaError_t Gemms::make_pointers(const Pointers& c, cudaStream_t) {
   Gemms& g = *c.gemms;
-  const cublasHandle_t handle = g.lanes_[c.lane].handle;
+  const cublasHandle_t handle = g.streams_[c.stream_index].handle;
   if (c.groups == nullptr)
     return g.as_launch(g.blas_.gemm_batched(handle, CUBLAS_OP_T, CUBLAS_OP_N, c.m, c.n, c.k, &kOne,
                                             c.weights, g.type_weights_, c.k, c.inputs,
@@ -68,7 +69,8 @@ cudaError_t Gemms::make_alone(const Pointers& call, cublasStatus_t refusal) {
     log::warning("cuBLAS has no grouped GEMM of {} × {} ({}): each tenant's runs alone from now on",
                  call.m, call.k, blas_.status_string(refusal));
   cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-  if (const cudaError_t error = cudaStreamIsCapturing(lanes_[call.lane].stream, &capturing);
+  if (const cudaError_t error =
+          cudaStreamIsCapturing(streams_[call.stream_index].stream, &capturing);
       error != cudaSuccess)
     return error;
   if (capturing != cudaStreamCaptureStatusNone) return cudaErrorNotSupported;
@@ -78,19 +80,19 @@ cudaError_t Gemms::make_alone(const Pointers& call, cublasStatus_t refusal) {
 }
 
 cudaError_t Gemms::fork(const Join& call, cudaStream_t) {
-  auto& lanes = call.gemms->lanes_;
-  cudaError_t error = cudaEventRecord(lanes[0].reached, lanes[0].stream);
-  for (size_t i = 1; error == cudaSuccess && i < call.num_lanes; ++i)
-    error = cudaStreamWaitEvent(lanes[i].stream, lanes[0].reached);
+  auto& streams = call.gemms->streams_;
+  cudaError_t error = cudaEventRecord(streams[0].reached, streams[0].stream);
+  for (size_t i = 1; error == cudaSuccess && i < call.num_streams; ++i)
+    error = cudaStreamWaitEvent(streams[i].stream, streams[0].reached);
   return error;
 }
 
 cudaError_t Gemms::join(const Join& call, cudaStream_t) {
-  auto& lanes = call.gemms->lanes_;
+  auto& streams = call.gemms->streams_;
   cudaError_t error = cudaSuccess;
-  for (size_t i = 1; error == cudaSuccess && i < call.num_lanes; ++i) {
-    error = cudaEventRecord(lanes[i].reached, lanes[i].stream);
-    if (error == cudaSuccess) error = cudaStreamWaitEvent(lanes[0].stream, lanes[i].reached);
+  for (size_t i = 1; error == cudaSuccess && i < call.num_streams; ++i) {
+    error = cudaEventRecord(streams[i].reached, streams[i].stream);
+    if (error == cudaSuccess) error = cudaStreamWaitEvent(streams[0].stream, streams[i].reached);
   }
   return error;
 }

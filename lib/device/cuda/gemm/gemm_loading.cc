@@ -10,10 +10,10 @@ namespace itif::device::cuda {
 
 // REQUIRES: the stream runs no batch.
 template <class Call>
-cudaError_t Gemms::load_once(const Kind& kind, size_t lane, const Call& call) {
+cudaError_t Gemms::load_once(const Kind& kind, size_t stream_index, const Call& call) {
   if (loaded_.contains(kind)) return cudaSuccess;
   cudaError_t error = call();
-  if (error == cudaSuccess) error = cudaStreamSynchronize(lanes_[lane].stream);
+  if (error == cudaSuccess) error = cudaStreamSynchronize(streams_[stream_index].stream);
   if (error == cudaSuccess) loaded_.insert(kind);
   return error;
 }
@@ -24,10 +24,10 @@ cudaError_t Gemms::load_strided(const Strided& call, cudaStream_t stream) {
     with.w = call.scratch;
     with.stride_w = 0;
   }
-  const auto lane = static_cast<int64_t>(call.lane);
-  return call.gemms->load_once(
-      {0, lane, call.trans_w, call.m, call.n, call.k, call.count, call.type_w, call.type_out},
-      call.lane, [&] { return make_strided(with, stream); });
+  const auto stream_index = static_cast<int64_t>(call.stream_index);
+  return call.gemms->load_once({0, stream_index, call.trans_w, call.m, call.n, call.k, call.count,
+                                call.type_w, call.type_out},
+                               call.stream_index, [&] { return make_strided(with, stream); });
 }
 
 cudaError_t Gemms::load_with_epilogue(const WithEpilogue& call, cudaStream_t stream) {
@@ -35,9 +35,9 @@ cudaError_t Gemms::load_with_epilogue(const WithEpilogue& call, cudaStream_t str
   with.call.weight = call.scratch;
   if (call.call.bias != nullptr) with.call.bias = call.scratch;
   return call.gemms->load_once(
-      {1, static_cast<int64_t>(call.lane),
+      {1, static_cast<int64_t>(call.stream_index),
        static_cast<int64_t>(reinterpret_cast<intptr_t>(call.gemm)), call.call.rows},
-      call.lane, [&] { return make_with_epilogue(with, stream); });
+      call.stream_index, [&] { return make_with_epilogue(with, stream); });
 }
 
 // All GEMMs of the call compute the same product. Grouped calls are not loaded here: no graph
@@ -46,24 +46,25 @@ cudaError_t Gemms::load_pointers(const Pointers& call, cudaStream_t stream) {
   Gemms& g = *call.gemms;
   if (call.groups != nullptr || call.count > static_cast<int>(kMaxBucketRows)) return cudaSuccess;
   const auto count = static_cast<size_t>(call.count);
-  const auto lane = static_cast<int64_t>(call.lane);
-  return g.load_once({2, lane, call.m, call.n, call.k, call.count, call.type_out}, call.lane, [&] {
-    auto* const host = reinterpret_cast<const void**>(g.host_scratch_pointers_.data());
-    auto* const device = reinterpret_cast<const void**>(g.scratch_pointers_->data());
-    std::fill_n(host, count, call.scratch);
-    std::fill_n(host + count, count, call.input);
-    std::fill_n(host + 2 * count, count, call.output);
-    if (const cudaError_t error =
-            cudaMemcpyAsync(device, host, 3 * count * sizeof(void*), cudaMemcpyHostToDevice,
-                            g.lanes_[call.lane].stream);
-        error != cudaSuccess)
-      return error;
-    Pointers with = call;
-    with.weights = device;
-    with.inputs = device + count;
-    with.outputs = const_cast<void* const*>(device + 2 * count);
-    return make_pointers(with, stream);
-  });
+  const auto stream_index = static_cast<int64_t>(call.stream_index);
+  return g.load_once(
+      {2, stream_index, call.m, call.n, call.k, call.count, call.type_out}, call.stream_index, [&] {
+        auto* const host = reinterpret_cast<const void**>(g.host_scratch_pointers_.data());
+        auto* const device = reinterpret_cast<const void**>(g.scratch_pointers_->data());
+        std::fill_n(host, count, call.scratch);
+        std::fill_n(host + count, count, call.input);
+        std::fill_n(host + 2 * count, count, call.output);
+        if (const cudaError_t error =
+                cudaMemcpyAsync(device, host, 3 * count * sizeof(void*), cudaMemcpyHostToDevice,
+                                g.streams_[call.stream_index].stream);
+            error != cudaSuccess)
+          return error;
+        Pointers with = call;
+        with.weights = device;
+        with.inputs = device + count;
+        with.outputs = const_cast<void* const*>(device + 2 * count);
+        return make_pointers(with, stream);
+      });
 }
 
 }  // namespace itif::device::cuda
