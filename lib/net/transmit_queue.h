@@ -52,21 +52,21 @@ class TransmitQueue {
     uint32_t next = kNil;
   };
   // A tenant's jobs in service order. `next`: the tenant to serve after this one.
-  struct Lane {
+  struct TenantJobs {
     uint32_t head = kNil;
     uint32_t tail = kNil;
     uint32_t jobs = 0;
     uint32_t next = kNil;
   };
-  void append(Lane& lane, uint32_t slot) noexcept;
-  void append_lane(uint32_t tenant) noexcept;
+  void append(TenantJobs& queue, uint32_t slot) noexcept;
+  void append_tenant(uint32_t tenant) noexcept;
 
   ResponseCache& cache_;
   std::vector<Queued> jobs_;
-  std::vector<Lane> lanes_;  // by tenant index
+  std::vector<TenantJobs> tenants_;  // by tenant index
   uint32_t first_free_ = kNil;
-  uint32_t first_lane_ = kNil;
-  uint32_t last_lane_ = kNil;
+  uint32_t first_tenant_ = kNil;
+  uint32_t last_tenant_ = kNil;
   size_t count_ = 0;
   uint64_t no_mbuf_ = 0;
 };
