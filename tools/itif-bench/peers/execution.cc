@@ -76,46 +76,49 @@ class OneInstance final : public Execution {
 class MultiStream final : public Execution {
  public:
   explicit MultiStream(const Workload& workload)
-      : workload_(workload), lanes_(workload.num_tenants()), turn_(workload.num_tenants() + 1) {}
+      : workload_(workload),
+        threads_(workload.num_tenants()),
+        barrier_(workload.num_tenants() + 1) {}
 
   static Result<std::unique_ptr<Execution>> make(const Workload& workload) {
     auto streams = std::make_unique<MultiStream>(workload);
     for (uint32_t tenant = 0; tenant < workload.num_tenants(); ++tenant) {
-      std::shared_ptr<device::Device>& own = streams->lanes_[tenant].device;
+      std::shared_ptr<device::Device>& device = streams->threads_[tenant].device;
       if (workload.on.is_gpu && tenant > 0) {
-        own = streams->lanes_[0].device;
+        device = streams->threads_[0].device;
       } else {
-        ITIF_ASSIGN(own, open_device(workload, threads_of_tenant(workload, tenant)));
+        ITIF_ASSIGN(device, open_device(workload, threads_of_tenant(workload, tenant)));
       }
     }
     for (uint32_t tenant = 0; tenant < workload.num_tenants(); ++tenant)
-      streams->lanes_[tenant].thread =
+      streams->threads_[tenant].thread =
           std::thread([streams = streams.get(), tenant] { streams->serve(tenant); });
     ITIF_TRY(streams->do_all(Command::kMake));
     return streams;
   }
   ~MultiStream() override {
-    if (!lanes_[0].thread.joinable()) return;
+    if (!threads_[0].thread.joinable()) return;
     (void)do_all(Command::kEnd);
-    for (Lane& lane : lanes_) lane.thread.join();
+    for (TenantThread& own : threads_) own.thread.join();
   }
   Status run() override { return do_all(Command::kRun); }
   Result<std::vector<float>> last_states() override {
     ITIF_TRY(do_all(Command::kStates));
     std::vector<float> last;
-    for (const Lane& lane : lanes_) last.insert(last.end(), lane.last.begin(), lane.last.end());
+    for (const TenantThread& own : threads_)
+      last.insert(last.end(), own.last.begin(), own.last.end());
     return last;
   }
   Result<RunProfile> profile() override {
     ITIF_TRY(do_all(Command::kProfile));
     RunProfile all;
-    for (const Lane& lane : lanes_) all.add(lane.profile);
+    for (const TenantThread& own : threads_) all.add(own.profile);
     return all;
   }
 
  private:
   enum class Command { kMake, kRun, kStates, kProfile, kEnd };
-  struct Lane {
+  struct TenantThread {
     std::thread thread;
     std::shared_ptr<device::Device> device;
     std::unique_ptr<Instance> instance;
@@ -124,32 +127,32 @@ class MultiStream final : public Execution {
     Status status;
   };
 
-  // Thread of one tenant. It owns the tenant's lane, because its device stream is bound to the
+  // Thread of one tenant. It owns the tenant's data, because its device stream is bound to the
   // thread.
   void serve(uint32_t tenant) {
-    Lane& lane = lanes_[tenant];
+    TenantThread& own = threads_[tenant];
     for (;;) {
-      turn_.arrive_and_wait();
+      barrier_.arrive_and_wait();
       const Command command = command_;
-      lane.status = obey(command, tenant, lane);
-      if (command == Command::kEnd) lane.instance.reset();
-      turn_.arrive_and_wait();
+      own.status = obey(command, tenant, own);
+      if (command == Command::kEnd) own.instance.reset();
+      barrier_.arrive_and_wait();
       if (command == Command::kEnd) return;
     }
   }
-  Status obey(Command command, uint32_t tenant, Lane& lane) {
+  Status obey(Command command, uint32_t tenant, TenantThread& own) {
     switch (command) {
       case Command::kMake: {
-        ITIF_ASSIGN(lane.instance, make_instance(*lane.device, workload_, {.first = tenant}));
+        ITIF_ASSIGN(own.instance, make_instance(*own.device, workload_, {.first = tenant}));
         return {};
       }
-      case Command::kRun: return lane.instance->run({.first = tenant});
+      case Command::kRun: return own.instance->run({.first = tenant});
       case Command::kStates: {
-        ITIF_ASSIGN(lane.last, lane.instance->states({.first = tenant}));
+        ITIF_ASSIGN(own.last, own.instance->states({.first = tenant}));
         return {};
       }
       case Command::kProfile: {
-        ITIF_ASSIGN(lane.profile, lane.instance->profile({.first = tenant}));
+        ITIF_ASSIGN(own.profile, own.instance->profile({.first = tenant}));
         return {};
       }
       case Command::kEnd: return {};
@@ -158,17 +161,17 @@ class MultiStream final : public Execution {
   }
   Status do_all(Command command) {
     command_ = command;
-    turn_.arrive_and_wait();
-    turn_.arrive_and_wait();
-    for (Lane& lane : lanes_)
-      if (!lane.status) return std::unexpected(lane.status.error());
+    barrier_.arrive_and_wait();
+    barrier_.arrive_and_wait();
+    for (TenantThread& own : threads_)
+      if (!own.status) return std::unexpected(own.status.error());
     return {};
   }
 
   const Workload workload_;
-  std::vector<Lane> lanes_;
+  std::vector<TenantThread> threads_;
   Command command_ = Command::kMake;
-  std::barrier<> turn_;
+  std::barrier<> barrier_;
 };
 
 }  // namespace
