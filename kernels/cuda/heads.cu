@@ -26,10 +26,10 @@ __device__ size_t by_heads(const PaddedSegment& segment, uint32_t row, uint32_t 
 template <uint32_t kWidth, class Body>
 __device__ void for_each_turn(uint32_t hidden, uint32_t num_rows, const int32_t* segment_of_row,
                               const Body& body) {
-  const Turn turn = my_turn<kWidth>(hidden);
-  const uint32_t step = gridDim.x * turn.rows_a_block;
-  for (uint32_t column = turn.column; column < hidden; column += turn.columns)
-    for (uint32_t first = turn.first_row; first < num_rows; first += step * kRowsAtOnce) {
+  const GridStride stride = my_grid_stride<kWidth>(hidden);
+  const uint32_t step = gridDim.x * stride.rows_a_block;
+  for (uint32_t column = stride.column; column < hidden; column += stride.columns)
+    for (uint32_t first = stride.first_row; first < num_rows; first += step * kRowsAtOnce) {
       int32_t of_row[kRowsAtOnce];
 #pragma unroll
       for (uint32_t r = 0; r < kRowsAtOnce; ++r)

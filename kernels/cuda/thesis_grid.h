@@ -21,13 +21,14 @@ inline Grid grid_of_thesis(uint32_t hidden, uint32_t width, uint32_t rows,
   return {.blocks = dim3(blocks < most ? blocks : most), .threads = dim3(threads)};
 }
 
-// A thread's rows and columns. In each row it handles kWidth values from `column` on.
-struct Turn {
+// A thread's rows and columns in a grid-stride loop. In each row it handles kWidth values from
+// `column` on.
+struct GridStride {
   uint32_t first_row, rows_a_block;  // rows_a_block: that a block handles at a time
   uint32_t column, columns;          // the first, and the step to the next
 };
 template <uint32_t kWidth>
-__device__ Turn my_turn(uint32_t hidden) {
+__device__ GridStride my_grid_stride(uint32_t hidden) {
   const uint32_t packs = hidden / kWidth;
   if (packs > blockDim.x) return {blockIdx.x, 1, threadIdx.x * kWidth, blockDim.x * kWidth};
   const uint32_t rows = blockDim.x / packs, row = threadIdx.x / packs;

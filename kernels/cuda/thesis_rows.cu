@@ -11,9 +11,10 @@ namespace {
 
 template <class T, uint32_t kWidth>
 __global__ void __launch_bounds__(kMaxThreads) bias_kernel(BiasActivation args, Rows rows) {
-  const Turn turn = my_turn<kWidth>(args.width);
-  for (uint32_t column = turn.column; column < args.width; column += turn.columns)
-    for (uint32_t row = turn.first_row; row < rows.count; row += gridDim.x * turn.rows_a_block) {
+  const GridStride stride = my_grid_stride<kWidth>(args.width);
+  for (uint32_t column = stride.column; column < args.width; column += stride.columns)
+    for (uint32_t row = stride.first_row; row < rows.count;
+         row += gridDim.x * stride.rows_a_block) {
       T* x = static_cast<T*>(args.x) + size_t{row} * args.width + column;
       Values<T, kWidth> values = values_at<kWidth>(x);
       Values<float, kWidth> bias = {};
