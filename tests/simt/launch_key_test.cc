@@ -44,7 +44,7 @@ TEST(LaunchKey, HoldsNoHostAddressOfAnyOperator) {
   expect_no_addresses<kernels::GroupedGemm>("one of several GEMMs");
 }
 
-TEST(LaunchKey, TellsOtherArgumentsApart) {
+TEST(LaunchKey, DistinguishesOtherArguments) {
   kernels::ToF32 first{.x = nullptr, .out = nullptr, .count = 1}, second = first;
   second.count = 2;
   EXPECT_EQ(key_of(first), key_of(first));

@@ -399,7 +399,7 @@ TEST_F(ServerTest, DrainsAndReturns) {
   EXPECT_EQ(server_->drain(7).error().code, Code::kUnavailable);
 }
 
-TEST_F(ServerTest, ShutdownEndsTheRestoreAtOnce) {
+TEST_F(ServerTest, ShutdownEndsTheRestoreImmediately) {
   start();
   add("a");
   add("b");

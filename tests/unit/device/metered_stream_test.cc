@@ -91,9 +91,9 @@ TEST_F(MeteredStreamTest, BatchedGemmsCountALaunchPerShape) {
 class OperatorsOnADevice : public MeteredStreamTest {
  protected:
   OperatorsOnADevice() {
-    auto apart = device_->make_stream({}, {.is_async = true, .clock = &clock_}).value();
-    stream_ =
-        std::make_unique<MeteredStream>(std::move(apart), clock_, MeteredStream::Times::kOnDevice);
+    auto asynchronous = device_->make_stream({}, {.is_async = true, .clock = &clock_}).value();
+    stream_ = std::make_unique<MeteredStream>(std::move(asynchronous), clock_,
+                                              MeteredStream::Times::kOnDevice);
   }
 };
 

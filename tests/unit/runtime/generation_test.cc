@@ -13,8 +13,9 @@ namespace {
 
 using wire::StatusCode;
 
-INSTANTIATE_TEST_SUITE_P(, GenerationBothWays, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "Apart" : "AtOnce"; });
+INSTANTIATE_TEST_SUITE_P(, GenerationBothWays, ::testing::Bool(), [](const auto& info) {
+  return info.param ? "Asynchronous" : "Synchronous";
+});
 
 // Covers the GEMMs of sources and of steps, including the projection onto the vocabulary.
 TEST_F(Generation, SchedulesFollowTheGroupsCosts) {

@@ -54,7 +54,7 @@ TEST_P(Overlap, TwoBatchesInFlightEqualSingleBatches) {
                      {.fusion_mode = GetParam().second});
   EncoderGroup& group = *tenants.group;
   const SystemClock clock;
-  const auto apart =
+  const auto asynchronous =
       device->make_stream(group.stream_limits(), {.is_async = true, .clock = &clock}).value();
 
   constexpr uint32_t kBatches = 7;
@@ -67,14 +67,14 @@ TEST_P(Overlap, TwoBatchesInFlightEqualSingleBatches) {
   std::vector<device::Stream::Event> events;
   const auto finish = [&](uint32_t i) {
     Batch batch = asked[i]->batch();
-    ASSERT_TRUE(group.finish(batch, i % 2, apart->wait(events[i]).status));
+    ASSERT_TRUE(group.finish(batch, i % 2, asynchronous->wait(events[i]).status));
     expect_equal(asked[i]->answers(), alone[i]);
   };
   for (uint32_t i = 0; i < kBatches; ++i) {
     asked.push_back(std::make_unique<AskedBatch>(all_kinds(i)));
     Batch batch = asked[i]->batch();
-    group.begin(*apart, batch, i % 2);
-    events.push_back(apart->record());
+    group.begin(*asynchronous, batch, i % 2);
+    events.push_back(asynchronous->record());
     if (i > 0) finish(i - 1);
   }
   finish(kBatches - 1);
@@ -96,7 +96,7 @@ TEST(OverlapFault, EveryBatchInFlightFails) {
   SmallGroup tenants(device);
   EncoderGroup& group = *tenants.group;
   const SystemClock clock;
-  const auto apart =
+  const auto asynchronous =
       device.make_stream(group.stream_limits(), {.is_async = true, .clock = &clock}).value();
   device.state().fail_synchronize = true;
   AskedBatch first(all_kinds(1)), second(all_kinds(2));
@@ -104,12 +104,13 @@ TEST(OverlapFault, EveryBatchInFlightFails) {
   device::Stream::Event events[2];
   for (uint32_t flight_index = 0; flight_index < 2; ++flight_index) {
     Batch batch = asked[flight_index]->batch();
-    group.begin(*apart, batch, flight_index);
-    events[flight_index] = apart->record();
+    group.begin(*asynchronous, batch, flight_index);
+    events[flight_index] = asynchronous->record();
   }
   for (uint32_t flight_index = 0; flight_index < 2; ++flight_index) {
     Batch batch = asked[flight_index]->batch();
-    EXPECT_FALSE(group.finish(batch, flight_index, apart->wait(events[flight_index]).status));
+    EXPECT_FALSE(
+        group.finish(batch, flight_index, asynchronous->wait(events[flight_index]).status));
     for (const Answer& answer : asked[flight_index]->answers()) {
       EXPECT_EQ(answer.status, wire::StatusCode::kDeviceFailed);
       EXPECT_TRUE(answer.bytes.empty());
