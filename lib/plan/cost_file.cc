@@ -144,8 +144,8 @@ std::string format_cost_tables(const CostTables& tables) {
   }
   put_axis(text, "shapes", shapes);
   for (const SharedGemm& gemm : tables.shared_gemms) {
-    put_costs(text, "in_turn_ns", gemm.in_turn_ns, tables.range_rows.size());
-    put_costs(text, "at_once_ns", gemm.at_once_ns, tables.range_rows.size());
+    put_costs(text, "in_turn_ns", gemm.sequential_ns, tables.range_rows.size());
+    put_costs(text, "at_once_ns", gemm.concurrent_ns, tables.range_rows.size());
   }
   return text + fmt::format("end {:016x}\n", fnv1a(text));
 }
@@ -185,12 +185,12 @@ Result<CostTables> parse_cost_tables(std::string_view text) {
   for (size_t i = 0; reader.ok() && i < shapes.size(); i += 3) {
     SharedGemm gemm{.n = shapes[i],
                     .k = shapes[i + 1],
-                    .in_turn_ns = {},
-                    .at_once_ns = {},
+                    .sequential_ns = {},
+                    .concurrent_ns = {},
                     .times = shapes[i + 2]};
-    gemm.in_turn_ns =
+    gemm.sequential_ns =
         reader.costs("in_turn_ns", tables.range_counts.size(), tables.range_rows.size());
-    gemm.at_once_ns =
+    gemm.concurrent_ns =
         reader.costs("at_once_ns", tables.range_counts.size(), tables.range_rows.size());
     tables.shared_gemms.push_back(std::move(gemm));
   }

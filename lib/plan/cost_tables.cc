@@ -69,8 +69,8 @@ Status check_shared(const CostTables& tables) {
         return fail(
             Code::kInvalidArgument,
             fmt::format("cost tables: shared_gemms has shape {} x {} twice", gemm.n, gemm.k));
-    ITIF_TRY(check_costs("in_turn_ns", gemm.in_turn_ns, cells));
-    ITIF_TRY(check_costs("at_once_ns", gemm.at_once_ns, cells));
+    ITIF_TRY(check_costs("in_turn_ns", gemm.sequential_ns, cells));
+    ITIF_TRY(check_costs("at_once_ns", gemm.concurrent_ns, cells));
   }
   return {};
 }

@@ -21,10 +21,10 @@ namespace itif::plan {
 
 // Costs of a GEMM over several tenants' ranges of equal rows, run sequentially and concurrently.
 struct SharedGemm {
-  uint32_t n = 0, k = 0;           // its shape
-  std::vector<double> in_turn_ns;  // [range_counts, range_rows]: sequentially
-  std::vector<double> at_once_ns;  // [range_counts, range_rows]: concurrently
-  uint32_t times = 1;              // GEMMs of this shape in a pass
+  uint32_t n = 0, k = 0;              // its shape
+  std::vector<double> sequential_ns;  // [range_counts, range_rows]
+  std::vector<double> concurrent_ns;  // [range_counts, range_rows]
+  uint32_t times = 1;                 // GEMMs of this shape in a pass
   bool operator==(const SharedGemm&) const = default;
 };
 

@@ -188,8 +188,8 @@ Result<json> ApplianceDocuments::profile(const std::string& group) const {
     shared.push_back({{"n", shape.n},
                       {"k", shape.k},
                       {"times", shape.times},
-                      {"in_turn_ns", by_count(shape.in_turn_ns)},
-                      {"at_once_ns", by_count(shape.at_once_ns)}});
+                      {"in_turn_ns", by_count(shape.sequential_ns)},
+                      {"at_once_ns", by_count(shape.concurrent_ns)}});
   }
   return json{{"group", group},
               {"device", tables->device},

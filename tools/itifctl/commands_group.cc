@@ -82,11 +82,11 @@ std::string shared_table(const json& counts, const json& rows, const json& shape
         const json::json_pointer at(fmt::format("/{}/{}/{}", name, c, r));
         return shape.contains(at) ? shape.at(at) : json();
       };
-      const json in_turn = cost("in_turn_ns"), at_once = cost("at_once_ns");
-      const bool both = in_turn.is_number() && at_once.is_number();
-      const bool once = both && at_once.get<double>() < in_turn.get<double>();
-      cells.push_back(ms_cell(in_turn) + (both && !once ? "*" : "") + " / " + ms_cell(at_once) +
-                      (once ? "*" : ""));
+      const json sequential = cost("in_turn_ns"), concurrent = cost("at_once_ns");
+      const bool both = sequential.is_number() && concurrent.is_number();
+      const bool concurrent_wins = both && concurrent.get<double>() < sequential.get<double>();
+      cells.push_back(ms_cell(sequential) + (both && !concurrent_wins ? "*" : "") + " / " +
+                      ms_cell(concurrent) + (concurrent_wins ? "*" : ""));
     }
     table.add(std::move(cells));
   }

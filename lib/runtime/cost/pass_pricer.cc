@@ -51,12 +51,12 @@ double PassPricer::gemms_ns(Schedule schedule) const noexcept {
   double ns = 0;
   const auto gemms = costs_.gemms();
   for (size_t shape = 0; shape < gemms.size(); ++shape) {
-    bool at_once = schedule == Schedule::kConcurrent;
+    bool concurrent = schedule == Schedule::kConcurrent;
     if (schedule == Schedule::kChosen)
-      at_once = GemmScheduler::cheaper(costs_, shape) == kernels::GemmMode::kConcurrent;
-    if (ranges_.size() < 2 || parts_ == 1) at_once = false;
-    ns +=
-        gemms[shape].times * (at_once ? costs_.concurrent_ns(shape) : costs_.sequential_ns(shape));
+      concurrent = GemmScheduler::cheaper(costs_, shape) == kernels::GemmMode::kConcurrent;
+    if (ranges_.size() < 2 || parts_ == 1) concurrent = false;
+    ns += gemms[shape].times *
+          (concurrent ? costs_.concurrent_ns(shape) : costs_.sequential_ns(shape));
   }
   return ns;
 }

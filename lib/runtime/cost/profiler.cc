@@ -181,11 +181,11 @@ Status Profiler::measure(device::Stream& stream) {
     args.ranges = ranges_;
     stream.launch(args);
   };
-  ITIF_ASSIGN(point.in_turn_ns, fastest_ns(stream, launch));
-  point.at_once_ns = point.in_turn_ns;
+  ITIF_ASSIGN(point.sequential_ns, fastest_ns(stream, launch));
+  point.concurrent_ns = point.sequential_ns;
   if (point.count == 1) return {};
   args.schedule = kernels::GemmMode::kConcurrent;
-  ITIF_ASSIGN(point.at_once_ns, fastest_ns(stream, launch));
+  ITIF_ASSIGN(point.concurrent_ns, fastest_ns(stream, launch));
   return {};
 }
 
@@ -253,14 +253,14 @@ Profiler::Costs Profiler::costs_of(const Shape& shape, uint32_t count, uint32_t 
       per_row = std::clamp((ns - before->*cost) / (best->rows - before->rows), 0.0, in_proportion);
     return times * (ns + beyond * per_row);
   };
-  return {at(&Point::in_turn_ns), at(&Point::at_once_ns)};
+  return {at(&Point::sequential_ns), at(&Point::concurrent_ns)};
 }
 
 double Profiler::gemms_ns(uint32_t count, uint32_t rows) const {
   double ns = 0;
   for (const Shape& shape : shapes_) {
     const Costs costs = costs_of(shape, count, rows);
-    ns += (count == 1 ? costs.in_turn_ns : costs.at_once_ns) * shape.times;
+    ns += (count == 1 ? costs.sequential_ns : costs.concurrent_ns) * shape.times;
   }
   return ns;
 }
@@ -326,14 +326,14 @@ void Profiler::add_shared(plan::CostTables& tables) const {
     if (tables.shared_gemms.size() == plan::kMaxShapes || shape.points.empty()) continue;
     plan::SharedGemm gemm{.n = shape.shape.n,
                           .k = shape.shape.k,
-                          .in_turn_ns = {},
-                          .at_once_ns = {},
+                          .sequential_ns = {},
+                          .concurrent_ns = {},
                           .times = shape.times};
     for (const uint32_t count : counts)
       for (const uint32_t size : rows) {
         const Costs costs = costs_of(shape, count, size + (is_planned() && size > 1));
-        gemm.in_turn_ns.push_back(costs.in_turn_ns);
-        gemm.at_once_ns.push_back(costs.at_once_ns);
+        gemm.sequential_ns.push_back(costs.sequential_ns);
+        gemm.concurrent_ns.push_back(costs.concurrent_ns);
       }
     tables.shared_gemms.push_back(std::move(gemm));
   }

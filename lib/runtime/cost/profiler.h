@@ -79,8 +79,8 @@ class Profiler {
   struct Point {
     uint32_t count = 1;
     uint32_t rows = 0;
-    double in_turn_ns = 0;
-    double at_once_ns = 0;  // count 1: not measured, equal to in_turn_ns
+    double sequential_ns = 0;
+    double concurrent_ns = 0;  // count 1: not measured, equal to sequential_ns
   };
   // All GEMMs of one shape, anywhere in the pass.
   struct Shape {
@@ -107,8 +107,8 @@ class Profiler {
   void next_ranges(const Point& point);
   uint32_t next_row(const Shape& shape, const Point& point);
   struct Costs {
-    double in_turn_ns = 0;
-    double at_once_ns = 0;
+    double sequential_ns = 0;
+    double concurrent_ns = 0;
   };
   static Costs costs_of(const Shape& shape, uint32_t count, uint32_t rows);
   // Sums all shapes: sequential for one mini-batch, concurrent for more, as planned calls run.

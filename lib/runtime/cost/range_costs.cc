@@ -21,7 +21,7 @@ RangeCosts::RangeCosts(uint32_t parts, uint32_t max_ranges, uint32_t max_rows,
       unevenness.push_back(count == 1 ? 1 : longer_);
     }
   for (const plan::SharedGemm& gemm : tables_->shared_gemms) {
-    std::vector<double>& even = even_ns_.emplace_back(gemm.at_once_ns);
+    std::vector<double>& even = even_ns_.emplace_back(gemm.concurrent_ns);
     for (size_t i = 0; i < even.size(); ++i) even[i] /= unevenness[i];
   }
 }
@@ -45,7 +45,7 @@ void RangeCosts::set(std::span<const kernels::RowRange> ranges) noexcept {
 }
 
 double RangeCosts::sequential_ns(size_t shape) const noexcept {
-  return plan::shared_gemm_ns(*tables_, tables_->shared_gemms[shape].in_turn_ns, count_,
+  return plan::shared_gemm_ns(*tables_, tables_->shared_gemms[shape].sequential_ns, count_,
                               mean_rows_);
 }
 

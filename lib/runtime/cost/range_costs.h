@@ -49,7 +49,8 @@ class RangeCosts {
   const uint32_t parts_;
   const std::shared_ptr<const plan::CostTables> tables_;
   device::GemmPartitioner partitioner_;
-  std::vector<std::vector<double>> even_ns_;  // at_once_ns, partitioned evenly and without copies
+  std::vector<std::vector<double>>
+      even_ns_;  // concurrent_ns, partitioned evenly and without copies
   double count_ = 0, mean_rows_ = 0;
   double longer_ = 1;
 };

@@ -21,10 +21,10 @@ CostTables tables_of(uint64_t seed) {
   tables.range_counts = {2, 5};
   tables.range_rows = {8, 16, 33};
   for (const uint32_t n : {768u, 2304u}) {
-    SharedGemm gemm{.n = n, .k = 768, .in_turn_ns = {}, .at_once_ns = {}, .times = 12};
+    SharedGemm gemm{.n = n, .k = 768, .sequential_ns = {}, .concurrent_ns = {}, .times = 12};
     for (int cell = 0; cell < 6; ++cell) {
-      gemm.in_turn_ns.push_back(1e6 * random.uniform() + 1e-9);
-      gemm.at_once_ns.push_back(1e6 * random.uniform() + 1e-9);
+      gemm.sequential_ns.push_back(1e6 * random.uniform() + 1e-9);
+      gemm.concurrent_ns.push_back(1e6 * random.uniform() + 1e-9);
     }
     tables.shared_gemms.push_back(gemm);
   }
@@ -85,8 +85,11 @@ TEST(CostFile, WritesTheDocumentedText) {
   tables.other_row_ns = {2.5, 3};
   tables.range_counts = {2, 4};
   tables.range_rows = {8, 16};
-  tables.shared_gemms = {
-      {.n = 2304, .k = 768, .in_turn_ns = {1, 2, 3, 4}, .at_once_ns = {5, 6, 7, 8.5}, .times = 3}};
+  tables.shared_gemms = {{.n = 2304,
+                          .k = 768,
+                          .sequential_ns = {1, 2, 3, 4},
+                          .concurrent_ns = {5, 6, 7, 8.5},
+                          .times = 3}};
   const std::string expected =
       "itif-cost-tables 5\ndevice a device\nbackbone a backbone\nlengths 2 16 64\nbatches 2 1 2\n"
       "counts 1 2\nsizes 2 1 2\ngemm_ns\n16.5 32.5\n64.5 128.5\nbatched_gemm_ns\n32000 64000\n"

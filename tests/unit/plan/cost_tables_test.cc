@@ -18,7 +18,7 @@ CostTables good() {
   tables.range_counts = {2, 8};
   tables.range_rows = {16, 64};
   tables.shared_gemms = {
-      {.n = 32, .k = 16, .in_turn_ns = {1, 2, 3, 4}, .at_once_ns = {1, 1, 1, 1}}};
+      {.n = 32, .k = 16, .sequential_ns = {1, 2, 3, 4}, .concurrent_ns = {1, 1, 1, 1}}};
   return tables;
 }
 
@@ -65,8 +65,8 @@ TEST(CostTables, ValidateNamesTheFieldThatIsWrong) {
       {"other_row_ns", [](CostTables& t) { t.other_row_ns = {0}; }},
       {"other_row_ns", [](CostTables& t) { t.other_row_ns.resize(t.lengths.size() + 1, 1); }},
       {"shared_gemms", [](CostTables& t) { t.shared_gemms.push_back(t.shared_gemms[0]); }},
-      {"in_turn_ns", [](CostTables& t) { t.shared_gemms[0].in_turn_ns.pop_back(); }},
-      {"at_once_ns", [](CostTables& t) { t.shared_gemms[0].at_once_ns[2] = -1; }},
+      {"in_turn_ns", [](CostTables& t) { t.shared_gemms[0].sequential_ns.pop_back(); }},
+      {"at_once_ns", [](CostTables& t) { t.shared_gemms[0].concurrent_ns[2] = -1; }},
   };
   for (const Fault& fault : faults) {
     CostTables tables = good();
@@ -96,7 +96,7 @@ TEST(CostTables, ValidateNamesTheFieldThatIsWrong) {
 TEST(CostTables, SharedGemmsAreLinearBetweenPointsAndProportionalBeyond) {
   const CostTables tables = good();
   const auto cost = [&](double count, double rows) {
-    return shared_gemm_ns(tables, tables.shared_gemms[0].in_turn_ns, count, rows);
+    return shared_gemm_ns(tables, tables.shared_gemms[0].sequential_ns, count, rows);
   };
   EXPECT_EQ(cost(2, 16), 1);
   EXPECT_EQ(cost(2, 64), 2);

@@ -89,9 +89,10 @@ TEST_F(ProfilerTest, TabulatesPlannedCallsAsTheyRun) {
   EXPECT_EQ(tables->range_counts, (std::vector<uint32_t>{1, 2}));
   EXPECT_EQ(tables->range_rows, (std::vector<uint32_t>{7, 15, 31}));
   // Two ranges of 31 rows do not fit the workspace: their costs continue those of 7 and 15.
-  EXPECT_EQ(tables->shared_gemms[0].in_turn_ns, std::vector<double>(6, 100));
-  EXPECT_EQ(tables->shared_gemms[0].at_once_ns, (std::vector<double>{100, 100, 100, 40, 40, 40}));
-  EXPECT_EQ(tables->shared_gemms[1].at_once_ns,
+  EXPECT_EQ(tables->shared_gemms[0].sequential_ns, std::vector<double>(6, 100));
+  EXPECT_EQ(tables->shared_gemms[0].concurrent_ns,
+            (std::vector<double>{100, 100, 100, 40, 40, 40}));
+  EXPECT_EQ(tables->shared_gemms[1].concurrent_ns,
             (std::vector<double>{100, 100, 100, 700, 700, 700}));
 }
 
@@ -110,7 +111,7 @@ TEST_F(ProfilerTest, CostsBeyondTheWorkspaceContinueTheLine) {
   const auto tables = profiler.finish();
   ASSERT_TRUE(tables) << tables.error().message;
   const auto cost = [&](uint32_t count, uint32_t rows) {
-    return plan::shared_gemm_ns(*tables, tables->shared_gemms[0].in_turn_ns, count, rows);
+    return plan::shared_gemm_ns(*tables, tables->shared_gemms[0].sequential_ns, count, rows);
   };
   EXPECT_EQ(cost(4, 15), 800);   // measured
   EXPECT_EQ(cost(4, 63), 2720);  // 252 rows
@@ -192,9 +193,9 @@ TEST_F(ProfilerTest, ScalesCostsBeyondTheWeightMemoryLimit) {
   ASSERT_EQ(tables->range_counts, (std::vector<uint32_t>{1, 2, 3, 4}));
   ASSERT_EQ(tables->range_rows, (std::vector<uint32_t>{7, 15, 31, 63}));
   EXPECT_EQ(
-      tables->shared_gemms[0].at_once_ns,
+      tables->shared_gemms[0].concurrent_ns,
       (std::vector<double>{100, 100, 100, 100, 40, 40, 40, 40, 60, 60, 60, 60, 80, 80, 80, 80}));
-  EXPECT_EQ(tables->shared_gemms[1].in_turn_ns, std::vector<double>(16, 100));
+  EXPECT_EQ(tables->shared_gemms[1].sequential_ns, std::vector<double>(16, 100));
   EXPECT_EQ(tables->batched_gemm_ns, (std::vector<double>{40 + 700, 60 + 700, 80 + 700}));
 }
 
@@ -221,9 +222,9 @@ TEST_F(ProfilerTest, MeasuresStepGemmsFromOneRow) {
   EXPECT_EQ(tables->shared_gemms[2].n, 300u);
   // A pass's shape costs the same below eight rows. Beyond the measured rows, a step's costs do not
   // fall.
-  const std::vector<double>& of_pass = tables->shared_gemms[1].in_turn_ns;
+  const std::vector<double>& of_pass = tables->shared_gemms[1].sequential_ns;
   EXPECT_EQ(of_pass[0], of_pass[2]);
-  const std::vector<double>& of_step = tables->shared_gemms[2].in_turn_ns;
+  const std::vector<double>& of_step = tables->shared_gemms[2].sequential_ns;
   EXPECT_GE(of_step[3], of_step[1]);
   const auto planner = plan::make_planner("itif", {.tables = &*tables});
   ASSERT_FALSE(planner);

@@ -151,9 +151,9 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
                 uint32_t rows, const std::string& name, Report& report) {
   using enum kernels::GemmMode;
   ITIF_ASSIGN(const TenantGemms gemms, TenantGemms::make(device, shape, count, rows));
-  ITIF_ASSIGN(const auto in_turn, gemms.output(device, stream, gemms.tenants(kSequential)));
-  ITIF_ASSIGN(const auto at_once, gemms.output(device, stream, gemms.tenants(kConcurrent)));
-  ITIF_TRY(check_same(name, in_turn, at_once, device.info().compute.activations));
+  ITIF_ASSIGN(const auto sequential, gemms.output(device, stream, gemms.tenants(kSequential)));
+  ITIF_ASSIGN(const auto concurrent, gemms.output(device, stream, gemms.tenants(kConcurrent)));
+  ITIF_TRY(check_same(name, sequential, concurrent, device.info().compute.activations));
   std::vector<std::function<void()>> runs;
   for (const auto& args : {gemms.tenants(kSequential), gemms.tenants(kConcurrent), gemms.merged()})
     runs.push_back([&stream, args] { stream.launch(args); });

@@ -235,17 +235,17 @@ Status run_preset(const BenchOptions& options, device::Device& device, const std
     if (!std::filesystem::exists(directory)) ITIF_TRY(mkmodel::make_model(model, directory));
     ITIF_TRY(group->admit(directory, nullptr));
   }
-  ITIF_ASSIGN(const auto in_turn, serve(*group, device, false));
+  ITIF_ASSIGN(const auto sequential, serve(*group, device, false));
   ITIF_ASSIGN(const auto overlapped, serve(*group, device, true));
-  Serving* both[] = {in_turn.get(), overlapped.get()};
+  Serving* both[] = {sequential.get(), overlapped.get()};
   const uint64_t slice_ns = options.quick ? 100'000'000 : 500'000'000;
   for (Serving* one : both) {
     do one->run(slice_ns);
     while (!one->loop->all_answered());
     one->num_tokens = one->execute_ns = 0;
   }
-  if (const Status same = check_same(generates, device.info().compute.activations, *in_turn->loop,
-                                     *overlapped->loop);
+  if (const Status same = check_same(generates, device.info().compute.activations,
+                                     *sequential->loop, *overlapped->loop);
       !same)
     return fail(same.error().code, fmt::format("{}: {}", name, same.error().message));
   Samples samples[2];
