@@ -97,6 +97,7 @@ Status serve(const config::Config& config) {
                            : static_cast<uint32_t>(cpus.executor_cpus.size());
   ITIF_ASSIGN(auto opened_device,
               device::open_device({.kind = config.device.kind,
+                                   .ordinal = config.device.ordinal,
                                    .dtype = config.device.dtype,
                                    .attention = config.device.attention,
                                    .num_threads = threads,

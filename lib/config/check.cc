@@ -44,6 +44,7 @@ class Checker {
   Status run() {
     ITIF_TRY(ports());
     ITIF_TRY(data_plane());
+    ITIF_TRY(device());
     ITIF_TRY(endpoint("control.endpoint", config_.control.endpoint));
     ITIF_TRY(endpoint("control.events_endpoint", config_.control.events_endpoint));
     ITIF_TRY(control());
@@ -130,6 +131,17 @@ class Checker {
       return refuse(
           "data_plane.tenant_max_held_bytes {} bytes is larger than max_held_bytes {} bytes",
           plane.tenant_max_held_bytes, plane.max_held_bytes);
+    return {};
+  }
+
+  // With kind "auto", device::open_device() refuses an ordinal if no such GPU can be used.
+  Status device() const {
+    const Device& device = config_.device;
+    if (device.kind == "host" && device.ordinal != 0)
+      return refuse(
+          "device.ordinal {} names a GPU, but device.kind is \"host\": use \"cuda\" or \"auto\", "
+          "or ordinal 0",
+          device.ordinal);
     return {};
   }
 

@@ -50,6 +50,7 @@ struct DataPlane {
 
 struct Device {
   std::string kind = "auto";       // auto | host | cuda
+  uint32_t ordinal = 0;            // cuda: the GPU, as the CUDA runtime counts them
   std::string dtype = "auto";      // auto, or a name of kComputeTypes
   std::string attention = "itif";  // attention kernels: itif | cudnn
   uint32_t threads = 0;            // host: threads per batch; 0: one per core

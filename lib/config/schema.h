@@ -35,6 +35,7 @@ constexpr uint64_t kMiB = 1024 * kKiB;
 constexpr uint64_t kGiB = 1024 * kMiB;
 constexpr unsigned kMaxLcore = 127;  // Debian's DPDK is built for 128
 constexpr unsigned kMaxCpu = 1023;
+constexpr uint32_t kMaxOrdinal = 255;  // of a GPU; no machine has more
 
 template <class V, class Eal>
 void visit_eal(V& v, Eal& eal) {
@@ -76,6 +77,7 @@ void visit_data_plane(V& v, DataPlane& plane) {
 template <class V, class Device>
 void visit_device(V& v, Device& device) {
   v.choice("kind", device.kind, {"auto", "host", "cuda"});
+  v.integer("ordinal", device.ordinal, 0, kMaxOrdinal);
   std::vector<std::string_view> dtypes = {"auto"};
   for (const NamedComputeTypes& types : kComputeTypes) dtypes.push_back(types.name);
   v.choice("dtype", device.dtype, dtypes);

@@ -240,8 +240,9 @@ class ImmediateStream : public Stream {
 };
 
 struct DeviceOptions {
-  std::string kind = "auto";   // auto, host, cuda
-  uint32_t ordinal = 0;        // of the GPU, as the CUDA runtime counts them
+  std::string kind = "auto";  // auto, host, cuda
+  // The GPU, as the CUDA runtime counts them. With another one than 0, the host device is refused.
+  uint32_t ordinal = 0;
   std::string reason = {};     // DeviceInfo::reason; empty: open_device() fills it in
   std::string dtype = "auto";  // auto, or a name of kComputeTypes
   // Attention kernels on a GPU: itif, cudnn or cudnn-only. With cudnn, itif's kernels run what
@@ -252,7 +253,8 @@ struct DeviceOptions {
 };
 
 // Opens a device. With kind auto and no GPU, driver or CUDA build: logs one line and opens the host
-// device. Errors: kUnsupported (kind or dtype that this machine or build lacks), kInvalidArgument.
+// device. Errors: kUnsupported (kind, ordinal or dtype that this machine or build lacks),
+// kInvalidArgument.
 Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options);
 
 }  // namespace itif::device

@@ -32,12 +32,17 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options) {
     device = open_host_device(chosen, detect_cpu());
   }
   if (!device) return device;
-  if (options.attention != "itif" && (*device)->info().kind == "host")
+  const DeviceInfo& info = (*device)->info();
+  if (info.kind == "host" && options.attention != "itif")
     return fail(Code::kUnsupported,
                 fmt::format("attention cudnn needs a GPU, but the device is the host ({}): "
                             "use attention itif",
-                            (*device)->info().reason));
-  const DeviceInfo& info = (*device)->info();
+                            info.reason));
+  if (info.kind == "host" && options.ordinal != 0)
+    return fail(
+        Code::kUnsupported,
+        fmt::format("ordinal {} names a GPU, but the device is the host ({}): use ordinal 0",
+                    options.ordinal, info.reason));
   log::info("device {} {}: {} ({})", info.kind, compute_name(info.compute), info.description,
             info.reason);
   return device;

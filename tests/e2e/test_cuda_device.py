@@ -33,6 +33,15 @@ def only_group(appliance):
     return group
 
 
+def test_a_gpu_that_is_not_there(new_appliance):
+    made = new_appliance()
+    made.program = str(PROGRAM)
+    for kind, cause in (("cuda", "there is no GPU 3: the machine has 1"), ("auto", "ordinal 3 names a GPU")):
+        made.sections["device"] = {"kind": kind, "ordinal": 3}
+        status, output = made.run_to_the_end()
+        assert status == 1 and cause in output, f"exit status {status}\n{output}"
+
+
 def test_encoders_of_two_groups(cuda_appliance, namespaces):
     device = cuda_appliance.ctl_json("device")
     assert (device["kind"], device["dtype"], device["state"]) == ("cuda", "f32", "ok")

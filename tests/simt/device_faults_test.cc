@@ -235,6 +235,10 @@ TEST(OpenCuda, UsesTheGpuThatIsAskedFor) {
   ASSERT_FALSE(beyond);
   EXPECT_NE(beyond.error().message.find("there is no GPU 2: the machine has 2"), std::string::npos)
       << beyond.error().message;
+  const auto not_on_host = open_device({.kind = "auto", .ordinal = 2, .dtype = "f32"});
+  ASSERT_FALSE(not_on_host);
+  EXPECT_NE(not_on_host.error().message.find("there is no GPU 2"), std::string::npos)
+      << not_on_host.error().message;
   (void)cudaGetLastError();
   {
     const auto device = open_cuda_device({.kind = "cuda", .ordinal = 1, .dtype = "f32"}).value();

@@ -134,7 +134,8 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
                    tenant_max_contexts = 50; tenant_max_held_bytes = "1MiB";
                    reassembly_timeout = "1.5s"; cache_bytes = 0; cache_ttl = "3s";
                    require_token = true; answer_bad_tags = true; };
-    device = { kind = "host"; dtype = "bf16"; attention = "cudnn"; threads = 3; cpus = [0, 3]; memory = "3GiB"; };
+    device = { kind = "cuda"; ordinal = 2; dtype = "bf16"; attention = "cudnn"; threads = 3;
+               cpus = [0, 3]; memory = "3GiB"; };
     batching = { max_tokens = 64; max_requests = 8; max_tenants = 4; queue_requests = 9; };
     control = { endpoint = "ipc:///a"; events_endpoint = "ipc:///b";
                 tcp_endpoint = "tcp://[::]:9010"; curve_secret_file = "s";
@@ -168,7 +169,8 @@ TEST_F(ConfigTest, ValuesArriveInTheirFields) {
   EXPECT_EQ(plane.cache_ttl_ns, 3'000'000'000u);
   EXPECT_TRUE(plane.require_token);
   EXPECT_TRUE(plane.answer_bad_tags);
-  EXPECT_EQ(config->device.kind, "host");
+  EXPECT_EQ(config->device.kind, "cuda");
+  EXPECT_EQ(config->device.ordinal, 2u);
   EXPECT_EQ(config->device.memory_bytes, uint64_t{3} << 30);
   EXPECT_EQ(config->device.dtype, "bf16");
   EXPECT_EQ(config->device.attention, "cudnn");
@@ -249,6 +251,9 @@ TEST_F(ConfigTest, WrongTypesAndValuesOutOfRangeNameLineAndKey) {
        "eal.args: expected an array of strings, found a string"},
       {"eal = { args = [1]; };", "eal.args: expected an array of strings, found an integer"},
       {"device = { kind = \"tpu\"; };", "device.kind: 'tpu' is not one of: auto, host, cuda"},
+      {"device = { ordinal = -1; };", "device.ordinal: -1 is out of range: allowed are 0 to 255"},
+      {"device = { ordinal = 256; };", "device.ordinal: 256 is out of range"},
+      {"device = { ordinal = \"GPU-1\"; };", "device.ordinal: expected an integer, found a string"},
       {"telemetry = { log_level = \"chatty\"; };", "telemetry.log_level: 'chatty' is not one of"},
       {"control = { state_dir = [ ]; };", "control.state_dir: expected a string, found an array"},
       {"drain_timeout = 10;", "drain_timeout: expected a duration string"},
@@ -295,6 +300,10 @@ TEST_F(ConfigTest, ContradictionsAreRefused) {
                   "tenant_max_contexts 4096 is larger than max_contexts 100");
   EXPECT_CONTAINS(error_of(kPort + "data_plane = { max_held_bytes = \"1MiB\"; };"),
                   "tenant_max_held_bytes");
+  EXPECT_CONTAINS(error_of(kPort + "device = { kind = \"host\"; ordinal = 1; };"),
+                  "device.ordinal 1 names a GPU, but device.kind is \"host\"");
+  EXPECT_EQ(error_of(kPort + "device = { kind = \"auto\"; ordinal = 1; };"), "");
+  EXPECT_EQ(error_of(kPort + "device = { kind = \"host\"; ordinal = 0; };"), "");
   EXPECT_CONTAINS(error_of(kPort + "control = { endpoint = \"tcp://0.0.0.0:1\"; };"),
                   "control.endpoint: 'tcp://0.0.0.0:1' is not an ipc endpoint");
   EXPECT_CONTAINS(

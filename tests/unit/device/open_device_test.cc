@@ -70,6 +70,14 @@ TEST(OpenDevice, TheHostRefusesCudnn) {
       << refused.error().message;
 }
 
+TEST(OpenDevice, TheHostRefusesAGpusOrdinal) {
+  const auto refused = open_device({.kind = "host", .ordinal = 1});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnsupported);
+  EXPECT_EQ(refused.error().message,
+            "ordinal 1 names a GPU, but the device is the host (as configured): use ordinal 0");
+}
+
 TEST(OpenDevice, RefusesUnsupportedOptions) {
   const auto half = open_device({.kind = "host", .dtype = "f16"});
   ASSERT_FALSE(half);
