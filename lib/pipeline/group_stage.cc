@@ -35,6 +35,7 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   static std::atomic<unsigned> serial{0};
   ITIF_ASSIGN(stage->ring_,
               RequestRing::create("itif_group_" + std::to_string(serial++), lendable));
+  stage->inbox_.emplace(*stage->ring_, stage->counters_.queued);
   ITIF_ASSIGN(stage->stream_, stage->make_stream(options.share));
   ITIF_ASSIGN(stage->executor_,
               stage->group_->make_executor(*stage->stream_, clock, options.executor));

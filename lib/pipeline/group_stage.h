@@ -1,21 +1,22 @@
 // A group as a stage of the pipeline: takes requests from a ring, executes them in batches, and
 // returns them to their workers by the workers' rings.
 //
-// Threads: workers call push(); the group's thread runs poll() and run(); control calls start() and
-// stop(), and the Group's admit() and release().
+// Threads: workers push to inbox(); the group's thread runs poll() and run(); control calls start()
+// and stop(), and the Group's admit() and release().
 #pragma once
 
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "device/device.h"
+#include "pipeline/group_inbox.h"
 #include "pipeline/idle.h"
 #include "pipeline/recent_batches.h"
 #include "pipeline/request_ring.h"
@@ -66,17 +67,8 @@ class GroupStage final : private runtime::CompletionSink {
   const telemetry::ExecutorCounters& counters() const noexcept { return counters_; }
   const RecentBatches& recent_batches() const noexcept { return recent_batches_; }
 
-  // Lends a request; called by its worker. The ring has room for all requests that the workers can
-  // have. The executor's queue limits waiting requests per tenant, so no tenant can fill the ring.
-  void push(request::Request* request) noexcept {
-    CHECK(ring_->push(request));
-    ring_->bell.ring();
-  }
-  // Returns the approximate number of requests that wait for the executor.
-  uint32_t num_waiting() const noexcept {
-    return static_cast<uint32_t>(counters_.queued.read()) + ring_->size();
-  }
-
+  GroupInbox& inbox() noexcept { return *inbox_; }
+  const GroupInbox& inbox() const noexcept { return *inbox_; }
   uint32_t num_executing() const noexcept { return executor_->num_executing(); }
 
   // Returns true once the device has failed; the group then refuses every request.
@@ -137,6 +129,7 @@ class GroupStage final : private runtime::CompletionSink {
   std::vector<ReturnRing*> returns_;
   GroupStageOptions options_;
   telemetry::ExecutorCounters counters_;
+  std::optional<GroupInbox> inbox_;
   RecentBatches recent_batches_;
   size_t next_bucket_ = 0;  // the group's next graph bucket to capture ahead
   SpinChoice spin_choice_;

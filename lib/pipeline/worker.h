@@ -30,6 +30,7 @@
 #include "net/tx_buffer.h"
 #include "pipeline/group_table.h"
 #include "pipeline/idle.h"
+#include "pipeline/return_ring.h"
 #include "pipeline/tenant_latency.h"
 #include "sched/quota.h"
 #include "telemetry/counters.h"

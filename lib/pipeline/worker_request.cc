@@ -72,9 +72,9 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
   if (net::Context* context = reassembler_.find(key)) {
     if (context->state == net::ContextState::kExecuting && header.offset == 0) {
       // The client repeats the request because it has heard nothing: reply that it is queued.
-      const GroupStage* stage = shared_.groups.find(context->request.group);
+      const GroupInbox* inbox = shared_.groups.find(context->request.group);
       wire::Header busy = answer_header(*context, wire::Type::kBusy);
-      busy.aux = stage ? stage->num_waiting() : 0;
+      busy.aux = inbox ? inbox->num_waiting() : 0;
       send_datagram(busy, {}, context->key_bytes, arrived.frame.peer);
     }
     return add_piece(*context, arrived);
@@ -166,9 +166,8 @@ Outcome Worker::add_piece(net::Context& context, const Arrived& arrived) noexcep
 // Lends a complete request to its group.
 void Worker::dispatch(net::Context& context) noexcept {
   request::Request& request = context.request;
-  GroupStage* stage = shared_.groups.find(request.group);
-  if (stage != nullptr) {
-    stage->push(&request);
+  if (GroupInbox* inbox = shared_.groups.find(request.group)) {
+    inbox->push(&request);
     counters_.requests.add();
     tenants_[request.tenant_index].requests.add();
     return;

@@ -32,6 +32,7 @@
 #include "device/device.h"
 #include "model/tenant_model.h"
 #include "pipeline/figures.h"
+#include "pipeline/group_stage.h"
 #include "pipeline/pipeline.h"
 #include "plan/cost_tables.h"
 #include "runtime/make_group.h"
@@ -63,6 +64,7 @@ struct GroupInfo {
   bool keeps_graphs = false;                                           // its device captures graphs
   uint64_t graphs = 0, graph_launches = 0, graph_failures = 0;
   bool device_failed = false;
+  bool spins = false;         // its thread spins while idle
   ComputeTypes compute = {};  // of the device
   std::string device;         // the device's kind
 };

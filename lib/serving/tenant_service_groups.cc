@@ -132,7 +132,7 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
     layouts_[number].planner = kFirstPlanner;
   }
   share_cpus();
-  pipeline_.shared().groups.set(number, stages_[number].get());
+  pipeline_.shared().groups.set(number, &stages_[number]->inbox());
   log::info("group {} serves {} on {}", name, model::describe(spec), device.info().kind);
   return number;
 }
@@ -233,7 +233,7 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.max_tenants = group.options().max_tenants;
     entry.weight_bytes = group.weight_bytes();
     entry.workspace_bytes = group.workspace_bytes();
-    entry.waiting = stage.num_waiting();
+    entry.waiting = stage.inbox().num_waiting();
     entry.executing = stage.num_executing();
     entry.batches = c.batches.read();
     entry.requests = c.requests.read();
@@ -251,6 +251,7 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.graph_launches = c.graph_launches.read();
     entry.graph_failures = c.graph_failures.read();
     entry.device_failed = stage.device_failed();
+    entry.spins = stage.busy();
     entry.compute = stage.device().info().compute;
     entry.device = stage.device().info().kind;
     for (const Serving& serving : tenants_)

@@ -95,7 +95,7 @@ void WorkerTest::SetUp() {
   auto staged = GroupStage::create("fake", std::move(owned), device, clock, returns, {});
   ASSERT_TRUE(staged) << staged.error().message;
   stage = std::move(*staged);
-  shared->groups.set(0, stage.get());
+  shared->groups.set(0, &stage->inbox());
   publish({default_tenant()});
 }
 

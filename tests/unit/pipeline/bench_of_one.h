@@ -12,6 +12,7 @@
 #include "fake_group.h"
 #include "net/mempool.h"
 #include "pipeline/figures.h"
+#include "pipeline/group_stage.h"
 #include "pipeline/worker.h"
 
 namespace itif::pipeline::test {

@@ -70,9 +70,9 @@ TEST_F(GroupStageTest, DoesNotComputeTheBacklogWhenStopped) {
     leave.acquire();
   };
   stage_->start();
-  stage_->push(&requests_[0]);
+  stage_->inbox().push(&requests_[0]);
   inside.acquire();
-  for (size_t i = 1; i < requests_.size(); ++i) stage_->push(&requests_[i]);
+  for (size_t i = 1; i < requests_.size(); ++i) stage_->inbox().push(&requests_[i]);
   std::thread stopper([&] { stage_->stop(); });
   while (!stage_->stopping()) std::this_thread::yield();
   leave.release();
@@ -89,7 +89,7 @@ TEST_F(GroupStageTest, ContinuesOnAnotherShareBetweenBatches) {
     device_.shares.clear();
     stage_->start();
     for (size_t turn = 0; turn < requests_.size(); ++turn) {
-      stage_->push(&requests_[turn]);
+      stage_->inbox().push(&requests_[turn]);
       if (turn % 2 == 0) {
         ASSERT_TRUE(stage_->change_share({.cpus = {0, static_cast<unsigned>(turn)}}));
       }
@@ -105,7 +105,7 @@ TEST_F(GroupStageTest, ContinuesOnAnotherShareBetweenBatches) {
     device_.has_no_stream = true;
     EXPECT_FALSE(stage_->change_share({}));
     device_.has_no_stream = false;
-    stage_->push(&requests_[0]);
+    stage_->inbox().push(&requests_[0]);
     EXPECT_EQ(take(1).front()->status, wire::StatusCode::kOk) << "the old stream serves";
     std::free(std::exchange(requests_[0].result.data, nullptr));
     stage_->stop();
@@ -118,7 +118,7 @@ TEST_F(GroupStageTest, CapturesGraphsForSmallBatchesWhileIdle) {
   group_->buckets = 3;
   EXPECT_EQ(stage_->poll(), 1u);
   EXPECT_EQ(group_->warmed_up, (std::vector<size_t>{0}));
-  stage_->push(&requests_[0]);
+  stage_->inbox().push(&requests_[0]);
   stage_->poll();
   EXPECT_EQ(take(1).front()->status, wire::StatusCode::kOk);
   EXPECT_EQ(group_->warmed_up.size(), 1u) << "a request goes before captures";
@@ -137,7 +137,7 @@ TEST_F(GroupStageTest, ServesAfterAFailedGraphCapture) {
   for (int turn = 0; turn < 3; ++turn) EXPECT_EQ(stage_->poll(), 0u);
   EXPECT_EQ(group_->warmed_up, (std::vector<size_t>{0, 1}))
       << "a failed capture is not tried again";
-  stage_->push(&requests_[0]);
+  stage_->inbox().push(&requests_[0]);
   stage_->poll();
   EXPECT_EQ(take(1).front()->status, wire::StatusCode::kOk);
 }
@@ -147,7 +147,7 @@ TEST_F(GroupStageTest, AnswersEveryRequestOfOverlappingBatches) {
   make_stage({.executor = {.limits = {.max_requests = 2}}, .overlaps = true});
   stage_->start();
   for (int turn = 0; turn < 200; ++turn) {
-    for (request::Request& request : requests_) stage_->push(&request);
+    for (request::Request& request : requests_) stage_->inbox().push(&request);
     for (request::Request* request : take(requests_.size())) {
       EXPECT_EQ(request->status, wire::StatusCode::kOk);
       std::free(request->result.data);
@@ -164,7 +164,7 @@ TEST_F(GroupStageTest, ReturnsRequestsInFlightWhenStopped) {
   std::counting_semaphore<9> inside{0};
   group_->on_forward = [&] { inside.release(); };
   stage_->start();
-  for (request::Request& request : requests_) stage_->push(&request);
+  for (request::Request& request : requests_) stage_->inbox().push(&request);
   inside.acquire();
   stage_->stop();
   EXPECT_EQ(stage_->num_executing(), 0u);
@@ -177,7 +177,7 @@ TEST_F(GroupStageTest, ReturnsRequestsInFlightWhenStopped) {
 TEST_F(GroupStageTest, PacketsAreReturnedOnceAndBeforeTheirRequests) {
   device_.is_late = device_.holds = true;
   make_stage({.executor = {.limits = {.max_requests = 2}}});
-  for (request::Request& request : requests_) stage_->push(&request);
+  for (request::Request& request : requests_) stage_->inbox().push(&request);
   stage_->start();
   std::vector<const request::Request*> packets, ended;
   const auto take_one = [&] {
@@ -216,7 +216,7 @@ TEST_F(GroupStageTest, TaskHasExclusiveUseOfTheDevice) {
   std::atomic<bool> done{false};
   std::thread asker([&] {
     while (!done) {
-      for (request::Request& request : requests_) stage_->push(&request);
+      for (request::Request& request : requests_) stage_->inbox().push(&request);
       for (request::Request* request : take(requests_.size())) {
         std::free(request->result.data);
         request->result = {};

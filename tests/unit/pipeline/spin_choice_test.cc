@@ -134,7 +134,7 @@ class ChoosingStage : public ::testing::TestWithParam<bool> {
   }
   void serve_one() {
     clock_.advance_ns(SpinChoice::kWindowNs);
-    stage_->push(&request_);
+    stage_->inbox().push(&request_);
     ReturnRing::Item item;
     do stage_->poll();
     while (returned_->pop(&item, 1) == 0 || !item.has_ended());

@@ -53,7 +53,7 @@ TEST_F(TenantServiceDevice, AllGroupsMoveAndKeepNamesIndicesAndPlanners) {
   for (size_t i = 0; i < before.size(); ++i) {
     EXPECT_EQ(after[i].model->group, before[i].model->group);
     EXPECT_EQ(after[i].index, before[i].index);
-    EXPECT_EQ(stage(snapshot().find(after[i].record.id)->group)->name(), before[i].model->group);
+    EXPECT_EQ(info(snapshot().find(after[i].record.id)->group).name, before[i].model->group);
   }
   ASSERT_EQ(service->groups().size(), 2u) << "the old groups have ended";
   for (const GroupInfo& group : service->groups()) {
@@ -103,8 +103,8 @@ TEST_F(TenantServiceDevice, GroupWithoutItsModelFilesStaysFailed) {
   break_device();
   const Status left = service->leave_failed_device({});
   ASSERT_FALSE(left);
-  EXPECT_TRUE(stage(snapshot().find(1)->group)->device_failed());
-  EXPECT_FALSE(stage(snapshot().find(2)->group)->device_failed());
+  EXPECT_TRUE(info(snapshot().find(1)->group).device_failed);
+  EXPECT_FALSE(info(snapshot().find(2)->group).device_failed);
   EXPECT_EQ(service->tenant(1u)->condition, tenant::Condition::kFailed);
   EXPECT_NE(service->tenant(1u)->failure.find("cannot move to"), std::string::npos)
       << service->tenant(1u)->failure;
@@ -113,7 +113,7 @@ TEST_F(TenantServiceDevice, GroupWithoutItsModelFilesStaysFailed) {
   ASSERT_TRUE(service->update(settings(1), true, {}));
   EXPECT_EQ(service->tenant(1u)->condition, tenant::Condition::kLoaded);
   EXPECT_EQ(service->tenant(1u)->failure, "");
-  EXPECT_FALSE(stage(snapshot().find(1)->group)->device_failed());
+  EXPECT_FALSE(info(snapshot().find(1)->group).device_failed);
   EXPECT_EQ(service->groups().size(), 1u) << "the failed group has ended";
 }
 

@@ -68,10 +68,16 @@ class TenantServiceTest : public ::testing::Test {
   }
   Status admit(const tenant::Record& s) { return service->admit(s, {}); }
   const tenant::Snapshot& snapshot() { return pipeline->shared().tenants.current(); }
-  pipeline::GroupStage* stage(uint16_t number = 0) {
+  pipeline::GroupInbox* inbox(uint16_t number = 0) {
     return pipeline->shared().groups.find(number);
   }
-  // Makes the group's device fail with a batch, and waits until the stage has noticed. `made`: the
+  GroupInfo info(uint16_t number = 0) const {
+    for (GroupInfo& group : service->groups())
+      if (group.number == number) return std::move(group);
+    ADD_FAILURE() << "there is no group " << number;
+    return {};
+  }
+  // Makes the group's device fail with a batch, and waits until the group has noticed. `made`: the
   // group's index in `groups`.
   void break_device(uint16_t number = 0, size_t made = 0) {
     groups[made]->fail_next = true;
@@ -81,9 +87,9 @@ class TenantServiceTest : public ::testing::Test {
     request.payload_kind = wire::PayloadKind::kTokensU16;
     request.payload_bytes = 2;
     request.pieces = std::span(&piece, 1);
-    stage(number)->push(&request);
+    inbox(number)->push(&request);
     while (pipeline->workers()[0]->returns().pop(&returned_, 1) == 0) std::this_thread::yield();
-    while (!stage(number)->device_failed()) std::this_thread::yield();
+    while (!info(number).device_failed) std::this_thread::yield();
   }
 
   SystemClock clock;

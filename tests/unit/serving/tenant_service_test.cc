@@ -21,7 +21,7 @@ TEST_F(TenantServiceTest, AdmittedTenantIsPublished) {
   EXPECT_EQ(t->weight, 3u);
   EXPECT_EQ(t->quota_rps, 9u);
   EXPECT_EQ(t->group, 0);
-  EXPECT_NE(stage(), nullptr);
+  EXPECT_NE(inbox(), nullptr);
   EXPECT_EQ(admit(s).error().code, Code::kAlreadyExists);
   EXPECT_EQ(service->groups().at(0).tenant_names, std::vector<std::string>{"t7"});
 }
@@ -147,7 +147,7 @@ TEST_F(TenantServiceTest, AReloadSwapsSlotsAndKeepsTheIndex) {
   EXPECT_EQ(snapshot().find(1)->index, before.index);
   EXPECT_EQ(groups[0]->num_tenants(), 1u) << "the old slot is free again";
   ASSERT_TRUE(service->remove(1));
-  EXPECT_EQ(stage(), nullptr) << "a group without tenants ends";
+  EXPECT_EQ(inbox(), nullptr) << "a group without tenants ends";
 }
 
 TEST_F(TenantServiceTest, DrainEndsWhenIdleOrTimedOut) {
@@ -177,7 +177,7 @@ TEST_F(TenantServiceTest, CancellingEndsALoad) {
   EXPECT_TRUE(snapshot().draining());
   service->cancel();
   EXPECT_EQ(load.get().error().code, Code::kUnavailable);
-  EXPECT_EQ(stage(), nullptr);
+  EXPECT_EQ(inbox(), nullptr);
   EXPECT_EQ(snapshot().find(1)->state, tenant::State::kNotLoaded);
 }
 
@@ -209,12 +209,12 @@ TEST_F(TenantServiceTest, ExecutorsSpinOnlyWhileEachHasACpu) {
   first.group = "a";
   second.group = "b";
   ASSERT_TRUE(admit(first));
-  EXPECT_TRUE(stage(0)->busy());
+  EXPECT_TRUE(info(0).spins);
   ASSERT_TRUE(admit(second));
-  EXPECT_FALSE(stage(0)->busy());
-  EXPECT_FALSE(stage(1)->busy());
+  EXPECT_FALSE(info(0).spins);
+  EXPECT_FALSE(info(1).spins);
   ASSERT_TRUE(service->remove(1));
-  EXPECT_TRUE(stage(1)->busy());
+  EXPECT_TRUE(info(1).spins);
 }
 
 }  // namespace
