@@ -1,4 +1,5 @@
 // All that workers know of a group: where they lend it requests, and how many wait there.
+// execution/group_stage.h has the group's thread.
 #pragma once
 
 #include <cstdint>

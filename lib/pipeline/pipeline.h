@@ -1,7 +1,7 @@
 // The data plane: packet pools, ports, one worker per queue, and their shared state.
 //
 // Created, started and stopped by the main thread, after EAL has started. Groups are added and
-// removed while it runs (tenant_service.h).
+// removed while it runs (serving/tenant_service.h).
 #pragma once
 
 #include <memory>

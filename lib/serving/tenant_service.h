@@ -30,9 +30,9 @@
 #include "config/config.h"
 #include "control/appliance.h"
 #include "device/device.h"
+#include "execution/group_stage.h"
 #include "model/tenant_model.h"
 #include "pipeline/figures.h"
-#include "pipeline/group_stage.h"
 #include "pipeline/pipeline.h"
 #include "plan/cost_tables.h"
 #include "runtime/make_group.h"
@@ -181,7 +181,7 @@ class TenantService final : public control::Appliance {
   const Clock& clock_;
   runtime::GroupOptions group_options_;
   runtime::KindOptions kind_options_;
-  pipeline::GroupStageOptions stage_options_;
+  execution::GroupStageOptions stage_options_;
   MakeGroup make_group_;
   std::string default_planner_;
   std::string profile_dir_;
@@ -194,7 +194,7 @@ class TenantService final : public control::Appliance {
   mutable std::mutex mutex_;
   std::vector<Serving> tenants_;
   std::vector<Serving> leaving_;  // no longer published, perhaps still in use
-  std::vector<std::unique_ptr<pipeline::GroupStage>> stages_;  // by group number
+  std::vector<std::unique_ptr<execution::GroupStage>> stages_;  // by group number
   struct Layout {
     std::string planner;
     std::shared_ptr<const plan::CostTables> tables;  // null: not measured

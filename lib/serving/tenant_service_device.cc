@@ -66,7 +66,7 @@ Status TenantService::move_group(uint16_t number, device::Device& to,
   const auto load_again = [&](const tenant::Record& record) -> Result<Serving> {
     try {
       if (!target) {
-        const pipeline::GroupStage& stage = *stages_[number];
+        const execution::GroupStage& stage = *stages_[number];
         ITIF_ASSIGN(target, make_group(stage.name(), stage.group().spec(), to));
       }
       auto fresh = load_into(*target, record, progress);

@@ -59,7 +59,7 @@ Result<std::optional<uint16_t>> TenantService::find_group(const std::string& nam
   bool named_one_failed = false;
   for (uint16_t i = 0; i < stages_.size(); ++i) {
     if (!stages_[i]) continue;
-    const pipeline::GroupStage& stage = *stages_[i];
+    const execution::GroupStage& stage = *stages_[i];
     if (!name.empty()) {
       if (stage.name() != name) continue;
       // The admin chose this group. Group::admit() checks that the model fits.
@@ -111,7 +111,7 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
   }
   runtime::GroupOptions options = group_options_;
   options.max_tokens = std::max(options.max_tokens, spec.max_tokens());
-  pipeline::GroupStageOptions stage_options = stage_options_;
+  execution::GroupStageOptions stage_options = stage_options_;
   stage_options.executor.limits.max_tokens = options.max_tokens;
   ITIF_ASSIGN(auto group, make_group_(device, spec, options, kind_options_));
   stage_options.overlaps = overlaps(*group, device);
@@ -122,8 +122,8 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
        .worker_cpus = pipeline_.worker_cpus()}))
     stage_options.sharing_workers.push_back(&pipeline_.workers()[worker]->counters());
   const std::vector<pipeline::ReturnRing*> returns = pipeline_.return_rings();
-  ITIF_ASSIGN(auto stage, pipeline::GroupStage::create(name, std::move(group), device, clock_,
-                                                       returns, stage_options));
+  ITIF_ASSIGN(auto stage, execution::GroupStage::create(name, std::move(group), device, clock_,
+                                                        returns, stage_options));
   stage->start();
   const auto number = static_cast<uint16_t>(unused - stages_.begin());
   {
@@ -149,7 +149,7 @@ void TenantService::share_cpus() {
 void TenantService::drop_group_if_empty(uint16_t group) {
   if (!stages_[group] || stages_[group]->group().num_tenants() > 0) return;
   pipeline_.shared().groups.set(group, nullptr);
-  std::unique_ptr<pipeline::GroupStage> last;
+  std::unique_ptr<execution::GroupStage> last;
   {
     const std::lock_guard lock(mutex_);
     last = std::move(stages_[group]);
@@ -223,7 +223,7 @@ std::vector<GroupInfo> TenantService::groups() const {
   std::vector<GroupInfo> entries;
   for (size_t number = 0; number < stages_.size(); ++number) {
     if (!stages_[number]) continue;
-    const pipeline::GroupStage& stage = *stages_[number];
+    const execution::GroupStage& stage = *stages_[number];
     const runtime::Group& group = stage.group();
     const telemetry::ExecutorCounters& c = stage.counters();
     GroupInfo& entry = entries.emplace_back();

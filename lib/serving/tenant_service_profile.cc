@@ -14,7 +14,7 @@
 namespace itif::serving {
 namespace {
 
-class ProfileTask final : public pipeline::StageTask {
+class ProfileTask final : public execution::StageTask {
  public:
   ProfileTask(runtime::Profiler& profiler, const std::atomic<bool>& cancelled)
       : profiler_(profiler), cancelled_(cancelled) {}
@@ -93,7 +93,7 @@ Result<std::string> TenantService::set_planner(const std::string& group, const s
 // process on this device, else measured now.
 Status TenantService::find_tables(uint16_t group, const control::Progress& progress) {
   if (layouts_[group].tables) return {};
-  const pipeline::GroupStage& stage = *stages_[group];
+  const execution::GroupStage& stage = *stages_[group];
   if (stage.group().gemms().empty())
     return fail(Code::kUnsupported, "its backbone has no GEMMs to profile");
   const std::string backbone = profiled_as(stage.group(), kind_options_, stage.device());
@@ -106,7 +106,7 @@ Status TenantService::find_tables(uint16_t group, const control::Progress& progr
 }
 
 Status TenantService::measure_tables(uint16_t group, const control::Progress& progress) {
-  pipeline::GroupStage& stage = *stages_[group];
+  execution::GroupStage& stage = *stages_[group];
   runtime::Group& of = stage.group();
   runtime::Profiler profiler(stage.device(), clock_, of.gemms(),
                              profiled_as(of, kind_options_, stage.device()),
@@ -150,7 +150,7 @@ Result<TenantService::PlannedBatches> TenantService::planned_batches(
     const std::string& group) const {
   const std::lock_guard lock(mutex_);
   ITIF_ASSIGN(const uint16_t number, number_of(group));
-  const pipeline::GroupStage& stage = *stages_[number];
+  const execution::GroupStage& stage = *stages_[number];
   ITIF_TRY(stage.takes_planners());
   return PlannedBatches{layouts_[number].planner, stage.recent_batches().read()};
 }

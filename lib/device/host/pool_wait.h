@@ -16,7 +16,7 @@
 //
 // A flood needs fewer: spinning takes the CPU time in which a worker would drop the flood. A pool
 // that shares its CPUs with workers (pipeline/lcores.h) therefore spins 30,000 rounds, and 100
-// during a flood: pipeline/spin_choice.h decides, PoolThrottle switches. Measured with BERT-tiny
+// during a flood: execution/spin_choice.h decides, PoolThrottle switches. Measured with BERT-tiny
 // and 64 tokens on two CPUs that compilers used, too; medians of three runs in turn. Each cell has
 // the answers/s of all tenants, and p50 and p99 of a quiet tenant in ms:
 //

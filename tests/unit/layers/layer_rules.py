@@ -28,11 +28,11 @@ LAYERS = {
     "runtime": ("base", "wire", "request", "plan", "sched", "kernels", "device", "text", "model",
                 "backbone"),
     "net": ("base", "wire", "request"),
-    "pipeline": ("base", "wire", "request", "tenant", "sched", "config", "telemetry", "device",
-                 "runtime", "net"),
+    "pipeline": ("base", "wire", "request", "tenant", "sched", "config", "telemetry", "device", "net"),
+    "execution": ("base", "telemetry", "device", "runtime", "pipeline"),
     "control": ("base", "tenant", "json"),
     "serving": ("base", "wire", "tenant", "plan", "config", "telemetry", "device", "model",
-                "backbone", "runtime", "net", "pipeline", "control"),
+                "backbone", "runtime", "net", "pipeline", "execution", "control"),
     "client": ("base", "wire"),
 }
 # Rooms inside a folder, lowest first: a room may include itself and the rooms before it in this

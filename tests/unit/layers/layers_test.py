@@ -14,6 +14,8 @@ LAYER_CASES = (
     ("lib/net/x.cc", '\n#include "tenant/snapshot.h"\n', "lib/net/x.cc:2: net may not include tenant"),
     ("lib/runtime/x.cc", '#include "net/port.h"\n', "runtime may not include net"),
     ("lib/pipeline/x.cc", '#include "control/server.h"\n', "pipeline may not include control"),
+    ("lib/pipeline/y.cc", '#include "execution/group_stage.h"\n', "pipeline may not include execution"),
+    ("lib/pipeline/z.cc", '#include "runtime/group.h"\n', "pipeline may not include runtime"),
     ("lib/client/x.cc", '#include "net/frame.h"\n', "client may not include net"),
     ("lib/config/x.cc", '#include "wire/header.h"\n', "config may not include wire"),
     ("lib/control/x.cc", '#include "runtime/group.h"\n', "control may not include runtime"),

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "net/eal.h"
+#include "start_eal.h"
 
 namespace itif::pipeline::test {
 namespace {
@@ -53,16 +53,9 @@ Bytes ipv4_frame(const Bytes& datagram) {
 
 }  // namespace
 
-void start_test_eal() {
-  static const Status started =
-      net::start_eal({"--no-huge", "-m", "256", "--no-pci", "--no-telemetry", "--no-shconf",
-                      "--lcores=0@0,1@0", "--vdev=net_null0"});
-  ASSERT_TRUE(started) << started.error().message;
-}
-
 void WorkerTest::SetUpTestSuite() {
   if (pool != nullptr) return;
-  start_test_eal();
+  execution::test::start_test_eal();
   auto made = net::create_mempool({"test", 8191, 2048, -1});
   ASSERT_TRUE(made) << made.error().message;
   pool = made->release();  // lives as long as the process
@@ -92,7 +85,7 @@ void WorkerTest::SetUp() {
   auto owned = std::make_unique<FakeGroup>();
   group = owned.get();
   ReturnRing* returns[] = {&worker->returns()};
-  auto staged = GroupStage::create("fake", std::move(owned), device, clock, returns, {});
+  auto staged = execution::GroupStage::create("fake", std::move(owned), device, clock, returns, {});
   ASSERT_TRUE(staged) << staged.error().message;
   stage = std::move(*staged);
   shared->groups.set(0, &stage->inbox());

@@ -9,13 +9,16 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "execution/group_stage.h"
 #include "fake_group.h"
 #include "net/mempool.h"
 #include "pipeline/figures.h"
-#include "pipeline/group_stage.h"
 #include "pipeline/worker.h"
 
 namespace itif::pipeline::test {
+
+using execution::test::FakeDevice;
+using execution::test::FakeGroup;
 
 using Bytes = std::vector<std::byte>;
 
@@ -23,9 +26,6 @@ struct Answer {
   wire::Header header;
   Bytes payload;
 };
-
-// Starts EAL, once per process, without hugepages, devices or shared files.
-void start_test_eal();
 
 class WorkerTest : public ::testing::Test {
  protected:
@@ -72,7 +72,7 @@ class WorkerTest : public ::testing::Test {
   FakeDevice device;
   std::unique_ptr<Shared> shared;
   std::unique_ptr<Worker> worker;
-  std::unique_ptr<GroupStage> stage;
+  std::unique_ptr<execution::GroupStage> stage;
   FakeGroup* group = nullptr;
   std::shared_ptr<tenant::Lease> lease = std::make_shared<tenant::Lease>();
 

@@ -4,7 +4,6 @@
 
 #include <thread>
 
-#include "pipeline/lcores.h"
 #include "pipeline/tenant_latency.h"
 
 namespace itif::pipeline {
@@ -45,22 +44,6 @@ TEST(TenantLatency, BucketsCoverAndOrder) {
                 1.26 * static_cast<double>(ns) + 1024);
     }
   }
-}
-
-TEST(CpuPlan, AdaptiveSharesAllCpusAndBusyGivesWorkersSeparateCpus) {
-  config::Config config;
-  config.ports.resize(1);
-  config.ports[0].num_queues = 1;
-  auto plan = plan_cpus(config, {0, 1}).value();
-  EXPECT_EQ(plan.eal_args.back(), "--lcores=0@(0,1),1@(0,1)");
-  EXPECT_TRUE(plan.executor_cpus.empty());
-  config.data_plane.polling = "busy";
-  plan = plan_cpus(config, {0, 1, 2, 3}).value();
-  EXPECT_EQ(plan.eal_args.back(), "--lcores=0@(0,1,2,3),1@3");
-  EXPECT_EQ(plan.executor_cpus, (std::vector<unsigned>{0, 1, 2}));
-  EXPECT_FALSE(plan_cpus(config, {0}));
-  config.eal.args = {"-l", "0-1"};
-  EXPECT_EQ(plan_cpus(config, {0, 1}).value().eal_args, config.eal.args);
 }
 
 }  // namespace

@@ -10,12 +10,13 @@
 #include <thread>
 #include <vector>
 
-#include "bench_of_one.h"
+#include "fake_group.h"
 #include "serving/tenant_service.h"
+#include "start_eal.h"
 
 namespace itif::serving::test {
 
-using namespace pipeline::test;
+using namespace execution::test;
 
 // The test reads in place of the only worker, which does not run.
 inline constexpr size_t kReader = 0;

@@ -1,5 +1,5 @@
 // A group's thread with a fake model: stopping, overlapping batches, tasks.
-#include "pipeline/group_stage.h"
+#include "execution/group_stage.h"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "bench_of_one.h"
+#include "fake_group.h"
+#include "start_eal.h"
 
-namespace itif::pipeline::test {
+namespace itif::execution::test {
 namespace {
 
 // A stage with one worker and requests of two token ids each.
@@ -21,7 +22,7 @@ class GroupStageTest : public ::testing::Test {
  protected:
   void SetUp() override {
     start_test_eal();
-    returned_ = ReturnRing::create("returned", 64).value();
+    returned_ = pipeline::ReturnRing::create("returned", 64).value();
     for (request::Request& request : requests_) {
       request.payload_kind = wire::PayloadKind::kTokensU16;
       request.payload_bytes = sizeof ids_;
@@ -35,7 +36,7 @@ class GroupStageTest : public ::testing::Test {
   void make_stage(const GroupStageOptions& options) {
     auto group = std::make_unique<FakeGroup>();
     group_ = group.get();
-    ReturnRing* returns[] = {returned_.get()};
+    pipeline::ReturnRing* returns[] = {returned_.get()};
     stage_ =
         GroupStage::create("stage", std::move(group), device_, clock_, returns, options).value();
   }
@@ -43,7 +44,7 @@ class GroupStageTest : public ::testing::Test {
   std::vector<request::Request*> take(size_t count) {
     std::vector<request::Request*> taken;
     while (taken.size() < count) {
-      ReturnRing::Item item;
+      pipeline::ReturnRing::Item item;
       if (returned_->pop(&item, 1) == 0)
         std::this_thread::yield();
       else if (item.has_ended())
@@ -54,7 +55,7 @@ class GroupStageTest : public ::testing::Test {
 
   SystemClock clock_;
   FakeDevice device_;
-  std::unique_ptr<ReturnRing> returned_;
+  std::unique_ptr<pipeline::ReturnRing> returned_;
   FakeGroup* group_ = nullptr;
   std::unique_ptr<GroupStage> stage_;
   const std::array<uint16_t, 2> ids_ = {5, 6};
@@ -181,7 +182,7 @@ TEST_F(GroupStageTest, PacketsAreReturnedOnceAndBeforeTheirRequests) {
   stage_->start();
   std::vector<const request::Request*> packets, ended;
   const auto take_one = [&] {
-    ReturnRing::Item item;
+    pipeline::ReturnRing::Item item;
     while (returned_->pop(&item, 1) == 0) std::this_thread::yield();
     const request::Request* request = &item.request();
     EXPECT_EQ(std::ranges::count(ended, request), 0);
@@ -231,4 +232,4 @@ TEST_F(GroupStageTest, TaskHasExclusiveUseOfTheDevice) {
 }
 
 }  // namespace
-}  // namespace itif::pipeline::test
+}  // namespace itif::execution::test

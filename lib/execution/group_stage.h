@@ -1,4 +1,4 @@
-// A group as a stage of the pipeline: takes requests from a ring, executes them in batches, and
+// The thread that runs a group: takes requests from the group's ring, executes them in batches, and
 // returns them to their workers by the workers' rings.
 //
 // Threads: workers push to inbox(); the group's thread runs poll() and run(); control calls start()
@@ -16,22 +16,22 @@
 
 #include "base/clock.h"
 #include "device/device.h"
+#include "execution/recent_batches.h"
+#include "execution/spin_choice.h"
 #include "pipeline/group_inbox.h"
 #include "pipeline/idle.h"
-#include "pipeline/recent_batches.h"
 #include "pipeline/request_ring.h"
 #include "pipeline/return_ring.h"
-#include "pipeline/spin_choice.h"
 #include "runtime/completion.h"
 #include "runtime/group.h"
 #include "runtime/request_executor.h"
 #include "telemetry/counters.h"
 
-namespace itif::pipeline {
+namespace itif::execution {
 
 struct GroupStageOptions {
   runtime::ExecutorOptions executor = {};
-  IdlePolicy idle = {};
+  pipeline::IdlePolicy idle = {};
   device::Share share = {};  // of the device, until change_share()
   // Launches run asynchronously: the group's thread prepares a batch while another computes.
   bool overlaps = false;
@@ -56,7 +56,7 @@ class GroupStage final : private runtime::CompletionSink {
   static Result<std::unique_ptr<GroupStage>> create(std::string name,
                                                     std::unique_ptr<runtime::Group> group,
                                                     device::Device& device, const Clock& clock,
-                                                    std::span<ReturnRing* const> returns,
+                                                    std::span<pipeline::ReturnRing* const> returns,
                                                     const GroupStageOptions& options);
   ~GroupStage() override;  // stop()
 
@@ -67,8 +67,8 @@ class GroupStage final : private runtime::CompletionSink {
   const telemetry::ExecutorCounters& counters() const noexcept { return counters_; }
   const RecentBatches& recent_batches() const noexcept { return recent_batches_; }
 
-  GroupInbox& inbox() noexcept { return *inbox_; }
-  const GroupInbox& inbox() const noexcept { return *inbox_; }
+  pipeline::GroupInbox& inbox() noexcept { return *inbox_; }
+  const pipeline::GroupInbox& inbox() const noexcept { return *inbox_; }
   uint32_t num_executing() const noexcept { return executor_->num_executing(); }
 
   // Returns true once the device has failed; the group then refuses every request.
@@ -108,7 +108,7 @@ class GroupStage final : private runtime::CompletionSink {
   Result<std::unique_ptr<device::Stream>> make_stream(const device::Share& share);
   void end_thread();
   void run() noexcept;
-  void rest(Idle& idle) noexcept;
+  void rest(pipeline::Idle& idle) noexcept;
   void count(const runtime::BatchFigures& figures) noexcept;
   void choose_waiting() noexcept;
   void finish_batches() noexcept;
@@ -122,14 +122,14 @@ class GroupStage final : private runtime::CompletionSink {
   std::string name_;
   device::Device* device_ = nullptr;
   const Clock* clock_ = nullptr;
-  std::unique_ptr<RequestRing> ring_;  // the stream rings its bell
+  std::unique_ptr<pipeline::RequestRing> ring_;  // the stream rings its bell
   std::unique_ptr<runtime::Group> group_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<runtime::RequestExecutor> executor_;
-  std::vector<ReturnRing*> returns_;
+  std::vector<pipeline::ReturnRing*> returns_;
   GroupStageOptions options_;
   telemetry::ExecutorCounters counters_;
-  std::optional<GroupInbox> inbox_;
+  std::optional<pipeline::GroupInbox> inbox_;
   RecentBatches recent_batches_;
   size_t next_bucket_ = 0;  // the group's next graph bucket to capture ahead
   SpinChoice spin_choice_;
@@ -140,4 +140,4 @@ class GroupStage final : private runtime::CompletionSink {
   std::thread thread_;
 };
 
-}  // namespace itif::pipeline
+}  // namespace itif::execution

@@ -1,13 +1,13 @@
 // When a pool that shares its CPUs with workers sleeps early, and what a group's thread does then.
-#include "pipeline/spin_choice.h"
+#include "execution/spin_choice.h"
 
 #include <gtest/gtest.h>
 
-#include "bench_of_one.h"
-#include "pipeline/group_stage.h"
-#include "pipeline/lcores.h"
+#include "execution/group_stage.h"
+#include "fake_group.h"
+#include "start_eal.h"
 
-namespace itif::pipeline::test {
+namespace itif::execution::test {
 namespace {
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
@@ -73,27 +73,6 @@ TEST_F(SpinChoiceTest, AFloodDuringAPauseCountsByItsMeanRate) {
   EXPECT_FALSE(choice_.wants_count(now_ns_ + SpinChoice::kWindowNs - 1));
 }
 
-// Two CPUs named by number.
-PoolCpus two_threads(std::vector<unsigned> executor_cpus,
-                     std::vector<std::vector<unsigned>> worker_cpus) {
-  return {.num_threads = 2,
-          .num_process_cpus = 4,
-          .executor_cpus = std::move(executor_cpus),
-          .worker_cpus = std::move(worker_cpus)};
-}
-
-TEST(WorkersSharingCpus, AreThoseThatThePoolLeavesNoCpu) {
-  using Places = std::vector<size_t>;
-  EXPECT_EQ(workers_sharing_cpus(two_threads({}, {{0, 1, 2, 3}})), Places{}) << "CPUs for all";
-  EXPECT_EQ(workers_sharing_cpus(two_threads({}, {{0}, {1}, {2}})), (Places{0, 1, 2}));
-  EXPECT_EQ(workers_sharing_cpus(two_threads({0, 1}, {{2}, {3}})), Places{}) << "separate CPUs";
-  EXPECT_EQ(workers_sharing_cpus(two_threads({0, 1}, {{2}, {1, 3}})), Places{1});
-  EXPECT_EQ(workers_sharing_cpus(two_threads({0, 1, 2}, {{2}})), Places{}) << "one is left";
-  PoolCpus gpu = two_threads({0}, {{0}});
-  gpu.num_threads = 0;
-  EXPECT_EQ(workers_sharing_cpus(gpu), Places{});
-}
-
 class ChoosingStream final : public testing::NullStream {
  public:
   explicit ChoosingStream(std::vector<bool>& calls) : calls_(calls) {}
@@ -121,13 +100,13 @@ class ChoosingStage : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     start_test_eal();
-    returned_ = ReturnRing::create("spin", 64).value();
+    returned_ = pipeline::ReturnRing::create("spin", 64).value();
     request_.payload_kind = wire::PayloadKind::kTokensU16;
     request_.payload_bytes = sizeof id_;
     request_.pieces = std::span(&piece_, 1);
   }
   void make_stage(std::vector<const telemetry::WorkerCounters*> workers) {
-    ReturnRing* returns[] = {returned_.get()};
+    pipeline::ReturnRing* returns[] = {returned_.get()};
     stage_ = GroupStage::create("stage", std::make_unique<FakeGroup>(), device_, clock_, returns,
                                 {.overlaps = GetParam(), .sharing_workers = std::move(workers)})
                  .value();
@@ -135,7 +114,7 @@ class ChoosingStage : public ::testing::TestWithParam<bool> {
   void serve_one() {
     clock_.advance_ns(SpinChoice::kWindowNs);
     stage_->inbox().push(&request_);
-    ReturnRing::Item item;
+    pipeline::ReturnRing::Item item;
     do stage_->poll();
     while (returned_->pop(&item, 1) == 0 || !item.has_ended());
     std::free(request_.result.data);
@@ -145,7 +124,7 @@ class ChoosingStage : public ::testing::TestWithParam<bool> {
   VirtualClock clock_{kSecondNs};
   ChoosingDevice device_;
   telemetry::WorkerCounters worker_;
-  std::unique_ptr<ReturnRing> returned_;
+  std::unique_ptr<pipeline::ReturnRing> returned_;
   std::unique_ptr<GroupStage> stage_;
   const uint16_t id_ = 5;
   const request::Piece piece_{reinterpret_cast<const std::byte*>(&id_), sizeof id_};
@@ -178,4 +157,4 @@ TEST_P(ChoosingStage, LeavesAPoolWithItsOwnCpusAlone) {
 }
 
 }  // namespace
-}  // namespace itif::pipeline::test
+}  // namespace itif::execution::test

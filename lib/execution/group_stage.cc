@@ -1,4 +1,4 @@
-#include "pipeline/group_stage.h"
+#include "execution/group_stage.h"
 
 #include <pthread.h>
 
@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/log.h"
 
-namespace itif::pipeline {
+namespace itif::execution {
 namespace {
 
 constexpr std::chrono::milliseconds kTaskPoll{2};
@@ -17,11 +17,10 @@ constexpr uint64_t kDevicePollNs = 10'000;         // for devices that do not ri
 
 }  // namespace
 
-Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
-                                                       std::unique_ptr<runtime::Group> group,
-                                                       device::Device& device, const Clock& clock,
-                                                       std::span<ReturnRing* const> returns,
-                                                       const GroupStageOptions& options) {
+Result<std::unique_ptr<GroupStage>> GroupStage::create(
+    std::string name, std::unique_ptr<runtime::Group> group, device::Device& device,
+    const Clock& clock, std::span<pipeline::ReturnRing* const> returns,
+    const GroupStageOptions& options) {
   std::unique_ptr<GroupStage> stage(new GroupStage);
   stage->name_ = std::move(name);
   stage->group_ = std::move(group);
@@ -31,10 +30,10 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(std::string name,
   stage->set_busy(options.idle.busy);
   stage->returns_.assign(returns.begin(), returns.end());
   uint32_t lendable = 0;
-  for (const ReturnRing* ring : returns) lendable += ring->capacity();
+  for (const pipeline::ReturnRing* ring : returns) lendable += ring->capacity();
   static std::atomic<unsigned> serial{0};
   ITIF_ASSIGN(stage->ring_,
-              RequestRing::create("itif_group_" + std::to_string(serial++), lendable));
+              pipeline::RequestRing::create("itif_group_" + std::to_string(serial++), lendable));
   stage->inbox_.emplace(*stage->ring_, stage->counters_.queued);
   ITIF_ASSIGN(stage->stream_, stage->make_stream(options.share));
   ITIF_ASSIGN(stage->executor_,
@@ -60,7 +59,7 @@ void GroupStage::start() {
   thread_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "itif-group");
     stream_->attach_thread();  // before the device starts its own threads: they inherit the CPUs
-    use_precise_sleeps();
+    pipeline::use_precise_sleeps();
     run();
   });
 }
@@ -93,7 +92,7 @@ Status GroupStage::change_share(const device::Share& share) {
 }
 
 void GroupStage::run() noexcept {
-  Idle idle(options_.idle);
+  pipeline::Idle idle(options_.idle);
   while (!leaves_loop_.load(std::memory_order_acquire)) {
     if (poll() > 0)
       idle.found_work();
@@ -106,7 +105,7 @@ void GroupStage::run() noexcept {
 
 // While batches run, the thread sleeps until a request or the device rings the bell. Devices that
 // do not ring it are polled.
-void GroupStage::rest(Idle& idle) noexcept {
+void GroupStage::rest(pipeline::Idle& idle) noexcept {
   const auto ready = [this] {
     return !ring_->empty() || executor_->has_results() || executor_->has_read_packets() ||
            task_.load(std::memory_order_acquire) != nullptr ||
@@ -236,7 +235,7 @@ void GroupStage::complete(std::span<request::Request* const> requests) noexcept 
     // The ring has room for every context of the worker, so a full ring is a bug.
     CHECK(returns_[request->worker]->push(request));
   }
-  for (ReturnRing* ring : returns_)
+  for (pipeline::ReturnRing* ring : returns_)
     if (!ring->empty()) ring->bell().ring();
 }
 
@@ -246,4 +245,4 @@ void GroupStage::release_packets(std::span<request::Request* const> requests) no
     CHECK(returns_[request->worker]->push_packets(request));
 }
 
-}  // namespace itif::pipeline
+}  // namespace itif::execution

@@ -9,7 +9,7 @@
 
 #include "runtime/request_executor.h"
 
-namespace itif::pipeline {
+namespace itif::execution {
 
 class RecentBatches {
  public:
@@ -37,4 +37,4 @@ class RecentBatches {
   size_t num_added_ = 0;
 };
 
-}  // namespace itif::pipeline
+}  // namespace itif::execution

@@ -19,7 +19,7 @@
 #include "runtime/request_ids.h"
 #include "support/null_stream.h"
 
-namespace itif::pipeline::test {
+namespace itif::execution::test {
 
 class FakeGroup final : public runtime::EncoderGroup {
  public:
@@ -187,4 +187,4 @@ class FakeDevice : public device::Device {
   device::DeviceInfo info_;
 };
 
-}  // namespace itif::pipeline::test
+}  // namespace itif::execution::test

@@ -1,8 +1,8 @@
 // Chooses how a group's compute pool waits between operators: by spinning, or by sleeping early.
 //
-// It is used only for a group that shares its CPUs with workers (lcores.h). Spinning makes batches
-// faster while the workers have nothing else to do. In a flood, spinning threads take the CPU time
-// that the workers need to drop datagrams. device/host/pool_wait.h has the measurements.
+// It is used only for a group that shares its CPUs with workers (pipeline/lcores.h). Spinning makes
+// batches faster while the workers have nothing else to do. In a flood, spinning threads take the
+// CPU time that the workers need to drop datagrams. device/host/pool_wait.h has the measurements.
 //
 // The pool sleeps early while more than kFloodPerS datagrams and requests per second are dropped or
 // refused. It spins again after kCalmNs below half of that rate. Waiting requests are not counted:
@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-namespace itif::pipeline {
+namespace itif::execution {
 
 class SpinChoice {
  public:
@@ -53,4 +53,4 @@ class SpinChoice {
   uint64_t flooded_ns_ = 0;  // end of the last window with a flood
 };
 
-}  // namespace itif::pipeline
+}  // namespace itif::execution
