@@ -24,8 +24,8 @@ class Appliance {
 
   // Lists tenants whose models are not loaded; their requests are verified and refused with
   // not_admitted. `failure` says why there is no model; empty: it is about to be loaded. If a
-  // tenant is already listed, only its record is replaced. Leaves out tenants beyond kMaxTenants.
-  // REQUIRES: none of them is loaded.
+  // tenant is already listed, only its record is replaced. Logs tenants beyond kMaxTenants and
+  // leaves them out. REQUIRES: none of them is loaded.
   virtual void expect(const std::vector<tenant::Record>& records, const std::string& failure) = 0;
   // Loads the model of a new or listed tenant while others serve, then accepts its traffic. A new
   // tenant is listed as loading meanwhile. On error a new tenant is not listed, and a listed one is

@@ -41,10 +41,6 @@ Dispatcher::Dispatcher(Registry& registry, Appliance& appliance, const Documents
       tenants_(registry, appliance, clock, std::move(notify)),
       started_unix_ns_(clock.unix_ns()) {}
 
-void Dispatcher::list_as_loading(std::vector<tenant::Record> records) {
-  tenants_.list_as_loading(std::move(records));
-}
-
 void Dispatcher::restore() {
   tenants_.restore();
   restoring_.store(false);

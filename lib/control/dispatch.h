@@ -23,9 +23,8 @@ class Dispatcher {
   Dispatcher(Registry& registry, Appliance& appliance, const Documents& documents,
              const Clock& clock, Notify notify, std::string events_endpoint);
 
-  // Lists the registry's rows as loading, until restore(). REQUIRES: no other call came before.
-  void list_as_loading(std::vector<tenant::Record> records);
-  void restore();  // worker thread
+  // Admits the tenants that the appliance lists as loading. Worker thread, before other operations.
+  void restore();
   // Ends running operations early, for a shutdown. Any thread.
   void cancel();
 

@@ -93,7 +93,7 @@ void Server::Impl::attach(Appliance& appliance, const Documents& documents) {
       [this](const std::string& event, const json& fields) { publish(event, fields); },
       options_.events_endpoint);
   appliance.expect_planners(std::exchange(planners_, {}));
-  dispatcher_->list_as_loading(std::exchange(records_, {}));
+  appliance.expect(std::exchange(records_, {}), "");  // listed as loading
 }
 
 void Server::Impl::start() {

@@ -90,14 +90,11 @@ json Tenants::announce(const char* event, const tenant::Info& info) {
   return {{"tenant", document(info, true)}};
 }
 
-void Tenants::list_as_loading(std::vector<tenant::Record> records) {
-  records_ = std::move(records);
-  appliance_.expect(records_, "");
-}
-
 void Tenants::restore() {
-  for (const tenant::Record& record : std::exchange(records_, {})) {
+  for (const tenant::Info& listed : appliance_.tenants()) {
     if (cancelled_.load()) return;
+    if (listed.condition != tenant::Condition::kLoading) continue;
+    const tenant::Record& record = listed.record;
     const Status admitted = appliance_.admit(record, [](const std::string&, double) {});
     if (!admitted && cancelled_.load()) return;
     if (!admitted)

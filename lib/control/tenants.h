@@ -1,6 +1,7 @@
-// Changes to tenants: each is applied to the appliance, which owns the tenants' state, committed to
-// the registry, then answered. If the commit fails, the appliance is restored. A removal is
-// committed before it is applied.
+// Changes to tenants: each is applied to the appliance, committed to the registry, then answered.
+// If the commit fails, the appliance is restored. A removal is committed before it is applied.
+//
+// Keeps no copy of a tenant: the appliance owns the tenants' state, and every answer reads it.
 //
 // Only the worker thread makes changes. list(), show(), counts() and failures(): any thread.
 #pragma once
@@ -9,7 +10,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -27,10 +27,8 @@ class Tenants {
   Tenants(Registry& registry, Appliance& appliance, const Clock& clock, Notify notify)
       : registry_(registry), appliance_(appliance), clock_(clock), notify_(std::move(notify)) {}
 
-  // Lists the registry's rows as loading. REQUIRES: no other call came before, on any thread.
-  void list_as_loading(std::vector<tenant::Record> records);
-  // Admits each tenant; one that cannot be admitted becomes "failed", with the reason. cancel()
-  // makes it return early; the remaining tenants stay loading.
+  // Admits each tenant that is listed as loading; one that cannot be admitted becomes "failed",
+  // with the reason. cancel() makes it return early; the remaining tenants stay loading.
   void restore();
   void cancel() { cancelled_.store(true); }  // any thread
 
@@ -58,7 +56,6 @@ class Tenants {
   Appliance& appliance_;
   const Clock& clock_;
   Notify notify_;
-  std::vector<tenant::Record> records_;  // from list_as_loading() to restore()
   std::atomic<bool> cancelled_{false};
 };
 

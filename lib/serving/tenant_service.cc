@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "pipeline/lcores.h"
 
 namespace itif::serving {
@@ -176,7 +177,9 @@ void TenantService::expect(const std::vector<tenant::Record>& records, const std
       known->info.record = record;
       continue;
     }
-    if (!add(record, failure)) break;  // admit() reports the error
+    if (const Status added = add(record, failure); !added)
+      log::error("tenant '{}' (id {}) is left out: {}", record.name, record.id,
+                 added.error().message);
   }
   publish();
 }

@@ -26,6 +26,16 @@ TEST_F(TenantServiceTest, AdmittedTenantIsPublished) {
   EXPECT_EQ(service->groups().at(0).tenant_names, std::vector<std::string>{"t7"});
 }
 
+TEST_F(TenantServiceTest, ExpectLeavesOutTenantsBeyondTheMaximum) {
+  std::vector<tenant::Record> records;
+  constexpr uint32_t max = tenant::kMaxTenants;
+  for (uint32_t id = 1; id <= max + 2; ++id) records.push_back(settings(id));
+  service->expect(records, "");
+  EXPECT_EQ(service->tenants().size(), max);
+  EXPECT_TRUE(service->tenant(max));
+  EXPECT_FALSE(service->tenant(max + 1));
+}
+
 TEST_F(TenantServiceTest, ExpectedTenantsAreKnownAndNotServed) {
   tenant::Record paused = settings(2);
   paused.state = tenant::State::kPaused;
