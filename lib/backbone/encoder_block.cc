@@ -83,12 +83,6 @@ size_t num_block_kinds(const BackboneSpec& spec, const AttentionFactory& attenti
   return kNumBlockKinds + (attention.kinds ? attention.kinds(spec, {}, {}, {}).size() : 0);
 }
 
-BlockShapes::BlockShapes(const BackboneSpec& spec)
-    : qkv{3 * spec.hidden, spec.hidden},
-      out{spec.hidden, spec.hidden},
-      up{spec.intermediate, spec.hidden, spec.activation},
-      down{spec.hidden, spec.intermediate} {}
-
 EncoderBlock::EncoderBlock(const BackboneSpec& spec, FusionMode fusion_mode) : spec_(spec) {
   const BlockShapes shapes(spec);
   out_.shape = in_fusion_mode(shapes.out, fusion_mode);
@@ -159,43 +153,6 @@ void EncoderBlock::launch(device::Stream& stream, const model::WeightView& weigh
 
 uint64_t EncoderBlock::workspace_bytes() const {
   return context_->bytes() + projected_->bytes() + wide_->bytes() + attention_->workspace_bytes();
-}
-
-kernels::GroupedGemm product(const kernels::Slab& weight, const Pass& pass,
-                             const PreparedShape& gemm, const void* a, void* out) noexcept {
-  return {.a = a,
-          .weights = weight,
-          .bias = {},
-          .out = out,
-          .n = gemm.shape.n,
-          .k = gemm.shape.k,
-          .ranges = pass.ranges,
-          .schedule = pass.gemm_schedule,
-          .prepared = gemm.handle.get()};
-}
-
-void launch_linear(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
-                   const PreparedShape& gemm, size_t kind, const void* a, void* out) noexcept {
-  if (is_thesis(gemm)) {
-    stream.launch(product(weights[kind], pass, gemm, a, out));
-    stream.launch(kernels::BiasActivation{.x = out,
-                                          .bias = weights[kind + 1],
-                                          .width = gemm.shape.n,
-                                          .activation = gemm.shape.activation,
-                                          .ranges = pass.ranges,
-                                          .has_thesis_grid = true});
-    return;
-  }
-  stream.launch(kernels::GroupedGemm{.a = a,
-                                     .weights = weights[kind],
-                                     .bias = weights[kind + 1],
-                                     .out = out,
-                                     .n = gemm.shape.n,
-                                     .k = gemm.shape.k,
-                                     .activation = gemm.shape.activation,
-                                     .ranges = pass.ranges,
-                                     .schedule = pass.gemm_schedule,
-                                     .prepared = gemm.handle.get()});
 }
 
 }  // namespace itif::backbone

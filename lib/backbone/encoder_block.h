@@ -2,7 +2,7 @@
 // post-LayerNorm block (BERT), a residual and a LayerNorm follow each half. In a pre-LayerNorm
 // block (ViT), a LayerNorm precedes each half and a residual follows it; the family launches the
 // two halves itself. Families supply the tensor names, the number of blocks, and the attention
-// (block_attention.h).
+// (attention_factory.h).
 //
 // Every operator runs once per batch for all tenants: GEMMs by tenant ranges, memory-bound
 // operators with each row's slot (ITIF's weights rotation).
@@ -14,28 +14,11 @@
 #include <string_view>
 #include <vector>
 
-#include "backbone/block_attention.h"
+#include "backbone/attention_factory.h"
+#include "backbone/block_gemms.h"
 #include "backbone/family.h"
 
 namespace itif::backbone {
-
-// A block's weight kinds, in order. Post- and pre-LayerNorm blocks have the same order. Kinds that
-// the attention adds follow.
-enum BlockKind : size_t {
-  kQkvWeight,
-  kQkvBias,
-  kOutWeight,
-  kOutBias,
-  kAttentionGamma,
-  kAttentionBeta,
-  kUpWeight,
-  kUpBias,
-  kDownWeight,
-  kDownBias,
-  kFfnGamma,
-  kFfnBeta,
-  kNumBlockKinds
-};
 
 // Names of a block's modules, relative to the block.
 struct BlockNames {
@@ -60,21 +43,6 @@ void append_block(const model::BackboneSpec& spec, std::string_view prefix, cons
                   std::vector<model::WeightKind>& kinds, const AttentionFactory& attention = {});
 // Returns kNumBlockKinds plus the number of kinds that the attention adds.
 size_t num_block_kinds(const model::BackboneSpec& spec, const AttentionFactory& attention);
-
-// A GEMM and its handle on the device.
-struct PreparedShape {
-  device::GemmShape shape;
-  device::GemmHandle handle = nullptr;
-};
-// Returns true for a GEMM of a pass in fusion mode "thesis", where add-bias is an operator.
-inline bool is_thesis(const PreparedShape& gemm) noexcept {
-  return !gemm.shape.has_bias;
-}
-
-struct BlockShapes {
-  device::GemmShape qkv, out, up, down;
-  explicit BlockShapes(const model::BackboneSpec& spec);
-};
 
 // The output of half a block, to be added to the residual: rows + bias of each row's tenant.
 struct Addend {
@@ -115,13 +83,5 @@ class EncoderBlock {
   std::unique_ptr<device::Buffer> projected_;  // [T, hidden]
   std::unique_ptr<device::Buffer> wide_;       // [T, attention's scratch]; then [T, intermediate]
 };
-
-// Returns the arguments of out = a · Wᵀ; launches nothing. REQUIRES: the GEMM has no bias.
-kernels::GroupedGemm product(const kernels::Slab& weight, const Pass& pass,
-                             const PreparedShape& gemm, const void* a, void* out) noexcept;
-// out = activation(a · Wᵀ + bias): weight kind `kind`, bias kind + 1. Launches two operators if the
-// GEMM has no bias, else one.
-void launch_linear(device::Stream& stream, const model::WeightView& weights, const Pass& pass,
-                   const PreparedShape& gemm, size_t kind, const void* a, void* out) noexcept;
 
 }  // namespace itif::backbone

@@ -59,7 +59,7 @@ class Backbone {
 
 struct MakeOptions {
   uint32_t max_rows = 0;
-  // The weight kinds must have the same fusion mode: weight_kinds() in fusion_mode.h.
+  // The weight kinds must have the same fusion mode: weight_kinds() below.
   FusionMode fusion_mode = FusionMode::kFused;
 };
 
@@ -101,6 +101,14 @@ struct Family {
                                                    const model::BackboneSpec& spec,
                                                    const DecoderOptions& options) = nullptr;
 };
+
+// Returns a family's weight kinds for a fusion mode. In thesis mode, modules that fused mode stacks
+// into one GEMM are separate GEMMs.
+std::vector<model::WeightKind> weight_kinds(const Family& family, const model::BackboneSpec& spec,
+                                            FusionMode fusion_mode);
+// Returns the GEMMs of a pass in a fusion mode.
+std::vector<GemmUse> gemms(const Family& family, const model::BackboneSpec& spec,
+                           FusionMode fusion_mode);
 
 // All families, in alphabetical order.
 std::span<const Family* const> families();

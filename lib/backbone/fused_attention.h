@@ -15,8 +15,10 @@
 // could make it: it shapes the weights before they are packed.
 #pragma once
 
+#include <memory>
+
 #include "backbone/block_attention.h"
-#include "backbone/encoder_block.h"
+#include "backbone/block_gemms.h"
 
 namespace itif::backbone {
 

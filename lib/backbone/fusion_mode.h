@@ -4,16 +4,11 @@
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include "base/error.h"
-#include "model/spec.h"
-#include "model/weight_store.h"
+#include "device/device.h"
 
 namespace itif::backbone {
-
-struct Family;
-struct GemmUse;
 
 enum class FusionMode : uint8_t {
   // Query, key and value are one GEMM. GEMMs add their biases. Attention is one operator that keeps
@@ -29,13 +24,6 @@ enum class FusionMode : uint8_t {
 // Parses "fused" or "thesis". Errors: kInvalidArgument, listing both.
 Result<FusionMode> parse_fusion_mode(std::string_view name);
 
-// Returns a family's weight kinds for a fusion mode. In thesis mode, modules that fused mode stacks
-// into one GEMM are separate GEMMs.
-std::vector<model::WeightKind> weight_kinds(const Family& family, const model::BackboneSpec& spec,
-                                            FusionMode fusion_mode);
-// Returns the GEMMs of a pass in a fusion mode.
-std::vector<GemmUse> gemms(const Family& family, const model::BackboneSpec& spec,
-                           FusionMode fusion_mode);
 // Returns the shape of a GEMM of num_modules stacked modules; in thesis mode, the shape of one
 // module's GEMM, without bias because add-bias is a separate operator.
 device::GemmShape in_fusion_mode(device::GemmShape shape, FusionMode fusion_mode,

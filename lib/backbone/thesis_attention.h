@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backbone/block_attention.h"
-#include "backbone/encoder_block.h"
+#include "backbone/block_gemms.h"
 
 namespace itif::backbone {
 

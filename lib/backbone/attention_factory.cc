@@ -1,4 +1,4 @@
-#include "backbone/block_attention.h"
+#include "backbone/attention_factory.h"
 
 #include "backbone/fused_attention.h"
 #include "backbone/thesis_attention.h"
