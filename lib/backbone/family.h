@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "device/device.h"
 #include "kernels/args.h"
-#include "model/head.h"
+#include "model/head_spec.h"
 #include "model/spec.h"
 #include "model/weight_store.h"
 

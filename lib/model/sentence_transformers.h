@@ -4,7 +4,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "model/head.h"
+#include "model/head_spec.h"
+#include "model/spec.h"
 
 namespace itif::model {
 
