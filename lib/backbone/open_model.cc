@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "json/json_file.h"
+#include "text/load_tokenizer.h"
 
 namespace itif::backbone {
 namespace {

@@ -6,14 +6,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "base/error.h"
 
 namespace itif::text {
 
@@ -55,13 +52,5 @@ class Tokenizer {
   // The separator's id. In a request of token ids, token type 1 begins after the first separator.
   virtual int32_t separator_id() const noexcept = 0;
 };
-
-// Loads the tokenizer of a Hugging Face directory from the first that exists: source.spm
-// (marian_tokenizer.h), spiece.model (albert_tokenizer.h), merges.txt or BPE in tokenizer.json
-// (byte_bpe.h), WordPiece in tokenizer.json, vocab.txt. Also reads tokenizer_config.json,
-// special_tokens_map.json and added_tokens.json if they exist. Errors: kNotFound: none of these.
-// kCorrupt: a file is malformed, or lacks a token that it names. kUnsupported: a tokenizer of
-// another kind, or with a step that this build does not have.
-Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::string& directory);
 
 }  // namespace itif::text

@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 #include "encode_input.h"
-#include "text/tokenizer.h"
+#include "text/load_tokenizer.h"
 
 namespace {
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
+#include "text/load_tokenizer.h"
 
 namespace itif::text {
 namespace {

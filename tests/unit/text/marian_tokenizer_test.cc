@@ -9,6 +9,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "text/load_tokenizer.h"
+
 namespace itif::text {
 namespace {
 

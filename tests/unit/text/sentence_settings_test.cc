@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "support/temp_directory.h"
-#include "text/tokenizer.h"
+#include "text/load_tokenizer.h"
 
 namespace itif::text {
 namespace {

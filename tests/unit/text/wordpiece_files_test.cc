@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/temp_directory.h"
-#include "text/tokenizer.h"
+#include "text/load_tokenizer.h"
 #include "text/wordpiece_files.h"
 
 namespace itif::text {

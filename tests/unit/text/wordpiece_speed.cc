@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "base/clock.h"
-#include "text/tokenizer.h"
+#include "text/load_tokenizer.h"
 
 int main(int argc, char** argv) {
   if (argc < 3) {

@@ -10,7 +10,7 @@
 
 #include "base/random.h"
 #include "support/temp_directory.h"
-#include "text/tokenizer.h"
+#include "text/load_tokenizer.h"
 #include "text/unicode.h"
 #include "text/wordpiece_normalizer.h"
 

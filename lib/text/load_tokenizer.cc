@@ -1,5 +1,4 @@
-// Chooses the tokenizer of a directory by the files that it holds.
-#include "text/tokenizer.h"
+#include "text/load_tokenizer.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +13,6 @@
 #include "text/wordpiece_files.h"
 
 namespace itif::text {
-
 namespace {
 
 // Settings of tokenizer_config.json that change the tokens of any tokenizer.
