@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -21,22 +20,7 @@
 
 namespace itif::client {
 
-struct EngineOptions {
-  uint32_t session = 0;           // random: separates this client's requests from an earlier one's
-  uint64_t first_request = 0;     // the first request id; random makes ids hard to guess
-  uint32_t max_in_flight = 1024;  // concurrent requests; rounded up to a power of two
-  uint32_t fragment_bytes = wire::kDefaultFragmentBytes;  // payload of a request's piece
-  uint32_t max_response_bytes = wire::kMaxTotalBytes;
-  uint64_t max_reassembly_bytes = 64u << 20;  // for incomplete responses, all requests together
-  uint32_t burst_datagrams = 256;             // most that one poll() sends, per flow
-  RetryPolicy retry = {};
-};
-
-enum class Submit : uint8_t {
-  kAccepted,
-  kFull,      // max_in_flight requests are in flight: poll() and try again
-  kTooLarge,  // the payload is above wire::kMaxTotalBytes
-};
+class EngineState;
 
 class ClientEngine {
  public:
@@ -66,9 +50,8 @@ class ClientEngine {
   const EngineStats& stats() const noexcept;
 
  private:
-  class State;
-  explicit ClientEngine(std::unique_ptr<State> state);
-  std::unique_ptr<State> state_;
+  explicit ClientEngine(std::unique_ptr<EngineState> state);
+  std::unique_ptr<EngineState> state_;
 };
 
 }  // namespace itif::client

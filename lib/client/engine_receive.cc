@@ -29,7 +29,7 @@ constexpr uint32_t kMaxTokenRefusals = 64;
 
 }  // namespace
 
-void ClientEngine::State::on_datagram(const Incoming& incoming, uint64_t now_ns) noexcept {
+void EngineState::on_datagram(const Incoming& incoming, uint64_t now_ns) noexcept {
   ++stats_.datagrams_received;
   stats_.bytes_received += incoming.bytes.size();
   Drop why = Drop::kMalformed;
@@ -39,7 +39,7 @@ void ClientEngine::State::on_datagram(const Incoming& incoming, uint64_t now_ns)
     ++stats_.dropped[static_cast<size_t>(why)];
 }
 
-bool ClientEngine::State::handle(const Incoming& incoming, uint64_t now_ns, Drop& why) noexcept {
+bool EngineState::handle(const Incoming& incoming, uint64_t now_ns, Drop& why) noexcept {
   wire::Datagram datagram;
   if (wire::parse(incoming.bytes, datagram) != wire::ParseError::kNone) return false;
   const wire::Header& header = datagram.header;
@@ -74,8 +74,7 @@ bool ClientEngine::State::handle(const Incoming& incoming, uint64_t now_ns, Drop
   }
 }
 
-bool ClientEngine::State::authentic(const Slot& slot,
-                                    const wire::Datagram& datagram) const noexcept {
+bool EngineState::authentic(const Slot& slot, const wire::Datagram& datagram) const noexcept {
   const Credential& credential = slot.spec.credential;
   const wire::Header& header = datagram.header;
   if (header.auth == wire::Auth::kNone)
@@ -84,8 +83,8 @@ bool ClientEngine::State::authentic(const Slot& slot,
   return header.auth >= credential.auth && wire::verify_tag(credential.key, datagram);
 }
 
-bool ClientEngine::State::on_response(uint32_t index, const wire::Datagram& datagram,
-                                      uint64_t now_ns, Drop& why) noexcept {
+bool EngineState::on_response(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,
+                              Drop& why) noexcept {
   Slot& slot = slots_[index];
   const wire::Header& header = datagram.header;
   if (header.total_bytes > options_.max_response_bytes) {
@@ -119,8 +118,8 @@ bool ClientEngine::State::on_response(uint32_t index, const wire::Datagram& data
   return true;
 }
 
-bool ClientEngine::State::on_status(uint32_t index, const wire::Datagram& datagram,
-                                    uint64_t now_ns) noexcept {
+bool EngineState::on_status(uint32_t index, const wire::Datagram& datagram,
+                            uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   const wire::Header& header = datagram.header;
   if (header.status == wire::StatusCode::kTokenRequired) {
@@ -171,8 +170,8 @@ bool ClientEngine::State::on_status(uint32_t index, const wire::Datagram& datagr
 }
 
 // The server lacks pieces of the request: sends every piece that its ranges touch.
-bool ClientEngine::State::on_resend(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,
-                                    Drop& why) noexcept {
+bool EngineState::on_resend(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,
+                            Drop& why) noexcept {
   Slot& slot = slots_[index];
   const wire::Header& header = datagram.header;
   const uint32_t fragment = options_.fragment_bytes;
@@ -198,7 +197,7 @@ bool ClientEngine::State::on_resend(uint32_t index, const wire::Datagram& datagr
   return true;
 }
 
-void ClientEngine::State::on_busy(uint32_t index, uint64_t now_ns) noexcept {
+void EngineState::on_busy(uint32_t index, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   ++stats_.busy;
   if (slot.phase != Phase::kWaiting) return;
@@ -208,7 +207,7 @@ void ClientEngine::State::on_busy(uint32_t index, uint64_t now_ns) noexcept {
   arm(index, now_ns + slot.rto_ns);
 }
 
-void ClientEngine::State::send_with_token(uint32_t index, uint64_t now_ns) noexcept {
+void EngineState::send_with_token(uint32_t index, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   slot.phase = Phase::kWaiting;
   slot.token_sent_ns = now_ns;
@@ -217,8 +216,8 @@ void ClientEngine::State::send_with_token(uint32_t index, uint64_t now_ns) noexc
   arm(index, now_ns + slot.rto_ns);
 }
 
-bool ClientEngine::State::on_token(uint32_t flow_index, const wire::Header& header,
-                                   uint64_t now_ns) noexcept {
+bool EngineState::on_token(uint32_t flow_index, const wire::Header& header,
+                           uint64_t now_ns) noexcept {
   Flow& flow = *flows_[flow_index];
   if (!flow.hello_pending || header.request_id != flow.hello_id || header.aux == 0) return false;
   flow.hello_pending = false;

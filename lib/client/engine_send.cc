@@ -7,7 +7,7 @@
 
 namespace itif::client {
 
-bool ClientEngine::State::has_unsent() const noexcept {
+bool EngineState::has_unsent() const noexcept {
   for (uint32_t i = 0; i < num_flows_; ++i) {
     const Flow& flow = *flows_[i];
     if (!send_lists_.empty(i) || flow.staged.begin != flow.staged.end ||
@@ -17,13 +17,13 @@ bool ClientEngine::State::has_unsent() const noexcept {
   return false;
 }
 
-void ClientEngine::State::enter_send_list(uint32_t index) noexcept {
+void EngineState::enter_send_list(uint32_t index) noexcept {
   if (send_lists_.list_of(index) == IndexLists::kNone)
     send_lists_.push_back(slots_[index].flow, index);
 }
 
 // Queues the whole request, in place of any ranges of it that are still queued.
-void ClientEngine::State::queue_whole(uint32_t index) noexcept {
+void EngineState::queue_whole(uint32_t index) noexcept {
   Slot& slot = slots_[index];
   slot.ranges[0] = {0, static_cast<uint32_t>(slot.spec.payload.size())};
   slot.next_range = 0;
@@ -34,7 +34,7 @@ void ClientEngine::State::queue_whole(uint32_t index) noexcept {
 }
 
 // Queues only the first piece: enough for a reply from a server that knows the request.
-void ClientEngine::State::queue_probe(uint32_t index) noexcept {
+void EngineState::queue_probe(uint32_t index) noexcept {
   Slot& slot = slots_[index];
   queue_whole(index);
   slot.ranges[0].to = std::min(slot.ranges[0].to, options_.fragment_bytes);
@@ -42,7 +42,7 @@ void ClientEngine::State::queue_probe(uint32_t index) noexcept {
 
 // Queues whole pieces that the server asked for. Drops ranges beyond kMaxSendRanges; the server
 // asks for them again.
-void ClientEngine::State::queue_range(uint32_t index, SendRange range) noexcept {
+void EngineState::queue_range(uint32_t index, SendRange range) noexcept {
   Slot& slot = slots_[index];
   if (slot.next_range == slot.num_ranges) slot.next_range = slot.num_ranges = 0;
   if (slot.num_ranges == kMaxSendRanges) return;
@@ -50,7 +50,7 @@ void ClientEngine::State::queue_range(uint32_t index, SendRange range) noexcept 
   enter_send_list(index);
 }
 
-wire::Header ClientEngine::State::header_of(const Slot& slot, wire::Type type) const noexcept {
+wire::Header EngineState::header_of(const Slot& slot, wire::Type type) const noexcept {
   wire::Header header;
   header.type = type;
   header.auth = slot.spec.credential.auth;
@@ -62,7 +62,7 @@ wire::Header ClientEngine::State::header_of(const Slot& slot, wire::Type type) c
 }
 
 // Builds heads for the pieces at the front of the flow's list. REQUIRES: nothing is staged.
-void ClientEngine::State::stage(uint32_t flow_index, size_t budget) noexcept {
+void EngineState::stage(uint32_t flow_index, size_t budget) noexcept {
   Staged& staged = flows_[flow_index]->staged;
   staged.begin = staged.end = 0;
   const auto limit = static_cast<uint32_t>(std::min<size_t>(budget, kSendBatch));
@@ -104,7 +104,7 @@ void ClientEngine::State::stage(uint32_t flow_index, size_t budget) noexcept {
 }
 
 // Drops staged pieces of a request that has ended: the engine no longer borrows their payload.
-void ClientEngine::State::unstage(uint32_t index) noexcept {
+void EngineState::unstage(uint32_t index) noexcept {
   Staged& staged = flows_[slots_[index].flow]->staged;
   if (staged.begin == staged.end) return;
   uint32_t kept = staged.begin;
@@ -123,7 +123,7 @@ void ClientEngine::State::unstage(uint32_t index) noexcept {
 }
 
 // Returns false if the transport is full.
-bool ClientEngine::State::send_control(uint32_t flow_index, size_t& budget) noexcept {
+bool EngineState::send_control(uint32_t flow_index, size_t& budget) noexcept {
   Flow& flow = *flows_[flow_index];
   std::array<Outgoing, kControlQueue> batch;
   while (flow.control_begin != flow.control_end && budget > 0) {
@@ -142,7 +142,7 @@ bool ClientEngine::State::send_control(uint32_t flow_index, size_t& budget) noex
   return true;
 }
 
-bool ClientEngine::State::send_staged(uint32_t flow_index, size_t& budget) noexcept {
+bool EngineState::send_staged(uint32_t flow_index, size_t& budget) noexcept {
   Staged& staged = flows_[flow_index]->staged;
   const size_t count = staged.end - staged.begin;
   if (count == 0) return true;
@@ -156,7 +156,7 @@ bool ClientEngine::State::send_staged(uint32_t flow_index, size_t& budget) noexc
   return taken == count;
 }
 
-size_t ClientEngine::State::flush_flow(uint32_t flow_index) noexcept {
+size_t EngineState::flush_flow(uint32_t flow_index) noexcept {
   Flow& flow = *flows_[flow_index];
   size_t budget = options_.burst_datagrams;
   while (budget > 0) {
@@ -176,7 +176,7 @@ size_t ClientEngine::State::flush_flow(uint32_t flow_index) noexcept {
   return options_.burst_datagrams - budget;
 }
 
-size_t ClientEngine::State::flush() noexcept {
+size_t EngineState::flush() noexcept {
   size_t sent = 0;
   for (uint32_t i = 0; i < num_flows_; ++i) sent += flush_flow(i);
   return sent;
@@ -184,9 +184,8 @@ size_t ClientEngine::State::flush() noexcept {
 
 // Returns false if the queue is full. A timer repeats a lost resend or hello. A lost ack is not
 // sent again; the server then keeps a cache entry for longer.
-bool ClientEngine::State::queue_control(uint32_t flow_index, const wire::Header& header,
-                                        std::span<const std::byte> payload,
-                                        const wire::Key& key) noexcept {
+bool EngineState::queue_control(uint32_t flow_index, const wire::Header& header,
+                                std::span<const std::byte> payload, const wire::Key& key) noexcept {
   Flow& flow = *flows_[flow_index];
   if (flow.control_end - flow.control_begin == kControlQueue) return false;
   ControlDatagram& datagram = flow.control[flow.control_end % kControlQueue];
@@ -196,11 +195,11 @@ bool ClientEngine::State::queue_control(uint32_t flow_index, const wire::Header&
   return true;
 }
 
-void ClientEngine::State::send_ack(const Slot& slot) noexcept {
+void EngineState::send_ack(const Slot& slot) noexcept {
   queue_control(slot.flow, header_of(slot, wire::Type::kAck), {}, slot.spec.credential.key);
 }
 
-void ClientEngine::State::ask_for_missing(const Slot& slot) noexcept {
+void EngineState::ask_for_missing(const Slot& slot) noexcept {
   std::array<wire::Range, wire::kMaxRanges> ranges;
   std::array<std::byte, sizeof(ranges)> payload;
   // The server accepts no more ranges than fit in one piece of the response.
@@ -219,7 +218,7 @@ void ClientEngine::State::ask_for_missing(const Slot& slot) noexcept {
     ++stats_.resends_asked;
 }
 
-void ClientEngine::State::say_hello(uint32_t flow_index, uint64_t now_ns) noexcept {
+void EngineState::say_hello(uint32_t flow_index, uint64_t now_ns) noexcept {
   Flow& flow = *flows_[flow_index];
   if (flow.hello_pending && now_ns - flow.hello_sent_ns < options_.retry.initial_rto_ns) return;
   wire::Header header;

@@ -8,8 +8,8 @@
 //     │  └─ token arrived ── kAwaitingToken ◄── status token_required
 //     └──── temporary refusal ──► kPaused ── retry-after elapsed ──► kWaiting, a new id
 //
-// engine.cc starts and ends requests, engine_send.cc sends, engine_receive.cc handles arriving
-// datagrams, engine_timers.cc handles silence.
+// engine_state.cc starts and ends requests, engine_send.cc sends, engine_receive.cc handles
+// arriving datagrams, engine_timers.cc handles silence.
 #pragma once
 
 #include <array>
@@ -17,11 +17,13 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/timer_wheel.h"
 #include "client/buffer_pool.h"
-#include "client/engine.h"
 #include "client/index_list.h"
 #include "client/reassembly.h"
+#include "client/transport.h"
+#include "client/types.h"
 #include "wire/geometry.h"
 #include "wire/ranges.h"
 
@@ -31,10 +33,11 @@ constexpr uint32_t kSendBatch = 64;
 constexpr uint32_t kReceiveBatch = 64;
 constexpr size_t kMaxHeadBytes = wire::kHeaderBytes + wire::kTagBytes;
 
-class ClientEngine::State {
+class EngineState {
  public:
-  State(const Clock& clock, Transport& transport, OutcomeSink& sink, const EngineOptions& options);
-  ~State();
+  EngineState(const Clock& clock, Transport& transport, OutcomeSink& sink,
+              const EngineOptions& options);
+  ~EngineState();
 
   Submit submit(const RequestSpec& spec) noexcept;
   size_t poll() noexcept;
@@ -105,7 +108,7 @@ class ClientEngine::State {
     Staged staged;
   };
 
-  // engine.cc
+  // engine_state.cc
   void start(uint32_t index, uint64_t now_ns) noexcept;
   void finish(uint32_t index, const Outcome& outcome) noexcept;
   void finish_lost(uint32_t index, uint64_t now_ns) noexcept;

@@ -4,14 +4,14 @@
 #include "client/engine_state.h"
 
 namespace itif::client {
-void ClientEngine::State::sign_of_life(Slot& slot) noexcept {
+void EngineState::sign_of_life(Slot& slot) noexcept {
   slot.silent_tries = 1;
   slot.rto_ns = options_.retry.initial_rto_ns;
 }
 
 // Sets when to act on silence. Updates the wheel only if that is earlier than the time set there; a
 // later time is checked when the timer fires.
-void ClientEngine::State::arm(uint32_t index, uint64_t action_ns) noexcept {
+void EngineState::arm(uint32_t index, uint64_t action_ns) noexcept {
   Slot& slot = slots_[index];
   const bool waits_once = options_.retry.max_tries == 1 && slot.phase == Phase::kWaiting;
   slot.action_ns = waits_once ? slot.give_up_ns : action_ns;
@@ -21,7 +21,7 @@ void ClientEngine::State::arm(uint32_t index, uint64_t action_ns) noexcept {
   wheel_.set(index, due_ns);
 }
 
-void ClientEngine::State::await_token(uint32_t index, uint64_t now_ns) noexcept {
+void EngineState::await_token(uint32_t index, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   send_lists_.remove(index);
   unstage(index);
@@ -33,7 +33,7 @@ void ClientEngine::State::await_token(uint32_t index, uint64_t now_ns) noexcept 
   arm(index, now_ns + slot.rto_ns);
 }
 
-void ClientEngine::State::on_timer(uint32_t index, uint64_t now_ns) noexcept {
+void EngineState::on_timer(uint32_t index, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   slot.armed_ns = UINT64_MAX;
   if (now_ns >= slot.give_up_ns) {
@@ -47,7 +47,7 @@ void ClientEngine::State::on_timer(uint32_t index, uint64_t now_ns) noexcept {
   }
 }
 
-void ClientEngine::State::on_silence(uint32_t index, uint64_t now_ns) noexcept {
+void EngineState::on_silence(uint32_t index, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   const RetryPolicy& retry = options_.retry;
   if (send_lists_.list_of(index) != IndexLists::kNone) {

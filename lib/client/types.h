@@ -1,4 +1,4 @@
-// Types of the client: a request, its outcome, the retry policy and statistics.
+// Types of the client: a request, its outcome, the engine's options and statistics.
 #pragma once
 
 #include <array>
@@ -74,6 +74,23 @@ struct RetryPolicy {
 
   // Sends each request once and waits timeout_ns for its answer.
   static RetryPolicy none(uint64_t timeout_ns) noexcept;
+};
+
+struct EngineOptions {
+  uint32_t session = 0;           // random: separates this client's requests from an earlier one's
+  uint64_t first_request = 0;     // the first request id; random makes ids hard to guess
+  uint32_t max_in_flight = 1024;  // concurrent requests; rounded up to a power of two
+  uint32_t fragment_bytes = wire::kDefaultFragmentBytes;  // payload of a request's piece
+  uint32_t max_response_bytes = wire::kMaxTotalBytes;
+  uint64_t max_reassembly_bytes = 64u << 20;  // for incomplete responses, all requests together
+  uint32_t burst_datagrams = 256;             // most that one poll() sends, per flow
+  RetryPolicy retry = {};
+};
+
+enum class Submit : uint8_t {
+  kAccepted,
+  kFull,      // max_in_flight requests are in flight: poll() and try again
+  kTooLarge,  // the payload is above wire::kMaxTotalBytes
 };
 
 // Reasons for not using an arriving datagram. Each has a counter.
