@@ -17,7 +17,7 @@
 
 #include "base/error.h"
 #include "control/outbox.h"
-#include "control/server.h"
+#include "control/server_options.h"
 #include "control/zap.h"
 
 namespace itif::control {
