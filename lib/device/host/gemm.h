@@ -1,4 +1,4 @@
-// GEMMs of prepacked weights through oneDNN. Only gemm.cc and gemm_runner.cc include oneDNN.
+// GEMMs of prepacked weights through oneDNN. Only gemm_ladder.h includes oneDNN.
 //
 // oneDNN compiles code for a fixed number of rows. prepare() therefore makes a ladder of primitives
 // for each shape: 1, 2, 4, 8, then multiples of 16 up to call_rows() rows. A range runs in chunks
@@ -19,23 +19,14 @@
 #include <string>
 
 #include "device/device.h"
-#include "device/gemm_partitioner.h"
+#include "device/host/gemm_rows.h"
 
 namespace itif::device {
 
+struct GemmState;  // oneDNN's objects (gemm_ladder.h), shared with the runners
+
 class GemmLibrary {
  public:
-  // Most rows of a call. f32: measured, as fast per row as calls of 2,048. bf16: oneDNN 2.6 divides
-  // 272 to 512 rows badly on AMX. It takes 1.1 to 3.5 times as long as for 256 rows and the rest
-  // (`itif-bench gemm`, 272, 464 and 1008 rows).
-  static constexpr uint32_t kMaxRows = 512, kMaxBf16Rows = 256;
-  static constexpr uint32_t call_rows(const ComputeTypes& types) {
-    return types.activations == DType::kBF16 ? kMaxBf16Rows : kMaxRows;
-  }
-  static constexpr uint32_t kRowSlack = 15;
-  // Most rows of a single-threaded task.
-  static constexpr uint32_t kConcurrentRows = GemmPartitioner::kMaxTaskRows;
-
   // `types`: as in check_host_types().
   GemmLibrary(const ComputeTypes& types, uint32_t num_threads);
   ~GemmLibrary();
@@ -59,10 +50,8 @@ class GemmLibrary {
   };
   Result<std::unique_ptr<Runner>> make_runner();
 
-  struct State;  // oneDNN's objects, shared with the runners
-
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<GemmState> state_;
 };
 
 // "oneDNN 2.6.3", for logs.

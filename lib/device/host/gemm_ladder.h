@@ -1,6 +1,8 @@
-// oneDNN's primitives by shape, rows and threads, shared by GemmLibrary and its runners. For
-// gemm.cc and gemm_runner.cc only.
+// oneDNN's primitives by shape, rows and threads, shared by GemmLibrary and its runners. Only for
+// gemm*.cc.
 #pragma once
+
+#include <omp.h>
 
 #include <array>
 #include <atomic>
@@ -9,13 +11,14 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <vector>
 
-#include "device/host/gemm.h"
+#include "device/device.h"
+#include "device/host/gemm_rows.h"
 
 namespace itif::device {
 
 inline constexpr uint32_t kFineRungs = 4;  // 1, 2, 4, 8
-inline constexpr uint32_t kStep = GemmLibrary::kRowSlack + 1;
-inline constexpr uint32_t kNumRungs = kFineRungs + GemmLibrary::kMaxRows / kStep;
+inline constexpr uint32_t kStep = kRowSlack + 1;
+inline constexpr uint32_t kNumRungs = kFineRungs + kMaxCallRows / kStep;
 
 constexpr uint32_t rung_of(uint32_t rows) {
   if (rows <= 1) return 0;
@@ -24,6 +27,26 @@ constexpr uint32_t rung_of(uint32_t rows) {
 }
 constexpr uint32_t rung_rows(uint32_t rung) {
   return rung < kFineRungs ? 1u << rung : (rung - kFineRungs + 1) * kStep;
+}
+
+// Sets the calling thread's number of OpenMP threads, which oneDNN uses when a primitive is created
+// and when it runs. Control threads pack with one thread, so that they do not start a second pool
+// beside the executor's.
+class OpenMpThreads {
+ public:
+  explicit OpenMpThreads(uint32_t count) : previous_(omp_get_max_threads()) {
+    omp_set_num_threads(static_cast<int>(count));
+  }
+  ~OpenMpThreads() { omp_set_num_threads(previous_); }
+  OpenMpThreads(const OpenMpThreads&) = delete;
+  OpenMpThreads& operator=(const OpenMpThreads&) = delete;
+
+ private:
+  int previous_;
+};
+
+inline dnnl::memory::data_type dnnl_type(DType type) {
+  return type == DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
 struct Rung {
@@ -57,8 +80,9 @@ struct Ladder final : kernels::PreparedGemm {
   }
 };
 
-struct GemmLibrary::State {
-  State(const ComputeTypes& types, uint32_t num_threads)
+// oneDNN's engine, and the ladders of all shapes that somebody holds.
+struct GemmState {
+  GemmState(const ComputeTypes& types, uint32_t num_threads)
       : types(types), num_threads(num_threads), engine(dnnl::engine::kind::cpu, 0) {}
 
   const ComputeTypes types;

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "device/host/gemm.h"
 #include "device/host/gemm_ladder.h"
 
 namespace itif::device {
@@ -76,7 +77,7 @@ class Executor {
 
 class DnnlRunner final : public GemmLibrary::Runner {
  public:
-  explicit DnnlRunner(std::shared_ptr<GemmLibrary::State> state)
+  explicit DnnlRunner(std::shared_ptr<GemmState> state)
       : state_(std::move(state)), partitioner_(state_->num_threads) {
     for (uint32_t thread = 0; thread < state_->num_threads; ++thread) {
       executors_.emplace_back(state_->engine);
@@ -177,7 +178,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
     for (const kernels::RowRange& range : args.ranges) {
       const uint32_t end = range.first_row + range.num_rows;
       for (uint32_t row = range.first_row; row < end;) {
-        const uint32_t rows = std::min(end - row, GemmLibrary::call_rows(state_->types));
+        const uint32_t rows = std::min(end - row, call_rows(state_->types));
         const Rung* rung = ladder_of(args).all_threads.of(rows);
         if (rung == nullptr) return not_prepared({args.n, args.k}, rows);
         omp_set_num_threads(static_cast<int>(rung->num_threads));
@@ -233,7 +234,7 @@ class DnnlRunner final : public GemmLibrary::Runner {
     if (to != out) std::memcpy(out, to, task.num_rows * row_bytes);
   }
 
-  std::shared_ptr<GemmLibrary::State> state_;
+  std::shared_ptr<GemmState> state_;
   std::vector<Executor> executors_;  // by thread
   GemmPartitioner partitioner_;
   std::vector<Task> tasks_;

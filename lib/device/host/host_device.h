@@ -28,7 +28,7 @@ class HostDevice final : public Device {
   }
   Status pack(const GemmShape& shape, std::span<const TensorView> weight, void* target) override;
   Result<GemmHandle> prepare(const GemmShape& shape, uint32_t max_rows) override;
-  uint32_t row_slack() const override { return GemmLibrary::kRowSlack; }
+  uint32_t row_slack() const override { return kRowSlack; }
   Status register_host_memory(const void*, size_t) override { return {}; }
   Result<std::unique_ptr<Stream>> make_stream(const StreamLimits& limits,
                                               const StreamOptions& options) override;

@@ -1,0 +1,72 @@
+#include "device/host/gemm_ladder.h"
+
+namespace itif::device {
+namespace {
+
+// A GEMM of fewer products runs on the calling thread alone. It is 1 to 10 µs of work: a second
+// thread could take only a part, and on busy cores the caller would have to wait for it. Decoder
+// steps consist of such GEMMs.
+constexpr uint64_t kMinSharedProducts = 1u << 19;
+
+}  // namespace
+
+dnnl::matmul::primitive_desc GemmState::describe(const Ladder& ladder, uint32_t rows,
+                                                 const dnnl::memory::desc& weights) {
+  using dnnl::memory;
+  const memory::data_type type = dnnl_type(types.activations);
+  const memory::dim m = rows, n = ladder.n, k = ladder.k;
+  const memory::desc a({m, k}, type, memory::format_tag::ab);
+  const memory::desc out({m, n}, ladder.f32_out ? memory::data_type::f32 : type,
+                         memory::format_tag::ab);
+  const memory::desc bias({1, n}, memory::data_type::f32, memory::format_tag::ab);
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+#if DNNL_VERSION_MAJOR >= 3
+  return ladder.has_bias ? dnnl::matmul::primitive_desc(engine, a, weights, bias, out, attr)
+                         : dnnl::matmul::primitive_desc(engine, a, weights, out, attr);
+#else
+  const auto op = ladder.has_bias ? dnnl::matmul::desc(a, weights, bias, out)
+                                  : dnnl::matmul::desc(a, weights, out);
+  return dnnl::matmul::primitive_desc(op, attr, engine);
+#endif
+}
+
+std::shared_ptr<Ladder> GemmState::find_or_add(const GemmShape& shape) {
+  std::erase_if(ladders, [](const std::weak_ptr<Ladder>& ladder) { return ladder.expired(); });
+  for (const std::weak_ptr<Ladder>& known : ladders)
+    if (std::shared_ptr<Ladder> ladder = known.lock(); ladder && ladder->is(shape)) return ladder;
+  auto ladder = std::make_shared<Ladder>();
+  ladder->n = shape.n;
+  ladder->k = shape.k;
+  ladder->has_bias = shape.has_bias;
+  ladder->f32_out = shape.f32_out;
+  // The layout that oneDNN prefers for 128 rows. Measurements gave the same layout for other
+  // numbers of rows; all rungs use it in any case.
+  const dnnl::memory::desc any({shape.k, shape.n}, dnnl_type(types.weights),
+                               dnnl::memory::format_tag::any);
+  const OpenMpThreads threads(num_threads);
+  ladder->weights = describe(*ladder, 128, any).weights_desc();
+  ladders.push_back(ladder);
+  return ladder;
+}
+
+void GemmState::add_rungs(Ladder& ladder, Rungs& rungs, uint32_t last, uint32_t most_threads) {
+  for (uint32_t rung = 0; rung <= last; ++rung)
+    if (!rungs.owned[rung]) add_rung(ladder, rungs, rung, most_threads);
+}
+
+void GemmState::add_rung(const Ladder& ladder, Rungs& rungs, uint32_t index,
+                         uint32_t most_threads) {
+  auto rung = std::make_unique<Rung>();
+  const uint64_t products = uint64_t{rung_rows(index)} * ladder.n * ladder.k;
+  rung->num_threads = products < kMinSharedProducts ? 1 : most_threads;
+  const OpenMpThreads threads(rung->num_threads);
+  const auto description = describe(ladder, rung_rows(index), ladder.weights);
+  rung->primitive = dnnl::matmul(description);
+  rung->scratch_bytes = description.scratchpad_desc().get_size();
+  raise(scratch_bytes, rung->scratch_bytes);
+  rungs.owned[index] = std::move(rung);
+  rungs.shared[index].store(rungs.owned[index].get(), std::memory_order_release);
+}
+
+}  // namespace itif::device
