@@ -15,7 +15,7 @@
 #include "commit.h"
 #include "device/compute_types.h"
 #include "device/host/pool_wait.h"
-#include "peers/execution.h"
+#include "peers/execution_mps.h"
 #include "report/machine.h"
 #include "report/results.h"
 #include "report/summary.h"

@@ -5,35 +5,16 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "device/device.h"
+#include "limits/bare_types.h"
 
 namespace itif::bench {
 
-struct Hardware {
-  bool is_gpu = false;
-  ComputeTypes compute = {};  // bare GEMMs use the activations' type for their weights, too
-  uint32_t threads = 1;       // host only
-};
 Hardware hardware_of(const device::DeviceInfo& info);
 // Number of back-to-back repeats of a short operation, so that waiting for a GPU does not count.
 uint32_t short_repeats(const Hardware& on);
 
-// Prepared work.
-class Bare {
- public:
-  virtual ~Bare() = default;
-  // Runs the work and waits until it is complete.
-  virtual void run() = 0;
-};
-
-struct GemmSize {
-  uint32_t rows = 0, n = 0, k = 0;
-};
-// Indices of GEMMs. The groups run one after another; the GEMMs of a group do not depend on each
-// other, as those of several tenants.
-using GemmOrder = std::vector<std::vector<uint32_t>>;
 // Runs gemms[i] for each i of `order`. A group's GEMMs run sequentially, each on the whole device,
 // or several at a time, whichever is faster. Each GEMM has its own weights and buffers. Errors:
 // kResourceExhausted, kUnsupported.

@@ -2,7 +2,13 @@
 // builds without the CUDA toolkit, bare_no_cuda.cc.
 #pragma once
 
-#include "limits/bare.h"
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/error.h"
+#include "limits/bare_types.h"
 
 namespace itif::bench {
 

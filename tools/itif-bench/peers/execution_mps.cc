@@ -4,6 +4,8 @@
 //   command: one byte: 'r' run, 's' states, 'p' profile
 //   answer:  one byte 'k' (done); for 's' then a count and the values, for 'p' a length and a JSON
 //            text
+#include "peers/execution_mps.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
@@ -17,7 +19,6 @@
 
 #include "base/own_program.h"
 #include "device/compute_types.h"
-#include "peers/execution_modes.h"
 #include "peers/instance.h"
 
 extern char** environ;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "device/device.h"
-#include "peers/execution.h"
 #include "peers/run_profile.h"
+#include "peers/workload.h"
 
 namespace itif::bench {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "peers/execution.h"
+#include "peers/make_execution.h"
 #include "report/report.h"
 #include "report/timing.h"
 
