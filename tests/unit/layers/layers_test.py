@@ -1,10 +1,11 @@
-"""Runs the layer rules and the rules of plain words over the repository, and over bad files that they must refuse.
-Prints TAP."""
+"""Runs the layer rules, the rule of one-way includes and the rules of plain words over the repository, and over bad
+files that they must refuse. Prints TAP."""
 
 import sys
 import tempfile
 from pathlib import Path
 
+import include_cycles
 import layer_rules
 import plain_words
 
@@ -96,6 +97,18 @@ WORD_CASES = (
 )
 
 
+# Files, a part of each violation (none: the files are allowed)
+CYCLE_CASES = (
+    ({"lib/a/x.h": '#include "a/y.h"\n', "lib/a/y.h": "", "lib/a/y.cc": '#include "a/x.h"\n'},
+     ["lib/a/x.h:1: lib/a/y includes lib/a/x", "lib/a/y.cc:1: "]),
+    ({"lib/a/x.h": '#include "a/y.h"\n', "lib/a/y.h": '\n#include "a/z.h"\n', "lib/a/z.h": "",
+      "lib/a/z.cc": '#include "a/x.h"\n'}, ["lib/a/x.h:1: ", "lib/a/y.h:2: ", "lib/a/z.cc:1: "]),
+    ({"tools/t/b/x.h": '#include "b/y.h"\n', "tools/t/b/y.h": '#include "b/x.h"\n'}, ["tools/t/b/x.h", "tools/t/b/y.h"]),
+    ({"lib/a/x.cc": '#include "a/x.h"\n', "lib/a/x.h": '#include "a/y.h"\n', "lib/a/y.cc": '#include "a/y.h"\n',
+      "lib/a/y.h": "", "lib/a/x_part.cc": '#include "a/x.h"\n'}, []),
+)
+
+
 class Tap:
     def __init__(self):
         self.count = 0
@@ -121,6 +134,17 @@ def run_case(tap, rules, path, content, expected):
         passed = not violations
     tap.result(passed, f"{path} is {'refused' if expected else 'allowed'}",
                [] if passed else [f"content: {content[:80]!r}", f"got: {violations}"])
+
+
+def run_cycle_case(tap, files, expected):
+    with tempfile.TemporaryDirectory() as root:
+        for path, content in files.items():
+            file = Path(root, path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content, encoding="utf-8")
+        violations, _ = include_cycles.check(root)
+    passed = len(violations) == len(expected) and all(map(str.__contains__, violations, expected))
+    tap.result(passed, f"a cycle of {len(expected)} modules is found", [] if passed else [f"got: {violations}"])
 
 
 MAX_COLUMNS = 100
@@ -156,6 +180,11 @@ def main(root):
         violations, count = rules.check(root)
         tap.result(count > 50, f"the files are found ({count} files)")
         tap.result(not violations, name, violations)
+    for files, expected in CYCLE_CASES:
+        run_cycle_case(tap, files, expected)
+    violations, count = include_cycles.check(root)
+    tap.result(count > 50, f"the files are found ({count} files)")
+    tap.result(not violations, "modules include each other one way only", violations)
     check_widths(tap, root)
     print(f"1..{tap.count}")
     return 1 if tap.failed else 0
