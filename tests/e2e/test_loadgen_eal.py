@@ -10,7 +10,8 @@ from harness.clients import assert_accounted
 from harness.namespaces import CLIENT_IPV6, SERVER_IPV4, SERVER_IPV6
 
 TENANT = "acme:1:000102030405060708090a0b0c0d0e0f"
-OTHER_IPV4 = "198.18.0.3"  # must differ from the kernel's address, for which the kernel would answer
+# Differs from the kernel's address, for which the kernel would answer.
+OTHER_IPV4 = "198.18.0.3"
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def test_all_images_are_answered_with_a_small_pool(small_pool, namespaces, model
                                                  flags=itif_wire.NO_CACHE)
                         assert client.infer(message, 60).floats() == pytest.approx(expected[seed], abs=1e-4)
                         break
-                    except (itif_wire.Refused, itif_wire.Lost):  # overloaded: no room for its first piece
+                    except (itif_wire.Refused, itif_wire.Lost):  # no room for its first piece
                         time.sleep(0.02)
 
     with ThreadPoolExecutor(len(expected)) as pool:

@@ -230,7 +230,8 @@ def test_pcap(f32_appliance, namespaces):
     assert repeated == 1 and total["dropped"] == {"wire_bad_length": 1, "bad_tag": 1, "wire_too_short": 1}, total
     stops_cleanly(appliance)
 
-    written = [frame for frame in read_frames(responses) if not frame[0] & 1]  # without announcements
+    # Without announcements.
+    written = [frame for frame in read_frames(responses) if not frame[0] & 1]
     assert all(frame[:6] == OUR_MAC and frame[6:12] == PCAP_MAC for frame in written)
     assert sum(frame[12:14] == ETH_ARP.to_bytes(2, "big") for frame in written) == 1
     datagrams = [each for frame in written if (each := udp_of(frame))]
@@ -281,7 +282,8 @@ def test_null_floods_junk(new_appliance, models):
     appliance.add_tenant("t", models())
     wait_dropped(appliance, "not_ethernet_ours", before + 100_000)
     assert health(appliance)["status"] == "ok"
-    drops = assert_accounted(appliance, settle_s=10, ports=False)  # its statistics are read at another moment
+    # The port's statistics are read at another moment.
+    drops = assert_accounted(appliance, settle_s=10, ports=False)
     assert drops["total"]["held"] == drops["total"]["forwarded"] == 0
     assert set(drops["total"]["dropped"]) == {"not_ethernet_ours"}
     assert port_figures(appliance)["rx_no_mbuf"] == 0

@@ -93,7 +93,8 @@ def albert():
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement="▁", add_prefix_space=True)]
     )
     (out / "tokenizer_config.json").write_text(json.dumps(dict(do_lower_case=True, model_max_length=512)) + "\n")
-    write(out, tokenizer, ["[CLS]", "[SEP]", "<unk>", "<pad>", "[MASK]"], 7, upper=False)  # "<PAD>" is lower-cased to a piece
+    # "<PAD>" is lower-cased to a piece.
+    write(out, tokenizer, ["[CLS]", "[SEP]", "<unk>", "<pad>", "[MASK]"], 7, upper=False)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,8 @@ install_packages() {
   is_root || die "needs root to install ${missing[*]}: run sudo $0"
   say "installing ${#missing[@]} packages: ${missing[*]}"
   log=$(mktemp --tmpdir itif-packages.XXXXXX)
-  apt-get update >"$log" 2>&1 || true  # a failing source matters only if it has a package that we need
+  # A failing source matters only if it has a package that we need.
+  apt-get update >"$log" 2>&1 || true
   package=$(unavailable_package "${missing[@]}")
   [ -z "$package" ] ||
     die "no package source of this machine offers $package: check /etc/apt/sources.list (Debian 12, main) and the network (log: $log)"

@@ -63,7 +63,8 @@ class Udp:
     source: tuple
     target: tuple
     payload: bytes
-    checksums_hold: bool  # of IPv4 and UDP; on a veth the kernel leaves UDP checksums of local senders incomplete
+    # IPv4's and UDP's. On a veth the kernel leaves UDP checksums of local senders incomplete.
+    checksums_hold: bool
 
 
 def udp_of(frame):

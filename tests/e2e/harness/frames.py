@@ -75,7 +75,8 @@ class Wire:
             except TimeoutError:
                 return None
             if mark in frame and frame[:6] == self.own:
-                status, tci = struct.unpack("<I12xH", ancillary[0][2][:18])  # struct tpacket_auxdata
+                # struct tpacket_auxdata
+                status, tci = struct.unpack("<I12xH", ancillary[0][2][:18])
                 return (tci & 0xFFF if status & TP_STATUS_VLAN_VALID else 0), frame
         return None
 

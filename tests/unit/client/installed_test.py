@@ -19,7 +19,8 @@ def main(build, source, compiler):
         flags = subprocess.run(("pkg-config", "--cflags", "--libs", "itif-client"), check=True, text=True,
                                stdout=subprocess.PIPE, env=environment).stdout.split()
         program = Path(root) / "ask"
-        example = Path(root) / "ask.cc"  # outside of the source tree, so that its headers are not found
+        # Outside of the source tree, so that its headers are not found.
+        example = Path(root) / "ask.cc"
         example.write_bytes((Path(source) / "docs/examples/ask.cc").read_bytes())
         subprocess.run((compiler, "-Wall", "-Wextra", "-Werror", "-o", program, example, *flags), check=True, cwd=root)
         ran = subprocess.run((program,), capture_output=True, text=True)

@@ -1,10 +1,11 @@
-"""Runs the layer rules, the rule of one-way includes and the rules of plain words over the repository, and over bad
-files that they must refuse. Prints TAP."""
+"""Runs the layer rules, the rule of one-way includes, the rules of plain words and the width of comments over the
+repository, and over bad files that they must refuse. Prints TAP."""
 
 import sys
 import tempfile
 from pathlib import Path
 
+import comment_widths
 import include_cycles
 import layer_rules
 import plain_words
@@ -97,6 +98,19 @@ WORD_CASES = (
 )
 
 
+WIDTH_CASES = (
+    ("lib/a.cc", "  // " + 95 * "a" + "\n  // " + 96 * "a" + "\nint " + 99 * "a" + ";\n", "lib/a.cc:2: a comment"),
+    ("lib/b.h", "int " + 80 * "a" + ";  // " + 20 * "a" + "\n", "lib/b.h:1: a comment ends at column 110"),
+    ("kernels/c.cu", "/* a\n" + 101 * "a" + " */\n", "kernels/c.cu:2: "),
+    ("tools/d", "#!/bin/bash\n# " + 99 * "a" + "\n", "tools/d:2: a comment ends at column 101"),
+    ("tools/e", "#!/usr/bin/env python3\nx = 1  # " + 99 * "a" + "\n", "tools/e:2: "),
+    ("tests/gpu/meson.build", "x = '" + 80 * "a" + "',  # " + 20 * "a" + "\n", "tests/gpu/meson.build:1: "),
+    ("conf/f.conf", "a = 1;  # " + 99 * "a" + "\n", "conf/f.conf:1: "),
+    ("tools/g.py", 'x = "' + 60 * "a" + " # " + 60 * "a" + '"\n', ""),
+    ("tools/h.py", "def f(" + 90 * "a" + "):  # fmt: skip\n", ""),
+    ("lib/i.cc", 'x = "' + 60 * "a" + "// " + 60 * "a" + '";\n', ""),
+)
+
 # Files, a part of each violation (none: the files are allowed)
 CYCLE_CASES = (
     ({"lib/a/x.h": '#include "a/y.h"\n', "lib/a/y.h": "", "lib/a/y.cc": '#include "a/x.h"\n'},
@@ -147,25 +161,6 @@ def run_cycle_case(tap, files, expected):
     tap.result(passed, f"a cycle of {len(expected)} modules is found", [] if passed else [f"got: {violations}"])
 
 
-MAX_COLUMNS = 100
-
-
-def wide_comments(text):
-    """Numbers of the lines that are comments and too wide."""
-    return [number for number, line in enumerate(text.splitlines(), 1)
-            if line.lstrip().startswith(("// ", "# ")) and len(line) > MAX_COLUMNS]
-
-
-def check_widths(tap, root):
-    tap.result(wide_comments("  // " + 95 * "a" + "\n  // " + 96 * "a" + "\nint " + 99 * "a" + "\n# " + 99 * "a") == [2, 4],
-               "a comment of 101 columns is found")
-    wide = [f"{path}:{number}" for folder in ("app", "lib", "kernels", "tools", "tests", "conf")
-            for path in sorted(Path(root, folder).rglob("*"))
-            if path.suffix in (".cc", ".h", ".cu", ".py", ".sh", ".conf") or path.name == "meson.build"
-            for number in wide_comments(path.read_text(encoding="utf-8"))]
-    tap.result(not wide, f"comments fit {MAX_COLUMNS} columns", wide)
-
-
 def main(root):
     tap = Tap()
     above = []
@@ -174,7 +169,8 @@ def main(root):
         tap.result(not foreign, f"the row of {layer} points downwards only", foreign)
         above.append(layer)
     for rules, cases, name in ((layer_rules, LAYER_CASES, "the sources keep the layers"),
-                               (plain_words, WORD_CASES, "comments, messages and documents use plain words")):
+                               (plain_words, WORD_CASES, "comments, messages and documents use plain words"),
+                               (comment_widths, WIDTH_CASES, "comments fit 100 columns")):
         for case in cases:
             run_case(tap, rules, *case)
         violations, count = rules.check(root)
@@ -185,7 +181,6 @@ def main(root):
     violations, count = include_cycles.check(root)
     tap.result(count > 50, f"the files are found ({count} files)")
     tap.result(not violations, "modules include each other one way only", violations)
-    check_widths(tap, root)
     print(f"1..{tap.count}")
     return 1 if tap.failed else 0
 
