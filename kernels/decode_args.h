@@ -91,8 +91,8 @@ struct CachedAttention {
 };
 
 // The `count` best tokens of each row by log-softmax, best first. Ties go to the lowest token.
-// Banned tokens are not returned. They count in the softmax, unless the row renormalizes. Places
-// that no token fills (all others are banned or NaN) become -1, at the end.
+// Banned tokens are not returned. They count in the softmax, unless the row renormalizes. If
+// fewer tokens are left (the others are banned or NaN), the last entries are -1.
 struct BannedTokens {
   uint32_t first = 0, count = 0;  // in TopTokens::banned
   uint32_t renormalizes = 0;      // 1: the softmax is over the tokens that are not banned

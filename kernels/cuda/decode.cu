@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads, 5)
   constexpr uint32_t kTeams = kThreads / kLanes;
   constexpr uint32_t kKeys = kWidth * kParts > 8 ? 2 : 4;  // in flight per team
   SharedMemory shared;
-  float* most_of = shared.take<float>(kWarps);
+  float* max_of = shared.take<float>(kWarps);
   float* total_of = shared.take<float>(kWarps);
   float* sums_of = shared.take<float>(kWarps * args.head_size);
   const uint32_t row = blockIdx.x, head = blockIdx.y;
@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kThreads, 5)
         sums[p][i] += __shfl_xor_sync(kAllLanes, sums[p][i], static_cast<int>(distance));
   }
   if (lane == 0) {
-    most_of[warp] = of_warp;
+    max_of[warp] = of_warp;
     total_of[warp] = total;
   }
   if (lane < kLanes)
@@ -198,11 +198,11 @@ __global__ void __launch_bounds__(kThreads, 5)
   __syncthreads();
   float largest = -INFINITY;
 #pragma unroll
-  for (uint32_t w = 0; w < kWarps; ++w) largest = fmaxf(largest, most_of[w]);
+  for (uint32_t w = 0; w < kWarps; ++w) largest = fmaxf(largest, max_of[w]);
   float corrections[kWarps], all = 0;
 #pragma unroll
   for (uint32_t w = 0; w < kWarps; ++w) {
-    corrections[w] = exp2f(most_of[w] - largest);
+    corrections[w] = exp2f(max_of[w] - largest);
     all += corrections[w] * total_of[w];
   }
   T* out = static_cast<T*>(args.out) + size_t{row} * args.num_heads * args.head_size + shift;

@@ -63,9 +63,9 @@ __global__ void __launch_bounds__(kThreads)
     top_tokens_kernel(TopTokens args, Slices slices, const uint32_t* chosen,
                       const BannedTokens* banned_of, const int32_t* banned) {
   SharedMemory shared;
-  float* most_of = shared.take<float>(kWarps);
+  float* max_of = shared.take<float>(kWarps);
   float* sum_of = shared.take<float>(kWarps);
-  Best* least_of = shared.take<Best>(kWarps);
+  Best* bound_of = shared.take<Best>(kWarps);
   uint32_t* num_candidates = shared.take<uint32_t>(1);
   float* candidates = shared.take<float>(kMaxOfSlice);
   uint16_t* slice_indices = shared.take<uint16_t>(kMaxOfSlice);  // in the slice
@@ -121,15 +121,15 @@ __global__ void __launch_bounds__(kThreads)
     if (best.token == least.token) best = {};
   }
   if (lane == 0) {
-    most_of[warp] = most;
+    max_of[warp] = most;
     sum_of[warp] = sum;
-    least_of[warp] = least;
+    bound_of[warp] = least;
   }
   if (threadIdx.x == 0) *num_candidates = 0;
   __syncthreads();
-  least = least_of[0];
+  least = bound_of[0];
   for (uint32_t w = 1; w < kWarps; ++w)
-    if (is_better(least, least_of[w])) least = least_of[w];
+    if (is_better(least, bound_of[w])) least = bound_of[w];
   if (!is_better(least, of_lane)) {
 #pragma unroll
     for (uint32_t i = 0; i < kOfThread; ++i) {
@@ -143,9 +143,9 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();  // candidates are in any order: each counts its own rank
   most = -INFINITY;
-  for (uint32_t w = 0; w < kWarps; ++w) most = fmaxf(most, most_of[w]);
+  for (uint32_t w = 0; w < kWarps; ++w) most = fmaxf(most, max_of[w]);
   sum = 0;
-  for (uint32_t w = 0; w < kWarps; ++w) sum += sum_of[w] * weight_of(most_of[w], most);
+  for (uint32_t w = 0; w < kWarps; ++w) sum += sum_of[w] * weight_of(max_of[w], most);
   const bool is_whole = slices.count == 1;
   const float log_sum = is_whole ? logf(sum) : 0;
   if (!is_whole && threadIdx.x == 0) {

@@ -198,10 +198,10 @@ class MarianDecoder final : public Decoder {
     ITIF_ASSIGN(logits_, device.allocate(step * spec_.vocab * sizeof(float)));
     ITIF_ASSIGN(scores_, device.allocate(step * kernels::kMaxTopTokens * sizeof(float)));
     ITIF_ASSIGN(found_, device.allocate(step * kernels::kMaxTopTokens * sizeof(int32_t)));
-    const uint64_t most_blocks = max_blocks(options.max_beams, spec_.max_positions);
+    const uint64_t usable_blocks = max_blocks(options.max_beams, spec_.max_positions);
     const uint64_t block_bytes = kv_block_bytes(spec_, device.info().compute.activations);
     num_blocks_ =
-        static_cast<uint32_t>(std::min(most_blocks, options.max_cache_bytes / block_bytes));
+        static_cast<uint32_t>(std::min(usable_blocks, options.max_cache_bytes / block_bytes));
     ITIF_ASSIGN(cache_, device.allocate(std::max<uint64_t>(1, num_blocks_) * block_bytes));
     pool_ = {.base = cache_->data(),
              .num_layers = layers_,

@@ -22,7 +22,7 @@ void EngineState::enter_send_list(uint32_t index) noexcept {
     send_lists_.push_back(slots_[index].flow, index);
 }
 
-// Queues the whole request, in place of any ranges of it that are still queued.
+// Queues the whole request, instead of any ranges of it that are still queued.
 void EngineState::queue_whole(uint32_t index) noexcept {
   Slot& slot = slots_[index];
   slot.ranges[0] = {0, static_cast<uint32_t>(slot.spec.payload.size())};
@@ -89,15 +89,16 @@ void EngineState::stage(uint32_t flow_index, size_t budget) noexcept {
       range.from += bytes;
       if (range.from >= range.to) ++slot.next_range;
 
-      const uint32_t place = staged.end++;
-      auto& head = staged.heads[place];
+      const uint32_t position = staged.end++;
+      auto& head = staged.heads[position];
       std::memcpy(head.data(), &header, wire::kHeaderBytes);
       if (header.auth != wire::Auth::kNone) {
         const auto tag = wire::compute_tag(spec.credential.key, header, body);
         std::memcpy(head.data() + wire::kHeaderBytes, tag.data(), wire::kTagBytes);
       }
-      staged.datagrams[place] = {.head = std::span(head).first(header.header_bytes), .body = body};
-      staged.slots[place] = index;
+      staged.datagrams[position] = {.head = std::span(head).first(header.header_bytes),
+                                    .body = body};
+      staged.slots[position] = index;
     }
     if (slot.next_range == slot.num_ranges) send_lists_.remove(index);
   }

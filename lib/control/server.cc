@@ -159,7 +159,7 @@ void Server::Impl::serve() {
     const bool last = stopping_.load();
     for (const Outgoing& outgoing : outbox_->take()) sockets_->send(outgoing);
     if (last) return;
-    sockets_->wait(outbox_->descriptor(), sockets_->someone_wants_stats() ? kStatsPollMs : -1);
+    sockets_->wait(outbox_->descriptor(), sockets_->has_stats_subscribers() ? kStatsPollMs : -1);
     sockets_->receive([this](const Peer& peer, std::string_view bytes) { on_request(peer, bytes); },
                       [this](const Peer& peer, size_t num_frames) {
                         reply(peer,
@@ -168,7 +168,7 @@ void Server::Impl::serve() {
                                                                   "one",
                                                                   num_frames)}));
                       });
-    if (sockets_->someone_wants_stats()) publish_stats();
+    if (sockets_->has_stats_subscribers()) publish_stats();
   }
 }
 

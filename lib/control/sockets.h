@@ -38,7 +38,7 @@ class Sockets {
   void receive(const OnRequest& on_request, const OnGarbage& on_garbage);
   // Never blocks. Drops the message if the peer is gone or does not read.
   void send(const Outgoing& outgoing);
-  bool someone_wants_stats() const { return !stats_topics_.empty(); }
+  bool has_stats_subscribers() const { return !stats_topics_.empty(); }
 
  private:
   Sockets() = default;

@@ -30,7 +30,7 @@ struct PoolCpus {
   std::vector<std::vector<unsigned>> worker_cpus;  // that each worker may run on
 };
 
-// Returns the workers that need CPUs of the pool, by their places in worker_cpus. Returns none if
+// Returns the workers that need CPUs of the pool, by their indices in worker_cpus. Returns none if
 // the pool's CPUs are enough for the pool and these workers.
 std::vector<size_t> workers_sharing_cpus(const PoolCpus& pool);
 

@@ -66,8 +66,8 @@ class DoubleArray {
   }
 
   // Returns true if every lookup of a byte at every reachable node stays in the array, and all
-  // values are at most `most_value`.
-  bool stays_inside(size_t most_value) const {
+  // values are at most `max_value`.
+  bool stays_inside(size_t max_value) const {
     if (units_.empty()) return false;
     std::vector<bool> seen(units_.size());
     std::vector<uint32_t> nodes{offset(units_[0])};
@@ -81,7 +81,7 @@ class DoubleArray {
         if ((unit & kLabel) != byte || seen[at]) continue;
         seen[at] = true;
         const uint32_t next = at ^ offset(unit);
-        if ((unit & kHasLeaf) != 0 && (next >= units_.size() || value(units_[next]) > most_value))
+        if ((unit & kHasLeaf) != 0 && (next >= units_.size() || value(units_[next]) > max_value))
           return false;
         nodes.push_back(next);
       }

@@ -54,7 +54,7 @@ class WordPieceTokenizer : public Tokenizer {
 
  private:
   class WordCutter;
-  // Finds tokens at any place of a text.
+  // Finds tokens at any position of a text.
   struct TokenFinder {
     WordPieceVocabulary tokens;
     std::array<bool, 256> first{};  // bytes that tokens begin with

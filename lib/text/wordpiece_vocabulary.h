@@ -1,4 +1,4 @@
-// A WordPiece vocabulary as a trie over bytes: one walk finds the longest piece at a place.
+// A WordPiece vocabulary as a trie over bytes: one walk finds the longest piece at a position.
 //
 // Two roots: pieces that begin a word, and pieces that continue one (stored without their prefix,
 // "##"). Immutable once built. The edges are one open-addressing table, 8 bytes each.

@@ -41,9 +41,9 @@ def time_ms(call, seconds):
     return times
 
 
-def check(name, expected, got, least_cosine):
+def check(name, expected, got, min_cosine):
     cosine = float((expected * got).sum() / (np.linalg.norm(expected) * np.linalg.norm(got)))
-    assert cosine >= least_cosine, f"{name}: cosine {cosine} with PyTorch f32"
+    assert cosine >= min_cosine, f"{name}: cosine {cosine} with PyTorch f32"
 
 
 class Torch:

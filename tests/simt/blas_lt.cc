@@ -47,7 +47,7 @@ struct Preference {
 struct Algo {
   uint32_t magic = kMagic;
   uint32_t epilogue = 0;
-  uint32_t m = 0, k = 0, most_n = 0;
+  uint32_t m = 0, k = 0, max_n = 0;
   uint8_t type = 0, type_d = 0;
   bool rounds_parts = false;  // rounds partial sums to the result's type, before the epilogue
   uint16_t alignment_a = 0, alignment_b = 0, alignment_d = 0, alignment_bias = 0;
@@ -116,8 +116,7 @@ std::optional<Problem> problem_of(cublasLtMatmulDesc_t matmul, cublasLtMatrixLay
 
 bool fits(const Algo& algo, const Problem& p) {
   return algo.magic == kMagic && algo.epilogue == p.matmul.epilogue && algo.m == p.m() &&
-         algo.k == p.k() && p.n() <= algo.most_n && algo.type == p.a.type &&
-         algo.type_d == p.d.type;
+         algo.k == p.k() && p.n() <= algo.max_n && algo.type == p.a.type && algo.type_d == p.d.type;
 }
 
 float with_epilogue(const Problem& p, int row, float value) {
@@ -236,7 +235,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const Algo algo{.epilogue = p->matmul.epilogue,
                   .m = p->m(),
                   .k = p->k(),
-                  .most_n = p->n(),
+                  .max_n = p->n(),
                   .type = static_cast<uint8_t>(p->a.type),
                   .type_d = static_cast<uint8_t>(p->d.type),
                   .rounds_parts = (wish.schemes & (CUBLASLT_REDUCTION_SCHEME_INPLACE |
@@ -275,7 +274,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
   const auto with = simt::of<Algo>(algo);
   if (!p || !simt::fits(with, *p) || c != d || *static_cast<const float*>(beta) != 0)
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (p->n() + simt::kFewerThanRuns == with.most_n) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (p->n() + simt::kFewerThanRuns == with.max_n) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (simt::alignment_of(a) < with.alignment_a || simt::alignment_of(b) < with.alignment_b ||
       simt::alignment_of(d) < with.alignment_d ||
       (p->has_bias && simt::alignment_of(p->matmul.bias) < with.alignment_bias))

@@ -83,12 +83,12 @@ struct Run {
   }
 
   void operator()() const {
-    const int64_t heads = op.q->extents[1], most_rows = op.q->extents[2];
+    const int64_t heads = op.q->extents[1], max_rows = op.q->extents[2];
     const std::vector<float> poison(static_cast<size_t>(op.q->extents[3]), std::nanf(""));
     std::memset(workspace, 0xFF, static_cast<size_t>(kWorkspaceBytesOfSegment * op.segments()));
     for (int64_t segment = 0; segment < op.segments(); ++segment) {
-      const int64_t queries = std::min<int64_t>(most_rows, length(*op.lengths_q, segment)),
-                    keys = std::min<int64_t>(most_rows, length(*op.lengths_k, segment));
+      const int64_t queries = std::min<int64_t>(max_rows, length(*op.lengths_q, segment)),
+                    keys = std::min<int64_t>(max_rows, length(*op.lengths_k, segment));
       const auto padded =
           static_cast<int64_t>(at(*op.o, segment + 1, 0, 0) - at(*op.o, segment, 0, 0)) /
           op.o->strides[2];

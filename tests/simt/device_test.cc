@@ -166,8 +166,8 @@ TEST_F(CudaDevice, StreamAllocatesForLargestBatchAtStart) {
   EXPECT_EQ(allocations_of_first_batch(limits), 0u);
 }
 
-// A step names few blocks but reserves room for the limit. Data behind that room has its place, and
-// the room is not copied.
+// A step names few blocks but reserves room for the limit. Data behind that room keeps its address,
+// and the room is not copied.
 TEST_F(CudaDevice, StepReservesRoomForMaxBlocks) {
   constexpr uint32_t kBlocks = 1 << 20, kHidden = 4;
   const auto stream =

@@ -106,7 +106,7 @@ class Runtime {
   uint64_t num_pieces = 0;
   std::vector<std::unique_ptr<Stream>> streams;
   std::mt19937_64 random{1};
-  std::map<const void*, size_t> most_shared;
+  std::map<const void*, size_t> max_shared;
   std::set<Code> loaded;
   size_t graph_bytes = 0;  // of instantiated graphs
   bool was_reset = false;

@@ -54,10 +54,10 @@ cudaError_t enqueue_grid(const void* kernel, dim3 grid, dim3 block, size_t share
   Lock lock(r.mutex);
   if (const cudaError_t error = r.check(); error != cudaSuccess) return error;
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
-  const auto most = r.most_shared.find(kernel);
-  const size_t most_shared = most == r.most_shared.end() ? size_t{48} << 10 : most->second;
+  const auto max = r.max_shared.find(kernel);
+  const size_t max_shared = max == r.max_shared.end() ? size_t{48} << 10 : max->second;
   if (threads == 0 || threads > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
-      grid.y > 65535 || grid.z > 65535 || shared_bytes > most_shared)
+      grid.y > 65535 || grid.z > 65535 || shared_bytes > max_shared)
     return r.set(cudaErrorInvalidConfiguration);
   if (const cudaError_t error = r.load({reinterpret_cast<intptr_t>(kernel)}, stream);
       error != cudaSuccess)
@@ -211,7 +211,7 @@ cudaError_t cudaDeviceReset() {
     stream->num_done = stream->num_put;
   }
   r.registered.clear();
-  r.most_shared.clear();
+  r.max_shared.clear();
   r.loaded.clear();
   r.counts.live_device_bytes -= std::exchange(r.graph_bytes, 0);
   r.was_reset = true;
@@ -233,6 +233,6 @@ cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
 cudaError_t set_most_shared_bytes(const void* kernel, int bytes) {
   Lock lock(runtime().mutex);
   if (bytes < 0 || bytes > 227 << 10) return runtime().set(cudaErrorInvalidValue);
-  runtime().most_shared[kernel] = static_cast<size_t>(bytes);
+  runtime().max_shared[kernel] = static_cast<size_t>(bytes);
   return cudaSuccess;
 }

@@ -38,7 +38,7 @@ struct Warp;
 struct Thread {
   context::fiber fiber, scheduler;
   State state = State::kReturned;
-  Place place;
+  Position position;
   uint32_t lane = 0;
   Warp* warp = nullptr;
   uint64_t exchanges = 0;  // exchanges of its warp that it took part in
@@ -172,7 +172,7 @@ class Machine {
   [[noreturn]] void fail(const char* what) {
     std::fprintf(stderr, "simt: kernel %s: %s", name_, what);
     if (current_ != nullptr) {
-      const Place& p = current_->place;
+      const Position& p = current_->position;
       std::fprintf(stderr, " (block %u,%u,%u thread %u,%u,%u)", p.block.x, p.block.y, p.block.z,
                    p.thread.x, p.thread.y, p.thread.z);
     }
@@ -212,10 +212,10 @@ class Machine {
     for (auto& warp : warps_) warp->waiting = warp->lanes = 0;
     for (uint32_t i = 0; i < num_threads_; ++i) {
       Thread& thread = *threads_[i];
-      thread.place = {.thread = {i % block.x, i / block.x % block.y, i / block.x / block.y},
-                      .block = at,
-                      .block_size = block,
-                      .grid_size = grid};
+      thread.position = {.thread = {i % block.x, i / block.x % block.y, i / block.x / block.y},
+                         .block = at,
+                         .block_size = block,
+                         .grid_size = grid};
       thread.lane = i % kWarpThreads;
       thread.warp = warps_[i / kWarpThreads].get();
       thread.warp->lanes |= 1u << thread.lane;
@@ -308,8 +308,8 @@ void run_grid(const char* name, Dim3 grid, Dim3 block, size_t shared_bytes,
               const std::function<void()>& thread) {
   machine().run(name, grid, block, shared_bytes, thread);
 }
-const Place& place() {
-  return machine().current().place;
+const Position& position() {
+  return machine().current().position;
 }
 uint32_t lane() {
   return machine().current().lane;

@@ -41,11 +41,11 @@ void run_grid(const char* name, Dim3 grid, Dim3 block, size_t shared_bytes,
 
 // ---- In a kernel ----
 
-struct Place {
+struct Position {
   Dim3 thread, block;          // indices from 0
   Dim3 block_size, grid_size;  // in threads, in blocks
 };
-const Place& place();
+const Position& position();
 uint32_t lane();
 
 // Waits for all threads that the block had at its start.

@@ -24,7 +24,7 @@ constexpr uint32_t kThreads = 256, kBlocks = 64;
 // Sums kThreads values per block, with or without the barriers that this needs.
 struct Reduction {
   bool has_first_barrier = true, has_later_barriers = true;
-  uint32_t shift = 0;  // of the places where threads write: past the piece, if not 0
+  uint32_t shift = 0;  // of the addresses that threads write: past the piece, if not 0
 };
 std::vector<float> reduce(const Reduction& how) {
   std::vector<float> in(kBlocks * kThreads), out(kBlocks);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint32_t kSendsPerTurn = 64;          // sends before the engine receives again
 constexpr uint64_t kShortestSleep_ns = 30'000;  // spins below this, because sleeps end late
-constexpr uint64_t kGrace_ns = 100'000'000;
+constexpr uint64_t kGraceNs = 100'000'000;
 constexpr uint64_t kLongestSleep_ns = 50'000'000;  // bounds the delay of a Ctrl-C
 
 uint32_t share_of(uint64_t whole, uint32_t thread, uint32_t threads) {
@@ -91,11 +91,11 @@ void Sender::send_due(uint64_t now_ns) noexcept {
 }
 
 // True if sending can end. Requests that were due before the end are still sent after it, for at
-// most kGrace_ns and while max_in_flight allows.
+// most kGraceNs and while max_in_flight allows.
 bool Sender::sent_all_due(uint64_t now_ns) const noexcept {
   if (now_ns < send_until_ns_) return false;
   if (options_.arrivals == Arrivals::kClosed || free_records_.empty()) return true;
-  return schedule_.next_ns() >= send_until_ns_ || now_ns >= send_until_ns_ + kGrace_ns;
+  return schedule_.next_ns() >= send_until_ns_ || now_ns >= send_until_ns_ + kGraceNs;
 }
 
 void Sender::end_sending(uint64_t now_ns) noexcept {

@@ -50,16 +50,15 @@ std::shared_ptr<Ladder> GemmState::find_or_add(const GemmShape& shape) {
   return ladder;
 }
 
-void GemmState::add_rungs(Ladder& ladder, Rungs& rungs, uint32_t last, uint32_t most_threads) {
+void GemmState::add_rungs(Ladder& ladder, Rungs& rungs, uint32_t last, uint32_t max_threads) {
   for (uint32_t rung = 0; rung <= last; ++rung)
-    if (!rungs.owned[rung]) add_rung(ladder, rungs, rung, most_threads);
+    if (!rungs.owned[rung]) add_rung(ladder, rungs, rung, max_threads);
 }
 
-void GemmState::add_rung(const Ladder& ladder, Rungs& rungs, uint32_t index,
-                         uint32_t most_threads) {
+void GemmState::add_rung(const Ladder& ladder, Rungs& rungs, uint32_t index, uint32_t max_threads) {
   auto rung = std::make_unique<Rung>();
   const uint64_t products = uint64_t{rung_rows(index)} * ladder.n * ladder.k;
-  rung->num_threads = products < kMinSharedProducts ? 1 : most_threads;
+  rung->num_threads = products < kMinSharedProducts ? 1 : max_threads;
   const OpenMpThreads threads(rung->num_threads);
   const auto description = describe(ladder, rung_rows(index), ladder.weights);
   rung->primitive = dnnl::matmul(description);

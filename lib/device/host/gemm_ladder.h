@@ -95,18 +95,18 @@ struct GemmState {
 
   // Returns the ladder of a shape, shared with its other holders. REQUIRES: mutex is held. Throws.
   std::shared_ptr<Ladder> find_or_add(const GemmShape& shape);
-  // Makes missing rungs up to `last`, of at most most_threads threads. REQUIRES: mutex is held.
+  // Makes missing rungs up to `last`, of up to max_threads threads. REQUIRES: mutex is held.
   // Throws.
-  void add_rungs(Ladder& ladder, Rungs& rungs, uint32_t last, uint32_t most_threads);
+  void add_rungs(Ladder& ladder, Rungs& rungs, uint32_t last, uint32_t max_threads);
 
  private:
   dnnl::matmul::primitive_desc describe(const Ladder& ladder, uint32_t rows,
                                         const dnnl::memory::desc& weights);
-  void add_rung(const Ladder& ladder, Rungs& rungs, uint32_t index, uint32_t most_threads);
+  void add_rung(const Ladder& ladder, Rungs& rungs, uint32_t index, uint32_t max_threads);
 };
 
-inline void raise(std::atomic<size_t>& most, size_t value) {
-  if (value > most.load(std::memory_order_relaxed)) most.store(value, std::memory_order_relaxed);
+inline void raise(std::atomic<size_t>& max, size_t value) {
+  if (value > max.load(std::memory_order_relaxed)) max.store(value, std::memory_order_relaxed);
 }
 
 }  // namespace itif::device

@@ -64,18 +64,18 @@ struct Coordinates {
   Coordinate x, y, z;
 };
 }  // namespace simt
-inline constexpr simt::Coordinates threadIdx{{[] { return simt::place().thread.x; }},
-                                             {[] { return simt::place().thread.y; }},
-                                             {[] { return simt::place().thread.z; }}};
-inline constexpr simt::Coordinates blockIdx{{[] { return simt::place().block.x; }},
-                                            {[] { return simt::place().block.y; }},
-                                            {[] { return simt::place().block.z; }}};
-inline constexpr simt::Coordinates blockDim{{[] { return simt::place().block_size.x; }},
-                                            {[] { return simt::place().block_size.y; }},
-                                            {[] { return simt::place().block_size.z; }}};
-inline constexpr simt::Coordinates gridDim{{[] { return simt::place().grid_size.x; }},
-                                           {[] { return simt::place().grid_size.y; }},
-                                           {[] { return simt::place().grid_size.z; }}};
+inline constexpr simt::Coordinates threadIdx{{[] { return simt::position().thread.x; }},
+                                             {[] { return simt::position().thread.y; }},
+                                             {[] { return simt::position().thread.z; }}};
+inline constexpr simt::Coordinates blockIdx{{[] { return simt::position().block.x; }},
+                                            {[] { return simt::position().block.y; }},
+                                            {[] { return simt::position().block.z; }}};
+inline constexpr simt::Coordinates blockDim{{[] { return simt::position().block_size.x; }},
+                                            {[] { return simt::position().block_size.y; }},
+                                            {[] { return simt::position().block_size.z; }}};
+inline constexpr simt::Coordinates gridDim{{[] { return simt::position().grid_size.x; }},
+                                           {[] { return simt::position().grid_size.y; }},
+                                           {[] { return simt::position().grid_size.z; }}};
 inline constexpr int warpSize = 32;
 
 inline void __syncthreads() {

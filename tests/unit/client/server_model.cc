@@ -114,8 +114,8 @@ void ServerModel::on_request(uint32_t flow, const wire::Datagram& datagram) {
     send_status(header, flow, wire::StatusCode::kTokenRequired, &credential);
     return;
   }
-  const auto [place, is_new] = contexts_.try_emplace({header.session, header.request_id});
-  Context& context = place->second;
+  const auto [entry, is_new] = contexts_.try_emplace({header.session, header.request_id});
+  Context& context = entry->second;
   if (is_new) {
     context.credential = credential;
     context.flow = flow;

@@ -76,14 +76,14 @@ class FakeGroup final : public runtime::EncoderGroup {
     return runtime::GroupExecutor::create(*this, stream, executor_clock, options);
   }
 
-  void begin(device::Stream& stream, runtime::Batch& batch, uint32_t place) noexcept override {
+  void begin(device::Stream& stream, runtime::Batch& batch, uint32_t flight) noexcept override {
     ++batches;
     if (on_forward) on_forward();
     if (clock) clock->advance_ns(cost_ns_per_batch);
-    answers_[place].clear();
+    answers_[flight].clear();
     for (const runtime::BatchRequest& segment : batch.segments) {
       if (clock) clock->advance_ns(cost_ns_per_token * segment.request->num_tokens);
-      std::vector<float>& out = answers_[place].emplace_back();
+      std::vector<float>& out = answers_[flight].emplace_back();
       pieces_.clear();
       runtime::RequestIds(*segment.request, segment.prepared).append_to(pieces_, 0);
       for (const kernels::IdPiece& piece : pieces_) {
@@ -96,7 +96,7 @@ class FakeGroup final : public runtime::EncoderGroup {
     }
     stream.end_inputs();
   }
-  Status finish(runtime::Batch& batch, uint32_t place, Status) noexcept override {
+  Status finish(runtime::Batch& batch, uint32_t flight, Status) noexcept override {
     for (size_t s = 0; s < batch.segments.size(); ++s) {
       request::Request& request = *batch.segments[s].request;
       if (fail_next) {
@@ -104,7 +104,7 @@ class FakeGroup final : public runtime::EncoderGroup {
         request.detail = "the device failed";
         continue;
       }
-      const std::vector<float>& out = answers_[place][s];
+      const std::vector<float>& out = answers_[flight][s];
       request.status = wire::StatusCode::kOk;
       request.detail = "";
       request.result.bytes = static_cast<uint32_t>(out.size() * 4);
@@ -123,7 +123,7 @@ class FakeGroup final : public runtime::EncoderGroup {
   std::atomic<uint32_t> num_tenants_{0};
   model::TenantModel model_;
   std::vector<kernels::IdPiece> pieces_;                               // of one request
-  std::array<std::vector<std::vector<float>>, kMaxInFlight> answers_;  // by place, by segment
+  std::array<std::vector<std::vector<float>>, kMaxInFlight> answers_;  // by flight, by segment
 };
 
 // Reports a batch's inputs as read at once, and ends no batch while `holds` is set.

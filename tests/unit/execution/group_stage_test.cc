@@ -205,9 +205,9 @@ TEST_F(GroupStageTest, TaskHasExclusiveUseOfTheDevice) {
   struct Task final : StageTask {
     GroupStage* stage = nullptr;
     int pieces = 0;
-    uint32_t most_executing = 0;
+    uint32_t max_executing = 0;
     bool step(device::Stream& stream) noexcept override {
-      most_executing = std::max(most_executing, stage->num_executing());
+      max_executing = std::max(max_executing, stage->num_executing());
       EXPECT_TRUE(stream.synchronize());
       return ++pieces < 50;
     }
@@ -228,7 +228,7 @@ TEST_F(GroupStageTest, TaskHasExclusiveUseOfTheDevice) {
   done = true;
   asker.join();
   EXPECT_EQ(task.pieces, 50);
-  EXPECT_EQ(task.most_executing, 0u);
+  EXPECT_EQ(task.max_executing, 0u);
 }
 
 }  // namespace

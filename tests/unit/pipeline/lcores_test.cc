@@ -32,15 +32,15 @@ PoolCpus two_threads(std::vector<unsigned> executor_cpus,
 }
 
 TEST(WorkersSharingCpus, AreThoseThatThePoolLeavesNoCpu) {
-  using Places = std::vector<size_t>;
-  EXPECT_EQ(workers_sharing_cpus(two_threads({}, {{0, 1, 2, 3}})), Places{}) << "CPUs for all";
-  EXPECT_EQ(workers_sharing_cpus(two_threads({}, {{0}, {1}, {2}})), (Places{0, 1, 2}));
-  EXPECT_EQ(workers_sharing_cpus(two_threads({0, 1}, {{2}, {3}})), Places{}) << "separate CPUs";
-  EXPECT_EQ(workers_sharing_cpus(two_threads({0, 1}, {{2}, {1, 3}})), Places{1});
-  EXPECT_EQ(workers_sharing_cpus(two_threads({0, 1, 2}, {{2}})), Places{}) << "one is left";
+  using Indices = std::vector<size_t>;
+  EXPECT_EQ(workers_sharing_cpus(two_threads({}, {{0, 1, 2, 3}})), Indices{}) << "CPUs for all";
+  EXPECT_EQ(workers_sharing_cpus(two_threads({}, {{0}, {1}, {2}})), (Indices{0, 1, 2}));
+  EXPECT_EQ(workers_sharing_cpus(two_threads({0, 1}, {{2}, {3}})), Indices{}) << "separate CPUs";
+  EXPECT_EQ(workers_sharing_cpus(two_threads({0, 1}, {{2}, {1, 3}})), Indices{1});
+  EXPECT_EQ(workers_sharing_cpus(two_threads({0, 1, 2}, {{2}})), Indices{}) << "one is left";
   PoolCpus gpu = two_threads({0}, {{0}});
   gpu.num_threads = 0;
-  EXPECT_EQ(workers_sharing_cpus(gpu), Places{});
+  EXPECT_EQ(workers_sharing_cpus(gpu), Indices{});
 }
 
 }  // namespace

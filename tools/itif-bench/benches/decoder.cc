@@ -41,17 +41,17 @@ Result<Setup> make_setup(const BenchOptions& options, device::Device& device, ui
   return setup;
 }
 
-// live: the places of the running sequences, divided evenly among tenants in order.
+// live: the indices of the running sequences, divided evenly among tenants in order.
 StepRows make_rows(const std::vector<uint32_t>& live, uint32_t tenants) {
   StepRows rows(kPosition, kPosition + 1);
   for (size_t i = 0; i < live.size(); ++i)
     rows.add({.slot = static_cast<uint32_t>(i * tenants / live.size()),
-              .place = live[i],
+              .index = live[i],
               .seed = static_cast<uint32_t>(i)});
   return rows;
 }
 
-// Compares the best token of each row. Close scores may change places if sums are rounded
+// Compares the best token of each row. Close scores may swap ranks if sums are rounded
 // differently. In f32 the best token must be equal; otherwise it must be among the expected
 // candidates.
 Status check_found(DType compute, const std::vector<int32_t>& found,
@@ -88,7 +88,7 @@ Status run_tenants(const BenchOptions& options, Setup& setup, const std::string&
   std::vector<StepRows> each;
   for (uint32_t tenant = 0; tenant < tenants; ++tenant) {
     each.emplace_back(kPosition, kPosition + 1);
-    each.back().add({.slot = tenant, .place = tenant, .seed = tenant});
+    each.back().add({.slot = tenant, .index = tenant, .seed = tenant});
   }
   ITIF_TRY(check_alone(setup, all, each));
   ITIF_ASSIGN(const auto floor,
@@ -139,7 +139,7 @@ Status run_finished(const BenchOptions& options, Setup& setup, const std::string
     steps.push_back(make_rows(live, 1));
     names.push_back(fmt::format("8 run, {} have finished, {}", of - kRunning, dtype));
   }
-  // The results must not depend on the places of the blocks.
+  // The results must not depend on the blocks that hold the cache.
   std::vector<int32_t> expected;
   for (size_t i = 0; i < steps.size(); ++i) {
     setup.decoder->encode_sources(steps[i]);

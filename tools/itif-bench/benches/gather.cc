@@ -156,8 +156,9 @@ Status images_row(const Setting& row, std::byte* region, uint32_t count) {
             for (uint32_t x = 0; x < kPatch; ++x) {
               const uint32_t pixel =
                   (patch / across * kPatch + y) * kSide + patch % across * kPatch + x;
-              const uint32_t place = pixel * kChannels + c;
-              expected.push_back(static_cast<int>(of[place / 1384].data[place % 1384]) / 127.5 - 1);
+              const uint32_t offset = pixel * kChannels + c;
+              expected.push_back(static_cast<int>(of[offset / 1384].data[offset % 1384]) / 127.5 -
+                                 1);
             }
         return expected;
       }));

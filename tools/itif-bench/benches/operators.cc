@@ -90,7 +90,7 @@ Status block_rows(OperatorRows& rows, uint32_t tokens) {
                                               .out = out});
       },
       is_layer_norm([&](uint32_t r, uint32_t i) {
-        const auto at = [&](size_t place) { return double{word_values[place * kHidden + i]}; };
+        const auto at = [&](size_t index) { return double{word_values[index * kHidden + i]}; };
         return at(ids[r]) + at(positions[r]) + at(0);
       })));
   ITIF_TRY(rows.memory_bound(
@@ -105,8 +105,8 @@ Status block_rows(OperatorRows& rows, uint32_t tokens) {
                                                  .out = out});
       },
       is_layer_norm([&](uint32_t r, uint32_t i) {
-        const size_t place = size_t{r} * kHidden + i;
-        return double{x_values[place]} + residual_values[place];
+        const size_t index = size_t{r} * kHidden + i;
+        return double{x_values[index]} + residual_values[index];
       })));
   const size_t wide_bytes = size_t{tokens} * kIntermediate * element;
   ITIF_TRY(rows.in_place(

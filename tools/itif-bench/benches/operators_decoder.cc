@@ -126,7 +126,7 @@ Status embed_positions(OperatorRows& rows) {
       },
       [&](const std::string& title) {
         const auto word = read_values(rows.device(), words, size_t{kWords} * kWidth, rows.type());
-        const auto place =
+        const auto position =
             read_values(rows.device(), kv_rows, size_t{kCachedLength} * kWidth, DType::kF32);
         return check_rows(title,
                           read_values(rows.device(), out, size_t{kRows} * kWidth, rows.type()),
@@ -134,7 +134,7 @@ Status embed_positions(OperatorRows& rows) {
                             std::vector<double> values;
                             for (size_t i = 0; i < kWidth; ++i)
                               values.push_back(double{word[size_t{ids[row]} * kWidth + i]} * 22.6f +
-                                               place[positions[row] * size_t{kWidth} + i]);
+                                               position[positions[row] * size_t{kWidth} + i]);
                             return values;
                           });
       });
@@ -178,14 +178,15 @@ Status cached_attention(OperatorRows& rows) {
               // Plain attention over this beam's row of Q and its rows of K and V.
               std::vector<float> qkv(size_t{kCachedLength} * 3 * kWidth);
               for (uint32_t t = 0; t < kCachedLength; ++t) {
-                const uint32_t place =
+                const uint32_t kv_row =
                     blocks[row * kBlocksOfBeam + t / kBlockTokens] * kBlockTokens +
                     t % kBlockTokens;
                 float* to = qkv.data() + size_t{t} * 3 * kWidth;
                 std::copy_n(queries.begin() + row * ptrdiff_t{kWidth}, kWidth, to);
                 for (const uint32_t is_value : {0u, 1u})
-                  std::copy_n(all.begin() + static_cast<ptrdiff_t>(pool.offset(place, 0, is_value)),
-                              kWidth, to + (1 + is_value) * kWidth);
+                  std::copy_n(
+                      all.begin() + static_cast<ptrdiff_t>(pool.offset(kv_row, 0, is_value)),
+                      kWidth, to + (1 + is_value) * kWidth);
               }
               return plain_attention(qkv, 0, 0, kCachedLength, kDecoderHeads, kHeadSize, 0.125);
             });

@@ -100,14 +100,14 @@ class Graph : public Bare {
  private:
   uint64_t fastest_ns(cudaGraphExec_t exec) {
     static const SystemClock clock;
-    uint64_t least_ns = UINT64_MAX;
+    uint64_t min_ns = UINT64_MAX;
     for (int i = 0; i < 4; ++i) {
       const uint64_t before_ns = clock.now_ns();
       CHECK(cudaGraphLaunch(exec, stream_) == cudaSuccess);
       CHECK(cudaStreamSynchronize(stream_) == cudaSuccess);
-      least_ns = std::min(least_ns, clock.now_ns() - before_ns);
+      min_ns = std::min(min_ns, clock.now_ns() - before_ns);
     }
-    return least_ns;
+    return min_ns;
   }
   template <class Enqueue>
   Status capture(const Enqueue& enqueue) {

@@ -116,13 +116,13 @@ class DnnlCall {
 
 uint64_t fastest_ns(const std::function<void()>& function) {
   static const SystemClock clock;
-  uint64_t least_ns = UINT64_MAX;
+  uint64_t min_ns = UINT64_MAX;
   for (int i = 0; i < 4; ++i) {
     const uint64_t before_ns = clock.now_ns();
     function();
-    least_ns = std::min(least_ns, clock.now_ns() - before_ns);
+    min_ns = std::min(min_ns, clock.now_ns() - before_ns);
   }
-  return least_ns;
+  return min_ns;
 }
 
 // A GEMM by whichever is faster: one call, or calls of at most kCallRows rows. oneDNN divides some

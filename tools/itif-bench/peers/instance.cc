@@ -165,7 +165,7 @@ class DecoderInstance final : public Instance {
     StepRows rows(position, steps_);
     for (uint32_t i = 0; i < tenants.count; ++i) {
       const uint32_t slot = tenants.first - tenants_.first + i;
-      rows.add({.slot = slot, .place = slot, .seed = tenants.first + i});
+      rows.add({.slot = slot, .index = slot, .seed = tenants.first + i});
     }
     return rows;
   }

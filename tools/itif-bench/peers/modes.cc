@@ -25,7 +25,7 @@ Status check_same(std::string_view mode, const std::vector<float>& got,
   const size_t width = expected.size() / workload.num_tenants();
   for (size_t at = 0; at < got.size(); at += width) {
     const double similarity = cosine(got.data() + at, expected.data() + at, width);
-    if (!(similarity >= workload.least_similarity()))
+    if (!(similarity >= workload.min_similarity()))
       return fail(Code::kInternal, fmt::format("{}: tenant {} differs from the other modes' "
                                                "result, cosine {}",
                                                mode, at / width, similarity));

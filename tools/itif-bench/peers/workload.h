@@ -25,7 +25,7 @@ struct Workload {
   Encoder::Batch batch() const;
   // Least cosine between the results of two modes for a tenant. It is lower for a decoder, because
   // the order of sums may change its last candidates.
-  double least_similarity() const { return decodes() ? 0.7 : 0.999; }
+  double min_similarity() const { return decodes() ? 0.7 : 0.999; }
   uint32_t num_tenants() const { return static_cast<uint32_t>(requests.lengths.size()); }
 };
 

@@ -26,7 +26,7 @@ StepRows::StepRows(uint32_t position, uint32_t max_tokens)
     : position_(position), blocks_of_beam_(blocks_of(max_tokens)) {}
 
 void StepRows::add(const Sequence& sequence) {
-  const uint32_t first_block = sequence.place * (kSourceBlocks + kBeams * blocks_of_beam_);
+  const uint32_t first_block = sequence.index * (kSourceBlocks + kBeams * blocks_of_beam_);
   const auto append = [&](uint32_t block, uint32_t count) {
     for (uint32_t i = 0; i < count; ++i) blocks_.push_back(block + i);
   };

@@ -21,7 +21,7 @@ inline constexpr uint32_t kCandidates = 2 * kBeams;
 
 struct Sequence {
   uint32_t slot = 0;   // weight slot of its tenant
-  uint32_t place = 0;  // index of its K/V cache blocks
+  uint32_t index = 0;  // of its K/V cache blocks
   uint32_t seed = 0;   // of its source and tokens
 };
 
@@ -36,7 +36,7 @@ class StepRows {
   const std::vector<Sequence>& sequences() const { return sequences_; }
   const std::vector<kernels::RowRange>& ranges() const { return ranges_; }
   size_t num_rows() const { return tokens_.size(); }
-  // K/V cache place of each source token, sources laid end to end.
+  // K/V row of each source token, sources laid end to end.
   const std::vector<uint32_t>& source_kv_rows() const { return source_kv_rows_; }
 
  private:

@@ -28,7 +28,7 @@ struct Cudnn {
                           const void* values) = nullptr;
   // values nullptr: count is set to the largest number of values.
   Status (*get_attribute)(cudnn::Descriptor, cudnn::Attribute, cudnn::AttributeType,
-                          int64_t most_values, int64_t* count, void* values) = nullptr;
+                          int64_t max_values, int64_t* count, void* values) = nullptr;
   Status (*finalize)(cudnn::Descriptor) = nullptr;
   Status (*execute)(cudnn::Handle, cudnn::Descriptor plan,
                     cudnn::Descriptor variant_pack) = nullptr;

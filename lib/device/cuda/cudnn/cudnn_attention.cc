@@ -55,7 +55,7 @@ CudnnAttention::Entry* CudnnAttention::plan_for(const kernels::Attention& args) 
       .type = activation_,
       .num_segments =
           std::max(kMinSegments, std::bit_ceil(static_cast<uint32_t>(args.segments.size()))),
-      .most_rows = std::max(kMinRows, std::bit_ceil(longest)),
+      .max_rows = std::max(kMinRows, std::bit_ceil(longest)),
       .num_heads = args.num_heads,
       .head_size = args.head_size};
   const kernels::SegmentRows& last = args.segments.back();

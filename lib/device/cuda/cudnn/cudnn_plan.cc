@@ -121,7 +121,7 @@ class CudnnPlan::Description {
 Result<std::unique_ptr<CudnnPlan>> CudnnPlan::make(const Cudnn& cudnn, cudnn::Handle handle,
                                                    const Shape& shape, Descriptor target) {
   std::unique_ptr<CudnnPlan> plan(new CudnnPlan(cudnn));
-  const int64_t segments = shape.num_segments, rows = shape.most_rows, heads = shape.num_heads,
+  const int64_t segments = shape.num_segments, rows = shape.max_rows, heads = shape.num_heads,
                 head = shape.head_size, hidden = heads * head;
   plan->head_bytes_ = shape.head_size * dtype_bytes(shape.type);
   plan->hidden_bytes_ = shape.num_heads * plan->head_bytes_;

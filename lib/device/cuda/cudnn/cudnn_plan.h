@@ -20,7 +20,7 @@ class CudnnPlan {
   struct Shape {
     DType type = DType::kBF16;
     uint32_t num_segments = 0;
-    uint32_t most_rows = 0;  // of a segment
+    uint32_t max_rows = 0;  // of a segment
     uint32_t num_heads = 0;
     uint32_t head_size = 0;
     bool operator==(const Shape&) const = default;

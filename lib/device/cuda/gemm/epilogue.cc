@@ -110,18 +110,18 @@ EpilogueGemm::EpilogueGemm(const Blas& blas, cublasLtHandle_t handle, const Comp
   weight_alignment_ = alignment(shape.k * dtype_bytes(types.weights));
   a_alignment_ = alignment(shape.k * dtype_bytes(types.activations));
   out_alignment_ = alignment(shape.n * dtype_bytes(out));
-  uint32_t least = 1;
-  for (uint32_t most = 1;; most = next_rung(most)) {
-    rungs_.push_back(choose(blas, handle, least, most));
-    least = most + 1;
-    if (most >= max_rows) break;
+  uint32_t first = 1;
+  for (uint32_t last = 1;; last = next_rung(last)) {
+    rungs_.push_back(choose(blas, handle, first, last));
+    first = last + 1;
+    if (last >= max_rows) break;
   }
 }
 
-// Returns the best algorithm for most_rows that also supports least_rows.
+// Returns the best algorithm for max_rows that also supports min_rows.
 EpilogueGemm::Rung EpilogueGemm::choose(const Blas& blas, cublasLtHandle_t handle,
-                                        uint32_t least_rows, uint32_t most_rows) const {
-  Rung rung{.most_rows = most_rows};
+                                        uint32_t min_rows, uint32_t max_rows) const {
+  Rung rung{.max_rows = max_rows};
   cublasLtMatmulPreferenceOpaque_t preference = {};
   bool is_good = blas.lt_init_preference(&preference, sizeof preference) == CUBLAS_STATUS_SUCCESS;
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -138,20 +138,20 @@ EpilogueGemm::Rung EpilogueGemm::choose(const Blas& blas, cublasLtHandle_t handl
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, out_alignment_);
   // Never read: only its alignment counts.
   const auto* bias = reinterpret_cast<const void*>(uintptr_t{kMaxAlignment});
-  Problem most, least;
-  is_good =
-      is_good && describe(blas, most_rows, bias, most) && describe(blas, least_rows, bias, least);
+  Problem largest, smallest;
+  is_good = is_good && describe(blas, max_rows, bias, largest) &&
+            describe(blas, min_rows, bias, smallest);
   std::array<cublasLtMatmulHeuristicResult_t, 4> found = {};
   int count = 0;
-  if (!is_good ||
-      blas.lt_find(handle, &most.matmul, &most.weight, &most.a, &most.out, &most.out, &preference,
-                   static_cast<int>(found.size()), found.data(), &count) != CUBLAS_STATUS_SUCCESS)
+  if (!is_good || blas.lt_find(handle, &largest.matmul, &largest.weight, &largest.a, &largest.out,
+                               &largest.out, &preference, static_cast<int>(found.size()),
+                               found.data(), &count) != CUBLAS_STATUS_SUCCESS)
     return rung;
   for (const auto& one : std::span(found).first(static_cast<size_t>(std::max(0, count)))) {
     cublasLtMatmulHeuristicResult_t checked = {};
     if (one.state != CUBLAS_STATUS_SUCCESS || one.workspaceSize > kEpilogueWorkspaceBytes ||
-        blas.lt_check(handle, &least.matmul, &least.weight, &least.a, &least.out, &least.out,
-                      &one.algo, &checked) != CUBLAS_STATUS_SUCCESS ||
+        blas.lt_check(handle, &smallest.matmul, &smallest.weight, &smallest.a, &smallest.out,
+                      &smallest.out, &one.algo, &checked) != CUBLAS_STATUS_SUCCESS ||
         checked.workspaceSize > kEpilogueWorkspaceBytes)
       continue;
     rung.algo = one.algo;
@@ -162,7 +162,7 @@ EpilogueGemm::Rung EpilogueGemm::choose(const Blas& blas, cublasLtHandle_t handl
 }
 
 bool EpilogueGemm::runs(const Call& call) const {
-  const auto rung = std::ranges::lower_bound(rungs_, call.rows, {}, &Rung::most_rows);
+  const auto rung = std::ranges::lower_bound(rungs_, call.rows, {}, &Rung::max_rows);
   return rung != rungs_.end() && rung->is_there && is_aligned(call.weight, weight_alignment_) &&
          is_aligned(call.a, a_alignment_) && is_aligned(call.out, out_alignment_) &&
          is_aligned(call.bias, kMaxAlignment);
@@ -170,7 +170,7 @@ bool EpilogueGemm::runs(const Call& call) const {
 
 cublasStatus_t EpilogueGemm::run(const Blas& blas, cublasLtHandle_t handle, const Call& call,
                                  void* workspace, cudaStream_t stream) const {
-  const auto rung = std::ranges::lower_bound(rungs_, call.rows, {}, &Rung::most_rows);
+  const auto rung = std::ranges::lower_bound(rungs_, call.rows, {}, &Rung::max_rows);
   DCHECK(rung != rungs_.end());
   Problem problem;
   if (!describe(blas, call.rows, call.bias, problem)) return CUBLAS_STATUS_INVALID_VALUE;

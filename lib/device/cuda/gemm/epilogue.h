@@ -57,14 +57,14 @@ class EpilogueGemm {
 
  private:
   struct Rung {
-    uint32_t most_rows = 0;
+    uint32_t max_rows = 0;
     cublasLtMatmulAlgo_t algo = {};
     bool is_there = false;
   };
   struct Problem;
   bool describe(const Blas& blas, uint32_t rows, const void* bias, Problem& problem) const;
-  Rung choose(const Blas& blas, cublasLtHandle_t handle, uint32_t least_rows,
-              uint32_t most_rows) const;
+  Rung choose(const Blas& blas, cublasLtHandle_t handle, uint32_t min_rows,
+              uint32_t max_rows) const;
   // Alignment of rows of row_bytes bytes: their largest power-of-2 divisor, at most 16.
   static uint32_t alignment(size_t row_bytes);
 

@@ -56,7 +56,7 @@ void linear(const float* a, const float* weight, const float* bias, uint32_t n, 
 }
 
 // Calls body(row, column, index) for every value of the segments' rows. `index` is the value's
-// place in [num_heads, num_rows, head_size] of each segment.
+// offset in [num_heads, num_rows, head_size] of each segment.
 template <class Body>
 void for_each_head_value(std::span<const kernels::PaddedSegment> segments, size_t num_heads,
                          size_t head_size, const Body& body) {
