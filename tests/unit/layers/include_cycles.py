@@ -10,13 +10,6 @@ import layer_rules
 
 FOLDERS = ("lib", "kernels", "app", "tools")
 
-# Modules that still include each other. A pair that no longer does so is a violation: remove it.
-KNOWN = (
-    ("lib/plan/planner", "lib/plan/planner_kind"),
-    ("lib/runtime/batch/encoder_group", "lib/runtime/batch/executor"),
-    ("lib/runtime/generate/decoder_group", "lib/runtime/generate/generation_executor"),
-)
-
 
 def target_of(path, name, files):
     """The file that `path` includes as "name"; None: it is generated, or a library's."""
@@ -60,17 +53,7 @@ def reachable(includes, start):
 def check(root):
     includes, count = read_includes(root)
     below = {module: reachable(includes, module) for module in includes}
-    violations, found = [], set()
-    for module, others in includes.items():
-        for other, place in others.items():
-            if module not in below.get(other, ()):
-                continue
-            pair = tuple(sorted((module, other)))
-            found.add(pair)
-            if pair not in KNOWN:
-                violations.append(f"{place}: {other} includes {module}, perhaps by way of others: move what both need "
-                                  "to a header below both")
-    if any((Path(root) / module).parent.is_dir() for pair in KNOWN for module in pair):
-        violations += [f"tests/unit/layers/include_cycles.py:1: {one} and {other} no longer include each other: remove "
-                       "them from KNOWN" for one, other in KNOWN if (one, other) not in found]
+    violations = [f"{place}: {other} includes {module}, perhaps by way of others: move what both need to a header below both"
+                  for module, others in includes.items() for other, place in others.items()
+                  if module in below.get(other, ())]
     return violations, count
