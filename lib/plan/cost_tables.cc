@@ -96,9 +96,9 @@ void envelope(std::vector<double>& costs, std::span<const size_t> shape, bool up
     stride /= extent;
     for (size_t i = 0; i < costs.size(); ++i) {
       const size_t at = upper ? i : costs.size() - 1 - i;
-      const size_t place = at / stride % extent;
-      if (upper && place > 0) costs[at] = std::max(costs[at], costs[at - stride]);
-      if (!upper && place + 1 < extent) costs[at] = std::min(costs[at], costs[at + stride]);
+      const size_t index = at / stride % extent;
+      if (upper && index > 0) costs[at] = std::max(costs[at], costs[at - stride]);
+      if (!upper && index + 1 < extent) costs[at] = std::min(costs[at], costs[at + stride]);
     }
   }
 }

@@ -38,7 +38,7 @@ double JointSearch::improve(const RequestOrder& order, double bound_ns, uint64_t
       tenant.remaining = rest % (tenant.num_requests + 1);
       rest /= tenant.num_requests + 1;
     }
-    if (states_[state].cost_ns + least_rest_ns() >= bound_ns_ * kLess) continue;
+    if (states_[state].cost_ns + min_rest_ns() >= bound_ns_ * kLess) continue;
     expand(order, state);
     if (steps_ > max_steps_) return bound_ns;
   }
@@ -88,7 +88,7 @@ void JointSearch::find_shares(const RequestOrder& order) noexcept {
   }
 }
 
-double JointSearch::least_rest_ns() const noexcept {
+double JointSearch::min_rest_ns() const noexcept {
   double rest_ns = 0;
   for (const Tenant& tenant : tenants_)
     rest_ns += shares_[tenant.first + tenant.remaining] - shares_[tenant.first];

@@ -51,7 +51,7 @@ class JointSearch {
 
   bool make_states(const RequestOrder& order) noexcept;
   void find_shares(const RequestOrder& order) noexcept;
-  double least_rest_ns() const noexcept;
+  double min_rest_ns() const noexcept;
   void expand(const RequestOrder& order, uint32_t state) noexcept;
   void add_tenant(size_t tenant, uint32_t count, uint32_t next) noexcept;
   void reach(uint32_t next, uint32_t count) noexcept;

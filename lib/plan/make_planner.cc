@@ -42,10 +42,10 @@ Result<std::unique_ptr<Planner>> make_planner(std::string_view name,
   for (const auto& [known, kind] : planners()) {
     if (known != name) continue;
     const PlanLimits& limits = options.limits;
-    if (limits.max_requests < 1 || limits.max_requests > kind.most_requests)
+    if (limits.max_requests < 1 || limits.max_requests > kind.max_requests)
       return fail(Code::kInvalidArgument,
                   fmt::format("planner '{}' takes batches of 1 to {} requests, not {}", name,
-                              kind.most_requests, limits.max_requests));
+                              kind.max_requests, limits.max_requests));
     if (limits.max_rows < 1 || limits.max_rows > kMaxRows)
       return fail(Code::kInvalidArgument,
                   fmt::format("planner '{}' takes passes of 1 to {} rows, not {}", name, kMaxRows,

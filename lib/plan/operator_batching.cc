@@ -35,7 +35,7 @@ double OperatorBatching::pack_run(const std::vector<PaddedBatch>& batches, uint3
   for (uint32_t i = 1; i <= num_batches; ++i) {
     const uint32_t length = batches[first + i - 1].length;
     double least = state_[i - 1] + costs_.gemm(length)[size];
-    uint32_t least_count = 1;
+    uint32_t cheapest_count = 1;
     if (costs_.has_batched_gemm()) {
       const CostRow batched = costs_.batched_gemm(length, size);
       const uint32_t most = std::min(i, limits_.max_rows / (size * length));
@@ -43,12 +43,12 @@ double OperatorBatching::pack_run(const std::vector<PaddedBatch>& batches, uint3
         const double cost = state_[i - count] + batched[count];
         if (cost < least) {
           least = cost;
-          least_count = count;
+          cheapest_count = count;
         }
       }
     }
     state_[i] = least;
-    start_[i] = i - least_count;
+    start_[i] = i - cheapest_count;
   }
   const auto before = static_cast<std::ptrdiff_t>(ends.size());
   for (uint32_t i = num_batches; i > 0; i = start_[i]) ends.push_back(first + i);

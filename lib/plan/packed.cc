@@ -70,7 +70,7 @@ void plan_packed(std::span<const Item> items, std::vector<Segment>& segments) {
 }
 
 PlannerKind packed_planner() {
-  return {.make = make_planner_of<Packed>, .most_requests = 1u << 16};
+  return {.make = make_planner_of<Packed>, .max_requests = 1u << 16};
 }
 
 }  // namespace itif::plan

@@ -13,7 +13,7 @@ struct PlannerKind {
   std::unique_ptr<Planner> (*make)(const PlannerOptions& options);
   bool needs_tables = false;
   bool needs_pricer = false;
-  uint32_t most_requests = kMaxPaddedRequests;  // of a batch
+  uint32_t max_requests = kMaxPaddedRequests;  // of a batch
 };
 
 template <class P>

@@ -40,16 +40,16 @@ double TenantBatching::divide_tenant(const RequestOrder& order, uint32_t first, 
       return std::min(alone, costs_.batched_gemm(length, size)[shared_by] / shared_by);
     };
     double least = state_[i - 1] + cost_of(1);
-    uint32_t least_size = 1;
+    uint32_t cheapest_size = 1;
     for (uint32_t size = 2; size <= most; ++size) {
       const double cost = state_[i - size] + cost_of(size);
       if (cost < least) {
         least = cost;
-        least_size = size;
+        cheapest_size = size;
       }
     }
     state_[i] = least;
-    start_[i] = i - least_size;
+    start_[i] = i - cheapest_size;
   }
   const auto before = static_cast<std::ptrdiff_t>(batches.size());
   for (uint32_t i = num_requests; i > 0; i = start_[i])

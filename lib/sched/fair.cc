@@ -32,7 +32,7 @@ class Fair final : public QueueOrder {
   }
   void select(GroupQueue& queue, const BatchLimits& limits,
               std::vector<request::Request*>& batch) noexcept override {
-    const uint32_t least_cost = limits.max_tokens / std::max(1u, limits.max_requests);
+    const uint32_t min_cost = limits.max_tokens / std::max(1u, limits.max_requests);
     uint64_t left = room(limits, batch);
     while (queue.num_requests() > 0) {
       const uint32_t slot = queue.active_slots().front();
@@ -42,7 +42,7 @@ class Fair final : public QueueOrder {
       deficit_tokens += quantum;
       while (tenant.active) {
         const uint32_t tokens = tenant.head->num_tokens;
-        const int64_t cost = std::max(tokens, least_cost);
+        const int64_t cost = std::max(tokens, min_cost);
         if (deficit_tokens < cost) break;
         // The tenant keeps its turn for the next batch: it stays first with its deficit, less the
         // quantum that the next call adds again.

@@ -37,7 +37,7 @@ class GroupQueue {
   bool push(request::Request* request) noexcept;
   // Removes and returns the tenant's oldest request. REQUIRES: its queue is not empty.
   request::Request* pop(uint32_t slot) noexcept;
-  // Removes a request from any place of its tenant's queue. REQUIRES: this queue holds it.
+  // Removes a request from any position in its tenant's queue. REQUIRES: this queue holds it.
   void remove(request::Request* request) noexcept;
   // Slots whose tenants have requests, in the order in which they became active.
   const std::vector<uint32_t>& active_slots() const noexcept { return active_; }

@@ -85,10 +85,10 @@ void Profiler::add_use(const backbone::GemmUse& use) {
   const uint32_t most =
       std::max(least, std::bit_floor(use.in_step ? options_.max_step_rows : options_.max_rows));
   if (same == shapes_.end())
-    same = shapes_.insert(shapes_.end(), {.shape = gemm, .least_rows = least, .points = {}});
+    same = shapes_.insert(shapes_.end(), {.shape = gemm, .min_rows = least, .points = {}});
   same->times += use.times;
-  same->least_rows = std::min(same->least_rows, least);
-  same->most_rows = std::max(same->most_rows, most);
+  same->min_rows = std::min(same->min_rows, least);
+  same->max_rows = std::max(same->max_rows, most);
 }
 
 void Profiler::make_points(Shape& shape) const {
@@ -96,11 +96,10 @@ void Profiler::make_points(Shape& shape) const {
       size_t{shape.shape.n} * shape.shape.k * dtype_bytes(device_.info().compute.weights);
   const auto fitting = static_cast<uint32_t>(
       std::min<size_t>(kMaxCount, std::max<size_t>(2, options_.max_weight_bytes / weight_bytes)));
-  const uint32_t most =
-      std::min({fitting, options_.max_tenants, shape.most_rows / shape.least_rows});
+  const uint32_t most = std::min({fitting, options_.max_tenants, shape.max_rows / shape.min_rows});
   // Only plans are priced, and need the cost of a GEMM with one range.
   const auto add = [&](uint32_t count) {
-    for (uint32_t rows = shape.least_rows; rows * count <= shape.most_rows;
+    for (uint32_t rows = shape.min_rows; rows * count <= shape.max_rows;
          rows *= is_planned() ? 2 : 4)
       shape.points.push_back({.count = count, .rows = rows});
   };
@@ -139,10 +138,10 @@ double Profiler::progress() const noexcept {
 
 Status Profiler::start_shape() {
   const device::GemmShape& shape = shapes_[shape_].shape;
-  const uint32_t most_rows = shapes_[shape_].most_rows;
-  const size_t rows = size_t{most_rows} + device_.row_slack();
+  const uint32_t max_rows = shapes_[shape_].max_rows;
+  const size_t rows = size_t{max_rows} + device_.row_slack();
   const DType type = device_.info().compute.activations;
-  ITIF_ASSIGN(handle_, device_.prepare(shape, most_rows));
+  ITIF_ASSIGN(handle_, device_.prepare(shape, max_rows));
   ITIF_ASSIGN(weight_bytes_, device_.packed_bytes(shape));
   weight_bytes_ = (weight_bytes_ + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
   num_slots_ = std::max(shapes_[shape_].points.back().count,
@@ -201,7 +200,7 @@ Status Profiler::measure(device::Stream& stream, WholePass& pass) {
 // the keys of CUDA graphs.
 uint32_t Profiler::next_row(const Shape& shape, const Point& point) {
   const uint32_t rows = point.count * point.rows;
-  if (device_.info().num_threads == 0 || next_row_ + rows > shape.most_rows) next_row_ = 0;
+  if (device_.info().num_threads == 0 || next_row_ + rows > shape.max_rows) next_row_ = 0;
   return std::exchange(next_row_, next_row_ + rows);
 }
 
@@ -239,7 +238,7 @@ Result<double> Profiler::fastest_ns(device::Stream& stream, const std::function<
 Profiler::Costs Profiler::costs_of(const Shape& shape, uint32_t count, uint32_t rows) {
   const Point *best = nullptr, *before = nullptr;
   for (const Point& point : shape.points) {  // ascending
-    if (point.count > count || point.rows > std::max(rows, shape.least_rows)) continue;
+    if (point.count > count || point.rows > std::max(rows, shape.min_rows)) continue;
     before = best != nullptr && best->count == point.count ? best : nullptr;
     best = &point;
   }

@@ -86,7 +86,7 @@ class Profiler {
   struct Shape {
     device::GemmShape shape;
     uint32_t times = 0;
-    uint32_t least_rows = 0, most_rows = 0;
+    uint32_t min_rows = 0, max_rows = 0;
     std::vector<Point> points;
   };
   void add_use(const backbone::GemmUse& use);

@@ -261,9 +261,9 @@ void GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
   sequence->entered = true;
   encoded_.push_back(request);
   request->launch_ns = now_ns;
-  const auto place = std::ranges::upper_bound(
+  const auto position = std::ranges::upper_bound(
       running_, request->slot, {}, [](const auto& running) { return running->request->slot; });
-  running_.insert(place, std::move(sequence));
+  running_.insert(position, std::move(sequence));
 }
 
 void GenerationExecutor::encode_entered() noexcept {

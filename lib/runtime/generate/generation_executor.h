@@ -6,8 +6,8 @@
 // every sequence → search → complete the finished sequences.
 //
 // Before it enters, a sequence reserves its worst case of K/V blocks and of step rows. If too
-// little is left, it waits in its place; if it could never fit, it is refused with a status. A
-// running sequence therefore never finds the cache full.
+// little is left, it waits ahead of those that the policy selected later; if it could never fit, it
+// is refused with a status. A running sequence therefore never finds the cache full.
 //
 // A step needs the tokens of the previous step, so at most one runs. On an asynchronous stream,
 // requests are taken in and tokenised while a step runs, and ended sequences are turned into

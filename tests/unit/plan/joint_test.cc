@@ -24,12 +24,12 @@ struct Compared {
 };
 
 void compare(const NamedTables& named, const PlanLimits& limits, const std::vector<Item>& items,
-             LeastPlanCost& least_cost, Planner& joint, Planner& itif, Compared& compared) {
+             LeastPlanCost& min_cost, Planner& joint, Planner& itif, Compared& compared) {
   Plan plan, greedy;
   joint.plan(items, plan);
   const Status status = verify(plan, items, limits);
   ASSERT_TRUE(status) << named.name << ": " << status.error().message;
-  const double least = least_cost.of(items);
+  const double least = min_cost.of(items);
   ASSERT_NEAR(plan.cost_ns, least, 1e-9 * least) << named.name;
   ASSERT_NEAR(cost_of(named.tables, plan), least, 1e-9 * least) << named.name;
   itif.plan(items, greedy);
@@ -52,7 +52,7 @@ TEST(Joint, IsTheOptimumOfRandomBatches) {
       named.tables = slow(named.tables);
       const PlannerOptions options{.limits = limits, .tables = &named.tables};
       const auto joint = *make_planner("joint", options), itif = *make_planner("itif", options);
-      LeastPlanCost least_cost(named.tables, max_rows);
+      LeastPlanCost min_cost(named.tables, max_rows);
       Random random(max_rows);
       for (int round = 0; round < 300 && !HasFailure(); ++round) {
         std::vector<Item> items(1 + random.below(kMaxRequests));
@@ -60,7 +60,7 @@ TEST(Joint, IsTheOptimumOfRandomBatches) {
         for (Item& item : items)
           item = {static_cast<uint32_t>(random.below(tenants)),
                   lengths[random.below(lengths.size())]};
-        compare(named, limits, items, least_cost, *joint, *itif, all);
+        compare(named, limits, items, min_cost, *joint, *itif, all);
       }
     }
   }

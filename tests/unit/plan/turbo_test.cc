@@ -15,8 +15,8 @@ std::unique_ptr<Planner> turbo(const CostTables& tables, const PlanLimits& limit
   return std::move(*planner);
 }
 
-double least_cost(const CostTables& tables, const std::vector<Item>& items, uint32_t max_rows,
-                  bool consecutive) {
+double min_cost(const CostTables& tables, const std::vector<Item>& items, uint32_t max_rows,
+                bool consecutive) {
   double cost = 0;
   for (uint32_t slot = 0; slot < 4; ++slot) {
     std::vector<uint32_t> lengths;
@@ -39,7 +39,7 @@ void expect_optimal(uint32_t max_requests, const std::vector<uint32_t>& lengths,
       const Status status = verify(plan, items, limits);
       ASSERT_TRUE(status) << named.name << ": " << status.error().message;
       // Compares with all divisions if costs grow with length, else only with runs of neighbours.
-      const double least = least_cost(named.tables, items, max_rows, !named.monotone);
+      const double least = min_cost(named.tables, items, max_rows, !named.monotone);
       ASSERT_NEAR(plan.cost_ns, least, 1e-9 * least) << named.name;
       ASSERT_NEAR(cost_of(named.tables, plan), least, 1e-9 * least) << named.name;
     });
