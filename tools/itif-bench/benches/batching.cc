@@ -50,7 +50,7 @@ Workload make_workload(const BenchOptions& options, uint32_t tenants, uint32_t r
 Result<ModeSamples> run_case(const Workload& workload, const std::string& name, uint32_t requests,
                              const Effort& effort, Report& report) {
   ITIF_ASSIGN(ModeSamples modes, measure_modes(workload, effort));
-  ITIF_ASSIGN(const Samples floor, measure_floor(workload, effort));
+  ITIF_ASSIGN(const Samples floor, measure_floor(workload, effort, modes));
   add_latencies(
       name, workload, modes, floor, [](size_t) { return std::nullopt; }, report);
   for (const std::string_view mode : execution_modes(workload)) {

@@ -49,7 +49,8 @@ inline constexpr const char* kEffectOnHost =
 void add_speed_ups(const std::string& name, const ModeSamples& modes, std::optional<double> paper,
                    Report& report);
 
-// The workload's GEMMs alone. Errors: as bare_gemms().
-Result<Samples> measure_floor(const Workload& workload, Effort effort);
+// The workload's GEMMs alone. If a mode was faster, something else disturbed the floor: it is
+// measured again, at most twice, and the fastest counts. Errors: as bare_gemms().
+Result<Samples> measure_floor(const Workload& workload, Effort effort, const ModeSamples& modes);
 
 }  // namespace itif::bench
