@@ -6,16 +6,16 @@
 
 #include "device/cuda/device.h"
 #include "runtime.h"
-#include "support/ask.h"
 #include "support/generation.h"
 #include "support/small_group.h"
+#include "support/test_batch.h"
 
 namespace itif::runtime {
 namespace {
 
 using testing::Answer;
-using testing::Ask;
 using testing::SmallGroup;
+using testing::TestRequest;
 
 constexpr GroupOptions kOptions = {.max_tokens = 128, .max_requests = 16, .max_tenants = 6};
 constexpr uint32_t kVocab = 131;
@@ -39,21 +39,21 @@ class Buckets : public ::testing::TestWithParam<std::string> {
   }
 
   uint32_t any(uint32_t most) { return static_cast<uint32_t>(random_() % most); }
-  Ask ask(uint32_t slot, uint32_t length) {
-    Ask ask{.slot = slot};
-    for (uint32_t i = 0; i < length; ++i) ask.ids.push_back(any(kVocab));
-    return ask;
+  TestRequest input(uint32_t slot, uint32_t length) {
+    TestRequest input{.slot = slot};
+    for (uint32_t i = 0; i < length; ++i) input.ids.push_back(any(kVocab));
+    return input;
   }
   // Returns requests of up to three tenants.
-  std::vector<Ask> small_batch() {
-    std::vector<Ask> asks;
+  std::vector<TestRequest> small_batch() {
+    std::vector<TestRequest> inputs;
     for (uint32_t i = 0, count = 1 + any(3); i < count; ++i)
-      asks.push_back(ask(any(5), 1 + any(any(8) == 0 ? 32 : 12)));
-    std::ranges::sort(asks, {}, &Ask::slot);
-    return asks;
+      inputs.push_back(input(any(5), 1 + any(any(8) == 0 ? 32 : 12)));
+    std::ranges::sort(inputs, {}, &TestRequest::slot);
+    return inputs;
   }
-  std::vector<Answer> run(const std::vector<Ask>& asks) {
-    return run_batch(*all_.group, *all_.stream, asks);
+  std::vector<Answer> run(const std::vector<TestRequest>& inputs) {
+    return run_batch(*all_.group, *all_.stream, inputs);
   }
   void warm_up() {
     for (size_t bucket = 0; bucket < all_.group->num_buckets(); ++bucket)
@@ -81,7 +81,7 @@ TEST_P(Buckets, AfterWarmUpEverySmallBatchIsOneGraph) {
     ASSERT_EQ(kept, all_.group->num_buckets());
   for (uint32_t slot = 0; slot < 5; ++slot) {
     const uint64_t before = graphs().launches;
-    EXPECT_TRUE(run({ask(slot, 1 + any(41))})[0].ok());
+    EXPECT_TRUE(run({input(slot, 1 + any(41))})[0].ok());
     EXPECT_EQ(graphs().launches, before + 1) << "the first request of tenant " << slot;
   }
   const uint64_t before = graphs().launches;
@@ -94,24 +94,25 @@ TEST_P(Buckets, AfterWarmUpEverySmallBatchIsOneGraph) {
 TEST_P(Buckets, LargestFirstBatchAllocatesNothing) {
   if (is_cudnn()) warm_up();
   const uint64_t allocations = simt::counts().allocations;
-  std::vector<Ask> asks;
+  std::vector<TestRequest> inputs;
   for (uint32_t i = 0; i < kOptions.max_requests; ++i) {
-    asks.push_back(ask(i * 5 / kOptions.max_requests, kOptions.max_tokens / kOptions.max_requests));
-    asks.back().kind = wire::ResultKind::kHidden;
+    inputs.push_back(
+        input(i * 5 / kOptions.max_requests, kOptions.max_tokens / kOptions.max_requests));
+    inputs.back().kind = wire::ResultKind::kHidden;
   }
-  for (const Answer& answer : run(asks)) EXPECT_TRUE(answer.ok());
+  for (const Answer& answer : run(inputs)) EXPECT_TRUE(answer.ok());
   EXPECT_EQ(simt::counts().allocations, allocations);
 }
 
 TEST_P(Buckets, TenantsShareGraphs) {
-  run({ask(0, 9), ask(1, 12)});
-  run({ask(2, 3), ask(4, 16)});
-  run({ask(0, 9)});
-  run({ask(2, 3)});
+  run({input(0, 9), input(1, 12)});
+  run({input(2, 3), input(4, 16)});
+  run({input(0, 9)});
+  run({input(2, 3)});
   ASSERT_EQ(graphs().kept, 2u);
   const uint64_t before = graphs().launches;
-  EXPECT_TRUE(run({ask(1, 1), ask(3, 5)})[0].ok());
-  EXPECT_TRUE(run({ask(4, 16)})[0].ok());
+  EXPECT_TRUE(run({input(1, 1), input(3, 5)})[0].ok());
+  EXPECT_TRUE(run({input(4, 16)})[0].ok());
   EXPECT_EQ(graphs().kept, 2u);
   EXPECT_EQ(graphs().launches, before + 2);
 }
@@ -119,13 +120,13 @@ TEST_P(Buckets, TenantsShareGraphs) {
 // The answer does not depend on earlier contents of padding rows, on other requests, or on
 // replaying a graph.
 TEST_P(Buckets, AnswerIsSameInEveryBatchOfItsBucket) {
-  const std::vector<Ask> one = {ask(2, 11), ask(3, 14)};
+  const std::vector<TestRequest> one = {input(2, 11), input(3, 14)};
   const std::vector<Answer> expected = run(one);
   for (int turn = 0; turn < 8; ++turn) {
     run(small_batch());
     const std::vector<Answer> again = run(one);
     for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(again[i].bytes, expected[i].bytes);
-    const std::vector<Answer> beside_others = run({one[0], ask(3, 5), ask(3, 2)});
+    const std::vector<Answer> beside_others = run({one[0], input(3, 5), input(3, 2)});
     EXPECT_EQ(beside_others[0].bytes, expected[0].bytes);
   }
 }
@@ -141,20 +142,20 @@ TEST(CudaBuckets, AgreeWithTheHost) {
   SmallGroup on_host(plain, testing::odd_spec(), kOptions);
   std::mt19937 random(5);
   for (int turn = 0; turn < 15; ++turn) {
-    std::vector<Ask> asks(1 + random() % 4);
-    for (Ask& ask : asks) {
-      ask.slot = random() % 5;
+    std::vector<TestRequest> inputs(1 + random() % 4);
+    for (TestRequest& input : inputs) {
+      input.slot = random() % 5;
       for (uint32_t i = 0, length = 1 + random() % 30; i < length; ++i)
-        ask.ids.push_back(random() % kVocab);
+        input.ids.push_back(random() % kVocab);
     }
-    std::ranges::sort(asks, {}, &Ask::slot);
-    const auto answers = run_batch(*on_cuda.group, *on_cuda.stream, asks);
-    const auto expected = run_batch(*on_host.group, *on_host.stream, asks);
-    for (size_t i = 0; i < asks.size(); ++i) {
+    std::ranges::sort(inputs, {}, &TestRequest::slot);
+    const auto answers = run_batch(*on_cuda.group, *on_cuda.stream, inputs);
+    const auto expected = run_batch(*on_host.group, *on_host.stream, inputs);
+    for (size_t i = 0; i < inputs.size(); ++i) {
       ASSERT_EQ(answers[i].bytes.size(), expected[i].bytes.size());
       if (answers[i].kind == wire::ResultKind::kClasses) continue;  // names between the numbers
       EXPECT_LT(testing::max_difference(answers[i].floats(), expected[i].floats()), 1e-4)
-          << "turn " << turn << ", tenant " << asks[i].slot;
+          << "turn " << turn << ", tenant " << inputs[i].slot;
     }
   }
 }

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/random.h"
-#include "bench_of_one.h"
+#include "worker_fixture.h"
 
 namespace itif::pipeline::test {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "base/random.h"
-#include "bench_of_one.h"
 #include "net/announce.h"
 #include "wire/ranges.h"
+#include "worker_fixture.h"
 
 namespace itif::pipeline::test {
 namespace {

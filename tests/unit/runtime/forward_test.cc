@@ -4,38 +4,39 @@
 #include <numeric>
 
 #include "base/random.h"
-#include "support/ask.h"
 #include "support/reference_bert.h"
 #include "support/small_group.h"
+#include "support/test_batch.h"
 #include "wire/classes.h"
 
 namespace itif::runtime {
 namespace {
 
 using testing::Answer;
-using testing::Ask;
 using testing::ReferenceBert;
 using testing::SmallGroup;
+using testing::TestRequest;
 using wire::ResultKind;
 using wire::StatusCode;
 
-Ask random_ask(Random& random, const model::BackboneSpec& spec, uint32_t slot, uint32_t tokens,
-               ResultKind kind) {
-  Ask ask;
-  ask.slot = slot;
-  ask.kind = kind;
-  ask.id_bytes = random.below(2) ? 2 : 4;
-  ask.ids_a_piece = static_cast<uint32_t>(random.below(20) + 1) * 2;  // pieces are 4-byte aligned
+TestRequest random_input(Random& random, const model::BackboneSpec& spec, uint32_t slot,
+                         uint32_t tokens, ResultKind kind) {
+  TestRequest input;
+  input.slot = slot;
+  input.kind = kind;
+  input.id_bytes = random.below(2) ? 2 : 4;
+  input.ids_per_piece =
+      static_cast<uint32_t>(random.below(20) + 1) * 2;  // pieces are 4-byte aligned
   for (uint32_t i = 0; i < tokens; ++i) {
-    ask.ids.push_back(static_cast<uint32_t>(random.below(spec.vocab)));
-    ask.token_types.push_back(static_cast<uint8_t>(random.below(2)));
+    input.ids.push_back(static_cast<uint32_t>(random.below(spec.vocab)));
+    input.token_types.push_back(static_cast<uint8_t>(random.below(2)));
   }
-  if (random.below(2)) ask.token_types.clear();
-  return ask;
+  if (random.below(2)) input.token_types.clear();
+  return input;
 }
 
-std::vector<float> expected(const ReferenceBert& bert, const Ask& ask, ResultKind kind) {
-  const auto hidden = bert.hidden(ask.ids, ask.token_types);
+std::vector<float> expected(const ReferenceBert& bert, const TestRequest& input, ResultKind kind) {
+  const auto hidden = bert.hidden(input.ids, input.token_types);
   switch (kind) {
     case ResultKind::kPooled: return ReferenceBert::flat(bert.pooled(hidden));
     case ResultKind::kEmbedding: return ReferenceBert::flat(ReferenceBert::mean(hidden, true));
@@ -66,8 +67,8 @@ class Forward : public ::testing::TestWithParam<std::string> {
       EXPECT_LE(testing::max_difference(got, wanted), GetParam() == "bf16" ? 0.05 : 1e-4);
   }
 
-  std::vector<Answer> run(const std::vector<Ask>& asks) {
-    return testing::run_batch(*tenants_->group, *tenants_->stream, asks);
+  std::vector<Answer> run(const std::vector<TestRequest>& inputs) {
+    return testing::run_batch(*tenants_->group, *tenants_->stream, inputs);
   }
 
   const model::BackboneSpec spec_ = testing::odd_spec();
@@ -86,49 +87,50 @@ const std::vector<std::pair<uint32_t, ResultKind>> kAnswered = {
 TEST_P(Forward, EveryResultKindEqualsTheReference) {
   Random random(1);
   for (int round = 0; round < 4; ++round) {
-    std::vector<Ask> asks;
+    std::vector<TestRequest> inputs;
     for (const auto& [slot, kind] : kAnswered)
-      asks.push_back(
-          random_ask(random, spec_, slot, static_cast<uint32_t>(random.below(16) + 1), kind));
-    asks[static_cast<size_t>(round)].ids.resize(1);  // a request of one token
-    asks[static_cast<size_t>(round)].token_types.clear();
-    const std::vector<Answer> answers = run(asks);
-    for (size_t i = 0; i < asks.size(); ++i) {
-      SCOPED_TRACE("slot " + std::to_string(asks[i].slot) + " " +
-                   wire::result_kind_name(asks[i].kind));
+      inputs.push_back(
+          random_input(random, spec_, slot, static_cast<uint32_t>(random.below(16) + 1), kind));
+    inputs[static_cast<size_t>(round)].ids.resize(1);  // a request of one token
+    inputs[static_cast<size_t>(round)].token_types.clear();
+    const std::vector<Answer> answers = run(inputs);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      SCOPED_TRACE("slot " + std::to_string(inputs[i].slot) + " " +
+                   wire::result_kind_name(inputs[i].kind));
       ASSERT_TRUE(answers[i].ok()) << answers[i].detail;
-      EXPECT_EQ(answers[i].kind, asks[i].kind);
-      expect_close(answers[i].floats(), expected(references_[asks[i].slot], asks[i], asks[i].kind));
+      EXPECT_EQ(answers[i].kind, inputs[i].kind);
+      expect_close(answers[i].floats(),
+                   expected(references_[inputs[i].slot], inputs[i], inputs[i].kind));
     }
   }
 }
 
 TEST_P(Forward, LongestRequestAndFullBatchFit) {
   Random random(2);
-  std::vector<Ask> asks;
+  std::vector<TestRequest> inputs;
   uint32_t tokens = 0;
   for (uint32_t slot = 0; slot < 5; ++slot) {
     const uint32_t length = slot < 4 ? spec_.max_positions : 200 - tokens;
-    asks.push_back(random_ask(random, spec_, slot, length, ResultKind::kHidden));
+    inputs.push_back(random_input(random, spec_, slot, length, ResultKind::kHidden));
     tokens += length;
   }
   ASSERT_EQ(tokens, 200u);
-  const std::vector<Answer> answers = run(asks);
-  for (size_t i = 0; i < asks.size(); ++i) {
+  const std::vector<Answer> answers = run(inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
     ASSERT_TRUE(answers[i].ok());
-    expect_close(answers[i].floats(), expected(references_[i], asks[i], ResultKind::kHidden));
+    expect_close(answers[i].floats(), expected(references_[i], inputs[i], ResultKind::kHidden));
   }
 }
 
 TEST_P(Forward, BatchedResultsEqualSingleResults) {
   Random random(3);
-  std::vector<Ask> asks;
+  std::vector<TestRequest> inputs;
   for (const auto& [slot, kind] : kAnswered)
-    asks.push_back(
-        random_ask(random, spec_, slot, static_cast<uint32_t>(random.below(16) + 1), kind));
-  const std::vector<Answer> together = run(asks);
-  for (size_t i = 0; i < asks.size(); ++i) {
-    const Answer alone = run({asks[i]})[0];
+    inputs.push_back(
+        random_input(random, spec_, slot, static_cast<uint32_t>(random.below(16) + 1), kind));
+  const std::vector<Answer> together = run(inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Answer alone = run({inputs[i]})[0];
     expect_close(together[i].floats(), alone.floats());
   }
 }
@@ -137,7 +139,7 @@ TEST_P(Forward, BatchedResultsEqualSingleResults) {
 // logits of its first, so the classes belonged to another request.
 TEST_P(Forward, SegmentsMayComeInAnyTenantOrder) {
   Random random(4);
-  std::vector<Ask> asks;
+  std::vector<TestRequest> inputs;
   for (const auto& [slot, kind] : {std::pair{3u, ResultKind::kClasses},
                                    {4u, ResultKind::kTokenLogits},
                                    {2u, ResultKind::kEmbedding},
@@ -150,14 +152,14 @@ TEST_P(Forward, SegmentsMayComeInAnyTenantOrder) {
                                    {3u, ResultKind::kLogits},
                                    {4u, ResultKind::kTokenLogits},
                                    {3u, ResultKind::kClasses}})
-    asks.push_back(
-        random_ask(random, spec_, slot, static_cast<uint32_t>(random.below(16) + 1), kind));
-  const std::vector<Answer> together = run(asks);
-  for (size_t i = 0; i < asks.size(); ++i) {
+    inputs.push_back(
+        random_input(random, spec_, slot, static_cast<uint32_t>(random.below(16) + 1), kind));
+  const std::vector<Answer> together = run(inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
     SCOPED_TRACE(i);
-    const Answer alone = run({asks[i]})[0];
+    const Answer alone = run({inputs[i]})[0];
     ASSERT_TRUE(together[i].ok() && alone.ok());
-    if (asks[i].kind != ResultKind::kClasses) {
+    if (inputs[i].kind != ResultKind::kClasses) {
       expect_close(together[i].floats(), alone.floats());
       continue;
     }
@@ -171,17 +173,17 @@ TEST_P(Forward, SegmentsMayComeInAnyTenantOrder) {
 
 TEST_P(Forward, PaddingDoesNotChangeResults) {
   Random random(5);
-  std::vector<Ask> asks;
+  std::vector<TestRequest> inputs;
   for (const auto& [slot, kind] : kAnswered) {
-    asks.push_back(
-        random_ask(random, spec_, slot, static_cast<uint32_t>(random.below(9) + 1), kind));
-    asks.back().padding = 10 - static_cast<uint32_t>(asks.back().ids.size());
+    inputs.push_back(
+        random_input(random, spec_, slot, static_cast<uint32_t>(random.below(9) + 1), kind));
+    inputs.back().padding = 10 - static_cast<uint32_t>(inputs.back().ids.size());
   }
-  const std::vector<Answer> padded = run(asks);
-  for (size_t i = 0; i < asks.size(); ++i) {
+  const std::vector<Answer> padded = run(inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
     SCOPED_TRACE(i);
-    asks[i].padding = 0;
-    const Answer alone = run({asks[i]})[0];
+    inputs[i].padding = 0;
+    const Answer alone = run({inputs[i]})[0];
     ASSERT_TRUE(padded[i].ok() && alone.ok());
     expect_close(padded[i].floats(), alone.floats());
   }
@@ -189,10 +191,10 @@ TEST_P(Forward, PaddingDoesNotChangeResults) {
 
 TEST_P(Forward, TheDefaultKindFollowsTheHead) {
   Random random(4);
-  std::vector<Ask> asks;
+  std::vector<TestRequest> inputs;
   for (uint32_t slot = 0; slot < 5; ++slot)
-    asks.push_back(random_ask(random, spec_, slot, 5, ResultKind::kDefault));
-  const std::vector<Answer> answers = run(asks);
+    inputs.push_back(random_input(random, spec_, slot, 5, ResultKind::kDefault));
+  const std::vector<Answer> answers = run(inputs);
   EXPECT_EQ(answers[0].kind, ResultKind::kHidden);
   EXPECT_EQ(answers[1].kind, ResultKind::kPooled);
   EXPECT_EQ(answers[2].kind, ResultKind::kEmbedding);
@@ -203,13 +205,13 @@ TEST_P(Forward, TheDefaultKindFollowsTheHead) {
 
 TEST_P(Forward, ClassesAreTheNamedSortedSoftmaxOfLogits) {
   Random random(5);
-  Ask logits = random_ask(random, spec_, 3, 7, ResultKind::kLogits);
-  Ask classes = logits;
+  TestRequest logits = random_input(random, spec_, 3, 7, ResultKind::kLogits);
+  TestRequest classes = logits;
   classes.kind = ResultKind::kClasses;
-  const Ask pooled = random_ask(random, spec_, 3, 9, ResultKind::kPooled);
+  const TestRequest pooled = random_input(random, spec_, 3, 9, ResultKind::kPooled);
   // The pooled result in between must not mix up the rows of logits and classes.
   const std::vector<Answer> answers =
-      run({random_ask(random, spec_, 3, 4, ResultKind::kClasses), logits, pooled, classes});
+      run({random_input(random, spec_, 3, 4, ResultKind::kClasses), logits, pooled, classes});
   const std::vector<float> raw = answers[1].floats();
   ASSERT_EQ(raw.size(), 2u);
   const std::span<const std::byte> payload = answers[3].bytes;
@@ -231,33 +233,35 @@ TEST_P(Forward, ClassesAreTheNamedSortedSoftmaxOfLogits) {
 TEST_P(Forward, BadSegmentsDoNotAffectOthers) {
   Random random(6);
   const auto good = [&](uint32_t slot, ResultKind kind) {
-    return random_ask(random, spec_, slot, 6, kind);
+    return random_input(random, spec_, slot, 6, kind);
   };
-  std::vector<Ask> asks = {good(0, ResultKind::kHidden),    good(0, ResultKind::kHidden),
-                           good(0, ResultKind::kPooled),    good(1, ResultKind::kPooled),
-                           good(1, ResultKind::kHidden),    good(2, ResultKind::kEmbedding),
-                           good(2, ResultKind::kEmbedding), good(3, ResultKind::kLogits),
-                           good(3, ResultKind::kLogits),    good(4, ResultKind::kTokenLogits),
-                           good(5, ResultKind::kHidden),    good(99, ResultKind::kHidden)};
-  asks[1].ids[3] = spec_.vocab;  // the first invalid id
-  asks[1].id_bytes = 4;
-  asks[4].ids.clear();
-  asks[4].token_types.clear();
-  asks[6] = random_ask(random, spec_, 2, spec_.max_positions + 1, ResultKind::kEmbedding);
-  asks[8].token_types = {0, 1, 2, 0, 0, 0};
-  asks[9].ids[0] = 0xffffffff;
-  asks[9].id_bytes = 4;
+  std::vector<TestRequest> inputs = {
+      good(0, ResultKind::kHidden),    good(0, ResultKind::kHidden),
+      good(0, ResultKind::kPooled),    good(1, ResultKind::kPooled),
+      good(1, ResultKind::kHidden),    good(2, ResultKind::kEmbedding),
+      good(2, ResultKind::kEmbedding), good(3, ResultKind::kLogits),
+      good(3, ResultKind::kLogits),    good(4, ResultKind::kTokenLogits),
+      good(5, ResultKind::kHidden),    good(99, ResultKind::kHidden)};
+  inputs[1].ids[3] = spec_.vocab;  // the first invalid id
+  inputs[1].id_bytes = 4;
+  inputs[4].ids.clear();
+  inputs[4].token_types.clear();
+  inputs[6] = random_input(random, spec_, 2, spec_.max_positions + 1, ResultKind::kEmbedding);
+  inputs[8].token_types = {0, 1, 2, 0, 0, 0};
+  inputs[9].ids[0] = 0xffffffff;
+  inputs[9].id_bytes = 4;
   const std::vector<StatusCode> wanted = {
       StatusCode::kOk,        StatusCode::kMalformed,   StatusCode::kUnsupportedKind,
       StatusCode::kOk,        StatusCode::kMalformed,   StatusCode::kOk,
       StatusCode::kTooLong,   StatusCode::kOk,          StatusCode::kMalformed,
       StatusCode::kMalformed, StatusCode::kNotAdmitted, StatusCode::kNotAdmitted};
-  const std::vector<Answer> answers = run(asks);
-  for (size_t i = 0; i < asks.size(); ++i) {
+  const std::vector<Answer> answers = run(inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
     SCOPED_TRACE(i);
     EXPECT_EQ(answers[i].status, wanted[i]) << answers[i].detail;
     if (answers[i].ok()) {
-      expect_close(answers[i].floats(), expected(references_[asks[i].slot], asks[i], asks[i].kind));
+      expect_close(answers[i].floats(),
+                   expected(references_[inputs[i].slot], inputs[i], inputs[i].kind));
     } else {
       EXPECT_TRUE(answers[i].bytes.empty());
       EXPECT_FALSE(answers[i].detail.empty());
@@ -276,12 +280,12 @@ TEST_P(Forward, UnsupportedKindsAreRefusedPerSegment) {
   for (uint32_t slot = 0; slot < 5; ++slot) {
     for (int kind = 0; kind < 7; ++kind) {
       const Answer answer =
-          run({random_ask(random, spec_, slot, 3, static_cast<ResultKind>(kind))})[0];
+          run({random_input(random, spec_, slot, 3, static_cast<ResultKind>(kind))})[0];
       EXPECT_EQ(answer.status,
                 answered[slot][kind] ? StatusCode::kOk : StatusCode::kUnsupportedKind)
           << slot << " " << kind;
     }
-    EXPECT_EQ(run({random_ask(random, spec_, slot, 3, static_cast<ResultKind>(200))})[0].status,
+    EXPECT_EQ(run({random_input(random, spec_, slot, 3, static_cast<ResultKind>(200))})[0].status,
               StatusCode::kUnsupportedKind);
   }
 }
@@ -331,11 +335,11 @@ TEST(ForwardFault, EverySegmentGetsDeviceFailed) {
   SmallGroup tenants(device);
   device.state().fail_synchronize = true;
   Random random(8);
-  std::vector<Ask> asks;
+  std::vector<TestRequest> inputs;
   for (uint32_t slot = 0; slot < 5; ++slot)
-    asks.push_back(random_ask(random, testing::odd_spec(), slot, 5, ResultKind::kDefault));
+    inputs.push_back(random_input(random, testing::odd_spec(), slot, 5, ResultKind::kDefault));
   Status fault;
-  for (const Answer& answer : testing::run_batch(*tenants.group, *tenants.stream, asks, &fault)) {
+  for (const Answer& answer : testing::run_batch(*tenants.group, *tenants.stream, inputs, &fault)) {
     EXPECT_EQ(answer.status, StatusCode::kDeviceFailed);
     EXPECT_TRUE(answer.bytes.empty());
   }
@@ -348,14 +352,14 @@ TEST(ForwardFault, ABatchWithoutMemoryIsRefusedAndTheDeviceRecovers) {
   device.state().fail_synchronize = true;
   device.state().failure = Code::kResourceExhausted;
   Random random(8);
-  const std::vector<Ask> asks = {
-      random_ask(random, testing::odd_spec(), 0, 5, ResultKind::kDefault)};
+  const std::vector<TestRequest> inputs = {
+      random_input(random, testing::odd_spec(), 0, 5, ResultKind::kDefault)};
   Status fault;
-  EXPECT_EQ(testing::run_batch(*tenants.group, *tenants.stream, asks, &fault)[0].status,
+  EXPECT_EQ(testing::run_batch(*tenants.group, *tenants.stream, inputs, &fault)[0].status,
             StatusCode::kOverloaded);
   EXPECT_TRUE(fault);
   device.state().fail_synchronize = false;
-  EXPECT_TRUE(testing::run_batch(*tenants.group, *tenants.stream, asks)[0].ok());
+  EXPECT_TRUE(testing::run_batch(*tenants.group, *tenants.stream, inputs)[0].ok());
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 
 #include <map>
 
-#include "support/ask.h"
 #include "support/plain_device.h"
 #include "support/small_group.h"
+#include "support/test_batch.h"
 
 namespace itif::runtime {
 namespace {

@@ -6,10 +6,10 @@ namespace itif::runtime {
 namespace {
 
 using testing::Answer;
-using testing::Ask;
+using testing::TestRequest;
 
 struct Case {
-  Ask ask;
+  TestRequest input;
   std::vector<float> expected;
 };
 
@@ -21,11 +21,11 @@ class Golden : public testing::GoldenModel {
     stream_ = device_->make_stream(group_->stream_limits()).value();
     for (const auto& one : golden_["cases"]) {
       Case test_case;
-      test_case.ask.slot = slot_;
-      test_case.ask.ids = one["ids"].get<std::vector<uint32_t>>();
-      test_case.ask.token_types = one["token_types"].get<std::vector<uint8_t>>();
-      test_case.ask.kind = testing::kind_of(one["kind"]);
-      test_case.ask.id_bytes = cases_.size() % 2 ? 2 : 4;
+      test_case.input.slot = slot_;
+      test_case.input.ids = one["ids"].get<std::vector<uint32_t>>();
+      test_case.input.token_types = one["token_types"].get<std::vector<uint8_t>>();
+      test_case.input.kind = testing::kind_of(one["kind"]);
+      test_case.input.id_bytes = cases_.size() % 2 ? 2 : 4;
       test_case.expected = one["values"].get<std::vector<float>>();
       cases_.push_back(std::move(test_case));
     }
@@ -33,26 +33,27 @@ class Golden : public testing::GoldenModel {
 
   void expect_answer(const Case& test_case, const Answer& answer) const {
     ASSERT_TRUE(answer.ok()) << answer.detail;
-    EXPECT_EQ(answer.kind, test_case.ask.kind);
+    EXPECT_EQ(answer.kind, test_case.input.kind);
     expect_close(answer.floats(), test_case.expected);
   }
 
   // Each batch takes as many cases as fit.
   void run_in_batches(bool are_padded) {
     for (size_t first = 0; first < cases_.size();) {
-      std::vector<Ask> asks;
+      std::vector<TestRequest> inputs;
       size_t longest = 0, last = first;
       for (size_t rows = 0; last < cases_.size(); ++last) {
-        const size_t tokens = cases_[last].ask.ids.size();
+        const size_t tokens = cases_[last].input.ids.size();
         const size_t most = std::max(longest, tokens);
-        rows = are_padded ? (asks.size() + 1) * most : rows + tokens;
+        rows = are_padded ? (inputs.size() + 1) * most : rows + tokens;
         if (rows > 512) break;
         longest = most;
-        asks.push_back(cases_[last].ask);
+        inputs.push_back(cases_[last].input);
       }
       if (are_padded)
-        for (Ask& ask : asks) ask.padding = static_cast<uint32_t>(longest - ask.ids.size());
-      const std::vector<Answer> answers = testing::run_batch(*group_, *stream_, asks);
+        for (TestRequest& input : inputs)
+          input.padding = static_cast<uint32_t>(longest - input.ids.size());
+      const std::vector<Answer> answers = testing::run_batch(*group_, *stream_, inputs);
       for (size_t i = first; i < last; ++i) {
         SCOPED_TRACE(i);
         expect_answer(cases_[i], answers[i - first]);
@@ -67,9 +68,9 @@ class Golden : public testing::GoldenModel {
 
 TEST_P(Golden, OneByOne) {
   for (size_t i = 0; i < cases_.size(); ++i) {
-    SCOPED_TRACE(std::to_string(i) + " " + wire::result_kind_name(cases_[i].ask.kind) + " of " +
-                 std::to_string(cases_[i].ask.ids.size()) + " tokens");
-    expect_answer(cases_[i], testing::run_batch(*group_, *stream_, {cases_[i].ask})[0]);
+    SCOPED_TRACE(std::to_string(i) + " " + wire::result_kind_name(cases_[i].input.kind) + " of " +
+                 std::to_string(cases_[i].input.ids.size()) + " tokens");
+    expect_answer(cases_[i], testing::run_batch(*group_, *stream_, {cases_[i].input})[0]);
   }
 }
 

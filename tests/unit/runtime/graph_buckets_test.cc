@@ -8,15 +8,15 @@
 #include <set>
 
 #include "runtime/result_bytes.h"
-#include "support/ask.h"
 #include "support/small_group.h"
+#include "support/test_batch.h"
 
 namespace itif::runtime {
 namespace {
 
 using kernels::RowRange;
 using testing::Answer;
-using testing::Ask;
+using testing::TestRequest;
 using wire::ResultKind;
 
 constexpr uint32_t kMaxBucketRows = 96;
@@ -106,24 +106,24 @@ TEST(GraphBuckets, AppendsRangesOfRunsThenUnusedRanges) {
 }
 
 // A batch of up to 8 requests, ascending by tenant. Some are invalid.
-std::vector<Ask> random_asks(std::mt19937& random, const Group& group) {
+std::vector<TestRequest> random_inputs(std::mt19937& random, const Group& group) {
   const auto any = [&](uint32_t most) { return static_cast<uint32_t>(random() % most); };
-  std::vector<Ask> asks(1 + any(8));
-  for (Ask& ask : asks) {
-    ask.slot = any(6);  // 5 are loaded
+  std::vector<TestRequest> inputs(1 + any(8));
+  for (TestRequest& input : inputs) {
+    input.slot = any(6);  // 5 are loaded
     const uint32_t length = 1 + any(any(2) == 0 ? 5 : 41);
-    for (uint32_t i = 0; i < length; ++i) ask.ids.push_back(any(131));
-    if (any(20) == 0) ask.ids[any(length)] = 131;
-    for (uint32_t i = 0; any(3) == 0 && i < length; ++i) ask.token_types.push_back(any(2) != 0);
-    if (ask.token_types.size() != length) ask.token_types.clear();
+    for (uint32_t i = 0; i < length; ++i) input.ids.push_back(any(131));
+    if (any(20) == 0) input.ids[any(length)] = 131;
+    for (uint32_t i = 0; any(3) == 0 && i < length; ++i) input.token_types.push_back(any(2) != 0);
+    if (input.token_types.size() != length) input.token_types.clear();
     const auto kind = static_cast<ResultKind>(any(7));
-    const model::TenantModel* model = group.model(ask.slot);
-    if (model != nullptr && supports(model->head.spec, kind)) ask.kind = kind;
-    ask.ids_a_piece = 1 + any(16);
-    ask.padding = any(4) == 0 ? any(4) : 0;
+    const model::TenantModel* model = group.model(input.slot);
+    if (model != nullptr && supports(model->head.spec, kind)) input.kind = kind;
+    input.ids_per_piece = 1 + any(16);
+    input.padding = any(4) == 0 ? any(4) : 0;
   }
-  std::ranges::sort(asks, {}, &Ask::slot);
-  return asks;
+  std::ranges::sort(inputs, {}, &TestRequest::slot);
+  return inputs;
 }
 
 // The loops of PlainDevice give a row the same result at any position.
@@ -137,18 +137,18 @@ TEST(GraphBuckets, PaddingDoesNotChangeResults) {
   std::mt19937 random(7);
   uint32_t num_padded = 0;
   for (int turn = 0; turn < 150; ++turn) {
-    const std::vector<Ask> asks = random_asks(random, *padded.group);
-    const std::vector<Answer> expected = run_batch(*unpadded.group, *unpadded.stream, asks);
-    testing::AskedBatch asked(asks);
-    Batch batch = asked.batch();
+    const std::vector<TestRequest> inputs = random_inputs(random, *padded.group);
+    const std::vector<Answer> expected = run_batch(*unpadded.group, *unpadded.stream, inputs);
+    testing::TestBatch test_batch(inputs);
+    Batch batch = test_batch.batch();
     ASSERT_TRUE(padded.group->forward(*padded.stream, batch));
     num_padded += batch.num_padding_rows > 0;
-    const std::vector<Answer> answers = asked.answers();
-    for (size_t i = 0; i < asks.size(); ++i) {
+    const std::vector<Answer> answers = test_batch.answers();
+    for (size_t i = 0; i < inputs.size(); ++i) {
       EXPECT_EQ(answers[i].status, expected[i].status);
       EXPECT_EQ(answers[i].bytes, expected[i].bytes)
-          << "turn " << turn << ", request " << i << " of tenant " << asks[i].slot << ", kind "
-          << static_cast<int>(asks[i].kind);
+          << "turn " << turn << ", request " << i << " of tenant " << inputs[i].slot << ", kind "
+          << static_cast<int>(inputs[i].kind);
     }
   }
   EXPECT_GT(num_padded, 75u);

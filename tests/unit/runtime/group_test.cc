@@ -12,18 +12,18 @@
 #include "backbone/open_model.h"
 #include "base/random.h"
 #include "runtime/batch/make_encoder_group.h"
-#include "support/ask.h"
 #include "support/safetensors_text.h"
 #include "support/small_group.h"
+#include "support/test_batch.h"
 #include "support/test_data.h"
 
 namespace itif::runtime {
 namespace {
 
 using nlohmann::json;
-using testing::Ask;
 using testing::PlainDevice;
 using testing::TempDirectory;
+using testing::TestRequest;
 
 constexpr GroupOptions kOptions = {.max_tokens = 100, .max_requests = 8, .max_tenants = 3};
 

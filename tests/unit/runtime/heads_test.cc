@@ -8,10 +8,10 @@
 
 #include "runtime/batch/make_encoder_group.h"
 #include "runtime/result_bytes.h"
-#include "support/ask.h"
 #include "support/reference_bert.h"
 #include "support/safetensors_text.h"
 #include "support/small_group.h"
+#include "support/test_batch.h"
 
 namespace itif::runtime {
 namespace {
@@ -42,7 +42,7 @@ class Heads : public ::testing::Test {
     config[key] = std::move(value);
     files_.write(name + "/config.json", config.dump());
   }
-  Answer ask(uint32_t slot, ResultKind kind) {
+  Answer input(uint32_t slot, ResultKind kind) {
     return testing::run_batch(*group_, *stream_, {{.slot = slot, .ids = kIds, .kind = kind}})[0];
   }
 
@@ -59,8 +59,8 @@ TEST_F(Heads, MultiLabelHeadsApplyASigmoidPerLabel) {
       make("m", mkmodel::HeadChoice::kClassification, {"urgent", "spam", "question"});
   edit_config("m", "problem_type", "multi_label_classification");
   const uint32_t slot = group_->admit(directory, nullptr).value();
-  const std::vector<float> logits = ask(slot, ResultKind::kLogits).floats();
-  const Answer classes = ask(slot, ResultKind::kDefault);
+  const std::vector<float> logits = input(slot, ResultKind::kLogits).floats();
+  const Answer classes = input(slot, ResultKind::kDefault);
   ASSERT_EQ(classes.kind, ResultKind::kClasses);
   wire::ClassReader reader(classes.bytes);
   float previous = 2;
@@ -90,17 +90,17 @@ TEST_F(Heads, SegmentsReportResultRows) {
   const uint32_t slot =
       group_->admit(make("m", mkmodel::HeadChoice::kClassification, {"a", "b", "c"}), nullptr)
           .value();
-  EXPECT_EQ(ask(slot, ResultKind::kDefault).rows, 3u);
-  EXPECT_EQ(ask(slot, ResultKind::kHidden).rows, 5u);
-  EXPECT_EQ(ask(slot, ResultKind::kLogits).rows, 1u);
+  EXPECT_EQ(input(slot, ResultKind::kDefault).rows, 3u);
+  EXPECT_EQ(input(slot, ResultKind::kHidden).rows, 5u);
+  EXPECT_EQ(input(slot, ResultKind::kLogits).rows, 1u);
 }
 
 TEST_F(Heads, RegressionAnswersANumberAndHasNoClasses) {
   const uint32_t slot =
       group_->admit(make("m", mkmodel::HeadChoice::kClassification, {"score"}), nullptr).value();
-  EXPECT_EQ(ask(slot, ResultKind::kDefault).kind, ResultKind::kLogits);
-  EXPECT_EQ(ask(slot, ResultKind::kDefault).floats().size(), 1u);
-  EXPECT_EQ(ask(slot, ResultKind::kClasses).status, StatusCode::kUnsupportedKind);
+  EXPECT_EQ(input(slot, ResultKind::kDefault).kind, ResultKind::kLogits);
+  EXPECT_EQ(input(slot, ResultKind::kDefault).floats().size(), 1u);
+  EXPECT_EQ(input(slot, ResultKind::kClasses).status, StatusCode::kUnsupportedKind);
 }
 
 TEST_F(Heads, DenseLayersRunAfterPoolingAndBeforeNormalization) {
@@ -148,7 +148,7 @@ TEST_F(Heads, DenseLayersRunAfterPoolingAndBeforeNormalization) {
 TEST_F(Heads, WeightsThatOverflowAffectOnlyTheirTenant) {
   const uint32_t good =
       group_->admit(make("good", mkmodel::HeadChoice::kClassification), nullptr).value();
-  const std::vector<float> before = ask(good, ResultKind::kLogits).floats();
+  const std::vector<float> before = input(good, ResultKind::kLogits).floats();
   const std::string directory = make("bad", mkmodel::HeadChoice::kClassification);
   std::string bytes = files_.read("bad/model.safetensors");
   uint64_t header = 0;
@@ -187,7 +187,7 @@ TEST_F(Heads, ResultsLongerThanAMessageAreRefused) {
   // 16 MiB are 4,194,304 floats: 41,943 tokens of 100 logits.
   const auto answer = testing::run_batch(
       *group, *stream,
-      {{.slot = slot, .ids = std::vector<uint32_t>(41'944, 1), .ids_a_piece = 50'000}})[0];
+      {{.slot = slot, .ids = std::vector<uint32_t>(41'944, 1), .ids_per_piece = 50'000}})[0];
   EXPECT_EQ(answer.status, StatusCode::kTooLong);
   EXPECT_EQ(answer.detail, "the result would be longer than a response can be");
 }

@@ -5,9 +5,9 @@
 #include <fstream>
 
 #include "runtime/batch/make_encoder_group.h"
-#include "support/ask.h"
 #include "support/image_requests.h"
 #include "support/small_group.h"
+#include "support/test_batch.h"
 
 namespace itif::runtime {
 namespace {

@@ -1,30 +1,30 @@
 // Two batches in flight on an asynchronous stream give the same results as each batch alone.
 #include <gtest/gtest.h>
 
-#include "support/ask.h"
 #include "support/small_group.h"
+#include "support/test_batch.h"
 
 namespace itif::runtime {
 namespace {
 
 using testing::Answer;
-using testing::Ask;
-using testing::AskedBatch;
 using testing::SmallGroup;
+using testing::TestBatch;
+using testing::TestRequest;
 using wire::ResultKind;
 
 // Requests to every tenant, for the result kinds of its head. `seed` determines lengths, ids and
 // padding.
-std::vector<Ask> all_kinds(uint32_t seed) {
-  std::vector<Ask> asks;
+std::vector<TestRequest> all_kinds(uint32_t seed) {
+  std::vector<TestRequest> inputs;
   const auto add = [&](uint32_t slot, ResultKind kind) {
-    Ask& ask = asks.emplace_back();
-    ask.slot = slot;
-    ask.kind = kind;
+    TestRequest& input = inputs.emplace_back();
+    input.slot = slot;
+    input.kind = kind;
     for (uint32_t t = 0; t < 1 + (seed * 5 + slot * 3) % 11; ++t)
-      ask.ids.push_back((seed * 31 + slot * 7 + t * 13) % 131);
-    ask.token_types.assign(ask.ids.size(), seed % 2);
-    ask.padding = (seed + slot) % 3;
+      input.ids.push_back((seed * 31 + slot * 7 + t * 13) % 131);
+    input.token_types.assign(input.ids.size(), seed % 2);
+    input.padding = (seed + slot) % 3;
   };
   add(0, ResultKind::kHidden);
   add(1, ResultKind::kPooled);
@@ -32,7 +32,7 @@ std::vector<Ask> all_kinds(uint32_t seed) {
   for (const ResultKind kind : {ResultKind::kClasses, ResultKind::kLogits, ResultKind::kClasses})
     add(3, kind);
   add(4, ResultKind::kTokenLogits);
-  return asks;
+  return inputs;
 }
 
 void expect_equal(const std::vector<Answer>& seen, const std::vector<Answer>& alone) {
@@ -63,16 +63,16 @@ TEST_P(Overlap, TwoBatchesInFlightEqualSingleBatches) {
     alone.push_back(testing::run_batch(group, *tenants.stream, all_kinds(i)));
     for (const Answer& answer : alone.back()) ASSERT_TRUE(answer.ok()) << answer.detail;
   }
-  std::vector<std::unique_ptr<AskedBatch>> asked;
+  std::vector<std::unique_ptr<TestBatch>> batches;
   std::vector<device::Stream::Event> events;
   const auto finish = [&](uint32_t i) {
-    Batch batch = asked[i]->batch();
+    Batch batch = batches[i]->batch();
     ASSERT_TRUE(group.finish(batch, i % 2, asynchronous->wait(events[i]).status));
-    expect_equal(asked[i]->answers(), alone[i]);
+    expect_equal(batches[i]->answers(), alone[i]);
   };
   for (uint32_t i = 0; i < kBatches; ++i) {
-    asked.push_back(std::make_unique<AskedBatch>(all_kinds(i)));
-    Batch batch = asked[i]->batch();
+    batches.push_back(std::make_unique<TestBatch>(all_kinds(i)));
+    Batch batch = batches[i]->batch();
     group.begin(*asynchronous, batch, i % 2);
     events.push_back(asynchronous->record());
     if (i > 0) finish(i - 1);
@@ -99,19 +99,19 @@ TEST(OverlapFault, EveryBatchInFlightFails) {
   const auto asynchronous =
       device.make_stream(group.stream_limits(), {.is_async = true, .clock = &clock}).value();
   device.state().fail_synchronize = true;
-  AskedBatch first(all_kinds(1)), second(all_kinds(2));
-  AskedBatch* asked[] = {&first, &second};
+  TestBatch first(all_kinds(1)), second(all_kinds(2));
+  TestBatch* batches[] = {&first, &second};
   device::Stream::Event events[2];
   for (uint32_t flight_index = 0; flight_index < 2; ++flight_index) {
-    Batch batch = asked[flight_index]->batch();
+    Batch batch = batches[flight_index]->batch();
     group.begin(*asynchronous, batch, flight_index);
     events[flight_index] = asynchronous->record();
   }
   for (uint32_t flight_index = 0; flight_index < 2; ++flight_index) {
-    Batch batch = asked[flight_index]->batch();
+    Batch batch = batches[flight_index]->batch();
     EXPECT_FALSE(
         group.finish(batch, flight_index, asynchronous->wait(events[flight_index]).status));
-    for (const Answer& answer : asked[flight_index]->answers()) {
+    for (const Answer& answer : batches[flight_index]->answers()) {
       EXPECT_EQ(answer.status, wire::StatusCode::kDeviceFailed);
       EXPECT_TRUE(answer.bytes.empty());
     }

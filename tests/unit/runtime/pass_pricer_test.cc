@@ -13,8 +13,8 @@
 #include "plan/make_planner.h"
 #include "runtime/batch/executor.h"
 #include "runtime/cost/profiler.h"
-#include "support/ask.h"
 #include "support/small_group.h"
+#include "support/test_batch.h"
 
 namespace itif::runtime {
 namespace {
@@ -98,8 +98,8 @@ class PassPricerTest : public ::testing::Test, protected CompletionSink {
                               {.limits = kPricedLimits, .tables = tables_.get(), .pricer = pricer_})
         .value();
   }
-  double executed_ns(const std::vector<testing::Ask>& asks) {
-    testing::AskedBatch batch(asks);
+  double executed_ns(const std::vector<testing::TestRequest>& inputs) {
+    testing::TestBatch batch(inputs);
     const uint64_t before_ns = clock_.now_ns();
     for (request::Request& request : batch.requests()) executor_->submit(&request);
     BatchFigures figures;
@@ -117,19 +117,19 @@ class PassPricerTest : public ::testing::Test, protected CompletionSink {
   std::shared_ptr<PassPricer> pricer_;
 };
 
-std::vector<testing::Ask> unequal_asks(Random& random) {
-  std::vector<testing::Ask> asks(2 + random.below(12));
-  for (testing::Ask& ask : asks) {
-    ask.slot = static_cast<uint32_t>(random.below(5));
-    ask.ids.resize(1 + random.below(40), 7);
+std::vector<testing::TestRequest> unequal_inputs(Random& random) {
+  std::vector<testing::TestRequest> inputs(2 + random.below(12));
+  for (testing::TestRequest& input : inputs) {
+    input.slot = static_cast<uint32_t>(random.below(5));
+    input.ids.resize(1 + random.below(40), 7);
   }
-  return asks;
+  return inputs;
 }
 
-std::vector<plan::Item> items_of(const std::vector<testing::Ask>& asks) {
+std::vector<plan::Item> items_of(const std::vector<testing::TestRequest>& inputs) {
   std::vector<plan::Item> items;
-  for (const testing::Ask& ask : asks)
-    items.push_back({ask.slot, static_cast<uint32_t>(ask.ids.size())});
+  for (const testing::TestRequest& input : inputs)
+    items.push_back({input.slot, static_cast<uint32_t>(input.ids.size())});
   return items;
 }
 
@@ -141,10 +141,10 @@ TEST_F(PassPricerTest, PredictsWhatBatchesOfUnequalRangesTake) {
     double log_error = 0, worst = 0;
     constexpr int kBatches = 60;
     for (int i = 0; i < kBatches; ++i) {
-      const std::vector<testing::Ask> asks = unequal_asks(random);
+      const std::vector<testing::TestRequest> inputs = unequal_inputs(random);
       plan::Plan plan;
-      planner->plan(items_of(asks), plan);
-      const double ratio = pricer_->price_ns(plan) / executed_ns(asks);
+      planner->plan(items_of(inputs), plan);
+      const double ratio = pricer_->price_ns(plan) / executed_ns(inputs);
       log_error += std::log(ratio);
       worst = std::max(worst, std::abs(std::log(ratio)));
     }
@@ -161,24 +161,24 @@ TEST_F(PassPricerTest, AutoTakesThePlanThatRunsShortest) {
   std::map<std::string_view, int> chosen;
   const auto automatic = make("auto");
   for (int i = 0; i < 60; ++i) {
-    const std::vector<testing::Ask> asks = unequal_asks(random);
+    const std::vector<testing::TestRequest> inputs = unequal_inputs(random);
     double least = 1e18;
     for (size_t p = 0; p < std::size(fixed); ++p) {
       executor_->planner().replace(make(fixed[p]));
-      const double ns = executed_ns(asks);
+      const double ns = executed_ns(inputs);
       total[p] += ns;
       least = std::min(least, ns);
     }
     best_each += least;
     plan::Plan plan;
-    automatic->plan(items_of(asks), plan);
+    automatic->plan(items_of(inputs), plan);
     ASSERT_EQ(plan.offers.size(), 4u);
     for (const plan::Offer& offer : plan.offers)
       EXPECT_GE(offer.price_ns, plan.offers[plan.chosen_offer].price_ns);
     EXPECT_EQ(pricer_->price_ns(plan), plan.offers[plan.chosen_offer].price_ns);
     ++chosen[plan.offers[plan.chosen_offer].planner];
     executor_->planner().replace(make("auto"));
-    chosen_total += executed_ns(asks);
+    chosen_total += executed_ns(inputs);
   }
   EXPECT_LE(chosen_total, 1.01 * best_each);
   EXPECT_LE(chosen_total, 1.02 * *std::ranges::min_element(total));

@@ -6,8 +6,8 @@
 #include "base/random.h"
 #include "plan/make_planner.h"
 #include "runtime/batch/executor.h"
-#include "support/ask.h"
 #include "support/small_group.h"
+#include "support/test_batch.h"
 
 namespace itif::runtime {
 namespace {
@@ -45,9 +45,9 @@ class PlannedCalls : public ::testing::Test, protected CompletionSink {
     executor_->planner().replace(
         plan::make_planner(planner, {.limits = kLimits, .tables = &tables_}).value());
   }
-  // Runs the asks as one batch.
-  void run(const std::vector<testing::Ask>& asks) {
-    testing::AskedBatch batch(asks);
+  // Runs the inputs as one batch.
+  void run(const std::vector<testing::TestRequest>& inputs) {
+    testing::TestBatch batch(inputs);
     device_.state().planned_gemms.clear();
     device_.state().gemms.clear();
     for (request::Request& request : batch.requests()) executor_->submit(&request);
@@ -64,20 +64,21 @@ class PlannedCalls : public ::testing::Test, protected CompletionSink {
   std::unique_ptr<GroupExecutor> executor_;
 };
 
-std::vector<testing::Ask> random_asks(Random& random) {
-  std::vector<testing::Ask> asks(2 + random.below(9));
-  for (testing::Ask& ask : asks) {
-    ask.slot = static_cast<uint32_t>(random.below(5));
-    ask.ids.resize(1 + random.below(30), 7);
+std::vector<testing::TestRequest> random_inputs(Random& random) {
+  std::vector<testing::TestRequest> inputs(2 + random.below(9));
+  for (testing::TestRequest& input : inputs) {
+    input.slot = static_cast<uint32_t>(random.below(5));
+    input.ids.resize(1 + random.below(30), 7);
   }
-  return asks;
+  return inputs;
 }
 
 // The calls of the plan, pass by pass.
-std::vector<Ranges> planned(plan::Planner& planner, const std::vector<testing::Ask>& asks) {
+std::vector<Ranges> planned(plan::Planner& planner,
+                            const std::vector<testing::TestRequest>& inputs) {
   std::vector<plan::Item> items;
-  for (const testing::Ask& ask : asks)
-    items.push_back({ask.slot, static_cast<uint32_t>(ask.ids.size())});
+  for (const testing::TestRequest& input : inputs)
+    items.push_back({input.slot, static_cast<uint32_t>(input.ids.size())});
   plan::Plan plan;
   planner.plan(items, plan);
   std::vector<Ranges> passes;
@@ -111,9 +112,9 @@ TEST_F(PlannedCalls, EveryGemmOfABatchRunsThePlansCalls) {
     use(name);
     const auto planner = plan::make_planner(name, {.limits = kLimits, .tables = &tables_}).value();
     for (int round = 0; round < 20; ++round) {
-      const std::vector<testing::Ask> asks = random_asks(random);
-      run(asks);
-      const std::vector<Ranges> passes = planned(*planner, asks);
+      const std::vector<testing::TestRequest> inputs = random_inputs(random);
+      run(inputs);
+      const std::vector<Ranges> passes = planned(*planner, inputs);
       const std::vector<testing::PlannedGemm>& gemms = device_.state().planned_gemms;
       ASSERT_EQ(gemms.size(), device_.state().gemms.size()) << "every GEMM is planned";
       ASSERT_EQ(gemms.size() % passes.size(), 0u);
@@ -133,27 +134,27 @@ TEST_F(PlannedCalls, EveryGemmOfABatchRunsThePlansCalls) {
 TEST_F(PlannedCalls, PackedPlansNone) {
   use("packed");
   Random random(5);
-  run(random_asks(random));
+  run(random_inputs(random));
   EXPECT_TRUE(device_.state().planned_gemms.empty());
   EXPECT_FALSE(device_.state().gemms.empty());
 }
 
 // A request that cannot run leaves its call; the others keep theirs.
 TEST_F(PlannedCalls, ARefusedRequestLeavesItsCall) {
-  testing::AskedBatch asked({{.slot = 0, .ids = {1, 2, 3}},
-                             {.slot = 1, .ids = {1, 2, 3}},
-                             {.slot = 5, .ids = {1, 2, 3}},  // no tenant
-                             {.slot = 2, .ids = {1, 2}},
-                             {.slot = 5, .ids = {1}}});
+  testing::TestBatch test_batch({{.slot = 0, .ids = {1, 2, 3}},
+                                 {.slot = 1, .ids = {1, 2, 3}},
+                                 {.slot = 5, .ids = {1, 2, 3}},  // no tenant
+                                 {.slot = 2, .ids = {1, 2}},
+                                 {.slot = 5, .ids = {1}}});
   for (uint32_t i = 0; i < 5; ++i) {
-    asked.segments()[i].mini_batch = i;
-    asked.segments()[i].call = i < 3 ? 0 : i - 2;
+    test_batch.segments()[i].mini_batch = i;
+    test_batch.segments()[i].call = i < 3 ? 0 : i - 2;
   }
   const std::vector<plan::Call> calls(3);
-  runtime::Batch batch = asked.batch();
+  runtime::Batch batch = test_batch.batch();
   batch.calls = calls;
   ASSERT_TRUE(small_.group->forward(*small_.stream, batch));
-  const std::vector<testing::Answer> answers = asked.answers();
+  const std::vector<testing::Answer> answers = test_batch.answers();
   for (size_t i : {0u, 1u, 3u}) EXPECT_TRUE(answers[i].ok()) << i;
   for (size_t i : {2u, 4u}) EXPECT_EQ(answers[i].status, wire::StatusCode::kNotAdmitted) << i;
   for (const testing::PlannedGemm& gemm : device_.state().planned_gemms)

@@ -15,7 +15,7 @@
 
 #include "backbone/open_model.h"
 #include "runtime/batch/make_encoder_group.h"
-#include "support/ask.h"
+#include "support/test_batch.h"
 #include "support/test_data.h"
 #include "support/tested_device.h"
 

@@ -13,13 +13,13 @@
 
 namespace itif::testing {
 
-struct Ask {
+struct TestRequest {
   uint32_t slot = 0;
   std::vector<uint32_t> ids = {};
   std::vector<uint8_t> token_types = {};
   wire::ResultKind kind = wire::ResultKind::kDefault;
   uint8_t id_bytes = 4;
-  uint32_t ids_a_piece = 16;
+  uint32_t ids_per_piece = 16;
   uint32_t padding = 0;  // rows after its tokens
 };
 
@@ -38,20 +38,20 @@ struct Answer {
   }
 };
 
-// A batch of asks as requests, and the memory that their ids lie in.
-class AskedBatch {
+// A batch of inputs as requests, and the memory that their ids lie in.
+class TestBatch {
  public:
-  explicit AskedBatch(const std::vector<Ask>& asks)
-      : asks_(asks),
-        requests_(asks.size()),
-        prepared_(asks.size()),
-        segments_(asks.size()),
-        storage_(asks.size()),
-        pieces_(asks.size()) {
-    for (size_t i = 0; i < asks_.size(); ++i) lay_out(i);
+  explicit TestBatch(const std::vector<TestRequest>& inputs)
+      : inputs_(inputs),
+        requests_(inputs.size()),
+        prepared_(inputs.size()),
+        segments_(inputs.size()),
+        storage_(inputs.size()),
+        pieces_(inputs.size()) {
+    for (size_t i = 0; i < inputs_.size(); ++i) lay_out(i);
   }
-  AskedBatch(const AskedBatch&) = delete;
-  AskedBatch& operator=(const AskedBatch&) = delete;
+  TestBatch(const TestBatch&) = delete;
+  TestBatch& operator=(const TestBatch&) = delete;
 
   runtime::Batch batch() { return {segments_}; }
   std::vector<runtime::BatchRequest>& segments() { return segments_; }
@@ -70,31 +70,31 @@ class AskedBatch {
 
  private:
   void lay_out(size_t i) {
-    const Ask& ask = asks_[i];
-    storage_[i].resize(ask.ids.size() + 1);
+    const TestRequest& input = inputs_[i];
+    storage_[i].resize(input.ids.size() + 1);
     auto* bytes = reinterpret_cast<std::byte*>(storage_[i].data());
-    for (size_t t = 0; t < ask.ids.size(); ++t)
-      std::memcpy(bytes + t * ask.id_bytes, &ask.ids[t], ask.id_bytes);
-    for (uint32_t t = 0; t < ask.ids.size(); t += ask.ids_a_piece) {
-      const auto left = static_cast<uint32_t>(ask.ids.size()) - t;
-      pieces_[i].push_back(
-          {bytes + size_t{t} * ask.id_bytes, std::min(ask.ids_a_piece, left) * ask.id_bytes});
+    for (size_t t = 0; t < input.ids.size(); ++t)
+      std::memcpy(bytes + t * input.id_bytes, &input.ids[t], input.id_bytes);
+    for (uint32_t t = 0; t < input.ids.size(); t += input.ids_per_piece) {
+      const auto left = static_cast<uint32_t>(input.ids.size()) - t;
+      pieces_[i].push_back({bytes + size_t{t} * input.id_bytes,
+                            std::min(input.ids_per_piece, left) * input.id_bytes});
     }
     request::Request& request = requests_[i];
-    request.slot = ask.slot;
+    request.slot = input.slot;
     request.payload_kind =
-        ask.id_bytes == 4 ? wire::PayloadKind::kTokensU32 : wire::PayloadKind::kTokensU16;
-    request.result_kind = ask.kind;
-    request.payload_bytes = static_cast<uint32_t>(ask.ids.size() * ask.id_bytes);
-    request.num_tokens = static_cast<uint32_t>(ask.ids.size());
+        input.id_bytes == 4 ? wire::PayloadKind::kTokensU32 : wire::PayloadKind::kTokensU16;
+    request.result_kind = input.kind;
+    request.payload_bytes = static_cast<uint32_t>(input.ids.size() * input.id_bytes);
+    request.num_tokens = static_cast<uint32_t>(input.ids.size());
     request.pieces = pieces_[i];
-    prepared_[i].token_types = ask.token_types;
+    prepared_[i].token_types = input.token_types;
     segments_[i] = {.request = &request,
                     .prepared = &prepared_[i],
-                    .num_rows = request.num_tokens + ask.padding};
+                    .num_rows = request.num_tokens + input.padding};
   }
 
-  const std::vector<Ask> asks_;
+  const std::vector<TestRequest> inputs_;
   std::vector<request::Request> requests_;
   std::vector<runtime::PreparedInput> prepared_;  // token types
   std::vector<runtime::BatchRequest> segments_;
@@ -104,12 +104,13 @@ class AskedBatch {
 
 // Runs one batch. `fault` receives forward()'s status.
 inline std::vector<Answer> run_batch(runtime::EncoderGroup& group, device::Stream& stream,
-                                     const std::vector<Ask>& asks, Status* fault = nullptr) {
-  AskedBatch asked(asks);
-  runtime::Batch batch = asked.batch();
+                                     const std::vector<TestRequest>& inputs,
+                                     Status* fault = nullptr) {
+  TestBatch test_batch(inputs);
+  runtime::Batch batch = test_batch.batch();
   Status status = group.forward(stream, batch);
   if (fault) *fault = std::move(status);
-  return asked.answers();
+  return test_batch.answers();
 }
 
 inline double max_difference(const std::vector<float>& a, const std::vector<float>& b) {

@@ -1,4 +1,4 @@
-#include "bench_of_one.h"
+#include "worker_fixture.h"
 
 #include <rte_eth_ring.h>
 #include <rte_ring.h>
