@@ -62,10 +62,8 @@ class Fair final : public QueueOrder {
  private:
   static int64_t quantum_of(const GroupQueue& queue, const GroupQueue::TenantQueue& tenant,
                             const BatchLimits& limits) noexcept {
-    uint64_t weights = 0;
-    for (const uint32_t slot : queue.active_slots())
-      weights += queue.of_tenant(slot).settings.weight;
-    const uint64_t share = uint64_t{limits.max_tokens} * tenant.settings.weight / weights;
+    const uint64_t share =
+        uint64_t{limits.max_tokens} * tenant.settings.weight / queue.active_weights();
     return std::max(kMinQuantumTokens, static_cast<int64_t>(share));
   }
 

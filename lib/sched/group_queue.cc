@@ -63,4 +63,18 @@ void GroupQueue::rotate() noexcept {
   if (active_.size() > 1) std::rotate(active_.begin(), active_.begin() + 1, active_.end());
 }
 
+uint64_t GroupQueue::active_weights() const noexcept {
+  uint64_t weights = 0;
+  for (const uint32_t slot : active_) weights += tenants_[slot].settings.weight;
+  return weights;
+}
+
+GroupQueue::Backlog GroupQueue::backlog_of(uint32_t slot) const noexcept {
+  const TenantQueue& tenant = tenants_[slot];
+  const auto num_active = static_cast<double>(std::max<size_t>(1, active_.size()));
+  return {.num_requests = std::min(tenant.num_requests * num_active, 1.0 * num_requests_),
+          .num_tokens = std::min(static_cast<double>(tenant.num_tokens) * num_active,
+                                 static_cast<double>(num_tokens_))};
+}
+
 }  // namespace itif::sched

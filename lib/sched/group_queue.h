@@ -44,6 +44,15 @@ class GroupQueue {
   // Moves the first active slot to the end.
   void rotate() noexcept;
   const TenantQueue& of_tenant(uint32_t slot) const noexcept { return tenants_[slot]; }
+  // Returns the sum of the active tenants' weights.
+  uint64_t active_weights() const noexcept;
+  struct Backlog {
+    double num_requests = 0;
+    double num_tokens = 0;
+  };
+  // Returns the work until the tenant's queue is served, while the other active tenants are served
+  // as much.
+  Backlog backlog_of(uint32_t slot) const noexcept;
   uint32_t num_slots() const noexcept { return static_cast<uint32_t>(tenants_.size()); }
   uint32_t num_requests() const noexcept { return num_requests_; }
   uint64_t num_tokens() const noexcept { return num_tokens_; }

@@ -7,8 +7,7 @@ namespace itif::sched {
 void Urgent::find_tenants(const GroupQueue& queue, const Objectives& objectives,
                           const BatchLimits& limits) noexcept {
   tenants_.clear();
-  uint64_t weights = 0;
-  for (const uint32_t slot : queue.active_slots()) weights += queue.of_tenant(slot).settings.weight;
+  const uint64_t weights = queue.active_weights();
   for (const uint32_t slot : queue.active_slots()) {
     const GroupQueue::TenantQueue& tenant = queue.of_tenant(slot);
     if (objectives.of_tenant_ns(slot) == 0) continue;

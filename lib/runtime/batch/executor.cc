@@ -85,15 +85,10 @@ void GroupExecutor::submit(request::Request* request) noexcept {
   admission_.push(request, batch_costs());
 }
 
-// Time to serve the tenant's queue at the recent pace, while the other tenants are served, too.
+// Time to serve the tenant's backlog at the recent pace.
 double GroupExecutor::expected_wait_ns(uint32_t slot) noexcept {
-  const sched::GroupQueue::TenantQueue& tenant = queue_.of_tenant(slot);
-  const auto tenants = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
-  const double tokens = std::min(static_cast<double>(tenant.num_tokens) * tenants,
-                                 static_cast<double>(queue_.num_tokens()));
-  const double requests =
-      std::min(tenant.num_requests * tenants, static_cast<double>(queue_.num_requests()));
-  return cost_.backlog_ns(tokens, requests / options_.limits.max_requests,
+  const sched::GroupQueue::Backlog backlog = queue_.backlog_of(slot);
+  return cost_.backlog_ns(backlog.num_tokens, backlog.num_requests / options_.limits.max_requests,
                           options_.limits.max_tokens);
 }
 

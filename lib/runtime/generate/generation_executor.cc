@@ -102,14 +102,12 @@ void GenerationExecutor::submit(request::Request* request) noexcept {
   admission_.push(request, {});
 }
 
-// Time to serve the tenant's queue at the recent pace, while the other tenants are served, too.
-// Excludes sequences that find room at the next step.
+// Time to serve the tenant's backlog at the recent pace, except for sequences that find room at the
+// next step.
 double GenerationExecutor::expected_wait_ns(uint32_t slot,
                                             const model::GenerationConfig& config) const noexcept {
-  const auto tenants = static_cast<double>(std::max<size_t>(1, queue_.active_slots().size()));
   const auto selected = static_cast<double>(policy_->num_waiting() - queue_.num_requests());
-  const double ahead = selected + std::min(queue_.of_tenant(slot).num_requests * tenants,
-                                           static_cast<double>(queue_.num_requests()));
+  const double ahead = selected + queue_.backlog_of(slot).num_requests;
   const uint32_t blocks = 1 + config.num_beams * blocks_of(config.max_length - 1);
   const uint32_t enter = std::min((max_beams_ - num_beams_) / config.num_beams,
                                   (blocks_.num_blocks() - blocks_.num_reserved()) / blocks);
