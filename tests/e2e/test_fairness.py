@@ -1,8 +1,9 @@
 """Floods of one tenant cost another tenant no request, and none of its share of the group.
 
-The appliance's limits are small, so that a flood reaches them. Judged by counts only: every request of the quiet tenant is answered, and the group computes exactly its tokens besides
-those of accepted requests of the flood. tests/unit/runtime/executor_test.cc and tests/unit/sched prove the order of
-batches under a flood, with a virtual clock. tools/bench-fairness measures latencies.
+The appliance's limits are small, so that a flood reaches them. The test judges counts only: every request of the quiet
+tenant is answered, and the group computes exactly its tokens besides those of accepted requests of the flood.
+tests/unit/runtime/executor_test.cc and tests/unit/sched prove the order of batches under a flood, with a virtual clock.
+tools/bench-fairness measures latencies.
 """
 
 import contextlib
@@ -48,7 +49,7 @@ def flood(appliance, command):
         before = received(appliance)
         yield
         assert process.poll() is None, f"the flood ended early: {command}"
-        assert received(appliance) - before > REQUESTS, "the flood went on"
+        assert received(appliance) - before > REQUESTS, "the flood continued"
     finally:
         process.terminate()
         process.wait(30)

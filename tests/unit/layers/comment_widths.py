@@ -1,4 +1,4 @@
-"""Refuses comments, also those behind code, that end beyond 100 columns. In Python, code may be wider.
+"""Refuses comments, also those behind code, that end beyond 100 columns, and docstrings beyond 120, as Python code.
 
 `check(root)` returns the violations as "file:line: the violation", with the number of files.
 """
@@ -9,6 +9,7 @@ import plain_words
 
 ROOTS = ("app", "lib", "kernels", "tools", "tests", "conf", "meson.build", "meson_options.txt")
 MAX_COLUMNS = 100
+MAX_DOCSTRING_COLUMNS = 120
 FORMATTERS = "# fmt: skip"  # a word to black that must stand on its line
 
 
@@ -26,6 +27,13 @@ def comment_lines(text, reader):
             yield number
 
 
+def docstring_lines(text):
+    """The numbers of the lines that hold a Python docstring."""
+    for match in plain_words.DOCSTRING.finditer(text):
+        first = text.count("\n", 0, match.start()) + 1
+        yield from range(first, first + match.group(0).count("\n") + 1)
+
+
 def check(root):
     root = Path(root)
     violations, count = [], 0
@@ -41,4 +49,8 @@ def check(root):
             violations += [f"{path}:{number}: a comment ends at column {len(lines[number - 1])}: "
                            f"the limit is {MAX_COLUMNS}"
                            for number in comment_lines(text, reader) if len(lines[number - 1]) > MAX_COLUMNS]
+            if reader is plain_words.read_python:
+                violations += [f"{path}:{number}: a docstring's line has {len(lines[number - 1])} columns: "
+                               f"the limit is {MAX_DOCSTRING_COLUMNS}"
+                               for number in docstring_lines(text) if len(lines[number - 1]) > MAX_DOCSTRING_COLUMNS]
     return violations, count

@@ -21,7 +21,7 @@ def target_of(path, name, files):
 
 
 def read_includes(root):
-    """By module, the modules that it includes, each with the place of one such include; and how many files were read."""
+    """By module, the modules that it includes, each with one such include's place; and how many files were read."""
     root = Path(root)
     files = {file.relative_to(root).as_posix(): file
              for folder in FOLDERS for file in sorted((root / folder).rglob("*"))
