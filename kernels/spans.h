@@ -1,6 +1,6 @@
-// Finds the spans in an operator's arguments. They show host memory that is gone once the call has
-// returned, so streams that launch later copy it, and keys of launches leave it out. The fields'
-// types tell which ones are spans: no list can miss one.
+// Finds the spans in an operator's arguments. They refer to host memory that is gone once the call
+// has returned, so streams that launch later copy it, and keys of launches leave it out. The
+// fields' types tell which ones are spans: no list can miss one.
 #pragma once
 
 #include <span>

@@ -27,7 +27,7 @@ template <uint32_t kWidth, class Body>
 __device__ void for_each_turn(uint32_t hidden, uint32_t num_rows, const int32_t* segment_of_row,
                               const Body& body) {
   const GridStride stride = my_grid_stride<kWidth>(hidden);
-  const uint32_t step = gridDim.x * stride.rows_a_block;
+  const uint32_t step = gridDim.x * stride.rows_per_block;
   for (uint32_t column = stride.column; column < hidden; column += stride.columns)
     for (uint32_t first = stride.first_row; first < num_rows; first += step * kRowsAtOnce) {
       int32_t of_row[kRowsAtOnce];

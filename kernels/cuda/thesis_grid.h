@@ -24,8 +24,8 @@ inline Grid grid_of_thesis(uint32_t hidden, uint32_t width, uint32_t rows,
 // A thread's rows and columns in a grid-stride loop. In each row it handles kWidth values from
 // `column` on.
 struct GridStride {
-  uint32_t first_row, rows_a_block;  // rows_a_block: that a block handles at a time
-  uint32_t column, columns;          // the first, and the step to the next
+  uint32_t first_row, rows_per_block;  // rows_per_block: that a block handles at a time
+  uint32_t column, columns;            // the first, and the step to the next
 };
 template <uint32_t kWidth>
 __device__ GridStride my_grid_stride(uint32_t hidden) {

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(kMaxThreads) bias_kernel(BiasActivation args, 
   const GridStride stride = my_grid_stride<kWidth>(args.width);
   for (uint32_t column = stride.column; column < args.width; column += stride.columns)
     for (uint32_t row = stride.first_row; row < rows.count;
-         row += gridDim.x * stride.rows_a_block) {
+         row += gridDim.x * stride.rows_per_block) {
       T* x = static_cast<T*>(args.x) + size_t{row} * args.width + column;
       Values<T, kWidth> values = values_at<kWidth>(x);
       Values<float, kWidth> bias = {};

@@ -81,8 +81,8 @@ struct StreamLimits {
   size_t unregistered_bytes = 0;  // ids and pixels outside registered memory
 };
 
-// The part of a device that a stream computes on, for as long as the stream lives. A group gets
-// another share by going on with another stream.
+// The part of a device that a stream computes on, for as long as the stream lives. To change a
+// group's share, give the group another stream.
 struct Share {
   // CPUs for the stream's thread and the compute pool that it starts; empty: all CPUs of the
   // process. A GPU's stream computes on all its multiprocessors.
@@ -94,8 +94,8 @@ struct StreamOptions {
   // Launches run asynchronously, so that the caller can prepare the next batch meanwhile. Host: the
   // stream's own thread runs them after record(); otherwise each runs in the calling thread.
   bool is_async = false;
-  // Other threads need the CPUs too, so the owner may call sleep_early(). Host: a thread is ready
-  // to shorten the pool's spinning.
+  // Worker threads run on the stream's CPUs. Host: starts the thread that sleep_early() needs to
+  // shorten the pool's spinning.
   bool shares_cpus = false;
   const Clock* clock = nullptr;  // outlives the stream. REQUIRES: set if is_async
   // Called by the stream's thread each time an event is done, and each time its inputs were read.

@@ -2,7 +2,7 @@
 // decomposition and its lower case. Pure functions over constant tables.
 //
 // Classes come from the reference's own tables (unicode_ranges.h), decompositions and case from
-// utf8proc. tests/unit/model checks both together against the reference for every code point.
+// utf8proc. tests/unit/text checks both together against the reference for every code point.
 #pragma once
 
 #include <array>

@@ -2,7 +2,7 @@
 // record() hands them to that thread; the caller prepares the next batch meanwhile. This overlaps
 // batches on the CPU. A GPU stream does not need it.
 //
-// The stream copies the arguments and everything that their spans show, since spans are "read
+// The stream copies the arguments and everything that their spans refer to, since spans are "read
 // before the call returns" (kernels/args.h). Memory behind device pointers must stay valid until
 // the event is done, and packets until their bytes have been read.
 #pragma once
@@ -52,7 +52,7 @@ class AsyncStream final : public Stream {
   class Work {
    public:
     Work();
-    // Copies `value` and everything that its spans show.
+    // Copies `value` and everything that its spans refer to.
     template <class T>
     const T* keep(T value);
     void clear();

@@ -94,8 +94,8 @@ Status run_tenants(const BenchOptions& options, Setup& setup, const std::string&
   ITIF_ASSIGN(const auto floor,
               step_floor(hardware_of(setup.device.info()), setup.spec, all.ranges(), 1));
   Status status;
-  const auto step = [&](const StepRows& rows, std::optional<kernels::GemmMode> told = {}) {
-    if (const auto found = setup.decoder->found(rows, told); !found)
+  const auto step = [&](const StepRows& rows, std::optional<kernels::GemmMode> mode = {}) {
+    if (const auto found = setup.decoder->found(rows, mode); !found)
       status = std::unexpected(found.error());
   };
   const auto samples = measure({[&] {
@@ -107,8 +107,8 @@ Status run_tenants(const BenchOptions& options, Setup& setup, const std::string&
                                options.effort());
   ITIF_TRY(std::move(status));
   const double limit = samples[2].median() * 1e-6;
-  const char* const modes[] = {"seq", "itif", nullptr, "itif, GEMMs in turn",
-                               "itif, GEMMs at once"};
+  const char* const modes[] = {"seq", "itif", nullptr, "itif, sequential GEMMs",
+                               "itif, concurrent GEMMs"};
   for (const size_t mode : {0, 1, 3, 4})
     report.add({.name = name,
                 .mode = modes[mode],

@@ -1,8 +1,8 @@
 // itif-bench gemm-choice: the GEMMs of several tenants of BERT-base, and of a step of Marian's
-// decoder with beam 4. Modes: "in turn", sequentially, each on all cores; "at once", concurrently,
-// each on one core; "chosen", the one of these that the GEMM scheduler chooses from a profile taken
-// first. The limit is one GEMM with the same total of rows and one tenant's weights. Source: ITIF,
-// sections 3.3.2 and 4.2.1.
+// decoder with beam 4. Modes: "sequential", each on all cores; "concurrent", each on one core;
+// "chosen", the one of these that the GEMM scheduler chooses from a profile taken first. The limit
+// is one GEMM with the same total of rows and one tenant's weights. Source: ITIF, sections 3.3.2
+// and 4.2.1.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -142,7 +142,8 @@ Status check_same(const std::string& name, const std::vector<float>& a, const st
   for (size_t i = 0; i < a.size(); ++i)
     if (!(std::abs(a[i] - b[i]) <= tolerance * std::max(1.0f, std::abs(a[i]))))
       return fail(Code::kInternal,
-                  fmt::format("{}: element {} is {} in turn and {} at once", name, i, a[i], b[i]));
+                  fmt::format("{}: element {} is {} sequentially and {} concurrently", name, i,
+                              a[i], b[i]));
   return {};
 }
 
@@ -163,7 +164,7 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
                                           : Effort{.seconds = 0.5, .least = 9}));
   const size_t chosen =
       scheduler.choose(gemms.ranges()).mode_of(shape.n, shape.k) == kConcurrent ? 1 : 0;
-  const char* modes[] = {"in turn", "at once"};
+  const char* modes[] = {"sequential", "concurrent"};
   const auto add = [&](const std::string& mode, const Samples& of) {
     report.add({.name = name,
                 .mode = mode,

@@ -1,6 +1,6 @@
 // Rows of itif-bench gemm-choice: query, key and value as one GEMM (fused) and as three (thesis),
-// each with tenants in turn and at once. The limit is one GEMM with the same total of rows and one
-// tenant's weights. backbone/fused_attention.h explains why blocks use one GEMM.
+// each with tenants sequentially and concurrently. The limit is one GEMM with the same total of
+// rows and one tenant's weights. backbone/fused_attention.h explains why blocks use one GEMM.
 #include "benches/gemm_choice_qkv.h"
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
                                           : Effort{.seconds = 0.5, .least = 9}));
   for (size_t i = 0; i < 4; ++i)
     report.add({.name = names[i / 2],
-                .mode = i % 2 == 0 ? "in turn" : "at once",
+                .mode = i % 2 == 0 ? "sequential" : "concurrent",
                 .value = samples[i].median() * 1e-3,
                 .unit = "us",
                 .spread = samples[i].spread(),

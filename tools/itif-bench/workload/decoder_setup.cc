@@ -125,9 +125,9 @@ void DecoderSetup::encode_sources(const StepRows& rows) {
 }
 
 Result<std::vector<int32_t>> DecoderSetup::found(const StepRows& rows,
-                                                 std::optional<kernels::GemmMode> told) {
+                                                 std::optional<kernels::GemmMode> mode) {
   backbone::DecoderStep step = rows.step();
-  step.gemm_schedule = told ? kernels::GemmSchedule(*told) : gemms_->choose(step.ranges);
+  step.gemm_schedule = mode ? kernels::GemmSchedule(*mode) : gemms_->choose(step.ranges);
   const backbone::StepResult result = decoder_->launch_step(*stream_, weights_->view(), step);
   std::vector<int32_t> tokens(rows.num_rows() * kCandidates);
   stream_->copy_to_host(result.tokens, tokens.size() * sizeof(int32_t), tokens.data());

@@ -8,9 +8,9 @@
 
 #include "backbone/decoder.h"
 #include "device/device.h"
+#include "limits/bare.h"
 #include "model/spec.h"
 #include "model/weight_store.h"
-#include "limits/bare.h"
 #include "runtime/cost/gemm_scheduler.h"
 
 namespace itif::bench {
@@ -63,10 +63,10 @@ class DecoderSetup {
   // Computes the keys and values of every sequence's source. The self-attention history is zero
   // until steps run.
   void encode_sources(const StepRows& rows);
-  // Runs a step and waits. Returns the best tokens, [rows, kCandidates]. `told` sets how GEMMs
+  // Runs a step and waits. Returns the best tokens, [rows, kCandidates]. `mode` sets how GEMMs
   // share the device; without it their costs decide.
   Result<std::vector<int32_t>> found(const StepRows& rows,
-                                     std::optional<kernels::GemmMode> told = {});
+                                     std::optional<kernels::GemmMode> mode = {});
 
  private:
   std::unique_ptr<model::WeightStore> weights_;

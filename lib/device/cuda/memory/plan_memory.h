@@ -61,17 +61,17 @@ class PlanMemory {
     return made_of<T>(launch, Use::kItself, values, values.size(),
                       [&](T* to) { std::memcpy(to, values.data(), values.size_bytes()); });
   }
-  // As put(), for values whose number differs from batch to batch. Leaves room for `most` values,
-  // so that the pieces that follow keep their addresses. If `most` is 0 they do while the numbers
-  // are similar.
+  // As put(), for values whose number differs between batches of the same graph key. Reserves room
+  // for `capacity` values, so that the values put next keep their addresses. 0: rounds the number
+  // up, which keeps the addresses while the numbers are similar.
   template <class T>
   const T* put_with_capacity(const kernels::cuda::Launcher& launch, std::span<const T> values,
-                             size_t most = 0) {
+                             size_t capacity = 0) {
     const size_t before = used_;
     const T* put = this->put(launch, values);
     if (used_ != before)
-      leave_room(round_up(before + round_up(std::max(most, values.size()) * sizeof(T), kAlignment),
-                          kRoom));
+      leave_room(round_up(
+          before + round_up(std::max(capacity, values.size()) * sizeof(T), kAlignment), kRoom));
     return put;
   }
   // As put(), for the slot of each row of `ranges`.
