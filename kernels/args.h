@@ -126,6 +126,10 @@ enum class Activation : uint8_t { kNone, kGelu, kGeluTanh, kRelu, kTanh, kSilu }
 enum class GemmMode : uint8_t {
   kSequential,  // sequentially, each range on the whole device
   kConcurrent,  // concurrently, each range on a part of the device (host: one thread)
+  // Only devices that name them (DeviceInfo::gemm_modes) distinguish these; elsewhere kStreams is
+  // kSequential, and kPointers kConcurrent.
+  kStreams,   // GPU: a call for each range, spread over streams
+  kPointers,  // GPU: as kConcurrent, but operands are always found by pointers
 };
 
 // The mode of a GEMM by its shape.

@@ -28,11 +28,12 @@ class Documents {
   virtual Result<nlohmann::json> planner(const std::string& group) const = 0;
   // {group, device, backbone, lengths: [n], batches: [n], gemm_ns: [[ns by batch] by length],
   //  counts: [n], sizes: [n], batched_gemm_ns: [[[ns by size] by count] by length],
-  //  other_row_ns: [ns by length], range_counts: [n], range_rows: [n],
+  //  other_row_ns: [ns by length], launch_ns, range_counts: [n], range_rows: [n],
   //  shared_gemms: [{n, k, times, in_turn_ns: [[ns by rows] by count],
   //  at_once_ns: [[ns by rows] by count]}]}
-  // in_turn_ns: GEMMs run sequentially; at_once_ns: concurrently. The fields lengths to
-  // batched_gemm_ns are empty for groups that generate.
+  // in_turn_ns: GEMMs run sequentially; at_once_ns: concurrently. A GPU's profile also has
+  // streams_ns, pointers_ns, uneven_in_turn_ns, uneven_streams_ns and uneven_at_once_ns. The fields
+  // lengths to batched_gemm_ns are empty for groups that generate.
   // Errors: kNotFound (no such group, or nothing measured).
   virtual Result<nlohmann::json> profile(const std::string& group) const = 0;
   // {uptime_s, interval_ns,

@@ -31,6 +31,9 @@ struct DeviceInfo {
   // Largest batch (rows, padding included) that is padded to a CUDA-graph bucket
   // (runtime/graph_buckets.h); 0: no graphs.
   uint32_t max_bucket_rows = 0;
+  // The modes in which the GEMMs of several ranges can run, each as fast as the others or not.
+  std::vector<kernels::GemmMode> gemm_modes = {kernels::GemmMode::kSequential,
+                                               kernels::GemmMode::kConcurrent};
 };
 
 // Zeroed memory of the device, freed with the object. Move-only.
@@ -195,8 +198,9 @@ class Stream {
   // As end_graph_segment(), for a segment that must not depend on the launches before it: a decoder
   // step, which may or may not follow new sources.
   virtual void begin_step() { end_graph_segment(); }
-  // Disables graph replay from now on, so that each operator can be timed.
-  virtual void disable_graphs() {}
+  // From now on, launches run as graphs if possible (true, the default), or kernel by kernel
+  // (false), so that each operator or their launches can be timed.
+  virtual void use_graphs(bool) {}
   // Call instead of record(): captures the graph segments since the last event without running
   // them. Device pointers need not be valid. Errors: kInternal, kUnsupported (no graphs). REQUIRES:
   // DeviceInfo::max_bucket_rows > 0; no copy_to_host() since the last event.

@@ -11,10 +11,11 @@ namespace itif::plan {
 namespace {
 
 constexpr std::string_view kMagic = "itif-cost-tables ";
-constexpr std::string_view kVersion = "5";
+constexpr std::string_view kVersion = "6";
 // The largest possible tables, at 25 bytes per cost, plus room for the other lines.
 constexpr size_t kMaxFileBytes =
-    kMaxBuckets * kMaxBuckets * (kMaxBuckets + 1 + 2 * kMaxShapes) * 25 + 16384;
+    kMaxBuckets * kMaxBuckets * (kMaxBuckets + 1 + std::size(kSharedGemmTables) * kMaxShapes) * 25 +
+    16384;
 
 uint64_t fnv1a(std::string_view bytes) noexcept {
   uint64_t hash = 0xcbf29ce484222325;
@@ -53,6 +54,9 @@ class Reader {
     return rest;
   }
 
+  bool next_line_is(std::string_view line) const {
+    return text_.substr(0, text_.find('\n')) == line;
+  }
   bool line_after_next_starts(std::string_view start) const {
     const size_t end = text_.find('\n');
     return end != std::string_view::npos && text_.substr(end + 1).starts_with(start);
@@ -134,6 +138,7 @@ std::string format_cost_tables(const CostTables& tables) {
   put_costs(text, "gemm_ns", tables.gemm_ns, tables.batches.size());
   put_costs(text, "batched_gemm_ns", tables.batched_gemm_ns, tables.sizes.size());
   put_costs(text, "other_row_ns", tables.other_row_ns, tables.lengths.size());
+  put_costs(text, "launch_ns", {tables.launch_ns}, 1);
   put_axis(text, "range_counts", tables.range_counts);
   put_axis(text, "range_rows", tables.range_rows);
   std::vector<uint32_t> shapes;
@@ -143,10 +148,10 @@ std::string format_cost_tables(const CostTables& tables) {
     shapes.push_back(gemm.times);
   }
   put_axis(text, "shapes", shapes);
-  for (const SharedGemm& gemm : tables.shared_gemms) {
-    put_costs(text, "in_turn_ns", gemm.sequential_ns, tables.range_rows.size());
-    put_costs(text, "at_once_ns", gemm.concurrent_ns, tables.range_rows.size());
-  }
+  for (const SharedGemm& gemm : tables.shared_gemms)
+    for (const SharedGemmTable& table : kSharedGemmTables)
+      if (const auto& costs = gemm.*table.costs_ns; !table.is_optional || !costs.empty())
+        put_costs(text, table.name, costs, tables.range_rows.size());
   return text + fmt::format("end {:016x}\n", fnv1a(text));
 }
 
@@ -176,23 +181,23 @@ Result<CostTables> parse_cost_tables(std::string_view text) {
       tables.sizes.empty() ? 0 : tables.lengths.size() * tables.counts.size();
   tables.gemm_ns = reader.costs("gemm_ns", tables.lengths.size(), tables.batches.size());
   tables.batched_gemm_ns = reader.costs("batched_gemm_ns", batched_rows, tables.sizes.size());
-  const bool has_others = !reader.line_after_next_starts("range_counts ");
+  const bool has_others = !reader.line_after_next_starts("launch_ns\n");
   tables.other_row_ns = reader.costs("other_row_ns", has_others ? 1 : 0, tables.lengths.size());
+  if (const auto launch = reader.costs("launch_ns", 1, 1); !launch.empty())
+    tables.launch_ns = launch[0];
   tables.range_counts = reader.axis("range_counts ");
   tables.range_rows = reader.axis("range_rows ");
   const std::vector<uint32_t> shapes = reader.axis("shapes ", 3 * kMaxShapes);
   if (shapes.size() % 3 != 0) reader.wrong("needs n, k and times of each shape");
   for (size_t i = 0; reader.ok() && i < shapes.size(); i += 3) {
-    SharedGemm gemm{.n = shapes[i],
-                    .k = shapes[i + 1],
-                    .sequential_ns = {},
-                    .concurrent_ns = {},
-                    .times = shapes[i + 2]};
-    gemm.sequential_ns =
-        reader.costs("in_turn_ns", tables.range_counts.size(), tables.range_rows.size());
-    gemm.concurrent_ns =
-        reader.costs("at_once_ns", tables.range_counts.size(), tables.range_rows.size());
-    tables.shared_gemms.push_back(std::move(gemm));
+    SharedGemm& gemm = tables.shared_gemms.emplace_back();
+    gemm.n = shapes[i];
+    gemm.k = shapes[i + 1];
+    gemm.times = shapes[i + 2];
+    for (const SharedGemmTable& table : kSharedGemmTables)
+      if (!table.is_optional || reader.next_line_is(table.name))
+        gemm.*table.costs_ns =
+            reader.costs(table.name, tables.range_counts.size(), tables.range_rows.size());
   }
   reader.end();
   if (!reader.ok()) return fail(Code::kCorrupt, reader.error());

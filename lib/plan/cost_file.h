@@ -1,6 +1,6 @@
 // Cost tables as text: the file in which a group keeps its measurements, by device and backbone.
 //
-//   itif-cost-tables 5
+//   itif-cost-tables 6
 //   device host, 2 CPUs, bf16
 //   backbone bert 12x768, 12 heads
 //   lengths 3 16 64 128
@@ -15,6 +15,8 @@
 //   …
 //   other_row_ns
 //   2100 2300 2600                  by length; no line: not measured
+//   launch_ns
+//   310000                          0: not measured
 //   range_counts 3 1 2 16
 //   range_rows 3 8 32 128
 //   shapes 12 2304 768 12 768 768 12 …              n, k and times of each
@@ -22,7 +24,9 @@
 //   17000 40100 120000              one line per count: costs by rows
 //   …
 //   at_once_ns
-//   …                               both tables repeat for each shape
+//   …
+//   streams_ns                      the tables from here on may be absent
+//   …                               all tables repeat for each shape
 //   end 5f2c8a0be1d3f467
 //
 // An axis line starts with the number of its values. `counts 0` and `sizes 0`: the device has no

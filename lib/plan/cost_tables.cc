@@ -69,8 +69,9 @@ Status check_shared(const CostTables& tables) {
         return fail(
             Code::kInvalidArgument,
             fmt::format("cost tables: shared_gemms has shape {} x {} twice", gemm.n, gemm.k));
-    ITIF_TRY(check_costs("in_turn_ns", gemm.sequential_ns, cells));
-    ITIF_TRY(check_costs("at_once_ns", gemm.concurrent_ns, cells));
+    for (const SharedGemmTable& table : kSharedGemmTables)
+      if (const auto& costs = gemm.*table.costs_ns; !table.is_optional || !costs.empty())
+        ITIF_TRY(check_costs(table.name, costs, cells));
   }
   return {};
 }
@@ -115,6 +116,10 @@ void make_monotone(std::vector<double>& costs, std::span<const size_t> shape) {
 Status validate(const CostTables& tables) {
   ITIF_TRY(check_name("device", tables.device));
   ITIF_TRY(check_name("backbone", tables.backbone));
+  if (!(tables.launch_ns >= 0 && tables.launch_ns <= kMaxCostNs))
+    return fail(Code::kInvalidArgument,
+                fmt::format("cost tables: launch_ns must be 0 to {}, but is {}", kMaxCostNs,
+                            tables.launch_ns));
   if (tables.lengths.empty() && tables.batches.empty() && tables.gemm_ns.empty() &&
       tables.counts.empty() && tables.sizes.empty() && tables.batched_gemm_ns.empty() &&
       tables.other_row_ns.empty())

@@ -19,13 +19,39 @@
 
 namespace itif::plan {
 
-// Costs of a GEMM over several tenants' ranges of equal rows, run sequentially and concurrently.
+// Costs of a GEMM over several tenants' ranges, by the way to run them (kernels::GemmMode). Each
+// table is [range_counts, range_rows].
 struct SharedGemm {
-  uint32_t n = 0, k = 0;              // its shape
-  std::vector<double> sequential_ns;  // [range_counts, range_rows]
-  std::vector<double> concurrent_ns;  // [range_counts, range_rows]
+  uint32_t n = 0, k = 0;  // its shape
+  // For ranges of equal rows.
+  std::vector<double> sequential_ns;
+  std::vector<double> concurrent_ns;  // on a GPU: of tenants whose slots are equally far apart
   uint32_t times = 1;                 // GEMMs of this shape in a pass
+  // The following are measured on a GPU only; empty: not measured.
+  std::vector<double> streams_ns = {};
+  std::vector<double> pointers_ns = {};
+  // For ranges of unequal rows, by their mean. On a CPU they follow from those of equal rows
+  // (runtime/cost/range_costs.h).
+  std::vector<double> uneven_sequential_ns = {};
+  std::vector<double> uneven_streams_ns = {};
+  std::vector<double> uneven_concurrent_ns = {};
   bool operator==(const SharedGemm&) const = default;
+};
+
+// A table of SharedGemm, with its name in files, documents and messages.
+struct SharedGemmTable {
+  const char* name;
+  std::vector<double> SharedGemm::*costs_ns;
+  bool is_optional;  // empty if not measured
+};
+inline constexpr SharedGemmTable kSharedGemmTables[] = {
+    {"in_turn_ns", &SharedGemm::sequential_ns, false},
+    {"at_once_ns", &SharedGemm::concurrent_ns, false},
+    {"streams_ns", &SharedGemm::streams_ns, true},
+    {"pointers_ns", &SharedGemm::pointers_ns, true},
+    {"uneven_in_turn_ns", &SharedGemm::uneven_sequential_ns, true},
+    {"uneven_streams_ns", &SharedGemm::uneven_streams_ns, true},
+    {"uneven_at_once_ns", &SharedGemm::uneven_concurrent_ns, true},
 };
 
 struct CostTables {
@@ -44,6 +70,9 @@ struct CostTables {
   // The operators of a pass that are not GEMMs: cost of a row, by its request's length. Empty: not
   // measured.
   std::vector<double> other_row_ns;  // [lengths]
+  // The least time of a pass whose kernels are launched one by one; 0: not measured, or no matter.
+  // A pass with planned calls, or more rows than the largest graph bucket, takes at least this.
+  double launch_ns = 0;
   // For the GEMM scheduler, one entry per shape. All three empty: it decides by how evenly the
   // ranges are partitioned. One range has the same cost in both tables.
   std::vector<uint32_t> range_counts;

@@ -185,11 +185,11 @@ Result<json> ApplianceDocuments::profile(const std::string& group) const {
                                            costs.begin() + static_cast<ptrdiff_t>(at + columns)));
       return rows;
     };
-    shared.push_back({{"n", shape.n},
-                      {"k", shape.k},
-                      {"times", shape.times},
-                      {"in_turn_ns", by_count(shape.sequential_ns)},
-                      {"at_once_ns", by_count(shape.concurrent_ns)}});
+    json& document =
+        shared.emplace_back(json{{"n", shape.n}, {"k", shape.k}, {"times", shape.times}});
+    for (const plan::SharedGemmTable& table : plan::kSharedGemmTables)
+      if (const auto& costs = shape.*table.costs_ns; !costs.empty())
+        document[table.name] = by_count(costs);
   }
   return json{{"group", group},
               {"device", tables->device},
@@ -201,6 +201,7 @@ Result<json> ApplianceDocuments::profile(const std::string& group) const {
               {"sizes", tables->sizes},
               {"batched_gemm_ns", std::move(batched)},
               {"other_row_ns", tables->other_row_ns},
+              {"launch_ns", tables->launch_ns},
               {"range_counts", tables->range_counts},
               {"range_rows", tables->range_rows},
               {"shared_gemms", std::move(shared)}};

@@ -86,7 +86,7 @@ TEST_F(FirstCapture, LoadsKernelsOfPointerCallsFirst) {
   const std::vector<float> got = results(*stream_);
   EXPECT_EQ(stream_->graphs().launches, 1u);
   const auto plain = device_->make_stream({.max_tokens = 256, .max_segments = 64}).value();
-  plain->disable_graphs();
+  plain->use_graphs(false);
   launch(*plain, ranges, kernels::GemmMode::kConcurrent);
   EXPECT_EQ(got, results(*plain));
 }
@@ -110,7 +110,7 @@ TEST_F(FirstCapture, ReplaysKeepTheSizesOfGroupedCalls) {
                                                                {{0, 50, 2}, {50, 14, 3}}};
   std::vector<std::vector<float>> expected;
   const auto plain = device_->make_stream({.max_tokens = 256, .max_segments = 64}).value();
-  plain->disable_graphs();
+  plain->use_graphs(false);
   for (const auto& ranges : batches) {
     launch(*plain, ranges, kernels::GemmMode::kConcurrent);
     expected.push_back(results(*plain));

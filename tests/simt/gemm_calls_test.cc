@@ -62,7 +62,25 @@ TEST(GemmCalls, FollowThePlan) {
 
 TEST(GemmCalls, FollowTheModeWithoutAPlan) {
   EXPECT_EQ(divide({700, 64, 8}, GemmMode::kSequential), (Rows{{700}, {64}, {8}}));
+  EXPECT_EQ(divide({700, 64, 8}, GemmMode::kStreams), (Rows{{700}, {64}, {8}}));
   EXPECT_EQ(divide({700, 64, 8}, GemmMode::kConcurrent), (Rows{{700, 64, 8}}));
+  EXPECT_EQ(divide({700, 64, 8}, GemmMode::kPointers), (Rows{{700, 64, 8}}));
+}
+
+TEST(GemmCalls, AreStridedIfRowsAreManyAndSlotsEquallyFarApart) {
+  const auto by_pointers = [](const std::vector<kernels::RowRange>& ranges, GemmMode mode) {
+    GemmCalls calls(DType::kF32);
+    calls.add(gemm(ranges, mode), false);
+    return calls.all()[0].by_pointers;
+  };
+  const auto equal = ranges_of({300, 300});
+  EXPECT_FALSE(by_pointers(equal, GemmMode::kConcurrent));
+  EXPECT_TRUE(by_pointers(equal, GemmMode::kPointers));
+  EXPECT_TRUE(by_pointers(ranges_of({300, 200}), GemmMode::kConcurrent));
+  EXPECT_TRUE(by_pointers(ranges_of({100, 100}), GemmMode::kConcurrent)) << "few rows";
+  auto descending = equal;
+  std::swap(descending[0].slot, descending[1].slot);
+  EXPECT_TRUE(by_pointers(descending, GemmMode::kConcurrent));
 }
 
 // cuBLAS has no grouped call with f32 results of 16-bit operands.
@@ -173,7 +191,7 @@ std::vector<double> loads(const std::vector<GemmCall>& planned, const std::vecto
   GemmCalls calls(DType::kF32);
   const auto ranges = ranges_of(rows);
   calls.add(
-      gemm(ranges, planned.empty() ? GemmSchedule(GemmMode::kSequential) : GemmSchedule(planned)),
+      gemm(ranges, planned.empty() ? GemmSchedule(GemmMode::kStreams) : GemmSchedule(planned)),
       false);
   calls.balance();
   std::vector<double> loads(GemmCalls::kStreams);
@@ -194,6 +212,21 @@ TEST(GemmCalls, BalanceStreamsByProductsWithoutCosts) {
   EXPECT_EQ(loads({}, {90, 10, 10, 10, 10, 30},
                   [](const auto& call) { return call.products / (64 * 64); }),
             (std::vector<double>{30, 40, 90}));
+}
+
+TEST(GemmCalls, SequentialCallsOfAGemmShareAStream) {
+  GemmCalls calls(DType::kF32);
+  const auto ranges = ranges_of({64, 64, 32});
+  calls.add(gemm(ranges, GemmMode::kSequential), false);
+  EXPECT_EQ(calls.balance(), 1u);
+  calls.add(gemm(ranges, GemmMode::kSequential), false);
+  EXPECT_EQ(calls.balance(), 2u) << "query and key";
+  std::vector<size_t> streams;
+  for (const GemmCalls::Call& call : calls.all()) streams.push_back(call.stream_index);
+  EXPECT_EQ(streams, (std::vector<size_t>{0, 0, 0, 1, 1, 1}));
+  calls.clear();
+  calls.add(gemm(ranges, GemmMode::kSequential), false);
+  EXPECT_EQ(calls.balance(), 1u);
 }
 
 TEST(GemmCalls, OneCallTakesOneStream) {

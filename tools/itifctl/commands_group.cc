@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include <functional>
+#include <limits>
 #include <memory>
+#include <span>
 
 #include "commands.h"
 #include "plan/planner_names.h"
@@ -68,9 +70,27 @@ std::string cost_table(const json& lengths, const json& numbers, const json& cos
   return table.text();
 }
 
-// One row per number of ranges, one column per rows of a range. A cell holds both costs; '*' marks
-// the lower one.
-std::string shared_table(const json& counts, const json& rows, const json& shape) {
+// A way to run a GEMM over several ranges: the name of its costs, and what it is called here.
+struct RangeMode {
+  const char* costs;
+  const char* title;
+};
+constexpr RangeMode kRangeModes[] = {{"in_turn_ns", "sequential"},
+                                     {"at_once_ns", "concurrent"},
+                                     {"streams_ns", "on streams"},
+                                     {"pointers_ns", "by pointers"}};
+constexpr RangeMode kUnevenRangeModes[] = {{"uneven_in_turn_ns", "sequential"},
+                                           {"uneven_at_once_ns", "grouped"},
+                                           {"uneven_streams_ns", "on streams"}};
+
+// One row per number of ranges, one column per rows of a range. A cell holds the costs of all modes
+// that were measured; '*' marks the lowest. Empty: none was.
+std::string shared_table(const json& counts, const json& rows, const json& shape,
+                         std::span<const RangeMode> modes) {
+  std::vector<RangeMode> measured;
+  for (const RangeMode& mode : modes)
+    if (shape.contains(mode.costs)) measured.push_back(mode);
+  if (measured.empty()) return {};
   std::vector<Table::Column> columns = {{"RANGES", Table::Align::kRight}};
   for (const json& number : rows)
     columns.push_back({number.dump() + " ROWS", Table::Align::kRight});
@@ -78,19 +98,28 @@ std::string shared_table(const json& counts, const json& rows, const json& shape
   for (size_t c = 0; c < counts.size(); ++c) {
     std::vector<std::string> cells = {counts[c].dump()};
     for (size_t r = 0; r < rows.size(); ++r) {
-      const auto cost = [&](const char* name) {
-        const json::json_pointer at(fmt::format("/{}/{}/{}", name, c, r));
-        return shape.contains(at) ? shape.at(at) : json();
-      };
-      const json sequential = cost("in_turn_ns"), concurrent = cost("at_once_ns");
-      const bool both = sequential.is_number() && concurrent.is_number();
-      const bool concurrent_wins = both && concurrent.get<double>() < sequential.get<double>();
-      cells.push_back(ms_cell(sequential) + (both && !concurrent_wins ? "*" : "") + " / " +
-                      ms_cell(concurrent) + (concurrent_wins ? "*" : ""));
+      std::vector<json> costs;
+      double lowest = std::numeric_limits<double>::infinity();
+      for (const RangeMode& mode : measured) {
+        const json::json_pointer at(fmt::format("/{}/{}/{}", mode.costs, c, r));
+        costs.push_back(shape.contains(at) ? shape.at(at) : json());
+        if (costs.back().is_number()) lowest = std::min(lowest, costs.back().get<double>());
+      }
+      std::string cell;
+      bool has_star = false;
+      for (const json& cost : costs) {
+        const bool is_lowest = !has_star && cost.is_number() && cost.get<double>() == lowest;
+        has_star |= is_lowest;
+        cell += (cell.empty() ? "" : " / ") + ms_cell(cost) + (is_lowest ? "*" : "");
+      }
+      cells.push_back(std::move(cell));
     }
     table.add(std::move(cells));
   }
-  return table.text();
+  std::string title;
+  for (const RangeMode& mode : measured)
+    title += (title.empty() ? "" : " / ") + std::string(mode.title);
+  return fmt::format("ms, {} (*: the fastest)\n{}", title, table.text());
 }
 
 void print_profile(const json& p) {
@@ -115,11 +144,17 @@ void print_profile(const json& p) {
                      return c < by_count.size() ? by_count[c] : none;
                    }));
   for (const json& shape : array("shared_gemms"))
-    fmt::print(
-        "\nA GEMM of {} x {} over ranges of different tenants, ms, sequential / concurrent "
-        "(*: the faster)\n{}",
-        text_cell(shape, "n"), text_cell(shape, "k"),
-        shared_table(array("range_counts"), array("range_rows"), shape));
+    for (const auto& [modes, rows_are] :
+         {std::pair{std::span<const RangeMode>(kRangeModes), "equal"},
+          std::pair{std::span<const RangeMode>(kUnevenRangeModes), "unequal"}})
+      if (const std::string table =
+              shared_table(array("range_counts"), array("range_rows"), shape, modes);
+          !table.empty())
+        fmt::print("\nA GEMM of {} x {} over ranges of different tenants with {} rows, {}",
+                   text_cell(shape, "n"), text_cell(shape, "k"), rows_are, table);
+  if (p.contains("launch_ns") && p["launch_ns"].is_number() && p["launch_ns"] > 0)
+    fmt::print("\nA pass whose kernels are launched one by one takes at least {} ms.\n",
+               ms_cell(p["launch_ns"]));
 }
 
 void add_group_argument(CLI::App* command, std::string& group) {

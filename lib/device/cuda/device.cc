@@ -248,6 +248,8 @@ Result<std::unique_ptr<Device>> open_ordinal(const DeviceOptions& options,
     info.description += fmt::format(", attention by cuDNN {}", (*cudnn)->version());
   info.reason = options.reason;
   info.max_bucket_rows = cuda::kMaxBucketRows;
+  using enum kernels::GemmMode;
+  info.gemm_modes = {kSequential, kStreams, kConcurrent, kPointers};
   return std::make_unique<CudaDevice>(std::move(info), properties, *cudnn,
                                       std::move(virtual_memory), options);
 }

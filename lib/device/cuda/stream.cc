@@ -74,7 +74,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     end_graph_segment();
     plan().begin_step();
   }
-  void disable_graphs() override { without_graphs_ = true; }
+  void use_graphs(bool use) override { uses_graphs_ = use; }
   Status warm_up() override {
     CHECK(!work().results->has_unstaged());
     launch_pending_bias();
@@ -285,7 +285,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     segments_.for_each([&](const GraphSegment& segment) {
       // A failed batch's kernels may lack their input: a fault that a GPU does not recover from.
       if (launch_.error() == cudaSuccess && status_)
-        launch_.keep(without_graphs_ ? segment.make(stream_) : graphs_.launch(stream_, segment));
+        launch_.keep(uses_graphs_ ? graphs_.launch(stream_, segment) : segment.make(stream_));
       record_inputs_read(++num_made);
     });
     forget();
@@ -320,7 +320,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   const cudaStream_t stream_;
   GraphSegments segments_;  // not submitted yet
   LaunchKey arguments_;     // of the operator that kernels/cuda is launching
-  bool without_graphs_ = false, ends_inputs_ = false;
+  bool uses_graphs_ = true, ends_inputs_ = false;
   size_t num_input_segments_ = 0;
   GraphCache graphs_;
   const kernels::cuda::Launcher launch_;

@@ -34,7 +34,7 @@ uint64_t launches_of(const Args&) {
 
 MeteredStream::MeteredStream(std::unique_ptr<Stream> stream, const Clock& clock, Times times)
     : stream_(std::move(stream)), clock_(clock), waits_(times == Times::kOnDevice) {
-  if (waits_) stream_->disable_graphs();
+  if (waits_) stream_->use_graphs(false);
   clear();
 }
 

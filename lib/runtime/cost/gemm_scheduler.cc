@@ -24,6 +24,22 @@ void GemmScheduler::set_costs(std::shared_ptr<const plan::CostTables> costs) {
   delete next_costs_.exchange(make_costs(std::move(costs)).release(), std::memory_order_acq_rel);
 }
 
+kernels::GemmMode GemmScheduler::cheapest(const RangeCosts& costs, size_t shape) noexcept {
+  using enum kernels::GemmMode;
+  kernels::GemmMode mode = kSequential;
+  double ns = costs.cost_ns(shape, mode);
+  const auto offer = [&](kernels::GemmMode other, double max_ratio) {
+    const double other_ns = costs.cost_ns(shape, other);
+    if (other_ns > max_ratio * ns) return;
+    mode = other;
+    ns = other_ns;
+  };
+  offer(kStreams, 1);
+  offer(kConcurrent, kMaxLonger);
+  if (costs.cost_ns(shape, kPointers) < ns) mode = kPointers;
+  return mode;
+}
+
 kernels::GemmSchedule GemmScheduler::choose(std::span<const kernels::RowRange> ranges) noexcept {
   using enum kernels::GemmMode;
   if (Costs* next = next_costs_.exchange(nullptr, std::memory_order_acq_rel)) costs_.reset(next);
@@ -32,7 +48,7 @@ kernels::GemmSchedule GemmScheduler::choose(std::span<const kernels::RowRange> r
   costs.set(ranges);
   const kernels::GemmMode unmeasured = costs.longer() <= kMaxLonger ? kConcurrent : kSequential;
   if (costs_->modes.empty()) return unmeasured;
-  for (size_t i = 0; i < costs_->modes.size(); ++i) costs_->modes[i].mode = cheaper(costs, i);
+  for (size_t i = 0; i < costs_->modes.size(); ++i) costs_->modes[i].mode = cheapest(costs, i);
   return {costs_->modes, unmeasured};
 }
 

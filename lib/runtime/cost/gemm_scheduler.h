@@ -7,9 +7,10 @@
 // for ranges of few rows (`itif-bench gemm-choice`). It is much faster if the parts have other
 // work, since a thread that is kept off its core delays one range instead of every range.
 //
-// The choice is made per operator, from the measured costs of both (range_costs.h). Without tables,
-// both modes count as equal except for the partition. A GPU distributes work itself; without tables
-// the number of launches decides there: concurrent GEMMs need only one.
+// The choice is made per operator, from the measured costs of each mode (range_costs.h). Without
+// tables, both modes count as equal except for the partition. A GPU distributes work itself;
+// without tables the number of launches decides there: concurrent GEMMs need only one. A GPU has
+// two modes more: a call for each range on several streams, and one call by pointers.
 #pragma once
 
 #include <atomic>
@@ -39,12 +40,8 @@ class GemmScheduler {
   // Sets the tables for the next passes; null: evenness of the partition decides. Any thread.
   void set_costs(std::shared_ptr<const plan::CostTables> costs);
 
-  // The mode for the ranges of `costs`. `shape`: one of its gemms().
-  static kernels::GemmMode cheaper(const RangeCosts& costs, size_t shape) noexcept {
-    return costs.concurrent_ns(shape) <= kMaxLonger * costs.sequential_ns(shape)
-               ? kernels::GemmMode::kConcurrent
-               : kernels::GemmMode::kSequential;
-  }
+  // Returns the mode for the ranges of `costs`. `shape`: one of its gemms().
+  static kernels::GemmMode cheapest(const RangeCosts& costs, size_t shape) noexcept;
   // Returns the mode of each operator, valid until the next call. One owner thread. Allocates
   // nothing.
   kernels::GemmSchedule choose(std::span<const kernels::RowRange> ranges) noexcept;

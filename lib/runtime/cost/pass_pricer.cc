@@ -10,9 +10,12 @@
 
 namespace itif::runtime {
 
-PassPricer::PassPricer(uint32_t parts, const plan::PlanLimits& limits,
+PassPricer::PassPricer(const device::DeviceInfo& device, const plan::PlanLimits& limits,
                        std::shared_ptr<const plan::CostTables> tables)
-    : parts_(parts), tables_(tables), costs_(parts, limits.max_requests, limits.max_rows, tables) {
+    : parts_(device.num_threads),
+      max_bucket_rows_(device.max_bucket_rows),
+      tables_(tables),
+      costs_(parts_, limits.max_requests, limits.max_rows, tables) {
   CHECK(tables_->serve_planners() && !costs_.gemms().empty());
   ranges_.reserve(limits.max_requests);
 }
@@ -20,19 +23,30 @@ PassPricer::PassPricer(uint32_t parts, const plan::PlanLimits& limits,
 double PassPricer::price_ns(const plan::Plan& plan) noexcept {
   double ns = 0;
   for (const plan::Pass& pass : plan.passes) {
-    if (!plan.has_fixed_calls) {
-      set_ranges(plan, pass.first_mini_batch, pass.num_mini_batches);
-      ns += gemms_ns(Schedule::kChosen);
-      continue;
-    }
-    for (uint32_t c = pass.first_call; c < pass.first_call + pass.num_calls; ++c) {
-      const plan::Call& call = plan.calls[c];
-      set_ranges(plan, call.first_mini_batch, call.num_mini_batches);
-      ns += gemms_ns(call.batched() ? Schedule::kConcurrent : Schedule::kSequential);
-    }
+    const double pass_ns = price_ns(plan, pass);
+    ns += has_bucket(plan, pass) ? pass_ns : std::max(pass_ns, tables_->launch_ns);
   }
-  for (const plan::Segment& segment : plan.segments)
-    ns += segment.num_rows * other_row_ns(segment.num_rows);
+  return ns;
+}
+
+bool PassPricer::has_bucket(const plan::Plan& plan, const plan::Pass& pass) const noexcept {
+  return !plan.has_fixed_calls && pass.num_rows <= max_bucket_rows_;
+}
+
+double PassPricer::price_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept {
+  using enum kernels::GemmMode;
+  double ns = 0;
+  for (uint32_t s = pass.first_segment; s < pass.first_segment + pass.num_segments; ++s)
+    ns += plan.segments[s].num_rows * other_row_ns(plan.segments[s].num_rows);
+  if (!plan.has_fixed_calls) {
+    set_ranges(plan, pass.first_mini_batch, pass.num_mini_batches);
+    return ns + gemms_ns(has_bucket(plan, pass) ? std::optional(kConcurrent) : std::nullopt);
+  }
+  for (uint32_t c = pass.first_call; c < pass.first_call + pass.num_calls; ++c) {
+    const plan::Call& call = plan.calls[c];
+    set_ranges(plan, call.first_mini_batch, call.num_mini_batches);
+    ns += gemms_ns(call.batched() ? kConcurrent : kSequential);
+  }
   return ns;
 }
 
@@ -47,16 +61,15 @@ void PassPricer::set_ranges(const plan::Plan& plan, uint32_t first_mini_batch,
   costs_.set(ranges_);
 }
 
-double PassPricer::gemms_ns(Schedule schedule) const noexcept {
+double PassPricer::gemms_ns(std::optional<kernels::GemmMode> mode) const noexcept {
+  const bool has_choice = ranges_.size() > 1 && parts_ != 1;
   double ns = 0;
   const auto gemms = costs_.gemms();
   for (size_t shape = 0; shape < gemms.size(); ++shape) {
-    bool concurrent = schedule == Schedule::kConcurrent;
-    if (schedule == Schedule::kChosen)
-      concurrent = GemmScheduler::cheaper(costs_, shape) == kernels::GemmMode::kConcurrent;
-    if (ranges_.size() < 2 || parts_ == 1) concurrent = false;
-    ns += gemms[shape].times *
-          (concurrent ? costs_.concurrent_ns(shape) : costs_.sequential_ns(shape));
+    const kernels::GemmMode of_shape = !has_choice ? kernels::GemmMode::kSequential
+                                       : mode      ? *mode
+                                                   : GemmScheduler::cheapest(costs_, shape);
+    ns += gemms[shape].times * costs_.cost_ns(shape, of_shape);
   }
   return ns;
 }
@@ -79,7 +92,7 @@ Result<std::unique_ptr<plan::Planner>> make_group_planner(
     const std::shared_ptr<const plan::CostTables>& tables) {
   std::shared_ptr<plan::PlanPricer> pricer;
   if (tables && tables->serve_planners() && !tables->shared_gemms.empty())
-    pricer = std::make_shared<PassPricer>(device.num_threads, limits, tables);
+    pricer = std::make_shared<PassPricer>(device, limits, tables);
   return plan::make_planner(
       name, {.limits = limits, .tables = tables.get(), .pricer = std::move(pricer)});
 }

@@ -4,10 +4,14 @@
 // A planned call costs what its ranges cost, in the mode in which the device runs it. Calls of one
 // operator add up, although a GPU may overlap them on several streams. Without planned calls, each
 // operator costs what the GEMM scheduler would choose for the pass.
+//
+// On a device with graphs, a small pass without planned calls is padded to a bucket and replayed.
+// Every other pass launches kernel by kernel, which bounds its time from below.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -20,19 +24,21 @@ namespace itif::runtime {
 
 class PassPricer final : public plan::PlanPricer {
  public:
-  // `parts`: as for RangeCosts. REQUIRES: tables->serve_planners(), and shapes in shared_gemms.
-  PassPricer(uint32_t parts, const plan::PlanLimits& limits,
+  // REQUIRES: tables->serve_planners(), and shapes in shared_gemms.
+  PassPricer(const device::DeviceInfo& device, const plan::PlanLimits& limits,
              std::shared_ptr<const plan::CostTables> tables);
 
   double price_ns(const plan::Plan& plan) noexcept override;
 
  private:
-  enum class Schedule { kSequential, kConcurrent, kChosen };
+  bool has_bucket(const plan::Plan& plan, const plan::Pass& pass) const noexcept;
+  double price_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept;
   void set_ranges(const plan::Plan& plan, uint32_t first_mini_batch, uint32_t count) noexcept;
-  double gemms_ns(Schedule schedule) const noexcept;
+  // `mode`: of all GEMMs; absent: as the GEMM scheduler would choose.
+  double gemms_ns(std::optional<kernels::GemmMode> mode) const noexcept;
   double other_row_ns(uint32_t length) const noexcept;
 
-  const uint32_t parts_;
+  const uint32_t parts_, max_bucket_rows_;
   const std::shared_ptr<const plan::CostTables> tables_;
   RangeCosts costs_;
   std::vector<kernels::RowRange> ranges_;

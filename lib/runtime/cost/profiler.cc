@@ -15,17 +15,30 @@ namespace {
 
 constexpr size_t kSlotAlignment = 4096;
 
-// Mini-batches of the calls that are measured, besides one. Three show what an uneven division
-// among threads costs.
-constexpr uint32_t kMiniBatchCounts[] = {2, 3, 4, 8, 16};
-static_assert(std::end(kMiniBatchCounts)[-1] == Profiler::kMaxCount);
+// Which call each of plan::kSharedGemmTables holds, in that order.
+struct MeasuredCall {
+  kernels::GemmMode mode;
+  bool is_uneven;
+};
+constexpr MeasuredCall kMeasuredCalls[] = {
+    {kernels::GemmMode::kSequential, false}, {kernels::GemmMode::kConcurrent, false},
+    {kernels::GemmMode::kStreams, false},    {kernels::GemmMode::kPointers, false},
+    {kernels::GemmMode::kSequential, true},  {kernels::GemmMode::kStreams, true},
+    {kernels::GemmMode::kConcurrent, true}};
+static_assert(std::size(kMeasuredCalls) == std::size(plan::kSharedGemmTables));
 
-// Returns `least` times 1, 2, 4, …, up to at least `most`, so that no plan lies beyond the table.
-std::vector<uint32_t> powers_of_two(uint32_t least, uint32_t most) {
-  std::vector<uint32_t> powers;
-  for (uint32_t power = least; power < most; power *= 2) powers.push_back(power);
-  powers.push_back(std::max(least, std::bit_ceil(most)));
-  return powers;
+bool has_mode(const device::DeviceInfo& device, kernels::GemmMode mode) {
+  return std::ranges::find(device.gemm_modes, mode) != device.gemm_modes.end();
+}
+
+// A CPU's costs of ranges of unequal rows follow from its partition of those (range_costs.h).
+std::vector<size_t> measured_tables(const device::DeviceInfo& device) {
+  std::vector<size_t> tables;
+  for (size_t t = 0; t < std::size(kMeasuredCalls); ++t)
+    if (has_mode(device, kMeasuredCalls[t].mode) &&
+        (device.num_threads == 0 || !kMeasuredCalls[t].is_uneven))
+      tables.push_back(t);
+  return tables;
 }
 
 }  // namespace
@@ -41,6 +54,14 @@ ProfileOptions profile_options(Group& group) {
           .launch_pass = std::move(work.launch_pass)};
 }
 
+// Returns `least` times 1, 2, 4, …, up to at least `most`, so that no plan lies beyond the table.
+std::vector<uint32_t> Profiler::powers_of_two(uint32_t least, uint32_t most) {
+  std::vector<uint32_t> powers;
+  for (uint32_t power = least; power < most; power *= 2) powers.push_back(power);
+  powers.push_back(std::max(least, std::bit_ceil(most)));
+  return powers;
+}
+
 Profiler::Profiler(device::Device& device, const Clock& clock,
                    const std::vector<backbone::GemmUse>& gemms, std::string backbone,
                    const ProfileOptions& options)
@@ -49,7 +70,8 @@ Profiler::Profiler(device::Device& device, const Clock& clock,
       backbone_(std::move(backbone)),
       options_(options),
       lengths_(powers_of_two(kMinRows, options.max_length)),
-      max_pass_tenants_(max_pass_tenants(device.info(), gemms)) {
+      max_pass_tenants_(max_pass_tenants(device.info(), gemms)),
+      measured_tables_(measured_tables(device.info())) {
   CHECK(!gemms.empty());
   for (const backbone::GemmUse& use : gemms) add_use(use);
   for (Shape& shape : shapes_) {
@@ -58,6 +80,8 @@ Profiler::Profiler(device::Device& device, const Clock& clock,
   }
   if (options_.launch_pass && is_planned()) add_whole_passes();
   num_points_ += passes_.size();
+  measures_launches_ = !passes_.empty() && device.info().max_bucket_rows > 0;
+  if (measures_launches_) ++num_points_;
 }
 
 // Three lengths are enough: the cost of a row grows linearly with its request's length (attention).
@@ -116,7 +140,7 @@ bool Profiler::step(device::Stream& stream) noexcept {
   while (shape_ < shapes_.size() && shapes_[shape_].points.empty()) ++shape_;
   if (num_measured_ == num_points_ || !status_) return false;
   if (shape_ == shapes_.size()) {
-    status_ = measure(stream, passes_[pass_++]);
+    status_ = pass_ < passes_.size() ? measure(stream, passes_[pass_++]) : measure_launches(stream);
     ++num_measured_;
     return num_measured_ < num_points_ && status_;
   }
@@ -159,9 +183,8 @@ Status Profiler::start_shape() {
 Status Profiler::measure(device::Stream& stream) {
   if (!weights_) ITIF_TRY(start_shape());
   const device::GemmShape& shape = shapes_[shape_].shape;
-  const ComputeTypes& types = device_.info().compute;
   Point& point = shapes_[shape_].points[point_];
-  kernels::GroupedGemm args = {
+  const kernels::GroupedGemm args = {
       .a = input_->data(),
       .weights = {.base = weights_->data(), .stride_bytes = weight_bytes_},
       .bias = shape.has_bias ? kernels::Slab{bias_->data(), 0} : kernels::Slab{},
@@ -171,20 +194,30 @@ Status Profiler::measure(device::Stream& stream) {
       .ranges = {},
       .prepared = handle_.get(),
       .f32_out = shape.f32_out};
-  const auto launch = [&] {
-    next_ranges(point);
-    const size_t first_row = next_row(shapes_[shape_], point);
-    args.a = input_->data() + first_row * shape.k * dtype_bytes(types.activations);
-    args.out = output_->data() +
-               first_row * shape.n * dtype_bytes(shape.f32_out ? DType::kF32 : types.activations);
-    args.ranges = ranges_;
-    stream.launch(args);
-  };
-  ITIF_ASSIGN(point.sequential_ns, fastest_ns(stream, launch));
-  point.concurrent_ns = point.sequential_ns;
-  if (point.count == 1) return {};
-  args.schedule = kernels::GemmMode::kConcurrent;
-  ITIF_ASSIGN(point.concurrent_ns, fastest_ns(stream, launch));
+  for (const size_t table : measured_tables_) {
+    if (point.count == 1 && table != kSequentialTable)
+      point.costs_ns[table] = point.costs_ns[kSequentialTable];
+    else
+      ITIF_TRY(measure(stream, point, args, table));
+  }
+  return {};
+}
+
+Status Profiler::measure(device::Stream& stream, Point& point, kernels::GroupedGemm args,
+                         size_t table) {
+  const MeasuredCall& call = kMeasuredCalls[table];
+  const DType type = device_.info().compute.activations;
+  const size_t a_bytes = args.k * dtype_bytes(type);
+  const size_t out_bytes = args.n * dtype_bytes(args.f32_out ? DType::kF32 : type);
+  args.schedule = call.mode;
+  ITIF_ASSIGN(point.costs_ns[table], fastest_ns(stream, [&] {
+                next_ranges(point, call.is_uneven);
+                const size_t first_row = next_row(shapes_[shape_], point);
+                args.a = input_->data() + first_row * a_bytes;
+                args.out = output_->data() + first_row * out_bytes;
+                args.ranges = ranges_;
+                stream.launch(args);
+              }));
   return {};
 }
 
@@ -192,6 +225,16 @@ Status Profiler::measure(device::Stream& stream, WholePass& pass) {
   ITIF_ASSIGN(pass.ns, fastest_ns(stream, [&] {
                 options_.launch_pass(stream, pass.num_requests, pass.num_tokens);
               }));
+  return {};
+}
+
+Status Profiler::measure_launches(device::Stream& stream) {
+  stream.use_graphs(false);
+  const auto ns = fastest_ns(
+      stream, [&] { options_.launch_pass(stream, 1, std::min(lengths_[0], options_.max_length)); });
+  stream.use_graphs(true);
+  if (!ns) return std::unexpected(ns.error());
+  launch_ns_ = *ns;
   return {};
 }
 
@@ -204,15 +247,23 @@ uint32_t Profiler::next_row(const Shape& shape, const Point& point) {
   return std::exchange(next_row_, next_row_ + rows);
 }
 
-void Profiler::next_ranges(const Point& point) {
+void Profiler::next_ranges(const Point& point, bool is_uneven) {
   ranges_.clear();
   const bool fits_pass = point.count <= max_pass_tenants_;
   const uint32_t num_slots = fits_pass ? std::min(max_pass_tenants_, num_slots_) : num_slots_;
+  // A strided call needs slots that ascend.
+  const bool is_strided = has_mode(device_.info(), kernels::GemmMode::kPointers);
+  if (is_strided && next_slot_ + point.count > num_slots) next_slot_ = 0;
+  const uint32_t rows = measured_rows(point), half = std::max(1u, rows / 2);
+  uint32_t first_row = 0;
   for (uint32_t i = 0; i < point.count; ++i) {
     next_slot_ %= num_slots;
-    ranges_.push_back({.first_row = i * measured_rows(point),
-                       .num_rows = measured_rows(point),
-                       .slot = next_slot_++});
+    const bool is_last = i + 1 == point.count;
+    const uint32_t num_rows = !is_uneven || (is_last && i % 2 == 0) ? rows
+                              : i % 2 == 0                          ? half
+                                                                    : 2 * rows - half;
+    ranges_.push_back({.first_row = first_row, .num_rows = num_rows, .slot = next_slot_++});
+    first_row += num_rows;
   }
 }
 
@@ -230,128 +281,6 @@ Result<double> Profiler::fastest_ns(device::Stream& stream, const std::function<
         std::min(least_ns, done.device_ns != 0 ? done.device_ns : clock_.now_ns() - before_ns);
   }
   return static_cast<double>(std::max<uint64_t>(1, least_ns));
-}
-
-// Costs of a call of `count` mini-batches of `rows` rows. Beyond the measured rows, they continue
-// the line of the last two points: a call has a fixed cost, which does not grow with its rows.
-// REQUIRES: a point of at most `count` mini-batches was measured.
-Profiler::Costs Profiler::costs_of(const Shape& shape, uint32_t count, uint32_t rows) {
-  const Point *best = nullptr, *before = nullptr;
-  for (const Point& point : shape.points) {  // ascending
-    if (point.count > count || point.rows > std::max(rows, shape.min_rows)) continue;
-    before = best != nullptr && best->count == point.count ? best : nullptr;
-    best = &point;
-  }
-  CHECK(best != nullptr);
-  const double times = static_cast<double>(count) / best->count;
-  const double beyond = rows > best->rows ? rows - best->rows : 0;
-  const auto at = [&](double Point::*cost) {
-    const double ns = best->*cost, in_proportion = ns / best->rows;
-    double per_row = in_proportion;
-    if (before != nullptr)
-      per_row = std::clamp((ns - before->*cost) / (best->rows - before->rows), 0.0, in_proportion);
-    return times * (ns + beyond * per_row);
-  };
-  return {at(&Point::sequential_ns), at(&Point::concurrent_ns)};
-}
-
-double Profiler::gemms_ns(uint32_t count, uint32_t rows) const {
-  double ns = 0;
-  for (const Shape& shape : shapes_) {
-    const Costs costs = costs_of(shape, count, rows);
-    ns += (count == 1 ? costs.sequential_ns : costs.concurrent_ns) * shape.times;
-  }
-  return ns;
-}
-
-void Profiler::add_planners(plan::CostTables& tables) const {
-  tables.lengths = lengths_;
-  tables.batches = powers_of_two(1, options_.max_requests);
-  for (const uint32_t length : tables.lengths)
-    for (const uint32_t batch : tables.batches)
-      tables.gemm_ns.push_back(gemms_ns(1, length * batch));
-  for (const uint32_t count : kMiniBatchCounts)
-    if (std::ranges::any_of(shapes_,
-                            [&](const Shape& shape) { return shape.points.back().count >= count; }))
-      tables.counts.push_back(count);
-  if (!tables.counts.empty()) tables.sizes = tables.batches;
-  for (const uint32_t length : tables.lengths)
-    for (const uint32_t count : tables.counts)
-      for (const uint32_t size : tables.sizes)
-        tables.batched_gemm_ns.push_back(gemms_ns(count, length * size));
-}
-
-// A pass's time without its GEMMs, per row. At least a thousandth of the pass: noise may hide the
-// rest.
-void Profiler::add_others(plan::CostTables& tables) const {
-  if (passes_.empty()) return;
-  std::vector<double> row_ns;  // by pass
-  for (const WholePass& pass : passes_) {
-    const uint32_t rows = pass.num_requests * pass.num_tokens;
-    row_ns.push_back(std::max(pass.ns - gemms_ns(1, rows), pass.ns / 1000) / rows);
-  }
-  size_t next = 0;
-  for (size_t i = 0; i < lengths_.size(); ++i) {
-    while (next + 1 < passes_.size() && passes_[next].length < i) ++next;
-    if (passes_[next].length == i) {
-      tables.other_row_ns.push_back(row_ns[next]);
-      continue;
-    }
-    const double from = lengths_[passes_[next - 1].length], to = lengths_[passes_[next].length];
-    tables.other_row_ns.push_back(
-        std::lerp(row_ns[next - 1], row_ns[next], (lengths_[i] - from) / (to - from)));
-  }
-}
-
-void Profiler::add_shared(plan::CostTables& tables) const {
-  std::set<uint32_t> counts, rows;
-  for (const Shape& shape : shapes_)
-    for (const Point& point : shape.points) {
-      counts.insert(point.count);
-      rows.insert(measured_rows(point));
-    }
-  if (counts.empty()) return;
-  tables.range_counts.assign(counts.begin(), counts.end());
-  tables.range_rows.assign(rows.begin(), rows.end());
-  for (const Shape& shape : shapes_) {
-    const auto same = [&](const plan::SharedGemm& gemm) {
-      return gemm.n == shape.shape.n && gemm.k == shape.shape.k;
-    };
-    if (const auto known = std::ranges::find_if(tables.shared_gemms, same);
-        known != tables.shared_gemms.end()) {
-      known->times += shape.times;
-      continue;
-    }
-    if (tables.shared_gemms.size() == plan::kMaxShapes || shape.points.empty()) continue;
-    plan::SharedGemm gemm{.n = shape.shape.n,
-                          .k = shape.shape.k,
-                          .sequential_ns = {},
-                          .concurrent_ns = {},
-                          .times = shape.times};
-    for (const uint32_t count : counts)
-      for (const uint32_t size : rows) {
-        const Costs costs = costs_of(shape, count, size + (is_planned() && size > 1));
-        gemm.sequential_ns.push_back(costs.sequential_ns);
-        gemm.concurrent_ns.push_back(costs.concurrent_ns);
-      }
-    tables.shared_gemms.push_back(std::move(gemm));
-  }
-}
-
-Result<plan::CostTables> Profiler::finish() const {
-  if (!status_) return std::unexpected(status_.error());
-  CHECK(num_measured_ == num_points_);
-  plan::CostTables tables;
-  tables.device = device_.info().description;
-  tables.backbone = backbone_;
-  if (is_planned()) {
-    add_planners(tables);
-    add_others(tables);
-  }
-  add_shared(tables);
-  ITIF_TRY(plan::validate(tables));
-  if (!tables.lengths.empty()) plan::make_monotone(tables);
-  return tables;
 }
 
 }  // namespace itif::runtime

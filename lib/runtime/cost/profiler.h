@@ -24,7 +24,9 @@
 // requests are served in between.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -59,8 +61,11 @@ ProfileOptions profile_options(Group& group);
 
 class Profiler {
  public:
-  static constexpr uint32_t kMinRows = 8;     // of a pass
-  static constexpr uint32_t kMaxCount = 16;   // mini-batches per call; more are scaled
+  static constexpr uint32_t kMinRows = 8;  // of a pass
+  // Mini-batches of the calls that are measured, besides one; more are scaled. Three show what an
+  // uneven division among threads costs.
+  static constexpr uint32_t kMiniBatchCounts[] = {2, 3, 4, 8, 16};
+  static constexpr uint32_t kMaxCount = 16;
   static constexpr uint32_t kPassRows = 512;  // of the passes that are measured whole
 
   // `device` and `clock` outlive the profiler. `backbone`: its name in the tables. REQUIRES: gemms
@@ -75,12 +80,14 @@ class Profiler {
   Result<plan::CostTables> finish() const;
 
  private:
+  // Costs by table of plan::kSharedGemmTables; 0: not measured on this device.
+  using Costs = std::array<double, std::size(plan::kSharedGemmTables)>;
+  static constexpr size_t kSequentialTable = 0, kConcurrentTable = 1, kPointersTable = 3;
   // A measured call: `count` mini-batches of `rows` rows each.
   struct Point {
     uint32_t count = 1;
     uint32_t rows = 0;
-    double sequential_ns = 0;
-    double concurrent_ns = 0;  // count 1: not measured, equal to sequential_ns
+    Costs costs_ns = {};  // count 1: all equal
   };
   // All GEMMs of one shape, anywhere in the pass.
   struct Shape {
@@ -89,6 +96,7 @@ class Profiler {
     uint32_t min_rows = 0, max_rows = 0;
     std::vector<Point> points;
   };
+  static std::vector<uint32_t> powers_of_two(uint32_t least, uint32_t most);
   void add_use(const backbone::GemmUse& use);
   void make_points(Shape& shape) const;
   // A pass measured whole: requests of lengths_[length].
@@ -100,18 +108,16 @@ class Profiler {
   void add_whole_passes();
   Status measure(device::Stream& stream);
   Status measure(device::Stream& stream, WholePass& pass);
+  Status measure_launches(device::Stream& stream);
   Status start_shape();
+  Status measure(device::Stream& stream, Point& point, kernels::GroupedGemm args, size_t table);
   Result<double> fastest_ns(device::Stream& stream, const std::function<void()>& launch);
   bool is_planned() const { return options_.max_step_rows == 0; }
   uint32_t measured_rows(const Point& point) const;
-  void next_ranges(const Point& point);
+  void next_ranges(const Point& point, bool is_uneven);
   uint32_t next_row(const Shape& shape, const Point& point);
-  struct Costs {
-    double sequential_ns = 0;
-    double concurrent_ns = 0;
-  };
   static Costs costs_of(const Shape& shape, uint32_t count, uint32_t rows);
-  // Sums all shapes: sequential for one mini-batch, concurrent for more, as planned calls run.
+  // Sums all shapes, in the modes in which planned calls of `count` mini-batches run.
   double gemms_ns(uint32_t count, uint32_t rows) const;
   void add_planners(plan::CostTables& tables) const;
   void add_others(plan::CostTables& tables) const;
@@ -123,8 +129,11 @@ class Profiler {
   const ProfileOptions options_;
   const std::vector<uint32_t> lengths_;  // of the tables
   const uint32_t max_pass_tenants_;      // 0: any number
+  std::vector<size_t> measured_tables_;  // of plan::kSharedGemmTables
   std::vector<Shape> shapes_;
   std::vector<WholePass> passes_;
+  bool measures_launches_ = false;
+  double launch_ns_ = 0;
   size_t num_points_ = 0, num_measured_ = 0;
   size_t shape_ = 0;  // being measured
   size_t point_ = 0;  // the shape's next point

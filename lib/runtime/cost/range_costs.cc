@@ -1,6 +1,7 @@
 #include "runtime/cost/range_costs.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace itif::runtime {
@@ -36,6 +37,12 @@ void RangeCosts::set(std::span<const kernels::RowRange> ranges) noexcept {
   for (const kernels::RowRange& range : ranges) rows += range.num_rows;
   count_ = static_cast<double>(ranges.size());
   mean_rows_ = static_cast<double>(rows) / count_;
+  has_equal_rows_ = has_equal_steps_ = true;
+  for (size_t i = 1; i < ranges.size(); ++i) {
+    has_equal_rows_ &= ranges[i].num_rows == ranges[0].num_rows;
+    has_equal_steps_ &= ranges[i].slot > ranges[i - 1].slot &&
+                        ranges[i].slot - ranges[i - 1].slot == ranges[1].slot - ranges[0].slot;
+  }
   longer_ = 1;
   if (partitions_itself()) return;
   partitioner_.clear();
@@ -44,13 +51,29 @@ void RangeCosts::set(std::span<const kernels::RowRange> ranges) noexcept {
   longer_ = partition.unevenness * (1 + kCopyCost * partition.copied);
 }
 
-double RangeCosts::sequential_ns(size_t shape) const noexcept {
-  return plan::shared_gemm_ns(*tables_, tables_->shared_gemms[shape].sequential_ns, count_,
-                              mean_rows_);
+double RangeCosts::interpolate(const std::vector<double>& costs_ns) const noexcept {
+  if (costs_ns.empty()) return std::numeric_limits<double>::infinity();
+  return plan::shared_gemm_ns(*tables_, costs_ns, count_, mean_rows_);
 }
 
-double RangeCosts::concurrent_ns(size_t shape) const noexcept {
-  return longer_ * plan::shared_gemm_ns(*tables_, even_ns_[shape], count_, mean_rows_);
+double RangeCosts::cost_ns(size_t shape, kernels::GemmMode mode) const noexcept {
+  using enum kernels::GemmMode;
+  const plan::SharedGemm& gemm = tables_->shared_gemms[shape];
+  // Ranges of unequal rows cost as equal ones where only those were measured.
+  const auto cost = [&](const std::vector<double>& even, const std::vector<double>& uneven) {
+    return interpolate(has_equal_rows_ || uneven.empty() ? even : uneven);
+  };
+  switch (mode) {
+    case kSequential: return cost(gemm.sequential_ns, gemm.uneven_sequential_ns);
+    case kStreams: return cost(gemm.streams_ns, gemm.uneven_streams_ns);
+    case kPointers:
+      return has_equal_rows_ ? interpolate(gemm.pointers_ns)
+                             : std::numeric_limits<double>::infinity();
+    case kConcurrent: break;
+  }
+  if (has_equal_rows_ && !has_equal_steps_ && !gemm.pointers_ns.empty())
+    return interpolate(gemm.pointers_ns);
+  return longer_ * cost(even_ns_[shape], gemm.uneven_concurrent_ns);
 }
 
 }  // namespace itif::runtime

@@ -1,13 +1,13 @@
-// Costs of a GEMM over several tenants' ranges, sequentially and concurrently, from the measured
-// tables (plan::SharedGemm).
+// Costs of a GEMM over several tenants' ranges in each mode, from the measured tables
+// (plan::SharedGemm).
 //
-// The tables hold some counts of equal ranges, so ranges count as equal ranges of their mean size.
-// Concurrent cost grows with the rows of the most loaded part after partitioning
-// (device/gemm_partitioner.h): three short ranges on two threads take as long as four. Numbers of
-// rows that match no kernel also cost a copy. Both factors are taken out of the measured costs
-// first.
+// The tables hold some counts of ranges, so ranges count by their mean size. On a CPU, concurrent
+// cost grows with the rows of the most loaded part after partitioning (device/gemm_partitioner.h):
+// three short ranges on two threads take as long as four. Numbers of rows that match no kernel also
+// cost a copy. Both factors are taken out of the measured costs first.
 //
-// A GPU distributes work itself, tile by tile, so an uneven partition costs nothing there.
+// A GPU distributes work itself, tile by tile. Its costs of ranges of unequal rows, and of slots
+// that are not equally far apart, are measured.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +39,12 @@ class RangeCosts {
   double longer() const noexcept { return longer_; }
   // [shapes]; empty: no tables.
   std::span<const plan::SharedGemm> gemms() const noexcept;
-  // One GEMM of gemms()[shape].
-  double sequential_ns(size_t shape) const noexcept;
-  double concurrent_ns(size_t shape) const noexcept;
+  // One GEMM of gemms()[shape]. Infinite: the mode was not measured.
+  double cost_ns(size_t shape, kernels::GemmMode mode) const noexcept;
 
  private:
   bool partitions_itself() const noexcept { return parts_ == 0; }
+  double interpolate(const std::vector<double>& costs_ns) const noexcept;
 
   const uint32_t parts_;
   const std::shared_ptr<const plan::CostTables> tables_;
@@ -53,6 +53,7 @@ class RangeCosts {
       even_ns_;  // concurrent_ns, partitioned evenly and without copies
   double count_ = 0, mean_rows_ = 0;
   double longer_ = 1;
+  bool has_equal_rows_ = true, has_equal_steps_ = true;  // of the ranges and of their slots
 };
 
 }  // namespace itif::runtime

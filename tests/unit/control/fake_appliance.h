@@ -124,6 +124,24 @@ class FakeAppliance final : public Appliance, public Documents {
           {"range_rows", {1}},
           {"shared_gemms",
            {{{"n", 512}, {"k", 512}, {"in_turn_ns", {{2e6}}}, {"at_once_ns", {{1e6}}}}}}};
+    if (group == "bert-on-gpu")
+      return nlohmann::json{{"group", group},
+                            {"device", "cuda"},
+                            {"backbone", "bert"},
+                            {"launch_ns", 310000.0},
+                            {"range_counts", {2}},
+                            {"range_rows", {8, 16}},
+                            {"shared_gemms",
+                             {{{"n", 768},
+                               {"k", 768},
+                               {"times", 12},
+                               {"in_turn_ns", {{1.5e6, 1.6e6}}},
+                               {"at_once_ns", {{1.1e6, 1.2e6}}},
+                               {"streams_ns", {{1.0e6, 1.3e6}}},
+                               {"pointers_ns", {{1.4e6, 0.9e6}}},
+                               {"uneven_in_turn_ns", {{1.8e6, 1.9e6}}},
+                               {"uneven_streams_ns", {{1.9e6, 2.0e6}}},
+                               {"uneven_at_once_ns", {{1.7e6, 2.1e6}}}}}}};
     if (group != "bert-768") return fail(Code::kNotFound, "there is no group '" + group + "'");
     return nlohmann::json{{"group", group},
                           {"device", "host"},
@@ -135,6 +153,7 @@ class FakeAppliance final : public Appliance, public Documents {
                           {"sizes", {1, 2}},
                           {"batched_gemm_ns", {{{1.0, 2.0}}, {{2.0, 4.0}}}},
                           {"other_row_ns", {2100.0, 2150.0}},
+                          {"launch_ns", 0.0},
                           {"range_counts", {2}},
                           {"range_rows", {8, 16}},
                           {"shared_gemms",

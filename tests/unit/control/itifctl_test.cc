@@ -98,9 +98,18 @@ TEST_F(ItifctlTest, ShowsFiguresToPeople) {
   EXPECT_TRUE(has(profile, "4.100 / 3.900*")) << profile;
   EXPECT_TRUE(has(profile, "4.200* / 4.500")) << profile;
   EXPECT_TRUE(has(profile, "A: GEMMs of a pass")) << profile;
+  EXPECT_FALSE(has(profile, "on streams")) << profile;
+  EXPECT_FALSE(has(profile, "one by one")) << profile;
   const std::string of_steps = good({"profile", "show", "marian-512"});
   EXPECT_TRUE(has(of_steps, "2.000 / 1.000*")) << of_steps;
   EXPECT_FALSE(has(of_steps, "A: ")) << of_steps;
+  const std::string on_gpu = good({"profile", "show", "bert-on-gpu"});
+  EXPECT_TRUE(has(on_gpu, "sequential / concurrent / on streams / by pointers")) << on_gpu;
+  EXPECT_TRUE(has(on_gpu, "1.500 / 1.100 / 1.000* / 1.400")) << on_gpu;
+  EXPECT_TRUE(has(on_gpu, "1.600 / 1.200 / 1.300 / 0.900*")) << on_gpu;
+  EXPECT_TRUE(has(on_gpu, "with unequal rows, ms, sequential / grouped / on streams")) << on_gpu;
+  EXPECT_TRUE(has(on_gpu, "1.800 / 1.700* / 1.900")) << on_gpu;
+  EXPECT_TRUE(has(on_gpu, "one by one takes at least 0.310 ms")) << on_gpu;
   EXPECT_TRUE(has(good({"health"}), "1 serving, 0 paused"));
   const std::string watched = good({"stats", "--watch", "--interval", "1ms", "--count", "3"});
   size_t tables = 0;

@@ -26,8 +26,14 @@ CostTables tables_of(uint64_t seed) {
       gemm.sequential_ns.push_back(1e6 * random.uniform() + 1e-9);
       gemm.concurrent_ns.push_back(1e6 * random.uniform() + 1e-9);
     }
+    // The tables of a GPU: all of the first shape, some of the second.
+    for (const SharedGemmTable& table : kSharedGemmTables)
+      if (table.is_optional && (n == 768 || random.below(2) == 0))
+        for (int cell = 0; cell < 6; ++cell)
+          (gemm.*table.costs_ns).push_back(1e6 * random.uniform() + 1e-9);
     tables.shared_gemms.push_back(gemm);
   }
+  tables.launch_ns = seed % 2 == 0 ? 1e6 * random.uniform() : 0;
   tables.device = "NVIDIA H200, 132 SMs; bf16 \xc3\xa9";
   tables.backbone = "bert 12x768, 12 heads";
   return tables;
@@ -89,14 +95,17 @@ TEST(CostFile, WritesTheDocumentedText) {
                           .k = 768,
                           .sequential_ns = {1, 2, 3, 4},
                           .concurrent_ns = {5, 6, 7, 8.5},
-                          .times = 3}};
+                          .times = 3,
+                          .pointers_ns = {9, 10, 11, 12}}};
+  tables.launch_ns = 31.5;
   const std::string expected =
-      "itif-cost-tables 5\ndevice a device\nbackbone a backbone\nlengths 2 16 64\nbatches 2 1 2\n"
+      "itif-cost-tables 6\ndevice a device\nbackbone a backbone\nlengths 2 16 64\nbatches 2 1 2\n"
       "counts 1 2\nsizes 2 1 2\ngemm_ns\n16.5 32.5\n64.5 128.5\nbatched_gemm_ns\n32000 64000\n"
-      "128000 256000\nother_row_ns\n2.5 3\nrange_counts 2 2 4\nrange_rows 2 8 16\nshapes 3 2304 "
+      "128000 256000\nother_row_ns\n2.5 3\nlaunch_ns\n31.5\nrange_counts 2 2 4\nrange_rows 2 8 "
+      "16\nshapes 3 2304 "
       "768 3\nin_turn_ns\n1 2\n3 "
       "4\n"
-      "at_once_ns\n5 6\n7 8.5\n";
+      "at_once_ns\n5 6\n7 8.5\npointers_ns\n9 10\n11 12\n";
   EXPECT_EQ(format_cost_tables(tables), sealed(expected));
 }
 
@@ -147,16 +156,19 @@ TEST(CostFile, HostileContentsAreRefusedWithTheLine) {
       {"gemm_ns\n", "gemm_ns\n\n", "line 9: a number is missing"},
       {"batched_gemm_ns\n", "batched_gemm_ns\n1 2 3\n",
        "line 19: should begin with 'other_row_ns'"},
-      {"other_row_ns\n", "other_row_ns\n1 2 3\n", "line 21: should begin with 'range_counts '"},
+      {"other_row_ns\n", "other_row_ns\n1 2 3\n", "line 21: should begin with 'launch_ns'"},
+      {"launch_ns\n0\n", "launch_ns\n-1\n", "launch_ns must be 0 to"},
+      {"launch_ns\n0\n", "launch_ns\n0 1\n", "line 22: should hold 1 costs"},
+      {"streams_ns\n", "streams\n", "should begin with"},
       {"other_row_ns\n", "other_row_ns\n-", "other_row_ns must be above 0"},
-      {"shapes 6 768", "shapes 7 1 768", "line 23: needs n, k and times of each shape"},
-      {"shapes 6 768", "shapes 64 768", "line 23: has more than 48 values"},
+      {"shapes 6 768", "shapes 7 1 768", "line 25: needs n, k and times of each shape"},
+      {"shapes 6 768", "shapes 64 768", "line 25: has more than 48 values"},
       {"shapes 6 768", "shapes 6 0", "shape 1 of shared_gemms is 0 x 768"},
       {"768 768 12", "768 768 0", "shape 1 of shared_gemms is 768 x 768, 0 times"},
       {"shapes 6 768 768 12 2304", "shapes 6 768 768 12 768", "has shape 768 x 768 twice"},
       {"shapes 6 768 768 12 2304 768 12", "shapes 3 768 768 12",
-       "line 30: the tables should end before"},
-      {"range_rows 3 8 16 33", "range_rows 2 8 16", "line 25: should hold 2 costs"},
+       "line 47: the tables should end before"},
+      {"range_rows 3 8 16 33", "range_rows 2 8 16", "line 27: should hold 2 costs"},
       {"range_counts 2 2 5", "range_counts 2 0 5", "range_counts must ascend"},
   };
   for (const Case& c : cases) {
@@ -181,9 +193,9 @@ TEST(CostFile, HostileContentsAreRefusedWithTheLine) {
 TEST(CostFile, RefusesOtherFormatsAndVersions) {
   EXPECT_EQ(parse_cost_tables("").error().code, Code::kCorrupt);
   EXPECT_EQ(parse_cost_tables("{\"a\": 1}\n").error().code, Code::kCorrupt);
-  const auto newer = parse_cost_tables(sealed("itif-cost-tables 6\nanything\n"));
+  const auto newer = parse_cost_tables(sealed("itif-cost-tables 7\nanything\n"));
   EXPECT_EQ(newer.error().code, Code::kUnsupported);
-  EXPECT_NE(newer.error().message.find("version 6"), std::string::npos);
+  EXPECT_NE(newer.error().message.find("version 7"), std::string::npos);
   // Version 2 has no tables for decoders: the costs must be measured again.
   const auto older = parse_cost_tables(sealed("itif-cost-tables 2\nanything\n"));
   EXPECT_EQ(older.error().code, Code::kUnsupported);
@@ -233,12 +245,12 @@ TEST_F(CostFileOnDisk, WritesAndReadsAndReplaces) {
 }
 
 TEST_F(CostFileOnDisk, RefusesWithThePath) {
-  std::ofstream(path()) << "itif-cost-tables 5\n";
+  std::ofstream(path()) << "itif-cost-tables 6\n";
   const auto read = read_cost_tables(path());
   EXPECT_EQ(read.error().code, Code::kCorrupt);
   EXPECT_NE(read.error().message.find(path()), std::string::npos);
 
-  std::ofstream(path()) << std::string(16 << 20, 'x');
+  std::ofstream(path()) << std::string(32 << 20, 'x');
   const auto large = read_cost_tables(path());
   EXPECT_EQ(large.error().code, Code::kCorrupt);
   EXPECT_NE(large.error().message.find("larger than"), std::string::npos);

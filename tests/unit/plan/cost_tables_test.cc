@@ -67,6 +67,17 @@ TEST(CostTables, ValidateNamesTheFieldThatIsWrong) {
       {"shared_gemms", [](CostTables& t) { t.shared_gemms.push_back(t.shared_gemms[0]); }},
       {"in_turn_ns", [](CostTables& t) { t.shared_gemms[0].sequential_ns.pop_back(); }},
       {"at_once_ns", [](CostTables& t) { t.shared_gemms[0].concurrent_ns[2] = -1; }},
+      {"streams_ns",
+       [](CostTables& t) {
+         t.shared_gemms[0].streams_ns = {1, 2, 3};
+       }},
+      {"pointers_ns",
+       [](CostTables& t) {
+         t.shared_gemms[0].pointers_ns = {1, 2, 3, 0};
+       }},
+      {"uneven_at_once_ns", [](CostTables& t) { t.shared_gemms[0].uneven_concurrent_ns = {1}; }},
+      {"launch_ns", [](CostTables& t) { t.launch_ns = -1; }},
+      {"launch_ns", [nan](CostTables& t) { t.launch_ns = nan; }},
   };
   for (const Fault& fault : faults) {
     CostTables tables = good();

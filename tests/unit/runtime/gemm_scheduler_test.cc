@@ -106,6 +106,49 @@ TEST(GemmScheduler, GpuModesDependOnCostsAlone) {
   EXPECT_EQ(choose(scheduler, std::vector<uint32_t>(8, 64)), kBothSequential);
 }
 
+// A GPU with all modes measured. `rows` of the ranges and their slots select the tables.
+TEST(GemmScheduler, AGpuTakesTheFastestOfAllModes) {
+  const auto choose_from = [](plan::SharedGemm gemm, const std::vector<uint32_t>& rows,
+                              uint32_t last_slot = 1) {
+    gemm.n = 300;
+    gemm.k = 100;
+    GemmScheduler scheduler(0, 256, 4096);
+    scheduler.set_costs(share(costs({gemm})));
+    auto ranges = ranges_of(rows);
+    ranges.back().slot = last_slot;
+    return scheduler.choose(ranges).mode_of(300, 100);
+  };
+  const auto all = [](double ns) { return std::vector<double>(4, ns); };
+  const plan::SharedGemm level{.sequential_ns = all(100),
+                               .concurrent_ns = all(200),
+                               .streams_ns = all(300),
+                               .pointers_ns = all(400),
+                               .uneven_sequential_ns = all(100),
+                               .uneven_streams_ns = all(300),
+                               .uneven_concurrent_ns = all(200)};
+  EXPECT_EQ(choose_from(level, {16, 16}), kSequential);
+  EXPECT_EQ(choose_from(level, {8, 24}), kSequential);
+  plan::SharedGemm gemm = level;
+  gemm.streams_ns = all(90);
+  EXPECT_EQ(choose_from(gemm, {16, 16}), kStreams);
+  EXPECT_EQ(choose_from(gemm, {8, 24}), kSequential) << "of equal rows only";
+  gemm.uneven_streams_ns = all(90);
+  EXPECT_EQ(choose_from(gemm, {8, 24}), kStreams);
+  gemm.concurrent_ns = all(50);
+  EXPECT_EQ(choose_from(gemm, {16, 16}), kConcurrent);
+  EXPECT_EQ(choose_from(gemm, {8, 24}), kStreams) << "a strided call needs equal rows";
+  EXPECT_EQ(choose_from(gemm, {16, 16, 16}, 7), kStreams) << "and slots equally far apart";
+  EXPECT_EQ(choose_from(gemm, {16, 16}, 0), kStreams) << "that ascend";
+  gemm.pointers_ns = all(60);
+  EXPECT_EQ(choose_from(gemm, {16, 16}), kConcurrent);
+  EXPECT_EQ(choose_from(gemm, {16, 16, 16}, 7), kConcurrent) << "by pointers, as its slots ask";
+  gemm.pointers_ns = all(40);
+  EXPECT_EQ(choose_from(gemm, {16, 16}), kPointers);
+  EXPECT_EQ(choose_from(gemm, {8, 24}), kStreams) << "pointer calls need equal rows";
+  gemm.uneven_concurrent_ns = all(20);
+  EXPECT_EQ(choose_from(gemm, {8, 24}), kConcurrent) << "grouped";
+}
+
 TEST(GemmScheduler, EachShapeFollowsItsOwnCosts) {
   GemmScheduler scheduler(2, 256, 4096);
   scheduler.set_costs(share(costs(kOpposite)));

@@ -71,7 +71,7 @@ class PassPricerTest : public ::testing::Test, protected CompletionSink {
     }
     tables_ = std::make_shared<plan::CostTables>(profiler.finish().value());
     small_.group->set_costs(tables_);
-    pricer_ = std::make_shared<PassPricer>(kThreads, kPricedLimits, tables_);
+    pricer_ = std::make_shared<PassPricer>(device_.info(), kPricedLimits, tables_);
   }
 
   void complete(std::span<request::Request* const>) noexcept override {}
@@ -151,6 +151,26 @@ TEST_F(PassPricerTest, PredictsWhatBatchesOfUnequalRangesTake) {
     EXPECT_LT(std::abs(log_error / kBatches), 0.05) << name;
     EXPECT_LT(worst, 0.25) << name;
   }
+}
+
+// A pass that is not replayed as a graph takes as long as its launches.
+TEST_F(PassPricerTest, PlannedCallsAndLargePassesPayForTheirLaunches) {
+  constexpr double kLaunchNs = 1e9;
+  device_.use_buckets_of(100);
+  tables_->launch_ns = kLaunchNs;
+  pricer_ = std::make_shared<PassPricer>(device_.info(), kPricedLimits, tables_);
+  const auto price = [&](const char* planner, uint32_t num_tokens) {
+    plan::Plan plan;
+    make(planner)->plan(std::vector<plan::Item>(3, {.slot = 1, .num_tokens = num_tokens}), plan);
+    EXPECT_EQ(plan.passes.size(), 1u);
+    return pricer_->price_ns(plan);
+  };
+  EXPECT_LT(price("packed", 33), kLaunchNs);
+  EXPECT_EQ(price("packed", 34), kLaunchNs);
+  EXPECT_EQ(price("itif", 33), kLaunchNs);
+  plan::Plan plan;
+  make("auto")->plan(std::vector<plan::Item>(3, {.slot = 1, .num_tokens = 33}), plan);
+  EXPECT_EQ(plan.offers[plan.chosen_offer].planner, "packed");
 }
 
 TEST_F(PassPricerTest, AutoTakesThePlanThatRunsShortest) {

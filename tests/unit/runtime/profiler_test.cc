@@ -120,6 +120,57 @@ TEST_F(ProfilerTest, CostsBeyondTheWorkspaceContinueTheLine) {
       << "two requests of 64 tokens exceed max_rows: scaled up from measured points";
 }
 
+// On a GPU every mode is measured, with ranges of equal and of unequal rows.
+TEST_F(ProfilerTest, AGpuMeasuresEveryMode) {
+  using enum kernels::GemmMode;
+  testing::PlainDevice device;
+  device.use_gemm_modes({kSequential, kStreams, kConcurrent, kPointers});
+  device.use_buckets_of(32);
+  const auto stream = device.make_stream({}).value();
+  VirtualClock clock;
+  // A call of two equal or unequal ranges takes this long in each mode.
+  const std::map<std::pair<kernels::GemmMode, bool>, uint64_t> costs = {
+      {{kSequential, false}, 100}, {{kConcurrent, false}, 200}, {{kStreams, false}, 300},
+      {{kPointers, false}, 400},   {{kSequential, true}, 500},  {{kStreams, true}, 600},
+      {{kConcurrent, true}, 700}};
+  device.state().on_gemm = [&](const kernels::GroupedGemm& gemm) {
+    if (gemm.ranges.size() < 2) return clock.advance_ns(50);
+    const bool is_uneven = gemm.ranges[0].num_rows != gemm.ranges[1].num_rows;
+    EXPECT_EQ(gemm.ranges[1].slot, gemm.ranges[0].slot + 1) << "or no call would be strided";
+    clock.advance_ns(costs.at({gemm.schedule.mode_of(gemm.n, gemm.k), is_uneven}));
+  };
+  uint32_t num_passes = 0;
+  Profiler profiler(device, clock, {{{.n = 64, .k = 32}, 1}}, "tiny",
+                    {.max_rows = 32,
+                     .max_length = 8,
+                     .max_requests = 2,
+                     .max_tenants = 2,
+                     .samples = 1,
+                     .launch_pass = [&](device::Stream&, uint32_t requests, uint32_t tokens) {
+                       ++num_passes;
+                       clock.advance_ns(requests == 1 ? 9000 : 1000 * tokens);
+                     }});
+  while (profiler.step(*stream)) {
+  }
+  EXPECT_EQ(profiler.progress(), 1);
+  const auto tables = profiler.finish();
+  ASSERT_TRUE(tables) << tables.error().message;
+  EXPECT_EQ(num_passes, 2u * 2u) << "one whole pass, one launched kernel by kernel, each twice";
+  EXPECT_EQ(tables->launch_ns, 9000);
+  EXPECT_EQ(tables->range_counts, (std::vector<uint32_t>{1, 2}));
+  const plan::SharedGemm& gemm = tables->shared_gemms.at(0);
+  for (const plan::SharedGemmTable& table : plan::kSharedGemmTables)
+    EXPECT_EQ(plan::shared_gemm_ns(*tables, gemm.*table.costs_ns, 1, 15), 50) << table.name;
+  EXPECT_EQ(plan::shared_gemm_ns(*tables, gemm.sequential_ns, 2, 15), 100);
+  EXPECT_EQ(plan::shared_gemm_ns(*tables, gemm.concurrent_ns, 2, 15), 200);
+  EXPECT_EQ(plan::shared_gemm_ns(*tables, gemm.streams_ns, 2, 15), 300);
+  EXPECT_EQ(plan::shared_gemm_ns(*tables, gemm.pointers_ns, 2, 15), 400);
+  EXPECT_EQ(plan::shared_gemm_ns(*tables, gemm.uneven_sequential_ns, 2, 15), 500);
+  EXPECT_EQ(plan::shared_gemm_ns(*tables, gemm.uneven_streams_ns, 2, 15), 600);
+  EXPECT_EQ(plan::shared_gemm_ns(*tables, gemm.uneven_concurrent_ns, 2, 15), 700);
+  EXPECT_EQ(tables->batched_gemm_ns[0], 400) << "planned calls: slots are anywhere";
+}
+
 // ALBERT-xxlarge takes 50 ms per token on two cores with AVX2. The largest cells of its tables are
 // extrapolated to hours.
 TEST_F(ProfilerTest, CostsOfALargeModelOnASlowMachineAreValid) {

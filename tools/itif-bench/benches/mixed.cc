@@ -61,8 +61,7 @@ Status mix_dtype(const BenchOptions& options, device::Device& device, const std:
                                                 uint32_t num_tokens) {
                                encoder->launch_sample(stream, num_requests, num_tokens);
                              }}));
-  const auto pricer =
-      std::make_shared<runtime::PassPricer>(device.info().num_threads, limits, tables);
+  const auto pricer = std::make_shared<runtime::PassPricer>(device.info(), limits, tables);
 
   for (const Lengths& lengths : kLengths) {
     const std::string name =

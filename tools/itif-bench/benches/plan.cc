@@ -94,8 +94,7 @@ Status plan_dtype(const BenchOptions& options, device::Device& device, const std
   const uint32_t forwards = options.quick ? 1 : 5;
   ITIF_ASSIGN(const plan::CostTables tables, measure_encoder_costs(device, spec, forwards));
   const auto pricer = std::make_shared<runtime::PassPricer>(
-      device.info().num_threads, kLimits,
-      std::make_shared<const plan::CostTables>(with_ranges(tables)));
+      device.info(), kLimits, std::make_shared<const plan::CostTables>(with_ranges(tables)));
   ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, 1, kLimits.max_rows));
 
   SweptTimer timer;

@@ -160,16 +160,16 @@ Status Gemms::run(const kernels::cuda::Launcher& launch, PlanMemory& plan, Launc
   if (join_of.num_streams > 1) launch.log().add<Join>(&fork, join_of);
   for (const GemmCalls::Call& call : calls_.all()) {
     key.add(call.stream_index);
+    key.add(call.by_pointers);
     key.add(call.has_epilogue);
     // Calls by pointers find weights and rows in plan memory. All others hold their addresses.
-    const bool by_pointers = call.is_batched && !has_constant_strides(call.args.ranges);
     for (const kernels::RowRange& range : call.args.ranges) {
-      if (by_pointers)
+      if (call.by_pointers)
         key.add(range.num_rows);
       else
         key.add(range);
     }
-    if (by_pointers) {
+    if (call.by_pointers) {
       ITIF_TRY(add_pointers(launch, plan, key, call));
       continue;
     }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
+#include <functional>
 
 namespace itif::device::cuda {
 namespace {
@@ -53,10 +53,15 @@ bool GemmCalls::are_single(const kernels::GroupedGemm& args) const {
   if (!schedule.calls().empty())
     return std::ranges::all_of(schedule.calls(),
                                [](const kernels::GemmCall& call) { return call.num_ranges == 1; });
-  return schedule.mode_of(args.n, args.k) == kernels::GemmMode::kSequential || !can_batch(args);
+  const kernels::GemmMode mode = schedule.mode_of(args.n, args.k);
+  return mode == kernels::GemmMode::kSequential || mode == kernels::GemmMode::kStreams ||
+         !can_batch(args);
 }
 
 void GemmCalls::add(const kernels::GroupedGemm& args, bool has_epilogue) {
+  using enum kernels::GemmMode;
+  const bool is_planned = !args.schedule.calls().empty();
+  const kernels::GemmMode mode = is_planned ? kStreams : args.schedule.mode_of(args.n, args.k);
   const auto num_ranges = static_cast<uint32_t>(args.ranges.size());
   // Appends calls for ranges [first, first + count): one for all of them, or one each.
   const auto append = [&](uint32_t first, uint32_t count, bool is_one_call, double cost_ns) {
@@ -65,13 +70,20 @@ void GemmCalls::add(const kernels::GroupedGemm& args, bool has_epilogue) {
       call.args = args;
       call.args.ranges = args.ranges.subspan(first + at, is_one_call ? count : 1);
       call.is_batched = is_one_call;
+      call.by_pointers =
+          is_one_call && (mode == kPointers || !has_constant_strides(call.args.ranges));
       call.has_epilogue = has_epilogue;
+      call.part = mode == kSequential ? num_parts_ : num_parts_++;
       call.cost_ns = is_one_call ? cost_ns : cost_ns / count;
       for (const kernels::RowRange& range : call.args.ranges)
         call.products += static_cast<double>(range.num_rows) * args.n * args.k;
     }
   };
-  if (args.schedule.calls().empty()) return append(0, num_ranges, !are_single(args), 0);
+  if (!is_planned) {
+    append(0, num_ranges, !are_single(args), 0);
+    if (mode == kSequential) ++num_parts_;
+    return;
+  }
   uint32_t first = 0;
   for (const kernels::GemmCall& call : args.schedule.calls()) {
     kernels::GroupedGemm batch = args;
@@ -81,25 +93,25 @@ void GemmCalls::add(const kernels::GroupedGemm& args, bool has_epilogue) {
   }
 }
 
-// Assigns the longest calls first, each to the stream with the least work.
+// Assigns the longest parts first, each to the stream with the least work.
 size_t GemmCalls::balance() {
   const bool has_costs =
       std::ranges::all_of(calls_, [](const Call& call) { return call.cost_ns > 0; });
-  const auto work = [&](size_t call) {
-    return has_costs ? calls_[call].cost_ns : calls_[call].products;
-  };
-  longest_first_.resize(calls_.size());
-  std::iota(longest_first_.begin(), longest_first_.end(), size_t{0});
-  std::ranges::sort(longest_first_, [&](size_t a, size_t b) {
-    return work(a) != work(b) ? work(a) > work(b) : a < b;
-  });
-  std::array<double, kStreams> loads = {};
-  for (const size_t call : longest_first_) {
-    const size_t stream = static_cast<size_t>(std::ranges::min_element(loads) - loads.begin());
-    calls_[call].stream_index = stream;
-    loads[stream] += work(call);
+  parts_.assign(num_parts_, {});
+  for (const Call& call : calls_) {
+    parts_[call.part].index = call.part;
+    parts_[call.part].work += has_costs ? call.cost_ns : call.products;
   }
-  return std::min(calls_.size(), kStreams);
+  std::ranges::sort(parts_, std::less());
+  stream_of_.resize(num_parts_);
+  std::array<double, kStreams> loads = {};
+  for (const Part& part : parts_) {
+    const auto stream = static_cast<size_t>(std::ranges::min_element(loads) - loads.begin());
+    stream_of_[part.index] = stream;
+    loads[stream] += part.work;
+  }
+  for (Call& call : calls_) call.stream_index = stream_of_[call.part];
+  return std::min(num_parts_, kStreams);
 }
 
 }  // namespace itif::device::cuda

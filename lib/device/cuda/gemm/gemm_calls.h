@@ -1,11 +1,12 @@
 // Divides the ranges of a launch's GEMMs into cuBLAS calls, and the calls among streams.
 //
-// A planned call is one call. GemmMode::kSequential makes a call for each range, and
-// GemmMode::kConcurrent one for all ranges. If cuBLAS has no call for these ranges together, each
-// range gets its own.
+// A planned call is one call. GemmMode::kSequential and kStreams make a call for each range,
+// kConcurrent and kPointers one for all ranges. If cuBLAS has no call for these ranges together,
+// each range gets its own.
 //
-// The calls of a launch are spread over streams, so that all have equal work: by the
-// costs that come with planned calls, else by products (ITIF, section 4.2.1).
+// The calls of a launch are spread over streams, so that all have equal work: by the costs that
+// come with planned calls, else by products (ITIF, section 4.2.1). GemmMode::kSequential keeps a
+// GEMM's calls on one stream.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,9 @@ class GemmCalls {
   struct Call {
     kernels::GroupedGemm args;  // its ranges only
     bool is_batched = false;    // one call for all its ranges; false: it has one range
+    bool by_pointers = false;   // plan memory holds its operands' addresses. REQUIRES: is_batched
     bool has_epilogue = false;
+    size_t part = 0;  // calls of the same part run on the same stream
     size_t stream_index = 0;
     double cost_ns = 0;   // as planned; 0: unknown
     double products = 0;  // multiplications
@@ -49,7 +52,10 @@ class GemmCalls {
 
   // Returns true if every call has one range.
   bool are_single(const kernels::GroupedGemm& args) const;
-  void clear() noexcept { calls_.clear(); }
+  void clear() noexcept {
+    calls_.clear();
+    num_parts_ = 0;
+  }
   // REQUIRES: args has ranges.
   void add(const kernels::GroupedGemm& args, bool has_epilogue);
   // Assigns the streams. Returns how many are used: streams from 0 on.
@@ -57,13 +63,22 @@ class GemmCalls {
   std::span<const Call> all() const { return calls_; }
 
  private:
+  struct Part {
+    size_t index = 0;
+    double work = 0;
+    bool operator<(const Part& other) const {  // the longest first
+      return work != other.work ? work > other.work : index < other.index;
+    }
+  };
   bool can_batch(const kernels::GroupedGemm& args) const;
   bool can_group(const kernels::GroupedGemm& args) const;
 
   const DType activations_;
   bool may_group_ = true;
   std::vector<Call> calls_;
-  std::vector<size_t> longest_first_;
+  size_t num_parts_ = 0;
+  std::vector<Part> parts_;
+  std::vector<size_t> stream_of_;  // by part
 };
 
 }  // namespace itif::device::cuda

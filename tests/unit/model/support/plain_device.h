@@ -48,6 +48,7 @@ class PlainDevice final : public device::Device {
   // later.
   void use_buckets_of(uint32_t rows) { info_.max_bucket_rows = rows; }
   void use_cache_of(size_t bytes) { info_.cache_bytes = bytes; }
+  void use_gemm_modes(std::vector<kernels::GemmMode> modes) { info_.gemm_modes = std::move(modes); }
 
   Result<std::unique_ptr<device::Buffer>> allocate(size_t bytes) override;
   Result<std::unique_ptr<device::SlabMemory>> reserve_slab(size_t slot_bytes,
