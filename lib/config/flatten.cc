@@ -27,6 +27,10 @@ struct Flattener {
   void choice(const char* key, const std::string& value, const std::vector<std::string_view>&) {
     add(key, value);
   }
+  template <class Parse>
+  void checked(const char* key, const std::string& value, Parse) {
+    add(key, value);
+  }
   void texts(const char* key, const std::vector<std::string>& values) {
     add(key, fmt::format("[{}]", fmt::join(values, ", ")));
   }

@@ -91,6 +91,16 @@ class Reader {
     field = value;
   }
 
+  template <class Parse>
+  void checked(const char* key, std::string& field, Parse parse) {
+    const Setting* setting = take(key);
+    if (!setting) return;
+    if (setting->getType() != Setting::TypeString) return wrong_type(*setting, key, "a string");
+    if (const auto parsed = parse(setting->c_str()); !parsed)
+      return report(*setting, key, parsed.error().message);
+    field = setting->c_str();
+  }
+
   void texts(const char* key, std::vector<std::string>& field) {
     const Setting* setting = take(key);
     if (!setting) return;

@@ -11,7 +11,7 @@
 
 #include "config/config.h"
 #include "plan/planner_names.h"
-#include "sched/policy_names.h"
+#include "sched/policy_spec.h"
 #include "tensor/dtype.h"
 
 namespace itif::config {
@@ -24,6 +24,7 @@ namespace itif::config {
 //   v.size(key, field& bytes, min, max)
 //   v.text(key, std::string&)
 //   v.choice(key, std::string&, {allowed…})
+//   v.checked(key, std::string&, parse)         parse(text) returns a Result, which is not kept
 //   v.texts(key, std::vector<std::string>&)
 //   v.integers(key, std::vector<unsigned>&, max)
 
@@ -89,7 +90,7 @@ void visit_device(V& v, Device& device) {
 
 template <class V, class Batching>
 void visit_batching(V& v, Batching& batching) {
-  v.choice("scheduler", batching.scheduler, sched::kPolicyNames);
+  v.checked("scheduler", batching.scheduler, sched::parse_policy_spec);
   v.choice("planner", batching.planner, plan::kPlannerNames);
   v.choice("fidelity", batching.fidelity, {"fused", "thesis"});
   v.choice("overlap", batching.overlap, {"auto", "on", "off"});

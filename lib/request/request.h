@@ -69,7 +69,9 @@ struct Request {
   uint32_t num_tokens = 0;  // set by the executor when the request enters its queue
   Request* next = nullptr;  // links of the queue that holds it
   Request* previous = nullptr;
-  uint32_t prepared = 0;  // handle of the executor's prepared input (text, image); 0: none
+  uint32_t waiting_node = 0;  // of the batch policy's index (sched/waiting_index.h)
+  uint32_t row = 0;           // of its batch, set by the batch policy
+  uint32_t prepared = 0;      // handle of the executor's prepared input (text, image); 0: none
   uint16_t worker = 0;
 };
 

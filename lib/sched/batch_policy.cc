@@ -1,9 +1,6 @@
 #include "sched/batch_policy.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include "sched/policy_names.h"
+#include "base/check.h"
 
 namespace itif::sched {
 
@@ -12,22 +9,33 @@ namespace itif::sched {
 #include "sched/policies.inc"
 #undef ITIF_POLICY
 
-bool BatchPolicy::push(request::Request* request, uint64_t, const BatchCosts&) noexcept {
-  return queue_.push(request);
+bool BatchPolicy::push(request::Request* request, uint64_t now_ns,
+                       const BatchCosts& costs) noexcept {
+  if (!queue_.push(request)) return false;
+  entered(*request, now_ns, costs);
+  return true;
+}
+
+void BatchPolicy::take_over(BatchPolicy& other, uint64_t now_ns, const BatchCosts& costs) noexcept {
+  while (request::Request* request = other.pop()) {
+    queue_.append(request);
+    entered(*request, now_ns, costs);
+  }
 }
 
 request::Request* BatchPolicy::pop() noexcept {
   return queue_.num_requests() > 0 ? queue_.pop(queue_.active_slots().front()) : nullptr;
 }
 
-Result<std::unique_ptr<BatchPolicy>> make_policy(std::string_view name,
+Result<std::unique_ptr<BatchPolicy>> make_policy(std::string_view spec,
                                                  const PolicyOptions& options) {
+  PolicyOptions of = options;
+  ITIF_ASSIGN(of.spec, parse_policy_spec(spec));
 #define ITIF_POLICY(known) \
-  if (name == #known) return make_##known(options);
+  if (of.spec.name == #known) return make_##known(of);
 #include "sched/policies.inc"
 #undef ITIF_POLICY
-  return fail(Code::kInvalidArgument, fmt::format("unknown scheduler '{}': use one of {}", name,
-                                                  fmt::join(kPolicyNames, ", ")));
+  CHECK(false);  // parse_policy_spec() knows the same names
 }
 
 }  // namespace itif::sched

@@ -7,9 +7,9 @@
 // unchanged.
 //
 // Only the policy adds and removes waiting requests. The queue knows no policy's state: a policy
-// keeps its own, by slot where it concerns a tenant, and overrides push() to follow the arrivals. A
-// policy with an order of its own over all requests also overrides pop(), and removes by
-// GroupQueue::remove().
+// keeps its own, by slot where it concerns a tenant, and overrides entered() to follow the
+// arrivals. A policy with an order of its own over all requests also overrides pop(), and removes
+// by GroupQueue::remove().
 //
 // Owned by the executor's thread.
 #pragma once
@@ -24,15 +24,17 @@
 #include "sched/deadline.h"
 #include "sched/executor_state.h"
 #include "sched/group_queue.h"
+#include "sched/policy_spec.h"
 
 namespace itif::sched {
 
 struct PolicyOptions {
-  BatchLimits limits = {};
+  BatchLimits limits = {};  // of every batch; its rows: ExecutorState::rows instead
   GroupQueue::Limits queue = {};
   // Continuous batching: requests join a running batch between two steps, so a batch has no
   // expected end. Only order, limits and capacity apply; only passed deadlines are refused.
   bool continuous = false;
+  PolicySpec spec = {};  // set by make_policy()
 };
 
 struct Refused {
@@ -41,18 +43,22 @@ struct Refused {
 };
 
 struct Choice {
-  std::vector<request::Request*> batch;
+  std::vector<request::Request*> batch;  // row after row: Request::row
   std::vector<Refused> refused;
   uint64_t slo_ns = 0;  // the tightest objective that a tenant has set; 0: none
+  // Length of the slots of every row (slotted_das.cc); 0: the rows have none. First fit in the
+  // order of `batch` puts each request into one of its row's ⌊L / slot_tokens⌋ slots (row_slots.h).
+  uint32_t slot_tokens = 0;
 
   void reserve(size_t max_requests) {
     batch.reserve(max_requests);
-    refused.reserve(max_requests);
+    refused.reserve(2 * max_requests);
   }
   void clear() noexcept {
     batch.clear();
     refused.clear();
     slo_ns = 0;
+    slot_tokens = 0;
   }
 };
 
@@ -70,25 +76,32 @@ class BatchPolicy {
 
   const GroupQueue& queue() const noexcept { return queue_; }
   // Returns false if the tenant's queue has no room.
-  virtual bool push(request::Request* request, uint64_t now_ns, const BatchCosts& costs) noexcept;
+  bool push(request::Request* request, uint64_t now_ns, const BatchCosts& costs) noexcept;
+  // Takes over all requests that wait in another policy of the same options, each tenant's in their
+  // order.
+  void take_over(BatchPolicy& other, uint64_t now_ns, const BatchCosts& costs) noexcept;
   // Number of requests that wait, in the queue or already selected from it.
   virtual uint32_t num_waiting() const noexcept { return queue_.num_requests(); }
   // Removes and returns any request, for an executor that gives up; nullptr: none waits.
   virtual request::Request* pop() noexcept;
-  // Replaces `choice` by requests that it removes from the queue: at most max_requests in all. The
-  // batch stays within the limits; a request of more than max_tokens gets a batch alone. Chooses
-  // and refuses none only if none waits, or if the executor has no capacity for the next. Allocates
-  // nothing once `choice` has room for max_requests.
+  // Replaces `choice` by requests that it removes from the queue: a batch of at most max_requests,
+  // and at most twice as many refusals. The batch stays within the limits; a request of more tokens
+  // than a row or a batch takes gets a batch alone. Chooses and refuses none only if none waits, or
+  // if the executor has no capacity for the next. Allocates nothing once `choice` has room for
+  // max_requests.
   virtual void choose(const ExecutorState& state, Choice& choice) noexcept = 0;
   // Learns from a batch that ran. Batches may be chosen before earlier ones have run.
   virtual void ran(const BatchRun&) noexcept {}
 
  protected:
+  // Notes a request that the queue has taken in.
+  virtual void entered(request::Request&, uint64_t /*now_ns*/, const BatchCosts&) noexcept {}
+
   GroupQueue queue_;
 };
 
-// Errors: kInvalidArgument: an unknown name; lists the names (policy_names.h).
-Result<std::unique_ptr<BatchPolicy>> make_policy(std::string_view name,
+// `spec`: a policy's name and settings (policy_spec.h). Errors: those of parse_policy_spec().
+Result<std::unique_ptr<BatchPolicy>> make_policy(std::string_view spec,
                                                  const PolicyOptions& options);
 
 }  // namespace itif::sched

@@ -7,33 +7,36 @@ namespace itif::sched {
 ContinuousBatching::ContinuousBatching(std::unique_ptr<QueueOrder> order,
                                        const PolicyOptions& options)
     : BatchPolicy(options.queue), order_(std::move(order)), limits_(options.limits) {
-  selected_.reserve(options.limits.max_requests);
+  selection_.reserve(options.limits.max_requests);
 }
 
-bool ContinuousBatching::push(request::Request* request, uint64_t now_ns,
-                              const BatchCosts& costs) noexcept {
-  if (!BatchPolicy::push(request, now_ns, costs)) return false;
-  order_->pushed(queue_, *request);
-  return true;
+void ContinuousBatching::entered(request::Request& request, uint64_t, const BatchCosts&) noexcept {
+  order_->pushed(queue_, request);
 }
 
 request::Request* ContinuousBatching::pop() noexcept {
-  return next_ < selected_.size() ? selected_[next_++] : BatchPolicy::pop();
+  if (next_ < selection_.batch.size()) return selection_.batch[next_++];
+  request::Request* request = BatchPolicy::pop();
+  if (request != nullptr) order_->removed(*request);
+  return request;
 }
 
 uint32_t ContinuousBatching::num_waiting() const noexcept {
-  return queue_.num_requests() + static_cast<uint32_t>(selected_.size() - next_);
+  return queue_.num_requests() + static_cast<uint32_t>(selection_.batch.size() - next_);
 }
 
 void ContinuousBatching::choose(const ExecutorState& state, Choice& choice) noexcept {
   choice.clear();
-  if (next_ == selected_.size()) {
-    selected_.clear();
+  if (next_ == selection_.batch.size()) {
+    selection_.clear();
     next_ = 0;
-    order_->select(queue_, limits_, selected_);
+    BatchLimits limits = limits_;
+    limits.rows = state.rows;
+    order_->select(queue_, {.now_ns = state.now_ns, .start_ns = state.now_ns}, limits, selection_);
+    choice.refused = selection_.refused;
   }
-  for (; next_ < selected_.size(); ++next_) {
-    request::Request* request = selected_[next_];
+  for (; next_ < selection_.batch.size(); ++next_) {
+    request::Request* request = selection_.batch[next_];
     if (deadline_passed(*request, state.now_ns)) {
       choice.refused.push_back({request, DeadlineMiss::kPassed});
       continue;

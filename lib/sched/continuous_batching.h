@@ -6,7 +6,6 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "sched/batch_policy.h"
 #include "sched/queue_order.h"
@@ -17,16 +16,19 @@ class ContinuousBatching final : public BatchPolicy {
  public:
   ContinuousBatching(std::unique_ptr<QueueOrder> order, const PolicyOptions& options);
 
-  bool push(request::Request* request, uint64_t now_ns, const BatchCosts& costs) noexcept override;
   request::Request* pop() noexcept override;
   uint32_t num_waiting() const noexcept override;
   void choose(const ExecutorState& state, Choice& choice) noexcept override;
 
+ protected:
+  void entered(request::Request& request, uint64_t now_ns,
+               const BatchCosts& costs) noexcept override;
+
  private:
   const std::unique_ptr<QueueOrder> order_;
   const BatchLimits limits_;
-  std::vector<request::Request*> selected_;
-  size_t next_ = 0;  // index in selected_ of the first request that has not left yet
+  Choice selection_;
+  size_t next_ = 0;  // index in selection_.batch of the first request that has not left yet
 };
 
 }  // namespace itif::sched

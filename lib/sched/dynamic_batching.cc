@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "sched/row_fill.h"
+
 namespace itif::sched {
 
 DynamicBatching::DynamicBatching(std::unique_ptr<QueueOrder> order, const PolicyOptions& options)
@@ -14,35 +16,44 @@ DynamicBatching::DynamicBatching(std::unique_ptr<QueueOrder> order, const Policy
       bound_(options.limits.max_tokens),
       urgent_(options.queue.max_slots) {}
 
-bool DynamicBatching::push(request::Request* request, uint64_t now_ns,
-                           const BatchCosts& costs) noexcept {
-  if (!BatchPolicy::push(request, now_ns, costs)) return false;
-  order_->pushed(queue_, *request);
-  const double alone_ns = costs.undisturbed.batch_ns(request->num_tokens);
-  objectives_.pushed(*request, now_ns, static_cast<uint64_t>(alone_ns));
-  return true;
+void DynamicBatching::entered(request::Request& request, uint64_t now_ns,
+                              const BatchCosts& costs) noexcept {
+  order_->pushed(queue_, request);
+  const double alone_ns = costs.undisturbed.batch_ns(request.num_tokens);
+  objectives_.pushed(request, now_ns, static_cast<uint64_t>(alone_ns));
 }
 
 void DynamicBatching::choose(const ExecutorState& state, Choice& choice) noexcept {
   choice.clear();
   const Objectives::Tightest tightest = objectives_.set(queue_, state.now_ns, order_->isolates());
   choice.slo_ns = tightest.slo_ns;
-  fill(state, tightest, choice.batch);
+  fill(state, tightest, choice);
   refuse_late(state, choice);
 }
 
+request::Request* DynamicBatching::pop() noexcept {
+  request::Request* request = BatchPolicy::pop();
+  if (request != nullptr) order_->removed(*request);
+  return request;
+}
+
 void DynamicBatching::fill(const ExecutorState& state, const Objectives::Tightest& tightest,
-                           std::vector<request::Request*>& batch) noexcept {
+                           Choice& choice) noexcept {
+  std::vector<request::Request*>& batch = choice.batch;
   BatchLimits limits = limits_;
+  limits.rows = state.rows;
   limits.max_tokens = bound_.tokens(tightest.slo_ns);
   if (tightest.batch_ns != 0)
     limits.max_tokens =
         std::min(limits.max_tokens, state.costs.undisturbed.tokens_within(tightest.batch_ns));
   const uint64_t time_ns = urgent_.select(queue_, objectives_, limits, state.now_ns, batch);
-  for (const request::Request* urgent : batch) order_->charge(*urgent);
+  for (const request::Request* urgent : batch) {
+    order_->removed(*urgent);
+    order_->charge(*urgent);
+  }
   if (!batch.empty())
     limits.max_tokens = std::min(limits.max_tokens, state.costs.expected.tokens_within(time_ns));
-  if (batch.empty() || room(limits, batch) > 0) order_->select(queue_, limits, batch);
+  if (!RowFill(limits, batch).full()) order_->select(queue_, state, limits, choice);
   urgent_.chosen(queue_, batch);
 }
 

@@ -20,13 +20,17 @@ class DynamicBatching final : public BatchPolicy {
  public:
   DynamicBatching(std::unique_ptr<QueueOrder> order, const PolicyOptions& options);
 
-  bool push(request::Request* request, uint64_t now_ns, const BatchCosts& costs) noexcept override;
+  request::Request* pop() noexcept override;
   void choose(const ExecutorState& state, Choice& choice) noexcept override;
   void ran(const BatchRun& run) noexcept override;
 
+ protected:
+  void entered(request::Request& request, uint64_t now_ns,
+               const BatchCosts& costs) noexcept override;
+
  private:
   void fill(const ExecutorState& state, const Objectives::Tightest& tightest,
-            std::vector<request::Request*>& batch) noexcept;
+            Choice& choice) noexcept;
   static void refuse_late(const ExecutorState& state, Choice& choice) noexcept;
 
   const std::unique_ptr<QueueOrder> order_;

@@ -5,6 +5,7 @@
 
 #include "request/request.h"
 #include "sched/batch_costs.h"
+#include "sched/batch_limits.h"
 
 namespace itif::sched {
 
@@ -23,6 +24,7 @@ struct ExecutorState {
   BatchCosts costs = {};
   // Continuous batching: each chosen request has reserved its part. nullptr: only the limits apply.
   Capacity* capacity = nullptr;
+  BatchRows rows = {};  // of the planner that lays out this batch
 };
 
 }  // namespace itif::sched

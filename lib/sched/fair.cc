@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "sched/ordered_policy.h"
+#include "sched/row_fill.h"
 
 namespace itif::sched {
 namespace {
@@ -24,16 +25,16 @@ class Fair final : public QueueOrder {
   explicit Fair(uint32_t max_slots) : deficit_tokens_(max_slots) {}
 
   // A tenant that had no waiting request starts without credit or debt.
-  void pushed(const GroupQueue& queue, const request::Request& request) noexcept override {
+  void pushed(const GroupQueue& queue, request::Request& request) noexcept override {
     if (queue.of_tenant(request.slot).num_requests == 1) deficit_tokens_[request.slot] = 0;
   }
   void charge(const request::Request& request) noexcept override {
     deficit_tokens_[request.slot] -= request.num_tokens;
   }
-  void select(GroupQueue& queue, const BatchLimits& limits,
-              std::vector<request::Request*>& batch) noexcept override {
+  void select(GroupQueue& queue, const ExecutorState&, const BatchLimits& limits,
+              Choice& choice) noexcept override {
     const uint32_t min_cost = limits.max_tokens / std::max(1u, limits.max_requests);
-    uint64_t left = room(limits, batch);
+    RowFill fill(limits, choice.batch);
     while (queue.num_requests() > 0) {
       const uint32_t slot = queue.active_slots().front();
       const GroupQueue::TenantQueue& tenant = queue.of_tenant(slot);
@@ -46,13 +47,12 @@ class Fair final : public QueueOrder {
         if (deficit_tokens < cost) break;
         // The tenant keeps its turn for the next batch: it stays first with its deficit, less the
         // quantum that the next call adds again.
-        if ((tokens > left && !batch.empty()) || batch.size() == limits.max_requests) {
+        if (!fill.makes_room(tokens)) {
           deficit_tokens -= quantum;
           return;
         }
-        left -= std::min<uint64_t>(tokens, left);
         deficit_tokens -= cost;
-        batch.push_back(queue.pop(slot));
+        fill.put(queue.pop(slot));
       }
       if (tenant.active) queue.rotate();
     }

@@ -18,8 +18,7 @@ bool GroupQueue::has_room(uint32_t slot) const noexcept {
          within_share(own, 1, num_requests_, limits_.max_requests);
 }
 
-bool GroupQueue::push(request::Request* request) noexcept {
-  if (!has_room(request->slot)) return false;
+void GroupQueue::append(request::Request* request) noexcept {
   TenantQueue& tenant = tenants_[request->slot];
   request->next = nullptr;
   request->previous = tenant.tail;
@@ -34,7 +33,6 @@ bool GroupQueue::push(request::Request* request) noexcept {
     tenant.active = true;
     active_.push_back(request->slot);
   }
-  return true;
 }
 
 request::Request* GroupQueue::pop(uint32_t slot) noexcept {

@@ -34,7 +34,13 @@ class GroupQueue {
   // and within its share of max_requests (base/share.h). REQUIRES: slot < max_slots.
   bool has_room(uint32_t slot) const noexcept;
   // Returns false if the tenant's queue has no room.
-  bool push(request::Request* request) noexcept;
+  bool push(request::Request* request) noexcept {
+    if (!has_room(request->slot)) return false;
+    append(request);
+    return true;
+  }
+  // As push(), whether there is room or not.
+  void append(request::Request* request) noexcept;
   // Removes and returns the tenant's oldest request. REQUIRES: its queue is not empty.
   request::Request* pop(uint32_t slot) noexcept;
   // Removes a request from any position in its tenant's queue. REQUIRES: this queue holds it.

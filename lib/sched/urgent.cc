@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sched/row_fill.h"
+
 namespace itif::sched {
 
 void Urgent::find_tenants(const GroupQueue& queue, const Objectives& objectives,
@@ -24,21 +26,20 @@ uint64_t Urgent::select(GroupQueue& queue, const Objectives& objectives, const B
     return kNoLimit;
   }
   find_tenants(queue, objectives, limits);
-  uint64_t left = room(limits, batch);
+  RowFill fill(limits, batch);
   uint64_t time_ns = kNoLimit;
   const auto deadline_ns = [&](uint32_t slot) {
     return queue.of_tenant(slot).head->complete_ns + objectives.of_tenant_ns(slot);
   };
-  while (!tenants_.empty() && batch.size() < limits.max_requests) {
+  while (!tenants_.empty()) {
     const auto first = std::ranges::min_element(tenants_, {}, deadline_ns);
     const GroupQueue::TenantQueue& tenant = queue.of_tenant(*first);
     const request::Request* head = tenant.head;
-    if (head->num_tokens > left && !batch.empty()) break;
-    left -= std::min<uint64_t>(head->num_tokens, left);
+    if (!fill.makes_room(head->num_tokens)) break;
     const uint64_t waited_ns = now_ns - std::min(now_ns, head->complete_ns);
     const uint64_t aim_ns = objectives.of_tenant_ns(*first) / 5;
     time_ns = std::min(time_ns, aim_ns - std::min(aim_ns, waited_ns));
-    batch.push_back(queue.pop(*first));
+    fill.put(queue.pop(*first));
     ++num_urgent_;
     if (!tenant.active) tenants_.erase(first);
   }

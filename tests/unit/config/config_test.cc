@@ -92,6 +92,9 @@ TEST_F(ConfigTest, KnowsAndExplainsEveryBatchPolicyAndPlanner) {
                     "batching." + key + ": 'magic' is not one of: " + names);
   };
   check("scheduler", sched::kPolicyNames);
+  EXPECT_EQ(error_of(kPort + "batching = { scheduler = \"das:eta=0.3,fair\"; };"), "");
+  EXPECT_CONTAINS(error_of(kPort + "batching = { scheduler = \"das:eta=1\"; };"),
+                  "batching.scheduler: eta is '1': use a number between 0 and 1");
   check("planner", plan::kPlannerNames);
 }
 

@@ -5,6 +5,8 @@
 
 #include <deque>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "base/random.h"
 #include "sched/policy_names.h"
@@ -63,6 +65,106 @@ TEST_P(EveryPolicy, EveryRequestLeavesOnceWithinTheLimits) {
   EXPECT_EQ(policy->queue().num_requests(), 0u);
 }
 
+// Rows that hold what they may, deadlines, objectives, requests longer than a row, and requests
+// that leave by pop(): each leaves exactly once, in time or refused.
+TEST_P(EveryPolicy, BatchesAreFeasible) {
+  Random random(8);
+  for (int instance = 0; instance < 60; ++instance) {
+    const BatchRows rows{1 + static_cast<uint32_t>(random.below(4)),
+                         20 + static_cast<uint32_t>(random.below(80))};
+    const BatchLimits limits{.max_tokens = rows.number * rows.tokens,
+                             .max_requests = 4 + static_cast<uint32_t>(random.below(30))};
+    const auto policy =
+        make(limits, {.max_requests = 4000, .max_tenant_requests = 2000, .max_slots = 4});
+    std::deque<request::Request> all;
+    std::set<request::Request*> left;
+    Choice choice;
+    choice.reserve(limits.max_requests);
+    const size_t capacities[] = {choice.batch.capacity(), choice.refused.capacity()};
+    for (uint64_t now_ns = 1; now_ns < 60 || policy->queue().num_requests() > 0; ++now_ns) {
+      for (uint64_t n = random.below(30); n > 0 && now_ns < 40; --n) {
+        request::Request& r = all.emplace_back();
+        r.slot = static_cast<uint32_t>(random.below(4));
+        r.num_tokens = 1 + static_cast<uint32_t>(random.below(random.below(9) ? 20 : 120));
+        r.deadline_ns = random.below(3) ? now_ns + random.below(12) : 0;
+        r.settings.weight = 1 + r.slot;
+        r.settings.slo_ns = r.slot == 3 ? 50 : 0;
+        r.complete_ns = now_ns;
+        ASSERT_TRUE(policy->push(&r, now_ns, {}));
+      }
+      if (request::Request* r = random.below(8) == 0 ? policy->pop() : nullptr) {
+        ASSERT_TRUE(left.insert(r).second);
+      }
+      const bool was_empty = policy->num_waiting() == 0;
+      policy->choose({.now_ns = now_ns, .start_ns = now_ns, .rows = rows}, choice);
+      ASSERT_EQ(choice.batch.empty() && choice.refused.empty(), was_empty);
+      ASSERT_LE(choice.batch.size(), limits.max_requests);
+      std::vector<uint64_t> tokens(rows.number);
+      uint32_t row = 0;
+      for (request::Request* r : choice.batch) {
+        ASSERT_TRUE(left.insert(r).second);
+        ASSERT_TRUE(r->deadline_ns == 0 || r->deadline_ns > now_ns);
+        ASSERT_GE(r->row, row) << "row after row";
+        ASSERT_LT(r->row, rows.number);
+        row = r->row;
+        tokens[row] += r->num_tokens;
+      }
+      const bool alone = choice.batch.size() == 1;
+      for (const uint64_t in_row : tokens) ASSERT_TRUE(in_row <= rows.tokens || alone);
+      for (const Refused& refused : choice.refused) {
+        ASSERT_TRUE(left.insert(refused.request).second);
+        ASSERT_TRUE(refused.request->deadline_ns != 0 && refused.request->deadline_ns <= now_ns);
+      }
+      ASSERT_EQ(choice.batch.capacity(), capacities[0]);
+      ASSERT_EQ(choice.refused.capacity(), capacities[1]);
+      ASSERT_LT(now_ns, 4000u);
+    }
+    while (request::Request* r = policy->pop()) ASSERT_TRUE(left.insert(r).second);
+    ASSERT_EQ(left.size(), all.size());
+  }
+}
+
+// Requests move from each policy to each other one, also those that a running batch had no place
+// for, and beyond the queue's limit.
+TEST_P(EveryPolicy, TakesOverTheRequestsOfEveryOther) {
+  struct NoPlace final : Capacity {
+    bool reserve(const request::Request&) noexcept override { return false; }
+  };
+  const BatchLimits limits{.max_tokens = 100, .max_requests = 8};
+  const GroupQueue::Limits queue{.max_requests = 40, .max_tenant_requests = 20, .max_slots = 4};
+  for (const std::string_view name : kPolicyNames) {
+    const bool continuous = std::get<1>(GetParam());
+    auto old =
+        make_policy(name, {.limits = limits, .queue = queue, .continuous = continuous}).value();
+    std::deque<request::Request> all;
+    const auto push_all = [&] {
+      for (uint32_t i = 0; i < 40; ++i) {
+        request::Request& r = all.emplace_back();
+        r.slot = i % 4;
+        r.num_tokens = 1 + i;
+        r.complete_ns = all.size();
+        if (!old->push(&r, 0, {})) all.pop_back();
+      }
+    };
+    push_all();
+    Choice choice;
+    NoPlace no_place;
+    if (continuous) old->choose({.capacity = &no_place}, choice);
+    push_all();
+    const auto fresh = make(limits, queue);
+    fresh->take_over(*old, 0, {});
+    EXPECT_EQ(old->num_waiting(), 0u);
+    EXPECT_EQ(fresh->num_waiting(), all.size());
+    std::set<request::Request*> left;
+    while (fresh->num_waiting() > 0) {
+      fresh->choose({}, choice);
+      ASSERT_FALSE(choice.batch.empty());
+      left.insert(choice.batch.begin(), choice.batch.end());
+    }
+    EXPECT_EQ(left.size(), all.size()) << name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EveryPolicy,
                          testing::Combine(testing::ValuesIn(kPolicyNames), testing::Bool()));
 
@@ -100,6 +202,54 @@ TEST(Fcfs, TakesRequestsInArrivalOrder) {
   Choice choice;
   policy->choose({}, choice);
   EXPECT_EQ(choice.batch, (std::vector<request::Request*>{&r[0], &r[1], &r[2], &r[3]}));
+}
+
+// Requests of these lengths and deadlines, of different tenants, in the order of their arrival.
+std::vector<uint32_t> order_of(std::string_view name,
+                               const std::vector<std::pair<uint32_t, uint64_t>>& waiting,
+                               const BatchLimits& limits, const BatchRows& rows = {}) {
+  const auto policy = policy_of(name, limits, {});
+  std::deque<request::Request> all;
+  for (const auto& [num_tokens, deadline_ns] : waiting) {
+    request::Request& r = all.emplace_back();
+    r.slot = static_cast<uint32_t>(all.size() % 3);
+    r.complete_ns = all.size();
+    r.num_tokens = num_tokens;
+    r.deadline_ns = deadline_ns;
+    EXPECT_TRUE(policy->push(&r, 0, {}));
+  }
+  Choice choice;
+  std::vector<uint32_t> order;  // row · 100 + length
+  policy->choose({.rows = rows}, choice);
+  for (const request::Request* r : choice.batch) order.push_back(100 * r->row + r->num_tokens);
+  return order;
+}
+
+TEST(Sjf, TakesTheShortestAndGoesOnToTheNextRow) {
+  const std::vector<std::pair<uint32_t, uint64_t>> waiting = {
+      {9, 1}, {2, 0}, {5, 0}, {3, 0}, {4, 0}};
+  EXPECT_EQ(order_of("sjf", waiting, {}), (std::vector<uint32_t>{2, 3, 4, 5, 9}));
+  EXPECT_EQ(order_of("sjf", waiting, {.max_tokens = 10}), (std::vector<uint32_t>{2, 3, 4}));
+  EXPECT_EQ(order_of("sjf", waiting, {.max_requests = 2}), (std::vector<uint32_t>{2, 3}));
+  EXPECT_EQ(order_of("sjf", waiting, {.max_tokens = 18}, {2, 9}),
+            (std::vector<uint32_t>{2, 3, 4, 105}));
+}
+
+TEST(Edf, TakesTheEarliestDeadlineThatFits) {
+  const std::vector<std::pair<uint32_t, uint64_t>> waiting = {
+      {2, 0}, {6, 30}, {3, 40}, {5, 10}, {4, 20}};
+  EXPECT_EQ(order_of("edf", waiting, {}), (std::vector<uint32_t>{5, 4, 6, 3, 2}));
+  EXPECT_EQ(order_of("edf", waiting, {.max_tokens = 11}), (std::vector<uint32_t>{5, 4, 2}));
+  EXPECT_EQ(order_of("edf", waiting, {.max_tokens = 20}, {2, 10}),
+            (std::vector<uint32_t>{5, 4, 106, 103}));
+  // The earliest is longer than a row: it comes first, and alone.
+  EXPECT_EQ(order_of("edf", {{2, 20}, {30, 10}, {3, 0}}, {.max_tokens = 20}, {2, 10}),
+            (std::vector<uint32_t>{30}));
+}
+
+TEST(Fcfs, FillsRowAfterRow) {
+  EXPECT_EQ(order_of("fcfs", {{6, 0}, {5, 0}, {4, 0}, {2, 0}}, {.max_tokens = 20}, {2, 10}),
+            (std::vector<uint32_t>{6, 105, 104}));
 }
 
 // Backlogged tenants get tokens in proportion to their weights. A flood takes nothing from the

@@ -18,9 +18,6 @@ class ShortestFirst final : public BatchPolicy {
   explicit ShortestFirst(const PolicyOptions& options)
       : BatchPolicy(options.queue), limits_(options.limits) {}
 
-  bool push(request::Request* request, uint64_t now_ns, const BatchCosts& costs) noexcept override {
-    return BatchPolicy::push(request, now_ns, costs) && order_.insert(request).second;
-  }
   request::Request* pop() noexcept override {
     return order_.empty() ? nullptr : take(*order_.begin());
   }
@@ -37,6 +34,11 @@ class ShortestFirst final : public BatchPolicy {
       if (tokens > limits_.max_tokens && !choice.batch.empty()) return;
       choice.batch.push_back(take(shortest));
     }
+  }
+
+ protected:
+  void entered(request::Request& request, uint64_t, const BatchCosts&) noexcept override {
+    order_.insert(&request);
   }
 
  private:

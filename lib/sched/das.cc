@@ -1,0 +1,27 @@
+// TCB's DAS: the utility of a batch first, while urgent requests of nearly as high utility do not
+// miss their deadlines (das_rows.h has the algorithm).
+#include "sched/das_rows.h"
+#include "sched/ordered_policy.h"
+
+namespace itif::sched {
+namespace {
+
+class Das final : public DasRows {
+ public:
+  using DasRows::DasRows;
+
+ protected:
+  void fill(IndexFill& fill) noexcept override {
+    fill_rows(fill);
+    fill.finish([](const request::Request&) { return true; });
+    charge_shares(fill);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<BatchPolicy> make_das(const PolicyOptions& options) {
+  return make_ordered_policy(std::make_unique<Das>(options), options);
+}
+
+}  // namespace itif::sched

@@ -1,0 +1,49 @@
+// Which tenants are behind their weighted share of the tokens, for policies that choose by another
+// measure than shares (das_rows.h). Beyond the paper.
+//
+// Each batch, a tenant with waiting requests is due its weighted share of the batch's tokens. Its
+// balance is the tokens that it was due less those that it got. It is owed requests once its
+// balance exceeds its share of kWindowBatches full batches, and gets them before all others until
+// the balance is back there. So no tenant with waiting requests falls behind its share by more than
+// that, whatever the others send, and a policy whose choices even out within the window is left
+// alone. A tenant that had no waiting request starts without credit or debt.
+//
+// Owned by the executor's thread. Allocates nothing after construction.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sched/batch_limits.h"
+#include "sched/group_queue.h"
+
+namespace itif::sched {
+
+class FairShares {
+ public:
+  static constexpr double kWindowBatches = 8;
+
+  struct Tenant {
+    uint32_t slot = 0;
+    double share = 0;        // of the weights of all tenants with waiting requests
+    double owed_tokens = 0;  // beyond the window; 0 or less: none
+  };
+
+  explicit FairShares(uint32_t max_slots) : balances_(max_slots) { tenants_.reserve(max_slots); }
+
+  // Forgets the balance of a tenant.
+  void reset(uint32_t slot) noexcept { balances_[slot] = 0; }
+  // Begins a batch, whose limits are `limits`.
+  void begin(const GroupQueue& queue, const BatchLimits& limits) noexcept;
+  // The tenants with waiting requests when the batch began; those that are owed most come first.
+  std::vector<Tenant>& tenants() noexcept { return tenants_; }
+  // Ends the batch: each request is charged to its tenant.
+  void end(const std::vector<request::Request*>& batch) noexcept;
+
+ private:
+  std::vector<double> balances_;  // tokens, by slot
+  std::vector<Tenant> tenants_;
+  double window_tokens_ = 0;  // of all tenants
+};
+
+}  // namespace itif::sched

@@ -1,0 +1,41 @@
+// An order over all waiting requests that keeps them in an index: sjf, edf, das, slotted_das.
+// Before it chooses, it refuses requests with the earliest deadlines while they would miss them.
+#pragma once
+
+#include "sched/index_fill.h"
+#include "sched/queue_order.h"
+
+namespace itif::sched {
+
+class IndexedOrder : public QueueOrder {
+ public:
+  explicit IndexedOrder(const PolicyOptions& options, uint32_t num_trees = 1)
+      : index_(options.queue.max_requests + options.limits.max_requests, num_trees) {}
+
+  void pushed(const GroupQueue&, request::Request& request) noexcept override {
+    index_.insert(request, tree_of(request));
+  }
+  void removed(const request::Request& request) noexcept override { index_.erase(request); }
+  void select(GroupQueue& queue, const ExecutorState& state, const BatchLimits& limits,
+              Choice& choice) noexcept override {
+    IndexFill fill(queue, index_, state, limits, choice);
+    for (const uint32_t tree : index_.active_trees()) {
+      const auto earliest = [&] { return index_.earliest(WaitingIndex::kAnyLength, tree); };
+      if (fill.in_time(earliest) == nullptr)
+        break;  // the tree is empty: the loop's list has changed
+    }
+    this->fill(fill);
+  }
+  bool isolates() const noexcept override { return false; }
+
+ protected:
+  // Takes requests into the batch and finishes it.
+  virtual void fill(IndexFill& fill) noexcept = 0;
+  // Returns the tree of WaitingIndex for a request that arrives.
+  virtual uint32_t tree_of(const request::Request&) const noexcept { return 0; }
+
+ private:
+  WaitingIndex index_;
+};
+
+}  // namespace itif::sched

@@ -1,0 +1,82 @@
+// Fills the rows of a batch, one after another, within its limits.
+//
+// A request of more tokens than a row takes gets a batch alone: every model's longest request runs,
+// whatever lowers the limits.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "request/request.h"
+#include "sched/batch_limits.h"
+
+namespace itif::sched {
+
+class RowFill {
+ public:
+  // Continues in the last row of `batch`, which outlives this object.
+  RowFill(const BatchLimits& limits, std::vector<request::Request*>& batch) noexcept
+      : limits_(limits), batch_(batch) {
+    for (const request::Request* request : batch) {
+      if (request->row != row_) row_tokens_ = 0;
+      row_ = request->row;
+      count(request->num_tokens);
+    }
+  }
+
+  // Returns the tokens that the row takes in addition.
+  uint32_t room() const noexcept {
+    const uint64_t row = limits_.rows.tokens - std::min<uint64_t>(row_tokens_, limits_.rows.tokens);
+    const uint64_t batch = limits_.max_tokens - std::min<uint64_t>(tokens_, limits_.max_tokens);
+    return static_cast<uint32_t>(std::min(row, batch));
+  }
+  // Returns how many requests the batch takes in addition.
+  uint32_t requests_left() const noexcept {
+    return limits_.max_requests - static_cast<uint32_t>(batch_.size());
+  }
+  // Returns true if the batch takes no other request.
+  bool full() const noexcept {
+    return requests_left() == 0 || (!batch_.empty() && room() == 0 && is_last_row());
+  }
+  // Goes on to the next row. Returns false, and stays, in the last one.
+  bool next_row() noexcept {
+    if (is_last_row()) return false;
+    ++row_;
+    row_tokens_ = 0;
+    return true;
+  }
+  // Returns true if the request fits: in this row, or else in the next, where it goes on to. The
+  // first request of a batch always fits.
+  bool makes_room(uint32_t num_tokens) noexcept {
+    if (requests_left() == 0) return false;
+    if (num_tokens <= room() || batch_.empty()) return true;
+    RowFill next = *this;
+    if (!next.next_row() || num_tokens > next.room()) return false;
+    next_row();
+    return true;
+  }
+  // REQUIRES: the request fits in this row, or is the batch's first.
+  void put(request::Request* request) noexcept {
+    request->row = row_;
+    count(request->num_tokens);
+    batch_.push_back(request);
+  }
+  uint32_t row() const noexcept { return row_; }
+
+ private:
+  bool is_last_row() const noexcept { return row_ + 1 >= limits_.rows.number; }
+  void count(uint32_t num_tokens) noexcept {
+    row_tokens_ += num_tokens;
+    tokens_ += num_tokens;
+    if (row_tokens_ > limits_.rows.tokens) row_ = limits_.rows.number - 1;  // no other joins it
+  }
+
+  const BatchLimits limits_;
+  std::vector<request::Request*>& batch_;
+  uint32_t row_ = 0;
+  uint64_t row_tokens_ = 0;
+  uint64_t tokens_ = 0;
+};
+
+}  // namespace itif::sched

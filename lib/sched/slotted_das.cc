@@ -1,0 +1,69 @@
+// TCB's Algorithm 2, "Slotted Online Deadline-Aware Scheduling Algorithm" (section 5.3): DAS, then
+// a slot size for the whole batch (Choice::slot_tokens), for a planner whose attention works slot
+// by slot.
+//
+// The slot size is the length of the longest utility-dominant request of all rows. A row of L
+// tokens has ⌊L / slot size⌋ slots. First fit puts a row's requests into its slots in the order in
+// which Algorithm 1 chose them, so that the utility-dominant ones come first. Requests that fit no
+// slot wait on. The paper says "greedily"; the order and first fit are ours.
+//
+// A row that takes all requests that wait has no utility-dominant set. There all its requests count
+// (das_rows.h): with no request left behind, leaving one out gains nothing. Requests that another
+// rule put into the batch (urgent.h, fair_shares.h) count as well. Urgent ones are never left out:
+// if they do not fit such slots, each row is one slot.
+#include <algorithm>
+#include <span>
+
+#include "sched/das_rows.h"
+#include "sched/ordered_policy.h"
+#include "sched/row_slots.h"
+
+namespace itif::sched {
+namespace {
+
+class SlottedDas final : public DasRows {
+ public:
+  explicit SlottedDas(const PolicyOptions& options)
+      : DasRows(options), slots_(options.limits.max_requests) {}
+
+ protected:
+  void fill(IndexFill& fill) noexcept override {
+    const size_t num_urgent = fill.batch().size();
+    fill_rows(fill);
+    const uint32_t row_tokens = std::min(fill.limits().rows.tokens, fill.limits().max_tokens);
+    uint32_t slot_tokens = longest_dominant_tokens();
+    const auto urgent = std::span(fill.batch()).first(num_urgent);
+    for (const request::Request* request : urgent)
+      slot_tokens = std::max(slot_tokens, request->num_tokens);
+    slot_tokens = std::max(1u, slot_tokens);
+    if (!fits(urgent, row_tokens, slot_tokens)) {
+      slot_tokens = std::max(row_tokens, slot_tokens);
+      fits(urgent, row_tokens, slot_tokens);
+    }
+    fill.finish([&](const request::Request& request) {
+      return slots_.put(request.row, request.num_tokens);
+    });
+    if (!fill.batch_is_empty()) fill.set_slot_tokens(slot_tokens);
+    charge_shares(fill);
+  }
+
+ private:
+  // Begins the batch's slots with the urgent requests. Returns true if all of them fit.
+  bool fits(std::span<request::Request* const> urgent, uint32_t row_tokens,
+            uint32_t slot_tokens) noexcept {
+    slots_.begin(row_tokens, slot_tokens);
+    return std::ranges::all_of(urgent, [&](const request::Request* request) {
+      return slots_.put(request->row, request->num_tokens);
+    });
+  }
+
+  RowSlots slots_;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchPolicy> make_slotted_das(const PolicyOptions& options) {
+  return make_ordered_policy(std::make_unique<SlottedDas>(options), options);
+}
+
+}  // namespace itif::sched
