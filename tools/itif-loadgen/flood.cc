@@ -61,7 +61,7 @@ void Flooder::make_piece(size_t index) noexcept {
   header.request_id = next_id_;
   header.total_bytes = total;
   header.offset = offset_;
-  header.budget_us = options_.budget_us;
+  header.budget_us = current_.budget_us;
   header.payload_bytes = static_cast<uint16_t>(bytes);
   header.payload_kind = options_.payload_kind;
   header.result_kind = options_.result_kind;

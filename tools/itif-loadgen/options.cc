@@ -79,7 +79,9 @@ void define(CLI::App& app, Options& o, Texts& t) {
       ->capture_default_str();
   what->add_option("--fragment-bytes", o.fragment_bytes, "payload bytes per datagram")
       ->capture_default_str();
-  what->add_option("--budget", t.budget, "deadline of each request, as in 25ms");
+  what->add_option("--budget", t.budget,
+                   "deadline of each request: 25ms, uniform:10ms-50ms, or length:5ms,200us (and "
+                   "200us per token)");
   what->add_flag("--no-cache", t.no_cache, "ask the server not to keep responses");
   what->add_flag("--truncate", t.truncate,
                  "let the server truncate texts that are too long for the model");
@@ -234,11 +236,7 @@ Status check(Options& o, const Texts& t) {
   ITIF_TRY(set_duration("--rto", t.rto, o.retry.initial_rto_ns));
   ITIF_TRY(set_duration("--timeout", t.timeout, o.retry.timeout_ns));
   if (!t.budget.empty()) {
-    uint64_t budget_ns = 0;
-    ITIF_TRY(set_duration("--budget", t.budget, budget_ns));
-    if (budget_ns < 1000 || budget_ns / 1000 > UINT32_MAX)
-      return usage(fmt::format("--budget {}: must be from 1us to 71m", t.budget));
-    o.budget_us = static_cast<uint32_t>(budget_ns / 1000);
+    ITIF_ASSIGN(o.deadlines, parse_deadlines(t.budget));
   }
   if (o.concurrency > 0)
     o.arrivals = Arrivals::kClosed;
@@ -286,6 +284,8 @@ Status check(Options& o, const Texts& t) {
   if (o.vocab == 0 || (o.payload_kind == wire::PayloadKind::kTokensU16 && o.vocab > 65536))
     return usage("--vocab: must be from 1 to 65536, or more with --payload tokens_u32");
   ITIF_ASSIGN(o.lengths, parse_lengths(t.lengths));
+  if (o.deadlines.kind == Deadlines::Kind::kByLength && !o.has_lengths())
+    return usage("--budget length: needs token ids: texts and images have no known length");
   ITIF_TRY(set_targets(o, t));
   return read_texts(o);
 }

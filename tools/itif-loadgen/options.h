@@ -30,6 +30,14 @@ struct Lengths {
   double second = 0;   // uniform: the maximum; normal: the standard deviation
 };
 
+// The deadline of each request, from its due time.
+struct Deadlines {
+  enum class Kind : uint8_t { kNone, kFixed, kUniform, kByLength };
+  Kind kind = Kind::kNone;
+  uint64_t first_us = 0;   // fixed: the deadline; uniform: the minimum; by length: for any length
+  uint64_t second_us = 0;  // uniform: the maximum; by length: for each token, added
+};
+
 struct Options {
   std::string server;
   uint16_t port = wire::kDefaultPort;
@@ -52,7 +60,7 @@ struct Options {
   wire::ImagePrefix image;  // size of image payloads
   wire::ResultKind result_kind = wire::ResultKind::kDefault;
   uint32_t fragment_bytes = wire::kDefaultFragmentBytes;
-  uint32_t budget_us = 0;
+  Deadlines deadlines;
   uint16_t flags = 0;  // wire::Flag: --no-cache, --truncate
 
   client::RetryPolicy retry;
@@ -62,6 +70,12 @@ struct Options {
   uint32_t max_in_flight = 16384;  // per thread
   bool busy = false;               // spin instead of sleeping
   uint32_t busy_poll_us = 0;
+
+  // True if the requests are token ids, so that their lengths are known.
+  bool has_lengths() const noexcept {
+    return payload_kind == wire::PayloadKind::kTokensU16 ||
+           payload_kind == wire::PayloadKind::kTokensU32;
+  }
 
   bool flood = false;
   double malform = 0;       // share of damaged datagrams in a flood
@@ -95,6 +109,11 @@ Result<Target> parse_target(const std::string& text);
 Result<std::vector<Target>> read_targets(const std::string& path);
 // "image_u8:HEIGHTxWIDTHxCHANNELS", or image_f32. Errors: kInvalidArgument.
 Status parse_image(const std::string& text, wire::PayloadKind& kind, wire::ImagePrefix& image);
+// "T" or "fixed:T", "uniform:T-T", "length:T,T", as in 25ms; a colon may replace '-' and ','.
+// Errors: kInvalidArgument.
+Result<Deadlines> parse_deadlines(const std::string& text);
+// Returns the latest deadline that the longest request can have; 0: none has one.
+uint64_t max_budget_us(const Deadlines& deadlines);
 // "fixed:N", "uniform:A-B", "normal:MEAN,DEVIATION"; a colon may replace '-' and ','. Errors:
 // kInvalidArgument.
 Result<Lengths> parse_lengths(const std::string& text);

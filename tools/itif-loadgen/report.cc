@@ -61,6 +61,13 @@ std::string table(const Options& options, const Results& results) {
     }
     text += '\n';
   }
+  if (options.deadlines.kind != Deadlines::Kind::kNone && total.sent > 0) {
+    text +=
+        fmt::format("in time: {} of {} sent ({:.1f} %), {:.1f}/s", total.in_time, total.sent,
+                    100.0 * static_cast<double>(total.in_time) / static_cast<double>(total.sent),
+                    seconds > 0 ? static_cast<double>(total.in_time) / seconds : 0.0);
+    text += options.has_lengths() ? fmt::format("; utility {:.3f}\n", total.utility) : "\n";
+  }
   if (results.unsent > 0)
     text += fmt::format(
         "not sent: {} requests were due while {} were in flight per thread: lower --rate or raise "

@@ -24,10 +24,14 @@ Json histogram_json(const Histogram& h) {
   return json;
 }
 
-Json target_json(const TargetResults& r, double seconds) {
+Json target_json(const Options& options, const TargetResults& r, double seconds) {
   Json json;
   json["sent"] = r.sent;
   json["answered"] = r.answered;
+  json["in_time"] = r.in_time;
+  json["in_time_share"] =
+      r.sent > 0 ? static_cast<double>(r.in_time) / static_cast<double>(r.sent) : 0.0;
+  json["utility"] = options.has_lengths() ? Json(r.utility) : Json();
   json["lost"] = r.lost;
   json["refused"] = r.refused;
   Json by = Json::object();
@@ -50,6 +54,19 @@ Json lengths_json(const Lengths& lengths) {
       return {{"kind", "normal"}, {"mean", lengths.first}, {"deviation", lengths.second}};
   }
   return {};
+}
+
+Json deadlines_json(const Deadlines& deadlines) {
+  switch (deadlines.kind) {
+    case Deadlines::Kind::kNone: break;
+    case Deadlines::Kind::kFixed: return {{"kind", "fixed"}, {"us", deadlines.first_us}};
+    case Deadlines::Kind::kUniform:
+      return {{"kind", "uniform"}, {"from_us", deadlines.first_us}, {"to_us", deadlines.second_us}};
+    case Deadlines::Kind::kByLength:
+      return {
+          {"kind", "length"}, {"us", deadlines.first_us}, {"us_per_token", deadlines.second_us}};
+  }
+  return {{"kind", "none"}};
 }
 
 Json configuration_json(const Options& o) {
@@ -76,7 +93,7 @@ Json configuration_json(const Options& o) {
   }
   json["result"] = wire::result_kind_name(o.result_kind);
   json["fragment_bytes"] = o.fragment_bytes;
-  json["budget_us"] = o.budget_us;
+  json["budget"] = deadlines_json(o.deadlines);
   json["no_cache"] = (o.flags & wire::kFlagNoCache) != 0;
   json["truncate"] = (o.flags & wire::kFlagTruncate) != 0;
   json["tries"] = o.retry.max_tries;
@@ -120,7 +137,7 @@ Json to_json(const Options& options, const Results& results) {
   json["configuration"] = configuration_json(options);
   json["measured_s"] = seconds;
   json["all_answered"] = all_answered(results);
-  json["total"] = target_json(results.total(), seconds);
+  json["total"] = target_json(options, results.total(), seconds);
   Json tenants = Json::array();
   for (size_t i = 0; i < options.targets.size(); ++i) {
     const Target& target = options.targets[i];
@@ -128,7 +145,7 @@ Json to_json(const Options& options, const Results& results) {
     tenant["name"] = target.name;
     tenant["id"] = target.credential.tenant_id;
     tenant["weight"] = target.weight;
-    tenant.update(target_json(results.targets[i], seconds));
+    tenant.update(target_json(options, results.targets[i], seconds));
     tenants.push_back(std::move(tenant));
   }
   json["tenants"] = std::move(tenants);

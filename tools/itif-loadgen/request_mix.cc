@@ -89,6 +89,21 @@ uint32_t draw_length(const Lengths& lengths, Random& random) noexcept {
   return static_cast<uint32_t>(lengths.first);
 }
 
+uint32_t draw_budget_us(const Deadlines& deadlines, uint32_t num_tokens, Random& random) noexcept {
+  uint64_t us = 0;
+  switch (deadlines.kind) {
+    case Deadlines::Kind::kNone: break;
+    case Deadlines::Kind::kFixed: us = deadlines.first_us; break;
+    case Deadlines::Kind::kUniform:
+      us = deadlines.first_us + random.below(deadlines.second_us - deadlines.first_us + 1);
+      break;
+    case Deadlines::Kind::kByLength:
+      us = deadlines.first_us + num_tokens * deadlines.second_us;
+      break;
+  }
+  return static_cast<uint32_t>(us);
+}
+
 PayloadPool::PayloadPool(const Options& options) : options_(options) {
   if (options.payload_kind == wire::PayloadKind::kText) return;
   if (options.payload_kind == wire::PayloadKind::kImageU8 ||
@@ -119,11 +134,13 @@ std::span<const std::byte> PayloadPool::draw(Random& random) const noexcept {
 }
 
 RequestMix::RequestMix(const Options& options, const PayloadPool& pool, uint64_t seed)
-    : pool_(pool), choice_(weights_of(options)), random_(seed) {}
+    : pool_(pool), deadlines_(options.deadlines), choice_(weights_of(options)), random_(seed) {}
 
 RequestMix::Draw RequestMix::draw() noexcept {
-  const uint32_t target = choice_.pick(random_);
-  return {.target = target, .payload = pool_.draw(random_)};
+  Draw draw{.target = choice_.pick(random_), .payload = pool_.draw(random_)};
+  draw.num_tokens = pool_.num_tokens(draw.payload);
+  draw.budget_us = draw_budget_us(deadlines_, draw.num_tokens, random_);
+  return draw;
 }
 
 }  // namespace itif::loadgen

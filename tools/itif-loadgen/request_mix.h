@@ -32,6 +32,8 @@ class WeightedChoice {
 // Returns a length from 1 to max_tokens(lengths).
 uint32_t draw_length(const Lengths& lengths, Random& random) noexcept;
 uint32_t max_tokens(const Lengths& lengths) noexcept;
+// Returns the deadline of a request, µs from its due time; 0: none.
+uint32_t draw_budget_us(const Deadlines& deadlines, uint32_t num_tokens, Random& random) noexcept;
 
 // The bytes of all payloads. Immutable; shared by the threads.
 class PayloadPool {
@@ -39,6 +41,10 @@ class PayloadPool {
   explicit PayloadPool(const Options& options);
   // The result is valid for the life of the pool.
   std::span<const std::byte> draw(Random& random) const noexcept;
+  // Returns the number of tokens of a payload; 0: not known.
+  uint32_t num_tokens(std::span<const std::byte> payload) const noexcept {
+    return token_bytes_ == 0 ? 0 : static_cast<uint32_t>(payload.size() / token_bytes_);
+  }
 
  private:
   const Options& options_;
@@ -54,11 +60,14 @@ class RequestMix {
   struct Draw {
     uint32_t target = 0;
     std::span<const std::byte> payload;
+    uint32_t num_tokens = 0;  // 0: not known
+    uint32_t budget_us = 0;   // 0: no deadline
   };
   Draw draw() noexcept;
 
  private:
   const PayloadPool& pool_;
+  const Deadlines deadlines_;
   WeightedChoice choice_;
   Random random_;
 };

@@ -7,6 +7,8 @@ namespace itif::loadgen {
 void TargetResults::merge(const TargetResults& other) {
   sent += other.sent;
   answered += other.answered;
+  in_time += other.in_time;
+  utility += other.utility;
   lost += other.lost;
   refused += other.refused;
   for (size_t i = 0; i < refused_by.size(); ++i) refused_by[i] += other.refused_by[i];

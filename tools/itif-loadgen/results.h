@@ -13,11 +13,19 @@ namespace itif::loadgen {
 struct TargetResults {
   uint64_t sent = 0;  // measured requests given to the engine
   uint64_t answered = 0;
+  uint64_t in_time = 0;  // answered by the deadline, from the intended send time, or without one
+  // Σ 1 / tokens over the answers in time; requests of unknown length count 0. Source: TCB,
+  // equation 9.
+  double utility = 0;
   uint64_t lost = 0;  // not answered before the timeout or the end of the drain
   uint64_t refused = 0;
   std::array<uint64_t, wire::kNumStatusCodes> refused_by{};
   Histogram latency_ns;  // of answers, from the intended send time
 
+  void add_in_time(uint32_t num_tokens) noexcept {
+    ++in_time;
+    if (num_tokens != 0) utility += 1.0 / num_tokens;
+  }
   void merge(const TargetResults& other);
 };
 

@@ -60,13 +60,17 @@ bool Sender::send_one(uint64_t intended_ns, uint64_t now_ns) noexcept {
                                  .payload_kind = options_.payload_kind,
                                  .result_kind = options_.result_kind,
                                  .flags = options_.flags,
-                                 .budget_us = options_.budget_us,
+                                 .budget_us = draw.budget_us,
                                  .payload = draw.payload,
                                  .user_tag = number};
   if (engine_->submit(spec) != client::Submit::kAccepted) return false;
   free_records_.pop_back();
   const bool measured = intended_ns >= measure_from_ns_;
-  records_[number] = {.intended_ns = intended_ns, .target = draw.target, .measured = measured};
+  records_[number] = {.intended_ns = intended_ns,
+                      .target = draw.target,
+                      .num_tokens = draw.num_tokens,
+                      .budget_us = draw.budget_us,
+                      .measured = measured};
   ++num_sent_;
   ++live_counts_.sent;
   if (measured) {
@@ -179,6 +183,8 @@ void Sender::on_outcomes(std::span<const client::Outcome> outcomes) noexcept {
         live_interval_.record(latency_ns);
         if (!record.measured) break;
         ++target.answered;
+        if (record.budget_us == 0 || latency_ns <= uint64_t{record.budget_us} * 1000)
+          target.add_in_time(record.num_tokens);
         target.latency_ns.record(latency_ns);
         results_.server_ns.record(uint64_t{outcome.server_us} * 1000);
         break;

@@ -57,6 +57,8 @@ class Sender final : public client::OutcomeSink {
   struct Record {
     uint64_t intended_ns = 0;
     uint32_t target = 0;
+    uint32_t num_tokens = 0;  // 0: not known
+    uint32_t budget_us = 0;   // 0: no deadline
     bool measured = false;
   };
 

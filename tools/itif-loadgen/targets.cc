@@ -1,4 +1,4 @@
-// Parses tenants from arguments and from itifctl's JSON.
+// Parses tenants from arguments and from itifctl's JSON, and the distributions of requests.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/units.h"
 #include "options.h"
 
 namespace itif::loadgen {
@@ -158,6 +159,56 @@ Status parse_image(const std::string& text, wire::PayloadKind& kind, wire::Image
       fmt::format("--payload {}: must be image_u8:HEIGHTxWIDTHxCHANNELS or image_f32:…, of at "
                   "most 16 MiB",
                   text));
+}
+
+Result<Deadlines> parse_deadlines(const std::string& text) {
+  const auto bad = [&] {
+    return fail(Code::kInvalidArgument,
+                fmt::format("--budget {}: must be T, uniform:T-T or length:T,T (and T per token), "
+                            "with T as in 25ms, in all from 1us to 71m",
+                            text));
+  };
+  const auto parse = [](std::string_view duration, uint64_t& us) {
+    const auto ns = parse_duration_ns(duration);
+    if (ns) us = *ns / 1000;
+    return ns.has_value();
+  };
+  std::string_view rest(text);
+  Deadlines deadlines{.kind = Deadlines::Kind::kFixed};
+  char separator = '\0';
+  if (rest.starts_with("uniform:")) {
+    deadlines.kind = Deadlines::Kind::kUniform;
+    separator = '-';
+  } else if (rest.starts_with("length:")) {
+    deadlines.kind = Deadlines::Kind::kByLength;
+    separator = ',';
+  }
+  if (rest.starts_with("fixed:") || separator != '\0') rest.remove_prefix(rest.find(':') + 1);
+  if (separator != '\0') {
+    size_t at = rest.find(separator);
+    if (at == std::string_view::npos) at = rest.find(':');
+    if (at == std::string_view::npos || !parse(rest.substr(at + 1), deadlines.second_us))
+      return bad();
+    rest = rest.substr(0, at);
+  }
+  if (!parse(rest, deadlines.first_us) || deadlines.first_us == 0 ||
+      max_budget_us(deadlines) > UINT32_MAX ||
+      (separator == '-' && deadlines.first_us > deadlines.second_us))
+    return bad();
+  return deadlines;
+}
+
+uint64_t max_budget_us(const Deadlines& deadlines) {
+  constexpr uint64_t kMaxTokens = 65536;
+  switch (deadlines.kind) {
+    case Deadlines::Kind::kNone: return 0;
+    case Deadlines::Kind::kFixed: return deadlines.first_us;
+    case Deadlines::Kind::kUniform: return deadlines.second_us;
+    case Deadlines::Kind::kByLength: break;
+  }
+  // No sum of two such values exceeds 64 bits.
+  if (deadlines.second_us > UINT32_MAX || deadlines.first_us > UINT32_MAX) return UINT64_MAX;
+  return deadlines.first_us + kMaxTokens * deadlines.second_us;
 }
 
 Result<Lengths> parse_lengths(const std::string& text) {

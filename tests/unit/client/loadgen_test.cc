@@ -63,6 +63,18 @@ TEST(WeightedChoice, FollowsTheWeights) {
   EXPECT_EQ(WeightedChoice(single).pick(random), 0u);
 }
 
+TEST(DeadlinesOfRequests, FollowTheirDistribution) {
+  Random random(4);
+  EXPECT_EQ(draw_budget_us({}, 20, random), 0u);
+  EXPECT_EQ(draw_budget_us({Deadlines::Kind::kFixed, 7}, 20, random), 7u);
+  EXPECT_EQ(draw_budget_us({Deadlines::Kind::kByLength, 5000, 200}, 20, random), 9000u);
+  std::map<uint32_t, int> seen;
+  for (int i = 0; i < 50'000; ++i)
+    ++seen[draw_budget_us({Deadlines::Kind::kUniform, 3, 7}, 20, random)];
+  EXPECT_EQ(seen.size(), 5u);
+  for (uint32_t us = 3; us <= 7; ++us) EXPECT_NEAR(seen[us], 10'000, 500);
+}
+
 TEST(Lengths, StayInTheirRange) {
   Random random(9);
   const Lengths uniform{Lengths::Kind::kUniform, 3, 7};

@@ -91,7 +91,8 @@ TEST(LoadgenOptions, AllOptionsTogether) {
   EXPECT_EQ(options.payload_kind, wire::PayloadKind::kText);
   EXPECT_EQ(options.texts, (std::vector<std::string>{"one", "two words"}));
   EXPECT_EQ(options.result_kind, wire::ResultKind::kClasses);
-  EXPECT_EQ(options.budget_us, 25'000u);
+  EXPECT_EQ(options.deadlines.kind, Deadlines::Kind::kFixed);
+  EXPECT_EQ(options.deadlines.first_us, 25'000u);
   EXPECT_EQ(options.targets[1].weight, 2.5);
   EXPECT_EQ(options.targets[1].credential.key_epoch, 1u);
   EXPECT_EQ(options.retry.max_tries, 1u);
@@ -172,6 +173,14 @@ TEST(LoadgenOptions, ErrorsNameTheMistake) {
       {{"h", "--tenant", kTenant, "--vocab", "70000"}, "--vocab"},
       {{"h", "--tenant", kTenant, "--result", "poem"}, "--result"},
       {{"h", "--tenant", kTenant, "--budget", "2h"}, "--budget"},
+      {{"h", "--tenant", kTenant, "--budget", "100ns"}, "--budget"},
+      {{"h", "--tenant", kTenant, "--budget", "uniform:20ms-10ms"}, "--budget"},
+      {{"h", "--tenant", kTenant, "--budget", "uniform:20ms"}, "--budget"},
+      {{"h", "--tenant", kTenant, "--budget", "length:5ms,100ms"}, "--budget"},
+      {{"h", "--tenant", kTenant, "--budget", "length:5ms,9000h"}, "--budget"},
+      {{"h", "--tenant", kTenant, "--budget", "normal:5ms,1ms"}, "--budget"},
+      {{"h", "--tenant", kTenant, "--payload", "image_u8:2x2x3", "--budget", "length:5ms,1us"},
+       "--budget length"},
       {{"h", "--tenant", kTenant, "--fragment-bytes", "66"}, "multiple of 4"},
       {{"h", "--tenant", kTenant, "--tries", "0"}, "--tries"},
       {{"h", "--tenant", kTenant, "--threads", "0"}, "--threads"},
@@ -194,6 +203,28 @@ TEST(LoadgenOptions, ErrorsNameTheMistake) {
     EXPECT_NE(command.text.find(one.expected), std::string::npos) << command.text;
     EXPECT_EQ(std::count(command.text.begin(), command.text.end(), '\n'), 1) << command.text;
   }
+}
+
+TEST(LoadgenOptions, Deadlines) {
+  using Kind = Deadlines::Kind;
+  const struct {
+    const char* text;
+    Kind kind;
+    uint64_t first_us, second_us, max_us;
+  } kCases[] = {{"25ms", Kind::kFixed, 25'000, 0, 25'000},
+                {"fixed:1s", Kind::kFixed, 1'000'000, 0, 1'000'000},
+                {"uniform:10ms-50ms", Kind::kUniform, 10'000, 50'000, 50'000},
+                {"uniform:10ms:50ms", Kind::kUniform, 10'000, 50'000, 50'000},
+                {"length:5ms,200us", Kind::kByLength, 5'000, 200, 5'000 + 65'536 * 200}};
+  for (const auto& one : kCases) {
+    const auto deadlines = parse_deadlines(one.text);
+    ASSERT_TRUE(deadlines) << one.text;
+    EXPECT_EQ(deadlines->kind, one.kind) << one.text;
+    EXPECT_EQ(deadlines->first_us, one.first_us) << one.text;
+    EXPECT_EQ(deadlines->second_us, one.second_us) << one.text;
+    EXPECT_EQ(max_budget_us(*deadlines), one.max_us) << one.text;
+  }
+  EXPECT_EQ(max_budget_us({}), 0u);
 }
 
 TEST(LoadgenOptions, TenantFiles) {

@@ -140,6 +140,45 @@ TEST(Sender, OpenLoopSendsAtTheRateAndAnswersAll) {
   EXPECT_EQ(results.unsent, 0u);
 }
 
+// Answers take 120 us. A request of one token has a deadline of 100 us, one of two tokens 200 us.
+TEST(Sender, AnswersInTimeAndTheirUtilityAreCounted) {
+  Options options = basic_options();
+  options.rate = 2000;
+  options.duration_ns = 2'000'000'000;
+  options.lengths = {Lengths::Kind::kUniform, 1, 2};
+  options.deadlines = {Deadlines::Kind::kByLength, 0, 100};
+  Trial trial(options);
+  uint64_t of_two_tokens = 0;
+  trial.network.set_server([&](uint32_t flow, const Bytes& bytes) {
+    wire::Datagram datagram;
+    ASSERT_EQ(wire::parse(bytes, datagram), wire::ParseError::kNone);
+    EXPECT_EQ(datagram.header.budget_us, 50 * datagram.header.total_bytes);
+    of_two_tokens += datagram.header.total_bytes == 4;
+    trial.server.on_datagram(flow, bytes);
+  });
+  const Results& results = trial.run();
+  const TargetResults total = results.total();
+  EXPECT_EQ(total.answered, total.sent);
+  EXPECT_GT(of_two_tokens, total.sent / 3);
+  EXPECT_EQ(total.in_time, of_two_tokens);
+  EXPECT_DOUBLE_EQ(total.utility, 0.5 * static_cast<double>(of_two_tokens));
+  const auto json = to_json(options, results)["total"];
+  EXPECT_EQ(json["in_time"], of_two_tokens);
+  EXPECT_EQ(json["utility"], total.utility);
+  EXPECT_NE(table(options, results).find("utility"), std::string::npos);
+}
+
+TEST(Sender, WithoutADeadlineEveryAnswerIsInTime) {
+  Options options = basic_options();
+  options.max_requests = 100;
+  options.lengths = {Lengths::Kind::kFixed, 4};
+  Trial trial(options);
+  const Results& results = trial.run();
+  EXPECT_EQ(results.total().in_time, 100u);
+  EXPECT_DOUBLE_EQ(results.total().utility, 25);
+  EXPECT_EQ(table(options, results).find("utility"), std::string::npos);
+}
+
 // The server stalls for one second of ten. An open loop must report the waits of all requests due
 // in that second, although most of them are sent late or answered in a burst.
 TEST(Sender, StallShowsInThePercentiles) {
