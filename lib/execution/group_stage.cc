@@ -34,7 +34,7 @@ Result<std::unique_ptr<GroupStage>> GroupStage::create(
   static std::atomic<unsigned> serial{0};
   ITIF_ASSIGN(stage->ring_,
               pipeline::RequestRing::create("itif_group_" + std::to_string(serial++), lendable));
-  stage->inbox_.emplace(*stage->ring_, stage->counters_.queued);
+  stage->inbox_.emplace(*stage->ring_, stage->counters_);
   ITIF_ASSIGN(stage->stream_, stage->make_stream(options.share));
   ITIF_ASSIGN(stage->executor_,
               stage->group_->make_executor(*stage->stream_, clock, options.executor));
@@ -237,6 +237,10 @@ void GroupStage::complete(std::span<request::Request* const> requests) noexcept 
   }
   for (pipeline::ReturnRing* ring : returns_)
     if (!ring->empty()) ring->bell().ring();
+}
+
+void GroupStage::busy_until(uint64_t end_ns) noexcept {
+  counters_.busy_until_ns.set(end_ns);
 }
 
 // Rings no bell: the worker checks the ring at its next poll, and nobody waits for the packets.

@@ -118,6 +118,7 @@ class GroupStage final : private runtime::CompletionSink {
   void count_graphs() noexcept;
   void complete(std::span<request::Request* const> requests) noexcept override;
   void release_packets(std::span<request::Request* const> requests) noexcept override;
+  void busy_until(uint64_t end_ns) noexcept override;
 
   std::string name_;
   device::Device* device_ = nullptr;

@@ -56,7 +56,7 @@ Reassembler::Reassembler(const ReassemblyLimits& limits, uint64_t seed)
       first_free_(0),
       index_(limits.max_contexts, seed),
       arena_(limits.piece_slots),
-      timers_(limits.max_contexts, {.shift = 20, .num_ticks = 1024}),
+      timers_(limits.max_contexts, {.shift = kTickShift, .num_ticks = 4096}),
       tenants_(limits.max_tenants) {
   for (uint32_t i = 0; i < limits.max_contexts; ++i) contexts_[i].next_free = i + 1;
 }
@@ -202,7 +202,9 @@ void Reassembler::hold(Context& context, const Arrival& arrival) noexcept {
 }
 
 void Reassembler::become_whole(Context& context, uint64_t now_ns) noexcept {
-  timers_.cancel(slot_of(context));
+  const uint32_t slot = slot_of(context);
+  timers_.cancel(slot);
+  if (context.request.deadline_ns != 0) timers_.set(slot, context.request.deadline_ns);
   context.state = ContextState::kExecuting;
   context.request.complete_ns = now_ns;
   if (context.request.payload_bytes != 0)
@@ -224,7 +226,9 @@ size_t Reassembler::sweep(uint64_t now_ns, std::span<Due> due) noexcept {
     Context& context = contexts_[slot];
     const request::Request& request = context.request;
     const uint64_t timeout_ns = request.arrival_ns + limits_.timeout_ns;
-    if (request.deadline_ns != 0 && request.deadline_ns <= std::min(now_ns, timeout_ns)) {
+    if (context.state == ContextState::kExecuting) {
+      due[count++] = {&context, Due::kDeadline};
+    } else if (request.deadline_ns != 0 && request.deadline_ns <= std::min(now_ns, timeout_ns)) {
       due[count++] = {&context, Due::kDeadline};
     } else if (timeout_ns <= now_ns) {
       due[count++] = {&context, Due::kTimeout};

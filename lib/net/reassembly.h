@@ -128,15 +128,20 @@ class Reassembler {
   // kHeldBytesFull, kTenantHeldBytesFull.
   Added add(Context& context, const Arrival& arrival) noexcept;
 
+  static constexpr unsigned kTickShift = 18;
+  static constexpr uint64_t kTickNs = uint64_t{1} << kTickShift;
+
   struct Due {
     enum Why : uint8_t { kTimeout, kDeadline, kStalled };
     Context* context = nullptr;
     Why why = kTimeout;
   };
-  // Writes contexts that are still assembling and whose timer has expired, at most due.size();
-  // returns their number. Call it again if it filled `due`. The caller answers and releases
-  // kTimeout and kDeadline; kStalled is a hint to send a resend datagram. Up to one timer tick
-  // (1.05 ms) late.
+  // Writes contexts whose timer has expired, at most due.size(); returns their number. Call it
+  // again if it filled `due`. Up to one timer tick (kTickNs) late.
+  //
+  // If the context is still assembling, the caller answers and releases kTimeout and kDeadline;
+  // kStalled is a hint to send a resend datagram. An executing context is reported once, as
+  // kDeadline, and is still lent.
   size_t sweep(uint64_t now_ns, std::span<Due> due) noexcept;
 
   // Writes the byte ranges of missing pieces, ascending, as many as fit; returns their number.

@@ -1,4 +1,5 @@
-// All that workers know of a group: where they lend it requests, and how many wait there.
+// All that workers know of a group: where they lend it requests, how many wait there, and how long
+// it is busy.
 // execution/group_stage.h has the group's thread.
 #pragma once
 
@@ -12,9 +13,10 @@ namespace itif::pipeline {
 
 class GroupInbox {
  public:
-  // `ring` has room for all requests that the workers can have; the group's thread empties it.
-  // `queued` counts the requests that it has taken and not executed yet. Both outlive the inbox.
-  GroupInbox(RequestRing& ring, const telemetry::Gauge& queued) : ring_(ring), queued_(queued) {}
+  // `ring` has room for all requests that the workers can have; the group's thread empties it, and
+  // keeps `counters`. Both outlive the inbox.
+  GroupInbox(RequestRing& ring, const telemetry::ExecutorCounters& counters)
+      : ring_(ring), counters_(counters) {}
 
   // Lends a request; called by its worker. The group's queue limits waiting requests per tenant, so
   // no tenant can fill the ring.
@@ -24,12 +26,14 @@ class GroupInbox {
   }
   // Returns the approximate number of requests that wait for the group. Any thread.
   uint32_t num_waiting() const noexcept {
-    return static_cast<uint32_t>(queued_.read()) + ring_.size();
+    return static_cast<uint32_t>(counters_.queued.read()) + ring_.size();
   }
+  // Returns when the running batches are expected to end; 0: none runs. Any thread.
+  uint64_t busy_until_ns() const noexcept { return counters_.busy_until_ns.read(); }
 
  private:
   RequestRing& ring_;
-  const telemetry::Gauge& queued_;
+  const telemetry::ExecutorCounters& counters_;
 };
 
 }  // namespace itif::pipeline

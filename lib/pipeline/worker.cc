@@ -8,7 +8,7 @@ namespace itif::pipeline {
 namespace {
 
 constexpr uint16_t kBurst = 64;
-constexpr uint64_t kSweepPeriodNs = 1'000'000;
+constexpr uint64_t kSweepPeriodNs = 200'000;
 constexpr uint64_t kLinkPeriodNs = 100'000'000;
 constexpr uint64_t kLastAnswersNs = 1'000'000'000;
 constexpr uint32_t kTransmitJobs = 16384;
@@ -117,6 +117,10 @@ void Worker::sweep() noexcept {
       switch (due[i].why) {
         case net::Reassembler::Due::kStalled: ask_for_missing(context); break;
         case net::Reassembler::Due::kDeadline:
+          if (context.state == net::ContextState::kExecuting) {
+            expire(context);
+            break;
+          }
           give_up(context, net::DropReason::kDeadlineReassembly,
                   wire::StatusCode::kDeadlineReassembly,
                   "the deadline passed before all of the request had arrived");

@@ -70,13 +70,8 @@ Outcome Worker::on_request(const Arrived& arrived) noexcept {
                   "send a hello first");
   const net::MessageKey key = net::message_key(header);
   if (net::Context* context = reassembler_.find(key)) {
-    if (context->state == net::ContextState::kExecuting && header.offset == 0) {
-      // The client repeats the request because it has heard nothing: reply that it is queued.
-      const GroupInbox* inbox = shared_.groups.find(context->request.group);
-      wire::Header busy = answer_header(*context, wire::Type::kBusy);
-      busy.aux = inbox ? inbox->num_waiting() : 0;
-      send_datagram(busy, {}, context->key_bytes, arrived.frame.peer);
-    }
+    if (context->state == net::ContextState::kExecuting && header.offset == 0)
+      answer_repeat(*context, arrived.frame.peer);
     return add_piece(*context, arrived);
   }
   if (net::CachedResponse* entry = cache_.find(key, now_ns_)) {
@@ -163,19 +158,24 @@ Outcome Worker::add_piece(net::Context& context, const Arrived& arrived) noexcep
   return added.outcome;
 }
 
-// Lends a complete request to its group.
+// Lends a complete request to its group, or refuses it at once if the group cannot answer it.
 void Worker::dispatch(net::Context& context) noexcept {
   request::Request& request = context.request;
-  if (GroupInbox* inbox = shared_.groups.find(request.group)) {
-    inbox->push(&request);
-    counters_.requests.add();
-    tenants_[request.tenant_index].requests.add();
-    return;
+  GroupInbox* inbox = shared_.groups.find(request.group);
+  if (inbox == nullptr) {
+    request.status = StatusCode::kInternal;
+    request.detail = "the tenant's group is not running";
+    request.retry_after_us = 20'000;
+    return finish(context);
   }
-  request.status = StatusCode::kInternal;
-  request.detail = "the tenant's group is not running";
-  request.retry_after_us = 20'000;
-  finish(context);
+  if (request.deadline_ns != 0 && request.deadline_ns <= inbox->busy_until_ns()) {
+    request.status = StatusCode::kDeadlineLaunch;
+    request.detail = "the deadline would pass before the running batches end";
+    return finish(context);
+  }
+  inbox->push(&request);
+  counters_.requests.add();
+  tenants_[request.tenant_index].requests.add();
 }
 
 }  // namespace itif::pipeline

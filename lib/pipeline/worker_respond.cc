@@ -81,9 +81,35 @@ Outcome Worker::refuse(const Arrived& arrived, const Verified& verified, DropRea
   return Outcome::dropped(reason);
 }
 
-// Answers and releases a request that the executor has returned.
+// Refuses a request that waits past its deadline. The group still has its packets, and gives them
+// back later. A request that runs already is answered, even if late.
+void Worker::expire(net::Context& context) noexcept {
+  request::Request& request = context.request;
+  if (!request::expire(request)) return;
+  request.status = StatusCode::kDeadlineQueue;
+  request.detail = "the deadline passed in the group's queue";
+  respond_status(context);
+}
+
+// The client repeats a complete request because it has heard nothing: says that the request waits
+// or runs, or repeats the refusal of one that has expired.
+void Worker::answer_repeat(net::Context& context, const net::Endpoint& peer) noexcept {
+  if (request::has_expired(context.request)) {
+    wire::Header header = answer_header(context, wire::Type::kStatus);
+    header.status = context.request.status;
+    return send_datagram(header, {}, context.key_bytes, peer);
+  }
+  const GroupInbox* inbox = shared_.groups.find(context.request.group);
+  wire::Header busy = answer_header(context, wire::Type::kBusy);
+  busy.aux = inbox ? inbox->num_waiting() : 0;
+  send_datagram(busy, {}, context.key_bytes, peer);
+}
+
+// Releases a request that the executor has returned, and answers it unless it has expired.
 void Worker::finish(net::Context& context) noexcept {
-  if (context.request.status != StatusCode::kOk || !respond(context)) respond_status(context);
+  if (!request::has_expired(context.request) &&
+      (context.request.status != StatusCode::kOk || !respond(context)))
+    respond_status(context);
   account_end(context);
   take_packets(context);
   release(context);

@@ -6,6 +6,11 @@
 // the request ends; the Request comes back with a result or a status. Until then only the executor
 // touches what it was lent. Only that worker frees an mbuf or a Request, once each, on every path.
 //
+// A request has one outcome, written by whoever claims it. The group takes a request (take()) when
+// it runs or refuses it. Before that, the worker may let it expire at its deadline (expire()) and
+// answer it. An expired request stays lent: the group gives it back without an outcome as soon as
+// it meets it.
+//
 // Plain data: no DPDK, no device. `pieces` point into packet buffers; nothing has been copied.
 #pragma once
 
@@ -30,6 +35,13 @@ using Piece = BytePiece;
 struct ResultBuffer {
   std::byte* data = nullptr;
   uint32_t bytes = 0;
+};
+
+// The writer of a request's outcome.
+enum class Claim : uint8_t {
+  kNone,     // nobody yet: the request waits
+  kGroup,    // the executor
+  kExpired,  // the worker, because the deadline passed first
 };
 
 struct Request {
@@ -57,7 +69,7 @@ struct Request {
   uint64_t launch_ns = 0;  // start of its batch
   uint64_t done_ns = 0;
 
-  // The outcome, written by the executor.
+  // The outcome, written by the owner of the claim.
   wire::StatusCode status = wire::StatusCode::kOk;
   wire::ResultKind result_kind_out = wire::ResultKind::kDefault;
   ResultBuffer result;          // status kOk
@@ -65,14 +77,37 @@ struct Request {
   const char* detail = "";      // status other than kOk: a literal, one sentence
   uint32_t retry_after_us = 0;  // kOverloaded
 
+  // Set by take() and expire(), never directly.
+  alignas(std::atomic_ref<Claim>::required_alignment) Claim claim = Claim::kNone;
+
   // For the current holder.
   uint32_t num_tokens = 0;  // set by the executor when the request enters its queue
   Request* next = nullptr;  // links of the queue that holds it
   Request* previous = nullptr;
-  uint32_t waiting_node = 0;  // of the batch policy's index (sched/waiting_index.h)
-  uint32_t row = 0;           // of its batch, set by the batch policy
-  uint32_t prepared = 0;      // handle of the executor's prepared input (text, image); 0: none
+  uint32_t waiting_node = 0;       // of the batch policy's index (sched/waiting_index.h)
+  uint32_t deadline_position = 0;  // in the queue's heap of deadlines (sched/deadline_heap.h)
+  uint32_t row = 0;                // of its batch, set by the batch policy
+  uint32_t prepared = 0;           // handle of the executor's prepared input (text, image); 0: none
   uint16_t worker = 0;
 };
+
+// Claims a request's outcome for the group. Returns false if the request has expired. May be
+// repeated. The group's thread.
+inline bool take(Request& request) noexcept {
+  if (request.deadline_ns == 0) return true;  // it cannot expire
+  Claim claim = Claim::kNone;
+  return std::atomic_ref(request.claim)
+             .compare_exchange_strong(claim, Claim::kGroup, std::memory_order_acq_rel) ||
+         claim == Claim::kGroup;
+}
+// Claims a request's outcome for its worker. Returns false if the group has taken it.
+inline bool expire(Request& request) noexcept {
+  Claim claim = Claim::kNone;
+  return std::atomic_ref(request.claim)
+      .compare_exchange_strong(claim, Claim::kExpired, std::memory_order_acq_rel);
+}
+inline bool has_expired(Request& request) noexcept {
+  return std::atomic_ref(request.claim).load(std::memory_order_acquire) == Claim::kExpired;
+}
 
 }  // namespace itif::request

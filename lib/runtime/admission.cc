@@ -22,6 +22,10 @@ Admission::Admission(const Group& group, const Clock& clock, const ExecutorOptio
 
 const model::TenantModel* Admission::find_model(request::Request* request) noexcept {
   request->prepared = 0;
+  if (request::has_expired(*request)) {
+    give_back(request);
+    return nullptr;
+  }
   if (device_failed_) {
     refuse(request, kDeviceFailure);
     return nullptr;
@@ -36,7 +40,8 @@ bool Admission::may_wait(request::Request* request, double wait_ns) noexcept {
   const bool too_long = max_wait_ns_ != 0 && wait_ns > static_cast<double>(max_wait_ns_);
   if (!too_long && policy_.queue().has_room(request->slot)) return true;
   // Half the backlog should be served by then.
-  request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
+  if (request::take(*request))
+    request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
   refuse(request, {StatusCode::kOverloaded,
                    too_long ? "the tenant's requests wait longer than the group allows"
                             : "the group's queue, or the tenant's share of it, is full"});
@@ -54,14 +59,29 @@ void Admission::push(request::Request* request, const sched::BatchCosts& costs) 
 }
 
 void Admission::refuse(request::Request* request, const Refusal& why) noexcept {
+  if (request::take(*request)) {
+    request->status = why.status;
+    request->detail = why.detail;
+    request->done_ns = clock_.now_ns();
+  }
+  give_back(request);
+}
+
+void Admission::give_back(request::Request* request) noexcept {
   preparation_.release(*request);
-  request->status = why.status;
-  request->detail = why.detail;
-  request->done_ns = clock_.now_ns();
   refused_.push_back(request);
 }
 
-void Admission::refuse(const sched::Refused& late) noexcept {
+bool Admission::refuse(std::span<const sched::Refused> late) noexcept {
+  bool by_estimate = false;
+  for (const sched::Refused& one : late) {
+    refuse_late(one);
+    by_estimate |= one.why == sched::DeadlineMiss::kTooSoon;
+  }
+  return by_estimate;
+}
+
+void Admission::refuse_late(const sched::Refused& late) noexcept {
   switch (late.why) {
     case sched::DeadlineMiss::kPassed:
       return refuse(late.request,

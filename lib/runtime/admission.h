@@ -1,12 +1,13 @@
 // Admission of requests to a group's queue, for both kinds of executor: refuses a request that
 // cannot run or would wait too long, and prepares and queues the others. Keeps the refused ones
-// until they are handed back.
+// until they are handed back. A request that has expired (request.h) is handed back as it is.
 //
 // Owned by the executor's thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -30,7 +31,8 @@ class Admission {
             size_t num_out_of_queue = 0);
 
   // Returns the request's model; nullptr: the request is refused, because the device has failed,
-  // the model is not loaded, or `wait_ns(model)`, its expected wait, is too long. Reads no payload:
+  // the model is not loaded, or `wait_ns(model)`, its expected wait, is too long; or it has
+  // expired. Reads no payload:
   // a request of a flooding tenant must not cost the shared executor more than this.
   template <class WaitNs>
   const model::TenantModel* admit(request::Request* request, const WaitNs& wait_ns) noexcept {
@@ -43,17 +45,31 @@ class Admission {
   void push(request::Request* request, const sched::BatchCosts& costs) noexcept;
 
   void refuse(request::Request* request, const Refusal& why) noexcept;
-  // Refuses a request that the policy has found too late.
-  void refuse(const sched::Refused& late) noexcept;
+  // Refuses requests that the policy has found too late. Returns true if one of them had not
+  // passed its deadline, but would miss it.
+  bool refuse(std::span<const sched::Refused> late) noexcept;
+  // Takes a batch that the policy has chosen. Removes from it the requests that have expired
+  // meanwhile, calls on_expired(const Request&) for each, and hands them back.
+  template <class OnExpired>
+  void take(std::vector<request::Request*>& batch, const OnExpired& on_expired) noexcept {
+    std::erase_if(batch, [&](request::Request* request) {
+      if (request::take(*request)) return false;
+      on_expired(*request);
+      give_back(request);
+      return true;
+    });
+  }
   // Refuses the requests of the queue, and all later ones.
   void fail_device() noexcept;
   bool device_failed() const noexcept { return device_failed_; }
-  // Hands the refused requests back and returns how many they are.
+  // Hands the refused and the expired requests back and returns how many they are.
   size_t complete_refused(CompletionSink& sink) noexcept;
 
   InputPreparation& preparation() noexcept { return preparation_; }
 
  private:
+  void refuse_late(const sched::Refused& late) noexcept;
+  void give_back(request::Request* request) noexcept;
   const model::TenantModel* find_model(request::Request* request) noexcept;
   bool may_wait(request::Request* request, double wait_ns) noexcept;
 
@@ -62,7 +78,7 @@ class Admission {
   const uint64_t max_wait_ns_;
   sched::BatchPolicy& policy_;
   InputPreparation preparation_;
-  std::vector<request::Request*> refused_;
+  std::vector<request::Request*> refused_;  // and expired: to be handed back
   bool device_failed_ = false;
 };
 

@@ -27,6 +27,18 @@ request::Request* BatchPolicy::pop() noexcept {
   return queue_.num_requests() > 0 ? queue_.pop(queue_.active_slots().front()) : nullptr;
 }
 
+void BatchPolicy::refuse_infeasible(const ExecutorState& state, size_t max,
+                                    std::vector<Refused>& refused) noexcept {
+  for (; max > 0; --max) {
+    request::Request* earliest = queue_.earliest_deadline();
+    if (earliest == nullptr) return;
+    const std::optional<DeadlineMiss> miss = deadline_miss(*earliest, state);
+    if (!miss) return;
+    remove(earliest);
+    refused.push_back({earliest, *miss});
+  }
+}
+
 Result<std::unique_ptr<BatchPolicy>> make_policy(std::string_view spec,
                                                  const PolicyOptions& options) {
   PolicyOptions of = options;

@@ -52,7 +52,7 @@ struct Choice {
 
   void reserve(size_t max_requests) {
     batch.reserve(max_requests);
-    refused.reserve(2 * max_requests);
+    refused.reserve(3 * max_requests);
   }
   void clear() noexcept {
     batch.clear();
@@ -85,17 +85,24 @@ class BatchPolicy {
   // Removes and returns any request, for an executor that gives up; nullptr: none waits.
   virtual request::Request* pop() noexcept;
   // Replaces `choice` by requests that it removes from the queue: a batch of at most max_requests,
-  // and at most twice as many refusals. The batch stays within the limits; a request of more tokens
+  // and at most three times as many refusals. The batch stays within the limits; a request of more tokens
   // than a row or a batch takes gets a batch alone. Chooses and refuses none only if none waits, or
   // if the executor has no capacity for the next. Allocates nothing once `choice` has room for
   // max_requests.
   virtual void choose(const ExecutorState& state, Choice& choice) noexcept = 0;
+  // Removes waiting requests that cannot meet their deadlines even if the next batch runs them
+  // alone, by earliest deadline, and appends them to `refused`: at most `max`. Stops at the first
+  // that can.
+  void refuse_infeasible(const ExecutorState& state, size_t max,
+                         std::vector<Refused>& refused) noexcept;
   // Learns from a batch that ran. Batches may be chosen before earlier ones have run.
   virtual void ran(const BatchRun&) noexcept {}
 
  protected:
   // Notes a request that the queue has taken in.
   virtual void entered(request::Request&, uint64_t /*now_ns*/, const BatchCosts&) noexcept {}
+  // Removes a waiting request from the queue, and from the policy's own order.
+  virtual void remove(request::Request* request) noexcept { queue_.remove(request); }
 
   GroupQueue queue_;
 };

@@ -21,19 +21,27 @@ request::Request* ContinuousBatching::pop() noexcept {
   return request;
 }
 
+void ContinuousBatching::remove(request::Request* request) noexcept {
+  order_->removed(*request);
+  BatchPolicy::remove(request);
+}
+
 uint32_t ContinuousBatching::num_waiting() const noexcept {
   return queue_.num_requests() + static_cast<uint32_t>(selection_.batch.size() - next_);
 }
 
 void ContinuousBatching::choose(const ExecutorState& state, Choice& choice) noexcept {
   choice.clear();
+  // Without costs: the batch has no expected end.
+  refuse_infeasible({.now_ns = state.now_ns}, limits_.max_requests, choice.refused);
   if (next_ == selection_.batch.size()) {
     selection_.clear();
     next_ = 0;
     BatchLimits limits = limits_;
     limits.rows = state.rows;
     order_->select(queue_, {.now_ns = state.now_ns, .start_ns = state.now_ns}, limits, selection_);
-    choice.refused = selection_.refused;
+    choice.refused.insert(choice.refused.end(), selection_.refused.begin(),
+                          selection_.refused.end());
   }
   for (; next_ < selection_.batch.size(); ++next_) {
     request::Request* request = selection_.batch[next_];

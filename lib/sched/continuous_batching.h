@@ -23,6 +23,7 @@ class ContinuousBatching final : public BatchPolicy {
  protected:
   void entered(request::Request& request, uint64_t now_ns,
                const BatchCosts& costs) noexcept override;
+  void remove(request::Request* request) noexcept override;
 
  private:
   const std::unique_ptr<QueueOrder> order_;

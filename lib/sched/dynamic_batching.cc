@@ -25,6 +25,7 @@ void DynamicBatching::entered(request::Request& request, uint64_t now_ns,
 
 void DynamicBatching::choose(const ExecutorState& state, Choice& choice) noexcept {
   choice.clear();
+  refuse_infeasible(state, limits_.max_requests, choice.refused);
   const Objectives::Tightest tightest = objectives_.set(queue_, state.now_ns, order_->isolates());
   choice.slo_ns = tightest.slo_ns;
   fill(state, tightest, choice);
@@ -35,6 +36,11 @@ request::Request* DynamicBatching::pop() noexcept {
   request::Request* request = BatchPolicy::pop();
   if (request != nullptr) order_->removed(*request);
   return request;
+}
+
+void DynamicBatching::remove(request::Request* request) noexcept {
+  order_->removed(*request);
+  BatchPolicy::remove(request);
 }
 
 void DynamicBatching::fill(const ExecutorState& state, const Objectives::Tightest& tightest,

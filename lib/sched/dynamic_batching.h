@@ -1,9 +1,10 @@
 // A batch policy for batches that end as a whole: an order over the tenants' queues, and before it
 // what keeps latency objectives.
 //
-// Each choice sets the tenants' objectives (objectives.h), bounds the batch by them (batch_bound.h,
-// and the undisturbed cost for those that send little), puts urgent requests first (urgent.h), lets
-// the order fill the batch, and refuses requests that would miss their deadlines.
+// Each choice refuses requests that cannot meet their deadlines, sets the tenants' objectives
+// (objectives.h), bounds the batch by them (batch_bound.h, and the undisturbed cost for those that
+// send little), puts urgent requests first (urgent.h), lets the order fill the batch, and refuses
+// those of the batch that would miss their deadlines.
 #pragma once
 
 #include <memory>
@@ -27,6 +28,7 @@ class DynamicBatching final : public BatchPolicy {
  protected:
   void entered(request::Request& request, uint64_t now_ns,
                const BatchCosts& costs) noexcept override;
+  void remove(request::Request* request) noexcept override;
 
  private:
   void fill(const ExecutorState& state, const Objectives::Tightest& tightest,

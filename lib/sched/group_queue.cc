@@ -7,7 +7,8 @@
 
 namespace itif::sched {
 
-GroupQueue::GroupQueue(const Limits& limits) : limits_(limits), tenants_(limits.max_slots) {
+GroupQueue::GroupQueue(const Limits& limits)
+    : limits_(limits), tenants_(limits.max_slots), deadlines_(limits.max_requests) {
   active_.reserve(limits.max_slots);
 }
 
@@ -29,6 +30,7 @@ void GroupQueue::append(request::Request* request) noexcept {
   ++num_requests_;
   num_tokens_ += request->num_tokens;
   tenant.num_tokens += request->num_tokens;
+  deadlines_.push(request);
   if (!tenant.active) {
     tenant.active = true;
     active_.push_back(request->slot);
@@ -55,6 +57,7 @@ void GroupQueue::remove(request::Request* request) noexcept {
   --num_requests_;
   num_tokens_ -= request->num_tokens;
   tenant.num_tokens -= request->num_tokens;
+  deadlines_.remove(request);
 }
 
 void GroupQueue::rotate() noexcept {

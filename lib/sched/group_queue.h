@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "request/request.h"
+#include "sched/deadline_heap.h"
 
 namespace itif::sched {
 
@@ -49,6 +50,8 @@ class GroupQueue {
   const std::vector<uint32_t>& active_slots() const noexcept { return active_; }
   // Moves the first active slot to the end.
   void rotate() noexcept;
+  // Returns the waiting request with the earliest deadline; nullptr: none has one.
+  request::Request* earliest_deadline() const noexcept { return deadlines_.earliest(); }
   const TenantQueue& of_tenant(uint32_t slot) const noexcept { return tenants_[slot]; }
   // Returns the sum of the active tenants' weights.
   uint64_t active_weights() const noexcept;
@@ -67,6 +70,7 @@ class GroupQueue {
   Limits limits_;
   std::vector<TenantQueue> tenants_;  // [max_slots]
   std::vector<uint32_t> active_;      // capacity max_slots
+  DeadlineHeap deadlines_;
   uint32_t num_requests_ = 0;
   uint64_t num_tokens_ = 0;
 };

@@ -105,13 +105,14 @@ class TenantCounterTable {
 // Counts of one group's executor.
 struct alignas(kCacheLineBytes) ExecutorCounters {
   Counter batches;
-  Counter requests;  // in batches
-  Counter tokens;    // in batches
-  Counter rows;      // computed in batches: tokens and padding
-  Counter tenants;   // Σ distinct tenants of each batch; / batches: mean tenants per batch
-  Counter refused;   // requests that the executor ended with a status
-  Counter busy_ns;   // time in batches; the device's own measurement if it has one
-  Gauge queued;      // requests waiting
+  Counter requests;     // in batches
+  Counter tokens;       // in batches
+  Counter rows;         // computed in batches: tokens and padding
+  Counter tenants;      // Σ distinct tenants of each batch; / batches: mean tenants per batch
+  Counter refused;      // requests that the executor ended with a status
+  Counter busy_ns;      // time in batches; the device's own measurement if it has one
+  Gauge queued;         // requests waiting
+  Gauge busy_until_ns;  // when the running batches are expected to end; 0: none runs
   Gauge last_batch_requests;
   Gauge last_batch_tokens;
   Gauge kv_blocks;           // of the K/V cache; 0: the group does not generate

@@ -143,7 +143,7 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
   choose_batch(now_ns);
   if (group_.spec().takes_images()) resize_images(choice_.batch);
   // Refused requests are answered before the batch: they have waited long enough.
-  const size_t refused = admission_.complete_refused(sink);
+  size_t refused = admission_.complete_refused(sink);
   if (choice_.batch.empty()) return refused;
   Flight& flight = in_flight(num_in_flight_);
   flight.begin_ns = now_ns;
@@ -153,6 +153,9 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
   num_executing_.fetch_add(flight.figures.num_requests, std::memory_order_relaxed);
   ++num_in_flight_;
   flight.expected_end_ns = expected_end_ns();
+  sink.busy_until(flight.expected_end_ns);
+  refuse_infeasible(flight.expected_end_ns);
+  refused += admission_.complete_refused(sink);
   launch_pass(flight);
   preparation_ns_ = decaying_max(preparation_ns_, clock_.now_ns() - now_ns);
   return refused;
@@ -161,12 +164,21 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
 void GroupExecutor::choose_batch(uint64_t now_ns) noexcept {
   policy_->choose({.now_ns = now_ns, .start_ns = expected_end_ns(), .costs = batch_costs()},
                   choice_);
-  bool by_estimate = false;
-  for (const sched::Refused& refused : choice_.refused) {
-    admission_.refuse(refused);
-    by_estimate |= refused.why == sched::DeadlineMiss::kTooSoon;
-  }
+  const bool by_estimate = admission_.refuse(choice_.refused);
   if (by_estimate && choice_.batch.empty()) cost_.distrust();
+  admission_.take(choice_.batch, [](const request::Request&) {});
+}
+
+// Refuses the waiting requests that the batch about to run makes late: they need not wait for its
+// end to learn it.
+void GroupExecutor::refuse_infeasible(uint64_t start_ns) noexcept {
+  const sched::ExecutorState state{
+      .now_ns = clock_.now_ns(), .start_ns = start_ns, .costs = batch_costs()};
+  do {
+    choice_.refused.clear();
+    policy_->refuse_infeasible(state, options_.limits.max_requests, choice_.refused);
+    admission_.refuse(choice_.refused);
+  } while (!choice_.refused.empty());
 }
 
 void GroupExecutor::resize_images(std::vector<request::Request*>& batch) noexcept {
@@ -270,6 +282,7 @@ size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures)
       decaying_max(early_ns_, flight.expected_end_ns - std::min(now_ns, flight.expected_end_ns));
   first_ = (first_ + 1) % flights_.size();
   --num_in_flight_;
+  if (num_in_flight_ == 0) sink.busy_until(0);
   figures = flight.figures;
   learn(flight);
   return pass.num_segments;

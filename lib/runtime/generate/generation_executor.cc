@@ -225,11 +225,14 @@ void GenerationExecutor::release_packets(CompletionSink& sink) noexcept {
 void GenerationExecutor::admit(uint64_t now_ns) noexcept {
   if (device_failed()) return;
   source_rows_ = 0;
-  do {
+  for (;;) {
     policy_->choose({.now_ns = now_ns, .start_ns = now_ns, .capacity = this}, choice_);
-    for (const sched::Refused& refused : choice_.refused) admission_.refuse(refused);
+    const bool found_any = !choice_.batch.empty() || !choice_.refused.empty();
+    admission_.refuse(choice_.refused);
+    admission_.take(choice_.batch, [this](const request::Request& expired) { unreserve(expired); });
     for (request::Request* request : choice_.batch) enter(request, now_ns);
-  } while (!choice_.batch.empty() || !choice_.refused.empty());
+    if (!found_any) return;
+  }
 }
 
 bool GenerationExecutor::reserve(const request::Request& request) noexcept {
@@ -241,6 +244,13 @@ bool GenerationExecutor::reserve(const request::Request& request) noexcept {
   source_rows_ += request.num_tokens;
   num_beams_ += config.num_beams;
   return true;
+}
+
+void GenerationExecutor::unreserve(const request::Request& request) noexcept {
+  const model::GenerationConfig& config = group_.model(request.slot)->head.spec.generation.front();
+  source_rows_ -= request.num_tokens;
+  num_beams_ -= config.num_beams;
+  blocks_.unreserve(blocks_needed(request, config));
 }
 
 void GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexcept {

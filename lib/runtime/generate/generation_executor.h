@@ -80,6 +80,8 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
   void admit(uint64_t now_ns) noexcept;
   // Reserves the beams and K/V blocks of the request's sequence, and rows for its source.
   bool reserve(const request::Request& request) noexcept override;
+  // Gives back what reserve() has reserved for the request.
+  void unreserve(const request::Request& request) noexcept;
   // REQUIRES: reserve() has returned true.
   void enter(request::Request* request, uint64_t now_ns) noexcept;
   void encode_entered() noexcept;

@@ -126,12 +126,13 @@ class FakeGroup final : public runtime::EncoderGroup {
   std::array<std::vector<std::vector<float>>, kMaxInFlight> answers_;  // by flight, by segment
 };
 
-// Reports a batch's inputs as read at once, and ends no batch while `holds` is set.
+// Ends no batch while `holds` is set, and has not read a batch's inputs while `reads` is set.
 class LateStream final : public testing::NullStream {
  public:
-  explicit LateStream(const std::atomic<bool>& holds) : holds_(holds) {}
+  LateStream(const std::atomic<bool>& holds, const std::atomic<bool>& reads)
+      : holds_(holds), reads_(reads) {}
   bool is_done(Event) const noexcept override { return !holds_; }
-  bool inputs_read(Event) const noexcept override { return true; }
+  bool inputs_read(Event) const noexcept override { return !reads_; }
   bool calls_on_done() const noexcept override { return false; }
   Completion wait(Event) override {
     while (holds_) std::this_thread::yield();
@@ -140,6 +141,7 @@ class LateStream final : public testing::NullStream {
 
  private:
   const std::atomic<bool>& holds_;
+  const std::atomic<bool>& reads_;
 };
 
 class FakeDevice : public device::Device {
@@ -172,11 +174,12 @@ class FakeDevice : public device::Device {
   bool has_no_stream = false;
   std::vector<device::Share> shares;  // of each stream made
   std::atomic<bool> holds{false};     // LateStreams end no batch
+  std::atomic<bool> reads{false};     // LateStreams read the inputs of their batches
   Result<std::unique_ptr<device::Stream>> make_stream(
       const device::StreamLimits&, const device::StreamOptions& options) override {
     if (has_no_stream) return fail(Code::kResourceExhausted, "no stream");
     shares.push_back(options.share);
-    if (is_late) return std::make_unique<LateStream>(holds);
+    if (is_late) return std::make_unique<LateStream>(holds, reads);
     auto stream = std::make_unique<testing::NullStream>();
     if (!options.is_async) return stream;
     return device::AsyncStream::make(std::move(stream), options);

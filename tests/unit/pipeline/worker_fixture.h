@@ -80,4 +80,20 @@ class WorkerTest : public ::testing::Test {
   uint64_t generation_ = 0;
 };
 
+// A group that reads its inputs at once, and whose batches end only when device.holds is cleared.
+class LateWorkerTest : public WorkerTest {
+ protected:
+  void configure() override { device.is_late = device.holds = true; }
+  void TearDown() override {
+    device.holds = false;
+    WorkerTest::TearDown();
+  }
+  // Lets the group begin a batch and return its packets, and the worker free them.
+  void begin() {
+    poll_worker();
+    for (int i = 0; i < 3; ++i) stage->poll();
+    poll_worker();
+  }
+};
+
 }  // namespace itif::pipeline::test

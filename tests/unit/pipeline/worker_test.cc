@@ -233,22 +233,6 @@ TEST_F(WorkerTest, RequestsPastTheirBudgetAreRefusedInTheQueue) {
   EXPECT_EQ(group->batches, 0u);
 }
 
-// A group that reads its inputs at once, and whose batches end only when device.holds is cleared.
-class LateWorkerTest : public WorkerTest {
- protected:
-  void configure() override { device.is_late = device.holds = true; }
-  void TearDown() override {
-    device.holds = false;
-    WorkerTest::TearDown();
-  }
-  // Lets the group begin a batch and return its packets, and the worker free them.
-  void begin() {
-    poll_worker();
-    for (int i = 0; i < 3; ++i) stage->poll();
-    poll_worker();
-  }
-};
-
 TEST_F(LateWorkerTest, PacketsReturnToTheirPoolBeforeTheAnswer) {
   const Bytes payload = token_payload(500);
   const auto pieces = datagrams(request(1, 1000), payload);

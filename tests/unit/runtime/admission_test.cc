@@ -108,11 +108,33 @@ TEST_F(AdmissionTest, AFailedDeviceRefusesQueuedAndLaterRequests) {
 }
 
 TEST_F(AdmissionTest, ALateRequestsStatusSaysWhy) {
-  admission_->refuse({&a_, sched::DeadlineMiss::kPassed});
-  admission_->refuse({&b_, sched::DeadlineMiss::kTooSoon});
+  const sched::Refused passed{&a_, sched::DeadlineMiss::kPassed};
+  const sched::Refused too_soon{&b_, sched::DeadlineMiss::kTooSoon};
+  EXPECT_FALSE(admission_->refuse(std::span(&passed, 1)));
+  EXPECT_TRUE(admission_->refuse(std::span(&too_soon, 1))) << "by an estimate";
   EXPECT_EQ(a_.status, StatusCode::kDeadlineQueue);
   EXPECT_EQ(b_.status, StatusCode::kDeadlineLaunch);
   EXPECT_EQ(complete_refused(), 2u);
+}
+
+// Its worker has answered it, so the group neither runs nor refuses it.
+TEST_F(AdmissionTest, AnExpiredRequestIsHandedBackWithoutAnOutcome) {
+  constexpr uint32_t kTooMany = 9;
+  for (request::Request* r : {&a_, &b_, &c_}) r->deadline_ns = 1;
+  request::expire(a_);
+  EXPECT_FALSE(submit(a_, 0, 1e12, kTooMany));
+  ASSERT_TRUE(submit(b_));
+  request::expire(b_);
+  ASSERT_TRUE(submit(c_, 1));
+  request::expire(c_);
+  admission_->fail_device();
+  EXPECT_EQ(complete_refused(), 3u);
+  EXPECT_EQ(completed_, (Requests{&a_, &b_, &c_}));
+  for (const request::Request* r : completed_) {
+    EXPECT_EQ(r->status, StatusCode::kOk);
+    EXPECT_STREQ(r->detail, "");
+    EXPECT_EQ(r->retry_after_us, 0u);
+  }
 }
 
 }  // namespace

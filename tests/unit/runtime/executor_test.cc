@@ -38,6 +38,61 @@ TEST_F(Executor, RefusesRequestsThatWouldMissTheirDeadline) {
   EXPECT_EQ(group_.batches, before);
 }
 
+// The batch that is about to run takes 110 ms. A request that waits behind it and could not be
+// answered in time learns it before it runs.
+TEST_F(Executor, RefusesInfeasibleRequestsBeforeABatchRuns) {
+  ExecutorOptions options;
+  options.limits.max_requests = 2;
+  make_executor(options);
+  for (int i = 0; i < 20; ++i)
+    for (const uint32_t tokens : {16u, 128u, 400u}) ASSERT_EQ(run(tokens), StatusCode::kOk);
+  std::vector<request::Request*> ahead, infeasible, feasible;
+  for (int i = 0; i < 2; ++i) ahead.push_back(&submit(500));
+  infeasible.push_back(&submit(10, 115'000'000));
+  for (int i = 0; i < 2; ++i) feasible.push_back(&submit(10, 400'000'000));
+  std::vector<request::Request*> refused;
+  group_.on_batch = [&](auto) { refused = completed_; };
+  completed_.clear();
+  step();
+  EXPECT_EQ(refused, infeasible);
+  EXPECT_EQ(infeasible.front()->status, StatusCode::kDeadlineLaunch);
+  run_all();
+  for (const request::Request* r : feasible) EXPECT_EQ(r->status, StatusCode::kOk);
+}
+
+TEST_F(Executor, SaysHowLongItIsBusy) {
+  for (int i = 0; i < 20; ++i)
+    for (const uint32_t tokens : {16u, 128u, 400u}) ASSERT_EQ(run(tokens), StatusCode::kOk);
+  EXPECT_EQ(busy_until_ns_, 0u) << "nothing runs";
+  uint64_t said_ns = 0;
+  group_.on_batch = [&](auto) { said_ns = busy_until_ns_; };
+  const uint64_t start_ns = clock_.now_ns();
+  ASSERT_EQ(run(200), StatusCode::kOk);
+  EXPECT_NEAR(static_cast<double>(said_ns - start_ns), 30e6, 3e6);
+  EXPECT_EQ(busy_until_ns_, 0u);
+}
+
+// A request that its worker has answered is neither run nor answered again, wherever the group
+// finds it: before it is queued, in the queue, or in a chosen batch.
+TEST_F(Executor, ExpiredRequestsAreHandedBack) {
+  request::Request& queued = submit(10, 900'000'000);
+  request::Request& runs = submit(10);
+  request::expire(queued);
+  request::Request& arrives = requests_.emplace_back();
+  arrives.deadline_ns = 1;
+  request::expire(arrives);
+  executor_->submit(&arrives);
+  size_t batch_size = 0;
+  group_.on_batch = [&](std::span<const BatchRequest> segments) { batch_size = segments.size(); };
+  const BatchFigures figures = step();
+  EXPECT_EQ(batch_size, 1u);
+  EXPECT_EQ(figures.num_requests, 1u);
+  EXPECT_EQ(figures.num_refused, 2u);
+  EXPECT_EQ(completed_, (std::vector<request::Request*>{&arrives, &queued, &runs}));
+  EXPECT_EQ(queued.result.data, nullptr);
+  EXPECT_EQ(queued.launch_ns, 0u);
+}
+
 TEST_F(Executor, AnEstimateThatRefusesEverythingRecovers) {
   group_.slower = 50;
   for (int i = 0; i < 20; ++i) ASSERT_EQ(run(128), StatusCode::kOk);

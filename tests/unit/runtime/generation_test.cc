@@ -208,6 +208,21 @@ TEST_P(GenerationBothWays, DeadlinesEndWaitingAndRunningSequences) {
   expect_tokens(patient, last.tokens);
 }
 
+// The policy has chosen the request and reserved its beams and blocks when it is found expired.
+TEST_P(GenerationBothWays, AnExpiredRequestGivesBackItsReservation) {
+  open("beams-4", {.max_beams = 4});
+  deadline_ns_ = clock_.now_ns() + 1'000'000'000;
+  request::Request& expired = submit(cases_of("beams-4")[8].ids);
+  deadline_ns_ = 0;
+  const auto last = cases_of("beams-4")[9];
+  const request::Request& runs = submit(last.ids);
+  request::expire(expired);
+  run_all();
+  EXPECT_EQ(expired.result.data, nullptr);
+  expect_tokens(runs, last.tokens);
+  EXPECT_EQ(executor_->blocks().num_reserved(), 0u);
+}
+
 // Sequences run one at a time and take 40 steps of 10 ms. Waits above 2 s are refused at
 // submission.
 TEST_P(GenerationBothWays, RefusesRequestsThatWouldWaitTooLong) {

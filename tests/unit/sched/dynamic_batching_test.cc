@@ -52,6 +52,35 @@ TEST_F(DynamicBatchingTest, RefusesOnlyRequestsThatWouldMissTheirDeadline) {
   EXPECT_EQ(choice.refused[1].why, DeadlineMiss::kTooSoon);
 }
 
+// Requests in the middle of a tenant's queue too, so that no later batch meets them.
+TEST_F(DynamicBatchingTest, InfeasibleRequestsLeaveTheWholeQueue) {
+  std::vector<request::Request*> feasible;
+  for (uint32_t i = 0; i < 60; ++i) {
+    const uint64_t deadline_ns = i % 3 == 0 ? 0 : i % 3 == 1 ? 14 * kMs : 30 * kMs;
+    request::Request& r = push({.slot = i % 4, .tokens = 50, .deadline_ns = deadline_ns});
+    if (deadline_ns != 14 * kMs) feasible.push_back(&r);
+  }
+  // 50 tokens take 5 ms.
+  const ExecutorState state{.now_ns = kMs, .start_ns = 10 * kMs, .costs = costs()};
+  std::vector<Refused> refused;
+  policy->refuse_infeasible(state, 5, refused);
+  EXPECT_EQ(refused.size(), 5u) << "at most as many as asked";
+  policy->refuse_infeasible(state, 100, refused);
+  EXPECT_EQ(refused.size(), 20u);
+  for (const Refused& one : refused) EXPECT_EQ(one.why, DeadlineMiss::kTooSoon);
+  EXPECT_EQ(policy->queue().num_requests(), feasible.size());
+  EXPECT_EQ(policy->queue().num_tokens(), 50 * feasible.size());
+  std::vector<request::Request*> left;
+  while (policy->queue().num_requests() > 0) {
+    policy->choose(state, choice);
+    EXPECT_TRUE(choice.refused.empty());
+    left.insert(left.end(), choice.batch.begin(), choice.batch.end());
+  }
+  std::ranges::sort(left);
+  std::ranges::sort(feasible);
+  EXPECT_EQ(left, feasible);
+}
+
 TEST_F(DynamicBatchingTest, AnIdleDeviceStartsNow) {
   push({.tokens = 100, .deadline_ns = 19 * kMs});
   policy->choose({.now_ns = 10 * kMs, .start_ns = 2 * kMs, .costs = costs()}, choice);

@@ -40,6 +40,7 @@ class ShortestFirst final : public BatchPolicy {
   void entered(request::Request& request, uint64_t, const BatchCosts&) noexcept override {
     order_.insert(&request);
   }
+  void remove(request::Request* request) noexcept override { take(request); }
 
  private:
   request::Request* take(request::Request* request) noexcept {
@@ -77,6 +78,16 @@ TEST_F(OwnOrderTest, ChoosesAcrossTenantsAndWithinThem) {
   EXPECT_EQ(policy->pop(), nullptr);
   choose(6);
   EXPECT_TRUE(choice.batch.empty());
+}
+
+TEST_F(OwnOrderTest, AnInfeasibleRequestLeavesTheOrder) {
+  push({.slot = 0, .tokens = 1, .deadline_ns = 5});
+  request::Request& stays = push({.slot = 1, .tokens = 2});
+  std::vector<Refused> refused;
+  policy->refuse_infeasible({.now_ns = 6, .costs = costs()}, 9, refused);
+  EXPECT_EQ(refused.size(), 1u);
+  EXPECT_EQ(policy->pop(), &stays);
+  EXPECT_EQ(policy->pop(), nullptr);
 }
 
 TEST_F(OwnOrderTest, TheQueuesSharesHold) {

@@ -145,6 +145,7 @@ class ExecutorFixture : public ::testing::Test, protected runtime::CompletionSin
   void complete(std::span<request::Request* const> requests) noexcept override {
     completed_.insert(completed_.end(), requests.begin(), requests.end());
   }
+  void busy_until(uint64_t end_ns) noexcept override { busy_until_ns_ = end_ns; }
   void release_packets(std::span<request::Request* const> requests) noexcept override {
     for (request::Request* r : requests) {
       EXPECT_EQ(std::ranges::count(released_, r), 0) << "released twice";
@@ -193,6 +194,7 @@ class ExecutorFixture : public ::testing::Test, protected runtime::CompletionSin
   std::unique_ptr<runtime::GroupExecutor> executor_;
   std::deque<request::Request> requests_;
   std::deque<request::Piece> pieces_;
+  uint64_t busy_until_ns_ = 0;
   std::vector<request::Request*> completed_;
   std::vector<request::Request*> released_;  // requests whose packets were released
 };
