@@ -60,6 +60,20 @@ class Reader {
     field = static_cast<Integer>(value);
   }
 
+  // Takes integers as well.
+  void number(const char* key, double& field, double min, double max) {
+    const Setting* setting = take(key);
+    if (!setting) return;
+    if (setting->getType() != Setting::TypeFloat && !is_integer(*setting))
+      return wrong_type(*setting, key, "a number");
+    const double value = is_integer(*setting) ? static_cast<double>(integer_of(*setting))
+                                              : static_cast<double>(*setting);
+    if (!(value >= min && value <= max))
+      return report(*setting, key,
+                    fmt::format("{} is out of range: allowed are {} to {}", value, min, max));
+    field = value;
+  }
+
   void duration(const char* key, uint64_t& field, uint64_t min_ns, uint64_t max_ns) {
     quantity(key, field, min_ns, max_ns, "a duration string, as in \"25ms\"", parse_duration_ns,
              format_duration_ns);

@@ -85,10 +85,10 @@ class BatchPolicy {
   // Removes and returns any request, for an executor that gives up; nullptr: none waits.
   virtual request::Request* pop() noexcept;
   // Replaces `choice` by requests that it removes from the queue: a batch of at most max_requests,
-  // and at most three times as many refusals. The batch stays within the limits; a request of more tokens
-  // than a row or a batch takes gets a batch alone. Chooses and refuses none only if none waits, or
-  // if the executor has no capacity for the next. Allocates nothing once `choice` has room for
-  // max_requests.
+  // and at most three times as many refusals. The batch stays within the limits; a request of more
+  // tokens than a row or a batch takes gets a batch alone. Chooses and refuses none only if none
+  // waits, or if the executor has no capacity for the next. Allocates nothing once `choice` has
+  // room for max_requests.
   virtual void choose(const ExecutorState& state, Choice& choice) noexcept = 0;
   // Removes waiting requests that cannot meet their deadlines even if the next batch runs them
   // alone, by earliest deadline, and appends them to `refused`: at most `max`. Stops at the first
