@@ -34,12 +34,14 @@ LAYERS = {
     "serving": ("base", "wire", "tenant", "plan", "config", "telemetry", "device", "model",
                 "backbone", "runtime", "net", "pipeline", "execution", "control"),
     "client": ("base", "wire"),
+    "sim": ("base", "wire", "tensor", "tenant", "request", "plan", "sched", "config", "telemetry", "kernels",
+            "device", "json", "model", "backbone", "runtime", "net", "pipeline", "execution", "control", "client"),
 }
 # Rooms inside a folder, lowest first: a room may include itself and the rooms before it in this
 # list. "" stands for the files of the folder itself. A name with ".*" is a room of such files:
 # those of that name, with any suffix.
 ROOMS = {
-    "lib/device": ("", "stream", "host", "cuda", "no_cuda.*", "open_device.*"),
+    "lib/device": ("", "stream", "host", "sim", "cuda", "no_cuda.*", "open_device.*"),
     "lib/device/cuda": ("driver", "memory", "graph", "gemm", "cudnn", ""),
     "lib/runtime": ("", "cost", "batch", "generate", "make_group.*"),
     "tools/itif-bench": ("commit.*", "report", "benches.*", "limits", "workload", "peers", "benches", "all.*", "main.*"),
@@ -54,7 +56,7 @@ PROGRAMS = ("app", "tools")
 # Foreign headers (a regular expression of the name between the brackets), and the path prefixes
 # (regular expressions, too) that may include them.
 FOREIGN = (
-    ("DPDK", r"rte_|ethdev_|bus_", ("lib/net/", "lib/pipeline/", "lib/serving/", r"tools/[^/]+/(dpdk|eal)_")),
+    ("DPDK", r"rte_|ethdev_|bus_", ("lib/net/", "lib/pipeline/", "lib/serving/", "lib/sim/dpdk_", r"tools/[^/]+/(dpdk|eal)_")),
     ("ZeroMQ", r"zmq", ("lib/control/", "tools/itifctl/")),
     ("oneDNN", r"dnnl|oneapi/dnnl", ("lib/device/host", "kernels/host/", "tools/itif-bench/limits/bare_host")),
     ("CUDA", r"cu(da|blas)|nv(rtc|ml)|mma\.h|cooperative_groups", ("kernels/cuda/", "lib/device/cuda")),

@@ -1,0 +1,20 @@
+// How long a simulated device takes for an operator. machine_costs.h computes it from a machine's
+// peaks; lib/sim/profile_costs.h takes it from a group's profile.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/operators.h"
+
+namespace itif::device {
+
+class OperatorCosts {
+ public:
+  virtual ~OperatorCosts() = default;
+  // REQUIRES: `op` points to arguments. Reads only their sizes and spans, never device memory.
+  virtual double operator_ns(kernels::Operator op) noexcept = 0;
+  // A copy from the device to the host.
+  virtual double copy_ns(size_t bytes) noexcept = 0;
+};
+
+}  // namespace itif::device

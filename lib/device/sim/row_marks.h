@@ -1,0 +1,42 @@
+// Marks that simulated operators pass on instead of values, so that a test sees whose weights and
+// whose tokens a result came from.
+//
+// A model's tensors carry its mark in their first 8 bytes. A row of activations carries, in its
+// first 16 bytes, the mark of the weights that it met and a hash of the tokens that it depends on.
+// An operator that meets weights of another mark spoils the row; attention mixes the hashes of a
+// segment's rows. The first logit of a row is a function of both, so that a client that knows a
+// tenant's mark and its own tokens knows the logit.
+//
+// Only text encoders with a classifier, in fused mode, pass marks on; other operators leave rows
+// unchanged.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/operators.h"
+#include "tensor/tensor_view.h"
+
+namespace itif::device {
+
+struct RowMark {
+  uint64_t weights = 0;
+  uint64_t tokens = 0;
+};
+inline constexpr uint64_t kSpoiled = 0xffff'ffff'ffff'ffff;
+
+// Returns the mark of a model that `seed` names: 8 bytes that are finite numbers as f32, f16 and
+// bf16, and never 0 or kSpoiled.
+uint64_t model_mark(uint64_t seed) noexcept;
+// Returns a tensor's mark. REQUIRES: it holds at least 8 bytes.
+uint64_t mark_of(const TensorView& tensor) noexcept;
+
+// The first logit of a request: `mark` of its model, `ids` in order, through `layers` attentions.
+float expected_logit(uint64_t mark, std::span<const int32_t> ids, uint32_t layers);
+
+// Passes the marks of an operator's inputs on to its outputs. `act_bytes`: of an activation.
+// REQUIRES: rows of at least 16 bytes.
+void pass_marks(kernels::Operator op, size_t act_bytes);
+
+}  // namespace itif::device
