@@ -70,6 +70,8 @@ class GroupStage final : private runtime::CompletionSink {
   pipeline::GroupInbox& inbox() noexcept { return *inbox_; }
   const pipeline::GroupInbox& inbox() const noexcept { return *inbox_; }
   uint32_t num_executing() const noexcept { return executor_->num_executing(); }
+  // RequestExecutor::next_step_ns(), for an owner that calls poll() itself.
+  uint64_t next_step_ns() const noexcept { return executor_->next_step_ns(); }
 
   // Returns true once the device has failed; the group then refuses every request.
   bool device_failed() const noexcept { return counters_.device_errors.read() > 0; }

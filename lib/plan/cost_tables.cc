@@ -138,6 +138,13 @@ Status validate(const CostTables& tables) {
   return check_shared(tables);
 }
 
+double other_row_ns(const CostTables& tables, uint32_t length) noexcept {
+  if (tables.other_row_ns.empty()) return 0;
+  const TablePosition at = position_in(tables.lengths, length);
+  const double* costs = tables.other_row_ns.data() + at.lower;
+  return at.beyond == 0 ? costs[0] : std::lerp(costs[0], costs[1], at.beyond);
+}
+
 double shared_gemm_ns(const CostTables& tables, const std::vector<double>& costs_ns, double count,
                       double rows) noexcept {
   const TablePosition c = position_in(tables.range_counts, count),

@@ -109,6 +109,10 @@ Status validate(const CostTables& tables);
 // REQUIRES: validate(), serve_planners(). Optional: planners accept any valid tables.
 void make_monotone(CostTables& tables);
 
+// Returns the cost of a row in the operators that are not GEMMs, by its request's length: linear
+// between measured lengths, outside them that of the nearest; 0: not measured.
+double other_row_ns(const CostTables& tables, uint32_t length) noexcept;
+
 // Returns the cost of `count` ranges of `rows` rows each, from one of a SharedGemm's tables. Linear
 // between measured points. Below the first point: its cost. Beyond the last: in proportion.
 // REQUIRES: the tables' axes are not empty.

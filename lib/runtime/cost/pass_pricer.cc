@@ -1,7 +1,6 @@
 #include "runtime/cost/pass_pricer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -37,7 +36,7 @@ double PassPricer::price_ns(const plan::Plan& plan, const plan::Pass& pass) noex
   using enum kernels::GemmMode;
   double ns = 0;
   for (uint32_t s = pass.first_segment; s < pass.first_segment + pass.num_segments; ++s)
-    ns += plan.segments[s].num_rows * other_row_ns(plan.segments[s].num_rows);
+    ns += plan.segments[s].num_rows * plan::other_row_ns(*tables_, plan.segments[s].num_rows);
   if (!plan.has_fixed_calls) {
     set_ranges(plan, pass.first_mini_batch, pass.num_mini_batches);
     return ns + gemms_ns(has_bucket(plan, pass) ? std::optional(kConcurrent) : std::nullopt);
@@ -72,19 +71,6 @@ double PassPricer::gemms_ns(std::optional<kernels::GemmMode> mode) const noexcep
     ns += gemms[shape].times * costs_.cost_ns(shape, of_shape);
   }
   return ns;
-}
-
-// Linear between measured lengths; outside them, the nearest one's.
-double PassPricer::other_row_ns(uint32_t length) const noexcept {
-  const std::vector<double>& costs = tables_->other_row_ns;
-  if (costs.empty()) return 0;
-  const std::vector<uint32_t>& lengths = tables_->lengths;
-  const auto above = std::ranges::lower_bound(lengths, length);
-  if (above == lengths.begin()) return costs.front();
-  if (above == lengths.end()) return costs.back();
-  const auto i = static_cast<size_t>(above - lengths.begin());
-  const double part = static_cast<double>(length - lengths[i - 1]) / (lengths[i] - lengths[i - 1]);
-  return std::lerp(costs[i - 1], costs[i], part);
 }
 
 Result<std::unique_ptr<plan::Planner>> make_group_planner(

@@ -1,0 +1,295 @@
+#include "sim/appliance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "plan/cost_file.h"
+#include "plan/make_planner.h"
+#include "runtime/cost/profiler.h"
+#include "runtime/make_group.h"
+#include "sim/link.h"
+#include "sim/profile_costs.h"
+
+namespace itif::sim {
+namespace {
+
+constexpr uint64_t kSweepNs = 1'000'000;  // of a worker that holds requests
+constexpr uint64_t kMinStepNs = 1'000;    // a loop of a real stage takes as long
+constexpr uint32_t kPathMtu = 1500;
+
+runtime::GroupOptions group_options(const config::Batching& b, const model::BackboneSpec& spec) {
+  return {.max_tokens = std::max(b.max_tokens, spec.max_tokens()),
+          .max_requests = b.max_requests,
+          .max_tenants = b.max_tenants};
+}
+
+}  // namespace
+
+Appliance::Appliance(VirtualClock& clock, Nic& nic, const Scenario& scenario)
+    : clock_(clock), nic_(nic), scenario_(scenario) {}
+
+Result<std::unique_ptr<Appliance>> Appliance::create(
+    VirtualClock& clock, Nic& nic, const Scenario& scenario, uint64_t seed,
+    std::shared_ptr<const plan::CostTables> tables) {
+  std::unique_ptr<Appliance> appliance(new Appliance(clock, nic, scenario));
+  ITIF_ASSIGN(appliance->spec_, spec_of(scenario.model));
+  appliance->tables_ = std::move(tables);
+  ITIF_TRY(appliance->make_device());
+  ITIF_TRY(appliance->make_worker(seed));
+  ITIF_TRY(appliance->make_stage());
+  ITIF_TRY(appliance->profile());
+  appliance->publish();
+  return appliance;
+}
+
+Appliance::~Appliance() {
+  if (!shared_) return;
+  if (stage_) stop();
+  shared_->groups.set(0, nullptr);
+  worker_.reset();
+  stage_.reset();
+}
+
+Status Appliance::make_device() {
+  const DeviceChoice& choice = scenario_.device;
+  device::SimOptions options;
+  if (choice.profile.empty()) {
+    ITIF_ASSIGN(const device::Machine* machine, device::find_machine(choice.machine));
+    ITIF_ASSIGN(options, device::simulated_machine(*machine, choice.dtype));
+  } else {
+    ITIF_ASSIGN(plan::CostTables tables, plan::read_cost_tables(choice.profile));
+    if (!tables.serve_planners() || tables.shared_gemms.empty() || tables.other_row_ns.empty())
+      return fail(Code::kUnsupported,
+                  fmt::format("{}: lacks the costs of whole passes: profile an encoder's group",
+                              choice.profile));
+    tables_ = std::make_shared<const plan::CostTables>(std::move(tables));
+    const runtime::GroupOptions group = group_options(scenario_.batching, spec_);
+    const plan::PlanLimits limits = {.max_requests = group.max_requests,
+                                     .max_rows = group.max_tokens};
+    options.info = {.kind = "sim",
+                    .compute = uniform_types(DType::kBF16),
+                    .description = "simulated " + tables_->device,
+                    .reason = {},
+                    .num_threads = choice.threads,
+                    .memory_bytes = size_t{1} << 40};
+    options.costs = std::make_unique<ProfileCosts>(
+        choice.threads, spec_.layers, limits, tables_,
+        ProfileOverheads{choice.batch_overhead_ns, choice.request_overhead_ns});
+    for (const uint32_t n : {3 * spec_.hidden, spec_.hidden, spec_.intermediate})
+      if (std::ranges::find(tables_->shared_gemms, n, &plan::SharedGemm::n) ==
+          tables_->shared_gemms.end())
+        return fail(Code::kInvalidArgument,
+                    fmt::format("{} was measured for {}, which has other GEMMs than the scenario's "
+                                "model: set model.preset to it",
+                                choice.profile, tables_->backbone));
+  }
+  options.passes_marks = scenario_.passes_marks;
+  device_ = std::make_unique<device::SimDevice>(clock_, std::move(options));
+  return {};
+}
+
+Status Appliance::make_worker(uint64_t seed) {
+  const config::DataPlane& plane = scenario_.data_plane;
+  Random random(seed);
+  shared_ = std::make_unique<pipeline::Shared>(clock_);
+  for (std::byte& byte : shared_->token_secret) byte = static_cast<std::byte>(random.next());
+  pipeline::WorkerOptions options;
+  options.pool = nic_.pool();
+  ITIF_ASSIGN(options.local,
+              net::make_local_addresses(
+                  nic_.port().info().mac,
+                  {.ipv4 = {"198.18.0.1"}, .ipv6 = {}, .udp_port = kServerPort, .vlan = 0}));
+  options.reassembly.max_contexts = plane.max_contexts;
+  options.reassembly.max_held_bytes = plane.max_held_bytes;
+  options.reassembly.tenant_max_contexts = plane.tenant_max_contexts;
+  options.reassembly.tenant_max_held_bytes = plane.tenant_max_held_bytes;
+  options.reassembly.max_tenants = tenant::kMaxTenants;
+  options.reassembly.timeout_ns = plane.reassembly_timeout_ns;
+  options.reassembly.stall_ns = plane.reassembly_timeout_ns / 16;
+  options.reassembly.piece_slots =
+      std::min(options.reassembly.piece_slots, 16 * plane.max_contexts);
+  options.cache.max_bytes = plane.cache_bytes;
+  options.cache.max_entries = std::min(options.cache.max_entries, 4 * plane.max_contexts);
+  options.cache.ttl_ns = plane.cache_ttl_ns;
+  options.cache.max_tenants = tenant::kMaxTenants;
+  options.path_mtu = kPathMtu;
+  options.require_token = plane.require_token;
+  options.seed = random.next();
+  ITIF_ASSIGN(worker_, pipeline::Worker::create(nic_.port(), *shared_, options));
+  return {};
+}
+
+Status Appliance::make_stage() {
+  const config::Batching& batching = scenario_.batching;
+  const runtime::GroupOptions options = group_options(batching, spec_);
+  ITIF_ASSIGN(auto group, runtime::make_group(*device_, spec_, options, {}));
+  group_bytes_ = device_->used_bytes();
+  execution::GroupStageOptions stage;
+  stage.executor.limits = {.max_tokens = options.max_tokens, .max_requests = options.max_requests};
+  stage.executor.queue = {.max_requests = batching.queue_requests,
+                          .max_tenant_requests = std::max(1u, batching.queue_requests / 2),
+                          .max_slots = options.max_tenants};
+  stage.executor.scheduler = batching.scheduler;
+  stage.executor.max_wait_ns = batching.max_wait_ns;
+  stage.overlaps = true;
+  pipeline::ReturnRing* returns[] = {&worker_->returns()};
+  ITIF_ASSIGN(stage_, execution::GroupStage::create("sim", std::move(group), *device_, clock_,
+                                                    returns, stage));
+  shared_->groups.set(0, &stage_->inbox());
+  if (tables_) {
+    stage_->group().set_costs(tables_);
+    return stage_->set_planner(batching.planner, tables_);
+  }
+  return {};
+}
+
+// Measures the simulated device as itifd measures a real one, which advances the clock.
+Status Appliance::profile() {
+  if (tables_) return {};
+  if (!plan::needs_cost_tables(scenario_.batching.planner))
+    return stage_->set_planner(scenario_.batching.planner, nullptr);
+  ITIF_ASSIGN(const auto stream, device_->make_stream(stage_->group().stream_limits(), {}));
+  runtime::Profiler profiler(*device_, clock_, stage_->group().gemms(), model::describe(spec_),
+                             runtime::profile_options(stage_->group()));
+  while (profiler.step(*stream)) {
+  }
+  ITIF_ASSIGN(plan::CostTables tables, profiler.finish());
+  profiled_ns_ = device_->busy_ns();
+  tables_ = std::make_shared<const plan::CostTables>(std::move(tables));
+  stage_->group().set_costs(tables_);
+  return stage_->set_planner(scenario_.batching.planner, tables_);
+}
+
+Status Appliance::load(Served& tenant) {
+  ITIF_ASSIGN(tenant.slot, stage_->group().admit(tenant.record.model_dir, {}));
+  max_tokens_ = stage_->group().model(tenant.slot)->max_tokens;
+  return {};
+}
+
+Status Appliance::add_tenant(const tenant::Record& record) {
+  Served tenant;
+  tenant.record = record;
+  tenant.lease = std::make_shared<tenant::Lease>();
+  const auto taken = [&](uint32_t index) {
+    return std::ranges::find(tenants_, index, &Served::index) != tenants_.end() ||
+           std::ranges::find(leaving_, index, &Served::index) != leaving_.end();
+  };
+  while (taken(tenant.index)) ++tenant.index;
+  ITIF_TRY(load(tenant));
+  shared_->quota.reset(tenant.index);
+  tenants_.push_back(std::move(tenant));
+  publish();
+  return {};
+}
+
+void Appliance::remove_tenant(uint32_t id) {
+  const auto found =
+      std::ranges::find_if(tenants_, [id](const Served& t) { return t.record.id == id; });
+  CHECK(found != tenants_.end());
+  leaving_.push_back(std::move(*found));
+  tenants_.erase(found);
+  publish();
+  leaving_.back().generation = generation_;
+}
+
+void Appliance::remove_all() {
+  while (!tenants_.empty()) remove_tenant(tenants_.back().record.id);
+}
+
+void Appliance::publish() {
+  std::vector<tenant::Tenant> tenants;
+  for (const Served& served : tenants_) {
+    tenant::Tenant& t = tenants.emplace_back();
+    static_cast<tenant::Identity&>(t) = served.record;
+    static_cast<tenant::Settings&>(t) = served.record;
+    if (recovering_) t.state = tenant::State::kNotLoaded;
+    t.index = served.index;
+    t.slot = served.slot;
+    t.max_tokens = max_tokens_;
+    t.max_payload_bytes = max_tokens_ * sizeof(uint32_t);
+    t.payload_kinds = 1u << static_cast<unsigned>(wire::PayloadKind::kTokensU16) |
+                      1u << static_cast<unsigned>(wire::PayloadKind::kTokensU32);
+    t.lease = served.lease;
+  }
+  shared_->tenants.publish(std::make_unique<tenant::Snapshot>(std::move(tenants), ++generation_));
+}
+
+void Appliance::release_left() {
+  const auto has_left = [this](const Served& tenant) {
+    return shared_->tenants.readers_passed(tenant.generation) &&
+           tenant.lease->in_flight.load(std::memory_order_acquire) == 0;
+  };
+  const size_t before = leaving_.size();
+  for (const Served& tenant : leaving_)
+    if (has_left(tenant)) stage_->group().release(tenant.slot);
+  std::erase_if(leaving_, has_left);
+  if (leaving_.size() != before) shared_->tenants.reclaim();
+}
+
+// As the tenant service: takes the tenants out of service, waits for their requests, resets the
+// device and loads them again.
+void Appliance::recover() {
+  if (!recovering_) {
+    recovering_ = true;
+    publish();
+    return;
+  }
+  if (!leaving_.empty() || !shared_->tenants.readers_passed(generation_)) return;
+  for (const Served& tenant : tenants_)
+    if (tenant.lease->in_flight.load(std::memory_order_acquire) > 0) return;
+  before_ = totals();
+  shared_->groups.set(0, nullptr);
+  stage_.reset();
+  CHECK(device_->used_bytes() == 0);
+  CHECK(device_->reset());
+  CHECK(make_stage());
+  if (!tables_) CHECK(stage_->set_planner(scenario_.batching.planner, nullptr));
+  for (Served& tenant : tenants_) CHECK(load(tenant));
+  recovering_ = false;
+  publish();
+}
+
+void Appliance::stop() {
+  device_->break_now();
+  while (stage_->num_executing() > 0) stage_->poll();
+}
+
+size_t Appliance::poll() {
+  const size_t done = worker_->poll() + stage_->poll();
+  if (!leaving_.empty()) release_left();
+  if (recovering_ || stage_->device_failed()) recover();
+  return done;
+}
+
+uint64_t Appliance::next_poll_ns() noexcept {
+  uint64_t next_ns = device_->next_event_ns();
+  if (const uint64_t step_ns = stage_->next_step_ns())
+    next_ns = std::min(next_ns, std::max(step_ns, clock_.now_ns() + kMinStepNs));
+  // Deadlines and gaps of requests that are being reassembled.
+  if (worker_->counters().contexts.read() > 0 || !leaving_.empty() || recovering_)
+    next_ns = std::min(next_ns, clock_.now_ns() + kSweepNs);
+  return next_ns;
+}
+
+bool Appliance::is_idle() const {
+  const pipeline::WorkerFigures figures = pipeline::worker_figures(*worker_);
+  return figures.contexts == 0 && figures.held == 0 && leaving_.empty() && !recovering_ &&
+         stage_->num_executing() == 0 && stage_->inbox().num_waiting() == 0;
+}
+
+Appliance::Totals Appliance::totals() const noexcept {
+  const telemetry::ExecutorCounters& now = stage_->counters();
+  return {.batches = before_.batches + now.batches.read(),
+          .requests = before_.requests + now.requests.read(),
+          .tokens = before_.tokens + now.tokens.read(),
+          .rows = before_.rows + now.rows.read(),
+          .tenants = before_.tenants + now.tenants.read(),
+          .refused = before_.refused + now.refused.read()};
+}
+
+}  // namespace itif::sim

@@ -1,0 +1,111 @@
+// The server of a simulation: a worker, a group's stage and the simulated device, unmodified, with
+// the control that itifd's tenant service does between their polls. It has no
+// thread: the owner calls poll().
+//
+// Covered: worker, reassembly, response cache, batch policy, planner, executor, group. Not covered:
+// lib/serving's tenant service and lib/control's server, which need threads; add_tenant(),
+// remove_tenant() and the move after a device fault do the same steps. Generation is not covered.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/sim/sim_device.h"
+#include "execution/group_stage.h"
+#include "pipeline/figures.h"
+#include "pipeline/worker.h"
+#include "sim/dpdk_nic.h"
+#include "sim/scenario.h"
+#include "tenant/record.h"
+
+namespace itif::sim {
+
+class Appliance {
+ public:
+  // `clock` and `nic` outlive the appliance. Errors: kInvalidArgument (limits, policy, planner),
+  // kUnsupported, kNotFound (profile), kResourceExhausted (the device's memory). `tables`: measured
+  // before a restart; null: measured if the planner needs them.
+  static Result<std::unique_ptr<Appliance>> create(
+      VirtualClock& clock, Nic& nic, const Scenario& scenario, uint64_t seed,
+      std::shared_ptr<const plan::CostTables> tables = {});
+  ~Appliance();
+
+  // Loads the model of record.model_dir and publishes the tenant. Errors: those of Group::admit.
+  Status add_tenant(const tenant::Record& record);
+  // Publishes without the tenant; its slot is freed by a later poll(), once its requests have
+  // ended. REQUIRES: there is such a tenant.
+  void remove_tenant(uint32_t id);
+  void remove_all();
+  size_t num_tenants() const noexcept { return tenants_.size(); }
+  // Tenants that were removed and whose requests have not ended.
+  size_t num_leaving() const noexcept { return leaving_.size(); }
+  // Breaks the device. Its requests fail; poll() resets it and loads the tenants again once no
+  // request is in flight.
+  void break_device() noexcept { device_->break_now(); }
+  bool is_recovering() const noexcept { return recovering_; }
+
+  // Ends the running batches without a result, as the end of a process would. Only the destructor
+  // may follow.
+  void stop();
+
+  // Runs one iteration of worker and stage; returns the amount of work done.
+  size_t poll();
+  // When poll() must run next if nothing arrives; UINT64_MAX: never.
+  uint64_t next_poll_ns() noexcept;
+  // Returns true if nothing waits, runs or is held.
+  bool is_idle() const;
+
+  const std::shared_ptr<const plan::CostTables>& tables() const noexcept { return tables_; }
+  const device::SimDevice& device() const noexcept { return *device_; }
+  uint64_t busy_ns() const noexcept { return device_->busy_ns() - profiled_ns_; }
+  const pipeline::Worker& worker() const noexcept { return *worker_; }
+  const runtime::Group& group() const noexcept { return stage_->group(); }
+  uint32_t max_tokens() const noexcept { return max_tokens_; }  // of one request
+  uint64_t device_bytes_of_group() const noexcept { return group_bytes_; }
+  // Batches, tokens, …: of all stages so far, also of those that a fault has ended.
+  struct Totals {
+    uint64_t batches = 0, requests = 0, tokens = 0, rows = 0, tenants = 0, refused = 0;
+  };
+  Totals totals() const noexcept;
+
+ private:
+  struct Served {
+    tenant::Record record;
+    uint32_t index = 0, slot = 0;
+    uint64_t generation = 0;  // of the snapshot without it, once it leaves
+    std::shared_ptr<tenant::Lease> lease;
+  };
+
+  Appliance(VirtualClock& clock, Nic& nic, const Scenario& scenario);
+  Status make_device();
+  Status make_worker(uint64_t seed);
+  Status make_stage();
+  Status profile();
+  Status load(Served& tenant);
+  void publish();
+  void release_left();
+  void recover();
+
+  VirtualClock& clock_;
+  Nic& nic_;
+  const Scenario scenario_;
+  model::BackboneSpec spec_;
+  std::unique_ptr<device::SimDevice> device_;
+  std::shared_ptr<const plan::CostTables> tables_;
+  std::unique_ptr<pipeline::Shared> shared_;
+  std::unique_ptr<pipeline::Worker> worker_;
+  std::unique_ptr<execution::GroupStage> stage_;
+  std::vector<Served> tenants_;
+  std::vector<Served> leaving_;
+  uint64_t generation_ = 0;
+  uint32_t max_tokens_ = 0;
+  uint64_t group_bytes_ = 0;  // of the device, without tenants
+  uint64_t profiled_ns_ = 0;  // the device's time that profiling took
+  bool recovering_ = false;
+  Totals before_;  // of stages that have ended
+};
+
+}  // namespace itif::sim

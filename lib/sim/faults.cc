@@ -1,0 +1,224 @@
+#include "sim/faults.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "control/registry.h"
+#include "pipeline/figures.h"
+#include "sim/simulation.h"
+
+namespace itif::sim {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kMaxGapNs = 120 * kMs;  // between two acts
+
+// A small model on a large load: many batches of several tenants in little time.
+Scenario scenario_of(uint64_t seed) {
+  Random random(seed ^ 0x6661'756c'7473);
+  Scenario s;
+  s.seed = seed;
+  s.passes_marks = true;
+  s.duration_ns = (200 + random.below(400)) * kMs;
+  s.model = {.preset = "bert-tiny", .layers = 2, .hidden = 64, .heads = 2, .max_positions = 128};
+  constexpr std::array<const char*, 4> kPlanners = {"packed", "naive", "turbo", "itif"};
+  constexpr std::array<const char*, 2> kSchedulers = {"fair", "fcfs"};
+  s.batching.planner = kPlanners[random.below(kPlanners.size())];
+  s.batching.scheduler = kSchedulers[random.below(kSchedulers.size())];
+  s.batching.max_tokens = 128;
+  s.batching.max_requests = 1 + static_cast<uint32_t>(random.below(16));
+  s.batching.max_tenants = 8;
+  s.batching.queue_requests = 64;
+  s.data_plane.max_contexts = 256;
+  s.data_plane.tenant_max_contexts = 100;
+  s.data_plane.reassembly_timeout_ns = 50 * kMs;
+  s.data_plane.require_token = random.below(2) == 0;
+  s.arrivals.rate = 300 + static_cast<double>(random.below(1500));
+  s.lengths = {.kind = LengthKind::kUniform, .from = 1, .to = 100};
+  if (random.below(2) == 0)
+    s.deadlines = {.kind = DeadlineKind::kUniform, .from_ns = kMs, .to_ns = 100 * kMs};
+  s.client = {.tries = 4,
+              .rto_ns = 20 * kMs,
+              .timeout_ns = 2'000 * kMs,
+              .refusal_retries = static_cast<uint32_t>(random.below(3)),
+              .max_in_flight = 1024,
+              .auth = "full"};
+  const auto rarely = [&] { return random.below(3) == 0 ? 0 : random.uniform() * 0.1; };
+  s.link = {.rate_bps = 1e9,
+            .delay_ns = 20'000,
+            .jitter_ns = random.below(500'000),
+            .loss = rarely(),
+            .duplication = rarely(),
+            .corruption = rarely()};
+  // The last one is the client with a wrong key.
+  s.tenants.resize(3 + random.below(3));
+  for (size_t i = 0; i < s.tenants.size(); ++i)
+    s.tenants[i] = {.name = fmt::format("tenant{}", i),
+                    .share = i + 1 == s.tenants.size() ? 0.2 : 0.5 + random.uniform(),
+                    .weight = 1 + static_cast<uint32_t>(random.below(4))};
+  return s;
+}
+
+class Faults final : public Intruder {
+ public:
+  Faults(Simulation& simulation, const Scenario& scenario, FaultFigures& figures)
+      : simulation_(simulation),
+        figures_(figures),
+        random_(scenario.seed ^ 0x6163'7473),
+        num_tenants_(static_cast<uint32_t>(scenario.tenants.size()) - 1),
+        end_ns_(simulation.start_ns() + scenario.duration_ns) {
+    is_served_.assign(num_tenants_, true);
+    schedule();
+  }
+
+  Status start(const std::string& directory) {
+    state_dir_ = directory + "/state";
+    ITIF_ASSIGN(registry_, control::Registry::open(state_dir_));
+    for (uint32_t i = 0; i < num_tenants_; ++i) {
+      ITIF_ASSIGN(const uint32_t id, registry_->allocate_id());
+      if (id != simulation_.record(i).id)
+        return fail(Code::kInternal, "a new registry's ids do not count from 1");
+      ITIF_TRY(registry_->insert(simulation_.record(i)));
+    }
+    return {};
+  }
+
+  uint64_t next_ns() const noexcept override { return next_ns_; }
+
+  Status act() override {
+    const uint64_t what = random_.below(8);
+    schedule();
+    if (what == 0) return restart();
+    if (what <= 2) return break_device();
+    return churn(static_cast<uint32_t>(random_.below(num_tenants_)));
+  }
+
+ private:
+  void schedule() {
+    next_ns_ = simulation_.now_ns() + 1 + random_.below(kMaxGapNs);
+    if (next_ns_ > end_ns_) next_ns_ = UINT64_MAX;
+  }
+
+  Status restart() {
+    simulation_.log().add(simulation_.now_ns(), "restart");
+    ++figures_.restarts;
+    registry_.reset();
+    ITIF_ASSIGN(registry_, control::Registry::open(state_dir_));
+    ITIF_ASSIGN(const std::vector<tenant::Record> records, registry_->load());
+    return simulation_.restart(records);
+  }
+
+  Status break_device() {
+    simulation_.log().add(simulation_.now_ns(), "device fault");
+    ++figures_.device_faults;
+    simulation_.appliance().break_device();
+    return {};
+  }
+
+  Status churn(uint32_t tenant) {
+    if (is_served_[tenant]) {
+      const uint32_t id = simulation_.record(tenant).id;
+      simulation_.log().add(simulation_.now_ns(), "remove tenant {}", id);
+      ++figures_.tenants_removed;
+      is_served_[tenant] = false;
+      simulation_.appliance().remove_tenant(id);
+      return registry_->remove(id);
+    }
+    ITIF_ASSIGN(const uint32_t id, registry_->allocate_id());
+    simulation_.log().add(simulation_.now_ns(), "add tenant {}", id);
+    ++figures_.tenants_added;
+    is_served_[tenant] = true;
+    ITIF_TRY(simulation_.renew(tenant, id));
+    ITIF_TRY(registry_->insert(simulation_.record(tenant)));
+    return simulation_.appliance().add_tenant(simulation_.record(tenant));
+  }
+
+  Simulation& simulation_;
+  FaultFigures& figures_;
+  Random random_;
+  const uint32_t num_tenants_;
+  const uint64_t end_ns_;
+  uint64_t next_ns_ = UINT64_MAX;
+  std::vector<bool> is_served_;
+  std::string state_dir_;
+  std::unique_ptr<control::Registry> registry_;
+};
+
+std::unexpected<Error> broken(std::string what) {
+  return fail(Code::kInternal, std::move(what));
+}
+
+Status check_sums(const Simulation& simulation, const TenantResults& all) {
+  const client::EngineStats& e = simulation.engine_stats();
+  if (e.submitted != e.answered + e.refused + e.lost + e.cancelled)
+    return broken("the client's outcomes are not as many as its requests");
+  if (all.sent != all.answered + all.refused + all.lost ||
+      all.sent != simulation.results().requests)
+    return broken("requests have no outcome, or several");
+  uint64_t dropped = 0;
+  for (const uint64_t count : e.dropped) dropped += count;
+  if (e.datagrams_received != e.datagrams_used + dropped)
+    return broken("the client's datagrams do not add up");
+  return {};
+}
+
+Status check_worker(const Appliance& appliance) {
+  const pipeline::WorkerFigures f = pipeline::worker_figures(appliance.worker());
+  if (f.held != 0 || f.contexts != 0 || f.held_bytes != 0)
+    return broken(fmt::format("the worker holds {} datagrams of {} requests", f.held, f.contexts));
+  if (f.received != f.forwarded + f.held + f.total_dropped())
+    return broken("the worker's datagrams do not add up");
+  return {};
+}
+
+}  // namespace
+
+Result<FaultFigures> run_faults(uint64_t seed, Nic& nic, std::FILE* log) {
+  const Scenario scenario = scenario_of(seed);
+  FaultFigures figures;
+  {
+    ITIF_ASSIGN(const auto simulation,
+                Simulation::create(scenario, nic, {.logs_events = true, .log_file = log}));
+    ITIF_ASSIGN(const TemporaryDirectory directory, TemporaryDirectory::make());
+    Faults faults(*simulation, scenario, figures);
+    ITIF_TRY(faults.start(directory.path()));
+    const auto impostor = static_cast<uint32_t>(scenario.tenants.size()) - 1;
+    simulation->impersonate(impostor, 0);
+    ITIF_TRY(simulation->run(&faults));
+
+    const Results& results = simulation->results();
+    const TenantResults all = results.total();
+    figures.requests = results.requests;
+    figures.answered = all.answered;
+    figures.refused = all.refused;
+    figures.lost = all.lost;
+    figures.datagrams_lost = results.link.lost;
+    figures.datagrams_damaged = results.link.damaged;
+    figures.log_hash = results.log_hash;
+    ITIF_TRY(check_sums(*simulation, all));
+    ITIF_TRY(check_worker(simulation->appliance()));
+    if (results.wrong_answers > 0)
+      return broken(fmt::format("{} answers came from other weights or tokens than their requests'",
+                                results.wrong_answers));
+    if (results.tenants[impostor].answered > 0)
+      return broken("requests with a wrong key were answered");
+    if (const unsigned used = nic.buffers_in_use(); used > 0)
+      return broken(fmt::format("{} packet buffers are not free", used));
+    ITIF_TRY(simulation->remove_all());
+    const Appliance& appliance = simulation->appliance();
+    if (appliance.device().used_bytes() != appliance.device_bytes_of_group())
+      return broken(fmt::format("the device holds {} bytes without tenants, and held {} at first",
+                                appliance.device().used_bytes(),
+                                appliance.device_bytes_of_group()));
+  }
+  if (const unsigned used = nic.buffers_in_use(); used > 0)
+    return broken(fmt::format("{} packet buffers were leaked", used));
+  return figures;
+}
+
+}  // namespace itif::sim

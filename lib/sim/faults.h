@@ -1,0 +1,35 @@
+// Simulations that go wrong, from a seed: datagrams are lost, duplicated, reordered and damaged,
+// the device fails, tenants are removed and added, and the appliance restarts with its registry. A
+// client with a wrong key sends all the while.
+//
+// After each run these hold, or the run reports which does not:
+//
+// - Every request has exactly one outcome, and the sums of the client's and the worker's counters
+//   are exact: what was received was forwarded, held or dropped for a reason.
+// - Every packet buffer is free, nothing is held or reassembled, and the device's memory is that of
+//   the group without tenants once they have left.
+// - Every answer was computed from its request's tokens with its tenant's weights alone
+//   (device/sim/row_marks.h), also in slots that had another tenant before. No request with a wrong
+//   key is answered.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+
+#include "base/error.h"
+#include "sim/dpdk_nic.h"
+
+namespace itif::sim {
+
+// Counts of a run's events, so that a test sees that the faults occurred.
+struct FaultFigures {
+  uint64_t requests = 0, answered = 0, refused = 0, lost = 0;
+  uint64_t datagrams_lost = 0, datagrams_damaged = 0;
+  uint64_t device_faults = 0, tenants_removed = 0, tenants_added = 0, restarts = 0;
+  uint64_t log_hash = 0;
+};
+
+// Runs one seed. `log` may be null. Errors: kInternal, the invariant that does not hold.
+Result<FaultFigures> run_faults(uint64_t seed, Nic& nic, std::FILE* log = nullptr);
+
+}  // namespace itif::sim

@@ -1,0 +1,137 @@
+#include "sim/figures.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace itif::sim {
+namespace {
+
+using nlohmann::ordered_json;
+
+double share(uint64_t part, uint64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+double ms(uint64_t ns) {
+  return static_cast<double>(ns) / 1e6;
+}
+
+ordered_json tenant_json(const TenantResults& r, const Results& all) {
+  ordered_json refused = ordered_json::object();
+  for (size_t i = 0; i < r.refused_by.size(); ++i)
+    if (r.refused_by[i] > 0)
+      refused[wire::status_name(static_cast<wire::StatusCode>(i))] = r.refused_by[i];
+  ordered_json latency;
+  for (const auto& [name, percent] : {std::pair{"p50_us", 50.0},
+                                      {"p90_us", 90.0},
+                                      {"p99_us", 99.0},
+                                      {"p99_9_us", 99.9},
+                                      {"max_us", 100.0}})
+    latency[name] = static_cast<double>(r.latency_ns.percentile(percent)) / 1e3;
+  return {{"sent", r.sent},
+          {"answered", r.answered},
+          {"refused", r.refused},
+          {"lost", r.lost},
+          {"refused_by_status", refused},
+          {"in_time", r.in_time},
+          {"share_in_time", share(r.in_time, r.sent)},
+          {"utility", r.utility},
+          {"utility_per_s", all.per_second(r.utility)},
+          {"requests_per_s", all.per_second(static_cast<double>(r.answered))},
+          {"tokens_per_s", all.per_second(static_cast<double>(r.tokens))},
+          {"latency", latency}};
+}
+
+}  // namespace
+
+void TenantResults::merge(const TenantResults& other) {
+  sent += other.sent;
+  answered += other.answered;
+  refused += other.refused;
+  lost += other.lost;
+  in_time += other.in_time;
+  utility += other.utility;
+  tokens += other.tokens;
+  for (size_t i = 0; i < refused_by.size(); ++i) refused_by[i] += other.refused_by[i];
+  latency_ns.merge(other.latency_ns);
+}
+
+TenantResults Results::total() const {
+  TenantResults all;
+  for (const TenantResults& tenant : tenants) all.merge(tenant);
+  return all;
+}
+double Results::device_use() const {
+  return share(busy_ns, simulated_ns);
+}
+double Results::padding() const {
+  return rows > tokens ? share(rows - tokens, rows) : 0;
+}
+double Results::batch_size() const {
+  return batches > 0 ? static_cast<double>(batch_requests) / static_cast<double>(batches) : 0;
+}
+
+std::string results_table(const Scenario& scenario, const Results& results) {
+  std::string out =
+      fmt::format("{:<16}{:>10}{:>12}{:>10}{:>11}{:>10}{:>10}{:>10}{:>10}\n", "tenant", "sent",
+                  "answered/s", "in time", "utility/s", "p50 ms", "p90 ms", "p99 ms", "max ms");
+  const auto row = [&](const std::string& name, const TenantResults& r) {
+    const Histogram& h = r.latency_ns;
+    out +=
+        fmt::format("{:<16}{:>10}{:>12.1f}{:>9.2f}%{:>11.3f}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}\n",
+                    name, r.sent, results.per_second(static_cast<double>(r.answered)),
+                    100 * share(r.in_time, r.sent), results.per_second(r.utility),
+                    ms(h.percentile(50)), ms(h.percentile(90)), ms(h.percentile(99)), ms(h.max()));
+  };
+  for (size_t i = 0; i < results.tenants.size() && results.tenants.size() > 1; ++i)
+    row(scenario.tenants[i].name, results.tenants[i]);
+  const TenantResults total = results.total();
+  row("all", total);
+  out += fmt::format(
+      "\nrefused {}, lost {}; device busy {:.1f} %, padding {:.1f} %, {:.1f} requests "
+      "per batch in {} batches\n",
+      total.refused, total.lost, 100 * results.device_use(), 100 * results.padding(),
+      results.batch_size(), results.batches);
+  for (size_t i = 0; i < total.refused_by.size(); ++i)
+    if (total.refused_by[i] > 0)
+      out += fmt::format("  refused as {}: {}\n",
+                         wire::status_name(static_cast<wire::StatusCode>(i)), total.refused_by[i]);
+  if (results.wrong_answers > 0) out += fmt::format("  WRONG ANSWERS: {}\n", results.wrong_answers);
+  return out;
+}
+
+ordered_json results_json(const Scenario& scenario, const Results& results) {
+  ordered_json tenants = ordered_json::array();
+  for (size_t i = 0; i < results.tenants.size(); ++i) {
+    ordered_json tenant = {{"name", scenario.tenants[i].name}};
+    tenant.update(tenant_json(results.tenants[i], results));
+    tenants.push_back(std::move(tenant));
+  }
+  return {{"tool", "itif-sim"},
+          {"version", 1},
+          {"scenario", scenario.path},
+          {"seed", scenario.seed},
+          {"planner", scenario.batching.planner},
+          {"scheduler", scenario.batching.scheduler},
+          {"measured_s", results.seconds()},
+          {"simulated_s", static_cast<double>(results.simulated_ns) / 1e9},
+          {"total", tenant_json(results.total(), results)},
+          {"tenants", tenants},
+          {"device",
+           {{"use", results.device_use()},
+            {"padding", results.padding()},
+            {"batches", results.batches},
+            {"requests_per_batch", results.batch_size()}}},
+          {"datagrams",
+           {{"sent", results.link.sent},
+            {"lost", results.link.lost},
+            {"duplicated", results.link.duplicated},
+            {"damaged", results.link.damaged},
+            {"missed", results.link.missed},
+            {"retransmissions", results.engine.retransmissions}}},
+          {"wrong_answers", results.wrong_answers},
+          {"events", results.log_events},
+          {"event_hash", fmt::format("{:016x}", results.log_hash)}};
+}
+
+}  // namespace itif::sim

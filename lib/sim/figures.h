@@ -1,0 +1,53 @@
+// The measurements of a simulated run.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "base/histogram.h"
+#include "client/types.h"
+#include "sim/link.h"
+#include "sim/scenario.h"
+
+namespace itif::sim {
+
+// One tenant's measured requests.
+struct TenantResults {
+  uint64_t sent = 0;  // = answered + refused + lost
+  uint64_t answered = 0, refused = 0, lost = 0;
+  uint64_t in_time = 0;  // answered within their deadline; without deadlines all that are answered
+  double utility = 0;    // Σ 1 / tokens of those (Fu et al., TCB, equation 9)
+  uint64_t tokens = 0;   // of answered requests
+  std::array<uint64_t, wire::kNumStatusCodes> refused_by{};
+  Histogram latency_ns;  // of answers, from the arrival to the client's receipt
+
+  void merge(const TenantResults& other);
+};
+
+struct Results {
+  std::vector<TenantResults> tenants;
+  uint64_t measured_ns = 0;   // from the end of the warm-up to the last arrival or outcome
+  uint64_t simulated_ns = 0;  // the whole run
+  uint64_t requests = 0;      // in the whole run
+  // The device, in the whole run.
+  uint64_t busy_ns = 0, batches = 0, batch_requests = 0, rows = 0, tokens = 0;
+  uint64_t log_hash = 0, log_events = 0;
+  uint64_t wrong_answers = 0;  // with Scenario::passes_marks
+  LinkFigures link;
+  client::EngineStats engine;
+
+  TenantResults total() const;
+  double seconds() const { return static_cast<double>(measured_ns) / 1e9; }
+  double per_second(double count) const { return measured_ns > 0 ? count / seconds() : 0; }
+  double device_use() const;  // share of the time in which a batch ran
+  double padding() const;     // share of computed rows that no request owns
+  double batch_size() const;  // requests per batch
+};
+
+std::string results_table(const Scenario& scenario, const Results& results);
+nlohmann::ordered_json results_json(const Scenario& scenario, const Results& results);
+
+}  // namespace itif::sim

@@ -1,0 +1,40 @@
+// Operator costs from a group's profile (plan/cost_tables.h): the GEMMs as measured, and the other
+// operators of a pass by the rows of each request, charged to attention, since only it knows the
+// requests' lengths.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "device/sim/operator_costs.h"
+#include "plan/planner.h"
+#include "runtime/cost/range_costs.h"
+
+namespace itif::sim {
+
+struct ProfileOverheads {
+  uint64_t batch_ns = 0;    // of each pass
+  uint64_t request_ns = 0;  // of each request in it
+};
+
+class ProfileCosts final : public device::OperatorCosts {
+ public:
+  // `parts`: compute threads of the measured device; 0: a GPU. `layers`: attentions of a pass.
+  // REQUIRES: the tables serve planners and hold shared GEMMs.
+  ProfileCosts(uint32_t parts, uint32_t layers, const plan::PlanLimits& limits,
+               std::shared_ptr<const plan::CostTables> tables, const ProfileOverheads& overheads);
+
+  double operator_ns(kernels::Operator op) noexcept override;
+  // Part of the profile's other operators.
+  double copy_ns(size_t) noexcept override { return 0; }
+
+ private:
+  double gemm_ns(const kernels::GroupedGemm& gemm) noexcept;
+
+  const uint32_t parts_, layers_;
+  const ProfileOverheads overheads_;
+  const std::shared_ptr<const plan::CostTables> tables_;
+  runtime::RangeCosts ranges_;
+};
+
+}  // namespace itif::sim

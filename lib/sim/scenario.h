@@ -1,0 +1,121 @@
+// A scenario: what a simulated run consists of. docs/simulation.md explains every key.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "config/config.h"
+#include "model/spec.h"
+
+namespace itif::sim {
+
+struct ModelChoice {
+  std::string preset = "bert-base";  // of a text encoder; the numbers below replace its own
+  uint32_t layers = 0, hidden = 0, heads = 0, intermediate = 0, max_positions = 0;  // 0: preset's
+};
+
+// A machine of device/sim/machine.h, or a group's profile.
+struct DeviceChoice {
+  std::string machine = "v100";
+  std::string dtype = "auto";
+  std::string profile;   // a file of lib/plan/cost_file.h; replaces `machine`
+  uint32_t threads = 0;  // profile: compute threads of the measured device; 0: a GPU
+  // profile: time of the host that no table holds, per batch and per request of a batch.
+  uint64_t batch_overhead_ns = 0;
+  uint64_t request_overhead_ns = 0;
+};
+
+enum class ArrivalKind : uint8_t { kPoisson, kConstant, kBursty, kDiurnal, kTrace, kClosed };
+struct Arrivals {
+  ArrivalKind kind = ArrivalKind::kPoisson;
+  double rate = 100;  // requests per second, on average
+  // kBursty: Poisson arrivals whose rate alternates. Bursts take burst_share of the time, last
+  // burst_ns on average (exponential) and have burst_factor times the average rate.
+  double burst_factor = 4;
+  double burst_share = 0.1;
+  uint64_t burst_ns = 500'000'000;
+  // kDiurnal: Poisson arrivals of rate · (1 + amplitude · sin(2π · t / period)).
+  uint64_t period_ns = 60'000'000'000;
+  double amplitude = 0.8;
+  std::string trace = {};     // kTrace: a file, see workload.h
+  uint32_t concurrency = 64;  // kClosed: requests in flight
+};
+
+enum class LengthKind : uint8_t { kUniform, kNormal, kFile };
+// The default: Fu et al., TCB, section 6.2.1.
+struct Lengths {
+  LengthKind kind = LengthKind::kNormal;
+  uint32_t from = 3, to = 100;  // tokens; values outside are drawn again
+  double mean = 20, variance = 20;
+  std::string file = {};  // kFile: one length per line, drawn uniformly
+};
+
+enum class DeadlineKind : uint8_t { kNone, kFixed, kUniform, kByLength };
+struct Deadlines {
+  DeadlineKind kind = DeadlineKind::kNone;
+  uint64_t from_ns = 1'000'000'000;  // kFixed, kByLength: of a request of no tokens
+  uint64_t to_ns = 1'000'000'000;    // kUniform
+  uint64_t token_ns = 0;             // kByLength: for each token
+  uint64_t max_ns() const;
+};
+
+struct ClientChoice {
+  uint32_t tries = 5;
+  uint64_t rto_ns = 50'000'000;
+  uint64_t timeout_ns = 10'000'000'000;
+  uint32_t refusal_retries = 0;
+  uint32_t max_in_flight = 65536;
+  std::string auth = "header";  // none | header | full
+};
+
+// Each direction alike.
+struct LinkOptions {
+  double rate_bps = 10e9;
+  uint64_t delay_ns = 20'000;
+  uint64_t jitter_ns = 0;  // added at random; more than the datagrams' spacing reorders them
+  double loss = 0;         // probabilities of each datagram
+  double duplication = 0;
+  double corruption = 0;
+};
+
+struct TenantChoice {
+  std::string name;
+  double share = 1;  // of the arrivals, in proportion to the other tenants'
+  uint32_t weight = 1;
+  uint64_t slo_ns = 0;
+  uint32_t quota_rps = 0;
+};
+
+struct Scenario {
+  std::string path;  // of the file; empty: none
+  uint64_t seed = 1;
+  uint64_t duration_ns = 10'000'000'000;  // of arrivals; the run ends when all have their outcome
+  uint64_t warmup_ns = 0;                 // arrivals before it are not measured
+  uint64_t max_requests = 0;              // 0: no limit
+  bool passes_marks = false;              // device/sim/row_marks.h; checks each answer
+  ModelChoice model;
+  DeviceChoice device;
+  config::Batching batching;
+  config::DataPlane data_plane;
+  Arrivals arrivals;
+  Lengths lengths;
+  Deadlines deadlines;
+  ClientChoice client;
+  LinkOptions link;
+  std::vector<TenantChoice> tenants = {{.name = "tenant"}};
+};
+
+// Errors: kNotFound (no such file), kInvalidArgument (syntax, an unknown key, a wrong type, a value
+// out of range, a contradiction), with file and line or key.
+Result<Scenario> load_scenario(const std::string& path);
+// Sets one key, as "arrivals.rate" to "350", for sweeps. Errors: kInvalidArgument: no number, or no
+// such key; lists the keys.
+Status set_parameter(Scenario& scenario, const std::string& key, const std::string& value);
+// Errors: kInvalidArgument, a contradiction between keys.
+Status check(const Scenario& scenario);
+// Errors: kNotFound (preset), kInvalidArgument.
+Result<model::BackboneSpec> spec_of(const ModelChoice& choice);
+
+}  // namespace itif::sim

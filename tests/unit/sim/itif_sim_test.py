@@ -1,0 +1,110 @@
+"""Runs itif-sim's subcommands in processes of their own. Prints TAP.
+
+usage: itif_sim_test.py ITIF_SIM
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SCENARIO = """
+seed = 5;
+duration = "1s";
+model: { preset = "bert-tiny"; };
+data_plane: { max_contexts = 1024; };
+arrivals: { kind = "poisson"; rate = 800.0; };
+deadlines: { kind = "fixed"; from = "20ms"; };
+client: { max_in_flight = 4096; auth = "full"; };
+link: { loss = 0.02; corruption = 0.02; jitter = "200us"; };
+tenants = ( { name = "a"; }, { name = "b"; share = 2.0; } );
+"""
+
+
+def run(program, *arguments):
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=100)
+
+
+def record_of(result, rate):
+    """A record of itif-loadgen, as far as validate reads it, with a simulated run's figures."""
+    total = result["total"]
+    return {"configuration": {"arrivals": "poisson", "rate": rate, "payload": "tokens_u16", "duration_s": 2,
+                              "warmup_s": 0, "budget_us": 0, "tries": 5, "rto_ms": 50, "timeout_ms": 10000,
+                              "refusal_retries": 0, "lengths": {"kind": "uniform", "from": 3, "to": 60}},
+            "total": {"latency": {"p50_us": total["latency"]["p50_us"]}, "requests_per_s": total["requests_per_s"]},
+            "tenants": [{"name": "a", "weight": 1}]}
+
+
+def main(program):
+    results = []
+
+    def check(name, good, output=""):
+        results.append((name, bool(good), output))
+
+    with tempfile.TemporaryDirectory() as folder:
+        scenario = Path(folder, "scenario.cfg")
+        scenario.write_text(SCENARIO)
+        logs = [Path(folder, f"log{i}") for i in (1, 2)]
+        runs = [run(program, "run", str(scenario), "--json", "--log", str(log)) for log in logs]
+        first = json.loads(runs[0].stdout) if runs[0].returncode == 0 else {}
+        check("a run prints one JSON object", first.get("total", {}).get("answered", 0) > 100, runs[0].stderr)
+        check("a second process writes the same events, byte for byte",
+              logs[0].read_bytes() == logs[1].read_bytes() and logs[0].stat().st_size > 10000
+              and runs[0].stdout == runs[1].stdout, runs[1].stderr)
+        done = run(program, "run", str(scenario))
+        check("a run prints a table", "answered/s" in done.stdout and "\na " in done.stdout, done.stdout + done.stderr)
+
+        bad = Path(folder, "bad.cfg")
+        bad.write_text(SCENARIO + "arrival: { };\n")
+        done = run(program, "run", str(bad))
+        line = SCENARIO.count("\n") + 1
+        check("an unknown setting is refused by name and line",
+              done.returncode == 1 and f"{bad}:{line}: arrival: unknown key" in done.stderr, done.stderr)
+
+        done = run(program, "sweep", str(scenario), "--json", "--vary", "arrivals.rate=400,800", "--vary",
+                   "batching.scheduler=fair,fcfs", "--metrics", "throughput,p99")
+        points = json.loads(done.stdout)["points"] if done.returncode == 0 else []
+        check("a sweep has a point per pair of values",
+              len(points) == 4 and points[0]["throughput"] < points[2]["throughput"], done.stdout + done.stderr)
+        done = run(program, "sweep", str(scenario), "--vary", "arrivals.speed=1")
+        check("a sweep refuses an unknown parameter", done.returncode == 1 and "arrivals.rate" in done.stderr, done.stderr)
+
+        done = run(program, "plan", str(scenario), "--json", "--in-time", "0.9", "--planners", "naive,packed",
+                   "--max-requests", "1,64")
+        document = json.loads(done.stdout) if done.stdout else {"tried": [], "chosen": None}
+        served = [tried["device_use"] for tried in document["tried"] if tried["serves"]]
+        check("plan chooses the least device use that serves",
+              len(document["tried"]) == 4 and document["chosen"]["device_use"] == min(served), done.stdout + done.stderr)
+        done = run(program, "plan", str(scenario), "--p99", "1us")
+        check("plan fails if nothing serves", done.returncode == 1 and "no configuration" in done.stderr, done.stderr)
+
+        scenario.write_text("seed = 9; duration = \"2s\"; model: { preset = \"bert-tiny\"; };\n"
+                            "data_plane: { max_contexts = 1024; };\n"
+                            "arrivals: { rate = 500.0; }; lengths: { kind = \"uniform\"; from = 3; to = 60; };\n")
+        truth = json.loads(run(program, "run", str(scenario), "--json").stdout)
+        scenario.write_text("seed = 3; model: { preset = \"bert-tiny\"; }; data_plane: { max_contexts = 1024; };\n")
+        record = Path(folder, "record.json")
+        record.write_text(json.dumps(record_of(truth, 500)))
+        done = run(program, "validate", str(scenario), str(record))
+        check("validate accepts a record of the same machine", done.returncode == 0, done.stdout + done.stderr)
+        wrong = record_of(truth, 500)
+        wrong["total"]["latency"]["p50_us"] *= 1.3
+        record.write_text(json.dumps(wrong))
+        done = run(program, "validate", str(scenario), str(record))
+        check("validate refuses a record that is 30 % slower",
+              done.returncode == 1 and "off by more than 15 %" in done.stderr, done.stdout + done.stderr)
+
+        done = run(program, "faults", "--first-seed", "1000", "--seeds", "3")
+        check("faults prints its figures", done.returncode == 0 and done.stdout.startswith("3 seeds: "), done.stderr)
+
+    print(f"1..{len(results)}")
+    for number, (name, good, output) in enumerate(results, 1):
+        print(f"{'ok' if good else 'not ok'} {number} - {name}")
+        for line in [] if good else output.splitlines():
+            print(f"# {line}")
+    return 0 if all(good for _, good, _ in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,89 @@
+// Scenario files: every key of the example is its default, and unknown settings are refused.
+#include "sim/scenario.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace itif::sim {
+namespace {
+
+class ScenarioTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/itif-scenario-XXXXXX";
+    close(mkstemp(name));
+    path_ = name;
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+  std::string error_of(const std::string& text) {
+    std::ofstream(path_) << text;
+    const auto loaded = load_scenario(path_);
+    return loaded ? "" : loaded.error().message;
+  }
+  std::string path_;
+};
+
+TEST_F(ScenarioTest, TheExampleLoads) {
+  const auto loaded = load_scenario(std::string(ITIF_SOURCE_ROOT) + "/conf/sim/example.cfg");
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  const Scenario defaults;
+  EXPECT_EQ(loaded->duration_ns, defaults.duration_ns);
+  EXPECT_EQ(loaded->arrivals.rate, defaults.arrivals.rate);
+  EXPECT_EQ(loaded->arrivals.burst_ns, defaults.arrivals.burst_ns);
+  EXPECT_EQ(loaded->lengths.variance, defaults.lengths.variance);
+  EXPECT_EQ(loaded->client.rto_ns, defaults.client.rto_ns);
+  EXPECT_EQ(loaded->link.rate_bps, defaults.link.rate_bps);
+  EXPECT_EQ(loaded->link.delay_ns, defaults.link.delay_ns);
+  EXPECT_EQ(loaded->batching.max_wait_ns, defaults.batching.max_wait_ns);
+  EXPECT_EQ(loaded->data_plane.cache_ttl_ns, defaults.data_plane.cache_ttl_ns);
+  ASSERT_EQ(loaded->tenants.size(), 1u);
+}
+
+TEST_F(ScenarioTest, UnknownSettingsAreRefusedByNameAndLine) {
+  EXPECT_NE(error_of("seed = 1;\nspeed = 2;\n").find(":2: speed: unknown key"), std::string::npos);
+  EXPECT_NE(error_of("arrivals: {\n rat = 5.0;\n};\n").find(":2: arrivals.rat: unknown key"),
+            std::string::npos);
+  EXPECT_NE(error_of("tenants = (\n{ nam = \"a\"; } );\n").find(":2: tenants[0].nam: unknown key"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of("device: { machine = \"v101\"; };\n").find(":1: device.machine: 'v101' is not"),
+      std::string::npos);
+  EXPECT_NE(error_of("batching: { planner = \"best\"; };\n").find("batching.planner"),
+            std::string::npos);
+}
+
+TEST_F(ScenarioTest, ContradictionsAreRefused) {
+  EXPECT_NE(error_of("warmup = \"10s\";\n").find("warmup must be shorter"), std::string::npos);
+  EXPECT_NE(error_of("lengths: { from = 9; to = 5; };\n").find("lengths.from"), std::string::npos);
+  EXPECT_NE(error_of("arrivals: { kind = \"trace\"; };\n").find("arrivals.trace"),
+            std::string::npos);
+  EXPECT_NE(error_of("tenants = ();\n").find("tenants"), std::string::npos);
+}
+
+TEST(Parameters, AreSetByName) {
+  Scenario s;
+  ASSERT_TRUE(set_parameter(s, "arrivals.rate", "350"));
+  EXPECT_EQ(s.arrivals.rate, 350);
+  ASSERT_TRUE(set_parameter(s, "num_tenants", "3"));
+  EXPECT_EQ(s.tenants.size(), 3u);
+  ASSERT_TRUE(set_parameter(s, "batching.planner", "turbo"));
+  EXPECT_EQ(s.batching.planner, "turbo");
+  EXPECT_FALSE(set_parameter(s, "arrivals.rate", "many"));
+  const Status unknown = set_parameter(s, "arrivals.speed", "1");
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message.find("arrivals.rate"), std::string::npos);
+}
+
+TEST(Models, OnlyTextEncodersAreSimulated) {
+  EXPECT_TRUE(spec_of({.preset = "bert-base"}));
+  EXPECT_FALSE(spec_of({.preset = "vit-tiny"}));
+  EXPECT_FALSE(spec_of({.preset = "marian-tiny"}));
+  EXPECT_FALSE(spec_of({.preset = "bert-base", .heads = 7}));
+  EXPECT_EQ(spec_of({.preset = "bert-base", .hidden = 3072})->intermediate, 4 * 3072u);
+}
+
+}  // namespace
+}  // namespace itif::sim

@@ -1,0 +1,132 @@
+// Whole simulations: outcomes, determinism, load and the link's faults.
+#include "sim/simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "world.h"
+
+namespace itif::sim {
+namespace {
+
+using test::run;
+using test::small_scenario;
+
+TEST(Simulation, AnswersALightLoadInFull) {
+  Scenario s = small_scenario();
+  s.passes_marks = true;
+  s.tenants = {{.name = "a"}, {.name = "b", .share = 3}};
+  const Results r = run(s);
+  const TenantResults all = r.total();
+  EXPECT_GT(all.sent, 400u);
+  EXPECT_EQ(all.answered, all.sent);
+  EXPECT_EQ(all.in_time, all.sent);
+  EXPECT_EQ(r.wrong_answers, 0u);
+  EXPECT_NEAR(static_cast<double>(r.tenants[1].sent) / static_cast<double>(r.tenants[0].sent), 3,
+              1);
+  // Two delays of the link, and at least one batch.
+  EXPECT_GE(all.latency_ns.min(), 2 * s.link.delay_ns);
+  EXPECT_LT(all.latency_ns.percentile(50), 5'000'000u);
+  EXPECT_EQ(r.padding(), 0) << "packed pads nothing";
+}
+
+TEST(Simulation, OneSeedGivesOneEventLog) {
+  Scenario s = small_scenario();
+  s.link.loss = s.link.duplication = s.link.corruption = 0.05;
+  s.link.jitter_ns = 300'000;
+  s.client.auth = "full";
+  const Results first = run(s, true), second = run(s, true);
+  EXPECT_GT(first.log_events, 1000u);
+  EXPECT_EQ(first.log_events, second.log_events);
+  EXPECT_EQ(first.log_hash, second.log_hash);
+  s.seed = 2;
+  EXPECT_NE(run(s, true).log_hash, first.log_hash);
+}
+
+TEST(Simulation, SurvivesABadLink) {
+  Scenario s = small_scenario();
+  s.passes_marks = true;
+  s.client.auth = "full";
+  s.client.tries = 10;
+  s.link.loss = s.link.duplication = s.link.corruption = 0.1;
+  s.link.jitter_ns = 1'000'000;
+  const Results r = run(s);
+  EXPECT_GT(r.link.lost, 50u);
+  EXPECT_GT(r.link.damaged, 50u);
+  EXPECT_GT(r.engine.retransmissions, 50u);
+  EXPECT_EQ(r.wrong_answers, 0u);
+  EXPECT_GE(r.total().answered + 5, r.total().sent);
+}
+
+// Twice the load takes twice the device's time while it is not saturated by batching.
+TEST(Simulation, OverloadIsRefusedOrLate) {
+  Scenario s = small_scenario();
+  s.model = {.preset = "bert-base"};
+  s.batching.max_requests = 8;
+  s.deadlines = {.kind = DeadlineKind::kFixed, .from_ns = 50'000'000};
+  s.arrivals.rate = 20'000;
+  const Results r = run(s);
+  const TenantResults all = r.total();
+  EXPECT_GT(r.device_use(), 0.9);
+  EXPECT_LT(all.in_time, all.sent / 2);
+  EXPECT_GT(all.refused, all.sent / 4);
+  EXPECT_EQ(all.sent, all.answered + all.refused + all.lost);
+  EXPECT_LE(r.batch_size(), 8);
+}
+
+// Utility is the sum of 1 / tokens of the answers in time: with equal lengths, answers / length.
+TEST(Simulation, UtilityFollowsItsDefinition) {
+  Scenario s = small_scenario();
+  s.lengths = {.kind = LengthKind::kUniform, .from = 16, .to = 16};
+  const TenantResults all = run(s).total();
+  EXPECT_DOUBLE_EQ(all.utility, static_cast<double>(all.in_time) / 16);
+}
+
+TEST(Simulation, NaivePlansArePadded) {
+  Scenario s = small_scenario();
+  s.model = {.preset = "bert-base"};
+  s.arrivals.rate = 3000;
+  s.lengths = {.kind = LengthKind::kUniform, .from = 3, .to = 100};
+  s.batching.planner = "naive";
+  EXPECT_GT(run(s).padding(), 0.1);
+}
+
+// Planners that need cost tables get them from the profiler, run on the simulated device.
+TEST(Simulation, ProfilesTheDeviceForPlanners) {
+  Scenario s = small_scenario();
+  s.arrivals.rate = 3000;
+  s.tenants = {{.name = "a"}, {.name = "b"}, {.name = "c"}};
+  for (const char* planner : {"turbo", "itif", "joint", "auto"}) {
+    s.batching.planner = planner;
+    const Results r = run(s);
+    EXPECT_EQ(r.total().answered, r.total().sent) << planner;
+    EXPECT_LE(r.busy_ns, r.simulated_ns) << planner << ": profiling is not the load's";
+  }
+}
+
+TEST(Simulation, ClosedLoadKeepsItsConcurrency) {
+  Scenario s = small_scenario();
+  s.arrivals = {.kind = ArrivalKind::kClosed, .concurrency = 1};
+  const Results one = run(s);
+  EXPECT_EQ(one.batch_size(), 1);
+  s.arrivals.concurrency = 16;
+  const Results many = run(s);
+  EXPECT_GT(many.batch_size(), 2);
+  EXPECT_GT(many.total().answered, 2 * one.total().answered);
+}
+
+// Little's law: requests in flight = throughput · latency, for any queue.
+TEST(Simulation, FollowsLittlesLaw) {
+  Scenario s = small_scenario();
+  s.duration_ns = 5'000'000'000;
+  s.arrivals = {.kind = ArrivalKind::kClosed, .concurrency = 32};
+  const Results r = run(s);
+  const TenantResults all = r.total();
+  const double in_flight =
+      static_cast<double>(all.answered) / r.seconds() * all.latency_ns.mean() / 1e9;
+  EXPECT_NEAR(in_flight, 32, 32 * 0.03);
+}
+
+}  // namespace
+}  // namespace itif::sim

@@ -1,0 +1,67 @@
+// The subcommands of itif-sim.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "sim/scenario.h"
+#include "sim/simulation.h"
+
+namespace itif::sim {
+
+// Options of several subcommands.
+struct Output {
+  bool json = false;
+  std::string plot;  // a directory; empty: no plot
+};
+
+// The process's NIC, which the first call opens. Errors: those of Nic::open().
+Result<Nic*> process_nic();
+// Runs a scenario on it.
+Result<Results> simulate(const Scenario& scenario, const SimulationOptions& options = {});
+
+struct RunOptions {
+  std::string scenario;
+  std::string log;  // a file for the events; empty: none
+  Output output;
+};
+Status run_command(const RunOptions& options);
+
+struct SweepOptions {
+  std::string scenario;
+  // "arrivals.rate=100,200,400": the x axis; a second one gives a curve per value.
+  std::vector<std::string> vary;
+  std::vector<std::string> metrics;
+  Output output;
+};
+std::string metric_names();
+Status sweep_command(const SweepOptions& options);
+
+struct PlanOptions {
+  std::string scenario;
+  double share_in_time = 0.99;  // of the requests
+  uint64_t p99_ns = 0;          // 0: only deadlines count
+  std::vector<std::string> planners, schedulers, dtypes;
+  std::vector<uint32_t> max_requests;
+  Output output;
+};
+Status plan_command(const PlanOptions& options);
+
+struct ValidateOptions {
+  std::string scenario;
+  std::string record;  // itif-loadgen --json
+  double tolerance = 0.15;
+  Output output;
+};
+Status validate_command(const ValidateOptions& options);
+
+struct FaultsOptions {
+  uint64_t first_seed = 1;
+  uint64_t seeds = 100;
+  std::string log;  // a file for the events of the last seed; empty: none
+};
+Status faults_command(const FaultsOptions& options);
+
+}  // namespace itif::sim

@@ -1,0 +1,53 @@
+// itif-sim faults: many seeds of lib/sim/faults.h.
+#include "sim/faults.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "commands.h"
+
+namespace itif::sim {
+
+Status faults_command(const FaultsOptions& options) {
+  ITIF_ASSIGN(Nic * nic, process_nic());
+  FaultFigures sum;
+  for (uint64_t i = 0; i < options.seeds; ++i) {
+    const uint64_t seed = options.first_seed + i;
+    std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(nullptr, std::fclose);
+    if (!options.log.empty() && i + 1 == options.seeds) {
+      log.reset(std::fopen(options.log.c_str(), "w"));
+      if (!log)
+        return fail(Code::kPermission, fmt::format("{}: {}", options.log, errno_text(errno)));
+    }
+    const Result<FaultFigures> figures = run_faults(seed, *nic, log.get());
+    if (!figures)
+      return fail(
+          figures.error().code,
+          fmt::format("seed {}: {}. To replay it: itif-sim faults --first-seed {} --seeds 1 "
+                      "--log events.txt",
+                      seed, figures.error().message, seed));
+    sum.requests += figures->requests;
+    sum.answered += figures->answered;
+    sum.refused += figures->refused;
+    sum.lost += figures->lost;
+    sum.datagrams_lost += figures->datagrams_lost;
+    sum.datagrams_damaged += figures->datagrams_damaged;
+    sum.device_faults += figures->device_faults;
+    sum.tenants_removed += figures->tenants_removed;
+    sum.tenants_added += figures->tenants_added;
+    sum.restarts += figures->restarts;
+    sum.log_hash = figures->log_hash;
+  }
+  fmt::print(
+      "{} seeds: {} requests ({} answered, {} refused, {} lost), {} datagrams lost, {} "
+      "damaged, {} device faults, {} tenants removed, {} added, {} restarts; events of the "
+      "last seed {:016x}\n",
+      options.seeds, sum.requests, sum.answered, sum.refused, sum.lost, sum.datagrams_lost,
+      sum.datagrams_damaged, sum.device_faults, sum.tenants_removed, sum.tenants_added,
+      sum.restarts, sum.log_hash);
+  return {};
+}
+
+}  // namespace itif::sim

@@ -1,0 +1,127 @@
+// itif-sim plan: tries configurations on a scenario, as Triton's Model Analyzer tries them on a
+// device, and prints the one that meets the objective with the least device time.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "commands.h"
+#include "plots.h"
+
+namespace itif::sim {
+namespace {
+
+struct Tried {
+  std::string planner, scheduler, dtype;
+  uint32_t max_requests = 0;
+  double use = 0, share_in_time = 0, p99_ms = 0;
+  bool serves = false;
+  std::string refused;  // why it cannot run; empty: it ran
+
+  std::string name() const {
+    return fmt::format("{} {} {} {}", planner, scheduler, dtype, max_requests);
+  }
+  nlohmann::ordered_json json() const {
+    nlohmann::ordered_json row = {{"planner", planner},
+                                  {"scheduler", scheduler},
+                                  {"dtype", dtype},
+                                  {"max_requests", max_requests}};
+    if (!refused.empty()) {
+      row["refused"] = refused;
+      return row;
+    }
+    row["device_use"] = use;
+    row["share_in_time"] = share_in_time;
+    row["p99_ms"] = p99_ms;
+    row["serves"] = serves;
+    return row;
+  }
+};
+
+Tried try_out(const Scenario& scenario, const PlanOptions& options) {
+  Tried tried = {.planner = scenario.batching.planner,
+                 .scheduler = scenario.batching.scheduler,
+                 .dtype = scenario.device.dtype,
+                 .max_requests = scenario.batching.max_requests,
+                 .refused = {}};
+  const Result<Results> results = simulate(scenario);
+  if (!results) {
+    tried.refused = results.error().message;
+    return tried;
+  }
+  const TenantResults all = results->total();
+  tried.use = results->device_use();
+  tried.share_in_time =
+      all.sent > 0 ? static_cast<double>(all.in_time) / static_cast<double>(all.sent) : 0;
+  const uint64_t p99_ns = all.latency_ns.percentile(99);
+  tried.p99_ms = static_cast<double>(p99_ns) / 1e6;
+  tried.serves = tried.share_in_time >= options.share_in_time &&
+                 (options.p99_ns == 0 || p99_ns <= options.p99_ns);
+  return tried;
+}
+
+}  // namespace
+
+Status plan_command(const PlanOptions& options) {
+  ITIF_ASSIGN(const Scenario scenario, load_scenario(options.scenario));
+  const auto or_own = [](const auto& given, const auto& own) {
+    auto all = given;
+    if (all.empty()) all.push_back(own);
+    return all;
+  };
+  std::vector<Tried> all;
+  for (const std::string& planner : or_own(options.planners, scenario.batching.planner))
+    for (const std::string& scheduler : or_own(options.schedulers, scenario.batching.scheduler))
+      for (const std::string& dtype : or_own(options.dtypes, scenario.device.dtype))
+        for (const uint32_t max : or_own(options.max_requests, scenario.batching.max_requests)) {
+          Scenario point = scenario;
+          point.batching.planner = planner;
+          point.batching.scheduler = scheduler;
+          point.device.dtype = dtype;
+          point.batching.max_requests = max;
+          all.push_back(try_out(point, options));
+        }
+  const Tried* best = nullptr;
+  for (const Tried& tried : all)
+    if (tried.serves && (best == nullptr || tried.use < best->use)) best = &tried;
+  if (options.output.json) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const Tried& tried : all) rows.push_back(tried.json());
+    nlohmann::ordered_json document = {
+        {"tool", "itif-sim"}, {"version", 1}, {"scenario", scenario.path}, {"tried", rows}};
+    document["chosen"] = best ? best->json() : nlohmann::ordered_json();
+    fmt::print("{}\n", document.dump(2));
+  } else {
+    fmt::print("{:<10}{:<14}{:<8}{:>12}{:>12}{:>10}{:>10}\n", "planner", "scheduler", "dtype",
+               "batch bound", "device use", "in time", "p99 ms");
+    for (const Tried& tried : all) {
+      fmt::print("{:<10}{:<14}{:<8}{:>12}", tried.planner, tried.scheduler, tried.dtype,
+                 tried.max_requests);
+      if (tried.refused.empty())
+        fmt::print("{:>11.1f}%{:>9.2f}%{:>10.2f}{}\n", 100 * tried.use, 100 * tried.share_in_time,
+                   tried.p99_ms,
+                   &tried == best ? "  chosen"
+                   : tried.serves ? ""
+                                  : "  too slow");
+      else
+        fmt::print("  {}\n", tried.refused);
+    }
+  }
+  if (!options.output.plot.empty()) {
+    bench::Panel panel = {.title = "device use of the configurations that serve the load",
+                          .y_label = "% of time",
+                          .kind = bench::Panel::Kind::kBars,
+                          .series = {"device use"},
+                          .lines = {}};
+    for (const Tried& tried : all)
+      if (tried.serves) panel.lines.push_back({.x = tried.name(), .y = {100 * tried.use}});
+    ITIF_TRY(draw({.name = "plan", .title = scenario.path, .bench = {}, .panels = {panel}},
+                  options.output.plot));
+  }
+  if (best == nullptr)
+    return fail(Code::kNotFound, "no configuration that was tried serves this load");
+  return {};
+}
+
+}  // namespace itif::sim

@@ -1,0 +1,14 @@
+// Draws a figure with gnuplot: NAME.svg, beside its data and script.
+#pragma once
+
+#include <string>
+
+#include "base/error.h"
+#include "report/figures.h"
+
+namespace itif::sim {
+
+// Creates the directory. Errors: kPermission, kResourceExhausted, kNotFound (no gnuplot).
+Status draw(const bench::Figure& figure, const std::string& directory);
+
+}  // namespace itif::sim
