@@ -221,16 +221,25 @@ struct BiasActivation {
 };
 
 // Self-attention within each segment: softmax(q kᵀ · scale) v, heads side by side.
+//
+// With score_matrices, all rows of a matrix are compared with each other, and scores outside the
+// segments' diagonal blocks are masked with −∞ before the softmax. Source: TCB, equations 5 and 6
+// (a matrix per batch row) and 8 (a matrix per slot). The results are the same. A segment's values
+// reach no other segment, even if they are infinite or NaN.
 struct Attention {
   static constexpr const char* kName = "attention";
   const void* qkv = nullptr;  // act [T, 3·H]: q, k and v of a row, concatenated
   void* out = nullptr;        // act [T, H]; rows of no segment are unchanged
   std::span<const SegmentRows> segments;
+  // Rows that share a matrix of scores: whole segments and padding, ascending, without overlap.
+  // Empty: each segment has its own matrix. Else each segment lies in one of them.
+  std::span<const SegmentRows> score_matrices = {};
   uint32_t num_heads = 0;
   uint32_t head_size = 0;
   float scale = 0;  // 1/√head_size
   // All rows of a batch that is padded to a graph bucket; 0: the batch is not padded. With it the
   // launches depend only on this value and the number of segments, some of which may be empty.
+  // REQUIRES: 0 with score_matrices.
   uint32_t max_bucket_rows = 0;
 };
 

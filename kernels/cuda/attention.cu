@@ -1,7 +1,8 @@
 // Self-attention of the requests of all tenants in one launch, without padding. A block computes a
 // tile of queries of one head of one segment, over that segment's keys and values, also in tiles.
 // The softmax is rescaled as larger scores appear (Dao et al., FlashAttention-2), so that no scores
-// are kept in memory.
+// are kept in memory. With kIsMasked, a tile's rows are those of a score matrix that several
+// segments share, and each query's scores outside its own segment are masked.
 //
 // There are two kernels. One uses tensor cores, for 16-bit types and head sizes that are multiples
 // of 16 up to 128. The plain one, a warp per query, takes f32 and all other head sizes.
@@ -28,8 +29,9 @@ struct RowsOfSegment {
   __device__ const T* operator()(uint32_t row) const { return base + row * stride; }
 };
 
-template <class T, uint32_t kPerLane>
-__global__ void attention_plain_kernel(Attention args, const AttentionTile* tiles) {
+template <class T, uint32_t kPerLane, bool kIsMasked>
+__global__ void attention_plain_kernel(Attention args, const AttentionTile* tiles,
+                                       const KeyRange* keys_of) {
   const AttentionTile tile = tiles[blockIdx.x];
   const uint32_t query = tile.first_query + threadIdx.y, head = blockIdx.y;
   if (threadIdx.y >= kPlainQueries || query >= tile.num_rows) return;
@@ -38,9 +40,15 @@ __global__ void attention_plain_kernel(Attention args, const AttentionTile* tile
                    size_t{head} * args.head_size;
   T* out = static_cast<T*>(args.out) + size_t{tile.first_row + query} * hidden +
            size_t{head} * args.head_size;
-  attend_row<T, kPerLane>(first + query * 3 * hidden, RowsOfSegment<T>{first + hidden, 3 * hidden},
-                          RowsOfSegment<T>{first + 2 * hidden, 3 * hidden}, tile.num_rows,
-                          args.head_size, args.scale, out);
+  KeyRange allowed;
+  if constexpr (kIsMasked) {
+    allowed = keys_of[tile.first_row + query];
+    if (allowed.begin == allowed.end) return;  // padding
+  }
+  attend_row<T, kPerLane, kIsMasked>(first + query * 3 * hidden,
+                                     RowsOfSegment<T>{first + hidden, 3 * hidden},
+                                     RowsOfSegment<T>{first + 2 * hidden, 3 * hidden},
+                                     tile.num_rows, args.head_size, args.scale, out, allowed);
 }
 
 // ---- On tensor cores ----
@@ -94,6 +102,14 @@ class TileCopy {
     }
     commit_copies();
   }
+  // Makes the values finite that this thread copied. REQUIRES: it has waited for the copies.
+  __device__ void make_finite(T* tile) const {
+    for (uint32_t n = 0; n < kWarpQueries * kPacks / kWarp; ++n) {
+      const uint32_t pack = first_pack() + n * kWarp;
+      T* const row = tile + (first_row() + pack / kPacks) * kRowValues<kHead>;
+      for (T& value : pack_at(row, pack % kPacks).values) value = finite(value);
+    }
+  }
 
  private:
   static constexpr uint32_t kWidth = Pack<T>::kWidth, kPacks = kHead / kWidth;
@@ -136,9 +152,10 @@ __device__ inline float quad_sum(float value) {
   return value + __shfl_xor_sync(kAllLanes, value, 2);
 }
 
-template <class T, uint32_t kHead>
+template <class T, uint32_t kHead, bool kIsMasked>
 __global__ void __launch_bounds__(kThreads, kBlocks<kHead>)
-    attention_kernel(Attention args, const AttentionTile* tiles, Slab bias) {
+    attention_kernel(Attention args, const AttentionTile* tiles, Slab bias,
+                     const KeyRange* keys_of) {
   constexpr uint32_t kSteps = kHead / 16;      // of a product over the head
   constexpr uint32_t kOutTiles = kHead / 8;    // of 8 columns
   constexpr uint32_t kScoreTiles = kTile / 8;  // of 8 keys
@@ -186,7 +203,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kHead>)
   }
 
   Sums out[kOutTiles] = {};
-  float most[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};  // of rows g and g + 8
+  constexpr float kFirstMost = kIsMasked ? kLowestScore : -INFINITY;
+  float most[2] = {kFirstMost, kFirstMost}, total[2] = {0, 0};  // of rows g and g + 8
+  KeyRange allowed[2];
+  if constexpr (kIsMasked)
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint32_t query = tile.first_query + warp * kWarpQueries + lane / 4 + half * 8;
+      if (query < tile.num_rows) allowed[half] = keys_of[tile.first_row + query];
+    }
   const float scale = args.scale * kLog2E;
 
   for (int keys_left = num_rows; keys_left > 0; keys_left -= kTile) {
@@ -222,11 +246,18 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kHead>)
             scores[i].values[c] = scores[i].values[2 + c] = -INFINITY;
     }
 
+    if constexpr (kIsMasked) {
+      const uint32_t first_key = tile.num_rows - static_cast<uint32_t>(keys_left) + pair_column;
+      for (uint32_t i = 0; i < kScoreTiles; ++i)
+        for (uint32_t c = 0; c < 4; ++c)
+          if (!has(allowed[c / 2], first_key + i * 8 + c % 2)) scores[i].values[c] = -INFINITY;
+    }
+
     for (uint32_t half = 0; half < 2; ++half) {
       float largest = most[half];
       for (uint32_t i = 0; i < kScoreTiles; ++i)
         for (uint32_t c = 0; c < 2; ++c) largest = fmaxf(largest, scores[i].values[2 * half + c]);
-      largest = quad_max(largest);  // finite: a tile has a key
+      largest = quad_max(largest);  // finite: a tile has a key, or kFirstMost is
       const float correction = exp2_approximately((most[half] - largest) * scale);
       const float shift = -largest * scale;
       most[half] = largest;
@@ -246,6 +277,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kHead>)
       wait_for_copies<0>();
     else
       wait_for_copies<1>();  // the values; the next keys may still be in flight
+    if constexpr (kIsMasked) copy.make_finite(values);
     __syncthreads();
     // The weights in the sums of two tiles form a fragment of [16 queries, 16 keys].
 #pragma unroll
@@ -276,6 +308,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kHead>)
     const uint32_t query = tile.first_query + warp * kWarpQueries + lane / 4 + half * 8;
     const float inverse = 1.0f / quad_sum(total[half]);
     if (query >= tile.num_rows) continue;
+    if (kIsMasked && allowed[half].begin == allowed[half].end) continue;  // padding
 #pragma unroll
     for (uint32_t i = 0; i < kOutTiles; ++i)
       *reinterpret_cast<uint32_t*>(to + size_t{query} * hidden + i * 8) =
@@ -296,23 +329,34 @@ bool with_tensor_head(uint32_t head_size, const Body& body) {
   return false;
 }
 
+// Calls body.operator()<kIsMasked>().
+template <class Body>
+void with_mask(const KeyRange* keys_of, const Body& body) {
+  if (keys_of == nullptr) return body.template operator()<false>();
+  return body.template operator()<true>();
+}
+
 template <class T, uint32_t kHead>
 void launch_tensor(const Launcher& launch, const Attention& args, const AttentionTile* tiles,
-                   uint32_t num_tiles, const Slab& bias) {
+                   uint32_t num_tiles, const Slab& bias, const KeyRange* keys_of) {
   constexpr size_t kBytes = 2 * shared_bytes<T>(kTileValues<kHead>);
   static_assert(kBytes <= kSharedUnlessAllowed);
-  launch({.blocks = dim3(num_tiles, args.num_heads),
-          .threads = dim3(kThreads),
-          .shared_bytes = kBytes},
-         attention_kernel<T, kHead>, args, tiles, bias);
+  with_mask(keys_of, [&]<bool kIsMasked>() {
+    launch({.blocks = dim3(num_tiles, args.num_heads),
+            .threads = dim3(kThreads),
+            .shared_bytes = kBytes},
+           attention_kernel<T, kHead, kIsMasked>, args, tiles, bias, keys_of);
+  });
 }
 
 template <class T>
 void launch_plain(const Launcher& launch, const Attention& args, const AttentionTile* tiles,
-                  uint32_t num_tiles) {
+                  uint32_t num_tiles, const KeyRange* keys_of) {
   const Grid grid{.blocks = dim3(num_tiles, args.num_heads), .threads = dim3(kWarp, kPlainQueries)};
   with_values_per_lane(args.head_size, [&]<uint32_t kPerLane>() {
-    launch(grid, attention_plain_kernel<T, kPerLane>, args, tiles);
+    with_mask(keys_of, [&]<bool kIsMasked>() {
+      launch(grid, attention_plain_kernel<T, kPerLane, kIsMasked>, args, tiles, keys_of);
+    });
   });
 }
 
@@ -326,14 +370,14 @@ uint32_t attention_tile_queries(DType activation, uint32_t head_size) {
 }
 
 void attention(const Launcher& launch, const Attention& args, const AttentionTile* tiles,
-               uint32_t num_tiles, const Slab& bias) {
+               uint32_t num_tiles, const Slab& bias, const KeyRange* keys_of) {
   with_activation(launch.activation(), [&]<class T>() {
     if constexpr (sizeof(T) == 2)
       if (with_tensor_head(args.head_size, [&]<uint32_t kHead>() {
-            launch_tensor<T, kHead>(launch, args, tiles, num_tiles, bias);
+            launch_tensor<T, kHead>(launch, args, tiles, num_tiles, bias, keys_of);
           }))
         return;
-    launch_plain<T>(launch, args, tiles, num_tiles);
+    launch_plain<T>(launch, args, tiles, num_tiles, keys_of);
   });
 }
 

@@ -26,20 +26,27 @@ void gather_ids(const Launcher& launch, const GatherIds& args, const IdRun* piec
                 uint32_t num_pieces);
 void bias_activation(const Launcher& launch, const BiasActivation& args, const Rows& rows);
 
-// The queries of one block: those of a segment from first_query on. A tile without rows is skipped.
+// The queries of one block: those of a segment, or of a shared score matrix, from first_query on. A
+// tile without rows is skipped.
 struct alignas(16) AttentionTile {
-  uint32_t first_row = 0, num_rows = 0;  // of the segment
+  uint32_t first_row = 0, num_rows = 0;  // of the segment or matrix
   uint32_t first_query = 0;              // within it
   uint32_t slot = 0;                     // of the tenant, if a bias is added
+};
+// The keys of a query: [begin, end), counted from the first row of its score matrix. Empty: the
+// query is padding.
+struct KeyRange {
+  uint32_t begin = 0, end = 0;
 };
 // Returns the number of queries per tile.
 uint32_t attention_tile_queries(DType activation, uint32_t head_size);
 // Returns whether attention() can add the bias of queries, keys and values.
 bool attention_adds_bias(DType activation, uint32_t head_size);
-// tiles: [num_tiles], of all segments. bias: f32 [3·H], base nullptr: none. REQUIRES: no bias
-// unless attention_adds_bias().
+// tiles: [num_tiles], of all segments or score matrices. bias: f32 [3·H], base nullptr: none.
+// keys_of: [T]; nullptr: segments share no score matrix. REQUIRES: no bias unless
+// attention_adds_bias(), nor with keys_of.
 void attention(const Launcher& launch, const Attention& args, const AttentionTile* tiles,
-               uint32_t num_tiles, const Slab& bias);
+               uint32_t num_tiles, const Slab& bias, const KeyRange* keys_of);
 
 // An image's pieces are pieces[first_piece, first_piece + num_pieces). Each holds the message from
 // byte `begin` on.

@@ -1,6 +1,6 @@
-// One head of one segment in bf16 products with f32 sums. The files that include this
-// (attention_bf16_avx512.cc, attention_bf16_amx.cc) supply Product, which multiplies a tile of rows
-// by a packed matrix.
+// One head of one matrix of scores (attention_tasks.h) in bf16 products with f32 sums. The files
+// that include this (attention_bf16_avx512.cc, attention_bf16_amx.cc) supply Product, which
+// multiplies a tile of rows by a packed matrix.
 //
 // Scores (Q · Kᵀ) and results (P · V) are the same product: rows of bf16 pairs times a matrix in
 // panels of 16 columns, [panel][pairs][16][2]. VDPBF16PS and TDPBF16PS both take this layout. K's
@@ -103,9 +103,18 @@ inline void pack_keys(const uint16_t* rows, size_t row_stride, size_t keys, size
   }
 }
 
+// Replaces infinities and NaNs by the largest number, as MakeFinite() of attention_f32.cc does.
+inline __m512i make_finite(__m512i values) {
+  const __m512i exponent = _mm512_set1_epi16(0x7f80);
+  const __mmask32 is_not_finite =
+      _mm512_cmpeq_epi16_mask(_mm512_and_si512(values, exponent), exponent);
+  return _mm512_mask_mov_epi16(values, is_not_finite, _mm512_set1_epi16(0x7f7f));
+}
+
 // Packs V's rows [keys][head_size] into panels of 16 of the head's columns, pairs of keys.
+// `are_finite`: makes them so.
 inline void pack_values(const uint16_t* rows, size_t row_stride, size_t keys, size_t head_size,
-                        size_t num_pairs, uint16_t* packed) {
+                        size_t num_pairs, bool are_finite, uint16_t* packed) {
   alignas(64) static constexpr uint16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
                                                     37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
                                                     11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
@@ -116,9 +125,13 @@ inline void pack_values(const uint16_t* rows, size_t row_stride, size_t keys, si
     const uint16_t* row = rows + 2 * pair * row_stride;
     for (size_t column = 0; column < head_size; column += 32) {
       const size_t n = head_size - column;
-      const __m512i even = 2 * pair < keys ? load_row(row + column, n) : _mm512_setzero_si512();
-      const __m512i odd =
+      __m512i even = 2 * pair < keys ? load_row(row + column, n) : _mm512_setzero_si512();
+      __m512i odd =
           2 * pair + 1 < keys ? load_row(row + row_stride + column, n) : _mm512_setzero_si512();
+      if (are_finite) {
+        even = make_finite(even);
+        odd = make_finite(odd);
+      }
       uint16_t* to = packed + column / kPanelColumns * panel_stride + pair * kPanelPair;
       _mm512_storeu_si512(to, _mm512_permutex2var_epi16(even, low, odd));
       _mm512_storeu_si512(to + panel_stride, _mm512_permutex2var_epi16(even, high, odd));
@@ -193,7 +206,9 @@ void run_task(const Attention& args, const AttentionTask& task, std::byte* scrat
   float* results = scores + kTileRows * stride;
 
   pack_keys(q_rows + hidden, row_stride, task.length, head_size, head_pairs, keys);
-  pack_values(q_rows + 2 * hidden, row_stride, task.length, head_size, key_pairs, values);
+  AttentionMask mask(args, task);
+  pack_values(q_rows + 2 * hidden, row_stride, task.length, head_size, key_pairs, mask.is_shared(),
+              values);
 
   Product product;
   for (size_t q = task.query_begin; q < task.query_end; q += kTileRows) {
@@ -212,9 +227,13 @@ void run_task(const Attention& args, const AttentionTask& task, std::byte* scrat
                  .c_stride = stride,
                  .rows = rows});
     float inverse[kTileRows];
-    for (size_t r = 0; r < rows; ++r)
+    AttentionMask::Keys query_keys[kTileRows];
+    for (size_t r = 0; r < rows; ++r) {
+      query_keys[r] = mask.keys_of(q + r);
+      mask.apply(query_keys[r], scores + r * stride);
       inverse[r] = softmax_row(scores + r * stride, task.length, stride, args.scale * kLog2E,
                                probabilities + r * stride);
+    }
     product.run({.a = probabilities,
                  .a_stride = stride,
                  .b = values,
@@ -225,6 +244,7 @@ void run_task(const Attention& args, const AttentionTask& task, std::byte* scrat
                  .c_stride = 2 * head_pairs,
                  .rows = rows});
     for (size_t r = 0; r < rows; ++r) {
+      if (query_keys[r].empty()) continue;  // padding
       auto* to = static_cast<uint16_t*>(args.out) + (task.first_row + q + r) * hidden +
                  task.head * head_size;
       const float* from = results + r * 2 * head_pairs;

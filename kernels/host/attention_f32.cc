@@ -1,10 +1,12 @@
-// One head of one segment in f32 registers.
+// One head of one matrix of scores (attention_tasks.h) in f32 registers.
 //
 // K is packed into panels of one vector of keys, [panel][head_size][lanes]. A tile of queries then
 // multiplies it with broadcasts and whole-vector loads only. V is packed into rows of whole
 // vectors. Score rows are kept whole: six of them stay in the L1 cache up to about a thousand keys,
 // and they need no rescaling, as running maxima would.
 #include "kernels/host/attention_f32.h"
+
+#include <limits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/host/attention_f32.cc"
@@ -111,11 +113,13 @@ struct HeadView {
   const float* keys;    // [stride / lanes][head_size][lanes]
   const float* values;  // [length][value_stride]
   float* scores;        // [kTileQueries][stride]
+  const AttentionMask* mask;
 };
 
 // Computes out [Q][kMaxHeadSize] of Q packed and scaled queries.
 template <size_t Q>
-HWY_NOINLINE void QueryTile(const HeadView& head, const float* queries, float* out) {
+HWY_NOINLINE void QueryTile(const HeadView& head, const float* queries,
+                            const AttentionMask::Keys* keys, float* out) {
   const D d;
   const size_t lanes = hn::Lanes(d);
   size_t j = 0;
@@ -126,8 +130,10 @@ HWY_NOINLINE void QueryTile(const HeadView& head, const float* queries, float* o
     ScoreTile<Q, 1>(queries, head.head_size, head.keys + j * head.head_size, head.scores + j,
                     head.stride);
   float inverse[Q];
-  for (size_t q = 0; q < Q; ++q)
+  for (size_t q = 0; q < Q; ++q) {
+    head.mask->apply(keys[q], head.scores + q * head.stride);
     inverse[q] = SoftmaxRow(head.scores + q * head.stride, head.length, head.stride);
+  }
   size_t c = 0;
   for (; c + kTileVectors * lanes <= head.value_stride; c += kTileVectors * lanes)
     ValueTile<Q, kTileVectors>(head.scores, head.stride, head.values + c, head.value_stride,
@@ -135,6 +141,17 @@ HWY_NOINLINE void QueryTile(const HeadView& head, const float* queries, float* o
   for (; c < head.value_stride; c += lanes)
     ValueTile<Q, 1>(head.scores, head.stride, head.values + c, head.value_stride, head.length,
                     inverse, out + c);
+}
+
+// Replaces infinities and NaNs by the largest number. A masked probability is 0, and 0 · ∞ would
+// carry one request's overflow into others of its score matrix.
+HWY_INLINE void MakeFinite(float* row, size_t count) {
+  const D d;
+  const auto largest = hn::Set(d, std::numeric_limits<float>::max());
+  ForLanes(d, count, [&](auto part, size_t i, size_t n) HWY_ATTR {
+    const auto value = part.load(d, row + i, n);
+    part.store(d, hn::IfThenElse(hn::Le(hn::Abs(value), largest), value, largest), row + i, n);
+  });
 }
 
 template <class T>
@@ -158,6 +175,8 @@ void AttentionTaskOf(const Attention& args, const AttentionTask& task, std::byte
   head.keys = keys;
   head.values = values;
   head.scores = values + head.length * head.value_stride;
+  AttentionMask mask(args, task);
+  head.mask = &mask;
 
   HWY_ALIGN float rows[kTileQueries * kMaxHeadSize];
   for (size_t j = 0; j < head.stride; j += lanes) {  // one panel: `lanes` keys, transposed
@@ -171,6 +190,7 @@ void AttentionTaskOf(const Attention& args, const AttentionTask& task, std::byte
   for (size_t j = 0; j < head.length; ++j) {
     float* row = values + j * head.value_stride;
     WidenRow(v_rows + j * 3 * hidden, head_size, 1.0f, row);
+    if (mask.is_shared()) MakeFinite(row, head_size);
     for (size_t i = head_size; i < head.value_stride; ++i) row[i] = 0.0f;
   }
 
@@ -178,15 +198,19 @@ void AttentionTaskOf(const Attention& args, const AttentionTask& task, std::byte
   for (size_t q = task.query_begin; q < task.query_end;) {
     const size_t left = task.query_end - q;
     const size_t count = left >= kTileQueries ? kTileQueries : left >= 2 ? 2 : 1;
-    for (size_t i = 0; i < count; ++i)
-      WidenRow(q_rows + (q + i) * 3 * hidden, head_size, args.scale, rows + i * head_size);
-    if (count == kTileQueries)
-      QueryTile<kTileQueries>(head, rows, out);
-    else if (count == 2)
-      QueryTile<2>(head, rows, out);
-    else
-      QueryTile<1>(head, rows, out);
+    AttentionMask::Keys query_keys[kTileQueries];
     for (size_t i = 0; i < count; ++i) {
+      WidenRow(q_rows + (q + i) * 3 * hidden, head_size, args.scale, rows + i * head_size);
+      query_keys[i] = mask.keys_of(q + i);
+    }
+    if (count == kTileQueries)
+      QueryTile<kTileQueries>(head, rows, query_keys, out);
+    else if (count == 2)
+      QueryTile<2>(head, rows, query_keys, out);
+    else
+      QueryTile<1>(head, rows, query_keys, out);
+    for (size_t i = 0; i < count; ++i) {
+      if (query_keys[i].empty()) continue;  // padding
       T* to = static_cast<T*>(args.out) + (task.first_row + q + i) * hidden + task.head * head_size;
       ForLanes(d, head_size, [&](auto part, size_t c, size_t n) HWY_ATTR {
         part.store(d, part.load(d, out + i * kMaxHeadSize + c, n), to + c, n);

@@ -22,7 +22,7 @@ void run_batched_gemm(const BatchedGemm& args, const BatchedGemmTask& task, std:
   if (args.is_b_transposed)
     pack_keys(b, k, n, k, pairs, packed);
   else
-    pack_values(b, n, k, n, pairs, packed);
+    pack_values(b, n, k, n, pairs, false, packed);
   const auto* a = static_cast<const uint16_t*>(args.a) + task.a;
   auto* out = static_cast<uint16_t*>(args.out) + task.out;
   Product product;

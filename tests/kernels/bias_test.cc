@@ -28,6 +28,7 @@ class BiasTest : public DeviceTest {
     std::vector<uint32_t> rows_of = {67, 9, 40};
     GemmMode mode = GemmMode::kConcurrent;
     Between between = Between::kNothing;
+    bool shares_scores = false;  // one score matrix of all tenants' segments
   };
   void attend(const Case& c);
 
@@ -111,9 +112,12 @@ void BiasTest::attend(const Case& c) {
   launch(qkv, c.between);
   std::byte* out = make_output(rows * hidden, activation());
   const double scale = 1.0 / std::sqrt(c.head_size);
+  std::vector<SegmentRows> matrices;
+  if (c.shares_scores) matrices.push_back({0, rows});
   stream_->launch(kernels::Attention{.qkv = qkv.gemm.out,
                                      .out = out,
                                      .segments = segments,
+                                     .score_matrices = matrices,
                                      .num_heads = c.num_heads,
                                      .head_size = c.head_size,
                                      .scale = static_cast<float>(scale)});
@@ -133,6 +137,11 @@ TEST_P(BiasTest, AttentionAddsQkvBias) {
   for (const uint32_t head_size : {12u, 16u, 32u, 48u, 64u, 80u, 96u, 128u, 144u})
     for (const GemmMode mode : {GemmMode::kSequential, GemmMode::kConcurrent})
       attend({.head_size = head_size, .mode = mode});
+}
+// A tile of queries then has rows of several tenants.
+TEST_P(BiasTest, AttentionOverSharedScoresHasEachTenantsBias) {
+  for (const uint32_t head_size : {12u, 64u})
+    attend({.head_size = head_size, .shares_scores = true});
   attend({.rows_of = {150}});
   attend({.head_size = 32, .num_heads = 12, .rows_of = {5, 3, 4, 7, 300}});
 }

@@ -203,9 +203,11 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     }
     const auto* held = pending_bias_.held_for(launch_.activation(), args);
     const auto [tiles, num_tiles] = plan().attention_tiles(launch_, args, held);
-    if (tiles == nullptr) return;
+    const auto* keys = plan().attention_keys(launch_, args);
+    if (tiles == nullptr || (keys == nullptr && !args.score_matrices.empty())) return;
     const kernels::Slab bias = held == nullptr ? kernels::Slab{} : pending_bias_.take()->args.bias;
-    kernels::cuda::attention(launch(args, tiles, num_tiles, bias), args, tiles, num_tiles, bias);
+    kernels::cuda::attention(launch(args, tiles, num_tiles, bias, keys), args, tiles, num_tiles,
+                             bias, keys);
   }
   void run(const kernels::ResidualLayerNorm& asked) {
     kernels::ResidualLayerNorm args = asked;

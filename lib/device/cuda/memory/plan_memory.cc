@@ -60,19 +60,20 @@ PlanMemory::Tiles PlanMemory::attention_tiles(const kernels::cuda::Launcher& lau
   const auto ranges = bias == nullptr ? std::span<const kernels::RowRange>() : bias->ranges;
   const uint32_t queries =
       kernels::cuda::attention_tile_queries(launch.activation(), args.head_size);
+  const auto segments = args.score_matrices.empty() ? args.segments : args.score_matrices;
   uint32_t used = 0;
-  for (const kernels::SegmentRows& segment : args.segments)
+  for (const kernels::SegmentRows& segment : segments)
     used += kernels::cuda::div_up(segment.num_rows, queries);
   // For a bucket, the most tiles that its segments can have: all but each segment's last are full.
-  const auto num_segments = static_cast<uint32_t>(args.segments.size());
+  const auto num_segments = static_cast<uint32_t>(segments.size());
   const uint32_t count =
       args.max_bucket_rows == 0 ? used : args.max_bucket_rows / queries + num_segments;
   CHECK(used <= count);
   const auto* tiles = made_of<kernels::cuda::AttentionTile>(
-      launch, Use::kTiles, args.segments, count,
+      launch, Use::kTiles, segments, count,
       [&](kernels::cuda::AttentionTile* tile) {
         auto range = ranges.begin();
-        for (const kernels::SegmentRows& segment : args.segments) {
+        for (const kernels::SegmentRows& segment : segments) {
           if (segment.num_rows == 0) continue;
           while (range != ranges.end() && range->first_row + range->num_rows <= segment.first_row)
             ++range;
@@ -84,6 +85,25 @@ PlanMemory::Tiles PlanMemory::attention_tiles(const kernels::cuda::Launcher& lau
       },
       std::as_bytes(ranges), queries);
   return {tiles, count};
+}
+
+const kernels::cuda::KeyRange* PlanMemory::attention_keys(const kernels::cuda::Launcher& launch,
+                                                          const kernels::Attention& args) {
+  if (args.score_matrices.empty()) return nullptr;
+  const kernels::SegmentRows& last = args.score_matrices.back();
+  return made_of<kernels::cuda::KeyRange>(
+      launch, Use::kKeyRanges, args.segments, size_t{last.first_row} + last.num_rows,
+      [&](kernels::cuda::KeyRange* keys) {
+        std::fill_n(keys, last.first_row + last.num_rows, kernels::cuda::KeyRange{});
+        auto matrix = args.score_matrices.begin();
+        for (const kernels::SegmentRows& segment : args.segments) {
+          while (matrix->first_row + matrix->num_rows <= segment.first_row) ++matrix;
+          const uint32_t begin = segment.first_row - matrix->first_row;
+          std::fill_n(keys + segment.first_row, segment.num_rows,
+                      kernels::cuda::KeyRange{begin, begin + segment.num_rows});
+        }
+      },
+      std::as_bytes(args.score_matrices));
 }
 
 // Searches linearly: a batch has few pieces, and those that layers repeat come first.

@@ -93,11 +93,16 @@ class PlanMemory {
   Tiles attention_tiles(const kernels::cuda::Launcher& launch, const kernels::Attention& args,
                         const kernels::BiasActivation* bias);
 
+  // The keys of each row; nullptr: the segments share no score matrix, or there is no room.
+  const kernels::cuda::KeyRange* attention_keys(const kernels::cuda::Launcher& launch,
+                                                const kernels::Attention& args);
+
   // The data that a piece holds.
   enum class Use : uint8_t {
     kItself,          // the source
     kSlots,           // of rows, from ranges
-    kTiles,           // of attention, from segments and ranges
+    kTiles,           // of attention, from segments or score matrices, and ranges
+    kKeyRanges,       // of attention, from segments and score matrices
     kSegmentOfRow,    // from segments
     kIndexInSegment,  // from segments
     kRaggedRows,      // of cuDNN's attention, from segments

@@ -175,11 +175,20 @@ class PlainStream final : public device::ImmediateStream {
 
   void run(const kernels::Attention& args) {
     const size_t hidden = size_t{args.num_heads} * args.head_size;
-    for (const kernels::SegmentRows& segment : args.segments)
+    for (const kernels::SegmentRows& segment : args.segments) {
+      kernels::SegmentRows matrix = segment;
+      if (!args.score_matrices.empty() && segment.num_rows > 0) {
+        const auto found = std::ranges::find_if(args.score_matrices, [&](const auto& m) {
+          return m.first_row <= segment.first_row &&
+                 segment.first_row + segment.num_rows <= m.first_row + m.num_rows;
+        });
+        CHECK(found != args.score_matrices.end());
+        matrix = *found;
+      }
       for (uint32_t head = 0; head < args.num_heads; ++head)
         for (uint32_t i = 0; i < segment.num_rows; ++i)
-          attend(args, hidden, head, segment.first_row + i, segment.first_row,
-                 segment.first_row + segment.num_rows);
+          attend(args, hidden, head, segment.first_row + i, segment, matrix);
+    }
   }
 
   void run(const kernels::ResidualLayerNorm& args) {
@@ -408,8 +417,10 @@ class PlainStream final : public device::ImmediateStream {
   }
 
  private:
+  // Scores of keys outside the segment are masked.
   static void attend(const kernels::Attention& args, size_t hidden, uint32_t head, uint32_t row,
-                     uint32_t first, uint32_t last) {
+                     const kernels::SegmentRows& segment, const kernels::SegmentRows& matrix) {
+    const uint32_t first = matrix.first_row, last = matrix.first_row + matrix.num_rows;
     const auto at = [&](size_t r, size_t part) {
       return floats(args.qkv) + r * 3 * hidden + part * hidden + size_t{head} * args.head_size;
     };
@@ -418,7 +429,9 @@ class PlainStream final : public device::ImmediateStream {
       double dot = 0;
       for (uint32_t i = 0; i < args.head_size; ++i)
         dot += static_cast<double>(at(row, 0)[i]) * at(other, 1)[i];
-      scores.push_back(dot * args.scale);
+      const bool is_masked =
+          other < segment.first_row || other >= segment.first_row + segment.num_rows;
+      scores.push_back(is_masked ? -INFINITY : dot * args.scale);
     }
     const double most = *std::max_element(scores.begin(), scores.end());
     double sum = 0;
