@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "control/group_settings.h"
 #include "tenant/record.h"
 
 namespace itif::control {
@@ -43,13 +44,17 @@ class Appliance {
   // Any thread.
   virtual std::optional<tenant::Info> tenant(const tenant::Ref& ref) const = 0;
 
-  // Sets the planners, keyed by group name, of groups that run now or are made later.
-  virtual void expect_planners(std::map<std::string, std::string> planners) = 0;
+  // Sets the settings, keyed by group name, of groups that are made later.
+  virtual void expect_groups(std::map<std::string, GroupSettings> settings) = 0;
   // Changes the planner from the group's next batch on; may measure GEMM costs first. Returns the
   // previous planner.
   // Errors: kNotFound (group), kInvalidArgument (planner), those of run_profile.
   virtual Result<std::string> set_planner(const std::string& group, const std::string& planner,
                                           const Progress& progress) = 0;
+  // Changes the batch policy from the group's next batch on. Waiting requests stay. Returns the
+  // previous one. Errors: kNotFound (group), kInvalidArgument (scheduler).
+  virtual Result<std::string> set_scheduler(const std::string& group,
+                                            const std::string& scheduler) = 0;
   // Measures the cost of the group's GEMMs while the group serves.
   // Errors: kNotFound, kUnsupported, kUnavailable.
   virtual Status run_profile(const std::string& group, const Progress& progress) = 0;

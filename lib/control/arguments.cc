@@ -11,6 +11,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxNameBytes = 63;
+constexpr size_t kMaxSchedulerBytes = 255;
 constexpr size_t kMaxPathBytes = 4095;
 
 bool is_letter(char c) {
@@ -32,6 +33,13 @@ const char* tenant_name_rule(std::string_view text) {
 
 const char* group_name_rule(std::string_view text) {
   return text.empty() ? nullptr : tenant_name_rule(text);
+}
+
+const char* scheduler_rule(std::string_view text) {
+  if (text.empty() || text.size() > kMaxSchedulerBytes ||
+      !std::ranges::all_of(text, [](char c) { return c > ' ' && c <= '~'; }))
+    return "the name of a batch policy, perhaps with ':' and its settings";
+  return nullptr;
 }
 
 const char* absolute_path_rule(std::string_view text) {

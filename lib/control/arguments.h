@@ -24,6 +24,7 @@ using TextRule = const char* (*)(std::string_view text);
 
 const char* tenant_name_rule(std::string_view text);  // a letter, then letters, digits, . _ -; ≤ 63
 const char* group_name_rule(std::string_view text);     // the same, or empty
+const char* scheduler_rule(std::string_view text);      // 1 to 255 printable characters
 const char* absolute_path_rule(std::string_view text);  // "/…", ≤ 4095 bytes, no NUL
 
 class Arguments {

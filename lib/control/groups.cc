@@ -6,16 +6,41 @@ namespace itif::control {
 
 using nlohmann::json;
 
+// Applies the settings that are not empty. Returns the previous ones of these.
+Result<GroupSettings> Groups::apply(const std::string& group, const GroupSettings& settings,
+                                    const Progress& progress) {
+  GroupSettings before;
+  if (!settings.planner.empty()) {
+    ITIF_ASSIGN(before.planner, appliance_.set_planner(group, settings.planner, progress));
+  }
+  if (settings.scheduler.empty()) return before;
+  auto scheduler = appliance_.set_scheduler(group, settings.scheduler);
+  if (!scheduler) {
+    restore(group, {.planner = before.planner, .scheduler = ""});
+    return std::unexpected(scheduler.error());
+  }
+  before.scheduler = std::move(*scheduler);
+  return before;
+}
+
+void Groups::restore(const std::string& group, const GroupSettings& before) {
+  if (auto back = apply(group, before, {}); !back)
+    log::error("control: group {} has settings that are not saved in the registry: {}", group,
+               back.error().message);
+}
+
 Result<json> Groups::run(const UpdateGroup& op, const Progress& progress) {
-  ITIF_ASSIGN(const std::string before, appliance_.set_planner(op.group, op.planner, progress));
-  if (Status put = registry_.put_planner(op.group, op.planner); !put) {
-    if (auto back = appliance_.set_planner(op.group, before, {}); !back)
-      log::error("control: group {} runs planner {}, which is not saved in the registry: {}",
-                 op.group, op.planner, back.error().message);
+  const GroupSettings settings{op.planner.value_or(""), op.scheduler.value_or("")};
+  ITIF_ASSIGN(const GroupSettings before, apply(op.group, settings, progress));
+  if (Status put = registry_.put_group(op.group, settings); !put) {
+    restore(op.group, before);
     return std::unexpected(put.error());
   }
-  notify_("group.updated", {{"group", op.group}, {"planner", op.planner}});
-  return json{{"group", op.group}, {"planner", op.planner}};
+  json changed = {{"group", op.group}};
+  if (op.planner) changed["planner"] = *op.planner;
+  if (op.scheduler) changed["scheduler"] = *op.scheduler;
+  notify_("group.updated", changed);
+  return changed;
 }
 
 Result<json> Groups::run(const RunProfile& op, const Progress& progress) {

@@ -1,6 +1,6 @@
-// Changes the settings of groups: their planner and their profile (measured GEMM costs). A planner
-// change is applied to the appliance, committed to the registry, then answered. If the commit
-// fails, the old planner is restored.
+// Changes the settings of groups: their planner, their batch policy and their profile (measured
+// GEMM costs). A change is applied to the appliance, committed to the registry, then answered. If
+// the commit fails, the old settings are restored.
 //
 // Used by the worker thread only.
 #pragma once
@@ -27,6 +27,10 @@ class Groups {
   Result<nlohmann::json> run(const RunProfile& op, const Progress& progress);
 
  private:
+  Result<GroupSettings> apply(const std::string& group, const GroupSettings& settings,
+                              const Progress& progress);
+  void restore(const std::string& group, const GroupSettings& before);
+
   Registry& registry_;
   Appliance& appliance_;
   const Documents& documents_;

@@ -81,8 +81,13 @@ Result<Operation> drain(Arguments& in) {
 }
 
 Result<Operation> update_group(Arguments& in) {
-  UpdateGroup update{in.text("group", tenant_name_rule), in.text("planner", tenant_name_rule)};
+  UpdateGroup update{in.text("group", tenant_name_rule),
+                     in.optional_text("planner", tenant_name_rule),
+                     in.optional_text("scheduler", scheduler_rule)};
   ITIF_TRY(in.finish());
+  if (!update.planner && !update.scheduler)
+    return fail(Code::kInvalidArgument,
+                "group.update: nothing to change: give planner or scheduler");
   return WorkerOperation(std::move(update));
 }
 

@@ -59,10 +59,11 @@ struct Drain {
 };
 struct Undrain {};
 
-// Changes a group's planner.
+// Changes a group's planner or scheduler, or both.
 struct UpdateGroup {
   std::string group;
-  std::string planner;
+  std::optional<std::string> planner;
+  std::optional<std::string> scheduler;
 };
 struct RunProfile {
   std::string group;

@@ -38,6 +38,7 @@ const std::vector<std::vector<std::string_view>> kMigrations = {
      // Holds the last allocated id, so that a removed tenant's id is never reused.
      "CREATE TABLE sequence (last_id INTEGER NOT NULL) STRICT", "INSERT INTO sequence VALUES (0)"},
     {"CREATE TABLE group_setting (name TEXT PRIMARY KEY, planner TEXT NOT NULL) STRICT"},
+    {"ALTER TABLE group_setting ADD COLUMN scheduler TEXT NOT NULL DEFAULT ''"},
 };
 
 Result<int64_t> pragma_number(Database& database, std::string_view sql) {
@@ -237,13 +238,15 @@ Result<std::vector<tenant::Record>> Registry::load() {
   return records;
 }
 
-Result<std::map<std::string, std::string>> Registry::load_planners() {
-  ITIF_ASSIGN(const auto rows, database_.run("SELECT name, planner FROM group_setting"));
-  std::map<std::string, std::string> planners;
+Result<std::map<std::string, GroupSettings>> Registry::load_groups() {
+  ITIF_ASSIGN(const auto rows, database_.run("SELECT name, planner, scheduler FROM group_setting"));
+  std::map<std::string, GroupSettings> groups;
   for (const Row& row : rows) {
     RowReader reader(row);
     const std::string name = reader.text("name");
-    planners[name] = reader.text("planner");
+    GroupSettings& settings = groups[name];
+    settings.planner = reader.text("planner");
+    settings.scheduler = reader.text("scheduler");
     if (reader.wrong() != nullptr)
       return fail(
           Code::kCorrupt,
@@ -251,12 +254,17 @@ Result<std::map<std::string, std::string>> Registry::load_planners() {
                       "sqlite3, or restore a backup",
                       path(), name, reader.wrong()));
   }
-  return planners;
+  return groups;
 }
 
-Status Registry::put_planner(const std::string& group, const std::string& planner) {
-  const Value values[] = {group, planner};
-  ITIF_TRY(database_.run("INSERT OR REPLACE INTO group_setting VALUES (?1, ?2)", values));
+Status Registry::put_group(const std::string& group, const GroupSettings& settings) {
+  const Value values[] = {group, settings.planner, settings.scheduler};
+  ITIF_TRY(
+      database_.run("INSERT INTO group_setting (name, planner, scheduler) VALUES (?1, ?2, ?3) "
+                    "ON CONFLICT (name) DO UPDATE SET "
+                    "planner = iif(?2 = '', planner, ?2), "
+                    "scheduler = iif(?3 = '', scheduler, ?3)",
+                    values));
   return {};
 }
 

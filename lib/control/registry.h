@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "control/database.h"
 #include "control/file.h"
+#include "control/group_settings.h"
 #include "tenant/record.h"
 
 namespace itif::control {
@@ -34,9 +35,10 @@ class Registry {
 
   // Returns every tenant, in order of id. Errors: kCorrupt (names the row).
   Result<std::vector<tenant::Record>> load();
-  // Returns planners keyed by group name. Errors: kCorrupt (names the row).
-  Result<std::map<std::string, std::string>> load_planners();
-  Status put_planner(const std::string& group, const std::string& planner);
+  // Returns the settings of groups, keyed by name. Errors: kCorrupt (names the row).
+  Result<std::map<std::string, GroupSettings>> load_groups();
+  // Keeps the settings that are not empty; the group's others stay.
+  Status put_group(const std::string& group, const GroupSettings& settings);
   // Returns a new id, after making it durable. Ids count up from 1.
   Result<uint32_t> allocate_id();
   // Errors: kAlreadyExists (id or name).

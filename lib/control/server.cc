@@ -39,13 +39,13 @@ Error stopping_error() {
 class Server::Impl {
  public:
   Impl(const ServerOptions& options, const Clock& clock, std::unique_ptr<Registry> registry,
-       std::vector<tenant::Record> records, std::map<std::string, std::string> planners,
+       std::vector<tenant::Record> records, std::map<std::string, GroupSettings> groups,
        std::unique_ptr<Sockets> sockets, std::unique_ptr<Outbox> outbox)
       : options_(options),
         clock_(clock),
         registry_(std::move(registry)),
         records_(std::move(records)),
-        planners_(std::move(planners)),
+        groups_(std::move(groups)),
         sockets_(std::move(sockets)),
         outbox_(std::move(outbox)),
         jobs_(options.max_waiting) {}
@@ -72,7 +72,7 @@ class Server::Impl {
   const Clock& clock_;
   std::unique_ptr<Registry> registry_;
   std::vector<tenant::Record> records_;          // until attach()
-  std::map<std::string, std::string> planners_;  // keyed by group; until attach()
+  std::map<std::string, GroupSettings> groups_;  // keyed by name; until attach()
   std::unique_ptr<Sockets> sockets_;
   std::unique_ptr<Outbox> outbox_;
   std::optional<Dispatcher> dispatcher_;
@@ -92,7 +92,7 @@ void Server::Impl::attach(Appliance& appliance, const Documents& documents) {
       *registry_, appliance, documents, clock_,
       [this](const std::string& event, const json& fields) { publish(event, fields); },
       options_.events_endpoint);
-  appliance.expect_planners(std::exchange(planners_, {}));
+  appliance.expect_groups(std::exchange(groups_, {}));
   appliance.expect(std::exchange(records_, {}), "");  // listed as loading
 }
 
@@ -225,12 +225,12 @@ void Server::Impl::enqueue(const Peer& peer, Request request, WorkerOperation op
 Result<std::unique_ptr<Server>> Server::open(const ServerOptions& options, const Clock& clock) {
   ITIF_ASSIGN(auto registry, Registry::open(options.state_dir));
   ITIF_ASSIGN(auto records, registry->load());
-  ITIF_ASSIGN(auto planners, registry->load_planners());
+  ITIF_ASSIGN(auto groups, registry->load_groups());
   ITIF_ASSIGN(auto sockets, Sockets::bind(options));
   ITIF_ASSIGN(auto outbox, Outbox::make());
-  return std::unique_ptr<Server>(new Server(
-      std::make_unique<Impl>(options, clock, std::move(registry), std::move(records),
-                             std::move(planners), std::move(sockets), std::move(outbox))));
+  return std::unique_ptr<Server>(
+      new Server(std::make_unique<Impl>(options, clock, std::move(registry), std::move(records),
+                                        std::move(groups), std::move(sockets), std::move(outbox))));
 }
 
 Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

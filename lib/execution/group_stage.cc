@@ -78,6 +78,26 @@ void GroupStage::end_thread() {
 
 // A new thread, because the host's compute pool belongs to the thread that started it, and keeps
 // the CPUs that it started on.
+Status GroupStage::set_scheduler(std::string_view scheduler) {
+  class SetScheduler final : public StageTask {
+   public:
+    SetScheduler(runtime::RequestExecutor& executor, std::string_view scheduler)
+        : executor_(executor), scheduler_(scheduler) {}
+    bool step(device::Stream&) noexcept override {
+      status = executor_.set_scheduler(scheduler_);
+      return false;
+    }
+    Status status;
+
+   private:
+    runtime::RequestExecutor& executor_;
+    const std::string_view scheduler_;
+  };
+  SetScheduler task(*executor_, scheduler);
+  perform(task, {});
+  return task.status;
+}
+
 Status GroupStage::change_share(const device::Share& share) {
   CHECK(thread_.joinable());
   ITIF_ASSIGN(auto stream, make_stream(share));

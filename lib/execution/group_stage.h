@@ -89,6 +89,10 @@ class GroupStage final : private runtime::CompletionSink {
     return executor_->set_planner(name, device_->info(), tables);
   }
 
+  // Chooses later batches by another batch policy (sched/policy_spec.h), which takes over the
+  // waiting requests. REQUIRES: started, and no task is performed. Errors: kInvalidArgument.
+  Status set_scheduler(std::string_view scheduler);
+
   // Continues on another share of the device after the running batches; requests wait meanwhile. On
   // error nothing has changed. Control's thread. REQUIRES: started. Errors: those of make_stream.
   Status change_share(const device::Share& share);

@@ -14,7 +14,7 @@ Admission::Admission(const Group& group, const Clock& clock, const ExecutorOptio
     : group_(group),
       clock_(clock),
       max_wait_ns_(options.max_wait_ns),
-      policy_(policy),
+      policy_(&policy),
       preparation_(preparation) {
   refused_.reserve(size_t{options.queue.max_requests} + RequestExecutor::kMaxIntake +
                    num_out_of_queue);
@@ -38,7 +38,7 @@ const model::TenantModel* Admission::find_model(request::Request* request) noexc
 
 bool Admission::may_wait(request::Request* request, double wait_ns) noexcept {
   const bool too_long = max_wait_ns_ != 0 && wait_ns > static_cast<double>(max_wait_ns_);
-  if (!too_long && policy_.queue().has_room(request->slot)) return true;
+  if (!too_long && policy_->queue().has_room(request->slot)) return true;
   // Half the backlog should be served by then.
   if (request::take(*request))
     request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
@@ -55,7 +55,7 @@ bool Admission::prepare(request::Request* request, const model::TenantModel& mod
 }
 
 void Admission::push(request::Request* request, const sched::BatchCosts& costs) noexcept {
-  CHECK(policy_.push(request, clock_.now_ns(), costs));
+  CHECK(policy_->push(request, clock_.now_ns(), costs));
 }
 
 void Admission::refuse(request::Request* request, const Refusal& why) noexcept {
@@ -94,7 +94,7 @@ void Admission::refuse_late(const sched::Refused& late) noexcept {
 
 void Admission::fail_device() noexcept {
   device_failed_ = true;
-  while (request::Request* request = policy_.pop()) refuse(request, kDeviceFailure);
+  while (request::Request* request = policy_->pop()) refuse(request, kDeviceFailure);
 }
 
 size_t Admission::complete_refused(CompletionSink& sink) noexcept {

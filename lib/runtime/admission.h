@@ -59,6 +59,8 @@ class Admission {
       return true;
     });
   }
+  // Queues later requests in another policy, which outlives it or the next call.
+  void use_policy(sched::BatchPolicy& policy) noexcept { policy_ = &policy; }
   // Refuses the requests of the queue, and all later ones.
   void fail_device() noexcept;
   bool device_failed() const noexcept { return device_failed_; }
@@ -76,7 +78,7 @@ class Admission {
   const Group& group_;
   const Clock& clock_;
   const uint64_t max_wait_ns_;
-  sched::BatchPolicy& policy_;
+  sched::BatchPolicy* policy_;
   InputPreparation preparation_;
   std::vector<request::Request*> refused_;  // and expired: to be handed back
   bool device_failed_ = false;

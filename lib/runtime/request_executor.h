@@ -92,6 +92,10 @@ class RequestExecutor {
   virtual Status set_planner(std::string_view name, const device::DeviceInfo& device,
                              const std::shared_ptr<const plan::CostTables>& tables) = 0;
 
+  // Chooses later batches by another batch policy (sched/policy_spec.h), which takes over the
+  // waiting requests. Allocates. Errors: kInvalidArgument; nothing has changed then.
+  virtual Status set_scheduler(std::string_view scheduler) = 0;
+
   virtual CacheFigures cache() const noexcept { return {}; }  // after the last step
   virtual uint32_t num_queued() const noexcept = 0;
   // Number of running requests. Any thread.

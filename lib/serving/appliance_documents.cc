@@ -117,7 +117,7 @@ json ApplianceDocuments::groups() const {
                     {"workspace_bytes", g.workspace_bytes},
                     {"requests_waiting", g.waiting},
                     {"requests_executing", g.executing},
-                    {"scheduler", config_.batching.scheduler},
+                    {"scheduler", g.scheduler},
                     {"planner", g.planner},
                     {"batches", g.batches},
                     {"requests", g.requests},

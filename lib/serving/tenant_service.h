@@ -59,7 +59,7 @@ struct GroupInfo {
   uint32_t waiting = 0;    // requests, now
   uint32_t executing = 0;  // requests, now
   uint64_t batches = 0, requests = 0, tokens = 0, rows = 0, tenants = 0, refused = 0, busy_ns = 0;
-  std::string planner;
+  std::string planner, scheduler;
   uint64_t kv_blocks = 0, kv_blocks_used = 0, kv_blocks_reserved = 0;  // 0: no generation
   bool keeps_graphs = false;                                           // its device captures graphs
   uint64_t graphs = 0, graph_launches = 0, graph_failures = 0;
@@ -96,9 +96,11 @@ class TenantService final : public control::Appliance {
   Status remove(uint32_t id) override;
   std::vector<tenant::Info> tenants() const override;
   std::optional<tenant::Info> tenant(const tenant::Ref& ref) const override;
-  void expect_planners(std::map<std::string, std::string> planners) override;
+  void expect_groups(std::map<std::string, control::GroupSettings> settings) override;
   Result<std::string> set_planner(const std::string& group, const std::string& planner,
                                   const control::Progress& progress) override;
+  Result<std::string> set_scheduler(const std::string& group,
+                                    const std::string& scheduler) override;
   Status run_profile(const std::string& group, const control::Progress& progress) override;
   Status leave_failed_device(const control::Progress& progress) override;
   Status reset_device(const control::Progress& progress) override;
@@ -162,6 +164,9 @@ class TenantService final : public control::Appliance {
   void use_tables(uint16_t group, plan::CostTables tables);
   Status measure_tables(uint16_t group, const control::Progress& progress);
 
+  // tenant_service_groups.cc
+  void prepare_scheduler(uint16_t group);
+  Status use_scheduler(uint16_t group, const std::string& scheduler);
   void share_cpus();
   void drop_group_if_empty(uint16_t group);
   void leave(Serving serving);
@@ -185,9 +190,9 @@ class TenantService final : public control::Appliance {
   MakeGroup make_group_;
   std::string default_planner_;
   std::string profile_dir_;
-  std::string overlap_;                          // auto, on, off
-  std::map<std::string, std::string> planners_;  // set by control; by group name
-  bool busy_ = false;                            // executors spin while each has its own CPU
+  std::string overlap_;                                     // auto, on, off
+  std::map<std::string, control::GroupSettings> settings_;  // set by control; by group name
+  bool busy_ = false;  // executors spin while each has its own CPU
   size_t num_executor_cpus_;
   // Guards tenants_ to draining_, which any thread reads. Control's worker reads the members that
   // only it writes without the lock.
@@ -196,7 +201,7 @@ class TenantService final : public control::Appliance {
   std::vector<Serving> leaving_;  // no longer published, perhaps still in use
   std::vector<std::unique_ptr<execution::GroupStage>> stages_;  // by group number
   struct Layout {
-    std::string planner;
+    std::string planner, scheduler;
     std::shared_ptr<const plan::CostTables> tables;  // null: not measured
   };
   std::vector<Layout> layouts_;  // by group number

@@ -130,11 +130,39 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
     const std::lock_guard lock(mutex_);
     stages_[number] = std::move(stage);
     layouts_[number].planner = kFirstPlanner;
+    layouts_[number].scheduler = stage_options_.executor.scheduler;
   }
+  prepare_scheduler(number);
   share_cpus();
   pipeline_.shared().groups.set(number, &stages_[number]->inbox());
   log::info("group {} serves {} on {}", name, model::describe(spec), device.info().kind);
   return number;
+}
+
+// Sets the scheduler of a new group. Keeps the configuration's if control's cannot be used.
+void TenantService::prepare_scheduler(uint16_t group) {
+  const std::string& name = stages_[group]->name();
+  const std::string& scheduler = settings_[name].scheduler;
+  if (scheduler.empty()) return;
+  if (Status used = use_scheduler(group, scheduler); !used)
+    log::warning("group {}: using scheduler {}, because {} cannot be used: {}", name,
+                 layouts_[group].scheduler, scheduler, used.error().message);
+}
+
+Status TenantService::use_scheduler(uint16_t group, const std::string& scheduler) {
+  ITIF_TRY(stages_[group]->set_scheduler(scheduler));
+  const std::lock_guard lock(mutex_);
+  layouts_[group].scheduler = scheduler;
+  return {};
+}
+
+Result<std::string> TenantService::set_scheduler(const std::string& group,
+                                                 const std::string& scheduler) {
+  ITIF_ASSIGN(const uint16_t number, number_of(group));
+  std::string before = layouts_[number].scheduler;
+  ITIF_TRY(use_scheduler(number, scheduler));
+  settings_[group].scheduler = scheduler;
+  return before;
 }
 
 // Lets executors spin only while each has its own CPU. One that spins on a CPU needed by another
@@ -240,6 +268,7 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.tokens = c.tokens.read();
     entry.rows = c.rows.read();
     entry.planner = layouts_[number].planner;
+    entry.scheduler = layouts_[number].scheduler;
     entry.tenants = c.tenants.read();
     entry.refused = c.refused.read();
     entry.busy_ns = c.busy_ns.read();

@@ -54,15 +54,15 @@ Result<uint16_t> TenantService::number_of(const std::string& group) const {
   return fail(Code::kNotFound, fmt::format("there is no group '{}': itifctl group list", group));
 }
 
-void TenantService::expect_planners(std::map<std::string, std::string> planners) {
-  planners_ = std::move(planners);
+void TenantService::expect_groups(std::map<std::string, control::GroupSettings> settings) {
+  settings_ = std::move(settings);
 }
 
 // Sets the planner of a new group. Falls back to packed, so that the group serves in any case.
 void TenantService::prepare_planner(uint16_t group, const control::Progress& progress) {
   const std::string& name = stages_[group]->name();
-  const auto set = planners_.find(name);
-  const std::string& planner = set == planners_.end() ? default_planner_ : set->second;
+  const std::string& set = settings_[name].planner;
+  const std::string& planner = set.empty() ? default_planner_ : set;
   Status ready = find_tables(group, progress);
   if (ready || !plan::needs_cost_tables(planner)) ready = use_planner(group, planner);
   if (ready) return;
@@ -85,7 +85,7 @@ Result<std::string> TenantService::set_planner(const std::string& group, const s
   if (plan::needs_cost_tables(planner)) ITIF_TRY(find_tables(number, progress));
   std::string before = layouts_[number].planner;
   ITIF_TRY(use_planner(number, planner));
-  planners_[group] = planner;
+  settings_[group].planner = planner;
   return before;
 }
 

@@ -1,5 +1,5 @@
-// itifctl group list, update, planner; profile show, run: the running groups, their planners, and
-// the costs that planners use.
+// itifctl group list, update, planner; profile show, run: the running groups, their planners and
+// schedulers, and the costs that planners use.
 #include <fmt/format.h>
 #include <algorithm>
 
@@ -10,6 +10,8 @@
 
 #include "commands.h"
 #include "plan/planner_names.h"
+#include "sched/policy_names.h"
+#include "sched/policy_spec.h"
 #include "table.h"
 
 namespace itif::ctl {
@@ -163,32 +165,49 @@ void add_group_argument(CLI::App* command, std::string& group) {
 
 void add_group_update(CommandLine& line, CLI::App* groups) {
   struct Options {
-    std::string group, planner;
+    std::string group, planner, scheduler;
   };
   auto options = std::make_shared<Options>();
   Context& context = line.context;
   CLI::App* update = groups->add_subcommand("update", "Change a group while it is serving");
   add_group_argument(update, options->group);
-  CLI::Option* planner =
-      update->add_option("--planner", options->planner, "layout of its batches")->required();
+  CLI::Option* planner = update->add_option("--planner", options->planner, "layout of its batches");
   const std::vector<std::string> planners(plan::kPlannerNames.begin(), plan::kPlannerNames.end());
   planner->check(CLI::IsMember(planners))->type_name("PLANNER");
   line.hints[planner] = {ValueHint::Kind::kChoice, planners};
+  CLI::Option* scheduler =
+      update->add_option("--scheduler", options->scheduler, "which requests form its next batch");
+  scheduler->type_name("SCHEDULER")->check([](const std::string& text) {
+    const auto spec = sched::parse_policy_spec(text);
+    return spec ? std::string() : spec.error().message;
+  });
+  line.hints[scheduler] = {ValueHint::Kind::kChoice,
+                           {sched::kPolicyNames.begin(), sched::kPolicyNames.end()}};
   update->footer(
-      "packed (default): no padding. auto: for each batch, the plan with the shortest predicted\n"
+      "Planner packed (default): no padding. auto: for each batch, the plan with the shortest "
+      "predicted\n"
       "time. naive, turbo, itif and joint pad.\n"
-      "Restarts keep the setting. Example:\n"
-      "  itifctl group update bert-12x768-12-3072-gelu-1e-12 --planner itif");
+      "Scheduler fair (default): by tenant weight. fcfs: the oldest first. sjf: the shortest.\n"
+      "edf: the earliest deadline. das, slotted_das: TCB's deadline-aware scheduling; settings\n"
+      "follow a colon: eta=NUMBER, weighted, fair.\n"
+      "Restarts keep both. Examples:\n"
+      "  itifctl group update bert-12x768-12-3072-gelu-1e-12 --planner itif\n"
+      "  itifctl group update bert-12x768-12-3072-gelu-1e-12 --scheduler das:eta=0.4,fair");
   update->callback([&context, options] {
     context.action = [&context, options] {
-      const auto answer = context.call_long(
-          "group.update", {{"group", options->group}, {"planner", options->planner}});
+      json args = {{"group", options->group}};
+      if (!options->planner.empty()) args["planner"] = options->planner;
+      if (!options->scheduler.empty()) args["scheduler"] = options->scheduler;
+      const auto answer = context.call_long("group.update", args);
       if (!answer) return answer.error();
-      if (context.globals.json)
+      if (context.globals.json) {
         context.print_json(*answer);
-      else
-        fmt::print("group {} now uses planner {}\n", text_cell(*answer, "group"),
-                   text_cell(*answer, "planner"));
+        return static_cast<int>(kDone);
+      }
+      for (const char* setting : {"planner", "scheduler"})
+        if (answer->contains(setting))
+          fmt::print("group {} now uses {} {}\n", text_cell(*answer, "group"), setting,
+                     text_cell(*answer, setting));
       return static_cast<int>(kDone);
     };
   });

@@ -28,14 +28,17 @@ plan::PlanLimits plan_limits(const EncoderGroup& group, const ExecutorOptions& o
           .max_pass_tenants = group.max_pass_tenants()};
 }
 
+sched::PolicyOptions batch_policy_options(const ExecutorOptions& options) noexcept {
+  return {.limits = options.limits, .queue = options.queue};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<GroupExecutor>> GroupExecutor::create(EncoderGroup& group,
                                                              device::Stream& stream,
                                                              const Clock& clock,
                                                              const ExecutorOptions& options) {
-  ITIF_ASSIGN(auto policy, sched::make_policy(options.scheduler,
-                                              {.limits = options.limits, .queue = options.queue}));
+  ITIF_ASSIGN(auto policy, sched::make_policy(options.scheduler, batch_policy_options(options)));
   ITIF_ASSIGN(auto planner, plan::make_planner("packed", {.limits = plan_limits(group, options)}));
   return std::unique_ptr<GroupExecutor>(
       new GroupExecutor(group, stream, clock, options, std::move(policy), std::move(planner)));
@@ -50,7 +53,6 @@ GroupExecutor::GroupExecutor(EncoderGroup& group, device::Stream& stream, const 
       clock_(clock),
       options_(options),
       policy_(std::move(policy)),
-      queue_(policy_->queue()),
       planner_(std::move(planner), plan_limits(group, options)),
       admission_(group, clock, options, *policy_,
                  {.max_tokens = options.limits.max_tokens,
@@ -78,6 +80,14 @@ Status GroupExecutor::set_planner(std::string_view name, const device::DeviceInf
   return {};
 }
 
+Status GroupExecutor::set_scheduler(std::string_view scheduler) {
+  ITIF_ASSIGN(auto policy, sched::make_policy(scheduler, batch_policy_options(options_)));
+  policy->take_over(*policy_, clock_.now_ns(), batch_costs());
+  policy_ = std::move(policy);
+  admission_.use_policy(*policy_);
+  return {};
+}
+
 void GroupExecutor::submit(request::Request* request) noexcept {
   const model::TenantModel* model = admission_.admit(
       request, [&](const model::TenantModel&) { return expected_wait_ns(request->slot); });
@@ -87,7 +97,7 @@ void GroupExecutor::submit(request::Request* request) noexcept {
 
 // Time to serve the tenant's backlog at the recent pace.
 double GroupExecutor::expected_wait_ns(uint32_t slot) noexcept {
-  const sched::GroupQueue::Backlog backlog = queue_.backlog_of(slot);
+  const sched::GroupQueue::Backlog backlog = policy_->queue().backlog_of(slot);
   return cost_.backlog_ns(backlog.num_tokens, backlog.num_requests / options_.limits.max_requests,
                           options_.limits.max_tokens);
 }
@@ -125,7 +135,7 @@ uint64_t GroupExecutor::expected_end_ns() const noexcept {
 }
 
 uint64_t GroupExecutor::next_step_ns() const noexcept {
-  if (queue_.num_requests() == 0 || !has_room()) return 0;
+  if (policy_->queue().num_requests() == 0 || !has_room()) return 0;
   const uint64_t end_ns = expected_end_ns();
   // Begin no earlier than halfway: one badly predicted batch must not make later ones begin
   // immediately.
@@ -134,7 +144,7 @@ uint64_t GroupExecutor::next_step_ns() const noexcept {
 }
 
 bool GroupExecutor::may_begin(uint64_t now_ns) const noexcept {
-  if (queue_.num_requests() == 0 || !has_room() || device_failed()) return false;
+  if (policy_->queue().num_requests() == 0 || !has_room() || device_failed()) return false;
   return num_in_flight_ == 0 || now_ns >= next_step_ns();
 }
 

@@ -62,13 +62,14 @@ class GroupExecutor final : public RequestExecutor {
     CHECK(num_in_flight_ == 0);
     stream_ = &stream;
   }
-  uint32_t num_queued() const noexcept override { return queue_.num_requests(); }
-  uint64_t queued_tokens() const noexcept { return queue_.num_tokens(); }
+  uint32_t num_queued() const noexcept override { return policy_->num_waiting(); }
+  uint64_t queued_tokens() const noexcept { return policy_->queue().num_tokens(); }
   // Requests of the batches that run now. Any thread.
   uint32_t num_executing() const noexcept override {
     return num_executing_.load(std::memory_order_relaxed);
   }
   bool device_failed() const noexcept override { return admission_.device_failed(); }
+  Status set_scheduler(std::string_view scheduler) override;
 
  private:
   // A batch between its choice and its completion.
@@ -129,7 +130,6 @@ class GroupExecutor final : public RequestExecutor {
   const Clock& clock_;
   ExecutorOptions options_;
   std::unique_ptr<sched::BatchPolicy> policy_;
-  const sched::GroupQueue& queue_;  // the policy's
   ReplaceablePlanner planner_;
   Admission admission_;
   sched::Choice choice_;

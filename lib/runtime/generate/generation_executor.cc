@@ -33,14 +33,17 @@ Refusal check_result_kind(const request::Request& request,
   return {};
 }
 
+sched::PolicyOptions generation_policy_options(const ExecutorOptions& options) noexcept {
+  return {.limits = options.limits, .queue = options.queue, .continuous = true};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<GenerationExecutor>> GenerationExecutor::create(
     DecoderGroup& group, device::Stream& stream, const Clock& clock,
     const ExecutorOptions& options) {
-  ITIF_ASSIGN(auto policy, sched::make_policy(options.scheduler, {.limits = options.limits,
-                                                                  .queue = options.queue,
-                                                                  .continuous = true}));
+  ITIF_ASSIGN(auto policy,
+              sched::make_policy(options.scheduler, generation_policy_options(options)));
   return std::unique_ptr<GenerationExecutor>(
       new GenerationExecutor(group, stream, clock, options, std::move(policy)));
 }
@@ -54,7 +57,6 @@ GenerationExecutor::GenerationExecutor(DecoderGroup& group, device::Stream& stre
       options_(options),
       max_beams_(group.max_beams()),
       policy_(std::move(policy)),
-      queue_(policy_->queue()),
       admission_(group, clock, options, *policy_,
                  {.max_tokens = options.limits.max_tokens, .image = {}, .generates = true},
                  max_beams_ + options.limits.max_requests),
@@ -87,6 +89,14 @@ Status GenerationExecutor::set_planner(std::string_view name, const device::Devi
   return name == "packed" ? Status() : takes_planners();
 }
 
+Status GenerationExecutor::set_scheduler(std::string_view scheduler) {
+  ITIF_ASSIGN(auto policy, sched::make_policy(scheduler, generation_policy_options(options_)));
+  policy->take_over(*policy_, clock_.now_ns(), {});
+  policy_ = std::move(policy);
+  admission_.use_policy(*policy_);
+  return {};
+}
+
 void GenerationExecutor::submit(request::Request* request) noexcept {
   const model::TenantModel* model = admission_.admit(request, [&](const model::TenantModel& of) {
     return expected_wait_ns(request->slot, of.head.spec.generation.front());
@@ -106,8 +116,9 @@ void GenerationExecutor::submit(request::Request* request) noexcept {
 // next step.
 double GenerationExecutor::expected_wait_ns(uint32_t slot,
                                             const model::GenerationConfig& config) const noexcept {
-  const auto selected = static_cast<double>(policy_->num_waiting() - queue_.num_requests());
-  const double ahead = selected + queue_.backlog_of(slot).num_requests;
+  const auto selected =
+      static_cast<double>(policy_->num_waiting() - policy_->queue().num_requests());
+  const double ahead = selected + policy_->queue().backlog_of(slot).num_requests;
   const uint32_t blocks = 1 + config.num_beams * blocks_of(config.max_length - 1);
   const uint32_t enter = std::min((max_beams_ - num_beams_) / config.num_beams,
                                   (blocks_.num_blocks() - blocks_.num_reserved()) / blocks);

@@ -70,6 +70,7 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
     return num_executing_.load(std::memory_order_relaxed);
   }
   bool device_failed() const noexcept override { return admission_.device_failed(); }
+  Status set_scheduler(std::string_view scheduler) override;
   const KvBlocks& blocks() const noexcept { return blocks_; }
 
  private:
@@ -104,7 +105,6 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
   const ExecutorOptions options_;
   const uint32_t max_beams_;
   std::unique_ptr<sched::BatchPolicy> policy_;
-  const sched::GroupQueue& queue_;  // the policy's
   Admission admission_;
   KvBlocks blocks_;
   sched::Choice choice_;

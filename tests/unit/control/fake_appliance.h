@@ -71,15 +71,22 @@ class FakeAppliance final : public Appliance, public Documents {
         return std::move(info);
     return std::nullopt;
   }
-  void expect_planners(std::map<std::string, std::string> expected) override {
-    planners = std::move(expected);
+  void expect_groups(std::map<std::string, GroupSettings> expected) override {
+    groups_settings = std::move(expected);
   }
   Result<std::string> set_planner(const std::string& group, const std::string& planner,
                                   const Progress& progress) override {
     calls.push_back("plan " + group + " " + planner);
     if (group != "bert-768") return fail(Code::kNotFound, "there is no group '" + group + "'");
     if (progress) progress("profiling GEMMs", 0.5);
-    return std::exchange(planners[group], planner);
+    return std::exchange(groups_settings[group].planner, planner);
+  }
+  Result<std::string> set_scheduler(const std::string& group,
+                                    const std::string& scheduler) override {
+    calls.push_back("schedule " + group + " " + scheduler);
+    if (group != "bert-768") return fail(Code::kNotFound, "there is no group '" + group + "'");
+    if (scheduler == "magic") return fail(Code::kInvalidArgument, "'magic' is not one of: fair");
+    return std::exchange(groups_settings[group].scheduler, scheduler);
   }
   Status run_profile(const std::string& group, const Progress&) override {
     calls.push_back("profile " + group);
@@ -163,7 +170,7 @@ class FakeAppliance final : public Appliance, public Documents {
                              {"in_turn_ns", {{4.1e6, 4.2e6}}},
                              {"at_once_ns", {{3.9e6, 4.5e6}}}}}}};
   }
-  std::map<std::string, std::string> planners{{"bert-768", "packed"}};
+  std::map<std::string, GroupSettings> groups_settings{{"bert-768", {"packed", "fair"}}};
   uint64_t drain(uint64_t timeout_ns) override {
     wait_until_outside();
     calls.push_back("drain " + std::to_string(timeout_ns));

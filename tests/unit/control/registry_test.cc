@@ -240,16 +240,29 @@ TEST_F(RegistryTest, RefusesANewerSchema) {
   EXPECT_NE(error.message.find("1000"), std::string::npos);
 }
 
-TEST_F(RegistryTest, KeepsTheGroupsPlanners) {
+TEST_F(RegistryTest, KeepsTheGroupsSettings) {
   {
     auto registry = open();
-    EXPECT_TRUE(registry->load_planners()->empty());
-    ASSERT_TRUE(registry->put_planner("bert-768", "naive"));
-    ASSERT_TRUE(registry->put_planner("bert-384", "turbo"));
-    ASSERT_TRUE(registry->put_planner("bert-768", "itif"));
+    EXPECT_TRUE(registry->load_groups()->empty());
+    ASSERT_TRUE(registry->put_group("bert-768", {"naive", ""}));
+    ASSERT_TRUE(registry->put_group("bert-384", {"turbo", "edf"}));
+    ASSERT_TRUE(registry->put_group("bert-768", {"", "das:eta=0.4,fair"}));
+    ASSERT_TRUE(registry->put_group("vit", {"", "sjf"}));
+    ASSERT_TRUE(registry->put_group("bert-768", {"itif", ""}));
   }
-  const std::map<std::string, std::string> expected = {{"bert-384", "turbo"}, {"bert-768", "itif"}};
-  EXPECT_EQ(*open()->load_planners(), expected);
+  const std::map<std::string, GroupSettings> expected = {{"bert-384", {"turbo", "edf"}},
+                                                         {"bert-768", {"itif", "das:eta=0.4,fair"}},
+                                                         {"vit", {"", "sjf"}}};
+  EXPECT_EQ(*open()->load_groups(), expected);
+}
+
+// The schema of version 2 had planners only.
+TEST_F(RegistryTest, UpgradesGroupsWithoutSchedulers) {
+  ASSERT_TRUE(open()->put_group("bert-768", {"naive", "edf"}));
+  sql("ALTER TABLE group_setting DROP COLUMN scheduler");
+  sql("PRAGMA user_version = 2");
+  const std::map<std::string, GroupSettings> expected = {{"bert-768", {"naive", ""}}};
+  EXPECT_EQ(*open()->load_groups(), expected);
 }
 
 // The schema of version 1 had tenants only.
@@ -258,7 +271,7 @@ TEST_F(RegistryTest, UpgradesAnOldSchema) {
   sql("DROP TABLE group_setting");
   sql("PRAGMA user_version = 1");
   auto registry = open();
-  ASSERT_TRUE(registry->put_planner("g", "packed"));
+  ASSERT_TRUE(registry->put_group("g", {"packed", "das"}));
   EXPECT_EQ(registry->load()->size(), 1u);
 }
 

@@ -113,6 +113,25 @@ TEST_F(GroupStageTest, ContinuesOnAnotherShareBetweenBatches) {
   }
 }
 
+TEST_F(GroupStageTest, ChangesTheSchedulerWhileServing) {
+  for (const bool overlaps : {false, true}) {
+    make_stage({.executor = {.limits = {.max_requests = 2}}, .overlaps = overlaps});
+    stage_->start();
+    for (const char* scheduler : {"edf", "das:fair", "slotted_das", "sjf", "fcfs", "fair"}) {
+      for (request::Request& request : requests_) stage_->inbox().push(&request);
+      ASSERT_TRUE(stage_->set_scheduler(scheduler));
+      for (request::Request* request : take(requests_.size())) {
+        EXPECT_EQ(request->status, wire::StatusCode::kOk);
+        std::free(std::exchange(request->result.data, nullptr));
+      }
+    }
+    const Status unknown = stage_->set_scheduler("das:eta=2");
+    ASSERT_FALSE(unknown);
+    EXPECT_EQ(unknown.error().code, Code::kInvalidArgument);
+    stage_->stop();
+  }
+}
+
 // Each idle poll captures one graph bucket.
 TEST_F(GroupStageTest, CapturesGraphsForSmallBatchesWhileIdle) {
   make_stage({});

@@ -105,6 +105,31 @@ TEST_F(Executor, AnEstimateThatRefusesEverythingRecovers) {
   EXPECT_EQ(run(128, 40'000'000), StatusCode::kOk);
 }
 
+// The waiting requests stay, in the order of the new policy.
+TEST_F(Executor, ChangesTheSchedulerWhileRequestsWait) {
+  ExecutorOptions options;
+  options.scheduler = "fcfs";
+  options.limits = {.max_tokens = 100, .max_requests = 1};
+  make_executor(options);
+  request::Request& longest = submit(90);
+  request::Request& middle = submit(50);
+  request::Request& shortest = submit(10);
+  const Status unknown = executor_->set_scheduler("magic");
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message.find("'magic' is not one of: fair"), std::string::npos);
+  ASSERT_TRUE(executor_->set_scheduler("sjf"));
+  EXPECT_EQ(executor_->num_queued(), 3u);
+  step();
+  EXPECT_EQ(shortest.status, StatusCode::kOk);
+  EXPECT_NE(shortest.done_ns, 0u);
+  EXPECT_EQ(middle.done_ns + longest.done_ns, 0u);
+  ASSERT_TRUE(executor_->set_scheduler("das:eta=0.3,fair"));
+  request::Request& later = submit(20);
+  while (executor_->num_queued() > 0) step();
+  EXPECT_LT(later.done_ns, middle.done_ns);
+  EXPECT_LT(middle.done_ns, longest.done_ns);
+}
+
 // One tenant floods. Another sends a request now and then, which takes 15 ms alone. Its objective
 // is 60 ms: its own, or the one that the fair scheduler implies. The flood's batches are then
 // limited to 24 ms, so the request takes at most 24 + 15 = 39 ms. With fcfs and no objective, the

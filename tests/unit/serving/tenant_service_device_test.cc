@@ -31,12 +31,17 @@ TEST_F(TenantServiceDevice, GroupsStayOnAWorkingDevice) {
   EXPECT_FALSE(table.uses_fallback());
 }
 
-TEST_F(TenantServiceDevice, AllGroupsMoveAndKeepNamesIndicesAndPlanners) {
+TEST_F(TenantServiceDevice, AllGroupsMoveAndKeepNamesIndicesAndSettings) {
   for (const uint32_t id : {1u, 2u}) ASSERT_TRUE(admit(settings(id)));
   tenant::Record apart = settings(3);
   apart.group = "apart";
   ASSERT_TRUE(admit(apart));
   ASSERT_TRUE(service->set_planner("apart", "naive", {}));
+  const auto scheduler = service->set_scheduler("apart", "das:eta=0.3");
+  ASSERT_TRUE(scheduler);
+  EXPECT_EQ(*scheduler, "fair") << "the previous one";
+  EXPECT_EQ(service->set_scheduler("none", "das").error().code, Code::kNotFound);
+  EXPECT_EQ(service->set_scheduler("apart", "magic").error().code, Code::kInvalidArgument);
   const std::vector<TenantInfo> before = service->list();
   break_device();
   while (failures == 0)
@@ -59,6 +64,7 @@ TEST_F(TenantServiceDevice, AllGroupsMoveAndKeepNamesIndicesAndPlanners) {
   for (const GroupInfo& group : service->groups()) {
     EXPECT_FALSE(group.device_failed);
     EXPECT_EQ(group.planner, group.name == "apart" ? "naive" : "packed");
+    EXPECT_EQ(group.scheduler, group.name == "apart" ? "das:eta=0.3" : "fair");
   }
   ASSERT_TRUE(admit(settings(4)));
   EXPECT_EQ(groups.size(), 4u) << "a new tenant joins a group that moved";

@@ -1,0 +1,16 @@
+// The settings of a group that an admin may change at any time.
+#pragma once
+
+#include <string>
+
+namespace itif::control {
+
+// Empty: not set. The configuration file's then applies.
+struct GroupSettings {
+  std::string planner;
+  std::string scheduler;
+
+  bool operator==(const GroupSettings&) const = default;
+};
+
+}  // namespace itif::control

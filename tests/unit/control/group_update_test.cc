@@ -1,0 +1,67 @@
+// group.update: a group's planner, its scheduler, or both. A refused change changes nothing.
+#include "control/database.h"
+#include "server_fixture.h"
+
+namespace itif::control {
+namespace {
+
+using nlohmann::json;
+
+class GroupUpdateTest : public ServerFixture {
+ protected:
+  GroupSettings settings() const { return appliance_->groups_settings.at("bert-768"); }
+};
+
+TEST_F(GroupUpdateTest, KeepsEachSettingOverRestarts) {
+  start();
+  const json first = ok("group.update", {{"group", "bert-768"}, {"scheduler", "das:eta=0.4,fair"}});
+  EXPECT_EQ(first, (json{{"group", "bert-768"}, {"scheduler", "das:eta=0.4,fair"}}));
+  const json second = ok("group.update", {{"group", "bert-768"}, {"planner", "itif"}});
+  EXPECT_EQ(second, (json{{"group", "bert-768"}, {"planner", "itif"}}));
+  EXPECT_EQ(settings(), (GroupSettings{"itif", "das:eta=0.4,fair"}));
+  restart();
+  EXPECT_EQ(settings(), (GroupSettings{"itif", "das:eta=0.4,fair"}));
+  const json both =
+      ok("group.update", {{"group", "bert-768"}, {"planner", "joint"}, {"scheduler", "edf"}});
+  EXPECT_EQ(both, (json{{"group", "bert-768"}, {"planner", "joint"}, {"scheduler", "edf"}}));
+  restart();
+  EXPECT_EQ(settings(), (GroupSettings{"joint", "edf"}));
+}
+
+TEST_F(GroupUpdateTest, ARefusedSchedulerTakesThePlannerBack) {
+  start();
+  const GroupSettings before{"naive", "sjf"};
+  ok("group.update", {{"group", "bert-768"}, {"planner", "naive"}, {"scheduler", "sjf"}});
+  const Error error =
+      refusal("group.update", {{"group", "bert-768"}, {"planner", "itif"}, {"scheduler", "magic"}});
+  EXPECT_EQ(error.code, Code::kInvalidArgument);
+  EXPECT_NE(error.message.find("'magic' is not one of"), std::string::npos);
+  EXPECT_EQ(settings(), before);
+  restart();
+  EXPECT_EQ(settings(), before);
+}
+
+TEST_F(GroupUpdateTest, AFailedCommitTakesBothBack) {
+  start();
+  ok("group.update", {{"group", "bert-768"}, {"planner", "naive"}, {"scheduler", "sjf"}});
+  Database other = *Database::open(options_.state_dir + "/registry.db");
+  ASSERT_TRUE(other.run("BEGIN IMMEDIATE"));  // every commit of the server fails
+  refusal("group.update", {{"group", "bert-768"}, {"planner", "itif"}, {"scheduler", "edf"}});
+  EXPECT_EQ(settings(), (GroupSettings{"naive", "sjf"}));
+  ASSERT_TRUE(other.run("ROLLBACK"));
+}
+
+TEST_F(GroupUpdateTest, RefusesWrongArguments) {
+  start();
+  const auto message = [&](const json& args) { return refusal("group.update", args).message; };
+  EXPECT_EQ(message({{"group", "bert-768"}}),
+            "group.update: nothing to change: give planner or scheduler");
+  for (const std::string& wrong : {std::string(), std::string("a b"), std::string(256, 'a')})
+    EXPECT_NE(message({{"group", "bert-768"}, {"scheduler", wrong}}).find("'scheduler' must be"),
+              std::string::npos);
+  EXPECT_EQ(refusal("group.update", {{"group", "none"}, {"scheduler", "edf"}}).code,
+            Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace itif::control
