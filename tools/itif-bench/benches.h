@@ -73,6 +73,9 @@ Status bench_scaling(const BenchOptions& options, Report& report);
 // Planning time of 64 requests by planner, against 2 % of the batch's run time.
 Status bench_plan(const BenchOptions& options, Report& report);
 
+// Time of a batch policy's decision, against 2 % of the batch that it chooses.
+Status bench_schedulers(const BenchOptions& options, Report& report);
+
 // Texts through a group's executor, with batches sequential and overlapped.
 Status bench_overlap(const BenchOptions& options, Report& report);
 

@@ -57,6 +57,10 @@ constexpr bench::Bench kBenches[] = {
      "floor", bench::bench_scaling, kAttention, kChoosesFusion},
     {"plan", "planning time of 64 requests, by planner, against 2 % of the batch's run time", "2 %",
      bench::bench_plan},
+    {"schedulers",
+     "time of a batch policy's decision with 10 to 100,000 requests waiting, against 2 % of its "
+     "batch's run time",
+     "2 %", bench::bench_schedulers},
     {"overlap", "texts through the executor, with batches sequential and overlapped",
      "forward passes", bench::bench_overlap},
 };
