@@ -127,10 +127,11 @@ TEST(DasWork, IsNearLinearInTheRequestsChosen) {
     GroupQueue queue(options.queue);
     CountedDas das(options);
     Random random(17);
+    uint64_t deadline_ns = 0;
     std::deque<request::Request> all(num_waiting);
     for (request::Request& r : all) {
       r.num_tokens = 16 + static_cast<uint32_t>(random.below(3));
-      r.deadline_ns = 1 + random.below(1'000'000);
+      r.deadline_ns = ++deadline_ns;  // arrivals in order, which degrade a tree without balance
       ASSERT_TRUE(queue.push(&r));
       das.pushed(queue, r);
     }
