@@ -20,6 +20,7 @@ void FusedAttention::launch(device::Stream& stream, const model::WeightView& wei
   stream.launch(kernels::Attention{.qkv = rows.scratch,
                                    .out = rows.context,
                                    .segments = pass.segments,
+                                   .score_matrices = pass.score_matrices,
                                    .num_heads = spec_.heads,
                                    .head_size = spec_.head_size(),
                                    .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size())),

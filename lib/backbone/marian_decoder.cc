@@ -91,7 +91,7 @@ class MarianDecoder final : public Decoder {
                      std::span<const uint32_t> kv_rows) noexcept override {
     DCHECK(kv_rows.size() == pass.num_rows);
     gather(stream, pass.pieces);
-    stream.end_inputs();
+    if (!pass.has_more_inputs) stream.end_inputs();
     embed(stream, weights, pass.positions, pass.ranges);
     for (uint32_t layer = 0; layer < spec_.layers; ++layer)
       block_->launch(stream, weights, pass, kBlocks + layer * kNumBlockKinds, hidden_->data());

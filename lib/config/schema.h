@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "plan/planner_names.h"
+#include "plan/make_planner.h"
 #include "sched/policy_spec.h"
 #include "tensor/dtype.h"
 
@@ -91,7 +91,7 @@ void visit_device(V& v, Device& device) {
 template <class V, class Batching>
 void visit_batching(V& v, Batching& batching) {
   v.checked("scheduler", batching.scheduler, sched::parse_policy_spec);
-  v.choice("planner", batching.planner, plan::kPlannerNames);
+  v.checked("planner", batching.planner, plan::parse_planner);
   v.choice("fidelity", batching.fidelity, {"fused", "thesis"});
   v.choice("overlap", batching.overlap, {"auto", "on", "off"});
   v.integer("max_tokens", batching.max_tokens, 16, 1u << 20);

@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxNameBytes = 63;
-constexpr size_t kMaxSchedulerBytes = 255;
+constexpr size_t kMaxSpecBytes = 255;
 constexpr size_t kMaxPathBytes = 4095;
 
 bool is_letter(char c) {
@@ -35,10 +35,10 @@ const char* group_name_rule(std::string_view text) {
   return text.empty() ? nullptr : tenant_name_rule(text);
 }
 
-const char* scheduler_rule(std::string_view text) {
-  if (text.empty() || text.size() > kMaxSchedulerBytes ||
+const char* spec_rule(std::string_view text) {
+  if (text.empty() || text.size() > kMaxSpecBytes ||
       !std::ranges::all_of(text, [](char c) { return c > ' ' && c <= '~'; }))
-    return "the name of a batch policy, perhaps with ':' and its settings";
+    return "a name, perhaps with ':' and settings, as in \"das:eta=0.4,fair\"";
   return nullptr;
 }
 

@@ -23,8 +23,10 @@ namespace itif::control {
 using TextRule = const char* (*)(std::string_view text);
 
 const char* tenant_name_rule(std::string_view text);  // a letter, then letters, digits, . _ -; ≤ 63
-const char* group_name_rule(std::string_view text);     // the same, or empty
-const char* scheduler_rule(std::string_view text);      // 1 to 255 printable characters
+const char* group_name_rule(std::string_view text);  // the same, or empty
+// A name of a planner or policy, and settings: "slotted:slot_tokens=32". 1 to 255 printable
+// characters. The appliance knows which there are.
+const char* spec_rule(std::string_view text);
 const char* absolute_path_rule(std::string_view text);  // "/…", ≤ 4095 bytes, no NUL
 
 class Arguments {

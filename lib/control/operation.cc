@@ -82,8 +82,8 @@ Result<Operation> drain(Arguments& in) {
 
 Result<Operation> update_group(Arguments& in) {
   UpdateGroup update{in.text("group", tenant_name_rule),
-                     in.optional_text("planner", tenant_name_rule),
-                     in.optional_text("scheduler", scheduler_rule)};
+                     in.optional_text("planner", spec_rule),
+                     in.optional_text("scheduler", spec_rule)};
   ITIF_TRY(in.finish());
   if (!update.planner && !update.scheduler)
     return fail(Code::kInvalidArgument,

@@ -19,7 +19,10 @@
 //  4. If a call has several mini-batches, they have equal numbers of segments, all of equal
 //     num_rows: one BatchedGEMM with num_rows × hidden inputs at a constant stride. A tenant may
 //     occur in it more than once.
-//  5. A pass has at most PlanLimits::max_rows rows, of at most max_pass_tenants tenants. Passes run
+//  5. Segments of a pass that share a matrix of attention scores are adjacent: a batch row, or a
+//     slot of it (TCB, section 4). Only the last of them has padding. A matrix has
+//     Pass::matrix_rows rows, unless it is that of one longer request.
+//  6. A pass has at most PlanLimits::max_rows rows, of at most max_pass_tenants tenants. Passes run
 //     sequentially; within a pass, each operator that is not a GEMM runs once over all rows.
 #pragma once
 
@@ -36,6 +39,9 @@ struct Item {
   uint32_t num_tokens = 0;
 };
 
+// A segment's score_matrix if it shares none.
+inline constexpr uint32_t kOwnScores = UINT32_MAX;
+
 // A request's rows in the batch.
 struct Segment {
   uint32_t item = 0;  // index into the planner's input
@@ -43,6 +49,8 @@ struct Segment {
   uint32_t first_row = 0;   // within its pass
   uint32_t num_rows = 0;    // its length after padding
   uint32_t num_tokens = 0;  // its length
+  // The matrix of attention scores that it shares with others, counted from 0 in the plan.
+  uint32_t score_matrix = kOwnScores;
 };
 
 // Adjacent rows that share one tenant's weights: the A of one GEMM, num_rows × k.
@@ -73,6 +81,7 @@ struct Pass {
   uint32_t first_segment = 0;
   uint32_t num_segments = 0;
   uint32_t num_rows = 0;
+  uint32_t matrix_rows = 0;  // of each shared score matrix; 0: segments share none
 };
 
 struct PlanLimits {

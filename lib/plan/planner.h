@@ -1,5 +1,5 @@
 // Lays out batches. A planner is one file and one name in meson.build's list; make_planner.h makes
-// it.
+// it, and reads its settings.
 //
 // A planner belongs to one thread. It may be replaced between batches: a plan does not refer to its
 // planner.
@@ -16,12 +16,24 @@
 
 namespace itif::plan {
 
+// Rows and slots that the batch policy chose (TCB, Algorithms 1 and 2).
+struct RowChoice {
+  // Row k holds items [row_ends[k - 1], row_ends[k]). Empty: the planner fills the rows.
+  std::span<const uint32_t> row_ends = {};
+  uint32_t slot_tokens = 0;  // 0: the planner chooses the slot's size
+};
+
 class Planner {
  public:
   virtual ~Planner() = default;
   // Replaces `plan`. The same items give the same plan. Allocates nothing once `plan` has room for
   // max_requests. REQUIRES: at most max_requests items, each as Item says.
   virtual void plan(std::span<const Item> items, Plan& plan) noexcept = 0;
+  // As plan(), for a policy that chooses rows. Only planners that fill rows read the choice.
+  // REQUIRES: row_ends ascend, and the last is the number of items.
+  virtual void plan_rows(std::span<const Item> items, const RowChoice&, Plan& plan) noexcept {
+    this->plan(items, plan);
+  }
   // Its name in planner_names.h. Valid for ever.
   std::string_view name() const noexcept { return name_; }
 
@@ -31,6 +43,13 @@ class Planner {
   std::string_view name_;
 };
 
+// Settings of the planners that fill rows, in tokens. 0: the planner chooses (concat.cc,
+// slotted.cc).
+struct RowSettings {
+  uint32_t row_tokens = 0;   // L: the length of a batch row
+  uint32_t slot_tokens = 0;  // z: the size of a slot
+};
+
 struct PlannerOptions {
   PlanLimits limits = {};
   // Read only while the planner is made. Planners that choose by cost need them; naive uses them,
@@ -38,6 +57,7 @@ struct PlannerOptions {
   const CostTables* tables = nullptr;
   // Needed by auto alone.
   std::shared_ptr<PlanPricer> pricer = nullptr;
+  RowSettings rows = {};  // make_planner() sets them from the planner's name
 };
 
 // Largest batch of the padding planners, in requests: their time is quadratic in it.

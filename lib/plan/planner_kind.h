@@ -14,6 +14,9 @@ struct PlannerKind {
   bool needs_tables = false;
   bool needs_pricer = false;
   uint32_t max_requests = kMaxPaddedRequests;  // of a batch
+  bool has_row_tokens = false;                 // settings that it takes
+  bool has_slot_tokens = false;
+  bool shares_scores = false;  // its segments share score matrices
 };
 
 template <class P>

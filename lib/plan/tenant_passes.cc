@@ -15,7 +15,8 @@ TenantPasses::TenantPasses(std::unique_ptr<Planner> planner, const PlanLimits& l
   part_.reserve(limits.max_requests);
 }
 
-void TenantPasses::plan(std::span<const Item> items, Plan& plan) noexcept {
+void TenantPasses::plan_rows(std::span<const Item> items, const RowChoice& choice,
+                             Plan& plan) noexcept {
   rank(items);
   plan.clear();
   for (size_t first = 0; first < ranked_.size();) {
@@ -24,7 +25,7 @@ void TenantPasses::plan(std::span<const Item> items, Plan& plan) noexcept {
     size_t end = first;
     for (; end < ranked_.size() && ranked_[end].rank < end_rank; ++end)
       items_.push_back(items[ranked_[end].item]);
-    planner_->plan(items_, part_);
+    planner_->plan_rows(items_, {.row_ends = {}, .slot_tokens = choice.slot_tokens}, part_);
     append(part_, std::span(ranked_).subspan(first, end - first), plan);
     first = end;
   }
@@ -61,8 +62,10 @@ void TenantPasses::append(const Plan& part, std::span<const Ranked> items,
   const auto first_segment = static_cast<uint32_t>(plan.segments.size());
   const auto first_mini_batch = static_cast<uint32_t>(plan.mini_batches.size());
   const auto first_call = static_cast<uint32_t>(plan.calls.size());
+  const uint32_t first_matrix = plan.segments.empty() ? 0 : plan.segments.back().score_matrix + 1;
   for (Segment segment : part.segments) {
     segment.item = items[segment.item].item;
+    if (segment.score_matrix != kOwnScores) segment.score_matrix += first_matrix;
     plan.segments.push_back(segment);
   }
   for (MiniBatch batch : part.mini_batches) {

@@ -22,7 +22,12 @@ class TenantPasses final : public Planner {
   // makes no offers.
   TenantPasses(std::unique_ptr<Planner> planner, const PlanLimits& limits);
 
-  void plan(std::span<const Item> items, Plan& plan) noexcept override;
+  void plan(std::span<const Item> items, Plan& plan) noexcept override {
+    plan_rows(items, {}, plan);
+  }
+  // Rows of several tenants cannot be kept, the size of slots can.
+  void plan_rows(std::span<const Item> items, const RowChoice& choice,
+                 Plan& plan) noexcept override;
 
  private:
   struct Ranked {

@@ -93,6 +93,34 @@ Status verify_tenants(const Plan& plan, size_t index, const PlanLimits& limits) 
   return {};
 }
 
+// Invariant 5.
+Status verify_matrices(const Plan& plan, size_t index) {
+  const Pass& pass = plan.passes[index];
+  const auto segments = std::span(plan.segments).subspan(pass.first_segment, pass.num_segments);
+  if (pass.matrix_rows == 0) {
+    for (const Segment& segment : segments)
+      ITIF_EXPECT("segment of item", segment.item, segment.score_matrix, kOwnScores);
+    return {};
+  }
+  uint32_t matrix =
+      pass.first_segment == 0 ? 0 : plan.segments[pass.first_segment - 1].score_matrix + 1;
+  for (size_t i = 0; i < segments.size(); ++matrix) {
+    uint32_t rows = 0;
+    const size_t first = i;
+    do {
+      if (i > first && segments[i - 1].num_rows != segments[i - 1].num_tokens)
+        return wrong("segment of item {}: padding before the end of its score matrix",
+                     segments[i - 1].item);
+      ITIF_EXPECT("segment of item", segments[i].item, segments[i].score_matrix, matrix);
+      rows += segments[i++].num_rows;
+    } while (i < segments.size() && segments[i].score_matrix == matrix);
+    const bool is_one_longer = i == first + 1 && segments[first].num_tokens > pass.matrix_rows &&
+                               segments[first].num_rows == segments[first].num_tokens;
+    if (!is_one_longer) ITIF_EXPECT("score matrix", matrix, rows, pass.matrix_rows);
+  }
+  return {};
+}
+
 }  // namespace
 
 Status verify(const Plan& plan, std::span<const Item> items, const PlanLimits& limits) {
@@ -115,6 +143,7 @@ Status verify(const Plan& plan, std::span<const Item> items, const PlanLimits& l
     if (at.row > limits.max_rows)
       return wrong("pass {}: {} rows where {} are allowed", p, at.row, limits.max_rows);
     ITIF_TRY(verify_tenants(plan, p, limits));
+    ITIF_TRY(verify_matrices(plan, p));
     at.rows += at.row;
   }
   if (at.call != plan.calls.size() || at.mini_batch != plan.mini_batches.size() ||

@@ -85,7 +85,7 @@ class RequestExecutor {
   // batch runs: finish() was called until none was left.
   virtual void use_stream(device::Stream& stream) noexcept = 0;
 
-  // Returns why no planner can be chosen; OK: set_planner() accepts any. Any thread.
+  // Returns why not every planner can be chosen; OK: set_planner() accepts any. Any thread.
   virtual Status takes_planners() const { return {}; }
   // Lays out the next batches with a planner. `device`: the stream's. `tables`: the group's; null:
   // not measured. Control's thread. Errors: those of takes_planners() and plan::make_planner().

@@ -6,7 +6,7 @@ import pytest
 from harness.appliance import CtlError
 from harness.clients import Traffic, assert_accounted, connect
 
-PLANNERS = ["naive", "turbo", "itif", "joint", "auto", "packed"]
+PLANNERS = ["naive", "turbo", "itif", "joint", "auto", "concat", "slotted:row_tokens=256,slot_tokens=64", "packed"]
 # Each planner lays these lengths out differently.
 REQUESTS = [[101, *range(2000, 2000 + length), 102] for length in (1, 60, 7, 30, 2, 61)]
 
@@ -88,6 +88,25 @@ def test_the_planner_and_the_profile_survive_a_restart(appliance, models):
     appliance.start()
     assert group_of(appliance)["planner"] == "itif"
     assert appliance.ctl_json("profile", "show", name)["gemm_ns"] != shown["gemm_ns"]
+
+
+def test_the_rows_and_slots_of_a_planner_survive_a_restart(appliance, namespaces, models):
+    added = appliance.add_tenant("only", models())
+    name = group_of(appliance)["name"]
+    planner = "slotted:row_tokens=256,slot_tokens=64"
+    appliance.ctl("group", "update", name, "--planner", planner)
+    for refused, said in (("concat:row_tokens=10000000", "row_tokens"), ("concat:slot_tokens=8", "slot_tokens")):
+        with pytest.raises(CtlError) as error:
+            appliance.ctl("group", "update", name, "--planner", refused)
+        assert said in str(error.value)
+    appliance.stop()
+    appliance.start()
+    assert group_of(appliance)["planner"] == planner
+    with connect(namespaces, added) as client:
+        for ids in REQUESTS:
+            client.infer_tokens(ids, "logits")
+    group = group_of(appliance)
+    assert group["rows"] == 64 * len(REQUESTS), "each request fills a slot"
 
 
 @pytest.mark.parametrize("command, said", [

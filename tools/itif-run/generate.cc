@@ -25,6 +25,7 @@ Status Runner::generate(const std::vector<Input>& inputs, const std::vector<size
   options.limits.max_tokens = group_->options().max_tokens;
   options.queue.max_slots = group_->options().max_tenants;
   ITIF_ASSIGN(const auto executor, group_->make_executor(*stream_, clock, options));
+  ITIF_TRY(executor->set_planner(source_planner_, device_->info(), nullptr));
   std::deque<request::Request> requests;
   std::deque<request::Piece> pieces;
   const uint64_t start_ns = clock.now_ns();

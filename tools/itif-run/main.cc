@@ -12,7 +12,7 @@
 #include "device/compute_types.h"
 #include "device/host/pool_wait.h"
 #include "json_lines.h"
-#include "plan/planner_names.h"
+#include "plan/make_planner.h"
 
 namespace {
 
@@ -94,10 +94,13 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"fused", "thesis"}))
       ->capture_default_str();
   app.add_option("--planner", arguments.runner.planner,
-                 "layout of batches (encoders only): packed, or one that measures this machine "
-                 "first, which takes seconds; naive measures nothing")
-      ->check(CLI::IsMember(
-          std::vector<std::string>(plan::kPlannerNames.begin(), plan::kPlannerNames.end())))
+                 "layout of batches: packed, concat or slotted, with settings as in "
+                 "slotted:slot_tokens=32,row_tokens=128; for encoders also naive, or one that "
+                 "measures this machine first, which takes seconds")
+      ->check([](const std::string& text) {
+        const auto parsed = plan::parse_planner(text);
+        return parsed ? std::string() : parsed.error().message;
+      })
       ->type_name("PLANNER")
       ->capture_default_str();
   app.add_option("--threads", arguments.runner.device.num_threads,

@@ -63,9 +63,14 @@ Result<std::unique_ptr<Runner>> Runner::open(const RunnerOptions& options) {
 
 Status Runner::make_planner(const std::string& name) {
   if (encoder_ == nullptr) {
-    if (name == "packed") return {};
-    return fail(Code::kUnsupported, "the model generates, so its only planner is packed");
+    if (name == "packed" || plan::shares_scores(name)) {
+      source_planner_ = name;
+      return {};
+    }
+    return fail(Code::kUnsupported,
+                "the model generates, so its planners are packed, concat and slotted");
   }
+  ITIF_TRY(encoder_->check_planner(name));
   std::shared_ptr<const plan::CostTables> tables;
   if (plan::needs_cost_tables(name)) {
     const SystemClock clock;
@@ -220,7 +225,8 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
                                                   .prepared = given[segment.item],
                                                   .num_rows = segment.num_rows,
                                                   .mini_batch = mini_batch,
-                                                  .call = call});
+                                                  .call = call,
+                                                  .score_matrix = segment.score_matrix});
                             });
   const SystemClock clock;
   uint64_t due_ns = clock.now_ns();

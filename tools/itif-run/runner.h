@@ -22,7 +22,7 @@ struct RunnerOptions {
   device::DeviceOptions device;
   uint32_t max_tokens = 4096;  // per batch
   std::string fusion_mode = "fused";
-  std::string planner = "packed";  // encoders only
+  std::string planner = "packed";  // of sources, if the model generates
 };
 
 // Token ids, a text, or an image.
@@ -79,6 +79,7 @@ class Runner {
   std::unique_ptr<device::Stream> stream_;
   std::vector<uint32_t> slots_;             // by model
   std::unique_ptr<plan::Planner> planner_;  // encoders only
+  std::string source_planner_;              // models that generate only
 };
 
 }  // namespace itif::run

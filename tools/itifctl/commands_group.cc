@@ -9,6 +9,7 @@
 #include <span>
 
 #include "commands.h"
+#include "plan/make_planner.h"
 #include "plan/planner_names.h"
 #include "sched/policy_names.h"
 #include "sched/policy_spec.h"
@@ -173,7 +174,11 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
   add_group_argument(update, options->group);
   CLI::Option* planner = update->add_option("--planner", options->planner, "layout of its batches");
   const std::vector<std::string> planners(plan::kPlannerNames.begin(), plan::kPlannerNames.end());
-  planner->check(CLI::IsMember(planners))->type_name("PLANNER");
+  planner->check([](const std::string& text) {
+    const auto parsed = plan::parse_planner(text);
+    return parsed ? std::string() : parsed.error().message;
+  });
+  planner->type_name("PLANNER");
   line.hints[planner] = {ValueHint::Kind::kChoice, planners};
   CLI::Option* scheduler =
       update->add_option("--scheduler", options->scheduler, "which requests form its next batch");
@@ -186,13 +191,14 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
   update->footer(
       "Planner packed (default): no padding. auto: for each batch, the plan with the shortest "
       "predicted\n"
-      "time. naive, turbo, itif and joint pad.\n"
+      "time. naive, turbo, itif and joint pad. concat and slotted concatenate requests in rows of\n"
+      "row_tokens, and slots of slot_tokens.\n"
       "Scheduler fair (default): by tenant weight. fcfs: the oldest first. sjf: the shortest.\n"
-      "edf: the earliest deadline. das, slotted_das: TCB's deadline-aware scheduling; settings\n"
-      "follow a colon: eta=NUMBER, weighted, fair.\n"
-      "Restarts keep both. Examples:\n"
+      "edf: the earliest deadline. das, slotted_das: TCB's deadline-aware scheduling; settings:\n"
+      "eta=NUMBER, weighted, fair. Settings follow a colon. Restarts keep both. Examples:\n"
       "  itifctl group update bert-12x768-12-3072-gelu-1e-12 --planner itif\n"
-      "  itifctl group update bert-12x768-12-3072-gelu-1e-12 --scheduler das:eta=0.4,fair");
+      "  itifctl group update bert-12x768-12-3072-gelu-1e-12 \\\n"
+      "      --planner slotted:slot_tokens=32 --scheduler das:eta=0.4,fair");
   update->callback([&context, options] {
     context.action = [&context, options] {
       json args = {{"group", options->group}};

@@ -20,6 +20,9 @@ struct BatchRequest {
   // Adjacent segments of a tenant share a GEMM if they are in the same mini-batch of the plan.
   uint32_t mini_batch = 0;
   uint32_t call = 0;  // of the plan: index into Batch::calls
+  // Adjacent segments with the same number share a matrix of attention scores. REQUIRES: all
+  // segments of a batch have such a number, or none does.
+  uint32_t score_matrix = plan::kOwnScores;
 };
 
 // Host memory that begin() and finish() use. The caller must not touch it, nor the outcome of its

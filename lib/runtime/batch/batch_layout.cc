@@ -128,6 +128,7 @@ BatchLayout::BatchLayout(const GroupOptions& options, const GraphBuckets& bucket
   run_segments_.reserve(max_requests_);
   run_calls_.reserve(max_requests_);
   calls_.reserve(max_requests_);
+  score_matrices_.reserve(max_requests_);
   segments_.reserve(segments);
   positions_.reserve(max_tokens_);
   token_types_.reserve(max_tokens_);
@@ -144,6 +145,8 @@ void BatchLayout::clear() noexcept {
   run_segments_.clear();
   run_calls_.clear();
   calls_.clear();
+  score_matrices_.clear();
+  score_matrix_ = plan::kOwnScores;
   num_rows_ = asked_rows_ = 0;
   num_pieces_ = 0;
   segments_.clear();
@@ -174,7 +177,8 @@ void BatchLayout::admit(const BatchRequest& segment, AdmittedTenant* tenant) noe
 }
 
 void BatchLayout::lay_out(std::span<const plan::Call> calls) noexcept {
-  if (calls.empty()) bucket_ = buckets_.find(runs_, live_.size(), num_pieces_);
+  const bool share_scores = !live_.empty() && live_[0].segment->score_matrix != plan::kOwnScores;
+  if (calls.empty() && !share_scores) bucket_ = buckets_.find(runs_, live_.size(), num_pieces_);
   size_t next = 0;
   for (size_t run = 0; run < runs_.size(); ++run) {
     const uint32_t first_row = num_rows_;
@@ -194,6 +198,11 @@ void BatchLayout::lay_out(Live& live) noexcept {
   const uint32_t num_tokens = live.request->num_tokens;
   segments_.push_back({first_row, num_tokens});
   pad_rows_to(first_row + std::max(segment.num_rows, num_tokens));
+  if (segment.score_matrix != plan::kOwnScores) {
+    if (std::exchange(score_matrix_, segment.score_matrix) != segment.score_matrix)
+      score_matrices_.push_back({first_row, 0});
+    score_matrices_.back().num_rows += num_rows_ - first_row;
+  }
   std::iota(positions_.begin() + first_row, positions_.begin() + first_row + num_tokens, 0u);
   if (const std::span<const uint8_t> types = token_types_of(segment); !types.empty()) {
     std::ranges::copy(types, token_types_.begin() + first_row);
@@ -261,6 +270,7 @@ backbone::Pass BatchLayout::pass() const noexcept {
           .token_types = has_token_types_ ? std::span<const uint8_t>(token_types_)
                                           : std::span<const uint8_t>(),
           .segments = segments_,
+          .score_matrices = score_matrices_,
           .ranges = ranges_,
           .has_bucket = bucket_ != nullptr,
           .gemm_schedule = kernels::GemmSchedule(std::span(calls_))};

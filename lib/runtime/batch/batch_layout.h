@@ -1,5 +1,6 @@
 // Lays segments out in the flat arrays that operators take, rows end to end. The only padding is
-// the plan's and, on a device that asks for it, that of a graph bucket (graph_buckets.h).
+// the plan's and, on a device that asks for it, that of a graph bucket (graph_buckets.h). Segments
+// that share score matrices take no bucket: its padding would lie within their rows.
 //
 // Peer input is checked against the model here. A segment that cannot run gets its status and takes
 // no row; the others are unaffected.
@@ -78,8 +79,10 @@ class BatchLayout {
   std::vector<uint32_t> by_tenant_;
   // Adjacent rows of one slot and mini-batch, without a bucket's padding.
   std::vector<kernels::RowRange> runs_;
-  std::vector<uint32_t> run_segments_;  // of each run
-  std::vector<uint32_t> run_calls_;     // of each run: its planned call
+  std::vector<uint32_t> run_segments_;                // of each run
+  std::vector<uint32_t> run_calls_;                   // of each run: its planned call
+  std::vector<kernels::SegmentRows> score_matrices_;  // empty: each segment has its own
+  uint32_t score_matrix_ = plan::kOwnScores;          // number of the last row's
   uint32_t num_rows_ = 0, asked_rows_ = 0;
   size_t num_pieces_ = 0;
   uint32_t mini_batch_ = 0;  // of the last row

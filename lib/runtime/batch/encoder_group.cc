@@ -1,8 +1,20 @@
 #include "runtime/batch/encoder_group.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "plan/make_planner.h"
+
 namespace itif::runtime {
+
+Status EncoderGroup::check_planner(std::string_view planner) const {
+  if (!plan::shares_scores(planner) || can_share_scores()) return {};
+  return fail(Code::kUnsupported,
+              fmt::format("planner '{}' needs the fusion mode fused: the thesis's attention has no "
+                          "mask between requests",
+                          planner));
+}
 
 device::StreamLimits EncoderGroup::stream_limits() const noexcept {
   constexpr size_t kAlignment = 16;  // alignment of each piece

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "backbone/fusion_mode.h"
 #include "runtime/batch/batch.h"
@@ -36,12 +37,19 @@ class EncoderGroup : public Group {
 
   // The most tenants of a pass; 0: any number. See cost/pass_tenants.h.
   virtual uint32_t max_pass_tenants() const noexcept { return 0; }
+  // Errors: kUnsupported, a planner whose segments share score matrices, which the group's fusion
+  // mode does not have.
+  Status check_planner(std::string_view planner) const;
 
   // Runs one batch from beginning to end.
   Status forward(device::Stream& stream, Batch& batch) noexcept {
     begin(stream, batch, 0);
     return finish(batch, 0, stream.synchronize());
   }
+
+ protected:
+  // Returns true if segments may share score matrices (BatchRequest::score_matrix).
+  virtual bool can_share_scores() const noexcept { return true; }
 };
 
 }  // namespace itif::runtime

@@ -76,6 +76,7 @@ GroupExecutor::~GroupExecutor() {
 Status GroupExecutor::set_planner(std::string_view name, const device::DeviceInfo& device,
                                   const std::shared_ptr<const plan::CostTables>& tables) {
   ITIF_ASSIGN(auto planner, make_group_planner(name, device, planner_.limits(), tables));
+  ITIF_TRY(group_.check_planner(name));
   planner_.replace(std::move(planner));
   return {};
 }
@@ -234,7 +235,8 @@ void GroupExecutor::add_segment(Flight& flight, const plan::Segment& planned, ui
                              .prepared = admission_.preparation().made(*request),
                              .num_rows = planned.num_rows,
                              .mini_batch = mini_batch,
-                             .call = call});
+                             .call = call,
+                             .score_matrix = planned.score_matrix});
 }
 
 void GroupExecutor::launch_pass(Flight& flight) noexcept {

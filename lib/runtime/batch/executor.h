@@ -25,10 +25,10 @@
 #include "plan/planner.h"
 #include "runtime/admission.h"
 #include "runtime/batch/encoder_group.h"
-#include "runtime/batch/replaceable_planner.h"
 #include "runtime/completion.h"
 #include "runtime/cost/cost_estimate.h"
 #include "runtime/cost/cost_floor.h"
+#include "runtime/replaceable_planner.h"
 #include "runtime/request_executor.h"
 #include "sched/batch_policy.h"
 

@@ -38,6 +38,7 @@ class BackboneEncoder final : public EncoderGroup {
                   const EncoderGroupOptions& encoder)
       : tenants_(std::move(tenants)),
         gemms_(device.info().num_threads, options().max_requests, options().max_tokens),
+        fusion_mode_(encoder.fusion_mode),
         max_pass_tenants_(runtime::max_pass_tenants(device.info(), tenants_->gemms())),
         buckets_(encoder_buckets(device.info(), spec(), options(), encoder)),
         spare_layout_(options(), buckets_, 0) {
@@ -133,6 +134,10 @@ class BackboneEncoder final : public EncoderGroup {
     return {};
   }
 
+  bool can_share_scores() const noexcept override {
+    return fusion_mode_ == backbone::FusionMode::kFused;
+  }
+
  private:
   // A batch between begin() and finish(): its host memory. All batches share device memory, since
   // their launches run sequentially.
@@ -171,6 +176,7 @@ class BackboneEncoder final : public EncoderGroup {
   std::unique_ptr<backbone::Backbone> backbone_;
   std::unique_ptr<HeadRunner> heads_;
   GemmScheduler gemms_;
+  const backbone::FusionMode fusion_mode_;
   const uint32_t max_pass_tenants_;
   const GraphBuckets buckets_;
   std::vector<Flight> flights_;  // by flight_index

@@ -1,8 +1,10 @@
 #include "runtime/generate/generation_executor.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
+#include "plan/make_planner.h"
 #include "runtime/result_bytes.h"
 
 namespace itif::runtime {
@@ -12,6 +14,11 @@ using wire::StatusCode;
 
 constexpr uint32_t kBlockTokens = backbone::Decoder::kBlockTokens;
 constexpr double kPaceShare = 0.1;  // weight of the newest value in the pace
+
+// All sequences may enter with one step.
+plan::PlanLimits source_limits(const DecoderGroup& group, const ExecutorOptions& options) noexcept {
+  return {.max_requests = group.max_beams(), .max_rows = options.limits.max_tokens};
+}
 
 uint32_t blocks_of(uint32_t tokens) noexcept {
   return (tokens + kBlockTokens - 1) / kBlockTokens;
@@ -44,13 +51,16 @@ Result<std::unique_ptr<GenerationExecutor>> GenerationExecutor::create(
     const ExecutorOptions& options) {
   ITIF_ASSIGN(auto policy,
               sched::make_policy(options.scheduler, generation_policy_options(options)));
+  ITIF_ASSIGN(auto planner,
+              plan::make_planner("packed", {.limits = source_limits(group, options)}));
   return std::unique_ptr<GenerationExecutor>(
-      new GenerationExecutor(group, stream, clock, options, std::move(policy)));
+      new GenerationExecutor(group, stream, clock, options, std::move(policy), std::move(planner)));
 }
 
 GenerationExecutor::GenerationExecutor(DecoderGroup& group, device::Stream& stream,
                                        const Clock& clock, const ExecutorOptions& options,
-                                       std::unique_ptr<sched::BatchPolicy> policy)
+                                       std::unique_ptr<sched::BatchPolicy> policy,
+                                       std::unique_ptr<plan::Planner> planner)
     : group_(group),
       stream_(&stream),
       clock_(clock),
@@ -61,17 +71,20 @@ GenerationExecutor::GenerationExecutor(DecoderGroup& group, device::Stream& stre
                  {.max_tokens = options.limits.max_tokens, .image = {}, .generates = true},
                  max_beams_ + options.limits.max_requests),
       blocks_(group.num_kv_blocks()),
-      layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions, group.buckets()) {
+      layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions, group.buckets()),
+      planner_(std::move(planner), source_limits(group, options)) {
+  entered_.reserve(max_beams_);
+  items_.reserve(max_beams_);
+  plan_.reserve(max_beams_);
   choice_.reserve(options.limits.max_requests);
   // Twice the beams: ended sequences may still be unanswered when others enter.
   for (uint32_t i = 0; i < 2 * max_beams_; ++i) spare_.push_back(std::make_unique<Sequence>());
   running_.reserve(max_beams_);
   ended_.reserve(max_beams_);
   encoded_.reserve(max_beams_);
-  const size_t found = size_t{max_beams_} * kernels::kMaxTopTokens;
   candidates_.reserve(size_t{model::GenerationConfig::kMaxBeams} * kernels::kMaxTopTokens);
-  log_probabilities_.resize(found);
-  tokens_.resize(found);
+  log_probabilities_.resize(size_t{max_beams_} * kernels::kMaxTopTokens);
+  tokens_.resize(log_probabilities_.size());
   answered_.reserve(max_beams_);
 }
 
@@ -81,12 +94,15 @@ GenerationExecutor::~GenerationExecutor() {
 
 Status GenerationExecutor::takes_planners() const {
   return fail(Code::kUnsupported,
-              "the group generates token by token, so its only planner is packed");
+              "the group generates token by token, so its planners are packed, concat and slotted");
 }
 
 Status GenerationExecutor::set_planner(std::string_view name, const device::DeviceInfo&,
                                        const std::shared_ptr<const plan::CostTables>&) {
-  return name == "packed" ? Status() : takes_planners();
+  if (name != "packed" && !plan::shares_scores(name)) return takes_planners();
+  ITIF_ASSIGN(auto planner, plan::make_planner(name, {.limits = planner_.limits()}));
+  planner_.replace(std::move(planner));
+  return {};
 }
 
 Status GenerationExecutor::set_scheduler(std::string_view scheduler) {
@@ -177,6 +193,7 @@ size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
   num_executing_.store(static_cast<uint32_t>(running_.size()), std::memory_order_relaxed);
   if (running_.empty()) return refused;
   begin_ns_ = now_ns;
+  figures_ = {};
   encode_entered();
   layout_.build_step(running_, blocks_);
   const backbone::StepResult result = group_.launch_step(*stream_, layout_);
@@ -185,9 +202,8 @@ size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
   stream_->copy_to_host(result.tokens, found * sizeof(int32_t), tokens_.data());
   event_ = stream_->record();
   in_flight_ = true;
-  figures_ = {};
-  figures_.num_tokens = layout_.num_source_tokens() + layout_.num_beams();
-  figures_.num_rows = layout_.num_rows();
+  figures_.num_tokens += layout_.num_beams();
+  figures_.num_rows += layout_.num_step_rows();
   for (size_t i = 0; i < running_.size(); ++i)
     figures_.num_tenants += i == 0 || running_[i]->request->slot != running_[i - 1]->request->slot;
   return refused;
@@ -286,8 +302,21 @@ void GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
 }
 
 void GenerationExecutor::encode_entered() noexcept {
-  layout_.build_sources(running_, blocks_);
-  if (layout_.any_sources()) group_.launch_sources(*stream_, layout_);
+  entered_.clear();
+  items_.clear();
+  for (const std::unique_ptr<Sequence>& sequence : running_) {
+    if (!std::exchange(sequence->entered, false)) continue;
+    entered_.push_back(sequence.get());
+    items_.push_back({sequence->request->slot, sequence->source_tokens});
+  }
+  if (entered_.empty()) return;
+  planner_.take().plan(items_, plan_);
+  figures_.num_tokens = static_cast<uint32_t>(plan_.num_tokens);
+  for (const plan::Pass& pass : plan_.passes) {
+    layout_.build_sources(entered_, plan_, pass, blocks_);
+    figures_.num_rows += layout_.num_source_rows();
+    group_.launch_sources(*stream_, layout_);
+  }
 }
 
 void GenerationExecutor::advance() noexcept {

@@ -28,6 +28,7 @@
 #include "runtime/generate/decoder_group.h"
 #include "runtime/generate/kv_blocks.h"
 #include "runtime/generate/step_layout.h"
+#include "runtime/replaceable_planner.h"
 #include "runtime/request_executor.h"
 #include "sched/batch_policy.h"
 
@@ -57,7 +58,7 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
     stream_ = &stream;
   }
   Status takes_planners() const override;
-  // Steps have one layout, that of packed.
+  // Planners lay out sources: packed, concat and slotted do. Steps have one layout, that of packed.
   Status set_planner(std::string_view name, const device::DeviceInfo& device,
                      const std::shared_ptr<const plan::CostTables>& tables) override;
   CacheFigures cache() const noexcept override {
@@ -75,7 +76,8 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
 
  private:
   GenerationExecutor(DecoderGroup& group, device::Stream& stream, const Clock& clock,
-                     const ExecutorOptions& options, std::unique_ptr<sched::BatchPolicy> policy);
+                     const ExecutorOptions& options, std::unique_ptr<sched::BatchPolicy> policy,
+                     std::unique_ptr<plan::Planner> planner);
   uint32_t blocks_needed(const request::Request& request,
                          const model::GenerationConfig& config) const noexcept;
   void admit(uint64_t now_ns) noexcept;
@@ -114,6 +116,10 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
   uint32_t num_beams_ = 0;                          // reserved by running sequences
   uint32_t source_rows_ = 0;                        // of the sequences that enter with this step
   StepLayout layout_;
+  ReplaceablePlanner planner_;      // of sources
+  std::vector<Sequence*> entered_;  // whose sources the step encodes
+  std::vector<plan::Item> items_;   // one per entered sequence
+  plan::Plan plan_;                 // of items_
   std::vector<Candidate> candidates_;
   std::vector<float> log_probabilities_;  // [max_beams, kMaxTopTokens]
   std::vector<int32_t> tokens_;

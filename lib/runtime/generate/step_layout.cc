@@ -1,6 +1,7 @@
 #include "runtime/generate/step_layout.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace itif::runtime {
 namespace {
@@ -50,7 +51,7 @@ StepLayout::StepLayout(uint32_t max_beams, uint32_t max_source_tokens, uint32_t 
     source_ranges = std::max<size_t>(source_ranges, bucket.num_ranges);
   }
   runs_.reserve(max_beams);
-  entered_.reserve(max_beams);
+  score_matrices_.reserve(max_beams);
   pieces_.reserve(pieces);
   positions_.reserve(max_source_tokens);
   source_kv_rows_.reserve(max_source_tokens);
@@ -79,8 +80,9 @@ void StepLayout::add_run(uint32_t slot, uint32_t num_rows) noexcept {
 void StepLayout::clear_sources() noexcept {
   runs_.clear();
   source_bucket_ = nullptr;
-  entered_.clear();
-  num_source_tokens_ = 0;
+  has_more_sources_ = false;
+  score_matrices_.clear();
+  score_matrix_ = plan::kOwnScores;
   pieces_.clear();
   positions_.clear();
   source_kv_rows_.clear();
@@ -88,24 +90,33 @@ void StepLayout::clear_sources() noexcept {
   source_ranges_.clear();
 }
 
-void StepLayout::lay_out_sources(KvBlocks& blocks) noexcept {
+void StepLayout::build_sources(std::span<Sequence* const> entered, const plan::Plan& plan,
+                               const plan::Pass& pass, KvBlocks& blocks) noexcept {
+  clear_sources();
+  has_more_sources_ = &pass != &plan.passes.back();
+  const auto planned = std::span(plan.segments).subspan(pass.first_segment, pass.num_segments);
   size_t num_pieces = 0;
-  for (const Sequence* sequence : entered_) {
-    add_run(slot_of(*sequence), sequence->source_tokens);
-    num_pieces += ids_of(*sequence).num_pieces();
+  for (const plan::Segment& segment : planned) {
+    add_run(segment.slot, segment.num_rows);
+    num_pieces += ids_of(*entered[segment.item]).num_pieces();
   }
-  source_bucket_ = buckets_.sources.find(runs_, entered_.size(), num_pieces);
-  size_t next = 0;
+  // A bucket's padding would lie within the rows of shared score matrices.
+  if (pass.matrix_rows == 0)
+    source_bucket_ = buckets_.sources.find(runs_, planned.size(), num_pieces);
+  auto next = planned.begin();
   for (const kernels::RowRange& run : runs_) {
     const auto first_row = static_cast<uint32_t>(positions_.size());
-    while (next < entered_.size() && slot_of(*entered_[next]) == run.slot)
-      add_source(*entered_[next++], blocks);
+    while (positions_.size() < first_row + run.num_rows) {
+      add_source(*entered[next->item], *next, blocks);
+      ++next;
+    }
     pad_sources(append_ranges(source_bucket_, first_row, run.num_rows, run.slot, source_ranges_));
   }
   if (source_bucket_ != nullptr) fill_sources();
 }
 
-void StepLayout::add_source(Sequence& sequence, KvBlocks& blocks) noexcept {
+void StepLayout::add_source(Sequence& sequence, const plan::Segment& planned,
+                            KvBlocks& blocks) noexcept {
   const auto first_row = static_cast<uint32_t>(positions_.size());
   const uint32_t rows = sequence.source_tokens;
   ids_of(sequence).append_to(pieces_, first_row);
@@ -115,7 +126,11 @@ void StepLayout::add_source(Sequence& sequence, KvBlocks& blocks) noexcept {
     source_kv_rows_.push_back(sequence.memory.back() * kBlockTokens + token % kBlockTokens);
     positions_.push_back(token);
   }
-  num_source_tokens_ += rows;
+  pad_sources(first_row + planned.num_rows);
+  if (planned.score_matrix == plan::kOwnScores) return;
+  if (std::exchange(score_matrix_, planned.score_matrix) != planned.score_matrix)
+    score_matrices_.push_back({first_row, 0});
+  score_matrices_.back().num_rows += planned.num_rows;
 }
 
 void StepLayout::pad_sources(uint32_t num_rows) noexcept {
@@ -142,8 +157,10 @@ backbone::Pass StepLayout::sources() const noexcept {
           .positions = positions_,
           .token_types = {},
           .segments = segments_,
+          .score_matrices = score_matrices_,
           .ranges = source_ranges_,
-          .has_bucket = source_bucket_ != nullptr};
+          .has_bucket = source_bucket_ != nullptr,
+          .has_more_inputs = has_more_sources_};
 }
 
 void StepLayout::clear_step() noexcept {

@@ -13,6 +13,7 @@
 
 #include "backbone/decoder.h"
 #include "model/tenant_model.h"
+#include "plan/plan.h"
 #include "request/request.h"
 #include "runtime/generate/beam_search.h"
 #include "runtime/generate/kv_blocks.h"
@@ -51,21 +52,12 @@ class StepLayout {
   StepLayout(uint32_t max_beams, uint32_t max_source_tokens, uint32_t max_positions,
              const GenerationBuckets& buckets);
 
-  // Lays out the sources of sequences that entered, and takes their blocks.
-  template <class Sequences>
-  void build_sources(const Sequences& running, KvBlocks& blocks) noexcept {
-    clear_sources();
-    for (const auto& sequence : running) {
-      if (!sequence->entered) continue;
-      entered_.push_back(sequence.get());
-      sequence->entered = false;
-    }
-    lay_out_sources(blocks);
-  }
+  // Lays out one pass of the sources, and takes their blocks. Item i of the plan is entered[i].
+  void build_sources(std::span<Sequence* const> entered, const plan::Plan& plan,
+                     const plan::Pass& pass, KvBlocks& blocks) noexcept;
   // Lays out only padding rows, which no request owns. REQUIRES: `bucket` is one of the sources'
   // buckets.
   void build_sources(const GraphBucket& bucket) noexcept;
-  bool any_sources() const noexcept { return !segments_.empty(); }
   backbone::Pass sources() const noexcept;
   std::span<const uint32_t> source_kv_rows() const noexcept { return source_kv_rows_; }
 
@@ -82,17 +74,14 @@ class StepLayout {
   backbone::DecoderStep step() const noexcept;
   std::span<const kernels::KvCopy> copies() const noexcept { return copies_; }
   uint32_t num_beams() const noexcept { return static_cast<uint32_t>(beams_.size()); }
-  uint32_t num_source_tokens() const noexcept { return num_source_tokens_; }
-  // Rows of sources and step, padding included.
-  uint32_t num_rows() const noexcept {
-    return static_cast<uint32_t>(positions_.size() + tokens_.size());
-  }
+  // Rows of the last pass of sources and of the step, padding included.
+  uint32_t num_source_rows() const noexcept { return static_cast<uint32_t>(positions_.size()); }
+  uint32_t num_step_rows() const noexcept { return static_cast<uint32_t>(tokens_.size()); }
   uint32_t num_candidates() const noexcept { return num_candidates_; }
 
  private:
   void clear_sources() noexcept;
-  void lay_out_sources(KvBlocks& blocks) noexcept;
-  void add_source(Sequence& sequence, KvBlocks& blocks) noexcept;
+  void add_source(Sequence& sequence, const plan::Segment& planned, KvBlocks& blocks) noexcept;
   void pad_sources(uint32_t num_rows) noexcept;
   void fill_sources() noexcept;
   void clear_step() noexcept;
@@ -106,12 +95,13 @@ class StepLayout {
   std::vector<kernels::RowRange> runs_;  // rows of each tenant in this layout, without padding
   // Sources.
   const GraphBucket* source_bucket_ = nullptr;  // the sources' bucket; null: none
-  std::vector<Sequence*> entered_;
-  uint32_t num_source_tokens_ = 0;
+  bool has_more_sources_ = false;               // the plan has another pass
   std::vector<kernels::IdPiece> pieces_;
   std::vector<uint32_t> positions_;
   std::vector<uint32_t> source_kv_rows_;
   std::vector<kernels::SegmentRows> segments_;
+  std::vector<kernels::SegmentRows> score_matrices_;  // of the sources; empty: each has its own
+  uint32_t score_matrix_ = plan::kOwnScores;          // number of the last row's
   std::vector<kernels::RowRange> source_ranges_;
   // A step.
   const GraphBucket* step_bucket_ = nullptr;  // the step's bucket; null: none

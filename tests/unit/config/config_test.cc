@@ -79,7 +79,7 @@ TEST_F(ConfigTest, ExampleHasEveryKeyWithItsDefault) {
 TEST_F(ConfigTest, KnowsAndExplainsEveryBatchPolicyAndPlanner) {
   std::ifstream file(std::string(ITIF_SOURCE_ROOT) + "/conf/itifd.conf");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const auto check = [&](const std::string& key,
+  const auto check = [&](const std::string& key, const std::string& refusal,
                          std::initializer_list<std::string_view> known_names) {
     std::string names;
     for (const std::string_view name : known_names) {
@@ -89,13 +89,24 @@ TEST_F(ConfigTest, KnowsAndExplainsEveryBatchPolicyAndPlanner) {
       names += (names.empty() ? "" : ", ") + std::string(name);
     }
     EXPECT_CONTAINS(error_of(kPort + "batching = { " + key + " = \"magic\"; };"),
-                    "batching." + key + ": 'magic' is not one of: " + names);
+                    "batching." + key + refusal + names);
   };
-  check("scheduler", sched::kPolicyNames);
+  check("scheduler", ": 'magic' is not one of: ", sched::kPolicyNames);
   EXPECT_EQ(error_of(kPort + "batching = { scheduler = \"das:eta=0.3,fair\"; };"), "");
   EXPECT_CONTAINS(error_of(kPort + "batching = { scheduler = \"das:eta=1\"; };"),
                   "batching.scheduler: eta is '1': use a number between 0 and 1");
-  check("planner", plan::kPlannerNames);
+  check("planner", ": unknown planner 'magic': use one of ", plan::kPlannerNames);
+}
+
+TEST_F(ConfigTest, ReadsThePlannersSettings) {
+  const std::string good = "slotted:row_tokens=400,slot_tokens=50";
+  const auto config = load_text(kPort + "batching = { planner = \"" + good + "\"; };");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->batching.planner, good);
+  EXPECT_CONTAINS(error_of(kPort + "batching = { planner = \"concat:slot_tokens=50\"; };"),
+                  "batching.planner: planner 'concat' has no setting 'slot_tokens'");
+  EXPECT_CONTAINS(error_of(kPort + "batching = { planner = \"magic:row_tokens=5\"; };"),
+                  "batching.planner: unknown planner 'magic': use one of ");
 }
 
 // An element type needs no line in lib/config, but the file must explain it.

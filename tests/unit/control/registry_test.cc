@@ -249,9 +249,11 @@ TEST_F(RegistryTest, KeepsTheGroupsSettings) {
     ASSERT_TRUE(registry->put_group("bert-768", {"", "das:eta=0.4,fair"}));
     ASSERT_TRUE(registry->put_group("vit", {"", "sjf"}));
     ASSERT_TRUE(registry->put_group("bert-768", {"itif", ""}));
+    ASSERT_TRUE(registry->put_group("deberta", {"slotted:row_tokens=400,slot_tokens=50", ""}));
   }
   const std::map<std::string, GroupSettings> expected = {{"bert-384", {"turbo", "edf"}},
                                                          {"bert-768", {"itif", "das:eta=0.4,fair"}},
+                                                         {"deberta", {"slotted:row_tokens=400,slot_tokens=50", ""}},
                                                          {"vit", {"", "sjf"}}};
   EXPECT_EQ(*open()->load_groups(), expected);
 }

@@ -72,7 +72,7 @@ def check_generation_variants(tap, program, data, folder):
         tap.result(answers == expected, name, (done.stderr, answers, expected))
 
 
-PLANNERS = ("packed", "naive", "turbo", "itif", "joint", "auto")
+PLANNERS = ("packed", "naive", "turbo", "itif", "joint", "auto", "concat", "slotted:slot_tokens=16")
 
 
 def check_golden(tap, program, directory, batch, planner="packed"):
@@ -136,12 +136,12 @@ def main(program, data):
     for planner in PLANNERS:
         check_golden(tap, program, goldens / "classifier-bf16", 5, planner)
     done = run(program, "", "--model", model, "--planner", "best")
-    tap.result(done.returncode != 0 and "best not in" in done.stderr, "an unknown planner is refused", done.stderr)
+    tap.result(done.returncode != 0 and "unknown planner 'best'" in done.stderr, "an unknown planner is refused", done.stderr)
     marian = str(Path(data, "generation", "greedy"))
     done = run(program, "", "--model", marian, "--planner", "turbo")
     tap.result(
-        done.returncode == 1 and "its only planner is packed" in done.stderr,
-        "a model that generates has no planner",
+        done.returncode == 1 and "its planners are packed, concat and slotted" in done.stderr,
+        "a model that generates has no planner for its steps",
         done.stderr,
     )
     with tempfile.TemporaryDirectory() as folder:

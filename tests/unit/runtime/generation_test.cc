@@ -77,6 +77,35 @@ TEST_F(Generation, SameTokensFromPlainLoops) {
   for (size_t i = 0; i < all.size(); ++i) expect_tokens(*all[i], cases[i].tokens);
 }
 
+// Sources of two tenants share rows and slots. Rows of 100 tokens make several passes of one step.
+TEST_P(GenerationBothWays, SameTokensWhateverTheSourcesPlanner) {
+  const auto first = cases_of("beams-4"), second = cases_of("beams-3-smaller");
+  for (const char* planner : {"packed", "concat", "concat:row_tokens=100", "slotted:slot_tokens=9",
+                              "slotted:row_tokens=90"}) {
+    SCOPED_TRACE(planner);
+    open("beams-4");
+    admit("beams-3-smaller");
+    const Status set = executor_->set_planner(planner, device_->info(), nullptr);
+    ASSERT_TRUE(set) << set.error().message;
+    std::vector<std::pair<const request::Request*, const Case*>> all;
+    for (size_t i = 0; i < 2 * std::min(first.size(), second.size()); ++i) {
+      const Case& c = (i % 2 ? second : first)[i / 2];
+      all.emplace_back(&submit(c.ids, i % 2, 64), &c);
+    }
+    run_all();
+    for (const auto& [request, c] : all) expect_tokens(*request, c->tokens);
+  }
+}
+
+TEST_F(Generation, RefusesPlannersThatLayOutNoSources) {
+  open("greedy");
+  for (const char* planner : {"naive", "turbo", "auto"})
+    EXPECT_EQ(executor_->set_planner(planner, device_->info(), nullptr).error().code,
+              Code::kUnsupported);
+  EXPECT_EQ(executor_->set_planner("concat:row_tokens=257", device_->info(), nullptr).error().code,
+            Code::kInvalidArgument);
+}
+
 // Sequences enter and leave between steps. Each step is padded to a graph bucket.
 TEST_F(Generation, SameTokensWithStepsPaddedToBuckets) {
   const auto first = cases_of("beams-4"), second = cases_of("beams-3-smaller");

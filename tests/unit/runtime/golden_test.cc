@@ -38,7 +38,7 @@ class Golden : public testing::GoldenModel {
   }
 
   // Each batch takes as many cases as fit.
-  void run_in_batches(bool are_padded) {
+  void run_in_batches(bool are_padded, uint32_t row_tokens = 0) {
     for (size_t first = 0; first < cases_.size();) {
       std::vector<TestRequest> inputs;
       size_t longest = 0, last = first;
@@ -53,12 +53,27 @@ class Golden : public testing::GoldenModel {
       if (are_padded)
         for (TestRequest& input : inputs)
           input.padding = static_cast<uint32_t>(longest - input.ids.size());
+      if (row_tokens > 0) share_rows(inputs, row_tokens);
       const std::vector<Answer> answers = testing::run_batch(*group_, *stream_, inputs);
       for (size_t i = first; i < last; ++i) {
         SCOPED_TRACE(i);
         expect_answer(cases_[i], answers[i - first]);
       }
       first = last;
+    }
+  }
+
+  // Concatenates requests in rows of at most row_tokens, unless one is longer.
+  static void share_rows(std::vector<TestRequest>& inputs, uint32_t row_tokens) {
+    uint32_t row = 0;
+    size_t tokens = 0;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (i > 0 && tokens + inputs[i].ids.size() > row_tokens) {
+        ++row;
+        tokens = 0;
+      }
+      tokens += inputs[i].ids.size();
+      inputs[i].score_matrix = row;
     }
   }
 
@@ -77,6 +92,16 @@ TEST_P(Golden, OneByOne) {
 TEST_P(Golden, AllInBatches) {
   run_in_batches(false);
 }
+// Attention over whole rows, masked to each request: concat's rows are long, slotted's slots short.
+class GoldenInSharedRows : public Golden {};
+TEST_P(GoldenInSharedRows, AllInBatches) {
+  for (const uint32_t row_tokens : {64u, 512u}) run_in_batches(false, row_tokens);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Models, GoldenInSharedRows,
+    ::testing::Combine(::testing::ValuesIn(testing::golden_names("golden.json")),
+                       ::testing::Values("f32", "bf16"), ::testing::Values("fused")),
+    testing::golden_test_name);
 // Every request is padded to the longest, as the naive planner does.
 TEST_P(Golden, AllInPaddedBatches) {
   run_in_batches(true);

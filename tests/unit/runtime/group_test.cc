@@ -126,7 +126,7 @@ TEST_F(GroupTest, SlotsAreReusedWithoutLeaks) {
   EXPECT_EQ(device_.state().live_slots, 0u);
 }
 
-// Each kind makes its executor; only an encoder group's takes planners.
+// Each kind makes its executor; only an encoder group's takes every planner.
 TEST_F(GroupTest, TheFamilyDecidesTheKind) {
   const auto generating =
       backbone::read_backbone_spec(testing::test_data("generation/beams-4")).value();

@@ -21,6 +21,7 @@ struct TestRequest {
   uint8_t id_bytes = 4;
   uint32_t ids_per_piece = 16;
   uint32_t padding = 0;  // rows after its tokens
+  uint32_t score_matrix = plan::kOwnScores;
 };
 
 struct Answer {
@@ -91,7 +92,8 @@ class TestBatch {
     prepared_[i].token_types = input.token_types;
     segments_[i] = {.request = &request,
                     .prepared = &prepared_[i],
-                    .num_rows = request.num_tokens + input.padding};
+                    .num_rows = request.num_tokens + input.padding,
+                    .score_matrix = input.score_matrix};
   }
 
   const std::vector<TestRequest> inputs_;

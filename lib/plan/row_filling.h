@@ -1,0 +1,50 @@
+// Fills rows with requests end to end, for the planners of TCB (section 4): concat and slotted.
+//
+// Requests are placed tenant by tenant, a tenant's longest first, each in the newest row with room,
+// else in a new row. No two rows could then be one, so that fewer than twice the least number of
+// rows is used. The paper leaves this choice to its scheduler, which knows no tenants. A tenant's
+// requests are kept together because each run of a tenant's rows is a GEMM of its own: with B rows
+// and T tenants there are about B + T runs, rather than up to B · T if the longest requests of all
+// tenants went first.
+//
+// Every row is padded to the capacity. A request that is longer than it gets a row of its own
+// length: the paper's scheduler never chooses such a request, but a client waits for its answer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace itif::plan {
+
+class RowFilling {
+ public:
+  explicit RowFilling(const PlanLimits& limits);
+
+  // Replaces `plan`: rows of `capacity` tokens, each a score matrix. `groups`: as
+  // RowChoice::row_ends; requests of two groups share no row. Time is quadratic in the number of
+  // requests, at worst. Allocates nothing. REQUIRES: 1 ≤ capacity ≤ max_rows if there are items.
+  void fill(std::span<const Item> items, std::span<const uint32_t> groups, uint32_t capacity,
+            Plan& plan) noexcept;
+
+ private:
+  struct Row {
+    uint32_t free = 0;  // tokens
+    uint32_t first_item = 0, last_item = 0;
+  };
+  void place(std::span<const Item> items, uint32_t begin, uint32_t end, uint32_t capacity) noexcept;
+  void append(std::span<const Item> items, const Row& row, uint32_t capacity,
+              Plan& plan) const noexcept;
+
+  const PlanLimits limits_;
+  std::vector<uint64_t> keys_;
+  std::vector<Row> rows_;
+  std::vector<uint32_t> next_;  // the next item of the same row
+};
+
+// Returns the longest request of at most `most` tokens; 0: there is none.
+uint32_t longest_of(std::span<const Item> items, uint32_t most = UINT32_MAX) noexcept;
+
+}  // namespace itif::plan
