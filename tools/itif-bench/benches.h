@@ -67,6 +67,9 @@ Status bench_batching(const BenchOptions& options, Report& report);
 Status bench_few_tokens(const BenchOptions& options, Report& report);
 // Compares planners on batches of mixed lengths, in tokens/s.
 Status bench_mixed(const BenchOptions& options, Report& report);
+// Requests/s of the same requests in rows, in slots of rows, padded and packed (TCB's Figures 13
+// and 14).
+Status bench_slots(const BenchOptions& options, Report& report);
 // Tokens/s, latency and memory, varying one dimension at a time.
 Status bench_scaling(const BenchOptions& options, Report& report);
 

@@ -53,6 +53,8 @@ constexpr bench::Bench kBenches[] = {
      "floor", bench::bench_few_tokens},
     {"mixed", "64 requests of mixed lengths, by planner, against their GEMMs without padding",
      "floor", bench::bench_mixed, kAttention, kChoosesFusion},
+    {"slots", "TCB's Figures 13 and 14: rows of 400 tokens in 1 to 10 slots, padded and packed",
+     "limit", bench::bench_slots},
     {"scaling", "tokens/s, latency and memory against tenants, layers, hidden size and length",
      "floor", bench::bench_scaling, kAttention, kChoosesFusion},
     {"plan", "planning time of 64 requests, by planner, against 2 % of the batch's run time", "2 %",

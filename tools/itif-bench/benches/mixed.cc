@@ -19,9 +19,15 @@ constexpr uint32_t kMixedTenants = 4;
 constexpr plan::PlanLimits kHostLimits{.max_requests = 64, .max_rows = 1024};
 constexpr plan::PlanLimits kGpuLimits{.max_requests = 512, .max_rows = 32768};
 constexpr uint32_t kQuickMixedLayers = 2;
-constexpr const char* kPlanners[] = {"naive", "turbo", "itif", "joint", "packed", "auto"};
-
+constexpr const char* kPlanners[] = {"naive",  "turbo", "itif",   "joint",
+                                     "packed", "auto",  "concat", "slotted,row_tokens=512"};
 constexpr size_t kPacked = 4;  // its index
+
+// The thesis's attention has no mask between requests, which the last two need.
+std::span<const char* const> planners_of(backbone::FusionMode fusion_mode) {
+  const std::span all(kPlanners);
+  return fusion_mode == backbone::FusionMode::kFused ? all : all.first(all.size() - 2);
+}
 
 struct Lengths {
   const char* name;
@@ -70,7 +76,7 @@ Status mix_dtype(const BenchOptions& options, device::Device& device, const std:
     const std::vector<plan::Item> items = make_items(lengths, limits.max_requests);
     std::vector<PlannedBatch> plans;
     std::vector<float> expected;
-    for (const char* planner : kPlanners) {
+    for (const char* planner : planners_of(options.fusion_mode())) {
       ITIF_ASSIGN(
           PlannedBatch planned,
           make_planned_batch(planner, {.limits = limits, .tables = &*tables, .pricer = pricer},

@@ -262,6 +262,10 @@ Encoder::Batch Encoder::of_pass(const plan::Plan& plan, const plan::Pass& pass, 
     }
     batch.segments.push_back({segment.first_row, segment.num_tokens});
     batch.offsets.push_back(segment.first_row + segment.num_rows);
+    if (segment.score_matrix == plan::kOwnScores) continue;
+    if (s == pass.first_segment || plan.segments[s - 1].score_matrix != segment.score_matrix)
+      batch.score_matrices.push_back({segment.first_row, 0});
+    batch.score_matrices.back().num_rows += segment.num_rows;
   }
   for (uint32_t m = pass.first_mini_batch; m < pass.first_mini_batch + pass.num_mini_batches; ++m) {
     const plan::MiniBatch& mini_batch = plan.mini_batches[m];
@@ -292,6 +296,7 @@ backbone::Pass Encoder::Batch::pass(runtime::GemmScheduler& gemms) const {
           .positions = positions,
           .token_types = {},
           .segments = segments,
+          .score_matrices = score_matrices,
           .ranges = ranges,
           .gemm_schedule =
               calls.empty() ? gemms.choose(ranges) : kernels::GemmSchedule(std::span(calls))};

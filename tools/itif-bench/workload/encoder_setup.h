@@ -54,6 +54,7 @@ class Encoder {
     std::vector<uint32_t> positions;
     std::vector<uint32_t> offsets;  // [segments + 1]
     std::vector<kernels::SegmentRows> segments;
+    std::vector<kernels::SegmentRows> score_matrices;  // as backbone::Pass's
     std::vector<kernels::RowRange> ranges;
     std::vector<kernels::GemmCall> calls;  // as planned; empty: the GEMM scheduler chooses
     // Image models only, in place of ids: random pixels, split into pieces of a datagram's size.
