@@ -77,9 +77,8 @@ Status Appliance::make_device() {
                     .reason = {},
                     .num_threads = choice.threads,
                     .memory_bytes = size_t{1} << 40};
-    options.costs = std::make_unique<ProfileCosts>(
-        choice.threads, spec_.layers, limits, tables_,
-        ProfileOverheads{choice.batch_overhead_ns, choice.request_overhead_ns});
+    options.costs = std::make_unique<ProfileCosts>(choice.threads, spec_.layers, limits, tables_,
+                                                   choice.request_overhead_ns);
     for (const uint32_t n : {3 * spec_.hidden, spec_.hidden, spec_.intermediate})
       if (std::ranges::find(tables_->shared_gemms, n, &plan::SharedGemm::n) ==
           tables_->shared_gemms.end())
@@ -89,6 +88,7 @@ Status Appliance::make_device() {
                                 choice.profile, tables_->backbone));
   }
   options.passes_marks = scenario_.passes_marks;
+  options.batch_overhead_ns = choice.batch_overhead_ns;
   device_ = std::make_unique<device::SimDevice>(clock_, std::move(options));
   return {};
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -16,7 +17,8 @@ namespace itif::sim {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kMaxGapNs = 120 * kMs;  // between two acts
+constexpr uint64_t kMaxGapNs = 120 * kMs;     // between two acts
+constexpr uint64_t kMaxReplaceNs = 10 * kMs;  // between a tenant's removal and the next one's start
 
 // A small model on a large load: many batches of several tenants in little time.
 Scenario scenario_of(uint64_t seed) {
@@ -38,6 +40,8 @@ Scenario scenario_of(uint64_t seed) {
   s.data_plane.tenant_max_contexts = 100;
   s.data_plane.reassembly_timeout_ns = 50 * kMs;
   s.data_plane.require_token = random.below(2) == 0;
+  // Slow batches, so that requests wait when their tenant or the device goes.
+  s.device.batch_overhead_ns = random.below(8) * kMs;
   s.arrivals.rate = 300 + static_cast<double>(random.below(1500));
   s.lengths = {.kind = LengthKind::kUniform, .from = 1, .to = 100};
   if (random.below(2) == 0)
@@ -91,6 +95,11 @@ class Faults final : public Intruder {
   uint64_t next_ns() const noexcept override { return next_ns_; }
 
   Status act() override {
+    if (next_added_ < num_tenants_) {
+      const uint32_t tenant = std::exchange(next_added_, UINT32_MAX);
+      schedule();
+      return churn(tenant);
+    }
     const uint64_t what = random_.below(8);
     schedule();
     if (what == 0) return restart();
@@ -127,6 +136,11 @@ class Faults final : public Intruder {
       ++figures_.tenants_removed;
       is_served_[tenant] = false;
       simulation_.appliance().remove_tenant(id);
+      // Often another model follows at once, which takes the slot as soon as it is free.
+      if (random_.below(2) == 0) {
+        next_added_ = tenant;
+        next_ns_ = simulation_.now_ns() + 1 + random_.below(kMaxReplaceNs);
+      }
       return registry_->remove(id);
     }
     ITIF_ASSIGN(const uint32_t id, registry_->allocate_id());
@@ -144,6 +158,7 @@ class Faults final : public Intruder {
   const uint32_t num_tenants_;
   const uint64_t end_ns_;
   uint64_t next_ns_ = UINT64_MAX;
+  uint32_t next_added_ = UINT32_MAX;  // the tenant that the next act adds
   std::vector<bool> is_served_;
   std::string state_dir_;
   std::unique_ptr<control::Registry> registry_;

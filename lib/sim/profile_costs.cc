@@ -11,10 +11,10 @@ using kernels::GemmMode;
 
 ProfileCosts::ProfileCosts(uint32_t parts, uint32_t layers, const plan::PlanLimits& limits,
                            std::shared_ptr<const plan::CostTables> tables,
-                           const ProfileOverheads& overheads)
+                           uint64_t request_overhead_ns)
     : parts_(parts),
       layers_(layers),
-      overheads_(overheads),
+      request_overhead_ns_(static_cast<double>(request_overhead_ns)),
       tables_(tables),
       ranges_(parts, limits.max_requests, limits.max_rows, std::move(tables)) {}
 
@@ -28,11 +28,9 @@ double ProfileCosts::operator_ns(kernels::Operator op) noexcept {
     double ns = 0;
     for (const kernels::SegmentRows& segment : (*attention)->segments)
       ns += segment.num_rows * plan::other_row_ns(*tables_, segment.num_rows) +
-            static_cast<double>(overheads_.request_ns);
+            request_overhead_ns_;
     return ns / layers_;
   }
-  if (std::holds_alternative<const kernels::GatherIds*>(op))
-    return static_cast<double>(overheads_.batch_ns);
   return 0;
 }
 

@@ -12,17 +12,13 @@
 
 namespace itif::sim {
 
-struct ProfileOverheads {
-  uint64_t batch_ns = 0;    // of each pass
-  uint64_t request_ns = 0;  // of each request in it
-};
-
 class ProfileCosts final : public device::OperatorCosts {
  public:
   // `parts`: compute threads of the measured device; 0: a GPU. `layers`: attentions of a pass.
+  // `request_overhead_ns`: added for each request of a batch.
   // REQUIRES: the tables serve planners and hold shared GEMMs.
   ProfileCosts(uint32_t parts, uint32_t layers, const plan::PlanLimits& limits,
-               std::shared_ptr<const plan::CostTables> tables, const ProfileOverheads& overheads);
+               std::shared_ptr<const plan::CostTables> tables, uint64_t request_overhead_ns);
 
   double operator_ns(kernels::Operator op) noexcept override;
   // Part of the profile's other operators.
@@ -32,7 +28,7 @@ class ProfileCosts final : public device::OperatorCosts {
   double gemm_ns(const kernels::GroupedGemm& gemm) noexcept;
 
   const uint32_t parts_, layers_;
-  const ProfileOverheads overheads_;
+  const double request_overhead_ns_;
   const std::shared_ptr<const plan::CostTables> tables_;
   runtime::RangeCosts ranges_;
 };

@@ -22,9 +22,9 @@ struct DeviceChoice {
   std::string dtype = "auto";
   std::string profile;   // a file of lib/plan/cost_file.h; replaces `machine`
   uint32_t threads = 0;  // profile: compute threads of the measured device; 0: a GPU
-  // profile: time of the host that no table holds, per batch and per request of a batch.
-  uint64_t batch_overhead_ns = 0;
-  uint64_t request_overhead_ns = 0;
+  // Time of the host that no cost model holds.
+  uint64_t batch_overhead_ns = 0;    // per batch
+  uint64_t request_overhead_ns = 0;  // profile: per request of a batch
 };
 
 enum class ArrivalKind : uint8_t { kPoisson, kConstant, kBursty, kDiurnal, kTrace, kClosed };

@@ -74,7 +74,8 @@ Status SimDevice::reset() {
 Result<std::unique_ptr<Stream>> SimDevice::make_stream(const StreamLimits&, const StreamOptions&) {
   const size_t act_bytes =
       options_.passes_marks ? dtype_bytes(options_.info.compute.activations) : 0;
-  return std::make_unique<SimStream>(timeline_, *options_.costs, num_streams_, act_bytes);
+  return std::make_unique<SimStream>(timeline_, *options_.costs, num_streams_, act_bytes,
+                                     options_.batch_overhead_ns);
 }
 
 }  // namespace itif::device

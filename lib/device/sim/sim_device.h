@@ -25,6 +25,7 @@ struct SimOptions {
   DeviceInfo info = {};  // kind becomes "sim"; memory_bytes limits buffers and slabs
   std::unique_ptr<OperatorCosts> costs = {};
   bool passes_marks = false;
+  uint64_t batch_overhead_ns = 0;  // of the host, added to each batch
 };
 
 // Describes a machine as a device. `dtype`: a name of kComputeTypes; "auto": f16. Errors:

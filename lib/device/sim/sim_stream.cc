@@ -10,8 +10,12 @@
 namespace itif::device {
 
 SimStream::SimStream(Timeline& timeline, OperatorCosts& costs, uint32_t& num_streams,
-                     size_t act_bytes)
-    : timeline_(timeline), costs_(costs), num_streams_(num_streams), act_bytes_(act_bytes) {
+                     size_t act_bytes, uint64_t batch_overhead_ns)
+    : timeline_(timeline),
+      costs_(costs),
+      num_streams_(num_streams),
+      act_bytes_(act_bytes),
+      batch_overhead_ns_(batch_overhead_ns) {
   ++num_streams_;
 }
 
@@ -44,6 +48,7 @@ SimStream::Batch SimStream::schedule() {
 
 Stream::Event SimStream::record() {
   CHECK(next_event_ - waited_ < kMaxPending);
+  pending_ns_ += static_cast<double>(batch_overhead_ns_);
   batches_[next_event_ % kMaxPending] = schedule();
   return next_event_++;
 }

@@ -15,8 +15,10 @@ namespace itif::device {
 class SimStream final : public Stream {
  public:
   // All references outlive the stream. `num_streams` counts the streams that exist. `act_bytes`: of
-  // an activation, if marks are passed on; 0: they are not.
-  SimStream(Timeline& timeline, OperatorCosts& costs, uint32_t& num_streams, size_t act_bytes);
+  // an activation, if marks are passed on; 0: they are not. `batch_overhead_ns` is added to each
+  // event's launches.
+  SimStream(Timeline& timeline, OperatorCosts& costs, uint32_t& num_streams, size_t act_bytes,
+            uint64_t batch_overhead_ns);
   ~SimStream() override;
 
   void attach_thread() override {}
@@ -42,6 +44,7 @@ class SimStream final : public Stream {
   OperatorCosts& costs_;
   uint32_t& num_streams_;
   const size_t act_bytes_;
+  const uint64_t batch_overhead_ns_;
   double pending_ns_ = 0;  // of the launches since the last event
   double inputs_ns_ = -1;  // of those up to end_inputs(); negative: not called
   Event next_event_ = 0;

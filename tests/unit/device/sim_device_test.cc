@@ -25,7 +25,8 @@ SimOptions v100(bool passes_marks = false) {
 // A GEMM of one range, large enough that launch overhead and rounding are small.
 struct LargeGemm {
   RowRange range = {0, 8192, 0};
-  kernels::GroupedGemm args = {.n = 4096, .k = 4096, .ranges = {&range, 1}};
+  kernels::GroupedGemm args = {
+      .weights = {}, .bias = {}, .n = 4096, .k = 4096, .ranges = {&range, 1}};
   double flops() const { return 2.0 * range.num_rows * args.n * args.k; }
 };
 
@@ -137,7 +138,7 @@ TEST(MachineCosts, ConcurrentRangesCostLessThanSequentialOnes) {
   MachineCosts costs(**find_machine("v100"), uniform_types(DType::kF16));
   std::vector<RowRange> ranges;
   for (uint32_t i = 0; i < 16; ++i) ranges.push_back({i * 64, 64, i});
-  kernels::GroupedGemm gemm = {.n = 768, .k = 768, .ranges = ranges};
+  kernels::GroupedGemm gemm = {.weights = {}, .bias = {}, .n = 768, .k = 768, .ranges = ranges};
   const kernels::GroupedGemms all = {{&gemm, 1}};
   const double sequential = costs.operator_ns(&all);
   gemm.schedule = kernels::GemmMode::kConcurrent;
@@ -158,8 +159,8 @@ class MarksTest : public ::testing::Test {
     ASSERT_TRUE(slab_->commit(slot));
     ASSERT_TRUE(device_.upload(tensor, DType::kF32, slab_->slab().at(slot)));
   }
-  // The logit of tokens {5, 6, 7} in rows 1 to 3, whose range names `slot`; `wrong_slot` in the
-  // GEMM.
+  // The logit of tokens {5, 6, 7} in rows 1 to 3 of the tenant in `slot`. The GEMM reads the
+  // weights in gemm_slot. With joins_neighbour attention also reads the next row.
   float logit(uint32_t slot, uint32_t gemm_slot, bool joins_neighbour = false) {
     const auto stream = device_.make_stream({}, {}).value();
     const std::array<uint32_t, 3> ids = {5, 6, 7};
@@ -171,6 +172,7 @@ class MarksTest : public ::testing::Test {
     const kernels::Slab weights = slab_->slab();
     stream->launch(kernels::EmbedLayerNorm{.ids = gathered,
                                            .positions = positions,
+                                           .token_types = {},
                                            .ranges = {&range, 1},
                                            .word = weights,
                                            .position = weights,
