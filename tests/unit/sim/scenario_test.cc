@@ -42,6 +42,12 @@ TEST_F(ScenarioTest, TheExampleLoads) {
   ASSERT_EQ(loaded->tenants.size(), 1u);
 }
 
+TEST_F(ScenarioTest, ThePapersScenarioLoads) {
+  const auto loaded = load_scenario(std::string(ITIF_SOURCE_ROOT) + "/conf/sim/tcb.cfg");
+  ASSERT_TRUE(loaded) << loaded.error().message;
+  EXPECT_TRUE(spec_of(loaded->model));
+}
+
 TEST_F(ScenarioTest, UnknownSettingsAreRefusedByNameAndLine) {
   EXPECT_NE(error_of("seed = 1;\nspeed = 2;\n").find(":2: speed: unknown key"), std::string::npos);
   EXPECT_NE(error_of("arrivals: {\n rat = 5.0;\n};\n").find(":2: arrivals.rat: unknown key"),
