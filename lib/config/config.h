@@ -70,7 +70,7 @@ struct Batching {
   uint64_t kv_cache_bytes = 1u << 30;  // limit per group that generates
   uint32_t queue_requests = 4096;      // waiting in a group; beyond: overloaded
   // Longest expected wait behind the tenant's own requests; beyond: overloaded. 0: no limit.
-  uint64_t max_wait_ns = 2'000'000'000;
+  uint64_t max_wait_ns = 1'000'000'000;
 };
 
 struct Control {

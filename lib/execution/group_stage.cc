@@ -242,6 +242,7 @@ void GroupStage::count(const runtime::BatchFigures& figures) noexcept {
   }
   counters_.refused.add(figures.num_refused);
   counters_.queued.set(executor_->num_queued());
+  counters_.backlog_ns.set(executor_->backlog_ns());
   count_cache();
   if (figures.device_failed && !device_failed()) {
     counters_.device_errors.add();

@@ -38,13 +38,18 @@ const model::TenantModel* Admission::find_model(request::Request* request) noexc
 
 bool Admission::may_wait(request::Request* request, double wait_ns) noexcept {
   const bool too_long = max_wait_ns_ != 0 && wait_ns > static_cast<double>(max_wait_ns_);
-  if (!too_long && policy_->queue().has_room(request->slot)) return true;
+  // Not if nothing is ahead: a wrong estimate is corrected only by batches that run.
+  const bool too_late =
+      request->deadline_ns != 0 && wait_ns > 0 &&
+      static_cast<double>(clock_.now_ns()) + wait_ns >= static_cast<double>(request->deadline_ns);
+  if (!too_long && !too_late && policy_->queue().has_room(request->slot)) return true;
   // Half the backlog should be served by then.
   if (request::take(*request))
     request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
   refuse(request, {StatusCode::kOverloaded,
-                   too_long ? "the tenant's requests wait longer than the group allows"
-                            : "the group's queue, or the tenant's share of it, is full"});
+                   too_long   ? "the tenant's requests wait longer than the group allows"
+                   : too_late ? "the tenant's requests wait longer than the deadline allows"
+                              : "the group's queue, or the tenant's share of it, is full"});
   return false;
 }
 

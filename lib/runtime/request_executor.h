@@ -27,10 +27,10 @@ struct ExecutorOptions {
   sched::BatchLimits limits = {};
   sched::GroupQueue::Limits queue = {};
   std::string scheduler = "fair";
-  // Longest expected wait in a tenant's queue; a request that would wait longer is refused
+  // Longest expected wait; a request that would wait longer, or past its deadline, is refused
   // immediately. Its client would have given up by then, and later requests would wait in
-  // vain. 0: no limit.
-  uint64_t max_wait_ns = 2'000'000'000;
+  // vain. 0: only deadlines limit it.
+  uint64_t max_wait_ns = 1'000'000'000;
 };
 
 // The work of one step, for the caller's counters.
@@ -98,6 +98,8 @@ class RequestExecutor {
 
   virtual CacheFigures cache() const noexcept { return {}; }  // after the last step
   virtual uint32_t num_queued() const noexcept = 0;
+  // Returns the expected time to serve the queued requests; 0: unknown.
+  virtual uint64_t backlog_ns() const noexcept = 0;
   // Number of running requests. Any thread.
   virtual uint32_t num_executing() const noexcept = 0;
   virtual bool device_failed() const noexcept = 0;

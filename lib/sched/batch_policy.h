@@ -80,6 +80,11 @@ class BatchPolicy {
   // Takes over all requests that wait in another policy of the same options, each tenant's in their
   // order.
   void take_over(BatchPolicy& other, uint64_t now_ns, const BatchCosts& costs) noexcept;
+  // Returns the work in the queue that is served before a request of the tenant that arrives now,
+  // as far as that is known.
+  virtual GroupQueue::Backlog backlog_ahead(uint32_t slot) const noexcept {
+    return queue_.backlog_of(slot);
+  }
   // Number of requests that wait, in the queue or already selected from it.
   virtual uint32_t num_waiting() const noexcept { return queue_.num_requests(); }
   // Removes and returns any request, for an executor that gives up; nullptr: none waits.

@@ -18,6 +18,9 @@ class ContinuousBatching final : public BatchPolicy {
 
   request::Request* pop() noexcept override;
   uint32_t num_waiting() const noexcept override;
+  GroupQueue::Backlog backlog_ahead(uint32_t slot) const noexcept override {
+    return order_->backlog_ahead(queue_, slot);
+  }
   void choose(const ExecutorState& state, Choice& choice) noexcept override;
 
  protected:

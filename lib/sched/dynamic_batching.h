@@ -22,6 +22,9 @@ class DynamicBatching final : public BatchPolicy {
   DynamicBatching(std::unique_ptr<QueueOrder> order, const PolicyOptions& options);
 
   request::Request* pop() noexcept override;
+  GroupQueue::Backlog backlog_ahead(uint32_t slot) const noexcept override {
+    return order_->backlog_ahead(queue_, slot);
+  }
   void choose(const ExecutorState& state, Choice& choice) noexcept override;
   void ran(const BatchRun& run) noexcept override;
 

@@ -62,6 +62,11 @@ class GroupQueue {
   // Returns the work until the tenant's queue is served, while the other active tenants are served
   // as much.
   Backlog backlog_of(uint32_t slot) const noexcept;
+  // Returns the work of all waiting requests.
+  Backlog backlog() const noexcept {
+    return {.num_requests = static_cast<double>(num_requests_),
+            .num_tokens = static_cast<double>(num_tokens_)};
+  }
   uint32_t num_slots() const noexcept { return static_cast<uint32_t>(tenants_.size()); }
   uint32_t num_requests() const noexcept { return num_requests_; }
   uint64_t num_tokens() const noexcept { return num_tokens_; }

@@ -26,6 +26,10 @@ class IndexedOrder : public QueueOrder {
     }
     this->fill(fill);
   }
+  // Unknown: a request that arrives may be the next one.
+  GroupQueue::Backlog backlog_ahead(const GroupQueue&, uint32_t) const noexcept override {
+    return {};
+  }
   bool isolates() const noexcept override { return false; }
 
  protected:

@@ -23,6 +23,10 @@ class QueueOrder {
   // Allocates nothing once `choice` has room for max_requests.
   virtual void select(GroupQueue& queue, const ExecutorState& state, const BatchLimits& limits,
                       Choice& choice) noexcept = 0;
+  // Returns the work in the queue that is served before a request of the tenant that arrives now.
+  virtual GroupQueue::Backlog backlog_ahead(const GroupQueue& queue, uint32_t slot) const noexcept {
+    return isolates() ? queue.backlog_of(slot) : queue.backlog();
+  }
   // Charges the tenant's share for a request that was chosen without the order (urgent.h).
   virtual void charge(const request::Request&) noexcept {}
   // Returns true if the order shields tenants that send little from those that flood

@@ -113,6 +113,7 @@ struct alignas(kCacheLineBytes) ExecutorCounters {
   Counter busy_ns;      // time in batches; the device's own measurement if it has one
   Gauge queued;         // requests waiting
   Gauge busy_until_ns;  // when the running batches are expected to end; 0: none runs
+  Gauge backlog_ns;     // expected time to serve the waiting requests; 0: unknown
   Gauge last_batch_requests;
   Gauge last_batch_tokens;
   Gauge kv_blocks;           // of the K/V cache; 0: the group does not generate

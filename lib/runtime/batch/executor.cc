@@ -96,11 +96,41 @@ void GroupExecutor::submit(request::Request* request) noexcept {
   admission_.push(request, batch_costs());
 }
 
-// Time to serve the tenant's backlog at the recent pace.
-double GroupExecutor::expected_wait_ns(uint32_t slot) noexcept {
-  const sched::GroupQueue::Backlog backlog = policy_->queue().backlog_of(slot);
-  return cost_.backlog_ns(backlog.num_tokens, backlog.num_requests / options_.limits.max_requests,
-                          options_.limits.max_tokens);
+// Time until a request that arrives now could run: the rest of the running batches, and the
+// requests that the policy serves first.
+double GroupExecutor::expected_wait_ns(uint32_t slot) const noexcept {
+  const uint64_t end_ns = num_in_flight_ == 0 ? 0 : expected_end_ns();
+  const uint64_t now_ns = clock_.now_ns();
+  return static_cast<double>(end_ns - std::min(end_ns, now_ns)) +
+         serving_ns(policy_->backlog_ahead(slot));
+}
+
+// Full batches are the least time. The recent pace counts too while batches leave requests waiting:
+// they may be smaller, for the latency of others, and the machine has other work.
+double GroupExecutor::serving_ns(const sched::GroupQueue::Backlog& backlog) const noexcept {
+  const double full_ns =
+      cost_.backlog_ns(backlog.num_tokens, backlog.num_requests / options_.limits.max_requests,
+                       options_.limits.max_tokens);
+  return std::max(full_ns, pace_ns_ * backlog.num_tokens);
+}
+
+uint64_t GroupExecutor::backlog_ns() const noexcept {
+  return static_cast<uint64_t>(serving_ns(policy_->queue().backlog()));
+}
+
+// Measures the time per token from end to end of batches that follow each other, while each leaves
+// requests waiting.
+void GroupExecutor::learn_pace(const Flight& flight, uint64_t end_ns) noexcept {
+  constexpr double kNewestShare = 0.1;  // weight of the newest value in the pace
+  if (!flight.left_some) {
+    pace_ns_ = 0;
+    return;
+  }
+  // Intake and choice before the batch are part of its time only if requests waited meanwhile.
+  const uint64_t start_ns = pace_ns_ != 0 ? last_end_ns_ : std::max(last_end_ns_, flight.begin_ns);
+  const double pace_ns =
+      static_cast<double>(end_ns - start_ns) / std::max(1u, flight.figures.num_tokens);
+  pace_ns_ += (pace_ns_ == 0 ? 1 : kNewestShare) * (pace_ns - pace_ns_);
 }
 
 size_t GroupExecutor::step(CompletionSink& sink, BatchFigures& figures) noexcept {
@@ -216,6 +246,7 @@ void GroupExecutor::plan_batch(Flight& flight) noexcept {
       plan.offers.empty() ? planner.name() : plan.offers[plan.chosen_offer].planner;
   std::ranges::copy(plan.offers, flight.figures.offers.begin());
   flight.figures.num_offers = static_cast<uint32_t>(plan.offers.size());
+  flight.left_some = policy_->queue().num_requests() > 0;
   flight.figures.num_requests = static_cast<uint32_t>(choice_.batch.size());
   flight.figures.num_tokens = static_cast<uint32_t>(plan.num_tokens);
   flight.figures.num_rows = static_cast<uint32_t>(plan.num_rows);
@@ -289,6 +320,7 @@ size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures)
   const uint64_t now_ns = clock_.now_ns();
   if (flight.figures.execute_ns == 0)
     flight.figures.execute_ns = now_ns - std::max(flight.begin_ns, last_end_ns_);
+  learn_pace(flight, now_ns);
   last_end_ns_ = now_ns;
   early_ns_ =
       decaying_max(early_ns_, flight.expected_end_ns - std::min(now_ns, flight.expected_end_ns));

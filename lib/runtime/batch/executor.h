@@ -63,6 +63,7 @@ class GroupExecutor final : public RequestExecutor {
     stream_ = &stream;
   }
   uint32_t num_queued() const noexcept override { return policy_->num_waiting(); }
+  uint64_t backlog_ns() const noexcept override;
   uint64_t queued_tokens() const noexcept { return policy_->queue().num_tokens(); }
   // Requests of the batches that run now. Any thread.
   uint32_t num_executing() const noexcept override {
@@ -81,6 +82,7 @@ class GroupExecutor final : public RequestExecutor {
     uint64_t begin_ns = 0;
     uint64_t expected_end_ns = 0;
     uint64_t slo_ns = 0;         // Choice::slo_ns
+    bool left_some = false;      // requests waited when it was chosen, and were not
     size_t pass = 0;             // the plan's pass that runs
     bool holds_packets = false;  // that pass's packets are not released yet
     device::Stream::Event event = 0;
@@ -122,7 +124,9 @@ class GroupExecutor final : public RequestExecutor {
   void add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch,
                    uint32_t call) noexcept;
   void finish_pass(Flight& flight) noexcept;
-  double expected_wait_ns(uint32_t slot) noexcept;
+  double expected_wait_ns(uint32_t slot) const noexcept;
+  double serving_ns(const sched::GroupQueue::Backlog& backlog) const noexcept;
+  void learn_pace(const Flight& flight, uint64_t end_ns) noexcept;
   sched::BatchCosts batch_costs() const noexcept { return {cost_, floor_}; }
 
   EncoderGroup& group_;
@@ -142,6 +146,8 @@ class GroupExecutor final : public RequestExecutor {
   uint64_t preparation_ns_ = 0;
   // Decaying maximum of how early batches ended, compared with their expected ends.
   uint64_t early_ns_ = 0;
+  // Time per token of recent batches that left requests waiting; 0: the last one left none.
+  double pace_ns_ = 0;
   CostEstimate cost_;
   CostFloor floor_;
   uint64_t batch_number_ = 0;

@@ -134,7 +134,7 @@ double GenerationExecutor::expected_wait_ns(uint32_t slot,
                                             const model::GenerationConfig& config) const noexcept {
   const auto selected =
       static_cast<double>(policy_->num_waiting() - policy_->queue().num_requests());
-  const double ahead = selected + policy_->queue().backlog_of(slot).num_requests;
+  const double ahead = selected + policy_->backlog_ahead(slot).num_requests;
   const uint32_t blocks = 1 + config.num_beams * blocks_of(config.max_length - 1);
   const uint32_t enter = std::min((max_beams_ - num_beams_) / config.num_beams,
                                   (blocks_.num_blocks() - blocks_.num_reserved()) / blocks);

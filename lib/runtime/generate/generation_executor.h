@@ -67,6 +67,9 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
             .num_reserved = blocks_.num_reserved()};
   }
   uint32_t num_queued() const noexcept override { return policy_->num_waiting(); }
+  uint64_t backlog_ns() const noexcept override {
+    return static_cast<uint64_t>(pace_ns_ * num_queued());
+  }
   uint32_t num_executing() const noexcept override {
     return num_executing_.load(std::memory_order_relaxed);
   }

@@ -70,6 +70,17 @@ TEST_F(AdmissionTest, RefusesARequestThatWouldWaitTooLong) {
   EXPECT_EQ(b_.done_ns, clock_.now_ns());
 }
 
+TEST_F(AdmissionTest, RefusesARequestThatWouldWaitPastItsDeadline) {
+  a_.deadline_ns = b_.deadline_ns = c_.deadline_ns = clock_.now_ns() + 50'000'000;
+  EXPECT_TRUE(submit(a_, 0, 49e6));
+  EXPECT_FALSE(submit(b_, 0, 50e6));
+  EXPECT_EQ(b_.status, StatusCode::kOverloaded);
+  EXPECT_STREQ(b_.detail, "the tenant's requests wait longer than the deadline allows");
+  EXPECT_EQ(b_.retry_after_us, 25'000u);
+  clock_.advance_ns(50'000'000);
+  EXPECT_TRUE(submit(c_, 1, kNoWait)) << "nothing is ahead: the policy decides";
+}
+
 TEST_F(AdmissionTest, ClampsTheTimeToRetry) {
   EXPECT_TRUE(submit(a_));
   EXPECT_TRUE(submit(b_));

@@ -23,7 +23,7 @@ TEST_F(Executor, SmallBatchesDoNotCauseRefusalsOfFeasibleRequests) {
   for (uint32_t i = 0; i < 50; ++i) ASSERT_EQ(run(1 + i % 4), StatusCode::kOk);
   EXPECT_EQ(run(128, 40'000'000), StatusCode::kOk);
   EXPECT_EQ(run(512, 80'000'000), StatusCode::kOk);
-  // Nor is a burst refused: it would wait less than max_wait_ns (2 s).
+  // Nor is a burst refused: it would wait less than max_wait_ns (1 s).
   std::vector<request::Request*> burst;
   for (int i = 0; i < 8; ++i) burst.push_back(&submit(512));
   while (executor_->num_queued()) step();
@@ -58,6 +58,30 @@ TEST_F(Executor, RefusesInfeasibleRequestsBeforeABatchRuns) {
   EXPECT_EQ(infeasible.front()->status, StatusCode::kDeadlineLaunch);
   run_all();
   for (const request::Request* r : feasible) EXPECT_EQ(r->status, StatusCode::kOk);
+}
+
+// Batches hold one request and take 20 ms, less than the limits allow. The wait follows their pace.
+TEST_F(Executor, TheExpectedWaitFollowsThePaceOfSmallBatches) {
+  ExecutorOptions options;
+  options.limits.max_tokens = 512;
+  options.max_wait_ns = 200'000'000;
+  make_executor(options);
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(run(100), StatusCode::kOk);
+  constexpr uint64_t kSlo = 50'000'000;  // batches of at most 20 ms
+  std::deque<uint32_t> queued;
+  for (int turn = 0; turn < 60; ++turn) {
+    for (int i = 0; i < 4; ++i) submit(100, 0, 0, kSlo);
+    queued.push_back(executor_->num_queued());
+    step();
+  }
+  // 200 ms of waiting are ten batches of 100 tokens. Full batches would take 40.
+  for (size_t turn = 40; turn < queued.size(); ++turn) {
+    EXPECT_GE(queued[turn], 9u);
+    EXPECT_LE(queued[turn], 14u);
+  }
+  EXPECT_NEAR(static_cast<double>(executor_->backlog_ns()), 220e6, 40e6);
+  run_all();
+  EXPECT_EQ(executor_->backlog_ns(), 0u);
 }
 
 TEST_F(Executor, SaysHowLongItIsBusy) {
@@ -144,6 +168,7 @@ TEST_F(Executor, ALightTenantDoesNotWaitForAFlood) {
                         Case{"fair", 0, true}, Case{"fair", 60'000'000, true}}) {
     ExecutorOptions options;
     options.scheduler = c.scheduler;
+    options.max_wait_ns = 0;  // the flood's requests are never refused
     make_executor(options);
     const auto flooded_step = [&] {
       while (executor_->num_queued() < 100) submit(50);

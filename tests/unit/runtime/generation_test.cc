@@ -252,7 +252,7 @@ TEST_P(GenerationBothWays, AnExpiredRequestGivesBackItsReservation) {
   EXPECT_EQ(executor_->blocks().num_reserved(), 0u);
 }
 
-// Sequences run one at a time and take 40 steps of 10 ms. Waits above 2 s are refused at
+// Sequences run one at a time and take 40 steps of 10 ms. Waits above 1 s are refused at
 // submission.
 TEST_P(GenerationBothWays, RefusesRequestsThatWouldWaitTooLong) {
   open("beams-4", {.max_beams = 4});
@@ -269,10 +269,10 @@ TEST_P(GenerationBothWays, RefusesRequestsThatWouldWaitTooLong) {
   ASSERT_EQ(completed_, 1u);
   uint32_t refused = 0;
   for (int i = 0; i < 20; ++i) refused += submit(c.ids).status == StatusCode::kOverloaded;
-  EXPECT_GE(refused, 12u);
-  EXPECT_LE(refused, 15u);
+  EXPECT_GE(refused, 15u);
+  EXPECT_LE(refused, 18u);
   for (const request::Request& r : requests_)
-    EXPECT_TRUE(r.status != StatusCode::kOverloaded || r.retry_after_us >= 900'000u);
+    EXPECT_TRUE(r.status != StatusCode::kOverloaded || r.retry_after_us >= 500'000u);
   run_all();
 }
 

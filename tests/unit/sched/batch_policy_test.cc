@@ -189,6 +189,25 @@ TEST(BatchPolicy, UnknownNameListsTheNames) {
   EXPECT_NE(result.error().message.find("fair, fcfs"), std::string::npos);
 }
 
+// Three requests of one tenant and one of another wait. The order serves all of them before a
+// request that arrives now, or as many of each tenant.
+TEST(BatchPolicy, BacklogAheadFollowsTheOrder) {
+  for (const bool continuous : {false, true}) {
+    for (const std::string_view name : {"fcfs", "fair"}) {
+      const auto policy = make_policy(name, {.continuous = continuous}).value();
+      request::Request r[4];
+      for (request::Request& one : r) {
+        one.slot = &one == &r[3];
+        one.num_tokens = 10;
+        ASSERT_TRUE(policy->push(&one, 0, {}));
+      }
+      EXPECT_EQ(policy->backlog_ahead(0).num_requests, 4);
+      EXPECT_EQ(policy->backlog_ahead(1).num_tokens, name == "fcfs" ? 40 : 20) << name;
+      EXPECT_EQ(policy->backlog_ahead(2).num_tokens, name == "fcfs" ? 40 : 0) << name;
+    }
+  }
+}
+
 TEST(Fcfs, TakesRequestsInArrivalOrder) {
   const auto policy = policy_of("fcfs", {}, {});
   request::Request r[4];
