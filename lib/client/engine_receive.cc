@@ -70,7 +70,7 @@ bool EngineState::handle(const Incoming& incoming, uint64_t now_ns, Drop& why) n
     case wire::Type::kResponse: return on_response(index, datagram, now_ns, why);
     case wire::Type::kStatus: return on_status(index, datagram, now_ns);
     case wire::Type::kResend: return on_resend(index, datagram, now_ns, why);
-    default: on_busy(index, now_ns); return true;
+    default: on_busy(index, header, now_ns); return true;
   }
 }
 
@@ -146,7 +146,7 @@ bool EngineState::on_status(uint32_t index, const wire::Datagram& datagram,
       slot.refusal_retries < options_.retry.max_refusal_retries) {
     const uint64_t again_ns =
         now_ns + (header.aux > 0 ? uint64_t{header.aux} * 1000 : options_.retry.initial_rto_ns);
-    if (again_ns < slot.give_up_ns) {
+    if (again_ns < std::min(slot.give_up_ns, slot.deadline_ns)) {
       ++slot.refusal_retries;
       BufferPool::Buffer partial = slot.response.take();
       pool_.release(partial);
@@ -197,14 +197,17 @@ bool EngineState::on_resend(uint32_t index, const wire::Datagram& datagram, uint
   return true;
 }
 
-void EngineState::on_busy(uint32_t index, uint64_t now_ns) noexcept {
+// The request waits or runs: asks again at the time that the server gives, and no earlier than
+// after the RTO, which each silence has doubled. Repeats to a loaded server thus become rare.
+void EngineState::on_busy(uint32_t index, const wire::Header& header, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   ++stats_.busy;
   if (slot.phase != Phase::kWaiting) return;
   send_lists_.remove(index);
   slot.num_ranges = slot.next_range = 0;
-  sign_of_life(slot);
-  arm(index, now_ns + slot.rto_ns);
+  slot.silent_tries = 1;
+  const uint64_t named_ns = std::min(uint64_t{header.budget_us} * 1000, options_.retry.max_rto_ns);
+  arm(index, now_ns + std::max(slot.rto_ns, named_ns));
 }
 
 void EngineState::send_with_token(uint32_t index, uint64_t now_ns) noexcept {

@@ -73,7 +73,7 @@ void EngineState::stage(uint32_t flow_index, size_t budget) noexcept {
     wire::Header header = header_of(slot, wire::Type::kRequest);
     header.header_bytes = static_cast<uint8_t>(wire::header_size(header.auth));
     header.total_bytes = static_cast<uint32_t>(spec.payload.size());
-    header.budget_us = spec.budget_us;
+    header.budget_us = slot.budget_us;
     header.payload_kind = spec.payload_kind;
     header.result_kind = spec.result_kind;
     header.flags = static_cast<uint16_t>(spec.flags | (slot.sends > 1 ? wire::kFlagRetry : 0));

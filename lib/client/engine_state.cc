@@ -55,6 +55,7 @@ Submit EngineState::submit(const RequestSpec& spec) noexcept {
   slot.token_refusals = 0;
   slot.submitted_ns = now_ns;
   slot.give_up_ns = now_ns + options_.retry.timeout_ns;
+  slot.deadline_ns = spec.budget_us == 0 ? UINT64_MAX : now_ns + uint64_t{spec.budget_us} * 1000;
   slot.armed_ns = UINT64_MAX;
   ++stats_.submitted;
   start(index, now_ns);
@@ -65,6 +66,11 @@ Submit EngineState::submit(const RequestSpec& spec) noexcept {
 void EngineState::start(uint32_t index, uint64_t now_ns) noexcept {
   Slot& slot = slots_[index];
   const auto slot_bits = static_cast<unsigned>(std::countr_zero(capacity_));
+  slot.budget_us = slot.spec.budget_us;
+  if (slot.refusal_retries > 0 && slot.budget_us != 0)
+    slot.budget_us = slot.deadline_ns > now_ns + 1000
+                         ? static_cast<uint32_t>((slot.deadline_ns - now_ns) / 1000)
+                         : 1;
   slot.request_id = (next_sequence_++ << slot_bits) | index;
   slot.silent_tries = 1;
   slot.rto_ns = options_.retry.initial_rto_ns;

@@ -73,8 +73,10 @@ class EngineState {
     uint64_t token_sent_ns = 0;  // when the request was resent with a new token
     uint64_t submitted_ns = 0;
     uint64_t give_up_ns = 0;
-    uint64_t action_ns = 0;  // when to act on silence
-    uint64_t armed_ns = 0;   // the time set in the wheel; never later than the next action
+    uint64_t deadline_ns = 0;  // of the first try; UINT64_MAX: none
+    uint32_t budget_us = 0;    // of this try
+    uint64_t action_ns = 0;    // when to act on silence
+    uint64_t armed_ns = 0;     // the time set in the wheel; never later than the next action
     uint64_t rto_ns = 0;
     Reassembly response;
     std::array<SendRange, kMaxSendRanges> ranges;
@@ -141,7 +143,7 @@ class EngineState {
   bool on_status(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns) noexcept;
   bool on_resend(uint32_t index, const wire::Datagram& datagram, uint64_t now_ns,
                  Drop& why) noexcept;
-  void on_busy(uint32_t index, uint64_t now_ns) noexcept;
+  void on_busy(uint32_t index, const wire::Header& header, uint64_t now_ns) noexcept;
   void send_with_token(uint32_t index, uint64_t now_ns) noexcept;
   bool on_token(uint32_t flow_index, const wire::Header& header, uint64_t now_ns) noexcept;
 

@@ -3,6 +3,7 @@
 // execution/group_stage.h has the group's thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/check.h"
@@ -27,6 +28,11 @@ class GroupInbox {
   // Returns the approximate number of requests that wait for the group. Any thread.
   uint32_t num_waiting() const noexcept {
     return static_cast<uint32_t>(counters_.queued.read()) + ring_.size();
+  }
+  // Returns the expected time to serve the requests that run and wait now; 0: unknown. Any thread.
+  uint64_t wait_ns(uint64_t now_ns) const noexcept {
+    const uint64_t end_ns = busy_until_ns();
+    return counters_.backlog_ns.read() + (end_ns - std::min(end_ns, now_ns));
   }
   // Returns when the running batches are expected to end; 0: none runs. Any thread.
   uint64_t busy_until_ns() const noexcept { return counters_.busy_until_ns.read(); }

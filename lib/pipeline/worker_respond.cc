@@ -92,7 +92,7 @@ void Worker::expire(net::Context& context) noexcept {
 }
 
 // The client repeats a complete request because it has heard nothing: says that the request waits
-// or runs, or repeats the refusal of one that has expired.
+// or runs and when to ask again, or repeats the refusal of one that has expired.
 void Worker::answer_repeat(net::Context& context, const net::Endpoint& peer) noexcept {
   if (request::has_expired(context.request)) {
     wire::Header header = answer_header(context, wire::Type::kStatus);
@@ -101,7 +101,10 @@ void Worker::answer_repeat(net::Context& context, const net::Endpoint& peer) noe
   }
   const GroupInbox* inbox = shared_.groups.find(context.request.group);
   wire::Header busy = answer_header(context, wire::Type::kBusy);
+  constexpr uint64_t kLongestNs = 1'000'000'000;
   busy.aux = inbox ? inbox->num_waiting() : 0;
+  busy.budget_us =
+      static_cast<uint32_t>(std::min(inbox ? inbox->wait_ns(now_ns_) : 0, kLongestNs) / 1000);
   send_datagram(busy, {}, context.key_bytes, peer);
 }
 

@@ -81,7 +81,7 @@ constexpr std::array<TypeRule, kNumRules> kRules = [] {
   set(Type::kResend, rule(Shape::kRanges, kMessage, kFlagOfResponse, kMaxRanges * sizeof(Range)));
   set(Type::kStatus, rule(Shape::kSingle, kAuth | kTotal | kPayload | kEpoch | kStatus | kAux, 0,
                           kMaxDetailBytes));
-  set(Type::kBusy, rule(Shape::kSingle, kAuth | kEpoch | kAux, 0, 0));
+  set(Type::kBusy, rule(Shape::kSingle, kAuth | kEpoch | kBudget | kAux, 0, 0));
   set(Type::kAck, rule(Shape::kSingle, kAuth | kEpoch, 0, 0));
   set(Type::kHello, rule(Shape::kSingle, 0, 0, 0));
   set(Type::kToken, rule(Shape::kSingle, kBudget | kAux, 0, 0));

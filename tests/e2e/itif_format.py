@@ -157,7 +157,7 @@ _USED = {  # optional fields that each type uses (section 2, "Types")
     RESPONSE: _MESSAGE | {"offset", "budget_us", "result_kind"},
     STATUS: {"auth", "key_epoch", "total_bytes", "payload_bytes", "status", "aux"},
     RESEND: _MESSAGE,
-    BUSY: {"auth", "key_epoch", "aux"},
+    BUSY: {"auth", "key_epoch", "budget_us", "aux"},
     ACK: {"auth", "key_epoch"},
     HELLO: set(),
     TOKEN: {"budget_us", "aux"},

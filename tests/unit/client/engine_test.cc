@@ -140,6 +140,23 @@ TEST(ClientEngine, BusyKeepsARequestAliveAndItRunsOnce) {
   EXPECT_GT(world.engine->stats().busy, 5u);
 }
 
+// Service takes 3 s. A client that repeated its request every 50 ms would ask 60 times.
+TEST(ClientEngine, RepeatsOfABusyRequestBecomeRare) {
+  for (const uint32_t busy_us : {0u, 400'000u, 4'000'000'000u}) {
+    WorldOptions options;
+    options.engine.retry.timeout_ns = 20'000'000'000;
+    World world(options);
+    world.server.busy_us = busy_us;
+    const uint64_t tag = world.submit({.seed = 1, .service_us = 3'000'000}, 64);
+    world.run();
+    EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
+    // Asked after 50 ms, then after 100, 200, …, at most 1,000 ms, but not before the server says.
+    const uint64_t expected = busy_us == 0 ? 6 : busy_us == 400'000 ? 5 : 3;
+    EXPECT_EQ(world.engine->stats().busy, expected) << busy_us;
+    EXPECT_EQ(world.engine->stats().lost, 0u);
+  }
+}
+
 TEST(ClientEngine, TimeoutEndsABusyRequest) {
   WorldOptions options;
   options.engine.retry.timeout_ns = 200'000'000;
@@ -193,6 +210,28 @@ TEST(ClientEngine, WaitsAndRetriesWhenOverloaded) {
   EXPECT_EQ(world.ended(unlucky).kind, OutcomeKind::kRefused);
   EXPECT_EQ(world.ended(unlucky).outcome.status, wire::StatusCode::kOverloaded);
   EXPECT_EQ(world.ended(unlucky).outcome.retry_after_us, 2000u);
+}
+
+// The server refuses four times and asks for a retry after 2 ms. A retry has what is left of the
+// deadline, and none is made after it.
+TEST(ClientEngine, RetriesKeepTheDeadline) {
+  for (const uint32_t budget_us : {5'000u, 50'000u}) {
+    WorldOptions options;
+    options.engine.retry.max_refusal_retries = 9;
+    World world(options);
+    world.submit({.seed = 1, .response_bytes = 5, .overloaded = 4}, 64, world.credentials[0],
+                 budget_us);
+    world.run();
+    const std::vector<uint32_t>& budgets_us = world.server.budgets_us;
+    EXPECT_EQ(budgets_us.front(), budget_us);
+    for (size_t i = 1; i < budgets_us.size(); ++i) {
+      EXPECT_LE(budgets_us[i] + 2000, budgets_us[i - 1]);
+      EXPECT_GE(budgets_us[i] + 4000, budgets_us[i - 1]);
+    }
+    EXPECT_EQ(world.engine->stats().answered, budget_us == 50'000u);
+    EXPECT_EQ(world.engine->stats().refused, budget_us == 5'000u);
+    EXPECT_EQ(budgets_us.size() == 5, budget_us == 50'000u);
+  }
 }
 
 TEST(ClientEngine, RefusesRequestsBeyondItsSlots) {

@@ -117,6 +117,7 @@ void ServerModel::on_request(uint32_t flow, const wire::Datagram& datagram) {
   const auto [entry, is_new] = contexts_.try_emplace({header.session, header.request_id});
   Context& context = entry->second;
   if (is_new) {
+    budgets_us.push_back(header.budget_us);
     context.credential = credential;
     context.flow = flow;
     context.created_ns = clock_.now_ns();
@@ -132,6 +133,7 @@ void ServerModel::on_request(uint32_t flow, const wire::Datagram& datagram) {
   if (context.num_missing == 0) {
     wire::Header busy = wire::reply_header(header, wire::Type::kBusy);
     busy.aux = 1;
+    busy.budget_us = busy_us;
     send(flow, busy, {}, credential.key);
     return;
   }

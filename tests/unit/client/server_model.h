@@ -51,7 +51,9 @@ class ServerModel {
   void poll();
   uint64_t next_event_ns() const;
 
-  uint64_t executed = 0;  // requests run, repeats not counted
+  uint64_t executed = 0;             // requests run, repeats not counted
+  uint32_t busy_us = 0;              // busy answers ask for a repeat after this time
+  std::vector<uint32_t> budgets_us;  // of all requests, in order of arrival
   uint64_t acks = 0;
   uint64_t wrong_payloads = 0;  // whole requests whose bytes differ from the client's
   uint64_t refused_datagrams = 0;

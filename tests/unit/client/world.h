@@ -56,12 +56,15 @@ class World final : public OutcomeSink {
 
   uint64_t submit(const Order& order, size_t bytes) { return submit(order, bytes, credentials[0]); }
   // Returns the request's tag.
-  uint64_t submit(const Order& order, size_t bytes, const Credential& credential) {
+  uint64_t submit(const Order& order, size_t bytes, const Credential& credential,
+                  uint32_t budget_us = 0) {
     const uint64_t tag = next_tag_++;
     payloads_[tag] = make_payload(order, bytes);
-    EXPECT_EQ(
-        engine->submit({.credential = credential, .payload = payloads_[tag], .user_tag = tag}),
-        Submit::kAccepted);
+    EXPECT_EQ(engine->submit({.credential = credential,
+                              .budget_us = budget_us,
+                              .payload = payloads_[tag],
+                              .user_tag = tag}),
+              Submit::kAccepted);
     return tag;
   }
 

@@ -148,10 +148,37 @@ TEST_F(WorkerTest, RepeatWhileExecutingIsAnsweredBusy) {
   auto got = answers();
   ASSERT_EQ(got.size(), 1u);
   EXPECT_EQ(got[0].header.type, Type::kBusy);
+  EXPECT_EQ(got[0].header.aux, 1u);
+  EXPECT_EQ(got[0].header.budget_us, 0u) << "the group has not learnt how long it takes";
   run();
   got = answers();
   ASSERT_EQ(got.size(), 1u);
   EXPECT_EQ(got[0].header.type, Type::kResponse);
+}
+
+// A batch of 20 ms runs, and nothing waits behind it.
+TEST_F(WorkerTest, BusySaysWhenToAskAgain) {
+  group->clock = &clock;
+  group->cost_ns_per_batch = 20'000'000;
+  uint64_t id = 0;
+  for (int i = 0; i < 5; ++i) {  // the group learns its cost
+    send(datagrams(request(++id, 2), token_payload({9}))[0]);
+    run();
+  }
+  for (int i = 0; i < 50; ++i) send(datagrams(request(++id, 2), token_payload({9}))[0]);
+  while (worker->poll() > 0) continue;
+  answers();
+  group->on_forward = [&] {
+    group->on_forward = nullptr;
+    send(datagrams(request(id, 2), token_payload({9}))[0]);
+    poll_worker();
+  };
+  stage->poll();
+  const auto got = answers();
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0].header.type, Type::kBusy);
+  EXPECT_NEAR(got[0].header.budget_us, 20'000, 2'000);
+  run();
 }
 
 TEST_F(WorkerTest, MissingPiecesAreRequestedThenSwept) {
