@@ -1,0 +1,75 @@
+"""An appliance that is offered three times what it can answer, with deadlines.
+
+The test judges counts only: every request has one outcome, the refusals name deadlines or the overload, the queue stays
+within the group's longest wait, and nothing is left afterwards. tools/bench-overload measures the answers in time.
+"""
+
+import json
+import subprocess
+import time
+
+from harness.appliance import program
+from harness.clients import assert_accounted, connect, wait_until
+from harness.namespaces import SERVER_IPV4
+
+TOKENS = 64
+FACTOR = 3
+REFUSALS = {"overloaded", "deadline_queue", "deadline_launch", "deadline_reassembly"}
+
+
+def loadgen(namespaces, tenant_file, out, *options):
+    return ("ip", "netns", "exec", namespaces.client, program("itif-loadgen"), SERVER_IPV4, "--quiet", "--tenants",
+            str(tenant_file), "--lengths", f"fixed:{TOKENS}", "--json", str(out), *options)
+
+
+def report(out):
+    return json.loads(out.read_text(encoding="utf-8"))
+
+
+def test_every_request_has_one_outcome_under_overload(new_appliance, namespaces, models):
+    appliance = new_appliance().start()
+    added = appliance.add_tenant("busy", models(backbone="bert-tiny"))
+    tenant_file = appliance.directory / "busy.json"
+    tenant_file.write_text(json.dumps(added), encoding="utf-8")
+    out = appliance.directory / "report.json"
+
+    subprocess.run(loadgen(namespaces, tenant_file, out, "--concurrency", "32", "--duration", "2s", "--timeout", "30s"),
+                   check=False, capture_output=True, timeout=120)
+    capacity = report(out)["total"]["requests_per_s"]
+    assert capacity > 0
+
+    # The client neither retries nor gives up before the appliance has answered.
+    before = appliance.ctl_json("stats")["total"]
+    out.unlink()
+    process = subprocess.Popen(loadgen(namespaces, tenant_file, out, "--rate", str(FACTOR * capacity), "--budget",
+                                       "100ms", "--duration", "5s", "--timeout", "60s", "--tries", "20", "--drain",
+                                       "60s", "--max-in-flight", "60000"),
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    most_waiting = 0
+    while process.poll() is None:
+        group, = appliance.ctl_json("group", "list")["groups"]
+        most_waiting = max(most_waiting, group["requests_waiting"])
+        time.sleep(0.05)
+    result = report(out)
+    total = result["total"]
+    assert total["sent"] == total["answered"] + total["refused"] + total["lost"], total
+    assert total["lost"] == 0, f"{total} {result['datagrams']}"
+    assert set(total["refused_by_status"]) <= REFUSALS, total
+    assert total["answered"] > 0 and total["refused"] > 0, total
+    assert total["in_time"] <= total["answered"], total
+
+    wait_until(lambda: appliance.ctl_json("stats")["total"]["in_flight"] == 0, "no request is in flight", 60)
+    after = appliance.ctl_json("stats")["total"]
+    change = {key: after[key] - before[key] for key in ("received", "answered", "deadline_missed")}
+    refused = {key: count - before["refused"].get(key, 0) for key, count in after["refused"].items()}
+    # A status that is not cached, overloaded, is given again to a repeat whose answer was lost.
+    assert change["answered"] == total["answered"], (change, total)
+    assert sum(count for key, count in refused.items() if key.startswith("deadline")) == change["deadline_missed"]
+    assert sum(refused.values()) >= total["refused"], (refused, total)
+    # Requests that would wait past their deadlines are refused, which bounds the queue.
+    assert most_waiting <= max(200, capacity), f"{most_waiting} waited at {capacity:.0f} answers/s"
+
+    drops = assert_accounted(appliance, 60)
+    assert drops["total"]["held"] == 0, drops["total"]
+    with connect(namespaces, added) as client:
+        assert client.infer_tokens([101, 2000, 102], "logits").floats()
