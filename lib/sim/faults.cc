@@ -149,7 +149,13 @@ class Faults final : public Intruder {
     is_served_[tenant] = true;
     ITIF_TRY(simulation_.renew(tenant, id));
     ITIF_TRY(registry_->insert(simulation_.record(tenant)));
-    return simulation_.appliance().add_tenant(simulation_.record(tenant));
+    Status added = simulation_.appliance().add_tenant(simulation_.record(tenant));
+    // Tenants that have not left yet may hold all slots. The new one is then refused.
+    if (added || added.error().code != Code::kResourceExhausted ||
+        simulation_.appliance().num_leaving() == 0)
+      return added;
+    is_served_[tenant] = false;
+    return registry_->remove(id);
   }
 
   Simulation& simulation_;
