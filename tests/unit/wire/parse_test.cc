@@ -211,7 +211,7 @@ TEST(Parse, UnusedFieldsMustBeZero) {
        offsetof(Header, budget_us),
        9,
        4,
-       {Type::kRequest, Type::kResponse, Type::kToken}},
+       {Type::kRequest, Type::kResponse, Type::kToken, Type::kBusy}},
       {"payload_kind", offsetof(Header, payload_kind), 3, 1, {Type::kRequest}},
       {"result_kind", offsetof(Header, result_kind), 3, 1, messages},
       {"key_epoch",
