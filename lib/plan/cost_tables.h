@@ -70,7 +70,7 @@ struct CostTables {
   // The operators of a pass that are not GEMMs: cost of a row, by its request's length. Empty: not
   // measured.
   std::vector<double> other_row_ns;  // [lengths]
-  // The least time of a pass whose kernels are launched one by one; 0: not measured, or no matter.
+  // The least time of a pass whose kernels are launched one by one; 0: not measured.
   // A pass with planned calls, or more rows than the largest graph bucket, takes at least this.
   double launch_ns = 0;
   // For the GEMM scheduler, one entry per shape. All three empty: it decides by how evenly the
@@ -103,7 +103,7 @@ Status validate(const CostTables& tables);
 // Why: each planner stage is optimal over all divisions of a batch only if a longer mini-batch
 // never costs less than a shorter one: swapping two requests into length order then never costs
 // more. Every plan would also seek out a dip of noise. The running maximum alone would raise all
-// costs after an outlier. True dips are lost, as where a length matches the kernels' tile. Plans
+// costs after an outlier. True dips, as at lengths that match the kernels' tile, are lost. Plans
 // could rarely use them, because they pad to the longest request and no further. The GEMM
 // scheduler's tables do not change: it compares two costs of one shape.
 // REQUIRES: validate(), serve_planners(). Optional: planners accept any valid tables.

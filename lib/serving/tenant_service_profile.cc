@@ -38,12 +38,14 @@ class ProfileTask final : public execution::StageTask {
 std::string profiled_as(const runtime::Group& group, const runtime::KindOptions& kinds,
                         const device::Device& device) {
   const runtime::GroupOptions& options = group.options();
-  return fmt::format("{}, {}, {}, {} tokens, {} requests, {} beams, {} tenants, {} per pass",
-                     model::signature(group.spec()),
-                     kinds.encoder.fusion_mode == backbone::FusionMode::kFused ? "fused" : "thesis",
-                     compute_name(device.info().compute), options.max_tokens, options.max_requests,
-                     kinds.decoder.max_beams, options.max_tenants,
-                     runtime::max_pass_tenants(device.info(), group.gemms()));
+  return fmt::format(
+      "{}, vocabulary {}, {} positions, {}, {}, {} tokens, {} requests, {} beams, "
+      "{} tenants, {} per pass",
+      model::signature(group.spec()), group.spec().vocab, group.spec().max_tokens(),
+      kinds.encoder.fusion_mode == backbone::FusionMode::kFused ? "fused" : "thesis",
+      compute_name(device.info().compute), options.max_tokens, options.max_requests,
+      kinds.decoder.max_beams, options.max_tenants,
+      runtime::max_pass_tenants(device.info(), group.gemms()));
 }
 
 }  // namespace

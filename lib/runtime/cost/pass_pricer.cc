@@ -39,7 +39,7 @@ double PassPricer::price_ns(const plan::Plan& plan, const plan::Pass& pass) noex
     ns += plan.segments[s].num_rows * plan::other_row_ns(*tables_, plan.segments[s].num_rows);
   if (!plan.has_fixed_calls) {
     set_ranges(plan, pass.first_mini_batch, pass.num_mini_batches);
-    return ns + gemms_ns(has_bucket(plan, pass) ? std::optional(kConcurrent) : std::nullopt);
+    return ns + (has_bucket(plan, pass) ? bucket_gemms_ns() : gemms_ns(std::nullopt));
   }
   for (uint32_t c = pass.first_call; c < pass.first_call + pass.num_calls; ++c) {
     const plan::Call& call = plan.calls[c];
@@ -70,6 +70,14 @@ double PassPricer::gemms_ns(std::optional<kernels::GemmMode> mode) const noexcep
                                                    : GemmScheduler::cheapest(costs_, shape);
     ns += gemms[shape].times * costs_.cost_ns(shape, of_shape);
   }
+  return ns;
+}
+
+double PassPricer::bucket_gemms_ns() const noexcept {
+  double ns = 0;
+  const auto gemms = costs_.gemms();
+  for (size_t shape = 0; shape < gemms.size(); ++shape)
+    ns += gemms[shape].times * costs_.bucket_ns(shape);
   return ns;
 }
 

@@ -36,6 +36,7 @@ class PassPricer final : public plan::PlanPricer {
   void set_ranges(const plan::Plan& plan, uint32_t first_mini_batch, uint32_t count) noexcept;
   // `mode`: of all GEMMs; absent: as the GEMM scheduler would choose.
   double gemms_ns(std::optional<kernels::GemmMode> mode) const noexcept;
+  double bucket_gemms_ns() const noexcept;
 
   const uint32_t parts_, max_bucket_rows_;
   const std::shared_ptr<const plan::CostTables> tables_;

@@ -191,6 +191,7 @@ Status Profiler::measure(device::Stream& stream) {
       .out = output_->data(),
       .n = shape.n,
       .k = shape.k,
+      .activation = shape.activation,
       .ranges = {},
       .prepared = handle_.get(),
       .f32_out = shape.f32_out};

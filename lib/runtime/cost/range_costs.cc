@@ -76,4 +76,10 @@ double RangeCosts::cost_ns(size_t shape, kernels::GemmMode mode) const noexcept 
   return longer_ * cost(even_ns_[shape], gemm.uneven_concurrent_ns);
 }
 
+double RangeCosts::bucket_ns(size_t shape) const noexcept {
+  const std::vector<double>& pointers_ns = tables_->shared_gemms[shape].pointers_ns;
+  return pointers_ns.empty() ? cost_ns(shape, kernels::GemmMode::kConcurrent)
+                             : interpolate(pointers_ns);
+}
+
 }  // namespace itif::runtime

@@ -41,6 +41,9 @@ class RangeCosts {
   std::span<const plan::SharedGemm> gemms() const noexcept;
   // One GEMM of gemms()[shape]. Infinite: the mode was not measured.
   double cost_ns(size_t shape, kernels::GemmMode mode) const noexcept;
+  // One GEMM of the same ranges padded to a graph bucket: a call by pointers, where those are
+  // measured.
+  double bucket_ns(size_t shape) const noexcept;
 
  private:
   bool partitions_itself() const noexcept { return parts_ == 0; }

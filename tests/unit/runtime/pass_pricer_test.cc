@@ -171,6 +171,12 @@ TEST_F(PassPricerTest, PlannedCallsAndLargePassesPayForTheirLaunches) {
   plan::Plan plan;
   make("auto")->plan(std::vector<plan::Item>(3, {.slot = 1, .num_tokens = 33}), plan);
   EXPECT_EQ(plan.offers[plan.chosen_offer].planner, "packed");
+
+  // A replayed pass runs calls by pointers. A larger one does not.
+  for (plan::SharedGemm& gemm : tables_->shared_gemms)
+    gemm.pointers_ns = std::vector<double>(gemm.sequential_ns.size(), 1e12);
+  EXPECT_GT(price("packed", 33), kLaunchNs);
+  EXPECT_EQ(price("packed", 34), kLaunchNs);
 }
 
 TEST_F(PassPricerTest, AutoTakesThePlanThatRunsShortest) {

@@ -63,7 +63,8 @@ cudaError_t Gemms::make_pointers(const Pointers& c, cudaStream_t) {
 }
 
 // Runs the products of a grouped call that cuBLAS has refused one by one, and groups none from the
-// next batch on. A graph must not keep them: its key knows no weights behind pointers.
+// next batch on. A graph must not hold these calls: its key does not have the
+// weights that their pointers refer to.
 cudaError_t Gemms::make_alone(const Pointers& call, cublasStatus_t refusal) {
   if (calls_.stop_grouping())
     log::warning("cuBLAS has no grouped GEMM of {} × {} ({}): each tenant's runs alone from now on",
