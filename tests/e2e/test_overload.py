@@ -62,8 +62,8 @@ def test_every_request_has_one_outcome_under_overload(new_appliance, namespaces,
     after = appliance.ctl_json("stats")["total"]
     change = {key: after[key] - before[key] for key in ("received", "answered", "deadline_missed")}
     refused = {key: count - before["refused"].get(key, 0) for key, count in after["refused"].items()}
-    # The status overloaded is not cached: a repeat that was on its way meanwhile is refused again, or answered, and the
-    # client takes the first outcome.
+    # The status overloaded is not cached: a repeat that was on its way meanwhile is refused again,
+    # or answered, and the client takes the first outcome.
     answered_again = change["answered"] - total["answered"]
     assert 0 <= answered_again <= total["refused_by_status"].get("overloaded", 0), (change, total)
     assert sum(count for key, count in refused.items() if key.startswith("deadline")) == change["deadline_missed"]
