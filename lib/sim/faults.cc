@@ -199,6 +199,20 @@ Status check_worker(const Appliance& appliance) {
 
 }  // namespace
 
+void FaultFigures::add(const FaultFigures& other) noexcept {
+  requests += other.requests;
+  answered += other.answered;
+  refused += other.refused;
+  lost += other.lost;
+  datagrams_lost += other.datagrams_lost;
+  datagrams_damaged += other.datagrams_damaged;
+  device_faults += other.device_faults;
+  tenants_removed += other.tenants_removed;
+  tenants_added += other.tenants_added;
+  restarts += other.restarts;
+  log_hash = other.log_hash;
+}
+
 Result<FaultFigures> run_faults(uint64_t seed, Nic& nic, std::FILE* log) {
   const Scenario scenario = scenario_of(seed);
   FaultFigures figures;

@@ -27,6 +27,9 @@ struct FaultFigures {
   uint64_t datagrams_lost = 0, datagrams_damaged = 0;
   uint64_t device_faults = 0, tenants_removed = 0, tenants_added = 0, restarts = 0;
   uint64_t log_hash = 0;
+
+  // Adds another seed's counts. The hash becomes that of the other.
+  void add(const FaultFigures& other) noexcept;
 };
 
 // Runs one seed. `log` may be null. Errors: kInternal, the invariant that does not hold.

@@ -28,17 +28,7 @@ Status faults_command(const FaultsOptions& options) {
           fmt::format("seed {}: {}. To replay it: itif-sim faults --first-seed {} --seeds 1 "
                       "--log events.txt",
                       seed, figures.error().message, seed));
-    sum.requests += figures->requests;
-    sum.answered += figures->answered;
-    sum.refused += figures->refused;
-    sum.lost += figures->lost;
-    sum.datagrams_lost += figures->datagrams_lost;
-    sum.datagrams_damaged += figures->datagrams_damaged;
-    sum.device_faults += figures->device_faults;
-    sum.tenants_removed += figures->tenants_removed;
-    sum.tenants_added += figures->tenants_added;
-    sum.restarts += figures->restarts;
-    sum.log_hash = figures->log_hash;
+    sum.add(*figures);
   }
   fmt::print(
       "{} seeds: {} requests ({} answered, {} refused, {} lost), {} datagrams lost, {} "

@@ -16,13 +16,7 @@ TEST(Faults, InvariantsHold) {
     const auto figures = run_faults(seed, test::nic());
     ASSERT_TRUE(figures) << "itif-sim faults --first-seed " << seed
                          << " --seeds 1: " << figures.error().message;
-    sum.answered += figures->answered;
-    sum.refused += figures->refused;
-    sum.lost += figures->lost;
-    sum.datagrams_damaged += figures->datagrams_damaged;
-    sum.device_faults += figures->device_faults;
-    sum.tenants_added += figures->tenants_added;
-    sum.restarts += figures->restarts;
+    sum.add(*figures);
   }
   // Faults that do not happen find nothing.
   EXPECT_GT(sum.answered, 50 * kSeeds);
