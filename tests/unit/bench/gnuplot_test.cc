@@ -57,7 +57,8 @@ TEST(Figures, TableOfTenantsGivesFigure51) {
   const Figure curves = figure_of("tenants", rows, "tenants-bf16");
   ASSERT_EQ(curves.panels.size(), 2u);
   EXPECT_EQ(curves.panels[1].title, "vit-base");
-  EXPECT_EQ(curves.panels[1].series, (std::vector<std::string>{"seq", "floor", "mps", "itif", "seq-fused", "packed"}));
+  EXPECT_EQ(curves.panels[1].series,
+            (std::vector<std::string>{"seq", "floor", "mps", "itif", "seq-fused", "packed"}));
   ASSERT_EQ(curves.panels[1].lines.size(), 2u);
   EXPECT_EQ(curves.panels[1].lines[1].x, "4");
 }
@@ -97,12 +98,12 @@ TEST(Figures, OtherBenchesGiveTheirFigures) {
   ASSERT_EQ(latency.panels.size(), 1u);
   EXPECT_EQ(latency.panels[0].lines[0].y[0], 8.0);
 
-  const Figure few = figure_of(
-      "few-tokens",
-      {row("bert-tiny, 4 tenants, 1-16 tokens, f32", "seq / itif", 2, "times"),
-       row("bert-tiny, 4 tenants, 1-16 tokens, f32", "seq-fused / packed", 3, "times"),
-       row("bert-tiny, 4 tenants, 1-16 tokens, f32", "seq", 4, "ms")},
-      "few-tokens-f32");
+  const Figure few =
+      figure_of("few-tokens",
+                {row("bert-tiny, 4 tenants, 1-16 tokens, f32", "seq / itif", 2, "times"),
+                 row("bert-tiny, 4 tenants, 1-16 tokens, f32", "seq-fused / packed", 3, "times"),
+                 row("bert-tiny, 4 tenants, 1-16 tokens, f32", "seq", 4, "ms")},
+                "few-tokens-f32");
   ASSERT_EQ(few.panels.size(), 1u);
   EXPECT_EQ(few.panels[0].lines[0].x, "4 tenants, 1-16 tokens");
   EXPECT_EQ(few.panels[0].lines[0].y[1], 3.0);
@@ -152,8 +153,8 @@ TEST(Gnuplot, DataHasOneBlockPerPanel) {
 TEST(Gnuplot, ScriptDrawsOnePicture) {
   const std::string script = gnuplot_script(odd());
   for (const char* part :
-       {"# Draws odd.svg from odd.dat, in this folder: gnuplot odd.gp\n",
-        "set output 'odd.svg'", "title 'an ''odd'' one'",
+       {"# Draws odd.svg from odd.dat, in this folder: gnuplot odd.gp\n", "set output 'odd.svg'",
+        "title 'an ''odd'' one'",
         "'odd.dat' index 0 using 1:2 with linespoints lc rgb '#4477AA' title 'a \"b\"'",
         "'odd.dat' index 0 using 1:3 with linespoints lc rgb '#EE6677' title 'c'",
         "'odd.dat' index 1 using 2:xtic(1) with histograms lc rgb '#228833' title 'a'"})

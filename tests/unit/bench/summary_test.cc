@@ -72,6 +72,15 @@ TEST(Tables, MarkFiguresWithAWideSpread) {
   EXPECT_TRUE(contains(text, "| 40.00 [6.90] (2.50) | 20.00 ~ [4.94] (1.25) |")) << text;
 }
 
+TEST(Tables, MarkSpeedUpsAndLimitsWithAWideSpread) {
+  Results results = tenants();
+  results.rows[2].spread = 0.3;
+  for (Row* row : {&results.rows[0], &results.rows[1]}) row->limit_spread = 0.25;
+  const std::string text = markdown_tables(results);
+  EXPECT_TRUE(contains(text, "ms, spread at most 25.0 % (~: above 15 %):\n")) << text;
+  EXPECT_TRUE(contains(text, "| 2.00 × ~ [1.40] | 16.00 ~ |\n")) << text;
+}
+
 TEST(Tables, EachUnitHasASeparateTable) {
   Results results = tenants();
   results.rows.push_back(
@@ -131,8 +140,7 @@ TEST(Report, HasMachineBenchesFiguresAndFailures) {
         "| [mixed](#mixed) | planners | 0 s | **failed** |",
         "| [tenants](#tenants) | Table 5.2 | 12 s | 6 figures, [tenants.json](tenants.json) |",
         "**Failed: killed by signal 6**", "![Figure 5.1: ", "(figure-5.1-bf16.svg)",
-        "(tenants-bf16.svg)", "40.00 [6.90] (2.50)",
-        "\n- skipped vit-base, 64 tenants"})
+        "(tenants-bf16.svg)", "40.00 [6.90] (2.50)", "\n- skipped vit-base, 64 tenants"})
     EXPECT_TRUE(contains(text, part)) << part << "\nis not in\n" << text;
 
   const std::string plain =

@@ -39,6 +39,14 @@ TEST(Timing, MedianAndSpreadOfFewSamples) {
   EXPECT_EQ(samples_of({9, 5, 6}).spread(), 4.0 / 6);
 }
 
+TEST(Timing, PairedRatiosIgnoreLoadThatLastsOverBothCalls) {
+  // The machine becomes three times slower in the middle: the medians' quotient would be 4.
+  const Samples ratios = paired_ratios(samples_of({4, 12, 12}), samples_of({2, 3, 6}));
+  EXPECT_EQ(ratios.in_order, (std::vector<double>{2, 4, 2}));
+  EXPECT_EQ(ratios.median(), 2);
+  EXPECT_EQ(ratios.spread(), 1);
+}
+
 TEST(Timing, WarmUpCallsDoNotCount) {
   VirtualClock clock;
   Work work(clock, {0.1, 0.1, 0.01});

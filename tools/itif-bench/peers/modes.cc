@@ -45,11 +45,11 @@ Status check_same(std::string_view mode, const std::vector<float>& got,
   return {};
 }
 
-std::optional<double> ModeSamples::speed_up(std::string_view mode) const {
+std::optional<Samples> ModeSamples::speed_up(std::string_view mode) const {
   const auto seq = by_mode.find(mode == "packed" ? "seq-fused" : "seq");
   const auto together = by_mode.find(std::string(mode));
   if (seq == by_mode.end() || together == by_mode.end()) return std::nullopt;
-  return seq->second.median() / together->second.median();
+  return paired_ratios(seq->second, together->second);
 }
 
 Result<ModeSamples> measure_modes(const Workload& workload, const Effort& effort) {
@@ -102,6 +102,7 @@ void add_latencies(const std::string& name, const Workload& workload, const Mode
                 .unit = "ms",
                 .spread = samples->second.spread(),
                 .limit = floor.median() * 1e-6,
+                .limit_spread = floor.spread(),
                 .ratio = samples->second.median() / floor.median(),
                 .paper = paper(i)});
   }
@@ -114,13 +115,18 @@ void add_speed_ups(const std::string& name, const ModeSamples& modes, std::optio
   if (const auto speed_up = modes.speed_up("itif"))
     report.add({.name = name,
                 .mode = "seq / itif",
-                .value = *speed_up,
+                .value = speed_up->median(),
                 .unit = "times",
+                .spread = speed_up->spread(),
                 .limit = {},
                 .ratio = {},
                 .paper = paper});
   if (const auto speed_up = modes.speed_up("packed"))
-    report.add({.name = name, .mode = "seq-fused / packed", .value = *speed_up, .unit = "times"});
+    report.add({.name = name,
+                .mode = "seq-fused / packed",
+                .value = speed_up->median(),
+                .unit = "times",
+                .spread = speed_up->spread()});
 }
 
 Result<Samples> measure_floor(const Workload& workload, Effort effort, const ModeSamples& modes) {

@@ -18,9 +18,9 @@ namespace itif::bench {
 struct ModeSamples {
   std::map<std::string, Samples> by_mode;
   std::vector<std::string> missing;  // "MODE: reason" of modes that do not fit in memory
-  // Time of sequential execution over that of `mode`, itif or packed, with the same operators;
+  // Times of sequential execution over those of `mode`, itif or packed, with the same operators;
   // nullopt: not measured.
-  std::optional<double> speed_up(std::string_view mode) const;
+  std::optional<Samples> speed_up(std::string_view mode) const;
 };
 
 // Errors: those of make_execution, also if no mode fits; kInternal, a mode's results differ from
@@ -37,13 +37,6 @@ Status check_same(std::string_view mode, const std::vector<float>& got,
 void add_latencies(const std::string& name, const Workload& workload, const ModeSamples& modes,
                    const Samples& floor,
                    const std::function<std::optional<double>(size_t mode)>& paper, Report& report);
-// Why a CPU's figures in the thesis's tables differ from a GPU's.
-inline constexpr const char* kEffectOnHost =
-    "on a CPU, the GEMMs of a single request of 64 tokens or more already keep all cores busy, and "
-    "a launch costs microseconds. One instance for all tenants can save neither idle time nor "
-    "launches there, so its times are close to those of sequential tenants. The bench few-tokens "
-    "has the loads where it saves both";
-
 // Rows of a case: how much faster one instance is than sequential execution. `paper`: ITIF's, by
 // the thesis.
 void add_speed_ups(const std::string& name, const ModeSamples& modes, std::optional<double> paper,

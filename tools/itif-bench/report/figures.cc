@@ -88,8 +88,8 @@ void add(std::vector<Figure>& figures, Figure figure) {
 // Speed-ups of one instance (itif, packed) over each baseline with four tenants: ours and, if
 // known, the thesis's.
 Panel speed_ups(const Results& results, const std::string& dtype, const std::string& one_instance) {
-  Panel panel{.title = one_instance + ": 4 tenants, one request each",
-              .y_label = "times as fast as",
+  Panel panel{.title = one_instance + " against each baseline: 4 tenants, one request each",
+              .y_label = "time of the baseline / time of " + one_instance,
               .kind = Panel::Kind::kBars};
   const auto in = [&](const Row& row) {
     const auto parts = parts_of(row.name);

@@ -62,6 +62,7 @@ std::string Report::json() const {
                                     {"unit", row.unit},
                                     {"spread", row.spread}};
     if (row.limit) entry["limit"] = *row.limit;
+    if (row.limit_spread > 0) entry["limit_spread"] = row.limit_spread;
     if (row.ratio) entry["ratio"] = *row.ratio;
     if (row.paper) entry["paper"] = *row.paper;
     document["rows"].push_back(std::move(entry));

@@ -22,6 +22,7 @@ struct Row {
   double spread = 0;  // (p90 − p10) / median
   // The machine's limit, measured in the same run; Report's limit_name names it.
   std::optional<double> limit = {};
+  double limit_spread = 0;  // as spread
   // value / limit: 1 is best; times are above 1, rates below.
   std::optional<double> ratio = {};
   std::optional<double> paper = {};  // the thesis's figure, on its machine

@@ -25,6 +25,7 @@ Row row_of(const json& row) {
           .unit = row.at("unit"),
           .spread = row.value("spread", 0.0),
           .limit = number(row, "limit"),
+          .limit_spread = row.value("limit_spread", 0.0),
           .ratio = number(row, "ratio"),
           .paper = number(row, "paper")};
 }

@@ -43,8 +43,8 @@ std::string paper_text(const Row& row) {
 }
 
 // Marks a figure that other load on the machine has disturbed.
-std::string mark_of(const Row& row) {
-  return row.spread > kMaxSpread ? " ~" : "";
+std::string mark_of(double spread) {
+  return spread > kMaxSpread ? " ~" : "";
 }
 
 struct Table {
@@ -63,16 +63,17 @@ struct Table {
     const auto found = by_case_and_mode.find({name, mode});
     return found == by_case_and_mode.end() ? nullptr : found->second;
   }
-  // The limit that the modes of a case share.
-  std::optional<double> limit_of(const std::string& name) const {
+  // The first row with the limit that the modes of a case share; nullptr: none has a limit.
+  const Row* row_with_limit(const std::string& name) const {
     for (const std::string& mode : modes)
-      if (const Row* row = find(name, mode); row && row->limit) return row->limit;
-    return std::nullopt;
+      if (const Row* row = find(name, mode); row && row->limit) return row;
+    return nullptr;
   }
   bool modes_stand_beside_each_other() const {
     if (by_case_and_mode.size() != rows.size()) return false;
-    return std::ranges::all_of(
-        rows, [&](const Row* row) { return !row->limit || row->limit == limit_of(row->name); });
+    return std::ranges::all_of(rows, [&](const Row* row) {
+      return !row->limit || row->limit == row_with_limit(row->name)->limit;
+    });
   }
 };
 
@@ -101,17 +102,19 @@ std::string wide(const Table& table, const Table* speed_ups, const std::string& 
     for (const std::string& mode : table.modes) {
       const Row* row = table.find(name, mode);
       cells.push_back(!row ? ""
-                           : figure_text(row->value) + mark_of(*row) + paper_text(*row) +
+                           : figure_text(row->value) + mark_of(row->spread) + paper_text(*row) +
                                  (row->ratio ? fmt::format(" ({:.2f})", *row->ratio) : ""));
     }
     if (speed_ups)
       for (const std::string& mode : speed_ups->modes) {
         const Row* row = speed_ups->find(name, mode);
-        cells.push_back(row ? fmt::format("{:.2f} ×{}", row->value, paper_text(*row)) : "");
+        cells.push_back(
+            row ? fmt::format("{:.2f} ×{}{}", row->value, mark_of(row->spread), paper_text(*row))
+                : "");
       }
     if (limits) {
-      const auto limit = table.limit_of(name);
-      cells.push_back(limit ? figure_text(*limit) : "");
+      const Row* row = table.row_with_limit(name);
+      cells.push_back(row ? figure_text(*row->limit) + mark_of(row->limit_spread) : "");
     }
     text += line(cells);
   }
@@ -133,7 +136,7 @@ std::string tall(const Table& table, const std::string& limit_name) {
 
 double largest_spread(const Table& table) {
   double most = 0;
-  for (const Row* row : table.rows) most = std::max(most, row->spread);
+  for (const Row* row : table.rows) most = std::max({most, row->spread, row->limit_spread});
   return most;
 }
 

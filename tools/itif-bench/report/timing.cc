@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace itif::bench {
 
 double Samples::at(double fraction) const {
@@ -51,6 +53,14 @@ std::vector<Samples> measure(const std::vector<std::function<void()>>& functions
     if (largest_spread(again) < largest_spread(best)) best = std::move(again);
   }
   return best;
+}
+
+Samples paired_ratios(const Samples& numerator, const Samples& denominator) {
+  CHECK(numerator.in_order.size() == denominator.in_order.size());
+  Samples ratios;
+  for (size_t i = 0; i < numerator.in_order.size(); ++i)
+    ratios.add(numerator.in_order[i] / denominator.in_order[i]);
+  return ratios;
 }
 
 }  // namespace itif::bench

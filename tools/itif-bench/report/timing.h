@@ -12,8 +12,12 @@
 namespace itif::bench {
 
 struct Samples {
-  std::vector<double> ns;  // sorted
-  void add(double one_ns) { ns.insert(std::upper_bound(ns.begin(), ns.end(), one_ns), one_ns); }
+  std::vector<double> ns;        // sorted
+  std::vector<double> in_order;  // the same, as they were measured
+  void add(double one_ns) {
+    ns.insert(std::upper_bound(ns.begin(), ns.end(), one_ns), one_ns);
+    in_order.push_back(one_ns);
+  }
   // With an even number of samples: the mean of the middle two.
   double median() const { return (ns[(ns.size() - 1) / 2] + ns[ns.size() / 2]) / 2; }
   double min() const { return ns.front(); }
@@ -39,7 +43,7 @@ struct Effort {
 inline constexpr double kMaxSpread = 0.15;
 // For runs that may take seconds and were warmed up by their check.
 inline constexpr Effort kLongRuns{
-    .seconds = 1, .least = 3, .warm_ups = 0, .settled = 0.02, .patience = 8, .reruns = 1};
+    .seconds = 1, .least = 5, .warm_ups = 0, .settled = 0.02, .patience = 8, .reruns = 1};
 
 inline const SystemClock kSystemClock;
 
@@ -47,5 +51,10 @@ inline const SystemClock kSystemClock;
 // affects all functions alike.
 std::vector<Samples> measure(const std::vector<std::function<void()>>& functions,
                              const Effort& effort, const Clock& clock = kSystemClock);
+
+// Quotients of samples that were measured next to each other: `numerator` over `denominator`.
+// Load on the machine that lasts longer than two calls does not change them. REQUIRES: both come
+// from one call of measure().
+Samples paired_ratios(const Samples& numerator, const Samples& denominator);
 
 }  // namespace itif::bench
