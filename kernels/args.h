@@ -132,10 +132,12 @@ enum class GemmMode : uint8_t {
   kPointers,  // GPU: as kConcurrent, but operands are always found by pointers
 };
 
-// The mode of a GEMM by its shape.
+// The mode of a GEMM by its shape. The GEMM of one range on the whole device takes
+// call_ns + rows * row_ns, by the cost tables; both 0: unknown.
 struct ShapeMode {
   uint32_t n = 0, k = 0;
   GemmMode mode = GemmMode::kSequential;
+  double call_ns = 0, row_ns = 0;
 };
 // One call of a batch plan: a GEMM of one range on the whole device, or a BatchedGEMM of several.
 struct GemmCall {
@@ -161,6 +163,12 @@ class GemmSchedule {
     for (const ShapeMode& shape : shapes_)
       if (shape.n == n && shape.k == k) return shape.mode;
     return others_;
+  }
+  // Time of the GEMM of one range of `rows` rows; 0: unknown.
+  constexpr double range_ns(uint32_t n, uint32_t k, uint32_t rows) const {
+    for (const ShapeMode& shape : shapes_)
+      if (shape.n == n && shape.k == k) return shape.call_ns + rows * shape.row_ns;
+    return 0;
   }
   constexpr std::span<const ShapeMode> shapes() const { return shapes_; }
   constexpr GemmMode others() const { return others_; }

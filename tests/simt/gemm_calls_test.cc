@@ -214,6 +214,20 @@ TEST(GemmCalls, BalanceStreamsByProductsWithoutCosts) {
             (std::vector<double>{30, 40, 90}));
 }
 
+// The first range has most rows, but a call of few rows takes almost as long.
+TEST(GemmCalls, BalanceStreamsByProfiledTimeWithoutAPlan) {
+  const kernels::ShapeMode shapes[] = {
+      {.n = 64, .k = 64, .mode = GemmMode::kStreams, .call_ns = 100, .row_ns = 1}};
+  GemmCalls calls(DType::kF32);
+  const auto ranges = ranges_of({60, 10, 10, 10, 10, 10});
+  calls.add(gemm(ranges, GemmSchedule(shapes, GemmMode::kSequential)), false);
+  calls.balance();
+  std::map<size_t, size_t> calls_of_stream;
+  for (const GemmCalls::Call& call : calls.all()) ++calls_of_stream[call.stream_index];
+  EXPECT_EQ(calls_of_stream, (std::map<size_t, size_t>{{0, 2}, {1, 2}, {2, 2}}))
+      << "by rows alone the first range would have a stream of its own";
+}
+
 TEST(GemmCalls, SequentialCallsOfAGemmShareAStream) {
   GemmCalls calls(DType::kF32);
   const auto ranges = ranges_of({64, 64, 32});

@@ -48,7 +48,12 @@ kernels::GemmSchedule GemmScheduler::choose(std::span<const kernels::RowRange> r
   costs.set(ranges);
   const kernels::GemmMode unmeasured = costs.longer() <= kMaxLonger ? kConcurrent : kSequential;
   if (costs_->modes.empty()) return unmeasured;
-  for (size_t i = 0; i < costs_->modes.size(); ++i) costs_->modes[i].mode = cheapest(costs, i);
+  for (size_t i = 0; i < costs_->modes.size(); ++i) {
+    const RangeCosts::RangeLine line = costs.range_line(i);
+    costs_->modes[i].mode = cheapest(costs, i);
+    costs_->modes[i].call_ns = line.call_ns;
+    costs_->modes[i].row_ns = line.row_ns;
+  }
   return {costs_->modes, unmeasured};
 }
 

@@ -41,6 +41,12 @@ class RangeCosts {
   std::span<const plan::SharedGemm> gemms() const noexcept;
   // One GEMM of gemms()[shape]. Infinite: the mode was not measured.
   double cost_ns(size_t shape, kernels::GemmMode mode) const noexcept;
+  // The line through the costs of the shortest and of the longest range, each a GEMM of its own:
+  // call_ns + rows * row_ns. A level line if all are equally long.
+  struct RangeLine {
+    double call_ns = 0, row_ns = 0;
+  };
+  RangeLine range_line(size_t shape) const noexcept;
   // One GEMM of the same ranges padded to a graph bucket: a call by pointers, where those are
   // measured.
   double bucket_ns(size_t shape) const noexcept;
@@ -55,6 +61,7 @@ class RangeCosts {
   std::vector<std::vector<double>>
       even_ns_;  // concurrent_ns, partitioned evenly and without copies
   double count_ = 0, mean_rows_ = 0;
+  uint32_t least_rows_ = 0, most_rows_ = 0;  // of a range
   double longer_ = 1;
   bool has_equal_rows_ = true, has_equal_steps_ = true;  // of the ranges and of their slots
 };

@@ -165,6 +165,21 @@ TEST(GemmScheduler, EachShapeFollowsItsOwnCosts) {
   EXPECT_EQ(scheduler.choose(uneven).mode_of(7, 7), kSequential);
 }
 
+// A GPU balances its streams by these.
+TEST(GemmScheduler, TheScheduleHasTheCostOfEachRange) {
+  plan::CostTables tables = costs({{300, 100, {100, 196, 900, 900}, {10, 10, 10, 10}}});
+  tables.range_counts = {1, 8};
+  GemmScheduler scheduler(0, 256, 4096);
+  scheduler.set_costs(share(tables));
+  const auto unequal = ranges_of({64, 16, 40}), equal = ranges_of({64, 64});
+  const kernels::GemmSchedule schedule = scheduler.choose(unequal);
+  EXPECT_DOUBLE_EQ(schedule.range_ns(300, 100, 16), 100);
+  EXPECT_DOUBLE_EQ(schedule.range_ns(300, 100, 64), 196);
+  EXPECT_DOUBLE_EQ(schedule.range_ns(300, 100, 40), 148);
+  EXPECT_EQ(schedule.range_ns(100, 400, 40), 0) << "not measured";
+  EXPECT_DOUBLE_EQ(scheduler.choose(equal).range_ns(300, 100, 64), 196);
+}
+
 TEST(GemmScheduler, CostsBetweenMeasuredPointsAreLinear) {
   GemmScheduler scheduler(2, 256, 4096);
   // Concurrent GEMMs are chosen up to 1.05 times the sequential cost: up to about 40 rows.

@@ -75,6 +75,8 @@ void GemmCalls::add(const kernels::GroupedGemm& args, bool has_epilogue) {
       call.has_epilogue = has_epilogue;
       call.part = mode == kSequential ? num_parts_ : num_parts_++;
       call.cost_ns = is_one_call ? cost_ns : cost_ns / count;
+      if (!is_planned && !is_one_call)
+        call.cost_ns = args.schedule.range_ns(args.n, args.k, call.args.ranges[0].num_rows);
       for (const kernels::RowRange& range : call.args.ranges)
         call.products += static_cast<double>(range.num_rows) * args.n * args.k;
     }

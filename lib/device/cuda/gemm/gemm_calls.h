@@ -4,9 +4,9 @@
 // kConcurrent and kPointers one for all ranges. If cuBLAS has no call for these ranges together,
 // each range gets its own.
 //
-// The calls of a launch are spread over streams, so that all have equal work: by the costs that
-// come with planned calls, else by products (ITIF, section 4.2.1). GemmMode::kSequential keeps a
-// GEMM's calls on one stream.
+// The calls of a launch are spread over streams, so that all have equal work: by the measured costs
+// that come with the schedule, else by products (ITIF, section 4.2.1). GemmMode::kSequential keeps
+// a GEMM's calls on one stream.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ class GemmCalls {
     bool has_epilogue = false;
     size_t part = 0;  // calls of the same part run on the same stream
     size_t stream_index = 0;
-    double cost_ns = 0;   // as planned; 0: unknown
+    double cost_ns = 0;   // by the cost tables; 0: unknown
     double products = 0;  // multiplications
   };
 
