@@ -122,7 +122,7 @@ TEST(GemmCalls, DividesRangesOfOddSizesUnlessEquallyLong) {
 }
 
 // A GPU whose cuBLAS has no grouped kernel computes the same, call by call.
-TEST(GroupedProducts, RunAloneWhereCublasRefusesThem) {
+TEST(RefusedProducts, RunAloneWhereCublasHasNoGroupedCall) {
   const auto device = open_cuda_device({.kind = "cuda", .dtype = "f32"}).value();
   constexpr uint32_t kRows = 64, kDepth = 32, kWidth = 24, kLaunches = 8;
   std::vector<float> noise(1 << 16);

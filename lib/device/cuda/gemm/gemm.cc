@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 
 #include "base/check.h"
@@ -151,47 +152,59 @@ Status Gemms::run(const kernels::cuda::Launcher& launch, PlanMemory& plan, Launc
   for (const kernels::GroupedGemm& args : all) {
     ITIF_TRY(check_prepared(args));
     if (args.ranges.empty()) continue;
-    kernels::GroupedGemm named = args;
-    named.schedule = {};  // the calls that it selects add what they depend on
-    key.add_arguments(named);
     calls_.add(args, has_epilogue(args));
   }
   const Join join_of{this, calls_.balance()};
-  if (join_of.num_streams > 1) launch.log().add<Join>(&fork, join_of);
+  if (join_of.num_streams > 1) add_call<Join>(launch, key, &fork, join_of);
   for (const GemmCalls::Call& call : calls_.all()) {
-    key.add(call.stream_index);
-    key.add(call.by_pointers);
-    key.add(call.has_epilogue);
-    // Calls by pointers find weights and rows in plan memory. All others hold their addresses.
-    for (const kernels::RowRange& range : call.args.ranges) {
-      if (call.by_pointers)
-        key.add(range.num_rows);
-      else
-        key.add(range);
-    }
     if (call.by_pointers) {
       ITIF_TRY(add_pointers(launch, plan, key, call));
       continue;
     }
     if (call.is_batched) {
-      add_strided(launch, call);
+      add_strided(launch, key, call);
       continue;
     }
     const kernels::RowRange& range = call.args.ranges[0];
     if (call.has_epilogue) {
       const auto* prepared = static_cast<const PreparedShape*>(call.args.prepared);
-      launch.log().add<WithEpilogue>(&make_with_epilogue,
-                                     {this, call.stream_index, &prepared->with_epilogue,
-                                      with_epilogue(call.args, range), prepared->scratch->data()},
-                                     &load_with_epilogue);
+      add_call<WithEpilogue>(launch, key, &make_with_epilogue,
+                             {this, call.stream_index, &prepared->with_epilogue,
+                              with_epilogue(call.args, range), prepared->scratch->data()},
+                             &load_with_epilogue);
       continue;
     }
     Strided single_call = single(call.args, range);
     single_call.stream_index = call.stream_index;
-    launch.log().add<Strided>(&make_strided, single_call, &load_strided);
+    add_call<Strided>(launch, key, &make_strided, single_call, &load_strided);
   }
-  if (join_of.num_streams > 1) launch.log().add<Join>(&join, join_of);
+  if (join_of.num_streams > 1) add_call<Join>(launch, key, &join, join_of);
   return {};
+}
+
+// Logs a library call and adds the same object to the key of its graph segment. The call is made
+// from that object alone, so the key holds all that it depends on.
+template <class Call>
+void Gemms::add_call(const kernels::cuda::Launcher& launch, LaunchKey& key,
+                     kernels::cuda::LaunchLog::Make<Call> make, const Call& call,
+                     kernels::cuda::LaunchLog::Make<Call> load) {
+  key.add(make);
+  if constexpr (std::is_same_v<Call, Pointers>)
+    add_to_key(key, call);
+  else
+    key.add(call);
+  launch.log().add<Call>(make, call, load);
+}
+
+// A call by pointers finds weights and rows in plan memory, which each batch fills. Only the sizes
+// of a grouped call are host memory, which differs between equal batches: the key has the sizes
+// themselves.
+void Gemms::add_to_key(LaunchKey& key, const Pointers& call) {
+  Pointers keyed = call;
+  keyed.groups = nullptr;
+  key.add(keyed);
+  if (call.groups == nullptr) return;
+  for (const int rows : call.groups->n) key.add(rows);
 }
 
 Gemms::Strided Gemms::single(const kernels::GroupedGemm& args, const kernels::RowRange& range) {
@@ -209,7 +222,8 @@ Gemms::Strided Gemms::single(const kernels::GroupedGemm& args, const kernels::Ro
   return call;
 }
 
-void Gemms::add_strided(const kernels::cuda::Launcher& launch, const GemmCalls::Call& divided) {
+void Gemms::add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
+                        const GemmCalls::Call& divided) {
   const kernels::GroupedGemm& args = divided.args;
   const uint32_t step = args.ranges[1].slot - args.ranges[0].slot;
   Strided call = single(args, args.ranges[0]);
@@ -219,7 +233,7 @@ void Gemms::add_strided(const kernels::cuda::Launcher& launch, const GemmCalls::
   call.stride_a = static_cast<long long>(call.n) * call.k;
   call.stride_out = static_cast<long long>(call.n) * call.m;
   call.count = to_int(args.ranges.size());
-  launch.log().add<Strided>(&make_strided, call);
+  add_call<Strided>(launch, key, &make_strided, call);
 }
 
 void Gemms::clear() noexcept {
@@ -281,11 +295,7 @@ Status Gemms::add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& pl
     call.groups = groups.get();
     key.keep(groups);
   }
-  for (const void* pointers :
-       {static_cast<const void*>(call.weights), static_cast<const void*>(call.inputs),
-        static_cast<const void*>(call.outputs)})
-    key.add(pointers);
-  launch.log().add<Pointers>(&make_pointers, call, &load_pointers);
+  add_call<Pointers>(launch, key, &make_pointers, call, &load_pointers);
   return {};
 }
 
@@ -312,13 +322,8 @@ void Gemms::run(const kernels::cuda::Launcher& launch, LaunchKey& key,
     call.stride_out = size(call.n, call.m);
     call.count = to_int(batch.count);
     call.type_out = type_activations_;
-    key.add(batch);
-    launch.log().add<Strided>(&make_strided, call, &load_strided);
+    add_call<Strided>(launch, key, &make_strided, call, &load_strided);
   }
-  key.add(args.a);
-  key.add(args.b);
-  key.add(args.out);
-  key.add(args.is_b_transposed);
 }
 
 }  // namespace itif::device::cuda

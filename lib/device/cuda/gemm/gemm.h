@@ -78,6 +78,9 @@ class Gemms {
     std::unique_ptr<Buffer> workspace;
     cudaEvent_t reached = nullptr;
   };
+  // The library calls. Each is made from its object alone, which is also its part of the key of a
+  // graph segment: see add_call().
+  //
   // One GEMM, or `count` of them at constant strides. Sizes and strides are in elements.
   struct Strided {
     Gemms* gemms = nullptr;
@@ -130,7 +133,13 @@ class Gemms {
   Strided single(const kernels::GroupedGemm& args, const kernels::RowRange& range);
   EpilogueGemm::Call with_epilogue(const kernels::GroupedGemm& args,
                                    const kernels::RowRange& range) const;
-  void add_strided(const kernels::cuda::Launcher& launch, const GemmCalls::Call& divided);
+  template <class Call>
+  static void add_call(const kernels::cuda::Launcher& launch, LaunchKey& key,
+                       kernels::cuda::LaunchLog::Make<Call> make, const Call& call,
+                       kernels::cuda::LaunchLog::Make<Call> load = nullptr);
+  static void add_to_key(LaunchKey& key, const Pointers& call);
+  void add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
+                   const GemmCalls::Call& divided);
   Status add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
                       const GemmCalls::Call& divided);
   std::shared_ptr<Groups> make_groups(std::span<const kernels::RowRange> ranges, int m, int k);
