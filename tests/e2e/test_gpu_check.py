@@ -66,11 +66,11 @@ def test_failures_are_reported_and_counted(tmp_path):
         (build / name).chmod(0o755)
     command = (GPU_CHECK, "--build", build, "--rehearse", "--part", "tests,serve", "--out", tmp_path / "out")
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
-    assert result.returncode == 1 and result.stdout.splitlines()[-1] == b"1 passed, 5 failed, 1 skipped", result.stdout
+    assert result.returncode == 1 and result.stdout.splitlines()[-1] == b"1 passed, 6 failed, 1 skipped", result.stdout
     (written,) = (tmp_path / "out").glob("*/*.json")
     rows = json.loads(written.read_text(encoding="utf-8"))["rows"]
-    assert [row["result"] for row in rows] == ["failed", "skipped", *["failed"] * 3, "passed", "failed"]
-    assert 'exit status 3: [  FAILED  ] A.B  said "\\|"' == rows[2]["detail"] and "killed" in rows[0]["detail"]
+    assert [row["result"] for row in rows] == [*["failed"] * 2, "skipped", *["failed"] * 3, "passed", "failed"]
+    assert 'exit status 3: [  FAILED  ] A.B  said "\\|"' == rows[3]["detail"] and "killed" in rows[0]["detail"]
     assert rows[-1]["case"] == "making a model"
     table = written.with_suffix(".md").read_text(encoding="utf-8").splitlines()
     assert len([line for line in table if line.startswith("|")]) == 2 + len(rows)
@@ -93,17 +93,17 @@ def test_an_unwritable_output_is_reported_first():
 def test_a_rehearsal_passes_and_writes_its_results(tmp_path):
     result = run("--rehearse", "--out", tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.splitlines()[-1] == "9 passed, 0 failed, 3 skipped"
+    assert result.stdout.splitlines()[-1] == "10 passed, 0 failed, 3 skipped"
     (folder,) = tmp_path.iterdir()
     (written,) = folder.glob("*.json")
     document = json.loads(written.read_text(encoding="utf-8"))
     assert document["gpu"] == "simulated device"
     assert [row["part"] for row in document["rows"]] == [
-        *6 * ["tests"], "sanitizer", "serve", *3 * ["bench"], "tenants"]
-    serve = document["rows"][7]
+        *7 * ["tests"], "sanitizer", "serve", *3 * ["bench"], "tenants"]
+    serve = document["rows"][8]
     assert serve["median_us"] > 0 and serve["requests_per_s"] > 0
     assert serve["result"] == "passed" and " 0 lost" in serve["detail"] and "requests per batch" in serve["detail"]
-    assert written.with_suffix(".md").read_text(encoding="utf-8").count("| passed |") == 9
+    assert written.with_suffix(".md").read_text(encoding="utf-8").count("| passed |") == 10
     assert [bench["bench"] for bench in document["benches"]] == ["gather", "gemm", "operators"]
     for bench in document["benches"]:
         assert "error" not in bench and all(row["value"] > 0 and "limit" in row for row in bench["rows"])
