@@ -20,7 +20,7 @@ constexpr plan::PlanLimits kHostLimits{.max_requests = 64, .max_rows = 1024};
 constexpr plan::PlanLimits kGpuLimits{.max_requests = 512, .max_rows = 32768};
 constexpr uint32_t kQuickMixedLayers = 2;
 constexpr const char* kPlanners[] = {"naive",  "turbo", "itif",   "joint",
-                                     "packed", "auto",  "concat", "slotted,row_tokens=512"};
+                                     "packed", "auto",  "concat", "slotted:row_tokens=512"};
 constexpr size_t kPacked = 4;  // its index
 
 // The thesis's attention has no mask between requests, which the last two need.

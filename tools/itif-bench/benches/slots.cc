@@ -46,11 +46,11 @@ struct SlotMode {
 std::vector<SlotMode> slot_modes() {
   std::vector<SlotMode> modes = {{"naive", "naive"},
                                  {"turbo", "turbo"},
-                                 {"concat", fmt::format("concat,row_tokens={}", kRowTokens)}};
+                                 {"concat", fmt::format("concat:row_tokens={}", kRowTokens)}};
   for (const uint32_t slots : kSlotCounts)
     modes.push_back(
         {fmt::format("{} slots", slots),
-         fmt::format("slotted,row_tokens={},slot_tokens={}", kRowTokens, kRowTokens / slots)});
+         fmt::format("slotted:row_tokens={},slot_tokens={}", kRowTokens, kRowTokens / slots)});
   modes.push_back({"packed", "packed"});
   return modes;
 }
