@@ -1,5 +1,7 @@
 #include "sched/batch_policy.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace itif::sched {
@@ -27,16 +29,25 @@ request::Request* BatchPolicy::pop() noexcept {
   return queue_.num_requests() > 0 ? queue_.pop(queue_.active_slots().front()) : nullptr;
 }
 
-void BatchPolicy::refuse_infeasible(const ExecutorState& state, size_t max,
+void BatchPolicy::refuse_infeasible(const ExecutorState& state,
                                     std::vector<Refused>& refused) noexcept {
-  for (; max > 0; --max) {
-    request::Request* earliest = queue_.earliest_deadline();
-    if (earliest == nullptr) return;
+  while (request::Request* earliest = queue_.earliest_deadline()) {
     const std::optional<DeadlineMiss> miss = deadline_miss(*earliest, state);
     if (!miss) return;
     remove(earliest);
     refused.push_back({earliest, *miss});
   }
+}
+
+void BatchPolicy::refuse_behind(const ExecutorState& state, Choice& choice) noexcept {
+  if (choice.batch.empty()) return;
+  uint32_t num_tokens = 0;
+  for (const request::Request* request : choice.batch) num_tokens += request->num_tokens;
+  ExecutorState after{.now_ns = state.now_ns,
+                      .start_ns = std::max(state.now_ns, state.start_ns),
+                      .costs = state.costs};
+  after.start_ns += static_cast<uint64_t>(state.costs.expected.batch_ns(num_tokens));
+  refuse_infeasible(after, choice.refused);
 }
 
 Result<std::unique_ptr<BatchPolicy>> make_policy(std::string_view spec,

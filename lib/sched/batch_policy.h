@@ -1,6 +1,8 @@
 // A batch policy owns a group's waiting requests and all that chooses a batch from them: order,
 // fairness, urgency, objectives, the bound of a batch's size, and refusals of requests that would
-// miss their deadlines. The executor asks one question, choose(), and reports the batches that ran.
+// miss their deadlines. For each batch the executor asks one question, choose(), and reports when
+// the batch has run. For each arrival, admission asks how much is served before it,
+// backlog_ahead(): arrivals are between two choices, so no Choice can answer that.
 //
 // A policy is one file and one name in meson.build's list: lib/sched/<name>.cc defines make_<name>.
 // It reads no clock and knows no device: time and cost are arguments. A simulator therefore runs it
@@ -35,6 +37,10 @@ struct PolicyOptions {
   // expected end. Only order, limits and capacity apply; only passed deadlines are refused.
   bool continuous = false;
   PolicySpec spec = {};  // set by make_policy()
+
+  // Returns how many requests can wait. take_over() also takes those that the other policy had
+  // already selected from its queue.
+  uint32_t max_waiting() const noexcept { return queue.max_requests + limits.max_requests; }
 };
 
 struct Refused {
@@ -50,9 +56,9 @@ struct Choice {
   // order of `batch` puts each request into one of its row's ⌊L / slot_tokens⌋ slots (row_slots.h).
   uint32_t slot_tokens = 0;
 
-  void reserve(size_t max_requests) {
-    batch.reserve(max_requests);
-    refused.reserve(3 * max_requests);
+  void reserve(const PolicyOptions& options) {
+    batch.reserve(options.limits.max_requests);
+    refused.reserve(options.max_waiting());
   }
   void clear() noexcept {
     batch.clear();
@@ -90,16 +96,10 @@ class BatchPolicy {
   // Removes and returns any request, for an executor that gives up; nullptr: none waits.
   virtual request::Request* pop() noexcept;
   // Replaces `choice` by requests that it removes from the queue: a batch of at most max_requests,
-  // and at most three times as many refusals. The batch stays within the limits; a request of more
-  // tokens than a row or a batch takes gets a batch alone. Chooses and refuses none only if none
-  // waits, or if the executor has no capacity for the next. Allocates nothing once `choice` has
-  // room for max_requests.
+  // and those that are refused. The batch stays within the limits; a request of more tokens than a
+  // row or a batch takes gets a batch alone. Chooses and refuses none only if none waits, or if the
+  // executor has no capacity for the next. Allocates nothing once `choice` has reserved room.
   virtual void choose(const ExecutorState& state, Choice& choice) noexcept = 0;
-  // Removes waiting requests that cannot meet their deadlines even if the next batch runs them
-  // alone, by earliest deadline, and appends them to `refused`: at most `max`. Stops at the first
-  // that can.
-  void refuse_infeasible(const ExecutorState& state, size_t max,
-                         std::vector<Refused>& refused) noexcept;
   // Learns from a batch that ran. Batches may be chosen before earlier ones have run.
   virtual void ran(const BatchRun&) noexcept {}
 
@@ -108,6 +108,13 @@ class BatchPolicy {
   virtual void entered(request::Request&, uint64_t /*now_ns*/, const BatchCosts&) noexcept {}
   // Removes a waiting request from the queue, and from the policy's own order.
   virtual void remove(request::Request* request) noexcept { queue_.remove(request); }
+  // For choose(). Removes the waiting requests that cannot meet their deadlines even if the next
+  // batch runs them alone, by earliest deadline, and appends them to `refused`. Stops at the first
+  // that can.
+  void refuse_infeasible(const ExecutorState& state, std::vector<Refused>& refused) noexcept;
+  // For the end of choose(). Refuses the waiting requests that the chosen batch makes late, so that
+  // they need not wait for its end to learn it.
+  void refuse_behind(const ExecutorState& state, Choice& choice) noexcept;
 
   GroupQueue queue_;
 };

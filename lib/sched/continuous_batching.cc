@@ -7,7 +7,7 @@ namespace itif::sched {
 ContinuousBatching::ContinuousBatching(std::unique_ptr<QueueOrder> order,
                                        const PolicyOptions& options)
     : BatchPolicy(options.queue), order_(std::move(order)), limits_(options.limits) {
-  selection_.reserve(options.limits.max_requests);
+  selection_.reserve(options);
 }
 
 void ContinuousBatching::entered(request::Request& request, uint64_t, const BatchCosts&) noexcept {
@@ -33,7 +33,7 @@ uint32_t ContinuousBatching::num_waiting() const noexcept {
 void ContinuousBatching::choose(const ExecutorState& state, Choice& choice) noexcept {
   choice.clear();
   // Without costs: the batch has no expected end.
-  refuse_infeasible({.now_ns = state.now_ns}, limits_.max_requests, choice.refused);
+  refuse_infeasible({.now_ns = state.now_ns}, choice.refused);
   if (next_ == selection_.batch.size()) {
     selection_.clear();
     next_ = 0;

@@ -25,11 +25,12 @@ void DynamicBatching::entered(request::Request& request, uint64_t now_ns,
 
 void DynamicBatching::choose(const ExecutorState& state, Choice& choice) noexcept {
   choice.clear();
-  refuse_infeasible(state, limits_.max_requests, choice.refused);
+  refuse_infeasible(state, choice.refused);
   const Objectives::Tightest tightest = objectives_.set(queue_, state.now_ns, order_->isolates());
   choice.slo_ns = tightest.slo_ns;
   fill(state, tightest, choice);
   refuse_late(state, choice);
+  refuse_behind(state, choice);
 }
 
 request::Request* DynamicBatching::pop() noexcept {

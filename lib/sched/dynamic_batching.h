@@ -4,7 +4,8 @@
 // Each choice refuses requests that cannot meet their deadlines, sets the tenants' objectives
 // (objectives.h), bounds the batch by them (batch_bound.h, and the undisturbed cost for those that
 // send little), puts urgent requests first (urgent.h), lets the order fill the batch, and refuses
-// those of the batch that would miss their deadlines.
+// those of the batch that would miss their deadlines, and the waiting ones that the batch makes
+// late.
 #pragma once
 
 #include <memory>

@@ -10,7 +10,7 @@ namespace itif::sched {
 class IndexedOrder : public QueueOrder {
  public:
   explicit IndexedOrder(const PolicyOptions& options, uint32_t num_trees = 1)
-      : index_(options.queue.max_requests + options.limits.max_requests, num_trees) {}
+      : index_(options.max_waiting(), num_trees) {}
 
   void pushed(const GroupQueue&, request::Request& request) noexcept override {
     index_.insert(request, tree_of(request));

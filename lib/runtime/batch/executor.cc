@@ -60,7 +60,7 @@ GroupExecutor::GroupExecutor(EncoderGroup& group, device::Stream& stream, const 
                   .text_bytes = size_t{options.limits.max_tokens} * kTextBytesPerToken}),
       last_batch_(options.queue.max_slots) {
   const size_t max_requests = options.limits.max_requests;
-  choice_.reserve(max_requests);
+  choice_.reserve(batch_policy_options(options));
   items_.reserve(max_requests);
   for (Flight& flight : flights_) {
     flight.plan.reserve(max_requests);
@@ -186,7 +186,7 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
   choose_batch(now_ns);
   if (group_.spec().takes_images()) resize_images(choice_.batch);
   // Refused requests are answered before the batch: they have waited long enough.
-  size_t refused = admission_.complete_refused(sink);
+  const size_t refused = admission_.complete_refused(sink);
   if (choice_.batch.empty()) return refused;
   Flight& flight = in_flight(num_in_flight_);
   flight.begin_ns = now_ns;
@@ -197,8 +197,6 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
   ++num_in_flight_;
   flight.expected_end_ns = expected_end_ns();
   sink.busy_until(flight.expected_end_ns);
-  refuse_infeasible(flight.expected_end_ns);
-  refused += admission_.complete_refused(sink);
   launch_pass(flight);
   preparation_ns_ = decaying_max(preparation_ns_, clock_.now_ns() - now_ns);
   return refused;
@@ -210,18 +208,6 @@ void GroupExecutor::choose_batch(uint64_t now_ns) noexcept {
   const bool by_estimate = admission_.refuse(choice_.refused);
   if (by_estimate && choice_.batch.empty()) cost_.distrust();
   admission_.take(choice_.batch, [](const request::Request&) {});
-}
-
-// Refuses the waiting requests that the batch about to run makes late: they need not wait for its
-// end to learn it.
-void GroupExecutor::refuse_infeasible(uint64_t start_ns) noexcept {
-  const sched::ExecutorState state{
-      .now_ns = clock_.now_ns(), .start_ns = start_ns, .costs = batch_costs()};
-  do {
-    choice_.refused.clear();
-    policy_->refuse_infeasible(state, options_.limits.max_requests, choice_.refused);
-    admission_.refuse(choice_.refused);
-  } while (!choice_.refused.empty());
 }
 
 void GroupExecutor::resize_images(std::vector<request::Request*>& batch) noexcept {

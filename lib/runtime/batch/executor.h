@@ -94,7 +94,6 @@ class GroupExecutor final : public RequestExecutor {
   // Resizes the pictures of the chosen batch.
   void resize_images(std::vector<request::Request*>& batch) noexcept;
   void choose_batch(uint64_t now_ns) noexcept;
-  void refuse_infeasible(uint64_t start_ns) noexcept;
   bool may_begin(uint64_t now_ns) const noexcept;
   size_t begin(CompletionSink& sink) noexcept;  // returns the number of refused requests
   void launch_pass(Flight& flight) noexcept;

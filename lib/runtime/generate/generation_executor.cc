@@ -76,7 +76,7 @@ GenerationExecutor::GenerationExecutor(DecoderGroup& group, device::Stream& stre
   entered_.reserve(max_beams_);
   items_.reserve(max_beams_);
   plan_.reserve(max_beams_);
-  choice_.reserve(options.limits.max_requests);
+  choice_.reserve(generation_policy_options(options));
   // Twice the beams: ended sequences may still be unanswered when others enter.
   for (uint32_t i = 0; i < 2 * max_beams_; ++i) spare_.push_back(std::make_unique<Sequence>());
   running_.reserve(max_beams_);

@@ -74,12 +74,13 @@ TEST_P(EveryPolicy, BatchesAreFeasible) {
                          20 + static_cast<uint32_t>(random.below(80))};
     const BatchLimits limits{.max_tokens = rows.number * rows.tokens,
                              .max_requests = 4 + static_cast<uint32_t>(random.below(30))};
-    const auto policy =
-        make(limits, {.max_requests = 4000, .max_tenant_requests = 2000, .max_slots = 4});
+    const GroupQueue::Limits queue{
+        .max_requests = 4000, .max_tenant_requests = 2000, .max_slots = 4};
+    const auto policy = make(limits, queue);
     std::deque<request::Request> all;
     std::set<request::Request*> left;
     Choice choice;
-    choice.reserve(limits.max_requests);
+    choice.reserve({.limits = limits, .queue = queue});
     const size_t capacities[] = {choice.batch.capacity(), choice.refused.capacity()};
     for (uint64_t now_ns = 1; now_ns < 60 || policy->queue().num_requests() > 0; ++now_ns) {
       for (uint64_t n = random.below(30); n > 0 && now_ns < 40; --n) {
@@ -122,6 +123,47 @@ TEST_P(EveryPolicy, BatchesAreFeasible) {
     while (request::Request* r = policy->pop()) ASSERT_TRUE(left.insert(r).second);
     ASSERT_EQ(left.size(), all.size());
   }
+}
+
+// One choice refuses all waiting requests that its batch makes late, however many they are. A
+// batch takes 1 ms per token; a request joins a running one at once.
+TEST_P(EveryPolicy, AChoiceRefusesAllThatItsBatchMakesLate) {
+  struct Cost final : BatchCost {
+    double batch_ns(uint32_t num_tokens) const noexcept override { return 1e6 * num_tokens; }
+    uint32_t tokens_within(uint64_t ns) const noexcept override {
+      return static_cast<uint32_t>(ns / 1'000'000);
+    }
+  } cost;
+  const PolicyOptions options{
+      .limits = {.max_tokens = 20, .max_requests = 2},
+      .queue = {.max_requests = 100, .max_tenant_requests = 100, .max_slots = 2}};
+  const auto policy = make(options.limits, options.queue);
+  std::vector<request::Request> all(40);
+  for (request::Request& r : all) {
+    const auto i = static_cast<uint64_t>(&r - all.data());
+    r.slot = static_cast<uint32_t>(i % 2);
+    r.num_tokens = 10;
+    r.complete_ns = i;
+    // The batch ends at 21 ms. One token longer, and the request could not follow it.
+    r.deadline_ns = i % 4 == 3 ? 31'000'000 : 30'999'999;
+    ASSERT_TRUE(policy->push(&r, i, {cost}));
+  }
+  Choice choice;
+  choice.reserve(options);
+  policy->choose({.now_ns = 1'000'000, .costs = {cost}}, choice);
+  ASSERT_EQ(choice.batch.size(), 2u);
+  if (std::get<1>(GetParam())) {
+    EXPECT_TRUE(choice.refused.empty());
+    return;
+  }
+  const auto in_time = static_cast<size_t>(
+      std::ranges::count(choice.batch, 31'000'000u, &request::Request::deadline_ns));
+  EXPECT_EQ(choice.refused.size(), 30 - (2 - in_time));
+  for (const Refused& refused : choice.refused) {
+    EXPECT_EQ(refused.request->deadline_ns, 30'999'999u);
+    EXPECT_EQ(refused.why, DeadlineMiss::kTooSoon);
+  }
+  EXPECT_EQ(policy->num_waiting(), 10 - in_time);
 }
 
 // Requests move from each policy to each other one, also those that a running batch had no place
@@ -310,7 +352,7 @@ Shares share(uint32_t weight0, uint32_t tokens0, uint32_t weight1, uint32_t toke
   std::deque<request::Request> all;
   for (uint32_t i = 0; i < 60'000; ++i) {
     request::Request& r = all.emplace_back();
-    r.slot = i % 2;
+    r.slot = static_cast<uint32_t>(i % 2);
     r.settings.weight = r.slot ? weight1 : weight0;
     r.num_tokens = r.slot ? tokens1 : tokens0;
     policy->push(&r, 0, {});

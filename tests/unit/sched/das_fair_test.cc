@@ -31,9 +31,11 @@ class DasFairTest : public PolicyFixture {
 
   // Runs batches of equal time. Requests wait at most 5 to 20 batches.
   Outcome run(std::string_view name, const std::vector<Tenant>& tenants, int num_batches) {
-    make(name, {.limits = {.max_tokens = kMaxTokens, .max_requests = 256},
-                .queue = {.max_requests = 20'000, .max_tenant_requests = 20'000, .max_slots = 4}});
-    choice.reserve(256);
+    const PolicyOptions options{
+        .limits = {.max_tokens = kMaxTokens, .max_requests = 256},
+        .queue = {.max_requests = 20'000, .max_tenant_requests = 20'000, .max_slots = 4}};
+    make(name, options);
+    choice.reserve(options);
     Random random(3);
     Outcome out;
     std::array<double, kMaxTenants> behind = {}, due = {};

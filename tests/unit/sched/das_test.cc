@@ -18,9 +18,11 @@ class DasTest : public PolicyFixture {
   void make_rows(std::string_view spec, uint32_t num_rows, uint32_t row_tokens,
                  uint32_t max_requests = 64) {
     rows_ = {num_rows, row_tokens};
-    make(spec, {.limits = {.max_tokens = num_rows * row_tokens, .max_requests = max_requests},
-                .queue = {.max_requests = 4000, .max_tenant_requests = 4000, .max_slots = 8}});
-    choice.reserve(max_requests);
+    const PolicyOptions options{
+        .limits = {.max_tokens = num_rows * row_tokens, .max_requests = max_requests},
+        .queue = {.max_requests = 4000, .max_tenant_requests = 4000, .max_slots = 8}};
+    make(spec, options);
+    choice.reserve(options);
   }
   void choose_rows(uint64_t now_ns = 0) {
     policy->choose({.now_ns = now_ns, .rows = rows_}, choice);

@@ -56,21 +56,18 @@ TEST_F(DynamicBatchingTest, RefusesOnlyRequestsThatWouldMissTheirDeadline) {
 TEST_F(DynamicBatchingTest, InfeasibleRequestsLeaveTheWholeQueue) {
   std::vector<request::Request*> feasible;
   for (uint32_t i = 0; i < 60; ++i) {
-    const uint64_t deadline_ns = i % 3 == 0 ? 0 : i % 3 == 1 ? 14 * kMs : 30 * kMs;
+    const uint64_t deadline_ns = i % 3 == 0 ? 0 : i % 3 == 1 ? 14 * kMs : 500 * kMs;
     request::Request& r = push({.slot = i % 4, .tokens = 50, .deadline_ns = deadline_ns});
     if (deadline_ns != 14 * kMs) feasible.push_back(&r);
   }
   // 50 tokens take 5 ms.
   const ExecutorState state{.now_ns = kMs, .start_ns = 10 * kMs, .costs = costs()};
-  std::vector<Refused> refused;
-  policy->refuse_infeasible(state, 5, refused);
-  EXPECT_EQ(refused.size(), 5u) << "at most as many as asked";
-  policy->refuse_infeasible(state, 100, refused);
-  EXPECT_EQ(refused.size(), 20u);
-  for (const Refused& one : refused) EXPECT_EQ(one.why, DeadlineMiss::kTooSoon);
-  EXPECT_EQ(policy->queue().num_requests(), feasible.size());
-  EXPECT_EQ(policy->queue().num_tokens(), 50 * feasible.size());
-  std::vector<request::Request*> left;
+  policy->choose(state, choice);
+  EXPECT_EQ(choice.refused.size(), 20u);
+  for (const Refused& one : choice.refused) EXPECT_EQ(one.why, DeadlineMiss::kTooSoon);
+  std::vector<request::Request*> left = choice.batch;
+  EXPECT_EQ(policy->queue().num_requests(), feasible.size() - left.size());
+  EXPECT_EQ(policy->queue().num_tokens(), 50 * policy->queue().num_requests());
   while (policy->queue().num_requests() > 0) {
     policy->choose(state, choice);
     EXPECT_TRUE(choice.refused.empty());

@@ -31,9 +31,10 @@ class ShortestFirst final : public BatchPolicy {
         continue;
       }
       tokens += shortest->num_tokens;
-      if (tokens > limits_.max_tokens && !choice.batch.empty()) return;
+      if (tokens > limits_.max_tokens && !choice.batch.empty()) break;
       choice.batch.push_back(take(shortest));
     }
+    refuse_behind(state, choice);
   }
 
  protected:
@@ -81,11 +82,13 @@ TEST_F(OwnOrderTest, ChoosesAcrossTenantsAndWithinThem) {
 }
 
 TEST_F(OwnOrderTest, AnInfeasibleRequestLeavesTheOrder) {
-  push({.slot = 0, .tokens = 1, .deadline_ns = 5});
-  request::Request& stays = push({.slot = 1, .tokens = 2});
-  std::vector<Refused> refused;
-  policy->refuse_infeasible({.now_ns = 6, .costs = costs()}, 9, refused);
-  EXPECT_EQ(refused.size(), 1u);
+  push({.slot = 0, .tokens = 9});
+  request::Request& late = push({.slot = 0, .tokens = 10, .deadline_ns = kMs});
+  request::Request& stays = push({.slot = 1, .tokens = 11});
+  choose(6);
+  EXPECT_EQ(choice.batch.size(), 1u);
+  ASSERT_EQ(choice.refused.size(), 1u);
+  EXPECT_EQ(choice.refused[0].request, &late);
   EXPECT_EQ(policy->pop(), &stays);
   EXPECT_EQ(policy->pop(), nullptr);
 }

@@ -136,7 +136,7 @@ TEST(DasWork, IsNearLinearInTheRequestsChosen) {
       das.pushed(queue, r);
     }
     Choice choice;
-    choice.reserve(256);
+    choice.reserve(options);
     uint64_t num_visits = 0, num_chosen = 0;
     for (int i = 0; i < 4; ++i) {
       choice.clear();

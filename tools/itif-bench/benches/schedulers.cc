@@ -35,14 +35,13 @@ class Waiting {
  public:
   static Result<std::unique_ptr<Waiting>> make(std::string_view scheduler, uint32_t num_waiting) {
     auto waiting = std::unique_ptr<Waiting>(new Waiting);
-    ITIF_ASSIGN(waiting->policy_,
-                sched::make_policy(
-                    scheduler,
-                    {.limits = {.max_tokens = kDecisionTokens, .max_requests = kDecisionRequests},
-                     .queue = {.max_requests = 4 * num_waiting + kDecisionTenants,
-                               .max_tenant_requests = 2 * num_waiting,
-                               .max_slots = kDecisionTenants}}));
-    waiting->choice_.reserve(kDecisionRequests);
+    const sched::PolicyOptions options{
+        .limits = {.max_tokens = kDecisionTokens, .max_requests = kDecisionRequests},
+        .queue = {.max_requests = 4 * num_waiting + kDecisionTenants,
+                  .max_tenant_requests = 2 * num_waiting,
+                  .max_slots = kDecisionTenants}};
+    ITIF_ASSIGN(waiting->policy_, sched::make_policy(scheduler, options));
+    waiting->choice_.reserve(options);
     waiting->requests_.resize(num_waiting);
     for (request::Request& request : waiting->requests_)
       if (!waiting->push(request)) return fail(Code::kInternal, "the queue has no room");
