@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "plan/make_planner.h"
-#include "runtime/result_bytes.h"
+#include "runtime/generate/generated_result.h"
 
 namespace itif::runtime {
 namespace {
@@ -22,22 +22,6 @@ plan::PlanLimits source_limits(const DecoderGroup& group, const ExecutorOptions&
 
 uint32_t blocks_of(uint32_t tokens) noexcept {
   return (tokens + kBlockTokens - 1) / kBlockTokens;
-}
-
-Refusal check_result_kind(const request::Request& request,
-                          const model::TenantModel& model) noexcept {
-  using wire::ResultKind;
-  const ResultKind kind = request.result_kind;
-  if (kind != ResultKind::kDefault && !supports(model.head.spec, kind))
-    return {StatusCode::kUnsupportedKind,
-            "the model generates: ask for tokens, text or the default result"};
-  const bool wants_text =
-      kind == ResultKind::kText ||
-      (kind == ResultKind::kDefault && request.payload_kind == wire::PayloadKind::kText);
-  if (wants_text && !model.tokenizer)
-    return {StatusCode::kUnsupportedKind,
-            "the tenant's model came without a vocabulary: send token ids and ask for tokens"};
-  return {};
 }
 
 sched::PolicyOptions generation_policy_options(const ExecutorOptions& options) noexcept {
@@ -350,23 +334,9 @@ std::unique_ptr<Sequence> GenerationExecutor::leave(size_t index) noexcept {
 
 void GenerationExecutor::answer(const Sequence& sequence) noexcept {
   request::Request* request = sequence.request;
-  const std::span<const int32_t> ids = sequence.search.result();
-  const bool as_text = request->result_kind == wire::ResultKind::kText ||
-                       (request->result_kind == wire::ResultKind::kDefault &&
-                        request->payload_kind == wire::PayloadKind::kText);
   admission_.preparation().release(*request);
-  if (as_text) {
-    const std::string text = sequence.model->tokenizer->decode(ids);
-    request->result = copy_of(std::as_bytes(std::span(text)));
-    request->result_rows = 1;
-  } else {
-    request->result = copy_of(std::as_bytes(ids));
-    request->result_rows = static_cast<uint32_t>(ids.size());
-  }
-  request->result_kind_out = as_text ? wire::ResultKind::kText : wire::ResultKind::kTokens;
+  write_result(*request, *sequence.model, sequence.search.result());
   request->done_ns = clock_.now_ns();
-  request->status = request->result.data ? StatusCode::kOk : StatusCode::kOverloaded;
-  request->detail = request->result.data ? "" : "no memory for the result";
 }
 
 // Drops sequences past their deadline, freeing blocks for the rest.
