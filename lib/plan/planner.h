@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -16,11 +17,19 @@
 
 namespace itif::plan {
 
-// Rows and slots that the batch policy chose (TCB, Algorithms 1 and 2).
+// TCB's B rows of L tokens, which a batch policy may fill.
+struct PlannedRows {
+  uint32_t number = 0;  // B: as many as fit a pass
+  uint32_t tokens = 0;  // L
+};
+
+// Rows and slots that the batch policy has filled (TCB, Algorithms 1 and 2). The numbers may have
+// gaps.
 struct RowChoice {
-  // Row k holds items [row_ends[k - 1], row_ends[k]). Empty: the planner fills the rows.
-  std::span<const uint32_t> row_ends = {};
-  uint32_t slot_tokens = 0;  // 0: the planner chooses the slot's size
+  std::span<const uint32_t> rows = {};  // the row of each item; empty: the planner fills rows
+  // The slot of each item, counted over all rows; empty: the planner fills slots.
+  std::span<const uint32_t> slots = {};
+  uint32_t slot_tokens = 0;  // 0: the planner chooses the slots' size
 };
 
 class Planner {
@@ -29,8 +38,11 @@ class Planner {
   // Replaces `plan`. The same items give the same plan. Allocates nothing once `plan` has room for
   // max_requests. REQUIRES: at most max_requests items, each as Item says.
   virtual void plan(std::span<const Item> items, Plan& plan) noexcept = 0;
-  // As plan(), for a policy that chooses rows. Only planners that fill rows read the choice.
-  // REQUIRES: row_ends ascend, and the last is the number of items.
+  // Returns the rows that a policy may fill; none: the planner has no rows of a fixed length.
+  virtual std::optional<PlannedRows> rows() const noexcept { return std::nullopt; }
+  // As plan(), for a policy that fills rows. Only planners with rows read the choice. Items of
+  // different rows, or slots, share no row. Those of one share it if they fit together.
+  // REQUIRES: each span is empty or has an element per item.
   virtual void plan_rows(std::span<const Item> items, const RowChoice&, Plan& plan) noexcept {
     this->plan(items, plan);
   }

@@ -13,6 +13,7 @@ constexpr uint32_t kLastOfRow = UINT32_MAX;
 }  // namespace
 
 RowFilling::RowFilling(const PlanLimits& limits) : limits_(limits) {
+  grouped_.reserve(limits.max_requests);
   keys_.reserve(limits.max_requests);
   rows_.reserve(limits.max_requests);
   next_.reserve(limits.max_requests);
@@ -26,22 +27,25 @@ void RowFilling::fill(std::span<const Item> items, std::span<const uint32_t> gro
   CHECK(capacity >= 1 && capacity <= limits_.max_rows);
   rows_.clear();
   next_.assign(items.size(), kLastOfRow);
-  uint32_t begin = 0;
-  for (const uint32_t end : groups) {
-    CHECK(end >= begin && end <= items.size());
-    place(items, begin, end, capacity);
-    begin = end;
+  CHECK(groups.empty() || groups.size() == items.size());
+  grouped_.clear();
+  for (uint32_t i = 0; i < items.size(); ++i)
+    grouped_.push_back(uint64_t{groups.empty() ? 0 : groups[i]} << 32 | i);
+  std::sort(grouped_.begin(), grouped_.end());
+  for (size_t begin = 0, end; begin < grouped_.size(); begin = end) {
+    end = begin + 1;
+    while (end < grouped_.size() && grouped_[end] >> 32 == grouped_[begin] >> 32) ++end;
+    place(items, std::span(grouped_).subspan(begin, end - begin), capacity);
   }
-  CHECK(groups.empty() || begin == items.size());
-  if (groups.empty()) place(items, 0, static_cast<uint32_t>(items.size()), capacity);
   for (const Row& row : rows_) append(items, row, capacity, plan);
 }
 
 // Places the items of a group.
-void RowFilling::place(std::span<const Item> items, uint32_t begin, uint32_t end,
+void RowFilling::place(std::span<const Item> items, std::span<const uint64_t> group,
                        uint32_t capacity) noexcept {
   keys_.clear();
-  for (uint32_t i = begin; i < end; ++i) {
+  for (const uint64_t member : group) {
+    const auto i = static_cast<uint32_t>(member);
     const Item& item = items[i];
     CHECK(item.slot < 1u << 24 && item.num_tokens > 0 && item.num_tokens <= limits_.max_rows);
     keys_.push_back(uint64_t{item.slot} << 40 | uint64_t{0xffffff - item.num_tokens} << 16 | i);
@@ -105,6 +109,11 @@ void RowFilling::append(std::span<const Item> items, const Row& row, uint32_t ca
   }
   plan.num_tokens += tokens;
   plan.num_rows += num_rows;
+}
+
+std::optional<PlannedRows> planned_rows(uint32_t row_tokens, uint32_t max_rows) noexcept {
+  if (row_tokens == 0) return std::nullopt;
+  return PlannedRows{.number = max_rows / row_tokens, .tokens = row_tokens};
 }
 
 uint32_t longest_of(std::span<const Item> items, uint32_t most) noexcept {

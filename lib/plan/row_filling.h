@@ -12,10 +12,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "plan/plan.h"
+#include "plan/planner.h"
 
 namespace itif::plan {
 
@@ -23,9 +25,10 @@ class RowFilling {
  public:
   explicit RowFilling(const PlanLimits& limits);
 
-  // Replaces `plan`: rows of `capacity` tokens, each a score matrix. `groups`: as
-  // RowChoice::row_ends; requests of two groups share no row. Time is quadratic in the number of
-  // requests, at worst. Allocates nothing. REQUIRES: 1 ≤ capacity ≤ max_rows if there are items.
+  // Replaces `plan`: rows of `capacity` tokens, each a score matrix. `groups`: the group of each
+  // item, or empty. Requests of two groups share no row; those of one that fit a row together share
+  // it. Time is quadratic in the number of requests, at worst. Allocates nothing. REQUIRES: 1 ≤
+  // capacity ≤ max_rows if there are items.
   void fill(std::span<const Item> items, std::span<const uint32_t> groups, uint32_t capacity,
             Plan& plan) noexcept;
 
@@ -34,16 +37,20 @@ class RowFilling {
     uint32_t free = 0;  // tokens
     uint32_t first_item = 0, last_item = 0;
   };
-  void place(std::span<const Item> items, uint32_t begin, uint32_t end, uint32_t capacity) noexcept;
+  void place(std::span<const Item> items, std::span<const uint64_t> group,
+             uint32_t capacity) noexcept;
   void append(std::span<const Item> items, const Row& row, uint32_t capacity,
               Plan& plan) const noexcept;
 
   const PlanLimits limits_;
+  std::vector<uint64_t> grouped_;  // the items by group: (group, item)
   std::vector<uint64_t> keys_;
   std::vector<Row> rows_;
   std::vector<uint32_t> next_;  // the next item of the same row
 };
 
+// Returns the rows of row_tokens that fit a pass of max_rows; none if row_tokens is 0.
+std::optional<PlannedRows> planned_rows(uint32_t row_tokens, uint32_t max_rows) noexcept;
 // Returns the longest request of at most `most` tokens; 0: there is none.
 uint32_t longest_of(std::span<const Item> items, uint32_t most = UINT32_MAX) noexcept;
 

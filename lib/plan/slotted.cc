@@ -2,10 +2,11 @@
 // Requests are concatenated within a slot, and attention is computed slot by slot (equation 8), so
 // that a row costs L · z scores, not L².
 //
-// The batch policy gives z (Slotted-DAS), or the setting slot_tokens does. Without either, a row
-// has as many equal slots as can each hold the longest request: z = ⌊L / ⌊L / longest⌋⌋. More slots
-// would not hold it, and fewer compute more masked scores. L is the setting row_tokens; without it,
-// L is the longest request, and so is z.
+// slotted_das chooses z and fills the slots. Other policies leave both to the planner: z is the
+// setting slot_tokens. Without it, a row has as many equal slots as can each hold the longest
+// request: z = ⌊L / ⌊L / longest⌋⌋. More slots would not hold it, and fewer compute more masked
+// scores. L is the setting row_tokens; without it, L is the longest request, and so is z. das fills
+// rows of row_tokens, and the planner then fills the slots of each.
 //
 // A slot is laid out as a row of concat is. A row ends with its last slot in use: the paper's empty
 // slots would be computed for nobody.
@@ -30,7 +31,10 @@ class Slotted final : public Planner {
     const uint32_t slot_tokens = choice.slot_tokens > 0 ? std::min(choice.slot_tokens, max_rows_)
                                  : settings_.slot_tokens > 0 ? settings_.slot_tokens
                                                              : default_slot_tokens(items);
-    slots_.fill(items, choice.row_ends, slot_tokens, plan);
+    slots_.fill(items, choice.slots.empty() ? choice.rows : choice.slots, slot_tokens, plan);
+  }
+  std::optional<PlannedRows> rows() const noexcept override {
+    return planned_rows(settings_.row_tokens, max_rows_);
   }
 
  private:

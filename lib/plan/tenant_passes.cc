@@ -25,7 +25,8 @@ void TenantPasses::plan_rows(std::span<const Item> items, const RowChoice& choic
     size_t end = first;
     for (; end < ranked_.size() && ranked_[end].rank < end_rank; ++end)
       items_.push_back(items[ranked_[end].item]);
-    planner_->plan_rows(items_, {.row_ends = {}, .slot_tokens = choice.slot_tokens}, part_);
+    planner_->plan_rows(items_, {.rows = {}, .slots = {}, .slot_tokens = choice.slot_tokens},
+                        part_);
     append(part_, std::span(ranked_).subspan(first, end - first), plan);
     first = end;
   }

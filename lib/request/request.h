@@ -86,7 +86,8 @@ struct Request {
   Request* previous = nullptr;
   uint32_t waiting_node = 0;       // of the batch policy's index (sched/waiting_index.h)
   uint32_t deadline_position = 0;  // in the queue's heap of deadlines (sched/deadline_heap.h)
-  uint32_t row = 0;                // of its batch, set by the batch policy
+  uint32_t row = 0;                // of its batch, set by policies that fill rows
+  uint32_t row_slot = 0;           // of its batch, over all rows, set by policies that fill slots
   uint32_t prepared = 0;           // handle of the executor's prepared input (text, image); 0: none
   uint16_t worker = 0;
 };

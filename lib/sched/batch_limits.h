@@ -9,8 +9,12 @@ namespace itif::sched {
 // The rows that the planner fills: TCB's B rows of L tokens. A planner without rows has one of any
 // length.
 struct BatchRows {
+  static constexpr uint32_t kAnyLength = std::numeric_limits<uint32_t>::max();
+
   uint32_t number = 1;
-  uint32_t tokens = std::numeric_limits<uint32_t>::max();  // of each
+  uint32_t tokens = kAnyLength;  // of each
+
+  bool have_length() const noexcept { return tokens != kAnyLength; }
 };
 
 struct BatchLimits {

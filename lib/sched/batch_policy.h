@@ -49,11 +49,14 @@ struct Refused {
 };
 
 struct Choice {
-  std::vector<request::Request*> batch;  // row after row: Request::row
+  std::vector<request::Request*> batch;
   std::vector<Refused> refused;
   uint64_t slo_ns = 0;  // the tightest objective that a tenant has set; 0: none
-  // Length of the slots of every row (slotted_das.cc); 0: the rows have none. First fit in the
-  // order of `batch` puts each request into one of its row's ⌊L / slot_tokens⌋ slots (row_slots.h).
+  // True: the policy has filled ExecutorState::rows. The batch is in their order, and Request::row
+  // is each request's row. False: rows are left to the planner.
+  bool has_rows = false;
+  // Length of the slots of every row (slotted_das.cc): Request::row_slot is each request's slot.
+  // 0: slots are left to the planner.
   uint32_t slot_tokens = 0;
 
   void reserve(const PolicyOptions& options) {
@@ -64,6 +67,7 @@ struct Choice {
     batch.clear();
     refused.clear();
     slo_ns = 0;
+    has_rows = false;
     slot_tokens = 0;
   }
 };

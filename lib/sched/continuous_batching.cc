@@ -38,11 +38,14 @@ void ContinuousBatching::choose(const ExecutorState& state, Choice& choice) noex
     selection_.clear();
     next_ = 0;
     BatchLimits limits = limits_;
-    limits.rows = state.rows;
+    if (order_->fills_rows()) limits.rows = state.rows;
+    selection_.has_rows = limits.rows.have_length();
     order_->select(queue_, {.now_ns = state.now_ns, .start_ns = state.now_ns}, limits, selection_);
     choice.refused.insert(choice.refused.end(), selection_.refused.begin(),
                           selection_.refused.end());
   }
+  choice.has_rows = selection_.has_rows;
+  choice.slot_tokens = selection_.slot_tokens;
   for (; next_ < selection_.batch.size(); ++next_) {
     request::Request* request = selection_.batch[next_];
     if (deadline_passed(*request, state.now_ns)) {

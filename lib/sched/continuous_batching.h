@@ -1,8 +1,9 @@
 // A batch policy for continuous batching: requests join a running batch between two steps.
 //
 // The order selects some requests at a time. Those that find no room (Capacity) stay selected
-// and go first in the next choice. The batch has no expected end, so neither objectives nor a bound
-// of its size apply, and a request is refused only after its deadline has passed.
+// and go first in the next choice, with their rows and slots: a choice has requests of one
+// selection. The batch has no expected end, so neither objectives nor a bound of its size apply,
+// and a request is refused only after its deadline has passed.
 #pragma once
 
 #include <memory>

@@ -22,7 +22,8 @@
 //   their deadlines (deadline.h). They are refused when Algorithm 1 finds them.
 // - A request longer than a row never fits. If all that wait are, the earliest gets a batch alone.
 //
-// One row of max_tokens makes this DAS over a token budget, for planners without rows.
+// One row of max_tokens makes this DAS over a token budget, for planners without rows of a fixed
+// length.
 //
 // With PolicySpec::fair, tenants that are behind their share get their requests in before Algorithm
 // 1 (fair_shares.h).
@@ -43,6 +44,7 @@ class DasRows : public IndexedOrder {
   explicit DasRows(const PolicyOptions& options);
 
   void pushed(const GroupQueue& queue, request::Request& request) noexcept override;
+  bool fills_rows() const noexcept override { return true; }
 
  protected:
   // Takes requests for all rows: Algorithm 1. Does not finish the batch.

@@ -48,7 +48,8 @@ void DynamicBatching::fill(const ExecutorState& state, const Objectives::Tightes
                            Choice& choice) noexcept {
   std::vector<request::Request*>& batch = choice.batch;
   BatchLimits limits = limits_;
-  limits.rows = state.rows;
+  if (order_->fills_rows()) limits.rows = state.rows;
+  choice.has_rows = limits.rows.have_length();
   limits.max_tokens = bound_.tokens(tightest.slo_ns);
   if (tightest.batch_ns != 0)
     limits.max_tokens =

@@ -20,13 +20,11 @@ class Edf final : public IndexedOrder {
       return fill.index().earliest(fill.batch_is_empty() ? WaitingIndex::kAnyLength
                                                          : fill.rows().room());
     };
-    do {
-      while (fill.rows().requests_left() > 0) {
-        request::Request* request = fill.in_time(earliest);
-        if (request == nullptr) break;
-        fill.take(request);
-      }
-    } while (fill.rows().requests_left() > 0 && fill.rows().next_row());
+    while (fill.rows().requests_left() > 0) {
+      request::Request* request = fill.in_time(earliest);
+      if (request == nullptr) break;
+      fill.take(request);
+    }
     fill.finish([](const request::Request&) { return true; });
   }
 };

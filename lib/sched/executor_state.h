@@ -24,7 +24,9 @@ struct ExecutorState {
   BatchCosts costs = {};
   // Continuous batching: each chosen request has reserved its part. nullptr: only the limits apply.
   Capacity* capacity = nullptr;
-  BatchRows rows = {};  // of the planner that lays out this batch
+  // The rows of the planner that lays out this batch. Policies that fill rows fill these
+  // (Choice::has_rows); the others leave rows to the planner.
+  BatchRows rows = {};
 };
 
 }  // namespace itif::sched

@@ -29,6 +29,8 @@ class QueueOrder {
   }
   // Charges the tenant's share for a request that was chosen without the order (urgent.h).
   virtual void charge(const request::Request&) noexcept {}
+  // Returns true if the order fills rows (Choice::has_rows). False: it gets one row of any length.
+  virtual bool fills_rows() const noexcept { return false; }
   // Returns true if the order shields tenants that send little from those that flood
   // (objectives.h).
   virtual bool isolates() const noexcept = 0;

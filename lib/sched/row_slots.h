@@ -1,5 +1,5 @@
-// Puts the requests of a batch into the slots of their rows by first fit, in O(log n) each.
-// Planners that lay slots out use the same rule (Choice::slot_tokens).
+// Puts the requests of a batch into the slots of their rows by first fit, in O(log n) each. Slots
+// are counted over all rows: row k has [k · n, (k + 1) · n).
 //
 // One owner thread. Allocates nothing after construction.
 #pragma once
@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
@@ -25,11 +26,11 @@ class RowSlots {
     slot_tokens_ = slot_tokens;
     begin_row(0);
   }
-  // Returns true and occupies the first slot of the row that the request fits; false: it fits none.
-  // REQUIRES: rows do not decrease from call to call; at most max_requests fit.
-  bool put(uint32_t row, uint32_t num_tokens) noexcept {
+  // Occupies the first slot of the row that the request fits, and returns it; nullopt: it fits
+  // none. REQUIRES: rows do not decrease from call to call; at most max_requests fit.
+  std::optional<uint32_t> put(uint32_t row, uint32_t num_tokens) noexcept {
     if (row != row_) begin_row(row);
-    if (num_tokens > slot_tokens_) return false;
+    if (num_tokens > slot_tokens_) return std::nullopt;
     if (free_[1] >= num_tokens) {
       uint32_t node = 1;
       while (node < num_leaves_) {
@@ -37,12 +38,12 @@ class RowSlots {
         if (free_[node] < num_tokens) ++node;
       }
       set(node, free_[node] - num_tokens);
-      return true;
+      return row * num_slots_ + (node - num_leaves_);
     }
-    if (num_open_ == num_slots_) return false;
+    if (num_open_ == num_slots_) return std::nullopt;
     DCHECK(num_open_ < num_leaves_);
-    set(num_leaves_ + num_open_++, slot_tokens_ - num_tokens);
-    return true;
+    set(num_leaves_ + num_open_, slot_tokens_ - num_tokens);
+    return row * num_slots_ + num_open_++;
   }
 
  private:

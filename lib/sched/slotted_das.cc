@@ -40,9 +40,7 @@ class SlottedDas final : public DasRows {
       slot_tokens = std::max(row_tokens, slot_tokens);
       fits(urgent, row_tokens, slot_tokens);
     }
-    fill.finish([&](const request::Request& request) {
-      return slots_.put(request.row, request.num_tokens);
-    });
+    fill.finish([&](request::Request& request) { return put(request); });
     if (!fill.batch_is_empty()) fill.set_slot_tokens(slot_tokens);
     charge_shares(fill);
   }
@@ -52,9 +50,13 @@ class SlottedDas final : public DasRows {
   bool fits(std::span<request::Request* const> urgent, uint32_t row_tokens,
             uint32_t slot_tokens) noexcept {
     slots_.begin(row_tokens, slot_tokens);
-    return std::ranges::all_of(urgent, [&](const request::Request* request) {
-      return slots_.put(request->row, request->num_tokens);
-    });
+    return std::ranges::all_of(urgent, [&](request::Request* request) { return put(*request); });
+  }
+  // Returns false if the request fits no slot of its row.
+  bool put(request::Request& request) noexcept {
+    const std::optional<uint32_t> slot = slots_.put(request.row, request.num_tokens);
+    if (slot) request.row_slot = *slot;
+    return slot.has_value();
   }
 
   RowSlots slots_;

@@ -58,10 +58,10 @@ GroupExecutor::GroupExecutor(EncoderGroup& group, device::Stream& stream, const 
                  {.max_tokens = options.limits.max_tokens,
                   .image = group.spec().image,
                   .text_bytes = size_t{options.limits.max_tokens} * kTextBytesPerToken}),
+      items_(options.limits.max_requests),
       last_batch_(options.queue.max_slots) {
   const size_t max_requests = options.limits.max_requests;
   choice_.reserve(batch_policy_options(options));
-  items_.reserve(max_requests);
   for (Flight& flight : flights_) {
     flight.plan.reserve(max_requests);
     flight.ordered.reserve(max_requests);
@@ -183,7 +183,8 @@ bool GroupExecutor::may_begin(uint64_t now_ns) const noexcept {
 
 size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
   const uint64_t now_ns = clock_.now_ns();
-  choose_batch(now_ns);
+  plan::Planner& planner = planner_.take();
+  choose_batch(planner, now_ns);
   if (group_.spec().takes_images()) resize_images(choice_.batch);
   // Refused requests are answered before the batch: they have waited long enough.
   const size_t refused = admission_.complete_refused(sink);
@@ -192,7 +193,7 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
   flight.begin_ns = now_ns;
   flight.slo_ns = choice_.slo_ns;
   flight.pass = 0;
-  plan_batch(flight);
+  plan_batch(planner, flight);
   num_executing_.fetch_add(flight.figures.num_requests, std::memory_order_relaxed);
   ++num_in_flight_;
   flight.expected_end_ns = expected_end_ns();
@@ -202,8 +203,11 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
   return refused;
 }
 
-void GroupExecutor::choose_batch(uint64_t now_ns) noexcept {
-  policy_->choose({.now_ns = now_ns, .start_ns = expected_end_ns(), .costs = batch_costs()},
+void GroupExecutor::choose_batch(const plan::Planner& planner, uint64_t now_ns) noexcept {
+  policy_->choose({.now_ns = now_ns,
+                   .start_ns = expected_end_ns(),
+                   .costs = batch_costs(),
+                   .rows = rows_of(planner)},
                   choice_);
   const bool by_estimate = admission_.refuse(choice_.refused);
   if (by_estimate && choice_.batch.empty()) cost_.distrust();
@@ -218,18 +222,17 @@ void GroupExecutor::resize_images(std::vector<request::Request*>& batch) noexcep
   });
 }
 
-void GroupExecutor::plan_batch(Flight& flight) noexcept {
-  items_.clear();
+void GroupExecutor::plan_batch(plan::Planner& planner, Flight& flight) noexcept {
+  items_.begin(choice_);
   ++batch_number_;
   flight.figures = {};
   for (const request::Request* request : choice_.batch) {
-    items_.push_back({request->slot, request->num_tokens});
+    items_.add(*request);
     flight.figures.num_tenants +=
         std::exchange(last_batch_[request->slot], batch_number_) != batch_number_;
   }
   plan::Plan& plan = flight.plan;
-  plan::Planner& planner = planner_.take();
-  planner.plan(items_, plan);
+  items_.plan(planner, plan);
   flight.figures.planner =
       plan.offers.empty() ? planner.name() : plan.offers[plan.chosen_offer].planner;
   std::ranges::copy(plan.offers, flight.figures.offers.begin());

@@ -28,6 +28,7 @@
 #include "runtime/completion.h"
 #include "runtime/cost/cost_estimate.h"
 #include "runtime/cost/cost_floor.h"
+#include "runtime/plan_items.h"
 #include "runtime/replaceable_planner.h"
 #include "runtime/request_executor.h"
 #include "sched/batch_policy.h"
@@ -93,7 +94,7 @@ class GroupExecutor final : public RequestExecutor {
                 std::unique_ptr<plan::Planner> planner);
   // Resizes the pictures of the chosen batch.
   void resize_images(std::vector<request::Request*>& batch) noexcept;
-  void choose_batch(uint64_t now_ns) noexcept;
+  void choose_batch(const plan::Planner& planner, uint64_t now_ns) noexcept;
   bool may_begin(uint64_t now_ns) const noexcept;
   size_t begin(CompletionSink& sink) noexcept;  // returns the number of refused requests
   void launch_pass(Flight& flight) noexcept;
@@ -119,7 +120,7 @@ class GroupExecutor final : public RequestExecutor {
     const plan::Pass& pass = flight.plan.passes[flight.pass];
     return std::span(flight.ordered).subspan(pass.first_segment, pass.num_segments);
   }
-  void plan_batch(Flight& flight) noexcept;
+  void plan_batch(plan::Planner& planner, Flight& flight) noexcept;
   void add_segment(Flight& flight, const plan::Segment& planned, uint32_t mini_batch,
                    uint32_t call) noexcept;
   void finish_pass(Flight& flight) noexcept;
@@ -136,7 +137,7 @@ class GroupExecutor final : public RequestExecutor {
   ReplaceablePlanner planner_;
   Admission admission_;
   sched::Choice choice_;
-  std::vector<plan::Item> items_;
+  PlanItems items_;
   std::array<Flight, EncoderGroup::kMaxInFlight> flights_;  // by flight index
   uint32_t first_ = 0;  // the oldest in flight; others follow it
   uint32_t num_in_flight_ = 0;

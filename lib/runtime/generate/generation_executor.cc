@@ -56,9 +56,9 @@ GenerationExecutor::GenerationExecutor(DecoderGroup& group, device::Stream& stre
                  max_beams_ + options.limits.max_requests),
       blocks_(group.num_kv_blocks()),
       layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions, group.buckets()),
-      planner_(std::move(planner), source_limits(group, options)) {
+      planner_(std::move(planner), source_limits(group, options)),
+      items_(max_beams_) {
   entered_.reserve(max_beams_);
-  items_.reserve(max_beams_);
   plan_.reserve(max_beams_);
   choice_.reserve(generation_policy_options(options));
   // Twice the beams: ended sequences may still be unanswered when others enter.
@@ -170,7 +170,8 @@ size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
   const uint64_t now_ns = clock_.now_ns();
   learn_pace(now_ns);
   expire_running(now_ns);
-  admit(now_ns);
+  plan::Planner& planner = planner_.take();
+  admit(planner, now_ns);
   if (last_step_ns_ == 0 && !running_.empty()) last_step_ns_ = now_ns;
   // Refused requests are answered before the step: they have waited long enough.
   const size_t refused = admission_.complete_refused(sink);
@@ -178,7 +179,7 @@ size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
   if (running_.empty()) return refused;
   begin_ns_ = now_ns;
   figures_ = {};
-  encode_entered();
+  encode_entered(planner);
   layout_.build_step(running_, blocks_);
   const backbone::StepResult result = group_.launch_step(*stream_, layout_);
   const size_t found = size_t{layout_.num_beams()} * layout_.num_candidates();
@@ -232,17 +233,20 @@ void GenerationExecutor::release_packets(CompletionSink& sink) noexcept {
   encoded_.clear();
 }
 
-// Admits requests while there is room.
-void GenerationExecutor::admit(uint64_t now_ns) noexcept {
+// Admits requests while there is room, but none of other rows and slots than the first ones.
+void GenerationExecutor::admit(const plan::Planner& planner, uint64_t now_ns) noexcept {
   if (device_failed()) return;
   source_rows_ = 0;
   for (;;) {
-    policy_->choose({.now_ns = now_ns, .start_ns = now_ns, .capacity = this}, choice_);
+    policy_->choose(
+        {.now_ns = now_ns, .start_ns = now_ns, .capacity = this, .rows = rows_of(planner)},
+        choice_);
     const bool found_any = !choice_.batch.empty() || !choice_.refused.empty();
     admission_.refuse(choice_.refused);
     admission_.take(choice_.batch, [this](const request::Request& expired) { unreserve(expired); });
     for (request::Request* request : choice_.batch) enter(request, now_ns);
-    if (!found_any) return;
+    const bool has_rows = choice_.has_rows || choice_.slot_tokens > 0;
+    if (!found_any || (has_rows && !choice_.batch.empty())) return;
   }
 }
 
@@ -285,16 +289,16 @@ void GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
   running_.insert(position, std::move(sequence));
 }
 
-void GenerationExecutor::encode_entered() noexcept {
+void GenerationExecutor::encode_entered(plan::Planner& planner) noexcept {
   entered_.clear();
-  items_.clear();
+  items_.begin(choice_);
   for (const std::unique_ptr<Sequence>& sequence : running_) {
     if (!std::exchange(sequence->entered, false)) continue;
     entered_.push_back(sequence.get());
-    items_.push_back({sequence->request->slot, sequence->source_tokens});
+    items_.add(*sequence->request);
   }
   if (entered_.empty()) return;
-  planner_.take().plan(items_, plan_);
+  items_.plan(planner, plan_);
   figures_.num_tokens = static_cast<uint32_t>(plan_.num_tokens);
   for (const plan::Pass& pass : plan_.passes) {
     layout_.build_sources(entered_, plan_, pass, blocks_);

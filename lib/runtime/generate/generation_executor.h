@@ -28,6 +28,7 @@
 #include "runtime/generate/decoder_group.h"
 #include "runtime/generate/kv_blocks.h"
 #include "runtime/generate/step_layout.h"
+#include "runtime/plan_items.h"
 #include "runtime/replaceable_planner.h"
 #include "runtime/request_executor.h"
 #include "sched/batch_policy.h"
@@ -83,14 +84,14 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
                      std::unique_ptr<plan::Planner> planner);
   uint32_t blocks_needed(const request::Request& request,
                          const model::GenerationConfig& config) const noexcept;
-  void admit(uint64_t now_ns) noexcept;
+  void admit(const plan::Planner& planner, uint64_t now_ns) noexcept;
   // Reserves the beams and K/V blocks of the request's sequence, and rows for its source.
   bool reserve(const request::Request& request) noexcept override;
   // Gives back what reserve() has reserved for the request.
   void unreserve(const request::Request& request) noexcept;
   // REQUIRES: reserve() has returned true.
   void enter(request::Request* request, uint64_t now_ns) noexcept;
-  void encode_entered() noexcept;
+  void encode_entered(plan::Planner& planner) noexcept;
   size_t begin_step(CompletionSink& sink) noexcept;  // returns the number of refused requests
   void end_step(CompletionSink& sink, BatchFigures& figures) noexcept;
   std::unique_ptr<Sequence> leave(size_t index) noexcept;
@@ -121,7 +122,7 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
   StepLayout layout_;
   ReplaceablePlanner planner_;      // of sources
   std::vector<Sequence*> entered_;  // whose sources the step encodes
-  std::vector<plan::Item> items_;   // one per entered sequence
+  PlanItems items_;                 // one per entered sequence
   plan::Plan plan_;                 // of items_
   std::vector<Candidate> candidates_;
   std::vector<float> log_probabilities_;  // [max_beams, kMaxTopTokens]

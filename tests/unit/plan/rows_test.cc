@@ -146,21 +146,43 @@ TEST(Rows, RowsThatDoNotFitAPassGoToTheNext) {
 
 TEST(Rows, ThePolicysRowsAndSlotSizeAreKept) {
   const std::vector<Item> items = {{0, 2}, {1, 3}, {0, 4}, {1, 1}, {0, 5}};
-  const std::vector<uint32_t> row_ends = {1, 3, 3, 5};
+  const std::vector<uint32_t> in_row = {0, 1, 1, 3, 3};
   Plan plan;
-  rows_planner("concat:row_tokens=10")->plan_rows(items, {.row_ends = row_ends}, plan);
+  rows_planner("concat:row_tokens=10")->plan_rows(items, {.rows = in_row}, plan);
   EXPECT_TRUE(verify(plan, items, kRowLimits));
   auto rows = rows_of(plan);
   for (auto& row : rows) std::ranges::sort(row);
   EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{0}, {1, 2}, {3, 4}}));
-  // Slots of the policy's size, and no slot with requests of two rows.
-  rows_planner("slotted:slot_tokens=9")
-      ->plan_rows(items, {.row_ends = row_ends, .slot_tokens = 6}, plan);
+  // Rows without slots: slots of the planner's size, none with requests of two rows.
+  rows_planner("slotted:slot_tokens=6")->plan_rows(items, {.rows = in_row}, plan);
   EXPECT_TRUE(verify(plan, items, kRowLimits));
   EXPECT_EQ(plan.passes[0].matrix_rows, 6u);
   rows = rows_of(plan);
   for (auto& row : rows) std::ranges::sort(row);
   EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{0}, {2}, {1}, {3, 4}}));
+  // The policy's slots, of its size, which items of one row enter in any order.
+  const std::vector<uint32_t> in_slot = {0, 3, 2, 3, 5};
+  rows_planner("slotted:slot_tokens=9")
+      ->plan_rows(items, {.rows = in_row, .slots = in_slot, .slot_tokens = 7}, plan);
+  EXPECT_TRUE(verify(plan, items, kRowLimits));
+  EXPECT_EQ(plan.passes[0].matrix_rows, 7u);
+  rows = rows_of(plan);
+  for (auto& row : rows) std::ranges::sort(row);
+  EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{0}, {2}, {1, 3}, {4}}));
+}
+
+// B rows of L tokens fit a pass. Without a fixed L a policy has no rows to fill.
+TEST(Rows, OffersPoliciesAsManyRowsAsFitAPass) {
+  for (const char* text : {"concat:row_tokens=20", "slotted:row_tokens=20,slot_tokens=5"}) {
+    const auto rows = rows_planner(text)->rows();
+    ASSERT_TRUE(rows) << text;
+    EXPECT_EQ(rows->number, 3u);
+    EXPECT_EQ(rows->tokens, 20u);
+  }
+  for (const char* text : {"packed", "concat", "slotted:slot_tokens=5"})
+    EXPECT_FALSE(rows_planner(text)->rows()) << text;
+  const PlanLimits alone{.max_requests = 16, .max_rows = 64, .max_pass_tenants = 1};
+  EXPECT_FALSE(rows_planner("concat:row_tokens=20", alone)->rows());
 }
 
 // A tenant's rows are one GEMM where they are adjacent.
@@ -176,9 +198,9 @@ TEST(Rows, ATenantsRequestsStayTogether) {
 TEST(Rows, TenantPassesKeepTheSlotSize) {
   const PlanLimits limits{.max_requests = 16, .max_rows = 64, .max_pass_tenants = 1};
   const std::vector<Item> items = {{0, 2}, {1, 3}, {0, 4}, {1, 1}};
-  const std::vector<uint32_t> row_ends = {2, 4};
+  const std::vector<uint32_t> in_slot = {0, 0, 1, 1};
   Plan plan;
-  rows_planner("slotted", limits)->plan_rows(items, {.row_ends = row_ends, .slot_tokens = 7}, plan);
+  rows_planner("slotted", limits)->plan_rows(items, {.slots = in_slot, .slot_tokens = 7}, plan);
   const Status right = verify(plan, items, limits);
   ASSERT_TRUE(right) << right.error().message;
   ASSERT_EQ(plan.passes.size(), 2u);
