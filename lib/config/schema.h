@@ -99,6 +99,8 @@ void visit_batching(V& v, Batching& batching) {
   v.integer("max_tenants", batching.max_tenants, 1, 4096);
   v.integer("max_beams", batching.max_beams, 1, 4096);
   v.size("kv_cache", batching.kv_cache_bytes, kMiB, 1024 * kGiB);
+  v.choice("joining", batching.joining, {"steps", "batches"});
+  v.choice("cleaning", batching.cleaning, {"sequence", "slot", "batch"});
   v.integer("queue_requests", batching.queue_requests, 1, 1u << 20);
   v.duration("max_wait", batching.max_wait_ns, 0, 600 * kSecond);
 }

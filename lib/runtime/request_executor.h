@@ -18,6 +18,7 @@
 #include "plan/plan.h"
 #include "request/request.h"
 #include "runtime/completion.h"
+#include "runtime/generation_options.h"
 #include "sched/batch_limits.h"
 #include "sched/group_queue.h"
 
@@ -31,6 +32,7 @@ struct ExecutorOptions {
   // immediately. Its client would have given up by then, and later requests would wait in
   // vain. 0: only deadlines limit it.
   uint64_t max_wait_ns = 1'000'000'000;
+  GenerationOptions generation = {};  // of groups that generate
 };
 
 // The work of one step, for the caller's counters.

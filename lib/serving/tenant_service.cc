@@ -52,6 +52,10 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
   stage_options_.executor.limits.max_requests = batching.max_requests;
   stage_options_.executor.scheduler = batching.scheduler;
   stage_options_.executor.max_wait_ns = batching.max_wait_ns;
+  // Config has checked the names.
+  stage_options_.executor.generation = {
+      .joining = runtime::parse_joining(batching.joining).value(),
+      .cleaning = runtime::parse_cleaning(batching.cleaning).value()};
   stage_options_.idle.max_sleep_ns = 100'000'000;  // the doorbell wakes it earlier
   stage_options_.share.cpus = std::move(executor_cpus);
 }

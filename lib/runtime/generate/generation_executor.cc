@@ -53,17 +53,18 @@ GenerationExecutor::GenerationExecutor(DecoderGroup& group, device::Stream& stre
       policy_(std::move(policy)),
       admission_(group, clock, options, *policy_,
                  {.max_tokens = options.limits.max_tokens, .image = {}, .generates = true},
-                 max_beams_ + options.limits.max_requests),
+                 2 * max_beams_ + options.limits.max_requests),
       blocks_(group.num_kv_blocks()),
+      holds_(blocks_, options.generation.cleaning),
       layout_(max_beams_, options.limits.max_tokens, group.spec().max_positions, group.buckets()),
       planner_(std::move(planner), source_limits(group, options)),
       items_(max_beams_) {
   entered_.reserve(max_beams_);
   plan_.reserve(max_beams_);
   choice_.reserve(generation_policy_options(options));
-  // Twice the beams: ended sequences may still be unanswered when others enter.
-  for (uint32_t i = 0; i < 2 * max_beams_; ++i) spare_.push_back(std::make_unique<Sequence>());
-  running_.reserve(max_beams_);
+  // As many as have ended but are not answered yet, run, and have entered for the next batch.
+  for (uint32_t i = 0; i < 3 * max_beams_; ++i) spare_.push_back(std::make_unique<Sequence>());
+  for (Entered* entered : {&running_, &next_}) entered->sequences.reserve(max_beams_);
   ended_.reserve(max_beams_);
   encoded_.reserve(max_beams_);
   candidates_.reserve(size_t{model::GenerationConfig::kMaxBeams} * kernels::kMaxTopTokens);
@@ -120,7 +121,7 @@ double GenerationExecutor::expected_wait_ns(uint32_t slot,
       static_cast<double>(policy_->num_waiting() - policy_->queue().num_requests());
   const double ahead = selected + policy_->backlog_ahead(slot).num_requests;
   const uint32_t blocks = 1 + config.num_beams * blocks_of(config.max_length - 1);
-  const uint32_t enter = std::min((max_beams_ - num_beams_) / config.num_beams,
+  const uint32_t enter = std::min((max_beams_ - running_.num_beams) / config.num_beams,
                                   (blocks_.num_blocks() - blocks_.num_reserved()) / blocks);
   return pace_ns_ * std::max(0.0, ahead + 1 - enter);
 }
@@ -134,7 +135,7 @@ void GenerationExecutor::learn_pace(uint64_t start_ns) noexcept {
     busy_ns_ = 0;
     num_left_ = 0;
   }
-  last_step_ns_ = running_.empty() ? 0 : start_ns;
+  last_step_ns_ = running_.sequences.empty() ? 0 : start_ns;
 }
 
 // Assumes that beams share no blocks from the first token on. The last token is never fed.
@@ -169,18 +170,20 @@ size_t GenerationExecutor::finish(CompletionSink& sink, BatchFigures& figures) n
 size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
   const uint64_t now_ns = clock_.now_ns();
   learn_pace(now_ns);
-  expire_running(now_ns);
+  expire(running_, now_ns);
+  expire(next_, now_ns);
+  choose_joined();
   plan::Planner& planner = planner_.take();
   admit(planner, now_ns);
-  if (last_step_ns_ == 0 && !running_.empty()) last_step_ns_ = now_ns;
+  if (last_step_ns_ == 0 && !running_.sequences.empty()) last_step_ns_ = now_ns;
   // Refused requests are answered before the step: they have waited long enough.
   const size_t refused = admission_.complete_refused(sink);
-  num_executing_.store(static_cast<uint32_t>(running_.size()), std::memory_order_relaxed);
-  if (running_.empty()) return refused;
+  count_executing();
+  if (running_.sequences.empty()) return refused;
   begin_ns_ = now_ns;
   figures_ = {};
   encode_entered(planner);
-  layout_.build_step(running_, blocks_);
+  layout_.build_step(running_.sequences, blocks_);
   const backbone::StepResult result = group_.launch_step(*stream_, layout_);
   const size_t found = size_t{layout_.num_beams()} * layout_.num_candidates();
   stream_->copy_to_host(result.log_probabilities, found * sizeof(float), log_probabilities_.data());
@@ -189,8 +192,9 @@ size_t GenerationExecutor::begin_step(CompletionSink& sink) noexcept {
   in_flight_ = true;
   figures_.num_tokens += layout_.num_beams();
   figures_.num_rows += layout_.num_step_rows();
-  for (size_t i = 0; i < running_.size(); ++i)
-    figures_.num_tenants += i == 0 || running_[i]->request->slot != running_[i - 1]->request->slot;
+  for (size_t i = 0; i < running_.sequences.size(); ++i)
+    figures_.num_tenants +=
+        i == 0 || running_.sequences[i]->request->slot != running_.sequences[i - 1]->request->slot;
   return refused;
 }
 
@@ -210,7 +214,7 @@ void GenerationExecutor::end_step(CompletionSink& sink, BatchFigures& figures) n
   figures.execute_ns =
       completion.device_ns != 0 ? completion.device_ns : clock_.now_ns() - begin_ns_;
   figures.num_requests = num_left_ = static_cast<uint32_t>(ended_.size());
-  num_executing_.store(static_cast<uint32_t>(running_.size()), std::memory_order_relaxed);
+  count_executing();
 }
 
 // Also completes the requests refused since the last step.
@@ -233,6 +237,20 @@ void GenerationExecutor::release_packets(CompletionSink& sink) noexcept {
   encoded_.clear();
 }
 
+// Decides which batch the sequences join that enter with this step.
+void GenerationExecutor::choose_joined() noexcept {
+  const bool at_each_step = options_.generation.joining == Joining::kSteps;
+  const bool begins = running_.sequences.empty();
+  if (begins) std::swap(running_, next_);
+  joined_ = at_each_step || begins ? &running_ : &next_;
+  if (at_each_step || joined_->sequences.empty()) holds_.begin_batch();
+}
+
+void GenerationExecutor::count_executing() noexcept {
+  num_executing_.store(static_cast<uint32_t>(running_.sequences.size() + next_.sequences.size()),
+                       std::memory_order_relaxed);
+}
+
 // Admits requests while there is room, but none of other rows and slots than the first ones.
 void GenerationExecutor::admit(const plan::Planner& planner, uint64_t now_ns) noexcept {
   if (device_failed()) return;
@@ -253,18 +271,18 @@ void GenerationExecutor::admit(const plan::Planner& planner, uint64_t now_ns) no
 bool GenerationExecutor::reserve(const request::Request& request) noexcept {
   const model::GenerationConfig& config = group_.model(request.slot)->head.spec.generation.front();
   if (source_rows_ + request.num_tokens > options_.limits.max_tokens ||
-      num_beams_ + config.num_beams > max_beams_ ||
+      joined_->num_beams + config.num_beams > max_beams_ ||
       !blocks_.reserve(blocks_needed(request, config)))
     return false;
   source_rows_ += request.num_tokens;
-  num_beams_ += config.num_beams;
+  joined_->num_beams += config.num_beams;
   return true;
 }
 
 void GenerationExecutor::unreserve(const request::Request& request) noexcept {
   const model::GenerationConfig& config = group_.model(request.slot)->head.spec.generation.front();
   source_rows_ -= request.num_tokens;
-  num_beams_ -= config.num_beams;
+  joined_->num_beams -= config.num_beams;
   blocks_.unreserve(blocks_needed(request, config));
 }
 
@@ -284,21 +302,23 @@ void GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
   sequence->entered = true;
   encoded_.push_back(request);
   request->launch_ns = now_ns;
-  const auto position = std::ranges::upper_bound(
-      running_, request->slot, {}, [](const auto& running) { return running->request->slot; });
-  running_.insert(position, std::move(sequence));
+  const auto position =
+      std::ranges::upper_bound(joined_->sequences, request->slot, {},
+                               [](const auto& other) { return other->request->slot; });
+  joined_->sequences.insert(position, std::move(sequence));
 }
 
 void GenerationExecutor::encode_entered(plan::Planner& planner) noexcept {
   entered_.clear();
   items_.begin(choice_);
-  for (const std::unique_ptr<Sequence>& sequence : running_) {
+  for (const std::unique_ptr<Sequence>& sequence : joined_->sequences) {
     if (!std::exchange(sequence->entered, false)) continue;
     entered_.push_back(sequence.get());
     items_.add(*sequence->request);
   }
   if (entered_.empty()) return;
   items_.plan(planner, plan_);
+  holds_.enter(entered_, plan_);
   figures_.num_tokens = static_cast<uint32_t>(plan_.num_tokens);
   for (const plan::Pass& pass : plan_.passes) {
     layout_.build_sources(entered_, plan_, pass, blocks_);
@@ -310,8 +330,8 @@ void GenerationExecutor::encode_entered(plan::Planner& planner) noexcept {
 void GenerationExecutor::advance() noexcept {
   const uint32_t stride = layout_.num_candidates();
   size_t row = 0;
-  for (size_t i = 0; i < running_.size();) {
-    Sequence& sequence = *running_[i];
+  for (size_t i = 0; i < running_.sequences.size();) {
+    Sequence& sequence = *running_.sequences[i];
     const uint32_t per_beam = sequence.config().candidates_per_beam();
     candidates_.clear();
     for (uint32_t beam = 0; beam < sequence.search.num_beams(); ++beam, ++row)
@@ -323,16 +343,16 @@ void GenerationExecutor::advance() noexcept {
       ++i;
       continue;
     }
-    ended_.push_back(leave(i));
+    ended_.push_back(leave(running_, i));
   }
 }
 
-// Removes the sequence at `index`, which gives back its beams and K/V blocks.
-std::unique_ptr<Sequence> GenerationExecutor::leave(size_t index) noexcept {
-  std::unique_ptr<Sequence> sequence = std::move(running_[index]);
-  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
-  num_beams_ -= sequence->config().num_beams;
-  sequence->release_all(blocks_);
+// Removes the sequence at `index`, which gives back its beams, and its K/V blocks as Cleaning says.
+std::unique_ptr<Sequence> GenerationExecutor::leave(Entered& from, size_t index) noexcept {
+  std::unique_ptr<Sequence> sequence = std::move(from.sequences[index]);
+  from.sequences.erase(from.sequences.begin() + static_cast<std::ptrdiff_t>(index));
+  from.num_beams -= sequence->config().num_beams;
+  holds_.leave(*sequence);
   return sequence;
 }
 
@@ -344,26 +364,27 @@ void GenerationExecutor::answer(const Sequence& sequence) noexcept {
 }
 
 // Drops sequences past their deadline, freeing blocks for the rest.
-void GenerationExecutor::expire_running(uint64_t now_ns) noexcept {
-  for (size_t i = 0; i < running_.size();) {
-    request::Request* request = running_[i]->request;
+void GenerationExecutor::expire(Entered& of, uint64_t now_ns) noexcept {
+  for (size_t i = 0; i < of.sequences.size();) {
+    request::Request* request = of.sequences[i]->request;
     if (!sched::deadline_passed(*request, now_ns)) {
       ++i;
       continue;
     }
-    spare_.push_back(leave(i));
+    spare_.push_back(leave(of, i));
     admission_.refuse(request, {StatusCode::kDeadlineLaunch,
                                 "the deadline passed while the sequence was generated"});
   }
 }
 
 void GenerationExecutor::fail_running(const Refusal& why) noexcept {
-  while (!running_.empty()) {
-    request::Request* request = running_.back()->request;
-    spare_.push_back(leave(running_.size() - 1));
-    admission_.refuse(request, why);
-  }
-  num_executing_.store(0, std::memory_order_relaxed);
+  for (Entered* of : {&running_, &next_})
+    while (!of->sequences.empty()) {
+      request::Request* request = of->sequences.back()->request;
+      spare_.push_back(leave(*of, of->sequences.size() - 1));
+      admission_.refuse(request, why);
+    }
+  count_executing();
 }
 
 void GenerationExecutor::fail_all() noexcept {

@@ -5,9 +5,14 @@
 // a batch. Each step: admit → encode the sequences that entered → one token for every live beam of
 // every sequence → search → complete the finished sequences.
 //
+// With Joining::kBatches, as without iteration-level scheduling, a batch is decoded to its end
+// before the next one begins. Sequences of the next batch enter meanwhile, as far as there is room,
+// and their sources are encoded with the running batch's steps.
+//
 // Before it enters, a sequence reserves its worst case of K/V blocks and of step rows. If too
 // little is left, it waits ahead of those that the policy selected later; if it could never fit, it
-// is refused with a status. A running sequence therefore never finds the cache full.
+// is refused with a status. A running sequence therefore never finds the cache full. Cleaning
+// decides when an ended sequence gives its memory back (kv_holds.h).
 //
 // A step needs the tokens of the previous step, so at most one runs. On an asynchronous stream,
 // requests are taken in and tokenised while a step runs, and ended sequences are turned into
@@ -27,6 +32,7 @@
 #include "runtime/generate/beam_search.h"
 #include "runtime/generate/decoder_group.h"
 #include "runtime/generate/kv_blocks.h"
+#include "runtime/generate/kv_holds.h"
 #include "runtime/generate/step_layout.h"
 #include "runtime/plan_items.h"
 #include "runtime/replaceable_planner.h"
@@ -82,6 +88,11 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
   GenerationExecutor(DecoderGroup& group, device::Stream& stream, const Clock& clock,
                      const ExecutorOptions& options, std::unique_ptr<sched::BatchPolicy> policy,
                      std::unique_ptr<plan::Planner> planner);
+  // Sequences that have entered.
+  struct Entered {
+    std::vector<std::unique_ptr<Sequence>> sequences;  // by slot of their tenants
+    uint32_t num_beams = 0;                            // reserved
+  };
   uint32_t blocks_needed(const request::Request& request,
                          const model::GenerationConfig& config) const noexcept;
   void admit(const plan::Planner& planner, uint64_t now_ns) noexcept;
@@ -94,11 +105,13 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
   void encode_entered(plan::Planner& planner) noexcept;
   size_t begin_step(CompletionSink& sink) noexcept;  // returns the number of refused requests
   void end_step(CompletionSink& sink, BatchFigures& figures) noexcept;
-  std::unique_ptr<Sequence> leave(size_t index) noexcept;
+  void choose_joined() noexcept;
+  void count_executing() noexcept;
+  std::unique_ptr<Sequence> leave(Entered& from, size_t index) noexcept;
   void advance() noexcept;
   size_t answer_ended(CompletionSink& sink) noexcept;
   void answer(const Sequence& sequence) noexcept;
-  void expire_running(uint64_t now_ns) noexcept;
+  void expire(Entered& of, uint64_t now_ns) noexcept;
   void fail_running(const Refusal& why) noexcept;
   void fail_all() noexcept;
   void release_packets(CompletionSink& sink) noexcept;
@@ -113,12 +126,13 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
   std::unique_ptr<sched::BatchPolicy> policy_;
   Admission admission_;
   KvBlocks blocks_;
+  KvHolds holds_;
   sched::Choice choice_;
-  std::vector<std::unique_ptr<Sequence>> spare_;    // unused; they keep their allocations
-  std::vector<std::unique_ptr<Sequence>> running_;  // by slot
-  std::vector<std::unique_ptr<Sequence>> ended_;    // ended in the last step, not answered yet
-  uint32_t num_beams_ = 0;                          // reserved by running sequences
-  uint32_t source_rows_ = 0;                        // of the sequences that enter with this step
+  std::vector<std::unique_ptr<Sequence>> spare_;  // unused; they keep their allocations
+  std::vector<std::unique_ptr<Sequence>> ended_;  // ended in the last step, not answered yet
+  Entered running_, next_;                        // next_: of the next batch (Joining::kBatches)
+  Entered* joined_ = &running_;                   // by the sequences that enter with this step
+  uint32_t source_rows_ = 0;                      // of these
   StepLayout layout_;
   ReplaceablePlanner planner_;      // of sources
   std::vector<Sequence*> entered_;  // whose sources the step encodes

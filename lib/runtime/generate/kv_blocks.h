@@ -9,6 +9,7 @@
 // the constructor.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -28,6 +29,7 @@ class KvBlocks {
   bool reserve(uint32_t count) noexcept {
     if (count > num_blocks_ - num_reserved_) return false;
     num_reserved_ += count;
+    most_reserved_ = std::max(most_reserved_, num_reserved_);
     return true;
   }
   // REQUIRES: `count` blocks are reserved, and the blocks taken under that reservation are free.
@@ -43,6 +45,7 @@ class KvBlocks {
     const uint32_t block = free_.back();
     free_.pop_back();
     holders_[block] = 1;
+    most_used_ = std::max(most_used_, num_used());
     return block;
   }
   void share(uint32_t block) noexcept {
@@ -59,12 +62,16 @@ class KvBlocks {
   uint32_t num_blocks() const noexcept { return num_blocks_; }
   uint32_t num_used() const noexcept { return num_blocks_ - static_cast<uint32_t>(free_.size()); }
   uint32_t num_reserved() const noexcept { return num_reserved_; }
+  // The most so far.
+  uint32_t most_used() const noexcept { return most_used_; }
+  uint32_t most_reserved() const noexcept { return most_reserved_; }
 
  private:
   std::vector<uint32_t> holders_;
   std::vector<uint32_t> free_;
   const uint32_t num_blocks_;
   uint32_t num_reserved_ = 0;
+  uint32_t most_used_ = 0, most_reserved_ = 0;
 };
 
 }  // namespace itif::runtime

@@ -30,7 +30,7 @@ void Sequence::continue_beams(KvBlocks& blocks) noexcept {
   std::swap(tables, next);
 }
 
-void Sequence::release_all(KvBlocks& blocks) noexcept {
+void SequenceBlocks::release_all(KvBlocks& blocks) noexcept {
   for (std::vector<uint32_t>& table : tables) {
     for (const uint32_t block : table) blocks.release(block);
     table.clear();

@@ -22,22 +22,28 @@
 
 namespace itif::runtime {
 
-struct Sequence {
+// The K/V memory of a sequence.
+struct SequenceBlocks {
+  std::vector<std::vector<uint32_t>> tables;  // [live beams]
+  std::vector<uint32_t> memory;               // blocks of the encoded source
+  uint32_t reserved_blocks = 0;
+
+  void release_all(KvBlocks& blocks) noexcept;
+};
+
+struct Sequence : SequenceBlocks {
   request::Request* request = nullptr;
   const PreparedInput* prepared = nullptr;  // the request's; nullptr: none
   const model::TenantModel* model = nullptr;
   BeamSearch search;
-  std::vector<std::vector<uint32_t>> tables;  // [live beams]
-  std::vector<std::vector<uint32_t>> next;    // scratch of continue_beams()
-  std::vector<uint32_t> memory;               // blocks of the encoded source
+  std::vector<std::vector<uint32_t>> next;  // scratch of continue_beams()
   uint32_t source_tokens = 0;
-  uint32_t reserved_blocks = 0;
-  bool entered = false;  // since the last step; its source must be encoded
+  uint32_t hold_group = 0;  // its slot or batch (kv_holds.h)
+  bool entered = false;     // since the last step; its source must be encoded
 
   const model::GenerationConfig& config() const { return model->head.spec.generation.front(); }
   // Gives each beam the table of the one that it continues.
   void continue_beams(KvBlocks& blocks) noexcept;
-  void release_all(KvBlocks& blocks) noexcept;
 };
 
 // Graph buckets that sources and steps are padded to.

@@ -90,6 +90,7 @@ class Generation : public ::testing::Test, protected CompletionSink {
             .value();
     ExecutorOptions executor;
     executor.limits.max_tokens = kMaxTokens;
+    executor.generation = generation_;
     executor_ = GenerationExecutor::create(*group_, *stream_, clock_, executor).value();
   }
   uint32_t admit(const std::string& name) {
@@ -161,6 +162,7 @@ class Generation : public ::testing::Test, protected CompletionSink {
   VirtualClock clock_;
   HoldingClock stream_clock_;
   bool is_async_ = false;
+  GenerationOptions generation_;  // of the next open()
   uint64_t deadline_ns_ = 0;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<DecoderGroup> group_;
