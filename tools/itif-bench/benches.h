@@ -70,6 +70,9 @@ Status bench_mixed(const BenchOptions& options, Report& report);
 // Requests/s of the same requests in rows, in slots of rows, padded and packed (TCB's Figures 13
 // and 14).
 Status bench_slots(const BenchOptions& options, Report& report);
+// Requests/s and peak K/V memory of generated sequences, by when ended ones give memory back (TCB,
+// section 4.2.2).
+Status bench_cleaning(const BenchOptions& options, Report& report);
 // Tokens/s, latency and memory, varying one dimension at a time.
 Status bench_scaling(const BenchOptions& options, Report& report);
 

@@ -55,6 +55,10 @@ constexpr bench::Bench kBenches[] = {
      "floor", bench::bench_mixed, kAttention, kChoosesFusion},
     {"slots", "TCB's Figures 13 and 14: rows of 400 tokens in 1 to 10 slots, padded and packed",
      "limit", bench::bench_slots},
+    {"cleaning",
+     "TCB's early memory cleaning: generated sequences, batch by batch and scheduled by step, with "
+     "K/V memory given back by batch, slot or sequence",
+     "limit", bench::bench_cleaning, kNoAttention},
     {"scaling", "tokens/s, latency and memory against tenants, layers, hidden size and length",
      "floor", bench::bench_scaling, kAttention, kChoosesFusion},
     {"plan", "planning time of 64 requests, by planner, against 2 % of the batch's run time", "2 %",
