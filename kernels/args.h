@@ -246,8 +246,8 @@ struct Attention {
   uint32_t head_size = 0;
   float scale = 0;  // 1/√head_size
   // All rows of a batch that is padded to a graph bucket; 0: the batch is not padded. With it the
-  // launches depend only on this value and the number of segments, some of which may be empty.
-  // REQUIRES: 0 with score_matrices.
+  // launches depend only on this value and the numbers of segments and of score matrices, some of
+  // which may be empty.
   uint32_t max_bucket_rows = 0;
 };
 

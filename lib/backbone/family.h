@@ -34,10 +34,11 @@ struct Pass {
   std::span<const uint32_t> positions;   // [num_rows], from 0 in each segment
   std::span<const uint8_t> token_types;  // [num_rows], or empty: all 0
   std::span<const kernels::SegmentRows> segments;
-  // As kernels::Attention's, of the encoder's attention. Empty if the batch has a bucket.
+  // As kernels::Attention's, of the encoder's attention.
   std::span<const kernels::SegmentRows> score_matrices = {};
   std::span<const kernels::RowRange> ranges;  // one per GEMM: rows of a tenant, or of a mini-batch
-  // Padded to a graph bucket: ranges are equally long, and segments at the end may be empty.
+  // Padded to a graph bucket: ranges are equally long, and the last segments and score matrices
+  // may be empty.
   bool has_bucket = false;
   // Decoders: another pass of the same event reads inputs, so that this one does not end them.
   bool has_more_inputs = false;

@@ -117,6 +117,38 @@ TEST_P(Buckets, TenantsShareGraphs) {
   EXPECT_EQ(graphs().launches, before + 2);
 }
 
+// Batch rows of the planner concat: the requests of two or three tenants share a score matrix.
+TEST_P(Buckets, BatchRowsShareGraphs) {
+  const auto rows = [&](std::vector<TestRequest> inputs) {
+    for (TestRequest& input : inputs) input.score_matrix = 0;
+    inputs.back().padding = any(4);
+    return inputs;
+  };
+  const std::vector<TestRequest> two = {input(0, 9), input(1, 12)};
+  run(two);  // a graph is captured the second time
+  const std::vector<Answer> packed = run(two);
+  ASSERT_EQ(graphs().kept, 1u);
+  run(rows(two));
+  const std::vector<Answer> expected = run(rows(two));
+  ASSERT_EQ(graphs().kept, 2u) << "masked attention is another graph";
+  for (int turn = 0; turn < 8; ++turn) {
+    const uint64_t before = graphs().launches;
+    for (const Answer& answer : run(rows({input(2, 1 + any(12)), input(4, 1 + any(12))})))
+      EXPECT_TRUE(answer.ok());
+    // Two batch rows.
+    std::vector<TestRequest> apart = {input(2, 1 + any(12)), input(3, 1 + any(12))};
+    for (uint32_t i = 0; i < 2; ++i) apart[i].score_matrix = i;
+    for (const Answer& answer : run(apart)) EXPECT_TRUE(answer.ok());
+    const std::vector<Answer> again = run(rows(two));
+    EXPECT_EQ(graphs().launches, before + 3);
+    EXPECT_EQ(graphs().kept, 2u);
+    for (size_t i = 0; i < two.size(); ++i) {
+      EXPECT_EQ(again[i].bytes, expected[i].bytes) << "replayed after other batches";
+      EXPECT_GT(testing::cosine(again[i].floats(), packed[i].floats()), 0.999);
+    }
+  }
+}
+
 // The answer does not depend on earlier contents of padding rows, on other requests, or on
 // replaying a graph.
 TEST_P(Buckets, AnswerIsSameInEveryBatchOfItsBucket) {
@@ -149,8 +181,13 @@ TEST(CudaBuckets, AgreeWithTheHost) {
         input.ids.push_back(random() % kVocab);
     }
     std::ranges::sort(inputs, {}, &TestRequest::slot);
-    const auto answers = run_batch(*on_cuda.group, *on_cuda.stream, inputs);
     const auto expected = run_batch(*on_host.group, *on_host.stream, inputs);
+    // In every third batch, the requests share batch rows.
+    for (size_t i = 0; turn % 3 == 2 && i < inputs.size(); ++i) {
+      inputs[i].score_matrix = static_cast<uint32_t>(i / 2);
+      if (i % 2 == 1) inputs[i].padding = random() % 4;
+    }
+    const auto answers = run_batch(*on_cuda.group, *on_cuda.stream, inputs);
     for (size_t i = 0; i < inputs.size(); ++i) {
       ASSERT_EQ(answers[i].bytes.size(), expected[i].bytes.size());
       if (answers[i].kind == wire::ResultKind::kClasses) continue;  // names between the numbers

@@ -128,7 +128,7 @@ BatchLayout::BatchLayout(const GroupOptions& options, const GraphBuckets& bucket
   run_segments_.reserve(max_requests_);
   run_calls_.reserve(max_requests_);
   calls_.reserve(max_requests_);
-  score_matrices_.reserve(max_requests_);
+  score_matrices_.reserve(segments);
   segments_.reserve(segments);
   positions_.reserve(max_tokens_);
   token_types_.reserve(max_tokens_);
@@ -177,8 +177,7 @@ void BatchLayout::admit(const BatchRequest& segment, AdmittedTenant* tenant) noe
 }
 
 void BatchLayout::lay_out(std::span<const plan::Call> calls) noexcept {
-  const bool share_scores = !live_.empty() && live_[0].segment->score_matrix != plan::kOwnScores;
-  if (calls.empty() && !share_scores) bucket_ = buckets_.find(runs_, live_.size(), num_pieces_);
+  if (calls.empty()) bucket_ = buckets_.find(runs_, live_.size(), num_pieces_);
   size_t next = 0;
   for (size_t run = 0; run < runs_.size(); ++run) {
     const uint32_t first_row = num_rows_;
@@ -201,7 +200,8 @@ void BatchLayout::lay_out(Live& live) noexcept {
   if (segment.score_matrix != plan::kOwnScores) {
     if (std::exchange(score_matrix_, segment.score_matrix) != segment.score_matrix)
       score_matrices_.push_back({first_row, 0});
-    score_matrices_.back().num_rows += num_rows_ - first_row;
+    // A bucket's padding between two ranges is part of a matrix that both have rows of.
+    score_matrices_.back().num_rows = num_rows_ - score_matrices_.back().first_row;
   }
   std::iota(positions_.begin() + first_row, positions_.begin() + first_row + num_tokens, 0u);
   if (const std::span<const uint8_t> types = token_types_of(segment); !types.empty()) {
@@ -228,6 +228,7 @@ void BatchLayout::pad_rows_to(uint32_t num_rows) noexcept {
 void BatchLayout::fill_bucket() noexcept {
   pad_rows_to(fill_ranges(*bucket_, num_rows_, ranges_));
   segments_.resize(bucket_->num_segments, {num_rows_, 0});
+  if (!score_matrices_.empty()) score_matrices_.resize(bucket_->num_segments, {num_rows_, 0});
   pieces_.resize(bucket_->num_pieces);
   images_.resize(bucket_->num_images);
   has_token_types_ = true;  // zeros if no segment has any

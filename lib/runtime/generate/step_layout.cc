@@ -51,11 +51,11 @@ StepLayout::StepLayout(uint32_t max_beams, uint32_t max_source_tokens, uint32_t 
     source_ranges = std::max<size_t>(source_ranges, bucket.num_ranges);
   }
   runs_.reserve(max_beams);
-  score_matrices_.reserve(max_beams);
   pieces_.reserve(pieces);
   positions_.reserve(max_source_tokens);
   source_kv_rows_.reserve(max_source_tokens);
   segments_.reserve(segments);
+  score_matrices_.reserve(segments);
   source_ranges_.reserve(source_ranges);
   const size_t rows = std::max(max_beams, buckets.steps.max_rows());
   stepping_.reserve(max_beams);
@@ -100,9 +100,7 @@ void StepLayout::build_sources(std::span<Sequence* const> entered, const plan::P
     add_run(segment.slot, segment.num_rows);
     num_pieces += ids_of(*entered[segment.item]).num_pieces();
   }
-  // A bucket's padding would lie within the rows of shared score matrices.
-  if (pass.matrix_rows == 0)
-    source_bucket_ = buckets_.sources.find(runs_, planned.size(), num_pieces);
+  source_bucket_ = buckets_.sources.find(runs_, planned.size(), num_pieces);
   auto next = planned.begin();
   for (const kernels::RowRange& run : runs_) {
     const auto first_row = static_cast<uint32_t>(positions_.size());
@@ -130,7 +128,9 @@ void StepLayout::add_source(Sequence& sequence, const plan::Segment& planned,
   if (planned.score_matrix == plan::kOwnScores) return;
   if (std::exchange(score_matrix_, planned.score_matrix) != planned.score_matrix)
     score_matrices_.push_back({first_row, 0});
-  score_matrices_.back().num_rows += planned.num_rows;
+  // A bucket's padding between two ranges is part of a matrix that both have rows of.
+  score_matrices_.back().num_rows =
+      static_cast<uint32_t>(positions_.size()) - score_matrices_.back().first_row;
 }
 
 void StepLayout::pad_sources(uint32_t num_rows) noexcept {
@@ -141,7 +141,9 @@ void StepLayout::pad_sources(uint32_t num_rows) noexcept {
 void StepLayout::fill_sources() noexcept {
   const auto next_row = static_cast<uint32_t>(positions_.size());
   pad_sources(fill_ranges(*source_bucket_, next_row, source_ranges_));
-  segments_.resize(source_bucket_->num_segments, {static_cast<uint32_t>(positions_.size()), 0});
+  const kernels::SegmentRows empty{static_cast<uint32_t>(positions_.size()), 0};
+  segments_.resize(source_bucket_->num_segments, empty);
+  if (!score_matrices_.empty()) score_matrices_.resize(source_bucket_->num_segments, empty);
   pieces_.resize(source_bucket_->num_pieces);
 }
 

@@ -109,13 +109,15 @@ TEST_F(Generation, RefusesPlannersThatLayOutNoSources) {
 // Sequences enter and leave between steps. Each step is padded to a graph bucket.
 TEST_F(Generation, SameTokensWithStepsPaddedToBuckets) {
   const auto first = cases_of("beams-4"), second = cases_of("beams-3-smaller");
-  for (const uint32_t rows : {16u, 64u, 512u}) {
-    SCOPED_TRACE(rows);
+  for (const auto& [rows, planner] : {std::pair(16u, "packed"), std::pair(64u, "packed"),
+                                      std::pair(512u, "packed"), std::pair(512u, "concat")}) {
+    SCOPED_TRACE(std::to_string(rows) + planner);
     auto device = std::make_unique<testing::PlainDevice>();
     device->use_buckets_of(rows);
     open("beams-4", {.max_beams = 24}, std::move(device));
     ASSERT_GT(group_->num_buckets(), 0u);
     admit("beams-3-smaller");
+    ASSERT_TRUE(executor_->set_planner(planner, device_->info(), nullptr));
     std::vector<std::pair<const request::Request*, const Case*>> all;
     uint32_t num_padded = 0;
     for (size_t i = 0; i < 8; ++i) {

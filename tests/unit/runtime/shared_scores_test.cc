@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "base/random.h"
@@ -27,9 +28,17 @@ TestRequest shared_request(Random& random, uint32_t slot, uint32_t tokens) {
 class SharedScores : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    device_ = testing::make_device(GetParam());
+    device_ = make_device();
     if (!device_) GTEST_SKIP() << "this machine has no " << GetParam();
     small_ = std::make_unique<testing::SmallGroup>(*device_);
+  }
+
+  // "buckets": plain loops over batches that are padded to graph buckets.
+  static std::unique_ptr<device::Device> make_device() {
+    if (GetParam() != "buckets") return testing::make_device(GetParam());
+    auto plain = std::make_unique<testing::PlainDevice>();
+    plain->use_buckets_of(128);
+    return plain;
   }
 
   void expect_alone(const TestRequest& input, const Answer& answer, const Answer& alone) const {
@@ -148,7 +157,8 @@ TEST_P(SharedScores, PlannedBatchesEqualEachRequestAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, SharedScores, ::testing::Values("plain", "f32", "bf16"),
+INSTANTIATE_TEST_SUITE_P(Devices, SharedScores,
+                         ::testing::Values("plain", "buckets", "f32", "bf16"),
                          [](const auto& info) { return info.param; });
 
 // Attention gets the score matrices of the plan.
@@ -159,18 +169,27 @@ class SharedMatrices : public ::testing::Test {
     small_ = std::make_unique<testing::SmallGroup>(device_);
     device_.state().on_operator = [this](const kernels::Operator& op) {
       if (const auto* attention = std::get_if<const kernels::Attention*>(&op)) {
-        matrices_.assign((*attention)->score_matrices.begin(), (*attention)->score_matrices.end());
+        matrices_.clear();
+        num_matrices_ = (*attention)->score_matrices.size();
+        std::ranges::copy_if(
+            (*attention)->score_matrices, std::back_inserter(matrices_),
+            [](const kernels::SegmentRows& matrix) { return matrix.num_rows > 0; });
+        num_segments_ = (*attention)->segments.size();
         max_bucket_rows_ = (*attention)->max_bucket_rows;
       }
     };
   }
   testing::PlainDevice device_;
   std::unique_ptr<testing::SmallGroup> small_;
-  std::vector<kernels::SegmentRows> matrices_;  // of the last attention
+  // These describe the last attention.
+  std::vector<kernels::SegmentRows> matrices_;  // without empty ones
+  size_t num_matrices_ = 0, num_segments_ = 0;  // empty ones included
   uint32_t max_bucket_rows_ = 0;
 };
 
-TEST_F(SharedMatrices, RowsReachAttentionAndTakeNoGraphBucket) {
+// The bucket pads each tenant's range to 16 rows. The padding of tenant 0's range is within the
+// first row, which tenant 1 shares.
+TEST_F(SharedMatrices, RowsReachAttentionInAGraphBucket) {
   testing::TestBatch batch(
       {{.slot = 0, .ids = {1, 2, 3}}, {.slot = 1, .ids = {4}}, {.slot = 1, .ids = {5, 6}}});
   const uint32_t rows[] = {3, 3, 6}, matrices[] = {0, 0, 1};
@@ -183,15 +202,32 @@ TEST_F(SharedMatrices, RowsReachAttentionAndTakeNoGraphBucket) {
   for (const Answer& answer : batch.answers()) EXPECT_TRUE(answer.ok()) << answer.detail;
   ASSERT_EQ(matrices_.size(), 2u);
   EXPECT_EQ(matrices_[0].first_row, 0u);
-  EXPECT_EQ(matrices_[0].num_rows, 6u);
-  EXPECT_EQ(matrices_[1].first_row, 6u);
+  EXPECT_EQ(matrices_[0].num_rows, 16u + 3u);
+  EXPECT_EQ(matrices_[1].first_row, 19u);
   EXPECT_EQ(matrices_[1].num_rows, 6u);
-  EXPECT_EQ(max_bucket_rows_, 0u);
-  EXPECT_EQ(run.num_padding_rows, 0u) << "the plan's padding only";
-  // The same requests, packed, take a bucket and share nothing.
+  EXPECT_EQ(max_bucket_rows_, 32u);
+  EXPECT_EQ(run.num_padding_rows, 32u - 12u) << "beside the plan's";
+  EXPECT_EQ(num_matrices_, num_segments_) << "as many in each batch of the bucket";
+  // The same requests, packed, share nothing.
   (void)testing::run_batch(*small_->group, *small_->stream, {{.slot = 0, .ids = {1, 2, 3}}});
-  EXPECT_TRUE(matrices_.empty());
+  EXPECT_EQ(num_matrices_, 0u);
   EXPECT_GT(max_bucket_rows_, 0u);
+}
+
+// Rows that no bucket holds have the lengths that the plan gave them.
+TEST_F(SharedMatrices, LargeRowsTakeNoGraphBucket) {
+  Random random(4);
+  testing::TestBatch batch({shared_request(random, 0, 30), shared_request(random, 1, 30),
+                            shared_request(random, 1, 12)});
+  const uint32_t matrices[] = {0, 0, 1};
+  for (size_t i = 0; i < 3; ++i) batch.segments()[i].score_matrix = matrices[i];
+  Batch run = batch.batch();
+  ASSERT_TRUE(small_->group->forward(*small_->stream, run));
+  for (const Answer& answer : batch.answers()) EXPECT_TRUE(answer.ok()) << answer.detail;
+  ASSERT_EQ(matrices_.size(), 2u);
+  EXPECT_EQ(matrices_[0].num_rows, 60u);
+  EXPECT_EQ(matrices_[1].num_rows, 12u);
+  EXPECT_EQ(max_bucket_rows_, 0u);
 }
 
 TEST_F(SharedMatrices, ARefusedRequestLeavesItsRow) {
@@ -208,7 +244,7 @@ TEST_F(SharedMatrices, ARefusedRequestLeavesItsRow) {
   for (const size_t i : {1u, 4u}) EXPECT_TRUE(answers[i].ok()) << i;
   ASSERT_EQ(matrices_.size(), 2u);
   EXPECT_EQ(matrices_[0].num_rows, 3u);
-  EXPECT_EQ(matrices_[1].first_row, 3u);
+  EXPECT_EQ(matrices_[1].first_row, 16u) << "after the padding of the first range";
   EXPECT_EQ(matrices_[1].num_rows, 2u);
 }
 

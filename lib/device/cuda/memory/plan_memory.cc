@@ -91,12 +91,15 @@ const kernels::cuda::KeyRange* PlanMemory::attention_keys(const kernels::cuda::L
                                                           const kernels::Attention& args) {
   if (args.score_matrices.empty()) return nullptr;
   const kernels::SegmentRows& last = args.score_matrices.back();
+  const uint32_t count =
+      args.max_bucket_rows == 0 ? last.first_row + last.num_rows : args.max_bucket_rows;
   return made_of<kernels::cuda::KeyRange>(
-      launch, Use::kKeyRanges, args.segments, size_t{last.first_row} + last.num_rows,
+      launch, Use::kKeyRanges, args.segments, count,
       [&](kernels::cuda::KeyRange* keys) {
-        std::fill_n(keys, last.first_row + last.num_rows, kernels::cuda::KeyRange{});
+        std::fill_n(keys, count, kernels::cuda::KeyRange{});
         auto matrix = args.score_matrices.begin();
         for (const kernels::SegmentRows& segment : args.segments) {
+          if (segment.num_rows == 0) continue;
           while (matrix->first_row + matrix->num_rows <= segment.first_row) ++matrix;
           const uint32_t begin = segment.first_row - matrix->first_row;
           std::fill_n(keys + segment.first_row, segment.num_rows,
