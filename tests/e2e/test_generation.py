@@ -36,10 +36,9 @@ def alone(directory, lines):
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
-def test_tenants_of_one_group_match_transformers(f32_appliance, namespaces):
-    names = ["beams-4", "beams-3-smaller", "greedy", "long-never"]
-    added = {name: f32_appliance.add_tenant(name, GOLDENS / name) for name in names}
-    assert len({added[name]["tenant"]["group"] for name in names[:3]}) == 1
+def assert_goldens(appliance, namespaces, names):
+    """Asks each model all of its cases, twice at the same time, and returns the tenants' descriptions."""
+    added = {name: appliance.add_tenant(name, GOLDENS / name) for name in names}
 
     def ask(name):
         with connect(namespaces, added[name]) as client:
@@ -51,10 +50,25 @@ def test_tenants_of_one_group_match_transformers(f32_appliance, namespaces):
     with ThreadPoolExecutor(2 * len(names)) as pool:
         for done in [pool.submit(ask, name) for name in names * 2]:
             done.result()
-    assert_accounted(f32_appliance)
-    for group in f32_appliance.ctl_json("group", "list")["groups"]:
+    assert_accounted(appliance)
+    for group in appliance.ctl_json("group", "list")["groups"]:
         assert group["kv_blocks"] > 100 and group["tokens"] > 1000
         assert (group["kv_blocks_used"], group["kv_blocks_reserved"]) == (0, 0), "all KV blocks must be freed"
+    return added
+
+
+def test_tenants_of_one_group_match_transformers(f32_appliance, namespaces):
+    names = ["beams-4", "beams-3-smaller", "greedy", "long-never"]
+    added = assert_goldens(f32_appliance, namespaces, names)
+    assert len({added[name]["tenant"]["group"] for name in names[:3]}) == 1
+
+
+def test_batches_in_slots_that_are_cleaned_early_match_transformers(new_appliance, namespaces):
+    made = new_appliance()
+    made.sections["device"] = {"dtype": "f32", "threads": 1}
+    made.sections["batching"] |= {"joining": "batches", "cleaning": "slot", "planner": "slotted:row_tokens=256",
+                                  "scheduler": "slotted_das"}
+    assert_goldens(made.start(), namespaces, ["beams-4", "beams-3-smaller", "greedy"])
 
 
 def test_text_to_text_matches_itif_run(f32_appliance, namespaces, models):

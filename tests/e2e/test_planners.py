@@ -7,6 +7,8 @@ from harness.appliance import CtlError
 from harness.clients import Traffic, assert_accounted, connect
 
 PLANNERS = ["naive", "turbo", "itif", "joint", "auto", "concat", "slotted:row_tokens=256,slot_tokens=64", "packed"]
+# Policies that fill rows and slots, with planners that take them.
+ROW_POLICIES = [("concat:row_tokens=256", "das"), ("slotted:row_tokens=256", "slotted_das")]
 # Each planner lays these lengths out differently.
 REQUESTS = [[101, *range(2000, 2000 + length), 102] for length in (1, 60, 7, 30, 2, 61)]
 
@@ -23,8 +25,9 @@ def test_every_planner_gives_the_same_answers_under_traffic(appliance, namespace
         expected = [client.infer_tokens(ids, "logits").floats() for ids in REQUESTS]
     traffic = [Traffic(connect(namespaces, each)) for each in added[1:]]
     with traffic[0], traffic[1], connect(namespaces, added[0]) as client:
-        for planner in PLANNERS:
-            assert appliance.ctl_json("group", "update", name, "--planner", planner)["planner"] == planner
+        for planner, scheduler in [(planner, "fair") for planner in PLANNERS] + ROW_POLICIES:
+            updated = appliance.ctl_json("group", "update", name, "--planner", planner, "--scheduler", scheduler)
+            assert (updated["planner"], updated["scheduler"]) == (planner, scheduler)
             assert group_of(appliance)["planner"] == planner
             for ids, logits in zip(REQUESTS, expected):
                 assert client.infer_tokens(ids, "logits").floats() == pytest.approx(logits, abs=0.03)
