@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 namespace itif::device {
@@ -52,6 +53,17 @@ struct Rows {
 
 Rows rows_at(const void* base, size_t width, size_t value_bytes) noexcept {
   return {static_cast<std::byte*>(const_cast<void*>(base)), width * value_bytes};
+}
+
+// Returns true if the segment's scores are computed: its own, or those of a score matrix that it
+// lies in. A mask keeps each segment of a matrix to itself.
+bool has_scores(const kernels::Attention& args, const kernels::SegmentRows& segment) noexcept {
+  if (args.score_matrices.empty()) return true;
+  const auto next = std::ranges::upper_bound(args.score_matrices, segment.first_row, {},
+                                             &kernels::SegmentRows::first_row);
+  if (next == args.score_matrices.begin()) return false;
+  const kernels::SegmentRows& matrix = *std::prev(next);
+  return segment.first_row + segment.num_rows <= matrix.first_row + matrix.num_rows;
 }
 
 // Spoils the mark of rows that met weights of another model, or of none.
@@ -106,15 +118,15 @@ struct Pass {
     const Rows out = rows_at(args->out, hidden, act_bytes);
     for (const kernels::SegmentRows& segment : args->segments) {
       uint64_t all = 0;
-      bool same = true;
+      bool is_right = has_scores(*args, segment);
       for (uint32_t i = 0; i < segment.num_rows; ++i) {
         const RowMark mark = in.read(segment.first_row + i);
         all += attended(mark.tokens, i);
-        same &= mark.weights == in.read(segment.first_row).weights;
+        is_right &= mark.weights == in.read(segment.first_row).weights;
       }
       for (uint32_t i = 0; i < segment.num_rows; ++i) {
         RowMark mark = in.read(segment.first_row + i);
-        if (!same) mark.weights = kSpoiled;
+        if (!is_right) mark.weights = kSpoiled;
         mark.tokens = after_attention(mark.tokens, all);
         out.write(segment.first_row + i, mark);
       }

@@ -161,7 +161,8 @@ class MarksTest : public ::testing::Test {
   }
   // The logit of tokens {5, 6, 7} in rows 1 to 3 of the tenant in `slot`. The GEMM reads the
   // weights in gemm_slot. With joins_neighbour attention also reads the next row.
-  float logit(uint32_t slot, uint32_t gemm_slot, bool joins_neighbour = false) {
+  float logit(uint32_t slot, uint32_t gemm_slot, bool joins_neighbour = false,
+              std::vector<kernels::SegmentRows> score_matrices = {}) {
     const auto stream = device_.make_stream({}, {}).value();
     const std::array<uint32_t, 3> ids = {5, 6, 7};
     const kernels::IdPiece piece = {reinterpret_cast<const std::byte*>(ids.data()), 3, 1, 4};
@@ -192,6 +193,7 @@ class MarksTest : public ::testing::Test {
     stream->launch(kernels::Attention{.qkv = b_->data(),
                                       .out = a_->data(),
                                       .segments = {&segment, 1},
+                                      .score_matrices = score_matrices,
                                       .num_heads = 2,
                                       .head_size = kHidden / 2});
     const uint32_t chosen = 0;
@@ -242,6 +244,17 @@ TEST_F(MarksTest, AnotherTenantsWeightsShow) {
 TEST_F(MarksTest, AnotherRequestsRowsShow) {
   load(0, model_mark(1));
   EXPECT_NE(logit(0, 0, true), expected_logit(model_mark(1), tokens_, 1));
+}
+
+// Rows 1 to 3 lie in one matrix, or they do not.
+TEST_F(MarksTest, RowsOutsideOfEveryScoreMatrixShow) {
+  load(0, model_mark(1));
+  const float expected = expected_logit(model_mark(1), tokens_, 1);
+  EXPECT_EQ(logit(0, 0, false, {{0, 6}}), expected);
+  EXPECT_EQ(logit(0, 0, false, {{0, 1}, {1, 3}, {4, 2}}), expected);
+  EXPECT_NE(logit(0, 0, false, {{0, 3}, {3, 3}}), expected);
+  EXPECT_NE(logit(0, 0, false, {{2, 4}}), expected);
+  EXPECT_NE(logit(0, 0, true, {{0, 6}}), expected);
 }
 
 TEST_F(MarksTest, AReleasedSlotHasNoMark) {
