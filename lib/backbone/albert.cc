@@ -16,7 +16,7 @@ namespace {
 using model::BackboneSpec;
 using model::HeadKind;
 
-constexpr EncoderKeys kKeys = {.default_activation = "gelu_new"};
+constexpr EncoderKeys kKeys = {.default_activation = "gelu_new", .reads_decoder_flags = false};
 constexpr const char* kEmbedding = "embedding_size";
 constexpr const char* kGroups = "num_hidden_groups";
 constexpr const char* kInner = "inner_group_num";  // blocks of a group, run one after another

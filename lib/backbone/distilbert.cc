@@ -17,7 +17,9 @@ constexpr EncoderKeys kKeys = {.layers = "n_layers",
                                .hidden = "dim",
                                .heads = "n_heads",
                                .intermediate = "hidden_dim",
-                               .activation = "activation"};
+                               .activation = "activation",
+                               .reads_position_type = false,
+                               .reads_decoder_flags = false};
 
 constexpr model::Architecture kArchitectures[] = {
     {.name = "DistilBertModel"},

@@ -80,12 +80,12 @@ Result<BackboneSpec> parse_encoder(const nlohmann::json& config, const std::stri
 
   ITIF_ASSIGN(const std::string position,
               json_file::get_string_or(config, "position_embedding_type", "absolute", origin));
-  if (position != "absolute")
+  if (keys.reads_position_type && position != "absolute")
     return fail(Code::kUnsupported,
                 fmt::format("{}: 'position_embedding_type' must be \"absolute\", found {}", origin,
                             json_file::shown(nlohmann::json(position))));
+  if (!keys.reads_decoder_flags) return spec;
   for (const char* key : {"is_decoder", "add_cross_attention", "is_encoder_decoder"}) {
-    if (keys.is_encoder_decoder && std::string_view(key) == "is_encoder_decoder") continue;
     ITIF_ASSIGN(const bool set, json_file::get_bool_or(config, key, false, origin));
     if (set)
       return fail(Code::kUnsupported,

@@ -16,7 +16,9 @@ struct EncoderKeys {
   const char* intermediate = "intermediate_size";
   const char* activation = "hidden_act";
   const char* default_activation = "gelu";
-  bool is_encoder_decoder = false;  // the family has a decoder and parses its fields itself
+  // transformers reads position_embedding_type, and the flags that make an encoder a decoder.
+  bool reads_position_type = true;
+  bool reads_decoder_flags = true;
 };
 
 // Parses sizes, activation and epsilon of the blocks, each within bounds. Errors: as Family::parse.

@@ -22,7 +22,8 @@ constexpr EncoderKeys kKeys = {.layers = "encoder_layers",
                                .heads = "encoder_attention_heads",
                                .intermediate = "encoder_ffn_dim",
                                .activation = "activation_function",
-                               .is_encoder_decoder = true};
+                               .reads_position_type = false,
+                               .reads_decoder_flags = false};
 
 constexpr model::Architecture kArchitectures[] = {
     {.name = "MarianMTModel", .kind = model::HeadKind::kGeneration},
@@ -46,14 +47,11 @@ Preset preset(std::string_view name, uint32_t layers, uint32_t hidden, uint32_t 
                    {marian::kScaleEmbedding, uint64_t{1}}}}};
 }
 
+// transformers reads only these keys of a Marian layout. Published configurations carry others
+// (normalize_before, static_position_embeddings), which change nothing there or here.
 Status refuse_other_layouts(const nlohmann::json& config, const std::string& origin,
                             uint32_t vocab) {
-  const std::pair<const char*, bool> flags[] = {{"normalize_before", false},
-                                                {"normalize_embedding", false},
-                                                {"add_final_layer_norm", false},
-                                                {"add_bias_logits", false},
-                                                {"is_encoder_decoder", true},
-                                                {"static_position_embeddings", true},
+  const std::pair<const char*, bool> flags[] = {{"is_encoder_decoder", true},
                                                 {"share_encoder_decoder_embeddings", true},
                                                 {"tie_word_embeddings", true}};
   for (const auto& [key, wanted] : flags) {
@@ -105,8 +103,6 @@ nlohmann::ordered_json config(const BackboneSpec& spec) {
   config["num_hidden_layers"] = spec.layers;
   config["decoder_vocab_size"] = spec.vocab;
   config["is_encoder_decoder"] = true;
-  config["normalize_before"] = false;
-  config["static_position_embeddings"] = true;
   config["share_encoder_decoder_embeddings"] = true;
   config["tie_word_embeddings"] = true;
   // As in the published models, the last id is both the padding and the decoder's first token.

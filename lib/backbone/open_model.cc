@@ -58,6 +58,12 @@ Result<const Family*> family_of(const nlohmann::json& config, const std::string&
 
 Result<BackboneSpec> parse_backbone_spec(const nlohmann::json& config, const std::string& origin) {
   ITIF_ASSIGN(const Family* family, family_of(config, origin));
+  const auto quantization = config.find("quantization_config");
+  if (quantization != config.end() && !quantization->is_null())
+    return fail(Code::kUnsupported,
+                fmt::format("{}: 'quantization_config' must be null: quantized weights are not "
+                            "supported, found {}",
+                            origin, json_file::shown(*quantization)));
   return family->parse(config, origin);
 }
 
@@ -71,7 +77,7 @@ Result<OpenedModel> open_model(const std::string& directory) {
   const std::string path = directory + "/config.json";
   ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
   ITIF_ASSIGN(const Family* family, family_of(config, path));
-  ITIF_ASSIGN(BackboneSpec spec, family->parse(config, path));
+  ITIF_ASSIGN(BackboneSpec spec, parse_backbone_spec(config, path));
   ITIF_ASSIGN(model::Checkpoint checkpoint, model::Checkpoint::open(directory));
   ITIF_ASSIGN(model::HeadSpec head,
               model::read_head_spec(directory, config, family->heads, spec, checkpoint));

@@ -21,6 +21,7 @@ constexpr size_t kMaxBadWordTokens = 32;
 struct Neutral {
   const char* key;
   json value;
+  bool accepts_empty_list = false;  // names no token or word
 };
 const std::vector<Neutral>& neutral_settings() {
   static const std::vector<Neutral> settings = {
@@ -38,14 +39,14 @@ const std::vector<Neutral>& neutral_settings() {
       {"guidance_scale", 1.0},
       {"penalty_alpha", 0.0},
       {"max_time", nullptr},
-      {"force_words_ids", nullptr},
+      {"force_words_ids", nullptr, true},
       {"constraints", nullptr},
       {"sequence_bias", nullptr},
       {"exponential_decay_length_penalty", nullptr},
-      {"suppress_tokens", nullptr},
-      {"begin_suppress_tokens", nullptr},
-      {"forced_decoder_ids", nullptr},
-      {"stop_strings", nullptr},
+      {"suppress_tokens", nullptr, true},
+      {"begin_suppress_tokens", nullptr, true},
+      {"forced_decoder_ids", nullptr, true},
+      {"stop_strings", nullptr, true},
       {"watermarking_config", nullptr},
       {"dola_layers", nullptr},
       {"token_healing", false},
@@ -57,10 +58,17 @@ Status refuse_unimplemented(const json& object, const std::string& origin) {
   for (const Neutral& setting : neutral_settings()) {
     const auto it = object.find(setting.key);
     if (it == object.end() || it->is_null() || *it == setting.value) continue;
+    if (setting.accepts_empty_list && it->is_array() && it->empty()) continue;
     return fail(Code::kUnsupported,
                 fmt::format("{}: '{}' is not implemented: it must be {}, found {}", origin,
                             setting.key, setting.value.dump(), json_file::shown(*it)));
   }
+  // The other caches differ in memory and speed only.
+  if (const auto it = object.find("cache_implementation"); it != object.end() && *it == "quantized")
+    return fail(Code::kUnsupported,
+                fmt::format("{}: 'cache_implementation' must not be \"quantized\": keys and values "
+                            "are kept as they are",
+                            origin));
   return {};
 }
 

@@ -71,6 +71,10 @@ TEST(Config, WrongFieldsAreRefusedByName) {
       {"position_embedding_type", "relative_key", Code::kUnsupported, "found \"relative_key\""},
       {"is_decoder", true, Code::kUnsupported, "'is_decoder' must be false"},
       {"add_cross_attention", true, Code::kUnsupported, "'add_cross_attention' must be false"},
+      {"quantization_config",
+       {{"quant_method", "gptq"}},
+       Code::kUnsupported,
+       "'quantization_config' must be null: quantized weights are not supported, found {"},
   };
   for (const auto& row : rows) {
     nlohmann::json config = bert_base();
@@ -81,6 +85,51 @@ TEST(Config, WrongFieldsAreRefusedByName) {
     EXPECT_NE(result.error().message.find(row.expected), std::string::npos)
         << result.error().message;
     EXPECT_EQ(result.error().message.find("config.json: "), 0u);
+  }
+}
+
+TEST(Config, KeysThatTheLibraryNeverReadRefuseNothing) {
+  const struct {
+    const char *preset, *key;
+    nlohmann::json value;
+  } rows[] = {
+      {"bert-base", "torch_dtype", "float16"},
+      {"bert-base", "quantization_config", nullptr},
+      {"bert-base", "normalize_before", true},
+      {"albert-base", "is_decoder", true},
+      {"distilbert-base", "is_decoder", true},
+      {"distilbert-base", "position_embedding_type", "relative_key"},
+      {"marian", "normalize_before", true},
+      {"marian", "normalize_embedding", true},
+      {"marian", "add_final_layer_norm", true},
+      {"marian", "add_bias_logits", true},
+      {"marian", "static_position_embeddings", false},
+      {"marian", "is_decoder", true},
+      {"marian", "add_cross_attention", true},
+      {"marian", "position_embedding_type", "relative_key"},
+      {"marian", "torch_dtype", "float16"},
+  };
+  for (const auto& row : rows) {
+    const BackboneSpec& preset = find_preset(row.preset).value()->spec;
+    nlohmann::json config = find_family(preset.family).value()->config(preset);
+    config[row.key] = row.value;
+    const auto spec = parse_backbone_spec(config, "config.json");
+    ASSERT_TRUE(spec) << row.preset << ": " << spec.error().message;
+    EXPECT_EQ(*spec, preset);
+  }
+}
+
+TEST(Config, MarianLayoutsThatTheLibraryRunsDifferentlyAreRefused) {
+  for (const char* key :
+       {"is_encoder_decoder", "share_encoder_decoder_embeddings", "tie_word_embeddings"}) {
+    nlohmann::json config =
+        find_family("marian").value()->config(find_preset("marian").value()->spec);
+    config[key] = false;
+    const auto spec = parse_backbone_spec(config, "config.json");
+    ASSERT_FALSE(spec) << key;
+    EXPECT_NE(spec.error().message.find(std::string("'") + key + "' must be true"),
+              std::string::npos)
+        << spec.error().message;
   }
 }
 

@@ -100,10 +100,12 @@ TEST(GenerationConfig, SettingsThatChangeTheOutputAreRefusedByName) {
       {"remove_invalid_values", true},
       {"exponential_decay_length_penalty", {1, 1.1}},
       {"begin_suppress_tokens", {4}},
-      {"force_words_ids", json::array()},
+      {"force_words_ids", {{1}}},
       {"constraints", json::array()},
       {"max_time", 1.0},
       {"stop_strings", "x"},
+      {"stop_strings", {"x"}},
+      {"cache_implementation", "quantized"},
       {"watermarking_config", json::object({{"bias", 2.5}})},
       {"dola_layers", "high"},
       {"token_healing", true}};
@@ -117,6 +119,31 @@ TEST(GenerationConfig, SettingsThatChangeTheOutputAreRefusedByName) {
         << config.error().message;
     object[key] = nullptr;
     EXPECT_TRUE(parse_generation_config(object, "f", backbone())) << key;
+  }
+}
+
+// They name no token, and transformers bans or forces none.
+TEST(GenerationConfig, EmptyListsAreNeutral) {
+  for (const char* key : {"suppress_tokens", "begin_suppress_tokens", "forced_decoder_ids",
+                          "force_words_ids", "stop_strings"}) {
+    json object = marian();
+    object[key] = json::array();
+    const auto config = parse_generation_config(object, "f", backbone());
+    EXPECT_TRUE(config) << config.error().message;
+  }
+}
+
+TEST(GenerationConfig, KeysThatGenerateNeverReadAreIgnored) {
+  const std::pair<const char*, json> settings[] = {
+      {"cache_implementation", "static"}, {"cache_implementation", "offloaded"},
+      {"cache_config", {{"nbits", 4}}},   {"custom_generate", "some/repository"},
+      {"normalize_before", true},         {"temperature", 0.1},
+      {"torch_dtype", "float16"}};
+  for (const auto& [key, value] : settings) {
+    json object = marian();
+    object[key] = value;
+    const auto config = parse_generation_config(object, "f", backbone());
+    EXPECT_TRUE(config) << config.error().message;
   }
 }
 
