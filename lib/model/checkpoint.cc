@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -48,20 +49,32 @@ struct Checkpoint::File {
 
 namespace {
 
-// Index of the first NaN or infinity: the exponent's bits are all set.
+// Index of the first element whose bits without the sign are at least `limit`.
 template <class Bits>
-std::optional<size_t> first_not_finite(const std::byte* data, size_t bytes, Bits exponent) {
+std::optional<size_t> first_beyond(const std::byte* data, size_t bytes, Bits limit) {
+  constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
   const size_t count = bytes / sizeof(Bits);
   for (size_t i = 0; i < count; ++i) {
     Bits bits;
     std::memcpy(&bits, data + i * sizeof(Bits), sizeof(Bits));
-    if ((bits & exponent) == exponent) return i;
+    if ((bits & kMagnitude) >= limit) return i;
   }
   return std::nullopt;
 }
-std::optional<size_t> first_not_finite(const std::byte* data, size_t bytes, DType type) {
-  if (type == DType::kF32) return first_not_finite<uint32_t>(data, bytes, 0x7f800000);
-  return first_not_finite<uint16_t>(data, bytes, type == DType::kBF16 ? 0x7f80 : 0x7c00);
+
+// Index of the first NaN, infinity, or value that becomes infinite in the type `stored`. Limits are
+// the smallest such magnitude: all bits of the exponent set, or what rounds to f16's 65536 or
+// bf16's 2^128.
+std::optional<size_t> first_beyond(const std::byte* data, size_t bytes, DType type, DType stored) {
+  if (type == DType::kF32) {
+    const uint32_t limit = stored == DType::kF16    ? 0x477ff000
+                           : stored == DType::kBF16 ? 0x7f7f8000
+                                                    : 0x7f800000;
+    return first_beyond<uint32_t>(data, bytes, limit);
+  }
+  if (type == DType::kBF16)
+    return first_beyond<uint16_t>(data, bytes, stored == DType::kF16 ? 0x4780 : 0x7f80);
+  return first_beyond<uint16_t>(data, bytes, 0x7c00);
 }
 
 bool exists(const std::string& path) {
@@ -183,7 +196,8 @@ const TensorEntry* Checkpoint::find(std::string_view name) const {
   return it == tensors_.end() ? nullptr : &it->second.entry;
 }
 
-Result<HostTensor> Checkpoint::read(std::string_view name, const Shape& expected) const {
+Result<HostTensor> Checkpoint::read(std::string_view name, const Shape& expected,
+                                    DType stored) const {
   const auto it = tensors_.find(name);
   if (it == tensors_.end())
     return fail(Code::kInvalidArgument, fmt::format("{}: tensor \"{}\": expected {}, found none",
@@ -204,11 +218,15 @@ Result<HostTensor> Checkpoint::read(std::string_view name, const Shape& expected
   tensor.data = std::make_unique_for_overwrite<std::byte[]>(bytes);
   ITIF_TRY(file.read_at(entry.begin, bytes, tensor.data.get()));
   tensor.view = {tensor.data.get(), *entry.dtype, expected};
-  if (const auto element = first_not_finite(tensor.data.get(), bytes, *entry.dtype))
-    return fail(Code::kInvalidArgument,
-                fmt::format("{}: tensor \"{}\": element {} is {}, and every weight must be finite: "
-                            "the model is damaged",
-                            file.path, name, *element, tensor.view.at(*element)));
+  if (const auto element = first_beyond(tensor.data.get(), bytes, *entry.dtype, stored)) {
+    const float value = tensor.view.at(*element);
+    const std::string reason =
+        std::isfinite(value)
+            ? fmt::format("{} cannot hold it: use a group of another dtype", dtype_name(stored))
+            : std::string("every weight must be finite: the model is damaged");
+    return fail(Code::kInvalidArgument, fmt::format("{}: tensor \"{}\": element {} is {}, and {}",
+                                                    file.path, name, *element, value, reason));
+  }
   return tensor;
 }
 

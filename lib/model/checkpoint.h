@@ -46,10 +46,12 @@ class Checkpoint {
   // REQUIRES: at least one name.
   const std::string& choose(std::span<const std::string> names) const;
 
-  // Reads the floating-point tensor `name`. Errors: kInvalidArgument (missing, another shape, a
-  // type other than F32, F16 and BF16, a value that is not finite), kCorrupt (the file ends early);
-  // all with file, tensor, expected and found.
-  Result<HostTensor> read(std::string_view name, const Shape& expected) const;
+  // Reads the floating-point tensor `name`, which the device will convert to `stored`. Errors:
+  // kInvalidArgument (missing, another shape, a type other than F32, F16 and BF16, a value that is
+  // not finite or that `stored` cannot hold), kCorrupt (the file ends early); all with file,
+  // tensor, expected and found.
+  Result<HostTensor> read(std::string_view name, const Shape& expected,
+                          DType stored = DType::kF32) const;
 
   // Errors: kCorrupt: a file has changed since it was opened.
   Status unchanged() const;

@@ -107,10 +107,15 @@ Result<uint32_t> WeightStore::acquire() {
 Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
                          const Checkpoint& checkpoint, const std::function<void(size_t)>& on_kind) {
   CHECK(slot < used_.size() && used_[slot] && kinds.size() == kinds_.size());
+  const ComputeTypes compute = device_.info().compute;
   for (size_t i = 0; i < kinds.size(); ++i) {
     const WeightKind& kind = kinds[i];
     CHECK(kind.storage == kinds_[i].storage && elements(kind) <= elements(kinds_[i]));
     if (on_kind) on_kind(i);
+    const bool is_bias = i > 0 && has_bias(kinds_[i - 1]);
+    const DType stored = kind.storage == Storage::kMatrix             ? compute.weights
+                         : kind.storage == Storage::kTable || is_bias ? compute.activations
+                                                                      : DType::kF32;
     std::vector<HostTensor> tensors;
     std::vector<TensorView> views;
     std::vector<float> zeros;
@@ -122,7 +127,7 @@ Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
         continue;
       }
       ITIF_ASSIGN(HostTensor tensor,
-                  checkpoint.read(checkpoint.choose(source.names), kind.source_shape));
+                  checkpoint.read(checkpoint.choose(source.names), kind.source_shape, stored));
       views.push_back(tensor.view);
       tensors.push_back(std::move(tensor));
     }
@@ -140,10 +145,8 @@ Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
       ITIF_TRY(pack_matrix(device_, kinds_[i], views, target));
       continue;
     }
-    if (i > 0 && has_bias(kinds_[i - 1]))
-      ITIF_TRY(device_.pack_bias(kinds_[i - 1].gemm, views, slabs_[i - 1].at(slot)));
-    const DType type =
-        kind.storage == Storage::kTable ? device_.info().compute.activations : DType::kF32;
+    if (is_bias) ITIF_TRY(device_.pack_bias(kinds_[i - 1].gemm, views, slabs_[i - 1].at(slot)));
+    const DType type = kind.storage == Storage::kTable ? compute.activations : DType::kF32;
     for (const TensorView& view : views) {
       ITIF_TRY(device_.upload(view, type, target));
       target += view.shape.elements() * dtype_bytes(type);

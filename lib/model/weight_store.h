@@ -81,7 +81,8 @@ class WeightStore {
   Result<uint32_t> acquire();
   // Fills a slot from a checkpoint. `kinds` are the model's own kinds. They equal the store's,
   // except that tables, matrices of one source and vectors may have fewer rows. `on_kind(i)` is
-  // called before kind i. Errors: kInvalidArgument, kCorrupt (tensors); the slot stays acquired.
+  // called before kind i. Errors: kInvalidArgument, kCorrupt (tensors; also a weight that is
+  // infinite in the device's types); the slot stays acquired.
   Status load(uint32_t slot, const std::vector<WeightKind>& kinds, const Checkpoint& checkpoint,
               const std::function<void(size_t)>& on_kind);
   // Frees the slot and its memory. REQUIRES: acquired, and no launch uses it.

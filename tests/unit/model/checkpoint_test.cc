@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include <filesystem>
 
 #include "support/safetensors_text.h"
@@ -96,6 +98,42 @@ TEST(Checkpoint, ValuesThatAreNotFiniteAreRefusedByTensor) {
     ASSERT_FALSE(tensor) << name;
     EXPECT_EQ(tensor.error().code, Code::kInvalidArgument);
     EXPECT_NE(tensor.error().message.find(said), std::string::npos) << tensor.error().message;
+  }
+}
+
+// Regression: conversion to f16 made weights of 65520 and more infinite, without an error.
+TEST(Checkpoint, ValuesBeyondTheStoredTypeAreRefusedByTensor) {
+  const struct {
+    const char* dtype;
+    uint32_t bits;
+    DType stored;
+    std::string refusal;  // empty: accepted
+  } rows[] = {
+      {"F32", 0x477fefff, DType::kF16, ""},  // 65519.996
+      {"F32", 0xc77ff000, DType::kF16, "is -65520, and f16 cannot hold it: use a group of another"},
+      {"F32", 0xc77ff000, DType::kF32, ""},
+      {"F32", 0xc77ff000, DType::kBF16, ""},
+      {"F32", 0x7f7f7fff, DType::kBF16, ""},
+      {"F32", 0x7f7f8000, DType::kBF16, "is 3.3961775e+38, and bf16 cannot hold it"},
+      {"F32", 0x7f7f8000, DType::kF32, ""},
+      {"BF16", 0x477f, DType::kF16, ""},  // 65280
+      {"BF16", 0xc780, DType::kF16, "is -65536, and f16 cannot hold it"},
+      {"BF16", 0xc780, DType::kBF16, ""},
+      {"F16", 0xfbff, DType::kF16, ""},
+  };
+  for (const auto& row : rows) {
+    const size_t bytes = std::string_view(row.dtype) == "F32" ? 4 : 2;
+    std::string data(2 * bytes, '\0');
+    std::memcpy(data.data() + bytes, &row.bits, bytes);
+    testing::TempDirectory directory;
+    directory.write("model.safetensors",
+                    safetensors("{" + entry("w", row.dtype, "[2]", 0, 2 * bytes) + "}", data));
+    const auto tensor = Checkpoint::open(directory.path())->read("w", {2}, row.stored);
+    ASSERT_EQ(tensor.has_value(), row.refusal.empty()) << row.dtype << " " << row.bits;
+    if (tensor) continue;
+    EXPECT_EQ(tensor.error().code, Code::kInvalidArgument);
+    EXPECT_NE(tensor.error().message.find("\"w\": element 1 " + row.refusal), std::string::npos)
+        << tensor.error().message;
   }
 }
 

@@ -147,5 +147,46 @@ TEST(WeightStore, MissingTensorsAreNamed) {
             std::string::npos);
 }
 
+// Tables, matrices and their biases are converted; other vectors stay f32.
+TEST(WeightStore, WeightsThatF16CannotHoldAreRefusedByTensor) {
+  const std::vector<WeightKind> kinds = {
+      {"gamma", Storage::kVector, {named("gamma")}, {2}},
+      {"matrix", Storage::kMatrix, {named("matrix")}, {2, 1}, {.n = 2, .k = 1, .has_bias = true}},
+      {"bias", Storage::kVector, {named("bias")}, {2}},
+      {"words", Storage::kTable, {named("words")}, {2, 1}},
+  };
+  const auto load = [&](size_t large, const ComputeTypes& types) -> Status {
+    testing::TempDirectory directory;
+    std::string header = "{";
+    std::vector<float> values;
+    for (size_t i = 0; i < kinds.size(); ++i) {
+      header += (i ? "," : "") + entry(kinds[i].name, "F32",
+                                       kinds[i].source_shape.rank == 2 ? "[2,1]" : "[2]", i * 8,
+                                       i * 8 + 8);
+      values.insert(values.end(), {1, i == large ? 70000.f : 2.f});
+    }
+    directory.write("model.safetensors",
+                    testing::safetensors(header + "}", testing::f32_bytes(values)));
+    PlainDevice device;
+    device.claim_types(types);
+    const auto store = WeightStore::create(device, kinds, 1).value();
+    EXPECT_TRUE(store->acquire());
+    return store->load(0, kinds, Checkpoint::open(directory.path()).value(), nullptr);
+  };
+  for (size_t i = 1; i < kinds.size(); ++i) {
+    const Status refused = load(i, uniform_types(DType::kF16));
+    ASSERT_FALSE(refused) << kinds[i].name;
+    EXPECT_NE(refused.error().message.find("tensor \"" + kinds[i].name +
+                                           "\": element 1 is 70000, and f16 cannot hold it"),
+              std::string::npos)
+        << refused.error().message;
+    EXPECT_TRUE(load(i, uniform_types(DType::kF32)));
+  }
+  const DType f16 = DType::kF16, f32 = DType::kF32;
+  EXPECT_TRUE(load(0, {.weights = f16, .activations = f32}));
+  EXPECT_FALSE(load(1, {.weights = f16, .activations = f32}));
+  EXPECT_TRUE(load(2, {.weights = f16, .activations = f32}));
+}
+
 }  // namespace
 }  // namespace itif::model

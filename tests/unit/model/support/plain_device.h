@@ -47,6 +47,8 @@ class PlainDevice final : public device::Device {
   // Sets the largest graph bucket in rows (DeviceInfo::max_bucket_rows) for groups that are created
   // later.
   void use_buckets_of(uint32_t rows) { info_.max_bucket_rows = rows; }
+  // The types of info() only: results stay f32.
+  void claim_types(ComputeTypes types) { info_.compute = types; }
   void use_cache_of(size_t bytes) { info_.cache_bytes = bytes; }
   void use_gemm_modes(std::vector<kernels::GemmMode> modes) { info_.gemm_modes = std::move(modes); }
 
