@@ -89,8 +89,11 @@ Result<OpenedModel> open_model(const std::string& directory) {
     ITIF_ASSIGN(tokenizer, open_tokenizer(directory, spec));
   }
   uint32_t longest = spec.max_tokens();
-  if (tokenizer) longest = std::min(longest, tokenizer->max_tokens());
-  if (head.max_text_tokens) longest = std::min(longest, head.max_text_tokens);
+  // As in sentence-transformers, max_seq_length replaces the tokenizer's limit.
+  if (head.max_text_tokens)
+    longest = std::min(longest, head.max_text_tokens);
+  else if (tokenizer)
+    longest = std::min(longest, tokenizer->max_tokens());
   return OpenedModel{family,
                      std::move(spec),
                      std::move(head),

@@ -33,7 +33,7 @@ struct OpenedModel {
   std::shared_ptr<const text::Tokenizer> tokenizer;  // null: no vocabulary, or an unsupported one
   // Empty: the model takes no images, or has no preprocessor_config.json that is supported.
   std::optional<model::ImageProcessing> images;
-  uint32_t max_text_tokens = 0;  // smallest limit of the model, the tokenizer and the head
+  uint32_t max_text_tokens = 0;  // at most the model's positions
 };
 
 // Errors: those of read_backbone_spec, Checkpoint::open, read_head_spec and read_image_processing;

@@ -71,6 +71,26 @@ Result<kernels::Activation> parse_dense_activation(const std::string& name,
                           path, json_file::shown(nlohmann::json(name))));
 }
 
+// sentence-transformers 6 lets a module read and write other features than the embedding.
+Status check_features(const nlohmann::json& config, const std::string& path) {
+  for (const char* key : {"module_input_name", "module_output_name"}) {
+    ITIF_ASSIGN(const std::string name,
+                json_file::get_string_or(config, key, "sentence_embedding", path));
+    if (name != "sentence_embedding")
+      return fail(Code::kUnsupported,
+                  fmt::format("{}: '{}' must be \"sentence_embedding\", found {}", path, key,
+                              json_file::shown(nlohmann::json(name))));
+  }
+  return {};
+}
+
+// Older versions write no configuration for Normalize.
+Status check_normalize(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return {};
+  ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
+  return check_features(config, path);
+}
+
 Result<LinearSpec> read_dense(const std::string& module_directory, uint32_t in_size) {
   const std::string path = module_directory + "/config.json";
   ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
@@ -89,6 +109,11 @@ Result<LinearSpec> read_dense(const std::string& module_directory, uint32_t in_s
               json_file::get_string_or(config, "activation_function",
                                        "torch.nn.modules.activation.Tanh", path));
   ITIF_ASSIGN(dense.activation, parse_dense_activation(activation, path));
+  ITIF_TRY(check_features(config, path));
+  ITIF_ASSIGN(const bool residual, json_file::get_bool_or(config, "use_residual", false, path));
+  if (residual)
+    return fail(Code::kUnsupported,
+                fmt::format("{}: 'use_residual' must be false, found true", path));
   return dense;
 }
 
@@ -98,10 +123,14 @@ bool is_plain_folder(const std::string& path) {
          path.find('\0') == std::string::npos;
 }
 
-// encode() would put the default prompt before each text.
-Status check_prompts(const std::string& path) {
+// encode() would put the default prompt before each text, and cut each embedding to truncate_dim.
+Status check_encoding(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) return {};
   ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
+  const auto dimensions = config.find("truncate_dim");
+  if (dimensions != config.end() && !dimensions->is_null())
+    return fail(Code::kUnsupported, fmt::format("{}: 'truncate_dim' must be null, found {}", path,
+                                                json_file::shown(*dimensions)));
   const auto name = config.find("default_prompt_name");
   if (name == config.end() || name->is_null()) return {};
   const auto prompts = config.find("prompts");
@@ -129,7 +158,7 @@ Result<bool> read_sentence_transformers(const std::string& directory, const Back
     return fail(Code::kCorrupt, fmt::format("{}: expected an array of modules, found {}", path,
                                             json_file::shown(modules)));
 
-  ITIF_TRY(check_prompts(directory + "/config_sentence_transformers.json"));
+  ITIF_TRY(check_encoding(directory + "/config_sentence_transformers.json"));
   head.kind = HeadKind::kEmbedding;
   head.normalize = false;
   bool has_transformer = false, has_pooling = false;
@@ -154,6 +183,8 @@ Result<bool> read_sentence_transformers(const std::string& directory, const Back
     if (head.normalize) return refused("expected nothing after Normalize");
     if (type.ends_with(".Normalize")) {
       if (!has_pooling) return refused("expected a Pooling before it");
+      if (is_plain_folder(folder))
+        ITIF_TRY(check_normalize(directory + "/" + folder + "/config.json"));
       head.normalize = true;
       continue;
     }

@@ -267,6 +267,21 @@ TEST(Head, DefaultPromptsAreRefusedByName) {
   }
 }
 
+// Embeddings are answered whole.
+TEST(Head, TruncatedEmbeddingsAreRefusedByName) {
+  TempDirectory directory;
+  write_weights(directory, "", kPooler);
+  directory.write("modules.json",
+                  R"([{"path":"","type":"x.Transformer"},{"path":"p","type":"x.Pooling"}])");
+  directory.write("p/config.json", R"({"pooling_mode":"mean"})");
+  directory.write("config_sentence_transformers.json", R"({"truncate_dim":2})");
+  const auto spec = read(directory, json::object());
+  ASSERT_FALSE(spec);
+  EXPECT_NE(spec.error().message.find("'truncate_dim' must be null, found 2"), std::string::npos);
+  directory.write("config_sentence_transformers.json", R"({"truncate_dim":null})");
+  EXPECT_TRUE(read(directory, json::object()));
+}
+
 TEST(Head, WrongSentenceTransformersFilesAreRefusedByName) {
   const std::string pooling = R"({"pooling_mode_mean_tokens":true})";
   const auto modules = [](const std::string& rest) {
@@ -309,6 +324,14 @@ TEST(Head, WrongSentenceTransformersFilesAreRefusedByName) {
        "must be 4, the size of its input, found 5"},
       {kModules, pooling, R"({"in_features":4,"out_features":2,"activation_function":"x.Sin"})",
        "found \"x.Sin\""},
+      {kModules, pooling, R"({"in_features":4,"out_features":2,"use_residual":true})",
+       "'use_residual' must be false"},
+      {kModules, pooling, R"({"in_features":4,"out_features":2,"module_input_name":"x"})",
+       "'module_input_name' must be \"sentence_embedding\", found \"x\""},
+      {kModules, pooling, R"({"in_features":4,"out_features":2,"module_output_name":"x"})",
+       "2_Dense/config.json: 'module_output_name' must be"},
+      {modules(pool + R"(,{"path":"3","type":"x.Normalize"})"), pooling, kDense,
+       "3/config.json: 'module_output_name' must be"},
   };
   for (const auto& row : rows) {
     TempDirectory directory;
@@ -316,6 +339,7 @@ TEST(Head, WrongSentenceTransformersFilesAreRefusedByName) {
     directory.write("modules.json", row.modules);
     directory.write("1_Pooling/config.json", row.pooling);
     directory.write("2_Dense/config.json", row.dense);
+    directory.write("3/config.json", R"({"module_output_name":"x"})");
     const auto spec = read(directory, json::object());
     ASSERT_FALSE(spec) << row.modules;
     EXPECT_NE(spec.error().message.find(row.expected), std::string::npos) << row.modules << "\n"

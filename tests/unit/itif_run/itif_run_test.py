@@ -104,6 +104,28 @@ def check_golden(tap, program, directory, batch, planner="packed"):
     )
 
 
+def check_texts(tap, program, directory, name=""):
+    """From text to result, in a directory as the library writes it. The last text is cut."""
+    texts = json.loads((directory / "golden.json").read_text())["texts"]
+    lines = "".join(json.dumps({"text": c["text"], "kind": c["kind"], "truncate": True}) + "\n" for c in texts)
+    done = run(program, lines, "--model", str(directory), "--batch", "4")
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    worst = 1.0
+    if [a.get("ids") for a in answers] == [c["ids"] for c in texts] and all("values" in a for a in answers):
+        worst = max(abs(x - y) for a, c in zip(answers, texts) for x, y in zip(a["values"], c["values"]))
+    tap.result(worst <= 1e-4, f"texts of {name or directory.name}", f"worst {worst}, {done.stderr.strip()}")
+
+
+def check_longest_text(tap, program, directory, folder):
+    """sentence-transformers' own limit replaces a smaller one of the tokenizer."""
+    copy = Path(folder, "limits")
+    shutil.copytree(directory, copy)
+    for file, change in (("tokenizer_config.json", {"model_max_length": 8}), ("sentence_bert_config.json", {"max_seq_length": 24})):
+        settings = json.loads((copy / file).read_text())
+        (copy / file).write_text(json.dumps(settings | change))
+    check_texts(tap, program, copy, f"{directory.name} with max_seq_length above model_max_length")
+
+
 def check_image_golden(tap, program, directory, folder):
     """Runs image payloads from files in one batch; one of them is resized."""
     golden = json.loads((directory / "image_golden.json").read_text())
@@ -133,6 +155,7 @@ def main(program, data):
     for batch in (1, 5):
         check_golden(tap, program, goldens / "classifier-bf16", batch)
     check_golden(tap, program, goldens / "sentence-mean-f16", 3)
+    check_texts(tap, program, goldens / "sentence-roberta-f32")
     for planner in PLANNERS:
         check_golden(tap, program, goldens / "classifier-bf16", 5, planner)
     done = run(program, "", "--model", model, "--planner", "best")
@@ -146,6 +169,7 @@ def main(program, data):
     )
     with tempfile.TemporaryDirectory() as folder:
         check_image_golden(tap, program, goldens / "vit-f32", folder)
+        check_longest_text(tap, program, goldens / "sentence-roberta-f32", folder)
         check_generation_variants(tap, program, data, folder)
         cut = Path(folder, "cut.bin")
         cut.write_bytes(struct.pack("<4H", 28, 21, 3, 0) + bytes(28 * 21 * 3 - 1))

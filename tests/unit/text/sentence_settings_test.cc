@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "support/temp_directory.h"
 #include "text/load_tokenizer.h"
@@ -44,7 +46,8 @@ TEST(SentenceSettings, TheFirstNameWins) {
 }
 
 TEST(SentenceSettings, ArgumentsOfLoadersAreRefusedByName) {
-  for (const char* key : {"tokenizer_args", "config_kwargs", "processing_kwargs"}) {
+  for (const char* key : {"model_args", "model_kwargs", "tokenizer_args", "config_kwargs",
+                          "processor_kwargs", "processing_kwargs"}) {
     testing::TempDirectory model;
     model.write("sentence_bert_config.json",
                 std::string("{\"") + key + "\": {\"model_max_length\": 64}}");
@@ -54,6 +57,49 @@ TEST(SentenceSettings, ArgumentsOfLoadersAreRefusedByName) {
     EXPECT_NE(settings.error().message.find(key), std::string::npos) << settings.error().message;
     model.write("sentence_bert_config.json", std::string("{\"") + key + "\": {}}");
     EXPECT_TRUE(read_sentence_settings(model.path())) << key;
+  }
+}
+
+TEST(SentenceSettings, ArgumentsThatChangeNoResultAreAccepted) {
+  testing::TempDirectory model;
+  model.write("sentence_bert_config.json", R"({
+    "model_args": {"torch_dtype": "float16", "attn_implementation": "sdpa",
+                   "add_pooling_layer": false},
+    "tokenizer_args": {"trust_remote_code": true}, "unpad_inputs": true})");
+  const auto settings = read_sentence_settings(model.path());
+  EXPECT_TRUE(settings) << settings.error().message;
+}
+
+// As sentence-transformers 6.2 writes the file, and with values of its other tasks.
+TEST(SentenceSettings, OtherTasksAreRefusedByName) {
+  const char* const written = R"({
+    "transformer_task": "feature-extraction",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    "module_output_name": "token_embeddings"})";
+  const std::pair<const char*, nlohmann::json> changes[] = {
+      {"/transformer_task", "fill-mask"},
+      {"/modality_config/text/method", "get_text_features"},
+      {"/modality_config/text/method_output_name", "logits"},
+      {"/modality_config", nlohmann::json::object()},
+      {"/module_output_name", "sentence_embedding"},
+      {"/query_expansion", {{"length", 32}}},
+      {"/query_length", 32},
+      {"/document_length", 180},
+      {"/tokenizer_name_or_path", "other"}};
+  testing::TempDirectory model;
+  model.write("sentence_bert_config.json", written);
+  EXPECT_TRUE(read_sentence_settings(model.path()));
+  for (const auto& [pointer, value] : changes) {
+    nlohmann::json config = nlohmann::json::parse(written);
+    config[nlohmann::json::json_pointer(pointer)] = value;
+    model.write("sentence_bert_config.json", config.dump());
+    const auto settings = read_sentence_settings(model.path());
+    ASSERT_FALSE(settings) << pointer;
+    EXPECT_EQ(settings.error().code, Code::kUnsupported);
+    std::string key(pointer + 1);
+    std::ranges::replace(key, '/', '.');
+    EXPECT_NE(settings.error().message.find("'" + key + "'"), std::string::npos)
+        << settings.error().message;
   }
 }
 
