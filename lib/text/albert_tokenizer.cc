@@ -2,15 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "json/json_file.h"
 #include "text/framed_tokenizer.h"
 #include "text/sentence_settings.h"
 #include "text/sentencepiece_file.h"
 #include "text/unicode.h"
+#include "text/wordpiece_files.h"
 
 namespace itif::text {
 namespace {
+
+using nlohmann::json;
 
 // Replaces `` and '' with ".
 std::string with_plain_quotes(std::string_view text) {
@@ -24,20 +30,82 @@ std::string with_plain_quotes(std::string_view text) {
   return out;
 }
 
+Result<json> read_json_or_null(const std::string& path) {
+  Result<json> document = json_file::read_json_file(path);
+  if (!document && document.error().code == Code::kNotFound) return json();
+  return document;
+}
+
+// Added tokens that are not special are searched for in normalised text, which cut() does not do.
+Status check_settings(const std::string& directory, const TokenizerSettings& settings) {
+  const std::string path = directory + "/tokenizer_config.json";
+  ITIF_ASSIGN(const json config, read_json_or_null(path));
+  if (config.is_object()) ITIF_TRY(check_sentencepiece_arguments(config, path));
+  for (const SpecialToken& token : settings.added)
+    if (!token.is_special && token.normalized)
+      return fail(Code::kUnsupported,
+                  fmt::format("{}: added token {} is searched for in normalised text, which this "
+                              "build does not run",
+                              directory, json_file::shown(json(token.content))));
+  return {};
+}
+
+// The steps of a tokenizer.json before its model.
+struct Steps {
+  bool lowers_case = false, decomposes = false, strips_accents = false;
+};
+
+// Flattens sequences of steps into `steps`. Returns the first step that ALBERT lacks, or null.
+const json* read_steps(const json& step, Steps& steps) {
+  const auto type = step.find("type");
+  if (type == step.end()) return &step;
+  for (const char* list : {"normalizers", "pretokenizers"}) {
+    const auto parts = step.find(list);
+    if (*type != "Sequence" || parts == step.end() || !parts->is_array()) continue;
+    for (const json& part : *parts)
+      if (const json* other = read_steps(part, steps)) return other;
+    return nullptr;
+  }
+  if (*type == "Lowercase") steps.lowers_case = true;
+  if (*type == "NFKD") steps.decomposes = true;
+  if (*type == "StripAccents") steps.strips_accents = true;
+  if (*type == "Replace") {
+    // Quotes, and several spaces, which the model's own normaliser joins, too.
+    const auto pattern = step.find("pattern"), content = step.find("content");
+    if (pattern == step.end() || content == step.end()) return &step;
+    const bool is_quote = *content == "\"" && (*pattern == json{{"String", "``"}} ||
+                                               *pattern == json{{"String", "''"}});
+    const bool is_space = *content == " " && *pattern == json{{"Regex", " {2,}"}};
+    return is_quote || is_space ? nullptr : &step;
+  }
+  if (*type == "Metaspace") {
+    const bool prepends = step.value("add_prefix_space", json(true)) == true &&
+                          step.value("prepend_scheme", json("always")) == "always";
+    return prepends && step.value("replacement", json("▁")) == "▁" ? nullptr : &step;
+  }
+  for (const char* known : {"Lowercase", "NFKD", "StripAccents", "Precompiled", "WhitespaceSplit"})
+    if (*type == known) return nullptr;
+  return &step;
+}
+
 class AlbertTokenizer final : public FramedTokenizer {
  public:
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& directory) {
     std::unique_ptr<AlbertTokenizer> tokenizer(new AlbertTokenizer);
     ITIF_ASSIGN(const TokenizerSettings settings, read_tokenizer_settings(directory));
     ITIF_TRY(check_sentence_case(directory, settings.lower_case));
+    ITIF_TRY(check_settings(directory, settings));
     const std::string path = directory + "/spiece.model";
     ITIF_TRY(read_sentencepiece(path, tokenizer->pieces_));
+    ITIF_TRY(tokenizer->check_tokenizer_json(directory + "/tokenizer.json", settings));
     tokenizer->lower_case_ = settings.lower_case;
     tokenizer->keeps_accents_ = settings.keeps_accents;
     tokenizer->max_tokens_ = settings.max_tokens;
     tokenizer->vocab_size_ = static_cast<uint32_t>(tokenizer->pieces_.GetPieceSize());
     const auto id_of = [&](const std::string& piece) { return tokenizer->id_of(piece); };
-    if (Status set = tokenizer->set_frame(settings, kDefaults, id_of, {.has_types = true}); !set)
+    if (Status set = tokenizer->set_frame(settings, kDefaults, id_of,
+                                          {.has_types = settings.names_token_types});
+        !set)
       return fail(set.error().code, fmt::format("{}: {}", path, set.error().message));
     return tokenizer;
   }
@@ -49,6 +117,63 @@ class AlbertTokenizer final : public FramedTokenizer {
   int32_t id_of(const std::string& piece) const {
     const int id = pieces_.PieceToId(piece);
     return id >= 0 && id < pieces_.GetPieceSize() && pieces_.IdToPiece(id) == piece ? id : -1;
+  }
+
+  // spiece.model and tokenizer_config.json are followed. Refuses a tokenizer.json that differs.
+  Status check_tokenizer_json(const std::string& path, const TokenizerSettings& settings) const {
+    ITIF_ASSIGN(const json document, read_json_or_null(path));
+    if (document.is_null()) return {};
+    const auto refuse = [&](const std::string& what) {
+      return fail(Code::kUnsupported, fmt::format("{}: {}", path, what));
+    };
+    Steps steps;
+    for (const char* key : {"normalizer", "pre_tokenizer"}) {
+      const auto step = document.find(key);
+      if (step == document.end() || !step->is_object())
+        return refuse(fmt::format("no {}; an ALBERT tokenizer has one", key));
+      if (const json* other = read_steps(*step, steps))
+        return refuse(
+            fmt::format("{} has a step that ALBERT lacks: {}", key, json_file::shown(*other)));
+    }
+    if (steps.lowers_case != settings.lower_case)
+      return refuse("normalizer and 'do_lower_case' of tokenizer_config.json disagree");
+    if (steps.decomposes == settings.keeps_accents || steps.strips_accents != steps.decomposes)
+      return refuse("normalizer and 'keep_accents' of tokenizer_config.json disagree");
+    ITIF_TRY(check_model(document, refuse));
+    WordPieceConfig frame;
+    ITIF_TRY(read_post_processor(document, path, frame));
+    for (const auto& [key, found, absent] :
+         {std::tuple{"cls_token", &frame.classifier_token, "[CLS]"},
+          {"sep_token", &frame.separator_token, "[SEP]"}}) {
+      const auto named = settings.names.find(key);
+      if (*found != (named == settings.names.end() ? absent : named->second.content))
+        return refuse(fmt::format("post_processor frames texts with {}, but the {} is another",
+                                  json_file::shown(json(*found)), key));
+    }
+    return {};
+  }
+
+  Status check_model(const json& document, const auto& refuse) const {
+    const auto model = document.find("model");
+    if (model == document.end() || !model->is_object() || !model->contains("vocab") ||
+        !(*model)["vocab"].is_array())
+      return refuse("model must be an object with an array 'vocab'");
+    if (model->value("type", json("Unigram")) != "Unigram" ||
+        model->value("byte_fallback", json(false)) != false)
+      return refuse("model must be Unigram without byte_fallback");
+    const json& pieces = (*model)["vocab"];
+    if (pieces.size() != static_cast<size_t>(pieces_.GetPieceSize()))
+      return refuse(fmt::format("model has {} pieces, spiece.model {}", pieces.size(),
+                                pieces_.GetPieceSize()));
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const auto id = static_cast<int>(i);
+      if (!pieces[i].is_array() || pieces[i].size() != 2 || pieces[i][0] != pieces_.IdToPiece(id) ||
+          !pieces[i][1].is_number() ||
+          std::abs(pieces[i][1].get<double>() - pieces_.GetScore(id)) > 1e-4)
+        return refuse(
+            fmt::format("piece {} differs from spiece.model: {}", i, json_file::shown(pieces[i])));
+    }
+    return {};
   }
 
   static constexpr Default kDefaults[] = {{"unk_token", "<unk>"},

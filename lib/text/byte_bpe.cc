@@ -22,6 +22,8 @@ struct Files {
   BytePairs::Tokens tokens;
   BytePairs::Merges merges;
   bool adds_prefix_space = false;
+  // The frame as tokenizer.json names it; empty: not named.
+  std::string first, last;
 };
 
 // The files write printable bytes as themselves, the others as code points from 256 on, in order.
@@ -99,8 +101,59 @@ Status read_merges(const std::string& path, Files& files) {
   return {};
 }
 
+// Settings of tokenizer.json's steps that change the tokens, each with its neutral value. null is
+// neutral, too. transformers 4 follows them; version 5 replaces RoBERTa's steps.
+Status refuse_other_settings(const json& document, const std::string& origin) {
+  const struct {
+    const char *step, *key;
+    json neutral;
+  } settings[] = {{"pre_tokenizer", "use_regex", true},
+                  {"model", "dropout", 0.0},
+                  {"model", "continuing_subword_prefix", ""},
+                  {"model", "end_of_word_suffix", ""},
+                  {"model", "ignore_merges", false}};
+  for (const auto& [step, key, neutral] : settings) {
+    const auto it = document[step].find(key);
+    if (it == document[step].end() || it->is_null() || *it == neutral) continue;
+    return fail(Code::kUnsupported,
+                fmt::format("{}: '{}.{}' is not implemented: it must be {}, found {}", origin, step,
+                            key, neutral.dump(), json_file::shown(*it)));
+  }
+  return {};
+}
+
+Status read_frame(const json& processor, const std::string& origin, Files& files) {
+  for (const auto& [key, token] : {std::pair{"cls", &files.first}, {"sep", &files.last}}) {
+    const auto it = processor.find(key);
+    if (it == processor.end()) continue;
+    if (!it->is_array() || it->empty() || !(*it)[0].is_string())
+      return fail(Code::kCorrupt, fmt::format("{}: post_processor.{} must be [token, id], found {}",
+                                              origin, key, json_file::shown(*it)));
+    *token = (*it)[0].get<std::string>();
+  }
+  return {};
+}
+
+// transformers' own classes for RoBERTa set add_prefix_space from tokenizer_config.json, by default
+// false. Other classes follow tokenizer.json.
+Result<bool> prefix_space(const json& document, const std::string& origin,
+                          const TokenizerSettings& settings) {
+  ITIF_ASSIGN(const bool written,
+              json_file::get_bool_or(document["pre_tokenizer"], "add_prefix_space", true, origin));
+  const std::string& name = settings.class_name;
+  if (name.empty() || name.starts_with("Roberta"))
+    return settings.adds_prefix_space.value_or(false);
+  if (settings.adds_prefix_space.value_or(written) != written)
+    return fail(Code::kUnsupported,
+                fmt::format("{}: 'pre_tokenizer.add_prefix_space' is {}, but tokenizer_config.json "
+                            "says otherwise: versions of transformers differ on which counts",
+                            origin, written));
+  return written;
+}
+
 // Reads a tokenizer.json. Only byte-level BPE as in RoBERTa is accepted.
-Status read_tokenizer_json(const json& document, const std::string& origin, Files& files,
+Status read_tokenizer_json(const json& document, const std::string& origin,
+                           const TokenizerSettings& settings, Files& files,
                            std::unordered_map<std::string, int32_t>& written) {
   const auto type_of = [&](const char* step) -> std::string {
     const auto it = document.find(step);
@@ -113,9 +166,13 @@ Status read_tokenizer_json(const json& document, const std::string& origin, File
     if (const std::string found = type_of(step); found != expected)
       return fail(Code::kUnsupported,
                   fmt::format("{}: {} is {}; this build runs {}", origin, step, found, expected));
-  const json& model = document["model"];
-  if (!model.contains("vocab") || !model.contains("merges") || !model["merges"].is_array())
+  const auto it = document.find("model");
+  if (it == document.end() || !it->is_object() || !it->contains("vocab") ||
+      !it->contains("merges") || !(*it)["merges"].is_array())
     return fail(Code::kCorrupt, fmt::format("{}: model must have vocab and merges", origin));
+  const json& model = *it;
+  ITIF_TRY(refuse_other_settings(document, origin));
+  ITIF_TRY(read_frame(document["post_processor"], origin, files));
   ITIF_TRY(add_tokens(model["vocab"], origin, files, written));
   for (const json& merge : model["merges"]) {
     if (merge.is_string()) {
@@ -129,8 +186,7 @@ Status read_tokenizer_json(const json& document, const std::string& origin, File
                                               json_file::shown(merge)));
     }
   }
-  ITIF_ASSIGN(files.adds_prefix_space,
-              json_file::get_bool_or(document["pre_tokenizer"], "add_prefix_space", false, origin));
+  ITIF_ASSIGN(files.adds_prefix_space, prefix_space(document, origin, settings));
   return {};
 }
 
@@ -142,16 +198,17 @@ class ByteBpeTokenizer final : public FramedTokenizer {
     Files files;
     std::unordered_map<std::string, int32_t> written;
     std::error_code error;
-    if (std::filesystem::exists(directory + "/merges.txt", error)) {
+    // As in transformers, tokenizer.json replaces the older files.
+    if (!std::filesystem::exists(directory + "/tokenizer.json", error)) {
       const std::string path = directory + "/vocab.json";
       ITIF_ASSIGN(const json vocabulary, json_file::read_json_file(path));
       ITIF_TRY(add_tokens(vocabulary, path, files, written));
       ITIF_TRY(read_merges(directory + "/merges.txt", files));
-      files.adds_prefix_space = settings.adds_prefix_space;
+      files.adds_prefix_space = settings.adds_prefix_space.value_or(false);
     } else {
       const std::string path = directory + "/tokenizer.json";
       ITIF_ASSIGN(const json document, json_file::read_json_file(path));
-      ITIF_TRY(read_tokenizer_json(document, path, files, written));
+      ITIF_TRY(read_tokenizer_json(document, path, settings, files, written));
     }
     auto pairs = BytePairs::build(files.tokens, files.merges);
     if (!pairs)
@@ -167,6 +224,13 @@ class ByteBpeTokenizer final : public FramedTokenizer {
     };
     if (Status set = tokenizer->set_frame(settings, kDefaults, id_of, {.doubles_last = true}); !set)
       return fail(set.error().code, fmt::format("{}: {}", directory, set.error().message));
+    for (const auto& [token, id] :
+         {std::pair{&files.first, tokenizer->first_id()}, {&files.last, tokenizer->separator_id()}})
+      if (!token->empty() && id_of(*token) != id)
+        return fail(Code::kUnsupported,
+                    fmt::format("{}/tokenizer.json: post_processor frames texts with {}, but the "
+                                "cls_token and the sep_token are others",
+                                directory, json_file::shown(json(*token))));
     return tokenizer;
   }
 
@@ -235,7 +299,8 @@ bool is_byte_bpe_directory(const std::string& directory) {
   const auto document = json_file::read_json_file(directory + "/tokenizer.json");
   if (!document || !document->contains("model") || !(*document)["model"].is_object()) return false;
   const json& model = (*document)["model"];
-  if (!model.contains("type") || model["type"] != "BPE") return false;
+  // Files of the first versions have no type; merges then identify BPE.
+  if (model.contains("type") ? model["type"] != "BPE" : !model.contains("merges")) return false;
   // The reader of WordPiece files refuses other kinds of BPE by name.
   const auto words = document->find("pre_tokenizer");
   return words != document->end() && words->is_object() && words->contains("type") &&

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <exception>
 
@@ -60,6 +61,15 @@ Result<SpecialToken> read_special(const json& value, const std::string& key,
     ITIF_ASSIGN(token.content, json_file::get_string_or(value, "content", "", origin));
     ITIF_ASSIGN(token.strips_left, json_file::get_bool_or(value, "lstrip", false, origin));
     ITIF_ASSIGN(token.strips_right, json_file::get_bool_or(value, "rstrip", false, origin));
+    ITIF_ASSIGN(token.is_special, json_file::get_bool_or(value, "special", false, origin));
+    ITIF_ASSIGN(token.normalized,
+                json_file::get_bool_or(value, "normalized", !token.is_special, origin));
+    token.has_flags = true;
+    ITIF_ASSIGN(const bool single, json_file::get_bool_or(value, "single_word", false, origin));
+    if (single)
+      return fail(Code::kUnsupported,
+                  fmt::format("{}: added token {} is single_word, which this build does not run",
+                              origin, json_file::shown(json(token.content))));
   }
   if (token.content.empty())
     return fail(Code::kInvalidArgument, fmt::format("{}: '{}' must be a token, found {}", origin,
@@ -71,7 +81,44 @@ Status read_names(const json& document, const std::string& origin, TokenizerSett
   for (const char* key : kNames) {
     const auto it = document.find(key);
     if (it == document.end() || it->is_null() || settings.names.contains(key)) continue;
-    ITIF_ASSIGN(settings.names[key], read_special(*it, key, origin));
+    ITIF_ASSIGN(SpecialToken token, read_special(*it, key, origin));
+    token.is_special = true;
+    settings.names[key] = std::move(token);
+  }
+  // extra_special_tokens is the newer name; its value may also be an object of named tokens.
+  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+    const auto it = document.find(key);
+    if (it == document.end() || it->is_null()) continue;
+    if (!it->is_structured() || it->size() > kMaxAddedTokens)
+      return fail(Code::kInvalidArgument,
+                  fmt::format("{}: '{}' must hold up to {} tokens, found {}", origin, key,
+                              kMaxAddedTokens, json_file::shown(*it)));
+    for (const json& value : *it) {
+      ITIF_ASSIGN(SpecialToken token, read_special(value, key, origin));
+      token.is_special = true;
+      settings.more.push_back(std::move(token));
+    }
+  }
+  return {};
+}
+
+// Reads the added tokens of a tokenizer.json.
+Status read_added_list(const json& document, const std::string& origin,
+                       TokenizerSettings& settings) {
+  const auto list = document.find("added_tokens");
+  if (list == document.end() || list->is_null()) return {};
+  if (!list->is_array() || list->size() > kMaxAddedTokens)
+    return fail(Code::kCorrupt, fmt::format("{}: 'added_tokens' must be an array of up to {}",
+                                            origin, kMaxAddedTokens));
+  for (const json& value : *list) {
+    const auto id = value.is_object() ? value.find("id") : value.end();
+    if (!value.is_object() || id == value.end() || !id->is_number_unsigned() ||
+        id->get<uint64_t>() > INT32_MAX)
+      return fail(Code::kCorrupt, fmt::format("{}: an added token must have an id, found {}",
+                                              origin, json_file::shown(value)));
+    ITIF_ASSIGN(SpecialToken token, read_special(value, "added_tokens", origin));
+    token.id = id->get<int32_t>();
+    settings.added.push_back(std::move(token));
   }
   return {};
 }
@@ -96,12 +143,26 @@ Status read_added(const json& document, const std::string& origin, TokenizerSett
                               json_file::shown(json(key)), json_file::shown(value)));
     ITIF_ASSIGN(SpecialToken token, read_special(by_id ? value : json(key), key, origin));
     token.id = id;
+    if (!by_id) {
+      token.is_special = false;
+      token.normalized = true;
+    }
     settings.added.push_back(std::move(token));
   }
   return {};
 }
 
 }  // namespace
+
+Result<bool> names_token_types(const json& settings, const std::string& origin) {
+  const auto names = settings.find("model_input_names");
+  if (names == settings.end() || names->is_null()) return true;
+  if (!names->is_array())
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: 'model_input_names' must be an array, found {}", origin,
+                            json_file::shown(*names)));
+  return std::ranges::find(*names, json("token_type_ids")) != names->end();
+}
 
 Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory) {
   TokenizerSettings settings;
@@ -113,15 +174,24 @@ Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory) 
   ITIF_ASSIGN(const json added, read_optional_json(added_path));
   ITIF_TRY(read_names(document, path, settings));
   ITIF_TRY(read_names(map, map_path, settings));
-  if (const auto decoder = document.find("added_tokens_decoder"); decoder != document.end())
+  if (const auto decoder = document.find("added_tokens_decoder"); decoder != document.end()) {
     ITIF_TRY(read_added(*decoder, path, settings));
+  } else {
+    const std::string json_path = directory + "/tokenizer.json";
+    ITIF_ASSIGN(const json whole, read_optional_json(json_path));
+    ITIF_TRY(read_added_list(whole, json_path, settings));
+  }
   ITIF_TRY(read_added(added, added_path, settings));
   // Files write a very large number for "no limit".
   ITIF_ASSIGN(const double most,
               json_file::get_number_or(document, "model_max_length", 1, 1e31, UINT32_MAX, path));
   settings.max_tokens = most >= UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(most);
-  ITIF_ASSIGN(settings.adds_prefix_space,
-              json_file::get_bool_or(document, "add_prefix_space", false, path));
+  ITIF_ASSIGN(settings.class_name, json_file::get_string_or(document, "tokenizer_class", "", path));
+  if (document.contains("add_prefix_space")) {
+    ITIF_ASSIGN(settings.adds_prefix_space,
+                json_file::get_bool_or(document, "add_prefix_space", false, path));
+  }
+  ITIF_ASSIGN(settings.names_token_types, names_token_types(document, path));
   ITIF_ASSIGN(settings.lower_case, json_file::get_bool_or(document, "do_lower_case", true, path));
   ITIF_ASSIGN(settings.keeps_accents,
               json_file::get_bool_or(document, "keep_accents", false, path));
@@ -134,20 +204,45 @@ Status FramedTokenizer::set_frame(const TokenizerSettings& settings,
                                   TokenFrame frame) {
   std::vector<SpecialToken> specials;
   frame.first = frame.last = -1;
+  // Finds a token's id, and its flags where it is also an added token.
+  const auto resolve = [&](SpecialToken& token) {
+    token.id = id_of(token.content);
+    for (const SpecialToken& added : settings.added) {
+      if (added.content != token.content) continue;
+      token.id = added.id;
+      if (!added.has_flags) continue;
+      token.strips_left = added.strips_left;
+      token.strips_right = added.strips_right;
+    }
+  };
   for (const auto& [key, content] : defaults) {
     const auto named = settings.names.find(key);
     SpecialToken token =
-        named != settings.names.end() ? named->second : SpecialToken{content, -1, false, false};
-    if (std::string_view(key) == "mask_token") token.strips_left = true;
-    token.id = id_of(token.content);
-    for (const SpecialToken& added : settings.added)
-      if (added.content == token.content) token.id = added.id;
-    if (std::string_view(key) == "cls_token") frame.first = token.id;
-    if (std::string_view(key) == "sep_token") frame.last = token.id;
+        named != settings.names.end() ? named->second : SpecialToken{.content = content, .id = -1};
+    if (std::string_view(key) == "mask_token" && !token.has_flags) token.strips_left = true;
+    resolve(token);
+    if (frame.first_key && std::string_view(key) == frame.first_key) frame.first = token.id;
+    if (std::string_view(key) == frame.last_key) frame.last = token.id;
     if (token.id >= 0) specials.push_back(std::move(token));
   }
-  if (frame.first < 0 || frame.last < 0)
-    return fail(Code::kCorrupt, "the vocabulary lacks the cls_token or the sep_token");
+  if ((frame.first_key && frame.first < 0) || frame.last < 0)
+    return fail(Code::kCorrupt, frame.first_key
+                                    ? fmt::format("the vocabulary lacks the {} or the {}",
+                                                  frame.first_key, frame.last_key)
+                                    : fmt::format("the vocabulary lacks the {}", frame.last_key));
+  for (const auto& [key, named] : settings.names) {
+    SpecialToken token = named;
+    resolve(token);
+    if (token.id >= 0) specials.push_back(std::move(token));
+  }
+  for (SpecialToken token : settings.more) {
+    resolve(token);
+    if (token.id < 0)
+      return fail(Code::kUnsupported,
+                  fmt::format("the vocabulary lacks the additional special token {}",
+                              json_file::shown(json(token.content))));
+    specials.push_back(std::move(token));
+  }
   specials.insert(specials.end(), settings.added.begin(), settings.added.end());
   frame_ = frame;
   return set_specials(std::move(specials));
@@ -164,6 +259,11 @@ Status FramedTokenizer::set_specials(std::vector<SpecialToken> specials) {
   }
   ITIF_ASSIGN(contents_, WordPieceVocabulary::build(contents, ""));
   return {};
+}
+
+bool FramedTokenizer::is_special(int32_t id) const {
+  const auto it = specials_.find(id);
+  return it != specials_.end() && it->second.is_special;
 }
 
 // Returns the ids of one text, complete only up to `most` ids.
@@ -197,7 +297,8 @@ EncodeStatus FramedTokenizer::encode(std::string_view text, std::optional<std::s
                                      const EncodeOptions& options, std::vector<int32_t>& ids,
                                      std::vector<uint8_t>& token_types) const noexcept {
   if (!is_utf8(text) || (pair && !is_utf8(*pair))) return EncodeStatus::kMalformed;
-  const size_t num_special = 2u + (pair ? (frame_.doubles_last ? 2u : 1u) : 0u);
+  const size_t num_first = frame_.first >= 0 ? 1 : 0;
+  const size_t num_special = num_first + 1u + (pair ? (frame_.doubles_last ? 2u : 1u) : 0u);
   if (options.max_tokens < num_special) return EncodeStatus::kTooLong;
   const size_t room = options.max_tokens - num_special;
   const bool refuses = options.truncation == Truncation::kRefuse;
@@ -214,15 +315,15 @@ EncodeStatus FramedTokenizer::encode(std::string_view text, std::optional<std::s
       first.resize(keep.first);
       second.resize(keep.second);
     }
-    ids.push_back(frame_.first);
+    if (num_first > 0) ids.push_back(frame_.first);
     ids.insert(ids.end(), first.begin(), first.end());
     ids.push_back(frame_.last);
-    token_types.resize(token_types.size() + first.size() + 2, 0);
+    token_types.resize(token_types.size() + first.size() + num_first + 1, 0);
     if (!pair) return EncodeStatus::kOk;
     if (frame_.doubles_last) ids.push_back(frame_.last);
     ids.insert(ids.end(), second.begin(), second.end());
     ids.push_back(frame_.last);
-    const size_t num_second = ids.size() - start - first.size() - 2;
+    const size_t num_second = ids.size() - start - first.size() - num_first - 1;
     token_types.resize(token_types.size() + num_second, frame_.has_types ? 1 : 0);
     return EncodeStatus::kOk;
   } catch (const std::exception&) {  // no memory

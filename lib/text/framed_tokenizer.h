@@ -1,11 +1,13 @@
-// The common part of RoBERTa's and ALBERT's tokenizers. A special token in a text is encoded as
-// that token; the tokenizer's own model cuts the text between special tokens. A first and a last
-// token frame the ids; the texts of a pair share one frame.
+// The common part of RoBERTa's, ALBERT's and Marian's tokenizers. A special token in a text is
+// encoded as that token; the tokenizer's own model cuts the text between special tokens. A first
+// and a last token frame the ids; the texts of a pair share one frame.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,27 +26,41 @@ struct SpecialToken {
   int32_t id = 0;
   bool strips_left = false;
   bool strips_right = false;
+  bool is_special = true;   // left out of decoded text
+  bool has_flags = false;   // the file sets the flags above
+  bool normalized = false;  // searched for in normalised text
 };
 
 struct TokenFrame {
-  int32_t first = 0, last = 0;  // first A last; first A last B last
-  bool doubles_last = false;    // first A last last B last
-  bool has_types = false;       // a pair's second text, and the token after it, have type 1
+  // Settings that name the tokens. No first_key: texts have no first token.
+  const char* first_key = "cls_token";
+  const char* last_key = "sep_token";
+  int32_t first = -1, last = -1;  // first A last; first A last B last
+  bool doubles_last = false;      // first A last last B last
+  bool has_types = false;         // a pair's second text, and the token after it, have type 1
 };
 
-// The settings in tokenizer_config.json, special_tokens_map.json and added_tokens.json.
+// The settings in tokenizer_config.json, special_tokens_map.json and added_tokens.json. Without
+// added_tokens_decoder in the first, the added tokens of tokenizer.json, too.
 struct TokenizerSettings {
   // By key: bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token. Keys that
   // the files do not set are absent.
   std::unordered_map<std::string, SpecialToken> names;  // ids are -1
+  std::vector<SpecialToken> more;                       // of additional_special_tokens; ids are -1
   std::vector<SpecialToken> added;                      // with their ids
   uint32_t max_tokens = UINT32_MAX;
-  bool adds_prefix_space = false;
+  std::string class_name;  // empty: not set
+  std::optional<bool> adds_prefix_space;
+  bool names_token_types = true;  // false: model_input_names leaves them out, and all are 0
   bool lower_case = true;
   bool keeps_accents = false;
 };
-// Errors: kCorrupt, kInvalidArgument; messages name the file.
+// Errors: kCorrupt, kInvalidArgument, kUnsupported (single_word); messages name the file.
 Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory);
+
+// Returns false if the model_input_names of a tokenizer_config.json leave out token_type_ids. The
+// second text of a pair then has type 0. Errors: kInvalidArgument.
+Result<bool> names_token_types(const nlohmann::json& settings, const std::string& origin);
 
 class FramedTokenizer : public Tokenizer {
  public:
@@ -65,10 +81,16 @@ class FramedTokenizer : public Tokenizer {
     const char *key, *content;
   };
   // Finds the special tokens by their contents (`id_of` returns -1 if the vocabulary lacks one).
-  // Frames texts with the cls_token and the sep_token as `frame` says. Errors: kCorrupt: either is
-  // missing.
+  // Frames texts as `frame` says. Errors: kCorrupt: a token of the frame is missing; kUnsupported:
+  // the vocabulary lacks an additional special token.
   Status set_frame(const TokenizerSettings& settings, std::span<const Default> defaults,
                    const std::function<int32_t(const std::string&)>& id_of, TokenFrame frame);
+
+  int32_t first_id() const { return frame_.first; }
+  // Returns true if decoded text leaves out the token.
+  bool is_special(int32_t id) const;
+  // The special and added tokens by id, once set_frame() has returned.
+  const std::unordered_map<int32_t, SpecialToken>& specials() const { return specials_; }
 
   uint32_t vocab_size_ = 0;
   uint32_t max_tokens_ = UINT32_MAX;

@@ -15,11 +15,25 @@
 namespace itif::text {
 namespace {
 
+// The direction counts unless truncation_side is set.
+Status refuse_left_truncation(const std::string& path) {
+  const auto document = json_file::read_json_file(path);
+  if (!document) return {};  // its own reader reports errors
+  const auto truncation = document->find("truncation");
+  if (truncation == document->end() || !truncation->is_object()) return {};
+  const auto direction = truncation->find("direction");
+  if (direction == truncation->end() || *direction == "Right") return {};
+  return fail(Code::kUnsupported,
+              fmt::format("{}: 'truncation.direction' is not implemented: it must be \"Right\", "
+                          "found {}",
+                          path, json_file::shown(*direction)));
+}
+
 // Settings of tokenizer_config.json that change the tokens of any tokenizer.
 Status refuse_unimplemented(const std::string& directory) {
   const std::string path = directory + "/tokenizer_config.json";
   auto settings = json_file::read_json_file(path);
-  if (!settings && settings.error().code == Code::kNotFound) return {};
+  if (!settings && settings.error().code == Code::kNotFound) settings = nlohmann::json::object();
   if (!settings) return std::unexpected(settings.error());
   const auto check = [&](const char* key, const nlohmann::json& neutral) -> Status {
     const auto it = settings->find(key);
@@ -29,7 +43,9 @@ Status refuse_unimplemented(const std::string& directory) {
                             neutral.dump(), json_file::shown(*it)));
   };
   ITIF_TRY(check("truncation_side", "right"));
-  return check("split_special_tokens", false);
+  ITIF_TRY(check("split_special_tokens", false));
+  if (settings->contains("truncation_side")) return {};
+  return refuse_left_truncation(directory + "/tokenizer.json");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "json/json_file.h"
+#include "text/framed_tokenizer.h"
 #include "text/sentencepiece_file.h"
 #include "text/unicode.h"
 
@@ -19,12 +20,6 @@ using nlohmann::json;
 
 constexpr size_t kMaxPieces = 4u << 20;
 constexpr std::string_view kMetaSpace = "\xe2\x96\x81";  // ▁
-
-struct Settings {
-  std::string eos = "</s>", unknown = "<unk>", padding = "<pad>";
-  uint32_t max_tokens = UINT32_MAX;
-  bool clean_up = true;
-};
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
   for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
@@ -94,12 +89,13 @@ std::pair<size_t, size_t> language_code(std::string_view line) {
   return {begin, end + 2};
 }
 
-class MarianTokenizer final : public Tokenizer {
+class MarianTokenizer final : public FramedTokenizer {
  public:
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& directory) {
     std::unique_ptr<MarianTokenizer> tokenizer(new MarianTokenizer);
-    ITIF_TRY(tokenizer->read_settings(directory + "/tokenizer_config.json"));
-    ITIF_TRY(tokenizer->read_vocabulary(directory + "/vocab.json"));
+    ITIF_ASSIGN(const TokenizerSettings settings, read_tokenizer_settings(directory));
+    ITIF_TRY(tokenizer->read_own_settings(directory + "/tokenizer_config.json"));
+    ITIF_TRY(tokenizer->read_vocabulary(directory + "/vocab.json", settings));
     ITIF_TRY(read_sentencepiece(directory + "/source.spm", tokenizer->source_));
     ITIF_TRY(read_sentencepiece(directory + "/target.spm", tokenizer->target_));
     return tokenizer;
@@ -108,24 +104,8 @@ class MarianTokenizer final : public Tokenizer {
   EncodeStatus encode(std::string_view text, std::optional<std::string_view> pair,
                       const EncodeOptions& options, std::vector<int32_t>& ids,
                       std::vector<uint8_t>& token_types) const noexcept override {
-    if (!is_utf8(text) || pair) return EncodeStatus::kMalformed;
-    const size_t before = ids.size();
-    try {
-      append_ids(text, ids);
-    } catch (const std::exception&) {  // no memory
-      ids.resize(before);
-      return EncodeStatus::kTooLong;
-    }
-    if (ids.size() - before + 1 > options.max_tokens) {
-      if (options.truncation == Truncation::kRefuse || options.max_tokens == 0) {
-        ids.resize(before);
-        return EncodeStatus::kTooLong;
-      }
-      ids.resize(before + options.max_tokens - 1);
-    }
-    ids.push_back(eos_);
-    token_types.resize(token_types.size() + ids.size() - before, 0);
-    return EncodeStatus::kOk;
+    if (pair) return EncodeStatus::kMalformed;
+    return FramedTokenizer::encode(text, pair, options, ids, token_types);
   }
 
   std::string decode(std::span<const int32_t> ids) const noexcept override {
@@ -138,7 +118,7 @@ class MarianTokenizer final : public Tokenizer {
         pieces.clear();
       };
       for (const int32_t id : ids) {
-        if (id == eos_ || id == unknown_ || id == padding_) continue;
+        if (is_special(id)) continue;
         const auto it = piece_of_.find(id);
         if (it != piece_of_.end()) {
           pieces.push_back(it->second);
@@ -146,26 +126,25 @@ class MarianTokenizer final : public Tokenizer {
         }
         // As in transformers, an id without a piece becomes the unknown token.
         flush();
-        text += settings_.unknown + " ";
+        text += unknown_token_ + " ";
       }
       flush();
       replace_all(text, kMetaSpace, " ");
       strip(text);
-      if (settings_.clean_up) clean_up(text);
+      if (cleans_up_) clean_up(text);
     } catch (const std::exception&) {  // no memory
       return {};
     }
     return text;
   }
 
-  uint32_t vocab_size() const noexcept override { return vocab_size_; }
-  uint32_t max_tokens() const noexcept override { return settings_.max_tokens; }
-  int32_t separator_id() const noexcept override { return eos_; }
-
  private:
   MarianTokenizer() = default;
 
-  Status read_settings(const std::string& path) {
+  static constexpr Default kDefaults[] = {
+      {"eos_token", "</s>"}, {"unk_token", "<unk>"}, {"pad_token", "<pad>"}};
+
+  Status read_own_settings(const std::string& path) {
     auto file = json_file::read_json_file(path);
     if (!file && file.error().code == Code::kNotFound) return {};
     ITIF_ASSIGN(const json settings, std::move(file));
@@ -174,34 +153,13 @@ class MarianTokenizer final : public Tokenizer {
     if (separate)
       return fail(Code::kUnsupported,
                   fmt::format("{}: 'separate_vocabs' must be false, found true", path));
-    const auto kwargs = settings.find("sp_model_kwargs");
-    if (kwargs != settings.end() && !kwargs->is_null() && !kwargs->empty())
-      return fail(Code::kUnsupported, fmt::format("{}: 'sp_model_kwargs' must be empty, found {}",
-                                                  path, json_file::shown(*kwargs)));
-    for (const auto& [key, token] : {std::pair{"eos_token", &settings_.eos},
-                                     {"unk_token", &settings_.unknown},
-                                     {"pad_token", &settings_.padding}}) {
-      const auto it = settings.find(key);
-      if (it == settings.end() || it->is_null()) continue;
-      if (it->is_object()) {
-        ITIF_ASSIGN(*token, json_file::get_string_or(*it, "content", *token, path));
-      } else {
-        ITIF_ASSIGN(*token, json_file::get_string_or(settings, key, *token, path));
-      }
-      if (token->empty())
-        return fail(Code::kInvalidArgument,
-                    fmt::format("{}: '{}' must be a token, found nothing", path, key));
-    }
-    ITIF_ASSIGN(settings_.clean_up,
+    ITIF_TRY(check_sentencepiece_arguments(settings, path));
+    ITIF_ASSIGN(cleans_up_,
                 json_file::get_bool_or(settings, "clean_up_tokenization_spaces", true, path));
-    // Files write a very large number for "no limit".
-    ITIF_ASSIGN(const double most,
-                json_file::get_number_or(settings, "model_max_length", 1, 1e31, UINT32_MAX, path));
-    settings_.max_tokens = most >= UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(most);
     return {};
   }
 
-  Status read_vocabulary(const std::string& path) {
+  Status read_vocabulary(const std::string& path, const TokenizerSettings& settings) {
     ITIF_ASSIGN(const json vocabulary, json_file::read_json_file(path));
     for (const auto& [piece, id] : vocabulary.items()) {
       if (!id.is_number_integer() || id < 0 || id.get<uint64_t>() >= kMaxPieces)
@@ -212,15 +170,26 @@ class MarianTokenizer final : public Tokenizer {
       piece_of_[number] = piece;
       vocab_size_ = std::max(vocab_size_, static_cast<uint32_t>(number) + 1);
     }
-    for (const auto& [token, id] : {std::pair{&settings_.eos, &eos_},
-                                    {&settings_.unknown, &unknown_},
-                                    {&settings_.padding, &padding_}}) {
-      const auto it = ids_.find(*token);
+    for (const auto& [key, content] : kDefaults) {
+      const auto named = settings.names.find(key);
+      const std::string token = named == settings.names.end() ? content : named->second.content;
+      const auto it = ids_.find(token);
       if (it == ids_.end())
         return fail(Code::kCorrupt,
-                    fmt::format("{}: the special token '{}' is missing", path, *token));
-      *id = it->second;
+                    fmt::format("{}: the special token '{}' is missing", path, token));
+      if (std::string_view(key) != "unk_token") continue;
+      unknown_ = it->second;
+      unknown_token_ = token;
     }
+    max_tokens_ = settings.max_tokens;
+    const auto id_or_none = [&](const std::string& piece) {
+      const auto it = ids_.find(piece);
+      return it == ids_.end() ? -1 : it->second;
+    };
+    const TokenFrame frame{.first_key = nullptr, .last_key = "eos_token"};
+    if (Status set = set_frame(settings, kDefaults, id_or_none, frame); !set)
+      return fail(set.error().code, fmt::format("{}: {}", path, set.error().message));
+    for (const auto& [id, token] : specials()) piece_of_[id] = token.content;
     return {};
   }
 
@@ -229,30 +198,7 @@ class MarianTokenizer final : public Tokenizer {
     return it == ids_.end() ? unknown_ : it->second;
   }
 
-  // Appends the ids of special tokens and of the text between them.
-  void append_ids(std::string_view text, std::vector<int32_t>& ids) const {
-    const std::pair<std::string_view, int32_t> specials[] = {
-        {settings_.eos, eos_}, {settings_.unknown, unknown_}, {settings_.padding, padding_}};
-    size_t begin = 0;
-    for (size_t at = 0; at < text.size();) {
-      const std::pair<std::string_view, int32_t>* found = nullptr;
-      for (const auto& special : specials)
-        if (text.substr(at).starts_with(special.first) &&
-            (found == nullptr || special.first.size() > found->first.size()))
-          found = &special;
-      if (found == nullptr) {
-        ++at;
-        continue;
-      }
-      append_text(text.substr(begin, at - begin), ids);
-      ids.push_back(found->second);
-      begin = at += found->first.size();
-    }
-    append_text(text.substr(begin), ids);
-  }
-
-  void append_text(std::string_view text, std::vector<int32_t>& ids) const {
-    if (text.empty()) return;
+  void append_text(std::string_view text, size_t, std::vector<int32_t>& ids) const override {
     std::string rest;
     for (size_t at = 0; at < text.size();) {
       const size_t newline = std::min(text.find('\n', at), text.size() - 1);
@@ -272,12 +218,12 @@ class MarianTokenizer final : public Tokenizer {
     for (const std::string& piece : pieces) ids.push_back(id_of(piece));
   }
 
-  Settings settings_;
   sentencepiece::SentencePieceProcessor source_, target_;
   std::unordered_map<std::string, int32_t> ids_;
   std::unordered_map<int32_t, std::string> piece_of_;
-  uint32_t vocab_size_ = 0;
-  int32_t eos_ = 0, unknown_ = 0, padding_ = 0;
+  std::string unknown_token_;
+  int32_t unknown_ = 0;
+  bool cleans_up_ = true;
 };
 
 }  // namespace

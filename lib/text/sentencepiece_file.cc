@@ -32,4 +32,19 @@ Status read_sentencepiece(const std::string& path, sentencepiece::SentencePieceP
   return parse_sentencepiece(bytes, path, model);
 }
 
+Status check_sentencepiece_arguments(const nlohmann::json& settings, const std::string& origin) {
+  const auto arguments = settings.find("sp_model_kwargs");
+  if (arguments == settings.end() || arguments->empty()) return {};
+  bool is_neutral = arguments->is_object();
+  if (is_neutral)
+    for (const auto& [key, value] : arguments->items())
+      // Without sampling, its parameters change nothing.
+      is_neutral &=
+          key == "nbest_size" || key == "alpha" || (key == "enable_sampling" && value == false);
+  if (is_neutral) return {};
+  return fail(Code::kUnsupported,
+              fmt::format("{}: 'sp_model_kwargs' must be empty or leave sampling off, found {}",
+                          origin, json_file::shown(*arguments)));
+}
+
 }  // namespace itif::text

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "base/error.h"
 
 namespace itif::text {
@@ -14,5 +16,8 @@ Status parse_sentencepiece(const std::string& bytes, const std::string& origin,
                            sentencepiece::SentencePieceProcessor& model);
 // Errors: kNotFound, kCorrupt; messages name the file.
 Status read_sentencepiece(const std::string& path, sentencepiece::SentencePieceProcessor& model);
+// Checks 'sp_model_kwargs' of a tokenizer_config.json. Errors: kUnsupported: it enables sampling or
+// sets anything else that changes the pieces.
+Status check_sentencepiece_arguments(const nlohmann::json& settings, const std::string& origin);
 
 }  // namespace itif::text

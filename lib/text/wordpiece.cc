@@ -151,6 +151,7 @@ Result<std::unique_ptr<WordPieceTokenizer>> WordPieceTokenizer::create(
   made->normalizer_ = config.normalizer;
   made->max_word_characters_ = config.max_word_characters;
   made->max_tokens_ = config.max_tokens;
+  made->pair_type_ = config.has_types ? 1 : 0;
   ITIF_TRY(made->find_special_tokens(config));
   ITIF_TRY(made->raw_tokens_.build(config.added_tokens, false, config.normalizer));
   ITIF_TRY(made->normalized_tokens_.build(config.added_tokens, true, config.normalizer));
@@ -225,7 +226,7 @@ EncodeStatus WordPieceTokenizer::encode(std::string_view text, std::optional<std
   }
   const size_t num_first = keep_first + 2;  // with [CLS] and [SEP]
   token_types.resize(token_types.size() + num_first, 0);
-  token_types.resize(token_types.size() + (ids.size() - start - num_first), 1);
+  token_types.resize(token_types.size() + (ids.size() - start - num_first), pair_type_);
   return EncodeStatus::kOk;
 }
 

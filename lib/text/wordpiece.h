@@ -35,6 +35,7 @@ struct WordPieceConfig {
   NormalizerOptions normalizer;
   std::vector<AddedToken> added_tokens;
   uint32_t max_tokens = UINT32_MAX;
+  bool has_types = true;  // false: the second text of a pair has type 0
 };
 
 class WordPieceTokenizer : public Tokenizer {
@@ -86,6 +87,7 @@ class WordPieceTokenizer : public Tokenizer {
   std::array<char, 256> plain_letter_{};
   uint32_t max_word_characters_ = 0;
   uint32_t vocab_size_ = 0;
+  uint8_t pair_type_ = 1;  // of the second text
   uint32_t max_tokens_ = UINT32_MAX;
   int32_t unknown_id_ = 0;
   int32_t classifier_id_ = 0;

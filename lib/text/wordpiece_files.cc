@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "json/json_file.h"
+#include "text/framed_tokenizer.h"
 #include "text/sentence_settings.h"
 #include "text/unicode.h"
 
@@ -213,6 +214,7 @@ Result<WordPieceConfig> read_wordpiece_files(const std::string& directory) {
     ITIF_TRY(read_normalizer_options(settings, settings_path, config.normalizer));
   ITIF_TRY(read_special_tokens(directory, settings, settings_path, !has_json, config));
   ITIF_TRY(check_sentence_case(directory, config.normalizer.lower_case));
+  ITIF_ASSIGN(config.has_types, names_token_types(settings, settings_path));
   // Hugging Face writes 1e30 for "no limit".
   const auto limit = settings.find("model_max_length");
   if (limit != settings.end() && limit->is_number()) {

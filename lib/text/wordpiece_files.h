@@ -25,6 +25,10 @@ Result<WordPieceVocabulary::Tokens> parse_vocabulary(std::string_view text,
                                                      const std::string& origin);
 // Parses the text of a tokenizer.json. Errors: kCorrupt, kInvalidArgument, kUnsupported.
 Result<WordPieceConfig> parse_tokenizer_json(std::string_view text, const std::string& origin);
+// Reads the template of a tokenizer.json's post_processor, which must be BERT's, to
+// classifier_token and separator_token. Errors: kCorrupt, kUnsupported.
+Status read_post_processor(const nlohmann::json& document, const std::string& origin,
+                           WordPieceConfig& config);
 // Reads an added token of tokenizer.json or added_tokens_decoder, except its id, which the caller
 // reads. Errors: kCorrupt, kInvalidArgument, kUnsupported.
 Result<AddedToken> read_added_token(const nlohmann::json& entry, const std::string& origin);

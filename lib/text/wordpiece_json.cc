@@ -113,6 +113,25 @@ Result<std::vector<TemplateItem>> read_template(const json& value, const char* n
   return items;
 }
 
+Status read_added_tokens(const json& document, const std::string& origin, WordPieceConfig& config) {
+  const auto it = document.find("added_tokens");
+  if (it == document.end() || it->is_null()) return {};
+  if (!it->is_array())
+    return fail(Code::kCorrupt, fmt::format("{}: 'added_tokens' must be an array", origin));
+  for (const json& entry : *it) {
+    if (!entry.is_object() || !entry.contains("id"))
+      return fail(Code::kCorrupt, fmt::format("{}: an added token must be an object with an id, "
+                                              "found {}",
+                                              origin, json_file::shown(entry)));
+    ITIF_ASSIGN(AddedToken token, read_added_token(entry, origin));
+    ITIF_ASSIGN(token.id, get_id(entry["id"], token.content, origin));
+    config.added_tokens.push_back(std::move(token));
+  }
+  return {};
+}
+
+}  // namespace
+
 Status read_post_processor(const json& document, const std::string& origin,
                            WordPieceConfig& config) {
   ITIF_ASSIGN(const json* value, step(document, "post_processor", origin));
@@ -139,25 +158,6 @@ Status read_post_processor(const json& document, const std::string& origin,
   config.separator_token = single[2].id;
   return {};
 }
-
-Status read_added_tokens(const json& document, const std::string& origin, WordPieceConfig& config) {
-  const auto it = document.find("added_tokens");
-  if (it == document.end() || it->is_null()) return {};
-  if (!it->is_array())
-    return fail(Code::kCorrupt, fmt::format("{}: 'added_tokens' must be an array", origin));
-  for (const json& entry : *it) {
-    if (!entry.is_object() || !entry.contains("id"))
-      return fail(Code::kCorrupt, fmt::format("{}: an added token must be an object with an id, "
-                                              "found {}",
-                                              origin, json_file::shown(entry)));
-    ITIF_ASSIGN(AddedToken token, read_added_token(entry, origin));
-    ITIF_ASSIGN(token.id, get_id(entry["id"], token.content, origin));
-    config.added_tokens.push_back(std::move(token));
-  }
-  return {};
-}
-
-}  // namespace
 
 Result<AddedToken> read_added_token(const json& entry, const std::string& origin) {
   AddedToken token;

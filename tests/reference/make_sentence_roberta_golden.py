@@ -22,7 +22,7 @@ from transformers import RobertaConfig, RobertaModel, RobertaTokenizer
 DATA = pathlib.Path(__file__).resolve().parents[2] / "tests/data"
 OUT = DATA / "goldens/sentence-roberta-f32"
 HIDDEN, EMBEDDING, MAX_TOKENS = 32, 20, 24
-TEXTS = ["", "A fine day.", "  two  spaces ", "a<mask>b </s> c", "naïve café 日本語", "a request is cut into fragments of equal size " * 3]
+TEXTS = ["", "A fine day.", "  two  spaces ", "a <mask> b </s> c", "naïve café 日本語", "a request is cut into fragments of equal size " * 3]
 
 
 def save_model():

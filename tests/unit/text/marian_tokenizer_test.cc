@@ -99,7 +99,7 @@ TEST_F(MarianDirectory, DamagedFilesAreNamed) {
   expect_refused("vocab.json", "[]", Code::kCorrupt, "vocab.json");
   expect_refused("tokenizer_config.json", "{\"separate_vocabs\": true}", Code::kUnsupported,
                  "'separate_vocabs' must be false");
-  expect_refused("tokenizer_config.json", "{\"sp_model_kwargs\": {\"alpha\": 0.1}}",
+  expect_refused("tokenizer_config.json", "{\"sp_model_kwargs\": {\"reverse\": true}}",
                  Code::kUnsupported, "'sp_model_kwargs' must be empty");
   expect_refused("tokenizer_config.json", "{\"eos_token\": \"\"}", Code::kInvalidArgument,
                  "'eos_token' must be a token");

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Writes tests/data/saved_tokenizers: the small tokenizers of tests/data with added tokens, as transformers 5.24 saves
+them, and its answers:
+
+    golden.json: {"texts": [[text, [ids]], …], "decode": [[[ids], text], …]}; only Marian's decodes
+
+Run it with transformers 5.24, after the scripts that write the small tokenizers.
+"""
+
+import json
+import pathlib
+import shutil
+
+from tokenizers import AddedToken
+from transformers import AlbertTokenizer, BertTokenizer, MarianTokenizer, RobertaTokenizer
+
+DATA = pathlib.Path(__file__).resolve().parents[2] / "tests/data"
+OUT = DATA / "saved_tokenizers"
+TEXTS = [
+    "", "A fine day.", "a <mask> b", "a [MASK] b", "x <new> y", "x<new>y", "<new><new>", "a  <left>  b", "a<left>b", "<extra> one",
+    "one<extra>two", "</s> <pad> <unk>", "[SEP] [PAD]", "Héllo WÖRLD", "the <NEW> one", "<ne w>", "hello<new>",
+]  # fmt: skip
+LEFT = AddedToken("<left>", lstrip=True, rstrip=True, normalized=False)
+
+
+def write(name, tokenizer, new, decode=False):
+    tokenizer.add_tokens(new)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<extra>"]})
+    out = OUT / name
+    tokenizer.save_pretrained(out)
+    loaded = type(tokenizer).from_pretrained(out)
+    golden = dict(texts=[[text, loaded(text)["input_ids"]] for text in TEXTS])
+    if decode:
+        golden["decode"] = [[ids, loaded.decode(ids, skip_special_tokens=True)] for _, ids in golden["texts"]]
+    (out / "golden.json").write_text(json.dumps(golden) + "\n")
+    print(name, len(loaded), sorted(file.name for file in out.iterdir()))
+
+
+def main():
+    shutil.rmtree(OUT, ignore_errors=True)
+    write("roberta", RobertaTokenizer.from_pretrained(DATA / "roberta_tokenizer"), ["<new>", LEFT])
+    write("marian", MarianTokenizer.from_pretrained(DATA / "marian_tokenizer"), ["<new>", LEFT], decode=True)
+    # Tokens that are not normalised: the others are searched for in normalised text.
+    write("albert", AlbertTokenizer.from_pretrained(DATA / "albert_tokenizer"), [AddedToken("<new>", normalized=False), LEFT])
+    shutil.copy(DATA / "albert_tokenizer/spiece.model", OUT / "albert")
+    lines = (DATA / "wordpiece/vocabularies/uncased.txt").read_text().splitlines()
+    vocabulary = {token: number for number, token in enumerate(lines)}
+    words = BertTokenizer(vocabulary, model_input_names=["input_ids", "attention_mask"])
+    write("bert", words, ["<new>"])
+
+
+if __name__ == "__main__":
+    main()
