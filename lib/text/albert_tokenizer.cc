@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -97,7 +96,7 @@ class AlbertTokenizer final : public FramedTokenizer {
     ITIF_TRY(check_settings(directory, settings));
     const std::string path = directory + "/spiece.model";
     ITIF_TRY(read_sentencepiece(path, tokenizer->pieces_));
-    ITIF_TRY(tokenizer->check_tokenizer_json(directory + "/tokenizer.json", settings));
+    ITIF_TRY(tokenizer->read_tokenizer_json(directory + "/tokenizer.json", path, settings));
     tokenizer->lower_case_ = settings.lower_case;
     tokenizer->keeps_accents_ = settings.keeps_accents;
     tokenizer->max_tokens_ = settings.max_tokens;
@@ -119,8 +118,11 @@ class AlbertTokenizer final : public FramedTokenizer {
     return id >= 0 && id < pieces_.GetPieceSize() && pieces_.IdToPiece(id) == piece ? id : -1;
   }
 
-  // spiece.model and tokenizer_config.json are followed. Refuses a tokenizer.json that differs.
-  Status check_tokenizer_json(const std::string& path, const TokenizerSettings& settings) const {
+  // spiece.model and tokenizer_config.json are followed. Refuses a tokenizer.json that differs,
+  // except in scores, which replace those of spiece.model. Published files have lower scores for
+  // pieces of digits and a comma.
+  Status read_tokenizer_json(const std::string& path, const std::string& model_path,
+                             const TokenizerSettings& settings) {
     ITIF_ASSIGN(const json document, read_json_or_null(path));
     if (document.is_null()) return {};
     const auto refuse = [&](const std::string& what) {
@@ -139,7 +141,10 @@ class AlbertTokenizer final : public FramedTokenizer {
       return refuse("normalizer and 'do_lower_case' of tokenizer_config.json disagree");
     if (steps.decomposes == settings.keeps_accents || steps.strips_accents != steps.decomposes)
       return refuse("normalizer and 'keep_accents' of tokenizer_config.json disagree");
-    ITIF_TRY(check_model(document, refuse));
+    ITIF_ASSIGN(const std::vector<float> scores, scores_of(document, refuse));
+    ITIF_ASSIGN(std::string bytes, read_sentencepiece_bytes(model_path));
+    ITIF_TRY(replace_scores(bytes, scores, model_path));
+    ITIF_TRY(parse_sentencepiece(bytes, model_path, pieces_));
     WordPieceConfig frame;
     ITIF_TRY(read_post_processor(document, path, frame));
     for (const auto& [key, found, absent] :
@@ -153,7 +158,7 @@ class AlbertTokenizer final : public FramedTokenizer {
     return {};
   }
 
-  Status check_model(const json& document, const auto& refuse) const {
+  Result<std::vector<float>> scores_of(const json& document, const auto& refuse) const {
     const auto model = document.find("model");
     if (model == document.end() || !model->is_object() || !model->contains("vocab") ||
         !(*model)["vocab"].is_array())
@@ -165,15 +170,15 @@ class AlbertTokenizer final : public FramedTokenizer {
     if (pieces.size() != static_cast<size_t>(pieces_.GetPieceSize()))
       return refuse(fmt::format("model has {} pieces, spiece.model {}", pieces.size(),
                                 pieces_.GetPieceSize()));
+    std::vector<float> scores;
     for (size_t i = 0; i < pieces.size(); ++i) {
-      const auto id = static_cast<int>(i);
-      if (!pieces[i].is_array() || pieces[i].size() != 2 || pieces[i][0] != pieces_.IdToPiece(id) ||
-          !pieces[i][1].is_number() ||
-          std::abs(pieces[i][1].get<double>() - pieces_.GetScore(id)) > 1e-4)
+      if (!pieces[i].is_array() || pieces[i].size() != 2 ||
+          pieces[i][0] != pieces_.IdToPiece(static_cast<int>(i)) || !pieces[i][1].is_number())
         return refuse(
             fmt::format("piece {} differs from spiece.model: {}", i, json_file::shown(pieces[i])));
+      scores.push_back(pieces[i][1].get<float>());
     }
-    return {};
+    return scores;
   }
 
   static constexpr Default kDefaults[] = {{"unk_token", "<unk>"},

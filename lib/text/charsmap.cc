@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "text/proto_fields.h"
+
 namespace itif::text {
 namespace {
 
@@ -13,48 +15,6 @@ namespace {
 constexpr uint32_t kNormalizerSpec = 3;
 constexpr uint32_t kDenormalizerSpec = 5;
 constexpr uint32_t kPrecompiledCharsmap = 2;
-
-// A field of a protocol buffer. `bytes` is the content of a length-delimited field.
-struct Field {
-  uint32_t number = 0;
-  bool is_bytes = false;
-  std::string_view bytes;
-};
-
-bool take_varint(std::string_view& rest, uint64_t& value) {
-  value = 0;
-  for (int shift = 0; shift < 64 && !rest.empty(); shift += 7) {
-    const auto byte = static_cast<uint8_t>(rest[0]);
-    rest.remove_prefix(1);
-    value |= uint64_t{byte & 0x7fu} << shift;
-    if (byte < 0x80) return true;
-  }
-  return false;
-}
-
-bool take(std::string_view& rest, size_t bytes) {
-  if (rest.size() < bytes) return false;
-  rest.remove_prefix(bytes);
-  return true;
-}
-
-// Returns false if no valid field follows. Groups, which the format has deprecated, are invalid
-// here.
-bool take_field(std::string_view& rest, Field& field) {
-  uint64_t tag = 0, value = 0;
-  if (!take_varint(rest, tag) || tag > UINT32_MAX) return false;
-  field = {.number = static_cast<uint32_t>(tag >> 3), .is_bytes = (tag & 7) == 2, .bytes = {}};
-  switch (tag & 7) {
-    case 0: return take_varint(rest, value);
-    case 1: return take(rest, 8);
-    case 2:
-      if (!take_varint(rest, value) || value > rest.size()) return false;
-      field.bytes = rest.substr(0, value);
-      return take(rest, value);
-    case 5: return take(rest, 4);
-    default: return false;
-  }
-}
 
 // A trie of u32 units. Byte b at a node leads to unit `node ^ b`, if b is the label of that unit.
 // The unit's offset gives the next node. If the unit has a leaf, the unit at the next node holds
@@ -118,12 +78,12 @@ Status check_charsmaps(std::string_view model, const std::string& origin) {
   const auto corrupt = [&](const char* what) {
     return fail(Code::kCorrupt, fmt::format("{}: not a SentencePiece model: {}", origin, what));
   };
-  for (Field field; !model.empty();) {
+  for (ProtoField field; !model.empty();) {
     if (!take_field(model, field)) return corrupt("its fields are damaged");
     if (!field.is_bytes || (field.number != kNormalizerSpec && field.number != kDenormalizerSpec))
       continue;
     std::string_view spec = field.bytes;
-    for (Field inner; !spec.empty();) {
+    for (ProtoField inner; !spec.empty();) {
       if (!take_field(spec, inner)) return corrupt("its normaliser's fields are damaged");
       if (inner.is_bytes && inner.number == kPrecompiledCharsmap && !is_charsmap(inner.bytes))
         return corrupt("its normaliser's table has an offset outside itself");

@@ -23,11 +23,22 @@ TEXTS = [
 LEFT = AddedToken("<left>", lstrip=True, rstrip=True, normalized=False)
 
 
-def write(name, tokenizer, new, decode=False):
+def lower_scores(out):
+    """As in the published ALBERTs, whose tokenizer.json lowers some scores of spiece.model by 100."""
+    document = json.loads((out / "tokenizer.json").read_text())
+    for entry in document["model"]["vocab"]:
+        if len(entry[0]) > 2 and ("n" in entry[0] or entry[0][-1] == ","):
+            entry[1] -= 100
+    (out / "tokenizer.json").write_text(json.dumps(document, ensure_ascii=False) + "\n")
+
+
+def write(name, tokenizer, new, decode=False, edit=None):
     tokenizer.add_tokens(new)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<extra>"]})
     out = OUT / name
     tokenizer.save_pretrained(out)
+    if edit:
+        edit(out)
     loaded = type(tokenizer).from_pretrained(out)
     golden = dict(texts=[[text, loaded(text)["input_ids"]] for text in TEXTS])
     if decode:
@@ -41,7 +52,8 @@ def main():
     write("roberta", RobertaTokenizer.from_pretrained(DATA / "roberta_tokenizer"), ["<new>", LEFT])
     write("marian", MarianTokenizer.from_pretrained(DATA / "marian_tokenizer"), ["<new>", LEFT], decode=True)
     # Tokens that are not normalised: the others are searched for in normalised text.
-    write("albert", AlbertTokenizer.from_pretrained(DATA / "albert_tokenizer"), [AddedToken("<new>", normalized=False), LEFT])
+    words = AlbertTokenizer.from_pretrained(DATA / "albert_tokenizer")
+    write("albert", words, [AddedToken("<new>", normalized=False), LEFT], edit=lower_scores)
     shutil.copy(DATA / "albert_tokenizer/spiece.model", OUT / "albert")
     lines = (DATA / "wordpiece/vocabularies/uncased.txt").read_text().splitlines()
     vocabulary = {token: number for number, token in enumerate(lines)}

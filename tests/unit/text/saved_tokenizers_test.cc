@@ -142,7 +142,7 @@ TEST_F(SavedTokenizer, SettingsThatChangeTheIdsAreRefusedByName) {
       {"albert", whole, "/post_processor/single/0/SpecialToken/id", "[MASK]", "post_processor"},
       {"albert", whole, "/model/type", "BPE", "model must be Unigram"},
       {"albert", whole, "/model/byte_fallback", true, "model must be Unigram"},
-      {"albert", whole, "/model/vocab/7/1", -1.5, "piece 7 differs from spiece.model"},
+      {"albert", whole, "/model/vocab/7/1", "x", "piece 7 differs from spiece.model"},
       {"albert", whole, "/model/vocab/7/0", "x", "piece 7 differs from spiece.model"},
       {"albert", whole, "/added_tokens/5/normalized", true, "searched for in normalised text"},
   };
