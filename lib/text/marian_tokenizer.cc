@@ -80,15 +80,6 @@ void strip(std::string& text) {
   }
 }
 
-// Matches the regular expression >>.+<< in one line. Returns its begin and end; no match: npos, 0.
-std::pair<size_t, size_t> language_code(std::string_view line) {
-  const size_t begin = line.find(">>");
-  const size_t end = line.rfind("<<");
-  if (begin == std::string_view::npos || end == std::string_view::npos || end < begin + 3)
-    return {std::string_view::npos, 0};
-  return {begin, end + 2};
-}
-
 class MarianTokenizer final : public FramedTokenizer {
  public:
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& directory) {
@@ -199,22 +190,14 @@ class MarianTokenizer final : public FramedTokenizer {
   }
 
   void append_text(std::string_view text, size_t, std::vector<int32_t>& ids) const override {
-    std::string rest;
-    for (size_t at = 0; at < text.size();) {
-      const size_t newline = std::min(text.find('\n', at), text.size() - 1);
-      const std::string_view line = text.substr(at, newline - at + 1);
-      const auto [begin, end] = language_code(line);
-      if (begin == std::string_view::npos) {
-        rest += line;
-      } else {
-        if (at == 0 && begin == 0) ids.push_back(id_of(std::string(line.substr(0, end))));
-        rest += line.substr(0, begin);
-        rest += line.substr(end);
-      }
-      at = newline + 1;
+    // A language code (>>fra<<) at the beginning is one token.
+    const size_t end = text.starts_with(">>") ? text.find("<<") : std::string_view::npos;
+    if (end != std::string_view::npos) {
+      ids.push_back(id_of(std::string(text.substr(0, end + 2))));
+      text.remove_prefix(end + 2);
     }
     std::vector<std::string> pieces;
-    if (!source_.Encode(rest, &pieces).ok()) return;
+    if (!source_.Encode(text, &pieces).ok()) return;
     for (const std::string& piece : pieces) ids.push_back(id_of(piece));
   }
 

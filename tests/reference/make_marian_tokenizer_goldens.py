@@ -4,6 +4,8 @@ output of transformers' MarianTokenizer for difficult texts and ids:
 
     golden.json: {"encode": [[text, [ids]], …], "decode": [[[ids], text], …]}
 
+The committed "encode" is that of transformers 5.24, which treats language codes differently; "decode" is that of 4.36.
+
 Run it in the environment of requirements.txt.
 """
 
