@@ -1,7 +1,6 @@
-// TCB's Algorithm 1, "Online Deadline-Aware Scheduling Algorithm (DAS)" (Fu et al., "TCB:
-// Accelerating Transformer Inference Services with Request Concatenation", ICPP 2022, section 5.2):
-// fills each row first with requests of high utility, then with urgent ones of nearly as high
-// utility, then with the rest. das and slotted_das use it.
+// TCB's Algorithm 1, "Online Deadline-Aware Scheduling Algorithm (DAS)" (section 5.2; README.md,
+// "Prior work"): fills each row first with requests of high utility, then with urgent ones of
+// nearly as high utility, then with the rest. das and slotted_das use it.
 //
 // The utility of a request is 1/length (equation 9). With PolicySpec::weighted it is its tenant's
 // weight over its length, which the paper does not have.

@@ -1,4 +1,4 @@
-// Algorithms 1 and 2 of TCB (Fu et al., ICPP 2022, section 5), line by line over plain vectors,
+// TCB's Algorithms 1 and 2 (section 5), line by line over plain vectors,
 // with the decisions that lib/sched/das_rows.h and slotted_das.cc write down.
 #pragma once
 
