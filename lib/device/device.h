@@ -31,7 +31,7 @@ struct DeviceInfo {
   // Largest batch (rows, padding included) that is padded to a CUDA-graph bucket
   // (runtime/graph_buckets.h); 0: no graphs.
   uint32_t max_bucket_rows = 0;
-  // The modes in which the GEMMs of several ranges can run, each as fast as the others or not.
+  // The modes in which the device can run the GEMMs of several ranges. Their speeds may differ.
   std::vector<kernels::GemmMode> gemm_modes = {kernels::GemmMode::kSequential,
                                                kernels::GemmMode::kConcurrent};
 };
@@ -219,7 +219,7 @@ class Stream {
   virtual void end_inputs() {}
   // REQUIRES: fewer than kMaxPending events are pending (recorded and not yet waited for).
   virtual Event record() = 0;
-  // Returns true if wait() would return at once.
+  // Returns true if wait() would not block.
   virtual bool is_done(Event event) const noexcept = 0;
   // Returns true if the gathers' input memory may be written again. Without end_inputs(): once the
   // event is done. REQUIRES: a pending event.

@@ -30,7 +30,7 @@ struct Work {
     return {};
   }
   // Records `begin` ahead of the first launches. A busy device reaches it after the previous batch.
-  // An idle device reaches it at once, so that the measured time includes the host's launching.
+  // An idle device reaches it immediately, so that the measured time includes the host's launching.
   cudaError_t record_begin(cudaStream_t stream) {
     if (has_begun) return cudaSuccess;
     const cudaError_t recorded = begin.record(stream);

@@ -12,7 +12,7 @@
 namespace itif::device::cuda {
 namespace {
 
-// Smaller plans would gain nothing: absent segments end at once, and a block of queries has as many
+// Smaller plans would gain nothing: absent segments end early, and a block of queries has as many
 // rows.
 constexpr uint32_t kMinSegments = 16, kMinRows = 64;
 // Alignment of arrays on the device, in elements.

@@ -31,7 +31,7 @@ class StreamEvent {
   }
 
   cudaError_t record(cudaStream_t stream) { return cudaEventRecord(event_, stream); }
-  // Returns true if wait() would return at once.
+  // Returns true if wait() would not block.
   bool has_come() const noexcept {
     if (cudaEventQuery(event_) != cudaErrorNotReady) return true;
     (void)cudaGetLastError();  // clears cudaErrorNotReady, which counts as the thread's error

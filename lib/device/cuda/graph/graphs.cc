@@ -82,7 +82,7 @@ GraphCache::Graph& GraphCache::add(cudaStream_t stream, const GraphSegment& segm
   return made;
 }
 
-// A segment that cannot be captured stays without a graph: its launches are made one by one. Only a
+// A segment that cannot be captured stays without a graph: its kernels launch one by one. Only a
 // faulty device is an error.
 cudaError_t GraphCache::capture(cudaStream_t stream, const GraphSegment& segment, Graph& of,
                                 Room room) {
@@ -98,7 +98,7 @@ cudaError_t GraphCache::capture(cudaStream_t stream, const GraphSegment& segment
   if (failure != cudaSuccess) {
     of.exec = nullptr;
     ++num_failed_captures_;
-    log::warning("no CUDA graph for a batch of {} launches, which are made one by one: {}",
+    log::warning("no CUDA graph for {} launches of a batch; its kernels launch one by one: {}",
                  segment.size(), cudaGetErrorString(failure));
   }
   if (of.exec != nullptr) of.kept.assign(segment.kept.begin(), segment.kept.end());
