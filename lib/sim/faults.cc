@@ -136,7 +136,7 @@ class Faults final : public Intruder {
       ++figures_.tenants_removed;
       is_served_[tenant] = false;
       simulation_.appliance().remove_tenant(id);
-      // Often another model follows at once, which takes the slot as soon as it is free.
+      // Often another model follows immediately and takes the slot as soon as it is free.
       if (random_.below(2) == 0) {
         next_added_ = tenant;
         next_ns_ = simulation_.now_ns() + 1 + random_.below(kMaxReplaceNs);

@@ -5,7 +5,7 @@
 // After each run these hold, or the run reports which does not:
 //
 // - Every request has exactly one outcome, and the sums of the client's and the worker's counters
-//   are exact: what was received was forwarded, held or dropped for a reason.
+//   are exact: each received datagram was forwarded, held or dropped for a reason.
 // - Every packet buffer is free, nothing is held or reassembled, and the device's memory is that of
 //   the group without tenants once they have left.
 // - Every answer was computed from its request's tokens with its tenant's weights alone

@@ -147,7 +147,7 @@ void Workload::advance() {
           at_ns_ = next_ns;
           return;
         }
-        // Arrivals have no memory: what was drawn for the ended phase is drawn again.
+        // Arrivals have no memory: one past the phase's end is drawn again for the next phase.
         at_ns_ = phase_end_ns_;
         in_burst_ = share >= 1 || !in_burst_;
         phase_end_ns_ += random_.exponential() *

@@ -21,7 +21,7 @@ OPENER = re.compile(r"(Of|What|Whatever|Where|Whether|Who|Whoever|Whose|That|Lik
 IDIOMS = (
     r"of late", r"told by", r"comes? again", r"let go", r"lets? those go",
     r"stands? (?:where|apart|beside|behind|there)", r"(?:is|are) made ready", r"make ready", r"at once with",
-    r"is said once", r"what (?:comes|stands|waits|runs|it takes)", r"of its own account", r"whose turn", r"the like of",
+    r"is said once", r"what (?:comes|stands|waits|runs|was|it takes)", r"of its own account", r"whose turn", r"the like of",
     r"has it that", r"would have it", r"nothing but", r"anew", r"ere", r"beforehand", r"one of it",
     r"(?:all the same|for good)(?=[.,;:)]|$)",  # "all the same size" is plain
 )
