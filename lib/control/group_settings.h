@@ -5,7 +5,7 @@
 
 namespace itif::control {
 
-// Empty: not set. The configuration file's then applies.
+// An empty setting is not set: the configuration file's value applies.
 struct GroupSettings {
   std::string planner;
   std::string scheduler;

@@ -23,7 +23,7 @@ Result<std::string> read_text_file(const std::string& path, size_t max_bytes);
 // a key twice in one object, not an object at the top).
 Result<nlohmann::json> parse_json_object(std::string_view text, const std::string& origin);
 Result<nlohmann::json> read_json_file(const std::string& path);
-// Same, but the top may be any value: modules.json has an array.
+// Like parse_json_object(), but the top may be any value: modules.json has an array.
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& origin);
 
 // Read a member of `object`; the `_or` functions return `absent` if it is missing or null. Errors:

@@ -158,7 +158,7 @@ Outcome Worker::add_piece(net::Context& context, const Arrived& arrived) noexcep
   return added.outcome;
 }
 
-// Lends a complete request to its group, or refuses it at once if the group cannot answer it.
+// Lends a complete request to its group, or refuses it immediately if the group cannot answer it.
 void Worker::dispatch(net::Context& context) noexcept {
   request::Request& request = context.request;
   GroupInbox* inbox = shared_.groups.find(request.group);

@@ -19,7 +19,7 @@ struct Output {
 
 // The process's NIC, which the first call opens. Errors: those of Nic::open().
 Result<Nic*> process_nic();
-// Runs a scenario on it.
+// Runs a scenario on the process's NIC.
 Result<Results> simulate(const Scenario& scenario, const SimulationOptions& options = {});
 
 struct RunOptions {

@@ -83,7 +83,7 @@ class GroupExecutor final : public RequestExecutor {
     uint64_t begin_ns = 0;
     uint64_t expected_end_ns = 0;
     uint64_t slo_ns = 0;         // Choice::slo_ns
-    bool left_some = false;      // requests waited when it was chosen, and were not
+    bool left_some = false;      // other requests kept waiting when it was chosen
     size_t pass = 0;             // the plan's pass that runs
     bool holds_packets = false;  // that pass's packets are not released yet
     device::Stream::Event event = 0;
