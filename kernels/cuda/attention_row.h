@@ -20,9 +20,9 @@ inline constexpr float kLowestScore = -1e30f;
 // and 0 · ∞ would carry one request's overflow into others of its score matrix.
 template <class T>
 __device__ T finite(T value) {
-  constexpr float kMost = 3.40282347e+38f;
-  if (fabsf(to_float(value)) <= kMost) return value;
-  if constexpr (std::is_same_v<T, float>) return kMost;
+  constexpr float kMaxFinite = 3.40282347e+38f;
+  if (fabsf(to_float(value)) <= kMaxFinite) return value;
+  if constexpr (std::is_same_v<T, float>) return kMaxFinite;
   return from_float<T>(std::is_same_v<T, Half> ? 65504.0f : 3.38953139e+38f);
 }
 

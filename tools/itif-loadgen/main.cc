@@ -128,17 +128,17 @@ Status write_json(const std::string& path, const nlohmann::ordered_json& json) {
   return {};
 }
 
-// Runs each worker on its own thread and prints progress. REQUIRES: Worker has run() and live().
-template <class Worker>
-void run_threads(std::span<const std::unique_ptr<Worker>> workers, const Options& options) {
-  std::atomic<size_t> running{workers.size()};
+// Runs each client on its own thread and prints progress. REQUIRES: Client has run() and live().
+template <class Client>
+void run_threads(std::span<const std::unique_ptr<Client>> clients, const Options& options) {
+  std::atomic<size_t> running{clients.size()};
   std::vector<LiveFeed*> feeds;
   std::vector<std::thread> threads;
-  for (const auto& worker : workers) {
-    feeds.push_back(&worker->live());
-    threads.emplace_back([&running, &worker] {
+  for (const auto& client : clients) {
+    feeds.push_back(&client->live());
+    threads.emplace_back([&running, &client] {
       prctl(PR_SET_TIMERSLACK, 1'000, 0, 0, 0);  // sleeps end at most 1 µs late
-      worker->run();
+      client->run();
       running.fetch_sub(1);
     });
   }
