@@ -1,5 +1,5 @@
 // The running appliance, as the control server changes it. lib/serving's tenant service implements
-// the interface; tests implement a fake. The control server's worker thread makes all calls, one at
+// the interface; tests implement a fake. The control server's job thread makes all calls, one at
 // a time, except those marked "any thread". No call throws.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Runs operations: the quick ones on the I/O thread, the others on the worker thread. Knows no
+// Runs operations: the quick ones on the I/O thread, the others on the job thread. Knows no
 // sockets.
 #pragma once
 
@@ -32,7 +32,7 @@ class Dispatcher {
   Result<nlohmann::json> answer(const QuickOperation& op, const JobThreadStatus& worker) const;
   // Worker thread.
   Result<nlohmann::json> run(const WorkerOperation& op, const Progress& progress);
-  void leave_failed_device();           // worker thread
+  void leave_failed_device();           // job thread
   uint64_t drain(uint64_t timeout_ns);  // any thread; returns the requests in flight
 
   // Returns the appliance's statistics, for subscribers. I/O thread.

@@ -2,7 +2,7 @@
 // GEMM costs). A change is applied to the appliance, committed to the registry, then answered. If
 // the commit fails, the old settings are restored.
 //
-// Used by the worker thread only.
+// Used by the job thread only.
 #pragma once
 
 #include <nlohmann/json.hpp>

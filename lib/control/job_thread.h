@@ -19,7 +19,7 @@ struct JobThreadStatus {
 struct Job {
   std::string name;
   std::function<void()> run;
-  std::function<void()> refuse;  // called instead of run if the worker stops first
+  std::function<void()> refuse;  // called instead of run if the job thread stops first
 };
 
 class JobThread {
@@ -30,12 +30,12 @@ class JobThread {
   ~JobThread() { stop(); }
 
   void start();
-  // Returns false if the queue is full (kLast only) or the worker has stopped. Any thread.
+  // Returns false if the queue is full (kLast only) or the job thread has stopped. Any thread.
   bool post(Job job, Order order);
   JobThreadStatus status() const;
-  // Starts no more jobs and refuses waiting ones. Not from the worker thread.
+  // Starts no more jobs and refuses waiting ones. Not from the job thread.
   void close();
-  // Finishes the running job, refuses the rest. Idempotent; not from the worker thread.
+  // Finishes the running job, refuses the rest. Idempotent; not from the job thread.
   void stop();
 
  private:

@@ -88,7 +88,7 @@ struct ShowDevice {};
 struct Health {};
 struct DataAddress {};
 
-// Operations that may take long or change something; the worker thread runs them.
+// Operations that may take long or change something; the job thread runs them.
 using WorkerOperation =
     std::variant<AddTenant, UpdateTenant, PauseTenant, ResumeTenant, RemoveTenant, RotateKey,
                  UpdateGroup, RunProfile, ResetDevice, Drain, Undrain>;

@@ -142,7 +142,7 @@ void Server::Impl::publish(const std::string& name, const json& fields) {
 }
 
 void Server::Impl::stop() {
-  // Stop the worker first, so that the I/O thread still sends its last answer.
+  // Stop the job thread first, so that the I/O thread still sends its last answer.
   jobs_.stop();
   if (io_thread_.joinable()) {
     publish("server.stopping", json::object());

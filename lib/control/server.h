@@ -2,7 +2,7 @@
 // docs/control.md specifies the format and every operation.
 //
 // Threads: an I/O thread owns the sockets and answers quick requests (health, stats, list, show). A
-// worker thread runs long or changing operations (admit, update, remove, drain), one at a time.
+// job thread runs long or changing operations (admit, update, remove, drain), one at a time.
 // Loading a model therefore never delays health.
 //
 // A change is acknowledged after the appliance has applied it and the registry has committed it. If
@@ -41,7 +41,7 @@ class Server {
   // until they are admitted. Both must outlive stop(). REQUIRES: called once, before
   // start().
   void attach(Appliance& appliance, const Documents& documents);
-  // Starts answering. The worker first admits every tenant of the registry; one that cannot be
+  // Starts answering. The job thread first admits every tenant of the registry; one that cannot be
   // admitted is logged and listed as "failed". REQUIRES: called once.
   void start();
   // Blocks until every tenant of the registry is admitted or failed; false after timeout_ns.
@@ -49,7 +49,7 @@ class Server {
   // Shuts down: ends the running operation early, refuses waiting ones, and drains the appliance.
   // Blocks. Any application thread. Errors: kUnavailable (stopped), those of Appliance::drain.
   Result<uint64_t> drain(uint64_t timeout_ns);
-  // Makes the worker move tenants off a failed device after its current operation. Any thread.
+  // Makes the job thread move tenants off a failed device after its current operation. Any thread.
   void leave_failed_device();
   // Sends {"v":1,"event":name,"unix_ns":…, fields…} to subscribers. Any thread.
   void publish_event(const std::string& name, const nlohmann::json& fields);

@@ -3,7 +3,7 @@
 //
 // Keeps no copy of a tenant: the appliance owns the tenants' state, and every answer reads it.
 //
-// Only the worker thread makes changes. list(), show(), counts() and failures(): any thread.
+// Only the job thread makes changes. list(), show(), counts() and failures(): any thread.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ using Notify = std::function<void(const std::string& event, const nlohmann::json
 
 class Tenants {
  public:
-  // All must outlive this object. `notify` is called from the worker thread.
+  // All must outlive this object. `notify` is called from the job thread.
   Tenants(Registry& registry, Appliance& appliance, const Clock& clock, Notify notify)
       : registry_(registry), appliance_(appliance), clock_(clock), notify_(std::move(notify)) {}
 
