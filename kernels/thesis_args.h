@@ -50,6 +50,7 @@ struct Softmax {
   void* x = nullptr;  // act, the segments' scores
   std::span<const PaddedSegment> segments;
   uint32_t num_heads = 0;
+  uint32_t head_size = 0;  // not read, but H = num_heads · head_size sets a GPU's launch geometry
   float scale = 0;
 };
 

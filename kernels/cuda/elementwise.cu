@@ -61,7 +61,7 @@ void bias_activation(const Launcher& launch, const BiasActivation& args, const R
                bias_activation_kernel<T, kWidth, kRows, kActivation>, args, rows);
       };
       constexpr uint32_t kWide = Pack<T>::kWidth;
-      const auto enough = size_t{launch.num_multiprocessors()} * 1024 * kManyRows;
+      const auto enough = size_t{launch.processors().count} * 1024 * kManyRows;
       if (!is_packed<T>(args.width))
         run.template operator()<1, 1>();
       else if (size_t{rows.count} * (args.width / kWide) < enough)
@@ -83,7 +83,7 @@ void run(const ToF32& args, Plan& plan) {
   const Launcher& launch = plan.launcher();
   with_activation(launch.activation(), [&]<class T>() {
     const size_t blocks = (args.count + kThreads - 1) / kThreads;
-    const auto most = size_t{8} * launch.num_multiprocessors();
+    const auto most = size_t{8} * launch.processors().count;
     launch({.blocks = dim3(static_cast<uint32_t>(blocks < most ? blocks : most)),
             .threads = dim3(kThreads)},
            to_f32_kernel<T>, static_cast<const T*>(args.x), args.out, args.count);

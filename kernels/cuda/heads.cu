@@ -10,6 +10,7 @@
 namespace itif::kernels::cuda {
 namespace {
 
+constexpr uint32_t kMaxGridHeight = 65'535;
 constexpr uint32_t kRowsAtOnce = 2;  // in flight per thread
 
 // Returns the offset of value `column` of a row in the layout by heads, in elements.
@@ -26,9 +27,9 @@ __device__ size_t by_heads(const PaddedSegment& segment, uint32_t row, uint32_t 
 template <uint32_t kWidth, class Body>
 __device__ void for_each_turn(uint32_t hidden, uint32_t num_rows, const int32_t* segment_of_row,
                               const Body& body) {
-  const GridStride stride = my_grid_stride<kWidth>(hidden);
-  const uint32_t step = gridDim.x * stride.rows_per_block;
-  for (uint32_t column = stride.column; column < hidden; column += stride.columns)
+  const GridStride stride = my_grid_stride<kWidth>(hidden, num_rows);
+  const uint32_t step = stride.row_step;
+  for (uint32_t column = stride.column; column < stride.end_column; column += stride.column_step)
     for (uint32_t first = stride.first_row; first < num_rows; first += step * kRowsAtOnce) {
       int32_t of_row[kRowsAtOnce];
 #pragma unroll
@@ -39,7 +40,7 @@ __device__ void for_each_turn(uint32_t hidden, uint32_t num_rows, const int32_t*
 }
 
 template <class T, uint32_t kWidth>
-__global__ void __launch_bounds__(kMaxThreads, kResidentThreads / kMaxThreads)
+__global__ void __launch_bounds__(kMaxThreads, kMinResidentBlocks)
     split_heads_kernel(HeadPart part, uint32_t hidden, uint32_t head_size, Rows rows,
                        const PaddedSegment* segments, const int32_t* segment_of_row) {
   for_each_turn<kWidth>(
@@ -69,7 +70,7 @@ __global__ void __launch_bounds__(kMaxThreads, kResidentThreads / kMaxThreads)
 }
 
 template <class T, uint32_t kWidth>
-__global__ void __launch_bounds__(kMaxThreads, kResidentThreads / kMaxThreads)
+__global__ void __launch_bounds__(kMaxThreads, kMinResidentBlocks)
     merge_heads_kernel(MergeHeads args, uint32_t num_rows, const PaddedSegment* segments,
                        const int32_t* segment_of_row) {
   const uint32_t hidden = args.num_heads * args.head_size;
@@ -145,18 +146,23 @@ __device__ void softmax_of_long_row(T* row, uint32_t num_tokens, uint32_t num_co
         i < num_tokens ? exp2_approximately(to_float(row[i]) * scale - most) * inverse : 0.0f);
 }
 
-// Grid: x is the segment (the dimension with the largest limit). y iterates over the rows of scores
-// of all its heads.
+// Threads of a block for which a thread's registers hold its scores: 1,024 leave it 64 registers.
+constexpr uint32_t max_softmax_threads(uint32_t packs) {
+  return packs > 2 ? kMaxThreads / 2 : kMaxThreads;
+}
+
+// Normalises every gridDim.y-th part of a segment's rows of scores, of all its heads.
 template <class T, uint32_t kLanes, uint32_t kPacks>
-__global__ void softmax_kernel(Softmax args, const PaddedSegment* segments) {
-  constexpr uint32_t kWide = Pack<T>::kWidth, kRows = kRowsPerBlock * (kWarp / kLanes);
-  const PaddedSegment segment = segments[blockIdx.x];
+__device__ void softmax_of_segment(const Softmax& args, const PaddedSegment& segment) {
+  constexpr uint32_t kWide = Pack<T>::kWidth;
+  const uint32_t rows_at_once = blockDim.y * (kWarp / kLanes);
   T* x = static_cast<T*>(args.x) + segment.first_score;
   const float scale = args.scale * 1.44269504f;  // log2(e)
   const bool is_packed = segment.num_rows % kWide == 0 && segment.first_score % kWide == 0;
   const uint32_t count = args.num_heads * segment.num_rows;
   const uint32_t of_warp = threadIdx.y * (kWarp / kLanes);
-  for (uint32_t first = blockIdx.y * kRows + of_warp; first < count; first += gridDim.y * kRows) {
+  for (uint32_t first = blockIdx.y * rows_at_once + of_warp; first < count;
+       first += gridDim.y * rows_at_once) {
     const uint32_t row = first + threadIdx.x / kLanes;
     T* scores = x + size_t{row} * segment.num_rows;
     const uint32_t tokens = row < count ? segment.num_tokens : 0;
@@ -168,6 +174,15 @@ __global__ void softmax_kernel(Softmax args, const PaddedSegment* segments) {
     else
       softmax_of_row<T, 1, kLanes, kPacks * kWide>(scores, tokens, columns, scale);
   }
+}
+
+// Grid: x iterates over the segments (the dimension with the largest limit), y over the rows of
+// scores of each.
+template <class T, uint32_t kLanes, uint32_t kPacks>
+__global__ void __launch_bounds__(max_softmax_threads(kPacks))
+    softmax_kernel(Softmax args, const PaddedSegment* segments, uint32_t num_segments) {
+  for (uint32_t s = blockIdx.x; s < num_segments; s += gridDim.x)
+    softmax_of_segment<T, kLanes, kPacks>(args, segments[s]);
 }
 
 // Calls body.operator()<kLanes, kPacks>() with the smallest product that holds `longest` scores in
@@ -190,9 +205,8 @@ void split_part(const Launcher& launch, const HeadPart& part, const SplitHeads& 
   const uint32_t hidden = args.num_heads * args.head_size;
   with_activation(launch.activation(), [&]<class T>() {
     const auto run = [&]<uint32_t kWidth>() {
-      launch(grid_of_thesis(hidden, kWidth, rows.count, launch.num_multiprocessors()),
-             split_heads_kernel<T, kWidth>, part, hidden, args.head_size, rows, segments,
-             segment_of_row);
+      launch(grid_of_thesis(hidden, rows.count, launch.processors()), split_heads_kernel<T, kWidth>,
+             part, hidden, args.head_size, rows, segments, segment_of_row);
     };
     if (is_packed<T>(args.head_size))
       run.template operator()<Pack<T>::kWidth>();
@@ -223,8 +237,8 @@ void run(const MergeHeads& args, Plan& plan) {
   const uint32_t hidden = args.num_heads * args.head_size;
   with_activation(launch.activation(), [&]<class T>() {
     const auto run = [&]<uint32_t kWidth>() {
-      launch(grid_of_thesis(hidden, kWidth, num_rows, launch.num_multiprocessors()),
-             merge_heads_kernel<T, kWidth>, args, num_rows, segments, segment_of_row);
+      launch(grid_of_thesis(hidden, num_rows, launch.processors()), merge_heads_kernel<T, kWidth>,
+             args, num_rows, segments, segment_of_row);
     };
     if (is_packed<T>(args.head_size))
       run.template operator()<Pack<T>::kWidth>();
@@ -237,17 +251,26 @@ void run(const Softmax& args, Plan& plan) {
   const PaddedSegment* segments = plan.put(args.segments);
   const uint32_t num_segments = count(args.segments);
   uint32_t longest = 0;
-  for (const PaddedSegment& segment : args.segments) longest = std::max(longest, segment.num_rows);
-  const Launcher& launch = plan.launcher(segments, num_segments, longest);
+  uint64_t num_scores = 0;
+  for (const PaddedSegment& segment : args.segments) {
+    longest = std::max(longest, segment.num_rows);
+    num_scores += uint64_t{args.num_heads} * segment.num_rows * segment.num_rows;
+  }
+  const Launcher& launch = plan.launcher(num_scores, segments, num_segments, longest);
   if (num_segments == 0) return;
   with_activation(launch.activation(), [&]<class T>() {
     with_scores_of<T>(longest, [&]<uint32_t kLanes, uint32_t kPacks>() {
-      const uint32_t blocks = div_up(args.num_heads * longest, kRowsPerBlock * (kWarp / kLanes));
-      const uint32_t resident = kResidentThreads / (kWarp * kRowsPerBlock);
-      const uint32_t most = div_up(resident * launch.num_multiprocessors(), num_segments);
-      launch({.blocks = dim3(num_segments, blocks < most ? blocks : most),
-              .threads = dim3(kWarp, kRowsPerBlock)},
-             softmax_kernel<T, kLanes, kPacks>, args, segments);
+      // The thesis's grid with three exceptions. Lanes shuffle, so T is rounded up to whole warps.
+      // It is at most 512 for rows whose scores need more than the 64 registers that 1,024 threads
+      // leave each. B is rounded down to a multiple of the segments that run at a time.
+      const uint32_t threads =
+          std::min(threads_of_thesis(args.num_heads * args.head_size), max_softmax_threads(kPacks));
+      const uint32_t blocks = blocks_of_thesis(threads, num_scores, launch.processors());
+      const uint32_t at_once = std::min(num_segments, blocks);
+      if (at_once == 0) return;
+      launch({.blocks = dim3(at_once, std::min(blocks / at_once, kMaxGridHeight)),
+              .threads = dim3(kWarp, div_up(threads, kWarp))},
+             softmax_kernel<T, kLanes, kPacks>, args, segments, num_segments);
     });
   });
 }

@@ -20,16 +20,21 @@ struct Grid {
   size_t shared_bytes = 0;
 };
 
+// The multiprocessors of a device.
+struct Processors {
+  uint32_t count = 1;
+  uint32_t max_threads = 1024, max_blocks = 16;  // resident on each
+};
+
 constexpr uint32_t div_up(uint32_t value, uint32_t by) {
   return (value + by - 1) / by;
 }
 
 class Launcher {
  public:
-  // `log` must outlive the launcher. `num_multiprocessors`: of the device, to size grids that fill
-  // it.
-  Launcher(LaunchLog& log, DType activation, uint32_t num_multiprocessors)
-      : log_(&log), activation_(activation), num_multiprocessors_(num_multiprocessors) {}
+  // `log` must outlive the launcher. `processors`: of the device, to size grids that fill it.
+  Launcher(LaunchLog& log, DType activation, const Processors& processors)
+      : log_(&log), activation_(activation), processors_(processors) {}
 
   // Ignores an empty grid.
   template <class... Parameters, class... Arguments>
@@ -45,7 +50,7 @@ class Launcher {
 
   LaunchLog& log() const { return *log_; }
   DType activation() const { return activation_; }
-  uint32_t num_multiprocessors() const { return num_multiprocessors_; }
+  const Processors& processors() const { return processors_; }
   cudaError_t error() const { return error_; }
   // Returns the first error and clears it.
   cudaError_t take_error() const { return std::exchange(error_, cudaSuccess); }
@@ -78,7 +83,7 @@ class Launcher {
 
   LaunchLog* log_;
   DType activation_;
-  uint32_t num_multiprocessors_;
+  Processors processors_;
   mutable cudaError_t error_ = cudaSuccess;
 };
 

@@ -11,10 +11,9 @@ namespace {
 
 template <class T, uint32_t kWidth>
 __global__ void __launch_bounds__(kMaxThreads) bias_kernel(BiasActivation args, Rows rows) {
-  const GridStride stride = my_grid_stride<kWidth>(args.width);
-  for (uint32_t column = stride.column; column < args.width; column += stride.columns)
-    for (uint32_t row = stride.first_row; row < rows.count;
-         row += gridDim.x * stride.rows_per_block) {
+  const GridStride stride = my_grid_stride<kWidth>(args.width, rows.count);
+  for (uint32_t column = stride.column; column < stride.end_column; column += stride.column_step)
+    for (uint32_t row = stride.first_row; row < rows.count; row += stride.row_step) {
       T* x = static_cast<T*>(args.x) + size_t{row} * args.width + column;
       Values<T, kWidth> values = values_at<kWidth>(x);
       Values<float, kWidth> bias = {};
@@ -92,8 +91,8 @@ __global__ void __launch_bounds__(kMaxThreads)
 void thesis_bias_activation(const Launcher& launch, const BiasActivation& args, const Rows& rows) {
   with_activation(launch.activation(), [&]<class T>() {
     const auto run = [&]<uint32_t kWidth>() {
-      launch(grid_of_thesis(args.width, kWidth, rows.count, launch.num_multiprocessors()),
-             bias_kernel<T, kWidth>, args, rows);
+      launch(grid_of_thesis(args.width, rows.count, launch.processors()), bias_kernel<T, kWidth>,
+             args, rows);
     };
     if (is_packed<T>(args.width))
       run.template operator()<Pack<T>::kWidth>();
@@ -103,9 +102,12 @@ void thesis_bias_activation(const Launcher& launch, const BiasActivation& args, 
 }
 
 void thesis_layer_norm(const Launcher& launch, const ResidualLayerNorm& args, const Rows& rows) {
-  // A block reduces by whole warps: T is rounded up.
-  const uint32_t threads = div_up(args.hidden < kMaxThreads ? args.hidden : kMaxThreads, kWarp);
-  Grid grid = grid_of_thesis(threads * kWarp, 1, rows.count, launch.num_multiprocessors());
+  // The thesis's grid with two exceptions. block_sum() shuffles whole warps, so T is rounded up to
+  // a multiple of 32; every model of the thesis's Table 5.1 has one. A row is one block's, because
+  // its sum is: for H > 1024 the equation asks for more blocks than rows, which would have no row.
+  Grid grid = grid_of_thesis(args.hidden, rows.count, launch.processors());
+  grid.threads.x = div_up(grid.threads.x, kWarp) * kWarp;
+  if (grid.blocks.x > rows.count) grid.blocks.x = rows.count;
   grid.shared_bytes = shared_bytes<float>(kMaxThreads / kWarp);
   with_activation(launch.activation(), [&]<class T>() {
     if (args.hidden <= kMaxThreads)

@@ -88,6 +88,7 @@ void ThesisAttention::launch(device::Stream& stream, const model::WeightView& we
   stream.launch(kernels::Softmax{.x = scores_->data(),
                                  .segments = segments_,
                                  .num_heads = spec_.heads,
+                                 .head_size = spec_.head_size(),
                                  .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_size()))});
   stream.launch(kernels::BatchedGemm{.a = scores_->data(),
                                      .b = heads_[2]->data(),

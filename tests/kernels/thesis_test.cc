@@ -223,8 +223,8 @@ TEST_P(ThesisTest, SoftmaxOverTokensOnly) {
         if (i % s.num_rows >= s.num_tokens) x[s.first_score + i] = std::nanf("");
     std::byte* device_x = upload_activations(x);
     constexpr float kScale = 0.37f;
-    stream_->launch(
-        kernels::Softmax{.x = device_x, .segments = all, .num_heads = heads, .scale = kScale});
+    stream_->launch(kernels::Softmax{
+        .x = device_x, .segments = all, .num_heads = heads, .head_size = 64, .scale = kScale});
     std::vector<double> expected(count);
     for (const PaddedSegment& s : all)
       for (size_t row = 0; row < size_t{heads} * s.num_rows; ++row) {
@@ -246,7 +246,8 @@ TEST_P(ThesisTest, SoftmaxOfMoreSegmentsThanGridHeight) {
   std::vector<PaddedSegment> all(65'537);
   for (uint32_t i = 0; i < all.size(); ++i) all[i] = {i, 1, i % 2, i};
   std::byte* device_x = upload_activations(random_activations(all.size()));
-  stream_->launch(kernels::Softmax{.x = device_x, .segments = all, .num_heads = 1, .scale = 1.0f});
+  stream_->launch(kernels::Softmax{
+      .x = device_x, .segments = all, .num_heads = 1, .head_size = 64, .scale = 1.0f});
   const auto got = download_activations(device_x, all.size());
   for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], static_cast<float>(i % 2)) << i;
 }
@@ -258,8 +259,8 @@ TEST_P(ThesisTest, SoftmaxOfAnyLength) {
     const size_t count = all.back().first_score + 2 * 64;
     const auto x = random_activations(count, 3.0);
     std::byte* device_x = upload_activations(x);
-    stream_->launch(
-        kernels::Softmax{.x = device_x, .segments = all, .num_heads = 2, .scale = 0.7f});
+    stream_->launch(kernels::Softmax{
+        .x = device_x, .segments = all, .num_heads = 2, .head_size = 18, .scale = 0.7f});
     std::vector<double> expected(count);
     for (const PaddedSegment& s : all)
       for (size_t row = 0; row < size_t{2} * s.num_rows; ++row) {
@@ -279,7 +280,8 @@ TEST_P(ThesisTest, SoftmaxOfLongRows) {
   const std::vector<PaddedSegment> all = {{0, 2101, 2090, 0}};
   const auto x = random_activations(2101 * 2101);
   std::byte* device_x = upload_activations(x);
-  stream_->launch(kernels::Softmax{.x = device_x, .segments = all, .num_heads = 1, .scale = 1.0f});
+  stream_->launch(kernels::Softmax{
+      .x = device_x, .segments = all, .num_heads = 1, .head_size = 64, .scale = 1.0f});
   const auto got = download_activations(device_x, x.size());
   for (const size_t row : {0u, 1000u, 2100u}) {
     double sum = 0;

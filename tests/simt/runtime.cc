@@ -154,6 +154,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->sharedMemPerBlock = 48 << 10;
   properties->sharedMemPerBlockOptin = 227 << 10;
   properties->multiProcessorCount = runtime().device.num_multiprocessors;
+  properties->maxThreadsPerMultiProcessor = runtime().device.max_threads_per_multiprocessor;
+  properties->maxBlocksPerMultiProcessor = runtime().device.max_blocks_per_multiprocessor;
   properties->major = 9;
   properties->l2CacheSize = 50 << 20;
   properties->canUseHostPointerForRegisteredMem = 1;

@@ -23,6 +23,7 @@ namespace simt {
 struct DeviceOptions {
   size_t memory_bytes = size_t{1} << 30;
   int num_multiprocessors = 4;
+  int max_threads_per_multiprocessor = 2048, max_blocks_per_multiprocessor = 32;
   int ordinal = 0;                  // those below it exist, but refuse every call
   bool is_there = true;             // false: as without a driver
   bool is_free = true;              // false: it is listed, but another process has exclusive use

@@ -77,7 +77,11 @@ class CudaDevice final : public Device {
         parts_{
             .ordinal = static_cast<int>(options.ordinal),
             .compute = info_.compute,
-            .num_multiprocessors = static_cast<uint32_t>(properties.multiProcessorCount),
+            .processors = {.count = static_cast<uint32_t>(properties.multiProcessorCount),
+                           .max_threads =
+                               static_cast<uint32_t>(properties.maxThreadsPerMultiProcessor),
+                           .max_blocks =
+                               static_cast<uint32_t>(properties.maxBlocksPerMultiProcessor)},
             .budget = std::make_shared<cuda::Budget>(bound(options.memory_limit_bytes)),
             .graph_budget = std::make_shared<cuda::Budget>(Reserve(cuda::free_bytes()).graph_bytes),
             .registered = std::make_shared<cuda::RegisteredMemory>(),

@@ -135,7 +135,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   CudaStream(const StreamParts& parts, cudaStream_t stream, const StreamOptions& options)
       : stream_(stream),
         graphs_(parts.graph_budget),
-        launch_(segments_.log(), parts.compute.activations, parts.num_multiprocessors),
+        launch_(segments_.log(), parts.compute.activations, parts.processors),
         ordinal_(parts.ordinal),
         cpus_(options.share.cpus),
         registered_(parts.registered) {}
@@ -190,8 +190,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
         continue;
       }
       // These results are f32, regardless of the activation type.
-      const kernels::cuda::Launcher of_floats(segments_.log(), DType::kF32,
-                                              launch_.num_multiprocessors());
+      const kernels::cuda::Launcher of_floats(segments_.log(), DType::kF32, launch_.processors());
       (void)launch(behind, DType::kF32, all.count, all.slots);
       kernels::cuda::bias_activation(of_floats, behind, all);
     }

@@ -7,13 +7,14 @@
 #include "device/cuda/memory/host_memory.h"
 #include "device/cuda/memory/memory.h"
 #include "device/device.h"
+#include "kernels/cuda/launch.h"
 
 namespace itif::device::cuda {
 
 struct StreamParts {
   int ordinal = 0;  // the GPU, as the CUDA runtime counts them
   ComputeTypes compute = {};
-  uint32_t num_multiprocessors = 1;
+  kernels::cuda::Processors processors = {};
   std::shared_ptr<Budget> budget;
   std::shared_ptr<Budget> graph_budget;  // of CUDA graphs
   std::shared_ptr<RegisteredMemory> registered;

@@ -262,6 +262,7 @@ struct cudaDeviceProp {
   size_t totalGlobalMem;
   size_t sharedMemPerBlock, sharedMemPerBlockOptin;
   int multiProcessorCount;
+  int maxThreadsPerMultiProcessor, maxBlocksPerMultiProcessor;
   int major, minor;
   int l2CacheSize;
   int canUseHostPointerForRegisteredMem;
