@@ -143,7 +143,7 @@ class Device {
   }
   // Prepares GEMMs of up to max_rows rows (host: the ladder of primitives), so that the serving
   // path creates nothing. The handle goes into GroupedGemm::prepared and must outlive its launches.
-  // Errors: kUnsupported, kResourceExhausted.
+  // Errors: kUnsupported, a shape that the device's library does not have; kResourceExhausted.
   virtual Result<GemmHandle> prepare(const GemmShape& shape, uint32_t max_rows) = 0;
   // Rows past T that a GEMM may read and overwrite in its activation buffers.
   virtual uint32_t row_slack() const = 0;
@@ -169,7 +169,9 @@ class Stream {
   // Identifies the launches between two calls of record(); 0, 1, …
   using Event = uint64_t;
   struct Completion {
-    Status status;           // kInternal: a device fault; the device is then unusable
+    // Errors: kResourceExhausted, no memory for the batch; kUnsupported, the device's library
+    // refused a launch; else a device fault: the device is then unusable.
+    Status status;
     uint64_t device_ns = 0;  // from start to end on the device; 0: not measured
   };
   static constexpr uint32_t kMaxPending = 2;
@@ -211,6 +213,9 @@ class Stream {
     uint64_t failures = 0;  // captures that failed so far
   };
   virtual Graphs graphs() const noexcept { return {}; }
+  // Kinds of GEMM calls that the device's library has refused so far, and that simpler calls have
+  // replaced.
+  virtual uint64_t refused_gemms() const noexcept { return 0; }
   // Copies device memory to host memory, in order with the launches.
   virtual void copy_to_host(const void* source, size_t bytes, void* target) = 0;
   // Call after a batch's last gather (GatherIds, GatherPatches) if the owner waits for its input

@@ -225,6 +225,7 @@ void GroupStage::count_graphs() noexcept {
   counters_.graphs.set(graphs.kept);
   counters_.graph_launches.set(graphs.launches);
   counters_.graph_failures.set(graphs.failures);
+  counters_.refused_gemms.set(stream_->refused_gemms());
 }
 
 void GroupStage::count(const runtime::BatchFigures& figures) noexcept {

@@ -20,6 +20,16 @@ Admission::Admission(const Group& group, const Clock& clock, const ExecutorOptio
                    num_out_of_queue);
 }
 
+std::optional<Refusal> refusal_of(const Error& error) noexcept {
+  switch (error.code) {
+    case Code::kResourceExhausted:
+      return Refusal{StatusCode::kOverloaded, "the device has no memory for the batch"};
+    case Code::kUnsupported:
+      return Refusal{StatusCode::kInternal, "the device's library refused to compute the batch"};
+    default: return std::nullopt;
+  }
+}
+
 const model::TenantModel* Admission::find_model(request::Request* request) noexcept {
   request->prepared = 0;
   if (request::has_expired(*request)) {

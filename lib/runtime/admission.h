@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,9 @@ namespace itif::runtime {
 
 inline constexpr Refusal kDeviceFailure = {wire::StatusCode::kDeviceFailed,
                                            "the group's device has failed"};
+
+// Why a batch's requests have no result, given the stream's error. nullopt: a device fault.
+std::optional<Refusal> refusal_of(const Error& error) noexcept;
 
 class Admission {
  public:

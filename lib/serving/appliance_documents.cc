@@ -133,6 +133,7 @@ json ApplianceDocuments::groups() const {
       list.back()["graphs"] = g.graphs;
       list.back()["graph_launches"] = g.graph_launches;
       list.back()["graph_failures"] = g.graph_failures;
+      list.back()["refused_gemms"] = g.refused_gemms;
     }
     if (g.kv_blocks > 0) {
       list.back()["kv_blocks"] = g.kv_blocks;

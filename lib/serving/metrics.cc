@@ -114,6 +114,9 @@ void add_groups(telemetry::Families& families, const TenantService& service) {
       counter_family("itif_group_graph_launches_total", "Launches of a group's CUDA graphs.");
   auto graph_failures = counter_family("itif_group_graph_failures_total",
                                        "Captures of a group's CUDA graphs that failed.");
+  auto refused_gemms =
+      counter_family("itif_group_refused_gemms_total",
+                     "Kinds of GEMM calls that cuBLAS refused and simpler calls replaced.");
   for (const GroupInfo& g : service.groups()) {
     const telemetry::Label label{"group", g.name};
     add_sample(batches, {label}, static_cast<double>(g.batches));
@@ -127,6 +130,7 @@ void add_groups(telemetry::Families& families, const TenantService& service) {
       add_sample(graphs, {label}, static_cast<double>(g.graphs));
       add_sample(graph_launches, {label}, static_cast<double>(g.graph_launches));
       add_sample(graph_failures, {label}, static_cast<double>(g.graph_failures));
+      add_sample(refused_gemms, {label}, static_cast<double>(g.refused_gemms));
     }
     if (g.kv_blocks == 0) continue;
     add_sample(blocks, {label, {"what", "all"}}, static_cast<double>(g.kv_blocks));
@@ -134,7 +138,7 @@ void add_groups(telemetry::Families& families, const TenantService& service) {
     add_sample(blocks, {label, {"what", "reserved"}}, static_cast<double>(g.kv_blocks_reserved));
   }
   for (auto* family : {&batches, &tokens, &rows, &busy, &queued, &weights, &shared, &blocks,
-                       &graphs, &graph_launches, &graph_failures})
+                       &graphs, &graph_launches, &graph_failures, &refused_gemms})
     families.push_back(std::move(*family));
 }
 

@@ -62,7 +62,7 @@ struct GroupInfo {
   std::string planner, scheduler;
   uint64_t kv_blocks = 0, kv_blocks_used = 0, kv_blocks_reserved = 0;  // 0: no generation
   bool keeps_graphs = false;                                           // its device captures graphs
-  uint64_t graphs = 0, graph_launches = 0, graph_failures = 0;
+  uint64_t graphs = 0, graph_launches = 0, graph_failures = 0, refused_gemms = 0;
   bool device_failed = false;
   bool spins = false;         // its thread spins while idle
   ComputeTypes compute = {};  // of the device

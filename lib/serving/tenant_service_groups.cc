@@ -279,6 +279,7 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.graphs = c.graphs.read();
     entry.graph_launches = c.graph_launches.read();
     entry.graph_failures = c.graph_failures.read();
+    entry.refused_gemms = c.refused_gemms.read();
     entry.device_failed = stage.device_failed();
     entry.spins = stage.busy();
     entry.compute = stage.device().info().compute;

@@ -122,6 +122,7 @@ struct alignas(kCacheLineBytes) ExecutorCounters {
   Gauge graphs;              // CUDA graphs that the group's stream keeps
   Gauge graph_launches;      // launches of CUDA graphs so far
   Gauge graph_failures;      // captures of CUDA graphs that failed so far
+  Gauge refused_gemms;       // kinds of GEMM calls that the device's library refused so far
   Counter device_errors;
 };
 

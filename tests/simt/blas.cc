@@ -57,6 +57,27 @@ Product product(const Blas* handle, cublasOperation_t trans_a, cublasOperation_t
               (handle->math & CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION) == 0};
 }
 
+cublasStatus_t multiply_strided(cublasHandle_t handle, cublasOperation_t trans_a,
+                                cublasOperation_t trans_b, int m, int n, int k, const void* alpha,
+                                const void* a, cudaDataType type_a, int lda, long long stride_a,
+                                const void* b, cudaDataType type_b, int ldb, long long stride_b,
+                                const void* beta, void* c, cudaDataType type_c, int ldc,
+                                long long stride_c, int count) {
+  const Product p = product(handle, trans_a, trans_b, m, n, k, alpha, beta, type_a, lda, type_b,
+                            ldb, type_c, ldc);
+  if (!is_supported(p, false)) return CUBLAS_STATUS_INVALID_VALUE;
+  return put(handle, code_of(kBlas, p, count), [=] {
+    for (int i = 0; i < count; ++i)
+      multiply(
+          p,
+          static_cast<const std::byte*>(a) +
+              i * stride_a * static_cast<long long>(bytes_of(type_a)),
+          static_cast<const std::byte*>(b) +
+              i * stride_b * static_cast<long long>(bytes_of(type_b)),
+          static_cast<std::byte*>(c) + i * stride_c * static_cast<long long>(bytes_of(type_c)));
+  });
+}
+
 }  // namespace
 }  // namespace simt
 
@@ -101,10 +122,11 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t trans_a,
                             cublasOperation_t trans_b, int m, int n, int k, const void* alpha,
                             const void* a, cudaDataType type_a, int lda, const void* b,
                             cudaDataType type_b, int ldb, const void* beta, void* c,
-                            cudaDataType type_c, int ldc, cublasComputeType_t compute,
-                            cublasGemmAlgo_t algo) {
-  return cublasGemmStridedBatchedEx(handle, trans_a, trans_b, m, n, k, alpha, a, type_a, lda, 0, b,
-                                    type_b, ldb, 0, beta, c, type_c, ldc, 0, 1, compute, algo);
+                            cudaDataType type_c, int ldc, cublasComputeType_t, cublasGemmAlgo_t) {
+  if (const auto refused = simt::refusal(simt::Call::kSingle); refused != CUBLAS_STATUS_SUCCESS)
+    return refused;
+  return simt::multiply_strided(handle, trans_a, trans_b, m, n, k, alpha, a, type_a, lda, 0, b,
+                                type_b, ldb, 0, beta, c, type_c, ldc, 0, 1);
 }
 cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t trans_a,
                                           cublasOperation_t trans_b, int m, int n, int k,
@@ -114,19 +136,10 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                                           const void* beta, void* c, cudaDataType type_c, int ldc,
                                           long long stride_c, int count, cublasComputeType_t,
                                           cublasGemmAlgo_t) {
-  const Product p = simt::product(handle, trans_a, trans_b, m, n, k, alpha, beta, type_a, lda,
-                                  type_b, ldb, type_c, ldc);
-  if (!is_supported(p, false)) return CUBLAS_STATUS_INVALID_VALUE;
-  return simt::put(handle, simt::code_of(simt::kBlas, p, count), [=] {
-    for (int i = 0; i < count; ++i)
-      simt::multiply(p,
-                     static_cast<const std::byte*>(a) +
-                         i * stride_a * static_cast<long long>(simt::bytes_of(type_a)),
-                     static_cast<const std::byte*>(b) +
-                         i * stride_b * static_cast<long long>(simt::bytes_of(type_b)),
-                     static_cast<std::byte*>(c) +
-                         i * stride_c * static_cast<long long>(simt::bytes_of(type_c)));
-  });
+  if (const auto refused = simt::refusal(simt::Call::kStrided); refused != CUBLAS_STATUS_SUCCESS)
+    return refused;
+  return simt::multiply_strided(handle, trans_a, trans_b, m, n, k, alpha, a, type_a, lda, stride_a,
+                                b, type_b, ldb, stride_b, beta, c, type_c, ldc, stride_c, count);
 }
 cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t trans_a,
                                    cublasOperation_t trans_b, int m, int n, int k,
@@ -137,6 +150,8 @@ cublasStatus_t cublasGemmBatchedEx(cublasHandle_t handle, cublasOperation_t tran
   const Product p = simt::product(handle, trans_a, trans_b, m, n, k, alpha, beta, type_a, lda,
                                   type_b, ldb, type_c, ldc);
   if (!simt::is_supported(p, false)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (const auto refused = simt::refusal(simt::Call::kByPointers); refused != CUBLAS_STATUS_SUCCESS)
+    return refused;
   return simt::put(handle, simt::code_of(simt::kBlasBatched, p, count), [=] {
     for (int i = 0; i < count; ++i) simt::multiply_aligned(p, a[i], b[i], c[i]);
   });
@@ -161,10 +176,11 @@ cublasStatus_t cublasGemmGroupedBatchedEx(
   const auto multiply = [=](const std::vector<Product>& all) {
     for (size_t i = 0; i < all.size(); ++i) simt::multiply_aligned(all[i], a[i], b[i], c[i]);
   };
+  if (const auto refused = simt::refusal(simt::Call::kGrouped); refused != CUBLAS_STATUS_SUCCESS)
+    return refused;
   std::vector<int64_t> code;
   for (const Product& p : products()) {
-    if (simt::refuses_grouped_products() || !simt::is_supported(p, true))
-      return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!simt::is_supported(p, true)) return CUBLAS_STATUS_NOT_SUPPORTED;
     const std::vector<int64_t> one = simt::code_of(simt::kBlasGrouped, p, 1);
     code.insert(code.end(), one.begin(), one.end());
   }

@@ -274,6 +274,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
   const auto with = simt::of<Algo>(algo);
   if (!p || !simt::fits(with, *p) || c != d || *static_cast<const float*>(beta) != 0)
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (const auto refused = simt::refusal(simt::Call::kWithEpilogue);
+      refused != CUBLAS_STATUS_SUCCESS)
+    return refused;
   if (p->n() + simt::kFewerThanRuns == with.max_n) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (simt::alignment_of(a) < with.alignment_a || simt::alignment_of(b) < with.alignment_b ||
       simt::alignment_of(d) < with.alignment_d ||

@@ -8,9 +8,6 @@
 #include <tuple>
 #include <vector>
 
-#include "device/cuda/device.h"
-#include "product.h"
-
 namespace itif::device::cuda {
 namespace {
 
@@ -113,63 +110,36 @@ TEST(GemmCalls, DividesRangesOfOddSizesUnlessEquallyLong) {
       EXPECT_EQ(calls.all().size(), 1u) << n << " " << k;
     }
   }
-  GemmCalls calls(DType::kF32);
-  EXPECT_TRUE(calls.stop_grouping());
-  EXPECT_FALSE(calls.stop_grouping());
-  calls.add(gemm(unequal, GemmMode::kConcurrent), false);
-  calls.add(gemm(equal, GemmMode::kConcurrent), false);
-  EXPECT_EQ(rows_of(calls), (Rows{{16}, {24}, {16, 16}}));
 }
 
-// A GPU whose cuBLAS has no grouped kernel computes the same, call by call.
-TEST(RefusedProducts, RunAloneWhereCublasHasNoGroupedCall) {
-  const auto device = open_cuda_device({.kind = "cuda", .dtype = "f32"}).value();
-  constexpr uint32_t kRows = 64, kDepth = 32, kWidth = 24, kLaunches = 8;
-  std::vector<float> noise(1 << 16);
-  for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<float>(i * 37 % 101) - 50;
-  const auto memory = device->allocate(noise.size() * sizeof(float)).value();
-  const TensorView view{reinterpret_cast<const std::byte*>(noise.data()), DType::kF32,
-                        Shape{noise.size()}};
-  ASSERT_TRUE(device->upload(view, DType::kF32, memory->data()));
-  const auto out = device->allocate(kLaunches * kRows * kWidth * sizeof(float)).value();
-  const GemmHandle prepared =
-      device->prepare({.n = kWidth, .k = kDepth, .has_bias = false}, kRows).value();
-  const auto run = [&](Stream& stream, const std::vector<kernels::RowRange>& ranges) {
-    for (uint32_t i = 0; i < kLaunches; ++i)
-      stream.launch(
-          kernels::GroupedGemm{.a = memory->data(),
-                               .weights = {memory->data(), kWidth * kDepth * sizeof(float)},
-                               .bias = {},
-                               .out = out->data() + i * kRows * kWidth * sizeof(float),
-                               .n = kWidth,
-                               .k = kDepth,
-                               .ranges = ranges,
-                               .schedule = GemmMode::kConcurrent,
-                               .prepared = prepared.get()});
-    std::vector<float> got(kLaunches * kRows * kWidth);
-    stream.copy_to_host(out->data(), got.size() * sizeof(float), got.data());
-    EXPECT_TRUE(stream.synchronize());
-    return got;
+// A refusal concerns one kind of call of one shape.
+TEST(GemmCalls, DividesRangesWhoseCallWasRefused) {
+  const auto unequal = ranges_of({16, 24}), equal = ranges_of({16, 16}), one = ranges_of({16});
+  const auto many = ranges_of({300, 300});
+  const auto divided = [&](BlasCall refused, const std::vector<kernels::RowRange>& ranges,
+                           const GemmSchedule& schedule, uint32_t n) {
+    GemmCalls calls(DType::kF32);
+    kernels::GroupedGemm args = gemm(ranges, schedule);
+    calls.refusals().add(kind_of(refused, args), CUBLAS_STATUS_NOT_SUPPORTED);
+    args.n = n;
+    calls.add(args, false);
+    return !calls.all()[0].is_batched;
   };
-  const StreamLimits limits{.max_tokens = kRows, .max_segments = 8};
-  const std::vector<std::vector<kernels::RowRange>> batches = {{{0, 20, 0}, {20, 44, 1}},
-                                                               {{0, 20, 2}, {20, 44, 0}}};
-  const auto grouping = device->make_stream(limits).value();
-  std::vector<std::vector<float>> expected;
-  for (const auto& ranges : batches) expected.push_back(run(*grouping, ranges));
-  EXPECT_NE(expected[0], expected[1]);
-  // From the first batch on, and only once a graph of such calls exists.
-  for (const bool from_the_start : {true, false}) {
-    const auto stream = device->make_stream(limits).value();
-    if (!from_the_start) {
-      EXPECT_EQ(run(*stream, batches[0]), expected[0]);
+  const std::vector<GemmCall> planned = {{2}};
+  const std::tuple<BlasCall, std::vector<kernels::RowRange>, GemmSchedule> cases[] = {
+      {BlasCall::kGrouped, unequal, GemmMode::kConcurrent},
+      {BlasCall::kGrouped, unequal, GemmSchedule(planned)},
+      {BlasCall::kByPointers, equal, GemmMode::kConcurrent},
+      {BlasCall::kByPointers, one, GemmMode::kConcurrent},
+      {BlasCall::kByPointers, many, GemmMode::kPointers},
+      {BlasCall::kStrided, many, GemmMode::kConcurrent},
+      {BlasCall::kStrided, many, GemmSchedule(planned)}};
+  for (const auto& [own, ranges, schedule] : cases)
+    for (const BlasCall refused : {BlasCall::kGrouped, BlasCall::kByPointers, BlasCall::kStrided}) {
+      EXPECT_EQ(divided(refused, ranges, schedule, 64), refused == own)
+          << name_of(own) << ", " << name_of(refused);
+      EXPECT_FALSE(divided(refused, ranges, schedule, 72)) << "another shape";
     }
-    simt::refuse_grouped_products(true);
-    for (int turn = 0; turn < 4; ++turn)
-      for (size_t i = 0; i < batches.size(); ++i)
-        EXPECT_EQ(run(*stream, batches[i]), expected[i]) << "turn " << turn;
-    simt::refuse_grouped_products(false);
-  }
 }
 
 // ITIF, section 4.2.1: query, key and value run on three streams.

@@ -88,15 +88,30 @@ void multiply(const Product& p, const void* a, const void* b, void* c) {
 }
 
 namespace {
-std::atomic<bool> grouped_are_refused = false;
+std::atomic<unsigned> refused_calls = 0;  // a bit for each kind
+std::atomic<cublasStatus_t> status_of_refused = CUBLAS_STATUS_NOT_SUPPORTED;
+std::atomic<uint64_t> num_refused = 0;
 
+unsigned bit(Call call) {
+  return 1u << static_cast<unsigned>(call);
+}
 }  // namespace
 
-void refuse_grouped_products(bool refuse) {
-  grouped_are_refused = refuse;
+Refused::Refused(std::initializer_list<Call> calls, cublasStatus_t status) {
+  num_refused = 0;
+  status_of_refused = status;
+  for (const Call call : calls) refused_calls |= bit(call);
 }
-bool refuses_grouped_products() {
-  return grouped_are_refused;
+Refused::~Refused() {
+  refused_calls = 0;
+}
+uint64_t Refused::count() const {
+  return num_refused;
+}
+cublasStatus_t refusal(Call call) {
+  if ((refused_calls & bit(call)) == 0) return CUBLAS_STATUS_SUCCESS;
+  ++num_refused;
+  return status_of_refused;
 }
 
 bool is_supported(const Product& p, bool is_grouped) {

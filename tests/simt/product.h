@@ -4,7 +4,9 @@
 
 #include <cublas_v2.h>
 
+#include <cstdint>
 #include <functional>
+#include <initializer_list>
 
 namespace simt {
 
@@ -36,8 +38,20 @@ void multiply(const Product& product, const void* a, const void* b, void* c);
 // Returns whether cuBLAS's documentation lists the product as supported.
 bool is_supported(const Product& product, bool is_grouped);
 
-// Makes grouped calls fail as on a GPU without a kernel for them, or not.
-void refuse_grouped_products(bool refuse);
-bool refuses_grouped_products();
+// Makes calls fail as on a GPU without a kernel for them.
+enum class Call : unsigned { kSingle, kStrided, kByPointers, kGrouped, kWithEpilogue };
+class Refused {
+ public:
+  // Until the object is destroyed. REQUIRES: no other exists.
+  explicit Refused(std::initializer_list<Call> calls,
+                   cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED);
+  ~Refused();
+  Refused(const Refused&) = delete;
+  Refused& operator=(const Refused&) = delete;
+  // Number of calls refused so far.
+  uint64_t count() const;
+};
+// Returns the status of a call of this kind: success, unless it is refused.
+cublasStatus_t refusal(Call call);
 
 }  // namespace simt

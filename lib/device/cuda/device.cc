@@ -87,6 +87,7 @@ class CudaDevice final : public Device {
             .registered = std::make_shared<cuda::RegisteredMemory>(),
             .cudnn = cudnn,
             .cudnn_only = options.attention == "cudnn-only"},
+        trials_(parts_.budget),
         scratch_weights_(parts_.budget),
         free_at_start_(cuda::free_bytes()) {
     info_.memory_bytes = available_bytes();
@@ -129,7 +130,8 @@ class CudaDevice final : public Device {
   }
   Result<GemmHandle> prepare(const GemmShape& shape, uint32_t max_rows) override {
     enter();
-    return cuda::Gemms::prepare(epilogues_, scratch_weights_, info_.compute, shape, max_rows);
+    return cuda::Gemms::prepare(trials_, epilogues_, scratch_weights_, info_.compute, shape,
+                                max_rows);
   }
   uint32_t row_slack() const override { return 0; }
 
@@ -146,6 +148,7 @@ class CudaDevice final : public Device {
     const std::unique_lock lock(resetting_);
     enter();
     epilogues_.close();
+    trials_.close();
     (void)cudaDeviceReset();  // may return the fault that it clears
     (void)cudaGetLastError();
     Status is_back = try_out(parts_.ordinal);
@@ -185,6 +188,7 @@ class CudaDevice final : public Device {
   const std::shared_ptr<cuda::VirtualMemory> virtual_memory_;
   const cuda::StreamParts parts_;
   cuda::Epilogues epilogues_;
+  cuda::GemmTrials trials_;
   cuda::ScratchWeights scratch_weights_;
   const size_t free_at_start_;
   // Held exclusively during a reset, when no CUDA runtime call may run. available_bytes() then

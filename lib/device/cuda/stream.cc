@@ -33,7 +33,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     ITIF_TRY(
         check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cannot make a stream"));
     std::unique_ptr<CudaStream> made(new CudaStream(parts, stream, options));
-    ITIF_ASSIGN(made->gemms_, Gemms::make(parts.compute, stream, parts.budget));
+    ITIF_ASSIGN(made->gemms_, Gemms::make(parts.compute, parts.processors, stream, parts.budget));
     if (parts.cudnn != nullptr) {
       ITIF_ASSIGN(made->cudnn_, CudnnAttention::make(*parts.cudnn, parts.compute.activations,
                                                      parts.cudnn_only, stream, parts.budget));
@@ -91,6 +91,7 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
             .launches = graphs_.num_graph_launches(),
             .failures = graphs_.num_failed_captures()};
   }
+  uint64_t refused_gemms() const noexcept override { return gemms_->num_refusals(); }
 
   void copy_to_host(const void* source, size_t bytes, void* target) override {
     launch_pending_bias();
@@ -263,7 +264,10 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     return there;
   }
   Status take_status() {
-    Status launched = check(launch_.take_error(), "the GPU refused a launch");
+    const cudaError_t error = launch_.take_error();
+    Status refused = gemms_->take_refused();
+    if (error == cudaErrorNotSupported) keep(std::move(refused));
+    Status launched = check(error, "the GPU refused a launch");
     Status status = std::exchange(status_, {});
     return status ? std::move(launched) : std::move(status);
   }

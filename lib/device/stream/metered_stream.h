@@ -57,6 +57,7 @@ class MeteredStream final : public Stream {
   void begin_step() override { stream_->begin_step(); }
   Status warm_up() override;
   Graphs graphs() const noexcept override { return stream_->graphs(); }
+  uint64_t refused_gemms() const noexcept override { return stream_->refused_gemms(); }
   Event record() override;
   bool is_done(Event event) const noexcept override { return waits_ || stream_->is_done(event); }
   bool inputs_read(Event event) const noexcept override {

@@ -30,9 +30,9 @@ class EncoderGroup : public Group {
   virtual void begin(device::Stream& stream, Batch& batch, uint32_t flight_index) noexcept = 0;
   // Gives each request a result (malloc'ed, owned by the caller), or a status that concerns it
   // alone (malformed ids, too long, a kind that its model has no head for). `computed`: the
-  // stream's status of the launches. If the device had no memory for them, every request gets
-  // kOverloaded. Errors: a device fault; every request then gets kDeviceFailed. REQUIRES: batches
-  // finish in the order of begin().
+  // stream's status of the launches. If it says that the device had no memory for them, or that its
+  // library refused them, every request gets the status of refusal_of(). Errors: a device fault;
+  // every request then gets kDeviceFailed. REQUIRES: batches finish in the order of begin().
   virtual Status finish(Batch& batch, uint32_t flight_index, Status computed) noexcept = 0;
 
   // The most tenants of a pass; 0: any number. See cost/pass_tenants.h.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <vector>
 
 #include "base/check.h"
@@ -119,15 +120,10 @@ class BackboneEncoder final : public EncoderGroup {
     const Flight& flight = flights_[flight_index];
     if (flight.layout.live().empty()) return {};
     if (!computed) {
-      const bool is_out_of_memory = computed.error().code == Code::kResourceExhausted;
-      for (const BatchRequest& segment : batch.segments) {
-        if (is_out_of_memory)
-          drop_result(*segment.request,
-                      {StatusCode::kOverloaded, "the device has no memory for the batch"});
-        else
-          drop_result(*segment.request, kDeviceFailure);
-      }
-      return is_out_of_memory ? Status() : std::move(computed);
+      const std::optional<Refusal> why = refusal_of(computed.error());
+      for (const BatchRequest& segment : batch.segments)
+        drop_result(*segment.request, why.value_or(kDeviceFailure));
+      return why ? Status() : std::move(computed);
     }
     heads_->finish(flight.layout);
     if (flight.has_ids) refuse_unknown_ids(flight);

@@ -205,8 +205,8 @@ void GenerationExecutor::end_step(CompletionSink& sink, BatchFigures& figures) n
   figures = figures_;
   if (completion.status) {
     advance();
-  } else if (completion.status.error().code == Code::kResourceExhausted) {
-    fail_running({StatusCode::kOverloaded, "the device has no memory for the step"});
+  } else if (const auto why = refusal_of(completion.status.error())) {
+    fail_running(*why);
   } else {
     figures.device_failed = true;
     fail_all();

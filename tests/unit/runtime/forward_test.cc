@@ -346,20 +346,24 @@ TEST(ForwardFault, EverySegmentGetsDeviceFailed) {
   EXPECT_FALSE(fault);
 }
 
-TEST(ForwardFault, ABatchWithoutMemoryIsRefusedAndTheDeviceRecovers) {
-  testing::PlainDevice device;
-  SmallGroup tenants(device);
-  device.state().fail_synchronize = true;
-  device.state().failure = Code::kResourceExhausted;
-  Random random(8);
-  const std::vector<TestRequest> inputs = {
-      random_input(random, testing::odd_spec(), 0, 5, ResultKind::kDefault)};
-  Status fault;
-  EXPECT_EQ(testing::run_batch(*tenants.group, *tenants.stream, inputs, &fault)[0].status,
-            StatusCode::kOverloaded);
-  EXPECT_TRUE(fault);
-  device.state().fail_synchronize = false;
-  EXPECT_TRUE(testing::run_batch(*tenants.group, *tenants.stream, inputs)[0].ok());
+TEST(ForwardFault, ABatchWithoutMemoryOrLibraryIsRefusedAndTheDeviceRecovers) {
+  for (const auto& [failure, status] :
+       {std::pair{Code::kResourceExhausted, StatusCode::kOverloaded},
+        {Code::kUnsupported, StatusCode::kInternal}}) {
+    testing::PlainDevice device;
+    SmallGroup tenants(device);
+    device.state().fail_synchronize = true;
+    device.state().failure = failure;
+    Random random(8);
+    const std::vector<TestRequest> inputs = {
+        random_input(random, testing::odd_spec(), 0, 5, ResultKind::kDefault)};
+    Status fault;
+    EXPECT_EQ(testing::run_batch(*tenants.group, *tenants.stream, inputs, &fault)[0].status,
+              status);
+    EXPECT_TRUE(fault);
+    device.state().fail_synchronize = false;
+    EXPECT_TRUE(testing::run_batch(*tenants.group, *tenants.stream, inputs)[0].ok());
+  }
 }
 
 }  // namespace

@@ -39,6 +39,14 @@ Status check_prepared(const kernels::GroupedGemm& args) {
   return fail(Code::kInternal, fmt::format("a GEMM of {} × {}{} was not prepared", args.n, args.k,
                                            args.bias.base != nullptr ? " with bias" : ""));
 }
+CallKind epilogue_kind(const GemmShape& shape) {
+  return {.call = BlasCall::kWithEpilogue,
+          .f32_out = shape.f32_out,
+          .has_bias = shape.has_bias,
+          .activation = shape.activation,
+          .n = shape.n,
+          .k = shape.k};
+}
 }  // namespace
 
 Status Gemms::check_types(const ComputeTypes& types) {
@@ -49,25 +57,29 @@ Status Gemms::check_types(const ComputeTypes& types) {
                           dtype_name(types.weights), dtype_name(types.activations)));
 }
 
-Result<GemmHandle> Gemms::prepare(Epilogues& epilogues, ScratchWeights& scratch,
+Result<GemmHandle> Gemms::prepare(GemmTrials& trials, Epilogues& epilogues, ScratchWeights& scratch,
                                   const ComputeTypes& types, const GemmShape& shape,
                                   uint32_t max_rows) {
   ITIF_ASSIGN(auto weights, scratch.at_least(scratch_bytes(types, shape)));
+  ITIF_TRY(trials.try_out(types, shape, weights->data()));
   return std::make_shared<const PreparedShape>(shape, epilogues.prepare(types, shape, max_rows),
                                                std::move(weights));
 }
 
-Gemms::Gemms(const ComputeTypes& types, const Blas& blas)
+Gemms::Gemms(const ComputeTypes& types, const kernels::cuda::Processors& processors,
+             const Blas& blas)
     : types_(types),
+      processors_(processors),
       calls_(types.activations),
       type_weights_(type_of(types.weights)),
       type_activations_(type_of(types.activations)),
       blas_(blas) {}
 
-Result<std::unique_ptr<Gemms>> Gemms::make(const ComputeTypes& types, cudaStream_t stream,
-                                           std::shared_ptr<Budget> budget) {
+Result<std::unique_ptr<Gemms>> Gemms::make(const ComputeTypes& types,
+                                           const kernels::cuda::Processors& processors,
+                                           cudaStream_t stream, std::shared_ptr<Budget> budget) {
   ITIF_ASSIGN(const Blas* blas, load_blas());
-  std::unique_ptr<Gemms> gemms(new Gemms(types, *blas));
+  std::unique_ptr<Gemms> gemms(new Gemms(types, processors, *blas));
   const std::unique_lock alone(captures());
   gemms->streams_[0].stream = stream;
   for (BlasStream& blas_stream : gemms->streams_) {
@@ -127,7 +139,8 @@ cudaDataType Gemms::type_of_output(const kernels::GroupedGemm& args) const {
 bool Gemms::has_epilogue(const kernels::GroupedGemm& args) const {
   const auto* prepared = static_cast<const PreparedShape*>(args.prepared);
   return prepared != nullptr && prepared->shape.activation == args.activation &&
-         calls_.are_single(args) && std::ranges::all_of(args.ranges, [&](const auto& range) {
+         !calls_.refusals().has(epilogue_kind(prepared->shape)) && calls_.are_single(args) &&
+         std::ranges::all_of(args.ranges, [&](const auto& range) {
            return prepared->with_epilogue.runs(with_epilogue(args, range));
          });
 }
@@ -167,10 +180,7 @@ Status Gemms::run(const kernels::cuda::Launcher& launch, PlanMemory& plan, Launc
     }
     const kernels::RowRange& range = call.args.ranges[0];
     if (call.has_epilogue) {
-      const auto* prepared = static_cast<const PreparedShape*>(call.args.prepared);
-      add_call<WithEpilogue>(launch, key, &make_with_epilogue,
-                             {this, call.stream_index, &prepared->with_epilogue,
-                              with_epilogue(call.args, range), prepared->scratch->data()},
+      add_call<WithEpilogue>(launch, key, &make_with_epilogue, single_with_epilogue(call),
                              &load_with_epilogue);
       continue;
     }
@@ -198,10 +208,11 @@ void Gemms::add_call(const kernels::cuda::Launcher& launch, LaunchKey& key,
 
 // A call by pointers finds weights and rows in plan memory, which each batch fills. Only the sizes
 // of a grouped call are host memory, which differs between equal batches: the key has the sizes
-// themselves.
+// themselves. No graph holds the calls of alone_.
 void Gemms::add_to_key(LaunchKey& key, const Pointers& call) {
   Pointers keyed = call;
   keyed.groups = nullptr;
+  keyed.first_alone = 0;
   key.add(keyed);
   if (call.groups == nullptr) return;
   for (const int rows : call.groups->n) key.add(rows);
@@ -222,6 +233,27 @@ Gemms::Strided Gemms::single(const kernels::GroupedGemm& args, const kernels::Ro
   return call;
 }
 
+Gemms::WithEpilogue Gemms::single_with_epilogue(const GemmCalls::Call& divided) {
+  const kernels::GroupedGemm& args = divided.args;
+  const kernels::RowRange& range = args.ranges[0];
+  const auto* prepared = static_cast<const PreparedShape*>(args.prepared);
+  WithEpilogue call{.gemms = this,
+                    .stream_index = divided.stream_index,
+                    .gemm = &prepared->with_epilogue,
+                    .call = with_epilogue(args, range),
+                    .scratch = prepared->scratch->data(),
+                    .plain = single(args, range),
+                    .behind = {.x = output(args, range),
+                               .bias = {},
+                               .width = args.n,
+                               .activation = args.activation,
+                               .ranges = {}},
+                    .kind = epilogue_kind(prepared->shape)};
+  if (args.bias.base != nullptr) call.behind.bias = {args.bias.at(range.slot), 0};
+  call.plain.stream_index = divided.stream_index;
+  return call;
+}
+
 void Gemms::add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
                         const GemmCalls::Call& divided) {
   const kernels::GroupedGemm& args = divided.args;
@@ -233,12 +265,14 @@ void Gemms::add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
   call.stride_a = static_cast<long long>(call.n) * call.k;
   call.stride_out = static_cast<long long>(call.n) * call.m;
   call.count = to_int(args.ranges.size());
+  call.kind = kind_of(BlasCall::kStrided, args);
   add_call<Strided>(launch, key, &make_strided, call);
 }
 
 void Gemms::clear() noexcept {
   std::erase_if(groups_, [](const auto& groups) { return groups.use_count() > 1; });
   num_groups_ = 0;
+  alone_.clear();
 }
 
 std::shared_ptr<Gemms::Groups> Gemms::make_groups(std::span<const kernels::RowRange> ranges, int m,
@@ -282,17 +316,19 @@ Status Gemms::add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& pl
                 .type_out = type_of_output(args),
                 .scratch = static_cast<const PreparedShape*>(args.prepared)->scratch->data(),
                 .input = input(args, args.ranges[0]),
-                .output = output(args, args.ranges[0])};
+                .output = output(args, args.ranges[0]),
+                .first_alone = alone_.size(),
+                .kind = kind_of(BlasCall::kByPointers, args)};
   if (call.weights == nullptr || call.inputs == nullptr || call.outputs == nullptr)
     return fail(Code::kResourceExhausted, "a batch's plan data does not fit its memory");
+  for (const kernels::RowRange& range : args.ranges) {
+    alone_.push_back(single(args, range));
+    alone_.back().stream_index = divided.stream_index;
+  }
   if (!are_equally_long(args.ranges)) {
     const std::shared_ptr<Groups> groups = make_groups(args.ranges, call.m, call.k);
-    groups->alone.clear();
-    for (const kernels::RowRange& range : args.ranges) {
-      groups->alone.push_back(single(args, range));
-      groups->alone.back().stream_index = divided.stream_index;
-    }
     call.groups = groups.get();
+    call.kind.call = BlasCall::kGrouped;
     key.keep(groups);
   }
   add_call<Pointers>(launch, key, &make_pointers, call, &load_pointers);
@@ -322,7 +358,14 @@ void Gemms::run(const kernels::cuda::Launcher& launch, LaunchKey& key,
     call.stride_out = size(call.n, call.m);
     call.count = to_int(batch.count);
     call.type_out = type_activations_;
-    add_call<Strided>(launch, key, &make_strided, call, &load_strided);
+    // Queries · keysᵀ have the length in n, probabilities · values in k.
+    call.kind = {.n = args.is_b_transposed ? 0 : batch.n, .k = args.is_b_transposed ? batch.k : 0};
+    if (!refusals().has(call.kind)) {
+      add_call<Strided>(launch, key, &make_strided, call, &load_strided);
+      continue;
+    }
+    for (int i = 0; i < call.count; ++i)
+      add_call<Strided>(launch, key, &make_strided, one_of(call, i), &load_strided);
   }
 }
 

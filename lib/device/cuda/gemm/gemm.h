@@ -9,6 +9,9 @@
 // - Pointer-batched, if ranges are equally long.
 // - Grouped otherwise.
 //
+// If cuBLAS refuses a call, simpler ones take its place (refusals.h), in that batch and from then
+// on.
+//
 // cuBLAS loads its kernels at their first use. Before a capture, each kind of call runs once on
 // scratch memory (gemm_loading.cc).
 //
@@ -20,6 +23,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -27,6 +31,8 @@
 #include "device/cuda/gemm/blas.h"
 #include "device/cuda/gemm/epilogue.h"
 #include "device/cuda/gemm/gemm_calls.h"
+#include "device/cuda/gemm/gemm_trials.h"
+#include "device/cuda/gemm/refusals.h"
 #include "device/cuda/gemm/scratch_weights.h"
 #include "device/cuda/graph/graphs.h"
 #include "device/cuda/memory/plan_memory.h"
@@ -49,13 +55,15 @@ class Gemms {
  public:
   // Errors: kUnsupported, naming types that cuBLAS does not multiply.
   static Status check_types(const ComputeTypes& types);
-  // Prepares GEMMs of up to max_rows rows, for all streams of a device. Errors: kResourceExhausted.
-  static Result<GemmHandle> prepare(Epilogues& epilogues, ScratchWeights& scratch,
-                                    const ComputeTypes& types, const GemmShape& shape,
-                                    uint32_t max_rows);
+  // Prepares GEMMs of up to max_rows rows, for all streams of a device. Errors: as
+  // GemmTrials::try_out().
+  static Result<GemmHandle> prepare(GemmTrials& trials, Epilogues& epilogues,
+                                    ScratchWeights& scratch, const ComputeTypes& types,
+                                    const GemmShape& shape, uint32_t max_rows);
   // For launches on `stream`. Errors: kResourceExhausted, kInternal.
-  static Result<std::unique_ptr<Gemms>> make(const ComputeTypes& types, cudaStream_t stream,
-                                             std::shared_ptr<Budget> budget);
+  static Result<std::unique_ptr<Gemms>> make(const ComputeTypes& types,
+                                             const kernels::cuda::Processors& processors,
+                                             cudaStream_t stream, std::shared_ptr<Budget> budget);
   ~Gemms();
   Gemms(const Gemms&) = delete;
   Gemms& operator=(const Gemms&) = delete;
@@ -67,6 +75,11 @@ class Gemms {
   bool has_epilogue(const kernels::GroupedGemm& args) const;
   // Products of activations, for attention in thesis fusion mode.
   void run(const kernels::cuda::Launcher& launch, LaunchKey& key, const kernels::BatchedGemm& args);
+  // Returns the error of a plain GEMM that cuBLAS has refused since the last call. Errors:
+  // kUnsupported, naming its size: the batch's results are missing, but the device works.
+  Status take_refused() { return std::exchange(refused_, {}); }
+  // Number of kinds of calls that cuBLAS has refused, and that simpler ones have replaced.
+  uint64_t num_refusals() const { return calls_.refusals().count(); }
   // Call once all logged launches have been made and their key is cleared.
   void clear() noexcept;
 
@@ -94,6 +107,7 @@ class Gemms {
     int count = 1;
     cudaDataType type_w = CUDA_R_32F, type_out = CUDA_R_32F;
     const void* scratch = nullptr;  // to read for weights before there are any; nullptr: not needed
+    CallKind kind;                  // of several GEMMs
   };
   // Arguments of a grouped call, by range. They must last until the call is made, and as long as a
   // graph of it: cuBLAS does not say whether a replay reads them again.
@@ -101,7 +115,6 @@ class Gemms {
     std::vector<cublasOperation_t> trans_w, trans_a;
     std::vector<int> m, n, k, ldw, lda, ldc, sizes;
     std::vector<float> one, zero;
-    std::vector<Strided> alone;  // the same products, a call each
   };
   struct Pointers {
     Gemms* gemms = nullptr;
@@ -114,6 +127,8 @@ class Gemms {
     cudaDataType type_out = CUDA_R_32F;
     const void *scratch = nullptr, *input = nullptr;  // of every GEMM that load_pointers() makes
     void* output = nullptr;
+    size_t first_alone = 0;  // of the same products in alone_, a call each
+    CallKind kind;
   };
   struct WithEpilogue {
     Gemms* gemms = nullptr;
@@ -121,13 +136,16 @@ class Gemms {
     const EpilogueGemm* gemm = nullptr;
     EpilogueGemm::Call call;
     const void* scratch = nullptr;
+    Strided plain;                   // the same without epilogue,
+    kernels::BiasActivation behind;  // and then this; without ranges
+    CallKind kind;
   };
   struct Join {
     Gemms* gemms = nullptr;
     size_t num_streams = 0;
   };
 
-  Gemms(const ComputeTypes& types, const Blas& blas);
+  Gemms(const ComputeTypes& types, const kernels::cuda::Processors& processors, const Blas& blas);
   Status open_stream(BlasStream& blas_stream, const std::shared_ptr<Budget>& budget,
                      size_t workspace_bytes);
   Strided single(const kernels::GroupedGemm& args, const kernels::RowRange& range);
@@ -138,6 +156,7 @@ class Gemms {
                        kernels::cuda::LaunchLog::Make<Call> make, const Call& call,
                        kernels::cuda::LaunchLog::Make<Call> load = nullptr);
   static void add_to_key(LaunchKey& key, const Pointers& call);
+  WithEpilogue single_with_epilogue(const GemmCalls::Call& divided);
   void add_strided(const kernels::cuda::Launcher& launch, LaunchKey& key,
                    const GemmCalls::Call& divided);
   Status add_pointers(const kernels::cuda::Launcher& launch, PlanMemory& plan, LaunchKey& key,
@@ -148,10 +167,22 @@ class Gemms {
   cudaDataType type_of_output(const kernels::GroupedGemm& args) const;
 
   cudaError_t as_launch(cublasStatus_t status);
+  cudaError_t make_single(const Strided& call);
+  cublasStatus_t call(const Strided& call);
+  cublasStatus_t call(const WithEpilogue& call);
+  cublasStatus_t call(const Pointers& call);
+  template <class Call>
+  std::optional<cudaError_t> unless_refused(const Call& call);
   static cudaError_t make_strided(const Strided& call, cudaStream_t stream);
   static cudaError_t make_with_epilogue(const WithEpilogue& call, cudaStream_t stream);
   static cudaError_t make_pointers(const Pointers& call, cudaStream_t stream);
-  cudaError_t make_alone(const Pointers& call, cublasStatus_t refusal);
+  template <class Make>
+  cudaError_t make_simpler(size_t stream_index, const Make& make);
+  Strided one_of(const Strided& call, int index) const;
+  cudaError_t make_in_turn(const Strided& call);
+  cudaError_t make_in_turn(const Pointers& call);
+  cudaError_t make_without_epilogue(const WithEpilogue& call);
+  cudaError_t make_with_kernel(const WithEpilogue& call);
   static cudaError_t load_strided(const Strided& call, cudaStream_t stream);
   static cudaError_t load_with_epilogue(const WithEpilogue& call, cudaStream_t stream);
   static cudaError_t load_pointers(const Pointers& call, cudaStream_t stream);
@@ -162,7 +193,10 @@ class Gemms {
   static cudaError_t fork(const Join& call, cudaStream_t stream);
   static cudaError_t join(const Join& call, cudaStream_t stream);
 
+  Refusals& refusals() { return calls_.refusals(); }
+
   const ComputeTypes types_;
+  const kernels::cuda::Processors processors_;
   GemmCalls calls_;  // of one launch
   const cudaDataType type_weights_, type_activations_;
   const Blas& blas_;
@@ -171,9 +205,11 @@ class Gemms {
   std::unique_ptr<Buffer> scratch_pointers_;  // [3][kMaxBucketRows], of load_pointers()
   Pinned host_scratch_pointers_;
   cublasLtHandle_t lt_ = nullptr;
-  cublasStatus_t refused_ = CUBLAS_STATUS_SUCCESS;  // the last one logged
-  std::vector<std::shared_ptr<Groups>> groups_;     // kept from batch to batch; in no graph
-  size_t num_groups_ = 0;                           // in use
+  cublasStatus_t fault_ = CUBLAS_STATUS_SUCCESS;  // the last one logged
+  Status refused_;
+  std::vector<std::shared_ptr<Groups>> groups_;  // kept from batch to batch; in no graph
+  size_t num_groups_ = 0;                        // in use
+  std::vector<Strided> alone_;                   // of the logged calls by pointers, range by range
   std::vector<const void*> weights_, inputs_;
   std::vector<void*> outputs_;
 };

@@ -18,6 +18,10 @@ bool are_outputs_aligned(const kernels::GroupedGemm& args, size_t element_bytes)
   });
 }
 
+bool is_strided(std::span<const kernels::RowRange> ranges, kernels::GemmMode mode) {
+  return mode != kernels::GemmMode::kPointers && has_constant_strides(ranges);
+}
+
 }  // namespace
 
 bool are_few_rows(std::span<const kernels::RowRange> ranges) {
@@ -36,15 +40,28 @@ bool has_constant_strides(std::span<const kernels::RowRange> ranges) {
   return true;
 }
 
-bool GemmCalls::can_batch(const kernels::GroupedGemm& args) const {
-  if (args.ranges.size() == 1) return are_few_rows(args.ranges);
-  if (!are_outputs_aligned(args, dtype_bytes(activations_))) return false;
-  return are_equally_long(args.ranges) || can_group(args);
+CallKind kind_of(BlasCall call, const kernels::GroupedGemm& args) {
+  return {.call = call, .f32_out = args.f32_out, .n = args.n, .k = args.k};
+}
+
+// Returns true if cuBLAS has a call for these ranges together, which it has not refused.
+bool GemmCalls::can_batch(const kernels::GroupedGemm& args, kernels::GemmMode mode) const {
+  BlasCall call = BlasCall::kByPointers;
+  if (args.ranges.size() == 1) {
+    if (!are_few_rows(args.ranges)) return false;
+  } else if (!are_outputs_aligned(args, dtype_bytes(activations_))) {
+    return false;
+  } else if (!are_equally_long(args.ranges)) {
+    if (!can_group(args)) return false;
+    call = BlasCall::kGrouped;
+  } else if (is_strided(args.ranges, mode)) {
+    call = BlasCall::kStrided;
+  }
+  return !refusals_.has(kind_of(call, args));
 }
 
 // Grouped calls of 16-bit operands have no f32 results, and want n and k to be multiples of 8.
 bool GemmCalls::can_group(const kernels::GroupedGemm& args) const {
-  if (!may_group_) return false;
   return activations_ == DType::kF32 || (!args.f32_out && args.n % 8 == 0 && args.k % 8 == 0);
 }
 
@@ -55,7 +72,7 @@ bool GemmCalls::are_single(const kernels::GroupedGemm& args) const {
                                [](const kernels::GemmCall& call) { return call.num_ranges == 1; });
   const kernels::GemmMode mode = schedule.mode_of(args.n, args.k);
   return mode == kernels::GemmMode::kSequential || mode == kernels::GemmMode::kStreams ||
-         !can_batch(args);
+         !can_batch(args, mode);
 }
 
 void GemmCalls::add(const kernels::GroupedGemm& args, bool has_epilogue) {
@@ -70,8 +87,7 @@ void GemmCalls::add(const kernels::GroupedGemm& args, bool has_epilogue) {
       call.args = args;
       call.args.ranges = args.ranges.subspan(first + at, is_one_call ? count : 1);
       call.is_batched = is_one_call;
-      call.by_pointers =
-          is_one_call && (mode == kPointers || !has_constant_strides(call.args.ranges));
+      call.by_pointers = is_one_call && !is_strided(call.args.ranges, mode);
       call.has_epilogue = has_epilogue;
       call.part = mode == kSequential ? num_parts_ : num_parts_++;
       call.cost_ns = is_one_call ? cost_ns : cost_ns / count;
@@ -90,7 +106,7 @@ void GemmCalls::add(const kernels::GroupedGemm& args, bool has_epilogue) {
   for (const kernels::GemmCall& call : args.schedule.calls()) {
     kernels::GroupedGemm batch = args;
     batch.ranges = args.ranges.subspan(first, call.num_ranges);
-    append(first, call.num_ranges, call.num_ranges > 1 && can_batch(batch), call.cost_ns);
+    append(first, call.num_ranges, call.num_ranges > 1 && can_batch(batch, mode), call.cost_ns);
     first += call.num_ranges;
   }
 }

@@ -11,9 +11,9 @@
 
 #include <cstddef>
 #include <span>
-#include <utility>
 #include <vector>
 
+#include "device/cuda/gemm/refusals.h"
 #include "kernels/args.h"
 #include "tensor/dtype.h"
 
@@ -28,6 +28,9 @@ bool are_few_rows(std::span<const kernels::RowRange> ranges);
 bool are_equally_long(std::span<const kernels::RowRange> ranges);
 // Returns true if one strided call suits the ranges: many rows, equally long, slots equally apart.
 bool has_constant_strides(std::span<const kernels::RowRange> ranges);
+
+// The kind of a call of several ranges.
+CallKind kind_of(BlasCall call, const kernels::GroupedGemm& args);
 
 class GemmCalls {
  public:
@@ -46,9 +49,9 @@ class GemmCalls {
 
   explicit GemmCalls(DType activations) : activations_(activations) {}
 
-  // From now on, ranges of unequal length get a call each: cuBLAS has refused to group them.
-  // Returns true the first time.
-  bool stop_grouping() noexcept { return std::exchange(may_group_, false); }
+  // Ranges whose call cuBLAS has refused get a call each.
+  Refusals& refusals() { return refusals_; }
+  const Refusals& refusals() const { return refusals_; }
 
   // Returns true if every call has one range.
   bool are_single(const kernels::GroupedGemm& args) const;
@@ -70,11 +73,11 @@ class GemmCalls {
       return work != other.work ? work > other.work : index < other.index;
     }
   };
-  bool can_batch(const kernels::GroupedGemm& args) const;
+  bool can_batch(const kernels::GroupedGemm& args, kernels::GemmMode mode) const;
   bool can_group(const kernels::GroupedGemm& args) const;
 
   const DType activations_;
-  bool may_group_ = true;
+  Refusals refusals_;
   std::vector<Call> calls_;
   size_t num_parts_ = 0;
   std::vector<Part> parts_;

@@ -1,83 +1,93 @@
-// Makes the cuBLAS calls that Gemms has logged.
+// Makes the cuBLAS calls that Gemms has logged, and simpler ones (gemm_fallbacks.cc) in place of
+// those that cuBLAS refuses.
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "base/log.h"
 #include "device/cuda/gemm/gemm.h"
 
 namespace itif::device::cuda {
-namespace {
-
-// Returns true if another call may still compute the same.
-bool is_unsupported(cublasStatus_t status) {
-  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_ARCH_MISMATCH ||
-         status == CUBLAS_STATUS_INVALID_VALUE;
-}
-
-}  // namespace
 
 // Converts a cuBLAS status to the error type of launches. Logs a new kind of failure.
 cudaError_t Gemms::as_launch(cublasStatus_t status) {
   if (status == CUBLAS_STATUS_SUCCESS) return cudaSuccess;
   if (status == CUBLAS_STATUS_ALLOC_FAILED) return cudaErrorMemoryAllocation;
-  if (std::exchange(refused_, status) != status)
-    log::warning("cuBLAS rejected a GEMM: {}", blas_.status_string(status));
+  if (std::exchange(fault_, status) != status)
+    log::warning("a cuBLAS call failed: {}", blas_.status_string(status));
   return cudaErrorLaunchFailure;
 }
 
+// No call is simpler: if cuBLAS refuses it, the batch fails, but not the device.
+cudaError_t Gemms::make_single(const Strided& c) {
+  const cublasStatus_t status =
+      blas_.gemm(streams_[c.stream_index].handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w,
+                 c.type_w, c.ldw, c.a, type_activations_, c.k, &kZero, c.out, c.type_out, c.m,
+                 CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+  if (!is_refusal(status)) return as_launch(status);
+  if (refused_)
+    refused_ =
+        fail(Code::kUnsupported, fmt::format("cuBLAS refused a GEMM of {} × {} for {} rows: {}",
+                                             c.m, c.k, c.n, blas_.status_string(status)));
+  return cudaErrorNotSupported;
+}
+
+cublasStatus_t Gemms::call(const Strided& c) {
+  return blas_.gemm_strided_batched(
+      streams_[c.stream_index].handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w, c.type_w,
+      c.ldw, c.stride_w, c.a, type_activations_, c.k, c.stride_a, &kZero, c.out, c.type_out, c.m,
+      c.stride_out, c.count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+}
+
+cublasStatus_t Gemms::call(const WithEpilogue& c) {
+  const BlasStream& blas_stream = streams_[c.stream_index];
+  return c.gemm->run(blas_, lt_, c.call, blas_stream.workspace->data(), blas_stream.stream);
+}
+
+cublasStatus_t Gemms::call(const Pointers& c) {
+  const cublasHandle_t handle = streams_[c.stream_index].handle;
+  if (c.groups == nullptr)
+    return blas_.gemm_batched(handle, CUBLAS_OP_T, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.weights,
+                              type_weights_, c.k, c.inputs, type_activations_, c.k, &kZero,
+                              c.outputs, c.type_out, c.m, c.count, CUBLAS_COMPUTE_32F,
+                              CUBLAS_GEMM_DEFAULT);
+  const Groups& of = *c.groups;
+  return blas_.gemm_grouped_batched(handle, of.trans_w.data(), of.trans_a.data(), of.m.data(),
+                                    of.n.data(), of.k.data(), of.one.data(), c.weights,
+                                    type_weights_, of.ldw.data(), c.inputs, type_activations_,
+                                    of.lda.data(), of.zero.data(), c.outputs, type_activations_,
+                                    of.ldc.data(), c.count, of.sizes.data(), CUBLAS_COMPUTE_32F);
+}
+
+// Makes a call unless its kind has been refused before. Returns nullopt if it is refused.
+template <class Call>
+std::optional<cudaError_t> Gemms::unless_refused(const Call& c) {
+  if (refusals().has(c.kind)) return std::nullopt;
+  const cublasStatus_t status = call(c);
+  if (!is_refusal(status)) return as_launch(status);
+  refusals().add(c.kind, status);
+  return std::nullopt;
+}
+template std::optional<cudaError_t> Gemms::unless_refused(const Strided& c);
+template std::optional<cudaError_t> Gemms::unless_refused(const WithEpilogue& c);
+template std::optional<cudaError_t> Gemms::unless_refused(const Pointers& c);
+
 cudaError_t Gemms::make_strided(const Strided& c, cudaStream_t) {
   Gemms& g = *c.gemms;
-  const cublasHandle_t handle = g.streams_[c.stream_index].handle;
-  if (c.count == 1)
-    return g.as_launch(g.blas_.gemm(handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w,
-                                    c.type_w, c.ldw, c.a, g.type_activations_, c.k, &kZero, c.out,
-                                    c.type_out, c.m, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-  return g.as_launch(g.blas_.gemm_strided_batched(
-      handle, c.trans_w, CUBLAS_OP_N, c.m, c.n, c.k, &kOne, c.w, c.type_w, c.ldw, c.stride_w, c.a,
-      g.type_activations_, c.k, c.stride_a, &kZero, c.out, c.type_out, c.m, c.stride_out, c.count,
-      CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+  if (c.count == 1) return g.make_single(c);
+  const auto made = g.unless_refused(c);
+  return made ? *made : g.make_in_turn(c);
 }
 
 cudaError_t Gemms::make_with_epilogue(const WithEpilogue& c, cudaStream_t) {
   if (c.call.rows == 0) return cudaSuccess;
-  Gemms& g = *c.gemms;
-  const BlasStream& blas_stream = g.streams_[c.stream_index];
-  return g.as_launch(
-      c.gemm->run(g.blas_, g.lt_, c.call, blas_stream.workspace->data(), blas_stream.stream));
+  const auto made = c.gemms->unless_refused(c);
+  return made ? *made : c.gemms->make_without_epilogue(c);
 }
 
 cudaError_t Gemms::make_pointers(const Pointers& c, cudaStream_t) {
-  Gemms& g = *c.gemms;
-  const cublasHandle_t handle = g.streams_[c.stream_index].handle;
-  if (c.groups == nullptr)
-    return g.as_launch(g.blas_.gemm_batched(handle, CUBLAS_OP_T, CUBLAS_OP_N, c.m, c.n, c.k, &kOne,
-                                            c.weights, g.type_weights_, c.k, c.inputs,
-                                            g.type_activations_, c.k, &kZero, c.outputs, c.type_out,
-                                            c.m, c.count, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
-  const Groups& of = *c.groups;
-  const cublasStatus_t status = g.blas_.gemm_grouped_batched(
-      handle, of.trans_w.data(), of.trans_a.data(), of.m.data(), of.n.data(), of.k.data(),
-      of.one.data(), c.weights, g.type_weights_, of.ldw.data(), c.inputs, g.type_activations_,
-      of.lda.data(), of.zero.data(), c.outputs, g.type_activations_, of.ldc.data(), c.count,
-      of.sizes.data(), CUBLAS_COMPUTE_32F);
-  return is_unsupported(status) ? g.make_alone(c, status) : g.as_launch(status);
-}
-
-// Runs the products of a grouped call that cuBLAS has refused one by one, and groups none from the
-// next batch on. A graph must not hold these calls: its key does not have the
-// weights that their pointers refer to.
-cudaError_t Gemms::make_alone(const Pointers& call, cublasStatus_t refusal) {
-  if (calls_.stop_grouping())
-    log::warning("cuBLAS has no grouped GEMM of {} × {} ({}): each tenant's runs alone from now on",
-                 call.m, call.k, blas_.status_string(refusal));
-  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
-  if (const cudaError_t error =
-          cudaStreamIsCapturing(streams_[call.stream_index].stream, &capturing);
-      error != cudaSuccess)
-    return error;
-  if (capturing != cudaStreamCaptureStatusNone) return cudaErrorNotSupported;
-  for (const Strided& one : call.groups->alone)
-    if (const cudaError_t error = make_strided(one, nullptr); error != cudaSuccess) return error;
-  return cudaSuccess;
+  const auto made = c.gemms->unless_refused(c);
+  return made ? *made : c.gemms->make_in_turn(c);
 }
 
 cudaError_t Gemms::fork(const Join& call, cudaStream_t) {

@@ -1,6 +1,7 @@
 // Runs each kind of cuBLAS call once before a graph captures it. The calls read zeros in place of
 // weights, because graphs are captured when there may be no tenant, and write to the memory of the
-// call's own results, which no batch uses then.
+// call's own results, which no batch uses then. If cuBLAS refuses a call, no simpler one is made:
+// it would need weights.
 #include <algorithm>
 #include <utility>
 
@@ -18,31 +19,38 @@ cudaError_t Gemms::load_once(const Kind& kind, size_t stream_index, const Call& 
   return error;
 }
 
-cudaError_t Gemms::load_strided(const Strided& call, cudaStream_t stream) {
+cudaError_t Gemms::load_strided(const Strided& call, cudaStream_t) {
   Strided with = call;
   if (call.scratch != nullptr) {
     with.w = call.scratch;
     with.stride_w = 0;
   }
   const auto stream_index = static_cast<int64_t>(call.stream_index);
-  return call.gemms->load_once({0, stream_index, call.trans_w, call.m, call.n, call.k, call.count,
-                                call.type_w, call.type_out},
-                               call.stream_index, [&] { return make_strided(with, stream); });
+  return call.gemms->load_once(
+      {0, stream_index, call.trans_w, call.m, call.n, call.k, call.count, call.type_w,
+       call.type_out},
+      call.stream_index, [&] {
+        return with.count == 1 ? with.gemms->make_single(with)
+                               : with.gemms->unless_refused(with).value_or(cudaErrorNotSupported);
+      });
 }
 
-cudaError_t Gemms::load_with_epilogue(const WithEpilogue& call, cudaStream_t stream) {
+cudaError_t Gemms::load_with_epilogue(const WithEpilogue& call, cudaStream_t) {
   WithEpilogue with = call;
   with.call.weight = call.scratch;
   if (call.call.bias != nullptr) with.call.bias = call.scratch;
   return call.gemms->load_once(
       {1, static_cast<int64_t>(call.stream_index),
        static_cast<int64_t>(reinterpret_cast<intptr_t>(call.gemm)), call.call.rows},
-      call.stream_index, [&] { return make_with_epilogue(with, stream); });
+      call.stream_index, [&] {
+        if (with.call.rows == 0) return cudaSuccess;
+        return with.gemms->unless_refused(with).value_or(cudaErrorNotSupported);
+      });
 }
 
 // All GEMMs of the call compute the same product. Grouped calls are not loaded here: no graph
 // bucket uses them, and other graphs are captured only after such a call has run.
-cudaError_t Gemms::load_pointers(const Pointers& call, cudaStream_t stream) {
+cudaError_t Gemms::load_pointers(const Pointers& call, cudaStream_t) {
   Gemms& g = *call.gemms;
   if (call.groups != nullptr || call.count > static_cast<int>(kMaxBucketRows)) return cudaSuccess;
   const auto count = static_cast<size_t>(call.count);
@@ -63,7 +71,7 @@ cudaError_t Gemms::load_pointers(const Pointers& call, cudaStream_t stream) {
         with.weights = device;
         with.inputs = device + count;
         with.outputs = const_cast<void* const*>(device + 2 * count);
-        return make_pointers(with, stream);
+        return g.unless_refused(with).value_or(cudaErrorNotSupported);
       });
 }
 
