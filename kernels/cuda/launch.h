@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/cuda/launch_log.h"
@@ -43,6 +44,11 @@ class Launcher {
     using Call = KernelCall<Parameters...>;
     log_->add<Call>(&Call::make, {grid, kernel, {static_cast<Parameters>(arguments)...}},
                     &Call::load);
+    log_->add_key(kernel);
+    for (const dim3& size : {grid.blocks, grid.threads})
+      for (const unsigned edge : {size.x, size.y, size.z}) log_->add_key(edge);
+    log_->add_key(grid.shared_bytes);
+    (add_scalar(static_cast<Parameters>(arguments)), ...);
   }
   void keep(cudaError_t error) const {
     if (error_ == cudaSuccess) error_ = error;
@@ -56,6 +62,11 @@ class Launcher {
   cudaError_t take_error() const { return std::exchange(error_, cudaSuccess); }
 
  private:
+  // Structures have padding. They follow from the operator's arguments, which the stream's key has.
+  template <class T>
+  void add_scalar(const T& argument) const {
+    if constexpr (std::is_arithmetic_v<T> || std::is_pointer_v<T>) log_->add_key(argument);
+  }
   template <class... Parameters>
   struct KernelCall {
     Grid grid;

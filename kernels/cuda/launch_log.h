@@ -1,6 +1,9 @@
 // A log of launches to make later: kernels and library calls, each with its arguments by value.
 // They are made in order on a stream, which may be capturing a graph.
 //
+// A graph of the launches keeps their grids and arguments. The log collects what tells two launches
+// apart, so that a graph's key has it whatever the launching code says (key()).
+//
 // CUDA loads a kernel at its first use, which may synchronise the device, and a capture does not
 // survive that. load() therefore loads the code of launches that were never made.
 #pragma once
@@ -9,6 +12,7 @@
 
 #include <cstddef>
 #include <new>
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -41,16 +45,28 @@ class LaunchLog {
               what};
     ++size_;
   }
+  // Adds to the key of the launches. REQUIRES: no padding, as in numbers and pointers.
+  template <class T>
+  void add_key(const T& value) {
+    static_assert(std::is_arithmetic_v<T> || std::is_pointer_v<T>);
+    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+    key_.insert(key_.end(), bytes, bytes + sizeof value);
+  }
   // Keeps the allocated memory.
   void clear() {
     bytes_.clear();
+    key_.clear();
     size_ = 0;
   }
   // A position between two launches.
   struct Mark {
-    size_t bytes = 0, size = 0;
+    size_t bytes = 0, size = 0, key_bytes = 0;
   };
-  Mark end() const { return {bytes_.size(), size_}; }
+  Mark end() const { return {bytes_.size(), size_, key_.size()}; }
+  // Returns the bytes that add_key() added between two marks.
+  std::span<const std::byte> key(Mark from, Mark to) const {
+    return std::span(key_).subspan(from.key_bytes, to.key_bytes - from.key_bytes);
+  }
   // Makes the launches between two marks and returns the first error. kGoOn continues after an
   // error, so that every fork is joined. kStop does not: after an invalidated capture, further
   // launches would run immediately.
@@ -88,6 +104,7 @@ class LaunchLog {
     void (*load)();
   };
   std::vector<std::byte> bytes_;  // entries are plain data: growth moves them as bytes
+  std::vector<std::byte> key_;
   size_t size_ = 0;
 };
 

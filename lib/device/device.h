@@ -101,7 +101,8 @@ struct StreamOptions {
   // shorten the pool's spinning.
   bool shares_cpus = false;
   const Clock* clock = nullptr;  // outlives the stream. REQUIRES: set if is_async
-  // Called by the stream's thread each time an event is done, and each time its inputs were read.
+  // Called by the stream's thread each time an event's inputs have been read, and each time an
+  // event is done.
   std::function<void()> on_done = {};
 };
 
@@ -210,7 +211,7 @@ class Stream {
   struct Graphs {
     uint64_t kept = 0;      // graphs held
     uint64_t launches = 0;  // graph launches so far
-    uint64_t failures = 0;  // captures that failed so far
+    uint64_t failures = 0;  // segments without a graph so far: captures that failed, or too short
   };
   virtual Graphs graphs() const noexcept { return {}; }
   // Kinds of GEMM calls that the device's library has refused so far, and that simpler calls have

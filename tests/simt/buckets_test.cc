@@ -91,6 +91,17 @@ TEST_P(Buckets, AfterWarmUpEverySmallBatchIsOneGraph) {
   EXPECT_EQ(simt::counts().allocations, allocations);
 }
 
+// A group of one layer, without a head, has too few launches for a graph.
+TEST(BucketsOfFewLaunches, AreCountedAsFailures) {
+  const auto device = device::open_cuda_device({.kind = "cuda", .dtype = "f32"}).value();
+  model::BackboneSpec spec = testing::odd_spec();
+  spec.layers = 1;
+  SmallGroup small(*device, spec, kOptions);
+  ASSERT_GT(small.group->num_buckets(), 0u);
+  ASSERT_TRUE(small.group->warm_up(*small.stream, 0));
+  EXPECT_EQ(small.stream->graphs().failures + small.stream->graphs().kept, 1u);
+}
+
 TEST_P(Buckets, LargestFirstBatchAllocatesNothing) {
   if (is_cudnn()) warm_up();
   const uint64_t allocations = simt::counts().allocations;

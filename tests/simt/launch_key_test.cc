@@ -8,6 +8,7 @@
 
 #include "device/cuda/graph/graphs.h"
 #include "device_fixture.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/operators.h"
 
 namespace itif::device::cuda {
@@ -84,6 +85,42 @@ TEST_F(OperatorGraphs, DependOnArguments) {
   stream_->copy_to_host(second->data() + (kIds - 1) * sizeof(float), sizeof last, &last);
   ASSERT_TRUE(stream_->synchronize());
   EXPECT_EQ(last, static_cast<int32_t>(kIds) - 1);
+}
+
+// A kernel gets these arguments as one structure.
+TEST_F(OperatorGraphs, DependOnArgumentsInStructures) {
+  constexpr float kBias[4] = {3, 3, 3, 3};
+  const auto x = device_->allocate(sizeof kBias).value();
+  const auto zeros = device_->allocate(sizeof kBias).value();
+  const auto threes = device_->allocate(sizeof kBias).value();
+  const TensorView source{reinterpret_cast<const std::byte*>(kBias), DType::kF32, {4}};
+  ASSERT_TRUE(device_->upload(source, DType::kF32, threes->data()));
+  const kernels::RowRange range{0, 1, 0};
+  kernels::BiasActivation args{
+      .x = x->data(), .bias = {zeros->data(), 0}, .width = 4, .ranges = {&range, 1}};
+  replay(args);
+  args.bias.base = threes->data();
+  launch(args);
+  float got = 0;
+  stream_->copy_to_host(x->data(), sizeof got, &got);
+  ASSERT_TRUE(stream_->synchronize());
+  EXPECT_EQ(got, 12 * kBias[0]);
+}
+
+// A graph keeps its grids, so the key has them even if an operator's code adds nothing to it.
+TEST(LaunchLog, KeyHasGridsAndNumbers) {
+  kernels::cuda::LaunchLog log;
+  const kernels::cuda::Launcher launch(log, DType::kF32, {});
+  const auto key_of = [&](uint32_t blocks, int number) {
+    const auto from = log.end();
+    launch(
+        {.blocks = dim3(blocks), .threads = dim3(32)}, +[](int) {}, number);
+    const std::span<const std::byte> key = log.key(from, log.end());
+    return std::vector<std::byte>(key.begin(), key.end());
+  };
+  EXPECT_EQ(key_of(1, 2), key_of(1, 2));
+  EXPECT_NE(key_of(1, 2), key_of(3, 2));
+  EXPECT_NE(key_of(1, 2), key_of(1, 4));
 }
 
 TEST_F(OperatorGraphs, DependOnTheNumberOfPlanValues) {

@@ -78,8 +78,14 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
   Status warm_up() override {
     CHECK(!work().results->has_unstaged());
     launch_pending_bias();
-    segments_.for_each(
-        [this](const GraphSegment& segment) { launch_.keep(graphs_.prepare(stream_, segment)); });
+    const uint64_t failures = graphs_.num_failed_captures();
+    bool has_graph = false;
+    segments_.for_each([&](const GraphSegment& segment) {
+      launch_.keep(graphs_.prepare(stream_, segment));
+      has_graph |= graphs_.has_graph(segment);
+    });
+    if (!has_graph && graphs_.num_failed_captures() == failures)
+      graphs_.count_unworthy(segments_.log().end().size);
     forget();
     ends_inputs_ = false;
     work().plan.clear();

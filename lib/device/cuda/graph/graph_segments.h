@@ -17,6 +17,7 @@ class GraphSegments {
   // Ends a segment. Returns false if nothing was launched since the last one ended.
   bool end_segment() {
     if (log_.end().size == ends_.back().launches.size) return false;
+    key_.append(log_.key(ends_.back().launches, log_.end()));
     ends_.push_back({log_.end(), key_.bytes().size(), key_.kept().size()});
     return true;
   }

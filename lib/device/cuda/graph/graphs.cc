@@ -72,6 +72,17 @@ cudaError_t GraphCache::prepare(cudaStream_t stream, const GraphSegment& segment
   return error;
 }
 
+bool GraphCache::has_graph(const GraphSegment& segment) const {
+  const auto found = graphs_.find(hash_of(segment.key));
+  return found != graphs_.end() && found->second.exec != nullptr;
+}
+
+void GraphCache::count_unworthy(size_t num_launches) {
+  ++num_failed_captures_;
+  log::info("no CUDA graph for a bucket of {} launches: a graph has {} to {}", num_launches,
+            kMinLaunches, kMaxLaunches);
+}
+
 GraphCache::Graph& GraphCache::add(cudaStream_t stream, const GraphSegment& segment,
                                    uint64_t hash) {
   if (graphs_.size() >= kMaxGraphs) (void)evict_other_than(stream, nullptr);
@@ -132,8 +143,8 @@ bool GraphCache::evict_other_than(cudaStream_t stream, const Graph* graph) {
         (oldest == graphs_.end() || it->second.last_used < oldest->second.last_used))
       oldest = it;
   if (oldest == graphs_.end()) return false;
-  if (!oldest->second.kept.empty())
-    (void)cudaStreamSynchronize(stream);  // a replay in flight may read the host memory
+  // A replay in flight may read the host memory.
+  if (!oldest->second.kept.empty()) (void)cudaStreamSynchronize(stream);
   destroy(oldest->second);
   graphs_.erase(oldest);
   return true;

@@ -96,6 +96,9 @@ class GraphCache {
   // code of its launches first. If the capture fails, launch() may try again. If the budget has no
   // room, that is a failure.
   cudaError_t prepare(cudaStream_t stream, const GraphSegment& segment);
+  bool has_graph(const GraphSegment& segment) const;
+  // Counts a bucket of too few or too many launches for a graph as a capture that failed.
+  void count_unworthy(size_t num_launches);
   size_t size() const { return graphs_.size(); }
   uint64_t num_graph_launches() const { return num_graph_launches_; }
   uint64_t num_failed_captures() const { return num_failed_captures_; }
