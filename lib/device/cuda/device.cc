@@ -235,6 +235,8 @@ Result<std::unique_ptr<Device>> open_ordinal(const DeviceOptions& options,
     return fail(cudnn.error().code,
                 fmt::format("attention cudnn cannot be used: {}; use attention itif",
                             cudnn.error().message));
+  int driver_version = 0;
+  ITIF_TRY(check(cudaDriverGetVersion(&driver_version), "the GPU's driver does not answer"));
   int can_use_host_pointers = 0;
   ITIF_TRY(check(cudaDeviceGetAttribute(&can_use_host_pointers,
                                         cudaDevAttrCanUseHostPointerForRegisteredMem, ordinal),
@@ -247,11 +249,12 @@ Result<std::unique_ptr<Device>> open_ordinal(const DeviceOptions& options,
   DeviceInfo info;
   info.kind = "cuda";
   info.compute = types;
-  info.description =
-      fmt::format("{}, compute capability {}.{}, {} multiprocessors, {}, cuBLAS {}.{}.{}",
-                  properties.name, properties.major, properties.minor,
-                  properties.multiProcessorCount, format_bytes(properties.totalGlobalMem),
-                  blas_version / 10000, blas_version / 100 % 100, blas_version % 100);
+  info.description = fmt::format(
+      "{}, compute capability {}.{}, {} multiprocessors, {}, driver for CUDA {}.{}, "
+      "cuBLAS {}.{}.{}",
+      properties.name, properties.major, properties.minor, properties.multiProcessorCount,
+      format_bytes(properties.totalGlobalMem), driver_version / 1000, driver_version % 1000 / 10,
+      blas_version / 10000, blas_version / 100 % 100, blas_version % 100);
   if (*cudnn != nullptr)
     info.description += fmt::format(", attention by cuDNN {}", (*cudnn)->version());
   info.reason = options.reason;
