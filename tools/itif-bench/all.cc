@@ -117,8 +117,8 @@ Result<uint32_t> run_all(std::span<const Bench> benches, const BenchOptions& opt
     return fail(Code::kPermission,
                 fmt::format("cannot make {}: {}", all.directory, error.message()));
   const std::string path = all.directory + "/report.md";
-  ITIF_TRY(write_text(
-      path, "# Benches of itif\n\nThey are still running.\n"));  // fails now, not after the benches
+  // An error of the path shows now, not after the benches.
+  ITIF_TRY(write_text(path, "# Benches of itif\n\nThey are still running.\n"));
   std::vector<Results> results;
   uint32_t num_failed = 0;
   for (const Bench& bench : benches) {

@@ -21,12 +21,11 @@ constexpr uint32_t kMaxRequests = 64;
 constexpr uint32_t kQuickBatchingLayers = 2;
 constexpr double kPaperMean = 1.87;
 constexpr const char* kEffectOfBatches =
-    "seq, multi-stream and mps pad the requests of a tenant to its longest; itif forms "
-    "mini-batches "
-    "of similar lengths from all tenants and pads less; packed and seq-fused do not pad, so that "
-    "only launches and idle cores are left to save, of which a CPU has few. A tenant of "
-    "multi-stream and mps has only its share of the cores, and tenants with longer requests end "
-    "last";
+    "seq, multi-stream and mps pad the requests of a tenant to its longest. itif forms "
+    "mini-batches of similar lengths from all tenants and pads less. packed and seq-fused do not "
+    "pad: one batch can then save only launches and idle cores, and a CPU has few of both. A "
+    "tenant of multi-stream and mps has only its share of the cores, and tenants with longer "
+    "requests end last";
 
 // The lengths of `requests` requests, the same for every mode and number of tenants: evenly from 1
 // to kMaxLength, so that their mean does not depend on the number, in a random but fixed order.

@@ -19,8 +19,8 @@
 namespace itif::bench {
 namespace {
 
-constexpr uint32_t kPacketBytes = 2048,
-                   kHeaderBytes = 128 + 72;  // headroom; headers from Ethernet to itif's
+constexpr uint32_t kPacketBytes = 2048;
+constexpr uint32_t kHeaderBytes = 128 + 72;  // headroom; headers from Ethernet to itif's
 constexpr uint32_t kSets = 8;                // sets of packets, used in rotation
 constexpr uint32_t kMaxPackets = 4096;
 constexpr uint32_t kPayloads[] = {64, 256, 1384};

@@ -17,7 +17,7 @@ namespace itif::bench {
 namespace {
 
 constexpr uint32_t kTokens[] = {32, 128, 512};
-constexpr uint32_t kGpuTokens = 8192;  // keeps a GPU busy and exceeds its caches
+constexpr uint32_t kTokensOnGpu = 8192;  // keeps a GPU busy and exceeds its caches
 constexpr uint32_t kSegment = 128;     // longest segment
 
 Status block_rows(OperatorRows& rows, uint32_t tokens) {
@@ -180,8 +180,8 @@ Status bench_operators(const BenchOptions& options, Report& report) {
         ITIF_ASSIGN(auto rows, OperatorRows::make(options, dtype, device, report));
         for (const uint32_t tokens : kTokens) ITIF_TRY(block_rows(*rows, tokens));
         if (rows->is_gpu()) {
-          ITIF_TRY(block_rows(*rows, kGpuTokens));
-          ITIF_TRY(mixed_attention_rows(*rows, kGpuTokens, kSegment));
+          ITIF_TRY(block_rows(*rows, kTokensOnGpu));
+          ITIF_TRY(mixed_attention_rows(*rows, kTokensOnGpu, kSegment));
         }
         ITIF_TRY(image_and_decoder_rows(*rows));
         rows.reset();  // frees its buffers: the following rows need a whole model

@@ -2,8 +2,9 @@
 // of 128 tokens each, by execution mode (execution.h).
 //
 // An operator's time is the sum over all tenants' calls, as a kernel profiler reports it. If
-// tenants run concurrently, calls overlap and wait for each other; Table 5.3 shows that of the
-// thesis's streams. On a host, launch time is the time of the same number of nearly empty launches.
+// tenants run concurrently, their calls overlap and wait for each other, which the sums include.
+// Table 5.3 shows the same for the thesis's streams. On a host, launch time is the time of the same
+// number of nearly empty launches.
 // On a GPU each tenant's stream runs operators one by one (device/stream/metered_stream.h):
 // operator time is time on the GPU, launch time is the time of the calls.
 #include <fmt/format.h>
@@ -69,7 +70,23 @@ struct ModeProfile {
     empty.add(run.empty_ns);
     launches = run.launches;
   }
+  double largest_spread() const {
+    double largest = 0;
+    for (const auto& [name, samples] : operators) largest = std::max(largest, samples.spread());
+    return largest;
+  }
 };
+
+Status add_runs(Execution& execution, const Effort& effort, const Clock& clock, ModeProfile& all) {
+  const uint64_t start_ns = clock.now_ns();
+  for (uint32_t i = 0; i < effort.most; ++i) {
+    if (i >= effort.least && static_cast<double>(clock.now_ns() - start_ns) * 1e-9 > effort.seconds)
+      break;
+    ITIF_ASSIGN(const RunProfile run, execution.profile());
+    all.add(run);
+  }
+  return {};
+}
 
 // Compares results with `expected`, without and with profiling. The first mode sets `expected`.
 Result<ModeProfile> profile(std::string_view mode, const Workload& workload, const Effort& effort,
@@ -85,12 +102,11 @@ Result<ModeProfile> profile(std::string_view mode, const Workload& workload, con
   for (int warm_up = 0; warm_up < 2; ++warm_up) ITIF_TRY(execution->profile());
   ITIF_ASSIGN(states, execution->last_states());
   ITIF_TRY(check_same(all.mode, states, expected, workload));
-  const uint64_t start_ns = clock.now_ns();
-  for (uint32_t i = 0; i < effort.most; ++i) {
-    if (i >= effort.least && static_cast<double>(clock.now_ns() - start_ns) * 1e-9 > effort.seconds)
-      break;
-    ITIF_ASSIGN(const RunProfile run, execution->profile());
-    all.add(run);
+  ITIF_TRY(add_runs(*execution, effort, clock, all));
+  for (uint32_t i = 0; i < effort.reruns && all.largest_spread() > kMaxSpread; ++i) {
+    ModeProfile again{.mode = all.mode};
+    ITIF_TRY(add_runs(*execution, effort, clock, again));
+    if (again.largest_spread() < all.largest_spread()) all = std::move(again);
   }
   return all;
 }
@@ -145,7 +161,7 @@ Status thesis_rows(const BenchOptions& options, const std::string& dtype, device
       .requests = {.name = {}, .lengths = {kTableTenants, std::vector<uint32_t>{kTableLength}}},
       .on = hardware_of(device.info()),
       .attention = options.attention};  // used only by packed
-  const Effort effort = options.quick ? Effort{.seconds = 0.2, .least = 5} : Effort{};
+  const Effort effort = options.quick ? Effort{.seconds = 0.2, .least = 5} : Effort{.reruns = 2};
   ITIF_ASSIGN(const std::vector<ModeProfile> modes, profile_modes(workload, effort));
   const auto of_paper = [&](const std::optional<PaperRow>& row, const ModeProfile& mode) {
     return options.quick || !row ? std::nullopt : row->of(mode.mode);
@@ -159,7 +175,7 @@ Status thesis_rows(const BenchOptions& options, const std::string& dtype, device
     if (!options.wants(one.name + suffix)) continue;
     const uint32_t copies = short_repeats(workload.on);
     ITIF_ASSIGN(const auto bare, bare_copy(workload.on, one.bytes_of_layer, copies));
-    const Samples copy = measure({[&] { bare->run(); }}, Effort{.seconds = 0.2})[0];
+    const Samples copy = measure({[&] { bare->run(); }}, Effort{.seconds = 0.2, .reruns = 2})[0];
     const double limit = workload.spec().layers * copy.median() / copies * 1e-6;
     for (const ModeProfile& mode : modes) {
       const auto samples = mode.operators.find(one.operator_name);

@@ -68,9 +68,9 @@ Status run_point(const BenchOptions& options, device::Device& device, const std:
   if (!options.wants(name) && !options.wants(point.name)) return {};
   const auto tenants = static_cast<uint32_t>(point.c.lengths.size());
   const uint32_t tokens = point.c.num_tokens();
-  const Effort effort = options.quick
-                            ? Effort{.seconds = 0, .least = 2}
-                            : Effort{.seconds = 2, .least = 3, .settled = kLongRuns.settled};
+  const Effort effort =
+      options.quick ? Effort{.seconds = 0, .least = 2}
+                    : Effort{.seconds = 2, .least = 3, .settled = kLongRuns.settled, .reruns = 1};
   double bytes = 0;
   Samples samples;
   {

@@ -33,6 +33,12 @@ Result<std::unique_ptr<Bare>> bare_gemms(const Hardware& on, std::span<const Gem
   return bare_gemms(on, gemms, {order});
 }
 
+Result<std::unique_ptr<Bare>> bare_chains(const Hardware& on, std::span<const GemmSize> gemms,
+                                          const std::vector<GemmOrder>& chains) {
+  if (on.is_gpu) return fail(Code::kUnsupported, "chains of GEMMs are for threads of a CPU");
+  return host_chains(on, gemms, chains);
+}
+
 Result<std::unique_ptr<Bare>> bare_copy(const Hardware& on, size_t bytes, uint32_t times) {
   return on.is_gpu ? cuda_copy(bytes / 2, times, false) : host_copy(on, bytes / 2, times);
 }

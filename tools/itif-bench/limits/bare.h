@@ -22,6 +22,10 @@ Result<std::unique_ptr<Bare>> bare_gemms(const Hardware& on, std::span<const Gem
                                          const GemmOrder& order);
 // Runs each GEMM once, as one group.
 Result<std::unique_ptr<Bare>> bare_gemms(const Hardware& on, std::span<const GemmSize> gemms);
+// Runs chains of GEMMs side by side, each in order on one thread at a time. Errors: kUnsupported
+// (a GPU).
+Result<std::unique_ptr<Bare>> bare_chains(const Hardware& on, std::span<const GemmSize> gemms,
+                                          const std::vector<GemmOrder>& chains);
 // `times` copies in a row. Each moves `bytes`, reads and writes together.
 Result<std::unique_ptr<Bare>> bare_copy(const Hardware& on, size_t bytes, uint32_t times);
 // The same copies from host memory to device memory, over the bus. On a host: bare_copy().

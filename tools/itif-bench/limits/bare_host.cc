@@ -218,6 +218,35 @@ class DnnlGemms final : public Bare {
   std::vector<DnnlGroup*> order_;
 };
 
+// Chains of GEMMs, each on one thread at a time. Threads take chains as they become free.
+class DnnlChains final : public Bare {
+ public:
+  DnnlChains(const Hardware& on, std::span<const GemmSize> sizes,
+             const std::vector<GemmOrder>& chains)
+      : threads_(static_cast<int>(on.threads)) {
+    Hardware one_thread = on;
+    one_thread.threads = 1;
+    for (const GemmSize& size : sizes)
+      gemms_.push_back(std::make_unique<DnnlGemm>(one_thread, size));
+    for (const GemmOrder& order : chains) {
+      std::vector<DnnlGemm*>& chain = chains_.emplace_back();
+      for (const std::vector<uint32_t>& group : order)
+        for (const uint32_t at : group) chain.push_back(gemms_[at].get());
+    }
+  }
+  void run() override {
+    omp_set_num_threads(threads_);
+#pragma omp parallel for schedule(dynamic, 1)
+    for (std::vector<DnnlGemm*>& chain : chains_)
+      for (DnnlGemm* gemm : chain) gemm->run();
+  }
+
+ private:
+  const int threads_;
+  std::vector<std::unique_ptr<DnnlGemm>> gemms_;
+  std::vector<std::vector<DnnlGemm*>> chains_;
+};
+
 class HostCopy final : public Bare {
  public:
   HostCopy(size_t bytes, uint32_t times, uint32_t threads)
@@ -237,6 +266,11 @@ class HostCopy final : public Bare {
 Result<std::unique_ptr<Bare>> host_gemms(const Hardware& on, std::span<const GemmSize> gemms,
                                          const GemmOrder& order) {
   return std::make_unique<DnnlGemms>(on, gemms, order);
+}
+
+Result<std::unique_ptr<Bare>> host_chains(const Hardware& on, std::span<const GemmSize> gemms,
+                                          const std::vector<GemmOrder>& chains) {
+  return std::make_unique<DnnlChains>(on, gemms, chains);
 }
 
 Result<std::unique_ptr<Bare>> host_copy(const Hardware& on, size_t bytes, uint32_t times) {

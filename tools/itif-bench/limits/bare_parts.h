@@ -16,6 +16,8 @@ Result<std::unique_ptr<Bare>> host_gemms(const Hardware& on, std::span<const Gem
                                          const GemmOrder& order);
 Result<std::unique_ptr<Bare>> cuda_gemms(const Hardware& on, std::span<const GemmSize> gemms,
                                          const GemmOrder& order);
+Result<std::unique_ptr<Bare>> host_chains(const Hardware& on, std::span<const GemmSize> gemms,
+                                          const std::vector<GemmOrder>& chains);
 Result<std::unique_ptr<Bare>> host_copy(const Hardware& on, size_t bytes, uint32_t times);
 Result<std::unique_ptr<Bare>> cuda_copy(size_t bytes, uint32_t times, bool is_from_host);
 

@@ -75,8 +75,8 @@ class DecoderSetup {
   std::unique_ptr<runtime::GemmScheduler> gemms_;
 };
 
-// The GEMMs of `steps` steps in order; each GEMM of a step has its own weights. Errors: as
-// bare_gemms().
+// The GEMMs of `steps` steps, in the fastest order: tenants together, tenant after tenant, or each
+// tenant on a thread of its own. Each GEMM of a step has its own weights. Errors: as bare_gemms().
 Result<std::unique_ptr<Bare>> step_floor(const Hardware& on, const model::BackboneSpec& spec,
                                          const std::vector<kernels::RowRange>& ranges,
                                          uint32_t steps);

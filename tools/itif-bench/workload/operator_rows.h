@@ -52,7 +52,7 @@ class OperatorRows {
   // crosses the bus.
   Status from_host(const std::string& title, size_t bytes_read, size_t bytes_written,
                    const std::function<void()>& launch, const Check& check);
-  // Compares the operator with the rate of a GEMM. on: the stream of `launch`; nullptr: stream().
+  // Compares the operator with the rate of a GEMM. `on`: the stream of `launch`; nullptr: stream().
   Status compute_bound(const std::string& title, double flop, const std::function<void()>& launch,
                        const Check& check, device::Stream* on = nullptr);
 
