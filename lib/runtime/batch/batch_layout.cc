@@ -241,14 +241,23 @@ void BatchLayout::build(const GraphBucket& bucket) noexcept {
   sort_by_tenant();
 }
 
-void BatchLayout::build(uint32_t slot, uint32_t num_requests, uint32_t num_tokens) {
+void BatchLayout::build(uint32_t slot, const model::BackboneSpec& spec, uint32_t num_requests,
+                        uint32_t num_tokens) {
   clear();
-  zeros_.assign(num_tokens, 0);
-  const auto* ids = reinterpret_cast<const std::byte*>(zeros_.data());
+  const size_t payload_bytes =
+      spec.takes_images() ? spec.image.values() : num_tokens * sizeof(uint32_t);
+  zeros_.assign(payload_bytes, std::byte{0});
+  zero_image_ = {.data = zeros_.data(), .bytes = static_cast<uint32_t>(payload_bytes)};
   for (uint32_t i = 0; i < num_requests; ++i) {
     segments_.push_back({.first_row = num_rows_, .num_rows = num_tokens});
-    pieces_.push_back(
-        {.data = ids, .num_ids = num_tokens, .first_row = num_rows_, .id_bytes = sizeof(uint32_t)});
+    if (spec.takes_images())
+      images_.push_back(
+          {.pieces = {&zero_image_, 1}, .value_bytes = 1, .first_row = num_rows_ + 1});
+    else
+      pieces_.push_back({.data = zeros_.data(),
+                         .num_ids = num_tokens,
+                         .first_row = num_rows_,
+                         .id_bytes = sizeof(uint32_t)});
     pad_rows_to(num_rows_ + num_tokens);
     std::iota(positions_.end() - num_tokens, positions_.end(), 0u);
   }

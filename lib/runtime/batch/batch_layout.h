@@ -45,9 +45,10 @@ class BatchLayout {
   }
   // Lays out only padding rows, which no request owns. REQUIRES: `bucket` is one of the buckets.
   void build(const GraphBucket& bucket) noexcept;
-  // Lays out requests that nobody sent, all of token 0, for a pass whose results nobody reads.
-  // REQUIRES: within the options' limits.
-  void build(uint32_t slot, uint32_t num_requests, uint32_t num_tokens);
+  // Lays out requests that nobody sent, of token 0 or black pixels, for a pass whose results nobody
+  // reads. REQUIRES: within the options' limits; images have spec.max_tokens() tokens.
+  void build(uint32_t slot, const model::BackboneSpec& spec, uint32_t num_requests,
+             uint32_t num_tokens);
 
   uint32_t flight_index() const noexcept { return flight_index_; }
 
@@ -90,7 +91,8 @@ class BatchLayout {
   std::vector<uint32_t> positions_;
   std::vector<uint8_t> token_types_;
   std::vector<kernels::IdPiece> pieces_;
-  std::vector<uint32_t> zeros_;               // ids of requests that nobody sent
+  std::vector<std::byte> zeros_;              // payload of requests that nobody sent
+  BytePiece zero_image_;                      // all of it
   std::vector<kernels::ImagePixels> images_;  // one per live_, for image models
   std::vector<kernels::RowRange> ranges_;
   std::vector<kernels::GemmCall> calls_;  // as planned; empty: none are

@@ -120,8 +120,8 @@ uint64_t GroupExecutor::backlog_ns() const noexcept {
   return static_cast<uint64_t>(serving_ns(policy_->queue().backlog()));
 }
 
-// Measures the time per token from end to end of batches that follow each other, while each leaves
-// requests waiting.
+// Measures the time per token, from the end of one batch to the end of the next, while batches
+// leave requests waiting.
 void GroupExecutor::learn_pace(const Flight& flight, uint64_t end_ns) noexcept {
   constexpr double kNewestShare = 0.1;  // weight of the newest value in the pace
   if (!flight.left_some) {
@@ -216,7 +216,7 @@ void GroupExecutor::choose_batch(const plan::Planner& planner, uint64_t now_ns) 
 
 void GroupExecutor::resize_images(std::vector<request::Request*>& batch) noexcept {
   std::erase_if(batch, [&](request::Request* request) {
-    const Refusal why = admission_.preparation().resize(*request, *group_.model(request->slot));
+    const Refusal why = admission_.inputs().resize(*request, *group_.model(request->slot));
     if (why) admission_.refuse(request, why);
     return static_cast<bool>(why);
   });
@@ -254,7 +254,7 @@ void GroupExecutor::add_segment(Flight& flight, const plan::Segment& planned, ui
   request->launch_ns = flight.begin_ns;
   flight.ordered.push_back(request);
   flight.segments.push_back({.request = request,
-                             .prepared = admission_.preparation().made(*request),
+                             .prepared = admission_.inputs().made(*request),
                              .num_rows = planned.num_rows,
                              .mini_batch = mini_batch,
                              .call = call,
@@ -337,7 +337,7 @@ void GroupExecutor::finish_pass(Flight& flight) noexcept {
   const uint64_t done_ns = clock_.now_ns();
   for (request::Request* request : running_requests(flight)) {
     request->done_ns = done_ns;
-    admission_.preparation().release(*request);
+    admission_.inputs().release(*request);
   }
 }
 

@@ -12,7 +12,7 @@
 #include "runtime/batch/head_runner.h"
 #include "runtime/cost/gemm_scheduler.h"
 #include "runtime/cost/pass_tenants.h"
-#include "runtime/tenant_slots.h"
+#include "runtime/slot_group.h"
 
 namespace itif::runtime {
 namespace {
@@ -33,14 +33,14 @@ GraphBuckets encoder_buckets(const device::DeviceInfo& device, const model::Back
                       spec.takes_images() ? spec.max_tokens() : 0);
 }
 
-class BackboneEncoder final : public EncoderGroup {
+class BackboneEncoder final : public SlotGroup<EncoderGroup> {
  public:
   BackboneEncoder(device::Device& device, std::unique_ptr<TenantSlots> tenants,
                   const EncoderGroupOptions& encoder)
-      : tenants_(std::move(tenants)),
+      : SlotGroup(std::move(tenants)),
         gemms_(device.info().num_threads, options().max_requests, options().max_tokens),
         fusion_mode_(encoder.fusion_mode),
-        max_pass_tenants_(runtime::max_pass_tenants(device.info(), tenants_->gemms())),
+        max_pass_tenants_(runtime::max_pass_tenants(device.info(), gemms(), encoder.fusion_mode)),
         buckets_(encoder_buckets(device.info(), spec(), options(), encoder)),
         spare_layout_(options(), buckets_, 0) {
     for (uint32_t flight_index = 0; flight_index < kMaxInFlight; ++flight_index)
@@ -56,21 +56,9 @@ class BackboneEncoder final : public EncoderGroup {
     return {};
   }
 
-  const model::BackboneSpec& spec() const noexcept override { return tenants_->spec(); }
-  const GroupOptions& options() const noexcept override { return tenants_->options(); }
-  Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) override {
-    return tenants_->admit(directory, progress);
-  }
-  void release(uint32_t slot) override { tenants_->release(slot); }
-  const model::TenantModel* model(uint32_t slot) const noexcept override {
-    return tenants_->model(slot);
-  }
-  uint32_t num_tenants() const noexcept override { return tenants_->num_tenants(); }
-  uint64_t weight_bytes() const noexcept override { return tenants_->weight_bytes(); }
   uint64_t workspace_bytes() const noexcept override {
     return backbone_->workspace_bytes() + heads_->workspace_bytes();
   }
-  std::vector<backbone::GemmUse> gemms() const override { return tenants_->gemms(); }
   void set_costs(std::shared_ptr<const plan::CostTables> costs) override {
     gemms_.set_costs(std::move(costs));
   }
@@ -82,16 +70,17 @@ class BackboneEncoder final : public EncoderGroup {
 
   uint32_t max_pass_tenants() const noexcept override { return max_pass_tenants_; }
 
-  // No pass is measured if all requests have one length, or if no memory is left.
+  // No pass is measured if no memory is left.
   ProfiledWork profiled_work() override {
-    if (spec().takes_images()) return {};
-    auto slot = tenants_->borrow_slot();
-    if (!slot) return {};
-    return {.launch_pass = [this, slot = *slot](device::Stream& stream, uint32_t num_requests,
+    auto slot = tenants().borrow_slot();
+    if (!slot) return {.max_pass_tenants = max_pass_tenants_};
+    return {.has_one_length = spec().takes_images(),
+            .max_pass_tenants = max_pass_tenants_,
+            .launch_pass = [this, slot = *slot](device::Stream& stream, uint32_t num_requests,
                                                 uint32_t num_tokens) {
-      spare_layout_.build(*slot, num_requests, num_tokens);
-      (void)launch_backbone(stream, spare_layout_.pass());
-    }};
+              spare_layout_.build(*slot, spec(), num_requests, num_tokens);
+              (void)launch_backbone(stream, spare_layout_.pass());
+            }};
   }
 
   size_t num_buckets() const noexcept override { return buckets_.all().size(); }
@@ -104,7 +93,7 @@ class BackboneEncoder final : public EncoderGroup {
   void begin(device::Stream& stream, Batch& batch, uint32_t flight_index) noexcept override {
     Flight& flight = flights_[flight_index];
     BatchLayout& layout = flight.layout;
-    layout.build(batch, [this](uint32_t slot) { return tenants_->find(slot); });
+    layout.build(batch, [this](uint32_t slot) { return tenants().find(slot); });
     flight.has_ids = false;
     batch.num_padding_rows = layout.num_padding_rows();
     if (layout.live().empty()) return;
@@ -150,7 +139,7 @@ class BackboneEncoder final : public EncoderGroup {
   backbone::Hidden launch_backbone(device::Stream& stream, backbone::Pass pass) noexcept {
     if (pass.gemm_schedule.calls().empty())
       pass.gemm_schedule = gemms_.choose(pass.ranges, pass.has_bucket);
-    const backbone::Hidden hidden = backbone_->launch(stream, tenants_->weights(), pass);
+    const backbone::Hidden hidden = backbone_->launch(stream, tenants().weights(), pass);
     stream.end_graph_segment();
     return hidden;
   }
@@ -167,7 +156,6 @@ class BackboneEncoder final : public EncoderGroup {
     }
   }
 
-  std::unique_ptr<TenantSlots> tenants_;
   // Used by the executor's thread.
   std::unique_ptr<backbone::Backbone> backbone_;
   std::unique_ptr<HeadRunner> heads_;

@@ -1,6 +1,8 @@
 #include "runtime/cost/pass_pricer.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -33,18 +35,34 @@ bool PassPricer::has_bucket(const plan::Plan& plan, const plan::Pass& pass) cons
 }
 
 double PassPricer::price_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept {
-  using enum kernels::GemmMode;
   double ns = 0;
   for (uint32_t s = pass.first_segment; s < pass.first_segment + pass.num_segments; ++s)
     ns += plan.segments[s].num_rows * plan::other_row_ns(*tables_, plan.segments[s].num_rows);
   if (!plan.has_fixed_calls) {
     set_ranges(plan, pass.first_mini_batch, pass.num_mini_batches);
-    return ns + (has_bucket(plan, pass) ? bucket_gemms_ns() : gemms_ns(std::nullopt));
+    return ns + (has_bucket(plan, pass) ? bucket_gemms_ns() : gemms_ns());
   }
-  for (uint32_t c = pass.first_call; c < pass.first_call + pass.num_calls; ++c) {
-    const plan::Call& call = plan.calls[c];
+  return ns + planned_gemms_ns(plan, pass);
+}
+
+double PassPricer::planned_gemms_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept {
+  using enum kernels::GemmMode;
+  const size_t num_shapes = costs_.gemms().size();
+  std::array<double, plan::kMaxShapes> by_shape{};
+  const std::span calls = std::span(plan.calls).subspan(pass.first_call, pass.num_calls);
+  for (const plan::Call& call : calls) {
     set_ranges(plan, call.first_mini_batch, call.num_mini_batches);
-    ns += gemms_ns(call.batched() ? kConcurrent : kSequential);
+    for (size_t shape = 0; shape < num_shapes; ++shape)
+      by_shape[shape] += shape_ns(shape, call.batched() ? kConcurrent : kSequential);
+  }
+  ranges_.clear();
+  for (const plan::Call& call : calls)
+    ranges_.push_back({.num_rows = call.num_rows * call.num_mini_batches});
+  costs_.set(ranges_);
+  double ns = 0;
+  for (size_t shape = 0; shape < num_shapes; ++shape) {
+    const double on_streams = costs_.cost_ns(shape, kStreams) / costs_.cost_ns(shape, kSequential);
+    ns += by_shape[shape] * std::min(1.0, on_streams);  // infinite: the device has no streams
   }
   return ns;
 }
@@ -60,16 +78,18 @@ void PassPricer::set_ranges(const plan::Plan& plan, uint32_t first_mini_batch,
   costs_.set(ranges_);
 }
 
-double PassPricer::gemms_ns(std::optional<kernels::GemmMode> mode) const noexcept {
+double PassPricer::shape_ns(size_t shape, std::optional<kernels::GemmMode> mode) const noexcept {
   const bool has_choice = ranges_.size() > 1 && parts_ != 1;
+  const kernels::GemmMode of_shape = !has_choice ? kernels::GemmMode::kSequential
+                                     : mode      ? *mode
+                                                 : GemmScheduler::cheapest(costs_, shape);
+  return costs_.gemms()[shape].times * costs_.cost_ns(shape, of_shape);
+}
+
+double PassPricer::gemms_ns() const noexcept {
   double ns = 0;
-  const auto gemms = costs_.gemms();
-  for (size_t shape = 0; shape < gemms.size(); ++shape) {
-    const kernels::GemmMode of_shape = !has_choice ? kernels::GemmMode::kSequential
-                                       : mode      ? *mode
-                                                   : GemmScheduler::cheapest(costs_, shape);
-    ns += gemms[shape].times * costs_.cost_ns(shape, of_shape);
-  }
+  for (size_t shape = 0; shape < costs_.gemms().size(); ++shape)
+    ns += shape_ns(shape, std::nullopt);
   return ns;
 }
 

@@ -1,9 +1,10 @@
 // Predicts how long a plan's passes take, using only the group's measured tables: the GEMMs as the
 // device will run them, and the other operators by the rows of each request, padding included.
 //
-// A planned call costs what its ranges cost, in the mode in which the device runs it. Calls of one
-// operator add up, although a GPU may overlap them on several streams. Without planned calls, each
-// operator costs what the GEMM scheduler would choose for the pass.
+// A planned call costs what its ranges cost, in the mode in which the device runs it. The calls of
+// one operator add up. If the device overlaps them on several streams, they take less, in the
+// proportion that was measured for as many ranges. Without planned calls, each operator costs what
+// the GEMM scheduler would choose for the pass.
 //
 // On a device with graphs, a small pass without planned calls is padded to a bucket and replayed.
 // Every other pass launches kernel by kernel, which bounds its time from below.
@@ -34,8 +35,11 @@ class PassPricer final : public plan::PlanPricer {
   bool has_bucket(const plan::Plan& plan, const plan::Pass& pass) const noexcept;
   double price_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept;
   void set_ranges(const plan::Plan& plan, uint32_t first_mini_batch, uint32_t count) noexcept;
-  // `mode`: of all GEMMs; absent: as the GEMM scheduler would choose.
-  double gemms_ns(std::optional<kernels::GemmMode> mode) const noexcept;
+  // The GEMMs of one shape, over the ranges that costs_ has. `mode`: absent: as the GEMM scheduler
+  // would choose.
+  double shape_ns(size_t shape, std::optional<kernels::GemmMode> mode) const noexcept;
+  double gemms_ns() const noexcept;
+  double planned_gemms_ns(const plan::Plan& plan, const plan::Pass& pass) noexcept;
   double bucket_gemms_ns() const noexcept;
 
   const uint32_t parts_, max_bucket_rows_;

@@ -5,19 +5,25 @@
 // their weights from memory: measured with ALBERT-large in bf16 (25 MB), 32 MB of cache, and 4 or
 // 16 tenants of 1 to 16 tokens, such a pass took 1.15 to 1.3 times as long as one pass per tenant
 // (`itif-bench few-tokens`).
+//
+// The thesis's fusion mode keeps all tenants in one pass: that is the thesis's method, and its
+// tables measure it.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "backbone/family.h"
+#include "backbone/fusion_mode.h"
 #include "device/device.h"
 
 namespace itif::runtime {
 
-// For plan::PlanLimits::max_pass_tenants. `gemms`: of the backbone. Returns 0, any number, if no
-// weights are shared, if one tenant's exceed the cache, and on a GPU.
+// Returns plan::PlanLimits::max_pass_tenants. `gemms`: those of the backbone. The result is 0 (no
+// limit) if layers share no weights, if one tenant's weights exceed the cache, in fusion mode
+// thesis, and on a GPU.
 uint32_t max_pass_tenants(const device::DeviceInfo& device,
-                          std::span<const backbone::GemmUse> gemms) noexcept;
+                          std::span<const backbone::GemmUse> gemms,
+                          backbone::FusionMode fusion_mode) noexcept;
 
 }  // namespace itif::runtime

@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "plan/planner.h"
-#include "runtime/cost/pass_tenants.h"
 
 namespace itif::runtime {
 namespace {
@@ -49,8 +48,10 @@ ProfileOptions profile_options(Group& group) {
   return {.max_rows = options.max_tokens,
           .max_step_rows = work.max_step_rows,
           .max_length = group.spec().max_tokens(),
+          .has_one_length = work.has_one_length,
           .max_requests = std::min(options.max_requests, plan::kMaxPaddedRequests),
           .max_tenants = options.max_tenants,
+          .max_pass_tenants = work.max_pass_tenants,
           .launch_pass = std::move(work.launch_pass)};
 }
 
@@ -70,7 +71,6 @@ Profiler::Profiler(device::Device& device, const Clock& clock,
       backbone_(std::move(backbone)),
       options_(options),
       lengths_(powers_of_two(kMinRows, options.max_length)),
-      max_pass_tenants_(max_pass_tenants(device.info(), gemms)),
       measured_tables_(measured_tables(device.info())) {
   CHECK(!gemms.empty());
   for (const backbone::GemmUse& use : gemms) add_use(use);
@@ -88,6 +88,7 @@ Profiler::Profiler(device::Device& device, const Clock& clock,
 void Profiler::add_whole_passes() {
   const size_t last = lengths_.size() - 1;
   for (const size_t length : {size_t{0}, last / 2, last}) {
+    if (options_.has_one_length && length != last) continue;
     if (!passes_.empty() && passes_.back().length == length) continue;
     const uint32_t num_tokens =
         std::min({lengths_[length], options_.max_length, options_.max_rows});
@@ -231,8 +232,8 @@ Status Profiler::measure(device::Stream& stream, WholePass& pass) {
 
 Status Profiler::measure_launches(device::Stream& stream) {
   stream.use_graphs(false);
-  const auto ns = fastest_ns(
-      stream, [&] { options_.launch_pass(stream, 1, std::min(lengths_[0], options_.max_length)); });
+  const auto ns =
+      fastest_ns(stream, [&] { options_.launch_pass(stream, 1, passes_.front().num_tokens); });
   stream.use_graphs(true);
   if (!ns) return std::unexpected(ns.error());
   launch_ns_ = *ns;
@@ -250,8 +251,9 @@ uint32_t Profiler::next_row(const Shape& shape, const Point& point) {
 
 void Profiler::next_ranges(const Point& point, bool is_uneven) {
   ranges_.clear();
-  const bool fits_pass = point.count <= max_pass_tenants_;
-  const uint32_t num_slots = fits_pass ? std::min(max_pass_tenants_, num_slots_) : num_slots_;
+  const bool fits_pass = point.count <= options_.max_pass_tenants;
+  const uint32_t num_slots =
+      fits_pass ? std::min(options_.max_pass_tenants, num_slots_) : num_slots_;
   // A strided call needs slots that ascend.
   const bool is_strided = has_mode(device_.info(), kernels::GemmMode::kPointers);
   if (is_strided && next_slot_ + point.count > num_slots) next_slot_ = 0;

@@ -45,9 +45,11 @@ struct ProfileOptions {
   uint32_t max_rows = 1024;     // of a pass
   uint32_t max_step_rows = 0;   // of a decoder's step; 0: not a decoder
   uint32_t max_length = 512;    // tokens of a request
+  bool has_one_length = false;  // passes that are measured whole have requests of max_length only
   uint32_t max_requests = 256;  // of a batch
   uint32_t max_tenants = 64;
-  uint32_t samples = 3;  // per measurement; the fastest counts, since noise only adds
+  uint32_t max_pass_tenants = 0;  // of a pass; 0: any number; see pass_tenants.h
+  uint32_t samples = 3;           // per measurement; the fastest counts, since noise only adds
   // Weights per shape; room for two tenants' is always taken.
   size_t max_weight_bytes = size_t{256} << 20;
   // Weights to cycle through, more than the device's cache; less if max_tenants' weights are less.
@@ -128,7 +130,6 @@ class Profiler {
   const std::string backbone_;
   const ProfileOptions options_;
   const std::vector<uint32_t> lengths_;  // of the tables
-  const uint32_t max_pass_tenants_;      // 0: any number
   std::vector<size_t> measured_tables_;  // of plan::kSharedGemmTables
   std::vector<Shape> shapes_;
   std::vector<WholePass> passes_;

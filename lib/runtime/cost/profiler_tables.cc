@@ -73,7 +73,7 @@ void Profiler::add_others(plan::CostTables& tables) const {
   size_t next = 0;
   for (size_t i = 0; i < lengths_.size(); ++i) {
     while (next + 1 < passes_.size() && passes_[next].length < i) ++next;
-    if (passes_[next].length == i) {
+    if (passes_[next].length == i || passes_.size() == 1) {
       tables.other_row_ns.push_back(row_ns[next]);
       continue;
     }

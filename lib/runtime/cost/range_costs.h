@@ -58,8 +58,8 @@ class RangeCosts {
   const uint32_t parts_;
   const std::shared_ptr<const plan::CostTables> tables_;
   device::GemmPartitioner partitioner_;
-  std::vector<std::vector<double>>
-      even_ns_;  // concurrent_ns, partitioned evenly and without copies
+  // concurrent_ns, partitioned evenly and without copies.
+  std::vector<std::vector<double>> even_ns_;
   double count_ = 0, mean_rows_ = 0;
   uint32_t least_rows_ = 0, most_rows_ = 0;  // of a range
   double longer_ = 1;

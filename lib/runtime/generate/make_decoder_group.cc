@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "runtime/cost/gemm_scheduler.h"
 #include "runtime/generate/generation_executor.h"
-#include "runtime/tenant_slots.h"
+#include "runtime/slot_group.h"
 
 namespace itif::runtime {
 namespace {
@@ -24,26 +24,14 @@ GenerationBuckets decoder_buckets(const device::DeviceInfo& device, const GroupO
       .steps = GraphBuckets::of_steps(std::min(device.max_bucket_rows, kStepPadding * max_beams))};
 }
 
-class BackboneDecoder final : public DecoderGroup {
+class BackboneDecoder final : public SlotGroup<DecoderGroup> {
  public:
   BackboneDecoder(const device::DeviceInfo& device, std::unique_ptr<TenantSlots> tenants,
                   const DecoderGroupOptions& decoder);
   Status allocate(device::Device& device, const backbone::Family& family);
 
-  const model::BackboneSpec& spec() const noexcept override { return tenants_->spec(); }
-  const GroupOptions& options() const noexcept override { return tenants_->options(); }
-  Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) override {
-    return tenants_->admit(directory, progress);
-  }
-  void release(uint32_t slot) override { tenants_->release(slot); }
-  const model::TenantModel* model(uint32_t slot) const noexcept override {
-    return tenants_->model(slot);
-  }
-  uint32_t num_tenants() const noexcept override { return tenants_->num_tenants(); }
-  uint64_t weight_bytes() const noexcept override { return tenants_->weight_bytes(); }
   // The cache included.
   uint64_t workspace_bytes() const noexcept override;
-  std::vector<backbone::GemmUse> gemms() const override { return tenants_->gemms(); }
   void set_costs(std::shared_ptr<const plan::CostTables> costs) override {
     gemms_.set_costs(std::move(costs));
   }
@@ -64,7 +52,6 @@ class BackboneDecoder final : public DecoderGroup {
  private:
   uint32_t max_step_rows() const noexcept;
 
-  std::unique_ptr<TenantSlots> tenants_;
   const DecoderGroupOptions decoder_options_;
   // Used by the executor's thread.
   std::unique_ptr<backbone::Decoder> decoder_;
@@ -76,7 +63,7 @@ class BackboneDecoder final : public DecoderGroup {
 BackboneDecoder::BackboneDecoder(const device::DeviceInfo& device,
                                  std::unique_ptr<TenantSlots> tenants,
                                  const DecoderGroupOptions& decoder)
-    : tenants_(std::move(tenants)),
+    : SlotGroup(std::move(tenants)),
       decoder_options_(decoder),
       gemms_(device.num_threads, max_beams(), std::max(options().max_tokens, max_beams())),
       buckets_(decoder_buckets(device, options(), decoder.max_beams)),
@@ -136,7 +123,7 @@ Status BackboneDecoder::warm_up(device::Stream& stream, size_t bucket) noexcept 
 void BackboneDecoder::launch_sources(device::Stream& stream, const StepLayout& layout) noexcept {
   backbone::Pass sources = layout.sources();
   sources.gemm_schedule = gemms_.choose(sources.ranges, sources.has_bucket);
-  decoder_->launch_encode(stream, tenants_->weights(), sources, layout.source_kv_rows());
+  decoder_->launch_encode(stream, tenants().weights(), sources, layout.source_kv_rows());
 }
 
 backbone::StepResult BackboneDecoder::launch_step(device::Stream& stream,
@@ -147,7 +134,7 @@ backbone::StepResult BackboneDecoder::launch_step(device::Stream& stream,
   stream.begin_step();
   backbone::DecoderStep step = layout.step();
   step.gemm_schedule = gemms_.choose(step.ranges, step.has_bucket);
-  return decoder_->launch_step(stream, tenants_->weights(), step);
+  return decoder_->launch_step(stream, tenants().weights(), step);
 }
 
 }  // namespace

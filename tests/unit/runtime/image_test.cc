@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "runtime/batch/make_encoder_group.h"
+#include "runtime/cost/profiler.h"
 #include "support/image_requests.h"
 #include "support/small_group.h"
 #include "support/test_batch.h"
@@ -87,6 +88,20 @@ class Images : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<ImageRequests> requests_;
   Random random_{9};
 };
+
+TEST_P(Images, ProfilesMeasureWholePassesOfImages) {
+  ProfileOptions options = profile_options(*group_);
+  options.samples = 1;
+  const SystemClock clock;
+  const auto stream = device_->make_stream(group_->stream_limits()).value();
+  stream->attach_thread();
+  Profiler profiler(*device_, clock, group_->gemms(), "tiny", options);
+  while (profiler.step(*stream)) {
+  }
+  const auto tables = profiler.finish();
+  ASSERT_TRUE(tables) << tables.error().message;
+  EXPECT_EQ(tables->other_row_ns.size(), tables->lengths.size());
+}
 
 TEST_P(Images, BatchedResultsEqualSingleResults) {
   struct Sent {

@@ -179,6 +179,20 @@ TEST_F(PassPricerTest, PlannedCallsAndLargePassesPayForTheirLaunches) {
   EXPECT_EQ(price("packed", 34), kLaunchNs);
 }
 
+TEST_F(PassPricerTest, PlannedCallsOverlapOnStreams) {
+  std::ranges::fill(tables_->other_row_ns, 1e-9);
+  plan::Plan plan;
+  make("itif")->plan(std::vector<plan::Item>{{0, 5}, {1, 20}, {2, 41}}, plan);
+  ASSERT_EQ(plan.passes.size(), 1u);
+  const double one_after_another = pricer_->price_ns(plan);
+  for (plan::SharedGemm& gemm : tables_->shared_gemms) {
+    gemm.streams_ns = gemm.sequential_ns;
+    for (double& ns : gemm.streams_ns) ns /= 2;
+  }
+  const double on_streams = PassPricer(device_.info(), kPricedLimits, tables_).price_ns(plan);
+  EXPECT_NEAR(on_streams, one_after_another / 2, one_after_another / 1000);
+}
+
 TEST_F(PassPricerTest, AutoTakesThePlanThatRunsShortest) {
   Random random(7);
   const char* const fixed[] = {"packed", "turbo", "itif", "joint"};

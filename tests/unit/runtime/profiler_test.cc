@@ -190,22 +190,26 @@ TEST_F(ProfilerTest, CostsOfALargeModelOnASlowMachineAreValid) {
   EXPECT_GT(tables->batched_gemm_ns.back(), 1e13);
 }
 
-// Layers that share weights find one tenant's in the cache. Calls of several tenants do not.
+// If a pass has one tenant, its layers find their shared weights in the cache. Calls of several
+// tenants do not.
 TEST_F(ProfilerTest, SharedLayersAreMeasuredWithWeightsInTheCache) {
   testing::PlainDevice device(2);
-  device.use_cache_of(64 * 32 * sizeof(float));
   const auto stream = device.make_stream({}).value();
   std::map<size_t, std::set<uint32_t>> slots;  // by number of ranges
   device.state().on_gemm = [&](const kernels::GroupedGemm& gemm) {
     for (const kernels::RowRange& range : gemm.ranges) slots[gemm.ranges.size()].insert(range.slot);
   };
-  for (const uint32_t num_weights : {1u, 4u}) {
+  for (const uint32_t max_pass_tenants : {1u, 0u}) {
     slots.clear();
-    Profiler profiler(device, clock_, {{{.n = 64, .k = 32}, 4, num_weights}}, "tiny",
-                      {.max_rows = 32, .max_length = 8, .max_requests = 4, .max_tenants = 4});
+    Profiler profiler(device, clock_, {{{.n = 64, .k = 32}, 4}}, "tiny",
+                      {.max_rows = 32,
+                       .max_length = 8,
+                       .max_requests = 4,
+                       .max_tenants = 4,
+                       .max_pass_tenants = max_pass_tenants});
     while (profiler.step(*stream)) {
     }
-    EXPECT_EQ(slots[1].size(), num_weights);
+    EXPECT_EQ(slots[1].size(), max_pass_tenants == 1 ? 1 : 4);
     EXPECT_EQ(slots[2].size(), 4u);
   }
 }
@@ -337,6 +341,31 @@ TEST_F(ProfilerTest, TakesTheOtherOperatorsFromWholePasses) {
   ASSERT_EQ(tables->other_row_ns.size(), 5u);
   const double expected[] = {1160, 1320, 1640, 1640 + 1360 / 3.0, 3000};
   for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(tables->other_row_ns[i], expected[i], 2) << i;
+}
+
+TEST_F(ProfilerTest, MeasuresPassesOfOneLengthIfRequestsHaveOne) {
+  testing::PlainDevice device(2);
+  const auto stream = device.make_stream({}).value();
+  VirtualClock clock;
+  std::vector<std::pair<uint32_t, uint32_t>> launched;
+  Profiler profiler(device, clock, {{{.n = 64, .k = 32}, 1}}, "tiny",
+                    {.max_rows = 600,
+                     .max_length = 197,
+                     .has_one_length = true,
+                     .max_requests = 20,
+                     .max_tenants = 2,
+                     .samples = 1,
+                     .launch_pass = [&](device::Stream&, uint32_t requests, uint32_t tokens) {
+                       launched.emplace_back(requests, tokens);
+                       clock.advance_ns(requests * tokens * 1000);
+                     }});
+  while (profiler.step(*stream)) {
+  }
+  const auto tables = profiler.finish();
+  ASSERT_TRUE(tables) << tables.error().message;
+  EXPECT_EQ(launched, (std::vector<std::pair<uint32_t, uint32_t>>{{2, 197}, {2, 197}}));
+  ASSERT_EQ(tables->other_row_ns.size(), tables->lengths.size());
+  for (const double ns : tables->other_row_ns) EXPECT_NEAR(ns, 1000, 2);
 }
 
 TEST_F(ProfilerTest, ReportsTheDevicesError) {

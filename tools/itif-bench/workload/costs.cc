@@ -4,9 +4,11 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "backbone/family.h"
 #include "base/clock.h"
+#include "runtime/cost/pass_tenants.h"
 
 namespace itif::bench {
 
@@ -23,8 +25,10 @@ Result<std::shared_ptr<const plan::CostTables>> measure_costs(
   auto& known = measured[key];
   if (known) return known;
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
-  runtime::Profiler profiler(device, clock, backbone::gemms(*family, spec, fusion_mode),
-                             model::signature(spec), options);
+  const std::vector<backbone::GemmUse> gemms = backbone::gemms(*family, spec, fusion_mode);
+  runtime::ProfileOptions all_options = options;
+  all_options.max_pass_tenants = runtime::max_pass_tenants(device.info(), gemms, fusion_mode);
+  runtime::Profiler profiler(device, clock, gemms, model::signature(spec), all_options);
   while (profiler.step(stream)) {
   }
   ITIF_ASSIGN(plan::CostTables tables, profiler.finish());

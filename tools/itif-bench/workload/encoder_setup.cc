@@ -10,10 +10,10 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "limits/noise.h"
-#include "report/timing.h"
 #include "runtime/cost/pass_tenants.h"
 #include "workload/costs.h"
 #include "workload/devices.h"
+#include "workload/floor.h"
 
 namespace itif::bench {
 namespace {
@@ -64,8 +64,8 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
   encoder->stream_->attach_thread();
   encoder->gemms_ =
       std::make_unique<runtime::GemmScheduler>(device.info().num_threads, max_tokens, max_tokens);
-  encoder->max_pass_tenants_ =
-      runtime::max_pass_tenants(device.info(), backbone::gemms(*family, spec, options.fusion_mode));
+  encoder->max_pass_tenants_ = runtime::max_pass_tenants(
+      device.info(), backbone::gemms(*family, spec, options.fusion_mode), options.fusion_mode);
   if (num_tenants == 1) return encoder;
   ITIF_ASSIGN(encoder->costs_,
               measure_costs(device, *encoder->stream_, spec, options.fusion_mode,
@@ -378,16 +378,12 @@ Result<std::unique_ptr<Bare>> encoder_floor(const Hardware& on, const model::Bac
         order.back().push_back(at->second);
       }
     }
-  ITIF_ASSIGN(auto together, bare_gemms(on, gemms, order));
-  if (c.lengths.size() == 1 || made.size() == order.size() * c.lengths.size()) return together;
+  if (c.lengths.size() == 1 || made.size() == order.size() * c.lengths.size())
+    return bare_gemms(on, gemms, order);
   // Layers share weights. Tenant after tenant may be faster, because its weights stay in a cache.
-  GemmOrder by_tenant;
-  for (size_t tenant = 0; tenant < c.lengths.size(); ++tenant)
-    for (const std::vector<uint32_t>& group : order) by_tenant.push_back({group[tenant]});
-  ITIF_ASSIGN(auto alone, bare_gemms(on, gemms, by_tenant));
-  const auto samples = measure({[&] { together->run(); }, [&] { alone->run(); }},
-                               {.seconds = 0, .least = 3, .warm_ups = 1});
-  return samples[0].min() <= samples[1].min() ? std::move(together) : std::move(alone);
+  return fastest_floor(
+      {[&] { return bare_gemms(on, gemms, order); },
+       [&] { return bare_gemms(on, gemms, one_after_another(orders_by_tenant(order))); }});
 }
 
 }  // namespace itif::bench

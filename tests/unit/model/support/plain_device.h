@@ -49,7 +49,6 @@ class PlainDevice final : public device::Device {
   void use_buckets_of(uint32_t rows) { info_.max_bucket_rows = rows; }
   // The types of info() only: results stay f32.
   void claim_types(ComputeTypes types) { info_.compute = types; }
-  void use_cache_of(size_t bytes) { info_.cache_bytes = bytes; }
   void use_gemm_modes(std::vector<kernels::GemmMode> modes) { info_.gemm_modes = std::move(modes); }
 
   Result<std::unique_ptr<device::Buffer>> allocate(size_t bytes) override;
