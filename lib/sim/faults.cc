@@ -64,7 +64,7 @@ Scenario scenario_of(uint64_t seed) {
   for (size_t i = 0; i < s.tenants.size(); ++i)
     s.tenants[i] = {.name = fmt::format("tenant{}", i),
                     .share = i + 1 == s.tenants.size() ? 0.2 : 0.5 + random.uniform(),
-                    .weight = 1 + static_cast<uint32_t>(random.below(4))};
+                    .settings = {.weight = 1 + static_cast<uint32_t>(random.below(4))}};
   return s;
 }
 

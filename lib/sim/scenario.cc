@@ -128,9 +128,9 @@ void read_link(Reader& r, LinkOptions& l) {
 void read_tenant(Reader& r, TenantChoice& t) {
   r.text("name", t.name);
   r.number("share", t.share, 1e-9, 1e9);
-  r.integer("weight", t.weight, 1, 1000);
-  r.duration("slo", t.slo_ns, 0, 3600 * kSecond);
-  r.integer("quota", t.quota_rps, 0, 1'000'000'000);
+  r.integer("weight", t.settings.weight, 1, tenant::kMaxWeight);
+  r.duration("slo", t.settings.slo_ns, 0, tenant::kMaxSloNs);
+  r.integer("quota", t.settings.quota_rps, 0, 1'000'000'000);
 }
 
 template <class Section>

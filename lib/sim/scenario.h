@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "model/spec.h"
+#include "tenant/settings.h"
 
 namespace itif::sim {
 
@@ -82,10 +83,8 @@ struct LinkOptions {
 
 struct TenantChoice {
   std::string name;
-  double share = 1;  // of the arrivals, in proportion to the other tenants'
-  uint32_t weight = 1;
-  uint64_t slo_ns = 0;
-  uint32_t quota_rps = 0;
+  double share = 1;                // of the arrivals, in proportion to the other tenants'
+  tenant::Settings settings = {};  // `auth` is ClientChoice's
 };
 
 struct Scenario {

@@ -66,9 +66,7 @@ Status Simulation::make_targets() {
     const TenantChoice& choice = scenario_.tenants[i];
     Target& target = targets_.emplace_back();
     target.record.name = choice.name;
-    target.record.weight = choice.weight;
-    target.record.slo_ns = choice.slo_ns;
-    target.record.quota_rps = choice.quota_rps;
+    static_cast<tenant::Settings&>(target.record) = choice.settings;
     target.record.auth = static_cast<uint8_t>(auth_of(scenario_.client.auth));
     ITIF_TRY(renew(i, i + 1));
   }

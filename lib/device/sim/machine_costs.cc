@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace itif::device {
 namespace {
@@ -37,33 +38,63 @@ double scores_of(const Segments& segments) noexcept {
   return scores;
 }
 
-}  // namespace
+struct Costs {
+  const Machine& machine;
+  const ComputeTypes types;
 
-double MachineCosts::operator_ns(kernels::Operator op) noexcept {
-  return std::visit([this](const auto* args) { return ns(*args); }, op);
+  // Operators without an estimate below.
+  template <class Args>
+  double operator()(const Args*) const noexcept {
+    return machine.launch_ns;
+  }
+  double operator()(const kernels::GatherIds* args) const noexcept;
+  double operator()(const kernels::EmbedLayerNorm* args) const noexcept;
+  double operator()(const kernels::GatherPatches* args) const noexcept;
+  double operator()(const kernels::EmbedPatches* args) const noexcept;
+  double operator()(const kernels::GroupedGemms* args) const noexcept;
+  double operator()(const kernels::Attention* args) const noexcept;
+  double operator()(const kernels::ResidualLayerNorm* args) const noexcept;
+  double operator()(const kernels::PoolSegments* args) const noexcept;
+  double operator()(const kernels::ToF32* args) const noexcept;
+  double operator()(const kernels::SmallLinears* args) const noexcept;
+  double operator()(const kernels::EmbedPositions* args) const noexcept;
+  double operator()(const kernels::AppendKv* args) const noexcept;
+  double operator()(const kernels::CopyKv* args) const noexcept;
+  double operator()(const kernels::CachedAttention* args) const noexcept;
+  double operator()(const kernels::TopTokens* args) const noexcept;
+  double operator()(const kernels::BiasActivation* args) const noexcept;
+  double operator()(const kernels::SplitHeads* args) const noexcept;
+  double operator()(const kernels::MergeHeads* args) const noexcept;
+  double operator()(const kernels::BatchedGemm* args) const noexcept;
+  double operator()(const kernels::Softmax* args) const noexcept;
+
+  // One launch of the GEMMs of all ranges.
+  double gemm_ns(const kernels::GroupedGemm& args,
+                 std::span<const kernels::RowRange> ranges) const noexcept;
+  // Tiles of `flops` each, and bytes that all of them move.
+  double tiles_ns(double tiles, double tile_flops, double bytes) const noexcept;
+  // A launch that moves bytes, for work on `rows` rows.
+  double rows_ns(double rows, double bytes) const noexcept;
+  double act_bytes() const noexcept { return static_cast<double>(dtype_bytes(types.activations)); }
+};
+
+double Costs::tiles_ns(double tiles, double tile_flops, double bytes) const noexcept {
+  const double rate = machine.flops(types.activations) * machine.attained;
+  const double waves = std::ceil(tiles / machine.multiprocessors);
+  const double arithmetic = waves * tile_flops * machine.multiprocessors / rate;
+  return std::max(arithmetic, bytes / machine.bytes_per_s) * 1e9;
 }
 
-double MachineCosts::copy_ns(size_t bytes) noexcept {
-  return machine_.launch_ns + static_cast<double>(bytes) / machine_.host_bytes_per_s * 1e9;
+double Costs::rows_ns(double rows, double bytes) const noexcept {
+  if (rows == 0) return machine.launch_ns;
+  const double filled = std::min(1.0, rows / machine.multiprocessors);
+  return machine.launch_ns + bytes / (machine.bytes_per_s * filled) * 1e9;
 }
 
-double MachineCosts::tiles_ns(double tiles, double tile_flops, double bytes) const noexcept {
-  const double rate = machine_.flops(types_.activations) * machine_.attained;
-  const double waves = std::ceil(tiles / machine_.multiprocessors);
-  const double arithmetic = waves * tile_flops * machine_.multiprocessors / rate;
-  return std::max(arithmetic, bytes / machine_.bytes_per_s) * 1e9;
-}
-
-double MachineCosts::rows_ns(double rows, double bytes) const noexcept {
-  if (rows == 0) return machine_.launch_ns;
-  const double filled = std::min(1.0, rows / machine_.multiprocessors);
-  return machine_.launch_ns + bytes / (machine_.bytes_per_s * filled) * 1e9;
-}
-
-double MachineCosts::gemm_ns(const kernels::GroupedGemm& args,
-                             std::span<const kernels::RowRange> ranges) const noexcept {
+double Costs::gemm_ns(const kernels::GroupedGemm& args,
+                      std::span<const kernels::RowRange> ranges) const noexcept {
   const double n = args.n, k = args.k;
-  const double weight_bytes = static_cast<double>(dtype_bytes(types_.weights));
+  const double weight_bytes = static_cast<double>(dtype_bytes(types.weights));
   double bytes = 0;
   for (const kernels::RowRange& range : ranges)
     if (range.num_rows > 0) bytes += n * k * weight_bytes + range.num_rows * (n + k) * act_bytes();
@@ -75,12 +106,12 @@ double MachineCosts::gemm_ns(const kernels::GroupedGemm& args,
       tiles += std::ceil(range.num_rows / tile.edge) * std::ceil(n / tile.edge);
     fastest = std::min(fastest, tiles_ns(tiles, 2 * tile.edge * tile.edge * k / tile.share, bytes));
   }
-  return machine_.launch_ns + fastest;
+  return machine.launch_ns + fastest;
 }
 
-double MachineCosts::ns(const kernels::GroupedGemms& args) const noexcept {
+double Costs::operator()(const kernels::GroupedGemms* args) const noexcept {
   double total = 0;
-  for (const kernels::GroupedGemm& gemm : args.all) {
+  for (const kernels::GroupedGemm& gemm : args->all) {
     if (!gemm.schedule.calls().empty()) {
       size_t first = 0;
       for (const kernels::GemmCall& call : gemm.schedule.calls()) {
@@ -97,101 +128,101 @@ double MachineCosts::ns(const kernels::GroupedGemms& args) const noexcept {
   return total;
 }
 
-double MachineCosts::ns(const kernels::Attention& args) const noexcept {
-  const double hidden = static_cast<double>(args.num_heads) * args.head_size;
+double Costs::operator()(const kernels::Attention* args) const noexcept {
+  const double hidden = static_cast<double>(args->num_heads) * args->head_size;
   double tiles = 0, longest = 0;
-  for (const kernels::SegmentRows& segment : args.segments) {
-    tiles += args.num_heads * std::ceil(segment.num_rows / kAttentionQueries);
+  for (const kernels::SegmentRows& segment : args->segments) {
+    tiles += args->num_heads * std::ceil(segment.num_rows / kAttentionQueries);
     longest = std::max<double>(longest, segment.num_rows);
   }
   // The arithmetic of all tiles, but never faster than the longest single one.
-  const double flops = 4 * scores_of(args.segments) * hidden;
+  const double flops = 4 * scores_of(args->segments) * hidden;
   const double mean = tiles > 0 ? flops / tiles : 0;
-  const double largest = 4 * std::min(longest, kAttentionQueries) * longest * args.head_size;
-  const double bytes = 4 * tokens_of(args.segments) * hidden * act_bytes();
-  return machine_.launch_ns + std::max(tiles_ns(tiles, mean, bytes), tiles_ns(1, largest, 0));
+  const double largest = 4 * std::min(longest, kAttentionQueries) * longest * args->head_size;
+  const double bytes = 4 * tokens_of(args->segments) * hidden * act_bytes();
+  return machine.launch_ns + std::max(tiles_ns(tiles, mean, bytes), tiles_ns(1, largest, 0));
 }
 
-double MachineCosts::ns(const kernels::GatherIds& args) const noexcept {
+double Costs::operator()(const kernels::GatherIds* args) const noexcept {
   double ids = 0;
-  for (const kernels::IdPiece& piece : args.pieces) ids += piece.num_ids;
-  return machine_.launch_ns + ids * 4 / machine_.host_bytes_per_s * 1e9;
+  for (const kernels::IdPiece& piece : args->pieces) ids += piece.num_ids;
+  return machine.launch_ns + ids * 4 / machine.host_bytes_per_s * 1e9;
 }
-double MachineCosts::ns(const kernels::EmbedLayerNorm& args) const noexcept {
-  const double rows = rows_of(args.ranges);
-  return rows_ns(rows, rows * args.hidden * 4 * act_bytes());
+double Costs::operator()(const kernels::EmbedLayerNorm* args) const noexcept {
+  const double rows = rows_of(args->ranges);
+  return rows_ns(rows, rows * args->hidden * 4 * act_bytes());
 }
-double MachineCosts::ns(const kernels::GatherPatches& args) const noexcept {
+double Costs::operator()(const kernels::GatherPatches* args) const noexcept {
   double bytes = 0;
-  for (const kernels::ImagePixels& image : args.images)
+  for (const kernels::ImagePixels& image : args->images)
     for (const BytePiece& piece : image.pieces) bytes += piece.bytes;
-  return machine_.launch_ns + bytes / machine_.host_bytes_per_s * 1e9;
+  return machine.launch_ns + bytes / machine.host_bytes_per_s * 1e9;
 }
-double MachineCosts::ns(const kernels::EmbedPatches& args) const noexcept {
-  const double rows = tokens_of(args.segments);
-  return rows_ns(rows, rows * args.hidden * 3 * act_bytes());
+double Costs::operator()(const kernels::EmbedPatches* args) const noexcept {
+  const double rows = tokens_of(args->segments);
+  return rows_ns(rows, rows * args->hidden * 3 * act_bytes());
 }
-double MachineCosts::ns(const kernels::ResidualLayerNorm& args) const noexcept {
-  const double rows = rows_of(args.ranges);
-  return rows_ns(rows, rows * args.hidden * (args.sum != nullptr ? 4 : 3) * act_bytes());
+double Costs::operator()(const kernels::ResidualLayerNorm* args) const noexcept {
+  const double rows = rows_of(args->ranges);
+  return rows_ns(rows, rows * args->hidden * (args->sum != nullptr ? 4 : 3) * act_bytes());
 }
-double MachineCosts::ns(const kernels::PoolSegments& args) const noexcept {
+double Costs::operator()(const kernels::PoolSegments* args) const noexcept {
   double rows = 0;
-  for (const uint32_t chosen : args.chosen)
-    rows += args.pooling == kernels::Pooling::kFirst ? 1 : args.segments[chosen].num_rows;
-  return rows_ns(rows, rows * args.hidden * (act_bytes() + 4));
+  for (const uint32_t chosen : args->chosen)
+    rows += args->pooling == kernels::Pooling::kFirst ? 1 : args->segments[chosen].num_rows;
+  return rows_ns(rows, rows * args->hidden * (act_bytes() + 4));
 }
-double MachineCosts::ns(const kernels::ToF32& args) const noexcept {
-  const double count = static_cast<double>(args.count);
-  return machine_.launch_ns + count * (act_bytes() + 4) / machine_.bytes_per_s * 1e9;
+double Costs::operator()(const kernels::ToF32* args) const noexcept {
+  const double count = static_cast<double>(args->count);
+  return machine.launch_ns + count * (act_bytes() + 4) / machine.bytes_per_s * 1e9;
 }
-double MachineCosts::ns(const kernels::SmallLinears& args) const noexcept {
+double Costs::operator()(const kernels::SmallLinears* args) const noexcept {
   double bytes = 0, rows = 0;
-  for (const kernels::SmallLinear& linear : args.all) {
+  for (const kernels::SmallLinear& linear : args->all) {
     rows += linear.rows;
     bytes +=
         4.0 * (double{1} * linear.n * linear.k + double{1} * linear.rows * (linear.n + linear.k));
   }
   return rows_ns(rows, bytes);
 }
-double MachineCosts::ns(const kernels::EmbedPositions& args) const noexcept {
-  const double rows = rows_of(args.ranges);
-  return rows_ns(rows, rows * args.hidden * 3 * act_bytes());
+double Costs::operator()(const kernels::EmbedPositions* args) const noexcept {
+  const double rows = rows_of(args->ranges);
+  return rows_ns(rows, rows * args->hidden * 3 * act_bytes());
 }
-double MachineCosts::ns(const kernels::AppendKv& args) const noexcept {
-  const double rows = static_cast<double>(args.kv_rows.size());
-  return rows_ns(rows, rows * args.pool.hidden * 4 * act_bytes());
+double Costs::operator()(const kernels::AppendKv* args) const noexcept {
+  const double rows = static_cast<double>(args->kv_rows.size());
+  return rows_ns(rows, rows * args->pool.hidden * 4 * act_bytes());
 }
-double MachineCosts::ns(const kernels::CopyKv& args) const noexcept {
+double Costs::operator()(const kernels::CopyKv* args) const noexcept {
   double tokens = 0;
-  for (const kernels::KvCopy& copy : args.copies) tokens += copy.num_tokens;
-  return rows_ns(tokens, tokens * args.pool.num_layers * args.pool.hidden * 4 * act_bytes());
+  for (const kernels::KvCopy& copy : args->copies) tokens += copy.num_tokens;
+  return rows_ns(tokens, tokens * args->pool.num_layers * args->pool.hidden * 4 * act_bytes());
 }
-double MachineCosts::ns(const kernels::CachedAttention& args) const noexcept {
+double Costs::operator()(const kernels::CachedAttention* args) const noexcept {
   double tokens = 0;
-  for (const kernels::KvTable& table : args.tables) tokens += table.num_tokens;
-  const double hidden = static_cast<double>(args.num_heads) * args.head_size;
-  return rows_ns(static_cast<double>(args.tables.size()) * args.num_heads,
+  for (const kernels::KvTable& table : args->tables) tokens += table.num_tokens;
+  const double hidden = static_cast<double>(args->num_heads) * args->head_size;
+  return rows_ns(static_cast<double>(args->tables.size()) * args->num_heads,
                  tokens * hidden * 2 * act_bytes());
 }
-double MachineCosts::ns(const kernels::TopTokens& args) const noexcept {
-  return rows_ns(args.rows, 2.0 * 4 * args.rows * args.vocab);
+double Costs::operator()(const kernels::TopTokens* args) const noexcept {
+  return rows_ns(args->rows, 2.0 * 4 * args->rows * args->vocab);
 }
-double MachineCosts::ns(const kernels::BiasActivation& args) const noexcept {
-  const double rows = rows_of(args.ranges);
-  return rows_ns(rows, rows * args.width * 2 * act_bytes());
+double Costs::operator()(const kernels::BiasActivation* args) const noexcept {
+  const double rows = rows_of(args->ranges);
+  return rows_ns(rows, rows * args->width * 2 * act_bytes());
 }
-double MachineCosts::ns(const kernels::SplitHeads& args) const noexcept {
-  const double rows = tokens_of(args.segments) * static_cast<double>(args.parts.size());
-  return rows_ns(rows, rows * args.num_heads * args.head_size * 2 * act_bytes());
+double Costs::operator()(const kernels::SplitHeads* args) const noexcept {
+  const double rows = tokens_of(args->segments) * static_cast<double>(args->parts.size());
+  return rows_ns(rows, rows * args->num_heads * args->head_size * 2 * act_bytes());
 }
-double MachineCosts::ns(const kernels::MergeHeads& args) const noexcept {
-  const double rows = tokens_of(args.segments);
-  return rows_ns(rows, rows * args.num_heads * args.head_size * 2 * act_bytes());
+double Costs::operator()(const kernels::MergeHeads* args) const noexcept {
+  const double rows = tokens_of(args->segments);
+  return rows_ns(rows, rows * args->num_heads * args->head_size * 2 * act_bytes());
 }
-double MachineCosts::ns(const kernels::BatchedGemm& args) const noexcept {
+double Costs::operator()(const kernels::BatchedGemm* args) const noexcept {
   double total = 0;
-  for (const kernels::MatrixBatch& batch : args.batches) {
+  for (const kernels::MatrixBatch& batch : args->batches) {
     const double m = batch.m, n = batch.n, k = batch.k, count = batch.count;
     double fastest = INFINITY;
     for (const Tile& tile : kTiles) {
@@ -199,13 +230,23 @@ double MachineCosts::ns(const kernels::BatchedGemm& args) const noexcept {
       fastest = std::min(fastest, tiles_ns(tiles, 2 * tile.edge * tile.edge * k / tile.share,
                                            count * (m * k + k * n + m * n) * act_bytes()));
     }
-    total += machine_.launch_ns + fastest;
+    total += machine.launch_ns + fastest;
   }
   return total;
 }
-double MachineCosts::ns(const kernels::Softmax& args) const noexcept {
-  return rows_ns(tokens_of(args.segments) * args.num_heads,
-                 scores_of(args.segments) * args.num_heads * 2 * act_bytes());
+double Costs::operator()(const kernels::Softmax* args) const noexcept {
+  return rows_ns(tokens_of(args->segments) * args->num_heads,
+                 scores_of(args->segments) * args->num_heads * 2 * act_bytes());
+}
+
+}  // namespace
+
+double MachineCosts::operator_ns(kernels::Operator op) noexcept {
+  return std::visit(Costs{machine_, types_}, op);
+}
+
+double MachineCosts::copy_ns(size_t bytes) noexcept {
+  return machine_.launch_ns + static_cast<double>(bytes) / machine_.host_bytes_per_s * 1e9;
 }
 
 }  // namespace itif::device

@@ -74,6 +74,7 @@ void meet(const kernels::Slab& slab, uint32_t slot, RowMark& mark) noexcept {
 struct Pass {
   size_t act_bytes;
 
+  // Operators of other families and modes leave rows unchanged.
   template <class Args>
   void operator()(const Args*) const noexcept {}
 
