@@ -29,20 +29,11 @@ uint16_t next_epoch(uint16_t epoch) {
   return epoch == UINT16_MAX ? 1 : static_cast<uint16_t>(epoch + 1);
 }
 
-const char* state_name(const tenant::Info& info) {
-  switch (info.condition) {
-    case tenant::Condition::kLoading: return "loading";
-    case tenant::Condition::kFailed: return "failed";
-    case tenant::Condition::kLoaded: break;
-  }
-  return info.record.state == tenant::State::kPaused ? "paused" : "serving";
-}
-
 json document(const tenant::Info& info, bool with_labels) {
   const tenant::Record& r = info.record;
   json out = {{"id", r.id},
               {"name", r.name},
-              {"state", state_name(info)},
+              {"state", tenant::state_name(info)},
               {"model_dir", r.model_dir},
               {"group", r.group},
               {"key_epoch", r.key.epoch},
@@ -86,7 +77,9 @@ Result<tenant::Info> Tenants::find(const tenant::Ref& ref) const {
 }
 
 json Tenants::announce(const char* event, const tenant::Info& info) {
-  notify_(event, {{"id", info.record.id}, {"name", info.record.name}, {"state", state_name(info)}});
+  notify_(
+      event,
+      {{"id", info.record.id}, {"name", info.record.name}, {"state", tenant::state_name(info)}});
   return {{"tenant", document(info, true)}};
 }
 
@@ -251,7 +244,7 @@ Result<json> Tenants::show(const tenant::Ref& ref) const {
 json Tenants::counts() const {
   std::map<std::string, int> counts = {
       {"serving", 0}, {"paused", 0}, {"loading", 0}, {"failed", 0}};
-  for (const tenant::Info& info : appliance_.tenants()) ++counts[state_name(info)];
+  for (const tenant::Info& info : appliance_.tenants()) ++counts[tenant::state_name(info)];
   return counts;
 }
 

@@ -76,12 +76,6 @@ std::string group_of(const TenantInfo& entry) {
   return entry.model ? entry.model->group : "";
 }
 
-const char* state_name(const TenantInfo& entry) {
-  if (entry.record.state == tenant::State::kPaused) return "paused";
-  if (!entry.model) return "not_loaded";
-  return entry.condition == tenant::Condition::kFailed ? "failed" : "serving";
-}
-
 std::string bare_address(const std::string& with_prefix) {
   return with_prefix.substr(0, with_prefix.find('/'));
 }
@@ -228,7 +222,7 @@ json ApplianceDocuments::stats() const {
     row["id"] = entry.record.id;
     row["name"] = entry.record.name;
     row["group"] = group_of(entry);
-    row["state"] = state_name(entry);
+    row["state"] = tenant::state_name(entry);
     row["datagrams"] = f.received;
     row["dropped"] = f.total_dropped();
     row["tokens"] = f.tokens;

@@ -67,4 +67,14 @@ struct Info {
   std::optional<LoadedModel> model;
 };
 
+// The state as users see it, in every document.
+inline const char* state_name(const Info& info) noexcept {
+  switch (info.condition) {
+    case Condition::kLoading: return "loading";
+    case Condition::kFailed: return "failed";
+    case Condition::kLoaded: break;
+  }
+  return info.record.state == State::kPaused ? "paused" : "serving";
+}
+
 }  // namespace itif::tenant
