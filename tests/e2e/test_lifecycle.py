@@ -25,22 +25,25 @@ def test_sigterm_answers_accepted_requests_and_refuses_later_ones(new_appliance,
     long = [101] + [2000] * 480 + [102]
     with connect(namespaces, added) as client:
         assert client.infer_tokens(IDS, "logits").payload  # also resolves the neighbour
-        accepted = [client.tokens(long, result_kind="logits", budget_us=0) for _ in range(40)]
-        for message in accepted:
-            client.send_pieces(message)
-        wait_until(lambda: appliance.ctl_json("stats")["total"]["received"] >= 41, "all requests have arrived", 60)
-        appliance.process.terminate()
-        refused = answered = 0
-        with connect(namespaces, added, max_silent_tries=1, rto_s=0.1) as late:
+        accepted = []
+
+        def many_are_in_flight():  # whatever the machine's speed
+            for _ in range(40):
+                accepted.append(client.tokens(long, result_kind="logits", budget_us=0))
+                client.send_pieces(accepted[-1])
+            total = appliance.ctl_json("stats")["total"]
+            return total["in_flight"] >= 100 and total["received"] == 1 + len(accepted)
+
+        wait_until(many_are_in_flight, "requests wait", 60)
+        refused = 0
+        with connect(namespaces, added) as late:
+            appliance.process.terminate()
             while appliance.alive():
-                try:
-                    late.infer_tokens(IDS, "logits", timeout_s=0.3)
-                    answered += 1  # sent before the appliance began to drain
-                except itif_wire.Refused as status:
-                    assert status.status == "draining"
+                late.send_pieces(late.tokens(IDS, result_kind="logits"))
+                datagram = late.receive(0.01)
+                if datagram is not None and datagram.header.type == itif_wire.STATUS:
+                    assert itif_wire.STATUSES[datagram.header.status] == "draining"
                     refused += 1
-                except itif_wire.Lost:
-                    pass
         assert appliance.process.wait(20) == 0, appliance.log()[-3000:]
         got = set()
         while (datagram := client.receive(0.2)) is not None:
@@ -48,7 +51,7 @@ def test_sigterm_answers_accepted_requests_and_refuses_later_ones(new_appliance,
                 got.add(datagram.header.request_id)
         expected = {message.header.request_id for message in accepted}
         assert expected <= got, f"{len(expected - got)} of {len(expected)} accepted requests unanswered"
-        assert refused >= 1, f"no request was refused as draining ({answered} answered)"
+        assert refused >= 1, "no request was refused as draining"
 
 
 def test_sigterm_does_not_wait_for_a_running_drain_command(new_appliance, namespaces, models):
@@ -136,7 +139,7 @@ def test_a_tenant_whose_model_does_not_load_is_still_known(appliance, namespaces
         with connect(namespaces, rotated) as newer, pytest.raises(itif_wire.Refused, match="not_admitted"):
             newer.infer_tokens(IDS, "logits")
         stats = appliance.ctl_json("stats")["tenants"][0]
-        assert stats["state"] == "not_loaded" and stats["refused"]["not_admitted"] == 2, stats
+        assert stats["state"] == "failed" and stats["refused"]["not_admitted"] == 2, stats
         (tmp_path / "elsewhere").rename(directory)
         appliance.ctl("tenant", "resume", "lost")
         assert client.infer_tokens(IDS, "logits").payload

