@@ -2,21 +2,23 @@
 
 CONTRIBUTING.md asks for plain words: subject, verb, object, in the words of the field. These rules refuse the two
 habits that confused readers most: sentences that open with a clause in place of their subject, and private idioms.
-They refuse no long sentences. `check(root)` reads comments, docstrings, log and error texts, Markdown, and the names
-of functions and tests under root. It returns the violations as "file:line: the violation: the sentence's beginning",
-with the number of files.
+They refuse no long sentences. `check(root)` reads comments, docstrings, Markdown, texts that programs and scripts print
+(log lines, errors, help), and the names of functions and tests under root. It returns the violations as "file:line: the
+violation: the sentence's beginning", with the number of files.
 """
 
+import ast
 import re
 from bisect import bisect
 from pathlib import Path
 
-ROOTS = ("app", "lib", "kernels", "tools", "tests", "conf", "docs", "README.md", "CONTRIBUTING.md")
+ROOTS = ("app", "lib", "kernels", "tools", "tests", "conf", "docs", "README.md", "CONTRIBUTING.md", "results/README.md",
+         "meson.build", "meson_options.txt", ".ci/run")
 SKIPPED = ("tests/data/", "tests/fuzz/corpus/")
-# Strings are read in these folders only, because strings of tests are often data.
-PROGRAMS = ("app/", "lib/", "kernels/", "tools/")
+# Strings are read in these places only, because strings of tests are often data.
+PROGRAMS = ("app/", "lib/", "kernels/", "tools/", "meson.build", "meson_options.txt", ".ci/run")
 
-OPENER = re.compile(r"(Of|What|Whatever|Where|Whether|Who|Whoever|Whose|That|Likewise|Nobody|Nothing"
+OPENER = re.compile(r"(Of|What|Whatever|Where|Whether|Who|Whoever|Whose|That|Likewise|Nobody|Nothing|Nor"
                     r"|None(?![:,]| if\b| means\b))\b(?!\()")  # "None:" names the value in Python
 IDIOMS = (
     r"of late", r"told by", r"comes? again", r"let go", r"lets? those go",
@@ -37,6 +39,10 @@ CPP = re.compile(r"""//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:[^"\\\n]|\\.)*\"
 HASH = re.compile(r"(^\s*|.*?\s)#+!?\s(.*)")
 QUESTION = re.compile(r"^(?:[\d.]+ )?((?:What|Where|Who|Whose)\b.*[^?])$")
 ITEM = re.compile(r"(?:[-*]|\d+\.)\s+")
+# Comments, strings and here-documents of a shell, and comments and strings of Meson.
+SHELL = re.compile(r"""(?:^|(?<=\s))\#[^\n]*|\\.|"((?:[^"\\]|\\.)*)"|'([^']*)'
+                       |<<-?\s*['"]?(\w+)['"]?[^\n]*\n(.*?)\n\s*\3(?=\n|$)""", re.S | re.M | re.X)
+MESON = re.compile(r"""\#[^\n]*|'((?:[^'\\\n]|\\.)*)'""")
 DOCSTRING = re.compile(r'^\s*(?:r?""")(.*?)"""', re.S | re.M)
 # Names: a GoogleTest case, or an identifier of several words.
 TEST_NAME = re.compile(r"\bTEST(?:_F|_P)?\(\s*\w+,\s*(\w+)\)")
@@ -93,7 +99,7 @@ def read_cpp(text, with_strings):
     return prose.blocks + strings.blocks
 
 
-def read_hash_comments(text):
+def read_hash_comments(text, _=False):
     prose, last_line, last_column = Blocks(), 0, 0
     for number, line in enumerate(text.split("\n"), 1):
         match = HASH.match(line) if "#" in line else None
@@ -106,17 +112,57 @@ def read_hash_comments(text):
     return prose.blocks
 
 
-def read_python(text):
+def matched_strings(pattern, text):
+    """A block for each string that one of the pattern's groups holds."""
+    strings = Blocks()
+    for match in pattern.finditer(text):
+        group = match.lastindex
+        if group:
+            line = text.count("\n", 0, match.start(group)) + 1
+            for number, part in enumerate(match.group(group).split("\n"), line):
+                strings.add(number, part.strip())
+            strings.end()
+    return strings.blocks
+
+
+def read_shell(text, with_strings):
+    return read_hash_comments(text) + (matched_strings(SHELL, text) if with_strings else [])
+
+
+def read_meson(text, with_strings):
+    return read_hash_comments(text) + (matched_strings(MESON, text) if with_strings else [])
+
+
+def python_strings(text):
+    """A block for each string that is no docstring. "{}" replaces what an f-string inserts."""
+    tree = ast.parse(text)
+    read = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    strings = Blocks()
+    for node in ast.walk(tree):  # an f-string comes before its parts
+        if isinstance(node, ast.JoinedStr):
+            read.update(map(id, node.values))
+            content = "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in read:
+            content = node.value
+        else:
+            continue
+        for part in content.split("\n"):
+            strings.add(node.lineno, part.strip())
+        strings.end()
+    return strings.blocks
+
+
+def read_python(text, with_strings):
     prose = Blocks()
     for match in DOCSTRING.finditer(text):
         line = text.count("\n", 0, match.start(1)) + 1
         for number, part in enumerate(match.group(1).split("\n"), line):
             prose.add(number, part.strip())
         prose.end()
-    return read_hash_comments(text) + prose.blocks
+    return read_hash_comments(text) + prose.blocks + (python_strings(text) if with_strings else [])
 
 
-def read_markdown(text):
+def read_markdown(text, _=False):
     """Paragraphs, list items, headings and table cells, without code. A heading may be a question without its mark."""
     prose, fenced, after_blank = Blocks(), False, True
     for number, line in enumerate(text.split("\n"), 1):
@@ -186,18 +232,23 @@ def check_names(path, text):
 
 def reader_of(file):
     """The function that finds a file's prose, or None."""
-    if file.suffix in (".h", ".cc", ".cu", ".cuh"):
+    if file.suffix in (".h", ".c", ".cc", ".cu", ".cuh"):
         return read_cpp
     if file.suffix == ".md":
         return read_markdown
     if file.suffix == ".py":
         return read_python
-    if file.suffix in (".sh", ".conf") or file.name in ("meson.build", "meson_options.txt"):
+    if file.name in ("meson.build", "meson_options.txt"):
+        return read_meson
+    if file.suffix in (".conf", ".cfg") or file.name.endswith(".service.in"):
         return read_hash_comments
+    if file.suffix == ".sh":
+        return read_shell
     if not file.suffix and file.is_file():
         with open(file, "rb") as script:
-            if re.match(rb"#!.*\b(?:bash|sh|python3?)\b", script.readline(80)):
-                return read_hash_comments
+            program = re.match(rb"#!.*\b(bash|sh|python3?)\b", script.readline(80))
+        if program:
+            return read_python if program.group(1).startswith(b"python") else read_shell
     return None
 
 
@@ -213,8 +264,7 @@ def check(root):
                 continue
             count += 1
             text = file.read_text(encoding="utf-8")
-            blocks = read_cpp(text, path.startswith(PROGRAMS)) if reader is read_cpp else reader(text)
-            violations += check_blocks(path, blocks)
+            violations += check_blocks(path, reader(text, path.startswith(PROGRAMS)))
             if reader is read_cpp or reader is read_python and not path.startswith("tests/unit/layers/"):
                 violations += check_names(path, text)
     return violations, count
