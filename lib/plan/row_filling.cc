@@ -35,14 +35,14 @@ void RowFilling::fill(std::span<const Item> items, std::span<const uint32_t> gro
   for (size_t begin = 0, end; begin < grouped_.size(); begin = end) {
     end = begin + 1;
     while (end < grouped_.size() && grouped_[end] >> 32 == grouped_[begin] >> 32) ++end;
-    place(items, std::span(grouped_).subspan(begin, end - begin), capacity);
+    assign_rows(items, std::span(grouped_).subspan(begin, end - begin), capacity);
   }
   for (const Row& row : rows_) append(items, row, capacity, plan);
 }
 
-// Places the items of a group.
-void RowFilling::place(std::span<const Item> items, std::span<const uint64_t> group,
-                       uint32_t capacity) noexcept {
+// Finds a row for each item of a group.
+void RowFilling::assign_rows(std::span<const Item> items, std::span<const uint64_t> group,
+                             uint32_t capacity) noexcept {
   keys_.clear();
   for (const uint64_t member : group) {
     const auto i = static_cast<uint32_t>(member);

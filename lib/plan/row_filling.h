@@ -37,8 +37,8 @@ class RowFilling {
     uint32_t free = 0;  // tokens
     uint32_t first_item = 0, last_item = 0;
   };
-  void place(std::span<const Item> items, std::span<const uint64_t> group,
-             uint32_t capacity) noexcept;
+  void assign_rows(std::span<const Item> items, std::span<const uint64_t> group,
+                   uint32_t capacity) noexcept;
   void append(std::span<const Item> items, const Row& row, uint32_t capacity,
               Plan& plan) const noexcept;
 

@@ -9,13 +9,13 @@ namespace itif::runtime {
 using wire::StatusCode;
 
 Admission::Admission(const Group& group, const Clock& clock, const ExecutorOptions& options,
-                     sched::BatchPolicy& policy, const PreparationOptions& preparation,
+                     sched::BatchPolicy& policy, const InputOptions& inputs,
                      size_t num_out_of_queue)
     : group_(group),
       clock_(clock),
       max_wait_ns_(options.max_wait_ns),
       policy_(&policy),
-      preparation_(preparation) {
+      inputs_(inputs) {
   refused_.reserve(size_t{options.queue.max_requests} + RequestExecutor::kMaxIntake +
                    num_out_of_queue);
 }
@@ -64,7 +64,7 @@ bool Admission::may_wait(request::Request* request, double wait_ns) noexcept {
 }
 
 bool Admission::prepare(request::Request* request, const model::TenantModel& model) noexcept {
-  const Refusal why = preparation_.prepare(*request, model);
+  const Refusal why = inputs_.prepare(*request, model);
   if (why) refuse(request, why);
   return !why;
 }
@@ -83,7 +83,7 @@ void Admission::refuse(request::Request* request, const Refusal& why) noexcept {
 }
 
 void Admission::give_back(request::Request* request) noexcept {
-  preparation_.release(*request);
+  inputs_.release(*request);
   refused_.push_back(request);
 }
 

@@ -31,8 +31,7 @@ class Admission {
   // `group`, `clock` and `policy` outlive it. `num_out_of_queue`: the most requests that are
   // refused together after they have left the queue.
   Admission(const Group& group, const Clock& clock, const ExecutorOptions& options,
-            sched::BatchPolicy& policy, const PreparationOptions& preparation,
-            size_t num_out_of_queue = 0);
+            sched::BatchPolicy& policy, const InputOptions& inputs, size_t num_out_of_queue = 0);
 
   // Returns the request's model; nullptr: the request is refused, because the device has failed,
   // the model is not loaded, or `wait_ns(model)`, its expected wait, is too long; or it has
@@ -71,7 +70,7 @@ class Admission {
   // Hands the refused and the expired requests back and returns how many they are.
   size_t complete_refused(CompletionSink& sink) noexcept;
 
-  InputPreparation& preparation() noexcept { return preparation_; }
+  InputPreparation& inputs() noexcept { return inputs_; }
 
  private:
   void refuse_late(const sched::Refused& late) noexcept;
@@ -83,7 +82,7 @@ class Admission {
   const Clock& clock_;
   const uint64_t max_wait_ns_;
   sched::BatchPolicy* policy_;
-  InputPreparation preparation_;
+  InputPreparation inputs_;
   std::vector<request::Request*> refused_;  // and expired: to be handed back
   bool device_failed_ = false;
 };

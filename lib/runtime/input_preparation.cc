@@ -34,7 +34,7 @@ bool has_size_of(const wire::ImagePrefix& picture, const model::ImageInput& inpu
 
 }  // namespace
 
-InputPreparation::InputPreparation(const PreparationOptions& options)
+InputPreparation::InputPreparation(const InputOptions& options)
     : options_(options),
       texts_(options.image.channels != 0 ? 0 : options.max_tokens, options.image.values()) {
   payload_.reserve(options.text_bytes);

@@ -23,7 +23,7 @@ struct Refusal {
   explicit operator bool() const noexcept { return status != wire::StatusCode::kOk; }
 };
 
-struct PreparationOptions {
+struct InputOptions {
   uint32_t max_tokens = 1024;  // of a request
   model::ImageInput image;     // for models that take images
   // Models that generate take one text and no token types. The ids' range is checked here, since no
@@ -34,7 +34,7 @@ struct PreparationOptions {
 
 class InputPreparation {
  public:
-  explicit InputPreparation(const PreparationOptions& options);
+  explicit InputPreparation(const InputOptions& options);
 
   // Sets num_tokens, and `prepared` if it had to make token ids or types.
   Refusal prepare(request::Request& request, const model::TenantModel& model) noexcept;
@@ -59,7 +59,7 @@ class InputPreparation {
   Refusal make(request::Request& request) noexcept;
   Refusal collect(const request::Request& request) noexcept;
 
-  const PreparationOptions options_;
+  const InputOptions options_;
   InputPool texts_;
   std::string payload_;  // scratch: one payload, contiguous
   model::PictureResizer resizer_;

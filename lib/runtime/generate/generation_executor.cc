@@ -293,7 +293,7 @@ void GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
   std::unique_ptr<Sequence> sequence = std::move(spare_.back());
   spare_.pop_back();
   sequence->request = request;
-  sequence->prepared = admission_.preparation().made(*request);
+  sequence->prepared = admission_.inputs().made(*request);
   sequence->model = &model;
   sequence->search.reset(config);
   sequence->tables.assign(1, {});
@@ -358,7 +358,7 @@ std::unique_ptr<Sequence> GenerationExecutor::leave(Entered& from, size_t index)
 
 void GenerationExecutor::answer(const Sequence& sequence) noexcept {
   request::Request* request = sequence.request;
-  admission_.preparation().release(*request);
+  admission_.inputs().release(*request);
   write_result(*request, *sequence.model, sequence.search.result());
   request->done_ns = clock_.now_ns();
 }

@@ -21,7 +21,7 @@ class AdmissionTest : public ::testing::Test, protected CompletionSink {
     options_.max_wait_ns = 1'000'000'000;
     policy_ = sched::make_policy("fcfs", {.queue = options_.queue}).value();
     admission_ = std::make_unique<Admission>(group_, clock_, options_, *policy_,
-                                             PreparationOptions{.max_tokens = 8, .image = {}});
+                                             InputOptions{.max_tokens = 8, .image = {}});
     clock_.advance_ns(1000);
   }
   void complete(std::span<request::Request* const> requests) noexcept override {

@@ -47,12 +47,12 @@ class BruteForce {
     std::fill_n(room_, kMaxCells, in.row_tokens);
   }
   double optimum() {
-    place(0, 0);
+    search(0, 0);
     return best_;
   }
 
  private:
-  void place(size_t i, double utility) {
+  void search(size_t i, double utility) {
     best_ = std::max(best_, utility);
     double left = utility;
     for (size_t j = i; j < in_.tasks.size(); ++j) left += in_.tasks[j].utility();
@@ -63,11 +63,11 @@ class BruteForce {
         uint32_t& room = room_[slot * in_.num_rows + row];
         if (room < task.length) continue;
         room -= task.length;
-        place(i + 1, utility + task.utility());
+        search(i + 1, utility + task.utility());
         room += task.length;
       }
     }
-    place(i + 1, utility);
+    search(i + 1, utility);
   }
 
   Instance in_;
