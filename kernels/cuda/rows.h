@@ -174,8 +174,8 @@ class WarpRow {
 inline constexpr uint32_t kMaxRowWidth = 8192;
 
 // Calls body.operator()<kWidth, kPacks>() with the widest packs that rows of `width` consist of,
-// and the least number of them per lane. REQUIRES: width ≤ kMaxRowWidth, and rows begin at
-// addresses where packs may.
+// and the least number of them per lane. REQUIRES: width ≤ kMaxRowWidth, and rows are aligned to
+// these packs.
 template <class T, class Body>
 void with_row_of(uint32_t width, const Body& body) {
   constexpr uint32_t kWide = Pack<T>::kWidth;

@@ -59,7 +59,7 @@ __host__ __device__ inline GridStride grid_stride(uint32_t hidden, uint32_t num_
   }
   if (packs > num_threads)
     return {block, num_blocks, thread * kWidth, num_threads * kWidth, hidden};
-  // A block handles several rows at a time, but no more than give every block some.
+  // A block handles several rows at a time, but so few that all blocks get rows.
   const uint32_t fit = num_threads / packs, even = div_up(num_rows, num_blocks);
   const uint32_t at_once = fit < even ? fit : even, row = thread / packs;
   return {block * at_once + row, num_blocks * at_once,

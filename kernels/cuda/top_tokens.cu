@@ -47,7 +47,8 @@ struct Slices {
 };
 // A slice's result: most, sum, then the logits of its best tokens, best first, then these tokens.
 constexpr uint32_t kFoundAt = 2;
-static_assert(kFoundAt + 2 * kMaxTopTokens <= kMaxOfSlice / 4, "a slice holds what it leaves");
+static_assert(kFoundAt + 2 * kMaxTopTokens <= kMaxOfSlice / 4,
+              "a slice's result must fit into the slice");
 
 __device__ inline float* logits_of(const TopTokens& args, const uint32_t* chosen, uint32_t row) {
   return args.logits + size_t{chosen == nullptr ? row : chosen[row]} * args.vocab;

@@ -70,7 +70,7 @@ struct RetryPolicy {
   uint64_t resend_after_ns = 5'000'000;  // gap in an incomplete response: ask for missing pieces
   // Retries of a request refused with kOverloaded, kOverQuota or kNotAdmitted. Each waits the time
   // that the server gives (initial_rto_ns if it gives none) and carries the rest of the request's
-  // deadline; there is none after it.
+  // deadline. No retry follows the deadline.
   uint32_t max_refusal_retries = 0;
 
   // Sends each request once and waits timeout_ns for its answer.

@@ -69,8 +69,8 @@ struct Batching {
   uint32_t max_beams = 128;            // per step, in groups that generate
   uint64_t kv_cache_bytes = 1u << 30;  // limit per group that generates
   std::string joining = "steps";       // when sequences join those that run: steps | batches
-  std::string cleaning =
-      "sequence";                  // ends with which K/V memory is freed: sequence | slot | batch
+  // The part of a batch whose end frees its K/V memory: sequence | slot | batch.
+  std::string cleaning = "sequence";
   uint32_t queue_requests = 4096;  // waiting in a group; beyond: overloaded
   // Longest expected wait behind the tenant's own requests; beyond: overloaded. 0: no limit.
   uint64_t max_wait_ns = 1'000'000'000;

@@ -171,8 +171,8 @@ std::expected<json, CallError> Client::Impl::call(const std::string& op, const j
     zmq::message_t frame;
     if (dealer_.recv(frame, zmq::recv_flags::dontwait)) {
       const json answer = json::parse(frame.to_string_view(), nullptr, false);
-      if (!answer.is_object() || answer.value("id", json()) != id)
-        continue;  // answers a call that timed out
+      // An answer to another id belongs to a call that timed out.
+      if (!answer.is_object() || answer.value("id", json()) != id) continue;
       if (answer.contains("progress") && answer["progress"].is_object()) {
         const json& step = answer["progress"];
         deadline = deadline_from_now();

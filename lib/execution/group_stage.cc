@@ -76,8 +76,6 @@ void GroupStage::end_thread() {
   thread_.join();
 }
 
-// A new thread, because the host's compute pool belongs to the thread that started it, and keeps
-// the CPUs that it started on.
 Status GroupStage::set_scheduler(std::string_view scheduler) {
   class SetScheduler final : public StageTask {
    public:
@@ -98,6 +96,8 @@ Status GroupStage::set_scheduler(std::string_view scheduler) {
   return task.status;
 }
 
+// Starts a new thread, because the host's compute pool belongs to the thread that started it, and
+// keeps the CPUs that it started on.
 Status GroupStage::change_share(const device::Share& share) {
   CHECK(thread_.joinable());
   ITIF_ASSIGN(auto stream, make_stream(share));

@@ -146,8 +146,8 @@ Result<std::string> get_string_or(const nlohmann::json& object, const char* key,
 }
 
 std::string shown(const nlohmann::json& value) {
-  std::string text =
-      value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);  // ASCII only
+  // ASCII only.
+  std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return text;
 }

@@ -29,7 +29,8 @@ struct Cause {
 constexpr Cause kCauses[] = {
     {"another primary process", Code::kUnavailable,
      "another DPDK process runs under this file prefix: stop it, or add --file-prefix=NAME"},
-    {"Permission denied", Code::kPermission, "run as root, or grant access to what it names"},
+    {"Permission denied", Code::kPermission,
+     "run as root, or grant access to the file that EAL names"},
     {"Operation not permitted", Code::kPermission,
      "run as root, or grant CAP_NET_ADMIN, CAP_NET_RAW and CAP_SYS_ADMIN"},
     {"hugepage", Code::kResourceExhausted,
@@ -117,7 +118,7 @@ Status check_devices(const std::vector<std::string>& lines) {
                             name, why));
   return fail(Code::kNotFound,
               fmt::format("DPDK cannot create {}: {}: {}check its arguments in eal.args (does the "
-                          "interface or file they name exist?)",
+                          "interface or file that they name exist?)",
                           name, why, geteuid() == 0 ? "" : "run as root, or "));
 }
 

@@ -1,8 +1,8 @@
 // Puts the calls of a plan in the order in which the device runs them.
 //
-// Calls of one tenant follow each other. Their rows then meet in one pass where a batch needs
-// several, so that fewer passes read the tenant's weights, and the second call of a tenant finds
-// the weights in the cache that the first has read.
+// Calls of one tenant follow each other. If a batch needs several passes, a tenant's rows are then
+// in as few of them as possible, so that fewer passes read its weights. The second call of a tenant
+// finds the weights in the cache, because the first has read them.
 #pragma once
 
 #include <cstdint>

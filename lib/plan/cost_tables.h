@@ -100,12 +100,12 @@ Status validate(const CostTables& tables);
 // below that of a smaller shape. Each cost becomes the mean of two: the largest cost of the shapes
 // it contains, and the smallest of the shapes that contain it. A monotone table does not change.
 //
-// Why: each planner stage is optimal over all divisions of a batch only if a longer mini-batch
-// never costs less than a shorter one: swapping two requests into length order then never costs
-// more. Every plan would also seek out a dip of noise. The running maximum alone would raise all
-// costs after an outlier. True dips, as at lengths that match the kernels' tile, are lost. Plans
-// could rarely use them, because they pad to the longest request and no further. The GEMM
-// scheduler's tables do not change: it compares two costs of one shape.
+// Each planner stage is optimal over all divisions of a batch only if a longer mini-batch never
+// costs less than a shorter one, because swapping two requests into length order then never costs
+// more. Besides, every plan would prefer a shape whose cost is low by noise. A running maximum
+// alone would raise all costs after an outlier. True dips, as at lengths that match the kernels'
+// tile, are lost, but plans could rarely use them: they pad to the longest request and no further.
+// The GEMM scheduler's tables do not change, because it compares two costs of one shape.
 // REQUIRES: validate(), serve_planners(). Optional: planners accept any valid tables.
 void make_monotone(CostTables& tables);
 

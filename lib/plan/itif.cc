@@ -1,8 +1,8 @@
 // ITIF's two stages, as the thesis has them: mini-batches within each tenant (tenant_batching.h),
 // then BatchedGEMMs of mini-batches of all tenants (operator_batching.h).
 //
-// Each stage is optimal, but the two in sequence need not be. The first does not know what the
-// second could merge: it may divide two tenants differently where equal mini-batches would have
+// Each stage is optimal, but the two in sequence need not be. The first ignores which mini-batches
+// the second can merge: it may divide two tenants differently where equal mini-batches would have
 // shared a call. joint.cc decides both together.
 #include "plan/call_layout.h"
 #include "plan/operator_batching.h"

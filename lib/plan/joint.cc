@@ -1,5 +1,6 @@
-// The cheapest plan that calls of padded mini-batches allow: both of ITIF's stages decided
-// together. Beyond the thesis, whose first stage does not know what the second could merge.
+// Finds the cheapest plan that calls of padded mini-batches allow: decides both of ITIF's stages
+// together. This goes beyond the thesis, whose first stage ignores which mini-batches the second
+// can merge.
 //
 // First come plans that a fixed number of passes over the requests finds: ITIF's own two stages,
 // the same with a first stage that expects mini-batches to be shared by 2, 4, 8, … of their size,

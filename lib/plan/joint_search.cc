@@ -64,8 +64,8 @@ bool JointSearch::make_states(const RequestOrder& order) noexcept {
   return true;
 }
 
-// A request's share of a call: the call's cost divided by its requests, least over all calls that
-// are as long as the request.
+// A request's share of a call is the call's cost divided by its number of requests. Finds the least
+// share over all calls that are as long as the request.
 void JointSearch::find_shares(const RequestOrder& order) noexcept {
   uint32_t largest = 0;
   for (const Tenant& tenant : tenants_) largest = std::max(largest, tenant.num_requests);

@@ -25,8 +25,8 @@ class TenantPasses final : public Planner {
   void plan(std::span<const Item> items, Plan& plan) noexcept override {
     plan_rows(items, {}, plan);
   }
-  // Rows of several tenants cannot be kept, so that a policy is offered none (rows()). The size of
-  // slots can.
+  // Ignores the rows of `choice`, because the passes divide rows of several tenants: rows() offers
+  // a policy none. The size of slots is kept.
   void plan_rows(std::span<const Item> items, const RowChoice& choice,
                  Plan& plan) noexcept override;
 

@@ -6,10 +6,10 @@
 // the request ends; the Request comes back with a result or a status. Until then only the executor
 // touches what it was lent. Only that worker frees an mbuf or a Request, once each, on every path.
 //
-// A request has one outcome, written by whoever claims it. The group takes a request (take()) when
-// it runs or refuses it. Before that, the worker may let it expire at its deadline (expire()) and
-// answer it. An expired request stays lent: the group gives it back without an outcome as soon as
-// it meets it.
+// A request has one outcome. The group writes it if it takes the request (take()), to run or refuse
+// it. Until then the worker may let the request expire at its deadline (expire()), and then answers
+// it. An expired request stays lent until the group finds it among its waiting requests and gives
+// it back without an outcome.
 //
 // Plain data: no DPDK, no device. `pieces` point into packet buffers; nothing has been copied.
 #pragma once

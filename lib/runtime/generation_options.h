@@ -24,8 +24,8 @@ enum class Cleaning : uint8_t {
   // When all sequences whose sources shared its slot have ended: its row under the planner concat,
   // itself under packed.
   kSlot,
-  // When all sequences of its batch have ended. With Joining::kSteps a batch is what entered at the
-  // same step.
+  // When all sequences of its batch have ended. With Joining::kSteps, sequences that entered at the
+  // same step are a batch.
   kBatch,
 };
 

@@ -17,9 +17,10 @@
 // - "Greedily put rest requests": by utility, as N~_t is sorted, with the same skipping. It happens
 //   whenever the deadline-aware set leaves room: with weights, a shorter request may have less
 //   utility than a longer one.
-// - Requests past their deadlines are not in N_t. Nor are those that can no longer be answered by
-//   their deadlines (deadline.h). They are refused when Algorithm 1 finds them.
-// - A request longer than a row never fits. If all that wait are, the earliest gets a batch alone.
+// - N_t has no requests that are past their deadlines or can no longer be answered by them
+//   (deadline.h). Such requests are refused when Algorithm 1 finds them.
+// - A request longer than a row never fits. If all waiting requests are longer, the earliest gets a
+//   batch of its own.
 //
 // One row of max_tokens makes this DAS over a token budget, for planners without rows of a fixed
 // length.

@@ -21,8 +21,8 @@ class IndexedOrder : public QueueOrder {
     IndexFill fill(queue, index_, state, limits, choice);
     for (const uint32_t tree : index_.active_trees()) {
       const auto earliest = [&] { return index_.earliest(WaitingIndex::kAnyLength, tree); };
-      if (fill.in_time(earliest) == nullptr)
-        break;  // the tree is empty: the loop's list has changed
+      // nullptr: the tree is empty, so the list of this loop has changed.
+      if (fill.in_time(earliest) == nullptr) break;
     }
     this->fill(fill);
   }

@@ -68,7 +68,7 @@ class Answer:
         return list(struct.unpack(f"<{len(self.payload) // 4}f", self.payload))
 
     def value(self):
-        """[Class], [int], str, [float], or for kinds with a row a token [[float]]."""
+        """[Class], [int], str or [float]; [[float]] for kinds that have a row for each token."""
         if self.result_kind == "classes":
             return decode_classes(self.payload)
         if self.result_kind == "tokens":

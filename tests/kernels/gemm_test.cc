@@ -219,8 +219,8 @@ TEST_P(GemmTest, GeluIsAccurateEverywhere) {
   // kWidth: a width that libraries with fused activations accept.
   constexpr uint32_t kRows = 401, kWidth = 8;
   std::vector<float> a(kRows * kWidth);
-  for (uint32_t r = 0; r < kRows; ++r)
-    a[kWidth * r] = (static_cast<float>(r) - 200.0f) / 16.0f;  // exact in bf16
+  // Inputs that bf16 represents exactly.
+  for (uint32_t r = 0; r < kRows; ++r) a[kWidth * r] = (static_cast<float>(r) - 200.0f) / 16.0f;
   std::vector<std::vector<float>> weights = {std::vector<float>(kWidth * kWidth)};
   for (uint32_t i = 0; i < kWidth; ++i) weights[0][i * kWidth] = 1.0f;
   const device::GemmShape shape{

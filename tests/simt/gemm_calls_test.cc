@@ -170,7 +170,7 @@ std::vector<double> loads(const std::vector<GemmCall>& planned, const std::vecto
   return loads;
 }
 
-// In turn, the streams would take 900 + 100, 100 + 100 and 100 + 300.
+// Calls dealt out in turn would give the streams 900 + 100, 100 + 100 and 100 + 300.
 TEST(GemmCalls, BalanceStreamsByPlannedCosts) {
   const std::vector<GemmCall> planned = {{1, 900}, {1, 100}, {1, 100},
                                          {1, 100}, {1, 100}, {1, 300}};

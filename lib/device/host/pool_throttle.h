@@ -1,10 +1,11 @@
 // Shortens libgomp's spinning while the program runs.
 //
 // libgomp reads its spin counts at load time, but chooses between two of them at each wait: threads
-// spin for the short, throttled count while the process has more OpenMP threads than CPUs. Threads
-// of every team count, from the team's first start until the thread that started it ends. So a team
-// of sleeping threads throttles the compute pool, and the pool spins again once that team's thread
-// has ended (gomp_managed_threads and do_spin() in GCC 12). Both take effect at the next wait.
+// spin for the short, throttled count while the process has more OpenMP threads than CPUs. libgomp
+// counts the threads of a team from its first start until the thread that started it ends. So a
+// team of sleeping threads throttles the compute pool, and the pool spins again once the thread
+// that started that team has ended (gomp_managed_threads and do_spin() in GCC 12). Both take effect
+// at the next wait.
 //
 // Measured with 2,000 parallel regions of two threads: 90 voluntary context switches while they
 // spin, 4,000 beside one sleeping thread, 90 after it has ended.

@@ -28,8 +28,8 @@
 //   flood of damaged datagrams     48  4.0   173       47  2.1   6.3       47  1.6   5.6
 //   flood of half-sent requests    38  629   998       46  2.1   9.6       47  2.0   7.9
 //
-// Without a flood the pool spins 30,000 rounds now as before. The same on idle CPUs, medians of
-// two runs in turn:
+// Without a flood the pool still spins 30,000 rounds. The same figures on otherwise idle CPUs,
+// medians of two runs in turn:
 //
 //                               30,000              100 rounds
 //   flood of 6,000/s            1,540  2.4    31    1,429  1.6   6.4

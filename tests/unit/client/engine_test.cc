@@ -150,7 +150,8 @@ TEST(ClientEngine, RepeatsOfABusyRequestBecomeRare) {
     const uint64_t tag = world.submit({.seed = 1, .service_us = 3'000'000}, 64);
     world.run();
     EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
-    // Asked after 50 ms, then after 100, 200, …, at most 1,000 ms, but not before the server says.
+    // The client asks again after 50 ms, then after 100, 200, … and at most 1,000 ms, but never
+    // before the time that the server names.
     const uint64_t expected = busy_us == 0 ? 6 : busy_us == 400'000 ? 5 : 3;
     EXPECT_EQ(world.engine->stats().busy, expected) << busy_us;
     EXPECT_EQ(world.engine->stats().lost, 0u);

@@ -153,7 +153,7 @@ TEST(Rows, ThePolicysRowsAndSlotSizeAreKept) {
   auto rows = rows_of(plan);
   for (auto& row : rows) std::ranges::sort(row);
   EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{0}, {1, 2}, {3, 4}}));
-  // Rows without slots: slots of the planner's size, none with requests of two rows.
+  // Rows without slots get slots of the planner's size. No slot has requests of two rows.
   rows_planner("slotted:slot_tokens=6")->plan_rows(items, {.rows = in_row}, plan);
   EXPECT_TRUE(verify(plan, items, kRowLimits));
   EXPECT_EQ(plan.passes[0].matrix_rows, 6u);

@@ -23,7 +23,7 @@ TEST_F(Executor, SmallBatchesDoNotCauseRefusalsOfFeasibleRequests) {
   for (uint32_t i = 0; i < 50; ++i) ASSERT_EQ(run(1 + i % 4), StatusCode::kOk);
   EXPECT_EQ(run(128, 40'000'000), StatusCode::kOk);
   EXPECT_EQ(run(512, 80'000'000), StatusCode::kOk);
-  // Nor is a burst refused: it would wait less than max_wait_ns (1 s).
+  // A burst is not refused either: it would wait less than max_wait_ns (1 s).
   std::vector<request::Request*> burst;
   for (int i = 0; i < 8; ++i) burst.push_back(&submit(512));
   while (executor_->num_queued()) step();

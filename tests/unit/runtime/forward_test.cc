@@ -25,8 +25,8 @@ TestRequest random_input(Random& random, const model::BackboneSpec& spec, uint32
   input.slot = slot;
   input.kind = kind;
   input.id_bytes = random.below(2) ? 2 : 4;
-  input.ids_per_piece =
-      static_cast<uint32_t>(random.below(20) + 1) * 2;  // pieces are 4-byte aligned
+  // Pieces are 4-byte aligned.
+  input.ids_per_piece = static_cast<uint32_t>(random.below(20) + 1) * 2;
   for (uint32_t i = 0; i < tokens; ++i) {
     input.ids.push_back(static_cast<uint32_t>(random.below(spec.vocab)));
     input.token_types.push_back(static_cast<uint8_t>(random.below(2)));

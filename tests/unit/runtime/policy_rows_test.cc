@@ -1,5 +1,5 @@
 // The rows and slots that a batch policy decides are those that the pass computes, and each answer
-// is that of the request alone. Another policy object, asked the same, tells what was decided.
+// is that of the request alone. A second policy, asked the same, gives the expected decision.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -318,7 +318,8 @@ TEST(Edf, TakesTheEarliestDeadlineThatFits) {
             (std::vector<uint32_t>{30}));
 }
 
-// The planner fills the rows of other policies, and wastes less of them than their order would.
+// With other policies the planner fills the rows, and leaves less of them empty than the policy's
+// order would.
 TEST(Rows, OnlyDasFillsThem) {
   const std::vector<std::pair<uint32_t, uint64_t>> waiting = {{6, 1}, {6, 2}, {6, 3}, {2, 4}};
   for (const std::string_view name : {"fair", "fcfs", "sjf", "edf"}) {

@@ -24,8 +24,8 @@ class DasFairTest : public PolicyFixture {
   struct Outcome {
     double utility = 0;
     std::array<uint64_t, kMaxTenants> tokens = {};
-    // The most that a tenant with waiting requests was behind its share of the tokens, since it
-    // last had none.
+    // The largest deficit of a tenant, in tokens: its share less its tokens, counted from the last
+    // time that it had no waiting requests.
     std::array<double, kMaxTenants> most_behind = {};
   };
 
@@ -111,7 +111,7 @@ TEST_F(DasFairTest, NoTenantStaysBehindItsShare) {
     EXPECT_LT(plain.tokens[1], 0.1 * static_cast<double>(plain.tokens[0]));
     for (const std::string_view name : {"das:fair", "slotted_das:fair"}) {
       const Outcome fair = run(name, tenants, kBatches);
-      // Within the window, and one batch and one request that did not fit it.
+      // The window, one more batch, and a request that did not fit that batch.
       const double slack = share * (FairShares::kWindowBatches + 1) * kMaxTokens + 100;
       EXPECT_LE(fair.most_behind[1], slack) << name;
       const auto all = static_cast<double>(fair.tokens[0] + fair.tokens[1]);

@@ -52,7 +52,7 @@ TEST_F(DynamicBatchingTest, RefusesOnlyRequestsThatWouldMissTheirDeadline) {
   EXPECT_EQ(choice.refused[1].why, DeadlineMiss::kTooSoon);
 }
 
-// Requests in the middle of a tenant's queue too, so that no later batch meets them.
+// Infeasible requests also leave the middle of a tenant's queue, so that later batches refuse none.
 TEST_F(DynamicBatchingTest, InfeasibleRequestsLeaveTheWholeQueue) {
   std::vector<request::Request*> feasible;
   for (uint32_t i = 0; i < 60; ++i) {

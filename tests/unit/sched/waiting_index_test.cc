@@ -99,7 +99,7 @@ TEST_F(WaitingIndexTest, AgreesWithAListUnderRandomChanges) {
   }
 }
 
-// Chooses as das does, and keeps the work that the last choice has cost.
+// Chooses as das does, and counts the nodes of the index that the last choice visited.
 class CountedDas final : public DasRows {
  public:
   using DasRows::DasRows;
@@ -114,8 +114,8 @@ class CountedDas final : public DasRows {
   }
 };
 
-// The index's nodes that a choice visits grow with the requests chosen and with the logarithm of
-// those that wait: at 100,000 waiting a request costs at most twice what it costs at 1,000.
+// The number of nodes that a choice visits grows with the chosen requests and with the logarithm of
+// the waiting ones: with 100,000 waiting a request costs at most twice as much as with 1,000.
 TEST(DasWork, IsNearLinearInTheRequestsChosen) {
   double visits_per_request[2] = {};
   for (const bool many : {false, true}) {

@@ -44,8 +44,8 @@ TEST_F(TenantServiceDevice, AllGroupsMoveAndKeepNamesIndicesAndSettings) {
   EXPECT_EQ(service->set_scheduler("apart", "magic").error().code, Code::kInvalidArgument);
   const std::vector<TenantInfo> before = service->list();
   break_device();
-  while (failures == 0)
-    std::this_thread::yield();  // reported after the event that break_device() waits for
+  // The failure is reported after the event that break_device() waits for.
+  while (failures == 0) std::this_thread::yield();
   EXPECT_EQ(failures, 1);
   const Status left = service->leave_failed_device({});
   ASSERT_TRUE(left) << left.error().message;

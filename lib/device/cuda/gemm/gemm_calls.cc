@@ -7,9 +7,9 @@
 namespace itif::device::cuda {
 namespace {
 
-// cuBLAS cannot check the alignment of operands behind pointers in device memory. It assumes what
-// it requires of such calls: 16 bytes if k is a multiple of 8, 4 bytes if k is even. Only output
-// rows of an odd vocabulary may violate this, unless ranges begin at multiples of 8 rows.
+// cuBLAS cannot check operands behind pointers in device memory. It assumes that they are aligned
+// to 16 bytes if k is a multiple of 8, else to 4 bytes if k is even. Only outputs may be aligned to
+// less: if the vocabulary is odd and a range does not begin at a multiple of 8 rows.
 bool are_outputs_aligned(const kernels::GroupedGemm& args, size_t element_bytes) {
   const size_t alignment = args.k % 8 == 0 ? 16 : args.k % 2 == 0 ? 4 : 1;
   const size_t row_bytes = args.n * (args.f32_out ? sizeof(float) : element_bytes);

@@ -1,6 +1,6 @@
-// Tries a plain GEMM of each shape when the shape is prepared. Every other call has simpler ones to
-// fall back to; a GPU whose cuBLAS has no plain GEMM of a model's shapes cannot serve the model,
-// which should show before its group starts.
+// Tries a plain GEMM of each shape when the shape is prepared. A GPU whose cuBLAS has no plain GEMM
+// of a model's shapes cannot serve the model, and the error should appear before its group starts.
+// All other calls need no trial, because simpler ones can replace them.
 #pragma once
 
 #include <memory>

@@ -22,7 +22,7 @@ class TimedStream final : public NullStream {
  public:
   explicit TimedStream(VirtualClock& clock) : clock_(clock) {}
   bool is_async = false;
-  // From a work's start until its inputs have been read; at the latest at its end.
+  // The time from the start of work until its inputs have been read, at most until its end.
   uint64_t reading_ns = UINT64_MAX;
 
   void add(uint64_t ns) {
