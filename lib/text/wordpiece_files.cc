@@ -11,8 +11,8 @@
 #include <unordered_set>
 
 #include "json/json_file.h"
-#include "text/framed_tokenizer.h"
 #include "text/sentence_settings.h"
+#include "text/tokenizer_settings.h"
 #include "text/unicode.h"
 
 namespace itif::text {

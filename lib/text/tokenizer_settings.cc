@@ -1,0 +1,173 @@
+#include "text/tokenizer_settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "json/json_file.h"
+
+namespace itif::text {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kMaxSettingsTokens = 65536;
+constexpr const char* kNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                  "pad_token", "cls_token", "mask_token"};
+
+Result<json> read_settings_file(const std::string& path) {
+  Result<json> document = json_file::read_json_file(path);
+  if (!document && document.error().code == Code::kNotFound) return json::object();
+  return document;
+}
+
+// Reads a token, given as a string or as an added token's object.
+Result<SpecialToken> read_special(const json& value, const std::string& key,
+                                  const std::string& origin) {
+  SpecialToken token;
+  token.id = -1;
+  if (value.is_string()) {
+    token.content = value.get<std::string>();
+  } else if (value.is_object()) {
+    ITIF_ASSIGN(token.content, json_file::get_string_or(value, "content", "", origin));
+    ITIF_ASSIGN(token.strips_left, json_file::get_bool_or(value, "lstrip", false, origin));
+    ITIF_ASSIGN(token.strips_right, json_file::get_bool_or(value, "rstrip", false, origin));
+    ITIF_ASSIGN(token.is_special, json_file::get_bool_or(value, "special", false, origin));
+    ITIF_ASSIGN(token.normalized,
+                json_file::get_bool_or(value, "normalized", !token.is_special, origin));
+    token.has_flags = true;
+    ITIF_ASSIGN(const bool single, json_file::get_bool_or(value, "single_word", false, origin));
+    if (single)
+      return fail(Code::kUnsupported,
+                  fmt::format("{}: added token {} is single_word, which this build does not run",
+                              origin, json_file::shown(json(token.content))));
+  }
+  if (token.content.empty())
+    return fail(Code::kInvalidArgument, fmt::format("{}: '{}' must be a token, found {}", origin,
+                                                    key, json_file::shown(value)));
+  return token;
+}
+
+Status read_names(const json& document, const std::string& origin, TokenizerSettings& settings) {
+  for (const char* key : kNames) {
+    const auto it = document.find(key);
+    if (it == document.end() || it->is_null() || settings.names.contains(key)) continue;
+    ITIF_ASSIGN(SpecialToken token, read_special(*it, key, origin));
+    token.is_special = true;
+    settings.names[key] = std::move(token);
+  }
+  // extra_special_tokens is the newer name; its value may also be an object of named tokens.
+  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+    const auto it = document.find(key);
+    if (it == document.end() || it->is_null()) continue;
+    if (!it->is_structured() || it->size() > kMaxSettingsTokens)
+      return fail(Code::kInvalidArgument,
+                  fmt::format("{}: '{}' must hold up to {} tokens, found {}", origin, key,
+                              kMaxSettingsTokens, json_file::shown(*it)));
+    for (const json& value : *it) {
+      ITIF_ASSIGN(SpecialToken token, read_special(value, key, origin));
+      token.is_special = true;
+      settings.more.push_back(std::move(token));
+    }
+  }
+  return {};
+}
+
+// Reads the added tokens of a tokenizer.json.
+Status read_added_list(const json& document, const std::string& origin,
+                       TokenizerSettings& settings) {
+  const auto list = document.find("added_tokens");
+  if (list == document.end() || list->is_null()) return {};
+  if (!list->is_array() || list->size() > kMaxSettingsTokens)
+    return fail(Code::kCorrupt, fmt::format("{}: 'added_tokens' must be an array of up to {}",
+                                            origin, kMaxSettingsTokens));
+  for (const json& value : *list) {
+    const auto id = value.is_object() ? value.find("id") : value.end();
+    if (!value.is_object() || id == value.end() || !id->is_number_unsigned() ||
+        id->get<uint64_t>() > INT32_MAX)
+      return fail(Code::kCorrupt, fmt::format("{}: an added token must have an id, found {}",
+                                              origin, json_file::shown(value)));
+    ITIF_ASSIGN(SpecialToken token, read_special(value, "added_tokens", origin));
+    token.id = id->get<int32_t>();
+    settings.added.push_back(std::move(token));
+  }
+  return {};
+}
+
+Status read_added(const json& document, const std::string& origin, TokenizerSettings& settings) {
+  if (!document.is_object() || document.size() > kMaxSettingsTokens)
+    return fail(Code::kCorrupt, fmt::format("{}: added tokens must be an object of up to {}",
+                                            origin, kMaxSettingsTokens));
+  for (const auto& [key, value] : document.items()) {
+    // {"id": {"content": …}} of tokenizer_config.json, or {"content": id} of added_tokens.json.
+    int32_t id = -1;
+    const bool by_id = value.is_object();
+    if (by_id) {
+      const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
+      if (parsed.ptr != key.data() + key.size()) id = -1;
+    } else if (value.is_number_unsigned() && value.get<uint64_t>() <= INT32_MAX) {
+      id = value.get<int32_t>();
+    }
+    if (id < 0)
+      return fail(Code::kCorrupt,
+                  fmt::format("{}: an added token must have an id, found {}: {}", origin,
+                              json_file::shown(json(key)), json_file::shown(value)));
+    ITIF_ASSIGN(SpecialToken token, read_special(by_id ? value : json(key), key, origin));
+    token.id = id;
+    if (!by_id) {
+      token.is_special = false;
+      token.normalized = true;
+    }
+    settings.added.push_back(std::move(token));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<bool> names_token_types(const json& settings, const std::string& origin) {
+  const auto names = settings.find("model_input_names");
+  if (names == settings.end() || names->is_null()) return true;
+  if (!names->is_array())
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: 'model_input_names' must be an array, found {}", origin,
+                            json_file::shown(*names)));
+  return std::ranges::find(*names, json("token_type_ids")) != names->end();
+}
+
+Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory) {
+  TokenizerSettings settings;
+  const std::string path = directory + "/tokenizer_config.json";
+  const std::string map_path = directory + "/special_tokens_map.json";
+  const std::string added_path = directory + "/added_tokens.json";
+  ITIF_ASSIGN(const json document, read_settings_file(path));
+  ITIF_ASSIGN(const json map, read_settings_file(map_path));
+  ITIF_ASSIGN(const json added, read_settings_file(added_path));
+  ITIF_TRY(read_names(document, path, settings));
+  ITIF_TRY(read_names(map, map_path, settings));
+  if (const auto decoder = document.find("added_tokens_decoder"); decoder != document.end()) {
+    ITIF_TRY(read_added(*decoder, path, settings));
+  } else {
+    const std::string json_path = directory + "/tokenizer.json";
+    ITIF_ASSIGN(const json whole, read_settings_file(json_path));
+    ITIF_TRY(read_added_list(whole, json_path, settings));
+  }
+  ITIF_TRY(read_added(added, added_path, settings));
+  // Files write a very large number for "no limit".
+  ITIF_ASSIGN(const double most,
+              json_file::get_number_or(document, "model_max_length", 1, 1e31, UINT32_MAX, path));
+  settings.max_tokens = most >= UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(most);
+  ITIF_ASSIGN(settings.class_name, json_file::get_string_or(document, "tokenizer_class", "", path));
+  if (document.contains("add_prefix_space")) {
+    ITIF_ASSIGN(settings.adds_prefix_space,
+                json_file::get_bool_or(document, "add_prefix_space", false, path));
+  }
+  ITIF_ASSIGN(settings.names_token_types, names_token_types(document, path));
+  ITIF_ASSIGN(settings.lower_case, json_file::get_bool_or(document, "do_lower_case", true, path));
+  ITIF_ASSIGN(settings.keeps_accents,
+              json_file::get_bool_or(document, "keep_accents", false, path));
+  return settings;
+}
+
+}  // namespace itif::text
