@@ -87,7 +87,11 @@ Status FramedTokenizer::set_frame(const TokenizerSettings& settings,
                               json_file::shown(json(token.content))));
     specials.push_back(std::move(token));
   }
-  specials.insert(specials.end(), settings.added.begin(), settings.added.end());
+  // As in transformers, decoded text leaves out named tokens only.
+  for (SpecialToken token : settings.added) {
+    token.is_special = false;
+    specials.push_back(std::move(token));
+  }
   frame_ = frame;
   return set_specials(std::move(specials));
 }

@@ -104,8 +104,8 @@ class MarianTokenizer final : public FramedTokenizer {
     try {
       std::vector<std::string> pieces;
       const auto flush = [&] {
-        std::string part;
-        if (target_.Decode(pieces, &part).ok()) text += part;
+        std::string part;  // transformers 5 decodes by the source's model
+        if (source_.Decode(pieces, &part).ok()) text += part;
         pieces.clear();
       };
       for (const int32_t id : ids) {
@@ -146,7 +146,7 @@ class MarianTokenizer final : public FramedTokenizer {
                   fmt::format("{}: 'separate_vocabs' must be false, found true", path));
     ITIF_TRY(check_sentencepiece_arguments(settings, path));
     ITIF_ASSIGN(cleans_up_,
-                json_file::get_bool_or(settings, "clean_up_tokenization_spaces", true, path));
+                json_file::get_bool_or(settings, "clean_up_tokenization_spaces", false, path));
     return {};
   }
 
@@ -206,7 +206,7 @@ class MarianTokenizer final : public FramedTokenizer {
   std::unordered_map<int32_t, std::string> piece_of_;
   std::string unknown_token_;
   int32_t unknown_ = 0;
-  bool cleans_up_ = true;
+  bool cleans_up_ = false;
 };
 
 }  // namespace

@@ -2,19 +2,25 @@
 """Writes tests/data/marian_tokenizer: the tokenizer of a Marian model, trained on this repository's documents, and the
 output of transformers' MarianTokenizer for difficult texts and ids:
 
-    golden.json: {"encode": [[text, [ids]], …], "decode": [[[ids], text], …]}
+    golden.json: {"encode": [[text, [ids]], …], "decode": [[[ids], text], …],
+                  "newest": {"version": …, "added": {token: id, …}, "decode": [[[ids], text], …]}}
 
-The committed "encode" is that of transformers 5.24, which treats language codes differently; "decode" is that of 4.36.
+The committed "encode" is that of transformers 5.24, which treats language codes differently; "decode" is that of 4.36,
+which by default removes spaces before punctuation. With --newest, the script only writes "newest": the same ids, and
+punctuation after a space. "added" is the added_tokens.json beside the other files, for marks that no document has.
 
-Run it in the environment of requirements.txt.
+Run it in the environment of requirements.txt, then with --newest and transformers 5.24.
 """
 
 import json
 import pathlib
 import random
 import shutil
+import sys
+import tempfile
 
 import sentencepiece
+import transformers
 from transformers import MarianTokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -49,6 +55,31 @@ def texts(choose):
         yield "".join(choose.choice(letters) for _ in range(choose.randrange(1, 30)))
 
 
+def write_newest():
+    golden = json.loads((OUT / "golden.json").read_text())
+    words = json.loads((OUT / "vocab.json").read_text())
+    with tempfile.TemporaryDirectory() as folder:
+        directory = pathlib.Path(folder) / "marian"
+        shutil.copytree(OUT, directory)
+        added = {mark: len(words) + index for index, mark in enumerate(["?", "!"])}
+        (directory / "added_tokens.json").write_text(json.dumps(added))
+        tokenizer = MarianTokenizer.from_pretrained(directory)
+        ids_of = words | added
+        cases = []
+        for mark in ["?", "!", ",", ".", "'▁", "n't", "'m", "'s", "'ve", "'re"]:
+            pieces = ["▁a", "▁", *mark, "▁a"]
+            if all(piece in ids_of for piece in pieces):
+                cases.append([ids_of[piece] for piece in pieces])
+            else:
+                print("not in the vocabulary:", mark)
+        cases += [ids for ids, _ in golden["decode"] if all(i < len(words) for i in ids)]
+        decode = [[ids, tokenizer.decode(ids, skip_special_tokens=True)] for ids in cases]
+    golden["newest"] = dict(version=transformers.__version__, added=added, decode=decode)
+    (OUT / "golden.json").write_text(json.dumps(golden))
+    old = {tuple(ids): text for ids, text in golden["decode"]}
+    print(len(decode), "decoded,", sum(old.get(tuple(ids), text) != text for ids, text in decode), "otherwise than before")
+
+
 def main():
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
@@ -77,4 +108,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    write_newest() if "--newest" in sys.argv else main()
