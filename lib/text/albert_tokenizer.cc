@@ -9,6 +9,7 @@
 #include "text/framed_tokenizer.h"
 #include "text/sentence_settings.h"
 #include "text/sentencepiece_file.h"
+#include "text/tokenizer_class.h"
 #include "text/unicode.h"
 #include "text/wordpiece_files.h"
 
@@ -16,6 +17,8 @@ namespace itif::text {
 namespace {
 
 using nlohmann::json;
+
+constexpr std::string_view kAlbertClasses[] = {"AlbertTokenizer"};
 
 // Replaces `` and '' with ".
 std::string with_plain_quotes(std::string_view text) {
@@ -40,6 +43,11 @@ Status check_settings(const std::string& directory, const TokenizerSettings& set
   const std::string path = directory + "/tokenizer_config.json";
   ITIF_ASSIGN(const json config, read_json_or_null(path));
   if (config.is_object()) ITIF_TRY(check_sentencepiece_arguments(config, path));
+  if (!settings.adds_prefix_space.value_or(true))
+    return fail(Code::kUnsupported,
+                fmt::format("{}: 'add_prefix_space' is not implemented: it must be true, found "
+                            "false",
+                            path));
   for (const SpecialToken& token : settings.added)
     if (!token.is_special && token.normalized)
       return fail(Code::kUnsupported,
@@ -92,6 +100,8 @@ class AlbertTokenizer final : public FramedTokenizer {
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& directory) {
     std::unique_ptr<AlbertTokenizer> tokenizer(new AlbertTokenizer);
     ITIF_ASSIGN(const TokenizerSettings settings, read_tokenizer_settings(directory));
+    if (!follows_tokenizer_json(directory, settings.class_name))
+      ITIF_TRY(check_tokenizer_class(directory, settings.class_name, kAlbertClasses));
     ITIF_TRY(check_sentence_case(directory, settings.lower_case));
     ITIF_TRY(check_settings(directory, settings));
     const std::string path = directory + "/spiece.model";

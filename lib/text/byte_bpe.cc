@@ -8,6 +8,7 @@
 #include "json/json_file.h"
 #include "text/byte_pairs.h"
 #include "text/framed_tokenizer.h"
+#include "text/tokenizer_class.h"
 #include "text/unicode.h"
 
 namespace itif::text {
@@ -141,8 +142,7 @@ Result<bool> prefix_space(const json& document, const std::string& origin,
   ITIF_ASSIGN(const bool written,
               json_file::get_bool_or(document["pre_tokenizer"], "add_prefix_space", true, origin));
   const std::string& name = settings.class_name;
-  if (name.empty() || name.starts_with("Roberta"))
-    return settings.adds_prefix_space.value_or(false);
+  if (name.empty() || is_roberta_class(name)) return settings.adds_prefix_space.value_or(false);
   if (settings.adds_prefix_space.value_or(written) != written)
     return fail(Code::kUnsupported,
                 fmt::format("{}: 'pre_tokenizer.add_prefix_space' is {}, but tokenizer_config.json "
@@ -195,6 +195,7 @@ class ByteBpeTokenizer final : public FramedTokenizer {
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& directory) {
     std::unique_ptr<ByteBpeTokenizer> tokenizer(new ByteBpeTokenizer);
     ITIF_ASSIGN(const TokenizerSettings settings, read_tokenizer_settings(directory));
+    ITIF_TRY(check_roberta_class(directory, settings.class_name));
     Files files;
     std::unordered_map<std::string, int32_t> written;
     std::error_code error;

@@ -11,6 +11,7 @@
 #include "json/json_file.h"
 #include "text/framed_tokenizer.h"
 #include "text/sentencepiece_file.h"
+#include "text/tokenizer_class.h"
 #include "text/unicode.h"
 
 namespace itif::text {
@@ -19,6 +20,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxPieces = 4u << 20;
+constexpr std::string_view kMarianClasses[] = {"MarianTokenizer"};
 constexpr std::string_view kMetaSpace = "\xe2\x96\x81";  // ▁
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
@@ -85,6 +87,7 @@ class MarianTokenizer final : public FramedTokenizer {
   static Result<std::unique_ptr<Tokenizer>> load(const std::string& directory) {
     std::unique_ptr<MarianTokenizer> tokenizer(new MarianTokenizer);
     ITIF_ASSIGN(const TokenizerSettings settings, read_tokenizer_settings(directory));
+    ITIF_TRY(check_tokenizer_class(directory, settings.class_name, kMarianClasses));
     ITIF_TRY(tokenizer->read_own_settings(directory + "/tokenizer_config.json"));
     ITIF_TRY(tokenizer->read_vocabulary(directory + "/vocab.json", settings));
     ITIF_TRY(read_sentencepiece(directory + "/source.spm", tokenizer->source_));

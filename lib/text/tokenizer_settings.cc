@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "json/json_file.h"
+#include "text/tokenizer_class.h"
 
 namespace itif::text {
 namespace {
@@ -158,7 +159,7 @@ Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory) 
   ITIF_ASSIGN(const double most,
               json_file::get_number_or(document, "model_max_length", 1, 1e31, UINT32_MAX, path));
   settings.max_tokens = most >= UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(most);
-  ITIF_ASSIGN(settings.class_name, json_file::get_string_or(document, "tokenizer_class", "", path));
+  ITIF_ASSIGN(settings.class_name, read_tokenizer_class(directory));
   if (document.contains("add_prefix_space")) {
     ITIF_ASSIGN(settings.adds_prefix_space,
                 json_file::get_bool_or(document, "add_prefix_space", false, path));

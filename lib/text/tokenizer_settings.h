@@ -33,7 +33,7 @@ struct TokenizerSettings {
   std::vector<SpecialToken> more;                       // of additional_special_tokens; ids are -1
   std::vector<SpecialToken> added;                      // with their ids
   uint32_t max_tokens = UINT32_MAX;
-  std::string class_name;  // empty: not set
+  std::string class_name;  // of read_tokenizer_class()
   std::optional<bool> adds_prefix_space;
   bool names_token_types = true;  // false: model_input_names leaves them out, and all are 0
   bool lower_case = true;

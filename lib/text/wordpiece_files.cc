@@ -12,6 +12,7 @@
 
 #include "json/json_file.h"
 #include "text/sentence_settings.h"
+#include "text/tokenizer_class.h"
 #include "text/tokenizer_settings.h"
 #include "text/unicode.h"
 
@@ -24,16 +25,6 @@ constexpr size_t kMaxVocabularyBytes = 16u << 20;
 constexpr size_t kMaxAddedTokens = 65536;
 constexpr std::array kSpecialNames = {"unk_token", "sep_token", "pad_token", "cls_token",
                                       "mask_token"};
-// Classes whose constructor overrides the normaliser of tokenizer.json.
-constexpr std::array<std::string_view, 5> kBertClasses = {"BertTokenizer", "DistilBertTokenizer",
-                                                          "ElectraTokenizer", "MobileBertTokenizer",
-                                                          "LayoutLMTokenizer"};
-
-bool is_bert_class(std::string_view name) {
-  if (name.ends_with("Fast")) name.remove_suffix(4);
-  return std::find(kBertClasses.begin(), kBertClasses.end(), name) != kBertClasses.end();
-}
-
 // Returns an empty object if the file does not exist.
 Result<json> read_optional_json(const std::string& path) {
   Result<json> document = json_file::read_json_file(path);
@@ -186,9 +177,9 @@ Result<WordPieceConfig> read_wordpiece_files(const std::string& directory) {
   const std::string json_path = directory + "/tokenizer.json";
   const std::string vocabulary_path = directory + "/vocab.txt";
   ITIF_ASSIGN(const json settings, read_optional_json(settings_path));
-  ITIF_ASSIGN(
-      const std::string class_name,
-      json_file::get_string_or(settings, "tokenizer_class", "BertTokenizer", settings_path));
+  ITIF_ASSIGN(std::string class_name, read_tokenizer_class(directory));
+  ITIF_TRY(check_bert_class(directory, class_name));
+  if (class_name.empty()) class_name = "BertTokenizer";
 
   WordPieceConfig config;
   Result<std::string> text = json_file::read_text_file(json_path, json_file::kMaxJsonFileBytes);
@@ -198,10 +189,6 @@ Result<WordPieceConfig> read_wordpiece_files(const std::string& directory) {
   } else if (text.error().code != Code::kNotFound) {
     return std::unexpected(text.error());
   } else {
-    if (!is_bert_class(class_name))
-      return fail(Code::kUnsupported, fmt::format("{}: tokenizer_class is '{}'; without a "
-                                                  "tokenizer.json this build runs BertTokenizer",
-                                                  settings_path, class_name));
     text = json_file::read_text_file(vocabulary_path, kMaxVocabularyBytes);
     if (!text && text.error().code == Code::kNotFound)
       return fail(Code::kNotFound, fmt::format("{}: neither tokenizer.json nor vocab.txt; a model "

@@ -140,6 +140,11 @@ TEST_F(SavedTokenizer, SettingsThatChangeTheIdsAreRefusedByName) {
       {"albert", whole, "/pre_tokenizer/pretokenizers/1/prepend_scheme", "never",
        "pre_tokenizer has a step"},
       {"albert", whole, "/post_processor/single/0/SpecialToken/id", "[MASK]", "post_processor"},
+      {"albert", config, "/add_prefix_space", false, "'add_prefix_space'"},
+      {"albert", config, "/tokenizer_class", "T5Tokenizer", "'tokenizer_class' must be Albert"},
+      {"bert", config, "/tokenizer_class", "BertJapaneseTokenizer", "'tokenizer_class' must be"},
+      {"roberta", config, "/tokenizer_class", "HerbertTokenizer", "'tokenizer_class' must be"},
+      {"marian", config, "/tokenizer_class", "M2M100Tokenizer", "'tokenizer_class' must be Marian"},
       {"albert", whole, "/model/type", "BPE", "model must be Unigram"},
       {"albert", whole, "/model/byte_fallback", true, "model must be Unigram"},
       {"albert", whole, "/model/vocab/7/1", "x", "piece 7 differs from spiece.model"},
@@ -185,6 +190,18 @@ TEST_F(SavedTokenizer, SettingsThatChangeNoIdRefuseNothing) {
     change(row.file, row.pointer, row.value);
     expect_same_ids();
   }
+}
+
+// config.json names the class where tokenizer_config.json does not.
+TEST_F(SavedTokenizer, TheClassMayBeInTheModelsConfiguration) {
+  use("bert");
+  json config = read("tokenizer_config.json");
+  config.erase("tokenizer_class");
+  folder_.write("bert/tokenizer_config.json", config.dump());
+  folder_.write("bert/config.json", R"({"tokenizer_class": "DistilBertTokenizerFast"})");
+  expect_same_ids();
+  folder_.write("bert/config.json", R"({"tokenizer_class": "BertJapaneseTokenizer"})");
+  expect_refused("found \"BertJapaneseTokenizer\"");
 }
 
 TEST_F(SavedTokenizer, OtherClassesFollowTokenizerJsonOnThePrefixSpace) {

@@ -118,7 +118,7 @@ TEST_F(WordPieceFiles, RefusesVocabulariesThatAreNotText) {
 
 TEST_F(WordPieceFiles, RefusesOtherTokenizers) {
   model_.write("tokenizer_config.json", R"({"tokenizer_class": "RobertaTokenizer"})");
-  expect_refused(Code::kUnsupported, "'RobertaTokenizer'");
+  expect_refused(Code::kUnsupported, "found \"RobertaTokenizer\"");
 }
 
 TEST_F(WordPieceFiles, RefusesDamagedSettings) {

@@ -1,0 +1,35 @@
+// Finds the class that transformers would load a directory's tokenizer with, and refuses a class
+// whose tokens would differ from those of the tokenizer that the directory's files suggest.
+//
+// Files alone do not tell: published models of BERT's layout have a vocab.txt that a morphological
+// analyser precedes, and others a merges.txt that is not byte-level, or a spiece.model of T5.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace itif::text {
+
+// Returns 'tokenizer_class' of tokenizer_config.json, else of config.json, without "Fast" at its
+// end. Empty: neither names one. Errors: kInvalidArgument, and kCorrupt for tokenizer_config.json.
+Result<std::string> read_tokenizer_class(const std::string& directory);
+
+// Classes that build the tokenizers of this library. They read tokenizer_config.json, and of
+// tokenizer.json only the vocabulary, the template and the added tokens.
+bool is_bert_class(std::string_view name);
+bool is_roberta_class(std::string_view name);
+
+// Returns true if the class takes everything from tokenizer.json, and the directory has this file.
+bool follows_tokenizer_json(const std::string& directory, std::string_view name);
+
+// Errors: kUnsupported: `name` is neither empty nor one of `accepted`.
+Status check_tokenizer_class(const std::string& directory, const std::string& name,
+                             std::span<const std::string_view> accepted);
+// Also accept a class that follows tokenizer.json.
+Status check_bert_class(const std::string& directory, const std::string& name);
+Status check_roberta_class(const std::string& directory, const std::string& name);
+
+}  // namespace itif::text
