@@ -63,7 +63,6 @@ Status FramedTokenizer::set_frame(const TokenizerSettings& settings,
     const auto named = settings.names.find(key);
     SpecialToken token =
         named != settings.names.end() ? named->second : SpecialToken{.content = content, .id = -1};
-    if (std::string_view(key) == "mask_token" && !token.has_flags) token.strips_left = true;
     resolve(token);
     if (frame.first_key && std::string_view(key) == frame.first_key) frame.first = token.id;
     if (std::string_view(key) == frame.last_key) frame.last = token.id;

@@ -58,20 +58,6 @@ Status read_names(const json& document, const std::string& origin, TokenizerSett
     token.is_special = true;
     settings.names[key] = std::move(token);
   }
-  // extra_special_tokens is the newer name; its value may also be an object of named tokens.
-  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-    const auto it = document.find(key);
-    if (it == document.end() || it->is_null()) continue;
-    if (!it->is_structured() || it->size() > kMaxSettingsTokens)
-      return fail(Code::kInvalidArgument,
-                  fmt::format("{}: '{}' must hold up to {} tokens, found {}", origin, key,
-                              kMaxSettingsTokens, json_file::shown(*it)));
-    for (const json& value : *it) {
-      ITIF_ASSIGN(SpecialToken token, read_special(value, key, origin));
-      token.is_special = true;
-      settings.more.push_back(std::move(token));
-    }
-  }
   return {};
 }
 
@@ -127,6 +113,40 @@ Status read_added(const json& document, const std::string& origin, TokenizerSett
 
 }  // namespace
 
+Status read_extra_tokens(const json& document, const std::string& origin,
+                         std::vector<SpecialToken>& extra) {
+  const auto add = [&](const json& value, const std::string& key) -> Status {
+    ITIF_ASSIGN(SpecialToken token, read_special(value, key, origin));
+    token.is_special = true;
+    extra.push_back(std::move(token));
+    return {};
+  };
+  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+    const auto it = document.find(key);
+    if (it == document.end() || it->is_null()) continue;
+    if (!it->is_structured() || it->size() > kMaxSettingsTokens)
+      return fail(Code::kInvalidArgument,
+                  fmt::format("{}: '{}' must hold up to {} tokens, found {}", origin, key,
+                              kMaxSettingsTokens, json_file::shown(*it)));
+    for (const json& value : *it) ITIF_TRY(add(value, key));
+  }
+  for (const auto& [key, value] : document.items()) {
+    if (!key.ends_with("_token") || std::ranges::find(kNames, key) != std::end(kNames)) continue;
+    // add_bos_token and the like are flags.
+    if (value.is_string() || (value.is_object() && value.contains("content")))
+      ITIF_TRY(add(value, key));
+  }
+  return {};
+}
+
+Result<uint32_t> read_max_tokens(const json& settings, const std::string& origin) {
+  const char* const key = settings.contains("model_max_length") ? "model_max_length" : "max_len";
+  // Files write a very large number for "no limit".
+  ITIF_ASSIGN(const double most,
+              json_file::get_number_or(settings, key, 2, 1e31, UINT32_MAX, origin));
+  return most >= UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(most);
+}
+
 Result<bool> names_token_types(const json& settings, const std::string& origin) {
   const auto names = settings.find("model_input_names");
   if (names == settings.end() || names->is_null()) return true;
@@ -145,20 +165,20 @@ Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory) 
   ITIF_ASSIGN(const json document, read_settings_file(path));
   ITIF_ASSIGN(const json map, read_settings_file(map_path));
   ITIF_ASSIGN(const json added, read_settings_file(added_path));
-  ITIF_TRY(read_names(document, path, settings));
-  ITIF_TRY(read_names(map, map_path, settings));
+  // The first file that names a token counts.
   if (const auto decoder = document.find("added_tokens_decoder"); decoder != document.end()) {
     ITIF_TRY(read_added(*decoder, path, settings));
   } else {
+    ITIF_TRY(read_names(map, map_path, settings));
+    ITIF_TRY(read_extra_tokens(map, map_path, settings.more));
     const std::string json_path = directory + "/tokenizer.json";
     ITIF_ASSIGN(const json whole, read_settings_file(json_path));
     ITIF_TRY(read_added_list(whole, json_path, settings));
+    ITIF_TRY(read_added(added, added_path, settings));
   }
-  ITIF_TRY(read_added(added, added_path, settings));
-  // Files write a very large number for "no limit".
-  ITIF_ASSIGN(const double most,
-              json_file::get_number_or(document, "model_max_length", 1, 1e31, UINT32_MAX, path));
-  settings.max_tokens = most >= UINT32_MAX ? UINT32_MAX : static_cast<uint32_t>(most);
+  ITIF_TRY(read_names(document, path, settings));
+  ITIF_TRY(read_extra_tokens(document, path, settings.more));
+  ITIF_ASSIGN(settings.max_tokens, read_max_tokens(document, path));
   ITIF_ASSIGN(settings.class_name, read_tokenizer_class(directory));
   if (document.contains("add_prefix_space")) {
     ITIF_ASSIGN(settings.adds_prefix_space,

@@ -24,13 +24,14 @@ struct SpecialToken {
   bool normalized = false;  // searched for in normalised text
 };
 
-// The settings in tokenizer_config.json, special_tokens_map.json and added_tokens.json. Without
-// added_tokens_decoder in the first, the added tokens of tokenizer.json, too.
+// The settings in tokenizer_config.json. Without added_tokens_decoder in it, also those of
+// special_tokens_map.json, which replace them, and the added tokens of added_tokens.json and
+// tokenizer.json.
 struct TokenizerSettings {
   // By key: bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token. Keys that
   // the files do not set are absent.
   std::unordered_map<std::string, SpecialToken> names;  // ids are -1
-  std::vector<SpecialToken> more;                       // of additional_special_tokens; ids are -1
+  std::vector<SpecialToken> more;                       // of read_extra_tokens(); ids are -1
   std::vector<SpecialToken> added;                      // with their ids
   uint32_t max_tokens = UINT32_MAX;
   std::string class_name;  // of read_tokenizer_class()
@@ -41,6 +42,16 @@ struct TokenizerSettings {
 };
 // Errors: kCorrupt, kInvalidArgument, kUnsupported (single_word); messages name the file.
 Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory);
+
+// Appends the special tokens that a file names beside those seven: additional_special_tokens, its
+// newer name extra_special_tokens (a list, or an object of named tokens), and every other key that
+// ends in "_token". Ids are -1. Errors: kInvalidArgument, kUnsupported (single_word).
+Status read_extra_tokens(const nlohmann::json& document, const std::string& origin,
+                         std::vector<SpecialToken>& extra);
+
+// Returns model_max_length, or max_len, its older name; UINT32_MAX: no limit. Errors:
+// kInvalidArgument.
+Result<uint32_t> read_max_tokens(const nlohmann::json& settings, const std::string& origin);
 
 // Returns false if the model_input_names of a tokenizer_config.json leave out token_type_ids. The
 // second text of a pair then has type 0. Errors: kInvalidArgument.

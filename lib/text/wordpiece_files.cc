@@ -23,8 +23,8 @@ using nlohmann::json;
 
 constexpr size_t kMaxVocabularyBytes = 16u << 20;
 constexpr size_t kMaxAddedTokens = 65536;
-constexpr std::array kSpecialNames = {"unk_token", "sep_token", "pad_token", "cls_token",
-                                      "mask_token"};
+constexpr std::array kSpecialNames = {"unk_token",  "sep_token", "pad_token", "cls_token",
+                                      "mask_token", "bos_token", "eos_token"};
 // Returns an empty object if the file does not exist.
 Result<json> read_optional_json(const std::string& path) {
   Result<json> document = json_file::read_json_file(path);
@@ -64,10 +64,14 @@ class AddedTokens {
     if (name.empty() || it == ids_.end()) return {};
     return add({name, it->second, false}, origin);
   }
+  // A token of this name in added_tokens.json matches the text as it is written.
+  void expect_special(const std::string& name) { special_.insert(name); }
+  bool is_special(const std::string& name) const { return special_.contains(name); }
+  bool is_known(const std::string& name) const { return known_.contains(name); }
 
  private:
   WordPieceConfig& config_;
-  std::unordered_set<std::string> known_;
+  std::unordered_set<std::string> known_, special_;
   std::unordered_map<std::string_view, int32_t> ids_;  // into config_.tokens, which do not change
 };
 
@@ -109,7 +113,7 @@ Status read_added_file(const std::string& path, AddedTokens& added) {
       return fail(Code::kCorrupt,
                   fmt::format("{}: must map tokens to ids, found {}: {}", path,
                               json_file::shown(json(content)), json_file::shown(id)));
-    ITIF_TRY(added.add({content, id.get<int32_t>(), true}, path));
+    ITIF_TRY(added.add({content, id.get<int32_t>(), !added.is_special(content)}, path));
   }
   return {};
 }
@@ -126,30 +130,35 @@ Status read_special_tokens(const std::string& directory, const json& settings,
   } else {
     ITIF_TRY(read_added_decoder(settings["added_tokens_decoder"], origin, added));
   }
-  const std::array<std::string*, 5> targets = {&config.unknown_token, &config.separator_token,
-                                               nullptr, &config.classifier_token, nullptr};
-  const std::array<const char*, 5> defaults = {"[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"};
+  const std::array<std::string*, kSpecialNames.size()> targets = {
+      &config.unknown_token, &config.separator_token, nullptr, &config.classifier_token};
+  const std::array<const char*, kSpecialNames.size()> defaults = {
+      "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]", "", ""};
   for (size_t i = 0; i < kSpecialNames.size(); ++i) {
     ITIF_ASSIGN(std::string name, special_name(map, kSpecialNames[i], map_path));
     if (name.empty()) {
       ITIF_ASSIGN(name, special_name(settings, kSpecialNames[i], origin));
     }
     if (name.empty()) name = defaults[i];
+    added.expect_special(name);
     ITIF_TRY(added.add_special(name, origin));
     if (names_from_settings && targets[i]) *targets[i] = name;
   }
-  for (const json* source : {static_cast<const json*>(&settings), static_cast<const json*>(&map)}) {
-    const auto more = source->find("additional_special_tokens");
-    if (more == source->end() || !more->is_array()) continue;
-    for (const json& entry : *more) {
-      if (entry.is_string()) ITIF_TRY(added.add_special(entry.get<std::string>(), origin));
-      if (entry.is_object()) {
-        ITIF_ASSIGN(const std::string name, json_file::get_string_or(entry, "content", "", origin));
-        ITIF_TRY(added.add_special(name, origin));
-      }
-    }
-  }
-  if (!has_decoder) return read_added_file(directory + "/added_tokens.json", added);
+  std::vector<SpecialToken> extra;
+  ITIF_TRY(read_extra_tokens(settings, origin, extra));
+  // transformers 5 does not read this key when it chooses how tokens of added_tokens.json match.
+  json rest = map;
+  rest.erase("additional_special_tokens");
+  ITIF_TRY(read_extra_tokens(rest, map_path, extra));
+  for (const SpecialToken& token : extra) added.expect_special(token.content);
+  ITIF_TRY(read_extra_tokens(map, map_path, extra));
+  for (const SpecialToken& token : extra) ITIF_TRY(added.add_special(token.content, origin));
+  if (!has_decoder) ITIF_TRY(read_added_file(directory + "/added_tokens.json", added));
+  for (const SpecialToken& token : extra)
+    if (!added.is_known(token.content))
+      return fail(Code::kUnsupported,
+                  fmt::format("{}: the vocabulary lacks the additional special token {}", directory,
+                              json_file::shown(json(token.content))));
   return {};
 }
 
@@ -202,16 +211,7 @@ Result<WordPieceConfig> read_wordpiece_files(const std::string& directory) {
   ITIF_TRY(read_special_tokens(directory, settings, settings_path, !has_json, config));
   ITIF_TRY(check_sentence_case(directory, config.normalizer.lower_case));
   ITIF_ASSIGN(config.has_types, names_token_types(settings, settings_path));
-  // Hugging Face writes 1e30 for "no limit".
-  const auto limit = settings.find("model_max_length");
-  if (limit != settings.end() && limit->is_number()) {
-    const double tokens = limit->get<double>();
-    if (!(tokens >= 2))
-      return fail(Code::kInvalidArgument,
-                  fmt::format("{}: model_max_length must be at least 2, found {}", settings_path,
-                              json_file::shown(*limit)));
-    if (tokens < UINT32_MAX) config.max_tokens = static_cast<uint32_t>(tokens);
-  }
+  ITIF_ASSIGN(config.max_tokens, read_max_tokens(settings, settings_path));
   return config;
 }
 

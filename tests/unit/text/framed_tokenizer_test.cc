@@ -27,6 +27,16 @@ json read(const std::string& path) {
   return json::parse(file);
 }
 
+// The texts and their ids in the newest version of transformers. "texts" has those of 4.36, and
+// "newest" those that differ.
+json newest_texts(const json& golden) {
+  json texts = golden["texts"];
+  for (json& c : texts)
+    for (const json& other : golden["newest"]["texts"])
+      if (other[0] == c[0]) c[1] = other[1];
+  return texts;
+}
+
 class FramedTokenizers : public ::testing::TestWithParam<const char*> {
  protected:
   FramedTokenizers() {
@@ -52,7 +62,7 @@ class FramedTokenizers : public ::testing::TestWithParam<const char*> {
 TEST_P(FramedTokenizers, EncodeAsTransformers) {
   EXPECT_EQ(tokenizer->max_tokens(), 512u);
   ASSERT_GE(golden["texts"].size(), 400u);
-  for (const json& c : golden["texts"]) {
+  for (const json& c : newest_texts(golden)) {
     ASSERT_EQ(encode(c[0], nullptr), EncodeStatus::kOk);
     EXPECT_EQ(ids, c[1].get<std::vector<int32_t>>()) << c[0];
     EXPECT_EQ(types, std::vector<uint8_t>(ids.size(), 0));
@@ -151,8 +161,7 @@ TEST_F(RobertaDirectory, TokenizerJsonGivesTheSameIds) {
   use_one_file(as_one_file());
   const auto tokenizer = load_tokenizer(path_);
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
-  const json golden = read(path_ / "golden.json");
-  for (const json& c : golden["texts"]) {
+  for (const json& c : newest_texts(read(path_ / "golden.json"))) {
     std::vector<int32_t> ids;
     std::vector<uint8_t> types;
     (*tokenizer)->encode(c[0].get<std::string>(), {}, {}, ids, types);
@@ -171,11 +180,23 @@ TEST_F(RobertaDirectory, APrefixSpaceMakesTheFirstWordLikeTheOthers) {
   EXPECT_EQ(a, b);
 }
 
+// Version 4.36 lets <mask> remove the space before it unless the files say otherwise.
+TEST_F(RobertaDirectory, TheMaskRemovesSpaceIfTheFilesSaySo) {
+  write("special_tokens_map.json", R"({"mask_token": {"content": "<mask>", "lstrip": true}})");
+  const auto tokenizer = load_tokenizer(path_).value();
+  for (const json& c : read(directory("roberta") + "/golden.json")["texts"]) {
+    std::vector<int32_t> ids;
+    std::vector<uint8_t> types;
+    tokenizer->encode(c[0].get<std::string>(), {}, {}, ids, types);
+    EXPECT_EQ(json(ids), c[1]) << c[0];
+  }
+}
+
 TEST_F(RobertaDirectory, AddedTokensAreFound) {
-  write("added_tokens.json", R"({"<new>": 500})");
-  write(
-      "tokenizer_config.json",
-      R"({"added_tokens_decoder": {"501": {"content": "<left>", "lstrip": true, "rstrip": true}}})");
+  write("added_tokens.json", R"({"<old>": 502})");  // not read beside added_tokens_decoder
+  write("tokenizer_config.json",
+        R"({"added_tokens_decoder": {"500": {"content": "<new>"},
+            "501": {"content": "<left>", "lstrip": true, "rstrip": true}}})");
   const auto tokenizer = load_tokenizer(path_).value();
   EXPECT_EQ(tokenizer->vocab_size(), 502u);
   std::vector<int32_t> ids, plain;

@@ -79,6 +79,28 @@ TEST_F(WordPieceFiles, ReadsAddedTokensJson) {
   EXPECT_EQ(ids("hello COVID"), (Ids{2, 5, 8, 3}));
 }
 
+// As a list, as named tokens, and under keys of their own.
+TEST_F(WordPieceFiles, ReadsMoreSpecialTokens) {
+  EXPECT_EQ(ids("hello"), (Ids{2, 5, 3}));
+  for (const char* settings :
+       {R"({"additional_special_tokens": ["hell"]})", R"({"extra_special_tokens": ["hell"]})",
+        R"({"extra_special_tokens": {"image_token": {"content": "hell"}}})",
+        R"({"image_token": "hell", "add_eos_token": true})", R"({"eos_token": "hell"})"}) {
+    model_.write("vocab.txt", std::string(kTokens) + "hell\n##o\no\n");
+    model_.write("tokenizer_config.json", settings);
+    EXPECT_EQ(ids("hello"), (Ids{2, 8, 10, 3})) << settings;
+  }
+  model_.write("tokenizer_config.json", R"({"extra_special_tokens": {"image_token": "<image>"}})");
+  expect_refused(Code::kUnsupported, "lacks the additional special token \"<image>\"");
+}
+
+TEST_F(WordPieceFiles, TheOlderNameOfTheLongestTextIsRead) {
+  model_.write("tokenizer_config.json", R"({"max_len": 9})");
+  EXPECT_EQ(load_tokenizer(model_.path()).value()->max_tokens(), 9u);
+  model_.write("tokenizer_config.json", R"({"max_len": 9, "model_max_length": 7})");
+  EXPECT_EQ(load_tokenizer(model_.path()).value()->max_tokens(), 7u);
+}
+
 // Regression: each added token was compared with all earlier ones and with the whole vocabulary, so
 // a large file took hours.
 TEST_F(WordPieceFiles, ManyAddedTokensTakeLinearTimeAndAreBounded) {
@@ -87,7 +109,6 @@ TEST_F(WordPieceFiles, ManyAddedTokensTakeLinearTimeAndAreBounded) {
   for (int i = 0; i < 60'000; ++i) {
     const std::string name = "extra" + std::to_string(i);
     vocabulary += name + "\n";
-    names.push_back(name);
     names.push_back(name);
   }
   model_.write("vocab.txt", vocabulary);
