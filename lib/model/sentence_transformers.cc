@@ -39,7 +39,11 @@ Status read_pooling(const std::string& path, const BackboneSpec& backbone, HeadS
   ITIF_ASSIGN(const std::string named, json_file::get_string_or(config, "pooling_mode", "", path));
   const Mode* chosen = nullptr;
   for (const Mode& mode : kModes) {
-    ITIF_ASSIGN(const bool set, json_file::get_bool_or(config, mode.key, named == mode.name, path));
+    // The library ignores the booleans if the file names a mode.
+    bool set = named == mode.name;
+    if (named.empty()) {
+      ITIF_ASSIGN(set, json_file::get_bool_or(config, mode.key, false, path));
+    }
     if (!set) continue;
     if (!mode.pooling)
       return fail(Code::kUnsupported, fmt::format("{}: '{}' is not supported", path, mode.key));
@@ -60,14 +64,15 @@ Status read_pooling(const std::string& path, const BackboneSpec& backbone, HeadS
 Result<kernels::Activation> parse_dense_activation(const std::string& name,
                                                    const std::string& path) {
   using kernels::Activation;
+  // The library imports names that begin with "torch." only, and replaces others by Tanh.
   for (const auto& [suffix, activation] : {std::pair{".Identity", Activation::kNone},
                                            {".Tanh", Activation::kTanh},
                                            {".ReLU", Activation::kRelu},
                                            {".GELU", Activation::kGelu}})
-    if (name.ends_with(suffix)) return activation;
+    if (name.starts_with("torch.nn.") && name.ends_with(suffix)) return activation;
   return fail(Code::kUnsupported,
-              fmt::format("{}: 'activation_function' must be Identity, Tanh, ReLU "
-                          "or GELU, found {}",
+              fmt::format("{}: 'activation_function' must be torch.nn's Identity, Tanh, ReLU or "
+                          "GELU, found {}",
                           path, json_file::shown(nlohmann::json(name))));
 }
 
@@ -127,6 +132,13 @@ bool is_plain_folder(const std::string& path) {
 Status check_encoding(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) return {};
   ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
+  // The library replaces the modules of its other kinds of model.
+  ITIF_ASSIGN(const std::string type,
+              json_file::get_string_or(config, "model_type", "SentenceTransformer", path));
+  if (type != "SentenceTransformer")
+    return fail(Code::kUnsupported,
+                fmt::format("{}: 'model_type' must be \"SentenceTransformer\", found {}", path,
+                            json_file::shown(nlohmann::json(type))));
   const auto dimensions = config.find("truncate_dim");
   if (dimensions != config.end() && !dimensions->is_null())
     return fail(Code::kUnsupported, fmt::format("{}: 'truncate_dim' must be null, found {}", path,
@@ -173,6 +185,8 @@ Result<bool> read_sentence_transformers(const std::string& directory, const Back
       return fail(Code::kUnsupported, fmt::format("{}: module {}: {}", path,
                                                   json_file::shown(nlohmann::json(type)), why));
     };
+    if (!type.starts_with("sentence_transformers."))
+      return refused("expected a class of sentence_transformers");
     if (type.ends_with(".Transformer")) {
       if (has_transformer || !folder.empty())
         return refused("expected once, with its files in the model's own directory");

@@ -68,6 +68,9 @@ Status check_task(const json& config, const std::string& path) {
   const auto text = modalities->find("text");
   if (text == modalities->end() || !text->is_object())
     return refuse_setting(path, "modality_config", "an object with 'text'", *modalities);
+  // The library then puts each text through the tokenizer's chat template.
+  if (const auto message = modalities->find("message"); message != modalities->end())
+    return refuse_setting(path, "modality_config.message", "absent", *message);
   ITIF_TRY(check(*text, "modality_config.text.", "method", "forward"));
   return check(*text, "modality_config.text.", "method_output_name", "last_hidden_state");
 }

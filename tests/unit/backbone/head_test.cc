@@ -186,6 +186,9 @@ const char* kModules =
         {"path":"1_Pooling","type":"sentence_transformers.models.Pooling"},
         {"path":"2_Dense","type":"sentence_transformers.models.Dense"},
         {"path":"3_Normalize","type":"sentence_transformers.models.Normalize"}])";
+const char* kPooledModules =
+    R"([{"path":"","type":"sentence_transformers.models.Transformer"},
+        {"path":"p","type":"sentence_transformers.models.Pooling"}])";
 const char* kDense = R"({"in_features":4,"out_features":2,"bias":true,
     "activation_function":"torch.nn.modules.activation.Tanh"})";
 
@@ -226,12 +229,13 @@ TEST(Head, ReadsPoolingOfBothFileVersions) {
       {R"({"pooling_mode_lasttoken":true})", kernels::Pooling::kLast},
       {R"({"pooling_mode":"cls"})", kernels::Pooling::kFirst},
       {R"({"pooling_mode":"mean"})", kernels::Pooling::kMean},
+      {R"({"pooling_mode":"cls","pooling_mode_cls_token":false,"pooling_mode_mean_tokens":true})",
+       kernels::Pooling::kFirst},
   };
   for (const auto& row : rows) {
     TempDirectory directory;
     write_weights(directory, "", kPooler);
-    directory.write("modules.json",
-                    R"([{"path":"","type":"x.Transformer"},{"path":"p","type":"x.Pooling"}])");
+    directory.write("modules.json", kPooledModules);
     directory.write("p/config.json", row.config);
     const auto spec = read(directory, json::object());
     ASSERT_TRUE(spec) << spec.error().message;
@@ -256,8 +260,7 @@ TEST(Head, DefaultPromptsAreRefusedByName) {
   for (const auto& row : rows) {
     TempDirectory directory;
     write_weights(directory, "", kPooler);
-    directory.write("modules.json",
-                    R"([{"path":"","type":"x.Transformer"},{"path":"p","type":"x.Pooling"}])");
+    directory.write("modules.json", kPooledModules);
     directory.write("p/config.json", R"({"pooling_mode":"mean"})");
     directory.write("config_sentence_transformers.json", row.config);
     const auto spec = read(directory, json::object());
@@ -271,8 +274,7 @@ TEST(Head, DefaultPromptsAreRefusedByName) {
 TEST(Head, TruncatedEmbeddingsAreRefusedByName) {
   TempDirectory directory;
   write_weights(directory, "", kPooler);
-  directory.write("modules.json",
-                  R"([{"path":"","type":"x.Transformer"},{"path":"p","type":"x.Pooling"}])");
+  directory.write("modules.json", kPooledModules);
   directory.write("p/config.json", R"({"pooling_mode":"mean"})");
   directory.write("config_sentence_transformers.json", R"({"truncate_dim":2})");
   const auto spec = read(directory, json::object());
@@ -282,12 +284,27 @@ TEST(Head, TruncatedEmbeddingsAreRefusedByName) {
   EXPECT_TRUE(read(directory, json::object()));
 }
 
+// The library would replace the modules of its other kinds of model.
+TEST(Head, OtherKindsOfSentenceModelsAreRefusedByName) {
+  for (const char* type : {"SentenceTransformer", "CrossEncoder", "SparseEncoder"}) {
+    TempDirectory directory;
+    write_weights(directory, "", kPooler);
+    directory.write("modules.json", kPooledModules);
+    directory.write("p/config.json", R"({"pooling_mode":"mean"})");
+    directory.write("config_sentence_transformers.json", json{{"model_type", type}}.dump());
+    const auto spec = read(directory, json::object());
+    EXPECT_EQ(spec.has_value(), std::string(type) == "SentenceTransformer");
+    if (spec) continue;
+    EXPECT_NE(spec.error().message.find("'model_type'"), std::string::npos);
+  }
+}
+
 TEST(Head, WrongSentenceTransformersFilesAreRefusedByName) {
   const std::string pooling = R"({"pooling_mode_mean_tokens":true})";
   const auto modules = [](const std::string& rest) {
-    return R"([{"path":"","type":"x.Transformer"})" + rest + "]";
+    return R"([{"path":"","type":"sentence_transformers.models.Transformer"})" + rest + "]";
   };
-  const std::string pool = R"(,{"path":"1_Pooling","type":"x.Pooling"})";
+  const std::string pool = R"(,{"path":"1_Pooling","type":"sentence_transformers.models.Pooling"})";
   const struct {
     std::string modules, pooling, dense, expected;
   } rows[] = {
@@ -295,22 +312,25 @@ TEST(Head, WrongSentenceTransformersFilesAreRefusedByName) {
       {"[]", pooling, kDense, "expected an array of modules"},
       {"[3]", pooling, kDense, "expected modules, found 3"},
       {modules(""), pooling, kDense, "expected a Pooling module, found none"},
-      {R"([{"path":"1_Pooling","type":"x.Pooling"}])", pooling, kDense,
+      {R"([{"path":"1_Pooling","type":"sentence_transformers.models.Pooling"}])", pooling, kDense,
        "expected a Transformer before"},
-      {R"([{"path":"0_T","type":"x.Transformer"}])", pooling, kDense,
+      {R"([{"path":"0_T","type":"sentence_transformers.models.Transformer"}])", pooling, kDense,
        "in the model's own directory"},
-      {modules(R"(,{"path":"../x","type":"x.Pooling"})"), pooling, kDense,
+      {modules(R"(,{"path":"../x","type":"sentence_transformers.models.Pooling"})"), pooling,
+       kDense, "'path' in the model's directory"},
+      {modules(R"(,{"path":"..","type":"sentence_transformers.models.Pooling"})"), pooling, kDense,
        "'path' in the model's directory"},
-      {modules(R"(,{"path":"..","type":"x.Pooling"})"), pooling, kDense,
-       "'path' in the model's directory"},
-      {modules(R"(,{"path":"2","type":"x.Normalize"})"), pooling, kDense,
+      {modules(R"(,{"path":"2","type":"sentence_transformers.models.Normalize"})"), pooling, kDense,
        "expected a Pooling before"},
-      {modules(R"(,{"path":"2_Dense","type":"x.Dense"})"), pooling, kDense, "in this order"},
+      {modules(R"(,{"path":"2_Dense","type":"sentence_transformers.models.Dense"})"), pooling,
+       kDense, "in this order"},
       {modules(pool + pool), pooling, kDense, "in this order"},
-      {modules(pool + R"(,{"path":"n","type":"x.Normalize"},{"path":"n","type":"x.Normalize"})"),
+      {modules(pool +
+               R"(,{"path":"n","type":"sentence_transformers.models.Normalize"},
+                          {"path":"n","type":"sentence_transformers.models.Normalize"})"),
        pooling, kDense, "nothing after Normalize"},
-      {modules(pool + R"(,{"path":"w","type":"x.WordWeights"})"), pooling, kDense,
-       "\"x.WordWeights\""},
+      {modules(pool + R"(,{"path":"w","type":"sentence_transformers.models.WordWeights"})"),
+       pooling, kDense, "\"sentence_transformers.models.WordWeights\""},
       {modules(pool), "[]", kDense, "1_Pooling/config.json"},
       {modules(pool), "{}", kDense, "expected a pooling mode, found none"},
       {modules(pool), R"({"pooling_mode":"attention"})", kDense, "found \"attention\""},
@@ -324,14 +344,19 @@ TEST(Head, WrongSentenceTransformersFilesAreRefusedByName) {
        "must be 4, the size of its input, found 5"},
       {kModules, pooling, R"({"in_features":4,"out_features":2,"activation_function":"x.Sin"})",
        "found \"x.Sin\""},
+      // sentence-transformers uses Tanh instead.
+      {kModules, pooling, R"({"in_features":4,"out_features":2,"activation_function":"x.ReLU"})",
+       "found \"x.ReLU\""},
+      {R"([{"path":"","type":"other.Transformer"}])", pooling, kDense,
+       "expected a class of sentence_transformers"},
       {kModules, pooling, R"({"in_features":4,"out_features":2,"use_residual":true})",
        "'use_residual' must be false"},
       {kModules, pooling, R"({"in_features":4,"out_features":2,"module_input_name":"x"})",
        "'module_input_name' must be \"sentence_embedding\", found \"x\""},
       {kModules, pooling, R"({"in_features":4,"out_features":2,"module_output_name":"x"})",
        "2_Dense/config.json: 'module_output_name' must be"},
-      {modules(pool + R"(,{"path":"3","type":"x.Normalize"})"), pooling, kDense,
-       "3/config.json: 'module_output_name' must be"},
+      {modules(pool + R"(,{"path":"3","type":"sentence_transformers.models.Normalize"})"), pooling,
+       kDense, "3/config.json: 'module_output_name' must be"},
   };
   for (const auto& row : rows) {
     TempDirectory directory;

@@ -81,6 +81,7 @@ TEST(SentenceSettings, OtherTasksAreRefusedByName) {
       {"/modality_config/text/method", "get_text_features"},
       {"/modality_config/text/method_output_name", "logits"},
       {"/modality_config", nlohmann::json::object()},
+      {"/modality_config/message", {{"method", "forward"}, {"format", "flat"}}},
       {"/module_output_name", "sentence_embedding"},
       {"/query_expansion", {{"length", 32}}},
       {"/query_length", 32},
