@@ -1,6 +1,7 @@
 #include "model/image_processing.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cmath>
 
@@ -56,7 +57,7 @@ Status check_processor(const json& config, const std::string& origin) {
   for (const char* key : {"image_processor_type", "feature_extractor_type"}) {
     ITIF_ASSIGN(const std::string type, json_file::get_string_or(config, key, "", origin));
     if (type.empty() || type == "ViTImageProcessor" || type == "ViTFeatureExtractor" ||
-        type == "ViTImageProcessorFast")
+        type == "ViTImageProcessorFast" || type == "ViTImageProcessorPil")
       continue;
     return fail(Code::kUnsupported,
                 fmt::format("{}: '{}' must be ViTImageProcessor or ViTFeatureExtractor, found {}",
@@ -65,10 +66,35 @@ Status check_processor(const json& config, const std::string& origin) {
   return {};
 }
 
+// Steps that transformers 5 runs for any processor if they are set. Pictures of the model's size
+// pass them unchanged.
+Status check_more_steps(const json& config, const ImageInput& input, const std::string& origin) {
+  const json size = {{"height", input.height}, {"width", input.width}};
+  for (const auto& [step, size_key] :
+       {std::pair{"do_center_crop", "crop_size"}, {"do_pad", "pad_size"}}) {
+    ITIF_ASSIGN(const bool runs, json_file::get_bool_or(config, step, false, origin));
+    if (!runs) continue;
+    json to = config.value(size_key, json());
+    if (to.is_number_integer()) to = {{"height", to}, {"width", to}};
+    if (to != size)
+      return fail(Code::kUnsupported,
+                  fmt::format("{}: '{}' must be false, or '{}' the model's size {}, found {}",
+                              origin, step, size_key, size.dump(), json_file::shown(to)));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<ImageProcessing> read_image_processing(const std::string& directory,
                                               const ImageInput& input) {
+  // transformers 5 takes the image processor in processor_config.json first.
+  const std::string combined = directory + "/processor_config.json";
+  if (::access(combined.c_str(), F_OK) == 0) {
+    ITIF_ASSIGN(const json parts, json_file::read_json_file(combined));
+    if (const auto part = parts.find("image_processor"); part != parts.end() && part->is_object())
+      return parse_image_processing(*part, combined, input);
+  }
   const std::string origin = directory + "/preprocessor_config.json";
   ITIF_ASSIGN(const json config, json_file::read_json_file(origin));
   return parse_image_processing(config, origin, input);
@@ -77,6 +103,7 @@ Result<ImageProcessing> read_image_processing(const std::string& directory,
 Result<ImageProcessing> parse_image_processing(const json& config, const std::string& origin,
                                                const ImageInput& input) {
   ITIF_TRY(check_processor(config, origin));
+  ITIF_TRY(check_more_steps(config, input, origin));
   ImageProcessing processing;
   ITIF_ASSIGN(const bool resizes, json_file::get_bool_or(config, "do_resize", true, origin));
   if (resizes) {

@@ -48,6 +48,31 @@ TEST(ImageProcessing, AcceptsTheSingleSizeOfOldFiles) {
   EXPECT_EQ(processing->scale.size(), 1u);
 }
 
+// transformers 5 saves the parts of a processor in one file, and reads that file first.
+TEST(ImageProcessing, TheCombinedFileComesFirst) {
+  testing::TempDirectory directory;
+  directory.write("preprocessor_config.json", R"({"size": {"height": 32, "width": 48}})");
+  directory.write("processor_config.json", R"({"processor_class": "X"})");
+  EXPECT_EQ(read_image_processing(directory.path(), kInput)->resize, ResizeFilter::kBilinear);
+  directory.write("processor_config.json", R"({"image_processor": {
+      "image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 48},
+      "resample": 3}})");
+  EXPECT_EQ(read_image_processing(directory.path(), kInput)->resize, ResizeFilter::kBicubic);
+  directory.write("processor_config.json", R"({"image_processor": {"image_processor_type": "X"}})");
+  const auto refused = read_image_processing(directory.path(), kInput);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("processor_config.json: 'image_processor_type'"),
+            std::string::npos);
+}
+
+TEST(ImageProcessing, MoreStepsMustKeepTheSize) {
+  const std::string size = R"("size": {"height": 32, "width": 48})";
+  EXPECT_TRUE(read("{" + size + R"(, "do_center_crop": true,
+                   "crop_size": {"height": 32, "width": 48}, "do_pad": false})"));
+  EXPECT_FALSE(read("{" + size + R"(, "do_center_crop": true})"));
+  EXPECT_FALSE(read("{" + size + R"(, "do_pad": true, "pad_size": {"height": 64, "width": 64}})"));
+}
+
 TEST(ImageProcessing, WrongSettingsAreRefusedByName) {
   const struct {
     std::string text;
