@@ -3,7 +3,7 @@
 //
 // Beam search and greedy search are supported. Any other setting that would change the output is
 // refused by name. Settings that affect only sampling (temperature, top_k, …) are ignored.
-// The meaning of a missing setting is that of transformers 5.23.
+// The meaning of a missing setting is that of transformers 5.24.
 #pragma once
 
 #include <cstdint>

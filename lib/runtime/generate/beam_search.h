@@ -6,7 +6,7 @@
 // undefined, go to the lower beam, then to the lower token.
 //
 // Allocates only in reset(), and only for a larger configuration than before.
-// Source: transformers 5.23, generation/utils.py (_beam_search), generation/logits_process.py.
+// Source: transformers 5.24, generation/utils.py (_beam_search), generation/logits_process.py.
 #pragma once
 
 #include <cstdint>

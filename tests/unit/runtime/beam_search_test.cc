@@ -18,7 +18,7 @@ namespace {
 
 using model::GenerationConfig;
 
-constexpr const char* kTransformers = "5.23.0";  // which the search follows: docs/models.md
+constexpr const char* kTransformers = "5.24.0";  // which the search follows: docs/models.md
 constexpr const char* kOlderTransformers = "4.36.2";
 using nlohmann::json;
 
