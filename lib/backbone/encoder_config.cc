@@ -34,6 +34,22 @@ Status check_heads(const BackboneSpec& spec, const EncoderKeys& keys, const std:
   return {};
 }
 
+// Families with keys of their own also accept BERT's, which replace them in transformers.
+Status check_aliases(const BackboneSpec& spec, const EncoderKeys& keys,
+                     const nlohmann::json& config, const std::string& origin) {
+  const EncoderKeys alias;
+  for (const auto& [key, own, value] : {std::tuple{alias.layers, keys.layers, spec.layers},
+                                        {alias.hidden, keys.hidden, spec.hidden},
+                                        {alias.heads, keys.heads, spec.heads}}) {
+    ITIF_ASSIGN(const uint32_t found,
+                json_file::get_uint_or(config, key, 0, UINT32_MAX, value, origin));
+    if (found != value)
+      return fail(Code::kUnsupported, fmt::format("{}: '{}' must be equal to '{}' ({}), found {}",
+                                                  origin, key, own, value, found));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<BackboneSpec> parse_blocks(const nlohmann::json& config, const std::string& origin,
@@ -48,6 +64,7 @@ Result<BackboneSpec> parse_blocks(const nlohmann::json& config, const std::strin
   ITIF_ASSIGN(const double epsilon,
               json_file::get_number_or(config, "layer_norm_eps", 0, 1, 1e-12, origin));
   spec.layer_norm_eps = static_cast<float>(epsilon);
+  ITIF_TRY(check_aliases(spec, keys, config, origin));
   ITIF_TRY(check_heads(spec, keys, origin));
   ITIF_ASSIGN(const std::string activation,
               json_file::get_string_or(config, keys.activation, keys.default_activation, origin));

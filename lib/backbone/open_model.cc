@@ -1,6 +1,7 @@
 #include "backbone/open_model.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -46,6 +47,38 @@ Result<std::optional<model::ImageProcessing>> open_image_processing(const std::s
   return processing;
 }
 
+// transformers and sentence-transformers add the adapter's weights to the model's.
+Status refuse_adapter(const std::string& directory) {
+  const std::string path = directory + "/adapter_config.json";
+  if (::access(path.c_str(), F_OK) != 0) return {};
+  return fail(Code::kUnsupported,
+              fmt::format("{}: adapters are not supported: merge it into the model's weights "
+                          "(merge_and_unload in peft) and save the model again",
+                          path));
+}
+
+// Settings that transformers reads for every architecture, each with its neutral value. null is
+// neutral, too.
+Status refuse_unimplemented_keys(const nlohmann::json& config, const std::string& origin) {
+  const struct {
+    const char* key;
+    nlohmann::json neutral;
+    const char* reason;
+  } settings[] = {
+      {"quantization_config", nullptr, "quantized weights are not supported"},
+      {"is_causal", false, "tokens attend to all tokens"},
+      {"per_layer_config", nlohmann::json::object(), "all layers have equal sizes"},
+      {"transformers_weights", "model.safetensors", "no other file of weights is read"},
+  };
+  for (const auto& [key, neutral, reason] : settings) {
+    const auto it = config.find(key);
+    if (it == config.end() || it->is_null() || *it == neutral) continue;
+    return fail(Code::kUnsupported, fmt::format("{}: '{}' must be {}: {}, found {}", origin, key,
+                                                neutral.dump(), reason, json_file::shown(*it)));
+  }
+  return {};
+}
+
 Result<const Family*> family_of(const nlohmann::json& config, const std::string& origin) {
   ITIF_ASSIGN(const std::string type, json_file::get_string_or(config, "model_type", "", origin));
   auto family = find_family(type);
@@ -58,12 +91,7 @@ Result<const Family*> family_of(const nlohmann::json& config, const std::string&
 
 Result<BackboneSpec> parse_backbone_spec(const nlohmann::json& config, const std::string& origin) {
   ITIF_ASSIGN(const Family* family, family_of(config, origin));
-  const auto quantization = config.find("quantization_config");
-  if (quantization != config.end() && !quantization->is_null())
-    return fail(Code::kUnsupported,
-                fmt::format("{}: 'quantization_config' must be null: quantized weights are not "
-                            "supported, found {}",
-                            origin, json_file::shown(*quantization)));
+  ITIF_TRY(refuse_unimplemented_keys(config, origin));
   return family->parse(config, origin);
 }
 
@@ -78,6 +106,7 @@ Result<OpenedModel> open_model(const std::string& directory) {
   ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
   ITIF_ASSIGN(const Family* family, family_of(config, path));
   ITIF_ASSIGN(BackboneSpec spec, parse_backbone_spec(config, path));
+  ITIF_TRY(refuse_adapter(directory));
   ITIF_ASSIGN(model::Checkpoint checkpoint, model::Checkpoint::open(directory));
   ITIF_ASSIGN(model::HeadSpec head,
               model::read_head_spec(directory, config, family->heads, spec, checkpoint));
