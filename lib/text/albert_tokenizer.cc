@@ -43,6 +43,14 @@ Status check_settings(const std::string& directory, const TokenizerSettings& set
   const std::string path = directory + "/tokenizer_config.json";
   ITIF_ASSIGN(const json config, read_json_or_null(path));
   if (config.is_object()) ITIF_TRY(check_sentencepiece_arguments(config, path));
+  // Either key, whatever its value, replaces the frame [CLS] A [SEP] unless tokenizer.json exists.
+  std::error_code error;
+  if (!std::filesystem::exists(directory + "/tokenizer.json", error))
+    for (const char* key : {"add_bos_token", "add_eos_token"})
+      if (config.is_object() && config.contains(key))
+        return fail(Code::kUnsupported,
+                    fmt::format("{}: '{}' must be absent without tokenizer.json, found {}", path,
+                                key, json_file::shown(config[key])));
   if (!settings.adds_prefix_space.value_or(true))
     return fail(Code::kUnsupported,
                 fmt::format("{}: 'add_prefix_space' is not implemented: it must be true, found "

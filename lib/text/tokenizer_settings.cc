@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "json/json_file.h"
 #include "text/tokenizer_class.h"
@@ -111,31 +112,60 @@ Status read_added(const json& document, const std::string& origin, TokenizerSett
   return {};
 }
 
+// Returns an array or an object of tokens; null: not set.
+Result<json> tokens_at(const json& document, const char* key, const std::string& origin) {
+  const auto it = document.find(key);
+  if (it == document.end() || it->is_null()) return json();
+  if (it->is_structured() && it->size() <= kMaxSettingsTokens) return *it;
+  return fail(Code::kInvalidArgument,
+              fmt::format("{}: '{}' must hold up to {} tokens, found {}", origin, key,
+                          kMaxSettingsTokens, json_file::shown(*it)));
+}
+
+Status add_extra(const json& value, const std::string& key, const std::string& origin,
+                 std::vector<SpecialToken>& extra) {
+  ITIF_ASSIGN(SpecialToken token, read_special(value, key, origin));
+  token.is_special = true;
+  extra.push_back(std::move(token));
+  return {};
+}
+
 }  // namespace
 
-Status read_extra_tokens(const json& document, const std::string& origin,
-                         std::vector<SpecialToken>& extra) {
-  const auto add = [&](const json& value, const std::string& key) -> Status {
-    ITIF_ASSIGN(SpecialToken token, read_special(value, key, origin));
-    token.is_special = true;
-    extra.push_back(std::move(token));
-    return {};
+Status read_extra_tokens(const json& document, const std::string& origin, const json& map,
+                         const std::string& map_origin, std::vector<SpecialToken>& extra) {
+  const auto add = [&](const json& value, const std::string& key, const std::string& file) {
+    return add_extra(value, key, file, extra);
   };
-  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-    const auto it = document.find(key);
-    if (it == document.end() || it->is_null()) continue;
-    if (!it->is_structured() || it->size() > kMaxSettingsTokens)
-      return fail(Code::kInvalidArgument,
-                  fmt::format("{}: '{}' must hold up to {} tokens, found {}", origin, key,
-                              kMaxSettingsTokens, json_file::shown(*it)));
-    for (const json& value : *it) ITIF_TRY(add(value, key));
+  // As transformers moves the lists from key to key.
+  ITIF_ASSIGN(json list, tokens_at(document, "extra_special_tokens", origin));
+  ITIF_ASSIGN(json older, tokens_at(document, "additional_special_tokens", origin));
+  bool is_set = document.contains("extra_special_tokens");
+  if (list.empty() && !older.is_null()) {
+    list = std::exchange(older, json());
+    is_set = true;
   }
-  for (const auto& [key, value] : document.items()) {
-    if (!key.ends_with("_token") || std::ranges::find(kNames, key) != std::end(kNames)) continue;
-    // add_bos_token and the like are flags.
-    if (value.is_string() || (value.is_object() && value.contains("content")))
-      ITIF_TRY(add(value, key));
+  if (list.is_object()) {
+    for (const json& value : list) ITIF_TRY(add(value, "extra_special_tokens", origin));
+    list = json();
+    is_set = false;
   }
+  ITIF_ASSIGN(const json more, tokens_at(map, "extra_special_tokens", map_origin));
+  for (const json& value : more) ITIF_TRY(add(value, "extra_special_tokens", map_origin));
+  if (map.contains("additional_special_tokens")) {
+    ITIF_ASSIGN(older, tokens_at(map, "additional_special_tokens", map_origin));
+  }
+  if (!is_set && more.is_null()) list = std::move(older);
+  for (const json& value : list) ITIF_TRY(add(value, "extra_special_tokens", origin));
+  ITIF_ASSIGN(const json named, tokens_at(document, "model_specific_special_tokens", origin));
+  for (const json& value : named) ITIF_TRY(add(value, "model_specific_special_tokens", origin));
+  for (const auto& [file, name] : {std::pair{&document, &origin}, {&map, &map_origin}})
+    for (const auto& [key, value] : file->items()) {
+      if (!key.ends_with("_token") || std::ranges::find(kNames, key) != std::end(kNames)) continue;
+      // add_bos_token and the like are flags.
+      if (value.is_string() || (value.is_object() && value.contains("content")))
+        ITIF_TRY(add(value, key, *name));
+    }
   return {};
 }
 
@@ -166,18 +196,20 @@ Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory) 
   ITIF_ASSIGN(const json map, read_settings_file(map_path));
   ITIF_ASSIGN(const json added, read_settings_file(added_path));
   // The first file that names a token counts.
-  if (const auto decoder = document.find("added_tokens_decoder"); decoder != document.end()) {
+  const auto decoder = document.find("added_tokens_decoder");
+  const bool has_decoder = decoder != document.end();
+  if (has_decoder) {
     ITIF_TRY(read_added(*decoder, path, settings));
   } else {
     ITIF_TRY(read_names(map, map_path, settings));
-    ITIF_TRY(read_extra_tokens(map, map_path, settings.more));
     const std::string json_path = directory + "/tokenizer.json";
     ITIF_ASSIGN(const json whole, read_settings_file(json_path));
     ITIF_TRY(read_added_list(whole, json_path, settings));
     ITIF_TRY(read_added(added, added_path, settings));
   }
   ITIF_TRY(read_names(document, path, settings));
-  ITIF_TRY(read_extra_tokens(document, path, settings.more));
+  ITIF_TRY(read_extra_tokens(document, path, has_decoder ? json::object() : map, map_path,
+                             settings.more));
   ITIF_ASSIGN(settings.max_tokens, read_max_tokens(document, path));
   ITIF_ASSIGN(settings.class_name, read_tokenizer_class(directory));
   if (document.contains("add_prefix_space")) {

@@ -43,10 +43,12 @@ struct TokenizerSettings {
 // Errors: kCorrupt, kInvalidArgument, kUnsupported (single_word); messages name the file.
 Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory);
 
-// Appends the special tokens that a file names beside those seven: additional_special_tokens, its
-// newer name extra_special_tokens (a list, or an object of named tokens), and every other key that
-// ends in "_token". Ids are -1. Errors: kInvalidArgument, kUnsupported (single_word).
+// Appends the special tokens that the files name beside those seven: extra_special_tokens (a list,
+// or an object of named tokens), additional_special_tokens, its older name, in files that lack the
+// newer one, and every other key that ends in "_token". `map` is special_tokens_map.json, empty if
+// transformers does not read it. Ids are -1. Errors: kInvalidArgument, kUnsupported (single_word).
 Status read_extra_tokens(const nlohmann::json& document, const std::string& origin,
+                         const nlohmann::json& map, const std::string& map_origin,
                          std::vector<SpecialToken>& extra);
 
 // Returns model_max_length, or max_len, its older name; UINT32_MAX: no limit. Errors:

@@ -144,14 +144,14 @@ Status read_special_tokens(const std::string& directory, const json& settings,
     ITIF_TRY(added.add_special(name, origin));
     if (names_from_settings && targets[i]) *targets[i] = name;
   }
-  std::vector<SpecialToken> extra;
-  ITIF_TRY(read_extra_tokens(settings, origin, extra));
-  // transformers 5 does not read this key when it chooses how tokens of added_tokens.json match.
+  // transformers 5 does not read this key of the map when it chooses how tokens of
+  // added_tokens.json match.
   json rest = map;
   rest.erase("additional_special_tokens");
-  ITIF_TRY(read_extra_tokens(rest, map_path, extra));
-  for (const SpecialToken& token : extra) added.expect_special(token.content);
-  ITIF_TRY(read_extra_tokens(map, map_path, extra));
+  std::vector<SpecialToken> expected, extra;
+  ITIF_TRY(read_extra_tokens(settings, origin, rest, map_path, expected));
+  for (const SpecialToken& token : expected) added.expect_special(token.content);
+  ITIF_TRY(read_extra_tokens(settings, origin, map, map_path, extra));
   for (const SpecialToken& token : extra) ITIF_TRY(added.add_special(token.content, origin));
   if (!has_decoder) ITIF_TRY(read_added_file(directory + "/added_tokens.json", added));
   for (const SpecialToken& token : extra)
