@@ -120,6 +120,7 @@ class AlbertTokenizer final : public FramedTokenizer {
     tokenizer->max_tokens_ = settings.max_tokens;
     tokenizer->vocab_size_ = static_cast<uint32_t>(tokenizer->pieces_.GetPieceSize());
     const auto id_of = [&](const std::string& piece) { return tokenizer->id_of(piece); };
+    ITIF_TRY(check_added_ids(added_ids(settings), tokenizer->vocab_size_, id_of, directory));
     if (Status set = tokenizer->set_frame(settings, kDefaults, id_of,
                                           {.has_types = settings.names_token_types});
         !set)

@@ -223,6 +223,7 @@ class ByteBpeTokenizer final : public FramedTokenizer {
       const auto it = written.find(token);
       return it == written.end() ? -1 : it->second;
     };
+    ITIF_TRY(check_added_ids(added_ids(settings), written.size(), id_of, directory));
     if (Status set = tokenizer->set_frame(settings, kDefaults, id_of, {.doubles_last = true}); !set)
       return fail(set.error().code, fmt::format("{}: {}", directory, set.error().message));
     for (const auto& [token, id] :

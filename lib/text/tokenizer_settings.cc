@@ -169,6 +169,31 @@ Status read_extra_tokens(const json& document, const std::string& origin, const 
   return {};
 }
 
+std::map<std::string, int32_t> added_ids(const TokenizerSettings& settings) {
+  std::map<std::string, int32_t> ids;
+  for (const SpecialToken& token : settings.added) ids.emplace(token.content, token.id);
+  return ids;
+}
+
+Status check_added_ids(const std::map<std::string, int32_t>& added, size_t vocabulary_size,
+                       const std::function<int32_t(const std::string&)>& id_of,
+                       const std::string& directory) {
+  std::vector<std::pair<int32_t, const std::string*>> by_id;
+  for (const auto& [content, id] : added) by_id.emplace_back(id, &content);
+  std::ranges::sort(by_id);
+  auto next = static_cast<int32_t>(vocabulary_size);
+  for (const auto& [id, content] : by_id) {
+    int32_t expected = id_of(*content);
+    if (expected < 0) expected = next++;
+    if (id != expected)
+      return fail(Code::kUnsupported,
+                  fmt::format("{}: added token {} must have the id {}, the next after the "
+                              "vocabulary or its id there, found {}",
+                              directory, json_file::shown(json(*content)), expected, id));
+  }
+  return {};
+}
+
 Result<uint32_t> read_max_tokens(const json& settings, const std::string& origin) {
   const char* const key = settings.contains("model_max_length") ? "model_max_length" : "max_len";
   // Files write a very large number for "no limit".

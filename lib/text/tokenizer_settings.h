@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -50,6 +52,16 @@ Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory);
 Status read_extra_tokens(const nlohmann::json& document, const std::string& origin,
                          const nlohmann::json& map, const std::string& map_origin,
                          std::vector<SpecialToken>& extra);
+
+// The added tokens of the settings, by content.
+std::map<std::string, int32_t> added_ids(const TokenizerSettings& settings);
+
+// Checks the ids that files give to added tokens, by content. transformers takes the id in the
+// vocabulary, or the next free one, whatever the files say. `id_of` returns -1 for tokens that the
+// vocabulary lacks. Errors: kUnsupported: a file gives another id.
+Status check_added_ids(const std::map<std::string, int32_t>& added, size_t vocabulary_size,
+                       const std::function<int32_t(const std::string&)>& id_of,
+                       const std::string& directory);
 
 // Returns model_max_length, or max_len, its older name; UINT32_MAX: no limit. Errors:
 // kInvalidArgument.

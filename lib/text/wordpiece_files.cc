@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -162,6 +163,18 @@ Status read_special_tokens(const std::string& directory, const json& settings,
   return {};
 }
 
+Status check_ids(const WordPieceConfig& config, const std::string& directory) {
+  std::unordered_map<std::string_view, int32_t> ids;
+  for (const auto& [token, id] : config.tokens) ids.insert_or_assign(token, id);
+  std::map<std::string, int32_t> added;
+  for (const AddedToken& token : config.added_tokens) added.emplace(token.content, token.id);
+  const auto id_of = [&](const std::string& token) {
+    const auto it = ids.find(token);
+    return it == ids.end() ? -1 : it->second;
+  };
+  return check_added_ids(added, ids.size(), id_of, directory);
+}
+
 }  // namespace
 
 Result<WordPieceVocabulary::Tokens> parse_vocabulary(std::string_view text,
@@ -209,6 +222,7 @@ Result<WordPieceConfig> read_wordpiece_files(const std::string& directory) {
   if (!has_json || is_bert_class(class_name))
     ITIF_TRY(read_normalizer_options(settings, settings_path, config.normalizer));
   ITIF_TRY(read_special_tokens(directory, settings, settings_path, !has_json, config));
+  ITIF_TRY(check_ids(config, directory));
   ITIF_TRY(check_sentence_case(directory, config.normalizer.lower_case));
   ITIF_ASSIGN(config.has_types, names_token_types(settings, settings_path));
   ITIF_ASSIGN(config.max_tokens, read_max_tokens(settings, settings_path));
