@@ -184,7 +184,8 @@ TEST_F(RobertaDirectory, APrefixSpaceMakesTheFirstWordLikeTheOthers) {
 TEST_F(RobertaDirectory, TheMaskRemovesSpaceIfTheFilesSaySo) {
   write("special_tokens_map.json", R"({"mask_token": {"content": "<mask>", "lstrip": true}})");
   const auto tokenizer = load_tokenizer(path_).value();
-  for (const json& c : read(directory("roberta") + "/golden.json")["texts"]) {
+  const json golden = read(directory("roberta") + "/golden.json");
+  for (const json& c : golden["texts"]) {
     std::vector<int32_t> ids;
     std::vector<uint8_t> types;
     tokenizer->encode(c[0].get<std::string>(), {}, {}, ids, types);
