@@ -130,16 +130,18 @@ double Costs::operator()(const kernels::GroupedGemms* args) const noexcept {
 
 double Costs::operator()(const kernels::Attention* args) const noexcept {
   const double hidden = static_cast<double>(args->num_heads) * args->head_size;
+  // Masked scores are computed, too.
+  const auto matrices = args->score_matrices.empty() ? args->segments : args->score_matrices;
   double tiles = 0, longest = 0;
-  for (const kernels::SegmentRows& segment : args->segments) {
-    tiles += args->num_heads * std::ceil(segment.num_rows / kAttentionQueries);
-    longest = std::max<double>(longest, segment.num_rows);
+  for (const kernels::SegmentRows& matrix : matrices) {
+    tiles += args->num_heads * std::ceil(matrix.num_rows / kAttentionQueries);
+    longest = std::max<double>(longest, matrix.num_rows);
   }
   // The arithmetic of all tiles, but never faster than the longest single one.
-  const double flops = 4 * scores_of(args->segments) * hidden;
+  const double flops = 4 * scores_of(matrices) * hidden;
   const double mean = tiles > 0 ? flops / tiles : 0;
   const double largest = 4 * std::min(longest, kAttentionQueries) * longest * args->head_size;
-  const double bytes = 4 * tokens_of(args->segments) * hidden * act_bytes();
+  const double bytes = 4 * tokens_of(matrices) * hidden * act_bytes();
   return machine.launch_ns + std::max(tiles_ns(tiles, mean, bytes), tiles_ns(1, largest, 0));
 }
 

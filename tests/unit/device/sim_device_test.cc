@@ -133,6 +133,25 @@ TEST(MachineCosts, OneRowIsBoundByMemory) {
   EXPECT_NEAR(costs.operator_ns(&all), read_ns + 900, 1);
 }
 
+// Concat computes the whole matrix of a row's scores, and slots compute less of it.
+TEST(MachineCosts, AttentionCostsTheScoresOfItsMatrices) {
+  MachineCosts costs(**find_machine("v100"), uniform_types(DType::kF32));
+  std::vector<kernels::SegmentRows> segments, slots;
+  for (uint32_t row = 0; row < 3200; row += 20) segments.push_back({row, 20});
+  for (uint32_t row = 0; row < 3200; row += 100) slots.push_back({row, 100});
+  const std::vector<kernels::SegmentRows> rows = {{0, 400},    {400, 400},  {800, 400},
+                                                  {1200, 400}, {1600, 400}, {2000, 400},
+                                                  {2400, 400}, {2800, 400}};
+  kernels::Attention attention{.segments = segments, .num_heads = 12, .head_size = 256};
+  const double alone_ns = costs.operator_ns(&attention);
+  attention.score_matrices = slots;
+  const double slots_ns = costs.operator_ns(&attention);
+  attention.score_matrices = rows;
+  const double rows_ns = costs.operator_ns(&attention);
+  EXPECT_LT(alone_ns, slots_ns);
+  EXPECT_LT(2 * slots_ns, rows_ns);
+}
+
 // ITIF's point: ranges of few rows do not fill the machine one by one.
 TEST(MachineCosts, ConcurrentRangesCostLessThanSequentialOnes) {
   MachineCosts costs(**find_machine("v100"), uniform_types(DType::kF16));
