@@ -11,8 +11,8 @@
 #include "config/read_file.h"
 #include "device/compute_types.h"
 #include "device/sim/machine.h"
-#include "plan/planner_names.h"
-#include "sched/policy_names.h"
+#include "plan/make_planner.h"
+#include "sched/policy_spec.h"
 
 namespace itif::sim {
 namespace {
@@ -61,9 +61,9 @@ void read_device(Reader& r, DeviceChoice& device) {
 }
 
 void read_batching(Reader& r, config::Batching& b) {
-  r.choice("scheduler", b.scheduler, {sched::kPolicyNames.begin(), sched::kPolicyNames.end()});
+  r.checked("scheduler", b.scheduler, sched::parse_policy_spec);
   r.choice("fidelity", b.fidelity, {"fused", "thesis"});
-  r.choice("planner", b.planner, {plan::kPlannerNames.begin(), plan::kPlannerNames.end()});
+  r.checked("planner", b.planner, plan::parse_planner);
   r.integer("max_tokens", b.max_tokens, 16, kMaxTokens);
   r.integer("max_requests", b.max_requests, 1, 65536);
   r.integer("max_tenants", b.max_tenants, 1, 4096);

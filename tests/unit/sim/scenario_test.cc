@@ -48,6 +48,14 @@ TEST_F(ScenarioTest, ThePapersScenarioLoads) {
   EXPECT_TRUE(spec_of(loaded->model));
 }
 
+TEST_F(ScenarioTest, PlannersAndPoliciesMayHaveSettings) {
+  EXPECT_EQ(error_of("batching: { planner = \"concat:row_tokens=400\"; scheduler = "
+                     "\"das:eta=0.4,fair\"; };\n"),
+            "");
+  EXPECT_NE(error_of("batching: { scheduler = \"fcfs:eta=0.4\"; };\n").find("batching.scheduler"),
+            std::string::npos);
+}
+
 TEST_F(ScenarioTest, UnknownSettingsAreRefusedByNameAndLine) {
   EXPECT_NE(error_of("seed = 1;\nspeed = 2;\n").find(":2: speed: unknown key"), std::string::npos);
   EXPECT_NE(error_of("arrivals: {\n rat = 5.0;\n};\n").find(":2: arrivals.rat: unknown key"),
