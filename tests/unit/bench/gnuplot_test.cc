@@ -161,6 +161,13 @@ TEST(Gnuplot, ScriptDrawsOnePicture) {
     EXPECT_NE(script.find(part), std::string::npos) << part << "\nis not in\n" << script;
 }
 
+TEST(Gnuplot, AnAxisMayBeLinear) {
+  Figure figure = odd();
+  EXPECT_NE(gnuplot_script(figure).find("\nset logscale x 2\n"), std::string::npos);
+  figure.panels[0].x_scale = Panel::Scale::kLinear;
+  EXPECT_EQ(gnuplot_script(figure).find("set logscale x 2"), std::string::npos);
+}
+
 TEST(Gnuplot, ModesHaveOneColourInEveryPanel) {
   Figure figure = odd();
   figure.panels[0].series = {"mps", "itif"};

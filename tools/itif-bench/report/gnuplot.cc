@@ -38,7 +38,10 @@ std::string colour_of(const Figure& figure, const std::string& series) {
                               {"seq / itif", "EE6677"}, {"seq-fused / packed", "AA3377"},
                               {"floor", "BBBBBB"},      {"naive", "4477AA"},
                               {"turbo", "66CCEE"},      {"joint", "228833"},
-                              {"auto", "CCBB44"}};
+                              {"auto", "CCBB44"},       {"concat", "EE6677"},
+                              {"das", "EE6677"},        {"sjf", "228833"},
+                              {"fcfs", "4477AA"},       {"edf", "66CCEE"},
+                              {"fair", "CCBB44"},       {"das:fair", "AA3377"}};
   constexpr std::string_view kOthers[] = {"4477AA", "EE6677", "228833", "CCBB44",
                                           "66CCEE", "AA3377", "BBBBBB"};
   constexpr std::string_view kThesis = " (thesis)";
@@ -65,7 +68,9 @@ std::string panel_script(const Figure& figure, size_t index) {
                   quoted(panel.x_label, '\''), quoted(panel.y_label, '\''));
   text += bars ? fmt::format("unset logscale x\nset yrange [0:*]\nset xtics autofreq {}\n",
                              longest_label > 16 ? "rotate by -20" : "norotate")
-               : "set logscale x 2\nset yrange [0:*]\nset xtics autofreq norotate\n";
+               : fmt::format("{}\nset yrange [0:*]\nset xtics autofreq norotate\n",
+                             panel.x_scale == Panel::Scale::kLog2 ? "set logscale x 2"
+                                                                  : "unset logscale x");
   text += "plot";
   for (size_t s = 0; s < panel.series.size(); ++s)
     text += fmt::format("{} {} index {} using {} with {} lc rgb '#{}' title {}",
