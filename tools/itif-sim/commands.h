@@ -36,7 +36,6 @@ struct SweepOptions {
   std::vector<std::string> metrics;
   Output output;
 };
-std::string metric_names();
 Status sweep_command(const SweepOptions& options);
 
 struct PlanOptions {

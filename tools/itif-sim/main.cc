@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "commands.h"
 #include "device/sim/machine.h"
+#include "metrics.h"
 
 namespace {
 

@@ -3,54 +3,26 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "metrics.h"
 #include "plots.h"
 
 namespace itif::sim {
 namespace {
 
-struct Metric {
-  std::string_view name, label;
-  double (*of)(const Results&);
-};
-double p_ms(const Results& r, double percent) {
-  return static_cast<double>(r.total().latency_ns.percentile(percent)) / 1e6;
-}
-constexpr Metric kMetrics[] = {
-    {"throughput", "answers per second",
-     [](const Results& r) { return r.per_second(static_cast<double>(r.total().answered)); }},
-    {"goodput", "answers in time per second",
-     [](const Results& r) { return r.per_second(static_cast<double>(r.total().in_time)); }},
-    {"utility", "utility per second",
-     [](const Results& r) { return r.per_second(r.total().utility); }},
-    {"in_time", "% of requests answered in time",
-     [](const Results& r) {
-       const TenantResults all = r.total();
-       return all.sent ? 100.0 * static_cast<double>(all.in_time) / static_cast<double>(all.sent)
-                       : 0.0;
-     }},
-    {"p50", "median latency, ms", [](const Results& r) { return p_ms(r, 50); }},
-    {"p99", "99th percentile of latency, ms", [](const Results& r) { return p_ms(r, 99); }},
-    {"use", "% of time in which the device is busy",
-     [](const Results& r) { return 100 * r.device_use(); }},
-    {"padding", "% of rows that are padding", [](const Results& r) { return 100 * r.padding(); }},
-    {"batch", "requests per batch", [](const Results& r) { return r.batch_size(); }},
-};
-
-struct Axis {
+struct SweepAxis {
   std::string key;
   std::vector<std::string> values;
 };
 
-Result<Axis> parse_axis(const std::string& text) {
+Result<SweepAxis> parse_axis(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals + 1 == text.size())
     return fail(Code::kInvalidArgument,
                 fmt::format("'{}': expected KEY=VALUE,VALUE,…, as in arrivals.rate=100,200", text));
-  Axis axis = {.key = text.substr(0, equals), .values = {}};
+  SweepAxis axis = {.key = text.substr(0, equals), .values = {}};
   for (size_t from = equals + 1; from <= text.size();) {
     const size_t to = std::min(text.find(',', from), text.size());
     axis.values.push_back(text.substr(from, to - from));
@@ -66,27 +38,17 @@ bool is_positive(const std::string& text) {
 
 }  // namespace
 
-std::string metric_names() {
-  std::string names;
-  for (const Metric& metric : kMetrics)
-    names += (names.empty() ? "" : ", ") + std::string(metric.name);
-  return names;
-}
-
 Status sweep_command(const SweepOptions& options) {
   ITIF_ASSIGN(const Scenario scenario, load_scenario(options.scenario));
-  ITIF_ASSIGN(const Axis x, parse_axis(options.vary.front()));
-  Axis curves = {.key = {}, .values = {"all"}};
+  ITIF_ASSIGN(const SweepAxis x, parse_axis(options.vary.front()));
+  SweepAxis curves = {.key = {}, .values = {"all"}};
   if (options.vary.size() > 1) {
     ITIF_ASSIGN(curves, parse_axis(options.vary[1]));
   }
   std::vector<const Metric*> metrics;
   for (const std::string& name : options.metrics) {
-    const auto found = std::ranges::find(kMetrics, name, &Metric::name);
-    if (found == std::end(kMetrics))
-      return fail(Code::kInvalidArgument,
-                  fmt::format("no metric '{}'; choose from {}", name, metric_names()));
-    metrics.push_back(found);
+    ITIF_ASSIGN(const Metric* metric, find_metric(name));
+    metrics.push_back(metric);
   }
   bench::Figure figure = {.name = "sweep", .title = scenario.path, .bench = {}, .panels = {}};
   const bool is_line = std::ranges::all_of(x.values, is_positive);
