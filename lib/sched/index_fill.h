@@ -1,8 +1,14 @@
 // Fills a batch from an index of the waiting requests, for the orders that keep one
 // (indexed_order.h). Refuses requests that would miss their deadlines as it finds them.
+//
+// A request can meet its deadline if a batch of it alone would end in time. A full batch may take
+// many times as long, and the requests with the earliest deadlines would all be late. So those that
+// the whole batch would make late are left out of it, while it finds others.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "sched/batch_policy.h"
 #include "sched/deadline.h"
@@ -13,17 +19,20 @@ namespace itif::sched {
 
 class IndexFill {
  public:
-  // All outlive this object.
+  // All outlive this object. `late`: empty, with room for all waiting requests.
   IndexFill(GroupQueue& queue, WaitingIndex& index, const ExecutorState& state,
-            const BatchLimits& limits, Choice& choice) noexcept
+            const BatchLimits& limits, std::vector<request::Request*>& late,
+            Choice& choice) noexcept
       : queue_(queue),
         index_(index),
         state_(state),
+        late_(late),
         choice_(choice),
         num_refusals_left_(limits.max_requests),
         num_others_(choice.batch.size()),
         limits_(limits),
-        rows_(limits, choice.batch) {}
+        rows_(limits, choice.batch),
+        end_ns_(expected_end_ns()) {}
 
   const GroupQueue& queue() const noexcept { return queue_; }
   WaitingIndex& index() noexcept { return index_; }
@@ -33,15 +42,21 @@ class IndexFill {
   RowFill& rows() noexcept { return rows_; }
   bool batch_is_empty() const noexcept { return choice_.batch.empty(); }
 
-  // Returns the request that `query` finds. Refuses those that would miss their deadlines, and asks
-  // again. nullptr: `query` finds none, or the refusals have reached max_requests.
+  // Returns the request that `query` finds. Refuses those that would miss their deadlines, leaves
+  // out those that the batch would make late, and asks again. nullptr: `query` finds none, or the
+  // refusals have reached max_requests.
   template <class Query>
   request::Request* in_time(const Query& query) noexcept {
     for (;;) {
       request::Request* request = query();
       if (request == nullptr) return nullptr;
       const auto miss = deadline_miss(*request, state_);
-      if (!miss) return request;
+      if (!miss && !is_made_late(*request)) return request;
+      if (!miss) {
+        index_.detach(*request);
+        late_.push_back(request);
+        continue;
+      }
       if (num_refusals_left_ == 0) return nullptr;
       --num_refusals_left_;
       leave(request);
@@ -53,8 +68,13 @@ class IndexFill {
     index_.detach(*request);
     rows_.put(request);
   }
+  // Lets the batch take requests that it makes late. Returns false if it has left none out.
+  bool take_late_ones() noexcept {
+    end_ns_ = 0;
+    return attach_late_ones();
+  }
   // Ends the filling: the requests taken leave the queue, except those for which `keeps` returns
-  // false. These wait on, in their places.
+  // false. These wait on, in their places, as do those that were left out.
   template <class Keeps>
   void finish(const Keeps& keeps) noexcept {
     size_t kept = num_others_;
@@ -68,9 +88,30 @@ class IndexFill {
       choice_.batch[kept++] = request;
     }
     choice_.batch.resize(kept);
+    if (!choice_.batch.empty()) attach_late_ones();
   }
 
  private:
+  // Returns when a batch of all waiting requests would end, as far as the limits let them in.
+  uint64_t expected_end_ns() const noexcept {
+    if (queue_.num_requests() == 0) return 0;
+    const double mean = static_cast<double>(queue_.num_tokens()) / queue_.num_requests();
+    const double rows = static_cast<double>(limits_.rows.number) * limits_.rows.tokens;
+    const double tokens =
+        std::min({static_cast<double>(queue_.num_tokens()), mean * limits_.max_requests,
+                  static_cast<double>(limits_.max_tokens), rows});
+    const double ns = state_.costs.expected.batch_ns(static_cast<uint32_t>(tokens));
+    return std::max(state_.now_ns, state_.start_ns) + static_cast<uint64_t>(ns);
+  }
+  bool is_made_late(const request::Request& request) const noexcept {
+    return request.deadline_ns != 0 && request.deadline_ns < end_ns_;
+  }
+  bool attach_late_ones() noexcept {
+    const bool has_any = !late_.empty();
+    for (const request::Request* request : late_) index_.attach(*request);
+    late_.clear();
+    return has_any;
+  }
   void leave(request::Request* request) noexcept {
     index_.erase(*request);
     queue_.remove(request);
@@ -79,11 +120,13 @@ class IndexFill {
   GroupQueue& queue_;
   WaitingIndex& index_;
   const ExecutorState& state_;
+  std::vector<request::Request*>& late_;  // left out: detached from the index
   Choice& choice_;
   uint32_t num_refusals_left_;
   const size_t num_others_;  // requests that were in the batch before
   const BatchLimits limits_;
   RowFill rows_;
+  uint64_t end_ns_;  // of the batch; 0: requests that it makes late are taken
 };
 
 }  // namespace itif::sched

@@ -2,6 +2,8 @@
 // Before it chooses, it refuses requests with the earliest deadlines while they would miss them.
 #pragma once
 
+#include <vector>
+
 #include "sched/index_fill.h"
 #include "sched/queue_order.h"
 
@@ -10,7 +12,9 @@ namespace itif::sched {
 class IndexedOrder : public QueueOrder {
  public:
   explicit IndexedOrder(const PolicyOptions& options, uint32_t num_trees = 1)
-      : index_(options.max_waiting(), num_trees) {}
+      : index_(options.max_waiting(), num_trees) {
+    late_.reserve(options.max_waiting());
+  }
 
   void pushed(const GroupQueue&, request::Request& request) noexcept override {
     index_.insert(request, tree_of(request));
@@ -18,13 +22,14 @@ class IndexedOrder : public QueueOrder {
   void removed(const request::Request& request) noexcept override { index_.erase(request); }
   void select(GroupQueue& queue, const ExecutorState& state, const BatchLimits& limits,
               Choice& choice) noexcept override {
-    IndexFill fill(queue, index_, state, limits, choice);
+    IndexFill fill(queue, index_, state, limits, late_, choice);
     for (const uint32_t tree : index_.active_trees()) {
       const auto earliest = [&] { return index_.earliest(WaitingIndex::kAnyLength, tree); };
       // nullptr: the tree is empty, so the list of this loop has changed.
       if (fill.in_time(earliest) == nullptr) break;
     }
     this->fill(fill);
+    if (fill.batch_is_empty() && fill.take_late_ones()) this->fill(fill);
   }
   // Unknown: a request that arrives may be the next one.
   GroupQueue::Backlog backlog_ahead(const GroupQueue&, uint32_t) const noexcept override {
@@ -40,6 +45,7 @@ class IndexedOrder : public QueueOrder {
 
  private:
   WaitingIndex index_;
+  std::vector<request::Request*> late_;  // of IndexFill
 };
 
 }  // namespace itif::sched
