@@ -56,6 +56,15 @@ struct ValidateOptions {
 };
 Status validate_command(const ValidateOptions& options);
 
+struct PaperOptions {
+  std::string scenario;
+  std::vector<std::string> figures;  // empty: all
+  bool is_quick = false;             // two points of each curve
+  bool json = false;
+  std::string out;  // a directory for report.md, figures.json and the curves; empty: none
+};
+Status paper_command(const PaperOptions& options);
+
 struct FaultsOptions {
   uint64_t first_seed = 1;
   uint64_t seeds = 100;

@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "commands.h"
 #include "device/sim/machine.h"
+#include "experiments.h"
 #include "metrics.h"
 
 namespace {
@@ -85,6 +86,19 @@ int main(int argc, char** argv) {
   validate_app->add_option("--tolerance", validate.tolerance)->capture_default_str();
   add_output(validate_app, validate.output);
   validate_app->callback([&] { status = sim::validate_command(validate); });
+
+  sim::PaperOptions paper;
+  auto* paper_app =
+      app.add_subcommand("paper", "reproduce the figures of TCB, beside the paper's statements");
+  paper_app->add_option("SCENARIO", paper.scenario, "conf/sim/tcb.cfg")->required();
+  paper_app
+      ->add_option("--figures", paper.figures, "any of " + sim::figure_names() + " (default: all)")
+      ->delimiter(',');
+  paper_app->add_flag("--quick", paper.is_quick, "two points of each curve, over a short time");
+  paper_app->add_flag("--json", paper.json, "print one JSON object instead of tables");
+  paper_app->add_option("--out", paper.out,
+                        "write report.md, figures.json and curves (gnuplot) into this directory");
+  paper_app->callback([&] { status = sim::paper_command(paper); });
 
   sim::FaultsOptions faults;
   auto* faults_app = app.add_subcommand("faults", "inject faults and check the invariants");

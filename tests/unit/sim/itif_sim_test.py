@@ -1,6 +1,6 @@
 """Runs itif-sim's subcommands in processes of their own. Prints TAP.
 
-usage: itif_sim_test.py ITIF_SIM
+usage: itif_sim_test.py ITIF_SIM TCB_SCENARIO
 """
 
 import json
@@ -23,7 +23,7 @@ tenants = ( { name = "a"; }, { name = "b"; share = 2.0; } );
 
 
 def run(program, *arguments):
-    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=100)
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=200)
 
 
 def record_of(result, rate):
@@ -36,7 +36,48 @@ def record_of(result, rate):
             "tenants": [{"name": "a", "weight": 1}]}
 
 
-def main(program):
+# One figure of each kind but 16, whose decisions are timed on this CPU.
+SIMULATED = ["9", "10", "13", "15a", "tenants"]
+
+
+def check_paper(program, tcb, check):
+    arguments = ["paper", tcb, "--quick", "--json", "--figures", ",".join(SIMULATED)]
+    done = run(program, *arguments)
+    experiments = json.loads(done.stdout)["experiments"] if done.returncode == 0 else []
+    check("paper has every figure", sorted(sum((e["figures"] for e in experiments), [])) == sorted(SIMULATED), done.stderr)
+    check("every curve of the paper has each point",
+          experiments and all(len(e["points"]) == 2 * len({p["curve"] for p in e["points"]}) for e in experiments))
+    documents = [run(program, "paper", tcb, "--quick", "--json", "--figures", "9").stdout for _ in range(2)]
+    check("the same seed gives the same figures", documents[0] == documents[1] and experiments
+          and json.loads(documents[0])["experiments"] == experiments[:1])
+
+    def values(figure, metric):
+        """{x: {curve: value}} of a figure."""
+        points = next((e["points"] for e in experiments if figure in e["figures"]), [])
+        by_x = {}
+        for point in points:
+            by_x.setdefault(point["x"], {})[point["curve"]] = point[metric]
+        return by_x
+
+    saturated = values("10", "throughput").get(500, {})
+    check("less padding answers more past saturation",
+          saturated and saturated["naive"] < saturated["turbo"] < saturated["concat"] <= saturated["packed"],
+          str(saturated))
+    by_rows = values("15a", "utility")
+    check("das has more utility than fcfs and edf past saturation",
+          by_rows and all(utility["das"] > max(utility["fcfs"], utility["edf"]) for utility in by_rows.values()),
+          str(by_rows))
+    times = values("13", "row_us")
+    check("slots make rows cheaper", times and times[5]["slotted"] < times[1]["slotted"], str(times))
+    done = run(program, "paper", tcb, "--figures", "9,8")
+    check("paper refuses an unknown figure", done.returncode == 1 and "15a" in done.stderr, done.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(program, "paper", tcb, "--quick", "--figures", "16", "--out", folder)
+        written = {path.name for path in Path(folder).iterdir()}
+        check("paper writes a report", {"report.md", "figures.json"} <= written or "gnuplot" in done.stderr, done.stderr)
+
+
+def main(program, tcb):
     results = []
 
     def check(name, good, output=""):
@@ -98,6 +139,7 @@ def main(program):
         done = run(program, "faults", "--first-seed", "1000", "--seeds", "3")
         check("faults prints its figures", done.returncode == 0 and done.stdout.startswith("3 seeds: "), done.stderr)
 
+    check_paper(program, tcb, check)
     print(f"1..{len(results)}")
     for number, (name, good, output) in enumerate(results, 1):
         print(f"{'ok' if good else 'not ok'} {number} - {name}")
@@ -107,4 +149,4 @@ def main(program):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))
