@@ -3,7 +3,8 @@
 //
 // A request can meet its deadline if a batch of it alone would end in time. A full batch may take
 // many times as long, and the requests with the earliest deadlines would all be late. So those that
-// the whole batch would make late are left out of it, while it finds others.
+// the whole batch would make late are left out of it, while it finds others: at most kMaxLateShare
+// times as many as a batch has, which bounds the time of a decision.
 #pragma once
 
 #include <algorithm>
@@ -29,6 +30,7 @@ class IndexFill {
         late_(late),
         choice_(choice),
         num_refusals_left_(limits.max_requests),
+        max_late_(kMaxLateShare * limits.max_requests),
         num_others_(choice.batch.size()),
         limits_(limits),
         rows_(limits, choice.batch),
@@ -51,7 +53,7 @@ class IndexFill {
       request::Request* request = query();
       if (request == nullptr) return nullptr;
       const auto miss = deadline_miss(*request, state_);
-      if (!miss && !is_made_late(*request)) return request;
+      if (!miss && (late_.size() == max_late_ || !is_made_late(*request))) return request;
       if (!miss) {
         index_.detach(*request);
         late_.push_back(request);
@@ -92,6 +94,8 @@ class IndexFill {
   }
 
  private:
+  static constexpr size_t kMaxLateShare = 4;
+
   // Returns when a batch of all waiting requests would end, as far as the limits let them in.
   uint64_t expected_end_ns() const noexcept {
     if (queue_.num_requests() == 0) return 0;
@@ -123,6 +127,7 @@ class IndexFill {
   std::vector<request::Request*>& late_;  // left out: detached from the index
   Choice& choice_;
   uint32_t num_refusals_left_;
+  const size_t max_late_;
   const size_t num_others_;  // requests that were in the batch before
   const BatchLimits limits_;
   RowFill rows_;

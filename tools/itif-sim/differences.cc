@@ -41,10 +41,11 @@ constexpr Difference kDifferences[] = {
      "the paper's other gain from slots, needs a decoder: `itif-bench cleaning` measures it."},
     {"figure-14",
      "**Differences.** As in Figure 13. The share of attention does not depend on the number of "
-     "rows, so it cannot explain a ratio that rises from 1.18 to 2.31 between 10 and 32 rows. Nor "
-     "can scores in memory: those of 32 rows, 8 heads and 400 * 400 values are 164 MB, 0.2 ms for "
-     "each time that they are read or written, and the GEMMs of a layer take 250 ms. The rest must "
-     "come from the decoder, which is not simulated."},
+     "rows, so it cannot explain a ratio that rises from 1.18 to 2.31 between 10 and 32 rows. "
+     "Scores in memory do not explain it either: those of 32 rows, 8 heads and 400 * 400 values "
+     "are "
+     "164 MB, 0.2 ms for each time that they are read or written, and the GEMMs of a layer take "
+     "250 ms. The rest must come from the decoder, which is not simulated."},
     {"figure-15a",
      "**Differences.** das is ahead of fcfs and edf, and not of sjf. Past saturation sjf answers "
      "all requests up to some length soon after they arrive, and no longer ones. With a utility of "

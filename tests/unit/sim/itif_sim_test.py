@@ -1,6 +1,8 @@
 """Runs itif-sim's subcommands in processes of their own. Prints TAP.
 
-usage: itif_sim_test.py ITIF_SIM TCB_SCENARIO
+usage: itif_sim_test.py ITIF_SIM [TCB_SCENARIO]
+
+The figures of TCB are checked if its scenario is given.
 """
 
 import json
@@ -37,7 +39,7 @@ def record_of(result, rate):
 
 
 # One figure of each kind but 16, whose decisions are timed on this CPU.
-SIMULATED = ["9", "10", "13", "15a", "tenants"]
+SIMULATED = ["9", "10", "13", "15a"]
 
 
 def check_paper(program, tcb, check):
@@ -47,9 +49,9 @@ def check_paper(program, tcb, check):
     check("paper has every figure", sorted(sum((e["figures"] for e in experiments), [])) == sorted(SIMULATED), done.stderr)
     check("every curve of the paper has each point",
           experiments and all(len(e["points"]) == 2 * len({p["curve"] for p in e["points"]}) for e in experiments))
-    documents = [run(program, "paper", tcb, "--quick", "--json", "--figures", "9").stdout for _ in range(2)]
-    check("the same seed gives the same figures", documents[0] == documents[1] and experiments
-          and json.loads(documents[0])["experiments"] == experiments[:1])
+    again = run(program, "paper", tcb, "--quick", "--json", "--figures", "13").stdout
+    check("the same seed gives the same figures", experiments
+          and json.loads(again)["experiments"] == [e for e in experiments if e["figures"] == ["13"]])
 
     def values(figure, metric):
         """{x: {curve: value}} of a figure."""
@@ -77,7 +79,7 @@ def check_paper(program, tcb, check):
         check("paper writes a report", {"report.md", "figures.json"} <= written or "gnuplot" in done.stderr, done.stderr)
 
 
-def main(program, tcb):
+def main(program, tcb=None):
     results = []
 
     def check(name, good, output=""):
@@ -139,7 +141,8 @@ def main(program, tcb):
         done = run(program, "faults", "--first-seed", "1000", "--seeds", "3")
         check("faults prints its figures", done.returncode == 0 and done.stdout.startswith("3 seeds: "), done.stderr)
 
-    check_paper(program, tcb, check)
+    if tcb:
+        check_paper(program, tcb, check)
     print(f"1..{len(results)}")
     for number, (name, good, output) in enumerate(results, 1):
         print(f"{'ok' if good else 'not ok'} {number} - {name}")
