@@ -82,7 +82,7 @@ def test_a_second_image_fits_while_the_first_is_computed(small_pool, namespaces,
         assert is_computed_without, "packets must be freed before the answer"
         assert count_no_room(small_pool) == no_room, "the second image must find room"
     assert_accounted(small_pool)
-    assert held(small_pool) == 0
+    wait_until(lambda: held(small_pool) == 0, "no packet is held")
 
 
 def test_all_images_are_answered_with_a_small_pool(small_pool, namespaces, models):
@@ -122,4 +122,4 @@ def test_generation_does_not_hold_packets(small_pool, namespaces):
         for case in cases[:2]:
             assert client.infer_tokens(case["ids"], timeout_s=60).value() == case["tokens"]
     assert_accounted(small_pool)
-    assert held(small_pool) == 0
+    wait_until(lambda: held(small_pool) == 0, "no packet is held")
