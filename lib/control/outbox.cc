@@ -25,17 +25,26 @@ void Outbox::push(Outgoing outgoing) {
   wake();
 }
 
+void Outbox::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+  }
+  wake();
+}
+
 void Outbox::wake() {
   const uint64_t one = 1;
   // write() fails only if the counter would overflow; then the descriptor is already readable.
   [[maybe_unused]] const ssize_t written = ::write(event_fd_.get(), &one, sizeof one);
 }
 
-std::vector<Outgoing> Outbox::take() {
+// Resets the descriptor first: what comes later makes it readable again, what came before is taken.
+Outbox::Taken Outbox::take() {
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t got = ::read(event_fd_.get(), &count, sizeof count);
   const std::lock_guard lock(mutex_);
-  return std::exchange(waiting_, {});
+  return {.messages = std::exchange(waiting_, {}), .is_last = is_closed_};
 }
 
 }  // namespace itif::control

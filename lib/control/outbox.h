@@ -40,14 +40,23 @@ class Outbox {
   explicit Outbox(Descriptor event_fd) : event_fd_(std::move(event_fd)) {}
 
   void push(Outgoing outgoing);  // any thread
-  void wake();                   // any thread: makes the descriptor readable
-  std::vector<Outgoing> take();  // I/O thread: takes all messages and resets the descriptor
+  // Ends the I/O thread's work: a later take() returns is_last. Any thread.
+  void close();
+  struct Taken {
+    std::vector<Outgoing> messages;
+    bool is_last = false;  // all messages that were pushed before close() have been taken
+  };
+  // Takes all messages and resets the descriptor. I/O thread.
+  Taken take();
   int descriptor() const { return event_fd_.get(); }
 
  private:
+  void wake();  // makes the descriptor readable
+
   Descriptor event_fd_;
   std::mutex mutex_;
   std::vector<Outgoing> waiting_;
+  bool is_closed_ = false;
 };
 
 }  // namespace itif::control

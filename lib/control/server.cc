@@ -147,7 +147,7 @@ void Server::Impl::stop() {
   if (io_thread_.joinable()) {
     publish("server.stopping", json::object());
     stopping_.store(true);
-    outbox_->wake();
+    outbox_->close();
     io_thread_.join();
   }
   sockets_.reset();
@@ -155,10 +155,9 @@ void Server::Impl::stop() {
 
 void Server::Impl::serve() {
   while (true) {
-    // Read the flag before emptying the outbox: messages pushed before stop() are still sent.
-    const bool last = stopping_.load();
-    for (const Outgoing& outgoing : outbox_->take()) sockets_->send(outgoing);
-    if (last) return;
+    const Outbox::Taken taken = outbox_->take();
+    for (const Outgoing& outgoing : taken.messages) sockets_->send(outgoing);
+    if (taken.is_last) return;
     sockets_->wait(outbox_->descriptor(), sockets_->has_stats_subscribers() ? kStatsPollMs : -1);
     sockets_->receive([this](const Peer& peer, std::string_view bytes) { on_request(peer, bytes); },
                       [this](const Peer& peer, size_t num_frames) {
