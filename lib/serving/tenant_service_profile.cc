@@ -45,7 +45,7 @@ std::string profiled_as(const runtime::Group& group, const runtime::KindOptions&
       kinds.encoder.fusion_mode == backbone::FusionMode::kFused ? "fused" : "thesis",
       compute_name(device.info().compute), options.max_tokens, options.max_requests,
       kinds.decoder.max_beams, options.max_tenants,
-      runtime::max_pass_tenants(device.info(), group.gemms(), kinds.encoder.fusion_mode));
+      runtime::max_pass_tenants(device.info(), group.gemms()));
 }
 
 }  // namespace

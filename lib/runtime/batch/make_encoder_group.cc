@@ -40,7 +40,7 @@ class BackboneEncoder final : public SlotGroup<EncoderGroup> {
       : SlotGroup(std::move(tenants)),
         gemms_(device.info().num_threads, options().max_requests, options().max_tokens),
         fusion_mode_(encoder.fusion_mode),
-        max_pass_tenants_(runtime::max_pass_tenants(device.info(), gemms(), encoder.fusion_mode)),
+        max_pass_tenants_(runtime::max_pass_tenants(device.info(), gemms())),
         buckets_(encoder_buckets(device.info(), spec(), options(), encoder)),
         spare_layout_(options(), buckets_, 0) {
     for (uint32_t flight_index = 0; flight_index < kMaxInFlight; ++flight_index)

@@ -12,9 +12,8 @@ constexpr size_t kCachePart = 4;
 }  // namespace
 
 uint32_t max_pass_tenants(const device::DeviceInfo& device,
-                          std::span<const backbone::GemmUse> gemms,
-                          backbone::FusionMode fusion_mode) noexcept {
-  if (device.num_threads == 0 || fusion_mode == backbone::FusionMode::kThesis) return 0;
+                          std::span<const backbone::GemmUse> gemms) noexcept {
+  if (device.num_threads == 0) return 0;
   size_t shared_bytes = 0;  // of one tenant
   for (const backbone::GemmUse& use : gemms)
     if (use.num_weights > 0 && use.num_weights < use.times)

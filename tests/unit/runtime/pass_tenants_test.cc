@@ -10,15 +10,15 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-uint32_t pass_tenants(const char* preset, DType type, size_t cache_bytes, uint32_t num_threads = 2,
-                      backbone::FusionMode fusion_mode = backbone::FusionMode::kFused) {
+uint32_t pass_tenants(const char* preset, DType type, size_t cache_bytes,
+                      uint32_t num_threads = 2) {
   const backbone::Preset* found = backbone::find_preset(preset).value();
   const backbone::Family* family = backbone::find_family(found->spec.family).value();
   device::DeviceInfo device;
   device.compute = uniform_types(type);
   device.num_threads = num_threads;
   device.cache_bytes = cache_bytes;
-  return max_pass_tenants(device, family->gemms(found->spec), fusion_mode);
+  return max_pass_tenants(device, family->gemms(found->spec));
 }
 
 // ALBERT-large: 12 · 1024² shared weights, 24 MiB in bf16.
@@ -44,11 +44,6 @@ TEST(PassTenants, AnyNumberWithoutSharedLayersOrOnAGpu) {
   EXPECT_EQ(pass_tenants("vit-base", DType::kBF16, 1024 * kMiB), 0u);
   EXPECT_EQ(pass_tenants("albert-large", DType::kBF16, 32 * kMiB, 0), 0u);
   EXPECT_EQ(pass_tenants("albert-large", DType::kBF16, 0), 0u);
-}
-
-TEST(PassTenants, AnyNumberInTheThesissFusionMode) {
-  EXPECT_EQ(pass_tenants("albert-large", DType::kBF16, 32 * kMiB, 2, backbone::FusionMode::kThesis),
-            0u);
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ constexpr uint32_t kQuickBatchingLayers = 2;
 constexpr double kPaperMean = 1.87;
 constexpr const char* kEffectOfBatches =
     "seq, multi-stream and mps pad the requests of a tenant to its longest. itif forms "
-    "mini-batches of similar lengths from all tenants and pads less. packed and seq-fused do not "
+    "mini-batches of similar lengths and pads less; on a CPU whose cache holds the layers of one "
+    "tenant and not of all, it does so for each tenant by itself. packed and seq-fused do not "
     "pad: one batch can then save only launches and idle cores, and a CPU has few of both. A "
     "tenant of multi-stream and mps has only its share of the cores, and tenants with longer "
     "requests end last";

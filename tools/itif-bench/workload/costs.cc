@@ -27,7 +27,7 @@ Result<std::shared_ptr<const plan::CostTables>> measure_costs(
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
   const std::vector<backbone::GemmUse> gemms = backbone::gemms(*family, spec, fusion_mode);
   runtime::ProfileOptions all_options = options;
-  all_options.max_pass_tenants = runtime::max_pass_tenants(device.info(), gemms, fusion_mode);
+  all_options.max_pass_tenants = runtime::max_pass_tenants(device.info(), gemms);
   runtime::Profiler profiler(device, clock, gemms, model::signature(spec), all_options);
   while (profiler.step(stream)) {
   }

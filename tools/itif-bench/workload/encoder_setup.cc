@@ -64,8 +64,8 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
   encoder->stream_->attach_thread();
   encoder->gemms_ =
       std::make_unique<runtime::GemmScheduler>(device.info().num_threads, max_tokens, max_tokens);
-  encoder->max_pass_tenants_ = runtime::max_pass_tenants(
-      device.info(), backbone::gemms(*family, spec, options.fusion_mode), options.fusion_mode);
+  encoder->max_pass_tenants_ =
+      runtime::max_pass_tenants(device.info(), backbone::gemms(*family, spec, options.fusion_mode));
   if (num_tenants == 1) return encoder;
   ITIF_ASSIGN(encoder->costs_,
               measure_costs(device, *encoder->stream_, spec, options.fusion_mode,
