@@ -39,8 +39,8 @@ void Outbox::wake() {
   [[maybe_unused]] const ssize_t written = ::write(event_fd_.get(), &one, sizeof one);
 }
 
-// Resets the descriptor first. A later push() or close() makes it readable again; earlier ones are in
-// the result.
+// Resets the descriptor first. A later push() or close() makes it readable again; the result has
+// the earlier ones.
 Outbox::Taken Outbox::take() {
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t got = ::read(event_fd_.get(), &count, sizeof count);
