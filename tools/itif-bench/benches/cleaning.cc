@@ -247,10 +247,8 @@ Status compare_cleaning(const BenchOptions& options, device::Device& device,
       else
         status = std::unexpected(executor.error());
     });
-  const auto samples = measure(
-      runs, options.quick
-                ? Effort{.seconds = 0, .least = 3}
-                : Effort{.seconds = 10, .least = 5, .settled = kLongRuns.settled, .patience = 30});
+  const auto samples =
+      measure(runs, options.quick ? Effort{.seconds = 0, .least = 3} : kLayoutRuns);
   ITIF_TRY(std::move(status));
   for (size_t m = 0; m < std::size(kCleaningModes); ++m)
     report.add({.name = name,

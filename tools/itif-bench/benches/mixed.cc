@@ -111,12 +111,8 @@ Status mix_dtype(const BenchOptions& options, device::Device& device, const std:
         if (Status ran = forward(*encoder, planned); !ran) status = ran;
       });
     runs.push_back([&] { floor->run(); });
-    const auto samples = measure(runs, options.quick ? Effort{.seconds = 0, .least = 3}
-                                                     : Effort{.seconds = 10,
-                                                              .least = 5,
-                                                              .settled = kLongRuns.settled,
-                                                              .patience = 30,
-                                                              .reruns = 1});
+    const auto samples =
+        measure(runs, options.quick ? Effort{.seconds = 0, .least = 3} : kLayoutRuns);
     ITIF_TRY(std::move(status));
     const auto tokens = static_cast<double>(plans[0].plan.num_tokens);
     const double limit = tokens / (samples.back().median() * 1e-9);

@@ -107,12 +107,8 @@ Status compare_slots(const BenchOptions& options, device::Device& device, const 
     runs.push_back([&] {
       if (Status ran = forward(*encoder, planned); !ran) status = ran;
     });
-  const auto samples = measure(runs, options.quick ? Effort{.seconds = 0, .least = 3}
-                                                   : Effort{.seconds = 10,
-                                                            .least = 5,
-                                                            .settled = kLongRuns.settled,
-                                                            .patience = 30,
-                                                            .reruns = 1});
+  const auto samples =
+      measure(runs, options.quick ? Effort{.seconds = 0, .least = 3} : kLayoutRuns);
   ITIF_TRY(std::move(status));
   for (size_t m = 0; m < modes.size(); ++m)
     report.add({.name = name,

@@ -45,6 +45,10 @@ inline constexpr double kMaxSpread = 0.15;
 inline constexpr Effort kLongRuns{
     .seconds = 1, .least = 5, .warm_ups = 0, .settled = 0.02, .patience = 8, .reruns = 1};
 
+// For comparisons of whole batches laid out in different ways.
+inline constexpr Effort kLayoutRuns{
+    .seconds = 10, .least = 5, .settled = kLongRuns.settled, .patience = 30, .reruns = 1};
+
 inline const SystemClock kSystemClock;
 
 // Samples of each function. Calls alternate (a, b, a, b …), so that other load on the machine
