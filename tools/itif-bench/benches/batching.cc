@@ -57,13 +57,13 @@ Workload make_workload(const BenchOptions& options, uint32_t tenants, uint32_t r
 Result<ModeSamples> run_case(const Workload& workload, const std::string& name, uint32_t requests,
                              const Effort& effort, Report& report) {
   ITIF_ASSIGN(ModeSamples modes, measure_modes(workload, effort));
-  ITIF_ASSIGN(const Samples floor, measure_floor(workload, effort, modes));
   add_latencies(
-      name, workload, modes, floor, [](size_t) { return std::nullopt; }, report);
+      name, workload, modes, [](size_t) { return std::nullopt; }, report);
   for (const std::string_view mode : execution_modes(workload)) {
     const auto found = modes.by_mode.find(std::string(mode));
     if (found == modes.by_mode.end()) continue;
     const Samples& samples = found->second;
+    const Samples& floor = modes.floors.at(found->first);
     report.add({.name = name,
                 .mode = std::string(mode),
                 .value = requests / (samples.median() * 1e-9),
@@ -71,7 +71,7 @@ Result<ModeSamples> run_case(const Workload& workload, const std::string& name, 
                 .spread = samples.spread(),
                 .limit = requests / (floor.median() * 1e-9),
                 .limit_spread = floor.spread(),
-                .ratio = floor.median() / samples.median()});
+                .ratio = paired_ratios(floor, samples).median()});
   }
   return modes;
 }

@@ -71,9 +71,8 @@ Status run_case(const BenchOptions& options, const FewTokens& c, const Hardware&
                                                .patience = kLongRuns.patience,
                                                .reruns = 1};
   ITIF_ASSIGN(const ModeSamples modes, measure_modes(workload, effort));
-  ITIF_ASSIGN(const Samples floor, measure_floor(workload, effort, modes));
   add_latencies(
-      name, workload, modes, floor, [](size_t) { return std::nullopt; }, report);
+      name, workload, modes, [](size_t) { return std::nullopt; }, report);
   add_speed_ups(name, modes, std::nullopt, report);
   return {};
 }

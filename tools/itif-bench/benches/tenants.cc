@@ -130,9 +130,8 @@ Status run_case(const BenchOptions& options, const Model& model, size_t row, con
     return {};
   }
   if (!modes) return std::unexpected(modes.error());
-  ITIF_ASSIGN(const Samples floor, measure_floor(workload, effort, *modes));
   const auto paper = [&](size_t mode) { return of_paper(model, row, mode, options.quick); };
-  add_latencies(name, workload, *modes, floor, paper, report);
+  add_latencies(name, workload, *modes, paper, report);
   const auto seq = paper(0), itif = paper(3);
   add_speed_ups(name, *modes, seq ? std::optional(*seq / *itif) : std::nullopt, report);
   return {};

@@ -27,23 +27,57 @@ dnnl::engine& engine() {
   return cpu;
 }
 
-struct Unmap {
-  size_t bytes;
-  void operator()(void* data) const { munmap(data, bytes); }
-};
-using Pages = std::unique_ptr<void, Unmap>;
+// Memory in huge pages, as the device's buffers are: otherwise the floor would be slower than the
+// run that it bounds. Small matrices share pages.
+class HugePages {
+ public:
+  HugePages() = default;
+  HugePages(const HugePages&) = delete;
+  HugePages& operator=(const HugePages&) = delete;
+  ~HugePages() {
+    for (const std::span<std::byte> chunk : chunks_) munmap(chunk.data(), chunk.size());
+  }
+  // Valid as long as this object.
+  void* allocate(size_t bytes) {
+    bytes = round_up(std::max<size_t>(bytes, 1), kAlignment);
+    while (current_ < chunks_.size() && used_ + bytes > chunks_[current_].size()) {
+      ++current_;
+      used_ = 0;
+    }
+    if (current_ == chunks_.size()) map_chunk(bytes);
+    void* data = chunks_[current_].data() + used_;
+    used_ += bytes;
+    return data;
+  }
+  // Allocates the same memory again from here on.
+  void rewind() { current_ = used_ = 0; }
 
-// Huge pages, as for the device's buffers: otherwise the floor would be slower than the run that it
-// bounds.
-Pages map_pages(size_t bytes) {
-  constexpr size_t kHugePage = 2u << 20;
-  bytes = std::max<size_t>(bytes, 1);
-  if (bytes > kHugePage) bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  CHECK(data != MAP_FAILED);
-  if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
-  return Pages(data, Unmap{bytes});
-}
+ private:
+  static constexpr size_t kHugePage = 2u << 20, kChunk = 16 * kHugePage, kAlignment = 64;
+  static size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+  void map_chunk(size_t least_bytes) {
+    const size_t bytes = round_up(std::max(least_bytes, kChunk), kHugePage);
+    void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(data != MAP_FAILED);
+    madvise(data, bytes, MADV_HUGEPAGE);
+    chunks_.emplace_back(static_cast<std::byte*>(data), bytes);
+  }
+
+  std::vector<std::span<std::byte>> chunks_;
+  size_t current_ = 0, used_ = 0;  // chunk, and bytes of it
+};
+
+// Memory of GEMMs' operands. Each GEMM has weights of its own. GEMMs that never run concurrently
+// share inputs and outputs, as the operators of a pass do, so that these stay in the cache.
+struct Operands {
+  HugePages weights, inputs, outputs;
+
+  // The GEMMs made from here on do not run concurrently with those made before.
+  void share() {
+    inputs.rewind();
+    outputs.rewind();
+  }
+};
 
 template <class Element>
 void fill(void* data, size_t count, Element (*rounded)(float), Random& random) {
@@ -67,7 +101,8 @@ void fill(void* data, size_t count, DType type, Random& random) {
 // One call of oneDNN. Uses the weights of another call, if given.
 class DnnlCall {
  public:
-  DnnlCall(const Hardware& on, const GemmSize& size, const DnnlCall* weights_of = nullptr)
+  DnnlCall(const Hardware& on, const GemmSize& size, Operands& operands,
+           const DnnlCall* weights_of = nullptr)
       : stream_(engine()), threads_(static_cast<int>(on.threads)) {
     const DType type = on.compute.activations;
     const auto [rows, n, k] = size;
@@ -86,19 +121,19 @@ class DnnlCall {
 #endif
     primitive_ = dnnl::matmul(description);
     Random random(rows + n + k);
-    const auto add = [&](int argument, const memory::desc& layout, bool is_input) {
-      pages_.push_back(map_pages(layout.get_size()));
-      void* data = pages_.back().get();
-      if (is_input) fill(data, layout.get_size() / dtype_bytes(type), type, random);
+    const auto add = [&](int argument, const memory::desc& layout, HugePages& pages) {
+      void* data = pages.allocate(layout.get_size());
+      if (&pages != &operands.outputs)
+        fill(data, layout.get_size() / dtype_bytes(type), type, random);
       arguments_.emplace(argument, memory(layout, engine(), data));
     };
-    add(DNNL_ARG_SRC, a, true);
+    add(DNNL_ARG_SRC, a, operands.inputs);
     if (weights_of)
       arguments_.emplace(DNNL_ARG_WEIGHTS, weights_of->arguments_.at(DNNL_ARG_WEIGHTS));
     else
-      add(DNNL_ARG_WEIGHTS, description.weights_desc(), true);
-    add(DNNL_ARG_DST, out, false);
-    add(DNNL_ARG_SCRATCHPAD, description.scratchpad_desc(), false);
+      add(DNNL_ARG_WEIGHTS, description.weights_desc(), operands.weights);
+    add(DNNL_ARG_DST, out, operands.outputs);
+    add(DNNL_ARG_SCRATCHPAD, description.scratchpad_desc(), operands.outputs);
   }
 
   void run() {
@@ -110,7 +145,6 @@ class DnnlCall {
   dnnl::stream stream_;
   int threads_;
   dnnl::matmul primitive_;
-  std::vector<Pages> pages_;
   std::unordered_map<int, memory> arguments_;
 };
 
@@ -129,16 +163,17 @@ uint64_t fastest_ns(const std::function<void()>& function) {
 // numbers of rows badly, and a limit must not.
 class DnnlGemm {
  public:
-  DnnlGemm(const Hardware& on, const GemmSize& size, const DnnlGemm* weights_of = nullptr) {
+  DnnlGemm(const Hardware& on, const GemmSize& size, Operands& operands,
+           const DnnlGemm* weights_of = nullptr) {
     const DnnlCall* weights = weights_of ? weights_of->calls_.front().get() : nullptr;
-    calls_.push_back(std::make_unique<DnnlCall>(on, size, weights));
+    calls_.push_back(std::make_unique<DnnlCall>(on, size, operands, weights));
     if (size.rows <= kCallRows) return;
     Calls divided;
     for (uint32_t row = 0; row < size.rows; row += kCallRows) {
       GemmSize part = size;
       part.rows = std::min(kCallRows, size.rows - row);
-      divided.push_back(
-          std::make_unique<DnnlCall>(on, part, row == 0 ? weights : divided.front().get()));
+      divided.push_back(std::make_unique<DnnlCall>(on, part, operands,
+                                                   row == 0 ? weights : divided.front().get()));
     }
     if (fastest_ns([&] { run(divided); }) < fastest_ns([&] { run(calls_); }))
       calls_ = std::move(divided);
@@ -161,7 +196,7 @@ class DnnlGemm {
 // a time.
 class DnnlGroup {
  public:
-  DnnlGroup(const Hardware& on, std::span<const GemmSize> sizes,
+  DnnlGroup(const Hardware& on, std::span<const GemmSize> sizes, Operands& operands,
             std::vector<std::unique_ptr<DnnlGemm>>& gemms, std::span<const uint32_t> group)
       : threads_(static_cast<int>(on.threads)) {
     for (const uint32_t at : group) alone_.push_back(gemms[at].get());
@@ -171,7 +206,8 @@ class DnnlGroup {
     Hardware one_thread = on;
     one_thread.threads = 1;
     for (const uint32_t at : longest_first)
-      together_.push_back(std::make_unique<DnnlGemm>(one_thread, sizes[at], gemms[at].get()));
+      together_.push_back(
+          std::make_unique<DnnlGemm>(one_thread, sizes[at], operands, gemms[at].get()));
     if (fastest_ns([&] { run_alone(); }) <= fastest_ns([&] { run_together(); })) together_.clear();
   }
   void run() {
@@ -198,13 +234,12 @@ class DnnlGroup {
 
 class DnnlGemms final : public Bare {
  public:
-  DnnlGemms(const Hardware& on, std::span<const GemmSize> sizes, const GemmOrder& order) {
-    for (const GemmSize& size : sizes) gemms_.push_back(std::make_unique<DnnlGemm>(on, size));
+  DnnlGemms(const Hardware& on, std::span<const GemmSize> sizes, const GemmOrder& order)
+      : gemms_(sizes.size()) {
     std::map<std::vector<uint32_t>, DnnlGroup*> made;
     for (const std::vector<uint32_t>& group : order) {
       DnnlGroup*& known = made[group];
-      if (known == nullptr)
-        known = groups_.emplace_back(std::make_unique<DnnlGroup>(on, sizes, gemms_, group)).get();
+      if (known == nullptr) known = make_group(on, sizes, group);
       order_.push_back(known);
     }
   }
@@ -213,6 +248,17 @@ class DnnlGemms final : public Bare {
   }
 
  private:
+  DnnlGroup* make_group(const Hardware& on, std::span<const GemmSize> sizes,
+                        const std::vector<uint32_t>& group) {
+    operands_.share();
+    for (const uint32_t at : group)
+      if (gemms_[at] == nullptr) gemms_[at] = std::make_unique<DnnlGemm>(on, sizes[at], operands_);
+    operands_.share();
+    groups_.push_back(std::make_unique<DnnlGroup>(on, sizes, operands_, gemms_, group));
+    return groups_.back().get();
+  }
+
+  Operands operands_;
   std::vector<std::unique_ptr<DnnlGemm>> gemms_;
   std::vector<std::unique_ptr<DnnlGroup>> groups_;
   std::vector<DnnlGroup*> order_;
@@ -223,15 +269,18 @@ class DnnlChains final : public Bare {
  public:
   DnnlChains(const Hardware& on, std::span<const GemmSize> sizes,
              const std::vector<GemmOrder>& chains)
-      : threads_(static_cast<int>(on.threads)) {
+      : threads_(static_cast<int>(on.threads)), operands_(chains.size()), gemms_(sizes.size()) {
     Hardware one_thread = on;
     one_thread.threads = 1;
-    for (const GemmSize& size : sizes)
-      gemms_.push_back(std::make_unique<DnnlGemm>(one_thread, size));
-    for (const GemmOrder& order : chains) {
+    for (size_t i = 0; i < chains.size(); ++i) {
       std::vector<DnnlGemm*>& chain = chains_.emplace_back();
-      for (const std::vector<uint32_t>& group : order)
-        for (const uint32_t at : group) chain.push_back(gemms_[at].get());
+      for (const std::vector<uint32_t>& group : chains[i])
+        for (const uint32_t at : group) {
+          operands_[i].share();
+          if (gemms_[at] == nullptr)
+            gemms_[at] = std::make_unique<DnnlGemm>(one_thread, sizes[at], operands_[i]);
+          chain.push_back(gemms_[at].get());
+        }
     }
   }
   void run() override {
@@ -243,6 +292,7 @@ class DnnlChains final : public Bare {
 
  private:
   const int threads_;
+  std::vector<Operands> operands_;  // of each chain
   std::vector<std::unique_ptr<DnnlGemm>> gemms_;
   std::vector<std::vector<DnnlGemm*>> chains_;
 };

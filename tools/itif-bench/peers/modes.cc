@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -24,6 +23,21 @@ Result<std::unique_ptr<Bare>> make_floor(const Workload& workload) {
   for (uint32_t tenant = 0; tenant < workload.num_tenants(); ++tenant)
     ranges.push_back({tenant * kBeams, kBeams, tenant});
   return step_floor(workload.on, workload.spec(), ranges, workload.steps);
+}
+
+// Samples of each run, and behind them those of the floor.
+std::vector<Samples> measure_with_floor(std::vector<std::function<void()>> runs, Bare& floor,
+                                        Effort effort) {
+  effort.warm_each = true;
+  floor.run();  // unlike the modes, the floor was not warmed up by a check
+  runs.push_back([&floor] { floor.run(); });
+  std::vector<Samples> best;
+  for (uint32_t i = 0; i < kFloorTries; ++i) {
+    std::vector<Samples> samples = measure(runs, effort);
+    if (i == 0 || samples.back().median() < best.back().median()) best = std::move(samples);
+    if (std::ranges::min(best, {}, &Samples::median).median() == best.back().median()) break;
+  }
+  return best;
 }
 
 }  // namespace
@@ -55,6 +69,7 @@ std::optional<Samples> ModeSamples::speed_up(std::string_view mode) const {
 Result<ModeSamples> measure_modes(const Workload& workload, const Effort& effort) {
   ModeSamples all;
   std::vector<float> expected;
+  ITIF_ASSIGN(const auto floor, make_floor(workload));
   for (const auto& modes : kModesOfInstances) {
     if (std::ranges::find(execution_modes(workload), modes[0]) == execution_modes(workload).end())
       continue;
@@ -82,20 +97,23 @@ Result<ModeSamples> measure_modes(const Workload& workload, const Effort& effort
         if (Status ran = execution.run(); !ran) status = ran;
       });
     }
-    const std::vector<Samples> samples = measure(runs, effort);
+    const std::vector<Samples> samples = measure_with_floor(std::move(runs), *floor, effort);
     ITIF_TRY(std::move(status));
-    for (size_t i = 0; i < modes.size(); ++i) all.by_mode[std::string(modes[i])] = samples[i];
+    for (size_t i = 0; i < modes.size(); ++i) {
+      all.by_mode[std::string(modes[i])] = samples[i];
+      all.floors[std::string(modes[i])] = samples.back();
+    }
   }
   return all;
 }
 
 void add_latencies(const std::string& name, const Workload& workload, const ModeSamples& modes,
-                   const Samples& floor,
                    const std::function<std::optional<double>(size_t mode)>& paper, Report& report) {
   const auto all = execution_modes(workload);
   for (size_t i = 0; i < all.size(); ++i) {
     const auto samples = modes.by_mode.find(std::string(all[i]));
     if (samples == modes.by_mode.end()) continue;
+    const Samples& floor = modes.floors.at(samples->first);
     report.add({.name = name,
                 .mode = std::string(all[i]),
                 .value = samples->second.median() * 1e-6,
@@ -103,7 +121,7 @@ void add_latencies(const std::string& name, const Workload& workload, const Mode
                 .spread = samples->second.spread(),
                 .limit = floor.median() * 1e-6,
                 .limit_spread = floor.spread(),
-                .ratio = samples->second.median() / floor.median(),
+                .ratio = paired_ratios(samples->second, floor).median(),
                 .paper = paper(i)});
   }
   for (const std::string& why : modes.missing)
@@ -127,21 +145,6 @@ void add_speed_ups(const std::string& name, const ModeSamples& modes, std::optio
                 .value = speed_up->median(),
                 .unit = "times",
                 .spread = speed_up->spread()});
-}
-
-Result<Samples> measure_floor(const Workload& workload, Effort effort, const ModeSamples& modes) {
-  effort.warm_ups = Effort{}.warm_ups;  // unlike the modes, the floor was not warmed up by a check
-  ITIF_ASSIGN(const auto floor, make_floor(workload));
-  double fastest_mode_ns = std::numeric_limits<double>::infinity();
-  for (const auto& [mode, samples] : modes.by_mode)
-    fastest_mode_ns = std::min(fastest_mode_ns, samples.median());
-  Samples fastest;
-  for (uint32_t i = 0; i < kFloorTries; ++i) {
-    Samples samples = measure({[&] { floor->run(); }}, effort)[0];
-    if (i == 0 || samples.median() < fastest.median()) fastest = std::move(samples);
-    if (fastest.median() <= fastest_mode_ns) break;
-  }
-  return fastest;
 }
 
 }  // namespace itif::bench

@@ -38,7 +38,10 @@ std::vector<Samples> measure_once(const std::vector<std::function<void()>>& func
         (round >= effort.least ||
          (round >= 2 && (elapsed > effort.patience || std::ranges::all_of(samples, is_settled)))))
       break;
-    for (size_t i = 0; i < functions.size(); ++i) samples[i].add(time_ns(functions[i]));
+    for (size_t i = 0; i < functions.size(); ++i) {
+      if (effort.warm_each && (round == 0 || samples[i].in_order.back() < kShortNs)) functions[i]();
+      samples[i].add(time_ns(functions[i]));
+    }
   }
   return samples;
 }

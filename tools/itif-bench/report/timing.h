@@ -38,7 +38,11 @@ struct Effort {
   // If a spread exceeds kMaxSpread, measures all functions again, this often at most. The run whose
   // largest spread is smallest counts.
   uint32_t reruns = 0;
+  // Before each sample of a function that takes less than kShortNs, calls it once unmeasured.
+  // Otherwise the other functions would leave it cold caches and sleeping threads.
+  bool warm_each = false;
 };
+inline constexpr double kShortNs = 20e6;
 // A larger spread is marked in tables.
 inline constexpr double kMaxSpread = 0.15;
 // For runs that may take seconds and were warmed up by their check.

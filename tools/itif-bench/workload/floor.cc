@@ -1,6 +1,5 @@
 #include "workload/floor.h"
 
-#include <limits>
 #include <utility>
 
 #include "report/timing.h"
@@ -9,15 +8,16 @@ namespace itif::bench {
 
 Result<std::unique_ptr<Bare>> fastest_floor(const std::vector<MakeBare>& ways) {
   std::unique_ptr<Bare> fastest;
-  double fastest_ns = std::numeric_limits<double>::infinity();
   for (const MakeBare& make : ways) {
     auto made = make();
     if (!made && made.error().code == Code::kUnsupported && fastest != nullptr) continue;
     if (!made) return made;
-    const double ns =
-        measure({[&] { (*made)->run(); }}, {.seconds = 0, .least = 3, .warm_ups = 1})[0].min();
-    if (ns >= fastest_ns) continue;
-    fastest_ns = ns;
+    if (fastest != nullptr) {
+      // In turn, so that a machine whose speed drifts does not decide.
+      const auto samples = measure({[&] { fastest->run(); }, [&] { (*made)->run(); }},
+                                   {.seconds = 0, .least = 5, .warm_ups = 1});
+      if (samples[1].min() >= samples[0].min()) continue;
+    }
     fastest = std::move(*made);
   }
   return fastest;
