@@ -154,7 +154,7 @@ size_t damaged(Damage damage, const Target& target, uint32_t session, uint64_t r
       break;
     case Damage::kTag:
       if (header.auth == wire::Auth::kNone) {
-        // The target uses no tag to break: add one with a wrong key.
+        // The target sends no tag: add one that is made with a wrong key.
         header.auth = wire::Auth::kHeader;
         bytes = wire::build(header, payload, wire::Key{}, out);
       }

@@ -68,6 +68,10 @@ std::string table(const Options& options, const Results& results) {
                     seconds > 0 ? static_cast<double>(total.in_time) / seconds : 0.0);
     text += options.has_lengths() ? fmt::format("; utility {:.3f}\n", total.utility) : "\n";
   }
+  if (results.refusal_delay_ns.count() > 0)
+    text += fmt::format("refused at the deadline: {}; received after it by: p50 {}, p99 {}\n",
+                        results.refusal_delay_ns.count(), time_cell(results.refusal_delay_ns, 50),
+                        time_cell(results.refusal_delay_ns, 99));
   if (results.unsent > 0)
     text += fmt::format(
         "not sent: {} requests were due while {} were in flight per thread: lower --rate or raise "

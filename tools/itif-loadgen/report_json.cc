@@ -154,6 +154,7 @@ Json to_json(const Options& options, const Results& results) {
   json["asked_again"] = results.sent_again;
   json["server"] = histogram_json(results.server_ns);
   json["lateness"] = histogram_json(results.lateness_ns);
+  json["refusal_delay"] = histogram_json(results.refusal_delay_ns);
   json["datagrams"] = engine_json(results.engine);
   return json;
 }

@@ -29,6 +29,7 @@ void Results::merge(const Results& other) {
   measured_ns = std::max(measured_ns, other.measured_ns);
   lateness_ns.merge(other.lateness_ns);
   server_ns.merge(other.server_ns);
+  refusal_delay_ns.merge(other.refusal_delay_ns);
   engine.merge(other.engine);
 }
 

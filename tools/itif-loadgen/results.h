@@ -39,6 +39,10 @@ struct Results {
   uint64_t measured_ns = 0;  // duration of sending measured requests
   Histogram lateness_ns;     // actual minus intended send time
   Histogram server_ns;       // time in the server, as it reports
+  // From a request's deadline, counted from its sending, to the receipt of its refusal: the time
+  // that the server took to refuse it, and the network's. Refusals before the deadline do not
+  // count.
+  Histogram refusal_delay_ns;
   client::EngineStats engine;
 
   TargetResults total() const;

@@ -11,6 +11,11 @@ constexpr uint64_t kShortestSleep_ns = 30'000;  // spins below this, because sle
 constexpr uint64_t kGraceNs = 100'000'000;
 constexpr uint64_t kLongestSleep_ns = 50'000'000;  // bounds the delay of a Ctrl-C
 
+bool is_by_deadline(wire::StatusCode status) {
+  using enum wire::StatusCode;
+  return status == kDeadlineReassembly || status == kDeadlineQueue || status == kDeadlineLaunch;
+}
+
 uint32_t share_of(uint64_t whole, uint32_t thread, uint32_t threads) {
   return static_cast<uint32_t>(whole / threads + (thread < whole % threads ? 1 : 0));
 }
@@ -67,6 +72,7 @@ bool Sender::send_one(uint64_t intended_ns, uint64_t now_ns) noexcept {
   free_records_.pop_back();
   const bool measured = intended_ns >= measure_from_ns_;
   records_[number] = {.intended_ns = intended_ns,
+                      .sent_ns = now_ns,
                       .target = draw.target,
                       .num_tokens = draw.num_tokens,
                       .budget_us = draw.budget_us,
@@ -193,6 +199,9 @@ void Sender::on_outcomes(std::span<const client::Outcome> outcomes) noexcept {
         if (!record.measured) break;
         ++target.refused;
         ++target.refused_by[static_cast<size_t>(outcome.status)];
+        if (const uint64_t deadline_ns = record.sent_ns + uint64_t{record.budget_us} * 1000;
+            is_by_deadline(outcome.status) && outcome.completed_ns >= deadline_ns)
+          results_.refusal_delay_ns.record(outcome.completed_ns - deadline_ns);
         break;
       case client::OutcomeKind::kLost:
       case client::OutcomeKind::kCancelled:  // unanswered at the end of the drain

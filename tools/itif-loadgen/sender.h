@@ -56,6 +56,7 @@ class Sender final : public client::OutcomeSink {
   // State of a request in flight. The engine's user tag is its index.
   struct Record {
     uint64_t intended_ns = 0;
+    uint64_t sent_ns = 0;
     uint32_t target = 0;
     uint32_t num_tokens = 0;  // 0: not known
     uint32_t budget_us = 0;   // 0: no deadline

@@ -28,6 +28,7 @@ class StallingServer {
   uint64_t stall_from_ns = UINT64_MAX;
   uint64_t stall_until_ns = 0;
   uint16_t refuse_tenant = 0;
+  wire::StatusCode refuse_status = wire::StatusCode::kOverQuota;
   uint64_t ignored = 0;  // requests not answered: every third of lossy_tenant
   uint32_t lossy_tenant = 0;
 
@@ -44,7 +45,7 @@ class StallingServer {
     wire::Header header = wire::reply_header(datagram.header, wire::Type::kResponse);
     if (datagram.header.tenant_id == refuse_tenant) {
       header.type = wire::Type::kStatus;
-      header.status = wire::StatusCode::kOverQuota;
+      header.status = refuse_status;
     } else {
       header.result_kind = wire::ResultKind::kLogits;
       header.fragment_bytes = 1384;
@@ -166,6 +167,27 @@ TEST(Sender, AnswersInTimeAndTheirUtilityAreCounted) {
   EXPECT_EQ(json["in_time"], of_two_tokens);
   EXPECT_EQ(json["utility"], total.utility);
   EXPECT_NE(table(options, results).find("utility"), std::string::npos);
+}
+
+// Refusals arrive after 120 us: 20 us after a deadline of 100 us, and before one of 200 us.
+TEST(Sender, RefusalsAtTheDeadlineAreTimedFromIt) {
+  for (const auto& [budget_us, counts] : {std::pair{100u, true}, {200u, false}}) {
+    Options options = basic_options();
+    options.rate = 2000;
+    options.duration_ns = 1'000'000'000;
+    options.deadlines = {Deadlines::Kind::kFixed, budget_us};
+    Trial trial(options);
+    trial.server.refuse_tenant = 1;
+    trial.server.refuse_status = wire::StatusCode::kDeadlineQueue;
+    const Results& results = trial.run();
+    ASSERT_GT(results.targets[0].refused, 100u);
+    EXPECT_EQ(results.refusal_delay_ns.count(), counts ? results.targets[0].refused : 0);
+    if (counts) {
+      EXPECT_NEAR(static_cast<double>(results.refusal_delay_ns.percentile(50)), 20'000, 2'000);
+      EXPECT_EQ(to_json(options, results)["refusal_delay"]["count"], results.targets[0].refused);
+      EXPECT_NE(table(options, results).find("refused at the deadline"), std::string::npos);
+    }
+  }
 }
 
 TEST(Sender, WithoutADeadlineEveryAnswerIsInTime) {
