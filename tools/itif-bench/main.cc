@@ -188,7 +188,9 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember(names));
   std::vector<std::string> files;
   CLI::App* shown = app.add_subcommand("show", "print files written by --json as Markdown tables");
-  shown->add_option("FILE", files)->required()->check(CLI::ExistingFile);
+  shown->add_option("FILE", files, "results written by --json or --out")
+      ->required()
+      ->check(CLI::ExistingFile);
   if (argc > 1 && argv[1][0] != '-' && std::string_view(argv[1]) != "all" &&
       std::string_view(argv[1]) != "show" && std::ranges::find(names, argv[1]) == names.end())
     return failed({Code::kInvalidArgument, fmt::format("no bench is named {}; there are: all, {}",

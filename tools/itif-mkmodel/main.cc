@@ -86,11 +86,15 @@ int main(int argc, char** argv) {
   app.add_option("--layers", arguments.layers,
                  "number of layers; this and the next five replace the backbone's")
       ->check(CLI::Range(1u, 256u));
-  app.add_option("--hidden", arguments.hidden)->check(CLI::Range(1u, 16384u));
-  app.add_option("--heads", arguments.heads)->check(CLI::Range(1u, 512u));
-  app.add_option("--intermediate", arguments.intermediate)->check(CLI::Range(1u, 131072u));
-  app.add_option("--vocab", arguments.vocab)->check(CLI::Range(5u, 1u << 22));
-  app.add_option("--max-positions", arguments.max_positions)->check(CLI::Range(1u, 65536u));
+  app.add_option("--hidden", arguments.hidden, "hidden size")->check(CLI::Range(1u, 16384u));
+  app.add_option("--heads", arguments.heads, "attention heads of a layer")
+      ->check(CLI::Range(1u, 512u));
+  app.add_option("--intermediate", arguments.intermediate, "width of the feed-forward network")
+      ->check(CLI::Range(1u, 131072u));
+  app.add_option("--vocab", arguments.vocab, "tokens of the vocabulary")
+      ->check(CLI::Range(5u, 1u << 22));
+  app.add_option("--max-positions", arguments.max_positions, "positions of a sequence")
+      ->check(CLI::Range(1u, 65536u));
   app.add_option("--image", arguments.image,
                  "image models: height, width and channels, as in 224x224x3");
   app.add_option("--patch", arguments.patch, "image models: side of a patch in pixels")
@@ -102,7 +106,7 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--dtype", arguments.dtype, "element type of the file: f32, f16 or bf16")
       ->capture_default_str();
-  app.add_option("--seed", arguments.seed)->capture_default_str();
+  app.add_option("--seed", arguments.seed, "seed of the random weights")->capture_default_str();
   app.add_option("--out", arguments.directory,
                  "output directory, created if missing; must not hold a model")
       ->required();

@@ -14,6 +14,8 @@ namespace {
 
 using namespace itif;
 
+constexpr const char* kScenarioHelp = "scenario file, such as conf/sim/example.cfg";
+
 void add_output(CLI::App* command, sim::Output& output) {
   command->add_flag("--json", output.json, "print one JSON object instead of a table");
   command->add_option("--plot", output.plot, "draw curves into this directory (gnuplot)");
@@ -36,7 +38,7 @@ int main(int argc, char** argv) {
 
   sim::RunOptions run;
   auto* run_app = app.add_subcommand("run", "run a scenario");
-  run_app->add_option("SCENARIO", run.scenario, "a file as conf/sim/example.cfg")->required();
+  run_app->add_option("SCENARIO", run.scenario, kScenarioHelp)->required();
   run_app->add_option("--log", run.log, "write every event to this file");
   add_output(run_app, run.output);
   run_app->callback([&] { status = sim::run_command(run); });
@@ -44,7 +46,7 @@ int main(int argc, char** argv) {
   sim::SweepOptions sweep;
   sweep.metrics = {"throughput", "utility", "in_time", "p99"};
   auto* sweep_app = app.add_subcommand("sweep", "run a scenario at several values of parameters");
-  sweep_app->add_option("SCENARIO", sweep.scenario)->required();
+  sweep_app->add_option("SCENARIO", sweep.scenario, kScenarioHelp)->required();
   sweep_app
       ->add_option("--vary", sweep.vary,
                    "KEY=VALUE,VALUE,…: the x axis; given again: one curve per value")
@@ -61,17 +63,24 @@ int main(int argc, char** argv) {
   std::string p99;
   auto* plan_app = app.add_subcommand(
       "plan", "find the configuration that serves a scenario with the least device time");
-  plan_app->add_option("SCENARIO", plan.scenario)->required();
+  plan_app->add_option("SCENARIO", plan.scenario, kScenarioHelp)->required();
   plan_app->add_option("--in-time", plan.share_in_time, "share of requests to answer in time")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   plan_app->add_option("--p99", p99, "highest 99th percentile of latency, as in 25ms")
       ->check(check_duration);
-  plan_app->add_option("--planners", plan.planners, "to try (default: the scenario's)")
+  plan_app->add_option("--planners", plan.planners, "planners to try (default: the scenario's)")
       ->delimiter(',');
-  plan_app->add_option("--schedulers", plan.schedulers)->delimiter(',');
-  plan_app->add_option("--dtypes", plan.dtypes)->delimiter(',');
-  plan_app->add_option("--max-requests", plan.max_requests)->delimiter(',');
+  plan_app
+      ->add_option("--schedulers", plan.schedulers,
+                   "batch policies to try (default: the scenario's)")
+      ->delimiter(',');
+  plan_app->add_option("--dtypes", plan.dtypes, "types to try (default: the scenario's)")
+      ->delimiter(',');
+  plan_app
+      ->add_option("--max-requests", plan.max_requests,
+                   "largest numbers of requests in a batch to try (default: the scenario's)")
+      ->delimiter(',');
   add_output(plan_app, plan.output);
   plan_app->callback([&] {
     if (!p99.empty()) plan.p99_ns = *parse_duration_ns(p99);
@@ -81,9 +90,12 @@ int main(int argc, char** argv) {
   sim::ValidateOptions validate;
   auto* validate_app =
       app.add_subcommand("validate", "compare a scenario with a recorded run of the real device");
-  validate_app->add_option("SCENARIO", validate.scenario)->required();
+  validate_app->add_option("SCENARIO", validate.scenario, kScenarioHelp)->required();
   validate_app->add_option("RECORD", validate.record, "itif-loadgen's --json")->required();
-  validate_app->add_option("--tolerance", validate.tolerance)->capture_default_str();
+  validate_app
+      ->add_option("--tolerance", validate.tolerance,
+                   "largest accepted difference of a figure, relative to the recorded one")
+      ->capture_default_str();
   add_output(validate_app, validate.output);
   validate_app->callback([&] { status = sim::validate_command(validate); });
 
@@ -102,8 +114,10 @@ int main(int argc, char** argv) {
 
   sim::FaultsOptions faults;
   auto* faults_app = app.add_subcommand("faults", "inject faults and check the invariants");
-  faults_app->add_option("--first-seed", faults.first_seed)->capture_default_str();
-  faults_app->add_option("--seeds", faults.seeds, "how many")->capture_default_str();
+  faults_app->add_option("--first-seed", faults.first_seed, "seed of the first run")
+      ->capture_default_str();
+  faults_app->add_option("--seeds", faults.seeds, "number of runs, each with the next seed")
+      ->capture_default_str();
   faults_app->add_option("--log", faults.log, "write the events of the last seed to this file");
   faults_app->callback([&] { status = sim::faults_command(faults); });
 
