@@ -66,10 +66,11 @@ Status parse_setting(const Entry& planner, std::string_view text, RowSettings& r
 }
 
 Status check_rows(std::string_view name, const RowSettings& rows, const PlanLimits& limits) {
-  const auto check = [&](const char* key, uint32_t value, const char* of, uint32_t most) -> Status {
+  const auto check = [&](const char* key, uint32_t value, const char* limit_name,
+                         uint32_t most) -> Status {
     if (value <= most) return {};
     return fail(Code::kInvalidArgument, fmt::format("planner '{}': '{}' is {}, more than {}, {}",
-                                                    name, key, value, of, most));
+                                                    name, key, value, limit_name, most));
   };
   ITIF_TRY(check("row_tokens", rows.row_tokens, "a batch can have tokens", limits.max_rows));
   if (rows.row_tokens > 0)
@@ -125,8 +126,11 @@ Result<std::unique_ptr<Planner>> make_planner(std::string_view text,
   if (kind.needs_pricer && !options.pricer)
     return fail(Code::kInvalidArgument, fmt::format("planner '{}' needs a pricer", name));
   auto planner = kind.make(options);
-  // The planners that a pricer compares have the same limits.
-  if (limits.max_pass_tenants > 0 && !kind.needs_pricer)
+  // The planners that a pricer compares have the same limits. Rows with shared scores may hold
+  // several tenants, whatever their tokens.
+  const bool has_limits =
+      limits.max_pass_tenants > 0 || (limits.max_shared_tokens > 0 && !kind.shares_scores);
+  if (has_limits && !kind.needs_pricer)
     planner = std::make_unique<TenantPasses>(std::move(planner), limits);
   planner->name_ = name;
   return planner;

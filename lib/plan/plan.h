@@ -22,7 +22,8 @@
 //  5. Segments of a pass that share a matrix of attention scores are adjacent: a batch row, or a
 //     slot of it (TCB, section 4). Only the last of them has padding. A matrix has
 //     Pass::matrix_rows rows, unless it is that of one longer request.
-//  6. A pass has at most PlanLimits::max_rows rows, of at most max_pass_tenants tenants. Passes run
+//  6. A pass has at most PlanLimits::max_rows rows, of at most max_pass_tenants tenants. If it has
+//     several tenants and no shared scores, it has at most max_shared_tokens tokens. Passes run
 //     sequentially; within a pass, each operator that is not a GEMM runs once over all rows.
 #pragma once
 
@@ -85,9 +86,10 @@ struct Pass {
 };
 
 struct PlanLimits {
-  uint32_t max_requests = 256;    // of one batch
-  uint32_t max_rows = 4096;       // of one pass: what the workspace holds
-  uint32_t max_pass_tenants = 0;  // of one pass; 0: any number (tenant_passes.h)
+  uint32_t max_requests = 256;     // of one batch
+  uint32_t max_rows = 4096;        // of one pass: what the workspace holds
+  uint32_t max_pass_tenants = 0;   // of one pass; 0: any number (tenant_passes.h)
+  uint32_t max_shared_tokens = 0;  // of one pass of several tenants; 0: any number
 };
 
 // A planner's offer for a batch, as auto compared them.

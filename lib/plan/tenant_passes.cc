@@ -6,10 +6,19 @@
 #include "base/check.h"
 
 namespace itif::plan {
+namespace {
+
+uint32_t or_any(uint32_t limit) noexcept {
+  return limit == 0 ? UINT32_MAX : limit;
+}
+
+}  // namespace
 
 TenantPasses::TenantPasses(std::unique_ptr<Planner> planner, const PlanLimits& limits)
-    : planner_(std::move(planner)), max_pass_tenants_(limits.max_pass_tenants) {
-  CHECK(max_pass_tenants_ > 0);
+    : planner_(std::move(planner)),
+      max_pass_tenants_(or_any(limits.max_pass_tenants)),
+      max_shared_tokens_(or_any(limits.max_shared_tokens)) {
+  CHECK(limits.max_pass_tenants > 0 || limits.max_shared_tokens > 0);
   ranked_.reserve(limits.max_requests);
   items_.reserve(limits.max_requests);
   part_.reserve(limits.max_requests);
@@ -20,16 +29,28 @@ void TenantPasses::plan_rows(std::span<const Item> items, const RowChoice& choic
   rank(items);
   plan.clear();
   for (size_t first = 0; first < ranked_.size();) {
-    const uint32_t end_rank = ranked_[first].rank + max_pass_tenants_;
+    const size_t end = part_end(items, first);
     items_.clear();
-    size_t end = first;
-    for (; end < ranked_.size() && ranked_[end].rank < end_rank; ++end)
-      items_.push_back(items[ranked_[end].item]);
+    for (size_t i = first; i < end; ++i) items_.push_back(items[ranked_[i].item]);
     planner_->plan_rows(items_, {.rows = {}, .slots = {}, .slot_tokens = choice.slot_tokens},
                         part_);
     append(part_, std::span(ranked_).subspan(first, end - first), plan);
     first = end;
   }
+}
+
+size_t TenantPasses::part_end(std::span<const Item> items, size_t first) const noexcept {
+  uint64_t tokens = 0;
+  size_t end = first;
+  for (uint32_t num_tenants = 0; end < ranked_.size() && num_tenants < max_pass_tenants_;
+       ++num_tenants) {
+    size_t next = end;
+    for (; next < ranked_.size() && ranked_[next].rank == ranked_[end].rank; ++next)
+      tokens += items[ranked_[next].item].num_tokens;
+    if (num_tenants > 0 && tokens > max_shared_tokens_) break;
+    end = next;
+  }
+  return end;
 }
 
 // Sorts the items by tenant, tenants by their first items. O(n log n).

@@ -1,9 +1,5 @@
-// Limits the tenants of a pass, for any planner.
-//
-// Some backbones run the same layer many times (ALBERT). Between these runs, a CPU keeps one
-// tenant's layer in its cache, but not the layers of many tenants: a pass over all of them reads
-// every weight from memory again in each layer. Such groups set PlanLimits::max_pass_tenants
-// (runtime/cost/pass_tenants.h).
+// Limits the tenants of a pass and their tokens, for any planner: PlanLimits::max_pass_tenants and
+// max_shared_tokens. CPUs need both, for their caches (runtime/cost/pass_limits.h).
 #pragma once
 
 #include <memory>
@@ -14,11 +10,12 @@
 
 namespace itif::plan {
 
-// Divides a batch by tenants, has another planner plan each part, and joins the plans. Tenants are
-// in the order of their first items, so that what the batch policy put first is answered first.
+// Divides a batch by tenants, has another planner plan each part, and joins the plans. A part has
+// as many tenants as the limits allow, in the order of their first items, so that what the batch
+// policy put first is answered first. A tenant is never divided.
 class TenantPasses final : public Planner {
  public:
-  // REQUIRES: limits.max_pass_tenants > 0; `planner` has the same max_requests and max_rows, and
+  // REQUIRES: limits has one of both limits; `planner` has the same max_requests and max_rows, and
   // makes no offers.
   TenantPasses(std::unique_ptr<Planner> planner, const PlanLimits& limits);
 
@@ -36,10 +33,12 @@ class TenantPasses final : public Planner {
     uint32_t item = 0;
   };
   void rank(std::span<const Item> items) noexcept;
+  // The end of the part that begins at `first` of ranked_.
+  size_t part_end(std::span<const Item> items, size_t first) const noexcept;
   void append(const Plan& part, std::span<const Ranked> items, Plan& plan) const noexcept;
 
   const std::unique_ptr<Planner> planner_;
-  const uint32_t max_pass_tenants_;
+  const uint32_t max_pass_tenants_, max_shared_tokens_;  // UINT32_MAX: any number
   std::vector<Ranked> ranked_;
   std::vector<Item> items_;  // of one part
   Plan part_;

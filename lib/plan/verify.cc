@@ -82,12 +82,18 @@ Status verify_call(const Plan& plan, Walk& at) {
 }
 
 Status verify_tenants(const Plan& plan, size_t index, const PlanLimits& limits) {
-  if (limits.max_pass_tenants == 0) return {};
   const Pass& pass = plan.passes[index];
   std::set<uint32_t> slots;
   for (uint32_t i = 0; i < pass.num_mini_batches; ++i)
     slots.insert(plan.mini_batches[pass.first_mini_batch + i].slot);
-  if (slots.size() > limits.max_pass_tenants)
+  uint64_t tokens = 0;
+  for (uint32_t i = 0; i < pass.num_segments; ++i)
+    tokens += plan.segments[pass.first_segment + i].num_tokens;
+  if (limits.max_shared_tokens != 0 && slots.size() > 1 && pass.matrix_rows == 0 &&
+      tokens > limits.max_shared_tokens)
+    return wrong("pass {}: {} tokens of several tenants where {} are allowed", index, tokens,
+                 limits.max_shared_tokens);
+  if (limits.max_pass_tenants != 0 && slots.size() > limits.max_pass_tenants)
     return wrong("pass {}: {} tenants where {} are allowed", index, slots.size(),
                  limits.max_pass_tenants);
   return {};

@@ -70,7 +70,7 @@ class Group {
   struct ProfiledWork {
     uint32_t max_step_rows = 0;     // 0: the group takes no steps
     bool has_one_length = false;    // requests have spec().max_tokens() tokens, as images do
-    uint32_t max_pass_tenants = 0;  // 0: any number; see cost/pass_tenants.h
+    uint32_t max_pass_tenants = 0;  // 0: any number; see cost/pass_limits.h
     // Call it on the executor's thread, within the group's limits. Destroy it on the control
     // thread, before a tenant is admitted or released. Null: only GEMMs are measured.
     SamplePass launch_pass = {};

@@ -7,7 +7,7 @@
 #include "model/spec.h"
 #include "plan/cost_file.h"
 #include "plan/make_planner.h"
-#include "runtime/cost/pass_tenants.h"
+#include "runtime/cost/pass_limits.h"
 #include "runtime/cost/profiler.h"
 #include "serving/tenant_service.h"
 
@@ -45,7 +45,7 @@ std::string profiled_as(const runtime::Group& group, const runtime::KindOptions&
       kinds.encoder.fusion_mode == backbone::FusionMode::kFused ? "fused" : "thesis",
       compute_name(device.info().compute), options.max_tokens, options.max_requests,
       kinds.decoder.max_beams, options.max_tenants,
-      runtime::max_pass_tenants(device.info(), group.gemms()));
+      runtime::pass_limits(device.info(), group.gemms()).max_tenants);
 }
 
 }  // namespace
@@ -109,10 +109,10 @@ Status TenantService::find_tables(uint16_t group, const control::Progress& progr
 
 Status TenantService::measure_tables(uint16_t group, const control::Progress& progress) {
   execution::GroupStage& stage = *stages_[group];
-  runtime::Group& of = stage.group();
-  runtime::Profiler profiler(stage.device(), clock_, of.gemms(),
-                             profiled_as(of, kind_options_, stage.device()),
-                             runtime::profile_options(of));
+  runtime::Group& instance = stage.group();
+  runtime::Profiler profiler(stage.device(), clock_, instance.gemms(),
+                             profiled_as(instance, kind_options_, stage.device()),
+                             runtime::profile_options(instance));
   ProfileTask task(profiler, cancelled_);
   stage.perform(task, [&] {
     if (progress && !cancelled_.load()) progress("profiling GEMMs", task.progress());

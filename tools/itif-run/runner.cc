@@ -84,7 +84,8 @@ Status Runner::make_planner(const std::string& name) {
   }
   const plan::PlanLimits limits{.max_requests = group_->options().max_requests,
                                 .max_rows = group_->options().max_tokens,
-                                .max_pass_tenants = encoder_->max_pass_tenants()};
+                                .max_pass_tenants = encoder_->pass_limits().max_tenants,
+                                .max_shared_tokens = encoder_->pass_limits().max_shared_tokens};
   ITIF_ASSIGN(planner_, runtime::make_group_planner(name, device_->info(), limits, tables));
   return {};
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
@@ -42,17 +43,32 @@ bool has_amx_bf16() {
   return (edx & kAmxBf16) && (edx & kAmxTile) && amx_is_permitted();
 }
 
+// Reads a file about a cache of the first CPU. `index` ascends with the levels. Returns a default
+// value if there is no such file.
+template <class Value>
+Value cache_file(unsigned index, const char* name) {
+  Value value{};
+  std::ifstream(fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/{}", index, name)) >> value;
+  return value;
+}
+
+size_t cache_size(unsigned index) {
+  const auto text = cache_file<std::string>(index, "size");
+  return text.ends_with('K') ? std::strtoull(text.c_str(), nullptr, 10) << 10 : 0;
+}
+
+size_t core_cache_bytes() {
+  for (unsigned index = 0; cache_size(index) > 0; ++index)
+    if (cache_file<unsigned>(index, "level") == 2) return cache_size(index);
+  return 0;
+}
+
 // sysconf(_SC_LEVEL3_CACHE_SIZE) adds up the caches of the whole socket, also those that other CPUs
 // use.
 size_t last_cache_bytes() {
   size_t bytes = 0;
-  for (unsigned index = 0;; ++index) {  // ascending levels
-    std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/size", index));
-    size_t kilobytes = 0;
-    char unit = 0;
-    if (!(file >> kilobytes >> unit) || unit != 'K') return bytes;
-    bytes = kilobytes << 10;
-  }
+  for (unsigned index = 0; cache_size(index) > 0; ++index) bytes = cache_size(index);
+  return bytes;
 }
 
 }  // namespace
@@ -61,6 +77,7 @@ CpuFeatures detect_cpu() {
   CpuFeatures features;
   features.name = cpu_name();
   features.cache_bytes = last_cache_bytes();
+  features.core_cache_bytes = core_cache_bytes();
   features.has_avx512_bf16 = __builtin_cpu_supports("avx512bf16");
   features.has_amx_bf16 = features.has_avx512_bf16 && has_amx_bf16();
   if (features.has_amx_bf16) {

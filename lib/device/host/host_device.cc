@@ -96,6 +96,7 @@ Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
                             cpu.name, cpu.best_isa));
   const std::string isa = uses_bf16 || !cpu.has_avx512_bf16 ? cpu.best_isa : "AVX512";
   info.cache_bytes = cpu.cache_bytes;
+  info.core_cache_bytes = cpu.core_cache_bytes;
   info.reason = options.reason;
   info.description = fmt::format("{}, {}, {} thread{}, {}", cpu.name, isa, info.num_threads,
                                  info.num_threads == 1 ? "" : "s", gemm_library_name());

@@ -27,8 +27,8 @@ device::StreamLimits EncoderGroup::stream_limits() const noexcept {
         std::min(requests, tokens / spec().max_tokens()) * (spec().image.values() + kAlignment);
   else
     limits.unregistered_bytes = tokens * sizeof(int32_t) + (requests + 1) * kAlignment;
-  // All hidden rows, and the ids. No other head gives more, unless it has more labels than a row
-  // has values.
+  // All hidden rows, and the ids. Hidden states are the largest result, unless a head has more
+  // labels than the hidden size.
   limits.result_bytes =
       tokens * (spec().hidden + 1) * sizeof(float) + (2 * requests + 1) * kAlignment;
   return limits;

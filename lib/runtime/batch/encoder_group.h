@@ -7,6 +7,7 @@
 
 #include "backbone/fusion_mode.h"
 #include "runtime/batch/batch.h"
+#include "runtime/cost/pass_limits.h"
 #include "runtime/group.h"
 
 namespace itif::runtime {
@@ -35,8 +36,7 @@ class EncoderGroup : public Group {
   // every request then gets kDeviceFailed. REQUIRES: batches finish in the order of begin().
   virtual Status finish(Batch& batch, uint32_t flight_index, Status computed) noexcept = 0;
 
-  // The most tenants of a pass; 0: any number. See cost/pass_tenants.h.
-  virtual uint32_t max_pass_tenants() const noexcept { return 0; }
+  virtual PassLimits pass_limits() const noexcept { return {}; }
   // Errors: kUnsupported, a planner whose segments share score matrices, which the group's fusion
   // mode does not have.
   Status check_planner(std::string_view planner) const;

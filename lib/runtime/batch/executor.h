@@ -146,7 +146,8 @@ class GroupExecutor final : public RequestExecutor {
   uint64_t preparation_ns_ = 0;
   // Decaying maximum of how early batches ended, compared with their expected ends.
   uint64_t early_ns_ = 0;
-  // Time per token of recent batches that left requests waiting; 0: the last one left none.
+  // Time per token of recent batches after which requests still waited. 0: the queue was empty
+  // after the last batch.
   double pace_ns_ = 0;
   CostEstimate cost_;
   CostFloor floor_;

@@ -11,7 +11,7 @@
 #include "runtime/batch/executor.h"
 #include "runtime/batch/head_runner.h"
 #include "runtime/cost/gemm_scheduler.h"
-#include "runtime/cost/pass_tenants.h"
+#include "runtime/cost/pass_limits.h"
 #include "runtime/slot_group.h"
 
 namespace itif::runtime {
@@ -40,7 +40,7 @@ class BackboneEncoder final : public SlotGroup<EncoderGroup> {
       : SlotGroup(std::move(tenants)),
         gemms_(device.info().num_threads, options().max_requests, options().max_tokens),
         fusion_mode_(encoder.fusion_mode),
-        max_pass_tenants_(runtime::max_pass_tenants(device.info(), gemms())),
+        pass_limits_(runtime::pass_limits(device.info(), gemms())),
         buckets_(encoder_buckets(device.info(), spec(), options(), encoder)),
         spare_layout_(options(), buckets_, 0) {
     for (uint32_t flight_index = 0; flight_index < kMaxInFlight; ++flight_index)
@@ -68,14 +68,14 @@ class BackboneEncoder final : public SlotGroup<EncoderGroup> {
     return GroupExecutor::create(*this, stream, clock, options);
   }
 
-  uint32_t max_pass_tenants() const noexcept override { return max_pass_tenants_; }
+  PassLimits pass_limits() const noexcept override { return pass_limits_; }
 
   // No pass is measured if no memory is left.
   ProfiledWork profiled_work() override {
     auto slot = tenants().borrow_slot();
-    if (!slot) return {.max_pass_tenants = max_pass_tenants_};
+    if (!slot) return {.max_pass_tenants = pass_limits_.max_tenants};
     return {.has_one_length = spec().takes_images(),
-            .max_pass_tenants = max_pass_tenants_,
+            .max_pass_tenants = pass_limits_.max_tenants,
             .launch_pass = [this, slot = *slot](device::Stream& stream, uint32_t num_requests,
                                                 uint32_t num_tokens) {
               spare_layout_.build(*slot, spec(), num_requests, num_tokens);
@@ -161,7 +161,7 @@ class BackboneEncoder final : public SlotGroup<EncoderGroup> {
   std::unique_ptr<HeadRunner> heads_;
   GemmScheduler gemms_;
   const backbone::FusionMode fusion_mode_;
-  const uint32_t max_pass_tenants_;
+  const PassLimits pass_limits_;
   const GraphBuckets buckets_;
   std::vector<Flight> flights_;  // by flight_index
   BatchLayout spare_layout_;     // for warm_up() and sample passes

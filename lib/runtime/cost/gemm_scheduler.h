@@ -2,13 +2,14 @@
 // 4.2.1).
 //
 // Each tenant's rows have their own weights, so an operator is one GEMM per range. Sequentially,
-// each GEMM has the whole device, which then waits for its slowest part. Concurrently, each range
-// has one part (on the host, a thread), with one such wait for all. This is some per cent faster
-// for ranges of few rows (`itif-bench gemm-choice`). It is much faster if the parts have other
-// work, since a thread that is kept off its core delays one range instead of every range.
+// each GEMM has the whole device, which then waits for its slowest part. Concurrent GEMMs each use
+// one part (on the host, a thread), and the device waits once for all of them. This is some per
+// cent faster for ranges of few rows (`itif-bench gemm-choice`). It is much faster if the parts
+// have other work, since a thread that is kept off its core delays one range instead of every
+// range.
 //
 // The choice is made per operator, from the measured costs of each mode (range_costs.h). Without
-// tables, both modes count as equal except for the partition. A GPU distributes work itself;
+// cost tables, only the balance of the partition decides. A GPU distributes work itself;
 // without tables the number of launches decides there: concurrent GEMMs need only one. A GPU has
 // two modes more: a call for each range on several streams, and one call by pointers.
 #pragma once

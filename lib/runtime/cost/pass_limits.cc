@@ -1,4 +1,4 @@
-#include "runtime/cost/pass_tenants.h"
+#include "runtime/cost/pass_limits.h"
 
 #include <algorithm>
 
@@ -9,11 +9,8 @@ namespace {
 // other programs: virtual machines share the last-level cache, and see its whole size.
 constexpr size_t kCachePart = 4;
 
-}  // namespace
-
-uint32_t max_pass_tenants(const device::DeviceInfo& device,
-                          std::span<const backbone::GemmUse> gemms) noexcept {
-  if (device.num_threads == 0) return 0;
+uint32_t max_tenants(const device::DeviceInfo& device,
+                     std::span<const backbone::GemmUse> gemms) noexcept {
   size_t shared_bytes = 0;  // of one tenant
   for (const backbone::GemmUse& use : gemms)
     if (use.num_weights > 0 && use.num_weights < use.times)
@@ -22,6 +19,27 @@ uint32_t max_pass_tenants(const device::DeviceInfo& device,
   if (shared_bytes == 0 || shared_bytes > device.cache_bytes) return 0;
   return static_cast<uint32_t>(
       std::clamp<size_t>(device.cache_bytes / kCachePart / shared_bytes, 1, UINT32_MAX));
+}
+
+// As many as the cores' own caches hold of the widest GEMM's inputs and outputs.
+uint32_t max_shared_tokens(const device::DeviceInfo& device,
+                           std::span<const backbone::GemmUse> gemms) noexcept {
+  size_t token_bytes = 0;
+  for (const backbone::GemmUse& use : gemms)
+    token_bytes = std::max(
+        token_bytes, (size_t{use.shape.n} + use.shape.k) * dtype_bytes(device.compute.activations));
+  if (device.core_cache_bytes == 0 || token_bytes == 0) return 0;
+  return static_cast<uint32_t>(std::clamp<size_t>(
+      device.num_threads * device.core_cache_bytes / token_bytes, 1, UINT32_MAX));
+}
+
+}  // namespace
+
+PassLimits pass_limits(const device::DeviceInfo& device,
+                       std::span<const backbone::GemmUse> gemms) noexcept {
+  if (device.num_threads == 0) return {};
+  return {.max_tenants = max_tenants(device, gemms),
+          .max_shared_tokens = max_shared_tokens(device, gemms)};
 }
 
 }  // namespace itif::runtime

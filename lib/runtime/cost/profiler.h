@@ -17,7 +17,7 @@
 //
 // Measurements cycle through more weights than a cache holds, as a pass does. With few rows,
 // reading the weights is the cost, and cached weights would hide it. If layers share weights, and a
-// pass has few tenants for that reason (pass_tenants.h), calls of so many tenants cycle through
+// pass has few tenants for that reason (pass_limits.h), calls of so many tenants cycle through
 // their weights only. Measurements also move through the rows of the workspace.
 //
 // Owned by the thread of the stream that it measures on. Takes one measurement at a time, so that
@@ -48,7 +48,7 @@ struct ProfileOptions {
   bool has_one_length = false;  // passes that are measured whole have requests of max_length only
   uint32_t max_requests = 256;  // of a batch
   uint32_t max_tenants = 64;
-  uint32_t max_pass_tenants = 0;  // of a pass; 0: any number; see pass_tenants.h
+  uint32_t max_pass_tenants = 0;  // of a pass; 0: any number; see pass_limits.h
   uint32_t samples = 3;           // per measurement; the fastest counts, since noise only adds
   // Weights per shape; room for two tenants' is always taken.
   size_t max_weight_bytes = size_t{256} << 20;

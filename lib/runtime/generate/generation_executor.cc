@@ -99,9 +99,10 @@ Status GenerationExecutor::set_scheduler(std::string_view scheduler) {
 }
 
 void GenerationExecutor::submit(request::Request* request) noexcept {
-  const model::TenantModel* model = admission_.admit(request, [&](const model::TenantModel& of) {
-    return expected_wait_ns(request->slot, of.head.spec.generation.front());
-  });
+  const model::TenantModel* model =
+      admission_.admit(request, [&](const model::TenantModel& tenant) {
+        return expected_wait_ns(request->slot, tenant.head.spec.generation.front());
+      });
   if (model == nullptr) return;
   if (const Refusal why = check_result_kind(*request, *model))
     return admission_.refuse(request, why);
@@ -364,24 +365,24 @@ void GenerationExecutor::answer(const Sequence& sequence) noexcept {
 }
 
 // Drops sequences past their deadline, freeing blocks for the rest.
-void GenerationExecutor::expire(Entered& of, uint64_t now_ns) noexcept {
-  for (size_t i = 0; i < of.sequences.size();) {
-    request::Request* request = of.sequences[i]->request;
+void GenerationExecutor::expire(Entered& entered, uint64_t now_ns) noexcept {
+  for (size_t i = 0; i < entered.sequences.size();) {
+    request::Request* request = entered.sequences[i]->request;
     if (!sched::deadline_passed(*request, now_ns)) {
       ++i;
       continue;
     }
-    spare_.push_back(leave(of, i));
+    spare_.push_back(leave(entered, i));
     admission_.refuse(request, {StatusCode::kDeadlineLaunch,
                                 "the deadline passed while the sequence was generated"});
   }
 }
 
 void GenerationExecutor::fail_running(const Refusal& why) noexcept {
-  for (Entered* of : {&running_, &next_})
-    while (!of->sequences.empty()) {
-      request::Request* request = of->sequences.back()->request;
-      spare_.push_back(leave(*of, of->sequences.size() - 1));
+  for (Entered* entered : {&running_, &next_})
+    while (!entered->sequences.empty()) {
+      request::Request* request = entered->sequences.back()->request;
+      spare_.push_back(leave(*entered, entered->sequences.size() - 1));
       admission_.refuse(request, why);
     }
   count_executing();

@@ -111,7 +111,7 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
   void advance() noexcept;
   size_t answer_ended(CompletionSink& sink) noexcept;
   void answer(const Sequence& sequence) noexcept;
-  void expire(Entered& of, uint64_t now_ns) noexcept;
+  void expire(Entered& entered, uint64_t now_ns) noexcept;
   void fail_running(const Refusal& why) noexcept;
   void fail_all() noexcept;
   void release_packets(CompletionSink& sink) noexcept;

@@ -1,4 +1,4 @@
-// PlanLimits::max_pass_tenants, with every planner.
+// PlanLimits::max_pass_tenants and max_shared_tokens, with every planner.
 #include "plan/tenant_passes.h"
 
 #include <gtest/gtest.h>
@@ -27,14 +27,19 @@ class TenantPassesTest : public ::testing::Test {
             {8, 32, 128}, 16, [](uint32_t l, uint32_t b) { return 4000.0 + 100.0 * l * b; },
             [](uint32_t l, uint32_t c, uint32_t s) { return 4500.0 + 100.0 * l * c * s; })) {}
 
-  static PlanLimits limits(uint32_t max_pass_tenants) {
-    return {.max_requests = 24, .max_rows = 512, .max_pass_tenants = max_pass_tenants};
+  static PlanLimits limits(uint32_t max_pass_tenants, uint32_t max_shared_tokens = 0) {
+    return {.max_requests = 24,
+            .max_rows = 512,
+            .max_pass_tenants = max_pass_tenants,
+            .max_shared_tokens = max_shared_tokens};
   }
   Plan plan(const char* planner, uint32_t max_pass_tenants, const std::vector<Item>& items) {
+    return plan(planner, limits(max_pass_tenants), items);
+  }
+  Plan plan(const char* planner, const PlanLimits& limits, const std::vector<Item>& items) {
     Plan plan;
-    make_planner(planner, {.limits = limits(max_pass_tenants),
-                           .tables = &tables_,
-                           .pricer = std::make_shared<RowPricer>()})
+    make_planner(planner,
+                 {.limits = limits, .tables = &tables_, .pricer = std::make_shared<RowPricer>()})
         .value()
         ->plan(items, plan);
     return plan;
@@ -116,6 +121,36 @@ TEST_F(TenantPassesTest, ABatchOfFewTenantsIsOnePass) {
   EXPECT_EQ(plan("packed", 0, items).passes.size(), 1u);
 }
 
+TEST_F(TenantPassesTest, NoPassOfSeveralTenantsHasMoreTokens) {
+  for (const char* planner : kPlanners)
+    for (const uint32_t most : {1u, 100u, 300u})
+      for (const uint32_t tenants : {0u, 2u}) {
+        const std::vector<Item> items = random_items();
+        const Status status =
+            verify(plan(planner, limits(tenants, most), items), items, limits(tenants, most));
+        ASSERT_TRUE(status) << planner << ": " << status.error().message;
+      }
+}
+
+// Tenants join a pass in order, as long as their tokens fit. A tenant alone may have more.
+TEST_F(TenantPassesTest, APassTakesTheTenantsWhoseTokensFit) {
+  const std::vector<Item> items = {{4, 30}, {2, 60}, {4, 20}, {1, 10}, {7, 120}, {7, 20}, {0, 5}};
+  const Plan planned = plan("packed", limits(0, 110), items);
+  std::vector<uint32_t> rows;
+  for (const Pass& pass : planned.passes) rows.push_back(pass.num_rows);
+  EXPECT_EQ(rows, (std::vector<uint32_t>{110, 10, 140, 5}));
+  EXPECT_EQ(plan("packed", limits(0, 500), items).passes.size(), 1u);
+  EXPECT_EQ(plan("packed", limits(1, 500), items).passes.size(), 5u);
+}
+
+// Rows that share scores are a pass's own matter: concat fills them with several tenants.
+TEST_F(TenantPassesTest, RowsWithSharedScoresMayHaveMoreTokens) {
+  const std::vector<Item> items = {{0, 50}, {1, 50}, {2, 50}};
+  const Plan planned = plan("concat:row_tokens=200", limits(0, 60), items);
+  EXPECT_EQ(planned.passes.size(), 1u);
+  EXPECT_TRUE(verify(planned, items, limits(0, 60)));
+}
+
 TEST_F(TenantPassesTest, AutoStillNamesThePlannersThatItCompared) {
   const Plan planned = plan("auto", 1, random_items());
   ASSERT_EQ(planned.offers.size(), Plan::kMaxOffers);
@@ -127,6 +162,16 @@ TEST_F(TenantPassesTest, VerifyFindsATenantTooMany) {
   const Status status = verify(plan("packed", 0, items), items, limits(1));
   ASSERT_FALSE(status);
   EXPECT_NE(status.error().message.find("2 tenants where 1 are allowed"), std::string::npos);
+}
+
+TEST_F(TenantPassesTest, VerifyFindsATokenTooMany) {
+  const std::vector<Item> items = {{0, 5}, {1, 9}};
+  const Plan planned = plan("packed", 0, items);
+  EXPECT_TRUE(verify(planned, items, limits(0, 14)));
+  const Status status = verify(planned, items, limits(0, 13));
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.error().message.find("14 tokens of several tenants where 13 are allowed"),
+            std::string::npos);
 }
 
 }  // namespace

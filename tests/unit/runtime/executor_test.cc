@@ -251,7 +251,7 @@ TEST_F(Executor, RunsAPlanPassByPass) {
 
 // The group's layers share weights, and its cache holds one tenant's.
 TEST_F(Executor, RunsOneTenantPerPassIfTheGroupSaysSo) {
-  group_.pass_tenants = 1;
+  group_.limits_of_pass.max_tenants = 1;
   make_executor();
   std::vector<std::vector<uint32_t>> passes;  // slots of the segments
   group_.on_batch = [&](std::span<const BatchRequest> segments) {

@@ -1,5 +1,5 @@
-// How many tenants a pass may have, by backbone and device.
-#include "runtime/cost/pass_tenants.h"
+// How many tenants a pass may have, and how many of their tokens, by backbone and device.
+#include "runtime/cost/pass_limits.h"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ uint32_t pass_tenants(const char* preset, DType type, size_t cache_bytes,
   device.compute = uniform_types(type);
   device.num_threads = num_threads;
   device.cache_bytes = cache_bytes;
-  return max_pass_tenants(device, family->gemms(found->spec));
+  return pass_limits(device, family->gemms(found->spec)).max_tenants;
 }
 
 // ALBERT-large: 12 · 1024² shared weights, 24 MiB in bf16.
@@ -44,6 +44,30 @@ TEST(PassTenants, AnyNumberWithoutSharedLayersOrOnAGpu) {
   EXPECT_EQ(pass_tenants("vit-base", DType::kBF16, 1024 * kMiB), 0u);
   EXPECT_EQ(pass_tenants("albert-large", DType::kBF16, 32 * kMiB, 0), 0u);
   EXPECT_EQ(pass_tenants("albert-large", DType::kBF16, 0), 0u);
+}
+
+uint32_t shared_tokens(const char* preset, DType type, size_t core_cache_bytes,
+                       uint32_t num_threads = 2) {
+  const backbone::Preset* found = backbone::find_preset(preset).value();
+  const backbone::Family* family = backbone::find_family(found->spec.family).value();
+  device::DeviceInfo device;
+  device.compute = uniform_types(type);
+  device.num_threads = num_threads;
+  device.core_cache_bytes = core_cache_bytes;
+  return pass_limits(device, family->gemms(found->spec)).max_shared_tokens;
+}
+
+// BERT-base's widest GEMM reads 768 and writes 3072 values.
+TEST(SharedTokens, AsManyAsTheCoresCachesHold) {
+  EXPECT_EQ(shared_tokens("bert-base", DType::kBF16, kMiB), 2 * kMiB / (2 * 3840));
+  EXPECT_EQ(shared_tokens("bert-base", DType::kF32, kMiB), 2 * kMiB / (4 * 3840));
+  EXPECT_EQ(shared_tokens("bert-base", DType::kBF16, kMiB, 16), 16 * kMiB / (2 * 3840));
+  EXPECT_EQ(shared_tokens("bert-base", DType::kF32, 1024, 1), 1u);
+}
+
+TEST(SharedTokens, AnyNumberIfTheCacheIsUnknownOrOnAGpu) {
+  EXPECT_EQ(shared_tokens("bert-base", DType::kBF16, 0), 0u);
+  EXPECT_EQ(shared_tokens("bert-base", DType::kBF16, kMiB, 0), 0u);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include "backbone/family.h"
 #include "base/clock.h"
-#include "runtime/cost/pass_tenants.h"
+#include "runtime/cost/pass_limits.h"
 
 namespace itif::bench {
 
@@ -27,7 +27,7 @@ Result<std::shared_ptr<const plan::CostTables>> measure_costs(
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
   const std::vector<backbone::GemmUse> gemms = backbone::gemms(*family, spec, fusion_mode);
   runtime::ProfileOptions all_options = options;
-  all_options.max_pass_tenants = runtime::max_pass_tenants(device.info(), gemms);
+  all_options.max_pass_tenants = runtime::pass_limits(device.info(), gemms).max_tenants;
   runtime::Profiler profiler(device, clock, gemms, model::signature(spec), all_options);
   while (profiler.step(stream)) {
   }

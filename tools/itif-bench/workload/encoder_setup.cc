@@ -10,7 +10,6 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "limits/noise.h"
-#include "runtime/cost/pass_tenants.h"
 #include "workload/costs.h"
 #include "workload/devices.h"
 #include "workload/floor.h"
@@ -64,8 +63,8 @@ Result<std::unique_ptr<Encoder>> Encoder::make(device::Device& device,
   encoder->stream_->attach_thread();
   encoder->gemms_ =
       std::make_unique<runtime::GemmScheduler>(device.info().num_threads, max_tokens, max_tokens);
-  encoder->max_pass_tenants_ =
-      runtime::max_pass_tenants(device.info(), backbone::gemms(*family, spec, options.fusion_mode));
+  encoder->pass_limits_ =
+      runtime::pass_limits(device.info(), backbone::gemms(*family, spec, options.fusion_mode));
   if (num_tenants == 1) return encoder;
   ITIF_ASSIGN(encoder->costs_,
               measure_costs(device, *encoder->stream_, spec, options.fusion_mode,

@@ -14,6 +14,7 @@
 #include "model/weight_store.h"
 #include "plan/plan.h"
 #include "runtime/cost/gemm_scheduler.h"
+#include "runtime/cost/pass_limits.h"
 
 namespace itif::bench {
 
@@ -90,7 +91,7 @@ class Encoder {
   // The measured costs of the GEMMs; null: there is one tenant, nothing was measured.
   const std::shared_ptr<const plan::CostTables>& costs() const { return costs_; }
   // For plan::PlanLimits.
-  uint32_t max_pass_tenants() const { return max_pass_tenants_; }
+  const runtime::PassLimits& pass_limits() const { return pass_limits_; }
   // Counts and times all further launches; on a GPU per operator. The Encoder owns the result.
   device::MeteredStream& meter(const Clock& clock);
   // Device memory of all tenants' weights and the workspace.
@@ -106,7 +107,7 @@ class Encoder {
   device::Device& device_;
   const model::BackboneSpec spec_;
   uint64_t num_tenants_ = 0;
-  uint32_t max_pass_tenants_ = 0;
+  runtime::PassLimits pass_limits_;
   std::unique_ptr<model::WeightStore> weights_;
   std::unique_ptr<backbone::Backbone> backbone_;
   std::unique_ptr<runtime::GemmScheduler> gemms_;

@@ -101,21 +101,21 @@ Status OperatorRows::memory_bound(const std::string& title, size_t bytes,
   return add(title, launch, *copy, 1, *stream_);
 }
 
-Status OperatorRows::in_place(const std::string& title, size_t bytes, const Changed& of,
+Status OperatorRows::in_place(const std::string& title, size_t bytes, const Changed& region,
                               const std::function<void()>& launch, const Check& check) {
   if (!on_.is_gpu)
     return memory_bound(
-        title + " + copy", bytes + 2 * of.bytes,
+        title + " + copy", bytes + 2 * region.bytes,
         [&] {
-          copy_bytes(of.changed, of.source, of.bytes, on_.threads);
+          copy_bytes(region.changed, region.source, region.bytes, on_.threads);
           launch();
         },
         check);
   if (!options_.wants(title)) return {};
-  std::vector<std::byte> fresh(of.bytes);
-  device_.download(of.source, of.bytes, fresh.data());
-  ITIF_TRY(device_.upload({fresh.data(), DType::kF32, {of.bytes / sizeof(float)}}, DType::kF32,
-                          of.changed));
+  std::vector<std::byte> fresh(region.bytes);
+  device_.download(region.source, region.bytes, fresh.data());
+  ITIF_TRY(device_.upload({fresh.data(), DType::kF32, {region.bytes / sizeof(float)}}, DType::kF32,
+                          region.changed));
   ITIF_TRY(launch_once(launch, *stream_));
   ITIF_TRY(check(title));
   ITIF_ASSIGN(const auto copy, bare_copy(on_, bytes, short_repeats(on_)));

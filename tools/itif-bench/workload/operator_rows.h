@@ -46,7 +46,7 @@ class OperatorRows {
     const void* source;
     size_t bytes;
   };
-  Status in_place(const std::string& title, size_t bytes, const Changed& of,
+  Status in_place(const std::string& title, size_t bytes, const Changed& region,
                   const std::function<void()>& launch, const Check& check);
   // Compares an operator that reads host memory with a copy of bytes_read; on a GPU the copy
   // crosses the bus.

@@ -79,7 +79,7 @@ class TimedGroup final : public runtime::EncoderGroup {
   uint32_t batches = 0;
   uint64_t slower = 1;
   uint32_t free_slot = UINT32_MAX;  // no tenant is in it
-  uint32_t pass_tenants = 0;        // max_pass_tenants()
+  runtime::PassLimits limits_of_pass = {};
   std::function<void()> on_begin = [] {};
   std::function<void(std::span<const runtime::BatchRequest>)> on_batch = [](auto) {};
 
@@ -93,7 +93,7 @@ class TimedGroup final : public runtime::EncoderGroup {
   uint32_t num_tenants() const noexcept override { return 1; }
   uint64_t weight_bytes() const noexcept override { return 0; }
   uint64_t workspace_bytes() const noexcept override { return 0; }
-  uint32_t max_pass_tenants() const noexcept override { return pass_tenants; }
+  runtime::PassLimits pass_limits() const noexcept override { return limits_of_pass; }
   Result<std::unique_ptr<runtime::RequestExecutor>> make_executor(
       device::Stream& stream, const Clock& clock,
       const runtime::ExecutorOptions& options) override {
