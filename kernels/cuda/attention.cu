@@ -138,8 +138,8 @@ __device__ uint32_t biased_pair(uint32_t pair, float2 bias) {
   struct alignas(4) Pair {
     T values[2];
   };
-  const Pair& of = reinterpret_cast<const Pair&>(pair);
-  return pair_of<T>(to_float(of.values[0]) + bias.x, to_float(of.values[1]) + bias.y);
+  const Pair& elements = reinterpret_cast<const Pair&>(pair);
+  return pair_of<T>(to_float(elements.values[0]) + bias.x, to_float(elements.values[1]) + bias.y);
 }
 
 // Reduces over the four lanes that hold a row's columns.

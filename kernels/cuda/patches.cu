@@ -161,9 +161,9 @@ __device__ void spread(const GatherPatches& args, const Target& target, const fl
   for (uint32_t i = threadIdx.x; i < target.patches * channels * target.rows * packs;
        i += kThreads) {
     const uint32_t row = quotient(i, of_packs), plane = quotient(row, of_rows);
-    const uint32_t of = quotient(plane, of_channels), channel = plane - of * channels;
+    const uint32_t column = quotient(plane, of_channels), channel = plane - column * channels;
     const uint32_t x = (i - row * packs) * kWidth, y = row - plane * target.rows;
-    const Value* from = values + (y * args.width + of * patch + x) * channels + channel;
+    const Value* from = values + (y * args.width + column * patch + x) * channels + channel;
     Values<T, kWidth> made;
     float read[kWidth];
 #pragma unroll

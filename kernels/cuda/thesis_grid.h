@@ -61,9 +61,9 @@ __host__ __device__ inline GridStride grid_stride(uint32_t hidden, uint32_t num_
     return {block, num_blocks, thread * kWidth, num_threads * kWidth, hidden};
   // A block handles several rows at a time, but so few that all blocks get rows.
   const uint32_t fit = num_threads / packs, even = div_up(num_rows, num_blocks);
-  const uint32_t at_once = fit < even ? fit : even, row = thread / packs;
-  return {block * at_once + row, num_blocks * at_once,
-          row < at_once ? thread % packs * kWidth : hidden, hidden, hidden};
+  const uint32_t rows_per_pass = fit < even ? fit : even, row = thread / packs;
+  return {block * rows_per_pass + row, num_blocks * rows_per_pass,
+          row < rows_per_pass ? thread % packs * kWidth : hidden, hidden, hidden};
 }
 template <uint32_t kWidth>
 __device__ GridStride my_grid_stride(uint32_t hidden, uint32_t num_rows) {

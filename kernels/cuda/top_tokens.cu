@@ -82,18 +82,18 @@ __global__ void __launch_bounds__(kThreads)
     const uint32_t at = i * kThreads + threadIdx.x;
     mine[i] = at < length ? logits[at] : -INFINITY;
   }
-  const BannedTokens of = banned_of == nullptr ? BannedTokens{} : banned_of[row];
+  const BannedTokens row_banned = banned_of == nullptr ? BannedTokens{} : banned_of[row];
   const auto ban = [&] {
 #pragma unroll 1
-    for (uint32_t b = 0; b < of.count; ++b) {
-      const uint32_t at = static_cast<uint32_t>(banned[of.first + b]) - first;
+    for (uint32_t b = 0; b < row_banned.count; ++b) {
+      const uint32_t at = static_cast<uint32_t>(banned[row_banned.first + b]) - first;
       if (at >= length || at % kThreads != threadIdx.x) continue;
 #pragma unroll
       for (uint32_t i = 0; i < kOfThread; ++i)
         if (i == at / kThreads) mine[i] = -INFINITY;
     }
   };
-  if (of.renormalizes) ban();
+  if (row_banned.renormalizes) ban();
 #pragma unroll
   for (uint32_t i = 0; i < kOfThread; ++i) most = fmaxf(most, mine[i]);
   most = warp_max(most);
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kThreads)
   for (uint32_t i = 0; i < kOfThread; ++i) sum += expf(mine[i] - shift);
   sum = warp_sum(sum);
 
-  if (!of.renormalizes) ban();
+  if (!row_banned.renormalizes) ban();
 
   // `least` becomes a lower bound of the args.count best. In each warp, `wanted` tokens are at
   // least as good as the wanted-th best of its lanes' best tokens. In all warps together,

@@ -83,15 +83,15 @@ void FindBest(const float* x, size_t count, Best& best) {
 void TopTokenRows(const TopTokens& args, uint32_t begin, uint32_t end) {
   for (size_t row = begin; row < end; ++row) {
     float* logits = args.logits + (args.chosen.empty() ? row : args.chosen[row]) * args.vocab;
-    const BannedTokens of = args.banned_of.empty() ? BannedTokens{} : args.banned_of[row];
+    const BannedTokens row_banned = args.banned_of.empty() ? BannedTokens{} : args.banned_of[row];
     const auto ban = [&] {
-      for (const int32_t token : args.banned.subspan(of.first, of.count))
+      for (const int32_t token : args.banned.subspan(row_banned.first, row_banned.count))
         logits[token] = -std::numeric_limits<float>::infinity();
     };
-    if (of.renormalizes) ban();
+    if (row_banned.renormalizes) ban();
     const float most = Most(logits, args.vocab);
     const auto log_sum = static_cast<float>(std::log(SumOfExp(logits, args.vocab, most)));
-    if (!of.renormalizes) ban();
+    if (!row_banned.renormalizes) ban();
     Best best;
     best.most = args.count;
     FindBest(logits, args.vocab, best);

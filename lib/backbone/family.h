@@ -40,7 +40,8 @@ struct Pass {
   // Padded to a graph bucket: ranges are equally long, and the last segments and score matrices
   // may be empty.
   bool has_bucket = false;
-  // Decoders: another pass of the same event reads inputs, so that this one does not end them.
+  // Decoders: a later pass before the same event still reads inputs, so this pass must not call
+  // Stream::end_inputs().
   bool has_more_inputs = false;
   kernels::GemmSchedule gemm_schedule = {};
 };

@@ -96,12 +96,12 @@ void PictureResizer::nearest(std::span<const std::byte> from, PictureSize from_s
                              PictureSize to_size, std::span<std::byte> to) {
   // Positions are accumulated as in Pillow, for the same rounding errors.
   const size_t pixel = from_size.channels;
-  const auto positions = [](uint32_t of, uint32_t out, std::vector<uint32_t>& at) {
-    const double step = static_cast<double>(of) / out;
+  const auto positions = [](uint32_t in, uint32_t out, std::vector<uint32_t>& at) {
+    const double step = static_cast<double>(in) / out;
     double x = step * 0.5;
     at.resize(out);
     for (uint32_t i = 0; i < out; ++i, x += step)
-      at[i] = std::min(static_cast<uint32_t>(x), of - 1);
+      at[i] = std::min(static_cast<uint32_t>(x), in - 1);
   };
   positions(from_size.width, to_size.width, axis_.first);
   positions(from_size.height, to_size.height, axis_.count);

@@ -1,8 +1,8 @@
 // Chooses a planner for each batch: plans it with packed, turbo, itif and joint, predicts the time
 // of each plan from the group's own tables, and takes the shortest. packed wins ties.
 //
-// No planner is best for every batch. Padding pays where a call costs as much as the rows that it
-// saves (a GPU with many short requests). Elsewhere it costs up to half of a batch.
+// No planner is best for every batch. Padding pays if one saved GEMM call costs as much as the
+// padding rows (a GPU with many short requests). Otherwise it takes up to half of a batch's time.
 #include <array>
 
 #include "base/check.h"

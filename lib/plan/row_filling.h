@@ -1,11 +1,11 @@
 // Fills rows with requests end to end, for the planners of TCB (section 4): concat and slotted.
 //
 // Requests are placed tenant by tenant, a tenant's longest first, each in the newest row with room,
-// else in a new row. No two rows could then be one, so that fewer than twice the least number of
-// rows is used. The paper leaves this choice to its scheduler, which knows no tenants. A tenant's
-// requests are kept together because each run of a tenant's rows is a GEMM of its own: with B rows
-// and T tenants there are about B + T runs, rather than up to B · T if the longest requests of all
-// tenants went first.
+// else in a new row. No two rows fit into one, so at most twice the minimum number of rows is used.
+// The paper leaves this choice to its scheduler, which knows no tenants. A tenant's requests are
+// kept together because each run of a tenant's rows is a GEMM of its own: with B rows and T tenants
+// there are about B + T runs, rather than up to B · T if the longest requests of all tenants went
+// first.
 //
 // Every row is padded to the capacity. A request that is longer than it gets a row of its own
 // length: the paper's scheduler never chooses such a request, but a client waits for its answer.

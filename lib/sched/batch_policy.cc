@@ -52,10 +52,10 @@ void BatchPolicy::refuse_behind(const ExecutorState& state, Choice& choice) noex
 
 Result<std::unique_ptr<BatchPolicy>> make_policy(std::string_view spec,
                                                  const PolicyOptions& options) {
-  PolicyOptions of = options;
-  ITIF_ASSIGN(of.spec, parse_policy_spec(spec));
+  PolicyOptions with_spec = options;
+  ITIF_ASSIGN(with_spec.spec, parse_policy_spec(spec));
 #define ITIF_POLICY(known) \
-  if (of.spec.name == #known) return make_##known(of);
+  if (with_spec.spec.name == #known) return make_##known(with_spec);
 #include "sched/policies.inc"
 #undef ITIF_POLICY
   CHECK(false);  // parse_policy_spec() knows the same names

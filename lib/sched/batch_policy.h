@@ -101,8 +101,9 @@ class BatchPolicy {
   virtual request::Request* pop() noexcept;
   // Replaces `choice` by requests that it removes from the queue: a batch of at most max_requests,
   // and those that are refused. The batch stays within the limits; a request of more tokens than a
-  // row or a batch takes gets a batch alone. Chooses and refuses none only if none waits, or if the
-  // executor has no capacity for the next. Allocates nothing once `choice` has reserved room.
+  // row or a batch takes gets a batch alone. May choose and refuse nothing only if no request
+  // waits, or if the executor has no capacity for the next. Allocates nothing once `choice` has
+  // reserved room.
   virtual void choose(const ExecutorState& state, Choice& choice) noexcept = 0;
   // Learns from a batch that ran. Batches may be chosen before earlier ones have run.
   virtual void ran(const BatchRun&) noexcept {}

@@ -10,8 +10,9 @@
 // - s_tk is the number of requests in the longest prefix of the utility order that fits the row. It
 //   ends at the batch's request limit, too, which the paper does not have. Requests that no row
 //   takes are left out of that order.
-// - p_tk = ⌈η · s_tk⌉. Rounded up, each row with s_tk > 0 has a utility-dominant request, so that
-//   their mean utility v̄ is defined, and p_tk / s_tk ≥ η, as the proof of Theorem 5.1 needs.
+// - p_tk = ⌈η · s_tk⌉. Rounding up gives each row with s_tk > 0 a utility-dominant request, so
+//   their mean utility v̄ is defined. It also keeps p_tk / s_tk ≥ η, which the proof of Theorem
+//   5.1 needs.
 // - "Sort by deadlines and greedily put": a request that does not fit the rest of the row is
 //   skipped, and a later one may fit. Requests without a deadline come last.
 // - "Greedily put rest requests": by utility, as N~_t is sorted, with the same skipping. It happens
@@ -49,8 +50,8 @@ class DasRows : public IndexedOrder {
  protected:
   // Takes requests for all rows: Algorithm 1. Does not finish the batch.
   void fill_rows(IndexFill& fill) noexcept;
-  // Length of the longest request of the utility-dominant sets of the last fill_rows(). A row that
-  // takes all requests that wait has no such set: all of its requests count.
+  // Length of the longest request of the utility-dominant sets of the last fill_rows(). If a row
+  // takes all waiting requests, all of them count as utility-dominant.
   uint32_t longest_dominant_tokens() const noexcept { return longest_dominant_tokens_; }
   // Charges the tenants for the batch, after it has been finished.
   void charge_shares(const IndexFill& fill) noexcept;

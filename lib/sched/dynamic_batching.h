@@ -1,5 +1,5 @@
-// A batch policy for batches that end as a whole: an order over the tenants' queues, and before it
-// what keeps latency objectives.
+// A batch policy for batches that end as a whole. It keeps latency objectives first, then fills the
+// batch by an order over the tenants' queues.
 //
 // Each choice refuses requests that cannot meet their deadlines, sets the tenants' objectives
 // (objectives.h), bounds the batch by them (batch_bound.h, and the undisturbed cost for those that

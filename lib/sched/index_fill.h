@@ -76,7 +76,7 @@ class IndexFill {
     return attach_late_ones();
   }
   // Ends the filling: the requests taken leave the queue, except those for which `keeps` returns
-  // false. These wait on, in their places, as do those that were left out.
+  // false. Those requests, and those left out, keep waiting in their old order.
   template <class Keeps>
   void finish(const Keeps& keeps) noexcept {
     size_t kept = num_others_;

@@ -99,11 +99,11 @@ request::Request* WaitingIndex::earliest(uint32_t max_tokens, uint32_t tree) con
 // Sets what a node knows of its subtree, from its children.
 void WaitingIndex::update(uint32_t node) noexcept {
   ++num_visits_;
-  Node& of = nodes_[node];
-  of.earliest = node;
-  for (const uint32_t child : {of.left, of.right})
-    if (time_of(nodes_[child].earliest) < time_of(of.earliest))
-      of.earliest = nodes_[child].earliest;
+  Node& parent = nodes_[node];
+  parent.earliest = node;
+  for (const uint32_t child : {parent.left, parent.right})
+    if (time_of(nodes_[child].earliest) < time_of(parent.earliest))
+      parent.earliest = nodes_[child].earliest;
 }
 
 uint32_t WaitingIndex::add(uint32_t root, uint32_t node) noexcept {

@@ -19,7 +19,7 @@ struct TenantResults {
   uint64_t sent = 0;  // = answered + refused + lost
   uint64_t answered = 0, refused = 0, lost = 0;
   uint64_t in_time = 0;  // answered within their deadline; without deadlines all that are answered
-  double utility = 0;    // Σ 1 / tokens of those (Fu et al., TCB, equation 9)
+  double utility = 0;    // Σ 1 / tokens of those (TCB, equation 9)
   uint64_t tokens = 0;   // of answered requests
   std::array<uint64_t, wire::kNumStatusCodes> refused_by{};
   Histogram latency_ns;  // of answers, from the arrival to the client's receipt

@@ -130,7 +130,7 @@ void read_tenant(Reader& r, TenantChoice& t) {
   r.number("share", t.share, 1e-9, 1e9);
   r.integer("weight", t.settings.weight, 1, tenant::kMaxWeight);
   r.duration("slo", t.settings.slo_ns, 0, tenant::kMaxSloNs);
-  r.integer("quota", t.settings.quota_rps, 0, 1'000'000'000);
+  r.integer("quota", t.settings.quota_rps, 0, tenant::kMaxQuotaRps);
 }
 
 template <class Section>

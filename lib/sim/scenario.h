@@ -45,7 +45,7 @@ struct Arrivals {
 };
 
 enum class LengthKind : uint8_t { kUniform, kNormal, kFile };
-// The default: Fu et al., TCB, section 6.2.1.
+// The default: TCB, section 6.2.1 (README.md, Prior work).
 struct Lengths {
   LengthKind kind = LengthKind::kNormal;
   uint32_t from = 3, to = 100;  // tokens; values outside are drawn again

@@ -54,10 +54,11 @@ inline const std::array kAuthNames = {wire::auth_name(wire::Auth::kNone),
 
 inline constexpr uint64_t kMaxSloNs = 3600'000'000'000;  // an hour: more is in the wrong unit
 inline constexpr uint32_t kMaxWeight = 1000;
+inline constexpr uint32_t kMaxQuotaRps = 1'000'000'000;
 inline const std::array kSettingFields = {
     setting_field<&Settings::slo_ns>("slo_ns", 0, kMaxSloNs),
     setting_field<&Settings::weight>("weight", 1, kMaxWeight),
-    setting_field<&Settings::quota_rps>("quota_rps", 0, 1'000'000'000),
+    setting_field<&Settings::quota_rps>("quota_rps", 0, kMaxQuotaRps),
     setting_field<&Settings::auth>("auth", 0, kAuthNames.size() - 1, kAuthNames),
 };
 

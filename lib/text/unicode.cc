@@ -21,7 +21,7 @@ constexpr uint32_t kNumCodePoints = 0x110000;
 // Code points from here on have no case and no decomposition.
 constexpr uint32_t kEndOfMappings = 0x30000;
 constexpr uint32_t kCapitalIWithDot = 0x130;
-// The reference's tables are older than this vowel sign's decomposition and leave it whole.
+// The reference uses older Unicode tables, which do not decompose this vowel sign.
 constexpr uint32_t kDivesAkuruVowelSignO = 0x11938;
 
 void mark(std::vector<uint8_t>& classes, std::span<const CodePointRange> ranges, uint8_t bit) {

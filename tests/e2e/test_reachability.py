@@ -45,7 +45,7 @@ def test_the_link_local_address_answers_too(appliance, namespaces):
 def test_the_protocols_ping_and_hello(appliance, namespaces, address):
     with stranger(namespaces, address=address) as client:
         for payload in (b"", b"x", b"y" * 1400):
-            assert client.ping(payload) < 1.0
+            client.ping(payload)
         assert client.hello() != 0
 
 

@@ -47,8 +47,8 @@ constexpr Difference kDifferences[] = {
      "164 MB, 0.2 ms for each time that they are read or written, and the GEMMs of a layer take "
      "250 ms. The rest must come from the decoder, which is not simulated."},
     {"figure-15a",
-     "**Differences.** das is ahead of fcfs and edf, and not of sjf. Past saturation sjf answers "
-     "all requests up to some length soon after they arrive, and no longer ones. With a utility of "
+     "**Differences.** das is ahead of fcfs and edf, and not of sjf. Past saturation sjf "
+     "soon answers every request up to some length, and none that is longer. With a utility of "
      "1/length that is nearly the best schedule, so no policy can be far ahead of it. das at eta = "
      "0.5 gives half of each row to the earliest deadlines of almost any length, because q times "
      "the mean utility of the shortest admits twice their length. With eta = 0.9 it has 0.98 to "

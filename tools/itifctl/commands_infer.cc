@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 #include "key_store.h"
 #include "picture.h"
 #include "table.h"
+#include "tenant/settings.h"
 #include "wire/header.h"
 
 namespace itif::ctl {
@@ -169,9 +171,11 @@ int infer(Context& context, const Options& options) {
   client::Credential credential;
   credential.tenant_id = tenant.value("id", 0u);
   const std::string auth = tenant.value("auth", "header");
-  credential.auth = auth == "none"   ? wire::Auth::kNone
-                    : auth == "full" ? wire::Auth::kFull
-                                     : wire::Auth::kHeader;
+  const auto found = std::ranges::find(tenant::kAuthNames, auth);
+  if (found == tenant::kAuthNames.end())
+    return context.fail(
+        kRefused, Error{Code::kUnsupported, fmt::format("unknown authentication '{}'", auth)});
+  credential.auth = static_cast<wire::Auth>(found - tenant::kAuthNames.begin());
   if (credential.auth != wire::Auth::kNone) {
     const auto key = find_key(context, options, tenant);
     if (!key) return context.fail(kLocalFile, key.error());

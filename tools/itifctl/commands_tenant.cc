@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "key_store.h"
 #include "table.h"
+#include "tenant/settings.h"
 
 namespace itif::ctl {
 namespace {
@@ -42,13 +43,13 @@ void add_settings(CommandLine& line, CLI::App* command, Settings& settings) {
                                ->add_option("--weight", settings.weight,
                                             "weight of its share in the group, 1 to 1000 [1]")
                                ->type_name("N")
-                               ->check(CLI::Range(1, 1000));
+                               ->check(CLI::Range(1u, tenant::kMaxWeight));
   settings.quota_option = command
                               ->add_option("--quota-rps", settings.quota_rps,
                                            "accepted requests per second, 0: unlimited [0]")
                               ->type_name("N")
-                              ->check(CLI::Range(0u, 1'000'000'000u));
-  const std::vector<std::string> auths = {"header", "full", "none"};
+                              ->check(CLI::Range(0u, tenant::kMaxQuotaRps));
+  const std::vector<std::string> auths(tenant::kAuthNames.begin(), tenant::kAuthNames.end());
   CLI::Option* auth =
       command
           ->add_option("--auth", settings.auth,

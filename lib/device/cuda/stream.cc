@@ -149,7 +149,14 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
 
   template <class Args>
   void run(const Args& args) {
-    run_kernels(args);
+    if constexpr (requires { pending_bias_.take_for(args, rows(args.ranges)); }) {
+      const kernels::Slab bias = pending_bias_.take_for(args, rows(args.ranges));
+      Args with_bias = args;
+      if (bias.base != nullptr) with_bias.bias = bias;
+      run_kernels(with_bias);
+    } else {
+      run_kernels(args);
+    }
   }
   void run(const kernels::GatherIds& args) {
     ids_.clear();
@@ -214,13 +221,6 @@ class CudaStream final : public Stream, private kernels::cuda::Plan {
     const kernels::Slab bias = held == nullptr ? kernels::Slab{} : pending_bias_.take()->args.bias;
     kernels::cuda::attention(launch(args, tiles, num_tiles, bias, keys), args, tiles, num_tiles,
                              bias, keys);
-  }
-  void run(const kernels::ResidualLayerNorm& asked) {
-    kernels::ResidualLayerNorm args = asked;
-    if (const kernels::Slab bias = pending_bias_.take_for(asked, rows(asked.ranges));
-        bias.base != nullptr)
-      args.bias = bias;
-    run_kernels(args);
   }
   void run(const kernels::BatchedGemm& args) {
     stage_copies();

@@ -134,11 +134,11 @@ def check_room(path, name):
             continue
         mine, other = room_of(folder, path), room_of(folder, target)
         if mine not in rooms or (other not in rooms and not folder.startswith("tools/")):
-            yield f"{other if mine in rooms else mine} is no room of {folder}: add it to tests/unit/layers/layer_rules.py"
+            yield f"{other if mine in rooms else mine} is no known subfolder of {folder}: add it to tests/unit/layers/layer_rules.py"
         elif other not in rooms:
             continue  # a header of another library
         elif (folder, mine, other) in APART or rooms.index(other) > rooms.index(mine):
-            yield f"{folder}/{mine} may not include {folder}/{other}: rooms include those before them in {rooms}"
+            yield f"{folder}/{mine} may not include {folder}/{other}: subfolders include those before them in {rooms}"
 
 
 def check_file(path, text):

@@ -57,7 +57,7 @@ LAYER_CASES = (
     ("lib/device/cuda/gemm/x.cc", '#include "device/cuda/driver/error.h"\n#include "device/device.h"\n', ""),
     ("lib/device/cuda/x.cc", '#include "device/cuda/gemm/gemm.h"\n', ""),
     ("lib/device/cuda/graph/x.cc", '#include "device/cuda/stream.h"\n', "graph may not include lib/device/cuda"),
-    ("lib/device/cuda/odd/x.cc", '#include "device/cuda/gemm/gemm.h"\n', "odd is no room"),
+    ("lib/device/cuda/odd/x.cc", '#include "device/cuda/gemm/gemm.h"\n', "odd is no known subfolder"),
     ("lib/runtime/x.cc", '#include "runtime/batch/executor.h"\n', "may not include lib/runtime/batch"),
     ("lib/runtime/generate/x.cc", '#include "runtime/batch/executor.h"\n', "generate may not include"),
     ("lib/runtime/batch/x.cc", '#include "runtime/cost/cost_floor.h"\n#include "runtime/group.h"\n', ""),

@@ -193,14 +193,15 @@ struct CleaningSetup {
 };
 
 Result<CleaningSetup> make_setup(device::Device& device, const model::BackboneSpec& spec,
-                                 const CleaningCase& of, const std::filesystem::path& models) {
+                                 const CleaningCase& cleaning,
+                                 const std::filesystem::path& models) {
   CleaningSetup setup{.group = {}, .stream = {}, .device = device.info()};
   const uint32_t sequence_blocks = (kMaxOutput + 100) / backbone::Decoder::kBlockTokens + 1;
   ITIF_ASSIGN(setup.group,
               runtime::make_decoder_group(
                   device, spec, {.max_tokens = kCleaningTokens, .max_tenants = kCleaningTenants},
-                  {.max_beams = of.max_beams,
-                   .max_cache_bytes = uint64_t{of.cache_sequences} * sequence_blocks *
+                  {.max_beams = cleaning.max_beams,
+                   .max_cache_bytes = uint64_t{cleaning.cache_sequences} * sequence_blocks *
                                       block_bytes(spec, device.info().compute.activations)}));
   for (uint32_t tenant = 0; tenant < kCleaningTenants; ++tenant)
     ITIF_TRY(setup.group->admit((models / std::to_string(tenant)).string(), nullptr));
@@ -209,12 +210,12 @@ Result<CleaningSetup> make_setup(device::Device& device, const model::BackboneSp
 }
 
 Status compare_cleaning(const BenchOptions& options, device::Device& device,
-                        const std::string& dtype, const CleaningCase& of,
+                        const std::string& dtype, const CleaningCase& cleaning,
                         const std::filesystem::path& models, Report& report) {
-  const std::string name = of.name + ", " + dtype;
+  const std::string name = cleaning.name + ", " + dtype;
   if (!options.wants(name)) return {};
   const model::BackboneSpec spec = cleaning_spec(options.quick);
-  ITIF_ASSIGN(const CleaningSetup setup, make_setup(device, spec, of, models));
+  ITIF_ASSIGN(const CleaningSetup setup, make_setup(device, spec, cleaning, models));
   CleaningLoad load(options.quick ? 32 : 96, spec.vocab);
   const DType type = device.info().compute.activations;
   const double mib = static_cast<double>(block_bytes(spec, type)) / (1 << 20);

@@ -133,11 +133,11 @@ Status run_finished(const BenchOptions& options, Setup& setup, const std::string
   constexpr uint32_t kRunning = 8;
   std::vector<StepRows> steps;
   std::vector<std::string> names;
-  for (const uint32_t of : {8u, 16u, 64u}) {
+  for (const uint32_t total : {8u, 16u, 64u}) {
     std::vector<uint32_t> live;
-    for (uint32_t i = 0; i < kRunning; ++i) live.push_back(i * of / kRunning);
+    for (uint32_t i = 0; i < kRunning; ++i) live.push_back(i * total / kRunning);
     steps.push_back(make_rows(live, 1));
-    names.push_back(fmt::format("8 run, {} have finished, {}", of - kRunning, dtype));
+    names.push_back(fmt::format("8 run, {} have finished, {}", total - kRunning, dtype));
   }
   // The results must not depend on the blocks that hold the cache.
   std::vector<int32_t> expected;

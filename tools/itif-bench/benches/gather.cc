@@ -64,8 +64,8 @@ Status add(const Setting& row, const std::string& name, size_t bytes_read, size_
                                           : bare_copy(on, bytes_read + bytes_written, 1));
   ITIF_ASSIGN(const auto samples,
               measure_short(row.stream, on, {launch}, {limit.get()}, row.options.effort()));
-  const auto rate = [&](const Samples& of) {
-    return static_cast<double>(bytes_read) / of.median();
+  const auto rate = [&](const Samples& samples) {
+    return static_cast<double>(bytes_read) / samples.median();
   };
   row.report.add({.name = name,
                   .mode = row.dtype,
@@ -122,9 +122,9 @@ Status images_row(const Setting& row, std::byte* region, uint32_t count) {
   for (uint32_t set = 0; set < kSets; ++set) {
     const auto packets = packets_of(region, set, count * kPiecesOfImage);
     for (uint32_t image = 0; image < count; ++image) {
-      std::vector<BytePiece>& of = pieces.emplace_back();
+      std::vector<BytePiece>& image_pieces = pieces.emplace_back();
       for (uint32_t i = 0; i < kPiecesOfImage; ++i)
-        of.push_back(
+        image_pieces.push_back(
             {packets[image * kPiecesOfImage + i], std::min(1384u, kImageBytes - 1384 * i)});
     }
   }
@@ -148,7 +148,7 @@ Status images_row(const Setting& row, std::byte* region, uint32_t count) {
   const auto got = read_values(row.device, out->data(), values, type);
   ITIF_TRY(check_rows(
       name, got, count * kPatches, kValues, type == DType::kF32 ? 1e-5 : 0.01, [&](uint32_t at) {
-        const std::vector<BytePiece>& of = pieces[at / kPatches];
+        const std::vector<BytePiece>& image_pieces = pieces[at / kPatches];
         const uint32_t across = kSide / kPatch, patch = at % kPatches;
         std::vector<double> expected;
         for (uint32_t c = 0; c < kChannels; ++c)
@@ -157,8 +157,8 @@ Status images_row(const Setting& row, std::byte* region, uint32_t count) {
               const uint32_t pixel =
                   (patch / across * kPatch + y) * kSide + patch % across * kPatch + x;
               const uint32_t offset = pixel * kChannels + c;
-              expected.push_back(static_cast<int>(of[offset / 1384].data[offset % 1384]) / 127.5 -
-                                 1);
+              expected.push_back(
+                  static_cast<int>(image_pieces[offset / 1384].data[offset % 1384]) / 127.5 - 1);
             }
         return expected;
       }));

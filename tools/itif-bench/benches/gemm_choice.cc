@@ -165,14 +165,14 @@ Status run_case(const BenchOptions& options, device::Device& device, device::Str
   const size_t chosen =
       scheduler.choose(gemms.ranges()).mode_of(shape.n, shape.k) == kConcurrent ? 1 : 0;
   const char* modes[] = {"sequential", "concurrent"};
-  const auto add = [&](const std::string& mode, const Samples& of) {
+  const auto add = [&](const std::string& mode, const Samples& measured) {
     report.add({.name = name,
                 .mode = mode,
-                .value = of.median() * 1e-3,
+                .value = measured.median() * 1e-3,
                 .unit = "us",
-                .spread = of.spread(),
+                .spread = measured.spread(),
                 .limit = samples[2].median() * 1e-3,
-                .ratio = of.median() / samples[2].median()});
+                .ratio = measured.median() / samples[2].median()});
   };
   for (const size_t mode : {0, 1}) add(modes[mode], samples[mode]);
   add(fmt::format("chosen: {}", modes[chosen]), samples[chosen]);

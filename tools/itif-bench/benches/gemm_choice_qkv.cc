@@ -21,9 +21,9 @@ constexpr uint32_t kRows[] = {4, 32, 256};
 Status run_case(const BenchOptions& options, device::Device& device, device::Stream& stream,
                 const QkvSizes& sizes, const std::string& dtype, Report& report) {
   using enum kernels::GemmMode;
-  const std::string of =
+  const std::string suffix =
       fmt::format("{} tenants x {} rows of {}, {}", sizes.tenants, sizes.rows, sizes.hidden, dtype);
-  const std::string names[] = {"qkv as one, " + of, "q, k, v side by side, " + of};
+  const std::string names[] = {"qkv as one, " + suffix, "q, k, v side by side, " + suffix};
   if (!options.wants("qkv") && !options.wants(names[0]) && !options.wants(names[1])) return {};
   const QkvNumbers numbers(device.info().compute.activations, sizes);
   ITIF_ASSIGN(const Qkv one, Qkv::make(device, numbers, 1, 0, sizes.tenants));

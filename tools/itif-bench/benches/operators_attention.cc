@@ -45,10 +45,10 @@ Status rows_of(OperatorRows& rows, const std::string& name,
   };
   const auto check = [&](const std::string& title) {
     return check_rows(title, results(), tokens, kHidden, 3 * rows.tolerance(), [&](uint32_t row) {
-      const auto of =
+      const auto segment =
           std::ranges::upper_bound(segments, row, {}, &kernels::SegmentRows::first_row) - 1;
-      return plain_attention(qkv_values, row, of->first_row, of->first_row + of->num_rows, kHeads,
-                             kHeadSize, 0.125);
+      return plain_attention(qkv_values, row, segment->first_row,
+                             segment->first_row + segment->num_rows, kHeads, kHeadSize, 0.125);
     });
   };
   const std::string title = fmt::format("{} {}", name, tokens);
@@ -58,12 +58,12 @@ Status rows_of(OperatorRows& rows, const std::string& name,
   if (cudnn == nullptr) return {};
   return rows.compute_bound(
       fmt::format("{}, cuDNN {}", name, tokens), flop, [&] { attend(*cudnn); },
-      [&](const std::string& of) -> Status {
-        ITIF_TRY(check(of));
+      [&](const std::string& name) -> Status {
+        ITIF_TRY(check(name));
         const auto got = results();
         attend(rows.stream());
         ITIF_TRY(run_to_end(rows.stream()));
-        return check_alike(of, got, results(), 2 * rows.tolerance());
+        return check_alike(name, got, results(), 2 * rows.tolerance());
       },
       cudnn);
 }

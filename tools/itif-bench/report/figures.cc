@@ -159,23 +159,23 @@ void tenants(const Results& results, std::vector<Figure>& figures) {
 }
 
 void batching(const Results& results, std::vector<Figure>& figures) {
-  struct Of {
+  struct Plot {
     const char *name, *what, *unit;
     std::vector<const char*> tenants;
   };
-  const Of all[] = {{"5.2", "latency", "ms", {"2", "3", "4", "5"}},
-                    {"5.3", "throughput", "requests/s", {"2", "3"}},
-                    {"5.4", "throughput", "requests/s", {"4", "5"}}};
+  const Plot all[] = {{"5.2", "latency", "ms", {"2", "3", "4", "5"}},
+                      {"5.3", "throughput", "requests/s", {"2", "3"}},
+                      {"5.4", "throughput", "requests/s", {"4", "5"}}};
   for (const std::string& dtype : dtypes(results))
-    for (const Of& of : all) {
+    for (const Plot& plot : all) {
       Figure figure{
-          .name = fmt::format("figure-{}-{}", of.name, dtype),
-          .title = fmt::format("Figure {}: {} of ALBERT-large, {}", of.name, of.what, dtype),
+          .name = fmt::format("figure-{}-{}", plot.name, dtype),
+          .title = fmt::format("Figure {}: {} of ALBERT-large, {}", plot.name, plot.what, dtype),
           .bench = results.bench};
-      for (const std::string tenants : of.tenants)
+      for (const std::string tenants : plot.tenants)
         figure.panels.push_back(panel_of(
-            results, {.title = tenants + " tenants", .x_label = "requests", .y_label = of.unit},
-            of.unit, [&](const auto& parts, const Row& row) -> std::optional<Point> {
+            results, {.title = tenants + " tenants", .x_label = "requests", .y_label = plot.unit},
+            plot.unit, [&](const auto& parts, const Row& row) -> std::optional<Point> {
               if (parts.size() != 4 || number_before(parts[1], "tenants") != tenants ||
                   parts[3] != dtype)
                 return {};
@@ -186,17 +186,17 @@ void batching(const Results& results, std::vector<Figure>& figures) {
 }
 
 void scaling(const Results& results, std::vector<Figure>& figures) {
-  struct Of {
+  struct Plot {
     const char *name, *what, *unit;
   };
-  constexpr Of all[] = {{"scaling-", "Tokens/s", "tokens/s"},
-                        {"scaling-latency-", "Latency of a batch", "ms"},
-                        {"scaling-memory-", "Memory", "MB"}};
+  constexpr Plot all[] = {{"scaling-", "Tokens/s", "tokens/s"},
+                          {"scaling-latency-", "Latency of a batch", "ms"},
+                          {"scaling-memory-", "Memory", "MB"}};
   for (const std::string& dtype : dtypes(results))
-    for (const Of& of : all) {
-      const std::string unit = of.unit;
-      Figure figure{.name = of.name + dtype,
-                    .title = fmt::format("{} against each dimension alone, {}", of.what, dtype),
+    for (const Plot& plot : all) {
+      const std::string unit = plot.unit;
+      Figure figure{.name = plot.name + dtype,
+                    .title = fmt::format("{} against each dimension alone, {}", plot.what, dtype),
                     .bench = results.bench};
       const auto dimension = [](const Row& row) { return words_of(parts_of(row.name)[0]); };
       for (const std::string& what : distinct(results, dimension))

@@ -73,15 +73,16 @@ class CudnnPlan::Description {
     return made;
   }
   template <class T>
-  void set(Descriptor of, Attribute attribute, AttributeType type, std::span<const T> values) {
+  void set(Descriptor descriptor, Attribute attribute, AttributeType type,
+           std::span<const T> values) {
     if (!is_good()) return;
-    keep(plan_.cudnn_.set_attribute(of, attribute, type, static_cast<int64_t>(values.size()),
-                                    values.data()),
+    keep(plan_.cudnn_.set_attribute(descriptor, attribute, type,
+                                    static_cast<int64_t>(values.size()), values.data()),
          fmt::format("set attribute {} of", static_cast<int>(attribute)));
   }
   template <class T>
-  void set(Descriptor of, Attribute attribute, AttributeType type, const T& value) {
-    set(of, attribute, type, std::span<const T>(&value, 1));
+  void set(Descriptor descriptor, Attribute attribute, AttributeType type, const T& value) {
+    set(descriptor, attribute, type, std::span<const T>(&value, 1));
   }
   void finalize(Descriptor descriptor) {
     if (is_good()) keep(plan_.cudnn_.finalize(descriptor), "finalize");

@@ -127,7 +127,7 @@ class Gemms {
     cudaDataType type_out = CUDA_R_32F;
     const void *scratch = nullptr, *input = nullptr;  // of every GEMM that load_pointers() makes
     void* output = nullptr;
-    size_t first_alone = 0;  // of the same products in alone_, a call each
+    size_t first_alone = 0;  // index in alone_ of the first single GEMM of the same products
     CallKind kind;
   };
   struct WithEpilogue {
@@ -179,8 +179,8 @@ class Gemms {
   template <class Make>
   cudaError_t make_simpler(size_t stream_index, const Make& make);
   Strided one_of(const Strided& call, int index) const;
-  cudaError_t make_in_turn(const Strided& call);
-  cudaError_t make_in_turn(const Pointers& call);
+  cudaError_t make_sequentially(const Strided& call);
+  cudaError_t make_sequentially(const Pointers& call);
   cudaError_t make_without_epilogue(const WithEpilogue& call);
   cudaError_t make_with_kernel(const WithEpilogue& call);
   static cudaError_t load_strided(const Strided& call, cudaStream_t stream);

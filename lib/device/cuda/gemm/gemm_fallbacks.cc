@@ -30,7 +30,7 @@ Gemms::Strided Gemms::one_of(const Strided& call, int index) const {
   return one;
 }
 
-cudaError_t Gemms::make_in_turn(const Strided& call) {
+cudaError_t Gemms::make_sequentially(const Strided& call) {
   return make_simpler(call.stream_index, [&] {
     cudaError_t error = cudaSuccess;
     for (int i = 0; error == cudaSuccess && i < call.count; ++i)
@@ -39,7 +39,7 @@ cudaError_t Gemms::make_in_turn(const Strided& call) {
   });
 }
 
-cudaError_t Gemms::make_in_turn(const Pointers& call) {
+cudaError_t Gemms::make_sequentially(const Pointers& call) {
   return make_simpler(call.stream_index, [&] {
     cudaError_t error = cudaSuccess;
     for (int i = 0; error == cudaSuccess && i < call.count; ++i)

@@ -51,12 +51,12 @@ cublasStatus_t Gemms::call(const Pointers& c) {
                               type_weights_, c.k, c.inputs, type_activations_, c.k, &kZero,
                               c.outputs, c.type_out, c.m, c.count, CUBLAS_COMPUTE_32F,
                               CUBLAS_GEMM_DEFAULT);
-  const Groups& of = *c.groups;
-  return blas_.gemm_grouped_batched(handle, of.trans_w.data(), of.trans_a.data(), of.m.data(),
-                                    of.n.data(), of.k.data(), of.one.data(), c.weights,
-                                    type_weights_, of.ldw.data(), c.inputs, type_activations_,
-                                    of.lda.data(), of.zero.data(), c.outputs, type_activations_,
-                                    of.ldc.data(), c.count, of.sizes.data(), CUBLAS_COMPUTE_32F);
+  const Groups& groups = *c.groups;
+  return blas_.gemm_grouped_batched(
+      handle, groups.trans_w.data(), groups.trans_a.data(), groups.m.data(), groups.n.data(),
+      groups.k.data(), groups.one.data(), c.weights, type_weights_, groups.ldw.data(), c.inputs,
+      type_activations_, groups.lda.data(), groups.zero.data(), c.outputs, type_activations_,
+      groups.ldc.data(), c.count, groups.sizes.data(), CUBLAS_COMPUTE_32F);
 }
 
 // Makes a call unless its kind has been refused before. Returns nullopt if it is refused.
@@ -76,7 +76,7 @@ cudaError_t Gemms::make_strided(const Strided& c, cudaStream_t) {
   Gemms& g = *c.gemms;
   if (c.count == 1) return g.make_single(c);
   const auto made = g.unless_refused(c);
-  return made ? *made : g.make_in_turn(c);
+  return made ? *made : g.make_sequentially(c);
 }
 
 cudaError_t Gemms::make_with_epilogue(const WithEpilogue& c, cudaStream_t) {
@@ -87,7 +87,7 @@ cudaError_t Gemms::make_with_epilogue(const WithEpilogue& c, cudaStream_t) {
 
 cudaError_t Gemms::make_pointers(const Pointers& c, cudaStream_t) {
   const auto made = c.gemms->unless_refused(c);
-  return made ? *made : c.gemms->make_in_turn(c);
+  return made ? *made : c.gemms->make_sequentially(c);
 }
 
 cudaError_t Gemms::fork(const Join& call, cudaStream_t) {

@@ -37,7 +37,8 @@ class PendingBias {
       return nullptr;
     return &held_->args;
   }
-  // Takes the bias if the LayerNorm of `rows` launched next adds it; else returns an empty slab.
+  // Takes the bias if the operator of `rows` launched next adds it; else returns an empty slab. The
+  // stream calls the overload for its operator, if there is one.
   kernels::Slab take_for(const kernels::ResidualLayerNorm& args, const kernels::cuda::Rows& rows) {
     if (!held_ || held_->args.x != args.x || held_->args.x == args.residual ||
         args.bias.base != nullptr || held_->args.width != args.hidden ||

@@ -20,8 +20,8 @@ void Refusals::add(const CallKind& kind, cublasStatus_t status) {
   log::warning("cuBLAS refused a {} of {} × {} ({}): {} from now on", name_of(kind.call), kind.n,
                kind.k, (*load_blas())->status_string(status),
                kind.call == BlasCall::kWithEpilogue
-                   ? "bias and activation are a launch of their own"
-                   : "each range is a call of its own");
+                   ? "bias and activation take a launch of their own"
+                   : "each range is a separate GEMM, which is slower");
 }
 
 }  // namespace itif::device::cuda

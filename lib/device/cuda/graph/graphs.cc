@@ -79,8 +79,8 @@ bool GraphCache::has_graph(const GraphSegment& segment) const {
 
 void GraphCache::count_unworthy(size_t num_launches) {
   ++num_failed_captures_;
-  log::info("no CUDA graph for a bucket of {} launches: a graph has {} to {}", num_launches,
-            kMinLaunches, kMaxLaunches);
+  log::info("no CUDA graph for a bucket of {} launches: only {} to {} launches are captured",
+            num_launches, kMinLaunches, kMaxLaunches);
 }
 
 GraphCache::Graph& GraphCache::add(cudaStream_t stream, const GraphSegment& segment,
@@ -95,9 +95,9 @@ GraphCache::Graph& GraphCache::add(cudaStream_t stream, const GraphSegment& segm
 
 // A segment that cannot be captured stays without a graph: its kernels launch one by one. Only a
 // faulty device is an error.
-cudaError_t GraphCache::capture(cudaStream_t stream, const GraphSegment& segment, Graph& of,
+cudaError_t GraphCache::capture(cudaStream_t stream, const GraphSegment& segment, Graph& entry,
                                 Room room) {
-  ++of.num_tries;
+  ++entry.num_tries;
   if (const cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
       error != cudaSuccess)
     return error;
@@ -105,20 +105,20 @@ cudaError_t GraphCache::capture(cudaStream_t stream, const GraphSegment& segment
   cudaGraph_t graph = nullptr;
   const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
   cudaError_t failure = made != cudaSuccess ? made : ended;
-  if (failure == cudaSuccess) failure = instantiate(stream, graph, of, room);
+  if (failure == cudaSuccess) failure = instantiate(stream, graph, entry, room);
   if (failure != cudaSuccess) {
-    of.exec = nullptr;
+    entry.exec = nullptr;
     ++num_failed_captures_;
     log::warning("no CUDA graph for {} launches of a batch; its kernels launch one by one: {}",
                  segment.size(), cudaGetErrorString(failure));
   }
-  if (of.exec != nullptr) of.kept.assign(segment.kept.begin(), segment.kept.end());
+  if (entry.exec != nullptr) entry.kept.assign(segment.kept.begin(), segment.kept.end());
   if (graph != nullptr) (void)cudaGraphDestroy(graph);
   (void)cudaGetLastError();
   return cudaSuccess;
 }
 
-cudaError_t GraphCache::instantiate(cudaStream_t stream, cudaGraph_t captured, Graph& of,
+cudaError_t GraphCache::instantiate(cudaStream_t stream, cudaGraph_t captured, Graph& entry,
                                     Room room) {
   size_t num_nodes = 0;
   if (const cudaError_t error = cudaGraphGetNodes(captured, nullptr, &num_nodes);
@@ -126,10 +126,10 @@ cudaError_t GraphCache::instantiate(cudaStream_t stream, cudaGraph_t captured, G
     return error;
   const size_t bytes = num_nodes * kNodeBytes;
   while (!budget_->take(bytes, "CUDA graphs"))
-    if (room == Room::kFree || !evict_other_than(stream, &of)) return cudaErrorMemoryAllocation;
-  const cudaError_t made = cudaGraphInstantiate(&of.exec, captured, 0);
+    if (room == Room::kFree || !evict_other_than(stream, &entry)) return cudaErrorMemoryAllocation;
+  const cudaError_t made = cudaGraphInstantiate(&entry.exec, captured, 0);
   if (made == cudaSuccess)
-    of.bytes = bytes;
+    entry.bytes = bytes;
   else
     budget_->give_back(bytes);
   return made;
