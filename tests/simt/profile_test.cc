@@ -22,10 +22,14 @@ TEST(Profile, MeasuresEveryModeOfAGpu) {
   const auto tables = profiler.finish();
   ASSERT_TRUE(tables) << tables.error().message;
   EXPECT_GT(tables->launch_ns, 0);
+  EXPECT_TRUE(plan::validate(*tables));
   ASSERT_FALSE(tables->shared_gemms.empty());
   for (const plan::SharedGemm& gemm : tables->shared_gemms)
-    for (const plan::SharedGemmTable& table : plan::kSharedGemmTables)
-      EXPECT_FALSE((gemm.*table.costs_ns).empty()) << table.name;
+    for (const plan::SharedGemmTable& table : plan::kSharedGemmTables) {
+      const std::vector<double>& costs_ns = gemm.*table.costs_ns;
+      EXPECT_FALSE(costs_ns.empty()) << table.name;
+      for (const double ns : costs_ns) EXPECT_GT(ns, 0) << table.name;
+    }
 }
 
 }  // namespace

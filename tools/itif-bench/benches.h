@@ -67,6 +67,8 @@ Status bench_batching(const BenchOptions& options, Report& report);
 Status bench_few_tokens(const BenchOptions& options, Report& report);
 // Compares planners on batches of mixed lengths, in tokens/s.
 Status bench_mixed(const BenchOptions& options, Report& report);
+// Answers in time and utility per second under overload, by planner (TCB's Figures 9 to 12).
+Status bench_concat(const BenchOptions& options, Report& report);
 // Requests/s of the same requests in rows, in slots of rows, padded and packed (TCB's Figures 13
 // and 14).
 Status bench_slots(const BenchOptions& options, Report& report);

@@ -82,10 +82,8 @@ Status Runner::make_planner(const std::string& name) {
     tables = std::make_shared<const plan::CostTables>(std::move(measured));
     group_->set_costs(tables);
   }
-  const plan::PlanLimits limits{.max_requests = group_->options().max_requests,
-                                .max_rows = group_->options().max_tokens,
-                                .max_pass_tenants = encoder_->pass_limits().max_tenants,
-                                .max_shared_tokens = encoder_->pass_limits().max_shared_tokens};
+  const plan::PlanLimits limits = encoder_->pass_limits().added_to(
+      {.max_requests = group_->options().max_requests, .max_rows = group_->options().max_tokens});
   ITIF_ASSIGN(planner_, runtime::make_group_planner(name, device_->info(), limits, tables));
   return {};
 }

@@ -23,10 +23,8 @@ uint64_t decaying_max(uint64_t largest, uint64_t value) {
 }
 
 plan::PlanLimits plan_limits(const EncoderGroup& group, const ExecutorOptions& options) noexcept {
-  return {.max_requests = options.limits.max_requests,
-          .max_rows = options.limits.max_tokens,
-          .max_pass_tenants = group.pass_limits().max_tenants,
-          .max_shared_tokens = group.pass_limits().max_shared_tokens};
+  return group.pass_limits().added_to(
+      {.max_requests = options.limits.max_requests, .max_rows = options.limits.max_tokens});
 }
 
 sched::PolicyOptions batch_policy_options(const ExecutorOptions& options) noexcept {

@@ -20,6 +20,7 @@
 
 #include "backbone/family.h"
 #include "device/device.h"
+#include "plan/plan.h"
 
 namespace itif::runtime {
 
@@ -27,6 +28,13 @@ namespace itif::runtime {
 struct PassLimits {
   uint32_t max_tenants = 0;        // of a pass; 0: any number
   uint32_t max_shared_tokens = 0;  // of a pass of several tenants; 0: any number
+
+  // Returns `limits` with these two.
+  plan::PlanLimits added_to(plan::PlanLimits limits) const noexcept {
+    limits.max_pass_tenants = max_tenants;
+    limits.max_shared_tokens = max_shared_tokens;
+    return limits;
+  }
 };
 
 // Returns the limits for a backbone with these GEMMs. max_tenants is 0 if layers share no weights,

@@ -64,6 +64,17 @@ TEST(Timing, LongCallsWarmUpOnce) {
   EXPECT_EQ(work.calls, 4u);
 }
 
+// A function finds its own data in the caches. One that takes long needs no call for that.
+TEST(Timing, ShortCallsWarmUpBeforeEachSample) {
+  VirtualClock clock;
+  Work fast(clock, {0.001}), slow(clock, {0.5});
+  const auto samples = measure({fast.function(), slow.function()},
+                               {.seconds = 0, .least = 4, .warm_ups = 0, .warm_each = true}, clock);
+  EXPECT_EQ(samples[0].ns.size(), 4u);
+  EXPECT_EQ(fast.calls, 8u);
+  EXPECT_EQ(slow.calls, 5u);
+}
+
 TEST(Timing, SamplesFillTheGivenSeconds) {
   VirtualClock clock;
   Work a(clock, {0.25}), b(clock, {0.75});

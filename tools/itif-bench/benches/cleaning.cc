@@ -25,6 +25,7 @@
 #include "runtime/generate/generation_executor.h"
 #include "runtime/generate/make_decoder_group.h"
 #include "workload/devices.h"
+#include "workload/model_folder.h"
 
 namespace itif::bench {
 namespace {
@@ -36,15 +37,6 @@ constexpr uint32_t kCleaningTenants = 8;
 constexpr uint32_t kMaxOutput = 128;
 constexpr uint32_t kCleaningVocab = 100;
 constexpr std::array<int, 8> kEndTokens = {0, 2, 3, 4, 5, 6, 7, 8};
-
-// The models' folder, removed at the end of the bench.
-struct TemporaryFolder {
-  std::filesystem::path path;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-};
 
 constexpr uint32_t kCleaningTokens = 800;  // of one step's sources: two rows of 400
 constexpr const char* kCleaningPlanner = "slotted:row_tokens=400";
@@ -283,17 +275,14 @@ Status bench_cleaning(const BenchOptions& options, Report& report) {
       {"cache of 16 sequences", 64, 16},
       {"16 sequences at once", 16, 64},
   };
-  std::string pattern = (std::filesystem::temp_directory_path() / "itif-bench-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr)
-    return fail(Code::kPermission, fmt::format("cannot make {}: {}", pattern, errno_text(errno)));
-  const TemporaryFolder folder{pattern};
+  ITIF_ASSIGN(const ModelFolder folder, ModelFolder::make());
   for (uint32_t tenant = 0; tenant < kCleaningTenants; ++tenant)
     ITIF_TRY(write_model(cleaning_spec(options.quick), tenant,
-                         (folder.path / std::to_string(tenant)).string()));
+                         (folder.path() / std::to_string(tenant)).string()));
   return on_each_device(
       options, report, [&](device::Device& device, const std::string& dtype) -> Status {
         for (const CleaningCase& one : cases)
-          ITIF_TRY(compare_cleaning(options, device, dtype, one, folder.path, report));
+          ITIF_TRY(compare_cleaning(options, device, dtype, one, folder.path(), report));
         return {};
       });
 }

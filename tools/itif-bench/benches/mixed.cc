@@ -63,9 +63,10 @@ Status mix_dtype(const BenchOptions& options, device::Device& device, const std:
                  Report& report) {
   model::BackboneSpec spec = bert_base();
   if (options.quick) spec.layers = kQuickMixedLayers;
-  const plan::PlanLimits& limits = device.info().kind == "cuda" ? kGpuLimits : kHostLimits;
-  ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, kMixedTenants, limits.max_rows,
+  const plan::PlanLimits& batch_limits = device.info().kind == "cuda" ? kGpuLimits : kHostLimits;
+  ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, kMixedTenants, batch_limits.max_rows,
                                                 {.fusion_mode = options.fusion_mode()}));
+  const plan::PlanLimits limits = encoder->pass_limits().added_to(batch_limits);
   ITIF_ASSIGN(const auto tables,
               measure_costs(device, encoder->stream(), spec, options.fusion_mode(),
                             {.max_rows = limits.max_rows,

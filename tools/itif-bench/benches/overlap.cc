@@ -21,6 +21,7 @@
 #include "make_model.h"
 #include "runtime/make_group.h"
 #include "workload/devices.h"
+#include "workload/model_folder.h"
 
 namespace itif::bench {
 namespace {
@@ -31,15 +32,6 @@ constexpr uint32_t kWords = 28;  // about 40 tokens
 constexpr uint32_t kOverlapRequests = 36;
 constexpr std::chrono::nanoseconds kBetweenAsking(10'000);
 constexpr const char* kPresets[] = {"bert-tiny", "minilm-l6", "marian-tiny"};
-
-// A folder of models, removed at the end of the bench.
-struct Models {
-  std::filesystem::path folder;
-  ~Models() {
-    std::error_code ignored;
-    if (!folder.empty()) std::filesystem::remove_all(folder, ignored);
-  }
-};
 
 std::string text_of(uint32_t seed) {
   Random random(seed);
@@ -213,7 +205,7 @@ Status check_same(bool generates, DType type, const ClosedLoop& a, const ClosedL
 }
 
 Status run_preset(const BenchOptions& options, device::Device& device, const std::string& dtype,
-                  const backbone::Preset& preset, const Models& models, Report& report) {
+                  const backbone::Preset& preset, const ModelFolder& models, Report& report) {
   const bool is_gpu = device.info().kind == "cuda";
   const std::string name =
       is_gpu ? fmt::format("{}, {}", preset.name, dtype)
@@ -227,7 +219,7 @@ Status run_preset(const BenchOptions& options, device::Device& device, const std
                                   {.max_tokens = kMaxTokens, .max_tenants = kOverlapTenants}));
   for (uint32_t tenant = 0; tenant < kOverlapTenants; ++tenant) {
     const std::string directory =
-        (models.folder / fmt::format("{}-{}", preset.name, tenant)).string();
+        (models.path() / fmt::format("{}-{}", preset.name, tenant)).string();
     mkmodel::ModelOptions model;
     model.spec = preset.spec;
     model.head = generates ? mkmodel::HeadChoice::kNone : mkmodel::HeadChoice::kEmbedding;
@@ -273,11 +265,7 @@ Status run_preset(const BenchOptions& options, device::Device& device, const std
 }  // namespace
 
 Status bench_overlap(const BenchOptions& options, Report& report) {
-  Models models;
-  std::string pattern = (std::filesystem::temp_directory_path() / "itif-bench-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr)
-    return fail(Code::kPermission, fmt::format("cannot make {}: {}", pattern, errno_text(errno)));
-  models.folder = pattern;
+  ITIF_ASSIGN(const ModelFolder models, ModelFolder::make());
   std::vector<uint32_t> threads = {options.threads};
   if (const unsigned all = std::thread::hardware_concurrency(); options.threads == 0 && all > 1)
     threads = {all - 1, all};

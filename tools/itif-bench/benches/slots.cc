@@ -93,9 +93,11 @@ Status compare_slots(const BenchOptions& options, device::Device& device, const 
   std::vector<PlannedBatch> plans;
   std::vector<float> expected;
   for (const SlotMode& mode : modes) {
-    ITIF_ASSIGN(PlannedBatch planned,
-                make_planned_batch(mode.planner, {.limits = limits, .tables = &*tables}, items,
-                                   spec.vocab));
+    ITIF_ASSIGN(
+        PlannedBatch planned,
+        make_planned_batch(mode.planner,
+                           {.limits = encoder->pass_limits().added_to(limits), .tables = &*tables},
+                           items, spec.vocab));
     plans.push_back(std::move(planned));
     ITIF_ASSIGN(std::vector<float> states, last_states(*encoder, plans.back()));
     if (expected.empty()) expected = states;

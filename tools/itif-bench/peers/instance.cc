@@ -90,16 +90,13 @@ class EncoderInstance final : public Instance {
       for (const uint32_t length : workload.requests.lengths[tenant])
         items_.push_back({.slot = tenant, .num_tokens = length});
     const bool is_thesis = workload.fusion_mode == backbone::FusionMode::kThesis;
-    ITIF_ASSIGN(
-        together_,
-        make_planned_batch(
-            is_thesis ? "itif" : "packed",
-            {.limits = {.max_requests = num_requests_,
-                        .max_rows = max_rows_,
-                        .max_pass_tenants = encoder_->pass_limits().max_tenants,
-                        .max_shared_tokens = encoder_->pass_limits().max_shared_tokens},
-             .tables = encoder_->costs().get()},
-            items_, workload.spec().vocab, workload.spec().takes_images() ? &requests_ : nullptr));
+    ITIF_ASSIGN(together_,
+                make_planned_batch(is_thesis ? "itif" : "packed",
+                                   {.limits = encoder_->pass_limits().added_to(
+                                        {.max_requests = num_requests_, .max_rows = max_rows_}),
+                                    .tables = encoder_->costs().get()},
+                                   items_, workload.spec().vocab,
+                                   workload.spec().takes_images() ? &requests_ : nullptr));
     return {};
   }
   bool is_alone(const TenantSpan& tenants) const {
