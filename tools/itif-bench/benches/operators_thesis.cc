@@ -126,7 +126,9 @@ constexpr const char* kLaunchesOfAHost =
     "in Table 5.4, a launch on a CPU is a call of an operator: its arguments are checked and its "
     "rows divided among the threads, which start and end together. The launch time is the time of "
     "as many calls that compute almost nothing. No driver is involved, so a launch costs a "
-    "fraction of cudaLaunchKernel's time, and fewer launches save little";
+    "fraction of cudaLaunchKernel's time, and fewer launches save little. Tenants share a pass, "
+    "and "
+    "with it launches, only as long as their tokens fit in the cores' caches";
 
 std::string how_a_gpu_is_timed(const std::vector<ModeProfile>& modes) {
   std::vector<std::string> empty;
