@@ -10,15 +10,24 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-uint32_t pass_tenants(const char* preset, DType type, size_t cache_bytes,
-                      uint32_t num_threads = 2) {
+PassLimits limits_of(const char* preset, DType type, size_t cache_bytes, size_t core_cache_bytes,
+                     uint32_t num_threads) {
   const backbone::Preset* found = backbone::find_preset(preset).value();
   const backbone::Family* family = backbone::find_family(found->spec.family).value();
   device::DeviceInfo device;
   device.compute = uniform_types(type);
   device.num_threads = num_threads;
   device.cache_bytes = cache_bytes;
-  return pass_limits(device, family->gemms(found->spec)).max_tenants;
+  device.core_cache_bytes = core_cache_bytes;
+  return pass_limits(device, family->gemms(found->spec));
+}
+uint32_t pass_tenants(const char* preset, DType type, size_t cache_bytes,
+                      uint32_t num_threads = 2) {
+  return limits_of(preset, type, cache_bytes, 0, num_threads).max_tenants;
+}
+uint32_t shared_tokens(const char* preset, DType type, size_t core_cache_bytes,
+                       uint32_t num_threads = 2) {
+  return limits_of(preset, type, 0, core_cache_bytes, num_threads).max_shared_tokens;
 }
 
 // ALBERT-large: 12 · 1024² shared weights, 24 MiB in bf16.
@@ -44,17 +53,6 @@ TEST(PassTenants, AnyNumberWithoutSharedLayersOrOnAGpu) {
   EXPECT_EQ(pass_tenants("vit-base", DType::kBF16, 1024 * kMiB), 0u);
   EXPECT_EQ(pass_tenants("albert-large", DType::kBF16, 32 * kMiB, 0), 0u);
   EXPECT_EQ(pass_tenants("albert-large", DType::kBF16, 0), 0u);
-}
-
-uint32_t shared_tokens(const char* preset, DType type, size_t core_cache_bytes,
-                       uint32_t num_threads = 2) {
-  const backbone::Preset* found = backbone::find_preset(preset).value();
-  const backbone::Family* family = backbone::find_family(found->spec.family).value();
-  device::DeviceInfo device;
-  device.compute = uniform_types(type);
-  device.num_threads = num_threads;
-  device.core_cache_bytes = core_cache_bytes;
-  return pass_limits(device, family->gemms(found->spec)).max_shared_tokens;
 }
 
 // BERT-base's widest GEMM reads 768 and writes 3072 values.

@@ -16,9 +16,8 @@ Hardware hardware_of(const device::DeviceInfo& info);
 uint32_t short_repeats(const Hardware& on);
 
 // Runs gemms[i] for each i of `order`. A group's GEMMs run sequentially, each on the whole device,
-// or several at a time, whichever is faster. Each GEMM has its own weights; inputs and
-// outputs are shared where GEMMs never run concurrently. Errors:
-// kResourceExhausted, kUnsupported.
+// or several at a time, whichever is faster. Each GEMM has its own weights. GEMMs that never
+// run concurrently share inputs and outputs. Errors: kResourceExhausted, kUnsupported.
 Result<std::unique_ptr<Bare>> bare_gemms(const Hardware& on, std::span<const GemmSize> gemms,
                                          const GemmOrder& order);
 // Runs each GEMM once, as one group.
