@@ -112,6 +112,12 @@ Status read_classifier(const nlohmann::json& config, const Architecture& archite
 
   ITIF_ASSIGN(const std::string problem,
               json_file::get_string_or(config, "problem_type", "", origin));
+  // A softmax of one label would always be 1. transformers refuses it, too.
+  if (problem == "single_label_classification" && head.labels.size() == 1)
+    return fail(Code::kUnsupported,
+                fmt::format("{}: 'problem_type' must be regression or multi_label_classification "
+                            "in a model with one label, found {}",
+                            origin, json_file::shown(nlohmann::json(problem))));
   if (problem.empty())
     head.problem = head.labels.size() == 1 ? Problem::kRegression : Problem::kSingleLabel;
   else if (problem == "single_label_classification")

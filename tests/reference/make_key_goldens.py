@@ -29,6 +29,7 @@ IDS = torch.tensor([[5, 6, 7, 8, 9, 10, 11, 12, 2]])
 BERT, ROBERTA, ALBERT, MARIAN = (f"saved_tokenizers/{name}" for name in ("bert", "roberta", "albert", "marian"))
 ENCODER, NARROW, SENTENCE = "goldens/roberta-f32", "goldens/distilbert-f32", "goldens/sentence-roberta-f32"
 PLAIN, IMAGES, TRANSLATION = "goldens/classifier-bf16", "goldens/vit-f32", "generation/greedy"
+REGRESSION = "goldens/regression-f32"
 CONFIG, TOKENIZER, SENTENCE_CONFIG = "config.json", "tokenizer_config.json", "sentence_bert_config.json"
 CHAT = "{% for m in messages %}user: {{ m['content'] }}{% endfor %}"
 FORWARD = {"method": "forward", "method_output_name": "last_hidden_state"}
@@ -50,6 +51,7 @@ REFUSED = [  # (directory, changes, message)
     (TRANSLATION, [[CONFIG, "/num_hidden_layers", 1]], "'num_hidden_layers' must be equal to 'encoder_layers'"),
     (ENCODER, [["adapter_config.json", "", {"peft_type": "LORA", "r": 2, "target_modules": ["query"], "lora_alpha": 50,
                                             "init_lora_weights": False, "base_model_name_or_path": "x"}]], "adapters are not supported"),
+    (REGRESSION, [[CONFIG, "/problem_type", "single_label_classification"]], "'problem_type' must be regression or multi_label_classification"),
     (SENTENCE, [[SENTENCE_CONFIG, "/modality_config/message", FORWARD | {"format": "flat"}], [TOKENIZER, "/chat_template", CHAT]],
      "'modality_config.message'"),
     (SENTENCE, [["2_Dense/config.json", "/activation_function", "activations.ReLU"]], "'activation_function' must be torch.nn's"),
