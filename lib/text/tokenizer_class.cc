@@ -23,6 +23,9 @@ constexpr std::string_view kBertClasses[] = {"BertTokenizer",
                                              "DPRContextEncoderTokenizer",
                                              "DPRQuestionEncoderTokenizer",
                                              "DPRReaderTokenizer"};
+// They pass do_lower_case to no step, so that all texts are lower-cased.
+constexpr std::string_view kDprClasses[] = {"DPRContextEncoderTokenizer",
+                                            "DPRQuestionEncoderTokenizer", "DPRReaderTokenizer"};
 constexpr std::string_view kRobertaClasses[] = {"RobertaTokenizer", "BartTokenizer", "LEDTokenizer",
                                                 "LongformerTokenizer", "MvpTokenizer"};
 // The last is a class that transformers 5 lacks.
@@ -54,8 +57,13 @@ Result<std::string> read_tokenizer_class(const std::string& directory) {
   return model;
 }
 
-bool is_bert_class(std::string_view name) {
-  return is_among(kBertClasses, name);
+bool is_dpr_class(std::string_view name) {
+  return is_among(kDprClasses, name);
+}
+
+BertSteps steps_of_bert_class(std::string_view name) {
+  if (!is_among(kBertClasses, name)) return BertSteps::kFile;
+  return name == "ConvBertTokenizer" ? BertSteps::kFileWithFrame : BertSteps::kSettings;
 }
 
 bool is_roberta_class(std::string_view name) {

@@ -5,6 +5,7 @@
 // analyser precedes, and others a merges.txt that is not byte-level, or a spiece.model of T5.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,9 +18,19 @@ namespace itif::text {
 // end. Empty: neither names one. Errors: kInvalidArgument, and kCorrupt for tokenizer_config.json.
 Result<std::string> read_tokenizer_class(const std::string& directory);
 
-// Classes that build the tokenizers of this library. They read tokenizer_config.json, and of
-// tokenizer.json only the vocabulary, the template and the added tokens.
-bool is_bert_class(std::string_view name);
+// The file that a WordPiece tokenizer's class takes its steps from: normaliser, model, template.
+enum class BertSteps : uint8_t {
+  kSettings,       // tokenizer_config.json; of tokenizer.json the vocabulary and added tokens only
+  kFileWithFrame,  // tokenizer.json, but tokenizer_config.json names the tokens of the template
+  kFile,           // tokenizer.json
+};
+// REQUIRES: the class passes check_bert_class().
+BertSteps steps_of_bert_class(std::string_view name);
+// Returns true for the classes that ignore do_lower_case and always lower-case.
+bool is_dpr_class(std::string_view name);
+
+// Returns true for classes that read tokenizer_config.json, and of tokenizer.json only vocabulary,
+// merges and added tokens.
 bool is_roberta_class(std::string_view name);
 
 // Returns true if the class takes everything from tokenizer.json, and the directory has this file.

@@ -33,12 +33,19 @@ Result<json> read_optional_json(const std::string& path) {
   return document;
 }
 
-// Reads a name, given as a string or as an added token's object. Empty: not set.
-Result<std::string> special_name(const json& object, const char* key, const std::string& origin) {
+// Reads a special token, given as a string or as an added token's object. No content: not set.
+Result<AddedToken> special_token(const json& object, const char* key, const std::string& origin) {
+  AddedToken token;
   const auto it = object.find(key);
-  if (it != object.end() && it->is_object())
-    return json_file::get_string_or(*it, "content", "", origin);
-  return json_file::get_string_or(object, key, "", origin);
+  if (it == object.end() || !it->is_object()) {
+    ITIF_ASSIGN(token.content, json_file::get_string_or(object, key, "", origin));
+    return token;
+  }
+  ITIF_ASSIGN(token.content, json_file::get_string_or(*it, "content", "", origin));
+  if (token.content.empty()) return token;
+  json entry = *it;
+  entry["special"] = true;
+  return read_added_token(entry, origin);
 }
 
 // Adds to a config's added tokens. Hashes names: files of a million entries must not take hours.
@@ -60,10 +67,10 @@ class AddedTokens {
     return {};
   }
   // Adds a special token, if the vocabulary has it. The model has no embedding for others.
-  Status add_special(const std::string& name, const std::string& origin) {
+  Status add_special(const std::string& name, bool normalized, const std::string& origin) {
     const auto it = ids_.find(name);
     if (name.empty() || it == ids_.end()) return {};
-    return add({name, it->second, false}, origin);
+    return add({name, it->second, normalized}, origin);
   }
   // A token of this name in added_tokens.json matches the text as it is written.
   void expect_special(const std::string& name) { special_.insert(name); }
@@ -77,8 +84,10 @@ class AddedTokens {
 };
 
 Status read_normalizer_options(const json& settings, const std::string& origin,
-                               NormalizerOptions& options) {
+                               bool ignores_lower_case, NormalizerOptions& options) {
+  options = {};
   ITIF_ASSIGN(options.lower_case, json_file::get_bool_or(settings, "do_lower_case", true, origin));
+  if (ignores_lower_case) options.lower_case = true;
   ITIF_ASSIGN(options.tokenize_chinese_chars,
               json_file::get_bool_or(settings, "tokenize_chinese_chars", true, origin));
   ITIF_ASSIGN(options.strip_accents,
@@ -119,9 +128,9 @@ Status read_added_file(const std::string& path, AddedTokens& added) {
   return {};
 }
 
+// Reads the special and added tokens. `source` says which steps the class replaces.
 Status read_special_tokens(const std::string& directory, const json& settings,
-                           const std::string& origin, bool names_from_settings,
-                           WordPieceConfig& config) {
+                           const std::string& origin, BertSteps source, WordPieceConfig& config) {
   const bool has_decoder = settings.contains("added_tokens_decoder");
   AddedTokens added(config);
   json map = json::object();
@@ -131,19 +140,23 @@ Status read_special_tokens(const std::string& directory, const json& settings,
   } else {
     ITIF_TRY(read_added_decoder(settings["added_tokens_decoder"], origin, added));
   }
-  const std::array<std::string*, kSpecialNames.size()> targets = {
-      &config.unknown_token, &config.separator_token, nullptr, &config.classifier_token};
+  std::array<std::string*, kSpecialNames.size()> targets = {};
+  if (source == BertSteps::kSettings) targets[0] = &config.unknown_token;
+  if (source != BertSteps::kFile) {
+    targets[1] = &config.separator_token;
+    targets[3] = &config.classifier_token;
+  }
   const std::array<const char*, kSpecialNames.size()> defaults = {
       "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]", "", ""};
   for (size_t i = 0; i < kSpecialNames.size(); ++i) {
-    ITIF_ASSIGN(std::string name, special_name(map, kSpecialNames[i], map_path));
-    if (name.empty()) {
-      ITIF_ASSIGN(name, special_name(settings, kSpecialNames[i], origin));
+    ITIF_ASSIGN(AddedToken token, special_token(map, kSpecialNames[i], map_path));
+    if (token.content.empty()) {
+      ITIF_ASSIGN(token, special_token(settings, kSpecialNames[i], origin));
     }
-    if (name.empty()) name = defaults[i];
-    added.expect_special(name);
-    ITIF_TRY(added.add_special(name, origin));
-    if (names_from_settings && targets[i]) *targets[i] = name;
+    if (token.content.empty()) token.content = defaults[i];
+    added.expect_special(token.content);
+    ITIF_TRY(added.add_special(token.content, token.normalized, origin));
+    if (targets[i]) *targets[i] = token.content;
   }
   // transformers 5 does not read this key of the map when it chooses how tokens of
   // added_tokens.json match.
@@ -153,7 +166,8 @@ Status read_special_tokens(const std::string& directory, const json& settings,
   ITIF_TRY(read_extra_tokens(settings, origin, rest, map_path, expected));
   for (const SpecialToken& token : expected) added.expect_special(token.content);
   ITIF_TRY(read_extra_tokens(settings, origin, map, map_path, extra));
-  for (const SpecialToken& token : extra) ITIF_TRY(added.add_special(token.content, origin));
+  for (const SpecialToken& token : extra)
+    ITIF_TRY(added.add_special(token.content, token.normalized, origin));
   if (!has_decoder) ITIF_TRY(read_added_file(directory + "/added_tokens.json", added));
   for (const SpecialToken& token : extra)
     if (!added.is_known(token.content))
@@ -219,9 +233,17 @@ Result<WordPieceConfig> read_wordpiece_files(const std::string& directory) {
     if (!text) return std::unexpected(text.error());
     ITIF_ASSIGN(config.tokens, parse_vocabulary(*text, vocabulary_path));
   }
-  if (!has_json || is_bert_class(class_name))
-    ITIF_TRY(read_normalizer_options(settings, settings_path, config.normalizer));
-  ITIF_TRY(read_special_tokens(directory, settings, settings_path, !has_json, config));
+  const BertSteps source = has_json ? steps_of_bert_class(class_name) : BertSteps::kSettings;
+  if (source == BertSteps::kSettings) {
+    ITIF_TRY(read_normalizer_options(settings, settings_path, is_dpr_class(class_name),
+                                     config.normalizer));
+    // The class builds its model with the vocabulary alone.
+    const WordPieceConfig defaults;
+    config.continuation_prefix = defaults.continuation_prefix;
+    config.max_word_characters = defaults.max_word_characters;
+    if (settings.contains("added_tokens_decoder")) config.added_tokens.clear();
+  }
+  ITIF_TRY(read_special_tokens(directory, settings, settings_path, source, config));
   ITIF_TRY(check_ids(config, directory));
   ITIF_TRY(check_sentence_case(directory, config.normalizer.lower_case));
   ITIF_ASSIGN(config.has_types, names_token_types(settings, settings_path));

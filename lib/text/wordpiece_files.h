@@ -1,9 +1,10 @@
 // Reads the files of a Hugging Face directory that describe a WordPiece tokenizer into one
 // WordPieceConfig, with transformers' precedence:
 //
-//   tokenizer.json           everything, if it exists; otherwise
+//   tokenizer.json           vocabulary and added tokens, if it exists; also the steps, unless the
+//                            class builds its own, as BertTokenizer does (BertSteps); otherwise
 //   vocab.txt                one token per line; the line number, from 0, is the id
-//   tokenizer_config.json    do_lower_case, strip_accents, tokenize_chinese_chars override both;
+//   tokenizer_config.json    do_lower_case, strip_accents, tokenize_chinese_chars of BertTokenizer;
 //                            special tokens' names; model_max_length; added_tokens_decoder
 //   special_tokens_map.json, added_tokens.json   only without added_tokens_decoder
 #pragma once

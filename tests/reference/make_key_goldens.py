@@ -24,13 +24,30 @@ import transformers
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer, MarianMTModel
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "tests/data"
-TEXTS = ["A fine day.", "one of two", "x<new>y <NEW> <left> z", "[MASK] the <mask> end", "ab</s>ba <extra> the", "THE the 日本", "a <ne w> b"]
+TEXTS = ["A fine day.", "one of two", "x<new>y <NEW> <left> z", "[MASK] the <mask> end", "ab</s>ba <extra> the", "THE the 日本", "a <ne w> b", "[mask] of\x01x ꙮ"]
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10, 11, 12, 2]])
 BERT, ROBERTA, ALBERT, MARIAN = (f"saved_tokenizers/{name}" for name in ("bert", "roberta", "albert", "marian"))
 ENCODER, NARROW, SENTENCE = "goldens/roberta-f32", "goldens/distilbert-f32", "goldens/sentence-roberta-f32"
 PLAIN, IMAGES, TRANSLATION = "goldens/classifier-bf16", "goldens/vit-f32", "generation/greedy"
 REGRESSION = "goldens/regression-f32"
 CONFIG, TOKENIZER, SENTENCE_CONFIG = "config.json", "tokenizer_config.json", "sentence_bert_config.json"
+WHOLE, CLASS = "tokenizer.json", "/tokenizer_class"
+OTHER_FRAME = [
+    [WHOLE, "/post_processor/single/0/SpecialToken/id", "[PAD]"],
+    [WHOLE, "/post_processor/pair/0/SpecialToken/id", "[PAD]"],
+    [WHOLE, "/post_processor/special_tokens/[PAD]", {"id": "[PAD]", "ids": [0], "tokens": ["[PAD]"]}],
+]
+OTHER_STEPS = [  # of tokenizer.json
+    [[WHOLE, "/normalizer/clean_text", False]],
+    [[WHOLE, "/normalizer/lowercase", False]],
+    [[WHOLE, "/normalizer/strip_accents", False]],
+    [[WHOLE, "/model/continuing_subword_prefix", "@@"]],
+    [[WHOLE, "/model/max_input_chars_per_word", 3]],
+    [[WHOLE, "/model/unk_token", "[PAD]"]],
+    OTHER_FRAME,
+]
+OTHER_ADDED = [[TOKENIZER, "/added_tokens_decoder", {"3469": {"content": "<extra>", "special": True}}]]
+OTHER_SETTINGS = [[TOKENIZER, "/unk_token", "[PAD]"], [TOKENIZER, "/cls_token", "[MASK]"], [TOKENIZER, "/do_lower_case", False]]
 CHAT = "{% for m in messages %}user: {{ m['content'] }}{% endfor %}"
 FORWARD = {"method": "forward", "method_output_name": "last_hidden_state"}
 
@@ -102,6 +119,12 @@ IDS_OF_TEXTS = [  # (directory, changes)
     ("roberta_tokenizer", [of_type("roberta"), ["special_tokens_map.json", "", {"sep_token": "<pad>", "cls_token": "<s>"}]]),
     ("roberta_tokenizer", [of_type("roberta"), [TOKENIZER, "/added_tokens_decoder", {}], ["special_tokens_map.json", "", {"sep_token": "<pad>"}]]),
     (MARIAN, [[TOKENIZER, "/image_token", "</s>"]]),
+    *[(BERT, [[TOKENIZER, CLASS, name], *changes]) for name in ("BertTokenizer", "ConvBertTokenizer", "PreTrainedTokenizerFast")
+      for changes in OTHER_STEPS + [OTHER_SETTINGS, OTHER_ADDED]],
+    *[(BERT, [[TOKENIZER, CLASS, name], [TOKENIZER, "/do_lower_case", False]]) for name in ("DPRReaderTokenizer", "DistilBertTokenizer")],
+    (PLAIN, [[TOKENIZER, CLASS, "ConvBertTokenizer"], [TOKENIZER, "/do_lower_case", False]]),
+    (PLAIN, [[TOKENIZER, CLASS, "DPRContextEncoderTokenizer"], [TOKENIZER, "/do_lower_case", False]]),
+    (PLAIN, [["special_tokens_map.json", "", {"mask_token": {"content": "[MASK]", "lstrip": False, "rstrip": False, "normalized": True, "single_word": False}}]]),
 ]  # fmt: skip
 
 UNREAD = {  # of config.json

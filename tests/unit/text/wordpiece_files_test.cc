@@ -215,6 +215,7 @@ TEST_F(TokenizerJson, AcceptsBertProcessing) {
 
 TEST_F(TokenizerJson, RefusesOtherPipelines) {
   const auto sequence = json::parse(R"({"type": "Sequence", "normalizers": []})");
+  model_.write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
   refuse("/model/type", "BPE", Code::kUnsupported, "BPE");
   refuse("/model/continuing_subword_prefix", "", Code::kUnsupported, "continuing_subword_prefix");
   refuse("/model/max_input_chars_per_word", 10'000, Code::kUnsupported, "10000");
@@ -230,6 +231,7 @@ TEST_F(TokenizerJson, RefusesOtherPipelines) {
 }
 
 TEST_F(TokenizerJson, RefusesDamagedFiles) {
+  model_.write("tokenizer_config.json", R"({"tokenizer_class": "PreTrainedTokenizerFast"})");
   refuse("/model", 1, Code::kCorrupt, "'model'");
   refuse("/model/vocab", json::array(), Code::kCorrupt, "model.vocab");
   refuse("/model/vocab/a", -1, Code::kCorrupt, "\"a\"");
