@@ -224,7 +224,9 @@ class ByteBpeTokenizer final : public FramedTokenizer {
       return it == written.end() ? -1 : it->second;
     };
     ITIF_TRY(check_added_ids(added_ids(settings), written.size(), id_of, directory));
-    if (Status set = tokenizer->set_frame(settings, kDefaults, id_of, {.doubles_last = true}); !set)
+    if (Status set = tokenizer->set_frame(settings, kDefaults, id_of,
+                                          {.doubles_last = true, .normalized_last = true});
+        !set)
       return fail(set.error().code, fmt::format("{}: {}", directory, set.error().message));
     for (const auto& [token, id] :
          {std::pair{&files.first, tokenizer->first_id()}, {&files.last, tokenizer->separator_id()}})

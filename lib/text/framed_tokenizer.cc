@@ -48,16 +48,22 @@ Status FramedTokenizer::set_frame(const TokenizerSettings& settings,
                                   TokenFrame frame) {
   std::vector<SpecialToken> specials;
   frame.first = frame.last = -1;
-  // Finds a token's id, and its flags where it is also an added token.
+  const auto is_named = [&](const std::string& content) {
+    return std::ranges::any_of(
+               settings.names,
+               [&](const auto& named) { return named.second.content == content; }) ||
+           std::ranges::find(settings.more, content, &SpecialToken::content) != settings.more.end();
+  };
+  // Finds a token's id, and its flags where it is also an added token. The first of its entries
+  // counts. added_tokens.json has no flags: named tokens match the text as it is written.
   const auto resolve = [&](SpecialToken& token) {
     token.id = id_of(token.content);
-    for (const SpecialToken& added : settings.added) {
-      if (added.content != token.content) continue;
-      token.id = added.id;
-      if (!added.has_flags) continue;
-      token.strips_left = added.strips_left;
-      token.strips_right = added.strips_right;
-    }
+    const auto added = std::ranges::find(settings.added, token.content, &SpecialToken::content);
+    if (added == settings.added.end()) return;
+    token.id = added->id;
+    token.strips_left = added->strips_left;
+    token.strips_right = added->strips_right;
+    token.normalized = added->normalized && (added->has_flags || !is_named(token.content));
   };
   for (const auto& [key, content] : defaults) {
     const auto named = settings.names.find(key);
@@ -96,15 +102,29 @@ Status FramedTokenizer::set_frame(const TokenizerSettings& settings,
 }
 
 Status FramedTokenizer::set_specials(std::vector<SpecialToken> specials) {
-  WordPieceVocabulary::Tokens contents;
+  WordPieceVocabulary::Tokens contents, normalized;
+  const SpecialToken *stripping = nullptr, *spaced = nullptr;
   for (SpecialToken& special : specials) {
     if (specials_.contains(special.id)) continue;
-    first_byte_[static_cast<uint8_t>(special.content[0])] = true;
-    contents.emplace_back(special.content, special.id);
+    const bool is_last = frame_.normalized_last && special.normalized;
+    Finder& finder = is_last ? normalized_finder_ : finder_;
+    finder.first_byte[static_cast<uint8_t>(special.content[0])] = true;
+    finder.empty = false;
+    (is_last ? normalized : contents).emplace_back(special.content, special.id);
     vocab_size_ = std::max(vocab_size_, static_cast<uint32_t>(special.id) + 1);
-    specials_.emplace(special.id, std::move(special));
+    const SpecialToken& kept = specials_.emplace(special.id, std::move(special)).first->second;
+    if (kept.strips_right) stripping = &kept;
+    if (space_before(kept.content) > 0) spaced = &kept;
   }
-  ITIF_ASSIGN(contents_, WordPieceVocabulary::build(contents, ""));
+  // The library then finds tokens in white space that it has removed.
+  if (frame_.normalized_last && stripping && spaced)
+    return fail(Code::kUnsupported,
+                fmt::format("added token {} begins with white space, and added token {} removes "
+                            "it ('rstrip'): one of both is supported",
+                            json_file::shown(json(spaced->content)),
+                            json_file::shown(json(stripping->content))));
+  ITIF_ASSIGN(finder_.contents, WordPieceVocabulary::build(contents, ""));
+  ITIF_ASSIGN(normalized_finder_.contents, WordPieceVocabulary::build(normalized, ""));
   return {};
 }
 
@@ -113,17 +133,17 @@ bool FramedTokenizer::is_special(int32_t id) const {
   return it != specials_.end() && it->second.is_special;
 }
 
-// Returns the ids of one text, complete only up to `most` ids.
-std::vector<int32_t> FramedTokenizer::cut(std::string_view text, size_t most) const {
-  std::vector<int32_t> ids;
+template <class Append>
+void FramedTokenizer::split(std::string_view text, const Finder& finder, size_t most,
+                            std::vector<int32_t>& ids, const Append& append) const {
   const auto flush = [&](size_t begin, size_t end) {
-    if (begin < end) append_text(text.substr(begin, end - begin), most, ids);
+    if (begin < end) append(text.substr(begin, end - begin));
   };
   size_t begin = 0;
   for (size_t at = 0; at < text.size() && ids.size() < most;) {
     WordPieceVocabulary::Match match;
-    if (first_byte_[static_cast<uint8_t>(text[at])])
-      match = contents_.longest(text.substr(at), true);
+    if (finder.first_byte[static_cast<uint8_t>(text[at])])
+      match = finder.contents.longest(text.substr(at), true);
     if (match.id < 0) {
       ++at;
       continue;
@@ -137,6 +157,16 @@ std::vector<int32_t> FramedTokenizer::cut(std::string_view text, size_t most) co
     begin = at;
   }
   if (ids.size() < most) flush(begin, text.size());
+}
+
+// Returns the ids of one text, complete only up to `most` ids.
+std::vector<int32_t> FramedTokenizer::cut(std::string_view text, size_t most) const {
+  std::vector<int32_t> ids;
+  const auto append = [&](std::string_view rest) { append_text(rest, most, ids); };
+  split(text, finder_, most, ids, [&](std::string_view rest) {
+    if (normalized_finder_.empty) return append(rest);
+    split(rest, normalized_finder_, most, ids, append);
+  });
   return ids;
 }
 

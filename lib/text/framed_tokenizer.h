@@ -27,6 +27,8 @@ struct TokenFrame {
   int32_t first = -1, last = -1;  // first A last; first A last B last
   bool doubles_last = false;      // first A last last B last
   bool has_types = false;         // a pair's second text, and the token after it, have type 1
+  // Tokens that are searched for in normalised text match only in the text that the others leave.
+  bool normalized_last = false;
 };
 
 class FramedTokenizer : public Tokenizer {
@@ -63,12 +65,24 @@ class FramedTokenizer : public Tokenizer {
   uint32_t max_tokens_ = UINT32_MAX;
 
  private:
+  // Special tokens that are searched for together: the leftmost matches first, then the longest.
+  struct Finder {
+    WordPieceVocabulary contents;
+    std::array<bool, 256> first_byte{};  // bytes that tokens begin with
+    bool empty = true;
+  };
+
   Status set_specials(std::vector<SpecialToken> specials);
+  // Appends the ids of the finder's tokens, and calls append(text) for each text between them. May
+  // stop once `ids` has `most` entries.
+  template <class Append>
+  void split(std::string_view text, const Finder& finder, size_t most, std::vector<int32_t>& ids,
+             const Append& append) const;
   std::vector<int32_t> cut(std::string_view text, size_t most) const;
 
-  WordPieceVocabulary contents_;
+  Finder finder_;
+  Finder normalized_finder_;  // of the frame's normalized_last
   TokenFrame frame_;
-  std::array<bool, 256> first_byte_{};  // bytes that special tokens begin with
   std::unordered_map<int32_t, SpecialToken> specials_;
 };
 

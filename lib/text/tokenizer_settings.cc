@@ -223,20 +223,19 @@ Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory) 
   // The first file that names a token counts.
   const auto decoder = document.find("added_tokens_decoder");
   const bool has_decoder = decoder != document.end();
-  if (has_decoder) {
-    ITIF_TRY(read_added(*decoder, path, settings));
-  } else {
-    ITIF_TRY(read_names(map, map_path, settings));
+  ITIF_ASSIGN(settings.class_name, read_tokenizer_class(directory));
+  if (!has_decoder) ITIF_TRY(read_names(map, map_path, settings));
+  if (!has_decoder || follows_tokenizer_json(directory, settings.class_name)) {
     const std::string json_path = directory + "/tokenizer.json";
     ITIF_ASSIGN(const json whole, read_settings_file(json_path));
     ITIF_TRY(read_added_list(whole, json_path, settings));
-    ITIF_TRY(read_added(added, added_path, settings));
   }
+  ITIF_TRY(has_decoder ? read_added(*decoder, path, settings)
+                       : read_added(added, added_path, settings));
   ITIF_TRY(read_names(document, path, settings));
   ITIF_TRY(read_extra_tokens(document, path, has_decoder ? json::object() : map, map_path,
                              settings.more));
   ITIF_ASSIGN(settings.max_tokens, read_max_tokens(document, path));
-  ITIF_ASSIGN(settings.class_name, read_tokenizer_class(directory));
   if (document.contains("add_prefix_space")) {
     ITIF_ASSIGN(settings.adds_prefix_space,
                 json_file::get_bool_or(document, "add_prefix_space", false, path));

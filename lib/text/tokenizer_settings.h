@@ -28,7 +28,7 @@ struct SpecialToken {
 
 // The settings in tokenizer_config.json. Without added_tokens_decoder in it, also those of
 // special_tokens_map.json, which replace them, and the added tokens of added_tokens.json and
-// tokenizer.json.
+// tokenizer.json. A class that follows tokenizer.json takes its added tokens in any case.
 struct TokenizerSettings {
   // By key: bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token. Keys that
   // the files do not set are absent.

@@ -50,6 +50,7 @@ OTHER_ADDED = [[TOKENIZER, "/added_tokens_decoder", {"3469": {"content": "<extra
 OTHER_SETTINGS = [[TOKENIZER, "/unk_token", "[PAD]"], [TOKENIZER, "/cls_token", "[MASK]"], [TOKENIZER, "/do_lower_case", False]]
 CHAT = "{% for m in messages %}user: {{ m['content'] }}{% endfor %}"
 FORWARD = {"method": "forward", "method_output_name": "last_hidden_state"}
+LEFT_MASK = ["special_tokens_map.json", "", {"mask_token": {"content": "<mask>", "lstrip": True, "rstrip": False, "normalized": True}}]
 
 
 def of_type(model_type, **keys):
@@ -116,6 +117,8 @@ IDS_OF_TEXTS = [  # (directory, changes)
     (ROBERTA, [[TOKENIZER, "/extra_special_tokens", {"image_token": "i"}]]),
     (ROBERTA, [[TOKENIZER, "/image_token", "i"]]),
     (ROBERTA, [[TOKENIZER, "/tokenizer_class", "BartTokenizer"]]),
+    ("roberta_tokenizer", [of_type("roberta"), LEFT_MASK]),
+    ("roberta_tokenizer", [of_type("roberta"), LEFT_MASK, ["added_tokens.json", "", {"<mask>": 4}]]),
     ("roberta_tokenizer", [of_type("roberta"), ["special_tokens_map.json", "", {"sep_token": "<pad>", "cls_token": "<s>"}]]),
     ("roberta_tokenizer", [of_type("roberta"), [TOKENIZER, "/added_tokens_decoder", {}], ["special_tokens_map.json", "", {"sep_token": "<pad>"}]]),
     (MARIAN, [[TOKENIZER, "/image_token", "</s>"]]),
@@ -256,7 +259,7 @@ def main():
         rows.append(row)
     for name, changes in IDS_OF_TEXTS:
         for change in changes:
-            if change[0] == "added_tokens.json":
+            if change[0] == "added_tokens.json" and "<NEW>" in change[2]:
                 size = len(AutoTokenizer.from_pretrained(DATA / name))
                 change[2] = {token: size + index for token, index in change[2].items()}
         ids = answer(name, changes)

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
+#include "support/temp_directory.h"
 #include "text/load_tokenizer.h"
 
 namespace itif::text {
@@ -100,6 +101,54 @@ TEST_P(FramedTokenizers, RefusedTextLeavesNoTokens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FramedTokenizers, ::testing::Values("roberta", "albert"));
+
+// Added tokens of RoBERTa that overlap (tests/reference/make_added_token_goldens.py).
+class AddedTokens : public ::testing::Test {
+ protected:
+  AddedTokens() {
+    std::filesystem::copy(std::string(ITIF_TEST_DATA) + "/saved_tokenizers/roberta", model_);
+    settings_ = read(model_ + "/tokenizer_config.json");
+    settings_["extra_special_tokens"] = json::array();
+  }
+  Result<std::unique_ptr<Tokenizer>> load(const json& class_name, const json& decoder) {
+    settings_["tokenizer_class"] = class_name;
+    settings_["added_tokens_decoder"] = decoder;
+    folder_.write("model/tokenizer_config.json", settings_.dump());
+    return load_tokenizer(model_);
+  }
+
+  testing::TempDirectory folder_;
+  const std::string model_ = folder_.file("model");
+  json settings_;
+};
+
+TEST_F(AddedTokens, MatchAsInTransformersWhereTheyOverlap) {
+  const json golden = read(std::string(ITIF_TEST_DATA) + "/added_tokens.json");
+  ASSERT_GE(golden["cases"].size(), 50u);
+  for (const json& one : golden["cases"]) {
+    const auto tokenizer = load(one["class"], one["decoder"]);
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+    for (const json& text : one["texts"]) {
+      std::vector<int32_t> ids;
+      std::vector<uint8_t> types;
+      ASSERT_EQ((*tokenizer)->encode(text[0].get<std::string>(), {}, {}, ids, types),
+                EncodeStatus::kOk);
+      EXPECT_EQ(ids, text[1].get<std::vector<int32_t>>()) << text[0] << " of " << one["decoder"];
+    }
+  }
+}
+
+TEST_F(AddedTokens, InRemovedWhiteSpaceAreRefused) {
+  const json stripping = {{"content", "<a>"}, {"rstrip", true}};
+  const json spaced = {{"content", " b"}};
+  EXPECT_TRUE(load("RobertaTokenizer", {{"500", spaced}}));
+  EXPECT_TRUE(load("RobertaTokenizer", {{"500", stripping}}));
+  const auto both = load("RobertaTokenizer", {{"500", spaced}, {"501", stripping}});
+  ASSERT_FALSE(both);
+  EXPECT_EQ(both.error().code, Code::kUnsupported);
+  EXPECT_NE(both.error().message.find("\" b\" begins with white space"), std::string::npos)
+      << both.error().message;
+}
 
 // A word of 256 KiB must not take quadratic time.
 TEST(ByteBpe, ALongWordTakesLinearTime) {
