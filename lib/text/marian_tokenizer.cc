@@ -113,14 +113,13 @@ class MarianTokenizer final : public FramedTokenizer {
       };
       for (const int32_t id : ids) {
         if (is_special(id)) continue;
-        const auto it = piece_of_.find(id);
-        if (it != piece_of_.end()) {
-          pieces.push_back(it->second);
+        const std::string& piece = piece_at(id);
+        if (!is_special_content(piece)) {
+          pieces.push_back(piece);
           continue;
         }
-        // As in transformers, an id without a piece becomes the unknown token.
         flush();
-        text += unknown_token_ + " ";
+        text += piece + " ";
       }
       flush();
       replace_all(text, kMetaSpace, " ");
@@ -161,7 +160,12 @@ class MarianTokenizer final : public FramedTokenizer {
                                                 piece, kMaxPieces, json_file::shown(id)));
       const auto number = id.get<int32_t>();
       ids_.emplace(piece, number);
-      piece_of_[number] = piece;
+      // The library decodes to the last one in the file.
+      if (const auto [other, is_new] = piece_of_.emplace(number, piece); !is_new)
+        return fail(Code::kUnsupported,
+                    fmt::format("{}: {} and {} must have different ids, found {}", path,
+                                json_file::shown(json(other->second)),
+                                json_file::shown(json(piece)), number));
       vocab_size_ = std::max(vocab_size_, static_cast<uint32_t>(number) + 1);
     }
     for (const auto& [key, content] : kDefaults) {
@@ -185,6 +189,18 @@ class MarianTokenizer final : public FramedTokenizer {
       return fail(set.error().code, fmt::format("{}: {}", path, set.error().message));
     for (const auto& [id, token] : specials()) piece_of_[id] = token.content;
     return {};
+  }
+
+  // Returns the piece of an id. As in transformers, ids that vocab.json lacks are those of
+  // source.spm. transformers fails for ids that both lack. Here they become the unknown token.
+  const std::string& piece_at(int32_t id) const {
+    const auto it = piece_of_.find(id);
+    if (it != piece_of_.end()) return it->second;
+    return id >= 0 && id < source_.GetPieceSize() ? source_.IdToPiece(id) : unknown_token_;
+  }
+  bool is_special_content(const std::string& piece) const {
+    const auto it = ids_.find(piece);
+    return it != ids_.end() && is_special(it->second);
   }
 
   int32_t id_of(const std::string& piece) const {

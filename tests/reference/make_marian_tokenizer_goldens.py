@@ -3,11 +3,13 @@
 output of transformers' MarianTokenizer for difficult texts and ids:
 
     golden.json: {"encode": [[text, [ids]], …], "decode": [[[ids], text], …],
-                  "newest": {"version": …, "added": {token: id, …}, "decode": [[[ids], text], …]}}
+                  "newest": {"version": …, "added": {token: id, …}, "decode": [[[ids], text], …]},
+                  "gaps": {"removed": [piece, …], "encode": [[text, [ids]], …], "decode": [[[ids], text], …]}}
 
 The committed "encode" is that of transformers 5.24, which treats language codes differently; "decode" is that of 4.36,
 which by default removes spaces before punctuation. With --newest, the script only writes "newest": the same ids, and
 punctuation after a space. "added" is the added_tokens.json beside the other files, for marks that no document has.
+"gaps" is of the newest version, too: a vocab.json without some pieces, whose ids then have none.
 
 Run it in the environment of requirements.txt, then with --newest and transformers 5.24.
 """
@@ -75,9 +77,28 @@ def write_newest():
         cases += [ids for ids, _ in golden["decode"] if all(i < len(words) for i in ids)]
         decode = [[ids, tokenizer.decode(ids, skip_special_tokens=True)] for ids in cases]
     golden["newest"] = dict(version=transformers.__version__, added=added, decode=decode)
+    golden["gaps"] = gaps(words)
     (OUT / "golden.json").write_text(json.dumps(golden))
     old = {tuple(ids): text for ids, text in golden["decode"]}
     print(len(decode), "decoded,", sum(old.get(tuple(ids), text) != text for ids, text in decode), "otherwise than before")
+
+
+def gaps(words):
+    """Ids without a piece in vocab.json are those of source.spm, where 0, 1 and 2 are special tokens."""
+    removed = [piece for piece, number in words.items() if number == 2 or number % 7 == 3 or piece == ">>deu<<"]
+    size = sentencepiece.SentencePieceProcessor(model_file=str(OUT / "source.spm")).get_piece_size()
+    choose = random.Random(7)
+    with tempfile.TemporaryDirectory() as folder:
+        directory = pathlib.Path(folder) / "marian"
+        shutil.copytree(OUT, directory)
+        (directory / "vocab.json").write_text(json.dumps({p: i for p, i in words.items() if p not in removed}))
+        tokenizer = MarianTokenizer.from_pretrained(directory)
+        encode = [[text, tokenizer(text)["input_ids"]] for text in [*texts(choose)][::4]]
+        decode = []
+        for _ in range(100):
+            ids = [choose.choice([0, 1, 2, 3, choose.randrange(size)]) for _ in range(choose.randrange(0, 12))]
+            decode.append([ids, tokenizer.decode(ids, skip_special_tokens=True)])
+    return dict(removed=removed, encode=encode, decode=decode)
 
 
 def main():

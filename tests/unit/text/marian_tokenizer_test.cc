@@ -89,6 +89,8 @@ TEST_F(MarianDirectory, DamagedFilesAreNamed) {
   expect_refused("vocab.json", "{\"a\": -1}", Code::kCorrupt, "vocab.json: 'a' must be an id");
   expect_refused("vocab.json", "{\"</s>\": 0}", Code::kCorrupt, "'<unk>' is missing");
   expect_refused("vocab.json", "[]", Code::kCorrupt, "vocab.json");
+  expect_refused("vocab.json", R"({"</s>": 0, "<unk>": 1, "a": 1})", Code::kUnsupported,
+                 "must have different ids, found 1");
   expect_refused("tokenizer_config.json", "{\"separate_vocabs\": true}", Code::kUnsupported,
                  "'separate_vocabs' must be false");
   expect_refused("tokenizer_config.json", "{\"sp_model_kwargs\": {\"reverse\": true}}",
@@ -118,6 +120,26 @@ TEST_F(MarianDirectory, SpacesAreCleanedUpIfTheSettingSaysSo) {
   ASSERT_GE(cases.size(), 300u);
   for (const json& c : cases)
     EXPECT_EQ(tokenizer->decode(c[0].get<std::vector<int32_t>>()), c[1].get<std::string>()) << c[0];
+}
+
+// vocab.json lacks pieces of the SentencePiece models, and has no piece for some ids.
+TEST_F(MarianDirectory, VocabulariesWithGapsAreReadAsInTransformers) {
+  const json gaps = golden()["gaps"];
+  json vocabulary = json::parse(std::ifstream(path_ / "vocab.json"));
+  for (const json& piece : gaps["removed"]) vocabulary.erase(piece.get<std::string>());
+  std::ofstream(path_ / "vocab.json") << vocabulary;
+  const auto tokenizer = load_tokenizer(path_).value();
+  ASSERT_GE(gaps["encode"].size(), 70u);
+  for (const json& c : gaps["encode"]) {
+    std::vector<int32_t> ids;
+    std::vector<uint8_t> types;
+    ASSERT_EQ(tokenizer->encode(c[0].get<std::string>(), {}, {}, ids, types), EncodeStatus::kOk);
+    EXPECT_EQ(ids, c[1].get<std::vector<int32_t>>()) << c[0];
+  }
+  ASSERT_GE(gaps["decode"].size(), 100u);
+  for (const json& c : gaps["decode"])
+    EXPECT_EQ(tokenizer->decode(c[0].get<std::vector<int32_t>>()), c[1].get<std::string>()) << c[0];
+  EXPECT_EQ(tokenizer->decode(std::vector<int32_t>{60'000}), "<unk>");
 }
 
 // A truncated model is refused or loaded. It never ends the process.
