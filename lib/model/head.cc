@@ -216,8 +216,9 @@ Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::js
   head.answers_pooled = !dense.weight.empty() && checkpoint.find(dense.weight) != nullptr;
 
   bool stands_on_dense = true;
-  ITIF_ASSIGN(const bool embeds, read_sentence_transformers(directory, backbone, head));
-  if (!embeds) {
+  ITIF_ASSIGN(const SentenceModel sentence_model,
+              read_sentence_transformers(directory, backbone, head));
+  if (sentence_model != SentenceModel::kEmbedding) {
     ITIF_ASSIGN(const Architecture* architecture,
                 find_architecture(config, layout, head.answers_pooled, checkpoint, origin));
     head.kind = architecture->kind;
@@ -229,6 +230,14 @@ Result<HeadSpec> read_head_spec(const std::string& directory, const nlohmann::js
     if (head.kind == HeadKind::kHidden && head.answers_pooled) head.kind = HeadKind::kPooler;
     if (!architecture->classifier.empty())
       ITIF_TRY(read_classifier(config, *architecture, backbone, checkpoint, origin, head));
+    if (sentence_model == SentenceModel::kCrossEncoder) {
+      if (!architecture->name.ends_with("ForSequenceClassification"))
+        return fail(Code::kUnsupported,
+                    fmt::format("{}: 'architectures' must end in ForSequenceClassification in a "
+                                "CrossEncoder, found {}",
+                                origin, architecture->name));
+      ITIF_TRY(read_score_activation(directory, config, head));
+    }
     stands_on_dense = architecture->on_pooler || !architecture->dense.empty();
     // The classifier skips the pooler, so the model does not answer with it either.
     if (!stands_on_dense) head.answers_pooled = false;
@@ -283,8 +292,9 @@ std::string describe(const HeadSpec& spec, const BackboneSpec& backbone) {
       return fmt::format("generation ({})", describe(spec.generation.front()));
     case HeadKind::kClassification:
     case HeadKind::kTokenClassification:
-      return fmt::format("{} ({} label{})", head_kind_name(spec.kind), spec.labels.size(),
-                         spec.labels.size() == 1 ? "" : "s");
+      return fmt::format("{} ({} label{}{})", head_kind_name(spec.kind), spec.labels.size(),
+                         spec.labels.size() == 1 ? "" : "s",
+                         spec.has_sigmoid_logits ? ", sigmoid" : "");
   }
   return head_kind_name(spec.kind);
 }

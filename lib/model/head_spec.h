@@ -68,6 +68,7 @@ struct HeadSpec {
   std::vector<LinearSpec> classifier;  // empty or one
   std::vector<std::string> labels;     // by index
   Problem problem = Problem::kSingleLabel;
+  bool has_sigmoid_logits = false;  // a sigmoid of each logit is answered, as a CrossEncoder does
   // kGeneration.
   std::vector<GenerationConfig> generation;  // empty or one
   // Longest text the model was trained for (sentence-transformers' max_seq_length); 0: unknown.

@@ -128,17 +128,27 @@ bool is_plain_folder(const std::string& path) {
          path.find('\0') == std::string::npos;
 }
 
-// encode() would put the default prompt before each text, and cut each embedding to truncate_dim.
-Status check_encoding(const std::string& path) {
-  if (::access(path.c_str(), F_OK) != 0) return {};
-  ITIF_ASSIGN(const nlohmann::json config, json_file::read_json_file(path));
-  // The library replaces the modules of its other kinds of model.
+// Returns an empty object if the file does not exist.
+Result<nlohmann::json> read_optional_json(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return nlohmann::json::object();
+  return json_file::read_json_file(path);
+}
+
+// The library replaces the modules of its other kinds of model.
+Result<SentenceModel> read_model_type(const nlohmann::json& config, const std::string& path) {
   ITIF_ASSIGN(const std::string type,
               json_file::get_string_or(config, "model_type", "SentenceTransformer", path));
-  if (type != "SentenceTransformer")
-    return fail(Code::kUnsupported,
-                fmt::format("{}: 'model_type' must be \"SentenceTransformer\", found {}", path,
-                            json_file::shown(nlohmann::json(type))));
+  if (type == "SentenceTransformer") return SentenceModel::kEmbedding;
+  if (type == "CrossEncoder") return SentenceModel::kCrossEncoder;
+  return fail(Code::kUnsupported,
+              fmt::format("{}: 'model_type' must be \"SentenceTransformer\" or \"CrossEncoder\", "
+                          "found {}",
+                          path, json_file::shown(nlohmann::json(type))));
+}
+
+// encode() and predict() would put the default prompt before each text, and encode() would cut each
+// embedding to truncate_dim.
+Status check_encoding(const nlohmann::json& config, const std::string& path) {
   const auto dimensions = config.find("truncate_dim");
   if (dimensions != config.end() && !dimensions->is_null())
     return fail(Code::kUnsupported, fmt::format("{}: 'truncate_dim' must be null, found {}", path,
@@ -157,12 +167,68 @@ Status check_encoding(const std::string& path) {
                   path, json_file::shown(*name)));
 }
 
+Status check_task(const text::SentenceSettings& settings, bool is_classifier) {
+  if (settings.is_classifier == is_classifier) return {};
+  return fail(Code::kUnsupported,
+              fmt::format("{}: 'transformer_task' must be \"{}\" in a {}", settings.path,
+                          is_classifier ? "sequence-classification" : "feature-extraction",
+                          is_classifier ? "CrossEncoder" : "SentenceTransformer"));
+}
+
+// A CrossEncoder's only module is its transformer, with the classifier.
+Status check_cross_encoder(const nlohmann::json& modules, const std::string& path) {
+  const nlohmann::json& module = modules[0];
+  if (module.is_object() && modules.size() == 1) {
+    ITIF_ASSIGN(const std::string type, json_file::get_string_or(module, "type", "", path));
+    ITIF_ASSIGN(const std::string folder, json_file::get_string_or(module, "path", "", path));
+    if (type.starts_with("sentence_transformers.") && type.ends_with(".Transformer") &&
+        folder.empty())
+      return {};
+  }
+  return fail(
+      Code::kUnsupported,
+      fmt::format("{}: a CrossEncoder must have one module, a Transformer with its files in "
+                  "the model's own directory, found {}",
+                  path, json_file::shown(modules)));
+}
+
 }  // namespace
 
-Result<bool> read_sentence_transformers(const std::string& directory, const BackboneSpec& backbone,
-                                        HeadSpec& head) {
+Status read_score_activation(const std::string& directory, const nlohmann::json& config,
+                             HeadSpec& head) {
+  const std::string path = directory + "/config_sentence_transformers.json";
+  ITIF_ASSIGN(const nlohmann::json settings, read_optional_json(path));
+  // The library imports names that begin with "torch." only. Others count as not set.
+  std::string origin, name;
+  const auto read = [&](const nlohmann::json& object, const char* key, const std::string& file) {
+    const auto it = object.find(key);
+    if (it == object.end() || !it->is_string()) return;
+    if (!it->get_ref<const std::string&>().starts_with("torch.")) return;
+    name = it->get<std::string>();
+    origin = fmt::format("{}: '{}'", file, key);
+  };
+  read(settings, "activation_fn", path);
+  if (name.empty()) {
+    const auto own = config.find("sentence_transformers");
+    if (own != config.end() && own->is_object() && own->contains("activation_fn"))
+      read(*own, "activation_fn", directory + "/config.json");
+    else
+      read(config, "sbert_ce_default_activation_function", directory + "/config.json");
+  }
+  if (!name.empty() && !name.ends_with(".Sigmoid") && !name.ends_with(".Identity"))
+    return fail(Code::kUnsupported,
+                fmt::format("{} must be torch.nn's Sigmoid or Identity, found {}", origin,
+                            json_file::shown(nlohmann::json(name))));
+  head.has_sigmoid_logits = name.empty() ? head.labels.size() == 1 : name.ends_with(".Sigmoid");
+  // Classes would be probabilities of probabilities.
+  if (head.has_sigmoid_logits) head.problem = Problem::kRegression;
+  return {};
+}
+
+Result<SentenceModel> read_sentence_transformers(const std::string& directory,
+                                                 const BackboneSpec& backbone, HeadSpec& head) {
   const std::string path = directory + "/modules.json";
-  if (::access(path.c_str(), F_OK) != 0) return false;
+  if (::access(path.c_str(), F_OK) != 0) return SentenceModel::kNone;
   ITIF_ASSIGN(const std::string text,
               json_file::read_text_file(path, json_file::kMaxJsonFileBytes));
   ITIF_ASSIGN(const nlohmann::json modules, json_file::parse_json(text, path));
@@ -170,7 +236,18 @@ Result<bool> read_sentence_transformers(const std::string& directory, const Back
     return fail(Code::kCorrupt, fmt::format("{}: expected an array of modules, found {}", path,
                                             json_file::shown(modules)));
 
-  ITIF_TRY(check_encoding(directory + "/config_sentence_transformers.json"));
+  const std::string settings_path = directory + "/config_sentence_transformers.json";
+  ITIF_ASSIGN(const nlohmann::json config, read_optional_json(settings_path));
+  ITIF_ASSIGN(const SentenceModel kind, read_model_type(config, settings_path));
+  ITIF_TRY(check_encoding(config, settings_path));
+  ITIF_ASSIGN(const text::SentenceSettings settings, text::read_sentence_settings(directory));
+  head.max_text_tokens = settings.max_seq_length;
+  const bool is_classifier = kind == SentenceModel::kCrossEncoder;
+  if (is_classifier) {
+    ITIF_TRY(check_cross_encoder(modules, path));
+    ITIF_TRY(check_task(settings, is_classifier));
+    return kind;
+  }
   head.kind = HeadKind::kEmbedding;
   head.normalize = false;
   bool has_transformer = false, has_pooling = false;
@@ -219,9 +296,8 @@ Result<bool> read_sentence_transformers(const std::string& directory, const Back
   if (!has_pooling)
     return fail(Code::kUnsupported, fmt::format("{}: expected a Pooling module, found none", path));
 
-  ITIF_ASSIGN(const text::SentenceSettings settings, text::read_sentence_settings(directory));
-  if (settings.max_seq_length != 0) head.max_text_tokens = settings.max_seq_length;
-  return true;
+  ITIF_TRY(check_task(settings, is_classifier));
+  return kind;
 }
 
 }  // namespace itif::model

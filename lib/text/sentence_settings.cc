@@ -50,15 +50,15 @@ Status check_loader_arguments(const json& config, const std::string& path) {
 
 // Texts are read as "query" or "document" only if a request says so, which requests here cannot.
 // unpad_inputs changes speed only.
-Status check_task(const json& config, const std::string& path) {
+Status check_task(const json& config, bool is_classifier, const std::string& path) {
   const auto check = [&](const json& object, const char* prefix, const char* key,
                          const json& wanted) -> Status {
     const auto it = object.find(key);
     if (it == object.end() || it->is_null() || *it == wanted) return {};
     return refuse_setting(path, std::string(prefix) + key, wanted.dump(), *it);
   };
-  ITIF_TRY(check(config, "", "transformer_task", "feature-extraction"));
-  ITIF_TRY(check(config, "", "module_output_name", "token_embeddings"));
+  if (!is_classifier) ITIF_TRY(check(config, "", "transformer_task", "feature-extraction"));
+  ITIF_TRY(check(config, "", "module_output_name", is_classifier ? "scores" : "token_embeddings"));
   ITIF_TRY(check(config, "", "query_expansion", nullptr));
   ITIF_TRY(check(config, "", "query_length", nullptr));
   ITIF_TRY(check(config, "", "document_length", nullptr));
@@ -72,7 +72,8 @@ Status check_task(const json& config, const std::string& path) {
   if (const auto message = modalities->find("message"); message != modalities->end())
     return refuse_setting(path, "modality_config.message", "absent", *message);
   ITIF_TRY(check(*text, "modality_config.text.", "method", "forward"));
-  return check(*text, "modality_config.text.", "method_output_name", "last_hidden_state");
+  return check(*text, "modality_config.text.", "method_output_name",
+               is_classifier ? "logits" : "last_hidden_state");
 }
 
 }  // namespace
@@ -83,7 +84,9 @@ Result<SentenceSettings> read_sentence_settings(const std::string& directory) {
     if (::access(settings.path.c_str(), F_OK) != 0) continue;
     ITIF_ASSIGN(const json config, json_file::read_json_file(settings.path));
     ITIF_TRY(check_loader_arguments(config, settings.path));
-    ITIF_TRY(check_task(config, settings.path));
+    const auto task = config.find("transformer_task");
+    settings.is_classifier = task != config.end() && *task == "sequence-classification";
+    ITIF_TRY(check_task(config, settings.is_classifier, settings.path));
     const auto length = config.find("max_seq_length");
     if (length != config.end() && !length->is_null()) {
       ITIF_ASSIGN(settings.max_seq_length,

@@ -13,6 +13,7 @@ struct SentenceSettings {
   std::string path;             // of the file; empty: there is none
   uint32_t max_seq_length = 0;  // longest text in tokens; 0: not set
   bool do_lower_case = false;
+  bool is_classifier = false;  // its task is that of a CrossEncoder
 };
 
 // Errors: kCorrupt, kUnsupported: a setting that changes the result and is not implemented, by

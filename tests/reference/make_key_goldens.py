@@ -29,7 +29,7 @@ IDS = torch.tensor([[5, 6, 7, 8, 9, 10, 11, 12, 2]])
 BERT, ROBERTA, ALBERT, MARIAN = (f"saved_tokenizers/{name}" for name in ("bert", "roberta", "albert", "marian"))
 ENCODER, NARROW, SENTENCE = "goldens/roberta-f32", "goldens/distilbert-f32", "goldens/sentence-roberta-f32"
 PLAIN, IMAGES, TRANSLATION = "goldens/classifier-bf16", "goldens/vit-f32", "generation/greedy"
-REGRESSION = "goldens/regression-f32"
+REGRESSION, SCORES, ENCODING = "goldens/regression-f32", "goldens/cross-encoder-f32", "config_sentence_transformers.json"
 CONFIG, TOKENIZER, SENTENCE_CONFIG = "config.json", "tokenizer_config.json", "sentence_bert_config.json"
 WHOLE, CLASS = "tokenizer.json", "/tokenizer_class"
 OTHER_FRAME = [
@@ -70,6 +70,9 @@ REFUSED = [  # (directory, changes, message)
     (ENCODER, [["adapter_config.json", "", {"peft_type": "LORA", "r": 2, "target_modules": ["query"], "lora_alpha": 50,
                                             "init_lora_weights": False, "base_model_name_or_path": "x"}]], "adapters are not supported"),
     (REGRESSION, [[CONFIG, "/problem_type", "single_label_classification"]], "'problem_type' must be regression or multi_label_classification"),
+    (SCORES, [[ENCODING, "/activation_fn", "torch.nn.modules.activation.Softplus"]], "'activation_fn' must be torch.nn's Sigmoid or Identity"),
+    (SCORES, [[ENCODING, "/default_prompt_name", "q"], [ENCODING, "/prompts", {"q": "a b "}]], "'default_prompt_name' must be null"),
+    (SCORES, [["modules.json", "/0/path", "0_Transformer"]], "a CrossEncoder must have one module"),
     (SENTENCE, [[SENTENCE_CONFIG, "/modality_config/message", FORWARD | {"format": "flat"}], [TOKENIZER, "/chat_template", CHAT]],
      "'modality_config.message'"),
     (SENTENCE, [["2_Dense/config.json", "/activation_function", "activations.ReLU"]], "'activation_function' must be torch.nn's"),
@@ -188,6 +191,8 @@ def ids_of_texts(directory):
 
 
 def numbers(directory):
+    if (directory / ENCODING).exists() and json.loads((directory / ENCODING).read_text()).get("model_type") == "CrossEncoder":
+        return sentence_transformers.CrossEncoder(str(directory), device="cpu").predict([["a b", "b c"], ["c", "a"]])
     if (directory / "modules.json").exists():
         return sentence_transformers.SentenceTransformer(str(directory), device="cpu").encode(["A fine day.", "two"])
     if (directory / "preprocessor_config.json").exists():

@@ -305,6 +305,8 @@ void HeadRunner::finish(const BatchLayout& layout) noexcept {
     previous = &tenant;
     if (wants(live, ResultKind::kEmbedding) && head.normalize && !head.dense.empty())
       normalize(result_floats(live));
+    if (wants(live, ResultKind::kLogits) && head.has_sigmoid_logits)
+      to_probabilities(result_floats(live), model::Problem::kMultiLabel);
     if (wants(live, ResultKind::kClasses)) {
       const size_t labels = head.labels.size();
       const std::span<float> logits(

@@ -286,7 +286,7 @@ TEST(Head, TruncatedEmbeddingsAreRefusedByName) {
 
 // The library would replace the modules of its other kinds of model.
 TEST(Head, OtherKindsOfSentenceModelsAreRefusedByName) {
-  for (const char* type : {"SentenceTransformer", "CrossEncoder", "SparseEncoder"}) {
+  for (const char* type : {"SentenceTransformer", "SparseEncoder", "MultiVectorEncoder"}) {
     TempDirectory directory;
     write_weights(directory, "", kPooler);
     directory.write("modules.json", kPooledModules);
@@ -297,6 +297,65 @@ TEST(Head, OtherKindsOfSentenceModelsAreRefusedByName) {
     if (spec) continue;
     EXPECT_NE(spec.error().message.find("'model_type'"), std::string::npos);
   }
+}
+
+// As sentence-transformers 6.2 writes a CrossEncoder; tests/unit/itif_run compares its scores.
+class CrossEncoder : public ::testing::Test {
+ protected:
+  CrossEncoder() {
+    write_weights(directory_, "", kClassifier);
+    directory_.write("modules.json", kTransformer);
+    directory_.write("config_sentence_transformers.json", R"({"model_type":"CrossEncoder"})");
+    write_task("sequence-classification");
+  }
+  void write_task(const char* task) {
+    directory_.write("sentence_bert_config.json",
+                     json{{"transformer_task", task}, {"max_seq_length", 17}}.dump());
+  }
+  void expect_refused(const std::string& message) {
+    const auto spec = read(directory_, config_);
+    ASSERT_FALSE(spec) << message;
+    EXPECT_EQ(spec.error().code, Code::kUnsupported);
+    EXPECT_NE(spec.error().message.find(message), std::string::npos) << spec.error().message;
+  }
+
+  static constexpr const char* kTransformer =
+      R"([{"path":"","type":"sentence_transformers.base.modules.transformer.Transformer"}])";
+  TempDirectory directory_;
+  json config_ = {{"architectures", json::array({"BertForSequenceClassification"})},
+                  {"id2label", {{"0", "a"}, {"1", "b"}, {"2", "c"}}}};
+};
+
+TEST_F(CrossEncoder, IsAClassifier) {
+  const auto spec = read(directory_, config_);
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_EQ(spec->kind, HeadKind::kClassification);
+  EXPECT_EQ(spec->problem, Problem::kSingleLabel);
+  EXPECT_EQ(spec->max_text_tokens, 17u);
+  EXPECT_FALSE(spec->has_sigmoid_logits);
+}
+
+TEST_F(CrossEncoder, WithASigmoidHasNoClasses) {
+  directory_.write("config_sentence_transformers.json",
+                   R"({"model_type":"CrossEncoder","activation_fn":"torch.nn.Sigmoid"})");
+  const auto spec = read(directory_, config_);
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_TRUE(spec->has_sigmoid_logits);
+  EXPECT_EQ(spec->problem, Problem::kRegression);
+  EXPECT_EQ(describe(*spec, tiny()), "classification (3 labels, sigmoid)");
+}
+
+TEST_F(CrossEncoder, OtherFilesAreRefusedByName) {
+  directory_.write("modules.json", kPooledModules);
+  expect_refused("modules.json: a CrossEncoder must have one module");
+  directory_.write("modules.json", kTransformer);
+  write_task("feature-extraction");
+  expect_refused("'transformer_task' must be \"sequence-classification\" in a CrossEncoder");
+  write_task("sequence-classification");
+  config_["architectures"] = json::array({"BertForTokenClassification"});
+  expect_refused("'architectures' must end in ForSequenceClassification");
+  directory_.write("config_sentence_transformers.json", "{}");
+  expect_refused("expected a Pooling module");
 }
 
 TEST(Head, WrongSentenceTransformersFilesAreRefusedByName) {

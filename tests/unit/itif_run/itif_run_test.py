@@ -104,16 +104,28 @@ def check_golden(tap, program, directory, batch, planner="packed"):
     )
 
 
-def check_texts(tap, program, directory, name=""):
+def check_texts(tap, program, directory, name="", texts=None):
     """From text to result, in a directory as the library writes it. The last text is cut."""
-    texts = json.loads((directory / "golden.json").read_text())["texts"]
-    lines = "".join(json.dumps({"text": c["text"], "kind": c["kind"], "truncate": True}) + "\n" for c in texts)
+    texts = texts or json.loads((directory / "golden.json").read_text())["texts"]
+    requests = [{key: c[key] for key in ("text", "pair", "kind") if key in c} | {"truncate": True} for c in texts]
+    lines = "".join(json.dumps(request) + "\n" for request in requests)
     done = run(program, lines, "--model", str(directory), "--batch", "4")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     worst = 1.0
     if [a.get("ids") for a in answers] == [c["ids"] for c in texts] and all("values" in a for a in answers):
         worst = max(abs(x - y) for a, c in zip(answers, texts) for x, y in zip(a["values"], c["values"]))
     tap.result(worst <= 1e-4, f"texts of {name or directory.name}", f"worst {worst}, {done.stderr.strip()}")
+
+
+def check_variants(tap, program, directory, folder):
+    """The directory with other keys, and the library's answers to the same texts."""
+    for number, variant in enumerate(json.loads((directory / "golden.json").read_text())["variants"]):
+        copy = Path(folder, f"{directory.name}{number}")
+        shutil.copytree(directory, copy)
+        for file, pointer, value in variant["changes"]:
+            settings = json.loads((copy / file).read_text())
+            (copy / file).write_text(json.dumps(settings | {pointer.removeprefix("/"): value}))
+        check_texts(tap, program, copy, f"{directory.name} with {json.dumps(variant['changes'])}", variant["texts"])
 
 
 def check_longest_text(tap, program, directory, folder):
@@ -170,6 +182,9 @@ def main(program, data):
     with tempfile.TemporaryDirectory() as folder:
         check_image_golden(tap, program, goldens / "vit-f32", folder)
         check_longest_text(tap, program, goldens / "sentence-roberta-f32", folder)
+        for name in ("cross-encoder-f32", "cross-encoder-labels-f32"):
+            check_texts(tap, program, goldens / name)
+            check_variants(tap, program, goldens / name, folder)
         check_generation_variants(tap, program, data, folder)
         cut = Path(folder, "cut.bin")
         cut.write_bytes(struct.pack("<4H", 28, 21, 3, 0) + bytes(28 * 21 * 3 - 1))
