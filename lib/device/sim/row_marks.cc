@@ -71,12 +71,41 @@ void meet(const kernels::Slab& slab, uint32_t slot, RowMark& mark) noexcept {
   if (slab.base != nullptr && read_mark(slab.at(slot)) != mark.weights) mark.weights = kSpoiled;
 }
 
+// An operator of the whole pass whose out[r] depends on x[r] and the weights of r's tenant, by the
+// names of its members.
+template <class Args>
+concept RowByRow = requires(const Args& args) {
+  args.x;
+  args.out;
+  args.hidden;
+  args.ranges;
+};
+
 struct Pass {
   size_t act_bytes;
 
   // Operators of other families and modes leave rows unchanged.
   template <class Args>
   void operator()(const Args*) const noexcept {}
+  template <RowByRow Args>
+  void operator()(const Args* args) const noexcept {
+    const Rows x = rows_at(args->x, args->hidden, act_bytes);
+    for (const kernels::RowRange& range : args->ranges)
+      for (uint32_t row = range.first_row; row < range.first_row + range.num_rows; ++row) {
+        RowMark mark = x.read(row);
+        if constexpr (requires { args->residual; })
+          if (args->residual != nullptr &&
+              rows_at(args->residual, args->hidden, act_bytes).read(row).weights != mark.weights)
+            mark.weights = kSpoiled;
+        if constexpr (requires { args->weight; }) meet(args->weight, range.slot, mark);
+        if constexpr (requires { args->bias; }) meet(args->bias, range.slot, mark);
+        if constexpr (requires { args->gamma; }) meet(args->gamma, range.slot, mark);
+        if constexpr (requires { args->beta; }) meet(args->beta, range.slot, mark);
+        if constexpr (requires { args->sum; })
+          if (args->sum != nullptr) rows_at(args->sum, args->hidden, act_bytes).write(row, mark);
+        rows_at(args->out, args->hidden, act_bytes).write(row, mark);
+      }
+  }
 
   void operator()(const kernels::GatherIds* args) const noexcept {
     for (const kernels::IdPiece& piece : args->pieces)
@@ -132,22 +161,6 @@ struct Pass {
         out.write(segment.first_row + i, mark);
       }
     }
-  }
-  void operator()(const kernels::ResidualLayerNorm* args) const noexcept {
-    const Rows x = rows_at(args->x, args->hidden, act_bytes);
-    const Rows out = rows_at(args->out, args->hidden, act_bytes);
-    for (const kernels::RowRange& range : args->ranges)
-      for (uint32_t row = range.first_row; row < range.first_row + range.num_rows; ++row) {
-        RowMark mark = x.read(row);
-        if (args->residual != nullptr) {
-          const RowMark other = rows_at(args->residual, args->hidden, act_bytes).read(row);
-          if (other.weights != mark.weights) mark.weights = kSpoiled;
-        }
-        for (const kernels::Slab& slab : {args->bias, args->gamma, args->beta})
-          meet(slab, range.slot, mark);
-        if (args->sum != nullptr) rows_at(args->sum, args->hidden, act_bytes).write(row, mark);
-        out.write(row, mark);
-      }
   }
   void operator()(const kernels::PoolSegments* args) const noexcept {
     const Rows x = rows_at(args->x, args->hidden, act_bytes);

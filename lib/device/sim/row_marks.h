@@ -7,8 +7,9 @@
 // segment's rows. The first logit of a row is a function of both, so that a client that knows a
 // tenant's mark and its own tokens knows the logit.
 //
-// Only text encoders with a classifier, in fused mode, pass marks on; other operators leave rows
-// unchanged.
+// An operator that has the members x, out, hidden and ranges passes the marks of x's rows on to
+// out's; it meets the members weight, bias, gamma and beta. The other operators that text encoders
+// with a classifier use in fused mode have code of their own. The rest leave rows unchanged.
 #pragma once
 
 #include <cstddef>

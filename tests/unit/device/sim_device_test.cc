@@ -282,6 +282,55 @@ TEST_F(MarksTest, AReleasedSlotHasNoMark) {
   EXPECT_NE(logit(0, 0), expected_logit(model_mark(1), tokens_, 1));
 }
 
+// An operator's members say that its rows pass marks on, and which weights they meet.
+TEST(RowMarks, ARowByRowOperatorMeetsEachOfItsWeights) {
+  constexpr uint32_t kHidden = 8;
+  const uint64_t mark = model_mark(1), other = model_mark(2);
+  std::array<uint64_t, 2> own = {mark, 0}, wrong = {other, 0};
+  const auto slab = [](std::array<uint64_t, 2>& weights) {
+    return kernels::Slab{.base = reinterpret_cast<std::byte*>(weights.data()), .stride_bytes = 8};
+  };
+  std::array<float, 2 * kHidden> x = {}, residual = {}, sum = {}, out = {};
+  const auto set = [&](std::array<float, 2 * kHidden>& rows, uint64_t weights) {
+    for (uint64_t row = 0; row < 2; ++row) {
+      const RowMark row_mark = {.weights = weights, .tokens = 70 + row};
+      std::memcpy(rows.data() + row * kHidden, &row_mark, sizeof(row_mark));
+    }
+  };
+  const auto weights_at = [](const std::array<float, 2 * kHidden>& rows, size_t row) {
+    RowMark row_mark;
+    std::memcpy(static_cast<void*>(&row_mark), rows.data() + row * kHidden, sizeof(row_mark));
+    EXPECT_EQ(row_mark.tokens, 70 + row);
+    return row_mark.weights;
+  };
+  const std::array<kernels::RowRange, 1> ranges = {{{.first_row = 0, .num_rows = 2, .slot = 0}}};
+  const auto ends_with = [&](auto change) {
+    set(x, mark);
+    set(residual, mark);
+    kernels::ResidualLayerNorm args = {.x = x.data(),
+                                       .bias = slab(own),
+                                       .residual = residual.data(),
+                                       .gamma = slab(own),
+                                       .beta = slab(own),
+                                       .hidden = kHidden,
+                                       .ranges = ranges,
+                                       .out = out.data(),
+                                       .sum = sum.data()};
+    change(args);
+    pass_marks(&args, sizeof(float));
+    for (size_t row = 0; row < 2; ++row) EXPECT_EQ(weights_at(out, row), weights_at(sum, row));
+    EXPECT_EQ(weights_at(out, 0), weights_at(out, 1));
+    return weights_at(out, 0);
+  };
+  using Args = kernels::ResidualLayerNorm;
+  EXPECT_EQ(ends_with([](Args&) {}), mark);
+  EXPECT_EQ(ends_with([](Args& args) { args.bias = {}, args.residual = nullptr; }), mark);
+  EXPECT_EQ(ends_with([&](Args& args) { args.bias = slab(wrong); }), kSpoiled);
+  EXPECT_EQ(ends_with([&](Args& args) { args.gamma = slab(wrong); }), kSpoiled);
+  EXPECT_EQ(ends_with([&](Args& args) { args.beta = slab(wrong); }), kSpoiled);
+  EXPECT_EQ(ends_with([&](Args&) { set(residual, other); }), kSpoiled);
+}
+
 TEST(ModelMarks, AreFiniteNumbersOfEveryType) {
   for (uint64_t seed = 0; seed < 10'000; ++seed) {
     const uint64_t mark = model_mark(seed);
