@@ -24,8 +24,7 @@ void EmbedRows(const EmbedLayerNorm& args, uint32_t begin, uint32_t end) {
         for (size_t row = first; row < last; ++row) {
           const auto id = static_cast<size_t>(args.ids[row] < 0 ? 0 : args.ids[row]);
           const T* word = words + id * hidden;
-          const T* position =
-              positions + (size_t{args.position_base} + args.positions[row]) * hidden;
+          const T* position = positions + size_t{args.positions[row]} * hidden;
           T* out = static_cast<T*>(args.out) + row * hidden;
           if (args.token_type.base != nullptr) {
             const size_t type = args.token_types.empty() ? 0 : args.token_types[row];

@@ -2,8 +2,8 @@
 // own dense layer replaces the pooler. This also fits XLM-RoBERTa and CamemBERT checkpoints, except
 // for their tokenizers.
 // Source: Liu et al., "RoBERTa: A Robustly Optimized BERT Pretraining Approach", 2019; tensor names
-// as in transformers' RobertaModel. There, padding ids inside a text take no position; here they
-// are ordinary tokens, so clients must not send them.
+// as in transformers' RobertaModel. As there, a padding id inside a text is attended to, but takes
+// no position.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -86,7 +86,6 @@ TextEncoderLayout layout(const BackboneSpec& spec) {
                                            .up = "intermediate.dense",
                                            .down = "output.dense",
                                            .output_norm = "output.LayerNorm"});
-  layout.position_base = spec.position_base;
   return layout;
 }
 

@@ -53,7 +53,6 @@ class TextEncoder final : public Backbone {
     stream.launch(kernels::EmbedLayerNorm{
         .ids = ids,
         .positions = pass.positions,
-        .position_base = layout_.position_base,
         .token_types = pass.token_types,
         .ranges = pass.ranges,
         .word = weights[kinds_.word],

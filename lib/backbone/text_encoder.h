@@ -18,7 +18,6 @@ struct TextEncoderLayout {
   std::vector<uint32_t> block_of_layer;  // the stored block that each layer runs
   uint32_t embedding = 0;                // width of the embeddings
   std::string projection = {};           // module: embedding → hidden; empty: equal widths
-  uint32_t position_base = 0;            // position-table row of a segment's first token
   AttentionFactory attention = {};       // of every block
 };
 

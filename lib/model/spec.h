@@ -45,7 +45,8 @@ struct BackboneSpec {
   uint32_t vocab = 0;
   uint32_t max_positions = 0;
   uint32_t type_vocab = 0;  // 0: the family has no token types
-  // First row of the position table that a token uses; RoBERTa leaves the rows before it unused.
+  // Row of the position table that a text's first token takes. RoBERTa leaves those before it
+  // unused, except the last for the padding id (model/text_positions.h).
   uint32_t position_base = 0;
   ImageInput image = {};            // all 0: the family takes token ids
   std::vector<SpecField> own = {};  // fields of this family only, in its order

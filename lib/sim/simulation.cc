@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "device/sim/row_marks.h"
+#include "model/text_positions.h"
 
 namespace itif::sim {
 namespace {
@@ -203,9 +204,12 @@ bool Simulation::is_right(const Pending& pending, std::span<const std::byte> res
   float logit = 0;
   if (result.size() < sizeof(logit)) return false;
   std::memcpy(&logit, result.data(), sizeof(logit));
-  std::vector<int32_t> ids(ids_.begin() + pending.first_id,
-                           ids_.begin() + pending.first_id + pending.num_tokens);
-  return logit == device::expected_logit(pending.mark, ids, spec_.layers);
+  const auto text = std::span(ids_).subspan(pending.first_id, pending.num_tokens);
+  const std::vector<int32_t> ids(text.begin(), text.end());
+  std::vector<uint32_t> positions(text.size());
+  model::TextPositions(spec_).number(std::as_bytes(text).data(), text.size(), sizeof(text[0]),
+                                     positions.data());
+  return logit == device::expected_logit(pending.mark, ids, positions, spec_.layers);
 }
 
 void Simulation::on_outcomes(std::span<const client::Outcome> outcomes) noexcept {

@@ -199,9 +199,10 @@ uint64_t mark_of(const TensorView& tensor) noexcept {
   return read_mark(tensor.data);
 }
 
-float expected_logit(uint64_t mark, std::span<const int32_t> ids, uint32_t layers) {
+float expected_logit(uint64_t mark, std::span<const int32_t> ids,
+                     std::span<const uint32_t> positions, uint32_t layers) {
   std::vector<uint64_t> rows(ids.size());
-  for (size_t i = 0; i < ids.size(); ++i) rows[i] = token_hash(ids[i], static_cast<uint32_t>(i));
+  for (size_t i = 0; i < ids.size(); ++i) rows[i] = token_hash(ids[i], positions[i]);
   for (uint32_t layer = 0; layer < layers; ++layer) {
     uint64_t all = 0;
     for (size_t i = 0; i < rows.size(); ++i) all += attended(rows[i], i);

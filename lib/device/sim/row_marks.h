@@ -33,8 +33,10 @@ uint64_t model_mark(uint64_t seed) noexcept;
 // Returns a tensor's mark. REQUIRES: it holds at least 8 bytes.
 uint64_t mark_of(const TensorView& tensor) noexcept;
 
-// The first logit of a request: `mark` of its model, `ids` in order, through `layers` attentions.
-float expected_logit(uint64_t mark, std::span<const int32_t> ids, uint32_t layers);
+// The first logit of a request: `mark` of its model, `ids` in order with their rows of the position
+// table, through `layers` attentions. REQUIRES: as many positions as ids.
+float expected_logit(uint64_t mark, std::span<const int32_t> ids,
+                     std::span<const uint32_t> positions, uint32_t layers);
 
 // Passes the marks of an operator's inputs on to its outputs. `act_bytes`: of an activation.
 // REQUIRES: rows of at least 16 bytes.

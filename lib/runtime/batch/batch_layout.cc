@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "model/text_positions.h"
 #include "runtime/request_ids.h"
 #include "runtime/result_bytes.h"
 #include "wire/payload.h"
@@ -203,18 +204,35 @@ void BatchLayout::lay_out(Live& live) noexcept {
     // A bucket's padding between two ranges is part of a matrix that both have rows of.
     score_matrices_.back().num_rows = num_rows_ - score_matrices_.back().first_row;
   }
-  std::iota(positions_.begin() + first_row, positions_.begin() + first_row + num_tokens, 0u);
   if (const std::span<const uint8_t> types = token_types_of(segment); !types.empty()) {
     std::ranges::copy(types, token_types_.begin() + first_row);
     has_token_types_ = true;
   }
-  if (!live.tenant->model.spec.takes_images())
-    return RequestIds(*live.request, segment.prepared).append_to(pieces_, first_row);
+  const model::BackboneSpec& spec = live.tenant->model.spec;
+  if (!spec.takes_images()) {
+    const size_t first_piece = pieces_.size();
+    RequestIds(*live.request, segment.prepared).append_to(pieces_, first_row);
+    return set_positions(spec, std::span(pieces_).subspan(first_piece));
+  }
+  std::iota(positions_.begin() + first_row, positions_.begin() + first_row + num_tokens, 0u);
   kernels::ImagePixels& image = images_.emplace_back(image_of(segment));
   image.first_row = first_row + 1;  // after the class token
   const bool is_raw = image.value_bytes == 1;
   image.scale = is_raw ? live.tenant->model.images->scale.data() : nullptr;
   image.shift = is_raw ? live.tenant->model.images->shift.data() : nullptr;
+}
+
+// Only families whose positions depend on ids read these, where they arrived.
+void BatchLayout::set_positions(const model::BackboneSpec& spec,
+                                std::span<const kernels::IdPiece> text) noexcept {
+  model::TextPositions counted(spec);
+  for (const kernels::IdPiece& piece : text) {
+    uint32_t* rows = positions_.data() + piece.first_row;
+    if (spec.position_base == 0)
+      std::iota(rows, rows + piece.num_ids, piece.first_row - text.front().first_row);
+    else
+      counted.number(piece.data, piece.num_ids, piece.id_bytes, rows);
+  }
 }
 
 // Padding rows compute values that are never read: position 0, with the token that the row held
@@ -259,7 +277,7 @@ void BatchLayout::build(uint32_t slot, const model::BackboneSpec& spec, uint32_t
                          .first_row = num_rows_,
                          .id_bytes = sizeof(uint32_t)});
     pad_rows_to(num_rows_ + num_tokens);
-    std::iota(positions_.end() - num_tokens, positions_.end(), 0u);
+    std::iota(positions_.end() - num_tokens, positions_.end(), spec.position_base);
   }
   ranges_.push_back({0, num_rows_, slot});
   sort_by_tenant();

@@ -66,6 +66,8 @@ class BatchLayout {
   void admit(const BatchRequest& segment, AdmittedTenant* tenant) noexcept;
   void lay_out(std::span<const plan::Call> calls) noexcept;
   void lay_out(Live& live) noexcept;
+  void set_positions(const model::BackboneSpec& spec,
+                     std::span<const kernels::IdPiece> text) noexcept;
   void pad_rows_to(uint32_t num_rows) noexcept;
   void fill_bucket() noexcept;
   void sort_by_tenant() noexcept;

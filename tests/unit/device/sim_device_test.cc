@@ -242,33 +242,34 @@ class MarksTest : public ::testing::Test {
   std::unique_ptr<Buffer> a_ = device_.allocate(kRows * kHidden * 4).value();
   std::unique_ptr<Buffer> b_ = device_.allocate(kRows * 3 * kHidden * 4).value();
   const std::vector<int32_t> tokens_ = {5, 6, 7};
+  const std::vector<uint32_t> positions_ = {0, 1, 2};
 };
 
 TEST_F(MarksTest, TheLogitIsAFunctionOfModelAndTokens) {
   load(0, model_mark(1));
   load(1, model_mark(2));
-  EXPECT_EQ(logit(0, 0), expected_logit(model_mark(1), tokens_, 1));
-  EXPECT_EQ(logit(1, 1), expected_logit(model_mark(2), tokens_, 1));
+  EXPECT_EQ(logit(0, 0), expected_logit(model_mark(1), tokens_, positions_, 1));
+  EXPECT_EQ(logit(1, 1), expected_logit(model_mark(2), tokens_, positions_, 1));
   EXPECT_NE(logit(0, 0), logit(1, 1));
-  EXPECT_NE(logit(0, 0), expected_logit(model_mark(1), std::vector<int32_t>{5, 7, 6}, 1));
+  EXPECT_NE(logit(0, 0), expected_logit(model_mark(1), std::vector<int32_t>{5, 7, 6}, positions_, 1));
 }
 
 TEST_F(MarksTest, AnotherTenantsWeightsShow) {
   load(0, model_mark(1));
   load(1, model_mark(2));
-  EXPECT_NE(logit(0, 1), expected_logit(model_mark(1), tokens_, 1));
-  EXPECT_NE(logit(0, 1), expected_logit(model_mark(2), tokens_, 1));
+  EXPECT_NE(logit(0, 1), expected_logit(model_mark(1), tokens_, positions_, 1));
+  EXPECT_NE(logit(0, 1), expected_logit(model_mark(2), tokens_, positions_, 1));
 }
 
 TEST_F(MarksTest, AnotherRequestsRowsShow) {
   load(0, model_mark(1));
-  EXPECT_NE(logit(0, 0, true), expected_logit(model_mark(1), tokens_, 1));
+  EXPECT_NE(logit(0, 0, true), expected_logit(model_mark(1), tokens_, positions_, 1));
 }
 
 // Rows 1 to 3 lie in one matrix, or they do not.
 TEST_F(MarksTest, RowsOutsideOfEveryScoreMatrixShow) {
   load(0, model_mark(1));
-  const float expected = expected_logit(model_mark(1), tokens_, 1);
+  const float expected = expected_logit(model_mark(1), tokens_, positions_, 1);
   EXPECT_EQ(logit(0, 0, false, {{0, 6}}), expected);
   EXPECT_EQ(logit(0, 0, false, {{0, 1}, {1, 3}, {4, 2}}), expected);
   EXPECT_NE(logit(0, 0, false, {{0, 3}, {3, 3}}), expected);
@@ -279,7 +280,7 @@ TEST_F(MarksTest, RowsOutsideOfEveryScoreMatrixShow) {
 TEST_F(MarksTest, AReleasedSlotHasNoMark) {
   load(0, model_mark(1));
   slab_->release(0);
-  EXPECT_NE(logit(0, 0), expected_logit(model_mark(1), tokens_, 1));
+  EXPECT_NE(logit(0, 0), expected_logit(model_mark(1), tokens_, positions_, 1));
 }
 
 // An operator's members say that its rows pass marks on, and which weights they meet.

@@ -101,9 +101,7 @@ class PlainStream final : public device::ImmediateStream {
         for (uint32_t i = 0; i < args.hidden; ++i)
           sum[i] =
               floats(args.word.at(range.slot))[id * args.hidden + i] +
-              floats(args.position.at(
-                  range.slot))[(size_t{args.position_base} + args.positions[row]) * args.hidden +
-                               i] +
+              floats(args.position.at(range.slot))[size_t{args.positions[row]} * args.hidden + i] +
               (args.token_type.base ? floats(args.token_type.at(range.slot))[type * args.hidden + i]
                                     : 0.0f);
         layer_norm(sum.data(), args.gamma, args.beta, range.slot, args.epsilon, args.hidden,
