@@ -18,6 +18,17 @@ std::unexpected<Error> wrong(const std::string& origin, const char* key,
                                                   expected, json_file::shown(found)));
 }
 
+// One number means both sides, unless 'default_to_square' is false: then the shorter side.
+Status check_square(const json& config, const char* key, const std::string& origin) {
+  ITIF_ASSIGN(const bool squares,
+              json_file::get_bool_or(config, "default_to_square", true, origin));
+  if (squares) return {};
+  return fail(Code::kUnsupported,
+              fmt::format("{}: 'default_to_square' must be true, or '{}' give height and width, "
+                          "found false and {}",
+                          origin, key, json_file::shown(config.value(key, json()))));
+}
+
 // {"height": h, "width": w}, or one number for both.
 Status check_size(const json& config, const ImageInput& input, const std::string& origin) {
   const auto it = config.find("size");
@@ -27,7 +38,10 @@ Status check_size(const json& config, const ImageInput& input, const std::string
     return wrong(origin, "size", "the model's image_size", json());
   }
   json size = *it;
-  if (size.is_number_integer()) size = {{"height", size}, {"width", size}};
+  if (size.is_number_integer()) {
+    ITIF_TRY(check_square(config, "size", origin));
+    size = {{"height", size}, {"width", size}};
+  }
   if (size.is_object() && size.contains("shortest_edge"))
     return fail(Code::kUnsupported, fmt::format("{}: 'size' must give height and width, found {}",
                                                 origin, json_file::shown(*it)));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "json/json_file.h"
@@ -29,6 +30,22 @@ Status refuse_left_truncation(const std::string& path) {
                           path, json_file::shown(*direction)));
 }
 
+// transformers takes the newest file that its own version may read: "tokenizer.4.0.0.json".
+Status refuse_other_versions(const nlohmann::json& settings, const std::string& path) {
+  const auto files = settings.find("fast_tokenizer_files");
+  if (files == settings.end() || files->is_null()) return {};
+  const auto is_neutral = [](const nlohmann::json& file) {
+    if (!file.is_string()) return false;
+    const auto& name = file.get_ref<const std::string&>();
+    return name == "tokenizer.json" || !name.starts_with("tokenizer.") || !name.ends_with(".json");
+  };
+  if (files->is_array() && std::ranges::all_of(*files, is_neutral)) return {};
+  return fail(Code::kUnsupported,
+              fmt::format("{}: 'fast_tokenizer_files' is not implemented: it must be "
+                          "[\"tokenizer.json\"], found {}",
+                          path, json_file::shown(*files)));
+}
+
 // Settings of tokenizer_config.json that change the tokens of any tokenizer.
 Status refuse_unimplemented(const std::string& directory) {
   const std::string path = directory + "/tokenizer_config.json";
@@ -44,6 +61,7 @@ Status refuse_unimplemented(const std::string& directory) {
   };
   ITIF_TRY(check("truncation_side", "right"));
   ITIF_TRY(check("split_special_tokens", false));
+  if (!is_marian_directory(directory)) ITIF_TRY(refuse_other_versions(*settings, path));
   if (settings->contains("truncation_side")) return {};
   return refuse_left_truncation(directory + "/tokenizer.json");
 }
