@@ -1,8 +1,14 @@
-// itif-bench mixed: tokens/s and share of padding by planner; BERT-base, 64 requests (GPU: 512) of
-// 4 tenants. Lengths are uniform in 1-128 and, as in the thesis, in 33-128. The limit is the GEMMs
-// of the same requests without padding.
+// itif-bench mixed: tokens/s and share of padding by planner; 64 requests (GPU: 512). The limit is
+// the GEMMs of the same requests without padding.
+//
+//   lengths 1-128    BERT-base, 4 tenants
+//   lengths 33-128   the same with the thesis's lengths
+//   short requests   BERT-tiny, 64 tenants, lengths 1-16: calls cost more than rows
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "backbone/family.h"
 #include "base/random.h"
 #include "benches.h"
 #include "plan/planner.h"
@@ -16,7 +22,6 @@
 namespace itif::bench {
 namespace {
 
-constexpr uint32_t kMixedTenants = 4;
 constexpr plan::PlanLimits kHostLimits{.max_requests = 64, .max_rows = 1024};
 constexpr plan::PlanLimits kGpuLimits{.max_requests = 512, .max_rows = 32768};
 constexpr uint32_t kQuickMixedLayers = 2;
@@ -32,16 +37,25 @@ std::span<const char* const> planners_of(backbone::FusionMode fusion_mode) {
 
 struct Lengths {
   const char* name;
-  uint32_t shortest, longest;
+  uint32_t shortest, longest;  // uniform
 };
-constexpr Lengths kLengths[] = {{"lengths 1-128", 1, 128}, {"lengths 33-128", 33, 128}};
+constexpr Lengths kLongRequests[] = {{"lengths 1-128", 1, 128}, {"lengths 33-128", 33, 128}};
+constexpr Lengths kShortRequests[] = {{"short requests", 1, 16}};
 
-std::vector<plan::Item> make_items(const Lengths& lengths, uint32_t num_requests) {
+struct Mix {
+  const char* preset;
+  uint32_t tenants;
+  std::span<const Lengths> lengths;
+};
+constexpr Mix kMixes[] = {{"bert-base", 4, kLongRequests}, {"bert-tiny", 64, kShortRequests}};
+
+std::vector<plan::Item> make_items(const Lengths& lengths, uint32_t num_requests,
+                                   uint32_t tenants) {
   Random random(lengths.shortest);
   std::vector<plan::Item> items(num_requests);
   for (uint32_t i = 0; i < num_requests; ++i)
-    items[i] = {i % kMixedTenants, lengths.shortest + static_cast<uint32_t>(random.below(
-                                                          lengths.longest - lengths.shortest + 1))};
+    items[i] = {i % tenants, lengths.shortest + static_cast<uint32_t>(random.below(
+                                                    lengths.longest - lengths.shortest + 1))};
   return items;
 }
 
@@ -53,18 +67,25 @@ size_t fastest_fixed(const std::vector<Samples>& samples, size_t num_planners) {
   return fastest;
 }
 
-EncoderCase floor_case(const std::vector<plan::Item>& items) {
-  EncoderCase c{.name = {}, .lengths = std::vector<std::vector<uint32_t>>(kMixedTenants)};
+EncoderCase floor_case(const std::vector<plan::Item>& items, uint32_t tenants) {
+  EncoderCase c{.name = {}, .lengths = std::vector<std::vector<uint32_t>>(tenants)};
   for (const plan::Item& item : items) c.lengths[item.slot].push_back(item.num_tokens);
   return c;
 }
 
-Status mix_dtype(const BenchOptions& options, device::Device& device, const std::string& dtype,
-                 Report& report) {
-  model::BackboneSpec spec = bert_base();
+Status run_mix(const BenchOptions& options, const Mix& mix, device::Device& device,
+               const std::string& dtype, Report& report) {
+  const auto name_of = [&](const Lengths& lengths) {
+    return fmt::format("{}{}, {}", lengths.name, options.quick ? " (2 layers)" : "", dtype);
+  };
+  const auto is_wanted = [&](const Lengths& lengths) {
+    return options.wants(name_of(lengths)) || options.wants(lengths.name);
+  };
+  if (std::ranges::none_of(mix.lengths, is_wanted)) return {};
+  model::BackboneSpec spec = backbone::find_preset(mix.preset).value()->spec;
   if (options.quick) spec.layers = kQuickMixedLayers;
   const plan::PlanLimits& batch_limits = device.info().kind == "cuda" ? kGpuLimits : kHostLimits;
-  ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, kMixedTenants, batch_limits.max_rows,
+  ITIF_ASSIGN(const auto encoder, Encoder::make(device, spec, mix.tenants, batch_limits.max_rows,
                                                 {.fusion_mode = options.fusion_mode()}));
   const plan::PlanLimits limits = encoder->pass_limits().added_to(batch_limits);
   ITIF_ASSIGN(const auto tables,
@@ -72,18 +93,17 @@ Status mix_dtype(const BenchOptions& options, device::Device& device, const std:
                             {.max_rows = limits.max_rows,
                              .max_length = 128,
                              .max_requests = limits.max_requests,
-                             .max_tenants = kMixedTenants,
+                             .max_tenants = mix.tenants,
                              .launch_pass = [&](device::Stream& stream, uint32_t num_requests,
                                                 uint32_t num_tokens) {
                                encoder->launch_sample(stream, num_requests, num_tokens);
                              }}));
   const auto pricer = std::make_shared<runtime::PassPricer>(device.info(), limits, tables);
 
-  for (const Lengths& lengths : kLengths) {
-    const std::string name =
-        fmt::format("{}{}, {}", lengths.name, options.quick ? " (2 layers)" : "", dtype);
-    if (!options.wants(name) && !options.wants(lengths.name)) continue;
-    const std::vector<plan::Item> items = make_items(lengths, limits.max_requests);
+  for (const Lengths& lengths : mix.lengths) {
+    if (!is_wanted(lengths)) continue;
+    const std::string name = name_of(lengths);
+    const std::vector<plan::Item> items = make_items(lengths, limits.max_requests, mix.tenants);
     std::vector<PlannedBatch> plans;
     std::vector<float> expected;
     for (const char* planner : planners_of(options.fusion_mode())) {
@@ -104,7 +124,7 @@ Status mix_dtype(const BenchOptions& options, device::Device& device, const std:
       }
     }
     ITIF_ASSIGN(const auto floor,
-                encoder_floor(hardware_of(device.info()), spec, floor_case(items)));
+                encoder_floor(hardware_of(device.info()), spec, floor_case(items, mix.tenants)));
     Status status;
     std::vector<std::function<void()>> runs;
     for (const PlannedBatch& planned : plans)
@@ -155,9 +175,12 @@ Status mix_dtype(const BenchOptions& options, device::Device& device, const std:
 }  // namespace
 
 Status bench_mixed(const BenchOptions& options, Report& report) {
-  return on_each_device(options, report, [&](device::Device& device, const std::string& dtype) {
-    return mix_dtype(options, device, dtype, report);
-  });
+  return on_each_device(options, report,
+                        [&](device::Device& device, const std::string& dtype) -> Status {
+                          for (const Mix& mix : kMixes)
+                            ITIF_TRY(run_mix(options, mix, device, dtype, report));
+                          return {};
+                        });
 }
 
 }  // namespace itif::bench

@@ -50,8 +50,12 @@ inline constexpr Effort kLongRuns{
     .seconds = 1, .least = 5, .warm_ups = 0, .settled = 0.02, .patience = 8, .reruns = 1};
 
 // For comparisons of whole batches laid out in different ways.
-inline constexpr Effort kLayoutRuns{
-    .seconds = 10, .least = 5, .settled = kLongRuns.settled, .patience = 30, .reruns = 1};
+inline constexpr Effort kLayoutRuns{.seconds = 10,
+                                    .least = 5,
+                                    .settled = kLongRuns.settled,
+                                    .patience = 30,
+                                    .reruns = 1,
+                                    .warm_each = true};
 
 inline const SystemClock kSystemClock;
 
