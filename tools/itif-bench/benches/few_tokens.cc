@@ -16,9 +16,10 @@ namespace {
 constexpr uint32_t kQuickFewLayers = 2;
 constexpr const char* kModesOnHost =
     "seq and itif run each operator on all cores, and wait for the slowest core after it. "
-    "multi-stream and mps give each tenant's pass a share of the cores, so fewer cores wait for each "
-    "other. Where an operator takes only microseconds, this can save more than itif does. packed has "
-    "fewer operators, and divides a GEMM's tenants among the cores where that is faster";
+    "multi-stream and mps give each tenant's pass a share of the cores, so fewer cores wait for "
+    "each "
+    "other. This can save more than itif does if an operator takes only microseconds. packed has "
+    "fewer operators, and divides a GEMM's tenants among the cores if that is faster";
 
 enum class Load { kEight, kEven, kSkewed };
 
