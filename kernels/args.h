@@ -66,8 +66,8 @@ struct GatherIds {
 // out = LayerNorm(word[id] + position[pos] + type[type]); an id of -1 reads as 0.
 struct EmbedLayerNorm {
   static constexpr const char* kName = "embed_layer_norm";
-  const int32_t* ids = nullptr;         // [T]
-  std::span<const uint32_t> positions;  // [T], host: rows of the position table
+  const int32_t* ids = nullptr;          // [T]
+  std::span<const uint32_t> positions;   // [T], host: rows of the position table
   std::span<const uint8_t> token_types;  // [T], host; empty: all 0
   std::span<const RowRange> ranges;
   Slab word;         // act [vocab, H]

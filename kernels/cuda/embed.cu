@@ -21,8 +21,7 @@ __global__ void embed_layer_norm_kernel(EmbedLayerNorm args, Rows rows, const ui
   WarpRow<T, kWidth, kPacks> values(args.hidden);
   const auto gamma = values.read_f32(slab_at<float>(args.gamma, slot));
   const auto beta = values.read_f32(slab_at<float>(args.beta, slot));
-  const auto position =
-      values.read(slab_at<T>(args.position, slot) + positions[row] * width);
+  const auto position = values.read(slab_at<T>(args.position, slot) + positions[row] * width);
   const auto type = values.read(args.token_type.base == nullptr
                                     ? nullptr
                                     : slab_at<T>(args.token_type, slot) +

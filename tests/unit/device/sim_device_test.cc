@@ -251,7 +251,8 @@ TEST_F(MarksTest, TheLogitIsAFunctionOfModelAndTokens) {
   EXPECT_EQ(logit(0, 0), expected_logit(model_mark(1), tokens_, positions_, 1));
   EXPECT_EQ(logit(1, 1), expected_logit(model_mark(2), tokens_, positions_, 1));
   EXPECT_NE(logit(0, 0), logit(1, 1));
-  EXPECT_NE(logit(0, 0), expected_logit(model_mark(1), std::vector<int32_t>{5, 7, 6}, positions_, 1));
+  EXPECT_NE(logit(0, 0),
+            expected_logit(model_mark(1), std::vector<int32_t>{5, 7, 6}, positions_, 1));
 }
 
 TEST_F(MarksTest, AnotherTenantsWeightsShow) {
@@ -291,7 +292,7 @@ TEST(RowMarks, ARowByRowOperatorMeetsEachOfItsWeights) {
   const auto slab = [](std::array<uint64_t, 2>& weights) {
     return kernels::Slab{.base = reinterpret_cast<std::byte*>(weights.data()), .stride_bytes = 8};
   };
-  std::array<float, 2 * kHidden> x = {}, residual = {}, sum = {}, out = {};
+  std::array<float, 2 *kHidden> x = {}, residual = {}, sum = {}, out = {};
   const auto set = [&](std::array<float, 2 * kHidden>& rows, uint64_t weights) {
     for (uint64_t row = 0; row < 2; ++row) {
       const RowMark row_mark = {.weights = weights, .tokens = 70 + row};
