@@ -248,6 +248,10 @@ struct Attention {
   // launches depend only on this value and the numbers of segments and of score matrices, some of
   // which may be empty.
   uint32_t max_bucket_rows = 0;
+
+  // Returns true if each segment has its own scores, and they are only the scaled products of its
+  // queries and keys. Libraries and kernels that know no other attention ask this.
+  bool is_plain() const { return score_matrices.empty(); }
 };
 
 // sum = x + bias + residual, out = LayerNorm(sum), each row with its tenant's bias, gamma and beta.

@@ -45,7 +45,7 @@ CudnnAttention::~CudnnAttention() {
 }
 
 CudnnAttention::Entry* CudnnAttention::plan_for(const kernels::Attention& args) {
-  if (!args.score_matrices.empty()) return nullptr;
+  if (!args.is_plain()) return nullptr;
   // The lengths of a bucket's segments are not known when it is captured.
   uint32_t longest = args.max_bucket_rows;
   if (longest == 0)

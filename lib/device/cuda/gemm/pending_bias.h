@@ -27,8 +27,7 @@ class PendingBias {
   // Returns the bias if the attention launched next adds it to its queries, keys and values. A
   // shared score matrix may hold rows of several tenants, which a tile's one slot cannot name.
   const kernels::BiasActivation* held_for(DType activation, const kernels::Attention& args) const {
-    if (!held_ || held_->args.x != args.qkv || args.segments.empty() ||
-        !args.score_matrices.empty() ||
+    if (!held_ || held_->args.x != args.qkv || args.segments.empty() || !args.is_plain() ||
         !kernels::cuda::attention_adds_bias(activation, args.head_size))
       return nullptr;
     const kernels::SegmentRows& last = args.segments.back();
