@@ -51,8 +51,9 @@ Objectives::Tightest Objectives::set(const GroupQueue& queue, uint64_t now_ns,
     if (!isolate || settings.slo_ns != 0 ||
         !sends_little(tenant.waiting_tokens.at(now_ns), settings.weight, load))
       continue;
-    tenant.objective_ns = kImpliedObjective * tenant.alone_ns;
-    tightest.batch_ns = tighter(tightest.batch_ns, kImpliedObjective * tenant.alone_ns * 2 / 5);
+    if (tenant.alone_ns == 0) continue;  // unknown
+    tenant.objective_ns = std::max(kMinImpliedNs, kImpliedObjective * tenant.alone_ns);
+    tightest.batch_ns = tighter(tightest.batch_ns, tenant.objective_ns * 2 / 5);
   }
   return tightest;
 }

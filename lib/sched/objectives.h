@@ -1,6 +1,6 @@
 // The latency objective of each tenant of a queue for the next batch: the one that the tenant has
 // set, or an implied one. A tenant that sends little while others flood has an implied objective:
-// four times the execution time of its request alone.
+// four times the execution time of its request alone, and at least 10 ms.
 //
 // The batch bound (batch_bound.h) limits a batch to two fifths of the tightest objective. An urgent
 // request joins other requests only if their batch ends within one fifth (urgent.h).
@@ -8,6 +8,10 @@
 // Example: a request that takes 10 ms alone has an implied objective of 40 ms, so batches take at
 // most 16 ms. On average it waits for half of such a batch, 8 ms, and then runs. Its latency is
 // less than twice that of an idle appliance, whatever the size of the flood.
+//
+// Batches of a small model would become so short under this rule that they are mostly fixed cost:
+// BERT-tiny takes 0.1 ms alone. So batches of up to 4 ms are always allowed. A client notices
+// them less than its network.
 //
 // A tenant sends little if its share of the queued tokens is below a quarter of its weighted share.
 // The share is sampled whenever a batch is chosen, and decays over time. One sample alone would be
@@ -32,6 +36,7 @@ inline constexpr uint64_t kObjectiveMemoryNs = 10'000'000'000;
 // tokens.
 inline constexpr uint32_t kLittlePart = 4;
 inline constexpr uint32_t kImpliedObjective = 4;  // times a request's time alone
+inline constexpr uint64_t kMinImpliedNs = 10'000'000;
 
 class Objectives {
  public:

@@ -10,6 +10,7 @@ namespace {
 
 constexpr uint64_t kObjectiveMs = 1'000'000;
 constexpr uint64_t kSecond = 1000 * kObjectiveMs;
+constexpr uint64_t kAloneNs = 7 * kObjectiveMs;
 
 class ObjectivesTest : public testing::Test {
  protected:
@@ -20,7 +21,7 @@ class ObjectivesTest : public testing::Test {
     r.settings.slo_ns = slo_ns;
     r.settings.weight = slot == 2 ? 8 : 1;
     EXPECT_TRUE(queue.push(&r));
-    objectives.pushed(r, now_ns, kObjectiveMs);
+    objectives.pushed(r, now_ns, alone_ns);
   }
   // Runs 10 s in turns of 1 ms. In each turn waiting[slot] requests are queued and then served.
   // Slot 0 sends only every `period` turns.
@@ -42,6 +43,7 @@ class ObjectivesTest : public testing::Test {
   uint64_t owed(uint32_t slot) { return objectives.of_tenant_ns(slot); }
 
   uint64_t now_ns = kObjectiveMs;
+  uint64_t alone_ns = kAloneNs;
   std::deque<request::Request> requests;
   GroupQueue queue{{.max_requests = 1000, .max_tenant_requests = 1000, .max_slots = 4}};
   Objectives objectives{4};
@@ -66,9 +68,22 @@ TEST_F(ObjectivesTest, ReturnsTheTightestActiveObjective) {
 TEST_F(ObjectivesTest, ALightTenantAmongAFloodGetsFourTimesItsOwnTime) {
   const Objectives::Tightest tightest = traffic({1, 20}, 50);
   EXPECT_EQ(tightest.slo_ns, 0u);
-  EXPECT_EQ(tightest.batch_ns, 1'600'000u);
-  EXPECT_EQ(owed(0), 4 * kObjectiveMs);
+  EXPECT_EQ(tightest.batch_ns, 11'200'000u);  // two fifths of the objective
+  EXPECT_EQ(owed(0), 4 * kAloneNs);
   EXPECT_EQ(owed(1), 0u) << "a flooding tenant gets no objective";
+}
+
+// Shorter batches of a small model would be mostly fixed cost.
+TEST_F(ObjectivesTest, AnImpliedObjectiveIsAtLeastTenMilliseconds) {
+  alone_ns = kObjectiveMs / 10;
+  EXPECT_EQ(traffic({1, 20}, 50).batch_ns, 4 * kObjectiveMs);
+  EXPECT_EQ(owed(0), 10 * kObjectiveMs);
+}
+
+TEST_F(ObjectivesTest, AnUnknownTimeAloneImpliesNoObjective) {
+  alone_ns = 0;
+  EXPECT_EQ(traffic({1, 20}, 50).batch_ns, 0u);
+  EXPECT_EQ(owed(0), 0u);
 }
 
 TEST_F(ObjectivesTest, WithoutIsolationNoObjectiveIsImplied) {
@@ -87,7 +102,7 @@ TEST_F(ObjectivesTest, ALoneTenantImpliesNoObjective) {
 // Slot 2 weighs 8 of 10, so 8 of 10 requests are its share. The others send their shares, too.
 TEST_F(ObjectivesTest, ATenantMaySendInProportionToItsWeight) {
   EXPECT_EQ(traffic({1, 1, 8}).batch_ns, 0u);
-  EXPECT_EQ(traffic({1, 8, 8}, 10).batch_ns, 1'600'000u);
+  EXPECT_EQ(traffic({1, 8, 8}, 10).batch_ns, 11'200'000u);
 }
 
 TEST_F(ObjectivesTest, AConfiguredObjectiveIsKept) {
