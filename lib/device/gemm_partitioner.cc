@@ -19,13 +19,13 @@ void GemmPartitioner::add(std::span<const kernels::RowRange> ranges) noexcept {
 // Graham, "Bounds on multiprocessing timing anomalies", 1969.
 GemmPartitioner::Partition GemmPartitioner::partition_into(uint32_t task_rows) noexcept {
   tasks_.clear();
-  uint64_t all_rows = 0, copied_rows = 0;
+  uint64_t all_rows = 0;
+  uint32_t num_splits = 0;
   for (const uint32_t rows : ranges_) {
     all_rows += rows;
     for (uint32_t row = 0; row < rows; row += task_rows) {
-      const uint32_t task = std::min(rows - row, task_rows);
-      tasks_.push_back(task);
-      if (whole_rows(task) != task) copied_rows += task;
+      tasks_.push_back(std::min(rows - row, task_rows));
+      num_splits += row > 0;
     }
   }
   if (all_rows == 0) return {.task_rows = task_rows};
@@ -36,7 +36,7 @@ GemmPartitioner::Partition GemmPartitioner::partition_into(uint32_t task_rows) n
   const double mean = all / static_cast<double>(load_.size());
   return {.task_rows = task_rows,
           .unevenness = static_cast<double>(*std::ranges::max_element(load_)) / mean,
-          .copied = static_cast<double>(copied_rows) / all};
+          .num_splits = num_splits};
 }
 
 GemmPartitioner::Partition GemmPartitioner::partition() noexcept {

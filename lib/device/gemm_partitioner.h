@@ -40,8 +40,8 @@ class GemmPartitioner {
 
   struct Partition {
     uint32_t task_rows = kMaxTaskRows;
-    double unevenness = 1;  // rows of the most loaded part over the mean
-    double copied = 0;      // share of rows copied from scratch
+    double unevenness = 1;    // rows of the most loaded part over the mean
+    uint32_t num_splits = 0;  // tasks beyond one per range
   };
   // Partitions all ranges added since clear().
   Partition partition() noexcept;

@@ -19,7 +19,7 @@ RangeCosts::RangeCosts(uint32_t parts, uint32_t max_ranges, uint32_t max_rows,
       ranges.assign(count, {.num_rows = rows});
       set(ranges);
       // One range has all parts in both tables.
-      unevenness.push_back(count == 1 ? 1 : longer_);
+      unevenness.push_back(count == 1 ? 1 : unevenness_);
     }
   for (const plan::SharedGemm& gemm : tables_->shared_gemms) {
     std::vector<double>& even = even_ns_.emplace_back(gemm.concurrent_ns);
@@ -48,12 +48,13 @@ void RangeCosts::set(std::span<const kernels::RowRange> ranges) noexcept {
     has_equal_steps_ &= ranges[i].slot > ranges[i - 1].slot &&
                         ranges[i].slot - ranges[i - 1].slot == ranges[1].slot - ranges[0].slot;
   }
-  longer_ = 1;
+  unevenness_ = longer_ = 1;
   if (partitions_itself()) return;
   partitioner_.clear();
   partitioner_.add(ranges);
   const device::GemmPartitioner::Partition partition = partitioner_.partition();
-  longer_ = partition.unevenness * (1 + kCopyCost * partition.copied);
+  unevenness_ = partition.unevenness;
+  longer_ = unevenness_ * (1 + kSplitRows * partition.num_splits / static_cast<double>(rows));
 }
 
 double RangeCosts::interpolate(const std::vector<double>& costs_ns) const noexcept {

@@ -43,13 +43,13 @@ TEST(GemmPartitioner, ChoosesTheLeastUneven) {
   EXPECT_EQ(chosen.unevenness, 48.0 / 40);
 }
 
-// Tasks whose rows are rounded up to whole_rows() are copied.
-TEST(GemmPartitioner, CountsCopiedRows) {
-  EXPECT_EQ(partition(2, {128, 64, 16, 8, 4, 2, 1}).copied, 0);
-  EXPECT_EQ(partition(2, {30, 30}).copied, 1);
-  EXPECT_EQ(partition(2, {197, 197}).copied, 69.0 / 197);
-  EXPECT_EQ(partition(2, {48, 16}).copied, 0);
-  EXPECT_EQ(partition(2, {}).copied, 0);
+// Each task beyond one per range reads the range's weights again.
+TEST(GemmPartitioner, CountsSplits) {
+  EXPECT_EQ(partition(2, {128, 112, 16, 1}).num_splits, 0u);
+  EXPECT_EQ(partition(2, {197, 197}).num_splits, 2u);
+  EXPECT_EQ(partition(2, {128, 128, 128}).num_splits, 3u);
+  EXPECT_EQ(partition(4, {128}).num_splits, 3u);
+  EXPECT_EQ(partition(2, {}).num_splits, 0u);
 }
 
 TEST(GemmPartitioner, NoRowsAreEven) {

@@ -78,15 +78,13 @@ TEST(GemmScheduler, EvenRangesRunConcurrently) {
 }
 
 // Rounding these ranges up to whole_rows() would require copies.
-TEST(GemmScheduler, RangesThatNeedCopiesRunSequentially) {
-  EXPECT_EQ(choose(2, std::vector<uint32_t>(8, 30)), kSequential);
+// A task beyond one per range reads its weights again.
+TEST(GemmScheduler, SplitRangesRunSequentially) {
+  EXPECT_EQ(choose(2, std::vector<uint32_t>(8, 30)), kConcurrent);
+  EXPECT_EQ(choose(2, std::vector<uint32_t>(8, 128)), kConcurrent);
   EXPECT_EQ(choose(2, std::vector<uint32_t>(8, 197)), kSequential);
-}
-
-TEST(GemmScheduler, LargeRangesAreSplitBeforeDistribution) {
-  EXPECT_EQ(choose(2, {512, 16, 16}), kConcurrent);
-  EXPECT_EQ(choose(2, {128, 16, 16}), kConcurrent);
-  EXPECT_EQ(choose(2, {128, 128, 128}), kConcurrent);
+  EXPECT_EQ(choose(2, {128, 128, 128}), kSequential);
+  EXPECT_EQ(choose(2, {130, 128, 128, 120, 120, 120}), kConcurrent);  // one of six is split
   EXPECT_EQ(choose(2, {32, 16}), kSequential);
 }
 
@@ -95,7 +93,7 @@ TEST(GemmScheduler, FewerTasksThanPartsRunSequentially) {
   EXPECT_EQ(choose(1, {64, 64, 64, 64}), kSequential);
 }
 
-// 0 parts: a GPU, which distributes the work. No distribution is uneven, and no rows are copied.
+// 0 parts: a GPU, which distributes the work. No distribution is uneven, and no range is split.
 TEST(GemmScheduler, GpuModesDependOnCostsAlone) {
   EXPECT_EQ(choose(0, {64}), kSequential);
   EXPECT_EQ(choose(0, {1, 500, 30}), kConcurrent);
@@ -197,12 +195,12 @@ TEST(GemmScheduler, UnevenDistributionRaisesTheConcurrentCost) {
   EXPECT_EQ(choose(scheduler, {32, 16}).wide, kSequential);              // 80 · 32/24
 }
 
-TEST(GemmScheduler, CopiedRowsRaiseTheConcurrentCost) {
+TEST(GemmScheduler, SplitsRaiseTheConcurrentCost) {
   GemmScheduler scheduler(2, 256, 4096);
   scheduler.set_costs(share(costs({{300, 100, {100, 100, 100, 100}, {95, 95, 95, 95}}})));
-  EXPECT_EQ(choose(scheduler, {32, 32}).wide, kConcurrent);
-  EXPECT_EQ(choose(scheduler, {30, 30}).wide, kSequential);          // 95 · 1.2
-  EXPECT_EQ(choose(scheduler, {32, 32, 30, 30}).wide, kConcurrent);  // 95 · 1.1
+  EXPECT_EQ(choose(scheduler, {128, 128}).wide, kConcurrent);
+  EXPECT_EQ(choose(scheduler, {160, 160}).wide, kConcurrent);    // 95 · (1 + 2 · 16 / 320)
+  EXPECT_EQ(choose(scheduler, {64, 64, 64}).wide, kSequential);  // 95 · (1 + 3 · 16 / 192)
 }
 
 // The table has no odd numbers of ranges. Their distribution over the parts accounts for them.
