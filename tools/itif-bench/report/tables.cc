@@ -126,9 +126,9 @@ std::string tall(const Table& table, const std::string& limit_name) {
                               limit_name.empty() ? "limit" : limit_name, "ratio", "thesis"},
                              2);
   for (const Row* row : table.rows)
-    text += line({row->name, row->mode, figure_text(row->value),
+    text += line({row->name, row->mode, figure_text(row->value) + mark_of(row->spread),
                   row->spread > 0 ? fmt::format("{:.1f} %", 100 * row->spread) : "",
-                  row->limit ? figure_text(*row->limit) : "",
+                  row->limit ? figure_text(*row->limit) + mark_of(row->limit_spread) : "",
                   row->ratio ? fmt::format("{:.2f}", *row->ratio) : "",
                   row->paper ? figure_text(*row->paper) : ""});
   return text;
@@ -184,7 +184,7 @@ std::string markdown_tables(const Results& results) {
     text += fmt::format("{}{}", i > 0 ? "\n" : "", table.unit);
     if (beside && largest_spread(table) > 0)
       text += fmt::format(", spread at most {:.1f} %", 100 * largest_spread(table));
-    if (beside && largest_spread(table) > kMaxSpread)
+    if (largest_spread(table) > kMaxSpread)
       text += fmt::format(" (~: above {:.0f} %)", 100 * kMaxSpread);
     text += ":\n\n";
     text += beside ? wide(table, joined && i == 0 ? &speed_ups : nullptr, results.limit_name)
