@@ -109,6 +109,8 @@ bool EngineState::on_response(uint32_t index, const wire::Datagram& datagram, ui
         break;
     }
   }
+  // If the request was repeated, it may have been lost before (Karn's algorithm).
+  if (!slot.was_repeated) learn_latency(now_ns - slot.started_ns);
   Outcome outcome = outcome_of(slot, OutcomeKind::kAnswered, now_ns);
   outcome.result_kind = header.result_kind;
   outcome.server_us = header.budget_us;
@@ -206,6 +208,7 @@ void EngineState::on_busy(uint32_t index, const wire::Header& header, uint64_t n
   send_lists_.remove(index);
   slot.num_ranges = slot.next_range = 0;
   slot.silent_tries = 1;
+  slot.was_repeated = false;
   const uint64_t named_ns = std::min(uint64_t{header.budget_us} * 1000, options_.retry.max_rto_ns);
   arm(index, now_ns + std::max(slot.rto_ns, named_ns));
 }

@@ -73,7 +73,9 @@ void EngineState::start(uint32_t index, uint64_t now_ns) noexcept {
                          : 1;
   slot.request_id = (next_sequence_++ << slot_bits) | index;
   slot.silent_tries = 1;
-  slot.rto_ns = options_.retry.initial_rto_ns;
+  slot.rto_ns = first_rto_ns();
+  slot.started_ns = now_ns;
+  slot.was_repeated = false;
   Flow& flow = *flows_[slot.flow];
   if (flow.token == 0 && flow.hello_pending) {
     await_token(index, now_ns);

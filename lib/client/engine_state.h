@@ -78,6 +78,8 @@ class EngineState {
     uint64_t action_ns = 0;    // when to act on silence
     uint64_t armed_ns = 0;     // the time set in the wheel; never later than the next action
     uint64_t rto_ns = 0;
+    uint64_t started_ns = 0;    // of this try
+    bool was_repeated = false;  // in this try, since the server last said that it has the request
     Reassembly response;
     std::array<SendRange, kMaxSendRanges> ranges;
   };
@@ -148,6 +150,9 @@ class EngineState {
   bool on_token(uint32_t flow_index, const wire::Header& header, uint64_t now_ns) noexcept;
 
   // engine_timers.cc
+  // Returns the RTO before any silence.
+  uint64_t first_rto_ns() const noexcept;
+  void learn_latency(uint64_t latency_ns) noexcept;
   void sign_of_life(Slot& slot) noexcept;
   void arm(uint32_t index, uint64_t action_ns) noexcept;
   void on_timer(uint32_t index, uint64_t now_ns) noexcept;
@@ -162,6 +167,7 @@ class EngineState {
   const uint32_t num_flows_;
   uint64_t next_sequence_;  // bits of the next request id above the slot number
   uint32_t next_flow_ = 0;
+  uint64_t latency_ns_ = 0, deviation_ns_ = 0;  // of answers, smoothed; 0: none yet
   std::vector<Slot> slots_;
   std::vector<uint32_t> free_;  // free slots, a stack
   TimerWheel wheel_;

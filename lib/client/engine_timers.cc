@@ -4,9 +4,29 @@
 #include "client/engine_state.h"
 
 namespace itif::client {
+
+// As TCP's retransmission timer (RFC 6298), but never below initial_rto_ns. A loaded server answers
+// late, and repeats of what it has would load it further.
+uint64_t EngineState::first_rto_ns() const noexcept {
+  const RetryPolicy& retry = options_.retry;
+  return std::max(retry.initial_rto_ns,
+                  std::min(latency_ns_ + 4 * deviation_ns_, retry.max_rto_ns));
+}
+
+void EngineState::learn_latency(uint64_t latency_ns) noexcept {
+  if (latency_ns_ == 0) {
+    latency_ns_ = latency_ns;
+    deviation_ns_ = latency_ns / 2;
+    return;
+  }
+  const uint64_t difference = std::max(latency_ns, latency_ns_) - std::min(latency_ns, latency_ns_);
+  deviation_ns_ = (3 * deviation_ns_ + difference) / 4;
+  latency_ns_ = (7 * latency_ns_ + latency_ns) / 8;
+}
+
 void EngineState::sign_of_life(Slot& slot) noexcept {
   slot.silent_tries = 1;
-  slot.rto_ns = options_.retry.initial_rto_ns;
+  slot.rto_ns = first_rto_ns();
 }
 
 // Sets when to act on silence. Updates the wheel only if that is earlier than the time set there; a
@@ -66,6 +86,7 @@ void EngineState::on_silence(uint32_t index, uint64_t now_ns) noexcept {
     ask_for_missing(slot);
   } else {
     ++stats_.retransmissions;
+    slot.was_repeated = true;
     queue_probe(index);  // the server replies with the ranges it lacks
   }
   arm(index, now_ns + slot.rto_ns);

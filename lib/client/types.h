@@ -63,7 +63,7 @@ class OutcomeSink {
 
 struct RetryPolicy {
   uint32_t max_tries = 5;                // sends without a reply, including the first
-  uint64_t initial_rto_ns = 50'000'000;  // silence after which the request is sent again
+  uint64_t initial_rto_ns = 50'000'000;  // the shortest silence after which a request is repeated
   uint32_t backoff_percent = 200;        // each RTO in percent of the previous one
   uint64_t max_rto_ns = 1'000'000'000;
   uint64_t timeout_ns = 10'000'000'000;  // from submit(); then the request is lost in any case

@@ -91,7 +91,10 @@ void define(CLI::App& app, Options& o, Texts& t) {
       ->add_option("--tries", o.retry.max_tries,
                    "how often an unanswered request is sent; 1: no retries")
       ->capture_default_str();
-  retry->add_option("--rto", t.rto, "wait before the first retry; doubles with each retry")
+  retry
+      ->add_option("--rto", t.rto,
+                   "shortest wait before the first retry (longer if answers take longer); doubles "
+                   "with each retry")
       ->capture_default_str();
   retry->add_option("--timeout", t.timeout, "an unanswered request is then lost")
       ->capture_default_str();

@@ -158,6 +158,38 @@ TEST(ClientEngine, RepeatsOfABusyRequestBecomeRare) {
   }
 }
 
+// A loaded server answers late. Only the first request is repeated; the others wait as long as
+// answers take.
+TEST(ClientEngine, TheRtoFollowsTheLatencyOfAnswers) {
+  World world({});
+  uint64_t repeats_of_the_first = 0;
+  for (uint32_t i = 0; i < 20; ++i) {
+    world.submit({.seed = i, .service_us = 300'000}, 64);
+    world.run();
+    if (i == 0) repeats_of_the_first = world.engine->stats().retransmissions;
+  }
+  EXPECT_GT(repeats_of_the_first, 0u);
+  EXPECT_EQ(world.engine->stats().retransmissions, repeats_of_the_first);
+  EXPECT_EQ(world.engine->stats().answered, 20u);
+}
+
+// A lost request is answered late, too. Its latency does not count, so the RTO stays.
+TEST(ClientEngine, LossesDoNotRaiseTheRto) {
+  WorldOptions options;
+  options.faults.loss = 0.4;
+  World world(options);
+  for (uint32_t i = 0; i < 200; ++i) {
+    world.submit({.seed = i, .service_us = 100}, 64);
+    world.run();
+  }
+  world.network.set_faults({.loss = 1});
+  const uint64_t repeats = world.engine->stats().retransmissions;
+  const uint64_t begin_ns = world.clock.now_ns();
+  world.submit({.seed = 1}, 64);
+  while (world.engine->stats().retransmissions < repeats + 2) world.step();
+  EXPECT_LE(world.clock.now_ns() - begin_ns, 360'000'000u);  // 50 + 100 ms, and on to the next 200
+}
+
 TEST(ClientEngine, TimeoutEndsABusyRequest) {
   WorldOptions options;
   options.engine.retry.timeout_ns = 200'000'000;
