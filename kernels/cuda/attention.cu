@@ -203,8 +203,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kHead>)
   }
 
   Sums out[kOutTiles] = {};
-  constexpr float kFirstMost = kIsMasked ? kLowestScore : -INFINITY;
-  float most[2] = {kFirstMost, kFirstMost}, total[2] = {0, 0};  // of rows g and g + 8
+  constexpr float kInitialMax = kIsMasked ? kLowestScore : -INFINITY;
+  float most[2] = {kInitialMax, kInitialMax}, total[2] = {0, 0};  // of rows g and g + 8
   KeyRange allowed[2];
   if constexpr (kIsMasked)
     for (uint32_t half = 0; half < 2; ++half) {
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<kHead>)
       float largest = most[half];
       for (uint32_t i = 0; i < kScoreTiles; ++i)
         for (uint32_t c = 0; c < 2; ++c) largest = fmaxf(largest, scores[i].values[2 * half + c]);
-      largest = quad_max(largest);  // finite: a tile has a key, or kFirstMost is
+      largest = quad_max(largest);  // finite: a tile has a key, or kInitialMax is
       const float correction = exp2_approximately((most[half] - largest) * scale);
       const float shift = -largest * scale;
       most[half] = largest;

@@ -1,8 +1,8 @@
 // A log of launches to make later: kernels and library calls, each with its arguments by value.
 // They are made in order on a stream, which may be capturing a graph.
 //
-// A graph of the launches keeps their grids and arguments. The log collects what tells two launches
-// apart, so that a graph's key has it whatever the launching code says (key()).
+// A graph of the launches keeps their grids and arguments. The log records every
+// parameter of a launch, so that the graph's key has it without the caller's help (key()).
 //
 // CUDA loads a kernel at its first use, which may synchronise the device, and a capture does not
 // survive that. load() therefore loads the code of launches that were never made.

@@ -8,7 +8,7 @@ Result<FusionMode> parse_fusion_mode(std::string_view name) {
   if (name == "fused") return FusionMode::kFused;
   if (name == "thesis") return FusionMode::kThesis;
   return fail(Code::kInvalidArgument,
-              fmt::format("unknown fusion_mode '{}': use fused or thesis", name));
+              fmt::format("unknown fusion mode '{}': use fused or thesis", name));
 }
 
 device::GemmShape in_fusion_mode(device::GemmShape shape, FusionMode fusion_mode,

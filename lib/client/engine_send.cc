@@ -225,7 +225,8 @@ void EngineState::say_hello(uint32_t flow_index, uint64_t now_ns) noexcept {
   wire::Header header;
   header.type = wire::Type::kHello;
   header.session = options_.session;
-  // As hard to guess as first_request, and never the id of a request.
+  // The complement of a number beyond all request ids: no request has it, and a stranger who does
+  // not know first_request cannot guess it.
   header.request_id = ~(options_.first_request + (stats_.hellos << 32));
   if (!queue_control(flow_index, header, {}, wire::Key{})) return;
   flow.hello_id = header.request_id;

@@ -83,8 +83,8 @@ class GroupStage final : private runtime::CompletionSink {
   // REQUIRES: started, and one caller at a time.
   void perform(StageTask& task, const std::function<void()>& meanwhile);
 
-  // RequestExecutor::takes_planners(), and set_planner() on the group's device.
-  Status takes_planners() const { return executor_->takes_planners(); }
+  // RequestExecutor::supports_every_planner(), and set_planner() on the group's device.
+  Status supports_every_planner() const { return executor_->supports_every_planner(); }
   Status set_planner(std::string_view name, const std::shared_ptr<const plan::CostTables>& tables) {
     return executor_->set_planner(name, device_->info(), tables);
   }
@@ -94,7 +94,8 @@ class GroupStage final : private runtime::CompletionSink {
   Status set_scheduler(std::string_view scheduler);
 
   // Continues on another share of the device after the running batches; requests wait meanwhile. On
-  // error nothing has changed. Control's thread. REQUIRES: started. Errors: those of make_stream.
+  // error nothing has changed. Control's job thread. REQUIRES: started. Errors: those of
+  // make_stream.
   Status change_share(const device::Share& share);
 
   // Runs one iteration: takes new requests, completes and begins at most one batch, runs one step

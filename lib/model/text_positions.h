@@ -1,4 +1,4 @@
-// Which row of the position table each token of a text takes.
+// The row of the position table that each token of a text takes.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace itif::model {
 
-// Numbers the tokens of one text in order. In a family that leaves rows of the table unused
-// (BackboneSpec::position_base), the last unused row belongs to the padding id, which has the row's
-// number: a padding id inside a text takes that row, and tokens after it do not count it.
+// Numbers the tokens of one text in order, from BackboneSpec::position_base. The rows below it are
+// unused, except the last, position_base − 1: padding ids inside a text take it, and do not advance
+// the positions of later tokens. Its number is that of the padding id.
 // Source: create_position_ids_from_input_ids() of transformers' RobertaEmbeddings.
 class TextPositions {
  public:

@@ -80,7 +80,7 @@ struct Request {
   // Set by take() and expire(), never directly.
   alignas(std::atomic_ref<Claim>::required_alignment) Claim claim = Claim::kNone;
 
-  // For the current holder.
+  // Only the current owner of the request reads or writes these.
   uint32_t num_tokens = 0;  // set by the executor when the request enters its queue
   Request* next = nullptr;  // links of the queue that holds it
   Request* previous = nullptr;

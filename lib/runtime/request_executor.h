@@ -88,9 +88,10 @@ class RequestExecutor {
   virtual void use_stream(device::Stream& stream) noexcept = 0;
 
   // Returns why not every planner can be chosen; OK: set_planner() accepts any. Any thread.
-  virtual Status takes_planners() const { return {}; }
+  virtual Status supports_every_planner() const { return {}; }
   // Lays out the next batches with a planner. `device`: the stream's. `tables`: the group's; null:
-  // not measured. Control's thread. Errors: those of takes_planners() and plan::make_planner().
+  // not measured. Control's job thread. Errors: those of supports_every_planner() and
+  // plan::make_planner().
   virtual Status set_planner(std::string_view name, const device::DeviceInfo& device,
                              const std::shared_ptr<const plan::CostTables>& tables) = 0;
 

@@ -40,8 +40,8 @@ class TenantSlots {
   void release(uint32_t slot);
 
   // Returns a slot whose memory a pass may read: an admitted tenant's, or a free one's, whose
-  // memory is held as long as the result. Its values are unspecified. Control's thread; no slot may
-  // change meanwhile. Errors: kResourceExhausted.
+  // memory is held as long as the result. Its values are unspecified. Control's job thread; no slot
+  // may change meanwhile. Errors: kResourceExhausted.
   Result<std::shared_ptr<const uint32_t>> borrow_slot();
 
   // Returns the tenant in a slot; nullptr: the slot is free. Lock-free.

@@ -1,11 +1,13 @@
 // A batch policy for batches that end as a whole. It keeps latency objectives first, then fills the
 // batch by an order over the tenants' queues.
 //
-// Each choice refuses requests that cannot meet their deadlines, sets the tenants' objectives
-// (objectives.h), bounds the batch by them (batch_bound.h, and the undisturbed cost for those that
-// send little), puts urgent requests first (urgent.h), lets the order fill the batch, and refuses
-// those of the batch that would miss their deadlines, and the waiting ones that the batch makes
-// late.
+// A choice takes these steps:
+// 1. It refuses requests that cannot meet their deadlines.
+// 2. It sets the tenants' objectives (objectives.h) and bounds the batch by them: by batch_bound.h,
+//    or by the undisturbed cost if a tenant that sends little implies the objective.
+// 3. It puts urgent requests first (urgent.h), and lets the order fill the batch.
+// 4. It refuses the requests of the batch that would miss their deadlines, and the waiting requests
+//    that the batch makes late.
 #pragma once
 
 #include <memory>

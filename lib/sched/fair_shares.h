@@ -1,12 +1,12 @@
-// Which tenants are behind their weighted share of the tokens, for policies that choose by another
-// measure than shares (das_rows.h). Beyond the paper.
+// The tenants that are behind their weighted share of the tokens, for policies that choose by
+// another measure than shares (das_rows.h). Beyond the paper.
 //
 // Each batch, a tenant with waiting requests is due its weighted share of the batch's tokens. Its
 // balance is the tokens that it was due less those that it got. It is owed requests once its
 // balance exceeds its share of kWindowBatches full batches, and gets them before all others until
-// the balance is back there. So no tenant with waiting requests falls behind its share by more than
-// that, whatever the others send, and a policy whose choices even out within the window is left
-// alone. A tenant that had no waiting request starts without credit or debt.
+// the balance is back there. This bounds the deficit of a tenant with waiting requests, whatever
+// the others send. A policy whose choices are fair within the window is not changed. A tenant that
+// had no waiting request starts without credit or debt.
 //
 // Owned by the executor's thread. Allocates nothing after construction.
 #pragma once

@@ -2,9 +2,9 @@
 // (indexed_order.h). Refuses requests that would miss their deadlines as it finds them.
 //
 // A request can meet its deadline if a batch of it alone would end in time. A full batch may take
-// many times as long, and the requests with the earliest deadlines would all be late. So those that
-// the whole batch would make late are left out of it, while it finds others: at most kMaxLateShare
-// times as many as a batch has, which bounds the time of a decision.
+// many times as long, and the requests with the earliest deadlines would all be late. So
+// requests that the full batch would make late are skipped if others fit. At most kMaxLateShare
+// times a batch's requests are skipped, which bounds the time of a decision.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // The devices that groups run on, in order of preference. New groups start on the first one that
 // works; if it fails, its groups move to the next. A device is opened when it is first needed.
 //
-// One thread at a time makes changes (control's worker). serving() and uses_fallback(): any thread.
+// One thread at a time makes changes (control's job thread). serving() and uses_fallback(): any
+// thread.
 #pragma once
 
 #include <atomic>

@@ -13,7 +13,7 @@
 // move there, and requests follow. After a reset they move back in the same way
 // (tenant_service_device.cc).
 //
-// Threads: one thread at a time makes changes (control's worker). Any thread may call drain(),
+// Threads: one thread at a time makes changes (control's job thread). Any thread may call drain(),
 // cancel() and the functions that return figures.
 #pragma once
 
@@ -135,7 +135,7 @@ class TenantService final : public control::Appliance {
     uint32_t max_payload_bytes = 0;
   };
 
-  // The functions below run on control's worker thread. An exception of a loader's library becomes
+  // The functions below run on control's job thread. An exception of a loader's library becomes
   // kInternal: a bad model must not end the process.
   static std::unexpected<Error> unexpected_failure(const tenant::Record& record,
                                                    const std::exception& e);
@@ -194,7 +194,7 @@ class TenantService final : public control::Appliance {
   std::map<std::string, control::GroupSettings> settings_;  // set by control; by group name
   bool busy_ = false;  // executors spin while each has its own CPU
   size_t num_executor_cpus_;
-  // Guards tenants_ to draining_, which any thread reads. Control's worker reads the members that
+  // Guards tenants_ to draining_, which any thread reads. The job thread reads the members that
   // only it writes without the lock.
   mutable std::mutex mutex_;
   std::vector<Serving> tenants_;

@@ -153,7 +153,7 @@ Result<TenantService::PlannedBatches> TenantService::planned_batches(
   const std::lock_guard lock(mutex_);
   ITIF_ASSIGN(const uint16_t number, number_of(group));
   const execution::GroupStage& stage = *stages_[number];
-  ITIF_TRY(stage.takes_planners());
+  ITIF_TRY(stage.supports_every_planner());
   return PlannedBatches{layouts_[number].planner, stage.recent_batches().read()};
 }
 

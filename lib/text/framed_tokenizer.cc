@@ -54,8 +54,9 @@ Status FramedTokenizer::set_frame(const TokenizerSettings& settings,
                [&](const auto& named) { return named.second.content == content; }) ||
            std::ranges::find(settings.more, content, &SpecialToken::content) != settings.more.end();
   };
-  // Finds a token's id, and its flags where it is also an added token. The first of its entries
-  // counts. added_tokens.json has no flags: named tokens match the text as it is written.
+  // Finds a token's id, and its flags where it is also an added token. If a token is listed twice,
+  // the first entry is used. added_tokens.json has no flags: named tokens match the text as it is
+  // written.
   const auto resolve = [&](SpecialToken& token) {
     token.id = id_of(token.content);
     const auto added = std::ranges::find(settings.added, token.content, &SpecialToken::content);

@@ -25,7 +25,8 @@ constexpr const char* kSettingsNames[] = {
 constexpr const char* kLoaderArguments[] = {
     "model_args",  "model_kwargs",  "tokenizer_args",   "tokenizer_kwargs",
     "config_args", "config_kwargs", "processor_kwargs", "processing_kwargs"};
-// Those of them that change no result: the group's dtype replaces a type, code is never run.
+// Loader arguments that change no result here: the group's dtype replaces a type, and the model's
+// own code never runs.
 constexpr std::string_view kHarmlessArguments[] = {"attn_implementation", "add_pooling_layer",
                                                    "dtype", "torch_dtype", "trust_remote_code"};
 

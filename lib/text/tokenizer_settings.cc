@@ -137,7 +137,7 @@ Status read_extra_tokens(const json& document, const std::string& origin, const 
   const auto add = [&](const json& value, const std::string& key, const std::string& file) {
     return add_extra(value, key, file, extra);
   };
-  // As transformers moves the lists from key to key.
+  // transformers renames additional_special_tokens to extra_special_tokens: both are read.
   ITIF_ASSIGN(json list, tokens_at(document, "extra_special_tokens", origin));
   ITIF_ASSIGN(json older, tokens_at(document, "additional_special_tokens", origin));
   bool is_set = document.contains("extra_special_tokens");

@@ -1,4 +1,4 @@
-// Which cuBLAS calls a launch makes, and on which streams.
+// The cuBLAS calls that a launch makes, and their streams.
 #include "device/cuda/gemm/gemm_calls.h"
 
 #include <gtest/gtest.h>

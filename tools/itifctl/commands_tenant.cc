@@ -39,11 +39,12 @@ void add_settings(CommandLine& line, CLI::App* command, Settings& settings) {
                    "[0s]")
       ->type_name("TIME")
       ->check(duration_text());
-  settings.weight_option = command
-                               ->add_option("--weight", settings.weight,
-                                            "weight of its share in the group, 1 to 1000 [1]")
-                               ->type_name("N")
-                               ->check(CLI::Range(1u, tenant::kMaxWeight));
+  settings.weight_option =
+      command
+          ->add_option("--weight", settings.weight,
+                       "share of the group's time, relative to the other tenants, 1 to 1000 [1]")
+          ->type_name("N")
+          ->check(CLI::Range(1u, tenant::kMaxWeight));
   settings.quota_option = command
                               ->add_option("--quota-rps", settings.quota_rps,
                                            "accepted requests per second, 0: unlimited [0]")

@@ -191,7 +191,7 @@ struct Pass {
 }  // namespace
 
 uint64_t model_mark(uint64_t seed) noexcept {
-  // Without the second-highest bit of each 16, an exponent is never all ones.
+  // Clears the highest bit of the exponent of each 16-bit value, so that none is Inf or NaN.
   return (mix(seed) & 0xbfff'bfff'bfff'bfffu) | 1;
 }
 

@@ -8,8 +8,9 @@
 // tenant's mark and its own tokens knows the logit.
 //
 // An operator that has the members x, out, hidden and ranges passes the marks of x's rows on to
-// out's; it meets the members weight, bias, gamma and beta. The other operators that text encoders
-// with a classifier use in fused mode have code of their own. The rest leave rows unchanged.
+// out's. Its weights are the members weight, bias, gamma and beta. The other operators that text
+// encoders with a classifier use in fused mode have code of their own. The rest leave rows
+// unchanged.
 #pragma once
 
 #include <cstddef>

@@ -48,7 +48,8 @@ uint32_t CostFloor::tokens_within(uint64_t ns) const noexcept {
       larger = &c;
       continue;
     }
-    // Between two sizes seen, or beyond the largest: in proportion to the smaller.
+    // A size between two that were measured, or beyond the largest, costs in proportion to the
+    // smaller one.
     const uint64_t tokens = in_proportion(c.num_tokens, ns, std::max<uint64_t>(1, c.ns));
     return static_cast<uint32_t>(
         std::min<uint64_t>(tokens, larger ? larger->num_tokens - 1 : kAll));

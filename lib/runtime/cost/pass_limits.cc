@@ -21,7 +21,7 @@ uint32_t max_tenants(const device::DeviceInfo& device,
       std::clamp<size_t>(device.cache_bytes / kCachePart / shared_bytes, 1, UINT32_MAX));
 }
 
-// As many as the cores' own caches hold of the widest GEMM's inputs and outputs.
+// Returns the tokens whose inputs and outputs of the widest GEMM fit in the cores' own caches.
 uint32_t max_shared_tokens(const device::DeviceInfo& device,
                            std::span<const backbone::GemmUse> gemms) noexcept {
   size_t token_bytes = 0;

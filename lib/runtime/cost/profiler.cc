@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kSlotAlignment = 4096;
 
-// Which call each of plan::kSharedGemmTables holds, in that order.
+// The call that each of plan::kSharedGemmTables holds, in that order.
 struct MeasuredCall {
   kernels::GemmMode mode;
   bool is_uneven;

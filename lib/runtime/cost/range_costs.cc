@@ -34,11 +34,11 @@ std::span<const plan::SharedGemm> RangeCosts::gemms() const noexcept {
 
 void RangeCosts::set(std::span<const kernels::RowRange> ranges) noexcept {
   uint64_t rows = 0;
-  least_rows_ = most_rows_ = ranges[0].num_rows;
+  min_rows_ = max_rows_ = ranges[0].num_rows;
   for (const kernels::RowRange& range : ranges) {
     rows += range.num_rows;
-    least_rows_ = std::min(least_rows_, range.num_rows);
-    most_rows_ = std::max(most_rows_, range.num_rows);
+    min_rows_ = std::min(min_rows_, range.num_rows);
+    max_rows_ = std::max(max_rows_, range.num_rows);
   }
   count_ = static_cast<double>(ranges.size());
   mean_rows_ = static_cast<double>(rows) / count_;
@@ -85,10 +85,10 @@ double RangeCosts::cost_ns(size_t shape, kernels::GemmMode mode) const noexcept 
 RangeCosts::RangeLine RangeCosts::range_line(size_t shape) const noexcept {
   const std::vector<double>& costs_ns = tables_->shared_gemms[shape].sequential_ns;
   const auto ns = [&](uint32_t rows) { return plan::shared_gemm_ns(*tables_, costs_ns, 1, rows); };
-  const double least_ns = ns(least_rows_);
-  if (least_rows_ == most_rows_) return {.call_ns = least_ns};
-  const double row_ns = std::max(0.0, (ns(most_rows_) - least_ns) / (most_rows_ - least_rows_));
-  return {.call_ns = std::max(0.0, least_ns - least_rows_ * row_ns), .row_ns = row_ns};
+  const double least_ns = ns(min_rows_);
+  if (min_rows_ == max_rows_) return {.call_ns = least_ns};
+  const double row_ns = std::max(0.0, (ns(max_rows_) - least_ns) / (max_rows_ - min_rows_));
+  return {.call_ns = std::max(0.0, least_ns - min_rows_ * row_ns), .row_ns = row_ns};
 }
 
 double RangeCosts::bucket_ns(size_t shape) const noexcept {

@@ -63,7 +63,7 @@ class RangeCosts {
   // concurrent_ns, partitioned evenly.
   std::vector<std::vector<double>> even_ns_;
   double count_ = 0, mean_rows_ = 0;
-  uint32_t least_rows_ = 0, most_rows_ = 0;  // of a range
+  uint32_t min_rows_ = 0, max_rows_ = 0;  // of a range
   double unevenness_ = 1, longer_ = 1;
   bool has_equal_rows_ = true, has_equal_steps_ = true;  // of the ranges and of their slots
 };

@@ -62,7 +62,7 @@ GenerationExecutor::GenerationExecutor(DecoderGroup& group, device::Stream& stre
   entered_.reserve(max_beams_);
   plan_.reserve(max_beams_);
   choice_.reserve(generation_policy_options(options));
-  // As many as have ended but are not answered yet, run, and have entered for the next batch.
+  // max_beams_ each have ended and wait for their answer, run, and have entered for the next batch.
   for (uint32_t i = 0; i < 3 * max_beams_; ++i) spare_.push_back(std::make_unique<Sequence>());
   for (Entered* entered : {&running_, &next_}) entered->sequences.reserve(max_beams_);
   ended_.reserve(max_beams_);
@@ -77,14 +77,14 @@ GenerationExecutor::~GenerationExecutor() {
   CHECK(!in_flight_);
 }
 
-Status GenerationExecutor::takes_planners() const {
+Status GenerationExecutor::supports_every_planner() const {
   return fail(Code::kUnsupported,
               "the group generates token by token, so its planners are packed, concat and slotted");
 }
 
 Status GenerationExecutor::set_planner(std::string_view name, const device::DeviceInfo&,
                                        const std::shared_ptr<const plan::CostTables>&) {
-  if (name != "packed" && !plan::shares_scores(name)) return takes_planners();
+  if (name != "packed" && !plan::shares_scores(name)) return supports_every_planner();
   ITIF_ASSIGN(auto planner, plan::make_planner(name, {.limits = planner_.limits()}));
   planner_.replace(std::move(planner));
   return {};

@@ -64,7 +64,7 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
     CHECK(!in_flight_);
     stream_ = &stream;
   }
-  Status takes_planners() const override;
+  Status supports_every_planner() const override;
   // Planners lay out sources: packed, concat and slotted do. Steps have one layout, that of packed.
   Status set_planner(std::string_view name, const device::DeviceInfo& device,
                      const std::shared_ptr<const plan::CostTables>& tables) override;

@@ -29,7 +29,7 @@ class KvBlocks {
   bool reserve(uint32_t count) noexcept {
     if (count > num_blocks_ - num_reserved_) return false;
     num_reserved_ += count;
-    most_reserved_ = std::max(most_reserved_, num_reserved_);
+    max_reserved_ = std::max(max_reserved_, num_reserved_);
     return true;
   }
   // REQUIRES: `count` blocks are reserved, and the blocks taken under that reservation are free.
@@ -45,7 +45,7 @@ class KvBlocks {
     const uint32_t block = free_.back();
     free_.pop_back();
     holders_[block] = 1;
-    most_used_ = std::max(most_used_, num_used());
+    max_used_ = std::max(max_used_, num_used());
     return block;
   }
   void share(uint32_t block) noexcept {
@@ -62,16 +62,16 @@ class KvBlocks {
   uint32_t num_blocks() const noexcept { return num_blocks_; }
   uint32_t num_used() const noexcept { return num_blocks_ - static_cast<uint32_t>(free_.size()); }
   uint32_t num_reserved() const noexcept { return num_reserved_; }
-  // The most so far.
-  uint32_t most_used() const noexcept { return most_used_; }
-  uint32_t most_reserved() const noexcept { return most_reserved_; }
+  // Peaks since construction.
+  uint32_t max_used() const noexcept { return max_used_; }
+  uint32_t max_reserved() const noexcept { return max_reserved_; }
 
  private:
   std::vector<uint32_t> holders_;
   std::vector<uint32_t> free_;
   const uint32_t num_blocks_;
   uint32_t num_reserved_ = 0;
-  uint32_t most_used_ = 0, most_reserved_ = 0;
+  uint32_t max_used_ = 0, max_reserved_ = 0;
 };
 
 }  // namespace itif::runtime

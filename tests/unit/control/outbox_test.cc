@@ -27,8 +27,8 @@ TEST(Outbox, IsReadableWhileMessagesWait) {
   EXPECT_TRUE(outbox->take().messages.empty());
 }
 
-// A take() that used up the wake-up of close() without a word let the I/O thread wait for ever, and
-// itifd did not stop.
+// Regression: take() consumed the wake-up of close() and did not say so. The I/O thread blocked for
+// ever, and itifd did not stop.
 TEST(Outbox, TakeThatUsesUpTheWakeUpOfCloseSaysSo) {
   const auto outbox = Outbox::make().value();
   outbox->push(Event{"event", "last"});

@@ -1,4 +1,4 @@
-"""Which layer may include which, and where each foreign library may appear.
+"""The layers that each layer may include, and the places of each foreign library.
 
 The table points downwards only: a layer may include itself and the layers that its row names, and a row names
 only layers of earlier rows. `check(root)` reads the sources under root and returns the violations as

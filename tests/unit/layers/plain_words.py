@@ -18,7 +18,7 @@ SKIPPED = ("tests/data/", "tests/fuzz/corpus/")
 # Strings are read in these places only, because strings of tests are often data.
 PROGRAMS = ("app/", "lib/", "kernels/", "tools/", "meson.build", "meson_options.txt", ".ci/run")
 
-OPENER = re.compile(r"(Of|What|Whatever|Where|Whether|Who|Whoever|Whose|That|Likewise|Nobody|Nothing|Nor"
+OPENER = re.compile(r"(Of|What|Whatever|Where|Whether|Which|Who|Whoever|Whose|That|Likewise|Nobody|Nothing|Nor"
                     r"|None(?![:,]| if\b| means\b))\b(?!\()")  # "None:" names the value in Python
 IDIOMS = (
     r"of late", r"told by", r"comes? again", r"let go", r"lets? those go",

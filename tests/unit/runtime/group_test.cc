@@ -139,7 +139,7 @@ TEST_F(GroupTest, TheFamilyDecidesTheKind) {
     const SystemClock clock;
     const auto executor = group->make_executor(*stream, clock, {}).value();
     EXPECT_EQ(executor->cache().num_blocks > 0, generates);
-    EXPECT_EQ(executor->takes_planners().has_value(), !generates);
+    EXPECT_EQ(executor->supports_every_planner().has_value(), !generates);
     EXPECT_TRUE(executor->set_planner("packed", device_.info(), nullptr));
     const Status naive = executor->set_planner("naive", device_.info(), nullptr);
     EXPECT_EQ(naive.has_value(), !generates);

@@ -227,7 +227,7 @@ Status compare_cleaning(const BenchOptions& options, device::Device& device,
         others > (type == DType::kF32 ? 0 : 0.25))
       return fail(Code::kInternal, fmt::format("{}, {}: {:.0f} % of the answers differ", name,
                                                mode.name, 100 * others));
-    used_mib.push_back(executor->blocks().most_used() * mib);
+    used_mib.push_back(executor->blocks().max_used() * mib);
     num_steps.push_back(load.num_steps());
   }
   Status status;

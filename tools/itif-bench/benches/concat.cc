@@ -211,7 +211,7 @@ class ConcatLoad final : public runtime::CompletionSink {
     const size_t at = free_.back();
     free_.pop_back();
     InFlight& one = requests_[at];
-    // As many ids as a request has tokens, from a place that its length decides.
+    // The payload is a part of ids_, at an offset that depends on its length.
     one.piece = {reinterpret_cast<const std::byte*>(ids_.data() + size_t{tokens} * kRowTokens),
                  static_cast<uint32_t>(tokens * sizeof(uint32_t))};
     one.request = {};
