@@ -5,12 +5,12 @@
 
 namespace itif::client {
 
-// As TCP's retransmission timer (RFC 6298), but never below initial_rto_ns. A loaded server answers
-// late, and repeats of what it has would load it further.
+// As TCP's retransmission timer (RFC 6298, with initial_rto_ns as its clock's granularity). A loaded
+// server answers late, and repeats of what it has would load it further.
 uint64_t EngineState::first_rto_ns() const noexcept {
   const RetryPolicy& retry = options_.retry;
-  return std::max(retry.initial_rto_ns,
-                  std::min(latency_ns_ + 4 * deviation_ns_, retry.max_rto_ns));
+  const uint64_t margin_ns = std::max(retry.initial_rto_ns, 4 * deviation_ns_);
+  return std::max(retry.initial_rto_ns, std::min(latency_ns_ + margin_ns, retry.max_rto_ns));
 }
 
 void EngineState::learn_latency(uint64_t latency_ns) noexcept {
