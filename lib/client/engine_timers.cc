@@ -5,8 +5,8 @@
 
 namespace itif::client {
 
-// As TCP's retransmission timer (RFC 6298, with initial_rto_ns as its clock's granularity). A loaded
-// server answers late, and repeats of what it has would load it further.
+// As TCP's retransmission timer (RFC 6298), with initial_rto_ns as the granularity of its clock. A
+// loaded server answers late, and repeats of what it has would load it further.
 uint64_t EngineState::first_rto_ns() const noexcept {
   const RetryPolicy& retry = options_.retry;
   const uint64_t margin_ns = std::max(retry.initial_rto_ns, 4 * deviation_ns_);

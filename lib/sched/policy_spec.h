@@ -11,7 +11,7 @@ struct PolicySpec {
   std::string_view name = "fair";  // of policy_names.h: valid for ever
   // das, slotted_das. The part of a row's requests that is chosen by utility alone: η of TCB's
   // Algorithm 1, between 0 and 1; q is 1 − η.
-  double eta = 0.5;
+  double eta = 0.8;
   // das, slotted_das: "weighted". A request's utility is its tenant's weight over its length, not 1
   // over its length.
   bool weighted = false;

@@ -98,7 +98,7 @@ Experiment policies_under(const std::string& figure, const std::string& title, A
                .axis = axis,
                .values = std::move(values),
                .quick_values = std::move(quick_values),
-               .curves = policies("concat", {"fcfs", "sjf", "edf", "das", "das:eta=0.9"}),
+               .curves = policies("concat", {"fcfs", "sjf", "edf", "das", "das:eta=0.5"}),
                .shown = {{.figure = figure, .metric = "utility"}},
                .rate = 800,
                .batch_rows = 16};
@@ -106,7 +106,7 @@ Experiment policies_under(const std::string& figure, const std::string& title, A
   e.stated = {{"utility", "das", "sjf", names_ratio ? "1.40" : ""},
               {"utility", "das", "fcfs", names_ratio ? "more than 1.40" : ""},
               {"utility", "das", "edf", names_ratio ? "more than 1.40" : ""},
-              {"utility", "das:eta=0.9", "sjf", {}}};
+              {"utility", "das:eta=0.5", "sjf", {}}};
   return e;
 }
 
@@ -125,7 +125,7 @@ Experiment decisions() {
 
 Experiment tenants() {
   std::vector<std::string> schedulers(sched::kPolicyNames.begin(), sched::kPolicyNames.end());
-  schedulers.emplace_back("das:eta=0.9");
+  schedulers.emplace_back("das:eta=0.5");
   schedulers.emplace_back("das:fair");
   Experiment e{.name = "figure-tenants",
                .title = "Not in the paper: packed, four tenants, one of which sends half",
@@ -141,7 +141,7 @@ Experiment tenants() {
                .has_four_tenants = true};
   for (const std::string& other : schedulers)
     if (other != "das") e.stated.push_back({"utility", "das", other, {}});
-  e.stated.push_back({"utility", "das:eta=0.9", "sjf", {}});
+  e.stated.push_back({"utility", "das:eta=0.5", "sjf", {}});
   return e;
 }
 

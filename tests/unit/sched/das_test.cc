@@ -41,7 +41,7 @@ class DasTest : public PolicyFixture {
 // p = 2. B and A have the mean utility 1/2, so that requests of up to 4 tokens are deadline-aware:
 // F, E, D, C by deadline, of which F and E fit. In the second row s = 2 and p = 1: D, then C.
 TEST_F(DasTest, AlgorithmOneByHand) {
-  make_rows("das", 2, 12);
+  make_rows("das:eta=0.5", 2, 12);
   request::Request& a = push({.tokens = 2, .deadline_ns = 100});
   request::Request& b = push({.tokens = 2, .deadline_ns = 90});
   request::Request& c = push({.tokens = 3, .deadline_ns = 80});
@@ -59,7 +59,7 @@ TEST_F(DasTest, AlgorithmOneByHand) {
 // The same rows. The utility-dominant requests are B2 and A2, and D3: slots of 3 tokens, four in a
 // row. F4 and E4 fit none and wait on.
 TEST_F(DasTest, AlgorithmTwoByHand) {
-  make_rows("slotted_das", 2, 12);
+  make_rows("slotted_das:eta=0.5", 2, 12);
   request::Request& a = push({.tokens = 2, .deadline_ns = 100});
   request::Request& b = push({.tokens = 2, .deadline_ns = 90});
   request::Request& c = push({.tokens = 3, .deadline_ns = 80});
@@ -83,7 +83,7 @@ TEST_F(DasTest, AlgorithmTwoByHand) {
 // have the mean 3/4, so that only B (1/2 ≥ 3/8) is deadline-aware. It leaves room, and of the rest
 // D3 fits, although E's deadline is earlier.
 TEST_F(DasTest, TheRestFillsTheRowByUtility) {
-  make_rows("das", 1, 10);
+  make_rows("das:eta=0.5", 1, 10);
   request::Request& a = push({.tokens = 1, .deadline_ns = 90});
   request::Request& b = push({.tokens = 2, .deadline_ns = 80});
   request::Request& c = push({.tokens = 2, .deadline_ns = 70});
@@ -96,7 +96,7 @@ TEST_F(DasTest, TheRestFillsTheRowByUtility) {
 
 // L = 7. The first three of C2 B2 A2 X3 fit: s = 3. With η = 1/10, p = 1 and q = 9/10, so that only
 // requests of 2 tokens are deadline-aware. With η = 1/2, p = 2, and X, whose deadline is the
-// earliest, takes A's place. With η = 9/10, p = 3.
+// earliest, takes A's place. With η = 9/10, or 8/10 by default, p = 3.
 TEST_F(DasTest, EtaDividesTheRow) {
   for (const std::string_view spec : {"das:eta=0.1", "das", "das:eta=0.5", "das:eta=0.9"}) {
     make_rows(spec, 1, 7);
@@ -105,7 +105,7 @@ TEST_F(DasTest, EtaDividesTheRow) {
     request::Request& c = push({.tokens = 2, .deadline_ns = 70});
     request::Request& x = push({.tokens = 3, .deadline_ns = 1});
     choose_rows();
-    const bool half = !spec.ends_with(".1") && !spec.ends_with(".9");
+    const bool half = spec.ends_with(".5");
     EXPECT_EQ(choice.batch, (Requests{&c, &b, half ? &x : &a})) << spec;
   }
 }

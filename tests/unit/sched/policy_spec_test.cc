@@ -22,7 +22,7 @@ TEST(PolicySpec, KnowsEveryPolicyByName) {
     const auto spec = parse_policy_spec(name);
     ASSERT_TRUE(spec) << name;
     EXPECT_EQ(spec->name, name);
-    EXPECT_EQ(spec->eta, 0.5);
+    EXPECT_EQ(spec->eta, 0.8);
     EXPECT_FALSE(spec->weighted || spec->fair);
   }
 }
