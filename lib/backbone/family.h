@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "device/device.h"
 #include "kernels/args.h"
+#include "model/checkpoint.h"
 #include "model/head_spec.h"
 #include "model/spec.h"
 #include "model/weight_store.h"
@@ -97,6 +98,10 @@ struct Family {
   nlohmann::ordered_json (*config)(const model::BackboneSpec& spec);
   // Lists a tenant's weight kinds in a fixed order. The spec gives the number of rows of tables.
   std::vector<model::WeightKind> (*weight_kinds)(const model::BackboneSpec& spec);
+  // Checks tensors that the weight kinds do not read; nullptr: there are none. Errors:
+  // kUnsupported, naming a tensor that would change the computation; those of Checkpoint::read.
+  Status (*check_tensors)(const model::BackboneSpec& spec,
+                          const model::Checkpoint& checkpoint) = nullptr;
   std::vector<GemmUse> (*gemms)(const model::BackboneSpec& spec);
   // Allocates the workspace and prepares the device's GEMMs. Errors: kResourceExhausted,
   // kUnsupported.

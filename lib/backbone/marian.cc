@@ -10,6 +10,7 @@
 
 #include "backbone/encoder_config.h"
 #include "backbone/marian_decoder.h"
+#include "backbone/marian_tensors.h"
 #include "json/json_file.h"
 
 namespace itif::backbone::marian {
@@ -123,6 +124,7 @@ const Family& family() {
       .parse = parse,
       .config = config,
       .weight_kinds = marian::weight_kinds,
+      .check_tensors = marian::check_tensors,
       .gemms = marian::gemms,
       .make = nullptr,
       .make_decoder = marian::make_decoder};

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "backbone/encoder_block.h"
+#include "backbone/marian_tensors.h"
 #include "base/check.h"
 
 namespace itif::backbone::marian {
@@ -59,23 +60,6 @@ uint32_t decoder_layers(const BackboneSpec& spec) {
 uint64_t kv_block_bytes(const BackboneSpec& spec, DType type) {
   return uint64_t{decoder_layers(spec)} * 2 * Decoder::kBlockTokens * spec.hidden *
          dtype_bytes(type);
-}
-
-// Source: transformers' MarianSinusoidalPositionalEmbedding: sines in the first half of a row,
-// cosines in the second.
-std::vector<float> sinusoids(uint32_t num_positions, uint32_t hidden) {
-  std::vector<float> table(size_t{num_positions} * hidden);
-  const uint32_t sines = hidden / 2 + hidden % 2;
-  for (uint32_t position = 0; position < num_positions; ++position)
-    for (uint32_t j = 0; j < hidden; ++j) {
-      const double angle = position / std::pow(10000.0, 2.0 * static_cast<double>(j / 2) / hidden);
-      float* row = table.data() + size_t{position} * hidden;
-      if (j % 2 == 0)
-        row[j / 2] = static_cast<float>(std::sin(angle));
-      else
-        row[sines + j / 2] = static_cast<float>(std::cos(angle));
-    }
-  return table;
 }
 
 class MarianDecoder final : public Decoder {
@@ -318,11 +302,7 @@ class MarianDecoder final : public Decoder {
 std::vector<WeightKind> weight_kinds(const BackboneSpec& spec) {
   constexpr std::string_view kPrefix = "model";
   const DecoderShapes shapes(spec);
-  // The embeddings are tied; a checkpoint stores them under any one of these names.
-  model::Source shared = tensor(kPrefix, "shared.weight");
-  for (const char* name :
-       {"lm_head.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"})
-    shared.names.push_back(name);
+  const model::Source shared{embedding_names()};  // tied: stored under any of these names
   std::vector<WeightKind> kinds;
   kinds.push_back({.name = "shared embedding",
                    .storage = Storage::kTable,

@@ -108,6 +108,7 @@ Result<OpenedModel> open_model(const std::string& directory) {
   ITIF_ASSIGN(BackboneSpec spec, parse_backbone_spec(config, path));
   ITIF_TRY(refuse_adapter(directory));
   ITIF_ASSIGN(model::Checkpoint checkpoint, model::Checkpoint::open(directory));
+  if (family->check_tensors) ITIF_TRY(family->check_tensors(spec, checkpoint));
   ITIF_ASSIGN(model::HeadSpec head,
               model::read_head_spec(directory, config, family->heads, spec, checkpoint));
   std::shared_ptr<const Tokenizer> tokenizer;

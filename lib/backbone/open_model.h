@@ -36,8 +36,8 @@ struct OpenedModel {
   uint32_t max_text_tokens = 0;  // at most the model's positions
 };
 
-// Errors: those of read_backbone_spec, Checkpoint::open, read_head_spec and read_image_processing;
-// kInvalidArgument: the vocabulary is larger than the model's embeddings.
+// Errors: those of read_backbone_spec, Checkpoint::open, Family::check_tensors, read_head_spec and
+// read_image_processing; kInvalidArgument: the vocabulary is larger than the model's embeddings.
 Result<OpenedModel> open_model(const std::string& directory);
 
 }  // namespace itif::backbone

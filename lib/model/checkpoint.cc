@@ -196,6 +196,10 @@ const TensorEntry* Checkpoint::find(std::string_view name) const {
   return it == tensors_.end() ? nullptr : &it->second.entry;
 }
 
+const std::string& Checkpoint::path_of(std::string_view name) const {
+  return files_[tensors_.find(name)->second.file]->path;
+}
+
 Result<HostTensor> Checkpoint::read(std::string_view name, const Shape& expected,
                                     DType stored) const {
   const auto it = tensors_.find(name);

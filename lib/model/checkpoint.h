@@ -40,6 +40,8 @@ class Checkpoint {
   const std::string& directory() const { return directory_; }
   // nullptr: there is none.
   const TensorEntry* find(std::string_view name) const;
+  // The file that holds a tensor. REQUIRES: find(name).
+  const std::string& path_of(std::string_view name) const;
 
   // Returns the first of `names` that exists. If none does, returns a name for the error message:
   // one whose first part ("bert" of "bert.embeddings…") other tensors share, else the first.
