@@ -14,8 +14,9 @@
 
 namespace itif::text {
 
-// Returns 'tokenizer_class' of tokenizer_config.json, else of config.json, without "Fast" at its
-// end. Empty: neither names one. Errors: kInvalidArgument, and kCorrupt for tokenizer_config.json.
+// Returns 'tokenizer_class' of tokenizer_config.json, else of config.json, else the class of
+// config.json's 'model_type', without "Fast" at its end. Empty: there is none of these. Errors:
+// kInvalidArgument, and kCorrupt for tokenizer_config.json.
 Result<std::string> read_tokenizer_class(const std::string& directory);
 
 // The file that a WordPiece tokenizer's class takes its steps from: normaliser, model, template.

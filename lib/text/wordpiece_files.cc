@@ -214,13 +214,12 @@ Result<WordPieceConfig> read_wordpiece_files(const std::string& directory) {
   const std::string vocabulary_path = directory + "/vocab.txt";
   ITIF_ASSIGN(const json settings, read_optional_json(settings_path));
   ITIF_ASSIGN(std::string class_name, read_tokenizer_class(directory));
-  ITIF_TRY(check_bert_class(directory, class_name));
-  if (class_name.empty()) class_name = "BertTokenizer";
 
   WordPieceConfig config;
   Result<std::string> text = json_file::read_text_file(json_path, json_file::kMaxJsonFileBytes);
   const bool has_json = text.has_value();
   if (has_json) {
+    ITIF_TRY(check_bert_class(directory, class_name));
     ITIF_ASSIGN(config, parse_tokenizer_json(*text, json_path));
   } else if (text.error().code != Code::kNotFound) {
     return std::unexpected(text.error());
@@ -231,8 +230,10 @@ Result<WordPieceConfig> read_wordpiece_files(const std::string& directory) {
                                                "without them takes token ids only",
                                                directory));
     if (!text) return std::unexpected(text.error());
+    ITIF_TRY(check_bert_class(directory, class_name));
     ITIF_ASSIGN(config.tokens, parse_vocabulary(*text, vocabulary_path));
   }
+  if (class_name.empty()) class_name = "BertTokenizer";
   const BertSteps source = has_json ? steps_of_bert_class(class_name) : BertSteps::kSettings;
   if (source == BertSteps::kSettings) {
     ITIF_TRY(read_normalizer_options(settings, settings_path, is_dpr_class(class_name),

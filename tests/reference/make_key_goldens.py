@@ -48,6 +48,7 @@ OTHER_STEPS = [  # of tokenizer.json
 ]
 OTHER_ADDED = [[TOKENIZER, "/added_tokens_decoder", {"3469": {"content": "<extra>", "special": True}}]]
 OTHER_SETTINGS = [[TOKENIZER, "/unk_token", "[PAD]"], [TOKENIZER, "/cls_token", "[MASK]"], [TOKENIZER, "/do_lower_case", False]]
+NO_CLASS = [TOKENIZER, "/tokenizer_class", None]
 CHAT = "{% for m in messages %}user: {{ m['content'] }}{% endfor %}"
 FORWARD = {"method": "forward", "method_output_name": "last_hidden_state"}
 LEFT_MASK = ["special_tokens_map.json", "", {"mask_token": {"content": "<mask>", "lstrip": True, "rstrip": False, "normalized": True}}]
@@ -94,6 +95,10 @@ REFUSED = [  # (directory, changes, message)
     (BERT, [[TOKENIZER, "/tokenizer_class", "MPNetTokenizer"]], "'tokenizer_class' must be BertTokenizer"),
     (ROBERTA, [of_type("bert", tokenizer_class="HerbertTokenizerFast"), [TOKENIZER, "/tokenizer_class", None]],
      "'tokenizer_class' must be RobertaTokenizer"),
+    (BERT, [of_type("roberta"), NO_CLASS], "'tokenizer_class' must be BertTokenizer for these files, found \"RobertaTokenizer\""),
+    (BERT, [of_type("albert"), NO_CLASS], "'tokenizer_class' must be BertTokenizer for these files, found \"AlbertTokenizer\""),
+    (ROBERTA, [of_type("distilbert"), NO_CLASS], "'tokenizer_class' must be RobertaTokenizer for these files, found \"BertTokenizer\""),
+    (ALBERT, [of_type("bert"), NO_CLASS], "'tokenizer_class' must be AlbertTokenizer for these files, found \"BertTokenizer\""),
     (BERT, [["tokenizer.json", "/added_tokens/5/id", 3471]], "\"<extra>\" must have the id 3469"),
     (ROBERTA, [["tokenizer.json", "/added_tokens/5/id", 503]], "\"<left>\" must have the id 500"),
     ("roberta_tokenizer", [of_type("roberta"), [TOKENIZER, "/added_tokens_decoder", {"505": {"content": "<new>"}}]],
@@ -124,6 +129,10 @@ IDS_OF_TEXTS = [  # (directory, changes)
     (ROBERTA, [[TOKENIZER, "/extra_special_tokens", {"image_token": "i"}]]),
     (ROBERTA, [[TOKENIZER, "/image_token", "i"]]),
     (ROBERTA, [[TOKENIZER, "/tokenizer_class", "BartTokenizer"]]),
+    (ROBERTA, [of_type("roberta"), NO_CLASS, [WHOLE, "/pre_tokenizer/add_prefix_space", True]]),
+    (BERT, [of_type("distilbert"), NO_CLASS, [TOKENIZER, "/do_lower_case", False]]),
+    (ALBERT, [of_type("albert"), NO_CLASS]),
+    (MARIAN, [of_type("marian"), NO_CLASS]),
     ("roberta_tokenizer", [of_type("roberta"), LEFT_MASK]),
     ("roberta_tokenizer", [of_type("roberta"), LEFT_MASK, ["added_tokens.json", "", {"<mask>": 4}]]),
     ("roberta_tokenizer", [of_type("roberta"), ["special_tokens_map.json", "", {"sep_token": "<pad>", "cls_token": "<s>"}]]),
