@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "json/json_file.h"
 #include "text/framed_tokenizer.h"
@@ -166,13 +168,17 @@ class AlbertTokenizer final : public FramedTokenizer {
     ITIF_TRY(parse_sentencepiece(bytes, model_path, pieces_));
     WordPieceConfig frame;
     ITIF_TRY(read_post_processor(document, path, frame));
-    for (const auto& [key, found, absent] :
-         {std::tuple{"cls_token", &frame.classifier_token, "[CLS]"},
-          {"sep_token", &frame.separator_token, "[SEP]"}}) {
+    // AlbertTokenizer, too, uses the ids of this post_processor.
+    for (const auto& [key, found, absent, written] :
+         {std::tuple{"cls_token", &frame.classifier_token, "[CLS]", frame.written_classifier_id},
+          {"sep_token", &frame.separator_token, "[SEP]", frame.written_separator_id}}) {
       const auto named = settings.names.find(key);
       if (*found != (named == settings.names.end() ? absent : named->second.content))
         return refuse(fmt::format("post_processor frames texts with {}, but the {} is another",
                                   json_file::shown(json(*found)), key));
+      const auto added = std::ranges::find(settings.added, *found, &SpecialToken::content);
+      const int32_t id = added == settings.added.end() ? id_of(*found) : added->id;
+      ITIF_TRY(check_written_id(written, *found, id, path));
     }
     return {};
   }

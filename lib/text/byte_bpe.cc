@@ -4,12 +4,14 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "json/json_file.h"
 #include "text/byte_pairs.h"
 #include "text/framed_tokenizer.h"
 #include "text/tokenizer_class.h"
 #include "text/unicode.h"
+#include "text/wordpiece_files.h"
 
 namespace itif::text {
 namespace {
@@ -23,8 +25,9 @@ struct Files {
   BytePairs::Tokens tokens;
   BytePairs::Merges merges;
   bool adds_prefix_space = false;
-  // The frame as tokenizer.json names it; empty: not named.
+  // The frame as tokenizer.json names it; empty: not named. Its ids there; -1: none.
   std::string first, last;
+  int32_t first_id = -1, last_id = -1;
 };
 
 // The files write printable bytes as themselves, the others as code points from 256 on, in order.
@@ -124,13 +127,16 @@ Status refuse_other_settings(const json& document, const std::string& origin) {
 }
 
 Status read_frame(const json& processor, const std::string& origin, Files& files) {
-  for (const auto& [key, token] : {std::pair{"cls", &files.first}, {"sep", &files.last}}) {
+  for (const auto& [key, token, id] :
+       {std::tuple{"cls", &files.first, &files.first_id}, {"sep", &files.last, &files.last_id}}) {
     const auto it = processor.find(key);
     if (it == processor.end()) continue;
     if (!it->is_array() || it->empty() || !(*it)[0].is_string())
       return fail(Code::kCorrupt, fmt::format("{}: post_processor.{} must be [token, id], found {}",
                                               origin, key, json_file::shown(*it)));
     *token = (*it)[0].get<std::string>();
+    const bool has_id = it->size() == 2 && (*it)[1].is_number_unsigned();
+    *id = has_id && (*it)[1].get<uint64_t>() <= kMaxId ? (*it)[1].get<int32_t>() : -1;
   }
   return {};
 }
@@ -228,13 +234,19 @@ class ByteBpeTokenizer final : public FramedTokenizer {
                                           {.doubles_last = true, .normalized_last = true});
         !set)
       return fail(set.error().code, fmt::format("{}: {}", directory, set.error().message));
-    for (const auto& [token, id] :
-         {std::pair{&files.first, tokenizer->first_id()}, {&files.last, tokenizer->separator_id()}})
-      if (!token->empty() && id_of(*token) != id)
+    const bool follows_json = follows_tokenizer_json(directory, settings.class_name);
+    for (const auto& [token, written_id, id] :
+         {std::tuple{&files.first, files.first_id, tokenizer->first_id()},
+          {&files.last, files.last_id, tokenizer->separator_id()}}) {
+      if (token->empty()) continue;
+      if (id_of(*token) != id)
         return fail(Code::kUnsupported,
                     fmt::format("{}/tokenizer.json: post_processor frames texts with {}, but the "
                                 "cls_token and the sep_token are others",
                                 directory, json_file::shown(json(*token))));
+      if (follows_json)
+        ITIF_TRY(check_written_id(written_id, *token, id, directory + "/tokenizer.json"));
+    }
     return tokenizer;
   }
 

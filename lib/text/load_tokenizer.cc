@@ -10,6 +10,7 @@
 #include "text/byte_bpe.h"
 #include "text/marian_tokenizer.h"
 #include "text/sentence_settings.h"
+#include "text/tokenizer_class.h"
 #include "text/wordpiece.h"
 #include "text/wordpiece_files.h"
 
@@ -28,6 +29,31 @@ Status refuse_left_truncation(const std::string& path) {
               fmt::format("{}: 'truncation.direction' is not implemented: it must be \"Right\", "
                           "found {}",
                           path, json_file::shown(*direction)));
+}
+
+// Classes that follow tokenizer.json take the token of its 'padding' for a pad_token that no other
+// file sets, and look for it in texts. `settings` is tokenizer_config.json.
+Status refuse_padding_token(const std::string& directory, const nlohmann::json& settings) {
+  const std::string path = directory + "/tokenizer.json";
+  ITIF_ASSIGN(const std::string name, read_tokenizer_class(directory));
+  if (!follows_tokenizer_json(directory, name) || settings.contains("pad_token")) return {};
+  if (!settings.contains("added_tokens_decoder")) {
+    const auto map = json_file::read_json_file(directory + "/special_tokens_map.json");
+    if (map && map->contains("pad_token")) return {};
+  }
+  const auto document = json_file::read_json_file(path);
+  if (!document) return {};  // its own reader reports errors
+  const auto padding = document->find("padding");
+  if (padding == document->end() || !padding->is_object()) return {};
+  const auto token = padding->find("pad_token");
+  if (token == padding->end()) return {};
+  if (const auto added = document->find("added_tokens"); added != document->end())
+    for (const nlohmann::json& other : *added)
+      if (other.is_object() && other.value("content", nlohmann::json()) == *token) return {};
+  return fail(Code::kUnsupported,
+              fmt::format("{}: 'padding.pad_token' must be the pad_token of tokenizer_config.json "
+                          "or an added token, found {}",
+                          path, json_file::shown(*token)));
 }
 
 // transformers takes the newest file that its own version may read: "tokenizer.4.0.0.json".
@@ -62,6 +88,7 @@ Status refuse_unimplemented(const std::string& directory) {
   ITIF_TRY(check("truncation_side", "right"));
   ITIF_TRY(check("split_special_tokens", false));
   if (!is_marian_directory(directory)) ITIF_TRY(refuse_other_versions(*settings, path));
+  ITIF_TRY(refuse_padding_token(directory, *settings));
   if (settings->contains("truncation_side")) return {};
   return refuse_left_truncation(directory + "/tokenizer.json");
 }

@@ -31,6 +31,9 @@ struct WordPieceConfig {
   std::string unknown_token = "[UNK]";
   std::string classifier_token = "[CLS]";
   std::string separator_token = "[SEP]";
+  // The ids that tokenizer.json's post_processor gives to them; -1: not one id.
+  int32_t written_classifier_id = -1;
+  int32_t written_separator_id = -1;
   uint32_t max_word_characters = 100;  // longer words are unknown
   NormalizerOptions normalizer;
   std::vector<AddedToken> added_tokens;

@@ -177,7 +177,8 @@ Status read_special_tokens(const std::string& directory, const json& settings,
   return {};
 }
 
-Status check_ids(const WordPieceConfig& config, const std::string& directory) {
+// `source`: kFile uses the ids of post_processor.
+Status check_ids(const WordPieceConfig& config, BertSteps source, const std::string& directory) {
   std::unordered_map<std::string_view, int32_t> ids;
   for (const auto& [token, id] : config.tokens) ids.insert_or_assign(token, id);
   std::map<std::string, int32_t> added;
@@ -186,7 +187,16 @@ Status check_ids(const WordPieceConfig& config, const std::string& directory) {
     const auto it = ids.find(token);
     return it == ids.end() ? -1 : it->second;
   };
-  return check_added_ids(added, ids.size(), id_of, directory);
+  ITIF_TRY(check_added_ids(added, ids.size(), id_of, directory));
+  if (source != BertSteps::kFile) return {};
+  for (const auto& [written, token] :
+       {std::pair{config.written_classifier_id, &config.classifier_token},
+        {config.written_separator_id, &config.separator_token}}) {
+    const auto it = added.find(*token);
+    ITIF_TRY(check_written_id(written, *token, it == added.end() ? id_of(*token) : it->second,
+                              directory + "/tokenizer.json"));
+  }
+  return {};
 }
 
 }  // namespace
@@ -245,7 +255,7 @@ Result<WordPieceConfig> read_wordpiece_files(const std::string& directory) {
     if (settings.contains("added_tokens_decoder")) config.added_tokens.clear();
   }
   ITIF_TRY(read_special_tokens(directory, settings, settings_path, source, config));
-  ITIF_TRY(check_ids(config, directory));
+  ITIF_TRY(check_ids(config, source, directory));
   ITIF_TRY(check_sentence_case(directory, config.normalizer.lower_case));
   ITIF_ASSIGN(config.has_types, names_token_types(settings, settings_path));
   ITIF_ASSIGN(config.max_tokens, read_max_tokens(settings, settings_path));

@@ -27,9 +27,14 @@ Result<WordPieceVocabulary::Tokens> parse_vocabulary(std::string_view text,
 // Parses the text of a tokenizer.json. Errors: kCorrupt, kInvalidArgument, kUnsupported.
 Result<WordPieceConfig> parse_tokenizer_json(std::string_view text, const std::string& origin);
 // Reads the template of a tokenizer.json's post_processor, which must be BERT's, to
-// classifier_token and separator_token. Errors: kCorrupt, kUnsupported.
+// classifier_token and separator_token, and the ids that it gives them. Errors: kCorrupt,
+// kUnsupported.
 Status read_post_processor(const nlohmann::json& document, const std::string& origin,
                            WordPieceConfig& config);
+// Compares an id of a post_processor with the vocabulary's, for classes that use the former. An id
+// of -1, which the vocabulary lacks, is the caller's to report. Errors: kUnsupported.
+Status check_written_id(int32_t written, const std::string& token, int32_t id,
+                        const std::string& origin);
 // Reads an added token of tokenizer.json or added_tokens_decoder, except its id, which the caller
 // reads. Errors: kCorrupt, kInvalidArgument, kUnsupported.
 Result<AddedToken> read_added_token(const nlohmann::json& entry, const std::string& origin);

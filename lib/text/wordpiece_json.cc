@@ -37,6 +37,10 @@ Result<int32_t> get_id(const json& value, const std::string& token, const std::s
                           json_file::shown(json(token)), kMaxId, json_file::shown(value)));
 }
 
+int32_t id_or_none(const json& value) {
+  return value.is_number_unsigned() && value.get<uint64_t>() <= kMaxId ? value.get<int32_t>() : -1;
+}
+
 Status read_model(const json& document, const std::string& origin, WordPieceConfig& config) {
   const auto it = document.find("model");
   if (it == document.end() || !it->is_object())
@@ -74,6 +78,17 @@ Status read_normalizer(const json& document, const std::string& origin, WordPiec
   ITIF_ASSIGN(options.strip_accents,
               json_file::get_bool_or(*value, "strip_accents", options.lower_case, origin));
   return {};
+}
+
+// Returns the one id of a token in a template; -1: there is none, or are several.
+int32_t template_id(const json& value, const std::string& token) {
+  const auto tokens = value.find("special_tokens");
+  if (tokens == value.end() || !tokens->is_object()) return -1;
+  const auto entry = tokens->find(token);
+  if (entry == tokens->end() || !entry->is_object()) return -1;
+  const auto ids = entry->find("ids");
+  if (ids == entry->end() || !ids->is_array() || ids->size() != 1) return -1;
+  return id_or_none((*ids)[0]);
 }
 
 // One entry of a template: {"SpecialToken": {"id": "[CLS]", "type_id": 0}}, or a Sequence.
@@ -136,15 +151,16 @@ Status read_post_processor(const json& document, const std::string& origin,
                            WordPieceConfig& config) {
   ITIF_ASSIGN(const json* value, step(document, "post_processor", origin));
   if ((*value)["type"] == "BertProcessing") {
-    const auto name = [&](const char* key) -> Result<std::string> {
+    for (const auto& [key, token, id] :
+         {std::tuple{"cls", &config.classifier_token, &config.written_classifier_id},
+          {"sep", &config.separator_token, &config.written_separator_id}}) {
       const auto it = value->find(key);
       if (it == value->end() || !it->is_array() || it->empty() || !(*it)[0].is_string())
         return fail(Code::kCorrupt,
                     fmt::format("{}: post_processor.{} must be [token, id]", origin, key));
-      return (*it)[0].get<std::string>();
-    };
-    ITIF_ASSIGN(config.classifier_token, name("cls"));
-    ITIF_ASSIGN(config.separator_token, name("sep"));
+      *token = (*it)[0].get<std::string>();
+      *id = it->size() == 2 ? id_or_none((*it)[1]) : -1;
+    }
     return {};
   }
   ITIF_TRY(check_type(*value, "post_processor", "TemplateProcessing", origin));
@@ -156,7 +172,18 @@ Status read_post_processor(const json& document, const std::string& origin,
         fmt::format("{}: post_processor frames pairs and texts with different tokens", origin));
   config.classifier_token = single[0].id;
   config.separator_token = single[2].id;
+  config.written_classifier_id = template_id(*value, config.classifier_token);
+  config.written_separator_id = template_id(*value, config.separator_token);
   return {};
+}
+
+Status check_written_id(int32_t written, const std::string& token, int32_t id,
+                        const std::string& origin) {
+  if (written == id || id < 0) return {};
+  return fail(Code::kUnsupported,
+              fmt::format("{}: post_processor must give {} the id {} of the vocabulary, found {}",
+                          origin, json_file::shown(json(token)), id,
+                          written < 0 ? std::string("no single id") : fmt::format("{}", written)));
 }
 
 Result<AddedToken> read_added_token(const json& entry, const std::string& origin) {

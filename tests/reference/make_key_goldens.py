@@ -48,6 +48,9 @@ OTHER_STEPS = [  # of tokenizer.json
 ]
 OTHER_ADDED = [[TOKENIZER, "/added_tokens_decoder", {"3469": {"content": "<extra>", "special": True}}]]
 OTHER_SETTINGS = [[TOKENIZER, "/unk_token", "[PAD]"], [TOKENIZER, "/cls_token", "[MASK]"], [TOKENIZER, "/do_lower_case", False]]
+JSON_CLASS = [TOKENIZER, CLASS, "PreTrainedTokenizerFast"]
+BERT_IDS = [WHOLE, "/post_processor", {"type": "BertProcessing", "sep": ["[SEP]", 7], "cls": ["[CLS]", 2]}]
+PADDING = [WHOLE, "/padding", {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0, "pad_token": "i"}]
 NO_CLASS = [TOKENIZER, "/tokenizer_class", None]
 CHAT = "{% for m in messages %}user: {{ m['content'] }}{% endfor %}"
 FORWARD = {"method": "forward", "method_output_name": "last_hidden_state"}
@@ -99,6 +102,13 @@ REFUSED = [  # (directory, changes, message)
     (BERT, [of_type("albert"), NO_CLASS], "'tokenizer_class' must be BertTokenizer for these files, found \"AlbertTokenizer\""),
     (ROBERTA, [of_type("distilbert"), NO_CLASS], "'tokenizer_class' must be RobertaTokenizer for these files, found \"BertTokenizer\""),
     (ALBERT, [of_type("bert"), NO_CLASS], "'tokenizer_class' must be AlbertTokenizer for these files, found \"BertTokenizer\""),
+    (BERT, [JSON_CLASS, [WHOLE, "/post_processor/special_tokens/[CLS]/ids", [7]]], "post_processor must give \"[CLS]\" the id 2"),
+    (BERT, [JSON_CLASS, [WHOLE, "/post_processor/special_tokens/[SEP]/ids", [3, 3]]], "post_processor must give \"[SEP]\" the id 3"),
+    (BERT, [JSON_CLASS, BERT_IDS], "post_processor must give \"[SEP]\" the id 3"),
+    (ROBERTA, [JSON_CLASS, [WHOLE, "/post_processor/cls", ["<s>", 7]]], "post_processor must give \"<s>\" the id 0"),
+    (ALBERT, [[WHOLE, "/post_processor/special_tokens/[CLS]/ids", [7]]], "post_processor must give \"[CLS]\" the id 2"),
+    (BERT, [[TOKENIZER, "", {"tokenizer_class": "PreTrainedTokenizerFast"}], PADDING], "'padding.pad_token' must be the pad_token"),
+    (ROBERTA, [[TOKENIZER, "", {"tokenizer_class": "PreTrainedTokenizerFast"}], PADDING], "'padding.pad_token' must be the pad_token"),
     (BERT, [["tokenizer.json", "/added_tokens/5/id", 3471]], "\"<extra>\" must have the id 3469"),
     (ROBERTA, [["tokenizer.json", "/added_tokens/5/id", 503]], "\"<left>\" must have the id 500"),
     ("roberta_tokenizer", [of_type("roberta"), [TOKENIZER, "/added_tokens_decoder", {"505": {"content": "<new>"}}]],
@@ -130,6 +140,12 @@ IDS_OF_TEXTS = [  # (directory, changes)
     (ROBERTA, [[TOKENIZER, "/image_token", "i"]]),
     (ROBERTA, [[TOKENIZER, "/tokenizer_class", "BartTokenizer"]]),
     (ROBERTA, [of_type("roberta"), NO_CLASS, [WHOLE, "/pre_tokenizer/add_prefix_space", True]]),
+    (BERT, [[WHOLE, "/post_processor/special_tokens/[CLS]/ids", [7]]]),
+    (BERT, [BERT_IDS]),
+    (ROBERTA, [[WHOLE, "/post_processor/cls", ["<s>", 7]]]),
+    (BERT, [PADDING]),
+    (BERT, [JSON_CLASS, PADDING]),
+    (BERT, [[TOKENIZER, "", {"tokenizer_class": "PreTrainedTokenizerFast"}], [WHOLE, "/padding", PADDING[2] | {"pad_token": "[PAD]"}]]),
     (BERT, [of_type("distilbert"), NO_CLASS, [TOKENIZER, "/do_lower_case", False]]),
     (ALBERT, [of_type("albert"), NO_CLASS]),
     (MARIAN, [of_type("marian"), NO_CLASS]),
