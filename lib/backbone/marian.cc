@@ -56,7 +56,7 @@ Status refuse_other_layouts(const nlohmann::json& config, const std::string& ori
                                                 {"share_encoder_decoder_embeddings", true},
                                                 {"tie_word_embeddings", true}};
   for (const auto& [key, wanted] : flags) {
-    ITIF_ASSIGN(const bool found, json_file::get_bool_or(config, key, wanted, origin));
+    ITIF_ASSIGN(const bool found, json_file::get_set_bool_or(config, key, wanted, origin));
     if (found != wanted)
       return fail(Code::kUnsupported,
                   fmt::format("{}: '{}' must be {}, found {}", origin, key, wanted, found));
@@ -82,7 +82,7 @@ Result<BackboneSpec> parse(const nlohmann::json& config, const std::string& orig
   ITIF_ASSIGN(const uint64_t intermediate,
               get_uint(config, marian::kIntermediate, 1, 131072, origin));
   ITIF_ASSIGN(const bool scale,
-              json_file::get_bool_or(config, marian::kScaleEmbedding, false, origin));
+              json_file::get_set_bool_or(config, marian::kScaleEmbedding, false, origin));
   if (spec.hidden % heads != 0 || spec.hidden / heads > kernels::kMaxHeadSize)
     return fail(
         Code::kInvalidArgument,

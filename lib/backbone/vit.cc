@@ -90,7 +90,7 @@ Result<BackboneSpec> parse(const nlohmann::json& config, const std::string& orig
                 fmt::format("{}: 'patch_size' must cut 'image_size' ({}x{}) into 1 to {} patches, "
                             "found {}",
                             origin, image.height, image.width, kMaxPatches, image.patch));
-  ITIF_ASSIGN(const bool qkv_bias, json_file::get_bool_or(config, kQkvBias, true, origin));
+  ITIF_ASSIGN(const bool qkv_bias, json_file::get_set_bool_or(config, kQkvBias, true, origin));
   return with_image(std::move(spec), image, qkv_bias);
 }
 

@@ -137,6 +137,19 @@ Result<bool> get_bool_or(const nlohmann::json& object, const char* key, bool abs
   return std::unexpected(wrong(origin, key, "true or false", value));
 }
 
+Result<bool> get_bool_or_null(const nlohmann::json& object, const char* key, bool absent,
+                              const std::string& origin) {
+  return get_bool_or(object, key, object.contains(key) ? false : absent, origin);
+}
+
+Result<bool> get_set_bool_or(const nlohmann::json& object, const char* key, bool absent,
+                             const std::string& origin) {
+  const auto it = object.find(key);
+  if (it != object.end() && it->is_null())
+    return fail(Code::kUnsupported, wrong(origin, key, "true or false", &*it).message);
+  return get_bool_or(object, key, absent, origin);
+}
+
 Result<std::string> get_string_or(const nlohmann::json& object, const char* key,
                                   const std::string& absent, const std::string& origin) {
   const nlohmann::json* value = member(object, key);

@@ -36,6 +36,12 @@ Result<double> get_number_or(const nlohmann::json& object, const char* key, doub
                              double most, double absent, const std::string& origin);
 Result<bool> get_bool_or(const nlohmann::json& object, const char* key, bool absent,
                          const std::string& origin);
+// As get_bool_or(), but null is false, as Python reads it, and not a missing member.
+Result<bool> get_bool_or_null(const nlohmann::json& object, const char* key, bool absent,
+                              const std::string& origin);
+// As get_bool_or(), but refuses null, for which the library fails. Errors: also kUnsupported: null.
+Result<bool> get_set_bool_or(const nlohmann::json& object, const char* key, bool absent,
+                             const std::string& origin);
 Result<std::string> get_string_or(const nlohmann::json& object, const char* key,
                                   const std::string& absent, const std::string& origin);
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <initializer_list>
 
 #include "json/json_file.h"
 
@@ -18,10 +19,21 @@ std::unexpected<Error> wrong(const std::string& origin, const char* key,
                                                   expected, json_file::shown(found)));
 }
 
+// transformers fails for a step whose setting is null.
+Status check_set(const json& config, const char* step, std::initializer_list<const char*> keys,
+                 const std::string& origin) {
+  for (const char* key : keys)
+    if (const auto it = config.find(key); it != config.end() && it->is_null())
+      return fail(Code::kUnsupported,
+                  fmt::format("{}: '{}' must be set or absent if '{}' is true, found null", origin,
+                              key, step));
+  return {};
+}
+
 // One number means both sides, unless 'default_to_square' is false: then the shorter side.
 Status check_square(const json& config, const char* key, const std::string& origin) {
   ITIF_ASSIGN(const bool squares,
-              json_file::get_bool_or(config, "default_to_square", true, origin));
+              json_file::get_bool_or_null(config, "default_to_square", true, origin));
   if (squares) return {};
   return fail(Code::kUnsupported,
               fmt::format("{}: 'default_to_square' must be true, or '{}' give height and width, "
@@ -119,23 +131,27 @@ Result<ImageProcessing> parse_image_processing(const json& config, const std::st
   ITIF_TRY(check_processor(config, origin));
   ITIF_TRY(check_more_steps(config, input, origin));
   ImageProcessing processing;
-  ITIF_ASSIGN(const bool resizes, json_file::get_bool_or(config, "do_resize", true, origin));
+  ITIF_ASSIGN(const bool resizes, json_file::get_bool_or_null(config, "do_resize", true, origin));
   if (resizes) {
+    ITIF_TRY(check_set(config, "do_resize", {"size", "resample"}, origin));
     ITIF_TRY(check_size(config, input, origin));
     ITIF_ASSIGN(const uint32_t filter, json_file::get_uint_or(config, "resample", 0, 5, 2, origin));
     // Pillow resizes each channel independently only for these channel counts.
     if (input.channels == 1 || input.channels == 3)
       processing.resize = static_cast<ResizeFilter>(filter);
   }
-  ITIF_ASSIGN(const bool rescales, json_file::get_bool_or(config, "do_rescale", true, origin));
+  ITIF_ASSIGN(const bool rescales, json_file::get_bool_or_null(config, "do_rescale", true, origin));
   double factor = 1;
   if (rescales) {
+    ITIF_TRY(check_set(config, "do_rescale", {"rescale_factor"}, origin));
     ITIF_ASSIGN(factor,
                 json_file::get_number_or(config, "rescale_factor", -1e6, 1e6, 1.0 / 255, origin));
   }
-  ITIF_ASSIGN(const bool normalizes, json_file::get_bool_or(config, "do_normalize", true, origin));
+  ITIF_ASSIGN(const bool normalizes,
+              json_file::get_bool_or_null(config, "do_normalize", true, origin));
   std::vector<double> mean(input.channels, 0.0), deviation(input.channels, 1.0);
   if (normalizes) {
+    ITIF_TRY(check_set(config, "do_normalize", {"image_mean", "image_std"}, origin));
     ITIF_ASSIGN(mean, per_channel(config, "image_mean", input.channels, 0.5, origin));
     ITIF_ASSIGN(deviation, per_channel(config, "image_std", input.channels, 0.5, origin));
   }

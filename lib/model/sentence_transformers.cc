@@ -108,7 +108,7 @@ Result<LinearSpec> read_dense(const std::string& module_directory, uint32_t in_s
     return fail(Code::kInvalidArgument,
                 fmt::format("{}: 'in_features' must be {}, the size of its input, found {}", path,
                             in_size, dense.k));
-  ITIF_ASSIGN(const bool bias, json_file::get_bool_or(config, "bias", true, path));
+  ITIF_ASSIGN(const bool bias, json_file::get_bool_or_null(config, "bias", true, path));
   if (bias) dense.bias = "linear.bias";
   ITIF_ASSIGN(const std::string activation,
               json_file::get_string_or(config, "activation_function",

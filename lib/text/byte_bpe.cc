@@ -145,8 +145,8 @@ Status read_frame(const json& processor, const std::string& origin, Files& files
 // false. Other classes follow tokenizer.json.
 Result<bool> prefix_space(const json& document, const std::string& origin,
                           const TokenizerSettings& settings) {
-  ITIF_ASSIGN(const bool written,
-              json_file::get_bool_or(document["pre_tokenizer"], "add_prefix_space", true, origin));
+  ITIF_ASSIGN(const bool written, json_file::get_set_bool_or(document["pre_tokenizer"],
+                                                             "add_prefix_space", true, origin));
   const std::string& name = settings.class_name;
   if (name.empty() || is_roberta_class(name)) return settings.adds_prefix_space.value_or(false);
   if (settings.adds_prefix_space.value_or(written) != written)

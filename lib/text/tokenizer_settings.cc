@@ -33,13 +33,13 @@ Result<SpecialToken> read_special(const json& value, const std::string& key,
     token.content = value.get<std::string>();
   } else if (value.is_object()) {
     ITIF_ASSIGN(token.content, json_file::get_string_or(value, "content", "", origin));
-    ITIF_ASSIGN(token.strips_left, json_file::get_bool_or(value, "lstrip", false, origin));
-    ITIF_ASSIGN(token.strips_right, json_file::get_bool_or(value, "rstrip", false, origin));
-    ITIF_ASSIGN(token.is_special, json_file::get_bool_or(value, "special", false, origin));
+    ITIF_ASSIGN(token.strips_left, json_file::get_set_bool_or(value, "lstrip", false, origin));
+    ITIF_ASSIGN(token.strips_right, json_file::get_set_bool_or(value, "rstrip", false, origin));
+    ITIF_ASSIGN(token.is_special, json_file::get_set_bool_or(value, "special", false, origin));
     ITIF_ASSIGN(token.normalized,
-                json_file::get_bool_or(value, "normalized", !token.is_special, origin));
+                json_file::get_set_bool_or(value, "normalized", !token.is_special, origin));
     token.has_flags = true;
-    ITIF_ASSIGN(const bool single, json_file::get_bool_or(value, "single_word", false, origin));
+    ITIF_ASSIGN(const bool single, json_file::get_set_bool_or(value, "single_word", false, origin));
     if (single)
       return fail(Code::kUnsupported,
                   fmt::format("{}: added token {} is single_word, which this build does not run",
@@ -237,11 +237,13 @@ Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory) 
                              settings.more));
   ITIF_ASSIGN(settings.max_tokens, read_max_tokens(document, path));
   if (document.contains("add_prefix_space")) {
-    ITIF_ASSIGN(settings.adds_prefix_space,
-                json_file::get_bool_or(document, "add_prefix_space", false, path));
+    const auto get = is_roberta_class(settings.class_name) ? json_file::get_set_bool_or
+                                                           : json_file::get_bool_or_null;
+    ITIF_ASSIGN(settings.adds_prefix_space, get(document, "add_prefix_space", false, path));
   }
   ITIF_ASSIGN(settings.names_token_types, names_token_types(document, path));
-  ITIF_ASSIGN(settings.lower_case, json_file::get_bool_or(document, "do_lower_case", true, path));
+  ITIF_ASSIGN(settings.lower_case,
+              json_file::get_bool_or_null(document, "do_lower_case", true, path));
   ITIF_ASSIGN(settings.keeps_accents,
               json_file::get_bool_or(document, "keep_accents", false, path));
   return settings;

@@ -86,10 +86,12 @@ class AddedTokens {
 Status read_normalizer_options(const json& settings, const std::string& origin,
                                bool ignores_lower_case, NormalizerOptions& options) {
   options = {};
-  ITIF_ASSIGN(options.lower_case, json_file::get_bool_or(settings, "do_lower_case", true, origin));
-  if (ignores_lower_case) options.lower_case = true;
+  if (!ignores_lower_case) {
+    ITIF_ASSIGN(options.lower_case,
+                json_file::get_set_bool_or(settings, "do_lower_case", true, origin));
+  }
   ITIF_ASSIGN(options.tokenize_chinese_chars,
-              json_file::get_bool_or(settings, "tokenize_chinese_chars", true, origin));
+              json_file::get_set_bool_or(settings, "tokenize_chinese_chars", true, origin));
   ITIF_ASSIGN(options.strip_accents,
               json_file::get_bool_or(settings, "strip_accents", options.lower_case, origin));
   return {};

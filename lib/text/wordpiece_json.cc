@@ -71,10 +71,10 @@ Status read_normalizer(const json& document, const std::string& origin, WordPiec
   ITIF_ASSIGN(const json* value, step(document, "normalizer", origin));
   ITIF_TRY(check_type(*value, "normalizer", "BertNormalizer", origin));
   NormalizerOptions& options = config.normalizer;
-  ITIF_ASSIGN(options.clean_text, json_file::get_bool_or(*value, "clean_text", true, origin));
+  ITIF_ASSIGN(options.clean_text, json_file::get_set_bool_or(*value, "clean_text", true, origin));
   ITIF_ASSIGN(options.tokenize_chinese_chars,
-              json_file::get_bool_or(*value, "handle_chinese_chars", true, origin));
-  ITIF_ASSIGN(options.lower_case, json_file::get_bool_or(*value, "lowercase", true, origin));
+              json_file::get_set_bool_or(*value, "handle_chinese_chars", true, origin));
+  ITIF_ASSIGN(options.lower_case, json_file::get_set_bool_or(*value, "lowercase", true, origin));
   ITIF_ASSIGN(options.strip_accents,
               json_file::get_bool_or(*value, "strip_accents", options.lower_case, origin));
   return {};
@@ -192,9 +192,10 @@ Result<AddedToken> read_added_token(const json& entry, const std::string& origin
   if (token.content.empty())
     return fail(Code::kCorrupt, fmt::format("{}: an added token without content: {}", origin,
                                             json_file::shown(entry)));
-  ITIF_ASSIGN(const bool special, json_file::get_bool_or(entry, "special", false, origin));
-  ITIF_ASSIGN(token.normalized, json_file::get_bool_or(entry, "normalized", !special, origin));
-  ITIF_ASSIGN(const bool single_word, json_file::get_bool_or(entry, "single_word", false, origin));
+  ITIF_ASSIGN(const bool special, json_file::get_set_bool_or(entry, "special", false, origin));
+  ITIF_ASSIGN(token.normalized, json_file::get_set_bool_or(entry, "normalized", !special, origin));
+  ITIF_ASSIGN(const bool single_word,
+              json_file::get_set_bool_or(entry, "single_word", false, origin));
   if (single_word)
     return fail(Code::kUnsupported,
                 fmt::format("{}: added token {} is single_word, which this build does not run",

@@ -217,6 +217,22 @@ TEST(Head, SentenceTransformersAreEmbeddings) {
   EXPECT_EQ(head.bytes, (4 * 4 + 4 + 2 * 4 + 2) * sizeof(float));
 }
 
+// As in torch.nn.Linear(…, bias=None).
+TEST(Head, ANullBiasOfADenseLayerIsNone) {
+  TempDirectory directory;
+  write_weights(directory, "", kPooler);
+  directory.write("modules.json", kModules);
+  directory.write("1_Pooling/config.json", R"({"pooling_mode_mean_tokens":true})");
+  directory.write("2_Dense/config.json", R"({"in_features":4,"out_features":2,"bias":null})");
+  write_weights(directory, "2_Dense/", {{"linear.weight", {2, 4}}});
+  const auto spec = read(directory, json::object()).value();
+  const auto checkpoint = Checkpoint::open(directory.path()).value();
+  testing::PlainDevice device;
+  const auto head = load_head(device, spec, checkpoint);
+  ASSERT_TRUE(head) << head.error().message;
+  EXPECT_EQ(head->dense.size(), 1u);
+}
+
 TEST(Head, ReadsPoolingOfBothFileVersions) {
   const struct {
     std::string config;

@@ -39,6 +39,17 @@ TEST(ImageProcessing, EachStepCanBeDisabled) {
   EXPECT_EQ(processing.shift, (std::vector<float>{-0.25f, -0.5f, -0.75f}));
 }
 
+// As in transformers: null is not "not set".
+TEST(ImageProcessing, NullDisablesAStep) {
+  const auto processing =
+      read(R"({"do_resize": null, "do_rescale": null, "do_normalize": null, "resample": null,
+               "rescale_factor": null, "image_mean": null, "image_std": null})");
+  ASSERT_TRUE(processing) << processing.error().message;
+  EXPECT_FALSE(processing->resize);
+  EXPECT_EQ(processing->scale, std::vector<float>(3, 1));
+  EXPECT_EQ(processing->shift, std::vector<float>(3, 0));
+}
+
 TEST(ImageProcessing, AcceptsTheSingleSizeOfOldFiles) {
   const ImageInput square{.height = 32, .width = 32, .channels = 1, .patch = 8};
   const auto processing = read(
