@@ -92,6 +92,18 @@ Status check_processor(const json& config, const std::string& origin) {
   return {};
 }
 
+// transformers takes the type in config.json if the processor's own file has none.
+Status check_model_processor(const json& config, const std::string& directory) {
+  for (const char* key : {"image_processor_type", "feature_extractor_type"})
+    if (const auto it = config.find(key); it != config.end() && !it->is_null()) return {};
+  const std::string origin = directory + "/config.json";
+  auto model = json_file::read_json_file(origin);
+  if (!model && model.error().code == Code::kNotFound) return {};
+  if (!model) return std::unexpected(model.error());
+  model->erase("feature_extractor_type");  // not read there
+  return check_processor(*model, origin);
+}
+
 // Steps that transformers 5 runs for any processor if they are set. Pictures of the model's size
 // pass them unchanged.
 Status check_more_steps(const json& config, const ImageInput& input, const std::string& origin) {
@@ -118,11 +130,14 @@ Result<ImageProcessing> read_image_processing(const std::string& directory,
   const std::string combined = directory + "/processor_config.json";
   if (::access(combined.c_str(), F_OK) == 0) {
     ITIF_ASSIGN(const json parts, json_file::read_json_file(combined));
-    if (const auto part = parts.find("image_processor"); part != parts.end() && part->is_object())
+    if (const auto part = parts.find("image_processor"); part != parts.end() && part->is_object()) {
+      ITIF_TRY(check_model_processor(*part, directory));
       return parse_image_processing(*part, combined, input);
+    }
   }
   const std::string origin = directory + "/preprocessor_config.json";
   ITIF_ASSIGN(const json config, json_file::read_json_file(origin));
+  ITIF_TRY(check_model_processor(config, directory));
   return parse_image_processing(config, origin, input);
 }
 

@@ -22,7 +22,8 @@ struct ImageProcessing {
   std::vector<float> scale, shift;  // [channels]
 };
 
-// Reads the preprocessor_config.json of `directory`; absent fields have transformers' defaults.
+// Reads the preprocessor_config.json of `directory`, and the processor's type from config.json if
+// that file has none. Absent fields have transformers' defaults.
 // Errors: kNotFound, kCorrupt, kInvalidArgument (a field of the wrong type, or a size that is not
 // the model's), kUnsupported (another processor, or a step that this build does not support, by
 // name).
