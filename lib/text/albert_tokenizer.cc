@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "json/json_file.h"
+#include "text/charsmap.h"
 #include "text/framed_tokenizer.h"
 #include "text/sentence_settings.h"
 #include "text/sentencepiece_file.h"
@@ -20,6 +21,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr uint32_t kPastWhiteSpace = 0x3001;  // no white space from here on
 constexpr std::string_view kAlbertClasses[] = {"AlbertTokenizer"};
 
 // Replaces `` and '' with ".
@@ -115,7 +117,9 @@ class AlbertTokenizer final : public FramedTokenizer {
     ITIF_TRY(check_sentence_case(directory, settings.lower_case));
     ITIF_TRY(check_settings(directory, settings));
     const std::string path = directory + "/spiece.model";
-    ITIF_TRY(read_sentencepiece(path, tokenizer->pieces_));
+    ITIF_ASSIGN(const std::string model, read_sentencepiece_bytes(path));
+    ITIF_TRY(parse_sentencepiece(model, path, tokenizer->pieces_));
+    tokenizer->find_white_space(model);
     ITIF_TRY(tokenizer->read_tokenizer_json(directory + "/tokenizer.json", path, settings));
     tokenizer->lower_case_ = settings.lower_case;
     tokenizer->keeps_accents_ = settings.keeps_accents;
@@ -221,13 +225,21 @@ class AlbertTokenizer final : public FramedTokenizer {
     ids.insert(ids.end(), pieces.begin(), pieces.end());
   }
 
-  // Lower-cases the text unless case is kept, and turns every white space into a space.
+  // The library normalises a text before it splits it at white space. A character that the model's
+  // table replaces or removes (U+000B) is therefore left to the table.
+  void find_white_space(std::string_view model) {
+    for (uint32_t point = 0; point < kPastWhiteSpace; ++point)
+      if (is_white_space(point) && !charsmap_replaces(model, point)) white_space_.push_back(point);
+  }
+
+  // Lower-cases the text unless case is kept, and turns white space into a space.
   std::string spaced(std::string_view text) const {
     std::string out;
     char bytes[kMaxUtf8Bytes];
     for (const char* at = text.data(); at < text.data() + text.size();) {
       uint32_t point = next_code_point(at);
-      if (is_white_space(point)) point = ' ';
+      if (is_white_space(point) && std::ranges::find(white_space_, point) != white_space_.end())
+        point = ' ';
       if (!lower_case_) {
         out.append(bytes, put_code_point(point, bytes));
         continue;
@@ -240,6 +252,7 @@ class AlbertTokenizer final : public FramedTokenizer {
   }
 
   sentencepiece::SentencePieceProcessor pieces_;
+  std::vector<uint32_t> white_space_;  // that the model's table keeps
   bool lower_case_ = true;
   bool keeps_accents_ = false;
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "text/proto_fields.h"
+#include "text/unicode.h"
 
 namespace itif::text {
 namespace {
@@ -23,6 +24,20 @@ class DoubleArray {
  public:
   explicit DoubleArray(std::string_view bytes) : units_(bytes.size() / sizeof(uint32_t)) {
     std::memcpy(units_.data(), bytes.data(), units_.size() * sizeof(uint32_t));
+  }
+
+  // Returns true if the trie has this key. REQUIRES: stays_inside().
+  bool contains(std::string_view key) const {
+    uint32_t node = offset(units_[0]);
+    bool has_leaf = false;
+    for (const char letter : key) {
+      const auto byte = static_cast<uint8_t>(letter);
+      const uint32_t at = node ^ byte;
+      if ((units_[at] & kLabel) != byte) return false;
+      has_leaf = (units_[at] & kHasLeaf) != 0;
+      node = at ^ offset(units_[at]);
+    }
+    return has_leaf;
   }
 
   // Returns true if every lookup of a byte at every reachable node stays in the array, and all
@@ -90,6 +105,22 @@ Status check_charsmaps(std::string_view model, const std::string& origin) {
     }
   }
   return {};
+}
+
+bool charsmap_replaces(std::string_view model, uint32_t code_point) {
+  char bytes[kMaxUtf8Bytes];
+  const std::string_view key(bytes, put_code_point(code_point, bytes));
+  for (ProtoField field; !model.empty() && take_field(model, field);) {
+    if (!field.is_bytes || field.number != kNormalizerSpec) continue;
+    std::string_view spec = field.bytes;
+    for (ProtoField inner; !spec.empty() && take_field(spec, inner);) {
+      if (!inner.is_bytes || inner.number != kPrecompiledCharsmap || inner.bytes.empty()) continue;
+      uint32_t trie_bytes = 0;
+      std::memcpy(&trie_bytes, inner.bytes.data(), sizeof trie_bytes);
+      return DoubleArray(inner.bytes.substr(sizeof trie_bytes, trie_bytes)).contains(key);
+    }
+  }
+  return false;
 }
 
 }  // namespace itif::text

@@ -20,6 +20,9 @@ TEXTS = [
     "", "A fine day.", "a <mask> b", "a [MASK] b", "x <new> y", "x<new>y", "<new><new>", "a  <left>  b", "a<left>b", "<extra> one",
     "one<extra>two", "</s> <pad> <unk>", "[SEP] [PAD]", "Héllo WÖRLD", "the <NEW> one", "<ne w>", "hello<new>",
 ]  # fmt: skip
+# Control characters and white space.
+SPACES = [*range(1, 0x20), 0x7F, 0x85, 0xA0, 0x1680, 0x180E, 0x2003, 0x200B, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFEFF]
+TEXTS += [f"a{chr(code)}b" for code in SPACES]
 LEFT = AddedToken("<left>", lstrip=True, rstrip=True, normalized=False)
 
 
