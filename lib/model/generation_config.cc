@@ -50,6 +50,7 @@ const std::vector<Neutral>& neutral_settings() {
       {"watermarking_config", nullptr},
       {"dola_layers", nullptr},
       {"token_healing", false},
+      {"is_assistant", false},
   };
   return settings;
 }
@@ -112,9 +113,9 @@ Result<std::vector<std::vector<int32_t>>> bad_words_of(const json& object,
   std::vector<std::vector<int32_t>> words;
   const auto it = object.find(kKey);
   if (it == object.end() || it->is_null()) return words;
-  if (!it->is_array() || it->size() > kMaxBadWords)
+  if (!it->is_array() || it->empty() || it->size() > kMaxBadWords)
     return fail(Code::kInvalidArgument,
-                fmt::format("{}: '{}' must be an array of at most {} arrays of token ids, found {}",
+                fmt::format("{}: '{}' must be an array of 1 to {} arrays of token ids, found {}",
                             origin, kKey, kMaxBadWords, json_file::shown(*it)));
   for (const json& sequence : *it) {
     if (!sequence.is_array() || sequence.empty() || sequence.size() > kMaxBadWordTokens)
@@ -167,6 +168,11 @@ Result<GenerationConfig> parse_generation_config(const json& object, const std::
   ITIF_ASSIGN(config.max_length, max_length_of(object, origin, backbone));
   ITIF_ASSIGN(config.num_beams, json_file::get_uint_or(object, "num_beams", 1,
                                                        GenerationConfig::kMaxBeams, 1, origin));
+  // transformers fails in a beam search. Greedy search does not read it.
+  ITIF_ASSIGN(const bool low_memory, json_file::get_bool_or(object, "low_memory", false, origin));
+  if (low_memory && config.num_beams > 1)
+    return fail(Code::kUnsupported,
+                fmt::format("{}: 'low_memory' must be false in a beam search, found true", origin));
   ITIF_ASSIGN(config.length_penalty,
               json_file::get_number_or(object, "length_penalty", -100, 100, 1, origin));
   ITIF_ASSIGN(config.early_stopping, early_stopping_of(object, origin));

@@ -108,7 +108,9 @@ TEST(GenerationConfig, SettingsThatChangeTheOutputAreRefusedByName) {
       {"cache_implementation", "quantized"},
       {"watermarking_config", json::object({{"bias", 2.5}})},
       {"dola_layers", "high"},
-      {"token_healing", true}};
+      {"token_healing", true},
+      {"is_assistant", true},
+      {"low_memory", true}};
   for (const auto& [key, value] : settings) {
     json object = marian();
     object[key] = value;
@@ -131,6 +133,23 @@ TEST(GenerationConfig, EmptyListsAreNeutral) {
     const auto config = parse_generation_config(object, "f", backbone());
     EXPECT_TRUE(config) << config.error().message;
   }
+}
+
+// transformers fails for it.
+TEST(GenerationConfig, AnEmptyListOfBadWordsIsRefused) {
+  json object = marian();
+  object["bad_words_ids"] = json::array();
+  const auto config = parse_generation_config(object, "f.json", backbone());
+  ASSERT_FALSE(config);
+  EXPECT_NE(config.error().message.find("f.json: 'bad_words_ids' must be"), std::string::npos)
+      << config.error().message;
+}
+
+TEST(GenerationConfig, GreedySearchIgnoresLowMemory) {
+  json object = marian();
+  object["num_beams"] = 1;
+  object["low_memory"] = true;
+  EXPECT_TRUE(parse_generation_config(object, "f", backbone()));
 }
 
 TEST(GenerationConfig, KeysThatGenerateNeverReadAreIgnored) {
