@@ -73,7 +73,8 @@ Status FramedTokenizer::set_frame(const TokenizerSettings& settings,
     resolve(token);
     if (frame.first_key && std::string_view(key) == frame.first_key) frame.first = token.id;
     if (std::string_view(key) == frame.last_key) frame.last = token.id;
-    if (token.id >= 0) specials.push_back(std::move(token));
+    const bool is_searched = named != settings.names.end() || settings.has_default_tokens;
+    if (token.id >= 0 && is_searched) specials.push_back(std::move(token));
   }
   if ((frame.first_key && frame.first < 0) || frame.last < 0)
     return fail(Code::kCorrupt, frame.first_key

@@ -225,7 +225,8 @@ Result<TokenizerSettings> read_tokenizer_settings(const std::string& directory) 
   const bool has_decoder = decoder != document.end();
   ITIF_ASSIGN(settings.class_name, read_tokenizer_class(directory));
   if (!has_decoder) ITIF_TRY(read_names(map, map_path, settings));
-  if (!has_decoder || follows_tokenizer_json(directory, settings.class_name)) {
+  settings.has_default_tokens = !follows_tokenizer_json(directory, settings.class_name);
+  if (!has_decoder || !settings.has_default_tokens) {
     const std::string json_path = directory + "/tokenizer.json";
     ITIF_ASSIGN(const json whole, read_settings_file(json_path));
     ITIF_TRY(read_added_list(whole, json_path, settings));

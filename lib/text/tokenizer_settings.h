@@ -37,6 +37,8 @@ struct TokenizerSettings {
   std::vector<SpecialToken> added;                      // with their ids
   uint32_t max_tokens = UINT32_MAX;
   std::string class_name;  // of read_tokenizer_class()
+  // False: the class follows tokenizer.json, and has no tokens that the files do not name.
+  bool has_default_tokens = true;
   std::optional<bool> adds_prefix_space;
   bool names_token_types = true;  // false: model_input_names leaves them out, and all are 0
   bool lower_case = true;

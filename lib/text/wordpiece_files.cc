@@ -155,7 +155,8 @@ Status read_special_tokens(const std::string& directory, const json& settings,
     if (token.content.empty()) {
       ITIF_ASSIGN(token, special_token(settings, kSpecialNames[i], origin));
     }
-    if (token.content.empty()) token.content = defaults[i];
+    // Classes that follow tokenizer.json have no tokens of their own.
+    if (token.content.empty() && source != BertSteps::kFile) token.content = defaults[i];
     added.expect_special(token.content);
     ITIF_TRY(added.add_special(token.content, token.normalized, origin));
     if (targets[i]) *targets[i] = token.content;

@@ -51,6 +51,7 @@ OTHER_SETTINGS = [[TOKENIZER, "/unk_token", "[PAD]"], [TOKENIZER, "/cls_token", 
 JSON_CLASS = [TOKENIZER, CLASS, "PreTrainedTokenizerFast"]
 BERT_IDS = [WHOLE, "/post_processor", {"type": "BertProcessing", "sep": ["[SEP]", 7], "cls": ["[CLS]", 2]}]
 PADDING = [WHOLE, "/padding", {"strategy": "BatchLongest", "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0, "pad_token": "i"}]
+FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 NO_CLASS = [TOKENIZER, "/tokenizer_class", None]
 CHAT = "{% for m in messages %}user: {{ m['content'] }}{% endfor %}"
 FORWARD = {"method": "forward", "method_output_name": "last_hidden_state"}
@@ -160,6 +161,8 @@ IDS_OF_TEXTS = [  # (directory, changes)
     (ROBERTA, [[TOKENIZER, "/image_token", "i"]]),
     (ROBERTA, [[TOKENIZER, "/tokenizer_class", "BartTokenizer"]]),
     (ROBERTA, [of_type("roberta"), NO_CLASS, [WHOLE, "/pre_tokenizer/add_prefix_space", True]]),
+    *[(name, [[TOKENIZER, "", {"tokenizer_class": "PreTrainedTokenizerFast"}], [WHOLE, "/added_tokens", tokens]])
+      for name in (BERT, ROBERTA, ALBERT) for tokens in ([], [{"id": 2, "content": "[CLS]" if name != ROBERTA else "</s>", "special": True} | FLAGS])],
     (BERT, [[WHOLE, "/post_processor/special_tokens/[CLS]/ids", [7]]]),
     (BERT, [BERT_IDS]),
     (ROBERTA, [[WHOLE, "/post_processor/cls", ["<s>", 7]]]),
