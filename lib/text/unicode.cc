@@ -35,6 +35,24 @@ bool changes_in_nfd(uint32_t point) {
   return parts.size != 1 || parts.points[0] != static_cast<int32_t>(point);
 }
 
+void append_without_marks(std::string_view text, std::string& out) {
+  if (text.empty()) return;
+  utf8proc_uint8_t* mapped = nullptr;
+  const utf8proc_ssize_t bytes = utf8proc_map(
+      reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+      static_cast<utf8proc_ssize_t>(text.size()), &mapped,
+      static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
+  if (bytes < 0) throw std::bad_alloc();  // all other errors mean invalid UTF-8
+  const CodePointClasses& classes = CodePointClasses::get();
+  const char* at = reinterpret_cast<const char*>(mapped);
+  const char* const end = at + bytes;
+  while (at < end) {
+    const char* const begin = at;
+    if ((classes[next_code_point(at)] & kMark) == 0) out.append(begin, at);
+  }
+}
+
 }  // namespace
 
 CodePointClasses::CodePointClasses() {
@@ -44,6 +62,7 @@ CodePointClasses::CodePointClasses() {
   mark(classes, kPunctuationRanges, kPunctuation);
   mark(classes, kChineseRanges, kChinese);
   mark(classes, kNonspacingMarksRanges, kNonspacingMark);
+  mark(classes, kMarksRanges, kMark);
   for (uint32_t point = 0; point < kEndOfMappings; ++point) {
     if (utf8proc_tolower(static_cast<int32_t>(point)) != static_cast<int32_t>(point))
       classes[point] |= kHasLowerCase;
@@ -184,16 +203,25 @@ CodePoints lower_case(uint32_t code_point) noexcept {
 }
 
 std::string without_marks(std::string_view text) {
-  utf8proc_uint8_t* mapped = nullptr;
-  constexpr int kOptions =
-      UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT | UTF8PROC_STRIPMARK;
-  const utf8proc_ssize_t bytes =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                   static_cast<utf8proc_option_t>(kOptions));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(mapped, &std::free);
-  if (bytes < 0) throw std::bad_alloc();  // all other errors mean invalid UTF-8
-  return {reinterpret_cast<const char*>(mapped), static_cast<size_t>(bytes)};
+  const auto is_undecomposed = [](uint32_t point) {
+    return std::ranges::any_of(kUndecomposedRanges, [&](const CodePointRange& range) {
+      return range.first <= point && point <= range.last;
+    });
+  };
+  std::string out;
+  const char* segment = text.data();
+  for (const char* at = segment; at < text.data() + text.size();) {
+    const char* const begin = at;
+    if (static_cast<uint8_t>(*at) < 0x80 || !is_undecomposed(next_code_point(at))) {
+      at += at == begin;
+      continue;
+    }
+    append_without_marks({segment, begin}, out);
+    out.append(begin, at);
+    segment = at;
+  }
+  append_without_marks({segment, text.data() + text.size()}, out);
+  return out;
 }
 
 uint8_t combining_class(uint32_t code_point) noexcept {

@@ -23,6 +23,7 @@ enum CodePointClass : uint8_t {
   kNonspacingMark = 1u << 4,
   kHasLowerCase = 1u << 5,
   kChangesInNfd = 1u << 6,  // decomposes, or may swap places with its neighbours
+  kMark = 1u << 7,          // of categories Mn, Mc and Me
 };
 
 // Two-level table of 1.1 million code points; most of its pages are equal.
@@ -80,7 +81,8 @@ struct CodePoints {
 };
 CodePoints decompose(uint32_t code_point) noexcept;
 CodePoints lower_case(uint32_t code_point) noexcept;
-// Compatibility decomposition (NFKD) without marks. REQUIRES: UTF-8. May throw std::bad_alloc.
+// Compatibility decomposition (NFKD) without marks, both as the reference's older Unicode has them.
+// REQUIRES: UTF-8. May throw std::bad_alloc.
 std::string without_marks(std::string_view text);
 // Canonical combining class: the order of marks after a base (Unicode, section 3.11). 0: starts a
 // new sequence.

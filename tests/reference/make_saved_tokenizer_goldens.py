@@ -23,6 +23,9 @@ TEXTS = [
 # Control characters and white space.
 SPACES = [*range(1, 0x20), 0x7F, 0x85, 0xA0, 0x1680, 0x180E, 0x2003, 0x200B, 0x2028, 0x2029, 0x202F, 0x205F, 0x3000, 0xFEFF]
 TEXTS += [f"a{chr(code)}b" for code in SPACES]
+# Marks and decompositions, of which the reference's old Unicode lacks some.
+MARKS = [0x301, 0x7FD, 0x898, 0x903, 0xCF3, 0x1CF2, 0x32FF, 0xA7F3, 0xAB69, 0x10783, 0x11938, 0x1E030, 0x1F16C, 0x1FBF0]
+TEXTS += [f"a{chr(code)}b" for code in MARKS]
 LEFT = AddedToken("<left>", lstrip=True, rstrip=True, normalized=False)
 
 

@@ -21,7 +21,7 @@ HEADER = """\
 
 #include <cstdint>
 
-namespace itif::model {{
+namespace itif::text {{
 
 struct CodePointRange {{
   uint32_t first;
@@ -32,7 +32,7 @@ struct CodePointRange {{
 {tables}
 // clang-format on
 
-}}  // namespace itif::model
+}}  // namespace itif::text
 """
 
 
@@ -44,6 +44,9 @@ def bert(**on):
 CLEAN, CHINESE = bert(clean_text=True), bert(handle_chinese_chars=True)
 STRIP = bert(strip_accents=True)
 SPLIT = pre_tokenizers.BertPreTokenizer()
+MARKS, COMPATIBLE = normalizers.StripAccents(), normalizers.NFKD()
+# Decomposed since Unicode 15, which Python 3.11 lacks.
+CYRILLIC_MODIFIERS = range(0x1E030, 0x1E06E)
 
 
 def classes(character):
@@ -64,6 +67,11 @@ def classes(character):
         and unicodedata.normalize("NFD", character) == character
     ):
         yield "kNonspacingMarks"
+    if MARKS.normalize_str(character) == "":
+        yield "kMarks"
+    is_new = ord(character) in CYRILLIC_MODIFIERS or unicodedata.normalize("NFKD", character) != character
+    if is_new and COMPATIBLE.normalize_str(character) == character:
+        yield "kUndecomposed"
 
 
 COMMENTS = dict(
@@ -72,6 +80,8 @@ COMMENTS = dict(
     kPunctuation="are words of their own",
     kChinese="are words of their own where tokenize_chinese_chars is on",
     kNonspacingMarks="removed by strip_accents, after decomposition",
+    kMarks="removed by ALBERT's StripAccents, after compatibility decomposition",
+    kUndecomposed="kept by compatibility decomposition, but decomposed by a newer Unicode",
 )
 
 
