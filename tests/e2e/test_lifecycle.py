@@ -16,6 +16,13 @@ from test_tenants import tenants
 IDS = [101, 2000, 2001, 102]
 
 
+def is_refused(datagram):
+    if datagram is None or datagram.header.type != itif_wire.STATUS:
+        return False
+    assert itif_wire.STATUSES[datagram.header.status] == "draining"
+    return True
+
+
 def test_sigterm_answers_accepted_requests_and_refuses_later_ones(new_appliance, namespaces, models):
     appliance = new_appliance()
     appliance.sections["batching"]["max_wait"] = "0s"  # accept all, even on a slow machine
@@ -40,10 +47,9 @@ def test_sigterm_answers_accepted_requests_and_refuses_later_ones(new_appliance,
             appliance.process.terminate()
             while appliance.alive():
                 late.send_pieces(late.tokens(IDS, result_kind="logits"))
-                datagram = late.receive(0.01)
-                if datagram is not None and datagram.header.type == itif_wire.STATUS:
-                    assert itif_wire.STATUSES[datagram.header.status] == "draining"
-                    refused += 1
+                refused += is_refused(late.receive(0.01))
+            while (datagram := late.receive(0.2)) is not None:
+                refused += is_refused(datagram)
         assert appliance.process.wait(20) == 0, appliance.log()[-3000:]
         got = set()
         while (datagram := client.receive(0.2)) is not None:
