@@ -1,7 +1,7 @@
 // itif-bench operators: the operators of a forward pass other than GEMMs, at BERT-base's sizes. The
-// limit of a memory-bound operator is a copy of the same size on the same threads; the limit of
-// attention is the machine's GEMM rate. Then the thesis's Tables 5.3 and 5.4 and Figure 5.5
-// (operators_thesis.cc, operators_qkv.cc).
+// limit of a memory-bound operator is a copy of the same size; the limit of attention is the
+// machine's GEMM rate. Then the thesis's Tables 5.3 and 5.4 and Figure 5.5 (operators_thesis.cc,
+// operators_qkv.cc).
 #include <fmt/format.h>
 
 #include <algorithm>
