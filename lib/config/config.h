@@ -74,6 +74,9 @@ struct Batching {
   uint32_t queue_requests = 4096;  // waiting in a group; beyond: overloaded
   // Longest expected wait behind the tenant's own requests; beyond: overloaded. 0: no limit.
   uint64_t max_wait_ns = 1'000'000'000;
+
+  // Requests of one tenant that may wait in a group. The other half is for the other tenants.
+  uint32_t max_tenant_requests() const { return queue_requests > 1 ? queue_requests / 2 : 1; }
 };
 
 struct Control {

@@ -93,26 +93,13 @@ Status Pipeline::open_port(const config::Config& config, const config::Port& por
       std::min({port.path_mtu != 0 ? port.path_mtu : port.mtu, uint32_t{ready.info().mtu},
                 plane.mbuf_bytes - kEthernetAndVlanBytes});
   for (uint16_t queue = 0; queue < ready.info().num_queues; ++queue) {
-    WorkerOptions options;
+    WorkerOptions options = worker_options(plane);
     options.id = static_cast<uint16_t>(workers_.size());
     options.queue = queue;
     options.pool = pools_.back().get();
     options.local = local;
-    options.reassembly.max_contexts = plane.max_contexts;
     options.reassembly.max_held_bytes = std::min(plane.max_held_bytes, holdable);
-    options.reassembly.tenant_max_contexts = plane.tenant_max_contexts;
-    options.reassembly.tenant_max_held_bytes = plane.tenant_max_held_bytes;
-    options.reassembly.max_tenants = tenant::kMaxTenants;
-    options.reassembly.timeout_ns = plane.reassembly_timeout_ns;
-    options.reassembly.stall_ns = plane.reassembly_timeout_ns / 16;
-    options.cache.max_bytes = plane.cache_bytes;
-    options.cache.ttl_ns = plane.cache_ttl_ns;
-    options.cache.max_tenants = tenant::kMaxTenants;
     options.path_mtu = path_mtu;
-    options.require_token = plane.require_token;
-    options.answer_bad_tags = plane.answer_bad_tags;
-    options.idle.busy = plane.polling == "busy";
-    options.idle.max_sleep_ns = plane.idle_sleep_ns;
     options.seed = random.next();
     ITIF_ASSIGN(auto worker, Worker::create(ready, *shared_, options));
     workers_.push_back(std::move(worker));

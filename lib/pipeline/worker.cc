@@ -19,6 +19,25 @@ static_assert(net::kNumDropReasons <= telemetry::kMaxDropReasons);
 static_assert(wire::kNumStatusCodes <= telemetry::kMaxStatusCodes);
 static_assert(tenant::kMaxTenants == telemetry::kMaxTenants);
 
+WorkerOptions worker_options(const config::DataPlane& plane) {
+  WorkerOptions options;
+  options.reassembly.max_contexts = plane.max_contexts;
+  options.reassembly.max_held_bytes = plane.max_held_bytes;
+  options.reassembly.tenant_max_contexts = plane.tenant_max_contexts;
+  options.reassembly.tenant_max_held_bytes = plane.tenant_max_held_bytes;
+  options.reassembly.max_tenants = tenant::kMaxTenants;
+  options.reassembly.timeout_ns = plane.reassembly_timeout_ns;
+  options.reassembly.stall_ns = plane.reassembly_timeout_ns / 16;
+  options.cache.max_bytes = plane.cache_bytes;
+  options.cache.ttl_ns = plane.cache_ttl_ns;
+  options.cache.max_tenants = tenant::kMaxTenants;
+  options.require_token = plane.require_token;
+  options.answer_bad_tags = plane.answer_bad_tags;
+  options.idle.busy = plane.polling == "busy";
+  options.idle.max_sleep_ns = plane.idle_sleep_ns;
+  return options;
+}
+
 Result<std::unique_ptr<Worker>> Worker::create(const net::Port& port, Shared& shared,
                                                const WorkerOptions& options) {
   if (options.id >= tenant::SnapshotCell::kMaxReaders) {

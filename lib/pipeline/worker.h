@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "config/config.h"
 #include "net/death_row.h"
 #include "net/frame.h"
 #include "net/port.h"
@@ -64,6 +65,10 @@ struct WorkerOptions {
   IdlePolicy idle;
   uint64_t seed = 0;  // secret: hash tables
 };
+
+// Returns the options that the configuration sets. It leaves id, queue, pool, local, path_mtu and
+// seed.
+WorkerOptions worker_options(const config::DataPlane& plane);
 
 // The period of address tokens. A token is valid for the rest of its period and the next.
 constexpr uint64_t kTokenPeriodNs = 30'000'000'000;

@@ -47,7 +47,7 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
   kind_options_.encoder.fusion_mode =
       backbone::parse_fusion_mode(batching.fidelity).value();  // config has checked
   stage_options_.executor.queue.max_requests = batching.queue_requests;
-  stage_options_.executor.queue.max_tenant_requests = std::max(1u, batching.queue_requests / 2);
+  stage_options_.executor.queue.max_tenant_requests = batching.max_tenant_requests();
   stage_options_.executor.queue.max_slots = batching.max_tenants;
   stage_options_.executor.limits.max_requests = batching.max_requests;
   stage_options_.executor.scheduler = batching.scheduler;

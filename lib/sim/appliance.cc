@@ -98,27 +98,17 @@ Status Appliance::make_worker(uint64_t seed) {
   Random random(seed);
   shared_ = std::make_unique<pipeline::Shared>(clock_);
   for (std::byte& byte : shared_->token_secret) byte = static_cast<std::byte>(random.next());
-  pipeline::WorkerOptions options;
+  pipeline::WorkerOptions options = pipeline::worker_options(plane);
   options.pool = nic_.pool();
   ITIF_ASSIGN(options.local,
               net::make_local_addresses(
                   nic_.port().info().mac,
                   {.ipv4 = {"198.18.0.1"}, .ipv6 = {}, .udp_port = kServerPort, .vlan = 0}));
-  options.reassembly.max_contexts = plane.max_contexts;
-  options.reassembly.max_held_bytes = plane.max_held_bytes;
-  options.reassembly.tenant_max_contexts = plane.tenant_max_contexts;
-  options.reassembly.tenant_max_held_bytes = plane.tenant_max_held_bytes;
-  options.reassembly.max_tenants = tenant::kMaxTenants;
-  options.reassembly.timeout_ns = plane.reassembly_timeout_ns;
-  options.reassembly.stall_ns = plane.reassembly_timeout_ns / 16;
+  // Scenarios have few contexts, so small tables do.
   options.reassembly.piece_slots =
       std::min(options.reassembly.piece_slots, 16 * plane.max_contexts);
-  options.cache.max_bytes = plane.cache_bytes;
   options.cache.max_entries = std::min(options.cache.max_entries, 4 * plane.max_contexts);
-  options.cache.ttl_ns = plane.cache_ttl_ns;
-  options.cache.max_tenants = tenant::kMaxTenants;
   options.path_mtu = kPathMtu;
-  options.require_token = plane.require_token;
   options.seed = random.next();
   ITIF_ASSIGN(worker_, pipeline::Worker::create(nic_.port(), *shared_, options));
   return {};
@@ -132,7 +122,7 @@ Status Appliance::make_stage() {
   execution::GroupStageOptions stage;
   stage.executor.limits = {.max_tokens = options.max_tokens, .max_requests = options.max_requests};
   stage.executor.queue = {.max_requests = batching.queue_requests,
-                          .max_tenant_requests = std::max(1u, batching.queue_requests / 2),
+                          .max_tenant_requests = batching.max_tenant_requests(),
                           .max_slots = options.max_tenants};
   stage.executor.scheduler = batching.scheduler;
   stage.executor.max_wait_ns = batching.max_wait_ns;

@@ -13,6 +13,7 @@
 #include "device/sim/machine.h"
 #include "plan/make_planner.h"
 #include "sched/policy_spec.h"
+#include "tenant/settings.h"
 
 namespace itif::sim {
 namespace {
@@ -113,7 +114,8 @@ void read_client(Reader& r, ClientChoice& c) {
   r.duration("timeout", c.timeout_ns, 1'000'000, 600 * kSecond);
   r.integer("refusal_retries", c.refusal_retries, 0, 1000);
   r.integer("max_in_flight", c.max_in_flight, 1, 1u << 20);
-  r.choice("auth", c.auth, {"none", "header", "full"});
+  r.choice("auth", c.auth,
+           std::vector<std::string_view>(tenant::kAuthNames.begin(), tenant::kAuthNames.end()));
 }
 
 void read_link(Reader& r, LinkOptions& l) {
