@@ -21,6 +21,25 @@ uint64_t ns_of(double seconds) {
   return static_cast<uint64_t>(seconds * 1e9);
 }
 
+// `budget`: as itif-loadgen writes it. Throws as take_load() does.
+void take_deadlines(const json& budget, Deadlines& deadlines) {
+  const auto ns = [&](const char* key) { return budget.at(key).get<uint64_t>() * 1000; };
+  const std::string kind = budget.at("kind");
+  deadlines = {};
+  if (kind == "fixed") {
+    deadlines.kind = DeadlineKind::kFixed;
+    deadlines.from_ns = ns("us");
+  } else if (kind == "uniform") {
+    deadlines.kind = DeadlineKind::kUniform;
+    deadlines.from_ns = ns("from_us");
+    deadlines.to_ns = ns("to_us");
+  } else if (kind == "length") {
+    deadlines.kind = DeadlineKind::kByLength;
+    deadlines.from_ns = ns("us");
+    deadlines.token_ns = ns("us_per_token");
+  }
+}
+
 // Replaces the scenario's load by the record's. Throws json::exception, as the accessors do.
 Status take_load(const json& record, Scenario& scenario) {
   const json& load = record.at("configuration");
@@ -61,9 +80,7 @@ Status take_load(const json& record, Scenario& scenario) {
   scenario.warmup_ns = ns_of(load.at("warmup_s"));
   // The recorded duration follows the warm-up.
   scenario.duration_ns += scenario.warmup_ns;
-  const uint64_t budget_us = load.at("budget_us");
-  scenario.deadlines.kind = budget_us > 0 ? DeadlineKind::kFixed : DeadlineKind::kNone;
-  scenario.deadlines.from_ns = budget_us * 1000;
+  take_deadlines(load.at("budget"), scenario.deadlines);
   scenario.client.tries = load.at("tries");
   scenario.client.rto_ns = ns_of(double{load.at("rto_ms")} / 1e3);
   scenario.client.timeout_ns = ns_of(double{load.at("timeout_ms")} / 1e3);

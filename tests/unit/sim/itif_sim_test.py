@@ -32,7 +32,7 @@ def record_of(result, rate):
     """A record of itif-loadgen, as far as validate reads it, with a simulated run's figures."""
     total = result["total"]
     return {"configuration": {"arrivals": "poisson", "rate": rate, "payload": "tokens_u16", "duration_s": 2,
-                              "warmup_s": 0, "budget_us": 0, "tries": 5, "rto_ms": 50, "timeout_ms": 10000,
+                              "warmup_s": 0, "budget": {"kind": "none"}, "tries": 5, "rto_ms": 50, "timeout_ms": 10000,
                               "refusal_retries": 0, "lengths": {"kind": "uniform", "from": 3, "to": 60}},
             "total": {"latency": {"p50_us": total["latency"]["p50_us"]}, "requests_per_s": total["requests_per_s"]},
             "tenants": [{"name": "a", "weight": 1}]}
@@ -79,7 +79,7 @@ def check_paper(program, tcb, check):
         check("paper writes a report", {"report.md", "figures.json"} <= written or "gnuplot" in done.stderr, done.stderr)
 
 
-def main(program, tcb=None):
+def main(program, loadgen, tcb=None):
     results = []
 
     def check(name, good, output=""):
@@ -137,6 +137,21 @@ def main(program, tcb=None):
         done = run(program, "validate", str(scenario), str(record))
         check("validate refuses a record that is 30 % slower",
               done.returncode == 1 and "off by more than 15 %" in done.stderr, done.stdout + done.stderr)
+
+        # The load of records as itif-loadgen writes them, with each kind of deadline.
+        tenant = Path(folder, "tenant.json")
+        tenant.write_text(json.dumps({"key": "00" * 16, "tenant": {"id": 1, "name": "a", "auth": "header"}}))
+        for budget in ("none", "500ms", "uniform:400ms-500ms", "length:400ms,1ms"):
+            made = run(loadgen, "127.0.0.1", "--null-sink", "--tenants", str(tenant), "--rate", "500", "--lengths",
+                       "uniform:3-60", "--duration", "50ms", "--warmup", "0s", "--drain", "0s", "--quiet", "--json",
+                       str(record), *(() if budget == "none" else ("--budget", budget)))
+            written = json.loads(record.read_text()) if record.exists() else {}
+            figures = record_of(truth, 500)
+            figures["configuration"] = written.get("configuration", {}) | {"duration_s": 2}
+            record.write_text(json.dumps(figures))
+            done = run(program, "validate", str(scenario), str(record))
+            check(f"validate reads a record of itif-loadgen --budget {budget}", done.returncode == 0,
+                  made.stderr + done.stdout + done.stderr)
 
         done = run(program, "faults", "--first-seed", "1000", "--seeds", "3")
         check("faults prints its figures", done.returncode == 0 and done.stdout.startswith("3 seeds: "), done.stderr)
