@@ -1,0 +1,147 @@
+// Repeats of requests by ClientEngine, and when it gives up: silence, busy answers, refusals.
+#include <gtest/gtest.h>
+
+#include "client/engine.h"
+#include "tests/unit/client/world.h"
+
+namespace itif::client::test {
+namespace {
+
+TEST(ClientEngineRetries, RetransmitsAfterSilenceWithBackoff) {
+  WorldOptions options;
+  options.faults.loss = 1;
+  options.engine.retry = {.max_tries = 4, .initial_rto_ns = 10'000'000, .backoff_percent = 200};
+  World world(options);
+  const uint64_t tag = world.submit({.seed = 1}, 64);
+  world.run();
+  const Outcome& outcome = world.ended(tag).outcome;
+  EXPECT_EQ(outcome.kind, OutcomeKind::kLost);
+  EXPECT_EQ(outcome.tries, 4u);
+  EXPECT_EQ(world.engine->stats().retransmissions, 3u);
+  const uint64_t waited_ns = outcome.completed_ns - outcome.submitted_ns;
+  EXPECT_GE(waited_ns, 150'000'000u);  // 10 + 20 + 40 + 80 ms
+  EXPECT_LE(waited_ns, 152'000'000u);
+}
+
+TEST(ClientEngineRetries, WithoutRetriesEachDatagramIsSentOnce) {
+  WorldOptions options;
+  options.faults.loss = 1;
+  options.engine.retry = RetryPolicy::none(300'000'000);
+  World world(options);
+  const uint64_t tag = world.submit({.seed = 1}, 64);
+  world.run();
+  EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kLost);
+  EXPECT_EQ(world.engine->stats().datagrams_sent, 1u);
+  const Outcome& outcome = world.ended(tag).outcome;
+  EXPECT_GE(outcome.completed_ns - outcome.submitted_ns, 300'000'000u);
+}
+
+TEST(ClientEngineRetries, BusyKeepsARequestAliveAndItRunsOnce) {
+  WorldOptions options;
+  options.engine.retry = {.max_tries = 2, .initial_rto_ns = 5'000'000};
+  options.engine.retry.timeout_ns = 10'000'000'000;
+  World world(options);
+  // Service takes 900 ms; without busy answers the tries would be exhausted after 15 ms.
+  const uint64_t tag = world.submit({.seed = 1, .response_bytes = 10, .service_us = 900'000}, 9000);
+  world.run();
+  EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
+  EXPECT_EQ(world.server.executed, 1u);
+  EXPECT_GT(world.engine->stats().busy, 5u);
+}
+
+// Service takes 3 s. A client that repeated its request every 50 ms would ask 60 times.
+TEST(ClientEngineRetries, RepeatsOfABusyRequestBecomeRare) {
+  for (const uint32_t busy_us : {0u, 400'000u, 4'000'000'000u}) {
+    WorldOptions options;
+    options.engine.retry.timeout_ns = 20'000'000'000;
+    World world(options);
+    world.server.busy_us = busy_us;
+    const uint64_t tag = world.submit({.seed = 1, .service_us = 3'000'000}, 64);
+    world.run();
+    EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kAnswered);
+    // The client asks again after 50 ms, then after 100, 200, … and at most 1,000 ms, but never
+    // before the time that the server names.
+    const uint64_t expected = busy_us == 0 ? 6 : busy_us == 400'000 ? 5 : 3;
+    EXPECT_EQ(world.engine->stats().busy, expected) << busy_us;
+    EXPECT_EQ(world.engine->stats().lost, 0u);
+  }
+}
+
+// A loaded server answers late. Only the first request is repeated; the others wait as long as
+// answers take.
+TEST(ClientEngineRetries, TheRtoFollowsTheLatencyOfAnswers) {
+  World world({});
+  uint64_t repeats_of_the_first = 0;
+  for (uint32_t i = 0; i < 20; ++i) {
+    world.submit({.seed = i, .service_us = 300'000}, 64);
+    world.run();
+    if (i == 0) repeats_of_the_first = world.engine->stats().retransmissions;
+  }
+  EXPECT_GT(repeats_of_the_first, 0u);
+  EXPECT_EQ(world.engine->stats().retransmissions, repeats_of_the_first);
+  EXPECT_EQ(world.engine->stats().answered, 20u);
+}
+
+// A lost request is answered late, too. Its latency does not count, so the RTO stays.
+TEST(ClientEngineRetries, LossesDoNotRaiseTheRto) {
+  WorldOptions options;
+  options.faults.loss = 0.4;
+  World world(options);
+  for (uint32_t i = 0; i < 200; ++i) {
+    world.submit({.seed = i, .service_us = 100}, 64);
+    world.run();
+  }
+  world.network.set_faults({.loss = 1});
+  const uint64_t repeats = world.engine->stats().retransmissions;
+  const uint64_t begin_ns = world.clock.now_ns();
+  world.submit({.seed = 1}, 64);
+  while (world.engine->stats().retransmissions < repeats + 2) world.step();
+  EXPECT_LE(world.clock.now_ns() - begin_ns, 360'000'000u);  // 50 + 100 ms, and on to the next 200
+}
+
+TEST(ClientEngineRetries, TimeoutEndsABusyRequest) {
+  WorldOptions options;
+  options.engine.retry.timeout_ns = 200'000'000;
+  World world(options);
+  const uint64_t tag = world.submit({.seed = 1, .service_us = 900'000}, 64);
+  world.run();
+  EXPECT_EQ(world.ended(tag).kind, OutcomeKind::kLost);
+}
+
+TEST(ClientEngineRetries, WaitsAndRetriesWhenOverloaded) {
+  WorldOptions options;
+  options.engine.retry.max_refusal_retries = 3;
+  World world(options);
+  const uint64_t patient = world.submit({.seed = 1, .response_bytes = 5, .overloaded = 3}, 64);
+  const uint64_t unlucky = world.submit({.seed = 2, .response_bytes = 5, .overloaded = 4}, 64);
+  world.run();
+  EXPECT_EQ(world.ended(patient).kind, OutcomeKind::kAnswered);
+  EXPECT_EQ(world.ended(unlucky).kind, OutcomeKind::kRefused);
+  EXPECT_EQ(world.ended(unlucky).outcome.status, wire::StatusCode::kOverloaded);
+  EXPECT_EQ(world.ended(unlucky).outcome.retry_after_us, 2000u);
+}
+
+// The server refuses four times and asks for a retry after 2 ms. A retry has what is left of the
+// deadline, and none is made after it.
+TEST(ClientEngineRetries, RetriesKeepTheDeadline) {
+  for (const uint32_t budget_us : {5'000u, 50'000u}) {
+    WorldOptions options;
+    options.engine.retry.max_refusal_retries = 9;
+    World world(options);
+    world.submit({.seed = 1, .response_bytes = 5, .overloaded = 4}, 64, world.credentials[0],
+                 budget_us);
+    world.run();
+    const std::vector<uint32_t>& budgets_us = world.server.budgets_us;
+    EXPECT_EQ(budgets_us.front(), budget_us);
+    for (size_t i = 1; i < budgets_us.size(); ++i) {
+      EXPECT_LE(budgets_us[i] + 2000, budgets_us[i - 1]);
+      EXPECT_GE(budgets_us[i] + 4000, budgets_us[i - 1]);
+    }
+    EXPECT_EQ(world.engine->stats().answered, budget_us == 50'000u);
+    EXPECT_EQ(world.engine->stats().refused, budget_us == 5'000u);
+    EXPECT_EQ(budgets_us.size() == 5, budget_us == 50'000u);
+  }
+}
+
+}  // namespace
+}  // namespace itif::client::test
