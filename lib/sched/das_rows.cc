@@ -25,6 +25,11 @@ void DasRows::pushed(const GroupQueue& queue, request::Request& request) noexcep
   if (queue.of_tenant(request.slot).num_requests == 1) shares_.reset(request.slot);
 }
 
+void DasRows::put_back(const GroupQueue& queue, request::Request& request) noexcept {
+  IndexedOrder::pushed(queue, request);
+  if (spec_.fair) shares_.refund(request);
+}
+
 double DasRows::utility_of(const request::Request& request) const noexcept {
   return utility(spec_.weighted ? tree_of(request) : 1, request.num_tokens);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "sched/row_fill.h"
@@ -14,7 +15,8 @@ DynamicBatching::DynamicBatching(std::unique_ptr<QueueOrder> order, const Policy
       limits_(options.limits),
       objectives_(options.queue.max_slots),
       bound_(options.limits.max_tokens),
-      urgent_(options.queue.max_slots) {}
+      urgent_(options.queue.max_slots),
+      late_(options.limits.max_requests) {}
 
 void DynamicBatching::entered(request::Request& request, uint64_t now_ns,
                               const BatchCosts& costs) noexcept {
@@ -28,8 +30,13 @@ void DynamicBatching::choose(const ExecutorState& state, Choice& choice) noexcep
   refuse_infeasible(state, choice.refused);
   const Objectives::Tightest tightest = objectives_.set(queue_, state.now_ns, order_->isolates());
   choice.slo_ns = tightest.slo_ns;
-  fill(state, tightest, choice);
-  refuse_late(state, choice);
+  const BatchLimits limits = fill(state, tightest, choice);
+  const bool has_left_any = leave_late(state, choice);
+  refuse_behind(state, choice);
+  // The room of those that left goes to others. Rows and slots are filled only once.
+  if (!has_left_any || choice.has_rows || choice.slot_tokens > 0) return;
+  order_->select(queue_, state, limits, choice);
+  leave_late(state, choice);
   refuse_behind(state, choice);
 }
 
@@ -44,8 +51,8 @@ void DynamicBatching::remove(request::Request* request) noexcept {
   BatchPolicy::remove(request);
 }
 
-void DynamicBatching::fill(const ExecutorState& state, const Objectives::Tightest& tightest,
-                           Choice& choice) noexcept {
+BatchLimits DynamicBatching::fill(const ExecutorState& state, const Objectives::Tightest& tightest,
+                                  Choice& choice) noexcept {
   std::vector<request::Request*>& batch = choice.batch;
   BatchLimits limits = limits_;
   if (order_->fills_rows()) limits.rows = state.rows;
@@ -63,14 +70,24 @@ void DynamicBatching::fill(const ExecutorState& state, const Objectives::Tightes
     limits.max_tokens = std::min(limits.max_tokens, state.costs.expected.tokens_within(time_ns));
   if (!RowFill(limits, batch).full()) order_->select(queue_, state, limits, choice);
   urgent_.chosen(queue_, batch);
+  return limits;
 }
 
-void DynamicBatching::refuse_late(const ExecutorState& state, Choice& choice) noexcept {
+bool DynamicBatching::leave_late(const ExecutorState& state, Choice& choice) noexcept {
   std::erase_if(choice.batch, [&](request::Request* request) {
     const std::optional<DeadlineMiss> miss = deadline_miss(*request, state);
     if (miss) choice.refused.push_back({request, *miss});
     return miss.has_value();
   });
+  const std::span<request::Request* const> late =
+      late_.find(choice.batch, state, queue_.num_requests() > 0);
+  // Backwards, since each goes to the head of its tenant's queue.
+  for (auto request = late.rbegin(); request != late.rend(); ++request) {
+    std::erase(choice.batch, *request);
+    queue_.put_back(*request);
+    order_->put_back(queue_, **request);
+  }
+  return !late.empty() && queue_.num_requests() > late.size();
 }
 
 void DynamicBatching::ran(const BatchRun& run) noexcept {

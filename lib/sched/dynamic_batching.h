@@ -6,14 +6,16 @@
 // 2. It sets the tenants' objectives (objectives.h) and bounds the batch by them: by batch_bound.h,
 //    or by the undisturbed cost if a tenant that sends little implies the objective.
 // 3. It puts urgent requests first (urgent.h), and lets the order fill the batch.
-// 4. It refuses the requests of the batch that would miss their deadlines, and the waiting requests
-//    that the batch makes late.
+// 4. It refuses the requests of the batch that would miss their deadlines even alone. Those that
+//    only the whole batch makes late wait again (late_requests.h).
+// 5. It refuses the waiting requests that the batch makes late.
 #pragma once
 
 #include <memory>
 
 #include "sched/batch_bound.h"
 #include "sched/batch_policy.h"
+#include "sched/late_requests.h"
 #include "sched/objectives.h"
 #include "sched/queue_order.h"
 #include "sched/urgent.h"
@@ -37,15 +39,19 @@ class DynamicBatching final : public BatchPolicy {
   void remove(request::Request* request) noexcept override;
 
  private:
-  void fill(const ExecutorState& state, const Objectives::Tightest& tightest,
-            Choice& choice) noexcept;
-  static void refuse_late(const ExecutorState& state, Choice& choice) noexcept;
+  // Returns the limits of the batch that it fills.
+  BatchLimits fill(const ExecutorState& state, const Objectives::Tightest& tightest,
+                   Choice& choice) noexcept;
+  // Removes the late requests from the batch: step 4. Returns true if it has put any back, and
+  // others wait, too.
+  bool leave_late(const ExecutorState& state, Choice& choice) noexcept;
 
   const std::unique_ptr<QueueOrder> order_;
   const BatchLimits limits_;
   Objectives objectives_;
   BatchBound bound_;
   Urgent urgent_;
+  LateRequests late_;
 };
 
 }  // namespace itif::sched

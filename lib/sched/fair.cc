@@ -31,6 +31,9 @@ class Fair final : public QueueOrder {
   void charge(const request::Request& request) noexcept override {
     deficit_tokens_[request.slot] -= request.num_tokens;
   }
+  void put_back(const GroupQueue&, request::Request& request) noexcept override {
+    deficit_tokens_[request.slot] += request.num_tokens;
+  }
   void select(GroupQueue& queue, const ExecutorState&, const BatchLimits& limits,
               Choice& choice) noexcept override {
     const uint32_t min_cost = limits.max_tokens / std::max(1u, limits.max_requests);

@@ -40,6 +40,11 @@ class FairShares {
   // Ends the batch: each request is charged to its tenant.
   void end(const std::vector<request::Request*>& batch) noexcept;
 
+  // Takes back the charge for a request of the last batch that did not run.
+  void refund(const request::Request& request) noexcept {
+    balances_[request.slot] += request.num_tokens;
+  }
+
  private:
   std::vector<double> balances_;  // tokens, by slot
   std::vector<Tenant> tenants_;

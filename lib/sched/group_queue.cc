@@ -1,6 +1,7 @@
 #include "sched/group_queue.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/share.h"
@@ -26,15 +27,27 @@ void GroupQueue::append(request::Request* request) noexcept {
   (tenant.tail ? tenant.tail->next : tenant.head) = request;
   tenant.tail = request;
   tenant.settings = request->settings;
+  count(request);
+  if (!std::exchange(tenant.active, true)) active_.push_back(request->slot);
+}
+
+void GroupQueue::put_back(request::Request* request) noexcept {
+  TenantQueue& tenant = tenants_[request->slot];
+  request->previous = nullptr;
+  request->next = tenant.head;
+  (tenant.head ? tenant.head->previous : tenant.tail) = request;
+  tenant.head = request;
+  count(request);
+  if (!std::exchange(tenant.active, true)) active_.insert(active_.begin(), request->slot);
+}
+
+void GroupQueue::count(request::Request* request) noexcept {
+  TenantQueue& tenant = tenants_[request->slot];
   ++tenant.num_requests;
   ++num_requests_;
   num_tokens_ += request->num_tokens;
   tenant.num_tokens += request->num_tokens;
   deadlines_.push(request);
-  if (!tenant.active) {
-    tenant.active = true;
-    active_.push_back(request->slot);
-  }
 }
 
 request::Request* GroupQueue::pop(uint32_t slot) noexcept {

@@ -42,6 +42,9 @@ class GroupQueue {
   }
   // As push(), whether there is room or not.
   void append(request::Request* request) noexcept;
+  // Puts back a request that was removed, ahead of the tenant's others. A tenant without others
+  // becomes the first active one.
+  void put_back(request::Request* request) noexcept;
   // Removes and returns the tenant's oldest request. REQUIRES: its queue is not empty.
   request::Request* pop(uint32_t slot) noexcept;
   // Removes a request from any position in its tenant's queue. REQUIRES: this queue holds it.
@@ -72,6 +75,9 @@ class GroupQueue {
   uint64_t num_tokens() const noexcept { return num_tokens_; }
 
  private:
+  // Counts a request that its tenant's list has taken in.
+  void count(request::Request* request) noexcept;
+
   Limits limits_;
   std::vector<TenantQueue> tenants_;  // [max_slots]
   std::vector<uint32_t> active_;      // capacity max_slots

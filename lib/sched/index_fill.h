@@ -4,7 +4,8 @@
 // A request can meet its deadline if a batch of it alone would end in time. A full batch may take
 // many times as long, and the requests with the earliest deadlines would all be late. So
 // requests that the full batch would make late are skipped if others fit. At most kMaxLateShare
-// times a batch's requests are skipped, which bounds the time of a decision.
+// times a batch's requests are skipped, which bounds the time of a decision. If one batch takes all
+// that wait, none is skipped: late_requests.h then decides which run first.
 #pragma once
 
 #include <algorithm>
@@ -96,7 +97,7 @@ class IndexFill {
  private:
   static constexpr size_t kMaxLateShare = 4;
 
-  // Returns when a batch of all waiting requests would end, as far as the limits let them in.
+  // Returns when a batch that leaves requests behind would end; 0: one batch takes all that wait.
   uint64_t expected_end_ns() const noexcept {
     if (queue_.num_requests() == 0) return 0;
     const double mean = static_cast<double>(queue_.num_tokens()) / queue_.num_requests();
@@ -104,6 +105,7 @@ class IndexFill {
     const double tokens =
         std::min({static_cast<double>(queue_.num_tokens()), mean * limits_.max_requests,
                   static_cast<double>(limits_.max_tokens), rows});
+    if (tokens >= static_cast<double>(queue_.num_tokens())) return 0;
     const double ns = state_.costs.expected.batch_ns(static_cast<uint32_t>(tokens));
     return std::max(state_.now_ns, state_.start_ns) + static_cast<uint64_t>(ns);
   }

@@ -17,6 +17,10 @@ class QueueOrder {
   virtual void pushed(const GroupQueue&, request::Request&) noexcept {}
   // Notes a request that left the queue without the order.
   virtual void removed(const request::Request&) noexcept {}
+  // Notes a request that was chosen and is in the queue again: the batch would have made it late.
+  virtual void put_back(const GroupQueue& queue, request::Request& request) noexcept {
+    pushed(queue, request);
+  }
   // Moves requests from the queue to the end of choice.batch, which may hold some, and sets their
   // rows. The whole batch stays within the limits (row_fill.h). May refuse requests that would miss
   // their deadlines: at most max_requests. Leaves the choice empty only if the queue is empty.

@@ -46,6 +46,24 @@ TEST(GroupQueue, RemovesFromAnyPlaceOfATenantsQueue) {
   }
 }
 
+TEST(GroupQueue, PutsRequestsBackAtTheHead) {
+  GroupQueue queue({.max_requests = 8, .max_tenant_requests = 8, .max_slots = 4});
+  request::Request a = make(1, 1), b = make(1, 2), c = make(1, 4), other = make(2, 8);
+  for (request::Request* r : {&a, &b, &c, &other}) EXPECT_TRUE(queue.push(r));
+  EXPECT_EQ(queue.pop(1), &a);
+  EXPECT_EQ(queue.pop(1), &b);
+  queue.put_back(&b);
+  queue.put_back(&a);
+  EXPECT_EQ(queue.num_tokens(), 15u);
+  for (request::Request* r : {&a, &b, &c}) EXPECT_EQ(queue.pop(1), r);
+  EXPECT_EQ(queue.active_slots(), std::vector<uint32_t>{2});
+  queue.put_back(&c);
+  EXPECT_EQ(queue.active_slots(), (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(queue.num_requests(), 2u);
+  EXPECT_EQ(queue.pop(1), &c);
+  EXPECT_EQ(queue.of_tenant(1).tail, nullptr);
+}
+
 TEST(GroupQueue, OneTenantCannotFillIt) {
   GroupQueue queue({.max_requests = 8, .max_tenant_requests = 2, .max_slots = 3});
   request::Request r[4] = {make(0, 1), make(0, 1), make(0, 1), make(1, 1)};

@@ -1,4 +1,4 @@
-// Under overload edf and das chose the requests that were nearly too late, each of which could have
+// Under overload policies chose the requests that were nearly too late, each of which could have
 // been met alone, and the full batch answered all of them late.
 #include "policy_fixture.h"
 
@@ -30,10 +30,23 @@ TEST_P(LateBatchTest, LeavesOutRequestsThatTheBatchWouldMakeLate) {
   EXPECT_EQ(policy->queue().num_requests(), 0u);
 }
 
-TEST_P(LateBatchTest, TakesThemIfThereAreNoOthers) {
+TEST_P(LateBatchTest, TakesAsManyAsAreInTimeIfThereAreNoOthers) {
   push_requests(20, 10 * kMs);
   choose(0);
-  EXPECT_EQ(choice.batch.size(), 10u);
+  EXPECT_EQ(choice.batch.size(), 3u);  // 9.6 ms
+  EXPECT_EQ(choice.refused.size(), 17u);
+}
+
+// Three requests take 9.6 ms, all eight 25.6 ms.
+TEST_P(LateBatchTest, ThoseInAHurryRunFirstIfTheOthersCanWait) {
+  push_requests(5, 30 * kMs);
+  push_requests(3, 10 * kMs);
+  choose(0);
+  ASSERT_EQ(choice.batch.size(), 3u);
+  for (const request::Request* r : choice.batch) EXPECT_EQ(r->deadline_ns, 10 * kMs);
+  EXPECT_TRUE(choice.refused.empty());
+  choose(10 * kMs);
+  EXPECT_EQ(choice.batch.size(), 5u);
 }
 
 TEST_P(LateBatchTest, ASmallBatchTakesRequestsThatAFullOneWouldMakeLate) {
@@ -43,9 +56,34 @@ TEST_P(LateBatchTest, ASmallBatchTakesRequestsThatAFullOneWouldMakeLate) {
   EXPECT_EQ(choice.batch.size(), 3u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Indexed, LateBatchTest,
-                         testing::Values("sjf", "edf", "das", "slotted_das"),
+INSTANTIATE_TEST_SUITE_P(EveryPolicy, LateBatchTest,
+                         testing::Values("fair", "fcfs", "sjf", "edf", "das", "slotted_das"),
                          [](const auto& param) { return std::string(param.param); });
+
+// A tenant that gets requests back keeps its share: over many batches, two tenants of equal weight
+// get equally many tokens, although the batch makes some of one's requests late.
+TEST_F(PolicyFixture, FairChargesOnlyRequestsThatRun) {
+  const PolicyOptions options = {.limits = {.max_tokens = 320, .max_requests = 10}};
+  choice.reserve(options);
+  make("fair", options);
+  uint64_t now_ns = 0;
+  size_t ran[2] = {};
+  for (int batch = 0; batch < 100; ++batch) {
+    for (const uint32_t slot : {0u, 1u})
+      for (int i = 0; policy->queue().of_tenant(slot).num_requests < 20; ++i) {
+        const bool hurries = slot == 1 && i % 3 == 0;
+        push({.slot = slot,
+              .at_ns = now_ns,
+              .deadline_ns = now_ns + (hurries ? (90 + batch % 60) * kMs : 1000 * kMs)});
+      }
+    choose(now_ns);
+    for (const uint32_t slot : {0u, 1u}) ran[slot] += count(slot);
+    now_ns += static_cast<uint64_t>(expected.batch_ns(batch_tokens()));
+    for (const request::Request* r : choice.batch)
+      ASSERT_TRUE(r->deadline_ns == 0 || r->deadline_ns >= now_ns);
+  }
+  EXPECT_NEAR(static_cast<double>(ran[0]), static_cast<double>(ran[1]), 2);
+}
 
 }  // namespace
 }  // namespace itif::sched
