@@ -177,7 +177,7 @@ class Worker {
   uint64_t next_sweep_ns_ = 0;
   uint64_t next_stages_ns_ = 0;
   uint64_t next_link_ns_ = 0;
-  uint64_t published_responses_ = 0;
+  uint64_t published_answers_ = 0;
   std::atomic<bool> stopping_{false};
 };
 

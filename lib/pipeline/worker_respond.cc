@@ -190,7 +190,12 @@ void Worker::respond_status(net::Context& context) noexcept {
   header.aux = request.retry_after_us;
   counters_.statuses.add();
   tenants_[request.tenant_index].statuses[static_cast<size_t>(request.status)].add();
-  if (is_deadline(request.status)) tenants_[request.tenant_index].deadline_missed.add();
+  if (is_deadline(request.status)) {
+    tenants_[request.tenant_index].deadline_missed.add();
+    const uint64_t sent_ns = shared_.clock.now_ns();
+    if (sent_ns >= request.deadline_ns)
+      stages_.record(telemetry::Stage::kExpire, sent_ns - request.deadline_ns);
+  }
   send_datagram(header, wire::detail_payload(request.detail, wire::kMaxDetailBytes),
                 context.key_bytes, context.peer);
   if (!is_final(request.status) || (request.flags & wire::kFlagNoCache) != 0) return;

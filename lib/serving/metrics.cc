@@ -42,8 +42,9 @@ void add_workers(telemetry::Families& families, const pipeline::Pipeline& pipeli
                static_cast<double>(f.transmit_refused));
     add_drops(dropped, label, f.dropped);
   }
-  auto stages =
-      telemetry::summary_family("itif_stage_seconds", "Time of answered requests by stage.");
+  auto stages = telemetry::summary_family(
+      "itif_stage_seconds",
+      "Time of answered requests by stage. expire: from the deadline to the refusal.");
   const auto set = pipeline::stage_histograms(pipeline.workers());
   for (size_t i = 0; i < set.size(); ++i)
     telemetry::add_summary(

@@ -9,6 +9,7 @@ const char* stage_name(Stage stage) noexcept {
     case Stage::kExecute: return "execute";
     case Stage::kRespond: return "respond";
     case Stage::kTotal: return "total";
+    case Stage::kExpire: return "expire";
     case Stage::kCount: break;
   }
   return "?";

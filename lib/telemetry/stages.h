@@ -20,10 +20,11 @@ enum class Stage : uint8_t {
   kExecute,     // start → end of its batch
   kRespond,     // result → handed over for transmission
   kTotal,       // first piece → response handed over for transmission
+  kExpire,      // deadline → refusal handed over for transmission
   kCount,
 };
 constexpr size_t kNumStages = static_cast<size_t>(Stage::kCount);
-// "reassembly", "queue", "execute", "respond", "total".
+// "reassembly", "queue", "execute", "respond", "total", "expire".
 const char* stage_name(Stage stage) noexcept;
 
 class StageHistograms {

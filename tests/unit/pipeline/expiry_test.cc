@@ -13,6 +13,7 @@
 namespace itif::pipeline::test {
 namespace {
 
+using telemetry::Stage;
 using wire::StatusCode;
 using wire::Type;
 
@@ -75,6 +76,9 @@ TEST_F(ExpiryTest, TheRefusalLeavesWithinAMillisecondOfTheDeadline) {
     EXPECT_LE(clock.now_ns(), arrival_ns + budget_ns + kLatestNs);
   }
   EXPECT_EQ(stage->num_executing(), 2u);
+  const Histogram expired = stage_histograms({&worker, 1})[static_cast<size_t>(Stage::kExpire)];
+  EXPECT_GT(expired.count(), 70u);  // the last are not published yet
+  EXPECT_LE(expired.max(), kLatestNs);
 }
 
 TEST_F(ExpiryTest, AnExpiredRequestHasOneOutcomeAndIsReleasedByTheGroup) {
