@@ -42,10 +42,12 @@ TEST_F(ScenarioTest, TheExampleLoads) {
   ASSERT_EQ(loaded->tenants.size(), 1u);
 }
 
-TEST_F(ScenarioTest, ThePapersScenarioLoads) {
-  const auto loaded = load_scenario(std::string(ITIF_SOURCE_ROOT) + "/conf/sim/tcb.cfg");
-  ASSERT_TRUE(loaded) << loaded.error().message;
-  EXPECT_TRUE(spec_of(loaded->model));
+TEST_F(ScenarioTest, TheScenariosOfTheDocumentsLoad) {
+  for (const char* name : {"tcb.cfg", "overload.cfg"}) {
+    const auto loaded = load_scenario(std::string(ITIF_SOURCE_ROOT) + "/conf/sim/" + name);
+    ASSERT_TRUE(loaded) << loaded.error().message;
+    EXPECT_TRUE(spec_of(loaded->model));
+  }
 }
 
 TEST_F(ScenarioTest, PlannersAndPoliciesMayHaveSettings) {

@@ -75,6 +75,31 @@ TEST(Simulation, OverloadIsRefusedOrLate) {
   EXPECT_LE(r.batch_size(), 8);
 }
 
+// At several times the capacity as many requests are in time as a closed loop answers, beside a
+// quiet tenant, too, all of whose requests are in time.
+TEST(Simulation, GoodputStaysUnderOverload) {
+  Scenario s = small_scenario();
+  s.model = {.preset = "bert-base"};
+  s.duration_ns = 3'000'000'000;
+  s.lengths = {.kind = LengthKind::kUniform, .from = 4, .to = 64};
+  s.arrivals = {.kind = ArrivalKind::kClosed, .concurrency = 64};
+  const double peak = static_cast<double>(run(s).total().answered);
+  s.deadlines = {.kind = DeadlineKind::kFixed, .from_ns = 500'000'000};
+  for (const double factor : {2.0, 10.0}) {
+    s.arrivals = {.kind = ArrivalKind::kPoisson, .rate = factor * peak / 3};
+    s.tenants = {{.name = "alone"}};
+    EXPECT_GT(static_cast<double>(run(s).total().in_time), 0.95 * peak) << factor;
+    const double quiet = 50 / s.arrivals.rate;
+    s.tenants = {{.name = "quiet", .share = quiet}, {.name = "busy", .share = 1 - quiet}};
+    const Results beside = run(s);
+    EXPECT_GT(static_cast<double>(beside.total().in_time), 0.95 * peak) << factor;
+    EXPECT_GT(beside.tenants[0].sent, 100u);
+    EXPECT_EQ(beside.tenants[0].in_time, beside.tenants[0].sent);
+    // The batch that runs when it arrives, 4 ms at most, and its own.
+    EXPECT_LT(beside.tenants[0].latency_ns.percentile(99), 6'000'000u);
+  }
+}
+
 // Utility is the sum of 1 / tokens of the answers in time: with equal lengths, answers / length.
 TEST(Simulation, UtilityFollowsItsDefinition) {
   Scenario s = small_scenario();
