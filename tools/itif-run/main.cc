@@ -94,9 +94,9 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember({"fused", "thesis"}))
       ->capture_default_str();
   app.add_option("--planner", arguments.runner.planner,
-                 "layout of batches: packed, concat or slotted, with settings as in "
-                 "slotted:slot_tokens=32,row_tokens=128; for encoders also naive, or one that "
-                 "measures this machine first, which takes seconds")
+                 "layout of batches: packed, naive, concat or slotted, with settings as in "
+                 "slotted:slot_tokens=32,row_tokens=128; for encoders also one that measures this "
+                 "machine first, which takes seconds")
       ->check([](const std::string& text) {
         const auto parsed = plan::parse_planner(text);
         return parsed ? std::string() : parsed.error().message;

@@ -63,12 +63,12 @@ Result<std::unique_ptr<Runner>> Runner::open(const RunnerOptions& options) {
 
 Status Runner::make_planner(const std::string& name) {
   if (encoder_ == nullptr) {
-    if (name == "packed" || plan::shares_scores(name)) {
+    if (!plan::needs_cost_tables(name)) {
       source_planner_ = name;
       return {};
     }
     return fail(Code::kUnsupported,
-                "the model generates, so its planners are packed, concat and slotted");
+                "the model generates, so its planners are packed, naive, concat and slotted");
   }
   ITIF_TRY(encoder_->check_planner(name));
   std::shared_ptr<const plan::CostTables> tables;

@@ -79,12 +79,13 @@ GenerationExecutor::~GenerationExecutor() {
 
 Status GenerationExecutor::supports_every_planner() const {
   return fail(Code::kUnsupported,
-              "the group generates token by token, so its planners are packed, concat and slotted");
+              "the group generates token by token, so its planners are packed, naive, concat and "
+              "slotted");
 }
 
 Status GenerationExecutor::set_planner(std::string_view name, const device::DeviceInfo&,
                                        const std::shared_ptr<const plan::CostTables>&) {
-  if (name != "packed" && !plan::shares_scores(name)) return supports_every_planner();
+  if (plan::needs_cost_tables(name)) return supports_every_planner();
   ITIF_ASSIGN(auto planner, plan::make_planner(name, {.limits = planner_.limits()}));
   planner_.replace(std::move(planner));
   return {};

@@ -65,7 +65,8 @@ class GenerationExecutor final : public RequestExecutor, private sched::Capacity
     stream_ = &stream;
   }
   Status supports_every_planner() const override;
-  // Planners lay out sources: packed, concat and slotted do. Steps have one layout, that of packed.
+  // Planners lay out sources: those that need no cost tables, because a decoder's tables serve
+  // none. Steps have one layout, that of packed.
   Status set_planner(std::string_view name, const device::DeviceInfo& device,
                      const std::shared_ptr<const plan::CostTables>& tables) override;
   CacheFigures cache() const noexcept override {

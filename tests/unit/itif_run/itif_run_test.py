@@ -175,7 +175,7 @@ def main(program, data):
     marian = str(Path(data, "generation", "greedy"))
     done = run(program, "", "--model", marian, "--planner", "turbo")
     tap.result(
-        done.returncode == 1 and "its planners are packed, concat and slotted" in done.stderr,
+        done.returncode == 1 and "its planners are packed, naive, concat and slotted" in done.stderr,
         "a model that generates has no planner for its steps",
         done.stderr,
     )

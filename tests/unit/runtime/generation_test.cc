@@ -80,8 +80,8 @@ TEST_F(Generation, SameTokensFromPlainLoops) {
 // Sources of two tenants share rows and slots. Rows of 100 tokens make several passes of one step.
 TEST_P(GenerationBothWays, SameTokensWhateverTheSourcesPlanner) {
   const auto first = cases_of("beams-4"), second = cases_of("beams-3-smaller");
-  for (const char* planner : {"packed", "concat", "concat:row_tokens=100", "slotted:slot_tokens=9",
-                              "slotted:row_tokens=90"}) {
+  for (const char* planner : {"packed", "naive", "concat", "concat:row_tokens=100",
+                              "slotted:slot_tokens=9", "slotted:row_tokens=90"}) {
     SCOPED_TRACE(planner);
     open("beams-4");
     admit("beams-3-smaller");
@@ -99,7 +99,7 @@ TEST_P(GenerationBothWays, SameTokensWhateverTheSourcesPlanner) {
 
 TEST_F(Generation, RefusesPlannersThatLayOutNoSources) {
   open("greedy");
-  for (const char* planner : {"naive", "turbo", "auto"})
+  for (const char* planner : {"turbo", "itif", "joint", "auto"})
     EXPECT_EQ(executor_->set_planner(planner, device_->info(), nullptr).error().code,
               Code::kUnsupported);
   EXPECT_EQ(executor_->set_planner("concat:row_tokens=257", device_->info(), nullptr).error().code,
@@ -109,8 +109,9 @@ TEST_F(Generation, RefusesPlannersThatLayOutNoSources) {
 // Sequences enter and leave between steps. Each step is padded to a graph bucket.
 TEST_F(Generation, SameTokensWithStepsPaddedToBuckets) {
   const auto first = cases_of("beams-4"), second = cases_of("beams-3-smaller");
-  for (const auto& [rows, planner] : {std::pair(16u, "packed"), std::pair(64u, "packed"),
-                                      std::pair(512u, "packed"), std::pair(512u, "concat")}) {
+  for (const auto& [rows, planner] :
+       {std::pair(16u, "packed"), std::pair(64u, "packed"), std::pair(512u, "packed"),
+        std::pair(512u, "concat"), std::pair(512u, "naive")}) {
     SCOPED_TRACE(std::to_string(rows) + planner);
     auto device = std::make_unique<testing::PlainDevice>();
     device->use_buckets_of(rows);
