@@ -117,7 +117,10 @@ Status Appliance::make_worker(uint64_t seed) {
 Status Appliance::make_stage() {
   const config::Batching& batching = scenario_.batching;
   const runtime::GroupOptions options = group_options(batching, spec_);
-  ITIF_ASSIGN(auto group, runtime::make_group(*device_, spec_, options, {}));
+  const runtime::KindOptions kinds = {
+      .encoder = {},
+      .decoder = {.max_beams = batching.max_beams, .max_cache_bytes = batching.kv_cache_bytes}};
+  ITIF_ASSIGN(auto group, runtime::make_group(*device_, spec_, options, kinds));
   group_bytes_ = device_->used_bytes();
   execution::GroupStageOptions stage;
   stage.executor.limits = {.max_tokens = options.max_tokens, .max_requests = options.max_requests};
@@ -126,6 +129,8 @@ Status Appliance::make_stage() {
                           .max_slots = options.max_tenants};
   stage.executor.scheduler = batching.scheduler;
   stage.executor.max_wait_ns = batching.max_wait_ns;
+  ITIF_ASSIGN(stage.executor.generation.joining, runtime::parse_joining(batching.joining));
+  ITIF_ASSIGN(stage.executor.generation.cleaning, runtime::parse_cleaning(batching.cleaning));
   stage.overlaps = true;
   pipeline::ReturnRing* returns[] = {&worker_->returns()};
   ITIF_ASSIGN(stage_, execution::GroupStage::create("sim", std::move(group), *device_, clock_,
@@ -270,6 +275,13 @@ bool Appliance::is_idle() const {
   const pipeline::WorkerFigures figures = pipeline::worker_figures(*worker_);
   return figures.contexts == 0 && figures.held == 0 && leaving_.empty() && !recovering_ &&
          stage_->num_executing() == 0 && stage_->inbox().num_waiting() == 0;
+}
+
+Appliance::KvFigures Appliance::kv() const noexcept {
+  const telemetry::ExecutorCounters& now = stage_->counters();
+  return {.blocks = now.kv_blocks.read(),
+          .used = now.kv_blocks_used.read(),
+          .reserved = now.kv_blocks_reserved.read()};
 }
 
 Appliance::Totals Appliance::totals() const noexcept {

@@ -4,7 +4,7 @@
 //
 // Covered: worker, reassembly, response cache, batch policy, planner, executor, group. Not covered:
 // lib/serving's tenant service and lib/control's server, which need threads; add_tenant(),
-// remove_tenant() and the move after a device fault do the same steps. Generation is not covered.
+// remove_tenant() and the move after a device fault do the same steps.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +70,12 @@ class Appliance {
     uint64_t batches = 0, requests = 0, tokens = 0, rows = 0, tenants = 0, refused = 0;
   };
   Totals totals() const noexcept;
+  // Blocks of the K/V cache: all, used, and reserved for sequences that run. A group of text
+  // encoders has none.
+  struct KvFigures {
+    uint64_t blocks = 0, used = 0, reserved = 0;
+  };
+  KvFigures kv() const noexcept;
 
  private:
   struct Served {

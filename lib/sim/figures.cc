@@ -39,6 +39,8 @@ ordered_json tenant_json(const TenantResults& r, const Results& all) {
           {"utility_per_s", all.per_second(r.utility)},
           {"requests_per_s", all.per_second(static_cast<double>(r.answered))},
           {"tokens_per_s", all.per_second(static_cast<double>(r.tokens))},
+          {"output_tokens", r.output_tokens},
+          {"output_tokens_per_s", all.per_second(static_cast<double>(r.output_tokens))},
           {"latency", latency}};
 }
 
@@ -52,6 +54,7 @@ void TenantResults::merge(const TenantResults& other) {
   in_time += other.in_time;
   utility += other.utility;
   tokens += other.tokens;
+  output_tokens += other.output_tokens;
   for (size_t i = 0; i < refused_by.size(); ++i) refused_by[i] += other.refused_by[i];
   latency_ns.merge(other.latency_ns);
 }
@@ -92,6 +95,11 @@ std::string results_table(const Scenario& scenario, const Results& results) {
       "per batch in {} batches\n",
       total.refused, total.lost, 100 * results.device_use(), 100 * results.padding(),
       results.batch_size(), results.batches);
+  if (results.generates)
+    out += fmt::format(
+        "generated {} tokens, {:.1f} tokens/s, {:.1f} per answer; a batch is a step\n",
+        total.output_tokens, results.per_second(static_cast<double>(total.output_tokens)),
+        share(total.output_tokens, total.answered));
   for (size_t i = 0; i < total.refused_by.size(); ++i)
     if (total.refused_by[i] > 0)
       out += fmt::format("  refused as {}: {}\n",

@@ -21,6 +21,7 @@ struct TenantResults {
   uint64_t in_time = 0;  // answered within their deadline; without deadlines all that are answered
   double utility = 0;    // Σ 1 / tokens of those (TCB, equation 9)
   uint64_t tokens = 0;   // of answered requests
+  uint64_t output_tokens = 0;  // of their answers; 0: the model does not generate
   std::array<uint64_t, wire::kNumStatusCodes> refused_by{};
   Histogram latency_ns;  // of answers, from the arrival to the client's receipt
 
@@ -35,7 +36,9 @@ struct Results {
   // The device, in the whole run.
   uint64_t busy_ns = 0, batches = 0, batch_requests = 0, rows = 0, tokens = 0;
   uint64_t log_hash = 0, log_events = 0;
-  uint64_t wrong_answers = 0;  // with Scenario::passes_marks
+  // With Scenario::passes_marks. Without: generated answers of another length than they must have.
+  uint64_t wrong_answers = 0;
+  bool generates = false;
   LinkFigures link;
   client::EngineStats engine;
 

@@ -45,6 +45,7 @@ std::vector<Tensor> list_tensors(const model::BackboneSpec& spec, const backbone
         tensors.push_back({name, {shape.dims.begin(), shape.dims.begin() + shape.rank}});
     }
   }
+  if (architecture.kind != model::HeadKind::kClassification) return tensors;
   const auto linear = [&](const std::string& module, uint64_t n) {
     tensors.push_back({module + ".weight", {n, spec.hidden}});
     tensors.push_back({module + ".bias", {n}});
@@ -113,11 +114,13 @@ TemporaryDirectory::~TemporaryDirectory() {
   if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
 }
 
-Status write_model(const model::BackboneSpec& spec, uint64_t mark, const std::string& directory) {
+Status write_model(const model::BackboneSpec& spec, uint64_t mark, const std::string& directory,
+                   const GenerationFiles& generation) {
   ITIF_ASSIGN(const backbone::Family* family, backbone::find_family(spec.family));
   const auto architectures = family->heads.architectures;
-  const auto found = std::ranges::find(architectures, model::HeadKind::kClassification,
-                                       &model::Architecture::kind);
+  const auto kind =
+      family->make_decoder ? model::HeadKind::kGeneration : model::HeadKind::kClassification;
+  const auto found = std::ranges::find(architectures, kind, &model::Architecture::kind);
   if (found == architectures.end())
     return fail(Code::kUnsupported,
                 fmt::format("{} has no classifier of whole texts", spec.family));
@@ -128,8 +131,13 @@ Status write_model(const model::BackboneSpec& spec, uint64_t mark, const std::st
       write_tensors(list_tensors(spec, *family, *found), mark, directory + "/model.safetensors"));
   ordered_json config = {{"architectures", {std::string(found->name)}}};
   config.update(family->config(spec));
-  config["id2label"] = {{"0", "a"}, {"1", "b"}, {"2", "c"}, {"3", "d"}};
-  config["problem_type"] = "single_label_classification";
+  if (kind == model::HeadKind::kGeneration) {
+    config["max_length"] = generation.max_output_tokens + 1;  // with the decoder's first token
+    config["num_beams"] = generation.num_beams;
+  } else {
+    config["id2label"] = {{"0", "a"}, {"1", "b"}, {"2", "c"}, {"3", "d"}};
+    config["problem_type"] = "single_label_classification";
+  }
   std::ofstream file(directory + "/config.json");
   file << config.dump(2) << "\n";
   file.close();

@@ -26,9 +26,16 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-// Writes a classifier of four labels into `directory`, which is created. REQUIRES: a text encoder
-// (scenario.h, spec_of()). Errors: kPermission, kResourceExhausted, kUnsupported (a family without
-// such a classifier).
-Status write_model(const model::BackboneSpec& spec, uint64_t mark, const std::string& directory);
+// How an encoder-decoder generates. Text encoders do not read it.
+struct GenerationFiles {
+  uint32_t max_output_tokens = 1;
+  uint32_t num_beams = 1;
+};
+
+// Writes a model into `directory`, which is created: an encoder-decoder, or a text encoder with a
+// classifier of four labels. REQUIRES: spec_of() has made `spec` (model_choice.h). Errors:
+// kPermission, kResourceExhausted, kUnsupported (a family without such a classifier).
+Status write_model(const model::BackboneSpec& spec, uint64_t mark, const std::string& directory,
+                   const GenerationFiles& generation);
 
 }  // namespace itif::sim

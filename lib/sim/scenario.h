@@ -3,19 +3,17 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "config/config.h"
-#include "model/spec.h"
+#include "sim/model_choice.h"
 #include "tenant/settings.h"
 
 namespace itif::sim {
 
-struct ModelChoice {
-  std::string preset = "bert-base";  // of a text encoder; the numbers below replace its own
-  uint32_t layers = 0, hidden = 0, heads = 0, intermediate = 0, max_positions = 0;  // 0: preset's
-};
+inline constexpr uint32_t kMaxRequestTokens = 1u << 20;
 
 // A machine of device/sim/machine.h, or a group's profile.
 struct DeviceChoice {
@@ -51,6 +49,17 @@ struct Lengths {
   uint32_t from = 3, to = 100;  // tokens; values outside are drawn again
   double mean = 20, variance = 20;
   std::string file = {};  // kFile: one length per line, drawn uniformly
+};
+
+enum class OutputKind : uint8_t { kAsSource, kFixed, kUniform, kNormal, kFile };
+// Tokens that an encoder-decoder generates for a request, the end token included.
+struct Outputs {
+  OutputKind kind = OutputKind::kAsSource;
+  // kFixed: `from`. The others: as Lengths.
+  uint32_t from = 20, to = 100;
+  double mean = 20, variance = 20;
+  std::string file = {};
+  uint32_t beams = 1;  // of a search; 1: greedy
 };
 
 enum class DeadlineKind : uint8_t { kNone, kFixed, kUniform, kByLength };
@@ -100,21 +109,18 @@ struct Scenario {
   config::DataPlane data_plane;
   Arrivals arrivals;
   Lengths lengths;
+  Outputs output;
   Deadlines deadlines;
   ClientChoice client;
   LinkOptions link;
   std::vector<TenantChoice> tenants = {{.name = "tenant"}};
 };
 
-// Errors: kNotFound (no such file), kInvalidArgument (syntax, an unknown key, a wrong type, a value
-// out of range, a contradiction), with file and line or key.
-Result<Scenario> load_scenario(const std::string& path);
-// Sets one key, as "arrivals.rate" to "350", for sweeps. Errors: kInvalidArgument: no number, or no
-// such key; lists the keys.
-Status set_parameter(Scenario& scenario, const std::string& key, const std::string& value);
 // Errors: kInvalidArgument, a contradiction between keys.
 Status check(const Scenario& scenario);
-// Errors: kNotFound (preset), kInvalidArgument.
-Result<model::BackboneSpec> spec_of(const ModelChoice& choice);
+// Errors: kInvalidArgument, kUnsupported: no planner, or one that the model's executor refuses.
+Status check_planner(const ModelChoice& model, std::string_view planner);
+// The most tokens that a request of the scenario generates; 0: its model does not generate.
+uint32_t max_output_tokens(const Scenario& scenario, const model::BackboneSpec& spec);
 
 }  // namespace itif::sim

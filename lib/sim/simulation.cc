@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "device/sim/next_tokens.h"
 #include "device/sim/row_marks.h"
 #include "model/text_positions.h"
 
@@ -54,9 +55,11 @@ Result<std::unique_ptr<Simulation>> Simulation::create(const Scenario& scenario,
   for (const Target& target : sim->targets_) ITIF_TRY(sim->appliance_->add_tenant(target.record));
   ITIF_TRY(sim->make_engine());
   const uint32_t max_tokens = sim->appliance_->max_tokens();
-  ITIF_ASSIGN(sim->workload_, Workload::make(scenario, max_tokens, sim->random_.next()));
+  ITIF_ASSIGN(sim->workload_, Workload::make(scenario, max_tokens, sim->random_.next(),
+                                             max_output_tokens(scenario, sim->spec_)));
   for (size_t i = 0; i < kIdTable + max_tokens; ++i)
     sim->ids_.push_back(static_cast<uint16_t>(sim->random_.below(sim->spec_.vocab)));
+  sim->results_.generates = generates(sim->spec_);
   sim->results_.tenants.resize(scenario.tenants.size());
   sim->start_ns_ = sim->last_outcome_ns_ = sim->clock_.now_ns();
   return sim;
@@ -87,7 +90,9 @@ Status Simulation::renew(uint32_t tenant, uint32_t id) {
   if (scenario_.passes_marks || num_models_ == 0) {
     target.mark = device::model_mark(kWeightsSeed + num_models_);
     target.record.model_dir = fmt::format("{}/model{}", directory_.path(), num_models_++);
-    return write_model(spec_, target.mark, target.record.model_dir);
+    return write_model(spec_, target.mark, target.record.model_dir,
+                       {.max_output_tokens = max_output_tokens(scenario_, spec_),
+                        .num_beams = scenario_.output.beams});
   }
   target.record.model_dir = targets_.front().record.model_dir;
   return {};
@@ -181,17 +186,28 @@ void Simulation::submit(const Draw& draw) {
              .first_id = static_cast<uint32_t>(random_.below(kIdTable)),
              .mark = target.mark,
              .measured = draw.arrival_ns >= scenario_.warmup_ns,
-             .in_use = true};
+             .in_use = true,
+             .num_output = draw.num_output};
+  const bool generates = draw.num_output > 0;
+  if (generates) {
+    const auto text = std::span(ids_).subspan(pending.first_id, draw.num_tokens);
+    pending.source.assign(text.begin(), text.end());
+    // The simulated decoder reads there how many tokens follow (device/sim/next_tokens.h).
+    pending.source.front() = static_cast<uint16_t>(draw.num_output);
+  }
   ++results_.requests;
   if (pending.measured) ++results_.tenants[draw.tenant].sent;
-  if (options_.logs_events)
+  if (options_.logs_events && generates)
+    log_.add(now_ns(), "request {} tenant {} tokens {} output {} deadline {}", tag,
+             target.record.id, draw.num_tokens, draw.num_output, draw.deadline_ns);
+  else if (options_.logs_events)
     log_.add(now_ns(), "request {} tenant {} tokens {} deadline {}", tag, target.record.id,
              draw.num_tokens, draw.deadline_ns);
-  const auto payload = std::as_bytes(std::span(ids_).subspan(pending.first_id, draw.num_tokens));
+  const auto payload = std::as_bytes(payload_of(pending));
   const client::Submit submitted = engine_->submit(
       {.credential = target.credential,
        .payload_kind = wire::PayloadKind::kTokensU16,
-       .result_kind = wire::ResultKind::kLogits,
+       .result_kind = generates ? wire::ResultKind::kTokens : wire::ResultKind::kLogits,
        .budget_us = static_cast<uint32_t>(std::min<uint64_t>(draw.deadline_ns / 1000, UINT32_MAX)),
        .payload = payload,
        .user_tag = tag});
@@ -200,11 +216,36 @@ void Simulation::submit(const Draw& draw) {
   on_outcomes({&lost, 1});
 }
 
+std::span<const uint16_t> Simulation::payload_of(const Pending& pending) const {
+  if (pending.num_output > 0) return pending.source;
+  return std::span(ids_).subspan(pending.first_id, pending.num_tokens);
+}
+
 bool Simulation::is_right(const Pending& pending, std::span<const std::byte> result) const {
+  if (pending.num_output > 0) return has_right_tokens(pending, result);
+  return !scenario_.passes_marks || has_right_logit(pending, result);
+}
+
+bool Simulation::has_right_tokens(const Pending& pending, std::span<const std::byte> result) const {
+  std::vector<int32_t> tokens(pending.num_output);
+  if (result.size() != tokens.size() * sizeof(tokens[0])) return false;
+  std::memcpy(tokens.data(), result.data(), result.size());
+  if (!scenario_.passes_marks) return tokens.back() == device::kEndToken;
+  const std::vector<int32_t> source(pending.source.begin(), pending.source.end());
+  return tokens ==
+         device::expected_tokens(pending.mark, source,
+                                 {.encoder_layers = spec_.layers,
+                                  .layers = static_cast<uint32_t>(spec_.number("decoder_layers")),
+                                  .vocab = spec_.vocab,
+                                  .start = static_cast<int32_t>(spec_.vocab) - 1,
+                                  .end = device::kEndToken});
+}
+
+bool Simulation::has_right_logit(const Pending& pending, std::span<const std::byte> result) const {
   float logit = 0;
   if (result.size() < sizeof(logit)) return false;
   std::memcpy(&logit, result.data(), sizeof(logit));
-  const auto text = std::span(ids_).subspan(pending.first_id, pending.num_tokens);
+  const auto text = payload_of(pending);
   const std::vector<int32_t> ids(text.begin(), text.end());
   std::vector<uint32_t> positions(text.size());
   model::TextPositions(spec_).number(std::as_bytes(text).data(), text.size(), sizeof(text[0]),
@@ -226,12 +267,12 @@ void Simulation::on_outcomes(std::span<const client::Outcome> outcomes) noexcept
     TenantResults& results = results_.tenants[pending.tenant];
     const uint64_t latency_ns = now_ns() - pending.arrival_ns;
     const bool answered = outcome.kind == client::OutcomeKind::kAnswered;
-    if (answered && scenario_.passes_marks && !is_right(pending, outcome.result))
-      ++results_.wrong_answers;
+    if (answered && !is_right(pending, outcome.result)) ++results_.wrong_answers;
     if (!pending.measured) continue;
     if (answered) {
       ++results.answered;
       results.tokens += pending.num_tokens;
+      results.output_tokens += pending.num_output;
       results.latency_ns.record(latency_ns);
       if (pending.deadline_ns == 0 || latency_ns <= pending.deadline_ns) {
         ++results.in_time;
@@ -251,6 +292,10 @@ void Simulation::log_batches() {
   if (totals.batches == logged_batches_) return;
   log_.add(now_ns(), "batches {} tokens {} rows {}", totals.batches - logged_batches_,
            totals.tokens - logged_tokens_, totals.rows - logged_rows_);
+  if (results_.generates) {
+    const Appliance::KvFigures kv = appliance_->kv();
+    log_.add(now_ns(), "kv blocks {} reserved {}", kv.used, kv.reserved);
+  }
   logged_batches_ = totals.batches;
   logged_tokens_ = totals.tokens;
   logged_rows_ = totals.rows;
@@ -285,6 +330,15 @@ bool Simulation::wants_more() const noexcept {
          !appliance_->is_idle();
 }
 
+// No sequence is left, so none may have K/V memory.
+Status Simulation::check_memory() const {
+  const Appliance::KvFigures kv = appliance_->kv();
+  if (kv.used == 0 && kv.reserved == 0) return {};
+  return fail(Code::kInternal,
+              fmt::format("{} K/V blocks are used and {} reserved, but no sequence runs", kv.used,
+                          kv.reserved));
+}
+
 Status Simulation::run(Intruder* intruder) {
   if (scenario_.arrivals.kind != ArrivalKind::kClosed) next_ = workload_->next();
   settle();
@@ -299,6 +353,7 @@ Status Simulation::run(Intruder* intruder) {
     if (intruder && intruder_ns <= now_ns()) ITIF_TRY(intruder->act());
     settle();
   }
+  ITIF_TRY(check_memory());
   const Appliance::Totals totals = appliance_->totals();
   results_.simulated_ns = std::max<uint64_t>(1, last_outcome_ns_ - start_ns_);
   const uint64_t end_ns =

@@ -81,13 +81,19 @@ class Simulation final : public client::OutcomeSink {
     uint32_t tenant = 0, num_tokens = 0, first_id = 0;
     uint64_t mark = 0;
     bool measured = false, in_use = false;
+    uint32_t num_output = 0;            // tokens that the answer must have; 0: it has logits
+    std::vector<uint16_t> source = {};  // payload of a request that generates
   };
   Simulation(const Scenario& scenario, Nic& nic, const SimulationOptions& options);
   Status make_targets();
   Status make_engine();
   void submit_due();
   void submit(const Draw& draw);
+  std::span<const uint16_t> payload_of(const Pending& pending) const;
   bool is_right(const Pending& pending, std::span<const std::byte> result) const;
+  bool has_right_logit(const Pending& pending, std::span<const std::byte> result) const;
+  bool has_right_tokens(const Pending& pending, std::span<const std::byte> result) const;
+  Status check_memory() const;
   void log_batches();
   size_t settle();
   uint64_t next_event_ns() noexcept;

@@ -31,28 +31,34 @@ Status read_lines(const std::string& path, auto&& line) {
 
 }  // namespace
 
-Workload::Workload(const Scenario& scenario, uint32_t max_tokens, uint64_t seed)
+Workload::Workload(const Scenario& scenario, uint32_t max_tokens, uint64_t seed,
+                   uint32_t max_output)
     : arrivals_(scenario.arrivals),
       lengths_(scenario.lengths),
+      output_(scenario.output),
       deadlines_(scenario.deadlines),
       duration_ns_(static_cast<double>(scenario.duration_ns)),
       max_tokens_(max_tokens),
+      max_output_(max_output),
       random_(seed) {
   double sum = 0;
   for (const TenantChoice& tenant : scenario.tenants) shares_.push_back(sum += tenant.share);
 }
 
-Result<Workload> Workload::make(const Scenario& scenario, uint32_t max_tokens, uint64_t seed) {
-  Workload workload(scenario, max_tokens, seed);
+Result<Workload> Workload::make(const Scenario& scenario, uint32_t max_tokens, uint64_t seed,
+                                uint32_t max_output) {
+  Workload workload(scenario, max_tokens, seed, max_output);
   if (scenario.lengths.kind == LengthKind::kFile)
-    ITIF_TRY(workload.read_lengths(scenario.lengths.file));
+    ITIF_TRY(read_lengths(scenario.lengths.file, workload.file_lengths_));
+  if (scenario.output.kind == OutputKind::kFile)
+    ITIF_TRY(read_lengths(scenario.output.file, workload.file_outputs_));
   if (scenario.arrivals.kind == ArrivalKind::kTrace)
     ITIF_TRY(workload.read_trace(scenario.arrivals.trace));
   workload.advance();
   return workload;
 }
 
-Status Workload::read_lengths(const std::string& path) {
+Status Workload::read_lengths(const std::string& path, std::vector<uint32_t>& lengths) {
   ITIF_TRY(read_lines(path, [&](const std::string& text, int number) -> Status {
     std::istringstream in(text);
     long long tokens = 0;
@@ -60,11 +66,10 @@ Status Workload::read_lengths(const std::string& path) {
     if (!(in >> tokens) || tokens < 1 || tokens > UINT32_MAX || in >> rest)
       return fail(Code::kInvalidArgument,
                   fmt::format("{}:{}: expected one number of tokens from 1 on", path, number));
-    file_lengths_.push_back(static_cast<uint32_t>(tokens));
+    lengths.push_back(static_cast<uint32_t>(tokens));
     return {};
   }));
-  if (file_lengths_.empty())
-    return fail(Code::kInvalidArgument, fmt::format("{}: has no lengths", path));
+  if (lengths.empty()) return fail(Code::kInvalidArgument, fmt::format("{}: has no lengths", path));
   return {};
 }
 
@@ -111,9 +116,11 @@ std::optional<Draw> Workload::next() {
     advance();
   }
   draw.tenant = line && line->tenant >= 0 ? static_cast<uint32_t>(line->tenant) : draw_tenant();
-  draw.num_tokens = std::min(line ? line->num_tokens : draw_length(), max_tokens_);
+  draw.num_tokens =
+      std::min(line ? line->num_tokens : draw_length(lengths_, file_lengths_), max_tokens_);
   draw.deadline_ns = line && line->deadline_ms >= 0 ? static_cast<uint64_t>(line->deadline_ms * 1e6)
                                                     : draw_deadline(draw.num_tokens);
+  if (max_output_ > 0) draw.num_output = std::min(draw_output(draw.num_tokens), max_output_);
   return draw;
 }
 
@@ -164,21 +171,37 @@ uint32_t Workload::draw_tenant() {
   return static_cast<uint32_t>(std::min<size_t>(found - shares_.begin(), shares_.size() - 1));
 }
 
-uint32_t Workload::draw_length() {
-  switch (lengths_.kind) {
-    case LengthKind::kFile: return file_lengths_[random_.below(file_lengths_.size())];
+uint32_t Workload::draw_length(const Lengths& lengths, const std::vector<uint32_t>& file) {
+  switch (lengths.kind) {
+    case LengthKind::kFile: return file[random_.below(file.size())];
     case LengthKind::kUniform:
-      return lengths_.from + static_cast<uint32_t>(random_.below(lengths_.to - lengths_.from + 1));
+      return lengths.from + static_cast<uint32_t>(random_.below(lengths.to - lengths.from + 1));
     case LengthKind::kNormal: {
-      const double deviation = std::sqrt(lengths_.variance);
+      const double deviation = std::sqrt(lengths.variance);
       for (int i = 0; i < kMaxTries; ++i) {
-        const double length = std::round(lengths_.mean + deviation * random_.normal());
-        if (length >= lengths_.from && length <= lengths_.to) return static_cast<uint32_t>(length);
+        const double length = std::round(lengths.mean + deviation * random_.normal());
+        if (length >= lengths.from && length <= lengths.to) return static_cast<uint32_t>(length);
       }
-      return static_cast<uint32_t>(lengths_.mean);
+      return static_cast<uint32_t>(lengths.mean);
     }
   }
   return 1;
+}
+
+uint32_t Workload::draw_output(uint32_t num_tokens) {
+  Lengths lengths = {.kind = LengthKind::kUniform,
+                     .from = output_.from,
+                     .to = output_.to,
+                     .mean = output_.mean,
+                     .variance = output_.variance};
+  switch (output_.kind) {
+    case OutputKind::kAsSource: return num_tokens;
+    case OutputKind::kFixed: return output_.from;
+    case OutputKind::kUniform: break;
+    case OutputKind::kNormal: lengths.kind = LengthKind::kNormal; break;
+    case OutputKind::kFile: lengths.kind = LengthKind::kFile; break;
+  }
+  return draw_length(lengths, file_outputs_);
 }
 
 uint64_t Workload::draw_deadline(uint32_t num_tokens) {

@@ -10,6 +10,7 @@
 #include "measurements.h"
 #include "plots.h"
 #include "report/write_text.h"
+#include "sim/scenario_file.h"
 
 namespace itif::sim {
 namespace {

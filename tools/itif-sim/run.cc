@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "plots.h"
+#include "sim/scenario_file.h"
 
 namespace itif::sim {
 namespace {

@@ -8,6 +8,8 @@
 #include "commands.h"
 #include "metrics.h"
 #include "plots.h"
+#include "sim/parameters.h"
+#include "sim/scenario_file.h"
 
 namespace itif::sim {
 namespace {

@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "json/json_file.h"
 #include "plots.h"
+#include "sim/scenario_file.h"
 
 namespace itif::sim {
 namespace {

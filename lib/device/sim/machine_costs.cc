@@ -95,9 +95,11 @@ double Costs::gemm_ns(const kernels::GroupedGemm& args,
                       std::span<const kernels::RowRange> ranges) const noexcept {
   const double n = args.n, k = args.k;
   const double weight_bytes = static_cast<double>(dtype_bytes(types.weights));
+  const double out_bytes = args.f32_out ? sizeof(float) : act_bytes();
   double bytes = 0;
   for (const kernels::RowRange& range : ranges)
-    if (range.num_rows > 0) bytes += n * k * weight_bytes + range.num_rows * (n + k) * act_bytes();
+    if (range.num_rows > 0)
+      bytes += n * k * weight_bytes + range.num_rows * (n * out_bytes + k * act_bytes());
   if (bytes == 0) return 0;
   double fastest = INFINITY;
   for (const Tile& tile : kTiles) {
@@ -201,11 +203,14 @@ double Costs::operator()(const kernels::CopyKv* args) const noexcept {
   return rows_ns(tokens, tokens * args->pool.num_layers * args->pool.hidden * 4 * act_bytes());
 }
 double Costs::operator()(const kernels::CachedAttention* args) const noexcept {
-  double tokens = 0;
-  for (const kernels::KvTable& table : args->tables) tokens += table.num_tokens;
+  // K and V of each token, and a row's query and output. Arithmetic never takes longer: each value
+  // that is read takes part in one multiplication and one addition.
+  double vectors = 0;
+  for (const kernels::KvTable& table : args->tables)
+    if (table.num_tokens > 0) vectors += 2.0 * table.num_tokens + 2;
   const double hidden = static_cast<double>(args->num_heads) * args->head_size;
   return rows_ns(static_cast<double>(args->tables.size()) * args->num_heads,
-                 tokens * hidden * 2 * act_bytes());
+                 vectors * hidden * act_bytes());
 }
 double Costs::operator()(const kernels::TopTokens* args) const noexcept {
   return rows_ns(args->rows, 2.0 * 4 * args->rows * args->vocab);

@@ -55,6 +55,12 @@ Rows rows_at(const void* base, size_t width, size_t value_bytes) noexcept {
   return {static_cast<std::byte*>(const_cast<void*>(base)), width * value_bytes};
 }
 
+// Returns the K (0) or V (1) of a token in the cache.
+std::byte* kv_at(const kernels::KvPool& pool, uint32_t kv_row, uint32_t layer, uint32_t is_value,
+                 size_t act_bytes) noexcept {
+  return pool.base + pool.offset(kv_row, layer, is_value) * act_bytes;
+}
+
 // Returns true if the segment's scores are computed: its own, or those of a score matrix that it
 // lies in. A mask keeps each segment of a matrix to itself.
 bool has_scores(const kernels::Attention& args, const kernels::SegmentRows& segment) noexcept {
@@ -139,6 +145,10 @@ struct Pass {
           meet(gemm.weights, range.slot, mark);
           meet(gemm.bias, range.slot, mark);
           out.write(row, mark);
+          // Stacked modules: a decoder reads keys and values on their own.
+          if (gemm.n % gemm.k != 0 || gemm.f32_out) continue;
+          for (uint32_t at = gemm.k; at < gemm.n; at += gemm.k)
+            std::memcpy(out.base + row * out.stride_bytes + at * act_bytes, &mark, sizeof(mark));
         }
     }
   }
@@ -160,6 +170,61 @@ struct Pass {
         mark.tokens = after_attention(mark.tokens, all);
         out.write(segment.first_row + i, mark);
       }
+    }
+  }
+  void operator()(const kernels::EmbedPositions* args) const noexcept {
+    const Rows out = rows_at(args->out, args->hidden, act_bytes);
+    for (const kernels::RowRange& range : args->ranges) {
+      RowMark mark = {.weights = read_mark(args->word.at(range.slot))};
+      if (mark.weights == 0) mark.weights = kSpoiled;
+      for (uint32_t row = range.first_row; row < range.first_row + range.num_rows; ++row) {
+        mark.tokens = token_hash(args->ids[row], args->positions[row]);
+        out.write(row, mark);
+      }
+    }
+  }
+  void operator()(const kernels::AppendKv* args) const noexcept {
+    const Rows keys = rows_at(args->key, args->row_stride, act_bytes);
+    const Rows values = rows_at(args->value, args->row_stride, act_bytes);
+    for (size_t row = 0; row < args->kv_rows.size(); ++row) {
+      const uint32_t kv_row = args->kv_rows[row];
+      if (kv_row == kernels::kNoKvRow) continue;
+      const RowMark key = keys.read(row), value = values.read(row);
+      std::memcpy(kv_at(args->pool, kv_row, args->layer, 0, act_bytes), &key, sizeof(key));
+      std::memcpy(kv_at(args->pool, kv_row, args->layer, 1, act_bytes), &value, sizeof(value));
+    }
+  }
+  void operator()(const kernels::CopyKv* args) const noexcept {
+    const kernels::KvPool& pool = args->pool;
+    for (const kernels::KvCopy& copy : args->copies)
+      for (uint32_t layer = 0; layer < pool.num_layers; ++layer)
+        for (uint32_t token = 0; token < copy.num_tokens; ++token)
+          for (const uint32_t is_value : {0u, 1u})
+            std::memcpy(
+                kv_at(pool, copy.to * pool.block_tokens + token, layer, is_value, act_bytes),
+                kv_at(pool, copy.from * pool.block_tokens + token, layer, is_value, act_bytes),
+                sizeof(RowMark));
+  }
+  void operator()(const kernels::CachedAttention* args) const noexcept {
+    const Rows in = rows_at(args->query, args->query_stride, act_bytes);
+    const Rows out = rows_at(args->out, size_t{args->num_heads} * args->head_size, act_bytes);
+    for (size_t row = 0; row < args->tables.size(); ++row) {
+      const kernels::KvTable& table = args->tables[row];
+      if (table.num_tokens == 0) continue;
+      RowMark mark = in.read(row);
+      uint64_t all = 0;
+      for (uint32_t i = 0; i < table.num_tokens; ++i) {
+        const uint32_t tokens = args->pool.block_tokens;
+        const uint32_t kv_row = args->blocks[table.first + i / tokens] * tokens + i % tokens;
+        const RowMark key = mark_of_row(kv_at(args->pool, kv_row, args->layer, 0, act_bytes));
+        const RowMark value = mark_of_row(kv_at(args->pool, kv_row, args->layer, 1, act_bytes));
+        all += attended(key.tokens, i);
+        if (key.weights != mark.weights || value.weights != key.weights ||
+            value.tokens != key.tokens)
+          mark.weights = kSpoiled;
+      }
+      mark.tokens = after_attention(mark.tokens, all);
+      out.write(row, mark);
     }
   }
   void operator()(const kernels::PoolSegments* args) const noexcept {
@@ -188,6 +253,15 @@ struct Pass {
   }
 };
 
+// A segment's rows after so many self-attentions.
+void encode(std::vector<uint64_t>& rows, uint32_t layers) {
+  for (uint32_t layer = 0; layer < layers; ++layer) {
+    uint64_t all = 0;
+    for (size_t i = 0; i < rows.size(); ++i) all += attended(rows[i], i);
+    for (uint64_t& row : rows) row = after_attention(row, all);
+  }
+}
+
 }  // namespace
 
 uint64_t model_mark(uint64_t seed) noexcept {
@@ -203,12 +277,41 @@ float expected_logit(uint64_t mark, std::span<const int32_t> ids,
                      std::span<const uint32_t> positions, uint32_t layers) {
   std::vector<uint64_t> rows(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) rows[i] = token_hash(ids[i], positions[i]);
-  for (uint32_t layer = 0; layer < layers; ++layer) {
-    uint64_t all = 0;
-    for (size_t i = 0; i < rows.size(); ++i) all += attended(rows[i], i);
-    for (uint64_t& row : rows) row = after_attention(row, all);
-  }
+  encode(rows, layers);
   return logit({.weights = mark, .tokens = rows.front()});
+}
+
+RowMark mark_of_row(const void* row) noexcept {
+  RowMark mark;
+  std::memcpy(&mark, row, sizeof(mark));
+  return mark;
+}
+
+int32_t marked_token(const RowMark& mark, uint32_t vocab) noexcept {
+  return 1 + static_cast<int32_t>(mix(mark.weights ^ mix(mark.tokens)) % (vocab - 2));
+}
+
+std::vector<int32_t> expected_tokens(uint64_t mark, std::span<const int32_t> source,
+                                     const MarkedDecoder& decoder) {
+  std::vector<uint64_t> rows(source.size());
+  for (uint32_t i = 0; i < source.size(); ++i) rows[i] = token_hash(source[i], i);
+  encode(rows, decoder.encoder_layers);
+  uint64_t memory = 0;
+  for (size_t i = 0; i < rows.size(); ++i) memory += attended(rows[i], i);
+  std::vector<uint64_t> histories(decoder.layers);  // sums over the tokens so far, of each layer
+  std::vector<int32_t> tokens = {decoder.start};
+  for (uint32_t i = 0; tokens.back() != decoder.end; ++i) {
+    uint64_t row = token_hash(tokens.back(), i);
+    for (uint64_t& history : histories) {
+      history += attended(row, i);
+      row = after_attention(after_attention(row, history), memory);
+    }
+    const bool is_last = static_cast<int32_t>(i) + 1 >= source.front();
+    tokens.push_back(is_last ? decoder.end
+                             : marked_token({.weights = mark, .tokens = row}, decoder.vocab));
+  }
+  tokens.erase(tokens.begin());
+  return tokens;
 }
 
 void pass_marks(kernels::Operator op, size_t act_bytes) {

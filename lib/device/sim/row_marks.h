@@ -9,13 +9,17 @@
 //
 // An operator that has the members x, out, hidden and ranges passes the marks of x's rows on to
 // out's. Its weights are the members weight, bias, gamma and beta. The other operators that text
-// encoders with a classifier use in fused mode have code of their own. The rest leave rows
-// unchanged.
+// encoders with a classifier use in fused mode, and those of decoders, have code of their own. The
+// rest leave rows unchanged.
+//
+// A token in the K/V cache has a mark at its K and one at its V. A generated token is a function of
+// its row's mark (next_tokens.h).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "kernels/operators.h"
 #include "tensor/tensor_view.h"
@@ -38,6 +42,21 @@ uint64_t mark_of(const TensorView& tensor) noexcept;
 // table, through `layers` attentions. REQUIRES: as many positions as ids.
 float expected_logit(uint64_t mark, std::span<const int32_t> ids,
                      std::span<const uint32_t> positions, uint32_t layers);
+
+// An encoder-decoder, as far as its tokens depend on it.
+struct MarkedDecoder {
+  uint32_t encoder_layers = 0, layers = 0;
+  uint32_t vocab = 0;
+  int32_t start = 0, end = 0;
+};
+// The tokens that follow a source, the end included. REQUIRES: source is not empty.
+std::vector<int32_t> expected_tokens(uint64_t mark, std::span<const int32_t> source,
+                                     const MarkedDecoder& decoder);
+// The mark at the beginning of a row.
+RowMark mark_of_row(const void* row) noexcept;
+// The token that a row's logits choose: neither the first nor the last of the vocabulary.
+// REQUIRES: vocab is at least 3.
+int32_t marked_token(const RowMark& mark, uint32_t vocab) noexcept;
 
 // Passes the marks of an operator's inputs on to its outputs. `act_bytes`: of an activation.
 // REQUIRES: rows of at least 16 bytes.

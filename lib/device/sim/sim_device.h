@@ -3,7 +3,7 @@
 //
 // All streams share one timeline: a batch starts when the previous one of any stream has ended.
 // Results are zeros, or with marks a function of the request's tokens and of the model
-// (row_marks.h).
+// (row_marks.h). A decoder generates as many tokens as its source asks for (next_tokens.h).
 //
 // Owned, like its streams and memory, by one thread.
 #pragma once

@@ -15,6 +15,7 @@ SimStream::SimStream(Timeline& timeline, OperatorCosts& costs, uint32_t& num_str
       costs_(costs),
       num_streams_(num_streams),
       act_bytes_(act_bytes),
+      next_tokens_(act_bytes),
       batch_overhead_ns_(batch_overhead_ns) {
   ++num_streams_;
 }
@@ -26,15 +27,12 @@ SimStream::~SimStream() {
 void SimStream::dispatch(kernels::Operator op) {
   pending_ns_ += costs_.operator_ns(op);
   if (act_bytes_ > 0) pass_marks(op, act_bytes_);
+  next_tokens_.follow(op);
 }
 
 void SimStream::copy_to_host(const void* source, size_t bytes, void* target) {
   pending_ns_ += costs_.copy_ns(bytes);
-  if (bytes == 0) return;
-  if (act_bytes_ > 0)
-    std::memcpy(target, source, bytes);
-  else
-    std::memset(target, 0, bytes);
+  if (bytes != 0) std::memcpy(target, source, bytes);  // zeros, where nothing was written
 }
 
 // Puts the launches since the last event at the end of the device's timeline.

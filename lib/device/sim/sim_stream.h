@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "device/device.h"
+#include "device/sim/next_tokens.h"
 #include "device/sim/operator_costs.h"
 #include "device/sim/timeline.h"
 
@@ -44,6 +45,7 @@ class SimStream final : public Stream {
   OperatorCosts& costs_;
   uint32_t& num_streams_;
   const size_t act_bytes_;
+  NextTokens next_tokens_;
   const uint64_t batch_overhead_ns_;
   double pending_ns_ = 0;  // of the launches since the last event
   double inputs_ns_ = -1;  // of those up to end_inputs(); negative: not called

@@ -23,6 +23,18 @@ link: { loss = 0.02; corruption = 0.02; jitter = "200us"; };
 tenants = ( { name = "a"; }, { name = "b"; share = 2.0; } );
 """
 
+GENERATING = """
+seed = 5;
+duration = "1s";
+check_answers = true;
+model: { preset = "marian-tiny"; vocab = 1024; };
+batching: { planner = "concat:row_tokens=100"; joining = "batches"; cleaning = "slot"; };
+data_plane: { max_contexts = 1024; };
+arrivals: { rate = 200.0; };
+output: { kind = "normal"; from = 2; to = 60; mean = 20.0; beams = 2; };
+client: { max_in_flight = 4096; };
+"""
+
 
 def run(program, *arguments):
     return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=200)
@@ -77,6 +89,25 @@ def check_paper(program, tcb, check):
         done = run(program, "paper", tcb, "--quick", "--figures", "16", "--out", folder)
         written = {path.name for path in Path(folder).iterdir()}
         check("paper writes a report", {"report.md", "figures.json"} <= written or "gnuplot" in done.stderr, done.stderr)
+
+
+def check_generation(program, folder, check):
+    scenario = Path(folder, "generating.cfg")
+    scenario.write_text(GENERATING)
+    logs = [Path(folder, f"generating{i}") for i in (1, 2)]
+    runs = [run(program, "run", str(scenario), "--json", "--log", str(log)) for log in logs]
+    total = json.loads(runs[0].stdout)["total"] if runs[0].returncode == 0 else {}
+    check("a model that generates answers every request",
+          total and total["answered"] == total["sent"] > 100 and 15 < total["output_tokens"] / total["answered"] < 25,
+          runs[0].stdout + runs[0].stderr)
+    check("its events are the same in a second process, byte for byte",
+          logs[0].read_bytes() == logs[1].read_bytes() and b" kv blocks " in logs[0].read_bytes(), runs[1].stderr)
+    done = run(program, "run", str(scenario))
+    check("a run prints the generated tokens", "\ngenerated " in done.stdout, done.stdout + done.stderr)
+    scenario.write_text(GENERATING.replace("concat:row_tokens=100", "turbo"))
+    done = run(program, "run", str(scenario))
+    check("a planner that generation refuses is refused by name and line",
+          done.returncode == 1 and f"{scenario}:6: batching.planner: 'turbo'" in done.stderr, done.stderr)
 
 
 def main(program, loadgen, tcb=None):
@@ -153,6 +184,7 @@ def main(program, loadgen, tcb=None):
             check(f"validate reads a record of itif-loadgen --budget {budget}", done.returncode == 0,
                   made.stderr + done.stdout + done.stderr)
 
+        check_generation(program, folder, check)
         done = run(program, "faults", "--first-seed", "1000", "--seeds", "3")
         check("faults prints its figures", done.returncode == 0 and done.stdout.startswith("3 seeds: "), done.stderr)
 

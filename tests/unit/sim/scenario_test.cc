@@ -7,6 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "sim/parameters.h"
+#include "sim/scenario_file.h"
+
 namespace itif::sim {
 namespace {
 
@@ -69,6 +72,9 @@ TEST_F(ScenarioTest, UnknownSettingsAreRefusedByNameAndLine) {
       std::string::npos);
   EXPECT_NE(error_of("batching: { planner = \"best\"; };\n").find("batching.planner"),
             std::string::npos);
+  EXPECT_NE(error_of("model: { preset = \"marian\"; };\nbatching: { planner = \"turbo\"; };\n")
+                .find(":2: batching.planner: 'turbo' does not lay out"),
+            std::string::npos);
 }
 
 TEST_F(ScenarioTest, ContradictionsAreRefused) {
@@ -93,12 +99,29 @@ TEST(Parameters, AreSetByName) {
   EXPECT_NE(unknown.error().message.find("arrivals.rate"), std::string::npos);
 }
 
-TEST(Models, OnlyTextEncodersAreSimulated) {
+TEST(Models, AreModelsOfText) {
   EXPECT_TRUE(spec_of({.preset = "bert-base"}));
   EXPECT_FALSE(spec_of({.preset = "vit-tiny"}));
-  EXPECT_FALSE(spec_of({.preset = "marian-tiny"}));
+  EXPECT_FALSE(generates(*spec_of({.preset = "bert-base"})));
   EXPECT_FALSE(spec_of({.preset = "bert-base", .heads = 7}));
   EXPECT_EQ(spec_of({.preset = "bert-base", .hidden = 3072})->intermediate, 4 * 3072u);
+}
+
+TEST(Models, AnEncoderDecoderTakesTheSizesOfBothHalves) {
+  const auto spec = spec_of({.preset = "marian",
+                             .layers = 3,
+                             .hidden = 3072,
+                             .heads = 12,
+                             .decoder_layers = 4,
+                             .vocab = 37000});
+  ASSERT_TRUE(spec) << spec.error().message;
+  EXPECT_TRUE(generates(*spec));
+  EXPECT_EQ(spec->layers, 3u);
+  EXPECT_EQ(spec->vocab, 37000u);
+  EXPECT_EQ(spec->number("decoder_layers"), 4u);
+  EXPECT_EQ(spec->number("decoder_attention_heads"), 12u);
+  EXPECT_EQ(spec->number("decoder_ffn_dim"), 4 * 3072u);
+  EXPECT_FALSE(spec_of({.preset = "marian", .hidden = 3072, .heads = 8}));  // heads of 384
 }
 
 }  // namespace
