@@ -17,10 +17,40 @@ namespace itif::sim {
 namespace {
 
 constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kMaxGapNs = 120 * kMs;     // between two acts
+constexpr uint64_t kMaxGapNs = 120 * kMs;  // between two acts
+constexpr uint64_t kGeneratingSeeds = 4;
 constexpr uint64_t kMaxReplaceNs = 10 * kMs;  // between a tenant's removal and the next one's start
 
-// A small model on a large load: many batches of several tenants in little time.
+// Makes the scenario's model an encoder-decoder, whose sequences run for many steps. Its K/V cache
+// is small, so that sequences also wait for memory.
+void generate(Scenario& s) {
+  Random random(s.seed ^ 0x746f'6b65'6e73);
+  s.model = {.preset = "marian-tiny",
+             .layers = 2,
+             .hidden = 64,
+             .heads = 2,
+             .max_positions = 128,
+             .decoder_layers = 2,
+             .vocab = 1024};
+  constexpr std::array<const char*, 4> kPlanners = {"packed", "naive", "concat:row_tokens=64",
+                                                    "slotted:row_tokens=80,slot_tokens=40"};
+  constexpr std::array<const char*, 3> kCleanings = {"sequence", "slot", "batch"};
+  s.batching.planner = kPlanners[random.below(kPlanners.size())];
+  s.batching.joining = random.below(2) == 0 ? "steps" : "batches";
+  s.batching.cleaning = kCleanings[random.below(kCleanings.size())];
+  s.batching.max_beams = 8 + static_cast<uint32_t>(random.below(25));
+  s.batching.kv_cache_bytes = 1u << 20;
+  s.device.batch_overhead_ns = random.below(3) * kMs;
+  s.arrivals.rate = 100 + static_cast<double>(random.below(500));
+  s.lengths = {.kind = LengthKind::kUniform, .from = 1, .to = 40};
+  s.output = {.kind = OutputKind::kUniform,
+              .from = 1,
+              .to = 24,
+              .beams = 1 + static_cast<uint32_t>(random.below(3))};
+}
+
+// A small model on a large load: many batches of several tenants in little time. Every
+// kGeneratingSeeds-th seed generates.
 Scenario scenario_of(uint64_t seed) {
   Random random(seed ^ 0x6661'756c'7473);
   Scenario s;
@@ -65,6 +95,7 @@ Scenario scenario_of(uint64_t seed) {
     s.tenants[i] = {.name = fmt::format("tenant{}", i),
                     .share = i + 1 == s.tenants.size() ? 0.2 : 0.5 + random.uniform(),
                     .settings = {.weight = 1 + static_cast<uint32_t>(random.below(4))}};
+  if (seed % kGeneratingSeeds == 0) generate(s);
   return s;
 }
 
@@ -202,6 +233,7 @@ Status check_worker(const Appliance& appliance) {
 void FaultFigures::add(const FaultFigures& other) noexcept {
   requests += other.requests;
   answered += other.answered;
+  generated += other.generated;
   refused += other.refused;
   lost += other.lost;
   datagrams_lost += other.datagrams_lost;
@@ -230,6 +262,7 @@ Result<FaultFigures> run_faults(uint64_t seed, Nic& nic, std::FILE* log) {
     const TenantResults all = results.total();
     figures.requests = results.requests;
     figures.answered = all.answered;
+    figures.generated = all.output_tokens;
     figures.refused = all.refused;
     figures.lost = all.lost;
     figures.datagrams_lost = results.link.lost;

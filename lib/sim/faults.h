@@ -1,16 +1,17 @@
 // Simulations that go wrong, from a seed: datagrams are lost, duplicated, reordered and damaged,
 // the device fails, tenants are removed and added, and the appliance restarts with its registry. A
-// client with a wrong key sends all the while.
+// client with a wrong key sends all the while. The models of every fourth seed generate.
 //
 // After each run these hold, or the run reports which does not:
 //
 // - Every request has exactly one outcome, and the sums of the client's and the worker's counters
 //   are exact: each received datagram was forwarded, held or dropped for a reason.
 // - Every packet buffer is free, nothing is held or reassembled, and the device's memory is that of
-//   the group without tenants once they have left.
+//   the group without tenants once they have left. No K/V block is used when no sequence runs.
 // - Every answer was computed from its request's tokens with its tenant's weights alone
 //   (device/sim/row_marks.h), also in slots that had another tenant before. No request with a wrong
-//   key is answered.
+//   key is answered. A generated answer is a function of its source and its tenant's weights, and
+//   has as many tokens as its source asks for.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ namespace itif::sim {
 // Counts of a run's events, so that a test sees that the faults occurred.
 struct FaultFigures {
   uint64_t requests = 0, answered = 0, refused = 0, lost = 0;
+  uint64_t generated = 0;  // tokens of answers
   uint64_t datagrams_lost = 0, datagrams_damaged = 0;
   uint64_t device_faults = 0, tenants_removed = 0, tenants_added = 0, restarts = 0;
   uint64_t log_hash = 0;

@@ -31,12 +31,13 @@ Status faults_command(const FaultsOptions& options) {
     sum.add(*figures);
   }
   fmt::print(
-      "{} seeds: {} requests ({} answered, {} refused, {} lost), {} datagrams lost, {} "
+      "{} seeds: {} requests ({} answered with {} generated tokens, {} refused, {} lost), {} "
+      "datagrams lost, {} "
       "damaged, {} device faults, {} tenants removed, {} added, {} restarts; events of the "
       "last seed {:016x}\n",
-      options.seeds, sum.requests, sum.answered, sum.refused, sum.lost, sum.datagrams_lost,
-      sum.datagrams_damaged, sum.device_faults, sum.tenants_removed, sum.tenants_added,
-      sum.restarts, sum.log_hash);
+      options.seeds, sum.requests, sum.answered, sum.generated, sum.refused, sum.lost,
+      sum.datagrams_lost, sum.datagrams_damaged, sum.device_faults, sum.tenants_removed,
+      sum.tenants_added, sum.restarts, sum.log_hash);
   return {};
 }
 

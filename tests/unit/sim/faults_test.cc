@@ -20,6 +20,7 @@ TEST(Faults, InvariantsHold) {
   }
   // Faults that do not happen find nothing.
   EXPECT_GT(sum.answered, 50 * kSeeds);
+  EXPECT_GT(sum.generated, 50 * kSeeds);
   EXPECT_GT(sum.refused, kSeeds);
   EXPECT_GT(sum.lost, kSeeds);
   EXPECT_GT(sum.datagrams_damaged, kSeeds);
