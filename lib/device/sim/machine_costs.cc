@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <span>
 
 namespace itif::device {
@@ -15,6 +16,9 @@ struct Tile {
   double share;
 };
 constexpr Tile kTiles[] = {{128, 1.0}, {64, 0.75}, {32, 0.45}};
+// Up to so many rows, GEMMs split k, so that all multiprocessors work on each row: a decoder's
+// steps are mostly bound by reading weights. They reach the share of the smallest tile.
+constexpr uint32_t kFewRows = 32;
 constexpr double kAttentionQueries = 64;  // of a tile, as in FlashAttention's kernels
 
 double rows_of(std::span<const kernels::RowRange> ranges) noexcept {
@@ -102,6 +106,10 @@ double Costs::gemm_ns(const kernels::GroupedGemm& args,
       bytes += n * k * weight_bytes + range.num_rows * (n * out_bytes + k * act_bytes());
   if (bytes == 0) return 0;
   double fastest = INFINITY;
+  if (std::ranges::all_of(ranges, [](const auto& range) { return range.num_rows <= kFewRows; })) {
+    const double flops = 2 * rows_of(ranges) * n * k / kTiles[std::size(kTiles) - 1].share;
+    fastest = tiles_ns(machine.multiprocessors, flops / machine.multiprocessors, bytes);
+  }
   for (const Tile& tile : kTiles) {
     double tiles = 0;
     for (const kernels::RowRange& range : ranges)

@@ -3,9 +3,9 @@
 // machine.
 //
 // GEMMs and attention are cut into tiles that multiprocessors take in waves; a wave that is not
-// full costs as much as a full one. GEMMs use the tile size that is fastest for their shape. Other
-// operators give each row to one multiprocessor. An operator that machine_costs.cc does not price
-// costs its launch.
+// full costs as much as a full one. GEMMs use the tile size that is fastest for their shape, and
+// split their sums if they have few rows. Other operators give each row to one multiprocessor. An
+// operator that machine_costs.cc does not price costs its launch.
 #pragma once
 
 #include "device/sim/machine.h"

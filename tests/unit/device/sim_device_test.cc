@@ -133,6 +133,22 @@ TEST(MachineCosts, OneRowIsBoundByMemory) {
   EXPECT_NEAR(costs.operator_ns(&all), read_ns + 900, 1);
 }
 
+// Also in f32, where one wave of the smallest tiles would take five times as long.
+TEST(MachineCosts, FewRowsUseAllMultiprocessors) {
+  MachineCosts costs(**find_machine("v100"), uniform_types(DType::kF32));
+  RowRange range = {0, 1, 0};
+  const kernels::GroupedGemm gemm = {
+      .weights = {}, .bias = {}, .n = 3072, .k = 3072, .ranges = {&range, 1}};
+  const kernels::GroupedGemms all = {{&gemm, 1}};
+  EXPECT_NEAR(costs.operator_ns(&all), (3072.0 * 3072 + 2 * 3072) * 4 / 900e9 * 1e9 + 900, 1);
+  double last_ns = 0;
+  for (range.num_rows = 1; range.num_rows <= 256; ++range.num_rows) {
+    const double ns = costs.operator_ns(&all);
+    EXPECT_GE(ns, last_ns) << range.num_rows;
+    last_ns = ns;
+  }
+}
+
 // Concat computes the whole matrix of a row's scores, and slots compute less of it.
 TEST(MachineCosts, AttentionCostsTheScoresOfItsMatrices) {
   MachineCosts costs(**find_machine("v100"), uniform_types(DType::kF32));
