@@ -145,20 +145,7 @@ Experiment tenants() {
   return e;
 }
 
-}  // namespace
-
-std::string axis_label(Axis axis) {
-  switch (axis) {
-    case Axis::kRate: return "requests per second";
-    case Axis::kVariance: return "variance of the lengths";
-    case Axis::kBatchRows: return "rows of a batch";
-    case Axis::kRowTokens: return "tokens of a row";
-    case Axis::kSlots: return "slots of a row";
-  }
-  return {};
-}
-
-std::vector<Experiment> paper_experiments() {
+std::vector<Experiment> encoder_experiments() {
   return {das_rates(),
           fcfs_rates("11", 20,
                      {{"throughput", "concat", "naive", "3.33"},
@@ -179,9 +166,90 @@ std::vector<Experiment> paper_experiments() {
           tenants()};
 }
 
-std::string figure_names() {
+// Batches run to their end, as the paper's do, and give their memory back then.
+void run_batches_to_their_end(Experiment& e) {
+  for (Curve& curve : e.curves) {
+    curve.joining = "batches";
+    curve.cleaning = "batch";
+  }
+}
+
+// Speed-ups by early memory cleaning. A slot's size decides what is cleaned together.
+void clean_early(Experiment& e, const std::string& paper) {
+  e.curves = {{.name = "late",
+               .planner = "slotted",
+               .scheduler = "fcfs",
+               .joining = "batches",
+               .cleaning = "batch"},
+              {.name = "early",
+               .planner = "slotted",
+               .scheduler = "fcfs",
+               .joining = "batches",
+               .cleaning = "slot"},
+              {.name = "steps, late",
+               .planner = "slotted",
+               .scheduler = "fcfs",
+               .joining = "steps",
+               .cleaning = "batch"},
+              {.name = "steps, early",
+               .planner = "slotted",
+               .scheduler = "fcfs",
+               .joining = "steps",
+               .cleaning = "slot"},
+              {.name = "packed",
+               .planner = "packed",
+               .scheduler = "fcfs",
+               .joining = "steps",
+               .cleaning = "sequence"}};
+  e.shown = {{.figure = e.figures.front(), .metric = "answer_ms", .is_speed_up = true}};
+  e.stated = {{"answer_ms", "early", "late", paper},
+              {"answer_ms", "late", "late", {}},
+              {"answer_ms", "steps, early", "steps, late", {}}};
+}
+
+// The experiments of an encoder-decoder. Decisions and tenants are those of the encoder's.
+std::vector<Experiment> decoder_experiments() {
+  std::vector<Experiment> all = encoder_experiments();
+  std::erase_if(all,
+                [](const Experiment& e) { return e.measures_decisions || e.has_four_tenants; });
+  for (Experiment& e : all) {
+    std::erase_if(e.curves, [](const Curve& curve) { return curve.planner == "turbo"; });
+    std::erase_if(e.stated, [](const Stated& stated) { return stated.over == "turbo"; });
+    run_batches_to_their_end(e);
+    if (e.axis == Axis::kSlots) clean_early(e, e.stated.front().paper);
+    if (e.axis == Axis::kRate) {
+      e.curves.push_back({.name = "steps",
+                          .planner = "packed",
+                          .scheduler = e.curves.front().scheduler,
+                          .joining = "steps",
+                          .cleaning = "sequence"});
+      e.stated.push_back({"throughput", "steps", "concat", {}});
+    }
+    e.name += "-decoder";
+  }
+  return all;
+}
+
+}  // namespace
+
+std::string axis_label(Axis axis) {
+  switch (axis) {
+    case Axis::kRate: return "requests per second";
+    case Axis::kVariance: return "variance of the lengths";
+    case Axis::kBatchRows: return "rows of a batch";
+    case Axis::kRowTokens: return "tokens of a row";
+    case Axis::kSlots: return "slots of a row";
+  }
+  return {};
+}
+
+std::vector<Experiment> paper_experiments(bool generates) {
+  return generates ? decoder_experiments() : encoder_experiments();
+}
+
+std::string figure_names(bool generates) {
   std::string names;
-  for (const Experiment& experiment : paper_experiments())
+  for (const Experiment& experiment : paper_experiments(generates))
     for (const std::string& figure : experiment.figures)
       names += (names.empty() ? "" : ", ") + figure;
   return names;
@@ -208,6 +276,8 @@ Scenario scenario_of(const Experiment& experiment, const Curve& curve, double x,
   if (curve.planner == "slotted")
     batching.planner += fmt::format(",slot_tokens={}", at.row_tokens / at.slots);
   batching.max_tokens = at.batch_rows * at.row_tokens;
+  if (!curve.joining.empty()) batching.joining = curve.joining;
+  if (!curve.cleaning.empty()) batching.cleaning = curve.cleaning;
   // TNB and TTB have a request in each row.
   batching.max_requests = curve.planner == "naive" || curve.planner == "turbo"
                               ? at.batch_rows
@@ -220,9 +290,11 @@ Scenario scenario_of(const Experiment& experiment, const Curve& curve, double x,
     batching.max_requests = batching.max_tokens / static_cast<uint32_t>(s.lengths.mean);
     batching.max_tokens *= 2;
     s.arrivals.kind = ArrivalKind::kClosed;
-    s.arrivals.concurrency = 4 * batching.max_requests;
+    // A batch runs, and the next ones wait. A generating one may run for seconds.
+    s.arrivals.concurrency = (curve.joining.empty() ? 4 : 2) * batching.max_requests;
     s.deadlines.kind = DeadlineKind::kNone;
   }
+  batching.max_beams = batching.max_requests;
   if (experiment.has_four_tenants) {
     s.tenants.clear();
     for (int i = 0; i < 4; ++i)

@@ -1,5 +1,8 @@
 // The experiments of TCB's section 6 as data, and one of our own. Each has curves over one varied
 // quantity. docs/simulation.md says what the paper leaves open and what is chosen here.
+//
+// Scenarios whose model generates have experiments of their own: without `turbo`, whose cost tables
+// a decoder lacks, and with the times at which sequences join and give their memory back.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +20,7 @@ std::string axis_label(Axis axis);
 struct Curve {
   std::string name;  // in legends
   std::string planner, scheduler;
+  std::string joining = {}, cleaning = {};  // of models that generate; empty: the scenario's
 };
 
 // A metric of metrics.h, drawn as one panel.
@@ -51,9 +55,9 @@ struct Experiment {
   bool measures_decisions = false;
 };
 
-std::vector<Experiment> paper_experiments();
+std::vector<Experiment> paper_experiments(bool generates);
 // "9, 10, …"
-std::string figure_names();
+std::string figure_names(bool generates);
 // Returns the scenario of a curve at x.
 Scenario scenario_of(const Experiment& experiment, const Curve& curve, double x,
                      const Scenario& base);

@@ -102,9 +102,11 @@ int main(int argc, char** argv) {
   sim::PaperOptions paper;
   auto* paper_app =
       app.add_subcommand("paper", "reproduce the figures of TCB, beside the paper's statements");
-  paper_app->add_option("SCENARIO", paper.scenario, "conf/sim/tcb.cfg")->required();
+  paper_app->add_option("SCENARIO", paper.scenario, "conf/sim/tcb.cfg, or conf/sim/tcb-decoder.cfg")
+      ->required();
   paper_app
-      ->add_option("--figures", paper.figures, "any of " + sim::figure_names() + " (default: all)")
+      ->add_option("--figures", paper.figures,
+                   "any of " + sim::figure_names(false) + " (default: all)")
       ->delimiter(',');
   paper_app->add_flag("--quick", paper.is_quick, "two points of each curve, over a short time");
   paper_app->add_flag("--json", paper.json, "print one JSON object instead of tables");

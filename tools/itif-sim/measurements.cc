@@ -12,10 +12,13 @@ namespace {
 
 constexpr uint64_t kQuickDurationNs = 8'000'000'000, kQuickWarmupNs = 2'000'000'000;
 
-// Speed-ups are ratios of one curve's times: the first over the least.
+// Speed-ups are ratios of times: the first of the other curve, or of the same one if there is no
+// other, over the least.
 Ratio speed_up(const Measurement& all, const Stated& stated) {
   Ratio ratio{.stated = stated};
-  const double first = all.find(all.xs.front(), stated.curve)->of(stated.metric);
+  const Point* base = all.find(all.xs.front(), stated.over);
+  if (base == nullptr) base = all.find(all.xs.front(), stated.curve);
+  const double first = base->of(stated.metric);
   for (const Point& point : all.points)
     if (point.curve == stated.curve)
       ratio.of_maxima = std::max(ratio.of_maxima, first / point.of(stated.metric));
@@ -70,10 +73,12 @@ Result<Measurement> run_experiment(const Experiment& experiment, const Scenario&
                                    bool is_quick) {
   Measurement all{.experiment = experiment, .points = {}, .ratios = {}, .xs = experiment.values};
   if (is_quick) all.xs = experiment.quick_values;
+  ITIF_ASSIGN(const model::BackboneSpec spec, spec_of(base.model));
   for (const double x : all.xs)
     for (const Curve& curve : experiment.curves) {
       Scenario scenario = scenario_of(experiment, curve, x, base);
-      if (is_quick) {
+      // Batches that generate take seconds.
+      if (is_quick && !generates(spec)) {
         scenario.duration_ns = std::min(scenario.duration_ns, kQuickDurationNs);
         scenario.warmup_ns = std::min(scenario.warmup_ns, kQuickWarmupNs);
       }

@@ -43,6 +43,13 @@ constexpr Metric kMetrics[] = {
     {"batch_ms", "ms per batch", [](const Results& r) { return per(r.busy_ns, r.batches) / 1e6; }},
     {"row_us", "us per computed row",
      [](const Results& r) { return per(r.busy_ns, r.rows) / 1e3; }},
+    {"answer_ms", "ms per answer",
+     [](const Results& r) {
+       const auto answered = static_cast<double>(r.total().answered);
+       return answered > 0 ? 1e3 * r.seconds() / answered : 0;
+     }},
+    {"output_rate", "generated tokens per second",
+     [](const Results& r) { return r.per_second(static_cast<double>(r.total().output_tokens)); }},
     {"mean_tokens", "tokens of an answered request",
      [](const Results& r) { return per(r.total().tokens, r.total().answered); }},
 };

@@ -15,14 +15,14 @@
 namespace itif::sim {
 namespace {
 
-Result<std::vector<Experiment>> chosen(const std::vector<std::string>& figures) {
-  std::vector<Experiment> all = paper_experiments();
+Result<std::vector<Experiment>> chosen(const std::vector<std::string>& figures, bool generates) {
+  std::vector<Experiment> all = paper_experiments(generates);
   if (figures.empty()) return all;
   for (const std::string& figure : figures)
     if (std::ranges::none_of(
             all, [&](const Experiment& e) { return std::ranges::count(e.figures, figure) > 0; }))
       return fail(Code::kInvalidArgument,
-                  fmt::format("no figure '{}'; choose from {}", figure, figure_names()));
+                  fmt::format("no figure '{}'; choose from {}", figure, figure_names(generates)));
   std::erase_if(all, [&](const Experiment& e) {
     return std::ranges::none_of(
         figures, [&](const std::string& figure) { return std::ranges::count(e.figures, figure); });
@@ -42,7 +42,8 @@ std::string command_of(const PaperOptions& options) {
 
 Status paper_command(const PaperOptions& options) {
   ITIF_ASSIGN(const Scenario scenario, load_scenario(options.scenario));
-  ITIF_ASSIGN(const std::vector<Experiment> experiments, chosen(options.figures));
+  ITIF_ASSIGN(const model::BackboneSpec spec, spec_of(scenario.model));
+  ITIF_ASSIGN(const std::vector<Experiment> experiments, chosen(options.figures, generates(spec)));
   std::vector<Measurement> all;
   for (const Experiment& experiment : experiments) {
     ITIF_ASSIGN(Measurement measurement, run_experiment(experiment, scenario, options.is_quick));

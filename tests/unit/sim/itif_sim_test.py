@@ -85,6 +85,8 @@ def check_paper(program, tcb, check):
     check("slots make rows cheaper", times and times[5]["slotted"] < times[1]["slotted"], str(times))
     done = run(program, "paper", tcb, "--figures", "9,8")
     check("paper refuses an unknown figure", done.returncode == 1 and "15a" in done.stderr, done.stderr)
+    done = run(program, "paper", str(Path(tcb).with_name("tcb-decoder.cfg")), "--figures", "16")
+    check("a decoder's experiments are others", done.returncode == 1 and "no figure '16'" in done.stderr, done.stderr)
     with tempfile.TemporaryDirectory() as folder:
         done = run(program, "paper", tcb, "--quick", "--figures", "16", "--out", folder)
         written = {path.name for path in Path(folder).iterdir()}

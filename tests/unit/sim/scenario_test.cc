@@ -37,6 +37,14 @@ TEST_F(ScenarioTest, TheExampleLoads) {
   EXPECT_EQ(loaded->arrivals.rate, defaults.arrivals.rate);
   EXPECT_EQ(loaded->arrivals.burst_ns, defaults.arrivals.burst_ns);
   EXPECT_EQ(loaded->lengths.variance, defaults.lengths.variance);
+  EXPECT_EQ(loaded->output.kind, defaults.output.kind);
+  EXPECT_EQ(loaded->output.from, defaults.output.from);
+  EXPECT_EQ(loaded->output.to, defaults.output.to);
+  EXPECT_EQ(loaded->output.beams, defaults.output.beams);
+  EXPECT_EQ(loaded->batching.max_beams, defaults.batching.max_beams);
+  EXPECT_EQ(loaded->batching.kv_cache_bytes, defaults.batching.kv_cache_bytes);
+  EXPECT_EQ(loaded->batching.joining, defaults.batching.joining);
+  EXPECT_EQ(loaded->batching.cleaning, defaults.batching.cleaning);
   EXPECT_EQ(loaded->client.rto_ns, defaults.client.rto_ns);
   EXPECT_EQ(loaded->link.rate_bps, defaults.link.rate_bps);
   EXPECT_EQ(loaded->link.delay_ns, defaults.link.delay_ns);
@@ -46,10 +54,12 @@ TEST_F(ScenarioTest, TheExampleLoads) {
 }
 
 TEST_F(ScenarioTest, TheScenariosOfTheDocumentsLoad) {
-  for (const char* name : {"tcb.cfg", "overload.cfg"}) {
+  for (const char* name : {"tcb.cfg", "tcb-decoder.cfg", "overload.cfg"}) {
     const auto loaded = load_scenario(std::string(ITIF_SOURCE_ROOT) + "/conf/sim/" + name);
     ASSERT_TRUE(loaded) << loaded.error().message;
-    EXPECT_TRUE(spec_of(loaded->model));
+    const auto spec = spec_of(loaded->model);
+    ASSERT_TRUE(spec) << spec.error().message;
+    EXPECT_EQ(generates(*spec), std::string(name) == "tcb-decoder.cfg");
   }
 }
 
