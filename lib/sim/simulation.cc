@@ -261,7 +261,11 @@ void Simulation::on_outcomes(std::span<const client::Outcome> outcomes) noexcept
     pending.in_use = false;
     free_.push_back(tag);
     last_outcome_ns_ = now_ns();
-    if (options_.logs_events)
+    if (options_.logs_events && pending.num_output > 0)
+      log_.add(now_ns(), "outcome {} {} {} tries {} output {}", tag,
+               client::outcome_name(outcome.kind), wire::status_name(outcome.status), outcome.tries,
+               outcome.result.size() / sizeof(int32_t));
+    else if (options_.logs_events)
       log_.add(now_ns(), "outcome {} {} {} tries {}", tag, client::outcome_name(outcome.kind),
                wire::status_name(outcome.status), outcome.tries);
     TenantResults& results = results_.tenants[pending.tenant];
