@@ -25,6 +25,10 @@ void DasRows::pushed(const GroupQueue& queue, request::Request& request) noexcep
   if (queue.of_tenant(request.slot).num_requests == 1) shares_.reset(request.slot);
 }
 
+void DasRows::charge(const request::Request& request) noexcept {
+  if (spec_.fair) shares_.charge(request);
+}
+
 void DasRows::put_back(const GroupQueue& queue, request::Request& request) noexcept {
   IndexedOrder::pushed(queue, request);
   if (spec_.fair) shares_.refund(request);
@@ -85,7 +89,9 @@ void DasRows::fill_rows(IndexFill& fill) noexcept {
 }
 
 void DasRows::charge_shares(const IndexFill& fill) noexcept {
-  if (spec_.fair) shares_.end(fill.batch());
+  if (!spec_.fair) return;
+  for (const request::Request* request : fill.own_batch()) shares_.charge(*request);
+  shares_.end();
 }
 
 // Takes the oldest requests of the tenants that are behind their shares, while they fit the row.

@@ -45,6 +45,7 @@ class DasRows : public IndexedOrder {
   explicit DasRows(const PolicyOptions& options);
 
   void pushed(const GroupQueue& queue, request::Request& request) noexcept override;
+  void charge(const request::Request& request) noexcept override;
   void put_back(const GroupQueue& queue, request::Request& request) noexcept override;
   bool fills_rows() const noexcept override { return true; }
 

@@ -74,20 +74,25 @@ BatchLimits DynamicBatching::fill(const ExecutorState& state, const Objectives::
 }
 
 bool DynamicBatching::leave_late(const ExecutorState& state, Choice& choice) noexcept {
-  std::erase_if(choice.batch, [&](request::Request* request) {
+  const size_t num_refused = std::erase_if(choice.batch, [&](request::Request* request) {
     const std::optional<DeadlineMiss> miss = deadline_miss(*request, state);
     if (miss) choice.refused.push_back({request, *miss});
     return miss.has_value();
   });
   const std::span<request::Request* const> late =
       late_.find(choice.batch, state, queue_.num_requests() > 0);
+  size_t next = 0;  // of `late`, which is in the batch's order
+  std::erase_if(choice.batch, [&](const request::Request* request) {
+    const bool leaves = next < late.size() && late[next] == request;
+    next += leaves;
+    return leaves;
+  });
   // Backwards, since each goes to the head of its tenant's queue.
   for (auto request = late.rbegin(); request != late.rend(); ++request) {
-    std::erase(choice.batch, *request);
     queue_.put_back(*request);
     order_->put_back(queue_, **request);
   }
-  return !late.empty() && queue_.num_requests() > late.size();
+  return num_refused + late.size() > 0 && queue_.num_requests() > late.size();
 }
 
 void DynamicBatching::ran(const BatchRun& run) noexcept {

@@ -42,8 +42,8 @@ class DynamicBatching final : public BatchPolicy {
   // Returns the limits of the batch that it fills.
   BatchLimits fill(const ExecutorState& state, const Objectives::Tightest& tightest,
                    Choice& choice) noexcept;
-  // Removes the late requests from the batch: step 4. Returns true if it has put any back, and
-  // others wait, too.
+  // Removes the late requests from the batch: step 4. Returns true if any has left, and others
+  // wait.
   bool leave_late(const ExecutorState& state, Choice& choice) noexcept;
 
   const std::unique_ptr<QueueOrder> order_;

@@ -29,14 +29,14 @@ class Fair final : public QueueOrder {
     if (queue.of_tenant(request.slot).num_requests == 1) deficit_tokens_[request.slot] = 0;
   }
   void charge(const request::Request& request) noexcept override {
-    deficit_tokens_[request.slot] -= request.num_tokens;
+    deficit_tokens_[request.slot] -= cost_of(request);
   }
   void put_back(const GroupQueue&, request::Request& request) noexcept override {
-    deficit_tokens_[request.slot] += request.num_tokens;
+    deficit_tokens_[request.slot] += cost_of(request);
   }
   void select(GroupQueue& queue, const ExecutorState&, const BatchLimits& limits,
               Choice& choice) noexcept override {
-    const uint32_t min_cost = limits.max_tokens / std::max(1u, limits.max_requests);
+    min_cost_ = limits.max_tokens / std::max(1u, limits.max_requests);
     RowFill fill(limits, choice.batch);
     while (queue.num_requests() > 0) {
       const uint32_t slot = queue.active_slots().front();
@@ -46,7 +46,7 @@ class Fair final : public QueueOrder {
       deficit_tokens += quantum;
       while (tenant.active) {
         const uint32_t tokens = tenant.head->num_tokens;
-        const int64_t cost = std::max(tokens, min_cost);
+        const int64_t cost = cost_of(*tenant.head);
         if (deficit_tokens < cost) break;
         // The tenant keeps its turn for the next batch: it stays first with its deficit, less the
         // quantum that the next call adds again.
@@ -70,7 +70,12 @@ class Fair final : public QueueOrder {
     return std::max(kMinQuantumTokens, static_cast<int64_t>(share));
   }
 
+  int64_t cost_of(const request::Request& request) const noexcept {
+    return std::max(request.num_tokens, min_cost_);
+  }
+
   std::vector<int64_t> deficit_tokens_;  // by slot
+  uint32_t min_cost_ = 0;                // of a request of the last batch
 };
 
 }  // namespace

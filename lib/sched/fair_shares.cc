@@ -1,6 +1,7 @@
 #include "sched/fair_shares.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace itif::sched {
 
@@ -17,12 +18,8 @@ void FairShares::begin(const GroupQueue& queue, const BatchLimits& limits) noexc
   });
 }
 
-void FairShares::end(const std::vector<request::Request*>& batch) noexcept {
-  double num_tokens = 0;
-  for (const request::Request* request : batch) {
-    num_tokens += request->num_tokens;
-    balances_[request->slot] -= request->num_tokens;
-  }
+void FairShares::end() noexcept {
+  const double num_tokens = std::exchange(charged_tokens_, 0);
   for (const Tenant& tenant : tenants_) {
     // A balance is bounded, so that a tenant that could not be served, or was served in excess,
     // does not decide the batches of a later load.

@@ -37,10 +37,16 @@ class FairShares {
   void begin(const GroupQueue& queue, const BatchLimits& limits) noexcept;
   // The tenants with waiting requests when the batch began; those that are owed most come first.
   std::vector<Tenant>& tenants() noexcept { return tenants_; }
-  // Ends the batch: each request is charged to its tenant.
-  void end(const std::vector<request::Request*>& batch) noexcept;
+  // Charges a request to its tenant. The tenants are due their shares of its tokens once end() is
+  // called.
+  void charge(const request::Request& request) noexcept {
+    balances_[request.slot] -= request.num_tokens;
+    charged_tokens_ += request.num_tokens;
+  }
+  // Ends the batch.
+  void end() noexcept;
 
-  // Takes back the charge for a request of the last batch that did not run.
+  // Takes back the charge for a request of the last batch that does not run.
   void refund(const request::Request& request) noexcept {
     balances_[request.slot] += request.num_tokens;
   }
@@ -48,7 +54,8 @@ class FairShares {
  private:
   std::vector<double> balances_;  // tokens, by slot
   std::vector<Tenant> tenants_;
-  double window_tokens_ = 0;  // of all tenants
+  double window_tokens_ = 0;   // of all tenants
+  double charged_tokens_ = 0;  // since the last end()
 };
 
 }  // namespace itif::sched

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sched/batch_policy.h"
@@ -41,6 +42,10 @@ class IndexFill {
   WaitingIndex& index() noexcept { return index_; }
   const BatchLimits& limits() const noexcept { return limits_; }
   const std::vector<request::Request*>& batch() const noexcept { return choice_.batch; }
+  // Requests that this object has put into the batch.
+  std::span<request::Request* const> own_batch() const noexcept {
+    return std::span(choice_.batch).subspan(num_others_);
+  }
   void set_slot_tokens(uint32_t slot_tokens) noexcept { choice_.slot_tokens = slot_tokens; }
   RowFill& rows() noexcept { return rows_; }
   bool batch_is_empty() const noexcept { return choice_.batch.empty(); }

@@ -6,8 +6,8 @@
 // 1. If no other request waits: the requests with the earliest deadlines run first, and the others
 //    in a batch after them, if then all are in time.
 // 2. Otherwise the request with the earliest deadline leaves, until the rest is in time. Each that
-//    leaves makes the batch shorter. So as few leave as possible, and never all: a request that
-//    would be late alone is refused before.
+//    leaves makes the batch shorter. At least one stays: a request that would be late alone is
+//    refused before.
 // Owned by the executor's thread.
 #pragma once
 

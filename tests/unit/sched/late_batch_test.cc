@@ -61,20 +61,25 @@ INSTANTIATE_TEST_SUITE_P(EveryPolicy, LateBatchTest,
                          [](const auto& param) { return std::string(param.param); });
 
 // A tenant that gets requests back keeps its share: over many batches, two tenants of equal weight
-// get equally many tokens, although the batch makes some of one's requests late.
-TEST_F(PolicyFixture, FairChargesOnlyRequestsThatRun) {
+// get equally many requests, although the batch makes some of one's requests late. Requests of 8
+// tokens cost 32, since a batch has at most 10.
+class FairChargeTest : public PolicyFixture, public testing::WithParamInterface<uint32_t> {};
+
+TEST_P(FairChargeTest, OnlyRequestsThatRunAreCharged) {
   const PolicyOptions options = {.limits = {.max_tokens = 320, .max_requests = 10}};
   choice.reserve(options);
   make("fair", options);
+  const uint64_t request_ns = GetParam() * kMs / 10;
   uint64_t now_ns = 0;
   size_t ran[2] = {};
-  for (int batch = 0; batch < 100; ++batch) {
+  for (uint32_t batch = 0; batch < 100; ++batch) {
     for (const uint32_t slot : {0u, 1u})
       for (int i = 0; policy->queue().of_tenant(slot).num_requests < 20; ++i) {
         const bool hurries = slot == 1 && i % 3 == 0;
         push({.slot = slot,
+              .tokens = GetParam(),
               .at_ns = now_ns,
-              .deadline_ns = now_ns + (hurries ? (90 + batch % 60) * kMs : 1000 * kMs)});
+              .deadline_ns = now_ns + (hurries ? 28 + batch % 19 : 310) * request_ns});
       }
     choose(now_ns);
     for (const uint32_t slot : {0u, 1u}) ran[slot] += count(slot);
@@ -84,6 +89,8 @@ TEST_F(PolicyFixture, FairChargesOnlyRequestsThatRun) {
   }
   EXPECT_NEAR(static_cast<double>(ran[0]), static_cast<double>(ran[1]), 2);
 }
+
+INSTANTIATE_TEST_SUITE_P(Lengths, FairChargeTest, testing::Values(32, 8));
 
 }  // namespace
 }  // namespace itif::sched

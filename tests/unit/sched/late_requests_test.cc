@@ -38,7 +38,7 @@ bool in_time(const std::vector<request::Request*>& requests, const BatchCost& co
   });
 }
 
-TEST(LateRequests, TheRestIsInTimeAndAsFewLeaveAsPossible) {
+TEST(LateRequests, TheEarliestLeaveUntilTheRestIsInTime) {
   const LinearCost cost{0.5 * kMs, 0.05 * kMs};
   std::mt19937_64 random(1);
   LateRequests late(16);
