@@ -27,8 +27,8 @@ double ProfileCosts::operator_ns(kernels::Operator op) noexcept {
   if (const auto* attention = std::get_if<const kernels::Attention*>(&op)) {
     double ns = 0;
     for (const kernels::SegmentRows& segment : (*attention)->segments)
-      ns += segment.num_rows * plan::other_row_ns(*tables_, segment.num_rows) +
-            request_overhead_ns_;
+      ns +=
+          segment.num_rows * plan::other_row_ns(*tables_, segment.num_rows) + request_overhead_ns_;
     return ns / layers_;
   }
   return 0;

@@ -91,6 +91,8 @@ Status check(const Scenario& s) {
   ITIF_TRY(check_generation(s));
   if (s.arrivals.kind == ArrivalKind::kTrace && s.arrivals.trace.empty())
     return refuse("arrivals.trace: name the file of arrivals");
+  if (s.arrivals.kind == ArrivalKind::kClosed && s.arrivals.concurrency > s.client.max_in_flight)
+    return refuse("arrivals.concurrency is above client.max_in_flight");
   if (s.arrivals.kind == ArrivalKind::kBursty &&
       s.arrivals.burst_factor * s.arrivals.burst_share > 1)
     return refuse("arrivals.burst_factor times arrivals.burst_share must be at most 1");

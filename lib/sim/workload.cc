@@ -13,6 +13,7 @@
 namespace itif::sim {
 namespace {
 
+constexpr double kMaxTraceSeconds = 30 * 86400.0, kMaxDeadlineMs = 3.6e6;
 constexpr int kMaxTries = 10'000;  // to draw a length within the bounds
 
 // Calls line(text, number) for each line that is not empty, without comments.
@@ -85,6 +86,7 @@ Status Workload::read_trace(const std::string& path) {
     std::string rest;
     if (!(in >> line.seconds >> tokens)) return refuse("expected: seconds tokens [tenant [ms]]");
     if (!(line.seconds >= last_s)) return refuse("times must not decrease");
+    if (!(line.seconds <= kMaxTraceSeconds)) return refuse("a trace has at most 30 days");
     if (tokens < 1 || tokens > UINT32_MAX) return refuse("a request has at least one token");
     if (!(in >> line.tenant)) {
       line.tenant = -1;
@@ -92,6 +94,8 @@ Status Workload::read_trace(const std::string& path) {
       return refuse("the scenario has no such tenant");
     } else if (!(in >> line.deadline_ms)) {
       line.deadline_ms = -1;
+    } else if (!(line.deadline_ms > 0 && line.deadline_ms <= kMaxDeadlineMs)) {
+      return refuse("a deadline is above 0 and at most an hour, in ms");
     }
     in.clear();
     if (in >> rest) return refuse("more fields than: seconds tokens tenant ms");
@@ -100,6 +104,7 @@ Status Workload::read_trace(const std::string& path) {
     trace_.push_back(line);
     return {};
   }));
+  if (trace_.empty()) return fail(Code::kInvalidArgument, fmt::format("{}: has no requests", path));
   return {};
 }
 

@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "plots.h"
+#include "sched/policy_spec.h"
 #include "sim/scenario_file.h"
 
 namespace itif::sim {
@@ -71,6 +72,14 @@ Status plan_command(const PlanOptions& options) {
     if (all.empty()) all.push_back(own);
     return all;
   };
+  for (const std::string& planner : options.planners)
+    ITIF_TRY(check_planner(scenario.model, planner));
+  for (const std::string& scheduler : options.schedulers)
+    ITIF_TRY(sched::parse_policy_spec(scheduler));
+  for (const uint32_t max : options.max_requests)
+    if (max < 1 || max > 65536)
+      return fail(Code::kInvalidArgument,
+                  fmt::format("--max-requests: {} is not between 1 and 65536", max));
   std::vector<Tried> all;
   for (const std::string& planner : or_own(options.planners, scenario.batching.planner))
     for (const std::string& scheduler : or_own(options.schedulers, scenario.batching.scheduler))

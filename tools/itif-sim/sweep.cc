@@ -33,6 +33,15 @@ Result<SweepAxis> parse_axis(const std::string& text) {
   return axis;
 }
 
+// Sets the parameters of a point. `curves`: without a key there is only one curve.
+Result<Scenario> point_of(const Scenario& scenario, const SweepAxis& x, const std::string& value,
+                          const SweepAxis& curves, const std::string& curve) {
+  Scenario point = scenario;
+  ITIF_TRY(set_parameter(point, x.key, value));
+  if (!curves.key.empty()) ITIF_TRY(set_parameter(point, curves.key, curve));
+  return point;
+}
+
 bool is_positive(const std::string& text) {
   char* end = nullptr;
   return std::strtod(text.c_str(), &end) > 0 && *end == '\0';
@@ -42,11 +51,17 @@ bool is_positive(const std::string& text) {
 
 Status sweep_command(const SweepOptions& options) {
   ITIF_ASSIGN(const Scenario scenario, load_scenario(options.scenario));
+  if (options.vary.size() > 2)
+    return fail(Code::kInvalidArgument, "--vary: at most two parameters: x axis and curves");
   ITIF_ASSIGN(const SweepAxis x, parse_axis(options.vary.front()));
   SweepAxis curves = {.key = {}, .values = {"all"}};
   if (options.vary.size() > 1) {
     ITIF_ASSIGN(curves, parse_axis(options.vary[1]));
   }
+  // Refuses a wrong value before the first point runs.
+  for (const std::string& value : x.values)
+    for (const std::string& curve : curves.values)
+      ITIF_TRY(point_of(scenario, x, value, curves, curve));
   std::vector<const Metric*> metrics;
   for (const std::string& name : options.metrics) {
     ITIF_ASSIGN(const Metric* metric, find_metric(name));
@@ -71,9 +86,7 @@ Status sweep_command(const SweepOptions& options) {
   for (const std::string& value : x.values) {
     for (bench::Panel& panel : figure.panels) panel.lines.push_back({.x = value, .y = {}});
     for (const std::string& curve : curves.values) {
-      Scenario point = scenario;
-      ITIF_TRY(set_parameter(point, x.key, value));
-      if (!curves.key.empty()) ITIF_TRY(set_parameter(point, curves.key, curve));
+      ITIF_ASSIGN(const Scenario point, point_of(scenario, x, value, curves, curve));
       ITIF_ASSIGN(const Results results, simulate(point));
       nlohmann::ordered_json row = {{x.key, value}};
       if (!curves.key.empty()) row[curves.key] = curve;

@@ -93,6 +93,9 @@ TEST_F(ScenarioTest, ContradictionsAreRefused) {
   EXPECT_NE(error_of("arrivals: { kind = \"trace\"; };\n").find("arrivals.trace"),
             std::string::npos);
   EXPECT_NE(error_of("tenants = ();\n").find("tenants"), std::string::npos);
+  EXPECT_NE(error_of("arrivals: { kind = \"closed\"; };\nclient: { max_in_flight = 8; };\n")
+                .find("arrivals.concurrency is above client.max_in_flight"),
+            std::string::npos);
 }
 
 TEST(Parameters, AreSetByName) {
@@ -107,6 +110,40 @@ TEST(Parameters, AreSetByName) {
   const Status unknown = set_parameter(s, "arrivals.speed", "1");
   ASSERT_FALSE(unknown);
   EXPECT_NE(unknown.error().message.find("arrivals.rate"), std::string::npos);
+}
+
+TEST(Parameters, HaveTheRangesOfTheFile) {
+  const Scenario s;
+  const std::pair<const char*, const char*> wrong[] = {{"arrivals.rate", "inf"},
+                                                       {"arrivals.rate", "0"},
+                                                       {"arrivals.rate", "nan"},
+                                                       {"arrivals.concurrency", "0"},
+                                                       {"link.loss", "2"},
+                                                       {"batching.max_tokens", "5e9"},
+                                                       {"batching.max_requests", "1.9"},
+                                                       {"batching.max_requests", "65537"},
+                                                       {"batching.queue_requests", "0"},
+                                                       {"lengths.from", "0"},
+                                                       {"deadlines.from_ms", "0"},
+                                                       {"arrivals.amplitude", "5"},
+                                                       {"num_tenants", "2.7"},
+                                                       {"num_tenants", "1e9"},
+                                                       {"seed", "1.5"},
+                                                       {"seed", "-1"},
+                                                       {"seed", ""}};
+  for (const auto& [key, value] : wrong) {
+    Scenario changed = s;
+    const Status status = set_parameter(changed, key, value);
+    ASSERT_FALSE(status) << key << "=" << value;
+    EXPECT_EQ(status.error().message.find(key), 0u) << status.error().message;
+  }
+  Scenario changed = s;
+  for (const auto& [key, value] : {std::pair{"link.loss", "1"},
+                                   {"batching.max_requests", "65536"},
+                                   {"deadlines.from_ms", "0.5"},
+                                   {"arrivals.rate", "1e6"}})
+    EXPECT_TRUE(set_parameter(changed, key, value)) << key;
+  EXPECT_EQ(changed.deadlines.from_ns, 500'000u);
 }
 
 TEST(Models, AreModelsOfText) {

@@ -146,6 +146,9 @@ TEST_F(TraceTest, ErrorsNameTheLine) {
   EXPECT_NE(error_of("1 5 2\n").find(":1: the scenario has no such tenant"), std::string::npos);
   EXPECT_NE(error_of("x\n").find(":1: expected"), std::string::npos);
   EXPECT_NE(error_of("1 5 0 1 9\n").find(":1: more fields"), std::string::npos);
+  EXPECT_NE(error_of("1 5 0 -5\n").find(":1: a deadline is above 0"), std::string::npos);
+  EXPECT_NE(error_of("1e300 5\n").find(":1: a trace has at most 30 days"), std::string::npos);
+  EXPECT_NE(error_of("# nothing\n").find("has no requests"), std::string::npos);
 }
 
 }  // namespace
