@@ -54,13 +54,17 @@ bool Admission::may_wait(request::Request* request, double wait_ns) noexcept {
       static_cast<double>(clock_.now_ns()) + wait_ns >= static_cast<double>(request->deadline_ns);
   if (!too_long && !too_late && policy_->queue().has_room(request->slot)) return true;
   // Half the backlog should be served by then.
-  if (request::take(*request))
-    request->retry_after_us = static_cast<uint32_t>(std::clamp(wait_ns / 2000, 1000.0, 10e6));
+  ask_again_in(request, wait_ns / 2);
   refuse(request, {StatusCode::kOverloaded,
                    too_long   ? "the tenant's requests wait longer than the group allows"
                    : too_late ? "the tenant's requests wait longer than the deadline allows"
                               : "the group's queue, or the tenant's share of it, is full"});
   return false;
+}
+
+void Admission::ask_again_in(request::Request* request, double ns) noexcept {
+  if (request::take(*request))
+    request->retry_after_us = static_cast<uint32_t>(std::clamp(ns / 1000, 1000.0, 10e6));
 }
 
 bool Admission::prepare(request::Request* request, const model::TenantModel& model) noexcept {
@@ -104,6 +108,10 @@ void Admission::refuse_late(const sched::Refused& late) noexcept {
     case sched::DeadlineMiss::kTooSoon:
       return refuse(late.request, {StatusCode::kDeadlineLaunch,
                                    "the deadline would pass before the request could be computed"});
+    case sched::DeadlineMiss::kWaitedTooLong:
+      ask_again_in(late.request, static_cast<double>(max_wait_ns_) / 2);
+      return refuse(late.request, {StatusCode::kOverloaded,
+                                   "the request has waited longer than the group allows"});
   }
 }
 

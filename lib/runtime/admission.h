@@ -73,6 +73,8 @@ class Admission {
   InputPreparation& inputs() noexcept { return inputs_; }
 
  private:
+  // Says in the status that follows when to ask again.
+  void ask_again_in(request::Request* request, double ns) noexcept;
   void refuse_late(const sched::Refused& late) noexcept;
   void give_back(request::Request* request) noexcept;
   const model::TenantModel* find_model(request::Request* request) noexcept;

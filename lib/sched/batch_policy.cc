@@ -39,6 +39,21 @@ void BatchPolicy::refuse_infeasible(const ExecutorState& state,
   }
 }
 
+void BatchPolicy::refuse_overdue(uint64_t now_ns, uint64_t max_wait_ns,
+                                 std::vector<Refused>& refused) noexcept {
+  if (max_wait_ns == 0) return;
+  for (size_t i = 0; i < queue_.active_slots().size();) {
+    request::Request* oldest = queue_.of_tenant(queue_.active_slots()[i]).head;
+    if (now_ns - std::min(now_ns, oldest->complete_ns) <= max_wait_ns) {
+      ++i;
+      continue;
+    }
+    // If it was the tenant's last, the next active slot takes this place in the list.
+    remove(oldest);
+    refused.push_back({oldest, DeadlineMiss::kWaitedTooLong});
+  }
+}
+
 void BatchPolicy::refuse_behind(const ExecutorState& state, Choice& choice) noexcept {
   if (choice.batch.empty()) return;
   uint32_t num_tokens = 0;

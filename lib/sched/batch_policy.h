@@ -36,6 +36,9 @@ struct PolicyOptions {
   // Continuous batching: requests join a running batch between two steps, so a batch has no
   // expected end. Only order, limits and capacity apply; only passed deadlines are refused.
   bool continuous = false;
+  // Longest wait under an order that cannot tell on arrival how long a request will wait; 0: no
+  // limit. Under the others admission refuses the request on arrival.
+  uint64_t max_wait_ns = 0;
   PolicySpec spec = {};  // set by make_policy()
 
   // Returns how many requests can wait. take_over() also takes those that the other policy had
@@ -117,6 +120,9 @@ class BatchPolicy {
   // batch runs them alone, by earliest deadline, and appends them to `refused`. Stops at the first
   // that can.
   void refuse_infeasible(const ExecutorState& state, std::vector<Refused>& refused) noexcept;
+  // For choose(). Refuses the requests that have waited longer than max_wait_ns; 0: none.
+  void refuse_overdue(uint64_t now_ns, uint64_t max_wait_ns,
+                      std::vector<Refused>& refused) noexcept;
   // For the end of choose(). Refuses the waiting requests that the chosen batch makes late, so that
   // they need not wait for its end to learn it.
   void refuse_behind(const ExecutorState& state, Choice& choice) noexcept;

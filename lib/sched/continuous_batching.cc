@@ -6,7 +6,10 @@ namespace itif::sched {
 
 ContinuousBatching::ContinuousBatching(std::unique_ptr<QueueOrder> order,
                                        const PolicyOptions& options)
-    : BatchPolicy(options.queue), order_(std::move(order)), limits_(options.limits) {
+    : BatchPolicy(options.queue),
+      order_(std::move(order)),
+      limits_(options.limits),
+      max_wait_ns_(order_->knows_backlog() ? 0 : options.max_wait_ns) {
   selection_.reserve(options);
 }
 
@@ -32,6 +35,7 @@ uint32_t ContinuousBatching::num_waiting() const noexcept {
 
 void ContinuousBatching::choose(const ExecutorState& state, Choice& choice) noexcept {
   choice.clear();
+  refuse_overdue(state.now_ns, max_wait_ns_, choice.refused);
   // Without costs: the batch has no expected end.
   refuse_infeasible({.now_ns = state.now_ns}, choice.refused);
   if (next_ == selection_.batch.size()) {

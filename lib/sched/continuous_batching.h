@@ -3,7 +3,7 @@
 // The order selects some requests at a time. Those that find no room (Capacity) stay selected
 // and go first in the next choice, with their rows and slots: a choice has requests of one
 // selection. The batch has no expected end, so neither objectives nor a bound of its size apply,
-// and a request is refused only after its deadline has passed.
+// and a request is refused only after its deadline has passed, or once it has waited too long.
 #pragma once
 
 #include <memory>
@@ -32,6 +32,7 @@ class ContinuousBatching final : public BatchPolicy {
  private:
   const std::unique_ptr<QueueOrder> order_;
   const BatchLimits limits_;
+  const uint64_t max_wait_ns_;  // of refuse_overdue()
   Choice selection_;
   size_t next_ = 0;  // index in selection_.batch of the first request that has not left yet
 };

@@ -12,8 +12,9 @@
 namespace itif::sched {
 
 enum class DeadlineMiss : uint8_t {
-  kPassed,   // while the request waited
-  kTooSoon,  // it will pass before a batch of this request alone could end
+  kPassed,         // while the request waited
+  kTooSoon,        // it will pass before a batch of this request alone could end
+  kWaitedTooLong,  // the request has waited longer than PolicyOptions::max_wait_ns
 };
 
 // Returns true if the request's deadline is not after now_ns.

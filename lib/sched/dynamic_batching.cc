@@ -13,6 +13,7 @@ DynamicBatching::DynamicBatching(std::unique_ptr<QueueOrder> order, const Policy
     : BatchPolicy(options.queue),
       order_(std::move(order)),
       limits_(options.limits),
+      max_wait_ns_(order_->knows_backlog() ? 0 : options.max_wait_ns),
       objectives_(options.queue.max_slots),
       bound_(options.limits.max_tokens),
       urgent_(options.queue.max_slots),
@@ -27,6 +28,7 @@ void DynamicBatching::entered(request::Request& request, uint64_t now_ns,
 
 void DynamicBatching::choose(const ExecutorState& state, Choice& choice) noexcept {
   choice.clear();
+  refuse_overdue(state.now_ns, max_wait_ns_, choice.refused);
   refuse_infeasible(state, choice.refused);
   const Objectives::Tightest tightest = objectives_.set(queue_, state.now_ns, order_->isolates());
   choice.slo_ns = tightest.slo_ns;

@@ -2,7 +2,7 @@
 // batch by an order over the tenants' queues.
 //
 // A choice takes these steps:
-// 1. It refuses requests that cannot meet their deadlines.
+// 1. It refuses requests that cannot meet their deadlines, or have waited too long.
 // 2. It sets the tenants' objectives (objectives.h) and bounds the batch by them: by batch_bound.h,
 //    or by the undisturbed cost if a tenant that sends little implies the objective.
 // 3. It puts urgent requests first (urgent.h), and lets the order fill the batch.
@@ -48,6 +48,7 @@ class DynamicBatching final : public BatchPolicy {
 
   const std::unique_ptr<QueueOrder> order_;
   const BatchLimits limits_;
+  const uint64_t max_wait_ns_;  // of refuse_overdue()
   Objectives objectives_;
   BatchBound bound_;
   Urgent urgent_;

@@ -35,6 +35,7 @@ class IndexedOrder : public QueueOrder {
   GroupQueue::Backlog backlog_ahead(const GroupQueue&, uint32_t) const noexcept override {
     return {};
   }
+  bool knows_backlog() const noexcept override { return false; }
   bool isolates() const noexcept override { return false; }
 
  protected:

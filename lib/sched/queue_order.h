@@ -31,6 +31,8 @@ class QueueOrder {
   virtual GroupQueue::Backlog backlog_ahead(const GroupQueue& queue, uint32_t slot) const noexcept {
     return isolates() ? queue.backlog_of(slot) : queue.backlog();
   }
+  // Returns true if backlog_ahead() knows how long a request that arrives will wait.
+  virtual bool knows_backlog() const noexcept { return true; }
   // Charges the tenant's share for a request that was chosen without the order (urgent.h).
   virtual void charge(const request::Request&) noexcept {}
   // Returns true if the order fills rows (Choice::has_rows). False: it gets one row of any length.

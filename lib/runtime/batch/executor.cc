@@ -28,7 +28,7 @@ plan::PlanLimits plan_limits(const EncoderGroup& group, const ExecutorOptions& o
 }
 
 sched::PolicyOptions batch_policy_options(const ExecutorOptions& options) noexcept {
-  return {.limits = options.limits, .queue = options.queue};
+  return {.limits = options.limits, .queue = options.queue, .max_wait_ns = options.max_wait_ns};
 }
 
 }  // namespace

@@ -25,7 +25,10 @@ uint32_t blocks_of(uint32_t tokens) noexcept {
 }
 
 sched::PolicyOptions generation_policy_options(const ExecutorOptions& options) noexcept {
-  return {.limits = options.limits, .queue = options.queue, .continuous = true};
+  return {.limits = options.limits,
+          .queue = options.queue,
+          .continuous = true,
+          .max_wait_ns = options.max_wait_ns};
 }
 
 }  // namespace

@@ -118,7 +118,10 @@ TEST_F(GroupStageTest, ChangesTheSchedulerWhileServing) {
     make_stage({.executor = {.limits = {.max_requests = 2}}, .overlaps = overlaps});
     stage_->start();
     for (const char* scheduler : {"edf", "das:fair", "slotted_das", "sjf", "fcfs", "fair"}) {
-      for (request::Request& request : requests_) stage_->inbox().push(&request);
+      for (request::Request& request : requests_) {
+        request.complete_ns = clock_.now_ns();
+        stage_->inbox().push(&request);
+      }
       ASSERT_TRUE(stage_->set_scheduler(scheduler));
       for (request::Request* request : take(requests_.size())) {
         EXPECT_EQ(request->status, wire::StatusCode::kOk);

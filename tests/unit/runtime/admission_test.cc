@@ -125,7 +125,11 @@ TEST_F(AdmissionTest, ALateRequestsStatusSaysWhy) {
   EXPECT_TRUE(admission_->refuse(std::span(&too_soon, 1))) << "by an estimate";
   EXPECT_EQ(a_.status, StatusCode::kDeadlineQueue);
   EXPECT_EQ(b_.status, StatusCode::kDeadlineLaunch);
-  EXPECT_EQ(complete_refused(), 2u);
+  const sched::Refused waited{&c_, sched::DeadlineMiss::kWaitedTooLong};
+  EXPECT_FALSE(admission_->refuse(std::span(&waited, 1)));
+  EXPECT_EQ(c_.status, StatusCode::kOverloaded);
+  EXPECT_EQ(c_.retry_after_us, 500'000u) << "half the longest wait";
+  EXPECT_EQ(complete_refused(), 3u);
 }
 
 // Its worker has answered it, so the group neither runs nor refuses it.

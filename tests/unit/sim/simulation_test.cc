@@ -100,6 +100,23 @@ TEST(Simulation, GoodputStaysUnderOverload) {
   }
 }
 
+// Twice the capacity, without deadlines: no answer is much older than the longest wait.
+TEST(Simulation, NoRequestWaitsLongerThanMaxWait) {
+  Scenario s = small_scenario();
+  s.model = {.preset = "bert-base"};
+  s.duration_ns = 3'000'000'000;
+  s.lengths = {.kind = LengthKind::kUniform, .from = 4, .to = 64};
+  s.arrivals.rate = 20'000;
+  s.batching.max_wait_ns = 200'000'000;
+  for (const char* policy : {"fair", "fcfs", "sjf", "edf", "das", "slotted_das"}) {
+    s.batching.scheduler = policy;
+    const TenantResults all = run(s).total();
+    EXPECT_GT(all.answered, 15'000u) << policy;
+    EXPECT_LT(all.latency_ns.max(), 250'000'000u) << policy;
+    EXPECT_EQ(all.sent, all.answered + all.refused + all.lost) << policy;
+  }
+}
+
 // Utility is the sum of 1 / tokens of the answers in time: with equal lengths, answers / length.
 TEST(Simulation, UtilityFollowsItsDefinition) {
   Scenario s = small_scenario();
