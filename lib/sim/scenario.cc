@@ -81,6 +81,9 @@ Status check(const Scenario& s) {
   if (s.tenants.size() > s.batching.max_tenants)
     return refuse(fmt::format("tenants: there are {}, but batching.max_tenants is {}",
                               s.tenants.size(), s.batching.max_tenants));
+  for (auto tenant = s.tenants.begin(); tenant != s.tenants.end(); ++tenant)
+    if (std::ranges::count(s.tenants.begin(), tenant, tenant->name, &TenantChoice::name) > 0)
+      return refuse(fmt::format("tenants: '{}' is named twice", tenant->name));
   if (s.lengths.kind != LengthKind::kFile && s.lengths.from > s.lengths.to)
     return refuse("lengths.from is above lengths.to");
   if (s.lengths.kind == LengthKind::kNormal &&

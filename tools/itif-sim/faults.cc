@@ -3,10 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <memory>
-
 #include "commands.h"
+#include "log_file.h"
 
 namespace itif::sim {
 
@@ -15,12 +13,8 @@ Status faults_command(const FaultsOptions& options) {
   FaultFigures sum;
   for (uint64_t i = 0; i < options.seeds; ++i) {
     const uint64_t seed = options.first_seed + i;
-    std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(nullptr, std::fclose);
-    if (!options.log.empty() && i + 1 == options.seeds) {
-      log.reset(std::fopen(options.log.c_str(), "w"));
-      if (!log)
-        return fail(Code::kPermission, fmt::format("{}: {}", options.log, errno_text(errno)));
-    }
+    const bool is_last = i + 1 == options.seeds;
+    ITIF_ASSIGN(LogFile log, LogFile::open(is_last ? options.log : ""));
     const Result<FaultFigures> figures = run_faults(seed, *nic, log.get());
     if (!figures)
       return fail(
@@ -28,6 +22,7 @@ Status faults_command(const FaultsOptions& options) {
           fmt::format("seed {}: {}. To replay it: itif-sim faults --first-seed {} --seeds 1 "
                       "--log events.txt",
                       seed, figures.error().message, seed));
+    ITIF_TRY(log.close());
     sum.add(*figures);
   }
   fmt::print(

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 
 #include "base/log.h"
 #include "base/units.h"
@@ -119,6 +120,7 @@ int main(int argc, char** argv) {
   faults_app->add_option("--first-seed", faults.first_seed, "seed of the first run")
       ->capture_default_str();
   faults_app->add_option("--seeds", faults.seeds, "number of runs, each with the next seed")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000}))
       ->capture_default_str();
   faults_app->add_option("--log", faults.log, "write the events of the last seed to this file");
   faults_app->callback([&] { status = sim::faults_command(faults); });
@@ -127,6 +129,10 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (!status) {
     fmt::print(stderr, "itif-sim: {}\n", status.error().message);
+    return 1;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    fmt::print(stderr, "itif-sim: standard output: results are missing\n");
     return 1;
   }
   return 0;

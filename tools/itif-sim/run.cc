@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "log_file.h"
 #include "plots.h"
 #include "sim/scenario_file.h"
 
@@ -50,13 +49,10 @@ Result<Results> simulate(const Scenario& scenario, const SimulationOptions& opti
 
 Status run_command(const RunOptions& options) {
   ITIF_ASSIGN(const Scenario scenario, load_scenario(options.scenario));
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> log(nullptr, std::fclose);
-  if (!options.log.empty()) {
-    log.reset(std::fopen(options.log.c_str(), "w"));
-    if (!log) return fail(Code::kPermission, fmt::format("{}: {}", options.log, errno_text(errno)));
-  }
+  ITIF_ASSIGN(LogFile log, LogFile::open(options.log));
   ITIF_ASSIGN(const Results results,
-              simulate(scenario, {.logs_events = log != nullptr, .log_file = log.get()}));
+              simulate(scenario, {.logs_events = !options.log.empty(), .log_file = log.get()}));
+  ITIF_TRY(log.close());
   if (options.output.json)
     fmt::print("{}\n", results_json(scenario, results).dump(2));
   else

@@ -112,6 +112,27 @@ def check_generation(program, folder, check):
           done.returncode == 1 and f"{scenario}:6: batching.planner: 'turbo'" in done.stderr, done.stderr)
 
 
+def check_refusals(program, scenario, check):
+    wrong = {
+        "a third varied parameter": (["sweep", scenario, "--vary", "seed=1", "--vary", "link.loss=0", "--vary",
+                                      "lengths.mean=5"], "at most two parameters"),
+        "a value out of range, before the first point runs": (["sweep", scenario, "--vary", "arrivals.rate=400,inf"],
+                                                              "arrivals.rate: inf is not between"),
+        "an unknown scheduler of plan": (["plan", scenario, "--schedulers", "fair,fast"], "'fast' is not one of"),
+        "an unknown planner of plan": (["plan", scenario, "--planners", "packed,best"], "best"),
+        "a batch out of range": (["plan", scenario, "--max-requests", "4294967295"], "--max-requests"),
+        "a log that cannot be written": (["run", scenario, "--log", "/dev/full"], "/dev/full: events are missing"),
+        "a negative number of seeds": (["faults", "--seeds", "-1"], "--seeds"),
+    }
+    for name, (arguments, message) in wrong.items():
+        done = run(program, *arguments)
+        check(f"{name} is refused", done.returncode > 0 and message in done.stderr and not done.stdout,
+              done.stdout + done.stderr)
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run([program, "run", scenario], stdout=full, stderr=subprocess.PIPE, text=True, timeout=200)
+    check("lost output is an error", done.returncode == 1 and "results are missing" in done.stderr, done.stderr)
+
+
 def main(program, loadgen, tcb=None):
     results = []
 
@@ -146,6 +167,7 @@ def main(program, loadgen, tcb=None):
         done = run(program, "sweep", str(scenario), "--vary", "arrivals.speed=1")
         check("a sweep refuses an unknown parameter", done.returncode == 1 and "arrivals.rate" in done.stderr, done.stderr)
 
+        check_refusals(program, str(scenario), check)
         done = run(program, "plan", str(scenario), "--json", "--in-time", "0.9", "--planners", "naive,packed",
                    "--max-requests", "1,64")
         document = json.loads(done.stdout) if done.stdout else {"tried": [], "chosen": None}

@@ -93,6 +93,8 @@ TEST_F(ScenarioTest, ContradictionsAreRefused) {
   EXPECT_NE(error_of("arrivals: { kind = \"trace\"; };\n").find("arrivals.trace"),
             std::string::npos);
   EXPECT_NE(error_of("tenants = ();\n").find("tenants"), std::string::npos);
+  EXPECT_NE(error_of("tenants = ( { name = \"a\"; }, { name = \"a\"; } );\n").find("'a' is named"),
+            std::string::npos);
   EXPECT_NE(error_of("arrivals: { kind = \"closed\"; };\nclient: { max_in_flight = 8; };\n")
                 .find("arrivals.concurrency is above client.max_in_flight"),
             std::string::npos);
