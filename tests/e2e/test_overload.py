@@ -7,6 +7,7 @@ name deadlines or the overload, and nothing is left afterwards. tools/bench-over
 import json
 import subprocess
 
+import pytest
 from harness.appliance import program
 from harness.clients import assert_accounted, connect, wait_until
 from harness.namespaces import SERVER_IPV4
@@ -25,9 +26,12 @@ def report(out):
     return json.loads(out.read_text(encoding="utf-8"))
 
 
-def test_every_request_has_one_outcome_under_overload(new_appliance, namespaces, models):
+@pytest.mark.parametrize("scheduler", ["fair", "das"])
+def test_every_request_has_one_outcome_under_overload(new_appliance, namespaces, models, scheduler):
     appliance = new_appliance().start()
     added = appliance.add_tenant("busy", models(backbone="bert-tiny"))
+    group, = appliance.ctl_json("group", "list")["groups"]
+    appliance.ctl("group", "update", group["name"], "--scheduler", scheduler)
     tenant_file = appliance.directory / "busy.json"
     tenant_file.write_text(json.dumps(added), encoding="utf-8")
     out = appliance.directory / "report.json"
