@@ -176,31 +176,19 @@ void run_batches_to_their_end(Experiment& e) {
 
 // Speed-ups by early memory cleaning. A slot's size decides what is cleaned together.
 void clean_early(Experiment& e, const std::string& paper) {
-  e.curves = {{.name = "late",
-               .planner = "slotted",
-               .scheduler = "fcfs",
-               .joining = "batches",
-               .cleaning = "batch"},
-              {.name = "early",
-               .planner = "slotted",
-               .scheduler = "fcfs",
-               .joining = "batches",
-               .cleaning = "slot"},
-              {.name = "steps, late",
-               .planner = "slotted",
-               .scheduler = "fcfs",
-               .joining = "steps",
-               .cleaning = "batch"},
-              {.name = "steps, early",
-               .planner = "slotted",
-               .scheduler = "fcfs",
-               .joining = "steps",
-               .cleaning = "slot"},
-              {.name = "packed",
-               .planner = "packed",
-               .scheduler = "fcfs",
-               .joining = "steps",
-               .cleaning = "sequence"}};
+  const auto curve = [](const char* name, const char* planner, const char* joining,
+                        const char* cleaning) {
+    return Curve{.name = name,
+                 .planner = planner,
+                 .scheduler = "fcfs",
+                 .joining = joining,
+                 .cleaning = cleaning};
+  };
+  e.curves = {curve("late", "slotted", "batches", "batch"),
+              curve("early", "slotted", "batches", "slot"),
+              curve("steps, late", "slotted", "steps", "batch"),
+              curve("steps, early", "slotted", "steps", "slot"),
+              curve("packed", "packed", "steps", "sequence")};
   e.shown = {{.figure = e.figures.front(), .metric = "answer_ms", .is_speed_up = true}};
   e.stated = {{"answer_ms", "early", "late", paper},
               {"answer_ms", "late", "late", {}},
