@@ -21,6 +21,9 @@ struct BatchLimits {
   uint32_t max_tokens = 4096;
   uint32_t max_requests = 256;
   BatchRows rows = {};
+  // True: orders may choose requests that the whole batch makes late. late_requests.h then lets
+  // them run first.
+  bool late_run_first = false;
 };
 
 }  // namespace itif::sched

@@ -18,6 +18,7 @@ class DeadlineHeap {
 
   // Returns nullptr if no request has a deadline.
   request::Request* earliest() const noexcept { return heap_.empty() ? nullptr : heap_.front(); }
+  size_t size() const noexcept { return heap_.size(); }
   // Does nothing if the request has no deadline.
   void push(request::Request* request) noexcept;
   // REQUIRES: the heap holds the request, unless it has no deadline.

@@ -33,12 +33,12 @@ void DynamicBatching::choose(const ExecutorState& state, Choice& choice) noexcep
   const Objectives::Tightest tightest = objectives_.set(queue_, state.now_ns, order_->isolates());
   choice.slo_ns = tightest.slo_ns;
   const BatchLimits limits = fill(state, tightest, choice);
-  const bool has_left_any = leave_late(state, choice);
+  const bool has_left_any = leave_late(state, limits, choice);
   refuse_behind(state, choice);
   // The room of those that left goes to others. Rows and slots are filled only once.
   if (!has_left_any || choice.has_rows || choice.slot_tokens > 0) return;
   order_->select(queue_, state, limits, choice);
-  leave_late(state, choice);
+  leave_late(state, limits, choice);
   refuse_behind(state, choice);
 }
 
@@ -57,6 +57,10 @@ BatchLimits DynamicBatching::fill(const ExecutorState& state, const Objectives::
                                   Choice& choice) noexcept {
   std::vector<request::Request*>& batch = choice.batch;
   BatchLimits limits = limits_;
+  // Two batches in a row of which a part runs first would keep the others waiting for longer than
+  // LateRequests::kMaxSplitCost allows.
+  limits.late_run_first = !std::exchange(late_ran_first_, false) &&
+                          2 * queue_.num_with_deadline() <= queue_.num_requests();
   if (order_->fills_rows()) limits.rows = state.rows;
   choice.has_rows = limits.rows.have_length();
   limits.max_tokens = bound_.tokens(tightest.slo_ns);
@@ -75,14 +79,18 @@ BatchLimits DynamicBatching::fill(const ExecutorState& state, const Objectives::
   return limits;
 }
 
-bool DynamicBatching::leave_late(const ExecutorState& state, Choice& choice) noexcept {
+bool DynamicBatching::leave_late(const ExecutorState& state, const BatchLimits& limits,
+                                 Choice& choice) noexcept {
   const size_t num_refused = std::erase_if(choice.batch, [&](request::Request* request) {
     const std::optional<DeadlineMiss> miss = deadline_miss(*request, state);
     if (miss) choice.refused.push_back({request, *miss});
     return miss.has_value();
   });
-  const std::span<request::Request* const> late =
-      late_.find(choice.batch, state, queue_.num_requests() > 0);
+  const OtherRequests others = queue_.num_requests() == 0 ? OtherRequests::kNone
+                               : limits.late_run_first    ? OtherRequests::kCanWait
+                                                          : OtherRequests::kMayBeLate;
+  const auto [late, runs_next] = late_.find(choice.batch, state, others);
+  late_ran_first_ |= runs_next && others == OtherRequests::kCanWait;
   size_t next = 0;  // of `late`, which is in the batch's order
   std::erase_if(choice.batch, [&](const request::Request* request) {
     const bool leaves = next < late.size() && late[next] == request;
@@ -94,7 +102,7 @@ bool DynamicBatching::leave_late(const ExecutorState& state, Choice& choice) noe
     queue_.put_back(*request);
     order_->put_back(queue_, **request);
   }
-  return num_refused + late.size() > 0 && queue_.num_requests() > late.size();
+  return !runs_next && num_refused + late.size() > 0 && queue_.num_requests() > late.size();
 }
 
 void DynamicBatching::ran(const BatchRun& run) noexcept {

@@ -42,9 +42,9 @@ class DynamicBatching final : public BatchPolicy {
   // Returns the limits of the batch that it fills.
   BatchLimits fill(const ExecutorState& state, const Objectives::Tightest& tightest,
                    Choice& choice) noexcept;
-  // Removes the late requests from the batch: step 4. Returns true if any has left, and others
-  // wait.
-  bool leave_late(const ExecutorState& state, Choice& choice) noexcept;
+  // Removes the late requests from the batch: step 4. Returns true if any has left and others may
+  // take its room.
+  bool leave_late(const ExecutorState& state, const BatchLimits& limits, Choice& choice) noexcept;
 
   const std::unique_ptr<QueueOrder> order_;
   const BatchLimits limits_;
@@ -53,6 +53,7 @@ class DynamicBatching final : public BatchPolicy {
   BatchBound bound_;
   Urgent urgent_;
   LateRequests late_;
+  bool late_ran_first_ = false;  // in the last batch, ahead of others that can wait
 };
 
 }  // namespace itif::sched

@@ -55,6 +55,7 @@ class GroupQueue {
   void rotate() noexcept;
   // Returns the waiting request with the earliest deadline; nullptr: none has one.
   request::Request* earliest_deadline() const noexcept { return deadlines_.earliest(); }
+  size_t num_with_deadline() const noexcept { return deadlines_.size(); }
   const TenantQueue& of_tenant(uint32_t slot) const noexcept { return tenants_[slot]; }
   // Returns the sum of the active tenants' weights.
   uint64_t active_weights() const noexcept;

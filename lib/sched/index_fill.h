@@ -4,8 +4,10 @@
 // A request can meet its deadline if a batch of it alone would end in time. A full batch may take
 // many times as long, and the requests with the earliest deadlines would all be late. So
 // requests that the full batch would make late are skipped if others fit. At most kMaxLateShare
-// times a batch's requests are skipped, which bounds the time of a decision. If one batch takes all
-// that wait, none is skipped: late_requests.h then decides which run first.
+// times a batch's requests are skipped, which bounds the time of a decision.
+//
+// No request is skipped if one batch takes all that wait, or if most have no deadline:
+// late_requests.h then decides which run first.
 #pragma once
 
 #include <algorithm>
@@ -102,9 +104,9 @@ class IndexFill {
  private:
   static constexpr size_t kMaxLateShare = 4;
 
-  // Returns when a batch that leaves requests behind would end; 0: one batch takes all that wait.
+  // Returns when a batch that leaves requests behind would end; 0: none is skipped.
   uint64_t expected_end_ns() const noexcept {
-    if (queue_.num_requests() == 0) return 0;
+    if (queue_.num_requests() == 0 || limits_.late_run_first) return 0;
     const double mean = static_cast<double>(queue_.num_tokens()) / queue_.num_requests();
     const double rows = static_cast<double>(limits_.rows.number) * limits_.rows.tokens;
     const double tokens =

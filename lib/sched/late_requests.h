@@ -2,10 +2,13 @@
 // The time of a batch depends on all its requests, so a request that could be met alone may be late
 // in the batch that the order has filled.
 //
-// Two ways are tried:
+// Three ways are tried:
 // 1. If no other request waits: the requests with the earliest deadlines run first, and the others
 //    in a batch after them, if then all are in time.
-// 2. Otherwise the request with the earliest deadline leaves, until the rest is in time. Each that
+// 2. If most requests have no deadline, these can wait: the requests with the
+//    earliest deadlines run first, together with as many others as are done by the earliest
+//    deadline. Two batches must not take much longer than one (kMaxSplitCost).
+// 3. Otherwise the request with the earliest deadline leaves, until the rest is in time. Each that
 //    leaves makes the batch shorter. At least one stays: a request that would be late alone is
 //    refused before.
 // Owned by the executor's thread.
@@ -20,18 +23,29 @@
 
 namespace itif::sched {
 
+// The waiting requests that are not in the batch.
+enum class OtherRequests : uint8_t { kNone, kCanWait, kMayBeLate };
+
 class LateRequests {
  public:
+  // Longest time of two batches instead of one, in times of the one.
+  static constexpr double kMaxSplitCost = 1.2;
+
+  // Refers to requests that stay valid until the next find().
+  struct Leaving {
+    std::span<request::Request* const> requests;  // in the batch's order
+    bool runs_next = false;  // they run in the next batch: their room must stay free
+  };
+
   explicit LateRequests(uint32_t max_requests) {
     ordered_.reserve(max_requests);
     leaving_.reserve(max_requests);
   }
 
-  // Returns the requests of `batch` that should leave it, in the batch's order. They stay valid
-  // until the next call. `others_wait`: requests wait that are not in the batch.
+  // Returns the requests of `batch` that should leave it.
   // REQUIRES: at most max_requests, each of which would be in time in a batch alone.
-  std::span<request::Request* const> find(const std::vector<request::Request*>& batch,
-                                          const ExecutorState& state, bool others_wait) noexcept;
+  Leaving find(const std::vector<request::Request*>& batch, const ExecutorState& state,
+               OtherRequests others) noexcept;
 
  private:
   struct Entry {
@@ -39,10 +53,20 @@ class LateRequests {
     uint64_t deadline_ns = 0;  // UINT64_MAX: none
     uint32_t index = 0;        // in the batch
   };
+  struct Batch {
+    const BatchCost& cost;
+    uint64_t start_ns = 0;
+    uint32_t num_tokens = 0;
 
-  size_t num_that_run_first(uint64_t start_ns, const BatchCost& cost,
-                            uint32_t num_tokens) const noexcept;
-  size_t num_late(uint64_t start_ns, const BatchCost& cost, uint32_t num_tokens) const noexcept;
+    uint64_t end_ns() const noexcept { return end_ns(start_ns, num_tokens); }
+    uint64_t end_ns(uint64_t start, uint32_t tokens) const noexcept {
+      return start + static_cast<uint64_t>(cost.batch_ns(tokens));
+    }
+  };
+
+  size_t num_that_run_first(const Batch& batch) const noexcept;
+  size_t num_in_time_for_earliest(const Batch& batch) const noexcept;
+  size_t num_late(Batch batch) const noexcept;
 
   std::vector<Entry> ordered_;  // by deadline; equal ones: the batch's last first
   std::vector<request::Request*> leaving_;

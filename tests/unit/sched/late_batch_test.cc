@@ -56,6 +56,21 @@ TEST_P(LateBatchTest, ASmallBatchTakesRequestsThatAFullOneWouldMakeLate) {
   EXPECT_EQ(choice.batch.size(), 3u);
 }
 
+// Requests without a deadline can wait. Every second batch is for all, so that they
+// do not wait for a stream of short deadlines.
+TEST_P(LateBatchTest, ThoseInAHurryRunFirstInEverySecondBatchIfMostHaveNoDeadline) {
+  push_requests(2, 10 * kMs);
+  push_requests(30, 0);
+  choose(0);
+  EXPECT_EQ(choice.batch.size(), 3u);  // 9.6 ms, with one of the others
+  EXPECT_EQ(std::ranges::count(choice.batch, 10 * kMs, &request::Request::deadline_ns), 2);
+  EXPECT_TRUE(choice.refused.empty());
+  push_requests(2, 20 * kMs);
+  choose(10 * kMs);
+  EXPECT_EQ(choice.batch.size(), 10u);
+  EXPECT_EQ(choice.refused.size(), 2u);
+}
+
 INSTANTIATE_TEST_SUITE_P(EveryPolicy, LateBatchTest,
                          testing::Values("fair", "fcfs", "sjf", "edf", "das", "slotted_das"),
                          [](const auto& param) { return std::string(param.param); });

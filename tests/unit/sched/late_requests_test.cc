@@ -47,7 +47,8 @@ TEST(LateRequests, TheEarliestLeaveUntilTheRestIsInTime) {
     RandomBatch drawn(random, cost);
     const ExecutorState state{.now_ns = kMs, .start_ns = kMs, .costs = {.expected = cost}};
     const bool others_wait = round % 2 == 0;
-    const auto found = late.find(drawn.batch, state, others_wait);
+    const auto [found, runs_next] = late.find(
+        drawn.batch, state, others_wait ? OtherRequests::kMayBeLate : OtherRequests::kNone);
     const std::vector<request::Request*> leaving(found.begin(), found.end());
     std::vector<request::Request*> rest = drawn.batch;
     std::erase_if(rest, [&](request::Request* r) { return std::ranges::count(leaving, r) > 0; });
@@ -74,9 +75,11 @@ TEST(LateRequests, TheEarliestLeaveUntilTheRestIsInTime) {
       EXPECT_TRUE(leaving.empty());
     } else if (may_divide && !others_wait) {
       ++num_divided;
+      EXPECT_TRUE(runs_next);
       EXPECT_TRUE(in_time(leaving, cost, end_ns));  // in a batch after the rest
     } else {
       ++num_left;
+      EXPECT_FALSE(runs_next);
       EXPECT_EQ(leaving.size(), fewest);
     }
   }
@@ -89,9 +92,50 @@ TEST(LateRequests, WithoutDeadlinesOrCostsNoneLeaves) {
   std::mt19937_64 random(2);
   LateRequests late(16);
   RandomBatch drawn(random, cost);
-  EXPECT_TRUE(late.find(drawn.batch, {.now_ns = kMs}, true).empty());
-  for (request::Request* r : drawn.batch) r->deadline_ns = 0;
-  EXPECT_TRUE(late.find(drawn.batch, {.now_ns = kMs, .costs = {.expected = cost}}, true).empty());
+  for (const OtherRequests others :
+       {OtherRequests::kNone, OtherRequests::kCanWait, OtherRequests::kMayBeLate}) {
+    EXPECT_TRUE(late.find(drawn.batch, {.now_ns = kMs}, others).requests.empty());
+    RandomBatch without(random, cost);
+    for (request::Request* r : without.batch) r->deadline_ns = 0;
+    const ExecutorState state{.now_ns = kMs, .costs = {.expected = cost}};
+    EXPECT_TRUE(late.find(without.batch, state, others).requests.empty());
+  }
+}
+
+// The batch takes 0.5 + 6.4 ms: two batches take a fourteenth more.
+TEST(LateRequests, RunFirstWithAsManyOthersAsFit) {
+  const LinearCost cost{0.5 * kMs, 0.1 * kMs};
+  std::deque<request::Request> requests(8);
+  std::vector<request::Request*> batch;
+  for (request::Request& r : requests) {
+    r.num_tokens = 8;
+    batch.push_back(&r);
+  }
+  requests[5].deadline_ns = 4 * kMs;  // 0.5 + 3 · 0.8 = 2.9 ms; four requests take 3.7 ms
+  const ExecutorState state{.now_ns = kMs, .start_ns = kMs, .costs = {.expected = cost}};
+  LateRequests late(8);
+  const auto [leaving, runs_next] = late.find(batch, state, OtherRequests::kCanWait);
+  EXPECT_TRUE(runs_next);
+  EXPECT_EQ(leaving.size(), 5u);
+  EXPECT_EQ(std::ranges::count(leaving, &requests[5]), 0);
+}
+
+// Batches of any size take about 10 ms, so two of them take twice as long.
+TEST(LateRequests, LeaveIfTwoBatchesTakeTooLong) {
+  const LinearCost cost{10.0 * kMs, 0.01 * kMs};
+  std::deque<request::Request> requests(8);
+  std::vector<request::Request*> batch;
+  for (request::Request& r : requests) {
+    r.num_tokens = 8;
+    batch.push_back(&r);
+  }
+  requests[5].deadline_ns = kMs + 10 * kMs + 400'000;
+  const ExecutorState state{.now_ns = kMs, .start_ns = kMs, .costs = {.expected = cost}};
+  LateRequests late(8);
+  const auto [leaving, runs_next] = late.find(batch, state, OtherRequests::kCanWait);
+  EXPECT_FALSE(runs_next);
+  ASSERT_EQ(leaving.size(), 1u);
+  EXPECT_EQ(leaving[0], &requests[5]);
 }
 
 }  // namespace
