@@ -64,6 +64,9 @@ BatchLimits DynamicBatching::fill(const ExecutorState& state, const Objectives::
   if (order_->fills_rows()) limits.rows = state.rows;
   choice.has_rows = limits.rows.have_length();
   limits.max_tokens = bound_.tokens(tightest.slo_ns);
+  if (tightest.least_batch_ns != 0)
+    limits.max_tokens = std::clamp(state.costs.undisturbed.tokens_within(tightest.least_batch_ns),
+                                   limits.max_tokens, limits_.max_tokens);
   if (tightest.batch_ns != 0)
     limits.max_tokens =
         std::min(limits.max_tokens, state.costs.undisturbed.tokens_within(tightest.batch_ns));

@@ -48,6 +48,8 @@ Objectives::Tightest Objectives::set(const GroupQueue& queue, uint64_t now_ns,
     const auto& settings = queue.of_tenant(slot).settings;
     tenant.objective_ns = settings.slo_ns;
     tightest.slo_ns = tighter(tightest.slo_ns, settings.slo_ns);
+    if (settings.slo_ns != 0 && settings.slo_ns * 2 / 5 < tenant.alone_ns)
+      tightest.least_batch_ns = std::max(tightest.least_batch_ns, 2 * tenant.alone_ns);
     if (!isolate || settings.slo_ns != 0 ||
         !sends_little(tenant.waiting_tokens.at(now_ns), settings.weight, load))
       continue;

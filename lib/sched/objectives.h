@@ -13,6 +13,10 @@
 // BERT-tiny takes 0.1 ms alone. So batches of up to 4 ms are always allowed. A client notices
 // them less than its network.
 //
+// An objective may be too tight for batches of a single request, which then take more than two
+// fifths of it. Batches as short as one request do not meet it either, and spend most of their time
+// on fixed cost. So it never limits batches to less than twice the time of a request alone.
+//
 // A tenant sends little if its share of the queued tokens is below a quarter of its weighted share.
 // The share is sampled whenever a batch is chosen, and decays over time. One sample alone would be
 // wrong: among tenants of equal load, one often has an empty queue just then. Their batches should
@@ -43,6 +47,8 @@ class Objectives {
   struct Tightest {
     uint64_t slo_ns = 0;    // the tightest that a tenant has set; 0: none
     uint64_t batch_ns = 0;  // longest batch, for tenants that send little; 0: no bound
+    // Batches may take this long whatever objectives are set; 0: unknown, or not needed.
+    uint64_t least_batch_ns = 0;
   };
 
   explicit Objectives(uint32_t max_slots) : tenants_(max_slots) {}

@@ -52,6 +52,22 @@ TEST_F(DynamicBatchingTest, RefusesOnlyRequestsThatWouldMissTheirDeadline) {
   EXPECT_EQ(choice.refused[1].why, DeadlineMiss::kTooSoon);
 }
 
+// A request alone takes 14 ms, which is more than the objective. Three take 24 ms.
+TEST_F(DynamicBatchingTest, AnUnreachableObjectiveDoesNotShrinkBatchesToOneRequest) {
+  expected = LinearCost{9.0 * kMs, 0.1 * kMs};
+  undisturbed = &expected;
+  uint64_t now_ns = kMs;
+  for (int i = 0; i < 50; ++i) {
+    while (policy->queue().num_requests() < 100)
+      push({.tokens = 50, .slo_ns = kMs, .at_ns = now_ns});
+    choose(now_ns);
+    EXPECT_GE(choice.batch.size(), 3u);
+    const auto execute_ns = static_cast<uint64_t>(expected.batch_ns(batch_tokens()));
+    now_ns += execute_ns;
+    policy->ran({batch_tokens(), execute_ns, choice.slo_ns});
+  }
+}
+
 // Infeasible requests also leave the middle of a tenant's queue, so that later batches refuse none.
 TEST_F(DynamicBatchingTest, InfeasibleRequestsLeaveTheWholeQueue) {
   std::vector<request::Request*> feasible;

@@ -118,5 +118,14 @@ TEST_F(ObjectivesTest, AFloodThatEndsIsForgotten) {
   EXPECT_EQ(traffic({1, 1}).batch_ns, 0u);
 }
 
+// Two fifths of 17 ms are less than the 7 ms of a request alone.
+TEST_F(ObjectivesTest, AnUnreachableObjectiveAllowsBatchesOfTwiceARequestsTime) {
+  push(1, 1, 18 * kObjectiveMs);
+  EXPECT_EQ(objectives.set(queue, 1, true).least_batch_ns, 0u);
+  push(2, 1, 17 * kObjectiveMs);
+  EXPECT_EQ(objectives.set(queue, 1, true).least_batch_ns, 14 * kObjectiveMs);
+  EXPECT_EQ(objectives.set(queue, 1, true).slo_ns, 17 * kObjectiveMs);
+}
+
 }  // namespace
 }  // namespace itif::sched
