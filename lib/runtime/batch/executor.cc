@@ -161,7 +161,7 @@ uint64_t GroupExecutor::expected_end_ns() const noexcept {
   for (uint32_t i = 0; i < num_in_flight_; ++i) {
     const Flight& flight = in_flight(i);
     end_ns = std::max(end_ns, flight.begin_ns) +
-             static_cast<uint64_t>(cost_.batch_ns(flight.figures.num_tokens));
+             static_cast<uint64_t>(cost_.batch_ns(flight.priced_tokens));
   }
   return end_ns;
 }
@@ -203,11 +203,12 @@ size_t GroupExecutor::begin(CompletionSink& sink) noexcept {
 }
 
 void GroupExecutor::choose_batch(const plan::Planner& planner, uint64_t now_ns) noexcept {
-  policy_->choose({.now_ns = now_ns,
-                   .start_ns = expected_end_ns(),
-                   .costs = batch_costs(),
-                   .rows = rows_of(planner)},
-                  choice_);
+  const sched::BatchRows rows = rows_of(planner);
+  cost_in_rows_.use_rows(rows);
+  floor_in_rows_.use_rows(rows);
+  policy_->choose(
+      {.now_ns = now_ns, .start_ns = expected_end_ns(), .costs = batch_costs(), .rows = rows},
+      choice_);
   const bool by_estimate = admission_.refuse(choice_.refused);
   if (by_estimate && choice_.batch.empty()) cost_.distrust();
   admission_.take(choice_.batch, [](const request::Request&) {});
@@ -240,6 +241,7 @@ void GroupExecutor::plan_batch(plan::Planner& planner, Flight& flight) noexcept 
   flight.figures.num_requests = static_cast<uint32_t>(choice_.batch.size());
   flight.figures.num_tokens = static_cast<uint32_t>(plan.num_tokens);
   flight.figures.num_rows = static_cast<uint32_t>(plan.num_rows);
+  flight.priced_tokens = planner.rows() ? flight.figures.num_rows : flight.figures.num_tokens;
   flight.ordered.clear();
   flight.segments.clear();
   for_each_segment(plan, [&](const plan::Segment& segment, uint32_t mini_batch, uint32_t call) {
@@ -325,8 +327,8 @@ size_t GroupExecutor::finish_oldest(CompletionSink& sink, BatchFigures& figures)
 void GroupExecutor::learn(const Flight& flight) noexcept {
   if (device_failed()) return;
   const BatchFigures& figures = flight.figures;
-  cost_.add(figures.num_tokens, figures.execute_ns);
-  floor_.add(figures.num_tokens, figures.execute_ns);
+  cost_.add(flight.priced_tokens, figures.execute_ns);
+  floor_.add(flight.priced_tokens, figures.execute_ns);
   policy_->ran({.num_tokens = figures.num_tokens,
                 .execute_ns = figures.execute_ns,
                 .slo_ns = flight.slo_ns});

@@ -28,6 +28,7 @@
 #include "runtime/completion.h"
 #include "runtime/cost/cost_estimate.h"
 #include "runtime/cost/cost_floor.h"
+#include "runtime/cost/cost_in_rows.h"
 #include "runtime/plan_items.h"
 #include "runtime/replaceable_planner.h"
 #include "runtime/request_executor.h"
@@ -80,6 +81,7 @@ class GroupExecutor final : public RequestExecutor {
     std::vector<request::Request*> ordered;  // in the plan's order
     std::vector<BatchRequest> segments;
     BatchFigures figures;
+    uint32_t priced_tokens = 0;  // by which costs are learnt: with the padding of fixed rows
     uint64_t begin_ns = 0;
     uint64_t expected_end_ns = 0;
     uint64_t slo_ns = 0;         // Choice::slo_ns
@@ -127,7 +129,7 @@ class GroupExecutor final : public RequestExecutor {
   double expected_wait_ns(uint32_t slot) const noexcept;
   double serving_ns(const sched::GroupQueue::Backlog& backlog) const noexcept;
   void learn_pace(const Flight& flight, uint64_t end_ns) noexcept;
-  sched::BatchCosts batch_costs() const noexcept { return {cost_, floor_}; }
+  sched::BatchCosts batch_costs() const noexcept { return {cost_in_rows_, floor_in_rows_}; }
 
   EncoderGroup& group_;
   device::Stream* stream_;
@@ -151,6 +153,8 @@ class GroupExecutor final : public RequestExecutor {
   double pace_ns_ = 0;
   CostEstimate cost_;
   CostFloor floor_;
+  CostInRows cost_in_rows_{cost_};
+  CostInRows floor_in_rows_{floor_};
   uint64_t batch_number_ = 0;
   std::vector<uint64_t> last_batch_;  // by slot: number of the last batch with a request of it
   std::atomic<uint32_t> num_executing_{0};
