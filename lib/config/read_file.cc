@@ -3,6 +3,19 @@
 #include <libconfig.h++>
 
 namespace itif::config {
+namespace {
+
+Status read(const libconfig::Config& settings, const std::string& path,
+            const std::function<void(Report&, Reader&)>& visit) {
+  Report report{path, {}};
+  Reader root(report, settings.getRoot(), "");
+  visit(report, root);
+  root.refuse_unknown();
+  if (report.error) return std::unexpected(std::move(*report.error));
+  return {};
+}
+
+}  // namespace
 
 Status read_file(const std::string& path, const std::string& example,
                  const std::function<void(Report&, Reader&)>& visit) {
@@ -20,12 +33,17 @@ Status read_file(const std::string& path, const std::string& example,
                 fmt::format("{}:{}: {}", error.getFile() ? error.getFile() : path.c_str(),
                             error.getLine(), error.getError()));
   }
-  Report report{path, {}};
-  Reader root(report, file.getRoot(), "");
-  visit(report, root);
-  root.refuse_unknown();
-  if (report.error) return std::unexpected(std::move(*report.error));
-  return {};
+  return read(file, path, visit);
+}
+
+Status read_text(const std::string& text, const std::function<void(Report&, Reader&)>& visit) {
+  libconfig::Config settings;
+  try {
+    settings.readString(text);
+  } catch (const libconfig::ParseException& error) {
+    return fail(Code::kInvalidArgument, error.getError());
+  }
+  return read(settings, "", visit);
 }
 
 }  // namespace itif::config

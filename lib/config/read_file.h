@@ -1,4 +1,4 @@
-// Reads a file with libconfig++ and catches its exceptions.
+// Reads settings with libconfig++ and catches its exceptions.
 #pragma once
 
 #include <functional>
@@ -14,5 +14,8 @@ namespace itif::config {
 // kInvalidArgument (syntax, and what visit() reports), with file and line.
 Status read_file(const std::string& path, const std::string& example,
                  const std::function<void(Report&, Reader&)>& visit);
+
+// The same for settings in a string. Errors: kInvalidArgument, with the key, or the syntax error.
+Status read_text(const std::string& text, const std::function<void(Report&, Reader&)>& visit);
 
 }  // namespace itif::config

@@ -23,11 +23,15 @@ const char* type_text(const Setting& setting);
 
 // Keeps the first error, in the order of the schema.
 struct Report {
-  std::string path;
+  std::string path;  // empty: settings of no file; errors name no line then
   std::optional<Error> error;
 
   void add(const Setting& setting, const std::string& key, const std::string& what) {
     if (error) return;
+    if (path.empty()) {
+      error = Error{Code::kInvalidArgument, fmt::format("{}: {}", key, what)};
+      return;
+    }
     const char* file = setting.getSourceFile();  // another file than `path` after an @include
     error = Error{Code::kInvalidArgument, fmt::format("{}:{}: {}: {}", file ? file : path.c_str(),
                                                       setting.getSourceLine(), key, what)};

@@ -2,105 +2,72 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
-#include <functional>
-#include <map>
-#include <type_traits>
-#include <utility>
+
+#include "sim/scenario_file.h"
 
 namespace itif::sim {
 namespace {
 
-struct Parameter {
-  double least = 0, most = 0;  // the ranges of scenario_file.cc
-  bool is_whole = false;
-  std::function<void(Scenario&, double)> set;
-};
+constexpr uint32_t kMaxTenants = 4096;
 
-template <class Section, class Field>
-Parameter field_of(Section Scenario::*section, Field Section::*field, double least, double most,
-                   double unit = 1) {
-  return {.least = least,
-          .most = most,
-          .is_whole = std::is_integral_v<Field> && unit == 1,
-          .set = [=](Scenario& s, double v) { s.*section.*field = static_cast<Field>(v * unit); }};
+template <class Number>
+bool is_whole_text(const std::string& text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
 }
 
-void set_num_tenants(Scenario& s, double v) {
-  const TenantChoice first = s.tenants.front();
-  s.tenants.assign(static_cast<size_t>(v), first);
-  for (size_t i = 0; i < s.tenants.size(); ++i) s.tenants[i].name = fmt::format("tenant{}", i + 1);
+// Returns the value as libconfig writes it: numbers and truth values as they are, all else as a
+// string.
+std::string setting_of(const std::string& value) {
+  int64_t whole = 0;
+  double number = 0;
+  if (is_whole_text(value, whole)) return fmt::format("{}L", whole);
+  // libconfig takes a number with a point or an exponent as a fraction, and neither inf nor nan.
+  if (is_whole_text(value, number) && std::isfinite(number)) return fmt::format("{:e}", number);
+  if (value == "true" || value == "false") return value;
+  std::string quoted = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
 }
 
-const std::map<std::string, Parameter>& parameters() {
-  using config::Batching;
-  constexpr double kTokens = kMaxRequestTokens, kHourMs = 3.6e6, kMs = 1e6;
-  static const std::map<std::string, Parameter> all = {
-      {"arrivals.rate", field_of(&Scenario::arrivals, &Arrivals::rate, 1e-6, 1e8)},
-      {"arrivals.concurrency", field_of(&Scenario::arrivals, &Arrivals::concurrency, 1, 1u << 20)},
-      {"arrivals.burst_factor", field_of(&Scenario::arrivals, &Arrivals::burst_factor, 1, 1e6)},
-      {"arrivals.amplitude", field_of(&Scenario::arrivals, &Arrivals::amplitude, 0, 1)},
-      {"batching.max_requests", field_of(&Scenario::batching, &Batching::max_requests, 1, 65536)},
-      {"batching.max_tokens", field_of(&Scenario::batching, &Batching::max_tokens, 16, kTokens)},
-      {"batching.queue_requests",
-       field_of(&Scenario::batching, &Batching::queue_requests, 1, 1u << 20)},
-      {"batching.max_beams", field_of(&Scenario::batching, &Batching::max_beams, 1, 4096)},
-      {"lengths.mean", field_of(&Scenario::lengths, &Lengths::mean, 0, kTokens)},
-      {"lengths.variance", field_of(&Scenario::lengths, &Lengths::variance, 0, 1e12)},
-      {"lengths.from", field_of(&Scenario::lengths, &Lengths::from, 1, kTokens)},
-      {"lengths.to", field_of(&Scenario::lengths, &Lengths::to, 1, kTokens)},
-      {"output.mean", field_of(&Scenario::output, &Outputs::mean, 0, kTokens)},
-      {"output.variance", field_of(&Scenario::output, &Outputs::variance, 0, 1e12)},
-      {"output.from", field_of(&Scenario::output, &Outputs::from, 1, kTokens)},
-      {"output.to", field_of(&Scenario::output, &Outputs::to, 1, kTokens)},
-      {"deadlines.from_ms",
-       field_of(&Scenario::deadlines, &Deadlines::from_ns, 1e-3, kHourMs, kMs)},
-      {"deadlines.to_ms", field_of(&Scenario::deadlines, &Deadlines::to_ns, 1e-3, kHourMs, kMs)},
-      {"link.loss", field_of(&Scenario::link, &LinkOptions::loss, 0, 1)},
-      {"num_tenants", {.least = 1, .most = 4096, .is_whole = true, .set = set_num_tenants}},
-      // Doubles hold all whole numbers up to 2^53.
-      {"seed",
-       {.least = 0,
-        .most = 9007199254740992.0,
-        .is_whole = true,
-        .set = [](Scenario& s, double v) { s.seed = static_cast<uint64_t>(v); }}},
-  };
-  return all;
+Status set_num_tenants(Scenario& scenario, const std::string& value) {
+  uint32_t count = 0;
+  if (!is_whole_text(value, count) || count < 1 || count > kMaxTenants)
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format("num_tenants: '{}' is not a whole number from 1 to {}", value, kMaxTenants));
+  const TenantChoice first = scenario.tenants.front();
+  scenario.tenants.assign(count, first);
+  for (uint32_t i = 0; i < count; ++i) scenario.tenants[i].name = fmt::format("tenant{}", i + 1);
+  return check(scenario);
 }
 
 }  // namespace
 
 Status set_parameter(Scenario& scenario, const std::string& key, const std::string& value) {
-  const std::pair<std::string_view, std::string config::Batching::*> texts[] = {
-      {"batching.planner", &config::Batching::planner},
-      {"batching.scheduler", &config::Batching::scheduler},
-      {"batching.joining", &config::Batching::joining},
-      {"batching.cleaning", &config::Batching::cleaning}};
-  for (const auto& [name, field] : texts)
-    if (key == name) {
-      scenario.batching.*field = value;
-      return check(scenario);
-    }
-  const auto found = parameters().find(key);
-  if (found == parameters().end()) {
-    std::string keys = "batching.planner, batching.scheduler, batching.joining, batching.cleaning";
-    for (const auto& [name, parameter] : parameters()) keys += ", " + name;
+  if (key == "num_tenants") return set_num_tenants(scenario, value);
+  const auto is_key = [](std::string_view name) {
+    return !name.empty() &&
+           std::ranges::all_of(name, [](char c) { return c == '_' || (c >= 'a' && c <= 'z'); });
+  };
+  const size_t dot = key.find('.');
+  const std::string name = dot == std::string::npos ? key : key.substr(dot + 1);
+  if (!is_key(name) || (dot != std::string::npos && !is_key(key.substr(0, dot))))
     return fail(Code::kInvalidArgument,
-                fmt::format("'{}' cannot be varied; the parameters are: {}", key, keys));
-  }
-  const Parameter& parameter = found->second;
-  char* end = nullptr;
-  const double number = std::strtod(value.c_str(), &end);
-  if (end == value.c_str() || *end != '\0')
-    return fail(Code::kInvalidArgument, fmt::format("{}: '{}' is not a number", key, value));
-  if (!(number >= parameter.least && number <= parameter.most))
-    return fail(Code::kInvalidArgument, fmt::format("{}: {} is not between {} and {}", key, value,
-                                                    parameter.least, parameter.most));
-  if (parameter.is_whole && number != std::floor(number))
-    return fail(Code::kInvalidArgument, fmt::format("{}: {} is not a whole number", key, value));
-  parameter.set(scenario, number);
-  return check(scenario);
+                fmt::format("{}: is no key of a scenario file, as arrivals.rate is, nor "
+                            "num_tenants",
+                            key));
+  const std::string setting = fmt::format("{} = {};", name, setting_of(value));
+  return change_scenario(dot == std::string::npos
+                             ? setting
+                             : fmt::format("{} = {{ {} }};", key.substr(0, dot), setting),
+                         scenario);
 }
 
 }  // namespace itif::sim

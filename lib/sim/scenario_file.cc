@@ -177,33 +177,43 @@ void read_tenants(Report& report, Reader& root, std::vector<TenantChoice>& tenan
   }
 }
 
+void read_scenario(Report& report, Reader& root, Scenario& s) {
+  root.integer("seed", s.seed, 0, INT64_MAX);
+  root.duration("duration", s.duration_ns, 1'000'000, 30 * kDay);
+  root.duration("warmup", s.warmup_ns, 0, kDay);
+  root.integer("max_requests", s.max_requests, 0, INT64_MAX);
+  root.boolean("check_answers", s.passes_marks);
+  section(report, root, "model", s.model, read_model);
+  section(report, root, "device", s.device, read_device);
+  section(report, root, "batching", s.batching,
+          [&](Reader& r, config::Batching& b) { read_batching(r, b, s.model); });
+  section(report, root, "data_plane", s.data_plane, read_data_plane);
+  section(report, root, "arrivals", s.arrivals, read_arrivals);
+  section(report, root, "lengths", s.lengths, read_lengths);
+  section(report, root, "output", s.output, read_output);
+  section(report, root, "deadlines", s.deadlines, read_deadlines);
+  section(report, root, "client", s.client, read_client);
+  section(report, root, "link", s.link, read_link);
+  read_tenants(report, root, s.tenants);
+}
+
 }  // namespace
 
 Result<Scenario> load_scenario(const std::string& path) {
   Scenario s;
   s.path = path;
   ITIF_TRY(config::read_file(path, "conf/sim/example.cfg", [&s](Report& report, Reader& root) {
-    root.integer("seed", s.seed, 0, INT64_MAX);
-    root.duration("duration", s.duration_ns, 1'000'000, 30 * kDay);
-    root.duration("warmup", s.warmup_ns, 0, kDay);
-    root.integer("max_requests", s.max_requests, 0, INT64_MAX);
-    root.boolean("check_answers", s.passes_marks);
-    section(report, root, "model", s.model, read_model);
-    section(report, root, "device", s.device, read_device);
-    section(report, root, "batching", s.batching,
-            [&](Reader& r, config::Batching& b) { read_batching(r, b, s.model); });
-    section(report, root, "data_plane", s.data_plane, read_data_plane);
-    section(report, root, "arrivals", s.arrivals, read_arrivals);
-    section(report, root, "lengths", s.lengths, read_lengths);
-    section(report, root, "output", s.output, read_output);
-    section(report, root, "deadlines", s.deadlines, read_deadlines);
-    section(report, root, "client", s.client, read_client);
-    section(report, root, "link", s.link, read_link);
-    read_tenants(report, root, s.tenants);
+    read_scenario(report, root, s);
   }));
   if (Status checked = check(s); !checked)
     return fail(checked.error().code, path + ": " + checked.error().message);
   return s;
+}
+
+Status change_scenario(const std::string& text, Scenario& scenario) {
+  ITIF_TRY(config::read_text(
+      text, [&](Report& report, Reader& root) { read_scenario(report, root, scenario); }));
+  return check(scenario);
 }
 
 }  // namespace itif::sim

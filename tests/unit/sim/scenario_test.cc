@@ -109,9 +109,18 @@ TEST(Parameters, AreSetByName) {
   ASSERT_TRUE(set_parameter(s, "batching.planner", "turbo"));
   EXPECT_EQ(s.batching.planner, "turbo");
   EXPECT_FALSE(set_parameter(s, "arrivals.rate", "many"));
-  const Status unknown = set_parameter(s, "arrivals.speed", "1");
-  ASSERT_FALSE(unknown);
-  EXPECT_NE(unknown.error().message.find("arrivals.rate"), std::string::npos);
+  ASSERT_TRUE(set_parameter(s, "batching.scheduler", "das:eta=0.7"));
+  EXPECT_EQ(s.batching.scheduler, "das:eta=0.7");
+  ASSERT_TRUE(set_parameter(s, "check_answers", "true"));
+  EXPECT_TRUE(s.passes_marks);
+  for (const char* key : {"arrivals.speed", "speed", "speeds.max", "", "a.b.c", "arrivals", ".rate",
+                          "rate}; arrivals = { rate", "tenants"}) {
+    Scenario changed = s;
+    const Status unknown = set_parameter(changed, key, "1");
+    ASSERT_FALSE(unknown) << key;
+    EXPECT_EQ(unknown.error().message.find(key), 0u) << unknown.error().message;
+  }
+  EXPECT_FALSE(set_parameter(s, "batching.scheduler", "das\"; };"));
 }
 
 TEST(Parameters, HaveTheRangesOfTheFile) {
@@ -126,7 +135,8 @@ TEST(Parameters, HaveTheRangesOfTheFile) {
                                                        {"batching.max_requests", "65537"},
                                                        {"batching.queue_requests", "0"},
                                                        {"lengths.from", "0"},
-                                                       {"deadlines.from_ms", "0"},
+                                                       {"deadlines.from", "0ms"},
+                                                       {"deadlines.from", "5"},
                                                        {"arrivals.amplitude", "5"},
                                                        {"num_tenants", "2.7"},
                                                        {"num_tenants", "1e9"},
@@ -142,7 +152,7 @@ TEST(Parameters, HaveTheRangesOfTheFile) {
   Scenario changed = s;
   for (const auto& [key, value] : {std::pair{"link.loss", "1"},
                                    {"batching.max_requests", "65536"},
-                                   {"deadlines.from_ms", "0.5"},
+                                   {"deadlines.from", "500us"},
                                    {"arrivals.rate", "1e6"}})
     EXPECT_TRUE(set_parameter(changed, key, value)) << key;
   EXPECT_EQ(changed.deadlines.from_ns, 500'000u);
