@@ -10,6 +10,7 @@
 #include "device/sim/machine.h"
 #include "experiments.h"
 #include "metrics.h"
+#include "scratch.h"
 
 namespace {
 
@@ -35,6 +36,7 @@ int main(int argc, char** argv) {
       "Machines: " +
       device::machine_names() + "; or a group's profile. docs/simulation.md explains it."};
   app.require_subcommand(1);
+  const sim::Scratch scratch;
   Status status;
 
   sim::RunOptions run;
@@ -50,7 +52,8 @@ int main(int argc, char** argv) {
   sweep_app->add_option("SCENARIO", sweep.scenario, kScenarioHelp)->required();
   sweep_app
       ->add_option("--vary", sweep.vary,
-                   "KEY=VALUE,VALUE,…: the x axis; given again: one curve per value")
+                   "KEY=VALUE,VALUE,…: a key of the file, or num_tenants: the x axis; given again: "
+                   "one curve per value")
       ->required()
       ->expected(1, 2)
       ->allow_extra_args(false)

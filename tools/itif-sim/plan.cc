@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -63,6 +64,22 @@ Tried try_out(const Scenario& scenario, const PlanOptions& options) {
   return tried;
 }
 
+// Returns the configuration that serves the load with the least device time. Those within
+// kEqualUse of it count as equal, and the one with the lowest latency is chosen. nullptr: none
+// serves it.
+const Tried* least_used(const std::vector<Tried>& all) {
+  constexpr double kEqualUse = 1.01;
+  double least = std::numeric_limits<double>::max();
+  for (const Tried& tried : all)
+    if (tried.serves) least = std::min(least, tried.use);
+  const Tried* best = nullptr;
+  for (const Tried& tried : all)
+    if (tried.serves && tried.use <= kEqualUse * least &&
+        (best == nullptr || tried.p99_ms < best->p99_ms))
+      best = &tried;
+  return best;
+}
+
 }  // namespace
 
 Status plan_command(const PlanOptions& options) {
@@ -92,9 +109,7 @@ Status plan_command(const PlanOptions& options) {
           point.batching.max_requests = max;
           all.push_back(try_out(point, options));
         }
-  const Tried* best = nullptr;
-  for (const Tried& tried : all)
-    if (tried.serves && (best == nullptr || tried.use < best->use)) best = &tried;
+  const Tried* best = least_used(all);
   if (options.output.json) {
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const Tried& tried : all) rows.push_back(tried.json());

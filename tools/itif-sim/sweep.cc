@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "base/units.h"
 #include "commands.h"
 #include "metrics.h"
 #include "plots.h"
@@ -42,9 +44,34 @@ Result<Scenario> point_of(const Scenario& scenario, const SweepAxis& x, const st
   return point;
 }
 
-bool is_positive(const std::string& text) {
+// Returns the position of a value on a logarithmic axis, durations in milliseconds; nullopt: it has
+// none.
+std::optional<double> position_of(const std::string& text) {
   char* end = nullptr;
-  return std::strtod(text.c_str(), &end) > 0 && *end == '\0';
+  const double number = std::strtod(text.c_str(), &end);
+  if (*end == '\0' && number > 0) return number;
+  const auto duration_ns = parse_duration_ns(text.c_str());
+  if (duration_ns && *duration_ns > 0) return static_cast<double>(*duration_ns) / 1e6;
+  return std::nullopt;
+}
+
+using Figures = std::vector<double>;  // of a point, by metric
+
+// Reports parameters that changed no figure: the scenario probably does not use them. `points`: by
+// value of x, then by curve.
+void report_without_effect(const SweepAxis& x, const SweepAxis& curves,
+                           const std::vector<std::vector<Figures>>& points) {
+  const auto report = [](const std::string& key) {
+    fmt::print(stderr, "itif-sim: {} changed no figure: does the scenario use it?\n", key);
+  };
+  if (x.values.size() > 1 &&
+      std::ranges::all_of(points, [&](const auto& of_value) { return of_value == points.front(); }))
+    report(x.key);
+  if (curves.values.size() > 1 && std::ranges::all_of(points, [](const auto& of_value) {
+        return std::ranges::all_of(of_value,
+                                   [&](const Figures& f) { return f == of_value.front(); });
+      }))
+    report(curves.key);
 }
 
 }  // namespace
@@ -68,11 +95,13 @@ Status sweep_command(const SweepOptions& options) {
     metrics.push_back(metric);
   }
   bench::Figure figure = {.name = "sweep", .title = scenario.path, .bench = {}, .panels = {}};
-  const bool is_line = std::ranges::all_of(x.values, is_positive);
+  const bool is_line = std::ranges::all_of(
+      x.values, [](const auto& value) { return position_of(value).has_value(); });
+  const bool has_durations = is_line && x.values.front().ends_with('s');
   for (const Metric* metric : metrics)
     figure.panels.push_back(
         {.title = std::string(metric->label),
-         .x_label = x.key,
+         .x_label = has_durations ? x.key + ", ms" : x.key,
          .y_label = std::string(metric->label),
          .kind = is_line ? bench::Panel::Kind::kLines : bench::Panel::Kind::kBars,
          .series = curves.values,
@@ -83,16 +112,21 @@ Status sweep_command(const SweepOptions& options) {
     for (const Metric* metric : metrics) fmt::print("{:>14}", metric->name);
     fmt::print("\n");
   }
+  std::vector<std::vector<Figures>> points;
   for (const std::string& value : x.values) {
-    for (bench::Panel& panel : figure.panels) panel.lines.push_back({.x = value, .y = {}});
+    points.emplace_back();
+    const std::string position = has_durations ? fmt::format("{:g}", *position_of(value)) : value;
+    for (bench::Panel& panel : figure.panels) panel.lines.push_back({.x = position, .y = {}});
     for (const std::string& curve : curves.values) {
       ITIF_ASSIGN(const Scenario point, point_of(scenario, x, value, curves, curve));
       ITIF_ASSIGN(const Results results, simulate(point));
       nlohmann::ordered_json row = {{x.key, value}};
       if (!curves.key.empty()) row[curves.key] = curve;
       if (!options.output.json) fmt::print("{:<20}{:<16}", value, curves.key.empty() ? "" : curve);
+      Figures& figures = points.back().emplace_back();
       for (size_t m = 0; m < metrics.size(); ++m) {
         const double figure_of = metrics[m]->of(results);
+        figures.push_back(figure_of);
         figure.panels[m].lines.back().y.push_back(figure_of);
         row[std::string(metrics[m]->name)] = figure_of;
         if (!options.output.json) fmt::print("{:>14.3f}", figure_of);
@@ -107,6 +141,7 @@ Status sweep_command(const SweepOptions& options) {
         nlohmann::ordered_json{
             {"tool", "itif-sim"}, {"version", 1}, {"scenario", scenario.path}, {"points", rows}}
             .dump(2));
+  report_without_effect(x, curves, points);
   if (!options.output.plot.empty()) ITIF_TRY(draw(figure, options.output.plot));
   return {};
 }

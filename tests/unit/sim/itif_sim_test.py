@@ -6,6 +6,7 @@ The figures of TCB are checked if its scenario is given.
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -112,12 +113,36 @@ def check_generation(program, folder, check):
           done.returncode == 1 and f"{scenario}:6: batching.planner: 'turbo'" in done.stderr, done.stderr)
 
 
+def check_sweep(program, scenario, check):
+    done = run(program, "sweep", scenario, "--json", "--vary", "arrivals.rate=400,800", "--vary",
+               "batching.scheduler=fair,fcfs", "--metrics", "throughput,p99")
+    points = json.loads(done.stdout)["points"] if done.returncode == 0 else []
+    check("a sweep has a point per pair of values",
+          len(points) == 4 and points[0]["throughput"] < points[2]["throughput"], done.stdout + done.stderr)
+    done = run(program, "sweep", scenario, "--vary", "arrivals.speed=1")
+    check("a sweep refuses an unknown parameter", done.returncode == 1 and "arrivals.speed" in done.stderr, done.stderr)
+    done = run(program, "sweep", scenario, "--vary", "arrivals.burst_factor=2,3", "--vary", "deadlines.from=100us,20ms")
+    check("a sweep names a parameter without effect", done.returncode == 0
+          and "arrivals.burst_factor changed no figure" in done.stderr and "deadlines" not in done.stderr, done.stderr)
+
+
+def check_cleanup(program, scenario, check):
+    """Temporary files are removed by a signal, too."""
+    for signal in ("TERM", "INT"):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(["timeout", "--signal", signal, "--preserve-status", "1", program, "sweep", scenario,
+                                   "--vary", "seed=" + ",".join(map(str, range(500)))],
+                                  env={**os.environ, "TMPDIR": folder}, capture_output=True, text=True, timeout=200)
+            check(f"SIG{signal} leaves no files behind", done.returncode > 128 and not list(Path(folder).iterdir()),
+                  f"status {done.returncode}, {list(Path(folder).iterdir())}")
+
+
 def check_refusals(program, scenario, check):
     wrong = {
         "a third varied parameter": (["sweep", scenario, "--vary", "seed=1", "--vary", "link.loss=0", "--vary",
                                       "lengths.mean=5"], "at most two parameters"),
         "a value out of range, before the first point runs": (["sweep", scenario, "--vary", "arrivals.rate=400,inf"],
-                                                              "arrivals.rate: inf is not between"),
+                                                              "arrivals.rate: expected a number"),
         "an unknown scheduler of plan": (["plan", scenario, "--schedulers", "fair,fast"], "'fast' is not one of"),
         "an unknown planner of plan": (["plan", scenario, "--planners", "packed,best"], "best"),
         "a batch out of range": (["plan", scenario, "--max-requests", "4294967295"], "--max-requests"),
@@ -159,21 +184,15 @@ def main(program, loadgen, tcb=None):
         check("an unknown setting is refused by name and line",
               done.returncode == 1 and f"{bad}:{line}: arrival: unknown key" in done.stderr, done.stderr)
 
-        done = run(program, "sweep", str(scenario), "--json", "--vary", "arrivals.rate=400,800", "--vary",
-                   "batching.scheduler=fair,fcfs", "--metrics", "throughput,p99")
-        points = json.loads(done.stdout)["points"] if done.returncode == 0 else []
-        check("a sweep has a point per pair of values",
-              len(points) == 4 and points[0]["throughput"] < points[2]["throughput"], done.stdout + done.stderr)
-        done = run(program, "sweep", str(scenario), "--vary", "arrivals.speed=1")
-        check("a sweep refuses an unknown parameter", done.returncode == 1 and "arrivals.rate" in done.stderr, done.stderr)
-
+        check_sweep(program, str(scenario), check)
+        check_cleanup(program, str(scenario), check)
         check_refusals(program, str(scenario), check)
         done = run(program, "plan", str(scenario), "--json", "--in-time", "0.9", "--planners", "naive,packed",
                    "--max-requests", "1,64")
         document = json.loads(done.stdout) if done.stdout else {"tried": [], "chosen": None}
         served = [tried["device_use"] for tried in document["tried"] if tried["serves"]]
         check("plan chooses the least device use that serves",
-              len(document["tried"]) == 4 and document["chosen"]["device_use"] == min(served), done.stdout + done.stderr)
+              len(document["tried"]) == 4 and document["chosen"]["device_use"] <= 1.01 * min(served), done.stdout + done.stderr)
         done = run(program, "plan", str(scenario), "--p99", "1us")
         check("plan fails if nothing serves", done.returncode == 1 and "no configuration" in done.stderr, done.stderr)
 

@@ -1,0 +1,30 @@
+#include "scratch.h"
+
+#include <unistd.h>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+namespace itif::sim {
+
+Scratch::Scratch() {
+  auto made = TemporaryDirectory::make();
+  if (!made) return;  // what needs a directory reports the error
+  directory_ = std::move(*made);
+  ::setenv("TMPDIR", directory_.path().c_str(), 1);
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // A thread, because a signal handler may not remove directories.
+  std::thread([signals, path = directory_.path()] {
+    int signal = 0;
+    sigwait(&signals, &signal);
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+    ::_exit(128 + signal);
+  }).detach();
+}
+
+}  // namespace itif::sim
