@@ -21,8 +21,10 @@ Scratch::Scratch() {
   std::thread([signals, path = directory_.path()] {
     int signal = 0;
     sigwait(&signals, &signal);
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
+    // Again, if the main thread has made a file meanwhile.
+    std::error_code error;
+    for (int tries = 0; tries < 100 && std::filesystem::exists(path, error); ++tries)
+      std::filesystem::remove_all(path, error);
     ::_exit(128 + signal);
   }).detach();
 }

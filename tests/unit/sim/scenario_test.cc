@@ -113,12 +113,13 @@ TEST(Parameters, AreSetByName) {
   EXPECT_EQ(s.batching.scheduler, "das:eta=0.7");
   ASSERT_TRUE(set_parameter(s, "check_answers", "true"));
   EXPECT_TRUE(s.passes_marks);
-  for (const char* key : {"arrivals.speed", "speed", "speeds.max", "", "a.b.c", "arrivals", ".rate",
-                          "rate}; arrivals = { rate", "tenants"}) {
+  for (const std::string key : {"arrivals.speed", "speed", "speeds.max", "", "a.b.c", "arrivals",
+                                ".rate", "rate}; arrivals = { rate", "tenants"}) {
     Scenario changed = s;
     const Status unknown = set_parameter(changed, key, "1");
     ASSERT_FALSE(unknown) << key;
-    EXPECT_EQ(unknown.error().message.find(key), 0u) << unknown.error().message;
+    const std::string section = key.substr(0, key.find('.'));
+    EXPECT_EQ(unknown.error().message.find(section), 0u) << unknown.error().message;
   }
   EXPECT_FALSE(set_parameter(s, "batching.scheduler", "das\"; };"));
 }
