@@ -145,14 +145,15 @@ TEST(Rows, RowsThatDoNotFitAPassGoToTheNext) {
 }
 
 TEST(Rows, ThePolicysRowsAndSlotSizeAreKept) {
-  const std::vector<Item> items = {{0, 2}, {1, 3}, {0, 4}, {1, 1}, {0, 5}};
   const std::vector<uint32_t> in_row = {0, 1, 1, 3, 3};
+  const std::vector<Item> of_one = {{0, 2}, {0, 3}, {0, 4}, {0, 1}, {0, 5}};
   Plan plan;
-  rows_planner("concat:row_tokens=10")->plan_rows(items, {.rows = in_row}, plan);
-  EXPECT_TRUE(verify(plan, items, kRowLimits));
+  rows_planner("concat:row_tokens=10")->plan_rows(of_one, {.rows = in_row}, plan);
+  EXPECT_TRUE(verify(plan, of_one, kRowLimits));
   auto rows = rows_of(plan);
   for (auto& row : rows) std::ranges::sort(row);
   EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{0}, {1, 2}, {3, 4}}));
+  const std::vector<Item> items = {{0, 2}, {1, 3}, {0, 4}, {1, 1}, {0, 5}};
   // Rows without slots get slots of the planner's size. No slot has requests of two rows.
   rows_planner("slotted:slot_tokens=6")->plan_rows(items, {.rows = in_row}, plan);
   EXPECT_TRUE(verify(plan, items, kRowLimits));
@@ -169,6 +170,23 @@ TEST(Rows, ThePolicysRowsAndSlotSizeAreKept) {
   rows = rows_of(plan);
   for (auto& row : rows) std::ranges::sort(row);
   EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{0}, {2}, {1, 3}, {4}}));
+}
+
+// Each run of a tenant's requests is a GEMM, so concat fills the rows of several tenants anew if
+// that takes no more rows. Tenant by tenant, the last case needs a third row.
+TEST(Rows, ConcatKeepsATenantsRequestsTogether) {
+  const std::vector<Item> items = {{0, 5}, {1, 5}, {0, 5}, {1, 5}};
+  const std::vector<uint32_t> mixed = {0, 0, 1, 1};
+  Plan plan;
+  rows_planner("concat:row_tokens=10")->plan_rows(items, {.rows = mixed}, plan);
+  EXPECT_TRUE(verify(plan, items, kRowLimits));
+  EXPECT_EQ(plan.mini_batches.size(), 2u);
+  EXPECT_EQ(plan.num_rows, 20u);
+  const std::vector<Item> tight = {{0, 6}, {0, 3}, {0, 3}, {1, 4}, {1, 4}};
+  const std::vector<uint32_t> full = {0, 1, 1, 0, 1};
+  rows_planner("concat:row_tokens=10")->plan_rows(tight, {.rows = full}, plan);
+  EXPECT_TRUE(verify(plan, tight, kRowLimits));
+  EXPECT_EQ(plan.num_rows, 20u);
 }
 
 // B rows of L tokens fit a pass. Without a fixed L a policy has no rows to fill.
