@@ -14,6 +14,7 @@ spdlog::level::level_enum spdlog_level(Level level) {
     case Level::kInfo: return spdlog::level::info;
     case Level::kWarning: return spdlog::level::warn;
     case Level::kError: return spdlog::level::err;
+    case Level::kNone: return spdlog::level::off;
   }
   return spdlog::level::info;
 }

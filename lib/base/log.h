@@ -11,7 +11,7 @@
 
 namespace itif::log {
 
-enum class Level { kDebug, kInfo, kWarning, kError };
+enum class Level { kDebug, kInfo, kWarning, kError, kNone };  // kNone: nothing is written
 
 // Lines go to standard error as "2026-01-31 12:00:00.000 info  text". Default level: info.
 void set_level(Level level);

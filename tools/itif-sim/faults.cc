@@ -3,12 +3,14 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "commands.h"
 #include "log_file.h"
 
 namespace itif::sim {
 
 Status faults_command(const FaultsOptions& options) {
+  log::set_level(log::Level::kNone);  // injected faults are reported as errors
   ITIF_ASSIGN(Nic * nic, process_nic());
   FaultFigures sum;
   for (uint64_t i = 0; i < options.seeds; ++i) {

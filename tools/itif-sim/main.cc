@@ -11,6 +11,7 @@
 #include "experiments.h"
 #include "metrics.h"
 #include "scratch.h"
+#include "specs.h"
 
 namespace {
 
@@ -53,7 +54,7 @@ int main(int argc, char** argv) {
   sweep_app
       ->add_option("--vary", sweep.vary,
                    "KEY=VALUE,VALUE,…: a key of the file, or num_tenants: the x axis; given again: "
-                   "one curve per value")
+                   "one curve per value. Values with commas: KEY='VALUE;VALUE'")
       ->required()
       ->expected(1, 2)
       ->allow_extra_args(false)
@@ -73,12 +74,12 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   plan_app->add_option("--p99", p99, "highest 99th percentile of latency, as in 25ms")
       ->check(check_duration);
-  plan_app->add_option("--planners", plan.planners, "planners to try (default: the scenario's)")
-      ->delimiter(',');
-  plan_app
-      ->add_option("--schedulers", plan.schedulers,
-                   "batch policies to try (default: the scenario's)")
-      ->delimiter(',');
+  plan_app->add_option_function<std::string>(
+      "--planners", [&](const std::string& text) { plan.planners = sim::split_specs(text); },
+      "planners to try (default: the scenario's); separated by ; if they have settings");
+  plan_app->add_option_function<std::string>(
+      "--schedulers", [&](const std::string& text) { plan.schedulers = sim::split_specs(text); },
+      "batch policies to try, separated in the same way (default: the scenario's)");
   plan_app->add_option("--dtypes", plan.dtypes, "types to try (default: the scenario's)")
       ->delimiter(',');
   plan_app
@@ -121,6 +122,7 @@ int main(int argc, char** argv) {
   sim::FaultsOptions faults;
   auto* faults_app = app.add_subcommand("faults", "inject faults and check the invariants");
   faults_app->add_option("--first-seed", faults.first_seed, "seed of the first run")
+      ->check(CLI::Range(uint64_t{0}, uint64_t{INT64_MAX}))
       ->capture_default_str();
   faults_app->add_option("--seeds", faults.seeds, "number of runs, each with the next seed")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000'000}))

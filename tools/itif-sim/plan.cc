@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "commands.h"
+#include "device/compute_types.h"
 #include "plots.h"
 #include "sched/policy_spec.h"
 #include "sim/scenario_file.h"
@@ -93,6 +94,8 @@ Status plan_command(const PlanOptions& options) {
     ITIF_TRY(check_planner(scenario.model, planner));
   for (const std::string& scheduler : options.schedulers)
     ITIF_TRY(sched::parse_policy_spec(scheduler));
+  for (const std::string& dtype : options.dtypes)
+    ITIF_TRY(device::read_compute_types(dtype, uniform_types(DType::kF32)));
   for (const uint32_t max : options.max_requests)
     if (max < 1 || max > 65536)
       return fail(Code::kInvalidArgument,
@@ -128,7 +131,7 @@ Status plan_command(const PlanOptions& options) {
                    tried.p99_ms,
                    &tried == best ? "  chosen"
                    : tried.serves ? ""
-                                  : "  too slow");
+                                  : "  misses the objective");
       else
         fmt::print("  {}\n", tried.refused);
     }

@@ -12,6 +12,7 @@
 #include "plots.h"
 #include "sim/parameters.h"
 #include "sim/scenario_file.h"
+#include "specs.h"
 
 namespace itif::sim {
 namespace {
@@ -26,12 +27,7 @@ Result<SweepAxis> parse_axis(const std::string& text) {
   if (equals == std::string::npos || equals + 1 == text.size())
     return fail(Code::kInvalidArgument,
                 fmt::format("'{}': expected KEY=VALUE,VALUE,…, as in arrivals.rate=100,200", text));
-  SweepAxis axis = {.key = text.substr(0, equals), .values = {}};
-  for (size_t from = equals + 1; from <= text.size();) {
-    const size_t to = std::min(text.find(',', from), text.size());
-    axis.values.push_back(text.substr(from, to - from));
-    from = to + 1;
-  }
+  SweepAxis axis = {.key = text.substr(0, equals), .values = split_specs(text.substr(equals + 1))};
   return axis;
 }
 
@@ -84,6 +80,8 @@ Status sweep_command(const SweepOptions& options) {
   SweepAxis curves = {.key = {}, .values = {"all"}};
   if (options.vary.size() > 1) {
     ITIF_ASSIGN(curves, parse_axis(options.vary[1]));
+    if (curves.key == x.key)
+      return fail(Code::kInvalidArgument, fmt::format("--vary: {} is given twice", x.key));
   }
   // Refuses a wrong value before the first point runs.
   for (const std::string& value : x.values)

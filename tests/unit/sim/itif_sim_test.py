@@ -126,6 +126,20 @@ def check_sweep(program, scenario, check):
           and "arrivals.burst_factor changed no figure" in done.stderr and "deadlines" not in done.stderr, done.stderr)
 
 
+def check_specs(program, scenario, check):
+    """Policies and planners whose settings have commas."""
+    done = run(program, "sweep", scenario, "--json", "--metrics", "utility", "--vary",
+               "batching.scheduler=das:eta=0.7,fair;sjf", "--vary", "num_tenants=1,2")
+    points = json.loads(done.stdout)["points"] if done.returncode == 0 else []
+    check("a sweep takes policies with settings", [p["batching.scheduler"] for p in points]
+          == ["das:eta=0.7,fair"] * 2 + ["sjf"] * 2, done.stdout + done.stderr)
+    done = run(program, "plan", scenario, "--json", "--in-time", "0", "--planners", "slotted:row_tokens=128,slot_tokens=64;",
+               "--schedulers", "das:eta=0.7,fair;")
+    tried = json.loads(done.stdout)["tried"] if done.stdout else []
+    check("plan takes policies and planners with settings", [(t["planner"], t["scheduler"]) for t in tried]
+          == [("slotted:row_tokens=128,slot_tokens=64", "das:eta=0.7,fair")], done.stdout + done.stderr)
+
+
 def check_cleanup(program, scenario, check):
     """Temporary files are removed by a signal, too."""
     for signal in ("TERM", "INT"):
@@ -141,6 +155,8 @@ def check_refusals(program, scenario, check):
     wrong = {
         "a third varied parameter": (["sweep", scenario, "--vary", "seed=1", "--vary", "link.loss=0", "--vary",
                                       "lengths.mean=5"], "at most two parameters"),
+        "a parameter given twice": (["sweep", scenario, "--vary", "seed=1,2", "--vary", "seed=3"], "seed is given twice"),
+        "an unknown type of plan": (["plan", scenario, "--dtypes", "f8"], "f8"),
         "a value out of range, before the first point runs": (["sweep", scenario, "--vary", "arrivals.rate=400,inf"],
                                                               "arrivals.rate: expected a number"),
         "an unknown scheduler of plan": (["plan", scenario, "--schedulers", "fair,fast"], "'fast' is not one of"),
@@ -185,6 +201,7 @@ def main(program, loadgen, tcb=None):
               done.returncode == 1 and f"{bad}:{line}: arrival: unknown key" in done.stderr, done.stderr)
 
         check_sweep(program, str(scenario), check)
+        check_specs(program, str(scenario), check)
         check_cleanup(program, str(scenario), check)
         check_refusals(program, str(scenario), check)
         done = run(program, "plan", str(scenario), "--json", "--in-time", "0.9", "--planners", "naive,packed",
