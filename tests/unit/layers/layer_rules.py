@@ -16,6 +16,7 @@ LAYERS = {
     "tenant": ("base", "wire"),
     "request": ("base", "wire", "tenant"),
     "plan": ("base",),
+    "slice": ("base",),
     "sched": ("base", "request", "tenant"),
     "config": ("base", "tensor", "plan", "sched"),  # the names of planners and batch policies
     "telemetry": ("base",),

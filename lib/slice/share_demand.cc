@@ -1,0 +1,118 @@
+#include "slice/share_demand.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace itif::slice {
+namespace {
+
+// The part of the arrival rate at the last shortfall below which that shortfall is forgotten.
+constexpr double kRememberedRate = 0.75;
+// A group keeps this many thresholds above the share at which it fell short. Under Poisson arrivals
+// with an hour at the same rate, 2 led to half as many changes again, 4 to hardly fewer.
+constexpr double kMarginThresholds = 3;
+// A group with a surplus, and one that stays short, ask for another share only if it differs by
+// this many thresholds. With 2 for the latter, the noise of 100 arrivals a second moves the shares
+// of an overloaded device every minute.
+constexpr double kSurplusThresholds = 2;
+constexpr double kShortThresholds = 4;
+
+}  // namespace
+
+ShareDemand::ShareDemand(const DemandOptions& options, double knee_percent,
+                         uint64_t slo_ns) noexcept
+    : options_(options), knee_percent_(knee_percent), slo_ns_(slo_ns) {
+  const double first = knee_percent > 0 ? knee_percent : options.first_percent;
+  percent_ = share_percent_ = std::clamp(first, options.least_percent, most_percent());
+}
+
+double ShareDemand::most_percent() const noexcept {
+  const double most =
+      knee_percent_ > 0 ? std::min(knee_percent_, options_.most_percent) : options_.most_percent;
+  return std::max(most, options_.least_percent);
+}
+
+void ShareDemand::set_knee(double knee_percent) noexcept {
+  knee_percent_ = knee_percent;
+  percent_ = std::min(percent_, most_percent());
+}
+
+void ShareDemand::changed(double share_percent) noexcept {
+  share_percent_ = share_percent;
+  served_ = latency_ns_ = busy_ns_ = busy_percent_ns_ = 0;
+  num_observations_ = num_surpluses_ = 0;
+}
+
+ShareDemand::Residuals ShareDemand::residuals() const noexcept {
+  const double slo_ns = static_cast<double>(slo_ns_);
+  const double throughput = served_ / busy_ns_;
+  return {.latency = slo_ns_ == 0 ? 1 : (slo_ns - latency_ns_ / served_) / slo_ns,
+          .throughput = (throughput - arrival_rate()) / arrival_rate()};
+}
+
+void ShareDemand::observe(const Observation& o) noexcept {
+  if (o.elapsed_ns == 0 || (o.arrived <= 0 && o.served <= 0)) return;
+  const double elapsed_ns = static_cast<double>(o.elapsed_ns);
+  const double busy_ns = static_cast<double>(o.busy_ns);
+  const double kept = std::exp(-elapsed_ns / static_cast<double>(options_.average_ns));
+  const auto add = [kept](double& sum, double term) { sum = sum * kept + term; };
+  add(arrived_, o.arrived);
+  add(elapsed_ns_, elapsed_ns);
+  add(served_, o.served);
+  add(latency_ns_, o.latency_ns * o.served);
+  add(busy_ns_, busy_ns);
+  add(busy_percent_ns_, busy_ns * (o.share_percent > 0 ? o.share_percent : share_percent_));
+  ++num_observations_;
+  if (arrived_ <= 0 || served_ <= 0 || busy_ns_ <= 0) return;
+  if (num_observations_ < options_.num_observations && o.ask != Ask::kMore) return;
+
+  const Residuals now = residuals();
+  const double at_percent = std::min(busy_percent_ns_ / busy_ns_, most_percent());
+  const double threshold = options_.threshold;
+  if (now.latency < -threshold || now.throughput < -threshold || o.ask == Ask::kMore) {
+    num_surpluses_ = 0;
+    return grow(now, at_percent, o.ask);
+  }
+  const bool has_surplus = now.latency > threshold && now.throughput > threshold;
+  const double wanted = has_surplus ? enough_percent(now, at_percent) : at_percent;
+  const bool may_shrink = wanted < at_percent * (1 - kSurplusThresholds * threshold);
+  num_surpluses_ = may_shrink ? num_surpluses_ + 1 : 0;
+  const bool is_lasting = num_surpluses_ >= options_.num_observations || o.ask == Ask::kLess;
+  percent_ = std::max(may_shrink && is_lasting ? wanted : at_percent, options_.least_percent);
+}
+
+void ShareDemand::grow(const Residuals& now, double at_percent, Ask ask) noexcept {
+  const double threshold = options_.threshold;
+  const bool is_late = now.latency < -threshold;
+  double factor = ask == Ask::kMore ? 1 + threshold : 1;
+  // Throughput rises with the share: arrival rate / throughput.
+  if (now.throughput < -threshold) factor = std::max(factor, 1 / (1 + now.throughput));
+  // 1 + (latency − objective) / latency: at most doubles the share, since a queue in front of an
+  // overloaded group makes latencies of any length.
+  if (is_late) factor = std::max(factor, 1 - now.latency / (1 - now.latency));
+  double wanted = at_percent * factor * (1 + options_.surplus);
+  // Being given less must not lower the demand of a group that is late. Else, of two late groups,
+  // the one of larger weight would get more with each division.
+  if (is_late && share_percent_ < percent_) wanted = std::max(wanted, percent_);
+  const bool was_short = percent_ > share_percent_ * (1 + threshold);
+  const bool is_similar = std::abs(wanted - percent_) < kShortThresholds * threshold * percent_;
+  if (!was_short || !is_similar)
+    percent_ = std::clamp(wanted, options_.least_percent, most_percent());
+
+  if (arrival_rate() < kRememberedRate * short_rate_) short_percent_ = 0;
+  if (at_percent < short_percent_) return;
+  short_percent_ = at_percent;
+  short_rate_ = arrival_rate();
+}
+
+double ShareDemand::enough_percent(const Residuals& now, double at_percent) noexcept {
+  if (arrival_rate() < kRememberedRate * short_rate_ || at_percent <= short_percent_)
+    short_percent_ = short_rate_ = 0;
+  // The least part of the share that still serves the load, and that keeps the objective if latency
+  // is inverse to the share.
+  const double factor = std::max(1 / (1 + now.throughput), 1 - now.latency);
+  const double enough = at_percent * factor * (1 + options_.surplus);
+  return std::max(enough, short_percent_ * (1 + kMarginThresholds * options_.threshold));
+}
+
+}  // namespace itif::slice

@@ -1,0 +1,123 @@
+// The share of the device that a group asks for: GSLICE's tuning of a group's resources. One object
+// per group.
+//
+// Two residual capacities decide, both in relation to what is needed: that of latency (objective −
+// latency) and that of throughput (throughput − arrival rate). If either is negative, the group
+// asks for more, in proportion. If both are positive, it asks for less. Within a threshold of 5 %
+// it keeps its share. A group without an objective has no residual of latency: throughput decides.
+//
+// Source: Dhakal et al., "GSLICE: controlled spatial sharing of GPUs for a scalable inference
+// platform", SoCC 2020, sections 3.2.1 to 3.2.3 and Algorithm 1. Four things differ from the
+// algorithm as printed:
+// 1. Its early return tests "residual < threshold", which is also true for large negative
+//    residuals, so an overloaded group would keep its share. Section 3.2.2 describes a threshold
+//    against variability. Magnitudes are therefore compared.
+// 2. A group grows by the larger shortfall. As printed, the larger magnitude counts: a group whose
+//    latency is 6 % too high and whose throughput is three times the arrival rate would grow by two
+//    thirds.
+// 3. A group shrinks by the smaller surplus, in relation to the objective. As printed, it shrinks
+//    by the larger, in relation to the latency: at less than half of the objective, the new share
+//    would be negative.
+// 4. The new share leaves a surplus, 10 %. Without any, requests would queue without bound. With
+//    only the threshold's 5 %, noise of Poisson arrivals is soon a shortfall again.
+//
+// Three rules keep a constant load from moving the share for ever:
+// - A group shrinks only after several observations in a row that allow it.
+// - It remembers the share at which it fell short, and keeps a margin above it until the arrival
+//   rate falls by a quarter, or the group has a surplus there.
+// - A group that has a surplus, or stays short, asks for another share only if that differs by
+//   several thresholds.
+//
+// Reads no clock. One owner thread. Allocates nothing.
+#pragma once
+
+#include <cstdint>
+
+namespace itif::slice {
+
+struct DemandOptions {
+  double least_percent = 1;
+  double most_percent = 100;
+  double first_percent = 30;  // of a group whose knee is unknown
+  // The part by which latency and throughput may differ from their aims without consequence.
+  double threshold = 0.05;
+  double surplus = 0.1;  // the part of throughput and latency that a new share leaves free
+  uint64_t average_ns = 5'000'000'000;  // an observation's weight falls to 1/e after this
+  uint32_t num_observations = 5;  // after a change of share, before the next decision; and in a row
+                                  // before the group shrinks
+};
+
+// A verdict of batch control about the group's share (sched/batch_control.h).
+enum class Ask : uint8_t { kNothing, kMore, kLess };
+
+// A group in a period.
+struct Observation {
+  uint64_t elapsed_ns = 0;  // length of the period
+  // Work that arrived, and work that was done: requests or tokens, but the same in all periods.
+  double arrived = 0;
+  double served = 0;
+  // Time in which the group computed. Over all of the time no group serves more than arrives, so
+  // Algorithm 1's throughput is work over this time: what the group can serve. Time that the group
+  // cannot use between two batches counts.
+  uint64_t busy_ns = 0;
+  // Latency of the served requests, as the objective bounds it: of a batch, or with its wait; a
+  // mean or a percentile.
+  double latency_ns = 0;
+  // The share that the group computed on, lent parts included; 0: its own share.
+  double share_percent = 0;
+  Ask ask = Ask::kNothing;
+};
+
+class ShareDemand {
+ public:
+  // `knee_percent`: the share past which throughput hardly rises; 0: unknown. The group starts
+  // there, and never asks for more. `slo_ns`: the objective; 0: none.
+  ShareDemand(const DemandOptions& options, double knee_percent, uint64_t slo_ns) noexcept;
+
+  void set_knee(double knee_percent) noexcept;
+  void set_objective(uint64_t slo_ns) noexcept { slo_ns_ = slo_ns; }
+
+  // Returns the share that the group asks for, in percent.
+  double percent() const noexcept { return percent_; }
+  // Notes that the group computes on `share_percent` from now on. Latency and throughput before it
+  // are forgotten.
+  void changed(double share_percent) noexcept;
+  // Notes a period, and decides. A period without arrivals and work changes nothing.
+  void observe(const Observation& observation) noexcept;
+
+ private:
+  struct Residuals {
+    double latency;     // (objective − latency) / objective; without an objective 1
+    double throughput;  // (throughput − arrival rate) / arrival rate
+  };
+
+  double most_percent() const noexcept;
+  double arrival_rate() const noexcept { return arrived_ / elapsed_ns_; }  // per ns
+  Residuals residuals() const noexcept;
+  // `at_percent`: the share on which the residuals were observed.
+  void grow(const Residuals& residuals, double at_percent, Ask ask) noexcept;
+  // Returns the share that is enough for a group with a surplus of both.
+  double enough_percent(const Residuals& residuals, double at_percent) noexcept;
+
+  DemandOptions options_;
+  double knee_percent_;
+  uint64_t slo_ns_;
+  double percent_;        // asked for
+  double share_percent_;  // given
+
+  // Decayed sums: of all periods,
+  double arrived_ = 0;
+  double elapsed_ns_ = 0;
+  // and of those since the last change of share.
+  double served_ = 0;
+  double latency_ns_ = 0;  // times work
+  double busy_ns_ = 0;
+  double busy_percent_ns_ = 0;  // share times time
+  uint32_t num_observations_ = 0;
+  uint32_t num_surpluses_ = 0;  // in a row
+
+  double short_percent_ = 0;  // the largest share at which the group fell short; 0: none
+  double short_rate_ = 0;     // arrival rate at that time
+};
+
+}  // namespace itif::slice
