@@ -60,6 +60,7 @@ struct Device {
 
 struct Batching {
   std::string scheduler = "fair";
+  std::string batch_control = "aimd";  // how objectives bound batches: aimd | slab | fixed
   std::string fidelity = "fused";      // fusion mode: fused | thesis
   std::string overlap = "auto";        // prepare a batch while another computes: auto | on | off
   std::string planner = "packed";      // of groups whose planner control has not set

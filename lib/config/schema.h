@@ -11,6 +11,7 @@
 
 #include "config/config.h"
 #include "plan/make_planner.h"
+#include "sched/batch_control.h"
 #include "sched/policy_spec.h"
 #include "tensor/dtype.h"
 
@@ -91,6 +92,7 @@ void visit_device(V& v, Device& device) {
 template <class V, class Batching>
 void visit_batching(V& v, Batching& batching) {
   v.checked("scheduler", batching.scheduler, sched::parse_policy_spec);
+  v.checked("batch_control", batching.batch_control, sched::parse_batch_control);
   v.checked("planner", batching.planner, plan::parse_planner);
   v.choice("fidelity", batching.fidelity, {"fused", "thesis"});
   v.choice("overlap", batching.overlap, {"auto", "on", "off"});

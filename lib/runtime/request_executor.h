@@ -19,6 +19,7 @@
 #include "request/request.h"
 #include "runtime/completion.h"
 #include "runtime/generation_options.h"
+#include "sched/batch_control.h"
 #include "sched/batch_limits.h"
 #include "sched/group_queue.h"
 
@@ -28,6 +29,8 @@ struct ExecutorOptions {
   sched::BatchLimits limits = {};
   sched::GroupQueue::Limits queue = {};
   std::string scheduler = "fair";
+  // Groups that generate have no batches to bound.
+  sched::BatchControlKind batch_control = sched::BatchControlKind::kAimd;
   // Longest expected wait; a request that would wait longer, or past its deadline, is refused
   // immediately. Its client would have given up by then, and later requests would wait in
   // vain. 0: only deadlines limit it.

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "sched/batch_control.h"
 #include "sched/batch_limits.h"
 #include "sched/deadline.h"
 #include "sched/executor_state.h"
@@ -39,7 +40,8 @@ struct PolicyOptions {
   // Longest wait under an order that cannot tell on arrival how long a request will wait; 0: no
   // limit. Under the others admission refuses the request on arrival.
   uint64_t max_wait_ns = 0;
-  PolicySpec spec = {};  // set by make_policy()
+  BatchControlKind batch_control = BatchControlKind::kAimd;  // not of continuous batching
+  PolicySpec spec = {};                                      // set by make_policy()
 
   // Returns how many requests can wait. take_over() also takes those that the other policy had
   // already selected from its queue.
@@ -75,13 +77,6 @@ struct Choice {
   }
 };
 
-// A batch that ran.
-struct BatchRun {
-  uint32_t num_tokens = 0;
-  uint64_t execute_ns = 0;
-  uint64_t slo_ns = 0;  // Choice::slo_ns
-};
-
 class BatchPolicy {
  public:
   explicit BatchPolicy(const GroupQueue::Limits& limits) : queue_(limits) {}
@@ -110,6 +105,8 @@ class BatchPolicy {
   virtual void choose(const ExecutorState& state, Choice& choice) noexcept = 0;
   // Learns from a batch that ran. Batches may be chosen before earlier ones have run.
   virtual void ran(const BatchRun&) noexcept {}
+  // Returns the verdict of the last batches on the group's share of its device (batch_control.h).
+  virtual slice::Ask share_ask() const noexcept { return slice::Ask::kNothing; }
 
  protected:
   // Notes a request that the queue has taken in.

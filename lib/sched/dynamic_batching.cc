@@ -15,7 +15,7 @@ DynamicBatching::DynamicBatching(std::unique_ptr<QueueOrder> order, const Policy
       limits_(options.limits),
       max_wait_ns_(order_->knows_backlog() ? 0 : options.max_wait_ns),
       objectives_(options.queue.max_slots),
-      bound_(options.limits.max_tokens),
+      control_(make_batch_control(options.batch_control, options.limits.max_tokens)),
       urgent_(options.queue.max_slots),
       late_(options.limits.max_requests) {}
 
@@ -63,7 +63,7 @@ BatchLimits DynamicBatching::fill(const ExecutorState& state, const Objectives::
                           2 * queue_.num_with_deadline() <= queue_.num_requests();
   if (order_->fills_rows()) limits.rows = state.rows;
   choice.has_rows = limits.rows.have_length();
-  limits.max_tokens = bound_.tokens(tightest.slo_ns);
+  limits.max_tokens = control_->tokens(tightest.slo_ns);
   if (tightest.least_batch_ns != 0)
     limits.max_tokens = std::clamp(state.costs.undisturbed.tokens_within(tightest.least_batch_ns),
                                    limits.max_tokens, limits_.max_tokens);
@@ -106,10 +106,6 @@ bool DynamicBatching::leave_late(const ExecutorState& state, const BatchLimits& 
     order_->put_back(queue_, **request);
   }
   return !runs_next && num_refused + late.size() > 0 && queue_.num_requests() > late.size();
-}
-
-void DynamicBatching::ran(const BatchRun& run) noexcept {
-  bound_.ran(run.num_tokens, run.execute_ns, run.slo_ns);
 }
 
 }  // namespace itif::sched

@@ -3,8 +3,9 @@
 //
 // A choice takes these steps:
 // 1. It refuses requests that cannot meet their deadlines, or have waited too long.
-// 2. It sets the tenants' objectives (objectives.h) and bounds the batch by them: by batch_bound.h,
-//    or by the undisturbed cost if a tenant that sends little implies the objective.
+// 2. It sets the tenants' objectives (objectives.h) and bounds the batch by them: by
+//    batch_control.h, or by the undisturbed cost if a tenant that sends little implies the
+//    objective.
 // 3. It puts urgent requests first (urgent.h), and lets the order fill the batch.
 // 4. It refuses the requests of the batch that would miss their deadlines even alone. Those that
 //    only the whole batch makes late wait again (late_requests.h).
@@ -13,7 +14,7 @@
 
 #include <memory>
 
-#include "sched/batch_bound.h"
+#include "sched/batch_control.h"
 #include "sched/batch_policy.h"
 #include "sched/late_requests.h"
 #include "sched/objectives.h"
@@ -31,7 +32,8 @@ class DynamicBatching final : public BatchPolicy {
     return order_->backlog_ahead(queue_, slot);
   }
   void choose(const ExecutorState& state, Choice& choice) noexcept override;
-  void ran(const BatchRun& run) noexcept override;
+  void ran(const BatchRun& run) noexcept override { control_->ran(run); }
+  slice::Ask share_ask() const noexcept override { return control_->ask(); }
 
  protected:
   void entered(request::Request& request, uint64_t now_ns,
@@ -50,7 +52,7 @@ class DynamicBatching final : public BatchPolicy {
   const BatchLimits limits_;
   const uint64_t max_wait_ns_;  // of refuse_overdue()
   Objectives objectives_;
-  BatchBound bound_;
+  const std::unique_ptr<BatchControl> control_;
   Urgent urgent_;
   LateRequests late_;
   bool late_ran_first_ = false;  // in the last batch, ahead of others that can wait

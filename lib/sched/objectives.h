@@ -2,8 +2,8 @@
 // set, or an implied one. A tenant that sends little while others flood has an implied objective:
 // four times the execution time of its request alone, and at least 10 ms.
 //
-// The batch bound (batch_bound.h) limits a batch to two fifths of the tightest objective. An urgent
-// request joins other requests only if their batch ends within one fifth (urgent.h).
+// The batch bound (batch_control.h) limits a batch to two fifths of the tightest objective. An
+// urgent request joins other requests only if their batch ends within one fifth (urgent.h).
 //
 // Example: a request that takes 10 ms alone has an implied objective of 40 ms, so batches take at
 // most 16 ms. On average it waits for half of such a batch, 8 ms, and then runs. Its latency is

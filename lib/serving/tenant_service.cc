@@ -53,6 +53,8 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
   stage_options_.executor.scheduler = batching.scheduler;
   stage_options_.executor.max_wait_ns = batching.max_wait_ns;
   // Config has checked the names.
+  stage_options_.executor.batch_control =
+      sched::parse_batch_control(batching.batch_control).value();
   stage_options_.executor.generation = {
       .joining = runtime::parse_joining(batching.joining).value(),
       .cleaning = runtime::parse_cleaning(batching.cleaning).value()};

@@ -129,6 +129,7 @@ Status Appliance::make_stage() {
                           .max_slots = options.max_tenants};
   stage.executor.scheduler = batching.scheduler;
   stage.executor.max_wait_ns = batching.max_wait_ns;
+  ITIF_ASSIGN(stage.executor.batch_control, sched::parse_batch_control(batching.batch_control));
   ITIF_ASSIGN(stage.executor.generation.joining, runtime::parse_joining(batching.joining));
   ITIF_ASSIGN(stage.executor.generation.cleaning, runtime::parse_cleaning(batching.cleaning));
   stage.overlaps = true;

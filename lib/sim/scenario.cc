@@ -32,6 +32,8 @@ Status check_generation(const Scenario& s) {
         "choose a device.machine");
   if (s.batching.fidelity != "fused")
     return refuse("batching.fidelity: models that generate are fused");
+  if (s.batching.batch_control != config::Batching{}.batch_control)
+    return refuse("batching.batch_control: models that generate have no batches to bound");
   if ((o.kind == OutputKind::kUniform || o.kind == OutputKind::kNormal) && o.from > o.to)
     return refuse("output.from is above output.to");
   if (o.kind == OutputKind::kNormal && (o.mean < o.from || o.mean > o.to))

@@ -8,6 +8,7 @@
 #include "device/compute_types.h"
 #include "device/sim/machine.h"
 #include "model/generation_config.h"
+#include "sched/batch_control.h"
 #include "sched/policy_spec.h"
 #include "tenant/settings.h"
 
@@ -64,6 +65,7 @@ void read_device(Reader& r, DeviceChoice& device) {
 
 void read_batching(Reader& r, config::Batching& b, const ModelChoice& model) {
   r.checked("scheduler", b.scheduler, sched::parse_policy_spec);
+  r.checked("batch_control", b.batch_control, sched::parse_batch_control);
   r.choice("fidelity", b.fidelity, {"fused", "thesis"});
   r.checked("planner", b.planner, [&](const char* text) { return check_planner(model, text); });
   r.integer("max_tokens", b.max_tokens, 16, kMaxTokens);

@@ -33,6 +33,8 @@
 
 #include <cstdint>
 
+#include "slice/ask.h"
+
 namespace itif::slice {
 
 struct DemandOptions {
@@ -46,9 +48,6 @@ struct DemandOptions {
   uint32_t num_observations = 5;  // after a change of share, before the next decision; and in a row
                                   // before the group shrinks
 };
-
-// A verdict of batch control about the group's share (sched/batch_control.h).
-enum class Ask : uint8_t { kNothing, kMore, kLess };
 
 // A group in a period.
 struct Observation {
@@ -65,7 +64,7 @@ struct Observation {
   double latency_ns = 0;
   // The share that the group computed on, lent parts included; 0: its own share.
   double share_percent = 0;
-  Ask ask = Ask::kNothing;
+  Ask ask = Ask::kNothing;  // of sched/batch_control.h
 };
 
 class ShareDemand {

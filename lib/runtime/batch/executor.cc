@@ -28,7 +28,10 @@ plan::PlanLimits plan_limits(const EncoderGroup& group, const ExecutorOptions& o
 }
 
 sched::PolicyOptions batch_policy_options(const ExecutorOptions& options) noexcept {
-  return {.limits = options.limits, .queue = options.queue, .max_wait_ns = options.max_wait_ns};
+  return {.limits = options.limits,
+          .queue = options.queue,
+          .max_wait_ns = options.max_wait_ns,
+          .batch_control = options.batch_control};
 }
 
 }  // namespace
@@ -331,7 +334,8 @@ void GroupExecutor::learn(const Flight& flight) noexcept {
   floor_.add(flight.priced_tokens, figures.execute_ns);
   policy_->ran({.num_tokens = figures.num_tokens,
                 .execute_ns = figures.execute_ns,
-                .slo_ns = flight.slo_ns});
+                .slo_ns = flight.slo_ns,
+                .num_requests = figures.num_requests});
 }
 
 void GroupExecutor::finish_pass(Flight& flight) noexcept {

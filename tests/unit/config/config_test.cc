@@ -11,6 +11,7 @@
 
 #include "config/flatten.h"
 #include "plan/planner_names.h"
+#include "sched/batch_control.h"
 #include "sched/policy_names.h"
 #include "tensor/dtype.h"
 
@@ -80,7 +81,7 @@ TEST_F(ConfigTest, KnowsAndExplainsEveryBatchPolicyAndPlanner) {
   std::ifstream file(std::string(ITIF_SOURCE_ROOT) + "/conf/itifd.conf");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const auto check = [&](const std::string& key, const std::string& refusal,
-                         std::initializer_list<std::string_view> known_names) {
+                         const std::vector<std::string_view>& known_names) {
     std::string names;
     for (const std::string_view name : known_names) {
       const std::string quoted = "\"" + std::string(name) + "\"";
@@ -95,6 +96,8 @@ TEST_F(ConfigTest, KnowsAndExplainsEveryBatchPolicyAndPlanner) {
   EXPECT_EQ(error_of(kPort + "batching = { scheduler = \"das:eta=0.3,fair\"; };"), "");
   EXPECT_CONTAINS(error_of(kPort + "batching = { scheduler = \"das:eta=1\"; };"),
                   "batching.scheduler: eta is '1': use a number between 0 and 1");
+  check("batch_control", ": 'magic' is not one of: ",
+        {sched::kBatchControlNames.begin(), sched::kBatchControlNames.end()});
   check("planner", ": unknown planner 'magic': use one of ", plan::kPlannerNames);
 }
 

@@ -17,7 +17,7 @@ LAYERS = {
     "request": ("base", "wire", "tenant"),
     "plan": ("base",),
     "slice": ("base",),
-    "sched": ("base", "request", "tenant"),
+    "sched": ("base", "request", "tenant", "slice"),  # batch control's verdict on a share
     "config": ("base", "tensor", "plan", "sched"),  # the names of planners and batch policies
     "telemetry": ("base",),
     "kernels": ("base", "tensor"),

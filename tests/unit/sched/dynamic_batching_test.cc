@@ -52,6 +52,29 @@ TEST_F(DynamicBatchingTest, RefusesOnlyRequestsThatWouldMissTheirDeadline) {
   EXPECT_EQ(choice.refused[1].why, DeadlineMiss::kTooSoon);
 }
 
+// A token takes 0.1 ms, the objective is 40 ms. The first batch of 1024 tokens is late. aimd and
+// slab then halve it, fixed does not.
+TEST_F(DynamicBatchingTest, TheBatchControlSetsTheBound) {
+  const auto after_a_late_batch = [&](BatchControlKind kind) {
+    PolicyOptions options = kOptions;
+    options.batch_control = kind;
+    make("fair", options);
+    for (int i = 0; i < 2; ++i) {
+      while (policy->queue().num_requests() < 300)
+        push({.tokens = 16, .slo_ns = 40 * kMs, .at_ns = kMs});
+      choose(kMs);
+      policy->ran({batch_tokens(), 100'000ull * batch_tokens(), choice.slo_ns});
+    }
+    return batch_tokens();
+  };
+  EXPECT_EQ(after_a_late_batch(BatchControlKind::kAimd), 512u);
+  EXPECT_EQ(after_a_late_batch(BatchControlKind::kSlab), 512u);
+  EXPECT_EQ(after_a_late_batch(BatchControlKind::kFixed), 1024u);
+  EXPECT_EQ(policy->share_ask(), slice::Ask::kNothing);
+  for (int i = 0; i < 3; ++i) policy->ran({1024, 102 * kMs, 40 * kMs});
+  EXPECT_EQ(policy->share_ask(), slice::Ask::kMore);
+}
+
 // A request alone takes 14 ms, which is more than the objective. Three take 24 ms.
 TEST_F(DynamicBatchingTest, AnUnreachableObjectiveDoesNotShrinkBatchesToOneRequest) {
   expected = LinearCost{9.0 * kMs, 0.1 * kMs};

@@ -119,6 +119,14 @@ def check_sweep(program, scenario, check):
     points = json.loads(done.stdout)["points"] if done.returncode == 0 else []
     check("a sweep has a point per pair of values",
           len(points) == 4 and points[0]["throughput"] < points[2]["throughput"], done.stdout + done.stderr)
+    done = run(program, "sweep", scenario, "--json", "--vary", "batching.batch_control=aimd,slab,fixed",
+               "--metrics", "throughput,p99")
+    points = json.loads(done.stdout)["points"] if done.returncode == 0 else []
+    check("a sweep varies the batch control", [point["batching.batch_control"] for point in points] ==
+          ["aimd", "slab", "fixed"], done.stdout + done.stderr)
+    done = run(program, "sweep", scenario, "--vary", "batching.batch_control=clipper")
+    check("a sweep refuses an unknown batch control",
+          done.returncode == 1 and "'clipper' is not one of: aimd, slab, fixed" in done.stderr, done.stderr)
     done = run(program, "sweep", scenario, "--vary", "arrivals.speed=1")
     check("a sweep refuses an unknown parameter", done.returncode == 1 and "arrivals.speed" in done.stderr, done.stderr)
     done = run(program, "sweep", scenario, "--vary", "arrivals.burst_factor=2,3", "--vary", "deadlines.from=100us,20ms")

@@ -43,6 +43,7 @@ TEST_F(ScenarioTest, TheExampleLoads) {
   EXPECT_EQ(loaded->output.beams, defaults.output.beams);
   EXPECT_EQ(loaded->batching.max_beams, defaults.batching.max_beams);
   EXPECT_EQ(loaded->batching.kv_cache_bytes, defaults.batching.kv_cache_bytes);
+  EXPECT_EQ(loaded->batching.batch_control, defaults.batching.batch_control);
   EXPECT_EQ(loaded->batching.joining, defaults.batching.joining);
   EXPECT_EQ(loaded->batching.cleaning, defaults.batching.cleaning);
   EXPECT_EQ(loaded->client.rto_ns, defaults.client.rto_ns);
@@ -61,6 +62,19 @@ TEST_F(ScenarioTest, TheScenariosOfTheDocumentsLoad) {
     ASSERT_TRUE(spec) << spec.error().message;
     EXPECT_EQ(generates(*spec), std::string(name) == "tcb-decoder.cfg");
   }
+}
+
+TEST_F(ScenarioTest, BatchControlIsOneOfItsNames) {
+  for (const std::string name : {"aimd", "slab", "fixed"})
+    EXPECT_EQ(error_of("batching: { batch_control = \"" + name + "\"; };\n"), "");
+  EXPECT_NE(error_of("batching: { batch_control = \"clipper\"; };\n")
+                .find(":1: batching.batch_control: 'clipper' is not one of: aimd, slab, fixed"),
+            std::string::npos);
+  // Models that generate have no bound, so a control for it is refused.
+  EXPECT_NE(error_of("model: { preset = \"marian-tiny\"; };\n"
+                     "batching: { batch_control = \"slab\"; };\n")
+                .find("batching.batch_control"),
+            std::string::npos);
 }
 
 TEST_F(ScenarioTest, PlannersAndPoliciesMayHaveSettings) {

@@ -1,0 +1,37 @@
+// Additive increase, multiplicative decrease of a batch's bound.
+//
+// Source: adaptive batching in Crankshaw et al., "Clipper: a low-latency online prediction serving
+// system", NSDI 2017, section 4.3.1. Here the bound counts tokens, and falls in proportion to how
+// late a batch was.
+#include <algorithm>
+
+#include "sched/batch_control.h"
+
+namespace itif::sched {
+namespace {
+
+class Aimd final : public BatchControl {
+ public:
+  using BatchControl::BatchControl;
+
+ protected:
+  double adapted(const BatchRun& run, double target_ns) const noexcept override {
+    const auto execute_ns = static_cast<double>(run.execute_ns);
+    if (execute_ns > target_ns) {
+      // A small batch may be late because the objective is tight or the machine busy. So one late
+      // batch lowers the bound to no less than half of its tokens, and to at least one token, which
+      // lets one request through.
+      return std::min<double>(bound(),
+                              run.num_tokens * std::max(0.5, 0.9 * target_ns / execute_ns));
+    }
+    return is_full(run) ? bound() + bound() / 16 + 1.0 : bound();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<BatchControl> make_aimd(uint32_t max_tokens) {
+  return std::make_unique<Aimd>(max_tokens);
+}
+
+}  // namespace itif::sched

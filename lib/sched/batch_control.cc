@@ -1,0 +1,58 @@
+#include "sched/batch_control.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace itif::sched {
+namespace {
+
+// The part of its aim below which a batch counts as slack. Source: GSLICE's threshold of 5 %.
+constexpr double kSlackPart = 0.95;
+
+}  // namespace
+
+Result<BatchControlKind> parse_batch_control(std::string_view name) {
+  const auto* found = std::ranges::find(kBatchControlNames, name);
+  if (found == kBatchControlNames.end())
+    return fail(Code::kInvalidArgument,
+                fmt::format("'{}' is not one of: {}", name, fmt::join(kBatchControlNames, ", ")));
+  return static_cast<BatchControlKind>(found - kBatchControlNames.begin());
+}
+
+std::unique_ptr<BatchControl> make_batch_control(BatchControlKind kind, uint32_t max_tokens) {
+  switch (kind) {
+    case BatchControlKind::kAimd: return make_aimd(max_tokens);
+    case BatchControlKind::kSlab: return make_slab(max_tokens);
+    case BatchControlKind::kFixed: return make_fixed(max_tokens);
+  }
+  CHECK(false);
+}
+
+void BatchControl::ran(const BatchRun& run) noexcept {
+  if (run.slo_ns == 0) {
+    num_misses_ = num_slacks_ = 0;
+    return;
+  }
+  const auto target_ns = static_cast<double>(run.slo_ns * 2 / 5);
+  const auto execute_ns = static_cast<double>(run.execute_ns);
+  const bool is_limited = is_full(run) && tokens_ < max_tokens_;
+  const double adapted_tokens =
+      std::clamp(adapted(run, target_ns), 1.0, static_cast<double>(max_tokens_));
+  const auto next_tokens = static_cast<uint32_t>(adapted_tokens);
+  const bool is_least = run.num_requests <= 1 || next_tokens == tokens_;
+  num_misses_ = execute_ns > target_ns && is_least ? num_misses_ + 1 : 0;
+  num_slacks_ = execute_ns < kSlackPart * target_ns && !is_limited ? num_slacks_ + 1 : 0;
+  tokens_ = next_tokens;
+}
+
+slice::Ask BatchControl::ask() const noexcept {
+  if (num_misses_ >= kNumInRow) return slice::Ask::kMore;
+  if (num_slacks_ >= kNumInRow) return slice::Ask::kLess;
+  return slice::Ask::kNothing;
+}
+
+}  // namespace itif::sched

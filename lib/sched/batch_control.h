@@ -1,0 +1,87 @@
+// Bounds the tokens of a batch so that tenants meet their latency objectives. A strategy adapts the
+// bound to batches that ran:
+//
+// - aimd: additive increase, multiplicative decrease. Clipper's.
+// - slab: in proportion to the headroom. GSLICE's self-learning adaptive batching.
+// - fixed: only the group's own limit applies.
+//
+// A request that arrives just after a launch waits for that batch and rides in the next one. Two
+// batches must therefore fit in the tightest objective; a fifth of it is left for everything else.
+// A batch thus aims at two fifths of the objective. Without an objective only the group's own limit
+// applies.
+//
+// Owned by the executor's thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "base/error.h"
+#include "slice/ask.h"
+
+namespace itif::sched {
+
+// In the order of kBatchControlNames.
+enum class BatchControlKind : uint8_t { kAimd, kSlab, kFixed };
+inline constexpr std::array<std::string_view, 3> kBatchControlNames = {"aimd", "slab", "fixed"};
+
+// Errors: kInvalidArgument: an unknown name (lists the names).
+Result<BatchControlKind> parse_batch_control(std::string_view name);
+
+// A batch that ran.
+struct BatchRun {
+  uint32_t num_tokens = 0;
+  uint64_t execute_ns = 0;
+  uint64_t slo_ns = 0;  // Choice::slo_ns
+  uint32_t num_requests = 1;
+};
+
+class BatchControl {
+ public:
+  // Batches in a row after which a group asks for another share. Source: GSLICE, section 3.3.1.
+  static constexpr uint32_t kNumInRow = 5;
+
+  explicit BatchControl(uint32_t max_tokens) : max_tokens_(max_tokens), tokens_(max_tokens) {}
+  virtual ~BatchControl() = default;
+
+  // Returns the next batch's bound under the objective `slo_ns` (0: none).
+  uint32_t tokens(uint64_t slo_ns) noexcept {
+    if (slo_ns == 0) tokens_ = max_tokens_;
+    return tokens_;
+  }
+  // Adapts the bound to a batch that ran under that objective.
+  void ran(const BatchRun& run) noexcept;
+
+  // Returns kMore after kNumInRow batches in a row that exceeded their aim and could not have been
+  // smaller: they had one request, or the strategy does not lower the bound. Returns kLess after as
+  // many that stayed below their aim though the bound did not limit them, or was at its limit.
+  slice::Ask ask() const noexcept;
+
+ protected:
+  // Returns the bound after a batch whose aim was `target_ns`. The caller keeps it between 1 and
+  // the group's limit.
+  virtual double adapted(const BatchRun& run, double target_ns) const noexcept = 0;
+  // The present bound.
+  uint32_t bound() const noexcept { return tokens_; }
+  // True if the batch was nearly as large as the bound: more would have run if there had been room.
+  bool is_full(const BatchRun& run) const noexcept {
+    return run.num_tokens >= tokens_ - tokens_ / 8;
+  }
+
+ private:
+  uint32_t max_tokens_;
+  uint32_t tokens_;
+  uint32_t num_misses_ = 0;  // in a row
+  uint32_t num_slacks_ = 0;  // in a row
+};
+
+std::unique_ptr<BatchControl> make_batch_control(BatchControlKind kind, uint32_t max_tokens);
+
+// lib/sched/<name>.cc
+std::unique_ptr<BatchControl> make_aimd(uint32_t max_tokens);
+std::unique_ptr<BatchControl> make_slab(uint32_t max_tokens);
+std::unique_ptr<BatchControl> make_fixed(uint32_t max_tokens);
+
+}  // namespace itif::sched
