@@ -172,7 +172,7 @@ TEST(Rows, ThePolicysRowsAndSlotSizeAreKept) {
   EXPECT_EQ(rows, (std::vector<std::vector<uint32_t>>{{0}, {2}, {1, 3}, {4}}));
 }
 
-// Each run of a tenant's requests is a GEMM, so concat fills the rows of several tenants anew if
+// Each run of a tenant's requests is a GEMM, so concat fills the rows of several tenants again if
 // that takes no more rows. Tenant by tenant, the last case needs a third row.
 TEST(Rows, ConcatKeepsATenantsRequestsTogether) {
   const std::vector<Item> items = {{0, 5}, {1, 5}, {0, 5}, {1, 5}};
