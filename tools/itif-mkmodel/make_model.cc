@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -64,6 +65,26 @@ class Noise {
   Random random_;
 };
 
+// The values of a model's tensors, in the order of the file.
+class Values {
+ public:
+  explicit Values(const ModelOptions& options)
+      : is_tuned_(options.is_tuned), noise_(options.seed), tuned_(options.tuned_seed) {}
+
+  // Draws from both sources, so that a tensor's values do not depend on which others are tuned.
+  std::function<float()> around(const std::string& tensor, float value, float deviation) {
+    const bool is_tuned = is_tuned_ && is_tuned_(tensor);
+    return [this, is_tuned, value, deviation] {
+      const float base = noise_.next(deviation), tuned = tuned_.next(deviation);
+      return value + (is_tuned ? tuned : base);
+    };
+  }
+
+ private:
+  const std::function<bool(const std::string&)> is_tuned_;
+  Noise noise_, tuned_;
+};
+
 // Returns the family's architecture with this head. Errors: kInvalidArgument, it has none.
 Result<const model::Architecture*> architecture_of(const backbone::Family& family, HeadChoice head,
                                                    bool takes_images) {
@@ -86,23 +107,23 @@ Result<const model::Architecture*> architecture_of(const backbone::Family& famil
               fmt::format("{} does not have this head: choose another --head", family.model_type));
 }
 
-// Lists all tensors in the order of the family's weight kinds. REQUIRES: `noise` outlives the
+// Lists all tensors in the order of the family's weight kinds. REQUIRES: `values` outlives the
 // result.
 std::vector<TensorToWrite> list_tensors(const ModelOptions& options, const backbone::Family& family,
-                                        const model::Architecture& architecture, Noise& noise) {
+                                        const model::Architecture& architecture, Values& values) {
   // In a model with a head the encoder's tensors have a prefix: use their second name.
   const bool generates = architecture.kind == model::HeadKind::kGeneration;
   const size_t naming = architecture.classifier.empty() && !generates ? 0 : 1;
   std::vector<TensorToWrite> tensors;
   const auto random = [&](const std::string& name, std::vector<uint64_t> dims, float deviation) {
-    tensors.push_back(
-        {name, std::move(dims), [&noise, deviation] { return noise.next(deviation); }});
+    tensors.push_back({name, std::move(dims), values.around(name, 0, deviation)});
   };
   const auto around = [&](const std::string& name, std::vector<uint64_t> dims, float value) {
     const float range = options.layer_norm_range;
-    tensors.push_back({name, std::move(dims), [&noise, value, range] {
-                         return range > 0 ? value + noise.next(range) : value;
-                       }});
+    if (range > 0)
+      tensors.push_back({name, std::move(dims), values.around(name, value, range)});
+    else
+      tensors.push_back({name, std::move(dims), [value] { return value; }});
   };
   for (const model::WeightKind& kind : family.weight_kinds(options.spec)) {
     const Shape& shape = kind.source_shape;
@@ -296,9 +317,9 @@ Status make_model(const ModelOptions& options, const std::string& directory) {
   ITIF_TRY(spec.takes_images() ? write_preprocessor(options, directory)
            : generates         ? write_generation(options, directory)
                                : write_tokenizer(options, directory));
-  Noise noise(options.seed);
+  Values values(options);
   ITIF_TRY(write_safetensors(directory + "/model.safetensors",
-                             list_tensors(options, *family, *architecture, noise), options.dtype));
+                             list_tensors(options, *family, *architecture, values), options.dtype));
   // Written last, as the mark of a complete model.
   return write_json(directory + "/config.json", config_of(options, *family, *architecture));
 }

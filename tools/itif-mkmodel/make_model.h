@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ struct ModelOptions {
   uint64_t seed = 1;
   float initializer_range = 0.02f;  // standard deviation of weights and biases; BERT's default
   float layer_norm_range = 0;       // deviation of LayerNorm's parameters from 1 and 0
+  // Chooses tensors whose values come from tuned_seed instead, as if fine-tuning had changed them.
+  // All others equal those of the untuned model. Null: none is chosen.
+  std::function<bool(const std::string& tensor)> is_tuned = {};
+  uint64_t tuned_seed = 1;
 };
 
 // Parses "none", "pooler", "embedding", "classification" or "token-classification". Errors:
