@@ -5,7 +5,8 @@
 //
 // T is the number of tokens of the batch, laid end to end without padding (rows 0 … T−1); H the
 // hidden size. `act` is the device's activation type (ComputeTypes): f32, bf16 or f16. A
-// Slab holds one entry per tenant slot (ITIF, equation 3.1): entry s is at base + s · stride_bytes.
+// Slab holds one entry per slot (ITIF, equation 3.1): entry s is at base + s · stride_bytes, unless
+// `places` says otherwise.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +47,15 @@ struct SegmentRows {
 struct Slab {
   std::byte* base = nullptr;
   size_t stride_bytes = 0;
-  constexpr std::byte* at(uint32_t slot) const { return base + slot * stride_bytes; }
+  // Host memory, by slot: the entry of slot s is at base + places[s] · stride_bytes, so that slots
+  // can share an entry. nullptr, as always on a GPU: slot s has entry s.
+  const uint32_t* places = nullptr;
+
+  constexpr std::byte* at(uint32_t slot) const {
+    return base + (places == nullptr ? slot : places[slot]) * stride_bytes;
+  }
+  // Returns a slab of the parts that begin `bytes` after the start of each entry.
+  constexpr Slab from(size_t bytes) const { return {base + bytes, stride_bytes, places}; }
 };
 
 // Reads token ids directly from packet buffers (host memory, registered with the device).

@@ -60,8 +60,7 @@ void ThesisAttention::launch_qkv(device::Stream& stream, const model::WeightView
   const kernels::Slab& slab = weights[base + kQkvWeight];
   kernels::GroupedGemm parts[3];
   for (size_t i = 0; i < 3; ++i)
-    parts[i] =
-        product({slab.base + i * part_bytes_, slab.stride_bytes}, pass, part_, x, rows_[i]->data());
+    parts[i] = product(slab.from(i * part_bytes_), pass, part_, x, rows_[i]->data());
   stream.launch(kernels::GroupedGemms{parts});
 }
 
@@ -73,7 +72,7 @@ void ThesisAttention::launch(device::Stream& stream, const model::WeightView& we
   kernels::HeadPart parts[3];
   for (size_t i = 0; i < 3; ++i)
     parts[i] = {.x = rows_[i]->data(),
-                .bias = {bias.base + i * spec_.hidden * sizeof(float), bias.stride_bytes},
+                .bias = bias.from(i * spec_.hidden * sizeof(float)),
                 .out = heads_[i]->data()};
   stream.launch(kernels::SplitHeads{.parts = parts,
                                     .segments = segments_,

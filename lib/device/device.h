@@ -50,14 +50,25 @@ class Buffer {
 };
 
 // One kind of weight for all tenants of a group: max_slots · stride_bytes of contiguous addresses.
-// Only committed slots occupy memory (ITIF equation 3.1, without paying for empty slots).
+// Only committed slots occupy memory (ITIF equation 3.1, without paying for empty slots). Slots of
+// the same weights can share it.
 class SlabMemory {
  public:
   virtual ~SlabMemory() = default;
   kernels::Slab slab() const { return slab_; }
   uint32_t max_slots() const { return max_slots_; }
   virtual Status commit(uint32_t slot) = 0;  // Errors: kResourceExhausted
-  virtual void release(uint32_t slot) = 0;   // frees the slot's memory
+  // Returns true if share() is implemented for slots of this size.
+  virtual bool can_share() const { return false; }
+  // Gives `slot` the memory of another slot, which nobody may write to from then on. REQUIRES:
+  // can_share(); `slot` has no memory, `with` has some. Errors: kResourceExhausted, kInternal.
+  virtual Status share(uint32_t /*slot*/, uint32_t /*with*/) {
+    return fail(Code::kUnsupported, "the device's slots cannot share memory");
+  }
+  // Frees the slot's memory if no other slot shares it.
+  virtual void release(uint32_t slot) = 0;
+  // Bytes of the slots that have memory; shared memory counts once.
+  virtual uint64_t used_bytes() const = 0;
 
  protected:
   kernels::Slab slab_;

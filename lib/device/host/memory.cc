@@ -10,13 +10,14 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 #include "base/units.h"
 #include "device/host/cgroup_memory.h"
+#include "device/slab_places.h"
 
 namespace itif::device {
 namespace {
@@ -85,44 +86,48 @@ class HostSlabMemory final : public SlabMemory {
   // Slots begin at the first multiple of `alignment` in `mapping`.
   HostSlabMemory(std::shared_ptr<MemoryBudget> budget, LazyMapping mapping, size_t alignment,
                  size_t stride_bytes, uint32_t max_slots)
-      : budget_(std::move(budget)), mapping_(std::move(mapping)), committed_(max_slots, false) {
+      : budget_(std::move(budget)), mapping_(std::move(mapping)), places_(max_slots) {
     const auto address = reinterpret_cast<uintptr_t>(mapping_.data());
     slab_ = {.base = mapping_.data() + (round_up(address, alignment) - address),
-             .stride_bytes = stride_bytes};
+             .stride_bytes = stride_bytes,
+             .places = places_.data()};
     max_slots_ = max_slots;
   }
-  ~HostSlabMemory() override {
-    for (const bool committed : committed_)
-      if (committed) budget_->give_back(slab_.stride_bytes);
-  }
+  ~HostSlabMemory() override { budget_->give_back(places_.num_taken() * slab_.stride_bytes); }
   HostSlabMemory(const HostSlabMemory&) = delete;
   HostSlabMemory& operator=(const HostSlabMemory&) = delete;
 
   Status commit(uint32_t slot) override {
-    CHECK(slot < max_slots_ && !committed_[slot]);
     ITIF_TRY(budget_->take(slab_.stride_bytes, "a slab's slot"));
+    places_.take(slot);
     if (const int error = populate(slab_.at(slot), slab_.stride_bytes); error != 0) {
-      madvise(slab_.at(slot), slab_.stride_bytes, MADV_DONTNEED);
-      budget_->give_back(slab_.stride_bytes);
+      release(slot);
       return fail(Code::kResourceExhausted,
                   fmt::format("cannot populate {} for a slab's slot: {}",
                               format_bytes(slab_.stride_bytes), errno_text(error)));
     }
-    committed_[slot] = true;
+    return {};
+  }
+
+  uint64_t used_bytes() const override { return places_.num_taken() * slab_.stride_bytes; }
+  bool can_share() const override { return true; }
+  Status share(uint32_t slot, uint32_t with) override {
+    places_.share(slot, with);
     return {};
   }
 
   void release(uint32_t slot) override {
-    CHECK(slot < max_slots_ && committed_[slot]);
-    madvise(slab_.at(slot), slab_.stride_bytes, MADV_DONTNEED);  // reads as zero again
+    const std::optional<uint32_t> place = places_.release(slot);
+    if (!place) return;
+    // Reads as zero again.
+    madvise(slab_.base + *place * slab_.stride_bytes, slab_.stride_bytes, MADV_DONTNEED);
     budget_->give_back(slab_.stride_bytes);
-    committed_[slot] = false;
   }
 
  private:
   std::shared_ptr<MemoryBudget> budget_;
   LazyMapping mapping_;
-  std::vector<bool> committed_;
+  SlabPlaces places_;
 };
 
 }  // namespace

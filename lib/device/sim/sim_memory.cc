@@ -4,12 +4,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 #include "base/units.h"
 #include "device/host/memory.h"
+#include "device/slab_places.h"
 
 namespace itif::device {
 namespace {
@@ -39,34 +40,36 @@ class SimBuffer final : public Buffer {
 class SimSlab final : public SlabMemory {
  public:
   SimSlab(SimBudget& budget, LazyMapping mapping, size_t stride_bytes, uint32_t max_slots)
-      : budget_(budget), mapping_(std::move(mapping)), committed_(max_slots) {
-    slab_ = {.base = mapping_.data(), .stride_bytes = stride_bytes};
+      : budget_(budget), mapping_(std::move(mapping)), places_(max_slots) {
+    slab_ = {.base = mapping_.data(), .stride_bytes = stride_bytes, .places = places_.data()};
     max_slots_ = max_slots;
   }
-  ~SimSlab() override {
-    for (const bool committed : committed_)
-      if (committed) budget_.give_back(slab_.stride_bytes);
-  }
+  ~SimSlab() override { budget_.give_back(places_.num_taken() * slab_.stride_bytes); }
   SimSlab(const SimSlab&) = delete;
   SimSlab& operator=(const SimSlab&) = delete;
 
   Status commit(uint32_t slot) override {
-    CHECK(slot < max_slots_ && !committed_[slot]);
     ITIF_TRY(budget_.take(slab_.stride_bytes));
-    committed_[slot] = true;
+    places_.take(slot);
+    return {};
+  }
+  uint64_t used_bytes() const override { return places_.num_taken() * slab_.stride_bytes; }
+  bool can_share() const override { return true; }
+  Status share(uint32_t slot, uint32_t with) override {
+    places_.share(slot, with);
     return {};
   }
   void release(uint32_t slot) override {
-    CHECK(slot < max_slots_ && committed_[slot]);
-    madvise(slab_.at(slot), slab_.stride_bytes, MADV_DONTNEED);
+    const std::optional<uint32_t> place = places_.release(slot);
+    if (!place) return;
+    madvise(slab_.base + *place * slab_.stride_bytes, slab_.stride_bytes, MADV_DONTNEED);
     budget_.give_back(slab_.stride_bytes);
-    committed_[slot] = false;
   }
 
  private:
   SimBudget& budget_;
   LazyMapping mapping_;
-  std::vector<bool> committed_;
+  SlabPlaces places_;
 };
 
 }  // namespace

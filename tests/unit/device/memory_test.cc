@@ -6,7 +6,11 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <vector>
+
+#include "base/random.h"
 
 namespace itif::device {
 namespace {
@@ -130,6 +134,76 @@ TEST(HostMemory, ADestroyedSlabFreesItsMemory) {
     ASSERT_TRUE((*slab)->commit(3));
   }
   EXPECT_EQ(budget->used_bytes(), 0u);
+}
+
+TEST(HostMemory, SharedSlotsCountOnceAndOutliveTheFirstHolder) {
+  const auto budget = unlimited();
+  const auto slab = reserve_host_slab(budget, 2 * kPage, 4).value();
+  const kernels::Slab view = slab->slab();
+  ASSERT_TRUE(slab->can_share());
+  ASSERT_TRUE(slab->commit(0));
+  std::fill_n(view.at(0), 2 * kPage, std::byte{7});
+  ASSERT_TRUE(slab->share(2, 0));
+  ASSERT_TRUE(slab->share(3, 2));
+  EXPECT_EQ(budget->used_bytes(), 2 * kPage);
+  EXPECT_EQ(slab->used_bytes(), 2 * kPage);
+  slab->release(0);
+  EXPECT_EQ(view.at(2)[100], std::byte{7});
+  // The first slot comes back with memory of its own.
+  ASSERT_TRUE(slab->commit(0));
+  EXPECT_EQ(view.at(0)[100], std::byte{0});
+  std::fill_n(view.at(0), 2 * kPage, std::byte{9});
+  EXPECT_EQ(view.at(3)[100], std::byte{7});
+  EXPECT_EQ(slab->used_bytes(), 4 * kPage);
+  slab->release(2);
+  EXPECT_EQ(view.at(3)[2 * kPage - 1], std::byte{7});
+  slab->release(3);
+  EXPECT_EQ(budget->used_bytes(), 2 * kPage);
+  EXPECT_EQ(view.at(0)[100], std::byte{9});
+}
+
+TEST(HostMemory, ADestroyedSlabGivesSharedMemoryBackOnce) {
+  const auto budget = unlimited();
+  {
+    const auto slab = reserve_host_slab(budget, kPage, 4).value();
+    ASSERT_TRUE(slab->commit(1));
+    ASSERT_TRUE(slab->share(0, 1));
+    EXPECT_EQ(budget->used_bytes(), kPage);
+  }
+  EXPECT_EQ(budget->used_bytes(), 0u);
+}
+
+// Commits, shares and releases at random, against a map from slots to contents.
+TEST(HostMemory, RandomSharesReadTheirOwnContent) {
+  constexpr uint32_t kSlots = 7;
+  const auto budget = unlimited();
+  const auto slab = reserve_host_slab(budget, kPage, kSlots).value();
+  const kernels::Slab view = slab->slab();
+  Random random(3);
+  std::map<uint32_t, uint8_t> held;
+  for (int turn = 1; turn < 2000; ++turn) {
+    const auto slot = static_cast<uint32_t>(random.below(kSlots));
+    if (held.erase(slot) > 0) {
+      slab->release(slot);
+    } else if (held.empty() || random.below(2) == 0) {
+      ASSERT_TRUE(slab->commit(slot));
+      ASSERT_EQ(view.at(slot)[7], std::byte{0}) << "memory is cleared";
+      do held[slot] = static_cast<uint8_t>(1 + random.below(255));
+      while (std::ranges::count(held, held[slot], &std::pair<const uint32_t, uint8_t>::second) > 1);
+      std::fill_n(view.at(slot), kPage, std::byte{held[slot]});
+    } else {
+      const auto with = *std::next(held.begin(), static_cast<long>(random.below(held.size())));
+      ASSERT_TRUE(slab->share(slot, with.first));
+      held[slot] = with.second;
+    }
+    std::set<uint8_t> contents;
+    for (const auto& [each, content] : held) {
+      contents.insert(content);
+      ASSERT_EQ(view.at(each)[7], std::byte{content}) << turn;
+      ASSERT_EQ(view.at(each)[kPage - 1], std::byte{content}) << turn;
+    }
+    ASSERT_EQ(budget->used_bytes(), contents.size() * kPage);
+  }
 }
 
 TEST(HostMemory, RefusesImpossibleAddressRanges) {

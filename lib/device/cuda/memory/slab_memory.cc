@@ -52,6 +52,7 @@ class CudaSlabMemory final : public SlabMemory {
     }
     for (size_t i = 0; i < all.count; ++i) ++num_holders_[all.first + i];
     committed_[slot] = true;
+    ++num_committed_;
     Status cleared = finish_write(cudaMemset(slab_.at(slot), 0, slab_.stride_bytes),
                                   "cannot clear a slab's slot");
     if (!cleared) release(slot);
@@ -62,10 +63,12 @@ class CudaSlabMemory final : public SlabMemory {
     const Run all = pieces_of(slot);
     for (size_t i = 0; i < all.count; ++i) --num_holders_[all.first + i];
     committed_[slot] = false;
+    --num_committed_;
     const Run left = held_by_none(all);
     if (left.count > 0) memory_->unmap(address_of(left), of(left));
     budget_->give_back(left.count * memory_->piece_bytes());
   }
+  uint64_t used_bytes() const override { return num_committed_ * slab_.stride_bytes; }
 
  private:
   struct Run {
@@ -98,6 +101,7 @@ class CudaSlabMemory final : public SlabMemory {
   std::vector<VirtualMemory::Piece> pieces_;
   std::vector<uint32_t> num_holders_;  // committed slots, by piece
   std::vector<bool> committed_;
+  uint32_t num_committed_ = 0;
 };
 
 }  // namespace

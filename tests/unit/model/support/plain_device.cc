@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "device/slab_places.h"
 #include "device/stream/async_stream.h"
 #include "support/plain_stream.h"
 
@@ -30,29 +31,38 @@ struct PlainSlab final : device::SlabMemory {
   PlainSlab(std::shared_ptr<PlainDeviceState> owner, size_t slot_bytes, uint32_t max_slots)
       : state(std::move(owner)),
         memory(slot_bytes * max_slots, std::byte{0xff}),
-        committed(max_slots, false) {
-    slab_ = {memory.data(), slot_bytes};
+        places(max_slots) {
+    slab_ = {memory.data(), slot_bytes, places.data()};
     max_slots_ = max_slots;
   }
   ~PlainSlab() override {
-    state->live_slots -= static_cast<size_t>(std::count(committed.begin(), committed.end(), true));
+    state->live_slots -= places.num_taken();
+    state->slab_bytes -= places.num_taken() * slab_.stride_bytes;
   }
   Status commit(uint32_t slot) override {
-    CHECK(!committed[slot]);
     if (!state->may_allocate()) return fail(Code::kResourceExhausted, "no memory for a slot");
-    committed[slot] = true;
+    places.take(slot);
     ++state->live_slots;
+    state->slab_bytes += slab_.stride_bytes;
+    return {};
+  }
+  uint64_t used_bytes() const override { return places.num_taken() * slab_.stride_bytes; }
+  bool can_share() const override { return state->slots_can_share; }
+  Status share(uint32_t slot, uint32_t with) override {
+    CHECK(can_share());
+    places.share(slot, with);
     return {};
   }
   void release(uint32_t slot) override {
-    CHECK(committed[slot]);
-    committed[slot] = false;
+    const auto place = places.release(slot);
+    if (!place) return;
     --state->live_slots;
-    std::memset(slab_.at(slot), 0xff, slab_.stride_bytes);
+    state->slab_bytes -= slab_.stride_bytes;
+    std::memset(slab_.base + *place * slab_.stride_bytes, 0xff, slab_.stride_bytes);
   }
   std::shared_ptr<PlainDeviceState> state;
   std::vector<std::byte> memory;
-  std::vector<bool> committed;
+  device::SlabPlaces places;
 };
 
 }  // namespace

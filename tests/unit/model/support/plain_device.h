@@ -23,7 +23,9 @@ struct PlainDeviceState {
   Code failure = Code::kInternal;  // of fail_synchronize
   size_t available_bytes = size_t{1} << 40;
   size_t live_buffers = 0;
-  size_t live_slots = 0;                                    // committed
+  size_t live_slots = 0;                                    // with memory of their own
+  size_t slab_bytes = 0;                                    // of these
+  bool slots_can_share = true;                              // SlabMemory::can_share()
   std::vector<kernels::ShapeMode> gemms;                    // launched, with modes
   std::vector<PlannedGemm> planned_gemms;                   // those of them that were planned
   std::map<const void*, std::vector<float>> packed_biases;  // by weight address
