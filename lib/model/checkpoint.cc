@@ -77,6 +77,8 @@ std::optional<size_t> first_beyond(const std::byte* data, size_t bytes, DType ty
   return first_beyond<uint16_t>(data, bytes, 0x7c00);
 }
 
+constexpr size_t kScanBytes = 256 << 10;  // read at a time: stays in a core's cache
+
 bool exists(const std::string& path) {
   return ::access(path.c_str(), F_OK) == 0;
 }
@@ -200,8 +202,8 @@ const std::string& Checkpoint::path_of(std::string_view name) const {
   return files_[tensors_.find(name)->second.file]->path;
 }
 
-Result<HostTensor> Checkpoint::read(std::string_view name, const Shape& expected,
-                                    DType stored) const {
+Result<const Checkpoint::Location*> Checkpoint::locate(std::string_view name,
+                                                       const Shape& expected) const {
   const auto it = tensors_.find(name);
   if (it == tensors_.end())
     return fail(Code::kInvalidArgument, fmt::format("{}: tensor \"{}\": expected {}, found none",
@@ -217,6 +219,29 @@ Result<HostTensor> Checkpoint::read(std::string_view name, const Shape& expected
     return fail(Code::kInvalidArgument,
                 fmt::format("{}: tensor \"{}\": expected F32, F16 or BF16, found {}", file.path,
                             name, entry.dtype_text));
+  return &it->second;
+}
+
+Status Checkpoint::scan(std::string_view name, const Shape& expected, uint64_t max_bytes,
+                        const std::function<void(std::span<const std::byte>)>& use) const {
+  ITIF_ASSIGN(const Location* location, locate(name, expected));
+  const TensorEntry& entry = location->entry;
+  const uint64_t end = entry.begin + std::min(max_bytes, entry.end - entry.begin);
+  std::vector<std::byte> piece(std::min<uint64_t>(kScanBytes, end - entry.begin));
+  for (uint64_t at = entry.begin; at < end;) {
+    const size_t bytes = std::min<uint64_t>(piece.size(), end - at);
+    ITIF_TRY(files_[location->file]->read_at(at, bytes, piece.data()));
+    use(std::span(piece).first(bytes));
+    at += bytes;
+  }
+  return {};
+}
+
+Result<HostTensor> Checkpoint::read(std::string_view name, const Shape& expected,
+                                    DType stored) const {
+  ITIF_ASSIGN(const Location* location, locate(name, expected));
+  const TensorEntry& entry = location->entry;
+  const File& file = *files_[location->file];
   HostTensor tensor;
   const size_t bytes = entry.end - entry.begin;
   tensor.data = std::make_unique_for_overwrite<std::byte[]>(bytes);

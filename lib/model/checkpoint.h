@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -55,6 +56,11 @@ class Checkpoint {
   Result<HostTensor> read(std::string_view name, const Shape& expected,
                           DType stored = DType::kF32) const;
 
+  // Passes the tensor's bytes to `use` in pieces, but no more than `max_bytes` of them. Errors: as
+  // read(), but values are not checked.
+  Status scan(std::string_view name, const Shape& expected, uint64_t max_bytes,
+              const std::function<void(std::span<const std::byte>)>& use) const;
+
   // Errors: kCorrupt: a file has changed since it was opened.
   Status unchanged() const;
 
@@ -66,6 +72,8 @@ class Checkpoint {
   };
 
   Checkpoint();
+  // Errors: kInvalidArgument (missing, another shape or type than read() takes).
+  Result<const Location*> locate(std::string_view name, const Shape& expected) const;
   Status add_file(const std::string& path);
   Status open_shards(const std::string& index_path);
 

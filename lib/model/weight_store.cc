@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
 
 namespace itif::model {
@@ -47,7 +50,9 @@ Result<std::unique_ptr<WeightStore>> WeightStore::create(device::Device& device,
                                                          uint32_t max_slots) {
   std::unique_ptr<WeightStore> store(new WeightStore(device, std::move(kinds)));
   store->slabs_.resize(store->kinds_.size());
-  store->used_.assign(max_slots, false);
+  store->memory_of_.resize(store->kinds_.size());
+  store->num_holders_.resize(max_slots);
+  store->contents_.resize(max_slots);
   const auto reserve = [&](size_t bytes) -> Result<kernels::Slab> {
     ITIF_ASSIGN(std::unique_ptr<device::SlabMemory> memory, device.reserve_slab(bytes, max_slots));
     store->slot_bytes_ += memory->slab().stride_bytes;
@@ -65,6 +70,7 @@ Result<std::unique_ptr<WeightStore>> WeightStore::create(device::Device& device,
         vector_bytes = round_up(vector_bytes + elements(kind) * 4, kVectorAlignment);
         break;
       case Storage::kTable: {
+        store->memory_of_[i] = store->memory_.size();
         ITIF_ASSIGN(store->slabs_[i],
                     reserve(elements(kind) * dtype_bytes(device.info().compute.activations)));
         break;
@@ -72,6 +78,7 @@ Result<std::unique_ptr<WeightStore>> WeightStore::create(device::Device& device,
       case Storage::kMatrix: {
         ITIF_ASSIGN(const size_t last, device.packed_bytes(kind.gemm));
         ITIF_ASSIGN(const size_t stride, gemm_stride_bytes(device, kind.gemm));
+        store->memory_of_[i] = store->memory_.size();
         ITIF_ASSIGN(store->slabs_[i], reserve((kind.num_gemms - 1) * stride + last));
         break;
       }
@@ -79,86 +86,209 @@ Result<std::unique_ptr<WeightStore>> WeightStore::create(device::Device& device,
   }
   if (vector_bytes) {
     ITIF_ASSIGN(const kernels::Slab vectors, reserve(vector_bytes));
-    for (size_t i = 0; i < store->kinds_.size(); ++i)
-      if (store->kinds_[i].storage == Storage::kVector)
-        store->slabs_[i] = {vectors.base + vector_offsets[i], vectors.stride_bytes};
+    for (size_t i = 0; i < store->kinds_.size(); ++i) {
+      if (store->kinds_[i].storage != Storage::kVector) continue;
+      store->memory_of_[i] = store->memory_.size() - 1;
+      store->slabs_[i] = vectors.from(vector_offsets[i]);
+    }
   }
   return store;
 }
 
-Result<uint32_t> WeightStore::acquire() {
-  uint32_t slot = 0;
-  while (slot < used_.size() && used_[slot]) ++slot;
-  if (slot == used_.size())
+WeightStore::Match WeightStore::no_match() const {
+  return {.slot = {},
+          .same = std::vector<std::optional<uint32_t>>(memory_.size()),
+          .new_bytes = slot_bytes_,
+          .contents = {}};
+}
+
+bool WeightStore::holds(uint32_t slot, size_t slab, const WeightContents& contents) const {
+  const WeightContents& held = contents_[slot];
+  if (held.empty()) return false;
+  for (size_t i = 0; i < kinds_.size(); ++i) {
+    // A weight's memory may hold its bias, too.
+    const bool counts = memory_of_[i] == slab || (is_bias(i) && memory_of_[i - 1] == slab);
+    if (counts && held[i] != contents[i]) return false;
+  }
+  return true;
+}
+
+Result<WeightStore::Match> WeightStore::match(const std::vector<WeightKind>& kinds,
+                                              const Checkpoint& checkpoint,
+                                              const OnKind& on_kind) const {
+  CHECK(kinds.size() == kinds_.size());
+  Match match = no_match();
+  if (std::ranges::all_of(contents_, &WeightContents::empty)) return match;
+  match.contents.resize(kinds.size());
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    if (on_kind) on_kind(i);
+    KindContent& content = match.contents[i];
+    ITIF_ASSIGN(content.first, hash_kind(key_, kinds[i], checkpoint, kFirstBytes));
+    const bool is_likely = std::ranges::any_of(contents_, [&](const WeightContents& held) {
+      return !held.empty() && held[i].first == content.first;
+    });
+    if (is_likely) {
+      ITIF_ASSIGN(content.whole, hash_kind(key_, kinds[i], checkpoint, UINT64_MAX));
+    }
+  }
+  for (size_t slab = 0; slab < memory_.size(); ++slab)
+    for (uint32_t slot = 0; slot < contents_.size() && !match.same[slab]; ++slot)
+      if (holds(slot, slab, match.contents)) match.same[slab] = slot;
+  for (uint32_t slot = 0; slot < contents_.size() && !match.slot; ++slot)
+    if (contents_[slot] == match.contents) match.slot = slot;
+  match.new_bytes = 0;
+  for (size_t slab = 0; slab < memory_.size() && !match.slot; ++slab) {
+    if (!memory_[slab]->can_share()) match.same[slab].reset();
+    if (!match.same[slab]) match.new_bytes += memory_[slab]->slab().stride_bytes;
+  }
+  return match;
+}
+
+Result<uint32_t> WeightStore::take(const Match& match) {
+  const auto free = std::ranges::find(num_holders_, 0u);
+  if (free == num_holders_.end())
     return fail(Code::kResourceExhausted,
                 fmt::format("all {} slots of the group are taken: remove a tenant, or raise "
                             "max_tenants and restart",
-                            used_.size()));
+                            num_holders_.size()));
+  const auto slot = static_cast<uint32_t>(free - num_holders_.begin());
   for (size_t i = 0; i < memory_.size(); ++i) {
-    if (Status committed = memory_[i]->commit(slot); !committed) {
-      while (i--) memory_[i]->release(slot);
-      return std::unexpected(std::move(committed.error()));
-    }
+    Status taken =
+        match.same[i] ? memory_[i]->share(slot, *match.same[i]) : memory_[i]->commit(slot);
+    if (taken) continue;
+    while (i--) memory_[i]->release(slot);
+    return std::unexpected(std::move(taken.error()));
   }
-  used_[slot] = true;
+  num_holders_[slot] = 1;
+  return slot;
+}
+
+Result<uint32_t> WeightStore::acquire() {
+  return take(no_match());
+}
+
+Result<uint32_t> WeightStore::add(const Match& match, const std::vector<WeightKind>& kinds,
+                                  const Checkpoint& checkpoint, const OnKind& on_kind) {
+  if (match.slot) {
+    ++num_holders_[*match.slot];
+    return *match.slot;
+  }
+  ITIF_ASSIGN(const uint32_t slot, take(match));
+  // Also if on_kind throws.
+  struct Guard {
+    WeightStore* store;
+    uint32_t slot;
+    ~Guard() {
+      if (store != nullptr) store->release(slot);
+    }
+  } guard{this, slot};
+  ITIF_TRY(fill(slot, match, kinds, checkpoint, on_kind));
+  guard.store = nullptr;
   return slot;
 }
 
 Status WeightStore::load(uint32_t slot, const std::vector<WeightKind>& kinds,
-                         const Checkpoint& checkpoint, const std::function<void(size_t)>& on_kind) {
-  CHECK(slot < used_.size() && used_[slot] && kinds.size() == kinds_.size());
+                         const Checkpoint& checkpoint, const OnKind& on_kind) {
+  CHECK(slot < num_holders_.size() && num_holders_[slot] == 1 && contents_[slot].empty());
+  return fill(slot, no_match(), kinds, checkpoint, on_kind);
+}
+
+// The sources of a kind in host memory.
+struct WeightStore::Tensors {
+  std::vector<HostTensor> tensors;
+  std::vector<TensorView> views;  // without data: zeros
+  KindContent content;
+};
+
+Result<WeightStore::Tensors> WeightStore::read(size_t kind, const WeightKind& own,
+                                               const Checkpoint& checkpoint) const {
   const ComputeTypes compute = device_.info().compute;
+  const DType stored = own.storage == Storage::kMatrix                   ? compute.weights
+                       : own.storage == Storage::kTable || is_bias(kind) ? compute.activations
+                                                                         : DType::kF32;
+  Tensors read;
+  for (const Source& source : own.sources) {
+    TensorView& view = read.views.emplace_back();
+    if (source.names.empty()) continue;
+    ITIF_ASSIGN(HostTensor tensor,
+                checkpoint.read(checkpoint.choose(source.names), own.source_shape, stored));
+    view = tensor.view;
+    read.tensors.push_back(std::move(tensor));
+  }
+  read.content = content_of(key_, own, read.views);
+  return read;
+}
+
+Status WeightStore::fill(uint32_t slot, const Match& match, const std::vector<WeightKind>& kinds,
+                         const Checkpoint& checkpoint, const OnKind& on_kind) {
+  CHECK(kinds.size() == kinds_.size());
+  const auto is_shared = [&](size_t kind) { return match.same[memory_of_[kind]].has_value(); };
+  WeightContents contents = match.contents;
+  contents.resize(kinds.size());
   for (size_t i = 0; i < kinds.size(); ++i) {
-    const WeightKind& kind = kinds[i];
-    CHECK(kind.storage == kinds_[i].storage && elements(kind) <= elements(kinds_[i]));
+    CHECK(kinds[i].storage == kinds_[i].storage && elements(kinds[i]) <= elements(kinds_[i]));
     if (on_kind) on_kind(i);
-    const bool is_bias = i > 0 && has_bias(kinds_[i - 1]);
-    const DType stored = kind.storage == Storage::kMatrix             ? compute.weights
-                         : kind.storage == Storage::kTable || is_bias ? compute.activations
-                                                                      : DType::kF32;
-    std::vector<HostTensor> tensors;
-    std::vector<TensorView> views;
-    std::vector<float> zeros;
-    for (const Source& source : kind.sources) {
-      if (source.names.empty()) {
-        zeros.resize(kind.source_shape.elements());
-        views.push_back(
-            {reinterpret_cast<const std::byte*>(zeros.data()), DType::kF32, kind.source_shape});
-        continue;
-      }
-      ITIF_ASSIGN(HostTensor tensor,
-                  checkpoint.read(checkpoint.choose(source.names), kind.source_shape, stored));
-      views.push_back(tensor.view);
-      tensors.push_back(std::move(tensor));
-    }
-    std::byte* target = slabs_[i].at(slot);
-    // Tables need no fill: lookups use only ids that the model has.
-    const uint64_t missing =
-        kind.storage == Storage::kTable ? 0 : elements(kinds_[i]) - elements(kind);
-    const std::vector<float> filling(missing, kind.fill);
-    if (missing > 0)
-      views.push_back(
-          {reinterpret_cast<const std::byte*>(filling.data()), DType::kF32, Shape{missing}});
-    if (kind.storage == Storage::kMatrix) {
-      for (TensorView& view : views)
-        view.shape = {view.shape.elements() / kind.gemm.k, kind.gemm.k};
-      ITIF_TRY(pack_matrix(device_, kinds_[i], views, target));
-      continue;
-    }
-    if (is_bias) ITIF_TRY(device_.pack_bias(kinds_[i - 1].gemm, views, slabs_[i - 1].at(slot)));
-    const DType type = kind.storage == Storage::kTable ? compute.activations : DType::kF32;
-    for (const TensorView& view : views) {
-      ITIF_TRY(device_.upload(view, type, target));
-      target += view.shape.elements() * dtype_bytes(type);
-    }
+    const bool packs_bias = is_bias(i) && !is_shared(i - 1);
+    if (is_shared(i) && !packs_bias) continue;
+    ITIF_ASSIGN(Tensors tensors, read(i, kinds[i], checkpoint));
+    // Contents that were compared decide what is shared, so they must be those that are loaded.
+    const bool has_changed = !match.contents.empty() &&
+                             (tensors.content.first != contents[i].first ||
+                              (contents[i].whole != ContentId() && tensors.content != contents[i]));
+    if (has_changed)
+      return fail(Code::kCorrupt, fmt::format("{}: {} changed while it was read: try again",
+                                              checkpoint.directory(), kinds[i].name));
+    contents[i] = tensors.content;
+    ITIF_TRY(store(slot, i, kinds[i], tensors, packs_bias, !is_shared(i)));
+  }
+  contents_[slot] = std::move(contents);
+  return {};
+}
+
+Status WeightStore::store(uint32_t slot, size_t kind, const WeightKind& own, Tensors& tensors,
+                          bool packs_bias, bool stores_rows) {
+  std::vector<TensorView>& views = tensors.views;
+  std::vector<float> zeros;
+  for (TensorView& view : views) {
+    if (view.data != nullptr) continue;
+    zeros.resize(own.source_shape.elements());
+    view = {reinterpret_cast<const std::byte*>(zeros.data()), DType::kF32, own.source_shape};
+  }
+  // Tables need no fill: lookups use only ids that the model has.
+  const uint64_t missing =
+      own.storage == Storage::kTable ? 0 : elements(kinds_[kind]) - elements(own);
+  const std::vector<float> filling(missing, own.fill);
+  if (missing > 0)
+    views.push_back(
+        {reinterpret_cast<const std::byte*>(filling.data()), DType::kF32, Shape{missing}});
+  std::byte* target = slabs_[kind].at(slot);
+  if (own.storage == Storage::kMatrix) {
+    for (TensorView& view : views) view.shape = {view.shape.elements() / own.gemm.k, own.gemm.k};
+    return pack_matrix(device_, kinds_[kind], views, target);
+  }
+  if (packs_bias)
+    ITIF_TRY(device_.pack_bias(kinds_[kind - 1].gemm, views, slabs_[kind - 1].at(slot)));
+  if (!stores_rows) return {};
+  const DType type =
+      own.storage == Storage::kTable ? device_.info().compute.activations : DType::kF32;
+  for (const TensorView& view : views) {
+    ITIF_TRY(device_.upload(view, type, target));
+    target += view.shape.elements() * dtype_bytes(type);
   }
   return {};
 }
 
 void WeightStore::release(uint32_t slot) {
-  CHECK(slot < used_.size() && used_[slot]);
+  CHECK(slot < num_holders_.size() && num_holders_[slot] > 0);
+  if (--num_holders_[slot] > 0) return;
   for (auto& memory : memory_) memory->release(slot);
-  used_[slot] = false;
+  contents_[slot].clear();
+}
+
+uint64_t WeightStore::used_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto& memory : memory_) bytes += memory->used_bytes();
+  return bytes;
 }
 
 }  // namespace itif::model

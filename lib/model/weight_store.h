@@ -1,61 +1,36 @@
 // The weights of all tenants of a group, concatenated per weight kind: slot s of each slab holds
-// tenant s's weights (ITIF, section 3.2, equation 3.1). Operators take the slab and each row's
+// one model's weights (ITIF, section 3.2, equation 3.1). Operators take the slab and each row's
 // slot; ITIF calls this weights rotation.
+//
+// Weights are stored once per content. Tenants whose models have the same bytes in every kind hold
+// one slot together. Slots whose models have the same bytes in a slab share its memory if the
+// device can. The last holder frees it. (GSLICE, section 3.3.3, shares parameters of instances of
+// one model.)
 //
 // A backbone family defines its weight kinds (WeightKind); the store knows nothing else of the
 // family. Matrices are stored in the device's packed layout, tables in its activation type, and
 // vectors in f32. Vectors are short and share one slab.
 //
-// Threads: acquire, load and release on the control thread; slab() on any. The slabs' addresses
-// never change, so the executor serves the other slots meanwhile.
+// Threads: slab() and view() on any, all else on the control thread. The slabs' addresses never
+// change, so the executor serves the other slots meanwhile.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "device/device.h"
 #include "model/checkpoint.h"
+#include "model/weight_contents.h"
+#include "model/weight_kind.h"
 
 namespace itif::model {
 
-enum class Storage : uint8_t {
-  kTable,   // rows in the activation type: embeddings
-  kMatrix,  // a GEMM's weight, packed
-  kVector,  // f32: biases, LayerNorm
-};
-
-// The possible names of a tensor; the first that the checkpoint holds is used. Without names the
-// tensor is zeros: a bias that the architecture leaves out.
-struct Source {
-  std::vector<std::string> names;
-};
-
-// Initial values in models of random weights (itif-mkmodel, benches).
-enum class Init : uint8_t { kNormal, kOne, kZero };
-
-struct WeightKind {
-  std::string name;  // "layer 3 qkv weight": for messages and progress
-  Storage storage = Storage::kVector;
-  // Stacked from the top, each of shape `source_shape`. If a matrix has more than two dimensions,
-  // all after the first are its columns (a convolution over patches).
-  std::vector<Source> sources = {};
-  Shape source_shape = {};
-  device::GemmShape gemm = {};  // kMatrix: shape of each of its GEMMs
-  // kMatrix: if more than 1, each source is its own GEMM, gemm_stride_bytes() after the previous.
-  uint32_t num_gemms = 1;
-  Init init = Init::kNormal;
-  float fill = 0;  // kMatrix, kVector: value of the store's rows that a model lacks
-};
-
-// Returns true if the next kind is the bias of this kind's GEMM. The bias is then also packed with
-// the weight (Device::pack_bias).
-bool has_bias(const WeightKind& kind);
 // Bytes from one packed weight to the next in a sequence of one shape.
 Result<size_t> gemm_stride_bytes(device::Device& device, const device::GemmShape& shape);
 // Packs a matrix [num_gemms · gemm.n, gemm.k] from views that fill it from the top down. REQUIRES:
@@ -71,39 +46,82 @@ struct WeightView {
 
 class WeightStore {
  public:
+  using OnKind = std::function<void(size_t kind)>;  // called before each kind; may be null
+
   // Reserves addresses for max_slots tenants of these kinds; memory is committed slot by slot.
   // Errors: kResourceExhausted.
   static Result<std::unique_ptr<WeightStore>> create(device::Device& device,
                                                      std::vector<WeightKind> kinds,
                                                      uint32_t max_slots);
 
-  // Commits a free slot, or holds nothing. Errors: kResourceExhausted: no free slot, or no memory.
+  // The weights of a model that the store holds already.
+  struct Match {
+    std::optional<uint32_t> slot;               // a slot that holds all of them
+    std::vector<std::optional<uint32_t>> same;  // by slab: a slot to share its memory with
+    uint64_t new_bytes = 0;                     // device memory that add() takes
+    WeightContents contents;                    // empty: there was no model to compare with
+  };
+  // Compares a model with those in the store. Reads the beginning of each tensor, and all of those
+  // that begin as another model's. `kinds`: as load()'s. Errors: those of Checkpoint::scan.
+  Result<Match> match(const std::vector<WeightKind>& kinds, const Checkpoint& checkpoint,
+                      const OnKind& on_kind) const;
+  // Returns a match with nothing: add() then takes memory for all weights.
+  Match no_match() const;
+
+  // Returns a slot that holds the model's weights: that of the match with one more holder, or a
+  // free one, loaded as far as it does not share. Changes nothing on error. REQUIRES: the store is
+  // as match() found it. Errors: kResourceExhausted (no free slot, no memory), those of load(),
+  // kCorrupt (a tensor has changed since the match).
+  Result<uint32_t> add(const Match& match, const std::vector<WeightKind>& kinds,
+                       const Checkpoint& checkpoint, const OnKind& on_kind);
+
+  // Commits a free slot for weights that the caller writes, or holds nothing. No model shares it
+  // before load(). Errors: kResourceExhausted: no free slot, or no memory.
   Result<uint32_t> acquire();
-  // Fills a slot from a checkpoint. `kinds` are the model's own kinds. They equal the store's,
-  // except that tables, matrices of one source and vectors may have fewer rows. `on_kind(i)` is
-  // called before kind i. Errors: kInvalidArgument, kCorrupt (tensors; also a weight that is
-  // infinite in the device's types); the slot stays acquired.
+  // Fills an acquired slot from a checkpoint. `kinds` are the model's own kinds. They equal the
+  // store's, except that tables, matrices of one source and vectors may have fewer rows. Errors:
+  // kInvalidArgument, kCorrupt (tensors; also a weight that is infinite in the device's types); the
+  // slot stays acquired.
   Status load(uint32_t slot, const std::vector<WeightKind>& kinds, const Checkpoint& checkpoint,
-              const std::function<void(size_t)>& on_kind);
-  // Frees the slot and its memory. REQUIRES: acquired, and no launch uses it.
+              const OnKind& on_kind);
+  // Takes a holder from the slot; the last one frees it, and the memory that no other slot shares.
+  // REQUIRES: the slot has a holder, and after the last one no launch uses it.
   void release(uint32_t slot);
 
   // The slab of a kind, for all slots.
   kernels::Slab slab(size_t kind) const { return slabs_[kind]; }
   WeightView view() const { return {slabs_}; }
   const std::vector<WeightKind>& kinds() const { return kinds_; }
-  // Device memory of one committed slot.
+  // Device memory of one committed slot that shares nothing.
   uint64_t slot_bytes() const { return slot_bytes_; }
+  // Device memory of all slots; shared memory counts once.
+  uint64_t used_bytes() const;
+  uint32_t num_holders(uint32_t slot) const { return num_holders_[slot]; }
 
  private:
   WeightStore(device::Device& device, std::vector<WeightKind> kinds)
       : device_(device), kinds_(std::move(kinds)) {}
+  bool is_bias(size_t kind) const { return kind > 0 && has_bias(kinds_[kind - 1]); }
+  // Returns true if the slot's memory in a slab holds these contents.
+  bool holds(uint32_t slot, size_t slab, const WeightContents& contents) const;
+  // Commits or shares a free slot's memory, or holds nothing.
+  Result<uint32_t> take(const Match& match);
+  // Loads what the slot does not share.
+  Status fill(uint32_t slot, const Match& match, const std::vector<WeightKind>& kinds,
+              const Checkpoint& checkpoint, const OnKind& on_kind);
+  struct Tensors;
+  Result<Tensors> read(size_t kind, const WeightKind& own, const Checkpoint& checkpoint) const;
+  Status store(uint32_t slot, size_t kind, const WeightKind& own, Tensors& tensors, bool packs_bias,
+               bool stores_rows);
 
   device::Device& device_;
+  const ContentKey key_;
   std::vector<WeightKind> kinds_;
   std::vector<std::unique_ptr<device::SlabMemory>> memory_;
-  std::vector<kernels::Slab> slabs_;  // by kind
-  std::vector<bool> used_;            // by slot
+  std::vector<size_t> memory_of_;         // by kind: index into memory_
+  std::vector<kernels::Slab> slabs_;      // by kind
+  std::vector<uint32_t> num_holders_;     // by slot
+  std::vector<WeightContents> contents_;  // by slot; empty: unknown
   uint64_t slot_bytes_ = 0;
 };
 

@@ -36,7 +36,7 @@ namespace itif::plan {
 
 // A request as the planners see it. REQUIRES: slot < 2^24, 1 ≤ num_tokens ≤ PlanLimits::max_rows.
 struct Item {
-  uint32_t slot = 0;
+  uint32_t slot = 0;  // of its weights: tenants of equal weights have the same, and are one here
   uint32_t num_tokens = 0;
 };
 

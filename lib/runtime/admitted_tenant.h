@@ -33,6 +33,8 @@ struct HeadScratch {
 struct AdmittedTenant {
   model::TenantModel model;
   HeadScratch scratch;
+
+  uint64_t head_bytes() const { return model.head.bytes + scratch.bytes(); }  // of device memory
 };
 
 }  // namespace itif::runtime

@@ -33,6 +33,9 @@ struct GroupOptions {
   uint32_t max_tokens = 4096;   // of one batch
   uint32_t max_requests = 256;  // of one batch
   uint32_t max_tenants = 64;    // slots
+  // Stores equal weights of tenants once. False: each tenant has its own copy, for comparison and
+  // for simulations, whose models all have the same files.
+  bool shares_weights = true;
 };
 
 class Group {
@@ -89,7 +92,7 @@ class Group {
   virtual Status warm_up(device::Stream&, size_t) noexcept { return {}; }
 
   virtual uint32_t num_tenants() const noexcept = 0;
-  virtual uint64_t weight_bytes() const noexcept = 0;  // of all tenants
+  virtual uint64_t weight_bytes() const noexcept = 0;  // of all tenants; shared memory counts once
   virtual uint64_t workspace_bytes() const noexcept = 0;
 };
 

@@ -10,6 +10,12 @@
 #include "base/units.h"
 
 namespace itif::runtime {
+namespace {
+
+// Progress after the model is compared with the group's, and after its weights are packed.
+constexpr double kComparedShare = 0.2, kPackedShare = 0.95;
+
+}  // namespace
 
 Result<std::unique_ptr<TenantSlots>> TenantSlots::create(device::Device& device,
                                                          const backbone::Family& family,
@@ -56,7 +62,8 @@ Result<uint32_t> TenantSlots::admit(const std::string& directory, const model::P
 
 Result<std::shared_ptr<const uint32_t>> TenantSlots::borrow_slot() {
   for (uint32_t slot = 0; slot < slots_.size(); ++slot)
-    if (find(slot) != nullptr) return std::make_shared<const uint32_t>(slot);
+    if (const AdmittedTenant* tenant = find(slot))
+      return std::make_shared<const uint32_t>(tenant->model.weight_slot);
   ITIF_ASSIGN(const uint32_t free, weights_->acquire());
   return std::shared_ptr<const uint32_t>(new uint32_t(free), [this](const uint32_t* slot) {
     weights_->release(*slot);
@@ -68,10 +75,11 @@ void TenantSlots::release(uint32_t slot) {
   CHECK(slot < slots_.size());
   AdmittedTenant* tenant = slots_[slot].exchange(nullptr);
   CHECK(tenant);
-  weight_bytes_ -= tenant->model.weight_bytes;
+  weights_->release(tenant->model.weight_slot);
+  head_bytes_ -= tenant->head_bytes();
   --num_tenants_;
   delete tenant;
-  weights_->release(slot);
+  weight_bytes_ = weights_->used_bytes() + head_bytes_;
 }
 
 Result<uint32_t> TenantSlots::try_admit(const std::string& directory,
@@ -85,9 +93,29 @@ Result<uint32_t> TenantSlots::try_admit(const std::string& directory,
     return fail(fits.error().code, fmt::format("{}/config.json does not fit the group: {}",
                                                directory, fits.error().message));
 
-  // Checked before loading: reading gigabytes only to find no room for the last tensor would slow
+  const auto free = std::ranges::find_if(slots_, [](const auto& slot) { return !slot.load(); });
+  if (free == slots_.end())
+    return fail(Code::kResourceExhausted,
+                fmt::format("all {} slots of the group are taken: remove a tenant, or raise "
+                            "max_tenants and restart",
+                            slots_.size()));
+  const auto slot = static_cast<uint32_t>(free - slots_.begin());
+
+  const std::vector<model::WeightKind> kinds = kinds_of(opened.spec);
+  const auto report_kind = [&](const char* what, size_t kind, double first, double last) {
+    report(what + kinds[kind].name,
+           first + (last - first) * static_cast<double>(kind) / static_cast<double>(kinds.size()));
+  };
+  model::WeightStore::Match match = weights_->no_match();
+  if (options_.shares_weights) {
+    ITIF_ASSIGN(match, weights_->match(kinds, opened.checkpoint, [&](size_t kind) {
+      report_kind("comparing ", kind, 0, kComparedShare);
+    }));
+  }
+
+  // Checked before loading: packing gigabytes only to find no room for the last tensor would slow
   // the tenants that are served.
-  const uint64_t needed_bytes = weights_->slot_bytes() + model::head_bytes(opened.head) +
+  const uint64_t needed_bytes = match.new_bytes + model::head_bytes(opened.head) +
                                 HeadScratch::bytes_of(opened.head, options_);
   if (const uint64_t left_bytes = device_.available_bytes(); needed_bytes > left_bytes)
     return fail(Code::kResourceExhausted,
@@ -95,7 +123,7 @@ Result<uint32_t> TenantSlots::try_admit(const std::string& directory,
                             "tenant or raise device.memory",
                             directory, format_bytes(needed_bytes), format_bytes(left_bytes)));
 
-  // Releases the slot unless the tenant is published.
+  // Releases the weights unless the tenant is published.
   struct SlotGuard {
     model::WeightStore* weights;
     uint32_t slot;
@@ -103,15 +131,12 @@ Result<uint32_t> TenantSlots::try_admit(const std::string& directory,
       if (weights) weights->release(slot);
     }
   };
-  ITIF_ASSIGN(const uint32_t slot, weights_->acquire());
-  SlotGuard guard{weights_.get(), slot};
-
-  const std::vector<model::WeightKind> kinds = kinds_of(opened.spec);
-  ITIF_TRY(weights_->load(slot, kinds, opened.checkpoint, [&](size_t kind) {
-    report("packing " + kinds[kind].name,
-           0.95 * static_cast<double>(kind) / static_cast<double>(kinds.size()));
-  }));
-  report("loading the head", 0.95);
+  ITIF_ASSIGN(const uint32_t weight_slot,
+              weights_->add(match, kinds, opened.checkpoint, [&](size_t kind) {
+                report_kind("packing ", kind, kComparedShare, kPackedShare);
+              }));
+  SlotGuard guard{weights_.get(), weight_slot};
+  report("loading the head", kPackedShare);
   auto tenant = std::make_unique<AdmittedTenant>();
   ITIF_ASSIGN(tenant->model.head, model::load_head(device_, opened.head, opened.checkpoint));
   ITIF_ASSIGN(tenant->scratch, HeadScratch::make(device_, opened.head, options_));
@@ -119,14 +144,15 @@ Result<uint32_t> TenantSlots::try_admit(const std::string& directory,
 
   tenant->model.directory = directory;
   tenant->model.slot = slot;
+  tenant->model.weight_slot = weight_slot;
   tenant->model.spec = opened.spec;
   tenant->model.tokenizer = std::move(opened.tokenizer);
   tenant->model.images = std::move(opened.images);
   tenant->model.max_tokens = std::min(opened.spec.max_tokens(), options_.max_tokens);
   tenant->model.max_text_tokens = std::min(tenant->model.max_tokens, opened.max_text_tokens);
-  tenant->model.weight_bytes =
-      weights_->slot_bytes() + tenant->model.head.bytes + tenant->scratch.bytes();
-  weight_bytes_ += tenant->model.weight_bytes;
+  tenant->model.weight_bytes = weights_->slot_bytes() + tenant->head_bytes();
+  head_bytes_ += tenant->head_bytes();
+  weight_bytes_ = weights_->used_bytes() + head_bytes_;
   ++num_tenants_;
   guard.weights = nullptr;
   slots_[slot].store(tenant.release(), std::memory_order_release);

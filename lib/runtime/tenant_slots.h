@@ -1,5 +1,8 @@
 // A group's tenants: admits models into slots and releases them. Both kinds of group use it.
 //
+// Requests name their tenant's slot. Launches name its weight slot (TenantModel::weight_slot).
+// Tenants of equal backbones have the same weight slot, so that their rows run in one GEMM.
+//
 // Threads: as in group.h. admit() and release() are control's; find() is any thread's.
 #pragma once
 
@@ -39,7 +42,7 @@ class TenantSlots {
   Result<uint32_t> admit(const std::string& directory, const model::Progress& progress);
   void release(uint32_t slot);
 
-  // Returns a slot whose memory a pass may read: an admitted tenant's, or a free one's, whose
+  // Returns a slot of weights() that a pass may read: an admitted tenant's, or a free one, whose
   // memory is held as long as the result. Its values are unspecified. Control's job thread; no slot
   // may change meanwhile. Errors: kResourceExhausted.
   Result<std::shared_ptr<const uint32_t>> borrow_slot();
@@ -54,7 +57,8 @@ class TenantSlots {
   }
   model::WeightView weights() const noexcept { return weights_->view(); }  // of all slots
   uint32_t num_tenants() const noexcept { return num_tenants_; }
-  uint64_t weight_bytes() const noexcept { return weight_bytes_; }  // of all tenants
+  // Device memory of all tenants; shared memory counts once.
+  uint64_t weight_bytes() const noexcept { return weight_bytes_; }
 
  private:
   TenantSlots(device::Device& device, const backbone::Family& family,
@@ -72,6 +76,7 @@ class TenantSlots {
   std::vector<std::atomic<AdmittedTenant*>> slots_;  // owned
   std::atomic<uint32_t> num_tenants_ = 0;
   std::atomic<uint64_t> weight_bytes_ = 0;
+  uint64_t head_bytes_ = 0;  // of all tenants
 };
 
 }  // namespace itif::runtime

@@ -25,7 +25,8 @@ constexpr uint32_t kPathMtu = 1500;
 runtime::GroupOptions group_options(const config::Batching& b, const model::BackboneSpec& spec) {
   return {.max_tokens = std::max(b.max_tokens, spec.max_tokens()),
           .max_requests = b.max_requests,
-          .max_tenants = b.max_tenants};
+          .max_tenants = b.max_tenants,
+          .shares_weights = false};  // the tenants' models differ; their files need not
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ struct LoadedModel {
   std::shared_ptr<const std::vector<std::string>> labels;
   std::string result_kind;  // wire::result_kind_name of the default result
   uint32_t max_tokens = 0;
-  uint64_t weight_bytes = 0;  // device memory that only this tenant uses
+  uint64_t weight_bytes = 0;  // device memory of its weights, shared ones included
   uint64_t shared_bytes = 0;  // device memory that the tenants of its group share
 };
 

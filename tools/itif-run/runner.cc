@@ -208,7 +208,7 @@ Result<std::vector<Output>> Runner::forward(const std::vector<Input>& inputs, ui
       prepared[at].token_types = output.token_types;
       given[at] = &prepared[at];
     }
-    items.push_back({request.slot, request.num_tokens});
+    items.push_back({group_->model(request.slot)->weight_slot, request.num_tokens});
   }
   plan::Plan plan;
   planner_->plan(items, plan);

@@ -166,8 +166,9 @@ void BatchLayout::admit(const BatchRequest& segment, AdmittedTenant* tenant) noe
   live_.push_back({&segment, segment.request, tenant, 0});
   if (!tenant->model.spec.takes_images())
     num_pieces_ += RequestIds(request, segment.prepared).num_pieces();
-  if (runs_.empty() || runs_.back().slot != request.slot || mini_batch_ != segment.mini_batch) {
-    runs_.push_back({asked_rows_, 0, request.slot});
+  const uint32_t slot = tenant->model.weight_slot;
+  if (runs_.empty() || runs_.back().slot != slot || mini_batch_ != segment.mini_batch) {
+    runs_.push_back({asked_rows_, 0, slot});
     run_segments_.push_back(0);
     run_calls_.push_back(segment.call);
   }

@@ -46,7 +46,8 @@ class BatchLayout {
   // Lays out only padding rows, which no request owns. REQUIRES: `bucket` is one of the buckets.
   void build(const GraphBucket& bucket) noexcept;
   // Lays out requests that nobody sent, of token 0 or black pixels, for a pass whose results nobody
-  // reads. REQUIRES: within the options' limits; images have spec.max_tokens() tokens.
+  // reads. `slot`: a weight slot. REQUIRES: within the options' limits; images have
+  // spec.max_tokens() tokens.
   void build(uint32_t slot, const model::BackboneSpec& spec, uint32_t num_requests,
              uint32_t num_tokens);
 
@@ -80,7 +81,7 @@ class BatchLayout {
   bool has_token_types_ = false;
   std::vector<Live> live_;
   std::vector<uint32_t> by_tenant_;
-  // Adjacent rows of one slot and mini-batch, without a bucket's padding.
+  // Adjacent rows of one weight slot and mini-batch, without a bucket's padding.
   std::vector<kernels::RowRange> runs_;
   std::vector<uint32_t> run_segments_;                // of each run
   std::vector<uint32_t> run_calls_;                   // of each run: its planned call

@@ -230,7 +230,7 @@ void GroupExecutor::plan_batch(plan::Planner& planner, Flight& flight) noexcept 
   ++batch_number_;
   flight.figures = {};
   for (const request::Request* request : choice_.batch) {
-    items_.add(*request);
+    items_.add(*request, group_.model(request->slot)->weight_slot);
     flight.figures.num_tenants +=
         std::exchange(last_batch_[request->slot], batch_number_) != batch_number_;
   }

@@ -307,9 +307,8 @@ void GenerationExecutor::enter(request::Request* request, uint64_t now_ns) noexc
   sequence->entered = true;
   encoded_.push_back(request);
   request->launch_ns = now_ns;
-  const auto position =
-      std::ranges::upper_bound(joined_->sequences, request->slot, {},
-                               [](const auto& other) { return other->request->slot; });
+  const auto position = std::ranges::upper_bound(joined_->sequences, sequence->slots(), {},
+                                                 [](const auto& other) { return other->slots(); });
   joined_->sequences.insert(position, std::move(sequence));
 }
 
@@ -319,7 +318,7 @@ void GenerationExecutor::encode_entered(plan::Planner& planner) noexcept {
   for (const std::unique_ptr<Sequence>& sequence : joined_->sequences) {
     if (!std::exchange(sequence->entered, false)) continue;
     entered_.push_back(sequence.get());
-    items_.add(*sequence->request);
+    items_.add(*sequence->request, sequence->model->weight_slot);
   }
   if (entered_.empty()) return;
   items_.plan(planner, plan_);

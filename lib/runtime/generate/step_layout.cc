@@ -8,8 +8,8 @@ namespace {
 
 constexpr uint32_t kBlockTokens = backbone::Decoder::kBlockTokens;
 
-uint32_t slot_of(const Sequence& sequence) noexcept {
-  return sequence.request->slot;
+uint32_t weight_slot_of(const Sequence& sequence) noexcept {
+  return sequence.model->weight_slot;
 }
 
 RequestIds ids_of(const Sequence& sequence) noexcept {
@@ -185,12 +185,12 @@ void StepLayout::clear_step() noexcept {
 
 void StepLayout::lay_out_step(KvBlocks& blocks) noexcept {
   for (const Sequence* sequence : stepping_)
-    add_run(slot_of(*sequence), sequence->search.num_beams());
+    add_run(weight_slot_of(*sequence), sequence->search.num_beams());
   step_bucket_ = buckets_.steps.find(runs_, 0, 0);
   size_t next = 0;
   for (const kernels::RowRange& run : runs_) {
     const auto first_row = static_cast<uint32_t>(tokens_.size());
-    while (next < stepping_.size() && slot_of(*stepping_[next]) == run.slot)
+    while (next < stepping_.size() && weight_slot_of(*stepping_[next]) == run.slot)
       add_rows(*stepping_[next++], blocks);
     pad_step(append_ranges(step_bucket_, first_row, run.num_rows, run.slot, ranges_));
   }

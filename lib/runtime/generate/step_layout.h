@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "backbone/decoder.h"
@@ -41,6 +42,8 @@ struct Sequence : SequenceBlocks {
   uint32_t hold_group = 0;  // its slot or batch (kv_holds.h)
   bool entered = false;     // since the last step; its source must be encoded
 
+  // Its order in a step: tenants of the same weights are adjacent.
+  std::pair<uint32_t, uint32_t> slots() const { return {model->weight_slot, request->slot}; }
   const model::GenerationConfig& config() const { return model->head.spec.generation.front(); }
   // Gives each beam the table of the one that it continues.
   void continue_beams(KvBlocks& blocks) noexcept;

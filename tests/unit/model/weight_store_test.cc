@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <list>
 
 #include "support/plain_device.h"
 #include "support/safetensors_text.h"
@@ -120,6 +121,158 @@ TEST(WeightStore, SlotsAreReusedAndRunOut) {
   store->release(0);
   store->release(1);
   EXPECT_EQ(device.state().live_slots, 0u);
+}
+
+class SharedStore : public ::testing::Test {
+ protected:
+  // Returns the slot of the model in a new directory.
+  uint32_t add(uint64_t rows, float first) {
+    const Checkpoint checkpoint = write_checkpoint(files_.emplace_back(), rows, first);
+    const auto match = store_->match(small_kinds(rows), checkpoint, nullptr).value();
+    const uint64_t before = store_->used_bytes();
+    const auto slot = store_->add(match, small_kinds(rows), checkpoint, nullptr);
+    EXPECT_TRUE(slot) << slot.error().message;
+    EXPECT_EQ(store_->used_bytes() - before, match.new_bytes);
+    return *slot;
+  }
+  // Writes a model whose values equal those of `first`, except those from `at` on, which begin with
+  // `then`.
+  Checkpoint with_change(float first, size_t at, float then) {
+    const testing::TempDirectory& directory = files_.emplace_back();
+    write_checkpoint(directory, 3, first);
+    std::string bytes = directory.read("model.safetensors");
+    const float value = then;
+    constexpr size_t kValues = 6 + 2 + 4 + 4 + 2 + 2;
+    std::memcpy(bytes.data() + bytes.size() - (kValues - at) * 4, &value, 4);
+    directory.write("model.safetensors", bytes);
+    return Checkpoint::open(directory.path()).value();
+  }
+  uint32_t add(const Checkpoint& checkpoint) {
+    const auto match = store_->match(small_kinds(3), checkpoint, nullptr).value();
+    return store_->add(match, small_kinds(3), checkpoint, nullptr).value();
+  }
+
+  PlainDevice device_;
+  std::list<testing::TempDirectory> files_;
+  std::unique_ptr<WeightStore> store_ = WeightStore::create(device_, small_kinds(3), 4).value();
+};
+
+TEST_F(SharedStore, EqualModelsHoldOneSlot) {
+  EXPECT_EQ(add(3, 0), 0u);
+  EXPECT_EQ(add(3, 0), 0u);
+  EXPECT_EQ(add(3, 50), 1u);
+  EXPECT_EQ(store_->num_holders(0), 2u);
+  EXPECT_EQ(device_.state().live_slots, 2u * 3);
+  store_->release(0);
+  EXPECT_EQ(contents(*store_, 0, 0, 6), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  store_->release(0);
+  EXPECT_EQ(device_.state().live_slots, 3u);
+  // Released contents are not found any more.
+  EXPECT_EQ(add(3, 0), 0u);
+  EXPECT_EQ(contents(*store_, 0, 0, 6), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(SharedStore, SlabsThatDifferAreStoredTwice) {
+  EXPECT_EQ(add(3, 0), 0u);
+  EXPECT_EQ(add(with_change(0, 7, 99)), 1u);  // gamma, a vector
+  EXPECT_EQ(device_.state().live_slots, 3u + 1);
+  EXPECT_EQ(store_->slab(0).at(1), store_->slab(0).at(0));
+  EXPECT_EQ(contents(*store_, 1, 1, 2), (std::vector<float>{6, 99}));
+  EXPECT_EQ(contents(*store_, 1, 0, 2), (std::vector<float>{6, 7}));
+  EXPECT_EQ(contents(*store_, 3, 1, 4), (std::vector<float>{16, 17, 18, 19}));
+}
+
+// The packed weight holds its bias, so that it is not shared under another one.
+TEST_F(SharedStore, AWeightWithAnotherBiasIsPackedAgain) {
+  EXPECT_EQ(add(3, 0), 0u);
+  EXPECT_EQ(add(with_change(0, 19, 99)), 1u);
+  EXPECT_NE(store_->slab(2).at(1), store_->slab(2).at(0));
+  EXPECT_EQ(device_.state().packed_biases[store_->slab(2).at(1)],
+            (std::vector<float>{16, 17, 18, 99}));
+  EXPECT_EQ(device_.state().packed_biases[store_->slab(2).at(0)],
+            (std::vector<float>{16, 17, 18, 19}));
+}
+
+// A changed weight whose bias is shared: the bias is packed, and not stored again.
+TEST_F(SharedStore, AChangedWeightPacksItsSharedBias) {
+  EXPECT_EQ(add(3, 0), 0u);
+  EXPECT_EQ(add(with_change(0, 8, 99)), 1u);
+  EXPECT_EQ(store_->slab(3).at(1), store_->slab(3).at(0));
+  EXPECT_EQ(contents(*store_, 2, 1, 2), (std::vector<float>{99, 9}));
+  EXPECT_EQ(device_.state().packed_biases[store_->slab(2).at(1)],
+            (std::vector<float>{16, 17, 18, 19}));
+}
+
+// The first rows of both tables are equal; the larger one's last row is the smaller one's nothing.
+TEST_F(SharedStore, ASmallerTableIsAnotherContent) {
+  EXPECT_EQ(add(3, 0), 0u);
+  EXPECT_EQ(add(2, 0), 1u);
+  EXPECT_NE(store_->slab(0).at(1), store_->slab(0).at(0));
+}
+
+TEST_F(SharedStore, WithoutADeviceThatSharesOnlyWholeModelsAreShared) {
+  device_.state().slots_can_share = false;
+  EXPECT_EQ(add(3, 0), 0u);
+  EXPECT_EQ(add(3, 0), 0u);
+  EXPECT_EQ(add(with_change(0, 7, 99)), 1u);
+  EXPECT_EQ(device_.state().live_slots, 2u * 3);
+  EXPECT_EQ(contents(*store_, 0, 1, 6), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+}
+
+// All values are 0x3c00: 1 in F16, 0.0078 in BF16.
+TEST_F(SharedStore, TheSameBytesOfAnotherTypeAreAnotherContent) {
+  const std::vector<WeightKind> kinds = {{"words", Storage::kTable, {named("words")}, {3, 2}}};
+  store_ = WeightStore::create(device_, kinds, 4).value();
+  const auto add = [&](const char* type) {
+    const testing::TempDirectory& directory = files_.emplace_back();
+    const std::string header = "{" + entry("words", type, "[3,2]", 0, 12) + "}";
+    std::string bytes;
+    for (int i = 0; i < 6; ++i) bytes += std::string("\0\x3c", 2);
+    directory.write("model.safetensors", testing::safetensors(header, bytes));
+    const Checkpoint checkpoint = Checkpoint::open(directory.path()).value();
+    const auto match = store_->match(kinds, checkpoint, nullptr).value();
+    return store_->add(match, kinds, checkpoint, nullptr).value();
+  };
+  EXPECT_EQ(add("F16"), 0u);
+  EXPECT_EQ(add("BF16"), 1u);
+  EXPECT_EQ(contents(*store_, 0, 0, 1), (std::vector<float>{1}));
+  EXPECT_EQ(contents(*store_, 0, 1, 1), (std::vector<float>{0.0078125}));
+  EXPECT_EQ(add("F16"), 0u);
+}
+
+// Slots that the caller fills have contents that nobody knows.
+TEST_F(SharedStore, AcquiredSlotsAreNotShared) {
+  EXPECT_EQ(store_->acquire().value(), 0u);
+  EXPECT_EQ(add(3, 0), 1u);
+  EXPECT_EQ(add(3, 0), 1u);
+}
+
+// A file that changes between comparison and loading would be stored under a wrong content.
+TEST_F(SharedStore, AFileThatChangesAfterTheMatchIsRefused) {
+  EXPECT_EQ(add(3, 0), 0u);
+  const Checkpoint checkpoint = with_change(0, 8, 99);
+  const auto match = store_->match(small_kinds(3), checkpoint, nullptr).value();
+  const size_t live = device_.state().live_slots;
+  write_checkpoint(files_.back(), 3, 200);
+  const auto changed = store_->add(match, small_kinds(3), checkpoint, nullptr);
+  ASSERT_FALSE(changed);
+  EXPECT_EQ(changed.error().code, Code::kCorrupt);
+  EXPECT_NE(changed.error().message.find("matrix changed while it was read"), std::string::npos)
+      << changed.error().message;
+  EXPECT_EQ(device_.state().live_slots, live);
+  EXPECT_EQ(contents(*store_, 0, 0, 6), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+}
+
+TEST_F(SharedStore, AFailedAddLeaksNothing) {
+  EXPECT_EQ(add(3, 0), 0u);
+  const Checkpoint checkpoint = with_change(0, 8, 99);
+  const auto match = store_->match(small_kinds(3), checkpoint, nullptr).value();
+  device_.state().allocations_until_failure = 0;
+  EXPECT_EQ(store_->add(match, small_kinds(3), checkpoint, nullptr).error().code,
+            Code::kResourceExhausted);
+  EXPECT_EQ(device_.state().live_slots, 3u);
+  device_.state().allocations_until_failure = -1;
+  EXPECT_EQ(store_->add(match, small_kinds(3), checkpoint, nullptr).value(), 1u);
 }
 
 TEST(WeightStore, AFailedCommitLeaksNothing) {

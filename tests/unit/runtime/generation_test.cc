@@ -22,11 +22,12 @@ TEST_F(Generation, SchedulesFollowTheGroupsCosts) {
   auto made = std::make_unique<testing::PlainDevice>(2);
   std::vector<kernels::ShapeMode>& launched = made->state().gemms;
   open("beams-4", {}, std::move(made));
-  admit("beams-4");
+  admit("beams-3-smaller");
   const uint32_t hidden = group_->spec().hidden, vocab = group_->spec().vocab;
   const auto modes = [&] {
     launched.clear();
-    for (const uint32_t slot : {0u, 1u}) submit(cases_of("beams-4").front().ids, slot);
+    submit(cases_of("beams-4").front().ids, 0);
+    submit(cases_of("beams-3-smaller").front().ids, 1);
     step();
     std::map<std::pair<uint32_t, uint32_t>, std::set<kernels::GemmMode>> by_shape;
     for (const kernels::ShapeMode& gemm : launched) by_shape[{gemm.n, gemm.k}].insert(gemm.mode);
@@ -54,6 +55,31 @@ TEST_F(Generation, SchedulesFollowTheGroupsCosts) {
     if (use.in_step) of_step.insert(use.shape.n);
   EXPECT_TRUE(of_step.contains(vocab) && of_step.contains(3 * hidden));
   EXPECT_FALSE(of_step.contains(2 * hidden));  // keys and values of sources
+}
+
+// Sequences of tenants whose weights are the same bytes are rows of one GEMM.
+TEST_F(Generation, TenantsOfEqualWeightsShareEachGemm) {
+  auto made = std::make_unique<testing::PlainDevice>();
+  testing::PlainDeviceState& state = made->state();
+  open("beams-4", {}, std::move(made));
+  admit("beams-3-smaller");
+  admit("beams-4");
+  std::set<size_t> num_ranges;
+  state.on_gemm = [&](const kernels::GroupedGemm& gemm) { num_ranges.insert(gemm.ranges.size()); };
+  const auto cases = cases_of("beams-4");
+  std::vector<const request::Request*> all;
+  for (size_t i = 0; i < 4; ++i) all.push_back(&submit(cases[i].ids, i % 2 == 0 ? 0 : 2));
+  run_all();
+  EXPECT_EQ(num_ranges, (std::set<size_t>{1}));
+  const Case other = cases_of("beams-3-smaller").front();
+  num_ranges.clear();
+  for (size_t i = 0; i < 4; ++i) all.push_back(&submit(cases[i].ids, i % 2 == 0 ? 2 : 0));
+  all.push_back(&submit(other.ids, 1));
+  run_all();
+  EXPECT_EQ(*num_ranges.rbegin(), 2u);
+  for (size_t i = 0; i < 8; ++i) expect_tokens(*all[i], cases[i % 4].tokens);
+  expect_tokens(*all[8], other.tokens);
+  state.on_gemm = nullptr;
 }
 
 TEST_P(GenerationBothWays, SameTokensAsTransformersOneByOne) {

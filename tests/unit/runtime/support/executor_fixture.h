@@ -75,7 +75,12 @@ class TimedStream final : public NullStream {
 // Takes 10 ms plus 0.1 ms a token, and answers each segment with one number.
 class TimedGroup final : public runtime::EncoderGroup {
  public:
-  TimedGroup() { model_.max_tokens = model_.max_text_tokens = 512; }
+  TimedGroup() {
+    for (uint32_t slot = 0; slot < models_.size(); ++slot) {
+      models_[slot].slot = models_[slot].weight_slot = slot;
+      models_[slot].max_tokens = models_[slot].max_text_tokens = 512;
+    }
+  }
   uint32_t batches = 0;
   uint64_t slower = 1;
   uint32_t free_slot = UINT32_MAX;  // no tenant is in it
@@ -88,7 +93,7 @@ class TimedGroup final : public runtime::EncoderGroup {
   Result<uint32_t> admit(const std::string&, const model::Progress&) override { return 0u; }
   void release(uint32_t) override {}
   const model::TenantModel* model(uint32_t slot) const noexcept override {
-    return slot == free_slot ? nullptr : &model_;
+    return slot == free_slot ? nullptr : &models_.at(slot);
   }
   uint32_t num_tenants() const noexcept override { return 1; }
   uint64_t weight_bytes() const noexcept override { return 0; }
@@ -129,7 +134,7 @@ class TimedGroup final : public runtime::EncoderGroup {
  private:
   model::BackboneSpec spec_;
   runtime::GroupOptions options_;
-  model::TenantModel model_;
+  std::array<model::TenantModel, 256> models_;  // each slot has weights of its own
   std::array<bool, kMaxInFlight> running_{};
 };
 
