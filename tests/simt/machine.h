@@ -3,6 +3,9 @@
 
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -99,11 +102,16 @@ class Runtime {
   };
   struct Piece {
     size_t bytes = 0;
-    bool is_held = true, is_mapped = false;
+    off_t offset = 0;  // in the file of pieces_fd
+    bool is_held = true, is_filled = false;
+    uint32_t num_mappings = 0;
   };
   std::map<std::byte*, Mapping> mappings;
   std::map<uint64_t, Piece> pieces;
   uint64_t num_pieces = 0;
+  off_t pieces_end = 0;  // of the file
+  // The pieces' memory, so that one can be mapped at several addresses.
+  const int pieces_fd = memfd_create("simt-pieces", MFD_CLOEXEC);
   std::vector<std::unique_ptr<Stream>> streams;
   std::mt19937_64 random{1};
   std::map<const void*, size_t> max_shared;

@@ -213,7 +213,9 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
   r.counts.live_device_bytes += bytes;
   ++r.counts.allocations;
   *handle = ++r.num_pieces;
-  r.pieces[*handle] = {.bytes = bytes};
+  r.pieces[*handle] = {.bytes = bytes, .offset = r.pieces_end};
+  r.pieces_end += static_cast<off_t>(bytes);
+  if (ftruncate(r.pieces_fd, r.pieces_end) != 0) simt::fail("no memory for a piece");
   return CUDA_SUCCESS;
 }
 
@@ -222,7 +224,9 @@ namespace {
 void free_unless_used(uint64_t number) {
   auto& r = runtime();
   const simt::Runtime::Piece& piece = r.pieces.at(number);
-  if (piece.is_held || piece.is_mapped) return;
+  if (piece.is_held || piece.num_mappings > 0) return;
+  (void)fallocate(r.pieces_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, piece.offset,
+                  static_cast<off_t>(piece.bytes));
   r.counts.live_device_bytes -= piece.bytes;
   r.pieces.erase(number);
 }
@@ -250,7 +254,10 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t, CUmemGenericAllocat
   if (it == r.pieces.end() || bytes != it->second.bytes || address % 4096 != 0 ||
       r.mappings.contains(at))
     return CUDA_ERROR_INVALID_VALUE;
-  it->second.is_mapped = true;
+  // The offset is a multiple of the granularity, and so of a page.
+  if (mmap(at, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, r.pieces_fd, it->second.offset) != at)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  ++it->second.num_mappings;
   r.mappings[at] = {.piece = handle};
   return CUDA_SUCCESS;
 }
@@ -263,10 +270,11 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
   for (std::byte* at = begin; at < begin + bytes;) {
     const auto it = r.mappings.find(at);
     if (it == r.mappings.end()) return CUDA_ERROR_INVALID_VALUE;
-    const size_t of_piece = r.pieces.at(it->second.piece).bytes;
+    simt::Runtime::Piece& piece = r.pieces.at(it->second.piece);
+    const size_t of_piece = piece.bytes;
     if (!std::exchange(it->second.is_accessible, true)) {
       if (mprotect(at, of_piece, PROT_READ | PROT_WRITE) != 0) return CUDA_ERROR_INVALID_VALUE;
-      std::memset(at, 0xFF, of_piece);
+      if (!std::exchange(piece.is_filled, true)) std::memset(at, 0xFF, of_piece);
       r.device_memory[at] = of_piece;
     }
     at += of_piece;
@@ -286,10 +294,11 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   if (r.pieces.at(number).bytes != bytes) return CUDA_ERROR_INVALID_VALUE;
   r.mappings.erase(it);
   r.device_memory.erase(at);
-  r.pieces.at(number).is_mapped = false;
+  --r.pieces.at(number).num_mappings;
   free_unless_used(number);
-  madvise(at, bytes, MADV_DONTNEED);
-  return mprotect(at, bytes, PROT_NONE) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  const void* const left =
+      mmap(at, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  return left == at ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,

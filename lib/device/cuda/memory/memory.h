@@ -1,8 +1,9 @@
 // Device memory of buffers and slabs, and pinned host memory. The serving path allocates none of
 // it.
 //
-// Slabs reserve addresses for all slots and commit memory in pieces (virtual_memory.h). Several
-// slots may share a piece, which stays committed while any of them is.
+// Slabs reserve addresses for all slots and commit memory in pieces (virtual_memory.h). The end of
+// a slot and the start of the next may be in one piece, which stays committed while any of them is.
+// Slots of whole pieces can share memory: their pieces are then mapped at both addresses.
 #pragma once
 
 #include <atomic>
@@ -45,7 +46,8 @@ Status upload_floats(const TensorView& source, DType type, void* target);
 
 // Zeroed, 256-byte aligned. Errors: kResourceExhausted.
 Result<std::unique_ptr<Buffer>> allocate_buffer(std::shared_ptr<Budget> budget, size_t bytes);
-// Zeroed slots at 256-byte multiples. Errors: kResourceExhausted.
+// Zeroed slots at 256-byte multiples, or of whole pieces if that adds little. Errors:
+// kResourceExhausted.
 Result<std::unique_ptr<SlabMemory>> reserve_slab(std::shared_ptr<Budget> budget,
                                                  std::shared_ptr<VirtualMemory> memory,
                                                  size_t slot_bytes, uint32_t max_slots);

@@ -5,11 +5,14 @@
 #include "base/check.h"
 #include "device/cuda/memory/memory.h"
 #include "device/cuda/memory/virtual_memory.h"
+#include "device/slab_places.h"
 
 namespace itif::device::cuda {
 namespace {
 
 constexpr size_t kSlotAlignment = 256;  // needed by kernels and cuBLAS; buffers have it, too
+// Slots are whole pieces, and can be shared, if that adds at most a slot's eighth.
+constexpr size_t kMaxAddedShare = 8;
 
 size_t round_up(size_t value, size_t to) {
   return (value + to - 1) / to * to;
@@ -26,20 +29,20 @@ class CudaSlabMemory final : public SlabMemory {
         reserved_bytes_(reserved_bytes),
         pieces_(reserved_bytes / memory_->piece_bytes()),
         num_holders_(pieces_.size()),
-        committed_(max_slots, false) {
+        places_(max_slots) {
     slab_ = {.base = reinterpret_cast<std::byte*>(address), .stride_bytes = stride_bytes};
     max_slots_ = max_slots;
   }
   ~CudaSlabMemory() override {
     for (uint32_t slot = 0; slot < max_slots_; ++slot)
-      if (committed_[slot]) release(slot);
+      if (places_.holds(slot)) release(slot);
     memory_->free(address_, reserved_bytes_);
   }
   CudaSlabMemory(const CudaSlabMemory&) = delete;
   CudaSlabMemory& operator=(const CudaSlabMemory&) = delete;
 
   Status commit(uint32_t slot) override {
-    CHECK(slot < max_slots_ && !committed_[slot]);
+    CHECK(slot < max_slots_ && !places_.holds(slot));
     const Run all = pieces_of(slot);
     const Run fresh = held_by_none(all);
     const size_t bytes = fresh.count * memory_->piece_bytes();
@@ -51,24 +54,32 @@ class CudaSlabMemory final : public SlabMemory {
       }
     }
     for (size_t i = 0; i < all.count; ++i) ++num_holders_[all.first + i];
-    committed_[slot] = true;
-    ++num_committed_;
+    places_.take(slot);
     Status cleared = finish_write(cudaMemset(slab_.at(slot), 0, slab_.stride_bytes),
                                   "cannot clear a slab's slot");
     if (!cleared) release(slot);
     return cleared;
   }
+  bool can_share() const override { return slab_.stride_bytes % memory_->piece_bytes() == 0; }
+  Status share(uint32_t slot, uint32_t with) override {
+    CHECK(can_share() && !places_.holds(slot) && places_.holds(with));
+    const Run mine = pieces_of(slot);
+    std::ranges::copy(of(pieces_of(with)), of(mine).begin());
+    ITIF_TRY(memory_->map_again(address_of(mine), of(mine)));
+    for (size_t i = 0; i < mine.count; ++i) ++num_holders_[mine.first + i];
+    places_.share(slot, with);
+    return {};
+  }
   void release(uint32_t slot) override {
-    CHECK(slot < max_slots_ && committed_[slot]);
+    const bool is_last = places_.release(slot).has_value();
     const Run all = pieces_of(slot);
     for (size_t i = 0; i < all.count; ++i) --num_holders_[all.first + i];
-    committed_[slot] = false;
-    --num_committed_;
+    if (!is_last) return memory_->unmap_again(address_of(all), of(all));
     const Run left = held_by_none(all);
     if (left.count > 0) memory_->unmap(address_of(left), of(left));
     budget_->give_back(left.count * memory_->piece_bytes());
   }
-  uint64_t used_bytes() const override { return num_committed_ * slab_.stride_bytes; }
+  uint64_t used_bytes() const override { return places_.num_taken() * slab_.stride_bytes; }
 
  private:
   struct Run {
@@ -100,8 +111,7 @@ class CudaSlabMemory final : public SlabMemory {
   const size_t reserved_bytes_;
   std::vector<VirtualMemory::Piece> pieces_;
   std::vector<uint32_t> num_holders_;  // committed slots, by piece
-  std::vector<bool> committed_;
-  uint32_t num_committed_ = 0;
+  SlabPlaces places_;  // counts the slots that share pieces; kernels address slots by stride
 };
 
 }  // namespace
@@ -110,7 +120,9 @@ Result<std::unique_ptr<SlabMemory>> reserve_slab(std::shared_ptr<Budget> budget,
                                                  std::shared_ptr<VirtualMemory> memory,
                                                  size_t slot_bytes, uint32_t max_slots) {
   CHECK(slot_bytes > 0 && max_slots > 0);
-  const size_t stride_bytes = round_up(slot_bytes, kSlotAlignment);
+  size_t stride_bytes = round_up(slot_bytes, kSlotAlignment);
+  const size_t whole_bytes = round_up(slot_bytes, memory->piece_bytes());
+  if (whole_bytes - stride_bytes <= stride_bytes / kMaxAddedShare) stride_bytes = whole_bytes;
   if (stride_bytes > SIZE_MAX / 4 / max_slots)
     return fail(Code::kResourceExhausted,
                 "a slab exceeds the address space; lower the group's largest number of tenants");

@@ -32,6 +32,7 @@ Status find_function(const char* name, Function& function) {
 }
 
 constexpr const char* kCommit = "cannot commit memory of a slab";
+constexpr const char* kShare = "cannot share memory of a slab";
 
 }  // namespace
 
@@ -87,13 +88,30 @@ Status VirtualMemory::map(CUdeviceptr address, std::span<Piece> pieces) {
     status = map_piece(address + num_mapped * piece_bytes_, pieces[num_mapped]);
     if (status) ++num_mapped;
   }
-  if (status) {
-    const CUmemAccessDesc access{.location = location_of(ordinal_),
-                                 .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    status = check(driver_.set_access(address, pieces.size() * piece_bytes_, &access, 1), kCommit);
-  }
+  if (status) status = set_access(address, pieces.size());
   if (!status) unmap(address, pieces.first(num_mapped));
   return status;
+}
+
+Status VirtualMemory::map_again(CUdeviceptr address, std::span<const Piece> pieces) {
+  enter();
+  size_t num_mapped = 0;
+  Status status;
+  while (status && num_mapped < pieces.size()) {
+    status = check(
+        driver_.map(address + num_mapped * piece_bytes_, piece_bytes_, 0, pieces[num_mapped], 0),
+        kShare);
+    if (status) ++num_mapped;
+  }
+  if (status) status = set_access(address, pieces.size());
+  if (!status) unmap_again(address, pieces.first(num_mapped));
+  return status;
+}
+
+Status VirtualMemory::set_access(CUdeviceptr address, size_t num_pieces) {
+  const CUmemAccessDesc access{.location = location_of(ordinal_),
+                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  return check(driver_.set_access(address, num_pieces * piece_bytes_, &access, 1), kCommit);
 }
 
 Status VirtualMemory::map_piece(CUdeviceptr address, Piece& piece) {
@@ -108,6 +126,14 @@ void VirtualMemory::unmap(CUdeviceptr address, std::span<const Piece> pieces) {
   enter();
   for (const Piece piece : pieces) {
     give_back({.address = address, .piece = piece, .is_mapped = true, .is_held = true});
+    address += piece_bytes_;
+  }
+}
+
+void VirtualMemory::unmap_again(CUdeviceptr address, std::span<const Piece> pieces) {
+  enter();
+  for (const Piece piece : pieces) {
+    give_back({.address = address, .piece = piece, .is_mapped = true});
     address += piece_bytes_;
   }
 }

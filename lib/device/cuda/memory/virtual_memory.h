@@ -29,6 +29,11 @@ class VirtualMemory {
   // kInternal.
   Status map(CUdeviceptr address, std::span<Piece> pieces);
   void unmap(CUdeviceptr address, std::span<const Piece> pieces);
+  // Maps pieces at `address` that are mapped elsewhere, all or none. Errors: kResourceExhausted,
+  // kInternal.
+  Status map_again(CUdeviceptr address, std::span<const Piece> pieces);
+  // Unmaps pieces that stay mapped elsewhere.
+  void unmap_again(CUdeviceptr address, std::span<const Piece> pieces);
 
   // Call after a reset: frees the memory that the device refused to take back. Returns the bytes
   // refused again.
@@ -67,6 +72,7 @@ class VirtualMemory {
   // Enters the device's context in the calling thread; the driver's functions need one.
   void enter() const { (void)cudaSetDevice(ordinal_); }
   Status map_piece(CUdeviceptr address, Piece& piece);
+  Status set_access(CUdeviceptr address, size_t num_pieces);
   void give_back(Refused all);
   void take_back(Refused& rest) const;
   void free_refused_ranges();
