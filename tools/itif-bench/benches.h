@@ -75,6 +75,8 @@ Status bench_slots(const BenchOptions& options, Report& report);
 // Requests/s and peak K/V memory of generated sequences, by when ended ones give memory back (TCB,
 // section 4.2.2).
 Status bench_cleaning(const BenchOptions& options, Report& report);
+// Load time, memory and tokens/s of tenants that share weights (GSLICE's Table 1).
+Status bench_sharing(const BenchOptions& options, Report& report);
 // Tokens/s, latency and memory, varying one dimension at a time.
 Status bench_scaling(const BenchOptions& options, Report& report);
 

@@ -62,6 +62,10 @@ constexpr bench::Bench kBenches[] = {
      "TCB's early memory cleaning: generated sequences, batch by batch and scheduled by step, with "
      "K/V memory given back by batch, slot or sequence",
      "limit", bench::bench_cleaning, kNoAttention},
+    {"sharing",
+     "GSLICE's Table 1: size, load time, memory and number of tenants, with copies of their own and "
+     "with shared weights",
+     "alone", bench::bench_sharing},
     {"scaling", "tokens/s, latency and memory against tenants, layers, hidden size and length",
      "floor", bench::bench_scaling, kAttention, kChoosesFusion},
     {"plan", "planning time of 64 requests, by planner, against 2 % of the batch's run time", "2 %",

@@ -1,0 +1,276 @@
+// itif-bench sharing: GSLICE's Table 1, tenants that share weights against tenants with copies of
+// their own. Cases: identical models; one frozen encoder under different heads; half of the layers
+// fine-tuned; all of them. Each tenant's model is a directory of its own.
+//
+// Its columns: the size of the model's file, the time to load a further tenant, the device memory
+// that one takes, and the number of tenants that would fit the device's free memory. Beyond it: the
+// tokens/s of a batch of all tenants, against the same requests to one of them.
+//
+// Answers of a tenant that shares must equal those of the same tenant alone in its group.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "backbone/family.h"
+#include "benches.h"
+#include "make_model.h"
+#include "runtime/batch/make_encoder_group.h"
+#include "workload/devices.h"
+#include "workload/model_folder.h"
+
+namespace itif::bench {
+namespace {
+
+constexpr uint32_t kSharingTokens = 32;  // of each request
+// Copies in the group without sharing: enough for a median, few enough for any machine.
+constexpr uint32_t kMaxCopies = 5;
+
+struct SharingSize {
+  const char* preset;
+  uint32_t num_tenants;
+};
+constexpr SharingSize kSharingSizes[] = {{"minilm-l6", 100}, {"bert-base", 8}};
+constexpr SharingSize kQuickSharingSizes[] = {{"bert-tiny", 6}};
+
+struct SharingCase {
+  const char* name;
+  // Returns true if a tenant's tensor has values of its own.
+  bool (*is_own)(const std::string& tensor, uint32_t num_layers);
+};
+
+bool is_of_head(const std::string& tensor) {
+  return tensor.find("pooler") != std::string::npos || tensor.starts_with("classifier");
+}
+
+bool is_of_upper_half(const std::string& tensor, uint32_t num_layers) {
+  constexpr std::string_view kLayer = "encoder.layer.";
+  const size_t at = tensor.find(kLayer);
+  return at != std::string::npos &&
+         std::strtoul(tensor.c_str() + at + kLayer.size(), nullptr, 10) >= num_layers / 2;
+}
+
+constexpr SharingCase kSharingCases[] = {
+    {"identical models", [](const std::string&, uint32_t) { return false; }},
+    {"one frozen encoder", [](const std::string& tensor, uint32_t) { return is_of_head(tensor); }},
+    {"half of the layers tuned",
+     [](const std::string& tensor, uint32_t num_layers) {
+       return is_of_head(tensor) || is_of_upper_half(tensor, num_layers);
+     }},
+    {"nothing shared", [](const std::string&, uint32_t) { return true; }},
+};
+
+// Requests of equal length, one to each of `slots`, as one batch.
+class SharingLoad {
+ public:
+  explicit SharingLoad(const std::vector<uint32_t>& slots)
+      : ids_(kSharingTokens), requests_(slots.size()), segments_(slots.size()) {
+    for (uint32_t i = 0; i < kSharingTokens; ++i) ids_[i] = 100 + 7 * i;
+    piece_ = {reinterpret_cast<const std::byte*>(ids_.data()),
+              static_cast<uint32_t>(ids_.size() * sizeof(uint32_t))};
+    for (size_t i = 0; i < slots.size(); ++i) {
+      request::Request& request = requests_[i];
+      request.slot = slots[i];
+      request.payload_kind = wire::PayloadKind::kTokensU32;
+      request.result_kind = wire::ResultKind::kLogits;
+      request.num_tokens = kSharingTokens;
+      request.payload_bytes = piece_.bytes;
+      request.pieces = {&piece_, 1};
+      segments_[i].request = &request;
+    }
+  }
+  ~SharingLoad() { drop_results(); }
+  SharingLoad(const SharingLoad&) = delete;
+  SharingLoad& operator=(const SharingLoad&) = delete;
+
+  Status run(runtime::EncoderGroup& group, device::Stream& stream) {
+    drop_results();
+    runtime::Batch batch{segments_};
+    ITIF_TRY(group.forward(stream, batch));
+    for (const request::Request& request : requests_)
+      if (request.status != wire::StatusCode::kOk) return fail(Code::kInternal, request.detail);
+    return {};
+  }
+  std::vector<float> logits(size_t request) const {
+    const auto& result = requests_[request].result;
+    std::vector<float> values(result.bytes / sizeof(float));
+    std::memcpy(values.data(), result.data, values.size() * sizeof(float));
+    return values;
+  }
+  size_t num_tokens() const { return requests_.size() * kSharingTokens; }
+
+ private:
+  void drop_results() {
+    for (request::Request& request : requests_) {
+      std::free(request.result.data);
+      request.result = {};
+    }
+  }
+
+  std::vector<uint32_t> ids_;
+  BytePiece piece_;
+  std::vector<request::Request> requests_;
+  std::vector<runtime::BatchRequest> segments_;
+};
+
+// A group that is filled tenant by tenant.
+struct SharingGroup {
+  std::unique_ptr<runtime::EncoderGroup> group;
+  std::unique_ptr<device::Stream> stream;
+  std::vector<uint32_t> slots;
+  Samples load;             // of all tenants but the first
+  double memory_bytes = 0;  // of a further tenant, the mean
+  uint64_t first_bytes = 0;
+
+  static Result<SharingGroup> make(device::Device& device, const model::BackboneSpec& spec,
+                                   uint32_t num_tenants, bool shares_weights) {
+    SharingGroup made;
+    ITIF_ASSIGN(made.group, runtime::make_encoder_group(device, spec,
+                                                        {.max_tokens = kSharingTokens * num_tenants,
+                                                         .max_requests = num_tenants,
+                                                         .max_tenants = num_tenants,
+                                                         .shares_weights = shares_weights}));
+    ITIF_ASSIGN(made.stream, device.make_stream(made.group->stream_limits()));
+    made.stream->attach_thread();
+    return made;
+  }
+  Status admit(const std::string& directory) {
+    const uint64_t before_ns = kSystemClock.now_ns();
+    ITIF_ASSIGN(const uint32_t slot, group->admit(directory, nullptr));
+    if (slots.empty())
+      first_bytes = group->weight_bytes();
+    else
+      load.add(static_cast<double>(kSystemClock.now_ns() - before_ns));
+    slots.push_back(slot);
+    if (slots.size() > 1)
+      memory_bytes = static_cast<double>(group->weight_bytes() - first_bytes) /
+                     static_cast<double>(slots.size() - 1);
+    return {};
+  }
+  // Tenants that fit `available` bytes: the first, then others of memory_bytes.
+  double num_fitting(double available) const {
+    const double left = available - static_cast<double>(first_bytes);
+    return left < 0 ? 0 : 1 + std::floor(left / memory_bytes);
+  }
+};
+
+// The last tenant's answer in a group that shares, against that in a group without others.
+Status check_sharing(device::Device& device, const model::BackboneSpec& spec, SharingGroup& shared,
+                     const std::string& directory) {
+  ITIF_ASSIGN(SharingGroup alone, SharingGroup::make(device, spec, 1, false));
+  ITIF_TRY(alone.admit(directory));
+  SharingLoad with_others(shared.slots), by_itself(alone.slots);
+  ITIF_TRY(with_others.run(*shared.group, *shared.stream));
+  ITIF_TRY(by_itself.run(*alone.group, *alone.stream));
+  const std::vector<float> a = with_others.logits(shared.slots.size() - 1), b = by_itself.logits(0);
+  const double tolerance = device.info().compute.activations == DType::kF32 ? 1e-4 : 0.05;
+  for (size_t i = 0; i < b.size(); ++i)
+    if (!(std::abs(a[i] - b[i]) <= tolerance * std::max(1.0f, std::abs(b[i]))))
+      return fail(Code::kInternal,
+                  fmt::format("a tenant answers {} alone, and {} with others", b[i], a[i]));
+  return {};
+}
+
+void add_pair(Report& report, const std::string& name, const char* what, const char* unit,
+              double alone, double shared) {
+  report.add({.name = name, .mode = fmt::format("{}, alone", what), .value = alone, .unit = unit});
+  report.add({.name = name,
+              .mode = fmt::format("{}, shared", what),
+              .value = shared,
+              .unit = unit,
+              .limit = alone,
+              .ratio = shared / alone});
+}
+
+Status time_batches(const BenchOptions& options, const std::string& name, SharingGroup& shared,
+                    Report& report) {
+  SharingLoad all(shared.slots);
+  SharingLoad one(std::vector<uint32_t>(shared.slots.size(), shared.slots.front()));
+  Status status;
+  const auto run = [&](SharingLoad& load) {
+    if (Status ran = load.run(*shared.group, *shared.stream); !ran) status = std::move(ran);
+  };
+  const std::vector<Samples> samples =
+      measure({[&] { run(all); }, [&] { run(one); }}, options.effort());
+  ITIF_TRY(std::move(status));
+  const auto rate = [&](const Samples& times) {
+    return static_cast<double>(all.num_tokens()) / times.median() * 1e9;
+  };
+  report.add({.name = name,
+              .mode = fmt::format("tokens/s of {} tenants", shared.slots.size()),
+              .value = rate(samples[0]),
+              .unit = "tokens/s",
+              .spread = samples[0].spread(),
+              .limit = rate(samples[1]),
+              .limit_spread = samples[1].spread(),
+              .ratio = rate(samples[0]) / rate(samples[1])});
+  return {};
+}
+
+Status run_sharing_case(const BenchOptions& options, device::Device& device,
+                        const std::string& dtype, const SharingSize& size,
+                        const SharingCase& sharing, Report& report) {
+  const std::string name = fmt::format("{}, {}, {}", size.preset, sharing.name, dtype);
+  if (!options.wants(name) && !options.wants(sharing.name)) return {};
+  ITIF_ASSIGN(const backbone::Preset* preset, backbone::find_preset(size.preset));
+  const double available = static_cast<double>(device.available_bytes());
+  ITIF_ASSIGN(SharingGroup shared,
+              SharingGroup::make(device, preset->spec, size.num_tenants, true));
+  ITIF_ASSIGN(SharingGroup copies, SharingGroup::make(device, preset->spec, kMaxCopies, false));
+  ITIF_ASSIGN(const ModelFolder models, ModelFolder::make());
+  double file_bytes = 0;
+  for (uint32_t tenant = 0; tenant < size.num_tenants; ++tenant) {
+    const std::string directory = (models.path() / std::to_string(tenant)).string();
+    mkmodel::ModelOptions model;
+    model.spec = preset->spec;
+    model.head = mkmodel::HeadChoice::kClassification;
+    model.dtype = DType::kBF16;
+    model.is_tuned = [&](const std::string& tensor) {
+      return tenant > 0 && sharing.is_own(tensor, preset->spec.layers);
+    };
+    model.tuned_seed = 100 + tenant;
+    ITIF_TRY(mkmodel::make_model(model, directory));
+    std::error_code error;
+    file_bytes =
+        static_cast<double>(std::filesystem::file_size(directory + "/model.safetensors", error));
+    // A case without sharing is as large as its copies.
+    const Status admitted = shared.admit(directory);
+    if (!admitted && admitted.error().code == Code::kResourceExhausted && tenant > 1) {
+      report.note(fmt::format("{}: {} tenants fit", name, tenant));
+      break;
+    }
+    ITIF_TRY(admitted);
+    if (copies.slots.size() < kMaxCopies) ITIF_TRY(copies.admit(directory));
+    if (tenant + 1 == size.num_tenants)
+      ITIF_TRY(check_sharing(device, preset->spec, shared, directory));
+    std::filesystem::remove_all(directory, error);
+  }
+  constexpr double kMb = 1e6;
+  report.add({.name = name, .mode = "size", .value = file_bytes / kMb, .unit = "MB"});
+  add_pair(report, name, "load", "ms", copies.load.median() / 1e6, shared.load.median() / 1e6);
+  add_pair(report, name, "memory", "MB", copies.memory_bytes / kMb, shared.memory_bytes / kMb);
+  add_pair(report, name, "tenants that fit", "", copies.num_fitting(available),
+           shared.num_fitting(available));
+  return time_batches(options, name, shared, report);
+}
+
+}  // namespace
+
+Status bench_sharing(const BenchOptions& options, Report& report) {
+  const std::span<const SharingSize> sizes =
+      options.quick ? std::span<const SharingSize>(kQuickSharingSizes) : kSharingSizes;
+  return on_each_device(
+      options, report, [&](device::Device& device, const std::string& dtype) -> Status {
+        for (const SharingSize& size : sizes)
+          for (const SharingCase& sharing : kSharingCases)
+            ITIF_TRY(run_sharing_case(options, device, dtype, size, sharing, report));
+        return {};
+      });
+}
+
+}  // namespace itif::bench
