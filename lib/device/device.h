@@ -32,6 +32,8 @@ struct DeviceInfo {
   // Largest batch (rows, padding included) that is padded to a CUDA-graph bucket
   // (runtime/graph_buckets.h); 0: no graphs.
   uint32_t max_bucket_rows = 0;
+  // Streams have parts of its time (Share::percent).
+  bool divides_time = false;
   // The modes in which the device can run the GEMMs of several ranges. Their speeds may differ.
   std::vector<kernels::GemmMode> gemm_modes = {kernels::GemmMode::kSequential,
                                                kernels::GemmMode::kConcurrent};
@@ -96,12 +98,15 @@ struct StreamLimits {
   size_t unregistered_bytes = 0;  // ids and pixels outside registered memory
 };
 
-// The part of a device that a stream computes on, for as long as the stream lives. To change a
-// group's share, give the group another stream.
+// The part of a device that a stream computes on. To change a group's CPUs, give the group another
+// stream.
 struct Share {
   // CPUs for the stream's thread and the compute pool that it starts; empty: all CPUs of the
   // process. A GPU's stream computes on all its multiprocessors.
   std::vector<unsigned> cpus = {};
+  // Part of the time of these CPUs while other streams compute on them, in percent. It counts in
+  // proportion to theirs: 100 each halves the time of two. 0: the default, 100.
+  double percent = 0;
 };
 
 struct StreamOptions {
@@ -208,6 +213,9 @@ class Stream {
   // StreamOptions::shares_cpus, and on devices that do not compute on CPUs. Call it rarely: a
   // switch wakes another thread.
   virtual void sleep_early(bool) noexcept {}
+  // Changes the stream's Share::percent, from one of the next launches on. Any thread. Does nothing
+  // on devices whose streams have no share of the time.
+  virtual void set_percent(double) noexcept {}
   // Ends a graph segment: the launches since the last call are captured and replayed as one graph.
   virtual void end_graph_segment() {}
   // As end_graph_segment(), for a segment that must not depend on the launches before it: a decoder

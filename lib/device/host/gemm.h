@@ -20,6 +20,7 @@
 
 #include "device/device.h"
 #include "device/host/gemm_rows.h"
+#include "device/host/turns.h"
 
 namespace itif::device {
 
@@ -45,8 +46,11 @@ class GemmLibrary {
    public:
     virtual ~Runner() = default;
     // If all GEMMs are concurrent, their ranges are distributed together over the threads.
-    // REQUIRES: each is prepared for its shape. Errors: kInternal, oneDNN's failure.
-    virtual Status run(std::span<const kernels::GroupedGemm> all) = 0;
+    // `turns`: of the stream, which has the turn; GEMMs of many rows run in parts, so that others
+    // have theirs. nullptr: the CPUs are not shared. REQUIRES: each is prepared for its shape.
+    // Errors: kInternal, oneDNN's failure.
+    virtual Status run(std::span<const kernels::GroupedGemm> all, TurnTaker* turns) = 0;
+    Status run(std::span<const kernels::GroupedGemm> all) { return run(all, nullptr); }
   };
   Result<std::unique_ptr<Runner>> make_runner();
 

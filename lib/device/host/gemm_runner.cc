@@ -20,6 +20,9 @@ static_assert([] {
   return true;
 }());
 
+// A part of fewer rows would take longer to read the weights than to compute with them.
+constexpr uint32_t kMinPartRows = 64;
+
 // Runs primitives on one thread. Holds oneDNN's stream, and handles for addresses that change with
 // every call.
 class Executor {
@@ -86,7 +89,8 @@ class DnnlRunner final : public GemmLibrary::Runner {
     }
   }
 
-  Status run(std::span<const kernels::GroupedGemm> all) override {
+  Status run(std::span<const kernels::GroupedGemm> all, TurnTaker* turns) override {
+    turns_ = turns;
     for (const kernels::GroupedGemm& args : all) {
       DCHECK(args.a != args.out);
       const GemmShape shape{
@@ -174,15 +178,26 @@ class DnnlRunner final : public GemmLibrary::Runner {
     return {};
   }
 
+  // Returns the number of rows after which others may have the turn.
+  uint32_t part_rows(double row_products) const {
+    const double rows = turns_ ? turns_->part_units(pace_) / row_products : UINT32_MAX;
+    if (rows >= kMaxCallRows) return kMaxCallRows;
+    return std::max(kMinPartRows, static_cast<uint32_t>(rows) / kStep * kStep);
+  }
+
   Status run_sequentially(const kernels::GroupedGemm& args) {
+    const double row_products = static_cast<double>(args.n) * args.k;
     for (const kernels::RowRange& range : args.ranges) {
       const uint32_t end = range.first_row + range.num_rows;
       for (uint32_t row = range.first_row; row < end;) {
-        const uint32_t rows = std::min(end - row, call_rows(state_->types));
+        const uint32_t rows =
+            std::min({end - row, call_rows(state_->types), part_rows(row_products)});
         const Rung* rung = ladder_of(args).all_threads.of(rows);
         if (rung == nullptr) return not_prepared({args.n, args.k}, rows);
         omp_set_num_threads(static_cast<int>(rung->num_threads));
+        if (turns_) turns_->begin_part();
         executors_[0].run(*rung, args, range.slot, input(args, row), output(args, row));
+        if (turns_) turns_->end_part(pace_, row_products * rows);
         row += rows;
       }
     }
@@ -235,6 +250,8 @@ class DnnlRunner final : public GemmLibrary::Runner {
   }
 
   std::shared_ptr<GemmState> state_;
+  TurnTaker* turns_ = nullptr;       // of the launch that runs
+  TurnTaker::Pace pace_;             // per product
   std::vector<Executor> executors_;  // by thread
   GemmPartitioner partitioner_;
   std::vector<Task> tasks_;

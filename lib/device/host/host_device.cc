@@ -61,7 +61,15 @@ Result<GemmHandle> HostDevice::prepare(const GemmShape& shape, uint32_t max_rows
 
 Result<std::unique_ptr<Stream>> HostDevice::make_stream(const StreamLimits& limits,
                                                         const StreamOptions& options) {
-  return make_host_stream(gemms_, launch_, throttle_, limits, options);
+  static const SystemClock clock;
+  std::shared_ptr<Turns> turns;
+  {
+    const std::lock_guard lock(turns_mutex_);
+    std::weak_ptr<Turns>& known = turns_[options.share.cpus];
+    turns = known.lock();
+    if (turns == nullptr) known = turns = std::make_shared<Turns>(clock);
+  }
+  return make_host_stream(gemms_, launch_, throttle_, std::move(turns), limits, options);
 }
 
 Status check_host_types(const ComputeTypes& types) {
@@ -79,6 +87,7 @@ Result<std::unique_ptr<Device>> open_host_device(const DeviceOptions& options,
                                                  const CpuFeatures& cpu) {
   DeviceInfo info;
   info.kind = "host";
+  info.divides_time = true;
   info.num_threads = options.num_threads == 0 ? num_process_cpus() : options.num_threads;
   if (info.num_threads > 1024)
     return fail(Code::kInvalidArgument,

@@ -1,13 +1,17 @@
 // The host device, which is always available: oneDNN GEMMs and our own operators on the CPUs.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
+#include <vector>
 
 #include "device/device.h"
 #include "device/host/cpu.h"
 #include "device/host/gemm.h"
 #include "device/host/memory.h"
 #include "device/host/pool_throttle.h"
+#include "device/host/turns.h"
 #include "kernels/host/launch.h"
 
 namespace itif::device {
@@ -39,6 +43,9 @@ class HostDevice final : public Device {
   std::shared_ptr<MemoryBudget> budget_;
   GemmLibrary gemms_;
   PoolThrottle throttle_;
+  // Streams with the same CPUs compute in turns. Other sets of CPUs are taken to be disjoint.
+  std::mutex turns_mutex_;
+  std::map<std::vector<unsigned>, std::weak_ptr<Turns>> turns_;  // guarded by turns_mutex_
 };
 
 // Errors: kUnsupported, naming types that the host device does not compute with.

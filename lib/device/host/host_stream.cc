@@ -16,14 +16,15 @@ namespace {
 class HostStream final : public ImmediateStream {
  public:
   HostStream(const kernels::host::HostLaunch& launch, const StreamLimits& limits,
-             std::span<const unsigned> cpus, std::unique_ptr<GemmLibrary::Runner> gemms,
-             LazyMapping scratch, PoolThrottle* throttle)
+             const Share& share, std::unique_ptr<GemmLibrary::Runner> gemms, LazyMapping scratch,
+             PoolThrottle* throttle, std::shared_ptr<Turns> turns)
       : launch_(launch),
         limits_(limits),
-        cpus_(cpus.begin(), cpus.end()),
+        cpus_(share.cpus),
         gemms_(std::move(gemms)),
         scratch_(std::move(scratch)),
-        throttle_(throttle) {
+        throttle_(throttle),
+        turns_(std::move(turns), share.percent) {
     launch_.scratch = {.base = scratch_.data(),
                        .bytes_per_thread = scratch_.bytes() / launch_.num_threads};
   }
@@ -35,15 +36,26 @@ class HostStream final : public ImmediateStream {
     early ? throttle_->hold() : throttle_->release();
   }
 
+  void set_percent(double percent) noexcept override { turns_.set_share(percent); }
+
   void dispatch(kernels::Operator op) override {
+    turns_.begin();
     std::visit([this](const auto* args) { run(*args); }, op);
+    turns_.pass();
   }
 
   void copy_to_host(const void* source, size_t bytes, void* target) override {
     if (bytes != 0) std::memcpy(target, source, bytes);
   }
 
-  Status synchronize() override { return std::exchange(status_, {}); }
+  Event record() override {
+    turns_.end();
+    return ImmediateStream::record();
+  }
+  Status synchronize() override {
+    turns_.end();
+    return std::exchange(status_, {});
+  }
 
  private:
   template <class Args>
@@ -51,7 +63,8 @@ class HostStream final : public ImmediateStream {
     kernels::host::run(args, launch_);
   }
   void run(const kernels::GroupedGemms& args) {
-    if (Status status = gemms_->run(args.all); !status && status_) status_ = std::move(status);
+    if (Status status = gemms_->run(args.all, &turns_); !status && status_)
+      status_ = std::move(status);
     for (const kernels::GroupedGemm& gemm : args.all)
       if (gemm.activation != kernels::Activation::kNone)
         run(kernels::BiasActivation{.x = gemm.out,
@@ -64,7 +77,21 @@ class HostStream final : public ImmediateStream {
     CHECK(args.segments.size() <= limits_.max_segments);
     for (const kernels::SegmentRows& segment : args.segments)
       CHECK(segment.num_rows <= limits_.max_tokens);
-    kernels::host::run(args, launch_);
+    if (!args.is_plain() || !turns_.has_company()) return kernels::host::run(args, launch_);
+    kernels::Attention part = args;
+    for (size_t first = 0; first < args.segments.size(); first += part.segments.size()) {
+      const double most = turns_.part_units(attention_pace_);
+      double units = 0;
+      size_t count = 0;
+      do
+        units +=
+            1.0 * args.segments[first + count].num_rows * args.segments[first + count].num_rows;
+      while (++count < args.segments.size() - first && units < most);
+      part.segments = args.segments.subspan(first, count);
+      turns_.begin_part();
+      kernels::host::run(part, launch_);
+      turns_.end_part(attention_pace_, std::max(1.0, units));
+    }
   }
 
   kernels::host::HostLaunch launch_;
@@ -74,23 +101,25 @@ class HostStream final : public ImmediateStream {
   LazyMapping scratch_;           // launch_.scratch
   PoolThrottle* const throttle_;  // null: the pool always spins
   bool sleeps_early_ = false;     // holds throttle_
-  Status status_;                 // the first failure since synchronize()
+  TurnTaker turns_;
+  TurnTaker::Pace attention_pace_;  // per score
+  Status status_;                   // the first failure since synchronize()
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Stream>> make_host_stream(GemmLibrary& gemms,
-                                                 const kernels::host::HostLaunch& launch,
-                                                 PoolThrottle& throttle, const StreamLimits& limits,
-                                                 const StreamOptions& options) {
+Result<std::unique_ptr<Stream>> make_host_stream(
+    GemmLibrary& gemms, const kernels::host::HostLaunch& launch, PoolThrottle& throttle,
+    std::shared_ptr<Turns> turns, const StreamLimits& limits, const StreamOptions& options) {
   ITIF_ASSIGN(auto runner, gemms.make_runner());
   ITIF_ASSIGN(auto scratch,
               LazyMapping::reserve(kernels::host::attention_scratch_bytes(limits.max_tokens) *
                                    launch.num_threads));
   const bool throttles = options.shares_cpus && launch.num_threads > 1 && chooses_pool_spinning();
   if (throttles) ITIF_TRY(throttle.start());
-  auto stream = std::make_unique<HostStream>(launch, limits, options.share.cpus, std::move(runner),
-                                             std::move(scratch), throttles ? &throttle : nullptr);
+  auto stream = std::make_unique<HostStream>(launch, limits, options.share, std::move(runner),
+                                             std::move(scratch), throttles ? &throttle : nullptr,
+                                             std::move(turns));
   if (!options.is_async) return stream;
   return AsyncStream::make(std::move(stream), options);
 }

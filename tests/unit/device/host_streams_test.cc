@@ -1,0 +1,93 @@
+// Streams of the host device that share its CPUs: each GEMM gives the same result as alone, also
+// when it runs in parts.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "base/random.h"
+#include "device/device.h"
+
+namespace itif::device {
+namespace {
+
+constexpr uint32_t kRows = 700, kN = 192, kK = 256;
+
+class HostStreams : public testing::Test {
+ protected:
+  // One stream's operands: small whole numbers, so that sums are exact in any order.
+  struct Operands {
+    std::unique_ptr<Buffer> a, weights, out;
+  };
+
+  Operands make_operands(uint64_t seed) {
+    Operands made;
+    made.a = device_->allocate((kRows + device_->row_slack()) * kK * sizeof(float)).value();
+    made.out = device_->allocate((kRows + device_->row_slack()) * kN * sizeof(float)).value();
+    Random random(seed);
+    const auto fill = [&](float* values, size_t count) {
+      for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(random.below(9)) - 4;
+    };
+    fill(reinterpret_cast<float*>(made.a->data()), size_t{kRows} * kK);
+    std::vector<float> weights(size_t{kN} * kK);
+    fill(weights.data(), weights.size());
+    made.weights = device_->allocate(device_->packed_bytes(kShape).value()).value();
+    const TensorView view{.data = reinterpret_cast<const std::byte*>(weights.data()),
+                          .dtype = DType::kF32,
+                          .shape = {kN, kK}};
+    EXPECT_TRUE(device_->pack(kShape, {&view, 1}, made.weights->data()));
+    return made;
+  }
+  void launch(Stream& stream, const Operands& operands) {
+    const kernels::RowRange ranges[] = {{0, 450, 0}, {450, kRows - 450, 0}};
+    stream.launch(kernels::GroupedGemm{.a = operands.a->data(),
+                                       .weights = {operands.weights->data(), 0},
+                                       .bias = {},
+                                       .out = operands.out->data(),
+                                       .n = kN,
+                                       .k = kK,
+                                       .ranges = ranges,
+                                       .prepared = prepared_.get()});
+  }
+  std::vector<float> result_of(const Operands& operands) {
+    std::vector<float> values(size_t{kRows} * kN);
+    std::memcpy(values.data(), operands.out->data(), values.size() * sizeof(float));
+    return values;
+  }
+
+  static constexpr GemmShape kShape{.n = kN, .k = kK, .has_bias = false};
+  std::unique_ptr<Device> device_ =
+      open_device({.kind = "host", .dtype = "f32", .num_threads = 2}).value();
+  GemmHandle prepared_ = device_->prepare(kShape, kRows).value();
+};
+
+TEST_F(HostStreams, ComputeInTurns) {
+  EXPECT_TRUE(device_->info().divides_time);
+  constexpr int kStreams = 3;
+  std::vector<Operands> operands;
+  std::vector<std::vector<float>> expected;
+  const auto alone = device_->make_stream().value();
+  for (uint64_t seed = 0; seed < kStreams; ++seed) {
+    operands.push_back(make_operands(seed));
+    launch(*alone, operands.back());
+    ASSERT_TRUE(alone->synchronize());
+    expected.push_back(result_of(operands.back()));
+  }
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kStreams; ++i)
+    threads.emplace_back([&, i] {
+      const auto stream = device_->make_stream({}, {.share = {.percent = 10.0 * (i + 1)}}).value();
+      for (int batch = 0; batch < 20; ++batch) {
+        std::memset(operands[i].out->data(), 0, size_t{kRows} * kN * sizeof(float));
+        for (int launches = 0; launches < 5; ++launches) launch(*stream, operands[i]);
+        if (batch == 10) stream->set_percent(50);
+        ASSERT_TRUE(stream->synchronize());
+        ASSERT_EQ(result_of(operands[i]), expected[i]) << "stream " << i << ", batch " << batch;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace itif::device

@@ -1,0 +1,158 @@
+// Streams that compute in turns. "Computing" advances a virtual clock while a stream has the turn.
+#include "device/host/turns.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <limits>
+#include <thread>
+
+namespace itif::device {
+namespace {
+
+constexpr uint64_t kMs = 1'000'000;
+constexpr uint64_t kLaunchNs = kMs / 5;
+
+class TurnsTest : public testing::Test {
+ protected:
+  // Runs a launch of `ns`: no other stream may compute meanwhile.
+  void launch(TurnTaker& taker, uint64_t ns = kLaunchNs) {
+    taker.begin();
+    EXPECT_EQ(num_computing_.fetch_add(1), 0);
+    clock_.advance_ns(ns);
+    EXPECT_EQ(num_computing_.fetch_sub(1), 1);
+    taker.pass();
+  }
+
+  VirtualClock clock_;
+  std::shared_ptr<Turns> turns_ = std::make_shared<Turns>(clock_);
+  std::atomic<int> num_computing_{0};
+};
+
+// Both always have work. The first has the turn until the second has arrived.
+TEST_F(TurnsTest, TimeIsDividedByShare) {
+  struct Case {
+    uint32_t first, second;
+    double part_of_first;
+  };
+  for (const Case c :
+       {Case{50, 50, 0.5}, Case{75, 25, 0.75}, Case{0, 100, 0.5}, Case{10, 90, 0.1}}) {
+    TurnTaker first(turns_, c.first), second(turns_, c.second);
+    std::atomic<uint64_t> ns[2] = {0, 0};
+    std::atomic<bool> stop{false};
+    first.begin();
+    std::thread other([&] {
+      while (!stop.load()) {
+        launch(second);
+        ns[1] += kLaunchNs;
+      }
+      second.end();
+    });
+    while (!first.is_wanted()) std::this_thread::yield();
+    while (ns[0] + ns[1] < 2000 * kMs) {
+      launch(first);
+      ns[0] += kLaunchNs;
+    }
+    stop.store(true);
+    first.end();
+    other.join();
+    const double part = static_cast<double>(ns[0]) / static_cast<double>(ns[0] + ns[1]);
+    EXPECT_NEAR(part, c.part_of_first, 0.06) << c.first << " : " << c.second;
+  }
+}
+
+TEST_F(TurnsTest, AStreamAloneKeepsTheTurn) {
+  TurnTaker alone(turns_, 1);
+  const uint64_t start_ns = clock_.now_ns();
+  for (int i = 0; i < 1000; ++i) {
+    launch(alone);
+    if (i % 7 == 0) alone.end();
+  }
+  EXPECT_EQ(clock_.now_ns() - start_ns, 1000 * kLaunchNs);
+  clock_.advance_ns(TurnTaker::kCreditNs + 1);
+  EXPECT_FALSE(alone.has_company());
+}
+
+// A stream that uses a fifth of the time, and has half, waits for a launch of the other at most,
+// however much work that one has.
+TEST_F(TurnsTest, AStreamWithinItsShareDoesNotWaitForWholeBatches) {
+  TurnTaker busy(turns_, 50), calm(turns_, 50);
+  std::atomic<bool> stop{false};
+  std::atomic<uint64_t> asked_ns{0};
+  uint64_t longest_ns = 0;
+  busy.begin();
+  std::thread other([&] {
+    for (int batch = 0; batch < 200; ++batch) {
+      asked_ns.store(clock_.now_ns());
+      for (int i = 0; i < 10; ++i) {
+        calm.begin();
+        if (i == 0) longest_ns = std::max(longest_ns, clock_.now_ns() - asked_ns.load());
+        clock_.advance_ns(kLaunchNs);
+        calm.pass();
+      }
+      calm.end();
+      const uint64_t until_ns = clock_.now_ns() + 40 * kLaunchNs;
+      while (clock_.now_ns() < until_ns) std::this_thread::yield();
+    }
+    stop.store(true);
+  });
+  // Leaves time between launches, so that the other thread can ask for the turn.
+  while (!stop.load()) {
+    launch(busy);
+    std::this_thread::yield();
+  }
+  busy.end();
+  other.join();
+  // Threads of the system are not in lockstep with the virtual clock.
+  EXPECT_LE(longest_ns, 20 * kLaunchNs);
+}
+
+// After a second without work, a stream is at most kCreditNs behind: with half of the time it has
+// the turn for 50 ms alone.
+TEST_F(TurnsTest, ALongPauseGivesLimitedCredit) {
+  TurnTaker busy(turns_, 50), late(turns_, 50);
+  for (int i = 0; i < 5000; ++i) launch(busy);
+  std::atomic<bool> waits{false};
+  uint64_t first_turn_ns = 0;
+  std::thread other([&] {
+    late.begin();
+    const uint64_t from_ns = clock_.now_ns();
+    do {
+      clock_.advance_ns(kLaunchNs);
+      const uint64_t before_ns = clock_.now_ns();
+      late.pass();  // returns at once until the busy stream is behind
+      if (clock_.now_ns() != before_ns) break;
+    } while (clock_.now_ns() - from_ns < 1000 * kMs);
+    first_turn_ns = clock_.now_ns() - from_ns;
+    late.end();
+    waits.store(true);
+  });
+  while (!busy.is_wanted()) launch(busy);
+  while (!waits.load()) launch(busy);
+  busy.end();
+  other.join();
+  EXPECT_GE(first_turn_ns, 48 * kMs);
+  EXPECT_LE(first_turn_ns, 53 * kMs);
+}
+
+TEST_F(TurnsTest, PartsTakeHalfAMillisecond) {
+  TurnTaker taker(turns_, 50), other(turns_, 50);
+  TurnTaker::Pace pace;
+  launch(other);
+  other.end();
+  launch(taker);
+  EXPECT_TRUE(taker.has_company());
+  EXPECT_EQ(taker.part_units(pace), std::numeric_limits<double>::infinity());  // unknown yet
+  for (int i = 0; i < 30; ++i) {
+    taker.begin_part();
+    clock_.advance_ns(2 * kMs);
+    taker.end_part(pace, 512);
+  }
+  EXPECT_NEAR(taker.part_units(pace), 128, 1e-6);
+  clock_.advance_ns(TurnTaker::kCreditNs);
+  EXPECT_EQ(taker.part_units(pace), std::numeric_limits<double>::infinity());  // alone
+}
+
+}  // namespace
+}  // namespace itif::device
