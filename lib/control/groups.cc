@@ -13,13 +13,22 @@ Result<GroupSettings> Groups::apply(const std::string& group, const GroupSetting
   if (!settings.planner.empty()) {
     ITIF_ASSIGN(before.planner, appliance_.set_planner(group, settings.planner, progress));
   }
-  if (settings.scheduler.empty()) return before;
-  auto scheduler = appliance_.set_scheduler(group, settings.scheduler);
-  if (!scheduler) {
-    restore(group, {.planner = before.planner, .scheduler = ""});
-    return std::unexpected(scheduler.error());
+  if (!settings.scheduler.empty()) {
+    auto scheduler = appliance_.set_scheduler(group, settings.scheduler);
+    if (!scheduler) {
+      restore(group, before);
+      return std::unexpected(scheduler.error());
+    }
+    before.scheduler = std::move(*scheduler);
   }
-  before.scheduler = std::move(*scheduler);
+  if (settings.share_percent != 0) {
+    const auto share = appliance_.set_share(group, settings.share_percent);
+    if (!share) {
+      restore(group, before);
+      return std::unexpected(share.error());
+    }
+    before.share_percent = *share;
+  }
   return before;
 }
 
@@ -30,7 +39,10 @@ void Groups::restore(const std::string& group, const GroupSettings& before) {
 }
 
 Result<json> Groups::run(const UpdateGroup& op, const Progress& progress) {
-  const GroupSettings settings{op.planner.value_or(""), op.scheduler.value_or("")};
+  const GroupSettings settings{
+      .planner = op.planner.value_or(""),
+      .scheduler = op.scheduler.value_or(""),
+      .share_percent = static_cast<uint32_t>(op.share_percent.value_or(0))};
   ITIF_ASSIGN(const GroupSettings before, apply(op.group, settings, progress));
   if (Status put = registry_.put_group(op.group, settings); !put) {
     restore(op.group, before);
@@ -39,6 +51,7 @@ Result<json> Groups::run(const UpdateGroup& op, const Progress& progress) {
   json changed = {{"group", op.group}};
   if (op.planner) changed["planner"] = *op.planner;
   if (op.scheduler) changed["scheduler"] = *op.scheduler;
+  if (op.share_percent) changed["share_percent"] = *op.share_percent;
   notify_("group.updated", changed);
   return changed;
 }

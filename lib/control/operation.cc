@@ -81,13 +81,13 @@ Result<Operation> drain(Arguments& in) {
 }
 
 Result<Operation> update_group(Arguments& in) {
-  UpdateGroup update{in.text("group", tenant_name_rule),
-                     in.optional_text("planner", spec_rule),
-                     in.optional_text("scheduler", spec_rule)};
+  UpdateGroup update{in.text("group", tenant_name_rule), in.optional_text("planner", spec_rule),
+                     in.optional_text("scheduler", spec_rule),
+                     in.optional_number("share_percent", 1, 100)};
   ITIF_TRY(in.finish());
-  if (!update.planner && !update.scheduler)
+  if (!update.planner && !update.scheduler && !update.share_percent)
     return fail(Code::kInvalidArgument,
-                "group.update: nothing to change: give planner or scheduler");
+                "group.update: nothing to change: give planner, scheduler or share_percent");
   return WorkerOperation(std::move(update));
 }
 

@@ -59,11 +59,12 @@ struct Drain {
 };
 struct Undrain {};
 
-// Changes a group's planner or scheduler, or both.
+// Changes a group's settings: at least one of them.
 struct UpdateGroup {
   std::string group;
   std::optional<std::string> planner;
   std::optional<std::string> scheduler;
+  std::optional<uint64_t> share_percent;
 };
 struct RunProfile {
   std::string group;

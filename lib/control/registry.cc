@@ -39,6 +39,7 @@ const std::vector<std::vector<std::string_view>> kMigrations = {
      "CREATE TABLE sequence (last_id INTEGER NOT NULL) STRICT", "INSERT INTO sequence VALUES (0)"},
     {"CREATE TABLE group_setting (name TEXT PRIMARY KEY, planner TEXT NOT NULL) STRICT"},
     {"ALTER TABLE group_setting ADD COLUMN scheduler TEXT NOT NULL DEFAULT ''"},
+    {"ALTER TABLE group_setting ADD COLUMN share_percent INTEGER NOT NULL DEFAULT 0"},
 };
 
 Result<int64_t> pragma_number(Database& database, std::string_view sql) {
@@ -239,7 +240,8 @@ Result<std::vector<tenant::Record>> Registry::load() {
 }
 
 Result<std::map<std::string, GroupSettings>> Registry::load_groups() {
-  ITIF_ASSIGN(const auto rows, database_.run("SELECT name, planner, scheduler FROM group_setting"));
+  ITIF_ASSIGN(const auto rows,
+              database_.run("SELECT name, planner, scheduler, share_percent FROM group_setting"));
   std::map<std::string, GroupSettings> groups;
   for (const Row& row : rows) {
     RowReader reader(row);
@@ -258,13 +260,15 @@ Result<std::map<std::string, GroupSettings>> Registry::load_groups() {
 }
 
 Status Registry::put_group(const std::string& group, const GroupSettings& settings) {
-  const Value values[] = {group, settings.planner, settings.scheduler};
-  ITIF_TRY(
-      database_.run("INSERT INTO group_setting (name, planner, scheduler) VALUES (?1, ?2, ?3) "
-                    "ON CONFLICT (name) DO UPDATE SET "
-                    "planner = iif(?2 = '', planner, ?2), "
-                    "scheduler = iif(?3 = '', scheduler, ?3)",
-                    values));
+  const Value values[] = {group, settings.planner, settings.scheduler,
+                          int64_t{settings.share_percent}};
+  ITIF_TRY(database_.run(
+      "INSERT INTO group_setting (name, planner, scheduler, share_percent) VALUES (?1, ?2, ?3, ?4) "
+      "ON CONFLICT (name) DO UPDATE SET "
+      "planner = iif(?2 = '', planner, ?2), "
+      "scheduler = iif(?3 = '', scheduler, ?3), "
+      "share_percent = iif(?4 = 0, share_percent, ?4)",
+      values));
   return {};
 }
 

@@ -93,6 +93,13 @@ class GroupStage final : private runtime::CompletionSink {
   // waiting requests. REQUIRES: started, and no task is performed. Errors: kInvalidArgument.
   Status set_scheduler(std::string_view scheduler);
 
+  // Changes the group's part of the device's time (device::Share::percent), while batches run.
+  // Control's job thread.
+  void set_share(double percent) noexcept {
+    options_.share.percent = percent;
+    stream_->set_percent(percent);
+  }
+
   // Continues on another share of the device after the running batches; requests wait meanwhile. On
   // error nothing has changed. Control's job thread. REQUIRES: started. Errors: those of
   // make_stream.

@@ -113,6 +113,7 @@ json ApplianceDocuments::groups() const {
                     {"requests_executing", g.executing},
                     {"scheduler", g.scheduler},
                     {"planner", g.planner},
+                    {"share_percent", g.share_percent},
                     {"batches", g.batches},
                     {"requests", g.requests},
                     {"tokens", g.tokens},

@@ -60,6 +60,7 @@ struct GroupInfo {
   uint32_t executing = 0;  // requests, now
   uint64_t batches = 0, requests = 0, tokens = 0, rows = 0, tenants = 0, refused = 0, busy_ns = 0;
   std::string planner, scheduler;
+  double share_percent = 0;  // of the device while all its groups compute
   uint64_t kv_blocks = 0, kv_blocks_used = 0, kv_blocks_reserved = 0;  // 0: no generation
   bool keeps_graphs = false;                                           // its device captures graphs
   uint64_t graphs = 0, graph_launches = 0, graph_failures = 0, refused_gemms = 0;
@@ -101,6 +102,7 @@ class TenantService final : public control::Appliance {
                                   const control::Progress& progress) override;
   Result<std::string> set_scheduler(const std::string& group,
                                     const std::string& scheduler) override;
+  Result<uint32_t> set_share(const std::string& group, uint32_t percent) override;
   Status run_profile(const std::string& group, const control::Progress& progress) override;
   Status leave_failed_device(const control::Progress& progress) override;
   Status reset_device(const control::Progress& progress) override;
@@ -167,6 +169,7 @@ class TenantService final : public control::Appliance {
   // tenant_service_groups.cc
   void prepare_scheduler(uint16_t group);
   Status use_scheduler(uint16_t group, const std::string& scheduler);
+  void divide_device();
   void share_cpus();
   void drop_group_if_empty(uint16_t group);
   void leave(Serving serving);
@@ -202,6 +205,7 @@ class TenantService final : public control::Appliance {
   std::vector<std::unique_ptr<execution::GroupStage>> stages_;  // by group number
   struct Layout {
     std::string planner, scheduler;
+    double share_percent = 100;
     std::shared_ptr<const plan::CostTables> tables;  // null: not measured
   };
   std::vector<Layout> layouts_;  // by group number

@@ -134,6 +134,7 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
   }
   prepare_scheduler(number);
   share_cpus();
+  divide_device();
   pipeline_.shared().groups.set(number, &stages_[number]->inbox());
   log::info("group {} serves {} on {}", name, model::describe(spec), device.info().kind);
   return number;
@@ -165,6 +166,43 @@ Result<std::string> TenantService::set_scheduler(const std::string& group,
   return before;
 }
 
+Result<uint32_t> TenantService::set_share(const std::string& group, uint32_t percent) {
+  ITIF_ASSIGN(const uint16_t number, number_of(group));
+  const device::DeviceInfo& device = stages_[number]->device().info();
+  if (!device.divides_time)
+    return fail(
+        Code::kUnsupported,
+        fmt::format("group {} cannot have a share of its device: {} does not divide its time",
+                    group, device.kind));
+  const uint32_t before = std::exchange(settings_[group].share_percent, percent);
+  divide_device();
+  return before;
+}
+
+// Gives each group the share that control has set. The others divide what is left in equal parts,
+// at least 1 % each. Shares of more than 100 % in all are scaled down.
+void TenantService::divide_device() {
+  double set_percent = 0;
+  uint32_t num_others = 0;
+  for (const auto& stage : stages_) {
+    if (!stage) continue;
+    const uint32_t percent = settings_[stage->name()].share_percent;
+    set_percent += percent;
+    num_others += percent == 0;
+  }
+  const double left =
+      num_others == 0 ? 0 : std::max(1.0 * num_others, 100 - set_percent) / num_others;
+  const double sum = set_percent + left * num_others;
+  for (size_t number = 0; number < stages_.size(); ++number) {
+    if (!stages_[number]) continue;
+    const uint32_t set = settings_[stages_[number]->name()].share_percent;
+    const double percent = (set == 0 ? left : set) * (sum > 100 ? 100 / sum : 1);
+    stages_[number]->set_share(percent);
+    const std::lock_guard lock(mutex_);
+    layouts_[number].share_percent = percent;
+  }
+}
+
 // Lets executors spin only while each has its own CPU. One that spins on a CPU needed by another
 // costs that one a scheduler time slice per batch. A sleeping executor is woken by its doorbell.
 void TenantService::share_cpus() {
@@ -185,6 +223,7 @@ void TenantService::drop_group_if_empty(uint16_t group) {
   }
   last->stop();
   share_cpus();
+  divide_device();
   log::info("group {} is removed: it has no tenants left", last->name());
 }
 
@@ -269,6 +308,7 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.rows = c.rows.read();
     entry.planner = layouts_[number].planner;
     entry.scheduler = layouts_[number].scheduler;
+    entry.share_percent = layouts_[number].share_percent;
     entry.tenants = c.tenants.read();
     entry.refused = c.refused.read();
     entry.busy_ns = c.busy_ns.read();

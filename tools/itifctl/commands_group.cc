@@ -27,6 +27,10 @@ std::string padding_cell(const json& group) {
   return fmt::format("{:.0f} %", 100 * (1 - group.value("tokens", 0.0) / rows));
 }
 
+std::string percent_cell(const json& group, const char* key) {
+  return fmt::format("{:.0f} %", group.value(key, 0.0));
+}
+
 void show_groups(const json& document) {
   using enum Table::Align;
   Table table({{"GROUP"},
@@ -39,6 +43,7 @@ void show_groups(const json& document) {
                {"EXECUTING", kRight},
                {"SCHEDULER"},
                {"PLANNER"},
+               {"SHARE", kRight},
                {"PADDING", kRight}});
   for (const json& g : document.value("groups", json::array())) {
     const json tenants = g.value("tenants", json::array());
@@ -47,7 +52,7 @@ void show_groups(const json& document) {
                text_cell(g, "slots_used") + "/" + text_cell(g, "slots"),
                bytes_cell(g, "weight_bytes"), count_cell(g, "requests_waiting"),
                count_cell(g, "requests_executing"), text_cell(g, "scheduler"),
-               text_cell(g, "planner"), padding_cell(g)});
+               text_cell(g, "planner"), percent_cell(g, "share_percent"), padding_cell(g)});
   }
   fmt::print("{}", table.text());
 }
@@ -167,6 +172,7 @@ void add_group_argument(CLI::App* command, std::string& group) {
 void add_group_update(CommandLine& line, CLI::App* groups) {
   struct Options {
     std::string group, planner, scheduler;
+    uint32_t share_percent = 0;
   };
   auto options = std::make_shared<Options>();
   Context& context = line.context;
@@ -188,6 +194,11 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
   });
   line.hints[scheduler] = {ValueHint::Kind::kChoice,
                            {sched::kPolicyNames.begin(), sched::kPolicyNames.end()}};
+  update
+      ->add_option("--share", options->share_percent,
+                   "its part of the device's time while other groups compute, in percent")
+      ->type_name("PERCENT")
+      ->check(CLI::Range(1, 100));
   update->footer(
       "Planner packed (default): no padding. auto: for each batch, the plan with the shortest "
       "predicted\n"
@@ -195,7 +206,9 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
       "row_tokens, and slots of slot_tokens.\n"
       "Scheduler fair (default): by tenant weight. fcfs: the oldest first. sjf: the shortest.\n"
       "edf: the earliest deadline. das, slotted_das: TCB's deadline-aware scheduling; settings:\n"
-      "eta=NUMBER, weighted, fair. Settings follow a colon. Restarts keep both. Examples:\n"
+      "eta=NUMBER, weighted, fair. Settings follow a colon.\n"
+      "Share: groups without one divide what is left. Idle groups lend theirs to the others.\n"
+      "Restarts keep all settings. Examples:\n"
       "  itifctl group update bert-12x768-12-3072-gelu-1e-12 --planner itif\n"
       "  itifctl group update bert-12x768-12-3072-gelu-1e-12 \\\n"
       "      --planner slotted:slot_tokens=32 --scheduler das:eta=0.4,fair");
@@ -204,6 +217,7 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
       json args = {{"group", options->group}};
       if (!options->planner.empty()) args["planner"] = options->planner;
       if (!options->scheduler.empty()) args["scheduler"] = options->scheduler;
+      if (options->share_percent != 0) args["share_percent"] = options->share_percent;
       const auto answer = context.call_long("group.update", args);
       if (!answer) return answer.error();
       if (context.globals.json) {
@@ -214,6 +228,9 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
         if (answer->contains(setting))
           fmt::print("group {} now uses {} {}\n", text_cell(*answer, "group"), setting,
                      text_cell(*answer, setting));
+      if (answer->contains("share_percent"))
+        fmt::print("group {} now has {} % of the device while others compute\n",
+                   text_cell(*answer, "group"), count_cell(*answer, "share_percent"));
       return static_cast<int>(kDone);
     };
   });

@@ -88,6 +88,11 @@ class FakeAppliance final : public Appliance, public Documents {
     if (scheduler == "magic") return fail(Code::kInvalidArgument, "'magic' is not one of: fair");
     return std::exchange(groups_settings[group].scheduler, scheduler);
   }
+  Result<uint32_t> set_share(const std::string& group, uint32_t percent) override {
+    calls.push_back("share " + group);
+    if (group != "bert-768") return fail(Code::kNotFound, "there is no group '" + group + "'");
+    return std::exchange(groups_settings[group].share_percent, percent);
+  }
   Status run_profile(const std::string& group, const Progress&) override {
     calls.push_back("profile " + group);
     return {};

@@ -1,4 +1,4 @@
-// group.update: a group's planner, its scheduler, or both. A refused change changes nothing.
+// group.update: a group's planner, its scheduler and its share. A refused change changes nothing.
 #include "control/database.h"
 #include "server_fixture.h"
 
@@ -26,6 +26,13 @@ TEST_F(GroupUpdateTest, KeepsEachSettingOverRestarts) {
   EXPECT_EQ(both, (json{{"group", "bert-768"}, {"planner", "joint"}, {"scheduler", "edf"}}));
   restart();
   EXPECT_EQ(settings(), (GroupSettings{"joint", "edf"}));
+  const json share = ok("group.update", {{"group", "bert-768"}, {"share_percent", 30}});
+  EXPECT_EQ(share, (json{{"group", "bert-768"}, {"share_percent", 30}}));
+  restart();
+  EXPECT_EQ(settings(), (GroupSettings{"joint", "edf", 30}));
+  ok("group.update", {{"group", "bert-768"}, {"planner", "itif"}});
+  restart();
+  EXPECT_EQ(settings(), (GroupSettings{"itif", "edf", 30}));
 }
 
 TEST_F(GroupUpdateTest, ARefusedSchedulerTakesThePlannerBack) {
@@ -41,13 +48,16 @@ TEST_F(GroupUpdateTest, ARefusedSchedulerTakesThePlannerBack) {
   EXPECT_EQ(settings(), before);
 }
 
-TEST_F(GroupUpdateTest, AFailedCommitTakesBothBack) {
+TEST_F(GroupUpdateTest, AFailedCommitTakesAllBack) {
   start();
-  ok("group.update", {{"group", "bert-768"}, {"planner", "naive"}, {"scheduler", "sjf"}});
+  ok("group.update",
+     {{"group", "bert-768"}, {"planner", "naive"}, {"scheduler", "sjf"}, {"share_percent", 10}});
   Database other = *Database::open(options_.state_dir + "/registry.db");
   ASSERT_TRUE(other.run("BEGIN IMMEDIATE"));  // every commit of the server fails
-  refusal("group.update", {{"group", "bert-768"}, {"planner", "itif"}, {"scheduler", "edf"}});
-  EXPECT_EQ(settings(), (GroupSettings{"naive", "sjf"}));
+  refusal(
+      "group.update",
+      {{"group", "bert-768"}, {"planner", "itif"}, {"scheduler", "edf"}, {"share_percent", 20}});
+  EXPECT_EQ(settings(), (GroupSettings{"naive", "sjf", 10}));
   ASSERT_TRUE(other.run("ROLLBACK"));
 }
 
@@ -55,11 +65,17 @@ TEST_F(GroupUpdateTest, RefusesWrongArguments) {
   start();
   const auto message = [&](const json& args) { return refusal("group.update", args).message; };
   EXPECT_EQ(message({{"group", "bert-768"}}),
-            "group.update: nothing to change: give planner or scheduler");
+            "group.update: nothing to change: give planner, scheduler or share_percent");
+  for (const json& wrong : {json(0), json(101), json(-1), json(2.5), json("30")})
+    EXPECT_NE(message({{"group", "bert-768"}, {"share_percent", wrong}}).find("'share_percent'"),
+              std::string::npos)
+        << wrong;
   for (const std::string& wrong : {std::string(), std::string("a b"), std::string(256, 'a')})
     EXPECT_NE(message({{"group", "bert-768"}, {"scheduler", wrong}}).find("'scheduler' must be"),
               std::string::npos);
   EXPECT_EQ(refusal("group.update", {{"group", "none"}, {"scheduler", "edf"}}).code,
+            Code::kNotFound);
+  EXPECT_EQ(refusal("group.update", {{"group", "none"}, {"share_percent", 5}}).code,
             Code::kNotFound);
 }
 

@@ -249,18 +249,22 @@ TEST_F(RegistryTest, KeepsTheGroupsSettings) {
     ASSERT_TRUE(registry->put_group("bert-768", {"", "das:eta=0.4,fair"}));
     ASSERT_TRUE(registry->put_group("vit", {"", "sjf"}));
     ASSERT_TRUE(registry->put_group("bert-768", {"itif", ""}));
+    ASSERT_TRUE(registry->put_group("vit", {"", "", 40}));
+    ASSERT_TRUE(registry->put_group("vit", {"", "", 0}));
     ASSERT_TRUE(registry->put_group("deberta", {"slotted:row_tokens=400,slot_tokens=50", ""}));
   }
-  const std::map<std::string, GroupSettings> expected = {{"bert-384", {"turbo", "edf"}},
-                                                         {"bert-768", {"itif", "das:eta=0.4,fair"}},
-                                                         {"deberta", {"slotted:row_tokens=400,slot_tokens=50", ""}},
-                                                         {"vit", {"", "sjf"}}};
+  const std::map<std::string, GroupSettings> expected = {
+      {"bert-384", {"turbo", "edf"}},
+      {"bert-768", {"itif", "das:eta=0.4,fair"}},
+      {"deberta", {"slotted:row_tokens=400,slot_tokens=50", ""}},
+      {"vit", {"", "sjf", 40}}};
   EXPECT_EQ(*open()->load_groups(), expected);
 }
 
 // The schema of version 2 had planners only.
 TEST_F(RegistryTest, UpgradesGroupsWithoutSchedulers) {
   ASSERT_TRUE(open()->put_group("bert-768", {"naive", "edf"}));
+  sql("ALTER TABLE group_setting DROP COLUMN share_percent");
   sql("ALTER TABLE group_setting DROP COLUMN scheduler");
   sql("PRAGMA user_version = 2");
   const std::map<std::string, GroupSettings> expected = {{"bert-768", {"naive", ""}}};

@@ -41,6 +41,7 @@ TEST_F(TenantServiceDevice, AllGroupsMoveAndKeepNamesIndicesAndSettings) {
   ASSERT_TRUE(scheduler);
   EXPECT_EQ(*scheduler, "fair") << "the previous one";
   EXPECT_EQ(service->set_scheduler("none", "das").error().code, Code::kNotFound);
+  EXPECT_EQ(service->set_share("none", 50).error().code, Code::kNotFound);
   EXPECT_EQ(service->set_scheduler("apart", "magic").error().code, Code::kInvalidArgument);
   const std::vector<TenantInfo> before = service->list();
   break_device();
