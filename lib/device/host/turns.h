@@ -83,7 +83,7 @@ class TurnTaker {
   }
   // Returns true if another stream waits, or has computed within the last kCreditNs.
   bool has_company() const noexcept;
-  // The time of one kind of operator per unit of its work. The code that splits such operators keeps it.
+  // The time of one kind of operator per unit of its work, kept by the code that splits it.
   struct Pace {
     double ns_per_unit = 0;  // of recent parts; 0: unknown
   };
