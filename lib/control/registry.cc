@@ -249,6 +249,7 @@ Result<std::map<std::string, GroupSettings>> Registry::load_groups() {
     GroupSettings& settings = groups[name];
     settings.planner = reader.text("planner");
     settings.scheduler = reader.text("scheduler");
+    settings.share_percent = reader.number<uint32_t>("share_percent", 100);
     if (reader.wrong() != nullptr)
       return fail(
           Code::kCorrupt,
