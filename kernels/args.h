@@ -52,6 +52,9 @@ struct Slab {
   const uint32_t* places = nullptr;
 
   constexpr std::byte* at(uint32_t slot) const {
+#ifdef __CUDA_ARCH__
+    return base + slot * stride_bytes;  // saves a load in each kernel
+#endif
     return base + (places == nullptr ? slot : places[slot]) * stride_bytes;
   }
   // Returns a slab of the parts that begin `bytes` after the start of each entry.
