@@ -6,11 +6,11 @@
 // stream that is further behind its share. So a batch waits for a part of another batch, about
 // kPartNs, and never for the whole.
 //
-// Each stream has a virtual time, which advances by computing time / share. The stream that is
-// least far has the next turn. A stream without work waits for no turn, so its time goes to the
-// others. When it has work again, it starts kCreditNs behind the others at most. A stream that
-// uses less than its share thus computes at once and at full speed, and a long pause does not let
-// it keep the others out for longer than kCreditNs times its share.
+// Each stream has a virtual time, which advances by computing time / share. The stream with the
+// least virtual time has the next turn. A stream without work waits for no turn, so its time goes
+// to the others. When it has work again, it starts kCreditNs behind the others at most. A stream
+// that uses less than its share thus computes at once and at full speed, and a long pause does not
+// let it keep the others out for longer than kCreditNs times its share.
 //
 // Source: Goyal, Vin and Cheng, "Start-time fair queueing", SIGCOMM 1996, with a credit for streams
 // that were idle.
@@ -40,15 +40,15 @@ class Turns {
   static constexpr size_t kMaxStreams = 64;
 
   void give(TurnTaker* next) noexcept;       // nullptr: nobody
-  TurnTaker* next_waiting() const noexcept;  // the least far; nullptr: nobody waits
+  TurnTaker* next_waiting() const noexcept;  // with the least virtual time; nullptr: nobody waits
 
   const Clock& clock_;
   std::mutex mutex_;
   std::vector<TurnTaker*> waiting_;  // guarded by mutex_, as are the next two
   TurnTaker* holder_ = nullptr;
-  double virtual_ns_ = 0;                 // of the stream that is farthest
+  double virtual_ns_ = 0;                 // the largest of any stream
   std::atomic<uint32_t> num_waiting_{0};  // written with mutex_ held
-  // The last two streams that computed, by end: tells whether a stream is alone.
+  // The stream that computed last: tells whether a stream is alone.
   std::atomic<const TurnTaker*> last_{nullptr};
   std::atomic<uint64_t> changed_ns_{0};  // when last_ changed
 };

@@ -102,40 +102,43 @@ TEST(LateRequests, WithoutDeadlinesOrCostsNoneLeaves) {
   }
 }
 
-// The batch takes 0.5 + 6.4 ms: two batches take a fourteenth more.
-TEST(LateRequests, RunFirstWithAsManyOthersAsFit) {
-  const LinearCost cost{0.5 * kMs, 0.1 * kMs};
-  std::deque<request::Request> requests(8);
-  std::vector<request::Request*> batch;
-  for (request::Request& r : requests) {
-    r.num_tokens = 8;
-    batch.push_back(&r);
+// Eight requests of 8 tokens that start after 1 ms. One has a deadline; most others can wait.
+struct OneInAHurry {
+  explicit OneInAHurry(uint64_t deadline_ns) {
+    for (request::Request& r : requests) {
+      r.num_tokens = 8;
+      batch.push_back(&r);
+    }
+    hurried.deadline_ns = deadline_ns;
   }
-  requests[5].deadline_ns = 4 * kMs;  // 0.5 + 3 · 0.8 = 2.9 ms; four requests take 3.7 ms
-  const ExecutorState state{.now_ns = kMs, .start_ns = kMs, .costs = {.expected = cost}};
-  LateRequests late(8);
-  const auto [leaving, runs_next] = late.find(batch, state, OtherRequests::kCanWait);
+  LateRequests::Leaving find(const LinearCost& cost) {
+    return late.find(batch, {.now_ns = kMs, .start_ns = kMs, .costs = {.expected = cost}},
+                     OtherRequests::kCanWait);
+  }
+
+  std::deque<request::Request> requests{8};
+  std::vector<request::Request*> batch;
+  request::Request& hurried = requests[5];
+  LateRequests late{8};
+};
+
+// The batch takes 0.5 + 6.4 ms: two batches take a fourteenth more. Three requests take 2.9 ms and
+// four take 3.7 ms.
+TEST(LateRequests, RunFirstWithAsManyOthersAsFit) {
+  OneInAHurry drawn(4 * kMs);
+  const auto [leaving, runs_next] = drawn.find(LinearCost{0.5 * kMs, 0.1 * kMs});
   EXPECT_TRUE(runs_next);
   EXPECT_EQ(leaving.size(), 5u);
-  EXPECT_EQ(std::ranges::count(leaving, &requests[5]), 0);
+  EXPECT_EQ(std::ranges::count(leaving, &drawn.hurried), 0);
 }
 
 // Batches of any size take about 10 ms, so two of them take twice as long.
 TEST(LateRequests, LeaveIfTwoBatchesTakeTooLong) {
-  const LinearCost cost{10.0 * kMs, 0.01 * kMs};
-  std::deque<request::Request> requests(8);
-  std::vector<request::Request*> batch;
-  for (request::Request& r : requests) {
-    r.num_tokens = 8;
-    batch.push_back(&r);
-  }
-  requests[5].deadline_ns = kMs + 10 * kMs + 400'000;
-  const ExecutorState state{.now_ns = kMs, .start_ns = kMs, .costs = {.expected = cost}};
-  LateRequests late(8);
-  const auto [leaving, runs_next] = late.find(batch, state, OtherRequests::kCanWait);
+  OneInAHurry drawn(kMs + 10 * kMs + 400'000);
+  const auto [leaving, runs_next] = drawn.find(LinearCost{10.0 * kMs, 0.01 * kMs});
   EXPECT_FALSE(runs_next);
   ASSERT_EQ(leaving.size(), 1u);
-  EXPECT_EQ(leaving[0], &requests[5]);
+  EXPECT_EQ(leaving[0], &drawn.hurried);
 }
 
 }  // namespace
