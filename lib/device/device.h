@@ -216,6 +216,9 @@ class Stream {
   // Changes the stream's Share::percent, from one of the next launches on. Any thread. Does nothing
   // on devices whose streams have no share of the time.
   virtual void set_percent(double) noexcept {}
+  // Returns the time in which launches have computed, without waits for other streams' turns; 0:
+  // not known, or nothing waits for turns. Any thread.
+  virtual uint64_t computed_ns() const noexcept { return 0; }
   // Ends a graph segment: the launches since the last call are captured and replayed as one graph.
   virtual void end_graph_segment() {}
   // As end_graph_segment(), for a segment that must not depend on the launches before it: a decoder

@@ -236,6 +236,8 @@ void GroupStage::count(const runtime::BatchFigures& figures) noexcept {
     counters_.rows.add(figures.num_rows);
     counters_.tenants.add(figures.num_tenants);
     counters_.busy_ns.add(figures.execute_ns);
+    counters_.computed_ns.set(stream_->computed_ns());
+    counters_.share_ask.set(static_cast<uint64_t>(executor_->share_ask()));
     counters_.last_batch_requests.set(figures.num_requests);
     counters_.last_batch_tokens.set(figures.num_tokens);
     count_graphs();
@@ -254,6 +256,10 @@ void GroupStage::count(const runtime::BatchFigures& figures) noexcept {
 
 void GroupStage::complete(std::span<request::Request* const> requests) noexcept {
   for (request::Request* request : requests) {
+    if (request->status == wire::StatusCode::kOk) {
+      counters_.answered.add();
+      counters_.latency_ns.add(request->done_ns - request->complete_ns);
+    }
     // The ring has room for every context of the worker, so a full ring is a bug.
     CHECK(returns_[request->worker]->push(request));
   }

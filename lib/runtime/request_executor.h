@@ -22,6 +22,7 @@
 #include "sched/batch_control.h"
 #include "sched/batch_limits.h"
 #include "sched/group_queue.h"
+#include "slice/ask.h"
 
 namespace itif::runtime {
 
@@ -102,6 +103,8 @@ class RequestExecutor {
   // waiting requests. Allocates. Errors: kInvalidArgument; nothing has changed then.
   virtual Status set_scheduler(std::string_view scheduler) = 0;
 
+  // Returns the verdict of the last batches on the group's share of its device.
+  virtual slice::Ask share_ask() const noexcept { return slice::Ask::kNothing; }
   virtual CacheFigures cache() const noexcept { return {}; }  // after the last step
   virtual uint32_t num_queued() const noexcept = 0;
   // Returns the expected time to serve the queued requests; 0: unknown.

@@ -34,26 +34,36 @@ runtime::GroupOptions group_options(const config::Batching& b, const model::Back
 Appliance::Appliance(VirtualClock& clock, Nic& nic, const Scenario& scenario)
     : clock_(clock), nic_(nic), scenario_(scenario) {}
 
-Result<std::unique_ptr<Appliance>> Appliance::create(
-    VirtualClock& clock, Nic& nic, const Scenario& scenario, uint64_t seed,
-    std::shared_ptr<const plan::CostTables> tables) {
+Result<std::unique_ptr<Appliance>> Appliance::create(VirtualClock& clock, Nic& nic,
+                                                     const Scenario& scenario, uint64_t seed,
+                                                     const Tables& tables) {
   std::unique_ptr<Appliance> appliance(new Appliance(clock, nic, scenario));
-  ITIF_ASSIGN(appliance->spec_, spec_of(scenario.model));
-  appliance->tables_ = std::move(tables);
+  appliance->groups_.resize(scenario.num_groups());
+  for (size_t i = 0; i < scenario.num_groups(); ++i) {
+    ITIF_ASSIGN(appliance->groups_[i].spec, spec_of(scenario.group(i).model));
+    if (!tables.empty()) appliance->groups_[i].tables = tables[i];
+  }
   ITIF_TRY(appliance->make_device());
   ITIF_TRY(appliance->make_worker(seed));
-  ITIF_TRY(appliance->make_stage());
-  ITIF_TRY(appliance->profile());
+  for (size_t i = 0; i < scenario.num_groups(); ++i) {
+    ITIF_TRY(appliance->make_stage(i));
+    ITIF_TRY(appliance->profile(i));
+  }
+  appliance->group_bytes_ = appliance->device_->used_bytes();
+  appliance->start_ns_ = clock.now_ns();
+  appliance->divide_device();
   appliance->publish();
   return appliance;
 }
 
 Appliance::~Appliance() {
   if (!shared_) return;
-  if (stage_) stop();
-  shared_->groups.set(0, nullptr);
+  stop();
+  for (size_t i = 0; i < groups_.size(); ++i)
+    shared_->groups.set(static_cast<uint16_t>(i), nullptr);
   worker_.reset();
-  stage_.reset();
+  tuner_.reset();
+  groups_.clear();
 }
 
 Status Appliance::make_device() {
@@ -68,27 +78,29 @@ Status Appliance::make_device() {
       return fail(Code::kUnsupported,
                   fmt::format("{}: lacks the costs of whole passes: profile an encoder's group",
                               choice.profile));
-    tables_ = std::make_shared<const plan::CostTables>(std::move(tables));
-    const runtime::GroupOptions group = group_options(scenario_.batching, spec_);
+    Group& only = groups_.front();
+    only.tables = std::make_shared<const plan::CostTables>(std::move(tables));
+    const runtime::GroupOptions group = group_options(scenario_.batching, only.spec);
     const plan::PlanLimits limits = {.max_requests = group.max_requests,
                                      .max_rows = group.max_tokens};
     options.info = {.kind = "sim",
                     .compute = uniform_types(DType::kBF16),
-                    .description = "simulated " + tables_->device,
+                    .description = "simulated " + only.tables->device,
                     .reason = {},
                     .num_threads = choice.threads,
                     .memory_bytes = size_t{1} << 40};
-    options.costs = std::make_unique<ProfileCosts>(choice.threads, spec_.layers, limits, tables_,
-                                                   choice.request_overhead_ns);
-    for (const uint32_t n : {3 * spec_.hidden, spec_.hidden, spec_.intermediate})
-      if (std::ranges::find(tables_->shared_gemms, n, &plan::SharedGemm::n) ==
-          tables_->shared_gemms.end())
+    options.costs = std::make_unique<ProfileCosts>(choice.threads, only.spec.layers, limits,
+                                                   only.tables, choice.request_overhead_ns);
+    for (const uint32_t n : {3 * only.spec.hidden, only.spec.hidden, only.spec.intermediate})
+      if (std::ranges::find(only.tables->shared_gemms, n, &plan::SharedGemm::n) ==
+          only.tables->shared_gemms.end())
         return fail(Code::kInvalidArgument,
                     fmt::format("{} was measured for {}, which has other GEMMs than the scenario's "
                                 "model: set model.preset to it",
-                                choice.profile, tables_->backbone));
+                                choice.profile, only.tables->backbone));
   }
   options.passes_marks = scenario_.passes_marks;
+  options.is_divided = scenario_.slices.mode != SliceMode::kNone;
   options.batch_overhead_ns = choice.batch_overhead_ns;
   device_ = std::make_unique<device::SimDevice>(clock_, std::move(options));
   return {};
@@ -115,14 +127,14 @@ Status Appliance::make_worker(uint64_t seed) {
   return {};
 }
 
-Status Appliance::make_stage() {
-  const config::Batching& batching = scenario_.batching;
-  const runtime::GroupOptions options = group_options(batching, spec_);
+Status Appliance::make_stage(size_t index) {
+  Group& group = groups_[index];
+  const config::Batching& batching = scenario_.group(index).batching;
+  const runtime::GroupOptions options = group_options(batching, group.spec);
   const runtime::KindOptions kinds = {
       .encoder = {},
       .decoder = {.max_beams = batching.max_beams, .max_cache_bytes = batching.kv_cache_bytes}};
-  ITIF_ASSIGN(auto group, runtime::make_group(*device_, spec_, options, kinds));
-  group_bytes_ = device_->used_bytes();
+  ITIF_ASSIGN(auto made, runtime::make_group(*device_, group.spec, options, kinds));
   execution::GroupStageOptions stage;
   stage.executor.limits = {.max_tokens = options.max_tokens, .max_requests = options.max_requests};
   stage.executor.queue = {.max_requests = batching.queue_requests,
@@ -135,42 +147,53 @@ Status Appliance::make_stage() {
   ITIF_ASSIGN(stage.executor.generation.cleaning, runtime::parse_cleaning(batching.cleaning));
   stage.overlaps = true;
   pipeline::ReturnRing* returns[] = {&worker_->returns()};
-  ITIF_ASSIGN(stage_, execution::GroupStage::create("sim", std::move(group), *device_, clock_,
-                                                    returns, stage));
-  shared_->groups.set(0, &stage_->inbox());
-  if (tables_) {
-    stage_->group().set_costs(tables_);
-    return stage_->set_planner(batching.planner, tables_);
+  ITIF_ASSIGN(group.stage,
+              execution::GroupStage::create(scenario_.group(index).name, std::move(made), *device_,
+                                            clock_, returns, stage));
+  shared_->groups.set(static_cast<uint16_t>(index), &group.stage->inbox());
+  if (group.tables) {
+    group.stage->group().set_costs(group.tables);
+    return group.stage->set_planner(batching.planner, group.tables);
   }
   return {};
 }
 
 // Measures the simulated device as itifd measures a real one, which advances the clock.
-Status Appliance::profile() {
-  if (tables_) return {};
-  if (!plan::needs_cost_tables(scenario_.batching.planner))
-    return stage_->set_planner(scenario_.batching.planner, nullptr);
-  ITIF_ASSIGN(const auto stream, device_->make_stream(stage_->group().stream_limits(), {}));
-  runtime::Profiler profiler(*device_, clock_, stage_->group().gemms(), model::describe(spec_),
-                             runtime::profile_options(stage_->group()));
+Status Appliance::profile(size_t index) {
+  Group& group = groups_[index];
+  if (group.tables) return {};
+  const std::string& planner = scenario_.group(index).batching.planner;
+  if (!plan::needs_cost_tables(planner)) return group.stage->set_planner(planner, nullptr);
+  runtime::Group& running = group.stage->group();
+  ITIF_ASSIGN(const auto stream, device_->make_stream(running.stream_limits(), {}));
+  runtime::Profiler profiler(*device_, clock_, running.gemms(), model::describe(group.spec),
+                             runtime::profile_options(running));
   while (profiler.step(*stream)) {
   }
   ITIF_ASSIGN(plan::CostTables tables, profiler.finish());
   profiled_ns_ = device_->busy_ns();
-  tables_ = std::make_shared<const plan::CostTables>(std::move(tables));
-  stage_->group().set_costs(tables_);
-  return stage_->set_planner(scenario_.batching.planner, tables_);
+  group.tables = std::make_shared<const plan::CostTables>(std::move(tables));
+  running.set_costs(group.tables);
+  return group.stage->set_planner(planner, group.tables);
+}
+
+Appliance::Tables Appliance::tables() const {
+  Tables tables;
+  for (const Group& group : groups_) tables.push_back(group.tables);
+  return tables;
 }
 
 Status Appliance::load(Served& tenant) {
-  ITIF_ASSIGN(tenant.slot, stage_->group().admit(tenant.record.model_dir, {}));
-  max_tokens_ = stage_->group().model(tenant.slot)->max_tokens;
+  Group& group = groups_[tenant.group];
+  ITIF_ASSIGN(tenant.slot, group.stage->group().admit(tenant.record.model_dir, {}));
+  group.max_tokens = group.stage->group().model(tenant.slot)->max_tokens;
   return {};
 }
 
-Status Appliance::add_tenant(const tenant::Record& record) {
+Status Appliance::add_tenant(const tenant::Record& record, size_t group) {
   Served tenant;
   tenant.record = record;
+  tenant.group = group;
   tenant.lease = std::make_shared<tenant::Lease>();
   const auto taken = [&](uint32_t index) {
     return std::ranges::find(tenants_, index, &Served::index) != tenants_.end() ||
@@ -207,8 +230,9 @@ void Appliance::publish() {
     if (recovering_) t.state = tenant::State::kNotLoaded;
     t.index = served.index;
     t.slot = served.slot;
-    t.max_tokens = max_tokens_;
-    t.max_payload_bytes = max_tokens_ * sizeof(uint32_t);
+    t.group = static_cast<uint16_t>(served.group);
+    t.max_tokens = groups_[served.group].max_tokens;
+    t.max_payload_bytes = t.max_tokens * sizeof(uint32_t);
     t.payload_kinds = 1u << static_cast<unsigned>(wire::PayloadKind::kTokensU16) |
                       1u << static_cast<unsigned>(wire::PayloadKind::kTokensU32);
     t.lease = served.lease;
@@ -223,7 +247,7 @@ void Appliance::release_left() {
   };
   const size_t before = leaving_.size();
   for (const Served& tenant : leaving_)
-    if (has_left(tenant)) stage_->group().release(tenant.slot);
+    if (has_left(tenant)) groups_[tenant.group].stage->group().release(tenant.slot);
   std::erase_if(leaving_, has_left);
   if (leaving_.size() != before) shared_->tenants.reclaim();
 }
@@ -239,13 +263,21 @@ void Appliance::recover() {
   if (!leaving_.empty() || !shared_->tenants.readers_passed(generation_)) return;
   for (const Served& tenant : tenants_)
     if (tenant.lease->in_flight.load(std::memory_order_acquire) > 0) return;
-  before_ = totals();
-  shared_->groups.set(0, nullptr);
-  stage_.reset();
+  tuner_.reset();
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    groups_[i].before = totals_of(i);
+    groups_[i].has_slice = false;
+    shared_->groups.set(static_cast<uint16_t>(i), nullptr);
+    groups_[i].stage.reset();
+  }
   CHECK(device_->used_bytes() == 0);
   CHECK(device_->reset());
-  CHECK(make_stage());
-  if (!tables_) CHECK(stage_->set_planner(scenario_.batching.planner, nullptr));
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    CHECK(make_stage(i));
+    if (!groups_[i].tables)
+      CHECK(groups_[i].stage->set_planner(scenario_.group(i).batching.planner, nullptr));
+  }
+  divide_device();
   for (Served& tenant : tenants_) CHECK(load(tenant));
   recovering_ = false;
   publish();
@@ -253,20 +285,31 @@ void Appliance::recover() {
 
 void Appliance::stop() {
   device_->break_now();
-  while (stage_->num_executing() > 0) stage_->poll();
+  for (Group& group : groups_)
+    while (group.stage && group.stage->num_executing() > 0) group.stage->poll();
 }
 
 size_t Appliance::poll() {
-  const size_t done = worker_->poll() + stage_->poll();
+  size_t done = worker_->poll();
+  bool has_failed = false;
+  for (Group& group : groups_) {
+    done += group.stage->poll();
+    has_failed |= group.stage->device_failed();
+  }
   if (!leaving_.empty()) release_left();
-  if (recovering_ || stage_->device_failed()) recover();
+  if (recovering_ || has_failed) recover();
+  if (scenario_.slices.mode != SliceMode::kNone) {
+    done += divide_device();
+    if (tuner_) tuner_->tick(clock_.now_ns());
+  }
   return done;
 }
 
 uint64_t Appliance::next_poll_ns() noexcept {
-  uint64_t next_ns = device_->next_event_ns();
-  if (const uint64_t step_ns = stage_->next_step_ns())
-    next_ns = std::min(next_ns, std::max(step_ns, clock_.now_ns() + kMinStepNs));
+  uint64_t next_ns = std::min(device_->next_event_ns(), next_division_ns());
+  for (const Group& group : groups_)
+    if (const uint64_t step_ns = group.stage->next_step_ns())
+      next_ns = std::min(next_ns, std::max(step_ns, clock_.now_ns() + kMinStepNs));
   // Deadlines and gaps of requests that are being reassembled.
   if (worker_->counters().contexts.read() > 0 || !leaving_.empty() || recovering_)
     next_ns = std::min(next_ns, clock_.now_ns() + kSweepNs);
@@ -276,24 +319,47 @@ uint64_t Appliance::next_poll_ns() noexcept {
 bool Appliance::is_idle() const {
   const pipeline::WorkerFigures figures = pipeline::worker_figures(*worker_);
   return figures.contexts == 0 && figures.held == 0 && leaving_.empty() && !recovering_ &&
-         stage_->num_executing() == 0 && stage_->inbox().num_waiting() == 0;
+         std::ranges::all_of(groups_, [](const Group& group) {
+           return group.stage->num_executing() == 0 && group.stage->inbox().num_waiting() == 0;
+         });
 }
 
 Appliance::KvFigures Appliance::kv() const noexcept {
-  const telemetry::ExecutorCounters& now = stage_->counters();
-  return {.blocks = now.kv_blocks.read(),
-          .used = now.kv_blocks_used.read(),
-          .reserved = now.kv_blocks_reserved.read()};
+  KvFigures kv;
+  for (const Group& group : groups_) {
+    const telemetry::ExecutorCounters& now = group.stage->counters();
+    kv.blocks += now.kv_blocks.read();
+    kv.used += now.kv_blocks_used.read();
+    kv.reserved += now.kv_blocks_reserved.read();
+  }
+  return kv;
+}
+
+Appliance::Totals& Appliance::Totals::operator+=(const Totals& other) noexcept {
+  batches += other.batches;
+  requests += other.requests;
+  tokens += other.tokens;
+  rows += other.rows;
+  tenants += other.tenants;
+  refused += other.refused;
+  return *this;
+}
+
+Appliance::Totals Appliance::totals_of(size_t group) const noexcept {
+  const telemetry::ExecutorCounters& now = groups_[group].stage->counters();
+  Totals totals = {.batches = now.batches.read(),
+                   .requests = now.requests.read(),
+                   .tokens = now.tokens.read(),
+                   .rows = now.rows.read(),
+                   .tenants = now.tenants.read(),
+                   .refused = now.refused.read()};
+  return totals += groups_[group].before;
 }
 
 Appliance::Totals Appliance::totals() const noexcept {
-  const telemetry::ExecutorCounters& now = stage_->counters();
-  return {.batches = before_.batches + now.batches.read(),
-          .requests = before_.requests + now.requests.read(),
-          .tokens = before_.tokens + now.tokens.read(),
-          .rows = before_.rows + now.rows.read(),
-          .tenants = before_.tenants + now.tenants.read(),
-          .refused = before_.refused + now.refused.read()};
+  Totals totals;
+  for (size_t i = 0; i < groups_.size(); ++i) totals += totals_of(i);
+  return totals;
 }
 
 }  // namespace itif::sim

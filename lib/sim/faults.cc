@@ -279,10 +279,10 @@ Result<FaultFigures> run_faults(uint64_t seed, Nic& nic, std::FILE* log) {
       return broken(fmt::format("{} packet buffers are not free", used));
     ITIF_TRY(simulation->remove_all());
     const Appliance& appliance = simulation->appliance();
-    if (appliance.device().used_bytes() != appliance.device_bytes_of_group())
+    if (appliance.device().used_bytes() != appliance.device_bytes_of_groups())
       return broken(fmt::format("the device holds {} bytes without tenants, and held {} at first",
                                 appliance.device().used_bytes(),
-                                appliance.device_bytes_of_group()));
+                                appliance.device_bytes_of_groups()));
   }
   if (const unsigned used = nic.buffers_in_use(); used > 0)
     return broken(fmt::format("{} packet buffers were leaked", used));

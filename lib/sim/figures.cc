@@ -44,6 +44,42 @@ ordered_json tenant_json(const TenantResults& r, const Results& all) {
           {"latency", latency}};
 }
 
+// Its seconds, if the scenario has a time line.
+ordered_json group_json(const GroupResults& group) {
+  ordered_json seconds = ordered_json::array();
+  for (size_t i = 0; i < group.intervals.size(); ++i) {
+    const GroupInterval& interval = group.intervals[i];
+    seconds.push_back({{"second", i},
+                       {"share_percent", interval.share_percent},
+                       {"sent", interval.sent},
+                       {"answered", interval.answered},
+                       {"missed", interval.missed},
+                       {"mean_latency_ms", interval.mean_latency_ms()}});
+  }
+  return {{"name", group.name}, {"seconds", seconds}};
+}
+
+// The groups' parts of the device, at their first and last second.
+std::string groups_table(const Results& results) {
+  std::string out = fmt::format("\n{:<16}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "group", "first part",
+                                "last part", "changes", "answered", "late");
+  for (const GroupResults& group : results.groups) {
+    uint64_t answered = 0, missed = 0, changes = 0;
+    double first = 0, last = 0;
+    for (const GroupInterval& interval : group.intervals) {
+      answered += interval.answered;
+      missed += interval.missed;
+      if (interval.share_percent == 0) continue;
+      changes += last != 0 && interval.share_percent != last;
+      if (first == 0) first = interval.share_percent;
+      last = interval.share_percent;
+    }
+    out += fmt::format("{:<16}{:>11.1f}%{:>11.1f}%{:>12}{:>12}{:>12}\n", group.name, first, last,
+                       changes, answered, missed);
+  }
+  return out;
+}
+
 }  // namespace
 
 void TenantResults::merge(const TenantResults& other) {
@@ -63,6 +99,13 @@ TenantResults Results::total() const {
   TenantResults all;
   for (const TenantResults& tenant : tenants) all.merge(tenant);
   return all;
+}
+GroupInterval* Results::interval_at(size_t group, uint64_t at_ns) {
+  if (!has_time_line) return nullptr;
+  std::vector<GroupInterval>& intervals = groups[group].intervals;
+  const size_t index = at_ns / GroupInterval::kLengthNs;
+  while (intervals.size() <= index) intervals.emplace_back();
+  return &intervals[index];
 }
 double Results::device_use() const {
   return share(busy_ns, simulated_ns);
@@ -86,8 +129,9 @@ std::string results_table(const Scenario& scenario, const Results& results) {
                     100 * share(r.in_time, r.sent), results.per_second(r.utility),
                     ms(h.percentile(50)), ms(h.percentile(90)), ms(h.percentile(99)), ms(h.max()));
   };
+  const std::vector<std::string> names = scenario.tenant_names();
   for (size_t i = 0; i < results.tenants.size() && results.tenants.size() > 1; ++i)
-    row(scenario.tenants[i].name, results.tenants[i]);
+    row(names[i], results.tenants[i]);
   const TenantResults total = results.total();
   row("all", total);
   out += fmt::format(
@@ -104,17 +148,21 @@ std::string results_table(const Scenario& scenario, const Results& results) {
     if (total.refused_by[i] > 0)
       out += fmt::format("  refused as {}: {}\n",
                          wire::status_name(static_cast<wire::StatusCode>(i)), total.refused_by[i]);
+  if (results.has_time_line) out += groups_table(results);
   if (results.wrong_answers > 0) out += fmt::format("  WRONG ANSWERS: {}\n", results.wrong_answers);
   return out;
 }
 
 ordered_json results_json(const Scenario& scenario, const Results& results) {
   ordered_json tenants = ordered_json::array();
+  const std::vector<std::string> names = scenario.tenant_names();
   for (size_t i = 0; i < results.tenants.size(); ++i) {
-    ordered_json tenant = {{"name", scenario.tenants[i].name}};
+    ordered_json tenant = {{"name", names[i]}};
     tenant.update(tenant_json(results.tenants[i], results));
     tenants.push_back(std::move(tenant));
   }
+  ordered_json groups = ordered_json::array();
+  for (const GroupResults& group : results.groups) groups.push_back(group_json(group));
   return {{"tool", "itif-sim"},
           {"version", 1},
           {"scenario", scenario.path},
@@ -125,6 +173,7 @@ ordered_json results_json(const Scenario& scenario, const Results& results) {
           {"simulated_s", static_cast<double>(results.simulated_ns) / 1e9},
           {"total", tenant_json(results.total(), results)},
           {"tenants", tenants},
+          {"groups", groups},
           {"device",
            {{"use", results.device_use()},
             {"padding", results.padding()},

@@ -28,8 +28,26 @@ struct TenantResults {
   void merge(const TenantResults& other);
 };
 
+// A second of a group, in scenarios that have several groups or divide the device.
+struct GroupInterval {
+  static constexpr uint64_t kLengthNs = 1'000'000'000;
+  uint64_t sent = 0, answered = 0;
+  uint64_t missed = 0;       // answered later than the tenant's objective
+  uint64_t latency_ns = 0;   // Σ over the answers
+  double share_percent = 0;  // of the device, at the end of the second
+
+  double mean_latency_ms() const {
+    return answered > 0 ? static_cast<double>(latency_ns) / static_cast<double>(answered) / 1e6 : 0;
+  }
+};
+struct GroupResults {
+  std::string name;
+  std::vector<GroupInterval> intervals;  // from the start, warm-up included
+};
+
 struct Results {
-  std::vector<TenantResults> tenants;
+  std::vector<TenantResults> tenants;  // of all groups, in order
+  std::vector<GroupResults> groups;
   uint64_t measured_ns = 0;   // from the end of the warm-up to the last arrival or outcome
   uint64_t simulated_ns = 0;  // the whole run
   uint64_t requests = 0;      // in the whole run
@@ -39,8 +57,12 @@ struct Results {
   // With Scenario::passes_marks. Without: generated answers of another length than they must have.
   uint64_t wrong_answers = 0;
   bool generates = false;
+  bool has_time_line = false;
   LinkFigures link;
   client::EngineStats engine;
+
+  // Returns the group's second at a time from the start; null: the scenario has no time line.
+  GroupInterval* interval_at(size_t group, uint64_t at_ns);
 
   TenantResults total() const;
   double seconds() const { return static_cast<double>(measured_ns) / 1e9; }

@@ -36,6 +36,10 @@ std::string setting_of(const std::string& value) {
   return quoted + "\"";
 }
 
+// The sections of a file that each group has.
+constexpr std::string_view kGroupSections[] = {"model",  "batching",  "arrivals", "lengths",
+                                               "output", "deadlines", "slice"};
+
 Status set_num_tenants(Scenario& scenario, const std::string& value) {
   uint32_t count = 0;
   if (!is_whole_text(value, count) || count < 1 || count > kMaxTenants)
@@ -51,6 +55,11 @@ Status set_num_tenants(Scenario& scenario, const std::string& value) {
 }  // namespace
 
 Status set_parameter(Scenario& scenario, const std::string& key, const std::string& value) {
+  if (scenario.num_groups() > 1 &&
+      (key == "num_tenants" ||
+       std::ranges::count(kGroupSections, std::string_view(key).substr(0, key.find('.'))) > 0))
+    return fail(Code::kInvalidArgument,
+                fmt::format("{}: a scenario with several groups has no such single value", key));
   if (key == "num_tenants") return set_num_tenants(scenario, value);
   const auto is_key = [](std::string_view name) {
     return !name.empty() &&

@@ -18,7 +18,7 @@ ProfileCosts::ProfileCosts(uint32_t parts, uint32_t layers, const plan::PlanLimi
       tables_(tables),
       ranges_(parts, limits.max_requests, limits.max_rows, std::move(tables)) {}
 
-double ProfileCosts::operator_ns(kernels::Operator op) noexcept {
+double ProfileCosts::operator_ns(kernels::Operator op, double /*part*/) noexcept {
   if (const auto* gemms = std::get_if<const kernels::GroupedGemms*>(&op)) {
     double ns = 0;
     for (const kernels::GroupedGemm& gemm : (*gemms)->all) ns += gemm_ns(gemm);

@@ -20,7 +20,8 @@ class ProfileCosts final : public device::OperatorCosts {
   ProfileCosts(uint32_t parts, uint32_t layers, const plan::PlanLimits& limits,
                std::shared_ptr<const plan::CostTables> tables, uint64_t request_overhead_ns);
 
-  double operator_ns(kernels::Operator op) noexcept override;
+  // REQUIRES: part is 1. A profile has the costs of the whole device.
+  double operator_ns(kernels::Operator op, double part) noexcept override;
   // Part of the profile's other operators.
   double copy_ns(size_t) noexcept override { return 0; }
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "sim/model_choice.h"
+#include "slice/max_min.h"
 #include "tenant/settings.h"
 
 namespace itif::sim {
@@ -96,31 +97,72 @@ struct TenantChoice {
   tenant::Settings settings = {};  // `auth` is ClientChoice's
 };
 
-struct Scenario {
+// How groups divide the device.
+enum class SliceMode : uint8_t {
+  kNone,   // not at all: their batches run one after another, in the order of their launches
+  kFixed,  // each has its own part of the multiprocessors
+  kTuned,  // as kFixed, and slice/slice_control.h tunes the parts
+};
+struct SliceOptions {
+  SliceMode mode = SliceMode::kNone;
+  // kTuned:
+  uint64_t period_ns = 500'000'000;  // between two decisions
+  uint64_t hold_down_ns = 2'000'000'000;
+  double first_percent = 30;  // of a group whose knee is unknown
+  slice::Rest rest = slice::Rest::kProportional;
+};
+
+// A group's part of a divided device.
+struct SliceChoice {
+  double percent = 0;    // kFixed; 0: an equal part of what the others leave
+  double knee = 0;       // kTuned; in percent; 0: unknown
+  double weight = 1;     // kTuned
+  uint64_t slo_ns = 0;   // kTuned; 0: the tightest objective of its tenants
+  uint64_t from_ns = 0;  // the group has its part, and requests, from here
+  uint64_t until_ns = UINT64_MAX;
+};
+
+struct GroupScenario {
+  std::string name = "sim";
+  ModelChoice model;
+  config::Batching batching;
+  Arrivals arrivals;
+  Lengths lengths;
+  Outputs output;
+  Deadlines deadlines;
+  std::vector<TenantChoice> tenants = {{.name = "tenant"}};
+  SliceChoice slice;
+};
+
+// The scenario's first group, all that concerns the whole machine, and the other groups.
+struct Scenario : GroupScenario {
   std::string path;  // of the file; empty: none
   uint64_t seed = 1;
   uint64_t duration_ns = 10'000'000'000;  // of arrivals; the run ends when all have their outcome
   uint64_t warmup_ns = 0;                 // arrivals before it are not measured
   uint64_t max_requests = 0;              // 0: no limit
   bool passes_marks = false;              // device/sim/row_marks.h; checks each answer
-  ModelChoice model;
   DeviceChoice device;
-  config::Batching batching;
   config::DataPlane data_plane;
-  Arrivals arrivals;
-  Lengths lengths;
-  Outputs output;
-  Deadlines deadlines;
   ClientChoice client;
   LinkOptions link;
-  std::vector<TenantChoice> tenants = {{.name = "tenant"}};
+  SliceOptions slices;
+  std::vector<GroupScenario> other_groups;
+
+  size_t num_groups() const noexcept { return 1 + other_groups.size(); }
+  // REQUIRES: index < num_groups().
+  const GroupScenario& group(size_t index) const noexcept {
+    return index == 0 ? *this : other_groups[index - 1];
+  }
+  // All groups' tenants, in order. The name is GROUP/TENANT if there are several groups.
+  std::vector<std::string> tenant_names() const;
 };
 
 // Errors: kInvalidArgument, a contradiction between keys.
 Status check(const Scenario& scenario);
 // Errors: kInvalidArgument, kUnsupported: no planner, or one that the model's executor refuses.
 Status check_planner(const ModelChoice& model, std::string_view planner);
-// The most tokens that a request of the scenario generates; 0: its model does not generate.
-uint32_t max_output_tokens(const Scenario& scenario, const model::BackboneSpec& spec);
+// The most tokens that a request of the group generates; 0: its model does not generate.
+uint32_t max_output_tokens(const GroupScenario& group, const model::BackboneSpec& spec);
 
 }  // namespace itif::sim

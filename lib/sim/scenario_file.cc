@@ -36,6 +36,8 @@ constexpr std::array<std::string_view, 6> kArrivalNames = {"poisson", "constant"
 constexpr std::array<std::string_view, 3> kLengthNames = {"uniform", "normal", "file"};
 constexpr std::array<std::string_view, 5> kOutputNames = {"as_source", "fixed", "uniform", "normal",
                                                           "file"};
+constexpr std::array<std::string_view, 3> kSliceModeNames = {"none", "fixed", "tuned"};
+constexpr std::array<std::string_view, 2> kRestNames = {"proportional", "equal"};
 constexpr std::array<std::string_view, 4> kDeadlineNames = {"none", "fixed", "uniform",
                                                             "by_length"};
 
@@ -179,24 +181,76 @@ void read_tenants(Report& report, Reader& root, std::vector<TenantChoice>& tenan
   }
 }
 
+void read_slices(Reader& r, SliceOptions& s) {
+  choice(r, "mode", s.mode, kSliceModeNames);
+  r.duration("period", s.period_ns, 1'000'000, 3600 * kSecond);
+  r.duration("hold_down", s.hold_down_ns, 0, 3600 * kSecond);
+  r.number("first_percent", s.first_percent, 1, 100);
+  choice(r, "rest", s.rest, kRestNames);
+}
+
+void read_slice(Reader& r, SliceChoice& s) {
+  r.number("percent", s.percent, 0, 100);
+  r.number("knee", s.knee, 0, 100);
+  r.number("weight", s.weight, 1e-6, 1e6);
+  r.duration("slo", s.slo_ns, 0, tenant::kMaxSloNs);
+  r.duration("from", s.from_ns, 0, 30 * kDay);
+  r.duration("until", s.until_ns, 1'000'000, 30 * kDay);
+}
+
+// The sections of a group. `root` is the file itself, or an element of its list of groups.
+void read_group(Report& report, Reader& root, GroupScenario& g) {
+  section(report, root, "model", g.model, read_model);
+  section(report, root, "batching", g.batching,
+          [&](Reader& r, config::Batching& b) { read_batching(r, b, g.model); });
+  section(report, root, "arrivals", g.arrivals, read_arrivals);
+  section(report, root, "lengths", g.lengths, read_lengths);
+  section(report, root, "output", g.output, read_output);
+  section(report, root, "deadlines", g.deadlines, read_deadlines);
+  section(report, root, "slice", g.slice, read_slice);
+  read_tenants(report, root, g.tenants);
+}
+
+// The file's own sections are the defaults of each group.
+void read_groups(Report& report, Reader& root, Scenario& s) {
+  const config::Setting* list = root.list("groups");
+  if (!list) return;
+  if (list->getLength() == 0) return report.add(*list, "groups", "name at least one");
+  const GroupScenario defaults = s;
+  s.other_groups.clear();
+  for (int i = 0; i < list->getLength(); ++i) {
+    GroupScenario group = defaults;
+    const config::Setting& element = (*list)[i];
+    const std::string name = fmt::format("groups[{}]", i);
+    if (!element.isGroup())
+      return report.add(
+          element, name,
+          fmt::format("expected a group {{ }}, found {}", config::type_text(element)));
+    Reader reader(report, element, name);
+    group.name = fmt::format("group{}", i + 1);
+    reader.text("name", group.name);
+    read_group(report, reader, group);
+    reader.refuse_unknown();
+    if (i == 0)
+      static_cast<GroupScenario&>(s) = std::move(group);
+    else
+      s.other_groups.push_back(std::move(group));
+  }
+}
+
 void read_scenario(Report& report, Reader& root, Scenario& s) {
   root.integer("seed", s.seed, 0, INT64_MAX);
   root.duration("duration", s.duration_ns, 1'000'000, 30 * kDay);
   root.duration("warmup", s.warmup_ns, 0, kDay);
   root.integer("max_requests", s.max_requests, 0, INT64_MAX);
   root.boolean("check_answers", s.passes_marks);
-  section(report, root, "model", s.model, read_model);
   section(report, root, "device", s.device, read_device);
-  section(report, root, "batching", s.batching,
-          [&](Reader& r, config::Batching& b) { read_batching(r, b, s.model); });
   section(report, root, "data_plane", s.data_plane, read_data_plane);
-  section(report, root, "arrivals", s.arrivals, read_arrivals);
-  section(report, root, "lengths", s.lengths, read_lengths);
-  section(report, root, "output", s.output, read_output);
-  section(report, root, "deadlines", s.deadlines, read_deadlines);
   section(report, root, "client", s.client, read_client);
   section(report, root, "link", s.link, read_link);
-  read_tenants(report, root, s.tenants);
+  section(report, root, "slices", s.slices, read_slices);
+  read_group(report, root, s);
+  read_groups(report, root, s);
 }
 
 }  // namespace

@@ -3,29 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
-#include "device/sim/next_tokens.h"
-#include "device/sim/row_marks.h"
-#include "model/text_positions.h"
 
 namespace itif::sim {
 namespace {
 
 constexpr uint32_t kFlows = 4;
 constexpr size_t kIdTable = 65536;
-constexpr uint64_t kWeightsSeed = 0x7765'6967'6874'7300;
 // A poll does bounded work, so a settled state needs several; far more is a loop without an end.
 constexpr int kMaxPolls = 1'000'000;
 // Longer than any timer of the appliance; a run that is still busy then does not end.
 constexpr uint64_t kMaxIdleNs = 3'600'000'000'000;
-
-wire::Auth auth_of(const std::string& name) {
-  return name == "full"   ? wire::Auth::kFull
-         : name == "none" ? wire::Auth::kNone
-                          : wire::Auth::kHeader;
-}
 
 }  // namespace
 
@@ -47,55 +36,27 @@ Result<std::unique_ptr<Simulation>> Simulation::create(const Scenario& scenario,
                                                        const SimulationOptions& options) {
   ITIF_TRY(check(scenario));
   std::unique_ptr<Simulation> sim(new Simulation(scenario, nic, options));
-  ITIF_ASSIGN(sim->spec_, spec_of(scenario.model));
   ITIF_ASSIGN(sim->directory_, TemporaryDirectory::make());
+  ITIF_TRY(sim->make_sources());
   nic.clear();
   ITIF_ASSIGN(sim->appliance_, Appliance::create(sim->clock_, nic, scenario, sim->random_.next()));
   ITIF_TRY(sim->make_targets());
-  for (const Target& target : sim->targets_) ITIF_TRY(sim->appliance_->add_tenant(target.record));
+  for (const Target& target : sim->targets_)
+    ITIF_TRY(sim->appliance_->add_tenant(target.record, target.group));
   ITIF_TRY(sim->make_engine());
-  const uint32_t max_tokens = sim->appliance_->max_tokens();
-  ITIF_ASSIGN(sim->workload_, Workload::make(scenario, max_tokens, sim->random_.next(),
-                                             max_output_tokens(scenario, sim->spec_)));
-  for (size_t i = 0; i < kIdTable + max_tokens; ++i)
-    sim->ids_.push_back(static_cast<uint16_t>(sim->random_.below(sim->spec_.vocab)));
-  sim->results_.generates = generates(sim->spec_);
-  sim->results_.tenants.resize(scenario.tenants.size());
   sim->start_ns_ = sim->last_outcome_ns_ = sim->clock_.now_ns();
+  for (size_t i = 0; i < sim->sources_.size(); ++i) {
+    Source& source = sim->sources_[i];
+    const uint32_t max_tokens = sim->appliance_->max_tokens(i);
+    ITIF_ASSIGN(source.workload, Workload::make(scenario.group(i), source.duration_ns, max_tokens,
+                                                sim->random_.next(),
+                                                max_output_tokens(scenario.group(i), source.spec)));
+    for (size_t j = 0; j < kIdTable + max_tokens; ++j)
+      source.ids.push_back(static_cast<uint16_t>(sim->random_.below(source.spec.vocab)));
+    source.start_ns = sim->start_ns_ + scenario.group(i).slice.from_ns;
+  }
+  sim->results_.tenants.resize(sim->targets_.size());
   return sim;
-}
-
-Status Simulation::make_targets() {
-  for (uint32_t i = 0; i < scenario_.tenants.size(); ++i) {
-    const TenantChoice& choice = scenario_.tenants[i];
-    Target& target = targets_.emplace_back();
-    target.record.name = choice.name;
-    static_cast<tenant::Settings&>(target.record) = choice.settings;
-    target.record.auth = static_cast<uint8_t>(auth_of(scenario_.client.auth));
-    ITIF_TRY(renew(i, i + 1));
-  }
-  return {};
-}
-
-Status Simulation::renew(uint32_t tenant, uint32_t id) {
-  Target& target = targets_[tenant];
-  target.record.id = id;
-  target.record.key.epoch = 1;
-  for (std::byte& byte : target.record.key.bytes) byte = static_cast<std::byte>(random_.next());
-  target.credential = {.tenant_id = id,
-                       .key = target.record.key.bytes,
-                       .key_epoch = 1,
-                       .auth = auth_of(scenario_.client.auth)};
-  // Without marks nothing tells models apart: one set of files is enough.
-  if (scenario_.passes_marks || num_models_ == 0) {
-    target.mark = device::model_mark(kWeightsSeed + num_models_);
-    target.record.model_dir = fmt::format("{}/model{}", directory_.path(), num_models_++);
-    return write_model(spec_, target.mark, target.record.model_dir,
-                       {.max_output_tokens = max_output_tokens(scenario_, spec_),
-                        .num_beams = scenario_.output.beams});
-  }
-  target.record.model_dir = targets_.front().record.model_dir;
-  return {};
 }
 
 void Simulation::impersonate(uint32_t tenant, uint32_t victim) {
@@ -147,56 +108,66 @@ Status Simulation::remove_all() {
 
 // Submits the requests that have arrived. One that finds the engine full is lost, as measured.
 void Simulation::submit_due() {
+  for (size_t i = 0; i < sources_.size(); ++i) submit_due(i);
+}
+
+void Simulation::submit_due(size_t group) {
+  Source& source = sources_[group];
+  const Arrivals& arrivals = scenario_.group(group).arrivals;
   const uint64_t limit = scenario_.max_requests;
-  const bool is_closed = scenario_.arrivals.kind == ArrivalKind::kClosed;
   for (;;) {
     if (limit > 0 && results_.requests >= limit) {
-      next_.reset();
+      source.next.reset();
       return;
     }
-    if (is_closed) {
-      if (now_ns() - start_ns_ >= scenario_.duration_ns ||
-          engine_->in_flight() >= scenario_.arrivals.concurrency)
+    if (arrivals.kind == ArrivalKind::kClosed) {
+      if (now_ns() < source.start_ns || now_ns() - source.start_ns >= source.duration_ns ||
+          source.in_flight >= arrivals.concurrency)
         return;
-      Draw draw = *workload_->next();
-      draw.arrival_ns = now_ns() - start_ns_;
-      submit(draw);
+      Draw draw = *source.workload->next();
+      draw.arrival_ns = now_ns() - source.start_ns;
+      submit(group, draw);
       continue;
     }
-    if (!next_ || start_ns_ + next_->arrival_ns > now_ns()) return;
-    submit(*next_);
-    next_ = workload_->next();
+    if (!source.next || source.start_ns + source.next->arrival_ns > now_ns()) return;
+    submit(group, *source.next);
+    source.next = source.workload->next();
   }
 }
 
-void Simulation::submit(const Draw& draw) {
+void Simulation::submit(size_t group, const Draw& draw) {
   if (free_.empty()) {
     free_.push_back(static_cast<uint32_t>(pending_.size()));
     pending_.emplace_back();
   }
   const uint32_t tag = free_.back();
   free_.pop_back();
-  const Target& target = targets_[draw.tenant];
+  Source& source = sources_[group];
+  const uint32_t tenant = source.first_tenant + draw.tenant;
+  const Target& target = targets_[tenant];
   Pending& pending = pending_[tag];
   CHECK(!pending.in_use);
-  pending = {.arrival_ns = start_ns_ + draw.arrival_ns,
+  pending = {.group = group,
+             .arrival_ns = source.start_ns + draw.arrival_ns,
              .deadline_ns = draw.deadline_ns,
-             .tenant = draw.tenant,
+             .tenant = tenant,
              .num_tokens = draw.num_tokens,
              .first_id = static_cast<uint32_t>(random_.below(kIdTable)),
              .mark = target.mark,
-             .measured = draw.arrival_ns >= scenario_.warmup_ns,
+             .measured = source.start_ns - start_ns_ + draw.arrival_ns >= scenario_.warmup_ns,
              .in_use = true,
              .num_output = draw.num_output};
   const bool generates = draw.num_output > 0;
   if (generates) {
-    const auto text = std::span(ids_).subspan(pending.first_id, draw.num_tokens);
+    const auto text = std::span(source.ids).subspan(pending.first_id, draw.num_tokens);
     pending.source.assign(text.begin(), text.end());
     // The simulated decoder reads there how many tokens follow (device/sim/next_tokens.h).
     pending.source.front() = static_cast<uint16_t>(draw.num_output);
   }
   ++results_.requests;
-  if (pending.measured) ++results_.tenants[draw.tenant].sent;
+  ++source.in_flight;
+  if (GroupInterval* interval = results_.interval_at(group, now_ns() - start_ns_)) ++interval->sent;
+  if (pending.measured) ++results_.tenants[tenant].sent;
   if (options_.logs_events && generates)
     log_.add(now_ns(), "request {} tenant {} tokens {} output {} deadline {}", tag,
              target.record.id, draw.num_tokens, draw.num_output, draw.deadline_ns);
@@ -216,49 +187,13 @@ void Simulation::submit(const Draw& draw) {
   on_outcomes({&lost, 1});
 }
 
-std::span<const uint16_t> Simulation::payload_of(const Pending& pending) const {
-  if (pending.num_output > 0) return pending.source;
-  return std::span(ids_).subspan(pending.first_id, pending.num_tokens);
-}
-
-bool Simulation::is_right(const Pending& pending, std::span<const std::byte> result) const {
-  if (pending.num_output > 0) return has_right_tokens(pending, result);
-  return !scenario_.passes_marks || has_right_logit(pending, result);
-}
-
-bool Simulation::has_right_tokens(const Pending& pending, std::span<const std::byte> result) const {
-  std::vector<int32_t> tokens(pending.num_output);
-  if (result.size() != tokens.size() * sizeof(tokens[0])) return false;
-  std::memcpy(tokens.data(), result.data(), result.size());
-  if (!scenario_.passes_marks) return tokens.back() == device::kEndToken;
-  const std::vector<int32_t> source(pending.source.begin(), pending.source.end());
-  return tokens ==
-         device::expected_tokens(pending.mark, source,
-                                 {.encoder_layers = spec_.layers,
-                                  .layers = static_cast<uint32_t>(spec_.number("decoder_layers")),
-                                  .vocab = spec_.vocab,
-                                  .start = static_cast<int32_t>(spec_.vocab) - 1,
-                                  .end = device::kEndToken});
-}
-
-bool Simulation::has_right_logit(const Pending& pending, std::span<const std::byte> result) const {
-  float logit = 0;
-  if (result.size() < sizeof(logit)) return false;
-  std::memcpy(&logit, result.data(), sizeof(logit));
-  const auto text = payload_of(pending);
-  const std::vector<int32_t> ids(text.begin(), text.end());
-  std::vector<uint32_t> positions(text.size());
-  model::TextPositions(spec_).number(std::as_bytes(text).data(), text.size(), sizeof(text[0]),
-                                     positions.data());
-  return logit == device::expected_logit(pending.mark, ids, positions, spec_.layers);
-}
-
 void Simulation::on_outcomes(std::span<const client::Outcome> outcomes) noexcept {
   for (const client::Outcome& outcome : outcomes) {
     const auto tag = static_cast<uint32_t>(outcome.user_tag);
     Pending& pending = pending_[tag];
     CHECK(pending.in_use);  // one outcome per request
     pending.in_use = false;
+    --sources_[pending.group].in_flight;
     free_.push_back(tag);
     last_outcome_ns_ = now_ns();
     if (options_.logs_events && pending.num_output > 0)
@@ -272,6 +207,12 @@ void Simulation::on_outcomes(std::span<const client::Outcome> outcomes) noexcept
     const uint64_t latency_ns = now_ns() - pending.arrival_ns;
     const bool answered = outcome.kind == client::OutcomeKind::kAnswered;
     if (answered && !is_right(pending, outcome.result)) ++results_.wrong_answers;
+    if (GroupInterval* interval = results_.interval_at(pending.group, now_ns() - start_ns_)) {
+      interval->answered += answered;
+      interval->missed +=
+          answered && objective_of(pending) > 0 && latency_ns > objective_of(pending);
+      interval->latency_ns += answered ? latency_ns : 0;
+    }
     if (!pending.measured) continue;
     if (answered) {
       ++results.answered;
@@ -289,6 +230,25 @@ void Simulation::on_outcomes(std::span<const client::Outcome> outcomes) noexcept
       ++results.lost;
     }
   }
+}
+
+uint64_t Simulation::objective_of(const Pending& pending) const noexcept {
+  return targets_[pending.tenant].record.slo_ns;
+}
+
+// Groups that divide the device keep a time line.
+void Simulation::note_shares() {
+  for (size_t i = 0; i < sources_.size(); ++i)
+    if (GroupInterval* interval = results_.interval_at(i, now_ns() - start_ns_))
+      interval->share_percent = appliance_->share_percent(i);
+}
+
+// Returns true if the arrivals may end before the scenario's duration.
+bool Simulation::ends_early() const noexcept {
+  if (scenario_.max_requests > 0) return true;
+  for (size_t i = 0; i < sources_.size(); ++i)
+    if (scenario_.group(i).arrivals.kind == ArrivalKind::kTrace) return true;
+  return false;
 }
 
 void Simulation::log_batches() {
@@ -325,13 +285,21 @@ size_t Simulation::settle() {
 uint64_t Simulation::next_event_ns() noexcept {
   uint64_t next_ns = std::min(link_.next_event_ns(), appliance_->next_poll_ns());
   if (engine_->in_flight() > 0) next_ns = std::min(next_ns, engine_->next_timer_ns());
-  if (next_) next_ns = std::min(next_ns, start_ns_ + next_->arrival_ns);
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const Source& source = sources_[i];
+    if (source.next) next_ns = std::min(next_ns, source.start_ns + source.next->arrival_ns);
+    if (scenario_.group(i).arrivals.kind == ArrivalKind::kClosed && source.start_ns > now_ns())
+      next_ns = std::min(next_ns, source.start_ns);
+  }
   return next_ns;
 }
 
 bool Simulation::wants_more() const noexcept {
-  return next_ || engine_->in_flight() > 0 || link_.next_event_ns() != UINT64_MAX ||
-         !appliance_->is_idle();
+  const auto has_more = [this](const Source& source) {
+    return source.next || source.start_ns > now_ns();
+  };
+  return std::ranges::any_of(sources_, has_more) || engine_->in_flight() > 0 ||
+         link_.next_event_ns() != UINT64_MAX || !appliance_->is_idle();
 }
 
 // No sequence is left, so none may have K/V memory.
@@ -344,7 +312,9 @@ Status Simulation::check_memory() const {
 }
 
 Status Simulation::run(Intruder* intruder) {
-  if (scenario_.arrivals.kind != ArrivalKind::kClosed) next_ = workload_->next();
+  for (size_t i = 0; i < sources_.size(); ++i)
+    if (scenario_.group(i).arrivals.kind != ArrivalKind::kClosed)
+      sources_[i].next = sources_[i].workload->next();
   settle();
   for (;;) {
     const uint64_t intruder_ns = intruder ? intruder->next_ns() : UINT64_MAX;
@@ -356,15 +326,12 @@ Status Simulation::run(Intruder* intruder) {
     if (next_ns > now_ns()) clock_.advance_ns(next_ns - now_ns());
     if (intruder && intruder_ns <= now_ns()) ITIF_TRY(intruder->act());
     settle();
+    note_shares();
   }
   ITIF_TRY(check_memory());
   const Appliance::Totals totals = appliance_->totals();
   results_.simulated_ns = std::max<uint64_t>(1, last_outcome_ns_ - start_ns_);
-  const uint64_t end_ns =
-      std::max(results_.simulated_ns,
-               scenario_.arrivals.kind == ArrivalKind::kTrace || scenario_.max_requests > 0
-                   ? 0
-                   : scenario_.duration_ns);
+  const uint64_t end_ns = std::max(results_.simulated_ns, ends_early() ? 0 : scenario_.duration_ns);
   results_.measured_ns = end_ns - std::min(end_ns, scenario_.warmup_ns);
   results_.busy_ns = ended_busy_ns_ + appliance_->busy_ns();
   results_.batches = ended_.batches + totals.batches;

@@ -52,7 +52,7 @@ class Simulation final : public client::OutcomeSink {
   Appliance& appliance() noexcept { return *appliance_; }
   Link& link() noexcept { return link_; }
   EventLog& log() noexcept { return log_; }
-  // The record of a tenant of the scenario, with its model's files.
+  // The record of a tenant, with its model's files. Tenants are numbered over all groups.
   const tenant::Record& record(uint32_t tenant) const noexcept { return targets_[tenant].record; }
   const Nic& nic() const noexcept { return nic_; }
   const client::EngineStats& engine_stats() const noexcept { return engine_->stats(); }
@@ -71,12 +71,14 @@ class Simulation final : public client::OutcomeSink {
 
  private:
   struct Target {
+    size_t group = 0;
     tenant::Record record;
     client::Credential credential;
     uint64_t mark = 0;
   };
   // A request in flight; the engine's user tag is its index.
   struct Pending {
+    size_t group = 0;
     uint64_t arrival_ns = 0, deadline_ns = 0;
     uint32_t tenant = 0, num_tokens = 0, first_id = 0;
     uint64_t mark = 0;
@@ -84,17 +86,33 @@ class Simulation final : public client::OutcomeSink {
     uint32_t num_output = 0;            // tokens that the answer must have; 0: it has logits
     std::vector<uint16_t> source = {};  // payload of a request that generates
   };
+  // Sends a group's requests.
+  struct Source {
+    model::BackboneSpec spec;
+    uint64_t start_ns = 0;      // of its arrivals
+    uint64_t duration_ns = 0;   // of its arrivals
+    uint32_t first_tenant = 0;  // its first target
+    std::optional<Workload> workload = {};
+    std::optional<Draw> next = {};
+    std::vector<uint16_t> ids = {};  // random token ids; a payload is a part of them
+    uint32_t in_flight = 0;
+  };
   Simulation(const Scenario& scenario, Nic& nic, const SimulationOptions& options);
   Status make_targets();
+  Status make_sources();
   Status make_engine();
   void submit_due();
-  void submit(const Draw& draw);
+  void submit_due(size_t group);
+  void submit(size_t group, const Draw& draw);
   std::span<const uint16_t> payload_of(const Pending& pending) const;
   bool is_right(const Pending& pending, std::span<const std::byte> result) const;
   bool has_right_logit(const Pending& pending, std::span<const std::byte> result) const;
   bool has_right_tokens(const Pending& pending, std::span<const std::byte> result) const;
   Status check_memory() const;
   void log_batches();
+  void note_shares();
+  uint64_t objective_of(const Pending& pending) const noexcept;
+  bool ends_early() const noexcept;
   size_t settle();
   uint64_t next_event_ns() noexcept;
   bool wants_more() const noexcept;
@@ -103,7 +121,6 @@ class Simulation final : public client::OutcomeSink {
   const SimulationOptions options_;
   Nic& nic_;
   VirtualClock clock_;
-  model::BackboneSpec spec_;
   uint64_t start_ns_ = 0;
   Random random_;
   TemporaryDirectory directory_;
@@ -112,9 +129,7 @@ class Simulation final : public client::OutcomeSink {
   Link link_;
   std::unique_ptr<Appliance> appliance_;
   std::unique_ptr<client::ClientEngine> engine_;
-  std::optional<Workload> workload_;
-  std::optional<Draw> next_;
-  std::vector<uint16_t> ids_;  // random token ids; a payload is a part of them
+  std::vector<Source> sources_;  // by group
   std::vector<Pending> pending_;
   std::vector<uint32_t> free_;
   EventLog log_;

@@ -32,29 +32,29 @@ Status read_lines(const std::string& path, auto&& line) {
 
 }  // namespace
 
-Workload::Workload(const Scenario& scenario, uint32_t max_tokens, uint64_t seed,
-                   uint32_t max_output)
-    : arrivals_(scenario.arrivals),
-      lengths_(scenario.lengths),
-      output_(scenario.output),
-      deadlines_(scenario.deadlines),
-      duration_ns_(static_cast<double>(scenario.duration_ns)),
+Workload::Workload(const GroupScenario& group, uint64_t duration_ns, uint32_t max_tokens,
+                   uint64_t seed, uint32_t max_output)
+    : arrivals_(group.arrivals),
+      lengths_(group.lengths),
+      output_(group.output),
+      deadlines_(group.deadlines),
+      duration_ns_(static_cast<double>(duration_ns)),
       max_tokens_(max_tokens),
       max_output_(max_output),
       random_(seed) {
   double sum = 0;
-  for (const TenantChoice& tenant : scenario.tenants) shares_.push_back(sum += tenant.share);
+  for (const TenantChoice& tenant : group.tenants) shares_.push_back(sum += tenant.share);
 }
 
-Result<Workload> Workload::make(const Scenario& scenario, uint32_t max_tokens, uint64_t seed,
-                                uint32_t max_output) {
-  Workload workload(scenario, max_tokens, seed, max_output);
-  if (scenario.lengths.kind == LengthKind::kFile)
-    ITIF_TRY(read_lengths(scenario.lengths.file, workload.file_lengths_));
-  if (scenario.output.kind == OutputKind::kFile)
-    ITIF_TRY(read_lengths(scenario.output.file, workload.file_outputs_));
-  if (scenario.arrivals.kind == ArrivalKind::kTrace)
-    ITIF_TRY(workload.read_trace(scenario.arrivals.trace));
+Result<Workload> Workload::make(const GroupScenario& group, uint64_t duration_ns,
+                                uint32_t max_tokens, uint64_t seed, uint32_t max_output) {
+  Workload workload(group, duration_ns, max_tokens, seed, max_output);
+  if (group.lengths.kind == LengthKind::kFile)
+    ITIF_TRY(read_lengths(group.lengths.file, workload.file_lengths_));
+  if (group.output.kind == OutputKind::kFile)
+    ITIF_TRY(read_lengths(group.output.file, workload.file_outputs_));
+  if (group.arrivals.kind == ArrivalKind::kTrace)
+    ITIF_TRY(workload.read_trace(group.arrivals.trace));
   workload.advance();
   return workload;
 }

@@ -1,9 +1,9 @@
-// Draws the requests of a scenario: when each arrives, of which tenant it is, its tokens and its
+// Draws the requests of a group: when each arrives, of which tenant it is, its tokens and its
 // deadline.
 //
 // A trace is a text file with one request per line, in order of time; '#' starts a comment:
 //
-//   seconds tokens [tenant [deadline_ms]]          tenant: its index in the scenario, from 0
+//   seconds tokens [tenant [deadline_ms]]          tenant: its index in the group, from 0
 //
 // Missing fields are drawn as without a trace.
 #pragma once
@@ -20,7 +20,7 @@ namespace itif::sim {
 
 struct Draw {
   uint64_t arrival_ns = 0;  // from the start
-  uint32_t tenant = 0;      // index in the scenario
+  uint32_t tenant = 0;      // index in the group
   uint32_t num_tokens = 0;
   uint64_t deadline_ns = 0;  // from the arrival; 0: none
   uint32_t num_output = 0;   // tokens to generate; 0: the model does not generate
@@ -28,10 +28,11 @@ struct Draw {
 
 class Workload {
  public:
-  // Lengths are cut to max_tokens, and those of outputs to max_output; 0: the model does not
-  // generate. Errors: kNotFound, kInvalidArgument: a file that a scenario names, with the line.
-  static Result<Workload> make(const Scenario& scenario, uint32_t max_tokens, uint64_t seed,
-                               uint32_t max_output = 0);
+  // Requests of `group` for duration_ns; times count from its first. Lengths are cut to max_tokens,
+  // and those of outputs to max_output; 0: the model does not generate. Errors: kNotFound,
+  // kInvalidArgument: a file that a scenario names, with the line.
+  static Result<Workload> make(const GroupScenario& group, uint64_t duration_ns,
+                               uint32_t max_tokens, uint64_t seed, uint32_t max_output = 0);
 
   // The next request; nullopt: the scenario's duration or trace has ended. For kClosed the caller
   // sets the arrival.
@@ -44,7 +45,8 @@ class Workload {
     int64_t tenant = -1;
     double deadline_ms = -1;
   };
-  Workload(const Scenario& scenario, uint32_t max_tokens, uint64_t seed, uint32_t max_output);
+  Workload(const GroupScenario& group, uint64_t duration_ns, uint32_t max_tokens, uint64_t seed,
+           uint32_t max_output);
   Status read_trace(const std::string& path);
   static Status read_lengths(const std::string& path, std::vector<uint32_t>& lengths);
   void advance();

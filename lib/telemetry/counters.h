@@ -110,7 +110,11 @@ struct alignas(kCacheLineBytes) ExecutorCounters {
   Counter rows;         // computed in batches: tokens and padding
   Counter tenants;      // Σ distinct tenants of each batch; / batches: mean tenants per batch
   Counter refused;      // requests that the executor ended with a status
+  Counter answered;     // requests that ended with a result
+  Counter latency_ns;   // Σ over these, from the last piece of the request to its result
   Counter busy_ns;      // time in batches; the device's own measurement if it has one
+  Gauge computed_ns;    // of it, without waits for other groups' turns; 0: not known
+  Gauge share_ask;      // slice::Ask: what batch control asks of the group's share
   Gauge queued;         // requests waiting
   Gauge busy_until_ns;  // when the running batches are expected to end; 0: none runs
   Gauge backlog_ns;     // expected time to serve the waiting requests; 0: unknown

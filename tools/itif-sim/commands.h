@@ -17,6 +17,8 @@ struct Output {
   std::string plot;  // a directory; empty: no plot
 };
 
+// Errors: kUnsupported: the scenario has several groups.
+Status check_one_group(const Scenario& scenario);
 // The process's NIC, which the first call opens. Errors: those of Nic::open().
 Result<Nic*> process_nic();
 // Runs a scenario on the process's NIC.

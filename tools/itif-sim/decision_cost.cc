@@ -30,7 +30,8 @@ Result<double> decision_ns(const Scenario& scenario, uint32_t num_waiting) {
     state.rows = {.number = batching.max_tokens / tokens, .tokens = tokens};
   Scenario endless = scenario;
   endless.duration_ns = kEndlessNs;
-  ITIF_ASSIGN(Workload workload, Workload::make(endless, batching.max_tokens, kWorkloadSeed));
+  ITIF_ASSIGN(Workload workload,
+              Workload::make(endless, endless.duration_ns, batching.max_tokens, kWorkloadSeed));
   sched::Choice choice;
   choice.reserve(options);
   uint64_t num_pushed = 0;

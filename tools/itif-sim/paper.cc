@@ -42,6 +42,7 @@ std::string command_of(const PaperOptions& options) {
 
 Status paper_command(const PaperOptions& options) {
   ITIF_ASSIGN(const Scenario scenario, load_scenario(options.scenario));
+  ITIF_TRY(check_one_group(scenario));
   ITIF_ASSIGN(const model::BackboneSpec spec, spec_of(scenario.model));
   ITIF_ASSIGN(const std::vector<Experiment> experiments, chosen(options.figures, generates(spec)));
   std::vector<Measurement> all;

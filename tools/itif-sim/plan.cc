@@ -85,6 +85,7 @@ const Tried* least_used(const std::vector<Tried>& all) {
 
 Status plan_command(const PlanOptions& options) {
   ITIF_ASSIGN(const Scenario scenario, load_scenario(options.scenario));
+  ITIF_TRY(check_one_group(scenario));
   const auto or_own = [](const auto& given, const auto& own) {
     auto all = given;
     if (all.empty()) all.push_back(own);

@@ -96,6 +96,7 @@ Status take_load(const json& record, Scenario& scenario) {
 
 Status validate_command(const ValidateOptions& options) {
   ITIF_ASSIGN(Scenario scenario, load_scenario(options.scenario));
+  ITIF_TRY(check_one_group(scenario));
   ITIF_ASSIGN(const json record, json_file::read_json_file(options.record));
   Recorded recorded;
   try {

@@ -37,6 +37,7 @@ class HostStream final : public ImmediateStream {
   }
 
   void set_percent(double percent) noexcept override { turns_.set_share(percent); }
+  uint64_t computed_ns() const noexcept override { return turns_.computed_ns(); }
 
   void dispatch(kernels::Operator op) override {
     turns_.begin();

@@ -38,6 +38,7 @@ void TurnTaker::set_share(double share) noexcept {
 void TurnTaker::account() noexcept {
   const uint64_t now_ns = turns_->clock_.now_ns();
   virtual_ns_ += static_cast<double>(now_ns - since_ns_) / share_.load(std::memory_order_relaxed);
+  computed_ns_.store(computed_ns() + (now_ns - since_ns_), std::memory_order_relaxed);
   turns_->virtual_ns_ = std::max(turns_->virtual_ns_, virtual_ns_);
   since_ns_ = now_ns;
 }

@@ -42,6 +42,19 @@ double scores_of(const Segments& segments) noexcept {
   return scores;
 }
 
+// Returns the machine with a part of its multiprocessors.
+Machine part_of(const Machine& machine, double part) noexcept {
+  Machine slice = machine;
+  slice.multiprocessors =
+      std::max(1u, static_cast<uint32_t>(std::lround(machine.multiprocessors * part)));
+  const double rate = static_cast<double>(slice.multiprocessors) / machine.multiprocessors;
+  slice.f32_flops *= rate;
+  slice.f16_flops *= rate;
+  slice.bf16_flops *= rate;
+  slice.bytes_per_s *= rate;
+  return slice;
+}
+
 struct Costs {
   const Machine& machine;
   const ComputeTypes types;
@@ -256,8 +269,10 @@ double Costs::operator()(const kernels::Softmax* args) const noexcept {
 
 }  // namespace
 
-double MachineCosts::operator_ns(kernels::Operator op) noexcept {
-  return std::visit(Costs{machine_, types_}, op);
+double MachineCosts::operator_ns(kernels::Operator op, double part) noexcept {
+  if (part >= 1) return std::visit(Costs{machine_, types_}, op);
+  const Machine slice = part_of(machine_, part);
+  return std::visit(Costs{slice, types_}, op);
 }
 
 double MachineCosts::copy_ns(size_t bytes) noexcept {

@@ -6,6 +6,11 @@
 // full costs as much as a full one. GEMMs use the tile size that is fastest for their shape, and
 // split their sums if they have few rows. Other operators give each row to one multiprocessor. An
 // operator that machine_costs.cc does not price costs its launch.
+//
+// A part of the machine has its part of the multiprocessors, rounded to whole ones, and the same
+// part of the peaks. Launches and copies cost as much as on the whole machine, so small operators
+// gain little from more multiprocessors: throughput over the part has a knee. A real slice may take
+// more than its part of the memory's bandwidth while the others leave it; that is not modelled.
 #pragma once
 
 #include "device/sim/machine.h"
@@ -19,7 +24,7 @@ class MachineCosts final : public OperatorCosts {
   MachineCosts(const Machine& machine, const ComputeTypes& types)
       : machine_(machine), types_(types) {}
 
-  double operator_ns(kernels::Operator op) noexcept override;
+  double operator_ns(kernels::Operator op, double part) noexcept override;
   double copy_ns(size_t bytes) noexcept override;
 
  private:

@@ -11,8 +11,9 @@ namespace itif::device {
 class OperatorCosts {
  public:
   virtual ~OperatorCosts() = default;
+  // `part`: of the device's multiprocessors that the operator runs on, above 0 and at most 1.
   // REQUIRES: `op` points to arguments. Reads only their sizes and spans, never device memory.
-  virtual double operator_ns(kernels::Operator op) noexcept = 0;
+  virtual double operator_ns(kernels::Operator op, double part) noexcept = 0;
   // A copy from the device to the host.
   virtual double copy_ns(size_t bytes) noexcept = 0;
 };

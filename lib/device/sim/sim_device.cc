@@ -31,6 +31,7 @@ SimDevice::SimDevice(VirtualClock& clock, SimOptions options)
     : options_(std::move(options)), timeline_(clock), budget_(options_.info.memory_bytes) {
   CHECK(options_.costs);
   options_.info.kind = "sim";
+  options_.info.divides_time = options_.is_divided;
 }
 
 SimDevice::~SimDevice() {
@@ -68,14 +69,19 @@ Result<GemmHandle> SimDevice::prepare(const GemmShape&, uint32_t) {
 Status SimDevice::reset() {
   CHECK(num_streams_ == 0 && budget_.used_bytes() == 0);
   timeline_.reset();
+  num_lanes_ = 0;
   return {};
 }
 
-Result<std::unique_ptr<Stream>> SimDevice::make_stream(const StreamLimits&, const StreamOptions&) {
+Result<std::unique_ptr<Stream>> SimDevice::make_stream(const StreamLimits&,
+                                                       const StreamOptions& options) {
   const size_t act_bytes =
       options_.passes_marks ? dtype_bytes(options_.info.compute.activations) : 0;
-  return std::make_unique<SimStream>(timeline_, *options_.costs, num_streams_, act_bytes,
-                                     options_.batch_overhead_ns);
+  auto stream = std::make_unique<SimStream>(timeline_, options_.is_divided ? num_lanes_++ : 0,
+                                            *options_.costs, num_streams_, act_bytes,
+                                            options_.batch_overhead_ns);
+  if (options_.is_divided) stream->set_percent(options.share.percent);
+  return stream;
 }
 
 }  // namespace itif::device

@@ -1,7 +1,9 @@
 // A device that computes nothing: its operators take the time that a cost model gives, on a virtual
 // clock. lib/sim runs the appliance on it.
 //
-// All streams share one timeline: a batch starts when the previous one of any stream has ended.
+// All streams share one timeline: a batch starts when the previous one of any stream has ended. On
+// a divided device each stream has its own timeline and a part of the multiprocessors, its
+// Share::percent: batches of different streams run side by side.
 // Results are zeros, or with marks a function of the request's tokens and of the model
 // (row_marks.h). A decoder generates as many tokens as its source asks for (next_tokens.h).
 //
@@ -26,6 +28,7 @@ struct SimOptions {
   std::unique_ptr<OperatorCosts> costs = {};
   bool passes_marks = false;
   uint64_t batch_overhead_ns = 0;  // of the host, added to each batch
+  bool is_divided = false;         // streams run side by side
 };
 
 // Describes a machine as a device. `dtype`: a name of kComputeTypes; "auto": f16. Errors:
@@ -62,7 +65,8 @@ class SimDevice final : public Device {
   bool is_broken() const noexcept { return timeline_.is_broken(); }
   // Returns the next time after now at which a batch ends or has read its inputs; UINT64_MAX: none.
   uint64_t next_event_ns() noexcept { return timeline_.next_event_ns(); }
-  uint64_t busy_ns() const noexcept { return timeline_.busy_ns(); }  // of all batches
+  // Time of all batches, each times its stream's part of the device.
+  uint64_t busy_ns() const noexcept { return timeline_.busy_ns(); }
   size_t used_bytes() const noexcept { return budget_.used_bytes(); }
 
  private:
@@ -70,6 +74,7 @@ class SimDevice final : public Device {
   Timeline timeline_;
   SimBudget budget_;
   uint32_t num_streams_ = 0;
+  size_t num_lanes_ = 0;  // given to streams so far
 };
 
 }  // namespace itif::device

@@ -9,9 +9,10 @@
 
 namespace itif::device {
 
-SimStream::SimStream(Timeline& timeline, OperatorCosts& costs, uint32_t& num_streams,
+SimStream::SimStream(Timeline& timeline, size_t lane, OperatorCosts& costs, uint32_t& num_streams,
                      size_t act_bytes, uint64_t batch_overhead_ns)
     : timeline_(timeline),
+      lane_(lane),
       costs_(costs),
       num_streams_(num_streams),
       act_bytes_(act_bytes),
@@ -25,7 +26,7 @@ SimStream::~SimStream() {
 }
 
 void SimStream::dispatch(kernels::Operator op) {
-  pending_ns_ += costs_.operator_ns(op);
+  pending_ns_ += costs_.operator_ns(op, part_);
   if (act_bytes_ > 0) pass_marks(op, act_bytes_);
   next_tokens_.follow(op);
 }
@@ -41,7 +42,7 @@ SimStream::Batch SimStream::schedule() {
   const double inputs_ns = std::exchange(inputs_ns_, -1);
   const uint64_t read_ns =
       inputs_ns < 0 ? total_ns : static_cast<uint64_t>(std::llround(inputs_ns));
-  return {.span = timeline_.add(total_ns, read_ns), .device_ns = total_ns};
+  return {.span = timeline_.add(lane_, total_ns, read_ns, part_), .device_ns = total_ns};
 }
 
 Stream::Event SimStream::record() {

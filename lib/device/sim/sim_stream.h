@@ -18,11 +18,13 @@ class SimStream final : public Stream {
   // All references outlive the stream. `num_streams` counts the streams that exist. `act_bytes`: of
   // an activation, if marks are passed on; 0: they are not. `batch_overhead_ns` is added to each
   // event's launches.
-  SimStream(Timeline& timeline, OperatorCosts& costs, uint32_t& num_streams, size_t act_bytes,
-            uint64_t batch_overhead_ns);
+  SimStream(Timeline& timeline, size_t lane, OperatorCosts& costs, uint32_t& num_streams,
+            size_t act_bytes, uint64_t batch_overhead_ns);
   ~SimStream() override;
 
   void attach_thread() override {}
+  // 0: all of the device.
+  void set_percent(double percent) noexcept override { part_ = percent > 0 ? percent / 100 : 1; }
   void dispatch(kernels::Operator op) override;
   void copy_to_host(const void* source, size_t bytes, void* target) override;
   void end_inputs() override { inputs_ns_ = pending_ns_; }
@@ -42,6 +44,8 @@ class SimStream final : public Stream {
   const Batch& batch_of(Event event) const noexcept { return batches_[event % kMaxPending]; }
 
   Timeline& timeline_;
+  const size_t lane_;
+  double part_ = 1;  // of the device's multiprocessors
   OperatorCosts& costs_;
   uint32_t& num_streams_;
   const size_t act_bytes_;

@@ -1,4 +1,5 @@
-// The time of a simulated device: batches run one after another, whichever stream they are of.
+// The time of a simulated device. The batches of a lane run one after another. A device that is not
+// divided has one lane for all streams; a divided one has a lane for each stream.
 //
 // Owned by the device; its streams use it. One thread.
 #pragma once
@@ -23,14 +24,16 @@ class Timeline {
   explicit Timeline(VirtualClock& clock) : clock_(clock) {}
 
   uint64_t now_ns() const noexcept { return clock_.now_ns(); }
-  // Adds a batch that takes total_ns, and has read its inputs after inputs_ns of them.
-  Span add(uint64_t total_ns, uint64_t inputs_ns) {
-    const uint64_t start_ns = std::max(now_ns(), free_at_ns_);
-    free_at_ns_ = start_ns + total_ns;
-    busy_ns_ += total_ns;
+  // Adds a batch to a lane, which takes total_ns on `part` of the device, and has read its inputs
+  // after inputs_ns of them.
+  Span add(size_t lane, uint64_t total_ns, uint64_t inputs_ns, double part) {
+    if (lane >= free_at_ns_.size()) free_at_ns_.resize(lane + 1);
+    const uint64_t start_ns = std::max(now_ns(), free_at_ns_[lane]);
+    const uint64_t end_ns = free_at_ns_[lane] = start_ns + total_ns;
+    busy_ns_ += part * static_cast<double>(total_ns);
     ends_ns_.push_back(start_ns + inputs_ns);
-    ends_ns_.push_back(free_at_ns_);
-    return {.inputs_ns = start_ns + inputs_ns, .end_ns = free_at_ns_};
+    ends_ns_.push_back(end_ns);
+    return {.inputs_ns = start_ns + inputs_ns, .end_ns = end_ns};
   }
   void advance_to(uint64_t ns) noexcept {
     if (ns > now_ns()) clock_.advance_ns(ns - now_ns());
@@ -40,20 +43,21 @@ class Timeline {
     std::erase_if(ends_ns_, [now = now_ns()](uint64_t ns) { return ns <= now; });
     return ends_ns_.empty() ? UINT64_MAX : *std::ranges::min_element(ends_ns_);
   }
-  uint64_t busy_ns() const noexcept { return busy_ns_; }
+  // Time of all batches, each times its part of the device.
+  uint64_t busy_ns() const noexcept { return static_cast<uint64_t>(busy_ns_); }
 
   void break_now() noexcept { is_broken_ = true; }
   bool is_broken() const noexcept { return is_broken_; }
   void reset() noexcept {
     is_broken_ = false;
-    free_at_ns_ = 0;
+    free_at_ns_.clear();
     ends_ns_.clear();
   }
 
  private:
   VirtualClock& clock_;
-  uint64_t free_at_ns_ = 0;  // end of the last batch
-  uint64_t busy_ns_ = 0;     // of all batches
+  std::vector<uint64_t> free_at_ns_;  // end of the last batch, by lane
+  double busy_ns_ = 0;
   bool is_broken_ = false;
   std::vector<uint64_t> ends_ns_;
 };

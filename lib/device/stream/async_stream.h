@@ -34,6 +34,7 @@ class AsyncStream final : public Stream {
   void attach_thread() override { stream_->attach_thread(); }
   void sleep_early(bool early) noexcept override { stream_->sleep_early(early); }
   void set_percent(double percent) noexcept override { stream_->set_percent(percent); }
+  uint64_t computed_ns() const noexcept override { return stream_->computed_ns(); }
   void dispatch(kernels::Operator op) override;
   void copy_to_host(const void* source, size_t bytes, void* target) override;
   void end_inputs() override;

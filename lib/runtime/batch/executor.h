@@ -64,6 +64,7 @@ class GroupExecutor final : public RequestExecutor {
     CHECK(num_in_flight_ == 0);
     stream_ = &stream;
   }
+  slice::Ask share_ask() const noexcept override { return policy_->share_ask(); }
   uint32_t num_queued() const noexcept override { return policy_->num_waiting(); }
   uint64_t backlog_ns() const noexcept override;
   uint64_t queued_tokens() const noexcept { return policy_->queue().num_tokens(); }

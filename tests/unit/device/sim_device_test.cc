@@ -117,7 +117,7 @@ TEST(MachineCosts, LargeGemmsReachTheAttainedPeak) {
     const LargeGemm gemm;
     const kernels::GroupedGemms all = {{&gemm.args, 1}};
     const double peak_ns = gemm.flops() / (machine.f16_flops * machine.attained) * 1e9;
-    const double ns = costs.operator_ns(&all);
+    const double ns = costs.operator_ns(&all, 1);
     EXPECT_GE(ns, peak_ns) << machine.name;
     EXPECT_LE(ns, 1.15 * peak_ns) << machine.name;
   }
@@ -130,7 +130,7 @@ TEST(MachineCosts, OneRowIsBoundByMemory) {
   gemm.range.num_rows = 1;
   const kernels::GroupedGemms all = {{&gemm.args, 1}};
   const double read_ns = (4096.0 * 4096 * 2 + 2 * 4096 * 2) / 900e9 * 1e9;
-  EXPECT_NEAR(costs.operator_ns(&all), read_ns + 900, 1);
+  EXPECT_NEAR(costs.operator_ns(&all, 1), read_ns + 900, 1);
 }
 
 // Also in f32, where one wave of the smallest tiles would take five times as long.
@@ -140,10 +140,10 @@ TEST(MachineCosts, FewRowsUseAllMultiprocessors) {
   const kernels::GroupedGemm gemm = {
       .weights = {}, .bias = {}, .n = 3072, .k = 3072, .ranges = {&range, 1}};
   const kernels::GroupedGemms all = {{&gemm, 1}};
-  EXPECT_NEAR(costs.operator_ns(&all), (3072.0 * 3072 + 2 * 3072) * 4 / 900e9 * 1e9 + 900, 1);
+  EXPECT_NEAR(costs.operator_ns(&all, 1), (3072.0 * 3072 + 2 * 3072) * 4 / 900e9 * 1e9 + 900, 1);
   double last_ns = 0;
   for (range.num_rows = 1; range.num_rows <= 256; ++range.num_rows) {
-    const double ns = costs.operator_ns(&all);
+    const double ns = costs.operator_ns(&all, 1);
     EXPECT_GE(ns, last_ns) << range.num_rows;
     last_ns = ns;
   }
@@ -159,11 +159,11 @@ TEST(MachineCosts, AttentionCostsTheScoresOfItsMatrices) {
                                                   {1200, 400}, {1600, 400}, {2000, 400},
                                                   {2400, 400}, {2800, 400}};
   kernels::Attention attention{.segments = segments, .num_heads = 12, .head_size = 256};
-  const double alone_ns = costs.operator_ns(&attention);
+  const double alone_ns = costs.operator_ns(&attention, 1);
   attention.score_matrices = slots;
-  const double slots_ns = costs.operator_ns(&attention);
+  const double slots_ns = costs.operator_ns(&attention, 1);
   attention.score_matrices = rows;
-  const double rows_ns = costs.operator_ns(&attention);
+  const double rows_ns = costs.operator_ns(&attention, 1);
   EXPECT_LT(alone_ns, slots_ns);
   EXPECT_LT(2 * slots_ns, rows_ns);
 }
@@ -175,9 +175,29 @@ TEST(MachineCosts, ConcurrentRangesCostLessThanSequentialOnes) {
   for (uint32_t i = 0; i < 16; ++i) ranges.push_back({i * 64, 64, i});
   kernels::GroupedGemm gemm = {.weights = {}, .bias = {}, .n = 768, .k = 768, .ranges = ranges};
   const kernels::GroupedGemms all = {{&gemm, 1}};
-  const double sequential = costs.operator_ns(&all);
+  const double sequential = costs.operator_ns(&all, 1);
   gemm.schedule = kernels::GemmMode::kConcurrent;
-  EXPECT_LT(costs.operator_ns(&all), sequential / 2);
+  EXPECT_LT(costs.operator_ns(&all, 1), sequential / 2);
+}
+
+// Half of the multiprocessors take twice as long for large GEMMs, and as long for a launch that
+// does not fill them.
+TEST(MachineCosts, PartsOfTheMachineComputeInProportion) {
+  const Machine& v100 = **find_machine("v100");
+  MachineCosts costs(v100, uniform_types(DType::kF16));
+  LargeGemm gemm;
+  const kernels::GroupedGemms all = {{&gemm.args, 1}};
+  const double whole_ns = costs.operator_ns(&all, 1);
+  EXPECT_NEAR(costs.operator_ns(&all, 0.5) / whole_ns, 2, 0.15);
+  EXPECT_NEAR(costs.operator_ns(&all, 0.25) / whole_ns, 4, 0.3);
+  const kernels::Attention nothing{.segments = {}, .num_heads = 12, .head_size = 64};
+  EXPECT_EQ(costs.operator_ns(&nothing, 0.1), costs.operator_ns(&nothing, 1));
+  double last_ns = INFINITY;
+  for (int percent = 1; percent <= 100; ++percent) {
+    const double ns = costs.operator_ns(&all, percent / 100.0);
+    EXPECT_LE(ns, last_ns * 1.0001) << percent;
+    last_ns = ns;
+  }
 }
 
 // A pass of one layer by hand: embedding, one GEMM, attention, pooling, classifier.

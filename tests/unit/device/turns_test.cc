@@ -128,7 +128,8 @@ TEST_F(TurnsTest, ALongPauseGivesLimitedCredit) {
     late.end();
     waits.store(true);
   });
-  while (!busy.is_wanted()) launch(busy);
+  // The clock stands until the late stream waits: its credit is counted from then on.
+  while (!busy.is_wanted()) std::this_thread::yield();
   while (!waits.load()) launch(busy);
   busy.end();
   other.join();

@@ -51,11 +51,16 @@ TEST_F(ScenarioTest, TheExampleLoads) {
   EXPECT_EQ(loaded->link.delay_ns, defaults.link.delay_ns);
   EXPECT_EQ(loaded->batching.max_wait_ns, defaults.batching.max_wait_ns);
   EXPECT_EQ(loaded->data_plane.cache_ttl_ns, defaults.data_plane.cache_ttl_ns);
+  EXPECT_EQ(loaded->slices.mode, defaults.slices.mode);
+  EXPECT_EQ(loaded->slices.period_ns, defaults.slices.period_ns);
+  EXPECT_EQ(loaded->slices.hold_down_ns, defaults.slices.hold_down_ns);
+  EXPECT_EQ(loaded->slices.first_percent, defaults.slices.first_percent);
+  EXPECT_EQ(loaded->slices.rest, defaults.slices.rest);
   ASSERT_EQ(loaded->tenants.size(), 1u);
 }
 
 TEST_F(ScenarioTest, TheScenariosOfTheDocumentsLoad) {
-  for (const char* name : {"tcb.cfg", "tcb-decoder.cfg", "overload.cfg"}) {
+  for (const char* name : {"tcb.cfg", "tcb-decoder.cfg", "overload.cfg", "gslice.cfg"}) {
     const auto loaded = load_scenario(std::string(ITIF_SOURCE_ROOT) + "/conf/sim/" + name);
     ASSERT_TRUE(loaded) << loaded.error().message;
     const auto spec = spec_of(loaded->model);

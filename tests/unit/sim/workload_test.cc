@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kSecond = 1'000'000'000;
 
 std::vector<Draw> draw(const Scenario& scenario, uint32_t max_tokens = 512) {
-  auto workload = Workload::make(scenario, max_tokens, 7);
+  auto workload = Workload::make(scenario, scenario.duration_ns, max_tokens, 7);
   EXPECT_TRUE(workload) << (workload ? "" : workload.error().message);
   std::vector<Draw> all;
   while (const auto next = workload->next()) all.push_back(*next);
@@ -123,7 +123,8 @@ class TraceTest : public ::testing::Test {
     return s;
   }
   std::string error_of(const std::string& text) {
-    const auto made = Workload::make(scenario(text), 512, 1);
+    const Scenario s = scenario(text);
+    const auto made = Workload::make(s, s.duration_ns, 512, 1);
     return made ? "" : made.error().message;
   }
   std::string path_;

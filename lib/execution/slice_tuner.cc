@@ -1,0 +1,82 @@
+#include "execution/slice_tuner.h"
+
+#include <algorithm>
+
+namespace itif::execution {
+
+Status SliceTuner::add(uint32_t id, GroupStage& stage, const slice::GroupTerms& terms,
+                       uint64_t now_ns) {
+  ITIF_TRY(control_.add(id, terms, now_ns));
+  if (groups_.empty()) next_ns_ = now_ns + options_.period_ns;
+  groups_.push_back({.id = id, .stage = &stage, .read_ns = now_ns, .last = read(stage)});
+  give_shares();
+  return {};
+}
+
+Status SliceTuner::set_terms(uint32_t id, const slice::GroupTerms& terms, uint64_t now_ns) {
+  ITIF_TRY(control_.set_terms(id, terms, now_ns));
+  give_shares();
+  return {};
+}
+
+Status SliceTuner::remove(uint32_t id, uint64_t now_ns) {
+  ITIF_TRY(control_.remove(id, now_ns));
+  std::erase_if(groups_, [id](const Group& group) { return group.id == id; });
+  give_shares();
+  return {};
+}
+
+bool SliceTuner::tick(uint64_t now_ns) noexcept {
+  if (groups_.empty() || now_ns < next_ns_) return false;
+  next_ns_ = now_ns + options_.period_ns;
+  for (Group& group : groups_) observe(group, now_ns);
+  if (!control_.decide(now_ns)) return false;
+  give_shares();
+  return true;
+}
+
+SliceTuner::Reading SliceTuner::read(const GroupStage& stage) noexcept {
+  const telemetry::ExecutorCounters& c = stage.counters();
+  return {.served = c.requests.read(),
+          .refused = c.refused.read(),
+          .waiting = uint64_t{stage.inbox().num_waiting()} + stage.num_executing(),
+          .answered = c.answered.read(),
+          .latency_ns = c.latency_ns.read(),
+          .busy_ns = c.busy_ns.read(),
+          .computed_ns = c.computed_ns.read()};
+}
+
+void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
+  const Reading now = read(*group.stage);
+  const Reading& last = group.last;
+  const auto since = [](uint64_t later, uint64_t earlier) {
+    return static_cast<double>(later) - static_cast<double>(earlier);
+  };
+  const double served = since(now.served, last.served);
+  // A request that arrived was served or refused, or still waits. Refused ones count: they are the
+  // demand that the group could not serve.
+  const double arrived =
+      served + since(now.refused, last.refused) + since(now.waiting, last.waiting);
+  const double answered = since(now.answered, last.answered);
+  slice::Observation seen = {
+      .elapsed_ns = now_ns - group.read_ns,
+      .arrived = std::max(0.0, arrived),
+      .served = served,
+      .busy_ns = now.busy_ns - last.busy_ns,
+      .latency_ns = answered > 0 ? since(now.latency_ns, last.latency_ns) / answered : 0,
+      .ask = static_cast<slice::Ask>(group.stage->counters().share_ask.read())};
+  // On a device whose groups compute in turns, a group has the part of the time in which it had the
+  // turn: more than its share while others are idle.
+  const double computed_ns = since(now.computed_ns, last.computed_ns);
+  if (computed_ns > 0 && seen.busy_ns > 0)
+    seen.share_percent = std::min(100.0, 100 * computed_ns / static_cast<double>(seen.busy_ns));
+  control_.observe(group.id, seen);
+  group.last = now;
+  group.read_ns = now_ns;
+}
+
+void SliceTuner::give_shares() noexcept {
+  for (const Group& group : groups_) group.stage->set_share(control_.share_percent(group.id));
+}
+
+}  // namespace itif::execution

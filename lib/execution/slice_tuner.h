@@ -1,0 +1,70 @@
+// Tunes the shares of the groups of one device. Once a period it reads the counters of each group's
+// stage, lets slice/slice_control.h decide, and gives the stages their new shares. A switch takes
+// effect between two batches, or between two operators.
+//
+// Source: Dhakal et al., "GSLICE: controlled spatial sharing of GPUs for a scalable inference
+// platform", SoCC 2020, sections 3.2.1 to 3.2.3.
+//
+// One owner thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/error.h"
+#include "execution/group_stage.h"
+#include "slice/slice_control.h"
+
+namespace itif::execution {
+
+struct SliceTunerOptions {
+  slice::ControlOptions control = {};
+  uint64_t period_ns = 500'000'000;
+};
+
+class SliceTuner {
+ public:
+  explicit SliceTuner(const SliceTunerOptions& options)
+      : options_(options), control_(options.control) {}
+
+  // Adds a group under an id of the caller's; all shares follow. The stage outlives the group's
+  // entry. Errors: those of SliceControl::add().
+  Status add(uint32_t id, GroupStage& stage, const slice::GroupTerms& terms, uint64_t now_ns);
+  // Gives a group other terms. Errors: those of SliceControl::set_terms().
+  Status set_terms(uint32_t id, const slice::GroupTerms& terms, uint64_t now_ns);
+  // Removes a group; the others' shares follow. Errors: kNotFound.
+  Status remove(uint32_t id, uint64_t now_ns);
+
+  // Observes and decides if a period has passed. Returns true if any share has changed.
+  bool tick(uint64_t now_ns) noexcept;
+  // When tick() has work next; UINT64_MAX: no group.
+  uint64_t next_ns() const noexcept { return groups_.empty() ? UINT64_MAX : next_ns_; }
+
+  // A group's share and the share that it asks for, in percent; 0: no such group.
+  double share_percent(uint32_t id) const noexcept { return control_.share_percent(id); }
+  double demand_percent(uint32_t id) const noexcept { return control_.demand_percent(id); }
+
+ private:
+  struct Reading {
+    uint64_t served = 0, refused = 0, waiting = 0;  // requests
+    uint64_t answered = 0, latency_ns = 0;
+    uint64_t busy_ns = 0, computed_ns = 0;
+  };
+  struct Group {
+    uint32_t id;
+    GroupStage* stage;
+    uint64_t read_ns;
+    Reading last;
+  };
+
+  static Reading read(const GroupStage& stage) noexcept;
+  void observe(Group& group, uint64_t now_ns) noexcept;
+  void give_shares() noexcept;
+
+  const SliceTunerOptions options_;
+  slice::SliceControl control_;
+  std::vector<Group> groups_;
+  uint64_t next_ns_ = 0;
+};
+
+}  // namespace itif::execution
