@@ -56,6 +56,7 @@ struct Device {
   uint32_t threads = 0;            // host: threads per batch; 0: one per core
   std::vector<unsigned> cpus;      // CPUs of executors and their threads; empty: any
   uint64_t memory_bytes = 0;       // limit for weights and workspaces; 0: the machine's memory
+  std::string shares = "equal";    // of groups whose share control has not set: equal | tuned
 };
 
 struct Batching {

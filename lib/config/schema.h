@@ -87,6 +87,7 @@ void visit_device(V& v, Device& device) {
   v.integer("threads", device.threads, 0, 1024);
   v.integers("cpus", device.cpus, kMaxCpu);
   v.size("memory", device.memory_bytes, 0, 1024 * kGiB);
+  v.choice("shares", device.shares, {"equal", "tuned"});
 }
 
 template <class V, class Batching>

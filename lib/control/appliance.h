@@ -56,8 +56,9 @@ class Appliance {
   virtual Result<std::string> set_scheduler(const std::string& group,
                                             const std::string& scheduler) = 0;
   // Changes the group's share of its device, from one of the next launches on. Shares count while
-  // several groups compute; those of all groups are scaled down if they exceed 100 %. Returns the
-  // previous setting; 0: none. Errors: kNotFound (group), kUnsupported (its device has no shares).
+  // several groups compute; those of all groups are scaled down if they exceed 100 %. 0: a part of
+  // what the others leave. Returns the previous setting. Errors: kNotFound (group), kUnsupported
+  // (its device has no shares).
   virtual Result<uint32_t> set_share(const std::string& group, uint32_t percent) = 0;
   // Measures the cost of the group's GEMMs while the group serves.
   // Errors: kNotFound, kUnsupported, kUnavailable.

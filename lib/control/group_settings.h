@@ -2,15 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace itif::control {
 
-// An empty setting is not set: the configuration file's value applies.
+// An empty setting is not set: the configuration file's value applies. In an update it is not part
+// of the update.
 struct GroupSettings {
   std::string planner;
   std::string scheduler;
-  uint32_t share_percent = 0;  // of the device; 0: not set, an equal part of what is left
+  // Percentage of the device; 0: a part of what the other groups leave, as device.shares says.
+  std::optional<uint32_t> share_percent;
 
   bool operator==(const GroupSettings&) const = default;
 };

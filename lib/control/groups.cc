@@ -21,8 +21,8 @@ Result<GroupSettings> Groups::apply(const std::string& group, const GroupSetting
     }
     before.scheduler = std::move(*scheduler);
   }
-  if (settings.share_percent != 0) {
-    const auto share = appliance_.set_share(group, settings.share_percent);
+  if (settings.share_percent) {
+    const auto share = appliance_.set_share(group, *settings.share_percent);
     if (!share) {
       restore(group, before);
       return std::unexpected(share.error());
@@ -39,10 +39,9 @@ void Groups::restore(const std::string& group, const GroupSettings& before) {
 }
 
 Result<json> Groups::run(const UpdateGroup& op, const Progress& progress) {
-  const GroupSettings settings{
-      .planner = op.planner.value_or(""),
-      .scheduler = op.scheduler.value_or(""),
-      .share_percent = static_cast<uint32_t>(op.share_percent.value_or(0))};
+  const GroupSettings settings{.planner = op.planner.value_or(""),
+                               .scheduler = op.scheduler.value_or(""),
+                               .share_percent = op.share_percent};
   ITIF_ASSIGN(const GroupSettings before, apply(op.group, settings, progress));
   if (Status put = registry_.put_group(op.group, settings); !put) {
     restore(op.group, before);

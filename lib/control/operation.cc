@@ -80,10 +80,16 @@ Result<Operation> drain(Arguments& in) {
   return WorkerOperation(drain);
 }
 
+// 0: a part of what the other groups leave.
+std::optional<uint32_t> share_percent(Arguments& in) {
+  const auto percent = in.optional_number("share_percent", 0, 100);
+  if (!percent) return std::nullopt;
+  return static_cast<uint32_t>(*percent);
+}
+
 Result<Operation> update_group(Arguments& in) {
   UpdateGroup update{in.text("group", tenant_name_rule), in.optional_text("planner", spec_rule),
-                     in.optional_text("scheduler", spec_rule),
-                     in.optional_number("share_percent", 1, 100)};
+                     in.optional_text("scheduler", spec_rule), share_percent(in)};
   ITIF_TRY(in.finish());
   if (!update.planner && !update.scheduler && !update.share_percent)
     return fail(Code::kInvalidArgument,

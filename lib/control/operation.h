@@ -64,7 +64,7 @@ struct UpdateGroup {
   std::string group;
   std::optional<std::string> planner;
   std::optional<std::string> scheduler;
-  std::optional<uint64_t> share_percent;
+  std::optional<uint32_t> share_percent;
 };
 struct RunProfile {
   std::string group;

@@ -249,7 +249,8 @@ Result<std::map<std::string, GroupSettings>> Registry::load_groups() {
     GroupSettings& settings = groups[name];
     settings.planner = reader.text("planner");
     settings.scheduler = reader.text("scheduler");
-    settings.share_percent = reader.number<uint32_t>("share_percent", 100);
+    if (const auto percent = reader.number<uint32_t>("share_percent", 100); percent > 0)
+      settings.share_percent = percent;
     if (reader.wrong() != nullptr)
       return fail(
           Code::kCorrupt,
@@ -262,14 +263,15 @@ Result<std::map<std::string, GroupSettings>> Registry::load_groups() {
 
 Status Registry::put_group(const std::string& group, const GroupSettings& settings) {
   const Value values[] = {group, settings.planner, settings.scheduler,
-                          int64_t{settings.share_percent}};
-  ITIF_TRY(database_.run(
-      "INSERT INTO group_setting (name, planner, scheduler, share_percent) VALUES (?1, ?2, ?3, ?4) "
-      "ON CONFLICT (name) DO UPDATE SET "
-      "planner = iif(?2 = '', planner, ?2), "
-      "scheduler = iif(?3 = '', scheduler, ?3), "
-      "share_percent = iif(?4 = 0, share_percent, ?4)",
-      values));
+                          settings.share_percent ? int64_t{*settings.share_percent} : -1};
+  ITIF_TRY(
+      database_.run("INSERT INTO group_setting (name, planner, scheduler, share_percent) VALUES "
+                    "(?1, ?2, ?3, max(?4, 0)) "
+                    "ON CONFLICT (name) DO UPDATE SET "
+                    "planner = iif(?2 = '', planner, ?2), "
+                    "scheduler = iif(?3 = '', scheduler, ?3), "
+                    "share_percent = iif(?4 = -1, share_percent, ?4)",
+                    values));
   return {};
 }
 

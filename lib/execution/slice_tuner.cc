@@ -26,6 +26,11 @@ Status SliceTuner::remove(uint32_t id, uint64_t now_ns) {
   return {};
 }
 
+void SliceTuner::set_device_percent(double percent, uint64_t now_ns) noexcept {
+  control_.set_device_percent(percent, now_ns);
+  give_shares();
+}
+
 bool SliceTuner::tick(uint64_t now_ns) noexcept {
   if (groups_.empty() || now_ns < next_ns_) return false;
   next_ns_ = now_ns + options_.period_ns;

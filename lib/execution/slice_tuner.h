@@ -35,6 +35,9 @@ class SliceTuner {
   // Removes a group; the others' shares follow. Errors: kNotFound.
   Status remove(uint32_t id, uint64_t now_ns);
 
+  // Changes the part of the device that all groups together have; all shares follow.
+  void set_device_percent(double percent, uint64_t now_ns) noexcept;
+
   // Observes and decides if a period has passed. Returns true if any share has changed.
   bool tick(uint64_t now_ns) noexcept;
   // When tick() has work next; UINT64_MAX: no group.

@@ -37,7 +37,8 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
       busy_(config.data_plane.polling == "busy"),
       num_executor_cpus_(count_executor_cpus(executor_cpus, pipeline.workers().size())),
       stages_(pipeline::GroupTable::kMaxGroups),
-      layouts_(pipeline::GroupTable::kMaxGroups) {
+      layouts_(pipeline::GroupTable::kMaxGroups),
+      shares_(clock, config.device.shares == "tuned") {
   const config::Batching& batching = config.batching;
   group_options_.max_tokens = batching.max_tokens;
   group_options_.max_requests = batching.max_requests;
@@ -63,6 +64,7 @@ TenantService::TenantService(pipeline::Pipeline& pipeline, DeviceTable& devices,
 }
 
 TenantService::~TenantService() {
+  for (uint16_t i = 0; i < stages_.size(); ++i) shares_.remove(i);
   for (uint16_t i = 0; i < stages_.size(); ++i) pipeline_.shared().groups.set(i, nullptr);
 }
 
@@ -100,6 +102,7 @@ void TenantService::leave(Serving serving) {
 
 // Publishes a snapshot of tenants_ and returns its generation.
 uint64_t TenantService::publish() {
+  tell_objectives();
   const std::lock_guard lock(mutex_);
   std::vector<tenant::Tenant> tenants;
   for (const Serving& serving : tenants_) {
@@ -120,6 +123,18 @@ uint64_t TenantService::publish() {
   pipeline_.shared().tenants.publish(
       std::make_unique<tenant::Snapshot>(std::move(tenants), ++generation_, draining_));
   return generation_;
+}
+
+// The tightest objective of a group's tenants decides about its share, too.
+void TenantService::tell_objectives() {
+  std::vector<uint64_t> slo_ns(stages_.size(), 0);
+  for (const Serving& serving : tenants_) {
+    const uint64_t own_ns = serving.info.record.slo_ns;
+    if (!serving.info.model || own_ns == 0) continue;
+    uint64_t& tightest_ns = slo_ns[serving.group];
+    tightest_ns = tightest_ns == 0 ? own_ns : std::min(tightest_ns, own_ns);
+  }
+  for (uint16_t i = 0; i < stages_.size(); ++i) shares_.set_objective(i, slo_ns[i]);
 }
 
 // Waits until no worker can start another request under the lease and its requests are answered.

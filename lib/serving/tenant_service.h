@@ -37,6 +37,7 @@
 #include "plan/cost_tables.h"
 #include "runtime/make_group.h"
 #include "serving/device_table.h"
+#include "serving/group_shares.h"
 #include "tenant/record.h"
 
 namespace itif::serving {
@@ -60,7 +61,7 @@ struct GroupInfo {
   uint32_t executing = 0;  // requests, now
   uint64_t batches = 0, requests = 0, tokens = 0, rows = 0, tenants = 0, refused = 0, busy_ns = 0;
   std::string planner, scheduler;
-  double share_percent = 0;  // of the device while all its groups compute
+  GroupShares::Share share;
   uint64_t kv_blocks = 0, kv_blocks_used = 0, kv_blocks_reserved = 0;  // 0: no generation
   bool keeps_graphs = false;                                           // its device captures graphs
   uint64_t graphs = 0, graph_launches = 0, graph_failures = 0, refused_gemms = 0;
@@ -169,7 +170,7 @@ class TenantService final : public control::Appliance {
   // tenant_service_groups.cc
   void prepare_scheduler(uint16_t group);
   Status use_scheduler(uint16_t group, const std::string& scheduler);
-  void divide_device();
+  void tell_objectives();
   void share_cpus();
   void drop_group_if_empty(uint16_t group);
   void leave(Serving serving);
@@ -205,10 +206,10 @@ class TenantService final : public control::Appliance {
   std::vector<std::unique_ptr<execution::GroupStage>> stages_;  // by group number
   struct Layout {
     std::string planner, scheduler;
-    double share_percent = 100;
     std::shared_ptr<const plan::CostTables> tables;  // null: not measured
   };
   std::vector<Layout> layouts_;  // by group number
+  GroupShares shares_;
   uint64_t generation_ = 0;
   bool draining_ = false;
   std::atomic<bool> cancelled_{false};

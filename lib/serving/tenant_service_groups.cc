@@ -134,7 +134,7 @@ Result<uint16_t> TenantService::make_group(const std::string& name, const model:
   }
   prepare_scheduler(number);
   share_cpus();
-  divide_device();
+  shares_.add(number, *stages_[number], settings_[name].share_percent.value_or(0));
   pipeline_.shared().groups.set(number, &stages_[number]->inbox());
   log::info("group {} serves {} on {}", name, model::describe(spec), device.info().kind);
   return number;
@@ -174,33 +174,8 @@ Result<uint32_t> TenantService::set_share(const std::string& group, uint32_t per
         Code::kUnsupported,
         fmt::format("group {} cannot have a share of its device: {} does not divide its time",
                     group, device.kind));
-  const uint32_t before = std::exchange(settings_[group].share_percent, percent);
-  divide_device();
-  return before;
-}
-
-// Gives each group the share that control has set. The others divide what is left in equal parts,
-// at least 1 % each. Shares of more than 100 % in all are scaled down.
-void TenantService::divide_device() {
-  double set_percent = 0;
-  uint32_t num_others = 0;
-  for (const auto& stage : stages_) {
-    if (!stage) continue;
-    const uint32_t percent = settings_[stage->name()].share_percent;
-    set_percent += percent;
-    num_others += percent == 0;
-  }
-  const double left =
-      num_others == 0 ? 0 : std::max(1.0 * num_others, 100 - set_percent) / num_others;
-  const double sum = set_percent + left * num_others;
-  for (size_t number = 0; number < stages_.size(); ++number) {
-    if (!stages_[number]) continue;
-    const uint32_t set = settings_[stages_[number]->name()].share_percent;
-    const double percent = (set == 0 ? left : set) * (sum > 100 ? 100 / sum : 1);
-    stages_[number]->set_share(percent);
-    const std::lock_guard lock(mutex_);
-    layouts_[number].share_percent = percent;
-  }
+  shares_.set(number, percent);
+  return std::exchange(settings_[group].share_percent, percent).value_or(0);
 }
 
 // Lets executors spin only while each has its own CPU. One that spins on a CPU needed by another
@@ -215,6 +190,7 @@ void TenantService::share_cpus() {
 void TenantService::drop_group_if_empty(uint16_t group) {
   if (!stages_[group] || stages_[group]->group().num_tenants() > 0) return;
   pipeline_.shared().groups.set(group, nullptr);
+  shares_.remove(group);
   std::unique_ptr<execution::GroupStage> last;
   {
     const std::lock_guard lock(mutex_);
@@ -223,7 +199,6 @@ void TenantService::drop_group_if_empty(uint16_t group) {
   }
   last->stop();
   share_cpus();
-  divide_device();
   log::info("group {} is removed: it has no tenants left", last->name());
 }
 
@@ -308,7 +283,7 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.rows = c.rows.read();
     entry.planner = layouts_[number].planner;
     entry.scheduler = layouts_[number].scheduler;
-    entry.share_percent = layouts_[number].share_percent;
+    entry.share = shares_.share(static_cast<uint16_t>(number));
     entry.tenants = c.tenants.read();
     entry.refused = c.refused.read();
     entry.busy_ns = c.busy_ns.read();

@@ -73,6 +73,12 @@ Status SliceControl::remove(uint32_t id, uint64_t now_ns) {
   return {};
 }
 
+void SliceControl::set_device_percent(double percent, uint64_t now_ns) noexcept {
+  if (percent == options_.device_percent) return;
+  options_.device_percent = percent;
+  divide_now(nullptr, now_ns);
+}
+
 void SliceControl::observe(uint32_t id, const Observation& observation) noexcept {
   const auto group = std::ranges::find(groups_, id, &Group::id);
   if (group != groups_.end()) group->demand.observe(observation);

@@ -49,6 +49,10 @@ class SliceControl {
   // Removes a group, and divides what it had. Errors: kNotFound.
   Status remove(uint32_t id, uint64_t now_ns);
 
+  // Changes the part of the device that all groups together have, and divides again. REQUIRES: it
+  // has room for the least shares of all groups.
+  void set_device_percent(double percent, uint64_t now_ns) noexcept;
+
   // Notes a period of a group. An unknown id is ignored: the group may have gone.
   void observe(uint32_t id, const Observation& observation) noexcept;
   // Divides the device again, within the hold-downs. Returns true if any share has changed.
@@ -88,7 +92,7 @@ class SliceControl {
   // The sum of all growth towards the targets.
   double growth_percent(uint64_t now_ns) const noexcept;
 
-  const ControlOptions options_;
+  ControlOptions options_;
   std::vector<Group> groups_;
   std::vector<Demand> demands_;  // by index of the group, as the targets
   std::vector<double> targets_;

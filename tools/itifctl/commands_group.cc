@@ -172,7 +172,7 @@ void add_group_argument(CLI::App* command, std::string& group) {
 void add_group_update(CommandLine& line, CLI::App* groups) {
   struct Options {
     std::string group, planner, scheduler;
-    uint32_t share_percent = 0;
+    std::string share;
   };
   auto options = std::make_shared<Options>();
   Context& context = line.context;
@@ -195,10 +195,11 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
   line.hints[scheduler] = {ValueHint::Kind::kChoice,
                            {sched::kPolicyNames.begin(), sched::kPolicyNames.end()}};
   update
-      ->add_option("--share", options->share_percent,
-                   "its part of the device's time while other groups compute, in percent")
-      ->type_name("PERCENT")
-      ->check(CLI::Range(1, 100));
+      ->add_option("--share", options->share,
+                   "its part of the device's time while other groups compute, in percent; auto: a "
+                   "part of what the others leave")
+      ->type_name("PERCENT|auto")
+      ->check(CLI::Range(1, 100) | CLI::IsMember({"auto"}));
   update->footer(
       "Planner packed (default): no padding. auto: for each batch, the plan with the shortest "
       "predicted\n"
@@ -207,7 +208,8 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
       "Scheduler fair (default): by tenant weight. fcfs: the oldest first. sjf: the shortest.\n"
       "edf: the earliest deadline. das, slotted_das: TCB's deadline-aware scheduling; settings:\n"
       "eta=NUMBER, weighted, fair. Settings follow a colon.\n"
-      "Share: groups without one divide what is left. Idle groups lend theirs to the others.\n"
+      "Share: groups without one divide what is left (device.shares). Idle groups lend theirs to "
+      "the others.\n"
       "Restarts keep all settings. Examples:\n"
       "  itifctl group update bert-12x768-12-3072-gelu-1e-12 --planner itif\n"
       "  itifctl group update bert-12x768-12-3072-gelu-1e-12 \\\n"
@@ -217,7 +219,8 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
       json args = {{"group", options->group}};
       if (!options->planner.empty()) args["planner"] = options->planner;
       if (!options->scheduler.empty()) args["scheduler"] = options->scheduler;
-      if (options->share_percent != 0) args["share_percent"] = options->share_percent;
+      if (!options->share.empty())
+        args["share_percent"] = options->share == "auto" ? 0 : std::stoi(options->share);
       const auto answer = context.call_long("group.update", args);
       if (!answer) return answer.error();
       if (context.globals.json) {
@@ -228,7 +231,10 @@ void add_group_update(CommandLine& line, CLI::App* groups) {
         if (answer->contains(setting))
           fmt::print("group {} now uses {} {}\n", text_cell(*answer, "group"), setting,
                      text_cell(*answer, setting));
-      if (answer->contains("share_percent"))
+      if (options->share == "auto")
+        fmt::print("group {} now has a part of what the other groups leave\n",
+                   text_cell(*answer, "group"));
+      else if (answer->contains("share_percent"))
         fmt::print("group {} now has {} % of the device while others compute\n",
                    text_cell(*answer, "group"), count_cell(*answer, "share_percent"));
       return static_cast<int>(kDone);

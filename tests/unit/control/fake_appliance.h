@@ -91,7 +91,7 @@ class FakeAppliance final : public Appliance, public Documents {
   Result<uint32_t> set_share(const std::string& group, uint32_t percent) override {
     calls.push_back("share " + group);
     if (group != "bert-768") return fail(Code::kNotFound, "there is no group '" + group + "'");
-    return std::exchange(groups_settings[group].share_percent, percent);
+    return std::exchange(groups_settings[group].share_percent, percent).value_or(0);
   }
   Status run_profile(const std::string& group, const Progress&) override {
     calls.push_back("profile " + group);

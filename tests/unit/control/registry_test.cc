@@ -250,14 +250,16 @@ TEST_F(RegistryTest, KeepsTheGroupsSettings) {
     ASSERT_TRUE(registry->put_group("vit", {"", "sjf"}));
     ASSERT_TRUE(registry->put_group("bert-768", {"itif", ""}));
     ASSERT_TRUE(registry->put_group("vit", {"", "", 40}));
-    ASSERT_TRUE(registry->put_group("vit", {"", "", 0}));
+    ASSERT_TRUE(registry->put_group("vit", {"itif", "", std::nullopt}));  // keeps it
+    ASSERT_TRUE(registry->put_group("deberta", {"", "", 30}));
+    ASSERT_TRUE(registry->put_group("deberta", {"", "", 0}));  // clears it
     ASSERT_TRUE(registry->put_group("deberta", {"slotted:row_tokens=400,slot_tokens=50", ""}));
   }
   const std::map<std::string, GroupSettings> expected = {
       {"bert-384", {"turbo", "edf"}},
       {"bert-768", {"itif", "das:eta=0.4,fair"}},
       {"deberta", {"slotted:row_tokens=400,slot_tokens=50", ""}},
-      {"vit", {"", "sjf", 40}}};
+      {"vit", {"itif", "sjf", 40}}};
   EXPECT_EQ(*open()->load_groups(), expected);
 }
 

@@ -168,6 +168,7 @@ class FakeDevice : public device::Device {
     if (fails_reset) return fail(Code::kInternal, "it does not come back");
     return {};
   }
+  void divide_time() { info_.divides_time = true; }
   int num_resets = 0;
   bool fails_reset = false;
   bool is_late = false;  // makes LateStreams

@@ -1,0 +1,133 @@
+#include "serving/group_shares.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace itif::serving {
+namespace {
+
+// A switch of shares takes effect between two operators and costs no time, so a short hold-down is
+// enough: it only keeps the noise of arrivals from moving the shares.
+constexpr execution::SliceTunerOptions kTuning = {.control = {.hold_down_ns = 2'000'000'000},
+                                                  .period_ns = 500'000'000};
+constexpr double kLeastPercent = slice::DemandOptions{}.least_percent;
+
+}  // namespace
+
+GroupShares::GroupShares(const Clock& clock, bool tunes)
+    : clock_(clock), tunes_(tunes), tuner_(kTuning) {
+  if (!tunes_) return;
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "itif-shares");
+    run();
+  });
+}
+
+GroupShares::~GroupShares() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  ends_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void GroupShares::run() {
+  std::unique_lock lock(mutex_);
+  while (!ends_.wait_for(lock, std::chrono::nanoseconds(kTuning.period_ns),
+                         [this] { return is_ending_; })) {
+    if (!tuner_.tick(clock_.now_ns())) continue;
+    for (const Group& group : groups_)
+      if (group.set_percent == 0)
+        log::debug("group {}: share {:.1f} %, of {:.1f} % that it asks for", group.stage->name(),
+                   tuner_.share_percent(group.number), tuner_.demand_percent(group.number));
+  }
+}
+
+GroupShares::Group* GroupShares::find(uint16_t number) {
+  const auto found = std::ranges::find(groups_, number, &Group::number);
+  return found == groups_.end() ? nullptr : &*found;
+}
+
+void GroupShares::add(uint16_t number, execution::GroupStage& stage, uint32_t set_percent) {
+  if (!stage.device().info().divides_time) return;
+  const std::lock_guard lock(mutex_);
+  CHECK(!find(number));
+  groups_.push_back({.number = number, .stage = &stage, .set_percent = set_percent});
+  divide();
+}
+
+void GroupShares::remove(uint16_t number) {
+  const std::lock_guard lock(mutex_);
+  const Group* group = find(number);
+  if (!group) return;
+  if (tunes_ && group->set_percent == 0) CHECK(tuner_.remove(number, clock_.now_ns()));
+  std::erase_if(groups_, [number](const Group& g) { return g.number == number; });
+  divide();
+}
+
+void GroupShares::set(uint16_t number, uint32_t percent) {
+  const std::lock_guard lock(mutex_);
+  Group* group = find(number);
+  if (!group) return;
+  if (tunes_ && group->set_percent == 0 && percent != 0)
+    CHECK(tuner_.remove(number, clock_.now_ns()));
+  group->set_percent = percent;
+  divide();
+}
+
+void GroupShares::set_objective(uint16_t number, uint64_t slo_ns) {
+  const std::lock_guard lock(mutex_);
+  Group* group = find(number);
+  if (!group || group->slo_ns == slo_ns) return;
+  group->slo_ns = slo_ns;
+  if (tunes_ && group->set_percent == 0)
+    CHECK(tuner_.set_terms(number, {.slo_ns = slo_ns}, clock_.now_ns()));
+}
+
+// Gives the groups without a set share what is left, at least 1 % each.
+void GroupShares::divide() {
+  double set_percent = 0, num_others = 0;
+  for (const Group& group : groups_) {
+    set_percent += group.set_percent;
+    num_others += group.set_percent == 0;
+  }
+  const double left = std::max(kLeastPercent * num_others, 100 - set_percent);
+  const uint64_t now_ns = clock_.now_ns();
+  if (tunes_ && num_others > 0) tuner_.set_device_percent(left, now_ns);
+  for (Group& group : groups_) {
+    if (group.set_percent == 0 && tunes_) {
+      if (tuner_.share_percent(group.number) == 0)
+        CHECK(tuner_.add(group.number, *group.stage, {.slo_ns = group.slo_ns}, now_ns));
+      continue;
+    }
+    group.part_percent = group.set_percent == 0 ? left / num_others : group.set_percent;
+    group.stage->set_share(group.part_percent);
+  }
+}
+
+double GroupShares::percent_of(const Group& group) const noexcept {
+  return tunes_ && group.set_percent == 0 ? tuner_.share_percent(group.number) : group.part_percent;
+}
+
+GroupShares::Share GroupShares::share(uint16_t number) const {
+  const std::lock_guard lock(mutex_);
+  double sum = 0;
+  const Group* found = nullptr;
+  for (const Group& group : groups_) {
+    sum += percent_of(group);
+    if (group.number == number) found = &group;
+  }
+  if (!found) return {};
+  // Streams have parts of the time in proportion to their shares, so shares of more than 100 % in
+  // all are smaller parts.
+  return {.percent = percent_of(*found) * (sum > 100 ? 100 / sum : 1),
+          .demand = tunes_ && found->set_percent == 0 ? tuner_.demand_percent(number) : 0};
+}
+
+}  // namespace itif::serving

@@ -1,0 +1,69 @@
+// Divides a device's time among its groups. A group has the share that control has set, or a part
+// of what these leave: equal parts, or parts that follow the groups' loads, which a thread of this
+// object decides twice a second (execution/slice_tuner.h).
+//
+// Only groups on devices that divide their time (DeviceInfo::divides_time) take part. Any thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "execution/slice_tuner.h"
+
+namespace itif::serving {
+
+class GroupShares {
+ public:
+  // `clock` outlives the object. `tunes`: parts follow the loads; else they are equal.
+  GroupShares(const Clock& clock, bool tunes);
+  ~GroupShares();
+  GroupShares(const GroupShares&) = delete;
+  GroupShares& operator=(const GroupShares&) = delete;
+
+  // Adds a group, which gets its share at once, as all others do. `set_percent`: by control; 0: not
+  // set. The stage outlives its entry. REQUIRES: no such number.
+  void add(uint16_t number, execution::GroupStage& stage, uint32_t set_percent);
+  // The object no longer uses the stage when this returns. An unknown number is ignored.
+  void remove(uint16_t number);
+  // Sets or clears (0) a group's share. An unknown number is ignored.
+  void set(uint16_t number, uint32_t percent);
+  // Gives a group its tightest latency objective; 0: none. An unknown number is ignored.
+  void set_objective(uint16_t number, uint64_t slo_ns);
+
+  struct Share {
+    double percent = 100;  // of the device while all its groups compute
+    double demand = 0;     // percent that the group asks for; 0: it is not tuned
+  };
+  Share share(uint16_t number) const;
+
+ private:
+  struct Group {
+    uint16_t number;
+    execution::GroupStage* stage;
+    uint32_t set_percent;
+    uint64_t slo_ns = 0;
+    double part_percent = 0;  // without a set share and tuning: its part of what is left
+  };
+
+  Group* find(uint16_t number);
+  // The functions below: REQUIRE mutex_.
+  void divide();
+  double percent_of(const Group& group) const noexcept;
+  void run();
+
+  const Clock& clock_;
+  const bool tunes_;
+  mutable std::mutex mutex_;
+  std::condition_variable ends_;
+  bool is_ending_ = false;
+  std::vector<Group> groups_;
+  execution::SliceTuner tuner_;
+  std::thread thread_;  // without tuning: none
+};
+
+}  // namespace itif::serving
