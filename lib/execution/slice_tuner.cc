@@ -69,6 +69,7 @@ void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
       .served = served,
       .busy_ns = now.busy_ns - last.busy_ns,
       .latency_ns = answered > 0 ? since(now.latency_ns, last.latency_ns) / answered : 0,
+      .share_percent = group.given_percent,
       .ask = static_cast<slice::Ask>(group.stage->counters().share_ask.read())};
   // On a device whose groups compute in turns, a group has the part of the time in which it had the
   // turn: more than its share while others are idle.
@@ -81,7 +82,19 @@ void SliceTuner::observe(Group& group, uint64_t now_ns) noexcept {
 }
 
 void SliceTuner::give_shares() noexcept {
-  for (const Group& group : groups_) group.stage->set_share(control_.share_percent(group.id));
+  double sum = 0;
+  for (const Group& group : groups_) sum += control_.share_percent(group.id);
+  const double lent =
+      options_.lends && sum > 0 ? std::max(1.0, control_.device_percent() / sum) : 1;
+  for (Group& group : groups_) {
+    group.given_percent = lent * control_.share_percent(group.id);
+    group.stage->set_share(group.given_percent);
+  }
+}
+
+double SliceTuner::given_percent(uint32_t id) const noexcept {
+  const auto found = std::ranges::find(groups_, id, &Group::id);
+  return found == groups_.end() ? 0 : found->given_percent;
 }
 
 }  // namespace itif::execution

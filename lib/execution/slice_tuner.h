@@ -20,6 +20,9 @@ namespace itif::execution {
 struct SliceTunerOptions {
   slice::ControlOptions control = {};
   uint64_t period_ns = 500'000'000;
+  // Lends what no group asks for to all groups, in proportion to their shares, until one asks for
+  // it.
+  bool lends = true;
 };
 
 class SliceTuner {
@@ -43,8 +46,10 @@ class SliceTuner {
   // When tick() has work next; UINT64_MAX: no group.
   uint64_t next_ns() const noexcept { return groups_.empty() ? UINT64_MAX : next_ns_; }
 
-  // A group's share and the share that it asks for, in percent; 0: no such group.
+  // A group's share, the same with lent parts, and the share that it asks for, in percent; 0: no
+  // such group.
   double share_percent(uint32_t id) const noexcept { return control_.share_percent(id); }
+  double given_percent(uint32_t id) const noexcept;
   double demand_percent(uint32_t id) const noexcept { return control_.demand_percent(id); }
 
  private:
@@ -58,6 +63,7 @@ class SliceTuner {
     GroupStage* stage;
     uint64_t read_ns;
     Reading last;
+    double given_percent = 0;
   };
 
   static Reading read(const GroupStage& stage) noexcept;

@@ -342,6 +342,8 @@ Appliance::Totals& Appliance::Totals::operator+=(const Totals& other) noexcept {
   rows += other.rows;
   tenants += other.tenants;
   refused += other.refused;
+  answered += other.answered;
+  execute_ns += other.execute_ns;
   return *this;
 }
 
@@ -352,7 +354,9 @@ Appliance::Totals Appliance::totals_of(size_t group) const noexcept {
                    .tokens = now.tokens.read(),
                    .rows = now.rows.read(),
                    .tenants = now.tenants.read(),
-                   .refused = now.refused.read()};
+                   .refused = now.refused.read(),
+                   .answered = now.answered.read(),
+                   .execute_ns = now.execute_ns.read()};
   return totals += groups_[group].before;
 }
 

@@ -76,6 +76,7 @@ class Appliance {
   // Batches, tokens, …: of all stages so far, also of those that a fault has ended.
   struct Totals {
     uint64_t batches = 0, requests = 0, tokens = 0, rows = 0, tenants = 0, refused = 0;
+    uint64_t answered = 0, execute_ns = 0;  // Σ over the answers, of their batches' time
     Totals& operator+=(const Totals& other) noexcept;
   };
   Totals totals() const noexcept;

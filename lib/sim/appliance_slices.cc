@@ -26,7 +26,8 @@ bool Appliance::divide_device() {
         execution::SliceTunerOptions{.control = {.demand = {.first_percent = slices.first_percent},
                                                  .rest = slices.rest,
                                                  .hold_down_ns = slices.hold_down_ns},
-                                     .period_ns = slices.period_ns});
+                                     .period_ns = slices.period_ns,
+                                     .lends = slices.lends});
   bool has_changed = false;
   for (size_t i = 0; i < groups_.size(); ++i) {
     const SliceChoice& slice = scenario_.group(i).slice;
@@ -47,7 +48,7 @@ bool Appliance::divide_device() {
 
 double Appliance::share_percent(size_t group) const noexcept {
   if (scenario_.slices.mode == SliceMode::kNone) return 100;
-  if (tuner_) return tuner_->share_percent(static_cast<uint32_t>(group));
+  if (tuner_) return tuner_->given_percent(static_cast<uint32_t>(group));
   if (!groups_[group].has_slice) return 0;
   if (const double percent = scenario_.group(group).slice.percent; percent > 0) return percent;
   double left = 100, num_without = 0;

@@ -44,19 +44,19 @@ ordered_json tenant_json(const TenantResults& r, const Results& all) {
           {"latency", latency}};
 }
 
-// Its seconds, if the scenario has a time line.
-ordered_json group_json(const GroupResults& group) {
+// Its time line, if the scenario has one.
+ordered_json group_json(const GroupResults& group, uint64_t interval_ns) {
   ordered_json seconds = ordered_json::array();
   for (size_t i = 0; i < group.intervals.size(); ++i) {
     const GroupInterval& interval = group.intervals[i];
-    seconds.push_back({{"second", i},
+    seconds.push_back({{"at_s", static_cast<double>(i * interval_ns) / 1e9},
                        {"share_percent", interval.share_percent},
                        {"sent", interval.sent},
                        {"answered", interval.answered},
                        {"missed", interval.missed},
                        {"mean_latency_ms", interval.mean_latency_ms()}});
   }
-  return {{"name", group.name}, {"seconds", seconds}};
+  return {{"name", group.name}, {"mean_execute_ms", group.mean_execute_ms}, {"time_line", seconds}};
 }
 
 // The groups' parts of the device, at their first and last second.
@@ -101,9 +101,9 @@ TenantResults Results::total() const {
   return all;
 }
 GroupInterval* Results::interval_at(size_t group, uint64_t at_ns) {
-  if (!has_time_line) return nullptr;
+  if (interval_ns == 0) return nullptr;
   std::vector<GroupInterval>& intervals = groups[group].intervals;
-  const size_t index = at_ns / GroupInterval::kLengthNs;
+  const size_t index = at_ns / interval_ns;
   while (intervals.size() <= index) intervals.emplace_back();
   return &intervals[index];
 }
@@ -148,7 +148,7 @@ std::string results_table(const Scenario& scenario, const Results& results) {
     if (total.refused_by[i] > 0)
       out += fmt::format("  refused as {}: {}\n",
                          wire::status_name(static_cast<wire::StatusCode>(i)), total.refused_by[i]);
-  if (results.has_time_line) out += groups_table(results);
+  if (results.interval_ns > 0) out += groups_table(results);
   if (results.wrong_answers > 0) out += fmt::format("  WRONG ANSWERS: {}\n", results.wrong_answers);
   return out;
 }
@@ -162,7 +162,8 @@ ordered_json results_json(const Scenario& scenario, const Results& results) {
     tenants.push_back(std::move(tenant));
   }
   ordered_json groups = ordered_json::array();
-  for (const GroupResults& group : results.groups) groups.push_back(group_json(group));
+  for (const GroupResults& group : results.groups)
+    groups.push_back(group_json(group, results.interval_ns));
   return {{"tool", "itif-sim"},
           {"version", 1},
           {"scenario", scenario.path},

@@ -28,13 +28,12 @@ struct TenantResults {
   void merge(const TenantResults& other);
 };
 
-// A second of a group, in scenarios that have several groups or divide the device.
+// A period of a group, in scenarios that have several groups or divide the device.
 struct GroupInterval {
-  static constexpr uint64_t kLengthNs = 1'000'000'000;
   uint64_t sent = 0, answered = 0;
   uint64_t missed = 0;       // answered later than the tenant's objective
   uint64_t latency_ns = 0;   // Σ over the answers
-  double share_percent = 0;  // of the device, at the end of the second
+  double share_percent = 0;  // of the device, at the end of the period
 
   double mean_latency_ms() const {
     return answered > 0 ? static_cast<double>(latency_ns) / static_cast<double>(answered) / 1e6 : 0;
@@ -43,6 +42,9 @@ struct GroupInterval {
 struct GroupResults {
   std::string name;
   std::vector<GroupInterval> intervals;  // from the start, warm-up included
+  // From the launch of a request's batch to its end, in the whole run; with waits for other groups'
+  // batches if the device is not divided.
+  double mean_execute_ms = 0;
 };
 
 struct Results {
@@ -57,11 +59,11 @@ struct Results {
   // With Scenario::passes_marks. Without: generated answers of another length than they must have.
   uint64_t wrong_answers = 0;
   bool generates = false;
-  bool has_time_line = false;
+  uint64_t interval_ns = 0;  // of the time line; 0: there is none
   LinkFigures link;
   client::EngineStats engine;
 
-  // Returns the group's second at a time from the start; null: the scenario has no time line.
+  // Returns the group's period at a time from the start; null: the scenario has no time line.
   GroupInterval* interval_at(size_t group, uint64_t at_ns);
 
   TenantResults total() const;

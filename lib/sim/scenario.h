@@ -110,6 +110,7 @@ struct SliceOptions {
   uint64_t hold_down_ns = 2'000'000'000;
   double first_percent = 30;  // of a group whose knee is unknown
   slice::Rest rest = slice::Rest::kProportional;
+  bool lends = true;  // what no group asks for, to all groups
 };
 
 // A group's part of a divided device.

@@ -187,6 +187,7 @@ void read_slices(Reader& r, SliceOptions& s) {
   r.duration("hold_down", s.hold_down_ns, 0, 3600 * kSecond);
   r.number("first_percent", s.first_percent, 1, 100);
   choice(r, "rest", s.rest, kRestNames);
+  r.boolean("lend", s.lends);
 }
 
 void read_slice(Reader& r, SliceChoice& s) {

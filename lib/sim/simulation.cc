@@ -338,6 +338,12 @@ Status Simulation::run(Intruder* intruder) {
   results_.batch_requests = ended_.requests + totals.requests;
   results_.rows = ended_.rows + totals.rows;
   results_.tokens = ended_.tokens + totals.tokens;
+  for (size_t i = 0; i < sources_.size(); ++i) {
+    const Appliance::Totals of_group = appliance_->totals_of(i);
+    if (of_group.answered > 0)
+      results_.groups[i].mean_execute_ms =
+          static_cast<double>(of_group.execute_ns) / static_cast<double>(of_group.answered) / 1e6;
+  }
   results_.log_hash = log_.hash();
   results_.log_events = log_.num_events();
   results_.link = link_.figures();

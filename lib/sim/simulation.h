@@ -21,7 +21,8 @@ namespace itif::sim {
 
 struct SimulationOptions {
   bool logs_events = false;
-  std::FILE* log_file = nullptr;  // the events' text; null: only their hash
+  std::FILE* log_file = nullptr;         // the events' text; null: only their hash
+  uint64_t interval_ns = 1'000'000'000;  // of the time line
 };
 
 // Acts on a simulation between its events.

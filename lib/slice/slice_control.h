@@ -62,6 +62,7 @@ class SliceControl {
   double share_percent(uint32_t id) const noexcept;
   double demand_percent(uint32_t id) const noexcept;
   size_t num_groups() const noexcept { return groups_.size(); }
+  double device_percent() const noexcept { return options_.device_percent; }
 
  private:
   struct Group {

@@ -112,6 +112,7 @@ struct alignas(kCacheLineBytes) ExecutorCounters {
   Counter refused;      // requests that the executor ended with a status
   Counter answered;     // requests that ended with a result
   Counter latency_ns;   // Σ over these, from the last piece of the request to its result
+  Counter execute_ns;   // Σ over these, from the start of the batch to its end
   Counter busy_ns;      // time in batches; the device's own measurement if it has one
   Gauge computed_ns;    // of it, without waits for other groups' turns; 0: not known
   Gauge share_ask;      // slice::Ask: what batch control asks of the group's share

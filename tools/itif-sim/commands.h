@@ -67,6 +67,13 @@ struct PaperOptions {
 };
 Status paper_command(const PaperOptions& options);
 
+struct GsliceOptions {
+  bool is_quick = false;  // seconds instead of minutes of virtual time
+  bool json = false;
+  std::string out;  // a directory for report.md, figures.json and the curves; empty: none
+};
+Status gslice_command(const GsliceOptions& options);
+
 struct FaultsOptions {
   uint64_t first_seed = 1;
   uint64_t seeds = 100;

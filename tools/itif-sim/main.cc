@@ -119,6 +119,15 @@ int main(int argc, char** argv) {
                         "write report.md, figures.json and curves (gnuplot) into this directory");
   paper_app->callback([&] { status = sim::paper_command(paper); });
 
+  sim::GsliceOptions gslice;
+  auto* gslice_app = app.add_subcommand(
+      "gslice", "reproduce the figures of GSLICE with transformers, beside the paper's statements");
+  gslice_app->add_flag("--quick", gslice.is_quick, "over a short time");
+  gslice_app->add_flag("--json", gslice.json, "print one JSON object instead of tables");
+  gslice_app->add_option("--out", gslice.out,
+                         "write report.md, figures.json and curves (gnuplot) into this directory");
+  gslice_app->callback([&] { status = sim::gslice_command(gslice); });
+
   sim::FaultsOptions faults;
   auto* faults_app = app.add_subcommand("faults", "inject faults and check the invariants");
   faults_app->add_option("--first-seed", faults.first_seed, "seed of the first run")

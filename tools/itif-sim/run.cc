@@ -8,6 +8,7 @@
 #include "log_file.h"
 #include "plots.h"
 #include "sim/scenario_file.h"
+#include "time_line.h"
 
 namespace itif::sim {
 namespace {
@@ -30,38 +31,6 @@ bench::Figure latency_figure(const Scenario& scenario, const Results& results) {
     panel.lines.push_back(std::move(line));
   }
   return {.name = "latency", .title = "itif-sim run", .bench = {}, .panels = {std::move(panel)}};
-}
-
-// Shares, throughput and latency of the groups over time: GSLICE's Figures 15 and 16.
-bench::Figure time_line_figure(const Results& results) {
-  struct Shown {
-    const char* title;
-    const char* label;
-    double (*value)(const GroupInterval&);
-  };
-  constexpr Shown kShown[] = {
-      {"part of the device", "%", [](const GroupInterval& i) { return i.share_percent; }},
-      {"arrivals", "requests/s", [](const GroupInterval& i) { return double(i.sent); }},
-      {"throughput", "answers/s", [](const GroupInterval& i) { return double(i.answered); }},
-      {"mean latency", "ms", [](const GroupInterval& i) { return i.mean_latency_ms(); }}};
-  bench::Figure figure = {.name = "time-line", .title = "itif-sim run", .bench = {}, .panels = {}};
-  size_t num_seconds = 0;
-  for (const GroupResults& group : results.groups)
-    num_seconds = std::max(num_seconds, group.intervals.size());
-  for (const Shown& shown : kShown) {
-    bench::Panel panel = {.title = shown.title, .x_label = "s", .y_label = shown.label};
-    panel.x_scale = bench::Panel::Scale::kLinear;
-    for (const GroupResults& group : results.groups) panel.series.push_back(group.name);
-    for (size_t i = 0; i < num_seconds; ++i) {
-      bench::Panel::Line line = {.x = fmt::format("{}", i), .y = {}};
-      for (const GroupResults& group : results.groups)
-        line.y.push_back(i < group.intervals.size() ? std::optional(shown.value(group.intervals[i]))
-                                                    : std::nullopt);
-      panel.lines.push_back(std::move(line));
-    }
-    figure.panels.push_back(std::move(panel));
-  }
-  return figure;
 }
 
 }  // namespace
@@ -99,7 +68,8 @@ Status run_command(const RunOptions& options) {
     fmt::print("{}", results_table(scenario, results));
   if (!options.output.plot.empty()) {
     ITIF_TRY(draw(latency_figure(scenario, results), options.output.plot));
-    if (results.has_time_line) ITIF_TRY(draw(time_line_figure(results), options.output.plot));
+    if (results.interval_ns > 0)
+      ITIF_TRY(draw(time_line_figure("time-line", "itif-sim run", results), options.output.plot));
   }
   if (results.wrong_answers > 0)
     return fail(Code::kInternal, "answers came from other weights or tokens than their requests'");

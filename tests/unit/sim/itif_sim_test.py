@@ -55,6 +55,41 @@ def record_of(result, rate):
 SIMULATED = ["9", "10", "13", "15a"]
 
 
+def check_groups(program, folder, check):
+    """Several groups divide the device; commands for one group refuse them."""
+    scenario = Path(folder, "groups.cfg")
+    scenario.write_text("""seed = 3; duration = "4s"; model: { preset = "bert-tiny"; };
+slices: { mode = "tuned"; lend = false; };
+groups = ( { name = "a"; arrivals: { rate = 400.0; }; }, { name = "b"; slice: { from = "2s"; }; } );
+""")
+    done = run(program, "run", str(scenario))
+    check("run prints a line per group", done.returncode == 0 and "a/tenant" in done.stdout and "\nb  " in done.stdout,
+          done.stdout + done.stderr)
+    done = run(program, "run", str(scenario), "--json")
+    groups = json.loads(done.stdout)["groups"] if done.returncode == 0 else []
+    shares = [[second["share_percent"] for second in group["time_line"]] for group in groups]
+    arrives = len(shares) == 2 and shares[0][0] == 30 and shares[1][1] == 0 and shares[1][2] == 30
+    check("run has a time line of each group's part", arrives, str(shares) + done.stderr)
+    for command in (["plan", str(scenario)], ["paper", str(scenario)], ["validate", str(scenario), "none.json"]):
+        done = run(program, *command)
+        refused = done.returncode == 1 and "has 2 groups" in done.stderr
+        check(f"{command[0]} refuses several groups", refused, done.stderr)
+    done = run(program, "sweep", str(scenario), "--vary", "arrivals.rate=1,2")
+    check("sweep refuses a value that each group has", done.returncode == 1 and "several groups" in done.stderr,
+          done.stderr)
+
+
+def check_gslice(program, check):
+    done = run(program, "gslice", "--quick", "--json")
+    report = json.loads(done.stdout) if done.returncode == 0 else {}
+    mixes = {(row["mix"], row["mode"]): row for row in report.get("mixes", [])}
+    check("gslice has eight mixes under three modes", len(mixes) == 24, done.stderr)
+    for mix in ("C1", "C2", "C3", "C4"):
+        rates = [mixes.get((mix, mode), {}).get("answers_per_s", 0) for mode in ("default", "slab", "slices")]
+        check(f"gslice: each part of GSLICE answers more of {mix}", 0 < rates[0] < rates[1] < rates[2], str(rates))
+    check("gslice has four time lines", len(report.get("time_lines", [])) == 4, done.stderr)
+
+
 def check_paper(program, tcb, check):
     arguments = ["paper", tcb, "--quick", "--json", "--figures", ",".join(SIMULATED)]
     done = run(program, *arguments)
@@ -256,8 +291,10 @@ def main(program, loadgen, tcb=None):
         done = run(program, "faults", "--first-seed", "1000", "--seeds", "3")
         check("faults prints its figures", done.returncode == 0 and done.stdout.startswith("3 seeds: "), done.stderr)
 
+        check_groups(program, folder, check)
     if tcb:
         check_paper(program, tcb, check)
+        check_gslice(program, check)
     print(f"1..{len(results)}")
     for number, (name, good, output) in enumerate(results, 1):
         print(f"{'ok' if good else 'not ok'} {number} - {name}")

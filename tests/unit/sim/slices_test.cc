@@ -60,6 +60,7 @@ TEST(Slices, SharesFollowTheLoadAndSettle) {
   GroupScenario light = group_of("light", "bert-tiny", 200);
   heavy.tenants[0].settings.slo_ns = light.tenants[0].settings.slo_ns = 50'000'000;
   Scenario s = scenario_of(SliceMode::kTuned, {heavy, light});
+  s.slices.lends = false;
   s.duration_ns = 25 * kSecond;
   s.warmup_ns = 15 * kSecond;
   const Results results = run(s);
@@ -81,6 +82,25 @@ TEST(Slices, SharesFollowTheLoadAndSettle) {
     EXPECT_GT(tenant.answered, 0.99 * static_cast<double>(tenant.sent));
     EXPECT_LT(static_cast<double>(tenant.latency_ns.percentile(50)), 50e6);
   }
+}
+
+// Parts that no group asks for are lent: alone, a group has the whole device.
+TEST(Slices, UnusedPartsAreLent) {
+  GroupScenario busy = group_of("busy", "bert-base", 1);
+  busy.arrivals = {.kind = ArrivalKind::kClosed, .concurrency = 32};
+  GroupScenario late = group_of("late", "bert-tiny", 100);
+  late.slice.from_ns = 4 * kSecond;
+  Scenario s = scenario_of(SliceMode::kTuned, {busy, late});
+  s.duration_ns = 12 * kSecond;
+  const Results results = run(s);
+  const auto& shares = results.groups[0].intervals;
+  EXPECT_EQ(shares[0].share_percent, 100);
+  EXPECT_EQ(shares[3].share_percent, 100);
+  EXPECT_LT(shares[4].share_percent, 100);
+  for (size_t i = 5; i < 12; ++i)
+    EXPECT_NEAR(shares[i].share_percent + results.groups[1].intervals[i].share_percent, 100, 1e-9)
+        << i;
+  EXPECT_GT(shares[11].share_percent, 80);  // the light group asks for little
 }
 
 // Figure 15: a group that comes takes a part from the other, and its end gives it back.

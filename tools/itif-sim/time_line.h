@@ -1,0 +1,16 @@
+// Draws the groups of a run over time: their parts of the device, arrivals, throughput and latency,
+// as GSLICE's Figures 15 and 16 do.
+#pragma once
+
+#include <string>
+
+#include "report/figures.h"
+#include "sim/figures.h"
+
+namespace itif::sim {
+
+// REQUIRES: the run has a time line.
+bench::Figure time_line_figure(const std::string& name, const std::string& title,
+                               const Results& results);
+
+}  // namespace itif::sim
