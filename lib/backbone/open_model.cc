@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "backbone/shared_tokenizers.h"
 #include "base/log.h"
 #include "json/json_file.h"
-#include "text/load_tokenizer.h"
 
 namespace itif::backbone {
 namespace {
@@ -20,7 +20,7 @@ using text::Tokenizer;
 // then token ids. A damaged vocabulary is an error.
 Result<std::shared_ptr<const Tokenizer>> open_tokenizer(const std::string& directory,
                                                         const BackboneSpec& spec) {
-  auto loaded = text::load_tokenizer(directory);
+  auto loaded = load_shared_tokenizer(directory);
   if (!loaded &&
       (loaded.error().code == Code::kNotFound || loaded.error().code == Code::kUnsupported)) {
     log::warning("{}: served without text payloads: {}", directory, loaded.error().message);

@@ -37,6 +37,15 @@ client: { max_in_flight = 4096; };
 """
 
 
+GROUPS = """
+seed = 3;
+duration = "4s";
+model: { preset = "bert-tiny"; };
+slices: { mode = "tuned"; lend = false; };
+groups = ( { name = "a"; arrivals: { rate = 400.0; }; }, { name = "b"; slice: { from = "2s"; }; } );
+"""
+
+
 def run(program, *arguments):
     return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=200)
 
@@ -58,13 +67,10 @@ SIMULATED = ["9", "10", "13", "15a"]
 def check_groups(program, folder, check):
     """Several groups divide the device; commands for one group refuse them."""
     scenario = Path(folder, "groups.cfg")
-    scenario.write_text("""seed = 3; duration = "4s"; model: { preset = "bert-tiny"; };
-slices: { mode = "tuned"; lend = false; };
-groups = ( { name = "a"; arrivals: { rate = 400.0; }; }, { name = "b"; slice: { from = "2s"; }; } );
-""")
+    scenario.write_text(GROUPS)
     done = run(program, "run", str(scenario))
-    check("run prints a line per group", done.returncode == 0 and "a/tenant" in done.stdout and "\nb  " in done.stdout,
-          done.stdout + done.stderr)
+    lines = done.returncode == 0 and "a/tenant" in done.stdout and "\nb  " in done.stdout
+    check("run prints a line per group", lines, done.stdout + done.stderr)
     done = run(program, "run", str(scenario), "--json")
     groups = json.loads(done.stdout)["groups"] if done.returncode == 0 else []
     shares = [[second["share_percent"] for second in group["time_line"]] for group in groups]
