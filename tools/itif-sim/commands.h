@@ -67,6 +67,16 @@ struct PaperOptions {
 };
 Status paper_command(const PaperOptions& options);
 
+struct KneeOptions {
+  std::string scenario;
+  std::vector<double> percents = {5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100};
+  std::vector<uint32_t> batches = {1, 2, 4, 8, 16, 32};  // requests
+  double threshold = 0.1;                                // of slice/knee.h
+  uint64_t duration_ns = 300'000'000;                    // of each point
+  Output output;
+};
+Status knee_command(const KneeOptions& options);
+
 struct GsliceOptions {
   bool is_quick = false;  // seconds instead of minutes of virtual time
   bool json = false;

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <functional>
 
 #include "base/log.h"
 #include "base/units.h"
@@ -118,6 +120,32 @@ int main(int argc, char** argv) {
   paper_app->add_option("--out", paper.out,
                         "write report.md, figures.json and curves (gnuplot) into this directory");
   paper_app->callback([&] { status = sim::paper_command(paper); });
+
+  sim::KneeOptions knee;
+  auto* knee_app = app.add_subcommand(
+      "knee", "find the part of the device past which a group's throughput hardly rises");
+  knee_app->add_option("SCENARIO", knee.scenario, kScenarioHelp)->required();
+  knee_app
+      ->add_option("--parts", knee.percents, "parts of the device to try, in percent, ascending")
+      ->delimiter(',')
+      ->check(CLI::Range(1.0, 100.0))
+      ->capture_default_str();
+  knee_app->add_option("--batches", knee.batches, "batch sizes to try, in requests")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  knee_app
+      ->add_option("--threshold", knee.threshold,
+                   "gain of throughput, from the knee to the largest part, that counts as little")
+      ->check(CLI::Range(0.0, 10.0))
+      ->capture_default_str();
+  add_output(knee_app, knee.output);
+  knee_app->callback([&] {
+    if (!std::ranges::is_sorted(knee.percents, std::less_equal<>()))
+      status = fail(Code::kInvalidArgument, "--parts: give them in ascending order");
+    else
+      status = sim::knee_command(knee);
+  });
 
   sim::GsliceOptions gslice;
   auto* gslice_app = app.add_subcommand(

@@ -85,6 +85,24 @@ def check_groups(program, folder, check):
           done.stderr)
 
 
+def check_knee(program, folder, check):
+    scenario = Path(folder, "knee.cfg")
+    scenario.write_text('model: { preset = "bert-tiny"; }; lengths: { kind = "uniform"; from = 64; to = 64; };\n')
+    arguments = ["knee", str(scenario), "--parts", "5,20,50,100", "--batches", "1,64"]
+    done = run(program, *arguments)
+    check("knee prints a row of knees", done.returncode == 0 and "\nknee " in done.stdout, done.stdout + done.stderr)
+    done = run(program, *arguments, "--json")
+    batches = json.loads(done.stdout)["batches"] if done.returncode == 0 else []
+    knees = [batch["knee_percent"] for batch in batches]
+    check("larger batches have larger knees", len(knees) == 2 and knees[0] < knees[1], str(knees) + done.stderr)
+    rises = all(a["requests_per_s"] <= b["requests_per_s"] * 1.001 for batch in batches
+                for a, b in zip(batch["points"], batch["points"][1:]))
+    check("throughput rises with the part", rises, done.stdout)
+    for wrong, why in ((["--parts", "50,20"], "ascending"), (["--parts", "0.5"], "--parts"), (["--batches", "0"], "--batches")):
+        done = run(program, "knee", str(scenario), *wrong)
+        check(f"knee refuses {' '.join(wrong)}", done.returncode != 0 and why in done.stderr, done.stderr)
+
+
 def check_gslice(program, check):
     done = run(program, "gslice", "--quick", "--json")
     report = json.loads(done.stdout) if done.returncode == 0 else {}
@@ -298,6 +316,7 @@ def main(program, loadgen, tcb=None):
         check("faults prints its figures", done.returncode == 0 and done.stdout.startswith("3 seeds: "), done.stderr)
 
         check_groups(program, folder, check)
+        check_knee(program, folder, check)
     if tcb:
         check_paper(program, tcb, check)
         check_gslice(program, check)
