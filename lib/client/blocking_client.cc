@@ -30,6 +30,7 @@ struct BlockingClient::State final : OutcomeSink {
       answer.retry_after_us = outcome.retry_after_us;
       answer.server_us = outcome.server_us;
       answer.result_rows = outcome.result_rows;
+      answer.model_version = outcome.model_version;
       answer.tries = outcome.tries;
       answer.latency_ns = outcome.completed_ns - outcome.submitted_ns;
       if (outcome.kind == OutcomeKind::kAnswered)

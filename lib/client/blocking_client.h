@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,6 +41,8 @@ struct Answer {
   uint32_t retry_after_us = 0;    // refused: delay before a retry; 0: unknown
   uint32_t server_us = 0;         // the time that the server reports
   uint32_t result_rows = 0;       // rows (tokens, classes, …) in the result
+  // With kFlagModelVersion: the number of the version that answered, modulo 65536.
+  std::optional<uint16_t> model_version;
   uint32_t tries = 0;
   uint64_t latency_ns = 0;  // from the call to the last piece
 };

@@ -115,6 +115,7 @@ bool EngineState::on_response(uint32_t index, const wire::Datagram& datagram, ui
   outcome.result_kind = header.result_kind;
   outcome.server_us = header.budget_us;
   outcome.result_rows = header.aux;
+  outcome.model_version = wire::model_version(header);
   outcome.result = whole;
   finish(index, outcome);
   return true;

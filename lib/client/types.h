@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "wire/datagram.h"
@@ -47,6 +48,9 @@ struct Outcome {
   uint32_t retry_after_us = 0;  // kRefused: delay before a retry; 0: unknown
   uint32_t server_us = 0;       // kAnswered: the time that the server reports
   uint32_t result_rows = 0;     // kAnswered: rows (tokens, classes, …) in the result
+  // kAnswered, and the request had kFlagModelVersion: the number of the version that answered,
+  // modulo 65536.
+  std::optional<uint16_t> model_version;
   uint64_t submitted_ns = 0;
   uint64_t completed_ns = 0;
   // The response, or the server's message (UTF-8) on a refusal. Valid during the callback.

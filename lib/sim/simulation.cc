@@ -183,7 +183,8 @@ void Simulation::submit(size_t group, const Draw& draw) {
        .payload = payload,
        .user_tag = tag});
   if (submitted == client::Submit::kAccepted) return;
-  const client::Outcome lost = {.user_tag = tag, .kind = client::OutcomeKind::kLost, .result = {}};
+  const client::Outcome lost = {
+      .user_tag = tag, .kind = client::OutcomeKind::kLost, .model_version = {}, .result = {}};
   on_outcomes({&lost, 1});
 }
 

@@ -20,6 +20,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace itif::wire {
 
@@ -88,6 +89,9 @@ enum Flag : uint16_t {
   // the server's that was reflected.
   kFlagOfResponse = 1u << 3,
   kFlagTruncate = 1u << 4,  // request, text: truncate to the model's limit instead of refusing
+  // request: say which version of the tenant's model answers; response: `status` says so. Clients
+  // that do not ask get responses as before, in which `status` is 0.
+  kFlagModelVersion = 1u << 5,
 };
 
 enum class StatusCode : uint16_t {
@@ -132,8 +136,9 @@ struct [[gnu::packed]] Header {
   ResultKind result_kind = ResultKind::kDefault;  // 37
   uint16_t flags = 0;                             // 38
   uint16_t key_epoch = 0;                         // 40
-  StatusCode status = StatusCode::kOk;            // 42  status only
-  uint16_t fragment_bytes = 0;                    // 44
+  // status: the code; response with kFlagModelVersion: see model_version().
+  StatusCode status = StatusCode::kOk;  // 42
+  uint16_t fragment_bytes = 0;          // 44
   // request, client's resend: address token; response: rows (first dimension) of the result;
   // status: retry-after in µs; busy: requests waiting; token: the token.
   uint32_t aux = 0;  // 46
@@ -141,6 +146,18 @@ struct [[gnu::packed]] Header {
 static_assert(sizeof(Header) == kHeaderBytes);
 static_assert(offsetof(Header, tenant_id) == 6 && offsetof(Header, request_id) == 14);
 static_assert(offsetof(Header, payload_bytes) == 34 && offsetof(Header, aux) == 46);
+
+// Marks a response as answered by a version of the tenant's model.
+inline void set_model_version(Header& response, uint32_t version) noexcept {
+  response.flags |= kFlagModelVersion;
+  response.status = static_cast<StatusCode>(version & 0xffff);
+}
+// Returns the number of the version that answered, modulo 65536; nullopt: the response does not say
+// it, because the request did not ask.
+inline std::optional<uint16_t> model_version(const Header& response) noexcept {
+  if ((response.flags & kFlagModelVersion) == 0) return std::nullopt;
+  return static_cast<uint16_t>(response.status);
+}
 
 // Names used in documents, logs and JSON: "request", "deadline_queue", …. Unknown values: "?".
 const char* type_name(Type type);

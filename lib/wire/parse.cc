@@ -75,9 +75,10 @@ constexpr std::array<TypeRule, kNumRules> kRules = [] {
   constexpr unsigned kMessage = kAuth | kTotal | kPayload | kEpoch | kFragment | kAux;
   set(Type::kRequest,
       rule(Shape::kPiece, kMessage | kOffset | kBudget | kPayloadKind | kResultKind,
-           kFlagNoCache | kFlagSegments | kFlagRetry | kFlagTruncate, kMaxFragmentBytes));
-  set(Type::kResponse,
-      rule(Shape::kPiece, kMessage | kOffset | kBudget | kResultKind, 0, kMaxFragmentBytes));
+           kFlagNoCache | kFlagSegments | kFlagRetry | kFlagTruncate | kFlagModelVersion,
+           kMaxFragmentBytes));
+  set(Type::kResponse, rule(Shape::kPiece, kMessage | kOffset | kBudget | kResultKind | kStatus,
+                            kFlagModelVersion, kMaxFragmentBytes));
   set(Type::kResend, rule(Shape::kRanges, kMessage, kFlagOfResponse, kMaxRanges * sizeof(Range)));
   set(Type::kStatus, rule(Shape::kSingle, kAuth | kTotal | kPayload | kEpoch | kStatus | kAux, 0,
                           kMaxDetailBytes));
@@ -126,6 +127,15 @@ bool bad_fields(const HeaderWords& words, const TypeRule& rule) noexcept {
   return set != 0;
 }
 
+// A response has a status, the model's version, only with the flag; a status always says why.
+bool bad_status(const Header& h) noexcept {
+  const bool is_response = h.type == Type::kResponse;
+  const bool has_version = (h.flags & kFlagModelVersion) != 0;
+  const bool is_zero = h.status == StatusCode::kOk;
+  return static_cast<bool>((static_cast<unsigned>(is_response) & !has_version & !is_zero) |
+                           (static_cast<unsigned>(h.type == Type::kStatus) & is_zero));
+}
+
 // Returns the first failed check, in field order. REQUIRES: a check has failed.
 [[gnu::cold]] ParseError first_error(const Header& h, const HeaderWords& words, size_t bytes) {
   if (h.magic != kMagic) return ParseError::kBadMagic;
@@ -139,8 +149,7 @@ bool bad_fields(const HeaderWords& words, const TypeRule& rule) noexcept {
   if (static_cast<unsigned>(h.payload_kind) > kMaxPayloadKind ||
       static_cast<unsigned>(h.result_kind) > kMaxResultKind)
     return ParseError::kBadKind;
-  if (bad_fields(words, rule) || (h.type == Type::kStatus && h.status == StatusCode::kOk))
-    return ParseError::kBadField;
+  if (bad_fields(words, rule) || bad_status(h)) return ParseError::kBadField;
   return ParseError::kBadGeometry;
 }
 
@@ -165,7 +174,7 @@ ParseError parse(std::span<const std::byte> udp_payload, Datagram& out) noexcept
   bad |= static_cast<unsigned>(h.payload_kind) > kMaxPayloadKind;
   bad |= static_cast<unsigned>(h.result_kind) > kMaxResultKind;
   bad |= bad_fields(words, rule);
-  bad |= static_cast<unsigned>(h.type == Type::kStatus) & (h.status == StatusCode::kOk);
+  bad |= bad_status(h);
   if (bad != 0 || bad_geometry(h, rule)) [[unlikely]]
     return first_error(h, words, udp_payload.size());
 

@@ -33,7 +33,7 @@ STATUSES = [
     "over_quota", "overloaded", "deadline_reassembly", "deadline_queue", "deadline_launch",
     "draining", "device_failed", "internal", "bad_tag", "token_required", "bad_epoch",
 ]  # fmt: skip
-NO_CACHE, SEGMENTS, RETRY, OF_RESPONSE, TRUNCATE = 1, 2, 4, 8, 16
+NO_CACHE, SEGMENTS, RETRY, OF_RESPONSE, TRUNCATE, MODEL_VERSION = 1, 2, 4, 8, 16, 32
 
 _MASK = (1 << 64) - 1
 
@@ -154,7 +154,7 @@ def build(header: Header, payload: bytes = b"", key: bytes = bytes(16)) -> bytes
 _MESSAGE = {"auth", "key_epoch", "total_bytes", "fragment_bytes", "payload_bytes", "aux"}
 _USED = {  # optional fields that each type uses (section 2, "Types")
     REQUEST: _MESSAGE | {"offset", "budget_us", "payload_kind", "result_kind"},
-    RESPONSE: _MESSAGE | {"offset", "budget_us", "result_kind"},
+    RESPONSE: _MESSAGE | {"offset", "budget_us", "result_kind", "status"},
     STATUS: {"auth", "key_epoch", "total_bytes", "payload_bytes", "status", "aux"},
     RESEND: _MESSAGE,
     BUSY: {"auth", "key_epoch", "budget_us", "aux"},
@@ -165,7 +165,11 @@ _USED = {  # optional fields that each type uses (section 2, "Types")
     PONG: {"total_bytes", "payload_bytes"},
 }
 _OPTIONAL = set().union(*_USED.values())
-_FLAGS = {REQUEST: NO_CACHE | SEGMENTS | RETRY | TRUNCATE, RESEND: OF_RESPONSE}
+_FLAGS = {
+    REQUEST: NO_CACHE | SEGMENTS | RETRY | TRUNCATE | MODEL_VERSION,
+    RESPONSE: MODEL_VERSION,
+    RESEND: OF_RESPONSE,
+}
 
 
 def _need(condition: bool, what: str) -> None:
@@ -189,6 +193,7 @@ def parse(data: bytes) -> Datagram:
         _need(getattr(h, name) == 0, f"{name} on a {TYPES[h.type]}")
     _need(h.flags & ~_FLAGS.get(h.type, 0) == 0, "flags")
     _need(h.type != STATUS or h.status != 0, "a status that says ok")
+    _need(h.type != RESPONSE or h.flags & MODEL_VERSION or h.status == 0, "status on a response")
     if h.type in (REQUEST, RESPONSE, RESEND):
         _need(MIN_FRAGMENT_BYTES <= h.fragment_bytes <= MAX_FRAGMENT_BYTES, "fragment_bytes")
         _need(h.fragment_bytes % 4 == 0, "fragment_bytes")

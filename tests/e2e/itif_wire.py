@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 
 from itif_format import *  # noqa: F403: tests import all names from here
 from itif_format import (
-    ACK, AUTHS, BUSY, DEFAULT_FRAGMENT_BYTES, DEFAULT_PORT, HELLO, MAX_RANGES, NO_CACHE, OF_RESPONSE,
-    PAYLOAD_KINDS, PING, PONG, REQUEST, RESEND, RESPONSE, RESULT_KINDS, RETRY, STATUS, STATUSES,
+    ACK, AUTHS, BUSY, DEFAULT_FRAGMENT_BYTES, DEFAULT_PORT, HELLO, MAX_RANGES, MODEL_VERSION, NO_CACHE,
+    OF_RESPONSE, PAYLOAD_KINDS, PING, PONG, REQUEST, RESEND, RESPONSE, RESULT_KINDS, RETRY, STATUS, STATUSES,
     TOKEN, TYPES, Datagram, Header, Malformed, build, build_ranges, decode_classes, offsets, parse,
     parse_ranges,
 )  # fmt: skip
@@ -57,6 +57,7 @@ class Answer:
     payload: bytes = b""
     rows: int = 0
     server_us: int = 0
+    model_version: int | None = None  # modulo 65536; None: the request did not ask
     pieces: int = 0
     tries: int = 1  # sends of the request, without pieces that the server asked for
     resends_served: int = 0
@@ -308,7 +309,7 @@ class Client:
             h = datagram.header
             silent = 0
             if h.type == RESPONSE:
-                if response is None or _geometry(response) != _geometry(h):
+                if response is None or _message(response) != _message(h):
                     response, parts = h, {}
                 parts[h.offset] = datagram.payload
                 if sum(map(len, parts.values())) < h.total_bytes:
@@ -318,6 +319,7 @@ class Client:
                 answer.payload = b"".join(parts[at] for at in sorted(parts))
                 answer.result_kind = RESULT_KINDS[h.result_kind]
                 answer.rows, answer.server_us, answer.pieces = h.aux, h.budget_us, len(parts)
+                answer.model_version = h.status if h.flags & MODEL_VERSION else None
                 answer.latency_s = time.monotonic() - started
                 return answer
             if h.type == RESEND:
@@ -377,3 +379,8 @@ class Client:
 
 def _geometry(header: Header) -> tuple:
     return header.total_bytes, header.fragment_bytes
+
+
+def _message(response: Header) -> tuple:
+    """The fields that all pieces of a response have in common; status is the model's version."""
+    return *_geometry(response), response.result_kind, response.flags, response.status

@@ -90,6 +90,7 @@ json decoded(const client::Answer& answer) {
               {"latency_ns", answer.latency_ns},
               {"server_ns", uint64_t{answer.server_us} * 1000},
               {"rows", answer.result_rows}};
+  if (answer.model_version) out["model_version"] = *answer.model_version;
   return out;
 }
 
@@ -159,7 +160,9 @@ void print_answer(const json& out, const json& labels) {
   } else {
     print_values(out, labels);
   }
-  fmt::print("answered in {} ({} in the appliance)\n", duration_cell(out, "latency_ns"),
+  const std::string by =
+      out.contains("model_version") ? " by version " + text_cell(out, "model_version") : "";
+  fmt::print("answered{} in {} ({} in the appliance)\n", by, duration_cell(out, "latency_ns"),
              duration_cell(out, "server_ns"));
 }
 
@@ -202,6 +205,7 @@ int infer(Context& context, const Options& options) {
   if (!options.pair.empty()) text += std::string(1, '\0') + options.pair;
   client::Query query;
   query.payload = std::as_bytes(std::span(text));
+  query.flags = wire::kFlagModelVersion;
   if (!options.ids.empty()) {
     query.payload_kind = wire::PayloadKind::kTokensU32;
     query.payload = std::as_bytes(std::span(options.ids));

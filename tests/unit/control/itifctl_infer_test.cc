@@ -49,7 +49,7 @@ TEST_F(ItifctlTest, InfersOverUdp) {
   const std::string address = "127.0.0.1:" + std::to_string(responder.port);
   const std::string table = good({"infer", "sentiment", "a fine film", "--address", address});
   EXPECT_TRUE(has(table, "POSITIVE       0.9000")) << table;
-  EXPECT_TRUE(has(table, "answered in ")) << table;
+  EXPECT_TRUE(has(table, "answered by version 7 in ")) << table;
   EXPECT_EQ(responder.seen_text(), "a fine film");
   EXPECT_EQ(responder.seen_epoch, 1);
 

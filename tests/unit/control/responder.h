@@ -87,6 +87,7 @@ class Responder {
       return wire::build(header, {}, key_, out);
     }
     header.type = wire::Type::kResponse;
+    if ((request.flags & wire::kFlagModelVersion) != 0) wire::set_model_version(header, 7);
     header.fragment_bytes = wire::kDefaultFragmentBytes;
     header.budget_us = 1234;
     std::vector<std::byte> payload;

@@ -119,11 +119,10 @@ TEST(Document, TablesNameEveryValue) {
 }
 
 TEST(Document, FlagsTableMatchesTheCode) {
-  const std::map<std::string, Flag> flags{{"no_cache", kFlagNoCache},
-                                          {"segments", kFlagSegments},
-                                          {"retry", kFlagRetry},
-                                          {"of_response", kFlagOfResponse},
-                                          {"truncate", kFlagTruncate}};
+  const std::map<std::string, Flag> flags{
+      {"no_cache", kFlagNoCache},  {"segments", kFlagSegments},
+      {"retry", kFlagRetry},       {"of_response", kFlagOfResponse},
+      {"truncate", kFlagTruncate}, {"model_version", kFlagModelVersion}};
   const auto rows = table("### Flags");
   EXPECT_EQ(rows.size(), flags.size());
   for (const Row& row : rows) EXPECT_EQ(1u << std::stoul(row.at(0)), flags.at(row.at(1)));

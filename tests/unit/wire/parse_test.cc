@@ -235,7 +235,12 @@ TEST(Parse, UnusedFieldsMustBeZero) {
       {"flag retry", offsetof(Header, flags), kFlagRetry, 2, {Type::kRequest}},
       {"flag of_response", offsetof(Header, flags), kFlagOfResponse, 2, {Type::kResend}},
       {"flag truncate", offsetof(Header, flags), kFlagTruncate, 2, {Type::kRequest}},
-      {"flag 0x20", offsetof(Header, flags), 0x20, 2, {}},
+      {"flag model_version",
+       offsetof(Header, flags),
+       kFlagModelVersion,
+       2,
+       {Type::kRequest, Type::kResponse}},
+      {"flag 0x40", offsetof(Header, flags), 0x40, 2, {}},
   };
   for (const auto& field : fields)
     for (Type type : kAllTypes) {
@@ -250,6 +255,28 @@ TEST(Parse, UnusedFieldsMustBeZero) {
       EXPECT_EQ(verdict(datagram), allowed ? ParseError::kNone : ParseError::kBadField)
           << field.what << " on " << type_name(type);
     }
+}
+
+TEST(Parse, ResponseHasAVersionOnlyWithTheFlag) {
+  Header header = sample_header(Type::kResponse, Auth::kNone, 4);
+  EXPECT_EQ(model_version(header), std::nullopt);
+  set_model_version(header, 0x1'0000);
+  EXPECT_EQ(model_version(header), 0);
+  EXPECT_EQ(verdict(encode(header, pattern(4))), ParseError::kNone);
+  set_model_version(header, 0x1'0007);
+  Datagram parsed;
+  const Bytes datagram = encode(header, pattern(4));
+  ASSERT_EQ(parse(datagram, parsed), ParseError::kNone);
+  EXPECT_EQ(model_version(parsed.header), 7);
+  header.flags = 0;
+  EXPECT_EQ(verdict(encode(header, pattern(4))), ParseError::kBadField);
+  for (const Type type : {Type::kRequest, Type::kResend, Type::kBusy}) {
+    Header other = sample_header(type, Auth::kNone, type == Type::kResend ? 8 : 0);
+    other.flags |= kFlagModelVersion;
+    other.status = static_cast<StatusCode>(7);
+    EXPECT_EQ(verdict(encode(other, pattern(type == Type::kResend ? 8 : 0))), ParseError::kBadField)
+        << type_name(type);
+  }
 }
 
 TEST(Parse, HelloTokenPingPongCarryNoTag) {
