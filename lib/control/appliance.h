@@ -33,16 +33,29 @@ class Appliance {
   // failed. Errors: kAlreadyExists (it is loaded), kUnavailable (cancelled: a listed tenant stays
   // loading), those of the load.
   virtual Status admit(const tenant::Record& record, const Progress& progress) = 0;
-  // Applies the record's new settings to a loaded tenant. If `reload`, loads the model again while
-  // the old one serves, then swaps them. On error nothing has changed. Errors: kNotFound.
-  virtual Status update(const tenant::Record& record, bool reload, const Progress& progress) = 0;
-  // Stops accepting requests, waits for those in flight, frees the tenant's slot. The tenant may be
-  // loaded or only listed. Errors: kNotFound.
-  virtual Status remove(uint32_t id) = 0;
+  // Applies the record's new settings and versions to a loaded tenant. Loads the active version and
+  // the canary, if they are not loaded or if `load_again`, while the old ones serve, then swaps
+  // them: requests whose first piece arrived before the swap are answered by the old ones. On error
+  // nothing has changed. Versions that were loaded stay loaded until settle(), so that update()
+  // with the old record is quick. Errors: kNotFound, those of the load.
+  virtual Status update(const tenant::Record& record, bool load_again,
+                        const Progress& progress) = 0;
+  // Frees the versions that the record no longer needs, after their last requests. The previous
+  // version stays loaded until another load needs its memory. Does nothing for an unknown tenant.
+  virtual void settle(uint32_t id) = 0;
+  // Stops accepting requests, waits for those in flight for at most timeout_ns, frees the tenant's
+  // slots. Slots that are still in use then are freed by a later call. The tenant may be loaded or
+  // only listed. Errors: kNotFound.
+  virtual Result<tenant::Removal> remove(uint32_t id, uint64_t timeout_ns) = 0;
+  // Frees slots that update(), settle() or remove() left in use. Called while nothing else is done.
+  virtual void free_unused() {}
   // Returns all tenants, in order of their ids. Any thread.
   virtual std::vector<tenant::Info> tenants() const = 0;
   // Any thread.
   virtual std::optional<tenant::Info> tenant(const tenant::Ref& ref) const = 0;
+  // Returns the figures of a tenant's versions, in any order. A version without figures has not
+  // been loaded since the start. Any thread.
+  virtual std::vector<tenant::VersionFigures> version_figures(uint32_t id) const = 0;
 
   // Sets the settings, keyed by group name, of groups that are made later.
   virtual void expect_groups(std::map<std::string, GroupSettings> settings) = 0;

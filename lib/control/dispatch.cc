@@ -77,6 +77,9 @@ Result<json> Dispatcher::answer(const QuickOperation& op, const JobThreadStatus&
         Overloaded{
             [&](const ListTenants&) -> Result<json> { return tenants_.list(); },
             [&](const ShowTenant& show) -> Result<json> { return tenants_.show(show.tenant); },
+            [&](const ShowVersions& show) -> Result<json> {
+              return tenants_.versions(show.tenant);
+            },
             [&](const ListGroups&) -> Result<json> { return documents_.groups(); },
             [&](const ShowPlanner& show) -> Result<json> { return documents_.planner(show.group); },
             [&](const ShowProfile& show) -> Result<json> { return documents_.profile(show.group); },

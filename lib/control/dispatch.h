@@ -32,8 +32,9 @@ class Dispatcher {
   Result<nlohmann::json> answer(const QuickOperation& op, const JobThreadStatus& worker) const;
   // Worker thread.
   Result<nlohmann::json> run(const WorkerOperation& op, const Progress& progress);
-  void leave_failed_device();           // job thread
-  uint64_t drain(uint64_t timeout_ns);  // any thread; returns the requests in flight
+  void leave_failed_device();                       // job thread
+  void free_unused() { appliance_.free_unused(); }  // job thread
+  uint64_t drain(uint64_t timeout_ns);              // any thread; returns the requests in flight
 
   // Returns the appliance's statistics, for subscribers. I/O thread.
   Result<nlohmann::json> stats() const;

@@ -1,8 +1,14 @@
 #include "control/job_thread.h"
 
+#include <chrono>
 #include <utility>
 
 namespace itif::control {
+namespace {
+
+constexpr std::chrono::seconds kIdlePeriod{1};
+
+}  // namespace
 
 void JobThread::start() {
   thread_ = std::thread([this] { loop(); });
@@ -45,7 +51,14 @@ void JobThread::stop() {
 void JobThread::loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    const auto is_called = [this] { return stopping_ || !queue_.empty(); };
+    if (!changed_.wait_for(lock, kIdlePeriod, is_called)) {
+      if (!idle_) continue;
+      lock.unlock();
+      idle_();
+      lock.lock();
+      continue;
+    }
     if (stopping_) return;
     const Job job = std::move(queue_.front());
     queue_.pop_front();

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace itif::control {
 
@@ -26,7 +27,9 @@ class JobThread {
  public:
   enum class Order { kLast, kNext };
 
-  explicit JobThread(size_t max_waiting) : max_waiting_(max_waiting) {}
+  // Calls `idle` once a second while there is no job.
+  explicit JobThread(size_t max_waiting, std::function<void()> idle = {})
+      : max_waiting_(max_waiting), idle_(std::move(idle)) {}
   ~JobThread() { stop(); }
 
   void start();
@@ -42,6 +45,7 @@ class JobThread {
   void loop();
 
   const size_t max_waiting_;
+  const std::function<void()> idle_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> queue_;

@@ -13,6 +13,7 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kMaxDrainNs = 24 * 3600'000'000'000;
+constexpr uint64_t kMaxCanaryPercent = 99;
 
 tenant::Ref tenant_ref(Arguments& in) {
   constexpr const char* kMust = "a tenant's name (string) or id (integer)";
@@ -55,15 +56,18 @@ Result<Operation> update_tenant(Arguments& in) {
   update.model_dir = in.optional_text("model_dir", absolute_path_rule);
   update.settings = setting_changes(in);
   update.reload = in.flag("reload") || update.model_dir.has_value();
+  update.canary_percent = in.optional_number("canary_percent", 1, kMaxCanaryPercent);
   ITIF_TRY(in.finish());
-  if (!update.name && update.settings.empty() && !update.reload) {
+  if (!update.name && update.settings.empty() && !update.reload && !update.canary_percent) {
     std::string settings;
     for (const tenant::SettingField& field : tenant::kSettingFields)
       settings += fmt::format("{}, ", field.name);
     settings.resize(settings.size() - 2);
-    return fail(Code::kInvalidArgument,
-                fmt::format("tenant.update: nothing to change: give name, model_dir, {} or reload",
-                            settings));
+    return fail(
+        Code::kInvalidArgument,
+        fmt::format(
+            "tenant.update: nothing to change: give name, model_dir, {}, canary_percent or reload",
+            settings));
   }
   return WorkerOperation(std::move(update));
 }
@@ -72,6 +76,12 @@ Result<Operation> rotate_key(Arguments& in) {
   RotateKey rotate{tenant_ref(in), in.flag("drop_previous")};
   ITIF_TRY(in.finish());
   return WorkerOperation(std::move(rotate));
+}
+
+Result<Operation> remove_tenant(Arguments& in) {
+  RemoveTenant remove{tenant_ref(in), in.optional_number("timeout_ns", 0, kMaxDrainNs)};
+  ITIF_TRY(in.finish());
+  return WorkerOperation(std::move(remove));
 }
 
 Result<Operation> drain(Arguments& in) {
@@ -131,7 +141,10 @@ constexpr Entry kOperations[] = {
     {"tenant.pause", of_tenant<WorkerOperation, PauseTenant>},
     {"tenant.resume", of_tenant<WorkerOperation, ResumeTenant>},
     {"tenant.rotate_key", rotate_key},
-    {"tenant.remove", of_tenant<WorkerOperation, RemoveTenant>},
+    {"tenant.versions", of_tenant<QuickOperation, ShowVersions>},
+    {"tenant.promote", of_tenant<WorkerOperation, PromoteTenant>},
+    {"tenant.rollback", of_tenant<WorkerOperation, RollBackTenant>},
+    {"tenant.remove", remove_tenant},
     {"group.list", plain<QuickOperation, ListGroups>},
     {"group.update", update_group},
     {"group.planner", of_group<QuickOperation, ShowPlanner>},

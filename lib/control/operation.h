@@ -39,6 +39,7 @@ struct UpdateTenant {
   std::optional<std::string> model_dir;  // implies reload
   SettingChanges settings;
   bool reload = false;
+  std::optional<uint64_t> canary_percent;  // with reload: the new version is a canary
 };
 
 struct PauseTenant {
@@ -48,6 +49,13 @@ struct ResumeTenant {
   tenant::Ref tenant;
 };
 struct RemoveTenant {
+  tenant::Ref tenant;
+  std::optional<uint64_t> timeout_ns;  // for its last requests
+};
+struct PromoteTenant {
+  tenant::Ref tenant;
+};
+struct RollBackTenant {
   tenant::Ref tenant;
 };
 struct RotateKey {
@@ -82,6 +90,9 @@ struct ListTenants {};
 struct ShowTenant {
   tenant::Ref tenant;
 };
+struct ShowVersions {
+  tenant::Ref tenant;
+};
 struct ListGroups {};
 struct Stats {};
 struct Drops {};
@@ -90,12 +101,12 @@ struct Health {};
 struct DataAddress {};
 
 // Operations that may take long or change something; the job thread runs them.
-using WorkerOperation =
-    std::variant<AddTenant, UpdateTenant, PauseTenant, ResumeTenant, RemoveTenant, RotateKey,
-                 UpdateGroup, RunProfile, ResetDevice, Drain, Undrain>;
+using WorkerOperation = std::variant<AddTenant, UpdateTenant, PauseTenant, ResumeTenant,
+                                     RemoveTenant, RotateKey, PromoteTenant, RollBackTenant,
+                                     UpdateGroup, RunProfile, ResetDevice, Drain, Undrain>;
 // Quick, read-only operations; the I/O thread answers them.
-using QuickOperation = std::variant<ListTenants, ShowTenant, ListGroups, ShowPlanner, ShowProfile,
-                                    Stats, Drops, ShowDevice, Health, DataAddress>;
+using QuickOperation = std::variant<ListTenants, ShowTenant, ShowVersions, ListGroups, ShowPlanner,
+                                    ShowProfile, Stats, Drops, ShowDevice, Health, DataAddress>;
 using Operation = std::variant<QuickOperation, WorkerOperation>;
 
 // Errors: kInvalidArgument (names the argument), kNotFound (unknown operation; lists all).

@@ -40,6 +40,18 @@ const std::vector<std::vector<std::string_view>> kMigrations = {
     {"CREATE TABLE group_setting (name TEXT PRIMARY KEY, planner TEXT NOT NULL) STRICT"},
     {"ALTER TABLE group_setting ADD COLUMN scheduler TEXT NOT NULL DEFAULT ''"},
     {"ALTER TABLE group_setting ADD COLUMN share_percent INTEGER NOT NULL DEFAULT 0"},
+    // The active version is in the tenant's row.
+    {"ALTER TABLE tenant ADD COLUMN version INTEGER NOT NULL DEFAULT 1",
+     "ALTER TABLE tenant ADD COLUMN installed_unix_ns INTEGER NOT NULL DEFAULT 0",
+     "ALTER TABLE tenant ADD COLUMN canary_percent INTEGER NOT NULL DEFAULT 0",
+     "CREATE TABLE other_version ("
+     " tenant_id INTEGER NOT NULL,"
+     " number INTEGER NOT NULL,"
+     " model_dir TEXT NOT NULL,"
+     " installed_unix_ns INTEGER NOT NULL,"
+     " state INTEGER NOT NULL,"  // tenant::VersionState
+     " PRIMARY KEY (tenant_id, number)"
+     ") STRICT"},
 };
 
 Result<int64_t> pragma_number(Database& database, std::string_view sql) {
@@ -103,7 +115,7 @@ Blob blob_of(const tenant::Key& key) {
 // each of tenant::kSettingFields comes after them.
 constexpr std::string_view kColumns =
     "id, name, model_dir, group_name, state, key_epoch, key, previous_key_epoch, previous_key, "
-    "created_unix_ns, updated_unix_ns";
+    "created_unix_ns, updated_unix_ns, version, installed_unix_ns, canary_percent";
 
 std::string columns() {
   std::string list(kColumns);
@@ -124,7 +136,10 @@ std::vector<Value> values_of(const tenant::Record& r) {
                                static_cast<int64_t>(r.has_previous_key ? r.previous_key.epoch : 0),
                                r.has_previous_key ? blob_of(r.previous_key) : Blob{},
                                static_cast<int64_t>(r.created_unix_ns),
-                               static_cast<int64_t>(r.updated_unix_ns)};
+                               static_cast<int64_t>(r.updated_unix_ns),
+                               static_cast<int64_t>(r.version),
+                               static_cast<int64_t>(r.installed_unix_ns),
+                               static_cast<int64_t>(r.canary_percent)};
   for (const tenant::SettingField& field : tenant::kSettingFields)
     values.emplace_back(static_cast<int64_t>(field.get(r)));
   return values;
@@ -186,6 +201,51 @@ class RowReader {
 };
 
 constexpr int64_t kMaxNs = std::numeric_limits<int64_t>::max();
+constexpr uint64_t kMaxStoredPercent = 99;
+
+Value id_value(uint32_t id) {
+  return static_cast<int64_t>(id);
+}
+
+// Replaces the versions that are not active. REQUIRES: in a transaction.
+Status put_versions(Database& database, const tenant::Record& record) {
+  const Value id = id_value(record.id);
+  ITIF_TRY(database.run("DELETE FROM other_version WHERE tenant_id = ?1", {&id, 1}));
+  for (const tenant::Version& version : record.others) {
+    const Value values[] = {id, static_cast<int64_t>(version.number), version.model_dir,
+                            static_cast<int64_t>(version.installed_unix_ns),
+                            static_cast<int64_t>(version.state)};
+    ITIF_TRY(
+        database.run("INSERT INTO other_version (tenant_id, number, model_dir, installed_unix_ns, "
+                     "state) VALUES (?1, ?2, ?3, ?4, ?5)",
+                     values));
+  }
+  return {};
+}
+
+// Reads the versions that are not active. Notes in `of` what contradicts the tenant's row.
+std::vector<tenant::Version> read_versions(std::span<const Row> rows, const tenant::Record& record,
+                                           RowReader& of) {
+  std::vector<tenant::Version> versions;
+  uint32_t num_canaries = 0, num_previous = 0;
+  for (const Row& row : rows) {
+    RowReader reader(row);
+    tenant::Version& version = versions.emplace_back();
+    version.number = reader.number<uint32_t>("version");
+    version.model_dir = reader.text("model_dir");
+    version.installed_unix_ns = reader.number<uint64_t>("installed_unix_ns", kMaxNs);
+    const auto state = reader.number<uint8_t>("state", tenant::kNumVersionStates - 1);
+    version.state = static_cast<tenant::VersionState>(state);
+    num_canaries += version.state == tenant::VersionState::kCanary;
+    num_previous += version.state == tenant::VersionState::kPrevious;
+    if (reader.wrong() != nullptr || version.number == record.version ||
+        version.state == tenant::VersionState::kActive)
+      of.note("versions");
+  }
+  if (num_previous > 1 || num_canaries != (record.canary_percent > 0 ? 1u : 0u))
+    of.note("versions");
+  return versions;
+}
 
 }  // namespace
 
@@ -227,6 +287,15 @@ Result<std::vector<tenant::Record>> Registry::load() {
     if (r.has_previous_key) r.previous_key.epoch = previous_epoch;
     r.created_unix_ns = reader.number<uint64_t>("created_unix_ns", kMaxNs);
     r.updated_unix_ns = reader.number<uint64_t>("updated_unix_ns", kMaxNs);
+    r.version = reader.number<uint32_t>("version");
+    r.installed_unix_ns = reader.number<uint64_t>("installed_unix_ns", kMaxNs);
+    r.canary_percent = reader.number<uint32_t>("canary_percent", kMaxStoredPercent);
+    const Value id = id_value(r.id);
+    ITIF_ASSIGN(const auto others,
+                database_.run("SELECT number, model_dir, installed_unix_ns, state FROM "
+                              "other_version WHERE tenant_id = ?1 ORDER BY number",
+                              {&id, 1}));
+    r.others = read_versions(others, r, reader);
     for (const tenant::SettingField& field : tenant::kSettingFields)
       field.set(r, reader.number<uint64_t>(field.name, field.storage_max));
     if (reader.wrong() != nullptr)
@@ -286,9 +355,12 @@ Result<uint32_t> Registry::allocate_id() {
 
 Status Registry::insert(const tenant::Record& record) {
   const std::vector<Value> values = values_of(record);
-  auto done = database_.run(
-      fmt::format("INSERT INTO tenant ({}) VALUES ({})", columns(), parameters(values.size())),
-      values);
+  auto done = database_.transaction([&]() -> Status {
+    ITIF_TRY(database_.run(
+        fmt::format("INSERT INTO tenant ({}) VALUES ({})", columns(), parameters(values.size())),
+        values));
+    return put_versions(database_, record);
+  });
   if (done) return {};
   if (done.error().code == Code::kAlreadyExists)
     return fail(
@@ -299,26 +371,29 @@ Status Registry::insert(const tenant::Record& record) {
 
 Status Registry::update(const tenant::Record& record) {
   const std::vector<Value> values = values_of(record);
-  auto done = database_.run(fmt::format("UPDATE tenant SET ({}) = ({}) WHERE id = ?1", columns(),
-                                        parameters(values.size())),
-                            values);
-  if (!done) {
-    if (done.error().code == Code::kAlreadyExists)
-      return fail(Code::kAlreadyExists,
-                  fmt::format("a tenant named '{}' exists already", record.name));
-    return std::unexpected(done.error());
-  }
-  if (database_.changes() != 1)
-    return fail(Code::kNotFound, fmt::format("{} has no tenant with id {}", path(), record.id));
-  return {};
+  Status done = database_.transaction([&]() -> Status {
+    ITIF_TRY(database_.run(fmt::format("UPDATE tenant SET ({}) = ({}) WHERE id = ?1", columns(),
+                                       parameters(values.size())),
+                           values));
+    if (database_.changes() != 1)
+      return fail(Code::kNotFound, fmt::format("{} has no tenant with id {}", path(), record.id));
+    return put_versions(database_, record);
+  });
+  if (!done && done.error().code == Code::kAlreadyExists)
+    return fail(Code::kAlreadyExists,
+                fmt::format("a tenant named '{}' exists already", record.name));
+  return done;
 }
 
 Status Registry::remove(uint32_t id) {
-  const Value value = static_cast<int64_t>(id);
-  ITIF_TRY(database_.run("DELETE FROM tenant WHERE id = ?1", {&value, 1}));
-  if (database_.changes() != 1)
-    return fail(Code::kNotFound, fmt::format("{} has no tenant with id {}", path(), id));
-  return {};
+  const Value value = id_value(id);
+  return database_.transaction([&]() -> Status {
+    ITIF_TRY(database_.run("DELETE FROM tenant WHERE id = ?1", {&value, 1}));
+    if (database_.changes() != 1)
+      return fail(Code::kNotFound, fmt::format("{} has no tenant with id {}", path(), id));
+    ITIF_TRY(database_.run("DELETE FROM other_version WHERE tenant_id = ?1", {&value, 1}));
+    return {};
+  });
 }
 
 }  // namespace itif::control

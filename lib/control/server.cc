@@ -48,7 +48,7 @@ class Server::Impl {
         groups_(std::move(groups)),
         sockets_(std::move(sockets)),
         outbox_(std::move(outbox)),
-        jobs_(options.max_waiting) {}
+        jobs_(options.max_waiting, [this] { dispatcher_->free_unused(); }) {}
   ~Impl() { stop(); }
 
   void attach(Appliance& appliance, const Documents& documents);

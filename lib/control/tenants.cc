@@ -10,11 +10,15 @@
 #include "base/log.h"
 #include "control/hex.h"
 #include "tenant/snapshot.h"
+#include "tenant/version_changes.h"
 
 namespace itif::control {
 namespace {
 
 using nlohmann::json;
+
+// The wait for the requests of a new tenant that could not be saved.
+constexpr uint64_t kUndoTimeoutNs = 10'000'000'000;
 
 tenant::Key make_key(uint16_t epoch) {
   CHECK(sodium_init() >= 0);
@@ -35,6 +39,7 @@ json document(const tenant::Info& info, bool with_labels) {
               {"name", r.name},
               {"state", tenant::state_name(info)},
               {"model_dir", r.model_dir},
+              {"version", r.version},
               {"group", r.group},
               {"key_epoch", r.key.epoch},
               {"created_unix_ns", r.created_unix_ns},
@@ -45,6 +50,10 @@ json document(const tenant::Info& info, bool with_labels) {
       out[field.name] = value;
     else
       out[field.name] = field.choices[value];
+  }
+  if (const tenant::Version* canary = find_version(r, tenant::VersionState::kCanary)) {
+    out["canary_version"] = canary->number;
+    out["canary_percent"] = r.canary_percent;
   }
   if (r.has_previous_key) out["previous_key_epoch"] = r.previous_key.epoch;
   if (!info.failure.empty()) out["message"] = info.failure;
@@ -115,11 +124,11 @@ Result<json> Tenants::run(const AddTenant& op, const Progress& progress) {
   r.model_dir = op.model_dir;
   r.group = op.group;
   r.key = make_key(1);
-  r.created_unix_ns = r.updated_unix_ns = clock_.unix_ns();
+  r.created_unix_ns = r.updated_unix_ns = r.installed_unix_ns = clock_.unix_ns();
 
   ITIF_TRY(appliance_.admit(r, progress));
   if (auto committed = registry_.insert(r); !committed) {
-    if (auto undone = appliance_.remove(r.id); !undone)
+    if (auto undone = appliance_.remove(r.id, kUndoTimeoutNs); !undone)
       log::error("tenant '{}' could not be saved and serves until itifd restarts: {}", r.name,
                  undone.error().message);
     return std::unexpected(committed.error());
@@ -130,12 +139,16 @@ Result<json> Tenants::run(const AddTenant& op, const Progress& progress) {
   return result;
 }
 
-void Tenants::put_back(const tenant::Info& old, bool reload) {
+void Tenants::put_back(const tenant::Info& old, bool load) {
   Status undone;
   if (old.model) {
-    undone = appliance_.update(old.record, reload, [](const std::string&, double) {});
+    undone = appliance_.update(old.record, false, [](const std::string&, double) {});
+    appliance_.settle(old.record.id);
   } else {
-    if (reload) undone = appliance_.remove(old.record.id);
+    if (load) {
+      if (auto removed = appliance_.remove(old.record.id, kUndoTimeoutNs); !removed)
+        undone = std::unexpected(removed.error());
+    }
     if (undone) appliance_.expect({old.record}, old.failure);
   }
   if (!undone)
@@ -143,19 +156,22 @@ void Tenants::put_back(const tenant::Info& old, bool reload) {
                old.record.name, undone.error().message);
 }
 
-Result<tenant::Info> Tenants::change(const tenant::Info& old, tenant::Record next, bool reload,
+Result<tenant::Info> Tenants::change(const tenant::Info& old, tenant::Record next, bool load,
                                      const Progress& progress) {
   next.updated_unix_ns = clock_.unix_ns();
+  // A model that could not leave a failed device is useless there.
+  const bool load_again = load && old.condition == tenant::Condition::kFailed;
   if (old.model)
-    ITIF_TRY(appliance_.update(next, reload, progress));
-  else if (reload)
+    ITIF_TRY(appliance_.update(next, load_again, progress));
+  else if (load)
     ITIF_TRY(appliance_.admit(next, progress));
   else
     appliance_.expect({next}, "");
   if (auto committed = registry_.update(next); !committed) {
-    put_back(old, reload);
+    put_back(old, load);
     return std::unexpected(committed.error());
   }
+  appliance_.settle(next.id);
   return find(next.id);
 }
 
@@ -170,7 +186,7 @@ Result<json> Tenants::run(const UpdateTenant& op, const Progress& progress) {
                               *op.name, taken->record.id));
     next.name = *op.name;
   }
-  if (op.model_dir) next.model_dir = *op.model_dir;
+  ITIF_TRY(change_versions(op, old, next));
   op.settings.apply(next);
   ITIF_ASSIGN(const tenant::Info info, change(old, std::move(next), op.reload, progress));
   return announce("tenant.updated", info);
@@ -212,22 +228,6 @@ Result<json> Tenants::run(const RotateKey& op, const Progress& progress) {
   json result = announce("tenant.key_rotated", info);
   if (!op.drop_previous) result["key"] = to_hex(info.record.key.bytes);
   return result;
-}
-
-Result<json> Tenants::run(const RemoveTenant& op, const Progress&) {
-  ITIF_ASSIGN(const tenant::Info old, find(op.tenant));
-  const uint32_t id = old.record.id;
-  // Delete from the registry first, since that is cheap to undo: one commit restores a row, but a
-  // removed model would have to be loaded again.
-  ITIF_TRY(registry_.remove(id));
-  if (auto removed = appliance_.remove(id); !removed) {
-    if (auto undone = registry_.insert(old.record); !undone)
-      log::error("tenant '{}' is deleted from the registry but serves until itifd restarts: {}",
-                 old.record.name, undone.error().message);
-    return std::unexpected(removed.error());
-  }
-  announce("tenant.removed", old);
-  return json{{"id", id}, {"name", old.record.name}};
 }
 
 json Tenants::list() const {

@@ -3,7 +3,8 @@
 //
 // Keeps no copy of a tenant: the appliance owns the tenants' state, and every answer reads it.
 //
-// Only the job thread makes changes. list(), show(), counts() and failures(): any thread.
+// Only the job thread makes changes. list(), show(), versions(), counts() and failures(): any
+// thread. tenants_versions.cc has the operations on versions.
 #pragma once
 
 #include <atomic>
@@ -36,20 +37,27 @@ class Tenants {
   Result<nlohmann::json> run(const UpdateTenant& op, const Progress& progress);
   Result<nlohmann::json> run(const PauseTenant& op, const Progress& progress);
   Result<nlohmann::json> run(const ResumeTenant& op, const Progress& progress);
+  Result<nlohmann::json> run(const PromoteTenant& op, const Progress& progress);
+  Result<nlohmann::json> run(const RollBackTenant& op, const Progress& progress);
   Result<nlohmann::json> run(const RemoveTenant& op, const Progress& progress);
   Result<nlohmann::json> run(const RotateKey& op, const Progress& progress);
 
   nlohmann::json list() const;
-  Result<nlohmann::json> show(const tenant::Ref& ref) const;  // Errors: kNotFound
+  Result<nlohmann::json> show(const tenant::Ref& ref) const;      // Errors: kNotFound
+  Result<nlohmann::json> versions(const tenant::Ref& ref) const;  // Errors: kNotFound
   nlohmann::json counts() const;    // {"serving":n,"paused":n,"loading":n,"failed":n}
   nlohmann::json failures() const;  // [{"id":n,"name":TEXT,"message":TEXT}] of failed tenants
 
  private:
   Result<tenant::Info> find(const tenant::Ref& ref) const;
-  // Replaces `old` by `next` in the appliance and the registry. Returns the changed tenant.
-  Result<tenant::Info> change(const tenant::Info& old, tenant::Record next, bool reload,
+  // Replaces `old` by `next` in the appliance and the registry. Returns the changed tenant. `load`:
+  // if the tenant is not loaded, its model is.
+  Result<tenant::Info> change(const tenant::Info& old, tenant::Record next, bool load,
                               const Progress& progress);
-  void put_back(const tenant::Info& old, bool reload);
+  void put_back(const tenant::Info& old, bool load);
+  // Adds the new version, or changes the canary's part of the requests, as `op` says.
+  Status change_versions(const UpdateTenant& op, const tenant::Info& old,
+                         tenant::Record& next) const;
   nlohmann::json announce(const char* event, const tenant::Info& info);
 
   Registry& registry_;

@@ -30,6 +30,10 @@
 #include "request/request.h"
 #include "wire/datagram.h"
 
+namespace itif::telemetry {
+class VersionCounts;
+}
+
 namespace itif::net {
 
 struct ReassemblyLimits {
@@ -63,6 +67,8 @@ struct Context {
   wire::Auth auth = wire::Auth::kNone;  // of the first piece; replies use the same
   uint16_t key_epoch = 0;               // of the first piece; replies use the same
   wire::Key key_bytes{};  // set by the pipeline; signs replies even after the tenant is removed
+  uint32_t model_version = 0;  // set by the pipeline; of the model that answers
+  telemetry::VersionCounts* version_counts = nullptr;  // set by the pipeline; null: not counted
   uint16_t fragment_bytes = 0;
   uint32_t budget_us = 0;
   uint32_t num_pieces = 0;

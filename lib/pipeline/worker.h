@@ -138,6 +138,9 @@ class Worker {
   net::Outcome refuse(const Arrived& arrived, const Verified& verified, net::DropReason reason,
                       wire::StatusCode status, const char* detail,
                       uint32_t retry_after_us = 0) noexcept;
+  net::Outcome refuse_for_model(const tenant::ServedModel& model, const Arrived& arrived,
+                                const Verified& verified, net::DropReason reason,
+                                wire::StatusCode status, const char* detail) noexcept;
   void expire(net::Context& context) noexcept;
   void answer_repeat(net::Context& context, const net::Endpoint& peer) noexcept;
   void finish(net::Context& context) noexcept;

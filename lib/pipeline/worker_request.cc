@@ -104,15 +104,17 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
     return refuse(arrived, verified, DropReason::kNotAdmitted, StatusCode::kNotAdmitted,
                   tenant.state == tenant::State::kPaused ? "the tenant is paused"
                                                          : "the tenant's model is not loaded");
-  if ((tenant.payload_kinds >> static_cast<unsigned>(header.payload_kind) & 1) == 0)
-    return refuse(arrived, verified, DropReason::kUnsupportedKind, StatusCode::kUnsupportedKind,
-                  "the tenant's model does not take this kind of payload");
+  const tenant::ServedModel& model = tenant.model_for(header.session, header.request_id);
+  if ((model.payload_kinds >> static_cast<unsigned>(header.payload_kind) & 1) == 0)
+    return refuse_for_model(model, arrived, verified, DropReason::kUnsupportedKind,
+                            StatusCode::kUnsupportedKind,
+                            "the tenant's model does not take this kind of payload");
   if (!wire::payload_size_valid(header.payload_kind, header.total_bytes))
     return refuse(arrived, verified, DropReason::kWireBadGeometry, StatusCode::kMalformed,
                   "no payload of this kind has this length");
-  if (header.total_bytes > tenant.max_payload_bytes)
-    return refuse(arrived, verified, DropReason::kTooLong, StatusCode::kTooLong,
-                  "longer than the tenant's model accepts");
+  if (header.total_bytes > model.max_payload_bytes)
+    return refuse_for_model(model, arrived, verified, DropReason::kTooLong, StatusCode::kTooLong,
+                            "longer than the tenant's model accepts");
   uint32_t retry_after_us = 0;
   if (!shared_.quota.admit(tenant.index, tenant.quota_rps, now_ns_, retry_after_us))
     return refuse(arrived, verified, DropReason::kOverQuota, StatusCode::kOverQuota,
@@ -122,10 +124,10 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
                              now_ns_};
   net::Admission admission;
   admission.tenant_index = tenant.index;
-  admission.slot = tenant.slot;
-  admission.group = tenant.group;
+  admission.slot = model.slot;
+  admission.group = model.group;
   admission.worker = options_.id;
-  admission.in_flight = &tenant.lease->in_flight;
+  admission.in_flight = &model.lease->in_flight;
   admission.deadline_ns = header.budget_us == 0 ? 0 : now_ns_ + uint64_t{header.budget_us} * 1000;
   const net::Reassembler::Added added = reassembler_.start(arrival, admission);
   if (added.context == nullptr && added.outcome.reason == DropReason::kTooManyPieces)
@@ -139,7 +141,9 @@ Outcome Worker::on_new_request(const Arrived& arrived, const Verified& verified)
   net::Context& context = *added.context;
   context.key_bytes = *verified.key;
   context.request.settings = tenant;
-  tenant.lease->in_flight.fetch_add(1, std::memory_order_relaxed);
+  context.model_version = model.version;
+  context.version_counts = model.lease->counts.get();
+  model.lease->in_flight.fetch_add(1, std::memory_order_relaxed);
   if (added.whole) dispatch(context);
   return added.outcome;
 }

@@ -1,6 +1,7 @@
 // Answers: results and statuses of requests, refusals of datagrams, retransmitted responses.
 #include "net/transmit.h"
 #include "pipeline/worker.h"
+#include "telemetry/version_counts.h"
 #include "wire/geometry.h"
 #include "wire/payload.h"
 
@@ -81,6 +82,15 @@ Outcome Worker::refuse(const Arrived& arrived, const Verified& verified, DropRea
   return Outcome::dropped(reason);
 }
 
+// As refuse(), for a limit of the model that would have answered.
+Outcome Worker::refuse_for_model(const tenant::ServedModel& model, const Arrived& arrived,
+                                 const Verified& verified, DropReason reason, StatusCode status,
+                                 const char* detail) noexcept {
+  if (arrived.datagram.header.offset == 0 && model.lease->counts)
+    model.lease->counts->add_error(options_.id);
+  return refuse(arrived, verified, reason, status, detail);
+}
+
 // Refuses a request that waits past its deadline. The group still has its packets, and gives them
 // back later. A request that runs already is answered, even if late.
 void Worker::expire(net::Context& context) noexcept {
@@ -159,6 +169,8 @@ bool Worker::respond(net::Context& context) noexcept {
       net::fragment_bytes_for(options_.path_mtu, context.peer.ip_version, context.auth),
       context.fragment_bytes));
   header.aux = request.result_rows;
+  if ((request.flags & wire::kFlagModelVersion) != 0)
+    wire::set_model_version(header, context.model_version);
   header.budget_us = static_cast<uint32_t>((now_ns_ - request.arrival_ns) / 1000);
   net::CachedResponse* entry = cache_.put({.key = context.key,
                                            .header = header,
@@ -211,6 +223,11 @@ void Worker::respond_status(net::Context& context) noexcept {
 
 void Worker::account_end(net::Context& context) noexcept {
   request::Request& request = context.request;
+  telemetry::VersionCounts* version = context.version_counts;  // the lease keeps it alive
+  if (version != nullptr && request.status == StatusCode::kOk)
+    version->add_answer(options_.id, now_ns_ - request.arrival_ns);
+  else if (version != nullptr)
+    version->add_error(options_.id);
   request.in_flight->fetch_sub(1, std::memory_order_release);
   if (request.status != StatusCode::kOk) return;
   telemetry::TenantCounters& tenant = tenants_[request.tenant_index];

@@ -106,7 +106,7 @@ json ApplianceDocuments::groups() const {
                     {"dtype", compute_name(g.compute)},
                     {"tenants", g.tenant_names},
                     {"slots", g.max_tenants},
-                    {"slots_used", g.tenant_names.size()},
+                    {"slots_used", g.used_slots},
                     {"weight_bytes", g.weight_bytes},
                     {"workspace_bytes", g.workspace_bytes},
                     {"requests_waiting", g.waiting},

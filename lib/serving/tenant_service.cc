@@ -9,11 +9,10 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "pipeline/lcores.h"
+#include "tenant/version_changes.h"
 
 namespace itif::serving {
 namespace {
-
-constexpr std::chrono::microseconds kPollPeriod{200};
 
 // Counts the executors' CPUs: those named, else those that the workers leave free.
 size_t count_executor_cpus(const std::vector<unsigned>& named, size_t num_workers) {
@@ -68,10 +67,14 @@ TenantService::~TenantService() {
   for (uint16_t i = 0; i < stages_.size(); ++i) pipeline_.shared().groups.set(i, nullptr);
 }
 
-TenantService::Serving* TenantService::find(uint32_t id) {
-  for (Serving& serving : tenants_)
+const TenantService::Serving* TenantService::find(uint32_t id) const {
+  for (const Serving& serving : tenants_)
     if (serving.info.record.id == id) return &serving;
   return nullptr;
+}
+
+TenantService::Serving* TenantService::find(uint32_t id) {
+  return const_cast<Serving*>(std::as_const(*this).find(id));
 }
 
 // Takes indices round-robin, so that an index is reused as late as possible.
@@ -79,25 +82,12 @@ Result<uint32_t> TenantService::free_index() {
   for (uint32_t tried = 0; tried < tenant::kMaxTenants; ++tried) {
     const uint32_t index = next_index_;
     next_index_ = (next_index_ + 1) % tenant::kMaxTenants;
-    if (std::none_of(tenants_.begin(), tenants_.end(),
-                     [&](const Serving& s) { return s.info.index == index; }))
+    if (std::ranges::none_of(tenants_, [&](const Serving& s) { return s.info.index == index; }) &&
+        std::ranges::none_of(leaving_, [&](const Leaving& l) { return l.index == index; }))
       return index;
   }
   return fail(Code::kResourceExhausted,
               fmt::format("there are {} tenants already: remove one first", tenant::kMaxTenants));
-}
-
-// Publishes a snapshot without the tenant, waits until its slot is unused, and frees the slot.
-// REQUIRES: it is not in tenants_.
-void TenantService::leave(Serving serving) {
-  {
-    const std::lock_guard lock(mutex_);
-    leaving_.push_back(serving);
-  }
-  if (!wait_unused(*serving.lease, publish())) return;
-  unload(serving);
-  const std::lock_guard lock(mutex_);
-  std::erase_if(leaving_, [&](const Serving& s) { return s.lease == serving.lease; });
 }
 
 // Publishes a snapshot of tenants_ and returns its generation.
@@ -113,12 +103,12 @@ uint64_t TenantService::publish() {
     if (!serving.info.model && record.state == tenant::State::kServing)
       t.state = tenant::State::kNotLoaded;
     t.index = serving.info.index;
-    t.group = serving.group;
-    t.slot = serving.slot;
-    t.max_payload_bytes = serving.max_payload_bytes;
-    t.max_tokens = serving.info.model ? serving.info.model->max_tokens : 0;
-    t.payload_kinds = serving.payload_kinds;
-    t.lease = serving.lease;
+    if (const Model* active = serving.active())
+      static_cast<tenant::ServedModel&>(t) = active->served;
+    if (const Model* canary = serving.canary()) {
+      t.canary = canary->served;
+      t.canary_percent = record.canary_percent;
+    }
   }
   pipeline_.shared().tenants.publish(
       std::make_unique<tenant::Snapshot>(std::move(tenants), ++generation_, draining_));
@@ -135,19 +125,6 @@ void TenantService::tell_objectives() {
     tightest_ns = tightest_ns == 0 ? own_ns : std::min(tightest_ns, own_ns);
   }
   for (uint16_t i = 0; i < stages_.size(); ++i) shares_.set_objective(i, slo_ns[i]);
-}
-
-// Waits until no worker can start another request under the lease and its requests are answered.
-// Returns false if cancelled first.
-bool TenantService::wait_unused(const tenant::Lease& lease, uint64_t generation) {
-  while (!pipeline_.shared().tenants.readers_passed(generation) ||
-         lease.in_flight.load(std::memory_order_acquire) > 0) {
-    if (cancelled_.load()) return false;
-    std::this_thread::sleep_for(kPollPeriod);
-  }
-  const std::lock_guard lock(mutex_);
-  pipeline_.shared().tenants.reclaim();
-  return true;
 }
 
 void TenantService::give_index(Serving& serving, uint32_t index) {
@@ -175,12 +152,11 @@ void TenantService::erase(uint32_t id) {
   std::erase_if(tenants_, [&](const Serving& s) { return s.info.record.id == id; });
 }
 
-// Swaps a tenant with `fresh`, in which its model was loaded again. Its counters continue.
-void TenantService::replace(Serving& serving, Serving& fresh) {
-  fresh.info.index = serving.info.index;
-  fresh.info.before = serving.info.before;
-  const std::lock_guard lock(mutex_);
-  std::swap(serving, fresh);
+// Lists the tenant as loaded, with a model of its active version. REQUIRES: mutex_ is held.
+void TenantService::set_active(Serving& serving, const Model& model) {
+  serving.info.model = model.info;
+  serving.info.condition = tenant::Condition::kLoaded;
+  serving.info.failure.clear();
 }
 
 void TenantService::set_failure(Serving& serving, const std::string& failure) {
@@ -215,7 +191,7 @@ Status TenantService::admit(const tenant::Record& record, const control::Progres
     publish();
     known = find(record.id);
   }
-  auto loaded = load(record, progress);
+  auto loaded = load(record, active_version(record), progress);
   if (!loaded) {
     if (is_new) {
       erase(record.id);
@@ -225,39 +201,14 @@ Status TenantService::admit(const tenant::Record& record, const control::Progres
     }
     return std::unexpected(loaded.error());
   }
-  replace(*known, *loaded);
-  publish();
-  return {};
-}
-
-Status TenantService::update(const tenant::Record& record, bool reload,
-                             const control::Progress& progress) {
-  Serving* serving = find(record.id);
-  if (serving == nullptr || !serving->info.model)
-    return fail(Code::kNotFound, fmt::format("tenant {} is not being served", record.id));
-  if (!reload) {
-    {
-      const std::lock_guard lock(mutex_);
-      serving->info.record = record;
-    }
-    publish();
-    return {};
+  {
+    const std::lock_guard lock(mutex_);
+    known->info.record = record;
+    set_active(*known, *loaded);
+    known->models.push_back(std::move(*loaded));
   }
-  ITIF_ASSIGN(Serving fresh, load(record, progress));
-  replace(*serving, fresh);
-  leave(std::move(fresh));
-  return {};
-}
-
-Status TenantService::remove(uint32_t id) {
-  const Serving* serving = find(id);
-  if (serving == nullptr) return fail(Code::kNotFound, fmt::format("there is no tenant {}", id));
-  Serving gone = *serving;
-  erase(id);
-  if (gone.info.model)
-    leave(std::move(gone));
-  else
-    publish();
+  publish();
+  load_canary(*known, progress);
   return {};
 }
 
@@ -285,9 +236,9 @@ std::optional<tenant::Info> TenantService::tenant(const tenant::Ref& ref) const 
 uint64_t TenantService::in_flight() const {
   const std::lock_guard lock(mutex_);
   uint64_t sum = 0;
-  for (const auto* list : {&tenants_, &leaving_})
-    for (const Serving& serving : *list)
-      sum += serving.lease->in_flight.load(std::memory_order_acquire);
+  for (const Serving& serving : tenants_) sum += serving.in_flight();
+  for (const Leaving& leaving : leaving_)
+    sum += leaving.model.served.lease->in_flight.load(std::memory_order_acquire);
   return sum;
 }
 
@@ -324,7 +275,7 @@ std::vector<TenantInfo> TenantService::list() const {
   std::vector<TenantInfo> entries;
   for (const Serving& serving : tenants_) {
     entries.push_back(serving.info);
-    entries.back().in_flight = serving.lease->in_flight.load(std::memory_order_relaxed);
+    entries.back().in_flight = serving.in_flight();
   }
   return entries;
 }

@@ -4,10 +4,13 @@
 //   expect: the tenant is known, but its requests are refused with not_admitted until admit()
 //   admit:  read the spec → find or create a group → load the model while the group serves others →
 //           publish a snapshot
-//   update: new settings → publish; a new model → load it into a new slot, publish, wait until the
-//           old slot is unused, free it
+//   update: new settings → publish; a new version → load it into a new slot, check it, publish
+//   settle: wait until the slots of versions that the tenant no longer needs are unused, free them
 //   remove: publish without the tenant → wait until no worker and no request refers to it → free
-//           its slot
+//           its slots
+//
+// The previous version keeps its slot until another load needs the slot or its memory, or until its
+// group moves. tenant_service_versions.cc has update(), settle() and remove().
 //
 // If a device fails, its groups are created again on the next device of the table, their tenants
 // move there, and requests follow. After a reset they move back in the same way
@@ -18,6 +21,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <map>
@@ -39,6 +43,11 @@
 #include "serving/device_table.h"
 #include "serving/group_shares.h"
 #include "tenant/record.h"
+#include "tenant/snapshot.h"
+
+namespace itif::telemetry {
+class VersionCounts;
+}
 
 namespace itif::serving {
 
@@ -55,6 +64,7 @@ struct GroupInfo {
   std::string backbone;
   std::vector<std::string> tenant_names;
   uint32_t max_tenants = 0;
+  uint32_t used_slots = 0;  // by all versions of its tenants
   uint64_t weight_bytes = 0;
   uint64_t workspace_bytes = 0;
   uint32_t waiting = 0;    // requests, now
@@ -93,11 +103,14 @@ class TenantService final : public control::Appliance {
 
   void expect(const std::vector<tenant::Record>& records, const std::string& failure) override;
   Status admit(const tenant::Record& record, const control::Progress& progress) override;
-  Status update(const tenant::Record& record, bool reload,
+  Status update(const tenant::Record& record, bool load_again,
                 const control::Progress& progress) override;
-  Status remove(uint32_t id) override;
+  void settle(uint32_t id) override;
+  Result<tenant::Removal> remove(uint32_t id, uint64_t timeout_ns) override;
+  void free_unused() override;
   std::vector<tenant::Info> tenants() const override;
   std::optional<tenant::Info> tenant(const tenant::Ref& ref) const override;
+  std::vector<tenant::VersionFigures> version_figures(uint32_t id) const override;
   void expect_groups(std::map<std::string, control::GroupSettings> settings) override;
   Result<std::string> set_planner(const std::string& group, const std::string& planner,
                                   const control::Progress& progress) override;
@@ -129,25 +142,46 @@ class TenantService final : public control::Appliance {
   std::vector<GroupInfo> groups() const;
 
  private:
-  struct Serving {  // a tenant and, if it is loaded, the slot of its model
+  struct Model {  // a version in a slot of its group
+    tenant::ServedModel served;
+    tenant::LoadedModel info;
+  };
+  struct Serving {  // a tenant and its loaded versions; the record says which of them serve
     TenantInfo info;
-    uint16_t group = 0;
-    uint32_t slot = 0;
-    std::shared_ptr<tenant::Lease> lease = std::make_shared<tenant::Lease>();
-    uint16_t payload_kinds = 0;
-    uint32_t max_payload_bytes = 0;
+    std::vector<Model> models;
+    std::map<uint32_t, std::shared_ptr<telemetry::VersionCounts>> counts;  // by version
+    std::string canary_failure;  // why the canary is not loaded
+
+    Model* find(uint32_t version);
+    const Model* find(uint32_t version) const;
+    const Model* active() const { return find(info.record.version); }
+    const Model* canary() const;
+    // Returns true if the version answers requests.
+    bool serves(uint32_t version) const;
+    uint32_t in_flight() const;
+  };
+  struct Leaving {  // a model that is no longer published, perhaps still in use
+    Model model;
+    uint64_t generation = 0;  // of the first snapshot without it
+    uint32_t index = 0;       // its tenant's
+    bool is_unused(const tenant::SnapshotCell& cell) const;
   };
 
   // The functions below run on control's job thread. An exception of a loader's library becomes
   // kInternal: a bad model must not end the process.
-  static std::unexpected<Error> unexpected_failure(const tenant::Record& record,
+  static std::unexpected<Error> unexpected_failure(const std::string& model_dir,
                                                    const std::exception& e);
-  Result<Serving> load(const tenant::Record& record, const control::Progress& progress);
-  Result<Serving> load_into(uint16_t group, const tenant::Record& record,
-                            const control::Progress& progress);
+  // Frees previous versions if there is no memory for the model.
+  Result<Model> load(const tenant::Record& record, const tenant::Version& version,
+                     const control::Progress& progress);
+  Result<Model> try_load(const tenant::Record& record, const tenant::Version& version,
+                         const control::Progress& progress);
+  Result<Model> load_into(uint16_t group, const tenant::Record& record,
+                          const tenant::Version& version, const control::Progress& progress);
   // Returns nullopt if a group must be created.
   Result<std::optional<uint16_t>> find_group(const std::string& name,
                                              const model::BackboneSpec& spec) const;
+  bool is_full(uint16_t group) const;
   bool overlaps(runtime::Group& group, const device::Device& device) const;
   Result<uint16_t> start_group(const std::string& name, const model::BackboneSpec& spec,
                                const control::Progress& progress);
@@ -173,14 +207,25 @@ class TenantService final : public control::Appliance {
   void tell_objectives();
   void share_cpus();
   void drop_group_if_empty(uint16_t group);
-  void leave(Serving serving);
-  void unload(const Serving& serving);
+  // tenant_service_versions.cc
+  static constexpr uint64_t kNoTimeout = UINT64_MAX;
+  static constexpr std::chrono::microseconds kPollPeriod{200};
+  void load_canary(Serving& serving, const control::Progress& progress);
+  void fail_canary(Serving& serving, const std::string& why);
+  void leave(std::vector<Model> models, uint32_t index, uint64_t timeout_ns);
+  bool wait_until(const std::function<bool()>& done, uint64_t timeout_ns);
+  void wait_for_all_left();
+  bool free_previous(std::optional<uint16_t> group);
+  bool has_previous(uint16_t group) const;
+  std::vector<Model> take_models(Serving& serving, const std::function<bool(const Model&)>& which);
+  std::shared_ptr<telemetry::VersionCounts> counts_of(uint32_t id, uint32_t version);
+  void unload(const Model& model);
   uint64_t publish();
-  bool wait_unused(const tenant::Lease& lease, uint64_t generation);
   Serving* find(uint32_t id);
+  const Serving* find(uint32_t id) const;
   Status add(const tenant::Record& record, const std::string& failure);
   void erase(uint32_t id);
-  void replace(Serving& serving, Serving& fresh);
+  void set_active(Serving& serving, const Model& model);
   void set_failure(Serving& serving, const std::string& failure);
   Result<uint32_t> free_index();
   void give_index(Serving& serving, uint32_t index);
@@ -202,7 +247,7 @@ class TenantService final : public control::Appliance {
   // only it writes without the lock.
   mutable std::mutex mutex_;
   std::vector<Serving> tenants_;
-  std::vector<Serving> leaving_;  // no longer published, perhaps still in use
+  std::vector<Leaving> leaving_;
   std::vector<std::unique_ptr<execution::GroupStage>> stages_;  // by group number
   struct Layout {
     std::string planner, scheduler;

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "serving/tenant_service.h"
+#include "tenant/version_changes.h"
 
 namespace itif::serving {
 
@@ -28,7 +29,8 @@ Status TenantService::leave_device(device::Device& device, const control::Progre
   auto next = devices_.take_out(device);
   if (next) return move_groups(device, **next, progress);
   for (Serving& serving : tenants_)
-    if (serving.info.model && &stages_[serving.group]->device() == &device)
+    if (const Model* active = serving.active();
+        active != nullptr && &stages_[active->served.group]->device() == &device)
       set_failure(serving, "its device has failed: " + next.error().message);
   return std::unexpected(next.error());
 }
@@ -38,6 +40,7 @@ Status TenantService::reset_device(const control::Progress& progress) {
   if (!devices_.has_fallback()) return device.reset();  // a host device, which refuses to be reset
   ITIF_ASSIGN(device::Device * meanwhile, devices_.take_out(device));
   ITIF_TRY(move_groups(device, *meanwhile, progress));
+  wait_for_all_left();
   ITIF_TRY(device.reset());
   devices_.put_back(device);
   return move_groups(*meanwhile, devices_.serving(), progress);
@@ -59,42 +62,59 @@ Status TenantService::move_groups(const device::Device& from, device::Device& to
 }
 
 // Creates the group again on `to` and moves its tenants, whose requests follow. A tenant that
-// cannot move stays behind and is failed.
+// cannot move stays behind and is failed. Previous versions are not moved.
 Status TenantService::move_group(uint16_t number, device::Device& to,
                                  const control::Progress& progress) {
   std::optional<uint16_t> target;
-  const auto load_again = [&](const tenant::Record& record) -> Result<Serving> {
+  const auto load_again = [&](const tenant::Record& record,
+                              const tenant::Version& version) -> Result<Model> {
     try {
       if (!target) {
         const execution::GroupStage& stage = *stages_[number];
         ITIF_ASSIGN(target, make_group(stage.name(), stage.group().spec(), to));
       }
-      auto fresh = load_into(*target, record, progress);
+      auto fresh = load_into(*target, record, version, progress);
       if (!fresh && !stages_[*target])
         target.reset();  // load_into() dropped the group, which was still empty
       return fresh;
     } catch (const std::exception& e) {
-      return unexpected_failure(record, e);
+      return unexpected_failure(version.model_dir, e);
     }
   };
   Status first;
-  std::vector<Serving> left;
+  std::vector<std::pair<Model, uint32_t>> left;  // with their tenants' indices
   for (Serving& serving : tenants_) {
-    if (!serving.info.model || serving.group != number) continue;
-    auto fresh = load_again(serving.info.record);
-    if (fresh) {
-      replace(serving, *fresh);
-      left.push_back(std::move(*fresh));
-      continue;
+    const tenant::Record record = serving.info.record;
+    for (const tenant::Version& version : all_versions(record)) {
+      Model* model = serving.find(version.number);
+      if (model == nullptr || model->served.group != number) continue;
+      const bool is_active = version.number == record.version;
+      if (!serving.serves(version.number)) continue;
+      auto fresh = load_again(record, version);
+      if (fresh) {
+        const std::lock_guard lock(mutex_);
+        std::swap(*model, *fresh);
+        if (is_active) set_active(serving, *model);
+        left.emplace_back(std::move(*fresh), serving.info.index);
+        continue;
+      }
+      if (first) first = std::unexpected(fresh.error());
+      if (cancelled_.load()) break;
+      const std::string why =
+          fmt::format("cannot move to {}: {}", to.info().kind, fresh.error().message);
+      log::error("version {} of tenant {} {}", version.number, record.name, why);
+      if (is_active)
+        set_failure(serving, why);
+      else
+        fail_canary(serving, why);
     }
-    if (first) first = std::unexpected(fresh.error());
     if (cancelled_.load()) break;
-    const std::string why =
-        fmt::format("cannot move to {}: {}", to.info().kind, fresh.error().message);
-    log::error("tenant {} {}", serving.info.record.name, why);
-    set_failure(serving, why);
+    for (Model& spare : take_models(serving, [&](const Model& model) {
+           return model.served.group == number && !serving.serves(model.served.version);
+         }))
+      left.emplace_back(std::move(spare), serving.info.index);
   }
-  for (Serving& serving : left) leave(std::move(serving));
+  for (auto& [model, index] : left) leave({std::move(model)}, index, kNoTimeout);
   if (target) prepare_planner(*target, progress);
   return first;
 }

@@ -66,7 +66,7 @@ Result<std::optional<uint16_t>> TenantService::find_group(const std::string& nam
       if (!stage.device_failed()) return i;
       named_one_failed = true;  // its namesake on the fallback may exist
     } else if (!stage.device_failed() && model::check_fits(stage.group().spec(), spec) &&
-               stage.group().num_tenants() < group_options_.max_tenants) {
+               (!is_full(i) || has_previous(i))) {
       return i;
     }
   }
@@ -202,32 +202,49 @@ void TenantService::drop_group_if_empty(uint16_t group) {
   log::info("group {} is removed: it has no tenants left", last->name());
 }
 
-Result<TenantService::Serving> TenantService::load(const tenant::Record& record,
-                                                   const control::Progress& progress) try {
+Result<TenantService::Model> TenantService::load(const tenant::Record& record,
+                                                 const tenant::Version& version,
+                                                 const control::Progress& progress) {
+  for (;;) {
+    auto loaded = try_load(record, version, progress);
+    if (loaded || loaded.error().code != Code::kResourceExhausted || !free_previous(std::nullopt))
+      return loaded;
+  }
+}
+
+Result<TenantService::Model> TenantService::try_load(const tenant::Record& record,
+                                                     const tenant::Version& version,
+                                                     const control::Progress& progress) try {
   if (cancelled_.load()) return stopping();
-  ITIF_ASSIGN(const model::BackboneSpec spec, backbone::read_backbone_spec(record.model_dir));
+  ITIF_ASSIGN(const model::BackboneSpec spec, backbone::read_backbone_spec(version.model_dir));
   ITIF_ASSIGN(std::optional<uint16_t> found, find_group(record.group, spec));
   if (!found) {
     // Creating a group reserves memory for the architecture, so first check that the model opens.
-    ITIF_TRY(backbone::open_model(record.model_dir));
+    ITIF_TRY(backbone::open_model(version.model_dir));
     ITIF_ASSIGN(found, start_group(record.group, spec, progress));
   }
-  return load_into(*found, record, progress);
+  while (is_full(*found) && free_previous(*found)) {
+  }
+  return load_into(*found, record, version, progress);
 } catch (const std::exception& e) {
-  return unexpected_failure(record, e);
+  return unexpected_failure(version.model_dir, e);
 }
 
-std::unexpected<Error> TenantService::unexpected_failure(const tenant::Record& record,
+std::unexpected<Error> TenantService::unexpected_failure(const std::string& model_dir,
                                                          const std::exception& e) {
-  return fail(Code::kInternal,
-              fmt::format("{}: unexpected failure: {}", record.model_dir, e.what()));
+  return fail(Code::kInternal, fmt::format("{}: unexpected failure: {}", model_dir, e.what()));
 }
 
-Result<TenantService::Serving> TenantService::load_into(uint16_t number,
-                                                        const tenant::Record& record,
-                                                        const control::Progress& progress) {
+bool TenantService::is_full(uint16_t group) const {
+  const runtime::Group& instance = stages_[group]->group();
+  return instance.num_tenants() >= instance.options().max_tenants;
+}
+
+Result<TenantService::Model> TenantService::load_into(uint16_t number, const tenant::Record& record,
+                                                      const tenant::Version& version,
+                                                      const control::Progress& progress) {
   runtime::Group& group = stages_[number]->group();
-  auto slot = group.admit(record.model_dir, [&](const std::string& stage, double fraction) {
+  auto slot = group.admit(version.model_dir, [&](const std::string& stage, double fraction) {
     if (cancelled_.load()) throw Cancelled();
     if (progress) progress(stage, fraction);
   });
@@ -237,13 +254,15 @@ Result<TenantService::Serving> TenantService::load_into(uint16_t number,
     return std::unexpected(slot.error());
   }
   const model::TenantModel& model = *group.model(*slot);
-  Serving serving;
-  serving.group = number;
-  serving.slot = *slot;
-  set_payloads(model, serving.payload_kinds, serving.max_payload_bytes);
-  serving.info.record = record;
-  serving.info.condition = tenant::Condition::kLoaded;
-  serving.info.model = {
+  Model loaded;
+  loaded.served.version = version.number;
+  loaded.served.group = number;
+  loaded.served.slot = *slot;
+  loaded.served.max_tokens = model.max_tokens;
+  set_payloads(model, loaded.served.payload_kinds, loaded.served.max_payload_bytes);
+  loaded.served.lease = std::make_shared<tenant::Lease>();
+  loaded.served.lease->counts = counts_of(record.id, version.number);
+  loaded.info = {
       .group = stages_[number]->name(),
       .backbone = model::describe(model.spec),
       .head = model::describe(model.head.spec, model.spec),
@@ -252,12 +271,12 @@ Result<TenantService::Serving> TenantService::load_into(uint16_t number,
       .max_tokens = model.max_tokens,
       .weight_bytes = model.weight_bytes,
       .shared_bytes = group.workspace_bytes()};
-  return serving;
+  return loaded;
 }
 
-void TenantService::unload(const Serving& serving) {
-  stages_[serving.group]->group().release(serving.slot);
-  drop_group_if_empty(serving.group);
+void TenantService::unload(const Model& model) {
+  stages_[model.served.group]->group().release(model.served.slot);
+  drop_group_if_empty(model.served.group);
 }
 
 std::vector<GroupInfo> TenantService::groups() const {
@@ -273,6 +292,7 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.name = stage.name();
     entry.backbone = model::describe(group.spec());
     entry.max_tenants = group.options().max_tenants;
+    entry.used_slots = group.num_tenants();
     entry.weight_bytes = group.weight_bytes();
     entry.workspace_bytes = group.workspace_bytes();
     entry.waiting = stage.inbox().num_waiting();
@@ -299,8 +319,11 @@ std::vector<GroupInfo> TenantService::groups() const {
     entry.spins = stage.busy();
     entry.compute = stage.device().info().compute;
     entry.device = stage.device().info().kind;
+    const auto is_here = [&](const Model* model) {
+      return model != nullptr && model->served.group == number;
+    };
     for (const Serving& serving : tenants_)
-      if (serving.info.model && serving.group == number)
+      if (is_here(serving.active()) || is_here(serving.canary()))
         entry.tenant_names.push_back(serving.info.record.name);
   }
   return entries;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "tenant/settings.h"
+#include "tenant/version.h"
 
 namespace itif::tenant {
 
@@ -36,14 +37,37 @@ struct Identity {
 
 // A row of the registry.
 struct Record : Identity, Settings {
+  uint32_t version = 1;  // the active one's number
   std::string model_dir;
-  std::string group;  // a group's name; empty: chosen by the model's architecture
+  uint64_t installed_unix_ns = 0;
+  std::vector<Version> others;  // versions that are not active, in order of their numbers
+  uint32_t canary_percent = 0;  // requests that the canary among them answers; 0: there is none
+  std::string group;            // a group's name; empty: chosen by the model's architecture
   uint64_t created_unix_ns = 0;
   uint64_t updated_unix_ns = 0;
 };
 
 // A tenant by id or by name.
 using Ref = std::variant<uint32_t, std::string>;
+
+// Figures of a version since it was loaded for the first time in this process.
+struct VersionFigures {
+  uint32_t number = 0;
+  bool is_loaded = false;
+  std::string failure;  // of a canary that could not be loaded: the reason
+  uint64_t answered = 0;
+  uint64_t errors = 0;  // ended with a status
+  uint32_t in_flight = 0;
+  uint64_t p50_ns = 0, p99_ns = 0;  // latency of the answered requests; 0: none
+};
+
+// How the last requests of a removed tenant ended.
+struct Removal {
+  uint64_t answered = 0;   // with a result, from the start of the removal on
+  uint64_t refused = 0;    // with a status, from the start of the removal on
+  uint64_t in_flight = 0;  // when the wait for them ended
+  uint64_t waited_ns = 0;
+};
 
 // A model as loaded into a group.
 struct LoadedModel {

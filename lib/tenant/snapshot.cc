@@ -13,6 +13,16 @@ uint32_t hash(uint32_t id) {
 
 }  // namespace
 
+// Source: the finaliser of splitmix64 (Steele, Lea and Flood, 2014), which spreads counted ids over
+// all values.
+bool Tenant::is_for_canary(uint32_t session, uint64_t request_id, uint32_t percent) noexcept {
+  uint64_t x = request_id + session * uint64_t{0x9e3779b97f4a7c15};
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  x ^= x >> 31;
+  return ((x >> 32) * 100) >> 32 < percent;
+}
+
 Snapshot::Snapshot(std::vector<Tenant> tenants, uint64_t generation, bool draining)
     : tenants_(std::move(tenants)),
       table_(std::bit_ceil(tenants_.size() * 2 + 2)),

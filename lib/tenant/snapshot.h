@@ -10,10 +10,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tenant/record.h"
+
+namespace itif::telemetry {
+class VersionCounts;
+}
 
 namespace itif::tenant {
 
@@ -21,16 +26,34 @@ namespace itif::tenant {
 // request and decrements it when the request ends. Outlives every snapshot that names it.
 struct Lease {
   std::atomic<uint32_t> in_flight{0};
+  // Counts the requests under the lease, for the model's version; null: they are not counted.
+  std::shared_ptr<telemetry::VersionCounts> counts;
 };
 
-struct Tenant : Identity, Settings {
-  uint32_t index = 0;  // dense and stable while the tenant lives: indexes counters; < kMaxTenants
+// A loaded version of a tenant's model.
+struct ServedModel {
+  uint32_t version = 1;
   uint16_t group = 0;
   uint32_t slot = 0;
   uint32_t max_payload_bytes = 0;  // a longer payload is too long for the model
   uint32_t max_tokens = 0;
   uint16_t payload_kinds = 0;  // bit k: wire::PayloadKind k is accepted
   std::shared_ptr<Lease> lease;
+};
+
+// The ServedModel is that of the active version.
+struct Tenant : Identity, Settings, ServedModel {
+  uint32_t index = 0;  // dense and stable while the tenant lives: indexes counters; < kMaxTenants
+  std::optional<ServedModel> canary;
+  uint32_t canary_percent = 0;  // of the tenant's requests; 0: there is no canary
+
+  // Returns the model that answers a request. A request and its repeats get the same one, as long
+  // as neither the versions nor the percentage change.
+  const ServedModel& model_for(uint32_t session, uint64_t request_id) const noexcept {
+    return canary && is_for_canary(session, request_id, canary_percent) ? *canary : *this;
+  }
+  // Returns true for `percent` % of all requests, by a hash of both numbers.
+  static bool is_for_canary(uint32_t session, uint64_t request_id, uint32_t percent) noexcept;
 };
 
 constexpr uint32_t kMaxTenants = 4096;

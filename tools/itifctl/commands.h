@@ -15,6 +15,8 @@ struct CommandLine {
 };
 
 void add_tenant_commands(CommandLine& line);  // tenant add, list, show, update, …
+// tenant versions, promote, rollback, remove
+void add_version_commands(CommandLine& line, CLI::App* tenants);
 void add_group_commands(CommandLine& line);   // group list, update, planner; profile show, run
 void add_figure_commands(CommandLine& line);  // stats, drops, device, health, events
 void add_drain_commands(CommandLine& line);   // drain, undrain
@@ -23,10 +25,15 @@ void add_local_commands(CommandLine& line);   // keygen, config check, completio
 
 // Checks a duration like "25ms" while the command line is parsed; a mistake is then a usage error.
 CLI::Validator duration_text();
+// The same for a part like "5%": 1 to 99.
+CLI::Validator percent_text();
 
 // Adds the positional TENANT: a tenant's name or id.
 CLI::Option* add_tenant_argument(CommandLine& line, CLI::App* command, std::string& tenant);
 // The `tenant` argument of an operation. A number is an id, because names start with a letter.
 nlohmann::json tenant_ref(const std::string& name_or_id);
+// Prints the answer to a change of a tenant: its name, then `done`. Returns the exit code.
+int show_changed(const Context& context, const std::expected<nlohmann::json, int>& answer,
+                 const char* done);
 
 }  // namespace itif::ctl

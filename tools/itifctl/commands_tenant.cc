@@ -86,6 +86,12 @@ void print_tenant(const json& tenant) {
   facts.add("state", text_cell(tenant, "state"));
   if (tenant.contains("message")) facts.add("why", text_cell(tenant, "message"));
   facts.add("model", text_cell(tenant, "model_dir"));
+  facts.add("version",
+            tenant.contains("canary_version")
+                ? fmt::format("{} (and {}, a canary, for {} % of the requests)",
+                              text_cell(tenant, "version"), text_cell(tenant, "canary_version"),
+                              text_cell(tenant, "canary_percent"))
+                : text_cell(tenant, "version"));
   facts.add("group", text_cell(tenant, "group"));
   if (tenant.contains("backbone")) {
     facts.add("backbone", text_cell(tenant, "backbone"));
@@ -174,15 +180,6 @@ void print_key(const Context& context, const json& answer, bool save) {
   fmt::print("{}The key is shown only now ({}).\n", facts.text(), where);
 }
 
-int show_changed(const Context& context, const std::expected<json, int>& answer, const char* done) {
-  if (!answer) return answer.error();
-  if (context.globals.json)
-    context.print_json(*answer);
-  else
-    fmt::print("tenant {} {}\n", text_cell((*answer)["tenant"], "name"), done);
-  return kDone;
-}
-
 void add_add(CommandLine& line, CLI::App* tenants) {
   struct Options : Settings {
     std::string name;
@@ -221,6 +218,7 @@ void add_tenant_update(CommandLine& line, CLI::App* tenants) {
   struct Options : Settings {
     std::string tenant;
     std::string name;
+    std::string canary;
     bool reload = false;
   };
   auto options = std::make_shared<Options>();
@@ -230,10 +228,17 @@ void add_tenant_update(CommandLine& line, CLI::App* tenants) {
   add_settings(line, command, *options);
   command->add_option("--name", options->name, "new name")->type_name("NAME");
   command->add_flag("--reload", options->reload, "load the model directory again");
+  command
+      ->add_option("--canary", options->canary,
+                   "part of the requests that the new version answers, 1% to 99% [all]")
+      ->type_name("P%")
+      ->check(percent_text());
   command->footer(
       "Settings that are not given stay unchanged. Examples:\n"
       "  itifctl tenant update sentiment --weight 4 --quota-rps 0\n"
-      "  itifctl tenant update sentiment --model /models/bert-sst2-v2");
+      "  itifctl tenant update sentiment --model /models/bert-sst2-v2\n"
+      "  itifctl tenant update sentiment --model /models/bert-sst2-v3 --canary 5%\n"
+      "  itifctl tenant update sentiment --canary 50%");
   Context& context = line.context;
   command->callback([&context, options] {
     context.action = [&context, options] {
@@ -241,6 +246,7 @@ void add_tenant_update(CommandLine& line, CLI::App* tenants) {
       args["tenant"] = tenant_ref(options->tenant);
       if (!options->name.empty()) args["name"] = options->name;
       if (options->reload) args["reload"] = true;
+      if (!options->canary.empty()) args["canary_percent"] = std::stoul(options->canary);
       return show_changed(context, context.call_long("tenant.update", args), "updated");
     };
   });
@@ -274,30 +280,6 @@ void add_rotate_key(CommandLine& line, CLI::App* tenants) {
       if (options->drop_previous)
         return show_changed(context, answer, "accepts only its newest key");
       print_key(context, *answer, !options->no_save_key);
-      return static_cast<int>(kDone);
-    };
-  });
-}
-
-void add_remove(CommandLine& line, CLI::App* tenants) {
-  auto tenant = std::make_shared<std::string>();
-  CLI::App* command =
-      tenants->add_subcommand("remove", "Answer accepted requests, then remove the tenant");
-  add_tenant_argument(line, command, *tenant);
-  command->footer("Example:\n  itifctl tenant remove sentiment");
-  Context& context = line.context;
-  command->callback([&context, tenant] {
-    context.action = [&context, tenant] {
-      const auto answer =
-          context.call("tenant.remove", {{"tenant", tenant_ref(*tenant)}}, kLoadTimeoutNs);
-      if (!answer) return answer.error();
-      if (auto store = KeyStore::of_user();
-          store && answer->value("id", json()).is_number_unsigned())
-        (void)store->forget(context.globals.endpoint, (*answer)["id"]);
-      if (context.globals.json)
-        context.print_json(*answer);
-      else
-        fmt::print("tenant {} removed\n", text_cell(*answer, "name"));
       return static_cast<int>(kDone);
     };
   });
@@ -369,6 +351,15 @@ CLI::Option* add_tenant_argument(CommandLine& line, CLI::App* command, std::stri
   return option;
 }
 
+int show_changed(const Context& context, const std::expected<json, int>& answer, const char* done) {
+  if (!answer) return answer.error();
+  if (context.globals.json)
+    context.print_json(*answer);
+  else
+    fmt::print("tenant {} {}\n", text_cell((*answer)["tenant"], "name"), done);
+  return kDone;
+}
+
 json tenant_ref(const std::string& name_or_id) {
   const bool digits = !name_or_id.empty() && name_or_id.size() <= 10 &&
                       std::ranges::all_of(name_or_id, [](char c) { return c >= '0' && c <= '9'; });
@@ -386,7 +377,7 @@ void add_tenant_commands(CommandLine& line) {
   add_switch(line, tenants, "resume", "tenant.resume",
              "Accept a paused tenant's requests; load a failed tenant again", "resumed");
   add_rotate_key(line, tenants);
-  add_remove(line, tenants);
+  add_version_commands(line, tenants);
 }
 
 }  // namespace itif::ctl

@@ -47,17 +47,40 @@ class FakeAppliance final : public Appliance, public Documents {
       set_failure(infos_[record.id], loaded.error().message);
     return loaded;
   }
-  Status update(const tenant::Record& record, bool reload, const Progress& progress) override {
-    calls.push_back(std::string(reload ? "reload " : "update ") + record.name);
+  Status update(const tenant::Record& record, bool load_again, const Progress& progress) override {
     if (!has(record.id)) return fail(Code::kNotFound, "not admitted");
+    const bool loads = load_again || this->record(record.id).version != record.version;
+    calls.push_back(std::string(loads ? "reload " : "update ") + record.name);
+    for (const tenant::Version& version : record.others)
+      if (version.state == tenant::VersionState::kCanary &&
+          refused_models.contains(version.model_dir))
+        return fail(Code::kInvalidArgument, version.model_dir + ": tensor 'x' is misshapen");
     return take_in(record, progress);
   }
-  Status remove(uint32_t id) override {
+  void settle(uint32_t id) override { settled.push_back(id); }
+  Result<tenant::Removal> remove(uint32_t id, uint64_t timeout_ns) override {
     calls.push_back("remove " + std::to_string(id));
     if (fail_removals) return fail(Code::kInternal, "cannot remove");
     const std::lock_guard lock(mutex_);
     if (infos_.erase(id) == 0) return fail(Code::kNotFound, "not admitted");
-    return {};
+    return tenant::Removal{.answered = 3, .refused = 1, .in_flight = 0, .waited_ns = timeout_ns};
+  }
+  std::vector<tenant::VersionFigures> version_figures(uint32_t id) const override {
+    std::vector<tenant::VersionFigures> all;
+    const std::lock_guard lock(mutex_);
+    const auto found = infos_.find(id);
+    if (found == infos_.end() || !found->second.model) return all;
+    all.push_back({.number = found->second.record.version,
+                   .is_loaded = true,
+                   .failure = {},
+                   .answered = 7,
+                   .errors = 1,
+                   .in_flight = 2,
+                   .p50_ns = 1'000'000,
+                   .p99_ns = 2'000'000});
+    for (const uint32_t version : loaded_versions)
+      all.push_back({.number = version, .is_loaded = true, .failure = {}});
+    return all;
   }
   std::vector<tenant::Info> tenants() const override {
     const std::lock_guard lock(mutex_);
@@ -247,6 +270,8 @@ class FakeAppliance final : public Appliance, public Documents {
   }
 
   std::vector<std::string> calls;        // written by the worker thread; read it while that is idle
+  std::vector<uint32_t> settled;         // as calls
+  std::set<uint32_t> loaded_versions;    // besides the active ones; set while that is idle
   std::set<std::string> refused_models;  // model_dir of models that fail to load; set before start
   std::function<void()> before_return;   // called after a model has loaded
   std::atomic<bool> fail_removals{false};

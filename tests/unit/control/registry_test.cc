@@ -10,6 +10,7 @@
 
 #include "control/database.h"
 #include "temp_dir.h"
+#include "tenant/version_changes.h"
 
 namespace itif::control {
 namespace {
@@ -33,6 +34,12 @@ tenant::Record record_of(uint32_t id, const std::string& name) {
   r.has_previous_key = true;
   r.created_unix_ns = 1'700'000'000'000'000'001;
   r.updated_unix_ns = 1'700'000'000'000'000'002;
+  r.version = 7;
+  r.installed_unix_ns = 1'700'000'000'000'000'003;
+  r.others = {{2, "/models/old", 4, tenant::VersionState::kRetired},
+              {5, "/models/before", 5, tenant::VersionState::kPrevious},
+              {8, "/models/new", 6, tenant::VersionState::kCanary}};
+  r.canary_percent = 5;
   return r;
 }
 
@@ -51,6 +58,10 @@ void expect_equal(const tenant::Record& a, const tenant::Record& b) {
   EXPECT_EQ(a.previous_key.bytes, b.previous_key.bytes);
   EXPECT_EQ(a.created_unix_ns, b.created_unix_ns);
   EXPECT_EQ(a.updated_unix_ns, b.updated_unix_ns);
+  EXPECT_EQ(a.version, b.version);
+  EXPECT_EQ(a.installed_unix_ns, b.installed_unix_ns);
+  EXPECT_EQ(a.others, b.others);
+  EXPECT_EQ(a.canary_percent, b.canary_percent);
 }
 
 class RegistryTest : public ::testing::Test {
@@ -70,6 +81,12 @@ class RegistryTest : public ::testing::Test {
     ASSERT_TRUE(database) << database.error().message;
     auto done = database->run(statement);
     ASSERT_TRUE(done) << done.error().message;
+  }
+  // Makes the schema one without versions.
+  void drop_versions() {
+    sql("DROP TABLE other_version");
+    for (const char* column : {"version", "installed_unix_ns", "canary_percent"})
+      sql(std::string("ALTER TABLE tenant DROP COLUMN ") + column);
   }
   unsigned mode_of(const std::string& path) {
     struct stat info {};
@@ -98,12 +115,19 @@ TEST_F(RegistryTest, UpdateAndRemove) {
   changed.has_previous_key = false;
   changed.previous_key = {};
   changed.weight = 9;
+  ASSERT_TRUE(tenant::promote_canary(changed));
   ASSERT_TRUE(registry->update(changed));
   ASSERT_TRUE(registry->remove(2));
   const auto records = registry->load();
   ASSERT_EQ(records->size(), 1u);
   expect_equal(records->at(0), changed);
   EXPECT_EQ(registry->remove(2).error().code, Code::kNotFound);
+  ASSERT_TRUE(registry->remove(1));
+  tenant::Record again = record_of(1, "again");  // the removed one's versions are gone, too
+  again.others.clear();
+  again.canary_percent = 0;
+  ASSERT_TRUE(registry->insert(again));
+  expect_equal(registry->load()->at(0), again);
   EXPECT_EQ(registry->update(record_of(2, "b")).error().code, Code::kNotFound);
 }
 
@@ -266,6 +290,7 @@ TEST_F(RegistryTest, KeepsTheGroupsSettings) {
 // The schema of version 2 had planners only.
 TEST_F(RegistryTest, UpgradesGroupsWithoutSchedulers) {
   ASSERT_TRUE(open()->put_group("bert-768", {"naive", "edf"}));
+  drop_versions();
   sql("ALTER TABLE group_setting DROP COLUMN share_percent");
   sql("ALTER TABLE group_setting DROP COLUMN scheduler");
   sql("PRAGMA user_version = 2");
@@ -276,17 +301,23 @@ TEST_F(RegistryTest, UpgradesGroupsWithoutSchedulers) {
 // The schema of version 1 had tenants only.
 TEST_F(RegistryTest, UpgradesAnOldSchema) {
   ASSERT_TRUE(open()->insert(record_of(1, "alpha")));
+  drop_versions();
   sql("DROP TABLE group_setting");
   sql("PRAGMA user_version = 1");
   auto registry = open();
   ASSERT_TRUE(registry->put_group("g", {"packed", "das"}));
-  EXPECT_EQ(registry->load()->size(), 1u);
+  const auto records = registry->load();
+  ASSERT_EQ(records->size(), 1u);
+  EXPECT_EQ(records->at(0).version, 1u);
+  EXPECT_EQ(records->at(0).model_dir, "/models/alpha");
+  EXPECT_TRUE(records->at(0).others.empty());
 }
 
 TEST_F(RegistryTest, NamesTheInvalidRow) {
   for (const char* change : {"key = x'0102'", "auth = 9", "state = 2", "slo_ns = -1", "id = -4",
-                             "weight = 4294967296", "previous_key = x'01'"}) {
-    state_ = dir_ / ("state" + std::string(change).substr(0, 3));
+                             "weight = 4294967296", "previous_key = x'01'", "version = -1",
+                             "canary_percent = 100", "canary_percent = 0", "version = 5"}) {
+    state_ = dir_ / ("state" + std::to_string(std::hash<std::string>()(change)));
     ASSERT_TRUE(open()->insert(record_of(1, "alpha")));
     sql(std::string("UPDATE tenant SET ") + change);
     const auto records = open()->load();

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "control/client.h"
+#include "control/database.h"
 #include "control/server.h"
 #include "fake_appliance.h"
 #include "temp_dir.h"
@@ -27,6 +28,19 @@ class ServerFixture : public ::testing::Test {
   ~ServerFixture() override {
     if (appliance_) appliance_->open_gate();
   }
+
+  // Locks the registry as another program; every commit of the server fails meanwhile.
+  class HeldRegistry {
+   public:
+    explicit HeldRegistry(const std::string& state_dir)
+        : database_(*Database::open(state_dir + "/registry.db")) {
+      EXPECT_TRUE(database_.run("BEGIN IMMEDIATE"));
+    }
+    ~HeldRegistry() { EXPECT_TRUE(database_.run("ROLLBACK")); }
+
+   private:
+    Database database_;
+  };
 
   Error open_error() {
     auto server = Server::open(options_, clock_);

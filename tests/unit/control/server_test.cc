@@ -13,21 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-class ServerTest : public ServerFixture {
- protected:
-  // Locks the registry as another program; every commit of the server fails meanwhile.
-  class HeldRegistry {
-   public:
-    explicit HeldRegistry(const std::string& state_dir)
-        : database_(*Database::open(state_dir + "/registry.db")) {
-      EXPECT_TRUE(database_.run("BEGIN IMMEDIATE"));
-    }
-    ~HeldRegistry() { EXPECT_TRUE(database_.run("ROLLBACK")); }
-
-   private:
-    Database database_;
-  };
-};
+class ServerTest : public ServerFixture {};
 
 TEST_F(ServerTest, AddsListsAndShowsATenant) {
   start();
@@ -140,7 +126,7 @@ TEST_F(ServerTest, AFailedTenantCanBeRemoved) {
   add("bad");
   appliance_->refused_models = {"/models/bad"};
   restart();
-  EXPECT_EQ(ok("tenant.remove", {{"tenant", "bad"}}), (json{{"id", 1}, {"name", "bad"}}));
+  EXPECT_EQ(ok("tenant.remove", {{"tenant", "bad"}})["id"], 1);
   EXPECT_TRUE(ok("tenant.list")["tenants"].empty());
 }
 

@@ -3,6 +3,7 @@
 // length.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -42,8 +43,8 @@ class FakeGroup final : public runtime::EncoderGroup {
   }
   const model::BackboneSpec& spec() const noexcept override { return spec_; }
   const runtime::GroupOptions& options() const noexcept override { return options_; }
-  // Calls on_admit, which may throw as a loader's progress callback may, and assigns consecutive
-  // slots.
+  // Calls on_admit, which may throw as a loader's progress callback may, and assigns the lowest
+  // free slot.
   std::function<void(const model::Progress&)> on_admit;
   Result<uint32_t> admit(const std::string& directory, const model::Progress& progress) override {
     try {
@@ -51,12 +52,20 @@ class FakeGroup final : public runtime::EncoderGroup {
     } catch (const std::exception& e) {
       return fail(Code::kInternal, directory + ": " + e.what());
     }
-    return num_tenants_++;
+    if (num_tenants_ == max_models) return fail(Code::kResourceExhausted, "no memory for a model");
+    const auto free = std::ranges::find(is_taken_, false);
+    *free = true;
+    ++num_tenants_;
+    return static_cast<uint32_t>(free - is_taken_.begin());
   }
-  void release(uint32_t) override { --num_tenants_; }
+  void release(uint32_t slot) override {
+    is_taken_.at(slot) = false;
+    --num_tenants_;
+  }
+  uint32_t max_models = 64;  // that its memory holds
   void set_model_bytes(uint64_t bytes) { model_.weight_bytes = bytes; }
   const model::TenantModel* model(uint32_t slot) const noexcept override {
-    return slot < 4 ? &model_ : nullptr;
+    return slot < is_taken_.size() ? &model_ : nullptr;
   }
   size_t buckets = 0;
   std::vector<size_t> warmed_up;  // graph buckets captured, by index
@@ -121,6 +130,7 @@ class FakeGroup final : public runtime::EncoderGroup {
   model::BackboneSpec spec_;
   runtime::GroupOptions options_;
   std::atomic<uint32_t> num_tenants_{0};
+  std::array<bool, 64> is_taken_{};  // by slot
   model::TenantModel model_;
   std::vector<kernels::IdPiece> pieces_;                               // of one request
   std::array<std::vector<std::vector<float>>, kMaxInFlight> answers_;  // by flight, by segment

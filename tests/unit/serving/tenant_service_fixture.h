@@ -13,6 +13,7 @@
 #include "fake_group.h"
 #include "serving/tenant_service.h"
 #include "start_eal.h"
+#include "tenant/version_changes.h"
 
 namespace itif::serving::test {
 
@@ -20,6 +21,7 @@ using namespace execution::test;
 
 // The test reads in place of the only worker, which does not run.
 inline constexpr size_t kReader = 0;
+inline constexpr uint64_t kLong = 60'000'000'000;  // a timeout that does not pass
 
 class TenantServiceTest : public ::testing::Test {
  protected:
@@ -68,6 +70,24 @@ class TenantServiceTest : public ::testing::Test {
     return s;
   }
   Status admit(const tenant::Record& s) { return service->admit(s, {}); }
+  tenant::Record record(uint32_t id) const { return service->tenant(id)->record; }
+  // Changes a tenant's record and settles it, as control does.
+  Status change(const tenant::Record& next) {
+    Status changed = service->update(next, false, {});
+    if (changed) service->settle(next.id);
+    return changed;
+  }
+  // Makes the tenant's directory the next version.
+  Status install(uint32_t id) {
+    tenant::Record next = record(id);
+    tenant::install_version(next, next.model_dir, clock.unix_ns());
+    return change(next);
+  }
+  Status install_canary(uint32_t id, uint32_t percent) {
+    tenant::Record next = record(id);
+    tenant::install_canary(next, next.model_dir, percent, clock.unix_ns());
+    return change(next);
+  }
   const tenant::Snapshot& snapshot() { return pipeline->shared().tenants.current(); }
   pipeline::GroupInbox* inbox(uint16_t number = 0) {
     return pipeline->shared().groups.find(number);

@@ -58,7 +58,7 @@ TEST_F(TenantServiceTest, ExpectedTenantsAreKnownAndNotServed) {
   ASSERT_TRUE(admit(rotated));
   EXPECT_EQ(snapshot().find(1)->state, tenant::State::kServing);
   EXPECT_EQ(snapshot().find(1)->index, index) << "its counters continue";
-  EXPECT_TRUE(service->remove(2));
+  EXPECT_TRUE(service->remove(2, kLong));
   EXPECT_EQ(snapshot().find(2), nullptr);
 }
 
@@ -134,7 +134,7 @@ TEST_F(TenantServiceTest, RemovedTenantKeepsItsSlotWhileInUse) {
   const tenant::Snapshot& held = cell.acquire(kReader);
   const tenant::Tenant* t = held.find(1);
   t->lease->in_flight.fetch_add(1);  // one of its requests is in flight
-  auto removal = std::async(std::launch::async, [&] { return service->remove(1); });
+  auto removal = std::async(std::launch::async, [&] { return service->remove(1, kLong); });
   while (snapshot().find(1) != nullptr) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(groups[0]->num_tenants(), 2u) << "a reader holds the old snapshot";
@@ -156,7 +156,7 @@ TEST_F(TenantServiceTest, AReloadSwapsSlotsAndKeepsTheIndex) {
   EXPECT_NE(snapshot().find(1)->slot, before.slot);
   EXPECT_EQ(snapshot().find(1)->index, before.index);
   EXPECT_EQ(groups[0]->num_tenants(), 1u) << "the old slot is free again";
-  ASSERT_TRUE(service->remove(1));
+  ASSERT_TRUE(service->remove(1, kLong));
   EXPECT_EQ(inbox(), nullptr) << "a group without tenants ends";
 }
 
@@ -196,7 +196,7 @@ TEST_F(TenantServiceTest, CancellingEndsWaitsAndKeepsSlotsInUse) {
   ASSERT_TRUE(admit(settings(2)));
   auto lease = snapshot().find(1)->lease;
   lease->in_flight = 1;
-  auto removal = std::async(std::launch::async, [&] { return service->remove(1); });
+  auto removal = std::async(std::launch::async, [&] { return service->remove(1, kLong); });
   while (snapshot().find(1) != nullptr) std::this_thread::yield();
   auto drain = std::async(std::launch::async, [&] { return service->drain(86'400'000'000'000); });
   while (!snapshot().draining()) std::this_thread::yield();
@@ -223,7 +223,7 @@ TEST_F(TenantServiceTest, ExecutorsSpinOnlyWhileEachHasACpu) {
   ASSERT_TRUE(admit(second));
   EXPECT_FALSE(info(0).spins);
   EXPECT_FALSE(info(1).spins);
-  ASSERT_TRUE(service->remove(1));
+  ASSERT_TRUE(service->remove(1, kLong));
   EXPECT_TRUE(info(1).spins);
 }
 

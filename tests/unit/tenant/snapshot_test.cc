@@ -20,6 +20,33 @@ std::unique_ptr<const Snapshot> snapshot(uint64_t generation, uint32_t num_tenan
   return std::make_unique<const Snapshot>(std::move(tenants), generation);
 }
 
+TEST(Tenant, CanaryAnswersItsPartOfAnySessionsRequests) {
+  constexpr uint32_t kRequests = 100'000;
+  for (const uint32_t percent : {0u, 1u, 5u, 50u, 99u}) {
+    for (const uint32_t session : {0u, 1u, 0x5eed0001u}) {
+      uint32_t chosen = 0;
+      for (uint32_t i = 0; i < kRequests; ++i)  // ids count up
+        chosen += Tenant::is_for_canary(session, 0x1122334455667788 + i, percent);
+      EXPECT_NEAR(chosen, kRequests / 100 * percent, 0.005 * kRequests) << session;
+      if (percent == 0) {
+        EXPECT_EQ(chosen, 0u);
+      }
+    }
+  }
+  Tenant tenant;
+  tenant.version = 1;
+  tenant.canary_percent = 99;
+  EXPECT_EQ(&tenant.model_for(1, 2), &tenant) << "a canary that is not loaded answers nothing";
+  tenant.canary.emplace().version = 2;
+  uint32_t by_canary = 0;
+  for (uint32_t id = 0; id < 100; ++id) {
+    const uint32_t version = tenant.model_for(1, id).version;
+    EXPECT_EQ(version, tenant.model_for(1, id).version) << "a repeat gets the same version";
+    by_canary += version == 2;
+  }
+  EXPECT_GT(by_canary, 90u);
+}
+
 TEST(Snapshot, FindsEveryTenantAndNoOther) {
   std::vector<Tenant> tenants;
   for (uint32_t i = 0; i < kMaxTenants; ++i) {

@@ -1,0 +1,35 @@
+// Changes to the versions in a tenant's record, and queries. Pure functions: nothing is loaded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tenant/record.h"
+
+namespace itif::tenant {
+
+// Versions kept in a record, the active one included. The oldest retired ones and the oldest that
+// were rolled back leave first.
+inline constexpr size_t kMaxVersions = 16;
+
+Version active_version(const Record& record);
+// Returns the newest version in a state other than kActive; nullptr: there is none.
+const Version* find_version(const Record& record, VersionState state) noexcept;
+// Returns every version, newest first.
+std::vector<Version> all_versions(const Record& record);
+
+// Adds the model in `model_dir` as the active version. The active one becomes the previous one.
+// REQUIRES: the record has no canary.
+void install_version(Record& record, std::string model_dir, uint64_t unix_ns);
+// Adds the model in `model_dir` as a canary. REQUIRES: the record has none; 1 ≤ percent ≤ 99.
+void install_canary(Record& record, std::string model_dir, uint32_t percent, uint64_t unix_ns);
+// Makes the canary active. The active version becomes the previous one. Returns false if there is
+// no canary.
+bool promote_canary(Record& record);
+// Takes the canary back, or else makes the previous version active again; then the newest retired
+// version before it becomes the previous one. Returns false if there is neither.
+bool roll_back(Record& record);
+
+}  // namespace itif::tenant

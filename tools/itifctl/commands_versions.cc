@@ -1,0 +1,159 @@
+// itifctl tenant versions, promote, rollback, remove.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include "base/units.h"
+#include "commands.h"
+#include "key_store.h"
+#include "table.h"
+
+namespace itif::ctl {
+namespace {
+
+using nlohmann::json;
+
+void print_versions(const json& versions) {
+  using enum Table::Align;
+  Table table({{"VERSION", kRight},
+               {"STATE"},
+               {"PART", kRight},
+               {"LOADED"},
+               {"INSTALLED"},
+               {"REQUESTS", kRight},
+               {"ERRORS", kRight},
+               {"P50", kRight},
+               {"P99", kRight},
+               {"MODEL"}});
+  std::string notes;
+  for (const json& v : versions) {
+    const bool has_latency = v.value("answered", uint64_t{0}) > 0;
+    table.add({text_cell(v, "version"), text_cell(v, "state"),
+               v.contains("percent") ? text_cell(v, "percent") + "%" : "-",
+               v.value("loaded", false) ? "yes" : "no", time_cell(v, "installed_unix_ns"),
+               count_cell(v, "requests"), count_cell(v, "errors"),
+               has_latency ? duration_cell(v, "p50_ns") : "-",
+               has_latency ? duration_cell(v, "p99_ns") : "-", text_cell(v, "model_dir")});
+    if (v.contains("message"))
+      notes += fmt::format("version {}: {}\n", text_cell(v, "version"),
+                           printable(text_cell(v, "message")));
+  }
+  fmt::print("{}{}", table.text(), notes);
+}
+
+void add_versions(CommandLine& line, CLI::App* tenants) {
+  auto tenant = std::make_shared<std::string>();
+  CLI::App* command = tenants->add_subcommand(
+      "versions", "List the versions of a tenant's model, their requests, errors and latency");
+  add_tenant_argument(line, command, *tenant);
+  command->footer(
+      "PART is the version's part of the requests. Counts begin when it was loaded.\n"
+      "Example:\n  itifctl tenant versions sentiment");
+  Context& context = line.context;
+  command->callback([&context, tenant] {
+    context.action = [&context, tenant] {
+      const auto answer = context.call("tenant.versions", {{"tenant", tenant_ref(*tenant)}});
+      if (!answer) return answer.error();
+      if (context.globals.json)
+        context.print_json(*answer);
+      else
+        print_versions(answer->value("versions", json::array()));
+      return static_cast<int>(kDone);
+    };
+  });
+}
+
+// Adds a command that makes another version active.
+void add_switch_version(CommandLine& line, CLI::App* tenants, const char* name, const char* op,
+                        const char* description, const char* note) {
+  auto tenant = std::make_shared<std::string>();
+  CLI::App* command = tenants->add_subcommand(name, description);
+  add_tenant_argument(line, command, *tenant);
+  command->footer(fmt::format("{}Example:\n  itifctl tenant {} sentiment", note, name));
+  Context& context = line.context;
+  command->callback([&context, tenant, op] {
+    context.action = [&context, tenant, op] {
+      const auto answer = context.call_long(op, {{"tenant", tenant_ref(*tenant)}});
+      const std::string done =
+          answer ? fmt::format("is served by version {}", text_cell((*answer)["tenant"], "version"))
+                 : "";
+      return show_changed(context, answer, done.c_str());
+    };
+  });
+}
+
+void print_removed(const json& answer) {
+  fmt::print("tenant {} removed: {} last requests answered, {} refused\n",
+             text_cell(answer, "name"), count_cell(answer, "answered"),
+             count_cell(answer, "refused"));
+  if (answer.value("in_flight", uint64_t{0}) > 0)
+    fmt::print("{} requests have not ended after {}: its memory is freed after the last of them\n",
+               count_cell(answer, "in_flight"), duration_cell(answer, "waited_ns"));
+}
+
+void add_remove(CommandLine& line, CLI::App* tenants) {
+  struct Options {
+    std::string tenant;
+    std::string within = "10s";
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      tenants->add_subcommand("remove", "Answer accepted requests, then remove the tenant");
+  add_tenant_argument(line, command, options->tenant);
+  command->add_option("--within", options->within, "longest wait for the answers [10s]")
+      ->type_name("TIME")
+      ->check(duration_text());
+  command->footer(
+      "Examples:\n"
+      "  itifctl tenant remove sentiment\n"
+      "  itifctl tenant remove translate --within 1m");
+  Context& context = line.context;
+  command->callback([&context, options] {
+    context.action = [&context, options] {
+      const uint64_t timeout_ns = parse_duration_ns(options->within).value_or(0);
+      const auto answer = context.call(
+          "tenant.remove", {{"tenant", tenant_ref(options->tenant)}, {"timeout_ns", timeout_ns}},
+          timeout_ns + kLoadTimeoutNs);
+      if (!answer) return answer.error();
+      if (auto store = KeyStore::of_user();
+          store && answer->value("id", json()).is_number_unsigned())
+        (void)store->forget(context.globals.endpoint, (*answer)["id"]);
+      if (context.globals.json)
+        context.print_json(*answer);
+      else
+        print_removed(*answer);
+      return static_cast<int>(kDone);
+    };
+  });
+}
+
+}  // namespace
+
+CLI::Validator percent_text() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        const std::string_view digits =
+            std::string_view(text).substr(0, text.ends_with('%') ? text.size() - 1 : text.size());
+        const bool is_number =
+            !digits.empty() && digits.size() <= 2 &&
+            std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
+        if (is_number && std::stoul(std::string(digits)) > 0) return "";
+        return fmt::format("'{}' must be a whole number of percent from 1% to 99%", text);
+      },
+      "", "percent");
+}
+
+void add_version_commands(CommandLine& line, CLI::App* tenants) {
+  add_versions(line, tenants);
+  add_switch_version(line, tenants, "promote", "tenant.promote",
+                     "Let a tenant's canary answer all requests", "");
+  add_switch_version(line, tenants, "rollback", "tenant.rollback",
+                     "Take a tenant's canary back, or make its previous version active again",
+                     "A previous version that is no longer in memory is loaded from its "
+                     "directory.\n");
+  add_remove(line, tenants);
+}
+
+}  // namespace itif::ctl
