@@ -45,6 +45,9 @@ Result<std::unique_ptr<Pipeline>> Pipeline::create(const config::Config& config,
   pipeline->shared_ = std::make_unique<Shared>(clock);
   pipeline->shared_->token_secret = token_secret;
   for (const config::Port& port : config.ports) ITIF_TRY(pipeline->open_port(config, port, random));
+  ITIF_ASSIGN(pipeline->local_,
+              LocalRequests::create(static_cast<uint16_t>(pipeline->workers_.size()),
+                                    pipeline->pools_.front().get(), clock));
 
   const std::vector<unsigned>& named = config.data_plane.worker_lcores;
   pipeline->lcores_ = named.empty() ? eal_worker_lcores() : named;
@@ -147,6 +150,7 @@ void Pipeline::stop() noexcept {
 std::vector<ReturnRing*> Pipeline::return_rings() const {
   std::vector<ReturnRing*> rings;
   for (const auto& worker : workers_) rings.push_back(&worker->returns());
+  rings.push_back(&local_->returns());
   return rings;
 }
 

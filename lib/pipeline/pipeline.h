@@ -14,6 +14,7 @@
 #include "device/device.h"
 #include "net/mempool.h"
 #include "net/port.h"
+#include "pipeline/local_requests.h"
 #include "pipeline/worker.h"
 
 namespace itif::pipeline {
@@ -41,7 +42,9 @@ class Pipeline {
   const Shared& shared() const noexcept { return *shared_; }
   std::span<const std::unique_ptr<Worker>> workers() const noexcept { return workers_; }
   std::span<const std::unique_ptr<net::Port>> ports() const noexcept { return ports_; }
+  // Those of the workers, in order, then that of local().
   std::vector<ReturnRing*> return_rings() const;
+  LocalRequests& local() noexcept { return *local_; }
   std::vector<std::vector<unsigned>> worker_cpus() const;  // that each worker may run on
 
  private:
@@ -52,6 +55,7 @@ class Pipeline {
   std::vector<net::Mempool> pools_;
   std::vector<std::unique_ptr<net::Port>> ports_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::unique_ptr<LocalRequests> local_;
   std::vector<unsigned> lcores_;  // of each worker
   bool running_ = false;
 };

@@ -191,7 +191,10 @@ Status TenantService::admit(const tenant::Record& record, const control::Progres
     publish();
     known = find(record.id);
   }
-  auto loaded = load(record, active_version(record), progress);
+  // A listed tenant's record is from the registry, unless control has just changed it.
+  const bool is_known = !is_new && known->info.record.version == record.version;
+  auto loaded =
+      load(record, active_version(record), is_known ? Origin::kKnown : Origin::kNew, progress);
   if (!loaded) {
     if (is_new) {
       erase(record.id);

@@ -171,8 +171,10 @@ class TenantService final : public control::Appliance {
   // kInternal: a bad model must not end the process.
   static std::unexpected<Error> unexpected_failure(const std::string& model_dir,
                                                    const std::exception& e);
-  // Frees previous versions if there is no memory for the model.
-  Result<Model> load(const tenant::Record& record, const tenant::Version& version,
+  // Frees previous versions if there is no memory for the model. A new version, which no registry
+  // has yet, is checked with its sample inputs.
+  enum class Origin : uint8_t { kNew, kKnown };
+  Result<Model> load(const tenant::Record& record, const tenant::Version& version, Origin origin,
                      const control::Progress& progress);
   Result<Model> try_load(const tenant::Record& record, const tenant::Version& version,
                          const control::Progress& progress);
@@ -209,6 +211,8 @@ class TenantService final : public control::Appliance {
   void drop_group_if_empty(uint16_t group);
   // tenant_service_versions.cc
   static constexpr uint64_t kNoTimeout = UINT64_MAX;
+  Status check(const Model& model, const std::string& directory, uint32_t index,
+               const control::Progress& progress);
   static constexpr std::chrono::microseconds kPollPeriod{200};
   void load_canary(Serving& serving, const control::Progress& progress);
   void fail_canary(Serving& serving, const std::string& why);

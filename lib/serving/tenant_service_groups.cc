@@ -203,10 +203,14 @@ void TenantService::drop_group_if_empty(uint16_t group) {
 }
 
 Result<TenantService::Model> TenantService::load(const tenant::Record& record,
-                                                 const tenant::Version& version,
+                                                 const tenant::Version& version, Origin origin,
                                                  const control::Progress& progress) {
   for (;;) {
     auto loaded = try_load(record, version, progress);
+    if (loaded && origin == Origin::kNew)
+      if (Status good = check(*loaded, version.model_dir, find(record.id)->info.index, progress);
+          !good)
+        return std::unexpected(good.error());
     if (loaded || loaded.error().code != Code::kResourceExhausted || !free_previous(std::nullopt))
       return loaded;
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "serving/sample_check.h"
 #include "serving/tenant_service.h"
 #include "telemetry/version_counts.h"
 #include "tenant/version_changes.h"
@@ -19,6 +20,8 @@ using tenant::VersionState;
 
 // Longest wait for the last requests of a version. Its slot is freed later, by free_unused().
 constexpr uint64_t kSettleTimeoutNs = 10'000'000'000;
+// Longest time for all samples of a model, while its group serves others.
+constexpr uint64_t kSamplesTimeoutNs = 60'000'000'000;
 
 }  // namespace
 
@@ -68,7 +71,7 @@ void TenantService::load_canary(Serving& serving, const control::Progress& progr
   const tenant::Version* found = find_version(serving.info.record, VersionState::kCanary);
   if (found == nullptr || serving.canary() != nullptr) return;
   const tenant::Version version = *found;
-  auto loaded = load(serving.info.record, version, progress);
+  auto loaded = load(serving.info.record, version, Origin::kKnown, progress);
   if (!loaded) {
     log::error("version {} of tenant {}, a canary, is not loaded: {}", version.number,
                serving.info.record.name, loaded.error().message);
@@ -94,16 +97,40 @@ void TenantService::fail_canary(Serving& serving, const std::string& why) {
         serving.info.index, kSettleTimeoutNs);
 }
 
+// Asks the model, which does not serve yet, for its samples. Unloads it if it fails.
+Status TenantService::check(const Model& model, const std::string& directory, uint32_t index,
+                            const control::Progress& progress) {
+  auto samples = model::read_samples(directory);
+  Status good;
+  if (!samples) {
+    good = std::unexpected(samples.error());
+  } else if (!samples->empty()) {
+    if (progress) progress("checking samples", 0);
+    const uint64_t start_ns = clock_.now_ns();
+    const auto gives_up = [&] {
+      return cancelled_.load() || clock_.now_ns() - start_ns > kSamplesTimeoutNs;
+    };
+    good = check_samples(*samples, pipeline_.local(), stages_[model.served.group]->inbox(),
+                         model.served, gives_up);
+    if (good && progress) progress("checking samples", 1);
+  }
+  if (!good) leave({model}, index, kSettleTimeoutNs);
+  return good;
+}
+
 Status TenantService::update(const tenant::Record& record, bool load_again,
                              const control::Progress& progress) {
   Serving* serving = find(record.id);
   if (serving == nullptr || !serving->info.model)
     return fail(Code::kNotFound, fmt::format("tenant {} is not being served", record.id));
   std::vector<Model> fresh;
+  const std::vector<tenant::Version> known = all_versions(serving->info.record);
   for (const tenant::Version& version : all_versions(record)) {
     if (version.state != VersionState::kActive && version.state != VersionState::kCanary) continue;
     if (serving->find(version.number) != nullptr && !load_again) continue;
-    auto loaded = load(record, version, progress);
+    const bool is_new =
+        std::ranges::find(known, version.number, &tenant::Version::number) == known.end();
+    auto loaded = load(record, version, is_new ? Origin::kNew : Origin::kKnown, progress);
     if (!loaded) {
       for (const Model& model : fresh) unload(model);
       return std::unexpected(loaded.error());
@@ -228,6 +255,7 @@ void TenantService::wait_for_all_left() {
 bool TenantService::wait_until(const std::function<bool()>& done, uint64_t timeout_ns) {
   const uint64_t start_ns = clock_.now_ns();
   while (!done()) {
+    pipeline_.local().collect();
     if (cancelled_.load() || clock_.now_ns() - start_ns >= timeout_ns) return false;
     std::this_thread::sleep_for(kPollPeriod);
   }
@@ -237,6 +265,7 @@ bool TenantService::wait_until(const std::function<bool()>& done, uint64_t timeo
 }
 
 void TenantService::free_unused() {
+  pipeline_.local().collect();
   const tenant::SnapshotCell& cell = pipeline_.shared().tenants;
   std::vector<Leaving> unused;
   {

@@ -4,12 +4,13 @@ import contextlib
 import json
 import random
 import shutil
+import subprocess
 import threading
 import time
 
 import itif_wire
 import pytest
-from harness.appliance import CtlError
+from harness.appliance import CtlError, program
 from harness.clients import Traffic, assert_accounted, connect, wait_until
 from test_lifecycle import wait_admitted
 from test_tenants import bystanders
@@ -351,4 +352,75 @@ def test_removal_reports_its_last_requests(new_appliance, namespaces, models):
                 waiting.send_pieces(waiting.tokens(long, result_kind="logits"))
             removed = appliance.ctl_json("tenant", "remove", "waits", "--within", "60s")
             assert removed["in_flight"] == 0 and removed["answered"] + removed["refused"] <= 10, removed
+    assert_accounted(appliance)
+
+
+def test_itif_run_writes_samples(appliance, namespaces, models, tmp_path):
+    directory = tmp_path / "model"
+    shutil.copytree(models(seed=2), directory)
+    lines = [{"text": "a fine day", "pair": None}, {"ids": IDS, "kind": "logits"}, {"ids": IDS, "kind": "pooled"}]
+    made = subprocess.run((program("itif-run"), "--model", str(directory), "--samples"), capture_output=True,
+                          text=True, check=True, input="".join(json.dumps(line) + "\n" for line in lines)).stdout
+    assert len(made.splitlines()) == 3
+    samples = directory / "itif-samples.jsonl"
+    samples.write_text(made, encoding="utf-8")
+    added = appliance.add_tenant("written", directory)
+    with connect(namespaces, added) as client:
+        assert ask(client).model_version == 1
+    samples.write_text(made.replace('"label":"', '"label":"x'), encoding="utf-8")
+    with pytest.raises(CtlError, match="jsonl:1: the best class is"):
+        appliance.ctl("tenant", "update", "written", "--reload")
+    refused = subprocess.run((program("itif-run"), "--model", str(directory), "--samples"), capture_output=True,
+                             text=True, check=False, input='{"ids": [99999]}\n')
+    assert refused.returncode == 1 and "is no sample" in refused.stderr, refused
+
+
+def with_samples(source, directory, *lines):
+    shutil.copytree(source, directory)
+    text = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+    (directory / "itif-samples.jsonl").write_text(text, encoding="utf-8")
+    return directory
+
+
+def test_a_new_version_must_answer_its_samples(appliance, namespaces, models, tmp_path):
+    added = appliance.add_tenant("checked", models(seed=1))
+    candidate = appliance.add_tenant("candidate", models(seed=2))
+    with connect(namespaces, candidate) as client:
+        logits = client.infer_tokens(IDS, "logits").floats()
+        hidden = client.infer_tokens(IDS, "hidden").value()
+        text_logits = client.infer_text("a fine day", result_kind="logits").floats()
+        best = client.infer_tokens(IDS, "classes").value()[0].name
+    appliance.ctl("tenant", "remove", "candidate")
+    good = {"name": "logits", "ids": IDS, "kind": "logits", "expect": {"values": logits}}
+    others = [{"ids": IDS, "kind": "hidden", "expect": {"values": hidden, "tolerance": 0.1}}, "",
+              {"text": "a fine day", "kind": "logits", "expect": {"values": text_logits, "tolerance": 0.01}},
+              {"ids": IDS, "expect": {"label": best}}]
+    off = [logits[0], logits[1] + 1, *logits[2:]]
+    long = {"ids": [101] * 600, "kind": "logits", "expect": {"values": [0]}}
+    with connect(namespaces, added) as client, Traffic(connect(namespaces, added)) as traffic:
+        for name, lines, says in (
+                ("values", [good, {**good, "expect": {"values": off}}], "jsonl:2 \\(logits\\): value 1 of 3 is"),
+                ("number", [{**good, "expect": {"values": logits[:2]}}], "gives 3 values of logits, expected 2"),
+                ("label", [{"ids": IDS, "expect": {"label": "zebra"}}], f"best class is '{best}'"),
+                ("kind", [{"ids": IDS, "expect": {"values": [1]}}], "the model answers classes"),
+                ("long", [good, long], "jsonl:2: the (input is longer|model refuses)"),
+                ("generated", [{"ids": IDS, "kind": "tokens", "expect": {"tokens": [1]}}], "unsupported_kind"),
+                ("key", [{**good, "expected": []}], "unknown key 'expected'"),
+                ("json", ["{"], "jsonl:1"),
+                ("image", [{"image_u8": "../cat", "expect": {"values": [1]}}], "file of the directory"),
+                ("missing", [{"image_u8": "cat", "expect": {"values": [1]}}], "cat"),
+                ("many", [good] * 65, "more than 64")):
+            directory = with_samples(models(seed=2), tmp_path / name, *lines)
+            with pytest.raises(CtlError, match=says):
+                appliance.ctl("tenant", "update", "checked", "--model", str(directory))
+            assert states(appliance, "checked") == [(1, "active")]
+            assert ask(client).model_version == 1
+        with pytest.raises(CtlError, match="value 1 of 3"):
+            appliance.add_tenant("never", tmp_path / "values")
+        assert appliance.ctl_json("group", "list")["groups"][0]["slots_used"] == 1
+        directory = with_samples(models(seed=2), tmp_path / "good", good, *others)
+        appliance.ctl("tenant", "update", "checked", "--model", str(directory), "--canary", "10%")
+        appliance.ctl("tenant", "promote", "checked")
+        assert ask(client).model_version == 2
+        assert not traffic.losses and not traffic.refusals
     assert_accounted(appliance)

@@ -158,6 +158,44 @@ Result<Input> parse_input(const std::string& line, ResultKind default_kind) {
   return input;
 }
 
+Result<std::string> format_sample(const Input& input, const Output& output) {
+  if (output.status != wire::StatusCode::kOk)
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} is no sample: {} ({})", input.line,
+                            wire::status_name(output.status), output.detail));
+  if (!input.token_types.empty() || (output.result.empty() && output.kind != ResultKind::kText))
+    return fail(Code::kInvalidArgument,
+                fmt::format("{} is no sample: it has token types, or was not run", input.line));
+  json sample = json::parse(input.line);
+  sample.erase("model");
+  for (const char* key : {"text", "pair"})
+    if (sample.contains(key) && sample[key].is_null()) sample.erase(key);
+  sample["kind"] = wire::result_kind_name(output.kind);
+  json& expect = sample["expect"];
+  if (output.kind == ResultKind::kClasses) {
+    wire::ClassReader reader(output.result);
+    wire::ClassEntry best;
+    if (reader.next(best)) expect["label"] = best.name;
+  } else if (output.kind == ResultKind::kText) {
+    expect["text"] =
+        std::string(reinterpret_cast<const char*>(output.result.data()), output.result.size());
+  } else if (output.kind == ResultKind::kTokens) {
+    expect["tokens"] = json::array();
+    for (size_t at = 0; at + sizeof(uint32_t) <= output.result.size(); at += sizeof(uint32_t)) {
+      uint32_t id = 0;
+      std::memcpy(&id, output.result.data() + at, sizeof id);
+      expect["tokens"].push_back(id);
+    }
+  } else {
+    for (size_t at = 0; at + sizeof(float) <= output.result.size(); at += sizeof(float)) {
+      float value = 0;
+      std::memcpy(&value, output.result.data() + at, sizeof value);
+      expect["values"].push_back(value);
+    }
+  }
+  return sample.dump();
+}
+
 std::string format_output(const Output& output, double us) {
   if (output.status != wire::StatusCode::kOk)
     return fmt::format("{{\"status\": \"{}\", \"detail\": {}}}", wire::status_name(output.status),

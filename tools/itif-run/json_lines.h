@@ -26,4 +26,9 @@ Result<Input> parse_input(const std::string& line, wire::ResultKind default_kind
 // us: median time of the batch's runs.
 std::string format_output(const Output& output, double us);
 
+// Returns the input's line with its result as what the model must answer: a line of
+// itif-samples.jsonl (model/samples.h). Errors: kInvalidArgument: the input was refused, has token
+// types, or was not run.
+Result<std::string> format_sample(const Input& input, const Output& output);
+
 }  // namespace itif::run

@@ -24,6 +24,7 @@ struct Arguments {
   uint32_t batch = 1;
   uint32_t repeats = 1;
   std::string interval = "0s";
+  bool samples = false;
   bool verbose = false;
 };
 
@@ -39,7 +40,14 @@ Status run_batch(run::Runner& runner, const std::vector<run::Input>& inputs,
   ITIF_ASSIGN(const std::vector<run::Output> outputs,
               runner.forward(inputs, arguments.repeats,
                              parse_duration_ns(arguments.interval).value_or(0), us));
-  for (const run::Output& output : outputs) fmt::print("{}\n", format_output(output, median(us)));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!arguments.samples) {
+      fmt::print("{}\n", format_output(outputs[i], median(us)));
+      continue;
+    }
+    ITIF_ASSIGN(const std::string sample, run::format_sample(inputs[i], outputs[i]));
+    fmt::print("{}\n", sample);
+  }
   std::fflush(stdout);
   return {};
 }
@@ -56,6 +64,7 @@ Status run_lines(const Arguments& arguments) {
     auto input = run::parse_input(line, kind);
     if (!input)
       return fail(input.error().code, fmt::format("line {}: {}", number, input.error().message));
+    input->line = line;
     inputs.push_back(std::move(*input));
     if (inputs.size() < arguments.batch) continue;
     ITIF_TRY(run_batch(*runner, inputs, arguments));
@@ -128,6 +137,9 @@ int main(int argc, char** argv) {
                                        : "'" + text + "' is not a duration, as in 50ms";
       })
       ->capture_default_str();
+  app.add_flag("--samples", arguments.samples,
+               "write each line with its result as a sample of the model, for "
+               "itif-samples.jsonl in its directory");
   app.add_flag("--verbose", arguments.verbose, "log the device and the loaded models");
   CLI11_PARSE(app, argc, argv);
   log::set_level(arguments.verbose ? log::Level::kInfo : log::Level::kWarning);

@@ -27,6 +27,7 @@ struct RunnerOptions {
 
 // Token ids, a text, or an image.
 struct Input {
+  std::string line;    // as read
   uint32_t model = 0;  // index into RunnerOptions::models
   std::vector<uint32_t> ids;
   std::vector<uint8_t> token_types;  // empty: all 0
